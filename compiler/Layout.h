@@ -1,0 +1,67 @@
+// Where a packed weight's bits lie. Chosen by the compiler, carried by the kernel image, executed
+// by pack(). Plain data: nothing here knows a format by name.
+#pragma once
+
+#include "dsl/Error.h"
+#include "dsl/Quantize.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace rho::compiler {
+
+// One bit of a position: which bit of which local coordinate it holds.
+struct AxisBit {
+  enum class Axis : uint8_t { N, K } axis;
+  uint8_t bit;
+  friend bool operator==(const AxisBit &, const AxisBit &) = default;
+};
+
+// One component's bytes inside the packed weight. A section is a sequence of equal tiles in the
+// order [n tile][k tile]; a tile is a sequence of codes of `codeBits` bits, least significant
+// first; the position of a code in its tile is read bit by bit, low to high, from `order`.
+struct LayoutSection {
+  int component = 0;         // index into Format::components
+  int64_t offset = 0;        // first byte, a multiple of 256
+  int64_t bytes = 0;         // of the whole section
+  int codeBits = 0;
+  int64_t tileN = 0;         // rows of one tile
+  int64_t tileK = 0;         // columns of one tile, in units of `unitK`
+  int64_t unitK = 1;         // k extent of one code: 1 (element), G (group), whole k (row, tensor)
+  int64_t tilesN = 0, tilesK = 0;
+  uint32_t codeXor = 0;      // applied to every stored code (0x8: two's complement -> offset binary)
+  std::vector<AxisBit> order;
+  friend bool operator==(const LayoutSection &, const LayoutSection &) = default;
+};
+
+// Rows n >= problem n and columns k >= problem k hold code 0 (before codeXor).
+struct WeightLayout {
+  int64_t n = 0, k = 0;             // of the problem
+  int64_t bytes = 0;                // of the packed weight
+  std::vector<LayoutSection> sections;
+  std::string print() const;        // canonical, one line a section; part of the spec
+  static Result<WeightLayout> parse(std::string_view text);
+  friend bool operator==(const WeightLayout &, const WeightLayout &) = default;
+};
+
+// How activations lie in memory: element codes row-major [m][pitch bytes], sub-byte codes low
+// nibble first, bytes past k zero; then each further component in an allocation of its own:
+// Group [ceil(k/G)][mStride], Row [m], Tensor [1], in the component's own type.
+struct ActivationLayout {
+  int64_t k = 0;
+  int elementBits = 0;
+  int64_t pitchBytes = 0;           // a multiple of 16
+  friend bool operator==(const ActivationLayout &, const ActivationLayout &) = default;
+};
+
+// Distance in codes between groups of an activation's group component: m rounded up to 8.
+inline int64_t activationGroupStride(int64_t m) { return (m + 7) / 8 * 8; }
+
+// Packs codes in natural order. `out` has layout.bytes bytes; all of them are written.
+Status pack(const WeightLayout &layout, const dsl::QuantizedMatrix &weight, uint8_t *out);
+// The inverse of pack (padding is dropped).
+Result<dsl::QuantizedMatrix> unpack(const WeightLayout &layout,
+                                    std::shared_ptr<const dsl::Format> format, const uint8_t *in);
+
+} // namespace rho::compiler

@@ -1,0 +1,62 @@
+// The planner: which placement and schedule one problem gets on one device, and why.
+#pragma once
+
+#include "compiler/KernelImage.h"
+#include "dsl/Format.h"
+
+#include <string>
+#include <vector>
+
+namespace rho::compiler {
+
+// A GPU as found or as described. `target` is its architecture, "sm_80" .. "sm_90a".
+struct DeviceModel {
+  std::string name;
+  std::string target;
+  int smCount = 0;
+  int64_t sharedPerCta = 0;  // bytes, opt-in limit
+  int64_t sharedPerSm = 0;   // bytes
+  int64_t l2Bytes = 0;
+  double clockGHz = 0;
+  double bandwidthGBs = 0;
+};
+
+// The device that a bare target stands for when no GPU is at hand: a published GPU of that
+// architecture, named. Error unknown_target lists the valid names.
+Result<DeviceModel> modelOfTarget(std::string_view target);
+std::vector<std::string> allTargets();
+
+// Where a factor of a value is applied.
+enum class Placement : uint8_t { Operand, Accumulator, Epilogue };
+std::string_view name(Placement placement);
+
+struct FactorPlacement {
+  std::string factor; // "weight.scale", "activation.scale", "weight.element"
+  Placement placement;
+  std::string reason; // one line
+};
+
+struct Schedule {
+  int64_t tileM = 0, tileN = 0, tileK = 0;
+  int64_t warpsM = 0, warpsN = 0;
+  int pipeline = 0;
+  int64_t splitK = 1;
+  friend bool operator==(const Schedule &, const Schedule &) = default;
+};
+
+struct Plan {
+  Problem problem;
+  std::string target;
+  std::string mmaType; // type that operands have in the MMA: "f16", "bf16", "s8", "s4"
+  std::vector<FactorPlacement> placements;
+  Schedule schedule;
+  double predictedMicroseconds = 0;
+  std::string print() const;
+};
+
+// Chooses. Errors: no_legal_placement, schedule_* when the user's schedule cannot be met; each
+// with the span of the declaration (`sources` may be null: then without carets).
+Result<Plan> plan(const dsl::Gemm &gemm, const Problem &problem, const DeviceModel &device,
+                  const SourceMap *sources);
+
+} // namespace rho::compiler

@@ -1,0 +1,30 @@
+// The meaning of a value expression: exact arithmetic in double on the CPU. The oracle of every
+// test rests on this file and nothing below it.
+#pragma once
+
+#include "dsl/Format.h"
+
+#include <functional>
+
+namespace rho::dsl {
+
+// Evaluates the format's value for one number. codes[i] is the code of component i that this
+// number belongs to (element, its group's scale, ...). Integer subexpressions are exact in int64.
+double evaluate(const Format &format, const uint32_t *codes);
+
+// Values of all 2^bits codes of the element, the other components fixed. table.size() must be
+// 2^bits; codes[0] is ignored.
+void valueTable(const Format &format, const uint32_t *codes, double *table);
+
+// Whether the number's codes fulfil every `require` of the format.
+bool fulfils(const Format &format, const uint32_t *codes);
+
+// Smallest and largest value that a subexpression can take over all codes of its components,
+// and whether it is always an integer. Used by sema (overflow) and by the compiler (exactness).
+struct Range {
+  double min, max;
+  bool integer;
+};
+Range rangeOf(const Expr &expr, const Format &format);
+
+} // namespace rho::dsl

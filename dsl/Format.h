@@ -1,0 +1,133 @@
+// What a .rho file declares, after sema: frozen, comparable and printable values.
+#pragma once
+
+#include "dsl/ElementType.h"
+#include "dsl/Source.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace rho::dsl {
+
+// What shares one component value. Ordered from fine to coarse.
+enum class Extent : uint8_t {
+  Element, // one number
+  Group,   // k[G]: G consecutive numbers along k of one row (the last group may be short)
+  Row,     // "channel" of a weight (one n), "token" of an activation (one m)
+  Tensor,  // all
+};
+
+struct Expr;
+using ExprPtr = std::shared_ptr<const Expr>;
+
+// A node of a value or encode expression. Immutable after sema.
+struct Expr {
+  enum class Kind : uint8_t {
+    Integer,   // integer
+    Real,      // real
+    Component, // component: index into Format::components
+    Input,     // x: the real number that is being encoded (encode rules only)
+    Negate,    // operands[0]
+    Binary,    // op, operands[0], operands[1]
+    Cast,      // type(operands[0]): the low bits of an integer read as that type (s8, u8, ...),
+               // or rounding to a float type (f16, ...)
+    Reduce,    // reduce(operands[0]) over the extent of the component that is being encoded
+  };
+  enum class Op : uint8_t { Add, Sub, Mul, Div, And, Or, Xor, Shl, Shr };
+  enum class Reduction : uint8_t { Absmax, Min, Max };
+
+  Kind kind;
+  Span span;
+  int64_t integer = 0;
+  double real = 0;
+  int component = 0;
+  Op op = Op::Add;
+  Reduction reduction = Reduction::Absmax;
+  std::optional<ElementType> type;
+  std::vector<ExprPtr> operands;
+};
+
+// One stored part of a format.
+struct Component {
+  std::string name;
+  ElementType type;
+  Extent extent = Extent::Element;
+  int64_t group = 0;      // G of k[G]; 0 for every other extent
+  bool perToken = false;  // Row written as "token" (activations) instead of "channel" (weights)
+  // How the encoder computes it from the input: declared in the encode block or derived by sema
+  // from the value expression. Null for the element, which is always the nearest code.
+  ExprPtr encode;
+  bool encodeDeclared = false; // written by the user, hence printed
+  Span span;
+};
+
+// What every valid number of the format fulfils: `require EXPR <= BOUND` or `>= BOUND` over integer
+// components. The encoder never chooses a code that breaks it, packing refuses such codes, and the
+// compiler relies on it (no carry between packed bytes, for one).
+struct Requirement {
+  ExprPtr expr;
+  bool atMost = true; // <= bound, else >= bound
+  int64_t bound = 0;
+  Span span;
+};
+
+// components[0] is the element. The others stand in the order of declaration. `encodeOrder` lists
+// the other components from coarse to fine, so that each rule refers only to those before it.
+struct Format {
+  std::string name;
+  std::vector<Component> components;
+  ExprPtr value;
+  std::vector<Requirement> requirements;
+  std::vector<int> encodeOrder;
+  Span span;
+
+  const Component &element() const { return components[0]; }
+  // Stored bits per number at infinite k and rows: 4.125 for int4 g128 with an f16 scale.
+  double bitsPerElement() const;
+};
+
+// Canonical text: parses back to an equal declaration; equal declarations print equal text.
+std::string print(const Format &format);
+std::string print(const Expr &expr, const Format &format);
+bool operator==(const Format &a, const Format &b);
+
+// What the user fixed of the schedule. Absent values are the planner's choice.
+struct ScheduleDecl {
+  struct Tile {
+    int64_t m, n, k;
+    friend bool operator==(const Tile &, const Tile &) = default;
+  };
+  struct Warps {
+    int64_t m, n;
+    friend bool operator==(const Warps &, const Warps &) = default;
+  };
+  enum class Scales : uint8_t { Operand, Accumulator };
+
+  std::optional<int64_t> pipeline; // stages of the load pipeline, 2..8
+  std::optional<Tile> tile;        // tile: M x N x K of one CTA
+  std::optional<Warps> warps;      // warps: M x N of one CTA
+  std::optional<int64_t> splitK;   // split_k: CTAs that share one output tile
+  std::optional<Scales> scales;    // scales: operand | accumulator, where group scales are applied
+  Span span, pipelineSpan, tileSpan, warpsSpan, splitKSpan, scalesSpan;
+
+  friend bool operator==(const ScheduleDecl &a, const ScheduleDecl &b) {
+    return a.pipeline == b.pipeline && a.tile == b.tile && a.warps == b.warps &&
+           a.splitK == b.splitK && a.scales == b.scales;
+  }
+};
+
+// y[m,n] = sum over k of activation[m,k] * weight[n,k], rounded to `output`.
+struct Gemm {
+  std::string name;
+  Format weight;
+  Format activation; // a plain f16 or bf16 activation is the format whose value is its element
+  ElementType output = ElementType::get("f16");
+  ScheduleDecl schedule;
+  Span span, weightSpan, activationSpan, outputSpan;
+};
+
+std::string print(const Gemm &gemm); // canonical text of the gemm alone (formats by name)
+
+} // namespace rho::dsl

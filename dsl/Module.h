@@ -1,0 +1,40 @@
+// The whole front end as a few calls: text -> tokens -> syntax -> checked declarations.
+#pragma once
+
+#include "dsl/Error.h"
+#include "dsl/Format.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rho::dsl {
+
+// A checked .rho file with everything that it imports.
+struct Module {
+  std::shared_ptr<const SourceMap> sources;
+  std::vector<Format> formats; // of this file and its imports, in order of declaration
+  std::vector<Gemm> gemms;     // of this file only
+
+  const Format *findFormat(std::string_view name) const;
+  const Gemm *findGemm(std::string_view name) const;
+};
+
+// Reads an imported file: path as written, resolved against the importing file's folder. Returns
+// none when there is no such file.
+using FileReader = std::function<std::optional<std::string>(const std::string &path)>;
+
+// Checks `text`; `name` is shown in messages and is the path that imports are relative to. All
+// errors of the file are reported together.
+Result<Module> parseModule(std::string_view text, std::string_view name, const FileReader &reader);
+// The same from the file system.
+Result<Module> loadModule(const std::string &path);
+
+// The syntax tree as an indented text (`--emit=ast`).
+Result<std::string> printAst(std::string_view text, std::string_view name);
+// Canonical text of the whole module: formats, then gemms. Parses back to an equal module.
+std::string print(const Module &module);
+
+} // namespace rho::dsl

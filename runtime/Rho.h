@@ -1,0 +1,169 @@
+// Rho's public API: declaration -> kernel -> launch. Free of MLIR, LLVM and CUDA headers.
+//
+// Shapes: weight [n][k], activations x [m][k], output y [m][n]; y = x * weight^T; row-major.
+// Errors are values (Result, Status) that carry the diagnostics; nothing throws or asserts.
+// Threads: Device, Engine, Module and Gemm are cheap handles, safe to copy and to use from any
+// number of threads at once. A Buffer belongs to whoever holds it.
+#pragma once
+
+#include "dsl/Error.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rho {
+
+enum class ScalarType : uint8_t { F32, F16, BF16 };
+
+struct GemmShape {
+  int64_t m = 0, n = 0, k = 0;
+};
+
+// A CUstream, or null for the default stream. Emulated devices ignore it and run at once.
+using Stream = void *;
+// An address in the device's memory (CUdeviceptr or the emulator's).
+using DevicePointer = uint64_t;
+
+// A parsed and checked .rho file with its imports.
+class Module {
+public:
+  static Result<Module> parse(std::string_view text, std::string_view name = "<memory>");
+  static Result<Module> load(const std::string &path);
+  std::vector<std::string> gemms() const; // names, in order of declaration
+
+  struct Impl;
+  const Impl &impl() const { return *pimpl; }
+
+private:
+  std::shared_ptr<const Impl> pimpl;
+};
+
+class Device;
+
+// Device memory, released with its last owner. Move-only.
+class Buffer {
+public:
+  Buffer();
+  Buffer(Buffer &&) noexcept;
+  Buffer &operator=(Buffer &&) noexcept;
+  ~Buffer();
+  DevicePointer address() const;
+  int64_t bytes() const;
+  // Synchronous copies; error bad_range outside the buffer.
+  Status write(const void *from, int64_t bytes, int64_t offset = 0);
+  Status read(void *to, int64_t bytes, int64_t offset = 0) const;
+
+  struct Impl;
+  Impl *impl() const { return pimpl.get(); }
+
+private:
+  friend class Device;
+  std::unique_ptr<Impl> pimpl;
+};
+
+// A GPU, or the emulator behind the same door.
+class Device {
+public:
+  static Result<Device> cuda(int ordinal = 0);            // through libcuda, opened now
+  static Result<Device> emulated(std::string_view target); // "sm_80", ...
+  static Result<Device> automatic();                       // the first GPU, else emulated sm_80
+  std::string name() const;
+  std::string target() const; // what kernels are generated for
+  bool isEmulated() const;
+  Result<Buffer> allocate(int64_t bytes) const; // 256-byte aligned, zeroed
+  Status synchronize(Stream stream = nullptr) const;
+
+  struct Impl;
+  Impl &impl() const { return *pimpl; }
+
+private:
+  std::shared_ptr<Impl> pimpl;
+};
+
+struct EngineOptions {
+  // Disk cache folder; empty: $RHO_CACHE_DIR, else $XDG_CACHE_HOME/rho, else ~/.cache/rho.
+  std::string cacheDirectory;
+  bool diskCache = true;
+  bool cacheReadOnly = false;
+  int64_t cacheLimitBytes = int64_t(1) << 30;
+};
+
+// What happened on the way to a Gemm, for people and benchmarks.
+struct CompileReport {
+  struct Stage {
+    std::string name; // "plan", "rho", "tile", "llvm", "ptx", "load", ...
+    double milliseconds;
+  };
+  enum class Source : uint8_t { Memory, Disk, Compiled } source;
+  std::vector<Stage> stages;
+  double totalMilliseconds = 0;
+  std::string plan;          // Plan::print()
+  std::string key;           // hexadecimal cache key
+  int registers = -1;        // per thread; -1 where no driver says
+  int64_t sharedBytes = 0;   // per CTA
+  int64_t localBytes = -1;   // spills per thread; -1 where no driver says
+  std::vector<std::string> warnings; // e.g. a damaged cache entry that was rebuilt
+};
+
+// Activations in the gemm's activation format, ready for launches: codes and scales on the device.
+class Activations {
+public:
+  struct Impl;
+  Impl &impl() const { return *pimpl; }
+
+private:
+  friend class Gemm;
+  std::shared_ptr<Impl> pimpl;
+};
+
+// A compiled GEMM for one shape on one device. launch() and quantizeActivations() compile nothing,
+// allocate nothing and never block; both can be captured in a CUDA graph.
+class Gemm {
+public:
+  GemmShape shape() const;
+  const CompileReport &report() const;
+  ScalarType outputType() const;
+  int64_t packedWeightBytes() const;
+  int64_t workspaceBytes() const; // 0: launch needs none
+
+  // Quantizes [n][k] host numbers by the weight format's encode rules and packs them for this
+  // kernel. Stride in elements between rows. Errors: non_finite_input.
+  Result<Buffer> packWeights(const void *host, ScalarType type, int64_t stride) const;
+  // Buffers for this gemm's activations, to be filled by quantizeActivations.
+  Result<Activations> makeActivations() const;
+  // Quantizes x [m][k] in device memory into `out` on the stream (CUDA: one NVRTC kernel;
+  // emulated: on the host).
+  Status quantizeActivations(const Activations &out, DevicePointer x, ScalarType type,
+                             int64_t stride, Stream stream = nullptr) const;
+  // y [m][n] in outputType(), 16-byte aligned. `workspace` has workspaceBytes() bytes from
+  // Device::allocate and serves one launch at a time. Errors: misaligned_pointer, buffer_too_small.
+  Status launch(const Buffer &weight, const Activations &x, DevicePointer y,
+                const Buffer &workspace, Stream stream = nullptr) const;
+
+  struct Impl;
+  const Impl &impl() const { return *pimpl; }
+
+private:
+  friend class Engine;
+  std::shared_ptr<const Impl> pimpl;
+};
+
+// Compiles gemms for one device through the memory and disk caches.
+class Engine {
+public:
+  static Result<Engine> create(const Device &device, const EngineOptions &options = {});
+  const Device &device() const;
+  // `gemm` may be empty when the module declares exactly one.
+  Result<Gemm> compile(const Module &module, std::string_view gemm, const GemmShape &shape) const;
+
+  struct Impl;
+  Impl &impl() const { return *pimpl; }
+
+private:
+  std::shared_ptr<Impl> pimpl;
+};
+
+} // namespace rho
