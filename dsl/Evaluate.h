@@ -4,9 +4,11 @@
 
 #include "dsl/Format.h"
 
-#include <functional>
-
 namespace rho::dsl {
+
+// Whether an expression is computed in integers: integer literals, components of integer type,
+// casts to integer types, and what +, -, *, &, |, ^, << and >> make of those. `/` gives a real.
+bool isIntegerTyped(const Expr &expr, const Format &format);
 
 // Evaluates the format's value for one number. codes[i] is the code of component i that this
 // number belongs to (element, its group's scale, ...). Integer subexpressions are exact in int64.
@@ -19,8 +21,13 @@ void valueTable(const Format &format, const uint32_t *codes, double *table);
 // Whether the number's codes fulfil every `require` of the format.
 bool fulfils(const Format &format, const uint32_t *codes);
 
+// Evaluates an integer-typed subexpression, such as that of a requirement.
+int64_t evaluateInteger(const Expr &expr, const Format &format, const uint32_t *codes);
+
 // Smallest and largest value that a subexpression can take over all codes of its components,
-// and whether it is always an integer. Used by sema (overflow) and by the compiler (exactness).
+// and whether it is always an integer. Float components range over their finite codes. Bounds are
+// those of interval arithmetic: never too narrow; requirements are not used. Used by sema
+// (overflow) and by the compiler (exactness).
 struct Range {
   double min, max;
   bool integer;

@@ -54,8 +54,8 @@ struct Component {
   std::string name;
   ElementType type;
   Extent extent = Extent::Element;
-  int64_t group = 0;      // G of k[G]; 0 for every other extent
-  bool perToken = false;  // Row written as "token" (activations) instead of "channel" (weights)
+  int64_t group = 0;     // G of k[G]; 0 for every other extent
+  bool perToken = false; // Row written as "token" (activations) instead of "channel" (weights)
   // How the encoder computes it from the input: declared in the encode block or derived by sema
   // from the value expression. Null for the element, which is always the nearest code.
   ExprPtr encode;
@@ -87,6 +87,12 @@ struct Format {
   // Stored bits per number at infinite k and rows: 4.125 for int4 g128 with an f16 scale.
   double bitsPerElement() const;
 };
+
+// The format that a plain f16, bf16 or f32 names: one element, whose value is itself.
+Format plainFormat(ElementType type);
+
+// Structural equality; spans never count.
+bool equal(const Expr &a, const Expr &b);
 
 // Canonical text: parses back to an equal declaration; equal declarations print equal text.
 std::string print(const Format &format);

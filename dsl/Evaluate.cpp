@@ -1,0 +1,268 @@
+#include "dsl/Evaluate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace rho::dsl {
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// Largest integer up to which a float type holds every integer.
+double exactIntegers(ElementType type) { return std::ldexp(1.0, type.mantissaBits() + 1); }
+
+// An integer or a real number; integers stay exact.
+struct Number {
+  bool isInteger;
+  int64_t integer;
+  double real;
+  double asReal() const { return isInteger ? static_cast<double>(integer) : real; }
+};
+
+Number integerNumber(int64_t value) { return {true, value, 0}; }
+Number realNumber(double value) { return {false, 0, value}; }
+
+// The low bits of an integer read as an integer type.
+int64_t lowBits(int64_t value, ElementType type) {
+  return static_cast<int64_t>(type.decode(static_cast<uint32_t>(value)));
+}
+
+// Sema keeps integers within 2^53 and shifts within 0..52. The unsigned arithmetic and the masks
+// keep formats that were built by hand free of undefined behaviour.
+int64_t integerBinary(Expr::Op op, int64_t a, int64_t b) {
+  auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
+  switch (op) {
+  case Expr::Op::Add:
+    return static_cast<int64_t>(ua + ub);
+  case Expr::Op::Sub:
+    return static_cast<int64_t>(ua - ub);
+  case Expr::Op::Mul:
+    return static_cast<int64_t>(ua * ub);
+  case Expr::Op::And:
+    return a & b;
+  case Expr::Op::Or:
+    return a | b;
+  case Expr::Op::Xor:
+    return a ^ b;
+  case Expr::Op::Shl:
+    return static_cast<int64_t>(ua << (ub & 63));
+  case Expr::Op::Shr:
+    return a >> (ub & 63);
+  case Expr::Op::Div:
+    break;
+  }
+  return 0;
+}
+
+double realBinary(Expr::Op op, double a, double b) {
+  switch (op) {
+  case Expr::Op::Add:
+    return a + b;
+  case Expr::Op::Sub:
+    return a - b;
+  case Expr::Op::Mul:
+    return a * b;
+  case Expr::Op::Div:
+    return a / b;
+  default:
+    return std::nan(""); // bitwise operators of reals do not pass sema
+  }
+}
+
+// codes[0] is replaced by `element`, so that a table over all elements needs no copy of the codes.
+Number evaluateNumber(const Expr &expr, const Format &format, const uint32_t *codes,
+                      uint32_t element) {
+  auto operand = [&](size_t i) {
+    return evaluateNumber(*expr.operands[i], format, codes, element);
+  };
+  switch (expr.kind) {
+  case Expr::Kind::Integer:
+    return integerNumber(expr.integer);
+  case Expr::Kind::Real:
+    return realNumber(expr.real);
+  case Expr::Kind::Component: {
+    const Component &component = format.components[static_cast<size_t>(expr.component)];
+    double value = component.type.decode(expr.component == 0 ? element : codes[expr.component]);
+    return component.type.isInteger() ? integerNumber(static_cast<int64_t>(value))
+                                      : realNumber(value);
+  }
+  case Expr::Kind::Negate: {
+    Number a = operand(0);
+    return a.isInteger ? integerNumber(integerBinary(Expr::Op::Sub, 0, a.integer))
+                       : realNumber(-a.real);
+  }
+  case Expr::Kind::Binary: {
+    Number a = operand(0), b = operand(1);
+    if (a.isInteger && b.isInteger && expr.op != Expr::Op::Div)
+      return integerNumber(integerBinary(expr.op, a.integer, b.integer));
+    return realNumber(realBinary(expr.op, a.asReal(), b.asReal()));
+  }
+  case Expr::Kind::Cast: {
+    Number a = operand(0);
+    if (expr.type->isInteger())
+      return integerNumber(lowBits(a.integer, *expr.type));
+    return realNumber(expr.type->decode(expr.type->encode(a.asReal())));
+  }
+  case Expr::Kind::Input:
+  case Expr::Kind::Reduce:
+    break; // encode rules only: see EncodeRule.h
+  }
+  return realNumber(std::nan(""));
+}
+
+// --- ranges
+
+Range hull(std::initializer_list<double> corners, bool integer) {
+  Range range{infinity, -infinity, integer};
+  for (double corner : corners) {
+    if (std::isnan(corner)) // 0 * inf, inf - inf: nothing is known
+      return {-infinity, infinity, integer};
+    range.min = std::min(range.min, corner);
+    range.max = std::max(range.max, corner);
+  }
+  return range;
+}
+
+// Range of a bitwise operator's result: as wide as two's complement numbers of as many bits as the
+// wider operand has.
+Range bitwiseRange(Expr::Op op, Range a, Range b) {
+  if (a.min >= 0 && b.min >= 0) {
+    if (op == Expr::Op::And)
+      return {0, std::min(a.max, b.max), true};
+    double limit = 1;
+    while (limit <= std::max(a.max, b.max))
+      limit *= 2;
+    return {0, limit - 1, true};
+  }
+  double limit = 1;
+  while (limit <= std::max(a.max, b.max) || -limit > std::min(a.min, b.min))
+    limit *= 2;
+  if (op == Expr::Op::And && (a.min >= 0 || b.min >= 0)) // the sign bit of one side is clear
+    return {0, a.min >= 0 ? a.max : b.max, true};
+  return {-limit, limit - 1, true};
+}
+
+double shifted(double value, double by) { return std::ldexp(value, static_cast<int>(by)); }
+
+Range binaryRange(const Expr &expr, Range a, Range b) {
+  bool integer = a.integer && b.integer;
+  switch (expr.op) {
+  case Expr::Op::Add:
+    return hull({a.min + b.min, a.max + b.max}, integer);
+  case Expr::Op::Sub:
+    return hull({a.min - b.max, a.max - b.min}, integer);
+  case Expr::Op::Mul:
+    return hull({a.min * b.min, a.min * b.max, a.max * b.min, a.max * b.max}, integer);
+  case Expr::Op::Div:
+    if (b.min <= 0 && b.max >= 0)
+      return {-infinity, infinity, false};
+    return hull({a.min / b.min, a.min / b.max, a.max / b.min, a.max / b.max}, false);
+  case Expr::Op::And:
+  case Expr::Op::Or:
+  case Expr::Op::Xor:
+    if (!std::isfinite(a.min + b.min) || !std::isfinite(a.max + b.max))
+      return {-infinity, infinity, true};
+    return bitwiseRange(expr.op, a, b);
+  case Expr::Op::Shl:
+  case Expr::Op::Shr: {
+    // Out-of-range shifts do not pass sema.
+    double low = std::clamp(b.min, 0.0, 52.0), high = std::clamp(b.max, 0.0, 52.0);
+    if (expr.op == Expr::Op::Shl)
+      return hull(
+          {shifted(a.min, low), shifted(a.min, high), shifted(a.max, low), shifted(a.max, high)},
+          true);
+    return hull({std::floor(shifted(a.min, -low)), std::floor(shifted(a.min, -high)),
+                 std::floor(shifted(a.max, -low)), std::floor(shifted(a.max, -high))},
+                true);
+  }
+  }
+  return {-infinity, infinity, false};
+}
+
+Range castRange(ElementType type, Range a) {
+  if (type.isInteger()) {
+    if (a.min >= type.minFinite() && a.max <= type.maxFinite())
+      return a; // no bit is lost
+    return {type.minFinite(), type.maxFinite(), true};
+  }
+  bool exact = a.integer && std::max(-a.min, a.max) <= exactIntegers(type);
+  return {type.decode(type.encode(a.min)), type.decode(type.encode(a.max)), exact};
+}
+
+} // namespace
+
+bool isIntegerTyped(const Expr &expr, const Format &format) {
+  switch (expr.kind) {
+  case Expr::Kind::Integer:
+    return true;
+  case Expr::Kind::Component:
+    return format.components[static_cast<size_t>(expr.component)].type.isInteger();
+  case Expr::Kind::Negate:
+    return isIntegerTyped(*expr.operands[0], format);
+  case Expr::Kind::Binary:
+    return expr.op != Expr::Op::Div && isIntegerTyped(*expr.operands[0], format) &&
+           isIntegerTyped(*expr.operands[1], format);
+  case Expr::Kind::Cast:
+    return expr.type->isInteger();
+  case Expr::Kind::Real:
+  case Expr::Kind::Input:
+  case Expr::Kind::Reduce:
+    break;
+  }
+  return false;
+}
+
+double evaluate(const Format &format, const uint32_t *codes) {
+  return evaluateNumber(*format.value, format, codes, codes[0]).asReal();
+}
+
+int64_t evaluateInteger(const Expr &expr, const Format &format, const uint32_t *codes) {
+  return evaluateNumber(expr, format, codes, codes[0]).integer;
+}
+
+void valueTable(const Format &format, const uint32_t *codes, double *table) {
+  uint64_t size = uint64_t(1) << format.element().type.bits();
+  for (uint64_t code = 0; code < size; ++code)
+    table[code] =
+        evaluateNumber(*format.value, format, codes, static_cast<uint32_t>(code)).asReal();
+}
+
+bool fulfils(const Format &format, const uint32_t *codes) {
+  return std::all_of(
+      format.requirements.begin(), format.requirements.end(), [&](const Requirement &requirement) {
+        int64_t value = evaluateInteger(*requirement.expr, format, codes);
+        return requirement.atMost ? value <= requirement.bound : value >= requirement.bound;
+      });
+}
+
+Range rangeOf(const Expr &expr, const Format &format) {
+  switch (expr.kind) {
+  case Expr::Kind::Integer: {
+    auto value = static_cast<double>(expr.integer);
+    return {value, value, true};
+  }
+  case Expr::Kind::Real:
+    return {expr.real, expr.real, std::floor(expr.real) == expr.real};
+  case Expr::Kind::Component: {
+    ElementType type = format.components[static_cast<size_t>(expr.component)].type;
+    return {type.minFinite(), type.maxFinite(), type.isInteger()};
+  }
+  case Expr::Kind::Negate: {
+    Range a = rangeOf(*expr.operands[0], format);
+    return {0 - a.max, 0 - a.min, a.integer};
+  }
+  case Expr::Kind::Binary:
+    return binaryRange(expr, rangeOf(*expr.operands[0], format),
+                       rangeOf(*expr.operands[1], format));
+  case Expr::Kind::Cast:
+    return castRange(*expr.type, rangeOf(*expr.operands[0], format));
+  case Expr::Kind::Input:
+  case Expr::Kind::Reduce:
+    break;
+  }
+  return {-infinity, infinity, false};
+}
+
+} // namespace rho::dsl

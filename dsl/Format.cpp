@@ -1,0 +1,62 @@
+#include "dsl/Format.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace rho::dsl {
+
+double Format::bitsPerElement() const {
+  double bits = 0;
+  for (const Component &component : components) {
+    if (component.extent == Extent::Element)
+      bits += component.type.bits();
+    else if (component.extent == Extent::Group)
+      bits += static_cast<double>(component.type.bits()) / static_cast<double>(component.group);
+  }
+  return bits;
+}
+
+Format plainFormat(ElementType type) {
+  Format format;
+  format.name = type.name();
+  format.components.push_back(
+      Component{.name = "element", .type = type, .encode = nullptr, .span = {}});
+  auto value = std::make_shared<Expr>();
+  value->kind = Expr::Kind::Component;
+  format.value = value;
+  return format;
+}
+
+bool equal(const Expr &a, const Expr &b) {
+  auto operandEqual = [](const ExprPtr &x, const ExprPtr &y) { return equal(*x, *y); };
+  return a.kind == b.kind && a.integer == b.integer &&
+         std::bit_cast<uint64_t>(a.real) == std::bit_cast<uint64_t>(b.real) &&
+         a.component == b.component && a.op == b.op && a.reduction == b.reduction &&
+         a.type == b.type &&
+         std::equal(a.operands.begin(), a.operands.end(), b.operands.begin(), b.operands.end(),
+                    operandEqual);
+}
+
+static bool equal(const ExprPtr &a, const ExprPtr &b) { return a && b ? equal(*a, *b) : !a && !b; }
+
+static bool equal(const Component &a, const Component &b) {
+  return a.name == b.name && a.type == b.type && a.extent == b.extent && a.group == b.group &&
+         a.perToken == b.perToken && a.encodeDeclared == b.encodeDeclared &&
+         equal(a.encode, b.encode);
+}
+
+static bool equal(const Requirement &a, const Requirement &b) {
+  return a.atMost == b.atMost && a.bound == b.bound && equal(a.expr, b.expr);
+}
+
+bool operator==(const Format &a, const Format &b) {
+  auto componentEqual = [](const Component &x, const Component &y) { return equal(x, y); };
+  auto requirementEqual = [](const Requirement &x, const Requirement &y) { return equal(x, y); };
+  return a.name == b.name && a.encodeOrder == b.encodeOrder && equal(a.value, b.value) &&
+         std::equal(a.components.begin(), a.components.end(), b.components.begin(),
+                    b.components.end(), componentEqual) &&
+         std::equal(a.requirements.begin(), a.requirements.end(), b.requirements.begin(),
+                    b.requirements.end(), requirementEqual);
+}
+
+} // namespace rho::dsl

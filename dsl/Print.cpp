@@ -1,0 +1,183 @@
+// Canonical text of checked declarations: what specs, cache keys and messages are made of.
+#include "dsl/Module.h"
+#include "dsl/Operators.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace rho::dsl {
+
+namespace {
+
+// The shortest digits that read back as the same double, recognisable as a real number.
+std::string printReal(double value) {
+  char buffer[64];
+  auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
+  std::string text(buffer, end);
+  if (text.find_first_of(".e") == std::string::npos)
+    text += ".0";
+  return text;
+}
+
+// Masks and sign flips read better in hexadecimal: 0x80, not 128.
+std::string printInteger(int64_t value, bool bitwise) {
+  if (!bitwise || value < 10)
+    return std::to_string(value);
+  char buffer[32];
+  auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value, 16);
+  return "0x" + std::string(buffer, end);
+}
+
+bool isMasking(Expr::Op op) {
+  return op == Expr::Op::And || op == Expr::Op::Or || op == Expr::Op::Xor;
+}
+
+int precedenceOf(const Expr &expr) {
+  if (expr.kind == Expr::Kind::Binary)
+    return operatorOf(expr.op).precedence;
+  return expr.kind == Expr::Kind::Negate ? unaryPrecedence : primaryPrecedence;
+}
+
+class ExprPrinter {
+public:
+  explicit ExprPrinter(const Format &format) : format(format) {}
+
+  // Parenthesised when it binds looser than `atLeast`.
+  void print(const Expr &expr, int atLeast, bool bitwise) {
+    bool parentheses = precedenceOf(expr) < atLeast;
+    if (parentheses)
+      out += '(';
+    printBare(expr, bitwise);
+    if (parentheses)
+      out += ')';
+  }
+  std::string take() { return std::move(out); }
+
+private:
+  void printBare(const Expr &expr, bool bitwise) {
+    switch (expr.kind) {
+    case Expr::Kind::Integer:
+      out += printInteger(expr.integer, bitwise);
+      return;
+    case Expr::Kind::Real:
+      out += printReal(expr.real);
+      return;
+    case Expr::Kind::Component:
+      out += format.components[static_cast<size_t>(expr.component)].name;
+      return;
+    case Expr::Kind::Input:
+      out += 'x';
+      return;
+    case Expr::Kind::Negate:
+      out += '-';
+      print(*expr.operands[0], unaryPrecedence, false);
+      return;
+    case Expr::Kind::Binary: {
+      const Operator &op = operatorOf(expr.op);
+      print(*expr.operands[0], op.precedence, isMasking(expr.op));
+      out += ' ';
+      out += op.spelling;
+      out += ' ';
+      print(*expr.operands[1], op.precedence + 1, isMasking(expr.op));
+      return;
+    }
+    case Expr::Kind::Cast:
+      printCall(expr.type->name(), expr);
+      return;
+    case Expr::Kind::Reduce:
+      printCall(nameOf(expr.reduction), expr);
+      return;
+    }
+  }
+
+  void printCall(std::string_view callee, const Expr &expr) {
+    out += callee;
+    out += '(';
+    print(*expr.operands[0], 0, false);
+    out += ')';
+  }
+
+  const Format &format;
+  std::string out;
+};
+
+std::string printExtent(const Component &component) {
+  switch (component.extent) {
+  case Extent::Element:
+    return {};
+  case Extent::Group:
+    return " per k[" + std::to_string(component.group) + "]";
+  case Extent::Row:
+    return component.perToken ? " per token" : " per channel";
+  case Extent::Tensor:
+    return " per tensor";
+  }
+  return {};
+}
+
+} // namespace
+
+std::string print(const Expr &expr, const Format &format) {
+  ExprPrinter printer(format);
+  printer.print(expr, 0, false);
+  return printer.take();
+}
+
+std::string print(const Format &format) {
+  std::string out = "format " + format.name + " {\n";
+  for (const Component &component : format.components)
+    out += "  " + component.name + ": " + std::string(component.type.name()) +
+           printExtent(component) + "\n";
+  out += "  value = " + print(*format.value, format) + "\n";
+  for (const Requirement &requirement : format.requirements)
+    out += "  require " + print(*requirement.expr, format) +
+           (requirement.atMost ? " <= " : " >= ") + std::to_string(requirement.bound) + "\n";
+  // Derived rules follow from the value and are not printed.
+  std::string rules;
+  for (int index : format.encodeOrder) {
+    const Component &component = format.components[static_cast<size_t>(index)];
+    if (component.encodeDeclared && component.encode)
+      rules += "    " + component.name + " = " + print(*component.encode, format) + "\n";
+  }
+  if (!rules.empty())
+    out += "  encode {\n" + rules + "  }\n";
+  return out + "}\n";
+}
+
+std::string print(const Gemm &gemm) {
+  std::string out = "gemm " + gemm.name + " {\n";
+  out += "  weight: " + gemm.weight.name + "\n";
+  out += "  activation: " + gemm.activation.name + "\n";
+  out += "  output: " + std::string(gemm.output.name()) + "\n";
+  const ScheduleDecl &schedule = gemm.schedule;
+  std::string entries;
+  auto entry = [&](const std::string &text) { entries += "    " + text + "\n"; };
+  if (schedule.pipeline)
+    entry("pipeline: " + std::to_string(*schedule.pipeline));
+  if (schedule.tile)
+    entry("tile: " + std::to_string(schedule.tile->m) + " x " + std::to_string(schedule.tile->n) +
+          " x " + std::to_string(schedule.tile->k));
+  if (schedule.warps)
+    entry("warps: " + std::to_string(schedule.warps->m) + " x " +
+          std::to_string(schedule.warps->n));
+  if (schedule.splitK)
+    entry("split_k: " + std::to_string(*schedule.splitK));
+  if (schedule.scales)
+    entry(*schedule.scales == ScheduleDecl::Scales::Operand ? "scales: operand"
+                                                            : "scales: accumulator");
+  if (!entries.empty())
+    out += "  schedule {\n" + entries + "  }\n";
+  return out + "}\n";
+}
+
+std::string print(const Module &module) {
+  std::string out;
+  auto section = [&](const std::string &text) { out += (out.empty() ? "" : "\n") + text; };
+  for (const Format &format : module.formats)
+    section(print(format));
+  for (const Gemm &gemm : module.gemms)
+    section(print(gemm));
+  return out;
+}
+
+} // namespace rho::dsl
