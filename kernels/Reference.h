@@ -23,7 +23,7 @@ struct Sample {
 struct SampleOutput {
   std::vector<double> y, magnitude; // one entry per sample
 };
-SampleOutput referenceAt(const dsl::QuantizedMatrix &activation,
-                         const dsl::QuantizedMatrix &weight, const std::vector<Sample> &samples);
+SampleOutput referenceAt(const dsl::QuantizedMatrix &activation, const dsl::QuantizedMatrix &weight,
+                         const std::vector<Sample> &samples);
 
 } // namespace rho::kernels

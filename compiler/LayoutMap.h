@@ -1,0 +1,26 @@
+// How codes in natural order and the tiles of a packed weight correspond; shared by the checks of a
+// layout and by packing.
+#pragma once
+
+#include "compiler/Layout.h"
+#include "dsl/Format.h"
+
+namespace rho::compiler {
+
+inline int64_t divideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Every tile starts at a byte of its own, also when its codes end inside one.
+inline int64_t tileBytes(const LayoutSection &section) {
+  return divideUp((int64_t(1) << section.order.size()) * section.codeBits, 8);
+}
+
+// A component's codes in natural order: rows x units along k.
+struct NaturalShape {
+  int64_t rows, units;
+};
+NaturalShape naturalShape(const dsl::Component &component, int64_t rows, int64_t k);
+
+// What keeps `layout` from holding a weight of `format`; empty: nothing.
+std::string mismatch(const WeightLayout &layout, const dsl::Format &format);
+
+} // namespace rho::compiler

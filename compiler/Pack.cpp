@@ -1,0 +1,234 @@
+#include "compiler/LayoutMap.h"
+#include "compiler/Parallel.h"
+#include "compiler/Requirements.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace rho::compiler {
+
+using dsl::CodeArray;
+using dsl::Component;
+using dsl::Format;
+using dsl::QuantizedMatrix;
+
+namespace {
+
+// For each position of a tile, the local coordinate n * tileK + k that it holds.
+std::vector<uint32_t> positionTable(const LayoutSection &section) {
+  std::vector<uint32_t> table(size_t(1) << section.order.size());
+  for (uint32_t position = 0; position < table.size(); ++position) {
+    uint32_t n = 0;
+    uint32_t k = 0;
+    for (size_t i = 0; i < section.order.size(); ++i) {
+      uint32_t bit = (position >> i) & 1;
+      (section.order[i].axis == AxisBit::Axis::N ? n : k) |= bit << section.order[i].bit;
+    }
+    table[position] = n * static_cast<uint32_t>(section.tileK) + k;
+  }
+  return table;
+}
+
+// A window of a component's codes: tile (tileRow, tileColumn), clipped to what exists.
+struct TileWindow {
+  int64_t firstRow, firstUnit, rows, units;
+};
+
+TileWindow windowOf(const LayoutSection &section, NaturalShape shape, int64_t tileRow,
+                    int64_t tileColumn) {
+  int64_t row = tileRow * section.tileN;
+  int64_t unit = tileColumn * section.tileK;
+  return {row, unit, std::clamp<int64_t>(shape.rows - row, 0, section.tileN),
+          std::clamp<int64_t>(shape.units - unit, 0, section.tileK)};
+}
+
+template <class Code>
+void gather(const Code *codes, const TileWindow &window, int64_t pitch, int64_t tileK,
+            uint32_t codeXor, uint32_t *local) {
+  for (int64_t row = 0; row < window.rows; ++row) {
+    const Code *from = codes + (window.firstRow + row) * pitch + window.firstUnit;
+    for (int64_t unit = 0; unit < window.units; ++unit)
+      local[row * tileK + unit] = from[unit] ^ codeXor;
+  }
+}
+
+// The code bits of `local` in table order, densely, least significant first.
+void writeCodes(const std::vector<uint32_t> &table, int bits, const uint32_t *local, uint8_t *out) {
+  if (bits == 4 && table.size() % 2 == 0) {
+    for (size_t i = 0; i < table.size(); i += 2)
+      *out++ = static_cast<uint8_t>(local[table[i]] | local[table[i + 1]] << 4);
+    return;
+  }
+  uint64_t pending = 0;
+  int count = 0;
+  for (uint32_t from : table) {
+    pending |= static_cast<uint64_t>(local[from]) << count;
+    for (count += bits; count >= 8; count -= 8, pending >>= 8)
+      *out++ = static_cast<uint8_t>(pending);
+  }
+  if (count > 0)
+    *out = static_cast<uint8_t>(pending);
+}
+
+void readCodes(const std::vector<uint32_t> &table, int bits, const uint8_t *in, uint32_t *local) {
+  const uint64_t mask = (uint64_t(1) << bits) - 1;
+  uint64_t pending = 0;
+  int count = 0;
+  for (uint32_t to : table) {
+    for (; count < bits; count += 8)
+      pending |= static_cast<uint64_t>(*in++) << count;
+    local[to] = static_cast<uint32_t>(pending & mask);
+    pending >>= bits;
+    count -= bits;
+  }
+}
+
+void packSection(const LayoutSection &section, NaturalShape shape, const CodeArray &codes,
+                 uint8_t *out) {
+  std::vector<uint32_t> table = positionTable(section);
+  int64_t bytesPerTile = tileBytes(section);
+  uint8_t *base = out + section.offset;
+  parallelFor(section.tilesN, [&](int64_t tileRow) {
+    std::vector<uint32_t> local(table.size());
+    for (int64_t tileColumn = 0; tileColumn < section.tilesK; ++tileColumn) {
+      TileWindow window = windowOf(section, shape, tileRow, tileColumn);
+      if (window.rows < section.tileN || window.units < section.tileK)
+        std::fill(local.begin(), local.end(), section.codeXor);
+      switch (codes.width()) {
+      case 1:
+        gather(codes.data(), window, shape.units, section.tileK, section.codeXor, local.data());
+        break;
+      case 2:
+        gather(reinterpret_cast<const uint16_t *>(codes.data()), window, shape.units, section.tileK,
+               section.codeXor, local.data());
+        break;
+      default:
+        gather(reinterpret_cast<const uint32_t *>(codes.data()), window, shape.units, section.tileK,
+               section.codeXor, local.data());
+      }
+      writeCodes(table, section.codeBits, local.data(),
+                 base + (tileRow * section.tilesK + tileColumn) * bytesPerTile);
+    }
+  });
+  int64_t used = section.tilesN * section.tilesK * bytesPerTile;
+  std::memset(base + used, 0, static_cast<size_t>(section.bytes - used));
+}
+
+void unpackSection(const LayoutSection &section, NaturalShape shape, const uint8_t *in,
+                   CodeArray &codes) {
+  std::vector<uint32_t> table = positionTable(section);
+  int64_t bytesPerTile = tileBytes(section);
+  parallelFor(section.tilesN, [&](int64_t tileRow) {
+    std::vector<uint32_t> local(table.size());
+    for (int64_t tileColumn = 0; tileColumn < section.tilesK; ++tileColumn) {
+      TileWindow window = windowOf(section, shape, tileRow, tileColumn);
+      int64_t tile = tileRow * section.tilesK + tileColumn;
+      readCodes(table, section.codeBits, in + section.offset + tile * bytesPerTile, local.data());
+      for (int64_t row = 0; row < window.rows; ++row)
+        for (int64_t unit = 0; unit < window.units; ++unit)
+          codes.set((window.firstRow + row) * shape.units + window.firstUnit + unit,
+                    local[row * section.tileK + unit] ^ section.codeXor);
+    }
+  });
+}
+
+// The first code that is wider than its type; codes of 8, 16 and 32 bits cannot be.
+std::optional<int64_t> firstTooWide(const CodeArray &codes, int bits) {
+  if (bits == codes.width() * 8)
+    return std::nullopt;
+  constexpr int64_t chunk = int64_t(1) << 20;
+  std::atomic<int64_t> first = codes.size();
+  parallelFor(divideUp(codes.size(), chunk), [&](int64_t task) {
+    int64_t end = std::min(codes.size(), (task + 1) * chunk);
+    for (int64_t i = task * chunk; i < end; ++i)
+      if ((codes.get(i) >> bits) != 0) {
+        int64_t known = first;
+        while (i < known && !first.compare_exchange_weak(known, i)) {
+        }
+        return;
+      }
+  });
+  if (first == codes.size())
+    return std::nullopt;
+  return first;
+}
+
+std::string weightProblem(const WeightLayout &layout, const QuantizedMatrix &weight) {
+  if (!weight.format)
+    return "the weight has no format";
+  if (weight.rows != layout.n || weight.k != layout.k)
+    return "the weight is " + std::to_string(weight.rows) + " x " + std::to_string(weight.k) +
+           ", the layout is for " + std::to_string(layout.n) + " x " + std::to_string(layout.k);
+  std::string problem = mismatch(layout, *weight.format);
+  if (!problem.empty())
+    return problem;
+  if (weight.components.size() != weight.format->components.size())
+    return "the weight lacks components";
+  for (size_t c = 0; c < weight.components.size(); ++c) {
+    const Component &component = weight.format->components[c];
+    NaturalShape shape = naturalShape(component, weight.rows, weight.k);
+    int bits = component.type.bits();
+    int width = bits <= 8 ? 1 : bits <= 16 ? 2 : 4;
+    const CodeArray &codes = weight.components[c];
+    if (codes.size() != shape.rows * shape.units || codes.width() != width)
+      return "'" + component.name + "' has " + std::to_string(codes.size()) + " codes of " +
+             std::to_string(codes.width()) + " bytes, " + std::to_string(shape.rows * shape.units) +
+             " of " + std::to_string(width) + " are needed";
+    if (std::optional<int64_t> wide = firstTooWide(codes, bits))
+      return "code " + std::to_string(*wide) + " of '" + component.name + "' is " +
+             std::to_string(codes.get(*wide)) + ", '" + std::string(component.type.name()) +
+             "' has " + std::to_string(bits) + " bits";
+  }
+  return {};
+}
+
+} // namespace
+
+Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *out) {
+  std::string problem = weightProblem(layout, weight);
+  if (!problem.empty())
+    return makeError(DiagId::layout_mismatch, {problem});
+  if (std::optional<Place> breach = firstBreach(weight))
+    return makeError(DiagId::pack_breaks_requirement,
+                     {std::to_string(breach->n), std::to_string(breach->k), weight.format->name});
+
+  std::vector<const LayoutSection *> sections;
+  for (const LayoutSection &section : layout.sections)
+    sections.push_back(&section);
+  std::sort(sections.begin(), sections.end(),
+            [](const auto *a, const auto *b) { return a->offset < b->offset; });
+  int64_t written = 0;
+  for (const LayoutSection *section : sections) {
+    std::memset(out + written, 0, static_cast<size_t>(section->offset - written));
+    const Component &component = weight.format->components[section->component];
+    packSection(*section, naturalShape(component, layout.n, layout.k),
+                weight.components[section->component], out);
+    written = section->offset + section->bytes;
+  }
+  std::memset(out + written, 0, static_cast<size_t>(layout.bytes - written));
+  return Done{};
+}
+
+Result<QuantizedMatrix> unpack(const WeightLayout &layout, std::shared_ptr<const Format> format,
+                               const uint8_t *in) {
+  std::string problem = format ? mismatch(layout, *format) : "there is no format";
+  if (!problem.empty())
+    return makeError(DiagId::layout_mismatch, {problem});
+  QuantizedMatrix weight;
+  weight.rows = layout.n;
+  weight.k = layout.k;
+  for (const Component &component : format->components) {
+    NaturalShape shape = naturalShape(component, layout.n, layout.k);
+    weight.components.emplace_back(component.type.bits(), shape.rows * shape.units);
+  }
+  for (const LayoutSection &section : layout.sections) {
+    const Component &component = format->components[section.component];
+    unpackSection(section, naturalShape(component, layout.n, layout.k), in,
+                  weight.components[section.component]);
+  }
+  weight.format = std::move(format);
+  return weight;
+}
+
+} // namespace rho::compiler

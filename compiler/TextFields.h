@@ -1,0 +1,41 @@
+// Reading the line-based texts that the compiler writes for itself: `word key=value key=value`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace rho::compiler {
+
+// Takes the next line (without its newline) off `rest`; none when nothing is left. Every line,
+// the last too, must end in a newline: a cut text is seen.
+std::optional<std::string_view> takeLine(std::string_view &rest);
+
+// A decimal or 0x number with nothing around it, in [min, max].
+std::optional<int64_t> readNumber(std::string_view text, int64_t min, int64_t max);
+
+// Reads one line whose fields stand in a fixed order. The first failure sticks and is described
+// by problem(); reads after it give neutral values.
+class FieldReader {
+public:
+  explicit FieldReader(std::string_view line) : rest(line) {}
+
+  void word(std::string_view expected);
+  int64_t number(std::string_view key, int64_t min, int64_t max);
+  std::string_view text(std::string_view key);
+  // The line must be used up.
+  void end();
+
+  bool ok() const { return failure.empty(); }
+  const std::string &problem() const { return failure; }
+
+private:
+  std::string_view takeToken();
+  void fail(std::string what);
+
+  std::string_view rest;
+  std::string failure;
+};
+
+} // namespace rho::compiler

@@ -1,0 +1,103 @@
+#include "kernels/Reference.h"
+
+#include "compiler/Parallel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace rho::kernels {
+
+namespace {
+
+// Rows of the weight that are dequantized together; bounds the memory of one task.
+constexpr int64_t blockN = 16;
+// Rows of the activation that are dequantized together.
+constexpr int64_t blockM = 512;
+
+struct Dot {
+  double sum = 0, magnitude = 0;
+};
+
+// Independent lanes, added in a fixed order: the same value on every machine and for any number of
+// threads, and a loop that compilers vectorize.
+constexpr int lanes = 8;
+
+Dot dot(const double *x, const double *w, int64_t k) {
+  double sum[lanes] = {};
+  double magnitude[lanes] = {};
+  int64_t i = 0;
+  for (; i + lanes <= k; i += lanes)
+    for (int lane = 0; lane < lanes; ++lane) {
+      double product = x[i + lane] * w[i + lane];
+      sum[lane] += product;
+      magnitude[lane] += std::fabs(product);
+    }
+  for (int lane = 0; i < k; ++i, ++lane) {
+    double product = x[i] * w[i];
+    sum[lane] += product;
+    magnitude[lane] += std::fabs(product);
+  }
+  Dot dot;
+  for (int lane = 0; lane < lanes; ++lane) {
+    dot.sum += sum[lane];
+    dot.magnitude += magnitude[lane];
+  }
+  return dot;
+}
+
+} // namespace
+
+ReferenceOutput reference(const dsl::QuantizedMatrix &activation,
+                          const dsl::QuantizedMatrix &weight) {
+  ReferenceOutput output;
+  output.m = activation.rows;
+  output.n = weight.rows;
+  output.y.resize(static_cast<size_t>(output.m * output.n));
+  output.magnitude.resize(output.y.size());
+  int64_t k = std::min(activation.k, weight.k);
+  for (int64_t firstM = 0; firstM < output.m; firstM += blockM) {
+    int64_t countM = std::min(blockM, output.m - firstM);
+    std::vector<std::vector<double>> x(static_cast<size_t>(countM));
+    parallelFor(countM, [&](int64_t row) { x[row] = activation.rowValues(firstM + row); });
+    parallelFor((output.n + blockN - 1) / blockN, [&](int64_t block) {
+      int64_t end = std::min(output.n, (block + 1) * blockN);
+      std::vector<std::vector<double>> w;
+      for (int64_t n = block * blockN; n < end; ++n)
+        w.push_back(weight.rowValues(n));
+      for (int64_t m = 0; m < countM; ++m)
+        for (int64_t n = block * blockN; n < end; ++n) {
+          Dot value = dot(x[m].data(), w[n - block * blockN].data(), k);
+          output.y[(firstM + m) * output.n + n] = value.sum;
+          output.magnitude[(firstM + m) * output.n + n] = value.magnitude;
+        }
+    });
+  }
+  return output;
+}
+
+SampleOutput referenceAt(const dsl::QuantizedMatrix &activation, const dsl::QuantizedMatrix &weight,
+                         const std::vector<Sample> &samples) {
+  SampleOutput output;
+  output.y.resize(samples.size());
+  output.magnitude.resize(samples.size());
+  int64_t k = std::min(activation.k, weight.k);
+  // Each activation row is dequantized once and dropped after its samples.
+  std::map<int64_t, std::vector<size_t>> byRow;
+  for (size_t i = 0; i < samples.size(); ++i)
+    byRow[samples[i].m].push_back(i);
+  // Few activation rows with many samples each are the usual case: spread the samples, not the
+  // rows.
+  for (const auto &[row, wanted] : byRow) {
+    std::vector<double> x = activation.rowValues(row);
+    parallelFor(static_cast<int64_t>(wanted.size()), [&, &wanted = wanted](int64_t i) {
+      size_t sample = wanted[i];
+      Dot value = dot(x.data(), weight.rowValues(samples[sample].n).data(), k);
+      output.y[sample] = value.sum;
+      output.magnitude[sample] = value.magnitude;
+    });
+  }
+  return output;
+}
+
+} // namespace rho::kernels

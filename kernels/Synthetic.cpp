@@ -1,0 +1,107 @@
+#include "kernels/Synthetic.h"
+
+#include "compiler/Parallel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace rho::kernels {
+
+namespace {
+
+// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). Each row has a generator of its own, so that rows
+// can be made in any order.
+class Random {
+public:
+  Random(uint64_t seed, uint64_t stream, uint64_t row)
+      : state(mix(mix(mix(seed) ^ stream) ^ row)) {}
+
+  uint64_t next() {
+    state += 0x9e3779b97f4a7c15U;
+    return mix(state);
+  }
+  // In (0, 1]: the logarithm below is always finite.
+  double uniform() { return (static_cast<double>(next() >> 11) + 1) * 0x1p-53; }
+  // Two independent standard normals (Box and Muller, 1958).
+  std::pair<double, double> normals() {
+    double radius = std::sqrt(-2 * std::log(uniform()));
+    double angle = 2 * std::numbers::pi * uniform();
+    return {radius * std::cos(angle), radius * std::sin(angle)};
+  }
+
+private:
+  static uint64_t mix(uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+    return z ^ (z >> 31);
+  }
+  uint64_t state;
+};
+
+// Streams keep weights, activations and the choice of channels independent under one seed.
+enum Stream : uint64_t { WeightStream = 1, ActivationStream = 2, ChannelStream = 3 };
+
+void fillNormals(Random &random, float *row, int64_t k, double deviation) {
+  for (int64_t i = 0; i < k; i += 2) {
+    auto [a, b] = random.normals();
+    row[i] = static_cast<float>(a * deviation);
+    if (i + 1 < k)
+      row[i + 1] = static_cast<float>(b * deviation);
+  }
+}
+
+} // namespace
+
+std::vector<float> syntheticWeight(int64_t rows, int64_t k, uint64_t seed,
+                                   const WeightModel &model) {
+  std::vector<float> values(static_cast<size_t>(rows * k));
+  parallelFor(rows, [&](int64_t row) {
+    Random random(seed, WeightStream, static_cast<uint64_t>(row));
+    float *out = values.data() + row * k;
+    fillNormals(random, out, k, model.deviation);
+    // Distances between tail weights are geometric: one draw per tail weight, not per weight.
+    if (model.tailFraction <= 0)
+      return;
+    double perStep = std::log1p(-std::min(model.tailFraction, 0.999));
+    for (double i = std::floor(std::log(random.uniform()) / perStep); i < static_cast<double>(k);
+         i += 1 + std::floor(std::log(random.uniform()) / perStep))
+      out[static_cast<int64_t>(i)] *= static_cast<float>(model.tailScale);
+  });
+  return values;
+}
+
+std::vector<int64_t> outlierChannels(int64_t k, uint64_t seed, const ActivationModel &model) {
+  if (model.outlierFraction <= 0 || k < 64)
+    return {};
+  int64_t wanted = std::llround(model.outlierFraction * static_cast<double>(k));
+  wanted = std::clamp<int64_t>(wanted, 1, k);
+  Random random(seed, ChannelStream, 0);
+  std::vector<bool> chosen(static_cast<size_t>(k));
+  // Floyd's sampling: each subset of that size is equally likely.
+  for (int64_t last = k - wanted; last < k; ++last) {
+    auto channel = static_cast<int64_t>(random.next() % static_cast<uint64_t>(last + 1));
+    chosen[chosen[channel] ? last : channel] = true;
+  }
+  std::vector<int64_t> channels;
+  for (int64_t i = 0; i < k; ++i)
+    if (chosen[i])
+      channels.push_back(i);
+  return channels;
+}
+
+std::vector<float> syntheticActivation(int64_t rows, int64_t k, uint64_t seed,
+                                       const ActivationModel &model) {
+  std::vector<int64_t> outliers = outlierChannels(k, seed, model);
+  std::vector<float> values(static_cast<size_t>(rows * k));
+  parallelFor(rows, [&](int64_t row) {
+    Random random(seed, ActivationStream, static_cast<uint64_t>(row));
+    float *out = values.data() + row * k;
+    fillNormals(random, out, k, model.deviation);
+    for (int64_t channel : outliers)
+      out[channel] *= static_cast<float>(model.outlierScale);
+  });
+  return values;
+}
+
+} // namespace rho::kernels

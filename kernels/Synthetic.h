@@ -1,0 +1,34 @@
+// Seeded numbers that look like a language model's: for runs without files. The same values for any
+// number of threads.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace rho::kernels {
+
+struct WeightModel {
+  double deviation = 0.02; // standard deviation of the bulk
+  // This share of the weights is drawn `tailScale` times wider: heavier tails than a normal's.
+  double tailFraction = 0.01;
+  double tailScale = 4;
+};
+
+// A few channels (columns of k) of activations are far larger than all others, in every token:
+// about 0.1% of channels, up to 20..100 times the rest (LLM.int8(), arXiv:2208.07339, section 4;
+// SmoothQuant, arXiv:2211.10438, section 3).
+struct ActivationModel {
+  double deviation = 1;
+  double outlierFraction = 0.001; // of channels; at least one channel when k >= 64
+  double outlierScale = 30;
+};
+
+// [rows][k], row-major.
+std::vector<float> syntheticWeight(int64_t rows, int64_t k, uint64_t seed,
+                                   const WeightModel &model = {});
+std::vector<float> syntheticActivation(int64_t rows, int64_t k, uint64_t seed,
+                                       const ActivationModel &model = {});
+// The outlier channels of syntheticActivation, ascending.
+std::vector<int64_t> outlierChannels(int64_t k, uint64_t seed, const ActivationModel &model = {});
+
+} // namespace rho::kernels
