@@ -59,4 +59,11 @@ bool operator==(const Format &a, const Format &b) {
                     b.requirements.end(), requirementEqual);
 }
 
+bool isPlain(const Format &format) {
+  for (std::string_view name : {"f16", "bf16", "f32"})
+    if (format.name == name)
+      return format == plainFormat(ElementType::get(name));
+  return false;
+}
+
 } // namespace rho::dsl

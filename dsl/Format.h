@@ -90,6 +90,7 @@ struct Format {
 
 // The format that a plain f16, bf16 or f32 names: one element, whose value is itself.
 Format plainFormat(ElementType type);
+bool isPlain(const Format &format);
 
 // Structural equality; spans never count.
 bool equal(const Expr &a, const Expr &b);

@@ -1,0 +1,122 @@
+#include "dsl/Ast.h"
+
+#include "dsl/Operators.h"
+
+#include <charconv>
+
+namespace rho::dsl::ast {
+
+namespace {
+
+class Printer {
+public:
+  void print(const Import &import) { line("import \"" + import.path + "\""); }
+
+  void print(const Format &format) {
+    line("format " + format.name.text);
+    ++depth;
+    for (const Component &component : format.components)
+      print(component);
+    for (const Rule &value : format.values)
+      print("value", value);
+    for (const Require &requirement : format.requirements) {
+      line(std::string("require ") + (requirement.atMost ? "<= " : ">= ") +
+           std::to_string(requirement.bound));
+      nested(*requirement.expr);
+    }
+    for (const Rule &rule : format.encode)
+      print("encode " + rule.name.text, rule);
+    --depth;
+  }
+
+  void print(const Gemm &gemm) {
+    line("gemm " + gemm.name.text);
+    ++depth;
+    for (const GemmEntry &entry : gemm.entries)
+      line(entry.key.text + ": " + entry.value.text);
+    for (const Schedule &schedule : gemm.schedules) {
+      line("schedule");
+      ++depth;
+      for (const ScheduleEntry &entry : schedule.entries)
+        print(entry);
+      --depth;
+    }
+    --depth;
+  }
+
+  std::string take() { return std::move(out); }
+
+private:
+  void line(const std::string &text) { out += std::string(2 * depth, ' ') + text + "\n"; }
+
+  void print(const Component &component) {
+    std::string text = "component " + component.name.text + ": " + component.type.text;
+    if (component.extent)
+      text += " per " + component.extent->text;
+    if (component.group)
+      text += "[" + std::to_string(component.group->value) + "]";
+    line(text);
+  }
+
+  void print(const std::string &title, const Rule &rule) {
+    line(title);
+    nested(*rule.expr);
+  }
+
+  void print(const ScheduleEntry &entry) {
+    std::string text = entry.key.text + ":";
+    for (size_t i = 0; i < entry.numbers.size(); ++i)
+      text += (i ? " x " : " ") + std::to_string(entry.numbers[i].value);
+    if (entry.word)
+      text += " " + entry.word->text;
+    line(text);
+  }
+
+  void nested(const Expr &expr) {
+    ++depth;
+    print(expr);
+    --depth;
+  }
+
+  void print(const Expr &expr) {
+    switch (expr.kind) {
+    case Expr::Kind::Integer:
+      line(std::to_string(expr.integer));
+      break;
+    case Expr::Kind::Real: {
+      char buffer[64];
+      auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), expr.real);
+      line(std::string(buffer, end));
+      break;
+    }
+    case Expr::Kind::Name:
+      line(expr.name);
+      break;
+    case Expr::Kind::Negate:
+      line("negate");
+      break;
+    case Expr::Kind::Binary:
+      line(std::string(operatorOf(expr.op).spelling));
+      break;
+    case Expr::Kind::Call:
+      line(expr.name + "()");
+      break;
+    }
+    for (const ExprPtr &operand : expr.operands)
+      nested(*operand);
+  }
+
+  std::string out;
+  size_t depth = 0;
+};
+
+} // namespace
+
+std::string print(const File &file) {
+  Printer printer;
+  for (const Declaration &declaration : file.declarations)
+    std::visit([&](const auto &alternative) { printer.print(alternative); }, declaration);
+  return printer.take();
+}
+
+} // namespace rho::dsl::ast

@@ -1,0 +1,106 @@
+// What the parser read, before any name or type is checked.
+#pragma once
+
+#include "dsl/Format.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace rho::dsl::ast {
+
+struct Name {
+  std::string text;
+  Span span;
+};
+
+struct Number {
+  int64_t value = 0;
+  Span span;
+};
+
+struct Expr {
+  enum class Kind : uint8_t { Integer, Real, Name, Negate, Binary, Call };
+  Kind kind;
+  Span span;
+  int64_t integer = 0;
+  double real = 0;
+  std::string name; // Name, and the function or type of a Call
+  dsl::Expr::Op op = dsl::Expr::Op::Add;
+  std::vector<std::unique_ptr<Expr>> operands;
+  int depth = 1; // operations on the longest way down
+};
+using ExprPtr = std::unique_ptr<Expr>;
+
+// `name: type` or `name: type per extent`.
+struct Component {
+  Name name, type;
+  std::optional<Name> extent;  // k, channel, token, tensor
+  std::optional<Number> group; // of k[G]
+};
+
+// `name = expression`, in an encode block or as the value.
+struct Rule {
+  Name name;
+  ExprPtr expr;
+};
+
+struct Require {
+  ExprPtr expr;
+  bool atMost = true;
+  int64_t bound = 0;
+  Span span;
+};
+
+// `broken`: a syntax error inside; what is missing was perhaps only unreadable.
+struct Format {
+  Name name;
+  std::vector<Component> components;
+  std::vector<Rule> values;
+  std::vector<Require> requirements;
+  std::vector<Rule> encode;
+  bool broken = false;
+};
+
+// `key: name` of a gemm.
+struct GemmEntry {
+  Name key, value;
+};
+
+// `key: 4`, `key: 16 x 128 x 128` or `key: word` of a schedule.
+struct ScheduleEntry {
+  Name key;
+  std::vector<Number> numbers;
+  std::optional<Name> word;
+};
+
+struct Schedule {
+  Span span;
+  std::vector<ScheduleEntry> entries;
+};
+
+struct Gemm {
+  Name name;
+  std::vector<GemmEntry> entries;
+  std::vector<Schedule> schedules;
+  bool broken = false;
+};
+
+struct Import {
+  std::string path;
+  Span span;
+};
+
+using Declaration = std::variant<Import, Format, Gemm>;
+
+struct File {
+  std::vector<Declaration> declarations; // in order of the text
+};
+
+// Indented text, one node a line.
+std::string print(const File &file);
+
+} // namespace rho::dsl::ast

@@ -1,0 +1,41 @@
+// Collects the diagnostics of one module while its phases go on.
+#pragma once
+
+#include "dsl/Error.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rho::dsl {
+
+class Findings {
+public:
+  // A file of nonsense gives this many errors, not one for each of its bytes.
+  static constexpr size_t limit = 100;
+
+  explicit Findings(const SourceMap &sources) : sources(sources) {}
+
+  void add(DiagId id, const std::vector<std::string> &args, Span span);
+  bool empty() const { return diagnostics.empty(); }
+  // All findings by file and position.
+  Error takeSorted();
+  // "file.rho:3:12", for messages that name a second place.
+  std::string place(Span span) const;
+
+private:
+  const SourceMap &sources;
+  std::vector<Diagnostic> diagnostics;
+  bool overflowed = false;
+};
+
+// A user's text inside a message: control characters made visible, cut at 48 characters.
+std::string shown(std::string_view text);
+
+// "did you mean 'scale'" when one name is near, else "known are a, b, c".
+std::string hint(std::string_view name, const std::vector<std::string> &known);
+
+// "a, b, c".
+std::string join(const std::vector<std::string> &names);
+
+} // namespace rho::dsl

@@ -1,0 +1,175 @@
+#include "dsl/Module.h"
+
+#include "dsl/Lexer.h"
+#include "dsl/Parser.h"
+#include "dsl/Sema.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+namespace rho::dsl {
+
+namespace {
+
+constexpr size_t maxFiles = 256;
+
+// One spelling per file: "a/../b.rho" and "b.rho" are the same.
+std::string normalized(const std::filesystem::path &path) {
+  return path.lexically_normal().generic_string();
+}
+
+// The text of a file, cut one byte past the limit so that what is too large is seen to be.
+std::optional<std::string> readFile(const std::string &path) {
+  std::error_code error;
+  if (path.empty() || std::filesystem::is_directory(path, error))
+    return std::nullopt;
+  std::ifstream in(path, std::ios::binary);
+  if (!in)
+    return std::nullopt;
+  std::string text(maxFileBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
+  return text;
+}
+
+class Loader {
+public:
+  explicit Loader(const FileReader &reader)
+      : reader(reader), sources(std::make_shared<SourceMap>()), findings(*sources) {}
+
+  Result<Module> run(std::string_view text, std::string_view name) {
+    if (text.size() > maxFileBytes)
+      return makeError(DiagId::file_too_large, {shown(name), std::to_string(maxFileBytes)});
+    add(std::string(text), std::string(name), normalized(std::string(name)));
+    Module module;
+    module.sources = sources;
+    checkFormats(module);
+    for (const ast::File &file : files)
+      checkGemms(file, &file == &files.back(), module);
+    if (!findings.empty())
+      return findings.takeSorted();
+    return module;
+  }
+
+private:
+  // Parses a file and, before it, what it imports: files end up in order of declaration.
+  void add(std::string text, std::string name, const std::string &path) {
+    uint32_t index = sources->add(std::move(name), std::move(text));
+    ast::File file = parse(lex(*sources, index, findings), findings);
+    active.push_back(path);
+    seen.insert(path);
+    std::set<std::string> own;
+    for (const ast::Declaration &declaration : file.declarations)
+      if (const auto *import = std::get_if<ast::Import>(&declaration))
+        this->import(*import, own);
+    active.pop_back();
+    files.push_back(std::move(file));
+  }
+
+  void import(const ast::Import &import, std::set<std::string> &own) {
+    std::filesystem::path folder = std::filesystem::path(active.back()).parent_path();
+    std::string path = normalized(folder / import.path);
+    if (!own.insert(path).second)
+      return findings.add(DiagId::duplicate_import, {shown(import.path)}, import.span);
+    if (auto from = std::find(active.begin(), active.end(), path); from != active.end()) {
+      std::string cycle;
+      for (; from != active.end(); ++from)
+        cycle += *from + " -> ";
+      return findings.add(DiagId::import_cycle, {shown(import.path), cycle + path}, import.span);
+    }
+    if (seen.count(path))
+      return;
+    if (sources->size() >= maxFiles)
+      return findings.add(DiagId::too_many_imports, {shown(import.path), std::to_string(maxFiles)},
+                          import.span);
+    std::optional<std::string> text = reader ? reader(path) : std::nullopt;
+    if (import.path.empty() || !text)
+      return findings.add(DiagId::import_not_found, {shown(import.path)}, import.span);
+    if (text->size() > maxFileBytes)
+      return findings.add(DiagId::file_too_large,
+                          {shown(import.path), std::to_string(maxFileBytes)}, import.span);
+    add(std::move(*text), path, path);
+  }
+
+  void checkFormats(Module &module) {
+    std::map<std::string, Span> places;
+    for (const ast::File &file : files) {
+      for (const ast::Declaration &declaration : file.declarations) {
+        const auto *format = std::get_if<ast::Format>(&declaration);
+        if (!format || format->name.text.empty())
+          continue;
+        auto [place, isNew] = places.try_emplace(format->name.text, format->name.span);
+        if (!isNew)
+          findings.add(DiagId::duplicate_name,
+                       {"format", format->name.text, findings.place(place->second)},
+                       format->name.span);
+        std::optional<Format> checked = checkFormat(*format, findings);
+        if (isNew)
+          formats.emplace(format->name.text, checked);
+        if (isNew && checked)
+          module.formats.push_back(std::move(*checked));
+      }
+    }
+  }
+
+  void checkGemms(const ast::File &file, bool keep, Module &module) {
+    std::map<std::string, Span> places;
+    for (const ast::Declaration &declaration : file.declarations) {
+      const auto *gemm = std::get_if<ast::Gemm>(&declaration);
+      if (!gemm || gemm->name.text.empty())
+        continue;
+      auto [place, isNew] = places.try_emplace(gemm->name.text, gemm->name.span);
+      if (!isNew)
+        findings.add(DiagId::duplicate_name,
+                     {"gemm", gemm->name.text, findings.place(place->second)}, gemm->name.span);
+      std::optional<Gemm> checked = checkGemm(*gemm, formats, findings);
+      if (keep && checked)
+        module.gemms.push_back(std::move(*checked));
+    }
+  }
+
+  const FileReader &reader;
+  std::shared_ptr<SourceMap> sources;
+  Findings findings;
+  std::vector<ast::File> files;    // imports first, the module's own file last
+  std::vector<std::string> active; // the chain of imports that is being read
+  std::set<std::string> seen;
+  FormatTable formats;
+};
+
+template <class T> const T *findNamed(const std::vector<T> &all, std::string_view name) {
+  auto found = std::find_if(all.begin(), all.end(), [&](const T &one) { return one.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+} // namespace
+
+const Format *Module::findFormat(std::string_view name) const { return findNamed(formats, name); }
+const Gemm *Module::findGemm(std::string_view name) const { return findNamed(gemms, name); }
+
+Result<Module> parseModule(std::string_view text, std::string_view name, const FileReader &reader) {
+  return Loader(reader).run(text, name);
+}
+
+Result<Module> loadModule(const std::string &path) {
+  std::optional<std::string> text = readFile(path);
+  if (!text)
+    return makeError(DiagId::module_not_found, {shown(path)});
+  return parseModule(*text, path, readFile);
+}
+
+Result<std::string> printAst(std::string_view text, std::string_view name) {
+  if (text.size() > maxFileBytes)
+    return makeError(DiagId::file_too_large, {shown(name), std::to_string(maxFileBytes)});
+  SourceMap sources;
+  uint32_t file = sources.add(std::string(name), std::string(text));
+  Findings findings(sources);
+  ast::File tree = parse(lex(sources, file, findings), findings);
+  if (!findings.empty())
+    return findings.takeSorted();
+  return ast::print(tree);
+}
+
+} // namespace rho::dsl

@@ -1,0 +1,316 @@
+#include "dsl/Sema.h"
+
+#include "dsl/DeriveEncode.h"
+#include "dsl/Evaluate.h"
+#include "dsl/Operators.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace rho::dsl {
+
+namespace {
+
+// How coarse a component's extent is; larger is coarser.
+std::pair<int, int64_t> coarseness(const Component &component) {
+  return {static_cast<int>(component.extent), component.group};
+}
+
+void collectComponents(const Expr &expr, std::vector<bool> &read) {
+  if (expr.kind == Expr::Kind::Component)
+    read[static_cast<size_t>(expr.component)] = true;
+  for (const ExprPtr &operand : expr.operands)
+    collectComponents(*operand, read);
+}
+
+class FormatChecker {
+public:
+  FormatChecker(const ast::Format &syntax, Findings &findings)
+      : syntax(syntax), findings(findings) {}
+
+  std::optional<Format> run() {
+    format.name = syntax.name.text;
+    format.span = syntax.name.span;
+    good = !syntax.broken;
+    components();
+    extents();
+    value();
+    requirements();
+    encodeRules();
+    if (good)
+      deriveRules();
+    if (good)
+      elementWidth();
+    if (!good)
+      return std::nullopt;
+    return std::move(format);
+  }
+
+private:
+  void error(DiagId id, const std::vector<std::string> &args, Span span) {
+    findings.add(id, args, span);
+    good = false;
+  }
+
+  // --- components
+
+  void components() {
+    if (syntax.components.size() > maxComponents)
+      return error(
+          DiagId::too_many_components,
+          {format.name, std::to_string(syntax.components.size()), std::to_string(maxComponents)},
+          format.span);
+    for (const ast::Component &declared : syntax.components)
+      component(declared);
+    checkElement();
+  }
+
+  void component(const ast::Component &declared) {
+    bool bad = false;
+    auto report = [&](DiagId id, const std::vector<std::string> &args, Span span) {
+      error(id, args, span);
+      bad = true;
+    };
+    Component component{.name = declared.name.text,
+                        .type = ElementType::get("f32"),
+                        .encode = nullptr,
+                        .span = declared.name.span};
+    if (isReserved(component.name, true))
+      report(DiagId::reserved_name, {component.name, "component"}, component.span);
+    for (const Component &other : format.components)
+      if (other.name == component.name)
+        return error(DiagId::duplicate_name,
+                     {"component", shown(component.name), findings.place(other.span)},
+                     component.span);
+    if (std::optional<ElementType> type = ElementType::fromName(declared.type.text)) {
+      component.type = *type;
+    } else {
+      std::vector<std::string> known;
+      for (std::string_view name : ElementType::allNames())
+        known.emplace_back(name);
+      report(DiagId::unknown_name,
+             {"type", shown(declared.type.text), hint(declared.type.text, known)},
+             declared.type.span);
+    }
+    if (declared.extent && !extent(declared, component))
+      bad = true;
+    format.components.push_back(std::move(component));
+    poisoned.push_back(bad);
+  }
+
+  bool extent(const ast::Component &declared, Component &component) {
+    struct Word {
+      std::string_view name;
+      Extent extent;
+      bool grouped;
+    };
+    constexpr std::array<Word, 4> words = {{{"k", Extent::Group, true},
+                                            {"channel", Extent::Row, false},
+                                            {"token", Extent::Row, false},
+                                            {"tensor", Extent::Tensor, false}}};
+    for (const Word &word : words) {
+      if (declared.extent->text != word.name || declared.group.has_value() != word.grouped)
+        continue;
+      component.extent = word.extent;
+      component.perToken = word.name == "token";
+      if (!word.grouped)
+        return true;
+      component.group = declared.group->value;
+      if (component.group >= minGroup && component.group <= maxGroup)
+        return true;
+      error(DiagId::group_out_of_range,
+            {std::to_string(component.group), std::to_string(minGroup), std::to_string(maxGroup)},
+            declared.group->span);
+      return false;
+    }
+    std::string found = declared.extent->text;
+    if (declared.group)
+      found += "[" + std::to_string(declared.group->value) + "]";
+    error(DiagId::unknown_name,
+          {"extent", shown(found), hint(found, {"k[G]", "channel", "token", "tensor"})},
+          declared.extent->span);
+    return false;
+  }
+
+  // Exactly one component without `per`, and it is the first.
+  void checkElement() {
+    const Component *element = nullptr;
+    for (size_t i = 0; i < format.components.size(); ++i) {
+      const Component &component = format.components[i];
+      if (component.extent != Extent::Element || poisoned[i])
+        continue;
+      if (element)
+        error(DiagId::second_element, {component.name, element->name}, component.span);
+      else if (i > 0 && !poisoned[0])
+        error(DiagId::element_not_first, {component.name}, component.span);
+      if (!element)
+        element = &component;
+    }
+    bool anyPoisoned = std::find(poisoned.begin(), poisoned.end(), true) != poisoned.end();
+    if (!element && !anyPoisoned && !syntax.broken)
+      error(DiagId::missing_element, {format.name}, format.span);
+  }
+
+  // Groups that nest make every coarser component one value over a finer extent.
+  void extents() {
+    std::vector<int> &order = format.encodeOrder;
+    for (size_t i = 0; i < format.components.size(); ++i)
+      if (format.components[i].extent != Extent::Element)
+        order.push_back(static_cast<int>(i));
+    auto at = [&](int index) -> const Component & {
+      return format.components[static_cast<size_t>(index)];
+    };
+    std::sort(order.begin(), order.end(), [&](int a, int b) {
+      auto ca = coarseness(at(a)), cb = coarseness(at(b));
+      return ca != cb ? ca > cb : a < b;
+    });
+    const Component *coarser = nullptr;
+    for (int index : order) {
+      const Component &component = at(index);
+      if (component.extent != Extent::Group || poisoned[static_cast<size_t>(index)])
+        continue;
+      if (coarser && coarser->group % component.group != 0)
+        error(DiagId::groups_do_not_nest,
+              {std::to_string(coarser->group), coarser->name, std::to_string(component.group),
+               component.name},
+              component.span);
+      coarser = &component;
+    }
+  }
+
+  // --- value and requirements
+
+  std::string here() const { return "format '" + format.name + "'"; }
+
+  void value() {
+    for (size_t i = 1; i < syntax.values.size(); ++i)
+      error(DiagId::duplicate_entry, {"value", here()}, syntax.values[i].name.span);
+    if (syntax.values.empty()) {
+      if (!syntax.broken)
+        error(DiagId::missing_value, {format.name}, format.span);
+      return;
+    }
+    format.value = lower(*syntax.values[0].expr, {format, poisoned, findings});
+    if (!format.value) {
+      good = false;
+      return;
+    }
+    std::vector<bool> read(format.components.size(), false);
+    collectComponents(*format.value, read);
+    for (size_t i = 0; i < read.size(); ++i)
+      if (!read[i] && !poisoned[i])
+        error(DiagId::unused_component, {format.components[i].name}, format.components[i].span);
+  }
+
+  void requirements() {
+    for (const ast::Require &declared : syntax.requirements) {
+      ExprPtr expr = lower(*declared.expr, {format, poisoned, findings});
+      if (!expr) {
+        good = false;
+        continue;
+      }
+      std::string text = shown(print(*expr, format));
+      if (!isIntegerTyped(*expr, format)) {
+        error(DiagId::requirement_not_integer, {text}, declared.span);
+        continue;
+      }
+      Range range = rangeOf(*expr, format);
+      auto bound = static_cast<double>(declared.bound);
+      if (declared.atMost ? range.min > bound : range.max < bound)
+        error(DiagId::requirement_impossible,
+              {text, declared.atMost ? "least" : "most",
+               std::to_string(static_cast<int64_t>(declared.atMost ? range.min : range.max)),
+               declared.atMost ? "<=" : ">=", std::to_string(declared.bound)},
+              declared.span);
+      format.requirements.push_back({expr, declared.atMost, declared.bound, declared.span});
+    }
+  }
+
+  // --- encode rules
+
+  void encodeRules() {
+    for (const ast::Rule &declared : syntax.encode)
+      encodeRule(declared);
+  }
+
+  void encodeRule(const ast::Rule &declared) {
+    std::vector<std::string> known;
+    for (size_t i = 0; i < format.components.size(); ++i) {
+      Component &component = format.components[i];
+      if (component.name != declared.name.text) {
+        if (component.extent != Extent::Element)
+          known.push_back(component.name);
+        continue;
+      }
+      if (poisoned[i])
+        return;
+      if (component.extent == Extent::Element)
+        return error(DiagId::rule_of_element, {component.name}, declared.name.span);
+      if (component.encodeDeclared)
+        return error(DiagId::duplicate_entry, {component.name, "the encode block of " + here()},
+                     declared.name.span);
+      component.encodeDeclared = true;
+      component.encode = lower(*declared.expr, {format, poisoned, findings, static_cast<int>(i)});
+      good = good && component.encode;
+      return;
+    }
+    error(DiagId::unknown_name,
+          {"component", shown(declared.name.text), hint(declared.name.text, known)},
+          declared.name.span);
+  }
+
+  void deriveRules() {
+    bool product = isProduct(format);
+    for (int index : format.encodeOrder) {
+      Component &component = format.components[static_cast<size_t>(index)];
+      if (component.encode)
+        continue;
+      if (product)
+        component.encode = deriveEncode(format, index);
+      else
+        error(DiagId::rule_not_derivable, {component.name}, component.span);
+    }
+  }
+
+  void elementWidth() {
+    const Component &element = format.element();
+    bool searched = !isProduct(format) || !format.requirements.empty();
+    if (searched && element.type.bits() > maxSearchedElementBits)
+      error(DiagId::element_too_wide,
+            {std::string(element.type.name()), std::to_string(element.type.bits()),
+             std::to_string(maxSearchedElementBits)},
+            element.span);
+  }
+
+  const ast::Format &syntax;
+  Findings &findings;
+  Format format;
+  std::vector<bool> poisoned; // by component: it has an error of its own
+  bool good = true;
+};
+
+} // namespace
+
+bool isReserved(const std::string &name, bool component) {
+  constexpr std::array<std::string_view, 3> everywhere = {"import", "format", "gemm"};
+  constexpr std::array<std::string_view, 5> inFormats = {"x", "per", "value", "require", "encode"};
+  auto among = [&](const auto &words) {
+    return std::find(words.begin(), words.end(), name) != words.end();
+  };
+  return among(everywhere) || ElementType::fromName(name) ||
+         (component && (among(inFormats) || findReduction(name)));
+}
+
+std::optional<Format> checkFormat(const ast::Format &format, Findings &findings) {
+  std::optional<Format> checked = FormatChecker(format, findings).run();
+  if (!isReserved(format.name.text, false))
+    return checked;
+  // The canonical text of a plain format parses back: `format f16` may say what f16 says anyway.
+  if (checked && isPlain(*checked))
+    return checked;
+  findings.add(DiagId::reserved_name, {format.name.text, "format"}, format.name.span);
+  return std::nullopt;
+}
+
+} // namespace rho::dsl

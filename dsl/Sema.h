@@ -1,0 +1,53 @@
+// Syntax tree -> checked declarations: names, types, extents, ranges, encode rules, schedules.
+#pragma once
+
+#include "dsl/Ast.h"
+#include "dsl/Findings.h"
+#include "dsl/Format.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace rho::dsl {
+
+inline constexpr size_t maxComponents = 16;
+inline constexpr int64_t minGroup = 8;
+inline constexpr int64_t maxGroup = int64_t(1) << 20;
+// Wider elements have no table of values to search.
+inline constexpr int maxSearchedElementBits = 8;
+// Integers are exact in double up to here, which keeps ranges and evaluation exact.
+inline constexpr double maxInteger = 0x1p53;
+
+// Formats by name, as gemms see them. A format with errors is known but absent, so that naming it
+// is no second error.
+using FormatTable = std::map<std::string, std::optional<Format>, std::less<>>;
+
+// --- SemaExpr.cpp
+
+// What an expression may refer to.
+struct ExprScope {
+  const Format &format;              // its components are complete
+  const std::vector<bool> &poisoned; // components with errors of their own: no second error
+  Findings &findings;
+  int encodes = -1; // the component whose rule this is; -1: a value or a requirement
+};
+
+// Checks and lowers an expression. Null after it reported errors.
+ExprPtr lower(const ast::Expr &expr, const ExprScope &scope);
+
+// --- Sema.cpp
+
+// Words that no component, format or gemm can be named.
+bool isReserved(const std::string &name, bool component);
+
+// Checks a format. None after it reported errors.
+std::optional<Format> checkFormat(const ast::Format &format, Findings &findings);
+
+// --- SemaGemm.cpp
+
+// Checks a gemm against all formats. None after it reported errors, or where a format has errors.
+std::optional<Gemm> checkGemm(const ast::Gemm &gemm, const FormatTable &formats,
+                              Findings &findings);
+
+} // namespace rho::dsl

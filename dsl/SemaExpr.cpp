@@ -1,0 +1,197 @@
+#include "dsl/Evaluate.h"
+#include "dsl/Operators.h"
+#include "dsl/Sema.h"
+
+#include <cmath>
+#include <cstdio>
+
+namespace rho::dsl {
+
+namespace {
+
+std::string number(double value) {
+  char buffer[64];
+  std::snprintf(buffer, sizeof(buffer), std::fabs(value) < 1e17 ? "%.0f" : "%.6g", value);
+  return buffer;
+}
+
+class Lowering {
+public:
+  explicit Lowering(const ExprScope &scope) : scope(scope), findings(scope.findings) {}
+
+  // `reduced`: inside of a reduction.
+  ExprPtr lower(const ast::Expr &expr, bool reduced) {
+    switch (expr.kind) {
+    case ast::Expr::Kind::Integer: {
+      auto node = make(Expr::Kind::Integer, expr);
+      node->integer = expr.integer;
+      return inRange(node, expr);
+    }
+    case ast::Expr::Kind::Real: {
+      auto node = make(Expr::Kind::Real, expr);
+      node->real = expr.real;
+      return node;
+    }
+    case ast::Expr::Kind::Name:
+      return name(expr, reduced);
+    case ast::Expr::Kind::Negate: {
+      ExprPtr operand = lower(*expr.operands[0], reduced);
+      if (!operand)
+        return nullptr;
+      auto node = make(Expr::Kind::Negate, expr);
+      node->operands = {operand};
+      return inRange(node, expr);
+    }
+    case ast::Expr::Kind::Binary:
+      return binary(expr, reduced);
+    case ast::Expr::Kind::Call:
+      return call(expr, reduced);
+    }
+    return nullptr;
+  }
+
+private:
+  bool isRule() const { return scope.encodes >= 0; }
+
+  static std::shared_ptr<Expr> make(Expr::Kind kind, const ast::Expr &expr) {
+    auto node = std::make_shared<Expr>();
+    node->kind = kind;
+    node->span = expr.span;
+    return node;
+  }
+
+  ExprPtr error(DiagId id, const std::vector<std::string> &args, const ast::Expr &expr) {
+    findings.add(id, args, expr.span);
+    return nullptr;
+  }
+
+  ExprPtr name(const ast::Expr &expr, bool reduced) {
+    if (expr.name == "x") {
+      if (!isRule())
+        return error(DiagId::only_in_encode, {"x"}, expr);
+      if (!reduced)
+        return error(DiagId::rule_not_reduced, {target()}, expr);
+      return make(Expr::Kind::Input, expr);
+    }
+    std::vector<std::string> known;
+    const std::vector<Component> &components = scope.format.components;
+    for (size_t i = 0; i < components.size(); ++i) {
+      known.push_back(components[i].name);
+      if (components[i].name != expr.name)
+        continue;
+      if (scope.poisoned[i])
+        return nullptr;
+      if (isRule() && !isEncodedBefore(static_cast<int>(i)))
+        return error(DiagId::rule_reads_later, {target(), expr.name}, expr);
+      auto node = make(Expr::Kind::Component, expr);
+      node->component = static_cast<int>(i);
+      return node;
+    }
+    return error(DiagId::unknown_name, {"component", shown(expr.name), hint(expr.name, known)},
+                 expr);
+  }
+
+  std::string target() const {
+    return scope.format.components[static_cast<size_t>(scope.encodes)].name;
+  }
+
+  bool isEncodedBefore(int component) const {
+    for (int index : scope.format.encodeOrder) {
+      if (index == scope.encodes)
+        return false;
+      if (index == component)
+        return true;
+    }
+    return false;
+  }
+
+  // Whether operands may be used by what takes integers; reports where not.
+  bool integers(std::string_view taker, std::initializer_list<ExprPtr> operands,
+                const ast::Expr &expr) {
+    if (isRule()) {
+      error(DiagId::integer_needed_in_rule, {std::string(taker)}, expr);
+      return false;
+    }
+    for (const ExprPtr &operand : operands) {
+      if (isIntegerTyped(*operand, scope.format))
+        continue;
+      error(DiagId::integer_needed, {std::string(taker)}, expr);
+      return false;
+    }
+    return true;
+  }
+
+  ExprPtr binary(const ast::Expr &expr, bool reduced) {
+    ExprPtr a = lower(*expr.operands[0], reduced), b = lower(*expr.operands[1], reduced);
+    if (!a || !b)
+      return nullptr;
+    const Operator &op = operatorOf(expr.op);
+    if (op.integerOnly && !integers(op.spelling, {a, b}, expr))
+      return nullptr;
+    auto node = make(Expr::Kind::Binary, expr);
+    node->op = expr.op;
+    node->operands = {a, b};
+    Range right = rangeOf(*b, scope.format);
+    if ((expr.op == Expr::Op::Shl || expr.op == Expr::Op::Shr) && (right.min < 0 || right.max > 52))
+      return error(DiagId::shift_out_of_range, {number(right.min), number(right.max)}, expr);
+    if (expr.op == Expr::Op::Div && right.min == 0 && right.max == 0)
+      return error(DiagId::division_by_zero, {text(*node)}, expr);
+    return inRange(node, expr);
+  }
+
+  ExprPtr call(const ast::Expr &expr, bool reduced) {
+    std::optional<Expr::Reduction> reduction = findReduction(expr.name);
+    std::optional<ElementType> type = ElementType::fromName(expr.name);
+    if (reduction && !isRule())
+      return error(DiagId::only_in_encode, {expr.name + "()"}, expr);
+    if (reduction && reduced)
+      return error(DiagId::nested_reduction, {expr.name + "()"}, expr);
+    ExprPtr operand = lower(*expr.operands[0], reduced || reduction);
+    if (!reduction && !type)
+      return error(DiagId::unknown_name,
+                   {"function", shown(expr.name), hint(expr.name, functions())}, expr);
+    if (!operand || (type && type->isInteger() && !integers(expr.name + "()", {operand}, expr)))
+      return nullptr;
+    auto node = make(reduction ? Expr::Kind::Reduce : Expr::Kind::Cast, expr);
+    node->operands = {operand};
+    if (reduction)
+      node->reduction = *reduction;
+    else
+      node->type = type;
+    return node;
+  }
+
+  std::vector<std::string> functions() const {
+    std::vector<std::string> names;
+    if (isRule())
+      for (const ReductionName &reduction : reductionNames)
+        names.emplace_back(reduction.name);
+    for (std::string_view type : ElementType::allNames())
+      names.emplace_back(type);
+    return names;
+  }
+
+  std::string text(const Expr &expr) const { return shown(print(expr, scope.format)); }
+
+  ExprPtr inRange(const std::shared_ptr<Expr> &node, const ast::Expr &expr) {
+    if (!isIntegerTyped(*node, scope.format) || (isRule() && node->kind != Expr::Kind::Integer))
+      return node;
+    Range range = rangeOf(*node, scope.format);
+    double reached = std::fabs(range.min) > std::fabs(range.max) ? range.min : range.max;
+    if (std::fabs(reached) <= maxInteger)
+      return node;
+    return error(DiagId::integer_overflow, {text(*node), number(reached), number(maxInteger)},
+                 expr);
+  }
+
+  const ExprScope &scope;
+  Findings &findings;
+};
+
+} // namespace
+
+ExprPtr lower(const ast::Expr &expr, const ExprScope &scope) {
+  return Lowering(scope).lower(expr, false);
+}
+
+} // namespace rho::dsl
