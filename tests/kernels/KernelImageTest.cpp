@@ -1,0 +1,126 @@
+#include "compiler/KernelImage.h"
+
+#include <gtest/gtest.h>
+
+using namespace rho;
+using namespace rho::compiler;
+
+namespace {
+
+KernelImage sample() {
+  KernelImage image;
+  image.entry = "gemm_w4a16";
+  image.ptx = "// ptx";
+  image.target = "sm_80";
+  image.threads = 128;
+  image.sharedBytes = 65536;
+  image.n = 100;
+  image.k = 64;
+  image.tileM = 16;
+  image.tileN = 64;
+  image.tileK = 64;
+  image.pipeline = 4;
+  image.splitK = 3;
+  using Kind = KernelParameter::Kind;
+  image.parameters = {{Kind::Weight, 0}, {Kind::Activation, 0}, {Kind::ActivationComponent, 1},
+                      {Kind::Output, 0}, {Kind::Workspace, 0},  {Kind::M, 0}};
+  image.activation = {64, 16, 128};
+  image.origins = {"weight.scale", "schedule.pipeline"};
+  image.weight.n = 100;
+  image.weight.k = 64;
+  image.weight.bytes = 4096;
+  LayoutSection section;
+  section.bytes = 4096;
+  section.codeBits = 4;
+  section.tileN = 64;
+  section.tileK = 2;
+  section.tilesN = 2;
+  section.tilesK = 32;
+  for (uint8_t bit = 0; bit < 6; ++bit)
+    section.order.push_back({AxisBit::Axis::N, bit});
+  section.order.push_back({AxisBit::Axis::K, 0});
+  image.weight.sections = {section};
+  return image;
+}
+
+TEST(KernelImageTest, factsRoundTrip) {
+  KernelImage image = sample();
+  Result<KernelImage> back = KernelImage::parse(image.printFacts(), image.ptx);
+  ASSERT_TRUE(back.ok()) << back.error().str();
+  EXPECT_EQ(back->printFacts(), image.printFacts());
+  EXPECT_EQ(back->ptx, image.ptx);
+  EXPECT_EQ(back->parameters, image.parameters);
+  EXPECT_EQ(back->weight, image.weight);
+  EXPECT_EQ(back->activation, image.activation);
+  EXPECT_EQ(back->origins, image.origins);
+  EXPECT_EQ(back->entry, image.entry);
+  EXPECT_EQ(back->target, image.target);
+  EXPECT_EQ(back->threads, 128);
+  EXPECT_EQ(back->sharedBytes, 65536);
+  EXPECT_EQ(back->pipeline, 4);
+  EXPECT_EQ(back->splitK, 3);
+  EXPECT_EQ(back->tileM, 16);
+  EXPECT_EQ(back->tileN, 64);
+  EXPECT_EQ(back->tileK, 64);
+}
+
+TEST(KernelImageTest, workspaceHoldsCountersAndPartialSums) {
+  KernelImage image = sample();
+  // m = 40: 3 tiles along m, 2 along n. 6 counters in 256 bytes, then 6 * 3 tiles of 16 x 64
+  // floats.
+  EXPECT_EQ(image.workspaceBytes(40), 256 + 6 * 3 * 16 * 64 * 4);
+  // m = 1024: 64 * 2 tiles have 512 bytes of counters.
+  EXPECT_EQ(image.workspaceBytes(1024), 512 + 128 * 3 * 16 * 64 * 4);
+  image.splitK = 1;
+  EXPECT_EQ(image.workspaceBytes(40), 0);
+}
+
+std::string parseError(const std::string &facts) {
+  Result<KernelImage> image = KernelImage::parse(facts, "");
+  return image.ok() ? "parsed" : image.error().str();
+}
+
+std::string replaced(std::string text, const std::string &from, const std::string &to) {
+  return text.replace(text.find(from), from.size(), to);
+}
+
+TEST(KernelImageTest, namesTheLineAndWhatIsWrong) {
+  std::string facts = sample().printFacts();
+  auto expected = [](int line, const std::string &what) {
+    return "error: line " + std::to_string(line) +
+           " of the facts of a kernel cannot be read: " + what + " [kernel_facts_invalid]\n";
+  };
+  EXPECT_EQ(parseError(""), expected(1, "'rho kernel 1' is missing"));
+  EXPECT_EQ(parseError("rho kernel 1\n"), expected(2, "'kernel' is missing"));
+  EXPECT_EQ(parseError(replaced(facts, "threads=128", "threads=2048")),
+            expected(2, "'threads' is not a number from 1 to 1024"));
+  EXPECT_EQ(parseError(replaced(facts, "entry=gemm_w4a16", "entry=")),
+            expected(2, "the entry or the target has no name"));
+  EXPECT_EQ(parseError(replaced(facts, "kind=output", "kind=result")),
+            expected(6, "there is no such kind of parameter"));
+  EXPECT_EQ(parseError(replaced(facts, "activation k=64", "something k=64")),
+            expected(9, "'activation' is missing"));
+  EXPECT_EQ(parseError(facts.substr(0, facts.find("weight n="))),
+            expected(12, "'weight' is missing"));
+  EXPECT_EQ(parseError(replaced(facts, "order=n0", "order=n7")),
+            "error: line 2 of a weight layout cannot be read: the order does not name each bit of "
+            "a 64 x 2 tile once [layout_text_invalid]\n");
+}
+
+TEST(KernelImageTest, survivesEveryCutAndEveryChangedByte) {
+  std::string facts = sample().printFacts();
+  for (size_t length = 0; length < facts.size(); ++length)
+    EXPECT_FALSE(KernelImage::parse(facts.substr(0, length), "").ok() &&
+                 facts.substr(0, length).find("section") == std::string::npos &&
+                 facts.substr(0, length).find("weight n") == std::string::npos);
+  for (size_t at = 0; at < facts.size(); ++at)
+    for (char byte : {'\0', '\n', '9', ' ', '\xff'}) {
+      std::string changed = facts;
+      changed[at] = byte;
+      Result<KernelImage> image = KernelImage::parse(changed, "");
+      if (image)
+        EXPECT_TRUE(KernelImage::parse(image->printFacts(), "").ok());
+    }
+}
+
+} // namespace

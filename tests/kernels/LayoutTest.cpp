@@ -1,0 +1,311 @@
+#include "compiler/Layout.h"
+#include "tests/kernels/TestFormats.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+using namespace rho;
+using namespace rho::compiler;
+using namespace rho::test;
+
+namespace {
+
+using Axis = AxisBit::Axis;
+
+std::vector<AxisBit> randomOrder(int bitsN, int bitsK, uint32_t seed) {
+  std::vector<AxisBit> order;
+  for (int bit = 0; bit < bitsN; ++bit)
+    order.push_back({Axis::N, static_cast<uint8_t>(bit)});
+  for (int bit = 0; bit < bitsK; ++bit)
+    order.push_back({Axis::K, static_cast<uint8_t>(bit)});
+  std::shuffle(order.begin(), order.end(), std::mt19937(seed));
+  return order;
+}
+
+int64_t unitsOf(const Component &component, int64_t k) {
+  return component.extent == Extent::Element ? k
+         : component.extent == Extent::Group ? (k + component.group - 1) / component.group
+                                             : 1;
+}
+
+// A layout with random bit orders: tiles of 2^bitsN x 2^bitsK elements.
+WeightLayout makeLayout(const Format &format, int64_t n, int64_t k, int bitsN, int bitsK,
+                        uint32_t seed) {
+  WeightLayout layout;
+  layout.n = n;
+  layout.k = k;
+  for (int c = 0; c < static_cast<int>(format.components.size()); ++c) {
+    const Component &component = format.components[c];
+    LayoutSection section;
+    section.component = c;
+    section.offset = layout.bytes;
+    section.codeBits = component.type.bits();
+    int rowBits = component.extent == Extent::Tensor ? 0 : bitsN;
+    int unitBits = component.extent == Extent::Element ? bitsK : 0;
+    if (component.extent == Extent::Group)
+      unitBits = std::max(0, bitsK - static_cast<int>(std::log2(component.group)));
+    section.tileN = int64_t(1) << rowBits;
+    section.tileK = int64_t(1) << unitBits;
+    section.unitK = component.extent == Extent::Element ? 1
+                    : component.extent == Extent::Group ? component.group
+                                                        : k;
+    int64_t rows = component.extent == Extent::Tensor ? 1 : n;
+    section.tilesN = (rows + section.tileN - 1) / section.tileN;
+    section.tilesK = (unitsOf(component, k) + section.tileK - 1) / section.tileK;
+    section.codeXor =
+        component.type.kind() == ElementType::Kind::Signed ? 1U << (section.codeBits - 1) : 0;
+    section.order = randomOrder(rowBits, unitBits, seed + static_cast<uint32_t>(c));
+    int64_t tileBytes = (section.tileN * section.tileK * section.codeBits + 7) / 8;
+    section.bytes = section.tilesN * section.tilesK * tileBytes;
+    layout.bytes = (section.offset + section.bytes + 255) / 256 * 256;
+    layout.sections.push_back(section);
+  }
+  return layout;
+}
+
+void setBit(std::vector<uint8_t> &bytes, int64_t bit, uint32_t value) {
+  bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] | value << (bit % 8));
+}
+
+// The definition in compiler/Layout.h, read literally: bit by bit.
+std::vector<uint8_t> packNaively(const WeightLayout &layout, const QuantizedMatrix &weight) {
+  std::vector<uint8_t> bytes(layout.bytes);
+  for (const LayoutSection &section : layout.sections) {
+    const Component &component = weight.format->components[section.component];
+    int64_t rows = component.extent == Extent::Tensor ? 1 : layout.n;
+    int64_t units = unitsOf(component, layout.k);
+    int64_t tileBytes = (section.tileN * section.tileK * section.codeBits + 7) / 8;
+    for (int64_t tile = 0; tile < section.tilesN * section.tilesK; ++tile)
+      for (int64_t position = 0; position < section.tileN * section.tileK; ++position) {
+        int64_t n = tile / section.tilesK * section.tileN;
+        int64_t unit = tile % section.tilesK * section.tileK;
+        for (size_t i = 0; i < section.order.size(); ++i)
+          (section.order[i].axis == Axis::N ? n : unit) += (position >> i & 1)
+                                                           << section.order[i].bit;
+        uint32_t code = 0;
+        if (n < rows && unit < units)
+          code = weight.components[section.component].get(n * units + unit);
+        code ^= section.codeXor;
+        for (int bit = 0; bit < section.codeBits; ++bit)
+          setBit(bytes, (section.offset + tile * tileBytes) * 8 + position * section.codeBits + bit,
+                 code >> bit & 1);
+      }
+  }
+  return bytes;
+}
+
+std::shared_ptr<Format> fourLevels(std::string_view element) {
+  return productFormat("levels", {component("element", element, Extent::Element),
+                                  component("scale", "f16", Extent::Group, 16),
+                                  component("second", "u6", Extent::Group, 64),
+                                  component("channel", "f32", Extent::Row),
+                                  component("tensor", "f32", Extent::Tensor)});
+}
+
+void expectSameCodes(const QuantizedMatrix &a, const QuantizedMatrix &b) {
+  ASSERT_EQ(a.components.size(), b.components.size());
+  for (size_t c = 0; c < a.components.size(); ++c) {
+    ASSERT_EQ(a.components[c].size(), b.components[c].size());
+    for (int64_t i = 0; i < a.components[c].size(); ++i)
+      ASSERT_EQ(a.components[c].get(i), b.components[c].get(i)) << "component " << c << " at " << i;
+  }
+}
+
+struct Case {
+  std::string_view element;
+  int64_t n, k;
+  int bitsN, bitsK;
+};
+
+class PackTest : public testing::TestWithParam<Case> {};
+
+TEST_P(PackTest, equalsTheDefinitionBitByBitAndUnpacks) {
+  Case c = GetParam();
+  for (uint32_t seed = 1; seed <= 3; ++seed) {
+    std::shared_ptr<Format> format = fourLevels(c.element);
+    QuantizedMatrix weight = randomMatrix(format, c.n, c.k, seed);
+    WeightLayout layout = makeLayout(*format, c.n, c.k, c.bitsN, c.bitsK, seed);
+    std::vector<uint8_t> packed(layout.bytes, 0xcd);
+    Status status = pack(layout, weight, packed.data());
+    ASSERT_TRUE(status.ok()) << status.error().str();
+    EXPECT_EQ(packed, packNaively(layout, weight));
+    Result<QuantizedMatrix> back = unpack(layout, format, packed.data());
+    ASSERT_TRUE(back.ok()) << back.error().str();
+    expectSameCodes(weight, *back);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(widthsAndEdges, PackTest,
+                         testing::Values(Case{"s4", 64, 128, 4, 6}, Case{"s4", 1, 1, 3, 7},
+                                         Case{"u4", 33, 129, 5, 5}, Case{"s8", 17, 100, 3, 6},
+                                         Case{"e2m1", 40, 96, 3, 5}, Case{"u3", 19, 70, 2, 4},
+                                         Case{"s5", 9, 65, 1, 2}, Case{"u7", 5, 33, 0, 0},
+                                         Case{"s6", 8, 64, 3, 3}, Case{"f16", 12, 48, 2, 5},
+                                         Case{"s2", 70, 200, 6, 7}, Case{"f32", 3, 20, 1, 3}));
+
+TEST(LayoutTextTest, roundTripsRandomBitPermutations) {
+  for (uint32_t seed = 0; seed < 50; ++seed) {
+    WeightLayout layout = makeLayout(*fourLevels("s4"), 100 + seed, 1000 + 17 * seed,
+                                     static_cast<int>(seed % 7), static_cast<int>(seed % 9), seed);
+    Result<WeightLayout> back = WeightLayout::parse(layout.print());
+    ASSERT_TRUE(back.ok()) << back.error().str();
+    EXPECT_EQ(*back, layout);
+    EXPECT_EQ(back->print(), layout.print());
+  }
+}
+
+TEST(LayoutTextTest, isTheDocumentedText) {
+  auto format = productFormat("int4", {component("element", "s4", Extent::Element)});
+  WeightLayout layout = makeLayout(*format, 3, 5, 1, 1, 0);
+  layout.sections[0].order = {{Axis::K, 0}, {Axis::N, 0}};
+  EXPECT_EQ(layout.print(), "weight n=3 k=5 bytes=256\n"
+                            "section component=0 offset=0 bytes=12 bits=4 tile_n=2 tile_k=2 "
+                            "unit_k=1 tiles_n=2 tiles_k=3 xor=0x8 order=k0,n0\n");
+}
+
+std::string parseError(const std::string &text) {
+  Result<WeightLayout> layout = WeightLayout::parse(text);
+  return layout.ok() ? "parsed" : layout.error().str();
+}
+
+TEST(LayoutTextTest, namesTheLineAndWhatIsWrong) {
+  const std::string head = "weight n=3 k=5 bytes=256\n";
+  const std::string section = "section component=0 offset=0 bytes=12 bits=4 tile_n=2 tile_k=2 "
+                              "unit_k=1 tiles_n=2 tiles_k=3 xor=0x8 order=";
+  auto expected = [](int line, const std::string &what) {
+    return "error: line " + std::to_string(line) + " of a weight layout cannot be read: " + what +
+           " [layout_text_invalid]\n";
+  };
+  EXPECT_EQ(parseError(""), expected(1, "'weight' is missing"));
+  EXPECT_EQ(parseError("weight k=5\n"), expected(1, "'n=' is missing"));
+  EXPECT_EQ(parseError("weight n=0 k=5 bytes=256\n"),
+            expected(1, "'n' is not a number from 1 to 2147483648"));
+  EXPECT_EQ(parseError("weight n=3 k=5 bytes=256 more=1\n"),
+            expected(1, "nothing may follow its last field"));
+  EXPECT_EQ(parseError(head + section + "k0,n0"), expected(2, "the line does not end"));
+  EXPECT_EQ(parseError(head + section + "k0;n0\n"),
+            expected(2, "'order' is not a list such as k0,k1,n0"));
+  EXPECT_EQ(parseError(head + section + "k0,k0\n"),
+            expected(2, "the order names a bit twice or beyond a tile"));
+  EXPECT_EQ(parseError(head + section + "k0,n1\n"),
+            expected(2, "the order does not name each bit of a 2 x 2 tile once"));
+  EXPECT_EQ(parseError(head + section + "k0,n0\n" + section + "k0,n0\n"),
+            expected(1, "component 0 has two sections"));
+  std::string wide = section + "k0,n0\n";
+  wide.replace(wide.find("0x8"), 3, "0x10");
+  EXPECT_EQ(parseError(head + wide), expected(2, "xor 0x10 is wider than a code"));
+  std::string unaligned = section + "k0,n0\n";
+  unaligned.replace(unaligned.find("offset=0"), 8, "offset=8");
+  EXPECT_EQ(parseError(head + unaligned), expected(2, "offset 8 is not a multiple of 256"));
+  std::string small = section + "k0,n0\n";
+  small.replace(small.find("bytes=12"), 8, "bytes=11");
+  EXPECT_EQ(parseError(head + small), expected(2, "its tiles have 12 bytes, the section has 11"));
+  EXPECT_EQ(parseError("weight n=3 k=5 bytes=8\n" + section + "k0,n0\n"),
+            expected(1, "sections overlap or end past 8 bytes"));
+}
+
+TEST(LayoutTextTest, survivesEveryCutAndEveryChangedByte) {
+  std::string text = makeLayout(*fourLevels("s4"), 100, 256, 3, 5, 7).print();
+  for (size_t length = 0; length < text.size(); ++length)
+    if (length == 0 || text[length - 1] != '\n')
+      EXPECT_FALSE(WeightLayout::parse(std::string_view(text).substr(0, length)).ok()) << length;
+  for (size_t at = 0; at < text.size(); ++at)
+    for (char byte : {'\0', '\n', '9', '-', '=', '\xff'}) {
+      std::string changed = text;
+      changed[at] = byte;
+      Result<WeightLayout> layout = WeightLayout::parse(changed);
+      if (layout)
+        EXPECT_EQ(WeightLayout::parse(layout->print()).value(), *layout);
+    }
+}
+
+TEST(PackTest, refusesWhatDoesNotFit) {
+  auto format = productFormat("int4", {component("element", "s4", Extent::Element),
+                                       component("scale", "f16", Extent::Group, 16)});
+  QuantizedMatrix weight = randomMatrix(format, 8, 32, 1);
+  WeightLayout layout = makeLayout(*format, 8, 32, 2, 4, 1);
+  std::vector<uint8_t> out(layout.bytes);
+  auto packError = [&](const WeightLayout &layout, const QuantizedMatrix &weight) {
+    Status status = pack(layout, weight, out.data());
+    return status.ok() ? "packed" : status.error().str();
+  };
+  auto expected = [](const std::string &what) {
+    return "error: a weight and its packed layout do not fit: " + what + " [layout_mismatch]\n";
+  };
+  EXPECT_EQ(packError(layout, randomMatrix(format, 8, 31, 1)),
+            expected("the weight is 8 x 31, the layout is for 8 x 32"));
+  WeightLayout changed = layout;
+  changed.sections.pop_back();
+  EXPECT_EQ(packError(changed, weight), expected("it has 1 sections, the format has 2 components"));
+  changed = layout;
+  changed.sections[1].unitK = 32;
+  EXPECT_EQ(packError(changed, weight),
+            expected("section of component 1: one code stands for 32 columns, of 'scale' for 16"));
+  changed = layout;
+  changed.sections[0].tilesK = 1;
+  EXPECT_EQ(packError(changed, weight),
+            expected("section of component 0: its tiles do not cover 'element'"));
+  changed = layout;
+  changed.sections[0].codeBits = 3;
+  changed.sections[0].codeXor = 0;
+  EXPECT_EQ(packError(changed, weight),
+            expected("section of component 0: codes have 3 bits, 'element' has 4"));
+  QuantizedMatrix wide = weight;
+  wide.components[0].set(5, 16);
+  EXPECT_EQ(packError(layout, wide), expected("code 5 of 'element' is 16, 's4' has 4 bits"));
+  QuantizedMatrix lacking = weight;
+  lacking.components[1] = CodeArray(16, 3);
+  EXPECT_EQ(packError(layout, lacking),
+            expected("'scale' has 3 codes of 2 bytes, 16 of 2 are needed"));
+  EXPECT_FALSE(unpack(changed, format, out.data()).ok());
+  EXPECT_FALSE(unpack(layout, nullptr, out.data()).ok());
+}
+
+// require EXPR <= 100 over u4 element, u8 scale and u8 offset.
+std::shared_ptr<Format> guarded(ExprPtr expr) {
+  auto format = productFormat("guarded", {component("element", "u4", Extent::Element),
+                                          component("scale", "u8", Extent::Group, 16),
+                                          component("offset", "u8", Extent::Group, 32)});
+  format->requirements.push_back({std::move(expr), true, 100, {}});
+  return format;
+}
+
+TEST(PackTest, refusesCodesThatBreakARequirementAndNamesTheFirst) {
+  ExprPtr scaleAndOffset = binary(Expr::Op::Add, componentExpr(1), componentExpr(2));
+  ExprPtr withElement = binary(
+      Expr::Op::Add, binary(Expr::Op::Mul, componentExpr(0), componentExpr(1)), componentExpr(2));
+  for (bool readsElement : {false, true}) {
+    std::shared_ptr<Format> format = guarded(readsElement ? withElement : scaleAndOffset);
+    QuantizedMatrix weight = randomMatrix(format, 200, 100, 1);
+    for (int64_t i = 0; i < weight.components[1].size(); ++i)
+      weight.components[1].set(i, static_cast<uint32_t>(i % 5));
+    for (int64_t i = 0; i < weight.components[2].size(); ++i)
+      weight.components[2].set(i, static_cast<uint32_t>(i % 25));
+    WeightLayout layout = makeLayout(*format, 200, 100, 3, 5, 1);
+    std::vector<uint8_t> out(layout.bytes);
+    Status fine = pack(layout, weight, out.data());
+    EXPECT_TRUE(fine.ok()) << fine.error().str();
+    // Groups of 32: 4 a row. Of 16: 7 a row. The later breach must not win.
+    weight.components[2].set(190 * 4, 255);
+    weight.components[2].set(150 * 4 + 2, 101);
+    Status status = pack(layout, weight, out.data());
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().str(),
+              "error: the codes at n=150, k=64 break a requirement of format 'guarded', every "
+              "number of a packed weight must fulfil it [pack_breaks_requirement]\n");
+    if (readsElement) {
+      weight.components[2].set(150 * 4 + 2, 90);
+      weight.components[2].set(190 * 4, 0);
+      for (int64_t i = 0; i < weight.components[0].size(); ++i)
+        weight.components[0].set(i, 1);
+      weight.components[1].set(150 * 7 + 5, 3);
+      weight.components[0].set(150 * 100 + 93, 4);
+      EXPECT_NE(pack(layout, weight, out.data()).error().str().find("n=150, k=93"),
+                std::string::npos);
+    }
+  }
+}
+
+} // namespace
