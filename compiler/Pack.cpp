@@ -141,6 +141,11 @@ std::optional<int64_t> firstTooWide(const CodeArray &codes, int bits) {
   std::atomic<int64_t> first = codes.size();
   parallelFor(divideUp(codes.size(), chunk), [&](int64_t task) {
     int64_t end = std::min(codes.size(), (task + 1) * chunk);
+    uint8_t all = 0;
+    for (int64_t i = task * chunk; i < end && codes.width() == 1; ++i)
+      all |= codes.data()[i];
+    if (codes.width() == 1 && (all >> bits) == 0)
+      return;
     for (int64_t i = task * chunk; i < end; ++i)
       if ((codes.get(i) >> bits) != 0) {
         int64_t known = first;

@@ -102,8 +102,10 @@ private:
             return Place{row, k};
           continue;
         }
+        // Elements of up to 8 bits are stored one a byte.
+        const uint8_t *elements = weight.components[0].data() + row * weight.k;
         for (int64_t column = k; column < std::min(weight.k, k + step); ++column)
-          if (!table[codeAt(0, row, column)])
+          if (!table[elements[column]])
             return Place{row, column};
       }
     return std::nullopt;
