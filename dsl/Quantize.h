@@ -49,12 +49,30 @@ struct MatrixView {
   double at(int64_t row, int64_t column) const;
 };
 
-// Encodes coarse components first (their encode rules), then each element as the code whose value
-// is nearest (ties to the even code). Reductions propagate NaN. With `rejectNonFinite` (weights) a
-// NaN or infinity in the input is the error non_finite_input with its row and column; without
-// (activations) it goes through the rules: its element code is 0 and its scale is not finite, so
-// that every output that it touches is NaN.
+// Encodes a matrix. The steps, which a GPU kernel can repeat bit for bit:
+//
+// 1. Components in the order Format::encodeOrder, coarse to fine. All arithmetic of a rule is in
+//    double, in the order that the rule is written; the components that it reads are the decoded
+//    codes; 0 / 0 is 0 (an all-zero group has scale 0); a reduction gives NaN when one of its
+//    numbers is NaN and never -0. The result becomes a code by ElementType::encode.
+// 2. The element of a product without requirements (isProduct): S is the product in double, in the
+//    order of declaration, of the other components' decoded codes (1 where there are none). The
+//    code is 0 when S is 0, else ElementType::encode(x / S) with x / S in double: to nearest, ties
+//    to even, saturated, and 0 for NaN where the type has no NaN.
+// 3. The element of any other format: of the codes that fulfil the requirements and have a finite
+//    value, that whose value is nearest to x; of two equally near values that with the even code;
+//    of equal values the even code, then the lower. The lowest code that fulfils the requirements
+//    where no value is finite or x is NaN. Error requirement_unfulfilled where no code fulfils
+//    them.
+//
+// With `rejectNonFinite` (weights) a NaN or infinity in the input is the error non_finite_input
+// with its row and column; without (activations) it goes through the rules: an integer element
+// gets code 0 and the scale, where its type has infinity and NaN, is not finite, so that every
+// output that it touches is NaN.
+//
+// `threads`: 0 is one for each core. The result does not depend on it. Error bad_matrix for a view
+// without numbers.
 Result<QuantizedMatrix> quantize(std::shared_ptr<const Format> format, const MatrixView &input,
-                                 bool rejectNonFinite);
+                                 bool rejectNonFinite, unsigned threads = 0);
 
 } // namespace rho::dsl

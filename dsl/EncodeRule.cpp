@@ -1,0 +1,192 @@
+#include "dsl/EncodeRule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace rho::dsl {
+
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+// Numbers that are computed at a time: intermediate results stay in the first-level cache.
+constexpr int64_t chunk = 256;
+
+double divide(double a, double b) { return a == 0 && b == 0 ? 0 : a / b; }
+
+double apply(Expr::Op op, double a, double b) {
+  switch (op) {
+  case Expr::Op::Add:
+    return a + b;
+  case Expr::Op::Sub:
+    return a - b;
+  case Expr::Op::Mul:
+    return a * b;
+  case Expr::Op::Div:
+    return divide(a, b);
+  default:
+    return std::nan(""); // bitwise operators in rules do not pass sema
+  }
+}
+
+void collect(const Expr &expr, std::vector<const Expr *> &reductions) {
+  if (expr.kind == Expr::Kind::Reduce)
+    return reductions.push_back(&expr);
+  for (const ExprPtr &operand : expr.operands)
+    collect(*operand, reductions);
+}
+
+bool readsInput(const Expr &expr) {
+  return expr.kind == Expr::Kind::Input ||
+         std::any_of(expr.operands.begin(), expr.operands.end(),
+                     [](const ExprPtr &operand) { return readsInput(*operand); });
+}
+
+// An expression without input; its reductions are taken from `reduced` one after the other.
+double scalar(const Expr &expr, const double *components, const double *&reduced) {
+  switch (expr.kind) {
+  case Expr::Kind::Integer:
+    return static_cast<double>(expr.integer);
+  case Expr::Kind::Real:
+    return expr.real;
+  case Expr::Kind::Component:
+    return components[expr.component];
+  case Expr::Kind::Negate:
+    return -scalar(*expr.operands[0], components, reduced);
+  case Expr::Kind::Binary: {
+    double a = scalar(*expr.operands[0], components, reduced);
+    double b = scalar(*expr.operands[1], components, reduced);
+    return apply(expr.op, a, b);
+  }
+  case Expr::Kind::Cast:
+    return expr.type->decode(expr.type->encode(scalar(*expr.operands[0], components, reduced)));
+  case Expr::Kind::Reduce:
+    return *reduced++;
+  case Expr::Kind::Input:
+    break;
+  }
+  return std::nan("");
+}
+
+// An expression inside of a reduction, for `count` <= chunk numbers.
+void elementwise(const Expr &expr, const double *components, const double *x, int64_t count,
+                 double *out) {
+  if (!readsInput(expr)) {
+    const double *none = nullptr;
+    std::fill_n(out, count, scalar(expr, components, none));
+    return;
+  }
+  switch (expr.kind) {
+  case Expr::Kind::Negate:
+    elementwise(*expr.operands[0], components, x, count, out);
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = -out[i];
+    return;
+  case Expr::Kind::Binary: {
+    double right[chunk];
+    elementwise(*expr.operands[0], components, x, count, out);
+    elementwise(*expr.operands[1], components, x, count, right);
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = apply(expr.op, out[i], right[i]);
+    return;
+  }
+  case Expr::Kind::Cast:
+    elementwise(*expr.operands[0], components, x, count, out);
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = expr.type->decode(expr.type->encode(out[i]));
+    return;
+  default:
+    std::copy_n(x, count, out);
+  }
+}
+
+double identity(Expr::Reduction reduction) {
+  switch (reduction) {
+  case Expr::Reduction::Absmax:
+    return 0;
+  case Expr::Reduction::Min:
+    return infinity;
+  case Expr::Reduction::Max:
+    break;
+  }
+  return -infinity;
+}
+
+// NaN wins over every number, whatever the order.
+double pick(Expr::Reduction reduction, double a, double b) {
+  if (std::isnan(a) || std::isnan(b))
+    return std::nan("");
+  return reduction == Expr::Reduction::Min ? (b < a ? b : a) : (b > a ? b : a);
+}
+
+double reduceNumbers(Expr::Reduction reduction, const double *x, int64_t count) {
+  double best = identity(reduction);
+  bool nan = false;
+  switch (reduction) {
+  case Expr::Reduction::Absmax:
+    for (int64_t i = 0; i < count; ++i) {
+      double magnitude = std::fabs(x[i]);
+      nan |= magnitude != magnitude;
+      best = magnitude > best ? magnitude : best;
+    }
+    break;
+  case Expr::Reduction::Min:
+    for (int64_t i = 0; i < count; ++i) {
+      nan |= x[i] != x[i];
+      best = x[i] < best ? x[i] : best;
+    }
+    break;
+  case Expr::Reduction::Max:
+    for (int64_t i = 0; i < count; ++i) {
+      nan |= x[i] != x[i];
+      best = x[i] > best ? x[i] : best;
+    }
+    break;
+  }
+  return nan ? std::nan("") : best;
+}
+
+} // namespace
+
+EncodeRule::EncodeRule(const Expr &rule) : rule(rule) { collect(rule, reductions); }
+
+EncodeRule::Partial EncodeRule::begin() const {
+  Partial partial;
+  for (const Expr *reduction : reductions)
+    partial.push_back(identity(reduction->reduction));
+  return partial;
+}
+
+void EncodeRule::reduce(Partial &partial, const double *x, int64_t count,
+                        const double *components) const {
+  double values[chunk];
+  for (size_t r = 0; r < reductions.size(); ++r) {
+    const Expr &operand = *reductions[r]->operands[0];
+    Expr::Reduction kind = reductions[r]->reduction;
+    if (operand.kind == Expr::Kind::Input) {
+      partial[r] = pick(kind, partial[r], reduceNumbers(kind, x, count));
+      continue;
+    }
+    for (int64_t at = 0; at < count; at += chunk) {
+      int64_t part = std::min(chunk, count - at);
+      elementwise(operand, components, x + at, part, values);
+      partial[r] = pick(kind, partial[r], reduceNumbers(kind, values, part));
+    }
+  }
+}
+
+void EncodeRule::combine(Partial &partial, const Partial &other) const {
+  for (size_t r = 0; r < reductions.size(); ++r)
+    partial[r] = pick(reductions[r]->reduction, partial[r], other[r]);
+}
+
+double EncodeRule::finish(const Partial &partial, const double *components) const {
+  // Which of 0 and -0 a minimum finds depends on the order of the numbers: adding 0 makes both 0.
+  Partial canonical = partial;
+  for (double &value : canonical)
+    value += 0.0;
+  const double *reduced = canonical.data();
+  return scalar(rule, components, reduced);
+}
+
+} // namespace rho::dsl
