@@ -2,6 +2,8 @@
 //
 // Shapes: weight [n][k], activations x [m][k], output y [m][n]; y = x * weight^T; row-major.
 // Errors are values (Result, Status) that carry the diagnostics; nothing throws or asserts.
+// A handle that was default-constructed or moved from is empty: valid() is false, calls on it give
+// the error empty_handle.
 // Threads: Device, Engine, Module and Gemm are cheap handles, safe to copy and to use from any
 // number of threads at once. A Buffer belongs to whoever holds it.
 #pragma once
@@ -15,6 +17,10 @@
 #include <vector>
 
 namespace rho {
+
+namespace dsl {
+struct QuantizedMatrix; // dsl/Quantize.h
+}
 
 enum class ScalarType : uint8_t { F32, F16, BF16 };
 
@@ -33,14 +39,17 @@ public:
   static Result<Module> parse(std::string_view text, std::string_view name = "<memory>");
   static Result<Module> load(const std::string &path);
   std::vector<std::string> gemms() const; // names, in order of declaration
+  bool valid() const { return pimpl != nullptr; }
 
   struct Impl;
   const Impl &impl() const { return *pimpl; }
 
 private:
+  friend class Engine;
   std::shared_ptr<const Impl> pimpl;
 };
 
+class Backend;
 class Device;
 
 // Device memory, released with its last owner. Move-only.
@@ -67,7 +76,7 @@ private:
 // A GPU, or the emulator behind the same door.
 class Device {
 public:
-  static Result<Device> cuda(int ordinal = 0);            // through libcuda, opened now
+  static Result<Device> cuda(int ordinal = 0);             // through libcuda, opened now
   static Result<Device> emulated(std::string_view target); // "sm_80", ...
   static Result<Device> automatic();                       // the first GPU, else emulated sm_80
   std::string name() const;
@@ -75,11 +84,14 @@ public:
   bool isEmulated() const;
   Result<Buffer> allocate(int64_t bytes) const; // 256-byte aligned, zeroed
   Status synchronize(Stream stream = nullptr) const;
+  bool valid() const { return pimpl != nullptr; }
 
   struct Impl;
   Impl &impl() const { return *pimpl; }
 
 private:
+  friend class Gemm;
+  static Result<Buffer> allocateOn(const std::shared_ptr<Backend> &backend, int64_t bytes);
   std::shared_ptr<Impl> pimpl;
 };
 
@@ -100,17 +112,19 @@ struct CompileReport {
   enum class Source : uint8_t { Memory, Disk, Compiled } source;
   std::vector<Stage> stages;
   double totalMilliseconds = 0;
-  std::string plan;          // Plan::print()
-  std::string key;           // hexadecimal cache key
-  int registers = -1;        // per thread; -1 where no driver says
-  int64_t sharedBytes = 0;   // per CTA
-  int64_t localBytes = -1;   // spills per thread; -1 where no driver says
+  std::string plan;                  // Plan::print()
+  std::string key;                   // hexadecimal cache key
+  int registers = -1;                // per thread; -1 where no driver says
+  int64_t sharedBytes = 0;           // per CTA
+  int64_t localBytes = -1;           // spills per thread; -1 where no driver says
   std::vector<std::string> warnings; // e.g. a damaged cache entry that was rebuilt
 };
 
 // Activations in the gemm's activation format, ready for launches: codes and scales on the device.
 class Activations {
 public:
+  bool valid() const { return pimpl != nullptr; }
+
   struct Impl;
   Impl &impl() const { return *pimpl; }
 
@@ -119,8 +133,8 @@ private:
   std::shared_ptr<Impl> pimpl;
 };
 
-// A compiled GEMM for one shape on one device. launch() and quantizeActivations() compile nothing,
-// allocate nothing and never block; both can be captured in a CUDA graph.
+// A compiled GEMM for one shape on one device. On a GPU launch() and quantizeActivations() compile
+// nothing, allocate nothing and never block; both can be captured in a CUDA graph.
 class Gemm {
 public:
   GemmShape shape() const;
@@ -132,16 +146,21 @@ public:
   // Quantizes [n][k] host numbers by the weight format's encode rules and packs them for this
   // kernel. Stride in elements between rows. Errors: non_finite_input.
   Result<Buffer> packWeights(const void *host, ScalarType type, int64_t stride) const;
+  // The same for codes that another quantizer chose, e.g. one of kernels/. The matrix is [n][k] in
+  // the weight's format. Errors: layout_mismatch, pack_breaks_requirement.
+  Result<Buffer> packQuantized(const dsl::QuantizedMatrix &weight) const;
   // Buffers for this gemm's activations, to be filled by quantizeActivations.
   Result<Activations> makeActivations() const;
-  // Quantizes x [m][k] in device memory into `out` on the stream (CUDA: one NVRTC kernel;
-  // emulated: on the host).
+  // Quantizes x [m][k] in device memory into `out` on the stream: one NVRTC kernel. Emulated, and
+  // on a GPU without NVRTC (then with a warning in report()), the host does it between synchronous
+  // copies, which no graph can capture.
   Status quantizeActivations(const Activations &out, DevicePointer x, ScalarType type,
                              int64_t stride, Stream stream = nullptr) const;
   // y [m][n] in outputType(), 16-byte aligned. `workspace` has workspaceBytes() bytes from
   // Device::allocate and serves one launch at a time. Errors: misaligned_pointer, buffer_too_small.
   Status launch(const Buffer &weight, const Activations &x, DevicePointer y,
                 const Buffer &workspace, Stream stream = nullptr) const;
+  bool valid() const { return pimpl != nullptr; }
 
   struct Impl;
   const Impl &impl() const { return *pimpl; }
@@ -158,6 +177,7 @@ public:
   const Device &device() const;
   // `gemm` may be empty when the module declares exactly one.
   Result<Gemm> compile(const Module &module, std::string_view gemm, const GemmShape &shape) const;
+  bool valid() const { return pimpl != nullptr; }
 
   struct Impl;
   Impl &impl() const { return *pimpl; }

@@ -1,0 +1,69 @@
+// What the engine needs of a device: the GPU and the emulator stand behind this one interface.
+#pragma once
+
+#include "compiler/KernelImage.h"
+#include "compiler/Plan.h"
+#include "dsl/Format.h"
+#include "runtime/Rho.h"
+#include "runtime/cache/DiskCache.h"
+
+#include <memory>
+#include <span>
+#include <string>
+
+namespace rho {
+
+class Quantizer;
+
+// One kernel parameter: the low `bytes` (4 or 8) of `value`, little endian.
+struct LaunchArgument {
+  uint64_t value;
+  int bytes;
+};
+
+struct Grid {
+  uint32_t x = 1, y = 1, z = 1;
+};
+
+// A kernel ready to launch on one device.
+class LoadedKernel {
+public:
+  virtual ~LoadedKernel() = default;
+  int registers = -1;      // per thread; -1 where no driver says
+  int64_t localBytes = -1; // spills per thread; -1 where no driver says
+};
+
+// Thread-safe. Addresses that a caller makes up are errors on the emulator and the driver's affair
+// on a GPU.
+class Backend : public std::enable_shared_from_this<Backend> {
+public:
+  virtual ~Backend() = default;
+
+  virtual const compiler::DeviceModel &model() const = 0;
+  virtual bool emulated() const = 0;
+  // What, besides the target, decides how PTX becomes code here: a part of cache keys.
+  virtual std::string codeVersion() const = 0;
+
+  virtual Result<DevicePointer> allocate(int64_t bytes) = 0; // 256-byte aligned, zeroed; bytes > 0
+  virtual void release(DevicePointer address) = 0;
+  virtual Status write(DevicePointer to, const void *from, int64_t bytes) = 0; // synchronous
+  virtual Status read(DevicePointer from, void *to, int64_t bytes) = 0;        // synchronous
+  virtual Status synchronize(Stream stream) = 0;
+
+  // PTX -> machine code that load() takes beside the image; empty where PTX itself is executed.
+  virtual Result<std::string> assemble(const compiler::KernelImage &image) = 0;
+  virtual Result<std::shared_ptr<const LoadedKernel>> load(const compiler::KernelImage &image,
+                                                           const std::string &code) = 0;
+  // Allocates nothing on the device and compiles nothing.
+  virtual Status launch(const LoadedKernel &kernel, Grid grid,
+                        std::span<const LaunchArgument> arguments, Stream stream) = 0;
+
+  // A format that checkActivationFormat() accepts. Falls back to the host with a warning.
+  virtual Result<std::shared_ptr<const Quantizer>>
+  makeQuantizer(std::shared_ptr<const dsl::Format> format, cache::DiskCache &disk,
+                cache::Warnings &warnings) = 0;
+};
+
+Result<std::shared_ptr<Backend>> makeEmulatedBackend(std::string_view target);
+
+} // namespace rho

@@ -1,0 +1,207 @@
+#include "compiler/Layout.h"
+#include "runtime/Kernel.h"
+#include "runtime/Origin.h"
+
+#include <array>
+
+namespace rho {
+namespace {
+
+constexpr uint64_t weightAlignment = 256;
+constexpr uint64_t dataAlignment = 16;
+
+Status checkPointer(DevicePointer address, const char *what, uint64_t alignment) {
+  if (address == 0)
+    return makeError(DiagId::null_pointer, {what});
+  if (address % alignment != 0)
+    return makeError(DiagId::misaligned_pointer,
+                     {what, std::to_string(address), std::to_string(alignment)});
+  return Done{};
+}
+
+Status checkBuffer(const Buffer &buffer, const Backend &backend, const char *what, int64_t needed,
+                   uint64_t alignment) {
+  if (buffer.bytes() < needed)
+    return makeError(DiagId::buffer_too_small,
+                     {what, std::to_string(buffer.bytes()), std::to_string(needed)});
+  if (needed == 0)
+    return Done{};
+  if (buffer.impl()->backend.get() != &backend)
+    return makeError(DiagId::wrong_device, {what});
+  return checkPointer(buffer.address(), what, alignment);
+}
+
+std::string describe(const std::string &format, int64_t m,
+                     const compiler::ActivationLayout &layout) {
+  return "format '" + format + "' with m = " + std::to_string(m) +
+         ", k = " + std::to_string(layout.k);
+}
+
+Status checkActivations(const Activations &activations, const Gemm::Impl &gemm) {
+  if (Status valid = checkHandle(activations, "activations"); !valid)
+    return valid;
+  const Activations::Impl &given = activations.impl();
+  if (given.backend != gemm.backend)
+    return makeError(DiagId::wrong_device, {"activations"});
+  const compiler::ActivationLayout &layout = gemm.image().activation;
+  const dsl::Format &format = gemm.gemm->activation;
+  bool sameFormat = given.format.get() == &format || *given.format == format;
+  if (!sameFormat || given.m != gemm.shape.m || given.layout != layout)
+    return makeError(DiagId::activations_mismatch,
+                     {describe(given.format->name, given.m, given.layout),
+                      describe(format.name, gemm.shape.m, layout)});
+  return Done{};
+}
+
+Status checkStride(int64_t stride, int64_t k) {
+  if (stride < k)
+    return makeError(DiagId::bad_stride, {std::to_string(stride), std::to_string(k)});
+  return Done{};
+}
+
+} // namespace
+
+GemmShape Gemm::shape() const { return pimpl ? pimpl->shape : GemmShape{}; }
+
+const CompileReport &Gemm::report() const {
+  static const CompileReport none{};
+  return pimpl ? pimpl->report : none;
+}
+
+ScalarType Gemm::outputType() const {
+  std::string_view type = pimpl ? pimpl->gemm->output.name() : "f16";
+  return type == "f32" ? ScalarType::F32 : type == "bf16" ? ScalarType::BF16 : ScalarType::F16;
+}
+
+int64_t Gemm::packedWeightBytes() const { return pimpl ? pimpl->image().weight.bytes : 0; }
+
+int64_t Gemm::workspaceBytes() const {
+  return pimpl ? pimpl->image().workspaceBytes(pimpl->shape.m) : 0;
+}
+
+Result<Buffer> Gemm::packWeights(const void *host, ScalarType type, int64_t stride) const {
+  if (Status valid = checkHandle(*this, "gemm"); !valid)
+    return valid.error();
+  if (!host)
+    return makeError(DiagId::null_pointer, {"weights"});
+  if (Status good = checkStride(stride, pimpl->shape.k); !good)
+    return good.error();
+  dsl::MatrixView view{host, viewType(type), pimpl->shape.n, pimpl->shape.k, stride};
+  Result<dsl::QuantizedMatrix> codes = dsl::quantize(pimpl->weight(), view, true);
+  if (!codes)
+    return codes.error();
+  return packQuantized(*codes);
+}
+
+Result<Buffer> Gemm::packQuantized(const dsl::QuantizedMatrix &weight) const {
+  if (Status valid = checkHandle(*this, "gemm"); !valid)
+    return valid.error();
+  if (!weight.format)
+    return makeError(DiagId::empty_handle, {"quantized matrix"});
+  if (!(*weight.format == pimpl->gemm->weight))
+    return makeError(DiagId::layout_mismatch,
+                     {"the codes are of format '" + weight.format->name + "', the gemm takes '" +
+                      pimpl->gemm->weight.name + "'"});
+  const compiler::WeightLayout &layout = pimpl->image().weight;
+  std::vector<uint8_t> packed(static_cast<size_t>(layout.bytes));
+  if (Status done = compiler::pack(layout, weight, packed.data()); !done)
+    return done.error();
+  Result<Buffer> buffer = Device::allocateOn(pimpl->backend, layout.bytes);
+  if (!buffer)
+    return buffer;
+  if (Status written = buffer->write(packed.data(), layout.bytes); !written)
+    return written.error();
+  return buffer;
+}
+
+Result<Activations> Gemm::makeActivations() const {
+  if (Status valid = checkHandle(*this, "gemm"); !valid)
+    return valid.error();
+  auto impl = std::make_shared<Activations::Impl>();
+  impl->backend = pimpl->backend;
+  impl->format = pimpl->activation();
+  impl->layout = pimpl->image().activation;
+  impl->m = pimpl->shape.m;
+  const std::vector<dsl::Component> &components = impl->format->components;
+  for (size_t i = 0; i < components.size(); ++i) {
+    int64_t bytes = i == 0 ? impl->m * impl->layout.pitchBytes
+                           : deviceCodes(components[i], impl->m, impl->layout.k) *
+                                 componentBytes(components[i].type);
+    Result<Buffer> buffer = Device::allocateOn(pimpl->backend, bytes);
+    if (!buffer)
+      return buffer.error();
+    impl->components.push_back(std::move(*buffer));
+  }
+  Activations activations;
+  activations.pimpl = std::move(impl);
+  return activations;
+}
+
+Status Gemm::quantizeActivations(const Activations &out, DevicePointer x, ScalarType type,
+                                 int64_t stride, Stream stream) const {
+  if (Status valid = checkHandle(*this, "gemm"); !valid)
+    return valid;
+  if (Status good = checkActivations(out, *pimpl); !good)
+    return good;
+  if (Status good = checkPointer(x, "x", static_cast<uint64_t>(scalarBytes(type))); !good)
+    return good;
+  if (Status good = checkStride(stride, pimpl->shape.k); !good)
+    return good;
+  return pimpl->prepared->quantizer->run(out.impl(), x, type, stride, stream);
+}
+
+Status Gemm::launch(const Buffer &weight, const Activations &x, DevicePointer y,
+                    const Buffer &workspace, Stream stream) const {
+  if (Status valid = checkHandle(*this, "gemm"); !valid)
+    return valid;
+  const compiler::KernelImage &image = pimpl->image();
+  if (Status good =
+          checkBuffer(weight, *pimpl->backend, "weight", image.weight.bytes, weightAlignment);
+      !good)
+    return good;
+  if (Status good = checkActivations(x, *pimpl); !good)
+    return good;
+  if (Status good = checkPointer(y, "y", dataAlignment); !good)
+    return good;
+  if (Status good =
+          checkBuffer(workspace, *pimpl->backend, "workspace", workspaceBytes(), dataAlignment);
+      !good)
+    return good;
+
+  std::array<LaunchArgument, maxKernelParameters> arguments;
+  size_t count = 0; // within the array: Engine checked the image
+  for (const compiler::KernelParameter &parameter : image.parameters) {
+    LaunchArgument &argument = arguments[count++];
+    argument.bytes = 8;
+    switch (parameter.kind) {
+    case compiler::KernelParameter::Kind::Weight:
+      argument.value = weight.address();
+      break;
+    case compiler::KernelParameter::Kind::Activation:
+      argument.value = x.impl().components[0].address();
+      break;
+    case compiler::KernelParameter::Kind::ActivationComponent:
+      argument.value = x.impl().components[static_cast<size_t>(parameter.index)].address();
+      break;
+    case compiler::KernelParameter::Kind::Output:
+      argument.value = y;
+      break;
+    case compiler::KernelParameter::Kind::Workspace:
+      argument.value = workspace.address();
+      break;
+    case compiler::KernelParameter::Kind::M:
+      argument = {static_cast<uint64_t>(pimpl->shape.m), 4};
+      break;
+    }
+  }
+  Grid grid{static_cast<uint32_t>(image.tilesN()),
+            static_cast<uint32_t>(image.tilesM(pimpl->shape.m)),
+            static_cast<uint32_t>(image.splitK)};
+  Status launched = pimpl->backend->launch(*pimpl->prepared->kernel->loaded, grid,
+                                           {arguments.data(), count}, stream);
+  if (!launched)
+    return withSpans(launched.error(), image.origins, *pimpl->gemm, *pimpl->module->module.sources);
+  return launched;
+}
+
+} // namespace rho

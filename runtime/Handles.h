@@ -1,0 +1,55 @@
+// What stands behind the public handles.
+#pragma once
+
+#include "dsl/Module.h"
+#include "dsl/Quantize.h"
+#include "runtime/Backend.h"
+#include "runtime/Rho.h"
+#include "runtime/cache/Sha256.h"
+
+#include <vector>
+
+namespace rho {
+
+struct Module::Impl {
+  dsl::Module module;
+  std::vector<cache::Digest> digests; // of each gemm's declaration, without spans
+};
+
+struct Buffer::Impl {
+  std::shared_ptr<Backend> backend;
+  DevicePointer address = 0; // 0 when empty
+  int64_t bytes = 0;
+  Impl(std::shared_ptr<Backend> backend, DevicePointer address, int64_t bytes)
+      : backend(std::move(backend)), address(address), bytes(bytes) {}
+  Impl(const Impl &) = delete;
+  Impl &operator=(const Impl &) = delete;
+  ~Impl() {
+    if (address != 0)
+      backend->release(address);
+  }
+};
+
+struct Device::Impl {
+  std::shared_ptr<Backend> backend;
+};
+
+struct Activations::Impl {
+  std::shared_ptr<Backend> backend;
+  std::shared_ptr<const dsl::Format> format;
+  compiler::ActivationLayout layout;
+  int64_t m = 0;
+  std::vector<Buffer> components; // as Format::components; [0] are the element codes
+};
+
+// The codes of activations, back on the host in natural order.
+Result<dsl::QuantizedMatrix> readActivations(const Activations &activations);
+
+// A null-safe way to a handle's insides: error empty_handle.
+template <class Handle> Status checkHandle(const Handle &handle, const char *what) {
+  if (!handle.valid())
+    return makeError(DiagId::empty_handle, {what});
+  return Done{};
+}
+
+} // namespace rho

@@ -1,0 +1,40 @@
+// Compiled kernels inside an engine.
+#pragma once
+
+#include "runtime/Handles.h"
+#include "runtime/Quantizer.h"
+
+namespace rho {
+
+// Any kernel's parameters: weight, activation and its components, output, workspace, m.
+inline constexpr size_t maxKernelParameters = 32;
+
+// One kernel on one device; serves every m of its spec.
+struct Kernel {
+  compiler::KernelImage image;
+  std::shared_ptr<const LoadedKernel> loaded;
+};
+
+// What one shape of one declaration was compiled to. Without spans: gemms of several modules share
+// it.
+struct Prepared {
+  std::shared_ptr<const Kernel> kernel;
+  std::shared_ptr<const Quantizer> quantizer;
+  CompileReport report; // of the compilation itself
+};
+
+struct Gemm::Impl {
+  std::shared_ptr<Backend> backend;
+  std::shared_ptr<const Module::Impl> module;
+  const dsl::Gemm *gemm = nullptr; // in *module
+  GemmShape shape;
+  std::shared_ptr<const Prepared> prepared;
+  CompileReport report;
+
+  // Formats that live as long as the module.
+  std::shared_ptr<const dsl::Format> weight() const { return {module, &gemm->weight}; }
+  std::shared_ptr<const dsl::Format> activation() const { return {module, &gemm->activation}; }
+  const compiler::KernelImage &image() const { return prepared->kernel->image; }
+};
+
+} // namespace rho

@@ -1,0 +1,86 @@
+#include "runtime/Origin.h"
+
+#include <cctype>
+
+namespace rho {
+namespace {
+
+Span spanIn(const dsl::Format &format, Span whole, std::string_view part) {
+  if (part == "value" && format.value)
+    return format.value->span;
+  for (const dsl::Component &component : format.components)
+    if (component.name == part)
+      return component.span;
+  return whole;
+}
+
+bool known(Span span) { return span.file != Span::none; }
+
+bool inName(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.';
+}
+
+// Whether `origin` stands in the text as a whole name.
+bool mentions(std::string_view text, std::string_view origin) {
+  for (size_t at = text.find(origin); at != std::string_view::npos;
+       at = text.find(origin, at + 1)) {
+    size_t end = at + origin.size();
+    if ((at == 0 || !inName(text[at - 1])) && (end == text.size() || !inName(text[end])))
+      return true;
+  }
+  return false;
+}
+
+} // namespace
+
+Span spanOfOrigin(const dsl::Gemm &gemm, std::string_view origin) {
+  size_t dot = origin.find('.');
+  std::string_view head = origin.substr(0, dot);
+  std::string_view part = dot == std::string_view::npos ? "" : origin.substr(dot + 1);
+  part = part.substr(0, part.find('.'));
+  Span span;
+  if (head == "weight") {
+    span = spanIn(gemm.weight, gemm.weightSpan, part);
+  } else if (head == "activation") {
+    span = spanIn(gemm.activation, gemm.activationSpan, part);
+  } else if (head == "output") {
+    span = gemm.outputSpan;
+  } else if (head == "schedule") {
+    const dsl::ScheduleDecl &schedule = gemm.schedule;
+    span = part == "pipeline"  ? schedule.pipelineSpan
+           : part == "tile"    ? schedule.tileSpan
+           : part == "warps"   ? schedule.warpsSpan
+           : part == "split_k" ? schedule.splitKSpan
+           : part == "scales"  ? schedule.scalesSpan
+                               : schedule.span;
+    if (!known(span)) // the planner's choice: nothing stands in the text
+      span = schedule.span;
+  }
+  return known(span) ? span : gemm.span;
+}
+
+Error withSpans(const Error &error, const std::vector<std::string> &origins, const dsl::Gemm &gemm,
+                const SourceMap &sources) {
+  Error result = error;
+  for (Diagnostic &diagnostic : result.diagnostics) {
+    if (known(diagnostic.span))
+      continue;
+    std::string_view named; // the longest: "weight.scale", not "weight"
+    for (const std::string &origin : origins)
+      if (origin.size() > named.size() && mentions(diagnostic.message, origin))
+        named = origin;
+    if (named.empty())
+      continue;
+    // The same words at another place: the caret of this id's bare text, the words of this message.
+    Diagnostic bare = makeDiagnostic(diagnostic.id, {});
+    Diagnostic placed = makeDiagnostic(diagnostic.id, {}, spanOfOrigin(gemm, named), sources);
+    if (size_t at = placed.rendered.find(bare.rendered); at != std::string::npos) {
+      placed.rendered.replace(at, bare.rendered.size(), diagnostic.rendered);
+      placed.message = diagnostic.message;
+      diagnostic = std::move(placed);
+    }
+  }
+  return result;
+}
+
+} // namespace rho

@@ -1,0 +1,29 @@
+// Turns numbers in device memory into codes of an activation format, also in device memory.
+#pragma once
+
+#include "runtime/Handles.h"
+
+namespace rho {
+
+class Quantizer {
+public:
+  virtual ~Quantizer() = default;
+  // x has out.m rows of out.layout.k numbers, `stride` numbers apart.
+  virtual Status run(const Activations::Impl &out, DevicePointer x, ScalarType type, int64_t stride,
+                     Stream stream) const = 0;
+};
+
+// dsl::quantize on the host between synchronous copies: any device, any format, no stream capture.
+std::shared_ptr<const Quantizer> makeHostQuantizer();
+
+// Bytes of one code of a component where every code has bytes of its own (all but the element).
+inline int64_t componentBytes(dsl::ElementType type) {
+  return type.bits() <= 8 ? 1 : type.bits() <= 16 ? 2 : 4;
+}
+inline int64_t scalarBytes(ScalarType type) { return type == ScalarType::F32 ? 4 : 2; }
+dsl::MatrixView::Type viewType(ScalarType type);
+
+// Codes that a component's device buffer has room for, padding included.
+int64_t deviceCodes(const dsl::Component &component, int64_t m, int64_t k);
+
+} // namespace rho

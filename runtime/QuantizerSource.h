@@ -1,0 +1,25 @@
+// The activation quantizer of a format as CUDA C++: which formats it takes, and the part of
+// kernels/support/quantize_activations.cu that depends on the format.
+#pragma once
+
+#include "dsl/Error.h"
+#include "dsl/Format.h"
+
+#include <string>
+#include <string_view>
+
+namespace rho {
+
+// Activations are plain products of an element and scales per token or per k[G]. Error
+// unsupported_activation with the span of what is not (`sources` may be null).
+Status checkActivationFormat(const dsl::Gemm &gemm, const SourceMap *sources);
+
+// The generated header "rho_format.cuh" of a format that checkActivationFormat() accepts. Equal
+// declarations give equal text.
+std::string quantizerHeader(const dsl::Format &format);
+inline constexpr const char *quantizerHeaderName = "rho_format.cuh";
+
+// The text of quantize_activations.cu, embedded by the build.
+std::string_view quantizerProgram();
+
+} // namespace rho

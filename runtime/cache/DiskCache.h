@@ -1,0 +1,57 @@
+// Compiled kernels on disk. An entry is a folder <root>/<key>/ of named files with a manifest of
+// their lengths and checksums; it appears whole, by renaming a staged folder. Right without locks
+// (network file systems) and against entries that are damaged, foreign or removed while read.
+// Nothing here fails: what goes wrong is a warning and a miss.
+#pragma once
+
+#include "runtime/cache/EntryFiles.h"
+#include "runtime/cache/FileLock.h"
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace rho::cache {
+
+using Warnings = std::vector<std::string>;
+
+struct DiskCacheOptions {
+  std::string directory; // empty: no disk cache
+  bool readOnly = false; // no writes, no deletes, no locks, no usage stamps
+  int64_t limitBytes = int64_t(1) << 30;
+  std::chrono::milliseconds lockTimeout{30000};
+};
+
+// Thread-safe; any number of processes may share a directory.
+class DiskCache {
+public:
+  explicit DiskCache(DiskCacheOptions options);
+
+  // The entry of the key (64 hexadecimal digits). A damaged one is deleted, with one warning.
+  std::optional<Entry> load(const std::string &key, Warnings &warnings);
+  // Whoever builds an entry holds this through store(), and looks again once it is held.
+  // Not held after the timeout, when the cache is read-only or where there are no locks.
+  FileLock lock(const std::string &key, Warnings &warnings);
+  // Publishes, then removes the least recently used entries past the limit.
+  void store(const std::string &key, const Entry &entry, Warnings &warnings);
+  // Deletes an entry whose files are intact but whose content its reader could not use.
+  void discard(const std::string &key, const std::string &reason, Warnings &warnings);
+
+  const DiskCacheOptions &options() const { return settings; }
+
+private:
+  bool prepare(Warnings &warnings); // folders for writing; false: not writable
+  void disableWrites(const std::string &reason, Warnings &warnings);
+  void remove(const std::string &key);
+  void evict(const std::string &keep);
+  std::string entryPath(const std::string &key) const;
+
+  const DiskCacheOptions settings;
+  std::mutex mutex;
+  enum class Writable : uint8_t { Unknown, Yes, No } writable = Writable::Unknown;
+};
+
+} // namespace rho::cache

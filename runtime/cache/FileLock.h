@@ -1,0 +1,28 @@
+// An advisory lock between processes and threads (flock on a file of its own).
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace rho::cache {
+
+// Held until destroyed. The file is removed by its last holder, so that locks leave nothing behind.
+class FileLock {
+public:
+  FileLock() = default;
+  FileLock(FileLock &&other) noexcept;
+  FileLock &operator=(FileLock &&other) noexcept;
+  ~FileLock();
+
+  enum class Outcome : uint8_t { Held, TimedOut, Impossible };
+  // Waits up to `timeout`. Impossible: the file system gives no locks here; callers go on without.
+  Outcome acquire(const std::string &path, std::chrono::milliseconds timeout);
+  bool held() const { return descriptor >= 0; }
+  void release();
+
+private:
+  int descriptor = -1;
+  std::string path;
+};
+
+} // namespace rho::cache

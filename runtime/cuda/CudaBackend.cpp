@@ -1,0 +1,200 @@
+#include "runtime/cuda/CudaBackend.h"
+
+#include "runtime/cuda/Code.h"
+#include "runtime/cuda/CudaQuantizer.h"
+
+#include <array>
+#include <map>
+#include <mutex>
+
+namespace rho::cuda {
+namespace {
+
+class CudaBackend final : public Backend {
+public:
+  CudaBackend(std::shared_ptr<const Context> context, compiler::DeviceModel model, int capability)
+      : context(std::move(context)), driver(this->context->driver), device(std::move(model)),
+        capability(capability) {}
+
+  const compiler::DeviceModel &model() const override { return device; }
+  bool emulated() const override { return false; }
+  std::string codeVersion() const override {
+    return "cuda " + std::to_string(driver.version) + " ptx " +
+           std::to_string(newestPtxIsa(driver.version)) + " sm " + std::to_string(capability);
+  }
+
+  Result<DevicePointer> allocate(int64_t bytes) override {
+    ContextScope scope(driver, context->handle);
+    CUdeviceptr address = 0;
+    CUresult result = driver.memAlloc(&address, static_cast<size_t>(bytes));
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+      return makeError(DiagId::out_of_memory, {std::to_string(bytes), device.name});
+    if (Status done = check(driver, result, "cuMemAlloc"); !done)
+      return done.error();
+    // Finished before the caller may use the memory on any other stream.
+    Status cleared = check(
+        driver, driver.memsetD8Async(address, 0, static_cast<size_t>(bytes), nullptr), "cuMemset");
+    if (cleared)
+      cleared = check(driver, driver.streamSynchronize(nullptr), "cuStreamSynchronize");
+    if (!cleared) {
+      driver.memFree(address);
+      return cleared.error();
+    }
+    return DevicePointer(address);
+  }
+
+  void release(DevicePointer address) override {
+    ContextScope scope(driver, context->handle);
+    driver.memFree(address);
+  }
+
+  Status write(DevicePointer to, const void *from, int64_t bytes) override {
+    ContextScope scope(driver, context->handle);
+    return check(driver, driver.memcpyHtoD(to, from, static_cast<size_t>(bytes)), "cuMemcpyHtoD");
+  }
+
+  Status read(DevicePointer from, void *to, int64_t bytes) override {
+    ContextScope scope(driver, context->handle);
+    return check(driver, driver.memcpyDtoH(to, from, static_cast<size_t>(bytes)), "cuMemcpyDtoH");
+  }
+
+  Status synchronize(Stream stream) override {
+    ContextScope scope(driver, context->handle);
+    return check(driver, driver.streamSynchronize(static_cast<CUstream>(stream)),
+                 "cuStreamSynchronize");
+  }
+
+  Result<std::string> assemble(const compiler::KernelImage &image) override {
+    return assemblePtx(*context, image.ptx, image.entry);
+  }
+
+  Result<std::shared_ptr<const LoadedKernel>> load(const compiler::KernelImage &image,
+                                                   const std::string &code) override {
+    if (code.empty())
+      return makeError(DiagId::kernel_refused, {image.entry, "there is no cubin"});
+    Result<std::shared_ptr<const CudaKernel>> kernel =
+        CudaKernel::load(context, code, image.entry, image.threads, image.sharedBytes);
+    if (!kernel)
+      return kernel.error();
+    return std::shared_ptr<const LoadedKernel>(std::move(*kernel));
+  }
+
+  Status launch(const LoadedKernel &kernel, Grid grid, std::span<const LaunchArgument> arguments,
+                Stream stream) override {
+    return static_cast<const CudaKernel &>(kernel).launch(grid, arguments, stream);
+  }
+
+  Result<std::shared_ptr<const Quantizer>> makeQuantizer(std::shared_ptr<const dsl::Format> format,
+                                                         cache::DiskCache &disk,
+                                                         cache::Warnings &warnings) override {
+    Result<std::shared_ptr<const Quantizer>> made =
+        makeCudaQuantizer(context, capability, *format, disk, warnings);
+    if (made)
+      return made;
+    warnings.push_back(
+        makeDiagnostic(DiagId::host_quantization, {made.error().diagnostics[0].message}).message);
+    return makeHostQuantizer();
+  }
+
+  const std::shared_ptr<const Context> context;
+
+private:
+  const Driver &driver;
+  const compiler::DeviceModel device;
+  const int capability; // major * 10 + minor
+};
+
+Result<std::shared_ptr<Backend>> openDevice(int ordinal) {
+  Result<const Driver *> opened = Driver::open();
+  if (!opened)
+    return opened.error();
+  const Driver &driver = **opened;
+  int count = 0;
+  if (Status counted = check(driver, driver.deviceGetCount(&count), "cuDeviceGetCount"); !counted)
+    return counted.error();
+  if (ordinal < 0 || ordinal >= count)
+    return makeError(DiagId::cuda_not_available,
+                     {"ordinal " + std::to_string(ordinal) + ", the driver has " +
+                      std::to_string(count) + (count == 1 ? " device" : " devices")});
+  CUdevice device = 0;
+  if (Status got = check(driver, driver.deviceGet(&device, ordinal), "cuDeviceGet"); !got)
+    return got.error();
+  std::array<char, 256> name{};
+  if (Status named = check(driver, driver.deviceGetName(name.data(), name.size() - 1, device),
+                           "cuDeviceGetName");
+      !named)
+    return named.error();
+  Status failed = Done{};
+  auto attribute = [&](DeviceAttribute which) -> int64_t {
+    int value = 0;
+    Status got =
+        check(driver, driver.deviceGetAttribute(&value, which, device), "cuDeviceGetAttribute");
+    if (!got)
+      failed = got;
+    return value;
+  };
+  int major = static_cast<int>(attribute(COMPUTE_CAPABILITY_MAJOR));
+  int minor = static_cast<int>(attribute(COMPUTE_CAPABILITY_MINOR));
+  compiler::DeviceModel model;
+  model.name = name.data();
+  model.target = targetOf(major, minor);
+  model.smCount = static_cast<int>(attribute(MULTIPROCESSOR_COUNT));
+  model.sharedPerCta = attribute(SHARED_MEMORY_PER_BLOCK_OPTIN);
+  model.sharedPerSm = attribute(SHARED_MEMORY_PER_SM);
+  model.l2Bytes = attribute(L2_CACHE_BYTES);
+  model.clockGHz = static_cast<double>(attribute(CLOCK_RATE_KHZ)) * 1e-6;
+  // Two transfers a clock: kHz * bits / 8 * 2 bytes a millisecond.
+  model.bandwidthGBs = static_cast<double>(attribute(MEMORY_CLOCK_RATE_KHZ)) *
+                       static_cast<double>(attribute(MEMORY_BUS_WIDTH_BITS)) / 4 * 1e-6;
+  if (!failed)
+    return failed.error();
+  if (model.target.empty())
+    return makeError(DiagId::cuda_device_too_old,
+                     {model.name, std::to_string(major) + "." + std::to_string(minor)});
+  CUcontext handle = nullptr;
+  if (Status retained =
+          check(driver, driver.primaryCtxRetain(&handle, device), "cuDevicePrimaryCtxRetain");
+      !retained)
+    return retained.error();
+  auto context = std::make_shared<const Context>(driver, device, handle);
+  return std::shared_ptr<Backend>(
+      std::make_shared<CudaBackend>(std::move(context), std::move(model), major * 10 + minor));
+}
+
+} // namespace
+
+Context::~Context() { driver.primaryCtxRelease(device); }
+
+std::string targetOf(int major, int minor) {
+  struct Row {
+    int capability;
+    const char *target;
+  };
+  // PTX for an architecture runs on all later ones.
+  static constexpr std::array<Row, 5> rows = {
+      {{80, "sm_80"}, {86, "sm_86"}, {89, "sm_89"}, {90, "sm_90"}, {120, "sm_120"}}};
+  std::string target;
+  for (const Row &row : rows)
+    if (major * 10 + minor >= row.capability)
+      target = row.target;
+  return target;
+}
+
+Result<std::shared_ptr<Backend>> backendOf(int ordinal) {
+  static std::mutex mutex;
+  static std::map<int, std::weak_ptr<Backend>> backends;
+  std::lock_guard lock(mutex);
+  if (std::shared_ptr<Backend> known = backends[ordinal].lock())
+    return known;
+  Result<std::shared_ptr<Backend>> opened = openDevice(ordinal);
+  if (opened)
+    backends[ordinal] = *opened;
+  return opened;
+}
+
+std::shared_ptr<const Context> contextOf(const Backend &backend) {
+  const auto *cuda = dynamic_cast<const CudaBackend *>(&backend);
+  return cuda ? cuda->context : nullptr;
+}
+
+} // namespace rho::cuda

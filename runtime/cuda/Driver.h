@@ -1,0 +1,49 @@
+// libcuda as a table of functions, opened at the first use.
+#pragma once
+
+#include "dsl/Error.h"
+#include "runtime/cuda/DriverTypes.h"
+
+#include <string>
+#include <vector>
+
+namespace rho::cuda {
+
+struct Driver {
+#define RHO_DRIVER(member, symbol, parameters) CUresult(*member) parameters = nullptr;
+#include "runtime/cuda/DriverSymbols.def"
+#undef RHO_DRIVER
+
+  int version = 0; // 1000 * major + 10 * minor of the newest CUDA that it serves
+
+  // The process's driver, initialised. Error cuda_not_available says what is missing.
+  static Result<const Driver *> open();
+  // The same from other library names: for tests of what is missing.
+  static Result<Driver> openFrom(const std::vector<std::string> &libraryNames);
+};
+
+// Done, or cuda_call_failed with the call and the driver's own words.
+Status check(const Driver &driver, CUresult result, const char *call);
+
+// The newest PTX ISA that a driver of this version reads: major * 10 + minor. PTX ISA reference,
+// "Release notes". Versions past the table get its last line.
+int newestPtxIsa(int driverVersion);
+// major * 10 + minor from a PTX text's .version line; 0 without one.
+int ptxIsaOf(std::string_view ptx);
+std::string printIsa(int isa);             // "8.0"
+std::string printCudaVersion(int version); // "12.4"
+
+// Makes a context current for a scope, whatever the thread's own is.
+class ContextScope {
+public:
+  ContextScope(const Driver &driver, CUcontext context);
+  ~ContextScope();
+  ContextScope(const ContextScope &) = delete;
+  ContextScope &operator=(const ContextScope &) = delete;
+
+private:
+  const Driver &driver;
+  bool pushed = false;
+};
+
+} // namespace rho::cuda

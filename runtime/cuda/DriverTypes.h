@@ -1,0 +1,57 @@
+// The part of the CUDA driver's binary interface that Rho uses, declared here so that the build
+// needs no CUDA toolkit. Values: CUDA Driver API reference, "Data types used by CUDA driver".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace rho::cuda {
+
+using CUresult = int;
+using CUdevice = int;
+using CUdeviceptr = unsigned long long;
+using CUcontext = struct CUctx_st *;
+using CUmodule = struct CUmod_st *;
+using CUfunction = struct CUfunc_st *;
+using CUstream = struct CUstream_st *;
+using CUevent = struct CUevent_st *;
+using CUgraph = struct CUgraph_st *;
+using CUgraphExec = struct CUgraphExec_st *;
+using CUlinkState = struct CUlinkState_st *;
+
+inline constexpr CUresult CUDA_SUCCESS = 0;
+inline constexpr CUresult CUDA_ERROR_OUT_OF_MEMORY = 2;
+inline constexpr CUresult CUDA_ERROR_DEINITIALIZED = 4;
+
+// CUdevice_attribute
+enum DeviceAttribute : int {
+  CLOCK_RATE_KHZ = 13,
+  MULTIPROCESSOR_COUNT = 16,
+  MEMORY_CLOCK_RATE_KHZ = 36,
+  MEMORY_BUS_WIDTH_BITS = 37,
+  L2_CACHE_BYTES = 38,
+  COMPUTE_CAPABILITY_MAJOR = 75,
+  COMPUTE_CAPABILITY_MINOR = 76,
+  SHARED_MEMORY_PER_SM = 81,
+  SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
+};
+
+// CUfunction_attribute
+enum FunctionAttribute : int {
+  SHARED_SIZE_BYTES = 1,
+  LOCAL_SIZE_BYTES = 3,
+  NUM_REGS = 4,
+  MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
+};
+
+// CUjit_option
+enum JitOption : int { JIT_ERROR_LOG_BUFFER = 5, JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };
+// CUjitInputType
+enum JitInput : int { JIT_INPUT_PTX = 1 };
+
+inline constexpr unsigned STREAM_NON_BLOCKING = 1;
+inline constexpr unsigned EVENT_DEFAULT = 0;
+// CUstreamCaptureMode: only this thread's calls can break the capture.
+inline constexpr int CAPTURE_MODE_THREAD_LOCAL = 1;
+
+} // namespace rho::cuda

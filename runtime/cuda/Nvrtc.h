@@ -1,0 +1,43 @@
+// NVIDIA's run-time compiler, opened at run time.
+#pragma once
+
+#include "dsl/Error.h"
+
+#include <string>
+#include <string_view>
+
+namespace rho::cuda {
+
+// A function table, as Driver.
+struct Nvrtc {
+  using Program = struct NvrtcProgram *;
+
+  int (*version)(int *major, int *minor) = nullptr;
+  const char *(*getErrorString)(int result) = nullptr;
+  int (*createProgram)(Program *program, const char *text, const char *name, int headerCount,
+                       const char *const *headers, const char *const *headerNames) = nullptr;
+  int (*compileProgram)(Program program, int optionCount, const char *const *options) = nullptr;
+  int (*getProgramLogSize)(Program program, size_t *size) = nullptr;
+  int (*getProgramLog)(Program program, char *log) = nullptr;
+  int (*getCubinSize)(Program program, size_t *size) = nullptr;
+  int (*getCubin)(Program program, char *cubin) = nullptr;
+  int (*destroyProgram)(Program *program) = nullptr;
+
+  std::string versionText; // "13.0"
+
+  // The process's NVRTC. Error nvrtc_not_available says what is missing.
+  static Result<const Nvrtc *> open();
+  static Result<Nvrtc> openFrom(const std::vector<std::string> &libraryNames);
+};
+
+struct NvrtcSource {
+  std::string_view text, name;         // the program
+  std::string_view header, headerName; // what it includes
+};
+
+// CUDA C++ -> cubin for compute capability major * 10 + minor. Error nvrtc_failed about `what` with
+// the compiler's log.
+Result<std::string> compileToCubin(const Nvrtc &nvrtc, const NvrtcSource &source, int capability,
+                                   const std::string &what);
+
+} // namespace rho::cuda

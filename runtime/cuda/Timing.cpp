@@ -1,0 +1,131 @@
+#include "runtime/cuda/Timing.h"
+
+#include "runtime/Handles.h"
+
+#include <utility>
+
+namespace rho::cuda {
+namespace {
+
+Result<std::shared_ptr<const Context>> contextOf(const Device &device) {
+  if (Status valid = checkHandle(device, "device"); !valid)
+    return valid.error();
+  std::shared_ptr<const Context> context = cuda::contextOf(*device.impl().backend);
+  if (!context)
+    return makeError(DiagId::cuda_not_available, {device.name() + " has no streams"});
+  return context;
+}
+
+} // namespace
+
+Result<OwnedStream> OwnedStream::create(const Device &device) {
+  Result<std::shared_ptr<const Context>> context = contextOf(device);
+  if (!context)
+    return context.error();
+  const Driver &driver = (*context)->driver;
+  ContextScope scope(driver, (*context)->handle);
+  CUstream stream = nullptr;
+  if (Status made =
+          check(driver, driver.streamCreate(&stream, STREAM_NON_BLOCKING), "cuStreamCreate");
+      !made)
+    return made.error();
+  return OwnedStream(std::move(*context), stream);
+}
+
+OwnedStream::OwnedStream(OwnedStream &&other) noexcept
+    : context(std::move(other.context)), handle(std::exchange(other.handle, nullptr)) {}
+
+OwnedStream::~OwnedStream() {
+  if (!handle)
+    return;
+  ContextScope scope(context->driver, context->handle);
+  context->driver.streamDestroy(handle);
+}
+
+Result<Event> Event::create(const Device &device) {
+  Result<std::shared_ptr<const Context>> context = contextOf(device);
+  if (!context)
+    return context.error();
+  const Driver &driver = (*context)->driver;
+  ContextScope scope(driver, (*context)->handle);
+  CUevent event = nullptr;
+  if (Status made = check(driver, driver.eventCreate(&event, EVENT_DEFAULT), "cuEventCreate");
+      !made)
+    return made.error();
+  return Event(std::move(*context), event);
+}
+
+Event::Event(Event &&other) noexcept
+    : context(std::move(other.context)), handle(std::exchange(other.handle, nullptr)) {}
+
+Event::~Event() {
+  if (!handle)
+    return;
+  ContextScope scope(context->driver, context->handle);
+  context->driver.eventDestroy(handle);
+}
+
+Status Event::record(Stream stream) {
+  ContextScope scope(context->driver, context->handle);
+  return check(context->driver, context->driver.eventRecord(handle, static_cast<CUstream>(stream)),
+               "cuEventRecord");
+}
+
+Result<double> Event::since(const Event &earlier) {
+  ContextScope scope(context->driver, context->handle);
+  Status waited =
+      check(context->driver, context->driver.eventSynchronize(handle), "cuEventSynchronize");
+  float milliseconds = 0;
+  if (waited)
+    waited = check(context->driver,
+                   context->driver.eventElapsedTime(&milliseconds, earlier.handle, handle),
+                   "cuEventElapsedTime");
+  if (!waited)
+    return waited.error();
+  return static_cast<double>(milliseconds);
+}
+
+Result<Graph> Graph::capture(const Device &device, Stream stream,
+                             const std::function<Status()> &work) {
+  Result<std::shared_ptr<const Context>> context = contextOf(device);
+  if (!context)
+    return context.error();
+  const Driver &driver = (*context)->driver;
+  ContextScope scope(driver, (*context)->handle);
+  auto *on = static_cast<CUstream>(stream);
+  if (Status begun = check(driver, driver.streamBeginCapture(on, CAPTURE_MODE_THREAD_LOCAL),
+                           "cuStreamBeginCapture");
+      !begun)
+    return begun.error();
+  Status enqueued = work();
+  CUgraph graph = nullptr;
+  Status ended = check(driver, driver.streamEndCapture(on, &graph), "cuStreamEndCapture");
+  CUgraphExec executable = nullptr;
+  if (enqueued && ended)
+    ended = check(driver, driver.graphInstantiate(&executable, graph, 0), "cuGraphInstantiate");
+  if (graph)
+    driver.graphDestroy(graph);
+  if (!enqueued)
+    return enqueued.error();
+  if (!ended)
+    return ended.error();
+  return Graph(std::move(*context), executable);
+}
+
+Graph::Graph(Graph &&other) noexcept
+    : context(std::move(other.context)), handle(std::exchange(other.handle, nullptr)) {}
+
+Graph::~Graph() {
+  if (!handle)
+    return;
+  ContextScope scope(context->driver, context->handle);
+  context->driver.graphExecDestroy(handle);
+}
+
+Status Graph::launch(Stream stream) {
+  ContextScope scope(context->driver, context->handle);
+  return check(context->driver, context->driver.graphLaunch(handle, static_cast<CUstream>(stream)),
+               "cuGraphLaunch");
+}
+
+} // namespace rho::cuda
