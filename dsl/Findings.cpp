@@ -70,10 +70,11 @@ std::string hint(std::string_view name, const std::vector<std::string> &known) {
   size_t best = std::max<size_t>(1, name.size() / 3) + 1;
   for (const std::string &candidate : known) {
     size_t d = distance(name, candidate);
-    if (d < best) {
-      best = d;
+    if (d < best)
       nearest = &candidate;
-    }
+    else if (d == best)
+      nearest = nullptr; // of several equally near ones none is what was meant
+    best = std::min(best, d);
   }
   if (nearest)
     return "did you mean '" + *nearest + "'";

@@ -118,7 +118,9 @@ private:
       while (isNamePart(peek()) || peek() == '.')
         ++at;
       findings.add(DiagId::malformed_number, {shown(text.substr(begin, at - begin))}, span(begin));
-      push(real ? TokenKind::Real : TokenKind::Integer, begin).integer = 1;
+      // The digits before the fault keep later phases from a second complaint.
+      Token &token = push(TokenKind::Integer, begin);
+      std::from_chars(text.data() + begin, text.data() + at, token.integer);
       return;
     }
     Token &token = push(real ? TokenKind::Real : TokenKind::Integer, begin);
@@ -127,11 +129,14 @@ private:
                            : std::from_chars(text.data() + begin + (hexadecimal ? 2 : 0), end,
                                              token.integer, hexadecimal ? 16 : 10)
                                  .ec;
-    if (error != std::errc())
-      findings.add(DiagId::number_out_of_range,
-                   {shown(token.text), real ? "a real number lies between 1e-307 and 1e308"
-                                            : "an integer is at most 9223372036854775807"},
-                   token.span);
+    if (error == std::errc())
+      return;
+    token.integer = 1;
+    token.real = 1;
+    findings.add(DiagId::number_out_of_range,
+                 {shown(token.text), real ? "a real number lies between 1e-307 and 1e308"
+                                          : "an integer is at most 9223372036854775807"},
+                 token.span);
   }
 
   void string() {

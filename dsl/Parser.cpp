@@ -83,13 +83,17 @@ private:
     return is(TokenKind::Name) && (is(TokenKind::Colon, 1) || is(TokenKind::Equal, 1) ||
                                    is(TokenKind::BraceOpen, 1) || word("require"));
   }
-  // Skips to the next entry of the block whose entry began at `begin`.
+  // Skips to the next entry of the block whose entry began at `begin`, over whole { } inside.
   void recover(size_t begin) {
-    if (at == begin)
+    if (at == begin && !is(TokenKind::BraceOpen))
       advance();
-    while (!is(TokenKind::EndOfFile) && !is(TokenKind::BraceClose) && !entryStart() &&
-           !declarationStart())
+    int depth = 0;
+    while (!is(TokenKind::EndOfFile) && !declarationStart()) {
+      if (depth == 0 && (is(TokenKind::BraceClose) || entryStart()))
+        return;
+      depth += is(TokenKind::BraceOpen) - is(TokenKind::BraceClose);
       advance();
+    }
   }
 
   // `{` entries `}`. `entry` parses one entry. False: a syntax error somewhere inside.
@@ -149,11 +153,17 @@ private:
   bool component(ast::Format &format) {
     ast::Component component;
     if (!takeName(component.name, "a component, 'value', 'require', 'encode' or '}'") ||
-        !take(TokenKind::Colon) || !takeName(component.type, "the type of the component"))
+        !take(TokenKind::Colon))
+      return false;
+    if (word("per") || entryStart())
+      return expected("the type of the component");
+    if (!takeName(component.type, "the type of the component"))
       return false;
     if (word("per")) {
       advance();
       ast::Name extent;
+      if (entryStart())
+        return expected("k[G], channel, token or tensor");
       if (!takeName(extent, "k[G], channel, token or tensor"))
         return false;
       component.extent = extent;
@@ -330,6 +340,10 @@ private:
       return inner;
     }
     case TokenKind::Name: {
+      if (entryStart()) { // the expression broke off before the next entry
+        expected("an expression");
+        return nullptr;
+      }
       advance();
       bool call = is(TokenKind::ParenOpen);
       auto node = make(call ? ast::Expr::Kind::Call : ast::Expr::Kind::Name, first.span);

@@ -66,9 +66,9 @@ struct MatrixView {
 //    them.
 //
 // With `rejectNonFinite` (weights) a NaN or infinity in the input is the error non_finite_input
-// with its row and column; without (activations) it goes through the rules: an integer element
-// gets code 0 and the scale, where its type has infinity and NaN, is not finite, so that every
-// output that it touches is NaN.
+// with its row and column; without (activations) it goes through the rules: the integer element of
+// a product gets code 0 and its scale, where the scale's type has infinity and NaN, is not finite,
+// so that every output that it touches is NaN.
 //
 // `threads`: 0 is one for each core. The result does not depend on it. Error bad_matrix for a view
 // without numbers.

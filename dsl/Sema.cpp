@@ -33,6 +33,13 @@ public:
     format.name = syntax.name.text;
     format.span = syntax.name.span;
     good = !syntax.broken;
+    if (syntax.components.size() > maxComponents) {
+      findings.add(
+          DiagId::too_many_components,
+          {format.name, std::to_string(syntax.components.size()), std::to_string(maxComponents)},
+          format.span);
+      return std::nullopt;
+    }
     components();
     extents();
     value();
@@ -56,11 +63,6 @@ private:
   // --- components
 
   void components() {
-    if (syntax.components.size() > maxComponents)
-      return error(
-          DiagId::too_many_components,
-          {format.name, std::to_string(syntax.components.size()), std::to_string(maxComponents)},
-          format.span);
     for (const ast::Component &declared : syntax.components)
       component(declared);
     checkElement();

@@ -17,7 +17,7 @@ inline constexpr int64_t maxGroup = int64_t(1) << 20;
 // Wider elements have no table of values to search.
 inline constexpr int maxSearchedElementBits = 8;
 // Integers are exact in double up to here, which keeps ranges and evaluation exact.
-inline constexpr double maxInteger = 0x1p53;
+inline constexpr double maxInteger = 0x1p53 - 1;
 
 // Formats by name, as gemms see them. A format with errors is known but absent, so that naming it
 // is no second error.

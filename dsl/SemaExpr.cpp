@@ -176,6 +176,7 @@ private:
   ExprPtr inRange(const std::shared_ptr<Expr> &node, const ast::Expr &expr) {
     if (!isIntegerTyped(*node, scope.format) || (isRule() && node->kind != Expr::Kind::Integer))
       return node;
+    // A bound that rounds up to 2^53 is refused as well, so that the others are exact.
     Range range = rangeOf(*node, scope.format);
     double reached = std::fabs(range.min) > std::fabs(range.max) ? range.min : range.max;
     if (std::fabs(reached) <= maxInteger)

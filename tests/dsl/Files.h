@@ -1,0 +1,29 @@
+// Files of the source tree, for tests.
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+
+namespace rho::test {
+
+inline std::filesystem::path sourceDir() { return RHO_SOURCE_DIR; }
+
+inline std::optional<std::string> readText(const std::filesystem::path &path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in)
+    return std::nullopt;
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// With RHO_BLESS=1 in the environment, goldens are rewritten instead of compared.
+inline bool blessing() {
+  const char *value = std::getenv("RHO_BLESS");
+  return value && *value == '1';
+}
+
+} // namespace rho::test

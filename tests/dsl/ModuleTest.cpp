@@ -1,0 +1,154 @@
+// Files, imports, limits, and texts that nobody would write.
+#include "dsl/Module.h"
+#include "tests/dsl/Files.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+namespace rho::dsl {
+namespace {
+
+FileReader from(const std::map<std::string, std::string> &files) {
+  return [files](const std::string &path) -> std::optional<std::string> {
+    auto found = files.find(path);
+    return found == files.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+std::string errorsOf(const std::string &text, const FileReader &reader = nullptr) {
+  Result<Module> module = parseModule(text, "a.rho", reader);
+  return module.ok() ? "no error" : module.error().str();
+}
+
+const std::string one = "format one { element: s4  value = element }\n";
+
+TEST(Module, ImportsAreRelativeToTheImportingFile) {
+  auto reader =
+      from({{"lib/b.rho", "import \"deep/c.rho\"\nimport \"../d.rho\""},
+            {"lib/deep/c.rho", one},
+            {"d.rho", "import \"lib/deep/c.rho\" format two { element: s8 value = element }"
+                      "gemm inner { weight: two activation: f16 output: f16 }"}});
+  Result<Module> module =
+      parseModule("gemm g { weight: one activation: two output: f16 }\nimport \"lib/./b.rho\"",
+                  "a.rho", reader);
+  ASSERT_TRUE(module.ok()) << module.error().str();
+  ASSERT_EQ(module->formats.size(), 2u); // c.rho is read once
+  EXPECT_EQ(module->formats[0].name, "one");
+  EXPECT_EQ(module->formats[1].name, "two");
+  ASSERT_EQ(module->gemms.size(), 1u); // gemms of imports are their own file's affair
+  EXPECT_EQ(module->findGemm("g")->weight, *module->findFormat("one"));
+  EXPECT_EQ(module->findGemm("inner"), nullptr);
+  EXPECT_EQ(module->findFormat("f16"), nullptr);
+}
+
+TEST(Module, TooManyFilesAreRefused) {
+  std::map<std::string, std::string> files;
+  for (int i = 0; i < 300; ++i)
+    files[std::to_string(i)] = "import \"" + std::to_string(i + 1) + "\"";
+  EXPECT_EQ(errorsOf("import \"0\"", from(files)),
+            "254:1:1: error: import of '255' makes more than 256 files, the limit of a module "
+            "[too_many_imports]\n"
+            "import \"255\"\n"
+            "^~~~~~~~~~~~\n");
+}
+
+TEST(Module, LargeFilesAreRefused) {
+  std::string large(size_t(1) << 20, ' ');
+  EXPECT_EQ(errorsOf(large), "no error");
+  large += ' ';
+  EXPECT_EQ(errorsOf(large), "error: 'a.rho' has more than 1048576 bytes, the limit of a source "
+                             "file [file_too_large]\n");
+  EXPECT_EQ(errorsOf("import \"b.rho\"", from({{"b.rho", large}})),
+            "a.rho:1:1: error: 'b.rho' has more than 1048576 bytes, the limit of a source file "
+            "[file_too_large]\n"
+            "import \"b.rho\"\n"
+            "^~~~~~~~~~~~~~\n");
+  EXPECT_FALSE(printAst(large, "a.rho").ok());
+}
+
+TEST(Module, MissingFilesAreNamed) {
+  EXPECT_EQ(loadModule("no/such.rho").error().str(),
+            "error: cannot read file 'no/such.rho' [module_not_found]\n");
+  EXPECT_FALSE(loadModule("").ok());
+  EXPECT_FALSE(loadModule("/").ok()); // a folder
+}
+
+std::string repeated(const std::string &text, int times) {
+  std::string out;
+  for (int i = 0; i < times; ++i)
+    out += text;
+  return out;
+}
+
+TEST(Module, DeepExpressionsAreRefused) {
+  auto value = [](const std::string &expr) {
+    return "format f {\n element: s4\n value =\n" + expr + "\n}";
+  };
+  EXPECT_EQ(errorsOf(value("element" + repeated("+1", 199))), "no error");
+  EXPECT_EQ(errorsOf(value(repeated("(", 199) + "element" + repeated(")", 199))), "no error");
+  std::string rest = ": error: expression nests deeper than 200 operations, the limit "
+                     "[expression_too_deep]\n";
+  EXPECT_EQ(errorsOf(value(repeated("-", 300) + "element")), "a.rho:4:202" + rest + "..." +
+                                                                 repeated("-", 159) + "e...\n   " +
+                                                                 repeated(" ", 60) + "^\n");
+  EXPECT_EQ(errorsOf(value("element" + repeated("+1", 200))).substr(0, 11), "a.rho:4:406");
+  for (const std::string &text : {repeated("(", 100000), repeated("-", 100000),
+                                  repeated("s8(", 100000), "element" + repeated("+1", 100000),
+                                  "1" + repeated("*(1", 100000), repeated("f32(1+", 9999)})
+    EXPECT_NE(errorsOf(value(text)).find("[expression_too_deep]"), std::string::npos);
+}
+
+TEST(Module, MovingADeclarationDoesNotChangeIt) {
+  Result<Module> a = parseModule(one, "a.rho", nullptr);
+  Result<Module> b = parseModule("\n\n// moved\n  " + one, "b.rho", nullptr);
+  EXPECT_EQ(a->formats[0], b->formats[0]);
+  EXPECT_EQ(print(*a), print(*b));
+  Result<Module> c = parseModule("format one { element: s4  value = -element }", "a.rho", nullptr);
+  ASSERT_TRUE(c.ok());
+  EXPECT_FALSE(a->formats[0] == c->formats[0]);
+}
+
+// Whatever the bytes: a module that prints and parses back, or errors in order.
+TEST(Module, MutatedTextsNeverCrash) {
+  std::string seed;
+  for (const char *path : {"tests/dsl/pass/everything.rho", "kernels/formats/liquidquant.rho"})
+    seed += test::readText(test::sourceDir() / path).value();
+  std::mt19937 random(1);
+  int good = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string text = seed;
+    for (uint32_t edits = 1 + random() % 4; edits > 0; --edits) {
+      size_t at = random() % text.size(), length = random() % 12;
+      switch (random() % 3) {
+      case 0:
+        text.erase(at, length);
+        break;
+      case 1:
+        text.insert(at, seed.substr(random() % seed.size(), length));
+        break;
+      default:
+        text[at] = static_cast<char>(random());
+      }
+    }
+    Result<Module> module = parseModule(text, "a.rho", nullptr);
+    if (module.ok()) {
+      ++good;
+      Result<Module> again = parseModule(print(*module), "b.rho", nullptr);
+      ASSERT_TRUE(again.ok()) << again.error().str() << text;
+      ASSERT_EQ(print(*module), print(*again));
+    } else {
+      ASSERT_FALSE(module.error().diagnostics.empty());
+      uint32_t last = 0;
+      for (const Diagnostic &diagnostic : module.error().diagnostics) {
+        ASSERT_TRUE(diagnostic.span.begin >= last || diagnostic.id == DiagId::too_many_errors);
+        last = diagnostic.span.begin;
+      }
+    }
+  }
+  EXPECT_GT(good, 50); // the mutations leave something to look at
+}
+
+} // namespace
+} // namespace rho::dsl
