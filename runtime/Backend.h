@@ -33,6 +33,12 @@ public:
   int64_t localBytes = -1; // spills per thread; -1 where no driver says
 };
 
+// All launches of a device that emulates, summed up.
+struct EmulationTotals {
+  uint64_t threadInstructions = 0; // executed instructions times active threads
+  double seconds = 0;
+};
+
 // Thread-safe. Addresses that a caller makes up are errors on the emulator and the driver's affair
 // on a GPU.
 class Backend : public std::enable_shared_from_this<Backend> {
@@ -57,6 +63,7 @@ public:
   // Allocates nothing on the device and compiles nothing.
   virtual Status launch(const LoadedKernel &kernel, Grid grid,
                         std::span<const LaunchArgument> arguments, Stream stream) = 0;
+  virtual EmulationTotals emulationTotals() { return {}; }
 
   // A format that checkActivationFormat() accepts. Falls back to the host with a warning.
   virtual Result<std::shared_ptr<const Quantizer>>

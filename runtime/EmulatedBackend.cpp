@@ -106,7 +106,14 @@ public:
     Result<emulator::LaunchStats> stats = emulator::run(loaded.program, memory, launch);
     if (!stats)
       return stats.error();
+    totals.threadInstructions += stats->threadInstructions;
+    totals.seconds += stats->seconds;
     return Done{};
+  }
+
+  EmulationTotals emulationTotals() override {
+    std::lock_guard lock(mutex);
+    return totals;
   }
 
   Result<std::shared_ptr<const Quantizer>> makeQuantizer(std::shared_ptr<const dsl::Format>,
@@ -121,6 +128,7 @@ private:
   emulator::Memory memory;
   std::unordered_map<uint64_t, int64_t> sizes;
   int64_t allocated = 0;
+  EmulationTotals totals;
 };
 
 } // namespace

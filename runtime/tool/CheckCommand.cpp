@@ -1,0 +1,48 @@
+#include "dsl/Module.h"
+#include "runtime/tool/Report.h"
+#include "runtime/tool/Tool.h"
+
+#include <cstdio>
+
+namespace rho::tool {
+
+namespace {
+
+std::string describe(const dsl::Format &format) {
+  return "format " + format.name + ": " + shortNumber(format.bitsPerElement()) +
+         " bits per element, value = " + dsl::print(*format.value, format);
+}
+
+std::string describe(const dsl::Gemm &gemm) {
+  return "gemm " + gemm.name + ": weight " + gemm.weight.name + ", activation " +
+         gemm.activation.name + ", output " + std::string(gemm.output.name());
+}
+
+// The text of a module has index 0 among its sources, before its imports.
+void printDeclarations(const std::string &path, const dsl::Module &module) {
+  for (const dsl::Format &format : module.formats)
+    if (format.span.file == 0)
+      std::printf("%s: %s\n", path.c_str(), describe(format).c_str());
+  for (const dsl::Gemm &gemm : module.gemms)
+    std::printf("%s: %s\n", path.c_str(), describe(gemm).c_str());
+}
+
+} // namespace
+
+Result<int> checkCommand(const Options &options) {
+  if (options.files().empty())
+    return makeError(DiagId::option_missing, {"FILE.rho", "'rho check' needs a file"});
+  int code = success;
+  for (const std::string &path : options.files()) {
+    Result<dsl::Module> module = dsl::loadModule(path);
+    if (module) {
+      printDeclarations(path, *module);
+    } else {
+      std::fputs(module.error().str().c_str(), stderr);
+      code = failure;
+    }
+  }
+  return code;
+}
+
+} // namespace rho::tool

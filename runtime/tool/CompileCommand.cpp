@@ -1,0 +1,115 @@
+#include "compiler/Compiler.h"
+#include "dsl/Findings.h"
+#include "runtime/tool/Files.h"
+#include "runtime/tool/Tool.h"
+
+namespace rho::tool {
+
+namespace {
+
+using compiler::Stage;
+
+std::optional<Stage> stageOf(std::string_view name) {
+  if (name == "rho")
+    return Stage::Rho;
+  if (name == "tile")
+    return Stage::Tile;
+  if (name == "llvm")
+    return Stage::Llvm;
+  if (name == "ptx")
+    return Stage::Ptx;
+  return std::nullopt;
+}
+
+Result<const dsl::Gemm *> chooseGemm(const dsl::Module &module, const std::string &name) {
+  std::vector<std::string> names;
+  for (const dsl::Gemm &gemm : module.gemms)
+    names.push_back(gemm.name);
+  if (names.empty())
+    return makeError(DiagId::no_gemm);
+  if (name.empty() && names.size() > 1)
+    return makeError(DiagId::ambiguous_gemm, {std::to_string(names.size()), dsl::join(names)});
+  const dsl::Gemm *gemm = name.empty() ? &module.gemms[0] : module.findGemm(name);
+  if (!gemm)
+    return makeError(DiagId::unknown_gemm, {dsl::shown(name), dsl::join(names)});
+  return gemm;
+}
+
+// The plan that --plan names, or the planner's own for --target and --m --n --k.
+Result<compiler::Plan> choosePlan(const Options &options, const dsl::Gemm &gemm,
+                                  const SourceMap *sources) {
+  if (options.has("--plan")) {
+    for (const char *fixed : {"--m", "--n", "--k", "--target"})
+      if (options.has(fixed))
+        return makeError(DiagId::option_conflict, {"--plan", fixed, "the plan says it already"});
+    Result<std::string> text = readText(options.text("--plan"));
+    if (!text)
+      return text.error();
+    return compiler::Plan::parse(*text);
+  }
+  for (const char *needed : {"--m", "--n", "--k"})
+    if (!options.has(needed))
+      return makeError(DiagId::option_missing, {needed, "a plan needs --m, --n and --k"});
+  Result<compiler::DeviceModel> device = compiler::modelOfTarget(options.text("--target", "sm_80"));
+  if (!device)
+    return device.error();
+  compiler::Problem problem{*options.count("--m"), *options.count("--n"), *options.count("--k")};
+  return compiler::plan(gemm, problem, *device, sources);
+}
+
+Result<std::string> textOf(const Options &options, const std::string &path) {
+  std::string emit = options.text("--emit", "ptx");
+  std::optional<Stage> to = stageOf(emit);
+  if (options.has("--from")) {
+    Stage from = *stageOf(options.text("--from"));
+    if (!to || *to < from)
+      return makeError(DiagId::option_conflict,
+                       {"--from " + options.text("--from"), "--emit " + emit,
+                        "compilation goes from rho to tile to llvm to ptx"});
+    for (const char *fixed : {"--m", "--n", "--k", "--target", "--gemm", "--plan"})
+      if (options.has(fixed))
+        return makeError(DiagId::option_conflict, {"--from", fixed, "the text says it already"});
+    Result<std::string> text = readText(path);
+    if (!text)
+      return text;
+    return compiler::reenter(*text, path, from, *to);
+  }
+  if (emit == "ast") {
+    Result<std::string> text = readText(path);
+    if (!text)
+      return text;
+    return dsl::printAst(*text, path);
+  }
+  Result<dsl::Module> module = dsl::loadModule(path);
+  if (!module)
+    return module.error();
+  if (emit == "format")
+    return dsl::print(*module);
+  Result<const dsl::Gemm *> gemm = chooseGemm(*module, options.text("--gemm"));
+  if (!gemm)
+    return gemm.error();
+  Result<compiler::Plan> plan = choosePlan(options, **gemm, module->sources.get());
+  if (!plan)
+    return plan.error();
+  if (!to)
+    return plan->print();
+  return compiler::emit(**gemm, *plan, *to, module->sources.get());
+}
+
+} // namespace
+
+Result<int> compileCommand(const Options &options) {
+  Result<std::string> path = options.onlyFile();
+  if (!path)
+    return path.error();
+  Result<std::string> text = textOf(options, *path);
+  if (!text)
+    return text.error();
+  if (!text->empty() && text->back() != '\n')
+    *text += '\n';
+  if (Status written = writeText(options.text("-o"), *text); !written)
+    return written.error();
+  return success;
+}
+
+} // namespace rho::tool

@@ -1,0 +1,16 @@
+// Text files of the command line.
+#pragma once
+
+#include "dsl/Error.h"
+
+#include <string>
+#include <string_view>
+
+namespace rho::tool {
+
+// Errors: file_not_readable.
+Result<std::string> readText(const std::string &path);
+// Replaces the file as a whole; standard output for an empty path. Errors: file_not_writable.
+Status writeText(const std::string &path, std::string_view text);
+
+} // namespace rho::tool

@@ -1,0 +1,130 @@
+#include "runtime/tool/Inputs.h"
+
+#include "kernels/Synthetic.h"
+
+#include <unistd.h>
+
+namespace rho::tool {
+
+using Type = dsl::MatrixView::Type;
+
+ScalarType scalarType(Type type) {
+  return type == Type::F32   ? ScalarType::F32
+         : type == Type::F16 ? ScalarType::F16
+                             : ScalarType::BF16;
+}
+
+namespace {
+
+// One extent of the shape and who said so.
+class Extent {
+public:
+  explicit Extent(const char *name) : name(name) {}
+
+  Status set(int64_t newValue, const std::string &newOrigin) {
+    if (value != 0 && value != newValue)
+      return makeError(DiagId::shape_conflict,
+                       {name, std::to_string(value), origin, std::to_string(newValue), newOrigin});
+    value = newValue;
+    origin = newOrigin;
+    return Done{};
+  }
+  Status needed(const std::string &whereElse) const {
+    if (value == 0)
+      return makeError(DiagId::option_missing,
+                       {std::string("--") + name, "it can also come from " + whereElse});
+    return Done{};
+  }
+  int64_t get() const { return value; }
+
+private:
+  const char *name;
+  int64_t value = 0;
+  std::string origin;
+};
+
+HostMatrix synthetic(std::vector<float> values, int64_t rows, int64_t k, int64_t seed) {
+  auto owner = std::make_shared<const std::vector<float>>(std::move(values));
+  return {{owner->data(), Type::F32, rows, k, k}, owner, "synthetic, seed " + std::to_string(seed)};
+}
+
+} // namespace
+
+Result<Sources> openSources(const Options &options) {
+  Sources sources;
+  sources.seed = options.count("--seed").value_or(1);
+  Extent m("m");
+  Extent n("n");
+  Extent k("k");
+  for (auto [option, extent] : {std::pair{"--m", &m}, std::pair{"--n", &n}, std::pair{"--k", &k}})
+    if (std::optional<int64_t> value = options.count(option))
+      if (Status set = extent->set(*value, option); !set)
+        return set.error();
+  auto open = [&](const char *option, std::optional<kernels::Tensor> &tensor,
+                  Extent &rows) -> Status {
+    if (!options.has(option))
+      return Done{};
+    Result<kernels::Tensor> read = kernels::readTensor(options.text(option));
+    if (!read)
+      return read.error();
+    tensor = std::move(*read);
+    if (Status set = rows.set(tensor->view.rows, options.text(option)); !set)
+      return set;
+    return k.set(tensor->view.k, options.text(option));
+  };
+  if (Status opened = open("--weights", sources.weight, n); !opened)
+    return opened.error();
+  if (Status opened = open("--activations", sources.activation, m); !opened)
+    return opened.error();
+  if (Status there = m.needed("--activations"); !there)
+    return there.error();
+  if (Status there = n.needed("--weights"); !there)
+    return there.error();
+  if (Status there = k.needed("--weights or --activations"); !there)
+    return there.error();
+  sources.shape = {m.get(), n.get(), k.get()};
+  return sources;
+}
+
+HostMatrix weightOf(const Sources &sources) {
+  if (sources.weight)
+    return {sources.weight->view, sources.weight->owner, "from a file"};
+  const GemmShape &shape = sources.shape;
+  auto seed = static_cast<uint64_t>(sources.seed);
+  return synthetic(kernels::syntheticWeight(shape.n, shape.k, seed), shape.n, shape.k,
+                   sources.seed);
+}
+
+HostMatrix activationOf(const Sources &sources) {
+  if (sources.activation)
+    return {sources.activation->view, sources.activation->owner, "from a file"};
+  const GemmShape &shape = sources.shape;
+  auto seed = static_cast<uint64_t>(sources.seed);
+  HostMatrix matrix = synthetic(kernels::syntheticActivation(shape.m, shape.k, seed), shape.m,
+                                shape.k, sources.seed);
+  matrix.description +=
+      ", " + std::to_string(kernels::outlierChannels(shape.k, seed).size()) + " outlier channels";
+  return matrix;
+}
+
+Status checkHostMemory(const GemmShape &shape) {
+  // Numbers, codes, scales and packed codes of an operand; of an output the number, its copy on an
+  // emulated device, and the exact value with its magnitude.
+  constexpr double perOperand = 4 + 4 + 4;
+  constexpr double perOutput = 4 + 4 + 16;
+  auto m = static_cast<double>(shape.m);
+  auto n = static_cast<double>(shape.n);
+  auto k = static_cast<double>(shape.k);
+  double needed = (m * k + n * k) * perOperand + m * n * perOutput;
+  double there =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  if (needed <= there)
+    return Done{};
+  auto megabytes = [](double bytes) {
+    double value = bytes / 1e6;
+    return value < 1e15 ? std::to_string(static_cast<int64_t>(value)) : std::string("1e15");
+  };
+  return makeError(DiagId::problem_too_large, {megabytes(needed), megabytes(there)});
+}
+
+} // namespace rho::tool

@@ -1,0 +1,268 @@
+#include "runtime/tool/Options.h"
+
+#include "dsl/Findings.h"
+
+#include <array>
+#include <charconv>
+
+namespace rho::tool {
+
+namespace {
+
+using Kind = OptionSpec::Kind;
+
+constexpr unsigned bit(Command command) { return 1U << static_cast<unsigned>(command); }
+constexpr unsigned run = bit(Command::Run);
+constexpr unsigned compile = bit(Command::Compile);
+constexpr unsigned bench = bit(Command::Bench);
+
+constexpr std::array<CommandSpec, 6> commands = {{
+    {Command::Run, "run", "FILE.rho [options]",
+     "compile a gemm, run it and check the result against the exact reference"},
+    {Command::Check, "check", "FILE.rho...", "print all diagnostics, or what the files declare"},
+    {Command::Compile, "compile", "FILE --emit=STAGE [options]",
+     "print a stage of the compilation, or go on from a printed one"},
+    {Command::Bench, "bench", "[FILE.rho...] [options]",
+     "time the compilation and the kernels; without files those in kernels/gemms"},
+    {Command::Help, "help", "[COMMAND]", "print the commands, or the options of one"},
+    {Command::Version, "--version", "", "print the versions of rho and of its compiler"},
+}};
+
+constexpr std::array<OptionSpec, 21> options = {{
+    {"--m", Kind::Count, "M", run | compile, true, "rows of the activations and of the output"},
+    {"--n", Kind::Count, "N", run | compile, true, "rows of the weight, columns of the output"},
+    {"--k", Kind::Count, "K", run | compile, true, "columns of both operands"},
+    {"--m", Kind::Counts, "M,...", bench, true, "rows of the activations (default 1,16)"},
+    {"--n", Kind::Counts, "N,...", bench, true, "rows of the weight (default 8192, emulated 256)"},
+    {"--k", Kind::Counts, "K,...", bench, true,
+     "columns of both operands (default 8192, emulated 256)"},
+    {"--gemm", Kind::Text, "NAME", run | compile | bench, true,
+     "which gemm of the file, if it declares several"},
+    {"--device", Kind::Text, "DEVICE", run | bench, true,
+     "auto (the first GPU, else the emulator), cuda, cuda:I, or an emulated target such as sm_80"},
+    {"--target", Kind::Text, "TARGET", compile, true,
+     "the architecture to compile for (default sm_80)"},
+    {"--weights", Kind::Text, "FILE", run, false,
+     "n x k numbers from FILE.npy or FILE.safetensors[:NAME] (default synthetic)"},
+    {"--activations", Kind::Text, "FILE", run, false,
+     "m x k numbers from FILE.npy or FILE.safetensors[:NAME] (default synthetic)"},
+    {"--output", Kind::Text, "FILE", run, false,
+     "write the output to FILE.npy or FILE.safetensors"},
+    {"--seed", Kind::Seed, "S", run | bench, false, "of synthetic numbers (default 1)"},
+    {"--verify", Kind::Choice, "full|sample|none", run, false,
+     "outputs to check (default full, for large problems sample)"},
+    {"--cache-dir", Kind::Text, "DIR", run, false, "folder of compiled kernels"},
+    {"--no-cache", Kind::Flag, "", run, false, "neither read nor write compiled kernels on disk"},
+    {"--emit", Kind::Choice, "ast|format|plan|rho|tile|llvm|ptx", compile, false,
+     "the stage to print (default ptx)"},
+    {"--from", Kind::Choice, "rho|tile|llvm", compile, true,
+     "FILE is the printed text of this stage"},
+    {"--plan", Kind::Text, "FILE", compile, true, "follow this printed plan"},
+    {"-o", Kind::Text, "FILE", compile, false, "write to FILE instead of standard output"},
+    {"--csv", Kind::Text, "FILE", bench, false, "write the table to FILE as well"},
+}};
+
+std::string_view nameOf(Command command) {
+  for (const CommandSpec &spec : commands)
+    if (spec.command == command)
+      return spec.name;
+  return {};
+}
+
+const OptionSpec *findOption(Command command, std::string_view name) {
+  for (const OptionSpec &spec : options)
+    if (spec.name == name && (spec.commands & bit(command)) != 0)
+      return &spec;
+  return nullptr;
+}
+
+// ", did you mean 'x'" where a name is near.
+std::string suggestion(std::string_view name, const std::vector<std::string> &known) {
+  std::string hint = dsl::hint(name, known);
+  return hint.starts_with("did you mean") ? ", " + hint : "";
+}
+
+Error unknownOption(Command command, std::string_view name) {
+  std::vector<std::string> known;
+  for (const OptionSpec &spec : options)
+    if ((spec.commands & bit(command)) != 0)
+      known.emplace_back(spec.name);
+  std::string list = known.empty() ? "none" : dsl::join(known);
+  return makeError(DiagId::unknown_option,
+                   {dsl::shown(name), std::string(nameOf(command)), suggestion(name, known), list});
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    size_t at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos)
+      return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+std::optional<int64_t> readCount(std::string_view text) {
+  int64_t value = 0;
+  const char *end = text.data() + text.size();
+  auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (text.empty() || error != std::errc() || stop != end)
+    return std::nullopt;
+  return value;
+}
+
+bool isCount(std::string_view text, int64_t least) { return readCount(text).value_or(-1) >= least; }
+
+// What a value of this kind must be; empty when it is.
+std::string objection(const OptionSpec &spec, std::string_view value) {
+  switch (spec.kind) {
+  case Kind::Flag:
+    return {};
+  case Kind::Text:
+    return value.empty() ? "text is needed" : "";
+  case Kind::Choice: {
+    std::vector<std::string> known;
+    for (std::string_view choice : split(spec.value, '|'))
+      known.emplace_back(choice);
+    for (const std::string &choice : known)
+      if (choice == value)
+        return {};
+    return "valid values are " + dsl::join(known);
+  }
+  case Kind::Count:
+    return isCount(value, 1) ? "" : "a whole number of at least 1 is needed";
+  case Kind::Counts:
+    for (std::string_view part : split(value, ','))
+      if (!isCount(part, 1))
+        return "whole numbers of at least 1 with commas between them are needed";
+    return {};
+  case Kind::Seed:
+    return isCount(value, 0) ? "" : "a whole number of at least 0 is needed";
+  }
+  return {};
+}
+
+std::string helpOf(const OptionSpec &spec) {
+  std::string left = "  " + std::string(spec.name);
+  if (!spec.value.empty())
+    left += " " + std::string(spec.value);
+  left.resize(std::max<size_t>(left.size() + 2, 26), ' ');
+  return left + std::string(spec.help) + (spec.changesCode ? " *" : "") + "\n";
+}
+
+} // namespace
+
+std::span<const CommandSpec> commandTable() { return commands; }
+std::span<const OptionSpec> optionTable() { return options; }
+
+Result<Options> Options::parse(std::span<const std::string> arguments) {
+  Options result;
+  if (arguments.empty())
+    return result;
+  std::string first = arguments[0];
+  if (first == "--help" || first == "-h")
+    first = "help";
+  const CommandSpec *command = nullptr;
+  std::vector<std::string> known;
+  for (const CommandSpec &spec : commands) {
+    known.emplace_back(spec.name);
+    if (spec.name == first)
+      command = &spec;
+  }
+  if (!command)
+    return makeError(DiagId::unknown_command,
+                     {dsl::shown(first), suggestion(first, known), dsl::join(known)});
+  result.chosen = command->command;
+
+  bool optionsEnded = false;
+  for (size_t i = 1; i < arguments.size(); ++i) {
+    std::string_view argument = arguments[i];
+    if (optionsEnded || argument.size() < 2 || argument[0] != '-') {
+      result.positional.emplace_back(argument);
+      continue;
+    }
+    if (argument == "--") {
+      optionsEnded = true;
+      continue;
+    }
+    size_t equals = argument.find('=');
+    std::string name(argument.substr(0, equals));
+    if (name == "--help" || name == "-h") {
+      result.positional = {std::string(command->name)};
+      result.chosen = Command::Help;
+      return result;
+    }
+    const OptionSpec *spec = findOption(result.chosen, name);
+    if (!spec)
+      return unknownOption(result.chosen, name);
+    std::string value;
+    if (equals != std::string_view::npos) {
+      if (spec->kind == Kind::Flag)
+        return makeError(DiagId::option_with_value, {name});
+      value = argument.substr(equals + 1);
+    } else if (spec->kind != Kind::Flag) {
+      if (i + 1 == arguments.size())
+        return makeError(DiagId::option_without_value, {name, std::string(spec->value)});
+      value = arguments[++i];
+    }
+    if (std::string what = objection(*spec, value); !what.empty())
+      return makeError(DiagId::bad_option_value, {name, dsl::shown(value), what});
+    if (!result.values.emplace(name, std::move(value)).second)
+      return makeError(DiagId::option_twice, {name});
+  }
+  return result;
+}
+
+Result<std::string> Options::onlyFile() const {
+  if (positional.size() != 1)
+    return makeError(DiagId::wrong_file_count,
+                     {std::to_string(positional.size()), std::string(nameOf(chosen))});
+  return positional[0];
+}
+
+std::string Options::text(std::string_view name, std::string_view otherwise) const {
+  auto found = values.find(name);
+  return found == values.end() ? std::string(otherwise) : found->second;
+}
+
+std::optional<int64_t> Options::count(std::string_view name) const {
+  auto found = values.find(name);
+  return found == values.end() ? std::nullopt : readCount(found->second);
+}
+
+std::vector<int64_t> Options::counts(std::string_view name) const {
+  std::vector<int64_t> result;
+  if (auto found = values.find(name); found != values.end())
+    for (std::string_view part : split(found->second, ','))
+      result.push_back(readCount(part).value_or(0));
+  return result;
+}
+
+std::string helpText() {
+  std::string text = "rho compiles declarations of quantized GEMMs into GPU kernels.\n\n";
+  for (const CommandSpec &spec : commands) {
+    std::string left = "  rho " + std::string(spec.name) + " " + std::string(spec.usage);
+    left.resize(std::max<size_t>(left.size() + 2, 42), ' ');
+    text += left + std::string(spec.help) + "\n";
+  }
+  return text;
+}
+
+std::string helpText(Command command) {
+  std::string text;
+  for (const CommandSpec &spec : commands)
+    if (spec.command == command)
+      text = "rho " + std::string(spec.name) + " " + std::string(spec.usage) + "\n  " +
+             std::string(spec.help) + "\n";
+  bool any = false;
+  for (const OptionSpec &spec : options)
+    if ((spec.commands & bit(command)) != 0) {
+      text += any ? "" : "\n";
+      text += helpOf(spec);
+      any = true;
+    }
+  return any ? text + "\n  * the generated kernel can depend on it\n" : text;
+}
+
+} // namespace rho::tool

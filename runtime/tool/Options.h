@@ -1,0 +1,72 @@
+// The command line of `rho`: one table of options, read into a checked value.
+#pragma once
+
+#include "dsl/Error.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rho::tool {
+
+enum class Command : uint8_t { Run, Check, Compile, Bench, Help, Version };
+
+struct CommandSpec {
+  Command command;
+  std::string_view name;
+  std::string_view usage; // what follows the name
+  std::string_view help;
+};
+
+// One option. Commands that it belongs to are bits 1 << Command.
+struct OptionSpec {
+  enum class Kind : uint8_t {
+    Flag,   // no value
+    Text,   // any text
+    Choice, // one of `value`, separated by '|'
+    Count,  // a whole number, at least 1
+    Counts, // counts separated by commas
+    Seed,   // a whole number, at least 0
+  };
+  std::string_view name; // with its dashes
+  Kind kind;
+  std::string_view value; // placeholder; for Choice the choices
+  unsigned commands;
+  bool changesCode; // whether the generated kernel can depend on it
+  std::string_view help;
+};
+
+std::span<const CommandSpec> commandTable();
+std::span<const OptionSpec> optionTable();
+
+// A command line whose options are all known, complete and well-formed.
+class Options {
+public:
+  // `arguments` without the program's name. Errors: unknown_command, unknown_option,
+  // option_without_value, option_with_value, option_twice, bad_option_value.
+  static Result<Options> parse(std::span<const std::string> arguments);
+
+  Command command() const { return chosen; }
+  const std::vector<std::string> &files() const { return positional; }
+  // The one file that a command works on; error wrong_file_count.
+  Result<std::string> onlyFile() const;
+  bool has(std::string_view name) const { return values.contains(name); }
+  std::string text(std::string_view name, std::string_view otherwise = {}) const;
+  std::optional<int64_t> count(std::string_view name) const; // also of a Seed
+  std::vector<int64_t> counts(std::string_view name) const;
+
+private:
+  Command chosen = Command::Help;
+  std::vector<std::string> positional;
+  std::map<std::string, std::string, std::less<>> values;
+};
+
+// All commands, or the options of one.
+std::string helpText();
+std::string helpText(Command command);
+
+} // namespace rho::tool

@@ -1,0 +1,96 @@
+#include "runtime/tool/Report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <thread>
+#include <unistd.h>
+
+namespace rho::tool {
+
+std::string fixedNumber(double value, int digits) {
+  char text[400];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+std::string shortNumber(double value) {
+  double size = std::fabs(value);
+  if (!std::isfinite(value) || (size != 0 && (size < 1e-4 || size >= 1e9))) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%.3g", value);
+    return text;
+  }
+  int before = size < 1e-4 ? 0 : static_cast<int>(std::floor(std::log10(size)));
+  return fixedNumber(value, std::clamp(2 - before, 0, 6));
+}
+
+std::string byteCount(int64_t bytes) {
+  static constexpr const char *units[] = {" bytes", " KB", " MB", " GB", " TB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1000 && unit + 1 < std::size(units); ++unit)
+    value /= 1000;
+  return (unit == 0 ? std::to_string(bytes) : shortNumber(value)) + units[unit];
+}
+
+void printLine(std::string_view label, std::string_view text) {
+  constexpr size_t width = 12;
+  std::string line(label);
+  line.resize(std::max(width, line.size() + 1), ' ');
+  line += text;
+  line += '\n';
+  std::fputs(line.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+std::string_view name(CompileReport::Source source) {
+  switch (source) {
+  case CompileReport::Source::Memory:
+    return "memory";
+  case CompileReport::Source::Disk:
+    return "disk";
+  case CompileReport::Source::Compiled:
+    break;
+  }
+  return "compiled";
+}
+
+struct Progress::Ticker {
+  std::string what;
+  std::mutex mutex;
+  std::condition_variable wake;
+  bool done = false;
+  std::thread thread;
+};
+
+Progress::Progress(std::string what) {
+  if (isatty(STDERR_FILENO) == 0)
+    return;
+  ticker = std::make_unique<Ticker>();
+  ticker->what = std::move(what);
+  ticker->thread = std::thread([state = ticker.get()] {
+    std::unique_lock lock(state->mutex);
+    for (int seconds = 0; !state->done; ++seconds) {
+      std::string time = seconds > 0 ? " " + std::to_string(seconds) + " s" : "";
+      std::fprintf(stderr, "\r\033[K%s ...%s", state->what.c_str(), time.c_str());
+      state->wake.wait_for(lock, std::chrono::seconds(1), [&] { return state->done; });
+    }
+    std::fputs("\r\033[K", stderr);
+  });
+}
+
+Progress::~Progress() {
+  if (!ticker)
+    return;
+  {
+    std::lock_guard lock(ticker->mutex);
+    ticker->done = true;
+  }
+  ticker->wake.notify_all();
+  ticker->thread.join();
+}
+
+} // namespace rho::tool

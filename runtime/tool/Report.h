@@ -1,0 +1,49 @@
+// How the tool writes: numbers, labelled lines, and progress for who watches.
+#pragma once
+
+#include "runtime/Rho.h"
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace rho::tool {
+
+// 3 significant digits and no exponent for usual sizes: 0.00123, 1.23, 123, 12345.
+std::string shortNumber(double value);
+std::string fixedNumber(double value, int digits);
+std::string byteCount(int64_t bytes); // "69.6 KB" in units of 1000
+
+// "label      text"; an empty label goes on with the line before.
+void printLine(std::string_view label, std::string_view text);
+
+std::string_view name(CompileReport::Source source);
+
+// What goes on, on stderr while it is a terminal, with the seconds that it takes. Gone when the
+// object is.
+class Progress {
+public:
+  explicit Progress(std::string what);
+  ~Progress();
+  Progress(const Progress &) = delete;
+  Progress &operator=(const Progress &) = delete;
+
+private:
+  struct Ticker;
+  std::unique_ptr<Ticker> ticker;
+};
+
+class Stopwatch {
+public:
+  double milliseconds() const {
+    auto passed = std::chrono::steady_clock::now() - start;
+    return std::chrono::duration<double, std::milli>(passed).count();
+  }
+
+private:
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+};
+
+} // namespace rho::tool

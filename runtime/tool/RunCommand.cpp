@@ -1,0 +1,305 @@
+#include "compiler/Plan.h"
+#include "dsl/Quantize.h"
+#include "runtime/Kernel.h"
+#include "runtime/tool/Inputs.h"
+#include "runtime/tool/Report.h"
+#include "runtime/tool/Timing.h"
+#include "runtime/tool/Tool.h"
+#include "runtime/tool/Verify.h"
+
+#include <cstdio>
+
+namespace rho::tool {
+
+namespace {
+
+std::string describe(const dsl::Format &format) {
+  std::string text = format.name + ": ";
+  for (const dsl::Component &component : format.components) {
+    text += component.name + " " + std::string(component.type.name());
+    if (component.extent == dsl::Extent::Group)
+      text += " per k[" + std::to_string(component.group) + "]";
+    else if (component.extent == dsl::Extent::Row)
+      text += component.perToken ? " per token" : " per channel";
+    else if (component.extent == dsl::Extent::Tensor)
+      text += " per tensor";
+    text += ", ";
+  }
+  return text + "value = " + dsl::print(*format.value, format) + ", " +
+         shortNumber(format.bitsPerElement()) + " bits per element";
+}
+
+void printDeclaration(const Gemm &gemm, const Device &device) {
+  const dsl::Gemm &declared = *gemm.impl().gemm;
+  GemmShape shape = gemm.shape();
+  printLine("gemm", declared.name + ", m = " + std::to_string(shape.m) +
+                        ", n = " + std::to_string(shape.n) + ", k = " + std::to_string(shape.k) +
+                        ", output " + std::string(declared.output.name()));
+  printLine("weight",
+            describe(declared.weight) + ", " + byteCount(gemm.packedWeightBytes()) + " packed");
+  printLine("activation", describe(declared.activation));
+  printLine("device", device.name() + ", " + device.target());
+}
+
+void printPlan(const CompileReport &report) {
+  std::string_view text = report.plan;
+  const char *label = "plan";
+  while (!text.empty()) {
+    size_t end = text.find('\n');
+    printLine(label, text.substr(0, end));
+    label = "";
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+}
+
+void printCompilation(const Gemm &gemm) {
+  const CompileReport &report = gemm.report();
+  const compiler::KernelImage &image = gemm.impl().image();
+  std::string resources = std::to_string(image.threads) + " threads per CTA, " +
+                          byteCount(report.sharedBytes) + " of shared memory per CTA, ";
+  resources += report.registers < 0
+                   ? "registers not known, no driver was asked"
+                   : std::to_string(report.registers) + " registers per thread, " +
+                         (report.localBytes > 0 ? byteCount(report.localBytes) + " spilled"
+                                                : std::string("no spills"));
+  printLine("kernel", resources);
+  std::string stages;
+  for (const CompileReport::Stage &stage : report.stages)
+    stages += stage.name + " " + shortNumber(stage.milliseconds) + " ms, ";
+  printLine("compile", stages + "total " + shortNumber(report.totalMilliseconds) + " ms");
+  std::string source = report.source == CompileReport::Source::Compiled
+                           ? "miss, compiled"
+                           : "hit, from " + std::string(name(report.source));
+  printLine("cache", source + ", key " + report.key.substr(0, 16));
+  for (const std::string &warning : report.warnings)
+    printLine("warning", warning);
+}
+
+// Everything that one launch works on, and the codes that the reference works on.
+struct Operands {
+  ReadyGemm prepared;
+  dsl::QuantizedMatrix weight, activation;
+  int64_t differing = 0; // activation codes that are not those of the host's rule
+};
+
+Result<Operands> makeOperands(const Device &device, const Gemm &gemm, const Sources &sources) {
+  Operands operands;
+  operands.prepared.gemm = gemm;
+  GemmShape shape = gemm.shape();
+  HostMatrix w = weightOf(sources);
+  HostMatrix x = activationOf(sources);
+  printLine("inputs", "weight " + w.description + "; activation " + x.description);
+
+  {
+    Progress progress("quantizing and packing the weight");
+    Stopwatch watch;
+    Result<dsl::QuantizedMatrix> codes = dsl::quantize(gemm.impl().weight(), w.view, true);
+    if (!codes)
+      return codes.error();
+    double quantized = watch.milliseconds();
+    Result<Buffer> packed = gemm.packQuantized(*codes);
+    if (!packed)
+      return packed.error();
+    operands.weight = std::move(*codes);
+    operands.prepared.weight = std::move(*packed);
+    printLine("weight", "quantized in " + shortNumber(quantized) + " ms, packed in " +
+                            shortNumber(watch.milliseconds() - quantized) + " ms");
+  }
+
+  int64_t inputBytes = shape.m * shape.k * (x.view.type == dsl::MatrixView::Type::F32 ? 4 : 2);
+  Result<Buffer> input = device.allocate(inputBytes);
+  if (!input)
+    return input.error();
+  if (Status written = input->write(x.view.data, inputBytes); !written)
+    return written.error();
+  Result<Activations> activations = gemm.makeActivations();
+  if (!activations)
+    return activations.error();
+  operands.prepared.activations = std::move(*activations);
+  {
+    Progress progress("quantizing the activations");
+    Status done = gemm.quantizeActivations(operands.prepared.activations, input->address(),
+                                           scalarType(x.view.type), shape.k);
+    if (done)
+      done = device.synchronize();
+    if (!done)
+      return done.error();
+    Result<dsl::QuantizedMatrix> codes = readActivations(operands.prepared.activations);
+    if (!codes)
+      return codes.error();
+    operands.activation = std::move(*codes);
+    Result<dsl::QuantizedMatrix> byHost = dsl::quantize(gemm.impl().activation(), x.view, false);
+    if (!byHost)
+      return byHost.error();
+    operands.differing = differingCodes(operands.activation, *byHost);
+  }
+
+  int64_t outputBytes = shape.m * shape.n * (gemm.outputType() == ScalarType::F32 ? 4 : 2);
+  Result<Buffer> output = device.allocate(outputBytes);
+  if (!output)
+    return output.error();
+  operands.prepared.output = std::move(*output);
+  Result<Buffer> workspace = device.allocate(gemm.workspaceBytes());
+  if (!workspace)
+    return workspace.error();
+  operands.prepared.workspace = std::move(*workspace);
+  return operands;
+}
+
+// The output on the host.
+struct HostOutput {
+  std::vector<uint8_t> bytes;
+  dsl::MatrixView view;
+};
+
+Result<HostOutput> readOutput(const ReadyGemm &prepared) {
+  using Type = dsl::MatrixView::Type;
+  GemmShape shape = prepared.gemm.shape();
+  HostOutput output;
+  output.bytes.resize(static_cast<size_t>(prepared.output.bytes()));
+  if (Status read = prepared.output.read(output.bytes.data(), prepared.output.bytes()); !read)
+    return read.error();
+  ScalarType type = prepared.gemm.outputType();
+  output.view = {output.bytes.data(),
+                 type == ScalarType::F32   ? Type::F32
+                 : type == ScalarType::F16 ? Type::F16
+                                           : Type::BF16,
+                 shape.m, shape.n, shape.n};
+  return output;
+}
+
+std::string describe(const Comparison::Place &place) {
+  return "y[" + std::to_string(place.m) + "," + std::to_string(place.n) +
+         "] = " + shortNumber(place.computed) + ", exact " + shortNumber(place.exact) + ", error " +
+         shortNumber(place.judgement.error) + ", bound " + shortNumber(place.judgement.bound);
+}
+
+// Prints how the output stands to the reference; whether it is right.
+Result<bool> checkOutput(const Operands &operands, const HostOutput &output, VerifyMode mode) {
+  if (operands.differing > 0)
+    printLine("quantizer",
+              std::to_string(operands.differing) + " activation codes differ from the host's rule");
+  if (mode == VerifyMode::None) {
+    printLine("result", operands.differing > 0 ? "FAIL" : "not checked");
+    return operands.differing == 0;
+  }
+  const Gemm &gemm = operands.prepared.gemm;
+  Result<compiler::Plan> plan = compiler::Plan::parse(gemm.report().plan);
+  if (!plan)
+    return plan.error();
+  Comparison comparison;
+  {
+    Progress progress("computing the exact reference");
+    comparison =
+        verify(*gemm.impl().gemm, *plan, operands.activation, operands.weight, output.view, mode);
+  }
+  std::string count = std::to_string(comparison.checked) + " of " +
+                      std::to_string(output.view.rows * output.view.k) + " outputs";
+  printLine("largest", describe(comparison.largestError));
+  printLine("worst", describe(comparison.worstRatio) + ", error / bound " +
+                         shortNumber(comparison.worstRatio.judgement.ratio));
+  bool passed = comparison.passed() && operands.differing == 0;
+  printLine("result", passed ? "PASS: " + count + " within the bound"
+                             : "FAIL: " + std::to_string(comparison.outside) + " of " + count +
+                                   " outside the bound");
+  return passed;
+}
+
+Status printTime(const Device &device, const ReadyGemm &prepared) {
+  if (device.isEmulated())
+    return Done{};
+  Progress progress("timing");
+  Result<GpuTime> time = timeOnGpu(device, prepared);
+  if (!time)
+    return time.error();
+  double bandwidth = device.impl().backend->model().bandwidthGBs;
+  double rate = gigabytesPerSecond(prepared.gemm.packedWeightBytes(), time->microseconds);
+  std::string share =
+      bandwidth > 0 ? ", " + fixedNumber(100 * rate / bandwidth, 1) + "% of bandwidth" : "";
+  printLine("time", shortNumber(time->microseconds) + " us, " +
+                        shortNumber(teraOperations(prepared.gemm.shape(), time->microseconds)) +
+                        " TOPS, " + shortNumber(rate) + " GB/s of packed weight" + share);
+  printLine("", "median of " + std::to_string(time->replays) + " replays of " +
+                    std::to_string(time->launches) + " launches over " +
+                    std::to_string(time->copies) + " copies of the weight");
+  return Done{};
+}
+
+Status launchOnce(const Device &device, const ReadyGemm &prepared) {
+  Progress progress(device.isEmulated() ? "running on the emulator" : "running");
+  if (!device.isEmulated()) {
+    if (Status launched = prepared.launch(prepared.weight, nullptr); !launched)
+      return launched;
+    return device.synchronize();
+  }
+  Result<EmulatedTime> time = launchEmulated(device, prepared);
+  if (!time)
+    return time.error();
+  printLine("emulated", std::to_string(time->threadInstructions) + " thread-instructions in " +
+                            shortNumber(time->seconds) + " s, " + shortNumber(time->mips()) +
+                            " MIPS");
+  return Done{};
+}
+
+} // namespace
+
+Result<int> runCommand(const Options &options) {
+  Result<std::string> path = options.onlyFile();
+  if (!path)
+    return path.error();
+  std::string outputPath = options.text("--output");
+  if (!outputPath.empty() && !outputPath.ends_with(".npy") && !outputPath.ends_with(".safetensors"))
+    return makeError(DiagId::tensor_file_kind, {outputPath});
+  if (options.has("--cache-dir") && options.has("--no-cache"))
+    return makeError(DiagId::option_conflict,
+                     {"--cache-dir", "--no-cache", "one asks for a cache"});
+  Result<Module> module = Module::load(*path);
+  if (!module)
+    return module.error();
+  Result<Sources> sources = openSources(options);
+  if (!sources)
+    return sources.error();
+  Result<Device> device = openDevice(options.text("--device", "auto"));
+  if (!device)
+    return device.error();
+  EngineOptions engineOptions;
+  engineOptions.cacheDirectory = options.text("--cache-dir");
+  engineOptions.diskCache = !options.has("--no-cache");
+  Result<Engine> engine = Engine::create(*device, engineOptions);
+  if (!engine)
+    return engine.error();
+  Result<Gemm> gemm = [&] {
+    Progress progress("compiling");
+    return engine->compile(*module, options.text("--gemm"), sources->shape);
+  }();
+  if (!gemm)
+    return gemm.error();
+  if (Status room = checkHostMemory(sources->shape); !room)
+    return room.error();
+
+  printDeclaration(*gemm, *device);
+  printPlan(gemm->report());
+  printCompilation(*gemm);
+  Result<Operands> operands = makeOperands(*device, *gemm, *sources);
+  if (!operands)
+    return operands.error();
+  const ReadyGemm &prepared = operands->prepared;
+  if (Status launched = launchOnce(*device, prepared); !launched)
+    return launched.error();
+  Result<HostOutput> output = readOutput(prepared);
+  if (!output)
+    return output.error();
+  if (!outputPath.empty())
+    if (Status written = kernels::writeTensor(outputPath, "y", output->view); !written)
+      return written.error();
+  if (Status timed = printTime(*device, prepared); !timed)
+    return timed.error();
+  GemmShape shape = sources->shape;
+  Result<bool> passed = checkOutput(
+      *operands, *output, verifyMode(options.text("--verify"), {shape.m, shape.n, shape.k}));
+  if (!passed)
+    return passed.error();
+  return *passed ? success : failure;
+}
+
+} // namespace rho::tool

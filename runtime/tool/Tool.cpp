@@ -1,0 +1,89 @@
+#include "runtime/tool/Tool.h"
+
+#include "compiler/Compiler.h"
+#include "dsl/Findings.h"
+
+#include <charconv>
+#include <cstdio>
+#include <exception>
+
+namespace rho::tool {
+
+namespace {
+
+Result<int> help(const Options &options) {
+  if (options.files().empty()) {
+    std::fputs(helpText().c_str(), stdout);
+    return success;
+  }
+  for (const CommandSpec &spec : commandTable())
+    if (spec.name == options.files()[0]) {
+      std::fputs(helpText(spec.command).c_str(), stdout);
+      return success;
+    }
+  std::vector<std::string> known;
+  for (const CommandSpec &spec : commandTable())
+    known.emplace_back(spec.name);
+  return makeError(DiagId::unknown_command, {dsl::shown(options.files()[0]), "", dsl::join(known)});
+}
+
+Result<int> dispatch(const Options &options) {
+  switch (options.command()) {
+  case Command::Run:
+    return runCommand(options);
+  case Command::Check:
+    return checkCommand(options);
+  case Command::Compile:
+    return compileCommand(options);
+  case Command::Bench:
+    return benchCommand(options);
+  case Command::Help:
+    return help(options);
+  case Command::Version:
+    std::printf("rho %s (LLVM %s, build %s)\n", RHO_VERSION,
+                std::string(compiler::llvmVersion()).c_str(),
+                std::string(compiler::buildId()).c_str());
+    return success;
+  }
+  return failure;
+}
+
+} // namespace
+
+Result<Device> openDevice(const std::string &text) {
+  if (text == "auto")
+    return Device::automatic();
+  if (text == "cuda")
+    return Device::cuda(0);
+  if (text.starts_with("cuda:")) {
+    int ordinal = 0;
+    const char *end = text.data() + text.size();
+    auto [stop, error] = std::from_chars(text.data() + 5, end, ordinal);
+    if (error == std::errc() && stop == end && ordinal >= 0)
+      return Device::cuda(ordinal);
+  }
+  for (const std::string &target : compiler::allTargets())
+    if (text == target)
+      return Device::emulated(target);
+  return makeError(DiagId::bad_device, {dsl::shown(text), dsl::join(compiler::allTargets())});
+}
+
+int runTool(std::span<const std::string> arguments) {
+  try {
+    Result<Options> options = Options::parse(arguments);
+    if (!options) {
+      std::fputs(options.error().str().c_str(), stderr);
+      return wrongUsage;
+    }
+    Result<int> code = dispatch(*options);
+    if (code)
+      return *code;
+    std::fputs(code.error().str().c_str(), stderr);
+  } catch (const std::exception &exception) {
+    // The standard library's own failures: no memory, no threads.
+    std::fprintf(stderr, "error: the host gave up: %s\n", exception.what());
+  }
+  return failure;
+}
+
+} // namespace rho::tool

@@ -1,0 +1,26 @@
+// The commands of `rho`. Each gives the exit code, or an error that goes to stderr with code 1.
+#pragma once
+
+#include "runtime/Rho.h"
+#include "runtime/tool/Options.h"
+
+namespace rho::tool {
+
+// Exit codes.
+inline constexpr int success = 0;
+inline constexpr int failure = 1;    // an error, diagnostics, or a result outside its bound
+inline constexpr int wrongUsage = 2; // the command line itself
+
+Result<int> runCommand(const Options &options);
+Result<int> checkCommand(const Options &options);
+Result<int> compileCommand(const Options &options);
+Result<int> benchCommand(const Options &options);
+
+// What --device names: auto, cuda, cuda:I or an emulated target. Errors: bad_device, those of
+// Device::cuda.
+Result<Device> openDevice(const std::string &text);
+
+// The whole tool: parses, dispatches, prints errors.
+int runTool(std::span<const std::string> arguments);
+
+} // namespace rho::tool

@@ -1,0 +1,150 @@
+#include "runtime/tool/Verify.h"
+
+#include "compiler/ErrorBound.h"
+#include "compiler/Parallel.h"
+#include "kernels/Reference.h"
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <set>
+
+namespace rho::tool {
+
+namespace {
+
+// Above this many multiplications checking every output takes longer than a few seconds.
+constexpr double fullLimit = 4e9;
+constexpr size_t sampleCount = 4096;
+
+// The corners and edges, where tiles are cut, and places spread over the whole output.
+std::vector<kernels::Sample> chooseSamples(int64_t m, int64_t n) {
+  std::set<std::pair<int64_t, int64_t>> places;
+  for (int64_t row : {int64_t(0), m - 1})
+    for (int64_t column : {int64_t(0), n - 1})
+      places.emplace(row, column);
+  // SplitMix64 over a counter: the same places every time.
+  uint64_t state = 0;
+  auto next = [&](int64_t limit) {
+    uint64_t z = state += 0x9e3779b97f4a7c15U;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+    return static_cast<int64_t>((z ^ (z >> 31)) % static_cast<uint64_t>(limit));
+  };
+  // Rows of activations are dequantized once each, so few rows and many columns are cheap.
+  std::set<int64_t> rows = {0, m - 1};
+  while (static_cast<int64_t>(rows.size()) < std::min<int64_t>(m, 64))
+    rows.insert(next(m));
+  std::vector<int64_t> rowList(rows.begin(), rows.end());
+  for (size_t i = 0; i < sampleCount; ++i)
+    places.emplace(rowList[i % rowList.size()],
+                   i % 16 == 0 ? n - 1 - next(std::min<int64_t>(n, 64)) : next(n));
+  std::vector<kernels::Sample> samples;
+  for (auto [row, column] : places)
+    samples.push_back({row, column});
+  return samples;
+}
+
+void add(Comparison &comparison, const Comparison::Place &place) {
+  ++comparison.checked;
+  const Judgement &judgement = place.judgement;
+  if (!(judgement.ratio <= 1))
+    ++comparison.outside;
+  if (comparison.checked == 1 || judgement.error > comparison.largestError.judgement.error)
+    comparison.largestError = place;
+  if (comparison.checked == 1 || judgement.ratio > comparison.worstRatio.judgement.ratio)
+    comparison.worstRatio = place;
+}
+
+} // namespace
+
+Judgement judge(double computed, double exact, double bound, dsl::ElementType output) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  if (std::isnan(exact) || std::isnan(computed)) {
+    bool both = std::isnan(exact) && std::isnan(computed);
+    return {both ? 0 : infinity, bound, both ? 0 : infinity};
+  }
+  // Beyond the output's range both are infinite; near its end either may be.
+  if (std::isinf(computed) || std::isinf(exact)) {
+    bool same = (computed > 0) == (exact > 0) &&
+                (std::isinf(exact) || std::fabs(exact) + bound > output.maxFinite());
+    same = same && std::isinf(computed);
+    return {same ? 0 : infinity, bound, same ? 0 : infinity};
+  }
+  double error = std::fabs(computed - exact);
+  double ratio = error == 0 ? 0 : bound > 0 ? error / bound : infinity;
+  return {error, bound, ratio};
+}
+
+VerifyMode verifyMode(const std::string &text, const compiler::Problem &problem) {
+  if (text == "full")
+    return VerifyMode::Full;
+  if (text == "sample")
+    return VerifyMode::Sample;
+  if (text == "none")
+    return VerifyMode::None;
+  double products = static_cast<double>(problem.m) * static_cast<double>(problem.n) *
+                    static_cast<double>(problem.k);
+  return products <= fullLimit ? VerifyMode::Full : VerifyMode::Sample;
+}
+
+Comparison verify(const dsl::Gemm &gemm, const compiler::Plan &plan,
+                  const dsl::QuantizedMatrix &activation, const dsl::QuantizedMatrix &weight,
+                  const dsl::MatrixView &output, VerifyMode mode) {
+  Comparison comparison;
+  if (mode == VerifyMode::None)
+    return comparison;
+  std::vector<kernels::Sample> samples;
+  kernels::SampleOutput exact;
+  if (mode == VerifyMode::Full) {
+    kernels::ReferenceOutput whole = kernels::reference(activation, weight);
+    exact = {std::move(whole.y), std::move(whole.magnitude)};
+  } else {
+    samples = chooseSamples(output.rows, output.k);
+    exact = kernels::referenceAt(activation, weight, samples);
+  }
+  auto count = static_cast<int64_t>(exact.y.size());
+  constexpr int64_t chunk = 4096;
+  int64_t chunks = (count + chunk - 1) / chunk;
+  std::vector<Comparison> parts(static_cast<size_t>(chunks));
+  parallelFor(chunks, [&](int64_t part) {
+    int64_t end = std::min(count, (part + 1) * chunk);
+    for (int64_t i = part * chunk; i < end; ++i) {
+      kernels::Sample at =
+          mode == VerifyMode::Full ? kernels::Sample{i / output.k, i % output.k} : samples[i];
+      double computed = output.at(at.m, at.n);
+      double bound = compiler::errorBound(gemm, plan, exact.magnitude[i], exact.y[i]);
+      add(parts[part],
+          {at.m, at.n, computed, exact.y[i], judge(computed, exact.y[i], bound, gemm.output)});
+    }
+  });
+  for (const Comparison &part : parts) {
+    int64_t checked = comparison.checked + part.checked;
+    int64_t outside = comparison.outside + part.outside;
+    add(comparison, part.largestError);
+    add(comparison, part.worstRatio);
+    comparison.checked = checked;
+    comparison.outside = outside;
+  }
+  return comparison;
+}
+
+int64_t differingCodes(const dsl::QuantizedMatrix &a, const dsl::QuantizedMatrix &b) {
+  std::atomic<int64_t> differing = 0;
+  for (size_t c = 0; c < a.components.size(); ++c) {
+    const dsl::CodeArray &x = a.components[c];
+    const dsl::CodeArray &y = b.components[c];
+    if (x.size() != y.size())
+      return std::max(x.size(), y.size());
+    constexpr int64_t chunk = 1 << 16;
+    parallelFor((x.size() + chunk - 1) / chunk, [&](int64_t part) {
+      int64_t found = 0;
+      for (int64_t i = part * chunk; i < std::min(x.size(), (part + 1) * chunk); ++i)
+        found += x.get(i) != y.get(i);
+      differing += found;
+    });
+  }
+  return differing;
+}
+
+} // namespace rho::tool
