@@ -36,9 +36,9 @@ struct KernelImage {
   std::string target; // "sm_80"
 
   // Launch facts.
-  int threads = 0;             // per CTA
-  int64_t sharedBytes = 0;     // dynamic shared memory per CTA
-  int64_t n = 0, k = 0;        // the kernel is specialised on both, not on m
+  int threads = 0;         // per CTA
+  int64_t sharedBytes = 0; // dynamic shared memory per CTA
+  int64_t n = 0, k = 0;    // the kernel is specialised on both, not on m
   int64_t tileM = 0, tileN = 0, tileK = 0;
   int pipeline = 0;
   int64_t splitK = 1;

@@ -22,25 +22,25 @@ struct AxisBit {
 // order [n tile][k tile]; a tile is a sequence of codes of `codeBits` bits, least significant
 // first; the position of a code in its tile is read bit by bit, low to high, from `order`.
 struct LayoutSection {
-  int component = 0;         // index into Format::components
-  int64_t offset = 0;        // first byte, a multiple of 256
-  int64_t bytes = 0;         // of the whole section
+  int component = 0;  // index into Format::components
+  int64_t offset = 0; // first byte, a multiple of 256
+  int64_t bytes = 0;  // of the whole section
   int codeBits = 0;
-  int64_t tileN = 0;         // rows of one tile
-  int64_t tileK = 0;         // columns of one tile, in units of `unitK`
-  int64_t unitK = 1;         // k extent of one code: 1 (element), G (group), whole k (row, tensor)
+  int64_t tileN = 0; // rows of one tile
+  int64_t tileK = 0; // columns of one tile, in units of `unitK`
+  int64_t unitK = 1; // k extent of one code: 1 (element), G (group), whole k (row, tensor)
   int64_t tilesN = 0, tilesK = 0;
-  uint32_t codeXor = 0;      // applied to every stored code (0x8: two's complement -> offset binary)
+  uint32_t codeXor = 0; // applied to every stored code (0x8: two's complement -> offset binary)
   std::vector<AxisBit> order;
   friend bool operator==(const LayoutSection &, const LayoutSection &) = default;
 };
 
 // Rows n >= problem n and columns k >= problem k hold code 0 (before codeXor).
 struct WeightLayout {
-  int64_t n = 0, k = 0;             // of the problem
-  int64_t bytes = 0;                // of the packed weight
+  int64_t n = 0, k = 0; // of the problem
+  int64_t bytes = 0;    // of the packed weight
   std::vector<LayoutSection> sections;
-  std::string print() const;        // canonical, one line a section; part of the spec
+  std::string print() const; // canonical, one line a section; part of the spec
   static Result<WeightLayout> parse(std::string_view text);
   friend bool operator==(const WeightLayout &, const WeightLayout &) = default;
 };
@@ -51,7 +51,7 @@ struct WeightLayout {
 struct ActivationLayout {
   int64_t k = 0;
   int elementBits = 0;
-  int64_t pitchBytes = 0;           // a multiple of 16
+  int64_t pitchBytes = 0; // a multiple of 16
   friend bool operator==(const ActivationLayout &, const ActivationLayout &) = default;
 };
 

@@ -14,8 +14,8 @@ struct DeviceModel {
   std::string name;
   std::string target;
   int smCount = 0;
-  int64_t sharedPerCta = 0;  // bytes, opt-in limit
-  int64_t sharedPerSm = 0;   // bytes
+  int64_t sharedPerCta = 0; // bytes, opt-in limit
+  int64_t sharedPerSm = 0;  // bytes
   int64_t l2Bytes = 0;
   double clockGHz = 0;
   double bandwidthGBs = 0;
@@ -48,10 +48,14 @@ struct Plan {
   Problem problem;
   std::string target;
   std::string mmaType; // type that operands have in the MMA: "f16", "bf16", "s8", "s4"
+  dsl::ScheduleDecl::Scales groupScales = dsl::ScheduleDecl::Scales::Accumulator;
   std::vector<FactorPlacement> placements;
   Schedule schedule;
   double predictedMicroseconds = 0;
+  // Canonical text of all of it, for people, and of what a kernel depends on.
   std::string print() const;
+  std::string printForKernel() const;
+  static Result<Plan> parse(std::string_view text);
 };
 
 // Chooses. Errors: no_legal_placement, schedule_* when the user's schedule cannot be met; each

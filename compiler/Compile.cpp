@@ -1,0 +1,234 @@
+#include "compiler/Compiler.h"
+
+#include "compiler/codegen/Ptx.h"
+#include "compiler/passes/GemmContext.h"
+#include "compiler/passes/Passes.h"
+#include "compiler/plan/CostModel.h"
+
+#include "compiler/BuildId.inc"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Target/LLVMIR/Dialect/All.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/IRReader/IRReader.h"
+#include "llvm/Support/SourceMgr.h"
+
+#include <chrono>
+
+namespace rho::compiler {
+
+namespace {
+
+constexpr std::string_view stageNames[] = {"rho", "tile", "llvm", "ptx"};
+
+std::string_view nameOf(Stage stage) { return stageNames[static_cast<int>(stage)]; }
+
+// A context with every dialect that the stages use. Single-threaded: kernels are compiled in
+// parallel by compiling several at once.
+std::unique_ptr<mlir::MLIRContext> makeContext() {
+  static const mlir::DialectRegistry registry = [] {
+    mlir::DialectRegistry result;
+    result.insert<ir::RhoDialect, tile::TileDialect, mlir::arith::ArithDialect,
+                  mlir::cf::ControlFlowDialect, mlir::LLVM::LLVMDialect, mlir::math::MathDialect,
+                  mlir::NVVM::NVVMDialect, mlir::scf::SCFDialect>();
+    mlir::registerAllToLLVMIRTranslations(result);
+    return result;
+  }();
+  auto context =
+      std::make_unique<mlir::MLIRContext>(registry, mlir::MLIRContext::Threading::DISABLED);
+  context->loadAllAvailableDialects();
+  return context;
+}
+
+// One compilation on its way through the stages: an MLIR module first, an LLVM module later.
+class Compilation {
+public:
+  Compilation()
+      : context(makeContext()), handler(context.get(), [this](mlir::Diagnostic &d) {
+          if (message.empty())
+            message = describe(d);
+          return mlir::success();
+        }) {}
+
+  void start(const dsl::Gemm &gemm, const Plan &plan) { module = buildGemm(*context, gemm, plan); }
+
+  std::optional<Error> parse(std::string_view text, std::string_view name, Stage stage) {
+    if (stage == Stage::Llvm) {
+      llvm::SMDiagnostic problem;
+      llvm::MemoryBufferRef buffer{llvm::StringRef(text), llvm::StringRef(name)};
+      llvmModule = llvm::parseIR(buffer, problem, llvmContext);
+      if (llvmModule)
+        return std::nullopt;
+      return makeError(DiagId::bad_ir,
+                       {"llvm", std::string(name) + ":" + std::to_string(problem.getLineNo()) +
+                                    ": " + problem.getMessage().str()});
+    }
+    module = mlir::parseSourceString<mlir::ModuleOp>(
+        llvm::StringRef(text), mlir::ParserConfig(context.get()), llvm::StringRef(name));
+    return module ? std::nullopt : failure(stage);
+  }
+
+  // Brings the module to a stage, at most LLVM IR.
+  std::optional<Error> advance(Stage stage) {
+    mlir::PassManager passes(context.get());
+    if (stage == Stage::Rho)
+      addRhoPasses(passes);
+    else if (stage == Stage::Tile)
+      addTilePasses(passes);
+    else
+      addLlvmPasses(passes);
+    if (mlir::failed(passes.run(*module)))
+      return failure(stage);
+    return stage == Stage::Llvm ? translate() : std::nullopt;
+  }
+
+  Result<std::string> print(Stage stage) {
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    if (stage == Stage::Ptx)
+      return emitPtx(*llvmModule);
+    if (stage == Stage::Llvm)
+      llvmModule->print(out, nullptr);
+    else // with locations: they carry the origins, and re-entry must not lose them
+      module->print(out, mlir::OpPrintingFlags().enableDebugInfo(true));
+    return text;
+  }
+
+private:
+  std::unique_ptr<mlir::MLIRContext> context;
+  mlir::ScopedDiagnosticHandler handler;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  llvm::LLVMContext llvmContext;
+  std::unique_ptr<llvm::Module> llvmModule;
+  std::string message;
+
+  static std::string describe(mlir::Diagnostic &diagnostic) {
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    if (auto at = llvm::dyn_cast<mlir::FileLineColLoc>(diagnostic.getLocation()))
+      out << at.getFilename().getValue() << ':' << at.getLine() << ':' << at.getColumn() << ": ";
+    out << diagnostic.str();
+    return text;
+  }
+
+  std::optional<Error> failure(Stage stage) {
+    return makeError(DiagId::bad_ir, {std::string(nameOf(stage)),
+                                      message.empty() ? "the module is not valid" : message});
+  }
+
+  std::optional<Error> translate() {
+    std::string target;
+    module->walk([&](mlir::LLVM::LLVMFuncOp function) {
+      if (auto attribute = function->getAttrOfType<mlir::StringAttr>("rho.target"))
+        target = attribute.getValue().str();
+      function->removeAttr("rho.target");
+    });
+    Result<DeviceModel> known = modelOfTarget(target);
+    if (!known)
+      return known.error();
+    llvmModule = mlir::translateModuleToLLVMIR(*module, llvmContext);
+    if (!llvmModule)
+      return failure(Stage::Llvm);
+    setTarget(*llvmModule, target);
+    return std::nullopt;
+  }
+};
+
+Result<std::string> runStages(Compilation &compilation, Stage next, Stage last,
+                              std::vector<StageTime> *times) {
+  for (Stage stage = next;; stage = static_cast<Stage>(static_cast<int>(stage) + 1)) {
+    auto start = std::chrono::steady_clock::now();
+    std::optional<Error> error;
+    std::optional<Result<std::string>> text;
+    if (stage != Stage::Ptx)
+      error = compilation.advance(stage);
+    if (error)
+      return *error;
+    if (stage == last)
+      text = compilation.print(stage);
+    std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+    if (times)
+      times->push_back({std::string(nameOf(stage)), took.count()});
+    if (text)
+      return *text;
+  }
+}
+
+KernelImage launchFacts(const dsl::Gemm &gemm, const Plan &plan, const PlacedGemm &placed) {
+  Geometry g = makeGeometry(placed, plan.schedule);
+  KernelImage image;
+  image.entry = gemm.name;
+  image.target = plan.target;
+  image.threads = static_cast<int>(g.threads());
+  image.sharedBytes = sharedBytes(gemm, placed, g, plan.schedule.pipeline);
+  image.n = plan.problem.n;
+  image.k = plan.problem.k;
+  image.tileM = g.tileM;
+  image.tileN = g.tileN;
+  image.tileK = g.tileK;
+  image.pipeline = plan.schedule.pipeline;
+  image.splitK = plan.schedule.splitK;
+  image.parameters = kernelParameters(gemm, plan.schedule);
+  image.weight = makeWeightLayout(gemm, placed, g, plan.problem);
+  image.activation = makeActivationLayout(gemm, plan.problem);
+  image.origins = originsOf(gemm);
+  return image;
+}
+
+} // namespace
+
+std::string printSpec(const dsl::Gemm &gemm, const Plan &plan) {
+  return "weight " + formatText(gemm.weight) + "\nactivation " + formatText(gemm.activation) +
+         "\noutput " + std::string(gemm.output.name()) + "\nentry " + gemm.name + "\n" +
+         plan.printForKernel();
+}
+
+Result<Compiled> compile(const dsl::Gemm &gemm, const Plan &plan, const SourceMap *sources) {
+  Result<PlacedGemm> placed = place(gemm, plan.groupScales, sources);
+  if (!placed)
+    return placed.error();
+  Compiled result;
+  result.image = launchFacts(gemm, plan, *placed);
+  Compilation compilation;
+  compilation.start(gemm, plan);
+  Result<std::string> ptx = runStages(compilation, Stage::Rho, Stage::Ptx, &result.times);
+  if (!ptx)
+    return ptx.error();
+  result.image.ptx = std::move(*ptx);
+  return result;
+}
+
+Result<std::string> emit(const dsl::Gemm &gemm, const Plan &plan, Stage stage,
+                         const SourceMap *sources) {
+  Result<PlacedGemm> placed = place(gemm, plan.groupScales, sources);
+  if (!placed)
+    return placed.error();
+  Compilation compilation;
+  compilation.start(gemm, plan);
+  return runStages(compilation, Stage::Rho, stage, nullptr);
+}
+
+Result<std::string> reenter(std::string_view text, std::string_view name, Stage from, Stage to) {
+  if (from == Stage::Ptx || to < from)
+    return makeError(DiagId::bad_stage_order, {std::string(nameOf(from)), std::string(nameOf(to))});
+  Compilation compilation;
+  if (std::optional<Error> error = compilation.parse(text, name, from))
+    return *error;
+  if (to == from && from != Stage::Rho)
+    return compilation.print(to);
+  Stage next = from == Stage::Rho && to == Stage::Rho
+                   ? Stage::Rho
+                   : static_cast<Stage>(static_cast<int>(from) + 1);
+  return runStages(compilation, next, to, nullptr);
+}
+
+std::string_view buildId() { return RHO_BUILD_ID; }
+std::string_view llvmVersion() { return LLVM_VERSION_STRING; }
+
+} // namespace rho::compiler

@@ -1,0 +1,117 @@
+#include "compiler/codegen/Ptx.h"
+
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/PassManager.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/Transforms/InstCombine/InstCombine.h"
+#include "llvm/Transforms/Scalar/EarlyCSE.h"
+#include "llvm/Transforms/Scalar/GVN.h"
+#include "llvm/Transforms/Scalar/LICM.h"
+#include "llvm/Transforms/Scalar/SimplifyCFG.h"
+
+#include <mutex>
+
+extern "C" {
+void LLVMInitializeNVPTXTargetInfo();
+void LLVMInitializeNVPTXTarget();
+void LLVMInitializeNVPTXTargetMC();
+void LLVMInitializeNVPTXAsmPrinter();
+}
+
+namespace rho::compiler {
+
+namespace {
+
+const char *const triple = "nvptx64-nvidia-cuda";
+
+// The lowest PTX version that knows the architecture, so that old drivers accept the text.
+const char *ptxFeature(llvm::StringRef target) {
+  if (target == "sm_80")
+    return "+ptx70";
+  if (target == "sm_86")
+    return "+ptx71";
+  return "+ptx78";
+}
+
+void initialize() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+}
+
+std::unique_ptr<llvm::TargetMachine> machineFor(llvm::StringRef target) {
+  initialize();
+  std::string error;
+  llvm::Triple nvptx(triple);
+  const llvm::Target *back = llvm::TargetRegistry::lookupTarget(nvptx, error);
+  if (!back)
+    return nullptr;
+  return std::unique_ptr<llvm::TargetMachine>(
+      back->createTargetMachine(nvptx, target, ptxFeature(target), llvm::TargetOptions(),
+                                std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Default));
+}
+
+// Kernels come fully unrolled and in SSA form; what pays is removing repeated address arithmetic.
+void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::PassBuilder builder(&machine);
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graphs;
+  llvm::ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(graphs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, graphs, modules);
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::EarlyCSEPass());
+  passes.addPass(llvm::InstCombinePass());
+  passes.addPass(llvm::SimplifyCFGPass());
+  passes.addPass(llvm::EarlyCSEPass());
+  passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), true));
+  llvm::ModulePassManager all;
+  all.addPass(llvm::createModuleToFunctionPassAdaptor(std::move(passes)));
+  all.run(module, modules);
+}
+
+} // namespace
+
+void setTarget(llvm::Module &module, llvm::StringRef target) {
+  module.setTargetTriple(llvm::Triple(triple));
+  if (std::unique_ptr<llvm::TargetMachine> machine = machineFor(target))
+    module.setDataLayout(machine->createDataLayout());
+  for (llvm::Function &function : module)
+    if (!function.isDeclaration()) {
+      function.addFnAttr("target-cpu", target);
+      function.addFnAttr("target-features", ptxFeature(target));
+    }
+}
+
+Result<std::string> emitPtx(llvm::Module &module) {
+  std::string target;
+  for (llvm::Function &function : module)
+    if (function.hasFnAttribute("target-cpu"))
+      target = function.getFnAttribute("target-cpu").getValueAsString().str();
+  if (target.empty())
+    return makeError(DiagId::bad_ir, {"llvm", "no function has the attribute \"target-cpu\""});
+  std::unique_ptr<llvm::TargetMachine> machine = machineFor(target);
+  if (!machine)
+    return makeError(DiagId::bad_ir, {"llvm", "this LLVM has no NVPTX back end"});
+  optimize(module, *machine);
+  llvm::SmallString<0> text;
+  llvm::raw_svector_ostream out(text);
+  llvm::legacy::PassManager codegen;
+  if (machine->addPassesToEmitFile(codegen, out, nullptr, llvm::CodeGenFileType::AssemblyFile))
+    return makeError(DiagId::bad_ir, {"llvm", "this LLVM cannot print PTX"});
+  codegen.run(module);
+  return std::string(text.str());
+}
+
+} // namespace rho::compiler

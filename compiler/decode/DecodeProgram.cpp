@@ -1,0 +1,247 @@
+#include "compiler/decode/DecodeProgram.h"
+
+#include "dsl/ElementType.h"
+
+#include <charconv>
+#include <cmath>
+#include <sstream>
+
+namespace rho::compiler {
+
+namespace {
+
+using Op = DecodeInstr::Op;
+using Kind = DecodeInstr::Operand::Kind;
+
+struct OpInfo {
+  std::string_view name;
+  int operands;
+};
+
+constexpr OpInfo opTable[] = {
+    {"and", 2},  {"or", 2},  {"xor", 2},     {"andor", 3},   {"shl", 2},     {"shr", 2},
+    {"prmt", 3}, {"mad", 3}, {"mul.f16", 2}, {"add.f16", 2}, {"fma.f16", 3}, {"fma.bf16", 3},
+};
+
+uint32_t selectBytes(uint32_t a, uint32_t b, uint32_t selector) {
+  uint64_t both = (static_cast<uint64_t>(b) << 32) | a;
+  uint32_t result = 0;
+  for (int i = 0; i < 4; ++i) {
+    uint32_t pick = (selector >> (4 * i)) & 0xf;
+    uint32_t byte = (both >> (8 * (pick & 7))) & 0xff;
+    if (pick & 8)
+      byte = (byte & 0x80) ? 0xff : 0;
+    result |= byte << (8 * i);
+  }
+  return result;
+}
+
+// a * b + c on both halves of a register. Products and sums of these types are exact in double
+// whenever the exponents lie within 53 bits of each other, as in every decode.
+uint32_t packedFma(std::string_view type, uint32_t a, uint32_t b, uint32_t c) {
+  dsl::ElementType half = dsl::ElementType::get(type);
+  uint32_t result = 0;
+  for (int shift = 0; shift < 32; shift += 16) {
+    double x = half.decode((a >> shift) & 0xffff);
+    double y = half.decode((b >> shift) & 0xffff);
+    double z = half.decode((c >> shift) & 0xffff);
+    result |= half.encode(std::fma(x, y, z)) << shift;
+  }
+  return result;
+}
+
+std::string printOperand(const DecodeInstr::Operand &operand) {
+  switch (operand.kind) {
+  case Kind::None:
+    return "";
+  case Kind::Word:
+    return "w0";
+  case Kind::Param:
+    return "p" + std::to_string(operand.value);
+  case Kind::Temp:
+    return "t" + std::to_string(operand.value);
+  case Kind::Const:
+    break;
+  }
+  std::ostringstream out;
+  out << "0x" << std::hex << operand.value;
+  return out.str();
+}
+
+std::vector<std::string> words(std::string_view text) {
+  std::istringstream in{std::string(text)};
+  std::vector<std::string> result;
+  for (std::string word; in >> word;)
+    result.push_back(word);
+  return result;
+}
+
+bool parseNumber(std::string_view text, int base, uint32_t &value) {
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  return error == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+// Reads one operand; every register it names must exist already.
+bool parseOperand(std::string_view text, int params, size_t temps, DecodeInstr::Operand &operand) {
+  if (text == "w0") {
+    operand = DecodeProgram::word();
+    return true;
+  }
+  if (text.starts_with("0x")) {
+    operand.kind = Kind::Const;
+    return parseNumber(text.substr(2), 16, operand.value);
+  }
+  if (text.empty() || !parseNumber(text.substr(1), 10, operand.value))
+    return false;
+  if (text[0] == 'p') {
+    operand.kind = Kind::Param;
+    return operand.value < static_cast<uint32_t>(params);
+  }
+  operand.kind = Kind::Temp;
+  return text[0] == 't' && operand.value < temps;
+}
+
+} // namespace
+
+int operandCount(Op op) { return opTable[static_cast<int>(op)].operands; }
+std::string_view name(Op op) { return opTable[static_cast<int>(op)].name; }
+
+DecodeProgram::Operand DecodeProgram::add(Op op, Operand a, Operand b, Operand c) {
+  instructions.push_back({op, {a, b, c}});
+  return {Kind::Temp, static_cast<uint32_t>(instructions.size() - 1)};
+}
+
+std::string DecodeProgram::print() const {
+  std::ostringstream out;
+  out << "params " << params;
+  for (size_t i = 0; i < instructions.size(); ++i) {
+    const DecodeInstr &instr = instructions[i];
+    out << "; t" << i << " = " << name(instr.op);
+    for (int j = 0; j < operandCount(instr.op); ++j)
+      out << ' ' << printOperand(instr.operands[j]);
+  }
+  out << "; out";
+  for (int temp : outputs)
+    out << " t" << temp;
+  return out.str();
+}
+
+Result<DecodeProgram> DecodeProgram::parse(std::string_view text) {
+  DecodeProgram program;
+  bool first = true, closed = false;
+  while (!text.empty()) {
+    size_t semicolon = text.find(';');
+    std::string statement(text.substr(0, semicolon));
+    text = semicolon == std::string_view::npos ? "" : text.substr(semicolon + 1);
+    std::vector<std::string> tokens = words(statement);
+    auto malformed = [&] { return makeError(DiagId::bad_decode_program, {statement}); };
+    if (closed || tokens.empty())
+      return malformed();
+    if (first) {
+      uint32_t params = 0;
+      if (tokens.size() != 2 || tokens[0] != "params" || !parseNumber(tokens[1], 10, params) ||
+          params > 64)
+        return malformed();
+      program.params = static_cast<int>(params);
+      first = false;
+      continue;
+    }
+    if (tokens[0] == "out") {
+      for (size_t i = 1; i < tokens.size(); ++i) {
+        Operand operand;
+        if (!parseOperand(tokens[i], 0, program.instructions.size(), operand) ||
+            operand.kind != Kind::Temp)
+          return malformed();
+        program.output(operand);
+      }
+      closed = true;
+      continue;
+    }
+    if (tokens.size() < 3 || tokens[1] != "=" ||
+        tokens[0] != "t" + std::to_string(program.instructions.size()))
+      return malformed();
+    size_t op = 0;
+    while (op < std::size(opTable) && opTable[op].name != tokens[2])
+      ++op;
+    if (op == std::size(opTable) || tokens.size() != 3 + static_cast<size_t>(opTable[op].operands))
+      return malformed();
+    DecodeInstr instr{static_cast<Op>(op), {}};
+    for (size_t i = 3; i < tokens.size(); ++i)
+      if (!parseOperand(tokens[i], program.params, program.instructions.size(),
+                        instr.operands[i - 3]))
+        return malformed();
+    program.instructions.push_back(instr);
+  }
+  if (!closed)
+    return makeError(DiagId::bad_decode_program, {"no 'out' at its end"});
+  return program;
+}
+
+std::vector<uint32_t> DecodeProgram::run(uint32_t input, const std::vector<uint32_t> &args) const {
+  std::vector<uint32_t> temps;
+  for (const DecodeInstr &instr : instructions) {
+    auto read = [&](int i) -> uint32_t {
+      const Operand &operand = instr.operands[i];
+      switch (operand.kind) {
+      case Kind::Word:
+        return input;
+      case Kind::Param:
+        return args[operand.value];
+      case Kind::Temp:
+        return temps[operand.value];
+      case Kind::Const:
+        return operand.value;
+      case Kind::None:
+        break;
+      }
+      return 0;
+    };
+    uint32_t a = read(0), b = read(1), c = read(2);
+    constexpr uint32_t oneF16 = 0x3c003c00;
+    constexpr uint32_t minusZero = 0x80008000; // x * y + -0 keeps the sign of a zero product
+    switch (instr.op) {
+    case Op::And:
+      temps.push_back(a & b);
+      break;
+    case Op::Or:
+      temps.push_back(a | b);
+      break;
+    case Op::Xor:
+      temps.push_back(a ^ b);
+      break;
+    case Op::AndOr:
+      temps.push_back((a & b) | c);
+      break;
+    case Op::Shl:
+      temps.push_back(a << b);
+      break;
+    case Op::Shr:
+      temps.push_back(a >> b);
+      break;
+    case Op::Prmt:
+      temps.push_back(selectBytes(a, b, c));
+      break;
+    case Op::Mad:
+      temps.push_back(a * b + c);
+      break;
+    case Op::MulF16:
+      temps.push_back(packedFma("f16", a, b, minusZero));
+      break;
+    case Op::AddF16:
+      temps.push_back(packedFma("f16", a, oneF16, b));
+      break;
+    case Op::FmaF16:
+      temps.push_back(packedFma("f16", a, b, c));
+      break;
+    case Op::FmaBF16:
+      temps.push_back(packedFma("bf16", a, b, c));
+      break;
+    }
+  }
+  std::vector<uint32_t> result;
+  for (int temp : outputs)
+    result.push_back(temps[temp]);
+  return result;
+}
+
+} // namespace rho::compiler

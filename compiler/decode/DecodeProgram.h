@@ -1,0 +1,67 @@
+// Straight-line programs over 32-bit registers that turn one packed word into MMA operand
+// registers. A program is data: it is printed into the IR, run on the CPU over all of its inputs
+// by tests, and emitted instruction by instruction by the decode pass.
+#pragma once
+
+#include "dsl/Error.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rho::compiler {
+
+struct DecodeInstr {
+  enum class Op : uint8_t {
+    And,     // a & b
+    Or,      // a | b
+    Xor,     // a ^ b
+    AndOr,   // (a & b) | c, one LOP3
+    Shl,     // a << b
+    Shr,     // a >> b, logical
+    Prmt,    // bytes of (b:a) selected by c
+    Mad,     // a * b + c, low 32 bits
+    MulF16,  // f16x2, rounded to nearest even
+    AddF16,  // f16x2
+    FmaF16,  // f16x2, one rounding
+    FmaBF16, // bf16x2, subnormals kept; multiply and add are written with it (sm_80 has no others)
+  };
+  struct Operand {
+    enum class Kind : uint8_t { None, Word, Param, Temp, Const } kind = Kind::None;
+    uint32_t value = 0; // index, or the constant itself
+    friend bool operator==(const Operand &, const Operand &) = default;
+  };
+  Op op;
+  std::array<Operand, 3> operands;
+  friend bool operator==(const DecodeInstr &, const DecodeInstr &) = default;
+};
+
+// Number of operands and the name of an operation.
+int operandCount(DecodeInstr::Op op);
+std::string_view name(DecodeInstr::Op op);
+
+struct DecodeProgram {
+  int params = 0;                        // parameter registers
+  std::vector<DecodeInstr> instructions; // instruction i defines temp i
+  std::vector<int> outputs;              // temps; output r is operand register r
+
+  // "params 2; t0 = and w0 0xf0f0f0f; ...; out t2 t5"
+  std::string print() const;
+  static Result<DecodeProgram> parse(std::string_view text);
+  // Runs the program on the CPU.
+  std::vector<uint32_t> run(uint32_t word, const std::vector<uint32_t> &params) const;
+
+  // Building.
+  using Operand = DecodeInstr::Operand;
+  static Operand word() { return {Operand::Kind::Word, 0}; }
+  static Operand param(int index) { return {Operand::Kind::Param, static_cast<uint32_t>(index)}; }
+  static Operand constant(uint32_t value) { return {Operand::Kind::Const, value}; }
+  Operand add(DecodeInstr::Op op, Operand a, Operand b = {}, Operand c = {});
+  void output(Operand temp) { outputs.push_back(static_cast<int>(temp.value)); }
+
+  friend bool operator==(const DecodeProgram &, const DecodeProgram &) = default;
+};
+
+} // namespace rho::compiler

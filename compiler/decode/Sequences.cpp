@@ -1,0 +1,403 @@
+#include "compiler/decode/Sequences.h"
+
+#include "dsl/Evaluate.h"
+
+#include <cmath>
+
+namespace rho::compiler {
+
+namespace {
+
+using Op = DecodeInstr::Op;
+using Operand = DecodeProgram::Operand;
+
+Operand constant(uint32_t value) { return DecodeProgram::constant(value); }
+
+// The same number in both halves, or the same byte in all four.
+uint32_t both(std::string_view type, double value) {
+  uint32_t code = dsl::ElementType::get(type).encode(value);
+  return code | (code << 16);
+}
+uint32_t fourTimes(uint32_t byte) { return byte * 0x01010101u; }
+
+// Positions of codes for programs that take nibble pairs (r, r + 4) into register r.
+std::vector<std::vector<int>> pairsAcrossHalves() { return {{0, 4}, {1, 5}, {2, 6}, {3, 7}}; }
+
+Operand timesConstant(DecodeProgram &program, std::string_view mmaType, Operand x, int log2) {
+  Operand factor = constant(both(mmaType, std::ldexp(1.0, log2)));
+  return mmaType == "f16" ? program.add(Op::MulF16, x, factor)
+                          : program.add(Op::FmaBF16, x, factor, constant(0x80008000));
+}
+
+// 4-bit integers to f16 by the exponent trick: the bits 0x6400 | u are the number 1024 + u, and
+// 0x6400 | (u << 4) is 1024 + 16 u. (Kim et al., "Who says elephants can't run", 2022, section
+// 3.3; Marlin.) Signed codes are stored in offset binary, u = s + 8.
+DecodeSequence integerToF16(bool isSigned) {
+  DecodeSequence result;
+  double bias = isSigned ? 8 : 0;
+  DecodeProgram &p = result.program;
+  Operand shifted;
+  for (int r = 0; r < 4; ++r) {
+    if (r == 2)
+      shifted = p.add(Op::Shr, DecodeProgram::word(), constant(8));
+    Operand source = r < 2 ? DecodeProgram::word() : shifted;
+    bool high = r & 1;
+    Operand bits =
+        p.add(Op::AndOr, source, constant(high ? 0x00f000f0 : 0x000f000f), constant(0x64006400));
+    p.output(high ? p.add(Op::FmaF16, bits, constant(both("f16", 1.0 / 16)),
+                          constant(both("f16", -64 - bias)))
+                  : p.add(Op::AddF16, bits, constant(both("f16", -1024 - bias))));
+  }
+  result.position = pairsAcrossHalves();
+  result.codeXor = isSigned ? 8 : 0;
+  return result;
+}
+
+// The same for bf16, whose 7 mantissa bits hold only the low nibble: 0x4300 | u is 128 + u.
+DecodeSequence integerToBF16(bool isSigned) {
+  DecodeSequence result;
+  double bias = isSigned ? 8 : 0;
+  DecodeProgram &p = result.program;
+  for (int r = 0; r < 4; ++r) {
+    Operand source =
+        r == 0 ? DecodeProgram::word()
+               : p.add(Op::Shr, DecodeProgram::word(), constant(static_cast<uint32_t>(4 * r)));
+    Operand bits = p.add(Op::AndOr, source, constant(0x000f000f), constant(0x43004300));
+    p.output(
+        p.add(Op::FmaBF16, bits, constant(both("bf16", 1)), constant(both("bf16", -128 - bias))));
+  }
+  result.position = pairsAcrossHalves();
+  result.codeXor = isSigned ? 8 : 0;
+  return result;
+}
+
+// e2m1 placed under the wider exponent field: sign at bit 15, exponent and mantissa right-aligned
+// to the wide type's top mantissa bit. The number is value * 2^(1 - wide bias), subnormals too.
+DecodeSequence floatByPlacement(std::string_view mmaType) {
+  DecodeSequence result;
+  bool f16 = mmaType == "f16";
+  int drop = f16 ? 3 : 6; // from bits 14..12 to the wide type's exponent and mantissa
+  DecodeProgram &p = result.program;
+  for (int r = 0; r < 4; ++r) {
+    int left = 4 * (3 - r); // brings nibble r of each half to its top
+    Operand top =
+        left == 0 ? DecodeProgram::word()
+                  : p.add(Op::Shl, DecodeProgram::word(), constant(static_cast<uint32_t>(left)));
+    int net = left - drop;
+    Operand moved = p.add(net < 0 ? Op::Shr : Op::Shl, DecodeProgram::word(),
+                          constant(static_cast<uint32_t>(std::abs(net))));
+    uint32_t field = 0x7000u >> drop;
+    Operand magnitude = p.add(Op::And, moved, constant(field | (field << 16)));
+    p.output(p.add(Op::AndOr, top, constant(0x80008000), magnitude));
+  }
+  result.position = pairsAcrossHalves();
+  result.log2Factor = f16 ? -14 : -126;
+  return result;
+}
+
+// s4 to s8 by zero extension: the code in the high nibble of a byte is 16 times its value (COMET,
+// section 4.3).
+DecodeSequence s4ToS8() {
+  DecodeSequence result;
+  DecodeProgram &p = result.program;
+  Operand shifted = p.add(Op::Shl, DecodeProgram::word(), constant(4));
+  p.output(p.add(Op::And, shifted, constant(0xf0f0f0f0)));
+  p.output(p.add(Op::And, DecodeProgram::word(), constant(0xf0f0f0f0)));
+  result.position = {{0, 2, 4, 6}, {1, 3, 5, 7}};
+  result.log2Factor = 4;
+  return result;
+}
+
+// s4 operands are the packed codes themselves.
+DecodeSequence s4Unchanged() {
+  DecodeSequence result;
+  result.program.output(result.program.add(Op::Or, DecodeProgram::word(), constant(0)));
+  result.position = {{0, 1, 2, 3, 4, 5, 6, 7}};
+  return result;
+}
+
+// Integer expressions over an unsigned 4-bit element, four codes to a register, one in each byte.
+// Sound because every intermediate value is shown to stay in 0..255, so that nothing carries into
+// the next byte (LiquidGEMM, section 4 and equation 12, is the case this was built for).
+class BytewiseBuilder {
+public:
+  BytewiseBuilder(const dsl::Format &format) : format(format) {}
+
+  std::optional<DecodeSequence> build(const dsl::Expr &core) {
+    if (format.element().type != dsl::ElementType::get("u4"))
+      return std::nullopt;
+    const dsl::Expr *expr = &core;
+    if (expr->kind == dsl::Expr::Kind::Cast) {
+      if (expr->type != dsl::ElementType::get("s8"))
+        return std::nullopt;
+      expr = expr->operands[0].get();
+    } else if (!within(*expr, 127)) {
+      return std::nullopt; // as s8 it would be read as negative
+    }
+    DecodeProgram &p = sequence.program;
+    Operand low = p.add(Op::And, DecodeProgram::word(), constant(0x0f0f0f0f));
+    Operand shifted = p.add(Op::Shr, DecodeProgram::word(), constant(4));
+    Operand high = p.add(Op::And, shifted, constant(0x0f0f0f0f));
+    for (int half = 0; half < 2; ++half) {
+      rowHalf = half;
+      codes = half == 0 ? low : high;
+      std::optional<Operand> value = bytes(*expr);
+      if (!value || value->kind != Operand::Kind::Temp)
+        return std::nullopt;
+      p.output(*value);
+    }
+    sequence.position = {{0, 2, 4, 6}, {1, 3, 5, 7}};
+    p.params = static_cast<int>(sequence.params.size());
+    return sequence;
+  }
+
+private:
+  const dsl::Format &format;
+  DecodeSequence sequence;
+  int rowHalf = 0;
+  Operand codes;
+
+  // Whether 0 <= expr <= limit for every valid number: from the types, or from a requirement.
+  bool within(const dsl::Expr &expr, int64_t limit) const {
+    dsl::Range range = dsl::rangeOf(expr, format);
+    if (!range.integer || range.min < 0)
+      return false;
+    if (range.max <= static_cast<double>(limit))
+      return true;
+    for (const dsl::Requirement &requirement : format.requirements)
+      if (requirement.atMost && requirement.bound <= limit &&
+          dsl::print(*requirement.expr, format) == dsl::print(expr, format))
+        return true;
+    return false;
+  }
+
+  Operand param(DecodeParam::Form form, int component) {
+    DecodeParam wanted{form, component, rowHalf};
+    for (size_t i = 0; i < sequence.params.size(); ++i)
+      if (sequence.params[i] == wanted)
+        return DecodeProgram::param(static_cast<int>(i));
+    sequence.params.push_back(wanted);
+    return DecodeProgram::param(static_cast<int>(sequence.params.size() - 1));
+  }
+
+  static bool isElement(const dsl::Expr &expr) {
+    return expr.kind == dsl::Expr::Kind::Component && expr.component == 0;
+  }
+
+  // A value that is the same for all four codes, as one number (for multiplying) ...
+  std::optional<Operand> uniformNumber(const dsl::Expr &expr) {
+    if (expr.kind == dsl::Expr::Kind::Integer && expr.integer >= 0 && expr.integer <= 255)
+      return constant(static_cast<uint32_t>(expr.integer));
+    if (expr.kind == dsl::Expr::Kind::Component && !isElement(expr) &&
+        format.components[expr.component].type == dsl::ElementType::get("u8"))
+      return param(DecodeParam::Form::Byte, expr.component);
+    return std::nullopt;
+  }
+  // ... or in every byte (for adding and for bitwise operations).
+  std::optional<Operand> uniformBytes(const dsl::Expr &expr) {
+    std::optional<Operand> number = uniformNumber(expr);
+    if (!number)
+      return std::nullopt;
+    if (number->kind == Operand::Kind::Const)
+      return constant(fourTimes(number->value));
+    return param(DecodeParam::Form::Bytes, expr.component);
+  }
+
+  // a * b with exactly one side uniform; the product is returned unemitted as (bytes, number).
+  std::optional<std::pair<Operand, Operand>> product(const dsl::Expr &expr) {
+    if (expr.kind != dsl::Expr::Kind::Binary || expr.op != dsl::Expr::Op::Mul)
+      return std::nullopt;
+    for (int side = 0; side < 2; ++side) {
+      const dsl::Expr &varying = *expr.operands[side], &uniform = *expr.operands[1 - side];
+      if (!isUniform(uniform))
+        continue;
+      std::optional<Operand> a = bytes(varying), b = uniformNumber(uniform);
+      if (a && b)
+        return std::pair(*a, *b);
+    }
+    return std::nullopt;
+  }
+
+  bool isUniform(const dsl::Expr &expr) const {
+    return expr.kind == dsl::Expr::Kind::Integer ||
+           (expr.kind == dsl::Expr::Kind::Component && !isElement(expr));
+  }
+
+  std::optional<Operand> bytes(const dsl::Expr &expr) {
+    if (isElement(expr))
+      return codes;
+    if (expr.kind != dsl::Expr::Kind::Binary || !within(expr, 255))
+      return std::nullopt;
+    DecodeProgram &p = sequence.program;
+    const dsl::Expr &left = *expr.operands[0], &right = *expr.operands[1];
+    switch (expr.op) {
+    case dsl::Expr::Op::Mul: {
+      auto factors = product(expr);
+      if (!factors)
+        return std::nullopt;
+      return p.add(Op::Mad, factors->first, factors->second, constant(0));
+    }
+    case dsl::Expr::Op::Add: {
+      const dsl::Expr &varying = isUniform(left) ? right : left;
+      std::optional<Operand> addend = uniformBytes(isUniform(left) ? left : right);
+      if (!addend)
+        return std::nullopt;
+      if (auto factors = product(varying)) // the sum's bound covers the product's
+        return p.add(Op::Mad, factors->first, factors->second, *addend);
+      std::optional<Operand> value = bytes(varying);
+      if (!value)
+        return std::nullopt;
+      return p.add(Op::Mad, *value, constant(1), *addend);
+    }
+    case dsl::Expr::Op::And:
+    case dsl::Expr::Op::Or:
+    case dsl::Expr::Op::Xor: {
+      const dsl::Expr &varying = isUniform(left) ? right : left;
+      std::optional<Operand> mask = uniformBytes(isUniform(left) ? left : right);
+      std::optional<Operand> value = bytes(varying);
+      if (!mask || !value)
+        return std::nullopt;
+      Op op = expr.op == dsl::Expr::Op::And  ? Op::And
+              : expr.op == dsl::Expr::Op::Or ? Op::Or
+                                             : Op::Xor;
+      return p.add(op, *value, *mask);
+    }
+    default:
+      return std::nullopt;
+    }
+  }
+};
+
+std::optional<DecodeSequence> bareElement(dsl::ElementType type, std::string_view mmaType) {
+  std::string_view element = type.name();
+  if (mmaType == "f16" && (element == "s4" || element == "u4"))
+    return integerToF16(element == "s4");
+  if (mmaType == "bf16" && (element == "s4" || element == "u4"))
+    return integerToBF16(element == "s4");
+  if ((mmaType == "f16" || mmaType == "bf16") && element == "e2m1")
+    return floatByPlacement(mmaType);
+  if (mmaType == "s8" && element == "s4")
+    return s4ToS8();
+  if (mmaType == "s4" && element == "s4")
+    return s4Unchanged();
+  return std::nullopt;
+}
+
+// A factor this small would leave the range in which products with activations are exact.
+constexpr int smallestUsefulLog2 = -24;
+
+void restoreFactor(DecodeSequence &sequence, std::string_view mmaType) {
+  for (int &output : sequence.program.outputs)
+    output = static_cast<int>(timesConstant(sequence.program, mmaType,
+                                            {Operand::Kind::Temp, static_cast<uint32_t>(output)},
+                                            -sequence.log2Factor)
+                                  .value);
+  sequence.log2Factor = 0;
+}
+
+} // namespace
+
+int elementsPerRegister(std::string_view mmaType) {
+  return mmaType == "s4" ? 8 : mmaType == "s8" ? 4 : 2;
+}
+
+std::optional<DecodeSequence> decodeSequence(const dsl::Format &format, const dsl::Expr &core,
+                                             std::string_view mmaType) {
+  bool bare = core.kind == dsl::Expr::Kind::Component && core.component == 0;
+  std::optional<DecodeSequence> result;
+  if (bare)
+    result = bareElement(format.element().type, mmaType);
+  if (!result && mmaType == "s8")
+    result = BytewiseBuilder(format).build(core);
+  return result;
+}
+
+std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Format &format,
+                                        int component, std::string_view mmaType) {
+  dsl::ElementType type = format.components[component].type;
+  // A power of two that the decode left out may travel in the scale instead, as far as the
+  // operand type's range allows; the epilogue restores the rest.
+  int carried = 0;
+  if (sequence.log2Factor < 0) {
+    carried = std::min(-sequence.log2Factor, scaleHeadroom(type, mmaType));
+    if (type.bits() > 8) {
+      restoreFactor(sequence, mmaType);
+      carried = 0;
+    }
+  }
+  if (!scaleSequence(type, mmaType, carried))
+    return std::nullopt;
+  sequence.log2Factor += carried;
+  int base = static_cast<int>(sequence.params.size());
+  for (int half = 0; half < 2; ++half)
+    sequence.params.push_back({DecodeParam::Form::Multiplier, component, half});
+  for (size_t r = 0; r < sequence.program.outputs.size(); ++r) {
+    Operand value{Operand::Kind::Temp, static_cast<uint32_t>(sequence.program.outputs[r])};
+    Operand scale = DecodeProgram::param(base + static_cast<int>(r & 1));
+    Operand product = mmaType == "f16"
+                          ? sequence.program.add(Op::MulF16, value, scale)
+                          : sequence.program.add(Op::FmaBF16, value, scale, constant(0x80008000));
+    sequence.program.outputs[r] = static_cast<int>(product.value);
+  }
+  sequence.program.params = static_cast<int>(sequence.params.size());
+  return sequence;
+}
+
+DecodeSequence withoutScale(DecodeSequence sequence, std::string_view mmaType) {
+  if (sequence.log2Factor < smallestUsefulLog2)
+    restoreFactor(sequence, mmaType);
+  return sequence;
+}
+
+int scaleHeadroom(dsl::ElementType type, std::string_view mmaType) {
+  double room = dsl::ElementType::get(mmaType).maxFinite() / type.maxFinite();
+  return static_cast<int>(std::floor(std::log2(room)));
+}
+
+std::optional<ScaleSequence> scaleSequence(dsl::ElementType type, std::string_view mmaType,
+                                           int log2Factor) {
+  ScaleSequence result;
+  DecodeProgram &p = result.program;
+  result.log2Factor = log2Factor;
+  Operand word = DecodeProgram::word();
+  constexpr uint32_t lowTwice = 0x1010, highTwice = 0x3232;
+  if (type.name() == mmaType && type.bits() == 16) {
+    if (log2Factor != 0)
+      return std::nullopt;
+    p.output(p.add(Op::Prmt, word, word, constant(lowTwice)));
+    p.output(p.add(Op::Prmt, word, word, constant(highTwice)));
+    return result;
+  }
+  if (type.name() != "e4m3" || (mmaType != "f16" && mmaType != "bf16"))
+    return std::nullopt;
+  // e4m3 placed under the wider exponent field, as in floatByPlacement: bytes 1 and 3 of the word
+  // at once, then bytes 0 and 2.
+  bool f16 = mmaType == "f16";
+  int drop = f16 ? 1 : 4;
+  int restore = (f16 ? 8 : 120) + log2Factor;
+  uint32_t field = 0x7f00u >> drop;
+  field |= field << 16;
+  Operand placed[2];
+  for (int odd = 1; odd >= 0; --odd) {
+    Operand top = odd ? word : p.add(Op::Shl, word, constant(8));
+    int net = (odd ? 0 : 8) - drop;
+    Operand moved =
+        p.add(net < 0 ? Op::Shr : Op::Shl, word, constant(static_cast<uint32_t>(std::abs(net))));
+    Operand value =
+        p.add(Op::AndOr, top, constant(0x80008000), p.add(Op::And, moved, constant(field)));
+    int rest = restore;
+    int largest = f16 ? 15 : 127;
+    while (rest != 0) { // powers of two beyond the type's range take two steps
+      int step = std::min(rest, largest);
+      value = timesConstant(p, mmaType, value, step);
+      rest -= step;
+    }
+    placed[odd] = value;
+  }
+  for (uint32_t selector : {lowTwice, highTwice})
+    for (int odd = 0; odd < 2; ++odd)
+      p.output(p.add(Op::Prmt, placed[odd], placed[odd], constant(selector)));
+  return result;
+}
+
+} // namespace rho::compiler

@@ -1,0 +1,70 @@
+// The decode sequences that the compiler knows: from the core of a weight's value expression (the
+// part that holds the element) to MMA operand registers, and from packed scales to operand
+// multipliers. Every sequence is proved over all of its inputs in tests/compiler/DecodeTest.cpp.
+#pragma once
+
+#include "compiler/decode/DecodeProgram.h"
+#include "dsl/Format.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace rho::compiler {
+
+// What a parameter register of a decode holds, for the weight row of the output register.
+struct DecodeParam {
+  enum class Form : uint8_t {
+    Byte,       // the code, zero-extended
+    Bytes,      // the code in all four bytes
+    Multiplier, // the scale as an operand-type pair (s, s), from a scale sequence
+  } form;
+  int component; // index into the weight's components
+  int rowHalf;   // 0: fragment rows 0..7, 1: rows 8..15
+  friend bool operator==(const DecodeParam &, const DecodeParam &) = default;
+};
+
+// One 32-bit word of packed codes -> operand registers. Register r of the word belongs to fragment
+// row half (r & 1); see the A fragment in the PTX ISA, section 9.7.14.5 (all of these shapes keep
+// the same byte layout).
+struct DecodeSequence {
+  DecodeProgram program;
+  std::vector<DecodeParam> params; // parameter registers, in order
+  // position[r][s]: which code of the word (0 = least significant) is sub-element s of register r.
+  std::vector<std::vector<int>> position;
+  int log2Factor = 0;   // registers hold value * 2^log2Factor
+  uint32_t codeXor = 0; // applied to the codes when they are packed
+  int instructions() const { return static_cast<int>(program.instructions.size()); }
+};
+
+// Registers of one MMA operand element type: "f16" 2, "bf16" 2, "s8" 4, "s4" 8 elements each.
+int elementsPerRegister(std::string_view mmaType);
+
+// The sequence that decodes `core` (a subexpression of format.value that contains the element) to
+// `mmaType`, or none. A sound construction: by table for a bare element, by range analysis for
+// integer expressions on packed bytes.
+std::optional<DecodeSequence> decodeSequence(const dsl::Format &format, const dsl::Expr &core,
+                                             std::string_view mmaType);
+
+// Multiplies every register by the scale of its row. `scale` must be exact as a multiplier of
+// mmaType (see scaleSequence). None if the product could leave the type's range.
+std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Format &format,
+                                        int component, std::string_view mmaType);
+
+// The sequence for use without an operand scale: a factor so small that products with activations
+// would leave the exact range is multiplied back in.
+DecodeSequence withoutScale(DecodeSequence sequence, std::string_view mmaType);
+
+// One 32-bit word of packed scales -> one register (s * 2^log2Factor twice) per scale.
+struct ScaleSequence {
+  DecodeProgram program; // outputs: 2 registers for 16-bit scales, 4 for 8-bit ones
+  int log2Factor = 0;
+};
+// None when the scale type is not exact in mmaType ("f16" or "bf16").
+std::optional<ScaleSequence> scaleSequence(dsl::ElementType type, std::string_view mmaType,
+                                           int log2Factor);
+
+// The largest s such that every scale of `type` times 2^s is finite in mmaType.
+int scaleHeadroom(dsl::ElementType type, std::string_view mmaType);
+
+} // namespace rho::compiler

@@ -1,0 +1,26 @@
+// The two dialects of our own. Include this, not the generated files.
+#pragma once
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "compiler/ir/RhoDialect.h.inc"
+#include "compiler/ir/TileDialect.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "compiler/ir/RhoTypes.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "compiler/ir/TileTypes.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "compiler/ir/TileAttrs.h.inc"
+#define GET_OP_CLASSES
+#include "compiler/ir/RhoOps.h.inc"
+#define GET_OP_CLASSES
+#include "compiler/ir/TileOps.h.inc"

@@ -1,0 +1,70 @@
+#include "compiler/ir/Dialects.h"
+
+#include "compiler/decode/DecodeProgram.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include "compiler/ir/RhoDialect.cpp.inc"
+#define GET_TYPEDEF_CLASSES
+#include "compiler/ir/RhoTypes.cpp.inc"
+#define GET_OP_CLASSES
+#include "compiler/ir/RhoOps.cpp.inc"
+
+namespace rho::ir {
+
+void RhoDialect::initialize() {
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "compiler/ir/RhoTypes.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "compiler/ir/RhoOps.cpp.inc"
+      >();
+}
+
+static mlir::LogicalResult checkRole(mlir::Operation *op, llvm::StringRef role) {
+  if (role == "weight" || role == "activation")
+    return mlir::success();
+  return op->emitOpError("role is '") << role << "'; it must be 'weight' or 'activation'";
+}
+
+mlir::LogicalResult GemmOp::verify() {
+  if (getBody().front().empty() || !llvm::isa<ReturnOp>(getBody().front().back()))
+    return emitOpError("body must end in rho.return");
+  return mlir::success();
+}
+
+mlir::LogicalResult OperandOp::verify() { return checkRole(*this, getRole()); }
+mlir::LogicalResult ComponentOp::verify() { return checkRole(*this, getRole()); }
+
+mlir::LogicalResult DecodeOp::verify() {
+  Result<compiler::DecodeProgram> program = compiler::DecodeProgram::parse(getProgram().str());
+  if (!program)
+    return emitOpError(program.error().diagnostics[0].message);
+  if (program->params != static_cast<int>(getParameters().size()) ||
+      getForms().size() != getParameters().size())
+    return emitOpError("program has ")
+           << program->params << " parameters, " << getParameters().size() << " and "
+           << getForms().size() << " forms are given";
+  for (mlir::Attribute form : getForms()) {
+    llvm::StringRef text = llvm::cast<mlir::StringAttr>(form).getValue();
+    auto [kind, half] = text.split('.');
+    if ((kind != "byte" && kind != "bytes" && kind != "multiplier") || (half != "0" && half != "1"))
+      return emitOpError("form is '")
+             << text << "'; it must be byte, bytes or multiplier, '.', and 0 or 1";
+  }
+  return mlir::success();
+}
+
+mlir::LogicalResult MmaOp::verify() {
+  if (getWeight().getType().getElement() != getActivation().getType().getElement())
+    return emitOpError("operands have elements '")
+           << getWeight().getType().getElement() << "' and '"
+           << getActivation().getType().getElement() << "'; they must be equal";
+  return mlir::success();
+}
+
+} // namespace rho::ir

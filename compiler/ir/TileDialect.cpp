@@ -1,0 +1,101 @@
+#include "compiler/ir/Dialects.h"
+
+#include "compiler/decode/DecodeProgram.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include "compiler/ir/TileDialect.cpp.inc"
+#define GET_TYPEDEF_CLASSES
+#include "compiler/ir/TileTypes.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "compiler/ir/TileAttrs.cpp.inc"
+#define GET_OP_CLASSES
+#include "compiler/ir/TileOps.cpp.inc"
+
+namespace rho::tile {
+
+void TileDialect::initialize() {
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "compiler/ir/TileTypes.cpp.inc"
+      >();
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "compiler/ir/TileAttrs.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "compiler/ir/TileOps.cpp.inc"
+      >();
+}
+
+using EmitError = llvm::function_ref<mlir::InFlightDiagnostic()>;
+
+mlir::LogicalResult SharedType::verify(EmitError emitError, int64_t bytes, int64_t stages) {
+  if (bytes <= 0 || bytes % 16 != 0)
+    return emitError() << "shared part has " << bytes << " bytes; it must be a multiple of 16";
+  if (stages < 1)
+    return emitError() << "shared buffer has " << stages << " stages; it must have at least 1";
+  return mlir::success();
+}
+
+mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int64_t tileN,
+                                         int64_t tileK, int64_t warpsM, int64_t warpsN,
+                                         llvm::StringRef mma, int64_t splitK) {
+  auto powerOfTwo = [](int64_t x) { return x > 0 && (x & (x - 1)) == 0; };
+  for (int64_t size : {tileM, tileN, tileK, warpsM, warpsN})
+    if (!powerOfTwo(size) || size > 4096)
+      return emitError() << "tile and warp counts must be powers of two up to 4096, found " << size;
+  if (tileM / warpsM < 8 || tileN / warpsN < 16 || tileK < 64)
+    return emitError() << "each warp needs at least 8 batch rows, 16 weight rows and 64 of k";
+  if (mma != "f16" && mma != "bf16" && mma != "s8" && mma != "s4")
+    return emitError() << "mma type is '" << mma << "'; it must be f16, bf16, s8 or s4";
+  if (splitK < 1)
+    return emitError() << "split is " << splitK << "; it must be at least 1";
+  return mlir::success();
+}
+
+mlir::LogicalResult PipelineOp::verify() {
+  if (getDepth() < 2 || getDepth() > 8)
+    return emitOpError("depth is ") << getDepth() << "; it must be between 2 and 8";
+  if (getInits().getTypes() != getResultTypes())
+    return emitOpError("init and result types differ");
+  if (getProduce().front().getNumArguments() != 2 ||
+      getConsume().front().getNumArguments() != 2 + getInits().size())
+    return emitOpError("bodies take the k tile and the slot, and consume the carried values");
+  for (mlir::Region *region : getRegions())
+    if (region->front().empty() || !llvm::isa<YieldOp>(region->front().back()))
+      return emitOpError("bodies must end in tile.yield");
+  if (getConsume().front().back().getOperandTypes() != getResultTypes())
+    return emitOpError("consume must yield the carried values");
+  return mlir::success();
+}
+
+mlir::LogicalResult DecodeOp::verify() {
+  Result<compiler::DecodeProgram> program = compiler::DecodeProgram::parse(getProgram().str());
+  if (!program)
+    return emitOpError(program.error().diagnostics[0].message);
+  if (program->params != static_cast<int>(getParameters().size()))
+    return emitOpError("program has ")
+           << program->params << " parameters, " << getParameters().size() << " are given";
+  if (program->outputs.size() != getRegisters().size())
+    return emitOpError("program has ")
+           << program->outputs.size() << " outputs, " << getRegisters().size() << " are taken";
+  return mlir::success();
+}
+
+mlir::LogicalResult MmaOp::verify() {
+  if (getA().size() != 4)
+    return emitOpError("operand A has ") << getA().size() << " registers; it must have 4";
+  if (getB().getType().getNumElements() < 2 * static_cast<int64_t>(getStep()) + 2)
+    return emitOpError("operand B has no registers of step ") << getStep();
+  bool integer = getElement() == "s8" || getElement() == "s4";
+  if (getC().getType().getElementType().isInteger() != integer ||
+      getC().getType() != getResult().getType())
+    return emitOpError("accumulator type does not match '") << getElement() << "' operands";
+  return mlir::success();
+}
+
+} // namespace rho::tile

@@ -1,0 +1,263 @@
+// The tile dialect: how one CTA computes its tile. Shared buffers, a pipeline with its two roles,
+// asynchronous copies, fragments and matrix atoms.
+#ifndef TILE_DIALECT_TD
+#define TILE_DIALECT_TD
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/Dialect/LLVMIR/LLVMOpBase.td"
+
+def Tile_Dialect : Dialect {
+  let name = "tile";
+  let cppNamespace = "::rho::tile";
+  let summary = "the program of one thread block";
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+  let useDefaultTypePrinterParser = 1;
+  let useDefaultAttributePrinterParser = 1;
+}
+
+def Tile_Shared : TypeDef<Tile_Dialect, "Shared"> {
+  let mnemonic = "shared";
+  let summary = "a shared-memory buffer of `stages` equal parts";
+  let parameters = (ins "int64_t":$bytes, "int64_t":$stages);
+  let assemblyFormat = "`<` $bytes `x` $stages `>`";
+  let genVerifyDecl = 1;
+}
+
+def Tile_Geometry : AttrDef<Tile_Dialect, "Geometry"> {
+  let mnemonic = "geometry";
+  let summary = "how a CTA tile is divided among warps and instructions; see plan/Geometry.h";
+  let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$tileK, "int64_t":$warpsM,
+                        "int64_t":$warpsN, StringRefParameter<"MMA operand type">:$mma,
+                        "int64_t":$splitK);
+  let assemblyFormat = [{
+    `<` `tile` $tileM `x` $tileN `x` $tileK `warps` $warpsM `x` $warpsN `mma` $mma `split` $splitK `>`
+  }];
+  let genVerifyDecl = 1;
+}
+
+def I32Vector : VectorOfRankAndType<[1], [I32]>;
+def F32Vector : VectorOfRankAndType<[1], [F32]>;
+def Accumulator : VectorOfLengthAndType<[4], [F32, I32]>;
+
+class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemonic, traits>;
+
+def Tile_KernelOp : Tile_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock, NoTerminator]> {
+  let summary = "a kernel; the block's arguments are its parameters";
+  let description = [{
+    `target` is the architecture. `origins` are dotted paths into the declaration; the location of
+    an operation is line i + 1 of file "rho" when it comes from origins[i].
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$target, Tile_Geometry:$geometry,
+                       StrArrayAttr:$origins);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
+}
+
+def Tile_AllocSharedOp : Tile_Op<"alloc_shared", []> {
+  let summary = "a shared buffer, one part per pipeline stage";
+  let arguments = (ins StrAttr:$origin);
+  let results = (outs Tile_Shared:$buffer);
+  let assemblyFormat = "$origin attr-dict `:` type($buffer)";
+}
+
+def Tile_PipelineOp : Tile_Op<"pipeline", []> {
+  let summary = "a software pipeline over k tiles";
+  let description = [{
+    For each k tile from `first` to `last` (exclusive) `produce` starts the copies of the tile into
+    slot `tile % depth`, and `consume` uses them, `depth - 1` tiles later. Both bodies see the k
+    tile and the slot; `consume` also carries values from tile to tile.
+  }];
+  let arguments = (ins I32:$first, I32:$last, I64Attr:$depth, Variadic<Accumulator>:$inits);
+  let results = (outs Variadic<Accumulator>:$results);
+  let regions = (region SizedRegion<1>:$produce, SizedRegion<1>:$consume);
+  let assemblyFormat = [{
+    $first `to` $last `depth` $depth (`init` `(` $inits^ `:` type($inits) `)`)? attr-dict-with-keyword
+    `produce` $produce `consume` $consume (`->` type($results)^)?
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_YieldOp : Tile_Op<"yield", [Terminator]> {
+  let summary = "ends a pipeline body";
+  let arguments = (ins Variadic<AnyType>:$values);
+  let assemblyFormat = "($values^ `:` type($values))? attr-dict";
+}
+
+def Tile_CopyTileOp : Tile_Op<"copy_tile", []> {
+  let summary = "asynchronous copy of one contiguous tile of a packed section";
+  let description = [{
+    Copies the buffer part's size from `source + base + tile * size` by all threads of the CTA.
+  }];
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$tile,
+                       Tile_Shared:$buffer, I32:$slot);
+  let assemblyFormat = [{
+    $source `+` $base `tile` $tile `to` $buffer `[` $slot `]` attr-dict `:` type($source) `,` type($buffer)
+  }];
+}
+
+def Tile_CopyRowsOp : Tile_Op<"copy_rows", []> {
+  let summary = "asynchronous copy of a rectangle, zero outside the matrix";
+  let description = [{
+    Row i of the part receives `rowBytes` bytes from row `row + i`, byte `column` on, of a matrix
+    with rows of `pitch` bytes. Bytes at or beyond `pitch` and rows at or beyond `rowLimit` are
+    zero. With `swizzle`, 16-byte pieces are permuted within rows so that ldmatrix has no bank
+    conflicts.
+  }];
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I32:$row, I32:$rowLimit, I32:$column,
+                       I32:$pitch, Tile_Shared:$buffer, I32:$slot, I64Attr:$rows,
+                       I64Attr:$rowBytes, BoolAttr:$swizzle);
+  let assemblyFormat = [{
+    $source `row` $row `of` $rowLimit `column` $column `of` $pitch `to` $buffer `[` $slot `]`
+    `rows` $rows `x` $rowBytes `swizzle` $swizzle attr-dict `:` type($source) `,` type($buffer)
+  }];
+}
+
+def Tile_LoadCodesOp : Tile_Op<"load_codes", []> {
+  let summary = "the 16 bytes of one chunk that belong to this thread";
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$chunk, I64Attr:$rowTile);
+  let results = (outs I32Vector:$words);
+  let assemblyFormat = [{
+    $buffer `[` $slot `]` `chunk` $chunk `row_tile` $rowTile attr-dict `:` type($buffer) `->` type($words)
+  }];
+}
+
+def Tile_LoadActivationOp : Tile_Op<"load_activation", []> {
+  let summary = "operand B registers of one chunk of k and one n8 tile, by ldmatrix";
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$chunk, I64Attr:$batchTile);
+  let results = (outs I32Vector:$words);
+  let assemblyFormat = [{
+    $buffer `[` $slot `]` `chunk` $chunk `batch_tile` $batchTile attr-dict `:` type($buffer) `->` type($words)
+  }];
+}
+
+def Tile_LoadRowCodesOp : Tile_Op<"load_row_codes", []> {
+  let summary = "packed codes of this thread's weight rows for one group of the tile";
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$group, I64Attr:$bits);
+  let results = (outs I32Vector:$words);
+  let assemblyFormat = [{
+    $buffer `[` $slot `]` `group` $group `bits` $bits attr-dict `:` type($buffer) `->` type($words)
+  }];
+}
+
+def Tile_LoadColumnScalesOp : Tile_Op<"load_column_scales", []> {
+  let summary = "scales of this thread's two batch rows of an n8 tile for one group of the tile";
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$group, I64Attr:$batchTile,
+                       StrAttr:$element);
+  let results = (outs F32Vector:$scales);
+  let assemblyFormat = [{
+    $buffer `[` $slot `]` `group` $group `batch_tile` $batchTile `as` $element attr-dict
+    `:` type($buffer) `->` type($scales)
+  }];
+}
+
+def Tile_DecodeOp : Tile_Op<"decode", [Pure]> {
+  let summary = "one packed word through a straight-line program";
+  let arguments = (ins I32:$word, Variadic<I32>:$parameters, StrAttr:$program);
+  let results = (outs Variadic<I32>:$registers);
+  let assemblyFormat = [{
+    $word (`with` $parameters^)? `program` $program attr-dict (`->` type($registers)^)?
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_ExtractOp : Tile_Op<"extract", [Pure]> {
+  let summary = "one word or number of a vector";
+  let arguments = (ins AnyTypeOf<[I32Vector, F32Vector]>:$vector, I64Attr:$position);
+  let results = (outs AnyTypeOf<[I32, F32]>:$result);
+  let assemblyFormat = "$vector `[` $position `]` attr-dict `:` type($vector) `->` type($result)";
+}
+
+def Tile_ConvertScalesOp : Tile_Op<"convert_scales", [Pure]> {
+  let summary = "packed scales to f32";
+  let arguments = (ins I32Vector:$words, StrAttr:$element);
+  let results = (outs F32Vector:$scales);
+  let assemblyFormat = "$words `from` $element attr-dict `:` type($words) `->` type($scales)";
+}
+
+def Tile_MmaOp : Tile_Op<"mma", [Pure]> {
+  let summary = "one matrix instruction: m16n8 with 32 bytes of k per row";
+  let arguments = (ins Variadic<I32>:$a, I32Vector:$b, I64Attr:$step, Accumulator:$c,
+                       StrAttr:$element);
+  let results = (outs Accumulator:$result);
+  let assemblyFormat = [{
+    $element `(` $a `)` `,` $b `step` $step `,` $c attr-dict `:` type($b) `,` type($c) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_ZeroOp : Tile_Op<"zero", [Pure]> {
+  let summary = "accumulators of zero";
+  let results = (outs Accumulator:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
+def Tile_ScaleOp : Tile_Op<"scale", [Pure, AttrSizedOperandSegments]> {
+  let summary = "accumulators times row, column and single scales, plus a sum";
+  let description = [{
+    Result (r, c) is value (r, c) as f32, times row scale r (rows: the two of the thread's fragment
+    rows), times column scale c, times `factor`, plus `sum` in one rounding.
+  }];
+  let arguments = (ins Accumulator:$value, Variadic<F32>:$rows, Optional<F32Vector>:$columns,
+                       Optional<F32>:$factor, Optional<Accumulator>:$sum);
+  let results = (outs Accumulator:$result);
+  let assemblyFormat = [{
+    $value (`rows` `(` $rows^ `)`)? (`columns` $columns^ `:` type($columns))?
+    (`factor` $factor^)? (`plus` $sum^ `:` type($sum))? attr-dict `:` type($value) `->` type($result)
+  }];
+}
+
+def Tile_SplitSumOp : Tile_Op<"split_sum", []> {
+  let summary = "sums the accumulators of all CTAs that share an output tile";
+  let description = [{
+    Every CTA leaves its accumulators in the workspace; the last to arrive adds all of them in the
+    order of the k split, so the result does not depend on the order of arrival. `last` is true
+    in that CTA, whose results are the sums.
+  }];
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$workspace, I32:$rowsM,
+                       Variadic<Accumulator>:$values);
+  let results = (outs I1:$last, Variadic<Accumulator>:$sums);
+  let assemblyFormat = [{
+    $workspace `rows` $rowsM `(` $values `:` type($values) `)` attr-dict `:` type($workspace) `->` type($sums)
+  }];
+}
+
+def Tile_LoadRowScalesOp : Tile_Op<"load_row_scales", []> {
+  let summary = "per-channel scales of this thread's weight rows, from global memory";
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, StrAttr:$element);
+  let results = (outs F32Vector:$scales);
+  let assemblyFormat = [{
+    $source `+` $base `as` $element attr-dict `:` type($source) `->` type($scales)
+  }];
+}
+
+def Tile_LoadTokenScalesOp : Tile_Op<"load_token_scales", []> {
+  let summary = "per-token scales of this thread's two batch rows of an n8 tile; past the last row that of row 0";
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I32:$rows, I64Attr:$batchTile,
+                       StrAttr:$element);
+  let results = (outs F32Vector:$scales);
+  let assemblyFormat = [{
+    $source `rows` $rows `batch_tile` $batchTile `as` $element attr-dict `:` type($source) `->` type($scales)
+  }];
+}
+
+def Tile_LoadTensorScaleOp : Tile_Op<"load_tensor_scale", []> {
+  let summary = "a single scale from global memory";
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, StrAttr:$element);
+  let results = (outs F32:$scale);
+  let assemblyFormat = "$source `+` $base `as` $element attr-dict `:` type($source)";
+}
+
+def Tile_StoreOutputOp : Tile_Op<"store_output", []> {
+  let summary = "rounds and stores the outputs that lie inside the matrix";
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$target, I32:$rows, I64Attr:$columns,
+                       StrAttr:$element, Variadic<Accumulator>:$values);
+  let assemblyFormat = [{
+    $target `rows` $rows `columns` $columns `as` $element `(` $values `:` type($values) `)` attr-dict
+    `:` type($target)
+  }];
+}
+
+#endif // TILE_DIALECT_TD

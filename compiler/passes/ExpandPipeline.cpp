@@ -1,0 +1,103 @@
+// tile.pipeline to a prologue that starts depth - 1 tiles and a loop that, for each tile, waits for
+// it, starts the tile depth - 1 ahead into the slot that was just freed, and consumes.
+#include "compiler/ir/Dialects.h"
+#include "compiler/passes/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace rho::compiler {
+
+#define GEN_PASS_DEF_EXPANDPIPELINE
+#include "compiler/passes/Passes.h.inc"
+
+namespace {
+
+using mlir::Value;
+
+class Expansion {
+public:
+  explicit Expansion(tile::PipelineOp op) : op(op), loc(op.getLoc()), builder(op) {}
+
+  void run() {
+    int64_t depth = static_cast<int64_t>(op.getDepth());
+    Value one = i32(1);
+    for (int64_t ahead = 0; ahead < depth - 1; ++ahead)
+      produceIfAny(add(op.getFirst(), i32(ahead)), i32(ahead));
+    llvm::SmallVector<Value> inits{i32(0), i32(depth - 1)}; // slots to read and to fill
+    inits.append(op.getInits().begin(), op.getInits().end());
+    auto loop = mlir::scf::ForOp::create(builder, loc, op.getFirst(), op.getLast(), one, inits);
+    {
+      mlir::OpBuilder::InsertionGuard guard(builder);
+      builder.setInsertionPointToEnd(loop.getBody());
+      mlir::NVVM::CpAsyncWaitGroupOp::create(builder, loc, static_cast<uint32_t>(depth - 2));
+      // All threads see the tile, and all are done with the slot that is filled next.
+      mlir::NVVM::Barrier0Op::create(builder, loc);
+      Value read = loop.getRegionIterArg(0), fill = loop.getRegionIterArg(1);
+      produceIfAny(add(loop.getInductionVar(), i32(depth - 1)), fill);
+      mlir::IRMapping map;
+      mlir::Block &consume = op.getConsume().front();
+      map.map(consume.getArgument(0), loop.getInductionVar());
+      map.map(consume.getArgument(1), read);
+      for (size_t i = 0; i < op.getInits().size(); ++i)
+        map.map(consume.getArgument(2 + i), loop.getRegionIterArg(2 + i));
+      cloneBody(consume, map);
+      llvm::SmallVector<Value> carried{next(read, depth), next(fill, depth)};
+      for (Value value : consume.getTerminator()->getOperands())
+        carried.push_back(map.lookupOrDefault(value));
+      mlir::scf::YieldOp::create(builder, loc, carried);
+    }
+    op.replaceAllUsesWith(loop.getResults().drop_front(2));
+    op.erase();
+  }
+
+private:
+  tile::PipelineOp op;
+  mlir::Location loc;
+  mlir::OpBuilder builder;
+
+  Value i32(int64_t value) {
+    return mlir::arith::ConstantIntOp::create(builder, loc, builder.getI32Type(), value);
+  }
+  Value add(Value a, Value b) { return mlir::arith::AddIOp::create(builder, loc, a, b); }
+  Value next(Value slot, int64_t depth) {
+    Value after = add(slot, i32(1));
+    Value wraps = mlir::arith::CmpIOp::create(builder, loc, mlir::arith::CmpIPredicate::eq, after,
+                                              i32(depth));
+    return mlir::arith::SelectOp::create(builder, loc, wraps, i32(0), after);
+  }
+  void cloneBody(mlir::Block &body, mlir::IRMapping &map) {
+    for (mlir::Operation &inner : body.without_terminator())
+      builder.clone(inner, map);
+  }
+  // Every tile has a copy group of its own, also one past the last, so that counting them is
+  // enough.
+  void produceIfAny(Value tile, Value slot) {
+    Value exists = mlir::arith::CmpIOp::create(builder, loc, mlir::arith::CmpIPredicate::ult, tile,
+                                               op.getLast());
+    auto guarded = mlir::scf::IfOp::create(builder, loc, exists);
+    mlir::OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(&guarded.getThenRegion().front());
+    mlir::IRMapping map;
+    mlir::Block &produce = op.getProduce().front();
+    map.map(produce.getArgument(0), tile);
+    map.map(produce.getArgument(1), slot);
+    cloneBody(produce, map);
+    builder.setInsertionPointAfter(guarded);
+    mlir::NVVM::CpAsyncCommitGroupOp::create(builder, loc);
+  }
+};
+
+struct ExpandPipelinePass : impl::ExpandPipelineBase<ExpandPipelinePass> {
+  void runOnOperation() override {
+    llvm::SmallVector<tile::PipelineOp> pipelines;
+    getOperation().walk([&](tile::PipelineOp op) { pipelines.push_back(op); });
+    for (tile::PipelineOp op : pipelines)
+      Expansion(op).run();
+  }
+};
+
+} // namespace
+} // namespace rho::compiler

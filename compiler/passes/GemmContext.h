@@ -1,0 +1,32 @@
+// What lowering knows about one gemm beside its operations, rebuilt from the texts that the
+// operation carries, so that a printed module means the same when it is read back.
+#pragma once
+
+#include "compiler/ir/Dialects.h"
+#include "compiler/plan/Geometry.h"
+
+namespace rho::compiler {
+
+// Dotted paths into the declaration that operations can come from: "gemm", "output", "schedule",
+// then "weight.<component>" and "activation.<component>".
+std::vector<std::string> originsOf(const dsl::Gemm &gemm);
+
+// The location of an operation that comes from `origin`: line i + 1 of file "rho".
+mlir::Location locationOf(mlir::MLIRContext *context, const std::vector<std::string> &origins,
+                          llvm::StringRef origin);
+
+// The format as an attribute text: the bare type name for a plain f16 or bf16 operand.
+std::string formatText(const dsl::Format &format);
+
+struct GemmContext {
+  dsl::Gemm gemm;
+  Plan plan;
+  PlacedGemm placed;
+  Geometry geometry;
+  std::vector<std::string> origins;
+};
+
+// Emits an error on the operation when its texts do not parse or cannot be placed.
+mlir::FailureOr<GemmContext> contextOf(ir::GemmOp op);
+
+} // namespace rho::compiler

@@ -1,0 +1,113 @@
+// tile.decode to instructions, one for one with its program.
+#include "compiler/decode/DecodeProgram.h"
+#include "compiler/ir/Dialects.h"
+#include "compiler/passes/Passes.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+
+namespace rho::compiler {
+
+#define GEN_PASS_DEF_LOWERDECODE
+#include "compiler/passes/Passes.h.inc"
+
+namespace {
+
+using mlir::Value;
+using Op = DecodeInstr::Op;
+
+class Emission {
+public:
+  explicit Emission(tile::DecodeOp op) : op(op), loc(op.getLoc()), builder(op) {}
+
+  void run() {
+    DecodeProgram program = *DecodeProgram::parse(op.getProgram().str());
+    for (const DecodeInstr &instr : program.instructions) {
+      Value operands[3];
+      for (int i = 0; i < operandCount(instr.op); ++i)
+        operands[i] = read(instr.operands[i]);
+      temps.push_back(emit(instr.op, operands[0], operands[1], operands[2]));
+    }
+    for (size_t i = 0; i < program.outputs.size(); ++i)
+      op.getResult(static_cast<unsigned>(i)).replaceAllUsesWith(temps[program.outputs[i]]);
+    op.erase();
+  }
+
+private:
+  tile::DecodeOp op;
+  mlir::Location loc;
+  mlir::OpBuilder builder;
+  std::vector<Value> temps;
+
+  Value read(const DecodeInstr::Operand &operand) {
+    using Kind = DecodeInstr::Operand::Kind;
+    switch (operand.kind) {
+    case Kind::Word:
+      return op.getWord();
+    case Kind::Param:
+      return op.getParameters()[operand.value];
+    case Kind::Temp:
+      return temps[operand.value];
+    case Kind::Const:
+    case Kind::None:
+      break;
+    }
+    return mlir::arith::ConstantIntOp::create(builder, loc, builder.getI32Type(),
+                                              static_cast<int32_t>(operand.value));
+  }
+
+  Value emit(Op kind, Value a, Value b, Value c) {
+    switch (kind) {
+    case Op::And:
+      return mlir::arith::AndIOp::create(builder, loc, a, b);
+    case Op::Or:
+      return mlir::arith::OrIOp::create(builder, loc, a, b);
+    case Op::Xor:
+      return mlir::arith::XOrIOp::create(builder, loc, a, b);
+    case Op::AndOr:
+      return mlir::arith::OrIOp::create(builder, loc,
+                                        mlir::arith::AndIOp::create(builder, loc, a, b), c);
+    case Op::Shl:
+      return mlir::arith::ShLIOp::create(builder, loc, a, b);
+    case Op::Shr:
+      return mlir::arith::ShRUIOp::create(builder, loc, a, b);
+    case Op::Prmt:
+      return mlir::NVVM::PermuteOp::create(builder, loc, builder.getI32Type(), a, b, c,
+                                           mlir::NVVM::PermuteMode::DEFAULT);
+    case Op::Mad:
+      return mlir::arith::AddIOp::create(builder, loc,
+                                         mlir::arith::MulIOp::create(builder, loc, a, b), c);
+    case Op::MulF16:
+      return word(mlir::arith::MulFOp::create(builder, loc, halves(a, true), halves(b, true)));
+    case Op::AddF16:
+      return word(mlir::arith::AddFOp::create(builder, loc, halves(a, true), halves(b, true)));
+    case Op::FmaF16:
+    case Op::FmaBF16:
+      break;
+    }
+    bool f16 = kind == Op::FmaF16;
+    return word(
+        mlir::math::FmaOp::create(builder, loc, halves(a, f16), halves(b, f16), halves(c, f16)));
+  }
+
+  Value halves(Value word, bool f16) {
+    mlir::Type half = f16 ? mlir::Type(builder.getF16Type()) : builder.getBF16Type();
+    return mlir::LLVM::BitcastOp::create(builder, loc, mlir::VectorType::get({2}, half), word);
+  }
+  Value word(Value halves) {
+    return mlir::LLVM::BitcastOp::create(builder, loc, builder.getI32Type(), halves);
+  }
+};
+
+struct LowerDecodePass : impl::LowerDecodeBase<LowerDecodePass> {
+  void runOnOperation() override {
+    llvm::SmallVector<tile::DecodeOp> decodes;
+    getOperation().walk([&](tile::DecodeOp op) { decodes.push_back(op); });
+    for (tile::DecodeOp op : decodes)
+      Emission(op).run();
+  }
+};
+
+} // namespace
+} // namespace rho::compiler

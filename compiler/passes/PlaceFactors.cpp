@@ -1,0 +1,115 @@
+// Takes operands apart into components and puts each factor where the plan places it.
+#include "compiler/passes/GemmContext.h"
+#include "compiler/passes/Passes.h"
+
+#include <cmath>
+
+namespace rho::compiler {
+
+#define GEN_PASS_DEF_PLACEFACTORS
+#include "compiler/passes/Passes.h.inc"
+
+namespace {
+
+std::string axesOf(const dsl::Component &component, bool weight) {
+  std::string row = weight ? "n" : "m";
+  switch (component.extent) {
+  case dsl::Extent::Element:
+    return row + " k";
+  case dsl::Extent::Group:
+    return row + " k/" + std::to_string(component.group);
+  case dsl::Extent::Row:
+    return row;
+  case dsl::Extent::Tensor:
+    break;
+  }
+  return "";
+}
+
+std::string formOf(const DecodeParam &param) {
+  const char *form = param.form == DecodeParam::Form::Byte    ? "byte."
+                     : param.form == DecodeParam::Form::Bytes ? "bytes."
+                                                              : "multiplier.";
+  return form + std::to_string(param.rowHalf);
+}
+
+class PlacedBody {
+public:
+  PlacedBody(ir::GemmOp op, const GemmContext &context)
+      : op(op), context(context), builder(op.getContext()) {}
+
+  void build() {
+    const PlacedGemm &placed = context.placed;
+    mlir::Block &block = op.getBody().front();
+    block.clear();
+    builder.setInsertionPointToEnd(&block);
+    mlir::Value codes = component(true, 0);
+    std::vector<mlir::Value> parameters;
+    std::vector<mlir::Attribute> forms;
+    for (const DecodeParam &param : placed.decode.params) {
+      parameters.push_back(component(true, param.component));
+      forms.push_back(builder.getStringAttr(formOf(param)));
+    }
+    mlir::Value weight = ir::DecodeOp::create(
+        builder, codes.getLoc(), tensor("n k", placed.mmaType), codes, parameters,
+        builder.getArrayAttr(forms), placed.decode.program.print(), placed.decode.log2Factor);
+    mlir::Value activation = component(false, 0);
+    std::string sumType = placed.integerAccumulator ? "s32" : "f32";
+    std::string axes = placed.flushK == 0 ? "n m" : "n m k/" + std::to_string(placed.flushK);
+    mlir::Value value =
+        ir::MmaOp::create(builder, at("gemm"), tensor(axes, sumType), weight, activation);
+    for (const ScaleUse &use : placed.accumulator)
+      value = scale(value, use, axes);
+    if (placed.flushK > 0)
+      value = ir::ReduceOp::create(builder, at("gemm"), tensor("n m", "f32"), value);
+    for (const ScaleUse &use : placed.epilogue)
+      value = scale(value, use, "n m");
+    double factor = placed.constant * std::ldexp(1.0, -placed.log2Factor);
+    ir::ReturnOp::create(builder, at("output"), value, llvm::APFloat(factor));
+  }
+
+private:
+  ir::GemmOp op;
+  const GemmContext &context;
+  mlir::OpBuilder builder;
+  std::map<std::pair<bool, int>, mlir::Value> components;
+
+  mlir::Location at(llvm::StringRef origin) {
+    return locationOf(op.getContext(), context.origins, origin);
+  }
+  ir::TensorType tensor(llvm::StringRef axes, llvm::StringRef element) {
+    return ir::TensorType::get(op.getContext(), axes, element);
+  }
+  mlir::Value component(bool weight, int index) {
+    mlir::Value &value = components[{weight, index}];
+    if (value)
+      return value;
+    const dsl::Format &format = weight ? context.gemm.weight : context.gemm.activation;
+    const dsl::Component &part = format.components[index];
+    std::string role = weight ? "weight" : "activation";
+    value =
+        ir::ComponentOp::create(builder, at(role + "." + part.name),
+                                tensor(axesOf(part, weight), part.type.name()), role, part.name);
+    return value;
+  }
+  mlir::Value scale(mlir::Value value, const ScaleUse &use, llvm::StringRef axes) {
+    mlir::Value factor = component(use.weight, use.component);
+    return ir::ScaleOp::create(builder, factor.getLoc(), tensor(axes, "f32"), value, factor);
+  }
+};
+
+struct PlaceFactorsPass : impl::PlaceFactorsBase<PlaceFactorsPass> {
+  void runOnOperation() override {
+    for (ir::GemmOp op : getOperation().getOps<ir::GemmOp>()) {
+      if (op.getBody().front().getOps<ir::ContractOp>().empty())
+        continue; // placed already
+      mlir::FailureOr<GemmContext> context = contextOf(op);
+      if (mlir::failed(context))
+        return signalPassFailure();
+      PlacedBody(op, *context).build();
+    }
+  }
+};
+
+} // namespace
+} // namespace rho::compiler

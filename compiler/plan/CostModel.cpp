@@ -1,0 +1,108 @@
+#include "compiler/plan/CostModel.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace rho::compiler {
+
+namespace {
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Dense multiply-adds per cycle and SM through mma.sync. Datasheet rates; sm_90 reaches about 0.62
+// of its wgmma rate this way and runs s4 as several s8 instructions.
+double mmaPerCycle(const std::string &target, const std::string &type) {
+  double half = target == "sm_80" ? 1024 : target == "sm_90" ? 1270 : 512;
+  if (type == "s8")
+    return 2 * half;
+  if (type == "s4")
+    return target == "sm_90" ? 0.5 * half : 4 * half;
+  return half;
+}
+
+constexpr double memoryLatencyMicroseconds = 0.8;
+constexpr double launchMicroseconds = 2.0;
+constexpr int issuePerCycle = 4; // warp instructions per cycle and SM
+
+// Warp instructions that one warp issues for one k tile.
+double issuePerTile(const PlacedGemm &placed, const Geometry &g) {
+  double fragments = static_cast<double>(g.chunks() * g.rowTiles());
+  double words = fragments * Geometry::wordsPerChunk;
+  double mmas = static_cast<double>(g.chunks() * g.stepsPerChunk() * g.rowTiles() * g.batchTiles());
+  double activationLoads = static_cast<double>(g.chunks() * g.batchTiles());
+  double result = fragments + words * placed.decode.instructions() + mmas + activationLoads;
+  result += static_cast<double>(placed.decode.params.size()) * static_cast<double>(g.rowTiles()) *
+            static_cast<double>(g.chunks());
+  if (placed.flushK > 0) {
+    double flushes = static_cast<double>(std::max<int64_t>(1, g.tileK / placed.flushK));
+    double perAccumulator = placed.integerAccumulator ? 3 : 1; // convert, combine scales, FMA
+    result += flushes * static_cast<double>(g.rowTiles() * g.batchTiles()) * 4 * perAccumulator;
+  }
+  return result + 20; // loop, addresses, barrier
+}
+
+} // namespace
+
+int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
+                    int pipeline) {
+  int64_t bytes = 0;
+  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
+    bytes += ceilDiv(buffer.bytes * pipeline, 128) * 128;
+  return bytes;
+}
+
+int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
+  int64_t accumulators = g.rowTiles() * g.batchTiles() * 4;
+  int64_t partial = placed.flushK > 0 ? accumulators : 0;
+  int64_t activations = g.batchTiles() * g.stepsPerChunk() * 2;
+  int64_t scales = placed.flushK > 0 || !placed.decode.params.empty() ? g.rowsPerThread() * 2 : 0;
+  return static_cast<int>(accumulators + partial + activations + scales + 40);
+}
+
+double predictMicroseconds(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                           const Schedule &schedule, const Problem &problem,
+                           const DeviceModel &device) {
+  Geometry g = makeGeometry(placed, schedule);
+  double clock = device.clockGHz * 1e3; // cycles per microsecond
+  int64_t shared = sharedBytes(gemm, placed, g, schedule.pipeline);
+  int registers = estimateRegisters(gemm, placed, g);
+  int64_t perSm = std::min({device.sharedPerSm / (shared + 1024), 65536 / (registers * g.threads()),
+                            2048 / g.threads()});
+  perSm = std::max<int64_t>(perSm, 1);
+  int64_t tiles = ceilDiv(problem.n, g.tileN) * ceilDiv(problem.m, g.tileM);
+  int64_t ctas = tiles * schedule.splitK;
+  int64_t steps = ceilDiv(ceilDiv(problem.k, g.tileK), schedule.splitK);
+  double waves = std::ceil(static_cast<double>(ctas) / static_cast<double>(perSm * device.smCount));
+  // CTAs that share an SM in a full or in the only wave.
+  double resident =
+      std::min(static_cast<double>(perSm), std::ceil(static_cast<double>(ctas) / device.smCount));
+  double active =
+      std::min<double>(static_cast<double>(ctas), static_cast<double>(perSm * device.smCount));
+
+  double tileBytes = 0;
+  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g)) {
+    // Activations of one batch tile are shared by all CTAs of a row and come from L2.
+    double weightOf = buffer.weight ? 1.0 : 0.3;
+    tileBytes += weightOf * static_cast<double>(buffer.bytes);
+  }
+  double bandwidth = device.bandwidthGBs * 1e3 * 0.9; // bytes per microsecond, as copies reach it
+  double load = std::max(tileBytes * active / bandwidth,
+                         memoryLatencyMicroseconds / std::max(1, schedule.pipeline - 1));
+  double issue = resident * static_cast<double>(schedule.warpsM * schedule.warpsN) *
+                 issuePerTile(placed, g) / issuePerCycle / clock * 1.3;
+  double macs = static_cast<double>(g.tileM * g.tileN * g.tileK);
+  double tensor = resident * macs / mmaPerCycle(device.target, placed.mmaType) / clock;
+  // Warps alternate between waiting, decoding and multiplying: full overlap needs several of them.
+  double warps = resident * static_cast<double>(schedule.warpsM * schedule.warpsN);
+  double serial = warps >= 8 ? 0.15 : 0.4;
+  double slowest = std::max({load, issue, tensor});
+  double step = slowest + serial * (issue + tensor - std::max(issue, tensor));
+  double fill = memoryLatencyMicroseconds;
+  double outputBytes = static_cast<double>(problem.m * problem.n) * 2;
+  double epilogue = 0.5 + outputBytes / bandwidth;
+  if (schedule.splitK > 1)
+    epilogue += 2.0 + static_cast<double>(ctas * g.tileM * g.tileN) * 8 / (bandwidth * 2);
+  return launchMicroseconds + waves * (fill + static_cast<double>(steps) * step) + epilogue;
+}
+
+} // namespace rho::compiler

@@ -1,0 +1,163 @@
+#include "compiler/plan/Geometry.h"
+
+#include <bit>
+
+namespace rho::compiler {
+
+namespace {
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int log2Of(int64_t powerOfTwo) { return std::countr_zero(static_cast<uint64_t>(powerOfTwo)); }
+
+constexpr AxisBit nBit(int bit) { return {AxisBit::Axis::N, static_cast<uint8_t>(bit)}; }
+constexpr AxisBit kBit(int bit) { return {AxisBit::Axis::K, static_cast<uint8_t>(bit)}; }
+
+// Which coordinate bits a code's place in its 32-bit word stands for. Within a word, sub-element s
+// of register r is k offset s (lowest k bits); r's low bit is the fragment's row half (row bit 0
+// in the thread-contiguous order); r's next bit is the upper k half of the instruction.
+std::vector<AxisBit> wordOrder(const DecodeSequence &decode, int mmaK) {
+  int registers = static_cast<int>(decode.position.size());
+  int perRegister = static_cast<int>(decode.position[0].size());
+  std::vector<AxisBit> order(3);
+  auto place = [&](int registerIndex, int sub, AxisBit bit) {
+    int difference = decode.position[registerIndex][sub] ^ decode.position[0][0];
+    order[log2Of(difference)] = bit;
+  };
+  for (int s = 1; s < perRegister; s *= 2)
+    place(0, s, kBit(log2Of(s)));
+  if (registers > 1)
+    place(1, 0, nBit(0));
+  if (registers > 2)
+    place(2, 0, kBit(log2Of(mmaK) - 1));
+  return order;
+}
+
+std::vector<AxisBit> codeOrder(const DecodeSequence &decode, const Geometry &g) {
+  std::vector<AxisBit> order = wordOrder(decode, g.mmaK);
+  int registers = static_cast<int>(decode.position.size());
+  int perRegister = static_cast<int>(decode.position[0].size());
+  int kLow = log2Of(perRegister);
+  // Words of a chunk: first what the word leaves of one instruction's four registers, then the
+  // instructions along k.
+  if (registers == 1)
+    order.push_back(nBit(0));
+  if (registers <= 2)
+    order.push_back(kBit(log2Of(g.mmaK) - 1));
+  for (int bit = log2Of(g.mmaK); bit < log2Of(Geometry::chunkK); ++bit)
+    order.push_back(kBit(bit));
+  // Lanes: lane % 4 along k, lane / 4 along rows.
+  order.push_back(kBit(kLow));
+  order.push_back(kBit(kLow + 1));
+  int rowTileBits = log2Of(g.rowTiles());
+  for (int bit = 0; bit < 3; ++bit)
+    order.push_back(nBit(1 + rowTileBits + bit));
+  // Row tiles of the warp, chunks along k, warps.
+  for (int bit = 0; bit < rowTileBits; ++bit)
+    order.push_back(nBit(1 + bit));
+  for (int bit = log2Of(Geometry::chunkK); bit < log2Of(g.tileK); ++bit)
+    order.push_back(kBit(bit));
+  for (int bit = 1 + rowTileBits + 3; bit < log2Of(g.tileN); ++bit)
+    order.push_back(nBit(bit));
+  return order;
+}
+
+} // namespace
+
+Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
+  return {schedule.tileM,  schedule.tileN, schedule.tileK,   schedule.warpsM,
+          schedule.warpsN, placed.mmaK,    256 / placed.mmaK};
+}
+
+std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                      const Geometry &g) {
+  std::vector<StageBuffer> result;
+  result.push_back({"weight." + gemm.weight.element().name, true, 0, g.codeBytes()});
+  result.push_back(
+      {"activation." + gemm.activation.element().name, false, 0, g.tileM * g.activationRowBytes()});
+  for (size_t i = 1; i < gemm.weight.components.size(); ++i) {
+    const dsl::Component &component = gemm.weight.components[i];
+    if (component.extent == dsl::Extent::Group)
+      result.push_back({"weight." + component.name, true, static_cast<int>(i),
+                        g.groupsPerTile(component.group) * g.tileN * component.type.bits() / 8});
+  }
+  for (const ScaleUse &use : placed.accumulator) {
+    if (use.weight)
+      continue;
+    const dsl::Component &component = gemm.activation.components[use.component];
+    result.push_back({"activation." + component.name, false, use.component,
+                      g.groupsPerTile(use.group) * g.tileM * component.type.bits() / 8});
+  }
+  for (StageBuffer &buffer : result)
+    buffer.bytes = ceilDiv(buffer.bytes, 16) * 16;
+  return result;
+}
+
+WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
+                              const Problem &problem) {
+  WeightLayout layout;
+  layout.n = problem.n;
+  layout.k = problem.k;
+  int64_t tilesN = ceilDiv(problem.n, g.tileN), tilesK = ceilDiv(problem.k, g.tileK);
+  for (size_t i = 0; i < gemm.weight.components.size(); ++i) {
+    const dsl::Component &component = gemm.weight.components[i];
+    LayoutSection section;
+    section.component = static_cast<int>(i);
+    section.offset = layout.bytes;
+    section.codeBits = component.type.bits();
+    section.tilesN = tilesN;
+    section.tileN = g.tileN;
+    section.tileK = 1;
+    section.tilesK = 1;
+    switch (component.extent) {
+    case dsl::Extent::Element:
+      section.tileK = g.tileK;
+      section.tilesK = tilesK;
+      section.codeXor = placed.decode.codeXor;
+      section.order = codeOrder(placed.decode, g);
+      break;
+    case dsl::Extent::Group:
+      section.unitK = component.group;
+      section.tileK = g.groupsPerTile(component.group);
+      section.tilesK = ceilDiv(problem.k, section.unitK * section.tileK);
+      break;
+    case dsl::Extent::Row:
+      section.unitK = problem.k;
+      break;
+    case dsl::Extent::Tensor:
+      section.unitK = problem.k;
+      section.tileN = 1;
+      section.tilesN = 1;
+      break;
+    }
+    if (component.extent != dsl::Extent::Element) {
+      for (int bit = 0; bit < log2Of(section.tileN); ++bit)
+        section.order.push_back(nBit(bit));
+      for (int bit = 0; bit < log2Of(section.tileK); ++bit)
+        section.order.push_back(kBit(bit));
+    }
+    section.bytes = ceilDiv(
+        section.tilesN * section.tilesK * section.tileN * section.tileK * section.codeBits, 8);
+    layout.bytes = ceilDiv(section.offset + section.bytes, 256) * 256;
+    layout.sections.push_back(section);
+  }
+  return layout;
+}
+
+std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Schedule &schedule) {
+  using Kind = KernelParameter::Kind;
+  std::vector<KernelParameter> result{{Kind::Weight, 0}, {Kind::Activation, 0}};
+  for (size_t i = 1; i < gemm.activation.components.size(); ++i)
+    result.push_back({Kind::ActivationComponent, static_cast<int>(i)});
+  result.push_back({Kind::Output, 0});
+  if (schedule.splitK > 1)
+    result.push_back({Kind::Workspace, 0});
+  result.push_back({Kind::M, 0});
+  return result;
+}
+
+ActivationLayout makeActivationLayout(const dsl::Gemm &gemm, const Problem &problem) {
+  int bits = gemm.activation.element().type.bits();
+  return {problem.k, bits, ceilDiv(problem.k * bits, 128) * 16};
+}
+
+} // namespace rho::compiler

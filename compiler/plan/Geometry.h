@@ -1,0 +1,58 @@
+// Sizes that follow from a schedule and a placed gemm: one place for every index computation that
+// packing, the cost model and code generation must agree on.
+#pragma once
+
+#include "compiler/plan/Placement.h"
+
+#include <optional>
+
+namespace rho::compiler {
+
+// How the mma.sync family divides a CTA tile. The weight is operand A (m16), the activation is
+// operand B (n8): y^T = w x^T.
+struct Geometry {
+  int64_t tileM, tileN, tileK; // batch, weight rows, k
+  int64_t warpsM, warpsN;
+  int mmaK; // k of one MMA
+  int activationBits;
+
+  // Codes are stored in chunks: what one warp loads with 16 bytes a thread, 16 rows x 64 k of 4-bit
+  // codes.
+  static constexpr int64_t chunkK = 64;
+  static constexpr int wordsPerChunk = 4;
+
+  int64_t threads() const { return 32 * warpsM * warpsN; }
+  int64_t warpN() const { return tileN / warpsN; }
+  int64_t warpM() const { return tileM / warpsM; }
+  int64_t rowTiles() const { return warpN() / 16; }  // m16 tiles of a warp
+  int64_t batchTiles() const { return warpM() / 8; } // n8 tiles of a warp
+  int64_t chunks() const { return tileK / chunkK; }
+  int64_t stepsPerChunk() const { return chunkK / mmaK; }
+  // Consecutive weight rows that one thread holds: fragment row r of row tile t is weight row
+  // (r % 8) * rowsPerThread + 2 t + r / 8 of the warp, so that a thread's outputs are contiguous.
+  int64_t rowsPerThread() const { return warpN() / 8; }
+  int64_t activationRowBytes() const { return tileK * activationBits / 8; }
+  int64_t codeBytes() const { return tileN * tileK / 2; } // 4-bit codes of one stage
+  int64_t groupsPerTile(int64_t group) const { return group >= tileK ? 1 : tileK / group; }
+};
+
+Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule);
+
+// Everything that one pipeline stage holds in shared memory.
+struct StageBuffer {
+  std::string origin; // "weight.scale"
+  bool weight = true;
+  int component = 0; // of the weight or activation format
+  int64_t bytes = 0; // per stage
+};
+std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                      const Geometry &geometry);
+
+WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                              const Geometry &geometry, const Problem &problem);
+ActivationLayout makeActivationLayout(const dsl::Gemm &gemm, const Problem &problem);
+
+// The kernel's parameters, in order.
+std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Schedule &schedule);
+
+} // namespace rho::compiler

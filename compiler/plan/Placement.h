@@ -1,0 +1,51 @@
+// The placement analysis: which factors a gemm's value expressions have, and where each one may be
+// applied. Legality only; the planner chooses among the legal placements by cost.
+#pragma once
+
+#include "compiler/Plan.h"
+#include "compiler/decode/Sequences.h"
+
+namespace rho::compiler {
+
+// A scale factor of one operand.
+struct ScaleUse {
+  bool weight = true;
+  int component = 0;
+  dsl::Extent extent = dsl::Extent::Tensor;
+  int64_t group = 0; // G for Extent::Group
+};
+
+// A gemm with every factor placed: all that lowering needs to know about the formats.
+struct PlacedGemm {
+  std::string mmaType;             // element type of both MMA operands
+  bool integerAccumulator = false; // s32, else f32
+  int mmaK = 0;                    // k of one MMA
+  DecodeSequence decode;           // weight codes -> operand A
+  int operandScale = -1;           // weight component multiplied into operand A, or -1
+  std::vector<ScaleUse> accumulator;
+  std::vector<ScaleUse> epilogue;
+  int64_t flushK = 0;  // k extent after which partial sums are scaled; 0: only at the end
+  double constant = 1; // literal factors of both values
+  int log2Factor = 0;  // accumulators hold the result times 2^log2Factor
+  std::vector<FactorPlacement> placements; // for people, with reasons
+};
+
+// The factors of a value expression.
+struct Factors {
+  dsl::ExprPtr core;               // the factor with the element
+  std::vector<int> coreParameters; // other components inside the core
+  std::vector<ScaleUse> scales;
+  double constant = 1;
+};
+Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
+                            const SourceMap *sources);
+
+// Places every factor; `groupScales` says where a weight's group scale goes. Errors say why that
+// is not legal.
+Result<PlacedGemm> place(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupScales,
+                         const SourceMap *sources);
+
+// A diagnostic at a span, without caret when there is no source text at hand.
+Error errorAt(DiagId id, const std::vector<std::string> &args, Span span, const SourceMap *sources);
+
+} // namespace rho::compiler

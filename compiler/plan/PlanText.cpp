@@ -1,0 +1,99 @@
+// Plans as canonical text.
+#include "compiler/Plan.h"
+
+#include <charconv>
+#include <iomanip>
+#include <sstream>
+
+namespace rho::compiler {
+
+namespace {
+
+using Scales = dsl::ScheduleDecl::Scales;
+
+// Splits into the numbers between the words that stand in `separator` ("m=1 n=2" -> 1, 2).
+bool readNumbers(std::string_view text, std::initializer_list<int64_t *> numbers) {
+  const char *at = text.data(), *end = at + text.size();
+  for (int64_t *number : numbers) {
+    while (at != end && (*at < '0' || *at > '9'))
+      ++at;
+    auto [next, error] = std::from_chars(at, end, *number);
+    if (error != std::errc())
+      return false;
+    at = next;
+  }
+  return at == end;
+}
+
+} // namespace
+
+std::string Plan::printForKernel() const {
+  std::ostringstream out;
+  out << "shape n=" << problem.n << " k=" << problem.k << '\n'
+      << "target " << target << '\n'
+      << "mma " << mmaType << '\n'
+      << "scales " << (groupScales == Scales::Operand ? "operand" : "accumulator") << '\n'
+      << "tile " << schedule.tileM << " x " << schedule.tileN << " x " << schedule.tileK << '\n'
+      << "warps " << schedule.warpsM << " x " << schedule.warpsN << '\n'
+      << "pipeline " << schedule.pipeline << '\n'
+      << "split_k " << schedule.splitK << '\n';
+  return out.str();
+}
+
+std::string Plan::print() const {
+  std::ostringstream out;
+  out << "m " << problem.m << '\n' << printForKernel();
+  for (const FactorPlacement &placement : placements)
+    out << "place " << placement.factor << " in " << name(placement.placement) << ": "
+        << placement.reason << '\n';
+  out << std::fixed << std::setprecision(2) << "predicted " << predictedMicroseconds << " us\n";
+  return out.str();
+}
+
+Result<Plan> Plan::parse(std::string_view text) {
+  Plan plan;
+  plan.problem.m = 1;
+  std::istringstream lines{std::string(text)};
+  bool shape = false, tile = false, warps = false, pipeline = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty())
+      continue;
+    size_t space = line.find(' ');
+    std::string key = line.substr(0, space);
+    std::string rest = space == std::string::npos ? "" : line.substr(space + 1);
+    Schedule &s = plan.schedule;
+    int64_t depth = 0;
+    bool good = true;
+    if (key == "m") {
+      good = readNumbers(rest, {&plan.problem.m});
+    } else if (key == "shape") {
+      good = shape = readNumbers(rest, {&plan.problem.n, &plan.problem.k});
+    } else if (key == "target") {
+      plan.target = rest;
+    } else if (key == "mma") {
+      plan.mmaType = rest;
+    } else if (key == "scales") {
+      good = rest == "operand" || rest == "accumulator";
+      plan.groupScales = rest == "operand" ? Scales::Operand : Scales::Accumulator;
+    } else if (key == "tile") {
+      good = tile = readNumbers(rest, {&s.tileM, &s.tileN, &s.tileK});
+    } else if (key == "warps") {
+      good = warps = readNumbers(rest, {&s.warpsM, &s.warpsN});
+    } else if (key == "pipeline") {
+      good = pipeline = readNumbers(rest, {&depth}) && depth >= 2 && depth <= 8;
+      s.pipeline = static_cast<int>(depth);
+    } else if (key == "split_k") {
+      good = readNumbers(rest, {&s.splitK}) && s.splitK >= 1;
+    } else {
+      good = key == "place" || key == "predicted"; // these follow from the others
+    }
+    if (!good)
+      return makeError(DiagId::bad_plan, {line});
+  }
+  if (!shape || !tile || !warps || !pipeline || plan.target.empty())
+    return makeError(DiagId::bad_plan,
+                     {"its end: shape, target, tile, warps or pipeline is missing"});
+  return plan;
+}
+
+} // namespace rho::compiler
