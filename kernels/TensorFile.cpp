@@ -51,7 +51,7 @@ struct Mapping {
 };
 
 Error unreadable(const std::string &path, const std::string &reason) {
-  return makeError(DiagId::tensor_file_unreadable, {path, reason});
+  return makeError(DiagId::file_not_readable, {path, reason});
 }
 
 Result<Mapping> mapFile(const std::string &path) {
@@ -184,7 +184,7 @@ Status writeTensor(const std::string &path, std::string_view name, const dsl::Ma
   std::string temporary =
       path + "." + std::to_string(getpid()) + "." + std::to_string(counter++) + ".part";
   auto fail = [&](int error) {
-    return makeError(DiagId::tensor_file_unwritable, {path, std::strerror(error)});
+    return makeError(DiagId::file_not_writable, {path, std::strerror(error)});
   };
   {
     Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));

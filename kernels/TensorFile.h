@@ -20,13 +20,13 @@ struct Tensor {
 
 // `reference` is FILE.npy, FILE.safetensors:NAME, or FILE.safetensors if that file has one tensor.
 // The file must not be cut short by others while it is in use.
-// Errors: tensor_file_unreadable, tensor_file_kind, tensor_file_invalid, tensor_not_found,
+// Errors: file_not_readable, tensor_file_kind, tensor_file_invalid, tensor_not_found,
 // tensor_name_needed, tensor_type_unsupported, tensor_shape_unsupported.
 Result<Tensor> readTensor(std::string_view reference);
 
 // Writes a matrix with `rows` x `k` elements without gaps between rows, as .npy or .safetensors by
 // the path's ending, to a temporary file beside it that is then renamed. bf16 in .npy is the raw
-// type '<V2', as ml_dtypes writes it. Errors: tensor_file_unwritable, tensor_file_kind.
+// type '<V2', as ml_dtypes writes it. Errors: file_not_writable, tensor_file_kind.
 Status writeTensor(const std::string &path, std::string_view name, const dsl::MatrixView &matrix);
 
 } // namespace rho::kernels

@@ -279,15 +279,15 @@ TEST_F(TensorFileTest, refusesMalformedNpy) {
 TEST_F(TensorFileTest, refusesWhatIsNoFile) {
   EXPECT_EQ(readError(folder + "none.npy"), "error: '" + folder +
                                                 "none.npy' cannot be read: No such file or "
-                                                "directory [tensor_file_unreadable]\n");
+                                                "directory [file_not_readable]\n");
   std::filesystem::create_directory(folder + "d.npy");
   EXPECT_EQ(readError(folder + "d.npy"), "error: '" + folder +
                                              "d.npy' cannot be read: not a regular file "
-                                             "[tensor_file_unreadable]\n");
+                                             "[file_not_readable]\n");
   ASSERT_EQ(mkfifo((folder + "p.npy").c_str(), 0600), 0);
   EXPECT_EQ(readError(folder + "p.npy"), "error: '" + folder +
                                              "p.npy' cannot be read: not a regular file "
-                                             "[tensor_file_unreadable]\n");
+                                             "[file_not_readable]\n");
   EXPECT_EQ(readError("weights.bin"),
             "error: 'weights.bin' ends in neither .npy nor .safetensors, only these files hold "
             "matrices [tensor_file_kind]\n");
@@ -344,7 +344,7 @@ TEST_F(TensorFileTest, refusesWhereItCannotWrite) {
   };
   EXPECT_EQ(error(folder + "none/y.npy"), "error: '" + folder +
                                               "none/y.npy' cannot be written: No such file or "
-                                              "directory [tensor_file_unwritable]\n");
+                                              "directory [file_not_writable]\n");
   EXPECT_EQ(error("y.txt"), "error: 'y.txt' ends in neither .npy nor .safetensors, only these "
                             "files hold matrices [tensor_file_kind]\n");
   std::filesystem::create_directories(folder + "y.npy/full");

@@ -1,0 +1,184 @@
+// The main job on the emulator: every shipped gemm is run and checked.
+#include "kernels/TensorFile.h"
+#include "tests/tool/RunTool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+using namespace rho;
+using namespace rho::test;
+using testing::HasSubstr;
+
+namespace {
+
+std::vector<std::string> shippedGemms() {
+  std::vector<std::string> names;
+  for (const auto &entry : std::filesystem::directory_iterator(shipped("kernels/gemms")))
+    names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string gemmFile(const std::string &name) { return shipped("kernels/gemms/" + name + ".rho"); }
+
+class ShippedGemmTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(ShippedGemmTest, runsWithinItsBound) {
+  // Whole tiles; then sizes that no tile divides.
+  for (const auto &[m, n, k] : {std::array{"16", "128", "256"}, std::array{"3", "70", "192"}}) {
+    ToolResult result = runTool({"run", gemmFile(GetParam()), "--m", m, "--n", n, "--k", k,
+                                 "--device", "sm_80", "--verify", "full"});
+    EXPECT_EQ(result.code, 0) << result.out << result.err;
+    EXPECT_EQ(result.err, "");
+    EXPECT_THAT(result.out, HasSubstr("result      PASS: "));
+    EXPECT_THAT(result.out, HasSubstr("cache       miss, compiled"));
+  }
+}
+
+TEST_P(ShippedGemmTest, isDescribedByCheck) {
+  ToolResult result = runTool({"check", gemmFile(GetParam())});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(": gemm " + GetParam() + ": weight "));
+}
+
+INSTANTIATE_TEST_SUITE_P(all, ShippedGemmTest, testing::ValuesIn(shippedGemms()),
+                         [](const auto &info) { return info.param; });
+
+TEST(RunTest, saysWhatHappened) {
+  ToolResult result = runTool({"run", gemmFile("int4_g128_f16"), "--m", "2", "--n", "64", "--k",
+                               "256", "--device", "sm_80", "--no-cache"});
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  for (const char *label :
+       {"gemm        int4_g128_f16, m = 2, n = 64, k = 256, output f16\n",
+        "weight      int4_g128: element s4, scale f16 per k[128], value = element * scale, 4.13 "
+        "bits "
+        "per element, ",
+        "activation  f16: element f16, value = element, 16.0 bits per element\n", "device      ",
+        "plan        m 2\n", "            pipeline ", "            tile ", "place weight.scale in ",
+        "kernel      ", "registers not known, no driver was asked", "compile     plan ",
+        "cache       miss, compiled, key ", "inputs      weight synthetic, seed 1; ",
+        "emulated    ", " thread-instructions in ", " MIPS\n", "largest     y[", "worst       y[",
+        "error / bound "})
+    EXPECT_THAT(result.out, HasSubstr(label));
+}
+
+TEST(RunTest, theSecondTimeComesFromDisk) {
+  std::vector<std::string> arguments = {"run",         gemmFile("int4_g64_f16"),
+                                        "--m",         "1",
+                                        "--n",         "64",
+                                        "--k",         "128",
+                                        "--device",    "sm_80",
+                                        "--cache-dir", scratchFolder() + "twice"};
+  EXPECT_THAT(runTool(arguments).out, HasSubstr("cache       miss, compiled"));
+  ToolResult second = runTool(arguments);
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_THAT(second.out, HasSubstr("cache       hit, from disk"));
+}
+
+TEST(RunTest, readsOperandsAndWritesTheOutput) {
+  // Powers of two survive every rounding: y[m,n] = sum over k of x * w is known.
+  const int64_t n = 64;
+  const int64_t k = 128;
+  std::vector<float> w(n * k);
+  std::vector<float> x(2 * k);
+  for (int64_t i = 0; i < n * k; ++i)
+    w[i] = i % k == i / k ? 7.0F : 0.0F; // scale 1, the code 7 on a diagonal
+  for (int64_t i = 0; i < 2 * k; ++i)
+    x[i] = static_cast<float>(i % 16);
+  using Type = dsl::MatrixView::Type;
+  std::string weights = scratchFolder() + "w.safetensors";
+  std::string activations = scratchFolder() + "x.npy";
+  std::string output = scratchFolder() + "y.npy";
+  ASSERT_TRUE(kernels::writeTensor(weights, "layer.weight", {w.data(), Type::F32, n, k, k}).ok());
+  ASSERT_TRUE(kernels::writeTensor(activations, "", {x.data(), Type::F32, 2, k, k}).ok());
+  ToolResult result =
+      runTool({"run", gemmFile("int4_g128_f16"), "--weights", weights + ":layer.weight",
+               "--activations", activations, "--output", output, "--device", "sm_80"});
+  ASSERT_EQ(result.code, 0) << result.out << result.err;
+  Result<kernels::Tensor> y = kernels::readTensor(output);
+  ASSERT_TRUE(y.ok()) << y.error().str();
+  ASSERT_EQ(y->view.rows, 2);
+  ASSERT_EQ(y->view.k, n);
+  for (int64_t row = 0; row < 2; ++row)
+    for (int64_t column = 0; column < n; ++column)
+      EXPECT_EQ(y->view.at(row, column), 7.0 * static_cast<double>(column % 16));
+}
+
+TEST(RunTest, mistakesAreErrorsBeforeAnyWork) {
+  auto error = [](std::vector<std::string> arguments, int code) {
+    arguments.insert(arguments.begin(), {"run", gemmFile("int4_g128_f16")});
+    ToolResult result = runTool(arguments);
+    EXPECT_EQ(result.code, code) << result.err;
+    EXPECT_EQ(result.out, "");
+    return result.err;
+  };
+  EXPECT_EQ(error({"--m", "1", "--n", "64"}, 1),
+            "error: --k is missing, it can also come from --weights or --activations "
+            "[option_missing]\n");
+  EXPECT_EQ(error({"--m=1", "--n=1", "--k=1", "--output", "y.txt"}, 1),
+            "error: 'y.txt' ends in neither .npy nor .safetensors, only these files hold matrices "
+            "[tensor_file_kind]\n");
+  EXPECT_EQ(error({"--m=1", "--n=1", "--k=1", "--no-cache", "--cache-dir=x"}, 1),
+            "error: --cache-dir and --no-cache do not go together: one asks for a cache "
+            "[option_conflict]\n");
+  EXPECT_EQ(error({"--m=1", "--n=1", "--k=1", "--gemm=other", "--device=sm_80"}, 1),
+            "error: no gemm 'other', the module declares int4_g128_f16 [unknown_gemm]\n");
+  EXPECT_THAT(error({"--m=0"}, 2), HasSubstr("[bad_option_value]"));
+}
+
+TEST(RunTest, hugeSizesAreErrors) {
+  for (const char *size : {"1000000000", "9223372036854775807"}) {
+    ToolResult result = runTool({"run", gemmFile("int4_g128_f16"), "--m", size, "--n", size, "--k",
+                                 size, "--device", "sm_80", "--no-cache"});
+    EXPECT_EQ(result.code, 1) << result.out;
+    EXPECT_THAT(result.err, HasSubstr("error: "));
+  }
+}
+
+TEST(CheckTest, printsAllDiagnosticsOfAllFiles) {
+  std::string bad = scratchFolder() + "bad.rho";
+  std::ofstream(bad) << "format a { element: s9 value = element }\n"
+                        "format b { element: s4 value = elemant }\n";
+  ToolResult result = runTool({"check", bad, gemmFile("int4_g128_f16"), bad});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr("gemm int4_g128_f16"));
+  size_t carets = static_cast<size_t>(std::count(result.err.begin(), result.err.end(), '^'));
+  EXPECT_EQ(carets, 4U) << result.err;
+  EXPECT_EQ(runTool({"check"}).code, 1);
+  EXPECT_EQ(runTool({"check", scratchFolder() + "none.rho"}).code, 1);
+}
+
+TEST(BenchTest, writesOneRowAShape) {
+  std::string csv = scratchFolder() + "bench.csv";
+  ToolResult result =
+      runTool({"bench", gemmFile("int4_g128_f16"), gemmFile("liquidquant_int8"), "--m", "1,3",
+               "--n", "64", "--k", "128", "--device", "sm_80", "--csv", csv});
+  EXPECT_EQ(result.code, 0) << result.err;
+  std::ifstream file(csv);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);)
+    lines.push_back(line);
+  ASSERT_EQ(lines.size(), 5U);
+  EXPECT_TRUE(lines[0].starts_with("file,gemm,device,target,m,n,k,parse_ms,plan_ms,rho_ms,"));
+  auto cells = [](const std::string &line) { return std::count(line.begin(), line.end(), ','); };
+  for (const std::string &line : lines)
+    EXPECT_EQ(cells(line), cells(lines[0])) << line;
+  EXPECT_THAT(lines[4], HasSubstr("liquidquant_int8"));
+  EXPECT_THAT(lines[4], HasSubstr(",3,64,128,"));
+}
+
+TEST(ToolTest, helpAndVersionGoToStandardOutput) {
+  EXPECT_THAT(runTool({}).out, HasSubstr("rho run FILE.rho"));
+  EXPECT_EQ(runTool({}).code, 0);
+  EXPECT_THAT(runTool({"help", "run"}).out, HasSubstr("--verify full|sample|none"));
+  EXPECT_THAT(runTool({"run", "--help"}).out, HasSubstr("--verify full|sample|none"));
+  EXPECT_TRUE(runTool({"--version"}).out.starts_with("rho "));
+  EXPECT_EQ(runTool({"nonsense"}).code, 2);
+  EXPECT_EQ(runTool({"help", "nonsense"}).code, 1);
+}
+
+} // namespace

@@ -1,0 +1,169 @@
+#include "runtime/tool/Options.h"
+#include "runtime/tool/Files.h"
+#include "runtime/tool/Tool.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+using namespace rho;
+using namespace rho::tool;
+
+namespace {
+
+Result<Options> parse(std::vector<std::string> arguments) { return Options::parse(arguments); }
+
+std::string parseError(std::vector<std::string> arguments) {
+  Result<Options> options = parse(std::move(arguments));
+  return options.ok() ? "parsed" : options.error().str();
+}
+
+TEST(OptionsTest, readsFilesAndValuesInAnyOrder) {
+  Result<Options> options = parse(
+      {"run", "--m", "16", "a.rho", "--n=256", "--no-cache", "--verify", "sample", "--gemm=x=y"});
+  ASSERT_TRUE(options.ok()) << options.error().str();
+  EXPECT_EQ(options->command(), Command::Run);
+  EXPECT_EQ(options->onlyFile().value(), "a.rho");
+  EXPECT_EQ(options->count("--m"), 16);
+  EXPECT_EQ(options->count("--n"), 256);
+  EXPECT_EQ(options->count("--k"), std::nullopt);
+  EXPECT_TRUE(options->has("--no-cache"));
+  EXPECT_FALSE(options->has("--seed"));
+  EXPECT_EQ(options->text("--verify"), "sample");
+  EXPECT_EQ(options->text("--gemm"), "x=y");
+  EXPECT_EQ(options->text("--device", "auto"), "auto");
+}
+
+TEST(OptionsTest, listsOfCountsAreForBench) {
+  Result<Options> options = parse({"bench", "--m", "1,16,64"});
+  ASSERT_TRUE(options.ok()) << options.error().str();
+  EXPECT_EQ(options->counts("--m"), (std::vector<int64_t>{1, 16, 64}));
+  EXPECT_TRUE(options->counts("--n").empty());
+  EXPECT_EQ(parseError({"bench", "--m", "1,,2"}),
+            "error: --m is '1,,2', whole numbers of at least 1 with commas between them are needed "
+            "[bad_option_value]\n");
+}
+
+TEST(OptionsTest, aFileNameMayStartWithADashAfterTwo) {
+  Result<Options> options = parse({"check", "--", "--m", "-"});
+  ASSERT_TRUE(options.ok()) << options.error().str();
+  EXPECT_EQ(options->files(), (std::vector<std::string>{"--m", "-"}));
+}
+
+TEST(OptionsTest, helpIsHelpFromEverywhere) {
+  for (const std::vector<std::string> &arguments :
+       std::vector<std::vector<std::string>>{{}, {"help"}, {"--help"}, {"-h"}}) {
+    Result<Options> options = parse(arguments);
+    ASSERT_TRUE(options.ok());
+    EXPECT_EQ(options->command(), Command::Help);
+    EXPECT_TRUE(options->files().empty());
+  }
+  Result<Options> options = parse({"run", "--m", "1", "--help", "--what"});
+  ASSERT_TRUE(options.ok()) << options.error().str();
+  EXPECT_EQ(options->command(), Command::Help);
+  EXPECT_EQ(options->files(), std::vector<std::string>{"run"});
+}
+
+TEST(OptionsTest, unknownNamesListTheValidOnesAndTheNearest) {
+  EXPECT_EQ(parseError({"rum"}),
+            "error: unknown command 'rum', did you mean 'run'; valid commands are run, check, "
+            "compile, bench, help, --version [unknown_command]\n");
+  EXPECT_EQ(parseError({"frobnicate"}), "error: unknown command 'frobnicate'; valid commands are "
+                                        "run, check, compile, bench, help, --version "
+                                        "[unknown_command]\n");
+  EXPECT_EQ(parseError({"run", "--weigths", "w.npy"}),
+            "error: unknown option '--weigths' of 'rho run', did you mean '--weights'; valid "
+            "options are --m, --n, --k, --gemm, --device, --weights, --activations, --output, "
+            "--seed, --verify, --cache-dir, --no-cache [unknown_option]\n");
+  EXPECT_EQ(parseError({"check", "--m", "1"}),
+            "error: unknown option '--m' of 'rho check'; valid options are none "
+            "[unknown_option]\n");
+}
+
+TEST(OptionsTest, valuesAreChecked) {
+  EXPECT_EQ(parseError({"run", "--m"}), "error: --m has no value, M must follow it "
+                                        "[option_without_value]\n");
+  EXPECT_EQ(parseError({"run", "--no-cache=1"}),
+            "error: --no-cache has a value, it takes none [option_with_value]\n");
+  EXPECT_EQ(parseError({"run", "--m", "1", "--m=2"}),
+            "error: --m is given twice, once is allowed [option_twice]\n");
+  for (const char *bad : {"0", "-1", "", "1x", "99999999999999999999", "1.5", " 1"})
+    EXPECT_EQ(parseError({"run", "--m", bad}),
+              std::string("error: --m is '") + bad +
+                  "', a whole number of at least 1 is needed [bad_option_value]\n");
+  EXPECT_EQ(parseError({"run", "--seed", "-3"}),
+            "error: --seed is '-3', a whole number of at least 0 is needed [bad_option_value]\n");
+  EXPECT_EQ(parseError({"run", "--verify", "some"}),
+            "error: --verify is 'some', valid values are full, sample, none [bad_option_value]\n");
+  EXPECT_EQ(parseError({"run", "--output="}),
+            "error: --output is '', text is needed [bad_option_value]\n");
+}
+
+TEST(OptionsTest, oneFileWhereOneIsWorkedOn) {
+  for (const auto &[arguments, count] :
+       {std::pair<std::vector<std::string>, std::string>{{"run"}, "0"},
+        std::pair<std::vector<std::string>, std::string>{{"run", "a", "b"}, "2"}}) {
+    Result<Options> options = parse(arguments);
+    ASSERT_TRUE(options.ok());
+    EXPECT_EQ(options->onlyFile().error().str(),
+              "error: " + count + " files are given, 'rho run' works on one [wrong_file_count]\n");
+  }
+}
+
+TEST(OptionsTest, everyCommandAndOptionIsInTheHelp) {
+  for (const CommandSpec &command : commandTable()) {
+    EXPECT_NE(helpText().find("  rho " + std::string(command.name) + " "), std::string::npos);
+    for (const OptionSpec &option : optionTable()) {
+      bool belongs = (option.commands >> static_cast<unsigned>(command.command) & 1) != 0;
+      if (belongs)
+        EXPECT_NE(helpText(command.command).find("  " + std::string(option.name) + " "),
+                  std::string::npos)
+            << option.name;
+    }
+  }
+}
+
+// docs/CLI.md names every option of every command.
+TEST(OptionsTest, theManualNamesEveryOption) {
+  Result<std::string> manual = readText(std::string(RHO_SOURCE_DIR) + "/docs/CLI.md");
+  ASSERT_TRUE(manual.ok()) << manual.error().str();
+  for (const OptionSpec &option : optionTable())
+    EXPECT_NE(manual->find("`" + std::string(option.name)), std::string::npos) << option.name;
+}
+
+TEST(DeviceTest, namesAreChecked) {
+  for (const char *bad : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "sm_10", ""}) {
+    std::string error = openDevice(bad).error().str();
+    EXPECT_TRUE(error.starts_with(std::string("error: there is no device '") + bad +
+                                  "', valid are auto, cuda, cuda:INDEX and the emulated targets "
+                                  "sm_80"))
+        << error;
+    EXPECT_TRUE(error.ends_with(" [bad_device]\n")) << error;
+  }
+  EXPECT_TRUE(openDevice("sm_80").ok());
+}
+
+TEST(FilesTest, whatCannotBeReadOrWrittenIsNamed) {
+  EXPECT_EQ(readText("/none/x.txt").error().str(),
+            "error: '/none/x.txt' cannot be read: No such file or directory [file_not_readable]\n");
+  EXPECT_EQ(readText("/").error().str(),
+            "error: '/' cannot be read: Is a directory [file_not_readable]\n");
+  EXPECT_EQ(
+      writeText("/none/x.txt", "a").error().str(),
+      "error: '/none/x.txt' cannot be written: No such file or directory [file_not_writable]\n");
+}
+
+TEST(FilesTest, writingReplacesTheWholeFileAndLeavesNothingBeside) {
+  std::string pattern = testing::TempDir() + "rho-files-XXXXXX";
+  ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+  std::string path = pattern + "/x.txt";
+  ASSERT_TRUE(writeText(path, "a longer text").ok());
+  ASSERT_TRUE(writeText(path, "short").ok());
+  EXPECT_EQ(readText(path).value(), "short");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(pattern), {}), 1);
+  EXPECT_TRUE(writeText("/dev/null", "gone").ok());
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  std::filesystem::remove_all(pattern);
+}
+
+} // namespace

@@ -1,0 +1,77 @@
+#include "tests/tool/RunTool.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fcntl.h>
+#include <fstream>
+#include <spawn.h>
+#include <sstream>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace rho::test {
+
+namespace {
+
+std::string contentOf(const std::string &path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+class Scratch {
+public:
+  Scratch() : path(testing::TempDir() + "rho-tool-XXXXXX") {
+    if (!mkdtemp(path.data()))
+      std::abort();
+    path += "/";
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  Scratch(const Scratch &) = delete;
+  Scratch &operator=(const Scratch &) = delete;
+  std::string path;
+};
+
+} // namespace
+
+const std::string &scratchFolder() {
+  static const Scratch scratch;
+  return scratch.path;
+}
+
+std::string shipped(const std::string &path) { return std::string(RHO_SOURCE_DIR) + "/" + path; }
+
+ToolResult runTool(const std::vector<std::string> &arguments) {
+  std::string out = scratchFolder() + "stdout";
+  std::string err = scratchFolder() + "stderr";
+  std::vector<std::string> owned = {RHO_TOOL};
+  owned.insert(owned.end(), arguments.begin(), arguments.end());
+  std::vector<char *> argv;
+  for (std::string &argument : owned)
+    argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  setenv("RHO_CACHE_DIR", (scratchFolder() + "cache").c_str(), 1);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  constexpr int flags = O_WRONLY | O_CREAT | O_TRUNC;
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(), flags, 0600);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err.c_str(), flags, 0600);
+  ToolResult result;
+  pid_t child = 0;
+  int status = 0;
+  if (posix_spawn(&child, RHO_TOOL, &actions, nullptr, argv.data(), environ) == 0 &&
+      waitpid(child, &status, 0) == child && WIFEXITED(status))
+    result.code = WEXITSTATUS(status);
+  posix_spawn_file_actions_destroy(&actions);
+  result.out = contentOf(out);
+  result.err = contentOf(err);
+  return result;
+}
+
+} // namespace rho::test

@@ -1,0 +1,23 @@
+// Runs the built `rho` as a user does.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace rho::test {
+
+struct ToolResult {
+  int code = -1; // exit code; -1 when it ended by a signal
+  std::string out, err;
+};
+
+// Arguments are passed as they are, without a shell. The disk cache is a folder of this process.
+ToolResult runTool(const std::vector<std::string> &arguments);
+
+// A folder that exists until the process ends.
+const std::string &scratchFolder();
+
+// A file of the source tree.
+std::string shipped(const std::string &path);
+
+} // namespace rho::test
