@@ -16,14 +16,15 @@ using Sources = std::vector<SourceFile>;
 // One line for a person: "dsl/A.h includes compiler/B.h: ...".
 using Violations = std::vector<std::string>;
 
-// The sources of all rooms (C++, CUDA C++, TableGen and X-macro tables) below `root`.
+// The sources of all rooms below `root`: C++, CUDA C++, TableGen, X-macro tables, and the
+// declarations, IR and expected texts of tests.
 Sources readSources(const std::string &root);
 
 // The names in #include "..." and #include <...>, in order. Includes in comments do not count.
 std::vector<std::string> includesOf(const SourceFile &file);
 
 // dsl <- compiler <- runtime <- kernels <- examples. runtime/tool is a leaf: it may include any
-// room, nothing includes it. tests may include any.
+// room and only tests include it. tests may include any.
 Violations includesAgainstTheDirection(const Sources &sources);
 // mlir/ and llvm/ headers are for compiler/ and its tests.
 Violations mlirOutsideTheCompiler(const Sources &sources);
@@ -32,7 +33,7 @@ Violations cudaHeaders(const Sources &sources);
 // Public headers: dsl/*.h, the compiler's MLIR-free ones, runtime/Rho.h. Everything that they
 // reach is ours or the standard library's.
 Violations foreignHeadersInPublicOnes(const Sources &sources);
-// No file exceeds `limit` lines.
+// No file written by a person exceeds `limit` lines.
 Violations longFiles(const Sources &sources, int limit);
 // Each id of dsl/Diagnostics.def is named in a test source, as DiagId::id or as [id].
 Violations unprovokedDiagnostics(const Sources &sources);
