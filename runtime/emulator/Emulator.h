@@ -54,9 +54,9 @@ private:
 struct Launch {
   std::string entry;
   Dim3 grid, block;
-  int64_t sharedBytes = 0;             // dynamic
-  std::vector<uint8_t> parameters;     // the parameter buffer with the PTX ABI's alignment
-  std::vector<std::string> origins;    // see compiler::KernelImage::origins
+  int64_t sharedBytes = 0;          // dynamic
+  std::vector<uint8_t> parameters;  // the parameter buffer with the PTX ABI's alignment
+  std::vector<std::string> origins; // see compiler::KernelImage::origins
   // Watchdog: instructions one CTA may execute per warp before emulator_no_progress.
   uint64_t maxWarpInstructions = uint64_t(1) << 34;
 };

@@ -1,0 +1,224 @@
+#include "runtime/emulator/Access.h"
+
+#include "runtime/emulator/Faults.h"
+
+#include <algorithm>
+
+namespace rho::emulator {
+
+void laneAddresses(const Warp &warp, const Inst &inst, uint32_t base, int64_t offset, bool is32,
+                   LaneAddresses &out) {
+  if (is32) {
+    const auto *from = warp.reg<uint32_t>(base);
+    for (int l = 0; l < 32; ++l)
+      out.at[l] = uint32_t(from[l] + uint32_t(offset));
+  } else {
+    const auto *from = warp.reg<uint64_t>(base);
+    for (int l = 0; l < 32; ++l)
+      out.at[l] = from[l] + uint64_t(offset);
+  }
+}
+
+bool misaligned(Warp &warp, const Inst &inst, int lane, const char *space, uint64_t address,
+                uint32_t bytes) {
+  if (address % bytes == 0)
+    return false;
+  warp.fail(inst, lane, DiagId::emulator_misaligned, {space, hex(address), std::to_string(bytes)});
+  return true;
+}
+
+uint8_t *resolveGlobal(Warp &warp, const Inst &inst, int lane, uint64_t address, uint32_t bytes,
+                       AccessKind kind) {
+  const Allocation *&recent = warp.cta->recent[inst.statement % std::size(warp.cta->recent)];
+  if (!recent || !recent->contains(address, bytes))
+    recent = warp.cta->state->map.before(address);
+  const Allocation *found = recent;
+  if (found && found->contains(address, bytes)) {
+    if (!found->host) {
+      warp.fail(inst, lane, DiagId::emulator_released,
+                {hex(address), std::to_string(bytes), range(found->address, found->size)});
+      return nullptr;
+    }
+    if (kind == AccessKind::Read || !found->constant)
+      return found->host.get() + (address - found->address);
+  }
+  // The nearer of the allocations on both sides.
+  const Allocation *after = warp.cta->state->map.after(address);
+  const Allocation *nearest = found ? found : after;
+  if (found && after) {
+    uint64_t past = address - std::min(address, found->address + found->size);
+    if (after->address - address < past)
+      nearest = after;
+  }
+  std::string limits =
+      nearest ? "the nearest is " + range(nearest->address, nearest->size) : "there is none";
+  if (nearest && nearest->constant && nearest->contains(address, bytes))
+    limits = "only in the constant " + range(nearest->address, nearest->size);
+  warp.fail(inst, lane, DiagId::emulator_global_bounds,
+            {hex(address), std::to_string(bytes), limits});
+  return nullptr;
+}
+
+bool checkShared(Warp &warp, const Inst &inst, int lane, uint64_t address, uint32_t bytes) {
+  uint32_t size = warp.cta->shared.size();
+  if (address > size || bytes > size - address) {
+    warp.fail(inst, lane, DiagId::emulator_shared_bounds,
+              {hex(address), std::to_string(bytes), range(0, size)});
+    return false;
+  }
+  return !misaligned(warp, inst, lane, "shared", address, bytes);
+}
+
+bool checkFinding(Warp &warp, const Inst &inst, int lane, SharedMemory::Finding finding,
+                  bool write) {
+  if (!finding) [[likely]]
+    return true;
+  std::string address = hex(finding.address), other = std::to_string(finding.other);
+  switch (finding.problem) {
+  case SharedMemory::Problem::None:
+    break;
+  case SharedMemory::Problem::Unwritten:
+    warp.fail(inst, lane, DiagId::emulator_unwritten_shared, {address});
+    break;
+  case SharedMemory::Problem::Pending:
+    warp.fail(inst, lane,
+              write ? DiagId::emulator_async_overwritten : DiagId::emulator_async_not_waited,
+              {address, other});
+    break;
+  case SharedMemory::Problem::ReadAfterWrite:
+    warp.fail(inst, lane, DiagId::emulator_race_read, {address, other});
+    break;
+  case SharedMemory::Problem::WriteAfterRead:
+    warp.fail(inst, lane, DiagId::emulator_race_write_after_read, {address, other});
+    break;
+  case SharedMemory::Problem::WriteAfterWrite:
+    warp.fail(inst, lane, DiagId::emulator_race_write, {address, other});
+    break;
+  }
+  return false;
+}
+
+namespace {
+
+bool resolveGlobals(Warp &warp, const Inst &inst, uint32_t mask, uint32_t bytes, AccessKind kind,
+                    const LaneAddresses &a, LanePointers &out) {
+  uint64_t low = UINT64_MAX, high = 0, all = 0;
+  for (int l = 0; l < 32; ++l) {
+    bool active = mask >> l & 1;
+    low = std::min(low, active ? a.at[l] : UINT64_MAX);
+    high = std::max(high, active ? a.at[l] : 0);
+    all |= active ? a.at[l] : 0;
+  }
+  const Allocation *&recent = warp.cta->recent[inst.statement % std::size(warp.cta->recent)];
+  if (!recent || !recent->contains(low, bytes))
+    recent = warp.cta->state->map.before(low);
+  bool whole = recent && recent->host && recent->contains(low, bytes) &&
+               recent->contains(high, bytes) && all % bytes == 0 &&
+               (kind == AccessKind::Read || !recent->constant);
+  if (whole) [[likely]] {
+    uint8_t *host = recent->host.get();
+    uint64_t begin = recent->address;
+    for (int l = 0; l < 32; ++l)
+      out.at[l] = host + (a.at[l] - begin); // inactive lanes' pointers are not used
+    return true;
+  }
+  for (uint32_t rest = mask; rest; rest &= rest - 1) {
+    int l = std::countr_zero(rest);
+    if (misaligned(warp, inst, l, "global", a.at[l], bytes))
+      return false;
+    out.at[l] = resolveGlobal(warp, inst, l, a.at[l], bytes, kind);
+    if (!out.at[l])
+      return false;
+  }
+  return true;
+}
+
+bool resolveShared(Warp &warp, const Inst &inst, int l, uint64_t address, uint32_t bytes,
+                   AccessKind kind, uint8_t *&out) {
+  SharedMemory &shared = warp.cta->shared;
+  if (!checkShared(warp, inst, l, address, bytes))
+    return false;
+  auto at = uint32_t(address);
+  SharedMemory::Finding finding = kind == AccessKind::Read ? shared.read(warp.index, at, bytes)
+                                  : kind == AccessKind::Write
+                                      ? shared.write(warp.index, at, bytes)
+                                      : shared.atomic(warp.index, at, bytes);
+  if (!checkFinding(warp, inst, l, finding, kind != AccessKind::Read))
+    return false;
+  out = shared.data() + at;
+  return true;
+}
+
+bool resolveLocal(Warp &warp, const Inst &inst, int l, uint64_t address, uint32_t bytes,
+                  uint8_t *&out) {
+  uint64_t size = warp.cta->entry->localBytes;
+  if (address > size || bytes > size - address) {
+    warp.fail(inst, l, DiagId::emulator_local_bounds,
+              {hex(address), std::to_string(bytes), range(0, size)});
+    return false;
+  }
+  if (misaligned(warp, inst, l, "local", address, bytes))
+    return false;
+  out = warp.cta->local.data() + size * (warp.index * 32 + uint32_t(l)) + address;
+  return true;
+}
+
+bool resolveParameter(Warp &warp, const Inst &inst, int l, uint64_t address, uint32_t bytes,
+                      AccessKind kind, uint8_t *&out) {
+  uint64_t size = warp.cta->entry->parameterBytes;
+  if (address > size || bytes > size - address || kind != AccessKind::Read) {
+    warp.fail(inst, l, DiagId::emulator_parameter_bounds,
+              {hex(address), std::to_string(bytes), range(0, size)});
+    return false;
+  }
+  if (misaligned(warp, inst, l, "parameter", address, bytes))
+    return false;
+  // Only read: see above.
+  out = const_cast<uint8_t *>(warp.cta->launch->parameters.data()) + address;
+  return true;
+}
+
+} // namespace
+
+bool resolve(Warp &warp, const Inst &inst, uint32_t mask, Space space, uint32_t bytes,
+             AccessKind kind, const LaneAddresses &a, LanePointers &out) {
+  if (space == Space::Global || space == Space::Const)
+    return resolveGlobals(warp, inst, mask, bytes, kind, a, out);
+  for (uint32_t rest = mask; rest; rest &= rest - 1) {
+    int l = std::countr_zero(rest);
+    uint64_t address = a.at[l];
+    Space actual = space;
+    if (space == Space::Generic) {
+      uint64_t window = address / windowBytes;
+      actual = window == 1   ? Space::Shared
+               : window == 2 ? Space::Local
+               : window == 3 ? Space::Param
+                             : Space::Global;
+      if (actual != Space::Global)
+        address %= windowBytes;
+    }
+    bool good = false;
+    switch (actual) {
+    case Space::Shared:
+      good = resolveShared(warp, inst, l, address, bytes, kind, out.at[l]);
+      break;
+    case Space::Local:
+      good = resolveLocal(warp, inst, l, address, bytes, out.at[l]);
+      break;
+    case Space::Param:
+      good = resolveParameter(warp, inst, l, address, bytes, kind, out.at[l]);
+      break;
+    default:
+      if (misaligned(warp, inst, l, "global", address, bytes))
+        return false;
+      out.at[l] = resolveGlobal(warp, inst, l, address, bytes, kind);
+      good = out.at[l] != nullptr;
+      break;
+    }
+    if (!good)
+      return false;
+  }
+  return true;
+}
+
+} // namespace rho::emulator

@@ -1,0 +1,38 @@
+// From PTX addresses to host memory, with every check of a memory access.
+#pragma once
+
+#include "runtime/emulator/Machine.h"
+
+namespace rho::emulator {
+
+enum class AccessKind : uint8_t { Read, Write, Atomic };
+
+struct LaneAddresses {
+  uint64_t at[32];
+};
+struct LanePointers {
+  uint8_t *at[32];
+};
+
+// base register + inst.imm for each lane; inst.flag & addressIs32 tells the base's width.
+constexpr uint8_t addressIs32 = 0x80;
+void laneAddresses(const Warp &warp, const Inst &inst, uint32_t base, int64_t offset, bool is32,
+                   LaneAddresses &out);
+
+// Host pointers for the `bytes` (a power of two) at each active lane's address in `space`. False:
+// a check failed and the warp has the error.
+bool resolve(Warp &warp, const Inst &inst, uint32_t mask, Space space, uint32_t bytes,
+             AccessKind kind, const LaneAddresses &addresses, LanePointers &out);
+
+// The part of resolve for one lane in global memory, any length and alignment; null: failed.
+uint8_t *resolveGlobal(Warp &warp, const Inst &inst, int lane, uint64_t address, uint32_t bytes,
+                       AccessKind kind);
+// Bounds and alignment in shared memory; false: failed.
+bool checkShared(Warp &warp, const Inst &inst, int lane, uint64_t address, uint32_t bytes);
+bool misaligned(Warp &warp, const Inst &inst, int lane, const char *space, uint64_t address,
+                uint32_t bytes);
+// Reports what the shadow found; false when it found something.
+bool checkFinding(Warp &warp, const Inst &inst, int lane, SharedMemory::Finding finding,
+                  bool write);
+
+} // namespace rho::emulator

@@ -1,0 +1,133 @@
+// Barriers of a CTA and memory fences (PTX ISA, "Parallel Synchronization and Communication
+// Instructions"). All live threads of a warp must arrive together, also at barrier without
+// .aligned.
+#include "runtime/emulator/Decode.h"
+#include "runtime/emulator/Lanes.h"
+
+namespace rho::emulator {
+
+namespace {
+
+// Inst: a barrier number, b thread count (0: all threads).
+bool arriveAt(Warp &w, const Inst &i, uint32_t mask, uint32_t &number) {
+  int first = w.firstLane(mask);
+  const auto *numbers = w.reg<uint32_t>(i.a);
+  const auto *counts = i.b ? w.reg<uint32_t>(i.b) : nullptr;
+  number = numbers[first];
+  uint32_t threads = w.cta->threads;
+  uint32_t count = counts ? counts[first] : threads;
+  auto refuse = [&](int lane, const std::string &what) {
+    w.fail(i, lane, DiagId::emulator_barrier_operand, {what});
+    return false;
+  };
+  if (number >= 16)
+    return refuse(first, "barrier " + std::to_string(number) + ", there are barriers 0 to 15");
+  if (counts && (count == 0 || count % 32 != 0 || count > (threads + 31) / 32 * 32))
+    return refuse(first, std::to_string(count) +
+                             " threads, a barrier takes a multiple of 32 up to " +
+                             std::to_string(threads));
+  for (uint32_t rest = mask; rest; rest &= rest - 1) {
+    int l = std::countr_zero(rest);
+    if (numbers[l] != number || (counts && counts[l] != count))
+      return refuse(l, "different operands in one warp, its threads arrive together");
+  }
+  if (mask != w.live) {
+    w.fail(i, first, DiagId::emulator_divergent_barrier,
+           {std::to_string(number), std::to_string(std::popcount(mask)),
+            std::to_string(std::popcount(w.live)), std::to_string(w.index)});
+    return false;
+  }
+  Barrier &barrier = w.cta->barriers[number];
+  if (barrier.expected && barrier.expected != count)
+    return refuse(first, std::to_string(count) + " threads at barrier " + std::to_string(number) +
+                             ", others wait for " + std::to_string(barrier.expected));
+  barrier.expected = count;
+  // Counted barriers count warps of 32 threads; exited threads never arrive.
+  barrier.arrived += counts && mask == w.exists ? 32 : uint32_t(std::popcount(mask));
+  w.cta->shared.arrive(w.index, barrier);
+  return true;
+}
+
+// Lets everybody go on once the last one is there.
+bool complete(Cta &cta, uint32_t number) {
+  Barrier &barrier = cta.barriers[number];
+  if (barrier.arrived < barrier.expected)
+    return false;
+  for (uint32_t rest = barrier.waiting; rest; rest &= rest - 1) {
+    Warp &warp = cta.warps[size_t(std::countr_zero(rest))];
+    warp.state = Warp::State::Ready;
+    cta.shared.pass(warp.index, barrier);
+  }
+  barrier = Barrier{};
+  return true;
+}
+
+Flow syncHandler(Warp &w, const Inst &i, uint32_t mask) {
+  uint32_t number = 0;
+  if (!arriveAt(w, i, mask, number))
+    return Flow::Leave;
+  w.cta->barriers[number].waiting |= 1u << w.index;
+  w.state = Warp::State::Waiting;
+  return complete(*w.cta, number) ? Flow::Next : Flow::Leave;
+}
+
+Flow arriveHandler(Warp &w, const Inst &i, uint32_t mask) {
+  uint32_t number = 0;
+  if (!arriveAt(w, i, mask, number))
+    return Flow::Leave;
+  complete(*w.cta, number);
+  return Flow::Next;
+}
+
+Flow warpSyncHandler(Warp &w, const Inst &i, uint32_t mask) {
+  return w.checkMembers(i, mask, w.reg<uint32_t>(i.a)) ? Flow::Next : Flow::Leave;
+}
+
+void barrier(Decoder &d) {
+  if (d.take("warp")) {
+    if (!d.take("sync"))
+      return d.unknown();
+    d.expectOperands(1);
+    d.inst.a = d.source(0, Type::B32);
+    return d.emit(warpSyncHandler);
+  }
+  d.take("cta");
+  int action = d.takeOne({"sync", "arrive"});
+  if (action < 0)
+    return d.unknown();
+  d.take("aligned");
+  d.expectOperands(action == 0 ? 1 : 2, 2);
+  d.inst.a = d.source(0, Type::U32);
+  if (d.operandCount() == 2)
+    d.inst.b = d.source(1, Type::U32);
+  d.emit(action == 0 ? syncHandler : arriveHandler);
+}
+
+Flow fenceHandler(Warp &, const Inst &, uint32_t) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  return Flow::Next;
+}
+
+void membar(Decoder &d) {
+  if (d.takeOne({"cta", "gl", "sys"}) < 0)
+    return d.unknown();
+  d.expectOperands(0);
+  d.emit(fenceHandler);
+}
+
+void fence(Decoder &d) {
+  d.takeOne({"sc", "acq_rel", "acquire", "release"});
+  if (d.takeOne({"cta", "cluster", "gpu", "sys"}) < 0)
+    return d.unknown();
+  d.expectOperands(0);
+  d.emit(fenceHandler);
+}
+
+constexpr Opcode opcodes[] = {
+    {"bar", barrier}, {"barrier", barrier}, {"membar", membar}, {"fence", fence}};
+
+} // namespace
+
+std::span<const Opcode> barrierOpcodes() { return opcodes; }
+
+} // namespace rho::emulator

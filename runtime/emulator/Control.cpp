@@ -1,0 +1,75 @@
+// Branches and exits (PTX ISA, "Control Flow Instructions").
+#include "runtime/emulator/Decode.h"
+#include "runtime/emulator/Lanes.h"
+
+namespace rho::emulator {
+
+namespace {
+
+Flow braHandler(Warp &w, const Inst &i, uint32_t mask) {
+  auto target = uint32_t(i.imm);
+  if (mask == w.active) {
+    w.pc = target;
+    return Flow::Next;
+  }
+  for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+    int l = std::countr_zero(rest);
+    w.pcs[l] = mask >> l & 1 ? target : w.pc;
+  }
+  w.active = 0;
+  w.reschedule();
+  return Flow::Next;
+}
+
+void bra(Decoder &d) {
+  d.take("uni");
+  d.expectOperands(1);
+  uint32_t target = d.label(0);
+  d.emitBranch(braHandler, target);
+}
+
+Flow exitHandler(Warp &w, const Inst &i, uint32_t mask) {
+  w.live &= ~mask;
+  w.active &= ~mask;
+  w.activeCount = uint32_t(std::popcount(w.active));
+  if (w.active)
+    return Flow::Next;
+  if (w.reschedule())
+    return Flow::Next;
+  w.state = Warp::State::Done;
+  return Flow::Leave;
+}
+
+void exit(Decoder &d) {
+  d.take("uni");
+  d.expectOperands(0);
+  d.emit(exitHandler);
+}
+
+Flow trapHandler(Warp &w, const Inst &i, uint32_t mask) {
+  return w.fail(i, w.firstLane(mask), DiagId::emulator_trap, {});
+}
+
+void trap(Decoder &d) {
+  d.expectOperands(0);
+  d.emit(trapHandler);
+}
+
+Flow nothing(Warp &, const Inst &, uint32_t) { return Flow::Next; }
+
+void nanosleep(Decoder &d) {
+  if (!d.take("u32"))
+    return d.unknown();
+  d.expectOperands(1);
+  d.source(0, Type::U32);
+  d.emit(nothing);
+}
+
+constexpr Opcode opcodes[] = {
+    {"bra", bra}, {"ret", exit}, {"exit", exit}, {"trap", trap}, {"nanosleep", nanosleep}};
+
+} // namespace
+
+std::span<const Opcode> controlOpcodes() { return opcodes; }
+
+} // namespace rho::emulator

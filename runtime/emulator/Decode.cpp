@@ -1,0 +1,552 @@
+#include "runtime/emulator/Decode.h"
+
+#include "runtime/emulator/GlobalMemory.h"
+#include "runtime/emulator/Numbers.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rho::emulator {
+
+namespace {
+using OpcodeTable = std::unordered_map<std::string_view, void (*)(Decoder &)>;
+
+const OpcodeTable &opcodeTable() {
+  static const OpcodeTable table = [] {
+    OpcodeTable all;
+    for (std::span<const Opcode> family :
+         {integerOpcodes(), bitOpcodes(), floatOpcodes(), compareOpcodes(), convertOpcodes(),
+          moveOpcodes(), memoryOpcodes(), atomicOpcodes(), asyncOpcodes(), matrixOpcodes(),
+          mmaOpcodes(), controlOpcodes(), barrierOpcodes(), warpOpcodes()})
+      for (const Opcode &opcode : family)
+        all.emplace(opcode.name, opcode.decode);
+    return all;
+  }();
+  return table;
+}
+
+struct SpecialRow {
+  std::string_view name;
+  Special special;
+  int bits;
+};
+constexpr SpecialRow specialRows[] = {
+    {"%tid.x", Special::TidX, 32},
+    {"%tid.y", Special::TidY, 32},
+    {"%tid.z", Special::TidZ, 32},
+    {"%ntid.x", Special::NtidX, 32},
+    {"%ntid.y", Special::NtidY, 32},
+    {"%ntid.z", Special::NtidZ, 32},
+    {"%ctaid.x", Special::CtaidX, 32},
+    {"%ctaid.y", Special::CtaidY, 32},
+    {"%ctaid.z", Special::CtaidZ, 32},
+    {"%nctaid.x", Special::NctaidX, 32},
+    {"%nctaid.y", Special::NctaidY, 32},
+    {"%nctaid.z", Special::NctaidZ, 32},
+    {"%laneid", Special::LaneId, 32},
+    {"%warpid", Special::WarpId, 32},
+    {"%nwarpid", Special::WarpCount, 32},
+    {"%smid", Special::SmId, 32},
+    {"%nsmid", Special::SmCount, 32},
+    {"%gridid", Special::GridId, 64},
+    {"%lanemask_eq", Special::MaskEq, 32},
+    {"%lanemask_le", Special::MaskLe, 32},
+    {"%lanemask_lt", Special::MaskLt, 32},
+    {"%lanemask_ge", Special::MaskGe, 32},
+    {"%lanemask_gt", Special::MaskGt, 32},
+    {"%dynamic_smem_size", Special::DynamicShared, 32},
+    {"%total_smem_size", Special::TotalShared, 32},
+    {"%clock", Special::Clock, 32},
+    {"%clock_hi", Special::ClockHigh, 32},
+    {"%clock64", Special::Clock64, 64},
+    {"%globaltimer", Special::Timer, 64},
+    {"%globaltimer_lo", Special::TimerLow, 32},
+    {"%globaltimer_hi", Special::TimerHigh, 32},
+};
+
+// Bytes of a register with its 32 lanes; a predicate is one mask.
+uint32_t slotBytes(int bits) { return bits == 1 ? 64 : uint32_t(bits) / 8 * 32; }
+
+uint32_t allocateSlot(Entry &entry, int bits) {
+  // 64-byte aligned: a lane loop never splits a cache line more than it has to.
+  auto offset = uint32_t(entry.registers.size());
+  entry.registers.resize((offset + slotBytes(bits) + 63) & ~size_t(63), 0);
+  return offset;
+}
+} // namespace
+
+std::string statementText(const std::string &ptx, uint32_t begin, uint32_t end) {
+  std::string out;
+  for (uint32_t i = begin; i < end; ++i) {
+    char c = ptx[i];
+    bool blank = c == ' ' || c == '\t' || c == '\n' || c == '\r';
+    if (!blank)
+      out += c;
+    else if (!out.empty() && out.back() != ' ')
+      out += ' ';
+  }
+  while (!out.empty() && out.back() == ' ')
+    out.pop_back();
+  return out;
+}
+
+Decoder::Decoder(const Module &module, const Function &function, Entry &entry,
+                 std::vector<uint64_t> &variableAddresses)
+    : module(module), function(function), entry(entry), addresses(variableAddresses),
+      slots(function.registers.size(), 0) {
+  // Offset 0 means "no register".
+  entry.registers.assign(64, 0);
+}
+
+std::optional<Error> Decoder::decodeAll(const std::string &ptx) {
+  text = &ptx;
+  layOutShared();
+  std::vector<uint32_t> codeStart;
+  for (uint32_t i = 0; i < function.statements.size() && !error; ++i) {
+    codeStart.push_back(uint32_t(entry.code.size()));
+    decodeOne(i);
+  }
+  if (error)
+    return error;
+  // The body's end exits.
+  codeStart.push_back(uint32_t(entry.code.size()));
+  Statement last;
+  last.opcode = {"exit"};
+  last.line = function.statements.empty() ? 1 : function.statements.back().line;
+  current = &last;
+  nextModifier = 1;
+  entry.statements.push_back({last.line, 0, 0, 0});
+  inst = Inst{};
+  inst.statement = uint32_t(function.statements.size());
+  opcodeTable().at("exit")(*this);
+  for (auto [instruction, statement] : branches)
+    entry.code[instruction].imm = codeStart[statement];
+  return error;
+}
+
+// Only variables that the entry names take part. Static arrays first, then the extern array.
+void Decoder::layOutShared() {
+  std::vector<uint32_t> used;
+  for (const Statement &statement : function.statements)
+    for (const Operand &operand : statement.operands) {
+      const Operand &symbol = operand.kind == Operand::Kind::Address ? operand.parts[0] : operand;
+      if (symbol.kind == Operand::Kind::Symbol &&
+          std::find(used.begin(), used.end(), symbol.index) == used.end())
+        used.push_back(symbol.index);
+    }
+  auto place = [&](Space space, bool external, uint64_t &end) {
+    for (uint32_t index : used) {
+      const Variable &variable = module.variables[index];
+      if (variable.space != space || (variable.size == 0) != external)
+        continue;
+      end = (end + variable.align - 1) & ~(variable.align - 1);
+      addresses[index] = end;
+      end += variable.size;
+    }
+  };
+  place(Space::Shared, false, entry.staticShared);
+  place(Space::Shared, true, entry.staticShared);
+  place(Space::Local, false, entry.localBytes);
+  entry.localBytes = (entry.localBytes + 15) & ~uint64_t(15);
+}
+
+void Decoder::decodeOne(uint32_t index) {
+  current = &function.statements[index];
+  nextModifier = 1;
+  entry.statements.push_back({current->line, current->originLine, current->begin, current->end});
+  inst = Inst{};
+  inst.statement = index;
+  auto found = opcodeTable().find(current->opcode[0]);
+  if (found == opcodeTable().end())
+    return unknown();
+  found->second(*this);
+}
+
+std::string Decoder::statementText() const {
+  return emulator::statementText(*text, current->begin, current->end);
+}
+
+void Decoder::unknown() {
+  if (!error)
+    error = makeError(DiagId::emulator_unknown_instruction,
+                      {std::to_string(current->line), statementText()});
+}
+
+void Decoder::bad(const std::string &explanation) {
+  if (!error)
+    error = makeError(DiagId::emulator_operand,
+                      {std::to_string(current->line), statementText(), explanation});
+}
+
+void Decoder::emit(Handler handler) {
+  if (nextModifier != current->opcode.size() || !handler)
+    unknown();
+  if (error)
+    return;
+  inst.run = handler;
+  if (current->guarded) {
+    inst.guard = registerSlot(current->guard);
+    inst.guardFlip = current->guardNegated ? ~0u : 0;
+  }
+  entry.code.push_back(inst);
+}
+
+void Decoder::emitBranch(Handler handler, uint32_t statement) {
+  branches.emplace_back(uint32_t(entry.code.size()), statement);
+  emit(handler);
+}
+
+void Decoder::noteSharedAccess(Space space, uint32_t bytes) {
+  if (space == Space::Shared || space == Space::Generic)
+    entry.sharedGranule = std::min(entry.sharedGranule, bytes);
+}
+
+// Modifiers -------------------------------------------------------------------------------------
+
+std::string_view Decoder::peekModifier(size_t ahead) const {
+  size_t i = nextModifier + ahead;
+  return i < current->opcode.size() ? current->opcode[i] : std::string_view();
+}
+
+Type Decoder::lastType() const { return typeNamed(current->opcode.back()); }
+
+bool Decoder::take(std::string_view modifier) {
+  if (peekModifier() != modifier || modifier.empty())
+    return false;
+  ++nextModifier;
+  return true;
+}
+
+int Decoder::takeOne(std::initializer_list<std::string_view> modifiers) {
+  int index = 0;
+  for (std::string_view modifier : modifiers) {
+    if (take(modifier))
+      return index;
+    ++index;
+  }
+  return -1;
+}
+
+bool Decoder::takePrefix(std::string_view prefix) {
+  if (!peekModifier().starts_with(prefix))
+    return false;
+  ++nextModifier;
+  return true;
+}
+
+Type Decoder::takeType() {
+  Type type = typeNamed(peekModifier());
+  if (type == Type::None) {
+    unknown();
+    return Type::B32;
+  }
+  ++nextModifier;
+  return type;
+}
+
+// Operands --------------------------------------------------------------------------------------
+
+const Operand &Decoder::operand(size_t i) {
+  static const Operand nothing;
+  if (i < current->operands.size())
+    return current->operands[i];
+  bad("operand " + std::to_string(i + 1) + " is missing");
+  return nothing;
+}
+
+void Decoder::expectOperands(size_t least, size_t most) {
+  size_t have = operandCount();
+  if (have < least || have > most)
+    bad(std::to_string(have) + " operands where " + std::to_string(least) +
+        (least == most ? "" : " to " + std::to_string(most)) + " belong");
+}
+
+uint32_t Decoder::registerSlot(uint32_t reg) {
+  if (!slots[reg])
+    slots[reg] = allocateSlot(entry, bits(function.registers[reg]));
+  return slots[reg];
+}
+
+uint32_t Decoder::specialSlot(const Operand &operand, int &bits) {
+  for (const SpecialRow &row : specialRows) {
+    if (row.name != operand.name)
+      continue;
+    bits = row.bits;
+    if (row.special >= Special::Clock) {
+      uint32_t slot = scratch(row.bits);
+      // Clocks are read where they are named: an instruction of its own fills the slot.
+      Inst read = inst;
+      read.run = readClock;
+      read.d = slot;
+      read.mode = uint8_t(row.special);
+      entry.code.push_back(read);
+      return slot;
+    }
+    auto [known, fresh] = specialSlots.emplace(uint8_t(row.special), 0);
+    if (fresh) {
+      known->second = scratch(row.bits);
+      entry.specials.push_back({row.special, known->second});
+    }
+    return known->second;
+  }
+  bits = 32;
+  bad("`" + std::string(operand.name) + "` is not declared");
+  return 0;
+}
+
+uint32_t Decoder::scratch(int bits) { return allocateSlot(entry, bits); }
+
+uint32_t Decoder::constant(uint64_t value, int bits) {
+  int table = bits == 8 ? 0 : bits == 16 ? 1 : bits == 32 ? 2 : 3;
+  if (bits < 64)
+    value &= (uint64_t(1) << bits) - 1;
+  auto [known, fresh] = constants[table].emplace(value, 0);
+  if (fresh) {
+    known->second = allocateSlot(entry, bits);
+    uint8_t *lane = entry.registers.data() + known->second;
+    for (int i = 0; i < 32; ++i, lane += bits / 8)
+      std::memcpy(lane, &value, size_t(bits) / 8); // little endian, as PTX is
+  }
+  return known->second;
+}
+
+uint64_t Decoder::symbolAddress(const Operand &operand) {
+  return addresses[operand.index] + operand.value;
+}
+
+uint64_t Decoder::immediateBits(const Operand &operand, Type type) {
+  switch (operand.kind) {
+  case Operand::Kind::Integer:
+    if (isFloat(type))
+      bad("an integer where " + std::string(name(type)) + " belongs");
+    return operand.value;
+  case Operand::Kind::Symbol:
+    return symbolAddress(operand);
+  case Operand::Kind::Single:
+  case Operand::Kind::Double: {
+    double value = operand.kind == Operand::Kind::Single
+                       ? double(std::bit_cast<float>(uint32_t(operand.value)))
+                       : std::bit_cast<double>(operand.value);
+    if (bits(type) == 64)
+      return std::bit_cast<uint64_t>(value);
+    if (bits(type) == 32)
+      return operand.kind == Operand::Kind::Single ? operand.value
+                                                   : std::bit_cast<uint32_t>(float(value));
+    if (type == Type::F16)
+      return f64ToF16(value);
+    if (type == Type::BF16)
+      return f64ToBf16(value);
+    bad("a floating point number where " + std::string(name(type)) + " belongs");
+    return 0;
+  }
+  default:
+    bad(operand.name.empty() ? "a register or number is missing"
+                             : "`" + std::string(operand.name) + "` is no register or number here");
+    return 0;
+  }
+}
+
+uint32_t Decoder::source(const Operand &operand, Type type) {
+  int registerBits = 0;
+  uint32_t slot = wideSource(operand, type, registerBits);
+  if (registerBits != bits(type))
+    bad("`" + std::string(operand.name) + "` has " + std::to_string(registerBits) + " bits where " +
+        std::to_string(bits(type)) + " belong");
+  return slot;
+}
+
+uint32_t Decoder::wideSource(const Operand &operand, Type type, int &registerBits) {
+  registerBits = std::max(bits(type), 8);
+  if (operand.negated)
+    bad("only predicates are negated");
+  if (operand.kind == Operand::Kind::Register) {
+    Type declared = function.registers[operand.index];
+    registerBits = bits(declared);
+    if (declared == Type::Pred || registerBits < bits(type))
+      bad("`" + std::string(operand.name) + "` has " + std::to_string(registerBits) +
+          " bits where " + std::to_string(bits(type)) + " belong");
+    return registerSlot(operand.index);
+  }
+  if (operand.kind == Operand::Kind::Special)
+    return specialSlot(operand, registerBits);
+  return constant(immediateBits(operand, type), registerBits);
+}
+
+uint32_t Decoder::destination(const Operand &operand, Type type) {
+  int registerBits = 0;
+  uint32_t slot = wideDestination(operand, type, registerBits);
+  if (registerBits != bits(type))
+    bad("`" + std::string(operand.name) + "` has " + std::to_string(registerBits) + " bits where " +
+        std::to_string(bits(type)) + " belong");
+  return slot;
+}
+
+uint32_t Decoder::wideDestination(const Operand &operand, Type type, int &registerBits) {
+  registerBits = bits(type);
+  if (operand.kind == Operand::Kind::Sink) {
+    registerBits = std::max(registerBits, 8);
+    return scratch(registerBits);
+  }
+  if (operand.kind != Operand::Kind::Register || function.registers[operand.index] == Type::Pred) {
+    bad("the result goes to no register of " + std::to_string(bits(type)) + " bits");
+    return 0;
+  }
+  registerBits = bits(function.registers[operand.index]);
+  if (registerBits < bits(type))
+    bad("`" + std::string(operand.name) + "` has " + std::to_string(registerBits) + " bits where " +
+        std::to_string(bits(type)) + " belong");
+  return registerSlot(operand.index);
+}
+
+uint32_t Decoder::predicate(const Operand &operand, bool &negated) {
+  negated = operand.negated;
+  if (operand.kind == Operand::Kind::Register && function.registers[operand.index] == Type::Pred)
+    return registerSlot(operand.index);
+  if (operand.kind == Operand::Kind::Integer)
+    return constant(operand.value ? ~0u : 0u, 32);
+  bad("`" + std::string(operand.name) + "` is no predicate");
+  return 0;
+}
+
+bool Decoder::isPredicate(const Operand &operand) const {
+  return operand.kind == Operand::Kind::Register && function.registers[operand.index] == Type::Pred;
+}
+
+uint32_t Decoder::predicateDestination(const Operand &operand) {
+  if (operand.kind == Operand::Kind::Sink)
+    return scratch(1);
+  if (operand.kind == Operand::Kind::Register && function.registers[operand.index] == Type::Pred)
+    return registerSlot(operand.index);
+  bad("the result goes to no predicate");
+  return 0;
+}
+
+uint32_t Decoder::addList(const std::vector<uint32_t> &offsets) {
+  auto index = uint32_t(entry.lists.size());
+  entry.lists.insert(entry.lists.end(), offsets.begin(), offsets.end());
+  return index;
+}
+
+uint32_t Decoder::sources(size_t i, size_t count, Type type) {
+  const Operand &vector = operand(i);
+  std::vector<uint32_t> offsets;
+  if (vector.kind != Operand::Kind::Vector) {
+    if (count != 1)
+      bad("operand " + std::to_string(i + 1) + " needs " + std::to_string(count) + " registers");
+    offsets.push_back(source(vector, type));
+  } else {
+    if (vector.parts.size() != count)
+      bad("operand " + std::to_string(i + 1) + " needs " + std::to_string(count) + " registers");
+    for (const Operand &part : vector.parts)
+      offsets.push_back(source(part, type));
+  }
+  return addList(offsets);
+}
+
+uint32_t Decoder::destinations(size_t i, size_t count, Type type) {
+  const Operand &vector = operand(i);
+  std::vector<uint32_t> offsets;
+  if (vector.kind != Operand::Kind::Vector) {
+    if (count != 1)
+      bad("operand " + std::to_string(i + 1) + " needs " + std::to_string(count) + " registers");
+    offsets.push_back(destination(vector, type));
+  } else {
+    if (vector.parts.size() != count)
+      bad("operand " + std::to_string(i + 1) + " needs " + std::to_string(count) + " registers");
+    for (const Operand &part : vector.parts)
+      offsets.push_back(destination(part, type));
+  }
+  return addList(offsets);
+}
+
+int64_t Decoder::immediate(size_t i) {
+  const Operand &number = operand(i);
+  if (number.kind != Operand::Kind::Integer)
+    bad("operand " + std::to_string(i + 1) + " must be an integer constant");
+  return int64_t(number.value);
+}
+
+uint32_t Decoder::address(size_t i, int &baseBits) {
+  const Operand &whole = operand(i);
+  baseBits = 64;
+  if (whole.kind != Operand::Kind::Address) {
+    bad("operand " + std::to_string(i + 1) + " must be an address");
+    return 0;
+  }
+  const Operand &base = whole.parts[0];
+  inst.imm = int64_t(whole.value);
+  if (base.kind == Operand::Kind::Register) {
+    baseBits = bits(function.registers[base.index]);
+    if (baseBits < 32)
+      bad("`" + std::string(base.name) + "` is too narrow for an address");
+    return registerSlot(base.index);
+  }
+  return constant(immediateBits(base, Type::B64), 64);
+}
+
+Space Decoder::addressSpace(size_t i) {
+  const Operand &whole = operand(i);
+  if (whole.kind == Operand::Kind::Address && whole.parts[0].kind == Operand::Kind::Symbol)
+    return module.variables[whole.parts[0].index].space;
+  return Space::Generic;
+}
+
+uint32_t Decoder::label(size_t i) {
+  const Operand &target = operand(i);
+  if (target.kind == Operand::Kind::Label) {
+    for (uint32_t scope = target.scope;; scope = function.scopeParents[scope]) {
+      auto found = function.labels.find({scope, target.name});
+      if (found != function.labels.end())
+        return found->second;
+      if (scope == 0)
+        break;
+    }
+  }
+  bad("`" + std::string(target.name) + "` is no label");
+  return 0;
+}
+
+// Program ---------------------------------------------------------------------------------------
+
+Result<Program> Program::parse(std::string_view ptx) {
+  auto impl = std::make_shared<Impl>();
+  impl->text = std::string(ptx);
+  Result<Module> module = parseModule(impl->text);
+  if (!module)
+    return std::move(module.error());
+  impl->target = std::string(module->target);
+  std::vector<uint64_t> addresses(module->variables.size(), 0);
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    Variable &variable = module->variables[i];
+    addresses[i] = variable.address;
+    if (variable.space != Space::Global && variable.space != Space::Const)
+      continue;
+    addresses[i] = reserveAddresses(variable.size);
+    impl->variables.push_back(
+        {addresses[i], variable.size, variable.space == Space::Const, std::move(variable.initial)});
+  }
+  for (const Function &function : module->entries) {
+    Entry &entry = impl->entries.emplace_back();
+    entry.name = std::string(function.name);
+    entry.parameterBytes = function.parameterBytes;
+    for (int i = 0; i < 3; ++i) {
+      entry.maxThreads[i] = function.maxThreads[i];
+      entry.requiredThreads[i] = function.requiredThreads[i];
+    }
+    if (std::optional<Error> error =
+            Decoder(*module, function, entry, addresses).decodeAll(impl->text))
+      return std::move(*error);
+  }
+  Program program;
+  program.pimpl = std::move(impl);
+  return program;
+}
+
+std::vector<std::string> Program::entries() const {
+  std::vector<std::string> names;
+  for (const Entry &entry : pimpl->entries)
+    names.push_back(entry.name);
+  return names;
+}
+
+} // namespace rho::emulator

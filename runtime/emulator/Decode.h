@@ -1,0 +1,134 @@
+// Statements to instructions. One table row per opcode; each family of opcodes has its own file,
+// which decodes and executes them. A new family is a new file and a line in Decode.cpp.
+#pragma once
+
+#include "runtime/emulator/Program.h"
+
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <unordered_map>
+
+namespace rho::emulator {
+
+class Decoder;
+
+struct Opcode {
+  std::string_view name; // before the first dot
+  void (*decode)(Decoder &decoder);
+};
+
+std::span<const Opcode> integerOpcodes();
+std::span<const Opcode> bitOpcodes();
+std::span<const Opcode> floatOpcodes();
+std::span<const Opcode> compareOpcodes();
+std::span<const Opcode> convertOpcodes();
+std::span<const Opcode> moveOpcodes();
+std::span<const Opcode> memoryOpcodes();
+std::span<const Opcode> atomicOpcodes();
+std::span<const Opcode> asyncOpcodes();
+std::span<const Opcode> matrixOpcodes();
+std::span<const Opcode> mmaOpcodes();
+std::span<const Opcode> controlOpcodes();
+std::span<const Opcode> barrierOpcodes();
+std::span<const Opcode> warpOpcodes();
+
+// What decode functions see of one statement. The first problem is kept; after it every request
+// answers something harmless, so that decode functions need no checks of their own.
+class Decoder {
+public:
+  Decoder(const Module &module, const Function &function, Entry &entry,
+          std::vector<uint64_t> &variableAddresses);
+
+  // All statements of the function.
+  std::optional<Error> decodeAll(const std::string &text);
+
+  // Modifiers, taken in order ---------------------------------------------------------------
+  bool take(std::string_view modifier);
+  // Takes any of them; which one, or -1.
+  int takeOne(std::initializer_list<std::string_view> modifiers);
+  // Takes the next modifier if it starts with `prefix`.
+  bool takePrefix(std::string_view prefix);
+  Type takeType();
+  std::string_view peekModifier(size_t ahead = 0) const;
+  // The type that the last modifier names; Type::None if it names none.
+  Type lastType() const;
+
+  // Operands ----------------------------------------------------------------------------------
+  std::string_view opcode() const { return current->opcode[0]; }
+  size_t operandCount() const { return current->operands.size(); }
+  const Operand &operand(size_t i);
+  // Refuses other counts.
+  void expectOperands(size_t least, size_t most);
+  void expectOperands(size_t count) { expectOperands(count, count); }
+
+  // A register of exactly the type's width, or an immediate converted to the type.
+  uint32_t source(size_t i, Type type) { return source(operand(i), type); }
+  uint32_t source(const Operand &operand, Type type);
+  uint32_t destination(size_t i, Type type) { return destination(operand(i), type); }
+  uint32_t destination(const Operand &operand, Type type);
+  // Registers that may be wider than the type (ld, st, cvt); `registerBits` tells.
+  uint32_t wideSource(const Operand &operand, Type type, int &registerBits);
+  uint32_t wideDestination(const Operand &operand, Type type, int &registerBits);
+  // Predicates. A negated source sets `negated`.
+  uint32_t predicate(const Operand &operand, bool &negated);
+  bool isPredicate(const Operand &operand) const;
+  uint32_t predicateDestination(const Operand &operand);
+  // The registers of {a, b, ...} (or of a single operand), each of the type; returns Inst::list.
+  uint32_t sources(size_t i, size_t count, Type type);
+  uint32_t destinations(size_t i, size_t count, Type type);
+  // An immediate integer.
+  int64_t immediate(size_t i);
+  // [base + offset]: the base's register and width; the offset goes to inst.imm.
+  uint32_t address(size_t i, int &baseBits);
+  // The same with the state space that a variable used as base has (else Generic).
+  Space addressSpace(size_t i);
+  uint32_t label(size_t i); // statement index
+
+  uint32_t constant(uint64_t value, int bits);
+  uint32_t scratch(int bits);
+  uint32_t addList(const std::vector<uint32_t> &offsets);
+
+  // Outcome -----------------------------------------------------------------------------------
+  Inst inst;
+  void emit(Handler handler);
+  void emitBranch(Handler handler, uint32_t statement);
+  void noteSharedAccess(Space space, uint32_t bytes);
+  void unknown();                           // this form of the instruction is not known
+  void bad(const std::string &explanation); // an operand does not fit
+  bool failed() const { return error.has_value(); }
+
+private:
+  void layOutShared();
+  void decodeOne(uint32_t index);
+  std::string statementText() const;
+  uint32_t registerSlot(uint32_t reg);
+  uint32_t specialSlot(const Operand &operand, int &bits);
+  uint64_t symbolAddress(const Operand &operand);
+  uint64_t immediateBits(const Operand &operand, Type type);
+
+  const Module &module;
+  const Function &function;
+  Entry &entry;
+  std::vector<uint64_t> &addresses; // of module.variables
+  const std::string *text = nullptr;
+  const Statement *current = nullptr;
+  size_t nextModifier = 1;
+  std::vector<uint32_t> slots; // per register; 0: not used yet
+  std::unordered_map<uint64_t, uint32_t> constants[4];
+  std::unordered_map<uint8_t, uint32_t> specialSlots;
+  std::vector<std::pair<uint32_t, uint32_t>> branches; // instruction, statement
+  std::optional<Error> error;
+};
+
+// add, sub, mul, ... on floating point types, called by the integer rows of the same names.
+void decodeFloatArithmetic(Decoder &decoder);
+// The same on f16, bf16 and their pairs.
+void decodeHalfArithmetic(Decoder &decoder);
+
+// Fills the slot inst.d with the clock inst.mode (a Special). Move.cpp
+Flow readClock(Warp &warp, const Inst &inst, uint32_t mask);
+
+std::string statementText(const std::string &ptx, uint32_t begin, uint32_t end);
+
+} // namespace rho::emulator

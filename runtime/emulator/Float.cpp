@@ -1,0 +1,228 @@
+// f32 and f64 arithmetic (PTX ISA, "Floating Point Instructions"). Approximations are computed in
+// double and rounded once: at least as close as any hardware's.
+#include "runtime/emulator/Decode.h"
+#include "runtime/emulator/Lanes.h"
+#include "runtime/emulator/Numbers.h"
+
+#include <cmath>
+#include <type_traits>
+
+namespace rho::emulator {
+
+namespace {
+
+struct Add {
+  template <class T> static T apply(T a, T b) { return a + b; }
+};
+struct Sub {
+  template <class T> static T apply(T a, T b) { return a - b; }
+};
+struct Mul {
+  template <class T> static T apply(T a, T b) { return a * b; }
+};
+struct Div {
+  template <class T> static T apply(T a, T b) { return a / b; }
+};
+// The product of two floats is exact in double; the sum is kept odd, so the last rounding is the
+// only one.
+struct Fma {
+  static float apply(float a, float b, float c) {
+    return float(addToOdd(double(a) * double(b), double(c)));
+  }
+  static double apply(double a, double b, double c) { return std::fma(a, b, c); }
+};
+// The number wins over NaN; -0 is less than +0.
+struct Min {
+  template <class T> static T apply(T a, T b) {
+    T least = a < b || (a == b && std::signbit(a)) ? a : b;
+    return a != a ? b : b != b ? a : least;
+  }
+};
+struct Max {
+  template <class T> static T apply(T a, T b) {
+    T most = a > b || (a == b && !std::signbit(a)) ? a : b;
+    return a != a ? b : b != b ? a : most;
+  }
+};
+template <class Op> struct PropagateNan {
+  template <class T> static T apply(T a, T b) { return a != a ? a : b != b ? b : Op::apply(a, b); }
+};
+struct Abs {
+  template <class T> static T apply(T a) { return std::fabs(a); }
+};
+struct Neg {
+  template <class T> static T apply(T a) { return -a; }
+};
+struct Rcp {
+  template <class T> static T apply(T a) { return T(1.0 / double(a)); }
+};
+struct Sqrt {
+  template <class T> static T apply(T a) { return std::sqrt(a); }
+};
+struct Rsqrt {
+  template <class T> static T apply(T a) { return T(1.0 / std::sqrt(double(a))); }
+};
+struct Ex2 {
+  template <class T> static T apply(T a) { return T(std::exp2(double(a))); }
+};
+struct Lg2 {
+  template <class T> static T apply(T a) { return T(std::log2(double(a))); }
+};
+struct Sin {
+  template <class T> static T apply(T a) { return T(std::sin(double(a))); }
+};
+struct Cos {
+  template <class T> static T apply(T a) { return T(std::cos(double(a))); }
+};
+struct Tanh {
+  template <class T> static T apply(T a) { return T(std::tanh(double(a))); }
+};
+// copysign d, a, b: the sign of a on the value of b.
+struct Copysign {
+  template <class T> static T apply(T a, T b) { return std::copysign(b, a); }
+};
+
+inline float flush(float x) { return std::fabs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; }
+inline float saturate(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
+
+// .ftz and .sat of f32 operations.
+template <class Op, bool Ftz, bool Sat> struct Modified {
+  static float in(float x) { return Ftz ? flush(x) : x; }
+  static float out(float x) {
+    x = Ftz ? flush(x) : x;
+    return Sat ? saturate(x) : x;
+  }
+  static float apply(float a) { return out(Op::apply(in(a))); }
+  static float apply(float a, float b) { return out(Op::apply(in(a), in(b))); }
+  static float apply(float a, float b, float c) { return out(Op::apply(in(a), in(b), in(c))); }
+};
+
+template <class Op, int Sources, class T> constexpr Handler plain() {
+  if constexpr (Sources == 1)
+    return unaryHandler<T, T, Op>;
+  else if constexpr (Sources == 2)
+    return binaryHandler<T, T, T, Op>;
+  else
+    return ternaryHandler<T, T, T, T, Op>;
+}
+
+template <class Op, int Sources> void finish(Decoder &d, bool ftz, bool sat) {
+  Type type = d.takeType();
+  d.expectOperands(Sources + 1);
+  d.inst.d = d.destination(0, type);
+  d.inst.a = d.source(1, type);
+  if (Sources > 1)
+    d.inst.b = d.source(2, type);
+  if (Sources > 2)
+    d.inst.c = d.source(3, type);
+  if (type == Type::F32)
+    return d.emit(ftz ? (sat ? plain<Modified<Op, true, true>, Sources, float>()
+                             : plain<Modified<Op, true, false>, Sources, float>())
+                      : (sat ? plain<Modified<Op, false, true>, Sources, float>()
+                             : plain<Op, Sources, float>()));
+  d.emit(type == Type::F64 && !ftz && !sat ? plain<Op, Sources, double>() : nullptr);
+}
+
+// Round to nearest is the default and the only mode of f32 and f64 arithmetic here; .rz, .rm and
+// .rp stay as modifiers and are refused.
+template <class Op, int Sources> void arithmetic(Decoder &d) {
+  d.takeOne({"rn", "approx", "full"});
+  bool ftz = d.take("ftz");
+  bool sat = d.take("sat");
+  finish<Op, Sources>(d, ftz, sat);
+}
+
+template <class Op> void minMax(Decoder &d) {
+  bool ftz = d.take("ftz");
+  if (d.take("NaN"))
+    return finish<PropagateNan<Op>, 2>(d, ftz, false);
+  finish<Op, 2>(d, ftz, false);
+}
+
+struct Form {
+  std::string_view name;
+  void (*decode)(Decoder &);
+};
+// The rows that share their names with integer instructions.
+constexpr Form forms[] = {
+    {"add", arithmetic<Add, 2>}, {"sub", arithmetic<Sub, 2>}, {"mul", arithmetic<Mul, 2>},
+    {"div", arithmetic<Div, 2>}, {"mad", arithmetic<Fma, 3>}, {"min", minMax<Min>},
+    {"max", minMax<Max>},        {"abs", arithmetic<Abs, 1>}, {"neg", arithmetic<Neg, 1>},
+};
+
+template <class Op, int Sources> void maybeHalf(Decoder &d) {
+  Type type = d.lastType();
+  if (bits(type) == 16 || kind(type) == TypeKind::Packed)
+    return decodeHalfArithmetic(d);
+  arithmetic<Op, Sources>(d);
+}
+
+enum class Test : uint8_t { Finite, Infinite, Number, NotANumber, Normal, Subnormal };
+
+template <class T> Flow testpHandler(Warp &w, const Inst &i, uint32_t mask) {
+  const T *a = w.reg<T>(i.a);
+  uint32_t result = lanesWhere([&](int l) {
+    int what = std::fpclassify(a[l]);
+    switch (Test(i.mode)) {
+    case Test::Finite:
+      return what != FP_INFINITE && what != FP_NAN;
+    case Test::Infinite:
+      return what == FP_INFINITE;
+    case Test::Number:
+      return what != FP_NAN;
+    case Test::NotANumber:
+      return what == FP_NAN;
+    case Test::Normal:
+      return what == FP_NORMAL;
+    case Test::Subnormal:
+      return what == FP_SUBNORMAL;
+    }
+    return false;
+  });
+  setPredicate(w.predicate(i.d), mask, result);
+  return Flow::Next;
+}
+
+void testp(Decoder &d) {
+  int test = d.takeOne({"finite", "infinite", "number", "notanumber", "normal", "subnormal"});
+  Type type = d.takeType();
+  if (test < 0)
+    return d.unknown();
+  d.expectOperands(2);
+  d.inst.d = d.predicateDestination(d.operand(0));
+  d.inst.a = d.source(1, type);
+  d.inst.mode = uint8_t(test);
+  d.emit(type == Type::F32   ? testpHandler<float>
+         : type == Type::F64 ? testpHandler<double>
+                             : nullptr);
+}
+
+constexpr Opcode opcodes[] = {
+    {"fma", maybeHalf<Fma, 3>},
+    {"rcp", arithmetic<Rcp, 1>},
+    {"sqrt", arithmetic<Sqrt, 1>},
+    {"rsqrt", arithmetic<Rsqrt, 1>},
+    {"ex2", maybeHalf<Ex2, 1>},
+    {"lg2", arithmetic<Lg2, 1>},
+    {"sin", arithmetic<Sin, 1>},
+    {"cos", arithmetic<Cos, 1>},
+    {"tanh", maybeHalf<Tanh, 1>},
+    {"copysign", arithmetic<Copysign, 2>},
+    {"testp", testp},
+};
+
+} // namespace
+
+void decodeFloatArithmetic(Decoder &d) {
+  Type type = d.lastType();
+  if (bits(type) == 16 || kind(type) == TypeKind::Packed)
+    return decodeHalfArithmetic(d);
+  for (const Form &form : forms)
+    if (form.name == d.opcode())
+      return form.decode(d);
+  d.unknown();
+}
+
+std::span<const Opcode> floatOpcodes() { return opcodes; }
+
+} // namespace rho::emulator

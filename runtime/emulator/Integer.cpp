@@ -1,0 +1,310 @@
+// Integer arithmetic (PTX ISA, "Integer Arithmetic Instructions").
+#include "runtime/emulator/Decode.h"
+#include "runtime/emulator/Lanes.h"
+
+#include <limits>
+#include <type_traits>
+
+namespace rho::emulator {
+
+namespace {
+
+// Twice as wide, for products and overflow checks.
+template <class T> struct Twice;
+template <> struct Twice<uint16_t> {
+  using Value = uint32_t;
+};
+template <> struct Twice<int16_t> {
+  using Value = int32_t;
+};
+template <> struct Twice<uint32_t> {
+  using Value = uint64_t;
+};
+template <> struct Twice<int32_t> {
+  using Value = int64_t;
+};
+template <> struct Twice<uint64_t> {
+  using Value = unsigned __int128;
+};
+template <> struct Twice<int64_t> {
+  using Value = __int128;
+};
+template <class T> using Wide = typename Twice<T>::Value;
+
+// Wrapping arithmetic goes through an unsigned type of at least 32 bits: narrower ones promote to
+// int, whose overflow is undefined.
+template <class T>
+using Wrap = std::conditional_t<sizeof(T) < 4, uint32_t, std::make_unsigned_t<T>>;
+
+struct Add {
+  template <class T> static T apply(T a, T b) { return T(Wrap<T>(a) + Wrap<T>(b)); }
+};
+struct Sub {
+  template <class T> static T apply(T a, T b) { return T(Wrap<T>(a) - Wrap<T>(b)); }
+};
+struct MulLo {
+  template <class T> static T apply(T a, T b) { return T(Wrap<T>(a) * Wrap<T>(b)); }
+};
+struct MulHi {
+  template <class T> static T apply(T a, T b) {
+    return T(Wide<T>(Wide<T>(a) * Wide<T>(b)) >> (8 * sizeof(T)));
+  }
+};
+// 24-bit multiply-add and the like are not emitted by LLVM; only the full forms are here.
+struct MadLo {
+  template <class T> static T apply(T a, T b, T c) {
+    return T(Wrap<T>(a) * Wrap<T>(b) + Wrap<T>(c));
+  }
+};
+struct MadHi {
+  template <class T> static T apply(T a, T b, T c) { return Add::apply(MulHi::apply(a, b), c); }
+};
+struct MulWide {
+  template <class T> static Wide<T> apply(T a, T b) { return Wide<T>(a) * Wide<T>(b); }
+};
+struct MadWide {
+  template <class T> static Wide<T> apply(T a, T b, Wide<T> c) {
+    return Add::apply(MulWide::apply(a, b), c);
+  }
+};
+// Division by zero is unspecified in PTX; all ones is what the hardware's sequence gives.
+struct Div {
+  template <class T> static T apply(T a, T b) {
+    if (b == 0)
+      return T(-1);
+    if (std::is_signed_v<T> && b == T(-1))
+      return Sub::apply(T(0), a);
+    return T(a / b);
+  }
+};
+struct Rem {
+  template <class T> static T apply(T a, T b) {
+    if (b == 0)
+      return a;
+    if (std::is_signed_v<T> && b == T(-1))
+      return 0;
+    return T(a % b);
+  }
+};
+struct Min {
+  template <class T> static T apply(T a, T b) { return b < a ? b : a; }
+};
+struct Max {
+  template <class T> static T apply(T a, T b) { return a < b ? b : a; }
+};
+struct Abs {
+  template <class T> static T apply(T a) { return a < 0 ? Sub::apply(T(0), a) : a; }
+};
+struct Neg {
+  template <class T> static T apply(T a) { return Sub::apply(T(0), a); }
+};
+struct Sad {
+  template <class T> static T apply(T a, T b, T c) {
+    return Add::apply(c, a < b ? Sub::apply(b, a) : Sub::apply(a, b));
+  }
+};
+struct AddSaturate {
+  static int32_t apply(int32_t a, int32_t b) { return clamp(int64_t(a) + b); }
+  static int32_t clamp(int64_t x) {
+    int64_t low = std::numeric_limits<int32_t>::min(), high = std::numeric_limits<int32_t>::max();
+    return int32_t(x < low ? low : x > high ? high : x);
+  }
+};
+struct SubSaturate {
+  static int32_t apply(int32_t a, int32_t b) { return AddSaturate::clamp(int64_t(a) - b); }
+};
+
+// The handler of a template for the C++ type of `type`; null for types that integers have not.
+template <template <class> class Choose> Handler forInteger(Type type) {
+  switch (type) {
+  case Type::U16:
+  case Type::B16:
+    return Choose<uint16_t>::handler;
+  case Type::S16:
+    return Choose<int16_t>::handler;
+  case Type::U32:
+  case Type::B32:
+    return Choose<uint32_t>::handler;
+  case Type::S32:
+    return Choose<int32_t>::handler;
+  case Type::U64:
+  case Type::B64:
+    return Choose<uint64_t>::handler;
+  case Type::S64:
+    return Choose<int64_t>::handler;
+  default:
+    return nullptr;
+  }
+}
+template <class Op> struct Unary {
+  template <class T> struct Of {
+    static constexpr Handler handler = unaryHandler<T, T, Op>;
+  };
+};
+template <class Op> struct Binary {
+  template <class T> struct Of {
+    static constexpr Handler handler = binaryHandler<T, T, T, Op>;
+  };
+};
+template <class Op> struct Ternary {
+  template <class T> struct Of {
+    static constexpr Handler handler = ternaryHandler<T, T, T, T, Op>;
+  };
+};
+
+bool floating(const Decoder &d) {
+  TypeKind k = kind(d.lastType());
+  return k == TypeKind::Float || k == TypeKind::Packed;
+}
+
+template <class Op> void unary(Decoder &d) {
+  if (floating(d))
+    return decodeFloatArithmetic(d);
+  Type type = d.takeType();
+  d.expectOperands(2);
+  d.inst.d = d.destination(0, type);
+  d.inst.a = d.source(1, type);
+  d.emit(forInteger<Unary<Op>::template Of>(type));
+}
+
+void binaryOperands(Decoder &d, Type type) {
+  d.expectOperands(3);
+  d.inst.d = d.destination(0, type);
+  d.inst.a = d.source(1, type);
+  d.inst.b = d.source(2, type);
+}
+
+template <class Op> void binary(Decoder &d) {
+  if (floating(d))
+    return decodeFloatArithmetic(d);
+  Type type = d.takeType();
+  binaryOperands(d, type);
+  d.emit(forInteger<Binary<Op>::template Of>(type));
+}
+
+template <class Op, class Saturating> void addSub(Decoder &d) {
+  if (!d.take("sat"))
+    return binary<Op>(d);
+  Type type = d.takeType();
+  binaryOperands(d, type);
+  d.emit(type == Type::S32 ? binaryHandler<int32_t, int32_t, int32_t, Saturating> : nullptr);
+}
+
+// The result type of .wide, and its handler; None where there is none.
+Type wider(Type type) {
+  switch (type) {
+  case Type::U16:
+    return Type::U32;
+  case Type::S16:
+    return Type::S32;
+  case Type::U32:
+    return Type::U64;
+  case Type::S32:
+    return Type::S64;
+  default:
+    return Type::None;
+  }
+}
+template <class T> constexpr Handler mulWide = binaryHandler<Wide<T>, T, T, MulWide>;
+template <class T> constexpr Handler madWide = ternaryHandler<Wide<T>, T, T, Wide<T>, MadWide>;
+
+void mul(Decoder &d) {
+  if (floating(d))
+    return decodeFloatArithmetic(d);
+  int part = d.takeOne({"lo", "hi", "wide"});
+  Type type = d.takeType();
+  if (part != 2) {
+    binaryOperands(d, type);
+    return d.emit(part == 0   ? forInteger<Binary<MulLo>::Of>(type)
+                  : part == 1 ? forInteger<Binary<MulHi>::Of>(type)
+                              : nullptr);
+  }
+  Type result = wider(type);
+  if (result == Type::None)
+    return d.unknown();
+  d.expectOperands(3);
+  d.inst.d = d.destination(0, result);
+  d.inst.a = d.source(1, type);
+  d.inst.b = d.source(2, type);
+  d.emit(type == Type::U16   ? mulWide<uint16_t>
+         : type == Type::S16 ? mulWide<int16_t>
+         : type == Type::U32 ? mulWide<uint32_t>
+                             : mulWide<int32_t>);
+}
+
+void mad(Decoder &d) {
+  if (floating(d))
+    return decodeFloatArithmetic(d);
+  int part = d.takeOne({"lo", "hi", "wide"});
+  Type type = d.takeType();
+  Type result = part == 2 ? wider(type) : type;
+  if (result == Type::None)
+    return d.unknown();
+  d.expectOperands(4);
+  d.inst.d = d.destination(0, result);
+  d.inst.a = d.source(1, type);
+  d.inst.b = d.source(2, type);
+  d.inst.c = d.source(3, result);
+  if (part == 2)
+    return d.emit(type == Type::U16   ? madWide<uint16_t>
+                  : type == Type::S16 ? madWide<int16_t>
+                  : type == Type::U32 ? madWide<uint32_t>
+                                      : madWide<int32_t>);
+  d.emit(part == 0   ? forInteger<Ternary<MadLo>::Of>(type)
+         : part == 1 ? forInteger<Ternary<MadHi>::Of>(type)
+                     : nullptr);
+}
+
+void sad(Decoder &d) {
+  Type type = d.takeType();
+  d.expectOperands(4);
+  d.inst.d = d.destination(0, type);
+  d.inst.a = d.source(1, type);
+  d.inst.b = d.source(2, type);
+  d.inst.c = d.source(3, type);
+  d.emit(forInteger<Ternary<Sad>::Of>(type));
+}
+
+template <class A, class B> struct Dp4a {
+  static uint32_t apply(uint32_t a, uint32_t b, uint32_t c) {
+    for (int i = 0; i < 32; i += 8)
+      c += uint32_t(int32_t(A(a >> i)) * int32_t(B(b >> i)));
+    return c;
+  }
+};
+template <class A, class B>
+constexpr Handler dp4aOf = ternaryHandler<uint32_t, uint32_t, uint32_t, uint32_t, Dp4a<A, B>>;
+
+void dp4a(Decoder &d) {
+  Type a = d.takeType(), b = d.takeType();
+  d.expectOperands(4);
+  d.inst.d = d.destination(0, Type::B32);
+  d.inst.a = d.source(1, Type::B32);
+  d.inst.b = d.source(2, Type::B32);
+  d.inst.c = d.source(3, Type::B32);
+  bool known = (a == Type::U32 || a == Type::S32) && (b == Type::U32 || b == Type::S32);
+  Handler both[2][2] = {{dp4aOf<uint8_t, uint8_t>, dp4aOf<uint8_t, int8_t>},
+                        {dp4aOf<int8_t, uint8_t>, dp4aOf<int8_t, int8_t>}};
+  d.emit(known ? both[isSigned(a)][isSigned(b)] : nullptr);
+}
+
+constexpr Opcode opcodes[] = {
+    {"add", addSub<Add, AddSaturate>},
+    {"sub", addSub<Sub, SubSaturate>},
+    {"mul", mul},
+    {"mad", mad},
+    {"div", binary<Div>},
+    {"rem", binary<Rem>},
+    {"min", binary<Min>},
+    {"max", binary<Max>},
+    {"abs", unary<Abs>},
+    {"neg", unary<Neg>},
+    {"sad", sad},
+    {"dp4a", dp4a},
+};
+
+} // namespace
+
+std::span<const Opcode> integerOpcodes() { return opcodes; }
+
+} // namespace rho::emulator

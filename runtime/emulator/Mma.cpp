@@ -1,0 +1,275 @@
+// mma.sync (PTX ISA, "Matrix multiply-accumulate operation using mma instruction").
+//
+// One rule covers the fragment layouts of all shapes here. Lane = 4 g + t. A 32-bit register holds
+// E = 32 / element bits values. Register r of A holds row g + 8 (r & 1), columns
+// 4 E (r >> 1) + E t ...; register r of B holds rows 4 E r + E t ... of column g.
+#include "runtime/emulator/Matrix.h"
+
+#include "runtime/emulator/Decode.h"
+#include "runtime/emulator/Lanes.h"
+#include "runtime/emulator/Numbers.h"
+
+#include <algorithm>
+#include <limits>
+#include <type_traits>
+
+namespace rho::emulator {
+
+namespace {
+
+// Elements: how one register becomes E values.
+struct F16Element {
+  static constexpr int perRegister = 2;
+  static float value(uint32_t word, int j) { return f16ToF32(uint16_t(word >> 16 * j)); }
+};
+struct Bf16Element {
+  static constexpr int perRegister = 2;
+  static float value(uint32_t word, int j) { return bf16ToF32(uint16_t(word >> 16 * j)); }
+};
+struct Tf32Element { // the low 13 bits are ignored
+  static constexpr int perRegister = 1;
+  static float value(uint32_t word, int) { return std::bit_cast<float>(word & 0xffffe000u); }
+};
+template <class T> struct ByteElement {
+  static constexpr int perRegister = 4;
+  static float value(uint32_t word, int j) { return float(T(word >> 8 * j)); }
+};
+struct U4Element {
+  static constexpr int perRegister = 8;
+  static float value(uint32_t word, int j) { return float(word >> 4 * j & 15); }
+};
+struct S4Element {
+  static constexpr int perRegister = 8;
+  static float value(uint32_t word, int j) { return float(int32_t(word << (28 - 4 * j)) >> 28); }
+};
+struct E4m3Element {
+  static constexpr int perRegister = 4;
+  static float value(uint32_t word, int j) { return e4m3ToF32(uint8_t(word >> 8 * j)); }
+};
+struct E5m2Element {
+  static constexpr int perRegister = 4;
+  static float value(uint32_t word, int j) { return e5m2ToF32(uint8_t(word >> 8 * j)); }
+};
+
+constexpr int maxK = 64;
+
+template <class Element, class Number>
+void unpackA(const Warp &w, const uint32_t *registers, int count, int k, Number *a) {
+  constexpr int e = Element::perRegister;
+  for (int r = 0; r < count; ++r) {
+    const auto *lanes = w.reg<uint32_t>(registers[r]);
+    for (int l = 0; l < 32; ++l) {
+      int row = l / 4 + 8 * (r & 1), column = 4 * e * (r >> 1) + e * (l % 4);
+      for (int j = 0; j < e; ++j)
+        a[row * k + column + j] = Number(Element::value(lanes[l], j));
+    }
+  }
+}
+
+template <class Element, class Number>
+void unpackB(const Warp &w, const uint32_t *registers, int count, Number *b) {
+  constexpr int e = Element::perRegister;
+  for (int r = 0; r < count; ++r) {
+    const auto *lanes = w.reg<uint32_t>(registers[r]);
+    for (int l = 0; l < 32; ++l)
+      for (int j = 0; j < e; ++j)
+        b[(4 * e * r + e * (l % 4) + j) * 8 + l / 4] = Number(Element::value(lanes[l], j));
+  }
+}
+
+// Every lane takes part: the layouts leave no lane out.
+bool converged(Warp &w, const Inst &i, uint32_t mask) {
+  if (mask == allLanes)
+    return true;
+  w.fail(i, w.firstLane(mask), DiagId::emulator_divergent_instruction,
+         {std::to_string(std::popcount(mask))});
+  return false;
+}
+
+// Inst: list registers of D, then A, B and C; n registers of A; width columns of A; flag satfinite.
+template <class A, class B> Flow integerHandler(Warp &w, const Inst &i, uint32_t mask) {
+  if (!converged(w, i, mask))
+    return Flow::Leave;
+  int k = i.width, countA = i.n;
+  const uint32_t *list = w.list(i.list);
+  // |sum| <= 64 * 255 * 255 < 2^24: exact in float.
+  alignas(64) float a[16 * maxK], b[maxK * 8], sum[16 * 8] = {};
+  unpackA<A>(w, list + 4, countA, k, a);
+  unpackB<B>(w, list + 4 + countA, countA / 2, b);
+  multiply(a, b, sum, k);
+  const uint32_t *listC = list + 4 + countA + countA / 2;
+  for (int r = 0; r < 4; ++r) {
+    const auto *c = w.reg<int32_t>(listC[r]);
+    auto *d = w.reg<int32_t>(list[r]);
+    for (int l = 0; l < 32; ++l) {
+      int64_t total = int64_t(sum[(l / 4 + 8 * (r >> 1)) * 8 + 2 * (l % 4) + (r & 1)]) + c[l];
+      if (i.flag)
+        total = std::clamp<int64_t>(total, std::numeric_limits<int32_t>::min(),
+                                    std::numeric_limits<int32_t>::max());
+      d[l] = int32_t(uint32_t(total));
+    }
+  }
+  return Flow::Next;
+}
+
+template <class A, class B, bool HalfC, bool HalfD>
+Flow floatHandler(Warp &w, const Inst &i, uint32_t mask) {
+  if (!converged(w, i, mask))
+    return Flow::Leave;
+  int k = i.width, countA = i.n;
+  constexpr int countC = HalfC ? 2 : 4, countD = HalfD ? 2 : 4;
+  const uint32_t *list = w.list(i.list);
+  alignas(64) double a[16 * maxK], b[maxK * 8], sum[16 * 8] = {};
+  unpackA<A>(w, list + countD, countA, k, a);
+  unpackB<B>(w, list + countD + countA, std::max(countA / 2, 1), b);
+  multiply(a, b, sum, k);
+  const uint32_t *listC = list + countD + countA + std::max(countA / 2, 1);
+  for (int r = 0; r < countC; ++r)
+    for (int l = 0; l < 32; ++l) {
+      if constexpr (HalfC) {
+        double *at = sum + (l / 4 + 8 * r) * 8 + 2 * (l % 4);
+        uint32_t c = w.reg<uint32_t>(listC[r])[l];
+        at[0] += double(f16ToF32(uint16_t(c)));
+        at[1] += double(f16ToF32(uint16_t(c >> 16)));
+      } else {
+        sum[(l / 4 + 8 * (r >> 1)) * 8 + 2 * (l % 4) + (r & 1)] +=
+            double(w.reg<float>(listC[r])[l]);
+      }
+    }
+  for (int r = 0; r < countD; ++r)
+    for (int l = 0; l < 32; ++l) {
+      if constexpr (HalfD) {
+        const double *at = sum + (l / 4 + 8 * r) * 8 + 2 * (l % 4);
+        w.reg<uint32_t>(list[r])[l] = uint32_t(f64ToF16(at[1])) << 16 | uint32_t(f64ToF16(at[0]));
+      } else {
+        w.reg<float>(list[r])[l] = float(sum[(l / 4 + 8 * (r >> 1)) * 8 + 2 * (l % 4) + (r & 1)]);
+      }
+    }
+  return Flow::Next;
+}
+
+template <class A> Handler integerWith(Type b) {
+  switch (b) {
+  case Type::U8:
+    return integerHandler<A, ByteElement<uint8_t>>;
+  case Type::S8:
+    return integerHandler<A, ByteElement<int8_t>>;
+  default:
+    return nullptr;
+  }
+}
+template <class A> Handler integer4With(Type b) {
+  switch (b) {
+  case Type::U4:
+    return integerHandler<A, U4Element>;
+  case Type::S4:
+    return integerHandler<A, S4Element>;
+  default:
+    return nullptr;
+  }
+}
+
+template <class A, class B> Handler floatOf(Type c, Type d) {
+  if (c == Type::F32 && d == Type::F32)
+    return floatHandler<A, B, false, false>;
+  if constexpr (!std::is_same_v<A, Bf16Element> && !std::is_same_v<A, Tf32Element>) {
+    if (c == Type::F16 && d == Type::F16)
+      return floatHandler<A, B, true, true>;
+    if constexpr (std::is_same_v<A, F16Element>) {
+      if (c == Type::F16 && d == Type::F32)
+        return floatHandler<A, B, true, false>;
+      if (c == Type::F32 && d == Type::F16)
+        return floatHandler<A, B, false, true>;
+    }
+  }
+  return nullptr;
+}
+
+// One row per instruction family of the ISA's table of mma shapes.
+struct Shape {
+  std::string_view name;
+  int k;
+};
+constexpr Shape shapes[] = {
+    {"m16n8k4", 4}, {"m16n8k8", 8}, {"m16n8k16", 16}, {"m16n8k32", 32}, {"m16n8k64", 64}};
+
+Handler handlerOf(Type a, Type b, Type c, Type d) {
+  switch (a) {
+  case Type::F16:
+    return b == a ? floatOf<F16Element, F16Element>(c, d) : nullptr;
+  case Type::BF16:
+    return b == a ? floatOf<Bf16Element, Bf16Element>(c, d) : nullptr;
+  case Type::TF32:
+    return b == a ? floatOf<Tf32Element, Tf32Element>(c, d) : nullptr;
+  case Type::E4M3:
+    return b == Type::E4M3   ? floatOf<E4m3Element, E4m3Element>(c, d)
+           : b == Type::E5M2 ? floatOf<E4m3Element, E5m2Element>(c, d)
+                             : nullptr;
+  case Type::E5M2:
+    return b == Type::E4M3   ? floatOf<E5m2Element, E4m3Element>(c, d)
+           : b == Type::E5M2 ? floatOf<E5m2Element, E5m2Element>(c, d)
+                             : nullptr;
+  default:
+    break;
+  }
+  if (c != Type::S32 || d != Type::S32)
+    return nullptr;
+  switch (a) {
+  case Type::U8:
+    return integerWith<ByteElement<uint8_t>>(b);
+  case Type::S8:
+    return integerWith<ByteElement<int8_t>>(b);
+  case Type::U4:
+    return integer4With<U4Element>(b);
+  case Type::S4:
+    return integer4With<S4Element>(b);
+  default:
+    return nullptr;
+  }
+}
+
+void mma(Decoder &d) {
+  if (!d.take("sync") || !d.take("aligned"))
+    return d.unknown();
+  int k = 0;
+  for (const Shape &shape : shapes)
+    if (d.take(shape.name))
+      k = shape.k;
+  if (k == 0 || !d.take("row") || !d.take("col"))
+    return d.unknown();
+  bool saturate = d.take("satfinite");
+  bool mixed = d.take("kind::f8f6f4");
+  Type typeD = d.takeType(), typeA = d.takeType(), typeB = d.takeType(), typeC = d.takeType();
+  if (d.failed())
+    return;
+  // A has 16 k elements in 32 lanes; the shapes of each type have 1 (tf32 k4: 2), 2 or 4 registers.
+  int elementBits = typeA == Type::TF32 ? 32 : bits(typeA);
+  int countA = 16 * k * elementBits / 32 / 32;
+  bool shapeExists = (countA == 4 || countA == 2) && 16 * k * elementBits == countA * 1024;
+  bool floats = isFloat(typeA);
+  if (!shapeExists || (saturate && floats) || (mixed && bits(typeA) != 8) ||
+      (elementBits == 8 && floats && k != 32 && k != 16))
+    return d.unknown();
+  Handler handler = handlerOf(typeA, typeB, typeC, typeD);
+  if (!handler)
+    return d.unknown();
+  d.expectOperands(4);
+  int countD = typeD == Type::F16 ? 2 : 4, countC = typeC == Type::F16 ? 2 : 4;
+  // One after the other in Entry::lists.
+  d.inst.list = d.destinations(0, size_t(countD), Type::B32);
+  d.sources(1, size_t(countA), Type::B32);
+  d.sources(2, size_t(countA / 2), Type::B32);
+  d.sources(3, size_t(countC), Type::B32);
+  d.inst.n = uint8_t(countA);
+  d.inst.width = uint8_t(k);
+  d.inst.flag = saturate;
+  d.emit(handler);
+}
+
+constexpr Opcode opcodes[] = {{"mma", mma}};
+
+} // namespace
+
+std::span<const Opcode> mmaOpcodes() { return opcodes; }
+
+} // namespace rho::emulator

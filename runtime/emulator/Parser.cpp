@@ -1,0 +1,744 @@
+#include "runtime/emulator/Parser.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <unordered_map>
+
+namespace rho::emulator {
+
+namespace {
+// A text that declares more is refused rather than served: far above what ptxas accepts.
+constexpr uint64_t maxRegisters = 1 << 20;
+constexpr uint64_t maxVariableBytes = uint64_t(1) << 30;
+
+struct Scope {
+  // "%r" declared as %r<100> covers %r0 to %r99.
+  struct Range {
+    uint32_t first, count;
+  };
+  std::unordered_map<std::string_view, uint32_t> registers;
+  std::unordered_map<std::string_view, Range> ranges;
+  std::unordered_map<std::string_view, uint32_t> variables;
+  uint32_t id = 0;
+};
+
+class Parser {
+public:
+  Parser(std::string_view text, std::vector<Token> tokens)
+      : text(text), tokens(std::move(tokens)) {}
+
+  Result<Module> run() {
+    scopes.emplace_back();
+    while (!failed && peek().kind != Token::Kind::End)
+      moduleItem();
+    if (failed)
+      return std::move(*failed);
+    dropForeignLines();
+    return std::move(module);
+  }
+
+private:
+  using Kind = Token::Kind;
+
+  const Token &peek(size_t ahead = 0) const {
+    return tokens[std::min(at + ahead, tokens.size() - 1)];
+  }
+  const Token &next() {
+    const Token &token = peek();
+    if (at + 1 < tokens.size())
+      ++at;
+    return token;
+  }
+  static std::string quoted(const Token &token) {
+    if (token.kind == Kind::End)
+      return "the end of the text";
+    return "`" + std::string(token.text.substr(0, 60)) + "`";
+  }
+  void fail(const std::string &expected) { fail(peek().line, quoted(peek()), expected); }
+  void fail(uint32_t line, const std::string &found, const std::string &expected) {
+    if (!failed)
+      failed = makeError(DiagId::emulator_syntax, {std::to_string(line), found, expected});
+  }
+  bool accept(char c) {
+    if (!peek().is(c))
+      return false;
+    next();
+    return true;
+  }
+  bool accept(std::string_view dotWord) {
+    if (peek().kind != Kind::DotWord || peek().text != dotWord)
+      return false;
+    next();
+    return true;
+  }
+  bool expect(char c) {
+    if (failed || accept(c))
+      return !failed;
+    fail(std::string("`") + c + "`");
+    return false;
+  }
+  std::string_view word(const char *what) {
+    if (peek().kind == Kind::Word)
+      return next().text;
+    fail(what);
+    return {};
+  }
+
+  // Numbers -----------------------------------------------------------------------------------
+
+  static bool digits(std::string_view s, int base, uint64_t &value) {
+    auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value, base);
+    return error == std::errc() && end == s.data() + s.size() && !s.empty();
+  }
+
+  // Integer, Single or Double, without a sign.
+  bool number(Operand &out) {
+    std::string_view s = peek().text;
+    uint64_t value = 0;
+    bool good = false;
+    out.kind = Operand::Kind::Integer;
+    auto prefixed = [&](char lower) { return s.size() > 1 && s[0] == '0' && (s[1] | 32) == lower; };
+    if (prefixed('f') && s.size() == 10) {
+      out.kind = Operand::Kind::Single;
+      good = digits(s.substr(2), 16, value);
+    } else if (prefixed('d') && s.size() == 18) {
+      out.kind = Operand::Kind::Double;
+      good = digits(s.substr(2), 16, value);
+    } else if (s.find('.') != std::string_view::npos) {
+      out.kind = Operand::Kind::Double;
+      double parsed = 0;
+      auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), parsed);
+      good = error == std::errc() && end == s.data() + s.size();
+      value = std::bit_cast<uint64_t>(parsed);
+    } else {
+      if (s.back() == 'U')
+        s.remove_suffix(1);
+      if (prefixed('x'))
+        good = digits(s.substr(2), 16, value);
+      else if (prefixed('b'))
+        good = digits(s.substr(2), 2, value);
+      else if (s.size() > 1 && s[0] == '0')
+        good = digits(s.substr(1), 8, value);
+      else
+        good = digits(s, 10, value);
+    }
+    if (!good) {
+      fail("a number");
+      return false;
+    }
+    next();
+    out.value = value;
+    return true;
+  }
+
+  bool signedNumber(Operand &out) {
+    bool minus = accept('-');
+    if (!minus)
+      accept('+');
+    if (peek().kind != Kind::Number) {
+      fail("a number");
+      return false;
+    }
+    if (!number(out))
+      return false;
+    if (minus) {
+      if (out.kind == Operand::Kind::Integer)
+        out.value = 0 - out.value;
+      else
+        out.value ^= out.kind == Operand::Kind::Single ? 0x80000000u : uint64_t(1) << 63;
+    }
+    return true;
+  }
+
+  uint64_t count(const char *what, uint64_t limit) {
+    Operand value;
+    uint32_t line = peek().line;
+    std::string found = quoted(peek());
+    if (peek().kind != Kind::Number) {
+      fail(what);
+      return 0;
+    }
+    if (!number(value))
+      return 0;
+    if (value.kind != Operand::Kind::Integer || value.value > limit) {
+      fail(line, found, std::string(what) + " up to " + std::to_string(limit));
+      return 0;
+    }
+    return value.value;
+  }
+
+  // Module ------------------------------------------------------------------------------------
+
+  void skipLine() {
+    uint32_t line = peek().line;
+    while (peek().kind != Kind::End && peek().line == line)
+      next();
+  }
+
+  void skipBraces() {
+    if (!expect('{'))
+      return;
+    for (int depth = 1; depth > 0;) {
+      if (peek().kind == Kind::End)
+        return fail("`}`");
+      if (peek().is('{'))
+        ++depth;
+      if (peek().is('}'))
+        --depth;
+      next();
+    }
+  }
+
+  void moduleItem() {
+    if (accept(';'))
+      return;
+    if (peek().kind != Kind::DotWord)
+      return fail("a directive");
+    std::string_view directive = peek().text;
+    if (directive == ".target") {
+      next();
+      module.target = word("a target");
+      while (accept(','))
+        word("a target option");
+      return;
+    }
+    if (directive == ".version" || directive == ".address_size")
+      return skipLine();
+    if (directive == ".file")
+      return fileDirective();
+    if (directive == ".loc")
+      return locDirective();
+    if (directive == ".section") {
+      next();
+      next(); // its name
+      return skipBraces();
+    }
+    if (directive == ".pragma") {
+      while (peek().kind != Kind::End && !peek().is(';'))
+        next();
+      return (void)expect(';');
+    }
+    bool external = false;
+    while (directive == ".visible" || directive == ".extern" || directive == ".weak" ||
+           directive == ".common") {
+      external |= directive == ".extern";
+      next();
+      directive = peek().text;
+    }
+    if (directive == ".entry")
+      return entry();
+    if (directive == ".func") {
+      // Kernels call nothing here: a call is refused as an instruction, a definition is not run.
+      while (peek().kind != Kind::End && !peek().is(';') && !peek().is('{'))
+        next();
+      return peek().is('{') ? skipBraces() : (void)expect(';');
+    }
+    if (directive == ".global" || directive == ".const" || directive == ".shared")
+      return variable(external);
+    fail("a directive that the emulator knows");
+  }
+
+  void fileDirective() {
+    next();
+    uint64_t index = count("a file number", maxRegisters);
+    if (peek().kind != Kind::String)
+      return fail("a file name");
+    std::string_view name = next().text;
+    name = name.substr(1, name.size() - 2);
+    size_t slash = name.find_last_of('/');
+    if (slash != std::string_view::npos)
+      name.remove_prefix(slash + 1);
+    if (name == "rho")
+      rhoFile = index;
+    while (accept(','))
+      count("a number", std::numeric_limits<uint64_t>::max());
+  }
+
+  // .loc file line column [, function_name label [+ offset], inlined_at file line column]
+  void locDirective() {
+    uint32_t textLine = peek().line;
+    next();
+    uint64_t file = count("a file number", maxRegisters);
+    originLine = uint32_t(count("a line number", std::numeric_limits<uint32_t>::max()));
+    originFile = uint32_t(file);
+    while (peek().kind != Kind::End && peek().line == textLine)
+      next();
+  }
+
+  // Where the module names a file "rho", lines of other files are no origins.
+  void dropForeignLines() {
+    if (!rhoFile)
+      return;
+    size_t index = 0;
+    for (Function &function : module.entries)
+      for (Statement &statement : function.statements)
+        if (statementFiles[index++] != *rhoFile)
+          statement.originLine = 0;
+  }
+
+  // Declarations ------------------------------------------------------------------------------
+
+  static bool spaceOf(std::string_view directive, Space &space) {
+    if (directive == ".global")
+      space = Space::Global;
+    else if (directive == ".const")
+      space = Space::Const;
+    else if (directive == ".shared")
+      space = Space::Shared;
+    else if (directive == ".local")
+      space = Space::Local;
+    else
+      return false;
+    return true;
+  }
+
+  // [.align N] .type name [dims] [= initial]
+  void variable(bool external) {
+    Space space = Space::Global;
+    spaceOf(next().text, space);
+    if (accept(std::string_view(".attribute")))
+      return fail("a variable without attributes");
+    do {
+      declarator(space, external);
+    } while (!failed && accept(','));
+    expect(';');
+  }
+
+  void typeAndAlign(Type &type, uint64_t &align, uint64_t &elements) {
+    align = 0;
+    elements = 1;
+    while (peek().kind == Kind::DotWord) {
+      if (accept(".align")) {
+        align = count("an alignment", 1 << 16);
+        if (!std::has_single_bit(align))
+          return fail(peek().line, std::to_string(align), "an alignment that is a power of two");
+      } else if (accept(".v2")) {
+        elements = 2;
+      } else if (accept(".v4")) {
+        elements = 4;
+      } else {
+        type = typeNamed(peek().text.substr(1));
+        if (type == Type::None || bits(type) < 8)
+          return fail("a type");
+        next();
+        return;
+      }
+    }
+    fail("a type");
+  }
+
+  void declarator(Space space, bool external) {
+    Variable variable;
+    variable.space = space;
+    variable.external = external;
+    variable.line = peek().line;
+    if (peek().kind == Kind::DotWord) {
+      declType = Type::None;
+      typeAndAlign(declType, declAlign, declElements);
+    }
+    if (failed)
+      return;
+    uint64_t elementBytes = uint64_t(bits(declType)) / 8;
+    variable.align = declAlign ? declAlign : elementBytes * declElements;
+    variable.name = word("a name");
+    variable.size = elementBytes * declElements;
+    while (!failed && accept('[')) {
+      uint64_t dimension = 0;
+      if (!peek().is(']'))
+        dimension = count("an array size", maxVariableBytes);
+      expect(']');
+      variable.size = dimension && variable.size > maxVariableBytes / dimension
+                          ? maxVariableBytes + 1
+                          : variable.size * dimension;
+    }
+    if (variable.size > maxVariableBytes)
+      return fail(variable.line, "`" + std::string(variable.name) + "`",
+                  "a variable of at most " + std::to_string(maxVariableBytes) + " bytes");
+    if (!failed && accept('='))
+      initializer(variable, elementBytes);
+    if (failed)
+      return;
+    if (!scopes.back().variables.emplace(variable.name, uint32_t(module.variables.size())).second)
+      return fail(variable.line, "`" + std::string(variable.name) + "` again",
+                  "a name that is not declared in this scope");
+    module.variables.push_back(std::move(variable));
+  }
+
+  void initializer(Variable &variable, uint64_t elementBytes) {
+    int depth = 0;
+    do {
+      while (accept('{'))
+        ++depth;
+      Operand value;
+      uint32_t line = peek().line;
+      if (!signedNumber(value))
+        return;
+      if (value.kind == Operand::Kind::Double && elementBytes == 4)
+        value.value = std::bit_cast<uint32_t>(float(std::bit_cast<double>(value.value)));
+      for (uint64_t i = 0; i < elementBytes; ++i)
+        variable.initial.push_back(uint8_t(value.value >> 8 * i));
+      while (depth > 0 && accept('}'))
+        --depth;
+      if (variable.size == 0 || variable.initial.size() > variable.size)
+        return fail(line, "more initial values", "at most the variable's size");
+    } while (!failed && depth > 0 && accept(','));
+    if (depth > 0)
+      expect('}');
+  }
+
+  // Entries -----------------------------------------------------------------------------------
+
+  void threeCounts(uint32_t (&out)[3]) {
+    for (int i = 0; i < 3; ++i) {
+      if (i > 0 && !accept(',')) {
+        out[i] = 1;
+        continue;
+      }
+      out[i] = uint32_t(count("a number of threads", 1 << 20));
+    }
+  }
+
+  void entry() {
+    next();
+    functionStart = module.entries.size();
+    module.entries.emplace_back();
+    Function &function = module.entries.back();
+    function.name = word("an entry's name");
+    if (accept('(')) {
+      while (!failed && !accept(')')) {
+        parameter(function);
+        if (!peek().is(')'))
+          expect(',');
+      }
+    }
+    while (!failed && peek().kind == Kind::DotWord) {
+      if (accept(".maxntid"))
+        threeCounts(function.maxThreads);
+      else if (accept(".reqntid"))
+        threeCounts(function.requiredThreads);
+      else if (accept(".minnctapersm") || accept(".maxnreg") || accept(".maxnctapersm"))
+        count("a number", 1 << 20);
+      else
+        return fail("a directive of entries that the emulator knows");
+    }
+    if (failed || accept(';'))
+      return;
+    if (peek().is('{'))
+      body();
+    else
+      fail("`{`");
+  }
+
+  void parameter(Function &function) {
+    if (!accept(".param"))
+      return fail("`.param`");
+    Variable parameter;
+    parameter.space = Space::Param;
+    parameter.line = peek().line;
+    Type type = Type::None;
+    uint64_t align = 0, elements = 1;
+    typeAndAlign(type, align, elements);
+    if (failed)
+      return;
+    if (accept(".ptr")) { // facts about what the pointer points to
+      Space space;
+      if (peek().kind == Kind::DotWord && spaceOf(peek().text, space))
+        next();
+      if (accept(".align"))
+        count("an alignment", 1 << 20);
+    }
+    uint64_t elementBytes = uint64_t(bits(type)) / 8;
+    parameter.align = align ? align : elementBytes;
+    parameter.size = elementBytes;
+    parameter.name = word("a parameter's name");
+    if (!failed && accept('[')) {
+      parameter.size *= count("an array size", 1 << 16);
+      expect(']');
+    }
+    parameter.address = (function.parameterBytes + parameter.align - 1) & ~(parameter.align - 1);
+    function.parameterBytes = parameter.address + parameter.size;
+    function.parameters.push_back(parameter);
+  }
+
+  // Body --------------------------------------------------------------------------------------
+
+  Function &function() { return module.entries[functionStart]; }
+
+  void openScope() {
+    Scope scope;
+    scope.id = uint32_t(function().scopeParents.size());
+    function().scopeParents.push_back(scope.id == 0 ? 0 : scopes.back().id);
+    scopes.push_back(std::move(scope));
+  }
+
+  void body() {
+    originLine = originFile = 0;
+    expect('{');
+    openScope();
+    for (const Variable &parameter : function().parameters) {
+      scopes.back().variables.emplace(parameter.name, uint32_t(module.variables.size()));
+      module.variables.push_back(parameter);
+    }
+    while (!failed && scopes.size() > 1) {
+      if (accept('}'))
+        scopes.pop_back();
+      else if (accept('{'))
+        openScope();
+      else
+        bodyItem();
+    }
+  }
+
+  void bodyItem() {
+    if (accept(';'))
+      return;
+    if (peek().kind == Kind::DotWord) {
+      std::string_view directive = peek().text;
+      Space space;
+      if (directive == ".reg")
+        return registers();
+      if (spaceOf(directive, space))
+        return variable(false);
+      if (directive == ".loc")
+        return locDirective();
+      if (directive == ".file")
+        return fileDirective();
+      if (directive == ".pragma") {
+        while (peek().kind != Kind::End && !peek().is(';'))
+          next();
+        return (void)expect(';');
+      }
+      return fail("a directive that the emulator knows");
+    }
+    if (peek().kind == Kind::Word && peek(1).is(':')) {
+      std::string_view name = next().text;
+      next();
+      if (!function()
+               .labels
+               .emplace(std::pair(scopes.back().id, name), uint32_t(function().statements.size()))
+               .second)
+        fail(peek().line, "label `" + std::string(name) + "` again", "each label once per scope");
+      return;
+    }
+    instruction();
+  }
+
+  void registers() {
+    next();
+    if (accept(".v2") || accept(".v4"))
+      return fail("scalar registers");
+    Type type = peek().kind == Kind::DotWord ? typeNamed(peek().text.substr(1)) : Type::None;
+    bool scalar =
+        type == Type::Pred || (bits(type) >= 8 && std::has_single_bit(unsigned(bits(type))));
+    if (type == Type::None || !scalar)
+      return fail("a register type that the emulator knows");
+    next();
+    do {
+      std::string_view name = word("a register name");
+      if (failed)
+        return;
+      std::vector<Type> &all = function().registers;
+      uint64_t amount = 1;
+      bool fresh;
+      if (accept('<')) {
+        amount = count("a number of registers", maxRegisters);
+        expect('>');
+        fresh = scopes.back()
+                    .ranges.emplace(name, Scope::Range{uint32_t(all.size()), uint32_t(amount)})
+                    .second;
+      } else {
+        fresh = scopes.back().registers.emplace(name, uint32_t(all.size())).second;
+      }
+      if (!failed && !fresh)
+        fail(peek().line, "`" + std::string(name) + "` again",
+             "a name that is not declared in this scope");
+      if (!failed && all.size() + amount > maxRegisters)
+        fail(peek().line, std::to_string(all.size() + amount) + " registers",
+             "at most " + std::to_string(maxRegisters) + " in one entry");
+      if (!failed)
+        all.resize(all.size() + amount, type);
+    } while (!failed && accept(','));
+    expect(';');
+  }
+
+  std::optional<uint32_t> findRegister(std::string_view name) const {
+    size_t stem = name.size();
+    while (stem > 0 && name[stem - 1] >= '0' && name[stem - 1] <= '9')
+      --stem;
+    uint64_t index = 0;
+    bool numbered = stem < name.size() && digits(name.substr(stem), 10, index) &&
+                    (name.size() - stem == 1 || name[stem] != '0');
+    for (size_t i = scopes.size(); i-- > 0;) {
+      auto exact = scopes[i].registers.find(name);
+      if (exact != scopes[i].registers.end())
+        return exact->second;
+      if (!numbered)
+        continue;
+      auto range = scopes[i].ranges.find(name.substr(0, stem));
+      if (range != scopes[i].ranges.end() && index < range->second.count)
+        return range->second.first + uint32_t(index);
+    }
+    return std::nullopt;
+  }
+
+  std::optional<uint32_t> findVariable(std::string_view name) const {
+    for (size_t i = scopes.size(); i-- > 0;) {
+      auto found = scopes[i].variables.find(name);
+      if (found != scopes[i].variables.end())
+        return found->second;
+    }
+    return std::nullopt;
+  }
+
+  void instruction() {
+    Statement statement;
+    statement.begin = peek().begin;
+    statement.line = peek().line;
+    statement.originLine = originLine;
+    if (accept('@')) {
+      statement.guarded = true;
+      statement.guardNegated = accept('!');
+      Operand guard;
+      if (!operand(guard))
+        return;
+      if (guard.kind != Operand::Kind::Register || function().registers[guard.index] != Type::Pred)
+        return fail(statement.line, "a guard that is no predicate register",
+                    "a predicate register after `@`");
+      statement.guard = guard.index;
+      statement.line = peek().line;
+    }
+    statement.opcode.push_back(word("an instruction"));
+    while (!failed && peek().kind == Kind::DotWord && !peek().spaceBefore)
+      statement.opcode.push_back(next().text.substr(1));
+    while (!failed && !peek().is(';')) {
+      statement.operands.emplace_back();
+      if (!operand(statement.operands.back()))
+        return;
+      if (!peek().is(';'))
+        expect(',');
+    }
+    statement.end = peek().begin;
+    expect(';');
+    statementFiles.push_back(originFile);
+    function().statements.push_back(std::move(statement));
+  }
+
+  bool operand(Operand &out) {
+    if (accept('{')) {
+      out.kind = Operand::Kind::Vector;
+      do {
+        out.parts.emplace_back();
+        if (peek().is('{')) {
+          fail("a register");
+          return false;
+        }
+        if (!operand(out.parts.back()))
+          return false;
+      } while (accept(','));
+      return expect('}');
+    }
+    if (accept('[')) {
+      out.kind = Operand::Kind::Address;
+      out.parts.emplace_back();
+      if (!simple(out.parts.back()))
+        return false;
+      if (peek().is('+') || peek().is('-')) {
+        Operand offset;
+        bool plusMinus = peek().is('+') && peek(1).is('-');
+        if (plusMinus)
+          next();
+        if (!signedNumber(offset))
+          return false;
+        out.value = offset.value;
+      }
+      return expect(']');
+    }
+    if (accept('!'))
+      out.negated = true;
+    if (!simple(out))
+      return false;
+    if (accept('|')) {
+      Operand pair;
+      pair.kind = Operand::Kind::Pair;
+      pair.parts.push_back(std::move(out));
+      pair.parts.emplace_back();
+      out = std::move(pair);
+      return simple(out.parts.back());
+    }
+    if (out.kind == Operand::Kind::Symbol && (peek().is('+') || peek().is('-'))) {
+      Operand offset;
+      if (!signedNumber(offset))
+        return false;
+      out.value = offset.value;
+    }
+    return true;
+  }
+
+  // A register, number or name.
+  bool simple(Operand &out) {
+    if (peek().kind == Kind::Number || peek().is('-'))
+      return signedNumber(out);
+    if (peek().kind != Kind::Word) {
+      fail("an operand");
+      return false;
+    }
+    const Token &token = next();
+    out.name = token.text;
+    if (token.text == "_") {
+      out.kind = Operand::Kind::Sink;
+      return true;
+    }
+    if (token.text == "WARP_SZ") {
+      out.kind = Operand::Kind::Integer;
+      out.value = 32;
+      return true;
+    }
+    if (std::optional<uint32_t> found = findRegister(token.text)) {
+      out.kind = Operand::Kind::Register;
+      out.index = *found;
+      return true;
+    }
+    if (token.text[0] == '%') {
+      out.kind = Operand::Kind::Special;
+      if (peek().kind == Kind::DotWord && !peek().spaceBefore) {
+        const Token &member = next();
+        out.name = text.substr(token.begin, member.begin + member.text.size() - token.begin);
+      }
+      return true;
+    }
+    if (std::optional<uint32_t> found = findVariable(token.text)) {
+      out.kind = Operand::Kind::Symbol;
+      out.index = *found;
+      return true;
+    }
+    out.kind = Operand::Kind::Label;
+    out.scope = scopes.back().id;
+    return true;
+  }
+
+  std::string_view text;
+  std::vector<Token> tokens;
+  size_t at = 0;
+  std::optional<Error> failed;
+  Module module;
+  std::vector<Scope> scopes; // [0]: the module
+  size_t functionStart = 0;
+  std::optional<uint64_t> rhoFile;
+  uint32_t originLine = 0, originFile = 0;
+  std::vector<uint32_t> statementFiles; // per statement, in order
+  Type declType = Type::None;
+  uint64_t declAlign = 0, declElements = 1;
+};
+} // namespace
+
+Result<Module> parseModule(std::string_view ptx) {
+  Result<std::vector<Token>> tokens = lex(ptx);
+  if (!tokens)
+    return std::move(tokens.error());
+  return Parser(ptx, std::move(*tokens)).run();
+}
+
+} // namespace rho::emulator
