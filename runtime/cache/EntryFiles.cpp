@@ -143,8 +143,11 @@ ReadEntry readEntry(const std::string &folder, const std::string &key) {
   // An open folder keeps its identity while another process renames it away to remove it.
   int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) {
-    struct stat other = {};
-    result.missing = ::lstat(folder.c_str(), &other) != 0;
+    result.missing = errno == ENOENT || errno == EACCES || errno == ENOTDIR;
+    if (errno == ENOTDIR) { // the entry itself, or a part of the path to it?
+      struct stat other = {};
+      result.missing = ::lstat(folder.c_str(), &other) != 0;
+    }
     if (!result.missing)
       result.damage = "it is not a readable folder";
     return result;

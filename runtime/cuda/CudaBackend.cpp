@@ -104,11 +104,9 @@ private:
   const int capability; // major * 10 + minor
 };
 
-Result<std::shared_ptr<Backend>> openDevice(int ordinal) {
-  Result<const Driver *> opened = Driver::open();
-  if (!opened)
-    return opened.error();
-  const Driver &driver = **opened;
+} // namespace
+
+Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal) {
   int count = 0;
   if (Status counted = check(driver, driver.deviceGetCount(&count), "cuDeviceGetCount"); !counted)
     return counted.error();
@@ -151,6 +149,11 @@ Result<std::shared_ptr<Backend>> openDevice(int ordinal) {
   if (model.target.empty())
     return makeError(DiagId::cuda_device_too_old,
                      {model.name, std::to_string(major) + "." + std::to_string(minor)});
+  // What a driver does not say is that of the published GPU of the architecture.
+  if (Result<compiler::DeviceModel> published = compiler::modelOfTarget(model.target)) {
+    model.clockGHz = model.clockGHz > 0 ? model.clockGHz : published->clockGHz;
+    model.bandwidthGBs = model.bandwidthGBs > 0 ? model.bandwidthGBs : published->bandwidthGBs;
+  }
   CUcontext handle = nullptr;
   if (Status retained =
           check(driver, driver.primaryCtxRetain(&handle, device), "cuDevicePrimaryCtxRetain");
@@ -160,8 +163,6 @@ Result<std::shared_ptr<Backend>> openDevice(int ordinal) {
   return std::shared_ptr<Backend>(
       std::make_shared<CudaBackend>(std::move(context), std::move(model), major * 10 + minor));
 }
-
-} // namespace
 
 Context::~Context() { driver.primaryCtxRelease(device); }
 
@@ -186,7 +187,10 @@ Result<std::shared_ptr<Backend>> backendOf(int ordinal) {
   std::lock_guard lock(mutex);
   if (std::shared_ptr<Backend> known = backends[ordinal].lock())
     return known;
-  Result<std::shared_ptr<Backend>> opened = openDevice(ordinal);
+  Result<const Driver *> driver = Driver::open();
+  if (!driver)
+    return driver.error();
+  Result<std::shared_ptr<Backend>> opened = openDevice(**driver, ordinal);
   if (opened)
     backends[ordinal] = *opened;
   return opened;

@@ -10,6 +10,9 @@ namespace rho::cuda {
 // cuda_device_too_old, cuda_call_failed.
 Result<std::shared_ptr<Backend>> backendOf(int ordinal);
 
+// A new backend on this driver, which outlives it.
+Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal);
+
 // The target that kernels are generated for on a GPU of this compute capability: the newest known
 // family that it runs. Empty below 8.0.
 std::string targetOf(int major, int minor);

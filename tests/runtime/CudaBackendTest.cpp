@@ -1,0 +1,201 @@
+#include "runtime/cuda/CudaBackend.h"
+
+#include "runtime/Handles.h"
+#include "runtime/Quantizer.h"
+#include "runtime/cuda/Code.h"
+#include "runtime/cuda/CudaQuantizer.h"
+#include "tests/runtime/FakeDriver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace rho::cuda {
+namespace {
+
+using testing::ElementsAre;
+
+std::shared_ptr<Backend> open() { return *openDevice(resetFake(), 0); }
+
+compiler::KernelImage image() {
+  compiler::KernelImage image;
+  image.entry = "gemm";
+  image.ptx = ".version 7.0\n.target sm_80\n";
+  image.threads = 128;
+  image.sharedBytes = 100000;
+  return image;
+}
+
+TEST(CudaBackend, DescribesTheDevice) {
+  std::shared_ptr<Backend> backend = open();
+  const compiler::DeviceModel &model = backend->model();
+  EXPECT_EQ(model.name, "Fake GPU");
+  EXPECT_EQ(model.target, "sm_90");
+  EXPECT_EQ(model.smCount, 132);
+  EXPECT_EQ(model.sharedPerCta, 227 * 1024);
+  EXPECT_EQ(model.sharedPerSm, 228 * 1024);
+  EXPECT_EQ(model.l2Bytes, 60 << 20);
+  EXPECT_DOUBLE_EQ(model.clockGHz, 1.98);
+  EXPECT_NEAR(model.bandwidthGBs, 4916.7, 0.1);
+  EXPECT_FALSE(backend->emulated());
+  EXPECT_EQ(backend->codeVersion(), "cuda 12040 ptx 84 sm 90");
+}
+
+TEST(CudaBackend, ClocksThatTheDriverHidesAreThePublishedOnes) {
+  const Driver &driver = resetFake();
+  fake().attributes[CLOCK_RATE_KHZ] = 0;
+  fake().attributes[MEMORY_CLOCK_RATE_KHZ] = 0;
+  std::shared_ptr<Backend> backend = *openDevice(driver, 0);
+  EXPECT_GT(backend->model().clockGHz, 1);
+  EXPECT_GT(backend->model().bandwidthGBs, 1000);
+}
+
+TEST(CudaBackend, TargetsOfComputeCapabilities) {
+  EXPECT_EQ(targetOf(7, 5), "");
+  EXPECT_EQ(targetOf(8, 0), "sm_80");
+  EXPECT_EQ(targetOf(8, 6), "sm_86");
+  EXPECT_EQ(targetOf(8, 7), "sm_86");
+  EXPECT_EQ(targetOf(8, 9), "sm_89");
+  EXPECT_EQ(targetOf(9, 0), "sm_90");
+  EXPECT_EQ(targetOf(10, 0), "sm_90");
+  EXPECT_EQ(targetOf(12, 0), "sm_120");
+}
+
+TEST(CudaBackend, RefusesOldDevices) {
+  const Driver &driver = resetFake();
+  fake().attributes[COMPUTE_CAPABILITY_MAJOR] = 7;
+  fake().attributes[COMPUTE_CAPABILITY_MINOR] = 5;
+  Result<std::shared_ptr<Backend>> backend = openDevice(driver, 0);
+  ASSERT_FALSE(backend);
+  EXPECT_EQ(backend.error().str(), "error: Fake GPU has compute capability 7.5, kernels need at "
+                                   "least 8.0 [cuda_device_too_old]\n");
+  EXPECT_EQ(fake().retained, 0);
+}
+
+TEST(CudaBackend, OrdinalsPastTheLastAreNoDevice) {
+  for (int ordinal : {-1, 1}) {
+    Result<std::shared_ptr<Backend>> backend = openDevice(resetFake(), ordinal);
+    ASSERT_FALSE(backend);
+    EXPECT_EQ(backend.error().str(), "error: no CUDA device: ordinal " + std::to_string(ordinal) +
+                                         ", the driver has 1 device [cuda_not_available]\n");
+  }
+}
+
+TEST(CudaBackend, MemoryIsZeroedAndReturned) {
+  std::shared_ptr<Backend> backend = open();
+  DevicePointer address = *backend->allocate(100);
+  char bytes[100];
+  ASSERT_TRUE(backend->read(address, bytes, 100));
+  EXPECT_EQ(std::string(bytes, 100), std::string(100, '\0'));
+  EXPECT_EQ(fake().allocations, 1);
+  backend->release(address);
+  EXPECT_EQ(fake().allocations, 0);
+}
+
+TEST(CudaBackend, ReleasesItsContextLast) {
+  std::shared_ptr<Backend> backend = open();
+  auto kernel = backend->load(image(), "cubin");
+  ASSERT_TRUE(kernel);
+  backend.reset();
+  EXPECT_EQ(fake().retained, 1); // the kernel keeps it
+  EXPECT_EQ(fake().modules, 1);
+  *kernel = nullptr;
+  EXPECT_EQ(fake().modules, 0);
+  EXPECT_EQ(fake().retained, 0);
+}
+
+TEST(CudaBackend, TooMuchMemoryNamesTheAmount) {
+  Result<DevicePointer> address = open()->allocate(int64_t(1) << 30);
+  ASSERT_FALSE(address);
+  EXPECT_EQ(address.error().str(), "error: 1073741824 bytes do not fit into the memory of Fake GPU "
+                                   "[out_of_memory]\n");
+}
+
+TEST(CudaBackend, AssemblesLoadsAndLaunches) {
+  std::shared_ptr<Backend> backend = open();
+  Result<std::string> code = backend->assemble(image());
+  ASSERT_TRUE(code);
+  EXPECT_EQ(*code, "cubin of " + image().ptx);
+  auto kernel = backend->load(image(), *code);
+  ASSERT_TRUE(kernel);
+  EXPECT_EQ((*kernel)->registers, 77);
+  EXPECT_EQ((*kernel)->localBytes, 16);
+  EXPECT_EQ(fake().functionAttributes[MAX_DYNAMIC_SHARED_SIZE_BYTES], 100000);
+  fake().expectedArguments = 2;
+  const LaunchArgument arguments[] = {{0x1234, 8}, {5, 4}};
+  auto *stream = reinterpret_cast<Stream>(uintptr_t(0x77));
+  ASSERT_TRUE(backend->launch(**kernel, {3, 2, 1}, arguments, stream));
+  ASSERT_EQ(fake().launches.size(), 1U);
+  const FakeLaunch &launch = fake().launches[0];
+  EXPECT_EQ(launch.gridX, 3U);
+  EXPECT_EQ(launch.gridY, 2U);
+  EXPECT_EQ(launch.gridZ, 1U);
+  EXPECT_EQ(launch.threads, 128U);
+  EXPECT_EQ(launch.sharedBytes, 100000U);
+  EXPECT_EQ(static_cast<Stream>(launch.stream), stream);
+  EXPECT_THAT(launch.arguments, ElementsAre(0x1234, 5));
+}
+
+TEST(CudaBackend, NewerPtxThanTheDriverReadsIsRefusedEarly) {
+  compiler::KernelImage newer = image();
+  newer.ptx = ".version 8.7\n";
+  Result<std::string> code = open()->assemble(newer);
+  ASSERT_FALSE(code);
+  EXPECT_EQ(code.error().str(),
+            "error: kernel of PTX ISA 8.7, the driver (CUDA 12.4) accepts up to "
+            "8.4 [ptx_version_too_new]\n");
+}
+
+TEST(CudaBackend, PtxasErrorsAreQuoted) {
+  std::shared_ptr<Backend> backend = open();
+  fake().linkError = "ptxas application ptx input, line 3; error: nonsense\nptxas fatal\n";
+  Result<std::string> code = backend->assemble(image());
+  ASSERT_FALSE(code);
+  EXPECT_EQ(code.error().str(),
+            "error: kernel 'gemm' is refused by the driver: cuLinkAddData failed with "
+            "CUDA_ERROR_INVALID_IMAGE (as the test wants it): ptxas application ptx input, line 3; "
+            "error: nonsense; ptxas fatal [kernel_refused]\n");
+}
+
+TEST(CudaBackend, RefusedCodeIsAnErrorAndLeavesNothing) {
+  std::shared_ptr<Backend> backend = open();
+  fake().loadError = "device kernel image is invalid";
+  auto kernel = backend->load(image(), "damaged");
+  ASSERT_FALSE(kernel);
+  EXPECT_EQ(kernel.error().str(),
+            "error: kernel 'gemm' is refused by the driver: cuModuleLoadData failed with "
+            "CUDA_ERROR_INVALID_IMAGE (as the test wants it): device kernel image is invalid "
+            "[kernel_refused]\n");
+  fake().loadError.clear();
+  compiler::KernelImage missing = image();
+  missing.entry = "missing";
+  kernel = backend->load(missing, "cubin");
+  ASSERT_FALSE(kernel);
+  EXPECT_EQ(kernel.error().diagnostics[0].message,
+            "kernel 'missing' is refused by the driver: cuModuleGetFunction failed with "
+            "CUDA_ERROR_NOT_FOUND (as the test wants it)");
+  EXPECT_EQ(fake().modules, 0);
+  EXPECT_FALSE(backend->load(image(), ""));
+}
+
+// With NVRTC the fake driver refuses its cubin; without, there is none. Either way the gemm works.
+TEST(CudaBackend, QuantizesOnTheHostWhereNoKernelCanBeBuilt) {
+  std::shared_ptr<Backend> backend = open();
+  fake().loadError = "no quantizer today";
+  Result<Module> module = Module::parse("gemm g { weight: f16 activation: f16 output: f32 }");
+  ASSERT_TRUE(module) << module.error().str();
+  const dsl::Format &format = module->impl().module.gemms[0].activation;
+  cache::DiskCache disk({});
+  cache::Warnings warnings;
+  auto refused = makeCudaQuantizer(contextOf(*backend), 90, format, disk, warnings);
+  ASSERT_FALSE(refused);
+  auto quantizer =
+      backend->makeQuantizer(std::make_shared<const dsl::Format>(format), disk, warnings);
+  ASSERT_TRUE(quantizer);
+  EXPECT_THAT(warnings, ElementsAre("activations are quantized on the host, slowly: " +
+                                    refused.error().diagnostics[0].message));
+  EXPECT_EQ(makeDiagnostic(DiagId::host_quantization, {"why"}).rendered,
+            "error: activations are quantized on the host, slowly: why [host_quantization]");
+}
+
+} // namespace
+} // namespace rho::cuda

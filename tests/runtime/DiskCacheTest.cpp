@@ -1,0 +1,347 @@
+#include "runtime/cache/DiskCache.h"
+
+#include "dsl/Error.h"
+#include "runtime/cache/Sha256.h"
+#include "tests/runtime/TemporaryFolder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+
+namespace rho::cache {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+std::string keyOf(const std::string &text) { return hex(sha256(text)); }
+const Entry sample = {{"facts", "rho kernel 1\n"}, {"ptx", ".version 7.0\n"}};
+
+// What DiagId::cache_entry_damaged reads as.
+std::string damaged(const std::string &path, const std::string &reason) {
+  return "cache entry " + path + " is damaged and is rebuilt: " + reason;
+}
+
+class DiskCacheTest : public testing::Test {
+protected:
+  DiskCacheOptions options() {
+    DiskCacheOptions options;
+    options.directory = folder.path() + "/cache";
+    return options;
+  }
+  std::string path(const std::string &file = "") const {
+    return folder.path() + "/cache/" + key + (file.empty() ? "" : "/" + file);
+  }
+  void publish() {
+    Warnings none;
+    DiskCache(options()).store(key, sample, none);
+    ASSERT_THAT(none, IsEmpty());
+  }
+  // Expects a miss with this one warning, the entry gone, and that storing again repairs it.
+  void expectDamage(const std::string &reason) {
+    DiskCache cache(options());
+    Warnings warnings;
+    EXPECT_EQ(cache.load(key, warnings), std::nullopt);
+    EXPECT_THAT(warnings, ElementsAre(damaged(path(), reason)));
+    EXPECT_FALSE(fs::exists(path()));
+    warnings.clear();
+    cache.store(key, sample, warnings);
+    EXPECT_EQ(cache.load(key, warnings), sample);
+    EXPECT_THAT(warnings, IsEmpty());
+  }
+
+  TemporaryFolder folder;
+  const std::string key = keyOf("a spec");
+};
+
+TEST_F(DiskCacheTest, GivesBackWhatWasStored) {
+  DiskCache cache(options());
+  Warnings warnings;
+  EXPECT_EQ(cache.load(key, warnings), std::nullopt);
+  EXPECT_FALSE(fs::exists(options().directory)); // a look creates nothing
+  Entry binary = {{"cubin", std::string("\0\x7f\xff\n\0", 5)}, {"empty", ""}};
+  cache.store(key, binary, warnings);
+  EXPECT_EQ(cache.load(key, warnings), binary);
+  EXPECT_THAT(warnings, IsEmpty());
+  EXPECT_TRUE(fs::is_empty(options().directory + "/staging"));
+}
+
+TEST_F(DiskCacheTest, ManifestText) {
+  EXPECT_EQ(printManifest("00", {{"ptx", "abc"}}),
+            "rho-cache 1\n"
+            "key 00\n"
+            "file ptx 3 ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\n"
+            "sum 773d7da0923873e53c072cce8314b929d15db9725e3a0da700400ecbe6dddb91\n");
+}
+
+TEST_F(DiskCacheTest, TruncatedFileIsDamage) {
+  publish();
+  writeText(path("ptx"), ".version");
+  expectDamage("ptx has fewer than its 13 bytes");
+}
+
+TEST_F(DiskCacheTest, LongerFileIsDamage) {
+  publish();
+  writeText(path("ptx"), ".version 7.0\nmore");
+  expectDamage("ptx has more than its 13 bytes");
+}
+
+TEST_F(DiskCacheTest, ChangedByteIsDamage) {
+  publish();
+  writeText(path("ptx"), ".version 8.0\n");
+  expectDamage("ptx has a wrong checksum");
+}
+
+TEST_F(DiskCacheTest, MissingFileIsDamage) {
+  publish();
+  fs::remove(path("facts"));
+  expectDamage("facts is missing");
+}
+
+TEST_F(DiskCacheTest, MissingManifestIsDamage) {
+  publish();
+  fs::remove(path("manifest"));
+  expectDamage("manifest is missing");
+}
+
+TEST_F(DiskCacheTest, TruncatedManifestIsDamage) {
+  publish();
+  std::string manifest = readText(path("manifest"));
+  writeText(path("manifest"), manifest.substr(0, manifest.size() / 2));
+  expectDamage("manifest is cut short");
+}
+
+TEST_F(DiskCacheTest, ChangedManifestIsDamage) {
+  publish();
+  std::string manifest = readText(path("manifest"));
+  manifest.replace(manifest.find("file ptx"), 8, "file ptz");
+  writeText(path("manifest"), manifest);
+  expectDamage("manifest has a wrong checksum");
+}
+
+TEST_F(DiskCacheTest, EntryUnderAnotherKeyIsDamage) {
+  publish();
+  Warnings none;
+  std::string other = keyOf("another spec");
+  DiskCache(options()).store(other, {{"ptx", "other"}}, none);
+  fs::remove_all(path());
+  fs::rename(folder.path() + "/cache/" + other, path());
+  expectDamage("manifest is of another key");
+}
+
+TEST_F(DiskCacheTest, ManifestOfAnotherVersionIsDamage) {
+  publish();
+  std::string body = "rho-cache 99\nkey " + key + "\n";
+  writeText(path("manifest"), body + "sum " + hex(sha256(body)) + "\n");
+  expectDamage("manifest is of another version");
+}
+
+TEST_F(DiskCacheTest, ManifestCannotNameFilesElsewhere) {
+  publish();
+  std::string body = "rho-cache 1\nkey " + key + "\nfile ../secret 1 00\n";
+  writeText(path("manifest"), body + "sum " + hex(sha256(body)) + "\n");
+  expectDamage("manifest has a bad line");
+}
+
+TEST_F(DiskCacheTest, FileInTheEntrysPlaceIsDamage) {
+  publish();
+  fs::remove_all(path());
+  writeText(path(), "not a folder");
+  expectDamage("it is not a readable folder");
+}
+
+TEST_F(DiskCacheTest, ReadOnlyReadsAndChangesNothing) {
+  publish();
+  auto stamp = fs::file_time_type::clock::now() - std::chrono::hours(5);
+  fs::last_write_time(path("used"), stamp);
+  DiskCacheOptions readOnly = options();
+  readOnly.readOnly = true;
+  DiskCache cache(readOnly);
+  Warnings warnings;
+  EXPECT_EQ(cache.load(key, warnings), sample);
+  EXPECT_EQ(fs::last_write_time(path("used")), stamp);
+  std::string other = keyOf("another spec");
+  EXPECT_FALSE(cache.lock(other, warnings).held());
+  cache.store(other, sample, warnings);
+  EXPECT_FALSE(fs::exists(folder.path() + "/cache/" + other));
+  EXPECT_THAT(warnings, IsEmpty());
+  writeText(path("ptx"), "damaged");
+  EXPECT_EQ(cache.load(key, warnings), std::nullopt);
+  EXPECT_EQ(warnings.size(), 1U);
+  EXPECT_TRUE(fs::exists(path("ptx")));
+}
+
+// A folder that cannot be made stands for all that cannot be written: root ignores permissions.
+TEST_F(DiskCacheTest, UnwritableFolderIsOneWarning) {
+  writeText(folder.path() + "/file", "");
+  DiskCacheOptions unwritable;
+  unwritable.directory = folder.path() + "/file/cache";
+  DiskCache cache(unwritable);
+  Warnings warnings;
+  EXPECT_EQ(cache.load(key, warnings), std::nullopt);
+  EXPECT_FALSE(cache.lock(key, warnings).held());
+  cache.store(key, sample, warnings);
+  cache.store(key, sample, warnings);
+  EXPECT_THAT(warnings, ElementsAre("cache folder " + unwritable.directory +
+                                    " is not writable, nothing is kept on disk: Not a directory"));
+}
+
+TEST_F(DiskCacheTest, NoDirectoryIsNoCache) {
+  DiskCache cache(DiskCacheOptions{});
+  Warnings warnings;
+  cache.store(key, sample, warnings);
+  EXPECT_EQ(cache.load(key, warnings), std::nullopt);
+  EXPECT_FALSE(cache.lock(key, warnings).held());
+  EXPECT_THAT(warnings, IsEmpty());
+}
+
+TEST_F(DiskCacheTest, LockTimesOutWithAWarning) {
+  DiskCacheOptions hasty = options();
+  hasty.lockTimeout = std::chrono::milliseconds(5);
+  DiskCache first(options()), second(hasty);
+  Warnings warnings;
+  FileLock held = first.lock(key, warnings);
+  EXPECT_TRUE(held.held());
+  EXPECT_FALSE(second.lock(key, warnings).held());
+  EXPECT_THAT(warnings, ElementsAre("cache lock " + folder.path() + "/cache/locks/" + key +
+                                    " was not free within 5 ms, compiling without it"));
+}
+
+TEST_F(DiskCacheTest, TheLeastRecentlyUsedGoesPastTheLimit) {
+  DiskCacheOptions small = options();
+  small.limitBytes = 10000; // three entries of 3000 bytes and their manifests
+  DiskCache cache(small);
+  Warnings warnings;
+  std::vector<std::string> keys;
+  auto entryPath = [&](int i) { return small.directory + "/" + keys[static_cast<size_t>(i)]; };
+  for (int i = 0; i < 3; ++i) {
+    keys.push_back(keyOf("spec " + std::to_string(i)));
+    cache.store(keys.back(), {{"ptx", std::string(3000, 'x')}}, warnings);
+    fs::last_write_time(entryPath(i) + "/used",
+                        fs::file_time_type::clock::now() - std::chrono::hours(10 - i));
+  }
+  ASSERT_TRUE(cache.load(keys[0], warnings)); // now the most recently used
+  writeText(small.directory + "/not-ours", std::string(20000, 'x'));
+  keys.push_back(keyOf("spec 3"));
+  cache.store(keys.back(), {{"ptx", std::string(3000, 'x')}}, warnings);
+  EXPECT_TRUE(fs::exists(entryPath(0)));
+  EXPECT_FALSE(fs::exists(entryPath(1)));
+  EXPECT_TRUE(fs::exists(entryPath(2)));
+  EXPECT_TRUE(fs::exists(entryPath(3)));
+  EXPECT_TRUE(fs::exists(small.directory + "/not-ours"));
+  EXPECT_THAT(warnings, IsEmpty());
+}
+
+TEST_F(DiskCacheTest, AnEntryPastTheLimitByItselfStays) {
+  DiskCacheOptions tiny = options();
+  tiny.limitBytes = 1;
+  DiskCache cache(tiny);
+  Warnings warnings;
+  cache.store(key, sample, warnings);
+  EXPECT_EQ(cache.load(key, warnings), sample);
+}
+
+TEST_F(DiskCacheTest, LeftoversOfKilledProcessesGo) {
+  std::string staging = options().directory + "/staging";
+  fs::create_directories(staging + "/old");
+  fs::create_directories(staging + "/new");
+  fs::last_write_time(staging + "/old", fs::file_time_type::clock::now() - std::chrono::hours(2));
+  publish();
+  EXPECT_FALSE(fs::exists(staging + "/old"));
+  EXPECT_TRUE(fs::exists(staging + "/new"));
+}
+
+// The protocol of the engine: look, lock, look again, build, store. True: this one built it.
+bool lookOrBuild(const DiskCacheOptions &options, const std::string &key) {
+  DiskCache cache(options);
+  Warnings warnings;
+  if (cache.load(key, warnings))
+    return false;
+  FileLock lock = cache.lock(key, warnings);
+  if (cache.load(key, warnings))
+    return false;
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  cache.store(key, sample, warnings);
+  return true;
+}
+
+TEST_F(DiskCacheTest, ThreadsOnOneColdKeyBuildItOnce) {
+  std::atomic<int> built{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i)
+    threads.emplace_back([&] { built += lookOrBuild(options(), key); });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(built, 1);
+}
+
+TEST_F(DiskCacheTest, ProcessesOnOneColdKeyBuildItOnce) {
+  std::vector<pid_t> children;
+  for (int i = 0; i < 6; ++i) {
+    pid_t child = ::fork();
+    if (child == 0)
+      ::_exit(lookOrBuild(options(), key) ? 1 : 0);
+    children.push_back(child);
+  }
+  int built = 0;
+  for (pid_t child : children) {
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    built += WEXITSTATUS(status);
+  }
+  EXPECT_EQ(built, 1);
+  Warnings warnings;
+  EXPECT_EQ(DiskCache(options()).load(key, warnings), sample);
+  EXPECT_THAT(warnings, IsEmpty());
+}
+
+// Without locks (a network file system) all build and publish: every reader still finds a whole
+// entry or none.
+TEST_F(DiskCacheTest, PublishersWithoutLocksDoNotDisturbReaders) {
+  std::atomic<bool> stop{false};
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 3; ++i)
+    threads.emplace_back([&] {
+      DiskCache cache(options());
+      Warnings warnings;
+      for (int round = 0; round < 20; ++round)
+        cache.store(key, sample, warnings);
+      wrong += static_cast<int>(warnings.size());
+    });
+  std::thread reader([&] {
+    DiskCache cache(options());
+    Warnings warnings;
+    while (!stop)
+      if (auto entry = cache.load(key, warnings); entry && *entry != sample)
+        ++wrong;
+    wrong += static_cast<int>(warnings.size());
+  });
+  for (std::thread &thread : threads)
+    thread.join();
+  stop = true;
+  reader.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(DiskCacheDiagnostics, TheirWholeTexts) {
+  EXPECT_EQ(makeDiagnostic(DiagId::cache_entry_damaged, {"/c/ab", "ptx is missing"}).rendered,
+            "error: cache entry /c/ab is damaged and is rebuilt: ptx is missing "
+            "[cache_entry_damaged]");
+  EXPECT_EQ(makeDiagnostic(DiagId::cache_not_writable, {"/c", "No space left"}).rendered,
+            "error: cache folder /c is not writable, nothing is kept on disk: No space left "
+            "[cache_not_writable]");
+  EXPECT_EQ(makeDiagnostic(DiagId::cache_lock_timeout, {"/c/l", "5"}).rendered,
+            "error: cache lock /c/l was not free within 5 ms, compiling without it "
+            "[cache_lock_timeout]");
+}
+
+} // namespace
+} // namespace rho::cache

@@ -1,0 +1,178 @@
+#include "tests/runtime/FakeDriver.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace rho::cuda {
+namespace {
+
+constexpr CUresult invalidImage = 200, notFound = 500;
+
+FakeState state;
+CUcontext currentContext = nullptr;
+const auto theContext = reinterpret_cast<CUcontext>(uintptr_t(0xc0));
+std::string cubin;
+
+CUresult log(const std::string &text, int *options, void **values, unsigned count) {
+  for (unsigned i = 0; i < count; ++i)
+    if (options[i] == JIT_ERROR_LOG_BUFFER)
+      std::strcpy(static_cast<char *>(values[i]), text.c_str());
+  return invalidImage;
+}
+
+// The link state keeps where its log goes, as the driver does.
+int *linkOptions = nullptr;
+void **linkValues = nullptr;
+unsigned linkCount = 0;
+
+Driver makeDriver() {
+  Driver d;
+  d.version = 12040;
+  d.getErrorName = [](CUresult error, const char **text) -> CUresult {
+    *text = error == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
+            : error == invalidImage           ? "CUDA_ERROR_INVALID_IMAGE"
+            : error == notFound               ? "CUDA_ERROR_NOT_FOUND"
+                                              : "CUDA_ERROR_FAKE";
+    return CUDA_SUCCESS;
+  };
+  d.getErrorString = [](CUresult, const char **text) -> CUresult {
+    *text = "as the test wants it";
+    return CUDA_SUCCESS;
+  };
+  d.deviceGetCount = [](int *count) -> CUresult {
+    *count = 1;
+    return CUDA_SUCCESS;
+  };
+  d.deviceGet = [](CUdevice *device, int ordinal) -> CUresult {
+    *device = ordinal;
+    return CUDA_SUCCESS;
+  };
+  d.deviceGetName = [](char *name, int size, CUdevice) -> CUresult {
+    std::strncpy(name, state.deviceName.c_str(), static_cast<size_t>(size));
+    return CUDA_SUCCESS;
+  };
+  d.deviceGetAttribute = [](int *value, int attribute, CUdevice) -> CUresult {
+    *value = state.attributes[attribute];
+    return CUDA_SUCCESS;
+  };
+  d.primaryCtxRetain = [](CUcontext *context, CUdevice) -> CUresult {
+    ++state.retained;
+    *context = theContext;
+    return CUDA_SUCCESS;
+  };
+  d.primaryCtxRelease = [](CUdevice) -> CUresult {
+    --state.retained;
+    return CUDA_SUCCESS;
+  };
+  d.ctxGetCurrent = [](CUcontext *context) -> CUresult {
+    *context = currentContext;
+    return CUDA_SUCCESS;
+  };
+  d.ctxPushCurrent = [](CUcontext context) -> CUresult {
+    currentContext = context;
+    return CUDA_SUCCESS;
+  };
+  d.ctxPopCurrent = [](CUcontext *context) -> CUresult {
+    *context = currentContext;
+    currentContext = nullptr;
+    return CUDA_SUCCESS;
+  };
+  d.memAlloc = [](CUdeviceptr *address, size_t bytes) -> CUresult {
+    if (bytes > state.freeBytes)
+      return CUDA_ERROR_OUT_OF_MEMORY;
+    ++state.allocations;
+    *address = reinterpret_cast<CUdeviceptr>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+    return CUDA_SUCCESS;
+  };
+  d.memFree = [](CUdeviceptr address) -> CUresult {
+    --state.allocations;
+    std::free(reinterpret_cast<void *>(address));
+    return CUDA_SUCCESS;
+  };
+  d.memsetD8Async = [](CUdeviceptr to, unsigned char value, size_t bytes, CUstream) -> CUresult {
+    std::memset(reinterpret_cast<void *>(to), value, bytes);
+    return CUDA_SUCCESS;
+  };
+  d.memcpyHtoD = [](CUdeviceptr to, const void *from, size_t bytes) -> CUresult {
+    std::memcpy(reinterpret_cast<void *>(to), from, bytes);
+    return CUDA_SUCCESS;
+  };
+  d.memcpyDtoH = [](void *to, CUdeviceptr from, size_t bytes) -> CUresult {
+    std::memcpy(to, reinterpret_cast<void *>(from), bytes);
+    return CUDA_SUCCESS;
+  };
+  d.linkCreate = [](unsigned count, int *options, void **values, CUlinkState *) -> CUresult {
+    linkOptions = options;
+    linkValues = values;
+    linkCount = count;
+    return state.linkCreateResult;
+  };
+  d.linkAddData = [](CUlinkState, int, void *data, size_t, const char *, unsigned, int *,
+                     void **) -> CUresult {
+    if (!state.linkError.empty())
+      return log(state.linkError, linkOptions, linkValues, linkCount);
+    cubin = "cubin of " + std::string(static_cast<const char *>(data));
+    return CUDA_SUCCESS;
+  };
+  d.linkComplete = [](CUlinkState, void **data, size_t *size) -> CUresult {
+    *data = cubin.data();
+    *size = cubin.size();
+    return CUDA_SUCCESS;
+  };
+  d.linkDestroy = [](CUlinkState) -> CUresult {
+    cubin.clear(); // its memory is gone
+    return CUDA_SUCCESS;
+  };
+  d.moduleLoadDataEx = [](CUmodule *, const void *, unsigned count, int *options,
+                          void **values) -> CUresult {
+    if (!state.loadError.empty())
+      return log(state.loadError, options, values, count);
+    ++state.modules;
+    return CUDA_SUCCESS;
+  };
+  d.moduleUnload = [](CUmodule) -> CUresult {
+    --state.modules;
+    return CUDA_SUCCESS;
+  };
+  d.moduleGetFunction = [](CUfunction *, CUmodule, const char *name) -> CUresult {
+    return std::strcmp(name, "missing") == 0 ? notFound : CUDA_SUCCESS;
+  };
+  d.funcGetAttribute = [](int *value, int attribute, CUfunction) -> CUresult {
+    *value = attribute == NUM_REGS ? 77 : 16;
+    return CUDA_SUCCESS;
+  };
+  d.funcSetAttribute = [](CUfunction, int attribute, int value) -> CUresult {
+    state.functionAttributes[attribute] = value;
+    return CUDA_SUCCESS;
+  };
+  d.streamSynchronize = [](CUstream) -> CUresult { return CUDA_SUCCESS; };
+  d.launchKernel = [](CUfunction, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned,
+                      unsigned, unsigned shared, CUstream stream, void **parameters,
+                      void **) -> CUresult {
+    FakeLaunch launch{x, y, z, threads, shared, stream, {}};
+    for (size_t i = 0; i < state.expectedArguments; ++i)
+      launch.arguments.push_back(*static_cast<uint64_t *>(parameters[i]));
+    state.launches.push_back(launch);
+    return CUDA_SUCCESS;
+  };
+  return d;
+}
+
+} // namespace
+
+FakeState &fake() { return state; }
+
+const Driver &resetFake() {
+  static const Driver driver = makeDriver();
+  state = FakeState();
+  currentContext = nullptr;
+  // The H200's own answers.
+  state.attributes = {{COMPUTE_CAPABILITY_MAJOR, 9},  {COMPUTE_CAPABILITY_MINOR, 0},
+                      {MULTIPROCESSOR_COUNT, 132},    {SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
+                      {SHARED_MEMORY_PER_SM, 233472}, {L2_CACHE_BYTES, 62914560},
+                      {CLOCK_RATE_KHZ, 1980000},      {MEMORY_CLOCK_RATE_KHZ, 3201000},
+                      {MEMORY_BUS_WIDTH_BITS, 6144}};
+  return driver;
+}
+
+} // namespace rho::cuda

@@ -1,0 +1,37 @@
+// A driver of made-up devices: memory is the host's, code is text, launches are recorded. It shows
+// what the runtime asks of libcuda, and how its failures are reported, on machines without a GPU.
+#pragma once
+
+#include "runtime/cuda/Driver.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace rho::cuda {
+
+struct FakeLaunch {
+  unsigned gridX, gridY, gridZ, threads, sharedBytes;
+  CUstream stream;
+  std::vector<uint64_t> arguments; // as many as expectedArguments
+};
+
+struct FakeState {
+  std::string deviceName = "Fake GPU";
+  std::map<int, int> attributes;      // CUdevice_attribute -> value
+  size_t freeBytes = size_t(1) << 20; // memory
+  std::string linkError, loadError;   // non-empty: the call fails with this log
+  CUresult linkCreateResult = CUDA_SUCCESS;
+  int retained = 0;                      // primary contexts
+  int modules = 0, allocations = 0;      // alive
+  std::map<int, int> functionAttributes; // set by cuFuncSetAttribute
+  size_t expectedArguments = 0;          // that a launch has
+  std::vector<FakeLaunch> launches;
+};
+
+// The state of the only fake driver; resetFake() starts anew.
+FakeState &fake();
+// Resets the state to one sm_90 device and gives its driver, of CUDA 12.4.
+const Driver &resetFake();
+
+} // namespace rho::cuda
