@@ -26,32 +26,32 @@ struct Encoding {
   uint32_t nanCode = 0; // 0 where the type has none
 };
 
-constexpr auto S = ElementType::Kind::Signed;
-constexpr auto U = ElementType::Kind::Unsigned;
-constexpr auto F = ElementType::Kind::Float;
+constexpr auto signedInt = ElementType::Kind::Signed;
+constexpr auto unsignedInt = ElementType::Kind::Unsigned;
+constexpr auto floating = ElementType::Kind::Float;
 
 // Sources: OCP Microscaling Formats 1.0 (e2m1), OCP 8-bit Floating Point 1.0 (e4m3), IEEE 754 (f16,
 // f32); bf16 is the upper half of an f32.
 constexpr Encoding encodings[] = {
-    {"s2", S, 2},
-    {"s3", S, 3},
-    {"s4", S, 4},
-    {"s5", S, 5},
-    {"s6", S, 6},
-    {"s7", S, 7},
-    {"s8", S, 8},
-    {"u2", U, 2},
-    {"u3", U, 3},
-    {"u4", U, 4},
-    {"u5", U, 5},
-    {"u6", U, 6},
-    {"u7", U, 7},
-    {"u8", U, 8},
-    {"e2m1", F, 4, 2, 1, 1, Special::None, 0x7, 0},
-    {"e4m3", F, 8, 4, 3, 7, Special::NanOnly, 0x7e, 0x7f},
-    {"f16", F, 16, 5, 10, 15, Special::Ieee, 0x7bff, 0x7e00},
-    {"bf16", F, 16, 8, 7, 127, Special::Ieee, 0x7f7f, 0x7fc0},
-    {"f32", F, 32, 8, 23, 127, Special::Ieee, 0x7f7fffff, 0x7fc00000},
+    {"s2", signedInt, 2},
+    {"s3", signedInt, 3},
+    {"s4", signedInt, 4},
+    {"s5", signedInt, 5},
+    {"s6", signedInt, 6},
+    {"s7", signedInt, 7},
+    {"s8", signedInt, 8},
+    {"u2", unsignedInt, 2},
+    {"u3", unsignedInt, 3},
+    {"u4", unsignedInt, 4},
+    {"u5", unsignedInt, 5},
+    {"u6", unsignedInt, 6},
+    {"u7", unsignedInt, 7},
+    {"u8", unsignedInt, 8},
+    {"e2m1", floating, 4, 2, 1, 1, Special::None, 0x7, 0},
+    {"e4m3", floating, 8, 4, 3, 7, Special::NanOnly, 0x7e, 0x7f},
+    {"f16", floating, 16, 5, 10, 15, Special::Ieee, 0x7bff, 0x7e00},
+    {"bf16", floating, 16, 8, 7, 127, Special::Ieee, 0x7f7f, 0x7fc0},
+    {"f32", floating, 32, 8, 23, 127, Special::Ieee, 0x7f7fffff, 0x7fc00000},
 };
 
 // 2^e for a normal double.

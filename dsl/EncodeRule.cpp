@@ -1,5 +1,7 @@
 #include "dsl/EncodeRule.h"
 
+#include "dsl/Operators.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -27,6 +29,11 @@ double apply(Expr::Op op, double a, double b) {
   default:
     return std::nan(""); // bitwise operators in rules do not pass sema
   }
+}
+
+double rounded(const Expr &cast, double value) {
+  ElementType type = castTypeOf(cast);
+  return type.decode(type.encode(value));
 }
 
 void collect(const Expr &expr, std::vector<const Expr *> &reductions) {
@@ -59,7 +66,7 @@ double scalar(const Expr &expr, const double *components, const double *&reduced
     return apply(expr.op, a, b);
   }
   case Expr::Kind::Cast:
-    return expr.type->decode(expr.type->encode(scalar(*expr.operands[0], components, reduced)));
+    return rounded(expr, scalar(*expr.operands[0], components, reduced));
   case Expr::Kind::Reduce:
     return *reduced++;
   case Expr::Kind::Input:
@@ -93,7 +100,7 @@ void elementwise(const Expr &expr, const double *components, const double *x, in
   case Expr::Kind::Cast:
     elementwise(*expr.operands[0], components, x, count, out);
     for (int64_t i = 0; i < count; ++i)
-      out[i] = expr.type->decode(expr.type->encode(out[i]));
+      out[i] = rounded(expr, out[i]);
     return;
   default:
     std::copy_n(x, count, out);

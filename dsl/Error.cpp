@@ -84,6 +84,7 @@ std::string_view text(DiagId id) { return registered[static_cast<size_t>(id)].te
 const std::vector<DiagId> &allDiagIds() {
   static const std::vector<DiagId> ids = [] {
     std::vector<DiagId> all;
+    all.reserve(std::size(registered));
     for (size_t i = 0; i < std::size(registered); ++i)
       all.push_back(static_cast<DiagId>(i));
     return all;

@@ -1,5 +1,7 @@
 #include "dsl/Evaluate.h"
 
+#include "dsl/Operators.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -101,9 +103,10 @@ Number evaluateNumber(const Expr &expr, const Format &format, const uint32_t *co
   }
   case Expr::Kind::Cast: {
     Number a = operand(0);
-    if (expr.type->isInteger())
-      return integerNumber(lowBits(a.integer, *expr.type));
-    return realNumber(expr.type->decode(expr.type->encode(a.asReal())));
+    ElementType type = castTypeOf(expr);
+    if (type.isInteger())
+      return integerNumber(lowBits(a.integer, type));
+    return realNumber(type.decode(type.encode(a.asReal())));
   }
   case Expr::Kind::Input:
   case Expr::Kind::Reduce:
@@ -205,7 +208,7 @@ bool isIntegerTyped(const Expr &expr, const Format &format) {
     return expr.op != Expr::Op::Div && isIntegerTyped(*expr.operands[0], format) &&
            isIntegerTyped(*expr.operands[1], format);
   case Expr::Kind::Cast:
-    return expr.type->isInteger();
+    return castTypeOf(expr).isInteger();
   case Expr::Kind::Real:
   case Expr::Kind::Input:
   case Expr::Kind::Reduce:
@@ -257,7 +260,7 @@ Range rangeOf(const Expr &expr, const Format &format) {
     return binaryRange(expr, rangeOf(*expr.operands[0], format),
                        rangeOf(*expr.operands[1], format));
   case Expr::Kind::Cast:
-    return castRange(*expr.type, rangeOf(*expr.operands[0], format));
+    return castRange(castTypeOf(expr), rangeOf(*expr.operands[0], format));
   case Expr::Kind::Input:
   case Expr::Kind::Reduce:
     break;

@@ -3,6 +3,7 @@
 
 #include "dsl/Format.h"
 
+#include <cstdlib>
 #include <optional>
 #include <string_view>
 
@@ -36,6 +37,13 @@ inline const Operator *findOperator(std::string_view spelling) {
     if (candidate.spelling == spelling)
       return &candidate;
   return nullptr;
+}
+
+// The type of a Cast node; every one has one.
+inline ElementType castTypeOf(const Expr &expr) {
+  if (!expr.type)
+    std::abort();
+  return *expr.type;
 }
 
 struct ReductionName {

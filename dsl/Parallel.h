@@ -20,11 +20,12 @@ template <class Work> void parallel(int64_t count, unsigned threads, const Work 
   std::atomic<int64_t> taken = 0;
   auto next = [&] { return taken++; };
   std::vector<std::thread> helpers;
-  try {
-    while (helpers.size() + 1 < threads)
+  while (helpers.size() + 1 < threads) {
+    try {
       helpers.emplace_back([&] { work(next); });
-  } catch (const std::system_error &) {
-    // A machine that gives no more threads: those that there are do the work.
+    } catch (const std::system_error &) {
+      break; // a machine that gives no more threads: those that there are do the work
+    }
   }
   work(next);
   for (std::thread &helper : helpers)

@@ -82,7 +82,7 @@ private:
       return;
     }
     case Expr::Kind::Cast:
-      printCall(expr.type->name(), expr);
+      printCall(castTypeOf(expr).name(), expr);
       return;
     case Expr::Kind::Reduce:
       printCall(nameOf(expr.reduction), expr);

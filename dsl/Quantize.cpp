@@ -19,12 +19,12 @@ namespace {
 // The values of all codes that may be chosen, sorted, for formats that are no plain product.
 class ValueSearch {
 public:
-  explicit ValueSearch(const Format &format)
-      : format(format), table(size_t(1) << format.element().type.bits()) {}
+  explicit ValueSearch(const Format &format) : format(format) {}
 
   // Prepares for numbers whose other components have these codes (codes[0] is overwritten). False
   // where no code fulfils the requirements.
   bool prepare(std::vector<uint32_t> &codes) {
+    table.resize(size_t(1) << format.element().type.bits());
     valueTable(format, codes.data(), table.data());
     entries.clear();
     fallback = -1;
@@ -120,12 +120,8 @@ public:
       if (component(index).extent == Extent::Tensor)
         encodeTensor(index, tensorValues);
     parallel(input.rows, threads, [&](const auto &next) {
-      RowState state{std::vector<double>(static_cast<size_t>(input.k)),
-                     tensorValues,
-                     std::vector<uint32_t>(format.components.size()),
-                     {}};
-      if (!byDivision)
-        state.search.emplace(format);
+      RowState state{std::vector<double>(static_cast<size_t>(input.k)), tensorValues,
+                     std::vector<uint32_t>(format.components.size()), ValueSearch(format)};
       for (int64_t row = next(); row < input.rows; row = next())
         encodeRow(row, state);
     });
@@ -146,7 +142,7 @@ private:
     std::vector<double> x;
     std::vector<double> values;  // decoded components; the element's is unused
     std::vector<uint32_t> codes; // for the value search
-    std::optional<ValueSearch> search;
+    ValueSearch search;
   };
 
   const Component &component(int index) const {
@@ -310,12 +306,11 @@ private:
                                              : 0;
       state.codes[static_cast<size_t>(index)] = codesOf(index).get(at);
     }
-    if (!state.search->prepare(state.codes))
+    if (!state.search.prepare(state.codes))
       return unfulfilled.note(row, begin);
     CodeArray &codes = out.components[0];
     for (int64_t column = begin; column < end; ++column)
-      codes.set(row * input.k + column,
-                state.search->nearest(state.x[static_cast<size_t>(column)]));
+      codes.set(row * input.k + column, state.search.nearest(state.x[static_cast<size_t>(column)]));
   }
 
   // Names the first requirement that no code fulfils, or all of them where only together they

@@ -95,13 +95,14 @@ private:
              {"type", shown(declared.type.text), hint(declared.type.text, known)},
              declared.type.span);
     }
-    if (declared.extent && !extent(declared, component))
+    if (declared.extent && !extent(*declared.extent, declared.group, component))
       bad = true;
     format.components.push_back(std::move(component));
     poisoned.push_back(bad);
   }
 
-  bool extent(const ast::Component &declared, Component &component) {
+  bool extent(const ast::Name &written, const std::optional<ast::Number> &group,
+              Component &component) {
     struct Word {
       std::string_view name;
       Extent extent;
@@ -112,26 +113,26 @@ private:
                                             {"token", Extent::Row, false},
                                             {"tensor", Extent::Tensor, false}}};
     for (const Word &word : words) {
-      if (declared.extent->text != word.name || declared.group.has_value() != word.grouped)
+      if (written.text != word.name || group.has_value() != word.grouped)
         continue;
       component.extent = word.extent;
       component.perToken = word.name == "token";
-      if (!word.grouped)
+      if (!group)
         return true;
-      component.group = declared.group->value;
+      component.group = group->value;
       if (component.group >= minGroup && component.group <= maxGroup)
         return true;
       error(DiagId::group_out_of_range,
             {std::to_string(component.group), std::to_string(minGroup), std::to_string(maxGroup)},
-            declared.group->span);
+            group->span);
       return false;
     }
-    std::string found = declared.extent->text;
-    if (declared.group)
-      found += "[" + std::to_string(declared.group->value) + "]";
+    std::string found = written.text;
+    if (group)
+      found += "[" + std::to_string(group->value) + "]";
     error(DiagId::unknown_name,
           {"extent", shown(found), hint(found, {"k[G]", "channel", "token", "tensor"})},
-          declared.extent->span);
+          written.span);
     return false;
   }
 

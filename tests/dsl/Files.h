@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <random>
 #include <sstream>
 #include <string>
 
@@ -19,6 +20,12 @@ inline std::optional<std::string> readText(const std::filesystem::path &path) {
   text << in.rdbuf();
   return text.str();
 }
+
+// A file that must be there.
+inline std::string text(const std::filesystem::path &path) { return readText(path).value_or(""); }
+
+// Reproducible numbers.
+inline std::mt19937_64 generator(uint64_t seed) { return std::mt19937_64(seed); }
 
 // With RHO_BLESS=1 in the environment, goldens are rewritten instead of compared.
 inline bool blessing() {

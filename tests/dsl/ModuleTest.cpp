@@ -22,7 +22,7 @@ std::string errorsOf(const std::string &text, const FileReader &reader = nullptr
   return module.ok() ? "no error" : module.error().str();
 }
 
-const std::string one = "format one { element: s4  value = element }\n";
+constexpr const char *one = "format one { element: s4  value = element }\n";
 
 TEST(Module, ImportsAreRelativeToTheImportingFile) {
   auto reader =
@@ -102,7 +102,7 @@ TEST(Module, DeepExpressionsAreRefused) {
 
 TEST(Module, MovingADeclarationDoesNotChangeIt) {
   Result<Module> a = parseModule(one, "a.rho", nullptr);
-  Result<Module> b = parseModule("\n\n// moved\n  " + one, "b.rho", nullptr);
+  Result<Module> b = parseModule(std::string("\n\n// moved\n  ") + one, "b.rho", nullptr);
   EXPECT_EQ(a->formats[0], b->formats[0]);
   EXPECT_EQ(print(*a), print(*b));
   Result<Module> c = parseModule("format one { element: s4  value = -element }", "a.rho", nullptr);
@@ -114,12 +114,12 @@ TEST(Module, MovingADeclarationDoesNotChangeIt) {
 TEST(Module, MutatedTextsNeverCrash) {
   std::string seed;
   for (const char *path : {"tests/dsl/pass/everything.rho", "kernels/formats/liquidquant.rho"})
-    seed += test::readText(test::sourceDir() / path).value();
-  std::mt19937 random(1);
+    seed += test::text(test::sourceDir() / path);
+  std::mt19937_64 random = test::generator(1);
   int good = 0;
   for (int i = 0; i < 3000; ++i) {
     std::string text = seed;
-    for (uint32_t edits = 1 + random() % 4; edits > 0; --edits) {
+    for (uint64_t edits = 1 + random() % 4; edits > 0; --edits) {
       size_t at = random() % text.size(), length = random() % 12;
       switch (random() % 3) {
       case 0:

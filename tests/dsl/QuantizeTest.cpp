@@ -42,7 +42,7 @@ MatrixView view(const Numbers &x, int64_t rows, int64_t k) {
 
 // Bell-shaped with a few outliers, as weights and activations are.
 Numbers numbers(int64_t count, uint32_t seed) {
-  std::mt19937 random(seed);
+  std::mt19937_64 random = test::generator(seed);
   std::normal_distribution<float> normal;
   Numbers x(static_cast<size_t>(count));
   for (float &value : x)
@@ -86,11 +86,12 @@ TEST_P(EveryFormat, ElementsAreNearestAmongAllowedCodes) {
       std::vector<uint32_t> codes;
       for (size_t c = 0; c < q.components.size(); ++c) {
         const Component &component = format->components[c];
-        int64_t groups = component.group ? (k + component.group - 1) / component.group : 0;
+        int64_t groups = (k + component.group - 1) / std::max<int64_t>(component.group, 1);
         int64_t at = component.extent == Extent::Element ? row * k + column
-                     : component.extent == Extent::Group ? row * groups + column / component.group
-                     : component.extent == Extent::Row   ? row
-                                                         : 0;
+                     : component.extent == Extent::Group
+                         ? row * groups + column / std::max<int64_t>(component.group, 1)
+                     : component.extent == Extent::Row ? row
+                                                       : 0;
         codes.push_back(q.components[c].get(at));
       }
       double chosen = values[static_cast<size_t>(column)];
@@ -108,7 +109,7 @@ TEST_P(EveryFormat, ElementsAreNearestAmongAllowedCodes) {
 
 TEST_P(EveryFormat, IsTheSameForAnyNumberOfThreads) {
   FormatPtr format = shipped(GetParam());
-  Numbers x = numbers(64 * 256, 5);
+  Numbers x = numbers(16384, 5);
   QuantizedMatrix one = quantized(format, x, 64, 256, 1);
   for (unsigned threads : {2u, 3u, 16u})
     expectSame(one, quantized(format, x, 64, 256, threads));
@@ -116,7 +117,7 @@ TEST_P(EveryFormat, IsTheSameForAnyNumberOfThreads) {
 
 TEST_P(EveryFormat, ZerosStayZeros) {
   FormatPtr format = shipped(GetParam());
-  Numbers x = numbers(3 * 256, 6);
+  Numbers x = numbers(768, 6);
   std::fill_n(x.begin(), 256, 0.0f);       // a row
   std::fill_n(x.begin() + 256, 128, 0.0f); // groups of another
   QuantizedMatrix q = quantized(format, x, 3, 256);
@@ -138,11 +139,13 @@ TEST_P(EveryFormat, QuantizingItsOwnValuesChangesNothing) {
   Numbers x = numbers(rows * k, 8);
   if (GetParam() == "liquidquant") {
     // Groups that use both ends of their steps, a channel that reaches -119.
-    std::mt19937 random(4);
+    std::mt19937_64 random = test::generator(4);
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t group = 0; group * 64 < k; ++group) {
         int step = 1 + static_cast<int>(random() % 13);
-        int origin = group == 0 ? 9 : 9 + static_cast<int>(random() % (239u - 15u * step));
+        int origin =
+            group == 0 ? 9
+                       : 9 + static_cast<int>(random() % (static_cast<unsigned>(239 - 15 * step)));
         for (int64_t i = 0; i < 64 && group * 64 + i < k; ++i) {
           int element = i == 0 ? 0 : i == 1 ? 15 : static_cast<int>(random() % 16);
           x[static_cast<size_t>(row * k + group * 64 + i)] =
@@ -174,7 +177,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, EveryFormat, testing::ValuesIn(shippedNames())
                          [](const auto &info) { return info.param; });
 
 TEST(Quantize, ScalesFollowTheRules) {
-  Numbers x = numbers(4 * 200, 11);
+  Numbers x = numbers(800, 11);
   auto absmax = [&](int64_t row, int64_t begin, int64_t end) {
     double most = 0;
     for (int64_t i = begin; i < end; ++i)
@@ -236,7 +239,7 @@ TEST(Quantize, ActivationsCarryNanAndInfinityInTheirScales) {
   for (float bad : {nan, infinity, -infinity}) {
     for (const char *name : {"int8_token", "int4_g128"}) {
       FormatPtr format = shipped(name);
-      Numbers x = numbers(2 * 256, 13);
+      Numbers x = numbers(512, 13);
       x[256 + 7] = bad;
       QuantizedMatrix q = quantized(format, x, 2, 256);
       bool perToken = std::string(name) == "int8_token";
@@ -263,10 +266,10 @@ TEST(Quantize, ActivationsCarryNanAndInfinityInTheirScales) {
 
 TEST(Quantize, WeightsRefuseNanAndInfinityByPlace) {
   FormatPtr format = shipped("nvfp4");
-  Numbers x = numbers(40 * 64, 14);
-  x[20 * 64 + 5] = infinity;
-  x[20 * 64 + 3] = nan;
-  x[30 * 64] = nan;
+  Numbers x = numbers(2560, 14);
+  x[1285] = infinity;
+  x[1283] = nan;
+  x[1920] = nan;
   for (unsigned threads : {1u, 2u, 8u}) {
     Result<QuantizedMatrix> result = quantize(format, view(x, 40, 64), true, threads);
     ASSERT_FALSE(result.ok());
@@ -319,11 +322,11 @@ TEST(Quantize, SearchChoosesTheEvenCodeOfTwoEquallyNear) {
 
 TEST(Quantize, InputTypesAndStridesAgree) {
   FormatPtr format = shipped("int4_g64");
-  std::mt19937 random(15);
+  std::mt19937_64 random = test::generator(15);
   for (auto [name, type] :
        {std::pair{"f16", MatrixView::Type::F16}, {"bf16", MatrixView::Type::BF16}}) {
     ElementType element = ElementType::get(name);
-    std::vector<uint16_t> narrow(5 * 100, 0x7fff); // NaN between the rows
+    std::vector<uint16_t> narrow(500, 0x7fff); // NaN between the rows
     Numbers wide;
     for (int64_t row = 0; row < 5; ++row)
       for (int64_t column = 0; column < 80; ++column) {

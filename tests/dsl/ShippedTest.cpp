@@ -38,7 +38,7 @@ TEST_P(Shipped, LoadsPrintsAndParsesBack) {
     EXPECT_EQ(again->gemms[i].activation, module->gemms[i].activation);
     EXPECT_EQ(again->gemms[i].schedule, module->gemms[i].schedule);
   }
-  EXPECT_TRUE(test::readText(path)->starts_with("// ")) << "says what it is";
+  EXPECT_TRUE(test::text(path).starts_with("// ")) << "says what it is";
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, Shipped, testing::ValuesIn(shippedFiles()), [](const auto &info) {
