@@ -199,6 +199,7 @@ Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *
                      {std::to_string(breach->n), std::to_string(breach->k), weight.format->name});
 
   std::vector<const LayoutSection *> sections;
+  sections.reserve(layout.sections.size());
   for (const LayoutSection &section : layout.sections)
     sections.push_back(&section);
   std::sort(sections.begin(), sections.end(),

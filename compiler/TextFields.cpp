@@ -22,8 +22,9 @@ std::optional<int64_t> readNumber(std::string_view text, int64_t min, int64_t ma
       return std::nullopt;
   }
   int64_t value = 0;
-  const char *end = text.data() + text.size();
-  auto [stop, error] = std::from_chars(text.data(), end, value, base);
+  const char *begin = text.data();
+  const char *end = begin + text.size();
+  auto [stop, error] = std::from_chars(begin, end, value, base);
   if (text.empty() || error != std::errc() || stop != end || value < min || value > max)
     return std::nullopt;
   return value;

@@ -160,10 +160,10 @@ TensorHeader readNumpyHeader(std::string_view file) {
 }
 
 std::string writeNumpyHeader(const dsl::MatrixView &matrix) {
-  std::string_view descr;
-  for (auto type = types.rbegin(); type != types.rend(); ++type)
-    if (type->second == matrix.type && type->first[0] == '<')
-      descr = type->first;
+  std::string_view descr; // the first of its type in the table
+  for (const auto &[name, type] : types)
+    if (type == matrix.type && descr.empty())
+      descr = name;
   std::string text = "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': (" +
                      std::to_string(matrix.rows) + ", " + std::to_string(matrix.k) + "), }";
   // The data starts at a multiple of 64; the header ends in a newline.

@@ -243,6 +243,7 @@ TensorHeader readSafetensorsHeader(std::string_view file) {
 
   // The data must be used up by tensors, none twice.
   std::vector<TensorEntry *> order;
+  order.reserve(header.tensors.size());
   for (TensorEntry &tensor : header.tensors)
     order.push_back(&tensor);
   std::sort(order.begin(), order.end(), [](const TensorEntry *a, const TensorEntry *b) {

@@ -64,9 +64,12 @@ std::vector<float> syntheticWeight(int64_t rows, int64_t k, uint64_t seed,
     if (model.tailFraction <= 0)
       return;
     double perStep = std::log1p(-std::min(model.tailFraction, 0.999));
-    for (double i = std::floor(std::log(random.uniform()) / perStep); i < static_cast<double>(k);
-         i += 1 + std::floor(std::log(random.uniform()) / perStep))
-      out[static_cast<int64_t>(i)] *= static_cast<float>(model.tailScale);
+    auto gap = [&] { // at most k: a draw can be longer than any integer
+      double steps = std::log(random.uniform()) / perStep;
+      return static_cast<int64_t>(std::min(steps, static_cast<double>(k)));
+    };
+    for (int64_t i = gap(); i < k; i += 1 + gap())
+      out[i] *= static_cast<float>(model.tailScale);
   });
   return values;
 }

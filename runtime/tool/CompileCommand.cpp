@@ -23,6 +23,7 @@ std::optional<Stage> stageOf(std::string_view name) {
 
 Result<const dsl::Gemm *> chooseGemm(const dsl::Module &module, const std::string &name) {
   std::vector<std::string> names;
+  names.reserve(module.gemms.size());
   for (const dsl::Gemm &gemm : module.gemms)
     names.push_back(gemm.name);
   if (names.empty())
@@ -47,22 +48,25 @@ Result<compiler::Plan> choosePlan(const Options &options, const dsl::Gemm &gemm,
       return text.error();
     return compiler::Plan::parse(*text);
   }
-  for (const char *needed : {"--m", "--n", "--k"})
-    if (!options.has(needed))
+  compiler::Problem problem;
+  for (auto [needed, extent] :
+       {std::pair{"--m", &problem.m}, std::pair{"--n", &problem.n}, std::pair{"--k", &problem.k}}) {
+    std::optional<int64_t> given = options.count(needed);
+    if (!given)
       return makeError(DiagId::option_missing, {needed, "a plan needs --m, --n and --k"});
+    *extent = *given;
+  }
   Result<compiler::DeviceModel> device = compiler::modelOfTarget(options.text("--target", "sm_80"));
   if (!device)
     return device.error();
-  compiler::Problem problem{*options.count("--m"), *options.count("--n"), *options.count("--k")};
   return compiler::plan(gemm, problem, *device, sources);
 }
 
 Result<std::string> textOf(const Options &options, const std::string &path) {
   std::string emit = options.text("--emit", "ptx");
   std::optional<Stage> to = stageOf(emit);
-  if (options.has("--from")) {
-    Stage from = *stageOf(options.text("--from"));
-    if (!to || *to < from)
+  if (std::optional<Stage> from = stageOf(options.text("--from"))) {
+    if (!to || *to < *from)
       return makeError(DiagId::option_conflict,
                        {"--from " + options.text("--from"), "--emit " + emit,
                         "compilation goes from rho to tile to llvm to ptx"});
@@ -72,7 +76,7 @@ Result<std::string> textOf(const Options &options, const std::string &path) {
     Result<std::string> text = readText(path);
     if (!text)
       return text;
-    return compiler::reenter(*text, path, from, *to);
+    return compiler::reenter(*text, path, *from, *to);
   }
   if (emit == "ast") {
     Result<std::string> text = readText(path);

@@ -105,8 +105,9 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 
 std::optional<int64_t> readCount(std::string_view text) {
   int64_t value = 0;
-  const char *end = text.data() + text.size();
-  auto [stop, error] = std::from_chars(text.data(), end, value);
+  const char *begin = text.data();
+  const char *end = begin + text.size();
+  auto [stop, error] = std::from_chars(begin, end, value);
   if (text.empty() || error != std::errc() || stop != end)
     return std::nullopt;
   return value;

@@ -40,6 +40,7 @@ std::vector<kernels::Sample> chooseSamples(int64_t m, int64_t n) {
     places.emplace(rowList[i % rowList.size()],
                    i % 16 == 0 ? n - 1 - next(std::min<int64_t>(n, 64)) : next(n));
   std::vector<kernels::Sample> samples;
+  samples.reserve(places.size());
   for (auto [row, column] : places)
     samples.push_back({row, column});
   return samples;

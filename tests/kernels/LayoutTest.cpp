@@ -16,6 +16,7 @@ using Axis = AxisBit::Axis;
 
 std::vector<AxisBit> randomOrder(int bitsN, int bitsK, uint32_t seed) {
   std::vector<AxisBit> order;
+  order.reserve(32);
   for (int bit = 0; bit < bitsN; ++bit)
     order.push_back({Axis::N, static_cast<uint8_t>(bit)});
   for (int bit = 0; bit < bitsK; ++bit)
@@ -288,20 +289,20 @@ TEST(PackTest, refusesCodesThatBreakARequirementAndNamesTheFirst) {
     Status fine = pack(layout, weight, out.data());
     EXPECT_TRUE(fine.ok()) << fine.error().str();
     // Groups of 32: 4 a row. Of 16: 7 a row. The later breach must not win.
-    weight.components[2].set(190 * 4, 255);
-    weight.components[2].set(150 * 4 + 2, 101);
+    weight.components[2].set(int64_t(190) * 4, 255);
+    weight.components[2].set(int64_t(150) * 4 + 2, 101);
     Status status = pack(layout, weight, out.data());
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().str(),
               "error: the codes at n=150, k=64 break a requirement of format 'guarded', every "
               "number of a packed weight must fulfil it [pack_breaks_requirement]\n");
     if (readsElement) {
-      weight.components[2].set(150 * 4 + 2, 90);
-      weight.components[2].set(190 * 4, 0);
+      weight.components[2].set(int64_t(150) * 4 + 2, 90);
+      weight.components[2].set(int64_t(190) * 4, 0);
       for (int64_t i = 0; i < weight.components[0].size(); ++i)
         weight.components[0].set(i, 1);
-      weight.components[1].set(150 * 7 + 5, 3);
-      weight.components[0].set(150 * 100 + 93, 4);
+      weight.components[1].set(int64_t(150) * 7 + 5, 3);
+      weight.components[0].set(int64_t(150) * 100 + 93, 4);
       EXPECT_NE(pack(layout, weight, out.data()).error().str().find("n=150, k=93"),
                 std::string::npos);
     }

@@ -16,6 +16,14 @@ double deviationOf(const std::vector<float> &values) {
   return std::sqrt(sum / static_cast<double>(values.size()));
 }
 
+// One of 1000 columns.
+std::vector<float> columnOf(const std::vector<float> &values, int64_t channel) {
+  std::vector<float> column(values.size() / 1000);
+  for (size_t row = 0; row < column.size(); ++row)
+    column[row] = values[row * 1000 + static_cast<size_t>(channel)];
+  return column;
+}
+
 TEST(SyntheticTest, sameSeedSameValuesOtherSeedOthers) {
   EXPECT_EQ(syntheticWeight(30, 70, 5), syntheticWeight(30, 70, 5));
   EXPECT_NE(syntheticWeight(30, 70, 5), syntheticWeight(30, 70, 6));
@@ -55,18 +63,12 @@ TEST(SyntheticTest, activationsHaveOutlierChannelsInEveryToken) {
   EXPECT_EQ(std::adjacent_find(channels.begin(), channels.end()), channels.end());
   std::vector<float> values = syntheticActivation(500, 1000, 9, model);
   for (int64_t channel : {channels.front(), channels.back()}) {
-    std::vector<float> column;
-    for (int64_t row = 0; row < 500; ++row)
-      column.push_back(values[row * 1000 + channel]);
-    EXPECT_NEAR(deviationOf(column), 30, 4);
+    EXPECT_NEAR(deviationOf(columnOf(values, channel)), 30, 4);
   }
   int64_t other = 0;
   while (std::find(channels.begin(), channels.end(), other) != channels.end())
     ++other;
-  std::vector<float> column;
-  for (int64_t row = 0; row < 500; ++row)
-    column.push_back(values[row * 1000 + other]);
-  EXPECT_NEAR(deviationOf(column), 1, 0.15);
+  EXPECT_NEAR(deviationOf(columnOf(values, other)), 1, 0.15);
 }
 
 TEST(SyntheticTest, smallAndSwitchedOff) {

@@ -11,7 +11,12 @@ using testing::HasSubstr;
 
 namespace {
 
-const std::vector<std::string> problem = {"--m", "16", "--n", "128", "--k", "256"};
+// The arguments and a problem.
+std::vector<std::string> withProblem(std::vector<std::string> arguments) {
+  for (const char *argument : {"--m", "16", "--n", "128", "--k", "256"})
+    arguments.emplace_back(argument);
+  return arguments;
+}
 
 std::string gemm() { return shipped("kernels/gemms/int4_g128_f16.rho"); }
 
@@ -22,9 +27,7 @@ ToolResult compile(std::vector<std::string> arguments) {
 
 // `rho compile` of the shipped gemm with a problem.
 std::string stage(const std::string &name) {
-  std::vector<std::string> arguments = {gemm(), "--emit", name};
-  arguments.insert(arguments.end(), problem.begin(), problem.end());
-  ToolResult result = compile(arguments);
+  ToolResult result = compile(withProblem({gemm(), "--emit", name}));
   EXPECT_EQ(result.code, 0) << result.err;
   return result.out;
 }
@@ -57,9 +60,7 @@ TEST(CompileTest, theCanonicalTextIsADeclarationAgain) {
   ASSERT_EQ(once.code, 0) << once.err;
   std::string path = put("canonical.rho", once.out);
   EXPECT_EQ(compile({path, "--emit", "format"}).out, once.out);
-  std::vector<std::string> arguments = {path, "--emit", "ptx"};
-  arguments.insert(arguments.end(), problem.begin(), problem.end());
-  EXPECT_EQ(compile(arguments).out, stage("ptx"));
+  EXPECT_EQ(compile(withProblem({path, "--emit", "ptx"})).out, stage("ptx"));
 }
 
 TEST(CompileTest, theSyntaxTreeIsPrintedWithoutAProblem) {

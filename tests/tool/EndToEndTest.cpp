@@ -54,9 +54,7 @@ TEST(RunTest, saysWhatHappened) {
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   for (const char *label :
        {"gemm        int4_g128_f16, m = 2, n = 64, k = 256, output f16\n",
-        "weight      int4_g128: element s4, scale f16 per k[128], value = element * scale, 4.13 "
-        "bits "
-        "per element, ",
+        "value = element * scale, 4.13 bits per element, ",
         "activation  f16: element f16, value = element, 16.0 bits per element\n", "device      ",
         "plan        m 2\n", "            pipeline ", "            tile ", "place weight.scale in ",
         "kernel      ", "registers not known, no driver was asked", "compile     plan ",

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fcntl.h>
+#include <filesystem>
 #include <fstream>
 #include <spawn.h>
 #include <sstream>
@@ -51,6 +51,7 @@ ToolResult runTool(const std::vector<std::string> &arguments) {
   std::vector<std::string> owned = {RHO_TOOL};
   owned.insert(owned.end(), arguments.begin(), arguments.end());
   std::vector<char *> argv;
+  argv.reserve(owned.size() + 1);
   for (std::string &argument : owned)
     argv.push_back(argument.data());
   argv.push_back(nullptr);
