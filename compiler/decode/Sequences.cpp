@@ -226,7 +226,11 @@ private:
   std::optional<Operand> bytes(const dsl::Expr &expr) {
     if (isElement(expr))
       return codes;
-    if (expr.kind != dsl::Expr::Kind::Binary || !within(expr, 255))
+    if (expr.kind != dsl::Expr::Kind::Binary)
+      return std::nullopt;
+    // Sums and products must not carry; bitwise operations on bytes cannot.
+    bool arithmetic = expr.op == dsl::Expr::Op::Mul || expr.op == dsl::Expr::Op::Add;
+    if (arithmetic && !within(expr, 255))
       return std::nullopt;
     DecodeProgram &p = sequence.program;
     const dsl::Expr &left = *expr.operands[0], &right = *expr.operands[1];

@@ -56,7 +56,7 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
   int64_t partial = placed.flushK > 0 ? accumulators : 0;
   int64_t activations = g.batchTiles() * g.stepsPerChunk() * 2;
   int64_t scales = placed.flushK > 0 || !placed.decode.params.empty() ? g.rowsPerThread() * 2 : 0;
-  return static_cast<int>(accumulators + partial + activations + scales + 40);
+  return static_cast<int>(accumulators + partial + activations + scales + 52);
 }
 
 double predictMicroseconds(const dsl::Gemm &gemm, const PlacedGemm &placed,

@@ -102,6 +102,14 @@ std::optional<Error> checkAccumulator(const dsl::Gemm &gemm, const PlacedGemm &p
                  sources);
 }
 
+// A k tile is fully unrolled: more matrix instructions than this and compiling, not running, is what
+// takes long.
+constexpr int64_t unrollLimit = 128;
+int64_t instructionsPerTile(const PlacedGemm &placed, const Schedule &schedule) {
+  Geometry g = makeGeometry(placed, schedule);
+  return g.chunks() * g.stepsPerChunk() * g.rowTiles() * g.batchTiles();
+}
+
 // Every value that a schedule entry may take: the user's own, or the planner's candidates.
 struct Candidates {
   std::vector<Scales> scales;
@@ -213,6 +221,8 @@ Result<Plan> plan(const dsl::Gemm &gemm, const Problem &problem, const DeviceMod
               firstObjection = why;
             continue;
           }
+          if (!gemm.schedule.tile && instructionsPerTile(*placed, schedule) > unrollLimit)
+            continue;
           for (int64_t split : options.splits) {
             int64_t tilesK = ceilDiv(problem.k, tile.k);
             if (split > tilesK) {
