@@ -68,6 +68,19 @@ TEST(Module, LargeFilesAreRefused) {
   EXPECT_FALSE(printAst(large, "a.rho").ok());
 }
 
+TEST(Module, NonsenseGivesAHundredErrorsAtMost) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i)
+    text += "$\n";
+  Result<Module> module = parseModule(text, "a.rho", nullptr);
+  ASSERT_FALSE(module.ok());
+  ASSERT_EQ(module.error().diagnostics.size(), 101u);
+  EXPECT_EQ(module.error().diagnostics[99].rendered,
+            "a.rho:100:1: error: unexpected character '$' [unexpected_character]\n$\n^");
+  EXPECT_EQ(module.error().diagnostics[100].rendered,
+            "error: more than 100 errors, the others are not shown [too_many_errors]");
+}
+
 TEST(Module, MissingFilesAreNamed) {
   EXPECT_EQ(loadModule("no/such.rho").error().str(),
             "error: cannot read file 'no/such.rho' [module_not_found]\n");
