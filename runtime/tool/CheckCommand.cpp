@@ -9,8 +9,8 @@ namespace rho::tool {
 namespace {
 
 std::string describe(const dsl::Format &format) {
-  return "format " + format.name + ": " + shortNumber(format.bitsPerElement()) +
-         " bits per element, value = " + dsl::print(*format.value, format);
+  return "format " + format.name + ": " + bitCount(format.bitsPerElement()) +
+         ", value = " + dsl::print(*format.value, format);
 }
 
 std::string describe(const dsl::Gemm &gemm) {

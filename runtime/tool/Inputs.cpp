@@ -102,8 +102,9 @@ HostMatrix activationOf(const Sources &sources) {
   auto seed = static_cast<uint64_t>(sources.seed);
   HostMatrix matrix = synthetic(kernels::syntheticActivation(shape.m, shape.k, seed), shape.m,
                                 shape.k, sources.seed);
+  size_t outliers = kernels::outlierChannels(shape.k, seed).size();
   matrix.description +=
-      ", " + std::to_string(kernels::outlierChannels(shape.k, seed).size()) + " outlier channels";
+      ", " + std::to_string(outliers) + (outliers == 1 ? " outlier channel" : " outlier channels");
   return matrix;
 }
 

@@ -148,7 +148,7 @@ std::string helpOf(const OptionSpec &spec) {
   std::string left = "  " + std::string(spec.name);
   if (!spec.value.empty())
     left += " " + std::string(spec.value);
-  left.resize(std::max<size_t>(left.size() + 2, 26), ' ');
+  left.resize(std::max<size_t>(left.size() + 2, 30), ' ');
   return left + std::string(spec.help) + (spec.changesCode ? " *" : "") + "\n";
 }
 
@@ -244,7 +244,7 @@ std::string helpText() {
   std::string text = "rho compiles declarations of quantized GEMMs into GPU kernels.\n\n";
   for (const CommandSpec &spec : commands) {
     std::string left = "  rho " + std::string(spec.name) + " " + std::string(spec.usage);
-    left.resize(std::max<size_t>(left.size() + 2, 42), ' ');
+    left.resize(std::max<size_t>(left.size() + 2, 44), ' ');
     text += left + std::string(spec.help) + "\n";
   }
   return text;

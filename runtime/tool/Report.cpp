@@ -27,6 +27,12 @@ std::string shortNumber(double value) {
   return fixedNumber(value, std::clamp(2 - before, 0, 6));
 }
 
+std::string bitCount(double bits) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.6g bits per element", bits);
+  return text;
+}
+
 std::string byteCount(int64_t bytes) {
   static constexpr const char *units[] = {" bytes", " KB", " MB", " GB", " TB"};
   auto value = static_cast<double>(bytes);

@@ -14,6 +14,7 @@ namespace rho::tool {
 // 3 significant digits and no exponent for usual sizes: 0.00123, 1.23, 123, 12345.
 std::string shortNumber(double value);
 std::string fixedNumber(double value, int digits);
+std::string bitCount(double bits);    // "4.125 bits per element"
 std::string byteCount(int64_t bytes); // "69.6 KB" in units of 1000
 
 // "label      text"; an empty label goes on with the line before.

@@ -26,7 +26,7 @@ std::string describe(const dsl::Format &format) {
     text += ", ";
   }
   return text + "value = " + dsl::print(*format.value, format) + ", " +
-         shortNumber(format.bitsPerElement()) + " bits per element";
+         bitCount(format.bitsPerElement());
 }
 
 void printDeclaration(const Gemm &gemm, const Device &device) {

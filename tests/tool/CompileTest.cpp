@@ -37,15 +37,21 @@ std::string put(const std::string &name, const std::string &text) {
   return scratchFolder() + name;
 }
 
+// LLVM names a module that it reads after the file.
+std::string withoutModuleName(const std::string &text) {
+  return text.starts_with("; ModuleID") ? text.substr(text.find('\n')) : text;
+}
+
 TEST(CompileTest, everyPrintedStageGoesOnToTheSamePtx) {
   std::string ptx = stage("ptx");
   EXPECT_THAT(ptx, HasSubstr(".target sm_80"));
   for (const char *from : {"rho", "tile", "llvm"}) {
     std::string text = stage(from);
     std::string path = put(std::string("stage.") + from, text);
-    EXPECT_EQ(compile({path, "--from", from, "--emit", "ptx"}).out, ptx) << from;
+    EXPECT_TRUE(compile({path, "--from", from, "--emit", "ptx"}).out == ptx) << from;
     // A stage printed again is the same text.
-    EXPECT_EQ(compile({path, "--from", from, "--emit", from}).out, text) << from;
+    std::string again = compile({path, "--from", from, "--emit", from}).out;
+    EXPECT_TRUE(withoutModuleName(again) == withoutModuleName(text)) << from;
   }
 }
 

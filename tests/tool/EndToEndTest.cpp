@@ -54,8 +54,8 @@ TEST(RunTest, saysWhatHappened) {
   EXPECT_EQ(result.code, 0) << result.out << result.err;
   for (const char *label :
        {"gemm        int4_g128_f16, m = 2, n = 64, k = 256, output f16\n",
-        "value = element * scale, 4.13 bits per element, ",
-        "activation  f16: element f16, value = element, 16.0 bits per element\n", "device      ",
+        "value = element * scale, 4.125 bits per element, ",
+        "activation  f16: element f16, value = element, 16 bits per element\n", "device      ",
         "plan        m 2\n", "            pipeline ", "            tile ", "place weight.scale in ",
         "kernel      ", "registers not known, no driver was asked", "compile     plan ",
         "cache       miss, compiled, key ", "inputs      weight synthetic, seed 1; ",

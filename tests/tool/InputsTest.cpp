@@ -71,7 +71,7 @@ TEST_F(InputsTest, whatTheHostCannotHoldIsRefused) {
   EXPECT_TRUE(checkHostMemory({16, 256, 512}).ok());
   std::string error = checkHostMemory({int64_t(1) << 20, int64_t(1) << 40, 1}).error().str();
   std::string begin =
-      "error: the problem needs about 27681079885824 MB on the host, the machine has ";
+      "error: the problem needs about 27670129304716 MB on the host, the machine has ";
   EXPECT_TRUE(error.starts_with(begin)) << error;
   EXPECT_TRUE(error.ends_with(" MB [problem_too_large]\n")) << error;
   EXPECT_FALSE(checkHostMemory({INT64_MAX, INT64_MAX, INT64_MAX}).ok());
