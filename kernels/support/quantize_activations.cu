@@ -320,7 +320,7 @@ __device__ void quantizeRow(const Row<Input> &row, long long pitch, unsigned cha
   encodeComponents(row);
   constexpr int words = chunk * Element::bits / 32;
   unsigned *out = reinterpret_cast<unsigned *>(codes + row.row * pitch);
-  const long long chunks = pitch / (words * 4);
+  const long long chunks = (pitch + words * 4 - 1) / (words * 4); // the last may be cut short
   for (long long at = threadIdx.x; at < chunks; at += threads) {
     const long long column = at * chunk;
     float x[chunk];
@@ -339,7 +339,8 @@ __device__ void quantizeRow(const Row<Input> &row, long long pitch, unsigned cha
     }
 #pragma unroll
     for (int i = 0; i < words; ++i)
-      out[at * words + i] = packed[i];
+      if ((at * words + i) * 4 < pitch)
+        out[at * words + i] = packed[i];
   }
 }
 
