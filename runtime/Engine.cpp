@@ -188,11 +188,10 @@ Result<std::shared_ptr<const Kernel>> Engine::Impl::makeKernel(const dsl::Gemm &
   if (!loaded)
     return loaded.error();
   report.stages.push_back({"load", watch.lap()});
-  disk.store(report.key,
-             {{"facts", compiled->image.printFacts()},
-              {"ptx", compiled->image.ptx},
-              {"cubin", std::move(*code)}},
-             report.warnings);
+  cache::Entry entry = {{"facts", compiled->image.printFacts()}, {"ptx", compiled->image.ptx}};
+  if (!code->empty())
+    entry.emplace("cubin", std::move(*code));
+  disk.store(report.key, entry, report.warnings);
   report.stages.push_back({"store", watch.lap()});
   return std::shared_ptr<const Kernel>(
       std::make_shared<Kernel>(Kernel{std::move(compiled->image), std::move(*loaded)}));

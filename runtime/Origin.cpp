@@ -5,16 +5,16 @@
 namespace rho {
 namespace {
 
+bool known(Span span) { return span.file != Span::none; }
+
 Span spanIn(const dsl::Format &format, Span whole, std::string_view part) {
   if (part == "value" && format.value)
     return format.value->span;
   for (const dsl::Component &component : format.components)
-    if (component.name == part)
+    if (component.name == part && known(component.span)) // a built-in format has no text
       return component.span;
   return whole;
 }
-
-bool known(Span span) { return span.file != Span::none; }
 
 bool inName(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.';

@@ -271,8 +271,9 @@ template <class Rule, class Input> __device__ void encodeComponent(const Row<Inp
     // Every lane makes every round: the shuffles are the whole warp's.
     for (long long first = 0; first < groups; first += threads / lanes) {
       long long mine = first + threadIdx.x / lanes;
-      long long begin = mine < groups ? mine * step : row.k;
-      long long end = begin + step < row.k ? begin + step : row.k;
+      // A team past the last group reduces nothing; column 0 is there to be read.
+      long long begin = mine < groups ? mine * step : 0;
+      long long end = mine >= groups ? begin : begin + step < row.k ? begin + step : row.k;
       Team<Input, lanes> team{row, begin, end, static_cast<int>(threadIdx.x % lanes)};
       double value = Rule::value(row, team);
       if (mine < groups && threadIdx.x % lanes == 0)

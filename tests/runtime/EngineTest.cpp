@@ -1,0 +1,204 @@
+// How kernels reach an engine: compiled, from disk, from memory.
+#include "runtime/Handles.h"
+#include "tests/runtime/Declarations.h"
+#include "tests/runtime/TemporaryFolder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+namespace fs = std::filesystem;
+
+namespace rho {
+namespace {
+
+using Source = CompileReport::Source;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class EngineTest : public testing::Test {
+protected:
+  EngineOptions options() const {
+    EngineOptions options;
+    options.cacheDirectory = folder.path();
+    return options;
+  }
+  Engine engine() const { return must(Engine::create(device, options())); }
+  std::vector<std::string> stages(const CompileReport &report) const {
+    std::vector<std::string> names;
+    for (const CompileReport::Stage &stage : report.stages)
+      names.push_back(stage.name);
+    return names;
+  }
+  TemporaryFolder folder;
+  const Device device = must(Device::emulated("sm_80"));
+  const Module module = parsed(w4a16);
+  const GemmShape shape{3, 64, 128};
+};
+
+TEST_F(EngineTest, CompiledThenFromMemoryThenFromDisk) {
+  Engine first = engine();
+  Gemm cold = must(first.compile(module, "", shape));
+  EXPECT_EQ(cold.report().source, Source::Compiled);
+  EXPECT_THAT(stages(cold.report()), ElementsAre("plan", "rho", "tile", "llvm", "ptx", "assemble",
+                                                 "load", "store", "quantizer"));
+  EXPECT_THAT(cold.report().warnings, IsEmpty());
+  EXPECT_GT(cold.report().totalMilliseconds, 0);
+
+  Gemm again = must(first.compile(module, "w4a16", shape));
+  EXPECT_EQ(again.report().source, Source::Memory);
+  EXPECT_THAT(stages(again.report()), IsEmpty());
+
+  Gemm disk = must(engine().compile(module, "", shape));
+  EXPECT_EQ(disk.report().source, Source::Disk);
+  EXPECT_THAT(stages(disk.report()), ElementsAre("plan", "read", "load", "quantizer"));
+  for (const Gemm &gemm : {again, disk}) {
+    EXPECT_EQ(gemm.report().key, cold.report().key);
+    EXPECT_EQ(gemm.report().plan, cold.report().plan);
+    EXPECT_EQ(gemm.report().sharedBytes, cold.report().sharedBytes);
+    EXPECT_EQ(gemm.packedWeightBytes(), cold.packedWeightBytes());
+  }
+}
+
+TEST_F(EngineTest, MovingTheTextRecompilesNothing) {
+  Engine first = engine();
+  (void)must(first.compile(module, "", shape));
+  Module moved = parsed((std::string("// moved\n\n") + w4a16).c_str(), "elsewhere.rho");
+  EXPECT_EQ(must(first.compile(moved, "", shape)).report().source, Source::Memory);
+  EXPECT_EQ(must(engine().compile(moved, "", shape)).report().source, Source::Disk);
+}
+
+TEST_F(EngineTest, OtherDeclarationsTargetsAndShapesAreOtherKernels) {
+  std::string key = must(engine().compile(module, "", shape)).report().key;
+  EXPECT_NE(must(engine().compile(module, "", {3, 128, 128})).report().key, key);
+  EXPECT_NE(must(engine().compile(parsed(w4a8), "", shape)).report().key, key);
+  Engine other = must(Engine::create(must(Device::emulated("sm_90")), options()));
+  EXPECT_NE(must(other.compile(module, "", shape)).report().key, key);
+}
+
+TEST_F(EngineTest, ThreadsOnOneColdGemmCompileOnce) {
+  Engine shared = engine();
+  std::vector<Source> sources(6);
+  std::vector<std::thread> threads;
+  for (Source &source : sources)
+    threads.emplace_back([&] { source = must(shared.compile(module, "", shape)).report().source; });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(std::count(sources.begin(), sources.end(), Source::Compiled), 1);
+}
+
+TEST_F(EngineTest, ProcessesOnOneColdGemmCompileOnce) {
+  std::vector<pid_t> children;
+  for (int i = 0; i < 4; ++i) {
+    pid_t child = ::fork();
+    if (child == 0) {
+      Result<Gemm> gemm = engine().compile(module, "", shape);
+      ::_exit(!gemm ? 9 : gemm->report().source == Source::Compiled ? 1 : 0);
+    }
+    children.push_back(child);
+  }
+  int compiled = 0;
+  for (pid_t child : children) {
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status));
+    compiled += WEXITSTATUS(status);
+  }
+  EXPECT_EQ(compiled, 1);
+}
+
+TEST_F(EngineTest, DamagedEntriesAreRebuiltWithOneWarning) {
+  std::string key = must(engine().compile(module, "", shape)).report().key;
+  std::string path = folder.path() + "/" + key;
+  writeText(path + "/ptx", "nonsense");
+  Gemm rebuilt = must(engine().compile(module, "", shape));
+  EXPECT_EQ(rebuilt.report().source, Source::Compiled);
+  ASSERT_EQ(rebuilt.report().warnings.size(), 1U);
+  EXPECT_EQ(rebuilt.report().warnings[0].substr(0, path.size() + 12), "cache entry " + path);
+  EXPECT_EQ(must(engine().compile(module, "", shape)).report().source, Source::Disk);
+}
+
+// Sound files that are no kernel: another version of Rho, or somebody's joke.
+TEST_F(EngineTest, ForeignContentIsRebuiltWithOneWarning) {
+  std::string key = must(engine().compile(module, "", shape)).report().key;
+  std::string path = folder.path() + "/" + key;
+  cache::Warnings none;
+  for (const cache::Entry &entry :
+       {cache::Entry{{"note", "hello"}}, cache::Entry{{"facts", "hello"}, {"ptx", ""}}}) {
+    fs::remove_all(path);
+    cache::DiskCacheOptions disk;
+    disk.directory = folder.path();
+    cache::DiskCache(disk).store(key, entry, none);
+    Gemm rebuilt = must(engine().compile(module, "", shape));
+    EXPECT_EQ(rebuilt.report().source, Source::Compiled);
+    EXPECT_EQ(rebuilt.report().warnings.size(), 1U);
+    EXPECT_EQ(must(engine().compile(module, "", shape)).report().source, Source::Disk);
+  }
+}
+
+TEST_F(EngineTest, ReadOnlyCachesAreReadAndNotWritten) {
+  EngineOptions readOnly = options();
+  readOnly.cacheReadOnly = true;
+  EXPECT_EQ(must(must(Engine::create(device, readOnly)).compile(module, "", shape)).report().source,
+            Source::Compiled);
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+  (void)must(engine().compile(module, "", shape));
+  EXPECT_EQ(must(must(Engine::create(device, readOnly)).compile(module, "", shape)).report().source,
+            Source::Disk);
+}
+
+TEST_F(EngineTest, WorksWithoutADisk) {
+  EngineOptions none;
+  none.diskCache = false;
+  Gemm gemm = must(must(Engine::create(device, none)).compile(module, "", shape));
+  EXPECT_EQ(gemm.report().source, Source::Compiled);
+  EXPECT_THAT(gemm.report().warnings, IsEmpty());
+
+  writeText(folder.path() + "/file", "");
+  EngineOptions unwritable;
+  unwritable.cacheDirectory = folder.path() + "/file/cache";
+  gemm = must(must(Engine::create(device, unwritable)).compile(module, "", shape));
+  EXPECT_THAT(gemm.report().warnings,
+              ElementsAre("cache folder " + unwritable.cacheDirectory +
+                          " is not writable, nothing is kept on disk: Not a directory"));
+}
+
+TEST_F(EngineTest, TheEnvironmentNamesTheFolder) {
+  const char *before = std::getenv("RHO_CACHE_DIR");
+  std::string kept = before ? before : "";
+  ::setenv("RHO_CACHE_DIR", (folder.path() + "/named").c_str(), 1);
+  std::string key = must(must(Engine::create(device)).compile(module, "", shape)).report().key;
+  EXPECT_TRUE(fs::exists(folder.path() + "/named/" + key + "/ptx"));
+  if (before)
+    ::setenv("RHO_CACHE_DIR", kept.c_str(), 1);
+  else
+    ::unsetenv("RHO_CACHE_DIR");
+}
+
+TEST_F(EngineTest, UnsupportedActivationsAreRefusedWithTheirPlace) {
+  Module tensor = parsed("format w {\n"
+                         "  element: s4\n"
+                         "  scale: f16 per k[64]\n"
+                         "  value = element * scale\n"
+                         "}\n"
+                         "format a {\n"
+                         "  element: s8\n"
+                         "  scale: f32 per tensor\n"
+                         "  value = element * scale\n"
+                         "}\n"
+                         "gemm g {\n"
+                         "  weight: w\n"
+                         "  activation: a\n"
+                         "  output: f32\n"
+                         "}\n");
+  Result<Gemm> gemm = engine().compile(tensor, "", shape);
+  ASSERT_FALSE(gemm);
+  EXPECT_EQ(gemm.error().diagnostics[0].id, DiagId::unsupported_activation);
+  EXPECT_EQ(gemm.error().diagnostics[0].rendered.substr(0, 20), "test.rho:8:3: error:");
+}
+
+} // namespace
+} // namespace rho

@@ -1,0 +1,225 @@
+// Packing, quantizing and launching on the emulator, and what launches refuse.
+#include "kernels/Reference.h"
+#include "runtime/Handles.h"
+#include "tests/runtime/Declarations.h"
+
+#include <gtest/gtest.h>
+
+namespace rho {
+namespace {
+
+EngineOptions noDisk() {
+  EngineOptions options;
+  options.diskCache = false;
+  return options;
+}
+
+dsl::QuantizedMatrix quantized(const dsl::Format &format, const std::vector<float> &x, int64_t rows,
+                               int64_t k) {
+  return must(dsl::quantize(std::make_shared<const dsl::Format>(format),
+                            {x.data(), dsl::MatrixView::Type::F32, rows, k, k}, false));
+}
+
+bool sameCodes(const dsl::QuantizedMatrix &a, const dsl::QuantizedMatrix &b) {
+  if (a.components.size() != b.components.size())
+    return false;
+  for (size_t i = 0; i < a.components.size(); ++i) {
+    if (a.components[i].size() != b.components[i].size())
+      return false;
+    for (int64_t j = 0; j < a.components[i].size(); ++j)
+      if (a.components[i].get(j) != b.components[i].get(j))
+        return false;
+  }
+  return true;
+}
+
+struct Walk {
+  explicit Walk(const char *text, GemmShape shape = {5, 64, 192})
+      : module(parsed(text)), gemm(must(engine.compile(module, "", shape))), shape(shape),
+        w(numbers(shape.n, shape.k, 1)), x(numbers(shape.m, shape.k, 2)),
+        weight(must(gemm.packWeights(w.data(), ScalarType::F32, shape.k))),
+        activations(must(gemm.makeActivations())),
+        input(must(device.allocate(shape.m * shape.k * 4))),
+        output(must(device.allocate(shape.m * shape.n * 4))),
+        workspace(must(device.allocate(gemm.workspaceBytes()))) {
+    EXPECT_TRUE(input.write(x.data(), input.bytes()));
+  }
+  Status quantize() const {
+    return gemm.quantizeActivations(activations, input.address(), ScalarType::F32, shape.k);
+  }
+  Status launch() const { return gemm.launch(weight, activations, output.address(), workspace); }
+  const dsl::Gemm &declared() const { return module.impl().module.gemms[0]; }
+
+  Device device = must(Device::emulated("sm_80"));
+  Engine engine = must(Engine::create(device, noDisk()));
+  Module module;
+  Gemm gemm;
+  GemmShape shape;
+  std::vector<float> w, x;
+  Buffer weight;
+  Activations activations;
+  Buffer input, output, workspace;
+};
+
+class GemmResults : public testing::TestWithParam<const char *> {};
+
+TEST_P(GemmResults, AreTheReferences) {
+  Walk s(GetParam());
+  ASSERT_EQ(errorText(s.quantize()), "");
+  ASSERT_EQ(errorText(s.launch()), "");
+  std::vector<float> y(static_cast<size_t>(s.shape.m * s.shape.n));
+  ASSERT_TRUE(s.output.read(y.data(), s.output.bytes()));
+  kernels::ReferenceOutput expected =
+      kernels::reference(quantized(s.declared().activation, s.x, s.shape.m, s.shape.k),
+                         quantized(s.declared().weight, s.w, s.shape.n, s.shape.k));
+  for (size_t i = 0; i < y.size(); ++i)
+    ASSERT_NEAR(y[i], expected.y[i], expected.magnitude[i] * 1e-3) << i;
+}
+
+TEST_P(GemmResults, ActivationCodesAreThoseOfTheHost) {
+  Walk s(GetParam());
+  ASSERT_TRUE(s.quantize());
+  EXPECT_TRUE(sameCodes(must(readActivations(s.activations)),
+                        quantized(s.declared().activation, s.x, s.shape.m, s.shape.k)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, GemmResults, testing::Values(w4a16, w4a8, w4a4));
+
+TEST(Gemm, RowsMayBeApart) {
+  Walk s(w4a8);
+  ASSERT_TRUE(s.quantize());
+  dsl::QuantizedMatrix dense = must(readActivations(s.activations));
+  const int64_t stride = s.shape.k + 40;
+  std::vector<float> apart(static_cast<size_t>(s.shape.m * stride), 1e30f);
+  for (int64_t row = 0; row < s.shape.m; ++row)
+    std::copy_n(s.x.data() + row * s.shape.k, s.shape.k, apart.data() + row * stride);
+  // The last row ends with the buffer: nothing past it is read.
+  const int64_t bytes = ((s.shape.m - 1) * stride + s.shape.k) * 4;
+  Buffer input = must(s.device.allocate(bytes));
+  ASSERT_TRUE(input.write(apart.data(), bytes));
+  Activations activations = must(s.gemm.makeActivations());
+  ASSERT_TRUE(s.gemm.quantizeActivations(activations, input.address(), ScalarType::F32, stride));
+  EXPECT_TRUE(sameCodes(must(readActivations(activations)), dense));
+}
+
+TEST(Gemm, CodesOfAnotherQuantizerPackTheSame) {
+  Walk s(w4a8);
+  Buffer packed =
+      must(s.gemm.packQuantized(quantized(s.declared().weight, s.w, s.shape.n, s.shape.k)));
+  ASSERT_EQ(packed.bytes(), s.gemm.packedWeightBytes());
+  std::vector<uint8_t> a(static_cast<size_t>(packed.bytes())), b(a.size());
+  ASSERT_TRUE(packed.read(a.data(), packed.bytes()));
+  ASSERT_TRUE(s.weight.read(b.data(), packed.bytes()));
+  EXPECT_EQ(a, b);
+  EXPECT_EQ(errorText(s.gemm.packQuantized(
+                quantized(s.declared().activation, s.w, s.shape.n, s.shape.k))),
+            "error: a weight and its packed layout do not fit: the codes are of format 'int8', the "
+            "gemm takes 'int4' [layout_mismatch]\n");
+  EXPECT_FALSE(s.gemm.packQuantized({}));
+}
+
+TEST(Gemm, PackRefusesBadInput) {
+  Walk s(w4a16);
+  EXPECT_EQ(errorText(s.gemm.packWeights(nullptr, ScalarType::F32, 192)),
+            "error: weights is null [null_pointer]\n");
+  EXPECT_EQ(errorText(s.gemm.packWeights(s.w.data(), ScalarType::F32, 191)),
+            "error: stride 191, rows have 192 numbers [bad_stride]\n");
+  s.w[192 + 7] = std::nanf("");
+  EXPECT_EQ(errorText(s.gemm.packWeights(s.w.data(), ScalarType::F32, 192)),
+            "error: NaN at row 1, column 7, a weight is finite [non_finite_input]\n");
+}
+
+TEST(Gemm, QuantizeRefusesBadInput) {
+  Walk s(w4a16);
+  auto quantize = [&](DevicePointer x, int64_t stride) {
+    return errorText(s.gemm.quantizeActivations(s.activations, x, ScalarType::F32, stride));
+  };
+  EXPECT_EQ(quantize(0, 192), "error: x is null [null_pointer]\n");
+  EXPECT_EQ(quantize(1026, 192),
+            "error: x is at address 1026, it must be a multiple of 4 [misaligned_pointer]\n");
+  EXPECT_EQ(quantize(s.input.address(), 100),
+            "error: stride 100, rows have 192 numbers [bad_stride]\n");
+  EXPECT_NE(quantize(s.input.address(), 193), "");              // past the buffer
+  EXPECT_NE(quantize(s.input.address(), int64_t(1) << 60), ""); // far past it
+}
+
+TEST(Gemm, LaunchRefusesBadBuffers) {
+  Walk s(w4a16);
+  Buffer small = must(s.device.allocate(16));
+  EXPECT_EQ(errorText(s.gemm.launch(small, s.activations, s.output.address(), s.workspace)),
+            "error: weight has 16 bytes, this gemm needs " +
+                std::to_string(s.gemm.packedWeightBytes()) + " [buffer_too_small]\n");
+  EXPECT_EQ(errorText(s.gemm.launch(s.weight, s.activations, 0, s.workspace)),
+            "error: y is null [null_pointer]\n");
+  EXPECT_EQ(errorText(s.gemm.launch(s.weight, s.activations, 1032, s.workspace)),
+            "error: y is at address 1032, it must be a multiple of 16 [misaligned_pointer]\n");
+  Device other = must(Device::emulated("sm_80"));
+  Buffer foreign = must(other.allocate(s.weight.bytes()));
+  EXPECT_EQ(errorText(s.gemm.launch(foreign, s.activations, s.output.address(), s.workspace)),
+            "error: weight belongs to another device than the gemm [wrong_device]\n");
+}
+
+TEST(Gemm, LaunchNeedsItsWorkspace) {
+  std::string text(w4a16);
+  text.insert(text.rfind('}'), "  schedule {\n    split_k: 2\n  }\n");
+  Walk s(text.c_str(), {5, 64, 256});
+  ASSERT_GT(s.gemm.workspaceBytes(), 0);
+  Buffer none;
+  EXPECT_EQ(errorText(s.gemm.launch(s.weight, s.activations, s.output.address(), none)),
+            "error: workspace has 0 bytes, this gemm needs " +
+                std::to_string(s.gemm.workspaceBytes()) + " [buffer_too_small]\n");
+  // Reusable: every launch leaves it as it found it.
+  ASSERT_TRUE(s.quantize());
+  std::vector<float> first(5 * 64), second(5 * 64);
+  ASSERT_EQ(errorText(s.launch()), "");
+  ASSERT_TRUE(s.output.read(first.data(), s.output.bytes()));
+  ASSERT_EQ(errorText(s.launch()), "");
+  ASSERT_TRUE(s.output.read(second.data(), s.output.bytes()));
+  EXPECT_EQ(first, second);
+}
+
+TEST(Gemm, ActivationsBelongToAShapeAndAFormat) {
+  Walk s(w4a16);
+  Gemm larger = must(s.engine.compile(s.module, "", {9, 64, 192}));
+  Activations ofLarger = must(larger.makeActivations());
+  EXPECT_EQ(errorText(s.gemm.launch(s.weight, ofLarger, s.output.address(), s.workspace)),
+            "error: activations were made for format 'f16' with m = 9, k = 192, this gemm takes "
+            "format 'f16' with m = 5, k = 192 [activations_mismatch]\n");
+  EXPECT_EQ(errorText(s.gemm.launch(s.weight, Activations(), s.output.address(), s.workspace)),
+            "error: empty activations, it must come from a successful call [empty_handle]\n");
+  Walk elsewhere(w4a16);
+  EXPECT_EQ(
+      errorText(s.gemm.launch(s.weight, elsewhere.activations, s.output.address(), s.workspace)),
+      "error: activations belongs to another device than the gemm [wrong_device]\n");
+  // The same format of another module is the same.
+  Gemm again = must(s.engine.compile(parsed(w4a16), "", s.shape));
+  EXPECT_TRUE(again.quantizeActivations(s.activations, s.input.address(), ScalarType::F32, 192));
+}
+
+TEST(Gemm, FaultsPointAtTheDeclaration) {
+  Walk s(w4a16);
+  ASSERT_TRUE(s.quantize());
+  Buffer tooShort = must(s.device.allocate(256));
+  Status fault = s.gemm.launch(s.weight, s.activations, tooShort.address(), s.workspace);
+  ASSERT_FALSE(fault);
+  const Diagnostic &diagnostic = fault.error().diagnostics[0];
+  EXPECT_EQ(diagnostic.id, DiagId::emulator_global_bounds);
+  EXPECT_EQ(diagnostic.rendered.substr(0, 22), "test.rho:9:11: error: ");
+  std::string caret = "\n  output: f32\n          ^~~";
+  ASSERT_GT(diagnostic.rendered.size(), caret.size());
+  EXPECT_EQ(diagnostic.rendered.substr(diagnostic.rendered.size() - caret.size()), caret);
+}
+
+TEST(Gemm, HandlesOutliveTheirEngineAndModule) {
+  Gemm gemm;
+  {
+    Device device = must(Device::emulated("sm_80"));
+    gemm = must(must(Engine::create(device, noDisk())).compile(parsed(w4a16), "", {1, 64, 64}));
+  }
+  EXPECT_TRUE(gemm.makeActivations());
+  EXPECT_EQ(gemm.shape().k, 64);
+  EXPECT_EQ(gemm.outputType(), ScalarType::F32);
+}
+
+} // namespace
+} // namespace rho

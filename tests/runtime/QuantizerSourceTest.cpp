@@ -1,0 +1,114 @@
+// The generated part of the activation quantizer, as text. RHO_BLESS=1 rewrites the goldens.
+#include "runtime/QuantizerSource.h"
+
+#include "runtime/Handles.h"
+#include "tests/runtime/Declarations.h"
+#include "tests/runtime/TemporaryFolder.h"
+
+#include <gtest/gtest.h>
+
+namespace rho {
+namespace {
+
+const dsl::Gemm &gemmOf(const Module &module) { return module.impl().module.gemms[0]; }
+
+void expectGolden(const std::string &text, const std::string &name) {
+  std::string path = std::string(RHO_SOURCE_DIR) + "/tests/runtime/goldens/" + name;
+  if (std::getenv("RHO_BLESS"))
+    writeText(path, text);
+  EXPECT_EQ(text, readText(path)) << name << "; RHO_BLESS=1 rewrites it";
+}
+
+std::string headerOf(const std::string &format) {
+  Module module =
+      parsed((format + "gemm g {\n  weight: a\n  activation: a\n  output: f32\n}\n").c_str());
+  return quantizerHeader(gemmOf(module).activation);
+}
+
+TEST(QuantizerSource, PlainCopy) {
+  expectGolden(quantizerHeader(gemmOf(parsed(w4a16)).activation), "f16.cuh");
+}
+
+TEST(QuantizerSource, OneScaleARow) {
+  expectGolden(quantizerHeader(gemmOf(parsed(w4a8)).activation), "s8_token.cuh");
+}
+
+TEST(QuantizerSource, OneScaleAGroup) {
+  expectGolden(quantizerHeader(gemmOf(parsed(w4a4)).activation), "s4_group.cuh");
+}
+
+// Every kind of node that a rule may have: several reductions, casts, constants, other scales.
+TEST(QuantizerSource, RulesAreTranslatedInTheirOrder) {
+  expectGolden(headerOf("format a {\n"
+                        "  element: e2m1\n"
+                        "  block: e4m3 per k[24]\n"
+                        "  row: f32 per k[48]\n"
+                        "  value = element * block * row\n"
+                        "  encode {\n"
+                        "    row = (max(x) - min(x) * 2) / 0.1 + -f16(absmax(x))\n"
+                        "    block = absmax(x / row + 1) / 6\n"
+                        "  }\n"
+                        "}\n"),
+               "two_levels.cuh");
+}
+
+TEST(QuantizerSource, EqualDeclarationsGiveEqualText) {
+  std::string moved = std::string("// moved\n\n\n") + w4a8;
+  EXPECT_EQ(quantizerHeader(gemmOf(parsed(w4a8)).activation),
+            quantizerHeader(gemmOf(parsed(moved.c_str())).activation));
+}
+
+TEST(QuantizerSource, TheProgramTakesTheGeneratedHeader) {
+  EXPECT_NE(quantizerProgram().find("#include \"rho_format.cuh\""), std::string_view::npos);
+  EXPECT_EQ(std::string(quantizerHeaderName), "rho_format.cuh");
+}
+
+TEST(QuantizerSource, TensorScalesAreRefusedWithTheirPlace) {
+  Module module = parsed("format w {\n"
+                         "  element: s4\n"
+                         "  scale: f16 per k[64]\n"
+                         "  value = element * scale\n"
+                         "}\n"
+                         "format a {\n"
+                         "  element: s8\n"
+                         "  scale: f32 per tensor\n"
+                         "  value = element * scale\n"
+                         "}\n"
+                         "gemm g {\n"
+                         "  weight: w\n"
+                         "  activation: a\n"
+                         "  output: f32\n"
+                         "}\n");
+  Status status = checkActivationFormat(gemmOf(module), module.impl().module.sources.get());
+  EXPECT_EQ(
+      errorText(status),
+      "test.rho:8:3: error: activation format 'a' cannot be quantized at run time: 'scale' is "
+      "per tensor, it must be per token or per k[G] [unsupported_activation]\n"
+      "  scale: f32 per tensor\n"
+      "  ^~~~~\n");
+  EXPECT_EQ(
+      errorText(checkActivationFormat(gemmOf(module), nullptr)),
+      "error: activation format 'a' cannot be quantized at run time: 'scale' is per tensor, it "
+      "must be per token or per k[G] [unsupported_activation]\n");
+}
+
+TEST(QuantizerSource, OtherFormsAreRefused) {
+  auto reason = [](const std::string &body) {
+    Module module = parsed(
+        ("format a {\n" + body + "}\ngemm g {\n  weight: a\n  activation: a\n  output: f32\n}\n")
+            .c_str());
+    Status status = checkActivationFormat(gemmOf(module), nullptr);
+    return status ? "" : status.error().diagnostics[0].message;
+  };
+  const std::string start = "activation format 'a' cannot be quantized at run time: ";
+  EXPECT_EQ(reason("  element: s5\n  value = element\n"),
+            start + "its element has 5 bits, it must have 4, 8, 16 or 32");
+  EXPECT_EQ(reason("  element: u4\n  scale: f16 per k[64]\n  value = (element - 8) * scale\n"
+                   "  encode {\n    scale = absmax(x) / 7\n  }\n"),
+            start + "its value must be the product of the element and scales");
+  EXPECT_EQ(reason("  element: s4\n  value = element\n  require element <= 6\n"),
+            start + "it must have no requirement");
+}
+
+} // namespace
+} // namespace rho

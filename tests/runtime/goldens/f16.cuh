@@ -1,0 +1,10 @@
+#define RHO_COMPONENT_PARAMETERS 
+#define RHO_COMPONENT_ARGUMENTS 
+using Element = f16;
+constexpr bool hasScale = false;
+constexpr int scaleRun = 16;
+template <class Row> __device__ void encodeComponents(const Row &row) {
+}
+template <class Row> __device__ double elementScale(const Row &row, long long column) {
+  return 1.0;
+}
