@@ -102,8 +102,8 @@ Result<Operands> makeOperands(const Device &device, const Gemm &gemm, const Sour
       return packed.error();
     operands.weight = std::move(*codes);
     operands.prepared.weight = std::move(*packed);
-    printLine("weight", "quantized in " + shortNumber(quantized) + " ms, packed in " +
-                            shortNumber(watch.milliseconds() - quantized) + " ms");
+    printLine("packing", "quantized in " + shortNumber(quantized) + " ms, packed in " +
+                             shortNumber(watch.milliseconds() - quantized) + " ms");
   }
 
   int64_t inputBytes = shape.m * shape.k * (x.view.type == dsl::MatrixView::Type::F32 ? 4 : 2);
