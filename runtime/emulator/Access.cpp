@@ -21,7 +21,7 @@ void laneAddresses(const Warp &warp, const Inst &inst, uint32_t base, int64_t of
 
 bool misaligned(Warp &warp, const Inst &inst, int lane, const char *space, uint64_t address,
                 uint32_t bytes) {
-  if (address % bytes == 0)
+  if ((address & (bytes - 1)) == 0) [[likely]] // bytes is a power of two
     return false;
   warp.fail(inst, lane, DiagId::emulator_misaligned, {space, hex(address), std::to_string(bytes)});
   return true;
@@ -113,7 +113,7 @@ bool resolveGlobals(Warp &warp, const Inst &inst, uint32_t mask, uint32_t bytes,
   if (!recent || !recent->contains(low, bytes))
     recent = warp.cta->state->map.before(low);
   bool whole = recent && recent->host && recent->contains(low, bytes) &&
-               recent->contains(high, bytes) && all % bytes == 0 &&
+               recent->contains(high, bytes) && (all & (bytes - 1)) == 0 &&
                (kind == AccessKind::Read || !recent->constant);
   if (whole) [[likely]] {
     uint8_t *host = recent->host.get();

@@ -119,8 +119,9 @@ template <template <Compare, class> class Choose, class T> Handler forCompare(Co
   if constexpr (!std::is_integral_v<T>)
     switch (c) {
       RHO_CASE(Equ)
-      RHO_CASE(Neu) RHO_CASE(Ltu) RHO_CASE(Leu) RHO_CASE(Gtu) RHO_CASE(Geu) RHO_CASE(Num)
-          RHO_CASE(Nan) default : break;
+      RHO_CASE(Neu)
+      RHO_CASE(Ltu)
+      RHO_CASE(Leu) RHO_CASE(Gtu) RHO_CASE(Geu) RHO_CASE(Num) RHO_CASE(Nan) default : break;
     }
 #undef RHO_CASE
   return nullptr;

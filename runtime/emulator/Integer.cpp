@@ -183,7 +183,7 @@ template <class Op> void binary(Decoder &d) {
 }
 
 template <class Op, class Saturating> void addSub(Decoder &d) {
-  if (!d.take("sat"))
+  if (floating(d) || !d.take("sat"))
     return binary<Op>(d);
   Type type = d.takeType();
   binaryOperands(d, type);

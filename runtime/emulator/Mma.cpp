@@ -10,6 +10,7 @@
 #include "runtime/emulator/Numbers.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <type_traits>
 
@@ -17,63 +18,81 @@ namespace rho::emulator {
 
 namespace {
 
-// Elements: how one register becomes E values.
+// Elements: how the 32 lanes of one register become 32 E values, lane by lane.
 struct F16Element {
   static constexpr int perRegister = 2;
-  static float value(uint32_t word, int j) { return f16ToF32(uint16_t(word >> 16 * j)); }
+  static void unpack(const uint32_t *lanes, double *to) {
+    widenF16(reinterpret_cast<const uint16_t *>(lanes), to, 64);
+  }
 };
 struct Bf16Element {
   static constexpr int perRegister = 2;
-  static float value(uint32_t word, int j) { return bf16ToF32(uint16_t(word >> 16 * j)); }
+  static void unpack(const uint32_t *lanes, double *to) {
+    widenBf16(reinterpret_cast<const uint16_t *>(lanes), to, 64);
+  }
 };
 struct Tf32Element { // the low 13 bits are ignored
   static constexpr int perRegister = 1;
-  static float value(uint32_t word, int) { return std::bit_cast<float>(word & 0xffffe000u); }
+  static void unpack(const uint32_t *lanes, double *to) {
+    for (int l = 0; l < 32; ++l)
+      to[l] = double(std::bit_cast<float>(lanes[l] & 0xffffe000u));
+  }
 };
 template <class T> struct ByteElement {
   static constexpr int perRegister = 4;
-  static float value(uint32_t word, int j) { return float(T(word >> 8 * j)); }
+  static void unpack(const uint32_t *lanes, float *to) {
+    const T *bytes = reinterpret_cast<const T *>(lanes);
+    for (int i = 0; i < 128; ++i)
+      to[i] = float(bytes[i]);
+  }
 };
-struct U4Element {
+template <bool Signed> struct NibbleElement {
   static constexpr int perRegister = 8;
-  static float value(uint32_t word, int j) { return float(word >> 4 * j & 15); }
+  static void unpack(const uint32_t *lanes, float *to) {
+    const auto *bytes = reinterpret_cast<const uint8_t *>(lanes);
+    for (int i = 0; i < 128; ++i) {
+      int low = bytes[i] & 15, high = bytes[i] >> 4;
+      to[2 * i] = float(Signed ? (low ^ 8) - 8 : low);
+      to[2 * i + 1] = float(Signed ? (high ^ 8) - 8 : high);
+    }
+  }
 };
-struct S4Element {
-  static constexpr int perRegister = 8;
-  static float value(uint32_t word, int j) { return float(int32_t(word << (28 - 4 * j)) >> 28); }
-};
-struct E4m3Element {
+template <float (*Value)(uint8_t)> struct Fp8Element {
   static constexpr int perRegister = 4;
-  static float value(uint32_t word, int j) { return e4m3ToF32(uint8_t(word >> 8 * j)); }
+  static void unpack(const uint32_t *lanes, double *to) {
+    static const std::array<double, 256> table = [] {
+      std::array<double, 256> all{};
+      for (size_t code = 0; code < 256; ++code)
+        all[code] = double(Value(uint8_t(code)));
+      return all;
+    }();
+    const auto *bytes = reinterpret_cast<const uint8_t *>(lanes);
+    for (int i = 0; i < 128; ++i)
+      to[i] = table[bytes[i]];
+  }
 };
-struct E5m2Element {
-  static constexpr int perRegister = 4;
-  static float value(uint32_t word, int j) { return e5m2ToF32(uint8_t(word >> 8 * j)); }
-};
+using E4m3Element = Fp8Element<e4m3ToF32>;
+using E5m2Element = Fp8Element<e5m2ToF32>;
 
 constexpr int maxK = 64;
 
+// A register of A is 8 rows of 4 E columns, row-major, as multiply() takes it.
 template <class Element, class Number>
-void unpackA(const Warp &w, const uint32_t *registers, int count, int k, Number *a) {
-  constexpr int e = Element::perRegister;
-  for (int r = 0; r < count; ++r) {
-    const auto *lanes = w.reg<uint32_t>(registers[r]);
-    for (int l = 0; l < 32; ++l) {
-      int row = l / 4 + 8 * (r & 1), column = 4 * e * (r >> 1) + e * (l % 4);
-      for (int j = 0; j < e; ++j)
-        a[row * k + column + j] = Number(Element::value(lanes[l], j));
-    }
-  }
+void unpackA(const Warp &w, const uint32_t *registers, int count, Number *a) {
+  for (int r = 0; r < count; ++r)
+    Element::unpack(w.reg<uint32_t>(registers[r]), a + r * 32 * Element::perRegister);
 }
 
+// A register of B is 8 columns of 4 E rows.
 template <class Element, class Number>
 void unpackB(const Warp &w, const uint32_t *registers, int count, Number *b) {
-  constexpr int e = Element::perRegister;
+  constexpr int rows = 4 * Element::perRegister;
   for (int r = 0; r < count; ++r) {
-    const auto *lanes = w.reg<uint32_t>(registers[r]);
-    for (int l = 0; l < 32; ++l)
-      for (int j = 0; j < e; ++j)
-        b[(4 * e * r + e * (l % 4) + j) * 8 + l / 4] = Number(Element::value(lanes[l], j));
+    Number columns[8 * rows];
+    Element::unpack(w.reg<uint32_t>(registers[r]), columns);
+    for (int i = 0; i < rows; ++i)
+      for (int n = 0; n < 8; ++n)
+        b[(rows * r + i) * 8 + n] = columns[n * rows + i];
   }
 }
 
@@ -94,9 +113,9 @@ template <class A, class B> Flow integerHandler(Warp &w, const Inst &i, uint32_t
   const uint32_t *list = w.list(i.list);
   // |sum| <= 64 * 255 * 255 < 2^24: exact in float.
   alignas(64) float a[16 * maxK], b[maxK * 8], sum[16 * 8] = {};
-  unpackA<A>(w, list + 4, countA, k, a);
+  unpackA<A>(w, list + 4, countA, a);
   unpackB<B>(w, list + 4 + countA, countA / 2, b);
-  multiply(a, b, sum, k);
+  multiply(a, b, sum, k, 4 * A::perRegister);
   const uint32_t *listC = list + 4 + countA + countA / 2;
   for (int r = 0; r < 4; ++r) {
     const auto *c = w.reg<int32_t>(listC[r]);
@@ -120,9 +139,9 @@ Flow floatHandler(Warp &w, const Inst &i, uint32_t mask) {
   constexpr int countC = HalfC ? 2 : 4, countD = HalfD ? 2 : 4;
   const uint32_t *list = w.list(i.list);
   alignas(64) double a[16 * maxK], b[maxK * 8], sum[16 * 8] = {};
-  unpackA<A>(w, list + countD, countA, k, a);
+  unpackA<A>(w, list + countD, countA, a);
   unpackB<B>(w, list + countD + countA, std::max(countA / 2, 1), b);
-  multiply(a, b, sum, k);
+  multiply(a, b, sum, k, 4 * A::perRegister);
   const uint32_t *listC = list + countD + countA + std::max(countA / 2, 1);
   for (int r = 0; r < countC; ++r)
     for (int l = 0; l < 32; ++l) {
@@ -161,9 +180,9 @@ template <class A> Handler integerWith(Type b) {
 template <class A> Handler integer4With(Type b) {
   switch (b) {
   case Type::U4:
-    return integerHandler<A, U4Element>;
+    return integerHandler<A, NibbleElement<false>>;
   case Type::S4:
-    return integerHandler<A, S4Element>;
+    return integerHandler<A, NibbleElement<true>>;
   default:
     return nullptr;
   }
@@ -220,9 +239,9 @@ Handler handlerOf(Type a, Type b, Type c, Type d) {
   case Type::S8:
     return integerWith<ByteElement<int8_t>>(b);
   case Type::U4:
-    return integer4With<U4Element>(b);
+    return integer4With<NibbleElement<false>>(b);
   case Type::S4:
-    return integer4With<S4Element>(b);
+    return integer4With<NibbleElement<true>>(b);
   default:
     return nullptr;
   }

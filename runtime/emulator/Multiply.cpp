@@ -1,5 +1,7 @@
-// The inner product of mma, compiled for several instruction sets: the loader chooses one.
+// The inner loops of mma, compiled for several instruction sets: the loader chooses one.
 #include "runtime/emulator/Matrix.h"
+
+#include "runtime/emulator/Numbers.h"
 
 namespace rho::emulator {
 
@@ -9,34 +11,45 @@ namespace rho::emulator {
 #define RHO_CLONES
 #endif
 
-RHO_CLONES void multiply(const double *a, const double *b, double *c, int k) {
+// Written out for both types: a template cannot be cloned.
+RHO_CLONES void multiply(const double *a, const double *b, double *c, int k, int chunk) {
   for (int m = 0; m < 16; ++m) {
     double sum[8];
     for (int n = 0; n < 8; ++n)
       sum[n] = c[m * 8 + n];
-    for (int i = 0; i < k; ++i) {
-      double x = a[m * k + i];
-      for (int n = 0; n < 8; ++n)
-        sum[n] += x * b[i * 8 + n];
-    }
+    const double *row = a + m * chunk;
+    for (int first = 0; first < k; first += chunk, row += 16 * chunk)
+      for (int i = 0; i < chunk; ++i)
+        for (int n = 0; n < 8; ++n)
+          sum[n] += row[i] * b[(first + i) * 8 + n];
     for (int n = 0; n < 8; ++n)
       c[m * 8 + n] = sum[n];
   }
 }
 
-RHO_CLONES void multiply(const float *a, const float *b, float *c, int k) {
+RHO_CLONES void multiply(const float *a, const float *b, float *c, int k, int chunk) {
   for (int m = 0; m < 16; ++m) {
     float sum[8];
     for (int n = 0; n < 8; ++n)
       sum[n] = c[m * 8 + n];
-    for (int i = 0; i < k; ++i) {
-      float x = a[m * k + i];
-      for (int n = 0; n < 8; ++n)
-        sum[n] += x * b[i * 8 + n];
-    }
+    const float *row = a + m * chunk;
+    for (int first = 0; first < k; first += chunk, row += 16 * chunk)
+      for (int i = 0; i < chunk; ++i)
+        for (int n = 0; n < 8; ++n)
+          sum[n] += row[i] * b[(first + i) * 8 + n];
     for (int n = 0; n < 8; ++n)
       c[m * 8 + n] = sum[n];
   }
+}
+
+RHO_CLONES void widenF16(const uint16_t *from, double *to, int count) {
+  for (int i = 0; i < count; ++i)
+    to[i] = double(f16ToF32(from[i]));
+}
+
+RHO_CLONES void widenBf16(const uint16_t *from, double *to, int count) {
+  for (int i = 0; i < count; ++i)
+    to[i] = double(bf16ToF32(from[i]));
 }
 
 } // namespace rho::emulator

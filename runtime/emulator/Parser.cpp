@@ -514,13 +514,14 @@ private:
       return fail("a directive that the emulator knows");
     }
     if (peek().kind == Kind::Word && peek(1).is(':')) {
+      uint32_t line = peek().line;
       std::string_view name = next().text;
       next();
       if (!function()
                .labels
                .emplace(std::pair(scopes.back().id, name), uint32_t(function().statements.size()))
                .second)
-        fail(peek().line, "label `" + std::string(name) + "` again", "each label once per scope");
+        fail(line, "label `" + std::string(name) + "` again", "each label once per scope");
       return;
     }
     instruction();

@@ -1,0 +1,62 @@
+// Runs small PTX texts.
+#pragma once
+
+#include "runtime/emulator/Emulator.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace rho::emulator::test {
+
+// Entry `k` with parameters %in and %out (64-bit addresses, loaded into %din and %dout), thread
+// number in %tid32, and registers of all widths. The body starts on line `bodyLine`.
+constexpr int bodyLine = 21;
+std::string kernel(const std::string &body, const std::string &declarations = "");
+
+struct Ran {
+  std::string error; // rendered; empty: none
+  std::vector<uint8_t> out;
+  LaunchStats stats;
+
+  template <class T> std::vector<T> as() const {
+    std::vector<T> values(out.size() / sizeof(T));
+    std::memcpy(values.data(), out.data(), values.size() * sizeof(T));
+    return values;
+  }
+};
+
+struct Config {
+  Dim3 grid, block{32, 1, 1};
+  int64_t shared = 0;
+  std::vector<uint8_t> in;
+  int64_t outBytes = 0;
+  std::vector<std::string> origins;
+  uint64_t maxWarpInstructions = uint64_t(1) << 24;
+  int threads = 1;
+};
+Ran runKernel(const std::string &ptx, const Config &config);
+
+template <class T> std::vector<uint8_t> bytesOf(const std::vector<T> &values) {
+  std::vector<uint8_t> bytes(values.size() * sizeof(T));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+// Evaluates straight-line code for each case, one thread per case. Sources are %a16, %b32, %c64 and
+// so on, results %x16, %x32, %x64 or predicate %q; `width` says which is returned (1: %q).
+using Case = std::array<uint64_t, 3>;
+std::vector<uint64_t> evaluate(const std::string &code, int width, const std::vector<Case> &cases);
+
+// Values with interesting bits, then random ones.
+std::vector<Case> integerCases(int width, int count = 600);
+
+// The error of a parse; empty when it succeeds.
+std::string parseError(const std::string &ptx);
+
+} // namespace rho::emulator::test
