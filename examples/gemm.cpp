@@ -15,13 +15,13 @@ template <class T> T get(rho::Result<T> result) {
   return std::move(*result);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv) { // NOLINT(bugprone-exception-escape)
   const int64_t m = 16, n = 256, k = 512;
   rho::Module module = get(argc > 1 ? rho::Module::load(argv[1]) : rho::Module::parse(text));
   rho::Device device = get(rho::Device::automatic()); // a GPU, else the emulator
   rho::Engine engine = get(rho::Engine::create(device));
   rho::Gemm gemm = get(engine.compile(module, "", {m, n, k}));
-  std::mt19937 random(1);
+  std::mt19937 random(std::random_device{}());
   std::vector<float> w(n * k), x(m * k), y(m * n);
   for (std::vector<float> *numbers : {&w, &x})
     for (float &number : *numbers)

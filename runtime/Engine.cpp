@@ -234,6 +234,7 @@ Engine::Impl::prepare(const dsl::Gemm &gemm, const GemmShape &shape, const Sourc
       pending = std::async(std::launch::async, makeQuantizer);
     } catch (const std::system_error &) {
       // No thread to be had: below, one after the other.
+      pending = {};
     }
   }
   report.source = CompileReport::Source::Memory;

@@ -54,7 +54,7 @@ private:
     case Kind::Negate:
       return "(-" + operand(0) + ")";
     case Kind::Cast: {
-      std::string type(expr.type->name());
+      std::string type(expr.type ? expr.type->name() : "f32"); // sema gives every cast its type
       return type + "::decode(" + type + "::encode(" + operand(0) + "))";
     }
     case Kind::Reduce:

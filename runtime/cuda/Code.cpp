@@ -8,15 +8,17 @@ namespace {
 
 // Above this a kernel must ask for its dynamic shared memory (CUDA C++ Programming Guide, "Shared
 // memory" of compute capability 8.x).
-constexpr int64_t sharedWithoutOptIn = 48 * 1024;
+constexpr int64_t sharedWithoutOptIn = int64_t(48) * 1024;
 constexpr size_t maxArguments = 40;
 
 // The log that the driver writes while it compiles or loads, as options of that call.
 struct JitLog {
   std::array<char, 8192> text{};
   std::array<int, 2> options = {JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  // NOLINTBEGIN(performance-no-int-to-ptr): the driver takes a size as a pointer
   std::array<void *, 2> values = {text.data(),
                                   reinterpret_cast<void *>(static_cast<uintptr_t>(text.size()))};
+  // NOLINTEND(performance-no-int-to-ptr)
 
   // On one line: the log, else the error's name.
   std::string words(const Driver &driver, CUresult result, const char *call) const {
@@ -66,10 +68,9 @@ Result<std::string> assemblePtx(const Context &context, const std::string &ptx,
   return code;
 }
 
-Result<std::shared_ptr<const CudaKernel>> CudaKernel::load(std::shared_ptr<const Context> context,
-                                                           const std::string &cubin,
-                                                           const std::string &entry, int threads,
-                                                           int64_t sharedBytes) {
+Result<std::shared_ptr<const CudaKernel>>
+CudaKernel::load(const std::shared_ptr<const Context> &context, const std::string &cubin,
+                 const std::string &entry, int threads, int64_t sharedBytes) {
   const Driver &driver = context->driver;
   ContextScope scope(driver, context->handle);
   JitLog log;

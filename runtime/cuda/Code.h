@@ -14,10 +14,9 @@ Result<std::string> assemblePtx(const Context &context, const std::string &ptx,
 class CudaKernel final : public LoadedKernel {
 public:
   // Errors: kernel_refused, cuda_call_failed.
-  static Result<std::shared_ptr<const CudaKernel>> load(std::shared_ptr<const Context> context,
-                                                        const std::string &cubin,
-                                                        const std::string &entry, int threads,
-                                                        int64_t sharedBytes);
+  static Result<std::shared_ptr<const CudaKernel>>
+  load(const std::shared_ptr<const Context> &context, const std::string &cubin,
+       const std::string &entry, int threads, int64_t sharedBytes);
   CudaKernel(std::shared_ptr<const Context> context, CUmodule module, int threads,
              int64_t sharedBytes)
       : context(std::move(context)), module(module), threads(threads), sharedBytes(sharedBytes) {}

@@ -24,12 +24,14 @@ Result<Driver> Driver::openFrom(const std::vector<std::string> &libraryNames) {
     return makeError(DiagId::cuda_not_available, {library.reason()});
   Driver driver;
   const char *missing = nullptr;
+// NOLINTBEGIN(bugprone-macro-parentheses): a name and a parameter list take no parentheses
 #define RHO_DRIVER(member, symbolName, parameters)                                                 \
   driver.member = reinterpret_cast<CUresult(*) parameters>(library.symbol(#symbolName));           \
   if (!driver.member && !missing)                                                                  \
     missing = #symbolName;
 #include "runtime/cuda/DriverSymbols.def"
 #undef RHO_DRIVER
+  // NOLINTEND(bugprone-macro-parentheses)
   if (missing)
     return makeError(DiagId::cuda_not_available, {library.name() + " has no " + missing +
                                                   ", it must be of CUDA 11.4 or later"});
@@ -87,11 +89,11 @@ int ptxIsaOf(std::string_view ptx) {
   size_t at = ptx.find(directive);
   if (at == std::string_view::npos)
     return 0;
-  ptx.remove_prefix(at + directive.size());
-  ptx.remove_prefix(std::min(ptx.find_first_not_of(" \t"), ptx.size()));
+  const char *begin = ptx.data(), *end = begin + ptx.size();
+  for (begin += at + directive.size(); begin != end && (*begin == ' ' || *begin == '\t'); ++begin) {
+  }
   int major = 0, minor = 0;
-  const char *end = ptx.data() + ptx.size();
-  auto [next, error] = std::from_chars(ptx.data(), end, major);
+  auto [next, error] = std::from_chars(begin, end, major);
   if (error != std::errc() || next == end || *next != '.' ||
       std::from_chars(next + 1, end, minor).ec != std::errc())
     return 0;

@@ -10,6 +10,7 @@
 namespace rho::cuda {
 
 struct Driver {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name and a parameter list take no parentheses
 #define RHO_DRIVER(member, symbol, parameters) CUresult(*member) parameters = nullptr;
 #include "runtime/cuda/DriverSymbols.def"
 #undef RHO_DRIVER

@@ -19,9 +19,7 @@ using CUgraph = struct CUgraph_st *;
 using CUgraphExec = struct CUgraphExec_st *;
 using CUlinkState = struct CUlinkState_st *;
 
-inline constexpr CUresult CUDA_SUCCESS = 0;
-inline constexpr CUresult CUDA_ERROR_OUT_OF_MEMORY = 2;
-inline constexpr CUresult CUDA_ERROR_DEINITIALIZED = 4;
+enum : CUresult { CUDA_SUCCESS = 0, CUDA_ERROR_OUT_OF_MEMORY = 2 };
 
 // CUdevice_attribute
 enum DeviceAttribute : int {
@@ -49,9 +47,9 @@ enum JitOption : int { JIT_ERROR_LOG_BUFFER = 5, JIT_ERROR_LOG_BUFFER_SIZE_BYTES
 // CUjitInputType
 enum JitInput : int { JIT_INPUT_PTX = 1 };
 
-inline constexpr unsigned STREAM_NON_BLOCKING = 1;
-inline constexpr unsigned EVENT_DEFAULT = 0;
+// CUstream_flags, CUevent_flags
+enum : unsigned { EVENT_DEFAULT = 0, STREAM_NON_BLOCKING = 1 };
 // CUstreamCaptureMode: only this thread's calls can break the capture.
-inline constexpr int CAPTURE_MODE_THREAD_LOCAL = 1;
+enum : int { CAPTURE_MODE_THREAD_LOCAL = 1 };
 
 } // namespace rho::cuda

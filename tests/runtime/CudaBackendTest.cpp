@@ -122,7 +122,8 @@ TEST(CudaBackend, AssemblesLoadsAndLaunches) {
   EXPECT_EQ(fake().functionAttributes[MAX_DYNAMIC_SHARED_SIZE_BYTES], 100000);
   fake().expectedArguments = 2;
   const LaunchArgument arguments[] = {{0x1234, 8}, {5, 4}};
-  auto *stream = reinterpret_cast<Stream>(uintptr_t(0x77));
+  int place = 0;
+  Stream stream = &place;
   ASSERT_TRUE(backend->launch(**kernel, {3, 2, 1}, arguments, stream));
   ASSERT_EQ(fake().launches.size(), 1U);
   const FakeLaunch &launch = fake().launches[0];

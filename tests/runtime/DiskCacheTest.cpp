@@ -21,7 +21,10 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 std::string keyOf(const std::string &text) { return hex(sha256(text)); }
-const Entry sample = {{"facts", "rho kernel 1\n"}, {"ptx", ".version 7.0\n"}};
+const Entry &sampleEntry() {
+  static const Entry entry = {{"facts", "rho kernel 1\n"}, {"ptx", ".version 7.0\n"}};
+  return entry;
+}
 
 // What DiagId::cache_entry_damaged reads as.
 std::string damaged(const std::string &path, const std::string &reason) {
@@ -40,7 +43,7 @@ protected:
   }
   void publish() {
     Warnings none;
-    DiskCache(options()).store(key, sample, none);
+    DiskCache(options()).store(key, sampleEntry(), none);
     ASSERT_THAT(none, IsEmpty());
   }
   // Expects a miss with this one warning, the entry gone, and that storing again repairs it.
@@ -51,8 +54,8 @@ protected:
     EXPECT_THAT(warnings, ElementsAre(damaged(path(), reason)));
     EXPECT_FALSE(fs::exists(path()));
     warnings.clear();
-    cache.store(key, sample, warnings);
-    EXPECT_EQ(cache.load(key, warnings), sample);
+    cache.store(key, sampleEntry(), warnings);
+    EXPECT_EQ(cache.load(key, warnings), sampleEntry());
     EXPECT_THAT(warnings, IsEmpty());
   }
 
@@ -164,11 +167,11 @@ TEST_F(DiskCacheTest, ReadOnlyReadsAndChangesNothing) {
   readOnly.readOnly = true;
   DiskCache cache(readOnly);
   Warnings warnings;
-  EXPECT_EQ(cache.load(key, warnings), sample);
+  EXPECT_EQ(cache.load(key, warnings), sampleEntry());
   EXPECT_EQ(fs::last_write_time(path("used")), stamp);
   std::string other = keyOf("another spec");
   EXPECT_FALSE(cache.lock(other, warnings).held());
-  cache.store(other, sample, warnings);
+  cache.store(other, sampleEntry(), warnings);
   EXPECT_FALSE(fs::exists(folder.path() + "/cache/" + other));
   EXPECT_THAT(warnings, IsEmpty());
   writeText(path("ptx"), "damaged");
@@ -186,8 +189,8 @@ TEST_F(DiskCacheTest, UnwritableFolderIsOneWarning) {
   Warnings warnings;
   EXPECT_EQ(cache.load(key, warnings), std::nullopt);
   EXPECT_FALSE(cache.lock(key, warnings).held());
-  cache.store(key, sample, warnings);
-  cache.store(key, sample, warnings);
+  cache.store(key, sampleEntry(), warnings);
+  cache.store(key, sampleEntry(), warnings);
   EXPECT_THAT(warnings, ElementsAre("cache folder " + unwritable.directory +
                                     " is not writable, nothing is kept on disk: Not a directory"));
 }
@@ -195,7 +198,7 @@ TEST_F(DiskCacheTest, UnwritableFolderIsOneWarning) {
 TEST_F(DiskCacheTest, NoDirectoryIsNoCache) {
   DiskCache cache(DiskCacheOptions{});
   Warnings warnings;
-  cache.store(key, sample, warnings);
+  cache.store(key, sampleEntry(), warnings);
   EXPECT_EQ(cache.load(key, warnings), std::nullopt);
   EXPECT_FALSE(cache.lock(key, warnings).held());
   EXPECT_THAT(warnings, IsEmpty());
@@ -243,8 +246,8 @@ TEST_F(DiskCacheTest, AnEntryPastTheLimitByItselfStays) {
   tiny.limitBytes = 1;
   DiskCache cache(tiny);
   Warnings warnings;
-  cache.store(key, sample, warnings);
-  EXPECT_EQ(cache.load(key, warnings), sample);
+  cache.store(key, sampleEntry(), warnings);
+  EXPECT_EQ(cache.load(key, warnings), sampleEntry());
 }
 
 TEST_F(DiskCacheTest, LeftoversOfKilledProcessesGo) {
@@ -267,13 +270,14 @@ bool lookOrBuild(const DiskCacheOptions &options, const std::string &key) {
   if (cache.load(key, warnings))
     return false;
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  cache.store(key, sample, warnings);
+  cache.store(key, sampleEntry(), warnings);
   return true;
 }
 
 TEST_F(DiskCacheTest, ThreadsOnOneColdKeyBuildItOnce) {
   std::atomic<int> built{0};
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (int i = 0; i < 8; ++i)
     threads.emplace_back([&] { built += lookOrBuild(options(), key); });
   for (std::thread &thread : threads)
@@ -298,7 +302,7 @@ TEST_F(DiskCacheTest, ProcessesOnOneColdKeyBuildItOnce) {
   }
   EXPECT_EQ(built, 1);
   Warnings warnings;
-  EXPECT_EQ(DiskCache(options()).load(key, warnings), sample);
+  EXPECT_EQ(DiskCache(options()).load(key, warnings), sampleEntry());
   EXPECT_THAT(warnings, IsEmpty());
 }
 
@@ -308,19 +312,20 @@ TEST_F(DiskCacheTest, PublishersWithoutLocksDoNotDisturbReaders) {
   std::atomic<bool> stop{false};
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (int i = 0; i < 3; ++i)
     threads.emplace_back([&] {
       DiskCache cache(options());
       Warnings warnings;
       for (int round = 0; round < 20; ++round)
-        cache.store(key, sample, warnings);
+        cache.store(key, sampleEntry(), warnings);
       wrong += static_cast<int>(warnings.size());
     });
   std::thread reader([&] {
     DiskCache cache(options());
     Warnings warnings;
     while (!stop)
-      if (auto entry = cache.load(key, warnings); entry && *entry != sample)
+      if (auto entry = cache.load(key, warnings); entry && *entry != sampleEntry())
         ++wrong;
     wrong += static_cast<int>(warnings.size());
   });

@@ -55,8 +55,8 @@ TEST(Driver, ReadsPtxVersions) {
 
 TEST(Driver, ContextScopeRestoresTheCallersContext) {
   const Driver &driver = resetFake();
-  auto *mine = reinterpret_cast<CUcontext>(uintptr_t(0x10));
   CUcontext current = nullptr;
+  auto *mine = reinterpret_cast<CUcontext>(&current);
   {
     ContextScope outer(driver, mine);
     ContextScope inner(driver, mine); // current already

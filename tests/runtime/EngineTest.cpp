@@ -29,6 +29,7 @@ protected:
   Engine engine() const { return must(Engine::create(device, options())); }
   std::vector<std::string> stages(const CompileReport &report) const {
     std::vector<std::string> names;
+    names.reserve(report.stages.size());
     for (const CompileReport::Stage &stage : report.stages)
       names.push_back(stage.name);
     return names;
@@ -83,6 +84,7 @@ TEST_F(EngineTest, ThreadsOnOneColdGemmCompileOnce) {
   Engine shared = engine();
   std::vector<Source> sources(6);
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (Source &source : sources)
     threads.emplace_back([&] { source = must(shared.compile(module, "", shape)).report().source; });
   for (std::thread &thread : threads)

@@ -3,12 +3,13 @@
 #include <cstdlib>
 #include <cstring>
 
+// NOLINTBEGIN(performance-no-int-to-ptr): addresses are numbers to a driver
+
 namespace rho::cuda {
 namespace {
 
 constexpr CUresult invalidImage = 200, notFound = 500;
 
-FakeState state;
 CUcontext currentContext = nullptr;
 const auto theContext = reinterpret_cast<CUcontext>(uintptr_t(0xc0));
 std::string cubin;
@@ -48,20 +49,20 @@ Driver makeDriver() {
     return CUDA_SUCCESS;
   };
   d.deviceGetName = [](char *name, int size, CUdevice) -> CUresult {
-    std::strncpy(name, state.deviceName.c_str(), static_cast<size_t>(size));
+    std::strncpy(name, fake().deviceName.c_str(), static_cast<size_t>(size));
     return CUDA_SUCCESS;
   };
   d.deviceGetAttribute = [](int *value, int attribute, CUdevice) -> CUresult {
-    *value = state.attributes[attribute];
+    *value = fake().attributes[attribute];
     return CUDA_SUCCESS;
   };
   d.primaryCtxRetain = [](CUcontext *context, CUdevice) -> CUresult {
-    ++state.retained;
+    ++fake().retained;
     *context = theContext;
     return CUDA_SUCCESS;
   };
   d.primaryCtxRelease = [](CUdevice) -> CUresult {
-    --state.retained;
+    --fake().retained;
     return CUDA_SUCCESS;
   };
   d.ctxGetCurrent = [](CUcontext *context) -> CUresult {
@@ -78,14 +79,14 @@ Driver makeDriver() {
     return CUDA_SUCCESS;
   };
   d.memAlloc = [](CUdeviceptr *address, size_t bytes) -> CUresult {
-    if (bytes > state.freeBytes)
+    if (bytes > fake().freeBytes)
       return CUDA_ERROR_OUT_OF_MEMORY;
-    ++state.allocations;
+    ++fake().allocations;
     *address = reinterpret_cast<CUdeviceptr>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
     return CUDA_SUCCESS;
   };
   d.memFree = [](CUdeviceptr address) -> CUresult {
-    --state.allocations;
+    --fake().allocations;
     std::free(reinterpret_cast<void *>(address));
     return CUDA_SUCCESS;
   };
@@ -105,12 +106,12 @@ Driver makeDriver() {
     linkOptions = options;
     linkValues = values;
     linkCount = count;
-    return state.linkCreateResult;
+    return fake().linkCreateResult;
   };
   d.linkAddData = [](CUlinkState, int, void *data, size_t, const char *, unsigned, int *,
                      void **) -> CUresult {
-    if (!state.linkError.empty())
-      return log(state.linkError, linkOptions, linkValues, linkCount);
+    if (!fake().linkError.empty())
+      return log(fake().linkError, linkOptions, linkValues, linkCount);
     cubin = "cubin of " + std::string(static_cast<const char *>(data));
     return CUDA_SUCCESS;
   };
@@ -125,13 +126,13 @@ Driver makeDriver() {
   };
   d.moduleLoadDataEx = [](CUmodule *, const void *, unsigned count, int *options,
                           void **values) -> CUresult {
-    if (!state.loadError.empty())
-      return log(state.loadError, options, values, count);
-    ++state.modules;
+    if (!fake().loadError.empty())
+      return log(fake().loadError, options, values, count);
+    ++fake().modules;
     return CUDA_SUCCESS;
   };
   d.moduleUnload = [](CUmodule) -> CUresult {
-    --state.modules;
+    --fake().modules;
     return CUDA_SUCCESS;
   };
   d.moduleGetFunction = [](CUfunction *, CUmodule, const char *name) -> CUresult {
@@ -142,7 +143,7 @@ Driver makeDriver() {
     return CUDA_SUCCESS;
   };
   d.funcSetAttribute = [](CUfunction, int attribute, int value) -> CUresult {
-    state.functionAttributes[attribute] = value;
+    fake().functionAttributes[attribute] = value;
     return CUDA_SUCCESS;
   };
   d.streamSynchronize = [](CUstream) -> CUresult { return CUDA_SUCCESS; };
@@ -150,9 +151,9 @@ Driver makeDriver() {
                       unsigned, unsigned shared, CUstream stream, void **parameters,
                       void **) -> CUresult {
     FakeLaunch launch{x, y, z, threads, shared, stream, {}};
-    for (size_t i = 0; i < state.expectedArguments; ++i)
+    for (size_t i = 0; i < fake().expectedArguments; ++i)
       launch.arguments.push_back(*static_cast<uint64_t *>(parameters[i]));
-    state.launches.push_back(launch);
+    fake().launches.push_back(launch);
     return CUDA_SUCCESS;
   };
   return d;
@@ -160,19 +161,24 @@ Driver makeDriver() {
 
 } // namespace
 
-FakeState &fake() { return state; }
+FakeState &fake() {
+  static FakeState state;
+  return state;
+}
 
 const Driver &resetFake() {
   static const Driver driver = makeDriver();
-  state = FakeState();
+  fake() = FakeState();
   currentContext = nullptr;
   // The H200's own answers.
-  state.attributes = {{COMPUTE_CAPABILITY_MAJOR, 9},  {COMPUTE_CAPABILITY_MINOR, 0},
-                      {MULTIPROCESSOR_COUNT, 132},    {SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
-                      {SHARED_MEMORY_PER_SM, 233472}, {L2_CACHE_BYTES, 62914560},
-                      {CLOCK_RATE_KHZ, 1980000},      {MEMORY_CLOCK_RATE_KHZ, 3201000},
-                      {MEMORY_BUS_WIDTH_BITS, 6144}};
+  fake().attributes = {{COMPUTE_CAPABILITY_MAJOR, 9},  {COMPUTE_CAPABILITY_MINOR, 0},
+                       {MULTIPROCESSOR_COUNT, 132},    {SHARED_MEMORY_PER_BLOCK_OPTIN, 232448},
+                       {SHARED_MEMORY_PER_SM, 233472}, {L2_CACHE_BYTES, 62914560},
+                       {CLOCK_RATE_KHZ, 1980000},      {MEMORY_CLOCK_RATE_KHZ, 3201000},
+                       {MEMORY_BUS_WIDTH_BITS, 6144}};
   return driver;
 }
 
 } // namespace rho::cuda
+
+// NOLINTEND(performance-no-int-to-ptr)

@@ -62,6 +62,7 @@ TEST(FileLock, ExcludesWhileFilesComeAndGo) {
   std::string path = folder.path() + "/lock";
   int counter = 0; // unprotected but for the lock
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&] {
       for (int round = 0; round < 25; ++round) {

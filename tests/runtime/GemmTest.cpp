@@ -170,7 +170,7 @@ TEST(Gemm, LaunchNeedsItsWorkspace) {
                 std::to_string(s.gemm.workspaceBytes()) + " [buffer_too_small]\n");
   // Reusable: every launch leaves it as it found it.
   ASSERT_TRUE(s.quantize());
-  std::vector<float> first(5 * 64), second(5 * 64);
+  std::vector<float> first(s.output.bytes() / 4), second(first.size());
   ASSERT_EQ(errorText(s.launch()), "");
   ASSERT_TRUE(s.output.read(first.data(), s.output.bytes()));
   ASSERT_EQ(errorText(s.launch()), "");

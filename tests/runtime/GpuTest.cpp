@@ -121,8 +121,7 @@ TEST_F(GpuTest, QuantizerCodesAreThoseOfTheHost) {
       "format a { element: s4 scale: f16 per k[64] value = element * scale }",
       "format a { element: s4 scale: f16 per k[128] value = element * scale }",
       "format a { element: s8 scale: bf16 per k[32] value = element * scale }",
-      "format a { element: s8 group: f16 per k[64] row: f32 per token "
-      "value = element * group * row }",
+      "format a { element: s8 g: f16 per k[64] t: f32 per token value = element * g * t }",
   };
   for (const std::string &format : formats)
     for (GemmShape shape :
@@ -156,7 +155,7 @@ TEST_F(GpuTest, PlainFormatsAreConvertedAsOnTheHost) {
     GemmShape shape{16, 64, 512};
     Gemm gemm = must(engine.compile(module, "", shape));
     // All kinds of floats: any bits are some number.
-    std::mt19937 random(3);
+    std::mt19937 random(3); // NOLINT(bugprone-random-generator-seed): the same in every run
     std::vector<float> x(static_cast<size_t>(shape.m * shape.k));
     for (float &number : x)
       number = std::bit_cast<float>(static_cast<uint32_t>(random()));

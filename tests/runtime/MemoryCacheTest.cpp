@@ -22,6 +22,7 @@ TEST(MemoryCache, ThreadsOnOneColdKeyComputeOnce) {
   constexpr int count = 8;
   std::latch start(count);
   std::vector<std::thread> threads;
+  threads.reserve(8);
   std::vector<Cache::Pointer> got(count);
   for (int i = 0; i < count; ++i)
     threads.emplace_back([&, i] {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <string>
 #include <vector>
 
 namespace rho::cuda {
@@ -55,7 +56,7 @@ Nvrtc makeFake(bool works) {
     return 0;
   };
   fake.getCubin = [](Nvrtc::Program, char *cubin) {
-    std::memcpy(cubin, "cubin", 5);
+    std::string("cubin").copy(cubin, 5);
     return 0;
   };
   fake.destroyProgram = [](Nvrtc::Program *) { return --alive; };
