@@ -320,7 +320,13 @@ private:
     }
     mlir::VectorType mmaType = accumulatorType(context.placed.integerAccumulator);
     Value zero = tile::ZeroOp::create(builder, at("gemm"), mmaType);
-    std::vector<Value> partial = grouped ? std::vector<Value>(sums.size(), zero) : sums;
+    // Matrix instructions that add to the same accumulator wait for each other; few accumulators
+    // are split into several chains, summed at the end of the group or tile.
+    int64_t chains = std::min(mmaChains(g), flush / g.mmaK);
+    std::vector<std::vector<Value>> partial(static_cast<size_t>(chains),
+                                            std::vector<Value>(sums.size(), zero));
+    if (!grouped)
+      partial[0] = sums;
     for (int64_t chunk = 0; chunk < g.chunks(); ++chunk) {
       std::vector<Value> b, words;
       mlir::Location activationLoc = at(false, 0), weightLoc = at(true, 0);
@@ -334,21 +340,36 @@ private:
                                                   buffers[{true, 0}], slot, chunk, t));
       for (int64_t step = 0; step < steps; ++step) {
         int64_t k = chunk * Geometry::chunkK + step * g.mmaK;
+        std::vector<Value> &chain = partial[k / g.mmaK % chains];
         for (int64_t t = 0; t < g.rowTiles(); ++t) {
           std::vector<Value> a = decodeStep(program, words[t], step, perWord, k, t, slot);
           for (int64_t j = 0; j < g.batchTiles(); ++j) {
-            Value &sum = partial[t * g.batchTiles() + j];
+            Value &sum = chain[t * g.batchTiles() + j];
             sum = tile::MmaOp::create(builder, at("gemm"), mmaType, a, b[j], step, sum,
                                       context.placed.mmaType);
           }
         }
         if (grouped && (k + g.mmaK) % flush == 0) {
-          flushGroup(sums, partial, k, slot);
-          std::fill(partial.begin(), partial.end(), zero);
+          flushGroup(sums, joinChains(partial), k, slot);
+          for (std::vector<Value> &each : partial)
+            std::fill(each.begin(), each.end(), zero);
         }
       }
     }
-    return grouped ? sums : partial;
+    return grouped ? sums : joinChains(partial);
+  }
+
+  std::vector<Value> joinChains(const std::vector<std::vector<Value>> &partial) {
+    std::vector<Value> result = partial[0];
+    for (size_t chain = 1; chain < partial.size(); ++chain)
+      for (size_t i = 0; i < result.size(); ++i) {
+        Value other = partial[chain][i];
+        if (context.placed.integerAccumulator)
+          result[i] = mlir::arith::AddIOp::create(builder, at("gemm"), result[i], other);
+        else
+          result[i] = mlir::arith::AddFOp::create(builder, at("gemm"), result[i], other);
+      }
+    return result;
   }
 
   // The four registers of operand A for one instruction.

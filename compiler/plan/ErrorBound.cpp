@@ -23,7 +23,8 @@ double underflow(dsl::ElementType type) {
 // - integer sums are exact; converting one to f32 costs u of it;
 // - a float MMA's products are exact (11-bit times 11-bit significands fit 24 bits); tensor cores
 //   add them with at least 24 bits and truncation, so each of the k additions costs at most 2u of
-//   the running sum, itself at most S;
+//   the running sum, itself at most S; joining chains of accumulators adds at most one u for each
+//   instruction;
 // - an operand scale that is not exact rounds each product weight * scale once: the operand type's
 //   roundoff of S;
 // - scaling a group's partial sum costs u for the product of scales and u for the fused add; the
@@ -39,7 +40,7 @@ double errorBound(const dsl::Gemm &gemm, const Plan &plan, double magnitude, dou
   if (placed->integerAccumulator)
     perSum += u;
   else
-    perSum += (k + 16) * 2 * u;
+    perSum += (k + 16) * 2 * u + std::ceil(k / placed->mmaK) * u;
   if (placed->operandScale >= 0) {
     dsl::ElementType scale = gemm.weight.components[placed->operandScale].type;
     dsl::ElementType operand = dsl::ElementType::get(placed->mmaType);

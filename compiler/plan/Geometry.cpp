@@ -63,6 +63,11 @@ std::vector<AxisBit> codeOrder(const DecodeSequence &decode, const Geometry &g) 
 
 } // namespace
 
+int64_t mmaChains(const Geometry &g) {
+  constexpr int64_t enough = 4; // covers the latency of dependent instructions
+  return std::max<int64_t>(1, enough / (g.rowTiles() * g.batchTiles()));
+}
+
 Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
   return {schedule.tileM,  schedule.tileN, schedule.tileK,   schedule.warpsM,
           schedule.warpsN, placed.mmaK,    256 / placed.mmaK};

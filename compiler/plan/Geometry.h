@@ -36,6 +36,9 @@ struct Geometry {
   int64_t groupsPerTile(int64_t group) const { return group >= tileK ? 1 : tileK / group; }
 };
 
+// Independent accumulators that a warp keeps for each of its output fragments.
+int64_t mmaChains(const Geometry &geometry);
+
 Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule);
 
 // Everything that one pipeline stage holds in shared memory.

@@ -102,8 +102,8 @@ std::optional<Error> checkAccumulator(const dsl::Gemm &gemm, const PlacedGemm &p
                  sources);
 }
 
-// A k tile is fully unrolled: more matrix instructions than this and compiling, not running, is what
-// takes long.
+// A k tile is fully unrolled: more matrix instructions than this and compiling, not running, is
+// what takes long.
 constexpr int64_t unrollLimit = 128;
 int64_t instructionsPerTile(const PlacedGemm &placed, const Schedule &schedule) {
   Geometry g = makeGeometry(placed, schedule);

@@ -1,0 +1,110 @@
+// The stages as values: what each prints, that each can be entered again, and what is refused.
+#include "compiler/Compiler.h"
+
+#include <gtest/gtest.h>
+
+namespace rho::compiler {
+namespace {
+
+struct Setup {
+  dsl::Module module;
+  Plan plan;
+};
+
+Setup setUp(const std::string &name, const std::string &target = "sm_80") {
+  Setup result;
+  Result<dsl::Module> module =
+      dsl::loadModule(std::string(RHO_SOURCE_DIR) + "/kernels/gemms/" + name + ".rho");
+  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
+  result.module = *module;
+  Result<Plan> planned =
+      plan(result.module.gemms[0], {16, 256, 512}, *modelOfTarget(target), nullptr);
+  EXPECT_TRUE(planned.ok()) << (planned.ok() ? "" : planned.error().str());
+  result.plan = *planned;
+  return result;
+}
+
+std::string emitted(const Setup &setup, Stage stage) {
+  Result<std::string> text = emit(setup.module.gemms[0], setup.plan, stage, nullptr);
+  EXPECT_TRUE(text.ok()) << (text.ok() ? "" : text.error().str());
+  return text.ok() ? *text : "";
+}
+
+class Stages : public testing::TestWithParam<const char *> {};
+
+// Entering any printed stage again leads to the very PTX that compiling leads to.
+TEST_P(Stages, ReenteredGiveTheSamePtx) {
+  Setup setup = setUp(GetParam());
+  std::string ptx = emitted(setup, Stage::Ptx);
+  EXPECT_EQ(compile(setup.module.gemms[0], setup.plan, nullptr)->image.ptx, ptx);
+  for (Stage from : {Stage::Rho, Stage::Tile, Stage::Llvm}) {
+    std::string text = emitted(setup, from);
+    Result<std::string> again = reenter(text, "stage", from, Stage::Ptx);
+    ASSERT_TRUE(again.ok()) << again.error().str();
+    EXPECT_EQ(*again, ptx) << "from stage " << static_cast<int>(from);
+    Result<std::string> same = reenter(text, "stage", from, from);
+    ASSERT_TRUE(same.ok()) << same.error().str();
+    if (from != Stage::Llvm) // its reader renumbers attributes
+      EXPECT_EQ(*same, text);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shipped, Stages,
+                         testing::Values("int4_g128_f16", "int4_channel_bf16", "nvfp4_f16",
+                                         "nvfp4_bf16", "int4_g64_int8", "liquidquant_int8",
+                                         "int4_g128_int4_g128"),
+                         [](const auto &info) { return std::string(info.param); });
+
+TEST(Compile, IsDeterministic) {
+  Setup setup = setUp("liquidquant_int8");
+  EXPECT_EQ(emitted(setup, Stage::Ptx), emitted(setup, Stage::Ptx));
+}
+
+TEST(Compile, MovingTextChangesNeitherSpecNorPtx) {
+  std::string text = "format f { element: s4 scale: f16 per k[64] value = element * scale }\n"
+                     "gemm g { weight: f activation: f16 output: f16 }\n";
+  std::string moved = "// a comment\n\n\n" + text;
+  std::string spec[2], ptx[2];
+  for (int i = 0; i < 2; ++i) {
+    Result<dsl::Module> module = dsl::parseModule(i ? moved : text, "t.rho",
+                                                  [](const std::string &) { return std::nullopt; });
+    ASSERT_TRUE(module.ok());
+    Result<Plan> planned = plan(module->gemms[0], {8, 64, 64}, *modelOfTarget("sm_80"), nullptr);
+    ASSERT_TRUE(planned.ok());
+    spec[i] = printSpec(module->gemms[0], *planned);
+    ptx[i] = compile(module->gemms[0], *planned, nullptr)->image.ptx;
+  }
+  EXPECT_EQ(spec[0], spec[1]);
+  EXPECT_EQ(ptx[0], ptx[1]);
+}
+
+// The lowest PTX version that knows the architecture: old drivers accept it.
+TEST(Compile, PtxVersionIsAsOldAsTheTargetAllows) {
+  auto header = [](const char *target) {
+    std::string ptx = emitted(setUp("int4_g128_f16", target), Stage::Ptx);
+    return ptx.substr(ptx.find(".version"), ptx.find(".address_size") - ptx.find(".version"));
+  };
+  EXPECT_EQ(header("sm_80"), ".version 7.0\n.target sm_80\n");
+  EXPECT_EQ(header("sm_86"), ".version 7.1\n.target sm_86\n");
+  EXPECT_EQ(header("sm_89"), ".version 7.8\n.target sm_89\n");
+  EXPECT_EQ(header("sm_90"), ".version 7.8\n.target sm_90\n");
+}
+
+std::string failure(std::string_view text, Stage from, Stage to = Stage::Ptx) {
+  Result<std::string> result = reenter(text, "in", from, to);
+  return result.ok() ? "accepted" : result.error().str();
+}
+
+TEST(Reenter, NamesWhatIsWrong) {
+  EXPECT_EQ(failure("rho.gemm", Stage::Rho).substr(0, 34), "error: malformed rho module: in:1:");
+  EXPECT_EQ(failure("define void @f() { ret }", Stage::Llvm),
+            "error: malformed llvm module: in:1: expected type [bad_ir]\n");
+  EXPECT_EQ(failure("", Stage::Llvm), "error: malformed llvm module: no function has the attribute "
+                                      "\"target-cpu\" [bad_ir]\n");
+  EXPECT_EQ(
+      failure("", Stage::Llvm, Stage::Rho),
+      "error: cannot go from llvm to rho; stages run rho, tile, llvm, ptx [bad_stage_order]\n");
+}
+
+} // namespace
+} // namespace rho::compiler

@@ -1,0 +1,229 @@
+// Every decode sequence, run over all of its inputs against the value expression.
+#include "compiler/decode/Sequences.h"
+
+#include "dsl/Evaluate.h"
+#include "dsl/Module.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace rho::compiler {
+namespace {
+
+dsl::Format formatOf(const std::string &text) {
+  Result<dsl::Module> module =
+      dsl::parseModule(text, "test.rho", [](const std::string &) { return std::nullopt; });
+  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
+  return module->formats.at(0);
+}
+
+dsl::Format bare(const std::string &element) {
+  return formatOf("format f { element: " + element +
+                  " scale: f32 per channel value = element * scale }");
+}
+
+const dsl::Expr &elementOf(const dsl::Format &format) { return *format.value->operands[0]; }
+
+// Sub-element s of an operand register as a number.
+double subElement(uint32_t reg, int s, const std::string &mmaType) {
+  dsl::ElementType type = dsl::ElementType::get(mmaType);
+  return type.decode((reg >> (s * type.bits())) & ((1u << type.bits()) - 1));
+}
+
+// A word with code `code` at `position` and noise elsewhere: a decode must not let codes touch.
+uint32_t wordWith(uint32_t code, int position, uint32_t noise) {
+  uint32_t mask = 0xfu << (4 * position);
+  return (noise & ~mask) | (code << (4 * position));
+}
+
+struct Case {
+  std::string element, mmaType;
+};
+
+class BareElement : public testing::TestWithParam<Case> {};
+
+TEST_P(BareElement, DecodesEveryCodeInEveryPlace) {
+  auto [element, mmaType] = GetParam();
+  dsl::Format format = bare(element);
+  std::optional<DecodeSequence> sequence = decodeSequence(format, elementOf(format), mmaType);
+  ASSERT_TRUE(sequence);
+  DecodeSequence decode = withoutScale(*sequence, mmaType);
+  std::mt19937 random(1);
+  for (size_t r = 0; r < decode.position.size(); ++r)
+    for (size_t s = 0; s < decode.position[r].size(); ++s)
+      for (uint32_t code = 0; code < 16; ++code)
+        for (int repeat = 0; repeat < 16; ++repeat) {
+          uint32_t word = wordWith(code ^ decode.codeXor, decode.position[r][s], random());
+          double value = subElement(decode.program.run(word, {})[r], static_cast<int>(s), mmaType);
+          ASSERT_EQ(value, std::ldexp(format.element().type.decode(code), decode.log2Factor))
+              << "code " << code << " register " << r << " sub-element " << s;
+        }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BareElement,
+                         testing::Values(Case{"s4", "f16"}, Case{"s4", "bf16"}, Case{"u4", "f16"},
+                                         Case{"u4", "bf16"}, Case{"e2m1", "f16"},
+                                         Case{"e2m1", "bf16"}, Case{"s4", "s8"}, Case{"s4", "s4"}),
+                         [](const auto &info) {
+                           return info.param.element + "_" + info.param.mmaType;
+                         });
+
+TEST(Decode, SequencesAreAsShortAsTheirSourcesSay) {
+  auto length = [](const char *element, const char *type) {
+    dsl::Format format = bare(element);
+    return decodeSequence(format, elementOf(format), type)->instructions();
+  };
+  EXPECT_EQ(length("s4", "f16"), 9); // 4 LOP3, 1 shift, 4 half2 (Marlin)
+  EXPECT_EQ(length("s4", "bf16"), 11);
+  EXPECT_EQ(length("s4", "s8"), 3); // COMET's zero extension
+  EXPECT_EQ(length("e2m1", "f16"), 15);
+}
+
+const char *const liquidQuant =
+    "format lq { element: u4 step: u8 per k[64] origin: u8 per k[64] channel: f32 per channel "
+    "value = s8((element * step + origin) ^ 0x80) * channel "
+    "require element * step + origin <= 255 "
+    "encode { channel = absmax(x) / 119 step = (max(x / channel) - min(x / channel)) / 15 "
+    "origin = 128 + min(x / channel) } }";
+
+// All 16 codes with every step and origin that the requirement admits, four different codes in
+// every register.
+TEST(Decode, LiquidQuantIsExactForEveryValidCode) {
+  dsl::Format format = formatOf(liquidQuant);
+  const dsl::Expr &core = *format.value->operands[0];
+  std::optional<DecodeSequence> decode = decodeSequence(format, core, "s8");
+  ASSERT_TRUE(decode);
+  EXPECT_LE(decode->instructions(), 7) << "LiquidGEMM, section 5.3: 7 instructions for 8 codes";
+  ASSERT_EQ(decode->params.size(), 4u);
+  std::mt19937 random(2);
+  for (uint32_t step = 0; step < 256; ++step)
+    for (uint32_t origin = 0; origin < 256; ++origin) {
+      uint32_t largest = 16;
+      for (uint32_t code = 0; code < 16; ++code) {
+        uint32_t codes[] = {code, step, origin, 0x3f800000};
+        if (!dsl::fulfils(format, codes)) {
+          largest = code;
+          break;
+        }
+      }
+      if (largest == 0)
+        continue;
+      std::vector<uint32_t> params;
+      for (const DecodeParam &param : decode->params) {
+        uint32_t code = param.component == 1 ? step : origin;
+        params.push_back(param.form == DecodeParam::Form::Byte ? code : code * 0x01010101u);
+      }
+      for (uint32_t code = 0; code < largest; ++code) {
+        uint32_t word = 0;
+        for (int i = 0; i < 8; ++i)
+          word |= (i % 2 ? code : random() % largest) << (4 * i);
+        std::vector<uint32_t> registers = decode->program.run(word, params);
+        for (size_t r = 0; r < 2; ++r)
+          for (int s = 0; s < 4; ++s) {
+            uint32_t codes[] = {(word >> (4 * decode->position[r][s])) & 0xf, step, origin,
+                                0x3f800000};
+            ASSERT_EQ(subElement(registers[r], s, "s8"), dsl::evaluate(format, codes))
+                << "code " << codes[0] << " step " << step << " origin " << origin;
+          }
+      }
+    }
+}
+
+TEST(Decode, BytesThatCouldCarryHaveNoSequence) {
+  std::string text = liquidQuant;
+  text.erase(text.find("require"), std::string("require element * step + origin <= 255 ").size());
+  dsl::Format format = formatOf(text);
+  EXPECT_FALSE(decodeSequence(format, *format.value->operands[0], "s8"));
+}
+
+class ScaleCodes : public testing::TestWithParam<Case> {};
+
+TEST_P(ScaleCodes, EveryScaleInEveryPlace) {
+  auto [element, mmaType] = GetParam();
+  dsl::ElementType type = dsl::ElementType::get(element);
+  int log2 = type.bits() == 8 ? scaleHeadroom(type, mmaType) : 0;
+  std::optional<ScaleSequence> sequence = scaleSequence(type, mmaType, log2);
+  ASSERT_TRUE(sequence);
+  std::mt19937 random(3);
+  int perWord = 32 / type.bits();
+  ASSERT_EQ(static_cast<int>(sequence->program.outputs.size()), perWord);
+  for (uint32_t code = 0; code < (1u << type.bits()); ++code) {
+    double value = type.decode(code);
+    if (!std::isfinite(value))
+      continue; // packing refuses such scales
+    for (int place = 0; place < perWord; ++place) {
+      uint32_t mask = ((1ull << type.bits()) - 1) << (place * type.bits());
+      uint32_t word = (random() & ~mask) | (code << (place * type.bits()));
+      uint32_t reg = sequence->program.run(word, {})[place];
+      ASSERT_EQ(subElement(reg, 0, mmaType), std::ldexp(value, log2)) << "code " << code;
+      ASSERT_EQ(reg >> 16, reg & 0xffff);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ScaleCodes,
+                         testing::Values(Case{"e4m3", "f16"}, Case{"e4m3", "bf16"},
+                                         Case{"f16", "f16"}, Case{"bf16", "bf16"}),
+                         [](const auto &info) {
+                           return info.param.element + "_" + info.param.mmaType;
+                         });
+
+// NVFP4's element times block scale is exact in both operand types, for all 16 x 254 pairs.
+TEST(Decode, Nvfp4ProductsAreExact) {
+  dsl::Format format = formatOf("format f { element: e2m1 block: e4m3 per k[16] tensor: f32 per "
+                                "tensor value = element * block * tensor }");
+  for (const char *mmaType : {"f16", "bf16"}) {
+    const dsl::Expr &core = *format.value->operands[0]->operands[0];
+    std::optional<DecodeSequence> bareDecode = decodeSequence(format, core, mmaType);
+    ASSERT_TRUE(bareDecode);
+    std::optional<DecodeSequence> decode = withScale(*bareDecode, format, 1, mmaType);
+    ASSERT_TRUE(decode);
+    dsl::ElementType scaleType = format.components[1].type;
+    int carried = decode->log2Factor - bareDecode->log2Factor;
+    std::optional<ScaleSequence> scales = scaleSequence(scaleType, mmaType, carried);
+    ASSERT_TRUE(scales);
+    for (uint32_t code = 0; code < 16; ++code)
+      for (uint32_t scale = 0; scale < 256; ++scale) {
+        if (!std::isfinite(scaleType.decode(scale)))
+          continue;
+        uint32_t multiplier = scales->program.run(scale * 0x01010101u, {})[0];
+        std::vector<uint32_t> registers =
+            decode->program.run(code * 0x11111111u, {multiplier, multiplier});
+        for (size_t r = 0; r < 4; ++r)
+          ASSERT_EQ(subElement(registers[r], 0, mmaType),
+                    std::ldexp(format.element().type.decode(code) * scaleType.decode(scale),
+                               decode->log2Factor))
+              << mmaType << " code " << code << " scale " << scale;
+      }
+  }
+}
+
+TEST(DecodeProgram, PrintsAndParsesBack) {
+  dsl::Format format = formatOf(liquidQuant);
+  DecodeProgram program = decodeSequence(format, *format.value->operands[0], "s8")->program;
+  Result<DecodeProgram> parsed = DecodeProgram::parse(program.print());
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(*parsed, program);
+}
+
+TEST(DecodeProgram, RefusesWhatIsNoProgram) {
+  auto message = [](const char *text) {
+    Result<DecodeProgram> parsed = DecodeProgram::parse(text);
+    return parsed.ok() ? "accepted" : parsed.error().str();
+  };
+  EXPECT_EQ(message("params 0; t0 = and w0 t1; out t0"),
+            "error: malformed decode program at ' t0 = and w0 t1' [bad_decode_program]\n");
+  EXPECT_EQ(message("params 0; t0 = nand w0 w0; out t0"),
+            "error: malformed decode program at ' t0 = nand w0 w0' [bad_decode_program]\n");
+  EXPECT_EQ(message("params 1; t0 = and w0 p1; out t0"),
+            "error: malformed decode program at ' t0 = and w0 p1' [bad_decode_program]\n");
+  EXPECT_EQ(message("params 0; t0 = shl w0 0x1"),
+            "error: malformed decode program at 'no 'out' at its end' [bad_decode_program]\n");
+  EXPECT_EQ(message(""),
+            "error: malformed decode program at 'no 'out' at its end' [bad_decode_program]\n");
+}
+
+} // namespace
+} // namespace rho::compiler

@@ -1,0 +1,222 @@
+// Placement, the planner's choices and their messages.
+#include "compiler/Plan.h"
+#include "compiler/ErrorBound.h"
+#include "compiler/plan/CostModel.h"
+
+#include "dsl/Module.h"
+
+#include <gtest/gtest.h>
+
+namespace rho::compiler {
+namespace {
+
+dsl::Module parse(const std::string &text) {
+  Result<dsl::Module> module =
+      dsl::parseModule(text, "t.rho", [](const std::string &) { return std::nullopt; });
+  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
+  return *module;
+}
+
+const std::string formats =
+    R"(format int4 { element: s4 scale: f16 per k[128] value = element * scale }
+format channel4 { element: s4 scale: f16 per channel value = element * scale }
+format int8 { element: s8 scale: f32 per token value = element * scale }
+)";
+
+Result<Plan> planOf(const std::string &gemm, Problem problem = {16, 4096, 4096},
+                    const std::string &target = "sm_80") {
+  dsl::Module module = parse(formats + gemm);
+  return plan(module.gemms.at(0), problem, *modelOfTarget(target), module.sources.get());
+}
+
+std::string messageOf(const std::string &gemm, Problem problem = {16, 4096, 4096}) {
+  Result<Plan> result = planOf(gemm, problem);
+  return result.ok() ? "planned\n" + result->print() : result.error().str();
+}
+
+Placement placementOf(const Plan &plan, const std::string &factor) {
+  for (const FactorPlacement &placement : plan.placements)
+    if (placement.factor == factor)
+      return placement.placement;
+  ADD_FAILURE() << "no placement of " << factor;
+  return Placement::Operand;
+}
+
+TEST(Placement, FollowsExtentAndExactness) {
+  Result<Plan> w4a8 = planOf("gemm g { weight: int4 activation: int8 output: f16 }");
+  ASSERT_TRUE(w4a8.ok());
+  EXPECT_EQ(w4a8->mmaType, "s8");
+  EXPECT_EQ(placementOf(*w4a8, "weight.element"), Placement::Operand);
+  EXPECT_EQ(placementOf(*w4a8, "weight.scale"), Placement::Accumulator);
+  EXPECT_EQ(placementOf(*w4a8, "activation.scale"), Placement::Epilogue);
+  Result<Plan> channel = planOf("gemm g { weight: channel4 activation: int8 output: f16 }");
+  ASSERT_TRUE(channel.ok());
+  EXPECT_EQ(placementOf(*channel, "weight.scale"), Placement::Epilogue);
+  Result<Plan> w4a4 = planOf("gemm g { weight: int4 activation: int4 output: f16 }");
+  ASSERT_TRUE(w4a4.ok());
+  EXPECT_EQ(w4a4->mmaType, "s4");
+  EXPECT_EQ(placementOf(*w4a4, "activation.scale"), Placement::Accumulator);
+}
+
+TEST(Placement, CanBeForced) {
+  for (const char *scales : {"operand", "accumulator"}) {
+    Result<Plan> forced = planOf(std::string("gemm g { weight: int4 activation: f16 output: f16 "
+                                             "schedule { scales: ") +
+                                 scales + " } }");
+    ASSERT_TRUE(forced.ok());
+    EXPECT_EQ(name(placementOf(*forced, "weight.scale")), scales);
+  }
+}
+
+TEST(Plan, TakesWhatTheScheduleFixes) {
+  Result<Plan> fixed = planOf("gemm g { weight: int4 activation: f16 output: f16 schedule { "
+                              "pipeline: 5 tile: 32 x 64 x 128 warps: 2 x 2 split_k: 3 } }");
+  ASSERT_TRUE(fixed.ok()) << fixed.error().str();
+  EXPECT_EQ(fixed->schedule, (Schedule{32, 64, 128, 2, 2, 5, 3}));
+}
+
+TEST(Plan, SmallBatchesGetSmallTiles) {
+  Result<Plan> one = planOf("gemm g { weight: int4 activation: f16 output: f16 }", {1, 8192, 8192});
+  Result<Plan> many =
+      planOf("gemm g { weight: int4 activation: f16 output: f16 }", {4096, 8192, 8192});
+  ASSERT_TRUE(one.ok() && many.ok());
+  EXPECT_EQ(one->schedule.tileM, 8);
+  EXPECT_GE(many->schedule.tileM, 64);
+  EXPECT_LT(one->predictedMicroseconds, many->predictedMicroseconds);
+}
+
+TEST(Plan, PrintsAndParsesBack) {
+  Result<Plan> planned = planOf("gemm g { weight: int4 activation: f16 output: f16 }");
+  ASSERT_TRUE(planned.ok());
+  Result<Plan> parsed = Plan::parse(planned->print());
+  ASSERT_TRUE(parsed.ok()) << parsed.error().str();
+  EXPECT_EQ(parsed->printForKernel(), planned->printForKernel());
+  EXPECT_EQ(parsed->problem, planned->problem);
+}
+
+TEST(Plan, RefusesTextThatIsNoPlan) {
+  auto message = [](const char *text) {
+    Result<Plan> parsed = Plan::parse(text);
+    return parsed.ok() ? "accepted" : parsed.error().str();
+  };
+  EXPECT_EQ(message("tile 8 x 8"), "error: malformed plan at 'tile 8 x 8' [bad_plan]\n");
+  EXPECT_EQ(message("target sm_80"),
+            "error: malformed plan at 'its end: shape, target, tile, warps "
+            "or pipeline is missing' [bad_plan]\n");
+}
+
+TEST(Plan, NamesTheValidTargets) {
+  EXPECT_EQ(modelOfTarget("sm_70").error().str(),
+            "error: unknown target 'sm_70'; valid targets are sm_80, sm_86, sm_89, sm_90 "
+            "[unknown_target]\n");
+}
+
+// Whole messages, caret included.
+TEST(PlanDiagnostics, Problem) {
+  EXPECT_EQ(messageOf("gemm g { weight: int4 activation: f16 output: f16 }", {0, 64, 64}),
+            "error: m is 0; it must be between 1 and 524288 [bad_problem]\n");
+  EXPECT_EQ(messageOf("gemm g { weight: int4 activation: f16 output: f16 }", {1, 64, 1LL << 40}),
+            "error: k is 1099511627776; it must be between 1 and 16777216 [bad_problem]\n");
+}
+
+TEST(PlanDiagnostics, Values) {
+  EXPECT_EQ(
+      messageOf("format odd { element: s4 bias: s8 per channel value = element * bias + 1 "
+                "encode { bias = 1 } }\n"
+                "gemm g { weight: odd activation: f16 output: f16 }"),
+      "t.rho:5:18: error: no decode from 'element * bias + 1' of 'odd' to f16 operands, which "
+      "activation 'f16' needs [no_decode]\n"
+      "gemm g { weight: odd activation: f16 output: f16 }\n"
+      "                 ^~~\n");
+  EXPECT_EQ(messageOf("format square { element: s4 scale: f16 per channel "
+                      "value = element * element * scale encode { scale = 1 } }\n"
+                      "gemm g { weight: square activation: f16 output: f16 }"),
+            "t.rho:5:18: error: the value of 'square' is no product of one factor with the element "
+            "and scales: the element stands in two factors [unsupported_value]\n"
+            "gemm g { weight: square activation: f16 output: f16 }\n"
+            "                 ^~~~~~\n");
+  EXPECT_EQ(messageOf("gemm g { weight: int4 activation: f32 output: f16 }"),
+            "t.rho:4:35: error: activation 'f32' has element f32 in the form element; a matrix "
+            "instruction takes f16, bf16, s8 or s4 times scales [no_mma_for_activation]\n"
+            "gemm g { weight: int4 activation: f32 output: f16 }\n"
+            "                                  ^~~\n");
+}
+
+TEST(PlanDiagnostics, Scales) {
+  EXPECT_EQ(messageOf("gemm g { weight: int4 activation: int8 output: f16 "
+                      "schedule { scales: operand } }"),
+            "t.rho:4:63: error: scales: operand is not legal for 'g': operands are integers (s8) "
+            "[scales_not_legal]\n"
+            "gemm g { weight: int4 activation: int8 output: f16 schedule { scales: operand } }\n"
+            "                                                              ^~~~~~~~~~~~~~~\n");
+  EXPECT_EQ(messageOf("format g8 { element: s4 scale: f16 per k[8] value = element * scale }\n"
+                      "gemm g { weight: g8 activation: f16 output: f16 }"),
+            "t.rho:5:18: error: scale 'scale' of 'g8' can be applied neither to operands nor to "
+            "accumulators: group 8 is no multiple of the instruction's k, 16 [no_legal_placement]\n"
+            "gemm g { weight: g8 activation: f16 output: f16 }\n"
+            "                 ^~\n");
+}
+
+TEST(PlanDiagnostics, Accumulators) {
+  EXPECT_EQ(
+      messageOf("gemm g { weight: channel4 activation: int8 output: f16 }", {1, 64, 200000}),
+      "t.rho:4:1: error: integer sums reach 3276800000 at k = 200000; an s32 accumulator holds "
+      "2147483647 [accumulator_overflow]\n"
+      "gemm g { weight: channel4 activation: int8 output: f16 }\n"
+      "^~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~\n");
+}
+
+std::string scheduled(const std::string &schedule) {
+  return messageOf("gemm g { weight: int4 activation: f16 output: f16 schedule { " + schedule +
+                   " } }");
+}
+
+TEST(PlanDiagnostics, Schedules) {
+  auto expect = [](const std::string &schedule, const std::string &message, size_t column,
+                   size_t width) {
+    std::string line =
+        "gemm g { weight: int4 activation: f16 output: f16 schedule { " + schedule + " } }";
+    EXPECT_EQ(scheduled(schedule), "t.rho:4:" + std::to_string(column) + ": error: " + message +
+                                       "\n" + line + "\n" + std::string(column - 1, ' ') + "^" +
+                                       std::string(width - 1, '~') + "\n");
+  };
+  expect("tile: 16 x 48 x 64",
+         "tile n = 48 does not fit: it must be a power of two of at least 16 [schedule_tile]", 62,
+         18);
+  expect("tile: 16 x 64 x 64 warps: 4 x 2",
+         "warps 4 x 2 do not fit tile 16 x 64: each warp needs at least 8 batch rows "
+         "[schedule_warps]",
+         81, 12);
+  expect(
+      "tile: 128 x 128 x 256 pipeline: 8",
+      "tile 128 x 128 x 256 with pipeline 8 needs 659456 bytes of shared memory; sm_80 has 166912 "
+      "[schedule_shared_memory]",
+      84, 11);
+  expect("tile: 256 x 256 x 64 warps: 2 x 2 pipeline: 2",
+         "tile 256 x 256 on warps 2 x 2 needs about 852 registers a thread; the limit is 255 "
+         "[schedule_registers]",
+         62, 20);
+  expect("tile: 16 x 64 x 256 split_k: 32",
+         "split_k 32 exceeds the 16 k tiles of this problem [schedule_split_k]", 62, 19);
+}
+
+TEST(ErrorBound, GrowsWithWhatRounds) {
+  dsl::Module module =
+      parse(formats + "gemm exact { weight: channel4 activation: int8 output: f32 }"
+                      "gemm rounded { weight: int4 activation: f16 output: f32 }"
+                      "gemm half { weight: int4 activation: f16 output: f16 }");
+  auto bound = [&](size_t i, double magnitude) {
+    Result<Plan> planned = plan(module.gemms[i], {16, 256, 1024}, *modelOfTarget("sm_80"), nullptr);
+    return errorBound(module.gemms[i], *planned, magnitude, 1.0);
+  };
+  double u = 1.0 / (1 << 24);
+  // An exact integer sum: conversion, two scales and the output, each at most one rounding of f32.
+  EXPECT_LE(bound(0, 1.0), 8 * u);
+  EXPECT_GE(bound(0, 1.0), 2 * u);
+  EXPECT_GT(bound(1, 1.0), bound(0, 1.0));
+  EXPECT_GT(bound(1, 2.0), bound(1, 1.0));
+  EXPECT_GT(bound(2, 1.0), 1.0 / (1 << 11)); // rounding to f16
+}
+
+} // namespace
+} // namespace rho::compiler
