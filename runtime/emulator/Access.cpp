@@ -59,7 +59,7 @@ uint8_t *resolveGlobal(Warp &warp, const Inst &inst, int lane, uint64_t address,
   return nullptr;
 }
 
-bool checkShared(Warp &warp, const Inst &inst, int lane, uint64_t address, uint32_t bytes) {
+bool reportShared(Warp &warp, const Inst &inst, int lane, uint64_t address, uint32_t bytes) {
   uint32_t size = warp.cta->shared.size();
   if (address > size || bytes > size - address) {
     warp.fail(inst, lane, DiagId::emulator_shared_bounds,
@@ -69,10 +69,8 @@ bool checkShared(Warp &warp, const Inst &inst, int lane, uint64_t address, uint3
   return !misaligned(warp, inst, lane, "shared", address, bytes);
 }
 
-bool checkFinding(Warp &warp, const Inst &inst, int lane, SharedMemory::Finding finding,
-                  bool write) {
-  if (!finding) [[likely]]
-    return true;
+void reportFinding(Warp &warp, const Inst &inst, int lane, SharedMemory::Finding finding,
+                   bool write) {
   std::string address = hex(finding.address), other = std::to_string(finding.other);
   switch (finding.problem) {
   case SharedMemory::Problem::None:
@@ -95,7 +93,6 @@ bool checkFinding(Warp &warp, const Inst &inst, int lane, SharedMemory::Finding 
     warp.fail(inst, lane, DiagId::emulator_race_write, {address, other});
     break;
   }
-  return false;
 }
 
 namespace {

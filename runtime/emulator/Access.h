@@ -27,12 +27,25 @@ bool resolve(Warp &warp, const Inst &inst, uint32_t mask, Space space, uint32_t 
 // The part of resolve for one lane in global memory, any length and alignment; null: failed.
 uint8_t *resolveGlobal(Warp &warp, const Inst &inst, int lane, uint64_t address, uint32_t bytes,
                        AccessKind kind);
-// Bounds and alignment in shared memory; false: failed.
-bool checkShared(Warp &warp, const Inst &inst, int lane, uint64_t address, uint32_t bytes);
+// Bounds and alignment in shared memory; false: failed. `bytes` is a power of two.
+bool reportShared(Warp &warp, const Inst &inst, int lane, uint64_t address, uint32_t bytes);
+inline bool checkShared(Warp &warp, const Inst &inst, int lane, uint64_t address, uint32_t bytes) {
+  uint64_t size = warp.cta->shared.size();
+  if ((address & (bytes - 1)) == 0 && address < size && bytes <= size - address) [[likely]]
+    return true;
+  return reportShared(warp, inst, lane, address, bytes);
+}
 bool misaligned(Warp &warp, const Inst &inst, int lane, const char *space, uint64_t address,
                 uint32_t bytes);
 // Reports what the shadow found; false when it found something.
-bool checkFinding(Warp &warp, const Inst &inst, int lane, SharedMemory::Finding finding,
-                  bool write);
+void reportFinding(Warp &warp, const Inst &inst, int lane, SharedMemory::Finding finding,
+                   bool write);
+inline bool checkFinding(Warp &warp, const Inst &inst, int lane, SharedMemory::Finding finding,
+                         bool write) {
+  if (!finding) [[likely]]
+    return true;
+  reportFinding(warp, inst, lane, finding, write);
+  return false;
+}
 
 } // namespace rho::emulator

@@ -43,15 +43,17 @@ template <bool Transposed> Flow loadHandler(Warp &w, const Inst &i, uint32_t mas
   uint8_t *row[32];
   if (!rows(w, i, mask, false, row))
     return Flow::Leave;
-  for (int m = 0; m < i.n; ++m) {
+  for (ptrdiff_t m = 0; m < i.n; ++m) {
     auto *d = w.reg<uint32_t>(w.list(i.list)[m]);
     for (int l = 0; l < 32; ++l) {
+      ptrdiff_t group = l / 4, quad = l % 4;
       uint16_t pair[2];
       if (Transposed) {
-        std::memcpy(&pair[0], row[8 * m + 2 * (l % 4)] + 2 * (l / 4), 2);
-        std::memcpy(&pair[1], row[8 * m + 2 * (l % 4) + 1] + 2 * (l / 4), 2);
+        const uint8_t *const *pairOfRows = row + 8 * m + 2 * quad;
+        std::memcpy(&pair[0], pairOfRows[0] + 2 * group, 2);
+        std::memcpy(&pair[1], pairOfRows[1] + 2 * group, 2);
       } else {
-        std::memcpy(pair, row[8 * m + l / 4] + 4 * (l % 4), 4);
+        std::memcpy(pair, row[8 * m + group] + 4 * quad, 4);
       }
       d[l] = uint32_t(pair[1]) << 16 | pair[0];
     }
@@ -63,15 +65,17 @@ template <bool Transposed> Flow storeHandler(Warp &w, const Inst &i, uint32_t ma
   uint8_t *row[32];
   if (!rows(w, i, mask, true, row))
     return Flow::Leave;
-  for (int m = 0; m < i.n; ++m) {
+  for (ptrdiff_t m = 0; m < i.n; ++m) {
     const auto *s = w.reg<uint32_t>(w.list(i.list)[m]);
     for (int l = 0; l < 32; ++l) {
+      ptrdiff_t group = l / 4, quad = l % 4;
       uint16_t pair[2] = {uint16_t(s[l]), uint16_t(s[l] >> 16)};
       if (Transposed) {
-        std::memcpy(row[8 * m + 2 * (l % 4)] + 2 * (l / 4), &pair[0], 2);
-        std::memcpy(row[8 * m + 2 * (l % 4) + 1] + 2 * (l / 4), &pair[1], 2);
+        uint8_t *const *pairOfRows = row + 8 * m + 2 * quad;
+        std::memcpy(pairOfRows[0] + 2 * group, &pair[0], 2);
+        std::memcpy(pairOfRows[1] + 2 * group, &pair[1], 2);
       } else {
-        std::memcpy(row[8 * m + l / 4] + 4 * (l % 4), pair, 4);
+        std::memcpy(row[8 * m + group] + 4 * quad, pair, 4);
       }
     }
   }

@@ -139,20 +139,18 @@ struct Form {
 Form takeForm(Decoder &d) {
   Form form;
   while (true) {
-    if (takeSpace(d, form.space))
+    if (takeSpace(d, form.space) || (!d.peekModifier().ends_with("cache_hint") &&
+                                     (d.takePrefix("L1::") || d.takePrefix("L2::"))))
       continue;
     if (d.take("acquire"))
       form.flag |= Acquire;
     else if (d.take("release"))
       form.flag |= Release;
     else if (d.takeOne({"weak", "volatile", "relaxed", "cta", "cluster", "gpu", "sys", "nc", "ca",
-                        "cg", "cs", "lu", "cv", "wb", "wt"}) >= 0 ||
-             d.takePrefix("L1::"))
+                        "cg", "cs", "lu", "cv", "wb", "wt"}) >= 0)
       continue;
     else if (d.take("L2::cache_hint"))
       form.cachePolicy = true;
-    else if (d.takePrefix("L2::"))
-      continue;
     else if (d.take("v2"))
       form.count = 2;
     else if (d.take("v4"))

@@ -52,8 +52,8 @@ template <bool Signed> struct NibbleElement {
     const auto *bytes = reinterpret_cast<const uint8_t *>(lanes);
     for (int i = 0; i < 128; ++i) {
       int low = bytes[i] & 15, high = bytes[i] >> 4;
-      to[2 * i] = float(Signed ? (low ^ 8) - 8 : low);
-      to[2 * i + 1] = float(Signed ? (high ^ 8) - 8 : high);
+      *to++ = float(Signed ? (low ^ 8) - 8 : low);
+      *to++ = float(Signed ? (high ^ 8) - 8 : high);
     }
   }
 };
@@ -80,7 +80,7 @@ constexpr int maxK = 64;
 template <class Element, class Number>
 void unpackA(const Warp &w, const uint32_t *registers, int count, Number *a) {
   for (int r = 0; r < count; ++r)
-    Element::unpack(w.reg<uint32_t>(registers[r]), a + r * 32 * Element::perRegister);
+    Element::unpack(w.reg<uint32_t>(registers[r]), a + ptrdiff_t(r) * 32 * Element::perRegister);
 }
 
 // A register of B is 8 columns of 4 E rows.
@@ -146,7 +146,7 @@ Flow floatHandler(Warp &w, const Inst &i, uint32_t mask) {
   for (int r = 0; r < countC; ++r)
     for (int l = 0; l < 32; ++l) {
       if constexpr (HalfC) {
-        double *at = sum + (l / 4 + 8 * r) * 8 + 2 * (l % 4);
+        double *at = sum + ptrdiff_t(l / 4 + 8 * r) * 8 + 2 * ptrdiff_t(l % 4);
         uint32_t c = w.reg<uint32_t>(listC[r])[l];
         at[0] += double(f16ToF32(uint16_t(c)));
         at[1] += double(f16ToF32(uint16_t(c >> 16)));
@@ -158,7 +158,7 @@ Flow floatHandler(Warp &w, const Inst &i, uint32_t mask) {
   for (int r = 0; r < countD; ++r)
     for (int l = 0; l < 32; ++l) {
       if constexpr (HalfD) {
-        const double *at = sum + (l / 4 + 8 * r) * 8 + 2 * (l % 4);
+        const double *at = sum + ptrdiff_t(l / 4 + 8 * r) * 8 + 2 * ptrdiff_t(l % 4);
         w.reg<uint32_t>(list[r])[l] = uint32_t(f64ToF16(at[1])) << 16 | uint32_t(f64ToF16(at[0]));
       } else {
         w.reg<float>(list[r])[l] = float(sum[(l / 4 + 8 * (r >> 1)) * 8 + 2 * (l % 4) + (r & 1)]);

@@ -97,8 +97,9 @@ uint64_t windowOf(int space) {
     return 0; // global and const addresses are generic as they are
   }
 }
-constexpr std::initializer_list<std::string_view> spaceNames = {"shared", "shared::cta", "local",
-                                                                "param",  "global",      "const"};
+int takeSpace(Decoder &d) {
+  return d.takeOne({"shared", "shared::cta", "local", "param", "global", "const"});
+}
 
 Flow cvtaHandler(Warp &w, const Inst &i, uint32_t mask) {
   const auto *a = w.reg<uint64_t>(i.a);
@@ -109,7 +110,7 @@ Flow cvtaHandler(Warp &w, const Inst &i, uint32_t mask) {
 
 void cvta(Decoder &d) {
   bool to = d.take("to");
-  int space = d.takeOne(spaceNames);
+  int space = takeSpace(d);
   if (space < 0 || d.takeType() != Type::U64)
     return d.unknown();
   d.expectOperands(2);
@@ -131,7 +132,7 @@ Flow isspacepHandler(Warp &w, const Inst &i, uint32_t mask) {
 }
 
 void isspacep(Decoder &d) {
-  int space = d.takeOne(spaceNames);
+  int space = takeSpace(d);
   if (space < 0)
     return d.unknown();
   d.expectOperands(2);

@@ -3,6 +3,8 @@
 
 #include "runtime/emulator/Numbers.h"
 
+#include <cstddef>
+
 namespace rho::emulator {
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -17,8 +19,8 @@ RHO_CLONES void multiply(const double *a, const double *b, double *c, int k, int
     double sum[8];
     for (int n = 0; n < 8; ++n)
       sum[n] = c[m * 8 + n];
-    const double *row = a + m * chunk;
-    for (int first = 0; first < k; first += chunk, row += 16 * chunk)
+    const double *row = a + ptrdiff_t(m) * chunk;
+    for (int first = 0; first < k; first += chunk, row += ptrdiff_t(16) * chunk)
       for (int i = 0; i < chunk; ++i)
         for (int n = 0; n < 8; ++n)
           sum[n] += row[i] * b[(first + i) * 8 + n];
@@ -32,8 +34,8 @@ RHO_CLONES void multiply(const float *a, const float *b, float *c, int k, int ch
     float sum[8];
     for (int n = 0; n < 8; ++n)
       sum[n] = c[m * 8 + n];
-    const float *row = a + m * chunk;
-    for (int first = 0; first < k; first += chunk, row += 16 * chunk)
+    const float *row = a + ptrdiff_t(m) * chunk;
+    for (int first = 0; first < k; first += chunk, row += ptrdiff_t(16) * chunk)
       for (int i = 0; i < chunk; ++i)
         for (int n = 0; n < 8; ++n)
           sum[n] += row[i] * b[(first + i) * 8 + n];

@@ -270,10 +270,10 @@ struct Worker {
 // Shared memory that one CTA may have (CUDA C++ Programming Guide, compute capabilities).
 int64_t maxSharedBytes(std::string_view target) {
   if (target.starts_with("sm_80") || target.starts_with("sm_87"))
-    return 163 * 1024;
+    return int64_t(163) * 1024;
   if (target.starts_with("sm_86") || target.starts_with("sm_89") || target.starts_with("sm_12"))
-    return 99 * 1024;
-  return 227 * 1024;
+    return int64_t(99) * 1024;
+  return int64_t(227) * 1024;
 }
 
 std::string shape(const uint32_t (&d)[3]) {

@@ -93,7 +93,7 @@ TEST(Special, RegistersDescribeTheLaunch) {
   Config config;
   config.block = {4, 8, 2};
   config.grid = {2, 3, 2};
-  config.outBytes = 12 * 64 * 32;
+  config.outBytes = 24576;
   Ran ran = runKernel(kernel(R"(
   mov.u32 %r1, %tid.y; mov.u32 %r2, %tid.z; mov.u32 %r3, %ntid.x; mov.u32 %r4, %ntid.y;
   mov.u32 %r5, %ctaid.x; mov.u32 %r6, %ctaid.y; mov.u32 %r7, %ctaid.z;
@@ -239,7 +239,7 @@ TEST(Exchange, ShufflesFollowTheIsasFormulas) {
           case 2:
             j = lane ^ bval, pval = j <= maxLane;
             break;
-          case 3:
+          default:
             j = minLane | (bval & ~mask), pval = j <= maxLane;
             break;
           }

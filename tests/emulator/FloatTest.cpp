@@ -73,13 +73,14 @@ Wide scaled(const Parts &p, int toExponent) {
 
 // Random finite f16 codes of all magnitudes; bf16 codes within 2^-20 .. 2^20.
 std::vector<Case> halfCases(const Small &f, int count) {
-  std::mt19937 random(f.bias);
+  std::mt19937_64 random = repeatable(f.bias);
   std::vector<Case> cases;
   auto code = [&]() -> uint64_t {
     uint64_t sign = random() & 0x8000, fraction = random() & ((1u << f.mantissaBits) - 1);
     uint64_t biased = f.bias == 15 ? random() % 31 : 107 + random() % 40;
     return sign | biased << f.mantissaBits | fraction;
   };
+  cases.reserve(size_t(count));
   for (int i = 0; i < count; ++i)
     cases.push_back({code(), code(), code()});
   return cases;
@@ -175,8 +176,9 @@ float floatOf(uint64_t x) { return std::bit_cast<float>(uint32_t(x)); }
 
 std::vector<Case> floatCases() {
   std::vector<Case> cases;
-  std::mt19937 random(9);
+  std::mt19937_64 random = repeatable(9);
   auto any = [&] { return uint64_t((random() & 0x807fffff) | (64 + random() % 128) << 23); };
+  cases.reserve(4000);
   for (int i = 0; i < 3000; ++i)
     cases.push_back({any(), any(), any()});
   // Products that nearly cancel the addend.
@@ -272,7 +274,7 @@ TEST(Convert, SmallFormatsOfEveryCode) {
 
 TEST(Convert, NarrowingRoundsToEvenOrAsAsked) {
   std::vector<Case> cases;
-  std::mt19937 random(4);
+  std::mt19937_64 random = repeatable(4);
   for (int i = 0; i < 4000; ++i) {
     // Around ties: 24-bit significands whose low bits are near one half.
     uint64_t sign = random() & 1, exponent = 100 + random() % 44;
@@ -362,6 +364,7 @@ TEST(Convert, Fp8CodesMakeTheRoundTrip) {
     std::string name = e4m3 ? "e4m3x2" : "e5m2x2";
     int mantissaBits = e4m3 ? 3 : 2, bias = e4m3 ? 7 : 15;
     std::vector<Case> cases;
+    cases.reserve(256);
     for (uint64_t code = 0; code < 256; ++code)
       cases.push_back({code | (255 - code) << 8, 0, 0});
     auto wide = evaluate("cvt.rn.f16x2." + name + " %x32, %a16;", 32, cases);

@@ -104,7 +104,7 @@ std::vector<Case> integerCases(int width, int count) {
   for (uint64_t a : special)
     for (uint64_t b : special)
       cases.push_back({a, b, special[(a ^ b) % special.size()]});
-  std::mt19937_64 random(width);
+  std::mt19937_64 random = repeatable(width);
   for (int i = 0; i < count; ++i)
     cases.push_back({random() & ones, random() & ones, random() & ones});
   return cases;

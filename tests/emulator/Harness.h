@@ -53,6 +53,9 @@ template <class T> std::vector<uint8_t> bytesOf(const std::vector<T> &values) {
 using Case = std::array<uint64_t, 3>;
 std::vector<uint64_t> evaluate(const std::string &code, int width, const std::vector<Case> &cases);
 
+// A generator that gives the same numbers in every run.
+inline std::mt19937_64 repeatable(uint64_t seed) { return std::mt19937_64(seed); }
+
 // Values with interesting bits, then random ones.
 std::vector<Case> integerCases(int width, int count = 600);
 

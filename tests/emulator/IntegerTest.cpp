@@ -129,7 +129,7 @@ TEST(Bits, LogicAndShifts) {
 }
 
 TEST(Bits, Lop3FollowsItsTable) {
-  std::mt19937 random(3);
+  std::mt19937_64 random = repeatable(3);
   auto cases = integerCases(32, 50);
   for (int i = 0; i < 24; ++i) {
     unsigned table = i < 4 ? std::array{0xeau, 0x6au, 0xc0u, 0x96u}[size_t(i)] : random() & 255;
@@ -189,7 +189,7 @@ TEST(Bits, PrmtSelectsBytesInEveryMode) {
 
 TEST(Bits, FieldsFollowTheIsasLoops) {
   std::vector<Case> cases;
-  std::mt19937_64 random(5);
+  std::mt19937_64 random = repeatable(5);
   for (uint64_t position : {0, 1, 5, 16, 31, 32, 40, 255})
     for (uint64_t length : {0, 1, 4, 16, 31, 32, 33, 255})
       cases.push_back({random() & 0xffffffff, position, length});

@@ -30,64 +30,56 @@ Place placeC(int lane, int i) {
 }
 
 // Matrix Fragments for mma.m16n8k16 with floating point type: .f16 and .bf16.
-const Layout halfK16A = [](int l, int i) -> Place {
+Place halfK16A(int l, int i) {
   bool upper = (0 <= i && i < 2) || (4 <= i && i < 6);
   return {upper ? group(l) : group(l) + 8,
           i < 4 ? thread(l) * 2 + (i & 1) : thread(l) * 2 + (i & 1) + 8};
-};
-const Layout halfK16B = [](int l, int i) -> Place {
+}
+Place halfK16B(int l, int i) {
   return {i < 2 ? thread(l) * 2 + (i & 1) : thread(l) * 2 + (i & 1) + 8, group(l)};
-};
+}
 // m16n8k8.
-const Layout halfK8A = [](int l, int i) -> Place {
-  return {i < 2 ? group(l) : group(l) + 8, thread(l) * 2 + (i & 1)};
-};
-const Layout halfK8B = [](int l, int i) -> Place { return {thread(l) * 2 + i, group(l)}; };
+Place halfK8A(int l, int i) { return {i < 2 ? group(l) : group(l) + 8, thread(l) * 2 + (i & 1)}; }
+Place halfK8B(int l, int i) { return {thread(l) * 2 + i, group(l)}; }
 // m16n8k4 and m16n8k8 with .tf32.
-const Layout tf32K4A = [](int l, int i) -> Place {
-  return {group(l) + (i == 0 ? 0 : 8), thread(l)};
-};
-const Layout tf32K4B = [](int l, int) -> Place { return {thread(l), group(l)}; };
-const Layout tf32K8A = [](int l, int i) -> Place {
+Place tf32K4A(int l, int i) { return {group(l) + (i == 0 ? 0 : 8), thread(l)}; }
+Place tf32K4B(int l, int) { return {thread(l), group(l)}; }
+Place tf32K8A(int l, int i) {
   return {i == 0 || i == 2 ? group(l) : group(l) + 8, i < 2 ? thread(l) : thread(l) + 4};
-};
-const Layout tf32K8B = [](int l, int i) -> Place {
-  return {i == 0 ? thread(l) : thread(l) + 4, group(l)};
-};
+}
+Place tf32K8B(int l, int i) { return {i == 0 ? thread(l) : thread(l) + 4, group(l)}; }
 // m16n8k16 with 8-bit integers.
-const Layout byteK16A = [](int l, int i) -> Place {
-  return {i < 4 ? group(l) : group(l) + 8, thread(l) * 4 + (i & 3)};
-};
-const Layout byteK16B = [](int l, int i) -> Place { return {thread(l) * 4 + i, group(l)}; };
+Place byteK16A(int l, int i) { return {i < 4 ? group(l) : group(l) + 8, thread(l) * 4 + (i & 3)}; }
+Place byteK16B(int l, int i) { return {thread(l) * 4 + i, group(l)}; }
 // m16n8k32 with 8-bit types.
-const Layout byteK32A = [](int l, int i) -> Place {
+Place byteK32A(int l, int i) {
   bool upper = (0 <= i && i < 4) || (8 <= i && i < 12);
   return {upper ? group(l) : group(l) + 8,
           i < 8 ? thread(l) * 4 + (i & 3) : thread(l) * 4 + (i & 3) + 16};
-};
-const Layout byteK32B = [](int l, int i) -> Place {
+}
+Place byteK32B(int l, int i) {
   return {i < 4 ? thread(l) * 4 + (i & 3) : thread(l) * 4 + (i & 3) + 16, group(l)};
-};
+}
 // m16n8k32 and m16n8k64 with 4-bit integers.
-const Layout nibbleK32A = [](int l, int i) -> Place {
+Place nibbleK32A(int l, int i) {
   return {i < 8 ? group(l) : group(l) + 8, thread(l) * 8 + (i & 7)};
-};
-const Layout nibbleK32B = [](int l, int i) -> Place { return {thread(l) * 8 + (i & 7), group(l)}; };
-const Layout nibbleK64A = [](int l, int i) -> Place {
+}
+Place nibbleK32B(int l, int i) { return {thread(l) * 8 + (i & 7), group(l)}; }
+Place nibbleK64A(int l, int i) {
   bool upper = (0 <= i && i < 8) || (16 <= i && i < 24);
   return {upper ? group(l) : group(l) + 8,
           i < 16 ? thread(l) * 8 + (i & 7) : thread(l) * 8 + (i & 7) + 32};
-};
-const Layout nibbleK64B = [](int l, int i) -> Place {
+}
+Place nibbleK64B(int l, int i) {
   return {i < 8 ? thread(l) * 8 + (i & 7) : thread(l) * 8 + (i & 7) + 32, group(l)};
-};
+}
 
 // Codes of small numbers that every type holds, and their values.
 struct Number {
   uint32_t code;
   int value;
 };
-Number numberOf(const std::string &type, std::mt19937 &random) {
+Number numberOf(const std::string &type, std::mt19937_64 &random) {
   if (type == "s8" || type == "s4") {
     int limit = type == "s8" ? 128 : 8;
     int value = int(random() % unsigned(2 * limit)) - limit;
@@ -117,6 +109,11 @@ Number numberOf(const std::string &type, std::mt19937 &random) {
   if (type == "e4m3")
     return {sign << 7 | encode(3, 7), value};
   return {sign << 7 | encode(2, 15), value}; // e5m2
+}
+
+// Position of row and column in a row-major array.
+size_t cell(int row, int columns, int column) {
+  return size_t(row) * size_t(columns) + size_t(column);
 }
 
 std::string list(const std::string &prefix, int first, int count) {
@@ -153,51 +150,51 @@ std::vector<std::string> words(const std::string &instruction) {
 void checkShape(const Shape &shape) {
   std::vector<std::string> parts = words(shape.instruction);
   size_t n = parts.size();
-  std::string typeD = parts[n - 4], typeA = parts[n - 3], typeB = parts[n - 2],
-              typeC = parts[n - 1];
+  const std::string &typeD = parts[n - 4], &typeA = parts[n - 3], &typeB = parts[n - 2],
+                    &typeC = parts[n - 1];
   bool integers = typeD == "s32", halfC = typeC == "f16", halfD = typeD == "f16";
-  std::mt19937 random(unsigned(shape.k * shape.bitsA));
+  std::mt19937_64 random = repeatable(unsigned(shape.k * shape.bitsA));
   int perRegister = 32 / shape.bitsA, registersA = 16 * shape.k / 32 / perRegister;
-  std::vector<int> a(size_t(16 * shape.k), 1000), b(size_t(8 * shape.k), 1000), c(128, 1000);
-  std::vector<uint32_t> in(32 * 16);
+  std::vector<int> a(size_t(shape.k) * 16, 1000), b(size_t(shape.k) * 8, 1000), c(128, 1000);
+  std::vector<uint32_t> in(size_t(32) * 16);
   for (int lane = 0; lane < 32; ++lane) {
     for (int i = 0; i < registersA * perRegister; ++i) {
       Number number = numberOf(typeA, random);
       Place p = shape.a(lane, i);
-      int &cell = a[size_t(p.row * shape.k + p.column)];
-      ASSERT_EQ(cell, 1000) << "the formula covers an element twice";
-      cell = number.value;
-      in[size_t(lane * 16 + i / perRegister)] |= number.code << (i % perRegister * shape.bitsA);
+      int &there = a[cell(p.row, shape.k, p.column)];
+      ASSERT_EQ(there, 1000) << "the formula covers an element twice";
+      there = number.value;
+      in[cell(lane, 16, i / perRegister)] |= number.code << (i % perRegister * shape.bitsA);
     }
     for (int i = 0; i < registersA * perRegister / 2; ++i) {
       Number number = numberOf(typeB, random);
       Place p = shape.b(lane, i);
-      int &cell = b[size_t(p.row * 8 + p.column)];
-      ASSERT_EQ(cell, 1000);
-      cell = number.value;
-      in[size_t(lane * 16 + 4 + i / perRegister)] |= number.code << (i % perRegister * shape.bitsA);
+      int &there = b[cell(p.row, 8, p.column)];
+      ASSERT_EQ(there, 1000);
+      there = number.value;
+      in[cell(lane, 16, 4 + i / perRegister)] |= number.code << (i % perRegister * shape.bitsA);
     }
     for (int i = 0; i < 4; ++i) {
       Place p = placeC(lane, i);
       int value = int(random() % 9) - 4;
-      c[size_t(p.row * 8 + p.column)] = value;
+      c[cell(p.row, 8, p.column)] = value;
       if (integers) {
-        in[size_t(lane * 16 + 8 + i)] = uint32_t(value);
+        in[cell(lane, 16, 8 + i)] = uint32_t(value);
       } else if (halfC) {
         uint32_t code =
             value == 0
                 ? 0
                 : (value < 0 ? 0x8000u : 0u) | uint32_t(std::ilogb(std::abs(value)) + 15) << 10 |
                       ((uint32_t(std::abs(value)) << 10 >> std::ilogb(std::abs(value))) & 0x3ff);
-        in[size_t(lane * 16 + 8 + i / 2)] |= code << (16 * (i % 2));
+        in[cell(lane, 16, 8 + i / 2)] |= code << (16 * (i % 2));
       } else {
-        in[size_t(lane * 16 + 8 + i)] = std::bit_cast<uint32_t>(float(value));
+        in[cell(lane, 16, 8 + i)] = std::bit_cast<uint32_t>(float(value));
       }
     }
   }
   Config config;
   config.in = bytesOf(in);
-  config.outBytes = 32 * 16;
+  config.outBytes = 512;
   Ran ran = runKernel(kernel(mmaBody(shape.instruction, registersA, halfC ? 2 : 4, halfD ? 2 : 4)),
                       config);
   ASSERT_EQ(ran.error, "");
@@ -205,19 +202,19 @@ void checkShape(const Shape &shape) {
   for (int lane = 0; lane < 32; ++lane)
     for (int i = 0; i < 4; ++i) {
       Place p = placeC(lane, i);
-      int expected = c[size_t(p.row * 8 + p.column)];
+      int expected = c[cell(p.row, 8, p.column)];
       for (int k = 0; k < shape.k; ++k)
-        expected += a[size_t(p.row * shape.k + k)] * b[size_t(k * 8 + p.column)];
+        expected += a[cell(p.row, shape.k, k)] * b[cell(k, 8, p.column)];
       if (integers) {
-        ASSERT_EQ(int32_t(out[size_t(lane * 4 + i)]), expected) << "lane " << lane << " d" << i;
+        ASSERT_EQ(int32_t(out[cell(lane, 4, i)]), expected) << "lane " << lane << " d" << i;
       } else if (halfD) {
-        auto code = out[size_t(lane * 4 + i / 2)] >> (16 * (i % 2)) & 0xffff;
+        auto code = out[cell(lane, 4, i / 2)] >> (16 * (i % 2)) & 0xffff;
         float magnitude = code & 0x7fff
                               ? std::ldexp(float((code & 0x3ff) | 0x400), int(code >> 10 & 31) - 25)
                               : 0.0f;
         ASSERT_EQ(code & 0x8000 ? -magnitude : magnitude, float(expected));
       } else {
-        ASSERT_EQ(std::bit_cast<float>(out[size_t(lane * 4 + i)]), float(expected))
+        ASSERT_EQ(std::bit_cast<float>(out[cell(lane, 4, i)]), float(expected))
             << "lane " << lane << " d" << i;
       }
     }
@@ -260,7 +257,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // The output in row 0 and column 0 of a product with up to four nonzero terms.
 float firstOutput(const std::string &instruction, uint32_t a0, uint32_t a1, uint32_t b0, float c) {
-  std::vector<uint32_t> in(32 * 16);
+  std::vector<uint32_t> in(size_t(32) * 16);
   in[0] = a0;      // row 0, k 0 and 1
   in[16] = a1;     // row 0, k 2 and 3
   in[4] = b0;      // column 0, k 0 and 1
@@ -284,7 +281,7 @@ TEST(MmaNumerics, ProductsAndAccumulatorAreRoundedOnce) {
 
 TEST(MmaNumerics, IntegersWrapOrSaturate) {
   for (bool saturate : {false, true}) {
-    std::vector<uint32_t> in(32 * 16);
+    std::vector<uint32_t> in(size_t(32) * 16);
     in[0] = 1;
     in[4] = 1;
     in[8] = 0x7fffffff;
@@ -341,7 +338,7 @@ TEST_P(LdMatrix, FollowsTheIsa) {
         int row = lane / 4, column = 2 * (lane % 4) + j;
         if (transposed)
           std::swap(row, column);
-        ASSERT_EQ(out[size_t(lane * 8 + 2 * i + j)], 256 * (8 * i + row) + column)
+        ASSERT_EQ(out[cell(lane, 8, 2 * i + j)], 256 * (8 * i + row) + column)
             << "lane " << lane << " register " << i << " half " << j;
       }
 }

@@ -421,7 +421,7 @@ TEST(Async, SourceSizeFillsWithZero) {
   Config config;
   config.shared = 1024;
   config.in = bytesOf(std::vector<uint32_t>{1, 2, 3, 4});
-  config.outBytes = 32 * 32;
+  config.outBytes = 1024;
   Ran ran = runKernel(kernel(body), config);
   ASSERT_EQ(ran.error, "");
   auto out = ran.as<uint32_t>();

@@ -21,10 +21,8 @@ TEST(Program, UnknownInstructionsAreRefusedByName) {
   for (const char *refused :
        {"call foo;", "add.rz.f32 %r1, %r2, %r3;", "mad.lo.cc.u32 %r1, %r2, %r3, %r4;",
         "ld.foo.b32 %r1, [%d1];", "cp.async.bulk.commit_group;",
-        "mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32 {%r0,%r1,%r2,%r3}, {%r4,%r5,%r6,%r7}, "
-        "{%r8,%r9}, {%r0,%r1,%r2,%r3};",
-        "mma.sync.aligned.m16n8k64.row.col.s32.s8.s8.s32 {%r0,%r1,%r2,%r3}, {%r4,%r5,%r6,%r7}, "
-        "{%r8,%r9}, {%r0,%r1,%r2,%r3};",
+        "mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32 {%r0}, {%r4}, {%r8}, {%r0};",
+        "mma.sync.aligned.m16n8k64.row.col.s32.s8.s8.s32 {%r0}, {%r4}, {%r8}, {%r0};",
         "shl.b32.foo %r1, %r2, 3;", "mbarrier.init.shared.b64 [%r1], 1;", "setp.foo.u32 %p1, 1, 2;",
         "setp.ltu.u32 %p1, %r1, %r2;", "atom.global.and.f32 %r1, [%d1], %r2;", "ret.foo;"})
     EXPECT_NE(parseError(kernel(refused)).find("[emulator_unknown_instruction]"), std::string::npos)
@@ -170,7 +168,7 @@ TEST(Program, TruncatedTextsGiveErrors) {
 
 TEST(Program, DamagedTextsDoNoHarm) {
   std::string text = fileText("nvptx.ptx");
-  std::mt19937 random(1);
+  std::mt19937_64 random = repeatable(1);
   const std::string letters = "{}[](),;:.@!|+-<>%$_\"0f9xrdsb \n";
   for (int i = 0; i < 3000; ++i) {
     std::string damaged = text;
