@@ -184,23 +184,26 @@ private:
     return expr.kind == dsl::Expr::Kind::Component && expr.component == 0;
   }
 
+  bool isByteComponent(const dsl::Expr &expr) const {
+    return expr.kind == dsl::Expr::Kind::Component && !isElement(expr) &&
+           format.components[expr.component].type == dsl::ElementType::get("u8");
+  }
+
   // A value that is the same for all four codes, as one number (for multiplying) ...
   std::optional<Operand> uniformNumber(const dsl::Expr &expr) {
     if (expr.kind == dsl::Expr::Kind::Integer && expr.integer >= 0 && expr.integer <= 255)
       return constant(static_cast<uint32_t>(expr.integer));
-    if (expr.kind == dsl::Expr::Kind::Component && !isElement(expr) &&
-        format.components[expr.component].type == dsl::ElementType::get("u8"))
+    if (isByteComponent(expr))
       return param(DecodeParam::Form::Byte, expr.component);
     return std::nullopt;
   }
   // ... or in every byte (for adding and for bitwise operations).
   std::optional<Operand> uniformBytes(const dsl::Expr &expr) {
-    std::optional<Operand> number = uniformNumber(expr);
-    if (!number)
-      return std::nullopt;
-    if (number->kind == Operand::Kind::Const)
-      return constant(fourTimes(number->value));
-    return param(DecodeParam::Form::Bytes, expr.component);
+    if (expr.kind == dsl::Expr::Kind::Integer && expr.integer >= 0 && expr.integer <= 255)
+      return constant(fourTimes(static_cast<uint32_t>(expr.integer)));
+    if (isByteComponent(expr))
+      return param(DecodeParam::Form::Bytes, expr.component);
+    return std::nullopt;
   }
 
   // a * b with exactly one side uniform; the product is returned unemitted as (bytes, number).

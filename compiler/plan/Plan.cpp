@@ -163,6 +163,8 @@ Span objectionSpan(const dsl::Gemm &gemm, DiagId id) {
   const dsl::ScheduleDecl &decl = gemm.schedule;
   if (id == DiagId::schedule_warps && decl.warps)
     return decl.warpsSpan;
+  if (id == DiagId::schedule_split_k && decl.splitK)
+    return decl.splitKSpan;
   if (id == DiagId::schedule_shared_memory && decl.pipeline)
     return decl.pipelineSpan;
   if (decl.tile)

@@ -6,13 +6,13 @@
 namespace rho::compiler {
 namespace {
 
-struct Setup {
+struct Prepared {
   dsl::Module module;
   Plan plan;
 };
 
-Setup setUp(const std::string &name, const std::string &target = "sm_80") {
-  Setup result;
+Prepared prepare(const std::string &name, const std::string &target = "sm_80") {
+  Prepared result;
   Result<dsl::Module> module =
       dsl::loadModule(std::string(RHO_SOURCE_DIR) + "/kernels/gemms/" + name + ".rho");
   EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
@@ -24,7 +24,7 @@ Setup setUp(const std::string &name, const std::string &target = "sm_80") {
   return result;
 }
 
-std::string emitted(const Setup &setup, Stage stage) {
+std::string emitted(const Prepared &setup, Stage stage) {
   Result<std::string> text = emit(setup.module.gemms[0], setup.plan, stage, nullptr);
   EXPECT_TRUE(text.ok()) << (text.ok() ? "" : text.error().str());
   return text.ok() ? *text : "";
@@ -34,7 +34,7 @@ class Stages : public testing::TestWithParam<const char *> {};
 
 // Entering any printed stage again leads to the very PTX that compiling leads to.
 TEST_P(Stages, ReenteredGiveTheSamePtx) {
-  Setup setup = setUp(GetParam());
+  Prepared setup = prepare(GetParam());
   std::string ptx = emitted(setup, Stage::Ptx);
   EXPECT_EQ(compile(setup.module.gemms[0], setup.plan, nullptr)->image.ptx, ptx);
   for (Stage from : {Stage::Rho, Stage::Tile, Stage::Llvm}) {
@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(Shipped, Stages,
                          [](const auto &info) { return std::string(info.param); });
 
 TEST(Compile, IsDeterministic) {
-  Setup setup = setUp("liquidquant_int8");
+  Prepared setup = prepare("liquidquant_int8");
   EXPECT_EQ(emitted(setup, Stage::Ptx), emitted(setup, Stage::Ptx));
 }
 
@@ -81,7 +81,7 @@ TEST(Compile, MovingTextChangesNeitherSpecNorPtx) {
 // The lowest PTX version that knows the architecture: old drivers accept it.
 TEST(Compile, PtxVersionIsAsOldAsTheTargetAllows) {
   auto header = [](const char *target) {
-    std::string ptx = emitted(setUp("int4_g128_f16", target), Stage::Ptx);
+    std::string ptx = emitted(prepare("int4_g128_f16", target), Stage::Ptx);
     return ptx.substr(ptx.find(".version"), ptx.find(".address_size") - ptx.find(".version"));
   };
   EXPECT_EQ(header("sm_80"), ".version 7.0\n.target sm_80\n");

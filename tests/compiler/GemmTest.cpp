@@ -41,14 +41,14 @@ std::string describe(const Case &test) {
 }
 
 // What a run leaves: the gemm, the quantized operands and the output codes.
-struct Run {
+struct Outcome {
   Gemm gemm;
   dsl::QuantizedMatrix weight, activation;
   std::vector<uint8_t> output;
 };
 
 void run(const Case &test, const std::vector<float> &weights, const std::vector<float> &tokens,
-         Run &result) {
+         Outcome &result) {
   std::string text = std::string(formats) + "gemm g { weight: " + test.weight +
                      " activation: " + test.activation + " output: " + test.output +
                      " schedule { " + test.schedule + " } }";
@@ -105,12 +105,14 @@ dsl::MatrixView::Type viewType(const std::string &output) {
 
 void expectWithinBound(const Case &test) {
   auto [m, n, k] = test.shape;
-  Run result;
+  Outcome result;
   ASSERT_NO_FATAL_FAILURE(
       run(test, kernels::syntheticWeight(n, k, 1), kernels::syntheticActivation(m, k, 2), result));
-  tool::Comparison comparison = tool::verify(
-      *result.gemm.impl().gemm, result.gemm.impl().plan, result.activation, result.weight,
-      {result.output.data(), viewType(test.output), m, n, n}, tool::VerifyMode::Full);
+  Result<compiler::Plan> plan = compiler::Plan::parse(result.gemm.report().plan);
+  ASSERT_TRUE(plan.ok());
+  tool::Comparison comparison =
+      tool::verify(*result.gemm.impl().gemm, *plan, result.activation, result.weight,
+                   {result.output.data(), viewType(test.output), m, n, n}, tool::VerifyMode::Full);
   EXPECT_EQ(comparison.checked, m * n);
   EXPECT_TRUE(comparison.passed())
       << describe(test) << ": " << comparison.outside << " outside, worst y["
@@ -207,7 +209,7 @@ TEST(IntegerPaths, AreExactBitForBit) {
       tokens[i] = static_cast<float>(i % 16 == 0 ? tokenLimit : random(tokenLimit));
     for (const char *schedule : {"", "split_k: 3 tile: 16 x 64 x 128"}) {
       Case test{pair.weight, pair.activation, "f32", schedule, "sm_80", {m, n, k}};
-      Run result;
+      Outcome result;
       ASSERT_NO_FATAL_FAILURE(run(test, weights, tokens, result));
       const auto *y = reinterpret_cast<const float *>(result.output.data());
       for (int64_t row = 0; row < m; ++row) {
@@ -228,7 +230,7 @@ TEST(SplitK, IsDeterministic) {
   Case test{"int4_g128", "f16", "f32", "split_k: 7 tile: 16 x 64 x 64", "sm_80", {16, 128, 1024}};
   auto weights = kernels::syntheticWeight(128, 1024, 3);
   auto tokens = kernels::syntheticActivation(16, 1024, 4);
-  Run first, second;
+  Outcome first, second;
   ASSERT_NO_FATAL_FAILURE(run(test, weights, tokens, first));
   ASSERT_NO_FATAL_FAILURE(run(test, weights, tokens, second));
   EXPECT_EQ(first.output, second.output);
@@ -240,7 +242,7 @@ TEST(Activations, NotFiniteMakesItsTokenNotANumberAndNoOther) {
   auto tokens = kernels::syntheticActivation(4, 128, 4);
   tokens[128 + 5] = NAN;
   tokens[2 * 128 + 9] = INFINITY;
-  Run result;
+  Outcome result;
   ASSERT_NO_FATAL_FAILURE(run(test, weights, tokens, result));
   const auto *y = reinterpret_cast<const float *>(result.output.data());
   for (int64_t column = 0; column < 64; ++column) {
