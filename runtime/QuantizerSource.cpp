@@ -92,12 +92,16 @@ private:
                                                                            : "Max";
     const dsl::Expr &operand = *expr.operands[0];
     // Input itself is compared in float, which holds it exactly.
-    std::string function = operand.kind == dsl::Expr::Kind::Input
-                               ? "[](float x) { return x; }"
-                               : "[&](double x) { return " + write(operand, true) + "; }";
+    bool plain = operand.kind == dsl::Expr::Kind::Input;
+    std::string call = "reduce<" + std::string(operation) + ">(" +
+                       (plain ? "[](float x) { return x; }"
+                              : "[&](double x) { return " + write(operand, true) + "; }") +
+                       ")";
+    if (plain && expr.reduction == dsl::Expr::Reduction::Absmax)
+      call = "absmax()";
     std::string variable = "r" + std::to_string(reductions++);
-    statements += "    const double " + variable + " = team.template reduce<" + operation + ">(" +
-                  function + ");\n";
+    statements += "    const double " + variable + " = team." +
+                  (call == "absmax()" ? "" : "template ") + call + ";\n";
     return variable;
   }
 
@@ -160,9 +164,6 @@ std::string quantizerHeader(const dsl::Format &format) {
          "\n"
          "using Element = " +
          name(format.element()) +
-         ";\n"
-         "constexpr bool hasScale = " +
-         (scaled ? "true" : "false") +
          ";\n"
          "constexpr int scaleRun = " +
          std::to_string(run) + ";\n" + rules +

@@ -214,27 +214,61 @@ template <class Op, class R> __device__ R combine(R a, R b) {
   return b != b || Op::template better<R>(b, a) ? (a != a ? a : b) : a;
 }
 
-// The threads that share one extent: `Lanes` of a warp, or the whole CTA for Lanes == threads.
-template <class Input, int Lanes> struct Team {
-  const Row<Input> &row;
-  long long begin, end; // columns
-  int lane;
+// The largest magnitude of floats as unsigned integers: their bits are ordered as they are, with NaN
+// above infinity.
+__device__ inline unsigned magnitudeBits(float x) {
+  return static_cast<unsigned>(__float_as_int(x)) & 0x7fffffffu;
+}
 
+// The threads that share one extent: `Lanes` of a warp, or the whole CTA for Lanes == threads.
+template <class Input, int Lanes> class Team {
+public:
+  __device__ Team(const Row<Input> &row, long long begin, long long end, int lane)
+      : row(row), begin(begin), end(end), lane(lane) {}
+  const Row<Input> &row;
+  const long long begin, end; // columns
+  const int lane;
+
+  // Op over function(x) of all numbers of the extent.
   template <class Op, class Function> __device__ double reduce(Function function) const {
     using R = decltype(function(0.0f));
     R best = Op::template start<R>();
+    visit([&](float x) { best = combine<Op>(best, Op::template prepare<R>(function(x))); });
+    best = share(best, [](R a, R b) { return combine<Op>(a, b); });
+    return static_cast<double>(best) + 0.0; // never -0: which zero is found depends on the order
+  }
+  // Absmax of the numbers themselves.
+  __device__ double absmax() const {
+    unsigned best = 0;
+    visit([&](float x) { best = max(best, magnitudeBits(x)); });
+    best = share(best, [](unsigned a, unsigned b) { return max(a, b); });
+    return static_cast<double>(__uint_as_float(best));
+  }
+
+private:
+  template <class Visitor> __device__ void visit(Visitor visitor) const {
     for (long long column = begin + lane * chunk; column < end; column += Lanes * chunk) {
       float x[chunk];
       row.load(column, end, x);
+      if (column + chunk <= end) {
 #pragma unroll
-      for (int j = 0; j < chunk; ++j)
-        if (column + j < end)
-          best = combine<Op>(best, Op::template prepare<R>(function(x[j])));
+        for (int j = 0; j < chunk; ++j)
+          visitor(x[j]);
+      } else {
+#pragma unroll
+        for (int j = 0; j < chunk; ++j)
+          if (column + j < end)
+            visitor(x[j]);
+      }
     }
+  }
+
+  // All threads' results as one, in all threads.
+  template <class R, class Combine> __device__ R share(R best, Combine combine) const {
     constexpr int inWarp = Lanes < 32 ? Lanes : 32;
 #pragma unroll
     for (int distance = inWarp / 2; distance > 0; distance /= 2)
-      best = combine<Op>(best, __shfl_xor_sync(0xffffffffu, best, distance));
+      best = combine(best, __shfl_xor_sync(0xffffffffu, best, distance));
     if (Lanes > 32) {
       __shared__ R partial[threads / 32];
       __syncthreads(); // a previous reduction is read
@@ -244,9 +278,9 @@ template <class Input, int Lanes> struct Team {
       best = partial[0];
 #pragma unroll
       for (int i = 1; i < threads / 32; ++i)
-        best = combine<Op>(best, partial[i]);
+        best = combine(best, partial[i]);
     }
-    return static_cast<double>(best) + 0.0; // never -0: which zero is found depends on the order
+    return best;
   }
 };
 
@@ -255,7 +289,7 @@ template <class Input, int Lanes> struct Team {
 template <class Rule, class Input> __device__ void encodeComponent(const Row<Input> &row) {
   constexpr long long group = Rule::group;
   if (group == 0) {
-    Team<Input, threads> team{row, 0, row.k, static_cast<int>(threadIdx.x)};
+    Team<Input, threads> team(row, 0, row.k, static_cast<int>(threadIdx.x));
     double value = Rule::value(row, team);
     if (threadIdx.x == 0)
       row.template store<typename Rule::Type, group>(Rule::index, 0, value);
@@ -274,7 +308,7 @@ template <class Rule, class Input> __device__ void encodeComponent(const Row<Inp
       // A team past the last group reduces nothing; column 0 is there to be read.
       long long begin = mine < groups ? mine * step : 0;
       long long end = mine >= groups ? begin : begin + step < row.k ? begin + step : row.k;
-      Team<Input, lanes> team{row, begin, end, static_cast<int>(threadIdx.x % lanes)};
+      Team<Input, lanes> team(row, begin, end, static_cast<int>(threadIdx.x % lanes));
       double value = Rule::value(row, team);
       if (mine < groups && threadIdx.x % lanes == 0)
         row.template store<typename Rule::Type, group>(Rule::index, begin, value);
@@ -287,61 +321,92 @@ template <class Rule, class Input> __device__ void encodeComponent(const Row<Inp
 
 // --- elements
 
-struct Scale {
-  double value;
-  float inverse; // 0 where only the exact division is right
+// encode(x / scale), 0 where the scale is 0.
+template <class Type> __device__ unsigned encodeExactly(float x, double scale) {
+  return scale == 0 ? 0 : Type::encode(static_cast<double>(x) / scale);
+}
+
+// A chunk's codes and those among them (bits of `unsure`) that only encodeExactly() may decide.
+struct Codes {
+  unsigned unsure;
+  unsigned codes[chunk];
 };
 
-__device__ inline Scale makeScale(double value) {
-  double positive = fabs(value);
-  bool usable = positive > 1e-30 && positive < 1e30;
-  return {value, usable ? static_cast<float>(1.0 / value) : 0.0f};
+// Integers: x times the reciprocal in float is off by at most 2^-23 of itself, so that after
+// clamping to at most 8 bits it is off by less than 2^-15. Only within 2^-14 of a tie can that
+// change the code.
+template <int Bits, bool Signed, class Row>
+__device__ void encodeChunk(Integer<Bits, Signed>, const Row &row, long long column,
+                            const float (&x)[chunk], Codes &out) {
+  using Type = Integer<Bits, Signed>;
+  constexpr float magic = 12582912.0f; // 1.5 * 2^23: its last bit is 1
+  float inverse = 0;
+  bool usable = false;
+  out.unsure = 0;
+#pragma unroll
+  for (int j = 0; j < chunk; ++j) {
+    if (j % scaleRun == 0 && column + j < row.k) {
+      const double scale = elementScale(row, column + j), positive = fabs(scale);
+      usable = positive > 1e-30 && positive < 1e30;
+      inverse = static_cast<float>(1.0 / scale);
+    }
+    const float quotient = x[j] * inverse;
+    const float clamped = fminf(fmaxf(quotient, static_cast<float>(Type::low)),
+                                static_cast<float>(Type::high));
+    const float shifted = clamped + magic;
+    const bool sure = usable && quotient == quotient &&
+                      fabsf(clamped - (shifted - magic)) < 0.5f - 0x1p-14f;
+    out.codes[j] = static_cast<unsigned>(__float_as_int(shifted)) & ((1u << Bits) - 1);
+    out.unsure |= sure ? 0u : 1u << j;
+  }
 }
 
-// encode(x / scale), 0 where the scale is 0. For integers the float quotient is off by less than 2^-10 while it is below
-// 4096, so that it decides wherever it is farther than that from a tie.
-template <int Bits, bool Signed>
-__device__ unsigned encodeQuotient(Integer<Bits, Signed>, float x, const Scale &scale) {
-  using Type = Integer<Bits, Signed>;
-  float quotient = x * scale.inverse;
-  float nearest = rintf(quotient);
-  if (scale.inverse != 0.0f && fabsf(quotient) < 4096.0f && fabsf(quotient - nearest) < 0.49f) {
-    int value = static_cast<int>(nearest);
-    value = value < Type::low ? Type::low : value > Type::high ? Type::high : value;
-    return static_cast<unsigned>(value) & ((1u << Bits) - 1);
+// Floats: every code exactly.
+template <class Type, class Row>
+__device__ void encodeChunk(Type, const Row &row, long long column, const float (&x)[chunk],
+                            Codes &out) {
+  double scale = 1;
+  out.unsure = 0;
+#pragma unroll
+  for (int j = 0; j < chunk; ++j) {
+    if (j % scaleRun == 0 && column + j < row.k)
+      scale = elementScale(row, column + j);
+    out.codes[j] = encodeExactly<Type>(x[j], scale);
   }
-  return scale.value == 0 ? 0 : Type::encode(static_cast<double>(x) / scale.value);
-}
-template <class Type> __device__ unsigned encodeQuotient(Type, float x, const Scale &scale) {
-  return scale.value == 0 ? 0 : Type::encode(static_cast<double>(x) / scale.value);
 }
 
 template <class Input>
 __device__ void quantizeRow(const Row<Input> &row, long long pitch, unsigned char *codes) {
   encodeComponents(row);
-  constexpr int words = chunk * Element::bits / 32;
+  constexpr int bits = Element::bits;
+  constexpr int words = chunk * bits / 32;
   unsigned *out = reinterpret_cast<unsigned *>(codes + row.row * pitch);
-  const long long chunks = (pitch + words * 4 - 1) / (words * 4); // the last may be cut short
+  const long long chunks = pitch / (words * 4);
   for (long long at = threadIdx.x; at < chunks; at += threads) {
     const long long column = at * chunk;
+    const long long left = row.k - column; // numbers from here to the row's end
     float x[chunk];
+    Codes found;
     row.load(column, row.k, x);
+    encodeChunk(Element(), row, column, x, found);
     unsigned packed[words] = {};
-    Scale scale{1.0, 0.0f};
 #pragma unroll
-    for (int j = 0; j < chunk; ++j) {
-      if (column + j >= row.k)
-        continue;
-      if (hasScale && j % scaleRun == 0)
-        scale = makeScale(elementScale(row, column + j));
-      unsigned code = hasScale ? encodeQuotient(Element(), x[j], scale)
-                               : Element::encode(static_cast<double>(x[j]));
-      packed[j * Element::bits / 32] |= code << (j * Element::bits % 32);
-    }
+    for (int j = 0; j < chunk; ++j)
+      packed[j * bits / 32] |= (j < left ? found.codes[j] : 0u) << (j * bits % 32);
 #pragma unroll
     for (int i = 0; i < words; ++i)
-      if ((at * words + i) * 4 < pitch)
-        out[at * words + i] = packed[i];
+      out[at * words + i] = packed[i];
+    // Rare, hence by way of memory: an index that varies would keep x and packed out of registers.
+    for (unsigned unsure = found.unsure; unsure != 0; unsure &= unsure - 1) {
+      const int j = __ffs(static_cast<int>(unsure)) - 1;
+      if (j >= left)
+        break;
+      const unsigned code =
+          encodeExactly<Element>(toFloat(row.x[column + j]), elementScale(row, column + j));
+      unsigned &word = out[at * words + j * bits / 32];
+      const int shift = j * bits % 32;
+      word = (word & ~(((1u << (bits - 1) << 1) - 1) << shift)) | code << shift;
+    }
   }
 }
 

@@ -1,7 +1,6 @@
 #define RHO_COMPONENT_PARAMETERS 
 #define RHO_COMPONENT_ARGUMENTS 
 using Element = f16;
-constexpr bool hasScale = false;
 constexpr int scaleRun = 16;
 template <class Row> __device__ void encodeComponents(const Row &row) {
 }

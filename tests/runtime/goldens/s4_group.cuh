@@ -1,7 +1,6 @@
 #define RHO_COMPONENT_PARAMETERS , void *c1
 #define RHO_COMPONENT_ARGUMENTS , static_cast<unsigned char *>(c1)
 using Element = s4;
-constexpr bool hasScale = true;
 constexpr int scaleRun = 16;
 struct Rule1 { // f16 per k[64]
   using Type = f16;
@@ -9,7 +8,7 @@ struct Rule1 { // f16 per k[64]
   static constexpr long long group = 64;
   template <class Row, class Team>
   static __device__ double value(const Row &row, const Team &team) {
-    const double r0 = team.template reduce<Absmax>([](float x) { return x; });
+    const double r0 = team.absmax();
     return divide(r0, 7.0);
   }
 };

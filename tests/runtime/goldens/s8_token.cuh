@@ -1,7 +1,6 @@
 #define RHO_COMPONENT_PARAMETERS , void *c1
 #define RHO_COMPONENT_ARGUMENTS , static_cast<unsigned char *>(c1)
 using Element = s8;
-constexpr bool hasScale = true;
 constexpr int scaleRun = 16;
 struct Rule1 { // f32 per token
   using Type = f32;
@@ -9,7 +8,7 @@ struct Rule1 { // f32 per token
   static constexpr long long group = 0;
   template <class Row, class Team>
   static __device__ double value(const Row &row, const Team &team) {
-    const double r0 = team.template reduce<Absmax>([](float x) { return x; });
+    const double r0 = team.absmax();
     return divide(r0, 127.0);
   }
 };

@@ -1,7 +1,6 @@
 #define RHO_COMPONENT_PARAMETERS , void *c1, void *c2
 #define RHO_COMPONENT_ARGUMENTS , static_cast<unsigned char *>(c1), static_cast<unsigned char *>(c2)
 using Element = e2m1;
-constexpr bool hasScale = true;
 constexpr int scaleRun = 8;
 struct Rule2 { // f32 per k[48]
   using Type = f32;
@@ -11,7 +10,7 @@ struct Rule2 { // f32 per k[48]
   static __device__ double value(const Row &row, const Team &team) {
     const double r0 = team.template reduce<Max>([](float x) { return x; });
     const double r1 = team.template reduce<Min>([](float x) { return x; });
-    const double r2 = team.template reduce<Absmax>([](float x) { return x; });
+    const double r2 = team.absmax();
     return (divide((r0 - (r1 * 2.0)), 0.10000000000000001) + (-f16::decode(f16::encode(r2))));
   }
 };
