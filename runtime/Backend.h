@@ -36,6 +36,7 @@ public:
 // All launches of a device that emulates, summed up.
 struct EmulationTotals {
   uint64_t threadInstructions = 0; // executed instructions times active threads
+  uint64_t bankConflicts = 0;      // see emulator::LaunchStats
   double seconds = 0;
 };
 

@@ -107,6 +107,7 @@ public:
     if (!stats)
       return stats.error();
     totals.threadInstructions += stats->threadInstructions;
+    totals.bankConflicts += stats->bankConflicts;
     totals.seconds += stats->seconds;
     return Done{};
   }

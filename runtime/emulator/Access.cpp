@@ -1,4 +1,5 @@
 #include "runtime/emulator/Access.h"
+#include "runtime/emulator/BankConflicts.h"
 
 #include "runtime/emulator/Faults.h"
 
@@ -215,6 +216,8 @@ bool resolve(Warp &warp, const Inst &inst, uint32_t mask, Space space, uint32_t 
     if (!good)
       return false;
   }
+  if (space == Space::Shared && kind != AccessKind::Atomic)
+    warp.bankConflicts += bankConflicts(a.at, mask, bytes);
   return true;
 }
 

@@ -2,6 +2,7 @@
 // instruction: ldmatrix"). Lane 8 i + r has the address of row r of matrix i; lane l holds elements
 // 2 (l % 4) and 2 (l % 4) + 1 of row l / 4.
 #include "runtime/emulator/Access.h"
+#include "runtime/emulator/BankConflicts.h"
 #include "runtime/emulator/Decode.h"
 #include "runtime/emulator/Lanes.h"
 
@@ -36,6 +37,8 @@ bool rows(Warp &w, const Inst &i, uint32_t mask, bool write, uint8_t *(&out)[32]
       return false;
     out[l] = shared.data() + at;
   }
+  uint32_t addressing = i.n == 4 ? allLanes : (1u << (8 * i.n)) - 1;
+  w.bankConflicts += bankConflicts(addresses.at, addressing, rowBytes);
   return true;
 }
 

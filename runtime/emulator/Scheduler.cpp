@@ -253,6 +253,8 @@ struct Worker {
       for (Warp &warp : cta.warps) {
         stats.threadInstructions += warp.threadInstructions;
         warp.threadInstructions = 0;
+        stats.bankConflicts += warp.bankConflicts;
+        warp.bankConflicts = 0;
       }
       if (!cta.error)
         continue;
@@ -349,6 +351,7 @@ Result<LaunchStats> run(const Program &program, Memory &memory, const Launch &la
     worker.run(mutex, error);
     std::lock_guard lock(mutex);
     stats.threadInstructions += worker.stats.threadInstructions;
+    stats.bankConflicts += worker.stats.bankConflicts;
     stats.ctas += worker.stats.ctas;
   };
   std::vector<std::thread> others;

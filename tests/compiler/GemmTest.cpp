@@ -114,6 +114,7 @@ void expectWithinBound(const Case &test) {
       tool::verify(*result.gemm.impl().gemm, *plan, result.activation, result.weight,
                    {result.output.data(), viewType(test.output), m, n, n}, tool::VerifyMode::Full);
   EXPECT_EQ(comparison.checked, m * n);
+  EXPECT_EQ(result.gemm.impl().backend->emulationTotals().bankConflicts, 0u) << describe(test);
   EXPECT_TRUE(comparison.passed())
       << describe(test) << ": " << comparison.outside << " outside, worst y["
       << comparison.worstRatio.m << "," << comparison.worstRatio.n
