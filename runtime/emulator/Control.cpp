@@ -2,6 +2,8 @@
 #include "runtime/emulator/Decode.h"
 #include "runtime/emulator/Lanes.h"
 
+#include <vector>
+
 namespace rho::emulator {
 
 namespace {
@@ -26,6 +28,36 @@ void bra(Decoder &d) {
   d.expectOperands(1);
   uint32_t target = d.label(0);
   d.emitBranch(braHandler, target);
+}
+
+// Inst: a index, list targets, aux their number.
+Flow brxHandler(Warp &w, const Inst &i, uint32_t mask) {
+  const auto *index = w.reg<uint32_t>(i.a);
+  for (uint32_t rest = w.active; rest; rest &= rest - 1) {
+    int l = std::countr_zero(rest);
+    w.pcs[l] = w.pc;
+    if (!(mask >> l & 1))
+      continue;
+    if (index[l] >= i.aux)
+      return w.fail(i, l, DiagId::emulator_branch_index,
+                    {std::to_string(index[l]), std::to_string(i.aux)});
+    w.pcs[l] = w.list(i.list)[index[l]];
+  }
+  w.active = 0;
+  w.reschedule();
+  return Flow::Next;
+}
+
+void brx(Decoder &d) {
+  if (!d.take("idx"))
+    return d.unknown();
+  d.take("uni");
+  d.expectOperands(2);
+  d.inst.a = d.source(0, Type::U32);
+  std::vector<uint32_t> targets;
+  for (const Operand &target : d.branchTargets(1))
+    targets.push_back(d.label(target));
+  d.emitBranches(brxHandler, targets);
 }
 
 Flow exitHandler(Warp &w, const Inst &i, uint32_t mask) {
@@ -65,8 +97,8 @@ void nanosleep(Decoder &d) {
   d.emit(nothing);
 }
 
-constexpr Opcode opcodes[] = {
-    {"bra", bra}, {"ret", exit}, {"exit", exit}, {"trap", trap}, {"nanosleep", nanosleep}};
+constexpr Opcode opcodes[] = {{"bra", bra},   {"brx", brx},   {"ret", exit},
+                              {"exit", exit}, {"trap", trap}, {"nanosleep", nanosleep}};
 
 } // namespace
 

@@ -121,6 +121,8 @@ std::optional<Error> Decoder::decodeAll(const std::string &ptx) {
   opcodeTable().at("exit")(*this);
   for (auto [instruction, statement] : branches)
     entry.code[instruction].imm = codeStart[statement];
+  for (auto [place, statement] : listedBranches)
+    entry.lists[place] = codeStart[statement];
   return error;
 }
 
@@ -193,6 +195,14 @@ void Decoder::emit(Handler handler) {
 
 void Decoder::emitBranch(Handler handler, uint32_t statement) {
   branches.emplace_back(uint32_t(entry.code.size()), statement);
+  emit(handler);
+}
+
+void Decoder::emitBranches(Handler handler, const std::vector<uint32_t> &statements) {
+  inst.list = addList(statements);
+  inst.aux = uint32_t(statements.size());
+  for (uint32_t i = 0; i < statements.size(); ++i)
+    listedBranches.emplace_back(inst.list + i, statements[i]);
   emit(handler);
 }
 
@@ -491,19 +501,38 @@ Space Decoder::addressSpace(size_t i) {
   return Space::Generic;
 }
 
-uint32_t Decoder::label(size_t i) {
-  const Operand &target = operand(i);
+namespace {
+// What a label names in the scope where it stands or the nearest around it; null: nothing.
+template <class Map>
+auto findLabel(const Map &map, const Function &function, const Operand &target) {
+  for (uint32_t scope = target.scope;; scope = function.scopeParents[scope]) {
+    auto found = map.find({scope, target.name});
+    if (found != map.end() || scope == 0)
+      return found;
+  }
+}
+} // namespace
+
+uint32_t Decoder::label(const Operand &target) {
   if (target.kind == Operand::Kind::Label) {
-    for (uint32_t scope = target.scope;; scope = function.scopeParents[scope]) {
-      auto found = function.labels.find({scope, target.name});
-      if (found != function.labels.end())
-        return found->second;
-      if (scope == 0)
-        break;
-    }
+    auto found = findLabel(function.labels, function, target);
+    if (found != function.labels.end())
+      return found->second;
   }
   bad("`" + std::string(target.name) + "` is no label");
   return 0;
+}
+
+const std::vector<Operand> &Decoder::branchTargets(size_t i) {
+  static const std::vector<Operand> none;
+  const Operand &name = operand(i);
+  if (name.kind == Operand::Kind::Label) {
+    auto found = findLabel(function.targetLists, function, name);
+    if (found != function.targetLists.end())
+      return found->second;
+  }
+  bad("`" + std::string(name.name) + "` is no list of branch targets");
+  return none;
 }
 
 // Program ---------------------------------------------------------------------------------------

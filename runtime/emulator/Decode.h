@@ -83,7 +83,10 @@ public:
   uint32_t address(size_t i, int &baseBits);
   // The same with the state space that a variable used as base has (else Generic).
   Space addressSpace(size_t i);
-  uint32_t label(size_t i); // statement index
+  uint32_t label(size_t i) { return label(operand(i)); } // statement index
+  uint32_t label(const Operand &target);
+  // The labels of a .branchtargets list.
+  const std::vector<Operand> &branchTargets(size_t i);
 
   uint32_t constant(uint64_t value, int bits);
   uint32_t scratch(int bits);
@@ -93,6 +96,8 @@ public:
   Inst inst;
   void emit(Handler handler);
   void emitBranch(Handler handler, uint32_t statement);
+  // inst.list: the targets' places in the code.
+  void emitBranches(Handler handler, const std::vector<uint32_t> &statements);
   void noteSharedAccess(Space space, uint32_t bytes);
   void unknown();                           // this form of the instruction is not known
   void bad(const std::string &explanation); // an operand does not fit
@@ -117,7 +122,8 @@ private:
   std::vector<uint32_t> slots; // per register; 0: not used yet
   std::unordered_map<uint64_t, uint32_t> constants[4];
   std::unordered_map<uint8_t, uint32_t> specialSlots;
-  std::vector<std::pair<uint32_t, uint32_t>> branches; // instruction, statement
+  std::vector<std::pair<uint32_t, uint32_t>> branches;       // instruction, statement
+  std::vector<std::pair<uint32_t, uint32_t>> listedBranches; // in Entry::lists, statement
   std::optional<Error> error;
 };
 

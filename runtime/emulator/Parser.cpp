@@ -1,10 +1,9 @@
 #include "runtime/emulator/Parser.h"
 
-#include <algorithm>
+#include "runtime/emulator/TokenReader.h"
+
 #include <bit>
-#include <charconv>
 #include <limits>
-#include <optional>
 #include <unordered_map>
 
 namespace rho::emulator {
@@ -25,10 +24,10 @@ struct Scope {
   uint32_t id = 0;
 };
 
-class Parser {
+class Parser : private TokenReader {
 public:
   Parser(std::string_view text, std::vector<Token> tokens)
-      : text(text), tokens(std::move(tokens)) {}
+      : TokenReader(std::move(tokens)), text(text) {}
 
   Result<Module> run() {
     scopes.emplace_back();
@@ -42,133 +41,6 @@ public:
 
 private:
   using Kind = Token::Kind;
-
-  const Token &peek(size_t ahead = 0) const {
-    return tokens[std::min(at + ahead, tokens.size() - 1)];
-  }
-  const Token &next() {
-    const Token &token = peek();
-    if (at + 1 < tokens.size())
-      ++at;
-    return token;
-  }
-  static std::string quoted(const Token &token) {
-    if (token.kind == Kind::End)
-      return "the end of the text";
-    return "`" + std::string(token.text.substr(0, 60)) + "`";
-  }
-  void fail(const std::string &expected) { fail(peek().line, quoted(peek()), expected); }
-  void fail(uint32_t line, const std::string &found, const std::string &expected) {
-    if (!failed)
-      failed = makeError(DiagId::emulator_syntax, {std::to_string(line), found, expected});
-  }
-  bool accept(char c) {
-    if (!peek().is(c))
-      return false;
-    next();
-    return true;
-  }
-  bool accept(std::string_view dotWord) {
-    if (peek().kind != Kind::DotWord || peek().text != dotWord)
-      return false;
-    next();
-    return true;
-  }
-  bool expect(char c) {
-    if (failed || accept(c))
-      return !failed;
-    fail(std::string("`") + c + "`");
-    return false;
-  }
-  std::string_view word(const char *what) {
-    if (peek().kind == Kind::Word)
-      return next().text;
-    fail(what);
-    return {};
-  }
-
-  // Numbers -----------------------------------------------------------------------------------
-
-  static bool digits(std::string_view s, int base, uint64_t &value) {
-    auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value, base);
-    return error == std::errc() && end == s.data() + s.size() && !s.empty();
-  }
-
-  // Integer, Single or Double, without a sign.
-  bool number(Operand &out) {
-    std::string_view s = peek().text;
-    uint64_t value = 0;
-    bool good = false;
-    out.kind = Operand::Kind::Integer;
-    auto prefixed = [&](char lower) { return s.size() > 1 && s[0] == '0' && (s[1] | 32) == lower; };
-    if (prefixed('f') && s.size() == 10) {
-      out.kind = Operand::Kind::Single;
-      good = digits(s.substr(2), 16, value);
-    } else if (prefixed('d') && s.size() == 18) {
-      out.kind = Operand::Kind::Double;
-      good = digits(s.substr(2), 16, value);
-    } else if (s.find('.') != std::string_view::npos) {
-      out.kind = Operand::Kind::Double;
-      double parsed = 0;
-      auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), parsed);
-      good = error == std::errc() && end == s.data() + s.size();
-      value = std::bit_cast<uint64_t>(parsed);
-    } else {
-      if (s.back() == 'U')
-        s.remove_suffix(1);
-      if (prefixed('x'))
-        good = digits(s.substr(2), 16, value);
-      else if (prefixed('b'))
-        good = digits(s.substr(2), 2, value);
-      else if (s.size() > 1 && s[0] == '0')
-        good = digits(s.substr(1), 8, value);
-      else
-        good = digits(s, 10, value);
-    }
-    if (!good) {
-      fail("a number");
-      return false;
-    }
-    next();
-    out.value = value;
-    return true;
-  }
-
-  bool signedNumber(Operand &out) {
-    bool minus = accept('-');
-    if (!minus)
-      accept('+');
-    if (peek().kind != Kind::Number) {
-      fail("a number");
-      return false;
-    }
-    if (!number(out))
-      return false;
-    if (minus) {
-      if (out.kind == Operand::Kind::Integer)
-        out.value = 0 - out.value;
-      else
-        out.value ^= out.kind == Operand::Kind::Single ? 0x80000000u : uint64_t(1) << 63;
-    }
-    return true;
-  }
-
-  uint64_t count(const char *what, uint64_t limit) {
-    Operand value;
-    uint32_t line = peek().line;
-    std::string found = quoted(peek());
-    if (peek().kind != Kind::Number) {
-      fail(what);
-      return 0;
-    }
-    if (!number(value))
-      return 0;
-    if (value.kind != Operand::Kind::Integer || value.value > limit) {
-      fail(line, found, std::string(what) + " up to " + std::to_string(limit));
-      return 0;
-    }
-    return value.value;
-  }
 
   // Module ------------------------------------------------------------------------------------
 
@@ -517,6 +389,8 @@ private:
       uint32_t line = peek().line;
       std::string_view name = next().text;
       next();
+      if (accept(".branchtargets"))
+        return branchTargets(name);
       if (!function()
                .labels
                .emplace(std::pair(scopes.back().id, name), uint32_t(function().statements.size()))
@@ -525,6 +399,17 @@ private:
       return;
     }
     instruction();
+  }
+
+  void branchTargets(std::string_view name) {
+    std::vector<Operand> &targets = function().targetLists[{scopes.back().id, name}];
+    do {
+      Operand &target = targets.emplace_back();
+      target.kind = Operand::Kind::Label;
+      target.name = word("a label");
+      target.scope = scopes.back().id;
+    } while (!failed && accept(','));
+    expect(';');
   }
 
   void registers() {
@@ -721,9 +606,6 @@ private:
   }
 
   std::string_view text;
-  std::vector<Token> tokens;
-  size_t at = 0;
-  std::optional<Error> failed;
   Module module;
   std::vector<Scope> scopes; // [0]: the module
   size_t functionStart = 0;

@@ -66,6 +66,8 @@ struct Function {
   std::vector<Statement> statements;
   std::vector<uint32_t> scopeParents;                               // scope 0 is the body
   std::map<std::pair<uint32_t, std::string_view>, uint32_t> labels; // -> statement
+  // .branchtargets
+  std::map<std::pair<uint32_t, std::string_view>, std::vector<Operand>> targetLists;
 };
 
 struct Module {

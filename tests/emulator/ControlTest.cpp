@@ -71,6 +71,39 @@ JOIN:
     ASSERT_EQ(out[t], 10000 + (t % 2 ? 1 + (t & 2 ? 1000 : 0) : 2 + (t & 2 ? 2000 : 0)));
 }
 
+TEST(Divergence, BranchTablesSendEachLaneItsWay) {
+  std::string body = R"(
+TARGETS:
+  .branchtargets A, B, A, C;
+  and.b32 %r2, %tid32, MASK;
+  brx.idx %r2, TARGETS;
+A:
+  mov.b32 %r1, 10;
+  bra.uni END;
+B:
+  mov.b32 %r1, 20;
+  bra.uni END;
+C:
+  mov.b32 %r1, 30;
+END:
+  add.u32 %r1, %r1, 1;)" +
+                     std::string(storeR1);
+  auto with = [&](const std::string &mask) {
+    std::string text = body;
+    text.replace(text.find("MASK"), 4, mask);
+    return text;
+  };
+  Ran ran = runBody(with("3"), 32, 128);
+  ASSERT_EQ(ran.error, "");
+  auto out = ran.as<uint32_t>();
+  const uint32_t expected[] = {11, 21, 11, 31};
+  for (uint32_t t = 0; t < 32; ++t)
+    ASSERT_EQ(out[t], expected[t % 4]);
+  EXPECT_EQ(errorOf(with("7")),
+            "error: branch index 4, there are 4 targets: ptx line 25 `brx.idx %r2, TARGETS` in cta "
+            "(0,0,0), thread (4,0,0) [emulator_branch_index]\n");
+}
+
 TEST(Divergence, ExitedLanesAreGone) {
   Ran ran =
       runBody(std::string("setp.gt.u32 %p1, %tid32, 4;\n@%p1 exit;\nactivemask.b32 %r1;") + storeR1,
@@ -111,7 +144,7 @@ TEST(Special, RegistersDescribeTheLaunch) {
                       config);
   ASSERT_EQ(ran.error, "");
   auto out = ran.as<uint32_t>();
-  for (uint32_t i = 0; i < 12 * 64; ++i) {
+  for (size_t i = 0; i < 12 * 64; ++i) {
     ASSERT_EQ(out[i * 8], i);
     ASSERT_EQ(out[i * 8 + 1], i % 32);
     ASSERT_EQ(out[i * 8 + 2], i % 64 / 32);
