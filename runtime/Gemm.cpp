@@ -137,12 +137,35 @@ Result<Activations> Gemm::makeActivations() const {
   return activations;
 }
 
+Result<Activations> Gemm::viewActivations(DevicePointer x) const {
+  if (Status valid = checkHandle(*this, "gemm"); !valid)
+    return valid.error();
+  std::shared_ptr<const dsl::Format> format = pimpl->activation();
+  const compiler::ActivationLayout &layout = pimpl->image().activation;
+  int64_t rowBytes = pimpl->shape.k * layout.elementBits / 8;
+  if (!dsl::isPlain(*format) || rowBytes != layout.pitchBytes)
+    return makeError(DiagId::activations_not_viewable,
+                     {format->name, std::to_string(pimpl->shape.k), std::to_string(rowBytes)});
+  if (Status good = checkPointer(x, "x", dataAlignment); !good)
+    return good.error();
+  Activations activations;
+  activations.pimpl = std::make_shared<Activations::Impl>();
+  activations.pimpl->backend = pimpl->backend;
+  activations.pimpl->format = std::move(format);
+  activations.pimpl->layout = layout;
+  activations.pimpl->m = pimpl->shape.m;
+  activations.pimpl->view = x;
+  return activations;
+}
+
 Status Gemm::quantizeActivations(const Activations &out, DevicePointer x, ScalarType type,
                                  int64_t stride, Stream stream) const {
   if (Status valid = checkHandle(*this, "gemm"); !valid)
     return valid;
   if (Status good = checkActivations(out, *pimpl); !good)
     return good;
+  if (out.impl().view)
+    return makeError(DiagId::activations_are_a_view, {});
   if (Status good = checkPointer(x, "x", static_cast<uint64_t>(scalarBytes(type))); !good)
     return good;
   if (Status good = checkStride(stride, pimpl->shape.k); !good)
@@ -178,10 +201,10 @@ Status Gemm::launch(const Buffer &weight, const Activations &x, DevicePointer y,
       argument.value = weight.address();
       break;
     case compiler::KernelParameter::Kind::Activation:
-      argument.value = x.impl().components[0].address();
+      argument.value = x.impl().elements();
       break;
     case compiler::KernelParameter::Kind::ActivationComponent:
-      argument.value = x.impl().components[static_cast<size_t>(parameter.index)].address();
+      argument.value = x.impl().component(static_cast<size_t>(parameter.index));
       break;
     case compiler::KernelParameter::Kind::Output:
       argument.value = y;

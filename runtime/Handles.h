@@ -40,6 +40,10 @@ struct Activations::Impl {
   compiler::ActivationLayout layout;
   int64_t m = 0;
   std::vector<Buffer> components; // as Format::components; [0] are the element codes
+  DevicePointer view = 0;         // Gemm::viewActivations: the caller's own codes instead of [0]
+
+  DevicePointer elements() const { return view ? view : components[0].address(); }
+  DevicePointer component(size_t i) const { return i == 0 ? elements() : components[i].address(); }
 };
 
 // The codes of activations, back on the host in natural order.

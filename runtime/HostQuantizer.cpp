@@ -125,6 +125,8 @@ Result<dsl::QuantizedMatrix> readActivations(const Activations &activations) {
   if (!activations.valid())
     return makeError(DiagId::empty_handle, {"activations"});
   const Activations::Impl &from = activations.impl();
+  if (from.view)
+    return makeError(DiagId::activations_are_a_view, {});
   dsl::QuantizedMatrix matrix;
   matrix.format = from.format;
   matrix.rows = from.m;

@@ -360,6 +360,8 @@ std::vector<int64_t> countsOr(const Options &options, const char *name,
 } // namespace
 
 Result<int> benchCommand(const Options &options) {
+  // Cold must mean cold: the driver would keep what it assembles in a cache of its own.
+  setenv("CUDA_CACHE_DISABLE", "1", 1); // NOLINT(concurrency-mt-unsafe): no other thread runs yet
   Result<std::vector<std::string>> files = chooseFiles(options);
   if (!files)
     return files.error();

@@ -196,6 +196,32 @@ TEST(Gemm, ActivationsBelongToAShapeAndAFormat) {
   EXPECT_TRUE(again.quantizeActivations(s.activations, s.input.address(), ScalarType::F32, 192));
 }
 
+TEST(Gemm, PlainActivationsAreUsedInPlace) {
+  Walk s(w4a16);
+  ASSERT_TRUE(s.quantize());
+  ASSERT_TRUE(s.launch());
+  std::vector<float> expected(static_cast<size_t>(s.shape.m * s.shape.n)), y = expected;
+  ASSERT_TRUE(s.output.read(expected.data(), s.output.bytes()));
+  std::vector<uint16_t> halves(s.x.size());
+  for (size_t i = 0; i < halves.size(); ++i)
+    halves[i] = static_cast<uint16_t>(dsl::ElementType::get("f16").encode(s.x[i]));
+  Buffer x = must(s.device.allocate(static_cast<int64_t>(halves.size()) * 2));
+  ASSERT_TRUE(x.write(halves.data(), x.bytes()));
+  ASSERT_TRUE(s.output.write(y.data(), s.output.bytes()));
+  Activations view = must(s.gemm.viewActivations(x.address()));
+  ASSERT_EQ(errorText(s.gemm.launch(s.weight, view, s.output.address(), s.workspace)), "");
+  ASSERT_TRUE(s.output.read(y.data(), s.output.bytes()));
+  EXPECT_EQ(y, expected);
+  EXPECT_EQ(errorText(s.gemm.quantizeActivations(view, x.address(), ScalarType::F16, 192)),
+            "error: activations are a view of the caller's memory; only those of makeActivations "
+            "can be quantized into or read [activations_are_a_view]\n");
+  Gemm ragged = must(s.engine.compile(parsed(w4a16), "", {5, 64, 100}));
+  EXPECT_EQ(errorText(ragged.viewActivations(x.address())),
+            "error: activations in format 'f16' with k = 100 are 200 bytes a row; only plain f16 "
+            "and bf16 in rows of a multiple of 16 bytes can be used in place "
+            "[activations_not_viewable]\n");
+}
+
 TEST(Gemm, FaultsPointAtTheDeclaration) {
   Walk s(w4a16);
   ASSERT_TRUE(s.quantize());
