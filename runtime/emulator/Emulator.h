@@ -48,6 +48,7 @@ public:
   const Impl &impl() const { return *pimpl; }
 
 private:
+  Program() = default; // every Program comes from parse
   std::shared_ptr<const Impl> pimpl;
 };
 

@@ -354,6 +354,32 @@ CONSUME:
   EXPECT_NE(with("ld.shared.b32 %r3, [%r2];").find("[emulator_race_read]"), std::string::npos);
 }
 
+TEST(Races, ABufferGoesBackToItsProducerOnceAllConsumersArrived) {
+  // Warps 1 and 2 read at different times and arrive without waiting; warp 0 then writes again.
+  std::string body = R"(
+  and.b32 %r2, %tid32, 31;
+  shl.b32 %r2, %r2, 2;
+  setp.lt.u32 %p1, %tid32, 32;
+  @%p1 st.shared.b32 [%r2], 1;
+  bar.sync 0;
+  @%p1 bra PRODUCE;
+  ld.shared.b32 %r3, [%r2];
+  bar.arrive 2, 96;
+  LATE
+  ret;
+PRODUCE:
+  bar.sync 2, 96;
+  st.shared.b32 [%r2], 2;)";
+  auto with = [&](const std::string &late) {
+    std::string text = body;
+    text.replace(text.find("LATE"), 4, late);
+    return faultOf(text, 96, "", 256)->error;
+  };
+  EXPECT_EQ(with(""), "");
+  EXPECT_NE(with("ld.shared.b32 %r3, [%r2];").find("[emulator_race_write_after_read]"),
+            std::string::npos);
+}
+
 // One cp.async of 16 bytes per thread of one warp.
 std::string copyThen(const std::string &rest) {
   return "and.b32 %r1, %tid32, 3;\nmad.wide.u32 %d1, %r1, 16, %din;\nshl.b32 %r2, %tid32, 4;\n"
