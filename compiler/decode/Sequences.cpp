@@ -402,8 +402,8 @@ std::optional<ScaleSequence> scaleSequence(dsl::ElementType type, std::string_vi
     placed[odd] = value;
   }
   for (uint32_t selector : {lowTwice, highTwice})
-    for (int odd = 0; odd < 2; ++odd)
-      p.output(p.add(Op::Prmt, placed[odd], placed[odd], constant(selector)));
+    for (Operand pair : placed)
+      p.output(p.add(Op::Prmt, pair, pair, constant(selector)));
   return result;
 }
 

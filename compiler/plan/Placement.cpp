@@ -141,8 +141,11 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, const Source
     else if (use.group % result.mmaK != 0)
       why = "group " + std::to_string(use.group) + " is no multiple of the instruction's k, " +
             std::to_string(result.mmaK);
-    else if (!(scaled = withScale(*decode, weight, use.component, result.mmaType)))
-      why = std::string(component.type.name()) + " is not exact in " + result.mmaType;
+    if (why.empty()) {
+      scaled = withScale(*decode, weight, use.component, result.mmaType);
+      if (!scaled)
+        why = std::string(component.type.name()) + " is not exact in " + result.mmaType;
+    }
     bool operandLegal = why.empty();
     bool accumulatorLegal = use.group % result.mmaK == 0;
     std::string whyNotAccumulator = "group " + std::to_string(use.group) +
