@@ -381,7 +381,7 @@ __device__ void quantizeRow(const Row<Input> &row, long long pitch, unsigned cha
   constexpr int bits = Element::bits;
   constexpr int words = chunk * bits / 32;
   unsigned *out = reinterpret_cast<unsigned *>(codes + row.row * pitch);
-  const long long chunks = pitch / (words * 4);
+  const long long chunks = (pitch + words * 4 - 1) / (words * 4); // the last may be cut short
   for (long long at = threadIdx.x; at < chunks; at += threads) {
     const long long column = at * chunk;
     const long long left = row.k - column; // numbers from here to the row's end
@@ -395,7 +395,8 @@ __device__ void quantizeRow(const Row<Input> &row, long long pitch, unsigned cha
       packed[j * bits / 32] |= (j < left ? found.codes[j] : 0u) << (j * bits % 32);
 #pragma unroll
     for (int i = 0; i < words; ++i)
-      out[at * words + i] = packed[i];
+      if ((at * words + i) * 4 < pitch)
+        out[at * words + i] = packed[i];
     // Rare, hence by way of memory: an index that varies would keep x and packed out of registers.
     for (unsigned unsure = found.unsure; unsure != 0; unsure &= unsure - 1) {
       const int j = __ffs(static_cast<int>(unsure)) - 1;
