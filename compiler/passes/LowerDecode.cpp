@@ -66,8 +66,7 @@ private:
     case Op::Xor:
       return mlir::arith::XOrIOp::create(builder, loc, a, b);
     case Op::AndOr:
-      return mlir::arith::OrIOp::create(builder, loc,
-                                        mlir::arith::AndIOp::create(builder, loc, a, b), c);
+      return lop3(a, b, c, "0xEA");
     case Op::Shl:
       return mlir::arith::ShLIOp::create(builder, loc, a, b);
     case Op::Shr:
@@ -89,6 +88,18 @@ private:
     bool f16 = kind == Op::FmaF16;
     return word(
         mlir::math::FmaOp::create(builder, loc, halves(a, f16), halves(b, f16), halves(c, f16)));
+  }
+
+  // Written out: of two bitwise operations with a constant each, ptxas makes two instructions, since
+  // one instruction takes only one constant. As one it puts the other constant in a register.
+  Value lop3(Value a, Value b, Value c, llvm::StringRef table) {
+    return mlir::LLVM::InlineAsmOp::create(
+               builder, loc, mlir::TypeRange{builder.getI32Type()}, mlir::ValueRange{a, b, c},
+               ("lop3.b32 $0, $1, $2, $3, " + table + ";").str(), "=r,r,r,r",
+               /*has_side_effects=*/false, /*is_align_stack=*/false,
+               mlir::LLVM::tailcallkind::TailCallKind::None, mlir::LLVM::AsmDialectAttr(),
+               mlir::ArrayAttr())
+        .getResult(0);
   }
 
   Value halves(Value word, bool f16) {
