@@ -151,9 +151,9 @@ public:
   Result<Buffer> packQuantized(const dsl::QuantizedMatrix &weight) const;
   // Buffers for this gemm's activations, to be filled by quantizeActivations.
   Result<Activations> makeActivations() const;
-  // x [m][k] in device memory, used where it lies: for a gemm whose activation is plain f16 or bf16,
-  // rows contiguous, k a multiple of 8, x 16-byte aligned. It must outlive the launches that read
-  // it. Errors: activations_not_viewable, misaligned_pointer.
+  // x [m][k] in device memory, used where it lies: for a gemm whose activation is plain f16 or
+  // bf16, rows contiguous, k a multiple of 8, x 16-byte aligned. It must outlive the launches that
+  // read it. Errors: activations_not_viewable, misaligned_pointer.
   Result<Activations> viewActivations(DevicePointer x) const;
   // Quantizes x [m][k] in device memory into `out` on the stream: one NVRTC kernel. Emulated, and
   // on a GPU without NVRTC (then with a warning in report()), the host does it between synchronous

@@ -74,12 +74,13 @@ TEST_P(CodeOrder, IsTheFragmentOrderOfThePtxIsa) {
               int nibble = placed->decode.position[reg % registersPerWord][sub];
               // A thread's chunk is 16 bytes at (chunk of the warp) * 512 + lane * 16.
               int64_t chunkIndex = (warp * g.chunks() + chunk) * g.rowTiles() + t;
-              int64_t position = chunkIndex * 1024 + lane * 32 + word * 8 + nibble;
+              int64_t position =
+                  chunkIndex * 1024 + int64_t{lane} * 32 + int64_t{word} * 8 + nibble;
               Coordinates at = coordinatesOf(codes, position);
               Coordinates fragment = fragmentElement(perRegister, lane, i);
               EXPECT_EQ(at.n, warp * g.warpN() + fragment.n % 8 * g.rowsPerThread() + 2 * t +
                                   fragment.n / 8);
-              EXPECT_EQ(at.k, chunk * Geometry::chunkK + step * g.mmaK + fragment.k);
+              EXPECT_EQ(at.k, chunk * Geometry::chunkK + int64_t{step} * g.mmaK + fragment.k);
               EXPECT_TRUE(seen.insert({at.n, at.k}).second);
             }
   EXPECT_EQ(static_cast<int64_t>(seen.size()), g.tileN * g.tileK);
