@@ -1,33 +1,21 @@
 #include "runtime/emulator/Parser.h"
 
-#include "runtime/emulator/TokenReader.h"
+#include "runtime/emulator/DeclarationReader.h"
+#include "runtime/emulator/Scopes.h"
 
 #include <bit>
 #include <limits>
-#include <unordered_map>
 
 namespace rho::emulator {
 
 namespace {
 // A text that declares more is refused rather than served: far above what ptxas accepts.
 constexpr uint64_t maxRegisters = 1 << 20;
-constexpr uint64_t maxVariableBytes = uint64_t(1) << 30;
 
-struct Scope {
-  // "%r" declared as %r<100> covers %r0 to %r99.
-  struct Range {
-    uint32_t first, count;
-  };
-  std::unordered_map<std::string_view, uint32_t> registers;
-  std::unordered_map<std::string_view, Range> ranges;
-  std::unordered_map<std::string_view, uint32_t> variables;
-  uint32_t id = 0;
-};
-
-class Parser : private TokenReader {
+class Parser : private DeclarationReader {
 public:
   Parser(std::string_view text, std::vector<Token> tokens)
-      : TokenReader(std::move(tokens)), text(text) {}
+      : DeclarationReader(std::move(tokens)), text(text) {}
 
   Result<Module> run() {
     scopes.emplace_back();
@@ -153,20 +141,6 @@ private:
 
   // Declarations ------------------------------------------------------------------------------
 
-  static bool spaceOf(std::string_view directive, Space &space) {
-    if (directive == ".global")
-      space = Space::Global;
-    else if (directive == ".const")
-      space = Space::Const;
-    else if (directive == ".shared")
-      space = Space::Shared;
-    else if (directive == ".local")
-      space = Space::Local;
-    else
-      return false;
-    return true;
-  }
-
   // [.align N] .type name [dims] [= initial]
   void variable(bool external) {
     Space space = Space::Global;
@@ -179,58 +153,8 @@ private:
     expect(';');
   }
 
-  void typeAndAlign(Type &type, uint64_t &align, uint64_t &elements) {
-    align = 0;
-    elements = 1;
-    while (peek().kind == Kind::DotWord) {
-      if (accept(".align")) {
-        align = count("an alignment", 1 << 16);
-        if (!std::has_single_bit(align))
-          return fail(peek().line, std::to_string(align), "an alignment that is a power of two");
-      } else if (accept(".v2")) {
-        elements = 2;
-      } else if (accept(".v4")) {
-        elements = 4;
-      } else {
-        type = typeNamed(peek().text.substr(1));
-        if (type == Type::None || bits(type) < 8)
-          return fail("a type");
-        next();
-        return;
-      }
-    }
-    fail("a type");
-  }
-
   void declarator(Space space, bool external) {
-    Variable variable;
-    variable.space = space;
-    variable.external = external;
-    variable.line = peek().line;
-    if (peek().kind == Kind::DotWord) {
-      declType = Type::None;
-      typeAndAlign(declType, declAlign, declElements);
-    }
-    if (failed)
-      return;
-    uint64_t elementBytes = uint64_t(bits(declType)) / 8;
-    variable.align = declAlign ? declAlign : elementBytes * declElements;
-    variable.name = word("a name");
-    variable.size = elementBytes * declElements;
-    while (!failed && accept('[')) {
-      uint64_t dimension = 0;
-      if (!peek().is(']'))
-        dimension = count("an array size", maxVariableBytes);
-      expect(']');
-      variable.size = dimension && variable.size > maxVariableBytes / dimension
-                          ? maxVariableBytes + 1
-                          : variable.size * dimension;
-    }
-    if (variable.size > maxVariableBytes)
-      return fail(variable.line, "`" + std::string(variable.name) + "`",
-                  "a variable of at most " + std::to_string(maxVariableBytes) + " bytes");
-    if (!failed && accept('='))
-      initializer(variable, elementBytes);
+    Variable variable = variableDeclarator(space, external);
     if (failed)
       return;
     if (!scopes.back().variables.emplace(variable.name, uint32_t(module.variables.size())).second)
@@ -239,39 +163,7 @@ private:
     module.variables.push_back(std::move(variable));
   }
 
-  void initializer(Variable &variable, uint64_t elementBytes) {
-    int depth = 0;
-    do {
-      while (accept('{'))
-        ++depth;
-      Operand value;
-      uint32_t line = peek().line;
-      if (!signedNumber(value))
-        return;
-      if (value.kind == Operand::Kind::Double && elementBytes == 4)
-        value.value = std::bit_cast<uint32_t>(float(std::bit_cast<double>(value.value)));
-      for (uint64_t i = 0; i < elementBytes; ++i)
-        variable.initial.push_back(uint8_t(value.value >> 8 * i));
-      while (depth > 0 && accept('}'))
-        --depth;
-      if (variable.size == 0 || variable.initial.size() > variable.size)
-        return fail(line, "more initial values", "at most the variable's size");
-    } while (!failed && depth > 0 && accept(','));
-    if (depth > 0)
-      expect('}');
-  }
-
   // Entries -----------------------------------------------------------------------------------
-
-  void threeCounts(uint32_t (&out)[3]) {
-    for (int i = 0; i < 3; ++i) {
-      if (i > 0 && !accept(',')) {
-        out[i] = 1;
-        continue;
-      }
-      out[i] = uint32_t(count("a number of threads", 1 << 20));
-    }
-  }
 
   void entry() {
     next();
@@ -302,37 +194,6 @@ private:
       body();
     else
       fail("`{`");
-  }
-
-  void parameter(Function &function) {
-    if (!accept(".param"))
-      return fail("`.param`");
-    Variable parameter;
-    parameter.space = Space::Param;
-    parameter.line = peek().line;
-    Type type = Type::None;
-    uint64_t align = 0, elements = 1;
-    typeAndAlign(type, align, elements);
-    if (failed)
-      return;
-    if (accept(".ptr")) { // facts about what the pointer points to
-      Space space;
-      if (peek().kind == Kind::DotWord && spaceOf(peek().text, space))
-        next();
-      if (accept(".align"))
-        count("an alignment", 1 << 20);
-    }
-    uint64_t elementBytes = uint64_t(bits(type)) / 8;
-    parameter.align = align ? align : elementBytes;
-    parameter.size = elementBytes;
-    parameter.name = word("a parameter's name");
-    if (!failed && accept('[')) {
-      parameter.size *= count("an array size", 1 << 16);
-      expect(']');
-    }
-    parameter.address = (function.parameterBytes + parameter.align - 1) & ~(parameter.align - 1);
-    function.parameterBytes = parameter.address + parameter.size;
-    function.parameters.push_back(parameter);
   }
 
   // Body --------------------------------------------------------------------------------------
@@ -450,35 +311,6 @@ private:
     expect(';');
   }
 
-  std::optional<uint32_t> findRegister(std::string_view name) const {
-    size_t stem = name.size();
-    while (stem > 0 && name[stem - 1] >= '0' && name[stem - 1] <= '9')
-      --stem;
-    uint64_t index = 0;
-    bool numbered = stem < name.size() && digits(name.substr(stem), 10, index) &&
-                    (name.size() - stem == 1 || name[stem] != '0');
-    for (size_t i = scopes.size(); i-- > 0;) {
-      auto exact = scopes[i].registers.find(name);
-      if (exact != scopes[i].registers.end())
-        return exact->second;
-      if (!numbered)
-        continue;
-      auto range = scopes[i].ranges.find(name.substr(0, stem));
-      if (range != scopes[i].ranges.end() && index < range->second.count)
-        return range->second.first + uint32_t(index);
-    }
-    return std::nullopt;
-  }
-
-  std::optional<uint32_t> findVariable(std::string_view name) const {
-    for (size_t i = scopes.size(); i-- > 0;) {
-      auto found = scopes[i].variables.find(name);
-      if (found != scopes[i].variables.end())
-        return found->second;
-    }
-    return std::nullopt;
-  }
-
   void instruction() {
     Statement statement;
     statement.begin = peek().begin;
@@ -582,7 +414,7 @@ private:
       out.value = 32;
       return true;
     }
-    if (std::optional<uint32_t> found = findRegister(token.text)) {
+    if (std::optional<uint32_t> found = findRegister(scopes, token.text)) {
       out.kind = Operand::Kind::Register;
       out.index = *found;
       return true;
@@ -595,7 +427,7 @@ private:
       }
       return true;
     }
-    if (std::optional<uint32_t> found = findVariable(token.text)) {
+    if (std::optional<uint32_t> found = findVariable(scopes, token.text)) {
       out.kind = Operand::Kind::Symbol;
       out.index = *found;
       return true;
@@ -612,8 +444,6 @@ private:
   std::optional<uint64_t> rhoFile;
   uint32_t originLine = 0, originFile = 0;
   std::vector<uint32_t> statementFiles; // per statement, in order
-  Type declType = Type::None;
-  uint64_t declAlign = 0, declElements = 1;
 };
 } // namespace
 
