@@ -90,8 +90,8 @@ private:
         mlir::math::FmaOp::create(builder, loc, halves(a, f16), halves(b, f16), halves(c, f16)));
   }
 
-  // Written out: of two bitwise operations with a constant each, ptxas makes two instructions, since
-  // one instruction takes only one constant. As one it puts the other constant in a register.
+  // Written out: of two bitwise operations with a constant each, ptxas makes two instructions,
+  // since one instruction takes only one constant. As one it puts the other constant in a register.
   Value lop3(Value a, Value b, Value c, llvm::StringRef table) {
     return mlir::LLVM::InlineAsmOp::create(
                builder, loc, mlir::TypeRange{builder.getI32Type()}, mlir::ValueRange{a, b, c},
