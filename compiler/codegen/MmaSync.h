@@ -44,7 +44,8 @@ private:
   mlir::LogicalResult lower(mlir::Operation *inner);
 
   // MmaSyncCopies.cpp
-  void forEachPiece(int64_t pieces, const std::function<void(Value piece)> &body);
+  void forEachPiece(int64_t pieces, const std::function<void(Value piece, Value exists)> &body);
+  void copyPiece(Value to, Value from, Value size, Value exists);
   void lowerCopyTile(tile::CopyTileOp copy);
   void lowerCopyRows(tile::CopyRowsOp copy);
 

@@ -3,26 +3,41 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 
 namespace rho::compiler {
 
+namespace LLVM = mlir::LLVM;
 namespace NVVM = mlir::NVVM;
 namespace arith = mlir::arith;
 
-// Spreads pieces over the CTA's threads: piece = thread, thread + threads, ...
-void MmaSyncLowering::forEachPiece(int64_t pieces, const std::function<void(Value)> &body) {
+// Spreads pieces over the CTA's threads: piece = thread, thread + threads, ... `exists` is null
+// where every thread has one.
+void MmaSyncLowering::forEachPiece(int64_t pieces,
+                                   const std::function<void(Value piece, Value exists)> &body) {
   for (int64_t first = 0; first < pieces; first += g.threads()) {
     Value piece = add(thread, first);
-    if (first + g.threads() <= pieces) {
-      body(piece);
-      continue;
-    }
-    auto guarded = mlir::scf::IfOp::create(builder, loc, less(piece, i32(pieces)));
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(&guarded.getThenRegion().front());
-    body(piece);
+    bool all = first + g.threads() <= pieces;
+    body(piece, all ? Value() : less(piece, i32(pieces)));
   }
+}
+
+// A thread without a piece is predicated off, not branched around: LLVM may copy what follows a
+// branch into both of its paths, and ldmatrix and mma need all threads of the warp on one.
+void MmaSyncLowering::copyPiece(Value to, Value from, Value size, Value exists) {
+  if (!exists) {
+    NVVM::CpAsyncOp::create(builder, loc, to, from, 16, NVVM::LoadCacheModifierKind::CG, size);
+    return;
+  }
+  llvm::SmallVector<Value> operands{exists, to, from};
+  if (size)
+    operands.push_back(size);
+  LLVM::InlineAsmOp::create(builder, loc, mlir::TypeRange(), operands,
+                            size ? "@$0 cp.async.cg.shared.global [$1], [$2], 16, $3;"
+                                 : "@$0 cp.async.cg.shared.global [$1], [$2], 16;",
+                            size ? "b,l,l,r,~{memory}" : "b,l,l,~{memory}",
+                            /*has_side_effects=*/true, /*is_align_stack=*/false,
+                            LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(),
+                            mlir::ArrayAttr());
 }
 
 void MmaSyncLowering::lowerCopyTile(tile::CopyTileOp copy) {
@@ -30,11 +45,9 @@ void MmaSyncLowering::lowerCopyTile(tile::CopyTileOp copy) {
   Value part = partOf(copy.getBuffer(), copy.getSlot());
   Value from = globalAt(copy.getSource(), add(mul(widen(copy.getTile()), bytes),
                                               static_cast<int64_t>(copy.getBase())));
-  forEachPiece(bytes / 16, [&](Value piece) {
+  forEachPiece(bytes / 16, [&](Value piece, Value exists) {
     Value offset = mul(piece, 16);
-    NVVM::CpAsyncOp::create(builder, loc, sharedAt(add(part, offset)),
-                            globalAt(from, widen(offset)), 16, NVVM::LoadCacheModifierKind::CG,
-                            Value());
+    copyPiece(sharedAt(add(part, offset)), globalAt(from, widen(offset)), Value(), exists);
   });
 }
 
@@ -44,7 +57,7 @@ void MmaSyncLowering::lowerCopyRows(tile::CopyRowsOp copy) {
   int64_t sharing = std::max<int64_t>(1, 128 / rowBytes);
   int64_t permuted = std::min<int64_t>(perRow, 8);
   Value part = partOf(copy.getBuffer(), copy.getSlot());
-  forEachPiece(static_cast<int64_t>(copy.getRows()) * perRow, [&](Value piece) {
+  forEachPiece(static_cast<int64_t>(copy.getRows()) * perRow, [&](Value piece, Value exists) {
     Value row = div(piece, perRow), column = mod(piece, perRow);
     Value sourceRow = add(copy.getRow(), row);
     Value sourceByte = add(copy.getColumn(), mul(column, 16));
@@ -58,8 +71,7 @@ void MmaSyncLowering::lowerCopyRows(tile::CopyRowsOp copy) {
     if (copy.getSwizzle())
       place = arith::XOrIOp::create(builder, loc, column, mod(div(row, sharing), permuted));
     Value target = add(part, add(mul(row, rowBytes), mul(place, 16)));
-    NVVM::CpAsyncOp::create(builder, loc, sharedAt(target), globalAt(copy.getSource(), offset), 16,
-                            NVVM::LoadCacheModifierKind::CG, size);
+    copyPiece(sharedAt(target), globalAt(copy.getSource(), offset), size, exists);
   });
 }
 

@@ -83,7 +83,19 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
 
 } // namespace
 
+// LLVM knows nothing of the threads that must meet at these instructions; unless told so it may
+// copy them into both paths of a branch.
+static void markConvergent(llvm::Module &module) {
+  for (llvm::Function &intrinsic : module)
+    if (intrinsic.getName().starts_with("llvm.nvvm.ldmatrix.") ||
+        intrinsic.getName().starts_with("llvm.nvvm.mma."))
+      for (llvm::User *user : intrinsic.users())
+        if (auto *call = llvm::dyn_cast<llvm::CallBase>(user))
+          call->setConvergent();
+}
+
 void setTarget(llvm::Module &module, llvm::StringRef target) {
+  markConvergent(module);
   module.setTargetTriple(llvm::Triple(triple));
   if (std::unique_ptr<llvm::TargetMachine> machine = machineFor(target))
     module.setDataLayout(machine->createDataLayout());

@@ -9,7 +9,8 @@
 
 namespace rho::compiler {
 
-// Sets triple, data layout and the target of every function; sm_80 and so on.
+// Sets triple, data layout and the target (sm_80, ...) of every function, and marks the calls that
+// need all threads of a warp.
 void setTarget(llvm::Module &module, llvm::StringRef target);
 
 // Optimizes the module and prints its PTX. The target is read from the module's functions.

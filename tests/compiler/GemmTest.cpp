@@ -156,12 +156,14 @@ TEST_P(Formats, AreWithinTheBoundOnRaggedShapes) {
       expectWithinBound({pair.weight, pair.activation, output, "", target, shape});
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, Formats, testing::Combine(testing::ValuesIn(pairs), testing::Values("sm_80", "sm_90")),
-    [](const auto &info) {
-      const Pair &pair = std::get<0>(info.param);
-      return std::string(pair.weight) + "_" + pair.activation + "_" + std::get<1>(info.param);
-    });
+INSTANTIATE_TEST_SUITE_P(All, Formats,
+                         testing::Combine(testing::ValuesIn(pairs),
+                                          testing::Values("sm_80", "sm_86", "sm_89", "sm_90")),
+                         [](const auto &info) {
+                           const Pair &pair = std::get<0>(info.param);
+                           return std::string(pair.weight) + "_" + pair.activation + "_" +
+                                  std::get<1>(info.param);
+                         });
 
 class Schedules : public testing::TestWithParam<Pair> {};
 
@@ -178,6 +180,19 @@ TEST_P(Schedules, AreWithinTheBound) {
 INSTANTIATE_TEST_SUITE_P(All, Schedules, testing::ValuesIn(pairs), [](const auto &info) {
   return std::string(info.param.weight) + "_" + info.param.activation;
 });
+
+// Stages whose pieces are no multiple of the threads: LLVM once copied the ldmatrix behind a branch
+// around the last piece into both of its paths.
+TEST(Copies, LeaveTheThreadsOfAWarpTogether) {
+  for (const char *target : {"sm_80", "sm_86", "sm_89", "sm_90"})
+    for (int pipeline = 2; pipeline <= 6; ++pipeline)
+      expectWithinBound({"int4_g128",
+                         "int8_token",
+                         "f16",
+                         "scales: accumulator pipeline: " + std::to_string(pipeline),
+                         target,
+                         {33, 130, 1000}});
+}
 
 // Both places where a group scale may go.
 TEST(Placements, OperandAndAccumulatorAreWithinTheBound) {
