@@ -1,5 +1,6 @@
 #include "dsl/Findings.h"
 #include "runtime/Kernel.h"
+#include "runtime/tool/BarChart.h"
 #include "runtime/tool/Files.h"
 #include "runtime/tool/Inputs.h"
 #include "runtime/tool/Report.h"
@@ -179,6 +180,23 @@ void print(const Row &row) {
     printLine("  emulated", std::to_string(row.emulated->threadInstructions) +
                                 " thread-instructions, " + shortNumber(row.emulated->mips()) +
                                 " MIPS");
+}
+
+std::string plot(const std::vector<Row> &rows, const Device &device) {
+  std::vector<Bar> bars;
+  for (const Row &row : rows) {
+    std::optional<double> value = row.bandwidthShare;
+    if (row.emulated)
+      value = row.emulated->mips();
+    if (value)
+      bars.push_back({row.gemm + ", m = " + std::to_string(row.shape.m) + ", n = " +
+                          std::to_string(row.shape.n) + ", k = " + std::to_string(row.shape.k),
+                      *value});
+  }
+  return barChart("rho bench on " + device.name() + ", " + device.target(),
+                  device.isEmulated() ? "million thread-instructions a second"
+                                      : "packed weight read, % of the memory bandwidth",
+                  bars);
 }
 
 // Weights by declaration and shape: quantizing takes longer than all that is measured.
@@ -408,6 +426,9 @@ Result<int> benchCommand(const Options &options) {
   }
   if (options.has("--csv"))
     if (Status written = writeText(options.text("--csv"), csv(rows)); !written)
+      return written.error();
+  if (options.has("--plot"))
+    if (Status written = writeText(options.text("--plot"), plot(rows, *device)); !written)
       return written.error();
   return code;
 }

@@ -28,7 +28,7 @@ constexpr std::array<CommandSpec, 6> commands = {{
     {Command::Version, "--version", "", "print the versions of rho and of its compiler"},
 }};
 
-constexpr std::array<OptionSpec, 21> options = {{
+constexpr std::array<OptionSpec, 22> options = {{
     {"--m", Kind::Count, "M", run | compile, true, "rows of the activations and of the output"},
     {"--n", Kind::Count, "N", run | compile, true, "rows of the weight, columns of the output"},
     {"--k", Kind::Count, "K", run | compile, true, "columns of both operands"},
@@ -60,6 +60,8 @@ constexpr std::array<OptionSpec, 21> options = {{
     {"--plan", Kind::Text, "FILE", compile, true, "follow this printed plan"},
     {"-o", Kind::Text, "FILE", compile, false, "write to FILE instead of standard output"},
     {"--csv", Kind::Text, "FILE", bench, false, "write the table to FILE as well"},
+    {"--plot", Kind::Text, "FILE", bench, false,
+     "draw the kernels' bandwidth or speed to FILE (SVG)"},
 }};
 
 std::string_view nameOf(Command command) {

@@ -151,11 +151,16 @@ TEST(CheckTest, printsAllDiagnosticsOfAllFiles) {
 }
 
 TEST(BenchTest, writesOneRowAShape) {
-  std::string csv = scratchFolder() + "bench.csv";
+  std::string csv = scratchFolder() + "bench.csv", svg = scratchFolder() + "bench.svg";
   ToolResult result =
       runTool({"bench", gemmFile("int4_g128_f16"), gemmFile("liquidquant_int8"), "--m", "1,3",
-               "--n", "64", "--k", "128", "--device", "sm_80", "--csv", csv});
+               "--n", "64", "--k", "128", "--device", "sm_80", "--csv", csv, "--plot", svg});
   EXPECT_EQ(result.code, 0) << result.err;
+  std::ifstream drawing(svg);
+  std::string drawn((std::istreambuf_iterator<char>(drawing)), std::istreambuf_iterator<char>());
+  EXPECT_EQ(drawn.substr(0, 4), "<svg");
+  EXPECT_NE(drawn.find(", m = "), std::string::npos) << drawn;
+  EXPECT_NE(drawn.find("million thread-instructions a second"), std::string::npos);
   std::ifstream file(csv);
   std::vector<std::string> lines;
   for (std::string line; std::getline(file, line);)
