@@ -9,7 +9,8 @@ namespace rho::tool {
 
 namespace {
 
-constexpr int labelWidth = 260, chartWidth = 560, valueWidth = 70, rowHeight = 20, headHeight = 56;
+constexpr int letterWidth = 7; // of the font below, on average and a little more
+constexpr int chartWidth = 560, valueWidth = 70, rowHeight = 20, headHeight = 56;
 
 std::string escaped(const std::string &text) {
   std::string result;
@@ -34,8 +35,12 @@ std::string text(int x, double y, const char *anchor, const std::string &content
 std::string barChart(const std::string &title, const std::string &axis,
                      const std::vector<Bar> &bars) {
   double largest = 0;
-  for (const Bar &bar : bars)
+  size_t longest = 0;
+  for (const Bar &bar : bars) {
     largest = std::max(largest, bar.value);
+    longest = std::max(longest, bar.label.size());
+  }
+  int labelWidth = 20 + letterWidth * static_cast<int>(longest);
   double scale = largest > 0 ? chartWidth / largest : 0;
   int width = labelWidth + chartWidth + valueWidth;
   int height = headHeight + rowHeight * static_cast<int>(bars.size()) + 10;
