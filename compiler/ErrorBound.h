@@ -5,9 +5,18 @@
 
 namespace rho::compiler {
 
-// Bound on |computed - y| for one output, where y is the exact result and `magnitude` the sum over
-// k of |activation * weight|. The derivation stands at the definition. Outputs that overflow the
-// output type are infinite in both.
-double errorBound(const dsl::Gemm &gemm, const Plan &plan, double magnitude, double y);
+// Bounds |computed - y| for the outputs of one kernel. The derivation stands at the definition.
+class ErrorBound {
+public:
+  ErrorBound(const dsl::Gemm &gemm, const Plan &plan);
+  // For one output: y is the exact result, `magnitude` the sum over k of |activation * weight|.
+  // Outputs that overflow the output type are infinite in both.
+  double operator()(double magnitude, double y) const;
+
+private:
+  dsl::ElementType output;
+  double perMagnitude = 0; // relative to the magnitude
+  double perResult = 0;    // relative to the result
+};
 
 } // namespace rho::compiler

@@ -30,17 +30,16 @@ double underflow(dsl::ElementType type) {
 // - scaling a group's partial sum costs u for the product of scales and u for the fused add; the
 //   running sum collects one such error per group;
 // - each epilogue multiplication costs u, the output its own roundoff.
-double errorBound(const dsl::Gemm &gemm, const Plan &plan, double magnitude, double y) {
+ErrorBound::ErrorBound(const dsl::Gemm &gemm, const Plan &plan) : output(gemm.output) {
   Result<PlacedGemm> placed = place(gemm, plan.groupScales, nullptr);
   if (!placed)
-    return 0; // such a plan has no kernel
+    return; // such a plan has no kernel
   const double u = std::ldexp(1.0, -24);
   double k = static_cast<double>(plan.problem.k);
-  double perSum = 0;
   if (placed->integerAccumulator)
-    perSum += u;
+    perMagnitude += u;
   else
-    perSum += (k + 16) * 2 * u + std::ceil(k / placed->mmaK) * u;
+    perMagnitude += (k + 16) * 2 * u + std::ceil(k / placed->mmaK) * u;
   if (placed->operandScale >= 0) {
     dsl::ElementType scale = gemm.weight.components[placed->operandScale].type;
     dsl::ElementType operand = dsl::ElementType::get(placed->mmaType);
@@ -49,18 +48,20 @@ double errorBound(const dsl::Gemm &gemm, const Plan &plan, double magnitude, dou
     int bits = scale.mantissaBits() + 1 +
                (element.isFloat() ? element.mantissaBits() + 1 : element.bits() - 1);
     if (bits > operand.mantissaBits() + 1)
-      perSum += roundoff(operand);
+      perMagnitude += roundoff(operand);
   }
   if (placed->flushK > 0) {
     double tile = static_cast<double>(std::min(placed->flushK, plan.schedule.tileK));
-    perSum += (std::ceil(k / tile) + static_cast<double>(placed->accumulator.size()) + 1) * u;
+    perMagnitude += (std::ceil(k / tile) + static_cast<double>(placed->accumulator.size()) + 1) * u;
   }
   if (plan.schedule.splitK > 1 && (!placed->integerAccumulator || placed->flushK > 0))
-    perSum += static_cast<double>(plan.schedule.splitK) * u;
-  double epilogue = (static_cast<double>(placed->epilogue.size()) + 2) * u;
-  double bound = perSum * magnitude + epilogue * std::abs(y) * 1.001;
-  double rounding = roundoff(gemm.output) * (std::abs(y) + bound) + underflow(gemm.output);
-  return bound + rounding;
+    perMagnitude += static_cast<double>(plan.schedule.splitK) * u;
+  perResult = (static_cast<double>(placed->epilogue.size()) + 2) * u * 1.001;
+}
+
+double ErrorBound::operator()(double magnitude, double y) const {
+  double bound = perMagnitude * magnitude + perResult * std::abs(y);
+  return bound + roundoff(output) * (std::abs(y) + bound) + underflow(output);
 }
 
 } // namespace rho::compiler

@@ -105,6 +105,7 @@ Comparison verify(const dsl::Gemm &gemm, const compiler::Plan &plan,
     exact = kernels::referenceAt(activation, weight, samples);
   }
   auto count = static_cast<int64_t>(exact.y.size());
+  const compiler::ErrorBound errorBound(gemm, plan);
   constexpr int64_t chunk = 4096;
   int64_t chunks = (count + chunk - 1) / chunk;
   std::vector<Comparison> parts(static_cast<size_t>(chunks));
@@ -114,7 +115,7 @@ Comparison verify(const dsl::Gemm &gemm, const compiler::Plan &plan,
       kernels::Sample at =
           mode == VerifyMode::Full ? kernels::Sample{i / output.k, i % output.k} : samples[i];
       double computed = output.at(at.m, at.n);
-      double bound = compiler::errorBound(gemm, plan, exact.magnitude[i], exact.y[i]);
+      double bound = errorBound(exact.magnitude[i], exact.y[i]);
       add(parts[part],
           {at.m, at.n, computed, exact.y[i], judge(computed, exact.y[i], bound, gemm.output)});
     }

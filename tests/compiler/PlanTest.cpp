@@ -207,7 +207,7 @@ TEST(ErrorBound, GrowsWithWhatRounds) {
                       "gemm half { weight: int4 activation: f16 output: f16 }");
   auto bound = [&](size_t i, double magnitude) {
     Result<Plan> planned = plan(module.gemms[i], {16, 256, 1024}, *modelOfTarget("sm_80"), nullptr);
-    return errorBound(module.gemms[i], *planned, magnitude, 1.0);
+    return ErrorBound(module.gemms[i], *planned)(magnitude, 1.0);
   };
   double u = 1.0 / (1 << 24);
   // An exact integer sum: conversion, two scales and the output, each at most one rounding of f32.
