@@ -75,13 +75,12 @@ std::vector<MmaSyncLowering::Value> MmaSyncLowering::toF32(llvm::ArrayRef<Value>
   mlir::Type half = element == "bf16" ? mlir::Type(builder.getBF16Type()) : builder.getF16Type();
   bool repeated = false; // each register holds one scale twice
   if (element != "f16" && element != "bf16") {
-    ScaleSequence sequence = *scaleSequence(dsl::ElementType::get(element.str()), "f16", 0);
+    DecodeProgram sequence = *scaleSequence(dsl::ElementType::get(element.str()), "f16", 0);
     halves.clear();
     for (Value word : words) {
       auto decode = tile::DecodeOp::create(
-          builder, loc,
-          std::vector<mlir::Type>(sequence.program.outputs.size(), builder.getI32Type()), word,
-          mlir::ValueRange(), sequence.program.print());
+          builder, loc, std::vector<mlir::Type>(sequence.outputs.size(), builder.getI32Type()),
+          word, mlir::ValueRange(), sequence.print());
       halves.insert(halves.end(), decode.getResults().begin(), decode.getResults().end());
     }
     repeated = true;

@@ -324,17 +324,15 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
   dsl::ElementType type = format.components[component].type;
   // A power of two that the decode left out may travel in the scale instead, as far as the
   // operand type's range allows; the epilogue restores the rest.
-  int carried = 0;
   if (sequence.log2Factor < 0) {
-    carried = std::min(-sequence.log2Factor, scaleHeadroom(type, mmaType));
-    if (type.bits() > 8) {
+    if (type.bits() > 8)
       restoreFactor(sequence, mmaType);
-      carried = 0;
-    }
+    else
+      sequence.scaleLog2 = std::min(-sequence.log2Factor, scaleHeadroom(type, mmaType));
   }
-  if (!scaleSequence(type, mmaType, carried))
+  if (!scaleSequence(type, mmaType, sequence.scaleLog2))
     return std::nullopt;
-  sequence.log2Factor += carried;
+  sequence.log2Factor += sequence.scaleLog2;
   int base = static_cast<int>(sequence.params.size());
   for (int half = 0; half < 2; ++half)
     sequence.params.push_back({DecodeParam::Form::Multiplier, component, half});
@@ -361,11 +359,9 @@ int scaleHeadroom(dsl::ElementType type, std::string_view mmaType) {
   return static_cast<int>(std::floor(std::log2(room)));
 }
 
-std::optional<ScaleSequence> scaleSequence(dsl::ElementType type, std::string_view mmaType,
+std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_view mmaType,
                                            int log2Factor) {
-  ScaleSequence result;
-  DecodeProgram &p = result.program;
-  result.log2Factor = log2Factor;
+  DecodeProgram p;
   Operand word = DecodeProgram::word();
   constexpr uint32_t lowTwice = 0x1010, highTwice = 0x3232;
   if (type.name() == mmaType && type.bits() == 16) {
@@ -373,7 +369,7 @@ std::optional<ScaleSequence> scaleSequence(dsl::ElementType type, std::string_vi
       return std::nullopt;
     p.output(p.add(Op::Prmt, word, word, constant(lowTwice)));
     p.output(p.add(Op::Prmt, word, word, constant(highTwice)));
-    return result;
+    return p;
   }
   if (type.name() != "e4m3" || (mmaType != "f16" && mmaType != "bf16"))
     return std::nullopt;
@@ -404,7 +400,7 @@ std::optional<ScaleSequence> scaleSequence(dsl::ElementType type, std::string_vi
   for (uint32_t selector : {lowTwice, highTwice})
     for (Operand pair : placed)
       p.output(p.add(Op::Prmt, pair, pair, constant(selector)));
-  return result;
+  return p;
 }
 
 } // namespace rho::compiler

@@ -33,6 +33,7 @@ struct DecodeSequence {
   // position[r][s]: which code of the word (0 = least significant) is sub-element s of register r.
   std::vector<std::vector<int>> position;
   int log2Factor = 0;   // registers hold value * 2^log2Factor
+  int scaleLog2 = 0;    // multiplier parameters hold the scale * 2^scaleLog2
   uint32_t codeXor = 0; // applied to the codes when they are packed
   int instructions() const { return static_cast<int>(program.instructions.size()); }
 };
@@ -55,13 +56,10 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
 // would leave the exact range is multiplied back in.
 DecodeSequence withoutScale(DecodeSequence sequence, std::string_view mmaType);
 
-// One 32-bit word of packed scales -> one register (s * 2^log2Factor twice) per scale.
-struct ScaleSequence {
-  DecodeProgram program; // outputs: 2 registers for 16-bit scales, 4 for 8-bit ones
-  int log2Factor = 0;
-};
-// None when the scale type is not exact in mmaType ("f16" or "bf16").
-std::optional<ScaleSequence> scaleSequence(dsl::ElementType type, std::string_view mmaType,
+// One 32-bit word of packed scales -> one register (s * 2^log2Factor twice) per scale: 2 registers
+// for 16-bit scales, 4 for 8-bit ones. None when the scale type is not exact in mmaType ("f16" or
+// "bf16").
+std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_view mmaType,
                                            int log2Factor);
 
 // The largest s such that every scale of `type` times 2^s is finite in mmaType.

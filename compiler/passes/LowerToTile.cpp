@@ -275,13 +275,12 @@ private:
     Value word = rowWordsOf(component, group, slot)[row / perWord];
     mlir::Location loc = at(true, component);
     if (form == "multiplier") {
-      int log2 = context.placed.decode.log2Factor -
-                 withoutScaleLog2(); // what the scale carries for the decode
-      ScaleSequence scales = *scaleSequence(type, context.placed.mmaType, log2);
-      int64_t outputs = static_cast<int64_t>(scales.program.outputs.size());
+      DecodeProgram scales =
+          *scaleSequence(type, context.placed.mmaType, context.placed.decode.scaleLog2);
+      int64_t outputs = static_cast<int64_t>(scales.outputs.size());
       auto decoded = tile::DecodeOp::create(builder, loc,
                                             std::vector<mlir::Type>(outputs, builder.getI32Type()),
-                                            word, mlir::ValueRange(), scales.program.print());
+                                            word, mlir::ValueRange(), scales.print());
       int64_t base = row / perWord * perWord;
       for (int64_t i = 0; i < outputs; ++i)
         parameterCache[{form.str(), component, group, base + i}] = decoded.getResult(i);
@@ -295,14 +294,6 @@ private:
     auto decoded = tile::DecodeOp::create(builder, loc, mlir::TypeRange{builder.getI32Type()}, word,
                                           mlir::ValueRange(), pick.print());
     return parameterCache[key] = decoded.getResult(0);
-  }
-
-  int withoutScaleLog2() const {
-    Result<Factors> factors = factorValue(context.gemm.weight, true, {}, nullptr);
-    std::optional<DecodeSequence> bare =
-        decodeSequence(context.gemm.weight, *factors->core, context.placed.mmaType);
-    const dsl::ElementType type = context.gemm.weight.components[context.placed.operandScale].type;
-    return type.bits() > 8 ? context.placed.decode.log2Factor : bare->log2Factor;
   }
 
   int64_t groupIn(int64_t k, int64_t group) const { return group >= g.tileK ? 0 : k / group; }

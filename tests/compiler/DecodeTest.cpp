@@ -144,11 +144,11 @@ TEST_P(ScaleCodes, EveryScaleInEveryPlace) {
   auto [element, mmaType] = GetParam();
   dsl::ElementType type = dsl::ElementType::get(element);
   int log2 = type.bits() == 8 ? scaleHeadroom(type, mmaType) : 0;
-  std::optional<ScaleSequence> sequence = scaleSequence(type, mmaType, log2);
+  std::optional<DecodeProgram> sequence = scaleSequence(type, mmaType, log2);
   ASSERT_TRUE(sequence);
   std::mt19937 random(3);
   int perWord = 32 / type.bits();
-  ASSERT_EQ(static_cast<int>(sequence->program.outputs.size()), perWord);
+  ASSERT_EQ(static_cast<int>(sequence->outputs.size()), perWord);
   for (uint32_t code = 0; code < (1u << type.bits()); ++code) {
     double value = type.decode(code);
     if (!std::isfinite(value))
@@ -156,7 +156,7 @@ TEST_P(ScaleCodes, EveryScaleInEveryPlace) {
     for (int place = 0; place < perWord; ++place) {
       uint32_t mask = ((1ull << type.bits()) - 1) << (place * type.bits());
       uint32_t word = (random() & ~mask) | (code << (place * type.bits()));
-      uint32_t reg = sequence->program.run(word, {})[place];
+      uint32_t reg = sequence->run(word, {})[place];
       ASSERT_EQ(subElement(reg, 0, mmaType), std::ldexp(value, log2)) << "code " << code;
       ASSERT_EQ(reg >> 16, reg & 0xffff);
     }
@@ -182,13 +182,13 @@ TEST(Decode, Nvfp4ProductsAreExact) {
     ASSERT_TRUE(decode);
     dsl::ElementType scaleType = format.components[1].type;
     int carried = decode->log2Factor - bareDecode->log2Factor;
-    std::optional<ScaleSequence> scales = scaleSequence(scaleType, mmaType, carried);
+    std::optional<DecodeProgram> scales = scaleSequence(scaleType, mmaType, carried);
     ASSERT_TRUE(scales);
     for (uint32_t code = 0; code < 16; ++code)
       for (uint32_t scale = 0; scale < 256; ++scale) {
         if (!std::isfinite(scaleType.decode(scale)))
           continue;
-        uint32_t multiplier = scales->program.run(scale * 0x01010101u, {})[0];
+        uint32_t multiplier = scales->run(scale * 0x01010101u, {})[0];
         std::vector<uint32_t> registers =
             decode->program.run(code * 0x11111111u, {multiplier, multiplier});
         for (size_t r = 0; r < 4; ++r)
