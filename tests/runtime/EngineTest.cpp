@@ -181,21 +181,7 @@ TEST_F(EngineTest, TheEnvironmentNamesTheFolder) {
 }
 
 TEST_F(EngineTest, UnsupportedActivationsAreRefusedWithTheirPlace) {
-  Module tensor = parsed("format w {\n"
-                         "  element: s4\n"
-                         "  scale: f16 per k[64]\n"
-                         "  value = element * scale\n"
-                         "}\n"
-                         "format a {\n"
-                         "  element: s8\n"
-                         "  scale: f32 per tensor\n"
-                         "  value = element * scale\n"
-                         "}\n"
-                         "gemm g {\n"
-                         "  weight: w\n"
-                         "  activation: a\n"
-                         "  output: f32\n"
-                         "}\n");
+  Module tensor = parsed(tensorScaledActivation);
   Result<Gemm> gemm = engine().compile(tensor, "", shape);
   ASSERT_FALSE(gemm);
   EXPECT_EQ(gemm.error().diagnostics[0].id, DiagId::unsupported_activation);

@@ -64,21 +64,7 @@ TEST(QuantizerSource, TheProgramTakesTheGeneratedHeader) {
 }
 
 TEST(QuantizerSource, TensorScalesAreRefusedWithTheirPlace) {
-  Module module = parsed("format w {\n"
-                         "  element: s4\n"
-                         "  scale: f16 per k[64]\n"
-                         "  value = element * scale\n"
-                         "}\n"
-                         "format a {\n"
-                         "  element: s8\n"
-                         "  scale: f32 per tensor\n"
-                         "  value = element * scale\n"
-                         "}\n"
-                         "gemm g {\n"
-                         "  weight: w\n"
-                         "  activation: a\n"
-                         "  output: f32\n"
-                         "}\n");
+  Module module = parsed(tensorScaledActivation);
   Status status = checkActivationFormat(gemmOf(module), module.impl().module.sources.get());
   EXPECT_EQ(
       errorText(status),
