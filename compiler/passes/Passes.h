@@ -14,8 +14,6 @@ namespace rho::compiler {
 
 #define GEN_PASS_DECL
 #include "compiler/passes/Passes.h.inc"
-#define GEN_PASS_REGISTRATION
-#include "compiler/passes/Passes.h.inc"
 
 // The module that the passes start from: one rho.gemm before placement.
 mlir::OwningOpRef<mlir::ModuleOp> buildGemm(mlir::MLIRContext &context, const dsl::Gemm &gemm,
