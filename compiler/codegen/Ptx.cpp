@@ -33,6 +33,8 @@ const char *ptxFeature(llvm::StringRef target) {
     return "+ptx70";
   if (target == "sm_86")
     return "+ptx71";
+  if (target == "sm_90a")
+    return "+ptx80";
   return "+ptx78";
 }
 

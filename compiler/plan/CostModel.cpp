@@ -9,14 +9,14 @@ namespace {
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Dense multiply-adds per cycle and SM through mma.sync. Datasheet rates; sm_90 reaches about 0.62
+// Dense multiply-adds per cycle and SM through mma.sync. Datasheet rates; sm_90a reaches about 0.62
 // of its wgmma rate this way and runs s4 as several s8 instructions.
 double mmaPerCycle(const std::string &target, const std::string &type) {
-  double half = target == "sm_80" ? 1024 : target == "sm_90" ? 1270 : 512;
+  double half = target == "sm_80" ? 1024 : target == "sm_90a" ? 1270 : 512;
   if (type == "s8")
     return 2 * half;
   if (type == "s4")
-    return target == "sm_90" ? 0.5 * half : 4 * half;
+    return target == "sm_90a" ? 0.5 * half : 4 * half;
   return half;
 }
 

@@ -4,6 +4,7 @@
 #include "runtime/cuda/CudaQuantizer.h"
 
 #include <array>
+#include <limits>
 #include <map>
 #include <mutex>
 
@@ -168,15 +169,20 @@ Context::~Context() { driver.primaryCtxRelease(device); }
 
 std::string targetOf(int major, int minor) {
   struct Row {
-    int capability;
+    int first, last; // compute capabilities, 10 * major + minor
     const char *target;
   };
-  // PTX for an architecture runs on all later ones.
-  static constexpr std::array<Row, 5> rows = {
-      {{80, "sm_80"}, {86, "sm_86"}, {89, "sm_89"}, {90, "sm_90"}, {120, "sm_120"}}};
+  // PTX for an architecture runs on all later ones, but that with the suffix `a` on its own only.
+  constexpr int any = std::numeric_limits<int>::max();
+  static constexpr std::array<Row, 5> rows = {{{80, any, "sm_80"},
+                                               {86, any, "sm_86"},
+                                               {89, any, "sm_89"},
+                                               {90, 90, "sm_90a"},
+                                               {120, any, "sm_120"}}};
+  const int capability = major * 10 + minor;
   std::string target;
   for (const Row &row : rows)
-    if (major * 10 + minor >= row.capability)
+    if (capability >= row.first && capability <= row.last)
       target = row.target;
   return target;
 }

@@ -158,7 +158,7 @@ TEST_P(Formats, AreWithinTheBoundOnRaggedShapes) {
 
 INSTANTIATE_TEST_SUITE_P(All, Formats,
                          testing::Combine(testing::ValuesIn(pairs),
-                                          testing::Values("sm_80", "sm_86", "sm_89", "sm_90")),
+                                          testing::Values("sm_80", "sm_86", "sm_89", "sm_90a")),
                          [](const auto &info) {
                            const Pair &pair = std::get<0>(info.param);
                            return std::string(pair.weight) + "_" + pair.activation + "_" +
@@ -184,7 +184,7 @@ INSTANTIATE_TEST_SUITE_P(All, Schedules, testing::ValuesIn(pairs), [](const auto
 // Stages whose pieces are no multiple of the threads: LLVM once copied the ldmatrix behind a branch
 // around the last piece into both of its paths.
 TEST(Copies, LeaveTheThreadsOfAWarpTogether) {
-  for (const char *target : {"sm_80", "sm_86", "sm_89", "sm_90"})
+  for (const char *target : {"sm_80", "sm_86", "sm_89", "sm_90a"})
     for (int pipeline = 2; pipeline <= 6; ++pipeline)
       expectWithinBound({"int4_g128",
                          "int8_token",

@@ -107,7 +107,7 @@ TEST(Plan, RefusesTextThatIsNoPlan) {
 
 TEST(Plan, NamesTheValidTargets) {
   EXPECT_EQ(modelOfTarget("sm_70").error().str(),
-            "error: unknown target 'sm_70'; valid targets are sm_80, sm_86, sm_89, sm_90 "
+            "error: unknown target 'sm_70'; valid targets are sm_80, sm_86, sm_89, sm_90a "
             "[unknown_target]\n");
 }
 

@@ -29,7 +29,7 @@ TEST(CudaBackend, DescribesTheDevice) {
   std::shared_ptr<Backend> backend = open();
   const compiler::DeviceModel &model = backend->model();
   EXPECT_EQ(model.name, "Fake GPU");
-  EXPECT_EQ(model.target, "sm_90");
+  EXPECT_EQ(model.target, "sm_90a");
   EXPECT_EQ(model.smCount, 132);
   EXPECT_EQ(model.sharedPerCta, 227 * 1024);
   EXPECT_EQ(model.sharedPerSm, 228 * 1024);
@@ -55,8 +55,8 @@ TEST(CudaBackend, TargetsOfComputeCapabilities) {
   EXPECT_EQ(targetOf(8, 6), "sm_86");
   EXPECT_EQ(targetOf(8, 7), "sm_86");
   EXPECT_EQ(targetOf(8, 9), "sm_89");
-  EXPECT_EQ(targetOf(9, 0), "sm_90");
-  EXPECT_EQ(targetOf(10, 0), "sm_90");
+  EXPECT_EQ(targetOf(9, 0), "sm_90a");
+  EXPECT_EQ(targetOf(10, 0), "sm_89"); // no code of sm_90a but on 9.0
   EXPECT_EQ(targetOf(12, 0), "sm_120");
 }
 

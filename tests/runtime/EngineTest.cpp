@@ -76,7 +76,7 @@ TEST_F(EngineTest, OtherDeclarationsTargetsAndShapesAreOtherKernels) {
   std::string key = must(engine().compile(module, "", shape)).report().key;
   EXPECT_NE(must(engine().compile(module, "", {3, 128, 128})).report().key, key);
   EXPECT_NE(must(engine().compile(parsed(w4a8), "", shape)).report().key, key);
-  Engine other = must(Engine::create(must(Device::emulated("sm_90")), options()));
+  Engine other = must(Engine::create(must(Device::emulated("sm_90a")), options()));
   EXPECT_NE(must(other.compile(module, "", shape)).report().key, key);
 }
 

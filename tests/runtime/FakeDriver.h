@@ -31,7 +31,7 @@ struct FakeState {
 
 // The state of the only fake driver; resetFake() starts anew.
 FakeState &fake();
-// Resets the state to one sm_90 device and gives its driver, of CUDA 12.4.
+// Resets the state to one sm_90a device and gives its driver, of CUDA 12.4.
 const Driver &resetFake();
 
 } // namespace rho::cuda

@@ -85,9 +85,9 @@ TEST(Handles, AllocationsHaveLimits) {
 }
 
 TEST(Handles, DevicesSayWhatTheyAre) {
-  Device device = must(Device::emulated("sm_90"));
+  Device device = must(Device::emulated("sm_90a"));
   EXPECT_EQ(device.name(), "NVIDIA H200 (emulated)");
-  EXPECT_EQ(device.target(), "sm_90");
+  EXPECT_EQ(device.target(), "sm_90a");
   EXPECT_TRUE(device.isEmulated());
   EXPECT_TRUE(device.synchronize());
   EXPECT_FALSE(Device::emulated("sm_1"));
