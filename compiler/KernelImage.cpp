@@ -2,14 +2,18 @@
 
 #include "compiler/TextFields.h"
 
+#include <algorithm>
 #include <array>
 
 namespace rho::compiler {
 
 namespace {
 
-constexpr std::string_view firstLine = "rho kernel 1";
+constexpr std::string_view firstLine = "rho kernel 2";
 constexpr int64_t maxExtent = int64_t(1) << 31;
+constexpr int64_t maxCluster = 16; // CTAs; past 8 a device may have none
+constexpr int64_t maxBox = 256;    // elements of a tensor map's box along one axis
+constexpr int64_t swizzleSpan = 128;
 
 using Kind = KernelParameter::Kind;
 constexpr std::array<std::pair<Kind, std::string_view>, 6> parameterNames = {{
@@ -35,10 +39,51 @@ std::optional<Kind> kindOf(std::string_view text) {
   return std::nullopt;
 }
 
+// What is wrong with the parameter's tensor map; empty if nothing is.
+std::string_view boxProblem(const KernelParameter &parameter) {
+  if ((parameter.boxBytes > 0) != (parameter.boxRows > 0))
+    return "a box has bytes and rows or neither";
+  if (!parameter.isTensorMap())
+    return parameter.swizzle ? "there is no box to swizzle" : "";
+  if (parameter.kind != Kind::Activation && parameter.kind != Kind::ActivationComponent &&
+      parameter.kind != Kind::Output)
+    return "no tensor map can be over this kind of parameter";
+  if (parameter.boxBytes % 16 != 0)
+    return "the bytes of a box are not a multiple of 16";
+  if (parameter.swizzle && parameter.boxBytes > swizzleSpan)
+    return "a swizzled box is wider than 128 bytes";
+  return "";
+}
+
+// What is wrong with the facts of the grid together; empty if nothing is.
+std::string_view gridProblem(const KernelImage &image) {
+  if (image.clusterK != 1 && image.clusterK != image.splitK)
+    return "'cluster_k' is neither 1 nor 'split_k'";
+  if (image.clusterN * image.clusterK > maxCluster)
+    return "a cluster has more than 16 CTAs";
+  if (image.residentCtas % image.clusterN != 0)
+    return "'resident_ctas' is not a multiple of 'cluster_n'";
+  if (image.residentCtas > 0 && image.splitK > 1)
+    return "a persistent kernel splits k";
+  return "";
+}
+
 } // namespace
 
+Dim3 KernelImage::grid(int64_t m) const {
+  int64_t columns = (tilesN() + clusterN - 1) / clusterN * clusterN, rows = tilesM(m);
+  if (residentCtas > 0)
+    return {static_cast<uint32_t>(std::min(columns * rows, residentCtas)), 1, 1};
+  return {static_cast<uint32_t>(columns), static_cast<uint32_t>(rows),
+          static_cast<uint32_t>(splitK)};
+}
+
+Dim3 KernelImage::cluster() const {
+  return {static_cast<uint32_t>(clusterN), 1, static_cast<uint32_t>(clusterK)};
+}
+
 int64_t KernelImage::workspaceBytes(int64_t m) const {
-  if (splitK == 1)
+  if (splitK == clusterK)
     return 0;
   int64_t tiles = tilesN() * tilesM(m);
   int64_t counters = (tiles * 4 + 255) / 256 * 256;
@@ -51,10 +96,16 @@ std::string KernelImage::printFacts() const {
           " shared=" + std::to_string(sharedBytes) + " n=" + std::to_string(n) +
           " k=" + std::to_string(k) + " tile_m=" + std::to_string(tileM) +
           " tile_n=" + std::to_string(tileN) + " tile_k=" + std::to_string(tileK) +
-          " pipeline=" + std::to_string(pipeline) + " split_k=" + std::to_string(splitK) + "\n";
+          " pipeline=" + std::to_string(pipeline) + " split_k=" + std::to_string(splitK) +
+          " cluster_n=" + std::to_string(clusterN) + " cluster_k=" + std::to_string(clusterK) +
+          " resident_ctas=" + std::to_string(residentCtas) +
+          " dependent=" + std::to_string(int(dependentLaunch)) + "\n";
   for (const KernelParameter &parameter : parameters)
     text += "parameter kind=" + std::string(nameOf(parameter.kind)) +
-            " index=" + std::to_string(parameter.index) + "\n";
+            " index=" + std::to_string(parameter.index) +
+            " box_bytes=" + std::to_string(parameter.boxBytes) +
+            " box_rows=" + std::to_string(parameter.boxRows) +
+            " swizzle=" + std::to_string(int(parameter.swizzle)) + "\n";
   text += "activation k=" + std::to_string(activation.k) +
           " bits=" + std::to_string(activation.elementBits) +
           " pitch=" + std::to_string(activation.pitchBytes) + "\n";
@@ -88,9 +139,15 @@ Result<KernelImage> KernelImage::parse(std::string_view facts, std::string ptx) 
   image.tileK = head.number("tile_k", 1, maxExtent);
   image.pipeline = static_cast<int>(head.number("pipeline", 0, 64));
   image.splitK = head.number("split_k", 1, 65535);
+  image.clusterN = head.number("cluster_n", 1, maxCluster);
+  image.clusterK = head.number("cluster_k", 1, maxCluster);
+  image.residentCtas = head.number("resident_ctas", 0, 1 << 16);
+  image.dependentLaunch = head.number("dependent", 0, 1) != 0;
   head.end();
   if (!head.ok())
     return fail(number, head.problem());
+  if (std::string_view problem = gridProblem(image); !problem.empty())
+    return fail(number, std::string(problem));
   if (image.entry.empty() || image.target.empty())
     return fail(number, "the entry or the target has no name");
 
@@ -120,7 +177,13 @@ Result<KernelImage> KernelImage::parse(std::string_view facts, std::string ptx) 
       int index = static_cast<int>(fields.number("index", 0, 255));
       if (fields.ok() && !kind)
         return fail(number, "there is no such kind of parameter");
-      image.parameters.push_back({kind.value_or(Kind::M), index});
+      KernelParameter parameter{kind.value_or(Kind::M), index};
+      parameter.boxBytes = fields.number("box_bytes", 0, maxBox);
+      parameter.boxRows = fields.number("box_rows", 0, maxBox);
+      parameter.swizzle = fields.number("swizzle", 0, 1) != 0;
+      if (std::string_view problem = boxProblem(parameter); fields.ok() && !problem.empty())
+        return fail(number, std::string(problem));
+      image.parameters.push_back(parameter);
     } else {
       fields.word("activation");
       image.activation.k = fields.number("k", 1, maxExtent);

@@ -16,7 +16,18 @@ struct Problem {
   friend bool operator==(const Problem &, const Problem &) = default;
 };
 
-// One kernel parameter. Pointers are 8 bytes, m is a 4-byte integer.
+// Counts along the three axes of a grid or a cluster.
+struct Dim3 {
+  uint32_t x = 1, y = 1, z = 1;
+  friend bool operator==(const Dim3 &, const Dim3 &) = default;
+};
+
+// One kernel parameter. Pointers are 8 bytes, m is a 4-byte integer; a tensor map is 128 bytes by
+// value, 64-byte aligned, over the operand as a matrix of bytes with zeros outside. Its rows:
+//   Activation           m of activation.pitchBytes
+//   ActivationComponent  ceil(k/G) of activationGroupStride(m) codes; the component's extent is
+//                        the group
+//   Output               m of n values
 struct KernelParameter {
   enum class Kind : uint8_t {
     Weight,              // packed weight, 256-byte aligned
@@ -27,6 +38,9 @@ struct KernelParameter {
     M,                   // rows of x and y
   } kind;
   int index = 0;
+  int64_t boxBytes = 0, boxRows = 0; // what one copy through the tensor map moves; 0: a pointer
+  bool swizzle = false;              // the map's box lies in shared memory under 128-byte swizzle
+  bool isTensorMap() const { return boxBytes > 0; }
   friend bool operator==(const KernelParameter &, const KernelParameter &) = default;
 };
 
@@ -42,6 +56,13 @@ struct KernelImage {
   int64_t tileM = 0, tileN = 0, tileK = 0;
   int pipeline = 0;
   int64_t splitK = 1;
+  // CTAs of a cluster along the grid's x and z. clusterK is 1 or splitK, whose sums then meet in
+  // the cluster's shared memory instead of the workspace.
+  int64_t clusterN = 1, clusterK = 1;
+  // A persistent kernel's CTAs at most, a multiple of clusterN; each takes tiles until none is
+  // left. 0: every tile has a CTA.
+  int64_t residentCtas = 0;
+  bool dependentLaunch = false; // may start before the kernel ahead of it in the stream has ended
   std::vector<KernelParameter> parameters;
   WeightLayout weight;
   ActivationLayout activation;
@@ -52,7 +73,10 @@ struct KernelImage {
 
   int64_t tilesM(int64_t m) const { return (m + tileM - 1) / tileM; }
   int64_t tilesN() const { return (n + tileN - 1) / tileN; }
-  // Grid: x = tilesN, y = tilesM(m), z = splitK.
+  // x = tilesN rounded up to clusterN, y = tilesM(m), z = splitK; CTAs past tilesN have no tile.
+  // Persistent: the same tiles, at most residentCtas, along x alone.
+  Dim3 grid(int64_t m) const;
+  Dim3 cluster() const;
   int64_t workspaceBytes(int64_t m) const;
 
   // Text form for the disk cache: everything but the PTX.

@@ -62,6 +62,50 @@ TEST(KernelImageTest, factsRoundTrip) {
   EXPECT_EQ(back->tileM, 16);
   EXPECT_EQ(back->tileN, 64);
   EXPECT_EQ(back->tileK, 64);
+  EXPECT_EQ(back->clusterN, 1);
+  EXPECT_EQ(back->clusterK, 1);
+  EXPECT_EQ(back->residentCtas, 0);
+  EXPECT_FALSE(back->dependentLaunch);
+}
+
+TEST(KernelImageTest, factsOfClustersAndTensorMapsRoundTrip) {
+  KernelImage image = sample();
+  using Kind = KernelParameter::Kind;
+  image.clusterN = 2;
+  image.clusterK = 3;
+  image.dependentLaunch = true;
+  image.parameters = {{Kind::Weight},
+                      {Kind::Activation, 0, 128, 64, true},
+                      {Kind::ActivationComponent, 1, 32, 1},
+                      {Kind::Output, 0, 256, 256}};
+  Result<KernelImage> back = KernelImage::parse(image.printFacts(), image.ptx);
+  ASSERT_TRUE(back.ok()) << back.error().str();
+  EXPECT_EQ(back->parameters, image.parameters);
+  EXPECT_FALSE(back->parameters[0].isTensorMap());
+  EXPECT_TRUE(back->parameters[1].isTensorMap());
+  EXPECT_EQ(back->clusterN, 2);
+  EXPECT_EQ(back->clusterK, 3);
+  EXPECT_TRUE(back->dependentLaunch);
+  image.clusterK = image.splitK = 1;
+  image.residentCtas = 132;
+  back = KernelImage::parse(image.printFacts(), image.ptx);
+  ASSERT_TRUE(back.ok()) << back.error().str();
+  EXPECT_EQ(back->residentCtas, 132);
+}
+
+TEST(KernelImageTest, gridCoversTheTiles) {
+  KernelImage image = sample(); // 3 tiles along n
+  image.n = 129;
+  EXPECT_EQ(image.grid(40), (Dim3{3, 3, 3}));
+  EXPECT_EQ(image.cluster(), (Dim3{1, 1, 1}));
+  image.clusterN = 2;
+  image.clusterK = 3;
+  EXPECT_EQ(image.grid(40), (Dim3{4, 3, 3})); // whole clusters
+  EXPECT_EQ(image.cluster(), (Dim3{2, 1, 3}));
+  image.clusterK = image.splitK = 1;
+  image.residentCtas = 10;
+  EXPECT_EQ(image.grid(16), (Dim3{4, 1, 1}));
+  EXPECT_EQ(image.grid(40), (Dim3{10, 1, 1})); // of 12
 }
 
 TEST(KernelImageTest, workspaceHoldsCountersAndPartialSums) {
@@ -71,7 +115,9 @@ TEST(KernelImageTest, workspaceHoldsCountersAndPartialSums) {
   EXPECT_EQ(image.workspaceBytes(40), 256 + 6 * 3 * 16 * 64 * 4);
   // m = 1024: 64 * 2 tiles have 512 bytes of counters.
   EXPECT_EQ(image.workspaceBytes(1024), 512 + 128 * 3 * 16 * 64 * 4);
-  image.splitK = 1;
+  image.clusterK = image.splitK; // reduced in shared memory
+  EXPECT_EQ(image.workspaceBytes(40), 0);
+  image.clusterK = image.splitK = 1;
   EXPECT_EQ(image.workspaceBytes(40), 0);
 }
 
@@ -90,8 +136,8 @@ TEST(KernelImageTest, namesTheLineAndWhatIsWrong) {
     return "error: line " + std::to_string(line) +
            " of the facts of a kernel cannot be read: " + what + " [kernel_facts_invalid]\n";
   };
-  EXPECT_EQ(parseError(""), expected(1, "'rho kernel 1' is missing"));
-  EXPECT_EQ(parseError("rho kernel 1\n"), expected(2, "'kernel' is missing"));
+  EXPECT_EQ(parseError(""), expected(1, "'rho kernel 2' is missing"));
+  EXPECT_EQ(parseError("rho kernel 2\n"), expected(2, "'kernel' is missing"));
   EXPECT_EQ(parseError(replaced(facts, "threads=128", "threads=2048")),
             expected(2, "'threads' is not a number from 1 to 1024"));
   EXPECT_EQ(parseError(replaced(facts, "entry=gemm_w4a16", "entry=")),
@@ -105,6 +151,42 @@ TEST(KernelImageTest, namesTheLineAndWhatIsWrong) {
   EXPECT_EQ(parseError(replaced(facts, "order=n0", "order=n7")),
             "error: line 2 of a weight layout cannot be read: the order does not name each bit of "
             "a 64 x 2 tile once [layout_text_invalid]\n");
+}
+
+TEST(KernelImageTest, refusesLaunchFactsThatDoNotFitTogether) {
+  std::string facts = sample().printFacts();
+  auto with = [&](const std::string &from, const std::string &to) {
+    std::string text = parseError(replaced(facts, from, to));
+    size_t what = text.find("read: ");
+    return what == text.npos ? text : text.substr(what + 6, text.rfind(" [") - what - 6);
+  };
+  EXPECT_EQ(with("cluster_n=1", "cluster_n=17"), "'cluster_n' is not a number from 1 to 16");
+  EXPECT_EQ(with("cluster_k=1", "cluster_k=0"), "'cluster_k' is not a number from 1 to 16");
+  EXPECT_EQ(with("cluster_k=1", "cluster_k=2"), "'cluster_k' is neither 1 nor 'split_k'");
+  EXPECT_EQ(with("cluster_n=1 cluster_k=1", "cluster_n=8 cluster_k=3"),
+            "a cluster has more than 16 CTAs");
+  EXPECT_EQ(
+      with("cluster_n=1 cluster_k=1 resident_ctas=0", "cluster_n=2 cluster_k=1 resident_ctas=3"),
+      "'resident_ctas' is not a multiple of 'cluster_n'");
+  EXPECT_EQ(with("resident_ctas=0", "resident_ctas=4"), "a persistent kernel splits k");
+  EXPECT_EQ(with("dependent=0", "dependent=2"), "'dependent' is not a number from 0 to 1");
+  const std::string pointer = "kind=activation index=0 box_bytes=0 box_rows=0 swizzle=0";
+  auto box = [&](const std::string &fields) {
+    return with(pointer, "kind=activation index=0 " + fields);
+  };
+  EXPECT_EQ(box("box_bytes=128 box_rows=64 swizzle=1"), "parsed");
+  EXPECT_EQ(box("box_bytes=512 box_rows=64 swizzle=0"),
+            "'box_bytes' is not a number from 0 to 256");
+  EXPECT_EQ(box("box_bytes=64 box_rows=257 swizzle=0"), "'box_rows' is not a number from 0 to 256");
+  EXPECT_EQ(box("box_bytes=64 box_rows=0 swizzle=0"), "a box has bytes and rows or neither");
+  EXPECT_EQ(box("box_bytes=0 box_rows=8 swizzle=0"), "a box has bytes and rows or neither");
+  EXPECT_EQ(box("box_bytes=0 box_rows=0 swizzle=1"), "there is no box to swizzle");
+  EXPECT_EQ(box("box_bytes=24 box_rows=8 swizzle=0"),
+            "the bytes of a box are not a multiple of 16");
+  EXPECT_EQ(box("box_bytes=256 box_rows=8 swizzle=1"), "a swizzled box is wider than 128 bytes");
+  EXPECT_EQ(with("kind=weight index=0 box_bytes=0 box_rows=0",
+                 "kind=weight index=0 box_bytes=64 box_rows=8"),
+            "no tensor map can be over this kind of parameter");
 }
 
 TEST(KernelImageTest, survivesEveryCutAndEveryChangedByte) {
