@@ -7,6 +7,7 @@
 #include "runtime/Rho.h"
 #include "runtime/cache/DiskCache.h"
 
+#include <array>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,14 +16,31 @@ namespace rho {
 
 class Quantizer;
 
-// One kernel parameter: the low `bytes` (4 or 8) of `value`, little endian.
+// One kernel parameter: `bytes` bytes from `value` on, at a multiple of their number but at most
+// 64. launch() copies them.
 struct LaunchArgument {
-  uint64_t value;
-  int bytes;
+  const void *value;
+  int bytes; // 4, 8 or sizeof(TensorMap)
 };
 
-struct Grid {
-  uint32_t x = 1, y = 1, z = 1;
+struct LaunchShape {
+  compiler::Dim3 grid{};
+  compiler::Dim3 cluster{};
+  bool dependent = false; // see KernelImage::dependentLaunch
+};
+
+// A matrix of bytes whose boxes a kernel copies at once: see KernelParameter.
+struct TensorMapShape {
+  DevicePointer base;        // 16-byte aligned
+  int64_t rowBytes, rows;    // at least 1
+  int64_t pitch;             // bytes from row to row, a multiple of 16
+  int64_t boxBytes, boxRows; // 1 .. 256; boxBytes a multiple of 16, at most 128 if swizzled
+  bool swizzle;
+};
+
+// In the device's own encoding.
+struct alignas(64) TensorMap {
+  std::array<uint8_t, 128> bytes;
 };
 
 // A kernel ready to launch on one device.
@@ -62,8 +80,10 @@ public:
   virtual Result<std::shared_ptr<const LoadedKernel>> load(const compiler::KernelImage &image,
                                                            const std::string &code) = 0;
   // Allocates nothing on the device and compiles nothing.
-  virtual Status launch(const LoadedKernel &kernel, Grid grid,
+  virtual Status launch(const LoadedKernel &kernel, const LaunchShape &shape,
                         std::span<const LaunchArgument> arguments, Stream stream) = 0;
+  // Touches no memory of the device.
+  virtual Result<TensorMap> makeTensorMap(const TensorMapShape &shape) = 0;
   virtual EmulationTotals emulationTotals() { return {}; }
 
   // A format that checkActivationFormat() accepts. Falls back to the host with a warning.

@@ -1,7 +1,9 @@
 #include "runtime/Backend.h"
 #include "runtime/Quantizer.h"
 #include "runtime/emulator/Emulator.h"
+#include "runtime/emulator/TensorMap.h"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <unistd.h>
@@ -21,17 +23,18 @@ struct EmulatedKernel final : LoadedKernel {
   std::vector<std::string> origins;
 };
 
-// The PTX parameter buffer: each parameter at a multiple of its size (PTX ISA, "Kernel function
-// parameters").
+// The PTX parameter buffer (PTX ISA, "Kernel function parameters").
 std::vector<uint8_t> parameterBuffer(std::span<const LaunchArgument> arguments) {
   std::vector<uint8_t> buffer;
   for (const LaunchArgument &argument : arguments) {
-    size_t size = static_cast<size_t>(argument.bytes);
-    buffer.resize((buffer.size() + size - 1) / size * size + size);
-    std::memcpy(buffer.data() + buffer.size() - size, &argument.value, size);
+    size_t size = static_cast<size_t>(argument.bytes), alignment = std::min(size, size_t(64));
+    buffer.resize((buffer.size() + alignment - 1) / alignment * alignment + size);
+    std::memcpy(buffer.data() + buffer.size() - size, argument.value, size);
   }
   return buffer;
 }
+
+emulator::Dim3 dim3(const compiler::Dim3 &extent) { return {extent.x, extent.y, extent.z}; }
 
 int64_t physicalBytes() {
   return int64_t(::sysconf(_SC_PHYS_PAGES)) * int64_t(::sysconf(_SC_PAGE_SIZE));
@@ -92,12 +95,13 @@ public:
   }
 
   // One launch at a time, as on a stream.
-  Status launch(const LoadedKernel &kernel, Grid grid, std::span<const LaunchArgument> arguments,
-                Stream) override {
+  Status launch(const LoadedKernel &kernel, const LaunchShape &shape,
+                std::span<const LaunchArgument> arguments, Stream) override {
     const auto &loaded = static_cast<const EmulatedKernel &>(kernel);
     emulator::Launch launch;
     launch.entry = loaded.entry;
-    launch.grid = {grid.x, grid.y, grid.z};
+    launch.grid = dim3(shape.grid);
+    launch.cluster = dim3(shape.cluster);
     launch.block = {static_cast<uint32_t>(loaded.threads), 1, 1};
     launch.sharedBytes = loaded.sharedBytes;
     launch.parameters = parameterBuffer(arguments);
@@ -110,6 +114,18 @@ public:
     totals.bankConflicts += stats->bankConflicts;
     totals.seconds += stats->seconds;
     return Done{};
+  }
+
+  Result<TensorMap> makeTensorMap(const TensorMapShape &shape) override {
+    emulator::TensorMap map;
+    map.rank = 2;
+    map.elementBytes = 1;
+    map.address = shape.base;
+    map.dims = {static_cast<uint64_t>(shape.rowBytes), static_cast<uint64_t>(shape.rows)};
+    map.strides = {static_cast<uint64_t>(shape.pitch)};
+    map.box = {static_cast<uint32_t>(shape.boxBytes), static_cast<uint32_t>(shape.boxRows)};
+    map.swizzle = shape.swizzle ? 128 : 0;
+    return TensorMap{emulator::encodeTensorMap(map)};
   }
 
   EmulationTotals emulationTotals() override {

@@ -89,11 +89,16 @@ Result<const dsl::Gemm *> findGemm(const dsl::Module &module, std::string_view n
 std::string misfit(const compiler::KernelImage &image, const dsl::Gemm &gemm) {
   if (image.parameters.size() > maxKernelParameters)
     return "it has too many parameters";
-  for (const compiler::KernelParameter &parameter : image.parameters)
-    if (parameter.kind == compiler::KernelParameter::Kind::ActivationComponent &&
-        (parameter.index < 0 ||
-         static_cast<size_t>(parameter.index) >= gemm.activation.components.size()))
+  const std::vector<dsl::Component> &components = gemm.activation.components;
+  for (const compiler::KernelParameter &parameter : image.parameters) {
+    if (parameter.kind != compiler::KernelParameter::Kind::ActivationComponent)
+      continue;
+    if (parameter.index < 0 || static_cast<size_t>(parameter.index) >= components.size())
       return "it has a parameter for a component that the activation lacks";
+    if (parameter.isTensorMap() &&
+        components[static_cast<size_t>(parameter.index)].extent != dsl::Extent::Group)
+      return "it has a tensor map over a component without groups";
+  }
   if (image.activation.elementBits != gemm.activation.element().type.bits())
     return "its activations have other elements";
   if (image.tileM < 1 || image.tileN < 1 || image.threads < 1 || image.splitK < 1)

@@ -10,6 +10,8 @@ namespace {
 constexpr uint64_t weightAlignment = 256;
 constexpr uint64_t dataAlignment = 16;
 
+using Kind = compiler::KernelParameter::Kind;
+
 Status checkPointer(DevicePointer address, const char *what, uint64_t alignment) {
   if (address == 0)
     return makeError(DiagId::null_pointer, {what});
@@ -57,6 +59,21 @@ Status checkStride(int64_t stride, int64_t k) {
   if (stride < k)
     return makeError(DiagId::bad_stride, {std::to_string(stride), std::to_string(k)});
   return Done{};
+}
+
+// The operand at `base` as the matrix of bytes that KernelParameter says.
+TensorMapShape tensorMapShape(const compiler::KernelParameter &parameter, DevicePointer base,
+                              const Gemm::Impl &gemm, int64_t outputBytes) {
+  int64_t rowBytes = gemm.shape.n * outputBytes, rows = gemm.shape.m;
+  if (parameter.kind == Kind::Activation)
+    rowBytes = gemm.image().activation.pitchBytes;
+  if (parameter.kind == Kind::ActivationComponent) {
+    const dsl::Component &component =
+        gemm.gemm->activation.components[static_cast<size_t>(parameter.index)];
+    rowBytes = compiler::activationGroupStride(gemm.shape.m) * componentBytes(component.type);
+    rows = (gemm.shape.k + component.group - 1) / component.group;
+  }
+  return {base, rowBytes, rows, rowBytes, parameter.boxBytes, parameter.boxRows, parameter.swizzle};
 }
 
 } // namespace
@@ -192,35 +209,45 @@ Status Gemm::launch(const Buffer &weight, const Activations &x, DevicePointer y,
     return good;
 
   std::array<LaunchArgument, maxKernelParameters> arguments;
-  size_t count = 0; // within the array: Engine checked the image
+  std::array<uint64_t, maxKernelParameters> values;
+  std::array<TensorMap, maxKernelParameters> maps;
+  size_t count = 0; // within the arrays: Engine checked the image
   for (const compiler::KernelParameter &parameter : image.parameters) {
-    LaunchArgument &argument = arguments[count++];
-    argument.bytes = 8;
+    uint64_t &value = values[count];
+    arguments[count] = {&value, 8};
     switch (parameter.kind) {
-    case compiler::KernelParameter::Kind::Weight:
-      argument.value = weight.address();
+    case Kind::Weight:
+      value = weight.address();
       break;
-    case compiler::KernelParameter::Kind::Activation:
-      argument.value = x.impl().elements();
+    case Kind::Activation:
+      value = x.impl().elements();
       break;
-    case compiler::KernelParameter::Kind::ActivationComponent:
-      argument.value = x.impl().component(static_cast<size_t>(parameter.index));
+    case Kind::ActivationComponent:
+      value = x.impl().component(static_cast<size_t>(parameter.index));
       break;
-    case compiler::KernelParameter::Kind::Output:
-      argument.value = y;
+    case Kind::Output:
+      value = y;
       break;
-    case compiler::KernelParameter::Kind::Workspace:
-      argument.value = workspace.address();
+    case Kind::Workspace:
+      value = workspace.address();
       break;
-    case compiler::KernelParameter::Kind::M:
-      argument = {static_cast<uint64_t>(pimpl->shape.m), 4};
+    case Kind::M:
+      value = static_cast<uint64_t>(pimpl->shape.m);
+      arguments[count].bytes = 4;
       break;
     }
+    if (parameter.isTensorMap()) {
+      Result<TensorMap> map = pimpl->backend->makeTensorMap(
+          tensorMapShape(parameter, value, *pimpl, scalarBytes(outputType())));
+      if (!map)
+        return map.error();
+      maps[count] = *map;
+      arguments[count] = {&maps[count], sizeof(TensorMap)};
+    }
+    ++count;
   }
-  Grid grid{static_cast<uint32_t>(image.tilesN()),
-            static_cast<uint32_t>(image.tilesM(pimpl->shape.m)),
-            static_cast<uint32_t>(image.splitK)};
-  Status launched = pimpl->backend->launch(*pimpl->prepared->kernel->loaded, grid,
+  const LaunchShape shape{image.grid(pimpl->shape.m), image.cluster(), image.dependentLaunch};
+  Status launched = pimpl->backend->launch(*pimpl->prepared->kernel->loaded, shape,
                                            {arguments.data(), count}, stream);
   if (!launched)
     return withSpans(launched.error(), image.origins, *pimpl->gemm, *pimpl->module->module.sources);

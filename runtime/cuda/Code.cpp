@@ -9,6 +9,9 @@ namespace {
 // Above this a kernel must ask for its dynamic shared memory (CUDA C++ Programming Guide, "Shared
 // memory" of compute capability 8.x).
 constexpr int64_t sharedWithoutOptIn = int64_t(48) * 1024;
+// Larger clusters run on some GPUs only, and a kernel must ask for them (ibid., "Thread block
+// clusters").
+constexpr int64_t portableCluster = 8;
 constexpr size_t maxArguments = 40;
 
 // The log that the driver writes while it compiles or loads, as options of that call.
@@ -70,7 +73,7 @@ Result<std::string> assemblePtx(const Context &context, const std::string &ptx,
 
 Result<std::shared_ptr<const CudaKernel>>
 CudaKernel::load(const std::shared_ptr<const Context> &context, const std::string &cubin,
-                 const std::string &entry, int threads, int64_t sharedBytes) {
+                 const std::string &entry, const CtaFacts &facts) {
   const Driver &driver = context->driver;
   ContextScope scope(driver, context->handle);
   JitLog log;
@@ -80,16 +83,22 @@ CudaKernel::load(const std::shared_ptr<const Context> &context, const std::strin
   if (result != CUDA_SUCCESS)
     return makeError(DiagId::kernel_refused,
                      {entry, log.words(driver, result, "cuModuleLoadData")});
-  auto kernel = std::make_shared<CudaKernel>(context, module, threads, sharedBytes);
+  auto kernel = std::make_shared<CudaKernel>(context, module, facts);
   result = driver.moduleGetFunction(&kernel->function, module, entry.c_str());
   if (result != CUDA_SUCCESS)
     return makeError(DiagId::kernel_refused,
                      {entry, log.words(driver, result, "cuModuleGetFunction")});
-  if (sharedBytes > sharedWithoutOptIn)
+  if (facts.sharedBytes > sharedWithoutOptIn)
     if (Status set = check(driver,
                            driver.funcSetAttribute(kernel->function, MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                                   static_cast<int>(sharedBytes)),
+                                                   static_cast<int>(facts.sharedBytes)),
                            "cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)");
+        !set)
+      return set.error();
+  if (facts.clusterCtas > portableCluster)
+    if (Status set = check(
+            driver, driver.funcSetAttribute(kernel->function, NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+            "cuFuncSetAttribute(NON_PORTABLE_CLUSTER_SIZE_ALLOWED)");
         !set)
       return set.error();
   int registers = -1, local = -1;
@@ -105,21 +114,64 @@ CudaKernel::~CudaKernel() {
   context->driver.moduleUnload(module);
 }
 
-Status CudaKernel::launch(Grid grid, std::span<const LaunchArgument> arguments,
+Status CudaKernel::launch(const LaunchShape &shape, std::span<const LaunchArgument> arguments,
                           Stream stream) const {
   std::array<void *, maxArguments> parameters;
   if (arguments.size() > parameters.size())
     return makeError(DiagId::bad_size,
                      {std::to_string(arguments.size()), std::to_string(parameters.size())});
   for (size_t i = 0; i < arguments.size(); ++i)
-    parameters[i] = const_cast<uint64_t *>(&arguments[i].value);
-  ContextScope scope(context->driver, context->handle);
-  return check(
-      context->driver,
-      context->driver.launchKernel(function, grid.x, grid.y, grid.z, static_cast<unsigned>(threads),
-                                   1, 1, static_cast<unsigned>(sharedBytes),
-                                   static_cast<CUstream>(stream), parameters.data(), nullptr),
-      "cuLaunchKernel");
+    parameters[i] = const_cast<void *>(arguments[i].value);
+  const Driver &driver = context->driver;
+  ContextScope scope(driver, context->handle);
+  const auto &[grid, cluster, dependent] = shape;
+  const auto threads = static_cast<unsigned>(facts.threads);
+  const auto shared = static_cast<unsigned>(facts.sharedBytes);
+  auto *const on = static_cast<CUstream>(stream);
+  std::array<CUlaunchAttribute, 2> attributes;
+  unsigned count = 0;
+  if (cluster != compiler::Dim3{}) {
+    CUlaunchAttribute &attribute = attributes[count++] = {CLUSTER_DIMENSION, {}};
+    attribute.value.clusterDim = {cluster.x, cluster.y, cluster.z};
+  }
+  if (dependent) {
+    CUlaunchAttribute &attribute = attributes[count++] = {PROGRAMMATIC_STREAM_SERIALIZATION, {}};
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+  }
+  if (count == 0)
+    return check(driver,
+                 driver.launchKernel(function, grid.x, grid.y, grid.z, threads, 1, 1, shared, on,
+                                     parameters.data(), nullptr),
+                 "cuLaunchKernel");
+  if (!driver.launchKernelEx)
+    return missingCall(driver, "cuLaunchKernelEx");
+  const CUlaunchConfig config = {grid.x, grid.y, grid.z, threads,           1,
+                                 1,      shared, on,     attributes.data(), count};
+  return check(driver, driver.launchKernelEx(&config, function, parameters.data(), nullptr),
+               "cuLaunchKernelEx");
+}
+
+Result<TensorMap> encodeTensorMap(const Driver &driver, const TensorMapShape &shape) {
+  if (!driver.tensorMapEncodeTiled)
+    return missingCall(driver, "cuTensorMapEncodeTiled");
+  const std::array<uint64_t, 2> dims = {static_cast<uint64_t>(shape.rowBytes),
+                                        static_cast<uint64_t>(shape.rows)};
+  const std::array<uint64_t, 1> strides = {static_cast<uint64_t>(shape.pitch)};
+  const std::array<uint32_t, 2> box = {static_cast<uint32_t>(shape.boxBytes),
+                                       static_cast<uint32_t>(shape.boxRows)};
+  const std::array<uint32_t, 2> elementStrides = {1, 1};
+  TensorMap map;
+  Status encoded = check(
+      driver,
+      driver.tensorMapEncodeTiled(map.bytes.data(), TENSOR_MAP_UINT8, dims.size(),
+                                  reinterpret_cast<void *>(shape.base), dims.data(), strides.data(),
+                                  box.data(), elementStrides.data(), TENSOR_MAP_INTERLEAVE_NONE,
+                                  shape.swizzle ? TENSOR_MAP_SWIZZLE_128B : TENSOR_MAP_SWIZZLE_NONE,
+                                  TENSOR_MAP_L2_PROMOTION_256B, TENSOR_MAP_FILL_ZEROS),
+      "cuTensorMapEncodeTiled");
+  if (!encoded)
+    return encoded.error();
+  return map;
 }
 
 } // namespace rho::cuda

@@ -6,9 +6,19 @@
 
 namespace rho::cuda {
 
+// Error cuda_call_failed, cuda_call_missing.
+Result<TensorMap> encodeTensorMap(const Driver &driver, const TensorMapShape &shape);
+
 // PTX -> cubin for the context's GPU. Errors: ptx_version_too_new, kernel_refused with ptxas's log.
 Result<std::string> assemblePtx(const Context &context, const std::string &ptx,
                                 const std::string &entry);
+
+// What every launch of a kernel takes.
+struct CtaFacts {
+  int threads;
+  int64_t sharedBytes; // dynamic
+  int64_t clusterCtas; // of one cluster
+};
 
 // One entry of a loaded module, with its launch facts.
 class CudaKernel final : public LoadedKernel {
@@ -16,22 +26,22 @@ public:
   // Errors: kernel_refused, cuda_call_failed.
   static Result<std::shared_ptr<const CudaKernel>>
   load(const std::shared_ptr<const Context> &context, const std::string &cubin,
-       const std::string &entry, int threads, int64_t sharedBytes);
-  CudaKernel(std::shared_ptr<const Context> context, CUmodule module, int threads,
-             int64_t sharedBytes)
-      : context(std::move(context)), module(module), threads(threads), sharedBytes(sharedBytes) {}
+       const std::string &entry, const CtaFacts &facts);
+  CudaKernel(std::shared_ptr<const Context> context, CUmodule module, const CtaFacts &facts)
+      : context(std::move(context)), module(module), facts(facts) {}
   ~CudaKernel() override;
   CudaKernel(const CudaKernel &) = delete;
   CudaKernel &operator=(const CudaKernel &) = delete;
 
-  Status launch(Grid grid, std::span<const LaunchArgument> arguments, Stream stream) const;
+  // Errors: cuda_call_failed, cuda_call_missing.
+  Status launch(const LaunchShape &shape, std::span<const LaunchArgument> arguments,
+                Stream stream) const;
 
 private:
   std::shared_ptr<const Context> context;
   CUmodule module;
   CUfunction function = nullptr;
-  int threads;
-  int64_t sharedBytes;
+  CtaFacts facts;
 };
 
 } // namespace rho::cuda

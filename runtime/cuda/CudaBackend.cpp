@@ -74,15 +74,20 @@ public:
     if (code.empty())
       return makeError(DiagId::kernel_refused, {image.entry, "there is no cubin"});
     Result<std::shared_ptr<const CudaKernel>> kernel =
-        CudaKernel::load(context, code, image.entry, image.threads, image.sharedBytes);
+        CudaKernel::load(context, code, image.entry,
+                         {image.threads, image.sharedBytes, image.clusterN * image.clusterK});
     if (!kernel)
       return kernel.error();
     return std::shared_ptr<const LoadedKernel>(std::move(*kernel));
   }
 
-  Status launch(const LoadedKernel &kernel, Grid grid, std::span<const LaunchArgument> arguments,
-                Stream stream) override {
-    return static_cast<const CudaKernel &>(kernel).launch(grid, arguments, stream);
+  Status launch(const LoadedKernel &kernel, const LaunchShape &shape,
+                std::span<const LaunchArgument> arguments, Stream stream) override {
+    return static_cast<const CudaKernel &>(kernel).launch(shape, arguments, stream);
+  }
+
+  Result<TensorMap> makeTensorMap(const TensorMapShape &shape) override {
+    return encodeTensorMap(driver, shape);
   }
 
   Result<std::shared_ptr<const Quantizer>> makeQuantizer(std::shared_ptr<const dsl::Format> format,

@@ -25,16 +25,22 @@ public:
 
   Status run(const Activations::Impl &out, DevicePointer x, ScalarType type, int64_t stride,
              Stream stream) const override {
+    std::array<uint64_t, maxArguments> values;
     std::array<LaunchArgument, maxArguments> arguments;
     size_t count = 0;
+    auto add = [&](uint64_t value) {
+      values[count] = value;
+      arguments[count] = {&values[count], 8};
+      ++count;
+    };
     for (uint64_t value : {x, static_cast<uint64_t>(stride), static_cast<uint64_t>(out.layout.k),
                            static_cast<uint64_t>(out.layout.pitchBytes),
                            static_cast<uint64_t>(compiler::activationGroupStride(out.m)),
                            out.components[0].address()})
-      arguments[count++] = {value, 8};
+      add(value);
     for (size_t i = 1; i < out.components.size() && count < maxArguments; ++i)
-      arguments[count++] = {out.components[i].address(), 8};
-    return kernels[static_cast<size_t>(type)]->launch({static_cast<uint32_t>(out.m), 1, 1},
+      add(out.components[i].address());
+    return kernels[static_cast<size_t>(type)]->launch({.grid = {static_cast<uint32_t>(out.m)}},
                                                       {arguments.data(), count}, stream);
   }
 
@@ -47,7 +53,7 @@ Result<std::shared_ptr<const Quantizer>> load(const std::shared_ptr<const Contex
   std::array<std::shared_ptr<const CudaKernel>, 3> kernels;
   for (size_t i = 0; i < kernels.size(); ++i) {
     Result<std::shared_ptr<const CudaKernel>> kernel =
-        CudaKernel::load(context, cubin, entries[i], threads, 0);
+        CudaKernel::load(context, cubin, entries[i], {threads, 0, 1});
     if (!kernel)
       return kernel.error();
     kernels[i] = std::move(*kernel);

@@ -18,6 +18,10 @@ Status check(const Driver &driver, CUresult result, const char *call) {
   return makeError(DiagId::cuda_call_failed, {call, name, words});
 }
 
+Error missingCall(const Driver &driver, const char *call) {
+  return makeError(DiagId::cuda_call_missing, {printCudaVersion(driver.version), call});
+}
+
 Result<Driver> Driver::openFrom(const std::vector<std::string> &libraryNames) {
   SharedLibrary library(libraryNames);
   if (!library.opened())
@@ -25,11 +29,14 @@ Result<Driver> Driver::openFrom(const std::vector<std::string> &libraryNames) {
   Driver driver;
   const char *missing = nullptr;
 // NOLINTBEGIN(bugprone-macro-parentheses): a name and a parameter list take no parentheses
+#define RHO_DRIVER_OPTIONAL(member, symbolName, parameters)                                        \
+  driver.member = reinterpret_cast<CUresult(*) parameters>(library.symbol(#symbolName));
 #define RHO_DRIVER(member, symbolName, parameters)                                                 \
-  driver.member = reinterpret_cast<CUresult(*) parameters>(library.symbol(#symbolName));           \
+  RHO_DRIVER_OPTIONAL(member, symbolName, parameters)                                              \
   if (!driver.member && !missing)                                                                  \
     missing = #symbolName;
 #include "runtime/cuda/DriverSymbols.def"
+#undef RHO_DRIVER_OPTIONAL
 #undef RHO_DRIVER
   // NOLINTEND(bugprone-macro-parentheses)
   if (missing)

@@ -12,7 +12,9 @@ namespace rho::cuda {
 struct Driver {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a name and a parameter list take no parentheses
 #define RHO_DRIVER(member, symbol, parameters) CUresult(*member) parameters = nullptr;
+#define RHO_DRIVER_OPTIONAL RHO_DRIVER // null where the driver is too old
 #include "runtime/cuda/DriverSymbols.def"
+#undef RHO_DRIVER_OPTIONAL
 #undef RHO_DRIVER
 
   int version = 0; // 1000 * major + 10 * minor of the newest CUDA that it serves
@@ -22,6 +24,9 @@ struct Driver {
   // The same from other library names: for tests of what is missing.
   static Result<Driver> openFrom(const std::vector<std::string> &libraryNames);
 };
+
+// Error cuda_call_missing, for a null function.
+Error missingCall(const Driver &driver, const char *call);
 
 // Done, or cuda_call_failed with the call and the driver's own words.
 Status check(const Driver &driver, CUresult result, const char *call);

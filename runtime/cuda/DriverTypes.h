@@ -40,7 +40,41 @@ enum FunctionAttribute : int {
   LOCAL_SIZE_BYTES = 3,
   NUM_REGS = 4,
   MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
+  NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14,
 };
+
+// CUlaunchAttributeID
+enum LaunchAttribute : int { CLUSTER_DIMENSION = 4, PROGRAMMATIC_STREAM_SERIALIZATION = 6 };
+
+struct CUlaunchAttribute {
+  LaunchAttribute id;
+  union alignas(8) {
+    char all[64];
+    struct {
+      unsigned x, y, z;
+    } clusterDim;
+    int programmaticStreamSerializationAllowed;
+  } value;
+};
+
+struct CUlaunchConfig {
+  unsigned gridDimX, gridDimY, gridDimZ;
+  unsigned blockDimX, blockDimY, blockDimZ;
+  unsigned sharedMemBytes;
+  CUstream hStream;
+  CUlaunchAttribute *attrs;
+  unsigned numAttrs;
+};
+
+static_assert(sizeof(CUlaunchAttribute) == 72 && sizeof(CUlaunchConfig) == 56);
+
+// CUtensorMapDataType, CUtensorMapInterleave, CUtensorMapSwizzle, CUtensorMapL2promotion,
+// CUtensorMapFloatOOBfill
+enum : int { TENSOR_MAP_UINT8 = 0 };
+enum : int { TENSOR_MAP_INTERLEAVE_NONE = 0 };
+enum : int { TENSOR_MAP_SWIZZLE_NONE = 0, TENSOR_MAP_SWIZZLE_128B = 3 };
+enum : int { TENSOR_MAP_L2_PROMOTION_256B = 3 };
+enum : int { TENSOR_MAP_FILL_ZEROS = 0 };
 
 // CUjit_option
 enum JitOption : int { JIT_ERROR_LOG_BUFFER = 5, JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };

@@ -55,6 +55,7 @@ private:
 struct Launch {
   std::string entry;
   Dim3 grid, block;
+  Dim3 cluster;                     // of CTAs
   int64_t sharedBytes = 0;          // dynamic
   std::vector<uint8_t> parameters;  // the parameter buffer with the PTX ABI's alignment
   std::vector<std::string> origins; // see compiler::KernelImage::origins

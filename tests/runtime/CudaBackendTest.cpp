@@ -121,10 +121,11 @@ TEST(CudaBackend, AssemblesLoadsAndLaunches) {
   EXPECT_EQ((*kernel)->localBytes, 16);
   EXPECT_EQ(fake().functionAttributes[MAX_DYNAMIC_SHARED_SIZE_BYTES], 100000);
   fake().expectedArguments = 2;
-  const LaunchArgument arguments[] = {{0x1234, 8}, {5, 4}};
+  const uint64_t values[] = {0x1234, 5};
+  const LaunchArgument arguments[] = {{&values[0], 8}, {&values[1], 4}};
   int place = 0;
   Stream stream = &place;
-  ASSERT_TRUE(backend->launch(**kernel, {3, 2, 1}, arguments, stream));
+  ASSERT_TRUE(backend->launch(**kernel, {{3, 2, 1}}, arguments, stream));
   ASSERT_EQ(fake().launches.size(), 1U);
   const FakeLaunch &launch = fake().launches[0];
   EXPECT_EQ(launch.gridX, 3U);
@@ -134,6 +135,99 @@ TEST(CudaBackend, AssemblesLoadsAndLaunches) {
   EXPECT_EQ(launch.sharedBytes, 100000U);
   EXPECT_EQ(static_cast<Stream>(launch.stream), stream);
   EXPECT_THAT(launch.arguments, ElementsAre(0x1234, 5));
+  EXPECT_FALSE(launch.extended); // any driver will do
+}
+
+TEST(CudaBackend, ClustersAndDependenceAreLaunchAttributes) {
+  std::shared_ptr<Backend> backend = open();
+  auto kernel = backend->load(image(), "cubin");
+  ASSERT_TRUE(kernel);
+  int place = 0;
+  Stream stream = &place;
+  ASSERT_TRUE(backend->launch(**kernel, {{4, 3, 2}, {2, 1, 2}, true}, {}, stream));
+  ASSERT_TRUE(backend->launch(**kernel, {{4, 3, 2}, {2, 1, 1}, false}, {}, stream));
+  ASSERT_TRUE(backend->launch(**kernel, {{4, 3, 2}, {}, true}, {}, stream));
+  ASSERT_EQ(fake().launches.size(), 3U);
+  const FakeLaunch &both = fake().launches[0];
+  EXPECT_TRUE(both.extended);
+  EXPECT_EQ(both.gridX, 4U);
+  EXPECT_EQ(both.gridY, 3U);
+  EXPECT_EQ(both.gridZ, 2U);
+  EXPECT_EQ(both.threads, 128U);
+  EXPECT_EQ(both.sharedBytes, 100000U);
+  EXPECT_EQ(static_cast<Stream>(both.stream), stream);
+  ASSERT_EQ(both.attributes.size(), 2U);
+  EXPECT_EQ(both.attributes[0].id, CLUSTER_DIMENSION);
+  EXPECT_EQ(both.attributes[0].value.clusterDim.x, 2U);
+  EXPECT_EQ(both.attributes[0].value.clusterDim.y, 1U);
+  EXPECT_EQ(both.attributes[0].value.clusterDim.z, 2U);
+  EXPECT_EQ(both.attributes[1].id, PROGRAMMATIC_STREAM_SERIALIZATION);
+  EXPECT_EQ(both.attributes[1].value.programmaticStreamSerializationAllowed, 1);
+  ASSERT_EQ(fake().launches[1].attributes.size(), 1U);
+  EXPECT_EQ(fake().launches[1].attributes[0].id, CLUSTER_DIMENSION);
+  ASSERT_EQ(fake().launches[2].attributes.size(), 1U);
+  EXPECT_EQ(fake().launches[2].attributes[0].id, PROGRAMMATIC_STREAM_SERIALIZATION);
+}
+
+TEST(CudaBackend, OnlyLargeClustersAskForTheirSize) {
+  std::shared_ptr<Backend> backend = open();
+  compiler::KernelImage clustered = image();
+  clustered.clusterN = 2;
+  clustered.clusterK = clustered.splitK = 4;
+  ASSERT_TRUE(backend->load(clustered, "cubin"));
+  EXPECT_EQ(fake().functionAttributes.count(NON_PORTABLE_CLUSTER_SIZE_ALLOWED), 0U);
+  clustered.clusterN = 4;
+  ASSERT_TRUE(backend->load(clustered, "cubin"));
+  EXPECT_EQ(fake().functionAttributes[NON_PORTABLE_CLUSTER_SIZE_ALLOWED], 1);
+}
+
+constexpr TensorMapShape someRows = {0x1000, 96, 5, 128, 64, 8, true};
+
+TEST(CudaBackend, TensorMapsAreMatricesOfBytes) {
+  std::shared_ptr<Backend> backend = open();
+  ASSERT_TRUE(backend->makeTensorMap(someRows));
+  TensorMapShape plain = someRows;
+  plain.swizzle = false;
+  Result<TensorMap> second = backend->makeTensorMap(plain);
+  ASSERT_TRUE(second);
+  EXPECT_THAT(second->bytes, testing::Each(1)); // what the driver wrote, all of it
+  ASSERT_EQ(fake().tensorMaps.size(), 2U);
+  const FakeTensorMap &map = fake().tensorMaps[0];
+  EXPECT_EQ(map.dataType, TENSOR_MAP_UINT8);
+  EXPECT_EQ(map.address, 0x1000U);
+  EXPECT_THAT(map.dims, ElementsAre(96, 5));
+  EXPECT_THAT(map.strides, ElementsAre(128));
+  EXPECT_THAT(map.box, ElementsAre(64, 8));
+  EXPECT_THAT(map.elementStrides, ElementsAre(1, 1));
+  EXPECT_EQ(map.interleave, TENSOR_MAP_INTERLEAVE_NONE);
+  EXPECT_EQ(map.swizzle, TENSOR_MAP_SWIZZLE_128B);
+  EXPECT_EQ(map.l2Promotion, TENSOR_MAP_L2_PROMOTION_256B);
+  EXPECT_EQ(map.outsideFill, TENSOR_MAP_FILL_ZEROS);
+  EXPECT_EQ(fake().tensorMaps[1].swizzle, TENSOR_MAP_SWIZZLE_NONE);
+  fake().tensorMapResult = 1;
+  Result<TensorMap> refused = backend->makeTensorMap(plain);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().str(), "error: cuTensorMapEncodeTiled failed with CUDA_ERROR_FAKE (as "
+                                   "the test wants it) [cuda_call_failed]\n");
+}
+
+TEST(CudaBackend, OldDriversLackOnlyWhatClustersAndTensorMapsNeed) {
+  std::shared_ptr<Backend> backend = *openDevice(resetOldFake(), 0);
+  auto kernel = backend->load(image(), "cubin");
+  ASSERT_TRUE(kernel);
+  EXPECT_TRUE(backend->launch(**kernel, {{1, 1, 1}}, {}, nullptr));
+  for (const LaunchShape &shape :
+       {LaunchShape{{2, 1, 1}, {2, 1, 1}}, LaunchShape{{1, 1, 1}, {}, true}}) {
+    Status launched = backend->launch(**kernel, shape, {}, nullptr);
+    ASSERT_FALSE(launched);
+    EXPECT_EQ(launched.error().str(), "error: the driver (CUDA 11.4) has no cuLaunchKernelEx, "
+                                      "kernels for sm_90a need it [cuda_call_missing]\n");
+  }
+  EXPECT_EQ(fake().launches.size(), 1U);
+  Result<TensorMap> map = backend->makeTensorMap(someRows);
+  ASSERT_FALSE(map);
+  EXPECT_EQ(map.error().str(), "error: the driver (CUDA 11.4) has no cuTensorMapEncodeTiled, "
+                               "kernels for sm_90a need it [cuda_call_missing]\n");
 }
 
 TEST(CudaBackend, NewerPtxThanTheDriverReadsIsRefusedEarly) {

@@ -26,6 +26,12 @@ int *linkOptions = nullptr;
 void **linkValues = nullptr;
 unsigned linkCount = 0;
 
+void record(FakeLaunch launch, void **parameters) {
+  for (size_t i = 0; i < fake().expectedArguments; ++i)
+    std::memcpy(&launch.arguments.emplace_back(), parameters[i], 8);
+  fake().launches.push_back(std::move(launch));
+}
+
 Driver makeDriver() {
   Driver d;
   d.version = 12040;
@@ -150,11 +156,39 @@ Driver makeDriver() {
   d.launchKernel = [](CUfunction, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned,
                       unsigned, unsigned shared, CUstream stream, void **parameters,
                       void **) -> CUresult {
-    FakeLaunch launch{x, y, z, threads, shared, stream, {}};
-    for (size_t i = 0; i < fake().expectedArguments; ++i)
-      launch.arguments.push_back(*static_cast<uint64_t *>(parameters[i]));
-    fake().launches.push_back(launch);
+    record({x, y, z, threads, shared, stream, {}, {}}, parameters);
     return CUDA_SUCCESS;
+  };
+  d.launchKernelEx = [](const CUlaunchConfig *config, CUfunction, void **parameters,
+                        void **) -> CUresult {
+    record({config->gridDimX,
+            config->gridDimY,
+            config->gridDimZ,
+            config->blockDimX,
+            config->sharedMemBytes,
+            config->hStream,
+            {},
+            {config->attrs, config->attrs + config->numAttrs},
+            true},
+           parameters);
+    return CUDA_SUCCESS;
+  };
+  d.tensorMapEncodeTiled = [](void *map, int dataType, uint32_t rank, void *address,
+                              const uint64_t *dims, const uint64_t *strides, const uint32_t *box,
+                              const uint32_t *elementStrides, int interleave, int swizzle,
+                              int l2Promotion, int outsideFill) -> CUresult {
+    std::memset(map, static_cast<int>(fake().tensorMaps.size()), 128);
+    fake().tensorMaps.push_back({dataType,
+                                 reinterpret_cast<uint64_t>(address),
+                                 {dims, dims + rank},
+                                 {strides, strides + rank - 1},
+                                 {box, box + rank},
+                                 {elementStrides, elementStrides + rank},
+                                 interleave,
+                                 swizzle,
+                                 l2Promotion,
+                                 outsideFill});
+    return fake().tensorMapResult;
   };
   return d;
 }
@@ -176,6 +210,18 @@ const Driver &resetFake() {
                        {SHARED_MEMORY_PER_SM, 233472}, {L2_CACHE_BYTES, 62914560},
                        {CLOCK_RATE_KHZ, 1980000},      {MEMORY_CLOCK_RATE_KHZ, 3201000},
                        {MEMORY_BUS_WIDTH_BITS, 6144}};
+  return driver;
+}
+
+const Driver &resetOldFake() {
+  static const Driver driver = [] {
+    Driver old = resetFake();
+    old.version = 11040;
+    old.launchKernelEx = nullptr;
+    old.tensorMapEncodeTiled = nullptr;
+    return old;
+  }();
+  resetFake();
   return driver;
 }
 

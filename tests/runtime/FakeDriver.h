@@ -13,7 +13,17 @@ namespace rho::cuda {
 struct FakeLaunch {
   unsigned gridX, gridY, gridZ, threads, sharedBytes;
   CUstream stream;
-  std::vector<uint64_t> arguments; // as many as expectedArguments
+  std::vector<uint64_t> arguments; // as many as expectedArguments, the first 8 bytes of each
+  std::vector<CUlaunchAttribute> attributes;
+  bool extended = false; // by cuLaunchKernelEx
+};
+
+struct FakeTensorMap {
+  int dataType;
+  uint64_t address;
+  std::vector<uint64_t> dims, strides;
+  std::vector<uint32_t> box, elementStrides;
+  int interleave, swizzle, l2Promotion, outsideFill;
 };
 
 struct FakeState {
@@ -27,11 +37,15 @@ struct FakeState {
   std::map<int, int> functionAttributes; // set by cuFuncSetAttribute
   size_t expectedArguments = 0;          // that a launch has
   std::vector<FakeLaunch> launches;
+  CUresult tensorMapResult = CUDA_SUCCESS;
+  std::vector<FakeTensorMap> tensorMaps; // the i-th encoded begins with the byte i
 };
 
 // The state of the only fake driver; resetFake() starts anew.
 FakeState &fake();
 // Resets the state to one sm_90a device and gives its driver, of CUDA 12.4.
 const Driver &resetFake();
+// The same driver without what CUDA 11.4 lacks.
+const Driver &resetOldFake();
 
 } // namespace rho::cuda
