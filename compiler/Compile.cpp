@@ -174,7 +174,11 @@ KernelImage launchFacts(const dsl::Gemm &gemm, const Plan &plan, const PlacedGem
   image.tileK = g.tileK;
   image.pipeline = plan.schedule.pipeline;
   image.splitK = plan.schedule.splitK;
-  image.parameters = kernelParameters(gemm, plan.schedule);
+  image.clusterN = plan.schedule.clusterN;
+  image.clusterK = plan.schedule.clusterK;
+  image.residentCtas = plan.schedule.residentCtas;
+  image.dependentLaunch = plan.schedule.dependent;
+  image.parameters = kernelParameters(gemm, g, plan.schedule);
   image.weight = makeWeightLayout(gemm, placed, g, plan.problem);
   image.activation = makeActivationLayout(gemm, plan.problem);
   image.origins = originsOf(gemm);

@@ -111,19 +111,37 @@ struct ScheduleDecl {
     friend bool operator==(const Warps &, const Warps &) = default;
   };
   enum class Scales : uint8_t { Operand, Accumulator };
+  // Which warps load, decode and multiply. Uniform: every warp does all three (mma.sync). ImFP: one
+  // warp loads, the others decode and multiply (wgmma, operand A in registers). ExCP: one warp
+  // loads, one warpgroup decodes, the others multiply (wgmma, both operands in shared memory).
+  // LiquidGEMM, sections 5.1-5.3, for the latter two.
+  enum class Roles : uint8_t { Uniform, ImFP, ExCP };
+  struct Cluster {
+    int64_t n, k;
+    friend bool operator==(const Cluster &, const Cluster &) = default;
+  };
 
   std::optional<int64_t> pipeline; // stages of the load pipeline, 2..8
   std::optional<Tile> tile;        // tile: M x N x K of one CTA
   std::optional<Warps> warps;      // warps: M x N of one CTA
   std::optional<int64_t> splitK;   // split_k: CTAs that share one output tile
   std::optional<Scales> scales;    // scales: operand | accumulator, where group scales are applied
-  Span span, pipelineSpan, tileSpan, warpsSpan, splitKSpan, scalesSpan;
+  std::optional<Roles> roles;      // roles: uniform | imfp | excp
+  std::optional<Cluster> cluster;  // cluster: N x K, CTAs that share activations x parts of k
+  std::optional<bool> dependent;   // launch: serial | dependent, may start before its predecessor ends
+  Span span, pipelineSpan, tileSpan, warpsSpan, splitKSpan, scalesSpan, rolesSpan, clusterSpan,
+      launchSpan;
 
   friend bool operator==(const ScheduleDecl &a, const ScheduleDecl &b) {
     return a.pipeline == b.pipeline && a.tile == b.tile && a.warps == b.warps &&
-           a.splitK == b.splitK && a.scales == b.scales;
+           a.splitK == b.splitK && a.scales == b.scales && a.roles == b.roles &&
+           a.cluster == b.cluster && a.dependent == b.dependent;
   }
 };
+
+// As the schedule says it, and back.
+std::string_view name(ScheduleDecl::Roles roles);
+std::optional<ScheduleDecl::Roles> rolesNamed(std::string_view name);
 
 // y[m,n] = sum over k of activation[m,k] * weight[n,k], rounded to `output`.
 struct Gemm {

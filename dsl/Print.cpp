@@ -144,6 +144,26 @@ std::string print(const Format &format) {
   return out + "}\n";
 }
 
+std::string_view name(ScheduleDecl::Roles roles) {
+  switch (roles) {
+  case ScheduleDecl::Roles::Uniform:
+    return "uniform";
+  case ScheduleDecl::Roles::ImFP:
+    return "imfp";
+  case ScheduleDecl::Roles::ExCP:
+    break;
+  }
+  return "excp";
+}
+
+std::optional<ScheduleDecl::Roles> rolesNamed(std::string_view text) {
+  using Roles = ScheduleDecl::Roles;
+  for (Roles each : {Roles::Uniform, Roles::ImFP, Roles::ExCP})
+    if (text == name(each))
+      return each;
+  return std::nullopt;
+}
+
 std::string print(const Gemm &gemm) {
   std::string out = "gemm " + gemm.name + " {\n";
   out += "  weight: " + gemm.weight.name + "\n";
@@ -165,6 +185,13 @@ std::string print(const Gemm &gemm) {
   if (schedule.scales)
     entry(*schedule.scales == ScheduleDecl::Scales::Operand ? "scales: operand"
                                                             : "scales: accumulator");
+  if (schedule.roles)
+    entry("roles: " + std::string(name(*schedule.roles)));
+  if (schedule.cluster)
+    entry("cluster: " + std::to_string(schedule.cluster->n) + " x " +
+          std::to_string(schedule.cluster->k));
+  if (schedule.dependent)
+    entry(*schedule.dependent ? "launch: dependent" : "launch: serial");
   if (!entries.empty())
     out += "  schedule {\n" + entries + "  }\n";
   return out + "}\n";

@@ -26,6 +26,7 @@ constexpr Limits tileLimits[3] = {
 constexpr Limits warpLimits[2] = {{"warps m", 1, 16, 1}, {"warps n", 1, 16, 1}};
 constexpr Limits allWarpsLimits = {"number of warps", 1, 16, 1};
 constexpr Limits splitKLimits = {"split_k", 1, 64, 1};
+constexpr Limits clusterLimits[2] = {{"cluster n", 1, 8, 1}, {"cluster k", 1, 8, 1}};
 
 class GemmChecker {
 public:
@@ -157,9 +158,20 @@ private:
     } else if (key == "scales") {
       if (first(schedule.scalesSpan, entry.key, where))
         scales(entry);
+    } else if (key == "roles") {
+      if (first(schedule.rolesSpan, entry.key, where))
+        roles(entry);
+    } else if (key == "cluster") {
+      if (first(schedule.clusterSpan, entry.key, where) && numbers(entry, clusterLimits, "N x K"))
+        schedule.cluster = {entry.numbers[0].value, entry.numbers[1].value};
+    } else if (key == "launch") {
+      if (first(schedule.launchSpan, entry.key, where))
+        launch(entry);
     } else {
-      error(DiagId::unknown_entry, {shown(key), where, "pipeline, tile, warps, split_k, scales"},
-            entry.key.span);
+      error(
+          DiagId::unknown_entry,
+          {shown(key), where, "pipeline, tile, warps, split_k, scales, roles, cluster, launch"},
+          entry.key.span);
     }
   }
 
@@ -204,6 +216,20 @@ private:
       gemm.schedule.scales = ScheduleDecl::Scales::Accumulator;
     else
       error(DiagId::schedule_form, {"scales", "operand or accumulator"}, entry.key.span);
+  }
+
+  void roles(const ast::ScheduleEntry &entry) {
+    if (entry.word)
+      gemm.schedule.roles = rolesNamed(entry.word->text);
+    if (!gemm.schedule.roles)
+      error(DiagId::schedule_form, {"roles", "uniform, imfp or excp"}, entry.key.span);
+  }
+
+  void launch(const ast::ScheduleEntry &entry) {
+    if (entry.word && (entry.word->text == "serial" || entry.word->text == "dependent"))
+      gemm.schedule.dependent = entry.word->text == "dependent";
+    else
+      error(DiagId::schedule_form, {"launch", "serial or dependent"}, entry.key.span);
   }
 
   const ast::Gemm &syntax;

@@ -1,10 +1,13 @@
-#include "compiler/codegen/MmaSync.h"
+// The mma.sync family (sm_80 and later): asynchronous copies of 16 bytes a thread and instruction,
+// ldmatrix, and matrix instructions of single warps.
+#include "compiler/codegen/Families.h"
+#include "compiler/codegen/KernelLowering.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "llvm/ADT/TypeSwitch.h"
 
-#include <bit>
+#include <functional>
 
 namespace rho::compiler {
 
@@ -12,79 +15,27 @@ namespace LLVM = mlir::LLVM;
 namespace NVVM = mlir::NVVM;
 namespace arith = mlir::arith;
 
-MmaSyncLowering::MmaSyncLowering(tile::KernelOp op)
-    : op(op), builder(op.getContext()), loc(op.getLoc()) {
-  tile::GeometryAttr a = op.getGeometry();
-  int bits = dsl::ElementType::get(a.getMma().str()).bits();
-  g = {a.getTileM(), a.getTileN(), a.getTileK(), a.getWarpsM(), a.getWarpsN(), 256 / bits, bits};
-  splits = a.getSplitK();
-}
+namespace {
 
-mlir::LogicalResult MmaSyncLowering::run() {
-  createFunction();
-  assignShared();
-  computeThreadValues();
-  llvm::SmallVector<mlir::Operation *> operations;
-  // Decodes are left to their own pass, which also finds those that this lowering adds.
-  entry->getParentOp()->walk([&](mlir::Operation *inner) {
-    if (llvm::isa_and_present<tile::TileDialect>(inner->getDialect()) &&
-        !llvm::isa<tile::DecodeOp>(inner))
-      operations.push_back(inner);
-  });
-  for (mlir::Operation *inner : operations)
-    if (mlir::failed(lower(inner)))
-      return mlir::failure();
-  for (tile::AllocSharedOp alloc : llvm::make_early_inc_range(entry->getOps<tile::AllocSharedOp>()))
-    alloc.erase();
-  op.erase();
-  return mlir::success();
-}
+class MmaSyncLowering final : public KernelLowering {
+public:
+  using KernelLowering::KernelLowering;
 
-void MmaSyncLowering::createFunction() {
-  builder.setInsertionPoint(op);
-  mlir::Block &body = op.getBody().front();
-  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(op.getContext()),
-                                          llvm::to_vector(body.getArgumentTypes()));
-  std::string name = op.getSymName().str();
-  auto function = LLVM::LLVMFuncOp::create(builder, loc, name, type);
-  function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
-  function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
-                    builder.getDenseI32ArrayAttr({static_cast<int32_t>(g.threads()), 1, 1}));
-  function->setAttr("rho.target", op.getTargetAttr());
-  function.getBody().takeBody(op.getBody());
-  builder.setInsertionPointToEnd(&function.getBody().front());
-  LLVM::ReturnOp::create(builder, loc, mlir::ValueRange());
-  builder.setInsertionPoint(function);
-  auto global =
-      LLVM::GlobalOp::create(builder, loc, LLVM::LLVMArrayType::get(builder.getI8Type(), 0), false,
-                             LLVM::Linkage::External, name + "_shared", mlir::Attribute(), 128, 3);
-  builder.setInsertionPointToStart(&function.getBody().front());
-  shared = LLVM::AddressOfOp::create(builder, loc, global);
-  entry = &function.getBody().front();
-}
+private:
+  Value swizzle;        // exclusive-or mask of this lane's ldmatrix row, in 16-byte pieces
+  Value activationBase; // byte of this lane's ldmatrix row in a part, batch tile 0
 
-void MmaSyncLowering::assignShared() {
-  int64_t next = 0;
-  for (tile::AllocSharedOp alloc : entry->getOps<tile::AllocSharedOp>()) {
-    offsets[alloc.getBuffer()] = next;
-    tile::SharedType type = alloc.getBuffer().getType();
-    next += (type.getBytes() * type.getStages() + 127) / 128 * 128;
-  }
-}
+  void computeFamilyValues() override;
+  bool lowerFamily(mlir::Operation *inner) override;
+  void forEachPiece(int64_t pieces, const std::function<void(Value piece, Value exists)> &body);
+  void copyPiece(Value to, Value from, Value size, Value exists);
+  void lowerCopyTile(tile::CopyTileOp copy);
+  void lowerCopyRows(tile::CopyRowsOp copy);
+  void lowerLoadActivation(tile::LoadActivationOp load);
+  void lowerMma(tile::MmaOp mma);
+};
 
-void MmaSyncLowering::computeThreadValues() {
-  mlir::Type type = builder.getI32Type();
-  thread = NVVM::ThreadIdXOp::create(builder, loc, type);
-  tileN = NVVM::BlockIdXOp::create(builder, loc, type);
-  tileM = NVVM::BlockIdYOp::create(builder, loc, type);
-  lane = mod(thread, 32);
-  Value warp = div(thread, 32);
-  warpN = mod(warp, g.warpsN);
-  warpM = div(warp, g.warpsN);
-  laneRow = div(lane, 4);
-  laneColumn = mod(lane, 4);
-  firstRow = add(mul(warpN, g.warpN()), mul(laneRow, g.rowsPerThread()));
-  codesBase = add(mul(warpN, g.chunks() * g.rowTiles() * 512), mul(lane, 16));
+void MmaSyncLowering::computeFamilyValues() {
   // Rows of at least 128 bytes are permuted by their low three bits; of shorter ones several share
   // 128 bytes, and the permutation uses the bits above.
   int64_t rowBytes = g.activationRowBytes();
@@ -94,127 +45,131 @@ void MmaSyncLowering::computeThreadValues() {
   activationBase = mul(add(mul(warpM, g.warpM()), mod(lane, 8)), rowBytes);
 }
 
-mlir::LogicalResult MmaSyncLowering::lower(mlir::Operation *inner) {
-  loc = inner->getLoc();
-  builder.setInsertionPoint(inner);
-  bool known =
-      llvm::TypeSwitch<mlir::Operation *, bool>(inner)
-          .Case<tile::AllocSharedOp>([](auto) { return true; })
-          .Case<tile::CopyTileOp>([&](auto o) { return lowerCopyTile(o), true; })
-          .Case<tile::CopyRowsOp>([&](auto o) { return lowerCopyRows(o), true; })
-          .Case<tile::LoadCodesOp>([&](auto o) { return lowerLoadCodes(o), true; })
-          .Case<tile::LoadActivationOp>([&](auto o) { return lowerLoadActivation(o), true; })
-          .Case<tile::LoadRowCodesOp>([&](auto o) { return lowerLoadRowCodes(o), true; })
-          .Case<tile::LoadColumnScalesOp>([&](auto o) { return lowerLoadColumnScales(o), true; })
-          .Case<tile::ConvertScalesOp>([&](auto o) { return lowerConvertScales(o), true; })
-          .Case<tile::MmaOp>([&](auto o) { return lowerMma(o), true; })
-          .Case<tile::ScaleOp>([&](auto o) { return lowerScale(o), true; })
-          .Case<tile::SplitSumOp>([&](auto o) { return lowerSplitSum(o), true; })
-          .Case<tile::LoadRowScalesOp>([&](auto o) { return lowerLoadRowScales(o), true; })
-          .Case<tile::LoadTokenScalesOp>([&](auto o) { return lowerLoadTokenScales(o), true; })
-          .Case<tile::LoadTensorScaleOp>([&](auto o) { return lowerLoadTensorScale(o), true; })
-          .Case<tile::StoreOutputOp>([&](auto o) { return lowerStoreOutput(o), true; })
-          .Case<tile::ExtractOp>([&](tile::ExtractOp o) {
-            o.replaceAllUsesWith(element(o.getVector(), static_cast<int64_t>(o.getPosition())));
-            return true;
-          })
-          .Case<tile::ZeroOp>([&](tile::ZeroOp o) {
-            o.replaceAllUsesWith(
-                arith::ConstantOp::create(builder, loc, builder.getZeroAttr(o.getType()))
-                    .getResult());
-            return true;
-          })
-          .Default([](auto) { return false; });
-  if (!known)
-    return inner->emitOpError("has no lowering for the mma.sync family");
-  if (!llvm::isa<tile::AllocSharedOp>(inner))
-    inner->erase();
-  return mlir::success();
+bool MmaSyncLowering::lowerFamily(mlir::Operation *inner) {
+  return llvm::TypeSwitch<mlir::Operation *, bool>(inner)
+      .Case<tile::CopyTileOp>([&](auto o) { return lowerCopyTile(o), true; })
+      .Case<tile::CopyRowsOp>([&](auto o) { return lowerCopyRows(o), true; })
+      .Case<tile::LoadActivationOp>([&](auto o) { return lowerLoadActivation(o), true; })
+      .Case<tile::MmaOp>([&](auto o) { return lowerMma(o), true; })
+      .Default([](auto) { return false; });
 }
 
-MmaSyncLowering::Value MmaSyncLowering::i32(int64_t value) {
-  return arith::ConstantIntOp::create(builder, loc, builder.getI32Type(), value);
-}
-MmaSyncLowering::Value MmaSyncLowering::i64(int64_t value) {
-  return arith::ConstantIntOp::create(builder, loc, builder.getI64Type(), value);
-}
-MmaSyncLowering::Value MmaSyncLowering::add(Value a, Value b) {
-  return arith::AddIOp::create(builder, loc, a, b);
-}
-MmaSyncLowering::Value MmaSyncLowering::add(Value a, int64_t b) {
-  return b == 0 ? a : add(a, a.getType().isInteger(64) ? i64(b) : i32(b));
-}
-MmaSyncLowering::Value MmaSyncLowering::mul(Value a, Value b) {
-  return arith::MulIOp::create(builder, loc, a, b);
-}
-MmaSyncLowering::Value MmaSyncLowering::mul(Value a, int64_t b) {
-  return b == 1 ? a : mul(a, a.getType().isInteger(64) ? i64(b) : i32(b));
-}
-MmaSyncLowering::Value MmaSyncLowering::div(Value a, int64_t powerOfTwo) {
-  if (powerOfTwo == 1)
-    return a;
-  return arith::ShRUIOp::create(builder, loc, a,
-                                i32(std::countr_zero(static_cast<uint64_t>(powerOfTwo))));
-}
-MmaSyncLowering::Value MmaSyncLowering::mod(Value a, int64_t powerOfTwo) {
-  return arith::AndIOp::create(builder, loc, a, i32(powerOfTwo - 1));
-}
-MmaSyncLowering::Value MmaSyncLowering::less(Value a, Value b) {
-  return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ult, a, b);
-}
-MmaSyncLowering::Value MmaSyncLowering::widen(Value a) {
-  return arith::ExtUIOp::create(builder, loc, builder.getI64Type(), a);
-}
-MmaSyncLowering::Value MmaSyncLowering::globalAt(Value base, Value byteOffset) {
-  return LLVM::GEPOp::create(builder, loc, LLVM::LLVMPointerType::get(op.getContext(), 1),
-                             builder.getI8Type(), base, llvm::ArrayRef<LLVM::GEPArg>{byteOffset});
-}
-MmaSyncLowering::Value MmaSyncLowering::sharedAt(Value byteOffset) {
-  return LLVM::GEPOp::create(builder, loc, LLVM::LLVMPointerType::get(op.getContext(), 3),
-                             builder.getI8Type(), shared, llvm::ArrayRef<LLVM::GEPArg>{byteOffset});
-}
-MmaSyncLowering::Value MmaSyncLowering::partOf(Value buffer, Value slot) {
-  int64_t bytes = llvm::cast<tile::SharedType>(buffer.getType()).getBytes();
-  return add(mul(slot, bytes), offsets.lookup(buffer));
-}
-MmaSyncLowering::Value MmaSyncLowering::load(mlir::Type type, Value pointer, int64_t alignment) {
-  return LLVM::LoadOp::create(builder, loc, type, pointer, static_cast<unsigned>(alignment));
-}
-void MmaSyncLowering::store(Value value, Value pointer, int64_t alignment) {
-  LLVM::StoreOp::create(builder, loc, value, pointer, static_cast<unsigned>(alignment));
-}
-MmaSyncLowering::Value MmaSyncLowering::element(Value vector, int64_t position) {
-  return LLVM::ExtractElementOp::create(builder, loc, vector, i32(position));
-}
-MmaSyncLowering::Value MmaSyncLowering::vectorOf(llvm::ArrayRef<Value> values) {
-  auto type = mlir::VectorType::get({static_cast<int64_t>(values.size())}, values[0].getType());
-  Value vector = LLVM::PoisonOp::create(builder, loc, type);
-  for (size_t i = 0; i < values.size(); ++i)
-    vector = LLVM::InsertElementOp::create(builder, loc, vector, values[i],
-                                           i32(static_cast<int64_t>(i)));
-  return vector;
-}
-
-std::vector<MmaSyncLowering::Value> MmaSyncLowering::loadWords(Value pointer, int64_t bytes) {
-  mlir::Type word = builder.getI32Type();
-  if (bytes < 4) {
-    Value narrow = load(builder.getIntegerType(static_cast<unsigned>(8 * bytes)), pointer, bytes);
-    return {arith::ExtUIOp::create(builder, loc, word, narrow)};
+// Spreads pieces over the CTA's threads: piece = thread, thread + threads, ... `exists` is null
+// where every thread has one.
+void MmaSyncLowering::forEachPiece(int64_t pieces,
+                                   const std::function<void(Value piece, Value exists)> &body) {
+  for (int64_t first = 0; first < pieces; first += g.threads()) {
+    Value piece = add(thread, first);
+    bool all = first + g.threads() <= pieces;
+    body(piece, all ? Value() : less(piece, i32(pieces)));
   }
+}
+
+// A thread without a piece is predicated off, not branched around: LLVM may copy what follows a
+// branch into both of its paths, and ldmatrix and mma need all threads of the warp on one.
+void MmaSyncLowering::copyPiece(Value to, Value from, Value size, Value exists) {
+  if (!exists) {
+    NVVM::CpAsyncOp::create(builder, loc, to, from, 16, NVVM::LoadCacheModifierKind::CG, size);
+    return;
+  }
+  llvm::SmallVector<Value> operands{exists, to, from};
+  if (size)
+    operands.push_back(size);
+  ptx(size ? "@$0 cp.async.cg.shared.global [$1], [$2], 16, $3;"
+           : "@$0 cp.async.cg.shared.global [$1], [$2], 16;",
+      size ? "b,l,l,r" : "b,l,l", mlir::TypeRange(), operands);
+}
+
+void MmaSyncLowering::lowerCopyTile(tile::CopyTileOp copy) {
+  int64_t bytes = copy.getBuffer().getType().getBytes();
+  Value part = partOf(copy.getBuffer(), copy.getSlot());
+  Value from = globalAt(copy.getSource(), add(mul(widen(copy.getTile()), bytes),
+                                              static_cast<int64_t>(copy.getBase())));
+  forEachPiece(bytes / 16, [&](Value piece, Value exists) {
+    Value offset = mul(piece, 16);
+    copyPiece(sharedAt(add(part, offset)), globalAt(from, widen(offset)), Value(), exists);
+  });
+}
+
+void MmaSyncLowering::lowerCopyRows(tile::CopyRowsOp copy) {
+  int64_t rowBytes = static_cast<int64_t>(copy.getRowBytes());
+  int64_t perRow = rowBytes / 16;
+  int64_t sharing = std::max<int64_t>(1, 128 / rowBytes);
+  int64_t permuted = std::min<int64_t>(perRow, 8);
+  Value part = partOf(copy.getBuffer(), copy.getSlot());
+  forEachPiece(static_cast<int64_t>(copy.getRows()) * perRow, [&](Value piece, Value exists) {
+    Value row = div(piece, perRow), column = mod(piece, perRow);
+    Value sourceRow = add(copy.getRow(), row);
+    Value sourceByte = add(copy.getColumn(), mul(column, 16));
+    Value inside = arith::AndIOp::create(builder, loc, less(sourceRow, copy.getRowLimit()),
+                                         less(sourceByte, copy.getPitch()));
+    // A size of zero reads nothing and fills with zeros; the address must be valid all the same.
+    Value size = arith::SelectOp::create(builder, loc, inside, i32(16), i32(0));
+    Value offset = add(mul(widen(sourceRow), widen(copy.getPitch())), widen(sourceByte));
+    offset = arith::SelectOp::create(builder, loc, inside, offset, i64(0));
+    Value place = column;
+    if (copy.getSwizzle())
+      place = arith::XOrIOp::create(builder, loc, column, mod(div(row, sharing), permuted));
+    Value target = add(part, add(mul(row, rowBytes), mul(place, 16)));
+    copyPiece(sharedAt(target), globalAt(copy.getSource(), offset), size, exists);
+  });
+}
+
+// ldmatrix row addresses: lanes 8 i .. 8 i + 7 give the rows of matrix i, 16 bytes of k each. The
+// matrices of one chunk are consecutive along k, two for each instruction.
+void MmaSyncLowering::lowerLoadActivation(tile::LoadActivationOp op) {
+  int64_t matrices = 2 * g.stepsPerChunk();
+  int64_t firstPiece = static_cast<int64_t>(op.getChunk()) * matrices;
+  Value row = add(add(partOf(op.getBuffer(), op.getSlot()), activationBase),
+                  static_cast<int64_t>(op.getBatchTile()) * 8 * g.activationRowBytes());
+  Value matrixOfLane = div(lane, 8);
   std::vector<Value> words;
-  for (int64_t at = 0; at < bytes; at += 16) {
-    int64_t size = std::min<int64_t>(16, bytes - at);
-    Value piece = LLVM::GEPOp::create(builder, loc, pointer.getType(), builder.getI8Type(), pointer,
-                                      llvm::ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(at)});
-    if (size == 4) {
-      words.push_back(load(word, piece, 4));
-      continue;
-    }
-    Value vector = load(mlir::VectorType::get({size / 4}, word), piece, size);
-    for (int64_t i = 0; i < size / 4; ++i)
-      words.push_back(element(vector, i));
+  for (int64_t done = 0; done < matrices; done += 4) {
+    int64_t count = std::min<int64_t>(4, matrices - done);
+    // With two matrices the addresses of lanes 16 and above are not used; keep them valid.
+    Value piece = add(count == 2 ? mod(matrixOfLane, 2) : matrixOfLane, firstPiece + done);
+    Value place = arith::XOrIOp::create(builder, loc, piece, swizzle);
+    Value address = sharedAt(add(row, mul(place, 16)));
+    llvm::SmallVector<mlir::Type> types(static_cast<size_t>(count), builder.getI32Type());
+    auto structure = LLVM::LLVMStructType::getLiteral(op.getContext(), types);
+    auto shape = NVVM::LdStMatrixShapeAttr::get(op.getContext(), 8, 8);
+    Value loaded =
+        NVVM::LdMatrixOp::create(builder, loc, structure, address, static_cast<uint32_t>(count),
+                                 NVVM::MMALayout::row, shape, NVVM::LdStMatrixEltType::B16);
+    for (int64_t i = 0; i < count; ++i)
+      words.push_back(LLVM::ExtractValueOp::create(builder, loc, loaded, i));
   }
-  return words;
+  op.replaceAllUsesWith(vectorOf(words));
 }
+
+void MmaSyncLowering::lowerMma(tile::MmaOp op) {
+  llvm::StringRef type = op.getElement();
+  const char *intrinsic = type == "f16"    ? "llvm.nvvm.mma.m16n8k16.row.col.f32.f32"
+                          : type == "bf16" ? "llvm.nvvm.mma.m16n8k16.row.col.bf16"
+                          : type == "s8"   ? "llvm.nvvm.mma.m16n8k32.row.col.s8"
+                                           : "llvm.nvvm.mma.m16n8k64.row.col.s4";
+  std::vector<Value> operands(op.getA().begin(), op.getA().end());
+  int64_t step = static_cast<int64_t>(op.getStep());
+  for (int64_t i = 0; i < 2; ++i)
+    operands.push_back(element(op.getB(), 2 * step + i));
+  if (type == "f16")
+    for (Value &operand : operands)
+      operand = LLVM::BitcastOp::create(builder, loc,
+                                        mlir::VectorType::get({2}, builder.getF16Type()), operand);
+  for (int64_t i = 0; i < 4; ++i)
+    operands.push_back(element(op.getC(), i));
+  llvm::SmallVector<mlir::Type> types(4, op.getType().getElementType());
+  auto structure = LLVM::LLVMStructType::getLiteral(op.getContext(), types);
+  auto call = LLVM::CallIntrinsicOp::create(builder, loc, structure,
+                                            builder.getStringAttr(intrinsic), operands);
+  std::vector<Value> results;
+  for (int64_t i = 0; i < 4; ++i)
+    results.push_back(LLVM::ExtractValueOp::create(builder, loc, call.getResult(0), i));
+  op.replaceAllUsesWith(vectorOf(results));
+}
+
+} // namespace
+
+mlir::LogicalResult lowerToMmaSync(tile::KernelOp op) { return MmaSyncLowering(op).run(); }
 
 } // namespace rho::compiler

@@ -43,15 +43,22 @@ mlir::LogicalResult SharedType::verify(EmitError emitError, int64_t bytes, int64
 
 mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int64_t tileN,
                                          int64_t tileK, int64_t warpsM, int64_t warpsN,
-                                         llvm::StringRef mma, int64_t splitK) {
+                                         llvm::StringRef mma, int64_t splitK,
+                                         llvm::StringRef roles, int64_t clusterN,
+                                         int64_t clusterK) {
   auto powerOfTwo = [](int64_t x) { return x > 0 && (x & (x - 1)) == 0; };
   for (int64_t size : {tileM, tileN, tileK, warpsM, warpsN})
     if (!powerOfTwo(size) || size > 4096)
       return emitError() << "tile and warp counts must be powers of two up to 4096, found " << size;
   if (tileM / warpsM < 8 || tileN / warpsN < 16 || tileK < 64)
     return emitError() << "each warp needs at least 8 batch rows, 16 weight rows and 64 of k";
-  if (mma != "f16" && mma != "bf16" && mma != "s8" && mma != "s4")
-    return emitError() << "mma type is '" << mma << "'; it must be f16, bf16, s8 or s4";
+  if (mma != "f16" && mma != "bf16" && mma != "s8" && mma != "s4" && mma != "e4m3")
+    return emitError() << "mma type is '" << mma << "'; it must be f16, bf16, s8, s4 or e4m3";
+  if (roles != "uniform" && roles != "imfp" && roles != "excp")
+    return emitError() << "roles are '" << roles << "'; they must be uniform, imfp or excp";
+  if (clusterN < 1 || clusterK < 1 || clusterN * clusterK > 8)
+    return emitError() << "cluster is " << clusterN << " x " << clusterK
+                       << "; it must have 1 to 8 CTAs";
   if (splitK < 1)
     return emitError() << "split is " << splitK << "; it must be at least 1";
   return mlir::success();
@@ -95,6 +102,20 @@ mlir::LogicalResult MmaOp::verify() {
   if (getC().getType().getElementType().isInteger() != integer ||
       getC().getType() != getResult().getType())
     return emitOpError("accumulator type does not match '") << getElement() << "' operands";
+  return mlir::success();
+}
+
+mlir::LogicalResult WarpgroupMmaOp::verify() {
+  int64_t steps = static_cast<int64_t>(getSteps());
+  if (steps < 1 || getA().empty() || static_cast<int64_t>(getA().size()) % (4 * steps) != 0)
+    return emitOpError("operand A has ")
+           << getA().size() << " registers; it must have 4 for each step and row tile";
+  int64_t rowTiles = static_cast<int64_t>(getA().size()) / (4 * steps);
+  if (getResults().empty() || static_cast<int64_t>(getResults().size()) % rowTiles != 0)
+    return emitOpError("has ") << getResults().size() << " accumulators for " << rowTiles
+                               << " row tiles";
+  if (!getC().empty() && getC().getTypes() != getResultTypes())
+    return emitOpError("accumulator and result types differ");
   return mlir::success();
 }
 

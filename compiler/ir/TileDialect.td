@@ -31,9 +31,11 @@ def Tile_Geometry : AttrDef<Tile_Dialect, "Geometry"> {
   let summary = "how a CTA tile is divided among warps and instructions; see plan/Geometry.h";
   let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$tileK, "int64_t":$warpsM,
                         "int64_t":$warpsN, StringRefParameter<"MMA operand type">:$mma,
-                        "int64_t":$splitK);
+                        "int64_t":$splitK, StringRefParameter<"uniform, imfp or excp">:$roles,
+                        "int64_t":$clusterN, "int64_t":$clusterK);
   let assemblyFormat = [{
-    `<` `tile` $tileM `x` $tileN `x` $tileK `warps` $warpsM `x` $warpsN `mma` $mma `split` $splitK `>`
+    `<` `tile` $tileM `x` $tileN `x` $tileK `warps` $warpsM `x` $warpsN `mma` $mma `split` $splitK
+    `roles` $roles `cluster` $clusterN `x` $clusterK `>`
   }];
   let genVerifyDecl = 1;
 }
@@ -47,11 +49,13 @@ class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemo
 def Tile_KernelOp : Tile_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock, NoTerminator]> {
   let summary = "a kernel; the block's arguments are its parameters";
   let description = [{
-    `target` is the architecture. `origins` are dotted paths into the declaration; the location of
+    `target` is the architecture. A pointer parameter in the generic address space is a tensor map
+    that the launch passes by value. `dependent`: the kernel may start before the one ahead of it in
+    the stream has ended. `ctasPerSm` CTAs share the registers of an SM. `origins` are dotted paths into the declaration; the location of
     an operation is line i + 1 of file "rho" when it comes from origins[i].
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$target, Tile_Geometry:$geometry,
-                       StrArrayAttr:$origins);
+                       StrArrayAttr:$origins, UnitAttr:$dependent, I64Attr:$ctasPerSm);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
 }
@@ -61,6 +65,19 @@ def Tile_AllocSharedOp : Tile_Op<"alloc_shared", []> {
   let arguments = (ins StrAttr:$origin);
   let results = (outs Tile_Shared:$buffer);
   let assemblyFormat = "$origin attr-dict `:` type($buffer)";
+}
+
+def Tile_ForTilesOp : Tile_Op<"for_tiles", [SingleBlock, NoTerminator]> {
+  let summary = "the output tiles of one CTA";
+  let description = [{
+    The body computes one output tile; its arguments are the tile's index along n and along m. Without
+    a split of k the grid is persistent: every cluster of CTAs takes each so manieth cluster of
+    tiles, in an order in which tiles that run at a time share rows of both operands in L2. With a
+    split each CTA has one tile.
+  }];
+  let arguments = (ins I64Attr:$tilesN, I32:$tilesM);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$tilesN `x` $tilesM attr-dict-with-keyword $body";
 }
 
 def Tile_PipelineOp : Tile_Op<"pipeline", []> {
@@ -112,6 +129,20 @@ def Tile_CopyRowsOp : Tile_Op<"copy_rows", []> {
   let assemblyFormat = [{
     $source `row` $row `of` $rowLimit `column` $column `of` $pitch `to` $buffer `[` $slot `]`
     `rows` $rows `x` $rowBytes `swizzle` $swizzle attr-dict `:` type($source) `,` type($buffer)
+  }];
+}
+
+def Tile_CopyBoxOp : Tile_Op<"copy_box", []> {
+  let summary = "asynchronous copy of a rectangle by a tensor map, zero outside the matrix";
+  let description = [{
+    The part receives `rows` rows of `rowBytes` bytes from row `row`, byte `column` on, as boxes of
+    `boxBytes` bytes a row, one box after the other along a row.
+  }];
+  let arguments = (ins LLVM_AnyPointer:$map, I32:$row, I32:$column, Tile_Shared:$buffer, I32:$slot,
+                       I64Attr:$rows, I64Attr:$rowBytes, I64Attr:$boxBytes);
+  let assemblyFormat = [{
+    $map `row` $row `column` $column `to` $buffer `[` $slot `]` `rows` $rows `x` $rowBytes
+    `box` $boxBytes attr-dict `:` type($map) `,` type($buffer)
   }];
 }
 
@@ -188,6 +219,78 @@ def Tile_MmaOp : Tile_Op<"mma", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Tile_WarpgroupMmaOp : Tile_Op<"warpgroup_mma", [AttrSizedOperandSegments]> {
+  let summary = "a batch of matrix instructions of a warpgroup, started together";
+  let description = [{
+    For each step of k and each tile of 64 weight rows one instruction, steps outermost: `a` holds 4
+    registers for each of them. Operand B is read from a part of `buffer`, from k step `first` on.
+    `c` are the accumulators, row tile by row tile, n8 tiles innermost; without them the sums start
+    at zero. Results may be used by further batches at once, by anything else after
+    tile.warpgroup_wait.
+  }];
+  let arguments = (ins Variadic<I32>:$a, Tile_Shared:$buffer, I32:$slot, I64Attr:$first,
+                       I64Attr:$steps, StrAttr:$element, Variadic<Accumulator>:$c);
+  let results = (outs Variadic<Accumulator>:$results);
+  let assemblyFormat = [{
+    $element `(` $a `)` `,` $buffer `[` $slot `]` `steps` $steps `from` $first
+    (`plus` $c^ `:` type($c))? attr-dict `:` type($buffer) `->` type($results)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_WarpgroupWaitOp : Tile_Op<"warpgroup_wait", []> {
+  let summary = "waits until at most `pending` batches are on their way";
+  let arguments = (ins I64Attr:$pending, Variadic<Accumulator>:$values);
+  let results = (outs Variadic<Accumulator>:$results);
+  let assemblyFormat = "$pending ($values^ `:` type($values))? attr-dict (`->` type($results)^)?";
+}
+
+def Tile_InitBarriersOp : Tile_Op<"init_barriers", []> {
+  let summary = "a pair of barriers for each stage, made by one thread and seen by all";
+  let description = [{
+    `full` completes when the producer has arrived and all announced bytes are there, `empty` when
+    `consumers` threads have arrived.
+  }];
+  let arguments = (ins Tile_Shared:$barriers, I64Attr:$consumers);
+  let assemblyFormat = "$barriers `consumers` $consumers attr-dict `:` type($barriers)";
+}
+
+def Tile_BarrierWaitOp : Tile_Op<"barrier_wait", []> {
+  let summary = "waits for the phase of the given parity to complete";
+  let arguments = (ins Tile_Shared:$barriers, I32:$slot, I32:$parity, UnitAttr:$full);
+  let assemblyFormat = [{
+    (`full` $full^):(`empty`)? $barriers `[` $slot `]` `parity` $parity attr-dict `:` type($barriers)
+  }];
+}
+
+def Tile_BarrierExpectOp : Tile_Op<"barrier_expect", []> {
+  let summary = "the producer's arrival, announcing the bytes that copies will bring";
+  let arguments = (ins Tile_Shared:$barriers, I32:$slot, I64Attr:$bytes);
+  let assemblyFormat = "$barriers `[` $slot `]` `bytes` $bytes attr-dict `:` type($barriers)";
+}
+
+def Tile_BarrierArriveOp : Tile_Op<"barrier_arrive", []> {
+  let summary = "one thread of each warp says that the warp is done with a slot";
+  let arguments = (ins Tile_Shared:$barriers, I32:$slot);
+  let assemblyFormat = "$barriers `[` $slot `]` attr-dict `:` type($barriers)";
+}
+
+def Tile_RegistersOp : Tile_Op<"registers", []> {
+  let summary = "gives registers of this warpgroup back, or takes more";
+  let arguments = (ins I64Attr:$count, UnitAttr:$more);
+  let assemblyFormat = "$count (`more` $more^)? attr-dict";
+}
+
+def Tile_LaunchDependentsOp : Tile_Op<"launch_dependents", []> {
+  let summary = "lets the next kernel of the stream start";
+  let assemblyFormat = "attr-dict";
+}
+
+def Tile_WaitDependencyOp : Tile_Op<"wait_dependency", []> {
+  let summary = "waits until the kernel ahead in the stream has ended and its writes are seen";
+  let assemblyFormat = "attr-dict";
+}
+
 def Tile_ZeroOp : Tile_Op<"zero", [Pure]> {
   let summary = "accumulators of zero";
   let results = (outs Accumulator:$result);
@@ -216,30 +319,31 @@ def Tile_SplitSumOp : Tile_Op<"split_sum", []> {
     order of the k split, so the result does not depend on the order of arrival. `last` is true
     in that CTA, whose results are the sums.
   }];
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$workspace, I32:$rowsM,
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$workspace, I32:$tileN, I32:$tileM,
                        Variadic<Accumulator>:$values);
   let results = (outs I1:$last, Variadic<Accumulator>:$sums);
   let assemblyFormat = [{
-    $workspace `rows` $rowsM `(` $values `:` type($values) `)` attr-dict `:` type($workspace) `->` type($sums)
+    $workspace `tile` $tileN `,` $tileM `(` $values `:` type($values) `)` attr-dict `:` type($workspace) `->` type($sums)
   }];
 }
 
 def Tile_LoadRowScalesOp : Tile_Op<"load_row_scales", []> {
   let summary = "per-channel scales of this thread's weight rows, from global memory";
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, StrAttr:$element);
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$tileN,
+                       StrAttr:$element);
   let results = (outs F32Vector:$scales);
   let assemblyFormat = [{
-    $source `+` $base `as` $element attr-dict `:` type($source) `->` type($scales)
+    $source `+` $base `tile` $tileN `as` $element attr-dict `:` type($source) `->` type($scales)
   }];
 }
 
 def Tile_LoadTokenScalesOp : Tile_Op<"load_token_scales", []> {
   let summary = "per-token scales of this thread's two batch rows of an n8 tile; past the last row that of row 0";
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I32:$rows, I64Attr:$batchTile,
-                       StrAttr:$element);
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I32:$rows, I32:$tileM,
+                       I64Attr:$batchTile, StrAttr:$element);
   let results = (outs F32Vector:$scales);
   let assemblyFormat = [{
-    $source `rows` $rows `batch_tile` $batchTile `as` $element attr-dict `:` type($source) `->` type($scales)
+    $source `rows` $rows `tile` $tileM `batch_tile` $batchTile `as` $element attr-dict `:` type($source) `->` type($scales)
   }];
 }
 
@@ -253,9 +357,9 @@ def Tile_LoadTensorScaleOp : Tile_Op<"load_tensor_scale", []> {
 def Tile_StoreOutputOp : Tile_Op<"store_output", []> {
   let summary = "rounds and stores the outputs that lie inside the matrix";
   let arguments = (ins LLVM_PointerInAddressSpace<1>:$target, I32:$rows, I64Attr:$columns,
-                       StrAttr:$element, Variadic<Accumulator>:$values);
+                       I32:$tileN, I32:$tileM, StrAttr:$element, Variadic<Accumulator>:$values);
   let assemblyFormat = [{
-    $target `rows` $rows `columns` $columns `as` $element `(` $values `:` type($values) `)` attr-dict
+    $target `rows` $rows `columns` $columns `tile` $tileN `,` $tileM `as` $element `(` $values `:` type($values) `)` attr-dict
     `:` type($target)
   }];
 }

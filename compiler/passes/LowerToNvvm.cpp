@@ -1,5 +1,5 @@
 // Kernels of the tile dialect to NVVM, by the family that their target belongs to.
-#include "compiler/codegen/MmaSync.h"
+#include "compiler/codegen/Families.h"
 #include "compiler/passes/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -16,7 +16,8 @@ namespace {
 struct LowerToNvvmPass : impl::LowerToNvvmBase<LowerToNvvmPass> {
   void runOnOperation() override {
     for (tile::KernelOp op : llvm::make_early_inc_range(getOperation().getOps<tile::KernelOp>()))
-      if (mlir::failed(MmaSyncLowering(op).run()))
+      if (mlir::failed(op.getGeometry().getRoles() == "uniform" ? lowerToMmaSync(op)
+                                                                : lowerToWgmma(op)))
         return signalPassFailure();
   }
 };

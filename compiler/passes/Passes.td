@@ -21,6 +21,12 @@ def LowerDecode : Pass<"tile-lower-decode", "::mlir::ModuleOp"> {
                            "::mlir::NVVM::NVVMDialect", "::mlir::math::MathDialect"];
 }
 
+def SpecializeWarps : Pass<"tile-specialize-warps", "::mlir::ModuleOp"> {
+  let summary = "loops over output tiles to a loading warp and multiplying warps that meet at barriers";
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",
+                           "::mlir::NVVM::NVVMDialect"];
+}
+
 def ExpandPipeline : Pass<"tile-expand-pipeline", "::mlir::ModuleOp"> {
   let summary = "pipelines to a prologue and a loop with asynchronous copy groups";
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",
@@ -28,7 +34,7 @@ def ExpandPipeline : Pass<"tile-expand-pipeline", "::mlir::ModuleOp"> {
 }
 
 def LowerToNvvm : Pass<"tile-lower-to-nvvm", "::mlir::ModuleOp"> {
-  let summary = "kernels, buffers, copies, fragments and atoms to NVVM for the mma.sync family";
+  let summary = "kernels, buffers, copies, fragments and atoms to NVVM, by the family of the kernel";
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",
                            "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
 }

@@ -63,11 +63,18 @@ int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geome
                     int pipeline) {
   int64_t bytes = 0;
   for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
-    bytes += ceilDiv(buffer.bytes * pipeline, 128) * 128;
+    bytes += ceilDiv(buffer.bytes * pipeline, g.sharedAlignment()) * g.sharedAlignment();
   return bytes;
 }
 
 int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
+  if (g.specialized()) {
+    // Sums, partial sums of a group, operand A of two batches, and what addresses take.
+    int64_t sums = g.rowTiles() * g.tileM / 2;
+    int64_t batchK = placed.flushK > 0 ? std::min(placed.flushK, g.tileK) : g.tileK;
+    int64_t operands = g.rowTiles() * batchK / g.mmaK * 4 * (placed.flushK > 0 ? 1 : 2);
+    return static_cast<int>(sums * (placed.flushK > 0 ? 2 : 1) + operands + 36);
+  }
   int64_t accumulators = g.rowTiles() * g.batchTiles() * 4;
   int64_t partial = accumulators * (mmaChains(g) - (placed.flushK > 0 ? 0 : 1));
   int64_t activations = g.batchTiles() * g.stepsPerChunk() * 2;

@@ -68,9 +68,17 @@ int64_t mmaChains(const Geometry &g) {
   return std::max<int64_t>(1, enough / (g.rowTiles() * g.batchTiles()));
 }
 
+RegisterShares divideRegisters(int64_t mathThreads, int64_t ctasPerSm) {
+  constexpr int64_t loader = 40, largest = 240, perSm = 65536, unit = 8;
+  int64_t threads = mathThreads + Geometry::warpgroup;
+  int64_t start = std::min(perSm / (threads * ctasPerSm) / unit * unit, largest);
+  int64_t math = (start * threads - loader * Geometry::warpgroup) / mathThreads / unit * unit;
+  return {start, loader, std::min(math, largest)};
+}
+
 Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
   return {schedule.tileM,  schedule.tileN, schedule.tileK,   schedule.warpsM,
-          schedule.warpsN, placed.mmaK,    256 / placed.mmaK};
+          schedule.warpsN, placed.mmaK,    256 / placed.mmaK, schedule.roles};
 }
 
 std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
@@ -92,6 +100,8 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
     result.push_back({"activation." + component.name, false, use.component,
                       g.groupsPerTile(use.group) * g.tileM * component.type.bits() / 8});
   }
+  if (g.specialized()) // a full and an empty barrier
+    result.push_back({"schedule", false, StageBuffer::barriers, 16});
   for (StageBuffer &buffer : result)
     buffer.bytes = ceilDiv(buffer.bytes, 16) * 16;
   return result;
@@ -148,13 +158,25 @@ WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, c
   return layout;
 }
 
-std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Schedule &schedule) {
+std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geometry &g,
+                                              const Schedule &schedule) {
   using Kind = KernelParameter::Kind;
   std::vector<KernelParameter> result{{Kind::Weight, 0}, {Kind::Activation, 0}};
-  for (size_t i = 1; i < gemm.activation.components.size(); ++i)
+  if (g.specialized()) {
+    result.back().boxBytes = Geometry::swizzleBytes;
+    result.back().boxRows = g.tileM;
+    result.back().swizzle = true;
+  }
+  for (size_t i = 1; i < gemm.activation.components.size(); ++i) {
+    const dsl::Component &component = gemm.activation.components[i];
     result.push_back({Kind::ActivationComponent, static_cast<int>(i)});
+    if (g.specialized() && component.extent == dsl::Extent::Group) {
+      result.back().boxBytes = g.tileM * component.type.bits() / 8;
+      result.back().boxRows = g.groupsPerTile(component.group);
+    }
+  }
   result.push_back({Kind::Output, 0});
-  if (schedule.splitK > 1)
+  if (schedule.splitK > 1 && schedule.clusterK == 1)
     result.push_back({Kind::Workspace, 0});
   result.push_back({Kind::M, 0});
   return result;

@@ -8,20 +8,29 @@
 
 namespace rho::compiler {
 
-// How the mma.sync family divides a CTA tile. The weight is operand A (m16), the activation is
-// operand B (n8): y^T = w x^T.
+// How a CTA tile is divided. The weight is operand A, the activation operand B: y^T = w x^T. Of
+// mma.sync each warp has instructions of 16 weight rows x 8 batch rows; of wgmma four warps share
+// one of 64 weight rows x tileM batch rows, of which each warp holds 16 x tileM. The fragments of a
+// warp are the same, so both families share the order of codes and the epilogue.
 struct Geometry {
-  int64_t tileM, tileN, tileK; // batch, weight rows, k
-  int64_t warpsM, warpsN;
-  int mmaK; // k of one MMA
+  using Roles = dsl::ScheduleDecl::Roles;
+  int64_t tileM, tileN, tileK;  // batch, weight rows, k
+  int64_t warpsM, warpsN;       // that multiply
+  int mmaK;                     // k of one MMA
   int activationBits;
+  Roles roles = Roles::Uniform;
 
   // Codes are stored in chunks: what one warp loads with 16 bytes a thread, 16 rows x 64 k of 4-bit
   // codes.
   static constexpr int64_t chunkK = 64;
   static constexpr int wordsPerChunk = 4;
 
-  int64_t threads() const { return 32 * warpsM * warpsN; }
+  static constexpr int64_t warpgroup = 128; // threads
+  static constexpr int64_t swizzleBytes = 128; // of k, in one row of a wgmma operand
+
+  bool specialized() const { return roles != Roles::Uniform; } // wgmma, with a loading warp
+  int64_t mathThreads() const { return 32 * warpsM * warpsN; }
+  int64_t threads() const { return mathThreads() + (specialized() ? warpgroup : 0); }
   int64_t warpN() const { return tileN / warpsN; }
   int64_t warpM() const { return tileM / warpsM; }
   int64_t rowTiles() const { return warpN() / 16; }  // m16 tiles of a warp
@@ -33,11 +42,20 @@ struct Geometry {
   int64_t rowsPerThread() const { return warpN() / 8; }
   int64_t activationRowBytes() const { return tileK * activationBits / 8; }
   int64_t codeBytes() const { return tileN * tileK / 2; } // 4-bit codes of one stage
+  // Alignment of shared buffers: the 128-byte swizzle repeats every 1024 bytes.
+  int64_t sharedAlignment() const { return specialized() ? 1024 : 128; }
   int64_t groupsPerTile(int64_t group) const { return group >= tileK ? 1 : tileK / group; }
 };
 
 // Independent accumulators that a warp keeps for each of its output fragments.
 int64_t mmaChains(const Geometry &geometry);
+
+// Registers of one thread in each role of a specialized kernel. All threads start with the same
+// number; the loading warpgroup then gives up what the others take (PTX ISA, setmaxnreg).
+struct RegisterShares {
+  int64_t start, loader, math;
+};
+RegisterShares divideRegisters(int64_t mathThreads, int64_t ctasPerSm);
 
 Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule);
 
@@ -45,7 +63,8 @@ Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule);
 struct StageBuffer {
   std::string origin; // "weight.scale"
   bool weight = true;
-  int component = 0; // of the weight or activation format
+  int component = 0; // of the weight or activation format, or barriers
+  static constexpr int barriers = -1;
   int64_t bytes = 0; // per stage
 };
 std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
@@ -56,6 +75,7 @@ WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed,
 ActivationLayout makeActivationLayout(const dsl::Gemm &gemm, const Problem &problem);
 
 // The kernel's parameters, in order.
-std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Schedule &schedule);
+std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geometry &geometry,
+                                              const Schedule &schedule);
 
 } // namespace rho::compiler

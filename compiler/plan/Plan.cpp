@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iomanip>
+#include <numeric>
 #include <sstream>
 
 namespace rho::compiler {
@@ -13,6 +14,7 @@ namespace rho::compiler {
 namespace {
 
 using Scales = dsl::ScheduleDecl::Scales;
+using Roles = dsl::ScheduleDecl::Roles;
 
 // N and K are bounded so that every byte offset within one operand fits 32 bits after the tile's
 // own 64-bit base; M so that the grid's y dimension does.
@@ -33,7 +35,8 @@ struct Objection {
 std::string str(int64_t value) { return std::to_string(value); }
 
 std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &placed,
-                                   const Schedule &s, const DeviceModel &device) {
+                                   const Problem &problem, const Schedule &s,
+                                   const DeviceModel &device) {
   if (!isPowerOfTwo(s.tileN) || s.tileN < 16)
     return Objection{DiagId::schedule_tile,
                      {"n", str(s.tileN), "it must be a power of two of at least 16"}};
@@ -56,6 +59,30 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     return Objection{DiagId::schedule_warps,
                      {str(s.warpsM), str(s.warpsN), str(s.tileM), str(s.tileN), why}};
   };
+  Geometry g = makeGeometry(placed, s);
+  if (g.specialized()) {
+    std::string roles(dsl::name(s.roles));
+    if (device.target != "sm_90a")
+      return Objection{DiagId::schedule_roles, {roles, device.target, "they need sm_90a"}};
+    if (placed.mmaType == "s4")
+      return Objection{DiagId::schedule_roles,
+                       {roles, device.target, "wgmma has no instruction for s4 operands"}};
+    if (s.warpsM != 1 || s.warpsN % 4 != 0)
+      return warps("warps that share wgmma instructions stand 1 x 4, 1 x 8 or 1 x 16");
+    if (s.tileM > 256)
+      return Objection{DiagId::schedule_tile,
+                       {"m", str(s.tileM), "a wgmma instruction has at most 256 batch rows"}};
+    if (g.activationRowBytes() % Geometry::swizzleBytes != 0)
+      return Objection{DiagId::schedule_tile,
+                       {"k", str(s.tileK), "it must cover a multiple of 128 bytes of activations"}};
+  } else if (s.clusterN * s.clusterK > 1) {
+    return Objection{DiagId::schedule_cluster,
+                     {str(s.clusterN), str(s.clusterK), "it needs roles imfp or excp"}};
+  }
+  if (s.clusterK != 1 && s.clusterK != s.splitK)
+    return Objection{DiagId::schedule_cluster,
+                     {str(s.clusterN), str(s.clusterK),
+                      "its second count must be 1 or split_k, which is " + str(s.splitK)}};
   if (!isPowerOfTwo(s.warpsM) || !isPowerOfTwo(s.warpsN))
     return warps("both must be powers of two");
   if (s.tileN / s.warpsN < 16)
@@ -64,18 +91,21 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     return warps("each warp needs at least 8 batch rows");
   if (s.warpsM * s.warpsN > 16)
     return warps("a CTA has at most 16 warps");
-  Geometry g = makeGeometry(placed, s);
   int64_t shared = sharedBytes(gemm, placed, g, s.pipeline);
   if (shared > device.sharedPerCta)
     return Objection{DiagId::schedule_shared_memory,
                      {str(s.tileM), str(s.tileN), str(s.tileK), str(s.pipeline), str(shared),
                       device.target, str(device.sharedPerCta)}};
   int registers = estimateRegisters(gemm, placed, g);
-  int limit = std::min<int>(registerLimit, static_cast<int>(65536 / g.threads()));
+  int64_t limit = g.specialized() ? divideRegisters(g.mathThreads(), s.ctasPerSm).math
+                                  : std::min<int64_t>(registerLimit, 65536 / g.threads());
   if (registers > limit)
     return Objection{
         DiagId::schedule_registers,
         {str(s.tileM), str(s.tileN), str(s.warpsM), str(s.warpsN), str(registers), str(limit)}};
+  int64_t tilesK = ceilDiv(problem.k, s.tileK);
+  if (s.splitK > tilesK)
+    return Objection{DiagId::schedule_split_k, {str(s.splitK), str(tilesK)}};
   return std::nullopt;
 }
 
@@ -107,55 +137,100 @@ std::optional<Error> checkAccumulator(const dsl::Gemm &gemm, const PlacedGemm &p
 constexpr int64_t unrollLimit = 128;
 int64_t instructionsPerTile(const PlacedGemm &placed, const Schedule &schedule) {
   Geometry g = makeGeometry(placed, schedule);
+  if (g.specialized()) // an instruction does tileM / 8 times 4 as much
+    return g.chunks() * g.stepsPerChunk() * g.rowTiles();
   return g.chunks() * g.stepsPerChunk() * g.rowTiles() * g.batchTiles();
 }
 
 // Every value that a schedule entry may take: the user's own, or the planner's candidates.
-struct Candidates {
-  std::vector<Scales> scales;
-  std::vector<dsl::ScheduleDecl::Tile> tiles;
-  std::vector<int> pipelines;
-  std::vector<int64_t> splits;
-};
+template <class T, class U>
+std::vector<U> choices(const std::optional<T> &own, std::initializer_list<U> candidates) {
+  return own ? std::vector<U>{static_cast<U>(*own)} : std::vector<U>(candidates);
+}
 
-Candidates candidates(const dsl::Gemm &gemm, const Problem &problem) {
-  const dsl::ScheduleDecl &decl = gemm.schedule;
-  Candidates result;
-  if (decl.scales)
-    result.scales = {*decl.scales};
-  else
-    result.scales = {Scales::Accumulator, Scales::Operand};
-  if (decl.tile) {
-    result.tiles = {*decl.tile};
-  } else {
-    for (int64_t m : {8, 16, 32, 64, 128}) {
-      if (m > 8 && m >= 2 * problem.m)
-        continue;
-      for (int64_t n : {64, 128, 256})
-        for (int64_t k : {64, 128, 256})
-          result.tiles.push_back({m, n, k});
-    }
+std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                                    Roles roles, const Problem &problem) {
+  if (gemm.schedule.tile)
+    return {*gemm.schedule.tile};
+  bool uniform = roles == Roles::Uniform;
+  std::vector<dsl::ScheduleDecl::Tile> result;
+  int64_t rowK = 4 * placed.mmaK; // of one 128-byte row of activations
+  for (int64_t m : {8, 16, 32, 64, 128, 256}) {
+    if ((m > 8 && m >= 2 * problem.m) || (uniform && m > 128))
+      continue;
+    for (int64_t n : {64, 128, 256})
+      for (int64_t k : {64, 128, 256})
+        if (uniform || (k % rowK == 0 && k <= 2 * rowK))
+          result.push_back({m, n, k});
   }
-  if (decl.pipeline)
-    result.pipelines = {static_cast<int>(*decl.pipeline)};
-  else
-    result.pipelines = {3, 4, 6};
-  if (decl.splitK)
-    result.splits = {*decl.splitK};
-  else
-    result.splits = {1, 2, 3, 4, 6, 8, 12, 16};
   return result;
 }
 
-std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
+std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Roles roles,
                                                      const dsl::ScheduleDecl::Tile &tile) {
   if (gemm.schedule.warps)
     return {*gemm.schedule.warps};
+  if (roles != Roles::Uniform)
+    return tile.n == 64 ? std::vector<dsl::ScheduleDecl::Warps>{{1, 4}}
+           : tile.n == 128
+               ? std::vector<dsl::ScheduleDecl::Warps>{{1, 4}, {1, 8}}
+               : std::vector<dsl::ScheduleDecl::Warps>{{1, 8}};
   std::vector<dsl::ScheduleDecl::Warps> result;
   for (int64_t m : {1, 2, 4})
     for (int64_t n : {2, 4, 8})
       if (m * n >= 4 && m * n <= 8 && tile.n / n >= 16 && tile.m / m >= 8)
         result.push_back({m, n});
+  return result;
+}
+
+// What follows from a schedule on a device: how many CTAs share an SM, and a persistent grid.
+void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const DeviceModel &device,
+                     Schedule &schedule) {
+  Geometry g = makeGeometry(placed, schedule);
+  if (!g.specialized())
+    return;
+  constexpr int64_t reservedPerCta = 1024;
+  int64_t bytes = sharedBytes(gemm, placed, g, schedule.pipeline) + reservedPerCta;
+  schedule.ctasPerSm = 1;
+  for (int64_t more = 2; more <= 4; ++more)
+    if (bytes * more <= device.sharedPerSm &&
+        estimateRegisters(gemm, placed, g) <= divideRegisters(g.mathThreads(), more).math)
+      schedule.ctasPerSm = more;
+  schedule.residentCtas = schedule.splitK > 1 ? 0
+                                              : device.smCount * schedule.ctasPerSm /
+                                                    schedule.clusterN * schedule.clusterN;
+}
+
+// All schedules that respect what the user fixed, whether or not they can be generated.
+std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                         const Problem &problem, const DeviceModel &device) {
+  const dsl::ScheduleDecl &own = gemm.schedule;
+  std::vector<Roles> roles = choices<Roles, Roles>(own.roles, {Roles::Uniform});
+  if (!own.roles && device.target == "sm_90a" && placed.mmaType != "s4")
+    roles.push_back(Roles::ImFP);
+  std::vector<Schedule> result;
+  for (Roles role : roles)
+    for (const dsl::ScheduleDecl::Tile &tile : tileCandidates(gemm, placed, role, problem))
+      for (const dsl::ScheduleDecl::Warps &warps : warpCandidates(gemm, role, tile))
+        for (int pipeline : choices<int64_t, int>(own.pipeline, {3, 4, 6, 8}))
+          for (int64_t split : choices<int64_t, int64_t>(own.splitK, {1, 2, 3, 4, 6, 8, 12, 16})) {
+            Schedule schedule;
+            schedule.tileM = tile.m;
+            schedule.tileN = tile.n;
+            schedule.tileK = tile.k;
+            schedule.warpsM = warps.m;
+            schedule.warpsN = warps.n;
+            schedule.pipeline = pipeline;
+            schedule.splitK = split;
+            schedule.roles = role;
+            if (own.cluster) {
+              schedule.clusterN = own.cluster->n;
+              schedule.clusterK = own.cluster->k;
+            }
+            schedule.dependent = own.dependent.value_or(false);
+            settleResidency(gemm, placed, device, schedule);
+            result.push_back(schedule);
+          }
   return result;
 }
 
@@ -165,6 +240,10 @@ Span objectionSpan(const dsl::Gemm &gemm, DiagId id) {
     return decl.warpsSpan;
   if (id == DiagId::schedule_split_k && decl.splitK)
     return decl.splitKSpan;
+  if (id == DiagId::schedule_roles && decl.roles)
+    return decl.rolesSpan;
+  if (id == DiagId::schedule_cluster && decl.cluster)
+    return decl.clusterSpan;
   if (id == DiagId::schedule_shared_memory && decl.pipeline)
     return decl.pipelineSpan;
   if (decl.tile)
@@ -186,8 +265,9 @@ std::string_view name(Placement placement) {
   return "epilogue";
 }
 
-Result<Plan> plan(const dsl::Gemm &gemm, const Problem &problem, const DeviceModel &device,
-                  const SourceMap *sources) {
+Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &problem,
+                                      const DeviceModel &device, size_t most,
+                                      const SourceMap *sources) {
   struct Bound {
     const char *name;
     int64_t value, limit;
@@ -198,11 +278,17 @@ Result<Plan> plan(const dsl::Gemm &gemm, const Problem &problem, const DeviceMod
     if (bound.value < 1 || bound.value > bound.limit)
       return makeError(DiagId::bad_problem, {bound.name, str(bound.value), str(bound.limit)});
 
-  Candidates options = candidates(gemm, problem);
-  std::optional<Plan> best;
+  struct Candidate {
+    size_t scales; // index of `ways`
+    Schedule schedule;
+    double microseconds;
+  };
+  std::vector<std::pair<Scales, PlacedGemm>> ways;
+  std::vector<Candidate> found;
   std::optional<Error> illegal;
   std::optional<Objection> firstObjection;
-  for (Scales scales : options.scales) {
+  for (Scales scales : choices<Scales, Scales>(gemm.schedule.scales,
+                                               {Scales::Accumulator, Scales::Operand})) {
     Result<PlacedGemm> placed = place(gemm, scales, sources);
     if (!placed) {
       if (!illegal)
@@ -214,44 +300,50 @@ Result<Plan> plan(const dsl::Gemm &gemm, const Problem &problem, const DeviceMod
     bool usesGroupScales = placed->operandScale >= 0;
     if (!gemm.schedule.scales && scales == Scales::Operand && !usesGroupScales)
       continue; // no group scale to move: the same kernel as Accumulator
-    for (const dsl::ScheduleDecl::Tile &tile : options.tiles)
-      for (const dsl::ScheduleDecl::Warps &warps : warpCandidates(gemm, tile))
-        for (int pipeline : options.pipelines) {
-          Schedule schedule{tile.m, tile.n, tile.k, warps.m, warps.n, pipeline, 1};
-          if (std::optional<Objection> why = objection(gemm, *placed, schedule, device)) {
-            if (!firstObjection)
-              firstObjection = why;
-            continue;
-          }
-          if (!gemm.schedule.tile && instructionsPerTile(*placed, schedule) > unrollLimit)
-            continue;
-          for (int64_t split : options.splits) {
-            int64_t tilesK = ceilDiv(problem.k, tile.k);
-            if (split > tilesK) {
-              if (!firstObjection)
-                firstObjection = Objection{DiagId::schedule_split_k, {str(split), str(tilesK)}};
-              continue;
-            }
-            schedule.splitK = split;
-            double time = predictMicroseconds(gemm, *placed, schedule, problem, device);
-            if (best && best->predictedMicroseconds <= time)
-              continue;
-            best = Plan{problem,  device.target, placed->mmaType, scales, placed->placements,
-                        schedule, time};
-          }
-        }
+    for (const Schedule &schedule : scheduleCandidates(gemm, *placed, problem, device)) {
+      if (std::optional<Objection> why = objection(gemm, *placed, problem, schedule, device)) {
+        if (!firstObjection)
+          firstObjection = why;
+        continue;
+      }
+      if (!gemm.schedule.tile && instructionsPerTile(*placed, schedule) > unrollLimit)
+        continue;
+      double time = predictMicroseconds(gemm, *placed, schedule, problem, device);
+      found.push_back({ways.size(), schedule, time});
+    }
+    ways.emplace_back(scales, *std::move(placed));
   }
-  if (best)
-    return *best;
+  if (!found.empty()) {
+    std::vector<size_t> order(found.size());
+    std::iota(order.begin(), order.end(), size_t(0));
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return std::pair(found[a].microseconds, a) < std::pair(found[b].microseconds, b);
+    });
+    order.resize(std::min(order.size(), most));
+    std::vector<Plan> plans;
+    for (size_t i : order) {
+      const auto &[scales, placed] = ways[found[i].scales];
+      plans.push_back({problem, device.target, placed.mmaType, scales, placed.placements,
+                       found[i].schedule, found[i].microseconds});
+    }
+    return plans;
+  }
   if (firstObjection)
     return errorAt(firstObjection->id, firstObjection->args,
                    objectionSpan(gemm, firstObjection->id), sources);
   if (illegal)
     return *illegal;
-  return errorAt(
-      DiagId::schedule_warps,
-      {"1", "1", str(options.tiles[0].m), str(options.tiles[0].n), "no division into warps fits"},
-      gemm.span, sources);
+  return errorAt(DiagId::schedule_warps,
+                 {"1", "1", str(problem.m), str(problem.n), "no division into warps fits"},
+                 gemm.span, sources);
+}
+
+Result<Plan> plan(const dsl::Gemm &gemm, const Problem &problem, const DeviceModel &device,
+                  const SourceMap *sources) {
+  Result<std::vector<Plan>> plans = rankedPlans(gemm, problem, device, 1, sources);
+  if (!plans)
+    return plans.error();
+  return std::move(plans->front());
 }
 
 } // namespace rho::compiler

@@ -36,7 +36,11 @@ std::string Plan::printForKernel() const {
       << "tile " << schedule.tileM << " x " << schedule.tileN << " x " << schedule.tileK << '\n'
       << "warps " << schedule.warpsM << " x " << schedule.warpsN << '\n'
       << "pipeline " << schedule.pipeline << '\n'
-      << "split_k " << schedule.splitK << '\n';
+      << "split_k " << schedule.splitK << '\n'
+      << "roles " << dsl::name(schedule.roles) << '\n'
+      << "cluster " << schedule.clusterN << " x " << schedule.clusterK << '\n'
+      << "launch " << (schedule.dependent ? "dependent" : "serial") << '\n'
+      << "resident " << schedule.residentCtas << " at " << schedule.ctasPerSm << '\n';
   return out.str();
 }
 
@@ -84,6 +88,18 @@ Result<Plan> Plan::parse(std::string_view text) {
       s.pipeline = static_cast<int>(depth);
     } else if (key == "split_k") {
       good = readNumbers(rest, {&s.splitK}) && s.splitK >= 1;
+    } else if (key == "roles") {
+      std::optional<dsl::ScheduleDecl::Roles> roles = dsl::rolesNamed(rest);
+      good = roles.has_value();
+      s.roles = roles.value_or(s.roles);
+    } else if (key == "cluster") {
+      good = readNumbers(rest, {&s.clusterN, &s.clusterK}) && s.clusterN >= 1 &&
+             (s.clusterK == 1 || s.clusterK == s.splitK);
+    } else if (key == "launch") {
+      good = rest == "serial" || rest == "dependent";
+      s.dependent = rest == "dependent";
+    } else if (key == "resident") {
+      good = readNumbers(rest, {&s.residentCtas, &s.ctasPerSm}) && s.ctasPerSm >= 1;
     } else {
       good = key == "place" || key == "predicted"; // these follow from the others
     }

@@ -1,6 +1,6 @@
 // From accumulators to global memory: the sum over splits of k, scales that are constant along k,
 // and the stores.
-#include "compiler/codegen/MmaSync.h"
+#include "compiler/codegen/KernelLowering.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -16,20 +16,20 @@ namespace arith = mlir::arith;
 
 // Workspace: one counter per output tile, then for each tile and split the accumulators of all
 // threads (KernelImage::workspaceBytes). Whoever counts last adds all splits in their order.
-void MmaSyncLowering::lowerSplitSum(tile::SplitSumOp op) {
+void KernelLowering::lowerSplitSum(tile::SplitSumOp op) {
   mlir::Type type = builder.getI32Type();
   Value gridN = NVVM::GridDimXOp::create(builder, loc, type);
   Value gridM = NVVM::GridDimYOp::create(builder, loc, type);
   Value split = NVVM::BlockIdZOp::create(builder, loc, type);
-  Value tile = add(mul(tileM, gridN), tileN);
+  Value tile = add(mul(op.getTileM(), gridN), op.getTileN());
   Value counters = mul(mul(gridM, gridN), 4);
   counters = arith::AndIOp::create(builder, loc, add(counters, 255), i32(~int64_t(255)));
   int64_t values = static_cast<int64_t>(op.getValues().size());
-  int64_t partBytes = values * g.threads() * 16;
+  int64_t partBytes = values * g.mathThreads() * 16;
   Value mine = add(mul(tile, splits), split);
   auto part = [&](Value index, int64_t value) {
     Value offset = add(add(mul(widen(index), partBytes), widen(counters)),
-                       widen(add(mul(thread, 16), value * g.threads() * 16)));
+                       widen(add(mul(thread, 16), value * g.mathThreads() * 16)));
     return globalAt(op.getWorkspace(), offset);
   };
   for (int64_t i = 0; i < values; ++i)
@@ -38,7 +38,7 @@ void MmaSyncLowering::lowerSplitSum(tile::SplitSumOp op) {
   // Release: every thread's stores, then the CTA's arrival. Shared memory is free by now: all
   // warps have left the pipeline when they meet here.
   NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
-  NVVM::Barrier0Op::create(builder, loc);
+  mathBarrier();
   Value counter = globalAt(op.getWorkspace(), widen(mul(tile, 4)));
   Value isFirst = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, thread, i32(0));
   auto arrive = mlir::scf::IfOp::create(builder, loc, isFirst);
@@ -49,7 +49,7 @@ void MmaSyncLowering::lowerSplitSum(tile::SplitSumOp op) {
                                              LLVM::AtomicOrdering::monotonic);
     store(before, sharedAt(i32(0)), 4);
   }
-  NVVM::Barrier0Op::create(builder, loc);
+  mathBarrier();
   Value arrived = load(type, sharedAt(i32(0)), 4);
   Value last =
       arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, arrived, i32(splits - 1));
@@ -93,9 +93,9 @@ void MmaSyncLowering::lowerSplitSum(tile::SplitSumOp op) {
     old.replaceAllUsesWith(now);
 }
 
-void MmaSyncLowering::lowerLoadRowScales(tile::LoadRowScalesOp op) {
+void KernelLowering::lowerLoadRowScales(tile::LoadRowScalesOp op) {
   int64_t bytes = dsl::ElementType::get(op.getElement().str()).bits() / 8;
-  Value row = add(mul(tileN, g.tileN), firstRow);
+  Value row = add(mul(op.getTileN(), g.tileN), firstRow);
   Value at =
       globalAt(op.getSource(), add(mul(widen(row), bytes), static_cast<int64_t>(op.getBase())));
   int64_t count = g.rowsPerThread();
@@ -103,9 +103,9 @@ void MmaSyncLowering::lowerLoadRowScales(tile::LoadRowScalesOp op) {
 }
 
 // This thread's batch rows of an n8 tile are columns 2 c and 2 c + 1 of the instruction.
-void MmaSyncLowering::lowerLoadTokenScales(tile::LoadTokenScalesOp op) {
+void KernelLowering::lowerLoadTokenScales(tile::LoadTokenScalesOp op) {
   int64_t bytes = dsl::ElementType::get(op.getElement().str()).bits() / 8;
-  Value first = add(add(mul(tileM, g.tileM), mul(warpM, g.warpM())),
+  Value first = add(add(mul(op.getTileM(), g.tileM), mul(warpM, g.warpM())),
                     add(mul(laneColumn, 2), static_cast<int64_t>(op.getBatchTile()) * 8));
   std::vector<Value> scales;
   for (int64_t i = 0; i < 2; ++i) {
@@ -117,7 +117,7 @@ void MmaSyncLowering::lowerLoadTokenScales(tile::LoadTokenScalesOp op) {
   op.replaceAllUsesWith(vectorOf(scales));
 }
 
-void MmaSyncLowering::lowerLoadTensorScale(tile::LoadTensorScaleOp op) {
+void KernelLowering::lowerLoadTensorScale(tile::LoadTensorScaleOp op) {
   int64_t bytes = dsl::ElementType::get(op.getElement().str()).bits() / 8;
   Value at = globalAt(op.getSource(), i64(static_cast<int64_t>(op.getBase())));
   op.replaceAllUsesWith(toF32(loadWords(at, bytes), op.getElement(), 1)[0]);
@@ -125,7 +125,7 @@ void MmaSyncLowering::lowerLoadTensorScale(tile::LoadTensorScaleOp op) {
 
 // A thread's weight rows are consecutive, so its outputs of one batch row are too: they are stored
 // in the widest pieces that the row length keeps aligned. A piece never straddles the row's end.
-void MmaSyncLowering::lowerStoreOutput(tile::StoreOutputOp op) {
+void KernelLowering::lowerStoreOutput(tile::StoreOutputOp op) {
   dsl::ElementType type = dsl::ElementType::get(op.getElement().str());
   int64_t bytes = type.bits() / 8;
   int64_t columns = static_cast<int64_t>(op.getColumns());
@@ -133,8 +133,8 @@ void MmaSyncLowering::lowerStoreOutput(tile::StoreOutputOp op) {
   mlir::Type element = op.getElement() == "f32"    ? f32()
                        : op.getElement() == "bf16" ? mlir::Type(builder.getBF16Type())
                                                    : builder.getF16Type();
-  Value firstColumn = add(mul(tileN, g.tileN), firstRow);
-  Value firstBatch = add(add(mul(tileM, g.tileM), mul(warpM, g.warpM())), mul(laneColumn, 2));
+  Value firstColumn = add(mul(op.getTileN(), g.tileN), firstRow);
+  Value firstBatch = add(add(mul(op.getTileM(), g.tileM), mul(warpM, g.warpM())), mul(laneColumn, 2));
   mlir::OpBuilder::InsertionGuard guard(builder);
   for (int64_t j = 0; j < g.batchTiles(); ++j)
     for (int64_t c = 0; c < 2; ++c) {

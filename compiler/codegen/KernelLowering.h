@@ -1,6 +1,7 @@
-// The mma.sync family (sm_80 and later): kernels, shared buffers, asynchronous copies, fragments
-// and matrix atoms to NVVM and LLVM operations. Index formulas follow the fragment layouts of the
-// PTX ISA (section 9.7.14.5) and the code order of plan/Geometry.cpp.
+// Kernels of the tile dialect to NVVM and LLVM operations: what all families of matrix instructions
+// share. A family is a subclass in files of its own, which adds copies, operand B and the
+// instructions. Index formulas follow the fragment layouts of the PTX ISA (section 9.7.14.5) and
+// the code order of plan/Geometry.cpp.
 #pragma once
 
 #include "compiler/ir/Dialects.h"
@@ -8,16 +9,15 @@
 
 #include "mlir/IR/Builders.h"
 
-#include <functional>
-
 namespace rho::compiler {
 
-class MmaSyncLowering {
+class KernelLowering {
 public:
-  explicit MmaSyncLowering(tile::KernelOp op);
+  explicit KernelLowering(tile::KernelOp op);
+  virtual ~KernelLowering() = default;
   mlir::LogicalResult run();
 
-private:
+protected:
   using Value = mlir::Value;
   tile::KernelOp op;
   mlir::OpBuilder builder;
@@ -30,35 +30,31 @@ private:
   Value shared; // base of dynamic shared memory
   Value thread, lane, warpM, warpN;
   Value laneRow, laneColumn; // lane / 4, lane % 4
-  Value swizzle;             // exclusive-or mask of this lane's ldmatrix row, in 16-byte pieces
-  Value tileM, tileN;        // this CTA's tile
   Value firstRow;            // this thread's first weight row within the CTA tile
   Value codesBase;           // byte of this thread's first code chunk in a part
-  Value activationBase;      // byte of this lane's ldmatrix row in a part, batch tile 0
   llvm::DenseMap<Value, int64_t> offsets; // of shared buffers
 
-  // KernelLowering: MmaSync.cpp
+  // The family's part: values of its own at the kernel's entry, and its operations. False: the
+  // operation is none of the family's.
+  virtual void computeFamilyValues() {}
+  virtual bool lowerFamily(mlir::Operation *inner) = 0;
+  // Waits for all threads that multiply.
+  virtual void mathBarrier();
+
+  // KernelLowering.cpp
   void createFunction();
   void assignShared();
   void computeThreadValues();
-  mlir::LogicalResult lower(mlir::Operation *inner);
+  bool lowerCommon(mlir::Operation *inner);
 
-  // MmaSyncCopies.cpp
-  void forEachPiece(int64_t pieces, const std::function<void(Value piece, Value exists)> &body);
-  void copyPiece(Value to, Value from, Value size, Value exists);
-  void lowerCopyTile(tile::CopyTileOp copy);
-  void lowerCopyRows(tile::CopyRowsOp copy);
-
-  // MmaSyncFragments.cpp
+  // Fragments.cpp
   void lowerLoadCodes(tile::LoadCodesOp load);
-  void lowerLoadActivation(tile::LoadActivationOp load);
   void lowerLoadRowCodes(tile::LoadRowCodesOp load);
   void lowerLoadColumnScales(tile::LoadColumnScalesOp load);
   void lowerConvertScales(tile::ConvertScalesOp convert);
-  void lowerMma(tile::MmaOp mma);
   void lowerScale(tile::ScaleOp scale);
 
-  // MmaSyncEpilogue.cpp
+  // Epilogue.cpp
   void lowerSplitSum(tile::SplitSumOp sum);
   void lowerLoadRowScales(tile::LoadRowScalesOp load);
   void lowerLoadTokenScales(tile::LoadTokenScalesOp load);
@@ -82,6 +78,9 @@ private:
   Value partOf(Value buffer, Value slot);
   Value load(mlir::Type type, Value pointer, int64_t alignment);
   void store(Value value, Value pointer, int64_t alignment);
+  // PTX that touches memory or order: stays where it is put.
+  llvm::SmallVector<Value> ptx(llvm::StringRef text, llvm::StringRef constraints,
+                               mlir::TypeRange results, mlir::ValueRange operands);
   Value element(Value vector, int64_t position);
   Value vectorOf(llvm::ArrayRef<Value> values);
   // `bytes` bytes at a pointer as 32-bit words; fewer than 4 bytes are zero-extended.

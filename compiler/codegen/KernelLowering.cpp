@@ -1,0 +1,251 @@
+#include "compiler/codegen/KernelLowering.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <bit>
+
+namespace rho::compiler {
+
+namespace LLVM = mlir::LLVM;
+namespace NVVM = mlir::NVVM;
+namespace arith = mlir::arith;
+
+KernelLowering::KernelLowering(tile::KernelOp op)
+    : op(op), builder(op.getContext()), loc(op.getLoc()) {
+  tile::GeometryAttr a = op.getGeometry();
+  int bits = dsl::ElementType::get(a.getMma().str()).bits();
+  g = {a.getTileM(), a.getTileN(), a.getTileK(), a.getWarpsM(), a.getWarpsN(),
+       256 / bits,   bits,         *dsl::rolesNamed(a.getRoles())};
+  splits = a.getSplitK();
+}
+
+mlir::LogicalResult KernelLowering::run() {
+  createFunction();
+  assignShared();
+  computeThreadValues();
+  llvm::SmallVector<mlir::Operation *> operations;
+  // Decodes are left to their own pass, which also finds those that this lowering adds.
+  entry->getParentOp()->walk([&](mlir::Operation *inner) {
+    if (llvm::isa_and_present<tile::TileDialect>(inner->getDialect()) &&
+        !llvm::isa<tile::DecodeOp>(inner))
+      operations.push_back(inner);
+  });
+  for (mlir::Operation *inner : operations) {
+    loc = inner->getLoc();
+    builder.setInsertionPoint(inner);
+    if (!lowerFamily(inner) && !lowerCommon(inner))
+      return inner->emitOpError("has no lowering for this family of instructions");
+    if (!llvm::isa<tile::AllocSharedOp>(inner))
+      inner->erase();
+  }
+  for (tile::AllocSharedOp alloc : llvm::make_early_inc_range(entry->getOps<tile::AllocSharedOp>()))
+    alloc.erase();
+  op.erase();
+  return mlir::success();
+}
+
+void KernelLowering::createFunction() {
+  builder.setInsertionPoint(op);
+  mlir::Block &body = op.getBody().front();
+  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(op.getContext()),
+                                          llvm::to_vector(body.getArgumentTypes()));
+  std::string name = op.getSymName().str();
+  auto function = LLVM::LLVMFuncOp::create(builder, loc, name, type);
+  function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
+  function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
+                    builder.getDenseI32ArrayAttr({static_cast<int32_t>(g.threads()), 1, 1}));
+  if (g.specialized()) // ptxas needs a bound at entry to let warps exchange registers
+    function->setAttr(
+        NVVM::NVVMDialect::getMaxnregAttrName(),
+        builder.getI32IntegerAttr(static_cast<int32_t>(
+            divideRegisters(g.mathThreads(), static_cast<int64_t>(op.getCtasPerSm())).start)));
+  function->setAttr("rho.target", op.getTargetAttr());
+  for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+    auto pointer = llvm::dyn_cast<LLVM::LLVMPointerType>(type.getParamType(i));
+    if (!pointer || pointer.getAddressSpace() != 0)
+      continue; // a tensor map: CUtensorMap has 128 bytes
+    function.setArgAttr(
+        i, LLVM::LLVMDialect::getByValAttrName(),
+        mlir::TypeAttr::get(LLVM::LLVMArrayType::get(builder.getI8Type(), 128)));
+    function.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(), builder.getI64IntegerAttr(64));
+    function.setArgAttr(i, NVVM::NVVMDialect::getGridConstantAttrName(), builder.getUnitAttr());
+  }
+  function.getBody().takeBody(op.getBody());
+  builder.setInsertionPointToEnd(&function.getBody().front());
+  LLVM::ReturnOp::create(builder, loc, mlir::ValueRange());
+  builder.setInsertionPoint(function);
+  auto global =
+      LLVM::GlobalOp::create(builder, loc, LLVM::LLVMArrayType::get(builder.getI8Type(), 0), false,
+                             LLVM::Linkage::External, name + "_shared", mlir::Attribute(),
+                             static_cast<uint64_t>(g.sharedAlignment()), 3);
+  builder.setInsertionPointToStart(&function.getBody().front());
+  shared = LLVM::AddressOfOp::create(builder, loc, global);
+  entry = &function.getBody().front();
+}
+
+void KernelLowering::assignShared() {
+  int64_t next = 0;
+  for (tile::AllocSharedOp alloc : entry->getOps<tile::AllocSharedOp>()) {
+    offsets[alloc.getBuffer()] = next;
+    tile::SharedType type = alloc.getBuffer().getType();
+    int64_t alignment = g.sharedAlignment();
+    next += (type.getBytes() * type.getStages() + alignment - 1) / alignment * alignment;
+  }
+}
+
+void KernelLowering::computeThreadValues() {
+  mlir::Type type = builder.getI32Type();
+  thread = NVVM::ThreadIdXOp::create(builder, loc, type);
+  lane = mod(thread, 32);
+  Value warp = div(thread, 32);
+  warpN = mod(warp, g.warpsN);
+  warpM = div(warp, g.warpsN);
+  laneRow = div(lane, 4);
+  laneColumn = mod(lane, 4);
+  firstRow = add(mul(warpN, g.warpN()), mul(laneRow, g.rowsPerThread()));
+  codesBase = add(mul(warpN, g.chunks() * g.rowTiles() * 512), mul(lane, 16));
+  computeFamilyValues();
+}
+
+bool KernelLowering::lowerCommon(mlir::Operation *inner) {
+  return llvm::TypeSwitch<mlir::Operation *, bool>(inner)
+      .Case<tile::AllocSharedOp>([](auto) { return true; })
+      .Case<tile::LoadCodesOp>([&](auto o) { return lowerLoadCodes(o), true; })
+      .Case<tile::LoadRowCodesOp>([&](auto o) { return lowerLoadRowCodes(o), true; })
+      .Case<tile::LoadColumnScalesOp>([&](auto o) { return lowerLoadColumnScales(o), true; })
+      .Case<tile::ConvertScalesOp>([&](auto o) { return lowerConvertScales(o), true; })
+      .Case<tile::ScaleOp>([&](auto o) { return lowerScale(o), true; })
+      .Case<tile::SplitSumOp>([&](auto o) { return lowerSplitSum(o), true; })
+      .Case<tile::LoadRowScalesOp>([&](auto o) { return lowerLoadRowScales(o), true; })
+      .Case<tile::LoadTokenScalesOp>([&](auto o) { return lowerLoadTokenScales(o), true; })
+      .Case<tile::LoadTensorScaleOp>([&](auto o) { return lowerLoadTensorScale(o), true; })
+      .Case<tile::StoreOutputOp>([&](auto o) { return lowerStoreOutput(o), true; })
+      .Case<tile::LaunchDependentsOp>([&](auto) {
+        return ptx("griddepcontrol.launch_dependents;", "", {}, {}), true;
+      })
+      .Case<tile::WaitDependencyOp>(
+          [&](auto) { return ptx("griddepcontrol.wait;", "", {}, {}), true; })
+      .Case<tile::ExtractOp>([&](tile::ExtractOp o) {
+        o.replaceAllUsesWith(element(o.getVector(), static_cast<int64_t>(o.getPosition())));
+        return true;
+      })
+      .Case<tile::ZeroOp>([&](tile::ZeroOp o) {
+        o.replaceAllUsesWith(
+            arith::ConstantOp::create(builder, loc, builder.getZeroAttr(o.getType())).getResult());
+        return true;
+      })
+      .Default([](auto) { return false; });
+}
+
+void KernelLowering::mathBarrier() { NVVM::Barrier0Op::create(builder, loc); }
+
+KernelLowering::Value KernelLowering::i32(int64_t value) {
+  return arith::ConstantIntOp::create(builder, loc, builder.getI32Type(), value);
+}
+KernelLowering::Value KernelLowering::i64(int64_t value) {
+  return arith::ConstantIntOp::create(builder, loc, builder.getI64Type(), value);
+}
+KernelLowering::Value KernelLowering::add(Value a, Value b) {
+  return arith::AddIOp::create(builder, loc, a, b);
+}
+KernelLowering::Value KernelLowering::add(Value a, int64_t b) {
+  return b == 0 ? a : add(a, a.getType().isInteger(64) ? i64(b) : i32(b));
+}
+KernelLowering::Value KernelLowering::mul(Value a, Value b) {
+  return arith::MulIOp::create(builder, loc, a, b);
+}
+KernelLowering::Value KernelLowering::mul(Value a, int64_t b) {
+  return b == 1 ? a : mul(a, a.getType().isInteger(64) ? i64(b) : i32(b));
+}
+KernelLowering::Value KernelLowering::div(Value a, int64_t powerOfTwo) {
+  if (powerOfTwo == 1)
+    return a;
+  return arith::ShRUIOp::create(builder, loc, a,
+                                i32(std::countr_zero(static_cast<uint64_t>(powerOfTwo))));
+}
+KernelLowering::Value KernelLowering::mod(Value a, int64_t powerOfTwo) {
+  return arith::AndIOp::create(builder, loc, a, i32(powerOfTwo - 1));
+}
+KernelLowering::Value KernelLowering::less(Value a, Value b) {
+  return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ult, a, b);
+}
+KernelLowering::Value KernelLowering::widen(Value a) {
+  return arith::ExtUIOp::create(builder, loc, builder.getI64Type(), a);
+}
+KernelLowering::Value KernelLowering::globalAt(Value base, Value byteOffset) {
+  return LLVM::GEPOp::create(builder, loc, LLVM::LLVMPointerType::get(op.getContext(), 1),
+                             builder.getI8Type(), base, llvm::ArrayRef<LLVM::GEPArg>{byteOffset});
+}
+KernelLowering::Value KernelLowering::sharedAt(Value byteOffset) {
+  return LLVM::GEPOp::create(builder, loc, LLVM::LLVMPointerType::get(op.getContext(), 3),
+                             builder.getI8Type(), shared, llvm::ArrayRef<LLVM::GEPArg>{byteOffset});
+}
+KernelLowering::Value KernelLowering::partOf(Value buffer, Value slot) {
+  int64_t bytes = llvm::cast<tile::SharedType>(buffer.getType()).getBytes();
+  return add(mul(slot, bytes), offsets.lookup(buffer));
+}
+KernelLowering::Value KernelLowering::load(mlir::Type type, Value pointer, int64_t alignment) {
+  return LLVM::LoadOp::create(builder, loc, type, pointer, static_cast<unsigned>(alignment));
+}
+void KernelLowering::store(Value value, Value pointer, int64_t alignment) {
+  LLVM::StoreOp::create(builder, loc, value, pointer, static_cast<unsigned>(alignment));
+}
+llvm::SmallVector<KernelLowering::Value> KernelLowering::ptx(llvm::StringRef text,
+                                                             llvm::StringRef constraints,
+                                                             mlir::TypeRange results,
+                                                             mlir::ValueRange operands) {
+  std::string memory = constraints.empty() ? "~{memory}" : constraints.str() + ",~{memory}";
+  mlir::TypeRange types = results;
+  mlir::Type structure;
+  if (results.size() > 1) {
+    structure = LLVM::LLVMStructType::getLiteral(op.getContext(), llvm::to_vector(results));
+    types = structure;
+  }
+  auto call = LLVM::InlineAsmOp::create(builder, loc, types, operands, text, memory,
+                                        /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                        LLVM::tailcallkind::TailCallKind::None,
+                                        LLVM::AsmDialectAttr(), mlir::ArrayAttr());
+  llvm::SmallVector<Value> values;
+  if (results.size() == 1)
+    values.push_back(call.getResult(0));
+  for (size_t i = 0; results.size() > 1 && i < results.size(); ++i)
+    values.push_back(LLVM::ExtractValueOp::create(builder, loc, call.getResult(0), i));
+  return values;
+}
+KernelLowering::Value KernelLowering::element(Value vector, int64_t position) {
+  return LLVM::ExtractElementOp::create(builder, loc, vector, i32(position));
+}
+KernelLowering::Value KernelLowering::vectorOf(llvm::ArrayRef<Value> values) {
+  auto type = mlir::VectorType::get({static_cast<int64_t>(values.size())}, values[0].getType());
+  Value vector = LLVM::PoisonOp::create(builder, loc, type);
+  for (size_t i = 0; i < values.size(); ++i)
+    vector = LLVM::InsertElementOp::create(builder, loc, vector, values[i],
+                                           i32(static_cast<int64_t>(i)));
+  return vector;
+}
+
+std::vector<KernelLowering::Value> KernelLowering::loadWords(Value pointer, int64_t bytes) {
+  mlir::Type word = builder.getI32Type();
+  if (bytes < 4) {
+    Value narrow = load(builder.getIntegerType(static_cast<unsigned>(8 * bytes)), pointer, bytes);
+    return {arith::ExtUIOp::create(builder, loc, word, narrow)};
+  }
+  std::vector<Value> words;
+  for (int64_t at = 0; at < bytes; at += 16) {
+    int64_t size = std::min<int64_t>(16, bytes - at);
+    Value piece = LLVM::GEPOp::create(builder, loc, pointer.getType(), builder.getI8Type(), pointer,
+                                      llvm::ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(at)});
+    if (size == 4) {
+      words.push_back(load(word, piece, 4));
+      continue;
+    }
+    Value vector = load(mlir::VectorType::get({size / 4}, word), piece, size);
+    for (int64_t i = 0; i < size / 4; ++i)
+      words.push_back(element(vector, i));
+  }
+  return words;
+}
+
+} // namespace rho::compiler

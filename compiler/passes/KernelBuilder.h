@@ -1,0 +1,114 @@
+// Builds the program of one thread block from a placed gemm. What is multiplied, scaled and decoded
+// follows the operations of rho.gemm; how it is divided among CTAs, warps and k tiles follows the
+// plan.
+#pragma once
+
+#include "compiler/passes/GemmContext.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+#include <map>
+
+namespace rho::compiler {
+
+// The chain of operations from rho.return back to the matrix instruction.
+struct Chain {
+  ir::ReturnOp result;
+  ir::MmaOp mma;
+  ir::DecodeOp decode;
+  std::vector<ir::ComponentOp> accumulator; // group scales, in order of application
+  std::vector<ir::ComponentOp> epilogue;
+};
+
+class KernelBuilder {
+public:
+  KernelBuilder(ir::GemmOp op, const GemmContext &context, Chain chain);
+  void build();
+
+private:
+  using Value = mlir::Value;
+  using Pair = std::pair<bool, int>; // weight or activation, component
+  ir::GemmOp op;
+  const GemmContext &context;
+  Chain chain;
+  const Geometry &g;
+  WeightLayout layout;
+  mlir::OpBuilder builder;
+  Value weight, output, workspace, m, tileN, tileM;
+  std::map<int, Value> activation; // by component
+  std::map<Pair, Value> buffers;   // shared, by component
+
+  // LowerToTile.cpp: the frame.
+  void addParameters(mlir::Block &block);
+  void allocateShared();
+  // This CTA's k tiles, and the pipeline over them. Returns the accumulators, row tile by row
+  // tile, batch tiles innermost.
+  std::vector<Value> buildPipeline();
+  void buildCopies(Value tileK, Value slot, int64_t tilesK);
+  void buildActivationCopy(int component, Value tileK, Value slot);
+
+  // TileOperands.cpp: codes and their parameters to operand A.
+  struct ParameterKey {
+    std::string form;
+    int component;
+    int64_t group;
+    int64_t row;
+    friend auto operator<=>(const ParameterKey &, const ParameterKey &) = default;
+  };
+  // Registers per weight row of one parameter of the decode, for one group of the tile.
+  std::map<ParameterKey, Value> parameterCache;
+  std::map<std::pair<int, int64_t>, std::vector<Value>> rowWords; // by component and group
+  const std::vector<Value> &rowWordsOf(int component, int64_t group, Value slot);
+  Value parameter(llvm::StringRef form, int component, int64_t group, int64_t row, Value slot);
+  int64_t groupIn(int64_t k, int64_t group) const { return group >= g.tileK ? 0 : k / group; }
+  // The four registers of operand A for one instruction.
+  std::vector<Value> decodeStep(const DecodeProgram &program, Value words, int64_t step,
+                                int64_t perWord, int64_t k, int64_t rowTile, Value slot);
+  std::vector<Value> loadCodes(int64_t chunk, Value slot);
+
+  // TileProducts.cpp: one k tile to sums.
+  std::vector<Value> buildWarpProducts(Value slot, std::vector<Value> sums);
+  std::vector<Value> buildWarpgroupProducts(Value slot, std::vector<Value> sums);
+  int64_t flushK() const;
+  std::vector<Value> joinChains(const std::vector<std::vector<Value>> &partial);
+  void flushGroup(std::vector<Value> &sums, const std::vector<Value> &partial, int64_t k,
+                  Value slot);
+
+  // TileEpilogue.cpp
+  void buildEpilogue(std::vector<Value> sums);
+
+  // Small builders.
+  mlir::Location at(llvm::StringRef origin) {
+    return locationOf(op.getContext(), context.origins, origin);
+  }
+  mlir::Location at(bool ofWeight, int component) {
+    const dsl::Format &format = ofWeight ? context.gemm.weight : context.gemm.activation;
+    return at((ofWeight ? "weight." : "activation.") + format.components[component].name);
+  }
+  const dsl::Component &partOf(ir::ComponentOp component, bool &ofWeight, int &index) const {
+    ofWeight = component.getRole() == "weight";
+    const dsl::Format &format = ofWeight ? context.gemm.weight : context.gemm.activation;
+    index = 0;
+    while (format.components[index].name != component.getComponent())
+      ++index;
+    return format.components[index];
+  }
+  Value i32(int64_t value) {
+    return mlir::arith::ConstantIntOp::create(builder, at("schedule"), builder.getI32Type(), value);
+  }
+  Value mul(Value a, int64_t b) {
+    return b == 1 ? a : mlir::arith::MulIOp::create(builder, at("schedule"), a, i32(b)).getResult();
+  }
+  Value add(Value a, Value b) { return mlir::arith::AddIOp::create(builder, at("schedule"), a, b); }
+  Value divide(Value a, int64_t b) {
+    return b == 1 ? a
+                  : mlir::arith::DivUIOp::create(builder, at("schedule"), a, i32(b)).getResult();
+  }
+  mlir::VectorType vectorOf(int64_t count, bool integer) {
+    mlir::Type element = integer ? mlir::Type(builder.getI32Type()) : builder.getF32Type();
+    return mlir::VectorType::get({count}, element);
+  }
+  mlir::VectorType accumulatorType(bool integer) { return vectorOf(4, integer); }
+};
+
+} // namespace rho::compiler

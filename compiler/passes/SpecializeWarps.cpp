@@ -1,0 +1,310 @@
+// tile.for_tiles with its pipeline to two programs, one for the warp that loads and one for the
+// warps that decode and multiply, which run apart and meet at the barriers of each stage.
+#include "compiler/ir/Dialects.h"
+#include "compiler/passes/Passes.h"
+#include "compiler/plan/Geometry.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/IRMapping.h"
+
+#include <functional>
+
+namespace rho::compiler {
+
+#define GEN_PASS_DEF_SPECIALIZEWARPS
+#include "compiler/passes/Passes.h.inc"
+
+namespace {
+
+using mlir::Value;
+namespace NVVM = mlir::NVVM;
+namespace arith = mlir::arith;
+namespace scf = mlir::scf;
+
+// A stage of the ring and the parity of the phase that its barriers are in.
+struct Cursor {
+  Value slot, parity;
+};
+
+class Specialization {
+public:
+  explicit Specialization(tile::ForTilesOp op)
+      : op(op), loc(op.getLoc()), builder(op), kernel(op->getParentOfType<tile::KernelOp>()) {
+    op.getBody().walk([&](tile::PipelineOp inner) { pipeline = inner; });
+    depth = static_cast<int64_t>(pipeline.getDepth());
+    tile::GeometryAttr a = kernel.getGeometry();
+    mathWarps = a.getWarpsM() * a.getWarpsN();
+    registers = divideRegisters(32 * mathWarps, static_cast<int64_t>(kernel.getCtasPerSm()));
+    splitK = a.getSplitK();
+    for (tile::AllocSharedOp alloc : kernel.getBody().getOps<tile::AllocSharedOp>()) {
+      bool isBarriers = alloc.getOrigin() == "schedule";
+      if (isBarriers)
+        barriers = alloc.getBuffer();
+      else
+        stageBytes += alloc.getBuffer().getType().getBytes();
+    }
+    // Sums that are read in every k tile have been waited for there.
+    pipeline.getConsume().walk([&](tile::WarpgroupWaitOp) { waitsInside = true; });
+  }
+
+  void run() {
+    tile::InitBarriersOp::create(builder, loc, barriers, static_cast<uint64_t>(mathWarps));
+    Value thread = NVVM::ThreadIdXOp::create(builder, loc, builder.getI32Type());
+    Value mathThreads = i32(32 * mathWarps);
+    Value loads = compare(arith::CmpIPredicate::uge, thread, mathThreads);
+    auto roles = scf::IfOp::create(builder, loc, loads, /*withElseRegion=*/true);
+    {
+      mlir::OpBuilder::InsertionGuard guard(builder);
+      builder.setInsertionPointToStart(&roles.getThenRegion().front());
+      tile::RegistersOp::create(builder, loc, registers.loader, false);
+      Value isLoader = compare(arith::CmpIPredicate::eq, thread, mathThreads);
+      auto loader = scf::IfOp::create(builder, loc, isLoader);
+      builder.setInsertionPointToStart(&loader.getThenRegion().front());
+      buildLoader();
+      builder.setInsertionPointToStart(&roles.getElseRegion().front());
+      tile::RegistersOp::create(builder, loc, registers.math, true);
+      buildMath();
+    }
+    op.erase();
+  }
+
+private:
+  tile::ForTilesOp op;
+  mlir::Location loc;
+  mlir::OpBuilder builder;
+  tile::KernelOp kernel;
+  tile::PipelineOp pipeline;
+  Value barriers;
+  int64_t depth = 0, mathWarps = 0, splitK = 1;
+  int64_t stageBytes = 0;
+  RegisterShares registers{};
+  bool waitsInside = false;
+
+  Value i32(int64_t value) {
+    return arith::ConstantIntOp::create(builder, loc, builder.getI32Type(), value);
+  }
+  Value add(Value a, Value b) { return arith::AddIOp::create(builder, loc, a, b); }
+  Value sub(Value a, Value b) { return arith::SubIOp::create(builder, loc, a, b); }
+  Value compare(arith::CmpIPredicate predicate, Value a, Value b) {
+    return arith::CmpIOp::create(builder, loc, predicate, a, b);
+  }
+  Value select(Value condition, Value a, Value b) {
+    return arith::SelectOp::create(builder, loc, condition, a, b);
+  }
+
+  Cursor next(Cursor now) {
+    Value after = add(now.slot, i32(1));
+    Value wraps = compare(arith::CmpIPredicate::eq, after, i32(depth));
+    Value flipped = arith::XOrIOp::create(builder, loc, now.parity, i32(1));
+    return {select(wraps, i32(0), after), select(wraps, flipped, now.parity)};
+  }
+
+  // for i in [first, last) with carried values; `body` returns the next ones.
+  using Body = std::function<llvm::SmallVector<Value>(Value i, mlir::ValueRange carried)>;
+  mlir::ValueRange loop(Value first, Value last, Value step, mlir::ValueRange inits,
+                        const Body &body) {
+    auto result = scf::ForOp::create(builder, loc, first, last, step, inits);
+    mlir::OpBuilder::InsertionGuard guard(builder);
+    mlir::Block *block = result.getBody();
+    if (inits.empty()) { // has its terminator already
+      builder.setInsertionPoint(block->getTerminator());
+      body(result.getInductionVar(), {});
+      return {};
+    }
+    builder.setInsertionPointToEnd(block);
+    llvm::SmallVector<Value> carried = body(result.getInductionVar(), result.getRegionIterArgs());
+    scf::YieldOp::create(builder, loc, carried);
+    return result.getResults();
+  }
+
+  void when(Value condition, const std::function<void()> &body) {
+    auto guarded = scf::IfOp::create(builder, loc, condition);
+    mlir::OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(&guarded.getThenRegion().front());
+    body();
+  }
+
+  // The tiles of this CTA. `body` gets their coordinates and whether the tile is the CTA's first.
+  using TileBody = std::function<Cursor(Value tileN, Value tileM, Value isFirst, Cursor cursor)>;
+  void forEachTile(Cursor start, const TileBody &body) {
+    mlir::Type type = builder.getI32Type();
+    Value blockX = NVVM::BlockIdXOp::create(builder, loc, type);
+    if (splitK > 1) {
+      Value always = arith::ConstantIntOp::create(builder, loc, builder.getI1Type(), 1);
+      body(blockX, NVVM::BlockIdYOp::create(builder, loc, type), always, start);
+      return;
+    }
+    int64_t tilesN = static_cast<int64_t>(op.getTilesN());
+    Value tilesM = op.getTilesM();
+    Value all = arith::MulIOp::create(builder, loc, tilesM, i32(tilesN));
+    Value grid = NVVM::GridDimXOp::create(builder, loc, type);
+    loop(blockX, all, grid, {start.slot, start.parity}, [&](Value index, mlir::ValueRange carried) {
+      auto [tileN, tileM] = coordinates(index, tilesN, tilesM);
+      Value isFirst = compare(arith::CmpIPredicate::eq, index, blockX);
+      Cursor after = body(tileN, tileM, isFirst, {carried[0], carried[1]});
+      return llvm::SmallVector<Value>{after.slot, after.parity};
+    });
+  }
+
+  // Bands of `bandM` tiles along m, in each of them m innermost: the tiles that run at a time share
+  // few rows of either operand.
+  std::pair<Value, Value> coordinates(Value index, int64_t tilesN, Value tilesM) {
+    constexpr int64_t bandM = 8;
+    Value perBand = i32(bandM * tilesN);
+    Value band = arith::DivUIOp::create(builder, loc, index, perBand);
+    Value inBand = arith::RemUIOp::create(builder, loc, index, perBand);
+    Value firstM = arith::MulIOp::create(builder, loc, band, i32(bandM));
+    Value height = arith::MinUIOp::create(builder, loc, sub(tilesM, firstM), i32(bandM));
+    Value tileN = arith::DivUIOp::create(builder, loc, inBand, height);
+    Value tileM = add(firstM, arith::RemUIOp::create(builder, loc, inBand, height));
+    return {tileN, tileM};
+  }
+
+  // Clones what stands before the pipeline: both roles need the coordinates.
+  mlir::IRMapping cloneHead(Value tileN, Value tileM) {
+    mlir::IRMapping map;
+    mlir::Block &body = op.getBody().front();
+    map.map(body.getArgument(0), tileN);
+    map.map(body.getArgument(1), tileM);
+    for (mlir::Operation &inner : body) {
+      if (&inner == pipeline)
+        break;
+      builder.clone(inner, map);
+    }
+    return map;
+  }
+
+  enum class Copies { Weight, Activation, All };
+  void produce(const mlir::IRMapping &head, Value kTile, Value slot, Copies which) {
+    mlir::IRMapping map = head;
+    mlir::Block &body = pipeline.getProduce().front();
+    map.map(body.getArgument(0), kTile);
+    map.map(body.getArgument(1), slot);
+    for (mlir::Operation &inner : body.without_terminator()) {
+      bool weight = llvm::isa<tile::CopyTileOp>(inner), activation = llvm::isa<tile::CopyBoxOp>(inner);
+      if ((weight && which == Copies::Activation) || (activation && which == Copies::Weight))
+        continue;
+      builder.clone(inner, map);
+    }
+  }
+
+  void buildLoader() {
+    if (kernel.getDependent())
+      tile::LaunchDependentsOp::create(builder, loc);
+    // The first round through the ring finds the slots empty: parity 1 is that of the phase before
+    // the first.
+    Cursor start{i32(0), i32(1)};
+    forEachTile(start, [&](Value tileN, Value tileM, Value isFirst, Cursor cursor) {
+      mlir::IRMapping head = cloneHead(tileN, tileM);
+      Value first = head.lookupOrDefault(pipeline.getFirst());
+      Value last = head.lookupOrDefault(pipeline.getLast());
+      Value ahead = i32(0);
+      if (kernel.getDependent()) {
+        // Weights do not depend on the kernel ahead, activations do.
+        Value count = arith::MinUIOp::create(builder, loc, sub(last, first), i32(depth));
+        ahead = select(isFirst, count, i32(0));
+        loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {
+          tile::BarrierExpectOp::create(builder, loc, barriers, i, stageBytes);
+          produce(head, add(first, i), i, Copies::Weight);
+          return llvm::SmallVector<Value>{};
+        });
+        when(isFirst, [&] { tile::WaitDependencyOp::create(builder, loc); });
+        loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {
+          produce(head, add(first, i), i, Copies::Activation);
+          return llvm::SmallVector<Value>{};
+        });
+        // Those rounds end in slot `ahead`, or in slot 0 of the next round.
+        Value whole = compare(arith::CmpIPredicate::eq, ahead, i32(depth));
+        cursor.slot = select(isFirst, select(whole, i32(0), ahead), cursor.slot);
+        cursor.parity = select(whole, i32(0), cursor.parity);
+      }
+      mlir::ValueRange after =
+          loop(add(first, ahead), last, i32(1), {cursor.slot, cursor.parity},
+               [&](Value kTile, mlir::ValueRange carried) {
+                 Cursor now{carried[0], carried[1]};
+                 tile::BarrierWaitOp::create(builder, loc, barriers, now.slot, now.parity, false);
+                 tile::BarrierExpectOp::create(builder, loc, barriers, now.slot, stageBytes);
+                 produce(head, kTile, now.slot, Copies::All);
+                 Cursor following = next(now);
+                 return llvm::SmallVector<Value>{following.slot, following.parity};
+               });
+      return Cursor{after[0], after[1]};
+    });
+  }
+
+  void buildMath() {
+    Cursor start{i32(0), i32(0)};
+    forEachTile(start, [&](Value tileN, Value tileM, Value, Cursor cursor) {
+      mlir::IRMapping head = cloneHead(tileN, tileM);
+      Value first = head.lookupOrDefault(pipeline.getFirst());
+      Value last = head.lookupOrDefault(pipeline.getLast());
+      llvm::SmallVector<Value> inits{cursor.slot, cursor.parity};
+      for (Value init : pipeline.getInits())
+        inits.push_back(head.lookupOrDefault(init));
+      mlir::ValueRange after =
+          loop(first, last, i32(1), inits, [&](Value kTile, mlir::ValueRange carried) {
+            return consume(head, first, kTile, {carried[0], carried[1]}, carried.drop_front(2));
+          });
+      llvm::SmallVector<Value> sums(after.drop_front(2));
+      if (!waitsInside) {
+        llvm::SmallVector<mlir::Type> types(pipeline.getResultTypes());
+        auto wait = tile::WarpgroupWaitOp::create(builder, loc, types, 0, sums);
+        sums.assign(wait.getResults().begin(), wait.getResults().end());
+        when(compare(arith::CmpIPredicate::ult, first, last),
+             [&] { tile::BarrierArriveOp::create(builder, loc, barriers, before(after[0])); });
+      }
+      for (auto [result, sum] : llvm::zip(pipeline.getResults(), sums))
+        head.map(result, sum);
+      if (kernel.getDependent()) // the kernel ahead may still read what is written here
+        tile::WaitDependencyOp::create(builder, loc);
+      for (mlir::Operation *inner = pipeline->getNextNode(); inner; inner = inner->getNextNode())
+        builder.clone(*inner, head);
+      return Cursor{after[0], after[1]};
+    });
+  }
+
+  Value before(Value slot) {
+    Value first = compare(arith::CmpIPredicate::eq, slot, i32(0));
+    return select(first, i32(depth - 1), sub(slot, i32(1)));
+  }
+
+  llvm::SmallVector<Value> consume(const mlir::IRMapping &head, Value first, Value kTile,
+                                   Cursor now, mlir::ValueRange sums) {
+    tile::BarrierWaitOp::create(builder, loc, barriers, now.slot, now.parity, true);
+    mlir::IRMapping map = head;
+    mlir::Block &body = pipeline.getConsume().front();
+    map.map(body.getArgument(0), kTile);
+    map.map(body.getArgument(1), now.slot);
+    for (size_t i = 0; i < sums.size(); ++i)
+      map.map(body.getArgument(static_cast<unsigned>(2 + i)), sums[i]);
+    for (mlir::Operation &inner : body.without_terminator())
+      builder.clone(inner, map);
+    if (waitsInside) {
+      tile::BarrierArriveOp::create(builder, loc, barriers, now.slot);
+    } else {
+      // This tile's batch runs on while the next tile is decoded; the one before it has ended.
+      tile::WarpgroupWaitOp::create(builder, loc, mlir::TypeRange(), 1, mlir::ValueRange());
+      when(compare(arith::CmpIPredicate::ugt, kTile, first),
+           [&] { tile::BarrierArriveOp::create(builder, loc, barriers, before(now.slot)); });
+    }
+    Cursor following = next(now);
+    llvm::SmallVector<Value> carried{following.slot, following.parity};
+    for (Value value : body.getTerminator()->getOperands())
+      carried.push_back(map.lookupOrDefault(value));
+    return carried;
+  }
+};
+
+struct SpecializeWarpsPass : impl::SpecializeWarpsBase<SpecializeWarpsPass> {
+  void runOnOperation() override {
+    llvm::SmallVector<tile::ForTilesOp> loops;
+    getOperation().walk([&](tile::ForTilesOp op) { loops.push_back(op); });
+    for (tile::ForTilesOp op : loops)
+      Specialization(op).run();
+  }
+};
+
+} // namespace
+} // namespace rho::compiler

@@ -1,0 +1,71 @@
+// From sums to outputs: the sum over parts of k, scales that are constant along k, the store.
+#include "compiler/passes/KernelBuilder.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+namespace rho::compiler {
+
+using mlir::Value;
+
+void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
+  if (context.plan.schedule.splitK > 1) {
+    std::vector<mlir::Type> types;
+    for (Value sum : sums)
+      types.push_back(sum.getType());
+    auto split = tile::SplitSumOp::create(builder, at("schedule"), builder.getI1Type(), types,
+                                          workspace, tileN, tileM, sums);
+    auto last = mlir::scf::IfOp::create(builder, at("schedule"), split.getLast());
+    sums.assign(split.getSums().begin(), split.getSums().end());
+    builder.setInsertionPointToStart(&last.getThenRegion().front());
+  }
+  Value factor;
+  std::vector<Value> rows, columns;
+  auto multiply = [&](mlir::Location loc, Value &product, Value with) {
+    product =
+        product ? mlir::arith::MulFOp::create(builder, loc, product, with).getResult() : with;
+  };
+  for (ir::ComponentOp component : chain.epilogue) {
+    bool ofWeight = false;
+    int index = 0;
+    const dsl::Component &part = partOf(component, ofWeight, index);
+    mlir::Location loc = component.getLoc();
+    Value source = ofWeight ? weight : activation[index];
+    int64_t base = ofWeight ? layout.sections[index].offset : 0;
+    if (part.extent == dsl::Extent::Tensor) {
+      multiply(loc, factor,
+               tile::LoadTensorScaleOp::create(builder, loc, builder.getF32Type(), source, base,
+                                               part.type.name()));
+    } else if (ofWeight) {
+      Value scales = tile::LoadRowScalesOp::create(
+          builder, loc, vectorOf(g.rowsPerThread(), false), source, base, tileN,
+            part.type.name());
+      rows.resize(g.rowsPerThread());
+      for (int64_t r = 0; r < g.rowsPerThread(); ++r)
+        multiply(loc, rows[r],
+                 tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, r));
+    } else {
+      columns.resize(g.batchTiles());
+      for (int64_t j = 0; j < g.batchTiles(); ++j)
+        multiply(loc, columns[j],
+                 tile::LoadTokenScalesOp::create(builder, loc, vectorOf(2, false), source, m, tileM, j,
+                                                 part.type.name()));
+    }
+  }
+  double constant = chain.result.getFactor().convertToDouble();
+  if (constant != 1.0)
+    multiply(at("output"), factor,
+             mlir::arith::ConstantFloatOp::create(builder, at("output"), builder.getF32Type(),
+                                                  llvm::APFloat(static_cast<float>(constant))));
+  for (int64_t t = 0; t < g.rowTiles(); ++t)
+    for (int64_t j = 0; j < g.batchTiles(); ++j) {
+      std::vector<Value> pair;
+      if (!rows.empty())
+        pair = {rows[2 * t], rows[2 * t + 1]};
+      Value &sum = sums[t * g.batchTiles() + j];
+      sum = tile::ScaleOp::create(builder, at("output"), accumulatorType(false), sum, pair,
+                                  columns.empty() ? Value() : columns[j], factor, Value());
+    }
+  tile::StoreOutputOp::create(builder, at("output"), output, m, context.plan.problem.n, tileN,
+                              tileM,                              context.gemm.output.name(), sums);
+}
+} // namespace rho::compiler

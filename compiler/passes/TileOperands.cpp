@@ -1,0 +1,87 @@
+// Packed codes, and what a decode takes beside them, to registers of operand A.
+#include "compiler/passes/KernelBuilder.h"
+
+namespace rho::compiler {
+
+using mlir::Value;
+
+const std::vector<Value> &KernelBuilder::rowWordsOf(int component, int64_t group, Value slot) {
+  std::vector<Value> &words = rowWords[{component, group}];
+  if (!words.empty())
+    return words;
+  int bits = context.gemm.weight.components[component].type.bits();
+  int64_t count = std::max<int64_t>(1, g.rowsPerThread() * bits / 32);
+  Value vector = tile::LoadRowCodesOp::create(builder, at(true, component), vectorOf(count, true),
+                                              buffers[{true, component}], slot, group, bits);
+  for (int64_t i = 0; i < count; ++i)
+    words.push_back(
+        tile::ExtractOp::create(builder, at(true, component), builder.getI32Type(), vector, i));
+  return words;
+}
+
+Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t group, int64_t row, Value slot) {
+  ParameterKey key{form.str(), component, group, row};
+  if (Value known = parameterCache[key])
+    return known;
+  const dsl::ElementType type = context.gemm.weight.components[component].type;
+  int64_t perWord = 32 / type.bits();
+  Value word = rowWordsOf(component, group, slot)[row / perWord];
+  mlir::Location loc = at(true, component);
+  if (form == "multiplier") {
+    DecodeProgram scales =
+        *scaleSequence(type, context.placed.mmaType, context.placed.decode.scaleLog2);
+    int64_t outputs = static_cast<int64_t>(scales.outputs.size());
+    auto decoded = tile::DecodeOp::create(builder, loc,
+                                          std::vector<mlir::Type>(outputs, builder.getI32Type()),
+                                          word, mlir::ValueRange(), scales.print());
+    int64_t base = row / perWord * perWord;
+    for (int64_t i = 0; i < outputs; ++i)
+      parameterCache[{form.str(), component, group, base + i}] = decoded.getResult(i);
+    return parameterCache[key];
+  }
+  DecodeProgram pick;
+  uint32_t byte = static_cast<uint32_t>(row % perWord);
+  uint32_t selector = form == "byte" ? 0x4440 | byte : byte * 0x1111;
+  pick.output(pick.add(DecodeInstr::Op::Prmt, DecodeProgram::word(), DecodeProgram::constant(0),
+                       DecodeProgram::constant(selector)));
+  auto decoded = tile::DecodeOp::create(builder, loc, mlir::TypeRange{builder.getI32Type()}, word,
+                                        mlir::ValueRange(), pick.print());
+  return parameterCache[key] = decoded.getResult(0);
+}
+
+std::vector<Value> KernelBuilder::decodeStep(const DecodeProgram &program, Value words, int64_t step,
+                              int64_t perWord, int64_t k, int64_t rowTile, Value slot) {
+  std::vector<Value> a;
+  int64_t wordsPerStep = 4 / perWord;
+  for (int64_t i = 0; i < wordsPerStep; ++i) {
+    Value word = tile::ExtractOp::create(builder, at(true, 0), builder.getI32Type(), words,
+                                         step * wordsPerStep + i);
+    std::vector<Value> parameters;
+    for (size_t p = 0; p < chain.decode.getParameters().size(); ++p) {
+      auto component = chain.decode.getParameters()[p].getDefiningOp<ir::ComponentOp>();
+      bool ofWeight = false;
+      int index = 0;
+      const dsl::Component &part = partOf(component, ofWeight, index);
+      auto [form, half] =
+          llvm::cast<mlir::StringAttr>(chain.decode.getForms()[p]).getValue().split('.');
+      int64_t row = 2 * rowTile + (half == "1" ? 1 : 0);
+      parameters.push_back(parameter(form, index, groupIn(k, part.group), row, slot));
+    }
+    auto decoded = tile::DecodeOp::create(builder, chain.decode.getLoc(),
+                                          std::vector<mlir::Type>(perWord, builder.getI32Type()),
+                                          word, parameters, chain.decode.getProgram());
+    a.insert(a.end(), decoded.getResults().begin(), decoded.getResults().end());
+  }
+  return a;
+}
+
+std::vector<Value> KernelBuilder::loadCodes(int64_t chunk, Value slot) {
+  std::vector<Value> words;
+  for (int64_t t = 0; t < g.rowTiles(); ++t)
+    words.push_back(tile::LoadCodesOp::create(builder, at(true, 0),
+                                              vectorOf(Geometry::wordsPerChunk, true),
+                                              buffers[{true, 0}], slot, chunk, t));
+  return words;
+}
+
+} // namespace rho::compiler

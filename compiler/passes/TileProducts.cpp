@@ -1,0 +1,158 @@
+// One k tile: operands to matrix instructions, and partial sums of groups to scaled sums.
+#include "compiler/passes/KernelBuilder.h"
+
+namespace rho::compiler {
+
+using mlir::Value;
+
+int64_t KernelBuilder::flushK() const {
+  int64_t flush = g.tileK;
+  for (ir::ComponentOp component : chain.accumulator) {
+    bool ofWeight = false;
+    int index = 0;
+    flush = std::min(flush, partOf(component, ofWeight, index).group);
+  }
+  return flush;
+}
+
+std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Value> sums) {
+  DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
+  int64_t perWord = static_cast<int64_t>(program.outputs.size());
+  int64_t steps = g.stepsPerChunk();
+  bool grouped = !chain.accumulator.empty();
+  int64_t flush = flushK();
+  mlir::VectorType mmaType = accumulatorType(context.placed.integerAccumulator);
+  Value zero = tile::ZeroOp::create(builder, at("gemm"), mmaType);
+  // Matrix instructions that add to the same accumulator wait for each other; few accumulators
+  // are split into several chains, summed at the end of the group or tile.
+  int64_t chains = std::min(mmaChains(g), flush / g.mmaK);
+  std::vector<std::vector<Value>> partial(static_cast<size_t>(chains),
+                                          std::vector<Value>(sums.size(), zero));
+  if (!grouped)
+    partial[0] = sums;
+  for (int64_t chunk = 0; chunk < g.chunks(); ++chunk) {
+    std::vector<Value> b;
+    for (int64_t j = 0; j < g.batchTiles(); ++j)
+      b.push_back(tile::LoadActivationOp::create(builder, at(false, 0), vectorOf(2 * steps, true),
+                                                 buffers[{false, 0}], slot, chunk, j));
+    std::vector<Value> words = loadCodes(chunk, slot);
+    for (int64_t step = 0; step < steps; ++step) {
+      int64_t k = chunk * Geometry::chunkK + step * g.mmaK;
+      std::vector<Value> &chain = partial[k / g.mmaK % chains];
+      for (int64_t t = 0; t < g.rowTiles(); ++t) {
+        std::vector<Value> a = decodeStep(program, words[t], step, perWord, k, t, slot);
+        for (int64_t j = 0; j < g.batchTiles(); ++j) {
+          Value &sum = chain[t * g.batchTiles() + j];
+          sum = tile::MmaOp::create(builder, at("gemm"), mmaType, a, b[j], step, sum,
+                                    context.placed.mmaType);
+        }
+      }
+      if (grouped && (k + g.mmaK) % flush == 0) {
+        flushGroup(sums, joinChains(partial), k, slot);
+        for (std::vector<Value> &each : partial)
+          std::fill(each.begin(), each.end(), zero);
+      }
+    }
+  }
+  return grouped ? sums : joinChains(partial);
+}
+
+// Batches of instructions reach to the next scaling of partial sums, or over the whole k tile.
+std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector<Value> sums) {
+  DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
+  int64_t perWord = static_cast<int64_t>(program.outputs.size());
+  bool grouped = !chain.accumulator.empty();
+  int64_t batchK = flushK();
+  mlir::VectorType mmaType = accumulatorType(context.placed.integerAccumulator);
+  std::vector<mlir::Type> types(sums.size(), mmaType);
+  mlir::Location loc = at("gemm");
+  std::vector<Value> words;
+  for (int64_t first = 0; first < g.tileK; first += batchK) {
+    std::vector<Value> a;
+    for (int64_t k = first; k < first + batchK; k += g.mmaK) {
+      if (k % Geometry::chunkK == 0)
+        words = loadCodes(k / Geometry::chunkK, slot);
+      int64_t step = k % Geometry::chunkK / g.mmaK;
+      for (int64_t t = 0; t < g.rowTiles(); ++t) {
+        std::vector<Value> registers = decodeStep(program, words[t], step, perWord, k, t, slot);
+        a.insert(a.end(), registers.begin(), registers.end());
+      }
+    }
+    auto batch = tile::WarpgroupMmaOp::create(
+        builder, loc, types, a, buffers[{false, 0}], slot, static_cast<uint64_t>(first / g.mmaK),
+        static_cast<uint64_t>(batchK / g.mmaK), context.placed.mmaType,
+        grouped ? mlir::ValueRange() : mlir::ValueRange(sums));
+    std::vector<Value> results(batch.getResults().begin(), batch.getResults().end());
+    if (!grouped) {
+      sums = results;
+      continue;
+    }
+    auto done = tile::WarpgroupWaitOp::create(builder, loc, types, 0, results);
+    flushGroup(sums, {done.getResults().begin(), done.getResults().end()}, first, slot);
+  }
+  return sums;
+}
+
+std::vector<Value> KernelBuilder::joinChains(const std::vector<std::vector<Value>> &partial) {
+  std::vector<Value> result = partial[0];
+  for (size_t chain = 1; chain < partial.size(); ++chain)
+    for (size_t i = 0; i < result.size(); ++i) {
+      Value other = partial[chain][i];
+      if (context.placed.integerAccumulator)
+        result[i] = mlir::arith::AddIOp::create(builder, at("gemm"), result[i], other);
+      else
+        result[i] = mlir::arith::AddFOp::create(builder, at("gemm"), result[i], other);
+    }
+  return result;
+}
+
+void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value> &partial, int64_t k,
+                Value slot) {
+  // Row scales (two per row tile) and column scales (one pair per batch tile) of this group.
+  std::vector<Value> rows;
+  std::vector<Value> columns;
+  for (ir::ComponentOp component : chain.accumulator) {
+    bool ofWeight = false;
+    int index = 0;
+    const dsl::Component &part = partOf(component, ofWeight, index);
+    int64_t group = groupIn(k, part.group);
+    mlir::Location loc = component.getLoc();
+    if (ofWeight) {
+      int64_t count = std::max<int64_t>(1, g.rowsPerThread() * part.type.bits() / 32);
+      Value words =
+          tile::LoadRowCodesOp::create(builder, loc, vectorOf(count, true),
+                                       buffers[{true, index}], slot, group, part.type.bits());
+      Value scales = tile::ConvertScalesOp::create(
+          builder, loc, vectorOf(g.rowsPerThread(), false), words, part.type.name());
+      for (int64_t r = 0; r < g.rowsPerThread(); ++r) {
+        Value scale = tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, r);
+        if (static_cast<int64_t>(rows.size()) <= r)
+          rows.push_back(scale);
+        else
+          rows[r] = mlir::arith::MulFOp::create(builder, loc, rows[r], scale);
+      }
+    } else {
+      for (int64_t j = 0; j < g.batchTiles(); ++j) {
+        Value scales = tile::LoadColumnScalesOp::create(builder, loc, vectorOf(2, false),
+                                                        buffers[{false, index}], slot, group, j,
+                                                        part.type.name());
+        if (static_cast<int64_t>(columns.size()) <= j)
+          columns.push_back(scales);
+        else
+          columns[j] = mlir::arith::MulFOp::create(builder, loc, columns[j], scales);
+      }
+    }
+  }
+  mlir::Location loc = chain.accumulator[0].getLoc();
+  for (int64_t t = 0; t < g.rowTiles(); ++t)
+    for (int64_t j = 0; j < g.batchTiles(); ++j) {
+      int64_t i = t * g.batchTiles() + j;
+      std::vector<Value> pair;
+      if (!rows.empty())
+        pair = {rows[2 * t], rows[2 * t + 1]};
+      sums[i] = tile::ScaleOp::create(builder, loc, accumulatorType(false), partial[i], pair,
+                                      columns.empty() ? Value() : columns[j], Value(), sums[i]);
+    }
+}
+
+} // namespace rho::compiler
