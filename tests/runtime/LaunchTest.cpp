@@ -1,5 +1,6 @@
 // What a kernel is launched with, seen from inside: kernels that write down their own parameters
-// take the place of compiled ones in the disk cache.
+// take the place of compiled ones in the disk cache. On the emulator, and on a GPU that has
+// clusters and tensor maps.
 #include "runtime/Handles.h"
 #include "tests/runtime/Declarations.h"
 #include "tests/runtime/TemporaryFolder.h"
@@ -31,7 +32,7 @@ std::string recorder(const std::vector<Slot> &slots, size_t output) {
               "], %word;\n";
   }
   const Slot &last = slots.back();
-  return ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry g(\n" + parameters +
+  return ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry g(\n" + parameters +
          "\n)\n{\n  .reg .pred %first;\n  .reg .b32 %word;\n  .reg .b64 %out;\n  mov.u32 %word, "
          "%ctaid.x;\n  setp.eq.u32 %first, %word, 0;\n  ld.param.b64 %out, [p" +
          std::to_string(output) + "];\n" + body +
@@ -47,8 +48,21 @@ std::string declaration(const std::string &extent) {
          "gemm g { weight: w activation: x output: f32 }";
 }
 
-class LaunchTest : public testing::Test {
+class LaunchTest : public testing::TestWithParam<const char *> {
 protected:
+  void SetUp() override {
+    if (GetParam() == std::string("emulated")) {
+      device = must(Device::emulated("sm_90a"));
+      return;
+    }
+    Result<Device> found = Device::cuda(0);
+    if (!found)
+      GTEST_SKIP() << found.error().str();
+    if (found->target() != "sm_90a")
+      GTEST_SKIP() << found->target() << " has no clusters";
+    device = *found;
+  }
+
   // The gemm of this declaration whose image `edit` has changed.
   template <class Edit> Gemm edited(const std::string &text, const Edit &edit) {
     EngineOptions options;
@@ -63,16 +77,19 @@ protected:
     KernelImage image = must(KernelImage::parse(entry["facts"], entry["ptx"]));
     edit(image);
     std::filesystem::remove_all(folder.path() + "/" + key);
-    cache::DiskCache(disk).store(key, {{"facts", image.printFacts()}, {"ptx", image.ptx}}, none);
+    entry = {{"facts", image.printFacts()}, {"ptx", image.ptx}};
+    if (std::string code = must(device.impl().backend->assemble(image)); !code.empty())
+      entry.emplace("cubin", code);
+    cache::DiskCache(disk).store(key, entry, none);
     return must(must(Engine::create(device, options)).compile(module, "", shape));
   }
 
   TemporaryFolder folder;
-  const Device device = must(Device::emulated("sm_80"));
+  Device device;
   const GemmShape shape{5, 64, 192};
 };
 
-TEST_F(LaunchTest, TensorMapsAreOverTheOperandsAndTheGridHasWholeClusters) {
+TEST_P(LaunchTest, TensorMapsAreOverTheOperandsAndTheGridHasWholeClusters) {
   const std::string map = ".align 64 .b8";
   const std::vector<Slot> slots = {{".u64", 0, 8},  {map, 64, 128},   {map, 192, 128},
                                    {map, 320, 128}, {".u64", 448, 8}, {".u32", 456, 4}};
@@ -82,6 +99,7 @@ TEST_F(LaunchTest, TensorMapsAreOverTheOperandsAndTheGridHasWholeClusters) {
     image.tileM = image.tileN = 64;
     image.splitK = 1;
     image.clusterN = 2;
+    image.dependentLaunch = true;
     image.parameters = {{Kind::Weight},
                         {Kind::Activation, 0, 64, 8, true},
                         {Kind::ActivationComponent, 1, 16, 2},
@@ -95,6 +113,7 @@ TEST_F(LaunchTest, TensorMapsAreOverTheOperandsAndTheGridHasWholeClusters) {
   Activations x = must(gemm.makeActivations());
   Buffer output = must(device.allocate(shape.m * shape.n * 4));
   ASSERT_EQ(errorText(gemm.launch(weight, x, output.address(), Buffer())), "");
+  ASSERT_EQ(errorText(device.impl().backend->synchronize(nullptr)), "");
   std::vector<uint8_t> seen(464);
   ASSERT_TRUE(output.read(seen.data(), 464));
 
@@ -118,14 +137,17 @@ TEST_F(LaunchTest, TensorMapsAreOverTheOperandsAndTheGridHasWholeClusters) {
   expectMap(320, {output.address(), 64 * 4, 5, 64 * 4, 128, 16, false});
 }
 
-TEST_F(LaunchTest, TensorMapsOverComponentsNeedGroups) {
+TEST_P(LaunchTest, TensorMapsOverComponentsNeedGroups) {
   Gemm gemm = edited(declaration("token"), [](KernelImage &image) {
     image.parameters = {{Kind::ActivationComponent, 1, 16, 2}};
   });
   EXPECT_EQ(gemm.report().source, CompileReport::Source::Compiled);
-  EXPECT_THAT(gemm.report().warnings, testing::ElementsAre(testing::HasSubstr(
+  EXPECT_THAT(gemm.report().warnings, testing::Contains(testing::HasSubstr(
                                           "it has a tensor map over a component without groups")));
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, LaunchTest, testing::Values("emulated", "gpu"),
+                         [](const auto &info) { return std::string(info.param); });
 
 } // namespace
 } // namespace rho
