@@ -23,7 +23,8 @@ struct Dim3 {
 };
 
 // One kernel parameter. Pointers are 8 bytes, m is a 4-byte integer; a tensor map is 128 bytes by
-// value, 64-byte aligned, over the operand as a matrix of bytes with zeros outside. Its rows:
+// value, 64-byte aligned, over the operand as a matrix of bytes with zeros outside, which must have
+// a multiple of 16 bytes a row. Its rows:
 //   Activation           m of activation.pitchBytes
 //   ActivationComponent  ceil(k/G) of activationGroupStride(m) codes; the component's extent is
 //                        the group

@@ -46,6 +46,7 @@ enum FunctionAttribute : int {
 // CUlaunchAttributeID
 enum LaunchAttribute : int { CLUSTER_DIMENSION = 4, PROGRAMMATIC_STREAM_SERIALIZATION = 6 };
 
+// NOLINTNEXTLINE(bugprone-tagged-union-member-count): the union's size is the driver's
 struct CUlaunchAttribute {
   LaunchAttribute id;
   union alignas(8) {
