@@ -177,6 +177,7 @@ KernelImage launchFacts(const dsl::Gemm &gemm, const Plan &plan, const PlacedGem
   image.clusterN = plan.schedule.clusterN;
   image.clusterK = plan.schedule.clusterK;
   image.residentCtas = plan.schedule.residentCtas;
+  image.wholeProgram = g.specialized();
   image.dependentLaunch = plan.schedule.dependent;
   image.parameters = kernelParameters(gemm, g, plan.schedule);
   image.weight = makeWeightLayout(gemm, placed, g, plan.problem);

@@ -99,7 +99,8 @@ std::string KernelImage::printFacts() const {
           " pipeline=" + std::to_string(pipeline) + " split_k=" + std::to_string(splitK) +
           " cluster_n=" + std::to_string(clusterN) + " cluster_k=" + std::to_string(clusterK) +
           " resident_ctas=" + std::to_string(residentCtas) +
-          " dependent=" + std::to_string(int(dependentLaunch)) + "\n";
+          " dependent=" + std::to_string(int(dependentLaunch)) +
+          " whole=" + std::to_string(int(wholeProgram)) + "\n";
   for (const KernelParameter &parameter : parameters)
     text += "parameter kind=" + std::string(nameOf(parameter.kind)) +
             " index=" + std::to_string(parameter.index) +
@@ -143,6 +144,7 @@ Result<KernelImage> KernelImage::parse(std::string_view facts, std::string ptx) 
   image.clusterK = head.number("cluster_k", 1, maxCluster);
   image.residentCtas = head.number("resident_ctas", 0, 1 << 16);
   image.dependentLaunch = head.number("dependent", 0, 1) != 0;
+  image.wholeProgram = head.number("whole", 0, 1) != 0;
   head.end();
   if (!head.ok())
     return fail(number, head.problem());

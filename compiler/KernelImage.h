@@ -63,6 +63,8 @@ struct KernelImage {
   // A persistent kernel's CTAs at most, a multiple of clusterN; each takes tiles until none is
   // left. 0: every tile has a CTA.
   int64_t residentCtas = 0;
+  // Its threads exchange registers: ptxas heeds that only where no other code can be linked to it.
+  bool wholeProgram = false;
   bool dependentLaunch = false; // may start before the kernel ahead of it in the stream has ended
   std::vector<KernelParameter> parameters;
   WeightLayout weight;

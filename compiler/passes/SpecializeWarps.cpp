@@ -47,6 +47,7 @@ public:
     }
     // Sums that are read in every k tile have been waited for there.
     pipeline.getConsume().walk([&](tile::WarpgroupWaitOp) { waitsInside = true; });
+    pipeline.getConsume().walk([&](tile::WarpgroupMmaOp) { ++batches; });
   }
 
   void run() {
@@ -78,7 +79,7 @@ private:
   tile::PipelineOp pipeline;
   Value barriers;
   int64_t depth = 0, mathWarps = 0, splitK = 1;
-  int64_t stageBytes = 0;
+  int64_t stageBytes = 0, batches = 0;
   RegisterShares registers{};
   bool waitsInside = false;
 
@@ -284,8 +285,8 @@ private:
     if (waitsInside) {
       tile::BarrierArriveOp::create(builder, loc, barriers, now.slot);
     } else {
-      // This tile's batch runs on while the next tile is decoded; the one before it has ended.
-      tile::WarpgroupWaitOp::create(builder, loc, mlir::TypeRange(), 1, mlir::ValueRange());
+      // This tile's batches run on while the next tile is decoded; those before have ended.
+      tile::WarpgroupWaitOp::create(builder, loc, mlir::TypeRange(), batches, mlir::ValueRange());
       when(compare(arith::CmpIPredicate::ugt, kTile, first),
            [&] { tile::BarrierArriveOp::create(builder, loc, barriers, before(now.slot)); });
     }

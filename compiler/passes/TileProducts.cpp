@@ -57,40 +57,38 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
   return grouped ? sums : joinChains(partial);
 }
 
-// Batches of instructions reach to the next scaling of partial sums, or over the whole k tile.
+// One batch of instructions for each step along k: while it runs, the next one is decoded.
 std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector<Value> sums) {
   DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
   int64_t perWord = static_cast<int64_t>(program.outputs.size());
   bool grouped = !chain.accumulator.empty();
-  int64_t batchK = flushK();
+  int64_t flush = flushK();
   mlir::VectorType mmaType = accumulatorType(context.placed.integerAccumulator);
   std::vector<mlir::Type> types(sums.size(), mmaType);
   mlir::Location loc = at("gemm");
-  std::vector<Value> words;
-  for (int64_t first = 0; first < g.tileK; first += batchK) {
+  std::vector<Value> words, partial;
+  if (!grouped)
+    partial = sums;
+  for (int64_t k = 0; k < g.tileK; k += g.mmaK) {
+    if (k % Geometry::chunkK == 0)
+      words = loadCodes(k / Geometry::chunkK, slot);
     std::vector<Value> a;
-    for (int64_t k = first; k < first + batchK; k += g.mmaK) {
-      if (k % Geometry::chunkK == 0)
-        words = loadCodes(k / Geometry::chunkK, slot);
-      int64_t step = k % Geometry::chunkK / g.mmaK;
-      for (int64_t t = 0; t < g.rowTiles(); ++t) {
-        std::vector<Value> registers = decodeStep(program, words[t], step, perWord, k, t, slot);
-        a.insert(a.end(), registers.begin(), registers.end());
-      }
+    for (int64_t t = 0; t < g.rowTiles(); ++t) {
+      std::vector<Value> registers =
+          decodeStep(program, words[t], k % Geometry::chunkK / g.mmaK, perWord, k, t, slot);
+      a.insert(a.end(), registers.begin(), registers.end());
     }
-    auto batch = tile::WarpgroupMmaOp::create(
-        builder, loc, types, a, buffers[{false, 0}], slot, static_cast<uint64_t>(first / g.mmaK),
-        static_cast<uint64_t>(batchK / g.mmaK), context.placed.mmaType,
-        grouped ? mlir::ValueRange() : mlir::ValueRange(sums));
-    std::vector<Value> results(batch.getResults().begin(), batch.getResults().end());
-    if (!grouped) {
-      sums = results;
-      continue;
+    auto batch = tile::WarpgroupMmaOp::create(builder, loc, types, a, buffers[{false, 0}], slot,
+                                              static_cast<uint64_t>(k / g.mmaK), 1,
+                                              context.placed.mmaType, partial);
+    partial.assign(batch.getResults().begin(), batch.getResults().end());
+    if (grouped && (k + g.mmaK) % flush == 0) {
+      auto done = tile::WarpgroupWaitOp::create(builder, loc, types, 0, partial);
+      flushGroup(sums, {done.getResults().begin(), done.getResults().end()}, k, slot);
+      partial.clear(); // the next group starts at zero
     }
-    auto done = tile::WarpgroupWaitOp::create(builder, loc, types, 0, results);
-    flushGroup(sums, {done.getResults().begin(), done.getResults().end()}, first, slot);
   }
-  return sums;
+  return grouped ? sums : partial;
 }
 
 std::vector<Value> KernelBuilder::joinChains(const std::vector<std::vector<Value>> &partial) {

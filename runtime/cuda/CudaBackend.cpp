@@ -66,6 +66,10 @@ public:
   }
 
   Result<std::string> assemble(const compiler::KernelImage &image) override {
+    // The driver's linker compiles for linking only. What it may not do is compiled as it is loaded,
+    // and kept in the driver's own cache.
+    if (image.wholeProgram)
+      return image.ptx;
     return assemblePtx(*context, image.ptx, image.entry);
   }
 
@@ -87,6 +91,7 @@ public:
   }
 
   Result<TensorMap> makeTensorMap(const TensorMapShape &shape) override {
+    ContextScope scope(driver, context->handle); // the driver asks for one, for whatever reason
     return encodeTensorMap(driver, shape);
   }
 
