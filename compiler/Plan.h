@@ -38,7 +38,7 @@ struct FactorPlacement {
 
 struct Schedule {
   int64_t tileM = 0, tileN = 0, tileK = 0;
-  int64_t warpsM = 0, warpsN = 0;
+  int64_t warpsM = 0, warpsN = 0, warpsK = 1;
   int pipeline = 0;
   int64_t splitK = 1;
   dsl::ScheduleDecl::Roles roles = dsl::ScheduleDecl::Roles::Uniform;

@@ -107,7 +107,7 @@ struct ScheduleDecl {
     friend bool operator==(const Tile &, const Tile &) = default;
   };
   struct Warps {
-    int64_t m, n;
+    int64_t m, n, k = 1;
     friend bool operator==(const Warps &, const Warps &) = default;
   };
   enum class Scales : uint8_t { Operand, Accumulator };
@@ -123,7 +123,7 @@ struct ScheduleDecl {
 
   std::optional<int64_t> pipeline; // stages of the load pipeline, 2..8
   std::optional<Tile> tile;        // tile: M x N x K of one CTA
-  std::optional<Warps> warps;      // warps: M x N of one CTA
+  std::optional<Warps> warps;      // warps: M x N of one CTA, or M x N x K: K groups take turns along k
   std::optional<int64_t> splitK;   // split_k: CTAs that share one output tile
   std::optional<Scales> scales;    // scales: operand | accumulator, where group scales are applied
   std::optional<Roles> roles;      // roles: uniform | imfp | excp

@@ -179,7 +179,8 @@ std::string print(const Gemm &gemm) {
           " x " + std::to_string(schedule.tile->k));
   if (schedule.warps)
     entry("warps: " + std::to_string(schedule.warps->m) + " x " +
-          std::to_string(schedule.warps->n));
+          std::to_string(schedule.warps->n) +
+          (schedule.warps->k > 1 ? " x " + std::to_string(schedule.warps->k) : ""));
   if (schedule.splitK)
     entry("split_k: " + std::to_string(*schedule.splitK));
   if (schedule.scales)

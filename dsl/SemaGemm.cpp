@@ -23,7 +23,8 @@ struct Limits {
 constexpr Limits pipelineLimits = {"pipeline", 2, 8, 1};
 constexpr Limits tileLimits[3] = {
     {"tile m", 8, 256, 8}, {"tile n", 16, 512, 16}, {"tile k", 16, 1024, 16}};
-constexpr Limits warpLimits[2] = {{"warps m", 1, 16, 1}, {"warps n", 1, 16, 1}};
+constexpr Limits warpLimits[3] = {
+    {"warps m", 1, 16, 1}, {"warps n", 1, 16, 1}, {"warps k", 1, 4, 1}};
 constexpr Limits allWarpsLimits = {"number of warps", 1, 16, 1};
 constexpr Limits splitKLimits = {"split_k", 1, 64, 1};
 constexpr Limits clusterLimits[2] = {{"cluster n", 1, 8, 1}, {"cluster k", 1, 8, 1}};
@@ -149,7 +150,9 @@ private:
       if (first(schedule.tileSpan, entry.key, where) && numbers(entry, tileLimits, "M x N x K"))
         schedule.tile = {entry.numbers[0].value, entry.numbers[1].value, entry.numbers[2].value};
     } else if (key == "warps") {
-      if (first(schedule.warpsSpan, entry.key, where) && numbers(entry, warpLimits, "M x N"))
+      size_t count = entry.numbers.size() == 3 ? 3 : 2;
+      if (first(schedule.warpsSpan, entry.key, where) &&
+          numbers(entry, {warpLimits, count}, "M x N or M x N x K"))
         warps(entry);
     } else if (key == "split_k") {
       if (first(schedule.splitKSpan, entry.key, where) &&
@@ -205,8 +208,9 @@ private:
 
   void warps(const ast::ScheduleEntry &entry) {
     int64_t m = entry.numbers[0].value, n = entry.numbers[1].value;
-    if (within(m * n, allWarpsLimits, entry.key.span))
-      gemm.schedule.warps = {m, n};
+    int64_t k = entry.numbers.size() == 3 ? entry.numbers[2].value : 1;
+    if (within(m * n * k, allWarpsLimits, entry.key.span))
+      gemm.schedule.warps = {m, n, k};
   }
 
   void scales(const ast::ScheduleEntry &entry) {

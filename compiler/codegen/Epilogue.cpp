@@ -25,11 +25,11 @@ void KernelLowering::lowerSplitSum(tile::SplitSumOp op) {
   Value counters = mul(mul(gridM, gridN), 4);
   counters = arith::AndIOp::create(builder, loc, add(counters, 255), i32(~int64_t(255)));
   int64_t values = static_cast<int64_t>(op.getValues().size());
-  int64_t partBytes = values * g.mathThreads() * 16;
+  int64_t partBytes = values * g.groupThreads() * 16;
   Value mine = add(mul(tile, splits), split);
   auto part = [&](Value index, int64_t value) {
     Value offset = add(add(mul(widen(index), partBytes), widen(counters)),
-                       widen(add(mul(thread, 16), value * g.mathThreads() * 16)));
+                       widen(add(mul(thread, 16), value * g.groupThreads() * 16)));
     return globalAt(op.getWorkspace(), offset);
   };
   for (int64_t i = 0; i < values; ++i)
@@ -38,7 +38,7 @@ void KernelLowering::lowerSplitSum(tile::SplitSumOp op) {
   // Release: every thread's stores, then the CTA's arrival. Shared memory is free by now: all
   // warps have left the pipeline when they meet here.
   NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
-  mathBarrier();
+  sumBarrier();
   Value counter = globalAt(op.getWorkspace(), widen(mul(tile, 4)));
   Value isFirst = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, thread, i32(0));
   auto arrive = mlir::scf::IfOp::create(builder, loc, isFirst);
@@ -49,7 +49,7 @@ void KernelLowering::lowerSplitSum(tile::SplitSumOp op) {
                                              LLVM::AtomicOrdering::monotonic);
     store(before, sharedAt(i32(0)), 4);
   }
-  mathBarrier();
+  sumBarrier();
   Value arrived = load(type, sharedAt(i32(0)), 4);
   Value last =
       arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, arrived, i32(splits - 1));

@@ -16,8 +16,9 @@ KernelLowering::KernelLowering(tile::KernelOp op)
     : op(op), builder(op.getContext()), loc(op.getLoc()) {
   tile::GeometryAttr a = op.getGeometry();
   int bits = dsl::ElementType::get(a.getMma().str()).bits();
-  g = {a.getTileM(), a.getTileN(), a.getTileK(), a.getWarpsM(), a.getWarpsN(),
-       256 / bits,   bits,         *dsl::rolesNamed(a.getRoles())};
+  g = {a.getTileM(),  a.getTileN(), a.getTileK(), a.getWarpsM(),
+       a.getWarpsN(), a.getWarpsK(), 256 / bits,  bits,
+       *dsl::rolesNamed(a.getRoles())};
   splits = a.getSplitK();
 }
 
@@ -101,7 +102,8 @@ void KernelLowering::computeThreadValues() {
   lane = mod(thread, 32);
   Value warp = div(thread, 32);
   warpN = mod(warp, g.warpsN);
-  warpM = div(warp, g.warpsN);
+  warpM = mod(div(warp, g.warpsN), g.warpsM);
+  warpK = div(warp, g.warpsN * g.warpsM);
   laneRow = div(lane, 4);
   laneColumn = mod(lane, 4);
   firstRow = add(mul(warpN, g.warpN()), mul(laneRow, g.rowsPerThread()));
@@ -139,7 +141,7 @@ bool KernelLowering::lowerCommon(mlir::Operation *inner) {
       .Default([](auto) { return false; });
 }
 
-void KernelLowering::mathBarrier() { NVVM::Barrier0Op::create(builder, loc); }
+void KernelLowering::sumBarrier() { NVVM::Barrier0Op::create(builder, loc); }
 
 KernelLowering::Value KernelLowering::i32(int64_t value) {
   return arith::ConstantIntOp::create(builder, loc, builder.getI32Type(), value);

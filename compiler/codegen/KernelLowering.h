@@ -28,7 +28,7 @@ protected:
   // Set up at the kernel's entry.
   mlir::Block *entry = nullptr;
   Value shared; // base of dynamic shared memory
-  Value thread, lane, warpM, warpN;
+  Value thread, lane, warpM, warpN, warpK;
   Value laneRow, laneColumn; // lane / 4, lane % 4
   Value firstRow;            // this thread's first weight row within the CTA tile
   Value codesBase;           // byte of this thread's first code chunk in a part
@@ -38,8 +38,8 @@ protected:
   // operation is none of the family's.
   virtual void computeFamilyValues() {}
   virtual bool lowerFamily(mlir::Operation *inner) = 0;
-  // Waits for all threads that multiply.
-  virtual void mathBarrier();
+  // Waits for all threads that hold sums.
+  virtual void sumBarrier();
 
   // KernelLowering.cpp
   void createFunction();

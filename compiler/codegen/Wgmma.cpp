@@ -27,7 +27,8 @@ private:
 
   void computeFamilyValues() override;
   bool lowerFamily(mlir::Operation *inner) override;
-  void mathBarrier() override;
+  void sumBarrier() override;
+  void namedBarrier(int64_t id, int64_t threads);
 
   Value sharedAddress(Value byteOffset); // as the 32-bit number that PTX takes
   Value barrierAt(Value barriers, Value slot, bool full);
@@ -40,6 +41,7 @@ private:
   void lowerCopyBox(tile::CopyBoxOp copy);
   void lowerMma(tile::WarpgroupMmaOp mma);
   void lowerWait(tile::WarpgroupWaitOp wait);
+  void lowerGroupSum(tile::GroupSumOp sum);
   // The matrix descriptor of operand B from byte `column` of its rows on.
   Value descriptor(Value buffer, Value slot, int64_t column);
 
@@ -65,13 +67,18 @@ bool WgmmaLowering::lowerFamily(mlir::Operation *inner) {
       .Case<tile::CopyBoxOp>([&](auto o) { return lowerCopyBox(o), true; })
       .Case<tile::WarpgroupMmaOp>([&](auto o) { return lowerMma(o), true; })
       .Case<tile::WarpgroupWaitOp>([&](auto o) { return lowerWait(o), true; })
+      .Case<tile::GroupSumOp>([&](auto o) { return lowerGroupSum(o), true; })
+      .Case<tile::GroupIndexOp>([&](auto o) { return o.replaceAllUsesWith(warpK), true; })
       .Default([](auto) { return false; });
 }
 
 // Barrier 0 is that of the whole CTA.
-void WgmmaLowering::mathBarrier() {
-  ptx("bar.sync 1, " + number(g.mathThreads()) + ";", "", mlir::TypeRange(), mlir::ValueRange());
+void WgmmaLowering::namedBarrier(int64_t id, int64_t threads) {
+  ptx("bar.sync " + number(id) + ", " + number(threads) + ";", "", mlir::TypeRange(),
+      mlir::ValueRange());
 }
+
+void WgmmaLowering::sumBarrier() { namedBarrier(2, g.groupThreads()); }
 
 WgmmaLowering::Value WgmmaLowering::sharedAddress(Value byteOffset) {
   return LLVM::PtrToIntOp::create(builder, loc, builder.getI32Type(), sharedAt(byteOffset));
@@ -220,7 +227,8 @@ void WgmmaLowering::lowerMma(tile::WarpgroupMmaOp mma) {
     result.replaceAllUsesWith(vectorOf(llvm::ArrayRef<Value>(results).slice(4 * i, 4)));
 }
 
-// Takes what it waits for as operands, so that no use of it can be moved ahead.
+// Takes what it waits for as operands, so that no use of it can be moved ahead and no register of
+// it can be given to something else.
 void WgmmaLowering::lowerWait(tile::WarpgroupWaitOp wait) {
   std::string text = "wgmma.wait_group.sync.aligned " +
                      number(static_cast<int64_t>(wait.getPending())) + ";";
@@ -234,9 +242,57 @@ void WgmmaLowering::lowerWait(tile::WarpgroupWaitOp wait) {
       constraints += types.back().isInteger() ? "=r," : "=f,";
       tied += (tied.empty() ? "" : ",") + number(static_cast<int64_t>(types.size()) - 1);
     }
+  for (Value held : wait.getHeld()) {
+    operands.push_back(held);
+    tied += tied.empty() ? "r" : ",r";
+  }
   llvm::SmallVector<Value> results = ptx(text, constraints + tied, types, operands);
   for (auto [i, result] : llvm::enumerate(wait.getResults()))
     result.replaceAllUsesWith(vectorOf(llvm::ArrayRef<Value>(results).slice(4 * i, 4)));
+}
+
+// All groups but the first leave their sums in shared memory, which the first adds in order. The
+// second barrier keeps the buffer until they are read.
+void WgmmaLowering::lowerGroupSum(tile::GroupSumOp sum) {
+  int64_t values = static_cast<int64_t>(sum.getValues().size());
+  Value first = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, warpK, i32(0));
+  Value inGroup = mul(arith::SubIOp::create(builder, loc, thread, mul(warpK, g.groupThreads())), 16);
+  auto place = [&](Value group, int64_t value) {
+    Value part = add(mul(group, values), value);
+    return sharedAt(add(add(mul(part, g.groupThreads() * 16), inGroup),
+                        offsets.lookup(sum.getBuffer())));
+  };
+  llvm::SmallVector<mlir::Type> types(sum.getSums().getTypes());
+  auto leave = mlir::scf::IfOp::create(builder, loc, first, /*withElseRegion=*/true);
+  {
+    mlir::OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(&leave.getElseRegion().front());
+    Value group = arith::SubIOp::create(builder, loc, warpK, i32(1));
+    for (int64_t i = 0; i < values; ++i)
+      store(sum.getValues()[static_cast<unsigned>(i)], place(group, i), 16);
+  }
+  namedBarrier(1, g.mathThreads());
+  auto gather = mlir::scf::IfOp::create(builder, loc, types, first, /*withElseRegion=*/true);
+  {
+    mlir::OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(&gather.getThenRegion().front());
+    llvm::SmallVector<Value> sums(sum.getValues());
+    for (int64_t group = 0; group + 1 < g.warpsK; ++group)
+      for (int64_t i = 0; i < values; ++i) {
+        Value &total = sums[static_cast<size_t>(i)];
+        Value more = load(types[static_cast<size_t>(i)], place(i32(group), i), 16);
+        bool integer = llvm::cast<mlir::VectorType>(more.getType()).getElementType().isInteger();
+        total = integer ? arith::AddIOp::create(builder, loc, total, more).getResult()
+                        : arith::AddFOp::create(builder, loc, total, more).getResult();
+      }
+    mlir::scf::YieldOp::create(builder, loc, sums);
+    builder.setInsertionPointToStart(&gather.getElseRegion().front());
+    mlir::scf::YieldOp::create(builder, loc, sum.getValues());
+  }
+  namedBarrier(1, g.mathThreads());
+  sum.getFirst().replaceAllUsesWith(first);
+  for (auto [old, now] : llvm::zip(sum.getSums(), gather.getResults()))
+    old.replaceAllUsesWith(now);
 }
 
 } // namespace

@@ -43,11 +43,11 @@ mlir::LogicalResult SharedType::verify(EmitError emitError, int64_t bytes, int64
 
 mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int64_t tileN,
                                          int64_t tileK, int64_t warpsM, int64_t warpsN,
-                                         llvm::StringRef mma, int64_t splitK,
+                                         int64_t warpsK, llvm::StringRef mma, int64_t splitK,
                                          llvm::StringRef roles, int64_t clusterN,
                                          int64_t clusterK) {
   auto powerOfTwo = [](int64_t x) { return x > 0 && (x & (x - 1)) == 0; };
-  for (int64_t size : {tileM, tileN, tileK, warpsM, warpsN})
+  for (int64_t size : {tileM, tileN, tileK, warpsM, warpsN, warpsK})
     if (!powerOfTwo(size) || size > 4096)
       return emitError() << "tile and warp counts must be powers of two up to 4096, found " << size;
   if (tileM / warpsM < 8 || tileN / warpsN < 16 || tileK < 64)

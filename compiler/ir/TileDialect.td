@@ -30,11 +30,11 @@ def Tile_Geometry : AttrDef<Tile_Dialect, "Geometry"> {
   let mnemonic = "geometry";
   let summary = "how a CTA tile is divided among warps and instructions; see plan/Geometry.h";
   let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$tileK, "int64_t":$warpsM,
-                        "int64_t":$warpsN, StringRefParameter<"MMA operand type">:$mma,
+                        "int64_t":$warpsN, "int64_t":$warpsK, StringRefParameter<"MMA operand type">:$mma,
                         "int64_t":$splitK, StringRefParameter<"uniform, imfp or excp">:$roles,
                         "int64_t":$clusterN, "int64_t":$clusterK);
   let assemblyFormat = [{
-    `<` `tile` $tileM `x` $tileN `x` $tileK `warps` $warpsM `x` $warpsN `mma` $mma `split` $splitK
+    `<` `tile` $tileM `x` $tileN `x` $tileK `warps` $warpsM `x` $warpsN `x` $warpsK `mma` $mma `split` $splitK
     `roles` $roles `cluster` $clusterN `x` $clusterK `>`
   }];
   let genVerifyDecl = 1;
@@ -43,6 +43,7 @@ def Tile_Geometry : AttrDef<Tile_Dialect, "Geometry"> {
 def I32Vector : VectorOfRankAndType<[1], [I32]>;
 def F32Vector : VectorOfRankAndType<[1], [F32]>;
 def Accumulator : VectorOfLengthAndType<[4], [F32, I32]>;
+def Carried : AnyTypeOf<[Accumulator, I32]>; // from k tile to k tile: sums, registers of operand A
 
 class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<Tile_Dialect, mnemonic, traits>;
 
@@ -87,8 +88,8 @@ def Tile_PipelineOp : Tile_Op<"pipeline", []> {
     slot `tile % depth`, and `consume` uses them, `depth - 1` tiles later. Both bodies see the k
     tile and the slot; `consume` also carries values from tile to tile.
   }];
-  let arguments = (ins I32:$first, I32:$last, I64Attr:$depth, Variadic<Accumulator>:$inits);
-  let results = (outs Variadic<Accumulator>:$results);
+  let arguments = (ins I32:$first, I32:$last, I64Attr:$depth, Variadic<Carried>:$inits);
+  let results = (outs Variadic<Carried>:$results);
   let regions = (region SizedRegion<1>:$produce, SizedRegion<1>:$consume);
   let assemblyFormat = [{
     $first `to` $last `depth` $depth (`init` `(` $inits^ `:` type($inits) `)`)? attr-dict-with-keyword
@@ -238,11 +239,37 @@ def Tile_WarpgroupMmaOp : Tile_Op<"warpgroup_mma", [AttrSizedOperandSegments]> {
   let hasVerifier = 1;
 }
 
-def Tile_WarpgroupWaitOp : Tile_Op<"warpgroup_wait", []> {
+def Tile_WarpgroupWaitOp : Tile_Op<"warpgroup_wait", [AttrSizedOperandSegments]> {
   let summary = "waits until at most `pending` batches are on their way";
-  let arguments = (ins I64Attr:$pending, Variadic<Accumulator>:$values);
+  let description = [{
+    `values` are sums that may be used once it has ended. `held` are registers of operand A of
+    batches that have ended then: until here they must keep their values.
+  }];
+  let arguments = (ins I64Attr:$pending, Variadic<Accumulator>:$values, Variadic<I32>:$held);
   let results = (outs Variadic<Accumulator>:$results);
-  let assemblyFormat = "$pending ($values^ `:` type($values))? attr-dict (`->` type($results)^)?";
+  let assemblyFormat = [{
+    $pending (`of` $values^ `:` type($values))? (`held` $held^)? attr-dict (`->` type($results)^)?
+  }];
+}
+
+def Tile_ReleaseOp : Tile_Op<"release", []> {
+  let summary = "in a pipeline: all uses of the k tile before this one have ended";
+  let assemblyFormat = "attr-dict";
+}
+
+def Tile_GroupSumOp : Tile_Op<"group_sum", []> {
+  let summary = "sums over the groups of warps along k; `first` is true in the group that has them";
+  let arguments = (ins Tile_Shared:$buffer, Variadic<Accumulator>:$values);
+  let results = (outs I1:$first, Variadic<Accumulator>:$sums);
+  let assemblyFormat = [{
+    $buffer `(` $values `:` type($values) `)` attr-dict `:` type($buffer) `->` type($sums)
+  }];
+}
+
+def Tile_GroupIndexOp : Tile_Op<"group_index", [Pure]> {
+  let summary = "which of the groups of warps along k this one is";
+  let results = (outs I32:$index);
+  let assemblyFormat = "attr-dict";
 }
 
 def Tile_InitBarriersOp : Tile_Op<"init_barriers", []> {

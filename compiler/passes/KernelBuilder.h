@@ -68,7 +68,7 @@ private:
 
   // TileProducts.cpp: one k tile to sums.
   std::vector<Value> buildWarpProducts(Value slot, std::vector<Value> sums);
-  std::vector<Value> buildWarpgroupProducts(Value slot, std::vector<Value> sums);
+  std::vector<Value> buildWarpgroupProducts(Value slot, std::vector<Value> carried);
   int64_t flushK() const;
   std::vector<Value> joinChains(const std::vector<std::vector<Value>> &partial);
   void flushGroup(std::vector<Value> &sums, const std::vector<Value> &partial, int64_t k,

@@ -21,7 +21,7 @@ void KernelBuilder::build() {
   builder.setInsertionPoint(op);
   const Schedule &s = context.plan.schedule;
   auto geometry = tile::GeometryAttr::get(op.getContext(), s.tileM, s.tileN, s.tileK, s.warpsM,
-                                          s.warpsN, context.placed.mmaType, s.splitK,
+                                          s.warpsN, s.warpsK, context.placed.mmaType, s.splitK,
                                           dsl::name(s.roles), s.clusterN, s.clusterK);
   llvm::SmallVector<llvm::StringRef> origins(context.origins.begin(), context.origins.end());
   auto kernel =
@@ -85,6 +85,9 @@ void KernelBuilder::allocateShared() {
         builder, at(buffer.origin),
         tile::SharedType::get(op.getContext(), buffer.bytes, context.plan.schedule.pipeline),
         buffer.origin);
+  if (int64_t bytes = sumsBytes(g))
+    tile::AllocSharedOp::create(builder, at("output"), tile::SharedType::get(op.getContext(), bytes, 1),
+                                "output");
 }
 
 std::vector<Value> KernelBuilder::buildPipeline() {
@@ -101,10 +104,13 @@ std::vector<Value> KernelBuilder::buildPipeline() {
   bool integer = context.placed.integerAccumulator && chain.accumulator.empty();
   mlir::VectorType type = accumulatorType(integer);
   Value zero = tile::ZeroOp::create(builder, at("gemm"), type);
-  std::vector<Value> inits(static_cast<size_t>(g.rowTiles() * g.batchTiles()), zero);
-  auto pipeline = tile::PipelineOp::create(builder, at("schedule"),
-                                           std::vector<mlir::Type>(inits.size(), type), first,
-                                           last, static_cast<uint64_t>(s.pipeline), inits);
+  size_t sums = static_cast<size_t>(g.rowTiles() * g.batchTiles());
+  std::vector<Value> inits(sums, zero);
+  if (g.specialized() && chain.accumulator.empty()) // operand A of the batch that runs on
+    inits.insert(inits.end(), static_cast<size_t>(4 * g.rowTiles()), i32(0));
+  auto pipeline =
+      tile::PipelineOp::create(builder, at("schedule"), mlir::ValueRange(inits).getTypes(), first,
+                               last, static_cast<uint64_t>(s.pipeline), inits);
   mlir::OpBuilder::InsertionGuard guard(builder);
   mlir::Location loc = at("schedule");
   mlir::Type index = builder.getI32Type();
@@ -116,14 +122,14 @@ std::vector<Value> KernelBuilder::buildPipeline() {
   mlir::Block &consume = pipeline.getConsume().emplaceBlock();
   consume.addArguments({index, index}, {loc, loc});
   std::vector<Value> carried;
-  for (size_t i = 0; i < inits.size(); ++i)
-    carried.push_back(consume.addArgument(type, loc));
+  for (Value init : inits)
+    carried.push_back(consume.addArgument(init.getType(), loc));
   builder.setInsertionPointToEnd(&consume);
   Value slot = consume.getArgument(1);
   tile::YieldOp::create(builder, loc,
                         g.specialized() ? buildWarpgroupProducts(slot, carried)
                                         : buildWarpProducts(slot, carried));
-  return {pipeline.getResults().begin(), pipeline.getResults().end()};
+  return {pipeline.getResults().begin(), pipeline.getResults().begin() + sums};
 }
 
 void KernelBuilder::buildCopies(Value tileK, Value slot, int64_t tilesK) {

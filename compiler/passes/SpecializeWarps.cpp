@@ -35,23 +35,27 @@ public:
     op.getBody().walk([&](tile::PipelineOp inner) { pipeline = inner; });
     depth = static_cast<int64_t>(pipeline.getDepth());
     tile::GeometryAttr a = kernel.getGeometry();
-    mathWarps = a.getWarpsM() * a.getWarpsN();
+    groups = a.getWarpsK();
+    mathWarps = a.getWarpsM() * a.getWarpsN() * groups;
     registers = divideRegisters(32 * mathWarps, static_cast<int64_t>(kernel.getCtasPerSm()));
     splitK = a.getSplitK();
     for (tile::AllocSharedOp alloc : kernel.getBody().getOps<tile::AllocSharedOp>()) {
       bool isBarriers = alloc.getOrigin() == "schedule";
       if (isBarriers)
         barriers = alloc.getBuffer();
+      else if (alloc.getOrigin() == "output")
+        sumsBuffer = alloc.getBuffer();
       else
         stageBytes += alloc.getBuffer().getType().getBytes();
     }
     // Sums that are read in every k tile have been waited for there.
-    pipeline.getConsume().walk([&](tile::WarpgroupWaitOp) { waitsInside = true; });
-    pipeline.getConsume().walk([&](tile::WarpgroupMmaOp) { ++batches; });
+    pipeline.getConsume().walk([&](tile::WarpgroupWaitOp wait) {
+      waitsInside = waitsInside || !wait.getValues().empty();
+    });
   }
 
   void run() {
-    tile::InitBarriersOp::create(builder, loc, barriers, static_cast<uint64_t>(mathWarps));
+    tile::InitBarriersOp::create(builder, loc, barriers, static_cast<uint64_t>(mathWarps / groups));
     Value thread = NVVM::ThreadIdXOp::create(builder, loc, builder.getI32Type());
     Value mathThreads = i32(32 * mathWarps);
     Value loads = compare(arith::CmpIPredicate::uge, thread, mathThreads);
@@ -77,9 +81,9 @@ private:
   mlir::OpBuilder builder;
   tile::KernelOp kernel;
   tile::PipelineOp pipeline;
-  Value barriers;
-  int64_t depth = 0, mathWarps = 0, splitK = 1;
-  int64_t stageBytes = 0, batches = 0;
+  Value barriers, sumsBuffer;
+  int64_t depth = 0, mathWarps = 0, splitK = 1, groups = 1;
+  int64_t stageBytes = 0;
   RegisterShares registers{};
   bool waitsInside = false;
 
@@ -95,11 +99,20 @@ private:
     return arith::SelectOp::create(builder, loc, condition, a, b);
   }
 
-  Cursor next(Cursor now) {
-    Value after = add(now.slot, i32(1));
-    Value wraps = compare(arith::CmpIPredicate::eq, after, i32(depth));
+  // At most depth stages on.
+  Cursor next(Cursor now, Value stages) {
+    Value after = add(now.slot, stages);
+    Value wraps = compare(arith::CmpIPredicate::uge, after, i32(depth));
     Value flipped = arith::XOrIOp::create(builder, loc, now.parity, i32(1));
-    return {select(wraps, i32(0), after), select(wraps, flipped, now.parity)};
+    return {select(wraps, sub(after, i32(depth)), after), select(wraps, flipped, now.parity)};
+  }
+  // Any number of stages on.
+  Cursor skip(Cursor now, Value stages) {
+    Value after = add(now.slot, stages);
+    Value rounds = arith::DivUIOp::create(builder, loc, after, i32(depth));
+    Value flips = arith::AndIOp::create(builder, loc, rounds, i32(1));
+    return {arith::RemUIOp::create(builder, loc, after, i32(depth)),
+            arith::XOrIOp::create(builder, loc, now.parity, flips)};
   }
 
   // for i in [first, last) with carried values; `body` returns the next ones.
@@ -228,7 +241,7 @@ private:
                  tile::BarrierWaitOp::create(builder, loc, barriers, now.slot, now.parity, false);
                  tile::BarrierExpectOp::create(builder, loc, barriers, now.slot, stageBytes);
                  produce(head, kTile, now.slot, Copies::All);
-                 Cursor following = next(now);
+                 Cursor following = next(now, i32(1));
                  return llvm::SmallVector<Value>{following.slot, following.parity};
                });
       return Cursor{after[0], after[1]};
@@ -236,61 +249,89 @@ private:
   }
 
   void buildMath() {
+    Value group = groups > 1 ? tile::GroupIndexOp::create(builder, loc, builder.getI32Type())
+                                   .getResult()
+                             : i32(0);
     Cursor start{i32(0), i32(0)};
     forEachTile(start, [&](Value tileN, Value tileM, Value, Cursor cursor) {
       mlir::IRMapping head = cloneHead(tileN, tileM);
-      Value first = head.lookupOrDefault(pipeline.getFirst());
+      Value first = add(head.lookupOrDefault(pipeline.getFirst()), group);
       Value last = head.lookupOrDefault(pipeline.getLast());
-      llvm::SmallVector<Value> inits{cursor.slot, cursor.parity};
+      Cursor own = groups > 1 ? next(cursor, group) : cursor;
+      llvm::SmallVector<Value> inits{own.slot, own.parity};
       for (Value init : pipeline.getInits())
         inits.push_back(head.lookupOrDefault(init));
       mlir::ValueRange after =
-          loop(first, last, i32(1), inits, [&](Value kTile, mlir::ValueRange carried) {
+          loop(first, last, i32(groups), inits, [&](Value kTile, mlir::ValueRange carried) {
             return consume(head, first, kTile, {carried[0], carried[1]}, carried.drop_front(2));
           });
-      llvm::SmallVector<Value> sums(after.drop_front(2));
-      if (!waitsInside) {
-        llvm::SmallVector<mlir::Type> types(pipeline.getResultTypes());
-        auto wait = tile::WarpgroupWaitOp::create(builder, loc, types, 0, sums);
-        sums.assign(wait.getResults().begin(), wait.getResults().end());
-        when(compare(arith::CmpIPredicate::ult, first, last),
-             [&] { tile::BarrierArriveOp::create(builder, loc, barriers, before(after[0])); });
+      Cursor following{after[0], after[1]};
+      if (groups > 1) {
+        Value kTiles = sub(last, head.lookupOrDefault(pipeline.getFirst()));
+        following = skip(cursor, kTiles);
       }
-      for (auto [result, sum] : llvm::zip(pipeline.getResults(), sums))
-        head.map(result, sum);
+      finishTile(head, compare(arith::CmpIPredicate::ult, first, last), before(after[0]),
+                 after.drop_front(2));
+      return following;
+    });
+  }
+
+  // What comes after a tile's last k tile: `any` says whether this group had one, `lastSlot` where.
+  void finishTile(mlir::IRMapping &head, Value any, Value lastSlot, mlir::ValueRange carried) {
+    llvm::SmallVector<Value> sums, held;
+    for (Value value : carried)
+      (value.getType().isInteger() ? held : sums).push_back(value);
+    llvm::SmallVector<mlir::Type> types(mlir::ValueRange(sums).getTypes());
+    if (!waitsInside) {
+      auto wait = tile::WarpgroupWaitOp::create(builder, loc, types, 0, sums, held);
+      sums.assign(wait.getResults().begin(), wait.getResults().end());
+      when(any, [&] { tile::BarrierArriveOp::create(builder, loc, barriers, lastSlot); });
+    }
+    Value hasSums;
+    if (groups > 1) {
+      auto sum = tile::GroupSumOp::create(builder, loc, builder.getI1Type(), types, sumsBuffer, sums);
+      hasSums = sum.getFirst();
+      sums.assign(sum.getSums().begin(), sum.getSums().end());
+    }
+    for (auto [result, sum] : llvm::zip(pipeline.getResults(), sums))
+      head.map(result, sum);
+    auto epilogue = [&] {
       if (kernel.getDependent()) // the kernel ahead may still read what is written here
         tile::WaitDependencyOp::create(builder, loc);
       for (mlir::Operation *inner = pipeline->getNextNode(); inner; inner = inner->getNextNode())
         builder.clone(*inner, head);
-      return Cursor{after[0], after[1]};
-    });
+    };
+    if (hasSums)
+      when(hasSums, epilogue);
+    else
+      epilogue();
   }
 
+  // The stage that this group used before this one.
   Value before(Value slot) {
-    Value first = compare(arith::CmpIPredicate::eq, slot, i32(0));
-    return select(first, i32(depth - 1), sub(slot, i32(1)));
+    Value wraps = compare(arith::CmpIPredicate::ult, slot, i32(groups));
+    return select(wraps, add(slot, i32(depth - groups)), sub(slot, i32(groups)));
   }
 
   llvm::SmallVector<Value> consume(const mlir::IRMapping &head, Value first, Value kTile,
-                                   Cursor now, mlir::ValueRange sums) {
+                                   Cursor now, mlir::ValueRange carriedIn) {
     tile::BarrierWaitOp::create(builder, loc, barriers, now.slot, now.parity, true);
     mlir::IRMapping map = head;
     mlir::Block &body = pipeline.getConsume().front();
     map.map(body.getArgument(0), kTile);
     map.map(body.getArgument(1), now.slot);
-    for (size_t i = 0; i < sums.size(); ++i)
-      map.map(body.getArgument(static_cast<unsigned>(2 + i)), sums[i]);
-    for (mlir::Operation &inner : body.without_terminator())
-      builder.clone(inner, map);
-    if (waitsInside) {
-      tile::BarrierArriveOp::create(builder, loc, barriers, now.slot);
-    } else {
-      // This tile's batches run on while the next tile is decoded; those before have ended.
-      tile::WarpgroupWaitOp::create(builder, loc, mlir::TypeRange(), batches, mlir::ValueRange());
-      when(compare(arith::CmpIPredicate::ugt, kTile, first),
-           [&] { tile::BarrierArriveOp::create(builder, loc, barriers, before(now.slot)); });
+    for (size_t i = 0; i < carriedIn.size(); ++i)
+      map.map(body.getArgument(static_cast<unsigned>(2 + i)), carriedIn[i]);
+    for (mlir::Operation &inner : body.without_terminator()) {
+      if (llvm::isa<tile::ReleaseOp>(inner))
+        when(compare(arith::CmpIPredicate::ugt, kTile, first),
+             [&] { tile::BarrierArriveOp::create(builder, loc, barriers, before(now.slot)); });
+      else
+        builder.clone(inner, map);
     }
-    Cursor following = next(now);
+    if (waitsInside)
+      tile::BarrierArriveOp::create(builder, loc, barriers, now.slot);
+    Cursor following = next(now, i32(groups));
     llvm::SmallVector<Value> carried{following.slot, following.parity};
     for (Value value : body.getTerminator()->getOperands())
       carried.push_back(map.lookupOrDefault(value));

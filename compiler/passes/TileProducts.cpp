@@ -57,14 +57,19 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
   return grouped ? sums : joinChains(partial);
 }
 
-// One batch of instructions for each step along k: while it runs, the next one is decoded.
-std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector<Value> sums) {
+// One batch of instructions for each step along k: while it runs, the next one is decoded. The
+// instructions read operand A from registers all the while, so those are held until the batch has
+// ended; those of a tile's last batch go on into the next tile.
+std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector<Value> carried) {
   DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
   int64_t perWord = static_cast<int64_t>(program.outputs.size());
   bool grouped = !chain.accumulator.empty();
   int64_t flush = flushK();
   mlir::VectorType mmaType = accumulatorType(context.placed.integerAccumulator);
-  std::vector<mlir::Type> types(sums.size(), mmaType);
+  size_t count = static_cast<size_t>(g.rowTiles() * g.batchTiles());
+  std::vector<Value> sums(carried.begin(), carried.begin() + count);
+  std::vector<Value> held(carried.begin() + count, carried.end());
+  std::vector<mlir::Type> types(count, mmaType);
   mlir::Location loc = at("gemm");
   std::vector<Value> words, partial;
   if (!grouped)
@@ -82,13 +87,25 @@ std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector
                                               static_cast<uint64_t>(k / g.mmaK), 1,
                                               context.placed.mmaType, partial);
     partial.assign(batch.getResults().begin(), batch.getResults().end());
-    if (grouped && (k + g.mmaK) % flush == 0) {
-      auto done = tile::WarpgroupWaitOp::create(builder, loc, types, 0, partial);
+    if (!grouped) {
+      tile::WarpgroupWaitOp::create(builder, loc, mlir::TypeRange(), 1, mlir::ValueRange(), held);
+      if (k == 0)
+        tile::ReleaseOp::create(builder, loc);
+      held = a;
+      continue;
+    }
+    held.insert(held.end(), a.begin(), a.end());
+    if ((k + g.mmaK) % flush == 0) {
+      auto done = tile::WarpgroupWaitOp::create(builder, loc, types, 0, partial, held);
       flushGroup(sums, {done.getResults().begin(), done.getResults().end()}, k, slot);
       partial.clear(); // the next group starts at zero
+      held.clear();
     }
   }
-  return grouped ? sums : partial;
+  if (grouped)
+    return sums;
+  partial.insert(partial.end(), held.begin(), held.end());
+  return partial;
 }
 
 std::vector<Value> KernelBuilder::joinChains(const std::vector<std::vector<Value>> &partial) {

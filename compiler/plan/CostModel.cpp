@@ -61,19 +61,19 @@ double sharedTraffic(const Geometry &g, double tileBytes) {
 
 int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
                     int pipeline) {
-  int64_t bytes = 0;
+  int64_t alignment = g.sharedAlignment();
+  int64_t bytes = ceilDiv(sumsBytes(g), alignment) * alignment;
   for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
-    bytes += ceilDiv(buffer.bytes * pipeline, g.sharedAlignment()) * g.sharedAlignment();
+    bytes += ceilDiv(buffer.bytes * pipeline, alignment) * alignment;
   return bytes;
 }
 
 int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
   if (g.specialized()) {
-    // Sums, partial sums of a group, operand A of two batches, and what addresses take.
+    // Sums, partial sums of a group, operand A of the batches on their way, codes and addresses.
     int64_t sums = g.rowTiles() * g.tileM / 2;
-    int64_t batchK = placed.flushK > 0 ? std::min(placed.flushK, g.tileK) : g.tileK;
-    int64_t operands = g.rowTiles() * batchK / g.mmaK * 4 * (placed.flushK > 0 ? 1 : 2);
-    return static_cast<int>(sums * (placed.flushK > 0 ? 2 : 1) + operands + 36);
+    int64_t batches = placed.flushK > 0 ? std::min(placed.flushK, g.tileK) / g.mmaK : 3;
+    return static_cast<int>(sums * (placed.flushK > 0 ? 2 : 1) + g.rowTiles() * batches * 4 + 48);
   }
   int64_t accumulators = g.rowTiles() * g.batchTiles() * 4;
   int64_t partial = accumulators * (mmaChains(g) - (placed.flushK > 0 ? 0 : 1));

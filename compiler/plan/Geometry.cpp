@@ -78,8 +78,10 @@ RegisterShares divideRegisters(int64_t mathThreads, int64_t ctasPerSm) {
 
 Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
   return {schedule.tileM,  schedule.tileN, schedule.tileK,   schedule.warpsM,
-          schedule.warpsN, placed.mmaK,    256 / placed.mmaK, schedule.roles};
+          schedule.warpsN, schedule.warpsK, placed.mmaK,     256 / placed.mmaK, schedule.roles};
 }
+
+int64_t sumsBytes(const Geometry &g) { return (g.warpsK - 1) * g.tileN * g.tileM * 4; }
 
 std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                       const Geometry &g) {

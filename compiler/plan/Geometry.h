@@ -16,6 +16,7 @@ struct Geometry {
   using Roles = dsl::ScheduleDecl::Roles;
   int64_t tileM, tileN, tileK;  // batch, weight rows, k
   int64_t warpsM, warpsN;       // that multiply
+  int64_t warpsK;               // groups of them that take turns along k
   int mmaK;                     // k of one MMA
   int activationBits;
   Roles roles = Roles::Uniform;
@@ -29,7 +30,8 @@ struct Geometry {
   static constexpr int64_t swizzleBytes = 128; // of k, in one row of a wgmma operand
 
   bool specialized() const { return roles != Roles::Uniform; } // wgmma, with a loading warp
-  int64_t mathThreads() const { return 32 * warpsM * warpsN; }
+  int64_t mathThreads() const { return 32 * warpsM * warpsN * warpsK; }
+  int64_t groupThreads() const { return 32 * warpsM * warpsN; } // that hold one set of sums
   int64_t threads() const { return mathThreads() + (specialized() ? warpgroup : 0); }
   int64_t warpN() const { return tileN / warpsN; }
   int64_t warpM() const { return tileM / warpsM; }
@@ -67,6 +69,8 @@ struct StageBuffer {
   static constexpr int barriers = -1;
   int64_t bytes = 0; // per stage
 };
+// Where groups of warps along k leave their sums for the first of them: bytes, 0 if there is one.
+int64_t sumsBytes(const Geometry &geometry);
 std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                       const Geometry &geometry);
 

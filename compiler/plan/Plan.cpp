@@ -69,12 +69,16 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
                        {roles, device.target, "wgmma has no instruction for s4 operands"}};
     if (s.warpsM != 1 || s.warpsN % 4 != 0)
       return warps("warps that share wgmma instructions stand 1 x 4, 1 x 8 or 1 x 16");
+    if (s.warpsK > s.pipeline)
+      return warps("each of the " + str(s.warpsK) + " groups along k needs a stage of its own");
     if (s.tileM > 256)
       return Objection{DiagId::schedule_tile,
                        {"m", str(s.tileM), "a wgmma instruction has at most 256 batch rows"}};
     if (g.activationRowBytes() % Geometry::swizzleBytes != 0)
       return Objection{DiagId::schedule_tile,
                        {"k", str(s.tileK), "it must cover a multiple of 128 bytes of activations"}};
+  } else if (s.warpsK > 1) {
+    return warps("groups of warps along k need roles imfp or excp");
   } else if (s.clusterN * s.clusterK > 1) {
     return Objection{DiagId::schedule_cluster,
                      {str(s.clusterN), str(s.clusterK), "it needs roles imfp or excp"}};
@@ -89,7 +93,7 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     return warps("each warp needs at least 16 weight rows");
   if (s.tileM / s.warpsM < 8)
     return warps("each warp needs at least 8 batch rows");
-  if (s.warpsM * s.warpsN > 16)
+  if (s.warpsM * s.warpsN * s.warpsK > 16)
     return warps("a CTA has at most 16 warps");
   int64_t shared = sharedBytes(gemm, placed, g, s.pipeline);
   if (shared > device.sharedPerCta)
@@ -220,6 +224,7 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
             schedule.tileK = tile.k;
             schedule.warpsM = warps.m;
             schedule.warpsN = warps.n;
+            schedule.warpsK = warps.k;
             schedule.pipeline = pipeline;
             schedule.splitK = split;
             schedule.roles = role;

@@ -34,7 +34,7 @@ std::string Plan::printForKernel() const {
       << "mma " << mmaType << '\n'
       << "scales " << (groupScales == Scales::Operand ? "operand" : "accumulator") << '\n'
       << "tile " << schedule.tileM << " x " << schedule.tileN << " x " << schedule.tileK << '\n'
-      << "warps " << schedule.warpsM << " x " << schedule.warpsN << '\n'
+      << "warps " << schedule.warpsM << " x " << schedule.warpsN << " x " << schedule.warpsK << '\n'
       << "pipeline " << schedule.pipeline << '\n'
       << "split_k " << schedule.splitK << '\n'
       << "roles " << dsl::name(schedule.roles) << '\n'
@@ -82,7 +82,8 @@ Result<Plan> Plan::parse(std::string_view text) {
     } else if (key == "tile") {
       good = tile = readNumbers(rest, {&s.tileM, &s.tileN, &s.tileK});
     } else if (key == "warps") {
-      good = warps = readNumbers(rest, {&s.warpsM, &s.warpsN});
+      good = warps = readNumbers(rest, {&s.warpsM, &s.warpsN, &s.warpsK}) &&
+                     s.warpsK >= 1;
     } else if (key == "pipeline") {
       good = pipeline = readNumbers(rest, {&depth}) && depth >= 2 && depth <= 8;
       s.pipeline = static_cast<int>(depth);
