@@ -47,10 +47,13 @@ private:
 
   Value barriers; // of the kernel
   Value isFirstLane;
+  Value never; // false, which ptxas does not know
 };
 
 void WgmmaLowering::computeFamilyValues() {
   isFirstLane = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, lane, i32(0));
+  Value m = entry->getArguments().back();
+  never = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, m, i32(0));
   for (tile::AllocSharedOp alloc : entry->getOps<tile::AllocSharedOp>())
     if (alloc.getOrigin() == "schedule")
       barriers = alloc.getBuffer();
@@ -242,9 +245,21 @@ void WgmmaLowering::lowerWait(tile::WarpgroupWaitOp wait) {
       constraints += types.back().isInteger() ? "=r," : "=f,";
       tied += (tied.empty() ? "" : ",") + number(static_cast<int64_t>(types.size()) - 1);
     }
+  int64_t firstHeld = static_cast<int64_t>(2 * operands.size());
   for (Value held : wait.getHeld()) {
     operands.push_back(held);
     tied += tied.empty() ? "r" : ",r";
+  }
+  if (!wait.getHeld().empty()) {
+    int64_t count = static_cast<int64_t>(wait.getHeld().size());
+    for (int64_t i = 0; i < count; i += 4)
+      text += "\n@$" + number(firstHeld + count) + " st.shared.v4.b32 [$" +
+              number(firstHeld + count + 1) + "], {$" + number(firstHeld + i) + ", $" +
+              number(firstHeld + i + 1) + ", $" + number(firstHeld + i + 2) + ", $" +
+              number(firstHeld + i + 3) + "};";
+    tied += ",b,r";
+    operands.push_back(never);
+    operands.push_back(sharedAddress(i32(0)));
   }
   llvm::SmallVector<Value> results = ptx(text, constraints + tied, types, operands);
   for (auto [i, result] : llvm::enumerate(wait.getResults()))
