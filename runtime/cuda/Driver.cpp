@@ -27,21 +27,18 @@ Result<Driver> Driver::openFrom(const std::vector<std::string> &libraryNames) {
   if (!library.opened())
     return makeError(DiagId::cuda_not_available, {library.reason()});
   Driver driver;
-  const char *missing = nullptr;
 // NOLINTBEGIN(bugprone-macro-parentheses): a name and a parameter list take no parentheses
 #define RHO_DRIVER_OPTIONAL(member, symbolName, parameters)                                        \
   driver.member = reinterpret_cast<CUresult(*) parameters>(library.symbol(#symbolName));
-#define RHO_DRIVER(member, symbolName, parameters)                                                 \
-  RHO_DRIVER_OPTIONAL(member, symbolName, parameters)                                              \
-  if (!driver.member && !missing)                                                                  \
-    missing = #symbolName;
+#define RHO_DRIVER(member, symbolName, parameters) library.bind(driver.member, #symbolName);
 #include "runtime/cuda/DriverSymbols.def"
 #undef RHO_DRIVER_OPTIONAL
 #undef RHO_DRIVER
   // NOLINTEND(bugprone-macro-parentheses)
-  if (missing)
-    return makeError(DiagId::cuda_not_available, {library.name() + " has no " + missing +
-                                                  ", it must be of CUDA 11.4 or later"});
+  if (!library.firstMissing().empty())
+    return makeError(DiagId::cuda_not_available,
+                     {library.name() + " has no " + library.firstMissing() +
+                      ", it must be of CUDA 11.4 or later"});
   auto unavailable = [](const Status &status) {
     return makeError(DiagId::cuda_not_available, {status.error().diagnostics[0].message});
   };

@@ -11,24 +11,19 @@ Result<Nvrtc> Nvrtc::openFrom(const std::vector<std::string> &libraryNames) {
   if (!library.opened())
     return makeError(DiagId::nvrtc_not_available, {library.reason()});
   Nvrtc nvrtc;
-  const char *missing = nullptr;
-  auto find = [&](auto &member, const char *symbol) {
-    member = reinterpret_cast<std::remove_reference_t<decltype(member)>>(library.symbol(symbol));
-    if (!member && !missing)
-      missing = symbol;
-  };
-  find(nvrtc.version, "nvrtcVersion");
-  find(nvrtc.getErrorString, "nvrtcGetErrorString");
-  find(nvrtc.createProgram, "nvrtcCreateProgram");
-  find(nvrtc.compileProgram, "nvrtcCompileProgram");
-  find(nvrtc.getProgramLogSize, "nvrtcGetProgramLogSize");
-  find(nvrtc.getProgramLog, "nvrtcGetProgramLog");
-  find(nvrtc.getCubinSize, "nvrtcGetCUBINSize");
-  find(nvrtc.getCubin, "nvrtcGetCUBIN");
-  find(nvrtc.destroyProgram, "nvrtcDestroyProgram");
-  if (missing)
-    return makeError(DiagId::nvrtc_not_available, {library.name() + " has no " + missing +
-                                                   ", it must be of CUDA 11.2 or later"});
+  library.bind(nvrtc.version, "nvrtcVersion");
+  library.bind(nvrtc.getErrorString, "nvrtcGetErrorString");
+  library.bind(nvrtc.createProgram, "nvrtcCreateProgram");
+  library.bind(nvrtc.compileProgram, "nvrtcCompileProgram");
+  library.bind(nvrtc.getProgramLogSize, "nvrtcGetProgramLogSize");
+  library.bind(nvrtc.getProgramLog, "nvrtcGetProgramLog");
+  library.bind(nvrtc.getCubinSize, "nvrtcGetCUBINSize");
+  library.bind(nvrtc.getCubin, "nvrtcGetCUBIN");
+  library.bind(nvrtc.destroyProgram, "nvrtcDestroyProgram");
+  if (!library.firstMissing().empty())
+    return makeError(DiagId::nvrtc_not_available,
+                     {library.name() + " has no " + library.firstMissing() +
+                      ", it must be of CUDA 11.2 or later"});
   int major = 0, minor = 0;
   if (int result = nvrtc.version(&major, &minor); result != 0)
     return makeError(DiagId::nvrtc_not_available,

@@ -14,11 +14,19 @@ public:
   bool opened() const { return handle != nullptr; }
   const std::string &reason() const { return why; }
   const std::string &name() const { return openedName; }
-  void *symbol(const char *name) const; // null: not there
+  // Points `function` at the symbol `name`: null where it is not there.
+  template <class Function> void bind(Function *&function, const char *name) {
+    function = reinterpret_cast<Function *>(symbol(name));
+    if (!function && missing.empty())
+      missing = name;
+  }
+  // The first symbol that bind() did not find; empty: it found all.
+  const std::string &firstMissing() const { return missing; }
 
 private:
+  void *symbol(const char *name) const;
   void *handle = nullptr;
-  std::string openedName, why;
+  std::string openedName, why, missing;
 };
 
 } // namespace rho::cuda
