@@ -4,6 +4,7 @@
 #include "compiler/KernelImage.h"
 #include "dsl/Format.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,11 @@ struct DeviceModel {
 // architecture, named. Error unknown_target lists the valid names.
 Result<DeviceModel> modelOfTarget(std::string_view target);
 std::vector<std::string> allTargets();
+
+// Dense multiplications and additions that the tensor cores of this GPU could do, in 10^12 a second
+// at its clock, on operands of an MMA type ("f16", "bf16", "e4m3", "s8", "s4"), by the fastest
+// instruction of the architecture. None where the architecture's rate is not known.
+std::optional<double> peakTeraOperations(const DeviceModel &device, std::string_view mmaType);
 
 // Where a factor of a value is applied.
 enum class Placement : uint8_t { Operand, Accumulator, Epilogue };

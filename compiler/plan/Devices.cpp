@@ -60,4 +60,24 @@ std::vector<std::string> allTargets() {
   return result;
 }
 
+// Architecture whitepapers, "dense" rows. sm_90 has no s4 instruction of its own: s8 does the work.
+std::optional<double> peakTeraOperations(const DeviceModel &device, std::string_view mmaType) {
+  struct Rates { // multiply-adds per cycle and SM
+    std::string_view family;
+    double half, byte, nibble;
+  };
+  static constexpr Rates rates[] = {{"sm_80", 1024, 2048, 4096},
+                                    {"sm_86", 512, 1024, 2048},
+                                    {"sm_89", 512, 1024, 2048},
+                                    {"sm_90", 2048, 4096, 4096}};
+  for (const Rates &rate : rates)
+    if (device.target.starts_with(rate.family)) {
+      double perCycle = mmaType == "s4"                        ? rate.nibble
+                        : mmaType == "s8" || mmaType == "e4m3" ? rate.byte
+                                                               : rate.half;
+      return 2 * perCycle * device.smCount * device.clockGHz * 1e-3;
+    }
+  return std::nullopt;
+}
+
 } // namespace rho::compiler

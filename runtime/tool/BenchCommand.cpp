@@ -1,17 +1,15 @@
 #include "dsl/Findings.h"
 #include "runtime/Kernel.h"
 #include "runtime/tool/BarChart.h"
+#include "runtime/tool/Bench.h"
+#include "runtime/tool/Csv.h"
 #include "runtime/tool/Files.h"
 #include "runtime/tool/Inputs.h"
 #include "runtime/tool/Report.h"
-#include "runtime/tool/Timing.h"
+#include "runtime/tool/TimingOperands.h"
 #include "runtime/tool/Tool.h"
 
-#include "dsl/Quantize.h"
-#include "kernels/Synthetic.h"
-
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -21,7 +19,7 @@ namespace rho::tool {
 
 namespace {
 
-constexpr const char *defaultFolder = "kernels/gemms";
+constexpr const char *shippedFolder = "kernels/gemms";
 constexpr int memoryHits = 1000;
 
 // A folder that is gone with the object.
@@ -73,30 +71,15 @@ struct Row {
   std::optional<EmulatedTime> emulated;
 };
 
-struct Column {
-  const char *name;
-  std::string (*value)(const Row &row);
-};
-
 std::string optional(const std::optional<double> &value) {
   return value ? shortNumber(*value) : "";
 }
 
-// Quoted where the text holds what separates cells (RFC 4180).
-std::string cell(const std::string &text) {
-  if (text.find_first_of(",\"\n") == std::string::npos)
-    return text;
-  std::string quoted = "\"";
-  for (char c : text)
-    quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
-
-const std::vector<Column> &columns() {
-  static const std::vector<Column> all = {
-      {"file", [](const Row &row) { return cell(row.file); }},
+const std::vector<CsvColumn<Row>> &columns() {
+  static const std::vector<CsvColumn<Row>> all = {
+      {"file", [](const Row &row) { return row.file; }},
       {"gemm", [](const Row &row) { return row.gemm; }},
-      {"device", [](const Row &row) { return cell(row.device); }},
+      {"device", [](const Row &row) { return row.device; }},
       {"target", [](const Row &row) { return row.target; }},
       {"m", [](const Row &row) { return std::to_string(row.shape.m); }},
       {"n", [](const Row &row) { return std::to_string(row.shape.n); }},
@@ -137,20 +120,6 @@ const std::vector<Column> &columns() {
        [](const Row &row) { return row.emulated ? shortNumber(row.emulated->mips()) : ""; }},
   };
   return all;
-}
-
-std::string csv(const std::vector<Row> &rows) {
-  std::string text;
-  for (const Column &column : columns())
-    text += (text.empty() ? "" : ",") + std::string(column.name);
-  text += "\n";
-  for (const Row &row : rows) {
-    std::string line;
-    for (const Column &column : columns())
-      line += (&column == &columns().front() ? "" : ",") + column.value(row);
-    text += line + "\n";
-  }
-  return text;
 }
 
 void print(const Row &row) {
@@ -199,38 +168,10 @@ std::string plot(const std::vector<Row> &rows, const Device &device) {
                   bars);
 }
 
-// Weights by declaration and shape: quantizing takes longer than all that is measured.
-class Weights {
-public:
-  explicit Weights(uint64_t seed) : seed(seed) {}
-
-  Result<std::shared_ptr<const dsl::QuantizedMatrix>> get(const Gemm &gemm) {
-    std::shared_ptr<const dsl::Format> format = gemm.impl().weight();
-    GemmShape shape = gemm.shape();
-    std::string key = dsl::print(*format) + std::to_string(shape.n) + "x" + std::to_string(shape.k);
-    if (key == lastKey)
-      return last;
-    last = nullptr; // one at a time: each can fill much of the memory
-    std::vector<float> values = kernels::syntheticWeight(shape.n, shape.k, seed);
-    dsl::MatrixView view{values.data(), dsl::MatrixView::Type::F32, shape.n, shape.k, shape.k};
-    Result<dsl::QuantizedMatrix> codes = dsl::quantize(std::move(format), view, true);
-    if (!codes)
-      return codes.error();
-    last = std::make_shared<const dsl::QuantizedMatrix>(std::move(*codes));
-    lastKey = std::move(key);
-    return last;
-  }
-
-private:
-  uint64_t seed;
-  std::string lastKey;
-  std::shared_ptr<const dsl::QuantizedMatrix> last;
-};
-
 class Bench {
 public:
   Bench(const Device &device, uint64_t seed, std::string folder)
-      : device(device), seed(seed), weights(seed), folder(std::move(folder)) {}
+      : device(device), operands(device, seed), folder(std::move(folder)) {}
 
   Result<Row> measure(const std::string &path, const std::string &name, const GemmShape &shape) {
     if (Status room = checkHostMemory(shape); !room)
@@ -296,51 +237,23 @@ private:
   }
 
   Status measureKernel(const Gemm &gemm, Row &row) {
-    const GemmShape &shape = row.shape;
-    Result<std::shared_ptr<const dsl::QuantizedMatrix>> codes = weights.get(gemm);
-    if (!codes)
-      return codes.error();
-    Result<Buffer> weight = gemm.packQuantized(**codes);
+    Result<const WeightCopies *> weight = operands.weight(gemm);
     if (!weight)
       return weight.error();
-    Result<Activations> activations = gemm.makeActivations();
-    if (!activations)
-      return activations.error();
-    std::vector<float> x = kernels::syntheticActivation(shape.m, shape.k, seed);
-    int64_t inputBytes = shape.m * shape.k * 4;
-    Result<Buffer> input = device.allocate(inputBytes);
+    Result<TimingOperands::Input> input = operands.input(gemm);
     if (!input)
       return input.error();
-    if (Status written = input->write(x.data(), inputBytes); !written)
-      return written;
-    Status done =
-        gemm.quantizeActivations(*activations, input->address(), ScalarType::F32, shape.k);
-    if (done)
-      done = device.synchronize();
-    if (!done)
-      return done;
-    Result<Buffer> output =
-        device.allocate(shape.m * shape.n * (gemm.outputType() == ScalarType::F32 ? 4 : 2));
-    if (!output)
-      return output.error();
-    Result<Buffer> workspace = device.allocate(gemm.workspaceBytes());
-    if (!workspace)
-      return workspace.error();
-    ReadyGemm prepared{gemm, std::move(*weight), std::move(*output), std::move(*workspace),
-                       std::move(*activations)};
-    return device.isEmulated() ? timeEmulated(prepared, row) : timeGpu(prepared, row);
-  }
-
-  Status timeEmulated(const ReadyGemm &prepared, Row &row) {
-    Result<EmulatedTime> time = launchEmulated(device, prepared);
-    if (!time)
-      return time.error();
-    row.emulated = *time;
-    return Done{};
-  }
-
-  Status timeGpu(const ReadyGemm &prepared, Row &row) {
-    Result<GpuTime> time = timeOnGpu(device, prepared);
+    Result<ReadyGemm> ready = makeReady(device, gemm, input->x, input->type);
+    if (!ready)
+      return ready.error();
+    if (device.isEmulated()) {
+      Result<EmulatedTime> time = launchEmulated(device, *ready, (**weight)[0]);
+      if (!time)
+        return time.error();
+      row.emulated = *time;
+      return Done{};
+    }
+    Result<GpuTime> time = timeOnGpu(device, *ready, **weight);
     if (!time)
       return time.error();
     row.microseconds = time->microseconds;
@@ -352,41 +265,54 @@ private:
   }
 
   const Device &device;
-  uint64_t seed;
-  Weights weights;
+  TimingOperands operands;
   std::string folder;
 };
 
-// The named files, or those of the shipped gemms in order of name.
-Result<std::vector<std::string>> chooseFiles(const Options &options) {
-  if (!options.files().empty())
-    return options.files();
-  std::vector<std::string> files;
-  std::error_code error;
-  for (const auto &entry : std::filesystem::directory_iterator(defaultFolder, error))
-    if (entry.path().extension() == ".rho")
-      files.push_back(entry.path().string());
+} // namespace
+
+Result<std::vector<BenchGemm>> chooseGemms(const Options &options,
+                                           std::span<const std::string_view> shipped) {
+  std::vector<std::string> files = options.files();
+  if (files.empty()) {
+    std::error_code error;
+    for (const auto &entry : std::filesystem::directory_iterator(shippedFolder, error)) {
+      const std::filesystem::path &path = entry.path();
+      bool wanted = shipped.empty() || std::find(shipped.begin(), shipped.end(),
+                                                 path.stem().string()) != shipped.end();
+      if (path.extension() == ".rho" && wanted)
+        files.push_back(path.string());
+    }
+    std::sort(files.begin(), files.end());
+  }
   if (files.empty())
     return makeError(
         DiagId::option_missing,
-        {"FILE.rho", std::string("there is no folder ") + defaultFolder + " with such files here"});
-  std::sort(files.begin(), files.end());
-  return files;
+        {"FILE.rho", std::string("there is no folder ") + shippedFolder + " with such files here"});
+  std::vector<BenchGemm> gemms;
+  for (const std::string &file : files) {
+    Result<Module> module = Module::load(file);
+    if (!module)
+      return module.error();
+    std::vector<std::string> names = module->gemms();
+    if (options.has("--gemm"))
+      names = {options.text("--gemm")};
+    for (const std::string &name : names)
+      gemms.push_back({file, *module, name});
+  }
+  return gemms;
 }
-
-std::vector<int64_t> countsOr(const Options &options, const char *name,
-                              std::vector<int64_t> otherwise) {
-  return options.has(name) ? options.counts(name) : std::move(otherwise);
-}
-
-} // namespace
 
 Result<int> benchCommand(const Options &options) {
+  if (options.has("--suite"))
+    return suiteCommand(options);
+  if (options.has("--n-k"))
+    return makeError(DiagId::option_missing, {"--suite", "--n-k is for suites only"});
   // Cold must mean cold: the driver would keep what it assembles in a cache of its own.
   setenv("CUDA_CACHE_DISABLE", "1", 1); // NOLINT(concurrency-mt-unsafe): no other thread runs yet
-  Result<std::vector<std::string>> files = chooseFiles(options);
-  if (!files)
-    return files.error();
+  Result<std::vector<BenchGemm>> gemms = chooseGemms(options);
+  if (!gemms)
+    return gemms.error();
   Result<Device> device = openDevice(options.text("--device", "auto"));
   if (!device)
     return device.error();
@@ -394,38 +320,29 @@ Result<int> benchCommand(const Options &options) {
   if (!folder)
     return folder.error();
   int64_t extent = device->isEmulated() ? 256 : 8192;
-  std::vector<int64_t> sizesM = countsOr(options, "--m", {1, 16});
-  std::vector<int64_t> sizesN = countsOr(options, "--n", {extent});
-  std::vector<int64_t> sizesK = countsOr(options, "--k", {extent});
+  std::vector<int64_t> sizesM = options.counts("--m", {1, 16});
+  std::vector<int64_t> sizesN = options.counts("--n", {extent});
+  std::vector<int64_t> sizesK = options.counts("--k", {extent});
 
   Bench bench(*device, static_cast<uint64_t>(options.count("--seed").value_or(1)), (*folder)->path);
   std::vector<Row> rows;
   int code = success;
-  for (const std::string &file : *files) {
-    Result<Module> module = Module::load(file);
-    if (!module)
-      return module.error();
-    std::vector<std::string> gemms = module->gemms();
-    if (options.has("--gemm"))
-      gemms = {options.text("--gemm")};
-    for (const std::string &gemm : gemms)
-      for (int64_t n : sizesN)
-        for (int64_t k : sizesK)
-          for (int64_t m : sizesM) {
-            GemmShape shape{m, n, k};
-            Result<Row> row = bench.measure(file, gemm, shape);
-            if (!row) {
-              // The other shapes are still of interest.
-              std::fputs(row.error().str().c_str(), stderr);
-              code = failure;
-              continue;
-            }
-            print(*row);
-            rows.push_back(std::move(*row));
+  for (const BenchGemm &gemm : *gemms)
+    for (int64_t n : sizesN)
+      for (int64_t k : sizesK)
+        for (int64_t m : sizesM) {
+          Result<Row> row = bench.measure(gemm.file, gemm.name, {m, n, k});
+          if (!row) {
+            // The other shapes are still of interest.
+            std::fputs(row.error().str().c_str(), stderr);
+            code = failure;
+            continue;
           }
-  }
+          print(*row);
+          rows.push_back(std::move(*row));
+        }
   if (options.has("--csv"))
-    if (Status written = writeText(options.text("--csv"), csv(rows)); !written)
+    if (Status written = writeText(options.text("--csv"), csv(columns(), rows)); !written)
       return written.error();
   if (options.has("--plot"))
     if (Status written = writeText(options.text("--plot"), plot(rows, *device)); !written)

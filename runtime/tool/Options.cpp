@@ -28,14 +28,18 @@ constexpr std::array<CommandSpec, 6> commands = {{
     {Command::Version, "--version", "", "print the versions of rho and of its compiler"},
 }};
 
-constexpr std::array<OptionSpec, 22> options = {{
+constexpr std::array<OptionSpec, 24> options = {{
     {"--m", Kind::Count, "M", run | compile, true, "rows of the activations and of the output"},
     {"--n", Kind::Count, "N", run | compile, true, "rows of the weight, columns of the output"},
     {"--k", Kind::Count, "K", run | compile, true, "columns of both operands"},
-    {"--m", Kind::Counts, "M,...", bench, true, "rows of the activations (default 1,16)"},
+    {"--suite", Kind::Choice, "llama", bench, false,
+     "kernels alone on a GPU at the shapes of such models, beside cuBLASLt"},
+    {"--m", Kind::Counts, "M,...", bench, true,
+     "rows of the activations (default 1,16, of a suite 1 to 8192)"},
     {"--n", Kind::Counts, "N,...", bench, true, "rows of the weight (default 8192, emulated 256)"},
     {"--k", Kind::Counts, "K,...", bench, true,
      "columns of both operands (default 8192, emulated 256)"},
+    {"--n-k", Kind::Pairs, "NxK,...", bench, true, "shapes of the weight in place of the suite's"},
     {"--gemm", Kind::Text, "NAME", run | compile | bench, true,
      "which gemm of the file, if it declares several"},
     {"--device", Kind::Text, "DEVICE", run | bench, true,
@@ -61,7 +65,7 @@ constexpr std::array<OptionSpec, 22> options = {{
     {"-o", Kind::Text, "FILE", compile, false, "write to FILE instead of standard output"},
     {"--csv", Kind::Text, "FILE", bench, false, "write the table to FILE as well"},
     {"--plot", Kind::Text, "FILE", bench, false,
-     "draw the kernels' bandwidth or speed to FILE (SVG)"},
+     "draw the kernels' bandwidth, speed or speed-ups to FILE (SVG)"},
 }};
 
 std::string_view nameOf(Command command) {
@@ -117,6 +121,13 @@ std::optional<int64_t> readCount(std::string_view text) {
 
 bool isCount(std::string_view text, int64_t least) { return readCount(text).value_or(-1) >= least; }
 
+std::optional<std::pair<int64_t, int64_t>> readPair(std::string_view text) {
+  std::vector<std::string_view> parts = split(text, 'x');
+  if (parts.size() != 2 || !isCount(parts[0], 1) || !isCount(parts[1], 1))
+    return std::nullopt;
+  return std::pair{*readCount(parts[0]), *readCount(parts[1])};
+}
+
 // What a value of this kind must be; empty when it is.
 std::string objection(const OptionSpec &spec, std::string_view value) {
   switch (spec.kind) {
@@ -139,6 +150,12 @@ std::string objection(const OptionSpec &spec, std::string_view value) {
     for (std::string_view part : split(value, ','))
       if (!isCount(part, 1))
         return "whole numbers of at least 1 with commas between them are needed";
+    return {};
+  case Kind::Pairs:
+    for (std::string_view part : split(value, ','))
+      if (!readPair(part))
+        return "pairs of whole numbers of at least 1 such as 64x128 with commas between them are "
+               "needed";
     return {};
   case Kind::Seed:
     return isCount(value, 0) ? "" : "a whole number of at least 0 is needed";
@@ -234,11 +251,21 @@ std::optional<int64_t> Options::count(std::string_view name) const {
   return found == values.end() ? std::nullopt : readCount(found->second);
 }
 
-std::vector<int64_t> Options::counts(std::string_view name) const {
+std::vector<int64_t> Options::counts(std::string_view name, std::vector<int64_t> otherwise) const {
+  auto found = values.find(name);
+  if (found == values.end())
+    return otherwise;
   std::vector<int64_t> result;
+  for (std::string_view part : split(found->second, ','))
+    result.push_back(readCount(part).value_or(0));
+  return result;
+}
+
+std::vector<std::pair<int64_t, int64_t>> Options::pairs(std::string_view name) const {
+  std::vector<std::pair<int64_t, int64_t>> result;
   if (auto found = values.find(name); found != values.end())
     for (std::string_view part : split(found->second, ','))
-      result.push_back(readCount(part).value_or(0));
+      result.push_back(readPair(part).value_or(std::pair<int64_t, int64_t>()));
   return result;
 }
 

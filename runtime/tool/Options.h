@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace rho::tool {
@@ -30,6 +31,7 @@ struct OptionSpec {
     Choice, // one of `value`, separated by '|'
     Count,  // a whole number, at least 1
     Counts, // counts separated by commas
+    Pairs,  // pairs of counts such as 64x128, separated by commas
     Seed,   // a whole number, at least 0
   };
   std::string_view name; // with its dashes
@@ -57,7 +59,9 @@ public:
   bool has(std::string_view name) const { return values.contains(name); }
   std::string text(std::string_view name, std::string_view otherwise = {}) const;
   std::optional<int64_t> count(std::string_view name) const; // also of a Seed
-  std::vector<int64_t> counts(std::string_view name) const;
+  // `otherwise` where the option is not given.
+  std::vector<int64_t> counts(std::string_view name, std::vector<int64_t> otherwise = {}) const;
+  std::vector<std::pair<int64_t, int64_t>> pairs(std::string_view name) const;
 
 private:
   Command chosen = Command::Help;

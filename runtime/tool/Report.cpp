@@ -88,6 +88,13 @@ Progress::Progress(std::string what) {
   });
 }
 
+void Progress::update(std::string what) {
+  if (!ticker)
+    return;
+  std::lock_guard lock(ticker->mutex);
+  ticker->what = std::move(what);
+}
+
 Progress::~Progress() {
   if (!ticker)
     return;

@@ -30,6 +30,7 @@ public:
   ~Progress();
   Progress(const Progress &) = delete;
   Progress &operator=(const Progress &) = delete;
+  void update(std::string what);
 
 private:
   struct Ticker;

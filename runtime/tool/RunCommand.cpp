@@ -77,14 +77,14 @@ void printCompilation(const Gemm &gemm) {
 
 // Everything that one launch works on, and the codes that the reference works on.
 struct Operands {
-  ReadyGemm prepared;
+  ReadyGemm ready;
+  Buffer packed; // weight
   dsl::QuantizedMatrix weight, activation;
   int64_t differing = 0; // activation codes that are not those of the host's rule
 };
 
 Result<Operands> makeOperands(const Device &device, const Gemm &gemm, const Sources &sources) {
   Operands operands;
-  operands.prepared.gemm = gemm;
   GemmShape shape = gemm.shape();
   HostMatrix w = weightOf(sources);
   HostMatrix x = activationOf(sources);
@@ -101,7 +101,7 @@ Result<Operands> makeOperands(const Device &device, const Gemm &gemm, const Sour
     if (!packed)
       return packed.error();
     operands.weight = std::move(*codes);
-    operands.prepared.weight = std::move(*packed);
+    operands.packed = std::move(*packed);
     printLine("packing", "quantized in " + shortNumber(quantized) + " ms, packed in " +
                              shortNumber(watch.milliseconds() - quantized) + " ms");
   }
@@ -112,19 +112,13 @@ Result<Operands> makeOperands(const Device &device, const Gemm &gemm, const Sour
     return input.error();
   if (Status written = input->write(x.view.data, inputBytes); !written)
     return written.error();
-  Result<Activations> activations = gemm.makeActivations();
-  if (!activations)
-    return activations.error();
-  operands.prepared.activations = std::move(*activations);
   {
     Progress progress("quantizing the activations");
-    Status done = gemm.quantizeActivations(operands.prepared.activations, input->address(),
-                                           scalarType(x.view.type), shape.k);
-    if (done)
-      done = device.synchronize();
-    if (!done)
-      return done.error();
-    Result<dsl::QuantizedMatrix> codes = readActivations(operands.prepared.activations);
+    Result<ReadyGemm> ready = makeReady(device, gemm, input->address(), scalarType(x.view.type));
+    if (!ready)
+      return ready.error();
+    operands.ready = std::move(*ready);
+    Result<dsl::QuantizedMatrix> codes = readActivations(operands.ready.activations);
     if (!codes)
       return codes.error();
     operands.activation = std::move(*codes);
@@ -134,15 +128,6 @@ Result<Operands> makeOperands(const Device &device, const Gemm &gemm, const Sour
     operands.differing = differingCodes(operands.activation, *byHost);
   }
 
-  int64_t outputBytes = shape.m * shape.n * (gemm.outputType() == ScalarType::F32 ? 4 : 2);
-  Result<Buffer> output = device.allocate(outputBytes);
-  if (!output)
-    return output.error();
-  operands.prepared.output = std::move(*output);
-  Result<Buffer> workspace = device.allocate(gemm.workspaceBytes());
-  if (!workspace)
-    return workspace.error();
-  operands.prepared.workspace = std::move(*workspace);
   return operands;
 }
 
@@ -152,14 +137,14 @@ struct HostOutput {
   dsl::MatrixView view;
 };
 
-Result<HostOutput> readOutput(const ReadyGemm &prepared) {
+Result<HostOutput> readOutput(const ReadyGemm &ready) {
   using Type = dsl::MatrixView::Type;
-  GemmShape shape = prepared.gemm.shape();
+  GemmShape shape = ready.gemm.shape();
   HostOutput output;
-  output.bytes.resize(static_cast<size_t>(prepared.output.bytes()));
-  if (Status read = prepared.output.read(output.bytes.data(), prepared.output.bytes()); !read)
+  output.bytes.resize(static_cast<size_t>(ready.output.bytes()));
+  if (Status read = ready.output.read(output.bytes.data(), ready.output.bytes()); !read)
     return read.error();
-  ScalarType type = prepared.gemm.outputType();
+  ScalarType type = ready.gemm.outputType();
   output.view = {output.bytes.data(),
                  type == ScalarType::F32   ? Type::F32
                  : type == ScalarType::F16 ? Type::F16
@@ -183,7 +168,7 @@ Result<bool> checkOutput(const Operands &operands, const HostOutput &output, Ver
     printLine("result", operands.differing > 0 ? "FAIL" : "not checked");
     return operands.differing == 0;
   }
-  const Gemm &gemm = operands.prepared.gemm;
+  const Gemm &gemm = operands.ready.gemm;
   Result<compiler::Plan> plan = compiler::Plan::parse(gemm.report().plan);
   if (!plan)
     return plan.error();
@@ -205,34 +190,41 @@ Result<bool> checkOutput(const Operands &operands, const HostOutput &output, Ver
   return passed;
 }
 
-Status printTime(const Device &device, const ReadyGemm &prepared) {
+Status printTime(const Device &device, const Operands &operands) {
   if (device.isEmulated())
     return Done{};
   Progress progress("timing");
-  Result<GpuTime> time = timeOnGpu(device, prepared);
+  std::vector<uint8_t> packed(static_cast<size_t>(operands.packed.bytes()));
+  if (Status read = operands.packed.read(packed.data(), operands.packed.bytes()); !read)
+    return read;
+  Result<WeightCopies> copies = copyWeight(device, operands.packed.bytes(), packed);
+  if (!copies)
+    return copies.error();
+  Result<GpuTime> time = timeOnGpu(device, operands.ready, *copies);
   if (!time)
     return time.error();
+  const Gemm &gemm = operands.ready.gemm;
   double bandwidth = device.impl().backend->model().bandwidthGBs;
-  double rate = gigabytesPerSecond(prepared.gemm.packedWeightBytes(), time->microseconds);
+  double rate = gigabytesPerSecond(gemm.packedWeightBytes(), time->microseconds);
   std::string share =
       bandwidth > 0 ? ", " + fixedNumber(100 * rate / bandwidth, 1) + "% of bandwidth" : "";
   printLine("time", shortNumber(time->microseconds) + " us, " +
-                        shortNumber(teraOperations(prepared.gemm.shape(), time->microseconds)) +
-                        " TOPS, " + shortNumber(rate) + " GB/s of packed weight" + share);
+                        shortNumber(teraOperations(gemm.shape(), time->microseconds)) + " TOPS, " +
+                        shortNumber(rate) + " GB/s of packed weight" + share);
   printLine("", "median of " + std::to_string(time->replays) + " replays of " +
                     std::to_string(time->launches) + " launches over " +
-                    std::to_string(time->copies) + " copies of the weight");
+                    std::to_string(copies->size()) + " copies of the weight");
   return Done{};
 }
 
-Status launchOnce(const Device &device, const ReadyGemm &prepared) {
+Status launchOnce(const Device &device, const Operands &operands) {
   Progress progress(device.isEmulated() ? "running on the emulator" : "running");
   if (!device.isEmulated()) {
-    if (Status launched = prepared.launch(prepared.weight, nullptr); !launched)
+    if (Status launched = operands.ready.launch(operands.packed, nullptr); !launched)
       return launched;
     return device.synchronize();
   }
-  Result<EmulatedTime> time = launchEmulated(device, prepared);
+  Result<EmulatedTime> time = launchEmulated(device, operands.ready, operands.packed);
   if (!time)
     return time.error();
   printLine("emulated", std::to_string(time->threadInstructions) + " thread-instructions in " +
@@ -283,16 +275,15 @@ Result<int> runCommand(const Options &options) {
   Result<Operands> operands = makeOperands(*device, *gemm, *sources);
   if (!operands)
     return operands.error();
-  const ReadyGemm &prepared = operands->prepared;
-  if (Status launched = launchOnce(*device, prepared); !launched)
+  if (Status launched = launchOnce(*device, *operands); !launched)
     return launched.error();
-  Result<HostOutput> output = readOutput(prepared);
+  Result<HostOutput> output = readOutput(operands->ready);
   if (!output)
     return output.error();
   if (!outputPath.empty())
     if (Status written = kernels::writeTensor(outputPath, "y", output->view); !written)
       return written.error();
-  if (Status timed = printTime(*device, prepared); !timed)
+  if (Status timed = printTime(*device, *operands); !timed)
     return timed.error();
   GemmShape shape = sources->shape;
   Result<bool> passed = checkOutput(

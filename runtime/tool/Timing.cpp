@@ -10,32 +10,13 @@ namespace rho::tool {
 
 namespace {
 
-constexpr int minLaunches = 20;
-constexpr int warmups = 3;
-constexpr int replays = 15;
+constexpr int mostWarmups = 3;
+constexpr double warmupMilliseconds = 5;
 
-// Enough copies that a launch finds nothing of its weight in the L2 cache: what was read since
-// fills it twice.
 int copiesNeeded(int64_t weightBytes, int64_t l2Bytes) {
   constexpr int64_t most = 256;
   return static_cast<int>(
-      std::clamp<int64_t>(2 * l2Bytes / std::max<int64_t>(weightBytes, 1) + 2, 2, most));
-}
-
-Result<std::vector<Buffer>> copyWeight(const Device &device, const Buffer &weight, int copies) {
-  std::vector<uint8_t> host(static_cast<size_t>(weight.bytes()));
-  if (Status read = weight.read(host.data(), weight.bytes()); !read)
-    return read.error();
-  std::vector<Buffer> buffers;
-  for (int i = 0; i < copies; ++i) {
-    Result<Buffer> buffer = device.allocate(weight.bytes());
-    if (!buffer)
-      return buffer.error();
-    if (Status written = buffer->write(host.data(), weight.bytes()); !written)
-      return written.error();
-    buffers.push_back(std::move(*buffer));
-  }
-  return buffers;
+      std::clamp<int64_t>(4 * l2Bytes / std::max<int64_t>(weightBytes, 1) + 2, 2, most));
 }
 
 } // namespace
@@ -59,21 +40,65 @@ double gigabytesPerSecond(int64_t bytes, double microseconds) {
   return static_cast<double>(bytes) / microseconds / 1e3;
 }
 
-Result<GpuTime> timeOnGpu(const Device &device, const ReadyGemm &prepared) {
+Result<ReadyGemm> makeReady(const Device &device, const Gemm &gemm, DevicePointer x,
+                            ScalarType type) {
+  GemmShape shape = gemm.shape();
+  Result<Activations> activations = gemm.makeActivations();
+  if (!activations)
+    return activations.error();
+  Status done = gemm.quantizeActivations(*activations, x, type, shape.k);
+  if (done)
+    done = device.synchronize();
+  if (!done)
+    return done.error();
+  Result<Buffer> output =
+      device.allocate(shape.m * shape.n * (gemm.outputType() == ScalarType::F32 ? 4 : 2));
+  if (!output)
+    return output.error();
+  Result<Buffer> workspace = device.allocate(gemm.workspaceBytes());
+  if (!workspace)
+    return workspace.error();
+  return ReadyGemm{gemm, std::move(*output), std::move(*workspace), std::move(*activations)};
+}
+
+Result<Buffer> filledBuffer(const Device &device, int64_t bytes, std::span<const uint8_t> pattern) {
+  Result<Buffer> buffer = device.allocate(bytes);
+  if (!buffer)
+    return buffer;
+  auto step = static_cast<int64_t>(pattern.size());
+  for (int64_t at = 0; at < bytes; at += step)
+    if (Status written = buffer->write(pattern.data(), std::min(step, bytes - at), at); !written)
+      return written.error();
+  return buffer;
+}
+
+Result<WeightCopies> copyWeight(const Device &device, int64_t bytes,
+                                std::span<const uint8_t> pattern) {
+  int copies =
+      device.isEmulated() ? 1 : copiesNeeded(bytes, device.impl().backend->model().l2Bytes);
+  WeightCopies buffers;
+  while (static_cast<int>(buffers.size()) < copies) {
+    Result<Buffer> buffer = filledBuffer(device, bytes, pattern);
+    if (!buffer)
+      return buffer.error();
+    buffers.push_back(std::move(*buffer));
+  }
+  return buffers;
+}
+
+Result<GpuTime> timeOnGpu(const Device &device, int copies,
+                          const std::function<Status(int copy, Stream stream)> &launch,
+                          const Measuring &measuring) {
   GpuTime time;
-  time.copies = copiesNeeded(prepared.weight.bytes(), device.impl().backend->model().l2Bytes);
-  Result<std::vector<Buffer>> weights = copyWeight(device, prepared.weight, time.copies);
-  if (!weights)
-    return weights.error();
   // Whole rounds over the copies, so that a replay goes on where the last one ended.
-  time.launches = (minLaunches + time.copies - 1) / time.copies * time.copies;
+  time.launches = (measuring.launches + copies - 1) / copies * copies;
 
   Result<cuda::OwnedStream> stream = cuda::OwnedStream::create(device);
   if (!stream)
     return stream.error();
   Result<cuda::Graph> graph = cuda::Graph::capture(device, stream->get(), [&]() -> Status {
     for (int i = 0; i < time.launches; ++i)
-      if (Status launched = prepared.launch((*weights)[i % time.copies], stream->get()); !launched)
+      if (Status launched = launch(i % copies, stream->get()); !launched)
         return launched;
     return Done{};
   });
@@ -85,9 +110,7 @@ Result<GpuTime> timeOnGpu(const Device &device, const ReadyGemm &prepared) {
   Result<cuda::Event> end = cuda::Event::create(device);
   if (!end)
     return end.error();
-
-  std::vector<double> samples;
-  for (int i = 0; i < warmups + replays; ++i) {
+  auto replay = [&]() -> Result<double> { // milliseconds
     Status done = begin->record(stream->get());
     if (done)
       done = graph->launch(stream->get());
@@ -95,21 +118,46 @@ Result<GpuTime> timeOnGpu(const Device &device, const ReadyGemm &prepared) {
       done = end->record(stream->get());
     if (!done)
       return done.error();
-    Result<double> passed = end->since(*begin);
-    if (!passed)
-      return passed.error();
-    if (i >= warmups)
-      samples.push_back(*passed * 1e3 / time.launches);
+    return end->since(*begin);
+  };
+
+  double last = 0;
+  double passed = 0;
+  for (int i = 0; i < mostWarmups && passed < warmupMilliseconds; ++i) {
+    Result<double> warmup = replay();
+    if (!warmup)
+      return warmup.error();
+    last = *warmup;
+    passed += last;
   }
-  time.replays = replays;
+  time.replays =
+      static_cast<int>(std::clamp<double>(measuring.milliseconds / std::max(last, 1e-3),
+                                          measuring.leastReplays, measuring.mostReplays));
+  std::vector<double> samples;
+  for (int i = 0; i < time.replays; ++i) {
+    Result<double> sample = replay();
+    if (!sample)
+      return sample.error();
+    samples.push_back(*sample * 1e3 / time.launches);
+  }
+  time.least = *std::min_element(samples.begin(), samples.end());
+  time.most = *std::max_element(samples.begin(), samples.end());
   time.microseconds = median(std::move(samples));
   return time;
 }
 
-Result<EmulatedTime> launchEmulated(const Device &device, const ReadyGemm &prepared) {
+Result<GpuTime> timeOnGpu(const Device &device, const ReadyGemm &ready,
+                          const WeightCopies &weights) {
+  return timeOnGpu(device, static_cast<int>(weights.size()), [&](int copy, Stream stream) {
+    return ready.launch(weights[static_cast<size_t>(copy)], stream);
+  });
+}
+
+Result<EmulatedTime> launchEmulated(const Device &device, const ReadyGemm &ready,
+                                    const Buffer &weight) {
   Backend &backend = *device.impl().backend;
   EmulationTotals before = backend.emulationTotals();
-  if (Status launched = prepared.launch(prepared.weight, nullptr); !launched)
+  if (Status launched = ready.launch(weight, nullptr); !launched)
     return launched.error();
   EmulationTotals after = backend.emulationTotals();
   return EmulatedTime{after.threadInstructions - before.threadInstructions,

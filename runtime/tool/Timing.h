@@ -3,29 +3,55 @@
 
 #include "runtime/Rho.h"
 
+#include <functional>
+#include <span>
 #include <vector>
 
 namespace rho::tool {
 
-// A gemm with everything that a launch needs.
+// A gemm with everything that a launch needs but the weight.
 struct ReadyGemm {
   Gemm gemm;
-  Buffer weight, output, workspace;
+  Buffer output, workspace;
   Activations activations;
 
   Status launch(const Buffer &weight, Stream stream) const {
     return gemm.launch(weight, activations, output.address(), workspace, stream);
   }
 };
+// Quantizes x [m][k], contiguous in device memory, and waits for it.
+Result<ReadyGemm> makeReady(const Device &device, const Gemm &gemm, DevicePointer x,
+                            ScalarType type);
+
+// `bytes` bytes of device memory that hold `pattern` again and again.
+Result<Buffer> filledBuffer(const Device &device, int64_t bytes, std::span<const uint8_t> pattern);
+
+// Copies of a weight that launches take in turn, so many that none is still in the L2 cache when
+// its turn comes: what was read since fills the cache four times. One on an emulated device.
+using WeightCopies = std::vector<Buffer>;
+Result<WeightCopies> copyWeight(const Device &device, int64_t bytes,
+                                std::span<const uint8_t> pattern);
+
+// How often and how long to measure.
+struct Measuring {
+  int launches = 20;        // of a graph, at least
+  int leastReplays = 10;    // after those that warm up
+  int mostReplays = 30;     // once the time below has passed at `leastReplays`
+  double milliseconds = 60; // of all replays, as far as the two bounds allow
+};
 
 struct GpuTime {
-  double microseconds = 0; // median over replays of one launch's share
-  int launches = 0;        // in the graph that was replayed
+  double microseconds = 0;    // median over replays of one launch's share
+  double least = 0, most = 0; // the fastest and the slowest replay
+  int launches = 0;           // in the graph that was replayed
   int replays = 0;
-  int copies = 0; // of the weight, used in turn so that none is in the L2 cache
 };
-// On a GPU: a CUDA graph of at least 20 launches, replayed at least 10 times.
-Result<GpuTime> timeOnGpu(const Device &device, const ReadyGemm &prepared);
+// On a GPU: a CUDA graph of launches, replayed. Launch i takes copy i % copies.
+Result<GpuTime> timeOnGpu(const Device &device, int copies,
+                          const std::function<Status(int copy, Stream stream)> &launch,
+                          const Measuring &measuring = {});
+Result<GpuTime> timeOnGpu(const Device &device, const ReadyGemm &ready,
+                          const WeightCopies &weights);
 
 struct EmulatedTime {
   uint64_t threadInstructions = 0;
@@ -35,7 +61,8 @@ struct EmulatedTime {
   }
 };
 // One launch on an emulated device.
-Result<EmulatedTime> launchEmulated(const Device &device, const ReadyGemm &prepared);
+Result<EmulatedTime> launchEmulated(const Device &device, const ReadyGemm &ready,
+                                    const Buffer &weight);
 
 double median(std::vector<double> values);
 

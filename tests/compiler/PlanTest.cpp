@@ -105,6 +105,23 @@ TEST(Plan, RefusesTextThatIsNoPlan) {
             "or pipeline is missing' [bad_plan]\n");
 }
 
+// NVIDIA A100, A40, L40S datasheets; H200 at the 1.98 GHz of its model, not the datasheet's 1.83.
+TEST(Devices, peakRatesAreTheDatasheets) {
+  auto peak = [](const char *target, const char *type) {
+    return peakTeraOperations(*modelOfTarget(target), type).value();
+  };
+  EXPECT_NEAR(peak("sm_80", "f16"), 312, 1);
+  EXPECT_NEAR(peak("sm_80", "s4"), 1248, 2);
+  EXPECT_NEAR(peak("sm_86", "bf16"), 149.7, 0.2);
+  EXPECT_NEAR(peak("sm_89", "e4m3"), 733, 1);
+  EXPECT_NEAR(peak("sm_90", "bf16"), 989 * 1.98 / 1.83, 1);
+  EXPECT_NEAR(peak("sm_90", "s8"), 1979 * 1.98 / 1.83, 2);
+  EXPECT_EQ(peak("sm_90", "s4"), peak("sm_90", "s8"));
+  DeviceModel unknown = *modelOfTarget("sm_80");
+  unknown.target = "sm_200";
+  EXPECT_EQ(peakTeraOperations(unknown, "f16"), std::nullopt);
+}
+
 TEST(Plan, NamesTheValidTargets) {
   EXPECT_EQ(modelOfTarget("sm_70").error().str(),
             "error: unknown target 'sm_70'; valid targets are sm_80, sm_86, sm_89, sm_90a "

@@ -174,6 +174,17 @@ TEST(BenchTest, writesOneRowAShape) {
   EXPECT_THAT(lines[4], HasSubstr(",3,64,128,"));
 }
 
+TEST(BenchTest, suitesAreForGpus) {
+  std::string file = gemmFile("int4_g128_int8");
+  EXPECT_EQ(runTool({"bench", file, "--suite", "llama", "--device", "sm_80"}).err,
+            "error: sm_80 is emulated, a suite is timed on a GPU [suite_needs_gpu]\n");
+  EXPECT_EQ(runTool({"bench", file, "--suite", "llama", "--n", "64"}).err,
+            "error: --suite and --n do not go together: a suite has shapes of its own, --n-k "
+            "replaces them [option_conflict]\n");
+  EXPECT_EQ(runTool({"bench", file, "--n-k", "64x128"}).err,
+            "error: --suite is missing, --n-k is for suites only [option_missing]\n");
+}
+
 TEST(ToolTest, helpAndVersionGoToStandardOutput) {
   EXPECT_THAT(runTool({}).out, HasSubstr("rho run FILE.rho"));
   EXPECT_EQ(runTool({}).code, 0);

@@ -44,6 +44,19 @@ TEST(OptionsTest, listsOfCountsAreForBench) {
             "[bad_option_value]\n");
 }
 
+TEST(OptionsTest, pairsOfCountsAreForSuites) {
+  Result<Options> options = parse({"bench", "--suite=llama", "--n-k", "64x128,8x16"});
+  ASSERT_TRUE(options.ok()) << options.error().str();
+  EXPECT_EQ(options->pairs("--n-k"),
+            (std::vector<std::pair<int64_t, int64_t>>{{64, 128}, {8, 16}}));
+  EXPECT_EQ(options->counts("--m", {3}), std::vector<int64_t>{3});
+  for (const char *bad : {"64", "64x", "64x128x2", "0x8", "8x16,", "8 x 16"})
+    EXPECT_EQ(parseError({"bench", "--n-k", bad}),
+              std::string("error: --n-k is '") + bad +
+                  "', pairs of whole numbers of at least 1 such as 64x128 with commas between them "
+                  "are needed [bad_option_value]\n");
+}
+
 TEST(OptionsTest, aFileNameMayStartWithADashAfterTwo) {
   Result<Options> options = parse({"check", "--", "--m", "-"});
   ASSERT_TRUE(options.ok()) << options.error().str();

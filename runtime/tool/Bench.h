@@ -1,0 +1,26 @@
+// What both kinds of `rho bench` share: single problems and suites.
+#pragma once
+
+#include "runtime/Rho.h"
+#include "runtime/tool/Options.h"
+
+#include <span>
+
+namespace rho::tool {
+
+struct BenchGemm {
+  std::string file;
+  Module module;
+  std::string name;
+};
+
+// The gemms of the files on the command line; without files those of the shipped folder, by name
+// of the file: all, or the `shipped` ones. With --gemm that one of each file. Errors:
+// option_missing without any file, those of Module::load.
+Result<std::vector<BenchGemm>> chooseGemms(const Options &options,
+                                           std::span<const std::string_view> shipped = {});
+
+// rho bench --suite. Errors: suite_needs_gpu, option_conflict.
+Result<int> suiteCommand(const Options &options);
+
+} // namespace rho::tool

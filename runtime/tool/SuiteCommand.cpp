@@ -1,0 +1,215 @@
+#include "compiler/Parallel.h"
+#include "runtime/Kernel.h"
+#include "runtime/tool/Bench.h"
+#include "runtime/tool/Files.h"
+#include "runtime/tool/Report.h"
+#include "runtime/tool/SuitePeers.h"
+#include "runtime/tool/Tool.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+
+namespace rho::tool {
+
+namespace {
+
+constexpr std::array<std::string_view, 5> suiteGemms = {
+    "int4_g128_bf16", "int4_g128_int4_g128", "int4_g128_int8", "liquidquant_int8", "nvfp4_bf16"};
+
+// What the plan's text says.
+double predictedMicroseconds(const std::string &plan) {
+  constexpr std::string_view label = "\npredicted ";
+  size_t at = plan.find(label);
+  return at == std::string::npos ? 0 : std::strtod(plan.c_str() + at + label.size(), nullptr);
+}
+
+class Suite {
+public:
+  Suite(const Device &device, std::vector<WeightShape> weights, std::vector<int64_t> sizesM,
+        uint64_t seed)
+      : device(device), weights(std::move(weights)), sizesM(std::move(sizesM)),
+        operands(device, seed) {}
+
+  Status compile(const std::vector<BenchGemm> &gemms);
+  void openPeers();
+  // Everything at one weight's shape.
+  void measure(size_t weight);
+
+  const SuiteResults &results() const { return found; }
+  bool complete() const { return complaints.empty(); }
+
+private:
+  Result<SuiteRow> measureGemm(const std::string &name, const Gemm &gemm);
+  void take(Result<SuiteRow> row, std::string &line);
+  void complain(const Error &error);
+
+  const Device &device;
+  const std::vector<WeightShape> weights;
+  const std::vector<int64_t> sizesM;
+  TimingOperands operands;
+  std::optional<SuitePeers> peers;
+  struct Kernels {
+    std::string name;
+    std::vector<Result<Gemm>> byShape; // [weight][m]
+  };
+  std::vector<Kernels> kernels;
+  SuiteResults found;
+  std::set<std::string> complaints; // each is printed once
+};
+
+void Suite::complain(const Error &error) {
+  if (complaints.insert(error.str()).second)
+    std::fputs(error.str().c_str(), stderr);
+}
+
+// In as many threads as there are cores, ahead of all timing: loading kernels would disturb it.
+Status Suite::compile(const std::vector<BenchGemm> &gemms) {
+  Result<Engine> engine = Engine::create(device);
+  if (!engine)
+    return engine.error();
+  auto shapes = static_cast<int64_t>(weights.size() * sizesM.size());
+  for (const BenchGemm &gemm : gemms)
+    kernels.push_back({gemm.name, std::vector<Result<Gemm>>(static_cast<size_t>(shapes), Gemm())});
+  int64_t total = shapes * static_cast<int64_t>(gemms.size());
+  Progress progress("compiling");
+  std::atomic<int64_t> done = 0;
+  parallelFor(total, [&](int64_t i) {
+    auto gemm = static_cast<size_t>(i / shapes), shape = static_cast<size_t>(i % shapes);
+    const WeightShape &weight = weights[shape / sizesM.size()];
+    kernels[gemm].byShape[shape] = engine->compile(
+        gemms[gemm].module, gemms[gemm].name, {sizesM[shape % sizesM.size()], weight.n, weight.k});
+    progress.update("compiling, " + std::to_string(++done) + " of " + std::to_string(total));
+  });
+  return Done{};
+}
+
+void Suite::openPeers() {
+  Result<SuitePeers> opened = SuitePeers::create(device);
+  if (opened) {
+    peers.emplace(std::move(*opened));
+    printLine("peers", "cuBLASLt " + peers->version());
+  } else {
+    printLine("peers", "left out, " + opened.error().diagnostics[0].message);
+  }
+}
+
+Result<SuiteRow> Suite::measureGemm(const std::string &name, const Gemm &gemm) {
+  Result<const WeightCopies *> weight = operands.weight(gemm);
+  if (!weight)
+    return weight.error();
+  Result<TimingOperands::Input> input = operands.input(gemm);
+  if (!input)
+    return input.error();
+  Result<ReadyGemm> ready = makeReady(device, gemm, input->x, input->type);
+  if (!ready)
+    return ready.error();
+  Result<GpuTime> time = timeOnGpu(device, *ready, **weight);
+  if (!time)
+    return time.error();
+  const compiler::KernelImage &image = gemm.impl().image();
+  SuiteRow row;
+  row.name = name;
+  row.device = device.name();
+  row.shape = gemm.shape();
+  row.paddedM = row.shape.m;
+  row.time = *time;
+  row.weightBytes = gemm.packedWeightBytes();
+  row.tile = std::to_string(image.tileM) + " x " + std::to_string(image.tileN) + " x " +
+             std::to_string(image.tileK);
+  row.pipeline = image.pipeline;
+  row.splitK = image.splitK;
+  row.predicted = predictedMicroseconds(gemm.report().plan);
+  Result<compiler::Plan> plan = compiler::Plan::parse(gemm.report().plan);
+  if (!plan)
+    return plan.error();
+  row.mmaType = plan->mmaType;
+  row.roofline = rooflineMicroseconds(device, row.shape, row.weightBytes, row.mmaType);
+  if (!dsl::isPlain(*gemm.impl().activation())) {
+    Result<GpuTime> quantize = timeOnGpu(device, 1, [&](int, Stream stream) {
+      return gemm.quantizeActivations(ready->activations, input->x, input->type, row.shape.k,
+                                      stream);
+    });
+    if (!quantize)
+      return quantize.error();
+    row.quantize = quantize->microseconds;
+  }
+  return row;
+}
+
+void Suite::take(Result<SuiteRow> row, std::string &line) {
+  if (!row)
+    return complain(row.error());
+  line += (line.empty() ? "m = " : ", ") + std::to_string(row->shape.m) + ": " +
+          shortNumber(row->time.microseconds) + " us";
+  found.add(std::move(*row));
+}
+
+void Suite::measure(size_t index) {
+  const WeightShape &weight = weights[index];
+  std::string shape = "n = " + std::to_string(weight.n) + ", k = " + std::to_string(weight.k);
+  printLine(shape, "");
+  auto measureAll = [&](const std::string &name, const auto &one) {
+    std::string line;
+    for (size_t i = 0; i < sizesM.size(); ++i) {
+      Progress progress("measuring " + name + ", " + shape + ", m = " + std::to_string(sizesM[i]));
+      take(one(i), line);
+    }
+    printLine("  " + name, line);
+  };
+  for (cuda::LtType type : peerTypes)
+    if (peers)
+      measureAll(peerName(type), [&](size_t i) {
+        return peers->measure(type, {sizesM[i], weight.n, weight.k}, operands);
+      });
+  for (const Kernels &kernel : kernels)
+    measureAll(kernel.name, [&](size_t i) -> Result<SuiteRow> {
+      const Result<Gemm> &gemm = kernel.byShape[index * sizesM.size() + i];
+      return gemm ? measureGemm(kernel.name, *gemm) : gemm.error();
+    });
+}
+
+} // namespace
+
+Result<int> suiteCommand(const Options &options) {
+  for (const char *own : {"--n", "--k"})
+    if (options.has(own))
+      return makeError(DiagId::option_conflict,
+                       {"--suite", own, "a suite has shapes of its own, --n-k replaces them"});
+  Result<std::vector<BenchGemm>> gemms = chooseGemms(options, suiteGemms);
+  if (!gemms)
+    return gemms.error();
+  Result<Device> device = openDevice(options.text("--device", "auto"));
+  if (!device)
+    return device.error();
+  if (device->isEmulated())
+    return makeError(DiagId::suite_needs_gpu, {device->target()});
+  std::vector<WeightShape> weights;
+  for (const auto &[n, k] : options.pairs("--n-k"))
+    weights.push_back({n, k});
+  if (weights.empty())
+    weights = llamaWeights();
+  Suite suite(*device, weights, options.counts("--m", suiteRows()),
+              static_cast<uint64_t>(options.count("--seed").value_or(1)));
+  printLine("device", device->name() + ", " + device->target());
+  if (Status compiled = suite.compile(*gemms); !compiled)
+    return compiled.error();
+  suite.openPeers();
+  for (size_t i = 0; i < weights.size(); ++i) {
+    suite.measure(i);
+    // After each shape: what is there stays when a long run is cut off.
+    if (options.has("--csv"))
+      if (Status written = writeText(options.text("--csv"), suite.results().csv()); !written)
+        return written.error();
+  }
+  printLine("", "");
+  std::fputs(suite.results().tables().c_str(), stdout);
+  if (options.has("--plot"))
+    if (Status written = writeText(options.text("--plot"), suite.results().plots()); !written)
+      return written.error();
+  return suite.complete() ? success : failure;
+}
+
+} // namespace rho::tool

@@ -1,0 +1,142 @@
+#include "runtime/tool/TimingOperands.h"
+
+#include "compiler/LayoutMap.h"
+#include "kernels/Synthetic.h"
+#include "runtime/Kernel.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace rho::tool {
+
+namespace {
+
+constexpr int64_t sliceRows = 256;
+constexpr int64_t patternNumbers = 4'000'000; // no power of two: rows differ
+
+int64_t usedBytes(const compiler::LayoutSection &section) {
+  return section.tilesN * section.tilesK * compiler::tileBytes(section);
+}
+
+// The layout of the first rows alone.
+compiler::WeightLayout sliceOf(const compiler::WeightLayout &layout) {
+  compiler::WeightLayout slice = layout;
+  int64_t rows = sliceRows;
+  for (const compiler::LayoutSection &section : layout.sections)
+    rows = std::max(rows, section.tileN); // both powers of two
+  slice.n = std::min(rows, layout.n);
+  slice.bytes = 0;
+  for (compiler::LayoutSection &section : slice.sections) {
+    section.tilesN = std::min(section.tilesN, compiler::divideUp(slice.n, section.tileN));
+    section.offset = slice.bytes;
+    section.bytes = compiler::divideUp(usedBytes(section), 256) * 256;
+    slice.bytes += section.bytes;
+  }
+  return slice;
+}
+
+void repeat(std::span<const uint8_t> pattern, std::span<uint8_t> out) {
+  for (size_t at = 0; at < out.size(); at += pattern.size())
+    std::memcpy(out.data() + at, pattern.data(), std::min(pattern.size(), out.size() - at));
+}
+
+} // namespace
+
+Result<std::vector<uint8_t>> packRepeated(const compiler::WeightLayout &layout,
+                                          std::shared_ptr<const dsl::Format> format,
+                                          uint64_t seed) {
+  compiler::WeightLayout slice = sliceOf(layout);
+  std::vector<float> values = kernels::syntheticWeight(slice.n, slice.k, seed);
+  dsl::MatrixView view{values.data(), dsl::MatrixView::Type::F32, slice.n, slice.k, slice.k};
+  Result<dsl::QuantizedMatrix> codes = dsl::quantize(std::move(format), view, true);
+  if (!codes)
+    return codes.error();
+  std::vector<uint8_t> packed(static_cast<size_t>(slice.bytes));
+  if (Status done = compiler::pack(slice, *codes, packed.data()); !done)
+    return done.error();
+  std::vector<uint8_t> whole(static_cast<size_t>(layout.bytes));
+  for (size_t i = 0; i < layout.sections.size(); ++i) {
+    const compiler::LayoutSection &from = slice.sections[i], &to = layout.sections[i];
+    repeat({packed.data() + from.offset, static_cast<size_t>(usedBytes(from))},
+           {whole.data() + to.offset, static_cast<size_t>(usedBytes(to))});
+  }
+  return whole;
+}
+
+std::vector<uint8_t> randomNumbers(dsl::ElementType type, uint64_t seed) {
+  kernels::WeightModel model{.deviation = type.isInteger() ? type.maxFinite() / 4 : 1};
+  std::vector<float> values = kernels::syntheticWeight(1, patternNumbers, seed, model);
+  dsl::CodeArray codes(type.bits(), patternNumbers);
+  for (int64_t i = 0; i < patternNumbers; ++i)
+    codes.set(i, type.encode(values[static_cast<size_t>(i)]));
+  return {codes.data(), codes.data() + codes.size() * codes.width()};
+}
+
+const std::vector<uint8_t> &TimingOperands::pattern(dsl::ElementType type) {
+  std::vector<uint8_t> &known = patterns[type.name()];
+  if (known.empty())
+    known = randomNumbers(type, seed);
+  return known;
+}
+
+Result<const WeightCopies *> TimingOperands::weight(const Gemm &gemm) {
+  std::shared_ptr<const dsl::Format> format = gemm.impl().weight();
+  const compiler::WeightLayout &layout = gemm.impl().image().weight;
+  std::string key = dsl::print(*format) + layout.print();
+  if (key == weightKey)
+    return &copies;
+  weightKey.clear();
+  copies.clear(); // first: both may not fit
+  Result<std::vector<uint8_t>> packed = packRepeated(layout, std::move(format), seed);
+  if (!packed)
+    return packed.error();
+  Result<WeightCopies> made = copyWeight(device, layout.bytes, *packed);
+  if (!made)
+    return made.error();
+  copies = std::move(*made);
+  weightKey = std::move(key);
+  return &copies;
+}
+
+Result<const WeightCopies *> TimingOperands::plainWeight(dsl::ElementType type, int64_t n,
+                                                         int64_t k) {
+  std::string key = std::string(type.name()) + " " + std::to_string(n) + " x " + std::to_string(k);
+  if (key == weightKey)
+    return &copies;
+  weightKey.clear();
+  copies.clear();
+  Result<WeightCopies> made = copyWeight(device, n * k * type.bits() / 8, pattern(type));
+  if (!made)
+    return made.error();
+  copies = std::move(*made);
+  weightKey = std::move(key);
+  return &copies;
+}
+
+Result<DevicePointer> TimingOperands::numbers(dsl::ElementType type, int64_t count) {
+  int64_t bytes = count * type.bits() / 8;
+  if (numbersType != type || numbersBuffer.bytes() < bytes) {
+    numbersType.reset();
+    numbersBuffer = Buffer();
+    Result<Buffer> made = filledBuffer(device, bytes, pattern(type));
+    if (!made)
+      return made.error();
+    numbersBuffer = std::move(*made);
+    numbersType = type;
+  }
+  return numbersBuffer.address();
+}
+
+Result<TimingOperands::Input> TimingOperands::input(const Gemm &gemm) {
+  const dsl::Format &activation = gemm.impl().gemm->activation;
+  dsl::ElementType type =
+      dsl::isPlain(activation) ? activation.element().type : dsl::ElementType::get("bf16");
+  Result<DevicePointer> x = numbers(type, gemm.shape().m * gemm.shape().k);
+  if (!x)
+    return x.error();
+  return Input{*x, type.bits() == 32      ? ScalarType::F32
+                   : type.name() == "f16" ? ScalarType::F16
+                                          : ScalarType::BF16};
+}
+
+} // namespace rho::tool

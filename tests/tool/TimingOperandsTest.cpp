@@ -1,0 +1,103 @@
+#include "runtime/tool/TimingOperands.h"
+
+#include "kernels/Synthetic.h"
+#include "runtime/Kernel.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+using namespace rho;
+using namespace rho::tool;
+
+namespace {
+
+Gemm compiled(const Device &device, const std::string &name, const GemmShape &shape) {
+  Module module =
+      Module::load(std::string(RHO_SOURCE_DIR) + "/kernels/gemms/" + name + ".rho").value();
+  EngineOptions options;
+  options.diskCache = false;
+  Engine engine = Engine::create(device, options).value();
+  return engine.compile(module, "", shape).value();
+}
+
+// Every shipped format: what stands for a large weight unpacks to finite numbers that repeat.
+TEST(TimingOperandsTest, aLargeWeightRepeatsValidNumbers) {
+  Device device = Device::emulated("sm_80").value();
+  for (const char *name :
+       {"int4_g128_int8", "liquidquant_int8", "nvfp4_bf16", "int4_channel_f16"}) {
+    SCOPED_TRACE(name);
+    Gemm gemm = compiled(device, name, {16, 1024, 256});
+    const compiler::WeightLayout &layout = gemm.impl().image().weight;
+    std::vector<uint8_t> packed = packRepeated(layout, gemm.impl().weight(), 1).value();
+    ASSERT_EQ(static_cast<int64_t>(packed.size()), layout.bytes);
+    dsl::QuantizedMatrix weight =
+        compiler::unpack(layout, gemm.impl().weight(), packed.data()).value();
+    std::vector<double> first = weight.rowValues(3);
+    EXPECT_EQ(weight.rowValues(3 + 512), first);
+    EXPECT_NE(weight.rowValues(4), first);
+    for (int64_t row : {0, 300, 1023})
+      for (double value : weight.rowValues(row))
+        EXPECT_TRUE(std::isfinite(value));
+  }
+}
+
+// Where a part is the whole: what packing gives.
+TEST(TimingOperandsTest, aSmallWeightIsPackedAsItIs) {
+  Device device = Device::emulated("sm_80").value();
+  Gemm gemm = compiled(device, "int4_g128_int8", {16, 128, 256});
+  TimingOperands operands(device, 1);
+  const WeightCopies &weight = *operands.weight(gemm).value();
+  ASSERT_EQ(weight.size(), 1U);
+  std::vector<float> values = kernels::syntheticWeight(128, 256, 1);
+  Result<Buffer> packed = gemm.packWeights(values.data(), ScalarType::F32, 256);
+  ASSERT_TRUE(packed) << packed.error().str();
+  const Buffer &expected = *packed;
+  std::vector<uint8_t> a(static_cast<size_t>(expected.bytes())), b(a.size());
+  ASSERT_TRUE(expected.read(a.data(), expected.bytes()));
+  ASSERT_TRUE(weight[0].read(b.data(), expected.bytes()));
+  EXPECT_EQ(a, b);
+  EXPECT_EQ(operands.weight(gemm).value(), &weight) << "kept for the next of the same layout";
+}
+
+TEST(TimingOperandsTest, patternsFillBuffersToTheEnd) {
+  Device device = Device::emulated("sm_80").value();
+  const std::vector<uint8_t> pattern = {1, 2, 3};
+  Result<Buffer> buffer = filledBuffer(device, 8, pattern);
+  ASSERT_TRUE(buffer) << buffer.error().str();
+  std::vector<uint8_t> read(8);
+  ASSERT_TRUE(buffer->read(read.data(), 8));
+  EXPECT_EQ(read, (std::vector<uint8_t>{1, 2, 3, 1, 2, 3, 1, 2}));
+}
+
+TEST(TimingOperandsTest, randomNumbersAreSpreadAndFinite) {
+  for (const char *name : {"bf16", "e4m3", "s8"}) {
+    SCOPED_TRACE(name);
+    dsl::ElementType type = dsl::ElementType::get(name);
+    std::vector<uint8_t> bytes = randomNumbers(type, 1);
+    size_t width = static_cast<size_t>(type.bits()) / 8;
+    double squares = 0;
+    for (size_t i = 0; i < 1000; ++i) {
+      uint32_t code = bytes[i * width];
+      if (width == 2)
+        code |= static_cast<uint32_t>(bytes[i * width + 1]) << 8;
+      double value = type.decode(code);
+      ASSERT_TRUE(std::isfinite(value));
+      squares += value * value / 1000;
+    }
+    double deviation = std::sqrt(squares);
+    EXPECT_GT(deviation, type.isInteger() ? 20 : 0.5);
+    EXPECT_LT(deviation, type.isInteger() ? 64 : 2);
+  }
+}
+
+TEST(TimingOperandsTest, inputIsOfThePlainActivationsType) {
+  Device device = Device::emulated("sm_80").value();
+  TimingOperands operands(device, 1);
+  EXPECT_EQ(operands.input(compiled(device, "int4_channel_f16", {1, 64, 128}))->type,
+            ScalarType::F16);
+  EXPECT_EQ(operands.input(compiled(device, "int4_g128_int8", {1, 64, 128}))->type,
+            ScalarType::BF16);
+}
+
+} // namespace
