@@ -74,6 +74,7 @@ Status Suite::compile(const std::vector<BenchGemm> &gemms) {
   for (const BenchGemm &gemm : gemms)
     kernels.push_back({gemm.name, std::vector<Result<Gemm>>(static_cast<size_t>(shapes), Gemm())});
   int64_t total = shapes * static_cast<int64_t>(gemms.size());
+  Stopwatch watch;
   Progress progress("compiling");
   std::atomic<int64_t> done = 0;
   parallelFor(total, [&](int64_t i) {
@@ -83,6 +84,8 @@ Status Suite::compile(const std::vector<BenchGemm> &gemms) {
         gemms[gemm].module, gemms[gemm].name, {sizesM[shape % sizesM.size()], weight.n, weight.k});
     progress.update("compiling, " + std::to_string(++done) + " of " + std::to_string(total));
   });
+  printLine("compiled", std::to_string(total) + " kernels in " +
+                            shortNumber(watch.milliseconds() / 1e3) + " s");
   return Done{};
 }
 
@@ -150,7 +153,7 @@ void Suite::take(Result<SuiteRow> row, std::string &line) {
 void Suite::measure(size_t index) {
   const WeightShape &weight = weights[index];
   std::string shape = "n = " + std::to_string(weight.n) + ", k = " + std::to_string(weight.k);
-  printLine(shape, "");
+  printLine("shape", shape);
   auto measureAll = [&](const std::string &name, const auto &one) {
     std::string line;
     for (size_t i = 0; i < sizesM.size(); ++i) {
@@ -204,8 +207,7 @@ Result<int> suiteCommand(const Options &options) {
       if (Status written = writeText(options.text("--csv"), suite.results().csv()); !written)
         return written.error();
   }
-  printLine("", "");
-  std::fputs(suite.results().tables().c_str(), stdout);
+  std::printf("\n%s", suite.results().tables().c_str());
   if (options.has("--plot"))
     if (Status written = writeText(options.text("--plot"), suite.results().plots()); !written)
       return written.error();
