@@ -12,26 +12,34 @@ namespace rho::tool {
 namespace {
 
 constexpr double panelWidth = 300, panelHeight = 210; // with its title and axes
-constexpr double left = 44, right = 12, top = 26, bottom = 40, margin = 10;
-constexpr double titleHeight = 26, legendHeight = 20, figureGap = 20;
+constexpr double left = 44, right = 12, top = 26, bottom = 44, margin = 10;
+constexpr double titleHeight = 44, legendHeight = 20, figureGap = 20;
 constexpr size_t panelsInRow = 4;
 constexpr double legendColumn = 200;
 constexpr double markerRadius = 3;
 
-// Paul Tol's bright scheme: told apart by colour-blind readers.
-constexpr std::array<const char *, 7> colours = {"#4477aa", "#ee6677", "#228833", "#aa3377",
-                                                 "#66ccee", "#ccbb44", "#777777"};
+// Paul Tol's bright scheme and black: told apart by colour-blind readers.
+constexpr std::array<const char *, 8> colours = {"#4477aa", "#ee6677", "#228833", "#aa3377",
+                                                 "#66ccee", "#ccbb44", "#888888", "#000000"};
 
 std::string number(double value) { return fixedNumber(value, 1); }
 
 // Every name, in the order of its first line.
-std::vector<std::string> namesOf(const LineFigure &figure) {
+std::vector<std::string> namesOf(const std::vector<LineFigure> &figures) {
   std::vector<std::string> names;
-  for (const Panel &panel : figure.panels)
-    for (const Line &line : panel.lines)
-      if (std::find(names.begin(), names.end(), line.name) == names.end())
-        names.push_back(line.name);
+  for (const LineFigure &figure : figures)
+    for (const Panel &panel : figure.panels)
+      for (const Line &line : panel.lines)
+        if (std::find(names.begin(), names.end(), line.name) == names.end())
+          names.push_back(line.name);
   return names;
+}
+
+bool draws(const LineFigure &figure, const std::string &name) {
+  auto named = [&](const Line &line) { return line.name == name; };
+  return std::any_of(figure.panels.begin(), figure.panels.end(), [&](const Panel &panel) {
+    return std::any_of(panel.lines.begin(), panel.lines.end(), named);
+  });
 }
 
 struct Style {
@@ -39,7 +47,21 @@ struct Style {
   size_t shape;
 };
 
-Style styleOf(size_t index) { return {colours[index % colours.size()], index % 4}; }
+Style styleOf(size_t index) {
+  return {colours[index % colours.size()], (index + index / colours.size()) % 4};
+}
+
+// Where the i-th of cells lies that fill rows.
+struct Cell {
+  double x, y;
+};
+Cell cell(size_t i, size_t inRow, double width, double height) {
+  size_t row = i / inRow, column = i % inRow;
+  return {static_cast<double>(column) * width, static_cast<double>(row) * height};
+}
+double heightOf(size_t cells, size_t inRow, double height) {
+  return cells == 0 ? 0 : cell(cells - 1, inRow, 0, height).y + height;
+}
 
 // A circle, a square, a triangle or a diamond.
 std::string marker(double x, double y, const Style &style) {
@@ -104,9 +126,11 @@ class PanelDrawing {
 public:
   PanelDrawing(double x, double y, const Range &range) : x0(x + left), y0(y + top), range(range) {}
 
-  std::string axes(const std::string &title, double reference) const {
-    std::string svg = svgText(x0, y0 - 8, "start", title);
-    for (double y = 0; y <= range.yTo * (1 + 1e-9); y += range.yStep) {
+  std::string axes(const std::string &title, const std::string &xAxis, double reference) const {
+    std::string svg = svgText(x0, y0 - 8, "start", title) +
+                      svgText(x0 + width / 2, y0 + height + 33, "middle", xAxis);
+    for (int i = 0; i <= static_cast<int>(std::lround(range.yTo / range.yStep)); ++i) {
+      double y = i * range.yStep;
       svg += rule(x0, atY(y), x0 + width, atY(y), "#e0e0e0");
       svg += svgText(x0 - 6, atY(y) + 4, "end", fixedNumber(y, range.yDigits));
     }
@@ -147,44 +171,45 @@ private:
   const Range &range;
 };
 
-// Draws from `y` on and moves `y` behind the figure.
-std::string draw(const LineFigure &figure, double &y) {
-  std::vector<std::string> names = namesOf(figure);
+// Draws from `y` on and moves `y` behind the figure. The index of a name chooses its style.
+std::string draw(const LineFigure &figure, const std::vector<std::string> &names, double &y) {
   Range range = rangeOf(figure);
   std::string svg = "<g font-size=\"15\">" + svgText(margin, y + 18, "start", figure.title) +
-                    "</g>\n" +
-                    svgText(margin, y + 36, "start", figure.yAxis + " against " + figure.xAxis);
-  y += titleHeight + 18;
+                    "</g>\n" + svgText(margin, y + 36, "start", figure.yAxis);
+  y += titleHeight;
   constexpr auto inRow = static_cast<size_t>(panelsInRow * panelWidth / legendColumn);
+  size_t entries = 0;
   for (size_t i = 0; i < names.size(); ++i) {
-    double x = margin + static_cast<double>(i % inRow) * legendColumn;
-    double middle = y + legendHeight * (static_cast<double>(i / inRow) + 0.5);
+    if (!draws(figure, names[i]))
+      continue;
+    Cell at = cell(entries++, inRow, legendColumn, legendHeight);
+    double x = margin + at.x, middle = y + at.y + legendHeight / 2;
     svg += rule(x, middle, x + 24, middle, styleOf(i).colour);
     svg += marker(x + 12, middle, styleOf(i)) + svgText(x + 30, middle + 4, "start", names[i]);
   }
-  y += legendHeight * static_cast<double>((names.size() + inRow - 1) / inRow);
+  y += heightOf(entries, inRow, legendHeight);
   for (size_t i = 0; i < figure.panels.size(); ++i) {
     const Panel &panel = figure.panels[i];
-    PanelDrawing drawing(static_cast<double>(i % panelsInRow) * panelWidth,
-                         y + static_cast<double>(i / panelsInRow) * panelHeight, range);
-    svg += drawing.axes(panel.title, figure.reference);
+    Cell at = cell(i, panelsInRow, panelWidth, panelHeight);
+    PanelDrawing drawing(at.x, y + at.y, range);
+    svg += drawing.axes(panel.title, figure.xAxis, figure.reference);
     for (const Line &line : panel.lines) {
       auto index = std::find(names.begin(), names.end(), line.name) - names.begin();
       svg += drawing.line(line, styleOf(static_cast<size_t>(index)));
     }
   }
-  size_t rows = (figure.panels.size() + panelsInRow - 1) / panelsInRow;
-  y += panelHeight * static_cast<double>(rows) + figureGap;
+  y += heightOf(figure.panels.size(), panelsInRow, panelHeight) + figureGap;
   return svg;
 }
 
 } // namespace
 
 std::string lineCharts(const std::vector<LineFigure> &figures) {
+  std::vector<std::string> names = namesOf(figures);
   std::string svg;
   double y = 0;
   for (const LineFigure &figure : figures)
-    svg += draw(figure, y);
+    svg += draw(figure, names, y);
   return svgDocument(panelWidth * panelsInRow + 2 * margin, y, svg);
 }
 

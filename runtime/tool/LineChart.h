@@ -7,7 +7,7 @@
 namespace rho::tool {
 
 struct Line {
-  std::string name;                              // equal names look alike in every panel
+  std::string name;                              // equal names look alike in all figures
   std::vector<std::pair<double, double>> points; // x > 0 ascending, y >= 0
 };
 

@@ -135,9 +135,10 @@ Result<SuiteRow> Suite::measureGemm(const std::string &name, const Gemm &gemm) {
       return gemm.quantizeActivations(ready->activations, input->x, input->type, row.shape.k,
                                       stream);
     });
-    if (!quantize)
-      return quantize.error();
-    row.quantize = quantize->microseconds;
+    if (quantize)
+      row.quantize = quantize->microseconds;
+    else
+      complain(quantize.error()); // the host quantizes here; the gemm's own time stands
   }
   return row;
 }
