@@ -29,7 +29,7 @@ Result<Driver> Driver::openFrom(const std::vector<std::string> &libraryNames) {
   Driver driver;
 // NOLINTBEGIN(bugprone-macro-parentheses): a name and a parameter list take no parentheses
 #define RHO_DRIVER_OPTIONAL(member, symbolName, parameters)                                        \
-  driver.member = reinterpret_cast<CUresult(*) parameters>(library.symbol(#symbolName));
+  library.bindOptional(driver.member, #symbolName);
 #define RHO_DRIVER(member, symbolName, parameters) library.bind(driver.member, #symbolName);
 #include "runtime/cuda/DriverSymbols.def"
 #undef RHO_DRIVER_OPTIONAL

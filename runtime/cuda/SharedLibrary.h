@@ -15,8 +15,12 @@ public:
   const std::string &reason() const { return why; }
   const std::string &name() const { return openedName; }
   // Points `function` at the symbol `name`: null where it is not there.
-  template <class Function> void bind(Function *&function, const char *name) {
+  template <class Function> void bindOptional(Function *&function, const char *name) {
     function = reinterpret_cast<Function *>(symbol(name));
+  }
+  // The same for a symbol that must be there.
+  template <class Function> void bind(Function *&function, const char *name) {
+    bindOptional(function, name);
     if (!function && missing.empty())
       missing = name;
   }
