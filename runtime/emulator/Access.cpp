@@ -60,19 +60,55 @@ uint8_t *resolveGlobal(Warp &warp, const Inst &inst, int lane, uint64_t address,
   return nullptr;
 }
 
-bool reportShared(Warp &warp, const Inst &inst, int lane, uint64_t address, uint32_t bytes) {
-  uint32_t size = warp.cta->shared.size();
+bool reportShared(Warp &warp, const Inst &inst, int lane, const SharedMemory &shared,
+                  uint64_t address, uint32_t bytes, uint32_t align) {
+  uint32_t size = shared.size();
   if (address > size || bytes > size - address) {
     warp.fail(inst, lane, DiagId::emulator_shared_bounds,
               {hex(address), std::to_string(bytes), range(0, size)});
     return false;
   }
-  return !misaligned(warp, inst, lane, "shared", address, bytes);
+  return !misaligned(warp, inst, lane, "shared", address, align);
 }
+
+Cta *clusterTarget(Warp &warp, const Inst &inst, int lane, uint64_t &address) {
+  address = ownShared(address);
+  uint64_t segment = address / clusterStride;
+  if (segment == 0)
+    return warp.cta;
+  std::vector<Cta> &ctas = warp.cta->cluster->ctas;
+  if (segment > ctas.size()) {
+    warp.fail(
+        inst, lane, DiagId::emulator_cluster_address,
+        {hex(address), "it is in none of the cluster's " + std::to_string(ctas.size()) + " ctas"});
+    return nullptr;
+  }
+  Cta &target = ctas[segment - 1];
+  if (std::all_of(target.warps.begin(), target.warps.end(),
+                  [](const Warp &other) { return other.state == Warp::State::Done; })) {
+    warp.fail(inst, lane, DiagId::emulator_cluster_address,
+              {hex(address), "cta " + std::to_string(target.rank) +
+                                 " of the cluster has exited, it must wait for its accesses"});
+    return nullptr;
+  }
+  address %= clusterStride;
+  return &target;
+}
+
+namespace {
+// A warp of the cluster as the executing warp sees it.
+std::string warpName(const Warp &warp, uint32_t id) {
+  auto warps = uint32_t(warp.cta->warps.size());
+  std::string name = std::to_string(id % warps);
+  return id / warps == warp.cta->rank
+             ? name
+             : name + " of cta " + std::to_string(id / warps) + " of the cluster";
+}
+} // namespace
 
 void reportFinding(Warp &warp, const Inst &inst, int lane, SharedMemory::Finding finding,
                    bool write) {
-  std::string address = hex(finding.address), other = std::to_string(finding.other);
+  std::string address = hex(finding.address), other = warpName(warp, finding.other);
   switch (finding.problem) {
   case SharedMemory::Problem::None:
     break;
@@ -82,7 +118,16 @@ void reportFinding(Warp &warp, const Inst &inst, int lane, SharedMemory::Finding
   case SharedMemory::Problem::Pending:
     warp.fail(inst, lane,
               write ? DiagId::emulator_async_overwritten : DiagId::emulator_async_not_waited,
-              {address, other});
+              {address, std::to_string(finding.other)});
+    break;
+  case SharedMemory::Problem::BulkPending:
+    warp.fail(inst, lane, DiagId::emulator_bulk_not_waited, {address, write ? "written" : "read"});
+    break;
+  case SharedMemory::Problem::AsyncRead:
+    warp.fail(inst, lane, DiagId::emulator_async_read, {address, other});
+    break;
+  case SharedMemory::Problem::Unfenced:
+    warp.fail(inst, lane, DiagId::emulator_proxy_fence, {address, other});
     break;
   case SharedMemory::Problem::ReadAfterWrite:
     warp.fail(inst, lane, DiagId::emulator_race_read, {address, other});
@@ -131,16 +176,14 @@ bool resolveGlobals(Warp &warp, const Inst &inst, uint32_t mask, uint32_t bytes,
   return true;
 }
 
-bool resolveShared(Warp &warp, const Inst &inst, int l, uint64_t address, uint32_t bytes,
-                   AccessKind kind, uint8_t *&out) {
-  SharedMemory &shared = warp.cta->shared;
-  if (!checkShared(warp, inst, l, address, bytes))
+bool resolveShared(Warp &warp, const Inst &inst, int l, SharedMemory &shared, uint64_t address,
+                   uint32_t bytes, AccessKind kind, uint8_t *&out) {
+  if (!checkShared(warp, inst, l, shared, address, bytes, bytes))
     return false;
   auto at = uint32_t(address);
-  SharedMemory::Finding finding = kind == AccessKind::Read ? shared.read(warp.index, at, bytes)
-                                  : kind == AccessKind::Write
-                                      ? shared.write(warp.index, at, bytes)
-                                      : shared.atomic(warp.index, at, bytes);
+  SharedMemory::Finding finding = kind == AccessKind::Read    ? shared.read(warp.id, at, bytes)
+                                  : kind == AccessKind::Write ? shared.write(warp.id, at, bytes)
+                                                              : shared.atomic(warp.id, at, bytes);
   if (!checkFinding(warp, inst, l, finding, kind != AccessKind::Read))
     return false;
   out = shared.data() + at;
@@ -188,7 +231,7 @@ bool resolve(Warp &warp, const Inst &inst, uint32_t mask, Space space, uint32_t 
     Space actual = space;
     if (space == Space::Generic) {
       uint64_t window = address / windowBytes;
-      actual = window == 1   ? Space::Shared
+      actual = window == 1   ? Space::SharedCluster
                : window == 2 ? Space::Local
                : window == 3 ? Space::Param
                              : Space::Global;
@@ -198,7 +241,11 @@ bool resolve(Warp &warp, const Inst &inst, uint32_t mask, Space space, uint32_t 
     bool good = false;
     switch (actual) {
     case Space::Shared:
-      good = resolveShared(warp, inst, l, address, bytes, kind, out.at[l]);
+      good = resolveShared(warp, inst, l, warp.cta->shared, address, bytes, kind, out.at[l]);
+      break;
+    case Space::SharedCluster:
+      if (Cta *target = clusterTarget(warp, inst, l, address))
+        good = resolveShared(warp, inst, l, target->shared, address, bytes, kind, out.at[l]);
       break;
     case Space::Local:
       good = resolveLocal(warp, inst, l, address, bytes, out.at[l]);

@@ -10,6 +10,11 @@ enum class AccessKind : uint8_t { Read, Write, Atomic };
 struct LaneAddresses {
   uint64_t at[32];
 };
+// One lane's.
+inline uint64_t laneAddress(const Warp &warp, uint32_t base, int64_t offset, bool is32, int lane) {
+  return is32 ? uint32_t(warp.reg<uint32_t>(base)[lane] + uint32_t(offset))
+              : warp.reg<uint64_t>(base)[lane] + uint64_t(offset);
+}
 struct LanePointers {
   uint8_t *at[32];
 };
@@ -27,13 +32,24 @@ bool resolve(Warp &warp, const Inst &inst, uint32_t mask, Space space, uint32_t 
 // The part of resolve for one lane in global memory, any length and alignment; null: failed.
 uint8_t *resolveGlobal(Warp &warp, const Inst &inst, int lane, uint64_t address, uint32_t bytes,
                        AccessKind kind);
-// Bounds and alignment in shared memory; false: failed. `bytes` is a power of two.
-bool reportShared(Warp &warp, const Inst &inst, int lane, uint64_t address, uint32_t bytes);
-inline bool checkShared(Warp &warp, const Inst &inst, int lane, uint64_t address, uint32_t bytes) {
-  uint64_t size = warp.cta->shared.size();
-  if ((address & (bytes - 1)) == 0 && address < size && bytes <= size - address) [[likely]]
+// Bounds and alignment in a CTA's shared memory; false: failed. `align` is a power of two.
+bool reportShared(Warp &warp, const Inst &inst, int lane, const SharedMemory &shared,
+                  uint64_t address, uint32_t bytes, uint32_t align);
+inline bool checkShared(Warp &warp, const Inst &inst, int lane, const SharedMemory &shared,
+                        uint64_t address, uint32_t bytes, uint32_t align) {
+  uint64_t size = shared.size();
+  if ((address & (align - 1)) == 0 && address < size && bytes <= size - address) [[likely]]
     return true;
-  return reportShared(warp, inst, lane, address, bytes);
+  return reportShared(warp, inst, lane, shared, address, bytes, align);
+}
+inline bool checkShared(Warp &warp, const Inst &inst, int lane, uint64_t address, uint32_t bytes) {
+  return checkShared(warp, inst, lane, warp.cta->shared, address, bytes, bytes);
+}
+// The CTA of a cluster address (see Machine.h), which becomes the offset there. Null: failed.
+Cta *clusterTarget(Warp &warp, const Inst &inst, int lane, uint64_t &address);
+// What a shared address is in the executing CTA, which may also have a generic one.
+inline uint64_t ownShared(uint64_t address) {
+  return address / windowBytes == sharedWindow / windowBytes ? address % windowBytes : address;
 }
 bool misaligned(Warp &warp, const Inst &inst, int lane, const char *space, uint64_t address,
                 uint32_t bytes);

@@ -2,6 +2,7 @@
 // copy"). The bytes are copied at once, which the ISA allows, but count as being written until the
 // issuing thread waits for their group.
 #include "runtime/emulator/Access.h"
+#include "runtime/emulator/Bulk.h"
 #include "runtime/emulator/Decode.h"
 #include "runtime/emulator/Lanes.h"
 
@@ -61,7 +62,7 @@ Flow copyHandler(Warp &w, const Inst &i, uint32_t mask) {
     if (!checkShared(w, i, l, address, bytes))
       return Flow::Leave;
     uint32_t thread = w.index * 32 + uint32_t(l);
-    if (!checkFinding(w, i, l, shared.beginAsync(w.index, thread, uint32_t(address), bytes), true))
+    if (!checkFinding(w, i, l, shared.beginAsync(w.id, thread, uint32_t(address), bytes), true))
       return Flow::Leave;
     uint8_t *host = shared.data() + address;
     uint32_t read = sourceBytes(w, i, l);
@@ -95,7 +96,7 @@ Flow waitHandler(Warp &w, const Inst &i, uint32_t mask) {
       int l = std::countr_zero(rest);
       if (int64_t(copy.group) + i.imm < int64_t(w.asyncGroup[l])) {
         done |= 1u << l;
-        w.cta->shared.endAsync(w.index, copy.address[l], copy.bytes);
+        w.cta->shared.endAsync(w.id, copy.address[l], copy.bytes);
       }
     }
     copy.lanes &= ~done;
@@ -159,12 +160,16 @@ void copy(Decoder &d, bool cacheAll) {
 }
 
 void cp(Decoder &d) {
+  if (d.take("reduce"))
+    return d.take("async") && d.take("bulk") ? decodeBulkReduce(d) : d.unknown();
   if (!d.take("async"))
     return d.unknown();
   if (d.take("ca"))
     return copy(d, true);
   if (d.take("cg"))
     return copy(d, false);
+  if (d.take("bulk"))
+    return decodeBulk(d);
   if (d.take("commit_group")) {
     d.expectOperands(0);
     return d.emit(commitHandler);

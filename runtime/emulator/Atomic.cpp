@@ -137,9 +137,9 @@ Handler handlerOf(Operation operation, Type type) {
 template <bool Returns> void atomic(Decoder &d) {
   auto space = Space::Generic;
   while (true) {
-    int which = d.takeOne({"global", "shared", "shared::cta"});
+    int which = d.takeOne({"global", "shared::cluster", "shared", "shared::cta"});
     if (which >= 0)
-      space = which == 0 ? Space::Global : Space::Shared;
+      space = which == 0 ? Space::Global : which == 1 ? Space::SharedCluster : Space::Shared;
     else if (d.takeOne(
                  {"relaxed", "acquire", "release", "acq_rel", "cta", "cluster", "gpu", "sys"}) < 0)
       break;

@@ -44,7 +44,8 @@ bool arriveAt(Warp &w, const Inst &i, uint32_t mask, uint32_t &number) {
   barrier.expected = count;
   // Counted barriers count warps of 32 threads; exited threads never arrive.
   barrier.arrived += counts && mask == w.exists ? 32 : uint32_t(std::popcount(mask));
-  w.cta->shared.arrive(w.index, barrier);
+  w.cta->cluster->order.arrive(w.id, barrier.clock);
+  ++w.cta->cluster->events;
   return true;
 }
 
@@ -56,9 +57,10 @@ bool complete(Cta &cta, uint32_t number) {
   for (uint32_t rest = barrier.waiting; rest; rest &= rest - 1) {
     Warp &warp = cta.warps[size_t(std::countr_zero(rest))];
     warp.state = Warp::State::Ready;
-    cta.shared.pass(warp.index, barrier);
+    cta.cluster->order.pass(warp.id, barrier.clock);
   }
-  barrier = Barrier{};
+  barrier.expected = barrier.arrived = barrier.waiting = 0;
+  barrier.clock.clear();
   return true;
 }
 
@@ -91,6 +93,8 @@ void barrier(Decoder &d) {
     d.inst.a = d.source(0, Type::B32);
     return d.emit(warpSyncHandler);
   }
+  if (d.take("cluster"))
+    return decodeClusterBarrier(d);
   d.take("cta");
   int action = d.takeOne({"sync", "arrive"});
   if (action < 0)
@@ -115,7 +119,27 @@ void membar(Decoder &d) {
   d.emit(fenceHandler);
 }
 
+Flow proxyFenceHandler(Warp &w, const Inst &, uint32_t) {
+  w.cta->cluster->order.fence(w.id);
+  return Flow::Next;
+}
+
 void fence(Decoder &d) {
+  if (d.take("proxy")) {
+    if (!d.take("async"))
+      return d.unknown();
+    bool global = d.take("global");
+    if (!global)
+      d.takeOne({"shared::cta", "shared::cluster"});
+    d.expectOperands(0);
+    return d.emit(global ? fenceHandler : proxyFenceHandler);
+  }
+  if (d.take("mbarrier_init")) {
+    if (!d.take("release") || !d.take("cluster"))
+      return d.unknown();
+    d.expectOperands(0);
+    return d.emit(fenceHandler);
+  }
   d.takeOne({"sc", "acq_rel", "acquire", "release"});
   if (d.takeOne({"cta", "cluster", "gpu", "sys"}) < 0)
     return d.unknown();

@@ -69,6 +69,7 @@ Flow exitHandler(Warp &w, const Inst &i, uint32_t mask) {
   if (w.reschedule())
     return Flow::Next;
   w.state = Warp::State::Done;
+  w.cta->cluster->completeBarrier();
   return Flow::Leave;
 }
 
@@ -87,14 +88,15 @@ void trap(Decoder &d) {
   d.emit(trapHandler);
 }
 
-Flow nothing(Warp &, const Inst &, uint32_t) { return Flow::Next; }
+// Others run, and the warp goes on in its next turn.
+Flow sleepHandler(Warp &, const Inst &, uint32_t) { return Flow::Leave; }
 
 void nanosleep(Decoder &d) {
   if (!d.take("u32"))
     return d.unknown();
   d.expectOperands(1);
   d.source(0, Type::U32);
-  d.emit(nothing);
+  d.emit(sleepHandler);
 }
 
 constexpr Opcode opcodes[] = {{"bra", bra},   {"brx", brx},   {"ret", exit},

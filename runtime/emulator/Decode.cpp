@@ -1,6 +1,5 @@
 #include "runtime/emulator/Decode.h"
 
-#include "runtime/emulator/GlobalMemory.h"
 #include "runtime/emulator/Numbers.h"
 
 #include <algorithm>
@@ -17,7 +16,8 @@ const OpcodeTable &opcodeTable() {
     for (std::span<const Opcode> family :
          {integerOpcodes(), bitOpcodes(), floatOpcodes(), compareOpcodes(), convertOpcodes(),
           moveOpcodes(), memoryOpcodes(), atomicOpcodes(), asyncOpcodes(), matrixOpcodes(),
-          mmaOpcodes(), controlOpcodes(), barrierOpcodes(), warpOpcodes()})
+          mmaOpcodes(), controlOpcodes(), barrierOpcodes(), warpOpcodes(), mbarrierOpcodes(),
+          wgmmaOpcodes(), clusterOpcodes()})
       for (const Opcode &opcode : family)
         all.emplace(opcode.name, opcode.decode);
     return all;
@@ -31,37 +31,9 @@ struct SpecialRow {
   int bits;
 };
 constexpr SpecialRow specialRows[] = {
-    {"%tid.x", Special::TidX, 32},
-    {"%tid.y", Special::TidY, 32},
-    {"%tid.z", Special::TidZ, 32},
-    {"%ntid.x", Special::NtidX, 32},
-    {"%ntid.y", Special::NtidY, 32},
-    {"%ntid.z", Special::NtidZ, 32},
-    {"%ctaid.x", Special::CtaidX, 32},
-    {"%ctaid.y", Special::CtaidY, 32},
-    {"%ctaid.z", Special::CtaidZ, 32},
-    {"%nctaid.x", Special::NctaidX, 32},
-    {"%nctaid.y", Special::NctaidY, 32},
-    {"%nctaid.z", Special::NctaidZ, 32},
-    {"%laneid", Special::LaneId, 32},
-    {"%warpid", Special::WarpId, 32},
-    {"%nwarpid", Special::WarpCount, 32},
-    {"%smid", Special::SmId, 32},
-    {"%nsmid", Special::SmCount, 32},
-    {"%gridid", Special::GridId, 64},
-    {"%lanemask_eq", Special::MaskEq, 32},
-    {"%lanemask_le", Special::MaskLe, 32},
-    {"%lanemask_lt", Special::MaskLt, 32},
-    {"%lanemask_ge", Special::MaskGe, 32},
-    {"%lanemask_gt", Special::MaskGt, 32},
-    {"%dynamic_smem_size", Special::DynamicShared, 32},
-    {"%total_smem_size", Special::TotalShared, 32},
-    {"%clock", Special::Clock, 32},
-    {"%clock_hi", Special::ClockHigh, 32},
-    {"%clock64", Special::Clock64, 64},
-    {"%globaltimer", Special::Timer, 64},
-    {"%globaltimer_lo", Special::TimerLow, 32},
-    {"%globaltimer_hi", Special::TimerHigh, 32},
+#define RHO_PTX_SPECIAL(id, name, bits) {name, Special::id, bits},
+#include "runtime/emulator/Specials.def"
+#undef RHO_PTX_SPECIAL
 };
 
 // Bytes of a register with its 32 lanes; a predicate is one mask.
@@ -96,6 +68,8 @@ Decoder::Decoder(const Module &module, const Function &function, Entry &entry,
       slots(function.registers.size(), 0) {
   // Offset 0 means "no register".
   entry.registers.assign(64, 0);
+  for (const Statement &statement : function.statements)
+    entry.usesWgmma |= statement.opcode[0] == "wgmma";
 }
 
 std::optional<Error> Decoder::decodeAll(const std::string &ptx) {
@@ -123,7 +97,35 @@ std::optional<Error> Decoder::decodeAll(const std::string &ptx) {
     entry.code[instruction].imm = codeStart[statement];
   for (auto [place, statement] : listedBranches)
     entry.lists[place] = codeStart[statement];
+  checkWgmmaRegisters();
   return error;
+}
+
+void Decoder::noteWgmma(uint32_t firstOfList, size_t count) {
+  if (error)
+    return;
+  wgmmaCode.insert(uint32_t(entry.code.size()));
+  wgmmaSlots.insert(entry.lists.begin() + firstOfList,
+                    entry.lists.begin() + firstOfList + ptrdiff_t(count));
+}
+
+// Other instructions that touch these registers are put behind a check.
+void Decoder::checkWgmmaRegisters() {
+  std::unordered_map<uint32_t, uint32_t> checkedCode;
+  for (const RegisterAccess &access : accesses) {
+    if (access.code >= entry.code.size() || !wgmmaSlots.contains(access.slot) ||
+        wgmmaCode.contains(access.code))
+      continue;
+    auto [known, fresh] = checkedCode.emplace(access.code, uint32_t(entry.checked.size()));
+    Inst &accessing = entry.code[access.code];
+    if (fresh) {
+      entry.checked.push_back({accessing, {}, {}});
+      accessing.run = runChecked;
+      accessing.aux = known->second;
+    }
+    CheckedInst &checked = entry.checked[known->second];
+    (access.written ? checked.writes : checked.reads).push_back(access.slot);
+  }
 }
 
 // Only variables that the entry names take part. Static arrays first, then the extern array.
@@ -207,7 +209,7 @@ void Decoder::emitBranches(Handler handler, const std::vector<uint32_t> &stateme
 }
 
 void Decoder::noteSharedAccess(Space space, uint32_t bytes) {
-  if (space == Space::Shared || space == Space::Generic)
+  if (space == Space::Shared || space == Space::SharedCluster || space == Space::Generic)
     entry.sharedGranule = std::min(entry.sharedGranule, bytes);
 }
 
@@ -271,9 +273,11 @@ void Decoder::expectOperands(size_t least, size_t most) {
         (least == most ? "" : " to " + std::to_string(most)) + " belong");
 }
 
-uint32_t Decoder::registerSlot(uint32_t reg) {
+uint32_t Decoder::registerSlot(uint32_t reg, bool written) {
   if (!slots[reg])
     slots[reg] = allocateSlot(entry, bits(function.registers[reg]));
+  if (entry.usesWgmma)
+    accesses.push_back({uint32_t(entry.code.size()), slots[reg], written});
   return slots[reg];
 }
 
@@ -405,7 +409,7 @@ uint32_t Decoder::wideDestination(const Operand &operand, Type type, int &regist
   if (registerBits < bits(type))
     bad("`" + std::string(operand.name) + "` has " + std::to_string(registerBits) + " bits where " +
         std::to_string(bits(type)) + " belong");
-  return registerSlot(operand.index);
+  return registerSlot(operand.index, true);
 }
 
 uint32_t Decoder::predicate(const Operand &operand, bool &negated) {
@@ -437,35 +441,29 @@ uint32_t Decoder::addList(const std::vector<uint32_t> &offsets) {
   return index;
 }
 
-uint32_t Decoder::sources(size_t i, size_t count, Type type) {
-  const Operand &vector = operand(i);
-  std::vector<uint32_t> offsets;
-  if (vector.kind != Operand::Kind::Vector) {
-    if (count != 1)
-      bad("operand " + std::to_string(i + 1) + " needs " + std::to_string(count) + " registers");
-    offsets.push_back(source(vector, type));
-  } else {
-    if (vector.parts.size() != count)
-      bad("operand " + std::to_string(i + 1) + " needs " + std::to_string(count) + " registers");
-    for (const Operand &part : vector.parts)
-      offsets.push_back(source(part, type));
+const Operand *Decoder::partsOf(const Operand &vector, size_t count) {
+  bool isVector = vector.kind == Operand::Kind::Vector;
+  if (count != (isVector ? vector.parts.size() : 1)) {
+    bad(std::to_string(isVector ? vector.parts.size() : 1) + " registers where " +
+        std::to_string(count) + " belong");
+    return nullptr;
   }
+  return isVector ? vector.parts.data() : &vector;
+}
+
+uint32_t Decoder::sources(const Operand &vector, size_t count, Type type) {
+  std::vector<uint32_t> offsets;
+  if (const Operand *parts = partsOf(vector, count))
+    for (size_t p = 0; p < count; ++p)
+      offsets.push_back(source(parts[p], type));
   return addList(offsets);
 }
 
 uint32_t Decoder::destinations(size_t i, size_t count, Type type) {
-  const Operand &vector = operand(i);
   std::vector<uint32_t> offsets;
-  if (vector.kind != Operand::Kind::Vector) {
-    if (count != 1)
-      bad("operand " + std::to_string(i + 1) + " needs " + std::to_string(count) + " registers");
-    offsets.push_back(destination(vector, type));
-  } else {
-    if (vector.parts.size() != count)
-      bad("operand " + std::to_string(i + 1) + " needs " + std::to_string(count) + " registers");
-    for (const Operand &part : vector.parts)
-      offsets.push_back(destination(part, type));
-  }
+  if (const Operand *parts = partsOf(operand(i), count))
+    for (size_t p = 0; p < count; ++p)
+      offsets.push_back(destination(parts[p], type));
   return addList(offsets);
 }
 
@@ -476,13 +474,31 @@ int64_t Decoder::immediate(size_t i) {
   return int64_t(number.value);
 }
 
+uint32_t Decoder::tensor(size_t i, size_t rank, uint32_t &coordinates) {
+  const Operand &whole = operand(i);
+  if (whole.kind != Operand::Kind::Address || whole.parts.size() != 2) {
+    bad("operand " + std::to_string(i + 1) + " must be a tensor map with coordinates");
+    return 0;
+  }
+  coordinates = sources(whole.parts[1], rank, Type::B32);
+  int baseBits = 64;
+  uint32_t slot = baseOf(whole, baseBits);
+  if (baseBits != 64)
+    bad("the address of a tensor map has 64 bits");
+  return slot;
+}
+
 uint32_t Decoder::address(size_t i, int &baseBits) {
   const Operand &whole = operand(i);
   baseBits = 64;
-  if (whole.kind != Operand::Kind::Address) {
+  if (whole.kind != Operand::Kind::Address || whole.parts.size() != 1) {
     bad("operand " + std::to_string(i + 1) + " must be an address");
     return 0;
   }
+  return baseOf(whole, baseBits);
+}
+
+uint32_t Decoder::baseOf(const Operand &whole, int &baseBits) {
   const Operand &base = whole.parts[0];
   inst.imm = int64_t(whole.value);
   if (base.kind == Operand::Kind::Register) {
@@ -533,49 +549,6 @@ const std::vector<Operand> &Decoder::branchTargets(size_t i) {
   }
   bad("`" + std::string(name.name) + "` is no list of branch targets");
   return none;
-}
-
-// Program ---------------------------------------------------------------------------------------
-
-Result<Program> Program::parse(std::string_view ptx) {
-  auto impl = std::make_shared<Impl>();
-  impl->text = std::string(ptx);
-  Result<Module> module = parseModule(impl->text);
-  if (!module)
-    return std::move(module.error());
-  impl->target = std::string(module->target);
-  std::vector<uint64_t> addresses(module->variables.size(), 0);
-  for (size_t i = 0; i < addresses.size(); ++i) {
-    Variable &variable = module->variables[i];
-    addresses[i] = variable.address;
-    if (variable.space != Space::Global && variable.space != Space::Const)
-      continue;
-    addresses[i] = reserveAddresses(variable.size);
-    impl->variables.push_back(
-        {addresses[i], variable.size, variable.space == Space::Const, std::move(variable.initial)});
-  }
-  for (const Function &function : module->entries) {
-    Entry &entry = impl->entries.emplace_back();
-    entry.name = std::string(function.name);
-    entry.parameterBytes = function.parameterBytes;
-    for (int i = 0; i < 3; ++i) {
-      entry.maxThreads[i] = function.maxThreads[i];
-      entry.requiredThreads[i] = function.requiredThreads[i];
-    }
-    if (std::optional<Error> error =
-            Decoder(*module, function, entry, addresses).decodeAll(impl->text))
-      return std::move(*error);
-  }
-  Program program;
-  program.pimpl = std::move(impl);
-  return program;
-}
-
-std::vector<std::string> Program::entries() const {
-  std::vector<std::string> names;
-  for (const Entry &entry : pimpl->entries)
-    names.push_back(entry.name);
-  return names;
 }
 
 } // namespace rho::emulator

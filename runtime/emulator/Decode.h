@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace rho::emulator {
 
@@ -32,6 +33,9 @@ std::span<const Opcode> mmaOpcodes();
 std::span<const Opcode> controlOpcodes();
 std::span<const Opcode> barrierOpcodes();
 std::span<const Opcode> warpOpcodes();
+std::span<const Opcode> mbarrierOpcodes();
+std::span<const Opcode> wgmmaOpcodes();
+std::span<const Opcode> clusterOpcodes();
 
 // What decode functions see of one statement. The first problem is kept; after it every request
 // answers something harmless, so that decode functions need no checks of their own.
@@ -75,12 +79,15 @@ public:
   bool isPredicate(const Operand &operand) const;
   uint32_t predicateDestination(const Operand &operand);
   // The registers of {a, b, ...} (or of a single operand), each of the type; returns Inst::list.
-  uint32_t sources(size_t i, size_t count, Type type);
+  uint32_t sources(size_t i, size_t count, Type type) { return sources(operand(i), count, type); }
+  uint32_t sources(const Operand &vector, size_t count, Type type);
   uint32_t destinations(size_t i, size_t count, Type type);
   // An immediate integer.
   int64_t immediate(size_t i);
   // [base + offset]: the base's register and width; the offset goes to inst.imm.
   uint32_t address(size_t i, int &baseBits);
+  // [tensor map, {coordinates}]: the map's register; the coordinates are a list.
+  uint32_t tensor(size_t i, size_t rank, uint32_t &coordinates);
   // The same with the state space that a variable used as base has (else Generic).
   Space addressSpace(size_t i);
   uint32_t label(size_t i) { return label(operand(i)); } // statement index
@@ -99,6 +106,8 @@ public:
   // inst.list: the targets' places in the code.
   void emitBranches(Handler handler, const std::vector<uint32_t> &statements);
   void noteSharedAccess(Space space, uint32_t bytes);
+  // The wgmma that is emitted next has these registers in D or A.
+  void noteWgmma(uint32_t firstOfList, size_t count);
   void unknown();                           // this form of the instruction is not known
   void bad(const std::string &explanation); // an operand does not fit
   bool failed() const { return error.has_value(); }
@@ -107,7 +116,10 @@ private:
   void layOutShared();
   void decodeOne(uint32_t index);
   std::string statementText() const;
-  uint32_t registerSlot(uint32_t reg);
+  uint32_t registerSlot(uint32_t reg, bool written = false);
+  void checkWgmmaRegisters();
+  const Operand *partsOf(const Operand &vector, size_t count);
+  uint32_t baseOf(const Operand &whole, int &baseBits);
   uint32_t specialSlot(const Operand &operand, int &bits);
   uint64_t symbolAddress(const Operand &operand);
   uint64_t immediateBits(const Operand &operand, Type type);
@@ -124,6 +136,12 @@ private:
   std::unordered_map<uint8_t, uint32_t> specialSlots;
   std::vector<std::pair<uint32_t, uint32_t>> branches;       // instruction, statement
   std::vector<std::pair<uint32_t, uint32_t>> listedBranches; // in Entry::lists, statement
+  struct RegisterAccess {
+    uint32_t code, slot;
+    bool written;
+  };
+  std::vector<RegisterAccess> accesses; // of entries with wgmma
+  std::unordered_set<uint32_t> wgmmaCode, wgmmaSlots;
   std::optional<Error> error;
 };
 
@@ -132,8 +150,15 @@ void decodeFloatArithmetic(Decoder &decoder);
 // The same on f16, bf16 and their pairs.
 void decodeHalfArithmetic(Decoder &decoder);
 
+// barrier.cluster, behind these words. Clusters.cpp
+void decodeClusterBarrier(Decoder &decoder);
+
 // Fills the slot inst.d with the clock inst.mode (a Special). Move.cpp
 Flow readClock(Warp &warp, const Inst &inst, uint32_t mask);
+
+// Stands before an instruction that touches registers of wgmma: Inst::aux is into Entry::checked.
+// WgmmaRegisters.cpp
+Flow runChecked(Warp &warp, const Inst &inst, uint32_t mask);
 
 std::string statementText(const std::string &ptx, uint32_t begin, uint32_t end);
 

@@ -54,8 +54,8 @@ private:
 
 struct Launch {
   std::string entry;
-  Dim3 grid, block;
-  Dim3 cluster;                     // of CTAs
+  Dim3 grid, block;                 // the grid in CTAs, also with clusters
+  Dim3 cluster;                     // in CTAs; .reqnctapercluster must say the same
   int64_t sharedBytes = 0;          // dynamic
   std::vector<uint8_t> parameters;  // the parameter buffer with the PTX ABI's alignment
   std::vector<std::string> origins; // see compiler::KernelImage::origins

@@ -40,4 +40,12 @@ Flow Warp::fail(const Inst &inst, int lane, DiagId id, std::vector<std::string> 
   return Flow::Leave;
 }
 
+bool Warp::converged(const Inst &inst, uint32_t mask) {
+  if (mask == allLanes) [[likely]]
+    return true;
+  fail(inst, firstLane(mask), DiagId::emulator_divergent_instruction,
+       {std::to_string(std::popcount(mask))});
+  return false;
+}
+
 } // namespace rho::emulator

@@ -16,11 +16,8 @@ constexpr uint32_t rowBytes = 16;
 
 // The rows' host addresses. Inst: a base, imm offset, list registers, n matrices, mode transposed.
 bool rows(Warp &w, const Inst &i, uint32_t mask, bool write, uint8_t *(&out)[32]) {
-  if (mask != allLanes) {
-    w.fail(i, w.firstLane(mask), DiagId::emulator_divergent_instruction,
-           {std::to_string(std::popcount(mask))});
+  if (!w.converged(i, mask))
     return false;
-  }
   LaneAddresses addresses;
   laneAddresses(w, i, i.a, i.imm, i.flag & addressIs32, addresses);
   SharedMemory &shared = w.cta->shared;
@@ -32,7 +29,7 @@ bool rows(Warp &w, const Inst &i, uint32_t mask, bool write, uint8_t *(&out)[32]
       return false;
     auto at = uint32_t(address);
     SharedMemory::Finding finding =
-        write ? shared.write(w.index, at, rowBytes) : shared.read(w.index, at, rowBytes);
+        write ? shared.write(w.id, at, rowBytes) : shared.read(w.id, at, rowBytes);
     if (!checkFinding(w, i, l, finding, write))
       return false;
     out[l] = shared.data() + at;

@@ -118,10 +118,10 @@ Handler storeOf(Type type, int registerBits) {
 }
 
 bool takeSpace(Decoder &d, Space &space) {
-  int which =
-      d.takeOne({"global", "shared", "shared::cta", "local", "param", "param::entry", "const"});
-  constexpr Space spaces[] = {Space::Global, Space::Shared, Space::Shared, Space::Local,
-                              Space::Param,  Space::Param,  Space::Const};
+  int which = d.takeOne({"global", "shared", "shared::cta", "shared::cluster", "local", "param",
+                         "param::entry", "const"});
+  constexpr Space spaces[] = {Space::Global, Space::Shared, Space::Shared, Space::SharedCluster,
+                              Space::Local,  Space::Param,  Space::Param,  Space::Const};
   if (which >= 0)
     space = spaces[which];
   return which >= 0;
@@ -231,7 +231,7 @@ Flow nothing(Warp &, const Inst &, uint32_t) { return Flow::Next; }
 void prefetch(Decoder &d) {
   Space space;
   takeSpace(d, space);
-  if (d.takeOne({"L1", "L2", "L2::evict_last", "L2::evict_normal"}) < 0)
+  if (d.takeOne({"L1", "L2", "L2::evict_last", "L2::evict_normal", "tensormap"}) < 0)
     return d.unknown();
   d.expectOperands(1);
   int baseBits = 64;

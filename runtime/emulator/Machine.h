@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <bit>
+#include <map>
 #include <optional>
 
 namespace rho::emulator {
@@ -19,7 +20,15 @@ constexpr uint64_t windowBytes = uint64_t(1) << 32;
 
 constexpr uint32_t allLanes = ~0u;
 
+// Addresses in the window of shared memory: the executing CTA's own from 0, and from
+// (rank + 1) * clusterStride those of each CTA of the cluster.
+constexpr uint64_t clusterStride = uint64_t(1) << 24;
+constexpr uint32_t maxClusterCtas = 8;
+// Engines of the mbarriers of a CTA; with more mbarriers some share one, which hides findings.
+constexpr uint32_t enginesOfCta = 64;
+
 struct Cta;
+struct Cluster;
 
 // Copies of one cp.async instruction that are on their way, of lanes with one group number.
 struct PendingCopy {
@@ -29,14 +38,50 @@ struct PendingCopy {
   uint32_t address[32]; // in shared memory
 };
 
+// An mbarrier object (PTX ISA, "mbarrier").
+struct Mbarrier {
+  uint32_t expected = 0, pending = 0; // arrivals
+  int64_t bytes = 0;                  // that transactions have yet to complete
+  uint64_t phase = 0;
+  uint32_t engine = 0;    // agent of the bulk copies that complete on it
+  Clock clock, completed; // of this phase and all before; of the phases before
+};
+
+// A bulk copy from shared memory that may still read it.
+struct BulkRead {
+  uint32_t lane, group;
+  uint32_t address, bytes;
+};
+
+// A wgmma that this warp has not waited for.
+struct PendingWgmma {
+  uint32_t group;
+  const struct Inst *inst;
+  struct Range {
+    uint32_t address, bytes;
+  };
+  std::vector<Range> reads; // in shared memory
+};
+
+// What wgmma has to do with a register of the warp.
+struct RegisterUse {
+  bool touched = true;                 // by other instructions since the last wgmma.fence
+  uint16_t results = 0, fragments = 0; // pending wgmma that have it in D or in A
+  uint16_t shape = 0;                  // of those that have it in D
+  uint32_t statement = 0;              // the last of these
+};
+
 struct Warp {
-  enum class State : uint8_t { Ready, Waiting, Done };
+  // Waiting: for what only others can bring about. Polling: a test of an mbarrier was false, the
+  // instruction runs again when one completes or nobody else can run.
+  enum class State : uint8_t { Ready, Waiting, Polling, Done };
 
   Cta *cta = nullptr;
   uint8_t *registers = nullptr;
-  uint32_t index = 0;
+  uint32_t index = 0; // in the CTA
+  uint32_t id = 0;    // in the cluster
   State state = State::Ready;
-  uint32_t barrier = 0; // what a waiting warp waits for
+  bool giveUp = false; // a polling warp's test answers false
 
   // Lanes that exist and have not exited; those that run now share `pc`. The others wait at
   // pcs[lane]; mergePc is the least of these, where the running lanes stop and join.
@@ -51,6 +96,13 @@ struct Warp {
 
   uint32_t asyncGroup[32] = {}; // group number that the lane's next cp.async belongs to
   std::vector<PendingCopy> copies;
+  uint32_t bulkGroup[32] = {}; // the same for bulk copies from shared memory
+  std::vector<BulkRead> bulkReads;
+  uint32_t wgmmaGroup = 0;
+  std::vector<PendingWgmma> wgmmas;
+  std::vector<RegisterUse> uses; // by offset / 64; empty where the entry has no wgmma
+  // At barrier.cluster: has not arrived, has, waits too; the phase is complete, it has not waited.
+  enum class Arrival : uint8_t { None, Arrived, Waiting, Complete } clusterArrival = Arrival::None;
 
   template <class T> T *reg(uint32_t offset) const {
     return reinterpret_cast<T *>(std::assume_aligned<64>(registers + offset));
@@ -64,6 +116,11 @@ struct Warp {
   // Ends the launch with this finding; the message's last argument tells instruction, CTA, thread
   // and origin.
   Flow fail(const Inst &inst, int lane, DiagId id, std::vector<std::string> args);
+  // Every lane takes part, as instructions with .aligned ask; else the warp fails.
+  bool converged(const Inst &inst, uint32_t mask);
+  // Waits for the other three of four warps at the instruction. True: all are there and go on.
+  // False: the warp waits or failed.
+  bool meetGroup(const Inst &inst, uint32_t mask);
   // Each lane's member mask names exactly the lanes in `mask`; else the warp fails.
   bool checkMembers(const Inst &inst, uint32_t mask, const uint32_t *members);
   int firstLane(uint32_t mask) const { return std::countr_zero(mask); }
@@ -75,17 +132,25 @@ struct LaunchState {
   const Entry &entry;
   const Launch &launch;
   AddressMap map;
-  uint64_t ctas = 0;
+  uint64_t clusters = 0;
+  Dim3 gridClusters{};
   uint32_t sharedBytes = 0;
-  std::atomic<uint64_t> nextCta{0};
-  std::atomic<uint64_t> failedCta{UINT64_MAX}; // the lowest that failed; later ones stop
+  std::atomic<uint64_t> nextCluster{0};
+  std::atomic<uint64_t> failedCluster{UINT64_MAX}; // the lowest that failed; later ones stop
+};
+
+// Four warps that meet at an instruction.
+struct WarpGroup {
+  const Inst *inst = nullptr; // null: none has arrived
+  uint32_t arrived = 0;
 };
 
 struct Cta {
   LaunchState *state = nullptr;
   const Entry *entry = nullptr;
   const Launch *launch = nullptr;
-  uint64_t number = 0;
+  Cluster *cluster = nullptr;
+  uint32_t rank = 0; // in the cluster
   Dim3 index{0, 0, 0};
   uint32_t threads = 0;
   uint32_t worker = 0; // host thread, shown as %smid
@@ -93,10 +158,29 @@ struct Cta {
   std::vector<uint8_t> local; // [thread][localBytes]
   std::vector<Warp> warps;
   Barrier barriers[16];
+  std::map<uint32_t, Mbarrier> mbarriers; // by address
+  uint32_t enginesUsed = 0;
+  WarpGroup groups[maxWarps / 4];
   std::optional<Error> error;
   // Allocations that instructions met last, by instruction.
   const Allocation *recent[64] = {};
 };
+
+// The CTAs of a cluster, which run together on one host thread.
+struct Cluster {
+  uint64_t number = 0;
+  std::vector<Cta> ctas;
+  Order order;
+  Clock clock, completed; // of barrier.cluster: this phase, the one before
+  uint64_t events = 0;    // arrivals and completed transactions, to tell polling from progress
+
+  void wakePolling();
+  // barrier.cluster, once all warps that have not exited have arrived.
+  void completeBarrier();
+};
+
+// The value of a special register that no instruction reads. Specials.cpp
+uint32_t specialValue(const Cta &cta, const Warp &warp, Special special, uint32_t lane);
 
 inline const uint32_t *Warp::list(uint32_t at) const { return cta->entry->lists.data() + at; }
 

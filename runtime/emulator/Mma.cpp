@@ -3,76 +3,18 @@
 // One rule covers the fragment layouts of all shapes here. Lane = 4 g + t. A 32-bit register holds
 // E = 32 / element bits values. Register r of A holds row g + 8 (r & 1), columns
 // 4 E (r >> 1) + E t ...; register r of B holds rows 4 E r + E t ... of column g.
-#include "runtime/emulator/Matrix.h"
-
 #include "runtime/emulator/Decode.h"
+#include "runtime/emulator/Elements.h"
 #include "runtime/emulator/Lanes.h"
 #include "runtime/emulator/Numbers.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <type_traits>
 
 namespace rho::emulator {
 
 namespace {
-
-// Elements: how the 32 lanes of one register become 32 E values, lane by lane.
-struct F16Element {
-  static constexpr int perRegister = 2;
-  static void unpack(const uint32_t *lanes, double *to) {
-    widenF16(reinterpret_cast<const uint16_t *>(lanes), to, 64);
-  }
-};
-struct Bf16Element {
-  static constexpr int perRegister = 2;
-  static void unpack(const uint32_t *lanes, double *to) {
-    widenBf16(reinterpret_cast<const uint16_t *>(lanes), to, 64);
-  }
-};
-struct Tf32Element { // the low 13 bits are ignored
-  static constexpr int perRegister = 1;
-  static void unpack(const uint32_t *lanes, double *to) {
-    for (int l = 0; l < 32; ++l)
-      to[l] = double(std::bit_cast<float>(lanes[l] & 0xffffe000u));
-  }
-};
-template <class T> struct ByteElement {
-  static constexpr int perRegister = 4;
-  static void unpack(const uint32_t *lanes, float *to) {
-    const T *bytes = reinterpret_cast<const T *>(lanes);
-    for (int i = 0; i < 128; ++i)
-      to[i] = float(bytes[i]);
-  }
-};
-template <bool Signed> struct NibbleElement {
-  static constexpr int perRegister = 8;
-  static void unpack(const uint32_t *lanes, float *to) {
-    const auto *bytes = reinterpret_cast<const uint8_t *>(lanes);
-    for (int i = 0; i < 128; ++i) {
-      int low = bytes[i] & 15, high = bytes[i] >> 4;
-      *to++ = float(Signed ? (low ^ 8) - 8 : low);
-      *to++ = float(Signed ? (high ^ 8) - 8 : high);
-    }
-  }
-};
-template <float (*Value)(uint8_t)> struct Fp8Element {
-  static constexpr int perRegister = 4;
-  static void unpack(const uint32_t *lanes, double *to) {
-    static const std::array<double, 256> table = [] {
-      std::array<double, 256> all{};
-      for (size_t code = 0; code < 256; ++code)
-        all[code] = double(Value(uint8_t(code)));
-      return all;
-    }();
-    const auto *bytes = reinterpret_cast<const uint8_t *>(lanes);
-    for (int i = 0; i < 128; ++i)
-      to[i] = table[bytes[i]];
-  }
-};
-using E4m3Element = Fp8Element<e4m3ToF32>;
-using E5m2Element = Fp8Element<e5m2ToF32>;
 
 constexpr int maxK = 64;
 
@@ -96,18 +38,9 @@ void unpackB(const Warp &w, const uint32_t *registers, int count, Number *b) {
   }
 }
 
-// Every lane takes part: the layouts leave no lane out.
-bool converged(Warp &w, const Inst &i, uint32_t mask) {
-  if (mask == allLanes)
-    return true;
-  w.fail(i, w.firstLane(mask), DiagId::emulator_divergent_instruction,
-         {std::to_string(std::popcount(mask))});
-  return false;
-}
-
 // Inst: list registers of D, then A, B and C; n registers of A; width columns of A; flag satfinite.
 template <class A, class B> Flow integerHandler(Warp &w, const Inst &i, uint32_t mask) {
-  if (!converged(w, i, mask))
+  if (!w.converged(i, mask))
     return Flow::Leave;
   int k = i.width, countA = i.n;
   const uint32_t *list = w.list(i.list);
@@ -133,7 +66,7 @@ template <class A, class B> Flow integerHandler(Warp &w, const Inst &i, uint32_t
 
 template <class A, class B, bool HalfC, bool HalfD>
 Flow floatHandler(Warp &w, const Inst &i, uint32_t mask) {
-  if (!converged(w, i, mask))
+  if (!w.converged(i, mask))
     return Flow::Leave;
   int k = i.width, countA = i.n;
   constexpr int countC = HalfC ? 2 : 4, countD = HalfD ? 2 : 4;

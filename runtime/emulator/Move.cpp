@@ -88,17 +88,19 @@ uint64_t windowOf(int space) {
   switch (space) {
   case 0:
   case 1:
-    return sharedWindow;
   case 2:
-    return localWindow;
+    return sharedWindow;
   case 3:
+    return localWindow;
+  case 4:
     return paramWindow;
   default:
     return 0; // global and const addresses are generic as they are
   }
 }
 int takeSpace(Decoder &d) {
-  return d.takeOne({"shared", "shared::cta", "local", "param", "global", "const"});
+  return d.takeOne(
+      {"shared", "shared::cta", "shared::cluster", "local", "param", "global", "const"});
 }
 
 Flow cvtaHandler(Warp &w, const Inst &i, uint32_t mask) {

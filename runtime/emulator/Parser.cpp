@@ -183,6 +183,10 @@ private:
         threeCounts(function.maxThreads);
       else if (accept(".reqntid"))
         threeCounts(function.requiredThreads);
+      else if (accept(".reqnctapercluster"))
+        threeCounts(function.requiredCluster);
+      else if (accept(".explicitcluster") || accept(".blocksareclusters"))
+        continue; // the launch says the grid in CTAs and the shape of a cluster
       else if (accept(".minnctapersm") || accept(".maxnreg") || accept(".maxnctapersm"))
         count("a number", 1 << 20);
       else
@@ -371,6 +375,16 @@ private:
         if (!signedNumber(offset))
           return false;
         out.value = offset.value;
+      }
+      if (accept(',')) {
+        if (!peek().is('{')) {
+          fail("`{` and the coordinates in a tensor");
+          return false;
+        }
+        Operand coordinates;
+        if (!operand(coordinates))
+          return false;
+        out.parts.push_back(std::move(coordinates));
       }
       return expect(']');
     }

@@ -10,7 +10,7 @@
 
 namespace rho::emulator {
 
-enum class Space : uint8_t { Generic, Global, Const, Shared, Local, Param };
+enum class Space : uint8_t { Generic, Global, Const, Shared, SharedCluster, Local, Param };
 
 // .shared, .local, .global and .const arrays and scalars; parameters of entries.
 struct Variable {
@@ -33,7 +33,7 @@ struct Operand {
     Double,   // value: the bits of a double
     Symbol,   // index of a variable, value: offset
     Label,    // name, scope
-    Address,  // parts[0] + value
+    Address,  // parts[0] + value, with the coordinates parts[1] of a tensor
     Vector,   // {parts}
     Pair,     // parts[0] | parts[1]
     Sink,     // _
@@ -62,6 +62,7 @@ struct Function {
   uint64_t parameterBytes = 0;
   uint32_t maxThreads[3] = {0, 0, 0};      // .maxntid
   uint32_t requiredThreads[3] = {0, 0, 0}; // .reqntid; 0: not given
+  uint32_t requiredCluster[3] = {0, 0, 0}; // .reqnctapercluster, likewise
   std::vector<Type> registers;
   std::vector<Statement> statements;
   std::vector<uint32_t> scopeParents;                               // scope 0 is the body

@@ -35,39 +35,17 @@ struct Inst {
   uint32_t aux = 0;
 };
 
+// An instruction whose accesses to registers of wgmma are checked before it runs.
+struct CheckedInst {
+  Inst inst;
+  std::vector<uint32_t> reads, writes; // registers that some wgmma has in D or A
+};
+
 // A special register as a register-file slot that the warp fills before it starts.
 enum class Special : uint8_t {
-  TidX,
-  TidY,
-  TidZ,
-  NtidX,
-  NtidY,
-  NtidZ,
-  CtaidX,
-  CtaidY,
-  CtaidZ,
-  NctaidX,
-  NctaidY,
-  NctaidZ,
-  LaneId,
-  WarpId,
-  WarpCount,
-  SmId,
-  SmCount,
-  GridId,
-  MaskEq,
-  MaskLe,
-  MaskLt,
-  MaskGe,
-  MaskGt,
-  DynamicShared,
-  TotalShared,
-  Clock,
-  ClockHigh,
-  Clock64,
-  Timer,
-  TimerLow,
-  TimerHigh,
+#define RHO_PTX_SPECIAL(id, name, bits) id,
+#include "runtime/emulator/Specials.def"
+#undef RHO_PTX_SPECIAL
 };
 struct SpecialSlot {
   Special special;
@@ -90,6 +68,10 @@ struct Entry {
   std::vector<uint64_t> parameterOffsets;
   uint64_t parameterBytes = 0;
   uint32_t maxThreads[3] = {0, 0, 0}, requiredThreads[3] = {0, 0, 0};
+  uint32_t requiredCluster[3] = {0, 0, 0};
+  bool usesWgmma = false;
+  // What stands behind an instruction that touches a register of a wgmma: see checkUses.
+  std::vector<CheckedInst> checked;
   uint64_t staticShared = 0; // dynamic shared memory begins here
   uint64_t localBytes = 0;   // per thread
   uint32_t sharedGranule = 16;

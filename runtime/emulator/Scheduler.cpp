@@ -34,16 +34,27 @@ bool Warp::reschedule() {
   return live != 0;
 }
 
+void Cluster::wakePolling() {
+  for (Cta &cta : ctas)
+    for (Warp &warp : cta.warps)
+      if (warp.state == Warp::State::Polling)
+        warp.state = Warp::State::Ready;
+}
+
 namespace {
 
-// Instructions between two looks at whether the launch has failed elsewhere.
-constexpr uint64_t cancelInterval = 1 << 14;
+// Instructions after which another warp's turn comes, which may be what this one spins for.
+constexpr uint64_t turn = 1 << 14;
+// Rounds in which all warps only test mbarriers and nothing arrives anywhere: a loop around a test
+// that ends by itself is shorter.
+constexpr uint32_t maxIdleRounds = 1 << 12;
 
-// Executes until the warp waits, exits or fails. False: the launch is over for this CTA.
+// Executes until the warp waits, exits or fails or its turn is over. False: the launch is over for
+// this cluster.
 bool runWarp(Cta &cta, Warp &warp) {
   const Inst *code = cta.entry->code.data();
   uint64_t limit = cta.launch->maxWarpInstructions;
-  uint64_t nextCheck = std::min(limit, warp.executed + cancelInterval);
+  uint64_t nextCheck = std::min(limit, warp.executed + turn);
   uint64_t &executed = warp.executed, threadInstructions = 0;
   bool goesOn = true;
   while (true) {
@@ -57,11 +68,8 @@ bool runWarp(Cta &cta, Warp &warp) {
         goesOn = false;
         break;
       }
-      nextCheck = std::min(limit, executed + cancelInterval);
-      if (cta.state->failedCta.load(std::memory_order_relaxed) < cta.number) {
-        goesOn = false;
-        break;
-      }
+      goesOn = cta.state->failedCluster.load(std::memory_order_relaxed) >= cta.cluster->number;
+      break;
     }
     ++executed;
     ++warp.pc;
@@ -80,189 +88,219 @@ bool runWarp(Cta &cta, Warp &warp) {
   return goesOn;
 }
 
-uint32_t specialValue(const Cta &cta, const Warp &warp, Special special, uint32_t lane) {
-  const Launch &launch = *cta.launch;
-  uint32_t thread = warp.index * 32 + lane;
-  switch (special) {
-  case Special::TidX:
-    return thread % launch.block.x;
-  case Special::TidY:
-    return thread / launch.block.x % launch.block.y;
-  case Special::TidZ:
-    return thread / launch.block.x / launch.block.y;
-  case Special::NtidX:
-    return launch.block.x;
-  case Special::NtidY:
-    return launch.block.y;
-  case Special::NtidZ:
-    return launch.block.z;
-  case Special::CtaidX:
-    return cta.index.x;
-  case Special::CtaidY:
-    return cta.index.y;
-  case Special::CtaidZ:
-    return cta.index.z;
-  case Special::NctaidX:
-    return launch.grid.x;
-  case Special::NctaidY:
-    return launch.grid.y;
-  case Special::NctaidZ:
-    return launch.grid.z;
-  case Special::LaneId:
-    return lane;
-  case Special::WarpId:
-    return warp.index;
-  case Special::WarpCount:
-    return maxWarps;
-  case Special::SmId:
-    return cta.worker;
-  case Special::SmCount:
-    return std::max(1u, std::thread::hardware_concurrency());
-  case Special::MaskEq:
-    return 1u << lane;
-  case Special::MaskLe:
-    return (2u << lane) - 1;
-  case Special::MaskLt:
-    return (1u << lane) - 1;
-  case Special::MaskGe:
-    return ~0u << lane;
-  case Special::MaskGt:
-    return ~0u << lane << 1;
-  case Special::DynamicShared:
-    return uint32_t(launch.sharedBytes);
-  case Special::TotalShared:
-    return cta.state->sharedBytes;
-  default: // the grid has no number; clocks are read by instructions
-    return 0;
-  }
-}
-
 bool is64Bit(Special special) { return special == Special::GridId; }
 
-// What a worker keeps from CTA to CTA.
+// What a worker keeps from cluster to cluster.
 struct Worker {
   LaunchState &state;
-  Cta cta;
+  Cluster cluster;
   std::vector<uint8_t> storage; // register files, 64-byte aligned inside
-  uint8_t *files = nullptr;
   LaunchStats stats;
 
   Worker(LaunchState &state, uint32_t index) : state(state) {
     const Launch &launch = state.launch;
-    cta.state = &state;
-    cta.entry = &state.entry;
-    cta.launch = &launch;
-    cta.worker = index;
-    cta.threads = launch.block.x * launch.block.y * launch.block.z;
-    uint32_t warps = (cta.threads + 31) / 32;
-    cta.shared.configure(state.sharedBytes, state.entry.sharedGranule, warps);
-    cta.warps.resize(warps);
+    uint32_t threads = launch.block.x * launch.block.y * launch.block.z;
+    uint32_t warps = (threads + 31) / 32;
+    cluster.ctas.resize(launch.cluster.x * launch.cluster.y * launch.cluster.z);
+    auto ctas = uint32_t(cluster.ctas.size());
+    cluster.order.configure(ctas * warps, ctas * enginesOfCta);
     size_t fileBytes = state.entry.registers.size();
-    storage.resize(warps * fileBytes + 64);
-    files = storage.data() + (64 - reinterpret_cast<uintptr_t>(storage.data()) % 64) % 64;
-    for (uint32_t w = 0; w < warps; ++w) {
-      Warp &warp = cta.warps[w];
-      warp.cta = &cta;
-      warp.index = w;
-      warp.registers = files + w * fileBytes;
+    storage.resize(ctas * warps * fileBytes + 64);
+    uint8_t *file = storage.data() + (64 - reinterpret_cast<uintptr_t>(storage.data()) % 64) % 64;
+    for (uint32_t rank = 0; rank < ctas; ++rank) {
+      Cta &cta = cluster.ctas[rank];
+      cta.state = &state;
+      cta.entry = &state.entry;
+      cta.launch = &launch;
+      cta.cluster = &cluster;
+      cta.rank = rank;
+      cta.worker = index;
+      cta.threads = threads;
+      cta.shared.configure(state.sharedBytes, state.entry.sharedGranule, cluster.order);
+      cta.warps.resize(warps);
+      for (uint32_t w = 0; w < warps; ++w, file += fileBytes) {
+        Warp &warp = cta.warps[w];
+        warp.cta = &cta;
+        warp.index = w;
+        warp.id = rank * warps + w;
+        warp.registers = file;
+      }
     }
   }
 
-  void startCta(uint64_t number) {
-    const Launch &launch = state.launch;
-    cta.number = number;
-    cta.index =
-        Dim3{uint32_t(number % launch.grid.x), uint32_t(number / launch.grid.x % launch.grid.y),
-             uint32_t(number / launch.grid.x / launch.grid.y)};
+  void startCluster(uint64_t number) {
+    const Dim3 &grid = state.gridClusters, &shape = state.launch.cluster;
+    cluster.number = number;
+    Dim3 first{uint32_t(number % grid.x) * shape.x, uint32_t(number / grid.x % grid.y) * shape.y,
+               uint32_t(number / grid.x / grid.y) * shape.z};
+    if (cluster.order.start())
+      for (Cta &cta : cluster.ctas)
+        cta.shared.reset();
+    cluster.clock.clear();
+    cluster.completed.clear();
+    for (Cta &cta : cluster.ctas) {
+      cta.index = Dim3{first.x + cta.rank % shape.x, first.y + cta.rank / shape.x % shape.y,
+                       first.z + cta.rank / shape.x / shape.y};
+      startCta(cta);
+    }
+  }
+
+  void startCta(Cta &cta) {
     cta.shared.startCta();
     cta.local.assign(state.entry.localBytes * cta.threads, 0);
     for (Barrier &barrier : cta.barriers)
       barrier = Barrier{};
-    for (Warp &warp : cta.warps) {
-      // Registers start as zero on every CTA: results never depend on what ran before.
-      std::memcpy(warp.registers, state.entry.registers.data(), state.entry.registers.size());
-      uint32_t lanes = std::min(32u, cta.threads - warp.index * 32);
-      warp.exists = warp.live = lanes == 32 ? allLanes : (1u << lanes) - 1;
-      warp.active = warp.live;
-      warp.activeCount = lanes;
-      warp.pc = 0;
-      warp.mergePc = UINT32_MAX;
-      warp.state = Warp::State::Ready;
-      warp.executed = 0;
-      warp.copies.clear();
-      std::fill(std::begin(warp.asyncGroup), std::end(warp.asyncGroup), 0);
-      for (const SpecialSlot &slot : state.entry.specials)
-        for (uint32_t lane = 0; lane < 32; ++lane) {
-          uint32_t value = specialValue(cta, warp, slot.special, lane);
-          if (is64Bit(slot.special))
-            warp.reg<uint64_t>(slot.offset)[lane] = value;
-          else
-            warp.reg<uint32_t>(slot.offset)[lane] = value;
-        }
-    }
+    cta.mbarriers.clear();
+    cta.enginesUsed = 0;
+    for (WarpGroup &group : cta.groups)
+      group = WarpGroup{};
+    for (Warp &warp : cta.warps)
+      startWarp(cta, warp);
   }
 
-  // Every live warp waits at a barrier that cannot fill.
-  void deadlock() {
+  void startWarp(const Cta &cta, Warp &warp) {
+    // Registers start as zero on every CTA: results never depend on what ran before.
+    std::memcpy(warp.registers, state.entry.registers.data(), state.entry.registers.size());
+    uint32_t lanes = std::min(32u, cta.threads - warp.index * 32);
+    warp.exists = warp.live = lanes == 32 ? allLanes : (1u << lanes) - 1;
+    warp.active = warp.live;
+    warp.activeCount = lanes;
+    warp.pc = 0;
+    warp.mergePc = UINT32_MAX;
+    warp.state = Warp::State::Ready;
+    warp.giveUp = false;
+    warp.executed = 0;
+    warp.copies.clear();
+    std::fill(std::begin(warp.asyncGroup), std::end(warp.asyncGroup), 0);
+    warp.bulkReads.clear();
+    std::fill(std::begin(warp.bulkGroup), std::end(warp.bulkGroup), 0);
+    warp.wgmmas.clear();
+    warp.wgmmaGroup = 0;
+    warp.uses.assign(state.entry.usesWgmma ? state.entry.registers.size() / 64 : 0, RegisterUse{});
+    warp.clusterArrival = Warp::Arrival::None;
+    for (const SpecialSlot &slot : state.entry.specials)
+      for (uint32_t lane = 0; lane < 32; ++lane) {
+        uint32_t value = specialValue(cta, warp, slot.special, lane);
+        if (is64Bit(slot.special))
+          warp.reg<uint64_t>(slot.offset)[lane] = value;
+        else
+          warp.reg<uint32_t>(slot.offset)[lane] = value;
+      }
+  }
+
+  // What the barriers of a CTA lack.
+  std::string missing(const Cta &cta) const {
     std::string held;
-    uint32_t exited = 0;
-    const Warp *waiting = nullptr;
-    for (const Warp &warp : cta.warps) {
-      exited += uint32_t(std::popcount(warp.exists & ~warp.live));
-      if (warp.state == Warp::State::Waiting && !waiting)
-        waiting = &warp;
-    }
+    auto add = [&](const std::string &what) { held += (held.empty() ? "" : ", ") + what; };
+    std::string where =
+        cluster.ctas.size() > 1 ? " of cta " + std::to_string(cta.rank) + " of the cluster" : "";
     for (int b = 0; b < 16; ++b) {
       const Barrier &barrier = cta.barriers[b];
       if (barrier.expected)
-        held += (held.empty() ? "" : ", ") + ("barrier " + std::to_string(b)) + " has " +
-                std::to_string(barrier.arrived) + " of " + std::to_string(barrier.expected) +
-                " threads";
+        add("barrier " + std::to_string(b) + where + " has " + std::to_string(barrier.arrived) +
+            " of " + std::to_string(barrier.expected) + " threads");
     }
-    Warp &warp = cta.warps[waiting->index];
-    const Inst &inst = state.entry.code[warp.pc - 1];
-    warp.fail(inst, warp.firstLane(warp.active), DiagId::emulator_deadlock,
-              {held, std::to_string(exited)});
+    for (const auto &[address, barrier] : cta.mbarriers)
+      add("mbarrier " + hex(address) + where + " lacks " + std::to_string(barrier.pending) +
+          " of " + std::to_string(barrier.expected) + " arrivals and " +
+          std::to_string(barrier.bytes) + " bytes");
+    return held;
   }
 
-  void runCta(uint64_t number) {
-    startCta(number);
-    for (bool progress = true; progress;) {
-      progress = false;
-      bool waiting = false;
+  // No warp can ever go on.
+  void deadlock() {
+    std::string held;
+    uint32_t exited = 0;
+    Warp *waiting = nullptr;
+    for (Cta &cta : cluster.ctas) {
+      std::string lacks = missing(cta);
+      held += (held.empty() || lacks.empty() ? "" : ", ") + lacks;
+      for (Warp &warp : cta.warps) {
+        exited += uint32_t(std::popcount(warp.exists & ~warp.live));
+        if (warp.state != Warp::State::Done && !waiting)
+          waiting = &warp;
+      }
+    }
+    bool polls = waiting->state == Warp::State::Polling; // its pc is the test itself
+    const Inst &inst = state.entry.code[waiting->pc - (polls ? 0 : 1)];
+    waiting->fail(inst, waiting->firstLane(waiting->active), DiagId::emulator_deadlock,
+                  {held, std::to_string(exited)});
+  }
+
+  // One turn for each warp that can go on. False: the launch is over for this cluster.
+  bool runReady(bool &progress, bool &waiting) {
+    for (Cta &cta : cluster.ctas)
       for (Warp &warp : cta.warps) {
         if (warp.state == Warp::State::Ready) {
           progress = true;
           if (!runWarp(cta, warp))
-            return;
+            return false;
         }
-        waiting |= warp.state == Warp::State::Waiting;
+        waiting |= warp.state != Warp::State::Done;
       }
-      if (!progress && waiting)
-        deadlock();
+    return true;
+  }
+
+  // Tests of mbarriers that nobody else can make true answer false. False: there are none.
+  bool answerPolling() {
+    bool any = false;
+    for (Cta &cta : cluster.ctas)
+      for (Warp &warp : cta.warps)
+        if (warp.state == Warp::State::Polling) {
+          warp.state = Warp::State::Ready;
+          warp.giveUp = any = true;
+        }
+    return any;
+  }
+
+  void runCluster(uint64_t number) {
+    startCluster(number);
+    uint64_t events = cluster.events;
+    uint32_t idleRounds = 0;
+    while (true) {
+      bool progress = false, waiting = false;
+      if (!runReady(progress, waiting) || !waiting)
+        return;
+      if (progress)
+        continue;
+      idleRounds = events == cluster.events ? idleRounds + 1 : 0;
+      events = cluster.events;
+      if (idleRounds > maxIdleRounds || !answerPolling())
+        return deadlock();
     }
+  }
+
+  std::optional<Error> *failure() {
+    for (Cta &cta : cluster.ctas)
+      if (cta.error)
+        return &cta.error;
+    return nullptr;
   }
 
   void run(std::mutex &mutex, std::optional<Error> &error) {
     while (true) {
-      uint64_t number = state.nextCta.fetch_add(1);
-      if (number >= state.ctas || number > state.failedCta.load())
+      uint64_t number = state.nextCluster.fetch_add(1);
+      if (number >= state.clusters || number > state.failedCluster.load())
         break;
-      runCta(number);
-      ++stats.ctas;
-      for (Warp &warp : cta.warps) {
-        stats.threadInstructions += warp.threadInstructions;
-        warp.threadInstructions = 0;
-        stats.bankConflicts += warp.bankConflicts;
-        warp.bankConflicts = 0;
+      runCluster(number);
+      for (Cta &cta : cluster.ctas) {
+        ++stats.ctas;
+        for (Warp &warp : cta.warps) {
+          stats.threadInstructions += warp.threadInstructions;
+          warp.threadInstructions = 0;
+          stats.bankConflicts += warp.bankConflicts;
+          warp.bankConflicts = 0;
+        }
       }
-      if (!cta.error)
+      std::optional<Error> *failed = failure();
+      if (!failed)
         continue;
-      // The lowest CTA's error is the launch's: the same on every run, whatever the host's timing.
+      // The lowest cluster's error is the launch's: the same on every run, whatever the host's
+      // timing.
       std::lock_guard lock(mutex);
-      if (number < state.failedCta.load()) {
-        state.failedCta.store(number);
-        error = std::move(cta.error);
+      if (number < state.failedCluster.load()) {
+        state.failedCluster.store(number);
+        error = std::move(*failed);
       }
       break;
     }
@@ -293,6 +331,17 @@ std::string launchProblem(const Program::Impl &program, const Entry &entry, cons
   for (int i = 0; i < 3; ++i)
     if (grid[i] == 0 || grid[i] > (i == 0 ? 0x7fffffffu : 65535u))
       return "grid " + shape(grid) + ", a grid has at least 1 and at most 2147483647x65535x65535";
+  uint32_t cluster[3] = {launch.cluster.x, launch.cluster.y, launch.cluster.z};
+  for (int i = 0; i < 3; ++i)
+    if (cluster[i] == 0 || cluster[i] > maxClusterCtas || grid[i] % cluster[i] != 0)
+      return "clusters " + shape(cluster) + " in grid " + shape(grid) +
+             ", a cluster divides the grid";
+  if (cluster[0] * cluster[1] * cluster[2] > maxClusterCtas)
+    return "clusters " + shape(cluster) + ", a cluster has at most " +
+           std::to_string(maxClusterCtas) + " ctas";
+  if (entry.requiredCluster[0] && !std::equal(cluster, cluster + 3, entry.requiredCluster))
+    return "clusters " + shape(cluster) + ", .reqnctapercluster asks for " +
+           shape(entry.requiredCluster);
   uint64_t allowed = uint64_t(entry.maxThreads[0]) * entry.maxThreads[1] * entry.maxThreads[2];
   if (allowed && threads > allowed)
     return "block " + shape(block) + ", .maxntid allows " + std::to_string(allowed) + " threads";
@@ -337,12 +386,14 @@ Result<LaunchStats> run(const Program &program, Memory &memory, const Launch &la
     std::copy(variable.initial.begin(), variable.initial.end(), allocation.host.get());
     state.map.add(std::move(allocation));
   }
-  state.ctas = uint64_t(launch.grid.x) * launch.grid.y * launch.grid.z;
+  state.gridClusters = Dim3{launch.grid.x / launch.cluster.x, launch.grid.y / launch.cluster.y,
+                            launch.grid.z / launch.cluster.z};
+  state.clusters = uint64_t(state.gridClusters.x) * state.gridClusters.y * state.gridClusters.z;
   state.sharedBytes = uint32_t(entry->staticShared + uint64_t(launch.sharedBytes));
 
   uint64_t hosts =
       threads > 0 ? uint64_t(threads) : std::max(1u, std::thread::hardware_concurrency());
-  hosts = std::min<uint64_t>({hosts, state.ctas, 256});
+  hosts = std::min<uint64_t>({hosts, state.clusters, 256});
   std::mutex mutex;
   std::optional<Error> error;
   LaunchStats stats;

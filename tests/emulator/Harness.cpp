@@ -2,7 +2,10 @@
 
 namespace rho::emulator::test {
 
-std::string kernel(const std::string &body, const std::string &declarations) {
+std::string kernel(const std::string &body, const std::string &declarations, size_t maps) {
+  std::string mapParameters;
+  for (size_t m = 0; m < maps; ++m)
+    mapParameters += ", .param .align 64 .b8 map" + std::to_string(m) + "[128]";
   std::string text = R"(.version 8.0
 .target sm_90
 .address_size 64
@@ -10,7 +13,8 @@ std::string kernel(const std::string &body, const std::string &declarations) {
                      R"(
 .visible .entry k(
   .param .u64 .ptr .global .align 16 in,
-  .param .u64 .ptr .global .align 16 out
+  .param .u64 .ptr .global .align 16 out)" +
+                     mapParameters + R"(
 )
 .maxntid 1024
 {
@@ -46,7 +50,19 @@ Ran runKernel(const std::string &ptx, const Config &config) {
   launch.sharedBytes = config.shared;
   launch.origins = config.origins;
   launch.maxWarpInstructions = config.maxWarpInstructions;
-  launch.parameters.resize(16);
+  launch.cluster = config.cluster;
+  launch.parameters.resize(config.maps.empty() ? 16 : 64 + tensorMapBytes * config.maps.size());
+  for (size_t m = 0; m < config.maps.size(); ++m) {
+    TensorMap map = config.maps[m];
+    map.address = map.address >= inOut ? map.address - inOut + out : map.address + in;
+    auto bytes = encodeTensorMap(map);
+    if (!bytes) {
+      ran.error = bytes.error().str();
+      return ran;
+    }
+    std::copy(bytes->begin(), bytes->end(),
+              launch.parameters.begin() + ptrdiff_t(64 + tensorMapBytes * m));
+  }
   std::memcpy(launch.parameters.data(), &in, 8);
   std::memcpy(launch.parameters.data() + 8, &out, 8);
   Result<LaunchStats> stats = run(*program, memory, launch, config.threads);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/emulator/Emulator.h"
+#include "runtime/emulator/TensorMap.h"
 
 #include <gtest/gtest.h>
 
@@ -15,9 +16,10 @@
 namespace rho::emulator::test {
 
 // Entry `k` with parameters %in and %out (64-bit addresses, loaded into %din and %dout), thread
-// number in %tid32, and registers of all widths. The body starts on line `bodyLine`.
+// number in %tid32, and registers of all widths. The body starts on line `bodyLine`. With maps, the
+// entry also has the parameters map0 and so on.
 constexpr int bodyLine = 21;
-std::string kernel(const std::string &body, const std::string &declarations = "");
+std::string kernel(const std::string &body, const std::string &declarations = "", size_t maps = 0);
 
 struct Ran {
   std::string error; // rendered; empty: none
@@ -32,14 +34,17 @@ struct Ran {
 };
 
 struct Config {
-  Dim3 grid, block{32, 1, 1};
+  Dim3 grid, block{32, 1, 1}, cluster;
   int64_t shared = 0;
   std::vector<uint8_t> in;
   int64_t outBytes = 0;
   std::vector<std::string> origins;
   uint64_t maxWarpInstructions = uint64_t(1) << 24;
   int threads = 1;
+  // Tensor maps, whose addresses count from `in`, or from `out` with 2^40 more.
+  std::vector<TensorMap> maps;
 };
+constexpr uint64_t inOut = uint64_t(1) << 40;
 Ran runKernel(const std::string &ptx, const Config &config);
 
 template <class T> std::vector<uint8_t> bytesOf(const std::vector<T> &values) {

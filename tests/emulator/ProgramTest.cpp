@@ -15,15 +15,15 @@ std::string fileText(const std::string &name) {
 }
 
 TEST(Program, UnknownInstructionsAreRefusedByName) {
-  EXPECT_EQ(parseError(kernel("wgmma.fence.sync.aligned;")),
-            "error: ptx line 21: `wgmma.fence.sync.aligned` is no instruction that the emulator "
+  EXPECT_EQ(parseError(kernel("clusterlaunchcontrol.query;")),
+            "error: ptx line 21: `clusterlaunchcontrol.query` is no instruction that the emulator "
             "knows [emulator_unknown_instruction]\n");
   for (const char *refused :
        {"call foo;", "add.rz.f32 %r1, %r2, %r3;", "mad.lo.cc.u32 %r1, %r2, %r3, %r4;",
-        "ld.foo.b32 %r1, [%d1];", "cp.async.bulk.commit_group;",
+        "ld.foo.b32 %r1, [%d1];", "cp.async.bulk.commit_groups;",
         "mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32 {%r0}, {%r4}, {%r8}, {%r0};",
         "mma.sync.aligned.m16n8k64.row.col.s32.s8.s8.s32 {%r0}, {%r4}, {%r8}, {%r0};",
-        "shl.b32.foo %r1, %r2, 3;", "mbarrier.init.shared.b64 [%r1], 1;", "setp.foo.u32 %p1, 1, 2;",
+        "shl.b32.foo %r1, %r2, 3;", "mbarrier.pending_count.b64 %r1, %d1;", "setp.foo.u32 %p1, 1, 2;",
         "setp.ltu.u32 %p1, %r1, %r2;", "atom.global.and.f32 %r1, [%d1], %r2;", "ret.foo;"})
     EXPECT_NE(parseError(kernel(refused)).find("[emulator_unknown_instruction]"), std::string::npos)
         << refused << ": " << parseError(kernel(refused));

@@ -1,0 +1,65 @@
+#include "runtime/emulator/Order.h"
+
+#include <algorithm>
+
+namespace rho::emulator {
+
+namespace {
+void mergeInto(std::vector<uint32_t> &into, const std::vector<uint32_t> &from) {
+  if (into.size() < from.size())
+    into.resize(from.size(), 0);
+  for (size_t i = 0; i < from.size(); ++i)
+    into[i] = std::max(into[i], from[i]);
+}
+} // namespace
+
+void Clock::merge(const Clock &other) {
+  mergeInto(seen, other.seen);
+  mergeInto(fenced, other.fenced);
+}
+
+void Clock::clear() {
+  seen.clear();
+  fenced.clear();
+}
+
+void Order::configure(uint32_t warps, uint32_t engines) {
+  warpCount = warps;
+  engineCount = engines;
+  clocks.assign(warps, Clock{});
+  oldestOf.assign(warps, 0);
+}
+
+bool Order::start() {
+  bool reset = stamp > UINT32_MAX / 2;
+  stamp = reset ? 1 : stamp + 1;
+  for (Clock &clock : clocks) {
+    clock.seen.assign(warpCount + engineCount, stamp);
+    clock.fenced.assign(warpCount, stamp);
+  }
+  std::fill(oldestOf.begin(), oldestOf.end(), stamp);
+  return reset;
+}
+
+void Order::arrive(uint32_t warp, Clock &into) {
+  clocks[warp].seen[warp] = ++stamp;
+  into.merge(clocks[warp]);
+}
+
+void Order::pass(uint32_t warp, const Clock &from) {
+  Clock &clock = clocks[warp];
+  clock.merge(from);
+  uint32_t least = UINT32_MAX;
+  for (uint32_t u = 0; u < warpCount; ++u)
+    if (u != warp)
+      least = std::min(least, clock.seen[u]);
+  oldestOf[warp] = least;
+}
+
+void Order::complete(uint32_t engine, Clock &into) {
+  if (into.seen.empty())
+    into.seen.assign(warpCount + engineCount, 0);
+  into.seen[engine] = ++stamp;
+}
+
+} // namespace rho::emulator
