@@ -23,8 +23,9 @@ TEST(Program, UnknownInstructionsAreRefusedByName) {
         "ld.foo.b32 %r1, [%d1];", "cp.async.bulk.commit_groups;",
         "mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32 {%r0}, {%r4}, {%r8}, {%r0};",
         "mma.sync.aligned.m16n8k64.row.col.s32.s8.s8.s32 {%r0}, {%r4}, {%r8}, {%r0};",
-        "shl.b32.foo %r1, %r2, 3;", "mbarrier.pending_count.b64 %r1, %d1;", "setp.foo.u32 %p1, 1, 2;",
-        "setp.ltu.u32 %p1, %r1, %r2;", "atom.global.and.f32 %r1, [%d1], %r2;", "ret.foo;"})
+        "shl.b32.foo %r1, %r2, 3;", "mbarrier.pending_count.b64 %r1, %d1;",
+        "setp.foo.u32 %p1, 1, 2;", "setp.ltu.u32 %p1, %r1, %r2;",
+        "atom.global.and.f32 %r1, [%d1], %r2;", "ret.foo;"})
     EXPECT_NE(parseError(kernel(refused)).find("[emulator_unknown_instruction]"), std::string::npos)
         << refused << ": " << parseError(kernel(refused));
 }
