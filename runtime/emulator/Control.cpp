@@ -1,5 +1,6 @@
 // Branches and exits (PTX ISA, "Control Flow Instructions").
 #include "runtime/emulator/Decode.h"
+#include "runtime/emulator/Faults.h"
 #include "runtime/emulator/Lanes.h"
 
 #include <vector>
@@ -61,6 +62,10 @@ void brx(Decoder &d) {
 }
 
 Flow exitHandler(Warp &w, const Inst &i, uint32_t mask) {
+  for (const BulkRead &read : w.bulkReads)
+    if (mask >> read.lane & 1)
+      return w.fail(i, int(read.lane), DiagId::emulator_bulk_exit,
+                    {range(read.address, read.bytes)});
   w.live &= ~mask;
   w.active &= ~mask;
   w.activeCount = uint32_t(std::popcount(w.active));

@@ -1,6 +1,6 @@
-// ldmatrix and stmatrix of 8x8 matrices of 16-bit elements (PTX ISA, "Warp-level matrix load
-// instruction: ldmatrix"). Lane 8 i + r has the address of row r of matrix i; lane l holds elements
-// 2 (l % 4) and 2 (l % 4) + 1 of row l / 4.
+// ldmatrix, stmatrix and movmatrix of 8x8 matrices of 16-bit elements (PTX ISA, "Warp-level matrix
+// load instruction: ldmatrix"). Lane 8 i + r has the address of row r of matrix i; lane l holds
+// elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4.
 #include "runtime/emulator/Access.h"
 #include "runtime/emulator/BankConflicts.h"
 #include "runtime/emulator/Decode.h"
@@ -105,7 +105,31 @@ template <bool Store> void matrix(Decoder &d) {
                : (transposed ? loadHandler<true> : loadHandler<false>));
 }
 
-constexpr Opcode opcodes[] = {{"ldmatrix", matrix<false>}, {"stmatrix", matrix<true>}};
+Flow transposeHandler(Warp &w, const Inst &i, uint32_t mask) {
+  if (!w.converged(i, mask))
+    return Flow::Leave;
+  uint16_t rowsOfA[64]; // d may be a
+  std::memcpy(rowsOfA, w.reg<uint32_t>(i.a), sizeof rowsOfA);
+  auto *d = w.reg<uint32_t>(i.d);
+  for (size_t l = 0; l < 32; ++l) {
+    const uint16_t *first = rowsOfA + 2 * (l % 4) * 8 + l / 4;
+    d[l] = uint32_t(first[8]) << 16 | first[0];
+  }
+  return Flow::Next;
+}
+
+void moveMatrix(Decoder &d) {
+  if (!d.take("sync") || !d.take("aligned") || !d.take("m8n8") || !d.take("trans") ||
+      !d.take("b16"))
+    return d.unknown();
+  d.expectOperands(2);
+  d.inst.d = d.destination(0, Type::B32);
+  d.inst.a = d.source(1, Type::B32);
+  d.emit(transposeHandler);
+}
+
+constexpr Opcode opcodes[] = {
+    {"ldmatrix", matrix<false>}, {"stmatrix", matrix<true>}, {"movmatrix", moveMatrix}};
 
 } // namespace
 

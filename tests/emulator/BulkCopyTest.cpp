@@ -125,6 +125,11 @@ TEST(BulkCopy, StoresNeedAFenceAndAWait) {
               HasSubstr("[emulator_async_read]"));
 }
 
+TEST(BulkCopy, SharedMemoryOutlivesItsReads) {
+  EXPECT_THAT(runBody(storeBody("fence.proxy.async;\n", "")).error,
+              HasSubstr("[emulator_bulk_exit]"));
+}
+
 TEST(BulkCopy, OperandRules) {
   auto expect = [](const std::string &operands, const std::string &what) {
     std::string error = runBody(init + expectBytes(512) +

@@ -373,5 +373,19 @@ TEST(StMatrix, IsTheInverseOfLdMatrix) {
   }
 }
 
+TEST(MoveMatrix, Transposes) {
+  std::string body = "shl.b32 %r1, %tid32, 1;\nadd.u32 %r2, %r1, 1;\nshl.b32 %r2, %r2, 16;\n"
+                     "or.b32 %r1, %r1, %r2;\n"
+                     "movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r1;\n"
+                     "mad.wide.u32 %d9, %tid32, 4, %dout;\nst.global.b32 [%d9], %r1;\n";
+  Config config;
+  config.outBytes = 128;
+  Ran ran = runKernel(kernel(body), config);
+  ASSERT_EQ(ran.error, "");
+  for (size_t row = 0; row < 8; ++row)
+    for (size_t column = 0; column < 8; ++column)
+      EXPECT_EQ(ran.as<uint16_t>()[row * 8 + column], column * 8 + row);
+}
+
 } // namespace
 } // namespace rho::emulator::test
