@@ -101,11 +101,11 @@ struct Worker {
     const Launch &launch = state.launch;
     uint32_t threads = launch.block.x * launch.block.y * launch.block.z;
     uint32_t warps = (threads + 31) / 32;
-    cluster.ctas.resize(launch.cluster.x * launch.cluster.y * launch.cluster.z);
+    cluster.ctas.resize(size_t(launch.cluster.x) * launch.cluster.y * launch.cluster.z);
     auto ctas = uint32_t(cluster.ctas.size());
     cluster.order.configure(ctas * warps, ctas * enginesOfCta);
     size_t fileBytes = state.entry.registers.size();
-    storage.resize(ctas * warps * fileBytes + 64);
+    storage.resize(size_t(ctas) * warps * fileBytes + 64);
     uint8_t *file = storage.data() + (64 - reinterpret_cast<uintptr_t>(storage.data()) % 64) % 64;
     for (uint32_t rank = 0; rank < ctas; ++rank) {
       Cta &cta = cluster.ctas[rank];
@@ -221,6 +221,8 @@ struct Worker {
           waiting = &warp;
       }
     }
+    if (!waiting)
+      return;
     bool polls = waiting->state == Warp::State::Polling; // its pc is the test itself
     const Inst &inst = state.entry.code[waiting->pc - (polls ? 0 : 1)];
     waiting->fail(inst, waiting->firstLane(waiting->active), DiagId::emulator_deadlock,

@@ -122,13 +122,16 @@ void unpackRows(const uint8_t *bytes, uint32_t rows, bool negate, Number *to) {
   }
 }
 
+// The first of the four warps, which lie behind one another.
+Warp *groupOf(Warp &w) { return &w.cta->warps[size_t(w.index / 4) * 4]; }
+
 // The operands of one instruction as all four warps see them.
 struct Descriptors {
   MatrixDescriptor a, b;
 };
 
 uint64_t uniform(Warp &w, const Inst &i, uint32_t slot, bool &same) {
-  const Warp *first = &w.cta->warps[w.index / 4 * 4];
+  const Warp *first = groupOf(w);
   uint64_t value = first->reg<uint64_t>(slot)[0];
   for (uint32_t k = 0; k < 4; ++k)
     for (int l = 0; l < 32; ++l)
@@ -148,7 +151,7 @@ bool begin(Warp &w, const Inst &i, const Descriptors &operands) {
     if (!problem.empty())
       return refuse(problem);
   }
-  Warp *first = &w.cta->warps[w.index / 4 * 4];
+  Warp *first = groupOf(w);
   for (uint32_t k = 0; k < 4; ++k) {
     Warp &each = first[k];
     PendingWgmma pending{each.wgmmaGroup, &i, {}};
@@ -199,7 +202,7 @@ Flow productHandler(Warp &w, const Inst &i, uint32_t mask) {
   PackedRows<maxColumns> packedB;
   alignas(64) Number a[groupRows * k], rowsOfB[maxColumns * k];
   gather(w, operands.b, columns, packedB.bytes);
-  Warp *first = &w.cta->warps[w.index / 4 * 4];
+  Warp *first = groupOf(w);
   if (inShared)
     gather(w, operands.a, groupRows, packedA.bytes);
   else

@@ -46,7 +46,7 @@ TEST(Cluster, SpecialRegisters) {
         std::vector<uint32_t> expected = {
             x % 2 + 2 * (y % 3), 6, x, y, z, x % 2, y % 3, 0, 2, 3, 1, x / 2, y / 3, z, 2, 2, 2};
         for (size_t i = 0; i < names.size(); ++i)
-          EXPECT_EQ(out[((z * 6 + y) * 4 + x) * 32 + i], expected[i]) << names[i];
+          EXPECT_EQ(out[size_t((z * 6 + y) * 4 + x) * 32 + i], expected[i]) << names[i];
       }
 }
 

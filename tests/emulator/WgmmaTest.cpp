@@ -56,7 +56,7 @@ std::string typeOf(const std::string &types, int which) {
 struct Matrix {
   int rows, k;
   std::vector<int> values;
-  int at(int row, int column) const { return values[size_t(row * k + column)]; }
+  int at(int row, int column) const { return values[size_t(row) * size_t(k) + size_t(column)]; }
 };
 Matrix randomMatrix(const std::string &type, int rows, int k, std::mt19937_64 &random) {
   Matrix matrix{rows, k, {}};
@@ -71,24 +71,25 @@ int spanOf(Swizzle swizzle) { return 16 << swizzleBits(swizzle); }
 
 // Offset of a byte of a row in the tile as a tensor map with this swizzle leaves it; without one,
 // core matrices of 8 rows and 16 bytes, those of the rows' second halves behind all of the first.
-size_t tileOffset(Swizzle swizzle, int rows, int row, int byte) {
+size_t tileOffset(Swizzle swizzle, size_t rows, size_t row, size_t byte) {
   if (swizzle == Swizzle::None)
-    return size_t(byte / 16 * rows * 16 + row * 16 + byte % 16);
-  int span = spanOf(swizzle);
-  int linear = row * span + byte;
-  return size_t(linear ^ ((linear / 128) % (span / 16)) * 16);
+    return byte / 16 * rows * 16 + row * 16 + byte % 16;
+  auto span = size_t(spanOf(swizzle));
+  size_t linear = row * span + byte;
+  return linear ^ ((linear / 128) % (span / 16)) * 16;
 }
 
 std::vector<uint8_t> tileOf(const Matrix &matrix, const std::string &type, Swizzle swizzle,
                             int advance) {
   int elementBytes = type.ends_with("16") ? 2 : 1;
   int rowBytes = swizzle == Swizzle::None ? 32 : spanOf(swizzle);
-  std::vector<uint8_t> tile(size_t(matrix.rows * rowBytes));
+  std::vector<uint8_t> tile(size_t(matrix.rows) * size_t(rowBytes));
   for (int row = 0; row < matrix.rows; ++row)
     for (int column = 0; column < matrix.k; ++column) {
       uint32_t code = encode(type, matrix.at(row, column));
       for (int byte = 0; byte < elementBytes; ++byte)
-        tile[tileOffset(swizzle, matrix.rows, row, advance + column * elementBytes + byte)] =
+        tile[tileOffset(swizzle, size_t(matrix.rows), size_t(row),
+                        size_t(advance + column * elementBytes + byte))] =
             uint8_t(code >> 8 * byte);
     }
   return tile;
@@ -187,7 +188,7 @@ Problem problemOf(const Form &form) {
       int column = lane % 4 * perRegister + e % perRegister + (r >= 2 ? 4 * perRegister : 0);
       uint32_t code = encode(typeA, problem.a.at(row, column));
       for (int byte = 0; byte < elementBytes; ++byte)
-        config.in[size_t(2 * tileBytes + thread * 16 + e * elementBytes + byte)] =
+        config.in[2 * tileBytes + size_t(thread) * 16 + size_t(e * elementBytes + byte)] =
             uint8_t(code >> 8 * byte);
     }
   config.outBytes = int64_t(128) * 2 * form.columns;
@@ -218,7 +219,7 @@ TEST_P(WgmmaForms, MultiplyAndAccumulate) {
       int sum = 0;
       for (int k = 0; k < form.k(); ++k)
         sum += problem.a.at(row, k) * problem.b.at(column, k);
-      auto at = size_t(thread * form.columns / 2 + i);
+      size_t at = size_t(thread) * size_t(form.columns / 2) + size_t(i);
       ASSERT_EQ(form.integer() ? double(ran.as<int32_t>()[at]) : double(ran.as<float>()[at]),
                 double(3 * sign * sum))
           << row << ", " << column;
