@@ -119,9 +119,14 @@ void membar(Decoder &d) {
   d.emit(fenceHandler);
 }
 
-Flow proxyFenceHandler(Warp &w, const Inst &, uint32_t) {
-  w.cta->cluster->order.fence(w.id);
+Flow mbarrierFenceHandler(Warp &w, const Inst &, uint32_t) {
+  w.cta->cluster->fenceMbarriers(w.id);
   return Flow::Next;
+}
+
+Flow proxyFenceHandler(Warp &w, const Inst &i, uint32_t mask) {
+  w.cta->cluster->order.fence(w.id);
+  return mbarrierFenceHandler(w, i, mask);
 }
 
 void fence(Decoder &d) {
@@ -138,7 +143,7 @@ void fence(Decoder &d) {
     if (!d.take("release") || !d.take("cluster"))
       return d.unknown();
     d.expectOperands(0);
-    return d.emit(fenceHandler);
+    return d.emit(mbarrierFenceHandler);
   }
   d.takeOne({"sc", "acq_rel", "acquire", "release"});
   if (d.takeOne({"cta", "cluster", "gpu", "sys"}) < 0)

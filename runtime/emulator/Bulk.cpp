@@ -37,7 +37,7 @@ bool deliverTo(Warp &w, const Inst &i, int lane, Cta &target, uint64_t address, 
       !checkShared(w, i, lane, target.shared, barrierAt, 8, 8))
     return false;
   Mbarrier *barrier = findMbarrier(w, i, lane, target, barrierAt);
-  if (!barrier)
+  if (!barrier || !signalledByBulk(w, i, lane, barrierAt, *barrier))
     return false;
   auto at = uint32_t(address);
   if (!checkFinding(w, i, lane, target.shared.bulkWrite(w.id, barrier->engine, at, length), true))
@@ -152,6 +152,21 @@ template <bool Adds> Flow storeHandler(Warp &w, const Inst &i, uint32_t mask) {
   return Flow::Next;
 }
 
+// list, n: the values of st.async, of `width` bytes each.
+Flow storeAsyncHandler(Warp &w, const Inst &i, uint32_t mask) {
+  for (uint32_t rest = mask; rest; rest &= rest - 1) {
+    int l = std::countr_zero(rest);
+    uint8_t bytes[16];
+    for (uint32_t v = 0; v < i.n; ++v)
+      std::memcpy(bytes + size_t(v) * i.width,
+                  w.reg<uint8_t>(w.list(i.list)[v]) + size_t(l) * i.width, i.width);
+    uint32_t length = uint32_t(i.n) * i.width;
+    if (!deliver(w, i, l, {bytes, length}, length, Swizzle::None))
+      return Flow::Leave;
+  }
+  return Flow::Next;
+}
+
 Flow commitHandler(Warp &w, const Inst &, uint32_t mask) {
   for (uint32_t rest = mask; rest; rest &= rest - 1)
     ++w.bulkGroup[std::countr_zero(rest)];
@@ -260,6 +275,26 @@ void decodeBulk(Decoder &d) {
   if (d.take("global"))
     return store(d, false);
   d.unknown();
+}
+
+void decodeStoreAsync(Decoder &d) {
+  d.take("weak");
+  if (!d.take("shared::cluster") || !d.take("mbarrier::complete_tx::bytes"))
+    return d.unknown();
+  int vector = d.takeOne({"v2", "v4"});
+  Type type = d.takeType();
+  if (bits(type) != 32 && bits(type) != 64)
+    return d.unknown();
+  size_t count = vector < 0 ? 1 : size_t(2) << vector;
+  if (count * size_t(bits(type)) > 128)
+    return d.unknown();
+  decodeLoadOperands(d, 3, 2);
+  decodeSharedOperand(d, 0);
+  d.inst.list = d.sources(1, count, type);
+  d.inst.n = uint8_t(count);
+  d.inst.width = uint8_t(bits(type) / 8);
+  d.noteSharedAccess(Space::Shared, d.inst.width * uint32_t(count));
+  d.emit(storeAsyncHandler);
 }
 
 void decodeBulkReduce(Decoder &d) {

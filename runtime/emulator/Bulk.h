@@ -35,5 +35,7 @@ void decodeBulkPrefetchTensor(Decoder &decoder);
 // cp.async.bulk and cp.reduce.async.bulk, behind these words.
 void decodeBulk(Decoder &decoder);
 void decodeBulkReduce(Decoder &decoder);
+// st.async, behind these words.
+void decodeStoreAsync(Decoder &decoder);
 
 } // namespace rho::emulator

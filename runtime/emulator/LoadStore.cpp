@@ -1,5 +1,6 @@
 // ld, st, prefetch (PTX ISA, "Data Movement and Conversion Instructions").
 #include "runtime/emulator/Access.h"
+#include "runtime/emulator/Bulk.h"
 #include "runtime/emulator/Decode.h"
 #include "runtime/emulator/Lanes.h"
 
@@ -206,6 +207,8 @@ uint32_t registers(Decoder &d, size_t operand, uint32_t count, Type type, bool s
 }
 
 template <bool Store> void access(Decoder &d) {
+  if (Store && d.take("async"))
+    return decodeStoreAsync(d);
   Form form = takeForm(d);
   Type type = d.takeType();
   if (bits(type) < 8 || kind(type) == TypeKind::Packed)

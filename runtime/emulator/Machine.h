@@ -43,8 +43,10 @@ struct Mbarrier {
   uint32_t expected = 0, pending = 0; // arrivals
   int64_t bytes = 0;                  // that transactions have yet to complete
   uint64_t phase = 0;
-  uint32_t engine = 0;    // agent of the bulk copies that complete on it
-  Clock clock, completed; // of this phase and all before; of the phases before
+  uint32_t initialiser = 0; // warp in the cluster
+  bool fenced = false;      // by that warp since, so that bulk copies may signal it
+  uint32_t engine = 0;      // agent of the bulk copies that complete on it
+  Clock clock, completed;   // of this phase and all before; of the phases before
 };
 
 // A bulk copy from shared memory that may still read it.
@@ -175,6 +177,8 @@ struct Cluster {
   uint64_t events = 0;    // arrivals and completed transactions, to tell polling from progress
 
   void wakePolling();
+  // The warp has fenced its initialisations of mbarriers.
+  void fenceMbarriers(uint32_t warp);
   // barrier.cluster, once all warps that have not exited have arrived.
   void completeBarrier();
 };

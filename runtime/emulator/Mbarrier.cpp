@@ -81,6 +81,7 @@ Flow initHandler(Warp &w, const Inst &i, uint32_t mask) {
     barrier = Mbarrier{};
     barrier.expected = barrier.pending = count;
     barrier.engine = engine;
+    barrier.initialiser = w.id;
   }
   return Flow::Next;
 }
@@ -262,6 +263,19 @@ Mbarrier *findMbarrier(Warp &w, const Inst &i, int lane, Cta &target, uint64_t a
   if (!checkFinding(w, i, lane, target.shared.use(w.id, uint32_t(address)), false))
     return nullptr;
   return &found->second;
+}
+
+bool signalledByBulk(Warp &w, const Inst &i, int lane, uint64_t address, const Mbarrier &barrier) {
+  return barrier.fenced ||
+         refuse(w, i, lane, address,
+                "is signalled by a bulk copy, with no fence.mbarrier_init or fence.proxy.async "
+                "behind its initialisation");
+}
+
+void Cluster::fenceMbarriers(uint32_t warp) {
+  for (Cta &cta : ctas)
+    for (auto &[address, barrier] : cta.mbarriers)
+      barrier.fenced |= barrier.initialiser == warp;
 }
 
 bool addTransaction(Warp &w, const Inst &i, int lane, uint64_t address, Mbarrier &barrier,

@@ -10,6 +10,9 @@ constexpr int64_t maxTransactionBytes = (int64_t(1) << 20) - 1;
 
 // The initialised mbarrier at an offset in the target's shared memory. Null: failed.
 Mbarrier *findMbarrier(Warp &warp, const Inst &inst, int lane, Cta &target, uint64_t address);
+// Whether a bulk copy may complete on it. False: failed.
+bool signalledByBulk(Warp &warp, const Inst &inst, int lane, uint64_t address,
+                     const Mbarrier &barrier);
 // Adds bytes that are expected, or takes (negative) what has come. False: failed.
 bool addTransaction(Warp &warp, const Inst &inst, int lane, uint64_t address, Mbarrier &barrier,
                     int64_t bytes);

@@ -12,7 +12,8 @@ const std::string buffers = ".shared .align 1024 .b8 tile[16384]; .shared .align
 
 // %p1: thread 0, %p0: warp 0.
 const std::string init = "setp.lt.u32 %p0, %tid32, 32;\nsetp.eq.u32 %p1, %tid32, 0;\n"
-                         "@%p1 mbarrier.init.shared.b64 [full], 1;\nbar.sync 0;\n";
+                         "@%p1 mbarrier.init.shared.b64 [full], 1;\n"
+                         "fence.mbarrier_init.release.cluster;\nbar.sync 0;\n";
 
 std::string expectBytes(size_t bytes) {
   return "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [full], " + std::to_string(bytes) + ";\n";
@@ -147,6 +148,10 @@ TEST(BulkCopy, OperandRules) {
   expect("[tile], [%din+16376], 16, [full];", "[emulator_misaligned]");
   expect("[tile], [%din+16368], 32, [full];", "[emulator_global_bounds]");
   expect("[tile], [%din], 16, [tile+1024];", "[emulator_mbarrier]");
+  std::string unfenced = init + expectBytes(512) + load;
+  std::string fence = "fence.mbarrier_init.release.cluster;\n";
+  unfenced.erase(unfenced.find(fence), fence.size());
+  EXPECT_THAT(runBody(unfenced).error, HasSubstr("behind its initialisation"));
 }
 
 struct Box {

@@ -169,6 +169,35 @@ TEST(Cluster, MulticastFillsAllCtas) {
   EXPECT_THAT(runBody(multicast("1")).error, HasSubstr("[emulator_deadlock]"));
 }
 
+// Each CTA's 32 threads store 8 bytes into the other's.
+TEST(Cluster, AsynchronousStores) {
+  std::string body = ranks + R"(
+  @%p1 mbarrier.init.shared::cta.b64 [full], 1;
+  fence.mbarrier_init.release.cluster;
+)" + barrier + R"(
+  @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [full], 256;
+  mov.b32 %r1, full;
+  mapa.shared::cluster.u32 %r1, %r1, %r21;
+  shl.b32 %r3, %tid32, 3;
+  mapa.shared::cluster.u32 %r2, %r3, %r21;
+  st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%r2], {%r20, %tid32}, [%r1];
+)";
+  std::string wait = "W: mbarrier.try_wait.parity.shared.b64 %p7, [full], 0;\n@!%p7 bra W;\n";
+  std::string after = "ld.shared.v2.b32 {%r4, %r5}, [%r3];\n"
+                      "mad.wide.u32 %d9, %r20, 256, %dout;\n"
+                      "mad.wide.u32 %d9, %tid32, 8, %d9;\n"
+                      "st.global.v2.b32 [%d9], {%r4, %r5};\n" +
+                      barrier;
+  Ran ran = runBody(body + wait + after, {2, 1, 1}, {2, 1, 1});
+  ASSERT_EQ(ran.error, "");
+  for (uint32_t i = 0; i < 64; ++i) {
+    EXPECT_EQ(ran.as<uint32_t>()[2 * i], i < 32 ? 1u : 0u);
+    EXPECT_EQ(ran.as<uint32_t>()[2 * i + 1], i % 32);
+  }
+  EXPECT_THAT(runBody(body + "nanosleep.u32 1;\n" + after).error,
+              HasSubstr("[emulator_bulk_not_waited]"));
+}
+
 TEST(Cluster, LaunchesThatDoNotFit) {
   auto expect = [](Dim3 cluster, Dim3 grid, const std::string &what) {
     std::string error = runBody("", cluster, grid).error;

@@ -89,7 +89,7 @@ std::vector<uint8_t> tileOf(const Matrix &matrix, const std::string &type, Swizz
       uint32_t code = encode(type, matrix.at(row, column));
       for (int byte = 0; byte < elementBytes; ++byte)
         tile[tileOffset(swizzle, size_t(matrix.rows), size_t(row),
-                        size_t(advance + column * elementBytes + byte))] =
+                        size_t(advance) + size_t(column) * size_t(elementBytes) + size_t(byte))] =
             uint8_t(code >> 8 * byte);
     }
   return tile;
@@ -116,7 +116,7 @@ constexpr int tileBytes = 32768; // of A, then of B
 std::string prologue(const Form &form) {
   std::string body = "mov.b32 %r10, tiles; // named first, it lies at 0\n"
                      "setp.eq.u32 %p1, %tid32, 0;\n@%p1 mbarrier.init.shared.b64 [full], 1;\n"
-                     "bar.sync 0;\n"
+                     "fence.mbarrier_init.release.cluster;\nbar.sync 0;\n"
                      "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [full], 65536;\n"
                      "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
                      " [tiles], [%din], 65536, [full];\n"
