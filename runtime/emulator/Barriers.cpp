@@ -107,8 +107,9 @@ void barrier(Decoder &d) {
   d.emit(action == 0 ? syncHandler : arriveHandler);
 }
 
-Flow fenceHandler(Warp &, const Inst &, uint32_t) {
+Flow fenceHandler(Warp &w, const Inst &, uint32_t) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  w.cta->cluster->order.release(w.id);
   return Flow::Next;
 }
 
@@ -119,15 +120,20 @@ void membar(Decoder &d) {
   d.emit(fenceHandler);
 }
 
+// Stands before relaxed arrivals, as other fences do.
 Flow mbarrierFenceHandler(Warp &w, const Inst &, uint32_t) {
+  w.cta->cluster->fenceMbarriers(w.id);
+  w.cta->cluster->order.release(w.id);
+  return Flow::Next;
+}
+
+Flow proxyFenceHandler(Warp &w, const Inst &, uint32_t) {
+  w.cta->cluster->order.fence(w.id);
   w.cta->cluster->fenceMbarriers(w.id);
   return Flow::Next;
 }
 
-Flow proxyFenceHandler(Warp &w, const Inst &i, uint32_t mask) {
-  w.cta->cluster->order.fence(w.id);
-  return mbarrierFenceHandler(w, i, mask);
-}
+Flow globalProxyFenceHandler(Warp &, const Inst &, uint32_t) { return Flow::Next; }
 
 void fence(Decoder &d) {
   if (d.take("proxy")) {
@@ -137,7 +143,7 @@ void fence(Decoder &d) {
     if (!global)
       d.takeOne({"shared::cta", "shared::cluster"});
     d.expectOperands(0);
-    return d.emit(global ? fenceHandler : proxyFenceHandler);
+    return d.emit(global ? globalProxyFenceHandler : proxyFenceHandler);
   }
   if (d.take("mbarrier_init")) {
     if (!d.take("release") || !d.take("cluster"))

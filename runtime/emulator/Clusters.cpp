@@ -58,7 +58,9 @@ Flow arriveHandler(Warp &w, const Inst &i, uint32_t mask) {
   Cluster &cluster = *w.cta->cluster;
   w.clusterArrival = Warp::Arrival::Arrived;
   ++cluster.events;
-  if (!i.flag)
+  if (i.flag)
+    cluster.order.arriveRelaxed(w.id, cluster.clock);
+  else
     cluster.order.arrive(w.id, cluster.clock);
   cluster.completeBarrier();
   return Flow::Next;

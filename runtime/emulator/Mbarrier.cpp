@@ -134,7 +134,9 @@ Flow arriveHandler(Warp &w, const Inst &i, uint32_t mask) {
     }
     if (i.d)
       w.reg<uint64_t>(i.d)[l] = barrier->phase;
-    if (!(i.flag & Relaxed))
+    if (i.flag & Relaxed)
+      cluster.order.arriveRelaxed(w.id, barrier->clock);
+    else
       cluster.order.arrive(w.id, barrier->clock);
     barrier->pending -= count;
     if (!settle(w, i, l, address, *barrier))

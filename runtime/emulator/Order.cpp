@@ -27,6 +27,7 @@ void Order::configure(uint32_t warps, uint32_t engines) {
   warpCount = warps;
   engineCount = engines;
   clocks.assign(warps, Clock{});
+  released.assign(warps, Clock{});
   oldestOf.assign(warps, 0);
 }
 
@@ -37,6 +38,8 @@ bool Order::start() {
     clock.seen.assign(warpCount + engineCount, stamp);
     clock.fenced.assign(warpCount, stamp);
   }
+  for (Clock &clock : released)
+    clock.clear();
   std::fill(oldestOf.begin(), oldestOf.end(), stamp);
   return reset;
 }
@@ -54,6 +57,11 @@ void Order::pass(uint32_t warp, const Clock &from) {
     if (u != warp)
       least = std::min(least, clock.seen[u]);
   oldestOf[warp] = least;
+}
+
+void Order::release(uint32_t warp) {
+  clocks[warp].seen[warp] = ++stamp;
+  released[warp] = clocks[warp];
 }
 
 void Order::complete(uint32_t engine, Clock &into) {

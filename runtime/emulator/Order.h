@@ -44,6 +44,9 @@ public:
   // The warp's accesses so far become known to whoever passes `into`.
   void arrive(uint32_t warp, Clock &into);
   void pass(uint32_t warp, const Clock &from);
+  // A fence, and an arrival that is relaxed: what came before the last fence becomes known.
+  void release(uint32_t warp);
+  void arriveRelaxed(uint32_t warp, Clock &into) const { into.merge(released[warp]); }
   // fence.proxy.async
   void fence(uint32_t warp) { clocks[warp].fenced[warp] = ++stamp; }
   // The engine's writes so far become known to whoever passes `into`.
@@ -53,6 +56,7 @@ private:
   uint32_t warpCount = 0, engineCount = 0;
   uint32_t stamp = 1;
   std::vector<Clock> clocks;      // of each warp
+  std::vector<Clock> released;    // the same at its last fence
   std::vector<uint32_t> oldestOf; // the least of clocks[w].seen[u] over warps u != w
 };
 

@@ -78,6 +78,12 @@ TEST(Cluster, ExchangeThroughOtherCtas) {
                       load + barrier)
                   .error,
               HasSubstr("[emulator_race_"));
+  EXPECT_EQ(runBody(store + remote +
+                    "fence.acq_rel.cluster;\nbarrier.cluster.arrive.relaxed;\n"
+                    "barrier.cluster.wait;\n" +
+                    load + barrier)
+                .error,
+            "");
   // CTA 1 reads the memory of CTA 0 when that has exited.
   EXPECT_THAT(runBody(store + remote + barrier +
                       "setp.eq.u32 %p2, %r20, 0;\n@%p2 exit;\nnanosleep.u32 10;\n" + load)
@@ -141,10 +147,12 @@ END:
 }
 
 std::string multicast(const std::string &mask) {
+  std::string initialised = "barrier.cluster.arrive.relaxed.aligned;\n"
+                            "barrier.cluster.wait.acquire.aligned;\n";
   return ranks +
          "@%p1 mbarrier.init.shared::cta.b64 [full], 1;\n"
          "fence.mbarrier_init.release.cluster;\n" +
-         barrier +
+         initialised +
          "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [full], 512;\n"
          "mov.b16 %h1, " +
          mask +
@@ -191,8 +199,8 @@ TEST(Cluster, AsynchronousStores) {
   Ran ran = runBody(body + wait + after, {2, 1, 1}, {2, 1, 1});
   ASSERT_EQ(ran.error, "");
   for (uint32_t i = 0; i < 64; ++i) {
-    EXPECT_EQ(ran.as<uint32_t>()[2 * i], i < 32 ? 1u : 0u);
-    EXPECT_EQ(ran.as<uint32_t>()[2 * i + 1], i % 32);
+    EXPECT_EQ(ran.as<uint32_t>()[size_t(2) * i], i < 32 ? 1u : 0u);
+    EXPECT_EQ(ran.as<uint32_t>()[size_t(2) * i + 1], i % 32);
   }
   EXPECT_THAT(runBody(body + "nanosleep.u32 1;\n" + after).error,
               HasSubstr("[emulator_bulk_not_waited]"));
