@@ -119,13 +119,17 @@ public:
   Result<TensorMap> makeTensorMap(const TensorMapShape &shape) override {
     emulator::TensorMap map;
     map.rank = 2;
-    map.elementBytes = 1;
     map.address = shape.base;
-    map.dims = {static_cast<uint64_t>(shape.rowBytes), static_cast<uint64_t>(shape.rows)};
-    map.strides = {static_cast<uint64_t>(shape.pitch)};
-    map.box = {static_cast<uint32_t>(shape.boxBytes), static_cast<uint32_t>(shape.boxRows)};
-    map.swizzle = shape.swizzle ? 128 : 0;
-    return TensorMap{emulator::encodeTensorMap(map)};
+    map.dims[0] = static_cast<uint64_t>(shape.rowBytes);
+    map.dims[1] = static_cast<uint64_t>(shape.rows);
+    map.strides[1] = static_cast<uint64_t>(shape.pitch);
+    map.box[0] = static_cast<uint32_t>(shape.boxBytes);
+    map.box[1] = static_cast<uint32_t>(shape.boxRows);
+    map.swizzle = shape.swizzle ? emulator::Swizzle::Span128 : emulator::Swizzle::None;
+    Result<std::array<uint8_t, emulator::tensorMapBytes>> bytes = emulator::encodeTensorMap(map);
+    if (!bytes)
+      return bytes.error();
+    return TensorMap{*bytes};
   }
 
   EmulationTotals emulationTotals() override {
