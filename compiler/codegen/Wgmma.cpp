@@ -45,12 +45,14 @@ private:
   // The matrix descriptor of operand B from byte `column` of its rows on.
   Value descriptor(Value buffer, Value slot, int64_t column);
 
-  Value barriers; // of the kernel
+  Value sharedStart; // of dynamic shared memory, as a number
+  Value barriers;    // of the kernel
   Value isFirstLane;
   Value never; // false, which ptxas does not know
 };
 
 void WgmmaLowering::computeFamilyValues() {
+  sharedStart = LLVM::PtrToIntOp::create(builder, loc, builder.getI32Type(), shared);
   isFirstLane = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, lane, i32(0));
   Value m = entry->getArguments().back();
   never = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, m, i32(0));
@@ -84,7 +86,7 @@ void WgmmaLowering::namedBarrier(int64_t id, int64_t threads) {
 void WgmmaLowering::sumBarrier() { namedBarrier(2, g.groupThreads()); }
 
 WgmmaLowering::Value WgmmaLowering::sharedAddress(Value byteOffset) {
-  return LLVM::PtrToIntOp::create(builder, loc, builder.getI32Type(), sharedAt(byteOffset));
+  return add(sharedStart, byteOffset);
 }
 
 WgmmaLowering::Value WgmmaLowering::barrierAt(Value buffer, Value slot, bool full) {
@@ -164,9 +166,9 @@ void WgmmaLowering::lowerCopyBox(tile::CopyBoxOp copy) {
 WgmmaLowering::Value WgmmaLowering::descriptor(Value buffer, Value slot, int64_t column) {
   constexpr int64_t high = (int64_t(1) << 62) | (int64_t(1024 / 16) << 32) | (int64_t(1) << 16);
   int64_t atom = column / Geometry::swizzleBytes, inner = column % Geometry::swizzleBytes;
-  Value address =
-      sharedAddress(add(partOf(buffer, slot), atom * g.tileM * Geometry::swizzleBytes + inner));
-  return arith::OrIOp::create(builder, loc, widen(div(address, 16)), i64(high));
+  Value start = div(sharedAddress(partOf(buffer, slot)), 16);
+  start = add(start, (atom * g.tileM * Geometry::swizzleBytes + inner) / 16);
+  return arith::OrIOp::create(builder, loc, widen(start), i64(high));
 }
 
 // One text for the whole batch: what it reads in registers is written before its fence, and nothing

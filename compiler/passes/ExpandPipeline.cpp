@@ -1,5 +1,7 @@
 // tile.pipeline to a prologue that starts depth - 1 tiles and a loop that, for each tile, waits for
-// it, starts the tile depth - 1 ahead into the slot that was just freed, and consumes.
+// it, starts the tile depth - 1 ahead into the slot that was just freed, and consumes. Where the
+// kernel may start before the one ahead of it has ended, the prologue starts weights first, which
+// do not depend on that kernel, and then waits for it.
 #include "compiler/ir/Dialects.h"
 #include "compiler/passes/Passes.h"
 
@@ -24,8 +26,18 @@ public:
   void run() {
     int64_t depth = static_cast<int64_t>(op.getDepth());
     Value one = i32(1);
-    for (int64_t ahead = 0; ahead < depth - 1; ++ahead)
-      produceIfAny(add(op.getFirst(), i32(ahead)), i32(ahead));
+    bool dependent = op->getParentOfType<tile::KernelOp>().getDependent();
+    if (dependent) {
+      tile::LaunchDependentsOp::create(builder, loc);
+      for (int64_t ahead = 0; ahead < depth - 1; ++ahead)
+        produceIfAny(add(op.getFirst(), i32(ahead)), i32(ahead), Copies::Weight);
+      tile::WaitDependencyOp::create(builder, loc);
+    }
+    for (int64_t ahead = 0; ahead < depth - 1; ++ahead) {
+      produceIfAny(add(op.getFirst(), i32(ahead)), i32(ahead),
+                   dependent ? Copies::Activation : Copies::All);
+      mlir::NVVM::CpAsyncCommitGroupOp::create(builder, loc);
+    }
     llvm::SmallVector<Value> inits{i32(0), i32(depth - 1)}; // slots to read and to fill
     inits.append(op.getInits().begin(), op.getInits().end());
     auto loop = mlir::scf::ForOp::create(builder, loc, op.getFirst(), op.getLast(), one, inits);
@@ -36,7 +48,8 @@ public:
       // All threads see the tile, and all are done with the slot that is filled next.
       mlir::NVVM::Barrier0Op::create(builder, loc);
       Value read = loop.getRegionIterArg(0), fill = loop.getRegionIterArg(1);
-      produceIfAny(add(loop.getInductionVar(), i32(depth - 1)), fill);
+      produceIfAny(add(loop.getInductionVar(), i32(depth - 1)), fill, Copies::All);
+      mlir::NVVM::CpAsyncCommitGroupOp::create(builder, loc);
       mlir::IRMapping map;
       mlir::Block &consume = op.getConsume().front();
       map.map(consume.getArgument(0), loop.getInductionVar());
@@ -73,8 +86,9 @@ private:
       builder.clone(inner, map);
   }
   // Every tile has a copy group of its own, also one past the last, so that counting them is
-  // enough.
-  void produceIfAny(Value tile, Value slot) {
+  // enough. Of the first tiles of a dependent kernel, all weights belong to the first group.
+  enum class Copies { Weight, Activation, All };
+  void produceIfAny(Value tile, Value slot, Copies which) {
     Value exists = mlir::arith::CmpIOp::create(builder, loc, mlir::arith::CmpIPredicate::ult, tile,
                                                op.getLast());
     auto guarded = mlir::scf::IfOp::create(builder, loc, exists);
@@ -84,9 +98,13 @@ private:
     mlir::Block &produce = op.getProduce().front();
     map.map(produce.getArgument(0), tile);
     map.map(produce.getArgument(1), slot);
-    cloneBody(produce, map);
-    builder.setInsertionPointAfter(guarded);
-    mlir::NVVM::CpAsyncCommitGroupOp::create(builder, loc);
+    for (mlir::Operation &inner : produce.without_terminator()) {
+      bool weight = llvm::isa<tile::CopyTileOp>(inner);
+      bool activation = llvm::isa<tile::CopyRowsOp>(inner);
+      if ((weight && which == Copies::Activation) || (activation && which == Copies::Weight))
+        continue;
+      builder.clone(inner, map);
+    }
   }
 };
 

@@ -107,7 +107,7 @@ std::vector<Value> KernelBuilder::buildPipeline() {
   size_t sums = static_cast<size_t>(g.rowTiles() * g.batchTiles());
   std::vector<Value> inits(sums, zero);
   if (g.specialized() && chain.accumulator.empty()) // operand A of the batch that runs on
-    inits.insert(inits.end(), static_cast<size_t>(4 * g.rowTiles()), i32(0));
+    inits.insert(inits.end(), static_cast<size_t>(4 * g.rowTiles() * batchSteps(g)), i32(0));
   auto pipeline =
       tile::PipelineOp::create(builder, at("schedule"), mlir::ValueRange(inits).getTypes(), first,
                                last, static_cast<uint64_t>(s.pipeline), inits);

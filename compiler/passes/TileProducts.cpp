@@ -57,50 +57,55 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
   return grouped ? sums : joinChains(partial);
 }
 
-// One batch of instructions for each step along k: while it runs, the next one is decoded. The
-// instructions read operand A from registers all the while, so those are held until the batch has
-// ended; those of a tile's last batch go on into the next tile.
+// A batch of instructions runs while the next one is decoded. The instructions read operand A from
+// registers all the while, so those are held until the batch has ended; those of a tile's last batch
+// go on into the next tile.
 std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector<Value> carried) {
   DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
   int64_t perWord = static_cast<int64_t>(program.outputs.size());
   bool grouped = !chain.accumulator.empty();
   int64_t flush = flushK();
+  int64_t batchK = g.mmaK * std::min(batchSteps(g), flush / g.mmaK);
   mlir::VectorType mmaType = accumulatorType(context.placed.integerAccumulator);
-  size_t count = static_cast<size_t>(g.rowTiles() * g.batchTiles());
+  auto count = static_cast<std::ptrdiff_t>(g.rowTiles() * g.batchTiles());
   std::vector<Value> sums(carried.begin(), carried.begin() + count);
   std::vector<Value> held(carried.begin() + count, carried.end());
-  std::vector<mlir::Type> types(count, mmaType);
+  std::vector<mlir::Type> types(static_cast<size_t>(count), mmaType);
   mlir::Location loc = at("gemm");
-  std::vector<Value> words, partial;
+  std::vector<Value> words, partial, a;
   if (!grouped)
     partial = sums;
   for (int64_t k = 0; k < g.tileK; k += g.mmaK) {
     if (k % Geometry::chunkK == 0)
       words = loadCodes(k / Geometry::chunkK, slot);
-    std::vector<Value> a;
     for (int64_t t = 0; t < g.rowTiles(); ++t) {
       std::vector<Value> registers =
           decodeStep(program, words[t], k % Geometry::chunkK / g.mmaK, perWord, k, t, slot);
       a.insert(a.end(), registers.begin(), registers.end());
     }
-    auto batch = tile::WarpgroupMmaOp::create(builder, loc, types, a, buffers[{false, 0}], slot,
-                                              static_cast<uint64_t>(k / g.mmaK), 1,
-                                              context.placed.mmaType, partial);
+    int64_t next = k + g.mmaK;
+    if (next % batchK != 0)
+      continue;
+    auto batch = tile::WarpgroupMmaOp::create(
+        builder, loc, types, a, buffers[{false, 0}], slot,
+        static_cast<uint64_t>((next - batchK) / g.mmaK), static_cast<uint64_t>(batchK / g.mmaK),
+        context.placed.mmaType, partial);
     partial.assign(batch.getResults().begin(), batch.getResults().end());
     if (!grouped) {
       tile::WarpgroupWaitOp::create(builder, loc, mlir::TypeRange(), 1, mlir::ValueRange(), held);
-      if (k == 0)
+      if (next == batchK)
         tile::ReleaseOp::create(builder, loc);
-      held = a;
-      continue;
+      held = std::move(a);
+    } else {
+      held.insert(held.end(), a.begin(), a.end());
+      if (next % flush == 0) {
+        auto done = tile::WarpgroupWaitOp::create(builder, loc, types, 0, partial, held);
+        flushGroup(sums, {done.getResults().begin(), done.getResults().end()}, k, slot);
+        partial.clear(); // the next group starts at zero
+        held.clear();
+      }
     }
-    held.insert(held.end(), a.begin(), a.end());
-    if ((k + g.mmaK) % flush == 0) {
-      auto done = tile::WarpgroupWaitOp::create(builder, loc, types, 0, partial, held);
-      flushGroup(sums, {done.getResults().begin(), done.getResults().end()}, k, slot);
-      partial.clear(); // the next group starts at zero
-      held.clear();
-    }
+    a.clear();
   }
   if (grouped)
     return sums;

@@ -72,8 +72,9 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
   if (g.specialized()) {
     // Sums, partial sums of a group, operand A of the batches on their way, codes and addresses.
     int64_t sums = g.rowTiles() * g.tileM / 2;
-    int64_t batches = placed.flushK > 0 ? std::min(placed.flushK, g.tileK) / g.mmaK : 3;
-    return static_cast<int>(sums * (placed.flushK > 0 ? 2 : 1) + g.rowTiles() * batches * 4 + 48);
+    int64_t steps = placed.flushK > 0 ? std::min(placed.flushK, g.tileK) / g.mmaK
+                                      : 2 * batchSteps(g) + 1;
+    return static_cast<int>(sums * (placed.flushK > 0 ? 2 : 1) + g.rowTiles() * steps * 4 + 48);
   }
   int64_t accumulators = g.rowTiles() * g.batchTiles() * 4;
   int64_t partial = accumulators * (mmaChains(g) - (placed.flushK > 0 ? 0 : 1));

@@ -1,5 +1,6 @@
 #include "compiler/plan/Geometry.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace rho::compiler {
@@ -66,6 +67,13 @@ std::vector<AxisBit> codeOrder(const DecodeSequence &decode, const Geometry &g) 
 int64_t mmaChains(const Geometry &g) {
   constexpr int64_t enough = 4; // covers the latency of dependent instructions
   return std::max<int64_t>(1, enough / (g.rowTiles() * g.batchTiles()));
+}
+
+int64_t batchSteps(const Geometry &g) {
+  constexpr int64_t enough = 256; // row tiles times batch rows times steps: 128 cycles at full rate
+  constexpr int64_t most = 4;     // 16 registers for each row tile
+  int64_t steps = std::max<int64_t>(1, enough / (g.rowTiles() * g.tileM));
+  return std::min({steps, g.tileK / g.mmaK, most});
 }
 
 RegisterShares divideRegisters(int64_t mathThreads, int64_t ctasPerSm) {

@@ -52,6 +52,10 @@ struct Geometry {
 // Independent accumulators that a warp keeps for each of its output fragments.
 int64_t mmaChains(const Geometry &geometry);
 
+// Steps along k of one batch of wgmma instructions: enough that decoding the next one hides behind
+// it, few enough that operand A of two batches fits the registers.
+int64_t batchSteps(const Geometry &geometry);
+
 // Registers of one thread in each role of a specialized kernel. All threads start with the same
 // number; the loading warpgroup then gives up what the others take (PTX ISA, setmaxnreg).
 struct RegisterShares {
