@@ -302,6 +302,17 @@ def Tile_BarrierArriveOp : Tile_Op<"barrier_arrive", []> {
   let assemblyFormat = "$barriers `[` $slot `]` attr-dict `:` type($barriers)";
 }
 
+def Tile_TurnOp : Tile_Op<"turn", []> {
+  let summary = "two warpgroups take turns with the matrix instructions";
+  let description = [{
+    `open`: once, before the first turn, which is the first warpgroup's. `take` waits for this
+    warpgroup's turn, `give` passes it on.
+  }];
+  let arguments = (ins StrAttr:$step);
+  let assemblyFormat = "$step attr-dict";
+  let hasVerifier = 1;
+}
+
 def Tile_RegistersOp : Tile_Op<"registers", []> {
   let summary = "gives registers of this warpgroup back, or takes more";
   let arguments = (ins I64Attr:$count, UnitAttr:$more);

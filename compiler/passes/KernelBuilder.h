@@ -64,10 +64,16 @@ private:
   // The four registers of operand A for one instruction.
   std::vector<Value> decodeStep(const DecodeProgram &program, Value words, int64_t step,
                                 int64_t perWord, int64_t k, int64_t rowTile, Value slot);
-  std::vector<Value> loadCodes(int64_t chunk, Value slot);
+  std::map<int64_t, std::vector<Value>> codes; // words of this thread, by chunk and row tile
+  const std::vector<Value> &codesOf(int64_t chunk, Value slot);
 
   // TileProducts.cpp: one k tile to sums.
   std::vector<Value> buildWarpProducts(Value slot, std::vector<Value> sums);
+  std::vector<Value> decodeBatch(int64_t first, int64_t extent, Value slot);
+  // `sums` empty: starts at zero.
+  std::vector<Value> startBatch(int64_t first, int64_t extent, const std::vector<Value> &a,
+                                Value slot, const std::vector<Value> &sums);
+  std::vector<Value> buildGroupedProducts(Value slot, std::vector<Value> sums);
   std::vector<Value> buildWarpgroupProducts(Value slot, std::vector<Value> carried);
   int64_t flushK() const;
   std::vector<Value> joinChains(const std::vector<std::vector<Value>> &partial);

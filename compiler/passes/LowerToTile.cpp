@@ -126,9 +126,11 @@ std::vector<Value> KernelBuilder::buildPipeline() {
     carried.push_back(consume.addArgument(init.getType(), loc));
   builder.setInsertionPointToEnd(&consume);
   Value slot = consume.getArgument(1);
-  tile::YieldOp::create(builder, loc,
-                        g.specialized() ? buildWarpgroupProducts(slot, carried)
-                                        : buildWarpProducts(slot, carried));
+  bool grouped = !chain.accumulator.empty();
+  std::vector<Value> sumsAfter = !g.specialized() ? buildWarpProducts(slot, carried)
+                                 : grouped        ? buildGroupedProducts(slot, carried)
+                                                  : buildWarpgroupProducts(slot, carried);
+  tile::YieldOp::create(builder, loc, sumsAfter);
   return {pipeline.getResults().begin(), pipeline.getResults().begin() + sums};
 }
 

@@ -252,6 +252,10 @@ private:
     Value group = groups > 1 ? tile::GroupIndexOp::create(builder, loc, builder.getI32Type())
                                    .getResult()
                              : i32(0);
+    bool takesTurns = false;
+    pipeline.getConsume().walk([&](tile::TurnOp) { takesTurns = true; });
+    if (takesTurns)
+      tile::TurnOp::create(builder, loc, "open");
     Cursor start{i32(0), i32(0)};
     forEachTile(start, [&](Value tileN, Value tileM, Value, Cursor cursor) {
       mlir::IRMapping head = cloneHead(tileN, tileM);

@@ -75,8 +75,10 @@ std::vector<Value> KernelBuilder::decodeStep(const DecodeProgram &program, Value
   return a;
 }
 
-std::vector<Value> KernelBuilder::loadCodes(int64_t chunk, Value slot) {
-  std::vector<Value> words;
+const std::vector<Value> &KernelBuilder::codesOf(int64_t chunk, Value slot) {
+  std::vector<Value> &words = codes[chunk];
+  if (!words.empty())
+    return words;
   for (int64_t t = 0; t < g.rowTiles(); ++t)
     words.push_back(tile::LoadCodesOp::create(builder, at(true, 0),
                                               vectorOf(Geometry::wordsPerChunk, true),

@@ -35,7 +35,7 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
     for (int64_t j = 0; j < g.batchTiles(); ++j)
       b.push_back(tile::LoadActivationOp::create(builder, at(false, 0), vectorOf(2 * steps, true),
                                                  buffers[{false, 0}], slot, chunk, j));
-    std::vector<Value> words = loadCodes(chunk, slot);
+    const std::vector<Value> &words = codesOf(chunk, slot);
     for (int64_t step = 0; step < steps; ++step) {
       int64_t k = chunk * Geometry::chunkK + step * g.mmaK;
       std::vector<Value> &chain = partial[k / g.mmaK % chains];
@@ -57,60 +57,76 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
   return grouped ? sums : joinChains(partial);
 }
 
-// A batch of instructions runs while the next one is decoded. The instructions read operand A from
-// registers all the while, so those are held until the batch has ended; those of a tile's last batch
-// go on into the next tile.
-std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector<Value> carried) {
+// Operand A of the instructions from k on: 4 registers for each step and row tile.
+std::vector<Value> KernelBuilder::decodeBatch(int64_t first, int64_t extent, Value slot) {
   DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
   int64_t perWord = static_cast<int64_t>(program.outputs.size());
-  bool grouped = !chain.accumulator.empty();
-  int64_t flush = flushK();
-  int64_t batchK = g.mmaK * std::min(batchSteps(g), flush / g.mmaK);
-  mlir::VectorType mmaType = accumulatorType(context.placed.integerAccumulator);
-  auto count = static_cast<std::ptrdiff_t>(g.rowTiles() * g.batchTiles());
-  std::vector<Value> sums(carried.begin(), carried.begin() + count);
-  std::vector<Value> held(carried.begin() + count, carried.end());
-  std::vector<mlir::Type> types(static_cast<size_t>(count), mmaType);
-  mlir::Location loc = at("gemm");
-  std::vector<Value> words, partial, a;
-  if (!grouped)
-    partial = sums;
-  for (int64_t k = 0; k < g.tileK; k += g.mmaK) {
-    if (k % Geometry::chunkK == 0)
-      words = loadCodes(k / Geometry::chunkK, slot);
+  std::vector<Value> a;
+  for (int64_t k = first; k < first + extent; k += g.mmaK) {
+    const std::vector<Value> &words = codesOf(k / Geometry::chunkK, slot);
     for (int64_t t = 0; t < g.rowTiles(); ++t) {
       std::vector<Value> registers =
           decodeStep(program, words[t], k % Geometry::chunkK / g.mmaK, perWord, k, t, slot);
       a.insert(a.end(), registers.begin(), registers.end());
     }
-    int64_t next = k + g.mmaK;
-    if (next % batchK != 0)
-      continue;
-    auto batch = tile::WarpgroupMmaOp::create(
-        builder, loc, types, a, buffers[{false, 0}], slot,
-        static_cast<uint64_t>((next - batchK) / g.mmaK), static_cast<uint64_t>(batchK / g.mmaK),
-        context.placed.mmaType, partial);
-    partial.assign(batch.getResults().begin(), batch.getResults().end());
-    if (!grouped) {
-      tile::WarpgroupWaitOp::create(builder, loc, mlir::TypeRange(), 1, mlir::ValueRange(), held);
-      if (next == batchK)
-        tile::ReleaseOp::create(builder, loc);
-      held = std::move(a);
-    } else {
-      held.insert(held.end(), a.begin(), a.end());
-      if (next % flush == 0) {
-        auto done = tile::WarpgroupWaitOp::create(builder, loc, types, 0, partial, held);
-        flushGroup(sums, {done.getResults().begin(), done.getResults().end()}, k, slot);
-        partial.clear(); // the next group starts at zero
-        held.clear();
-      }
-    }
-    a.clear();
   }
-  if (grouped)
-    return sums;
-  partial.insert(partial.end(), held.begin(), held.end());
-  return partial;
+  return a;
+}
+
+std::vector<Value> KernelBuilder::startBatch(int64_t first, int64_t extent,
+                                             const std::vector<Value> &a, Value slot,
+                                             const std::vector<Value> &sums) {
+  mlir::VectorType type = accumulatorType(context.placed.integerAccumulator);
+  std::vector<mlir::Type> types(static_cast<size_t>(g.rowTiles() * g.batchTiles()), type);
+  auto batch = tile::WarpgroupMmaOp::create(
+      builder, at("gemm"), types, a, buffers[{false, 0}], slot,
+      static_cast<uint64_t>(first / g.mmaK), static_cast<uint64_t>(extent / g.mmaK),
+      context.placed.mmaType, sums);
+  return {batch.getResults().begin(), batch.getResults().end()};
+}
+
+// A batch of instructions runs while the next one is decoded. The instructions read operand A from
+// registers all the while, so those are held until the batch has ended; those of a tile's last batch
+// go on into the next tile.
+std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector<Value> carried) {
+  auto count = static_cast<std::ptrdiff_t>(g.rowTiles() * g.batchTiles());
+  std::vector<Value> sums(carried.begin(), carried.begin() + count);
+  std::vector<Value> held(carried.begin() + count, carried.end());
+  int64_t extent = batchSteps(g) * g.mmaK;
+  for (int64_t k = 0; k < g.tileK; k += extent) {
+    std::vector<Value> a = decodeBatch(k, extent, slot);
+    sums = startBatch(k, extent, a, slot, sums);
+    tile::WarpgroupWaitOp::create(builder, at("gemm"), mlir::TypeRange(), 1, mlir::ValueRange(),
+                                  held);
+    if (k == 0)
+      tile::ReleaseOp::create(builder, at("gemm"));
+    held = std::move(a);
+  }
+  sums.insert(sums.end(), held.begin(), held.end());
+  return sums;
+}
+
+// The same with partial sums that are scaled after each group: the next group is decoded while the
+// instructions run, and where there are two warpgroups one multiplies while the other scales.
+std::vector<Value> KernelBuilder::buildGroupedProducts(Value slot, std::vector<Value> sums) {
+  mlir::Location loc = at("gemm");
+  bool takesTurns = g.warpsN == 8 && g.warpsK == 1;
+  int64_t extent = flushK();
+  std::vector<Value> a = decodeBatch(0, extent, slot);
+  for (int64_t k = 0; k < g.tileK; k += extent) {
+    if (takesTurns)
+      tile::TurnOp::create(builder, loc, "take");
+    std::vector<Value> partial = startBatch(k, extent, a, slot, {});
+    if (takesTurns)
+      tile::TurnOp::create(builder, loc, "give");
+    std::vector<Value> held = std::move(a);
+    if (k + extent < g.tileK)
+      a = decodeBatch(k + extent, extent, slot);
+    auto done = tile::WarpgroupWaitOp::create(builder, loc, mlir::ValueRange(partial).getTypes(), 0,
+                                              partial, held);
+    flushGroup(sums, {done.getResults().begin(), done.getResults().end()}, k, slot);
+  }
+  return sums;
 }
 
 std::vector<Value> KernelBuilder::joinChains(const std::vector<std::vector<Value>> &partial) {

@@ -174,17 +174,29 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Role
                                                      const dsl::ScheduleDecl::Tile &tile) {
   if (gemm.schedule.warps)
     return {*gemm.schedule.warps};
-  if (roles != Roles::Uniform)
-    return tile.n == 64 ? std::vector<dsl::ScheduleDecl::Warps>{{1, 4}}
-           : tile.n == 128
-               ? std::vector<dsl::ScheduleDecl::Warps>{{1, 4}, {1, 8}}
-               : std::vector<dsl::ScheduleDecl::Warps>{{1, 8}};
+  if (roles != Roles::Uniform) {
+    // 64 or 128 weight rows for each warpgroup; groups along k where sums are small.
+    std::vector<dsl::ScheduleDecl::Warps> result;
+    for (int64_t n : {4, 8})
+      for (int64_t k : {1, 2, 3, 4})
+        if (tile.n >= 16 * n && tile.n <= 32 * n && n * k <= 16 &&
+            (k == 1 || tile.m * tile.n <= 8192))
+          result.push_back({1, n, k});
+    return result;
+  }
   std::vector<dsl::ScheduleDecl::Warps> result;
   for (int64_t m : {1, 2, 4})
     for (int64_t n : {2, 4, 8})
       if (m * n >= 4 && m * n <= 8 && tile.n / n >= 16 && tile.m / m >= 8)
         result.push_back({m, n});
   return result;
+}
+
+// Of equal predictions the first wins: a ring of stages has no cost but its shared memory, while
+// copies that all threads start have a prologue.
+std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles) {
+  return roles == Roles::Uniform ? choices<int64_t, int>(own.pipeline, {3, 4, 6})
+                                 : choices<int64_t, int>(own.pipeline, {8, 6, 5, 4, 3, 2});
 }
 
 // What follows from a schedule on a device: how many CTAs share an SM, and a persistent grid.
@@ -216,7 +228,7 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
   for (Roles role : roles)
     for (const dsl::ScheduleDecl::Tile &tile : tileCandidates(gemm, placed, role, problem))
       for (const dsl::ScheduleDecl::Warps &warps : warpCandidates(gemm, role, tile))
-        for (int pipeline : choices<int64_t, int>(own.pipeline, {3, 4, 6, 8}))
+        for (int pipeline : pipelineCandidates(own, role))
           for (int64_t split : choices<int64_t, int64_t>(own.splitK, {1, 2, 3, 4, 6, 8, 12, 16})) {
             Schedule schedule;
             schedule.tileM = tile.m;
