@@ -69,8 +69,10 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
                        {roles, device.target, "wgmma has no instruction for s4 operands"}};
     if (s.warpsM != 1 || s.warpsN % 4 != 0)
       return warps("warps that share wgmma instructions stand 1 x 4, 1 x 8 or 1 x 16");
-    if (s.warpsK > s.pipeline)
-      return warps("each of the " + str(s.warpsK) + " groups along k needs a stage of its own");
+    // A barrier tells only this phase from the last: all phases of a stage must be one group's.
+    if (s.pipeline % s.warpsK != 0)
+      return warps("each group along k needs stages of its own, and " + str(s.pipeline) +
+                   " stages are no multiple of " + str(s.warpsK));
     if (s.tileM > 256)
       return Objection{DiagId::schedule_tile,
                        {"m", str(s.tileM), "a wgmma instruction has at most 256 batch rows"}};
