@@ -205,8 +205,6 @@ private:
   }
 
   void buildLoader() {
-    if (kernel.getDependent())
-      tile::LaunchDependentsOp::create(builder, loc);
     // The first round through the ring finds the slots empty: parity 1 is that of the phase before
     // the first.
     Cursor start{i32(0), i32(1)};
@@ -246,6 +244,9 @@ private:
                });
       return Cursor{after[0], after[1]};
     });
+    // Not earlier: CTAs of the next kernel would be placed two on an SM while others have none.
+    if (kernel.getDependent())
+      tile::LaunchDependentsOp::create(builder, loc);
   }
 
   void buildMath() {
