@@ -28,7 +28,7 @@ const Entry &sampleEntry() {
 
 // What DiagId::cache_entry_damaged reads as.
 std::string damaged(const std::string &path, const std::string &reason) {
-  return "cache entry " + path + " is damaged and is rebuilt: " + reason;
+  return "cache entry " + path + " is damaged and is not used: " + reason;
 }
 
 class DiskCacheTest : public testing::Test {
@@ -338,7 +338,7 @@ TEST_F(DiskCacheTest, PublishersWithoutLocksDoNotDisturbReaders) {
 
 TEST(DiskCacheDiagnostics, TheirWholeTexts) {
   EXPECT_EQ(makeDiagnostic(DiagId::cache_entry_damaged, {"/c/ab", "ptx is missing"}).rendered,
-            "error: cache entry /c/ab is damaged and is rebuilt: ptx is missing "
+            "error: cache entry /c/ab is damaged and is not used: ptx is missing "
             "[cache_entry_damaged]");
   EXPECT_EQ(makeDiagnostic(DiagId::cache_not_writable, {"/c", "No space left"}).rendered,
             "error: cache folder /c is not writable, nothing is kept on disk: No space left "
