@@ -75,6 +75,17 @@ TEST_F(DiskCacheTest, GivesBackWhatWasStored) {
   EXPECT_TRUE(fs::is_empty(options().directory + "/staging"));
 }
 
+TEST_F(DiskCacheTest, ALaterEntryTakesThePlace) {
+  publish();
+  DiskCache cache(options());
+  Warnings warnings;
+  const Entry later = {{"facts", "rho kernel 2\n"}};
+  EXPECT_TRUE(cache.store(key, later, warnings));
+  EXPECT_EQ(cache.load(key, warnings), later);
+  EXPECT_THAT(warnings, IsEmpty());
+  EXPECT_TRUE(fs::is_empty(options().directory + "/staging"));
+}
+
 TEST_F(DiskCacheTest, ManifestText) {
   EXPECT_EQ(printManifest("00", {{"ptx", "abc"}}),
             "rho-cache 1\n"
