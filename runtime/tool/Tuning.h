@@ -44,7 +44,7 @@ public:
   Status check(const ReadyGemm &ready) const;
 
 private:
-  std::vector<int64_t> rows;        // of the output
+  std::vector<int64_t> rows; // of the output
   int64_t columns = 0;
   std::vector<double> y, magnitude; // [rows][columns], see kernels::reference
 };
