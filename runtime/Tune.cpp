@@ -21,6 +21,17 @@ std::vector<size_t> measuringOrder(const std::vector<Result<Gemm>> &gemms) {
   return order;
 }
 
+// What the compilations warned of, each once.
+std::vector<std::string> warningsOf(const std::vector<Result<Gemm>> &gemms) {
+  std::vector<std::string> warnings;
+  for (const Result<Gemm> &gemm : gemms)
+    if (gemm)
+      for (const std::string &warning : gemm->report().warnings)
+        if (std::find(warnings.begin(), warnings.end(), warning) == warnings.end())
+          warnings.push_back(warning);
+  return warnings;
+}
+
 } // namespace
 
 Result<TuneReport> Engine::tune(const Module &module, std::string_view name, const GemmShape &shape,
@@ -61,6 +72,7 @@ Result<TuneReport> Engine::tune(const Module &module, std::string_view name, con
   });
 
   TuneReport report;
+  report.warnings = warningsOf(gemms);
   for (size_t i = 0; i < gemms.size(); ++i)
     report.candidates.push_back(
         {(*plans)[i].print(), gemms[i] ? Result<double>(0) : gemms[i].error()});

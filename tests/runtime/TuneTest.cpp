@@ -283,5 +283,17 @@ TEST_F(TuneTest, WithoutAFolderNothingIsKept) {
   EXPECT_THAT(report.warnings, ElementsAre(HasSubstr("is not writable, nothing is kept on disk")));
 }
 
+// Of all candidates together, though each of them finds the folder of kernels as it is.
+TEST_F(TuneTest, WhatCompilingWarnsOfIsReportedOnce) {
+  writeText(folder.path() + "/file", "");
+  EngineOptions unwritable;
+  unwritable.cacheDirectory = folder.path() + "/file/cache";
+  unwritable.tunedDirectory = tunedFolder();
+  TuneReport report = must(
+      engine(unwritable).tune(module, "", shape, [](const Gemm &) -> Result<double> { return 1; }));
+  EXPECT_TRUE(report.kept);
+  EXPECT_THAT(report.warnings, ElementsAre(HasSubstr("/file/cache is not writable")));
+}
+
 } // namespace
 } // namespace rho
