@@ -1,21 +1,16 @@
+#include "runtime/EngineImpl.h"
+
 #include "compiler/Compiler.h"
-#include "runtime/Kernel.h"
 #include "runtime/QuantizerSource.h"
-#include "runtime/cache/MemoryCache.h"
 
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <future>
 #include <system_error>
 
 namespace rho {
 namespace {
 
-// Handles of shapes that were asked for; kernels and quantizers behind them are far fewer.
-constexpr size_t maxRequests = 8192;
-constexpr size_t maxKernels = 1024;
-constexpr size_t maxQuantizers = 64;
 // CUDA C++ Programming Guide, "Technical specifications per compute capability": grid y and z.
 constexpr int64_t maxGridRows = 65535;
 
@@ -33,30 +28,7 @@ private:
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
 };
 
-struct Request {
-  cache::Digest declaration;
-  GemmShape shape;
-  friend bool operator==(const Request &a, const Request &b) {
-    return a.declaration == b.declaration && a.shape.m == b.shape.m && a.shape.n == b.shape.n &&
-           a.shape.k == b.shape.k;
-  }
-};
-
-struct RequestHash {
-  size_t operator()(const Request &request) const {
-    uint64_t hash = 0;
-    std::memcpy(&hash, request.declaration.data(), sizeof hash);
-    for (int64_t part : {request.shape.m, request.shape.n, request.shape.k})
-      hash = (hash ^ static_cast<uint64_t>(part)) * 0x9e3779b97f4a7c15u;
-    return hash ^ hash >> 32;
-  }
-};
-
-std::string cacheFolder(const EngineOptions &options) {
-  if (!options.diskCache)
-    return {};
-  if (!options.cacheDirectory.empty())
-    return options.cacheDirectory;
+std::string defaultCacheFolder() {
   auto environment = [](const char *name) {
     const char *value = std::getenv(name);
     return std::string(value ? value : "");
@@ -70,19 +42,22 @@ std::string cacheFolder(const EngineOptions &options) {
   return {};
 }
 
-Result<const dsl::Gemm *> findGemm(const dsl::Module &module, std::string_view name) {
-  std::string names;
-  for (const dsl::Gemm &gemm : module.gemms)
-    names += (names.empty() ? "" : ", ") + gemm.name;
-  if (module.gemms.empty())
-    return makeError(DiagId::no_gemm);
-  if (name.empty() && module.gemms.size() > 1)
-    return makeError(DiagId::ambiguous_gemm, {std::to_string(module.gemms.size()), names});
-  if (name.empty())
-    return &module.gemms[0];
-  if (const dsl::Gemm *gemm = module.findGemm(name))
-    return gemm;
-  return makeError(DiagId::unknown_gemm, {std::string(name), names});
+cache::DiskCacheOptions kernelFolder(const EngineOptions &options) {
+  cache::DiskCacheOptions disk;
+  if (options.diskCache)
+    disk.directory = options.cacheDirectory.empty() ? defaultCacheFolder() : options.cacheDirectory;
+  disk.readOnly = options.cacheReadOnly;
+  disk.limitBytes = options.cacheLimitBytes;
+  return disk;
+}
+
+cache::DiskCacheOptions tunedFolder(const EngineOptions &options) {
+  cache::DiskCacheOptions disk = kernelFolder(options);
+  if (!options.tunedDirectory.empty())
+    disk.directory = options.tunedDirectory;
+  else if (!disk.directory.empty())
+    disk.directory += "/tuned";
+  return disk;
 }
 
 // What launch() relies on: an image may come from a file.
@@ -106,27 +81,38 @@ std::string misfit(const compiler::KernelImage &image, const dsl::Gemm &gemm) {
   return {};
 }
 
+// Of a gemm that was there already: what the kernel is, not how it once came about.
+CompileReport fromMemory(const CompileReport &built) {
+  CompileReport report;
+  report.source = CompileReport::Source::Memory;
+  report.planSource = built.planSource;
+  report.tunedMicroseconds = built.tunedMicroseconds;
+  report.plan = built.plan;
+  report.key = built.key;
+  report.registers = built.registers;
+  report.sharedBytes = built.sharedBytes;
+  report.localBytes = built.localBytes;
+  return report;
+}
+
 } // namespace
 
-struct Engine::Impl {
-  Impl(Device device, cache::DiskCacheOptions options)
-      : device(std::move(device)), backend(this->device.impl().backend), disk(std::move(options)) {}
+std::string defaultTunedFolder() { return tunedFolder({}).directory; }
 
-  Device device;
-  std::shared_ptr<Backend> backend;
-  cache::DiskCache disk;
-  cache::MemoryCache<Request, Prepared, RequestHash> requests{maxRequests};
-  cache::MemoryCache<std::string, Kernel> kernels{maxKernels};
-  cache::MemoryCache<std::string, Quantizer> quantizers{maxQuantizers};
-
-  Result<std::shared_ptr<const Prepared>> prepare(const dsl::Gemm &gemm, const GemmShape &shape,
-                                                  const SourceMap *sources);
-  Result<std::shared_ptr<const Kernel>> makeKernel(const dsl::Gemm &gemm,
-                                                   const compiler::Plan &plan,
-                                                   const SourceMap *sources, CompileReport &report);
-  std::shared_ptr<const Kernel> loadEntry(const dsl::Gemm &gemm, CompileReport &report);
-  std::string kernelKey(const dsl::Gemm &gemm, const compiler::Plan &plan) const;
-};
+Result<const dsl::Gemm *> findGemm(const dsl::Module &module, std::string_view name) {
+  std::string names;
+  for (const dsl::Gemm &gemm : module.gemms)
+    names += (names.empty() ? "" : ", ") + gemm.name;
+  if (module.gemms.empty())
+    return makeError(DiagId::no_gemm);
+  if (name.empty() && module.gemms.size() > 1)
+    return makeError(DiagId::ambiguous_gemm, {std::to_string(module.gemms.size()), names});
+  if (name.empty())
+    return &module.gemms[0];
+  if (const dsl::Gemm *gemm = module.findGemm(name))
+    return gemm;
+  return makeError(DiagId::unknown_gemm, {std::string(name), names});
+}
 
 std::string Engine::Impl::kernelKey(const dsl::Gemm &gemm, const compiler::Plan &plan) const {
   cache::Sha256 hash;
@@ -203,23 +189,55 @@ Result<std::shared_ptr<const Kernel>> Engine::Impl::makeKernel(const dsl::Gemm &
 }
 
 Result<std::shared_ptr<const Prepared>>
-Engine::Impl::prepare(const dsl::Gemm &gemm, const GemmShape &shape, const SourceMap *sources) {
-  Stopwatch total, watch;
+Engine::Impl::prepare(const Request &request, const dsl::Gemm &gemm, const SourceMap *sources) {
+  Stopwatch watch;
+  const GemmShape &shape = request.shape;
+  std::string tunedKey;
+  std::optional<Error> tunedError;
+  cache::Warnings warnings;
+  if (useTuned) {
+    tunedKey = TunedPlans::key(request.declaration, shape, backend->model());
+    if (auto found = tuned.load(tunedKey, gemm, shape, backend->model(), warnings)) {
+      CompileReport report;
+      report.stages.push_back({"plan", watch.lap()});
+      report.planSource = CompileReport::PlanSource::Tuned;
+      report.tunedMicroseconds = found->microseconds;
+      report.warnings = warnings;
+      auto made = prepareAs(gemm, shape, found->plan, sources, std::move(report));
+      if (made)
+        return std::shared_ptr<const Prepared>(std::move(*made));
+      tunedError = std::move(made.error());
+      watch.lap();
+    }
+  }
   Result<compiler::Plan> plan =
       compiler::plan(gemm, {shape.m, shape.n, shape.k}, backend->model(), sources);
   if (!plan)
     return plan.error();
+  CompileReport report;
+  report.stages.push_back({"plan", watch.lap()});
+  report.warnings = std::move(warnings);
+  auto made = prepareAs(gemm, shape, *plan, sources, std::move(report));
+  if (!made)
+    return made.error();
+  if (tunedError) // and only the tuned plan fails: no kernel can be made of it
+    tuned.discard(tunedKey, tunedError->diagnostics[0].message, (*made)->report.warnings);
+  return std::shared_ptr<const Prepared>(std::move(*made));
+}
+
+Result<std::shared_ptr<Prepared>>
+Engine::Impl::prepareAs(const dsl::Gemm &gemm, const GemmShape &shape, const compiler::Plan &plan,
+                        const SourceMap *sources, CompileReport start) {
   if (Status supported = checkActivationFormat(gemm, sources); !supported)
     return supported.error();
   auto prepared = std::make_shared<Prepared>();
   CompileReport &report = prepared->report;
-  report.stages.push_back({"plan", watch.lap()});
-  if (int64_t rows = (shape.m + plan->schedule.tileM - 1) / plan->schedule.tileM;
-      rows > maxGridRows)
+  report = std::move(start);
+  if (int64_t rows = (shape.m + plan.schedule.tileM - 1) / plan.schedule.tileM; rows > maxGridRows)
     return makeError(DiagId::grid_too_large,
                      {std::to_string(shape.m), std::to_string(rows), std::to_string(maxGridRows)});
-  report.plan = plan->print();
-  report.key = kernelKey(gemm, *plan);
+  report.plan = plan.print();
+  report.key = kernelKey(gemm, plan);
 
   // NVRTC takes as long as the rest together, so it runs beside it.
   cache::Warnings quantizerWarnings;
@@ -244,7 +262,7 @@ Engine::Impl::prepare(const dsl::Gemm &gemm, const GemmShape &shape, const Sourc
   }
   report.source = CompileReport::Source::Memory;
   Result<std::shared_ptr<const Kernel>> kernel =
-      kernels.get(report.key, [&] { return makeKernel(gemm, *plan, sources, report); });
+      kernels.get(report.key, [&] { return makeKernel(gemm, plan, sources, report); });
   QuantizerResult quantizer = pending.valid() ? pending.get() : makeQuantizer();
   if (!kernel)
     return kernel.error();
@@ -257,25 +275,37 @@ Engine::Impl::prepare(const dsl::Gemm &gemm, const GemmShape &shape, const Sourc
   report.registers = prepared->kernel->loaded->registers;
   report.localBytes = prepared->kernel->loaded->localBytes;
   report.sharedBytes = prepared->kernel->image.sharedBytes;
-  report.totalMilliseconds = total.lap();
-  return std::shared_ptr<const Prepared>(std::move(prepared));
+  return prepared;
 }
 
 Result<Engine> Engine::create(const Device &device, const EngineOptions &options) {
   if (Status valid = checkHandle(device, "device"); !valid)
     return valid.error();
-  cache::DiskCacheOptions disk;
-  disk.directory = cacheFolder(options);
-  disk.readOnly = options.cacheReadOnly;
-  disk.limitBytes = options.cacheLimitBytes;
   Engine engine;
-  engine.pimpl = std::make_shared<Impl>(device, std::move(disk));
+  engine.pimpl =
+      std::make_shared<Impl>(device, kernelFolder(options), tunedFolder(options), options.useTuned);
   return engine;
 }
 
 const Device &Engine::device() const {
   static const Device none;
   return pimpl ? pimpl->device : none;
+}
+
+Request requestFor(const Module::Impl &module, const dsl::Gemm &gemm, const GemmShape &shape) {
+  return {module.digests[static_cast<size_t>(&gemm - module.module.gemms.data())], shape};
+}
+
+std::shared_ptr<Gemm::Impl> Engine::Impl::makeGemm(std::shared_ptr<const Module::Impl> module,
+                                                   const dsl::Gemm &gemm, const GemmShape &shape,
+                                                   std::shared_ptr<const Prepared> prepared) const {
+  auto impl = std::make_shared<Gemm::Impl>();
+  impl->backend = backend;
+  impl->module = std::move(module);
+  impl->gemm = &gemm;
+  impl->shape = shape;
+  impl->prepared = std::move(prepared);
+  return impl;
 }
 
 Result<Gemm> Engine::compile(const Module &module, std::string_view name,
@@ -285,41 +315,24 @@ Result<Gemm> Engine::compile(const Module &module, std::string_view name,
   if (Status valid = checkHandle(module, "module"); !valid)
     return valid.error();
   Stopwatch watch;
-  const dsl::Module &declared = module.impl().module;
-  Result<const dsl::Gemm *> found = findGemm(declared, name);
+  Result<const dsl::Gemm *> found = findGemm(module.impl().module, name);
   if (!found)
     return found.error();
-  const dsl::Gemm *gemm = *found;
-  Request request{module.impl().digests[static_cast<size_t>(gemm - declared.gemms.data())], shape};
+  const Request request = requestFor(module.impl(), **found, shape);
   bool built = false;
   Result<std::shared_ptr<const Prepared>> prepared = pimpl->requests.get(request, [&] {
     built = true;
-    return pimpl->prepare(*gemm, shape, declared.sources.get());
+    return pimpl->prepare(request, **found, module.impl().module.sources.get());
   });
   if (!prepared)
     return prepared.error();
-
-  auto impl = std::make_shared<Gemm::Impl>();
-  impl->backend = pimpl->backend;
-  impl->module = module.pimpl;
-  impl->gemm = gemm;
-  impl->shape = shape;
-  impl->prepared = std::move(*prepared);
-  const CompileReport &report = impl->prepared->report;
-  if (built) {
-    impl->report = report;
-  } else {
-    impl->report.source = CompileReport::Source::Memory;
-    impl->report.plan = report.plan;
-    impl->report.key = report.key;
-    impl->report.registers = report.registers;
-    impl->report.sharedBytes = report.sharedBytes;
-    impl->report.localBytes = report.localBytes;
-  }
-  impl->report.totalMilliseconds = watch.lap();
-  Gemm handle;
-  handle.pimpl = std::move(impl);
-  return handle;
+  auto handle = pimpl->makeGemm(module.pimpl, **found, shape, std::move(*prepared));
+  const CompileReport &report = handle->prepared->report;
+  handle->report = built ? report : fromMemory(report);
+  handle->report.totalMilliseconds = watch.lap();
+  Gemm gemm;
+  gemm.pimpl = std::move(handle);
+  return gemm;
 }
 
 } // namespace rho

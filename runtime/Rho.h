@@ -11,6 +11,7 @@
 #include "dsl/Error.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -101,6 +102,9 @@ struct EngineOptions {
   bool diskCache = true;
   bool cacheReadOnly = false;
   int64_t cacheLimitBytes = int64_t(1) << 30;
+  bool useTuned = true; // prefer what Engine::tune() kept to the planner's choice
+  // Folder of what Engine::tune() keeps; empty: `tuned` in the disk cache's folder.
+  std::string tunedDirectory;
 };
 
 // What happened on the way to a Gemm, for people and benchmarks.
@@ -109,7 +113,9 @@ struct CompileReport {
     std::string name; // "plan", "rho", "tile", "llvm", "ptx", "load", ...
     double milliseconds;
   };
-  enum class Source : uint8_t { Memory, Disk, Compiled } source;
+  enum class Source : uint8_t { Memory, Disk, Compiled } source = Source::Memory;
+  enum class PlanSource : uint8_t { Planned, Tuned } planSource = PlanSource::Planned;
+  double tunedMicroseconds = 0; // of a tuned plan, as it was measured
   std::vector<Stage> stages;
   double totalMilliseconds = 0;
   std::string plan;                  // Plan::print()
@@ -174,6 +180,26 @@ private:
   std::shared_ptr<const Impl> pimpl;
 };
 
+// Microseconds of one launch of a candidate, or why it must not be chosen: a wrong result, say.
+using MeasureGemm = std::function<Result<double>(const Gemm &candidate)>;
+
+struct TuneOptions {
+  int64_t candidates = 24; // at most
+  // Called from several threads at once, whenever another candidate is compiled.
+  std::function<void(int64_t done, int64_t total)> compiled;
+};
+
+struct TuneReport {
+  struct Candidate {
+    std::string plan;            // Plan::print()
+    Result<double> microseconds; // or why it cannot be chosen
+  };
+  std::vector<Candidate> candidates; // best predictions first: [0] is the planner's own choice
+  size_t best = 0;
+  bool kept = false;                 // whether engines find the best one from now on
+  std::vector<std::string> warnings; // e.g. a folder that is not writable
+};
+
 // Compiles gemms for one device through the memory and disk caches.
 class Engine {
 public:
@@ -181,6 +207,12 @@ public:
   const Device &device() const;
   // `gemm` may be empty when the module declares exactly one.
   Result<Gemm> compile(const Module &module, std::string_view gemm, const GemmShape &shape) const;
+  // Compiles the planner's best candidates, in as many threads as there are cores, then measures
+  // one after the other and keeps the fastest on disk. compile() uses it from then on for this
+  // declaration, n, k, m up to the next power of two, and devices of the same name, target and
+  // number of SMs. Errors: those of compile(), the first candidate's where none can be chosen.
+  Result<TuneReport> tune(const Module &module, std::string_view gemm, const GemmShape &shape,
+                          const MeasureGemm &measure, const TuneOptions &options = {}) const;
   bool valid() const { return pimpl != nullptr; }
 
   struct Impl;

@@ -120,28 +120,30 @@ FileLock DiskCache::lock(const std::string &key, Warnings &warnings) {
   return held;
 }
 
-void DiskCache::store(const std::string &key, const Entry &entry, Warnings &warnings) {
+bool DiskCache::store(const std::string &key, const Entry &entry, Warnings &warnings) {
   if (!prepare(warnings))
-    return;
+    return false;
   std::string staged = settings.directory + "/" + stagingFolder + "/" + stagingName(key);
   std::error_code ignored;
   if (::mkdir(staged.c_str(), 0777) != 0 || !writeEntry(staged, key, entry)) {
     std::string reason = std::strerror(errno);
     fs::remove_all(staged, ignored);
     disableWrites(reason, warnings);
-    return;
+    return false;
   }
-  // A folder that stands there already is another's equal entry, or damaged.
+  // A folder that stands there already is another's equal entry, older or damaged.
   bool published = ::rename(staged.c_str(), entryPath(key).c_str()) == 0;
-  if (!published && !readEntry(entryPath(key), key).entry) {
+  bool stands = published || readEntry(entryPath(key), key).entry == entry;
+  if (!stands) {
     remove(key);
-    published = ::rename(staged.c_str(), entryPath(key).c_str()) == 0;
+    published = stands = ::rename(staged.c_str(), entryPath(key).c_str()) == 0;
   }
   if (published)
     syncFolder(settings.directory);
   else
     fs::remove_all(staged, ignored);
   evict(key);
+  return stands;
 }
 
 // Renamed first, so that a reader finds all of an entry or nothing.

@@ -35,8 +35,9 @@ public:
   // Whoever builds an entry holds this through store(), and looks again once it is held.
   // Not held after the timeout, when the cache is read-only or where there are no locks.
   FileLock lock(const std::string &key, Warnings &warnings);
-  // Publishes, then removes the least recently used entries past the limit.
-  void store(const std::string &key, const Entry &entry, Warnings &warnings);
+  // Publishes in place of what the key had, then removes the least recently used entries past the
+  // limit. Whether the entry stands.
+  bool store(const std::string &key, const Entry &entry, Warnings &warnings);
   // Deletes an entry whose files are intact but whose content its reader could not use.
   void discard(const std::string &key, const std::string &reason, Warnings &warnings);
 

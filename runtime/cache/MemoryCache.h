@@ -60,6 +60,12 @@ public:
     return result;
   }
 
+  // Forgets what is kept; computations that go on are kept when they are done.
+  void clear() {
+    std::lock_guard lock(mutex);
+    std::erase_if(slots, [](const auto &slot) { return slot.second->value != nullptr; });
+  }
+
 private:
   struct Slot {
     Pointer value;

@@ -1,8 +1,9 @@
-// What both kinds of `rho bench` share: single problems and suites.
+// What `rho bench`, of single problems and of suites, and `rho tune` share.
 #pragma once
 
 #include "runtime/Rho.h"
 #include "runtime/tool/Options.h"
+#include "runtime/tool/Suite.h"
 
 #include <span>
 
@@ -19,6 +20,11 @@ struct BenchGemm {
 // option_missing without any file, those of Module::load.
 Result<std::vector<BenchGemm>> chooseGemms(const Options &options,
                                            std::span<const std::string_view> shipped = {});
+
+// The shipped gemms that suites are about, and the weights that a command line asks for: those of
+// --n-k, else those of the suite.
+std::span<const std::string_view> suiteGemms();
+std::vector<WeightShape> chooseWeights(const Options &options);
 
 // rho bench --suite. Errors: suite_needs_gpu, option_conflict.
 Result<int> suiteCommand(const Options &options);

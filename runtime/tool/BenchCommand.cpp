@@ -1,5 +1,5 @@
 #include "dsl/Findings.h"
-#include "runtime/Kernel.h"
+#include "runtime/EngineImpl.h"
 #include "runtime/tool/BarChart.h"
 #include "runtime/tool/Bench.h"
 #include "runtime/tool/Csv.h"
@@ -67,6 +67,7 @@ struct Row {
   GemmShape shape;
   Latency latency;
   int64_t weightBytes = 0;
+  CompileReport::PlanSource planSource{};
   std::optional<double> microseconds, bandwidthShare;
   std::optional<EmulatedTime> emulated;
 };
@@ -99,6 +100,7 @@ const std::vector<CsvColumn<Row>> &columns() {
       {"ready_ms", [](const Row &row) { return shortNumber(row.latency.ready()); }},
       {"disk_hit_ms", [](const Row &row) { return shortNumber(row.latency.disk); }},
       {"memory_hit_us", [](const Row &row) { return shortNumber(row.latency.memory * 1e3); }},
+      {"plan_source", [](const Row &row) { return std::string(name(row.planSource)); }},
       {"weight_bytes", [](const Row &row) { return std::to_string(row.weightBytes); }},
       {"kernel_us", [](const Row &row) { return optional(row.microseconds); }},
       {"weight_gb_per_s",
@@ -125,8 +127,8 @@ const std::vector<CsvColumn<Row>> &columns() {
 void print(const Row &row) {
   const Latency &latency = row.latency;
   printLine("gemm", row.gemm + " on " + row.device + ", m = " + std::to_string(row.shape.m) +
-                        ", n = " + std::to_string(row.shape.n) +
-                        ", k = " + std::to_string(row.shape.k));
+                        ", n = " + std::to_string(row.shape.n) + ", k = " +
+                        std::to_string(row.shape.k) + ", " + std::string(name(row.planSource)));
   printLine("  compile", "text to PTX " + shortNumber(latency.textToPtx()) + " ms, PTX to loaded " +
                              shortNumber(latency.ptxToLoaded()) + " ms, text to loaded " +
                              shortNumber(latency.textToLoaded()) + " ms; with the quantizer " +
@@ -170,8 +172,8 @@ std::string plot(const std::vector<Row> &rows, const Device &device) {
 
 class Bench {
 public:
-  Bench(const Device &device, uint64_t seed, std::string folder)
-      : device(device), operands(device, seed), folder(std::move(folder)) {}
+  Bench(const Device &device, uint64_t seed, std::string folder, bool useTuned)
+      : device(device), operands(device, seed), folder(std::move(folder)), useTuned(useTuned) {}
 
   Result<Row> measure(const std::string &path, const std::string &name, const GemmShape &shape) {
     if (Status room = checkHostMemory(shape); !room)
@@ -187,6 +189,7 @@ public:
     if (!gemm)
       return gemm.error();
     row.weightBytes = gemm->packedWeightBytes();
+    row.planSource = gemm->report().planSource;
     if (Status timed = measureKernel(*gemm, row); !timed)
       return timed.error();
     return row;
@@ -205,6 +208,8 @@ private:
       EngineOptions options;
       options.diskCache = diskCache;
       options.cacheDirectory = folder;
+      options.useTuned = useTuned;
+      options.tunedDirectory = defaultTunedFolder();
       Result<Engine> engine = Engine::create(device, options);
       if (!engine)
         return engine.error();
@@ -266,7 +271,8 @@ private:
 
   const Device &device;
   TimingOperands operands;
-  std::string folder;
+  const std::string folder; // of kernels; tuned plans are where rho tune keeps them
+  const bool useTuned;
 };
 
 } // namespace
@@ -324,7 +330,8 @@ Result<int> benchCommand(const Options &options) {
   std::vector<int64_t> sizesN = options.counts("--n", {extent});
   std::vector<int64_t> sizesK = options.counts("--k", {extent});
 
-  Bench bench(*device, static_cast<uint64_t>(options.count("--seed").value_or(1)), (*folder)->path);
+  Bench bench(*device, static_cast<uint64_t>(options.count("--seed").value_or(1)), (*folder)->path,
+              !options.has("--untuned"));
   std::vector<Row> rows;
   int code = success;
   for (const BenchGemm &gemm : *gemms)

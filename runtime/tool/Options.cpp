@@ -15,8 +15,9 @@ constexpr unsigned bit(Command command) { return 1U << static_cast<unsigned>(com
 constexpr unsigned run = bit(Command::Run);
 constexpr unsigned compile = bit(Command::Compile);
 constexpr unsigned bench = bit(Command::Bench);
+constexpr unsigned tune = bit(Command::Tune);
 
-constexpr std::array<CommandSpec, 6> commands = {{
+constexpr std::array<CommandSpec, 7> commands = {{
     {Command::Run, "run", "FILE.rho [options]",
      "compile a gemm, run it and check the result against the exact reference"},
     {Command::Check, "check", "FILE.rho...", "print all diagnostics, or what the files declare"},
@@ -24,11 +25,13 @@ constexpr std::array<CommandSpec, 6> commands = {{
      "print a stage of the compilation, or go on from a printed one"},
     {Command::Bench, "bench", "[FILE.rho...] [options]",
      "time the compilation and the kernels; without files those in kernels/gemms"},
+    {Command::Tune, "tune", "[FILE.rho...] --n-k NxK,... [options]",
+     "measure the planner's best candidates on a GPU and keep the fastest for later compilations"},
     {Command::Help, "help", "[COMMAND]", "print the commands, or the options of one"},
     {Command::Version, "--version", "", "print the versions of rho and of its compiler"},
 }};
 
-constexpr std::array<OptionSpec, 24> options = {{
+constexpr std::array<OptionSpec, 29> options = {{
     {"--m", Kind::Count, "M", run | compile, true, "rows of the activations and of the output"},
     {"--n", Kind::Count, "N", run | compile, true, "rows of the weight, columns of the output"},
     {"--k", Kind::Count, "K", run | compile, true, "columns of both operands"},
@@ -40,9 +43,16 @@ constexpr std::array<OptionSpec, 24> options = {{
     {"--k", Kind::Counts, "K,...", bench, true,
      "columns of both operands (default 8192, emulated 256)"},
     {"--n-k", Kind::Pairs, "NxK,...", bench, true, "shapes of the weight in place of the suite's"},
-    {"--gemm", Kind::Text, "NAME", run | compile | bench, true,
+    {"--suite", Kind::Choice, "llama", tune, false, "tune for the shapes of such models"},
+    {"--n-k", Kind::Pairs, "NxK,...", tune, false, "shapes of the weight to tune for"},
+    {"--m", Kind::Counts, "M,...", tune, false,
+     "rows of the activations; each stands for all up to the next power of two (default 1 to "
+     "8192)"},
+    {"--candidates", Kind::Count, "COUNT", tune, false,
+     "plans to measure for each shape, at most (default 24)"},
+    {"--gemm", Kind::Text, "NAME", run | compile | bench | tune, true,
      "which gemm of the file, if it declares several"},
-    {"--device", Kind::Text, "DEVICE", run | bench, true,
+    {"--device", Kind::Text, "DEVICE", run | bench | tune, true,
      "auto (the first GPU, else the emulator), cuda, cuda:I, or an emulated target such as sm_80"},
     {"--target", Kind::Text, "TARGET", compile, true,
      "the architecture to compile for (default sm_80)"},
@@ -52,18 +62,20 @@ constexpr std::array<OptionSpec, 24> options = {{
      "m x k numbers from FILE.npy or FILE.safetensors[:NAME] (default synthetic)"},
     {"--output", Kind::Text, "FILE", run, false,
      "write the output to FILE.npy or FILE.safetensors"},
-    {"--seed", Kind::Seed, "S", run | bench, false, "of synthetic numbers (default 1)"},
+    {"--seed", Kind::Seed, "S", run | bench | tune, false, "of synthetic numbers (default 1)"},
     {"--verify", Kind::Choice, "full|sample|none", run, false,
      "outputs to check (default full, for large problems sample)"},
     {"--cache-dir", Kind::Text, "DIR", run, false, "folder of compiled kernels"},
     {"--no-cache", Kind::Flag, "", run, false, "neither read nor write compiled kernels on disk"},
+    {"--untuned", Kind::Flag, "", run | bench, true,
+     "the planner's choice even where rho tune kept another plan"},
     {"--emit", Kind::Choice, "ast|format|plan|rho|tile|llvm|ptx", compile, false,
      "the stage to print (default ptx)"},
     {"--from", Kind::Choice, "rho|tile|llvm", compile, true,
      "FILE is the printed text of this stage"},
     {"--plan", Kind::Text, "FILE", compile, true, "follow this printed plan"},
     {"-o", Kind::Text, "FILE", compile, false, "write to FILE instead of standard output"},
-    {"--csv", Kind::Text, "FILE", bench, false, "write the table to FILE as well"},
+    {"--csv", Kind::Text, "FILE", bench | tune, false, "write the table to FILE as well"},
     {"--plot", Kind::Text, "FILE", bench, false,
      "draw the kernels' bandwidth, speed or speed-ups to FILE (SVG)"},
 }};

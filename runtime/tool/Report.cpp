@@ -64,11 +64,24 @@ std::string_view name(CompileReport::Source source) {
   return "compiled";
 }
 
+std::string_view name(CompileReport::PlanSource source) {
+  return source == CompileReport::PlanSource::Tuned ? "tuned" : "planned";
+}
+
+std::string progressBar(int64_t done, int64_t total) {
+  constexpr int64_t width = 24;
+  auto filled = static_cast<size_t>(width * std::min(done, total) / std::max<int64_t>(total, 1));
+  std::string bar(filled, '#');
+  bar.resize(width, ' ');
+  return "[" + bar + "] " + std::to_string(done) + " of " + std::to_string(total);
+}
+
 struct Progress::Ticker {
   std::string what;
   std::mutex mutex;
   std::condition_variable wake;
   bool done = false;
+  bool changed = false; // since the last line
   std::thread thread;
 };
 
@@ -79,10 +92,14 @@ Progress::Progress(std::string what) {
   ticker->what = std::move(what);
   ticker->thread = std::thread([state = ticker.get()] {
     std::unique_lock lock(state->mutex);
-    for (int seconds = 0; !state->done; ++seconds) {
+    Stopwatch watch;
+    while (!state->done) {
+      auto seconds = static_cast<int64_t>(watch.milliseconds() / 1e3);
       std::string time = seconds > 0 ? " " + std::to_string(seconds) + " s" : "";
       std::fprintf(stderr, "\r\033[K%s ...%s", state->what.c_str(), time.c_str());
-      state->wake.wait_for(lock, std::chrono::seconds(1), [&] { return state->done; });
+      state->changed = false;
+      state->wake.wait_for(lock, std::chrono::seconds(1),
+                           [&] { return state->done || state->changed; });
     }
     std::fputs("\r\033[K", stderr);
   });
@@ -91,8 +108,12 @@ Progress::Progress(std::string what) {
 void Progress::update(std::string what) {
   if (!ticker)
     return;
-  std::lock_guard lock(ticker->mutex);
-  ticker->what = std::move(what);
+  {
+    std::lock_guard lock(ticker->mutex);
+    ticker->what = std::move(what);
+    ticker->changed = true;
+  }
+  ticker->wake.notify_all();
 }
 
 Progress::~Progress() {

@@ -21,6 +21,10 @@ std::string byteCount(int64_t bytes); // "69.6 KB" in units of 1000
 void printLine(std::string_view label, std::string_view text);
 
 std::string_view name(CompileReport::Source source);
+std::string_view name(CompileReport::PlanSource source);
+
+// "[######      ] 12 of 24", but 24 wide.
+std::string progressBar(int64_t done, int64_t total);
 
 // What goes on, on stderr while it is a terminal, with the seconds that it takes. Gone when the
 // object is.

@@ -42,6 +42,10 @@ void printDeclaration(const Gemm &gemm, const Device &device) {
 }
 
 void printPlan(const CompileReport &report) {
+  bool tuned = report.planSource == CompileReport::PlanSource::Tuned;
+  printLine("chosen by",
+            tuned ? "rho tune, which measured " + shortNumber(report.tunedMicroseconds) + " us"
+                  : "the planner");
   std::string_view text = report.plan;
   const char *label = "plan";
   while (!text.empty()) {
@@ -257,6 +261,7 @@ Result<int> runCommand(const Options &options) {
   EngineOptions engineOptions;
   engineOptions.cacheDirectory = options.text("--cache-dir");
   engineOptions.diskCache = !options.has("--no-cache");
+  engineOptions.useTuned = !options.has("--untuned");
   Result<Engine> engine = Engine::create(*device, engineOptions);
   if (!engine)
     return engine.error();

@@ -76,6 +76,7 @@ const std::vector<CsvColumn<FullRow>> &columns() {
       {"pipeline",
        [](const Row &full) { return gemmOnly(full, std::to_string(full.row->pipeline)); }},
       {"split_k", [](const Row &full) { return gemmOnly(full, std::to_string(full.row->splitK)); }},
+      {"plan_source", [](const Row &full) { return full.row->planSource; }},
       {"predicted_us",
        [](const Row &full) { return gemmOnly(full, shortNumber(full.row->predicted)); }},
       {"algorithm", [](const Row &full) { return full.row->algorithm; }},

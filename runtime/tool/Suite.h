@@ -34,7 +34,8 @@ struct SuiteRow {
   std::string tile; // "M x N x K" of a CTA
   int pipeline = 0;
   int64_t splitK = 0;
-  double predicted = 0; // microseconds
+  std::string planSource; // "planned" or "tuned"
+  double predicted = 0;   // microseconds
   // What is known of peers.
   enum class Peer : uint8_t { None, Half, Byte } peer = Peer::None; // bits of its operands
   std::string algorithm; // "2 of 8": the fastest of those that were tried

@@ -16,9 +16,6 @@ namespace rho::tool {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> suiteGemms = {
-    "int4_g128_bf16", "int4_g128_int4_g128", "int4_g128_int8", "liquidquant_int8", "nvfp4_bf16"};
-
 // What the plan's text says.
 double predictedMicroseconds(const std::string &plan) {
   constexpr std::string_view label = "\npredicted ";
@@ -33,7 +30,7 @@ public:
       : device(device), weights(std::move(weights)), sizesM(std::move(sizesM)),
         operands(device, seed) {}
 
-  Status compile(const std::vector<BenchGemm> &gemms);
+  Status compile(const std::vector<BenchGemm> &gemms, bool useTuned);
   void openPeers();
   // Everything at one weight's shape.
   void measure(size_t weight);
@@ -66,8 +63,10 @@ void Suite::complain(const Error &error) {
 }
 
 // In as many threads as there are cores, ahead of all timing: loading kernels would disturb it.
-Status Suite::compile(const std::vector<BenchGemm> &gemms) {
-  Result<Engine> engine = Engine::create(device);
+Status Suite::compile(const std::vector<BenchGemm> &gemms, bool useTuned) {
+  EngineOptions options;
+  options.useTuned = useTuned;
+  Result<Engine> engine = Engine::create(device, options);
   if (!engine)
     return engine.error();
   auto shapes = static_cast<int64_t>(weights.size() * sizesM.size());
@@ -124,6 +123,7 @@ Result<SuiteRow> Suite::measureGemm(const std::string &name, const Gemm &gemm) {
              std::to_string(image.tileK);
   row.pipeline = image.pipeline;
   row.splitK = image.splitK;
+  row.planSource = tool::name(gemm.report().planSource);
   row.predicted = predictedMicroseconds(gemm.report().plan);
   Result<compiler::Plan> plan = compiler::Plan::parse(gemm.report().plan);
   if (!plan)
@@ -177,12 +177,25 @@ void Suite::measure(size_t index) {
 
 } // namespace
 
+std::span<const std::string_view> suiteGemms() {
+  static constexpr std::array<std::string_view, 5> names = {
+      "int4_g128_bf16", "int4_g128_int4_g128", "int4_g128_int8", "liquidquant_int8", "nvfp4_bf16"};
+  return names;
+}
+
+std::vector<WeightShape> chooseWeights(const Options &options) {
+  std::vector<WeightShape> weights;
+  for (const auto &[n, k] : options.pairs("--n-k"))
+    weights.push_back({n, k});
+  return weights.empty() ? llamaWeights() : weights;
+}
+
 Result<int> suiteCommand(const Options &options) {
   for (const char *own : {"--n", "--k"})
     if (options.has(own))
       return makeError(DiagId::option_conflict,
                        {"--suite", own, "a suite has shapes of its own, --n-k replaces them"});
-  Result<std::vector<BenchGemm>> gemms = chooseGemms(options, suiteGemms);
+  Result<std::vector<BenchGemm>> gemms = chooseGemms(options, suiteGemms());
   if (!gemms)
     return gemms.error();
   Result<Device> device = openDevice(options.text("--device", "auto"));
@@ -190,15 +203,11 @@ Result<int> suiteCommand(const Options &options) {
     return device.error();
   if (device->isEmulated())
     return makeError(DiagId::suite_needs_gpu, {device->target()});
-  std::vector<WeightShape> weights;
-  for (const auto &[n, k] : options.pairs("--n-k"))
-    weights.push_back({n, k});
-  if (weights.empty())
-    weights = llamaWeights();
+  std::vector<WeightShape> weights = chooseWeights(options);
   Suite suite(*device, weights, options.counts("--m", suiteRows()),
               static_cast<uint64_t>(options.count("--seed").value_or(1)));
   printLine("device", device->name() + ", " + device->target());
-  if (Status compiled = suite.compile(*gemms); !compiled)
+  if (Status compiled = suite.compile(*gemms, !options.has("--untuned")); !compiled)
     return compiled.error();
   suite.openPeers();
   for (size_t i = 0; i < weights.size(); ++i) {

@@ -42,17 +42,19 @@ void repeat(std::span<const uint8_t> pattern, std::span<uint8_t> out) {
 
 } // namespace
 
+Result<dsl::QuantizedMatrix> sliceCodes(const compiler::WeightLayout &layout,
+                                        std::shared_ptr<const dsl::Format> format, uint64_t seed) {
+  int64_t rows = sliceOf(layout).n;
+  std::vector<float> values = kernels::syntheticWeight(rows, layout.k, seed);
+  dsl::MatrixView view{values.data(), dsl::MatrixView::Type::F32, rows, layout.k, layout.k};
+  return dsl::quantize(std::move(format), view, true);
+}
+
 Result<std::vector<uint8_t>> packRepeated(const compiler::WeightLayout &layout,
-                                          std::shared_ptr<const dsl::Format> format,
-                                          uint64_t seed) {
+                                          const dsl::QuantizedMatrix &codes) {
   compiler::WeightLayout slice = sliceOf(layout);
-  std::vector<float> values = kernels::syntheticWeight(slice.n, slice.k, seed);
-  dsl::MatrixView view{values.data(), dsl::MatrixView::Type::F32, slice.n, slice.k, slice.k};
-  Result<dsl::QuantizedMatrix> codes = dsl::quantize(std::move(format), view, true);
-  if (!codes)
-    return codes.error();
   std::vector<uint8_t> packed(static_cast<size_t>(slice.bytes));
-  if (Status done = compiler::pack(slice, *codes, packed.data()); !done)
+  if (Status done = compiler::pack(slice, codes, packed.data()); !done)
     return done.error();
   std::vector<uint8_t> whole(static_cast<size_t>(layout.bytes));
   for (size_t i = 0; i < layout.sections.size(); ++i) {
@@ -79,15 +81,33 @@ const std::vector<uint8_t> &TimingOperands::pattern(dsl::ElementType type) {
   return known;
 }
 
-Result<const WeightCopies *> TimingOperands::weight(const Gemm &gemm) {
+Result<const dsl::QuantizedMatrix *> TimingOperands::codes(const Gemm &gemm) {
   std::shared_ptr<const dsl::Format> format = gemm.impl().weight();
   const compiler::WeightLayout &layout = gemm.impl().image().weight;
-  std::string key = dsl::print(*format) + layout.print();
+  std::string key = dsl::print(*format) + " " + std::to_string(sliceOf(layout).n) + " x " +
+                    std::to_string(layout.k);
+  if (key == sliceKey)
+    return &slice;
+  sliceKey.clear();
+  Result<dsl::QuantizedMatrix> made = sliceCodes(layout, std::move(format), seed);
+  if (!made)
+    return made.error();
+  slice = std::move(*made);
+  sliceKey = std::move(key);
+  return &slice;
+}
+
+Result<const WeightCopies *> TimingOperands::weight(const Gemm &gemm) {
+  const compiler::WeightLayout &layout = gemm.impl().image().weight;
+  std::string key = dsl::print(*gemm.impl().weight()) + layout.print();
   if (key == weightKey)
     return &copies;
   weightKey.clear();
   copies.clear(); // first: both may not fit
-  Result<std::vector<uint8_t>> packed = packRepeated(layout, std::move(format), seed);
+  Result<const dsl::QuantizedMatrix *> rows = codes(gemm);
+  if (!rows)
+    return rows.error();
+  Result<std::vector<uint8_t>> packed = packRepeated(layout, **rows);
   if (!packed)
     return packed.error();
   Result<WeightCopies> made = copyWeight(device, layout.bytes, *packed);

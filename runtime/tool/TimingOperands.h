@@ -3,7 +3,7 @@
 #pragma once
 
 #include "compiler/Layout.h"
-#include "dsl/Format.h"
+#include "dsl/Quantize.h"
 #include "runtime/tool/Timing.h"
 
 #include <map>
@@ -12,10 +12,12 @@
 
 namespace rho::tool {
 
-// A packed weight of which each slice of rows, one or more tiles high, holds the same codes: those
-// of synthetic numbers.
+// The codes of synthetic numbers for the first rows of a weight, one or more tiles high.
+Result<dsl::QuantizedMatrix> sliceCodes(const compiler::WeightLayout &layout,
+                                        std::shared_ptr<const dsl::Format> format, uint64_t seed);
+// A packed weight of which each slice of rows holds the same codes: those of sliceCodes().
 Result<std::vector<uint8_t>> packRepeated(const compiler::WeightLayout &layout,
-                                          std::shared_ptr<const dsl::Format> format, uint64_t seed);
+                                          const dsl::QuantizedMatrix &slice);
 
 // A few million normally distributed numbers of an element type of 8, 16 or 32 bits.
 std::vector<uint8_t> randomNumbers(dsl::ElementType type, uint64_t seed);
@@ -25,6 +27,8 @@ class TimingOperands {
 public:
   TimingOperands(const Device &device, uint64_t seed) : device(device), seed(seed) {}
 
+  // Of the gemm's weight: row n has the codes of row n % rows. Valid until the next call.
+  Result<const dsl::QuantizedMatrix *> codes(const Gemm &gemm);
   // Valid until the next call. One copy on an emulated device.
   Result<const WeightCopies *> weight(const Gemm &gemm);
   // n x k numbers of an element type of 8 or 16 bits.
@@ -43,6 +47,8 @@ private:
 
   const Device &device;
   uint64_t seed;
+  std::string sliceKey;
+  dsl::QuantizedMatrix slice;
   std::string weightKey;
   WeightCopies copies;
   std::optional<dsl::ElementType> numbersType;

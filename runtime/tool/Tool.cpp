@@ -37,6 +37,8 @@ Result<int> dispatch(const Options &options) {
     return compileCommand(options);
   case Command::Bench:
     return benchCommand(options);
+  case Command::Tune:
+    return tuneCommand(options);
   case Command::Help:
     return help(options);
   case Command::Version:

@@ -28,7 +28,7 @@ const Entry &sampleEntry() {
 
 // What DiagId::cache_entry_damaged reads as.
 std::string damaged(const std::string &path, const std::string &reason) {
-  return "cache entry " + path + " is damaged and is rebuilt: " + reason;
+  return "cache entry " + path + " is damaged and is not used: " + reason;
 }
 
 class DiskCacheTest : public testing::Test {
@@ -71,6 +71,17 @@ TEST_F(DiskCacheTest, GivesBackWhatWasStored) {
   Entry binary = {{"cubin", std::string("\0\x7f\xff\n\0", 5)}, {"empty", ""}};
   cache.store(key, binary, warnings);
   EXPECT_EQ(cache.load(key, warnings), binary);
+  EXPECT_THAT(warnings, IsEmpty());
+  EXPECT_TRUE(fs::is_empty(options().directory + "/staging"));
+}
+
+TEST_F(DiskCacheTest, ALaterEntryTakesThePlace) {
+  publish();
+  DiskCache cache(options());
+  Warnings warnings;
+  const Entry later = {{"facts", "rho kernel 2\n"}};
+  EXPECT_TRUE(cache.store(key, later, warnings));
+  EXPECT_EQ(cache.load(key, warnings), later);
   EXPECT_THAT(warnings, IsEmpty());
   EXPECT_TRUE(fs::is_empty(options().directory + "/staging"));
 }
@@ -338,7 +349,7 @@ TEST_F(DiskCacheTest, PublishersWithoutLocksDoNotDisturbReaders) {
 
 TEST(DiskCacheDiagnostics, TheirWholeTexts) {
   EXPECT_EQ(makeDiagnostic(DiagId::cache_entry_damaged, {"/c/ab", "ptx is missing"}).rendered,
-            "error: cache entry /c/ab is damaged and is rebuilt: ptx is missing "
+            "error: cache entry /c/ab is damaged and is not used: ptx is missing "
             "[cache_entry_damaged]");
   EXPECT_EQ(makeDiagnostic(DiagId::cache_not_writable, {"/c", "No space left"}).rendered,
             "error: cache folder /c is not writable, nothing is kept on disk: No space left "

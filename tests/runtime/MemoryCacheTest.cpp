@@ -40,6 +40,20 @@ TEST(MemoryCache, ThreadsOnOneColdKeyComputeOnce) {
     EXPECT_EQ(pointer, got[0]);
 }
 
+TEST(MemoryCache, ClearingForgetsWhatIsKept) {
+  Cache cache(10);
+  Cache::Pointer old = *cache.get(1, value(7));
+  // The computation of another key goes on meanwhile and is kept.
+  (void)cache.get(2, [&] {
+    cache.clear();
+    return value(8)();
+  });
+  EXPECT_EQ(cache.find(1), nullptr);
+  EXPECT_EQ(*cache.find(2), 8);
+  EXPECT_EQ(*old, 7);
+  EXPECT_EQ(**cache.get(1, value(9)), 9);
+}
+
 TEST(MemoryCache, KeysDoNotWaitForEachOther) {
   Cache cache(10);
   std::latch inner(1);

@@ -1,5 +1,6 @@
 // The main job on the emulator: every shipped gemm is run and checked.
 #include "kernels/TensorFile.h"
+#include "runtime/Rho.h"
 #include "tests/tool/RunTool.h"
 
 #include <gmock/gmock.h>
@@ -183,6 +184,45 @@ TEST(BenchTest, suitesAreForGpus) {
             "replaces them [option_conflict]\n");
   EXPECT_EQ(runTool({"bench", file, "--n-k", "64x128"}).err,
             "error: --suite is missing, --n-k is for suites only [option_missing]\n");
+}
+
+TEST(TuneTest, isForGpusAndNeedsShapes) {
+  std::string file = gemmFile("int4_g128_int8");
+  ToolResult result = runTool({"tune", file, "--n-k", "64x128", "--device", "sm_80"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.err, "error: sm_80 is emulated, kernels are tuned on a GPU [tuner_needs_gpu]\n");
+  EXPECT_EQ(runTool({"tune", file}).err, "error: --n-k is missing, it or --suite says what shapes "
+                                         "to tune for [option_missing]\n");
+  EXPECT_EQ(runTool({"tune", file, "--suite", "gpt"}).code, 2);
+  EXPECT_THAT(runTool({"tune", "none.rho", "--suite", "llama"}).err, HasSubstr("none.rho"));
+}
+
+// What rho tune keeps reaches rho run and rho bench.
+TEST(TuneTest, runAndBenchUseWhatIsKept) {
+  std::string file = gemmFile("int4_g128_f16");
+  std::vector<std::string> shape = {"--m", "3", "--n", "64", "--k", "128", "--device", "sm_80"};
+  auto tool = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin() + 1, file);
+    arguments.insert(arguments.end(), shape.begin(), shape.end());
+    return runTool(arguments);
+  };
+  EXPECT_THAT(tool({"run"}).out, HasSubstr("chosen by   the planner\n"));
+  Device device = Device::emulated("sm_80").value();
+  EngineOptions options;
+  options.cacheDirectory = scratchFolder() + "cache";
+  Engine engine = Engine::create(device, options).value();
+  TuneOptions one;
+  one.candidates = 1;
+  Result<TuneReport> report = engine.tune(
+      Module::load(file).value(), "", {3, 64, 128},
+      [](const Gemm &) -> Result<double> { return 12.5; }, one);
+  ASSERT_TRUE(report) << report.error().str();
+  ASSERT_TRUE(report->kept);
+  EXPECT_THAT(tool({"run"}).out, HasSubstr("chosen by   rho tune, which measured 12.5 us\n"));
+  EXPECT_THAT(tool({"run"}).out, HasSubstr("PASS"));
+  EXPECT_THAT(tool({"run", "--untuned"}).out, HasSubstr("chosen by   the planner\n"));
+  EXPECT_THAT(tool({"bench"}).out, HasSubstr(", tuned\n"));
+  EXPECT_THAT(tool({"bench", "--untuned"}).out, HasSubstr(", planned\n"));
 }
 
 TEST(ToolTest, helpAndVersionGoToStandardOutput) {

@@ -57,6 +57,16 @@ TEST(OptionsTest, pairsOfCountsAreForSuites) {
                   "are needed [bad_option_value]\n");
 }
 
+TEST(OptionsTest, theTunerHasShapesAndCandidates) {
+  Result<Options> options = parse({"tune", "a.rho", "--n-k=64x128", "--m=1,16", "--candidates=8"});
+  ASSERT_TRUE(options.ok()) << options.error().str();
+  EXPECT_EQ(options->command(), Command::Tune);
+  EXPECT_EQ(options->count("--candidates"), 8);
+  EXPECT_EQ(options->pairs("--n-k").size(), 1U);
+  EXPECT_TRUE(parseError({"tune", "--n", "64"})
+                  .starts_with("error: unknown option '--n' of 'rho tune', did you mean "));
+}
+
 TEST(OptionsTest, aFileNameMayStartWithADashAfterTwo) {
   Result<Options> options = parse({"check", "--", "--m", "-"});
   ASSERT_TRUE(options.ok()) << options.error().str();
@@ -80,14 +90,14 @@ TEST(OptionsTest, helpIsHelpFromEverywhere) {
 TEST(OptionsTest, unknownNamesListTheValidOnesAndTheNearest) {
   EXPECT_EQ(parseError({"rum"}),
             "error: unknown command 'rum', did you mean 'run'; valid commands are run, check, "
-            "compile, bench, help, --version [unknown_command]\n");
+            "compile, bench, tune, help, --version [unknown_command]\n");
   EXPECT_EQ(parseError({"frobnicate"}), "error: unknown command 'frobnicate'; valid commands are "
-                                        "run, check, compile, bench, help, --version "
+                                        "run, check, compile, bench, tune, help, --version "
                                         "[unknown_command]\n");
   EXPECT_EQ(parseError({"run", "--weigths", "w.npy"}),
             "error: unknown option '--weigths' of 'rho run', did you mean '--weights'; valid "
             "options are --m, --n, --k, --gemm, --device, --weights, --activations, --output, "
-            "--seed, --verify, --cache-dir, --no-cache [unknown_option]\n");
+            "--seed, --verify, --cache-dir, --no-cache, --untuned [unknown_option]\n");
   EXPECT_EQ(parseError({"check", "--m", "1"}),
             "error: unknown option '--m' of 'rho check'; valid options are none "
             "[unknown_option]\n");

@@ -41,6 +41,7 @@ SuiteResults results() {
   gemm.tile = "16 x 64 x 128";
   gemm.pipeline = 3;
   gemm.splitK = 2;
+  gemm.planSource = "tuned";
   gemm.predicted = 5;
   gemm.quantize = 1.5;
   results.add(gemm);
@@ -79,13 +80,14 @@ TEST(SuiteTest, speedUpsAreOverTheFastestPeerOfTheShape) {
 TEST(SuiteTest, csvHasARowAMeasurementAndEmptyCellsForWhatIsNotKnown) {
   std::vector<std::string> lines = linesOf(results().csv());
   ASSERT_EQ(lines.size(), 8U);
-  EXPECT_EQ(lines[0],
-            "kernel,device,mma_type,n,k,m,padded_m,us,us_min,us_max,replays,launches,tops,"
-            "weight_bytes,weight_gb_per_s,roofline_us,roofline_fraction,speedup_over_bf16,"
-            "speedup_over_8bit,quantize_us,tile,pipeline,split_k,predicted_us,algorithm");
+  EXPECT_EQ(
+      lines[0],
+      "kernel,device,mma_type,n,k,m,padded_m,us,us_min,us_max,replays,launches,tops,"
+      "weight_bytes,weight_gb_per_s,roofline_us,roofline_fraction,speedup_over_bf16,"
+      "speedup_over_8bit,quantize_us,tile,pipeline,split_k,plan_source,predicted_us,algorithm");
   EXPECT_EQ(lines[5], "w4a8,\"GPU, fast\",s8,64,128,1,1,4.000,3.000,6.000,10,20,0.00410,1000,0.250,"
-                      "2.00,0.500,4.00,2.50,1.50,16 x 64 x 128,3,2,5.00,");
-  EXPECT_THAT(lines[1], HasSubstr(",2.00,0.125,1.00,0.625,,,,,,"));
+                      "2.00,0.500,4.00,2.50,1.50,16 x 64 x 128,3,2,tuned,5.00,");
+  EXPECT_THAT(lines[1], HasSubstr(",2.00,0.125,1.00,0.625,,,,,,,"));
 }
 
 TEST(SuiteTest, tablesHoldGeometricMeans) {

@@ -29,12 +29,14 @@ TEST(TimingOperandsTest, aLargeWeightRepeatsValidNumbers) {
     SCOPED_TRACE(name);
     Gemm gemm = compiled(device, name, {16, 1024, 256});
     const compiler::WeightLayout &layout = gemm.impl().image().weight;
-    std::vector<uint8_t> packed = packRepeated(layout, gemm.impl().weight(), 1).value();
+    dsl::QuantizedMatrix slice = sliceCodes(layout, gemm.impl().weight(), 1).value();
+    std::vector<uint8_t> packed = packRepeated(layout, slice).value();
     ASSERT_EQ(static_cast<int64_t>(packed.size()), layout.bytes);
     dsl::QuantizedMatrix weight =
         compiler::unpack(layout, gemm.impl().weight(), packed.data()).value();
     std::vector<double> first = weight.rowValues(3);
     EXPECT_EQ(weight.rowValues(3 + 512), first);
+    EXPECT_EQ(slice.rowValues(3), first);
     EXPECT_NE(weight.rowValues(4), first);
     for (int64_t row : {0, 300, 1023})
       for (double value : weight.rowValues(row))

@@ -1,0 +1,21 @@
+// What measuring needs of the planner: plans that are worth it, and the way back from the one that
+// was chosen.
+#pragma once
+
+#include "compiler/Plan.h"
+
+namespace rho::compiler {
+
+// Plans to be measured against each other, the fastest predictions first: plan()'s own, and at most
+// 3 that agree in roles and tile. At least one, at most `most`. Errors as plan().
+Result<std::vector<Plan>> planCandidates(const dsl::Gemm &gemm, const Problem &problem,
+                                         const DeviceModel &device, size_t most,
+                                         const SourceMap *sources);
+
+// The plan that has the schedule of `found`, which comes from a file or was made for another m,
+// with its placements and prediction for this problem. Errors: bad_plan where `found` is for
+// another weight, device or declaration, else those of plan(), whose rules it is held to.
+Result<Plan> adoptPlan(const dsl::Gemm &gemm, const Problem &problem, const DeviceModel &device,
+                       const Plan &found, const SourceMap *sources);
+
+} // namespace rho::compiler

@@ -1,0 +1,64 @@
+#include "compiler/Candidates.h"
+
+#include <limits>
+#include <map>
+#include <sstream>
+#include <tuple>
+
+namespace rho::compiler {
+
+namespace {
+
+// Of the same roles and tile. They differ in what the model predicts best: warps, depth, split.
+constexpr int mostAlike = 3;
+
+} // namespace
+
+Result<std::vector<Plan>> planCandidates(const dsl::Gemm &gemm, const Problem &problem,
+                                         const DeviceModel &device, size_t most,
+                                         const SourceMap *sources) {
+  Result<std::vector<Plan>> ranked =
+      rankedPlans(gemm, problem, device, std::numeric_limits<size_t>::max(), sources);
+  if (!ranked)
+    return ranked;
+  std::map<std::tuple<dsl::ScheduleDecl::Roles, int64_t, int64_t, int64_t>, int> alike;
+  std::vector<Plan> chosen;
+  for (Plan &plan : *ranked) {
+    if (chosen.size() == most)
+      break;
+    const Schedule &s = plan.schedule;
+    if (alike[{s.roles, s.tileM, s.tileN, s.tileK}]++ < mostAlike)
+      chosen.push_back(std::move(plan));
+  }
+  return chosen;
+}
+
+Result<Plan> adoptPlan(const dsl::Gemm &gemm, const Problem &problem, const DeviceModel &device,
+                       const Plan &found, const SourceMap *sources) {
+  const Schedule &s = found.schedule;
+  dsl::Gemm fixed = gemm;
+  dsl::ScheduleDecl &decl = fixed.schedule;
+  auto settle = [](auto &entry, auto value) {
+    if (!entry)
+      entry = value;
+  };
+  settle(decl.tile, dsl::ScheduleDecl::Tile{s.tileM, s.tileN, s.tileK});
+  settle(decl.warps, dsl::ScheduleDecl::Warps{s.warpsM, s.warpsN, s.warpsK});
+  settle(decl.pipeline, s.pipeline);
+  settle(decl.splitK, s.splitK);
+  settle(decl.scales, found.groupScales);
+  settle(decl.roles, s.roles);
+  settle(decl.cluster, dsl::ScheduleDecl::Cluster{s.clusterN, s.clusterK});
+  settle(decl.dependent, s.dependent);
+  Result<Plan> adopted = plan(fixed, problem, device, sources);
+  if (!adopted)
+    return adopted;
+  // Where they differ, the declaration fixes something else or the device is another.
+  std::istringstream lines(found.printForKernel()), legal(adopted->printForKernel());
+  for (std::string line, other; std::getline(lines, line) && std::getline(legal, other);)
+    if (line != other)
+      return makeError(DiagId::bad_plan, {line});
+  return adopted;
+}
+
+} // namespace rho::compiler

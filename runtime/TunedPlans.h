@@ -1,0 +1,43 @@
+// Plans that measuring chose, on disk: an entry for each declaration, n, k, power of two of m and
+// class of devices. Made by another generator they are not found.
+#pragma once
+
+#include "compiler/Plan.h"
+#include "runtime/Rho.h"
+#include "runtime/cache/DiskCache.h"
+#include "runtime/cache/Sha256.h"
+
+#include <optional>
+
+namespace rho {
+
+struct TunedPlan {
+  compiler::Plan plan;
+  double microseconds = 0; // as measured
+};
+
+// Thread-safe; any number of processes may share a folder.
+class TunedPlans {
+public:
+  // Only `directory` and `readOnly` of a kernel cache's options count.
+  explicit TunedPlans(const cache::DiskCacheOptions &options);
+
+  static std::string key(const cache::Digest &declaration, const GemmShape &shape,
+                         const compiler::DeviceModel &device);
+
+  // The plan for this shape. One that is damaged, not legal for the declaration or not for the
+  // device is deleted, with one warning.
+  std::optional<TunedPlan> load(const std::string &key, const dsl::Gemm &gemm,
+                                const GemmShape &shape, const compiler::DeviceModel &device,
+                                cache::Warnings &warnings);
+  // In place of an earlier one; whether it is kept.
+  bool store(const std::string &key, const TunedPlan &tuned, cache::Warnings &warnings);
+  void discard(const std::string &key, const std::string &reason, cache::Warnings &warnings) {
+    disk.discard(key, reason, warnings);
+  }
+
+private:
+  cache::DiskCache disk;
+};
+
+} // namespace rho

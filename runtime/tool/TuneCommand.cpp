@@ -1,0 +1,152 @@
+#include "runtime/EngineImpl.h"
+#include "runtime/tool/Bench.h"
+#include "runtime/tool/Files.h"
+#include "runtime/tool/Report.h"
+#include "runtime/tool/Tool.h"
+#include "runtime/tool/Tuning.h"
+
+#include <atomic>
+#include <cstdio>
+#include <set>
+
+namespace rho::tool {
+
+namespace {
+
+class Tuner {
+public:
+  Tuner(const Device &device, Engine engine, int64_t candidates, uint64_t seed)
+      : device(device), engine(std::move(engine)), candidates(candidates), operands(device, seed) {}
+
+  void tune(const BenchGemm &gemm, const GemmShape &shape);
+
+  const std::vector<TunedRow> &rows() const { return found; }
+  bool complete() const { return complaints.empty(); }
+
+private:
+  Result<double> measure(const Gemm &candidate);
+  void complain(const std::string &text);
+
+  const Device &device;
+  const Engine engine;
+  const int64_t candidates;
+  TimingOperands operands;
+  std::optional<ExpectedRows> expected; // of the present gemm and shape
+  std::vector<TunedRow> found;
+  std::set<std::string> complaints; // each is printed once
+};
+
+void Tuner::complain(const std::string &text) {
+  if (complaints.insert(text).second)
+    std::fputs(text.c_str(), stderr);
+}
+
+// Checks the result of one launch, then times many.
+Result<double> Tuner::measure(const Gemm &candidate) {
+  Result<TimingOperands::Input> input = operands.input(candidate);
+  if (!input)
+    return input.error();
+  Result<ReadyGemm> ready = makeReady(device, candidate, input->x, input->type);
+  if (!ready)
+    return ready.error();
+  Result<const WeightCopies *> weight = operands.weight(candidate);
+  if (!weight)
+    return weight.error();
+  Result<const dsl::QuantizedMatrix *> codes = operands.codes(candidate);
+  if (!codes)
+    return codes.error();
+  if (!expected || expected->period() != (*codes)->rows) {
+    Result<ExpectedRows> exact = ExpectedRows::create(device, candidate, **codes, *input);
+    if (!exact)
+      return exact.error();
+    expected = std::move(*exact);
+  }
+  Status done = ready->launch((**weight)[0], nullptr);
+  if (done)
+    done = device.synchronize();
+  if (done)
+    done = expected->check(*ready);
+  if (!done)
+    return done.error();
+  Result<GpuTime> time = timeOnGpu(device, *ready, **weight);
+  if (!time)
+    return time.error();
+  return time->microseconds;
+}
+
+void Tuner::tune(const BenchGemm &gemm, const GemmShape &shape) {
+  expected.reset();
+  std::string what = gemm.name + ", m = " + std::to_string(shape.m) + ": ";
+  Result<TuneReport> report = [&] {
+    Progress progress(what + "planning");
+    int64_t measured = 0;
+    std::atomic<int64_t> total = candidates;
+    TuneOptions options;
+    options.candidates = candidates;
+    options.compiled = [&](int64_t done, int64_t of) {
+      total = of;
+      progress.update(what + "compiling " + progressBar(done, of));
+    };
+    return engine.tune(
+        gemm.module, gemm.name, shape,
+        [&](const Gemm &candidate) {
+          Result<double> time = measure(candidate);
+          progress.update(what + "measuring " + progressBar(++measured, total));
+          return time;
+        },
+        options);
+  }();
+  if (!report)
+    return complain(report.error().str());
+  for (const TuneReport::Candidate &candidate : report->candidates)
+    if (!candidate.microseconds)
+      complain(what + scheduleText(candidate.plan) + ": " + candidate.microseconds.error().str());
+  for (const std::string &warning : report->warnings)
+    printLine("warning", warning);
+  const TunedRow &row = found.emplace_back(tunedRow(gemm.name, device, shape, *report));
+  printLine("  m = " + std::to_string(shape.m),
+            (row.planned ? "planned " + shortNumber(*row.planned) + " us, " : "") + "best " +
+                shortNumber(row.best) + " us" +
+                (row.planned ? ", ratio " + fixedNumber(*row.ratio(), 3) : "") + ", number " +
+                std::to_string(row.rank) + " of " + std::to_string(row.candidates) + ": " +
+                row.bestSchedule);
+}
+
+} // namespace
+
+Result<int> tuneCommand(const Options &options) {
+  if (!options.has("--n-k") && !options.has("--suite"))
+    return makeError(DiagId::option_missing,
+                     {"--n-k", "it or --suite says what shapes to tune for"});
+  Result<std::vector<BenchGemm>> gemms = chooseGemms(options, suiteGemms());
+  if (!gemms)
+    return gemms.error();
+  Result<Device> device = openDevice(options.text("--device", "auto"));
+  if (!device)
+    return device.error();
+  if (device->isEmulated())
+    return makeError(DiagId::tuner_needs_gpu, {device->target()});
+  Result<Engine> engine = Engine::create(*device);
+  if (!engine)
+    return engine.error();
+  std::string folder = defaultTunedFolder();
+  printLine("device", device->name() + ", " + device->target());
+  printLine("kept in", folder.empty() ? "no folder: $HOME is not set" : folder);
+  Tuner tuner(*device, *engine, options.count("--candidates").value_or(24),
+              static_cast<uint64_t>(options.count("--seed").value_or(1)));
+  for (const BenchGemm &gemm : *gemms)
+    for (const WeightShape &weight : chooseWeights(options)) {
+      printLine(gemm.name, "n = " + std::to_string(weight.n) + ", k = " + std::to_string(weight.k));
+      for (int64_t m : options.counts("--m", suiteRows()))
+        tuner.tune(gemm, {m, weight.n, weight.k});
+      // After each weight: what is there stays when a long run is cut off.
+      if (options.has("--csv"))
+        if (Status written = writeText(options.text("--csv"), tunedCsv(tuner.rows())); !written)
+          return written.error();
+    }
+  if (std::string summary = plannerSummary(tuner.rows()); !summary.empty())
+    printLine("planner", summary);
+  return tuner.complete() ? success : failure;
+}
+
+} // namespace rho::tool

@@ -1,0 +1,177 @@
+#include "runtime/tool/Tuning.h"
+
+#include "compiler/ErrorBound.h"
+#include "kernels/Reference.h"
+#include "runtime/Kernel.h"
+#include "runtime/tool/Csv.h"
+#include "runtime/tool/Report.h"
+#include "runtime/tool/Suite.h"
+#include "runtime/tool/Verify.h"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+namespace rho::tool {
+
+namespace {
+
+constexpr int64_t mostRows = 16;
+
+std::string titleOf(const TunedRow &row) {
+  return row.gemm + ", m = " + std::to_string(row.shape.m) +
+         ", n = " + std::to_string(row.shape.n) + ", k = " + std::to_string(row.shape.k);
+}
+
+// The first and the last, and others in between that are at different places of their tiles.
+std::vector<int64_t> spreadRows(int64_t m) {
+  std::set<int64_t> rows;
+  for (int64_t i = 0; i < mostRows; ++i)
+    rows.insert(i * (m - 1) / (mostRows - 1));
+  return {rows.begin(), rows.end()};
+}
+
+// Those rows of x [m][k], in the gemm's activation format.
+Result<dsl::QuantizedMatrix> quantizeRows(const Device &device, const Gemm &gemm,
+                                          const TimingOperands::Input &x,
+                                          const std::vector<int64_t> &rows) {
+  int64_t k = gemm.shape().k;
+  int64_t rowBytes = k * (x.type == ScalarType::F32 ? 4 : 2);
+  std::vector<uint8_t> numbers(rows.size() * static_cast<size_t>(rowBytes));
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (Status read = device.impl().backend->read(
+            x.x + static_cast<uint64_t>(rows[i] * rowBytes),
+            numbers.data() + i * static_cast<size_t>(rowBytes), rowBytes);
+        !read)
+      return read.error();
+  dsl::MatrixView view{numbers.data(), viewType(x.type), static_cast<int64_t>(rows.size()), k, k};
+  return dsl::quantize(gemm.impl().activation(), view, false);
+}
+
+} // namespace
+
+std::string scheduleText(const std::string &plan) {
+  Result<compiler::Plan> parsed = compiler::Plan::parse(plan);
+  if (!parsed)
+    return {};
+  std::istringstream lines(parsed->printForKernel());
+  std::string text;
+  for (std::string line; std::getline(lines, line);)
+    if (!line.starts_with("shape ") && !line.starts_with("target "))
+      text += (text.empty() ? "" : ", ") + line;
+  return text;
+}
+
+TunedRow tunedRow(const std::string &gemm, const Device &device, const GemmShape &shape,
+                  const TuneReport &report) {
+  TunedRow row;
+  row.gemm = gemm;
+  row.device = device.name();
+  row.shape = shape;
+  row.candidates = static_cast<int64_t>(report.candidates.size());
+  for (const TuneReport::Candidate &candidate : report.candidates)
+    row.failed += !candidate.microseconds.ok();
+  const TuneReport::Candidate &planned = report.candidates[0];
+  const TuneReport::Candidate &best = report.candidates[report.best];
+  if (planned.microseconds)
+    row.planned = *planned.microseconds;
+  row.best = *best.microseconds;
+  row.rank = static_cast<int64_t>(report.best) + 1;
+  row.plannedSchedule = scheduleText(planned.plan);
+  row.bestSchedule = scheduleText(best.plan);
+  return row;
+}
+
+std::string tunedCsv(const std::vector<TunedRow> &rows) {
+  using Row = TunedRow;
+  static const std::vector<CsvColumn<Row>> columns = {
+      {"gemm", [](const Row &row) { return row.gemm; }},
+      {"device", [](const Row &row) { return row.device; }},
+      {"n", [](const Row &row) { return std::to_string(row.shape.n); }},
+      {"k", [](const Row &row) { return std::to_string(row.shape.k); }},
+      {"m", [](const Row &row) { return std::to_string(row.shape.m); }},
+      {"candidates", [](const Row &row) { return std::to_string(row.candidates); }},
+      {"failed", [](const Row &row) { return std::to_string(row.failed); }},
+      {"planned_us",
+       [](const Row &row) { return row.planned ? fixedNumber(*row.planned, 3) : ""; }},
+      {"best_us", [](const Row &row) { return fixedNumber(row.best, 3); }},
+      {"planned_over_best",
+       [](const Row &row) { return row.planned ? fixedNumber(*row.ratio(), 3) : ""; }},
+      {"best_rank", [](const Row &row) { return std::to_string(row.rank); }},
+      {"planned_schedule", [](const Row &row) { return row.plannedSchedule; }},
+      {"best_schedule", [](const Row &row) { return row.bestSchedule; }},
+  };
+  return csv(columns, rows);
+}
+
+std::string plannerSummary(const std::vector<TunedRow> &rows) {
+  std::vector<double> ratios;
+  const TunedRow *worst = nullptr;
+  for (const TunedRow &row : rows) {
+    if (!row.planned)
+      continue;
+    ratios.push_back(*row.ratio());
+    if (!worst || *row.ratio() > *worst->ratio())
+      worst = &row;
+  }
+  if (!worst)
+    return {};
+  return "planned / best " + fixedNumber(geometricMean(ratios), 3) + ", geometric mean of " +
+         std::to_string(ratios.size()) + "; worst " + fixedNumber(*worst->ratio(), 3) + " of " +
+         titleOf(*worst);
+}
+
+Result<ExpectedRows> ExpectedRows::create(const Device &device, const Gemm &gemm,
+                                          const dsl::QuantizedMatrix &slice,
+                                          const TimingOperands::Input &x) {
+  ExpectedRows expected;
+  expected.rows = spreadRows(gemm.shape().m);
+  expected.columns = slice.rows;
+  Result<dsl::QuantizedMatrix> activation = quantizeRows(device, gemm, x, expected.rows);
+  if (!activation)
+    return activation.error();
+  kernels::ReferenceOutput exact = kernels::reference(*activation, slice);
+  expected.y = std::move(exact.y);
+  expected.magnitude = std::move(exact.magnitude);
+  return expected;
+}
+
+Status ExpectedRows::check(const ReadyGemm &ready) const {
+  const dsl::Gemm &declared = *ready.gemm.impl().gemm;
+  Result<compiler::Plan> plan = compiler::Plan::parse(ready.gemm.report().plan);
+  if (!plan)
+    return plan.error();
+  const compiler::ErrorBound bound(declared, *plan);
+  int64_t n = ready.gemm.shape().n;
+  ScalarType type = ready.gemm.outputType();
+  std::vector<uint8_t> output(static_cast<size_t>(n * (type == ScalarType::F32 ? 4 : 2)));
+  auto bytes = static_cast<int64_t>(output.size());
+  dsl::MatrixView view{output.data(), viewType(type), 1, n, n};
+  int64_t outside = 0;
+  double worst = 0;
+  std::vector<std::string> place;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (Status read = ready.output.read(output.data(), bytes, rows[i] * bytes); !read)
+      return read;
+    for (int64_t column = 0; column < n; ++column) {
+      size_t at = i * static_cast<size_t>(columns) + static_cast<size_t>(column % columns);
+      double computed = view.at(0, column);
+      double ratio = judge(computed, y[at], bound(magnitude[at], y[at]), declared.output).ratio;
+      if (ratio <= 1)
+        continue;
+      ++outside;
+      if (place.empty() || ratio > worst) {
+        worst = ratio;
+        place = {std::to_string(rows[i]), std::to_string(column), shortNumber(computed),
+                 shortNumber(y[at])};
+      }
+    }
+  }
+  if (outside == 0)
+    return Done{};
+  place.insert(place.begin(),
+               {std::to_string(outside), std::to_string(static_cast<int64_t>(rows.size()) * n)});
+  return makeError(DiagId::candidate_wrong, place);
+}
+
+} // namespace rho::tool

@@ -1,0 +1,119 @@
+// Plans for measuring, and plans that come back from a measurement.
+#include "compiler/Candidates.h"
+
+#include "dsl/Module.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+namespace rho::compiler {
+namespace {
+
+class CandidatesTest : public testing::Test {
+protected:
+  Result<std::vector<Plan>> candidates(size_t most, int gemm = 0) const {
+    return planCandidates(module.gemms.at(static_cast<size_t>(gemm)), problem, device, most,
+                          nullptr);
+  }
+  // The plan's text after the way through a file.
+  Result<Plan> adopted(const std::string &text, Problem problem, int gemm = 0) const {
+    return adoptPlan(module.gemms.at(static_cast<size_t>(gemm)), problem, device,
+                     Plan::parse(text).value(), nullptr);
+  }
+
+  const dsl::Module module =
+      dsl::parseModule("format int4 { element: s4 scale: f16 per k[128] value = element * scale }\n"
+                       "format int8 { element: s8 scale: f32 per token value = element * scale }\n"
+                       "gemm g { weight: int4 activation: int8 output: f16 }\n"
+                       "gemm fixed { weight: int4 activation: int8 output: f16\n"
+                       "  schedule { tile: 16 x 64 x 128 pipeline: 4 } }\n",
+                       "t.rho", [](const std::string &) { return std::nullopt; })
+          .value();
+  const Problem problem{16, 4096, 4096};
+  const DeviceModel device = modelOfTarget("sm_90a").value();
+};
+
+TEST_F(CandidatesTest, thePlannersChoiceIsTheFirst) {
+  std::vector<Plan> plans = candidates(24).value();
+  EXPECT_EQ(plans.at(0).print(), plan(module.gemms[0], problem, device, nullptr).value().print());
+  ASSERT_EQ(plans.size(), 24U);
+  for (size_t i = 1; i < plans.size(); ++i)
+    EXPECT_LE(plans[i - 1].predictedMicroseconds, plans[i].predictedMicroseconds);
+  EXPECT_EQ(candidates(1).value().size(), 1U);
+}
+
+TEST_F(CandidatesTest, atMostThreeAreAlikeAndNoTwoTheSame) {
+  std::map<std::string, int> alike;
+  std::set<std::string> texts;
+  std::vector<Plan> plans = candidates(24).value();
+  for (const Plan &plan : plans) {
+    const Schedule &s = plan.schedule;
+    std::string shape = std::string(dsl::name(s.roles)) + std::to_string(s.tileM) + "x" +
+                        std::to_string(s.tileN) + "x" + std::to_string(s.tileK);
+    EXPECT_LE(++alike[shape], 3) << shape;
+    texts.insert(plan.printForKernel());
+  }
+  EXPECT_EQ(texts.size(), plans.size());
+  EXPECT_GE(alike.size(), 8U);
+}
+
+TEST_F(CandidatesTest, aFixedTileHasThreeOfItsKind) {
+  std::vector<Plan> plans = candidates(24, 1).value();
+  for (const Plan &plan : plans) {
+    EXPECT_EQ(plan.schedule.tileN, 64);
+    EXPECT_EQ(plan.schedule.pipeline, 4);
+  }
+  std::set<dsl::ScheduleDecl::Roles> roles;
+  for (const Plan &plan : plans)
+    roles.insert(plan.schedule.roles);
+  EXPECT_LE(plans.size(), 3 * roles.size());
+}
+
+TEST_F(CandidatesTest, everyCandidateComesBackFromItsText) {
+  std::vector<Plan> plans = candidates(24).value();
+  for (const Plan &plan : plans) {
+    Result<Plan> back = adopted(plan.print(), problem);
+    ASSERT_TRUE(back) << back.error().str();
+    EXPECT_EQ(back->print(), plan.print()); // with placements and prediction
+  }
+}
+
+TEST_F(CandidatesTest, aPlanIsAdoptedForAnotherM) {
+  Plan plan = candidates(2).value().at(1);
+  Result<Plan> back = adopted(plan.print(), {9, 4096, 4096});
+  ASSERT_TRUE(back) << back.error().str();
+  EXPECT_EQ(back->problem.m, 9);
+  EXPECT_EQ(back->schedule, plan.schedule);
+}
+
+TEST_F(CandidatesTest, whatIsNotForThisDeclarationOrDeviceIsRefused) {
+  std::string text = candidates(1).value().at(0).print();
+  auto changed = [&](const std::string &from, const std::string &to) {
+    std::string other = text;
+    size_t at = other.find(from);
+    EXPECT_NE(at, std::string::npos) << text;
+    return other.replace(at, other.find('\n', at) - at, to);
+  };
+  auto message = [](const Result<Plan> &plan) { return plan ? "adopted" : plan.error().str(); };
+  EXPECT_EQ(message(adopted(text, {16, 4096, 8192})),
+            "error: malformed plan at 'shape n=4096 k=4096' [bad_plan]\n");
+  EXPECT_EQ(message(adopted(changed("mma ", "mma f16"), problem)),
+            "error: malformed plan at 'mma f16' [bad_plan]\n");
+  EXPECT_EQ(message(adopted(changed("target ", "target sm_80"), problem)),
+            "error: malformed plan at 'target sm_80' [bad_plan]\n");
+  EXPECT_EQ(message(adopted(changed("resident ", "resident 7 at 1"), problem)),
+            "error: malformed plan at 'resident 7 at 1' [bad_plan]\n");
+  // The gemm that fixes its pipeline has another.
+  std::string other = candidates(1, 1).value().at(0).print();
+  ASSERT_TRUE(adopted(other, problem, 1));
+  text = other;
+  EXPECT_EQ(message(adopted(changed("pipeline ", "pipeline 3"), problem, 1)),
+            "error: malformed plan at 'pipeline 3' [bad_plan]\n");
+  EXPECT_NE(message(adopted(changed("tile ", "tile 16 x 48 x 128"), problem)).find("[schedule_"),
+            std::string::npos);
+}
+
+} // namespace
+} // namespace rho::compiler

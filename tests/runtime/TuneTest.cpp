@@ -1,0 +1,299 @@
+// Measured plans: kept, found again, and refused where they do not fit.
+#include "compiler/Candidates.h"
+#include "runtime/Handles.h"
+#include "runtime/TunedPlans.h"
+#include "tests/runtime/Declarations.h"
+#include "tests/runtime/TemporaryFolder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fs = std::filesystem;
+
+namespace rho {
+namespace {
+
+using PlanSource = CompileReport::PlanSource;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class TuneTest : public testing::Test {
+protected:
+  EngineOptions options() const {
+    EngineOptions options;
+    options.cacheDirectory = folder.path();
+    return options;
+  }
+  Engine engine(const EngineOptions &options) const {
+    return must(Engine::create(device, options));
+  }
+  Engine engine() const { return engine(options()); }
+  CompileReport compiled(const Engine &engine, const GemmShape &shape) const {
+    return must(engine.compile(module, "", shape)).report();
+  }
+  CompileReport compiled() const { return compiled(engine(), shape); }
+
+  const compiler::DeviceModel &model() const { return device.impl().backend->model(); }
+  std::string keyOf(const GemmShape &shape) const {
+    return TunedPlans::key(module.impl().digests[0], shape, model());
+  }
+  std::string tunedFolder() const { return folder.path() + "/tuned"; }
+  cache::DiskCacheOptions disk() const {
+    cache::DiskCacheOptions disk;
+    disk.directory = tunedFolder();
+    return disk;
+  }
+  const dsl::Gemm &gemm() const { return module.impl().module.gemms[0]; }
+  // The planner's second choice.
+  compiler::Plan second() const {
+    return must(compiler::planCandidates(gemm(), {shape.m, shape.n, shape.k}, model(), 2, nullptr))
+        .at(1);
+  }
+  void keep(const compiler::Plan &plan, const GemmShape &shape) const {
+    cache::Warnings warnings;
+    EXPECT_TRUE(TunedPlans(disk()).store(keyOf(shape), {plan, 12.5}, warnings));
+    EXPECT_THAT(warnings, IsEmpty());
+  }
+  void expectDropped(const std::string &reason) const {
+    std::string path = tunedFolder() + "/" + keyOf(shape);
+    EngineOptions readOnly = options();
+    readOnly.cacheReadOnly = true;
+    for (const EngineOptions &options : {readOnly, this->options()}) {
+      ASSERT_TRUE(fs::exists(path));
+      CompileReport report = compiled(engine(options), shape);
+      EXPECT_EQ(report.planSource, PlanSource::Planned);
+      ASSERT_EQ(report.warnings.size(), 1U);
+      EXPECT_THAT(report.warnings[0], HasSubstr("cache entry " + path));
+      EXPECT_THAT(report.warnings[0], HasSubstr(reason));
+    }
+    EXPECT_FALSE(fs::exists(path));
+    EXPECT_THAT(compiled().warnings, IsEmpty());
+  }
+
+  TemporaryFolder folder;
+  const Device device = must(Device::emulated("sm_80"));
+  const Module module = parsed(w4a16);
+  const GemmShape shape{3, 128, 256};
+};
+
+TEST_F(TuneTest, WhatIsKeptComesBackUntilItIsReplaced) {
+  TunedPlans plans(disk());
+  cache::Warnings warnings;
+  std::string key = keyOf(shape);
+  EXPECT_FALSE(plans.load(key, gemm(), shape, model(), warnings));
+  EXPECT_FALSE(fs::exists(tunedFolder())); // a look creates nothing
+  compiler::Plan first = must(compiler::plan(gemm(), {3, 128, 256}, model(), nullptr));
+  for (const auto &[plan, microseconds] : {std::pair{second(), 12.5}, std::pair{first, 0.125}}) {
+    EXPECT_TRUE(plans.store(key, {plan, microseconds}, warnings));
+    std::optional<TunedPlan> found = plans.load(key, gemm(), shape, model(), warnings);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->plan.print(), plan.print());
+    EXPECT_EQ(found->microseconds, microseconds);
+  }
+  EXPECT_THAT(warnings, IsEmpty());
+}
+
+TEST_F(TuneTest, KeysAreOfDeclarationShapeAndDeviceClass) {
+  std::string key = keyOf({3, 128, 256});
+  EXPECT_EQ(keyOf({4, 128, 256}), key);
+  EXPECT_NE(keyOf({2, 128, 256}), key);
+  EXPECT_NE(keyOf({5, 128, 256}), key);
+  EXPECT_NE(keyOf({3, 256, 256}), key);
+  EXPECT_NE(keyOf({3, 128, 128}), key);
+  auto of = [&](const Module &module, const compiler::DeviceModel &model) {
+    return TunedPlans::key(module.impl().digests[0], {3, 128, 256}, model);
+  };
+  EXPECT_EQ(of(parsed(w4a16, "moved.rho"), model()), key);
+  EXPECT_NE(of(parsed(w4a8), model()), key);
+  std::string scheduled = w4a16;
+  scheduled.insert(scheduled.rfind('}'), "schedule { pipeline: 4 }");
+  EXPECT_NE(of(parsed(scheduled.c_str()), model()), key);
+  compiler::DeviceModel other = model();
+  other.clockGHz += 1; // the same GPU at another clock
+  EXPECT_EQ(of(module, other), key);
+  other.smCount += 1;
+  EXPECT_NE(of(module, other), key);
+  other = model();
+  other.name += " SXM";
+  EXPECT_NE(of(module, other), key);
+  other = model();
+  other.target = "sm_86";
+  EXPECT_NE(of(module, other), key);
+}
+
+TEST_F(TuneTest, EnginesUseWhatIsKept) {
+  CompileReport planned = compiled();
+  EXPECT_EQ(planned.planSource, PlanSource::Planned);
+  keep(second(), shape);
+  Engine first = engine();
+  CompileReport tuned = compiled(first, shape);
+  EXPECT_EQ(tuned.planSource, PlanSource::Tuned);
+  EXPECT_EQ(tuned.tunedMicroseconds, 12.5);
+  EXPECT_EQ(tuned.plan, second().print());
+  EXPECT_NE(tuned.key, planned.key);
+  EXPECT_THAT(tuned.warnings, IsEmpty());
+  CompileReport again = compiled(first, shape);
+  EXPECT_EQ(again.source, CompileReport::Source::Memory);
+  EXPECT_EQ(again.planSource, PlanSource::Tuned);
+  EXPECT_EQ(again.tunedMicroseconds, 12.5);
+  EXPECT_EQ(compiled(first, {4, 128, 256}).plan.substr(0, 4), "m 4\n");
+  EXPECT_EQ(compiled(first, {5, 128, 256}).planSource, PlanSource::Planned);
+}
+
+TEST_F(TuneTest, EnginesIgnoreItWhenTold) {
+  keep(second(), shape);
+  EngineOptions untuned = options();
+  untuned.useTuned = false;
+  EXPECT_EQ(compiled(engine(untuned), shape).planSource, PlanSource::Planned);
+  EngineOptions readOnly = options();
+  readOnly.cacheReadOnly = true;
+  EXPECT_EQ(compiled(engine(readOnly), shape).planSource, PlanSource::Tuned);
+  EngineOptions elsewhere;
+  elsewhere.diskCache = false;
+  EXPECT_EQ(compiled(engine(elsewhere), shape).planSource, PlanSource::Planned);
+  elsewhere.tunedDirectory = tunedFolder();
+  EXPECT_EQ(compiled(engine(elsewhere), shape).planSource, PlanSource::Tuned);
+}
+
+TEST_F(TuneTest, DamagedPlansAreDroppedWithOneWarning) {
+  keep(second(), shape);
+  writeText(tunedFolder() + "/" + keyOf(shape) + "/plan", "nonsense");
+  expectDropped("plan has fewer than its");
+}
+
+// Sound files that hold something else.
+TEST_F(TuneTest, ForeignContentIsDroppedWithOneWarning) {
+  std::string plan = second().print();
+  std::string other = plan;
+  other.replace(other.find("pipeline"), 10, "pipeline 1");
+  std::string large = plan;
+  large.replace(large.find("tile "), large.find("\nwarps") - large.find("tile "),
+                "tile 256 x 256 x 256");
+  cache::Warnings none;
+  const std::vector<std::pair<cache::Entry, std::string>> cases = {
+      {{{"plan", plan}}, "it holds no plan with its time"},
+      {{{"plan", plan}, {"microseconds", "fast"}}, "it holds no plan with its time"},
+      {{{"plan", "hello"}, {"microseconds", "1"}}, "malformed plan at 'hello'"},
+      {{{"plan", other}, {"microseconds", "1"}}, "malformed plan at 'pipeline 1'"},
+      {{{"plan", large}, {"microseconds", "1"}}, "not used: "},
+  };
+  for (const auto &[entry, reason] : cases) {
+    SCOPED_TRACE(reason);
+    ASSERT_TRUE(cache::DiskCache(disk()).store(keyOf(shape), entry, none));
+    expectDropped(reason);
+  }
+}
+
+// 524288 rows in tiles of 8 are more than a grid has; the planner's own tiles are larger.
+TEST_F(TuneTest, PlansOfWhichNoKernelCanBeMadeAreDropped) {
+  const GemmShape tall{524288, 64, 128};
+  compiler::Plan flat = must(compiler::plan(gemm(), {8, 64, 128}, model(), nullptr));
+  ASSERT_EQ(flat.schedule.tileM, 8);
+  keep(flat, tall);
+  CompileReport report = compiled(engine(), tall);
+  EXPECT_EQ(report.planSource, PlanSource::Planned);
+  EXPECT_THAT(report.warnings, ElementsAre(HasSubstr("m = 524288 needs 65536 rows of tiles")));
+  EXPECT_FALSE(fs::exists(tunedFolder() + "/" + keyOf(tall)));
+}
+
+TEST_F(TuneTest, TheFastestCandidateIsKeptAndUsedFromThenOn) {
+  Engine tuning = engine();
+  EXPECT_EQ(compiled(tuning, shape).planSource, PlanSource::Planned);
+  const std::string wanted = second().print();
+  std::atomic<int64_t> ready = 0;
+  int measured = 0;
+  TuneOptions options;
+  options.candidates = 4;
+  options.compiled = [&](int64_t, int64_t total) {
+    EXPECT_EQ(total, 4);
+    ++ready;
+  };
+  TuneReport report = must(tuning.tune(
+      module, "", shape,
+      [&](const Gemm &candidate) -> Result<double> {
+        EXPECT_EQ(ready, 4); // nothing is compiled any more
+        EXPECT_EQ(candidate.shape().m, 3);
+        return candidate.report().plan == wanted ? 7.5 : 10.0 + measured++;
+      },
+      options));
+  EXPECT_EQ(measured, 3);
+  ASSERT_EQ(report.candidates.size(), 4U);
+  EXPECT_EQ(report.best, 1U);
+  EXPECT_TRUE(report.kept);
+  EXPECT_THAT(report.warnings, IsEmpty());
+  EXPECT_EQ(report.candidates[1].plan, wanted);
+  EXPECT_EQ(report.candidates[1].microseconds.value(), 7.5);
+  for (const Engine &later : {tuning, engine()}) {
+    CompileReport found = compiled(later, shape);
+    EXPECT_EQ(found.planSource, PlanSource::Tuned);
+    EXPECT_EQ(found.plan, wanted);
+    EXPECT_EQ(found.tunedMicroseconds, 7.5);
+  }
+}
+
+TEST_F(TuneTest, WrongCandidatesAreNeverChosen) {
+  TuneOptions options;
+  options.candidates = 3;
+  const std::string wrong = second().print();
+  TuneReport report = must(engine().tune(
+      module, "", shape,
+      [&](const Gemm &candidate) -> Result<double> {
+        if (candidate.report().plan == wrong)
+          return makeError(DiagId::candidate_wrong, {"1", "2", "0", "0", "1", "2"});
+        return 100;
+      },
+      options));
+  EXPECT_NE(report.best, 1U);
+  EXPECT_EQ(errorText(report.candidates[1].microseconds),
+            "error: 1 of 2 checked outputs lie outside their bounds, the worst is y[0,0] = 1 in "
+            "place of 2 [candidate_wrong]\n");
+  Result<TuneReport> none = engine().tune(
+      module, "", shape,
+      [](const Gemm &) -> Result<double> { return makeError(DiagId::null_pointer, {"x"}); },
+      options);
+  EXPECT_EQ(errorText(none), "error: x is null [null_pointer]\n");
+}
+
+TEST_F(TuneTest, ErrorsAreThoseOfCompiling) {
+  MeasureGemm measure = [](const Gemm &) -> Result<double> { return 1; };
+  EXPECT_EQ(errorText(Engine().tune(module, "", shape, measure)),
+            errorText(Engine().compile(module, "", shape)));
+  for (const auto &[name, wrong] : {std::pair{"none", shape}, std::pair{"", GemmShape{0, 1, 1}}})
+    EXPECT_EQ(errorText(engine().tune(module, name, wrong, measure)),
+              errorText(engine().compile(module, name, wrong)));
+  EXPECT_EQ(errorText(engine().tune(parsed(tensorScaledActivation), "", shape, measure)),
+            errorText(engine().compile(parsed(tensorScaledActivation), "", shape)));
+}
+
+TEST_F(TuneTest, WithoutAFolderNothingIsKept) {
+  EngineOptions none;
+  none.diskCache = false;
+  TuneOptions few;
+  few.candidates = 1;
+  MeasureGemm measure = [](const Gemm &) -> Result<double> { return 1; };
+  Engine nowhere = engine(none);
+  EXPECT_FALSE(must(nowhere.tune(module, "", shape, measure, few)).kept);
+  EXPECT_EQ(compiled(nowhere, shape).planSource, PlanSource::Planned);
+
+  writeText(folder.path() + "/file", "");
+  none.tunedDirectory = folder.path() + "/file/tuned";
+  TuneReport report = must(engine(none).tune(module, "", shape, measure, few));
+  EXPECT_FALSE(report.kept);
+  EXPECT_THAT(report.warnings, ElementsAre(HasSubstr("is not writable, nothing is kept on disk")));
+}
+
+// Of all candidates together, though each of them finds the folder of kernels as it is.
+TEST_F(TuneTest, WhatCompilingWarnsOfIsReportedOnce) {
+  writeText(folder.path() + "/file", "");
+  EngineOptions unwritable;
+  unwritable.cacheDirectory = folder.path() + "/file/cache";
+  unwritable.tunedDirectory = tunedFolder();
+  TuneReport report = must(
+      engine(unwritable).tune(module, "", shape, [](const Gemm &) -> Result<double> { return 1; }));
+  EXPECT_TRUE(report.kept);
+  EXPECT_THAT(report.warnings, ElementsAre(HasSubstr("/file/cache is not writable")));
+}
+
+} // namespace
+} // namespace rho
