@@ -62,13 +62,12 @@ TEST_P(BareElement, DecodesEveryCodeInEveryPlace) {
         }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BareElement,
-                         testing::Values(Case{"s4", "f16"}, Case{"s4", "bf16"}, Case{"u4", "f16"},
-                                         Case{"u4", "bf16"}, Case{"e2m1", "f16"},
-                                         Case{"e2m1", "bf16"}, Case{"s4", "s8"}, Case{"s4", "s4"}),
-                         [](const auto &info) {
-                           return info.param.element + "_" + info.param.mmaType;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, BareElement,
+    testing::Values(Case{"s4", "f16"}, Case{"s4", "bf16"}, Case{"u4", "f16"}, Case{"u4", "bf16"},
+                    Case{"e2m1", "f16"}, Case{"e2m1", "bf16"}, Case{"s4", "e4m3"},
+                    Case{"u4", "e4m3"}, Case{"e2m1", "e4m3"}, Case{"s4", "s8"}, Case{"s4", "s4"}),
+    [](const auto &info) { return info.param.element + "_" + info.param.mmaType; });
 
 TEST(Decode, SequencesAreAsShortAsTheirSourcesSay) {
   auto length = [](const char *element, const char *type) {
@@ -79,6 +78,9 @@ TEST(Decode, SequencesAreAsShortAsTheirSourcesSay) {
   EXPECT_EQ(length("s4", "bf16"), 11);
   EXPECT_EQ(length("s4", "s8"), 3); // COMET's zero extension
   EXPECT_EQ(length("e2m1", "f16"), 15);
+  EXPECT_EQ(length("s4", "e4m3"), 11); // 2 tables of 4 bytes at a time and a mask for each register
+  EXPECT_EQ(length("u4", "e4m3"), 9);
+  EXPECT_EQ(length("e2m1", "e4m3"), 7);
 }
 
 const char *const liquidQuant =
@@ -129,6 +131,16 @@ TEST(Decode, LiquidQuantIsExactForEveryValidCode) {
           }
       }
     }
+}
+
+TEST(Decode, OperandsOfFewerThanSixteenBitsHoldNoScale) {
+  dsl::Format format = formatOf("format f { element: e2m1 scale: e4m3 per k[32] "
+                                "value = element * scale }");
+  for (const char *mmaType : {"e4m3", "f16"}) {
+    std::optional<DecodeSequence> decode = decodeSequence(format, elementOf(format), mmaType);
+    ASSERT_TRUE(decode);
+    EXPECT_EQ(withScale(*decode, format, 1, mmaType).has_value(), std::string(mmaType) == "f16");
+  }
 }
 
 TEST(Decode, BytesThatCouldCarryHaveNoSequence) {
