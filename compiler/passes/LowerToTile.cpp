@@ -173,7 +173,7 @@ void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
     return;
   }
   if (element) {
-    int64_t pitch = makeActivationLayout(context.gemm, context.plan.problem).pitchBytes;
+    int64_t pitch = makeActivationLayout(g, context.plan.problem).pitchBytes;
     tile::CopyRowsOp::create(builder, loc, activation[0], batch, m,
                              mul(tileK, g.activationRowBytes()), i32(pitch), buffer, slot, g.tileM,
                              g.activationRowBytes(), true);

@@ -13,7 +13,7 @@ int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // of its wgmma rate this way and runs s4 as several s8 instructions.
 double mmaPerCycle(const std::string &target, const std::string &type) {
   double half = target == "sm_80" ? 1024 : target == "sm_90a" ? 1270 : 512;
-  if (type == "s8")
+  if (type == "s8" || type == "e4m3")
     return 2 * half;
   if (type == "s4")
     return target == "sm_90a" ? 0.5 * half : 4 * half;

@@ -77,8 +77,8 @@ RegisterShares divideRegisters(int64_t mathThreads, int64_t ctasPerSm) {
 }
 
 Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
-  return {schedule.tileM,  schedule.tileN, schedule.tileK,   schedule.warpsM,
-          schedule.warpsN, schedule.warpsK, placed.mmaK,     256 / placed.mmaK, schedule.roles};
+  return {schedule.tileM,  schedule.tileN, schedule.tileK,    schedule.warpsM, schedule.warpsN,
+          schedule.warpsK, placed.mmaK,    256 / placed.mmaK, schedule.roles};
 }
 
 int64_t sumsBytes(const Geometry &g) { return (g.warpsK - 1) * g.tileN * g.tileM * 4; }
@@ -104,8 +104,12 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
   }
   if (g.specialized()) // a full and an empty barrier
     result.push_back({"schedule", false, StageBuffer::barriers, 16});
-  for (StageBuffer &buffer : result)
-    buffer.bytes = ceilDiv(buffer.bytes, 16) * 16;
+  // Each stage starts where its copies may: those of tensor maps at 128 bytes.
+  for (StageBuffer &buffer : result) {
+    bool box = g.specialized() && !buffer.weight && buffer.component != StageBuffer::barriers;
+    int64_t alignment = box ? 128 : 16;
+    buffer.bytes = ceilDiv(buffer.bytes, alignment) * alignment;
+  }
   return result;
 }
 
@@ -184,9 +188,8 @@ std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geome
   return result;
 }
 
-ActivationLayout makeActivationLayout(const dsl::Gemm &gemm, const Problem &problem) {
-  int bits = gemm.activation.element().type.bits();
-  return {problem.k, bits, ceilDiv(problem.k * bits, 128) * 16};
+ActivationLayout makeActivationLayout(const Geometry &g, const Problem &problem) {
+  return {problem.k, g.activationBits, ceilDiv(problem.k * g.activationBits, 128) * 16};
 }
 
 } // namespace rho::compiler

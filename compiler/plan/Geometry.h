@@ -18,7 +18,7 @@ struct Geometry {
   int64_t warpsM, warpsN;       // that multiply
   int64_t warpsK;               // groups of them that take turns along k
   int mmaK;                     // k of one MMA
-  int activationBits;
+  int activationBits;           // of a stored element
   Roles roles = Roles::Uniform;
 
   // Codes are stored in chunks: what one warp loads with 16 bytes a thread, 16 rows x 64 k of 4-bit
@@ -76,7 +76,7 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
 
 WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed,
                               const Geometry &geometry, const Problem &problem);
-ActivationLayout makeActivationLayout(const dsl::Gemm &gemm, const Problem &problem);
+ActivationLayout makeActivationLayout(const Geometry &geometry, const Problem &problem);
 
 // The kernel's parameters, in order.
 std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geometry &geometry,

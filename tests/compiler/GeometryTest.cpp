@@ -55,7 +55,8 @@ class CodeOrder : public testing::TestWithParam<Case> {};
 TEST_P(CodeOrder, IsTheFragmentOrderOfThePtxIsa) {
   auto [activation, schedule] = GetParam();
   dsl::Gemm gemm = gemmWith(activation);
-  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, nullptr);
+  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator,
+                                    dsl::ScheduleDecl::Roles::Uniform, nullptr);
   ASSERT_TRUE(placed.ok());
   Geometry g = makeGeometry(*placed, schedule);
   WeightLayout layout = makeWeightLayout(gemm, *placed, g, {8, 2 * g.tileN, 2 * g.tileK});
@@ -100,7 +101,8 @@ INSTANTIATE_TEST_SUITE_P(Families, CodeOrder,
 
 TEST(Geometry, EveryWorkspaceByteBelongsToOneThread) {
   dsl::Gemm gemm = gemmWith("f16");
-  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, nullptr);
+  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator,
+                                    dsl::ScheduleDecl::Roles::Uniform, nullptr);
   ASSERT_TRUE(placed.ok());
   Schedule schedule{32, 128, 64, 2, 4, 4, 3};
   Geometry g = makeGeometry(*placed, schedule);
