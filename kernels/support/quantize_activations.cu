@@ -1,13 +1,13 @@
 // Quantizes activations: x [m][k] in f32, f16 or bf16 -> codes of a format, one CTA a row.
 //
 // Compiled by NVRTC at run time. "rho_format.cuh" is generated from the format's declaration by
-// runtime/QuantizerSource.cpp; it defines Element, scaleRun, elementScale(), encodeComponents() and
+// runtime/QuantizerSource.cpp; it defines Element, elementBits, scaleRun, elementScale(), encodeComponents() and
 // the component parameters. The codes are bit for bit those of dsl::quantize on the host: the same
 // operations in double in the same order, reductions whose order does not matter. Build with
 // --fmad=false.
 //
 // Output, see compiler/Layout.h: element codes row-major, `pitch` bytes a row, sub-byte codes low
-// nibble first, zero past k; group components [ceil(k/G)][groupStride], row components [m].
+// nibble first, signed codes of fewer than elementBits bits sign-extended, zero past k; group components [ceil(k/G)][groupStride], row components [m].
 
 constexpr int threads = 256;
 constexpr int chunk = 16; // numbers that a thread takes at once
@@ -375,10 +375,17 @@ __device__ void encodeChunk(Type, const Row &row, long long column, const float 
   }
 }
 
+// A code as it is stored: in elementBits bits.
+template <class Type> __device__ unsigned widened(Type, unsigned code) { return code; }
+template <int Bits> __device__ unsigned widened(Integer<Bits, true>, unsigned code) {
+  constexpr unsigned signBit = 1u << (Bits - 1), mask = (1u << (elementBits - 1) << 1) - 1;
+  return ((code ^ signBit) - signBit) & mask;
+}
+
 template <class Input>
 __device__ void quantizeRow(const Row<Input> &row, long long pitch, unsigned char *codes) {
   encodeComponents(row);
-  constexpr int bits = Element::bits;
+  constexpr int bits = elementBits;
   constexpr int words = chunk * bits / 32;
   unsigned *out = reinterpret_cast<unsigned *>(codes + row.row * pitch);
   const long long chunks = (pitch + words * 4 - 1) / (words * 4); // the last may be cut short
@@ -392,7 +399,7 @@ __device__ void quantizeRow(const Row<Input> &row, long long pitch, unsigned cha
     unsigned packed[words] = {};
 #pragma unroll
     for (int j = 0; j < chunk; ++j)
-      packed[j * bits / 32] |= (j < left ? found.codes[j] : 0u) << (j * bits % 32);
+      packed[j * bits / 32] |= (j < left ? widened(Element(), found.codes[j]) : 0u) << (j * bits % 32);
 #pragma unroll
     for (int i = 0; i < words; ++i)
       if ((at * words + i) * 4 < pitch)
@@ -403,7 +410,8 @@ __device__ void quantizeRow(const Row<Input> &row, long long pitch, unsigned cha
       if (j >= left)
         break;
       const unsigned code =
-          encodeExactly<Element>(toFloat(row.x[column + j]), elementScale(row, column + j));
+          widened(Element(), encodeExactly<Element>(toFloat(row.x[column + j]),
+                                                    elementScale(row, column + j)));
       unsigned &word = out[at * words + j * bits / 32];
       const int shift = j * bits % 32;
       word = (word & ~(((1u << (bits - 1) << 1) - 1) << shift)) | code << shift;
