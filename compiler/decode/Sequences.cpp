@@ -182,11 +182,13 @@ DecodeSequence s4ToS8() {
   return result;
 }
 
-// s4 operands are the packed codes themselves.
-DecodeSequence s4Unchanged() {
+// Operands that are the packed codes themselves.
+DecodeSequence unchanged(dsl::ElementType type) {
   DecodeSequence result;
   result.program.output(result.program.add(Op::Or, DecodeProgram::word(), constant(0)));
-  result.position = {{0, 1, 2, 3, 4, 5, 6, 7}};
+  result.position.emplace_back();
+  for (int code = 0; code < 32 / type.bits(); ++code)
+    result.position[0].push_back(code);
   return result;
 }
 
@@ -365,8 +367,8 @@ std::optional<DecodeSequence> bareElement(dsl::ElementType type, std::string_vie
     return e2m1ToE4m3();
   if (mmaType == "s8" && element == "s4")
     return s4ToS8();
-  if (mmaType == "s4" && element == "s4")
-    return s4Unchanged();
+  if (mmaType == element && type.bits() <= 8)
+    return unchanged(type);
   return std::nullopt;
 }
 

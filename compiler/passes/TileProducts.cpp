@@ -37,7 +37,7 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
                                                  buffers[{false, 0}], slot, chunk, j));
     std::vector<Value> words = loadCodes(chunk, slot);
     for (int64_t step = 0; step < steps; ++step) {
-      int64_t k = chunk * Geometry::chunkK + step * g.mmaK;
+      int64_t k = chunk * g.chunkK() + step * g.mmaK;
       std::vector<Value> &chain = partial[k / g.mmaK % chains];
       for (int64_t t = 0; t < g.rowTiles(); ++t) {
         std::vector<Value> a = decodeStep(program, words[t], step, perWord, k, t, slot);
@@ -75,12 +75,12 @@ std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector
   if (!grouped)
     partial = sums;
   for (int64_t k = 0; k < g.tileK; k += g.mmaK) {
-    if (k % Geometry::chunkK == 0)
-      words = loadCodes(k / Geometry::chunkK, slot);
+    if (k % g.chunkK() == 0)
+      words = loadCodes(k / g.chunkK(), slot);
     std::vector<Value> a;
     for (int64_t t = 0; t < g.rowTiles(); ++t) {
       std::vector<Value> registers =
-          decodeStep(program, words[t], k % Geometry::chunkK / g.mmaK, perWord, k, t, slot);
+          decodeStep(program, words[t], k % g.chunkK() / g.mmaK, perWord, k, t, slot);
       a.insert(a.end(), registers.begin(), registers.end());
     }
     auto batch = tile::WarpgroupMmaOp::create(builder, loc, types, a, buffers[{false, 0}], slot,

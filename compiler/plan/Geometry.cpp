@@ -18,7 +18,7 @@ constexpr AxisBit kBit(int bit) { return {AxisBit::Axis::K, static_cast<uint8_t>
 std::vector<AxisBit> wordOrder(const DecodeSequence &decode, int mmaK) {
   int registers = static_cast<int>(decode.position.size());
   int perRegister = static_cast<int>(decode.position[0].size());
-  std::vector<AxisBit> order(3);
+  std::vector<AxisBit> order(static_cast<size_t>(log2Of(int64_t{registers} * perRegister)));
   auto place = [&](int registerIndex, int sub, AxisBit bit) {
     int difference = decode.position[registerIndex][sub] ^ decode.position[0][0];
     order[log2Of(difference)] = bit;
@@ -43,7 +43,7 @@ std::vector<AxisBit> codeOrder(const DecodeSequence &decode, const Geometry &g) 
     order.push_back(nBit(0));
   if (registers <= 2)
     order.push_back(kBit(log2Of(g.mmaK) - 1));
-  for (int bit = log2Of(g.mmaK); bit < log2Of(Geometry::chunkK); ++bit)
+  for (int bit = log2Of(g.mmaK); bit < log2Of(g.chunkK()); ++bit)
     order.push_back(kBit(bit));
   // Lanes: lane % 4 along k, lane / 4 along rows.
   order.push_back(kBit(kLow));
@@ -54,7 +54,7 @@ std::vector<AxisBit> codeOrder(const DecodeSequence &decode, const Geometry &g) 
   // Row tiles of the warp, chunks along k, warps.
   for (int bit = 0; bit < rowTileBits; ++bit)
     order.push_back(nBit(1 + bit));
-  for (int bit = log2Of(Geometry::chunkK); bit < log2Of(g.tileK); ++bit)
+  for (int bit = log2Of(g.chunkK()); bit < log2Of(g.tileK); ++bit)
     order.push_back(kBit(bit));
   for (int bit = 1 + rowTileBits + 3; bit < log2Of(g.tileN); ++bit)
     order.push_back(nBit(bit));
@@ -77,8 +77,8 @@ RegisterShares divideRegisters(int64_t mathThreads, int64_t ctasPerSm) {
 }
 
 Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
-  return {schedule.tileM,  schedule.tileN, schedule.tileK,    schedule.warpsM, schedule.warpsN,
-          schedule.warpsK, placed.mmaK,    256 / placed.mmaK, schedule.roles};
+  return {schedule.tileM,  schedule.tileN, schedule.tileK,    schedule.warpsM,   schedule.warpsN,
+          schedule.warpsK, placed.mmaK,    256 / placed.mmaK, placed.weightBits, schedule.roles};
 }
 
 int64_t sumsBytes(const Geometry &g) { return (g.warpsK - 1) * g.tileN * g.tileM * 4; }

@@ -101,6 +101,7 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
   if (result.mmaType == "s4" && roles != Roles::Uniform)
     result.mmaType = "s8"; // wgmma has no 4-bit operands: the same integers, widened
   dsl::ElementType operand = dsl::ElementType::get(result.mmaType);
+  result.weightBits = weight.element().type.bits();
   result.integerAccumulator = operand.isInteger();
   // One k step of every instruction in use covers 32 bytes of each operand row.
   result.mmaK = 256 / operand.bits();

@@ -20,6 +20,7 @@ struct PlacedGemm {
   std::string mmaType;             // element type of both MMA operands, and of stored activations
   bool integerAccumulator = false; // s32, else f32
   int mmaK = 0;                    // k of one MMA
+  int weightBits = 0;              // of a weight's element code
   DecodeSequence decode;           // weight codes -> operand A
   int operandScale = -1;           // weight component multiplied into operand A, or -1
   std::vector<ScaleUse> accumulator;

@@ -40,10 +40,10 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
   if (!isPowerOfTwo(s.tileN) || s.tileN < 16)
     return Objection{DiagId::schedule_tile,
                      {"n", str(s.tileN), "it must be a power of two of at least 16"}};
-  if (!isPowerOfTwo(s.tileK) || s.tileK < Geometry::chunkK)
-    return Objection{
-        DiagId::schedule_tile,
-        {"k", str(s.tileK), "it must be a power of two of at least " + str(Geometry::chunkK)}};
+  if (!isPowerOfTwo(s.tileK) || s.tileK < Geometry::smallestTileK)
+    return Objection{DiagId::schedule_tile,
+                     {"k", str(s.tileK),
+                      "it must be a power of two of at least " + str(Geometry::smallestTileK)}};
   if (!isPowerOfTwo(s.tileM) || s.tileM < 8)
     return Objection{DiagId::schedule_tile,
                      {"m", str(s.tileM), "it must be a power of two of at least 8"}};

@@ -30,6 +30,9 @@ format int8_token { element: s8 scale: f32 per token value = element * scale }
 format int4_token { element: s4 scale: f32 per token value = element * scale }
 format fp8_token { element: e4m3 scale: f32 per token value = element * scale }
 format fp4_channel { element: e2m1 scale: f16 per channel value = element * scale }
+format int8_channel { element: s8 scale: f16 per channel value = element * scale }
+format int8_g128 { element: s8 scale: f16 per k[128] value = element * scale }
+format fp8_channel { element: e4m3 scale: f32 per channel value = element * scale }
 format uint4_channel { element: u4 scale: f16 per channel value = element * scale }
 )";
 
@@ -146,10 +149,12 @@ constexpr Pair pairs[] = {
     {"liquidquant", "int8_token"},
     {"int4_g128", "int4_g128"},
     {"int4_g64", "int4_g512"},
+    {"int8_channel", "int8_token"},
+    {"int8_g128", "int8_token"},
 };
 constexpr Pair fp8Pairs[] = {
     {"int4_g64", "fp8_token"},    {"int4_g128", "fp8_token"},     {"int4_channel", "fp8_token"},
-    {"fp4_channel", "fp8_token"}, {"uint4_channel", "fp8_token"},
+    {"fp4_channel", "fp8_token"}, {"uint4_channel", "fp8_token"}, {"fp8_channel", "fp8_token"},
 };
 
 class Formats : public testing::TestWithParam<std::tuple<Pair, const char *>> {};
@@ -228,13 +233,18 @@ TEST(IntegerPaths, AreExactBitForBit) {
   for (Pair pair : {Pair{"int4_g64", "int8_token"}, Pair{"int4_g128", "int8_token"},
                     Pair{"int4_channel", "int8_token"}, Pair{"liquidquant", "int8_token"},
                     Pair{"int4_g128", "int4_g128"}, Pair{"int4_channel", "int4_token"},
-                    Pair{"int4_g128", "fp8_token"}, Pair{"int4_channel", "fp8_token"}}) {
-    std::string activation = pair.activation;
-    bool liquid = std::string(pair.weight) == "liquidquant", fp8 = activation == "fp8_token";
-    int weightLimit = liquid ? 119 : 7;
+                    Pair{"int4_g128", "fp8_token"}, Pair{"int4_channel", "fp8_token"},
+                    Pair{"int8_channel", "int8_token"}, Pair{"fp8_channel", "fp8_token"}}) {
+    std::string activation = pair.activation, weight = pair.weight;
+    bool fp8 = activation == "fp8_token", fp8Weight = weight == "fp8_channel";
+    int weightLimit = weight == "liquidquant"    ? 119
+                      : weight == "int8_channel" ? 127
+                      : fp8Weight                ? 448
+                                                 : 7;
     int tokenLimit = activation == "int8_token" ? 127 : fp8 ? 448 : 7;
     for (int64_t i = 0; i < n * k; ++i)
-      weights[i] = static_cast<float>(i % 16 == 0 ? weightLimit : random(weightLimit));
+      weights[i] =
+          static_cast<float>(i % 16 == 0 ? weightLimit : random(fp8Weight ? 7 : weightLimit));
     for (int64_t i = 0; i < m * k; ++i) // e4m3 holds integers up to 16 and this multiple of 32
       tokens[i] = static_cast<float>(i % 16 == 0 ? tokenLimit : random(fp8 ? 16 : tokenLimit));
     struct Way {

@@ -182,6 +182,10 @@ TEST(PlanDiagnostics, OperandTypes) {
     return planned.ok() ? planned->mmaType : planned.error().diagnostics[0].message;
   };
   const std::string gemm = "gemm g { weight: int4 activation: fp8 output: f16 }";
+  EXPECT_EQ(messageOf(fp8 + gemm),
+            "t.rho:5:6: error: roles uniform do not fit sm_80: e4m3 operands need sm_89 or sm_90a "
+            "[schedule_roles]\n" +
+                gemm + "\n     ^\n");
   EXPECT_EQ(message(gemm, "sm_86"), "roles uniform do not fit sm_86: e4m3 operands need sm_89 or "
                                     "sm_90a");
   EXPECT_EQ(message(gemm, "sm_89"), "e4m3");
