@@ -149,6 +149,7 @@ constexpr Pair pairs[] = {
     {"liquidquant", "int8_token"},
     {"int4_g128", "int4_g128"},
     {"int4_g64", "int4_g512"},
+    {"int4_channel", "int4_token"},
     {"int8_channel", "int8_token"},
     {"int8_g128", "int8_token"},
 };
