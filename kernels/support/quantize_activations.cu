@@ -361,17 +361,56 @@ __device__ void encodeChunk(Integer<Bits, Signed>, const Row &row, long long col
   }
 }
 
-// Floats: every code exactly.
-template <class Type, class Row>
-__device__ void encodeChunk(Type, const Row &row, long long column, const float (&x)[chunk],
-                            Codes &out) {
-  double scale = 1;
+// Floats of at most 8 bits: the same quotient is off by less than 2^-18 of the step between codes.
+// Adding 1.5 * 2^23 steps rounds it to a step; those above the smallest number of its exponent are
+// the code's last bits.
+template <int Bits, int ExponentBits, int MantissaBits, int Bias, Special special,
+          unsigned MaxCode, unsigned NanCode, class Row>
+__device__ void
+encodeNarrow(Float<Bits, ExponentBits, MantissaBits, Bias, special, MaxCode, NanCode>,
+             const Row &row, long long column, const float (&x)[chunk], Codes &out) {
+  using Type = Float<Bits, ExponentBits, MantissaBits, Bias, special, MaxCode, NanCode>;
+  constexpr int minField = 128 - Bias; // of f32's exponent at the smallest normal number
+  const float largest = static_cast<float>(Type::magnitude(MaxCode));
+  float inverse = 0;
+  bool usable = false;
   out.unsure = 0;
 #pragma unroll
   for (int j = 0; j < chunk; ++j) {
-    if (j % scaleRun == 0 && column + j < row.k)
-      scale = elementScale(row, column + j);
-    out.codes[j] = encodeExactly<Type>(x[j], scale);
+    if (j % scaleRun == 0 && column + j < row.k) {
+      const double scale = elementScale(row, column + j), positive = fabs(scale);
+      usable = positive > 1e-30 && positive < 1e30;
+      inverse = static_cast<float>(1.0 / scale);
+    }
+    const float quotient = x[j] * inverse;
+    const float positive = fminf(fabsf(quotient), largest);
+    const int field = max(static_cast<int>(__float_as_int(positive) >> 23), minField);
+    const float magic = __int_as_float((field + 23 - MantissaBits) << 23 | 0x400000);
+    const float shifted = positive + magic, step = __int_as_float((field - MantissaBits) << 23);
+    const bool sure = usable && quotient == quotient &&
+                      fabsf(positive - (shifted - magic)) < step * (0.5f - 0x1p-14f);
+    const unsigned sign = static_cast<unsigned>(__float_as_int(quotient)) >> 31;
+    out.codes[j] = sign << (Bits - 1) | ((field - minField) << MantissaBits) +
+                                            (__float_as_int(shifted) - __float_as_int(magic));
+    out.unsure |= sure ? 0u : 1u << j;
+  }
+}
+
+// Other floats: every code exactly.
+template <class Type, class Row>
+__device__ void encodeChunk(Type type, const Row &row, long long column, const float (&x)[chunk],
+                            Codes &out) {
+  if constexpr (Type::bits <= 8) {
+    encodeNarrow(type, row, column, x, out);
+  } else {
+    double scale = 1;
+    out.unsure = 0;
+#pragma unroll
+    for (int j = 0; j < chunk; ++j) {
+      if (j % scaleRun == 0 && column + j < row.k)
+        scale = elementScale(row, column + j);
+      out.codes[j] = encodeExactly<Type>(x[j], scale);
+    }
   }
 }
 
