@@ -75,6 +75,15 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     if (s.tileM > 256)
       return Objection{DiagId::schedule_tile,
                        {"m", str(s.tileM), "a wgmma instruction has at most 256 batch rows"}};
+    for (const dsl::Component &component : gemm.activation.components) {
+      int64_t bytes =
+          s.tileM * component.type.bits() / 8; // of one group's scales, a tensor map's box
+      if (component.extent == dsl::Extent::Group && (bytes % 16 != 0 || bytes > 256))
+        return Objection{DiagId::schedule_tile,
+                         {"m", str(s.tileM),
+                          "its " + str(bytes) + " bytes of '" + component.name +
+                              "' are copied at once, which takes a multiple of 16 up to 256"}};
+    }
     if (g.activationRowBytes() % Geometry::swizzleBytes != 0)
       return Objection{DiagId::schedule_tile,
                        {"k", str(s.tileK), "it must cover a multiple of 128 bytes of activations"}};

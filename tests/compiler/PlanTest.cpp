@@ -202,6 +202,21 @@ TEST(PlanDiagnostics, OperandTypes) {
             "16 is no multiple of the instruction's k, 32");
 }
 
+TEST(PlanDiagnostics, GroupScalesOfActivationsFitOneCopy) {
+  const std::string text =
+      "format a { element: s8 scale: f32 per k[128] value = element * scale }\n"
+      "gemm g { weight: channel4 activation: a output: f16 "
+      "schedule { roles: imfp tile: ";
+  auto message = [&](const char *tile) {
+    Result<Plan> planned = planOf(text + tile + " } }", {128, 4096, 4096}, "sm_90a");
+    return planned.ok() ? "planned" : planned.error().diagnostics[0].message;
+  };
+  EXPECT_EQ(message("64 x 64 x 128"), "planned");
+  EXPECT_EQ(message("128 x 64 x 128"),
+            "tile m = 128 does not fit: its 512 bytes of 'scale' are copied at once, which takes a "
+            "multiple of 16 up to 256");
+}
+
 TEST(Placement, FourBitActivationsAreWidenedWhereNoInstructionTakesThem) {
   for (auto [roles, type] : {std::pair{"uniform", "s4"}, std::pair{"imfp", "s8"}}) {
     Result<Plan> planned = planOf(std::string("gemm g { weight: int4 activation: int4 output: f16 "
