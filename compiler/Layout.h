@@ -46,11 +46,12 @@ struct WeightLayout {
 };
 
 // How activations lie in memory: element codes row-major [m][pitch bytes], sub-byte codes low
-// nibble first, bytes past k zero; then each further component in an allocation of its own:
-// Group [ceil(k/G)][mStride], Row [m], Tensor [1], in the component's own type.
+// nibble first, bytes past k zero; signed codes of fewer than `elementBits` bits sign-extended;
+// then each further component in an allocation of its own: Group [ceil(k/G)][mStride], Row [m],
+// Tensor [1], in the component's own type.
 struct ActivationLayout {
   int64_t k = 0;
-  int elementBits = 0;
+  int elementBits = 0;    // as stored
   int64_t pitchBytes = 0; // a multiple of 16
   friend bool operator==(const ActivationLayout &, const ActivationLayout &) = default;
 };

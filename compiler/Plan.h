@@ -59,7 +59,7 @@ struct Schedule {
 struct Plan {
   Problem problem;
   std::string target;
-  std::string mmaType; // type that operands have in the MMA: "f16", "bf16", "s8", "s4"
+  std::string mmaType; // type that operands have in the MMA: "f16", "bf16", "e4m3", "s8", "s4"
   dsl::ScheduleDecl::Scales groupScales = dsl::ScheduleDecl::Scales::Accumulator;
   std::vector<FactorPlacement> placements;
   Schedule schedule;

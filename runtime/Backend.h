@@ -86,9 +86,10 @@ public:
   virtual Result<TensorMap> makeTensorMap(const TensorMapShape &shape) = 0;
   virtual EmulationTotals emulationTotals() { return {}; }
 
-  // A format that checkActivationFormat() accepts. Falls back to the host with a warning.
+  // A format that checkActivationFormat() accepts, its element codes stored in `elementBits` bits.
+  // Falls back to the host with a warning.
   virtual Result<std::shared_ptr<const Quantizer>>
-  makeQuantizer(std::shared_ptr<const dsl::Format> format, cache::DiskCache &disk,
+  makeQuantizer(std::shared_ptr<const dsl::Format> format, int elementBits, cache::DiskCache &disk,
                 cache::Warnings &warnings) = 0;
 };
 

@@ -137,7 +137,7 @@ public:
     return totals;
   }
 
-  Result<std::shared_ptr<const Quantizer>> makeQuantizer(std::shared_ptr<const dsl::Format>,
+  Result<std::shared_ptr<const Quantizer>> makeQuantizer(std::shared_ptr<const dsl::Format>, int,
                                                          cache::DiskCache &,
                                                          cache::Warnings &) override {
     return makeHostQuantizer();

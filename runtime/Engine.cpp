@@ -74,7 +74,9 @@ std::string misfit(const compiler::KernelImage &image, const dsl::Gemm &gemm) {
         components[static_cast<size_t>(parameter.index)].extent != dsl::Extent::Group)
       return "it has a tensor map over a component without groups";
   }
-  if (image.activation.elementBits != gemm.activation.element().type.bits())
+  dsl::ElementType element = gemm.activation.element().type;
+  bool widened = element == dsl::ElementType::get("s4") && image.activation.elementBits == 8;
+  if (image.activation.elementBits != element.bits() && !widened)
     return "its activations have other elements";
   if (image.tileM < 1 || image.tileN < 1 || image.threads < 1 || image.splitK < 1)
     return "its tile is empty";
@@ -245,8 +247,10 @@ Engine::Impl::prepareAs(const dsl::Gemm &gemm, const GemmShape &shape, const com
   auto makeQuantizer = [&] {
     Stopwatch quantizerWatch;
     auto format = std::make_shared<const dsl::Format>(gemm.activation);
-    auto result = quantizers.get(
-        print(*format), [&] { return backend->makeQuantizer(format, disk, quantizerWarnings); });
+    int elementBits = dsl::ElementType::get(plan->mmaType).bits();
+    auto result = quantizers.get(std::to_string(elementBits) + " bits " + print(*format), [&] {
+      return backend->makeQuantizer(format, elementBits, disk, quantizerWarnings);
+    });
     quantizerTime = quantizerWatch.lap();
     return result;
   };

@@ -160,7 +160,8 @@ Result<Activations> Gemm::viewActivations(DevicePointer x) const {
   std::shared_ptr<const dsl::Format> format = pimpl->activation();
   const compiler::ActivationLayout &layout = pimpl->image().activation;
   int64_t rowBytes = pimpl->shape.k * layout.elementBits / 8;
-  if (!dsl::isPlain(*format) || rowBytes != layout.pitchBytes)
+  bool asDeclared = layout.elementBits == format->element().type.bits();
+  if (!dsl::isPlain(*format) || !asDeclared || rowBytes != layout.pitchBytes)
     return makeError(DiagId::activations_not_viewable,
                      {format->name, std::to_string(pimpl->shape.k), std::to_string(rowBytes)});
   if (Status good = checkPointer(x, "x", dataAlignment); !good)

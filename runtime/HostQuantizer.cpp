@@ -6,13 +6,16 @@ namespace rho {
 namespace {
 
 // Natural order -> the layout of the device, see compiler::ActivationLayout.
-std::vector<uint8_t> layOutElements(const dsl::CodeArray &codes, int64_t rows,
-                                    const compiler::ActivationLayout &layout) {
+std::vector<uint8_t> layOutElements(dsl::ElementType type, const dsl::CodeArray &codes,
+                                    int64_t rows, const compiler::ActivationLayout &layout) {
+  const bool widened = type.bits() < layout.elementBits;
   std::vector<uint8_t> out(static_cast<size_t>(rows * layout.pitchBytes), 0);
   for (int64_t row = 0; row < rows; ++row) {
     uint8_t *to = out.data() + row * layout.pitchBytes;
     for (int64_t column = 0; column < layout.k; ++column) {
       uint32_t code = codes.get(row * layout.k + column);
+      if (widened)
+        code = static_cast<uint32_t>(static_cast<int32_t>(type.decode(code)));
       if (layout.elementBits == 4)
         to[column / 2] |= static_cast<uint8_t>((code & 15) << (column % 2 * 4));
       else
@@ -22,9 +25,10 @@ std::vector<uint8_t> layOutElements(const dsl::CodeArray &codes, int64_t rows,
   return out;
 }
 
-dsl::CodeArray readElements(const std::vector<uint8_t> &bytes, int64_t rows,
+dsl::CodeArray readElements(dsl::ElementType type, const std::vector<uint8_t> &bytes, int64_t rows,
                             const compiler::ActivationLayout &layout) {
-  dsl::CodeArray codes(layout.elementBits, rows * layout.k);
+  dsl::CodeArray codes(type.bits(), rows * layout.k);
+  const uint32_t mask = UINT32_MAX >> (32 - type.bits()); // of a widened code
   for (int64_t row = 0; row < rows; ++row) {
     const uint8_t *from = bytes.data() + row * layout.pitchBytes;
     for (int64_t column = 0; column < layout.k; ++column) {
@@ -33,7 +37,7 @@ dsl::CodeArray readElements(const std::vector<uint8_t> &bytes, int64_t rows,
         code = from[column / 2] >> (column % 2 * 4) & 15;
       else
         std::memcpy(&code, from + column * (layout.elementBits / 8), layout.elementBits / 8);
-      codes.set(row * layout.k + column, code);
+      codes.set(row * layout.k + column, code & mask);
     }
   }
   return codes;
@@ -75,7 +79,8 @@ public:
     Result<dsl::QuantizedMatrix> codes = dsl::quantize(out.format, view, false);
     if (!codes)
       return codes.error();
-    std::vector<uint8_t> elements = layOutElements(codes->components[0], out.m, out.layout);
+    std::vector<uint8_t> elements =
+        layOutElements(out.format->element().type, codes->components[0], out.m, out.layout);
     if (Status written = out.backend->write(out.components[0].address(), elements.data(),
                                             static_cast<int64_t>(elements.size()));
         !written)
@@ -136,7 +141,8 @@ Result<dsl::QuantizedMatrix> readActivations(const Activations &activations) {
     if (Status read = from.components[i].read(bytes.data(), from.components[i].bytes()); !read)
       return read.error();
     if (i == 0) {
-      matrix.components.push_back(readElements(bytes, from.m, from.layout));
+      matrix.components.push_back(
+          readElements(from.format->element().type, bytes, from.m, from.layout));
       continue;
     }
     const dsl::Component &component = from.format->components[i];

@@ -16,8 +16,15 @@ KernelLowering::KernelLowering(tile::KernelOp op)
     : op(op), builder(op.getContext()), loc(op.getLoc()) {
   tile::GeometryAttr a = op.getGeometry();
   int bits = dsl::ElementType::get(a.getMma().str()).bits();
-  g = {a.getTileM(),  a.getTileN(), a.getTileK(), a.getWarpsM(),
-       a.getWarpsN(), a.getWarpsK(), 256 / bits,  bits,
+  g = {a.getTileM(),
+       a.getTileN(),
+       a.getTileK(),
+       a.getWarpsM(),
+       a.getWarpsN(),
+       a.getWarpsK(),
+       256 / bits,
+       bits,
+       static_cast<int>(a.getCodeBits()),
        *dsl::rolesNamed(a.getRoles())};
   splits = a.getSplitK();
 }
@@ -67,9 +74,8 @@ void KernelLowering::createFunction() {
     auto pointer = llvm::dyn_cast<LLVM::LLVMPointerType>(type.getParamType(i));
     if (!pointer || pointer.getAddressSpace() != 0)
       continue; // a tensor map: CUtensorMap has 128 bytes
-    function.setArgAttr(
-        i, LLVM::LLVMDialect::getByValAttrName(),
-        mlir::TypeAttr::get(LLVM::LLVMArrayType::get(builder.getI8Type(), 128)));
+    function.setArgAttr(i, LLVM::LLVMDialect::getByValAttrName(),
+                        mlir::TypeAttr::get(LLVM::LLVMArrayType::get(builder.getI8Type(), 128)));
     function.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(), builder.getI64IntegerAttr(64));
     function.setArgAttr(i, NVVM::NVVMDialect::getGridConstantAttrName(), builder.getUnitAttr());
   }
@@ -124,9 +130,8 @@ bool KernelLowering::lowerCommon(mlir::Operation *inner) {
       .Case<tile::LoadTokenScalesOp>([&](auto o) { return lowerLoadTokenScales(o), true; })
       .Case<tile::LoadTensorScaleOp>([&](auto o) { return lowerLoadTensorScale(o), true; })
       .Case<tile::StoreOutputOp>([&](auto o) { return lowerStoreOutput(o), true; })
-      .Case<tile::LaunchDependentsOp>([&](auto) {
-        return ptx("griddepcontrol.launch_dependents;", "", {}, {}), true;
-      })
+      .Case<tile::LaunchDependentsOp>(
+          [&](auto) { return ptx("griddepcontrol.launch_dependents;", "", {}, {}), true; })
       .Case<tile::WaitDependencyOp>(
           [&](auto) { return ptx("griddepcontrol.wait;", "", {}, {}), true; })
       .Case<tile::ExtractOp>([&](tile::ExtractOp o) {

@@ -146,6 +146,7 @@ void MmaSyncLowering::lowerMma(tile::MmaOp op) {
   llvm::StringRef type = op.getElement();
   const char *intrinsic = type == "f16"    ? "llvm.nvvm.mma.m16n8k16.row.col.f32.f32"
                           : type == "bf16" ? "llvm.nvvm.mma.m16n8k16.row.col.bf16"
+                          : type == "e4m3" ? "llvm.nvvm.mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
                           : type == "s8"   ? "llvm.nvvm.mma.m16n8k32.row.col.s8"
                                            : "llvm.nvvm.mma.m16n8k64.row.col.s4";
   std::vector<Value> operands(op.getA().begin(), op.getA().end());

@@ -27,8 +27,12 @@ namespace {
 
 const char *const triple = "nvptx64-nvidia-cuda";
 
-// The lowest PTX version that knows the architecture, so that old drivers accept the text.
-const char *ptxFeature(llvm::StringRef target) {
+// The lowest PTX version that knows the architecture and its instructions, so that old drivers
+// accept the text.
+const char *ptxFeature(const llvm::Module &module, llvm::StringRef target) {
+  for (const llvm::Function &function : module)
+    if (function.getName().starts_with("llvm.nvvm.mma.") && function.getName().contains("e4m3"))
+      return "+ptx84";
   if (target == "sm_80")
     return "+ptx70";
   if (target == "sm_86")
@@ -48,7 +52,8 @@ void initialize() {
   });
 }
 
-std::unique_ptr<llvm::TargetMachine> machineFor(llvm::StringRef target) {
+std::unique_ptr<llvm::TargetMachine> machineFor(const llvm::Module &module,
+                                                llvm::StringRef target) {
   initialize();
   std::string error;
   llvm::Triple nvptx(triple);
@@ -56,7 +61,7 @@ std::unique_ptr<llvm::TargetMachine> machineFor(llvm::StringRef target) {
   if (!back)
     return nullptr;
   return std::unique_ptr<llvm::TargetMachine>(
-      back->createTargetMachine(nvptx, target, ptxFeature(target), llvm::TargetOptions(),
+      back->createTargetMachine(nvptx, target, ptxFeature(module, target), llvm::TargetOptions(),
                                 std::nullopt, std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
@@ -99,12 +104,12 @@ static void markConvergent(llvm::Module &module) {
 void setTarget(llvm::Module &module, llvm::StringRef target) {
   markConvergent(module);
   module.setTargetTriple(llvm::Triple(triple));
-  if (std::unique_ptr<llvm::TargetMachine> machine = machineFor(target))
+  if (std::unique_ptr<llvm::TargetMachine> machine = machineFor(module, target))
     module.setDataLayout(machine->createDataLayout());
   for (llvm::Function &function : module)
     if (!function.isDeclaration()) {
       function.addFnAttr("target-cpu", target);
-      function.addFnAttr("target-features", ptxFeature(target));
+      function.addFnAttr("target-features", ptxFeature(module, target));
     }
 }
 
@@ -115,7 +120,7 @@ Result<std::string> emitPtx(llvm::Module &module) {
       target = function.getFnAttribute("target-cpu").getValueAsString().str();
   if (target.empty())
     return makeError(DiagId::bad_ir, {"llvm", "no function has the attribute \"target-cpu\""});
-  std::unique_ptr<llvm::TargetMachine> machine = machineFor(target);
+  std::unique_ptr<llvm::TargetMachine> machine = machineFor(module, target);
   if (!machine)
     return makeError(DiagId::bad_ir, {"llvm", "this LLVM has no NVPTX back end"});
   optimize(module, *machine);

@@ -19,8 +19,9 @@ struct OpInfo {
 };
 
 constexpr OpInfo opTable[] = {
-    {"and", 2},  {"or", 2},  {"xor", 2},     {"andor", 3},   {"shl", 2},     {"shr", 2},
-    {"prmt", 3}, {"mad", 3}, {"mul.f16", 2}, {"add.f16", 2}, {"fma.f16", 3}, {"fma.bf16", 3},
+    {"and", 2},     {"or", 2},      {"xor", 2},      {"andor", 3}, {"select", 3},
+    {"shl", 2},     {"shr", 2},     {"prmt", 3},     {"mad", 3},   {"mul.f16", 2},
+    {"add.f16", 2}, {"fma.f16", 3}, {"fma.bf16", 3},
 };
 
 uint32_t selectBytes(uint32_t a, uint32_t b, uint32_t selector) {
@@ -211,6 +212,9 @@ std::vector<uint32_t> DecodeProgram::run(uint32_t input, const std::vector<uint3
       break;
     case Op::AndOr:
       temps.push_back((a & b) | c);
+      break;
+    case Op::Select:
+      temps.push_back((a & b) | (~a & c));
       break;
     case Op::Shl:
       temps.push_back(a << b);

@@ -19,9 +19,10 @@ struct DecodeInstr {
     Or,      // a | b
     Xor,     // a ^ b
     AndOr,   // (a & b) | c, one LOP3
+    Select,  // (a & b) | (~a & c), one LOP3
     Shl,     // a << b
     Shr,     // a >> b, logical
-    Prmt,    // bytes of (b:a) selected by c
+    Prmt,    // bytes of (b:a) selected by the nibbles of c; bit 3: eight times the byte's top bit
     Mad,     // a * b + c, low 32 bits
     MulF16,  // f16x2, rounded to nearest even
     AddF16,  // f16x2

@@ -71,6 +71,80 @@ DecodeSequence integerToBF16(bool isSigned) {
   return result;
 }
 
+// A table of e4m3 codes, entry i the code of first + i: what Prmt selects from.
+struct ByteTable {
+  uint32_t low = 0, high = 0;
+};
+ByteTable e4m3From(int first) {
+  ByteTable table;
+  for (int i = 0; i < 8; ++i)
+    (i < 4 ? table.low : table.high) |= dsl::ElementType::get("e4m3").encode(first + i)
+                                        << (8 * (i % 4));
+  return table;
+}
+
+// Positions of codes for programs that take four consecutive nibbles into each register.
+std::vector<std::vector<int>> consecutive() { return {{0, 1, 2, 3}, {4, 5, 6, 7}}; }
+
+// 4-bit integers to e4m3, where -8..15 are exact: one Prmt looks up four of eight bytes, so that
+// codes below 8 and the others have a table each.
+Operand lookUp(DecodeProgram &program, ByteTable table, Operand nibbles) {
+  return program.add(Op::Prmt, constant(table.low), constant(table.high), nibbles);
+}
+
+DecodeSequence s4ToE4m3() {
+  DecodeSequence result;
+  DecodeProgram &p = result.program;
+  Operand word = DecodeProgram::word();
+  Operand index[2] = {p.add(Op::And, word, constant(0x77777777))};
+  index[1] = p.add(Op::Shr, index[0], constant(16));
+  // Bytes with nibbles 0 2 4 6 and 1 3 5 7 on top: repeating a nibble's top bit eight times gives
+  // the mask of negative codes.
+  Operand even = p.add(Op::Shl, word, constant(4));
+  for (int r = 0; r < 2; ++r) {
+    Operand positive = lookUp(p, e4m3From(0), index[r]);
+    Operand negative = lookUp(p, e4m3From(-8), index[r]);
+    Operand mask = p.add(Op::Prmt, even, word, constant(r == 0 ? 0xd9c8 : 0xfbea));
+    p.output(p.add(Op::Select, mask, negative, positive));
+  }
+  result.position = consecutive();
+  return result;
+}
+
+// A nibble with bit 3 set repeats the top bit of the byte it selects, which is 0 in both tables.
+DecodeSequence u4ToE4m3() {
+  DecodeSequence result;
+  DecodeProgram &p = result.program;
+  Operand small = DecodeProgram::word();
+  Operand large = p.add(Op::Xor, small, constant(0x88888888));
+  for (int r = 0; r < 2; ++r) {
+    if (r == 1) {
+      small = p.add(Op::Shr, small, constant(16));
+      large = p.add(Op::Shr, large, constant(16));
+    }
+    p.output(p.add(Op::Or, lookUp(p, e4m3From(0), small), lookUp(p, e4m3From(8), large)));
+  }
+  result.position = consecutive();
+  return result;
+}
+
+// e2m1 placed in e4m3: sign at bit 7, exponent and mantissa at bits 4..2. The number is
+// value * 2^-6, subnormals too.
+DecodeSequence e2m1ToE4m3() {
+  DecodeSequence result;
+  DecodeProgram &p = result.program;
+  Operand word = DecodeProgram::word();
+  Operand top[2] = {p.add(Op::Shl, word, constant(4)), word};
+  Operand moved[2] = {p.add(Op::Shl, word, constant(2)), p.add(Op::Shr, word, constant(2))};
+  for (int r = 0; r < 2; ++r) {
+    Operand magnitude = p.add(Op::And, moved[r], constant(0x1c1c1c1c));
+    p.output(p.add(Op::AndOr, top[r], constant(0x80808080), magnitude));
+  }
+  result.position = {{0, 2, 4, 6}, {1, 3, 5, 7}};
+  result.log2Factor = -6;
+  return result;
+}
+
 // e2m1 placed under the wider exponent field: sign at bit 15, exponent and mantissa right-aligned
 // to the wide type's top mantissa bit. The number is value * 2^(1 - wide bias), subnormals too.
 DecodeSequence floatByPlacement(std::string_view mmaType) {
@@ -108,11 +182,13 @@ DecodeSequence s4ToS8() {
   return result;
 }
 
-// s4 operands are the packed codes themselves.
-DecodeSequence s4Unchanged() {
+// Operands that are the packed codes themselves.
+DecodeSequence unchanged(dsl::ElementType type) {
   DecodeSequence result;
   result.program.output(result.program.add(Op::Or, DecodeProgram::word(), constant(0)));
-  result.position = {{0, 1, 2, 3, 4, 5, 6, 7}};
+  result.position.emplace_back();
+  for (int code = 0; code < 32 / type.bits(); ++code)
+    result.position[0].push_back(code);
   return result;
 }
 
@@ -283,10 +359,16 @@ std::optional<DecodeSequence> bareElement(dsl::ElementType type, std::string_vie
     return integerToBF16(element == "s4");
   if ((mmaType == "f16" || mmaType == "bf16") && element == "e2m1")
     return floatByPlacement(mmaType);
+  if (mmaType == "e4m3" && element == "s4")
+    return s4ToE4m3();
+  if (mmaType == "e4m3" && element == "u4")
+    return u4ToE4m3();
+  if (mmaType == "e4m3" && element == "e2m1")
+    return e2m1ToE4m3();
   if (mmaType == "s8" && element == "s4")
     return s4ToS8();
-  if (mmaType == "s4" && element == "s4")
-    return s4Unchanged();
+  if (mmaType == element && type.bits() <= 8)
+    return unchanged(type);
   return std::nullopt;
 }
 
@@ -305,7 +387,7 @@ void restoreFactor(DecodeSequence &sequence, std::string_view mmaType) {
 } // namespace
 
 int elementsPerRegister(std::string_view mmaType) {
-  return mmaType == "s4" ? 8 : mmaType == "s8" ? 4 : 2;
+  return 32 / dsl::ElementType::get(mmaType).bits();
 }
 
 std::optional<DecodeSequence> decodeSequence(const dsl::Format &format, const dsl::Expr &core,
@@ -321,6 +403,8 @@ std::optional<DecodeSequence> decodeSequence(const dsl::Format &format, const ds
 
 std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Format &format,
                                         int component, std::string_view mmaType) {
+  if (dsl::ElementType::get(mmaType).bits() != 16)
+    return std::nullopt;
   dsl::ElementType type = format.components[component].type;
   // A power of two that the decode left out may travel in the scale instead, as far as the
   // operand type's range allows; the epilogue restores the rest.

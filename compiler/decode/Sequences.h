@@ -38,7 +38,8 @@ struct DecodeSequence {
   int instructions() const { return static_cast<int>(program.instructions.size()); }
 };
 
-// Registers of one MMA operand element type: "f16" 2, "bf16" 2, "s8" 4, "s4" 8 elements each.
+// Elements in a register of one MMA operand element type: "f16" and "bf16" 2, "e4m3" and "s8" 4,
+// "s4" 8.
 int elementsPerRegister(std::string_view mmaType);
 
 // The sequence that decodes `core` (a subexpression of format.value that contains the element) to
@@ -48,7 +49,8 @@ std::optional<DecodeSequence> decodeSequence(const dsl::Format &format, const ds
                                              std::string_view mmaType);
 
 // Multiplies every register by the scale of its row. `scale` must be exact as a multiplier of
-// mmaType (see scaleSequence). None if the product could leave the type's range.
+// mmaType (see scaleSequence). None if the product could leave the type's range, and for types of
+// fewer than 16 bits, which do not hold products.
 std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Format &format,
                                         int component, std::string_view mmaType);
 

@@ -43,8 +43,8 @@ mlir::LogicalResult SharedType::verify(EmitError emitError, int64_t bytes, int64
 
 mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int64_t tileN,
                                          int64_t tileK, int64_t warpsM, int64_t warpsN,
-                                         int64_t warpsK, llvm::StringRef mma, int64_t splitK,
-                                         llvm::StringRef roles, int64_t clusterN,
+                                         int64_t warpsK, llvm::StringRef mma, int64_t codeBits,
+                                         int64_t splitK, llvm::StringRef roles, int64_t clusterN,
                                          int64_t clusterK) {
   auto powerOfTwo = [](int64_t x) { return x > 0 && (x & (x - 1)) == 0; };
   for (int64_t size : {tileM, tileN, tileK, warpsM, warpsN, warpsK})
@@ -54,6 +54,8 @@ mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int
     return emitError() << "each warp needs at least 8 batch rows, 16 weight rows and 64 of k";
   if (mma != "f16" && mma != "bf16" && mma != "s8" && mma != "s4" && mma != "e4m3")
     return emitError() << "mma type is '" << mma << "'; it must be f16, bf16, s8, s4 or e4m3";
+  if (codeBits != 4 && codeBits != 8)
+    return emitError() << "codes have " << codeBits << " bits; they must have 4 or 8";
   if (roles != "uniform" && roles != "imfp" && roles != "excp")
     return emitError() << "roles are '" << roles << "'; they must be uniform, imfp or excp";
   if (clusterN < 1 || clusterK < 1 || clusterN * clusterK > 8)

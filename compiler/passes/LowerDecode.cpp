@@ -67,6 +67,8 @@ private:
       return mlir::arith::XOrIOp::create(builder, loc, a, b);
     case Op::AndOr:
       return lop3(a, b, c, "0xEA");
+    case Op::Select:
+      return lop3(a, b, c, "0xCA");
     case Op::Shl:
       return mlir::arith::ShLIOp::create(builder, loc, a, b);
     case Op::Shr:

@@ -21,7 +21,7 @@ void KernelBuilder::build() {
   builder.setInsertionPoint(op);
   const Schedule &s = context.plan.schedule;
   auto geometry = tile::GeometryAttr::get(op.getContext(), s.tileM, s.tileN, s.tileK, s.warpsM,
-                                          s.warpsN, s.warpsK, context.placed.mmaType, s.splitK,
+                                          s.warpsN, s.warpsK, context.placed.mmaType, g.weightBits, s.splitK,
                                           dsl::name(s.roles), s.clusterN, s.clusterK);
   llvm::SmallVector<llvm::StringRef> origins(context.origins.begin(), context.origins.end());
   auto kernel =
@@ -175,7 +175,7 @@ void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
     return;
   }
   if (element) {
-    int64_t pitch = makeActivationLayout(context.gemm, context.plan.problem).pitchBytes;
+    int64_t pitch = makeActivationLayout(g, context.plan.problem).pitchBytes;
     tile::CopyRowsOp::create(builder, loc, activation[0], batch, m,
                              mul(tileK, g.activationRowBytes()), i32(pitch), buffer, slot, g.tileM,
                              g.activationRowBytes(), true);

@@ -87,9 +87,10 @@ private:
     const dsl::Format &format = weight ? context.gemm.weight : context.gemm.activation;
     const dsl::Component &part = format.components[index];
     std::string role = weight ? "weight" : "activation";
-    value =
-        ir::ComponentOp::create(builder, at(role + "." + part.name),
-                                tensor(axesOf(part, weight), part.type.name()), role, part.name);
+    bool operand = !weight && index == 0; // stored as the instruction takes it
+    llvm::StringRef element = operand ? context.placed.mmaType : part.type.name();
+    value = ir::ComponentOp::create(builder, at(role + "." + part.name),
+                                    tensor(axesOf(part, weight), element), role, part.name);
     return value;
   }
   mlir::Value scale(mlir::Value value, const ScaleUse &use, llvm::StringRef axes) {

@@ -45,9 +45,13 @@ public:
         barriers = alloc.getBuffer();
       else if (alloc.getOrigin() == "output")
         sumsBuffer = alloc.getBuffer();
-      else
-        stageBytes += alloc.getBuffer().getType().getBytes();
     }
+    pipeline.getProduce().walk([&](tile::CopyTileOp copy) {
+      stageBytes += copy.getBuffer().getType().getBytes();
+    });
+    pipeline.getProduce().walk([&](tile::CopyBoxOp copy) {
+      stageBytes += static_cast<int64_t>(copy.getRows() * copy.getRowBytes());
+    });
     // Sums that are read in every k tile have been waited for there.
     pipeline.getConsume().walk([&](tile::WarpgroupWaitOp wait) {
       waitsInside = waitsInside || !wait.getValues().empty();

@@ -37,7 +37,7 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
                                                  buffers[{false, 0}], slot, chunk, j));
     const std::vector<Value> &words = codesOf(chunk, slot);
     for (int64_t step = 0; step < steps; ++step) {
-      int64_t k = chunk * Geometry::chunkK + step * g.mmaK;
+      int64_t k = chunk * g.chunkK() + step * g.mmaK;
       std::vector<Value> &chain = partial[k / g.mmaK % chains];
       for (int64_t t = 0; t < g.rowTiles(); ++t) {
         std::vector<Value> a = decodeStep(program, words[t], step, perWord, k, t, slot);
@@ -63,10 +63,10 @@ std::vector<Value> KernelBuilder::decodeBatch(int64_t first, int64_t extent, Val
   int64_t perWord = static_cast<int64_t>(program.outputs.size());
   std::vector<Value> a;
   for (int64_t k = first; k < first + extent; k += g.mmaK) {
-    const std::vector<Value> &words = codesOf(k / Geometry::chunkK, slot);
+    const std::vector<Value> &words = codesOf(k / g.chunkK(), slot);
     for (int64_t t = 0; t < g.rowTiles(); ++t) {
       std::vector<Value> registers =
-          decodeStep(program, words[t], k % Geometry::chunkK / g.mmaK, perWord, k, t, slot);
+          decodeStep(program, words[t], k % g.chunkK() / g.mmaK, perWord, k, t, slot);
       a.insert(a.end(), registers.begin(), registers.end());
     }
   }

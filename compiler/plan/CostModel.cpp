@@ -10,10 +10,10 @@ namespace {
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Dense multiply-adds per cycle and SM through mma.sync. Datasheet rates; sm_90a reaches about 0.62
-// of its wgmma rate this way and runs s4 as several s8 instructions.
+// of its wgmma rate this way, runs s4 as several s8 instructions and e4m3 as f16 ones.
 double mmaPerCycle(const std::string &target, const std::string &type) {
   double half = target == "sm_80" ? 1024 : target == "sm_90a" ? 1270 : 512;
-  if (type == "s8")
+  if (type == "s8" || (type == "e4m3" && target != "sm_90a"))
     return 2 * half;
   if (type == "s4")
     return target == "sm_90a" ? 0.5 * half : 4 * half;

@@ -25,19 +25,29 @@ double underflow(dsl::ElementType type) {
 //   add them with at least 24 bits and truncation, so each of the k additions costs at most 2u of
 //   the running sum, itself at most S; joining chains of accumulators adds at most one u for each
 //   instruction;
+// - e4m3: the tensor cores of sm_89 and sm_90 align the products of an instruction and the running
+//   sum to the largest of them and truncate each, and the result, to 14 bits (DeepSeek-AI,
+//   "DeepSeek-V3 Technical Report", 2024, section 3.5.2; SageAttention2, Zhang et al. 2024, finds
+//   accumulators of 13 mantissa bits). The largest is at most the magnitude of what is summed
+//   there, so each truncation costs at most 2^-13 of it: of all k, or of a group where groups' sums
+//   are scaled and added as floats. An instruction may work in two halves: mmaK + 4 truncations;
 // - an operand scale that is not exact rounds each product weight * scale once: the operand type's
 //   roundoff of S;
 // - scaling a group's partial sum costs u for the product of scales and u for the fused add; the
 //   running sum collects one such error per group;
 // - each epilogue multiplication costs u, the output its own roundoff.
 ErrorBound::ErrorBound(const dsl::Gemm &gemm, const Plan &plan) : output(gemm.output) {
-  Result<PlacedGemm> placed = place(gemm, plan.groupScales, nullptr);
+  Result<PlacedGemm> placed = place(gemm, plan.groupScales, plan.schedule.roles, nullptr);
   if (!placed)
     return; // such a plan has no kernel
   const double u = std::ldexp(1.0, -24);
   double k = static_cast<double>(plan.problem.k);
+  int64_t flush = std::min(placed->flushK, plan.schedule.tileK); // 0: only at the end
   if (placed->integerAccumulator)
     perMagnitude += u;
+  else if (placed->mmaType == "e4m3")
+    perMagnitude += std::ceil((flush > 0 ? static_cast<double>(flush) : k) / placed->mmaK) *
+                    (placed->mmaK + 4) * std::ldexp(1.0, -13);
   else
     perMagnitude += (k + 16) * 2 * u + std::ceil(k / placed->mmaK) * u;
   if (placed->operandScale >= 0) {
@@ -51,8 +61,9 @@ ErrorBound::ErrorBound(const dsl::Gemm &gemm, const Plan &plan) : output(gemm.ou
       perMagnitude += roundoff(operand);
   }
   if (placed->flushK > 0) {
-    double tile = static_cast<double>(std::min(placed->flushK, plan.schedule.tileK));
-    perMagnitude += (std::ceil(k / tile) + static_cast<double>(placed->accumulator.size()) + 1) * u;
+    perMagnitude += (std::ceil(k / static_cast<double>(flush)) +
+                     static_cast<double>(placed->accumulator.size()) + 1) *
+                    u;
   }
   if (plan.schedule.splitK > 1 && (!placed->integerAccumulator || placed->flushK > 0))
     perMagnitude += static_cast<double>(plan.schedule.splitK) * u;

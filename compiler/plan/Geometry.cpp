@@ -19,7 +19,7 @@ constexpr AxisBit kBit(int bit) { return {AxisBit::Axis::K, static_cast<uint8_t>
 std::vector<AxisBit> wordOrder(const DecodeSequence &decode, int mmaK) {
   int registers = static_cast<int>(decode.position.size());
   int perRegister = static_cast<int>(decode.position[0].size());
-  std::vector<AxisBit> order(3);
+  std::vector<AxisBit> order(static_cast<size_t>(log2Of(int64_t{registers} * perRegister)));
   auto place = [&](int registerIndex, int sub, AxisBit bit) {
     int difference = decode.position[registerIndex][sub] ^ decode.position[0][0];
     order[log2Of(difference)] = bit;
@@ -44,7 +44,7 @@ std::vector<AxisBit> codeOrder(const DecodeSequence &decode, const Geometry &g) 
     order.push_back(nBit(0));
   if (registers <= 2)
     order.push_back(kBit(log2Of(g.mmaK) - 1));
-  for (int bit = log2Of(g.mmaK); bit < log2Of(Geometry::chunkK); ++bit)
+  for (int bit = log2Of(g.mmaK); bit < log2Of(g.chunkK()); ++bit)
     order.push_back(kBit(bit));
   // Lanes: lane % 4 along k, lane / 4 along rows.
   order.push_back(kBit(kLow));
@@ -55,7 +55,7 @@ std::vector<AxisBit> codeOrder(const DecodeSequence &decode, const Geometry &g) 
   // Row tiles of the warp, chunks along k, warps.
   for (int bit = 0; bit < rowTileBits; ++bit)
     order.push_back(nBit(1 + bit));
-  for (int bit = log2Of(Geometry::chunkK); bit < log2Of(g.tileK); ++bit)
+  for (int bit = log2Of(g.chunkK()); bit < log2Of(g.tileK); ++bit)
     order.push_back(kBit(bit));
   for (int bit = 1 + rowTileBits + 3; bit < log2Of(g.tileN); ++bit)
     order.push_back(nBit(bit));
@@ -85,8 +85,8 @@ RegisterShares divideRegisters(int64_t mathThreads, int64_t ctasPerSm) {
 }
 
 Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
-  return {schedule.tileM,  schedule.tileN, schedule.tileK,   schedule.warpsM,
-          schedule.warpsN, schedule.warpsK, placed.mmaK,     256 / placed.mmaK, schedule.roles};
+  return {schedule.tileM,  schedule.tileN, schedule.tileK,    schedule.warpsM,   schedule.warpsN,
+          schedule.warpsK, placed.mmaK,    256 / placed.mmaK, placed.weightBits, schedule.roles};
 }
 
 int64_t sumsBytes(const Geometry &g) { return (g.warpsK - 1) * g.tileN * g.tileM * 4; }
@@ -112,8 +112,12 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
   }
   if (g.specialized()) // a full and an empty barrier
     result.push_back({"schedule", false, StageBuffer::barriers, 16});
-  for (StageBuffer &buffer : result)
-    buffer.bytes = ceilDiv(buffer.bytes, 16) * 16;
+  // Each stage starts where its copies may: those of tensor maps at 128 bytes.
+  for (StageBuffer &buffer : result) {
+    bool box = g.specialized() && !buffer.weight && buffer.component != StageBuffer::barriers;
+    int64_t alignment = box ? 128 : 16;
+    buffer.bytes = ceilDiv(buffer.bytes, alignment) * alignment;
+  }
   return result;
 }
 
@@ -192,9 +196,8 @@ std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geome
   return result;
 }
 
-ActivationLayout makeActivationLayout(const dsl::Gemm &gemm, const Problem &problem) {
-  int bits = gemm.activation.element().type.bits();
-  return {problem.k, bits, ceilDiv(problem.k * bits, 128) * 16};
+ActivationLayout makeActivationLayout(const Geometry &g, const Problem &problem) {
+  return {problem.k, g.activationBits, ceilDiv(problem.k * g.activationBits, 128) * 16};
 }
 
 } // namespace rho::compiler

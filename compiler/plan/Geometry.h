@@ -14,19 +14,20 @@ namespace rho::compiler {
 // warp are the same, so both families share the order of codes and the epilogue.
 struct Geometry {
   using Roles = dsl::ScheduleDecl::Roles;
-  int64_t tileM, tileN, tileK;  // batch, weight rows, k
-  int64_t warpsM, warpsN;       // that multiply
-  int64_t warpsK;               // groups of them that take turns along k
-  int mmaK;                     // k of one MMA
-  int activationBits;
+  int64_t tileM, tileN, tileK; // batch, weight rows, k
+  int64_t warpsM, warpsN;      // that multiply
+  int64_t warpsK;              // groups of them that take turns along k
+  int mmaK;                    // k of one MMA
+  int activationBits;          // of a stored element
+  int weightBits;              // of a code: 4 or 8
   Roles roles = Roles::Uniform;
 
   // Codes are stored in chunks: what one warp loads with 16 bytes a thread, 16 rows x 64 k of 4-bit
-  // codes.
-  static constexpr int64_t chunkK = 64;
+  // codes, 16 x 32 of 8-bit ones.
   static constexpr int wordsPerChunk = 4;
+  static constexpr int64_t smallestTileK = 64;
 
-  static constexpr int64_t warpgroup = 128; // threads
+  static constexpr int64_t warpgroup = 128;    // threads
   static constexpr int64_t swizzleBytes = 128; // of k, in one row of a wgmma operand
 
   bool specialized() const { return roles != Roles::Uniform; } // wgmma, with a loading warp
@@ -37,13 +38,14 @@ struct Geometry {
   int64_t warpM() const { return tileM / warpsM; }
   int64_t rowTiles() const { return warpN() / 16; }  // m16 tiles of a warp
   int64_t batchTiles() const { return warpM() / 8; } // n8 tiles of a warp
-  int64_t chunks() const { return tileK / chunkK; }
-  int64_t stepsPerChunk() const { return chunkK / mmaK; }
+  int64_t chunkK() const { return 256 / weightBits; }
+  int64_t chunks() const { return tileK / chunkK(); }
+  int64_t stepsPerChunk() const { return chunkK() / mmaK; }
   // Consecutive weight rows that one thread holds: fragment row r of row tile t is weight row
   // (r % 8) * rowsPerThread + 2 t + r / 8 of the warp, so that a thread's outputs are contiguous.
   int64_t rowsPerThread() const { return warpN() / 8; }
   int64_t activationRowBytes() const { return tileK * activationBits / 8; }
-  int64_t codeBytes() const { return tileN * tileK / 2; } // 4-bit codes of one stage
+  int64_t codeBytes() const { return tileN * tileK * weightBits / 8; } // of one stage
   // Alignment of shared buffers: the 128-byte swizzle repeats every 1024 bytes.
   int64_t sharedAlignment() const { return specialized() ? 1024 : 128; }
   int64_t groupsPerTile(int64_t group) const { return group >= tileK ? 1 : tileK / group; }
@@ -80,7 +82,7 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
 
 WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed,
                               const Geometry &geometry, const Problem &problem);
-ActivationLayout makeActivationLayout(const dsl::Gemm &gemm, const Problem &problem);
+ActivationLayout makeActivationLayout(const Geometry &geometry, const Problem &problem);
 
 // The kernel's parameters, in order.
 std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geometry &geometry,

@@ -11,6 +11,7 @@ namespace {
 using dsl::Expr;
 using dsl::Extent;
 using Scales = dsl::ScheduleDecl::Scales;
+using Roles = dsl::ScheduleDecl::Roles;
 
 bool mentions(const Expr &expr, int component) {
   if (expr.kind == Expr::Kind::Component && expr.component == component)
@@ -78,7 +79,8 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
   return result;
 }
 
-Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, const SourceMap *sources) {
+Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
+                         const SourceMap *sources) {
   const dsl::Format &weight = gemm.weight, &activation = gemm.activation;
   Result<Factors> w = factorValue(weight, true, gemm.weightSpan, sources);
   if (!w)
@@ -90,15 +92,19 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, const Source
   PlacedGemm result;
   result.constant = w->constant * x->constant;
   result.mmaType = activation.element().type.name();
-  bool known = result.mmaType == "f16" || result.mmaType == "bf16" || result.mmaType == "s8" ||
-               result.mmaType == "s4";
+  bool known = result.mmaType == "f16" || result.mmaType == "bf16" || result.mmaType == "e4m3" ||
+               result.mmaType == "s8" || result.mmaType == "s4";
   if (!isBareElement(*x->core) || !known)
     return errorAt(DiagId::no_mma_for_activation,
                    {activation.name, result.mmaType, dsl::print(*x->core, activation)},
                    gemm.activationSpan, sources);
-  result.integerAccumulator = activation.element().type.isInteger();
-  // One k step of every mma.sync shape in use covers 32 bytes of each operand row.
-  result.mmaK = 256 / activation.element().type.bits();
+  if (result.mmaType == "s4" && roles != Roles::Uniform)
+    result.mmaType = "s8"; // wgmma has no 4-bit operands: the same integers, widened
+  dsl::ElementType operand = dsl::ElementType::get(result.mmaType);
+  result.weightBits = weight.element().type.bits();
+  result.integerAccumulator = operand.isInteger();
+  // One k step of every instruction in use covers 32 bytes of each operand row.
+  result.mmaK = 256 / operand.bits();
 
   std::optional<DecodeSequence> decode = decodeSequence(weight, *w->core, result.mmaType);
   if (!decode)
@@ -136,6 +142,8 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, const Source
     std::string why;
     if (result.integerAccumulator)
       why = "operands are integers (" + result.mmaType + ")";
+    else if (operand.bits() < 16)
+      why = "products with scales do not fit operands of " + result.mmaType;
     else if (result.operandScale >= 0)
       why = "another scale is there already";
     else if (use.group % result.mmaK != 0)

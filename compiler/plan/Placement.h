@@ -17,9 +17,10 @@ struct ScaleUse {
 
 // A gemm with every factor placed: all that lowering needs to know about the formats.
 struct PlacedGemm {
-  std::string mmaType;             // element type of both MMA operands
+  std::string mmaType;             // element type of both MMA operands, and of stored activations
   bool integerAccumulator = false; // s32, else f32
   int mmaK = 0;                    // k of one MMA
+  int weightBits = 0;              // of a weight's element code
   DecodeSequence decode;           // weight codes -> operand A
   int operandScale = -1;           // weight component multiplied into operand A, or -1
   std::vector<ScaleUse> accumulator;
@@ -40,10 +41,10 @@ struct Factors {
 Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
                             const SourceMap *sources);
 
-// Places every factor; `groupScales` says where a weight's group scale goes. Errors say why that
-// is not legal.
+// Places every factor; `groupScales` says where a weight's group scale goes, `roles` which family
+// of instructions multiplies. Errors say why that is not legal.
 Result<PlacedGemm> place(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupScales,
-                         const SourceMap *sources);
+                         dsl::ScheduleDecl::Roles roles, const SourceMap *sources);
 
 // A diagnostic at a span, without caret when there is no source text at hand.
 Error errorAt(DiagId id, const std::vector<std::string> &args, Span span, const SourceMap *sources);

@@ -40,10 +40,10 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
   if (!isPowerOfTwo(s.tileN) || s.tileN < 16)
     return Objection{DiagId::schedule_tile,
                      {"n", str(s.tileN), "it must be a power of two of at least 16"}};
-  if (!isPowerOfTwo(s.tileK) || s.tileK < Geometry::chunkK)
-    return Objection{
-        DiagId::schedule_tile,
-        {"k", str(s.tileK), "it must be a power of two of at least " + str(Geometry::chunkK)}};
+  if (!isPowerOfTwo(s.tileK) || s.tileK < Geometry::smallestTileK)
+    return Objection{DiagId::schedule_tile,
+                     {"k", str(s.tileK),
+                      "it must be a power of two of at least " + str(Geometry::smallestTileK)}};
   if (!isPowerOfTwo(s.tileM) || s.tileM < 8)
     return Objection{DiagId::schedule_tile,
                      {"m", str(s.tileM), "it must be a power of two of at least 8"}};
@@ -60,13 +60,14 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
                      {str(s.warpsM), str(s.warpsN), str(s.tileM), str(s.tileN), why}};
   };
   Geometry g = makeGeometry(placed, s);
+  std::string roles(dsl::name(s.roles));
+  if (!g.specialized() && placed.mmaType == "e4m3" &&
+      (device.target == "sm_80" || device.target == "sm_86"))
+    return Objection{DiagId::schedule_roles,
+                     {roles, device.target, "e4m3 operands need sm_89 or sm_90a"}};
   if (g.specialized()) {
-    std::string roles(dsl::name(s.roles));
     if (device.target != "sm_90a")
       return Objection{DiagId::schedule_roles, {roles, device.target, "they need sm_90a"}};
-    if (placed.mmaType == "s4")
-      return Objection{DiagId::schedule_roles,
-                       {roles, device.target, "wgmma has no instruction for s4 operands"}};
     if (s.warpsM != 1 || s.warpsN % 4 != 0)
       return warps("warps that share wgmma instructions stand 1 x 4, 1 x 8 or 1 x 16");
     // A barrier tells only this phase from the last: all phases of a stage must be one group's.
@@ -76,6 +77,15 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     if (s.tileM > 256)
       return Objection{DiagId::schedule_tile,
                        {"m", str(s.tileM), "a wgmma instruction has at most 256 batch rows"}};
+    for (const dsl::Component &component : gemm.activation.components) {
+      int64_t bytes =
+          s.tileM * component.type.bits() / 8; // of one group's scales, a tensor map's box
+      if (component.extent == dsl::Extent::Group && (bytes % 16 != 0 || bytes > 256))
+        return Objection{DiagId::schedule_tile,
+                         {"m", str(s.tileM),
+                          "its " + str(bytes) + " bytes of '" + component.name +
+                              "' are copied at once, which takes a multiple of 16 up to 256"}};
+    }
     if (g.activationRowBytes() % Geometry::swizzleBytes != 0)
       return Objection{DiagId::schedule_tile,
                        {"k", str(s.tileK), "it must cover a multiple of 128 bytes of activations"}};
@@ -219,37 +229,41 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Devi
                                                     schedule.clusterN * schedule.clusterN;
 }
 
-// All schedules that respect what the user fixed, whether or not they can be generated.
+std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &device) {
+  if (!gemm.schedule.roles && device.target == "sm_90a")
+    return {Roles::Uniform, Roles::ImFP};
+  return {gemm.schedule.roles.value_or(Roles::Uniform)};
+}
+
+// All schedules of a division of labour that respect what the user fixed, whether or not they can
+// be generated.
 std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm &placed,
-                                         const Problem &problem, const DeviceModel &device) {
+                                         Roles roles, const Problem &problem,
+                                         const DeviceModel &device) {
   const dsl::ScheduleDecl &own = gemm.schedule;
-  std::vector<Roles> roles = choices<Roles, Roles>(own.roles, {Roles::Uniform});
-  if (!own.roles && device.target == "sm_90a" && placed.mmaType != "s4")
-    roles.push_back(Roles::ImFP);
   std::vector<Schedule> result;
-  for (Roles role : roles)
-    for (const dsl::ScheduleDecl::Tile &tile : tileCandidates(gemm, placed, role, problem))
-      for (const dsl::ScheduleDecl::Warps &warps : warpCandidates(gemm, role, tile))
-        for (int pipeline : pipelineCandidates(own, role))
-          for (int64_t split : choices<int64_t, int64_t>(own.splitK, {1, 2, 3, 4, 6, 8, 12, 16})) {
-            Schedule schedule;
-            schedule.tileM = tile.m;
-            schedule.tileN = tile.n;
-            schedule.tileK = tile.k;
-            schedule.warpsM = warps.m;
-            schedule.warpsN = warps.n;
-            schedule.warpsK = warps.k;
-            schedule.pipeline = pipeline;
-            schedule.splitK = split;
-            schedule.roles = role;
-            if (own.cluster) {
-              schedule.clusterN = own.cluster->n;
-              schedule.clusterK = own.cluster->k;
-            }
-            schedule.dependent = own.dependent.value_or(false);
-            settleResidency(gemm, placed, device, schedule);
-            result.push_back(schedule);
+  for (const dsl::ScheduleDecl::Tile &tile : tileCandidates(gemm, placed, roles, problem))
+    for (const dsl::ScheduleDecl::Warps &warps : warpCandidates(gemm, roles, tile))
+      for (int pipeline : pipelineCandidates(own, roles))
+        for (int64_t split : choices<int64_t, int64_t>(own.splitK, {1, 2, 3, 4, 6, 8, 12, 16})) {
+          Schedule schedule;
+          schedule.tileM = tile.m;
+          schedule.tileN = tile.n;
+          schedule.tileK = tile.k;
+          schedule.warpsM = warps.m;
+          schedule.warpsN = warps.n;
+          schedule.warpsK = warps.k;
+          schedule.pipeline = pipeline;
+          schedule.splitK = split;
+          schedule.roles = roles;
+          if (own.cluster) {
+            schedule.clusterN = own.cluster->n;
+            schedule.clusterK = own.cluster->k;
           }
+          schedule.dependent = own.dependent.value_or(false);
+          settleResidency(gemm, placed, device, schedule);
+          result.push_back(schedule);
+        }
   return result;
 }
 
@@ -306,20 +320,19 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
   std::vector<Candidate> found;
   std::optional<Error> illegal;
   std::optional<Objection> firstObjection;
-  for (Scales scales : choices<Scales, Scales>(gemm.schedule.scales,
-                                               {Scales::Accumulator, Scales::Operand})) {
-    Result<PlacedGemm> placed = place(gemm, scales, sources);
-    if (!placed) {
+  auto consider = [&](Scales scales, Roles roles) {
+    Result<PlacedGemm> placed = place(gemm, scales, roles, sources);
+    std::optional<Error> error =
+        placed ? checkAccumulator(gemm, *placed, problem, sources) : placed.error();
+    if (error) {
       if (!illegal)
-        illegal = placed.error();
-      continue;
+        illegal = error;
+      return;
     }
-    if (std::optional<Error> overflow = checkAccumulator(gemm, *placed, problem, sources))
-      return *overflow;
     bool usesGroupScales = placed->operandScale >= 0;
     if (!gemm.schedule.scales && scales == Scales::Operand && !usesGroupScales)
-      continue; // no group scale to move: the same kernel as Accumulator
-    for (const Schedule &schedule : scheduleCandidates(gemm, *placed, problem, device)) {
+      return; // no group scale to move: the same kernel as Accumulator
+    for (const Schedule &schedule : scheduleCandidates(gemm, *placed, roles, problem, device)) {
       if (std::optional<Objection> why = objection(gemm, *placed, problem, schedule, device)) {
         if (!firstObjection)
           firstObjection = why;
@@ -331,7 +344,11 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
       found.push_back({ways.size(), schedule, time});
     }
     ways.emplace_back(scales, *std::move(placed));
-  }
+  };
+  for (Scales scales :
+       choices<Scales, Scales>(gemm.schedule.scales, {Scales::Accumulator, Scales::Operand}))
+    for (Roles roles : roleCandidates(gemm, device))
+      consider(scales, roles);
   if (!found.empty()) {
     std::vector<size_t> order(found.size());
     std::iota(order.begin(), order.end(), size_t(0));

@@ -1,13 +1,13 @@
 // Quantizes activations: x [m][k] in f32, f16 or bf16 -> codes of a format, one CTA a row.
 //
 // Compiled by NVRTC at run time. "rho_format.cuh" is generated from the format's declaration by
-// runtime/QuantizerSource.cpp; it defines Element, scaleRun, elementScale(), encodeComponents() and
+// runtime/QuantizerSource.cpp; it defines Element, elementBits, scaleRun, elementScale(), encodeComponents() and
 // the component parameters. The codes are bit for bit those of dsl::quantize on the host: the same
 // operations in double in the same order, reductions whose order does not matter. Build with
 // --fmad=false.
 //
 // Output, see compiler/Layout.h: element codes row-major, `pitch` bytes a row, sub-byte codes low
-// nibble first, zero past k; group components [ceil(k/G)][groupStride], row components [m].
+// nibble first, signed codes of fewer than elementBits bits sign-extended, zero past k; group components [ceil(k/G)][groupStride], row components [m].
 
 constexpr int threads = 256;
 constexpr int chunk = 16; // numbers that a thread takes at once
@@ -361,24 +361,70 @@ __device__ void encodeChunk(Integer<Bits, Signed>, const Row &row, long long col
   }
 }
 
-// Floats: every code exactly.
-template <class Type, class Row>
-__device__ void encodeChunk(Type, const Row &row, long long column, const float (&x)[chunk],
-                            Codes &out) {
-  double scale = 1;
+// Floats of at most 8 bits: the same quotient is off by less than 2^-18 of the step between codes.
+// Adding 1.5 * 2^23 steps rounds it to a step; those above the smallest number of its exponent are
+// the code's last bits.
+template <int Bits, int ExponentBits, int MantissaBits, int Bias, Special special,
+          unsigned MaxCode, unsigned NanCode, class Row>
+__device__ void
+encodeNarrow(Float<Bits, ExponentBits, MantissaBits, Bias, special, MaxCode, NanCode>,
+             const Row &row, long long column, const float (&x)[chunk], Codes &out) {
+  using Type = Float<Bits, ExponentBits, MantissaBits, Bias, special, MaxCode, NanCode>;
+  constexpr int minField = 128 - Bias; // of f32's exponent at the smallest normal number
+  const float largest = static_cast<float>(Type::magnitude(MaxCode));
+  float inverse = 0;
+  bool usable = false;
   out.unsure = 0;
 #pragma unroll
   for (int j = 0; j < chunk; ++j) {
-    if (j % scaleRun == 0 && column + j < row.k)
-      scale = elementScale(row, column + j);
-    out.codes[j] = encodeExactly<Type>(x[j], scale);
+    if (j % scaleRun == 0 && column + j < row.k) {
+      const double scale = elementScale(row, column + j), positive = fabs(scale);
+      usable = positive > 1e-30 && positive < 1e30;
+      inverse = static_cast<float>(1.0 / scale);
+    }
+    const float quotient = x[j] * inverse;
+    const float positive = fminf(fabsf(quotient), largest);
+    const int field = max(static_cast<int>(__float_as_int(positive) >> 23), minField);
+    const float magic = __int_as_float((field + 23 - MantissaBits) << 23 | 0x400000);
+    const float shifted = positive + magic, step = __int_as_float((field - MantissaBits) << 23);
+    const bool sure = usable && quotient == quotient &&
+                      fabsf(positive - (shifted - magic)) < step * (0.5f - 0x1p-14f);
+    const unsigned sign = static_cast<unsigned>(__float_as_int(quotient)) >> 31;
+    out.codes[j] = sign << (Bits - 1) | ((field - minField) << MantissaBits) +
+                                            (__float_as_int(shifted) - __float_as_int(magic));
+    out.unsure |= sure ? 0u : 1u << j;
   }
+}
+
+// Other floats: every code exactly.
+template <class Type, class Row>
+__device__ void encodeChunk(Type type, const Row &row, long long column, const float (&x)[chunk],
+                            Codes &out) {
+  if constexpr (Type::bits <= 8) {
+    encodeNarrow(type, row, column, x, out);
+  } else {
+    double scale = 1;
+    out.unsure = 0;
+#pragma unroll
+    for (int j = 0; j < chunk; ++j) {
+      if (j % scaleRun == 0 && column + j < row.k)
+        scale = elementScale(row, column + j);
+      out.codes[j] = encodeExactly<Type>(x[j], scale);
+    }
+  }
+}
+
+// A code as it is stored: in elementBits bits.
+template <class Type> __device__ unsigned widened(Type, unsigned code) { return code; }
+template <int Bits> __device__ unsigned widened(Integer<Bits, true>, unsigned code) {
+  constexpr unsigned signBit = 1u << (Bits - 1), mask = (1u << (elementBits - 1) << 1) - 1;
+  return ((code ^ signBit) - signBit) & mask;
 }
 
 template <class Input>
 __device__ void quantizeRow(const Row<Input> &row, long long pitch, unsigned char *codes) {
   encodeComponents(row);
-  constexpr int bits = Element::bits;
+  constexpr int bits = elementBits;
   constexpr int words = chunk * bits / 32;
   unsigned *out = reinterpret_cast<unsigned *>(codes + row.row * pitch);
   const long long chunks = (pitch + words * 4 - 1) / (words * 4); // the last may be cut short
@@ -392,7 +438,7 @@ __device__ void quantizeRow(const Row<Input> &row, long long pitch, unsigned cha
     unsigned packed[words] = {};
 #pragma unroll
     for (int j = 0; j < chunk; ++j)
-      packed[j * bits / 32] |= (j < left ? found.codes[j] : 0u) << (j * bits % 32);
+      packed[j * bits / 32] |= (j < left ? widened(Element(), found.codes[j]) : 0u) << (j * bits % 32);
 #pragma unroll
     for (int i = 0; i < words; ++i)
       if ((at * words + i) * 4 < pitch)
@@ -403,7 +449,8 @@ __device__ void quantizeRow(const Row<Input> &row, long long pitch, unsigned cha
       if (j >= left)
         break;
       const unsigned code =
-          encodeExactly<Element>(toFloat(row.x[column + j]), elementScale(row, column + j));
+          widened(Element(), encodeExactly<Element>(toFloat(row.x[column + j]),
+                                                    elementScale(row, column + j)));
       unsigned &word = out[at * words + j * bits / 32];
       const int shift = j * bits % 32;
       word = (word & ~(((1u << (bits - 1) << 1) - 1) << shift)) | code << shift;

@@ -66,8 +66,8 @@ public:
   }
 
   Result<std::string> assemble(const compiler::KernelImage &image) override {
-    // The driver's linker compiles for linking only. What it may not do is compiled as it is loaded,
-    // and kept in the driver's own cache.
+    // The driver's linker compiles for linking only. What it may not do is compiled as it is
+    // loaded, and kept in the driver's own cache.
     if (image.wholeProgram)
       return image.ptx;
     return assemblePtx(*context, image.ptx, image.entry);
@@ -96,10 +96,10 @@ public:
   }
 
   Result<std::shared_ptr<const Quantizer>> makeQuantizer(std::shared_ptr<const dsl::Format> format,
-                                                         cache::DiskCache &disk,
+                                                         int elementBits, cache::DiskCache &disk,
                                                          cache::Warnings &warnings) override {
     Result<std::shared_ptr<const Quantizer>> made =
-        makeCudaQuantizer(context, capability, *format, disk, warnings);
+        makeCudaQuantizer(context, capability, *format, elementBits, disk, warnings);
     if (made)
       return made;
     warnings.push_back(

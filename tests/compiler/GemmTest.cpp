@@ -27,6 +27,13 @@ format liquidquant { element: u4 step: u8 per k[64] origin: u8 per k[64] channel
     step = (max(x / channel) - min(x / channel)) / 15
     origin = 128 + min(x / channel) } }
 format int8_token { element: s8 scale: f32 per token value = element * scale }
+format int4_token { element: s4 scale: f32 per token value = element * scale }
+format fp8_token { element: e4m3 scale: f32 per token value = element * scale }
+format fp4_channel { element: e2m1 scale: f16 per channel value = element * scale }
+format int8_channel { element: s8 scale: f16 per channel value = element * scale }
+format int8_g128 { element: s8 scale: f16 per k[128] value = element * scale }
+format fp8_channel { element: e4m3 scale: f32 per channel value = element * scale }
+format uint4_channel { element: u4 scale: f16 per channel value = element * scale }
 )";
 
 struct Case {
@@ -142,6 +149,13 @@ constexpr Pair pairs[] = {
     {"liquidquant", "int8_token"},
     {"int4_g128", "int4_g128"},
     {"int4_g64", "int4_g512"},
+    {"int4_channel", "int4_token"},
+    {"int8_channel", "int8_token"},
+    {"int8_g128", "int8_token"},
+};
+constexpr Pair fp8Pairs[] = {
+    {"int4_g64", "fp8_token"},    {"int4_g128", "fp8_token"},     {"int4_channel", "fp8_token"},
+    {"fp4_channel", "fp8_token"}, {"uint4_channel", "fp8_token"}, {"fp8_channel", "fp8_token"},
 };
 
 class Formats : public testing::TestWithParam<std::tuple<Pair, const char *>> {};
@@ -156,14 +170,18 @@ TEST_P(Formats, AreWithinTheBoundOnRaggedShapes) {
       expectWithinBound({pair.weight, pair.activation, output, "", target, shape});
 }
 
+std::string nameOfFormats(const testing::TestParamInfo<Formats::ParamType> &info) {
+  const Pair &pair = std::get<0>(info.param);
+  return std::string(pair.weight) + "_" + pair.activation + "_" + std::get<1>(info.param);
+}
 INSTANTIATE_TEST_SUITE_P(All, Formats,
                          testing::Combine(testing::ValuesIn(pairs),
                                           testing::Values("sm_80", "sm_86", "sm_89", "sm_90a")),
-                         [](const auto &info) {
-                           const Pair &pair = std::get<0>(info.param);
-                           return std::string(pair.weight) + "_" + pair.activation + "_" +
-                                  std::get<1>(info.param);
-                         });
+                         nameOfFormats);
+INSTANTIATE_TEST_SUITE_P(Fp8, Formats,
+                         testing::Combine(testing::ValuesIn(fp8Pairs),
+                                          testing::Values("sm_89", "sm_90a")),
+                         nameOfFormats);
 
 class Schedules : public testing::TestWithParam<Pair> {};
 
@@ -203,8 +221,8 @@ TEST(Placements, OperandAndAccumulatorAreWithinTheBound) {
     expectWithinBound({"nvfp4", "bf16", "f32", scales, "sm_80", {12, 96, 384}});
 }
 
-// Integers whose scales are powers of two: every step after the integer sum is exact, so the
-// outputs must be the reference's bit for bit.
+// Integers whose scales are powers of two: every sum is exact, in f32 too, so the outputs must be
+// the reference's bit for bit.
 TEST(IntegerPaths, AreExactBitForBit) {
   constexpr int64_t m = 19, n = 80, k = 640;
   std::vector<float> weights(n * k), tokens(m * k);
@@ -215,16 +233,28 @@ TEST(IntegerPaths, AreExactBitForBit) {
   };
   for (Pair pair : {Pair{"int4_g64", "int8_token"}, Pair{"int4_g128", "int8_token"},
                     Pair{"int4_channel", "int8_token"}, Pair{"liquidquant", "int8_token"},
-                    Pair{"int4_g128", "int4_g128"}}) {
-    bool liquid = std::string(pair.weight) == "liquidquant";
-    int weightLimit = liquid ? 119 : 7;
-    int tokenLimit = std::string(pair.activation) == "int8_token" ? 127 : 7;
+                    Pair{"int4_g128", "int4_g128"}, Pair{"int4_channel", "int4_token"},
+                    Pair{"int4_g128", "fp8_token"}, Pair{"int4_channel", "fp8_token"},
+                    Pair{"int8_channel", "int8_token"}, Pair{"fp8_channel", "fp8_token"}}) {
+    std::string activation = pair.activation, weight = pair.weight;
+    bool fp8 = activation == "fp8_token", fp8Weight = weight == "fp8_channel";
+    int weightLimit = weight == "liquidquant"    ? 119
+                      : weight == "int8_channel" ? 127
+                      : fp8Weight                ? 448
+                                                 : 7;
+    int tokenLimit = activation == "int8_token" ? 127 : fp8 ? 448 : 7;
     for (int64_t i = 0; i < n * k; ++i)
-      weights[i] = static_cast<float>(i % 16 == 0 ? weightLimit : random(weightLimit));
-    for (int64_t i = 0; i < m * k; ++i)
-      tokens[i] = static_cast<float>(i % 16 == 0 ? tokenLimit : random(tokenLimit));
-    for (const char *schedule : {"", "split_k: 3 tile: 16 x 64 x 128"}) {
-      Case test{pair.weight, pair.activation, "f32", schedule, "sm_80", {m, n, k}};
+      weights[i] =
+          static_cast<float>(i % 16 == 0 ? weightLimit : random(fp8Weight ? 7 : weightLimit));
+    for (int64_t i = 0; i < m * k; ++i) // e4m3 holds integers up to 16 and this multiple of 32
+      tokens[i] = static_cast<float>(i % 16 == 0 ? tokenLimit : random(fp8 ? 16 : tokenLimit));
+    struct Way {
+      const char *schedule, *target;
+    };
+    for (Way way : {Way{"", fp8 ? "sm_89" : "sm_80"},
+                    Way{"split_k: 3 tile: 16 x 64 x 128", fp8 ? "sm_89" : "sm_80"},
+                    Way{"roles: imfp tile: 32 x 64 x 128 warps: 1 x 4", "sm_90a"}}) {
+      Case test{pair.weight, activation, "f32", way.schedule, way.target, {m, n, k}};
       Outcome result;
       ASSERT_NO_FATAL_FAILURE(run(test, weights, tokens, result));
       const auto *y = reinterpret_cast<const float *>(result.output.data());

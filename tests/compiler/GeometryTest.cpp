@@ -23,12 +23,13 @@ Coordinates coordinatesOf(const LayoutSection &section, int64_t position) {
   return result;
 }
 
-dsl::Gemm gemmWith(const std::string &activation) {
+dsl::Gemm gemmWith(const std::string &activation, const std::string &weight = "w") {
   std::string text =
       "format w { element: s4 scale: f16 per k[128] value = element * scale }\n"
+      "format w8 { element: s8 scale: f16 per channel value = element * scale }\n"
       "format s8_token { element: s8 scale: f32 per token value = element * scale }\n"
-      "gemm g { weight: w activation: " +
-      activation + " output: f16 }";
+      "gemm g { weight: " +
+      weight + " activation: " + activation + " output: f16 }";
   Result<dsl::Module> module =
       dsl::parseModule(text, "test.rho", [](const std::string &) { return std::nullopt; });
   EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
@@ -48,20 +49,23 @@ Coordinates fragmentElement(int elementsPerRegister, int lane, int i) {
 struct Case {
   std::string activation;
   Schedule schedule;
+  std::string weight = "w";
 };
 
 class CodeOrder : public testing::TestWithParam<Case> {};
 
 TEST_P(CodeOrder, IsTheFragmentOrderOfThePtxIsa) {
-  auto [activation, schedule] = GetParam();
-  dsl::Gemm gemm = gemmWith(activation);
-  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, nullptr);
+  auto [activation, schedule, weight] = GetParam();
+  dsl::Gemm gemm = gemmWith(activation, weight);
+  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator,
+                                    dsl::ScheduleDecl::Roles::Uniform, nullptr);
   ASSERT_TRUE(placed.ok());
   Geometry g = makeGeometry(*placed, schedule);
   WeightLayout layout = makeWeightLayout(gemm, *placed, g, {8, 2 * g.tileN, 2 * g.tileK});
   const LayoutSection &codes = layout.sections[0];
   int perRegister = elementsPerRegister(placed->mmaType);
-  int registersPerWord = 8 / perRegister;
+  int codesPerWord = 32 / g.weightBits;
+  int registersPerWord = codesPerWord / perRegister;
   std::set<std::pair<int64_t, int64_t>> seen;
   for (int64_t warp = 0; warp < g.warpsN; ++warp)
     for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
@@ -71,16 +75,16 @@ TEST_P(CodeOrder, IsTheFragmentOrderOfThePtxIsa) {
             for (int i = 0; i < 4 * perRegister; ++i) {
               int reg = i / perRegister, sub = i % perRegister;
               int word = step * (4 / registersPerWord) + reg / registersPerWord;
-              int nibble = placed->decode.position[reg % registersPerWord][sub];
+              int code = placed->decode.position[reg % registersPerWord][sub];
               // A thread's chunk is 16 bytes at (chunk of the warp) * 512 + lane * 16.
               int64_t chunkIndex = (warp * g.chunks() + chunk) * g.rowTiles() + t;
               int64_t position =
-                  chunkIndex * 1024 + int64_t{lane} * 32 + int64_t{word} * 8 + nibble;
+                  ((chunkIndex * 32 + lane) * Geometry::wordsPerChunk + word) * codesPerWord + code;
               Coordinates at = coordinatesOf(codes, position);
               Coordinates fragment = fragmentElement(perRegister, lane, i);
               EXPECT_EQ(at.n, warp * g.warpN() + fragment.n % 8 * g.rowsPerThread() + 2 * t +
                                   fragment.n / 8);
-              EXPECT_EQ(at.k, chunk * Geometry::chunkK + int64_t{step} * g.mmaK + fragment.k);
+              EXPECT_EQ(at.k, chunk * g.chunkK() + int64_t{step} * g.mmaK + fragment.k);
               EXPECT_TRUE(seen.insert({at.n, at.k}).second);
             }
   EXPECT_EQ(static_cast<int64_t>(seen.size()), g.tileN * g.tileK);
@@ -91,16 +95,18 @@ INSTANTIATE_TEST_SUITE_P(Families, CodeOrder,
                                          Case{"bf16", {8, 64, 64, 1, 4, 4, 1}},
                                          Case{"s8_token", {32, 256, 128, 2, 4, 4, 1}},
                                          Case{"w", {16, 64, 256, 1, 2, 4, 1}},
-                                         Case{"f16", {8, 16, 64, 1, 1, 2, 1}}),
+                                         Case{"f16", {8, 16, 64, 1, 1, 2, 1}},
+                                         Case{"s8_token", {16, 128, 128, 1, 4, 1, 4}, "w8"}),
                          [](const auto &info) {
-                           return info.param.activation + "_" +
+                           return info.param.weight + "_" + info.param.activation + "_" +
                                   std::to_string(info.param.schedule.tileN) + "x" +
                                   std::to_string(info.param.schedule.tileK);
                          });
 
 TEST(Geometry, EveryWorkspaceByteBelongsToOneThread) {
   dsl::Gemm gemm = gemmWith("f16");
-  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, nullptr);
+  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator,
+                                    dsl::ScheduleDecl::Roles::Uniform, nullptr);
   ASSERT_TRUE(placed.ok());
   Schedule schedule{32, 128, 64, 2, 4, 4, 3};
   Geometry g = makeGeometry(*placed, schedule);

@@ -154,7 +154,7 @@ TEST(PlanDiagnostics, Values) {
             "                 ^~~~~~\n");
   EXPECT_EQ(messageOf("gemm g { weight: int4 activation: f32 output: f16 }"),
             "t.rho:4:35: error: activation 'f32' has element f32 in the form element; a matrix "
-            "instruction takes f16, bf16, s8 or s4 times scales [no_mma_for_activation]\n"
+            "instruction takes f16, bf16, e4m3, s8 or s4 times scales [no_mma_for_activation]\n"
             "gemm g { weight: int4 activation: f32 output: f16 }\n"
             "                                  ^~~\n");
 }
@@ -172,6 +172,67 @@ TEST(PlanDiagnostics, Scales) {
             "accumulators: group 8 is no multiple of the instruction's k, 16 [no_legal_placement]\n"
             "gemm g { weight: g8 activation: f16 output: f16 }\n"
             "                 ^~\n");
+}
+
+TEST(PlanDiagnostics, OperandTypes) {
+  const std::string fp8 = "format fp8 { element: e4m3 scale: f32 per token "
+                          "value = element * scale }\n";
+  auto message = [&](const std::string &gemm, const char *target) {
+    Result<Plan> planned = planOf(fp8 + gemm, {16, 4096, 4096}, target);
+    return planned.ok() ? planned->mmaType : planned.error().diagnostics[0].message;
+  };
+  const std::string gemm = "gemm g { weight: int4 activation: fp8 output: f16 }";
+  EXPECT_EQ(messageOf(fp8 + gemm),
+            "t.rho:5:6: error: roles uniform do not fit sm_80: e4m3 operands need sm_89 or sm_90a "
+            "[schedule_roles]\n" +
+                gemm + "\n     ^\n");
+  EXPECT_EQ(message(gemm, "sm_86"), "roles uniform do not fit sm_86: e4m3 operands need sm_89 or "
+                                    "sm_90a");
+  EXPECT_EQ(message(gemm, "sm_89"), "e4m3");
+  EXPECT_EQ(message(gemm, "sm_90a"), "e4m3");
+  EXPECT_EQ(message("gemm g { weight: int4 activation: fp8 output: f16 "
+                    "schedule { scales: operand } }",
+                    "sm_89"),
+            "scales: operand is not legal for 'g': products with scales do not fit operands of "
+            "e4m3");
+  EXPECT_EQ(message("format fp4 { element: e2m1 scale: e4m3 per k[16] value = element * scale }\n"
+                    "gemm g { weight: fp4 activation: fp8 output: f16 }",
+                    "sm_89"),
+            "scale 'scale' of 'fp4' can be applied neither to operands nor to accumulators: group "
+            "16 is no multiple of the instruction's k, 32");
+}
+
+TEST(PlanDiagnostics, GroupScalesOfActivationsFitOneCopy) {
+  const std::string text =
+      "format a { element: s8 scale: f32 per k[128] value = element * scale }\n"
+      "gemm g { weight: channel4 activation: a output: f16 "
+      "schedule { roles: imfp tile: ";
+  auto message = [&](const char *tile) {
+    Result<Plan> planned = planOf(text + tile + " } }", {128, 4096, 4096}, "sm_90a");
+    return planned.ok() ? "planned" : planned.error().diagnostics[0].message;
+  };
+  EXPECT_EQ(message("64 x 64 x 128"), "planned");
+  EXPECT_EQ(message("128 x 64 x 128"),
+            "tile m = 128 does not fit: its 512 bytes of 'scale' are copied at once, which takes a "
+            "multiple of 16 up to 256");
+}
+
+TEST(Placement, FourBitActivationsAreWidenedWhereNoInstructionTakesThem) {
+  for (auto [roles, type] : {std::pair{"uniform", "s4"}, std::pair{"imfp", "s8"}}) {
+    Result<Plan> planned = planOf(std::string("gemm g { weight: int4 activation: int4 output: f16 "
+                                              "schedule { roles: ") +
+                                      roles + " } }",
+                                  {16, 4096, 4096}, "sm_90a");
+    ASSERT_TRUE(planned.ok()) << planned.error().str();
+    EXPECT_EQ(planned->mmaType, type);
+  }
+  // Widened weights are 16 times their value: sums that overflow so fit the narrow instruction.
+  const std::string channel = "format token4 { element: s4 scale: f32 per token "
+                              "value = element * scale }\n"
+                              "gemm g { weight: channel4 activation: token4 output: f16 }";
+  Result<Plan> longSum = planOf(channel, {16, 64, int64_t(1) << 22}, "sm_90a");
+  ASSERT_TRUE(longSum.ok()) << longSum.error().str();
+  EXPECT_EQ(longSum->mmaType, "s4");
 }
 
 TEST(PlanDiagnostics, Accumulators) {
@@ -221,9 +282,12 @@ TEST(ErrorBound, GrowsWithWhatRounds) {
   dsl::Module module =
       parse(formats + "gemm exact { weight: channel4 activation: int8 output: f32 }"
                       "gemm rounded { weight: int4 activation: f16 output: f32 }"
-                      "gemm half { weight: int4 activation: f16 output: f16 }");
+                      "gemm half { weight: int4 activation: f16 output: f16 }"
+                      "format fp8 { element: e4m3 scale: f32 per token value = element * scale }"
+                      "gemm grouped { weight: int4 activation: fp8 output: f32 }"
+                      "gemm whole { weight: channel4 activation: fp8 output: f32 }");
   auto bound = [&](size_t i, double magnitude) {
-    Result<Plan> planned = plan(module.gemms[i], {16, 256, 1024}, *modelOfTarget("sm_80"), nullptr);
+    Result<Plan> planned = plan(module.gemms[i], {16, 256, 1024}, *modelOfTarget("sm_89"), nullptr);
     return ErrorBound(module.gemms[i], *planned)(magnitude, 1.0);
   };
   double u = 1.0 / (1 << 24);
@@ -233,6 +297,10 @@ TEST(ErrorBound, GrowsWithWhatRounds) {
   EXPECT_GT(bound(1, 1.0), bound(0, 1.0));
   EXPECT_GT(bound(1, 2.0), bound(1, 1.0));
   EXPECT_GT(bound(2, 1.0), 1.0 / (1 << 11)); // rounding to f16
+  // One e4m3 instruction truncates 32 products to 14 bits; a group's sum starts anew.
+  EXPECT_GE(bound(3, 1.0), 32.0 / (1 << 13));
+  EXPECT_GE(bound(4, 1.0), 1024.0 / (1 << 13));
+  EXPECT_LE(bound(3, 1.0), bound(4, 1.0) / 4);
 }
 
 } // namespace

@@ -281,10 +281,10 @@ TEST(CudaBackend, QuantizesOnTheHostWhereNoKernelCanBeBuilt) {
   const dsl::Format &format = module->impl().module.gemms[0].activation;
   cache::DiskCache disk({});
   cache::Warnings warnings;
-  auto refused = makeCudaQuantizer(contextOf(*backend), 90, format, disk, warnings);
+  auto refused = makeCudaQuantizer(contextOf(*backend), 90, format, 16, disk, warnings);
   ASSERT_FALSE(refused);
   auto quantizer =
-      backend->makeQuantizer(std::make_shared<const dsl::Format>(format), disk, warnings);
+      backend->makeQuantizer(std::make_shared<const dsl::Format>(format), 16, disk, warnings);
   ASSERT_TRUE(quantizer);
   EXPECT_THAT(warnings, ElementsAre("activations are quantized on the host, slowly: " +
                                     refused.error().diagnostics[0].message));

@@ -34,8 +34,9 @@ bool sameCodes(const dsl::QuantizedMatrix &a, const dsl::QuantizedMatrix &b) {
 }
 
 struct Walk {
-  explicit Walk(const char *text, GemmShape shape = {5, 64, 192})
-      : module(parsed(text)), gemm(must(engine.compile(module, "", shape))), shape(shape),
+  explicit Walk(const char *text, GemmShape shape = {5, 64, 192}, const char *target = "sm_80")
+      : device(must(Device::emulated(target))), module(parsed(text)),
+        gemm(must(engine.compile(module, "", shape))), shape(shape),
         w(numbers(shape.n, shape.k, 1)), x(numbers(shape.m, shape.k, 2)),
         weight(must(gemm.packWeights(w.data(), ScalarType::F32, shape.k))),
         activations(must(gemm.makeActivations())),
@@ -50,7 +51,7 @@ struct Walk {
   Status launch() const { return gemm.launch(weight, activations, output.address(), workspace); }
   const dsl::Gemm &declared() const { return module.impl().module.gemms[0]; }
 
-  Device device = must(Device::emulated("sm_80"));
+  Device device;
   Engine engine = must(Engine::create(device, noDisk()));
   Module module;
   Gemm gemm;
@@ -219,6 +220,27 @@ TEST(Gemm, PlainActivationsAreUsedInPlace) {
   EXPECT_EQ(errorText(ragged.viewActivations(x.address())),
             "error: activations in format 'f16' with k = 100 are 200 bytes a row; only plain f16 "
             "and bf16 in rows of a multiple of 16 bytes can be used in place "
+            "[activations_not_viewable]\n");
+}
+
+// wgmma takes no 4-bit operands.
+TEST(Gemm, FourBitActivationsOfWarpgroupsAreBytes) {
+  Walk s("format a { element: s4 value = element }\n"
+         "gemm g { weight: a activation: a output: f32 schedule { roles: imfp } }",
+         {5, 64, 192}, "sm_90a");
+  ASSERT_EQ(errorText(s.quantize()), "");
+  dsl::QuantizedMatrix expected = quantized(s.declared().activation, s.x, 5, 192);
+  EXPECT_TRUE(sameCodes(must(readActivations(s.activations)), expected));
+  std::vector<int8_t> stored(5 * 192);
+  ASSERT_EQ(s.activations.impl().components[0].bytes(), 5 * 192);
+  ASSERT_TRUE(s.activations.impl().components[0].read(stored.data(), 5 * 192));
+  for (int64_t i = 0; i < 5 * 192; ++i)
+    ASSERT_EQ(stored[static_cast<size_t>(i)],
+              expected.format->element().type.decode(expected.components[0].get(i)));
+  ASSERT_EQ(errorText(s.launch()), "");
+  EXPECT_EQ(errorText(s.gemm.viewActivations(s.input.address())),
+            "error: activations in format 'a' with k = 192 are 192 bytes a row; only plain f16 and "
+            "bf16 in rows of a multiple of 16 bytes can be used in place "
             "[activations_not_viewable]\n");
 }
 

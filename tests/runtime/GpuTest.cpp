@@ -28,12 +28,11 @@ protected:
   }
 
   // Codes and components of one matrix, in buffers of their own.
-  Activations::Impl makeActivations(std::shared_ptr<const dsl::Format> format, int64_t m,
+  Activations::Impl makeActivations(std::shared_ptr<const dsl::Format> format, int bits, int64_t m,
                                     int64_t k) {
     Activations::Impl out;
     out.backend = device.impl().backend;
     out.format = std::move(format);
-    int bits = out.format->element().type.bits();
     out.layout = {k, bits, (k * bits / 8 + 16) / 16 * 16};
     out.m = m;
     for (size_t i = 0; i < out.format->components.size(); ++i) {
@@ -47,12 +46,13 @@ protected:
 
   // Whether the GPU's quantizer leaves the same bytes as the host's, padding included.
   void expectHostBytes(const std::string &text, int64_t m, int64_t k, ScalarType type,
-                       const std::vector<float> &x) {
+                       const std::vector<float> &x, int elementBits = 0) {
     Module module = parsed(
         (text +
          " format w { element: s4 value = element } gemm g { weight: w activation: a output: f32 }")
             .c_str());
     auto format = std::make_shared<const dsl::Format>(module.impl().module.gemms[0].activation);
+    const int bits = elementBits ? elementBits : format->element().type.bits();
     const int64_t stride = k + 8, width = scalarBytes(type);
     std::vector<uint8_t> input(static_cast<size_t>(m * stride * width));
     for (int64_t i = 0; i < m * k; ++i) {
@@ -70,11 +70,11 @@ protected:
     cache::DiskCache disk(options);
     cache::Warnings warnings;
     std::shared_ptr<const Quantizer> gpu =
-        must(device.impl().backend->makeQuantizer(format, disk, warnings));
+        must(device.impl().backend->makeQuantizer(format, bits, disk, warnings));
     if (!warnings.empty())
       GTEST_SKIP() << warnings[0];
-    Activations::Impl fromGpu = makeActivations(format, m, k);
-    Activations::Impl fromHost = makeActivations(format, m, k);
+    Activations::Impl fromGpu = makeActivations(format, bits, m, k);
+    Activations::Impl fromHost = makeActivations(format, bits, m, k);
     ASSERT_EQ(errorText(gpu->run(fromGpu, data.address(), type, stride, nullptr)), "");
     ASSERT_EQ(errorText(makeHostQuantizer()->run(fromHost, data.address(), type, stride, nullptr)),
               "");
@@ -170,6 +170,8 @@ TEST_F(GpuTest, QuantizerLeavesTheHostsBytes) {
         x[static_cast<size_t>(2 * k + 5)] = std::nanf("");
         x[static_cast<size_t>(2 * k + 40)] = -HUGE_VALF;
         expectHostBytes(format, m, k, type, x);
+        if (std::string_view(format).find("element: s4") != std::string_view::npos)
+          expectHostBytes(format, m, k, type, x, 8); // widened
         // Any bits are some number.
         std::mt19937 random(3); // NOLINT(bugprone-random-generator-seed): the same in every run
         for (float &number : x)

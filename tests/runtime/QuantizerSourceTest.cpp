@@ -19,22 +19,44 @@ void expectGolden(const std::string &text, const std::string &name) {
   EXPECT_EQ(text, readText(path)) << name << "; RHO_BLESS=1 rewrites it";
 }
 
+std::string headerOf(const dsl::Format &format) {
+  return quantizerHeader(format, format.element().type.bits());
+}
+
 std::string headerOf(const std::string &format) {
   Module module =
-      parsed((format + "gemm g {\n  weight: a\n  activation: a\n  output: f32\n}\n").c_str());
-  return quantizerHeader(gemmOf(module).activation);
+      parsed((format + "gemm g {\n  weight: f16\n  activation: a\n  output: f32\n}\n").c_str());
+  return headerOf(gemmOf(module).activation);
 }
 
 TEST(QuantizerSource, PlainCopy) {
-  expectGolden(quantizerHeader(gemmOf(parsed(w4a16)).activation), "f16.cuh");
+  expectGolden(headerOf(gemmOf(parsed(w4a16)).activation), "f16.cuh");
 }
 
 TEST(QuantizerSource, OneScaleARow) {
-  expectGolden(quantizerHeader(gemmOf(parsed(w4a8)).activation), "s8_token.cuh");
+  expectGolden(headerOf(gemmOf(parsed(w4a8)).activation), "s8_token.cuh");
 }
 
 TEST(QuantizerSource, OneScaleAGroup) {
-  expectGolden(quantizerHeader(gemmOf(parsed(w4a4)).activation), "s4_group.cuh");
+  expectGolden(headerOf(gemmOf(parsed(w4a4)).activation), "s4_group.cuh");
+}
+
+TEST(QuantizerSource, FloatsOfEightBits) {
+  expectGolden(headerOf("format a {\n"
+                        "  element: e4m3\n"
+                        "  scale: f32 per token\n"
+                        "  value = element * scale\n"
+                        "}\n"),
+               "e4m3_token.cuh");
+}
+
+TEST(QuantizerSource, WidenedCodesDifferInTheirStorageOnly) {
+  Module module = parsed(w4a4);
+  const dsl::Format &format = gemmOf(module).activation;
+  std::string narrow = quantizerHeader(format, 4), wide = quantizerHeader(format, 8);
+  std::string line = "constexpr int elementBits = 4;\n";
+  ASSERT_NE(narrow.find(line), std::string::npos);
+  EXPECT_EQ(narrow.replace(narrow.find(line) + line.size() - 3, 1, "8"), wide);
 }
 
 // Every kind of node that a rule may have: several reductions, casts, constants, other scales.
@@ -54,8 +76,8 @@ TEST(QuantizerSource, RulesAreTranslatedInTheirOrder) {
 
 TEST(QuantizerSource, EqualDeclarationsGiveEqualText) {
   std::string moved = std::string("// moved\n\n\n") + w4a8;
-  EXPECT_EQ(quantizerHeader(gemmOf(parsed(w4a8)).activation),
-            quantizerHeader(gemmOf(parsed(moved.c_str())).activation));
+  EXPECT_EQ(headerOf(gemmOf(parsed(w4a8)).activation),
+            headerOf(gemmOf(parsed(moved.c_str())).activation));
 }
 
 TEST(QuantizerSource, TheProgramTakesTheGeneratedHeader) {
