@@ -247,7 +247,7 @@ Engine::Impl::prepareAs(const dsl::Gemm &gemm, const GemmShape &shape, const com
   auto makeQuantizer = [&] {
     Stopwatch quantizerWatch;
     auto format = std::make_shared<const dsl::Format>(gemm.activation);
-    int elementBits = dsl::ElementType::get(plan->mmaType).bits();
+    int elementBits = dsl::ElementType::get(plan.mmaType).bits();
     auto result = quantizers.get(std::to_string(elementBits) + " bits " + print(*format), [&] {
       return backend->makeQuantizer(format, elementBits, disk, quantizerWarnings);
     });
