@@ -40,14 +40,17 @@ public:
     registers = divideRegisters(32 * mathWarps, static_cast<int64_t>(kernel.getCtasPerSm()));
     splitK = a.getSplitK();
     for (tile::AllocSharedOp alloc : kernel.getBody().getOps<tile::AllocSharedOp>()) {
-      bool isBarriers = alloc.getOrigin() == "schedule";
-      if (isBarriers)
+      if (alloc.getOrigin() == "schedule")
         barriers = alloc.getBuffer();
       else if (alloc.getOrigin() == "output")
         sumsBuffer = alloc.getBuffer();
-      else
-        stageBytes += alloc.getBuffer().getType().getBytes();
     }
+    pipeline.getProduce().walk([&](tile::CopyTileOp copy) {
+      stageBytes += copy.getBuffer().getType().getBytes();
+    });
+    pipeline.getProduce().walk([&](tile::CopyBoxOp copy) {
+      stageBytes += static_cast<int64_t>(copy.getRows() * copy.getRowBytes());
+    });
     // Sums that are read in every k tile have been waited for there.
     pipeline.getConsume().walk([&](tile::WarpgroupWaitOp wait) {
       waitsInside = waitsInside || !wait.getValues().empty();
@@ -83,7 +86,7 @@ private:
   tile::PipelineOp pipeline;
   Value barriers, sumsBuffer;
   int64_t depth = 0, mathWarps = 0, splitK = 1, groups = 1;
-  int64_t stageBytes = 0;
+  int64_t stageBytes = 0; // that the copies of one stage bring
   RegisterShares registers{};
   bool waitsInside = false;
 

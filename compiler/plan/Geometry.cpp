@@ -104,8 +104,11 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
   }
   if (g.specialized()) // a full and an empty barrier
     result.push_back({"schedule", false, StageBuffer::barriers, 16});
-  for (StageBuffer &buffer : result)
-    buffer.bytes = ceilDiv(buffer.bytes, 16) * 16;
+  for (StageBuffer &buffer : result) {
+    bool byBox = g.specialized() && !buffer.weight && buffer.component != StageBuffer::barriers;
+    int64_t alignment = byBox ? Geometry::boxAlignment : 16;
+    buffer.bytes = ceilDiv(buffer.bytes, alignment) * alignment;
+  }
   return result;
 }
 

@@ -87,11 +87,11 @@ TEST_P(CodeOrder, IsTheFragmentOrderOfThePtxIsa) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, CodeOrder,
-                         testing::Values(Case{"f16", {16, 128, 128, 1, 4, 4, 1}},
-                                         Case{"bf16", {8, 64, 64, 1, 4, 4, 1}},
-                                         Case{"s8_token", {32, 256, 128, 2, 4, 4, 1}},
-                                         Case{"w", {16, 64, 256, 1, 2, 4, 1}},
-                                         Case{"f16", {8, 16, 64, 1, 1, 2, 1}}),
+                         testing::Values(Case{"f16", {16, 128, 128, 1, 4, 1, 4, 1}},
+                                         Case{"bf16", {8, 64, 64, 1, 4, 1, 4, 1}},
+                                         Case{"s8_token", {32, 256, 128, 2, 4, 1, 4, 1}},
+                                         Case{"w", {16, 64, 256, 1, 2, 1, 4, 1}},
+                                         Case{"f16", {8, 16, 64, 1, 1, 1, 2, 1}}),
                          [](const auto &info) {
                            return info.param.activation + "_" +
                                   std::to_string(info.param.schedule.tileN) + "x" +
@@ -102,10 +102,12 @@ TEST(Geometry, EveryWorkspaceByteBelongsToOneThread) {
   dsl::Gemm gemm = gemmWith("f16");
   Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, nullptr);
   ASSERT_TRUE(placed.ok());
-  Schedule schedule{32, 128, 64, 2, 4, 4, 3};
-  Geometry g = makeGeometry(*placed, schedule);
-  // Threads times accumulators is the tile: what split-K stores is what workspaceBytes counts.
-  EXPECT_EQ(g.threads() * g.rowTiles() * g.batchTiles() * 4, g.tileM * g.tileN);
+  for (Schedule schedule : {Schedule{32, 128, 64, 2, 4, 1, 4, 3},
+                            Schedule{64, 128, 64, 1, 4, 2, 4, 3, dsl::ScheduleDecl::Roles::ImFP}}) {
+    Geometry g = makeGeometry(*placed, schedule);
+    // Threads times accumulators is the tile: what split-K stores is what workspaceBytes counts.
+    EXPECT_EQ(g.groupThreads() * g.rowTiles() * g.batchTiles() * 4, g.tileM * g.tileN);
+  }
 }
 
 } // namespace
