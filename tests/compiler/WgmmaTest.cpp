@@ -81,36 +81,40 @@ constexpr Shape shapes[] = {
     {8, 256, 2, "1 x 8", 1, 2, true},     {64, 128, 1, "1 x 8", 3, 4, true},
     {128, 64, 1, "1 x 4", 1, 6, false},   {128, 128, 1, "1 x 8", 3, 3, false},
     {64, 256, 1, "1 x 8", 1, 4, false},   {32, 64, 1, "1 x 4 x 2", 3, 3, false},
-    {16, 256, 1, "1 x 16", 1, 3, false},  {16, 64, 2, "1 x 4 x 4", 3, 4, false},
+    {16, 256, 1, "1 x 16", 1, 3, false},  {16, 64, 2, "1 x 4 x 4", 3, 5, false},
+    {16, 64, 1, "1 x 4 x 3", 1, 4, true},
+};
+// Sums of groups of k are added up at the end of each tile, so that no stage is held longer.
+constexpr Shape groupedShapes[] = {
+    {16, 64, 1, "1 x 4 x 2", 1, 2, true},
+    {16, 128, 2, "1 x 4 x 3", 1, 3, false},
 };
 // Their sums fit the registers only once.
 constexpr Shape largeShapes[] = {
     {256, 64, 1, "1 x 4", 1, 2, true},    {256, 128, 1, "1 x 8", 3, 3, true},
     {64, 256, 1, "1 x 4", 1, 4, false},   {256, 64, 1, "1 x 4 x 2", 1, 3, false},
-    {64, 64, 1, "1 x 4 x 4", 3, 4, true},
+    {64, 64, 1, "1 x 4 x 4", 3, 5, true},
 };
 
 class Wgmma : public testing::TestWithParam<Operands> {};
 
-// Ragged in every dimension. Along k there are four rows, so that the last of three splits and some
-// groups of warps have nothing to add, and one odd row fewer than a multiple of any pipeline.
+// Ragged in every dimension, with four k tiles: the last of three splits and some groups of warps
+// have nothing to add.
 TEST_P(Wgmma, IsWithinTheBound) {
   const Operands &operands = GetParam();
-  auto check = [&](const Shape &shape) {
-    int64_t k = 4 * operands.rowK() * shape.rows - 7 * (operands.rowK() / 16);
-    for (const char *output : {"f16", "f32"})
-      expectWithinBound({operands.weight,
-                         operands.activation,
-                         output,
-                         schedule(operands, shape),
-                         "sm_90a",
-                         {shape.m + 5, shape.n + 33, k}});
-  };
-  for (const Shape &shape : shapes)
-    check(shape);
-  if (!operands.grouped())
-    for (const Shape &shape : largeShapes)
-      check(shape);
+  std::vector<Shape> all(std::begin(shapes), std::end(shapes));
+  if (operands.grouped())
+    all.insert(all.end(), std::begin(groupedShapes), std::end(groupedShapes));
+  else
+    all.insert(all.end(), std::begin(largeShapes), std::end(largeShapes));
+  for (size_t i = 0; i < all.size(); ++i)
+    expectWithinBound({operands.weight,
+                       operands.activation,
+                       i % 2 == 0 ? "f16" : "f32",
+                       schedule(operands, all[i]),
+                       "sm_90a",
+                       {all[i].m + 5, all[i].n + 33,
+                        4 * operands.rowK() * all[i].rows - 7 * (operands.rowK() / 16)}});
 }
 
 TEST_P(Wgmma, IsWithinTheBoundOnSmallAndOddShapes) {
@@ -198,7 +202,8 @@ public:
     const Operands &operands = allOperands[below(std::size(allOperands))];
     GemmShape size{1 + below(300), 1 + below(300), 1 + below(700)};
     for (;;) {
-      const char *warps[] = {"1 x 4", "1 x 8", "1 x 16", "1 x 4 x 2", "1 x 4 x 4", "1 x 8 x 2"};
+      const char *warps[] = {"1 x 4",     "1 x 8",     "1 x 16",   "1 x 4 x 2",
+                             "1 x 4 x 3", "1 x 4 x 4", "1 x 8 x 2"};
       Shape shape{8 << below(6), 64 << below(3), 1 + below(2), warps[below(std::size(warps))],
                   1 + below(4),  2 + below(7),   below(2) == 1};
       const char *outputs[] = {"f16", "bf16", "f32"};
