@@ -45,9 +45,8 @@ public:
       else if (alloc.getOrigin() == "output")
         sumsBuffer = alloc.getBuffer();
     }
-    pipeline.getProduce().walk([&](tile::CopyTileOp copy) {
-      stageBytes += copy.getBuffer().getType().getBytes();
-    });
+    pipeline.getProduce().walk(
+        [&](tile::CopyTileOp copy) { stageBytes += copy.getBuffer().getType().getBytes(); });
     pipeline.getProduce().walk([&](tile::CopyBoxOp copy) {
       stageBytes += static_cast<int64_t>(copy.getRows() * copy.getRowBytes());
     });

@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(Families, CodeOrder,
 // and .m64nNk32 (.s8). Warp w of the warpgroup has rows 16 w .. 16 w + 15.
 Coordinates warpgroupElement(int elementsPerRegister, int thread, int i) {
   Coordinates inWarp = fragmentElement(elementsPerRegister, thread % 32, i);
-  return {thread / 32 * 16 + inWarp.n, inWarp.k};
+  return {int64_t{thread / 32} * 16 + inWarp.n, inWarp.k};
 }
 
 // What wgmma multiplies is the weight with its rows in another order, the same for every k: the
@@ -142,7 +142,7 @@ TEST(WarpgroupOrder, FeedsConsecutiveInstructionsFromOneLoad) {
             Coordinates fragment = warpgroupElement(perRegister, thread % 128, inStep);
             EXPECT_EQ(at.k, chunk * Geometry::chunkK + int64_t{step} * g.mmaK + fragment.k);
             // Of row tile t, warpgroup by warpgroup.
-            int64_t row = (t * g.warpsN + thread / 128 * 4) * 16 + fragment.n;
+            int64_t row = (t * g.warpsN + int64_t{thread / 128} * 4) * 16 + fragment.n;
             auto [entry, isNew] = rowOf.emplace(row, at.n);
             EXPECT_EQ(entry->second, at.n) << "fragment row " << row;
           }
@@ -181,7 +181,7 @@ TEST(WarpgroupOrder, LanesOfAWarpReadDifferentBanks) {
             for (int i = 0; i < 4 * perRegister; ++i) {
               Coordinates f = fragmentElement(perRegister, lane, i);
               int64_t n = warp * g.warpN() + f.n % 8 * g.rowsPerThread() + f.n / 8;
-              bytes.insert(byteOf.at({n, chunk * Geometry::chunkK + step * g.mmaK + f.k}));
+              bytes.insert(byteOf.at({n, chunk * Geometry::chunkK + int64_t{step} * g.mmaK + f.k}));
             }
           ASSERT_EQ(bytes.size(), 16U);
           EXPECT_EQ(*bytes.begin() % 16, 0);
