@@ -274,6 +274,9 @@ private:
       }
       finishTile(head, compare(arith::CmpIPredicate::ult, first, last), before(after[0]),
                  after.drop_front(2));
+      // Bounds of the output part the threads of a warp; the next tile's instructions need them
+      // together.
+      NVVM::SyncWarpOp::create(builder, loc, i32(-1));
       return following;
     });
   }

@@ -34,6 +34,7 @@ void run(const Case &test, const std::vector<float> &weights, const std::vector<
 // Language-model-like numbers: every output is within its computed bound, and no access to shared
 // memory had a bank conflict.
 void expectWithinBound(const Case &test);
+void expectWithinBound(const Case &test, Outcome &result);
 // Integer operands whose scales are powers of two and f32 outputs: every step after the integer sum
 // is exact, so the outputs are the reference's bit for bit.
 void expectExact(const Case &test);
