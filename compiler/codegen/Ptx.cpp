@@ -1,5 +1,7 @@
 #include "compiler/codegen/Ptx.h"
 
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/InstIterator.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/PassManager.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -90,9 +92,15 @@ void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
 
 } // namespace
 
-// LLVM knows nothing of the threads that must meet at these instructions; unless told so it may
-// copy them into both paths of a branch.
+// LLVM knows nothing of the threads that must meet at these instructions, nor in inline PTX with
+// effects; unless told so it may copy them into both paths of a branch.
 static void markConvergent(llvm::Module &module) {
+  for (llvm::Function &function : module)
+    for (llvm::Instruction &instruction : llvm::instructions(function))
+      if (auto *call = llvm::dyn_cast<llvm::CallBase>(&instruction))
+        if (auto *ptx = llvm::dyn_cast<llvm::InlineAsm>(call->getCalledOperand());
+            ptx && ptx->hasSideEffects())
+          call->setConvergent();
   for (llvm::Function &intrinsic : module)
     if (intrinsic.getName().starts_with("llvm.nvvm.ldmatrix.") ||
         intrinsic.getName().starts_with("llvm.nvvm.mma."))

@@ -47,9 +47,11 @@ mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int
                                          int64_t splitK, llvm::StringRef roles, int64_t clusterN,
                                          int64_t clusterK) {
   auto powerOfTwo = [](int64_t x) { return x > 0 && (x & (x - 1)) == 0; };
-  for (int64_t size : {tileM, tileN, tileK, warpsM, warpsN, warpsK})
+  for (int64_t size : {tileM, tileN, tileK, warpsM, warpsN})
     if (!powerOfTwo(size) || size > 4096)
       return emitError() << "tile and warp counts must be powers of two up to 4096, found " << size;
+  if (warpsK < 1 || warpsK > 4)
+    return emitError() << "warps stand in " << warpsK << " groups along k; there are 1 to 4";
   if (tileM / warpsM < 8 || tileN / warpsN < 16 || tileK < 64)
     return emitError() << "each warp needs at least 8 batch rows, 16 weight rows and 64 of k";
   if (mma != "f16" && mma != "bf16" && mma != "s8" && mma != "s4" && mma != "e4m3")

@@ -40,15 +40,13 @@ public:
     registers = divideRegisters(32 * mathWarps, static_cast<int64_t>(kernel.getCtasPerSm()));
     splitK = a.getSplitK();
     for (tile::AllocSharedOp alloc : kernel.getBody().getOps<tile::AllocSharedOp>()) {
-      bool isBarriers = alloc.getOrigin() == "schedule";
-      if (isBarriers)
+      if (alloc.getOrigin() == "schedule")
         barriers = alloc.getBuffer();
       else if (alloc.getOrigin() == "output")
         sumsBuffer = alloc.getBuffer();
     }
-    pipeline.getProduce().walk([&](tile::CopyTileOp copy) {
-      stageBytes += copy.getBuffer().getType().getBytes();
-    });
+    pipeline.getProduce().walk(
+        [&](tile::CopyTileOp copy) { stageBytes += copy.getBuffer().getType().getBytes(); });
     pipeline.getProduce().walk([&](tile::CopyBoxOp copy) {
       stageBytes += static_cast<int64_t>(copy.getRows() * copy.getRowBytes());
     });
@@ -87,7 +85,7 @@ private:
   tile::PipelineOp pipeline;
   Value barriers, sumsBuffer;
   int64_t depth = 0, mathWarps = 0, splitK = 1, groups = 1;
-  int64_t stageBytes = 0;
+  int64_t stageBytes = 0; // that the copies of one stage bring
   RegisterShares registers{};
   bool waitsInside = false;
 
@@ -281,6 +279,9 @@ private:
       }
       finishTile(head, compare(arith::CmpIPredicate::ult, first, last), before(after[0]),
                  after.drop_front(2));
+      // Bounds of the output part the threads of a warp; the next tile's instructions need them
+      // together.
+      NVVM::SyncWarpOp::create(builder, loc, i32(-1));
       return following;
     });
   }

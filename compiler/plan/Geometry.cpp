@@ -112,10 +112,9 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
   }
   if (g.specialized()) // a full and an empty barrier
     result.push_back({"schedule", false, StageBuffer::barriers, 16});
-  // Each stage starts where its copies may: those of tensor maps at 128 bytes.
   for (StageBuffer &buffer : result) {
-    bool box = g.specialized() && !buffer.weight && buffer.component != StageBuffer::barriers;
-    int64_t alignment = box ? 128 : 16;
+    bool byBox = g.specialized() && !buffer.weight && buffer.component != StageBuffer::barriers;
+    int64_t alignment = byBox ? Geometry::boxAlignment : 16;
     buffer.bytes = ceilDiv(buffer.bytes, alignment) * alignment;
   }
   return result;

@@ -29,6 +29,8 @@ struct Geometry {
 
   static constexpr int64_t warpgroup = 128;    // threads
   static constexpr int64_t swizzleBytes = 128; // of k, in one row of a wgmma operand
+  static constexpr int64_t widestBox = 256;    // bytes of a row of a tensor map's box
+  static constexpr int64_t boxAlignment = 128; // bytes, of where a box lands in shared memory
 
   bool specialized() const { return roles != Roles::Uniform; } // wgmma, with a loading warp
   int64_t mathThreads() const { return 32 * warpsM * warpsN * warpsK; }
@@ -73,7 +75,7 @@ struct StageBuffer {
   bool weight = true;
   int component = 0; // of the weight or activation format, or barriers
   static constexpr int barriers = -1;
-  int64_t bytes = 0; // per stage
+  int64_t bytes = 0; // per stage, with what aligns the next one
 };
 // Where groups of warps along k leave their sums for the first of them: bytes, 0 if there is one.
 int64_t sumsBytes(const Geometry &geometry);

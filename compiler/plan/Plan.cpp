@@ -71,9 +71,11 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     if (s.warpsM != 1 || s.warpsN % 4 != 0)
       return warps("warps that share wgmma instructions stand 1 x 4, 1 x 8 or 1 x 16");
     // A barrier tells only this phase from the last: all phases of a stage must be one group's.
-    if (s.pipeline % s.warpsK != 0)
-      return warps("each group along k needs stages of its own, and " + str(s.pipeline) +
-                   " stages are no multiple of " + str(s.warpsK));
+    // Without partial sums a group's last batch reads its stage until the group's next tile starts.
+    int64_t stages = s.warpsK * (placed.accumulator.empty() ? 2 : 1);
+    if (s.pipeline % s.warpsK != 0 || s.pipeline < stages)
+      return warps(str(s.warpsK) + " groups along k need a pipeline of a multiple of " +
+                   str(s.warpsK) + " stages, at least " + str(stages));
     if (s.tileM > 256)
       return Objection{DiagId::schedule_tile,
                        {"m", str(s.tileM), "a wgmma instruction has at most 256 batch rows"}};
@@ -89,6 +91,17 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     if (g.activationRowBytes() % Geometry::swizzleBytes != 0)
       return Objection{DiagId::schedule_tile,
                        {"k", str(s.tileK), "it must cover a multiple of 128 bytes of activations"}};
+    for (const ScaleUse &use : placed.accumulator) {
+      const dsl::Component &component =
+          (use.weight ? gemm.weight : gemm.activation).components[use.component];
+      int64_t bytes = s.tileM * component.type.bits() / 8;
+      if (!use.weight && (bytes % 16 != 0 || bytes > Geometry::widestBox))
+        return Objection{DiagId::schedule_tile,
+                         {"m", str(s.tileM),
+                          "a group has " + str(bytes) + " bytes of '" + component.name +
+                              "'; a tensor map copies 16 to " + str(Geometry::widestBox) +
+                              ", in steps of 16"}};
+    }
   } else if (s.warpsK > 1) {
     return warps("groups of warps along k need roles imfp or excp");
   } else if (s.clusterN * s.clusterK > 1) {

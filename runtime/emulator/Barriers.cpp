@@ -82,7 +82,7 @@ Flow arriveHandler(Warp &w, const Inst &i, uint32_t mask) {
 }
 
 Flow warpSyncHandler(Warp &w, const Inst &i, uint32_t mask) {
-  return w.checkMembers(i, mask, w.reg<uint32_t>(i.a)) ? Flow::Next : Flow::Leave;
+  return w.meetMembers(i, mask, w.reg<uint32_t>(i.a)) ? Flow::Next : Flow::Leave;
 }
 
 void barrier(Decoder &d) {

@@ -71,8 +71,15 @@ Flow exitHandler(Warp &w, const Inst &i, uint32_t mask) {
   w.activeCount = uint32_t(std::popcount(w.active));
   if (w.active)
     return Flow::Next;
-  if (w.reschedule())
-    return Flow::Next;
+  if (w.reschedule()) {
+    if (w.active)
+      return Flow::Next;
+    // Those that are left wait for these.
+    uint32_t at = w.pcs[w.firstLane(w.parked)];
+    const Inst &sync = w.cta->entry->code[at];
+    w.checkMembers(sync, w.parkedAt(at), w.reg<uint32_t>(sync.a));
+    return Flow::Leave;
+  }
   w.state = Warp::State::Done;
   w.cta->cluster->completeBarrier();
   return Flow::Leave;

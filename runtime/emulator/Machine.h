@@ -88,6 +88,7 @@ struct Warp {
   // Lanes that exist and have not exited; those that run now share `pc`. The others wait at
   // pcs[lane]; mergePc is the least of these, where the running lanes stop and join.
   uint32_t exists = 0, live = 0, active = 0;
+  uint32_t parked = 0;      // wait at a bar.warp.sync for others of their warp
   uint32_t activeCount = 0; // of active
   uint32_t pc = 0, mergePc = 0;
   uint32_t pcs[32] = {};
@@ -113,7 +114,7 @@ struct Warp {
   const uint32_t *list(uint32_t index) const;
   uint64_t clock() const { return executed; }
 
-  // Chooses the lanes with the least pc. False: none is left.
+  // Chooses the lanes with the least pc, `active` is empty if all are parked. False: none is left.
   bool reschedule();
   // Ends the launch with this finding; the message's last argument tells instruction, CTA, thread
   // and origin.
@@ -125,6 +126,10 @@ struct Warp {
   bool meetGroup(const Inst &inst, uint32_t mask);
   // Each lane's member mask names exactly the lanes in `mask`; else the warp fails.
   bool checkMembers(const Inst &inst, uint32_t mask, const uint32_t *members);
+  // The lanes wait for all that their member masks name, then go on together. False: the warp
+  // failed.
+  bool meetMembers(const Inst &inst, uint32_t mask, const uint32_t *members);
+  uint32_t parkedAt(uint32_t at) const;
   int firstLane(uint32_t mask) const { return std::countr_zero(mask); }
 };
 

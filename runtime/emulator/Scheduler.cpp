@@ -14,7 +14,7 @@ bool Warp::reschedule() {
   for (uint32_t rest = active; rest; rest &= rest - 1)
     pcs[std::countr_zero(rest)] = pc;
   uint32_t least = UINT32_MAX, second = UINT32_MAX, chosen = 0;
-  for (uint32_t rest = live; rest; rest &= rest - 1) {
+  for (uint32_t rest = live & ~parked; rest; rest &= rest - 1) {
     int lane = std::countr_zero(rest);
     uint32_t at = pcs[lane];
     if (at < least) {
@@ -164,6 +164,7 @@ struct Worker {
     uint32_t lanes = std::min(32u, cta.threads - warp.index * 32);
     warp.exists = warp.live = lanes == 32 ? allLanes : (1u << lanes) - 1;
     warp.active = warp.live;
+    warp.parked = 0;
     warp.activeCount = lanes;
     warp.pc = 0;
     warp.mergePc = UINT32_MAX;

@@ -20,6 +20,33 @@ bool Warp::checkMembers(const Inst &inst, uint32_t mask, const uint32_t *members
   return true;
 }
 
+uint32_t Warp::parkedAt(uint32_t at) const {
+  uint32_t lanes = 0;
+  for (uint32_t rest = parked; rest; rest &= rest - 1)
+    if (pcs[std::countr_zero(rest)] == at)
+      lanes |= rest & -rest;
+  return lanes;
+}
+
+bool Warp::meetMembers(const Inst &inst, uint32_t mask, const uint32_t *members) {
+  uint32_t at = pc - 1, here = mask | parkedAt(at);
+  bool complete = true;
+  for (uint32_t rest = here; rest; rest &= rest - 1)
+    complete = complete && (members[std::countr_zero(rest)] & exists) == here;
+  if (complete) {
+    parked &= ~here;
+    active |= here;
+    activeCount = uint32_t(std::popcount(active));
+    return true;
+  }
+  for (uint32_t rest = mask; rest; rest &= rest - 1)
+    pcs[std::countr_zero(rest)] = at;
+  parked |= mask;
+  active &= ~mask;
+  reschedule();
+  return active || checkMembers(inst, here, members);
+}
+
 namespace {
 
 enum class Shuffle : uint8_t { Up, Down, Butterfly, Index };

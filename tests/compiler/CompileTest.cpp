@@ -11,12 +11,16 @@ struct Prepared {
   Plan plan;
 };
 
-Prepared prepare(const std::string &name, const std::string &target = "sm_80") {
+// A shipped gemm, with a schedule of our own if one is given.
+Prepared prepare(const std::string &name, const std::string &target = "sm_80",
+                 const dsl::ScheduleDecl *schedule = nullptr) {
   Prepared result;
   Result<dsl::Module> module =
       dsl::loadModule(std::string(RHO_SOURCE_DIR) + "/kernels/gemms/" + name + ".rho");
   EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
   result.module = *module;
+  if (schedule)
+    result.module.gemms[0].schedule = *schedule;
   Result<Plan> planned =
       plan(result.module.gemms[0], {16, 256, 512}, *modelOfTarget(target), nullptr);
   EXPECT_TRUE(planned.ok()) << (planned.ok() ? "" : planned.error().str());
@@ -30,11 +34,8 @@ std::string emitted(const Prepared &setup, Stage stage) {
   return text.ok() ? *text : "";
 }
 
-class Stages : public testing::TestWithParam<const char *> {};
-
 // Entering any printed stage again leads to the very PTX that compiling leads to.
-TEST_P(Stages, ReenteredGiveTheSamePtx) {
-  Prepared setup = prepare(GetParam());
+void expectSameWhenReentered(const Prepared &setup) {
   std::string ptx = emitted(setup, Stage::Ptx);
   EXPECT_EQ(compile(setup.module.gemms[0], setup.plan, nullptr)->image.ptx, ptx);
   for (Stage from : {Stage::Rho, Stage::Tile, Stage::Llvm}) {
@@ -49,10 +50,35 @@ TEST_P(Stages, ReenteredGiveTheSamePtx) {
   }
 }
 
+class Stages : public testing::TestWithParam<const char *> {};
+
+TEST_P(Stages, ReenteredGiveTheSamePtx) { expectSameWhenReentered(prepare(GetParam())); }
+
 INSTANTIATE_TEST_SUITE_P(Shipped, Stages,
                          testing::Values("int4_g128_f16", "int4_channel_bf16", "nvfp4_f16",
                                          "nvfp4_bf16", "int4_g64_int8", "liquidquant_int8",
                                          "int4_g128_int4_g128"),
+                         [](const auto &info) { return std::string(info.param); });
+
+class SpecializedStages : public testing::TestWithParam<const char *> {};
+
+TEST_P(SpecializedStages, ReenteredGiveTheSamePtx) {
+  dsl::ScheduleDecl schedule;
+  schedule.roles = dsl::ScheduleDecl::Roles::ImFP;
+  schedule.tile = {32, 64, 128};
+  schedule.pipeline = 4;
+  for (dsl::ScheduleDecl::Warps warps : {dsl::ScheduleDecl::Warps{1, 4, 1}, {1, 4, 3}})
+    for (int64_t split : {1, 3}) {
+      schedule.warps = warps;
+      schedule.splitK = split;
+      schedule.dependent = split == 1;
+      expectSameWhenReentered(prepare(GetParam(), "sm_90a", &schedule));
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shipped, SpecializedStages,
+                         testing::Values("int4_g128_f16", "int4_channel_bf16", "int4_g64_int8",
+                                         "liquidquant_int8"),
                          [](const auto &info) { return std::string(info.param); });
 
 TEST(Compile, IsDeterministic) {

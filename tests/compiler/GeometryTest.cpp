@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 namespace rho::compiler {
@@ -90,28 +91,163 @@ TEST_P(CodeOrder, IsTheFragmentOrderOfThePtxIsa) {
   EXPECT_EQ(static_cast<int64_t>(seen.size()), g.tileN * g.tileK);
 }
 
+constexpr auto imfp = dsl::ScheduleDecl::Roles::ImFP;
+
 INSTANTIATE_TEST_SUITE_P(Families, CodeOrder,
-                         testing::Values(Case{"f16", {16, 128, 128, 1, 4, 4, 1}},
-                                         Case{"bf16", {8, 64, 64, 1, 4, 4, 1}},
-                                         Case{"s8_token", {32, 256, 128, 2, 4, 4, 1}},
-                                         Case{"w", {16, 64, 256, 1, 2, 4, 1}},
-                                         Case{"f16", {8, 16, 64, 1, 1, 2, 1}},
-                                         Case{"s8_token", {16, 128, 128, 1, 4, 1, 4}, "w8"}),
+                         testing::Values(Case{"f16", {16, 128, 128, 1, 4, 1, 4, 1}},
+                                         Case{"bf16", {8, 64, 64, 1, 4, 1, 4, 1}},
+                                         Case{"s8_token", {32, 256, 128, 2, 4, 1, 4, 1}},
+                                         Case{"w", {16, 64, 256, 1, 2, 1, 4, 1}},
+                                         Case{"f16", {8, 16, 64, 1, 1, 1, 2, 1}},
+                                         Case{"s8_token", {16, 128, 128, 1, 4, 1, 4, 1}, "w8"},
+                                         Case{"f16", {256, 64, 64, 1, 4, 1, 4, 1, imfp}},
+                                         Case{"bf16", {16, 256, 128, 1, 8, 2, 4, 1, imfp}},
+                                         Case{"s8_token", {64, 64, 128, 1, 4, 2, 4, 1, imfp}},
+                                         Case{"s8_token", {8, 128, 256, 1, 4, 1, 4, 1, imfp}}),
                          [](const auto &info) {
-                           return info.param.weight + "_" + info.param.activation + "_" +
-                                  std::to_string(info.param.schedule.tileN) + "x" +
-                                  std::to_string(info.param.schedule.tileK);
+                           const Schedule &s = info.param.schedule;
+                           return (s.roles == imfp ? "imfp_" : "") + info.param.weight + "_" +
+                                  info.param.activation + "_" + std::to_string(s.tileN) + "x" +
+                                  std::to_string(s.tileK);
                          });
+
+// Operand A of wgmma in registers: PTX ISA, section 9.7.15.5.1, figures for .m64nNk16 (.f16, .bf16)
+// and .m64nNk32 (.s8). Warp w of the warpgroup has rows 16 w .. 16 w + 15.
+Coordinates warpgroupElement(int elementsPerRegister, int thread, int i) {
+  Coordinates inWarp = fragmentElement(elementsPerRegister, thread % 32, i);
+  return {int64_t{thread / 32} * 16 + inWarp.n, inWarp.k};
+}
+
+// What wgmma multiplies is the weight with its rows in another order, the same for every k: the
+// order in which the epilogue stores them.
+TEST(WarpgroupOrder, FeedsConsecutiveInstructionsFromOneLoad) {
+  for (const Case &test : {Case{"s8_token", {16, 128, 128, 1, 4, 1, 4, 1, imfp}},
+                           Case{"f16", {16, 128, 128, 1, 8, 1, 4, 1, imfp}}}) {
+    dsl::Gemm gemm = gemmWith(test.activation);
+    Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, nullptr);
+    ASSERT_TRUE(placed.ok());
+    Geometry g = makeGeometry(*placed, test.schedule);
+    WeightLayout layout = makeWeightLayout(gemm, *placed, g, {8, g.tileN, g.tileK});
+    int perRegister = elementsPerRegister(placed->mmaType), registersPerWord = 8 / perRegister;
+    // Two instructions of s8, four of f16 for each load of 16 bytes, 32 codes.
+    EXPECT_EQ(g.stepsPerChunk() * 4 * perRegister, 32);
+    EXPECT_EQ(g.stepsPerChunk(), test.activation == "f16" ? 4 : 2);
+    std::map<int64_t, int64_t> rowOf; // fragment row of the CTA tile -> weight row
+    for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
+      for (int64_t t = 0; t < g.rowTiles(); ++t)
+        for (int thread = 0; thread < g.groupThreads(); ++thread) {
+          int64_t warp = thread / 32;
+          int64_t load = ((warp * g.chunks() + chunk) * g.rowTiles() + t) * 1024 + // in codes
+                         int64_t{thread % 32} * 32;
+          for (int i = 0; i < 32; ++i) { // step by step, each in the fragment's own order
+            int step = i / (4 * perRegister), inStep = i % (4 * perRegister);
+            int reg = inStep / perRegister, sub = inStep % perRegister;
+            int word = step * (4 / registersPerWord) + reg / registersPerWord;
+            int nibble = placed->decode.position[reg % registersPerWord][sub];
+            Coordinates at = coordinatesOf(layout.sections[0], load + int64_t{word} * 8 + nibble);
+            Coordinates fragment = warpgroupElement(perRegister, thread % 128, inStep);
+            EXPECT_EQ(at.k, chunk * g.chunkK() + int64_t{step} * g.mmaK + fragment.k);
+            // Of row tile t, warpgroup by warpgroup.
+            int64_t row = (t * g.warpsN + int64_t{thread / 128} * 4) * 16 + fragment.n;
+            auto [entry, isNew] = rowOf.emplace(row, at.n);
+            EXPECT_EQ(entry->second, at.n) << "fragment row " << row;
+          }
+        }
+    std::set<int64_t> rows;
+    for (auto [row, weightRow] : rowOf)
+      rows.insert(weightRow);
+    EXPECT_EQ(static_cast<int64_t>(rows.size()), g.tileN);
+  }
+}
+
+// A warp's 16-byte loads go by quarter warps: 8 lanes must be on different banks. Its 32 lanes read
+// 512 consecutive bytes, so they are.
+TEST(WarpgroupOrder, LanesOfAWarpReadDifferentBanks) {
+  dsl::Gemm gemm = gemmWith("s8_token");
+  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, nullptr);
+  ASSERT_TRUE(placed.ok());
+  Geometry g = makeGeometry(*placed, {64, 64, 128, 1, 4, 1, 4, 1, imfp});
+  WeightLayout layout = makeWeightLayout(gemm, *placed, g, {8, 64, 128});
+  const LayoutSection &codes = layout.sections[0];
+  // Where the layout puts each code of the tile.
+  std::map<std::pair<int64_t, int64_t>, int64_t> byteOf;
+  for (int64_t position = 0; position < g.tileN * g.tileK; ++position) {
+    Coordinates at = coordinatesOf(codes, position);
+    byteOf[{at.n, at.k}] = position / 2;
+  }
+  int perRegister = elementsPerRegister(placed->mmaType);
+  for (int64_t warp = 0; warp < g.warpsN; ++warp)
+    for (int64_t chunk = 0; chunk < g.chunks(); ++chunk) {
+      int64_t base = -1;
+      for (int quarter = 0; quarter < 4; ++quarter) {
+        std::set<int64_t> banks;
+        for (int lane = 8 * quarter; lane < 8 * quarter + 8; ++lane) {
+          std::set<int64_t> bytes; // that the lane needs for both instructions
+          for (int step = 0; step < g.stepsPerChunk(); ++step)
+            for (int i = 0; i < 4 * perRegister; ++i) {
+              Coordinates f = fragmentElement(perRegister, lane, i);
+              int64_t n = warp * g.warpN() + f.n % 8 * g.rowsPerThread() + f.n / 8;
+              bytes.insert(byteOf.at({n, chunk * g.chunkK() + int64_t{step} * g.mmaK + f.k}));
+            }
+          ASSERT_EQ(bytes.size(), 16U);
+          EXPECT_EQ(*bytes.begin() % 16, 0);
+          EXPECT_EQ(*bytes.rbegin(), *bytes.begin() + 15);
+          if (lane == 0)
+            base = *bytes.begin();
+          EXPECT_EQ(*bytes.begin(), base + int64_t{lane} * 16);
+          for (int64_t byte : bytes)
+            banks.insert(byte / 4 % 32);
+        }
+        EXPECT_EQ(banks.size(), 32U); // 8 lanes of 16 bytes on 32 banks of 4
+      }
+    }
+}
+
+// One bulk copy brings a k tile of codes: it is contiguous, aligned and in the order of the tiles.
+TEST(WarpgroupOrder, ATileOfCodesIsOneRun) {
+  dsl::Gemm gemm = gemmWith("f16");
+  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, nullptr);
+  ASSERT_TRUE(placed.ok());
+  Geometry g = makeGeometry(*placed, {16, 64, 128, 1, 4, 2, 4, 1, imfp});
+  WeightLayout layout = makeWeightLayout(gemm, *placed, g, {8, 3 * g.tileN, 5 * g.tileK});
+  auto format = std::make_shared<const dsl::Format>(gemm.weight);
+  for (const LayoutSection &section : layout.sections) {
+    int64_t tileBytes = section.tileN * section.tileK * section.codeBits / 8;
+    EXPECT_EQ(section.offset % 16, 0);
+    EXPECT_EQ(tileBytes % 16, 0);
+    EXPECT_EQ(section.bytes, section.tilesN * section.tilesK * tileBytes);
+  }
+  for (int64_t tileN = 0; tileN < 3; ++tileN)
+    for (int64_t tileK = 0; tileK < 5; ++tileK) {
+      // Only this tile's codes differ from zero: so do only the bytes of its run.
+      dsl::QuantizedMatrix weight{format, layout.n, layout.k, {}};
+      weight.components.emplace_back(4, layout.n * layout.k);
+      weight.components.emplace_back(16, layout.n * (layout.k / 128));
+      for (int64_t n = tileN * g.tileN; n < (tileN + 1) * g.tileN; ++n)
+        for (int64_t k = tileK * g.tileK; k < (tileK + 1) * g.tileK; ++k)
+          weight.components[0].set(n * layout.k + k, 5);
+      std::vector<uint8_t> packed(static_cast<size_t>(layout.bytes));
+      ASSERT_TRUE(pack(layout, weight, packed.data()).ok());
+      uint8_t zero = static_cast<uint8_t>(layout.sections[0].codeXor * 0x11);
+      int64_t run = (tileN * 5 + tileK) * g.codeBytes();
+      for (int64_t byte = 0; byte < layout.sections[0].bytes; ++byte)
+        ASSERT_EQ(packed[static_cast<size_t>(byte)] != zero,
+                  byte >= run && byte < run + g.codeBytes())
+            << byte;
+    }
+}
 
 TEST(Geometry, EveryWorkspaceByteBelongsToOneThread) {
   dsl::Gemm gemm = gemmWith("f16");
   Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator,
                                     dsl::ScheduleDecl::Roles::Uniform, nullptr);
   ASSERT_TRUE(placed.ok());
-  Schedule schedule{32, 128, 64, 2, 4, 4, 3};
-  Geometry g = makeGeometry(*placed, schedule);
-  // Threads times accumulators is the tile: what split-K stores is what workspaceBytes counts.
-  EXPECT_EQ(g.threads() * g.rowTiles() * g.batchTiles() * 4, g.tileM * g.tileN);
+  for (Schedule schedule :
+       {Schedule{32, 128, 64, 2, 4, 1, 4, 3}, Schedule{64, 128, 64, 1, 4, 2, 4, 3, imfp}}) {
+    Geometry g = makeGeometry(*placed, schedule);
+    // Threads times accumulators is the tile: what split-K stores is what workspaceBytes counts.
+    EXPECT_EQ(g.groupThreads() * g.rowTiles() * g.batchTiles() * 4, g.tileM * g.tileN);
+  }
 }
 
 } // namespace

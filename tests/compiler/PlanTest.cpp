@@ -72,7 +72,7 @@ TEST(Plan, TakesWhatTheScheduleFixes) {
   Result<Plan> fixed = planOf("gemm g { weight: int4 activation: f16 output: f16 schedule { "
                               "pipeline: 5 tile: 32 x 64 x 128 warps: 2 x 2 split_k: 3 } }");
   ASSERT_TRUE(fixed.ok()) << fixed.error().str();
-  EXPECT_EQ(fixed->schedule, (Schedule{32, 64, 128, 2, 2, 5, 3}));
+  EXPECT_EQ(fixed->schedule, (Schedule{32, 64, 128, 2, 2, 1, 5, 3}));
 }
 
 TEST(Plan, SmallBatchesGetSmallTiles) {
@@ -114,9 +114,9 @@ TEST(Devices, peakRatesAreTheDatasheets) {
   EXPECT_NEAR(peak("sm_80", "s4"), 1248, 2);
   EXPECT_NEAR(peak("sm_86", "bf16"), 149.7, 0.2);
   EXPECT_NEAR(peak("sm_89", "e4m3"), 733, 1);
-  EXPECT_NEAR(peak("sm_90", "bf16"), 989 * 1.98 / 1.83, 1);
-  EXPECT_NEAR(peak("sm_90", "s8"), 1979 * 1.98 / 1.83, 2);
-  EXPECT_EQ(peak("sm_90", "s4"), peak("sm_90", "s8"));
+  EXPECT_NEAR(peak("sm_90a", "bf16"), 989 * 1.98 / 1.83, 1);
+  EXPECT_NEAR(peak("sm_90a", "s8"), 1979 * 1.98 / 1.83, 2);
+  EXPECT_EQ(peak("sm_90a", "s4"), peak("sm_90a", "s8"));
   DeviceModel unknown = *modelOfTarget("sm_80");
   unknown.target = "sm_200";
   EXPECT_EQ(peakTeraOperations(unknown, "f16"), std::nullopt);
@@ -276,6 +276,96 @@ TEST(PlanDiagnostics, Schedules) {
          62, 4);
   expect("tile: 16 x 64 x 256 split_k: 32",
          "split_k 32 exceeds the 16 k tiles of this problem [schedule_split_k]", 82, 7);
+}
+
+TEST(PlanDiagnostics, SpecializedSchedules) {
+  struct Refusal {
+    const char *target, *activation, *schedule;
+    size_t at; // the entry that is pointed at, by its first characters in the schedule
+    size_t width;
+    const char *message;
+  };
+  for (const Refusal &each :
+       {Refusal{"sm_80", "f16", "roles: imfp", 0, 5,
+                "roles imfp do not fit sm_80: they need sm_90a [schedule_roles]"},
+        Refusal{"sm_90a", "int4", "roles: imfp", 0, 5,
+                "roles imfp do not fit sm_90a: wgmma has no instruction for s4 operands "
+                "[schedule_roles]"},
+        Refusal{"sm_90a", "f16", "roles: uniform cluster: 2 x 1", 15, 7,
+                "cluster 2 x 1 does not fit: it needs roles imfp or excp [schedule_cluster]"},
+        Refusal{"sm_90a", "f16", "roles: imfp cluster: 1 x 2 split_k: 4 tile: 16 x 64 x 64", 12, 7,
+                "cluster 1 x 2 does not fit: its second count must be 1 or split_k, which is 4 "
+                "[schedule_cluster]"},
+        Refusal{"sm_90a", "f16", "roles: uniform warps: 1 x 4 x 2 tile: 16 x 64 x 64", 15, 5,
+                "warps 1 x 4 do not fit tile 16 x 64: groups of warps along k need roles imfp or "
+                "excp [schedule_warps]"},
+        Refusal{"sm_90a", "f16", "roles: imfp warps: 2 x 4 tile: 16 x 64 x 64", 12, 5,
+                "warps 2 x 4 do not fit tile 16 x 64: warps that share wgmma instructions stand 1 "
+                "x 4, 1 x 8 or 1 x 16 [schedule_warps]"},
+        Refusal{"sm_90a", "f16", "roles: imfp warps: 1 x 8 tile: 16 x 64 x 64", 12, 5,
+                "warps 1 x 8 do not fit tile 16 x 64: each warp needs at least 16 weight rows "
+                "[schedule_warps]"},
+        // Operand scales leave no partial sums; with them a stage less is enough.
+        Refusal{"sm_90a", "f16",
+                "roles: imfp warps: 1 x 4 x 2 tile: 16 x 64 x 64 pipeline: 2 scales: operand", 12,
+                5,
+                "warps 1 x 4 do not fit tile 16 x 64: 2 groups along k need a pipeline of at least "
+                "3 [schedule_warps]"},
+        Refusal{"sm_90a", "int8", "roles: imfp warps: 1 x 4 x 3 tile: 16 x 64 x 128 pipeline: 2",
+                12, 5,
+                "warps 1 x 4 do not fit tile 16 x 64: 3 groups along k need a pipeline of at least "
+                "3 [schedule_warps]"},
+        Refusal{"sm_90a", "int8", "roles: imfp tile: 16 x 64 x 64", 12, 4,
+                "tile k = 64 does not fit: it must cover a multiple of 128 bytes of activations "
+                "[schedule_tile]"},
+        Refusal{"sm_90a", "wide8", "roles: imfp tile: 128 x 64 x 128 warps: 1 x 4 pipeline: 2", 12,
+                4,
+                "tile m = 128 does not fit: a group has 512 bytes of 'scale'; a tensor map copies "
+                "16 to 256, in steps of 16 [schedule_tile]"},
+        Refusal{"sm_90a", "narrow8", "roles: imfp tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 2", 12,
+                4,
+                "tile m = 8 does not fit: a group has 8 bytes of 'scale'; a tensor map copies 16 "
+                "to 256, in steps of 16 [schedule_tile]"},
+        Refusal{"sm_90a", "int8", "roles: imfp tile: 256 x 64 x 128 warps: 1 x 4 pipeline: 2", 12,
+                4,
+                "tile 256 x 64 on warps 1 x 4 needs about 320 registers a thread; the limit is 240 "
+                "[schedule_registers]"}}) {
+    std::string line = std::string("gemm g { weight: int4 activation: ") + each.activation +
+                       " output: f16 schedule { " + each.schedule + " } }";
+    std::string more =
+        "format wide8 { element: s8 scale: f32 per k[128] value = element * scale }\n"
+        "format narrow8 { element: s8 scale: e4m3 per k[128] "
+        "value = element * scale }\n";
+    Result<Plan> planned = planOf(more + line, {16, 4096, 4096}, each.target);
+    ASSERT_FALSE(planned.ok()) << line;
+    size_t column = line.find(each.schedule) + each.at;
+    EXPECT_EQ(planned.error().str(),
+              "t.rho:6:" + std::to_string(column + 1) + ": error: " + each.message + "\n" + line +
+                  "\n" + std::string(column, ' ') + "^" + std::string(each.width - 1, '~') + "\n");
+  }
+}
+
+TEST(Plan, TakesWhatASpecializedScheduleFixes) {
+  auto schedule = [](const std::string &more) {
+    Result<Plan> fixed = planOf("gemm g { weight: int4 activation: int8 output: f16 schedule { "
+                                "roles: imfp pipeline: 3 tile: 32 x 64 x 128 " +
+                                    more + " } }",
+                                {16, 4096, 4096}, "sm_90a");
+    EXPECT_TRUE(fixed.ok()) << fixed.error().str();
+    Result<Plan> parsed = Plan::parse(fixed->print());
+    EXPECT_EQ(parsed->schedule, fixed->schedule);
+    return fixed->schedule;
+  };
+  Schedule parts = schedule("warps: 1 x 4 x 2 split_k: 2 launch: dependent");
+  EXPECT_EQ(parts.roles, dsl::ScheduleDecl::Roles::ImFP);
+  EXPECT_EQ(parts.warpsK, 2);
+  EXPECT_TRUE(parts.dependent);
+  EXPECT_EQ(parts.residentCtas, 0);
+  // Without a split of k the grid is persistent: as many CTAs as fit the device.
+  Schedule whole = schedule("warps: 1 x 4 split_k: 1");
+  EXPECT_FALSE(whole.dependent);
+  EXPECT_EQ(whole.residentCtas, 132 * whole.ctasPerSm);
+  EXPECT_GT(whole.ctasPerSm, 1);
 }
 
 TEST(ErrorBound, GrowsWithWhatRounds) {

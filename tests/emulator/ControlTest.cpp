@@ -316,6 +316,23 @@ TEST(Exchange, MemberMasksNameTheLanesThatAreThere) {
       "");
 }
 
+TEST(Exchange, WarpBarriersWaitForTheLanesThatTheyName) {
+  // The lanes that come first to A stand before the others, which come from behind it.
+  std::string apart = "setp.lt.u32 %p1, %tid32, 8;\n@%p1 bra B;\nA:\n";
+  Ran ran = runBody(apart + "bar.warp.sync -1;\nredux.sync.add.s32 %r1, %tid32, -1;\n" + storeR1 +
+                        "\nret;\nB:\nbra A;",
+                    32, 128);
+  ASSERT_EQ(ran.error, "");
+  EXPECT_EQ(ran.as<uint32_t>()[9], 496u);
+  EXPECT_EQ(errorOf(apart + "bar.warp.sync -1;\nret;\nB:\nret;"),
+            "error: member mask 0xffffffff, the threads 0xffffff00 execute the instruction "
+            "together: ptx line 24 `bar.warp.sync -1` in cta (0,0,0), thread (8,0,0) "
+            "[emulator_wrong_members]\n");
+  EXPECT_EQ(errorOf(apart + "bar.warp.sync -1;\nret;\nB:\nbar.warp.sync -1;"),
+            "error: member mask 0xffffffff, the threads 0xff execute the instruction together: ptx "
+            "line 27 `bar.warp.sync -1` in cta (0,0,0), thread (0,0,0) [emulator_wrong_members]\n");
+}
+
 TEST(Atomics, EveryOperation) {
   struct Row {
     const char *operation;

@@ -197,8 +197,13 @@ TEST(Gemm, ActivationsBelongToAShapeAndAFormat) {
   EXPECT_TRUE(again.quantizeActivations(s.activations, s.input.address(), ScalarType::F32, 192));
 }
 
-TEST(Gemm, PlainActivationsAreUsedInPlace) {
-  Walk s(w4a16);
+class GemmViews : public testing::TestWithParam<std::pair<const char *, const char *>> {};
+
+TEST_P(GemmViews, PlainActivationsAreUsedInPlace) {
+  auto [target, schedule] = GetParam();
+  std::string text(w4a16);
+  text.insert(text.rfind('}'), schedule);
+  Walk s(text.c_str(), {5, 64, 192}, target);
   ASSERT_TRUE(s.quantize());
   ASSERT_TRUE(s.launch());
   std::vector<float> expected(static_cast<size_t>(s.shape.m * s.shape.n)), y = expected;
@@ -216,7 +221,7 @@ TEST(Gemm, PlainActivationsAreUsedInPlace) {
   EXPECT_EQ(errorText(s.gemm.quantizeActivations(view, x.address(), ScalarType::F16, 192)),
             "error: activations are a view of the caller's memory; only those of makeActivations "
             "can be quantized into or read [activations_are_a_view]\n");
-  Gemm ragged = must(s.engine.compile(parsed(w4a16), "", {5, 64, 100}));
+  Gemm ragged = must(s.engine.compile(s.module, "", {5, 64, 100}));
   EXPECT_EQ(errorText(ragged.viewActivations(x.address())),
             "error: activations in format 'f16' with k = 100 are 200 bytes a row; only plain f16 "
             "and bf16 in rows of a multiple of 16 bytes can be used in place "
@@ -243,6 +248,10 @@ TEST(Gemm, FourBitActivationsOfWarpgroupsAreBytes) {
             "bf16 in rows of a multiple of 16 bytes can be used in place "
             "[activations_not_viewable]\n");
 }
+INSTANTIATE_TEST_SUITE_P(Families, GemmViews,
+                         testing::Values(std::pair("sm_80", ""),
+                                         std::pair("sm_90a", "schedule { roles: imfp }\n")),
+                         [](const auto &info) { return std::string(info.param.first); });
 
 TEST(Gemm, FaultsPointAtTheDeclaration) {
   Walk s(w4a16);

@@ -1,4 +1,5 @@
 // The same walk on a GPU; skipped, with the reason, where there is none.
+#include "compiler/ErrorBound.h"
 #include "dsl/Quantize.h"
 #include "kernels/Reference.h"
 #include "runtime/Handles.h"
@@ -251,6 +252,130 @@ TEST_F(GpuTest, DevicesShareTheirMemory) {
       errorText(gemm.quantizeActivations(o.activations, o.input.address(), ScalarType::F32, 64)),
       "");
   EXPECT_EQ(errorText(gemm.launch(o.weight, o.activations, o.output.address(), o.workspace)), "");
+}
+
+// Kernels whose warps have roles.
+class GpuWgmmaTest : public GpuTest {
+protected:
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (!IsSkipped() && device.target() != "sm_90a")
+      GTEST_SKIP() << device.name() << " is " << device.target() << ", roles need sm_90a";
+  }
+
+  static Module declared(const std::string &activation, const std::string &schedule) {
+    return parsed(
+        ("format int4 { element: s4 scale: f16 per k[128] value = element * scale }\n"
+         "format channel4 { element: s4 scale: f16 per channel value = element * scale }\n"
+         "format int8 { element: s8 scale: f32 per token value = element * scale }\n"
+         "gemm g { weight: " +
+         std::string(activation == "int8" ? "int4" : "channel4") + " activation: " + activation +
+         " output: f32 schedule { roles: imfp " + schedule + " } }")
+            .c_str());
+  }
+
+  void quantizeAndLaunch(const Gemm &gemm, const Operands &o) {
+    ASSERT_EQ(errorText(gemm.quantizeActivations(o.activations, o.input.address(), ScalarType::F32,
+                                                 gemm.shape().k)),
+              "");
+    ASSERT_EQ(errorText(gemm.launch(o.weight, o.activations, o.output.address(), o.workspace)), "");
+  }
+};
+
+TEST_F(GpuWgmmaTest, ResultsAreWithinTheBound) {
+  std::mt19937 random(23); // NOLINT(bugprone-random-generator-seed): the same in every run
+  auto below = [&](size_t limit) { return static_cast<int64_t>(random() % limit); };
+  const char *schedules[] = {
+      "",
+      "tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 8 split_k: 1",
+      "tile: 16 x 64 x 128 warps: 1 x 4 x 2 pipeline: 5 split_k: 3",
+      "tile: 64 x 128 x 128 warps: 1 x 8 pipeline: 3 split_k: 1 launch: dependent",
+      "tile: 128 x 64 x 128 warps: 1 x 4 pipeline: 4 split_k: 2",
+      "tile: 16 x 64 x 128 warps: 1 x 4 x 4 pipeline: 6 split_k: 1 launch: dependent",
+  };
+  for (int i = 0; i < 40; ++i) {
+    GemmShape shape{1 + below(600), 1 + below(1500), 257 + below(2000)};
+    Module module = declared(i % 2 == 0 ? "int8" : "bf16", schedules[i % std::size(schedules)]);
+    Gemm gemm = must(engine.compile(module, "", shape));
+    Operands o(device, gemm);
+    ASSERT_NO_FATAL_FAILURE(quantizeAndLaunch(gemm, o));
+    ASSERT_EQ(errorText(device.synchronize()), "");
+    const dsl::Gemm &declaration = module.impl().module.gemms[0];
+    kernels::ReferenceOutput expected = kernels::reference(
+        must(readActivations(o.activations)),
+        must(dsl::quantize(std::make_shared<const dsl::Format>(declaration.weight),
+                           {o.w.data(), dsl::MatrixView::Type::F32, shape.n, shape.k, shape.k},
+                           true)));
+    compiler::ErrorBound bound(declaration, must(compiler::Plan::parse(gemm.report().plan)));
+    std::vector<float> y = o.y();
+    for (size_t j = 0; j < y.size(); ++j)
+      ASSERT_LE(std::abs(y[j] - expected.y[j]), bound(expected.magnitude[j], expected.y[j]))
+          << gemm.report().plan << "y[" << static_cast<int64_t>(j) / shape.n << ","
+          << static_cast<int64_t>(j) % shape.n << "] = " << y[j] << ", exact " << expected.y[j];
+  }
+}
+
+TEST_F(GpuWgmmaTest, AThousandLaunchesGiveTheSameBits) {
+  for (const char *activation : {"int8", "bf16"})
+    for (const char *schedule : {"tile: 16 x 64 x 128 warps: 1 x 4 x 2 pipeline: 4 split_k: 3",
+                                 "tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 4 split_k: 1 "
+                                 "launch: dependent"}) {
+      // Without a split there are more tiles than CTAs.
+      Gemm gemm = must(engine.compile(declared(activation, schedule), "", {24, 12160, 900}));
+      Operands o(device, gemm);
+      ASSERT_NO_FATAL_FAILURE(quantizeAndLaunch(gemm, o));
+      std::vector<float> first = o.y();
+      std::vector<uint8_t> nothing(static_cast<size_t>(o.output.bytes()), 0xff);
+      for (int i = 0; i < 1000; ++i) {
+        ASSERT_TRUE(o.output.write(nothing.data(), o.output.bytes()));
+        ASSERT_EQ(errorText(gemm.launch(o.weight, o.activations, o.output.address(), o.workspace)),
+                  "");
+        std::vector<float> y = o.y();
+        ASSERT_EQ(std::memcmp(y.data(), first.data(), y.size() * sizeof(float)), 0)
+            << gemm.report().plan << "launch " << i;
+      }
+    }
+}
+
+// Kernels that start before the one ahead has ended see its writes, and overwrite nothing that it
+// still reads: two gemms behind each quantizer, with one workspace and one set of activations.
+TEST_F(GpuWgmmaTest, DependentLaunchesWaitForWhatTheyNeed) {
+  for (const char *activation : {"int8", "bf16"})
+    for (const char *schedule :
+         {"tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 4 split_k: 4 launch: dependent",
+          "tile: 16 x 64 x 128 warps: 1 x 4 x 2 pipeline: 4 split_k: 1 launch: dependent"}) {
+      Gemm gemm = must(engine.compile(declared(activation, schedule), "", {48, 1024, 2048}));
+      Operands o(device, gemm);
+      std::vector<float> doubled = o.x;
+      for (float &number : doubled)
+        number *= 2;
+      Buffer inputs[2] = {must(device.allocate(o.input.bytes())),
+                          must(device.allocate(o.input.bytes()))};
+      ASSERT_TRUE(inputs[0].write(o.x.data(), o.input.bytes()));
+      ASSERT_TRUE(inputs[1].write(doubled.data(), o.input.bytes()));
+      Buffer outputs[4];
+      for (Buffer &output : outputs)
+        output = must(device.allocate(o.output.bytes()));
+      ASSERT_NO_FATAL_FAILURE(quantizeAndLaunch(gemm, o));
+      ASSERT_EQ(errorText(device.synchronize()), "");
+      std::vector<float> direct = o.y();
+      for (int i = 0; i < 200; ++i) {
+        ASSERT_EQ(errorText(gemm.quantizeActivations(o.activations, inputs[i % 2].address(),
+                                                     ScalarType::F32, gemm.shape().k)),
+                  "");
+        for (int half : {0, 2})
+          ASSERT_EQ(errorText(gemm.launch(o.weight, o.activations, outputs[half + i % 2].address(),
+                                          o.workspace)),
+                    "");
+      }
+      ASSERT_EQ(errorText(device.synchronize()), "");
+      std::vector<float> y(direct.size());
+      for (int i = 0; i < 4; ++i) {
+        ASSERT_TRUE(outputs[i].read(y.data(), outputs[i].bytes()));
+        for (size_t j = 0; j < y.size(); ++j) // twice the input is exactly twice the output
+          ASSERT_EQ(y[j], direct[j] * static_cast<float>(1 + i % 2)) << gemm.report().plan << i;
+      }
+    }
 }
 
 } // namespace

@@ -1,0 +1,237 @@
+// Kernels of the wgmma family, executed on the emulator against the exact reference.
+#include "tests/compiler/EmulatedGemm.h"
+
+#include "compiler/plan/Geometry.h"
+#include "dsl/Module.h"
+#include "kernels/Synthetic.h"
+#include "runtime/Kernel.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <random>
+#include <set>
+
+namespace rho::test {
+namespace {
+
+// Two formats and where the weight's group scale goes; empty: it has none.
+struct Operands {
+  const char *weight, *activation, *scales;
+  bool grouped() const { // partial sums are kept beside the sums, in as many registers again
+    return std::string(scales) == "accumulator" || std::string(activation) == "int8_g128";
+  }
+  int64_t rowK() const { return std::string(activation).starts_with("int8") ? 128 : 64; }
+};
+constexpr Operands allOperands[] = {
+    {"int4_channel", "f16", ""},
+    {"int4_g64", "f16", "operand"},
+    {"int4_g64", "f16", "accumulator"},
+    {"int4_g128", "f16", "operand"},
+    {"int4_g128", "f16", "accumulator"},
+    {"int4_g512", "f16", "accumulator"},
+    {"nvfp4", "f16", "operand"},
+    {"nvfp4", "f16", "accumulator"},
+    {"uint4_g64", "f16", "operand"},
+    {"uint4_g64", "f16", "accumulator"},
+    {"int4_channel", "bf16", ""},
+    {"int4_g64", "bf16", "accumulator"},
+    {"int4_g128_bf16", "bf16", "operand"},
+    {"int4_g128_bf16", "bf16", "accumulator"},
+    {"nvfp4", "bf16", "operand"},
+    {"nvfp4", "bf16", "accumulator"},
+    {"int4_channel", "int8_token", ""},
+    {"int4_g64", "int8_token", "accumulator"},
+    {"int4_g128", "int8_token", "accumulator"},
+    {"int4_g512", "int8_token", "accumulator"},
+    {"liquidquant", "int8_token", ""},
+    {"int4_channel", "int8_g128", ""},
+    {"int4_g64", "int8_g128", "accumulator"},
+};
+
+std::string name(const testing::TestParamInfo<Operands> &info) {
+  std::string scales = info.param.scales;
+  return std::string(info.param.weight) + "_" + info.param.activation +
+         (scales.empty() ? "" : "_" + scales);
+}
+
+// A schedule by its own terms; `rows` counts 128-byte rows of activations along k.
+struct Shape {
+  int m, n, rows;
+  const char *warps;
+  int split, pipeline;
+  bool dependent;
+};
+
+std::string schedule(const Operands &operands, const Shape &s) {
+  std::string text = "roles: imfp tile: " + std::to_string(s.m) + " x " + std::to_string(s.n) +
+                     " x " + std::to_string(s.rows * operands.rowK()) + " warps: " + s.warps +
+                     " split_k: " + std::to_string(s.split) +
+                     " pipeline: " + std::to_string(s.pipeline) +
+                     " launch: " + (s.dependent ? "dependent" : "serial");
+  if (!std::string(operands.scales).empty())
+    text += std::string(" scales: ") + operands.scales;
+  return text;
+}
+
+constexpr Shape shapes[] = {
+    {8, 64, 1, "1 x 4", 1, 2, false},     {16, 64, 2, "1 x 4 x 2", 3, 4, true},
+    {8, 128, 1, "1 x 8", 3, 8, false},    {16, 128, 1, "1 x 4", 1, 3, true},
+    {64, 64, 1, "1 x 4 x 2", 1, 5, true}, {16, 64, 1, "1 x 4 x 4", 1, 7, true},
+    {8, 256, 2, "1 x 8", 1, 2, true},     {64, 128, 1, "1 x 8", 3, 4, true},
+    {128, 64, 1, "1 x 4", 1, 6, false},   {128, 128, 1, "1 x 8", 3, 3, false},
+    {64, 256, 1, "1 x 8", 1, 4, false},   {32, 64, 1, "1 x 4 x 2", 3, 3, false},
+    {16, 256, 1, "1 x 16", 1, 3, false},  {16, 64, 2, "1 x 4 x 4", 3, 5, false},
+    {16, 64, 1, "1 x 4 x 3", 1, 4, true},
+};
+// Sums of groups of k are added up at the end of each tile, so that no stage is held longer.
+constexpr Shape groupedShapes[] = {
+    {16, 64, 1, "1 x 4 x 2", 1, 2, true},
+    {16, 128, 2, "1 x 4 x 3", 1, 3, false},
+};
+// Their sums fit the registers only once.
+constexpr Shape largeShapes[] = {
+    {256, 64, 1, "1 x 4", 1, 2, true},    {256, 128, 1, "1 x 8", 3, 3, true},
+    {64, 256, 1, "1 x 4", 1, 4, false},   {256, 64, 1, "1 x 4 x 2", 1, 3, false},
+    {64, 64, 1, "1 x 4 x 4", 3, 5, true},
+};
+
+std::ostream &operator<<(std::ostream &out, const Operands &operands) {
+  return out << operands.weight << " x " << operands.activation << ' ' << operands.scales;
+}
+
+class Wgmma : public testing::TestWithParam<Operands> {};
+
+// Ragged in every dimension, with four k tiles: the last of three splits and some groups of warps
+// have nothing to add.
+TEST_P(Wgmma, IsWithinTheBound) {
+  const Operands &operands = GetParam();
+  std::vector<Shape> all(std::begin(shapes), std::end(shapes));
+  if (operands.grouped())
+    all.insert(all.end(), std::begin(groupedShapes), std::end(groupedShapes));
+  else
+    all.insert(all.end(), std::begin(largeShapes), std::end(largeShapes));
+  for (size_t i = 0; i < all.size(); ++i)
+    expectWithinBound({operands.weight,
+                       operands.activation,
+                       i % 2 == 0 ? "f16" : "f32",
+                       schedule(operands, all[i]),
+                       "sm_90a",
+                       {all[i].m + 5, all[i].n + 33,
+                        4 * operands.rowK() * all[i].rows - 7 * (operands.rowK() / 16)}});
+}
+
+TEST_P(Wgmma, IsWithinTheBoundOnSmallAndOddShapes) {
+  const Operands &operands = GetParam();
+  const Shape one{16, 64, 1, "1 x 4 x 2", 1, 3, false};
+  const Shape two{64, 128, 1, "1 x 8", 1, 2, true};
+  for (GemmShape size : {GemmShape{1, 64, 128}, GemmShape{3, 65, 321}, GemmShape{37, 130, 1000},
+                         GemmShape{130, 264, 192}, GemmShape{9, 1, 7}})
+    for (const std::string &text :
+         {schedule(operands, one), schedule(operands, two), std::string("roles: imfp")})
+      expectWithinBound({operands.weight, operands.activation, "bf16", text, "sm_90a", size});
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Wgmma, testing::ValuesIn(allOperands), name);
+
+TEST(WgmmaFormats, AreAllThatAreShipped) {
+  std::set<std::string> tested;
+  for (const Operands &operands : allOperands)
+    tested.insert({operands.weight, operands.activation});
+  for (const auto &entry : std::filesystem::directory_iterator(RHO_SOURCE_DIR "/kernels/formats"))
+    EXPECT_TRUE(tested.contains(entry.path().stem())) << entry.path();
+}
+
+TEST(WgmmaIntegers, AreExactBitForBit) {
+  for (const Operands &operands : allOperands)
+    if (std::string(operands.activation) == "int8_token")
+      for (const Shape &shape : {shapes[0], shapes[1], shapes[4], shapes[7], shapes[9]})
+        expectExact({operands.weight,
+                     operands.activation,
+                     "f32",
+                     schedule(operands, shape),
+                     "sm_90a",
+                     {shape.m + 3, shape.n + 16, 3 * operands.rowK() * shape.rows + 64}});
+}
+
+// More tiles than resident CTAs: the ring of stages goes on from tile to tile, whatever its depth
+// and the number of k tiles, and the last band of tiles along m is narrower than the others.
+TEST(WgmmaPersistent, TilesOfOneCtaFollowEachOther) {
+  const Operands s8{"int4_g128", "int8_token", "accumulator"};
+  const Operands half{"int4_channel", "bf16", ""};
+  struct Run {
+    Operands operands;
+    Shape shape;
+    int64_t kTiles;
+  };
+  for (const Run &each : {Run{s8, {8, 64, 1, "1 x 4", 1, 4, false}, 3},
+                          Run{half, {8, 64, 1, "1 x 4 x 2", 1, 3, true}, 5},
+                          Run{half, {8, 64, 1, "1 x 4", 1, 8, true}, 5},
+                          Run{half, {8, 64, 1, "1 x 4", 1, 2, true}, 2},
+                          Run{half, {8, 64, 1, "1 x 4 x 4", 1, 6, true}, 1},
+                          Run{s8, {8, 64, 1, "1 x 4 x 4", 1, 5, true}, 3}}) {
+    // The tiles with the last rows of the weight are followed by others of the same CTA.
+    GemmShape size{8 * 24 + 3, 64 * 40 - 7, each.operands.rowK() * each.kTiles - 11};
+    Case test{each.operands.weight,
+              each.operands.activation,
+              "f16",
+              schedule(each.operands, each.shape),
+              "sm_90a",
+              size};
+    Outcome result;
+    ASSERT_NO_FATAL_FAILURE(expectWithinBound(test, result));
+    const compiler::KernelImage &image = result.gemm.impl().image();
+    ASSERT_GT(image.tilesN() * image.tilesM(size.m), image.residentCtas) << describe(test);
+    ASSERT_EQ(image.grid(size.m), (compiler::Dim3{static_cast<uint32_t>(image.residentCtas)}));
+  }
+}
+
+TEST(WgmmaSplitK, IsDeterministic) {
+  const Operands operands{"int4_channel", "f16", ""};
+  Case test{"int4_channel", "f16",
+            "f32",          schedule(operands, {16, 64, 1, "1 x 4 x 2", 5, 4, false}),
+            "sm_90a",       {16, 128, 1024}};
+  auto weights = kernels::syntheticWeight(128, 1024, 3);
+  auto tokens = kernels::syntheticActivation(16, 1024, 4);
+  Outcome first, second;
+  ASSERT_NO_FATAL_FAILURE(run(test, weights, tokens, first));
+  ASSERT_NO_FATAL_FAILURE(run(test, weights, tokens, second));
+  EXPECT_EQ(first.output, second.output);
+}
+
+// Schedules drawn until one is legal; the same in every run.
+class Draws {
+public:
+  Case next() {
+    const Operands &operands = allOperands[below(std::size(allOperands))];
+    GemmShape size{1 + below(300), 1 + below(300), 1 + below(700)};
+    for (;;) {
+      const char *warps[] = {"1 x 4",     "1 x 8",     "1 x 16",   "1 x 4 x 2",
+                             "1 x 4 x 3", "1 x 4 x 4", "1 x 8 x 2"};
+      Shape shape{8 << below(6), 64 << below(3), 1 + below(2), warps[below(std::size(warps))],
+                  1 + below(4),  2 + below(7),   below(2) == 1};
+      const char *outputs[] = {"f16", "bf16", "f32"};
+      Case test{operands.weight,   operands.activation,
+                outputs[below(3)], schedule(operands, shape),
+                "sm_90a",          size};
+      Result<dsl::Module> module = dsl::parseModule(declaration(test), "drawn.rho", nullptr);
+      EXPECT_TRUE(module.ok()) << module.error().str();
+      if (compiler::plan(module->gemms.at(0), {size.m, size.n, size.k},
+                         *compiler::modelOfTarget("sm_90a"), nullptr))
+        return test;
+    }
+  }
+
+private:
+  std::mt19937 random{17}; // NOLINT(bugprone-random-generator-seed): the same in every run
+  int below(size_t limit) { return static_cast<int>(random() % limit); }
+};
+
+TEST(WgmmaRandom, SchedulesAreWithinTheBound) {
+  Draws draws;
+  for (int i = 0; i < 60; ++i)
+    expectWithinBound(draws.next());
+}
+
+} // namespace
+} // namespace rho::test
