@@ -48,10 +48,10 @@ struct Schedule {
   int pipeline = 0;
   int64_t splitK = 1;
   dsl::ScheduleDecl::Roles roles = dsl::ScheduleDecl::Roles::Uniform;
-  int64_t clusterN = 1;   // CTAs along weight rows that share their activations by multicast
-  int64_t clusterK = 1;   // 1, or splitK: parts of k that are summed inside a cluster
-  bool dependent = false; // programmatic dependent launch
-  int64_t ctasPerSm = 1;  // of specialized roles: how many share an SM's registers
+  int64_t clusterN = 1;     // CTAs along weight rows that share their activations by multicast
+  int64_t clusterK = 1;     // 1, or splitK: parts of k that are summed inside a cluster
+  bool dependent = false;   // programmatic dependent launch
+  int64_t ctasPerSm = 1;    // of specialized roles: how many share an SM's registers
   int64_t residentCtas = 0; // of a persistent kernel, as KernelImage has it
   friend bool operator==(const Schedule &, const Schedule &) = default;
 };
@@ -76,8 +76,8 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
                                       const DeviceModel &device, size_t most,
                                       const SourceMap *sources);
 
-// The first of them. Errors: no_legal_placement, schedule_* when the user's schedule cannot be met; each
-// with the span of the declaration (`sources` may be null: then without carets).
+// The first of them. Errors: no_legal_placement, schedule_* when the user's schedule cannot be met;
+// each with the span of the declaration (`sources` may be null: then without carets).
 Result<Plan> plan(const dsl::Gemm &gemm, const Problem &problem, const DeviceModel &device,
                   const SourceMap *sources);
 

@@ -123,12 +123,13 @@ struct ScheduleDecl {
 
   std::optional<int64_t> pipeline; // stages of the load pipeline, 2..8
   std::optional<Tile> tile;        // tile: M x N x K of one CTA
-  std::optional<Warps> warps;      // warps: M x N of one CTA, or M x N x K: K groups take turns along k
-  std::optional<int64_t> splitK;   // split_k: CTAs that share one output tile
-  std::optional<Scales> scales;    // scales: operand | accumulator, where group scales are applied
-  std::optional<Roles> roles;      // roles: uniform | imfp | excp
-  std::optional<Cluster> cluster;  // cluster: N x K, CTAs that share activations x parts of k
-  std::optional<bool> dependent;   // launch: serial | dependent, may start before its predecessor ends
+  std::optional<Warps> warps; // warps: M x N of one CTA, or M x N x K: K groups take turns along k
+  std::optional<int64_t> splitK;  // split_k: CTAs that share one output tile
+  std::optional<Scales> scales;   // scales: operand | accumulator, where group scales are applied
+  std::optional<Roles> roles;     // roles: uniform | imfp | excp
+  std::optional<Cluster> cluster; // cluster: N x K, CTAs that share activations x parts of k
+  std::optional<bool>
+      dependent; // launch: serial | dependent, may start before its predecessor ends
   Span span, pipelineSpan, tileSpan, warpsSpan, splitKSpan, scalesSpan, rolesSpan, clusterSpan,
       launchSpan;
 

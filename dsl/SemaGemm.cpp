@@ -171,10 +171,9 @@ private:
       if (first(schedule.launchSpan, entry.key, where))
         launch(entry);
     } else {
-      error(
-          DiagId::unknown_entry,
-          {shown(key), where, "pipeline, tile, warps, split_k, scales, roles, cluster, launch"},
-          entry.key.span);
+      error(DiagId::unknown_entry,
+            {shown(key), where, "pipeline, tile, warps, split_k, scales, roles, cluster, launch"},
+            entry.key.span);
     }
   }
 

@@ -134,7 +134,8 @@ void KernelLowering::lowerStoreOutput(tile::StoreOutputOp op) {
                        : op.getElement() == "bf16" ? mlir::Type(builder.getBF16Type())
                                                    : builder.getF16Type();
   Value firstColumn = add(mul(op.getTileN(), g.tileN), firstRow);
-  Value firstBatch = add(add(mul(op.getTileM(), g.tileM), mul(warpM, g.warpM())), mul(laneColumn, 2));
+  Value firstBatch =
+      add(add(mul(op.getTileM(), g.tileM), mul(warpM, g.warpM())), mul(laneColumn, 2));
   mlir::OpBuilder::InsertionGuard guard(builder);
   for (int64_t j = 0; j < g.batchTiles(); ++j)
     for (int64_t c = 0; c < 2; ++c) {

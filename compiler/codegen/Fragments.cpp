@@ -36,7 +36,7 @@ void KernelLowering::lowerLoadColumnScales(tile::LoadColumnScalesOp op) {
 }
 
 std::vector<KernelLowering::Value> KernelLowering::toF32(llvm::ArrayRef<Value> words,
-                                                           llvm::StringRef element, int64_t count) {
+                                                         llvm::StringRef element, int64_t count) {
   std::vector<Value> result;
   if (element == "f32") {
     for (int64_t i = 0; i < count; ++i)

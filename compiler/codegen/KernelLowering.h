@@ -29,9 +29,9 @@ protected:
   mlir::Block *entry = nullptr;
   Value shared; // base of dynamic shared memory
   Value thread, lane, warpM, warpN, warpK;
-  Value laneRow, laneColumn; // lane / 4, lane % 4
-  Value firstRow;            // this thread's first weight row within the CTA tile
-  Value codesBase;           // byte of this thread's first code chunk in a part
+  Value laneRow, laneColumn;              // lane / 4, lane % 4
+  Value firstRow;                         // this thread's first weight row within the CTA tile
+  Value codesBase;                        // byte of this thread's first code chunk in a part
   llvm::DenseMap<Value, int64_t> offsets; // of shared buffers
 
   // The family's part: values of its own at the kernel's entry, and its operations. False: the

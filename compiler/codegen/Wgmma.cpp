@@ -1,5 +1,5 @@
-// The wgmma family (sm_90a): bulk copies and tensor maps that complete on barriers in shared memory,
-// and matrix instructions of warpgroups with operand A in registers.
+// The wgmma family (sm_90a): bulk copies and tensor maps that complete on barriers in shared
+// memory, and matrix instructions of warpgroups with operand A in registers.
 #include "compiler/codegen/Families.h"
 #include "compiler/codegen/KernelLowering.h"
 
@@ -258,8 +258,8 @@ void WgmmaLowering::lowerMma(tile::WarpgroupMmaOp mma) {
 // Takes what it waits for as operands, so that no use of it can be moved ahead and no register of
 // it can be given to something else.
 void WgmmaLowering::lowerWait(tile::WarpgroupWaitOp wait) {
-  std::string text = "wgmma.wait_group.sync.aligned " +
-                     number(static_cast<int64_t>(wait.getPending())) + ";";
+  std::string text =
+      "wgmma.wait_group.sync.aligned " + number(static_cast<int64_t>(wait.getPending())) + ";";
   std::string constraints, tied;
   llvm::SmallVector<Value> operands;
   llvm::SmallVector<mlir::Type> types;
@@ -296,11 +296,12 @@ void WgmmaLowering::lowerWait(tile::WarpgroupWaitOp wait) {
 void WgmmaLowering::lowerGroupSum(tile::GroupSumOp sum) {
   int64_t values = static_cast<int64_t>(sum.getValues().size());
   Value first = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, warpK, i32(0));
-  Value inGroup = mul(arith::SubIOp::create(builder, loc, thread, mul(warpK, g.groupThreads())), 16);
+  Value inGroup =
+      mul(arith::SubIOp::create(builder, loc, thread, mul(warpK, g.groupThreads())), 16);
   auto place = [&](Value group, int64_t value) {
     Value part = add(mul(group, values), value);
-    return sharedAt(add(add(mul(part, g.groupThreads() * 16), inGroup),
-                        offsets.lookup(sum.getBuffer())));
+    return sharedAt(
+        add(add(mul(part, g.groupThreads() * 16), inGroup), offsets.lookup(sum.getBuffer())));
   };
   llvm::SmallVector<mlir::Type> types(sum.getSums().getTypes());
   auto leave = mlir::scf::IfOp::create(builder, loc, first, /*withElseRegion=*/true);

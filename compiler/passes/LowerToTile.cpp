@@ -21,21 +21,20 @@ void KernelBuilder::build() {
   builder.setInsertionPoint(op);
   const Schedule &s = context.plan.schedule;
   auto geometry = tile::GeometryAttr::get(op.getContext(), s.tileM, s.tileN, s.tileK, s.warpsM,
-                                          s.warpsN, s.warpsK, context.placed.mmaType, g.weightBits, s.splitK,
-                                          dsl::name(s.roles), s.clusterN, s.clusterK);
+                                          s.warpsN, s.warpsK, context.placed.mmaType, g.weightBits,
+                                          s.splitK, dsl::name(s.roles), s.clusterN, s.clusterK);
   llvm::SmallVector<llvm::StringRef> origins(context.origins.begin(), context.origins.end());
-  auto kernel =
-      tile::KernelOp::create(builder, at("gemm"), op.getSymName(), context.plan.target, geometry,
-                             builder.getStrArrayAttr(origins), s.dependent,
-                             static_cast<uint64_t>(s.ctasPerSm));
+  auto kernel = tile::KernelOp::create(builder, at("gemm"), op.getSymName(), context.plan.target,
+                                       geometry, builder.getStrArrayAttr(origins), s.dependent,
+                                       static_cast<uint64_t>(s.ctasPerSm));
   mlir::Block &block = kernel.getBody().emplaceBlock();
   addParameters(block);
   builder.setInsertionPointToEnd(&block);
   allocateShared();
   if (g.specialized()) {
-    auto tiles = tile::ForTilesOp::create(
-        builder, at("schedule"), static_cast<uint64_t>(layout.sections[0].tilesN),
-        divide(add(m, i32(g.tileM - 1)), g.tileM));
+    auto tiles = tile::ForTilesOp::create(builder, at("schedule"),
+                                          static_cast<uint64_t>(layout.sections[0].tilesN),
+                                          divide(add(m, i32(g.tileM - 1)), g.tileM));
     mlir::Block &body = tiles.getBody().emplaceBlock();
     tileN = body.addArgument(builder.getI32Type(), at("schedule"));
     tileM = body.addArgument(builder.getI32Type(), at("schedule"));
@@ -49,7 +48,8 @@ void KernelBuilder::build() {
 }
 
 void KernelBuilder::addParameters(mlir::Block &block) {
-  for (const KernelParameter &parameter : kernelParameters(context.gemm, g, context.plan.schedule)) {
+  for (const KernelParameter &parameter :
+       kernelParameters(context.gemm, g, context.plan.schedule)) {
     bool isM = parameter.kind == KernelParameter::Kind::M;
     bool isMap = parameter.boxBytes > 0; // a tensor map, by value
     mlir::Type type = mlir::LLVM::LLVMPointerType::get(op.getContext(), isMap ? 0 : 1);
@@ -86,8 +86,8 @@ void KernelBuilder::allocateShared() {
         tile::SharedType::get(op.getContext(), buffer.bytes, context.plan.schedule.pipeline),
         buffer.origin);
   if (int64_t bytes = sumsBytes(g))
-    tile::AllocSharedOp::create(builder, at("output"), tile::SharedType::get(op.getContext(), bytes, 1),
-                                "output");
+    tile::AllocSharedOp::create(builder, at("output"),
+                                tile::SharedType::get(op.getContext(), bytes, 1), "output");
 }
 
 std::vector<Value> KernelBuilder::buildPipeline() {
@@ -170,8 +170,8 @@ void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
                               g.activationRowBytes(), Geometry::swizzleBytes);
     else
       tile::CopyBoxOp::create(builder, loc, activation[index],
-                              mul(divide(tileK, tilesPerGroup), perTile), mul(batch, bytes),
-                              buffer, slot, perTile, g.tileM * bytes, g.tileM * bytes);
+                              mul(divide(tileK, tilesPerGroup), perTile), mul(batch, bytes), buffer,
+                              slot, perTile, g.tileM * bytes, g.tileM * bytes);
     return;
   }
   if (element) {
@@ -183,10 +183,9 @@ void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
   }
   int64_t groups = (context.plan.problem.k + part.group - 1) / part.group;
   Value stride = mul(divide(add(m, i32(7)), 8), 8 * bytes); // activationGroupStride
-  tile::CopyRowsOp::create(builder, loc, activation[index],
-                           mul(divide(tileK, tilesPerGroup), perTile), i32(groups),
-                           mul(batch, bytes), stride, buffer, slot, perTile, g.tileM * bytes,
-                           false);
+  tile::CopyRowsOp::create(
+      builder, loc, activation[index], mul(divide(tileK, tilesPerGroup), perTile), i32(groups),
+      mul(batch, bytes), stride, buffer, slot, perTile, g.tileM * bytes, false);
 }
 
 namespace {

@@ -199,7 +199,8 @@ private:
     map.map(body.getArgument(0), kTile);
     map.map(body.getArgument(1), slot);
     for (mlir::Operation &inner : body.without_terminator()) {
-      bool weight = llvm::isa<tile::CopyTileOp>(inner), activation = llvm::isa<tile::CopyBoxOp>(inner);
+      bool weight = llvm::isa<tile::CopyTileOp>(inner),
+           activation = llvm::isa<tile::CopyBoxOp>(inner);
       if ((weight && which == Copies::Activation) || (activation && which == Copies::Weight))
         continue;
       builder.clone(inner, map);
@@ -252,9 +253,9 @@ private:
   }
 
   void buildMath() {
-    Value group = groups > 1 ? tile::GroupIndexOp::create(builder, loc, builder.getI32Type())
-                                   .getResult()
-                             : i32(0);
+    Value group = groups > 1
+                      ? tile::GroupIndexOp::create(builder, loc, builder.getI32Type()).getResult()
+                      : i32(0);
     bool takesTurns = false;
     pipeline.getConsume().walk([&](tile::TurnOp) { takesTurns = true; });
     if (takesTurns)
@@ -262,9 +263,16 @@ private:
     Cursor start{i32(0), i32(0)};
     forEachTile(start, [&](Value tileN, Value tileM, Value, Cursor cursor) {
       mlir::IRMapping head = cloneHead(tileN, tileM);
-      Value first = add(head.lookupOrDefault(pipeline.getFirst()), group);
+      Value first = head.lookupOrDefault(pipeline.getFirst());
       Value last = head.lookupOrDefault(pipeline.getLast());
-      Cursor own = groups > 1 ? next(cursor, group) : cursor;
+      Cursor own = cursor;
+      if (groups > 1) { // a stage is the same group's in every tile
+        Value turn = arith::RemUIOp::create(builder, loc, cursor.slot, i32(groups));
+        Value ahead =
+            arith::RemUIOp::create(builder, loc, add(sub(group, turn), i32(groups)), i32(groups));
+        first = add(first, ahead);
+        own = next(cursor, ahead);
+      }
       llvm::SmallVector<Value> inits{own.slot, own.parity};
       for (Value init : pipeline.getInits())
         inits.push_back(head.lookupOrDefault(init));
@@ -299,7 +307,8 @@ private:
     }
     Value hasSums;
     if (groups > 1) {
-      auto sum = tile::GroupSumOp::create(builder, loc, builder.getI1Type(), types, sumsBuffer, sums);
+      auto sum =
+          tile::GroupSumOp::create(builder, loc, builder.getI1Type(), types, sumsBuffer, sums);
       hasSums = sum.getFirst();
       sums.assign(sum.getSums().begin(), sum.getSums().end());
     }

@@ -21,8 +21,7 @@ void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
   Value factor;
   std::vector<Value> rows, columns;
   auto multiply = [&](mlir::Location loc, Value &product, Value with) {
-    product =
-        product ? mlir::arith::MulFOp::create(builder, loc, product, with).getResult() : with;
+    product = product ? mlir::arith::MulFOp::create(builder, loc, product, with).getResult() : with;
   };
   for (ir::ComponentOp component : chain.epilogue) {
     bool ofWeight = false;
@@ -36,9 +35,8 @@ void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
                tile::LoadTensorScaleOp::create(builder, loc, builder.getF32Type(), source, base,
                                                part.type.name()));
     } else if (ofWeight) {
-      Value scales = tile::LoadRowScalesOp::create(
-          builder, loc, vectorOf(g.rowsPerThread(), false), source, base, tileN,
-            part.type.name());
+      Value scales = tile::LoadRowScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
+                                                   source, base, tileN, part.type.name());
       rows.resize(g.rowsPerThread());
       for (int64_t r = 0; r < g.rowsPerThread(); ++r)
         multiply(loc, rows[r],
@@ -47,8 +45,8 @@ void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
       columns.resize(g.batchTiles());
       for (int64_t j = 0; j < g.batchTiles(); ++j)
         multiply(loc, columns[j],
-                 tile::LoadTokenScalesOp::create(builder, loc, vectorOf(2, false), source, m, tileM, j,
-                                                 part.type.name()));
+                 tile::LoadTokenScalesOp::create(builder, loc, vectorOf(2, false), source, m, tileM,
+                                                 j, part.type.name()));
     }
   }
   double constant = chain.result.getFactor().convertToDouble();
@@ -66,6 +64,6 @@ void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
                                   columns.empty() ? Value() : columns[j], factor, Value());
     }
   tile::StoreOutputOp::create(builder, at("output"), output, m, context.plan.problem.n, tileN,
-                              tileM,                              context.gemm.output.name(), sums);
+                              tileM, context.gemm.output.name(), sums);
 }
 } // namespace rho::compiler

@@ -19,7 +19,8 @@ const std::vector<Value> &KernelBuilder::rowWordsOf(int component, int64_t group
   return words;
 }
 
-Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t group, int64_t row, Value slot) {
+Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t group, int64_t row,
+                               Value slot) {
   ParameterKey key{form.str(), component, group, row};
   if (Value known = parameterCache[key])
     return known;
@@ -31,9 +32,9 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
     DecodeProgram scales =
         *scaleSequence(type, context.placed.mmaType, context.placed.decode.scaleLog2);
     int64_t outputs = static_cast<int64_t>(scales.outputs.size());
-    auto decoded = tile::DecodeOp::create(builder, loc,
-                                          std::vector<mlir::Type>(outputs, builder.getI32Type()),
-                                          word, mlir::ValueRange(), scales.print());
+    auto decoded =
+        tile::DecodeOp::create(builder, loc, std::vector<mlir::Type>(outputs, builder.getI32Type()),
+                               word, mlir::ValueRange(), scales.print());
     int64_t base = row / perWord * perWord;
     for (int64_t i = 0; i < outputs; ++i)
       parameterCache[{form.str(), component, group, base + i}] = decoded.getResult(i);
@@ -49,8 +50,9 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
   return parameterCache[key] = decoded.getResult(0);
 }
 
-std::vector<Value> KernelBuilder::decodeStep(const DecodeProgram &program, Value words, int64_t step,
-                              int64_t perWord, int64_t k, int64_t rowTile, Value slot) {
+std::vector<Value> KernelBuilder::decodeStep(const DecodeProgram &program, Value words,
+                                             int64_t step, int64_t perWord, int64_t k,
+                                             int64_t rowTile, Value slot) {
   std::vector<Value> a;
   int64_t wordsPerStep = 4 / perWord;
   for (int64_t i = 0; i < wordsPerStep; ++i) {

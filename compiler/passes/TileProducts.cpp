@@ -78,16 +78,16 @@ std::vector<Value> KernelBuilder::startBatch(int64_t first, int64_t extent,
                                              const std::vector<Value> &sums) {
   mlir::VectorType type = accumulatorType(context.placed.integerAccumulator);
   std::vector<mlir::Type> types(static_cast<size_t>(g.rowTiles() * g.batchTiles()), type);
-  auto batch = tile::WarpgroupMmaOp::create(
-      builder, at("gemm"), types, a, buffers[{false, 0}], slot,
-      static_cast<uint64_t>(first / g.mmaK), static_cast<uint64_t>(extent / g.mmaK),
-      context.placed.mmaType, sums);
+  auto batch = tile::WarpgroupMmaOp::create(builder, at("gemm"), types, a, buffers[{false, 0}],
+                                            slot, static_cast<uint64_t>(first / g.mmaK),
+                                            static_cast<uint64_t>(extent / g.mmaK),
+                                            context.placed.mmaType, sums);
   return {batch.getResults().begin(), batch.getResults().end()};
 }
 
 // A batch of instructions runs while the next one is decoded. The instructions read operand A from
-// registers all the while, so those are held until the batch has ended; those of a tile's last batch
-// go on into the next tile.
+// registers all the while, so those are held until the batch has ended; those of a tile's last
+// batch go on into the next tile.
 std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector<Value> carried) {
   auto count = static_cast<std::ptrdiff_t>(g.rowTiles() * g.batchTiles());
   std::vector<Value> sums(carried.begin(), carried.begin() + count);
@@ -142,8 +142,8 @@ std::vector<Value> KernelBuilder::joinChains(const std::vector<std::vector<Value
   return result;
 }
 
-void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value> &partial, int64_t k,
-                Value slot) {
+void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value> &partial,
+                               int64_t k, Value slot) {
   // Row scales (two per row tile) and column scales (one pair per batch tile) of this group.
   std::vector<Value> rows;
   std::vector<Value> columns;
@@ -156,10 +156,10 @@ void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value
     if (ofWeight) {
       int64_t count = std::max<int64_t>(1, g.rowsPerThread() * part.type.bits() / 32);
       Value words =
-          tile::LoadRowCodesOp::create(builder, loc, vectorOf(count, true),
-                                       buffers[{true, index}], slot, group, part.type.bits());
-      Value scales = tile::ConvertScalesOp::create(
-          builder, loc, vectorOf(g.rowsPerThread(), false), words, part.type.name());
+          tile::LoadRowCodesOp::create(builder, loc, vectorOf(count, true), buffers[{true, index}],
+                                       slot, group, part.type.bits());
+      Value scales = tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
+                                                   words, part.type.name());
       for (int64_t r = 0; r < g.rowsPerThread(); ++r) {
         Value scale = tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, r);
         if (static_cast<int64_t>(rows.size()) <= r)

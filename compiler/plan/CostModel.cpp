@@ -57,21 +57,21 @@ double sharedTraffic(const Geometry &g, double tileBytes) {
   return tileBytes + static_cast<double>(g.warpsM * g.codeBytes() + activations);
 }
 
-
-// --- wgmma kernels with warps in roles. Constants fitted (7% rms) to 79 runs of LiquidQuant and int4
-// g128 x s8, int4 g128 and NVFP4 x bf16 at n = k = 8192, m = 1 to 4096 on an H200.
+// --- wgmma kernels with warps in roles. Constants fitted (7% rms) to 79 runs of LiquidQuant and
+// int4 g128 x s8, int4 g128 and NVFP4 x bf16 at n = k = 8192, m = 1 to 4096 on an H200.
 
 // Dense multiply-adds per cycle and SM through wgmma.
 double wgmmaPerCycle(const PlacedGemm &placed) { return placed.mmaK == 32 ? 4096 : 2048; }
-constexpr double sustainedClock = 0.855;      // of the boost clock, under matrix load
-constexpr double l2Bandwidth = 14.2e6;        // bytes per microsecond, of all SMs together
-constexpr double instructionMinCycles = 8;    // of one wgmma instruction, however few its columns
-constexpr double decodeCyclesPerIssue = 2;    // bitwise and integer operations take two cycles
-constexpr double stepCycles = 6.2;            // descriptors and the order of one step along k
-constexpr double stageCycles = 50;            // from a full barrier to the first instruction
-constexpr double dependentFactor = 1.95;      // of one warp alone, to its issue
-constexpr double flushCyclesPerSum = 1;       // conversion and multiply-add, of one warp
+constexpr double sustainedClock = 0.855;   // of the boost clock, under matrix load
+constexpr double l2Bandwidth = 14.2e6;     // bytes per microsecond, of all SMs together
+constexpr double instructionMinCycles = 8; // of one wgmma instruction, however few its columns
+constexpr double decodeCyclesPerIssue = 2; // bitwise and integer operations take two cycles
+constexpr double stepCycles = 6.2;         // descriptors and the order of one step along k
+constexpr double stageCycles = 50;         // from a full barrier to the first instruction
+constexpr double dependentFactor = 1.95;   // of one warp alone, to its issue
+constexpr double flushCyclesPerSum = 1;    // conversion and multiply-add, of one warp
 constexpr double epilogueMicroseconds = 0.2, epiloguePer32KOutputs = 3.7;
+constexpr double shallowRing = 1.1;
 constexpr double splitMicroseconds = 0.3;
 constexpr double startMicroseconds = 1, serialMicroseconds = 1;
 
@@ -94,7 +94,8 @@ double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, co
 // Cycles that one warp issues for one k tile.
 double warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
   double words = static_cast<double>(g.chunks() * g.rowTiles() * Geometry::wordsPerChunk);
-  double decode = words * (placed.decode.instructions() + 0.5) + parameterInstructions(gemm, placed, g);
+  double decode =
+      words * (placed.decode.instructions() + 0.5) + parameterInstructions(gemm, placed, g);
   double steps = static_cast<double>(g.tileK / g.mmaK);
   double cycles = decode * decodeCyclesPerIssue + steps * stepCycles + 40;
   if (placed.flushK > 0) {
@@ -112,7 +113,8 @@ double predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const
   double ctas = static_cast<double>(ceilDiv(problem.n, g.tileN) * ceilDiv(problem.m, g.tileM) *
                                     schedule.splitK);
   double slots = static_cast<double>(device.smCount * schedule.ctasPerSm);
-  double resident = std::min(static_cast<double>(schedule.ctasPerSm), std::ceil(ctas / device.smCount));
+  double resident =
+      std::min(static_cast<double>(schedule.ctasPerSm), std::ceil(ctas / device.smCount));
   double waves = std::ceil(ctas / slots);
   double active = std::min(ctas, slots);
   double steps = static_cast<double>(ceilDiv(ceilDiv(problem.k, g.tileK), schedule.splitK));
@@ -128,8 +130,8 @@ double predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const
     load /= std::min(4.0, static_cast<double>(ceilDiv(problem.m, g.tileM)));
   double cache = (weightBytes + activationBytes) * active / l2Bandwidth;
   double instructions = static_cast<double>(g.rowTiles() * g.tileK / g.mmaK * g.warpsN / 4);
-  double perInstruction = std::max(instructionMinCycles,
-                                   64.0 * static_cast<double>(g.tileM * g.mmaK) / wgmmaPerCycle(placed));
+  double perInstruction = std::max(
+      instructionMinCycles, 64.0 * static_cast<double>(g.tileM * g.mmaK) / wgmmaPerCycle(placed));
   double tensor = resident * instructions * perInstruction / clock;
   double cycles = warpCycles(gemm, placed, g);
   double warpsPerScheduler = static_cast<double>(g.warpsM * g.warpsN) / 4;
@@ -145,18 +147,19 @@ double predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const
   for (double part : {load, cache, issue, tensor, latency, wait})
     step += std::pow(part, sharpness);
   step = std::pow(step, 1 / sharpness);
+  if (schedule.pipeline < 3 * schedule.warpsK) // a group holds one of its stages and waits for one
+    step *= shallowRing;
   double outputs = static_cast<double>(g.tileM * g.tileN);
   double epilogue = epilogueMicroseconds + outputs * resident / 32768 * epiloguePer32KOutputs;
   double tail = outputs * static_cast<double>(g.warpsK - 1) / 16384;
   if (schedule.splitK > 1)
     tail += splitMicroseconds + ctas * outputs * 8 / (bandwidth * 2);
   double launch = startMicroseconds + (schedule.dependent ? 0 : serialMicroseconds);
-  return launch + waves * (steps * step + epilogue) + tail;
+  return launch + step + waves * (steps * step + epilogue) + tail; // the first tile fills the ring
 }
 
-double predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed,
-                           const Schedule &schedule, const Problem &problem,
-                           const DeviceModel &device) {
+double predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
+                      const Problem &problem, const DeviceModel &device) {
   Geometry g = makeGeometry(placed, schedule);
   double clock = device.clockGHz * 1e3; // cycles per microsecond
   int64_t perCta = sharedBytes(gemm, placed, g, schedule.pipeline);
@@ -222,8 +225,8 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
   if (g.specialized()) {
     // Sums, partial sums of a group, operand A of the batches on their way, codes and addresses.
     int64_t sums = g.rowTiles() * g.tileM / 2;
-    int64_t steps = placed.flushK > 0 ? std::min(placed.flushK, g.tileK) / g.mmaK
-                                      : 2 * batchSteps(g) + 1;
+    int64_t steps =
+        placed.flushK > 0 ? std::min(placed.flushK, g.tileK) / g.mmaK : 2 * batchSteps(g) + 1;
     return static_cast<int>(sums * (placed.flushK > 0 ? 2 : 1) + g.rowTiles() * steps * 4 + 48);
   }
   int64_t accumulators = g.rowTiles() * g.batchTiles() * 4;

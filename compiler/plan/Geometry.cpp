@@ -72,8 +72,10 @@ int64_t mmaChains(const Geometry &g) {
 int64_t batchSteps(const Geometry &g) {
   constexpr int64_t enough = 256; // row tiles times batch rows times steps: 128 cycles at full rate
   constexpr int64_t most = 4;     // 16 registers for each row tile
-  int64_t steps = std::max<int64_t>(1, enough / (g.rowTiles() * g.tileM));
-  return std::min({steps, g.tileK / g.mmaK, most});
+  int64_t steps = std::max<int64_t>(1, enough / std::max<int64_t>(1, g.rowTiles() * g.tileM));
+  // At least two to a tile: a batch's registers are written again a tile later, and only the next
+  // batch waits for it.
+  return std::max<int64_t>(1, std::min({steps, g.tileK / g.mmaK / 2, most}));
 }
 
 RegisterShares divideRegisters(int64_t mathThreads, int64_t ctasPerSm) {

@@ -108,18 +108,11 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     return Objection{DiagId::schedule_cluster,
                      {str(s.clusterN), str(s.clusterK), "it needs roles imfp or excp"}};
   }
-  if (s.clusterK != 1 && s.clusterK != s.splitK)
+  if (s.roles == Roles::ExCP)
+    return Objection{DiagId::schedule_roles, {roles, device.target, "they are not generated yet"}};
+  if (s.clusterN * s.clusterK > 1)
     return Objection{DiagId::schedule_cluster,
-                     {str(s.clusterN), str(s.clusterK),
-                      "its second count must be 1 or split_k, which is " + str(s.splitK)}};
-  if (!isPowerOfTwo(s.warpsM) || !isPowerOfTwo(s.warpsN))
-    return warps("both must be powers of two");
-  if (s.tileN / s.warpsN < 16)
-    return warps("each warp needs at least 16 weight rows");
-  if (s.tileM / s.warpsM < 8)
-    return warps("each warp needs at least 8 batch rows");
-  if (s.warpsM * s.warpsN * s.warpsK > 16)
-    return warps("a CTA has at most 16 warps");
+                     {str(s.clusterN), str(s.clusterK), "clusters are not generated yet"}};
   int64_t shared = sharedBytes(gemm, placed, g, s.pipeline);
   if (shared > device.sharedPerCta)
     return Objection{DiagId::schedule_shared_memory,
@@ -196,15 +189,17 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
 }
 
 std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Roles roles,
+                                                     bool grouped,
                                                      const dsl::ScheduleDecl::Tile &tile) {
   if (gemm.schedule.warps)
     return {*gemm.schedule.warps};
   if (roles != Roles::Uniform) {
-    // 64 or 128 weight rows for each warpgroup; groups along k where sums are small.
+    // 64 or 128 weight rows for each warpgroup; groups along k where sums are small. Three of them
+    // never won but where partial sums are scaled.
     std::vector<dsl::ScheduleDecl::Warps> result;
     for (int64_t n : {4, 8})
       for (int64_t k : {1, 2, 3, 4})
-        if (tile.n >= 16 * n && tile.n <= 32 * n && n * k <= 16 &&
+        if (tile.n >= 16 * n && tile.n <= 32 * n && n * k <= 16 && (k != 3 || grouped) &&
             (k == 1 || tile.m * tile.n <= 8192))
           result.push_back({1, n, k});
     return result;
@@ -256,7 +251,8 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
   const dsl::ScheduleDecl &own = gemm.schedule;
   std::vector<Schedule> result;
   for (const dsl::ScheduleDecl::Tile &tile : tileCandidates(gemm, placed, roles, problem))
-    for (const dsl::ScheduleDecl::Warps &warps : warpCandidates(gemm, roles, tile))
+    for (const dsl::ScheduleDecl::Warps &warps :
+         warpCandidates(gemm, roles, placed.flushK > 0, tile))
       for (int pipeline : pipelineCandidates(own, roles))
         for (int64_t split : choices<int64_t, int64_t>(own.splitK, {1, 2, 3, 4, 6, 8, 12, 16})) {
           Schedule schedule;

@@ -82,8 +82,7 @@ Result<Plan> Plan::parse(std::string_view text) {
     } else if (key == "tile") {
       good = tile = readNumbers(rest, {&s.tileM, &s.tileN, &s.tileK});
     } else if (key == "warps") {
-      good = warps = readNumbers(rest, {&s.warpsM, &s.warpsN, &s.warpsK}) &&
-                     s.warpsK >= 1;
+      good = warps = readNumbers(rest, {&s.warpsM, &s.warpsN, &s.warpsK}) && s.warpsK >= 1;
     } else if (key == "pipeline") {
       good = pipeline = readNumbers(rest, {&depth}) && depth >= 2 && depth <= 8;
       s.pipeline = static_cast<int>(depth);

@@ -144,8 +144,8 @@ void expectExact(const Case &test) {
   };
   auto fill = [&](std::vector<float> &numbers, Limits limits) {
     for (size_t i = 0; i < numbers.size(); ++i)
-      numbers[i] = static_cast<float>(static_cast<int64_t>(i) % k % 16 == 0 ? limits.code
-                                                                            : random(limits.others));
+      numbers[i] = static_cast<float>(
+          static_cast<int64_t>(i) % k % 16 == 0 ? limits.code : random(limits.others));
   };
   fill(weights, limitsOf(test.weight));
   fill(tokens, limitsOf(test.activation));

@@ -288,14 +288,12 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
   for (const Refusal &each :
        {Refusal{"sm_80", "f16", "roles: imfp", 0, 5,
                 "roles imfp do not fit sm_80: they need sm_90a [schedule_roles]"},
-        Refusal{"sm_90a", "int4", "roles: imfp", 0, 5,
-                "roles imfp do not fit sm_90a: wgmma has no instruction for s4 operands "
-                "[schedule_roles]"},
+        Refusal{"sm_90a", "f16", "roles: excp", 0, 5,
+                "roles excp do not fit sm_90a: they are not generated yet [schedule_roles]"},
         Refusal{"sm_90a", "f16", "roles: uniform cluster: 2 x 1", 15, 7,
                 "cluster 2 x 1 does not fit: it needs roles imfp or excp [schedule_cluster]"},
-        Refusal{"sm_90a", "f16", "roles: imfp cluster: 1 x 2 split_k: 4 tile: 16 x 64 x 64", 12, 7,
-                "cluster 1 x 2 does not fit: its second count must be 1 or split_k, which is 4 "
-                "[schedule_cluster]"},
+        Refusal{"sm_90a", "f16", "roles: imfp cluster: 1 x 2 split_k: 2 tile: 16 x 64 x 64", 12, 7,
+                "cluster 1 x 2 does not fit: clusters are not generated yet [schedule_cluster]"},
         Refusal{"sm_90a", "f16", "roles: uniform warps: 1 x 4 x 2 tile: 16 x 64 x 64", 15, 5,
                 "warps 1 x 4 do not fit tile 16 x 64: groups of warps along k need roles imfp or "
                 "excp [schedule_warps]"},
@@ -305,16 +303,15 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
         Refusal{"sm_90a", "f16", "roles: imfp warps: 1 x 8 tile: 16 x 64 x 64", 12, 5,
                 "warps 1 x 8 do not fit tile 16 x 64: each warp needs at least 16 weight rows "
                 "[schedule_warps]"},
-        // Operand scales leave no partial sums; with them a stage less is enough.
         Refusal{"sm_90a", "f16",
                 "roles: imfp warps: 1 x 4 x 2 tile: 16 x 64 x 64 pipeline: 2 scales: operand", 12,
                 5,
-                "warps 1 x 4 do not fit tile 16 x 64: 2 groups along k need a pipeline of at least "
-                "3 [schedule_warps]"},
+                "warps 1 x 4 do not fit tile 16 x 64: 2 groups along k need a pipeline of a "
+                "multiple of 2 stages, at least 4 [schedule_warps]"},
         Refusal{"sm_90a", "int8", "roles: imfp warps: 1 x 4 x 3 tile: 16 x 64 x 128 pipeline: 2",
                 12, 5,
-                "warps 1 x 4 do not fit tile 16 x 64: 3 groups along k need a pipeline of at least "
-                "3 [schedule_warps]"},
+                "warps 1 x 4 do not fit tile 16 x 64: 3 groups along k need a pipeline of a "
+                "multiple of 3 stages, at least 3 [schedule_warps]"},
         Refusal{"sm_90a", "int8", "roles: imfp tile: 16 x 64 x 64", 12, 4,
                 "tile k = 64 does not fit: it must cover a multiple of 128 bytes of activations "
                 "[schedule_tile]"},
@@ -348,7 +345,7 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
 TEST(Plan, TakesWhatASpecializedScheduleFixes) {
   auto schedule = [](const std::string &more) {
     Result<Plan> fixed = planOf("gemm g { weight: int4 activation: int8 output: f16 schedule { "
-                                "roles: imfp pipeline: 3 tile: 32 x 64 x 128 " +
+                                "roles: imfp pipeline: 4 tile: 32 x 64 x 128 " +
                                     more + " } }",
                                 {16, 4096, 4096}, "sm_90a");
     EXPECT_TRUE(fixed.ok()) << fixed.error().str();

@@ -21,7 +21,9 @@ struct Operands {
   bool grouped() const { // partial sums are kept beside the sums, in as many registers again
     return std::string(scales) == "accumulator" || std::string(activation) == "int8_g128";
   }
-  int64_t rowK() const { return std::string(activation).starts_with("int8") ? 128 : 64; }
+  int64_t rowK() const { // of 128 bytes as the kernel reads them: s4 is widened to s8
+    return std::string(activation).ends_with("16") ? 64 : 128;
+  }
 };
 constexpr Operands allOperands[] = {
     {"int4_channel", "f16", ""},
@@ -47,6 +49,11 @@ constexpr Operands allOperands[] = {
     {"liquidquant", "int8_token", ""},
     {"int4_channel", "int8_g128", ""},
     {"int4_g64", "int8_g128", "accumulator"},
+    {"int4_channel", "int4_token", ""},
+    {"int8_channel", "int8_token", ""},
+    {"int4_channel", "fp8_token", ""},
+    {"fp4_channel", "fp8_token", ""},
+    {"fp8_channel", "fp8_token", ""},
 };
 
 std::string name(const testing::TestParamInfo<Operands> &info) {
@@ -77,12 +84,12 @@ std::string schedule(const Operands &operands, const Shape &s) {
 constexpr Shape shapes[] = {
     {8, 64, 1, "1 x 4", 1, 2, false},     {16, 64, 2, "1 x 4 x 2", 3, 4, true},
     {8, 128, 1, "1 x 8", 3, 8, false},    {16, 128, 1, "1 x 4", 1, 3, true},
-    {64, 64, 1, "1 x 4 x 2", 1, 5, true}, {16, 64, 1, "1 x 4 x 4", 1, 7, true},
+    {64, 64, 1, "1 x 4 x 2", 1, 6, true}, {16, 64, 1, "1 x 4 x 4", 1, 8, true},
     {8, 256, 2, "1 x 8", 1, 2, true},     {64, 128, 1, "1 x 8", 3, 4, true},
     {128, 64, 1, "1 x 4", 1, 6, false},   {128, 128, 1, "1 x 8", 3, 3, false},
-    {64, 256, 1, "1 x 8", 1, 4, false},   {32, 64, 1, "1 x 4 x 2", 3, 3, false},
-    {16, 256, 1, "1 x 16", 1, 3, false},  {16, 64, 2, "1 x 4 x 4", 3, 5, false},
-    {16, 64, 1, "1 x 4 x 3", 1, 4, true},
+    {64, 256, 1, "1 x 8", 1, 4, false},   {32, 64, 1, "1 x 4 x 2", 3, 4, false},
+    {16, 256, 1, "1 x 16", 1, 3, false},  {16, 64, 2, "1 x 4 x 4", 3, 8, false},
+    {16, 64, 1, "1 x 4 x 3", 1, 6, true},
 };
 // Sums of groups of k are added up at the end of each tile, so that no stage is held longer.
 constexpr Shape groupedShapes[] = {
@@ -92,8 +99,8 @@ constexpr Shape groupedShapes[] = {
 // Their sums fit the registers only once.
 constexpr Shape largeShapes[] = {
     {256, 64, 1, "1 x 4", 1, 2, true},    {256, 128, 1, "1 x 8", 3, 3, true},
-    {64, 256, 1, "1 x 4", 1, 4, false},   {256, 64, 1, "1 x 4 x 2", 1, 3, false},
-    {64, 64, 1, "1 x 4 x 4", 3, 5, true},
+    {64, 256, 1, "1 x 4", 1, 4, false},   {256, 64, 1, "1 x 4 x 2", 1, 4, false},
+    {64, 64, 1, "1 x 4 x 4", 3, 8, true},
 };
 
 std::ostream &operator<<(std::ostream &out, const Operands &operands) {
@@ -123,7 +130,7 @@ TEST_P(Wgmma, IsWithinTheBound) {
 
 TEST_P(Wgmma, IsWithinTheBoundOnSmallAndOddShapes) {
   const Operands &operands = GetParam();
-  const Shape one{16, 64, 1, "1 x 4 x 2", 1, 3, false};
+  const Shape one{16, 64, 1, "1 x 4 x 2", 1, 4, false};
   const Shape two{64, 128, 1, "1 x 8", 1, 2, true};
   for (GemmShape size : {GemmShape{1, 64, 128}, GemmShape{3, 65, 321}, GemmShape{37, 130, 1000},
                          GemmShape{130, 264, 192}, GemmShape{9, 1, 7}})
@@ -165,11 +172,11 @@ TEST(WgmmaPersistent, TilesOfOneCtaFollowEachOther) {
     int64_t kTiles;
   };
   for (const Run &each : {Run{s8, {8, 64, 1, "1 x 4", 1, 4, false}, 3},
-                          Run{half, {8, 64, 1, "1 x 4 x 2", 1, 3, true}, 5},
+                          Run{half, {8, 64, 1, "1 x 4 x 2", 1, 4, true}, 5},
                           Run{half, {8, 64, 1, "1 x 4", 1, 8, true}, 5},
                           Run{half, {8, 64, 1, "1 x 4", 1, 2, true}, 2},
-                          Run{half, {8, 64, 1, "1 x 4 x 4", 1, 6, true}, 1},
-                          Run{s8, {8, 64, 1, "1 x 4 x 4", 1, 5, true}, 3}}) {
+                          Run{half, {8, 64, 1, "1 x 4 x 4", 1, 8, true}, 1},
+                          Run{s8, {8, 64, 1, "1 x 4 x 4", 1, 4, true}, 3}}) {
     // The tiles with the last rows of the weight are followed by others of the same CTA.
     GemmShape size{8 * 24 + 3, 64 * 40 - 7, each.operands.rowK() * each.kTiles - 11};
     Case test{each.operands.weight,

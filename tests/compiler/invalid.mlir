@@ -26,13 +26,13 @@ rho.gemm @g attributes {weight = "f16", activation = "f16", output = "f16", plan
 
 //--- shared.mlir
 // CHECK: shared part has 24 bytes; it must be a multiple of 16
-tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" split 1 roles "uniform" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %0 = tile.alloc_shared "x" : <24 x 4>
 }
 
 //--- depth.mlir
 // CHECK: 'tile.pipeline' op depth is 9; it must be between 2 and 8
-tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" split 1 roles "uniform" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %c = arith.constant 0 : i32
   tile.pipeline %c to %c depth 9 produce {
   ^bb0(%kt: i32, %slot: i32):
@@ -45,7 +45,7 @@ tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x
 
 //--- mma.mlir
 // CHECK: 'tile.mma' op operand A has 1 registers; it must have 4
-tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" split 1 roles "uniform" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %a = arith.constant 0 : i32
   %b = arith.constant dense<0> : vector<2xi32>
   %c = tile.zero : vector<4xf32>
@@ -54,17 +54,17 @@ tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x
 
 //--- roles.mlir
 // CHECK: roles are 'both'; they must be uniform, imfp or excp
-tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" split 1 roles "both" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "both" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
 }
 
 //--- cluster.mlir
 // CHECK: cluster is 4 x 4; it must have 1 to 8 CTAs
-tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" split 1 roles "imfp" cluster 4 x 4>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "imfp" cluster 4 x 4>, origins = ["gemm"], ctasPerSm = 1 : i64} {
 }
 
 //--- warpgroup_mma.mlir
 // CHECK: 'tile.warpgroup_mma' op operand A has 3 registers; it must have 4 for each step and row tile
-tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" split 1 roles "imfp" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "imfp" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %a = arith.constant 0 : i32
   %x = tile.alloc_shared "x" : <2048 x 4>
   %c:2 = tile.warpgroup_mma "f16"(%a, %a, %a), %x[%a] steps 1 from 0 : <2048 x 4> -> vector<4xf32>, vector<4xf32>
