@@ -79,15 +79,6 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     if (s.tileM > 256)
       return Objection{DiagId::schedule_tile,
                        {"m", str(s.tileM), "a wgmma instruction has at most 256 batch rows"}};
-    for (const dsl::Component &component : gemm.activation.components) {
-      int64_t bytes =
-          s.tileM * component.type.bits() / 8; // of one group's scales, a tensor map's box
-      if (component.extent == dsl::Extent::Group && (bytes % 16 != 0 || bytes > 256))
-        return Objection{DiagId::schedule_tile,
-                         {"m", str(s.tileM),
-                          "its " + str(bytes) + " bytes of '" + component.name +
-                              "' are copied at once, which takes a multiple of 16 up to 256"}};
-    }
     if (g.activationRowBytes() % Geometry::swizzleBytes != 0)
       return Objection{DiagId::schedule_tile,
                        {"k", str(s.tileK), "it must cover a multiple of 128 bytes of activations"}};
@@ -113,6 +104,14 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
   if (s.clusterN * s.clusterK > 1)
     return Objection{DiagId::schedule_cluster,
                      {str(s.clusterN), str(s.clusterK), "clusters are not generated yet"}};
+  if (!isPowerOfTwo(s.warpsM) || !isPowerOfTwo(s.warpsN))
+    return warps("both must be powers of two");
+  if (s.tileN / s.warpsN < 16)
+    return warps("each warp needs at least 16 weight rows");
+  if (s.tileM / s.warpsM < 8)
+    return warps("each warp needs at least 8 batch rows");
+  if (s.warpsM * s.warpsN * s.warpsK > 16)
+    return warps("a CTA has at most 16 warps");
   int64_t shared = sharedBytes(gemm, placed, g, s.pipeline);
   if (shared > device.sharedPerCta)
     return Objection{DiagId::schedule_shared_memory,

@@ -213,8 +213,8 @@ TEST(PlanDiagnostics, GroupScalesOfActivationsFitOneCopy) {
   };
   EXPECT_EQ(message("64 x 64 x 128"), "planned");
   EXPECT_EQ(message("128 x 64 x 128"),
-            "tile m = 128 does not fit: its 512 bytes of 'scale' are copied at once, which takes a "
-            "multiple of 16 up to 256");
+            "tile m = 128 does not fit: a group has 512 bytes of 'scale'; a tensor map copies 16 to "
+            "256, in steps of 16");
 }
 
 TEST(Placement, FourBitActivationsAreWidenedWhereNoInstructionTakesThem) {
