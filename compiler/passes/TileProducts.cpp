@@ -119,7 +119,7 @@ std::vector<Value> KernelBuilder::buildGroupedProducts(Value slot, std::vector<V
     std::vector<Value> partial = startBatch(k, extent, a, slot, {});
     if (takesTurns)
       tile::TurnOp::create(builder, loc, "give");
-    std::vector<Value> held = std::move(a);
+    std::vector<Value> held = a;
     if (k + extent < g.tileK)
       a = decodeBatch(k + extent, extent, slot);
     auto done = tile::WarpgroupWaitOp::create(builder, loc, mlir::ValueRange(partial).getTypes(), 0,

@@ -96,7 +96,8 @@ double warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometr
   double words = static_cast<double>(g.chunks() * g.rowTiles() * Geometry::wordsPerChunk);
   double decode =
       words * (placed.decode.instructions() + 0.5) + parameterInstructions(gemm, placed, g);
-  double steps = static_cast<double>(g.tileK / g.mmaK);
+  int64_t stepsAlongK = g.tileK / g.mmaK;
+  auto steps = static_cast<double>(stepsAlongK);
   double cycles = decode * decodeCyclesPerIssue + steps * stepCycles + 40;
   if (placed.flushK > 0) {
     double flushes = static_cast<double>(std::max<int64_t>(1, g.tileK / placed.flushK));
@@ -129,7 +130,9 @@ double predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const
   if (problem.m > g.tileM) // weights are read again from L2
     load /= std::min(4.0, static_cast<double>(ceilDiv(problem.m, g.tileM)));
   double cache = (weightBytes + activationBytes) * active / l2Bandwidth;
-  double instructions = static_cast<double>(g.rowTiles() * g.tileK / g.mmaK * g.warpsN / 4);
+  int64_t perWarpgroup = g.rowTiles() * g.tileK / g.mmaK;
+  int64_t warpgroups = g.warpsN / 4;
+  auto instructions = static_cast<double>(perWarpgroup * warpgroups);
   double perInstruction = std::max(
       instructionMinCycles, 64.0 * static_cast<double>(g.tileM * g.mmaK) / wgmmaPerCycle(placed));
   double tensor = resident * instructions * perInstruction / clock;
@@ -139,7 +142,7 @@ double predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const
   // What one group of warps does for a tile one after the other; groups along k take turns.
   double own = cycles * dependentFactor + stageCycles;
   if (placed.flushK > 0)
-    own += static_cast<double>(g.rowTiles() * g.tileK / g.mmaK) * perInstruction;
+    own += static_cast<double>(perWarpgroup) * perInstruction;
   double latency = own / static_cast<double>(g.warpsK) / clock;
   constexpr double sharpness = 4;
   double step = 0;

@@ -175,7 +175,7 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
     return {*gemm.schedule.tile};
   bool uniform = roles == Roles::Uniform;
   std::vector<dsl::ScheduleDecl::Tile> result;
-  int64_t rowK = 4 * placed.mmaK; // of one 128-byte row of activations
+  int64_t rowK = int64_t{4} * placed.mmaK; // of one 128-byte row of activations
   for (int64_t m : {8, 16, 32, 64, 128, 256}) {
     if ((m > 8 && m >= 2 * problem.m) || (uniform && m > 128))
       continue;

@@ -212,9 +212,10 @@ TEST(PlanDiagnostics, GroupScalesOfActivationsFitOneCopy) {
     return planned.ok() ? "planned" : planned.error().diagnostics[0].message;
   };
   EXPECT_EQ(message("64 x 64 x 128"), "planned");
-  EXPECT_EQ(message("128 x 64 x 128"),
-            "tile m = 128 does not fit: a group has 512 bytes of 'scale'; a tensor map copies 16 to "
-            "256, in steps of 16");
+  EXPECT_EQ(
+      message("128 x 64 x 128"),
+      "tile m = 128 does not fit: a group has 512 bytes of 'scale'; a tensor map copies 16 to "
+      "256, in steps of 16");
 }
 
 TEST(Placement, FourBitActivationsAreWidenedWhereNoInstructionTakesThem) {

@@ -288,10 +288,10 @@ TEST_F(GpuWgmmaTest, ResultsAreWithinTheBound) {
   const char *schedules[] = {
       "",
       "tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 8 split_k: 1",
-      "tile: 16 x 64 x 128 warps: 1 x 4 x 2 pipeline: 5 split_k: 3",
+      "tile: 16 x 64 x 128 warps: 1 x 4 x 2 pipeline: 6 split_k: 3",
       "tile: 64 x 128 x 128 warps: 1 x 8 pipeline: 3 split_k: 1 launch: dependent",
       "tile: 128 x 64 x 128 warps: 1 x 4 pipeline: 4 split_k: 2",
-      "tile: 16 x 64 x 128 warps: 1 x 4 x 4 pipeline: 6 split_k: 1 launch: dependent",
+      "tile: 16 x 64 x 128 warps: 1 x 4 x 4 pipeline: 8 split_k: 1 launch: dependent",
   };
   for (int i = 0; i < 40; ++i) {
     GemmShape shape{1 + below(600), 1 + below(1500), 257 + below(2000)};
