@@ -71,9 +71,7 @@ void KernelLowering::lowerSplitSum(tile::SplitSumOp op) {
       for (int64_t i = 0; i < values; ++i) {
         Value addend = load(types[static_cast<size_t>(i)], part(index, i), 16);
         Value before = loop.getRegionIterArg(static_cast<unsigned>(i));
-        bool integer = llvm::cast<mlir::VectorType>(addend.getType()).getElementType().isInteger();
-        next.push_back(integer ? arith::AddIOp::create(builder, loc, before, addend).getResult()
-                               : arith::AddFOp::create(builder, loc, before, addend).getResult());
+        next.push_back(sumOf(before, addend));
       }
       mlir::scf::YieldOp::create(builder, loc, next);
     }

@@ -2,6 +2,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 #include <bit>
@@ -73,7 +74,8 @@ void KernelLowering::createFunction() {
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     auto pointer = llvm::dyn_cast<LLVM::LLVMPointerType>(type.getParamType(i));
     if (!pointer || pointer.getAddressSpace() != 0)
-      continue; // a tensor map: CUtensorMap has 128 bytes
+      continue;
+    // A tensor map by value: CUtensorMap has 128 bytes.
     function.setArgAttr(i, LLVM::LLVMDialect::getByValAttrName(),
                         mlir::TypeAttr::get(LLVM::LLVMArrayType::get(builder.getI8Type(), 128)));
     function.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(), builder.getI64IntegerAttr(64));
@@ -220,6 +222,11 @@ llvm::SmallVector<KernelLowering::Value> KernelLowering::ptx(llvm::StringRef tex
   for (size_t i = 0; results.size() > 1 && i < results.size(); ++i)
     values.push_back(LLVM::ExtractValueOp::create(builder, loc, call.getResult(0), i));
   return values;
+}
+KernelLowering::Value KernelLowering::sumOf(Value a, Value b) {
+  if (mlir::getElementTypeOrSelf(a.getType()).isInteger())
+    return arith::AddIOp::create(builder, loc, a, b);
+  return arith::AddFOp::create(builder, loc, a, b);
 }
 KernelLowering::Value KernelLowering::element(Value vector, int64_t position) {
   return LLVM::ExtractElementOp::create(builder, loc, vector, i32(position));

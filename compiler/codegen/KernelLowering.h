@@ -81,6 +81,7 @@ protected:
   // PTX that touches memory or order: stays where it is put.
   llvm::SmallVector<Value> ptx(llvm::StringRef text, llvm::StringRef constraints,
                                mlir::TypeRange results, mlir::ValueRange operands);
+  Value sumOf(Value a, Value b); // of integers or floats, elementwise
   Value element(Value vector, int64_t position);
   Value vectorOf(llvm::ArrayRef<Value> values);
   // `bytes` bytes at a pointer as 32-bit words; fewer than 4 bytes are zero-extended.

@@ -322,9 +322,7 @@ void WgmmaLowering::lowerGroupSum(tile::GroupSumOp sum) {
       for (int64_t i = 0; i < values; ++i) {
         Value &total = sums[static_cast<size_t>(i)];
         Value more = load(types[static_cast<size_t>(i)], place(i32(group), i), 16);
-        bool integer = llvm::cast<mlir::VectorType>(more.getType()).getElementType().isInteger();
-        total = integer ? arith::AddIOp::create(builder, loc, total, more).getResult()
-                        : arith::AddFOp::create(builder, loc, total, more).getResult();
+        total = sumOf(total, more);
       }
     mlir::scf::YieldOp::create(builder, loc, sums);
     builder.setInsertionPointToStart(&gather.getElseRegion().front());

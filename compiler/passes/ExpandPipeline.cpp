@@ -3,6 +3,7 @@
 // kernel may start before the one ahead of it has ended, the prologue starts weights first, which
 // do not depend on that kernel, and then waits for it.
 #include "compiler/ir/Dialects.h"
+#include "compiler/passes/Copies.h"
 #include "compiler/passes/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -87,24 +88,13 @@ private:
   }
   // Every tile has a copy group of its own, also one past the last, so that counting them is
   // enough. Of the first tiles of a dependent kernel, all weights belong to the first group.
-  enum class Copies { Weight, Activation, All };
   void produceIfAny(Value tile, Value slot, Copies which) {
     Value exists = mlir::arith::CmpIOp::create(builder, loc, mlir::arith::CmpIPredicate::ult, tile,
                                                op.getLast());
     auto guarded = mlir::scf::IfOp::create(builder, loc, exists);
     mlir::OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(&guarded.getThenRegion().front());
-    mlir::IRMapping map;
-    mlir::Block &produce = op.getProduce().front();
-    map.map(produce.getArgument(0), tile);
-    map.map(produce.getArgument(1), slot);
-    for (mlir::Operation &inner : produce.without_terminator()) {
-      bool weight = llvm::isa<tile::CopyTileOp>(inner);
-      bool activation = llvm::isa<tile::CopyRowsOp>(inner);
-      if ((weight && which == Copies::Activation) || (activation && which == Copies::Weight))
-        continue;
-      builder.clone(inner, map);
-    }
+    cloneProduce(builder, op, mlir::IRMapping(), tile, slot, which);
   }
 };
 

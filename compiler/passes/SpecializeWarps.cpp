@@ -1,6 +1,7 @@
 // tile.for_tiles with its pipeline to two programs, one for the warp that loads and one for the
 // warps that decode and multiply, which run apart and meet at the barriers of each stage.
 #include "compiler/ir/Dialects.h"
+#include "compiler/passes/Copies.h"
 #include "compiler/passes/Passes.h"
 #include "compiler/plan/Geometry.h"
 
@@ -192,21 +193,6 @@ private:
     return map;
   }
 
-  enum class Copies { Weight, Activation, All };
-  void produce(const mlir::IRMapping &head, Value kTile, Value slot, Copies which) {
-    mlir::IRMapping map = head;
-    mlir::Block &body = pipeline.getProduce().front();
-    map.map(body.getArgument(0), kTile);
-    map.map(body.getArgument(1), slot);
-    for (mlir::Operation &inner : body.without_terminator()) {
-      bool weight = llvm::isa<tile::CopyTileOp>(inner),
-           activation = llvm::isa<tile::CopyBoxOp>(inner);
-      if ((weight && which == Copies::Activation) || (activation && which == Copies::Weight))
-        continue;
-      builder.clone(inner, map);
-    }
-  }
-
   void buildLoader() {
     // The first round through the ring finds the slots empty: parity 1 is that of the phase before
     // the first.
@@ -222,12 +208,12 @@ private:
         ahead = select(isFirst, count, i32(0));
         loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {
           tile::BarrierExpectOp::create(builder, loc, barriers, i, stageBytes);
-          produce(head, add(first, i), i, Copies::Weight);
+          cloneProduce(builder, pipeline, head, add(first, i), i, Copies::Weight);
           return llvm::SmallVector<Value>{};
         });
         when(isFirst, [&] { tile::WaitDependencyOp::create(builder, loc); });
         loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {
-          produce(head, add(first, i), i, Copies::Activation);
+          cloneProduce(builder, pipeline, head, add(first, i), i, Copies::Activation);
           return llvm::SmallVector<Value>{};
         });
         // Those rounds end in slot `ahead`, or in slot 0 of the next round.
@@ -241,7 +227,7 @@ private:
                  Cursor now{carried[0], carried[1]};
                  tile::BarrierWaitOp::create(builder, loc, barriers, now.slot, now.parity, false);
                  tile::BarrierExpectOp::create(builder, loc, barriers, now.slot, stageBytes);
-                 produce(head, kTile, now.slot, Copies::All);
+                 cloneProduce(builder, pipeline, head, kTile, now.slot, Copies::All);
                  Cursor following = next(now, i32(1));
                  return llvm::SmallVector<Value>{following.slot, following.parity};
                });
