@@ -46,7 +46,7 @@ struct Schedule {
   int64_t tileM = 0, tileN = 0, tileK = 0;
   int64_t warpsM = 0, warpsN = 0, warpsK = 1;
   int pipeline = 0;
-  int64_t splitK = 1;
+  int64_t splitK = 1; // or dsl::ScheduleDecl::streamK
   dsl::ScheduleDecl::Roles roles = dsl::ScheduleDecl::Roles::Uniform;
   int64_t clusterN = 1;     // CTAs along weight rows that share their activations by multicast
   int64_t clusterK = 1;     // 1, or splitK: parts of k that are summed inside a cluster

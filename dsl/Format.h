@@ -115,7 +115,10 @@ struct ScheduleDecl {
   // warp loads, the others decode and multiply (wgmma, operand A in registers). ExCP: one warp
   // loads, one warpgroup decodes, the others multiply (wgmma, both operands in shared memory).
   // LiquidGEMM, sections 5.1-5.3, for the latter two.
-  enum class Roles : uint8_t { Uniform, ImFP, ExCP };
+  // Gemv: every warp loads codes straight into registers and multiplies on the CUDA cores.
+  enum class Roles : uint8_t { Uniform, ImFP, ExCP, Gemv };
+  // Of split_k: the k tiles of all output tiles, one after the other, in equal shares for each CTA.
+  static constexpr int64_t streamK = 0;
   struct Cluster {
     int64_t n, k;
     friend bool operator==(const Cluster &, const Cluster &) = default;
@@ -124,9 +127,9 @@ struct ScheduleDecl {
   std::optional<int64_t> pipeline; // stages of the load pipeline, 2..8
   std::optional<Tile> tile;        // tile: M x N x K of one CTA
   std::optional<Warps> warps; // warps: M x N of one CTA, or M x N x K: K groups take turns along k
-  std::optional<int64_t> splitK;  // split_k: CTAs that share one output tile
+  std::optional<int64_t> splitK;  // split_k: CTAs that share one output tile, or streamK
   std::optional<Scales> scales;   // scales: operand | accumulator, where group scales are applied
-  std::optional<Roles> roles;     // roles: uniform | imfp | excp
+  std::optional<Roles> roles;     // roles: uniform | imfp | excp | gemv
   std::optional<Cluster> cluster; // cluster: N x K, CTAs that share activations x parts of k
   std::optional<bool>
       dependent; // launch: serial | dependent, may start before its predecessor ends

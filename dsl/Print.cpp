@@ -151,14 +151,16 @@ std::string_view name(ScheduleDecl::Roles roles) {
   case ScheduleDecl::Roles::ImFP:
     return "imfp";
   case ScheduleDecl::Roles::ExCP:
+    return "excp";
+  case ScheduleDecl::Roles::Gemv:
     break;
   }
-  return "excp";
+  return "gemv";
 }
 
 std::optional<ScheduleDecl::Roles> rolesNamed(std::string_view text) {
   using Roles = ScheduleDecl::Roles;
-  for (Roles each : {Roles::Uniform, Roles::ImFP, Roles::ExCP})
+  for (Roles each : {Roles::Uniform, Roles::ImFP, Roles::ExCP, Roles::Gemv})
     if (text == name(each))
       return each;
   return std::nullopt;
@@ -182,7 +184,9 @@ std::string print(const Gemm &gemm) {
           std::to_string(schedule.warps->n) +
           (schedule.warps->k > 1 ? " x " + std::to_string(schedule.warps->k) : ""));
   if (schedule.splitK)
-    entry("split_k: " + std::to_string(*schedule.splitK));
+    entry("split_k: " + (*schedule.splitK == ScheduleDecl::streamK
+                             ? "stream"
+                             : std::to_string(*schedule.splitK)));
   if (schedule.scales)
     entry(*schedule.scales == ScheduleDecl::Scales::Operand ? "scales: operand"
                                                             : "scales: accumulator");

@@ -155,8 +155,11 @@ private:
           numbers(entry, {warpLimits, count}, "M x N or M x N x K"))
         warps(entry);
     } else if (key == "split_k") {
-      if (first(schedule.splitKSpan, entry.key, where) &&
-          numbers(entry, {&splitKLimits, 1}, "a number of parts of k"))
+      if (!first(schedule.splitKSpan, entry.key, where))
+        return;
+      if (entry.word && entry.word->text == "stream")
+        schedule.splitK = ScheduleDecl::streamK;
+      else if (numbers(entry, {&splitKLimits, 1}, "a number of parts of k or stream"))
         schedule.splitK = entry.numbers[0].value;
     } else if (key == "scales") {
       if (first(schedule.scalesSpan, entry.key, where))
@@ -225,7 +228,7 @@ private:
     if (entry.word)
       gemm.schedule.roles = rolesNamed(entry.word->text);
     if (!gemm.schedule.roles)
-      error(DiagId::schedule_form, {"roles", "uniform, imfp or excp"}, entry.key.span);
+      error(DiagId::schedule_form, {"roles", "uniform, imfp, excp or gemv"}, entry.key.span);
   }
 
   void launch(const ast::ScheduleEntry &entry) {

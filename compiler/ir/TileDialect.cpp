@@ -1,6 +1,7 @@
 #include "compiler/ir/Dialects.h"
 
 #include "compiler/decode/DecodeProgram.h"
+#include "dsl/Format.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -58,13 +59,13 @@ mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int
     return emitError() << "mma type is '" << mma << "'; it must be f16, bf16, s8, s4 or e4m3";
   if (codeBits != 4 && codeBits != 8)
     return emitError() << "codes have " << codeBits << " bits; they must have 4 or 8";
-  if (roles != "uniform" && roles != "imfp" && roles != "excp")
-    return emitError() << "roles are '" << roles << "'; they must be uniform, imfp or excp";
+  if (!dsl::rolesNamed(roles.str()))
+    return emitError() << "roles are '" << roles << "'; they must be uniform, imfp, excp or gemv";
   if (clusterN < 1 || clusterK < 1 || clusterN * clusterK > 8)
     return emitError() << "cluster is " << clusterN << " x " << clusterK
                        << "; it must have 1 to 8 CTAs";
-  if (splitK < 1)
-    return emitError() << "split is " << splitK << "; it must be at least 1";
+  if (splitK < 0)
+    return emitError() << "split is " << splitK << "; it must be at least 1, or 0 for equal shares";
   return mlir::success();
 }
 

@@ -31,7 +31,7 @@ def Tile_Geometry : AttrDef<Tile_Dialect, "Geometry"> {
   let summary = "how a CTA tile is divided among warps and instructions; see plan/Geometry.h";
   let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$tileK, "int64_t":$warpsM,
                         "int64_t":$warpsN, "int64_t":$warpsK, StringRefParameter<"MMA operand type">:$mma,
-                        "int64_t":$codeBits, "int64_t":$splitK, StringRefParameter<"uniform, imfp or excp">:$roles,
+                        "int64_t":$codeBits, "int64_t":$splitK, StringRefParameter<"uniform, imfp, excp or gemv">:$roles,
                         "int64_t":$clusterN, "int64_t":$clusterK);
   let assemblyFormat = [{
     `<` `tile` $tileM `x` $tileN `x` $tileK `warps` $warpsM `x` $warpsN `x` $warpsK `mma` $mma `codes` $codeBits `split` $splitK

@@ -32,7 +32,7 @@ struct Geometry {
   static constexpr int64_t widestBox = 256;    // bytes of a row of a tensor map's box
   static constexpr int64_t boxAlignment = 128; // bytes, of where a box lands in shared memory
 
-  bool specialized() const { return roles != Roles::Uniform; } // wgmma, with a loading warp
+  bool specialized() const { return roles == Roles::ImFP || roles == Roles::ExCP; } // wgmma, with a loading warp
   int64_t mathThreads() const { return 32 * warpsM * warpsN * warpsK; }
   int64_t groupThreads() const { return 32 * warpsM * warpsN; } // that hold one set of sums
   int64_t threads() const { return mathThreads() + (specialized() ? warpgroup : 0); }

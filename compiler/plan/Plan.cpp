@@ -99,7 +99,7 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     return Objection{DiagId::schedule_cluster,
                      {str(s.clusterN), str(s.clusterK), "it needs roles imfp or excp"}};
   }
-  if (s.roles == Roles::ExCP)
+  if (s.roles == Roles::ExCP || s.roles == Roles::Gemv)
     return Objection{DiagId::schedule_roles, {roles, device.target, "they are not generated yet"}};
   if (s.clusterN * s.clusterK > 1)
     return Objection{DiagId::schedule_cluster,

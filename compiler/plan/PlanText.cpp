@@ -29,6 +29,7 @@ bool readNumbers(std::string_view text, std::initializer_list<int64_t *> numbers
 
 std::string Plan::printForKernel() const {
   std::ostringstream out;
+  bool streams = schedule.splitK == dsl::ScheduleDecl::streamK;
   out << "shape n=" << problem.n << " k=" << problem.k << '\n'
       << "target " << target << '\n'
       << "mma " << mmaType << '\n'
@@ -36,7 +37,7 @@ std::string Plan::printForKernel() const {
       << "tile " << schedule.tileM << " x " << schedule.tileN << " x " << schedule.tileK << '\n'
       << "warps " << schedule.warpsM << " x " << schedule.warpsN << " x " << schedule.warpsK << '\n'
       << "pipeline " << schedule.pipeline << '\n'
-      << "split_k " << schedule.splitK << '\n'
+      << "split_k " << (streams ? "stream" : std::to_string(schedule.splitK)) << '\n'
       << "roles " << dsl::name(schedule.roles) << '\n'
       << "cluster " << schedule.clusterN << " x " << schedule.clusterK << '\n'
       << "launch " << (schedule.dependent ? "dependent" : "serial") << '\n'
@@ -87,7 +88,10 @@ Result<Plan> Plan::parse(std::string_view text) {
       good = pipeline = readNumbers(rest, {&depth}) && depth >= 2 && depth <= 8;
       s.pipeline = static_cast<int>(depth);
     } else if (key == "split_k") {
-      good = readNumbers(rest, {&s.splitK}) && s.splitK >= 1;
+      if (rest == "stream")
+        s.splitK = dsl::ScheduleDecl::streamK;
+      else
+        good = readNumbers(rest, {&s.splitK}) && s.splitK >= 1;
     } else if (key == "roles") {
       std::optional<dsl::ScheduleDecl::Roles> roles = dsl::rolesNamed(rest);
       good = roles.has_value();

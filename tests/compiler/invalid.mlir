@@ -53,7 +53,7 @@ tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x
 }
 
 //--- roles.mlir
-// CHECK: roles are 'both'; they must be uniform, imfp or excp
+// CHECK: roles are 'both'; they must be uniform, imfp, excp or gemv
 tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "both" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
 }
 
