@@ -65,6 +65,8 @@ std::string_view gridProblem(const KernelImage &image) {
     return "'resident_ctas' is not a multiple of 'cluster_n'";
   if (image.residentCtas > 0 && image.splitK > 1)
     return "a persistent kernel splits k";
+  if (image.splitK == 0 && (image.residentCtas == 0 || image.clusterN * image.clusterK > 1))
+    return "equal shares of k need a persistent kernel without clusters";
   return "";
 }
 
@@ -72,6 +74,8 @@ std::string_view gridProblem(const KernelImage &image) {
 
 Dim3 KernelImage::grid(int64_t m) const {
   int64_t columns = (tilesN() + clusterN - 1) / clusterN * clusterN, rows = tilesM(m);
+  if (splitK == 0)
+    return {static_cast<uint32_t>(std::min(columns * rows * tilesK(), residentCtas)), 1, 1};
   if (residentCtas > 0)
     return {static_cast<uint32_t>(std::min(columns * rows, residentCtas)), 1, 1};
   return {static_cast<uint32_t>(columns), static_cast<uint32_t>(rows),
@@ -87,7 +91,9 @@ int64_t KernelImage::workspaceBytes(int64_t m) const {
     return 0;
   int64_t tiles = tilesN() * tilesM(m);
   int64_t counters = (tiles * 4 + 255) / 256 * 256;
-  return counters + tiles * splitK * tileM * tileN * 4;
+  // Equal shares: one begins with each CTA and with each tile.
+  int64_t shares = splitK == 0 ? tiles + residentCtas : tiles * splitK;
+  return counters + shares * tileM * tileN * 4;
 }
 
 std::string KernelImage::printFacts() const {
@@ -139,7 +145,7 @@ Result<KernelImage> KernelImage::parse(std::string_view facts, std::string ptx) 
   image.tileN = head.number("tile_n", 1, 1 << 16);
   image.tileK = head.number("tile_k", 1, maxExtent);
   image.pipeline = static_cast<int>(head.number("pipeline", 0, 64));
-  image.splitK = head.number("split_k", 1, 65535);
+  image.splitK = head.number("split_k", 0, 65535);
   image.clusterN = head.number("cluster_n", 1, maxCluster);
   image.clusterK = head.number("cluster_k", 1, maxCluster);
   image.residentCtas = head.number("resident_ctas", 0, 1 << 16);

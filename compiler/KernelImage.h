@@ -56,7 +56,7 @@ struct KernelImage {
   int64_t n = 0, k = 0;    // the kernel is specialised on both, not on m
   int64_t tileM = 0, tileN = 0, tileK = 0;
   int pipeline = 0;
-  int64_t splitK = 1;
+  int64_t splitK = 1; // 0: the k tiles of all tiles in equal shares for each of residentCtas
   // CTAs of a cluster along the grid's x and z. clusterK is 1 or splitK, whose sums then meet in
   // the cluster's shared memory instead of the workspace.
   int64_t clusterN = 1, clusterK = 1;
@@ -76,6 +76,7 @@ struct KernelImage {
 
   int64_t tilesM(int64_t m) const { return (m + tileM - 1) / tileM; }
   int64_t tilesN() const { return (n + tileN - 1) / tileN; }
+  int64_t tilesK() const { return (k + tileK - 1) / tileK; }
   // x = tilesN rounded up to clusterN, y = tilesM(m), z = splitK; CTAs past tilesN have no tile.
   // Persistent: the same tiles, at most residentCtas, along x alone.
   Dim3 grid(int64_t m) const;

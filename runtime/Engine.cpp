@@ -78,7 +78,7 @@ std::string misfit(const compiler::KernelImage &image, const dsl::Gemm &gemm) {
   bool widened = element == dsl::ElementType::get("s4") && image.activation.elementBits == 8;
   if (image.activation.elementBits != element.bits() && !widened)
     return "its activations have other elements";
-  if (image.tileM < 1 || image.tileN < 1 || image.threads < 1 || image.splitK < 1)
+  if (image.tileM < 1 || image.tileN < 1 || image.threads < 1 || image.splitK < 0)
     return "its tile is empty";
   return {};
 }

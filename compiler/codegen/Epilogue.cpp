@@ -14,81 +14,136 @@ namespace LLVM = mlir::LLVM;
 namespace NVVM = mlir::NVVM;
 namespace arith = mlir::arith;
 
-// Workspace: one counter per output tile, then for each tile and split the accumulators of all
-// threads (KernelImage::workspaceBytes). Whoever counts last adds all splits in their order.
+// Workspace: one counter per output tile, then the accumulators of all threads for each share of a
+// tile (KernelImage::workspaceBytes). Shares are summed in an order that does not depend on when
+// they come; the counter is left at zero for the next launch.
 void KernelLowering::lowerSplitSum(tile::SplitSumOp op) {
-  mlir::Type type = builder.getI32Type();
-  Value gridN = NVVM::GridDimXOp::create(builder, loc, type);
-  Value gridM = NVVM::GridDimYOp::create(builder, loc, type);
-  Value split = NVVM::BlockIdZOp::create(builder, loc, type);
-  Value tile = add(mul(op.getTileM(), gridN), op.getTileN());
-  Value counters = mul(mul(gridM, gridN), 4);
-  counters = arith::AndIOp::create(builder, loc, add(counters, 255), i32(~int64_t(255)));
-  int64_t values = static_cast<int64_t>(op.getValues().size());
-  int64_t partBytes = values * g.groupThreads() * 16;
-  Value mine = add(mul(tile, splits), split);
-  auto part = [&](Value index, int64_t value) {
-    Value offset = add(add(mul(widen(index), partBytes), widen(counters)),
-                       widen(add(mul(thread, 16), value * g.groupThreads() * 16)));
-    return globalAt(op.getWorkspace(), offset);
-  };
-  for (int64_t i = 0; i < values; ++i)
-    store(op.getValues()[static_cast<unsigned>(i)], part(mine, i), 16);
+  SplitWorkspace space;
+  space.values = static_cast<int64_t>(op.getValues().size());
+  space.pointer = op.getWorkspace();
+  space.parts = widen(
+      arith::AndIOp::create(builder, loc, add(mul(op.getTiles(), 4), 255), i32(~int64_t(255))));
+  space.counter = globalAt(op.getWorkspace(), widen(mul(op.getTile(), 4)));
+  space.isFirstThread =
+      arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, thread, i32(0));
+  llvm::SmallVector<Value> results = g.streamK ? gatherShares(op, space) : sumLast(op, space);
+  for (auto [old, now] : llvm::zip(op.getResults(), results))
+    old.replaceAllUsesWith(now);
+}
 
-  // Release: every thread's stores, then the CTA's arrival. Shared memory is free by now: all
-  // warps have left the pipeline when they meet here.
+KernelLowering::Value KernelLowering::partAt(const SplitWorkspace &space, Value place,
+                                             int64_t value) {
+  int64_t partBytes = space.values * g.groupThreads() * 16;
+  Value inPart = widen(add(mul(thread, 16), value * g.groupThreads() * 16));
+  return globalAt(space.pointer, add(add(mul(widen(place), partBytes), space.parts), inPart));
+}
+
+// Leaves this CTA's share and counts it: every thread's stores, then the CTA's arrival. Gives how
+// many came before, to the first thread.
+KernelLowering::Value KernelLowering::leaveShare(tile::SplitSumOp op, const SplitWorkspace &space) {
+  Value place = add(op.getFirst(), op.getShare());
+  for (int64_t i = 0; i < space.values; ++i)
+    store(op.getValues()[static_cast<unsigned>(i)], partAt(space, place, i), 16);
   NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
   sumBarrier();
-  Value counter = globalAt(op.getWorkspace(), widen(mul(tile, 4)));
-  Value isFirst = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, thread, i32(0));
-  auto arrive = mlir::scf::IfOp::create(builder, loc, isFirst);
+  auto arrive = mlir::scf::IfOp::create(builder, loc, builder.getI32Type(), space.isFirstThread,
+                                        /*withElseRegion=*/true);
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&arrive.getThenRegion().front());
+  Value before = LLVM::AtomicRMWOp::create(builder, loc, LLVM::AtomicBinOp::add, space.counter,
+                                           i32(1), LLVM::AtomicOrdering::monotonic);
+  mlir::scf::YieldOp::create(builder, loc, before);
+  builder.setInsertionPointToStart(&arrive.getElseRegion().front());
+  mlir::scf::YieldOp::create(builder, loc, i32(0));
+  return arrive.getResult(0);
+}
+
+// `start` and the shares at `first` .. `first + count`, in this order.
+llvm::SmallVector<KernelLowering::Value> KernelLowering::addShares(const SplitWorkspace &space,
+                                                                   Value first, Value count,
+                                                                   mlir::ValueRange start) {
+  auto loop = mlir::scf::ForOp::create(builder, loc, i32(0), count, i32(1), start);
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToEnd(loop.getBody());
+  Value place = add(first, loop.getInductionVar());
+  llvm::SmallVector<Value> next;
+  for (auto [i, before] : llvm::enumerate(loop.getRegionIterArgs()))
+    next.push_back(
+        sumOf(before, load(before.getType(), partAt(space, place, static_cast<int64_t>(i)), 16)));
+  mlir::scf::YieldOp::create(builder, loc, next);
+  return llvm::SmallVector<Value>(loop.getResults());
+}
+
+// Shares that end at one time: the last to come adds all of them.
+llvm::SmallVector<KernelLowering::Value> KernelLowering::sumLast(tile::SplitSumOp op,
+                                                                 const SplitWorkspace &space) {
+  // Shared memory is free by now: all warps have left the pipeline when they meet here.
+  Value before = leaveShare(op, space);
+  auto tell = mlir::scf::IfOp::create(builder, loc, space.isFirstThread);
   {
     mlir::OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(&arrive.getThenRegion().front());
-    Value before = LLVM::AtomicRMWOp::create(builder, loc, LLVM::AtomicBinOp::add, counter, i32(1),
-                                             LLVM::AtomicOrdering::monotonic);
+    builder.setInsertionPointToStart(&tell.getThenRegion().front());
     store(before, sharedAt(i32(0)), 4);
   }
   sumBarrier();
-  Value arrived = load(type, sharedAt(i32(0)), 4);
-  Value last =
-      arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, arrived, i32(splits - 1));
+  Value arrived = load(builder.getI32Type(), sharedAt(i32(0)), 4);
+  Value last = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, add(arrived, 1),
+                                     op.getShares());
   llvm::SmallVector<mlir::Type> types(op.getSums().getTypes());
-  auto sum = mlir::scf::IfOp::create(builder, loc, types, last, true);
+  auto sum = mlir::scf::IfOp::create(builder, loc, types, last, /*withElseRegion=*/true);
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&sum.getThenRegion().front());
+  NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
+  llvm::SmallVector<Value> zeros;
+  for (mlir::Type each : types)
+    zeros.push_back(arith::ConstantOp::create(builder, loc, builder.getZeroAttr(each)));
+  llvm::SmallVector<Value> sums = addShares(space, op.getFirst(), op.getShares(), zeros);
+  resetCounter(space);
+  mlir::scf::YieldOp::create(builder, loc, sums);
+  builder.setInsertionPointToStart(&sum.getElseRegion().front());
+  mlir::scf::YieldOp::create(builder, loc, op.getValues());
+  llvm::SmallVector<Value> results{last};
+  llvm::append_range(results, sum.getResults());
+  return results;
+}
+
+// Equal shares: a CTA takes its tiles from the last to the first, so that what it leaves to others
+// is early and what it waits for is long there. It waits only for CTAs before it.
+llvm::SmallVector<KernelLowering::Value> KernelLowering::gatherShares(tile::SplitSumOp op,
+                                                                      const SplitWorkspace &space) {
+  Value others = arith::SubIOp::create(builder, loc, op.getShares(), i32(1));
+  Value gathers =
+      arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, op.getShare(), others);
+  llvm::SmallVector<mlir::Type> types(op.getSums().getTypes());
+  auto sum = mlir::scf::IfOp::create(builder, loc, types, gathers, /*withElseRegion=*/true);
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&sum.getElseRegion().front());
+  leaveShare(op, space);
+  mlir::scf::YieldOp::create(builder, loc, op.getValues());
+  builder.setInsertionPointToStart(&sum.getThenRegion().front());
+  Value any = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, others, i32(0));
+  auto wait = mlir::scf::IfOp::create(builder, loc, any);
   {
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(&sum.getThenRegion().front());
-    NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
-    llvm::SmallVector<Value> zeros;
-    for (mlir::Type each : types)
-      zeros.push_back(arith::ConstantOp::create(builder, loc, builder.getZeroAttr(each)));
-    auto loop = mlir::scf::ForOp::create(builder, loc, i32(0), i32(splits), i32(1), zeros);
-    {
-      mlir::OpBuilder::InsertionGuard inLoop(builder);
-      builder.setInsertionPointToEnd(loop.getBody());
-      Value index = add(mul(tile, splits), loop.getInductionVar());
-      llvm::SmallVector<Value> next;
-      for (int64_t i = 0; i < values; ++i) {
-        Value addend = load(types[static_cast<size_t>(i)], part(index, i), 16);
-        Value before = loop.getRegionIterArg(static_cast<unsigned>(i));
-        next.push_back(sumOf(before, addend));
-      }
-      mlir::scf::YieldOp::create(builder, loc, next);
-    }
-    // The counter is left at zero for the next launch.
-    auto reset = mlir::scf::IfOp::create(builder, loc, isFirst);
-    {
-      mlir::OpBuilder::InsertionGuard inReset(builder);
-      builder.setInsertionPointToStart(&reset.getThenRegion().front());
-      store(i32(0), counter, 4);
-    }
-    mlir::scf::YieldOp::create(builder, loc, loop.getResults());
-    builder.setInsertionPointToStart(&sum.getElseRegion().front());
-    mlir::scf::YieldOp::create(builder, loc, op.getValues());
+    mlir::OpBuilder::InsertionGuard inWait(builder);
+    builder.setInsertionPointToStart(&wait.getThenRegion().front());
+    ptx("{\n.reg .pred more;\n.reg .b32 count;\nagain:\n"
+        "ld.acquire.gpu.global.b32 count, [$0];\nsetp.ne.b32 more, count, $1;\n"
+        "@more bra again;\n}",
+        "l,r", mlir::TypeRange(), {space.counter, others});
+    sumBarrier();
+    resetCounter(space);
   }
-  op.getLast().replaceAllUsesWith(last);
-  for (auto [old, now] : llvm::zip(op.getSums(), sum.getResults()))
-    old.replaceAllUsesWith(now);
+  mlir::scf::YieldOp::create(builder, loc, addShares(space, op.getFirst(), others, op.getValues()));
+  llvm::SmallVector<Value> results{gathers};
+  llvm::append_range(results, sum.getResults());
+  return results;
+}
+
+void KernelLowering::resetCounter(const SplitWorkspace &space) {
+  auto reset = mlir::scf::IfOp::create(builder, loc, space.isFirstThread);
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&reset.getThenRegion().front());
+  store(i32(0), space.counter, 4);
 }
 
 void KernelLowering::lowerLoadRowScales(tile::LoadRowScalesOp op) {

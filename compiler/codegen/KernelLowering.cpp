@@ -26,8 +26,8 @@ KernelLowering::KernelLowering(tile::KernelOp op)
        256 / bits,
        bits,
        static_cast<int>(a.getCodeBits()),
-       *dsl::rolesNamed(a.getRoles())};
-  splits = a.getSplitK();
+       *dsl::rolesNamed(a.getRoles()),
+       a.getSplitK() == dsl::ScheduleDecl::streamK};
 }
 
 mlir::LogicalResult KernelLowering::run() {

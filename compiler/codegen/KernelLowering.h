@@ -23,7 +23,6 @@ protected:
   mlir::OpBuilder builder;
   mlir::Location loc; // of the operation being lowered
   Geometry g;
-  int64_t splits;
 
   // Set up at the kernel's entry.
   mlir::Block *entry = nullptr;
@@ -56,6 +55,17 @@ protected:
 
   // Epilogue.cpp
   void lowerSplitSum(tile::SplitSumOp sum);
+  struct SplitWorkspace {
+    int64_t values; // accumulators of a thread
+    Value pointer, parts, counter, isFirstThread;
+  };
+  Value partAt(const SplitWorkspace &space, Value place, int64_t value);
+  Value leaveShare(tile::SplitSumOp sum, const SplitWorkspace &space);
+  llvm::SmallVector<Value> addShares(const SplitWorkspace &space, Value first, Value count,
+                                     mlir::ValueRange start);
+  llvm::SmallVector<Value> sumLast(tile::SplitSumOp sum, const SplitWorkspace &space);
+  llvm::SmallVector<Value> gatherShares(tile::SplitSumOp sum, const SplitWorkspace &space);
+  void resetCounter(const SplitWorkspace &space);
   void lowerLoadRowScales(tile::LoadRowScalesOp load);
   void lowerLoadTokenScales(tile::LoadTokenScalesOp load);
   void lowerLoadTensorScale(tile::LoadTensorScaleOp load);

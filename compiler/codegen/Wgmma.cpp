@@ -36,7 +36,6 @@ private:
   void lowerBarrierWait(tile::BarrierWaitOp wait);
   void lowerBarrierExpect(tile::BarrierExpectOp expect);
   void lowerBarrierArrive(tile::BarrierArriveOp arrive);
-  void lowerTurn(tile::TurnOp turn);
   void lowerRegisters(tile::RegistersOp registers);
   void lowerCopyTile(tile::CopyTileOp copy);
   void lowerCopyBox(tile::CopyBoxOp copy);
@@ -68,7 +67,6 @@ bool WgmmaLowering::lowerFamily(mlir::Operation *inner) {
       .Case<tile::BarrierWaitOp>([&](auto o) { return lowerBarrierWait(o), true; })
       .Case<tile::BarrierExpectOp>([&](auto o) { return lowerBarrierExpect(o), true; })
       .Case<tile::BarrierArriveOp>([&](auto o) { return lowerBarrierArrive(o), true; })
-      .Case<tile::TurnOp>([&](auto o) { return lowerTurn(o), true; })
       .Case<tile::RegistersOp>([&](auto o) { return lowerRegisters(o), true; })
       .Case<tile::CopyTileOp>([&](auto o) { return lowerCopyTile(o), true; })
       .Case<tile::CopyBoxOp>([&](auto o) { return lowerCopyBox(o), true; })
@@ -129,27 +127,6 @@ void WgmmaLowering::lowerBarrierExpect(tile::BarrierExpectOp expect) {
 void WgmmaLowering::lowerBarrierArrive(tile::BarrierArriveOp arrive) {
   ptx("bar.warp.sync 0xffffffff;\n@$1 mbarrier.arrive.shared::cta.b64 _, [$0];", "r,b",
       mlir::TypeRange(), {barrierAt(arrive.getBarriers(), arrive.getSlot(), false), isFirstLane});
-}
-
-// Barriers 3 and 4 are the turns of the first and the second warpgroup: one waits, the other only
-// arrives.
-void WgmmaLowering::lowerTurn(tile::TurnOp turn) {
-  constexpr int64_t firstTurn = 3, both = 2 * Geometry::warpgroup;
-  Value warpgroup = div(thread, Geometry::warpgroup);
-  if (turn.getStep() == "open") {
-    Value second = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, warpgroup, i32(1));
-    auto once = mlir::scf::IfOp::create(builder, loc, second);
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(&once.getThenRegion().front());
-    ptx("bar.arrive " + number(firstTurn) + ", " + number(both) + ";", "", mlir::TypeRange(),
-        mlir::ValueRange());
-    return;
-  }
-  bool take = turn.getStep() == "take";
-  Value id = take ? add(warpgroup, firstTurn)
-                  : arith::SubIOp::create(builder, loc, i32(firstTurn + 1), warpgroup).getResult();
-  ptx(std::string(take ? "bar.sync" : "bar.arrive") + " $0, " + number(both) + ";", "r",
-      mlir::TypeRange(), {id});
 }
 
 void WgmmaLowering::lowerRegisters(tile::RegistersOp registers) {
@@ -277,11 +254,12 @@ void WgmmaLowering::lowerWait(tile::WarpgroupWaitOp wait) {
   }
   if (!wait.getHeld().empty()) {
     int64_t count = static_cast<int64_t>(wait.getHeld().size());
+    text += "\n{\n@!$" + number(firstHeld + count) + " bra held;";
     for (int64_t i = 0; i < count; i += 4)
-      text += "\n@$" + number(firstHeld + count) + " st.shared.v4.b32 [$" +
-              number(firstHeld + count + 1) + "], {$" + number(firstHeld + i) + ", $" +
-              number(firstHeld + i + 1) + ", $" + number(firstHeld + i + 2) + ", $" +
-              number(firstHeld + i + 3) + "};";
+      text += "\nst.shared.v4.b32 [$" + number(firstHeld + count + 1) + "+" + number(4 * i) +
+              "], {$" + number(firstHeld + i) + ", $" + number(firstHeld + i + 1) + ", $" +
+              number(firstHeld + i + 2) + ", $" + number(firstHeld + i + 3) + "};";
+    text += "\nheld:\n}";
     tied += ",b,r";
     operands.push_back(never);
     operands.push_back(sharedAddress(i32(0)));

@@ -110,12 +110,6 @@ mlir::LogicalResult MmaOp::verify() {
   return mlir::success();
 }
 
-mlir::LogicalResult TurnOp::verify() {
-  if (getStep() != "open" && getStep() != "take" && getStep() != "give")
-    return emitOpError("step is '") << getStep() << "'; it must be open, take or give";
-  return mlir::success();
-}
-
 mlir::LogicalResult WarpgroupMmaOp::verify() {
   int64_t steps = static_cast<int64_t>(getSteps());
   if (steps < 1 || getA().empty() || static_cast<int64_t>(getA().size()) % (4 * steps) != 0)

@@ -52,11 +52,13 @@ def Tile_KernelOp : Tile_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock, N
   let description = [{
     `target` is the architecture. A pointer parameter in the generic address space is a tensor map
     that the launch passes by value. `dependent`: the kernel may start before the one ahead of it in
-    the stream has ended. `ctasPerSm` CTAs share the registers of an SM. `origins` are dotted paths into the declaration; the location of
-    an operation is line i + 1 of file "rho" when it comes from origins[i].
+    the stream has ended; `launchesEarly`: there is room on every SM for the one behind it.
+    `ctasPerSm` CTAs share the registers of an SM. `origins` are dotted paths into the declaration;
+    the location of an operation is line i + 1 of file "rho" when it comes from origins[i].
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$target, Tile_Geometry:$geometry,
-                       StrArrayAttr:$origins, UnitAttr:$dependent, I64Attr:$ctasPerSm);
+                       StrArrayAttr:$origins, UnitAttr:$dependent, UnitAttr:$launchesEarly,
+                       I64Attr:$ctasPerSm);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
 }
@@ -71,14 +73,17 @@ def Tile_AllocSharedOp : Tile_Op<"alloc_shared", []> {
 def Tile_ForTilesOp : Tile_Op<"for_tiles", [SingleBlock, NoTerminator]> {
   let summary = "the output tiles of one CTA";
   let description = [{
-    The body computes one output tile; its arguments are the tile's index along n and along m. Without
-    a split of k the grid is persistent: every cluster of CTAs takes each so manieth cluster of
-    tiles, in an order in which tiles that run at a time share rows of both operands in L2. With a
-    split each CTA has one tile.
+    The body computes one output tile, or this CTA's share of its k tiles. Its arguments are the
+    tile's index along n and along m, the first and the last (exclusive) of `tilesK` k tiles, and
+    of the shares of the tile: their number, which one this is, and the place of the first of them
+    in the workspace. Without a split of k the grid is persistent: every cluster of CTAs takes each
+    so manieth cluster of tiles, in an order in which tiles that run at a time share rows of both
+    operands in L2. With a split each CTA has one share of one tile; with equal shares (split 0) the
+    k tiles of all tiles, one tile after the other, are divided among the CTAs.
   }];
-  let arguments = (ins I64Attr:$tilesN, I32:$tilesM);
+  let arguments = (ins I64Attr:$tilesN, I32:$tilesM, I64Attr:$tilesK);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$tilesN `x` $tilesM attr-dict-with-keyword $body";
+  let assemblyFormat = "$tilesN `x` $tilesM `x` $tilesK attr-dict-with-keyword $body";
 }
 
 def Tile_PipelineOp : Tile_Op<"pipeline", []> {
@@ -302,17 +307,6 @@ def Tile_BarrierArriveOp : Tile_Op<"barrier_arrive", []> {
   let assemblyFormat = "$barriers `[` $slot `]` attr-dict `:` type($barriers)";
 }
 
-def Tile_TurnOp : Tile_Op<"turn", []> {
-  let summary = "two warpgroups take turns with the matrix instructions";
-  let description = [{
-    `open`: once, before the first turn, which is the first warpgroup's. `take` waits for this
-    warpgroup's turn, `give` passes it on.
-  }];
-  let arguments = (ins StrAttr:$step);
-  let assemblyFormat = "$step attr-dict";
-  let hasVerifier = 1;
-}
-
 def Tile_RegistersOp : Tile_Op<"registers", []> {
   let summary = "gives registers of this warpgroup back, or takes more";
   let arguments = (ins I64Attr:$count, UnitAttr:$more);
@@ -353,15 +347,18 @@ def Tile_ScaleOp : Tile_Op<"scale", [Pure, AttrSizedOperandSegments]> {
 def Tile_SplitSumOp : Tile_Op<"split_sum", []> {
   let summary = "sums the accumulators of all CTAs that share an output tile";
   let description = [{
-    Every CTA leaves its accumulators in the workspace; the last to arrive adds all of them in the
-    order of the k split, so the result does not depend on the order of arrival. `last` is true
-    in that CTA, whose results are the sums.
+    Of the `shares` of an output tile one CTA adds all in an order that does not depend on when they
+    come: with a split of k the last to come, with equal shares (split 0) the one of the last share.
+    `last` is true in that CTA, whose results are the sums. The others leave their accumulators in
+    the workspace, at place `first` + `share`, and count them in the counter of `tile` of `tiles`.
   }];
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$workspace, I32:$tileN, I32:$tileM,
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$workspace, I32:$tile, I32:$tiles, I32:$shares,
+                       I32:$share, I32:$first,
                        Variadic<Accumulator>:$values);
   let results = (outs I1:$last, Variadic<Accumulator>:$sums);
   let assemblyFormat = [{
-    $workspace `tile` $tileN `,` $tileM `(` $values `:` type($values) `)` attr-dict `:` type($workspace) `->` type($sums)
+    $workspace `tile` $tile `of` $tiles `share` $share `of` $shares `at` $first
+    `(` $values `:` type($values) `)` attr-dict `:` type($workspace) `->` type($sums)
   }];
 }
 

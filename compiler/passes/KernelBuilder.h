@@ -35,6 +35,8 @@ private:
   WeightLayout layout;
   mlir::OpBuilder builder;
   Value weight, output, workspace, m, tileN, tileM;
+  Value firstK, lastK;             // this CTA's k tiles of the output tile, last exclusive
+  Value shares, share, firstPlace; // of the output tile, as tile.for_tiles has them
   std::map<int, Value> activation; // by component
   std::map<Pair, Value> buffers;   // shared, by component
 
@@ -44,6 +46,7 @@ private:
   // This CTA's k tiles, and the pipeline over them. Returns the accumulators, row tile by row
   // tile, batch tiles innermost.
   std::vector<Value> buildPipeline();
+  void findTile();
   void buildCopies(Value tileK, Value slot, int64_t tilesK);
   void buildActivationCopy(int component, Value tileK, Value slot);
 

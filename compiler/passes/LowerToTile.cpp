@@ -26,25 +26,44 @@ void KernelBuilder::build() {
   llvm::SmallVector<llvm::StringRef> origins(context.origins.begin(), context.origins.end());
   auto kernel = tile::KernelOp::create(builder, at("gemm"), op.getSymName(), context.plan.target,
                                        geometry, builder.getStrArrayAttr(origins), s.dependent,
-                                       static_cast<uint64_t>(s.ctasPerSm));
+                                       s.launchesEarly, static_cast<uint64_t>(s.ctasPerSm));
   mlir::Block &block = kernel.getBody().emplaceBlock();
   addParameters(block);
   builder.setInsertionPointToEnd(&block);
   allocateShared();
-  if (g.specialized()) {
-    auto tiles = tile::ForTilesOp::create(builder, at("schedule"),
-                                          static_cast<uint64_t>(layout.sections[0].tilesN),
-                                          divide(add(m, i32(g.tileM - 1)), g.tileM));
-    mlir::Block &body = tiles.getBody().emplaceBlock();
-    tileN = body.addArgument(builder.getI32Type(), at("schedule"));
-    tileM = body.addArgument(builder.getI32Type(), at("schedule"));
-    builder.setInsertionPointToEnd(&body);
-  } else {
-    tileN = NVVM::BlockIdXOp::create(builder, at("schedule"), builder.getI32Type());
-    tileM = NVVM::BlockIdYOp::create(builder, at("schedule"), builder.getI32Type());
-  }
+  findTile();
   buildEpilogue(buildPipeline());
   op.erase();
+}
+
+// Roles have a loop over tiles; otherwise the grid is of tiles and of parts of k.
+void KernelBuilder::findTile() {
+  mlir::Location loc = at("schedule");
+  mlir::Type type = builder.getI32Type();
+  const LayoutSection &codes = layout.sections[0];
+  if (g.specialized()) {
+    auto tiles = tile::ForTilesOp::create(builder, loc, static_cast<uint64_t>(codes.tilesN),
+                                          divide(add(m, i32(g.tileM - 1)), g.tileM),
+                                          static_cast<uint64_t>(codes.tilesK));
+    mlir::Block &body = tiles.getBody().emplaceBlock();
+    for (Value *argument : {&tileN, &tileM, &firstK, &lastK, &shares, &share, &firstPlace})
+      *argument = body.addArgument(type, loc);
+    builder.setInsertionPointToEnd(&body);
+    return;
+  }
+  tileN = NVVM::BlockIdXOp::create(builder, loc, type);
+  tileM = NVVM::BlockIdYOp::create(builder, loc, type);
+  firstK = i32(0);
+  lastK = i32(codes.tilesK);
+  int64_t splitK = context.plan.schedule.splitK;
+  if (splitK == 1)
+    return;
+  shares = i32(splitK);
+  share = NVVM::BlockIdZOp::create(builder, loc, type);
+  int64_t perSplit = (codes.tilesK + splitK - 1) / splitK;
+  firstK = mlir::arith::MinUIOp::create(builder, loc, mul(share, perSplit), lastK);
+  lastK = mlir::arith::MinUIOp::create(builder, loc, add(firstK, i32(perSplit)), lastK);
+  firstPlace = mul(add(mul(tileM, codes.tilesN), tileN), splitK);
 }
 
 void KernelBuilder::addParameters(mlir::Block &block) {
@@ -91,16 +110,6 @@ void KernelBuilder::allocateShared() {
 }
 
 std::vector<Value> KernelBuilder::buildPipeline() {
-  const Schedule &s = context.plan.schedule;
-  int64_t tilesK = (context.plan.problem.k + g.tileK - 1) / g.tileK;
-  Value first = i32(0), last = i32(tilesK);
-  if (s.splitK > 1) {
-    int64_t perSplit = (tilesK + s.splitK - 1) / s.splitK;
-    Value split = NVVM::BlockIdZOp::create(builder, at("schedule"), builder.getI32Type());
-    Value end = i32(tilesK);
-    first = mlir::arith::MinUIOp::create(builder, at("schedule"), mul(split, perSplit), end);
-    last = mlir::arith::MinUIOp::create(builder, at("schedule"), add(first, i32(perSplit)), end);
-  }
   bool integer = context.placed.integerAccumulator && chain.accumulator.empty();
   mlir::VectorType type = accumulatorType(integer);
   Value zero = tile::ZeroOp::create(builder, at("gemm"), type);
@@ -109,15 +118,15 @@ std::vector<Value> KernelBuilder::buildPipeline() {
   if (g.specialized() && chain.accumulator.empty()) // operand A of the batch that runs on
     inits.insert(inits.end(), static_cast<size_t>(4 * g.rowTiles() * batchSteps(g)), i32(0));
   auto pipeline =
-      tile::PipelineOp::create(builder, at("schedule"), mlir::ValueRange(inits).getTypes(), first,
-                               last, static_cast<uint64_t>(s.pipeline), inits);
+      tile::PipelineOp::create(builder, at("schedule"), mlir::ValueRange(inits).getTypes(), firstK,
+                               lastK, static_cast<uint64_t>(context.plan.schedule.pipeline), inits);
   mlir::OpBuilder::InsertionGuard guard(builder);
   mlir::Location loc = at("schedule");
   mlir::Type index = builder.getI32Type();
   mlir::Block &produce = pipeline.getProduce().emplaceBlock();
   produce.addArguments({index, index}, {loc, loc});
   builder.setInsertionPointToEnd(&produce);
-  buildCopies(produce.getArgument(0), produce.getArgument(1), tilesK);
+  buildCopies(produce.getArgument(0), produce.getArgument(1), layout.sections[0].tilesK);
   tile::YieldOp::create(builder, loc, mlir::ValueRange());
   mlir::Block &consume = pipeline.getConsume().emplaceBlock();
   consume.addArguments({index, index}, {loc, loc});

@@ -95,6 +95,7 @@ private:
   }
   Value add(Value a, Value b) { return arith::AddIOp::create(builder, loc, a, b); }
   Value sub(Value a, Value b) { return arith::SubIOp::create(builder, loc, a, b); }
+  Value mul(Value a, Value b) { return arith::MulIOp::create(builder, loc, a, b); }
   Value compare(arith::CmpIPredicate predicate, Value a, Value b) {
     return arith::CmpIOp::create(builder, loc, predicate, a, b);
   }
@@ -143,27 +144,91 @@ private:
     body();
   }
 
-  // The tiles of this CTA. `body` gets their coordinates and whether the tile is the CTA's first.
-  using TileBody = std::function<Cursor(Value tileN, Value tileM, Value isFirst, Cursor cursor)>;
+  // What the body of tile.for_tiles takes, and whether the tile is the CTA's first.
+  struct Share {
+    llvm::SmallVector<Value, 7> arguments;
+    Value isFirst;
+  };
+  using TileBody = std::function<Cursor(const Share &share, Cursor cursor)>;
   void forEachTile(Cursor start, const TileBody &body) {
     mlir::Type type = builder.getI32Type();
     Value blockX = NVVM::BlockIdXOp::create(builder, loc, type);
-    if (splitK > 1) {
-      Value always = arith::ConstantIntOp::create(builder, loc, builder.getI1Type(), 1);
-      body(blockX, NVVM::BlockIdYOp::create(builder, loc, type), always, start);
-      return;
-    }
+    Value zero = i32(0), one = i32(1), tilesK = i32(static_cast<int64_t>(op.getTilesK()));
     int64_t tilesN = static_cast<int64_t>(op.getTilesN());
     Value tilesM = op.getTilesM();
-    Value all = arith::MulIOp::create(builder, loc, tilesM, i32(tilesN));
+    if (splitK > 1) {
+      Value tileM = NVVM::BlockIdYOp::create(builder, loc, type);
+      Value split = NVVM::BlockIdZOp::create(builder, loc, type);
+      Value perSplit = i32((static_cast<int64_t>(op.getTilesK()) + splitK - 1) / splitK);
+      Value first = arith::MinUIOp::create(builder, loc, mul(split, perSplit), tilesK);
+      Value last = arith::MinUIOp::create(builder, loc, add(first, perSplit), tilesK);
+      Value place = mul(add(mul(tileM, i32(tilesN)), blockX), i32(splitK));
+      Value always = arith::ConstantIntOp::create(builder, loc, builder.getI1Type(), 1);
+      body({{blockX, tileM, first, last, i32(splitK), split, place}, always}, start);
+      return;
+    }
+    Value all = mul(tilesM, i32(tilesN));
     Value grid = NVVM::GridDimXOp::create(builder, loc, type);
-    loop(blockX, all, grid, {start.slot, start.parity}, [&](Value index, mlir::ValueRange carried) {
-      auto [tileN, tileM] = coordinates(index, tilesN, tilesM);
-      Value isFirst = compare(arith::CmpIPredicate::eq, index, blockX);
-      Cursor after = body(tileN, tileM, isFirst, {carried[0], carried[1]});
-      return llvm::SmallVector<Value>{after.slot, after.parity};
-    });
+    Value firstTile = blockX, endTile = all, step = grid, lastTile;
+    EqualShares equal;
+    Value begin, end; // of this CTA's k tiles, where shares are equal
+    if (streams()) {
+      equal = equalShares(mul(all, tilesK), grid);
+      begin = startOf(equal, blockX);
+      end = startOf(equal, add(blockX, one));
+      firstTile = arith::DivUIOp::create(builder, loc, begin, tilesK);
+      endTile = arith::CeilDivUIOp::create(builder, loc, end, tilesK);
+      step = one;
+      lastTile = sub(add(firstTile, endTile), one);
+    }
+    loop(firstTile, endTile, step, {start.slot, start.parity},
+         [&](Value i, mlir::ValueRange carried) {
+           Value index = begin ? sub(lastTile, i) : i; // equal shares: the last tile first
+           auto [tileN, tileM] = coordinates(index, tilesN, tilesM);
+           Share share{{tileN, tileM, zero, tilesK, one, zero, zero},
+                       compare(arith::CmpIPredicate::eq, i, firstTile)};
+           if (begin) {
+             Value tileBegin = mul(index, tilesK), tileEnd = add(tileBegin, tilesK);
+             Value first = arith::MaxUIOp::create(builder, loc, begin, tileBegin);
+             Value last = arith::MinUIOp::create(builder, loc, end, tileEnd);
+             Value owner = ownerOf(equal, tileBegin);
+             Value shares = add(sub(ownerOf(equal, sub(tileEnd, one)), owner), one);
+             // Shares in the order of their k tiles: one begins with each CTA and with each tile.
+             share.arguments = {tileN,
+                                tileM,
+                                sub(first, tileBegin),
+                                sub(last, tileBegin),
+                                shares,
+                                sub(blockX, owner),
+                                add(owner, index)};
+           }
+           Cursor after = body(share, {carried[0], carried[1]});
+           return llvm::SmallVector<Value>{after.slot, after.parity};
+         });
   }
+
+  // `all` in as many parts as there are CTAs: the first `longer` of them have one more than `each`.
+  struct EqualShares {
+    Value each, longer;
+  };
+  EqualShares equalShares(Value all, Value ctas) {
+    return {arith::DivUIOp::create(builder, loc, all, ctas),
+            arith::RemUIOp::create(builder, loc, all, ctas)};
+  }
+  Value startOf(EqualShares shares, Value cta) {
+    Value more = arith::MinUIOp::create(builder, loc, cta, shares.longer);
+    return add(mul(cta, shares.each), more);
+  }
+  Value ownerOf(EqualShares shares, Value index) {
+    Value each = add(shares.each, i32(1));
+    Value inLonger = mul(shares.longer, each);
+    Value after =
+        add(shares.longer, arith::DivUIOp::create(builder, loc, sub(index, inLonger), shares.each));
+    return select(compare(arith::CmpIPredicate::ult, index, inLonger),
+                  arith::DivUIOp::create(builder, loc, index, each), after);
+  }
+
+  bool streams() const { return splitK == dsl::ScheduleDecl::streamK; }
 
   // Bands of `bandM` tiles along m, in each of them m innermost: the tiles that run at a time share
   // few rows of either operand.
@@ -180,11 +245,10 @@ private:
   }
 
   // Clones what stands before the pipeline: both roles need the coordinates.
-  mlir::IRMapping cloneHead(Value tileN, Value tileM) {
+  mlir::IRMapping cloneHead(const Share &share) {
     mlir::IRMapping map;
     mlir::Block &body = op.getBody().front();
-    map.map(body.getArgument(0), tileN);
-    map.map(body.getArgument(1), tileM);
+    map.map(body.getArguments(), share.arguments);
     for (mlir::Operation &inner : body) {
       if (&inner == pipeline)
         break;
@@ -197,28 +261,32 @@ private:
     // The first round through the ring finds the slots empty: parity 1 is that of the phase before
     // the first.
     Cursor start{i32(0), i32(1)};
-    forEachTile(start, [&](Value tileN, Value tileM, Value isFirst, Cursor cursor) {
-      mlir::IRMapping head = cloneHead(tileN, tileM);
+    forEachTile(start, [&](const Share &share, Cursor cursor) {
+      mlir::IRMapping head = cloneHead(share);
       Value first = head.lookupOrDefault(pipeline.getFirst());
       Value last = head.lookupOrDefault(pipeline.getLast());
       Value ahead = i32(0);
       if (kernel.getDependent()) {
         // Weights do not depend on the kernel ahead, activations do.
         Value count = arith::MinUIOp::create(builder, loc, sub(last, first), i32(depth));
-        ahead = select(isFirst, count, i32(0));
+        ahead = select(share.isFirst, count, i32(0));
         loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {
           tile::BarrierExpectOp::create(builder, loc, barriers, i, stageBytes);
           cloneProduce(builder, pipeline, head, add(first, i), i, Copies::Weight);
           return llvm::SmallVector<Value>{};
         });
-        when(isFirst, [&] { tile::WaitDependencyOp::create(builder, loc); });
+        when(share.isFirst, [&] {
+          if (kernel.getLaunchesEarly())
+            tile::LaunchDependentsOp::create(builder, loc);
+          tile::WaitDependencyOp::create(builder, loc);
+        });
         loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {
           cloneProduce(builder, pipeline, head, add(first, i), i, Copies::Activation);
           return llvm::SmallVector<Value>{};
         });
         // Those rounds end in slot `ahead`, or in slot 0 of the next round.
         Value whole = compare(arith::CmpIPredicate::eq, ahead, i32(depth));
-        cursor.slot = select(isFirst, select(whole, i32(0), ahead), cursor.slot);
+        cursor.slot = select(share.isFirst, select(whole, i32(0), ahead), cursor.slot);
         cursor.parity = select(whole, i32(0), cursor.parity);
       }
       mlir::ValueRange after =
@@ -234,7 +302,8 @@ private:
       return Cursor{after[0], after[1]};
     });
     // Not earlier: CTAs of the next kernel would be placed two on an SM while others have none.
-    if (kernel.getDependent())
+    // With equal shares every SM has room for as many of the next kernel's as of this one's.
+    if (kernel.getDependent() && !kernel.getLaunchesEarly())
       tile::LaunchDependentsOp::create(builder, loc);
   }
 
@@ -242,13 +311,9 @@ private:
     Value group = groups > 1
                       ? tile::GroupIndexOp::create(builder, loc, builder.getI32Type()).getResult()
                       : i32(0);
-    bool takesTurns = false;
-    pipeline.getConsume().walk([&](tile::TurnOp) { takesTurns = true; });
-    if (takesTurns)
-      tile::TurnOp::create(builder, loc, "open");
     Cursor start{i32(0), i32(0)};
-    forEachTile(start, [&](Value tileN, Value tileM, Value, Cursor cursor) {
-      mlir::IRMapping head = cloneHead(tileN, tileM);
+    forEachTile(start, [&](const Share &share, Cursor cursor) {
+      mlir::IRMapping head = cloneHead(share);
       Value first = head.lookupOrDefault(pipeline.getFirst());
       Value last = head.lookupOrDefault(pipeline.getLast());
       Cursor own = cursor;

@@ -8,12 +8,15 @@ namespace rho::compiler {
 using mlir::Value;
 
 void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
-  if (context.plan.schedule.splitK > 1) {
+  if (context.plan.schedule.splitK != 1) {
+    int64_t tilesN = layout.sections[0].tilesN;
+    Value tilesM = divide(add(m, i32(g.tileM - 1)), g.tileM);
     std::vector<mlir::Type> types;
     for (Value sum : sums)
       types.push_back(sum.getType());
     auto split = tile::SplitSumOp::create(builder, at("schedule"), builder.getI1Type(), types,
-                                          workspace, tileN, tileM, sums);
+                                          workspace, add(mul(tileM, tilesN), tileN),
+                                          mul(tilesM, tilesN), shares, share, firstPlace, sums);
     auto last = mlir::scf::IfOp::create(builder, at("schedule"), split.getLast());
     sums.assign(split.getSums().begin(), split.getSums().end());
     builder.setInsertionPointToStart(&last.getThenRegion().front());

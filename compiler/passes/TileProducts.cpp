@@ -106,25 +106,25 @@ std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector
   return sums;
 }
 
-// The same with partial sums that are scaled after each group: the next group is decoded while the
-// instructions run, and where there are two warpgroups one multiplies while the other scales.
+// The same with partial sums that are scaled after each group, while the instructions of the next
+// group run.
 std::vector<Value> KernelBuilder::buildGroupedProducts(Value slot, std::vector<Value> sums) {
-  mlir::Location loc = at("gemm");
-  bool takesTurns = g.warpsN == 8 && g.warpsK == 1;
   int64_t extent = flushK();
-  std::vector<Value> a = decodeBatch(0, extent, slot);
-  for (int64_t k = 0; k < g.tileK; k += extent) {
-    if (takesTurns)
-      tile::TurnOp::create(builder, loc, "take");
-    std::vector<Value> partial = startBatch(k, extent, a, slot, {});
-    if (takesTurns)
-      tile::TurnOp::create(builder, loc, "give");
-    std::vector<Value> held = a;
-    if (k + extent < g.tileK)
-      a = decodeBatch(k + extent, extent, slot);
-    auto done = tile::WarpgroupWaitOp::create(builder, loc, mlir::ValueRange(partial).getTypes(), 0,
-                                              partial, held);
-    flushGroup(sums, {done.getResults().begin(), done.getResults().end()}, k, slot);
+  std::vector<Value> held, running;
+  for (int64_t k = 0; k <= g.tileK; k += extent) {
+    std::vector<Value> a, started;
+    if (k < g.tileK) {
+      a = decodeBatch(k, extent, slot);
+      started = startBatch(k, extent, a, slot, {});
+    }
+    if (k > 0) {
+      auto done =
+          tile::WarpgroupWaitOp::create(builder, at("gemm"), mlir::ValueRange(running).getTypes(),
+                                        k < g.tileK ? 1 : 0, running, held);
+      flushGroup(sums, {done.getResults().begin(), done.getResults().end()}, k - extent, slot);
+    }
+    held = std::move(a);
+    running = std::move(started);
   }
   return sums;
 }

@@ -111,14 +111,21 @@ double predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const
                           const Problem &problem, const DeviceModel &device) {
   Geometry g = makeGeometry(placed, schedule);
   double clock = device.clockGHz * 1e3 * sustainedClock; // cycles per microsecond
-  double ctas = static_cast<double>(ceilDiv(problem.n, g.tileN) * ceilDiv(problem.m, g.tileM) *
-                                    schedule.splitK);
-  double slots = static_cast<double>(device.smCount * schedule.ctasPerSm);
-  double resident =
-      std::min(static_cast<double>(schedule.ctasPerSm), std::ceil(ctas / device.smCount));
+  int64_t tiles = ceilDiv(problem.n, g.tileN) * ceilDiv(problem.m, g.tileM);
+  int64_t tilesK = ceilDiv(problem.k, g.tileK);
+  double ctas = 0, slots = 0, steps = 0;
+  if (g.streamK) {
+    slots = static_cast<double>(schedule.residentCtas);
+    ctas = std::min(static_cast<double>(tiles * tilesK), slots);
+    steps = std::ceil(static_cast<double>(tiles * tilesK) / ctas);
+  } else {
+    slots = static_cast<double>(device.smCount * schedule.ctasPerSm);
+    ctas = static_cast<double>(tiles * schedule.splitK);
+    steps = static_cast<double>(ceilDiv(tilesK, schedule.splitK));
+  }
+  double resident = std::min(slots / device.smCount, std::ceil(ctas / device.smCount));
   double waves = std::ceil(ctas / slots);
   double active = std::min(ctas, slots);
-  double steps = static_cast<double>(ceilDiv(ceilDiv(problem.k, g.tileK), schedule.splitK));
 
   double weightBytes = 0, activationBytes = 0;
   for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
@@ -155,7 +162,7 @@ double predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const
   double outputs = static_cast<double>(g.tileM * g.tileN);
   double epilogue = epilogueMicroseconds + outputs * resident / 32768 * epiloguePer32KOutputs;
   double tail = outputs * static_cast<double>(g.warpsK - 1) / 16384;
-  if (schedule.splitK > 1)
+  if (schedule.splitK != 1)
     tail += splitMicroseconds + ctas * outputs * 8 / (bandwidth * 2);
   double launch = startMicroseconds + (schedule.dependent ? 0 : serialMicroseconds);
   return launch + step + waves * (steps * step + epilogue) + tail; // the first tile fills the ring
@@ -226,11 +233,18 @@ int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geome
 
 int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
   if (g.specialized()) {
-    // Sums, partial sums of a group, operand A of the batches on their way, codes and addresses.
+    // Sums, operand A of the batches on their way, codes and addresses.
     int64_t sums = g.rowTiles() * g.tileM / 2;
-    int64_t steps =
-        placed.flushK > 0 ? std::min(placed.flushK, g.tileK) / g.mmaK : 2 * batchSteps(g) + 1;
-    return static_cast<int>(sums * (placed.flushK > 0 ? 2 : 1) + g.rowTiles() * steps * 4 + 48);
+    int64_t steps = 2 * batchSteps(g) + 1;
+    int64_t others = 48;
+    if (placed.flushK > 0) { // partial sums of up to two groups; counted closely, since they fit so
+      int64_t extent = std::min(placed.flushK, g.tileK);
+      int64_t batches = extent < g.tileK ? 2 : 1;
+      steps = batches * extent / g.mmaK;
+      sums *= 1 + batches;
+      others = batches == 1 ? 48 : g.warpsK > 1 || 2 * extent < g.tileK ? 16 : 8;
+    }
+    return static_cast<int>(sums + g.rowTiles() * steps * 4 + others);
   }
   int64_t accumulators = g.rowTiles() * g.batchTiles() * 4;
   int64_t partial = accumulators * (mmaChains(g) - (placed.flushK > 0 ? 0 : 1));

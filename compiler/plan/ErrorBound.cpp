@@ -65,8 +65,12 @@ ErrorBound::ErrorBound(const dsl::Gemm &gemm, const Plan &plan) : output(gemm.ou
                      static_cast<double>(placed->accumulator.size()) + 1) *
                     u;
   }
-  if (plan.schedule.splitK > 1 && (!placed->integerAccumulator || placed->flushK > 0))
-    perMagnitude += static_cast<double>(plan.schedule.splitK) * u;
+  // Equal shares divide an output's k tiles among as many CTAs at most.
+  int64_t shares = plan.schedule.splitK;
+  if (shares == dsl::ScheduleDecl::streamK)
+    shares = (plan.problem.k + plan.schedule.tileK - 1) / plan.schedule.tileK;
+  if (shares > 1 && (!placed->integerAccumulator || placed->flushK > 0))
+    perMagnitude += static_cast<double>(shares) * u;
   perResult = (static_cast<double>(placed->epilogue.size()) + 2) * u * 1.001;
 }
 

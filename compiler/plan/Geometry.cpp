@@ -87,8 +87,17 @@ RegisterShares divideRegisters(int64_t mathThreads, int64_t ctasPerSm) {
 }
 
 Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
-  return {schedule.tileM,  schedule.tileN, schedule.tileK,    schedule.warpsM,   schedule.warpsN,
-          schedule.warpsK, placed.mmaK,    256 / placed.mmaK, placed.weightBits, schedule.roles};
+  return {schedule.tileM,
+          schedule.tileN,
+          schedule.tileK,
+          schedule.warpsM,
+          schedule.warpsN,
+          schedule.warpsK,
+          placed.mmaK,
+          256 / placed.mmaK,
+          placed.weightBits,
+          schedule.roles,
+          schedule.splitK == dsl::ScheduleDecl::streamK};
 }
 
 int64_t sumsBytes(const Geometry &g) { return (g.warpsK - 1) * g.tileN * g.tileM * 4; }
@@ -191,7 +200,7 @@ std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geome
     }
   }
   result.push_back({Kind::Output, 0});
-  if (schedule.splitK > 1 && schedule.clusterK == 1)
+  if (schedule.splitK != 1 && schedule.clusterK == 1)
     result.push_back({Kind::Workspace, 0});
   result.push_back({Kind::M, 0});
   return result;

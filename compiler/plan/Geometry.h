@@ -21,6 +21,7 @@ struct Geometry {
   int activationBits;          // of a stored element
   int weightBits;              // of a code: 4 or 8
   Roles roles = Roles::Uniform;
+  bool streamK = false; // CTAs have equal shares of the k tiles of all outputs
 
   // Codes are stored in chunks: what one warp loads with 16 bytes a thread, 16 rows x 64 k of 4-bit
   // codes, 16 x 32 of 8-bit ones.
@@ -32,7 +33,9 @@ struct Geometry {
   static constexpr int64_t widestBox = 256;    // bytes of a row of a tensor map's box
   static constexpr int64_t boxAlignment = 128; // bytes, of where a box lands in shared memory
 
-  bool specialized() const { return roles == Roles::ImFP || roles == Roles::ExCP; } // wgmma, with a loading warp
+  bool specialized() const {
+    return roles == Roles::ImFP || roles == Roles::ExCP;
+  } // wgmma, with a loading warp
   int64_t mathThreads() const { return 32 * warpsM * warpsN * warpsK; }
   int64_t groupThreads() const { return 32 * warpsM * warpsN; } // that hold one set of sums
   int64_t threads() const { return mathThreads() + (specialized() ? warpgroup : 0); }

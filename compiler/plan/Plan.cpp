@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iomanip>
+#include <limits>
 #include <numeric>
 #include <sstream>
 
@@ -125,6 +126,15 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
         DiagId::schedule_registers,
         {str(s.tileM), str(s.tileN), str(s.warpsM), str(s.warpsN), str(registers), str(limit)}};
   int64_t tilesK = ceilDiv(problem.k, s.tileK);
+  if (g.streamK && !g.specialized())
+    return Objection{DiagId::schedule_roles,
+                     {roles, device.target, "split_k stream needs roles imfp or excp"}};
+  int64_t all = tilesK * ceilDiv(problem.n, s.tileN) * ceilDiv(problem.m, s.tileM);
+  if (g.streamK && all > std::numeric_limits<int32_t>::max())
+    return Objection{DiagId::schedule_tile,
+                     {"k", str(s.tileK),
+                      "the outputs have " + str(all) + " k tiles, split_k stream takes at most " +
+                          str(std::numeric_limits<int32_t>::max())}};
   if (s.splitK > tilesK)
     return Objection{DiagId::schedule_split_k, {str(s.splitK), str(tilesK)}};
   return std::nullopt;
@@ -219,8 +229,8 @@ std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles) {
 }
 
 // What follows from a schedule on a device: how many CTAs share an SM, and a persistent grid.
-void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const DeviceModel &device,
-                     Schedule &schedule) {
+void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
+                     const DeviceModel &device, Schedule &schedule) {
   Geometry g = makeGeometry(placed, schedule);
   if (!g.specialized())
     return;
@@ -231,9 +241,15 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Devi
     if (bytes * more <= device.sharedPerSm &&
         estimateRegisters(gemm, placed, g) <= divideRegisters(g.mathThreads(), more).math)
       schedule.ctasPerSm = more;
-  schedule.residentCtas = schedule.splitK > 1 ? 0
-                                              : device.smCount * schedule.ctasPerSm /
-                                                    schedule.clusterN * schedule.clusterN;
+  if (schedule.splitK > 1)
+    return;
+  int64_t tiles = ceilDiv(problem.n, g.tileN) * ceilDiv(problem.m, g.tileM);
+  bool halfIsEnough = g.streamK || tiles <= device.smCount * (schedule.ctasPerSm / 2);
+  schedule.launchesEarly = schedule.dependent && schedule.ctasPerSm > 1 && halfIsEnough;
+  if (schedule.launchesEarly)
+    schedule.ctasPerSm = schedule.ctasPerSm / 2 * 2;
+  schedule.residentCtas = device.smCount * schedule.ctasPerSm / (schedule.launchesEarly ? 2 : 1) /
+                          schedule.clusterN * schedule.clusterN;
 }
 
 std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &device) {
@@ -269,7 +285,7 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
             schedule.clusterK = own.cluster->k;
           }
           schedule.dependent = own.dependent.value_or(false);
-          settleResidency(gemm, placed, device, schedule);
+          settleResidency(gemm, placed, problem, device, schedule);
           result.push_back(schedule);
         }
   return result;
