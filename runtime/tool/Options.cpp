@@ -31,7 +31,7 @@ constexpr std::array<CommandSpec, 7> commands = {{
     {Command::Version, "--version", "", "print the versions of rho and of its compiler"},
 }};
 
-constexpr std::array<OptionSpec, 29> options = {{
+constexpr std::array<OptionSpec, 30> options = {{
     {"--m", Kind::Count, "M", run | compile, true, "rows of the activations and of the output"},
     {"--n", Kind::Count, "N", run | compile, true, "rows of the weight, columns of the output"},
     {"--k", Kind::Count, "K", run | compile, true, "columns of both operands"},
@@ -48,6 +48,9 @@ constexpr std::array<OptionSpec, 29> options = {{
     {"--m", Kind::Counts, "M,...", tune, false,
      "rows of the activations; each stands for all up to the next power of two (default 1 to "
      "8192)"},
+    {"--launch", Kind::Choice, "serial|dependent|both", bench | tune, true,
+     "each gemm with serial launches, with programmatic dependent ones, or as two (default as "
+     "declared)"},
     {"--candidates", Kind::Count, "COUNT", tune, false,
      "plans to measure for each shape, at most (default 24)"},
     {"--gemm", Kind::Text, "NAME", run | compile | bench | tune, true,
