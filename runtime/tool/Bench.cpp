@@ -14,11 +14,13 @@ namespace {
 
 constexpr const char *shippedFolder = "kernels/gemms";
 
-// The module with the launch of all its gemms fixed.
+// The module with that launch of all its gemms. What is serial without saying so stays as it is: a
+// tuned plan is kept by the text of the declaration.
 Result<Module> withLaunch(const Module &module, const std::string &file, bool dependent) {
   dsl::Module changed = module.impl().module;
   for (dsl::Gemm &gemm : changed.gemms)
-    gemm.schedule.dependent = dependent;
+    if (gemm.schedule.dependent.value_or(false) != dependent)
+      gemm.schedule.dependent = dependent;
   return Module::parse(dsl::print(changed), file);
 }
 
