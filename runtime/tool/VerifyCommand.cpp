@@ -93,9 +93,12 @@ Row checkedRow(const Device &device, const BenchGemm &declared, const GemmShape 
   Result<Comparison> comparison = !gemm  ? gemm.error()
                                   : room ? check(device, *gemm, seed)
                                          : room.error();
-  if (!comparison)
+  if (!comparison) {
     row.result = comparison.error().diagnostics[0].message;
-  else if ((row.comparison = *comparison).passed())
+    return row;
+  }
+  row.comparison = *comparison;
+  if (row.comparison.passed())
     row.result = "PASS";
   return row;
 }
