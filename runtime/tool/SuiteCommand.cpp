@@ -116,7 +116,7 @@ Status Suite::openFloor() {
 void Suite::measureFloor(const WeightShape &shape, const WeightCopies &weight) {
   if (!floorBytes.insert(weight[0].bytes()).second)
     return;
-  for (bool dependent : {false, true}) {
+  for (bool dependent : SuiteFloor::launches(device)) {
     Result<SuiteRow> row = floor->measure(dependent, shape, weight);
     if (!row) {
       complain(row.error());

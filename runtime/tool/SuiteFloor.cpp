@@ -3,6 +3,9 @@
 #include "runtime/Handles.h"
 #include "runtime/tool/Bench.h"
 
+#include <cstdlib>
+#include <cstring>
+
 namespace rho::tool {
 
 namespace {
@@ -108,6 +111,12 @@ Result<SuiteFloor> SuiteFloor::create(const Device &device) {
   if (!words)
     return words.error();
   return SuiteFloor(device, std::move(*words));
+}
+
+std::vector<bool> SuiteFloor::launches(const Device &device) {
+  constexpr long first = 90; // sm_90
+  bool dependent = std::strtol(device.target().c_str() + std::strlen("sm_"), nullptr, 10) >= first;
+  return dependent ? std::vector{false, true} : std::vector{false};
 }
 
 Result<SuiteRow> SuiteFloor::measure(bool dependent, const WeightShape &shape,

@@ -34,6 +34,8 @@ private:
 class SuiteFloor {
 public:
   static Result<SuiteFloor> create(const Device &device);
+  // The ways to launch that the device has, by `dependent`.
+  static std::vector<bool> launches(const Device &device);
   // Tries 2, 3 and 4 CTAs an SM briefly and measures the fastest. Errors: those of
   // ReadKernel::create.
   Result<SuiteRow> measure(bool dependent, const WeightShape &shape, const WeightCopies &weight);

@@ -38,4 +38,10 @@ TEST(ReadKernelTest, readsEveryByteOnce) {
     }
 }
 
+TEST(SuiteFloorTest, dependentLaunchesComeWithSm90) {
+  for (const char *target : {"sm_80", "sm_89"})
+    EXPECT_EQ(SuiteFloor::launches(Device::emulated(target).value()), std::vector{false});
+  EXPECT_EQ(SuiteFloor::launches(Device::emulated("sm_90a").value()), (std::vector{false, true}));
+}
+
 } // namespace
