@@ -19,7 +19,6 @@ namespace rho::tool {
 
 namespace {
 
-constexpr const char *shippedFolder = "kernels/gemms";
 constexpr int memoryHits = 1000;
 
 // A folder that is gone with the object.
@@ -242,23 +241,17 @@ private:
   }
 
   Status measureKernel(const Gemm &gemm, Row &row) {
-    Result<const WeightCopies *> weight = operands.weight(gemm);
-    if (!weight)
-      return weight.error();
-    Result<TimingOperands::Input> input = operands.input(gemm);
-    if (!input)
-      return input.error();
-    Result<ReadyGemm> ready = makeReady(device, gemm, input->x, input->type);
-    if (!ready)
-      return ready.error();
+    Result<TimingOperands::OfLaunches> all = operands.ofLaunches(gemm);
+    if (!all)
+      return all.error();
     if (device.isEmulated()) {
-      Result<EmulatedTime> time = launchEmulated(device, *ready, (**weight)[0]);
+      Result<EmulatedTime> time = launchEmulated(device, all->ready, (*all->weight)[0]);
       if (!time)
         return time.error();
       row.emulated = *time;
       return Done{};
     }
-    Result<GpuTime> time = timeOnGpu(device, *ready, **weight);
+    Result<GpuTime> time = timeOnGpu(device, all->ready, *all->weight);
     if (!time)
       return time.error();
     row.microseconds = time->microseconds;
@@ -277,43 +270,13 @@ private:
 
 } // namespace
 
-Result<std::vector<BenchGemm>> chooseGemms(const Options &options,
-                                           std::span<const std::string_view> shipped) {
-  std::vector<std::string> files = options.files();
-  if (files.empty()) {
-    std::error_code error;
-    for (const auto &entry : std::filesystem::directory_iterator(shippedFolder, error)) {
-      const std::filesystem::path &path = entry.path();
-      bool wanted = shipped.empty() || std::find(shipped.begin(), shipped.end(),
-                                                 path.stem().string()) != shipped.end();
-      if (path.extension() == ".rho" && wanted)
-        files.push_back(path.string());
-    }
-    std::sort(files.begin(), files.end());
-  }
-  if (files.empty())
-    return makeError(
-        DiagId::option_missing,
-        {"FILE.rho", std::string("there is no folder ") + shippedFolder + " with such files here"});
-  std::vector<BenchGemm> gemms;
-  for (const std::string &file : files) {
-    Result<Module> module = Module::load(file);
-    if (!module)
-      return module.error();
-    std::vector<std::string> names = module->gemms();
-    if (options.has("--gemm"))
-      names = {options.text("--gemm")};
-    for (const std::string &name : names)
-      gemms.push_back({file, *module, name});
-  }
-  return gemms;
-}
-
 Result<int> benchCommand(const Options &options) {
   if (options.has("--suite"))
     return suiteCommand(options);
-  if (options.has("--n-k"))
-    return makeError(DiagId::option_missing, {"--suite", "--n-k is for suites only"});
+  for (const char *own : {"--n-k", "--launch"})
+    if (options.has(own))
+      return makeError(DiagId::option_missing,
+                       {"--suite", std::string(own) + " is for suites only"});
   // Cold must mean cold: the driver would keep what it assembles in a cache of its own.
   setenv("CUDA_CACHE_DISABLE", "1", 1); // NOLINT(concurrency-mt-unsafe): no other thread runs yet
   Result<std::vector<BenchGemm>> gemms = chooseGemms(options);

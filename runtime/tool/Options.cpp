@@ -16,8 +16,9 @@ constexpr unsigned run = bit(Command::Run);
 constexpr unsigned compile = bit(Command::Compile);
 constexpr unsigned bench = bit(Command::Bench);
 constexpr unsigned tune = bit(Command::Tune);
+constexpr unsigned verify = bit(Command::Verify);
 
-constexpr std::array<CommandSpec, 7> commands = {{
+constexpr std::array<CommandSpec, 8> commands = {{
     {Command::Run, "run", "FILE.rho [options]",
      "compile a gemm, run it and check the result against the exact reference"},
     {Command::Check, "check", "FILE.rho...", "print all diagnostics, or what the files declare"},
@@ -27,11 +28,14 @@ constexpr std::array<CommandSpec, 7> commands = {{
      "time the compilation and the kernels; without files those in kernels/gemms"},
     {Command::Tune, "tune", "[FILE.rho...] --n-k NxK,... [options]",
      "measure the planner's best candidates on a GPU and keep the fastest for later compilations"},
+    {Command::Verify, "verify", "[FILE.rho...] [options]",
+     "check gemms at random shapes against the exact reference; without files those in "
+     "kernels/gemms"},
     {Command::Help, "help", "[COMMAND]", "print the commands, or the options of one"},
     {Command::Version, "--version", "", "print the versions of rho and of its compiler"},
 }};
 
-constexpr std::array<OptionSpec, 29> options = {{
+constexpr std::array<OptionSpec, 34> options = {{
     {"--m", Kind::Count, "M", run | compile, true, "rows of the activations and of the output"},
     {"--n", Kind::Count, "N", run | compile, true, "rows of the weight, columns of the output"},
     {"--k", Kind::Count, "K", run | compile, true, "columns of both operands"},
@@ -48,11 +52,18 @@ constexpr std::array<OptionSpec, 29> options = {{
     {"--m", Kind::Counts, "M,...", tune, false,
      "rows of the activations; each stands for all up to the next power of two (default 1 to "
      "8192)"},
+    {"--launch", Kind::Choice, "serial|dependent|both", bench | tune | verify, true,
+     "each gemm with serial launches, with programmatic dependent ones, or as two (default as "
+     "declared)"},
     {"--candidates", Kind::Count, "COUNT", tune, false,
      "plans to measure for each shape, at most (default 24)"},
-    {"--gemm", Kind::Text, "NAME", run | compile | bench | tune, true,
+    {"--count", Kind::Count, "COUNT", verify, false, "problems to draw (default 200)"},
+    {"--m", Kind::Count, "M", verify, true, "rows of the activations, at most (default 300)"},
+    {"--n", Kind::Count, "N", verify, true, "rows of the weight, at most (default 2000)"},
+    {"--k", Kind::Count, "K", verify, true, "columns of both operands, at most (default 4000)"},
+    {"--gemm", Kind::Text, "NAME", run | compile | bench | tune | verify, true,
      "which gemm of the file, if it declares several"},
-    {"--device", Kind::Text, "DEVICE", run | bench | tune, true,
+    {"--device", Kind::Text, "DEVICE", run | bench | tune | verify, true,
      "auto (the first GPU, else the emulator), cuda, cuda:I, or an emulated target such as sm_80"},
     {"--target", Kind::Text, "TARGET", compile, true,
      "the architecture to compile for (default sm_80)"},
@@ -62,7 +73,8 @@ constexpr std::array<OptionSpec, 29> options = {{
      "m x k numbers from FILE.npy or FILE.safetensors[:NAME] (default synthetic)"},
     {"--output", Kind::Text, "FILE", run, false,
      "write the output to FILE.npy or FILE.safetensors"},
-    {"--seed", Kind::Seed, "S", run | bench | tune, false, "of synthetic numbers (default 1)"},
+    {"--seed", Kind::Seed, "S", run | bench | tune | verify, false,
+     "of synthetic numbers and random shapes (default 1)"},
     {"--verify", Kind::Choice, "full|sample|none", run, false,
      "outputs to check (default full, for large problems sample)"},
     {"--cache-dir", Kind::Text, "DIR", run, false, "folder of compiled kernels"},
@@ -75,7 +87,7 @@ constexpr std::array<OptionSpec, 29> options = {{
      "FILE is the printed text of this stage"},
     {"--plan", Kind::Text, "FILE", compile, true, "follow this printed plan"},
     {"-o", Kind::Text, "FILE", compile, false, "write to FILE instead of standard output"},
-    {"--csv", Kind::Text, "FILE", bench | tune, false, "write the table to FILE as well"},
+    {"--csv", Kind::Text, "FILE", bench | tune | verify, false, "write the table to FILE as well"},
     {"--plot", Kind::Text, "FILE", bench, false,
      "draw the kernels' bandwidth, speed or speed-ups to FILE (SVG)"},
 }};

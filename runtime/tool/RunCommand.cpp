@@ -1,11 +1,8 @@
-#include "compiler/Plan.h"
-#include "dsl/Quantize.h"
 #include "runtime/Kernel.h"
 #include "runtime/tool/Inputs.h"
+#include "runtime/tool/Operands.h"
 #include "runtime/tool/Report.h"
-#include "runtime/tool/Timing.h"
 #include "runtime/tool/Tool.h"
-#include "runtime/tool/Verify.h"
 
 #include <cstdio>
 
@@ -79,82 +76,18 @@ void printCompilation(const Gemm &gemm) {
     printLine("warning", warning);
 }
 
-// Everything that one launch works on, and the codes that the reference works on.
-struct Operands {
-  ReadyGemm ready;
-  Buffer packed; // weight
-  dsl::QuantizedMatrix weight, activation;
-  int64_t differing = 0; // activation codes that are not those of the host's rule
-};
-
-Result<Operands> makeOperands(const Device &device, const Gemm &gemm, const Sources &sources) {
-  Operands operands;
-  GemmShape shape = gemm.shape();
+Result<Operands> prepare(const Device &device, const Gemm &gemm, const Sources &sources) {
   HostMatrix w = weightOf(sources);
   HostMatrix x = activationOf(sources);
   printLine("inputs", "weight " + w.description + "; activation " + x.description);
-
-  {
-    Progress progress("quantizing and packing the weight");
-    Stopwatch watch;
-    Result<dsl::QuantizedMatrix> codes = dsl::quantize(gemm.impl().weight(), w.view, true);
-    if (!codes)
-      return codes.error();
-    double quantized = watch.milliseconds();
-    Result<Buffer> packed = gemm.packQuantized(*codes);
-    if (!packed)
-      return packed.error();
-    operands.weight = std::move(*codes);
-    operands.packed = std::move(*packed);
-    printLine("packing", "quantized in " + shortNumber(quantized) + " ms, packed in " +
-                             shortNumber(watch.milliseconds() - quantized) + " ms");
-  }
-
-  int64_t inputBytes = shape.m * shape.k * (x.view.type == dsl::MatrixView::Type::F32 ? 4 : 2);
-  Result<Buffer> input = device.allocate(inputBytes);
-  if (!input)
-    return input.error();
-  if (Status written = input->write(x.view.data, inputBytes); !written)
-    return written.error();
-  {
-    Progress progress("quantizing the activations");
-    Result<ReadyGemm> ready = makeReady(device, gemm, input->address(), scalarType(x.view.type));
-    if (!ready)
-      return ready.error();
-    operands.ready = std::move(*ready);
-    Result<dsl::QuantizedMatrix> codes = readActivations(operands.ready.activations);
-    if (!codes)
-      return codes.error();
-    operands.activation = std::move(*codes);
-    Result<dsl::QuantizedMatrix> byHost = dsl::quantize(gemm.impl().activation(), x.view, false);
-    if (!byHost)
-      return byHost.error();
-    operands.differing = differingCodes(operands.activation, *byHost);
-  }
-
+  Result<Operands> operands = [&] {
+    Progress progress("quantizing and packing");
+    return makeOperands(device, gemm, w.view, x.view);
+  }();
+  if (operands)
+    printLine("packing", "quantized in " + shortNumber(operands->quantizeMilliseconds) +
+                             " ms, packed in " + shortNumber(operands->packMilliseconds) + " ms");
   return operands;
-}
-
-// The output on the host.
-struct HostOutput {
-  std::vector<uint8_t> bytes;
-  dsl::MatrixView view;
-};
-
-Result<HostOutput> readOutput(const ReadyGemm &ready) {
-  using Type = dsl::MatrixView::Type;
-  GemmShape shape = ready.gemm.shape();
-  HostOutput output;
-  output.bytes.resize(static_cast<size_t>(ready.output.bytes()));
-  if (Status read = ready.output.read(output.bytes.data(), ready.output.bytes()); !read)
-    return read.error();
-  ScalarType type = ready.gemm.outputType();
-  output.view = {output.bytes.data(),
-                 type == ScalarType::F32   ? Type::F32
-                 : type == ScalarType::F16 ? Type::F16
-                                           : Type::BF16,
-                 shape.m, shape.n, shape.n};
-  return output;
 }
 
 std::string describe(const Comparison::Place &place) {
@@ -172,16 +105,13 @@ Result<bool> checkOutput(const Operands &operands, const HostOutput &output, Ver
     printLine("result", operands.differing > 0 ? "FAIL" : "not checked");
     return operands.differing == 0;
   }
-  const Gemm &gemm = operands.ready.gemm;
-  Result<compiler::Plan> plan = compiler::Plan::parse(gemm.report().plan);
-  if (!plan)
-    return plan.error();
-  Comparison comparison;
-  {
+  Result<Comparison> compared = [&] {
     Progress progress("computing the exact reference");
-    comparison =
-        verify(*gemm.impl().gemm, *plan, operands.activation, operands.weight, output.view, mode);
-  }
+    return compare(operands, output, mode);
+  }();
+  if (!compared)
+    return compared.error();
+  const Comparison &comparison = *compared;
   std::string count = std::to_string(comparison.checked) + " of " +
                       std::to_string(output.view.rows * output.view.k) + " outputs";
   printLine("largest", describe(comparison.largestError));
@@ -277,7 +207,7 @@ Result<int> runCommand(const Options &options) {
   printDeclaration(*gemm, *device);
   printPlan(gemm->report());
   printCompilation(*gemm);
-  Result<Operands> operands = makeOperands(*device, *gemm, *sources);
+  Result<Operands> operands = prepare(*device, *gemm, *sources);
   if (!operands)
     return operands.error();
   if (Status launched = launchOnce(*device, *operands); !launched)

@@ -2,6 +2,7 @@
 
 #include "compiler/Plan.h"
 #include "runtime/Handles.h"
+#include "runtime/tool/Bench.h"
 #include "runtime/tool/Csv.h"
 #include "runtime/tool/LineChart.h"
 #include "runtime/tool/Report.h"
@@ -36,8 +37,13 @@ template <class ValueOf> auto distinct(const std::vector<SuiteRow> &rows, const 
 // A row with the ratios, which need the others.
 struct FullRow {
   const SuiteRow *row;
-  std::optional<double> overBf16, overByte, rooflineShare;
+  std::optional<double> overBf16, overByte, rooflineShare, overFloor;
 };
+
+// Of a gemm or a peer; of the same gemm launched both ways, two.
+std::string titleOf(const SuiteRow &row) {
+  return row.launch == launchName(true) ? row.name + ", dependent" : row.name;
+}
 
 const std::vector<CsvColumn<FullRow>> &columns() {
   using Row = FullRow;
@@ -45,14 +51,20 @@ const std::vector<CsvColumn<FullRow>> &columns() {
     return full.row->peer == Peer::None ? std::move(text) : "";
   };
   static const auto gemmOnly = ofGemm;
+  auto ofProduct = [](const Row &full, std::string text) {
+    return full.row->peer == Peer::Floor ? "" : std::move(text);
+  };
+  static const auto productOnly = ofProduct;
   static const std::vector<CsvColumn<Row>> all = {
       {"kernel", [](const Row &full) { return full.row->name; }},
       {"device", [](const Row &full) { return full.row->device; }},
       {"mma_type", [](const Row &full) { return full.row->mmaType; }},
       {"n", [](const Row &full) { return std::to_string(full.row->shape.n); }},
       {"k", [](const Row &full) { return std::to_string(full.row->shape.k); }},
-      {"m", [](const Row &full) { return std::to_string(full.row->shape.m); }},
-      {"padded_m", [](const Row &full) { return std::to_string(full.row->paddedM); }},
+      {"m", [](const Row &full) { return productOnly(full, std::to_string(full.row->shape.m)); }},
+      {"padded_m",
+       [](const Row &full) { return productOnly(full, std::to_string(full.row->paddedM)); }},
+      {"launch", [](const Row &full) { return full.row->launch; }},
       {"us", [](const Row &full) { return fixedNumber(full.row->time.microseconds, 3); }},
       {"us_min", [](const Row &full) { return fixedNumber(full.row->time.least, 3); }},
       {"us_max", [](const Row &full) { return fixedNumber(full.row->time.most, 3); }},
@@ -60,7 +72,8 @@ const std::vector<CsvColumn<FullRow>> &columns() {
       {"launches", [](const Row &full) { return std::to_string(full.row->time.launches); }},
       {"tops",
        [](const Row &full) {
-         return shortNumber(teraOperations(full.row->shape, full.row->time.microseconds));
+         return productOnly(
+             full, shortNumber(teraOperations(full.row->shape, full.row->time.microseconds)));
        }},
       {"weight_bytes", [](const Row &full) { return std::to_string(full.row->weightBytes); }},
       {"weight_gb_per_s",
@@ -71,6 +84,7 @@ const std::vector<CsvColumn<FullRow>> &columns() {
       {"roofline_fraction", [](const Row &full) { return optional(full.rooflineShare); }},
       {"speedup_over_bf16", [](const Row &full) { return optional(full.overBf16); }},
       {"speedup_over_8bit", [](const Row &full) { return optional(full.overByte); }},
+      {"over_floor", [](const Row &full) { return optional(full.overFloor); }},
       {"quantize_us", [](const Row &full) { return optional(full.row->quantize); }},
       {"tile", [](const Row &full) { return full.row->tile; }},
       {"pipeline",
@@ -87,7 +101,7 @@ const std::vector<CsvColumn<FullRow>> &columns() {
 // One table: a line an m, a column a kernel.
 std::string table(const std::vector<SuiteRow> &rows, const std::string &title,
                   const Measure &measure) {
-  std::vector<std::string> names = distinct(rows, [](const SuiteRow &row) { return row.name; });
+  std::vector<std::string> names = distinct(rows, [](const SuiteRow &row) { return titleOf(row); });
   std::vector<int64_t> sizes = distinct(rows, [](const SuiteRow &row) { return row.shape.m; });
   std::sort(sizes.begin(), sizes.end());
   std::string head = "| m |";
@@ -102,7 +116,7 @@ std::string table(const std::vector<SuiteRow> &rows, const std::string &title,
     for (const std::string &name : names) {
       std::vector<double> values;
       for (const SuiteRow &row : rows)
-        if (row.name == name && row.shape.m == m)
+        if (titleOf(row) == name && row.shape.m == m)
           if (std::optional<double> value = measure(row))
             values.push_back(*value);
       text += values.empty() ? " |" : " " + fixedNumber(geometricMean(values), 2) + " |";
@@ -128,7 +142,7 @@ LineFigure figure(const std::vector<SuiteRow> &rows, const std::string &title,
       return all.back();
     };
     Panel &panel = find(figure.panels, titleOf(row.shape), &Panel::title);
-    find(panel.lines, row.name, &Line::name)
+    find(panel.lines, titleOf(row), &Line::name)
         .points.emplace_back(static_cast<double>(row.shape.m), *value);
   }
   for (Panel &panel : figure.panels)
@@ -188,19 +202,40 @@ std::optional<double> SuiteResults::rooflineShare(const SuiteRow &row) {
   return *row.roofline / row.time.microseconds;
 }
 
+std::optional<double> SuiteResults::overFloor(const SuiteRow &row) const {
+  if (row.peer != Peer::None || row.shape.m > mostFloorRows)
+    return std::nullopt;
+  for (const SuiteRow &other : all)
+    if (other.peer == Peer::Floor && other.launch == row.launch &&
+        other.weightBytes == row.weightBytes && other.shape.n == row.shape.n &&
+        other.shape.k == row.shape.k)
+      return row.time.microseconds / other.time.microseconds;
+  return std::nullopt;
+}
+
 std::string SuiteResults::csv() const {
   std::vector<FullRow> rows;
   for (const SuiteRow &row : all)
-    rows.push_back({&row, speedUp(row, Peer::Half), speedUp(row, Peer::Byte), rooflineShare(row)});
+    rows.push_back({&row, speedUp(row, Peer::Half), speedUp(row, Peer::Byte), rooflineShare(row),
+                    overFloor(row)});
   return tool::csv(columns(), rows);
 }
 
 std::string SuiteResults::tables() const {
-  return table(all, "Speed-up over cuBLASLt bf16, geometric mean over the shapes:",
+  std::vector<SuiteRow> products, bounded; // without the floor; those that are compared with it
+  for (const SuiteRow &row : all) {
+    if (row.peer != Peer::Floor)
+      products.push_back(row);
+    if (overFloor(row))
+      bounded.push_back(row);
+  }
+  return table(products, "Speed-up over cuBLASLt bf16, geometric mean over the shapes:",
                [&](const SuiteRow &row) { return speedUp(row, Peer::Half); }) +
-         table(all, "Speed-up over the faster of cuBLASLt fp8 and int8, geometric mean:",
+         table(products, "Speed-up over the faster of cuBLASLt fp8 and int8, geometric mean:",
                [&](const SuiteRow &row) { return speedUp(row, Peer::Byte); }) +
-         table(all, "Share of the roofline, geometric mean:", rooflineShare);
+         table(products, "Share of the roofline, geometric mean:", rooflineShare) +
+         table(bounded, "Time over that of reading the weight alone, geometric mean:",
+               [&](const SuiteRow &row) { return overFloor(row); });
 }
 
 std::string SuiteResults::plots() const {
@@ -212,7 +247,9 @@ std::string SuiteResults::plots() const {
       {figure(all, "Speed-up over cuBLASLt bf16" + device, "time of cuBLASLt bf16 / time",
               overHalf),
        figure(all, "Share of the roofline" + device,
-              "max(weight bytes / bandwidth, 2mnk / peak rate) / time", rooflineShare)});
+              "max(weight bytes / bandwidth, 2mnk / peak rate) / time", [](const SuiteRow &row) {
+                return row.peer == Peer::Floor ? std::nullopt : rooflineShare(row);
+              })});
 }
 
 } // namespace rho::tool

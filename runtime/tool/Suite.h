@@ -21,10 +21,11 @@ const std::vector<int64_t> &suiteRows(); // m
 
 // One kernel at one shape.
 struct SuiteRow {
-  std::string name;    // of the gemm, or of the peer with the library before it
+  std::string name;    // of the gemm, of the peer with the library before it, or of the floor
   std::string mmaType; // of both operands in the tensor core
   std::string device;
-  GemmShape shape;
+  std::string launch; // "serial" or "dependent"; empty of libraries, which launch as they like
+  GemmShape shape;    // m is 0 of the floor, which has no activations
   GpuTime time;
   int64_t weightBytes = 0;        // as the kernel reads it: packed, scales included
   std::optional<double> roofline; // microseconds, see rooflineMicroseconds
@@ -36,8 +37,8 @@ struct SuiteRow {
   int64_t splitK = 0;
   std::string planSource; // "planned" or "tuned"
   double predicted = 0;   // microseconds
-  // What is known of peers.
-  enum class Peer : uint8_t { None, Half, Byte } peer = Peer::None; // bits of its operands
+  // What is known of peers: multiplications of 16 and of 8 bits, and the kernel that only reads.
+  enum class Peer : uint8_t { None, Half, Byte, Floor } peer = Peer::None;
   std::string algorithm; // "2 of 8": the fastest of those that were tried
   int64_t paddedM = 0;   // rows that it computes; m unless the library cannot do that
 };
@@ -56,11 +57,15 @@ public:
   // How many times faster a row is than the fastest peer of that kind at its shape. None without.
   std::optional<double> speedUp(const SuiteRow &row, SuiteRow::Peer over) const;
   static std::optional<double> rooflineShare(const SuiteRow &row);
+  // The time of a gemm over that of reading as many bytes at the same shape, launched the same way.
+  // None above `mostFloorRows`, where the weight is not what takes the time.
+  static constexpr int64_t mostFloorRows = 16;
+  std::optional<double> overFloor(const SuiteRow &row) const;
 
   std::string csv() const;
   // Markdown: for each m the geometric means over the shapes of the speed-ups over the bf16 peer
-  // and over the fastest 8-bit peer, and of the share of the roofline. A kernel counts at the
-  // shapes where it was measured.
+  // and over the fastest 8-bit peer, of the share of the roofline, and of overFloor(). A kernel
+  // counts at the shapes where it was measured.
   std::string tables() const;
   // SVG: the speed-up over the bf16 peer and the share of the roofline against m, a panel a shape.
   std::string plots() const;

@@ -3,11 +3,11 @@
 #include "runtime/tool/Bench.h"
 #include "runtime/tool/Files.h"
 #include "runtime/tool/Report.h"
+#include "runtime/tool/SuiteFloor.h"
 #include "runtime/tool/SuitePeers.h"
 #include "runtime/tool/Tool.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
@@ -32,6 +32,7 @@ public:
 
   Status compile(const std::vector<BenchGemm> &gemms, bool useTuned);
   void openPeers();
+  Status openFloor();
   // Everything at one weight's shape.
   void measure(size_t weight);
 
@@ -40,6 +41,8 @@ public:
 
 private:
   Result<SuiteRow> measureGemm(const std::string &name, const Gemm &gemm);
+  // Once for each number of bytes at each shape of the weight.
+  void measureFloor(const WeightShape &shape, const WeightCopies &weight);
   void take(Result<SuiteRow> row, std::string &line);
   void complain(const Error &error);
 
@@ -48,8 +51,11 @@ private:
   const std::vector<int64_t> sizesM;
   TimingOperands operands;
   std::optional<SuitePeers> peers;
+  std::optional<SuiteFloor> floor;
+  std::string floors;           // of the present shape, in words
+  std::set<int64_t> floorBytes; // of the present shape
   struct Kernels {
-    std::string name;
+    std::string name, title;
     std::vector<Result<Gemm>> byShape; // [weight][m]
   };
   std::vector<Kernels> kernels;
@@ -71,7 +77,8 @@ Status Suite::compile(const std::vector<BenchGemm> &gemms, bool useTuned) {
     return engine.error();
   auto shapes = static_cast<int64_t>(weights.size() * sizesM.size());
   for (const BenchGemm &gemm : gemms)
-    kernels.push_back({gemm.name, std::vector<Result<Gemm>>(static_cast<size_t>(shapes), Gemm())});
+    kernels.push_back(
+        {gemm.name, gemm.title(), std::vector<Result<Gemm>>(static_cast<size_t>(shapes), Gemm())});
   int64_t total = shapes * static_cast<int64_t>(gemms.size());
   Stopwatch watch;
   Progress progress("compiling");
@@ -98,24 +105,45 @@ void Suite::openPeers() {
   }
 }
 
+Status Suite::openFloor() {
+  Result<SuiteFloor> opened = SuiteFloor::create(device);
+  if (!opened)
+    return opened.error();
+  floor.emplace(std::move(*opened));
+  return Done{};
+}
+
+void Suite::measureFloor(const WeightShape &shape, const WeightCopies &weight) {
+  if (!floorBytes.insert(weight[0].bytes()).second)
+    return;
+  for (bool dependent : SuiteFloor::launches(device)) {
+    Result<SuiteRow> row = floor->measure(dependent, shape, weight);
+    if (!row) {
+      complain(row.error());
+      continue;
+    }
+    floors += (floors.empty() ? "" : ", ") + byteCount(row->weightBytes) + " " + row->launch +
+              ": " + shortNumber(row->time.microseconds) + " us";
+    found.add(std::move(*row));
+  }
+}
+
 Result<SuiteRow> Suite::measureGemm(const std::string &name, const Gemm &gemm) {
-  Result<const WeightCopies *> weight = operands.weight(gemm);
-  if (!weight)
-    return weight.error();
-  Result<TimingOperands::Input> input = operands.input(gemm);
-  if (!input)
-    return input.error();
-  Result<ReadyGemm> ready = makeReady(device, gemm, input->x, input->type);
-  if (!ready)
-    return ready.error();
-  Result<GpuTime> time = timeOnGpu(device, *ready, **weight);
+  Result<TimingOperands::OfLaunches> all = operands.ofLaunches(gemm);
+  if (!all)
+    return all.error();
+  Result<GpuTime> time = timeOnGpu(device, all->ready, *all->weight);
   if (!time)
     return time.error();
+  const GemmShape shape = gemm.shape();
+  if (shape.m <= SuiteResults::mostFloorRows)
+    measureFloor({shape.n, shape.k}, *all->weight);
   const compiler::KernelImage &image = gemm.impl().image();
   SuiteRow row;
   row.name = name;
   row.device = device.name();
-  row.shape = gemm.shape();
+  row.launch = launchName(image.dependentLaunch);
+  row.shape = shape;
   row.paddedM = row.shape.m;
   row.time = *time;
   row.weightBytes = gemm.packedWeightBytes();
@@ -132,8 +160,8 @@ Result<SuiteRow> Suite::measureGemm(const std::string &name, const Gemm &gemm) {
   row.roofline = rooflineMicroseconds(device, row.shape, row.weightBytes, row.mmaType);
   if (!dsl::isPlain(*gemm.impl().activation())) {
     Result<GpuTime> quantize = timeOnGpu(device, 1, [&](int, Stream stream) {
-      return gemm.quantizeActivations(ready->activations, input->x, input->type, row.shape.k,
-                                      stream);
+      return gemm.quantizeActivations(all->ready.activations, all->input.x, all->input.type,
+                                      row.shape.k, stream);
     });
     if (quantize)
       row.quantize = quantize->microseconds;
@@ -168,48 +196,35 @@ void Suite::measure(size_t index) {
       measureAll(peerName(type), [&](size_t i) {
         return peers->measure(type, {sizesM[i], weight.n, weight.k}, operands);
       });
+  floors.clear();
+  floorBytes.clear();
   for (const Kernels &kernel : kernels)
-    measureAll(kernel.name, [&](size_t i) -> Result<SuiteRow> {
+    measureAll(kernel.title, [&](size_t i) -> Result<SuiteRow> {
       const Result<Gemm> &gemm = kernel.byShape[index * sizesM.size() + i];
       return gemm ? measureGemm(kernel.name, *gemm) : gemm.error();
     });
+  if (!floors.empty())
+    printLine("  floor", floors);
 }
 
 } // namespace
-
-std::span<const std::string_view> suiteGemms() {
-  static constexpr std::array<std::string_view, 5> names = {
-      "int4_g128_bf16", "int4_g128_int4_g128", "int4_g128_int8", "liquidquant_int8", "nvfp4_bf16"};
-  return names;
-}
-
-std::vector<WeightShape> chooseWeights(const Options &options) {
-  std::vector<WeightShape> weights;
-  for (const auto &[n, k] : options.pairs("--n-k"))
-    weights.push_back({n, k});
-  return weights.empty() ? llamaWeights() : weights;
-}
 
 Result<int> suiteCommand(const Options &options) {
   for (const char *own : {"--n", "--k"})
     if (options.has(own))
       return makeError(DiagId::option_conflict,
                        {"--suite", own, "a suite has shapes of its own, --n-k replaces them"});
-  Result<std::vector<BenchGemm>> gemms = chooseGemms(options, suiteGemms());
-  if (!gemms)
-    return gemms.error();
-  Result<Device> device = openDevice(options.text("--device", "auto"));
-  if (!device)
-    return device.error();
-  if (device->isEmulated())
-    return makeError(DiagId::suite_needs_gpu, {device->target()});
+  Result<GpuTask> task = openGpuTask(options, DiagId::suite_needs_gpu);
+  if (!task)
+    return task.error();
   std::vector<WeightShape> weights = chooseWeights(options);
-  Suite suite(*device, weights, options.counts("--m", suiteRows()),
+  Suite suite(task->device, weights, options.counts("--m", suiteRows()),
               static_cast<uint64_t>(options.count("--seed").value_or(1)));
-  printLine("device", device->name() + ", " + device->target());
-  if (Status compiled = suite.compile(*gemms, !options.has("--untuned")); !compiled)
+  if (Status compiled = suite.compile(task->gemms, !options.has("--untuned")); !compiled)
     return compiled.error();
   suite.openPeers();
+  if (Status opened = suite.openFloor(); !opened)
+    return opened.error();
   for (size_t i = 0; i < weights.size(); ++i) {
     suite.measure(i);
     // After each shape: what is there stays when a long run is cut off.

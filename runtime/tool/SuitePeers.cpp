@@ -9,8 +9,6 @@ namespace {
 
 constexpr int64_t workspaceBytes = 32 << 20;
 constexpr int choices = 8;
-// Enough to rank algorithms.
-constexpr Measuring trial{.launches = 5, .leastReplays = 1, .mostReplays = 5, .milliseconds = 2};
 
 } // namespace
 
@@ -61,34 +59,14 @@ Result<SuiteRow> SuitePeers::measure(cuda::LtType type, const GemmShape &shape,
   Result<Buffer> y = device->allocate(rows * shape.n * cuda::outputBytes(type));
   if (!y)
     return y.error();
-  auto time = [&](int algorithm, const Measuring &measuring) {
-    return timeOnGpu(
-        *device, static_cast<int>((*weight)->size()),
-        [&](int copy, Stream stream) {
-          return matmul->launch(algorithm, (**weight)[static_cast<size_t>(copy)].address(), *x,
-                                y->address(), stream);
-        },
-        measuring);
-  };
-  int best = 0;
-  std::optional<Result<GpuTime>> fastest;
-  for (int i = 0; i < matmul->algorithms(); ++i) {
-    // Outside of a graph first: the library loads kernels at their first launch.
-    Status launched = matmul->launch(i, (**weight)[0].address(), *x, y->address(), nullptr);
-    if (launched)
-      launched = device->synchronize();
-    Result<GpuTime> tried = launched ? time(i, trial) : launched.error();
-    // One that fails does not keep the others from being tried.
-    if (!fastest || (tried && (!*fastest || tried->microseconds < (*fastest)->microseconds))) {
-      best = i;
-      fastest = std::move(tried);
-    }
-  }
-  if (!*fastest)
-    return fastest->error();
-  Result<GpuTime> measured = time(best, {});
-  if (!measured)
-    return measured.error();
+  Result<FastestTime> fastest = timeFastest(
+      *device, matmul->algorithms(), static_cast<int>((*weight)->size()),
+      [&](int algorithm, int copy, Stream stream) {
+        return matmul->launch(algorithm, (**weight)[static_cast<size_t>(copy)].address(), *x,
+                              y->address(), stream);
+      });
+  if (!fastest)
+    return fastest.error();
   SuiteRow row;
   row.name = peerName(type);
   row.peer = type == cuda::LtType::Bf16 ? SuiteRow::Peer::Half : SuiteRow::Peer::Byte;
@@ -96,10 +74,10 @@ Result<SuiteRow> SuitePeers::measure(cuda::LtType type, const GemmShape &shape,
   row.device = device->name();
   row.shape = shape;
   row.paddedM = rows;
-  row.time = *measured;
+  row.time = fastest->time;
   row.weightBytes = shape.n * shape.k * cuda::operandBytes(type);
   row.roofline = rooflineMicroseconds(*device, shape, row.weightBytes, row.mmaType);
-  row.algorithm = std::to_string(best + 1) + " of " + std::to_string(matmul->algorithms());
+  row.algorithm = fastest->place();
   return row;
 }
 

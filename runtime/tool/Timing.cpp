@@ -5,6 +5,7 @@
 #include "runtime/cuda/Timing.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace rho::tool {
 
@@ -12,6 +13,8 @@ namespace {
 
 constexpr int mostWarmups = 3;
 constexpr double warmupMilliseconds = 5;
+// Enough to rank choices.
+constexpr Measuring trial{.launches = 5, .leastReplays = 1, .mostReplays = 5, .milliseconds = 2};
 
 int copiesNeeded(int64_t weightBytes, int64_t l2Bytes) {
   constexpr int64_t most = 256;
@@ -151,6 +154,35 @@ Result<GpuTime> timeOnGpu(const Device &device, const ReadyGemm &ready,
   return timeOnGpu(device, static_cast<int>(weights.size()), [&](int copy, Stream stream) {
     return ready.launch(weights[static_cast<size_t>(copy)], stream);
   });
+}
+
+Result<FastestTime>
+timeFastest(const Device &device, int choices, int copies,
+            const std::function<Status(int choice, int copy, Stream stream)> &launch) {
+  auto time = [&](int choice, const Measuring &measuring) {
+    return timeOnGpu(
+        device, copies, [&](int copy, Stream stream) { return launch(choice, copy, stream); },
+        measuring);
+  };
+  int best = 0;
+  std::optional<Result<GpuTime>> fastest;
+  for (int i = 0; i < choices; ++i) {
+    // Outside of a graph first: libraries load kernels at their first launch.
+    Status launched = launch(i, 0, nullptr);
+    if (launched)
+      launched = device.synchronize();
+    Result<GpuTime> tried = launched ? time(i, trial) : launched.error();
+    if (!fastest || (tried && (!*fastest || tried->microseconds < (*fastest)->microseconds))) {
+      best = i;
+      fastest = std::move(tried);
+    }
+  }
+  if (!*fastest)
+    return fastest->error();
+  Result<GpuTime> measured = time(best, {});
+  if (!measured)
+    return measured.error();
+  return FastestTime{best, choices, *measured};
 }
 
 Result<EmulatedTime> launchEmulated(const Device &device, const ReadyGemm &ready,

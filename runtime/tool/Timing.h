@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace rho::tool {
@@ -52,6 +53,20 @@ Result<GpuTime> timeOnGpu(const Device &device, int copies,
                           const Measuring &measuring = {});
 Result<GpuTime> timeOnGpu(const Device &device, const ReadyGemm &ready,
                           const WeightCopies &weights);
+
+// One of several ways to launch the same work.
+struct FastestTime {
+  int choice = 0, choices = 0;
+  GpuTime time;
+  std::string place() const {
+    return std::to_string(choice + 1) + " of " + std::to_string(choices);
+  }
+};
+// Tries every choice briefly and measures the fastest. One that fails does not keep the others from
+// being tried.
+Result<FastestTime>
+timeFastest(const Device &device, int choices, int copies,
+            const std::function<Status(int choice, int copy, Stream stream)> &launch);
 
 struct EmulatedTime {
   uint64_t threadInstructions = 0;

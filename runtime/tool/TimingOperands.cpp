@@ -159,4 +159,17 @@ Result<TimingOperands::Input> TimingOperands::input(const Gemm &gemm) {
                                           : ScalarType::BF16};
 }
 
+Result<TimingOperands::OfLaunches> TimingOperands::ofLaunches(const Gemm &gemm) {
+  Result<const WeightCopies *> weight = this->weight(gemm);
+  if (!weight)
+    return weight.error();
+  Result<Input> x = input(gemm);
+  if (!x)
+    return x.error();
+  Result<ReadyGemm> ready = makeReady(device, gemm, x->x, x->type);
+  if (!ready)
+    return ready.error();
+  return OfLaunches{*weight, *x, std::move(*ready)};
+}
+
 } // namespace rho::tool

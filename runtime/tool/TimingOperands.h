@@ -41,6 +41,13 @@ public:
     ScalarType type;
   };
   Result<Input> input(const Gemm &gemm);
+  // Everything that launches of a gemm take, weight and input valid as theirs.
+  struct OfLaunches {
+    const WeightCopies *weight;
+    Input input;
+    ReadyGemm ready;
+  };
+  Result<OfLaunches> ofLaunches(const Gemm &gemm);
 
 private:
   const std::vector<uint8_t> &pattern(dsl::ElementType type);

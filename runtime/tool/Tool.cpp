@@ -39,6 +39,8 @@ Result<int> dispatch(const Options &options) {
     return benchCommand(options);
   case Command::Tune:
     return tuneCommand(options);
+  case Command::Verify:
+    return verifyCommand(options);
   case Command::Help:
     return help(options);
   case Command::Version:

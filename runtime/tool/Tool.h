@@ -16,6 +16,7 @@ Result<int> checkCommand(const Options &options);
 Result<int> compileCommand(const Options &options);
 Result<int> benchCommand(const Options &options);
 Result<int> tuneCommand(const Options &options);
+Result<int> verifyCommand(const Options &options);
 
 // What --device names: auto, cuda, cuda:I or an emulated target. Errors: bad_device, those of
 // Device::cuda.

@@ -43,32 +43,26 @@ void Tuner::complain(const std::string &text) {
 
 // Checks the result of one launch, then times many.
 Result<double> Tuner::measure(const Gemm &candidate) {
-  Result<TimingOperands::Input> input = operands.input(candidate);
-  if (!input)
-    return input.error();
-  Result<ReadyGemm> ready = makeReady(device, candidate, input->x, input->type);
-  if (!ready)
-    return ready.error();
-  Result<const WeightCopies *> weight = operands.weight(candidate);
-  if (!weight)
-    return weight.error();
+  Result<TimingOperands::OfLaunches> all = operands.ofLaunches(candidate);
+  if (!all)
+    return all.error();
   Result<const dsl::QuantizedMatrix *> codes = operands.codes(candidate);
   if (!codes)
     return codes.error();
   if (!expected || expected->period() != (*codes)->rows) {
-    Result<ExpectedRows> exact = ExpectedRows::create(device, candidate, **codes, *input);
+    Result<ExpectedRows> exact = ExpectedRows::create(device, candidate, **codes, all->input);
     if (!exact)
       return exact.error();
     expected = std::move(*exact);
   }
-  Status done = ready->launch((**weight)[0], nullptr);
+  Status done = all->ready.launch((*all->weight)[0], nullptr);
   if (done)
     done = device.synchronize();
   if (done)
-    done = expected->check(*ready);
+    done = expected->check(all->ready);
   if (!done)
     return done.error();
-  Result<GpuTime> time = timeOnGpu(device, *ready, **weight);
+  Result<GpuTime> time = timeOnGpu(device, all->ready, *all->weight);
   if (!time)
     return time.error();
   return time->microseconds;
@@ -76,7 +70,7 @@ Result<double> Tuner::measure(const Gemm &candidate) {
 
 void Tuner::tune(const BenchGemm &gemm, const GemmShape &shape) {
   expected.reset();
-  std::string what = gemm.name + ", m = " + std::to_string(shape.m) + ": ";
+  std::string what = gemm.title() + ", m = " + std::to_string(shape.m) + ": ";
   Result<TuneReport> report = [&] {
     Progress progress(what + "planning");
     int64_t measured = 0;
@@ -118,25 +112,20 @@ Result<int> tuneCommand(const Options &options) {
   if (!options.has("--n-k") && !options.has("--suite"))
     return makeError(DiagId::option_missing,
                      {"--n-k", "it or --suite says what shapes to tune for"});
-  Result<std::vector<BenchGemm>> gemms = chooseGemms(options, suiteGemms());
-  if (!gemms)
-    return gemms.error();
-  Result<Device> device = openDevice(options.text("--device", "auto"));
-  if (!device)
-    return device.error();
-  if (device->isEmulated())
-    return makeError(DiagId::tuner_needs_gpu, {device->target()});
-  Result<Engine> engine = Engine::create(*device);
+  Result<GpuTask> task = openGpuTask(options, DiagId::tuner_needs_gpu);
+  if (!task)
+    return task.error();
+  Result<Engine> engine = Engine::create(task->device);
   if (!engine)
     return engine.error();
   std::string folder = defaultTunedFolder();
-  printLine("device", device->name() + ", " + device->target());
   printLine("kept in", folder.empty() ? "no folder: $HOME is not set" : folder);
-  Tuner tuner(*device, *engine, options.count("--candidates").value_or(24),
+  Tuner tuner(task->device, *engine, options.count("--candidates").value_or(24),
               static_cast<uint64_t>(options.count("--seed").value_or(1)));
-  for (const BenchGemm &gemm : *gemms)
+  for (const BenchGemm &gemm : task->gemms)
     for (const WeightShape &weight : chooseWeights(options)) {
-      printLine(gemm.name, "n = " + std::to_string(weight.n) + ", k = " + std::to_string(weight.k));
+      printLine(gemm.title(),
+                "n = " + std::to_string(weight.n) + ", k = " + std::to_string(weight.k));
       for (int64_t m : options.counts("--m", suiteRows()))
         tuner.tune(gemm, {m, weight.n, weight.k});
       // After each weight: what is there stays when a long run is cut off.

@@ -186,6 +186,42 @@ TEST(BenchTest, suitesAreForGpus) {
             "replaces them [option_conflict]\n");
   EXPECT_EQ(runTool({"bench", file, "--n-k", "64x128"}).err,
             "error: --suite is missing, --n-k is for suites only [option_missing]\n");
+  EXPECT_EQ(runTool({"bench", file, "--launch", "both"}).err,
+            "error: --suite is missing, --launch is for suites only [option_missing]\n");
+}
+
+TEST(VerifyCommandTest, checksRandomShapesOfEveryGemm) {
+  std::string csv = scratchFolder() + "verify.csv";
+  ToolResult result = runTool({"verify", gemmFile("int4_g128_int8"), gemmFile("int4_channel_f16"),
+                               "--launch", "both", "--count", "21", "--m", "5", "--n", "70", "--k",
+                               "200", "--device", "sm_90a", "--csv", csv});
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("checked     20 of 21, 0 failed\n"
+                                    "checked     21 of 21, 0 failed\n"));
+  std::ifstream file(csv);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);)
+    lines.push_back(line);
+  ASSERT_EQ(lines.size(), 22U);
+  EXPECT_EQ(lines[0], "device,gemm,launch,m,n,k,outputs,largest_error,its_bound,"
+                      "worst_error_over_bound,result");
+  for (size_t i = 1; i < lines.size(); ++i) {
+    EXPECT_TRUE(lines[i].ends_with(",PASS")) << lines[i];
+    EXPECT_THAT(lines[i], HasSubstr(i % 4 == 1 || i % 4 == 2 ? "int4_g128_int8" : "int4_channel"));
+    EXPECT_THAT(lines[i], HasSubstr(i % 2 == 1 ? ",serial," : ",dependent,"));
+  }
+}
+
+TEST(VerifyCommandTest, aProblemThatFailsIsNamedAndTheOthersAreChecked) {
+  std::string eightBits = gemmFile("int4_channel_fp8");
+  ToolResult result = runTool({"verify", eightBits, gemmFile("int4_channel_f16"), "--count", "4",
+                               "--m", "1", "--n", "1", "--k", "64", "--device", "sm_80"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_THAT(result.out, HasSubstr("failed      int4_channel_fp8: "));
+  EXPECT_THAT(result.out, HasSubstr("rho run " + eightBits +
+                                    " --gemm int4_channel_fp8 --m 1 --n 1 "
+                                    "--k "));
+  EXPECT_THAT(result.out, HasSubstr("checked     4 of 4, 2 failed\n"));
 }
 
 TEST(TuneTest, isForGpusAndNeedsShapes) {

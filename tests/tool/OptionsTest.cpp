@@ -67,6 +67,24 @@ TEST(OptionsTest, theTunerHasShapesAndCandidates) {
                   .starts_with("error: unknown option '--n' of 'rho tune', did you mean "));
 }
 
+TEST(OptionsTest, aLaunchIsOneOfThree) {
+  EXPECT_EQ(parse({"bench", "--suite=llama", "--launch=both"})->text("--launch"), "both");
+  EXPECT_EQ(parseError({"tune", "--launch", "parallel"}),
+            "error: --launch is 'parallel', valid values are serial, dependent, both "
+            "[bad_option_value]\n");
+}
+
+TEST(OptionsTest, theVerifierHasLimitsAndACount) {
+  Result<Options> options =
+      parse({"verify", "a.rho", "b.rho", "--count=8", "--m=4", "--csv=v.csv"});
+  ASSERT_TRUE(options.ok()) << options.error().str();
+  EXPECT_EQ(options->command(), Command::Verify);
+  EXPECT_EQ(options->count("--count"), 8);
+  EXPECT_EQ(options->files().size(), 2U);
+  EXPECT_EQ(parseError({"verify", "--m", "1,2"}),
+            "error: --m is '1,2', a whole number of at least 1 is needed [bad_option_value]\n");
+}
+
 TEST(OptionsTest, aFileNameMayStartWithADashAfterTwo) {
   Result<Options> options = parse({"check", "--", "--m", "-"});
   ASSERT_TRUE(options.ok()) << options.error().str();
@@ -90,9 +108,9 @@ TEST(OptionsTest, helpIsHelpFromEverywhere) {
 TEST(OptionsTest, unknownNamesListTheValidOnesAndTheNearest) {
   EXPECT_EQ(parseError({"rum"}),
             "error: unknown command 'rum', did you mean 'run'; valid commands are run, check, "
-            "compile, bench, tune, help, --version [unknown_command]\n");
+            "compile, bench, tune, verify, help, --version [unknown_command]\n");
   EXPECT_EQ(parseError({"frobnicate"}), "error: unknown command 'frobnicate'; valid commands are "
-                                        "run, check, compile, bench, tune, help, --version "
+                                        "run, check, compile, bench, tune, verify, help, --version "
                                         "[unknown_command]\n");
   EXPECT_EQ(parseError({"run", "--weigths", "w.npy"}),
             "error: unknown option '--weigths' of 'rho run', did you mean '--weights'; valid "

@@ -28,6 +28,8 @@ SuiteRow row(const std::string &name, Peer peer, const GemmShape &shape, double 
   row.time = {microseconds, microseconds - 1, microseconds + 2, 20, 10};
   row.weightBytes = 1000;
   row.roofline = 2;
+  if (peer == Peer::None || peer == Peer::Floor)
+    row.launch = "serial";
   return row;
 }
 
@@ -47,6 +49,19 @@ SuiteResults results() {
   results.add(gemm);
   results.add(row("w4a8", Peer::None, {1, 256, 128}, 18));
   results.add(row("w4a8", Peer::None, {8, 256, 128}, 20));
+  return results;
+}
+
+// As results(), with what reads the weight of 1000 bytes of n = 64, and a gemm launched both ways.
+SuiteResults resultsWithFloor() {
+  SuiteResults results = ::results();
+  results.add(row("floor_serial", Peer::Floor, {0, 64, 128}, 3.2));
+  SuiteRow dependent = row("floor_dependent", Peer::Floor, {0, 64, 128}, 1.5);
+  dependent.launch = "dependent";
+  results.add(dependent);
+  SuiteRow gemm = row("w4a8", Peer::None, {1, 64, 128}, 3);
+  gemm.launch = "dependent";
+  results.add(gemm);
   return results;
 }
 
@@ -80,14 +95,52 @@ TEST(SuiteTest, speedUpsAreOverTheFastestPeerOfTheShape) {
 TEST(SuiteTest, csvHasARowAMeasurementAndEmptyCellsForWhatIsNotKnown) {
   std::vector<std::string> lines = linesOf(results().csv());
   ASSERT_EQ(lines.size(), 8U);
-  EXPECT_EQ(
-      lines[0],
-      "kernel,device,mma_type,n,k,m,padded_m,us,us_min,us_max,replays,launches,tops,"
-      "weight_bytes,weight_gb_per_s,roofline_us,roofline_fraction,speedup_over_bf16,"
-      "speedup_over_8bit,quantize_us,tile,pipeline,split_k,plan_source,predicted_us,algorithm");
-  EXPECT_EQ(lines[5], "w4a8,\"GPU, fast\",s8,64,128,1,1,4.000,3.000,6.000,10,20,0.00410,1000,0.250,"
-                      "2.00,0.500,4.00,2.50,1.50,16 x 64 x 128,3,2,tuned,5.00,");
-  EXPECT_THAT(lines[1], HasSubstr(",2.00,0.125,1.00,0.625,,,,,,,"));
+  EXPECT_EQ(lines[0],
+            "kernel,device,mma_type,n,k,m,padded_m,launch,us,us_min,us_max,replays,launches,tops,"
+            "weight_bytes,weight_gb_per_s,roofline_us,roofline_fraction,speedup_over_bf16,"
+            "speedup_over_8bit,over_floor,quantize_us,tile,pipeline,split_k,plan_source,predicted_"
+            "us,algorithm");
+  EXPECT_EQ(lines[5],
+            "w4a8,\"GPU, fast\",s8,64,128,1,1,serial,4.000,3.000,6.000,10,20,0.00410,1000,0.250,"
+            "2.00,0.500,4.00,2.50,,1.50,16 x 64 x 128,3,2,tuned,5.00,");
+  EXPECT_THAT(lines[1], HasSubstr(",2.00,0.125,1.00,0.625,,,,,,,,"));
+}
+
+TEST(SuiteTest, theFloorIsThatOfTheShapeTheBytesAndTheLaunch) {
+  SuiteResults all = resultsWithFloor();
+  EXPECT_EQ(all.overFloor(all.rows()[4]), 1.25);
+  EXPECT_EQ(all.overFloor(all.rows()[9]), 2);
+  EXPECT_EQ(all.overFloor(all.rows()[5]), std::nullopt) << "another shape";
+  EXPECT_EQ(all.overFloor(all.rows()[0]), std::nullopt) << "a peer";
+  EXPECT_EQ(all.overFloor(all.rows()[7]), std::nullopt) << "the floor itself";
+  SuiteRow other = all.rows()[4];
+  other.weightBytes = 1001;
+  EXPECT_EQ(all.overFloor(other), std::nullopt);
+  other = all.rows()[4];
+  other.shape.m = 16;
+  EXPECT_EQ(all.overFloor(other), 1.25);
+  other.shape.m = 17;
+  EXPECT_EQ(all.overFloor(other), std::nullopt);
+}
+
+TEST(SuiteTest, theFloorHasRowsWithoutM) {
+  std::vector<std::string> lines = linesOf(resultsWithFloor().csv());
+  ASSERT_EQ(lines.size(), 11U);
+  EXPECT_EQ(lines[8], "floor_serial,\"GPU, fast\",s8,64,128,,,serial,3.200,2.200,5.200,10,20,,1000,"
+                      "0.312,2.00,0.625,,,,,,,,,,");
+  EXPECT_THAT(lines[5], HasSubstr(",4.00,2.50,1.25,1.50,"));
+  EXPECT_THAT(lines[10], HasSubstr(",dependent,3.000,"));
+}
+
+TEST(SuiteTest, aGemmLaunchedBothWaysIsTwoInTablesAndPlots) {
+  std::string tables = resultsWithFloor().tables();
+  EXPECT_THAT(tables, HasSubstr("| m | lt_bf16 | lt_fp8 | lt_int8 | w4a8 | w4a8, dependent |\n"));
+  EXPECT_THAT(tables, HasSubstr("reading the weight alone, geometric mean:\n\n"
+                                "| m | w4a8 | w4a8, dependent |\n|--:|--:|--:|\n"
+                                "| 1 | 1.25 | 2.00 |\n\n"));
+  std::string svg = resultsWithFloor().plots();
+  EXPECT_THAT(svg, HasSubstr(">w4a8, dependent<"));
+  EXPECT_THAT(svg, Not(HasSubstr("floor")));
 }
 
 TEST(SuiteTest, tablesHoldGeometricMeans) {

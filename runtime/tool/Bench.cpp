@@ -1,0 +1,116 @@
+#include "runtime/tool/Bench.h"
+
+#include "runtime/Handles.h"
+#include "runtime/tool/Report.h"
+#include "runtime/tool/Tool.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+namespace rho::tool {
+
+namespace {
+
+constexpr const char *shippedFolder = "kernels/gemms";
+
+// The module with that launch of all its gemms. What is serial without saying so stays as it is: a
+// tuned plan is kept by the text of the declaration.
+Result<Module> withLaunch(const Module &module, const std::string &file, bool dependent) {
+  dsl::Module changed = module.impl().module;
+  for (dsl::Gemm &gemm : changed.gemms)
+    if (gemm.schedule.dependent.value_or(false) != dependent)
+      gemm.schedule.dependent = dependent;
+  return Module::parse(dsl::print(changed), file);
+}
+
+// The module as declared, or as --launch asks for it.
+Result<std::vector<Module>> launchWays(const Module &module, const std::string &file,
+                                       const Options &options) {
+  if (!options.has("--launch"))
+    return std::vector{module};
+  std::string asked = options.text("--launch");
+  std::vector<Module> ways;
+  for (bool dependent : {false, true}) {
+    if (asked != "both" && asked != launchName(dependent))
+      continue;
+    Result<Module> way = withLaunch(module, file, dependent);
+    if (!way)
+      return way.error();
+    ways.push_back(std::move(*way));
+  }
+  return ways;
+}
+
+} // namespace
+
+std::string_view launchName(bool dependent) { return dependent ? "dependent" : "serial"; }
+
+std::string BenchGemm::title() const {
+  const dsl::Gemm *gemm = module.impl().module.findGemm(name);
+  return gemm && gemm->schedule.dependent.value_or(false) ? name + ", dependent" : name;
+}
+
+Result<std::vector<BenchGemm>> chooseGemms(const Options &options,
+                                           std::span<const std::string_view> shipped) {
+  std::vector<std::string> files = options.files();
+  if (files.empty()) {
+    std::error_code error;
+    for (const auto &entry : std::filesystem::directory_iterator(shippedFolder, error)) {
+      const std::filesystem::path &path = entry.path();
+      bool wanted = shipped.empty() || std::find(shipped.begin(), shipped.end(),
+                                                 path.stem().string()) != shipped.end();
+      if (path.extension() == ".rho" && wanted)
+        files.push_back(path.string());
+    }
+    std::sort(files.begin(), files.end());
+  }
+  if (files.empty())
+    return makeError(
+        DiagId::option_missing,
+        {"FILE.rho", std::string("there is no folder ") + shippedFolder + " with such files here"});
+  std::vector<BenchGemm> gemms;
+  for (const std::string &file : files) {
+    Result<Module> module = Module::load(file);
+    if (!module)
+      return module.error();
+    std::vector<std::string> names = module->gemms();
+    if (options.has("--gemm"))
+      names = {options.text("--gemm")};
+    Result<std::vector<Module>> ways = launchWays(*module, file, options);
+    if (!ways)
+      return ways.error();
+    for (const std::string &name : names)
+      for (const Module &way : *ways)
+        gemms.push_back({file, way, name});
+  }
+  return gemms;
+}
+
+std::span<const std::string_view> suiteGemms() {
+  static constexpr std::array<std::string_view, 5> names = {
+      "int4_g128_bf16", "int4_g128_int4_g128", "int4_g128_int8", "liquidquant_int8", "nvfp4_bf16"};
+  return names;
+}
+
+std::vector<WeightShape> chooseWeights(const Options &options) {
+  std::vector<WeightShape> weights;
+  for (const auto &[n, k] : options.pairs("--n-k"))
+    weights.push_back({n, k});
+  return weights.empty() ? llamaWeights() : weights;
+}
+
+Result<GpuTask> openGpuTask(const Options &options, DiagId emulated) {
+  Result<std::vector<BenchGemm>> gemms = chooseGemms(options, suiteGemms());
+  if (!gemms)
+    return gemms.error();
+  Result<Device> device = openDevice(options.text("--device", "auto"));
+  if (!device)
+    return device.error();
+  if (device->isEmulated())
+    return makeError(emulated, {device->target()});
+  printLine("device", device->name() + ", " + device->target());
+  return GpuTask{std::move(*gemms), std::move(*device)};
+}
+
+} // namespace rho::tool

@@ -1,0 +1,63 @@
+#include "runtime/tool/Operands.h"
+
+#include "runtime/Kernel.h"
+#include "runtime/tool/Inputs.h"
+#include "runtime/tool/Report.h"
+
+namespace rho::tool {
+
+Result<Operands> makeOperands(const Device &device, const Gemm &gemm, const dsl::MatrixView &w,
+                              const dsl::MatrixView &x) {
+  Operands operands;
+  Stopwatch watch;
+  Result<dsl::QuantizedMatrix> weight = dsl::quantize(gemm.impl().weight(), w, true);
+  if (!weight)
+    return weight.error();
+  operands.quantizeMilliseconds = watch.milliseconds();
+  Result<Buffer> packed = gemm.packQuantized(*weight);
+  if (!packed)
+    return packed.error();
+  operands.packMilliseconds = watch.milliseconds() - operands.quantizeMilliseconds;
+  operands.weight = std::move(*weight);
+  operands.packed = std::move(*packed);
+
+  int64_t inputBytes = x.rows * x.k * (x.type == dsl::MatrixView::Type::F32 ? 4 : 2);
+  Result<Buffer> input = device.allocate(inputBytes);
+  if (!input)
+    return input.error();
+  if (Status written = input->write(x.data, inputBytes); !written)
+    return written.error();
+  Result<ReadyGemm> ready = makeReady(device, gemm, input->address(), scalarType(x.type));
+  if (!ready)
+    return ready.error();
+  operands.ready = std::move(*ready);
+  Result<dsl::QuantizedMatrix> activation = readActivations(operands.ready.activations);
+  if (!activation)
+    return activation.error();
+  operands.activation = std::move(*activation);
+  Result<dsl::QuantizedMatrix> byHost = dsl::quantize(gemm.impl().activation(), x, false);
+  if (!byHost)
+    return byHost.error();
+  operands.differing = differingCodes(operands.activation, *byHost);
+  return operands;
+}
+
+Result<HostOutput> readOutput(const ReadyGemm &ready) {
+  GemmShape shape = ready.gemm.shape();
+  HostOutput output;
+  output.bytes.resize(static_cast<size_t>(ready.output.bytes()));
+  if (Status read = ready.output.read(output.bytes.data(), ready.output.bytes()); !read)
+    return read.error();
+  output.view = {output.bytes.data(), viewType(ready.gemm.outputType()), shape.m, shape.n, shape.n};
+  return output;
+}
+
+Result<Comparison> compare(const Operands &operands, const HostOutput &output, VerifyMode mode) {
+  const Gemm &gemm = operands.ready.gemm;
+  Result<compiler::Plan> plan = compiler::Plan::parse(gemm.report().plan);
+  if (!plan)
+    return plan.error();
+  return verify(*gemm.impl().gemm, *plan, operands.activation, operands.weight, output.view, mode);
+}
+
+} // namespace rho::tool

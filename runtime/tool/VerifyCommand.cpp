@@ -1,0 +1,173 @@
+#include "compiler/Parallel.h"
+#include "runtime/Kernel.h"
+#include "runtime/cuda/Timing.h"
+#include "runtime/tool/Bench.h"
+#include "runtime/tool/Csv.h"
+#include "runtime/tool/Files.h"
+#include "runtime/tool/Inputs.h"
+#include "runtime/tool/Operands.h"
+#include "runtime/tool/RandomProblems.h"
+#include "runtime/tool/Report.h"
+#include "runtime/tool/Tool.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace rho::tool {
+
+namespace {
+
+constexpr size_t compiledAtOnce = 64;
+constexpr size_t reportEvery = 20;
+
+struct Row {
+  std::string device, gemm, launch;
+  GemmShape shape;
+  Comparison comparison;
+  std::string result; // "PASS", "FAIL" or why there is none
+};
+
+const std::vector<CsvColumn<Row>> &columns() {
+  static const std::vector<CsvColumn<Row>> all = {
+      {"device", [](const Row &row) { return row.device; }},
+      {"gemm", [](const Row &row) { return row.gemm; }},
+      {"launch", [](const Row &row) { return row.launch; }},
+      {"m", [](const Row &row) { return std::to_string(row.shape.m); }},
+      {"n", [](const Row &row) { return std::to_string(row.shape.n); }},
+      {"k", [](const Row &row) { return std::to_string(row.shape.k); }},
+      {"outputs", [](const Row &row) { return std::to_string(row.comparison.checked); }},
+      {"largest_error",
+       [](const Row &row) { return shortNumber(row.comparison.largestError.judgement.error); }},
+      {"its_bound",
+       [](const Row &row) { return shortNumber(row.comparison.largestError.judgement.bound); }},
+      {"worst_error_over_bound",
+       [](const Row &row) { return shortNumber(row.comparison.worstRatio.judgement.ratio); }},
+      {"result", [](const Row &row) { return row.result; }},
+  };
+  return all;
+}
+
+// On a GPU several launches in a row: each finds the workspace as the last one left it, and
+// dependent ones overlap.
+Status launchAll(const Device &device, const Operands &operands) {
+  if (device.isEmulated())
+    return operands.ready.launch(operands.packed, nullptr);
+  constexpr int launches = 3;
+  Result<cuda::OwnedStream> stream = cuda::OwnedStream::create(device);
+  if (!stream)
+    return stream.error();
+  for (int i = 0; i < launches; ++i)
+    if (Status launched = operands.ready.launch(operands.packed, stream->get()); !launched)
+      return launched;
+  return device.synchronize(stream->get());
+}
+
+Result<Comparison> check(const Device &device, const Gemm &gemm, int64_t seed) {
+  GemmShape shape = gemm.shape();
+  Sources sources;
+  sources.shape = shape;
+  sources.seed = seed;
+  HostMatrix w = weightOf(sources);
+  HostMatrix x = activationOf(sources);
+  Result<Operands> operands = makeOperands(device, gemm, w.view, x.view);
+  if (!operands)
+    return operands.error();
+  if (Status launched = launchAll(device, *operands); !launched)
+    return launched.error();
+  Result<HostOutput> output = readOutput(operands->ready);
+  if (!output)
+    return output.error();
+  Result<Comparison> comparison =
+      compare(*operands, *output, verifyMode("", {shape.m, shape.n, shape.k}));
+  if (comparison)
+    comparison->outside += operands->differing;
+  return comparison;
+}
+
+Row checkedRow(const Device &device, const BenchGemm &declared, const GemmShape &shape,
+               const Result<Gemm> &gemm, int64_t seed) {
+  Row row{device.name() + " " + device.target(), declared.name, "", shape, {}, "FAIL"};
+  if (gemm)
+    row.launch = launchName(gemm->impl().image().dependentLaunch);
+  Status room = checkHostMemory(shape);
+  Result<Comparison> comparison = !gemm  ? gemm.error()
+                                  : room ? check(device, *gemm, seed)
+                                         : room.error();
+  if (!comparison) {
+    row.result = comparison.error().diagnostics[0].message;
+    return row;
+  }
+  row.comparison = *comparison;
+  if (row.comparison.passed())
+    row.result = "PASS";
+  return row;
+}
+
+// How to see one problem alone.
+std::string runLine(const BenchGemm &gemm, const GemmShape &shape, int64_t seed) {
+  return "rho run " + gemm.file + " --gemm " + gemm.name + " --m " + std::to_string(shape.m) +
+         " --n " + std::to_string(shape.n) + " --k " + std::to_string(shape.k) + " --seed " +
+         std::to_string(seed);
+}
+
+} // namespace
+
+Result<int> verifyCommand(const Options &options) {
+  Result<std::vector<BenchGemm>> gemms = chooseGemms(options);
+  if (!gemms)
+    return gemms.error();
+  Result<Device> device = openDevice(options.text("--device", "auto"));
+  if (!device)
+    return device.error();
+  EngineOptions engineOptions;
+  engineOptions.diskCache = false;
+  engineOptions.useTuned = false;
+  Result<Engine> engine = Engine::create(*device, engineOptions);
+  if (!engine)
+    return engine.error();
+  int64_t seed = options.count("--seed").value_or(1);
+  std::vector<RandomProblem> problems =
+      randomProblems(options.count("--count").value_or(200), gemms->size(),
+                     {options.count("--m").value_or(300), options.count("--n").value_or(2000),
+                      options.count("--k").value_or(4000)},
+                     static_cast<uint64_t>(seed));
+  printLine("device", device->name() + ", " + device->target());
+
+  std::vector<Row> rows;
+  size_t failed = 0;
+  for (size_t begin = 0; begin < problems.size(); begin += compiledAtOnce) {
+    size_t end = std::min(problems.size(), begin + compiledAtOnce);
+    std::vector<Result<Gemm>> compiled(end - begin, Gemm());
+    {
+      Progress progress("compiling");
+      parallelFor(static_cast<int64_t>(compiled.size()), [&](int64_t i) {
+        const RandomProblem &problem = problems[begin + static_cast<size_t>(i)];
+        const BenchGemm &gemm = (*gemms)[problem.gemm];
+        compiled[static_cast<size_t>(i)] = engine->compile(gemm.module, gemm.name, problem.shape);
+      });
+    }
+    Progress progress("checking");
+    for (size_t i = begin; i < end; ++i) {
+      const BenchGemm &gemm = (*gemms)[problems[i].gemm];
+      const GemmShape &shape = problems[i].shape;
+      Row &row = rows.emplace_back(checkedRow(*device, gemm, shape, compiled[i - begin], seed));
+      progress.update("checking " + progressBar(static_cast<int64_t>(i + 1),
+                                                static_cast<int64_t>(problems.size())));
+      if (row.result != "PASS") {
+        ++failed;
+        printLine("failed", gemm.title() + ": " + row.result);
+        printLine("", runLine(gemm, shape, seed));
+      }
+      if (rows.size() % reportEvery == 0 || rows.size() == problems.size())
+        printLine("checked", std::to_string(rows.size()) + " of " +
+                                 std::to_string(problems.size()) + ", " + std::to_string(failed) +
+                                 " failed");
+    }
+  }
+  if (options.has("--csv"))
+    if (Status written = writeText(options.text("--csv"), csv(columns(), rows)); !written)
+      return written.error();
+  return failed == 0 ? success : failure;
+}
+
+} // namespace rho::tool

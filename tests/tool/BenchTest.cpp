@@ -1,0 +1,58 @@
+#include "runtime/tool/Bench.h"
+
+#include "runtime/Handles.h"
+
+#include <gtest/gtest.h>
+
+using namespace rho;
+using namespace rho::tool;
+
+namespace {
+
+// Titles of what a command line chooses of a file with one gemm.
+std::vector<std::string> titles(std::vector<std::string> options) {
+  options.insert(options.begin(),
+                 {"bench", std::string(RHO_SOURCE_DIR) + "/kernels/gemms/int4_g128_int8.rho"});
+  std::vector<BenchGemm> gemms = chooseGemms(Options::parse(options).value()).value();
+  std::vector<std::string> found;
+  for (const BenchGemm &gemm : gemms)
+    found.push_back(gemm.title());
+  return found;
+}
+
+TEST(BenchGemmsTest, launchesAreAsDeclaredOrAsAskedFor) {
+  using Titles = std::vector<std::string>;
+  const std::string serial = "int4_g128_int8", dependent = serial + ", dependent";
+  EXPECT_EQ(titles({}), Titles{serial});
+  EXPECT_EQ(titles({"--launch", "serial"}), Titles{serial});
+  EXPECT_EQ(titles({"--launch", "dependent"}), Titles{dependent});
+  EXPECT_EQ(titles({"--launch", "both"}), (Titles{serial, dependent}));
+}
+
+// All but the launch stays, and the kernel is launched as asked.
+TEST(BenchGemmsTest, aLaunchLeavesTheRestOfTheDeclaration) {
+  std::vector<std::string> line = {"bench", "--launch", "both",
+                                   std::string(RHO_SOURCE_DIR) +
+                                       "/kernels/gemms/int4_g128_int8.rho"};
+  std::vector<BenchGemm> gemms = chooseGemms(Options::parse(line).value()).value();
+  ASSERT_EQ(gemms.size(), 2U);
+  dsl::Gemm serial = gemms[0].module.impl().module.gemms[0];
+  dsl::Gemm dependent = gemms[1].module.impl().module.gemms[0];
+  EXPECT_EQ(serial.schedule.dependent, std::nullopt) << "not said, not needed";
+  ASSERT_TRUE(dependent.schedule.dependent);
+  EXPECT_TRUE(*dependent.schedule.dependent);
+  dependent.schedule.dependent = serial.schedule.dependent;
+  EXPECT_EQ(print(serial), print(dependent));
+  EXPECT_EQ(serial.weight, dependent.weight);
+  EXPECT_EQ(serial.activation, dependent.activation);
+}
+
+TEST(BenchGemmsTest, suitesAndTheTunerNeedAGpu) {
+  std::vector<std::string> line = {
+      "tune", "--device=sm_90a", std::string(RHO_SOURCE_DIR) + "/kernels/gemms/int4_g128_int8.rho"};
+  Result<GpuTask> task = openGpuTask(Options::parse(line).value(), DiagId::tuner_needs_gpu);
+  EXPECT_EQ(task.error().str(),
+            "error: sm_90a is emulated, kernels are tuned on a GPU [tuner_needs_gpu]\n");
+}
+
+} // namespace
