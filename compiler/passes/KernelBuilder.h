@@ -35,6 +35,8 @@ private:
   WeightLayout layout;
   mlir::OpBuilder builder;
   Value weight, output, workspace, m, tileN, tileM;
+  std::optional<OutputSlices> slices;
+  Value slicesBuffer;
   std::map<int, Value> activation; // by component
   std::map<Pair, Value> buffers;   // shared, by component
 

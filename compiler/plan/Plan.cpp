@@ -112,7 +112,7 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     return warps("each warp needs at least 8 batch rows");
   if (s.warpsM * s.warpsN * s.warpsK > 16)
     return warps("a CTA has at most 16 warps");
-  int64_t shared = sharedBytes(gemm, placed, g, s.pipeline);
+  int64_t shared = sharedBytes(gemm, placed, g, s.pipeline, problem);
   if (shared > device.sharedPerCta)
     return Objection{DiagId::schedule_shared_memory,
                      {str(s.tileM), str(s.tileN), str(s.tileK), str(s.pipeline), str(shared),
@@ -219,13 +219,13 @@ std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles) {
 }
 
 // What follows from a schedule on a device: how many CTAs share an SM, and a persistent grid.
-void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const DeviceModel &device,
-                     Schedule &schedule) {
+void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
+                     const DeviceModel &device, Schedule &schedule) {
   Geometry g = makeGeometry(placed, schedule);
   if (!g.specialized())
     return;
   constexpr int64_t reservedPerCta = 1024;
-  int64_t bytes = sharedBytes(gemm, placed, g, schedule.pipeline) + reservedPerCta;
+  int64_t bytes = sharedBytes(gemm, placed, g, schedule.pipeline, problem) + reservedPerCta;
   schedule.ctasPerSm = 1;
   for (int64_t more = 2; more <= 4; ++more)
     if (bytes * more <= device.sharedPerSm &&
@@ -269,7 +269,7 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
             schedule.clusterK = own.cluster->k;
           }
           schedule.dependent = own.dependent.value_or(false);
-          settleResidency(gemm, placed, device, schedule);
+          settleResidency(gemm, placed, problem, device, schedule);
           result.push_back(schedule);
         }
   return result;
