@@ -358,7 +358,7 @@ void WgmmaLowering::lowerStoreBox(tile::StoreBoxOp store) {
   int64_t storeBytes = std::min(piece, ownBytes), pieces = ownBytes / storeBytes;
   int64_t boxes = 4 * g.warpN() * bytes / boxBytes; // of a warpgroup
 
-  Value warpgroup = div(thread, Geometry::warpgroup);
+  Value warpgroup = div(warpN, 4);
   Value barrier = add(warpgroup, firstStore);
   auto meet = [&] {
     ptx("bar.sync $0, " + number(Geometry::warpgroup) + ";", "r", mlir::TypeRange(), {barrier});
