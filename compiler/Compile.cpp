@@ -166,7 +166,7 @@ KernelImage launchFacts(const dsl::Gemm &gemm, const Plan &plan, const PlacedGem
   image.entry = gemm.name;
   image.target = plan.target;
   image.threads = static_cast<int>(g.threads());
-  image.sharedBytes = sharedBytes(gemm, placed, g, plan.schedule.pipeline);
+  image.sharedBytes = sharedBytes(gemm, placed, g, plan.schedule.pipeline, plan.problem);
   image.n = plan.problem.n;
   image.k = plan.problem.k;
   image.tileM = g.tileM;
@@ -179,7 +179,7 @@ KernelImage launchFacts(const dsl::Gemm &gemm, const Plan &plan, const PlacedGem
   image.residentCtas = plan.schedule.residentCtas;
   image.wholeProgram = g.specialized();
   image.dependentLaunch = plan.schedule.dependent;
-  image.parameters = kernelParameters(gemm, g, plan.schedule);
+  image.parameters = kernelParameters(gemm, g, plan.schedule, plan.problem);
   image.weight = makeWeightLayout(gemm, placed, g, plan.problem);
   image.activation = makeActivationLayout(g, plan.problem);
   image.origins = originsOf(gemm);

@@ -176,6 +176,20 @@ void KernelLowering::lowerLoadTensorScale(tile::LoadTensorScaleOp op) {
   op.replaceAllUsesWith(toF32(loadWords(at, bytes), op.getElement(), 1)[0]);
 }
 
+KernelLowering::Value KernelLowering::outputs(mlir::ValueRange accumulators,
+                                              llvm::StringRef element, int64_t first, int64_t count,
+                                              int64_t j, int64_t c) {
+  mlir::Type type = element == "bf16" ? mlir::Type(builder.getBF16Type()) : builder.getF16Type();
+  std::vector<Value> values;
+  for (int64_t i = first; i < first + count; ++i) {
+    Value accumulator = accumulators[static_cast<unsigned>(i / 2 * g.batchTiles() + j)];
+    Value value = this->element(accumulator, 2 * (i % 2) + c);
+    values.push_back(
+        element == "f32" ? value : arith::TruncFOp::create(builder, loc, type, value).getResult());
+  }
+  return count == 1 ? values[0] : vectorOf(values);
+}
+
 // A thread's weight rows are consecutive, so its outputs of one batch row are too: they are stored
 // in the widest pieces that the row length keeps aligned. A piece never straddles the row's end.
 void KernelLowering::lowerStoreOutput(tile::StoreOutputOp op) {
@@ -183,9 +197,6 @@ void KernelLowering::lowerStoreOutput(tile::StoreOutputOp op) {
   int64_t bytes = type.bits() / 8;
   int64_t columns = static_cast<int64_t>(op.getColumns());
   int64_t width = std::gcd(std::gcd(columns, g.rowsPerThread()), 16 / bytes);
-  mlir::Type element = op.getElement() == "f32"    ? f32()
-                       : op.getElement() == "bf16" ? mlir::Type(builder.getBF16Type())
-                                                   : builder.getF16Type();
   Value firstColumn = add(mul(op.getTileN(), g.tileN), firstRow);
   Value firstBatch =
       add(add(mul(op.getTileM(), g.tileM), mul(warpM, g.warpM())), mul(laneColumn, 2));
@@ -204,19 +215,8 @@ void KernelLowering::lowerStoreOutput(tile::StoreOutputOp op) {
           auto inColumns = mlir::scf::IfOp::create(builder, loc, less(column, i32(columns)));
           builder.setInsertionPointToStart(&inColumns.getThenRegion().front());
         }
-        std::vector<Value> values;
-        for (int64_t i = r; i < r + width; ++i) {
-          Value accumulator = op.getValues()[static_cast<unsigned>(i / 2 * g.batchTiles() + j)];
-          Value value = this->element(accumulator, 2 * (i % 2) + c);
-          values.push_back(bytes == 4
-                               ? value
-                               : arith::TruncFOp::create(builder, loc, element, value).getResult());
-        }
         Value at = globalAt(op.getTarget(), mul(add(line, widen(column)), bytes));
-        if (width == 1)
-          store(values[0], at, bytes);
-        else
-          store(vectorOf(values), at, width * bytes);
+        store(outputs(op.getValues(), op.getElement(), r, width, j, c), at, width * bytes);
       }
     }
 }

@@ -70,6 +70,10 @@ protected:
   void lowerLoadTokenScales(tile::LoadTokenScalesOp load);
   void lowerLoadTensorScale(tile::LoadTensorScaleOp load);
   void lowerStoreOutput(tile::StoreOutputOp store);
+  // `count` consecutive outputs of one batch row: this thread's weight rows from `first` on, its
+  // column c of n8 tile j, rounded. A vector if there are several.
+  Value outputs(mlir::ValueRange accumulators, llvm::StringRef element, int64_t first,
+                int64_t count, int64_t j, int64_t c);
 
   // Small builders.
   Value i32(int64_t value);

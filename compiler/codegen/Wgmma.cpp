@@ -42,6 +42,9 @@ private:
   void lowerMma(tile::WarpgroupMmaOp mma);
   void lowerWait(tile::WarpgroupWaitOp wait);
   void lowerGroupSum(tile::GroupSumOp sum);
+  void lowerStoreBox(tile::StoreBoxOp store);
+  void lowerWaitStores();
+  Value isWarpgroupLeader(); // the thread that starts and awaits its warpgroup's stores
   // The matrix descriptor of operand B from byte `column` of its rows on.
   Value descriptor(Value buffer, Value slot, int64_t column);
 
@@ -73,6 +76,8 @@ bool WgmmaLowering::lowerFamily(mlir::Operation *inner) {
       .Case<tile::WarpgroupMmaOp>([&](auto o) { return lowerMma(o), true; })
       .Case<tile::WarpgroupWaitOp>([&](auto o) { return lowerWait(o), true; })
       .Case<tile::GroupSumOp>([&](auto o) { return lowerGroupSum(o), true; })
+      .Case<tile::StoreBoxOp>([&](auto o) { return lowerStoreBox(o), true; })
+      .Case<tile::WaitStoresOp>([&](auto) { return lowerWaitStores(), true; })
       .Case<tile::GroupIndexOp>([&](auto o) { return o.replaceAllUsesWith(warpK), true; })
       .Default([](auto) { return false; });
 }
@@ -310,6 +315,86 @@ void WgmmaLowering::lowerGroupSum(tile::GroupSumOp sum) {
   sum.getFirst().replaceAllUsesWith(first);
   for (auto [old, now] : llvm::zip(sum.getSums(), gather.getResults()))
     old.replaceAllUsesWith(now);
+}
+
+WgmmaLowering::Value WgmmaLowering::isWarpgroupLeader() {
+  return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq,
+                               mod(thread, Geometry::warpgroup), i32(0));
+}
+
+// Boxes are 128 bytes wide and lie one after the other along the tile's columns. Within a box, a
+// pass of a warp's stores touches 4 batch rows of one parity and a pair of 16-byte pieces: under
+// the swizzle these are all banks once. A thread with several pieces in a row takes those of a pair
+// in the order of its own parity to that end.
+void WgmmaLowering::lowerStoreBox(tile::StoreBoxOp store) {
+  constexpr int64_t boxBytes = Geometry::swizzleBytes, piece = 16;
+  constexpr int64_t firstStore = 8; // the named barrier of the first warpgroup
+  int64_t bytes = dsl::ElementType::get(store.getElement().str()).bits() / 8;
+  int64_t rows = static_cast<int64_t>(store.getRows());
+  int64_t slots = store.getBuffer().getType().getStages();
+  int64_t ownBytes = g.rowsPerThread() * bytes; // of a batch row
+  int64_t storeBytes = std::min(piece, ownBytes), pieces = ownBytes / storeBytes;
+  int64_t boxes = 4 * g.warpN() * bytes / boxBytes; // of a warpgroup
+
+  Value warpgroup = div(warpN, 4);
+  Value barrier = add(warpgroup, firstStore);
+  auto meet = [&] {
+    ptx("bar.sync $0, " + number(Geometry::warpgroup) + ";", "r", mlir::TypeRange(), {barrier});
+  };
+  Value leader = isWarpgroupLeader();
+  Value isOdd =
+      arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, mod(laneRow, 2), i32(0));
+  Value ownColumn = mul(firstRow, bytes);
+  Value inBox = mod(ownColumn, boxBytes);
+  if (pieces > 1)
+    inBox = arith::XOrIOp::create(builder, loc, inBox, mul(mod(laneRow, 2), piece));
+  Value places[2]; // of the thread's columns of an n8 tile
+  for (int64_t c = 0; c < 2; ++c) {
+    Value row = add(mul(laneColumn, 2), c);
+    Value swizzled = arith::XOrIOp::create(builder, loc, inBox, mul(row, piece));
+    places[c] =
+        add(add(mul(div(ownColumn, boxBytes), boxBytes * rows), mul(row, boxBytes)), swizzled);
+  }
+  Value firstColumn = add(mul(store.getTileN(), g.tileN * bytes), mul(warpgroup, boxes * boxBytes));
+  Value firstBatch = mul(store.getTileM(), g.tileM);
+
+  for (int64_t slice = 0; slice < g.tileM / rows; ++slice) {
+    Value part = partOf(store.getBuffer(), i32(slice % slots));
+    ptx("@$0 cp.async.bulk.wait_group.read " + number(slots - 1) + ";", "b", mlir::TypeRange(),
+        {leader});
+    meet();
+    for (int64_t j = 0; j < rows / 8; ++j)
+      for (int64_t c = 0; c < 2; ++c) {
+        llvm::SmallVector<Value> own;
+        for (int64_t i = 0; i < pieces; ++i)
+          own.push_back(outputs(store.getValues(), store.getElement(), i * storeBytes / bytes,
+                                storeBytes / bytes, slice * rows / 8 + j, c));
+        for (int64_t i = 0; i < pieces; ++i) {
+          Value value = own[static_cast<size_t>(i)];
+          if (pieces > 1)
+            value = arith::SelectOp::create(builder, loc, isOdd, own[static_cast<size_t>(i ^ 1)],
+                                            value);
+          Value place =
+              i == 0 ? places[c]
+                     : arith::XOrIOp::create(builder, loc, places[c], i32(i * piece)).getResult();
+          this->store(value, sharedAt(add(add(part, place), j * 8 * boxBytes)), storeBytes);
+        }
+      }
+    ptx("fence.proxy.async.shared::cta;", "", mlir::TypeRange(), mlir::ValueRange());
+    meet();
+    for (int64_t box = 0; box < boxes; ++box) {
+      Value from = add(part, mul(add(mul(warpgroup, boxes), box), boxBytes * rows));
+      ptx("@$0 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [$1, {$2, $3}], [$4];",
+          "b,l,r,r,r", mlir::TypeRange(),
+          {leader, store.getMap(), add(firstColumn, box * boxBytes), add(firstBatch, slice * rows),
+           sharedAddress(from)});
+    }
+    ptx("@$0 cp.async.bulk.commit_group;", "b", mlir::TypeRange(), {leader});
+  }
+}
+
+void WgmmaLowering::lowerWaitStores() {
+  ptx("@$0 cp.async.bulk.wait_group 0;", "b", mlir::TypeRange(), {isWarpgroupLeader()});
 }
 
 } // namespace

@@ -110,6 +110,24 @@ mlir::LogicalResult MmaOp::verify() {
   return mlir::success();
 }
 
+mlir::LogicalResult StoreBoxOp::verify() {
+  auto kernel = getOperation()->getParentOfType<KernelOp>();
+  if (!kernel)
+    return emitOpError("stands outside of tile.kernel");
+  GeometryAttr geometry = kernel.getGeometry();
+  SharedType part = getBuffer().getType();
+  int64_t rows = static_cast<int64_t>(getRows());
+  if (rows < 8 || rows % 8 != 0 || geometry.getTileM() % (rows * part.getStages()) != 0)
+    return emitOpError("slices have ")
+           << rows << " rows and the buffer holds " << part.getStages()
+           << "; they must be multiples of 8 and fill a tile of " << geometry.getTileM();
+  int64_t bytes = rows * geometry.getTileN() * dsl::ElementType::get(getElement().str()).bits() / 8;
+  if (part.getBytes() != bytes)
+    return emitOpError("buffer part has ") << part.getBytes() << " bytes; " << rows << " rows of "
+                                           << getElement() << " have " << bytes;
+  return mlir::success();
+}
+
 mlir::LogicalResult WarpgroupMmaOp::verify() {
   int64_t steps = static_cast<int64_t>(getSteps());
   if (steps < 1 || getA().empty() || static_cast<int64_t>(getA().size()) % (4 * steps) != 0)

@@ -399,4 +399,26 @@ def Tile_StoreOutputOp : Tile_Op<"store_output", []> {
   }];
 }
 
+def Tile_StoreBoxOp : Tile_Op<"store_box", []> {
+  let summary = "rounds the outputs and stores them through shared memory and a tensor map";
+  let description = [{
+    The tile goes in slices of `rows` batch rows. Each warpgroup writes its columns of a slice to
+    the next part of `buffer`, as boxes of 128 bytes a row under the 128-byte swizzle, and one of
+    its threads starts the copies of these boxes to memory, as one group. A part is written again
+    once its copies have read it.
+  }];
+  let arguments = (ins LLVM_AnyPointer:$map, I32:$tileN, I32:$tileM, Tile_Shared:$buffer,
+                       I64Attr:$rows, StrAttr:$element, Variadic<Accumulator>:$values);
+  let assemblyFormat = [{
+    $map `tile` $tileN `,` $tileM `through` $buffer `rows` $rows `as` $element `(` $values `:` type($values) `)` attr-dict
+    `:` type($map) `,` type($buffer)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_WaitStoresOp : Tile_Op<"wait_stores", []> {
+  let summary = "waits until all that tile.store_box started is in memory";
+  let assemblyFormat = "attr-dict";
+}
+
 #endif // TILE_DIALECT_TD

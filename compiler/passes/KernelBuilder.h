@@ -37,6 +37,8 @@ private:
   Value weight, output, workspace, m, tileN, tileM;
   Value firstK, lastK;             // this CTA's k tiles of the output tile, last exclusive
   Value shares, share, firstPlace; // of the output tile, as tile.for_tiles has them
+  std::optional<OutputSlices> slices;
+  Value slicesBuffer;
   std::map<int, Value> activation; // by component
   std::map<Pair, Value> buffers;   // shared, by component
 

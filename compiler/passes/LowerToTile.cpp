@@ -15,7 +15,7 @@ namespace NVVM = mlir::NVVM;
 KernelBuilder::KernelBuilder(ir::GemmOp op, const GemmContext &context, Chain chain)
     : op(op), context(context), chain(std::move(chain)), g(context.geometry),
       layout(makeWeightLayout(context.gemm, context.placed, g, context.plan.problem)),
-      builder(op.getContext()) {}
+      builder(op.getContext()), slices(outputSlices(context.gemm, g, context.plan.problem)) {}
 
 void KernelBuilder::build() {
   builder.setInsertionPoint(op);
@@ -68,7 +68,7 @@ void KernelBuilder::findTile() {
 
 void KernelBuilder::addParameters(mlir::Block &block) {
   for (const KernelParameter &parameter :
-       kernelParameters(context.gemm, g, context.plan.schedule)) {
+       kernelParameters(context.gemm, g, context.plan.schedule, context.plan.problem)) {
     bool isM = parameter.kind == KernelParameter::Kind::M;
     bool isMap = parameter.boxBytes > 0; // a tensor map, by value
     mlir::Type type = mlir::LLVM::LLVMPointerType::get(op.getContext(), isMap ? 0 : 1);
@@ -107,6 +107,10 @@ void KernelBuilder::allocateShared() {
   if (int64_t bytes = sumsBytes(g))
     tile::AllocSharedOp::create(builder, at("output"),
                                 tile::SharedType::get(op.getContext(), bytes, 1), "output");
+  if (slices)
+    slicesBuffer = tile::AllocSharedOp::create(
+        builder, at("output"), tile::SharedType::get(op.getContext(), slices->bytes, slices->slots),
+        "output.slices");
 }
 
 std::vector<Value> KernelBuilder::buildPipeline() {

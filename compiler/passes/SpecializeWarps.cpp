@@ -55,6 +55,7 @@ public:
     pipeline.getConsume().walk([&](tile::WarpgroupWaitOp wait) {
       waitsInside = waitsInside || !wait.getValues().empty();
     });
+    op.getBody().walk([&](tile::StoreBoxOp) { storesBoxes = true; });
   }
 
   void run() {
@@ -89,6 +90,7 @@ private:
   int64_t stageBytes = 0; // that the copies of one stage bring
   RegisterShares registers{};
   bool waitsInside = false;
+  bool storesBoxes = false;
 
   Value i32(int64_t value) {
     return arith::ConstantIntOp::create(builder, loc, builder.getI32Type(), value);
@@ -343,6 +345,8 @@ private:
       NVVM::SyncWarpOp::create(builder, loc, i32(-1));
       return following;
     });
+    if (storesBoxes)
+      tile::WaitStoresOp::create(builder, loc);
   }
 
   // What comes after a tile's last k tile: `any` says whether this group had one, `lastSlot` where.

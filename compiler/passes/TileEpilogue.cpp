@@ -66,7 +66,11 @@ void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
       sum = tile::ScaleOp::create(builder, at("output"), accumulatorType(false), sum, pair,
                                   columns.empty() ? Value() : columns[j], factor, Value());
     }
-  tile::StoreOutputOp::create(builder, at("output"), output, m, context.plan.problem.n, tileN,
-                              tileM, context.gemm.output.name(), sums);
+  if (slices)
+    tile::StoreBoxOp::create(builder, at("output"), output, tileN, tileM, slicesBuffer,
+                             slices->rows, context.gemm.output.name(), sums);
+  else
+    tile::StoreOutputOp::create(builder, at("output"), output, m, context.plan.problem.n, tileN,
+                                tileM, context.gemm.output.name(), sums);
 }
 } // namespace rho::compiler

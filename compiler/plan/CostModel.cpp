@@ -172,7 +172,7 @@ double predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sch
                       const Problem &problem, const DeviceModel &device) {
   Geometry g = makeGeometry(placed, schedule);
   double clock = device.clockGHz * 1e3; // cycles per microsecond
-  int64_t perCta = sharedBytes(gemm, placed, g, schedule.pipeline);
+  int64_t perCta = sharedBytes(gemm, placed, g, schedule.pipeline, problem);
   int registers = estimateRegisters(gemm, placed, g);
   int64_t perSm = std::min({device.sharedPerSm / (perCta + 1024), 65536 / (registers * g.threads()),
                             2048 / g.threads()});
@@ -223,9 +223,11 @@ double predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sch
 } // namespace
 
 int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
-                    int pipeline) {
+                    int pipeline, const Problem &problem) {
   int64_t alignment = g.sharedAlignment();
   int64_t bytes = ceilDiv(sumsBytes(g), alignment) * alignment;
+  if (std::optional<OutputSlices> slices = outputSlices(gemm, g, problem))
+    bytes += slices->slots * slices->bytes;
   for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
     bytes += ceilDiv(buffer.bytes * pipeline, alignment) * alignment;
   return bytes;

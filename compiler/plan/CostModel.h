@@ -16,6 +16,6 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
 
 // Dynamic shared memory of one CTA in bytes.
 int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry,
-                    int pipeline);
+                    int pipeline, const Problem &problem);
 
 } // namespace rho::compiler

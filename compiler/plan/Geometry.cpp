@@ -102,6 +102,23 @@ Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
 
 int64_t sumsBytes(const Geometry &g) { return (g.warpsK - 1) * g.tileN * g.tileM * 4; }
 
+std::optional<OutputSlices> outputSlices(const dsl::Gemm &gemm, const Geometry &g,
+                                         const Problem &problem) {
+  // A tile of fewer batch rows is stored sooner than a copy through shared memory has begun.
+  constexpr int64_t fewestRows = 32;
+  constexpr int64_t bufferBytes = 32768; // more would cost stages of the ring
+  int64_t bytes = gemm.output.bits() / 8;
+  bool mapped = problem.n * bytes % 16 == 0; // the pitch of a tensor map
+  if (!g.specialized() || !mapped || g.tileM < fewestRows)
+    return std::nullopt;
+  int64_t rowBytes = g.tileN * bytes;
+  if (g.tileM * rowBytes <= bufferBytes)
+    return OutputSlices{g.tileM, 1, g.tileM * rowBytes};
+  // One is written while the other is being copied; no box has less than the swizzle's 8 rows.
+  int64_t rows = std::max<int64_t>(8, bufferBytes / 2 / rowBytes);
+  return OutputSlices{rows, 2, rows * rowBytes};
+}
+
 std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                       const Geometry &g) {
   std::vector<StageBuffer> result;
@@ -183,7 +200,7 @@ WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, c
 }
 
 std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geometry &g,
-                                              const Schedule &schedule) {
+                                              const Schedule &schedule, const Problem &problem) {
   using Kind = KernelParameter::Kind;
   std::vector<KernelParameter> result{{Kind::Weight, 0}, {Kind::Activation, 0}};
   if (g.specialized()) {
@@ -200,6 +217,11 @@ std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geome
     }
   }
   result.push_back({Kind::Output, 0});
+  if (std::optional<OutputSlices> slices = outputSlices(gemm, g, problem)) {
+    result.back().boxBytes = Geometry::swizzleBytes;
+    result.back().boxRows = slices->rows;
+    result.back().swizzle = true;
+  }
   if (schedule.splitK != 1 && schedule.clusterK == 1)
     result.push_back({Kind::Workspace, 0});
   result.push_back({Kind::M, 0});

@@ -82,6 +82,15 @@ struct StageBuffer {
 };
 // Where groups of warps along k leave their sums for the first of them: bytes, 0 if there is one.
 int64_t sumsBytes(const Geometry &geometry);
+// Slices along m in which a tile's outputs go through shared memory to a tensor map's copies.
+struct OutputSlices {
+  int64_t rows;  // of one slice
+  int64_t slots; // slices that the buffer holds
+  int64_t bytes; // of one slot
+};
+// None where each thread stores its own outputs.
+std::optional<OutputSlices> outputSlices(const dsl::Gemm &gemm, const Geometry &geometry,
+                                         const Problem &problem);
 std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                       const Geometry &geometry);
 
@@ -91,6 +100,6 @@ ActivationLayout makeActivationLayout(const Geometry &geometry, const Problem &p
 
 // The kernel's parameters, in order.
 std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geometry &geometry,
-                                              const Schedule &schedule);
+                                              const Schedule &schedule, const Problem &problem);
 
 } // namespace rho::compiler

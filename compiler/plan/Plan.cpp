@@ -113,7 +113,7 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     return warps("each warp needs at least 8 batch rows");
   if (s.warpsM * s.warpsN * s.warpsK > 16)
     return warps("a CTA has at most 16 warps");
-  int64_t shared = sharedBytes(gemm, placed, g, s.pipeline);
+  int64_t shared = sharedBytes(gemm, placed, g, s.pipeline, problem);
   if (shared > device.sharedPerCta)
     return Objection{DiagId::schedule_shared_memory,
                      {str(s.tileM), str(s.tileN), str(s.tileK), str(s.pipeline), str(shared),
@@ -235,7 +235,7 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
   if (!g.specialized())
     return;
   constexpr int64_t reservedPerCta = 1024;
-  int64_t bytes = sharedBytes(gemm, placed, g, schedule.pipeline) + reservedPerCta;
+  int64_t bytes = sharedBytes(gemm, placed, g, schedule.pipeline, problem) + reservedPerCta;
   schedule.ctasPerSm = 1;
   for (int64_t more = 2; more <= 4; ++more)
     if (bytes * more <= device.sharedPerSm &&

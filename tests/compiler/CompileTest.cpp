@@ -69,6 +69,7 @@ TEST_P(SpecializedStages, ReenteredGiveTheSamePtx) {
   schedule.pipeline = 4;
   for (dsl::ScheduleDecl::Warps warps : {dsl::ScheduleDecl::Warps{1, 4, 1}, {1, 4, 2}})
     for (int64_t split : {1, 3}) {
+      schedule.tile->m = split == 1 ? 32 : 16; // outputs through shared memory, or by threads
       schedule.warps = warps;
       schedule.splitK = split;
       schedule.dependent = split == 1;

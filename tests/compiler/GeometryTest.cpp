@@ -250,5 +250,33 @@ TEST(Geometry, EveryWorkspaceByteBelongsToOneThread) {
   }
 }
 
+TEST(Outputs, GoInSlicesThatFitTheirBuffer) {
+  dsl::Gemm gemm = gemmWith("f16");
+  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, nullptr);
+  ASSERT_TRUE(placed.ok());
+  auto slicesOf = [&](const Schedule &schedule, int64_t n) {
+    return outputSlices(gemm, makeGeometry(*placed, schedule), {100, n, 64});
+  };
+  Schedule small{64, 128, 64, 1, 8, 1, 4, 1, imfp}, large{256, 128, 64, 1, 8, 1, 4, 1, imfp};
+  // The whole of a small tile; of a large one halves of the buffer in turn.
+  std::optional<OutputSlices> whole = slicesOf(small, 136), part = slicesOf(large, 136);
+  ASSERT_TRUE(whole && part);
+  EXPECT_EQ(whole->rows, 64);
+  EXPECT_EQ(whole->slots, 1);
+  EXPECT_EQ(whole->bytes, 64 * 128 * 2);
+  EXPECT_EQ(part->rows, 64);
+  EXPECT_EQ(part->slots, 2);
+  EXPECT_EQ(part->bytes, 64 * 128 * 2);
+  for (int64_t n : {129, 132}) // no pitch of a tensor map
+    EXPECT_FALSE(slicesOf(small, n));
+  gemm.output = dsl::ElementType::get("f32");
+  EXPECT_TRUE(slicesOf(small, 132));
+  small.tileM = 16;
+  EXPECT_FALSE(slicesOf(small, 136));
+  small.tileM = 64;
+  small.roles = dsl::ScheduleDecl::Roles::Uniform;
+  EXPECT_FALSE(slicesOf(small, 136));
+}
+
 } // namespace
 } // namespace rho::compiler

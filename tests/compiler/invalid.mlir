@@ -8,6 +8,8 @@
 // RUN: not %rho compile %t/roles.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/roles.mlir
 // RUN: not %rho compile %t/cluster.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/cluster.mlir
 // RUN: not %rho compile %t/warpgroup_mma.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/warpgroup_mma.mlir
+// RUN: not %rho compile %t/box_rows.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/box_rows.mlir
+// RUN: not %rho compile %t/box_bytes.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/box_bytes.mlir
 
 //--- role.mlir
 // CHECK: 'rho.operand' op role is 'bias'; it must be 'weight' or 'activation'
@@ -68,4 +70,24 @@ tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 
   %a = arith.constant 0 : i32
   %x = tile.alloc_shared "x" : <2048 x 4>
   %c:2 = tile.warpgroup_mma "f16"(%a, %a, %a), %x[%a] steps 1 from 0 : <2048 x 4> -> vector<4xf32>, vector<4xf32>
+}
+
+//--- box_rows.mlir
+// CHECK: 'tile.store_box' op slices have 32 rows and the buffer holds 4; they must be multiples of 8 and fill a tile of 64
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 64 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "imfp" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+^bb0(%map: !llvm.ptr):
+  %i = arith.constant 0 : i32
+  %c = tile.zero : vector<4xf32>
+  %y = tile.alloc_shared "y" : <4096 x 4>
+  tile.store_box %map tile %i, %i through %y rows 32 as "f16"(%c : vector<4xf32>) : !llvm.ptr, <4096 x 4>
+}
+
+//--- box_bytes.mlir
+// CHECK: 'tile.store_box' op buffer part has 4096 bytes; 64 rows of f16 have 8192
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 64 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "imfp" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+^bb0(%map: !llvm.ptr):
+  %i = arith.constant 0 : i32
+  %c = tile.zero : vector<4xf32>
+  %y = tile.alloc_shared "y" : <4096 x 1>
+  tile.store_box %map tile %i, %i through %y rows 64 as "f16"(%c : vector<4xf32>) : !llvm.ptr, <4096 x 1>
 }

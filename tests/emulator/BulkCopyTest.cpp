@@ -273,6 +273,67 @@ TEST(BulkTensor, StoresWhatIsInside) {
   EXPECT_EQ(ran.out, expected);
 }
 
+// The threads write the tile, one of them stores it twice as a box.
+std::string boxStoreBody(const std::string &fence, const std::string &between,
+                         const std::string &after) {
+  std::string write = "st.shared.v4.b32 [%r1], {%r3, %r3, %r3, %r3};\n";
+  std::string store = "@%p1 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group"
+                      " [%d1, {0, 0}], [tile];\n@%p1 cp.async.bulk.commit_group;\n";
+  return "mov.b64 %d1, map0;\n" + init +
+         "shl.b32 %r1, %tid32, 4;\nmov.b32 %r2, tile;\nadd.u32 %r1, %r1, %r2;\n"
+         "mov.b32 %r3, %tid32;\n" +
+         write + fence + "bar.sync 0;\n" + store + between + "bar.sync 0;\nadd.u32 %r3, %r3, 1;\n" +
+         write + "fence.proxy.async.shared::cta;\nbar.sync 0;\n" + store + after;
+}
+
+Ran runBoxStores(const std::string &fence, const std::string &between, const std::string &after) {
+  Config config;
+  config.block.x = 128;
+  config.outBytes = 30 * 208;
+  config.maps = {box2d(Swizzle::Span128, 64, {}).map};
+  config.maps[0].address = inOut;
+  return runBody(boxStoreBody(fence, between, after), config);
+}
+
+TEST(BulkTensor, StoresNeedAFenceAndWaits) {
+  const std::string fence = "fence.proxy.async.shared::cta;\n";
+  const std::string read = "@%p1 cp.async.bulk.wait_group.read 0;\n";
+  const std::string all = "@%p1 cp.async.bulk.wait_group 0;\n";
+  Ran ran = runBoxStores(fence, read, all);
+  ASSERT_EQ(ran.error, "");
+  for (size_t y = 0; y < 16; ++y)
+    for (size_t x = 0; x < 32; ++x) // words of a row
+      EXPECT_EQ(ran.as<uint32_t>()[y * 52 + x], (y * 8 + (x / 4 ^ y % 8)) + 1);
+  EXPECT_THAT(runBoxStores("", read, all).error, HasSubstr("[emulator_proxy_fence]"));
+  EXPECT_THAT(runBoxStores("fence.proxy.async.global;\n", read, all).error,
+              HasSubstr("[emulator_proxy_fence]"));
+  EXPECT_THAT(runBoxStores(fence, "", all).error, HasSubstr("[emulator_async_read]"));
+  EXPECT_THAT(runBoxStores(fence, "@%p1 cp.async.bulk.wait_group.read 1;\n", all).error,
+              HasSubstr("[emulator_async_read]"));
+  // Groups are a thread's own.
+  EXPECT_THAT(runBoxStores(fence, "@!%p1 cp.async.bulk.wait_group.read 0;\n", all).error,
+              HasSubstr("[emulator_async_read]"));
+  EXPECT_THAT(runBoxStores(fence, read, "").error, HasSubstr("[emulator_bulk_exit]"));
+}
+
+TEST(BulkTensor, StoresOfBoxesOutsideWriteNothing) {
+  for (auto at : {std::array{0, 30, 0}, std::array{100, 0, 0}, std::array{-64, 3, 0}}) {
+    Config config;
+    config.block.x = 128;
+    config.outBytes = 30 * 208;
+    config.maps = {box2d(Swizzle::Span128, 64, {}).map};
+    config.maps[0].address = inOut;
+    std::string body = boxStoreBody("fence.proxy.async;\n", "@%p1 cp.async.bulk.wait_group 0;\n",
+                                    "@%p1 cp.async.bulk.wait_group 0;\n");
+    std::string to = "{" + std::to_string(at[0]) + ", " + std::to_string(at[1]) + "}";
+    for (size_t found; (found = body.find("{0, 0}")) != std::string::npos;)
+      body.replace(found, 6, to);
+    Ran ran = runBody(body, config);
+    ASSERT_EQ(ran.error, "");
+    EXPECT_EQ(ran.out, std::vector<uint8_t>(size_t(config.outBytes))) << to;
+  }
+}
+
 TEST(BulkTensor, OperandRules) {
   auto expect = [](Box box, const std::string &text, const std::string &id) {
     Config config;
