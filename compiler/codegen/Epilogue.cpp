@@ -25,12 +25,9 @@ void KernelLowering::lowerSplitSum(tile::SplitSumOp op) {
   Value counters = mul(mul(gridM, gridN), 4);
   counters = arith::AndIOp::create(builder, loc, add(counters, 255), i32(~int64_t(255)));
   int64_t values = static_cast<int64_t>(op.getValues().size());
-  int64_t partBytes = values * g.groupThreads() * 16;
   Value mine = add(mul(tile, splits), split);
   auto part = [&](Value index, int64_t value) {
-    Value offset = add(add(mul(widen(index), partBytes), widen(counters)),
-                       widen(add(mul(thread, 16), value * g.groupThreads() * 16)));
-    return globalAt(op.getWorkspace(), offset);
+    return globalAt(op.getWorkspace(), add(sumAt(widen(index), values, value), widen(counters)));
   };
   for (int64_t i = 0; i < values; ++i)
     store(op.getValues()[static_cast<unsigned>(i)], part(mine, i), 16);

@@ -40,6 +40,8 @@ public:
     mathWarps = a.getWarpsM() * a.getWarpsN() * groups;
     registers = divideRegisters(32 * mathWarps, static_cast<int64_t>(kernel.getCtasPerSm()));
     splitK = a.getSplitK();
+    clusterN = a.getClusterN();
+    clusterK = a.getClusterK();
     for (tile::AllocSharedOp alloc : kernel.getBody().getOps<tile::AllocSharedOp>()) {
       if (alloc.getOrigin() == "schedule")
         barriers = alloc.getBuffer();
@@ -58,7 +60,8 @@ public:
   }
 
   void run() {
-    tile::InitBarriersOp::create(builder, loc, barriers, static_cast<uint64_t>(mathWarps / groups));
+    tile::InitBarriersOp::create(builder, loc, barriers,
+                                 static_cast<uint64_t>(mathWarps / groups * clusterN));
     Value thread = NVVM::ThreadIdXOp::create(builder, loc, builder.getI32Type());
     Value mathThreads = i32(32 * mathWarps);
     Value loads = compare(arith::CmpIPredicate::uge, thread, mathThreads);
@@ -69,12 +72,21 @@ public:
       tile::RegistersOp::create(builder, loc, registers.loader, false);
       Value isLoader = compare(arith::CmpIPredicate::eq, thread, mathThreads);
       auto loader = scf::IfOp::create(builder, loc, isLoader);
+      if (clusterK > 1) { // takes part in the barrier of tile.group_sum
+        NVVM::ClusterArriveOp::create(builder, loc, mlir::UnitAttr());
+        NVVM::ClusterWaitOp::create(builder, loc, mlir::UnitAttr());
+      }
+      leaveCluster();
       builder.setInsertionPointToStart(&loader.getThenRegion().front());
       buildLoader();
       builder.setInsertionPointToStart(&roles.getElseRegion().front());
       tile::RegistersOp::create(builder, loc, registers.math, true);
       buildMath();
+      if (splitK == 1)
+        leaveCluster();
     }
+    if (clusterN * clusterK > 1)
+      NVVM::ClusterWaitOp::create(builder, loc, mlir::UnitAttr());
     op.erase();
   }
 
@@ -86,6 +98,7 @@ private:
   tile::PipelineOp pipeline;
   Value barriers, sumsBuffer;
   int64_t depth = 0, mathWarps = 0, splitK = 1, groups = 1;
+  int64_t clusterN = 1, clusterK = 1;
   int64_t stageBytes = 0; // that the copies of one stage bring
   RegisterShares registers{};
   bool waitsInside = false;
@@ -143,26 +156,55 @@ private:
     body();
   }
 
-  // The tiles of this CTA. `body` gets their coordinates and whether the tile is the CTA's first.
-  using TileBody = std::function<Cursor(Value tileN, Value tileM, Value isFirst, Cursor cursor)>;
+  // This thread uses no shared memory of another CTA any more. A CTA's own must stay until all of
+  // its cluster have said so: the kernel ends with the wait for that.
+  void leaveCluster() {
+    if (clusterN * clusterK > 1)
+      NVVM::ClusterArriveOp::create(builder, loc, mlir::UnitAttr());
+  }
+
+  // An output tile: `isFirst` of the CTA; `exists` is null where every CTA of a cluster has one.
+  struct Tile {
+    Value n, m, isFirst, exists;
+  };
+  Tile tileAt(Value n, Value m, Value isFirst) {
+    auto tilesN = static_cast<int64_t>(op.getTilesN());
+    if (tilesN % clusterN == 0)
+      return {n, m, isFirst, Value()};
+    Value exists = compare(arith::CmpIPredicate::ult, n, i32(tilesN));
+    return {select(exists, n, i32(tilesN - 1)), m, isFirst, exists};
+  }
+
+  // The tiles of this CTA.
+  using TileBody = std::function<Cursor(const Tile &tile, Cursor cursor)>;
   void forEachTile(Cursor start, const TileBody &body) {
     mlir::Type type = builder.getI32Type();
     Value blockX = NVVM::BlockIdXOp::create(builder, loc, type);
     if (splitK > 1) {
       Value always = arith::ConstantIntOp::create(builder, loc, builder.getI1Type(), 1);
-      body(blockX, NVVM::BlockIdYOp::create(builder, loc, type), always, start);
+      body(tileAt(blockX, NVVM::BlockIdYOp::create(builder, loc, type), always), start);
       return;
     }
-    int64_t tilesN = static_cast<int64_t>(op.getTilesN());
+    auto tilesN = static_cast<int64_t>(op.getTilesN());
+    int64_t columns = (tilesN + clusterN - 1) / clusterN; // of tiles, as wide as a cluster
     Value tilesM = op.getTilesM();
-    Value all = arith::MulIOp::create(builder, loc, tilesM, i32(tilesN));
-    Value grid = NVVM::GridDimXOp::create(builder, loc, type);
-    loop(blockX, all, grid, {start.slot, start.parity}, [&](Value index, mlir::ValueRange carried) {
-      auto [tileN, tileM] = coordinates(index, tilesN, tilesM);
-      Value isFirst = compare(arith::CmpIPredicate::eq, index, blockX);
-      Cursor after = body(tileN, tileM, isFirst, {carried[0], carried[1]});
-      return llvm::SmallVector<Value>{after.slot, after.parity};
-    });
+    Value all = arith::MulIOp::create(builder, loc, tilesM, i32(columns));
+    Value clusters = perCluster(NVVM::GridDimXOp::create(builder, loc, type));
+    Value own = perCluster(blockX);
+    loop(own, all, clusters, {start.slot, start.parity},
+         [&](Value index, mlir::ValueRange carried) {
+           auto [tileN, tileM] = coordinates(index, columns, tilesM);
+           if (clusterN > 1)
+             tileN = add(arith::MulIOp::create(builder, loc, tileN, i32(clusterN)),
+                         arith::RemUIOp::create(builder, loc, blockX, i32(clusterN)));
+           Value isFirst = compare(arith::CmpIPredicate::eq, index, own);
+           Cursor after = body(tileAt(tileN, tileM, isFirst), {carried[0], carried[1]});
+           return llvm::SmallVector<Value>{after.slot, after.parity};
+         });
+  }
+  Value perCluster(Value ctas) {
+    return clusterN == 1 ? ctas
+                         : arith::DivUIOp::create(builder, loc, ctas, i32(clusterN)).getResult();
   }
 
   // Bands of `bandM` tiles along m, in each of them m innermost: the tiles that run at a time share
@@ -180,11 +222,11 @@ private:
   }
 
   // Clones what stands before the pipeline: both roles need the coordinates.
-  mlir::IRMapping cloneHead(Value tileN, Value tileM) {
+  mlir::IRMapping cloneHead(const Tile &tile) {
     mlir::IRMapping map;
     mlir::Block &body = op.getBody().front();
-    map.map(body.getArgument(0), tileN);
-    map.map(body.getArgument(1), tileM);
+    map.map(body.getArgument(0), tile.n);
+    map.map(body.getArgument(1), tile.m);
     for (mlir::Operation &inner : body) {
       if (&inner == pipeline)
         break;
@@ -197,8 +239,9 @@ private:
     // The first round through the ring finds the slots empty: parity 1 is that of the phase before
     // the first.
     Cursor start{i32(0), i32(1)};
-    forEachTile(start, [&](Value tileN, Value tileM, Value isFirst, Cursor cursor) {
-      mlir::IRMapping head = cloneHead(tileN, tileM);
+    forEachTile(start, [&](const Tile &tile, Cursor cursor) {
+      Value isFirst = tile.isFirst;
+      mlir::IRMapping head = cloneHead(tile);
       Value first = head.lookupOrDefault(pipeline.getFirst());
       Value last = head.lookupOrDefault(pipeline.getLast());
       Value ahead = i32(0);
@@ -247,8 +290,8 @@ private:
     if (takesTurns)
       tile::TurnOp::create(builder, loc, "open");
     Cursor start{i32(0), i32(0)};
-    forEachTile(start, [&](Value tileN, Value tileM, Value, Cursor cursor) {
-      mlir::IRMapping head = cloneHead(tileN, tileM);
+    forEachTile(start, [&](const Tile &tile, Cursor cursor) {
+      mlir::IRMapping head = cloneHead(tile);
       Value first = head.lookupOrDefault(pipeline.getFirst());
       Value last = head.lookupOrDefault(pipeline.getLast());
       Cursor own = cursor;
@@ -271,8 +314,8 @@ private:
         Value kTiles = sub(last, head.lookupOrDefault(pipeline.getFirst()));
         following = skip(cursor, kTiles);
       }
-      finishTile(head, compare(arith::CmpIPredicate::ult, first, last), before(after[0]),
-                 after.drop_front(2));
+      finishTile(head, tile.exists, compare(arith::CmpIPredicate::ult, first, last),
+                 before(after[0]), after.drop_front(2));
       // Bounds of the output part the threads of a warp; the next tile's instructions need them
       // together.
       NVVM::SyncWarpOp::create(builder, loc, i32(-1));
@@ -281,7 +324,9 @@ private:
   }
 
   // What comes after a tile's last k tile: `any` says whether this group had one, `lastSlot` where.
-  void finishTile(mlir::IRMapping &head, Value any, Value lastSlot, mlir::ValueRange carried) {
+  // `stores`: whether there are outputs to store; null: there are.
+  void finishTile(mlir::IRMapping &head, Value stores, Value any, Value lastSlot,
+                  mlir::ValueRange carried) {
     llvm::SmallVector<Value> sums, held;
     for (Value value : carried)
       (value.getType().isInteger() ? held : sums).push_back(value);
@@ -291,13 +336,15 @@ private:
       sums.assign(wait.getResults().begin(), wait.getResults().end());
       when(any, [&] { tile::BarrierArriveOp::create(builder, loc, barriers, lastSlot); });
     }
-    Value hasSums;
-    if (groups > 1) {
+    if (groups > 1 || clusterK > 1) {
       auto sum =
           tile::GroupSumOp::create(builder, loc, builder.getI1Type(), types, sumsBuffer, sums);
-      hasSums = sum.getFirst();
+      Value first = sum.getFirst();
+      stores = stores ? arith::AndIOp::create(builder, loc, stores, first).getResult() : first;
       sums.assign(sum.getSums().begin(), sum.getSums().end());
     }
+    if (splitK > 1) // the only tile
+      leaveCluster();
     for (auto [result, sum] : llvm::zip(pipeline.getResults(), sums))
       head.map(result, sum);
     auto epilogue = [&] {
@@ -306,8 +353,8 @@ private:
       for (mlir::Operation *inner = pipeline->getNextNode(); inner; inner = inner->getNextNode())
         builder.clone(*inner, head);
     };
-    if (hasSums)
-      when(hasSums, epilogue);
+    if (stores)
+      when(stores, epilogue);
     else
       epilogue();
   }

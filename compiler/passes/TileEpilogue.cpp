@@ -8,7 +8,7 @@ namespace rho::compiler {
 using mlir::Value;
 
 void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
-  if (context.plan.schedule.splitK > 1) {
+  if (workspace) {
     std::vector<mlir::Type> types;
     for (Value sum : sums)
       types.push_back(sum.getType());

@@ -21,6 +21,7 @@ struct Geometry {
   int activationBits;          // of a stored element
   int weightBits;              // of a code: 4 or 8
   Roles roles = Roles::Uniform;
+  int64_t clusterN = 1, clusterK = 1; // CTAs of a cluster along weight rows and along k
 
   // Codes are stored in chunks: what one warp loads with 16 bytes a thread, 16 rows x 64 k of 4-bit
   // codes, 16 x 32 of 8-bit ones.
@@ -77,7 +78,8 @@ struct StageBuffer {
   static constexpr int barriers = -1;
   int64_t bytes = 0; // per stage, with what aligns the next one
 };
-// Where groups of warps along k leave their sums for the first of them: bytes, 0 if there is one.
+// Where groups of warps along k leave their sums for the first of them, and then CTAs of a cluster
+// along k for the first of those: bytes, 0 if there is one.
 int64_t sumsBytes(const Geometry &geometry);
 std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                       const Geometry &geometry);
