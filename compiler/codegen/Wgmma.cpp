@@ -127,19 +127,18 @@ void WgmmaLowering::lowerInitBarriers(tile::InitBarriersOp init) {
              i32(full ? 1 : static_cast<int64_t>(init.getConsumers()))});
     ptx("fence.mbarrier_init.release.cluster;", "", mlir::TypeRange(), mlir::ValueRange());
   }
-  if (g.clusterN > 1)
-    clusterBarrier();
-  else
+  if (g.clusterN == 1) {
     NVVM::Barrier0Op::create(builder, loc);
+    return;
+  }
+  NVVM::ClusterArriveRelaxedOp::create(builder, loc, mlir::UnitAttr()); // behind the fence
+  NVVM::ClusterWaitOp::create(builder, loc, mlir::UnitAttr());
 }
 
 void WgmmaLowering::lowerBarrierWait(tile::BarrierWaitOp wait) {
-  std::string order = g.clusterN > 1 ? ".acquire.cluster" : "";
   ptx("{\n.reg .pred done;\nagain:\n"
-      "mbarrier.try_wait.parity" +
-          order +
-          ".shared::cta.b64 done, [$0], $1;\n"
-          "@!done bra again;\n}",
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n"
+      "@!done bra again;\n}",
       "r,r", mlir::TypeRange(),
       {barrierAt(wait.getBarriers(), wait.getSlot(), wait.getFull()), wait.getParity()});
 }
@@ -158,9 +157,10 @@ void WgmmaLowering::lowerBarrierArrive(tile::BarrierArriveOp arrive) {
         mlir::TypeRange(), {barrier, isFirstLane});
     return;
   }
-  // A lane for each CTA that copies into this one's slot.
+  // A lane for each CTA that copies into this one's slot. Not of cluster scope, which would take a
+  // fence of the GPU: there is nothing to be seen, reads have ended.
   ptx("{\n.reg .b32 there;\nbar.warp.sync 0xffffffff;\nmapa.shared::cluster.u32 there, $0, $1;\n"
-      "@$2 mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there];\n}",
+      "@$2 mbarrier.arrive.shared::cluster.b64 _, [there];\n}",
       "r,r,b", mlir::TypeRange(),
       {barrier, add(mul(kRank, g.clusterN), mod(lane, g.clusterN)), less(lane, i32(g.clusterN))});
 }
