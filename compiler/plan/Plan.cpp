@@ -233,6 +233,16 @@ std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles) {
                                  : choices<int64_t, int>(own.pipeline, {8, 6, 5, 4, 3, 2});
 }
 
+// CTAs of a persistent grid. A cluster lies in one GPC, which has 16 or 18 SMs on Hopper: one of
+// four or eight SMs leaves the last two idle.
+int64_t residentCtas(const DeviceModel &device, const Schedule &schedule) {
+  constexpr int64_t wholeSms = 16, moreSms = 2;
+  int64_t sms = device.smCount;
+  if (moreSms * schedule.ctasPerSm % schedule.clusterN != 0)
+    sms = sms / wholeSms * wholeSms;
+  return sms * schedule.ctasPerSm / schedule.clusterN * schedule.clusterN;
+}
+
 // What follows from a schedule on a device: how many CTAs share an SM, and a persistent grid.
 void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const DeviceModel &device,
                      Schedule &schedule) {
@@ -246,9 +256,7 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Devi
     if (bytes * more <= device.sharedPerSm &&
         estimateRegisters(gemm, placed, g) <= divideRegisters(g.mathThreads(), more).math)
       schedule.ctasPerSm = more;
-  schedule.residentCtas = schedule.splitK > 1 ? 0
-                                              : device.smCount * schedule.ctasPerSm /
-                                                    schedule.clusterN * schedule.clusterN;
+  schedule.residentCtas = schedule.splitK > 1 ? 0 : residentCtas(device, schedule);
 }
 
 std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &device) {

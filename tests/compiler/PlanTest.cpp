@@ -374,6 +374,14 @@ TEST(Plan, TakesWhatASpecializedScheduleFixes) {
   EXPECT_FALSE(whole.dependent);
   EXPECT_EQ(whole.residentCtas, 132 * whole.ctasPerSm);
   EXPECT_GT(whole.ctasPerSm, 1);
+  // Four SMs of the sixteen or eighteen that may share a cluster leave none or two idle.
+  Schedule pairs = schedule("warps: 1 x 4 split_k: 1 cluster: 2 x 1");
+  EXPECT_EQ(pairs.residentCtas, 132 * pairs.ctasPerSm);
+  Schedule fours = schedule("warps: 1 x 4 x 4 split_k: 1 cluster: 4 x 1");
+  EXPECT_EQ(fours.ctasPerSm, 1);
+  EXPECT_EQ(fours.residentCtas, 128);
+  // All parts of k are one cluster's where nothing else is said.
+  EXPECT_EQ(schedule("warps: 1 x 4 cluster: 1 x 5").splitK, 5);
 }
 
 TEST(ErrorBound, GrowsWithWhatRounds) {
