@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -248,6 +249,29 @@ TEST(Geometry, EveryWorkspaceByteBelongsToOneThread) {
     // Threads times accumulators is the tile: what split-K stores is what workspaceBytes counts.
     EXPECT_EQ(g.groupThreads() * g.rowTiles() * g.batchTiles() * 4, g.tileM * g.tileN);
   }
+}
+
+// A cluster's CTAs each copy a share of the activations' rows; those along k need no workspace, but
+// room for the sums of one of them.
+TEST(Geometry, ClustersShareRowsAndSums) {
+  dsl::Gemm gemm = gemmWith("s8_token");
+  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, nullptr);
+  ASSERT_TRUE(placed.ok());
+  Schedule schedule{32, 64, 128, 1, 4, 1, 4, 4, imfp};
+  auto has = [&](KernelParameter::Kind kind) {
+    auto all = kernelParameters(gemm, makeGeometry(*placed, schedule), schedule);
+    return std::any_of(all.begin(), all.end(), [&](const auto &each) { return each.kind == kind; });
+  };
+  EXPECT_TRUE(has(KernelParameter::Kind::Workspace));
+  EXPECT_EQ(sumsBytes(makeGeometry(*placed, schedule)), 0);
+  schedule.clusterN = 2;
+  schedule.clusterK = 4;
+  EXPECT_FALSE(has(KernelParameter::Kind::Workspace));
+  Geometry g = makeGeometry(*placed, schedule);
+  EXPECT_EQ(kernelParameters(gemm, g, schedule)[1].boxRows, 16);
+  EXPECT_EQ(sumsBytes(g), 32 * 64 * 4);
+  schedule.warpsK = 3;
+  EXPECT_EQ(sumsBytes(makeGeometry(*placed, schedule)), 2 * 32 * 64 * 4);
 }
 
 } // namespace
