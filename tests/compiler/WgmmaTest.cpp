@@ -153,10 +153,11 @@ TEST_P(Wgmma, IsWithinTheBoundOnSmallAndOddShapes) {
   const Operands &operands = GetParam();
   const Shape one{16, 64, 1, "1 x 4 x 2", 1, 4, false};
   const Shape two{64, 128, 1, "1 x 8", 1, 2, true};
+  const Shape four{32, 64, 1, "1 x 4 x 2", 1, 4, true, 4, 1};
   for (GemmShape size : {GemmShape{1, 64, 128}, GemmShape{3, 65, 321}, GemmShape{37, 130, 1000},
                          GemmShape{130, 264, 192}, GemmShape{9, 1, 7}})
-    for (const std::string &text :
-         {schedule(operands, one), schedule(operands, two), std::string("roles: imfp")})
+    for (const std::string &text : {schedule(operands, one), schedule(operands, two),
+                                    schedule(operands, four), std::string("roles: imfp")})
       expectWithinBound({operands.weight, operands.activation, "bf16", text, "sm_90a", size});
 }
 
