@@ -70,10 +70,15 @@ std::string_view gridProblem(const KernelImage &image) {
   return "";
 }
 
+// Tiles along n with those that only fill the last cluster.
+int64_t wholeClusters(const KernelImage &image) {
+  return (image.tilesN() + image.clusterN - 1) / image.clusterN * image.clusterN;
+}
+
 } // namespace
 
 Dim3 KernelImage::grid(int64_t m) const {
-  int64_t columns = (tilesN() + clusterN - 1) / clusterN * clusterN, rows = tilesM(m);
+  int64_t columns = wholeClusters(*this), rows = tilesM(m);
   if (splitK == 0)
     return {static_cast<uint32_t>(std::min(columns * rows * tilesK(), residentCtas)), 1, 1};
   if (residentCtas > 0)
@@ -89,7 +94,7 @@ Dim3 KernelImage::cluster() const {
 int64_t KernelImage::workspaceBytes(int64_t m) const {
   if (splitK == clusterK)
     return 0;
-  int64_t tiles = tilesN() * tilesM(m);
+  int64_t tiles = wholeClusters(*this) * tilesM(m);
   int64_t counters = (tiles * 4 + 255) / 256 * 256;
   // Equal shares: one begins with each CTA and with each tile.
   int64_t shares = splitK == 0 ? tiles + residentCtas : tiles * splitK;

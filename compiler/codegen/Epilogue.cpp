@@ -33,9 +33,7 @@ void KernelLowering::lowerSplitSum(tile::SplitSumOp op) {
 
 KernelLowering::Value KernelLowering::partAt(const SplitWorkspace &space, Value place,
                                              int64_t value) {
-  int64_t partBytes = space.values * g.groupThreads() * 16;
-  Value inPart = widen(add(mul(thread, 16), value * g.groupThreads() * 16));
-  return globalAt(space.pointer, add(add(mul(widen(place), partBytes), space.parts), inPart));
+  return globalAt(space.pointer, add(sumAt(widen(place), space.values, value), space.parts));
 }
 
 // Leaves this CTA's share and counts it: every thread's stores, then the CTA's arrival. Gives how

@@ -27,7 +27,9 @@ KernelLowering::KernelLowering(tile::KernelOp op)
        bits,
        static_cast<int>(a.getCodeBits()),
        *dsl::rolesNamed(a.getRoles()),
-       a.getSplitK() == dsl::ScheduleDecl::streamK};
+       a.getSplitK() == dsl::ScheduleDecl::streamK,
+       a.getClusterN(),
+       a.getClusterK()};
 }
 
 mlir::LogicalResult KernelLowering::run() {
@@ -227,6 +229,11 @@ KernelLowering::Value KernelLowering::sumOf(Value a, Value b) {
   if (mlir::getElementTypeOrSelf(a.getType()).isInteger())
     return arith::AddIOp::create(builder, loc, a, b);
   return arith::AddFOp::create(builder, loc, a, b);
+}
+KernelLowering::Value KernelLowering::sumAt(Value part, int64_t values, int64_t value) {
+  int64_t bytes = g.groupThreads() * 16; // of one accumulator of all threads
+  Value own = add(mul(mod(thread, g.groupThreads()), 16), value * bytes);
+  return add(mul(part, values * bytes), part.getType().isInteger(64) ? widen(own) : own);
 }
 KernelLowering::Value KernelLowering::element(Value vector, int64_t position) {
   return LLVM::ExtractElementOp::create(builder, loc, vector, i32(position));

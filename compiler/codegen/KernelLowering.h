@@ -96,6 +96,9 @@ protected:
   llvm::SmallVector<Value> ptx(llvm::StringRef text, llvm::StringRef constraints,
                                mlir::TypeRange results, mlir::ValueRange operands);
   Value sumOf(Value a, Value b); // of integers or floats, elementwise
+  // Byte of this thread's accumulator `value` of `values` where a part holds those of one group of
+  // warps.
+  Value sumAt(Value part, int64_t values, int64_t value);
   Value element(Value vector, int64_t position);
   Value vectorOf(llvm::ArrayRef<Value> values);
   // `bytes` bytes at a pointer as 32-bit words; fewer than 4 bytes are zero-extended.

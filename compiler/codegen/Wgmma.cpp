@@ -29,6 +29,8 @@ private:
   bool lowerFamily(mlir::Operation *inner) override;
   void sumBarrier() override;
   void namedBarrier(int64_t id, int64_t threads);
+  // Of all threads of the cluster: what they did to its shared memory before is seen behind it.
+  void clusterBarrier();
 
   Value sharedAddress(Value byteOffset); // as the 32-bit number that PTX takes
   Value barrierAt(Value barriers, Value slot, bool full);
@@ -45,18 +47,29 @@ private:
   void lowerStoreBox(tile::StoreBoxOp store);
   void lowerWaitStores();
   Value isWarpgroupLeader(); // the thread that starts and awaits its warpgroup's stores
+  // Where a group of warps leaves accumulator `value` of `values` in part `part` of a buffer.
+  Value sumPlace(Value buffer, Value part, int64_t values, int64_t value);
+  // In threads where `has` is true, `sums` plus what each of the parts holds, in their order.
+  using Parts = llvm::function_ref<Value(int64_t part, int64_t value)>;
+  llvm::SmallVector<Value> addParts(Value has, mlir::ValueRange sums, int64_t parts, Parts pointer);
   // The matrix descriptor of operand B from byte `column` of its rows on.
   Value descriptor(Value buffer, Value slot, int64_t column);
 
   Value sharedStart; // of dynamic shared memory, as a number
   Value barriers;    // of the kernel
   Value isFirstLane;
-  Value never; // false, which ptxas does not know
+  Value columnRank, kRank; // of this CTA in its cluster, along n and along k
+  Value never;             // false, which ptxas does not know
 };
 
 void WgmmaLowering::computeFamilyValues() {
   sharedStart = LLVM::PtrToIntOp::create(builder, loc, builder.getI32Type(), shared);
   isFirstLane = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, lane, i32(0));
+  columnRank = kRank = i32(0);
+  if (g.clusterN > 1)
+    columnRank = NVVM::BlockInClusterIdXOp::create(builder, loc, builder.getI32Type());
+  if (g.clusterK > 1)
+    kRank = NVVM::BlockInClusterIdZOp::create(builder, loc, builder.getI32Type());
   Value m = entry->getArguments().back();
   never = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, m, i32(0));
   for (tile::AllocSharedOp alloc : entry->getOps<tile::AllocSharedOp>())
@@ -88,6 +101,12 @@ void WgmmaLowering::namedBarrier(int64_t id, int64_t threads) {
       mlir::ValueRange());
 }
 
+// Not aligned: in the loading warp one thread comes from a loop, the others do not.
+void WgmmaLowering::clusterBarrier() {
+  NVVM::ClusterArriveOp::create(builder, loc, mlir::UnitAttr());
+  NVVM::ClusterWaitOp::create(builder, loc, mlir::UnitAttr());
+}
+
 void WgmmaLowering::sumBarrier() { namedBarrier(2, g.groupThreads()); }
 
 WgmmaLowering::Value WgmmaLowering::sharedAddress(Value byteOffset) {
@@ -111,7 +130,12 @@ void WgmmaLowering::lowerInitBarriers(tile::InitBarriersOp init) {
              i32(full ? 1 : static_cast<int64_t>(init.getConsumers()))});
     ptx("fence.mbarrier_init.release.cluster;", "", mlir::TypeRange(), mlir::ValueRange());
   }
-  NVVM::Barrier0Op::create(builder, loc);
+  if (g.clusterN == 1) {
+    NVVM::Barrier0Op::create(builder, loc);
+    return;
+  }
+  NVVM::ClusterArriveRelaxedOp::create(builder, loc, mlir::UnitAttr()); // behind the fence
+  NVVM::ClusterWaitOp::create(builder, loc, mlir::UnitAttr());
 }
 
 void WgmmaLowering::lowerBarrierWait(tile::BarrierWaitOp wait) {
@@ -130,8 +154,18 @@ void WgmmaLowering::lowerBarrierExpect(tile::BarrierExpectOp expect) {
 
 // The other lanes of the warp have read what they needed once the warp meets.
 void WgmmaLowering::lowerBarrierArrive(tile::BarrierArriveOp arrive) {
-  ptx("bar.warp.sync 0xffffffff;\n@$1 mbarrier.arrive.shared::cta.b64 _, [$0];", "r,b",
-      mlir::TypeRange(), {barrierAt(arrive.getBarriers(), arrive.getSlot(), false), isFirstLane});
+  Value barrier = barrierAt(arrive.getBarriers(), arrive.getSlot(), false);
+  if (g.clusterN == 1) {
+    ptx("bar.warp.sync 0xffffffff;\n@$1 mbarrier.arrive.shared::cta.b64 _, [$0];", "r,b",
+        mlir::TypeRange(), {barrier, isFirstLane});
+    return;
+  }
+  // A lane for each CTA that copies into this one's slot. Not of cluster scope, which would take a
+  // fence of the GPU: there is nothing to be seen, reads have ended.
+  ptx("{\n.reg .b32 there;\nbar.warp.sync 0xffffffff;\nmapa.shared::cluster.u32 there, $0, $1;\n"
+      "@$2 mbarrier.arrive.shared::cluster.b64 _, [there];\n}",
+      "r,r,b", mlir::TypeRange(),
+      {barrier, add(mul(kRank, g.clusterN), mod(lane, g.clusterN)), less(lane, i32(g.clusterN))});
 }
 
 void WgmmaLowering::lowerRegisters(tile::RegistersOp registers) {
@@ -157,12 +191,25 @@ void WgmmaLowering::lowerCopyBox(tile::CopyBoxOp copy) {
   int64_t rows = static_cast<int64_t>(copy.getRows());
   Value part = partOf(copy.getBuffer(), copy.getSlot());
   Value barrier = barrierAt(barriers, copy.getSlot(), true);
-  for (int64_t column = 0; column < rowBytes; column += boxBytes)
-    ptx("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
-        "[$0], [$1, {$2, $3}], [$4];",
-        "r,l,r,r,r", mlir::TypeRange(),
-        {sharedAddress(add(part, column * rows)), copy.getMap(), add(copy.getColumn(), column),
-         copy.getRow(), barrier});
+  Value row = copy.getRow(), to = part;
+  llvm::SmallVector<Value> mask;
+  if (copy.getMulticast()) {
+    Value first = mul(columnRank, rows / g.clusterN);
+    row = add(row, first);
+    to = add(part, mul(first, boxBytes));
+    Value ctas = arith::ShLIOp::create(builder, loc, i32((int64_t(1) << g.clusterN) - 1),
+                                       mul(kRank, g.clusterN));
+    mask.push_back(arith::TruncIOp::create(builder, loc, builder.getI16Type(), ctas));
+  }
+  std::string text = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes";
+  text += mask.empty() ? " [$0], [$1, {$2, $3}], [$4];"
+                       : ".multicast::cluster [$0], [$1, {$2, $3}], [$4], $5;";
+  for (int64_t column = 0; column < rowBytes; column += boxBytes) {
+    llvm::SmallVector<Value> operands{sharedAddress(add(to, column * rows)), copy.getMap(),
+                                      add(copy.getColumn(), column), row, barrier};
+    operands.append(mask);
+    ptx(text, mask.empty() ? "r,l,r,r,r" : "r,l,r,r,r,h", mlir::TypeRange(), operands);
+  }
 }
 
 // PTX ISA, "matrix descriptor": rows of 128 bytes along k, eight of them 1024 bytes apart, 128-byte
@@ -274,46 +321,64 @@ void WgmmaLowering::lowerWait(tile::WarpgroupWaitOp wait) {
     result.replaceAllUsesWith(vectorOf(llvm::ArrayRef<Value>(results).slice(4 * i, 4)));
 }
 
+WgmmaLowering::Value WgmmaLowering::sumPlace(Value buffer, Value part, int64_t values,
+                                             int64_t value) {
+  return sharedAt(add(sumAt(part, values, value), offsets.lookup(buffer)));
+}
+
+llvm::SmallVector<WgmmaLowering::Value> WgmmaLowering::addParts(Value has, mlir::ValueRange sums,
+                                                                int64_t parts, Parts pointer) {
+  auto gather = mlir::scf::IfOp::create(builder, loc, sums.getTypes(), has, true);
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&gather.getThenRegion().front());
+  llvm::SmallVector<Value> totals(sums);
+  for (int64_t part = 0; part < parts; ++part)
+    for (auto [i, total] : llvm::enumerate(totals))
+      total = sumOf(total, load(total.getType(), pointer(part, static_cast<int64_t>(i)), 16));
+  mlir::scf::YieldOp::create(builder, loc, totals);
+  builder.setInsertionPointToStart(&gather.getElseRegion().front());
+  mlir::scf::YieldOp::create(builder, loc, sums);
+  return gather.getResults();
+}
+
 // All groups but the first leave their sums in shared memory, which the first adds in order. The
-// second barrier keeps the buffer until they are read.
+// second barrier keeps the buffer until they are read. Of a cluster along k, the first group of
+// each CTA but the first then leaves what it has in its own part, where that of the first CTA
+// fetches it.
 void WgmmaLowering::lowerGroupSum(tile::GroupSumOp sum) {
-  int64_t values = static_cast<int64_t>(sum.getValues().size());
-  Value first = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, warpK, i32(0));
-  Value inGroup =
-      mul(arith::SubIOp::create(builder, loc, thread, mul(warpK, g.groupThreads())), 16);
-  auto place = [&](Value group, int64_t value) {
-    Value part = add(mul(group, values), value);
-    return sharedAt(
-        add(add(mul(part, g.groupThreads() * 16), inGroup), offsets.lookup(sum.getBuffer())));
+  llvm::SmallVector<Value> sums(sum.getValues());
+  auto values = static_cast<int64_t>(sums.size());
+  auto is = [&](Value rank, int64_t which) {
+    return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, rank, i32(which));
   };
-  llvm::SmallVector<mlir::Type> types(sum.getSums().getTypes());
-  auto leave = mlir::scf::IfOp::create(builder, loc, first, /*withElseRegion=*/true);
-  {
+  auto leave = [&](Value condition, Value part) {
+    auto leaves = mlir::scf::IfOp::create(builder, loc, condition);
     mlir::OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(&leave.getElseRegion().front());
-    Value group = arith::SubIOp::create(builder, loc, warpK, i32(1));
-    for (int64_t i = 0; i < values; ++i)
-      store(sum.getValues()[static_cast<unsigned>(i)], place(group, i), 16);
+    builder.setInsertionPointToStart(&leaves.getThenRegion().front());
+    for (auto [i, value] : llvm::enumerate(sums))
+      store(value, sumPlace(sum.getBuffer(), part, values, static_cast<int64_t>(i)), 16);
+  };
+  Value first = is(warpK, 0);
+  if (g.warpsK > 1) {
+    leave(less(i32(0), warpK), arith::SubIOp::create(builder, loc, warpK, i32(1)));
+    namedBarrier(1, g.mathThreads());
+    sums = addParts(first, sums, g.warpsK - 1, [&](int64_t part, int64_t value) {
+      return sumPlace(sum.getBuffer(), i32(part), values, value);
+    });
+    namedBarrier(1, g.mathThreads());
   }
-  namedBarrier(1, g.mathThreads());
-  auto gather = mlir::scf::IfOp::create(builder, loc, types, first, /*withElseRegion=*/true);
-  {
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(&gather.getThenRegion().front());
-    llvm::SmallVector<Value> sums(sum.getValues());
-    for (int64_t group = 0; group + 1 < g.warpsK; ++group)
-      for (int64_t i = 0; i < values; ++i) {
-        Value &total = sums[static_cast<size_t>(i)];
-        Value more = load(types[static_cast<size_t>(i)], place(i32(group), i), 16);
-        total = sumOf(total, more);
-      }
-    mlir::scf::YieldOp::create(builder, loc, sums);
-    builder.setInsertionPointToStart(&gather.getElseRegion().front());
-    mlir::scf::YieldOp::create(builder, loc, sum.getValues());
+  if (g.clusterK > 1) {
+    leave(arith::AndIOp::create(builder, loc, first, less(i32(0), kRank)), i32(0));
+    clusterBarrier();
+    first = arith::AndIOp::create(builder, loc, first, is(kRank, 0));
+    sums = addParts(first, sums, g.clusterK - 1, [&](int64_t part, int64_t value) -> Value {
+      Value own = sumPlace(sum.getBuffer(), i32(0), values, value);
+      return NVVM::MapaOp::create(builder, loc, LLVM::LLVMPointerType::get(op.getContext(), 7), own,
+                                  add(columnRank, (part + 1) * g.clusterN));
+    });
   }
-  namedBarrier(1, g.mathThreads());
   sum.getFirst().replaceAllUsesWith(first);
-  for (auto [old, now] : llvm::zip(sum.getSums(), gather.getResults()))
+  for (auto [old, now] : llvm::zip(sum.getSums(), sums))
     old.replaceAllUsesWith(now);
 }
 

@@ -79,7 +79,9 @@ def Tile_ForTilesOp : Tile_Op<"for_tiles", [SingleBlock, NoTerminator]> {
     in the workspace. Without a split of k the grid is persistent: every cluster of CTAs takes each
     so manieth cluster of tiles, in an order in which tiles that run at a time share rows of both
     operands in L2. With a split each CTA has one share of one tile; with equal shares (split 0) the
-    k tiles of all tiles, one tile after the other, are divided among the CTAs.
+    k tiles of all tiles, one tile after the other, are divided among the CTAs. The CTAs of
+    a cluster along n have neighbouring tiles along n; those past the last tile load that one once
+    more and store nothing.
   }];
   let arguments = (ins I64Attr:$tilesN, I32:$tilesM, I64Attr:$tilesK);
   let regions = (region SizedRegion<1>:$body);
@@ -142,13 +144,14 @@ def Tile_CopyBoxOp : Tile_Op<"copy_box", []> {
   let summary = "asynchronous copy of a rectangle by a tensor map, zero outside the matrix";
   let description = [{
     The part receives `rows` rows of `rowBytes` bytes from row `row`, byte `column` on, as boxes of
-    `boxBytes` bytes a row, one box after the other along a row.
+    `boxBytes` bytes a row, one box after the other along a row. `multicast`: the CTAs of a cluster
+    along n have the same rows; each copies an equal share of them to all.
   }];
   let arguments = (ins LLVM_AnyPointer:$map, I32:$row, I32:$column, Tile_Shared:$buffer, I32:$slot,
-                       I64Attr:$rows, I64Attr:$rowBytes, I64Attr:$boxBytes);
+                       I64Attr:$rows, I64Attr:$rowBytes, I64Attr:$boxBytes, UnitAttr:$multicast);
   let assemblyFormat = [{
     $map `row` $row `column` $column `to` $buffer `[` $slot `]` `rows` $rows `x` $rowBytes
-    `box` $boxBytes attr-dict `:` type($map) `,` type($buffer)
+    `box` $boxBytes (`multicast` $multicast^)? attr-dict `:` type($map) `,` type($buffer)
   }];
 }
 
@@ -263,7 +266,11 @@ def Tile_ReleaseOp : Tile_Op<"release", []> {
 }
 
 def Tile_GroupSumOp : Tile_Op<"group_sum", []> {
-  let summary = "sums over the groups of warps along k; `first` is true in the group that has them";
+  let summary = "sums over the groups of warps along k and the CTAs of the cluster along k";
+  let description = [{
+    `first` is true in the group that has them. All threads of the cluster but the loaders' come
+    here; the loaders' arrive at the cluster's barrier and wait.
+  }];
   let arguments = (ins Tile_Shared:$buffer, Variadic<Accumulator>:$values);
   let results = (outs I1:$first, Variadic<Accumulator>:$sums);
   let assemblyFormat = [{
@@ -281,7 +288,7 @@ def Tile_InitBarriersOp : Tile_Op<"init_barriers", []> {
   let summary = "a pair of barriers for each stage, made by one thread and seen by all";
   let description = [{
     `full` completes when the producer has arrived and all announced bytes are there, `empty` when
-    `consumers` threads have arrived.
+    `consumers` threads have arrived, of all CTAs of the cluster along n.
   }];
   let arguments = (ins Tile_Shared:$barriers, I64Attr:$consumers);
   let assemblyFormat = "$barriers `consumers` $consumers attr-dict `:` type($barriers)";
@@ -302,7 +309,7 @@ def Tile_BarrierExpectOp : Tile_Op<"barrier_expect", []> {
 }
 
 def Tile_BarrierArriveOp : Tile_Op<"barrier_arrive", []> {
-  let summary = "one thread of each warp says that the warp is done with a slot";
+  let summary = "one thread of each warp says that the warp is done with a slot, to all who fill it";
   let arguments = (ins Tile_Shared:$barriers, I32:$slot);
   let assemblyFormat = "$barriers `[` $slot `]` attr-dict `:` type($barriers)";
 }

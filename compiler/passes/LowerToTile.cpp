@@ -180,11 +180,11 @@ void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
     if (element)
       tile::CopyBoxOp::create(builder, loc, activation[0], batch,
                               mul(tileK, g.activationRowBytes()), buffer, slot, g.tileM,
-                              g.activationRowBytes(), Geometry::swizzleBytes);
+                              g.activationRowBytes(), Geometry::swizzleBytes, g.clusterN > 1);
     else
       tile::CopyBoxOp::create(builder, loc, activation[index],
                               mul(divide(tileK, tilesPerGroup), perTile), mul(batch, bytes), buffer,
-                              slot, perTile, g.tileM * bytes, g.tileM * bytes);
+                              slot, perTile, g.tileM * bytes, g.tileM * bytes, false);
     return;
   }
   if (element) {

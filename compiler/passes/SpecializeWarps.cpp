@@ -40,6 +40,8 @@ public:
     mathWarps = a.getWarpsM() * a.getWarpsN() * groups;
     registers = divideRegisters(32 * mathWarps, static_cast<int64_t>(kernel.getCtasPerSm()));
     splitK = a.getSplitK();
+    clusterN = a.getClusterN();
+    clusterK = a.getClusterK();
     for (tile::AllocSharedOp alloc : kernel.getBody().getOps<tile::AllocSharedOp>()) {
       if (alloc.getOrigin() == "schedule")
         barriers = alloc.getBuffer();
@@ -59,7 +61,8 @@ public:
   }
 
   void run() {
-    tile::InitBarriersOp::create(builder, loc, barriers, static_cast<uint64_t>(mathWarps / groups));
+    tile::InitBarriersOp::create(builder, loc, barriers,
+                                 static_cast<uint64_t>(mathWarps / groups * clusterN));
     Value thread = NVVM::ThreadIdXOp::create(builder, loc, builder.getI32Type());
     Value mathThreads = i32(32 * mathWarps);
     Value loads = compare(arith::CmpIPredicate::uge, thread, mathThreads);
@@ -70,12 +73,21 @@ public:
       tile::RegistersOp::create(builder, loc, registers.loader, false);
       Value isLoader = compare(arith::CmpIPredicate::eq, thread, mathThreads);
       auto loader = scf::IfOp::create(builder, loc, isLoader);
+      if (clusterK > 1) { // takes part in the barrier of tile.group_sum
+        NVVM::ClusterArriveOp::create(builder, loc, mlir::UnitAttr());
+        NVVM::ClusterWaitOp::create(builder, loc, mlir::UnitAttr());
+      }
+      leaveCluster();
       builder.setInsertionPointToStart(&loader.getThenRegion().front());
       buildLoader();
       builder.setInsertionPointToStart(&roles.getElseRegion().front());
       tile::RegistersOp::create(builder, loc, registers.math, true);
       buildMath();
+      if (splitK == 1)
+        leaveCluster();
     }
+    if (clusterN * clusterK > 1)
+      NVVM::ClusterWaitOp::create(builder, loc, mlir::UnitAttr());
     op.erase();
   }
 
@@ -87,6 +99,7 @@ private:
   tile::PipelineOp pipeline;
   Value barriers, sumsBuffer;
   int64_t depth = 0, mathWarps = 0, splitK = 1, groups = 1;
+  int64_t clusterN = 1, clusterK = 1;
   int64_t stageBytes = 0; // that the copies of one stage bring
   RegisterShares registers{};
   bool waitsInside = false;
@@ -146,11 +159,29 @@ private:
     body();
   }
 
-  // What the body of tile.for_tiles takes, and whether the tile is the CTA's first.
+  // This thread uses no shared memory of another CTA any more. A CTA's own must stay until all of
+  // its cluster have said so: the kernel ends with the wait for that.
+  void leaveCluster() {
+    if (clusterN * clusterK > 1)
+      NVVM::ClusterArriveOp::create(builder, loc, mlir::UnitAttr());
+  }
+
+  // What the body of tile.for_tiles takes, whether the tile is the CTA's first, and whether it
+  // exists: null where every CTA of a cluster has one.
   struct Share {
     llvm::SmallVector<Value, 7> arguments;
-    Value isFirst;
+    Value isFirst, exists;
   };
+  // Moves the tile along n of a CTA that is past the last one there.
+  void bound(Share &share) {
+    auto tilesN = static_cast<int64_t>(op.getTilesN());
+    if (tilesN % clusterN == 0)
+      return;
+    Value &tileN = share.arguments[0];
+    share.exists = compare(arith::CmpIPredicate::ult, tileN, i32(tilesN));
+    tileN = select(share.exists, tileN, i32(tilesN - 1));
+  }
+
   using TileBody = std::function<Cursor(const Share &share, Cursor cursor)>;
   void forEachTile(Cursor start, const TileBody &body) {
     mlir::Type type = builder.getI32Type();
@@ -166,12 +197,15 @@ private:
       Value last = arith::MinUIOp::create(builder, loc, add(first, perSplit), tilesK);
       Value place = mul(add(mul(tileM, i32(tilesN)), blockX), i32(splitK));
       Value always = arith::ConstantIntOp::create(builder, loc, builder.getI1Type(), 1);
-      body({{blockX, tileM, first, last, i32(splitK), split, place}, always}, start);
+      Share share{{blockX, tileM, first, last, i32(splitK), split, place}, always, Value()};
+      bound(share);
+      body(share, start);
       return;
     }
-    Value all = mul(tilesM, i32(tilesN));
+    int64_t columns = (tilesN + clusterN - 1) / clusterN; // of tiles, as wide as a cluster
+    Value all = mul(tilesM, i32(columns));
     Value grid = NVVM::GridDimXOp::create(builder, loc, type);
-    Value firstTile = blockX, endTile = all, step = grid, lastTile;
+    Value firstTile = perCluster(blockX), endTile = all, step = perCluster(grid), lastTile;
     EqualShares equal;
     Value begin, end; // of this CTA's k tiles, where shares are equal
     if (streams()) {
@@ -186,9 +220,12 @@ private:
     loop(firstTile, endTile, step, {start.slot, start.parity},
          [&](Value i, mlir::ValueRange carried) {
            Value index = begin ? sub(lastTile, i) : i; // equal shares: the last tile first
-           auto [tileN, tileM] = coordinates(index, tilesN, tilesM);
+           auto [tileN, tileM] = coordinates(index, columns, tilesM);
+           if (clusterN > 1)
+             tileN = add(mul(tileN, i32(clusterN)),
+                         arith::RemUIOp::create(builder, loc, blockX, i32(clusterN)));
            Share share{{tileN, tileM, zero, tilesK, one, zero, zero},
-                       compare(arith::CmpIPredicate::eq, i, firstTile)};
+                       compare(arith::CmpIPredicate::eq, i, firstTile), Value()};
            if (begin) {
              Value tileBegin = mul(index, tilesK), tileEnd = add(tileBegin, tilesK);
              Value first = arith::MaxUIOp::create(builder, loc, begin, tileBegin);
@@ -204,9 +241,14 @@ private:
                                 sub(blockX, owner),
                                 add(owner, index)};
            }
+           bound(share);
            Cursor after = body(share, {carried[0], carried[1]});
            return llvm::SmallVector<Value>{after.slot, after.parity};
          });
+  }
+  Value perCluster(Value ctas) {
+    return clusterN == 1 ? ctas
+                         : arith::DivUIOp::create(builder, loc, ctas, i32(clusterN)).getResult();
   }
 
   // `all` in as many parts as there are CTAs: the first `longer` of them have one more than `each`.
@@ -338,8 +380,8 @@ private:
         Value kTiles = sub(last, head.lookupOrDefault(pipeline.getFirst()));
         following = skip(cursor, kTiles);
       }
-      finishTile(head, compare(arith::CmpIPredicate::ult, first, last), before(after[0]),
-                 after.drop_front(2));
+      finishTile(head, share.exists, compare(arith::CmpIPredicate::ult, first, last),
+                 before(after[0]), after.drop_front(2));
       // Bounds of the output part the threads of a warp; the next tile's instructions need them
       // together.
       NVVM::SyncWarpOp::create(builder, loc, i32(-1));
@@ -350,7 +392,9 @@ private:
   }
 
   // What comes after a tile's last k tile: `any` says whether this group had one, `lastSlot` where.
-  void finishTile(mlir::IRMapping &head, Value any, Value lastSlot, mlir::ValueRange carried) {
+  // `stores`: whether there are outputs to store; null: there are.
+  void finishTile(mlir::IRMapping &head, Value stores, Value any, Value lastSlot,
+                  mlir::ValueRange carried) {
     llvm::SmallVector<Value> sums, held;
     for (Value value : carried)
       (value.getType().isInteger() ? held : sums).push_back(value);
@@ -360,13 +404,15 @@ private:
       sums.assign(wait.getResults().begin(), wait.getResults().end());
       when(any, [&] { tile::BarrierArriveOp::create(builder, loc, barriers, lastSlot); });
     }
-    Value hasSums;
-    if (groups > 1) {
+    if (groups > 1 || clusterK > 1) {
       auto sum =
           tile::GroupSumOp::create(builder, loc, builder.getI1Type(), types, sumsBuffer, sums);
-      hasSums = sum.getFirst();
+      Value first = sum.getFirst();
+      stores = stores ? arith::AndIOp::create(builder, loc, stores, first).getResult() : first;
       sums.assign(sum.getSums().begin(), sum.getSums().end());
     }
+    if (splitK > 1) // the only tile
+      leaveCluster();
     for (auto [result, sum] : llvm::zip(pipeline.getResults(), sums))
       head.map(result, sum);
     auto epilogue = [&] {
@@ -375,8 +421,8 @@ private:
       for (mlir::Operation *inner = pipeline->getNextNode(); inner; inner = inner->getNextNode())
         builder.clone(*inner, head);
     };
-    if (hasSums)
-      when(hasSums, epilogue);
+    if (stores)
+      when(stores, epilogue);
     else
       epilogue();
   }

@@ -8,7 +8,7 @@ namespace rho::compiler {
 using mlir::Value;
 
 void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
-  if (context.plan.schedule.splitK != 1) {
+  if (workspace) {
     int64_t tilesN = layout.sections[0].tilesN;
     Value tilesM = divide(add(m, i32(g.tileM - 1)), g.tileM);
     std::vector<mlir::Type> types;

@@ -97,10 +97,15 @@ Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
           256 / placed.mmaK,
           placed.weightBits,
           schedule.roles,
-          schedule.splitK == dsl::ScheduleDecl::streamK};
+          schedule.splitK == dsl::ScheduleDecl::streamK,
+          schedule.clusterN,
+          schedule.clusterK};
 }
 
-int64_t sumsBytes(const Geometry &g) { return (g.warpsK - 1) * g.tileN * g.tileM * 4; }
+int64_t sumsBytes(const Geometry &g) {
+  int64_t parts = std::max<int64_t>(g.warpsK - 1, g.clusterK > 1 ? 1 : 0);
+  return parts * g.tileN * g.tileM * 4;
+}
 
 std::optional<OutputSlices> outputSlices(const dsl::Gemm &gemm, const Geometry &g,
                                          const Problem &problem) {
@@ -205,7 +210,7 @@ std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geome
   std::vector<KernelParameter> result{{Kind::Weight, 0}, {Kind::Activation, 0}};
   if (g.specialized()) {
     result.back().boxBytes = Geometry::swizzleBytes;
-    result.back().boxRows = g.tileM;
+    result.back().boxRows = g.tileM / g.clusterN;
     result.back().swizzle = true;
   }
   for (size_t i = 1; i < gemm.activation.components.size(); ++i) {

@@ -22,6 +22,7 @@ struct Geometry {
   int weightBits;              // of a code: 4 or 8
   Roles roles = Roles::Uniform;
   bool streamK = false; // CTAs have equal shares of the k tiles of all outputs
+  int64_t clusterN = 1, clusterK = 1; // CTAs of a cluster along weight rows and along k
 
   // Codes are stored in chunks: what one warp loads with 16 bytes a thread, 16 rows x 64 k of 4-bit
   // codes, 16 x 32 of 8-bit ones.
@@ -80,7 +81,8 @@ struct StageBuffer {
   static constexpr int barriers = -1;
   int64_t bytes = 0; // per stage, with what aligns the next one
 };
-// Where groups of warps along k leave their sums for the first of them: bytes, 0 if there is one.
+// Where groups of warps along k leave their sums for the first of them, and then CTAs of a cluster
+// along k for the first of those: bytes, 0 if there is one.
 int64_t sumsBytes(const Geometry &geometry);
 // Slices along m in which a tile's outputs go through shared memory to a tensor map's copies.
 struct OutputSlices {

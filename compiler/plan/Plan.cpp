@@ -35,6 +35,25 @@ struct Objection {
 
 std::string str(int64_t value) { return std::to_string(value); }
 
+// Why the schedule's cluster cannot be generated; empty when it can.
+std::string clusterProblem(const Schedule &s) {
+  constexpr int64_t portable = 8, swizzledRows = 8;
+  if (s.clusterN * s.clusterK == 1)
+    return "";
+  if (s.roles != Roles::ImFP)
+    return "it needs roles imfp";
+  if (s.clusterN * s.clusterK > portable)
+    return str(s.clusterN * s.clusterK) + " CTAs, a cluster has at most " + str(portable);
+  if (s.splitK == 0)
+    return "equal shares of k are those of single CTAs";
+  if (s.clusterK != 1 && s.clusterK != s.splitK)
+    return "k is split in " + str(s.splitK) + ", a cluster has all parts or one";
+  if (s.tileM % (swizzledRows * s.clusterN) != 0)
+    return "of " + str(s.tileM) + " batch rows each CTA copies an equal share, a multiple of " +
+           str(swizzledRows);
+  return "";
+}
+
 std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                    const Problem &problem, const Schedule &s,
                                    const DeviceModel &device) {
@@ -96,15 +115,11 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     }
   } else if (s.warpsK > 1) {
     return warps("groups of warps along k need roles imfp or excp");
-  } else if (s.clusterN * s.clusterK > 1) {
-    return Objection{DiagId::schedule_cluster,
-                     {str(s.clusterN), str(s.clusterK), "it needs roles imfp or excp"}};
   }
   if (s.roles == Roles::ExCP || s.roles == Roles::Gemv)
     return Objection{DiagId::schedule_roles, {roles, device.target, "they are not generated yet"}};
-  if (s.clusterN * s.clusterK > 1)
-    return Objection{DiagId::schedule_cluster,
-                     {str(s.clusterN), str(s.clusterK), "clusters are not generated yet"}};
+  if (std::string why = clusterProblem(s); !why.empty())
+    return Objection{DiagId::schedule_cluster, {str(s.clusterN), str(s.clusterK), why}};
   if (!isPowerOfTwo(s.warpsM) || !isPowerOfTwo(s.warpsN))
     return warps("both must be powers of two");
   if (s.tileN / s.warpsN < 16)
@@ -228,6 +243,16 @@ std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles) {
                                  : choices<int64_t, int>(own.pipeline, {8, 6, 5, 4, 3, 2});
 }
 
+// CTAs of a persistent grid. A cluster lies in one GPC, which has 16 or 18 SMs on Hopper: one of
+// four or eight SMs leaves the last two idle.
+int64_t residentCtas(const DeviceModel &device, const Schedule &schedule) {
+  constexpr int64_t wholeSms = 16, moreSms = 2;
+  int64_t sms = device.smCount, perSm = schedule.ctasPerSm / (schedule.launchesEarly ? 2 : 1);
+  if (moreSms * perSm % schedule.clusterN != 0)
+    sms = sms / wholeSms * wholeSms;
+  return sms * perSm / schedule.clusterN * schedule.clusterN;
+}
+
 // What follows from a schedule on a device: how many CTAs share an SM, and a persistent grid.
 void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
                      const DeviceModel &device, Schedule &schedule) {
@@ -248,8 +273,7 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
   schedule.launchesEarly = schedule.dependent && schedule.ctasPerSm > 1 && halfIsEnough;
   if (schedule.launchesEarly)
     schedule.ctasPerSm = schedule.ctasPerSm / 2 * 2;
-  schedule.residentCtas = device.smCount * schedule.ctasPerSm / (schedule.launchesEarly ? 2 : 1) /
-                          schedule.clusterN * schedule.clusterN;
+  schedule.residentCtas = residentCtas(device, schedule);
 }
 
 std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &device) {
@@ -264,12 +288,15 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
                                          Roles roles, const Problem &problem,
                                          const DeviceModel &device) {
   const dsl::ScheduleDecl &own = gemm.schedule;
+  std::optional<int64_t> ownSplit = own.splitK;
+  if (!ownSplit && own.cluster && own.cluster->k > 1)
+    ownSplit = own.cluster->k;
   std::vector<Schedule> result;
   for (const dsl::ScheduleDecl::Tile &tile : tileCandidates(gemm, placed, roles, problem))
     for (const dsl::ScheduleDecl::Warps &warps :
          warpCandidates(gemm, roles, placed.flushK > 0, tile))
       for (int pipeline : pipelineCandidates(own, roles))
-        for (int64_t split : choices<int64_t, int64_t>(own.splitK, {1, 2, 3, 4, 6, 8, 12, 16})) {
+        for (int64_t split : choices<int64_t, int64_t>(ownSplit, {1, 2, 3, 4, 6, 8, 12, 16})) {
           Schedule schedule;
           schedule.tileM = tile.m;
           schedule.tileN = tile.n;

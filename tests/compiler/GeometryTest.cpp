@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -276,6 +277,29 @@ TEST(Outputs, GoInSlicesThatFitTheirBuffer) {
   small.tileM = 64;
   small.roles = dsl::ScheduleDecl::Roles::Uniform;
   EXPECT_FALSE(slicesOf(small, 136));
+}
+
+// A cluster's CTAs each copy a share of the activations' rows; those along k need no workspace, but
+// room for the sums of one of them.
+TEST(Geometry, ClustersShareRowsAndSums) {
+  dsl::Gemm gemm = gemmWith("s8_token");
+  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, nullptr);
+  ASSERT_TRUE(placed.ok());
+  Schedule schedule{32, 64, 128, 1, 4, 1, 4, 4, imfp};
+  auto has = [&](KernelParameter::Kind kind) {
+    auto all = kernelParameters(gemm, makeGeometry(*placed, schedule), schedule, {100, 130, 1000});
+    return std::any_of(all.begin(), all.end(), [&](const auto &each) { return each.kind == kind; });
+  };
+  EXPECT_TRUE(has(KernelParameter::Kind::Workspace));
+  EXPECT_EQ(sumsBytes(makeGeometry(*placed, schedule)), 0);
+  schedule.clusterN = 2;
+  schedule.clusterK = 4;
+  EXPECT_FALSE(has(KernelParameter::Kind::Workspace));
+  Geometry g = makeGeometry(*placed, schedule);
+  EXPECT_EQ(kernelParameters(gemm, g, schedule, {100, 130, 1000})[1].boxRows, 16);
+  EXPECT_EQ(sumsBytes(g), 32 * 64 * 4);
+  schedule.warpsK = 3;
+  EXPECT_EQ(sumsBytes(makeGeometry(*placed, schedule)), 2 * 32 * 64 * 4);
 }
 
 } // namespace

@@ -292,9 +292,19 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
         Refusal{"sm_90a", "f16", "roles: excp", 0, 5,
                 "roles excp do not fit sm_90a: they are not generated yet [schedule_roles]"},
         Refusal{"sm_90a", "f16", "roles: uniform cluster: 2 x 1", 15, 7,
-                "cluster 2 x 1 does not fit: it needs roles imfp or excp [schedule_cluster]"},
-        Refusal{"sm_90a", "f16", "roles: imfp cluster: 1 x 2 split_k: 2 tile: 16 x 64 x 64", 12, 7,
-                "cluster 1 x 2 does not fit: clusters are not generated yet [schedule_cluster]"},
+                "cluster 2 x 1 does not fit: it needs roles imfp [schedule_cluster]"},
+        Refusal{"sm_90a", "f16", "roles: imfp cluster: 1 x 2 split_k: 4 tile: 16 x 64 x 64", 12, 7,
+                "cluster 1 x 2 does not fit: k is split in 4, a cluster has all parts or one "
+                "[schedule_cluster]"},
+        Refusal{"sm_90a", "f16", "roles: imfp cluster: 2 x 8 split_k: 8 tile: 16 x 64 x 64", 12, 7,
+                "cluster 2 x 8 does not fit: 16 CTAs, a cluster has at most 8 [schedule_cluster]"},
+        Refusal{"sm_90a", "f16", "roles: imfp cluster: 4 x 1 tile: 16 x 64 x 64", 12, 7,
+                "cluster 4 x 1 does not fit: of 16 batch rows each CTA copies an equal share, a "
+                "multiple of 8 [schedule_cluster]"},
+        Refusal{"sm_90a", "f16", "roles: imfp cluster: 2 x 1 split_k: stream tile: 16 x 64 x 64",
+                12, 7,
+                "cluster 2 x 1 does not fit: equal shares of k are those of single CTAs "
+                "[schedule_cluster]"},
         Refusal{"sm_90a", "f16", "roles: uniform warps: 1 x 4 x 2 tile: 16 x 64 x 64", 15, 5,
                 "warps 1 x 4 do not fit tile 16 x 64: groups of warps along k need roles imfp or "
                 "excp [schedule_warps]"},
@@ -364,6 +374,14 @@ TEST(Plan, TakesWhatASpecializedScheduleFixes) {
   EXPECT_FALSE(whole.dependent);
   EXPECT_EQ(whole.residentCtas, 132 * whole.ctasPerSm);
   EXPECT_GT(whole.ctasPerSm, 1);
+  // Four SMs of the sixteen or eighteen that may share a cluster leave none or two idle.
+  Schedule pairs = schedule("warps: 1 x 4 split_k: 1 cluster: 2 x 1");
+  EXPECT_EQ(pairs.residentCtas, 132 * pairs.ctasPerSm);
+  Schedule fours = schedule("warps: 1 x 4 x 4 split_k: 1 cluster: 4 x 1");
+  EXPECT_EQ(fours.ctasPerSm, 1);
+  EXPECT_EQ(fours.residentCtas, 128);
+  // All parts of k are one cluster's where nothing else is said.
+  EXPECT_EQ(schedule("warps: 1 x 4 cluster: 1 x 5").splitK, 5);
 }
 
 TEST(ErrorBound, GrowsWithWhatRounds) {

@@ -68,6 +68,7 @@ struct Shape {
   const char *warps;
   int split, pipeline;
   bool dependent;
+  int clusterN = 1, clusterK = 1;
 };
 
 std::string schedule(const Operands &operands, const Shape &s) {
@@ -75,7 +76,8 @@ std::string schedule(const Operands &operands, const Shape &s) {
                      " x " + std::to_string(s.rows * operands.rowK()) + " warps: " + s.warps +
                      " split_k: " + std::to_string(s.split) +
                      " pipeline: " + std::to_string(s.pipeline) +
-                     " launch: " + (s.dependent ? "dependent" : "serial");
+                     " launch: " + (s.dependent ? "dependent" : "serial") +
+                     " cluster: " + std::to_string(s.clusterN) + " x " + std::to_string(s.clusterK);
   if (!std::string(operands.scales).empty())
     text += std::string(" scales: ") + operands.scales;
   return text;
@@ -102,6 +104,25 @@ constexpr Shape largeShapes[] = {
     {64, 256, 1, "1 x 4", 1, 4, false},   {256, 64, 1, "1 x 4 x 2", 1, 4, false},
     {64, 64, 1, "1 x 4 x 4", 3, 8, true},
 };
+
+constexpr Shape clusterShapes[] = {
+    {16, 64, 1, "1 x 4 x 2", 1, 4, false, 2, 1}, {32, 128, 1, "1 x 8", 1, 2, true, 4, 1},
+    {64, 64, 1, "1 x 4", 1, 3, true, 8, 1},      {16, 64, 1, "1 x 4 x 2", 2, 4, true, 1, 2},
+    {8, 128, 1, "1 x 8", 4, 3, false, 1, 4},     {8, 64, 1, "1 x 4 x 4", 8, 8, true, 1, 8},
+    {16, 64, 2, "1 x 4", 2, 3, true, 2, 2},      {32, 64, 1, "1 x 4 x 2", 2, 4, false, 4, 2},
+    {64, 64, 2, "1 x 4", 5, 2, false, 1, 5},     {16, 128, 1, "1 x 4", 3, 4, true, 2, 1},
+};
+
+// The last cluster along n has one tile and the last row of tiles a few rows.
+Case clusterCase(const Operands &operands, const Shape &shape, const char *output) {
+  return {operands.weight,
+          operands.activation,
+          output,
+          schedule(operands, shape),
+          "sm_90a",
+          {shape.m + 5, shape.n * (shape.clusterN + 1) - 31,
+           (shape.split + 3) * operands.rowK() * shape.rows - 7 * (operands.rowK() / 16)}};
+}
 
 std::ostream &operator<<(std::ostream &out, const Operands &operands) {
   return out << operands.weight << " x " << operands.activation << ' ' << operands.scales;
@@ -132,11 +153,17 @@ TEST_P(Wgmma, IsWithinTheBoundOnSmallAndOddShapes) {
   const Operands &operands = GetParam();
   const Shape one{16, 64, 1, "1 x 4 x 2", 1, 4, false};
   const Shape two{64, 128, 1, "1 x 8", 1, 2, true};
+  const Shape four{32, 64, 1, "1 x 4 x 2", 1, 4, true, 4, 1};
   for (GemmShape size : {GemmShape{1, 64, 128}, GemmShape{3, 65, 321}, GemmShape{37, 130, 1000},
                          GemmShape{130, 264, 192}, GemmShape{9, 1, 7}})
-    for (const std::string &text :
-         {schedule(operands, one), schedule(operands, two), std::string("roles: imfp")})
+    for (const std::string &text : {schedule(operands, one), schedule(operands, two),
+                                    schedule(operands, four), std::string("roles: imfp")})
       expectWithinBound({operands.weight, operands.activation, "bf16", text, "sm_90a", size});
+}
+
+TEST_P(Wgmma, OfClustersIsWithinTheBound) {
+  for (const Shape &shape : clusterShapes)
+    expectWithinBound(clusterCase(GetParam(), shape, "f16"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Wgmma, testing::ValuesIn(allOperands), name);
@@ -150,15 +177,19 @@ TEST(WgmmaFormats, AreAllThatAreShipped) {
 }
 
 TEST(WgmmaIntegers, AreExactBitForBit) {
-  for (const Operands &operands : allOperands)
-    if (std::string(operands.activation) == "int8_token")
-      for (const Shape &shape : {shapes[0], shapes[1], shapes[4], shapes[7], shapes[9]})
-        expectExact({operands.weight,
-                     operands.activation,
-                     "f32",
-                     schedule(operands, shape),
-                     "sm_90a",
-                     {shape.m + 3, shape.n + 16, 3 * operands.rowK() * shape.rows + 64}});
+  for (const Operands &operands : allOperands) {
+    if (std::string(operands.activation) != "int8_token")
+      continue;
+    for (const Shape &shape : {shapes[0], shapes[1], shapes[4], shapes[7], shapes[9]})
+      expectExact({operands.weight,
+                   operands.activation,
+                   "f32",
+                   schedule(operands, shape),
+                   "sm_90a",
+                   {shape.m + 3, shape.n + 16, 3 * operands.rowK() * shape.rows + 64}});
+    for (const Shape &shape : clusterShapes)
+      expectExact(clusterCase(operands, shape, "f32"));
+  }
 }
 
 // More tiles than resident CTAs: the ring of stages goes on from tile to tile, whatever its depth
@@ -193,17 +224,48 @@ TEST(WgmmaPersistent, TilesOfOneCtaFollowEachOther) {
   }
 }
 
+// The same of clusters: their last one along n has tiles that do not exist.
+TEST(WgmmaPersistent, TilesOfOneClusterFollowEachOther) {
+  const Operands s8{"int4_g128", "int8_token", "accumulator"};
+  const Operands half{"int4_channel", "bf16", ""};
+  struct Run {
+    Operands operands;
+    Shape shape;
+    int64_t tilesM, kTiles;
+  };
+  for (const Run &each : {Run{s8, {16, 64, 1, "1 x 4", 1, 4, true, 2, 1}, 26, 3},
+                          Run{half, {32, 64, 1, "1 x 4 x 2", 1, 4, true, 4, 1}, 13, 5},
+                          Run{half, {64, 64, 1, "1 x 4", 1, 3, false, 8, 1}, 12, 2}}) {
+    GemmShape size{each.shape.m * each.tilesM - 3, 64 * 41 - 7,
+                   each.operands.rowK() * each.kTiles - 11};
+    Case test{each.operands.weight,
+              each.operands.activation,
+              "f16",
+              schedule(each.operands, each.shape),
+              "sm_90a",
+              size};
+    Outcome result;
+    ASSERT_NO_FATAL_FAILURE(expectWithinBound(test, result));
+    const compiler::KernelImage &image = result.gemm.impl().image();
+    ASSERT_GT(image.tilesN() * image.tilesM(size.m), image.residentCtas) << describe(test);
+    ASSERT_EQ(image.grid(size.m), (compiler::Dim3{static_cast<uint32_t>(image.residentCtas)}));
+    ASSERT_EQ(image.cluster(), (compiler::Dim3{static_cast<uint32_t>(each.shape.clusterN)}));
+  }
+}
+
 TEST(WgmmaSplitK, IsDeterministic) {
   const Operands operands{"int4_channel", "f16", ""};
-  Case test{"int4_channel", "f16",
-            "f32",          schedule(operands, {16, 64, 1, "1 x 4 x 2", 5, 4, false}),
-            "sm_90a",       {16, 128, 1024}};
   auto weights = kernels::syntheticWeight(128, 1024, 3);
   auto tokens = kernels::syntheticActivation(16, 1024, 4);
-  Outcome first, second;
-  ASSERT_NO_FATAL_FAILURE(run(test, weights, tokens, first));
-  ASSERT_NO_FATAL_FAILURE(run(test, weights, tokens, second));
-  EXPECT_EQ(first.output, second.output);
+  std::vector<Outcome> results(2);
+  for (const Shape &shape : {Shape{16, 64, 1, "1 x 4 x 2", 5, 4, false},
+                             Shape{16, 64, 1, "1 x 4 x 2", 5, 4, false, 1, 5}}) {
+    Case test{"int4_channel", "f16", "f32", schedule(operands, shape), "sm_90a", {16, 128, 1024}};
+    for (Outcome &result : results)
+      ASSERT_NO_FATAL_FAILURE(run(test, weights, tokens, result));
+    EXPECT_EQ(results[0].output, results[1].output);
+    EXPECT_EQ(results[0].gemm.workspaceBytes() > 0, shape.clusterK == 1);
+  }
 }
 
 // Schedules drawn until one is legal; the same in every run.
@@ -217,6 +279,8 @@ public:
                              "1 x 4 x 3", "1 x 4 x 4", "1 x 8 x 2"};
       Shape shape{8 << below(6), 64 << below(3), 1 + below(2), warps[below(std::size(warps))],
                   1 + below(4),  2 + below(7),   below(2) == 1};
+      shape.clusterN = 1 << below(3);
+      shape.clusterK = below(2) == 0 ? shape.split : 1;
       const char *outputs[] = {"f16", "bf16", "f32"};
       Case test{operands.weight,   operands.activation,
                 outputs[below(3)], schedule(operands, shape),

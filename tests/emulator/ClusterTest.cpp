@@ -8,7 +8,8 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string buffers = ".shared .align 16 .b8 data[1024]; .shared .align 8 .b64 full;";
+const std::string buffers = ".shared .align 16 .b8 data[1024]; .shared .align 8 .b64 full;"
+                            ".shared .align 8 .b64 empty;";
 const std::string barrier = "barrier.cluster.arrive.release.aligned;\n"
                             "barrier.cluster.wait.acquire.aligned;\n";
 // %r20: rank, %r21: the other of two CTAs; %p1: thread 0; data lies at 0.
@@ -175,6 +176,35 @@ TEST(Cluster, MulticastFillsAllCtas) {
   EXPECT_THAT(runBody(multicast("4")).error, HasSubstr("[emulator_bulk_operand]"));
   // Only its own half comes: nobody completes the transaction.
   EXPECT_THAT(runBody(multicast("1")).error, HasSubstr("[emulator_deadlock]"));
+}
+
+// CTA 0 fills both CTAs twice; `arrivals` empty its barrier, `rank` says at whose one arrives.
+std::string refill(int arrivals, const std::string &rank) {
+  std::string copy = "@%p2 mov.b16 %h1, 3;\n"
+                     "@%p2 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                     ".multicast::cluster [data], [%din], 512, [full], %h1;\n";
+  std::string expect = "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [full], 512;\n";
+  auto use = [](const std::string &parity) {
+    std::string label = "W" + parity;
+    return label + ": mbarrier.try_wait.parity.shared.b64 %p7, [full], " + parity +
+           ";\n@!%p7 bra " + label + ";\nld.shared.b32 %r4, [data];\n";
+  };
+  return ranks + "setp.eq.u32 %p2, %r20, 0;\nand.pred %p2, %p2, %p1;\n" +
+         "@%p1 mbarrier.init.shared::cta.b64 [full], 1;\n"
+         "@%p1 mbarrier.init.shared::cta.b64 [empty], " +
+         std::to_string(arrivals) + ";\nfence.mbarrier_init.release.cluster;\n" + barrier + expect +
+         copy + use("0") + "bar.warp.sync 0xffffffff;\n" + expect +
+         "mov.b32 %r1, empty;\nmapa.shared::cluster.u32 %r1, %r1, " + rank +
+         ";\n@%p1 mbarrier.arrive.shared::cluster.b64 _, [%r1];\n"
+         "setp.ne.u32 %p3, %r20, 0;\n@%p3 bra FILLED;\n"
+         "E: mbarrier.try_wait.parity.shared.b64 %p7, [empty], 0;\n@!%p7 bra E;\n" +
+         copy + "FILLED:\n" + use("1") + barrier;
+}
+
+TEST(Cluster, MulticastWaitsForTheReadersOfAllCtas) {
+  EXPECT_EQ(runBody(refill(2, "0")).error, "");
+  // Each CTA tells only itself: CTA 0 does not know that CTA 1 has waited for its copy and read.
+  EXPECT_THAT(runBody(refill(1, "%r20")).error, HasSubstr("[emulator_bulk_not_waited]"));
 }
 
 // Each CTA's 32 threads store 8 bytes into the other's.

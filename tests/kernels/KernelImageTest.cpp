@@ -115,6 +115,8 @@ TEST(KernelImageTest, workspaceHoldsCountersAndPartialSums) {
   EXPECT_EQ(image.workspaceBytes(40), 256 + 6 * 3 * 16 * 64 * 4);
   // m = 1024: 64 * 2 tiles have 512 bytes of counters.
   EXPECT_EQ(image.workspaceBytes(1024), 512 + 128 * 3 * 16 * 64 * 4);
+  image.clusterN = 4; // two more tiles along n have no output, only a place
+  EXPECT_EQ(image.workspaceBytes(40), 256 + 12 * 3 * 16 * 64 * 4);
   image.clusterK = image.splitK; // reduced in shared memory
   EXPECT_EQ(image.workspaceBytes(40), 0);
   image.clusterK = image.splitK = 1;

@@ -292,6 +292,11 @@ TEST_F(GpuWgmmaTest, ResultsAreWithinTheBound) {
       "tile: 64 x 128 x 128 warps: 1 x 8 pipeline: 3 split_k: 1 launch: dependent",
       "tile: 128 x 64 x 128 warps: 1 x 4 pipeline: 4 split_k: 2",
       "tile: 16 x 64 x 128 warps: 1 x 4 x 4 pipeline: 8 split_k: 1 launch: dependent",
+      "tile: 16 x 64 x 128 warps: 1 x 4 x 2 pipeline: 4 split_k: 1 cluster: 2 x 1",
+      "tile: 64 x 128 x 128 warps: 1 x 8 pipeline: 3 split_k: 1 cluster: 4 x 1 launch: dependent",
+      "tile: 16 x 64 x 128 warps: 1 x 4 x 2 pipeline: 4 cluster: 1 x 3 launch: dependent",
+      "tile: 32 x 64 x 128 warps: 1 x 4 pipeline: 4 cluster: 4 x 2",
+      "tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 4 split_k: 3 cluster: 2 x 1",
   };
   for (int i = 0; i < 40; ++i) {
     GemmShape shape{1 + below(600), 1 + below(1500), 257 + below(2000)};
@@ -319,7 +324,10 @@ TEST_F(GpuWgmmaTest, AThousandLaunchesGiveTheSameBits) {
   for (const char *activation : {"int8", "bf16"})
     for (const char *schedule : {"tile: 16 x 64 x 128 warps: 1 x 4 x 2 pipeline: 4 split_k: 3",
                                  "tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 4 split_k: 1 "
-                                 "launch: dependent"}) {
+                                 "launch: dependent",
+                                 "tile: 16 x 64 x 256 warps: 1 x 4 x 2 pipeline: 8 split_k: 1 "
+                                 "cluster: 2 x 1 launch: dependent",
+                                 "tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 4 cluster: 1 x 8"}) {
       // Without a split there are more tiles than CTAs.
       Gemm gemm = must(engine.compile(declared(activation, schedule), "", {24, 12160, 900}));
       Operands o(device, gemm);
@@ -343,7 +351,8 @@ TEST_F(GpuWgmmaTest, DependentLaunchesWaitForWhatTheyNeed) {
   for (const char *activation : {"int8", "bf16"})
     for (const char *schedule :
          {"tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 4 split_k: 4 launch: dependent",
-          "tile: 16 x 64 x 128 warps: 1 x 4 x 2 pipeline: 4 split_k: 1 launch: dependent"}) {
+          "tile: 16 x 64 x 128 warps: 1 x 4 x 2 pipeline: 4 split_k: 1 launch: dependent",
+          "tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 4 cluster: 2 x 4 launch: dependent"}) {
       Gemm gemm = must(engine.compile(declared(activation, schedule), "", {48, 1024, 2048}));
       Operands o(device, gemm);
       std::vector<float> doubled = o.x;
