@@ -219,6 +219,8 @@ int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geome
                     int pipeline) {
   int64_t alignment = g.sharedAlignment();
   int64_t bytes = ceilDiv(sumsBytes(g), alignment) * alignment;
+  if (int64_t operand = operandBytes(g))
+    bytes += operand * operandStages(placed) + alignment; // with its barriers
   for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
     bytes += ceilDiv(buffer.bytes * pipeline, alignment) * alignment;
   return bytes;
@@ -230,7 +232,8 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
     int64_t sums = g.rowTiles() * g.tileM / 2;
     int64_t steps =
         placed.flushK > 0 ? std::min(placed.flushK, g.tileK) / g.mmaK : 2 * batchSteps(g) + 1;
-    return static_cast<int>(sums * (placed.flushK > 0 ? 2 : 1) + g.rowTiles() * steps * 4 + 48);
+    int64_t operand = g.decodesApart() ? 0 : g.rowTiles() * steps * 4;
+    return static_cast<int>(sums * (placed.flushK > 0 ? 2 : 1) + operand + 48);
   }
   int64_t accumulators = g.rowTiles() * g.batchTiles() * 4;
   int64_t partial = accumulators * (mmaChains(g) - (placed.flushK > 0 ? 0 : 1));

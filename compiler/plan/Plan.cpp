@@ -70,6 +70,9 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
       return Objection{DiagId::schedule_roles, {roles, device.target, "they need sm_90a"}};
     if (s.warpsM != 1 || s.warpsN % 4 != 0)
       return warps("warps that share wgmma instructions stand 1 x 4, 1 x 8 or 1 x 16");
+    if (g.decodesApart() && (s.warpsN > 8 || s.warpsK > 1))
+      return warps("roles excp have one or two warpgroups that multiply, 1 x 4 or 1 x 8, and one "
+                   "group of warps along k");
     // A barrier tells only this phase from the last: all phases of a stage must be one group's.
     // Without partial sums a group's last batch reads its stage until the group's next tile starts.
     int64_t stages = s.warpsK * (placed.accumulator.empty() ? 2 : 1);
@@ -99,7 +102,7 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     return Objection{DiagId::schedule_cluster,
                      {str(s.clusterN), str(s.clusterK), "it needs roles imfp or excp"}};
   }
-  if (s.roles == Roles::ExCP || s.roles == Roles::Gemv)
+  if (s.roles == Roles::Gemv)
     return Objection{DiagId::schedule_roles, {roles, device.target, "they are not generated yet"}};
   if (s.clusterN * s.clusterK > 1)
     return Objection{DiagId::schedule_cluster,
@@ -118,8 +121,9 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
                      {str(s.tileM), str(s.tileN), str(s.tileK), str(s.pipeline), str(shared),
                       device.target, str(device.sharedPerCta)}};
   int registers = estimateRegisters(gemm, placed, g);
-  int64_t limit = g.specialized() ? divideRegisters(g.mathThreads(), s.ctasPerSm).math
-                                  : std::min<int64_t>(registerLimit, 65536 / g.threads());
+  int64_t limit = g.specialized()
+                      ? divideRegisters(g.mathThreads(), g.decodeThreads(), s.ctasPerSm).math
+                      : std::min<int64_t>(registerLimit, 65536 / g.threads());
   if (registers > limit)
     return Objection{
         DiagId::schedule_registers,
@@ -229,7 +233,8 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Devi
   schedule.ctasPerSm = 1;
   for (int64_t more = 2; more <= 4; ++more)
     if (bytes * more <= device.sharedPerSm &&
-        estimateRegisters(gemm, placed, g) <= divideRegisters(g.mathThreads(), more).math)
+        estimateRegisters(gemm, placed, g) <=
+            divideRegisters(g.mathThreads(), g.decodeThreads(), more).math)
       schedule.ctasPerSm = more;
   schedule.residentCtas = schedule.splitK > 1 ? 0
                                               : device.smCount * schedule.ctasPerSm /
