@@ -78,7 +78,7 @@ mlir::LogicalResult PipelineOp::verify() {
   if (getProduce().front().getNumArguments() != 2 ||
       (decodes && getDecode().front().getNumArguments() != 3) ||
       getConsume().front().getNumArguments() != (decodes ? 3 : 2) + getInits().size())
-    return emitOpError("bodies take the k tile and the slot, with decode that and consume the "
+    return emitOpError("bodies take the k tile and the slot, decode and then consume also the "
                        "operand's slot, and consume the carried values");
   for (mlir::Region *region : getRegions())
     if (!region->empty() &&

@@ -38,8 +38,8 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
     auto decoded =
         tile::DecodeOp::create(builder, loc, std::vector<mlir::Type>(outputs, builder.getI32Type()),
                                word, mlir::ValueRange(), scales.print());
-    int64_t base = row - inWarpgroup % perWord;
-    for (int64_t i = 0; i < outputs; ++i)
+    int64_t base = row - inWarpgroup % perWord; // a word may be longer than the thread's rows
+    for (int64_t i = 0; i < std::min(outputs, g.rowsPerThread()); ++i)
       parameterCache[{form.str(), component, group, base + i}] = decoded.getResult(i);
     return parameterCache[key];
   }

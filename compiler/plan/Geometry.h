@@ -32,10 +32,8 @@ struct Geometry {
   static constexpr int64_t widestBox = 256;    // bytes of a row of a tensor map's box
   static constexpr int64_t boxAlignment = 128; // bytes, of where a box lands in shared memory
 
-  bool specialized() const {
-    return roles == Roles::ImFP || roles == Roles::ExCP;
-  }                                                          // wgmma, with a loading warp
-  bool decodesApart() const { return roles == Roles::ExCP; } // by a warpgroup of its own
+  bool decodesApart() const { return roles == Roles::ExCP; } // a warpgroup of its own decodes
+  bool specialized() const { return roles == Roles::ImFP || decodesApart(); } // has a loading warp
   int64_t mathThreads() const { return 32 * warpsM * warpsN * warpsK; }
   int64_t groupThreads() const { return 32 * warpsM * warpsN; } // that hold one set of sums
   int64_t decodeThreads() const { return decodesApart() ? warpgroup : 0; }

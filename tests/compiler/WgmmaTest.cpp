@@ -68,12 +68,13 @@ struct Shape {
   const char *warps;
   int split, pipeline;
   bool dependent;
+  const char *roles = "imfp";
 };
 
 std::string schedule(const Operands &operands, const Shape &s) {
-  std::string text = "roles: imfp tile: " + std::to_string(s.m) + " x " + std::to_string(s.n) +
-                     " x " + std::to_string(s.rows * operands.rowK()) + " warps: " + s.warps +
-                     " split_k: " + std::to_string(s.split) +
+  std::string text = std::string("roles: ") + s.roles + " tile: " + std::to_string(s.m) + " x " +
+                     std::to_string(s.n) + " x " + std::to_string(s.rows * operands.rowK()) +
+                     " warps: " + s.warps + " split_k: " + std::to_string(s.split) +
                      " pipeline: " + std::to_string(s.pipeline) +
                      " launch: " + (s.dependent ? "dependent" : "serial");
   if (!std::string(operands.scales).empty())
@@ -103,6 +104,17 @@ constexpr Shape largeShapes[] = {
     {64, 64, 1, "1 x 4 x 4", 3, 8, true},
 };
 
+// A warpgroup decodes for one or two others, of one, two or four row tiles each.
+constexpr Shape apartShapes[] = {
+    {8, 64, 1, "1 x 4", 1, 2, false, "excp"},   {16, 128, 2, "1 x 4", 3, 3, true, "excp"},
+    {8, 128, 1, "1 x 8", 3, 5, false, "excp"},  {64, 256, 1, "1 x 8", 1, 2, true, "excp"},
+    {16, 256, 1, "1 x 4", 1, 3, false, "excp"}, {128, 128, 1, "1 x 8", 2, 3, true, "excp"},
+};
+constexpr Shape largeApartShapes[] = {
+    {256, 64, 1, "1 x 4", 1, 3, true, "excp"},
+    {256, 128, 1, "1 x 8", 3, 2, false, "excp"},
+};
+
 std::ostream &operator<<(std::ostream &out, const Operands &operands) {
   return out << operands.weight << " x " << operands.activation << ' ' << operands.scales;
 }
@@ -114,10 +126,14 @@ class Wgmma : public testing::TestWithParam<Operands> {};
 TEST_P(Wgmma, IsWithinTheBound) {
   const Operands &operands = GetParam();
   std::vector<Shape> all(std::begin(shapes), std::end(shapes));
-  if (operands.grouped())
-    all.insert(all.end(), std::begin(groupedShapes), std::end(groupedShapes));
-  else
-    all.insert(all.end(), std::begin(largeShapes), std::end(largeShapes));
+  auto append = [&](const auto &more) { all.insert(all.end(), std::begin(more), std::end(more)); };
+  append(apartShapes);
+  if (operands.grouped()) {
+    append(groupedShapes);
+  } else {
+    append(largeShapes);
+    append(largeApartShapes);
+  }
   for (size_t i = 0; i < all.size(); ++i)
     expectWithinBound({operands.weight,
                        operands.activation,
@@ -132,10 +148,12 @@ TEST_P(Wgmma, IsWithinTheBoundOnSmallAndOddShapes) {
   const Operands &operands = GetParam();
   const Shape one{16, 64, 1, "1 x 4 x 2", 1, 4, false};
   const Shape two{64, 128, 1, "1 x 8", 1, 2, true};
+  const Shape apart{16, 128, 1, "1 x 8", 1, 3, true, "excp"};
   for (GemmShape size : {GemmShape{1, 64, 128}, GemmShape{3, 65, 321}, GemmShape{37, 130, 1000},
                          GemmShape{130, 264, 192}, GemmShape{9, 1, 7}})
     for (const std::string &text :
-         {schedule(operands, one), schedule(operands, two), std::string("roles: imfp")})
+         {schedule(operands, one), schedule(operands, two), schedule(operands, apart),
+          std::string("roles: imfp"), std::string("roles: excp")})
       expectWithinBound({operands.weight, operands.activation, "bf16", text, "sm_90a", size});
 }
 
@@ -152,7 +170,8 @@ TEST(WgmmaFormats, AreAllThatAreShipped) {
 TEST(WgmmaIntegers, AreExactBitForBit) {
   for (const Operands &operands : allOperands)
     if (std::string(operands.activation) == "int8_token")
-      for (const Shape &shape : {shapes[0], shapes[1], shapes[4], shapes[7], shapes[9]})
+      for (const Shape &shape : {shapes[0], shapes[1], shapes[4], shapes[7], shapes[9],
+                                 apartShapes[0], apartShapes[1], apartShapes[3], apartShapes[5]})
         expectExact({operands.weight,
                      operands.activation,
                      "f32",
@@ -176,7 +195,10 @@ TEST(WgmmaPersistent, TilesOfOneCtaFollowEachOther) {
                           Run{half, {8, 64, 1, "1 x 4", 1, 8, true}, 5},
                           Run{half, {8, 64, 1, "1 x 4", 1, 2, true}, 2},
                           Run{half, {8, 64, 1, "1 x 4 x 4", 1, 8, true}, 1},
-                          Run{s8, {8, 64, 1, "1 x 4 x 4", 1, 4, true}, 3}}) {
+                          Run{s8, {8, 64, 1, "1 x 4 x 4", 1, 4, true}, 3},
+                          Run{s8, {8, 64, 1, "1 x 4", 1, 3, true, "excp"}, 3},
+                          Run{half, {8, 64, 1, "1 x 4", 1, 2, true, "excp"}, 1},
+                          Run{half, {8, 64, 1, "1 x 4", 1, 5, false, "excp"}, 4}}) {
     // The tiles with the last rows of the weight are followed by others of the same CTA.
     GemmShape size{8 * 24 + 3, 64 * 40 - 7, each.operands.rowK() * each.kTiles - 11};
     Case test{each.operands.weight,
@@ -215,8 +237,8 @@ public:
     for (;;) {
       const char *warps[] = {"1 x 4",     "1 x 8",     "1 x 16",   "1 x 4 x 2",
                              "1 x 4 x 3", "1 x 4 x 4", "1 x 8 x 2"};
-      Shape shape{8 << below(6), 64 << below(3), 1 + below(2), warps[below(std::size(warps))],
-                  1 + below(4),  2 + below(7),   below(2) == 1};
+      Shape shape{8 << below(6), 64 << below(3), 1 + below(2),  warps[below(std::size(warps))],
+                  1 + below(4),  2 + below(7),   below(2) == 1, below(3) == 0 ? "excp" : "imfp"};
       const char *outputs[] = {"f16", "bf16", "f32"};
       Case test{operands.weight,   operands.activation,
                 outputs[below(3)], schedule(operands, shape),
