@@ -34,6 +34,24 @@ struct Objection {
 
 std::string str(int64_t value) { return std::to_string(value); }
 
+// Registers of a thread, and what limits them.
+struct RegisterUse {
+  int64_t needed, limit;
+};
+RegisterUse registerUse(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
+                        int64_t ctasPerSm) {
+  int64_t needed = estimateRegisters(gemm, placed, g);
+  if (!g.specialized())
+    return {needed, std::min<int64_t>(registerLimit, 65536 / g.threads())};
+  RegisterShares shares = divideRegisters(g.mathThreads(), g.decodeThreads(), ctasPerSm);
+  // One instruction must fit what threads start with, whatever they take later (ptxas, C7602).
+  constexpr int64_t besidesSums = 26;
+  int64_t ofInstruction = g.tileM / 2 + besidesSums;
+  if (ofInstruction > shares.start)
+    return {ofInstruction, shares.start};
+  return {needed, shares.math};
+}
+
 std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                    const Problem &problem, const Schedule &s,
                                    const DeviceModel &device) {
@@ -120,10 +138,7 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     return Objection{DiagId::schedule_shared_memory,
                      {str(s.tileM), str(s.tileN), str(s.tileK), str(s.pipeline), str(shared),
                       device.target, str(device.sharedPerCta)}};
-  int registers = estimateRegisters(gemm, placed, g);
-  int64_t limit = g.specialized()
-                      ? divideRegisters(g.mathThreads(), g.decodeThreads(), s.ctasPerSm).math
-                      : std::min<int64_t>(registerLimit, 65536 / g.threads());
+  auto [registers, limit] = registerUse(gemm, placed, g, s.ctasPerSm);
   if (registers > limit)
     return Objection{
         DiagId::schedule_registers,
@@ -231,11 +246,11 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Devi
   constexpr int64_t reservedPerCta = 1024;
   int64_t bytes = sharedBytes(gemm, placed, g, schedule.pipeline) + reservedPerCta;
   schedule.ctasPerSm = 1;
-  for (int64_t more = 2; more <= 4; ++more)
-    if (bytes * more <= device.sharedPerSm &&
-        estimateRegisters(gemm, placed, g) <=
-            divideRegisters(g.mathThreads(), g.decodeThreads(), more).math)
+  for (int64_t more = 2; more <= 4; ++more) {
+    auto [registers, limit] = registerUse(gemm, placed, g, more);
+    if (bytes * more <= device.sharedPerSm && registers <= limit)
       schedule.ctasPerSm = more;
+  }
   schedule.residentCtas = schedule.splitK > 1 ? 0
                                               : device.smCount * schedule.ctasPerSm /
                                                     schedule.clusterN * schedule.clusterN;

@@ -299,6 +299,11 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
         Refusal{"sm_90a", "f16", "roles: excp warps: 1 x 16 tile: 16 x 256 x 64", 12, 5,
                 "warps 1 x 16 do not fit tile 16 x 256: roles excp have one or two warpgroups that "
                 "multiply, 1 x 4 or 1 x 8, and one group of warps along k [schedule_warps]"},
+        Refusal{
+            "sm_90a", "f16",
+            "roles: excp tile: 256 x 128 x 64 warps: 1 x 8 pipeline: 2 scales: operand", 12, 4,
+            "tile 256 x 128 on warps 1 x 8 needs about 154 registers a thread; the limit is 128 "
+            "[schedule_registers]"},
         Refusal{"sm_90a", "f16", "roles: uniform cluster: 2 x 1", 15, 7,
                 "cluster 2 x 1 does not fit: it needs roles imfp or excp [schedule_cluster]"},
         Refusal{"sm_90a", "f16", "roles: imfp cluster: 1 x 2 split_k: 2 tile: 16 x 64 x 64", 12, 7,

@@ -112,7 +112,7 @@ constexpr Shape apartShapes[] = {
 };
 constexpr Shape largeApartShapes[] = {
     {256, 64, 1, "1 x 4", 1, 3, true, "excp"},
-    {256, 128, 1, "1 x 8", 3, 2, false, "excp"},
+    {128, 256, 1, "1 x 8", 3, 2, false, "excp"},
 };
 
 std::ostream &operator<<(std::ostream &out, const Operands &operands) {

@@ -79,7 +79,7 @@ tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 
   %a = arith.constant 0 : i32
   %x = tile.alloc_shared "x" : <2048 x 4>
   %y = tile.alloc_shared "y" : <8192 x 3>
-  %c:2 = tile.warpgroup_mma "f16"(%a, %a, %a, %a) operand %y[%a] : <8192 x 3>, %x[%a] steps 1 from 0 : <2048 x 4> -> vector<4xf32>, vector<4xf32>
+  %c:2 = tile.warpgroup_mma "f16"(%a, %a, %a, %a) operand %y[%a] : !tile.shared<8192 x 3>, %x[%a] steps 1 from 0 : <2048 x 4> -> vector<4xf32>, vector<4xf32>
 }
 
 //--- store_operand.mlir
