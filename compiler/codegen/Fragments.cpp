@@ -12,8 +12,10 @@ namespace arith = mlir::arith;
 
 // Chunks lie in the order [warp][chunk along k][row tile], 16 bytes a lane each.
 void KernelLowering::lowerLoadCodes(tile::LoadCodesOp op) {
-  int64_t chunk =
-      static_cast<int64_t>(op.getChunk()) * g.rowTiles() + static_cast<int64_t>(op.getRowTile());
+  int64_t rowTile = static_cast<int64_t>(op.getRowTile());
+  int64_t warp = rowTile / g.rowTiles() * 4; // further on
+  int64_t chunk = (warp * g.chunks() + static_cast<int64_t>(op.getChunk())) * g.rowTiles() +
+                  rowTile % g.rowTiles();
   Value at = add(add(partOf(op.getBuffer(), op.getSlot()), codesBase), chunk * 512);
   op.replaceAllUsesWith(load(op.getType(), sharedAt(at), 16));
 }
@@ -21,7 +23,8 @@ void KernelLowering::lowerLoadCodes(tile::LoadCodesOp op) {
 // Row codes lie in the order [group][row], and a thread's rows are consecutive.
 void KernelLowering::lowerLoadRowCodes(tile::LoadRowCodesOp op) {
   int64_t bits = static_cast<int64_t>(op.getBits());
-  Value index = add(firstRow, static_cast<int64_t>(op.getGroup()) * g.tileN);
+  Value index = add(firstRow, static_cast<int64_t>(op.getGroup()) * g.tileN +
+                                  static_cast<int64_t>(op.getWarpgroup()) * 4 * g.warpN());
   Value at = add(partOf(op.getBuffer(), op.getSlot()), mul(index, bits / 8));
   op.replaceAllUsesWith(vectorOf(loadWords(sharedAt(at), g.rowsPerThread() * bits / 8)));
 }

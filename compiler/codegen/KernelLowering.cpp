@@ -68,10 +68,11 @@ void KernelLowering::createFunction() {
   function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
                     builder.getDenseI32ArrayAttr({static_cast<int32_t>(g.threads()), 1, 1}));
   if (g.specialized()) // ptxas needs a bound at entry to let warps exchange registers
-    function->setAttr(
-        NVVM::NVVMDialect::getMaxnregAttrName(),
-        builder.getI32IntegerAttr(static_cast<int32_t>(
-            divideRegisters(g.mathThreads(), static_cast<int64_t>(op.getCtasPerSm())).start)));
+    function->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
+                      builder.getI32IntegerAttr(static_cast<int32_t>(
+                          divideRegisters(g.mathThreads(), g.decodeThreads(),
+                                          static_cast<int64_t>(op.getCtasPerSm()))
+                              .start)));
   function->setAttr("rho.target", op.getTargetAttr());
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     auto pointer = llvm::dyn_cast<LLVM::LLVMPointerType>(type.getParamType(i));

@@ -1,5 +1,5 @@
 // The wgmma family (sm_90a): bulk copies and tensor maps that complete on barriers in shared
-// memory, and matrix instructions of warpgroups with operand A in registers.
+// memory, and matrix instructions of warpgroups with operand A in registers or in shared memory.
 #include "compiler/codegen/Families.h"
 #include "compiler/codegen/KernelLowering.h"
 
@@ -41,6 +41,7 @@ private:
   void lowerRegisters(tile::RegistersOp registers);
   void lowerCopyTile(tile::CopyTileOp copy);
   void lowerCopyBox(tile::CopyBoxOp copy);
+  void lowerStoreOperand(tile::StoreOperandOp store);
   void lowerMma(tile::WarpgroupMmaOp mma);
   void lowerWait(tile::WarpgroupWaitOp wait);
   void lowerGroupSum(tile::GroupSumOp sum);
@@ -52,8 +53,10 @@ private:
   // In threads where `has` is true, `sums` plus what each of the parts holds, in their order.
   using Parts = llvm::function_ref<Value(int64_t part, int64_t value)>;
   llvm::SmallVector<Value> addParts(Value has, mlir::ValueRange sums, int64_t parts, Parts pointer);
-  // The matrix descriptor of operand B from byte `column` of its rows on.
-  Value descriptor(Value buffer, Value slot, int64_t column);
+  // Of a part with `rows` rows: where byte `column` of the rows lies.
+  static int64_t columnOffset(int64_t rows, int64_t column);
+  // The matrix descriptor of what starts `offset` bytes into a part.
+  Value descriptor(Value part, int64_t offset);
 
   Value sharedStart; // of dynamic shared memory, as a number
   Value barriers;    // of the kernel
@@ -86,6 +89,7 @@ bool WgmmaLowering::lowerFamily(mlir::Operation *inner) {
       .Case<tile::RegistersOp>([&](auto o) { return lowerRegisters(o), true; })
       .Case<tile::CopyTileOp>([&](auto o) { return lowerCopyTile(o), true; })
       .Case<tile::CopyBoxOp>([&](auto o) { return lowerCopyBox(o), true; })
+      .Case<tile::StoreOperandOp>([&](auto o) { return lowerStoreOperand(o), true; })
       .Case<tile::WarpgroupMmaOp>([&](auto o) { return lowerMma(o), true; })
       .Case<tile::WarpgroupWaitOp>([&](auto o) { return lowerWait(o), true; })
       .Case<tile::GroupSumOp>([&](auto o) { return lowerGroupSum(o), true; })
@@ -127,7 +131,7 @@ void WgmmaLowering::lowerInitBarriers(tile::InitBarriersOp init) {
       for (bool full : {true, false})
         ptx("mbarrier.init.shared::cta.b64 [$0], $1;", "r,r", mlir::TypeRange(),
             {barrierAt(init.getBarriers(), i32(stage), full),
-             i32(full ? 1 : static_cast<int64_t>(init.getConsumers()))});
+             i32(static_cast<int64_t>(full ? init.getProducers() : init.getConsumers()))});
     ptx("fence.mbarrier_init.release.cluster;", "", mlir::TypeRange(), mlir::ValueRange());
   }
   if (g.clusterN == 1) {
@@ -152,11 +156,13 @@ void WgmmaLowering::lowerBarrierExpect(tile::BarrierExpectOp expect) {
        i32(static_cast<int64_t>(expect.getBytes()))});
 }
 
-// The other lanes of the warp have read what they needed once the warp meets.
+// The other lanes of the warp have read what they needed, or written and fenced it, once the warp
+// meets.
 void WgmmaLowering::lowerBarrierArrive(tile::BarrierArriveOp arrive) {
-  Value barrier = barrierAt(arrive.getBarriers(), arrive.getSlot(), false);
+  std::string fence = arrive.getFull() ? "fence.proxy.async.shared::cta;\n" : "";
+  Value barrier = barrierAt(arrive.getBarriers(), arrive.getSlot(), arrive.getFull());
   if (g.clusterN == 1) {
-    ptx("bar.warp.sync 0xffffffff;\n@$1 mbarrier.arrive.shared::cta.b64 _, [$0];", "r,b",
+    ptx(fence + "bar.warp.sync 0xffffffff;\n@$1 mbarrier.arrive.shared::cta.b64 _, [$0];", "r,b",
         mlir::TypeRange(), {barrier, isFirstLane});
     return;
   }
@@ -212,15 +218,36 @@ void WgmmaLowering::lowerCopyBox(tile::CopyBoxOp copy) {
   }
 }
 
+int64_t WgmmaLowering::columnOffset(int64_t rows, int64_t column) {
+  return column / Geometry::swizzleBytes * rows * Geometry::swizzleBytes +
+         column % Geometry::swizzleBytes;
+}
+
 // PTX ISA, "matrix descriptor": rows of 128 bytes along k, eight of them 1024 bytes apart, 128-byte
 // swizzle; addresses in units of 16 bytes. The swizzle is on address bits, so a start within the
 // row is an offset like any other.
-WgmmaLowering::Value WgmmaLowering::descriptor(Value buffer, Value slot, int64_t column) {
+WgmmaLowering::Value WgmmaLowering::descriptor(Value part, int64_t offset) {
   constexpr int64_t high = (int64_t(1) << 62) | (int64_t(1024 / 16) << 32) | (int64_t(1) << 16);
-  int64_t atom = column / Geometry::swizzleBytes, inner = column % Geometry::swizzleBytes;
-  Value start = div(sharedAddress(partOf(buffer, slot)), 16);
-  start = add(start, (atom * g.tileM * Geometry::swizzleBytes + inner) / 16);
+  Value start = add(div(sharedAddress(part), 16), offset / 16);
   return arith::OrIOp::create(builder, loc, widen(start), i64(high));
+}
+
+// Rows are 128 bytes of k, whose eight pieces of 16 bytes are permuted by the row's last three
+// bits. Lane 8 i + r has the address of row r of register i of the fragment.
+void WgmmaLowering::lowerStoreOperand(tile::StoreOperandOp store) {
+  int64_t column = static_cast<int64_t>(store.getStep()) * 32;
+  int64_t inAtom = column % Geometry::swizzleBytes;
+  Value row = add(mul(warpN, 16), mod(lane, 16));
+  Value piece = arith::XOrIOp::create(builder, loc, add(mul(div(lane, 16), 16), inAtom),
+                                      mul(mod(lane, 8), 16));
+  Value inTile = add(mul(row, Geometry::swizzleBytes), piece);
+  int64_t offset = columnOffset(g.tileN, column - inAtom) +
+                   static_cast<int64_t>(store.getRowTile()) * 64 * Geometry::swizzleBytes;
+  Value at = add(add(partOf(store.getBuffer(), store.getSlot()), inTile), offset);
+  llvm::SmallVector<Value> operands{sharedAddress(at)};
+  operands.append(store.getA().begin(), store.getA().end());
+  ptx("stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};", "r,r,r,r,r",
+      mlir::TypeRange(), operands);
 }
 
 // One text for the whole batch: what it reads in registers is written before its fence, and nothing
@@ -230,7 +257,8 @@ void WgmmaLowering::lowerMma(tile::WarpgroupMmaOp mma) {
   bool integer = type == "s8";
   bool wide = type == "f16" || type == "bf16"; // these may be transposed
   int64_t steps = static_cast<int64_t>(mma.getSteps());
-  int64_t rowTiles = static_cast<int64_t>(mma.getA().size()) / (4 * steps);
+  bool apart = static_cast<bool>(mma.getOperand());
+  int64_t rowTiles = g.rowTiles();
   int64_t perTile = 4 * static_cast<int64_t>(mma.getResults().size()) / rowTiles;
   int64_t sums = perTile * rowTiles;
   bool fresh = mma.getC().empty();
@@ -251,11 +279,17 @@ void WgmmaLowering::lowerMma(tile::WarpgroupMmaOp mma) {
     constraints += "r,";
     operands.push_back(a);
   }
-  int64_t firstB = firstA + static_cast<int64_t>(mma.getA().size());
+  if (apart) {
+    Value rows = mul(div(thread, Geometry::warpgroup), rowTiles * 64 * Geometry::swizzleBytes);
+    constraints += "l,";
+    operands.push_back(descriptor(add(partOf(mma.getOperand(), mma.getOperandSlot()), rows), 0));
+  }
+  int64_t firstB = sums + static_cast<int64_t>(operands.size());
+  auto columnOf = [&](int64_t step) { return (static_cast<int64_t>(mma.getFirst()) + step) * 32; };
+  Value part = partOf(mma.getBuffer(), mma.getSlot());
   for (int64_t step = 0; step < steps; ++step) {
     constraints += "l,";
-    operands.push_back(descriptor(mma.getBuffer(), mma.getSlot(),
-                                  (static_cast<int64_t>(mma.getFirst()) + step) * 32));
+    operands.push_back(descriptor(part, columnOffset(g.tileM, columnOf(step))));
   }
   constraints.pop_back();
 
@@ -267,15 +301,21 @@ void WgmmaLowering::lowerMma(tile::WarpgroupMmaOp mma) {
       text += (i == 0 ? "$" : ",$") + number(first + i);
     return text + "}";
   };
-  std::string text = "{\n.reg .pred add;\nsetp.ne.b32 add, " + number(fresh ? 0 : 1) +
+  std::string text = "{\n.reg .pred add;\n" + std::string(apart ? ".reg .b64 rows;\n" : "") +
+                     "setp.ne.b32 add, " + number(fresh ? 0 : 1) +
                      ", 0;\nwgmma.fence.sync.aligned;\n";
   for (int64_t step = 0; step < steps; ++step) {
     if (fresh && step == 1)
       text += "setp.ne.b32 add, 1, 0;\n";
-    for (int64_t t = 0; t < rowTiles; ++t)
+    for (int64_t t = 0; t < rowTiles; ++t) {
+      int64_t offset = columnOffset(g.tileN, columnOf(step)) + t * 64 * Geometry::swizzleBytes;
+      std::string a = apart ? "rows" : list(firstA + 4 * (step * rowTiles + t), 4);
+      if (apart)
+        text += "add.s64 rows, $" + number(firstA) + ", " + number(offset / 16) + ";\n";
       text += "wgmma.mma_async.sync.aligned." + shape + types + " " + list(t * perTile, perTile) +
-              ", " + list(firstA + 4 * (step * rowTiles + t), 4) + ", $" + number(firstB + step) +
-              ", add" + (integer ? "" : ", 1, 1") + (wide ? ", 0" : "") + ";\n";
+              ", " + a + ", $" + number(firstB + step) + ", add" + (integer ? "" : ", 1, 1") +
+              (wide ? ", 0" : "") + (wide && apart ? ", 0" : "") + ";\n";
+    }
   }
   text += "wgmma.commit_group.sync.aligned;\n}";
   llvm::SmallVector<mlir::Type> resultTypes(static_cast<size_t>(sums), sumType);

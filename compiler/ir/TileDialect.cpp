@@ -74,11 +74,15 @@ mlir::LogicalResult PipelineOp::verify() {
     return emitOpError("depth is ") << getDepth() << "; it must be between 2 and 8";
   if (getInits().getTypes() != getResultTypes())
     return emitOpError("init and result types differ");
+  bool decodes = !getDecode().empty();
   if (getProduce().front().getNumArguments() != 2 ||
-      getConsume().front().getNumArguments() != 2 + getInits().size())
-    return emitOpError("bodies take the k tile and the slot, and consume the carried values");
+      (decodes && getDecode().front().getNumArguments() != 3) ||
+      getConsume().front().getNumArguments() != (decodes ? 3 : 2) + getInits().size())
+    return emitOpError("bodies take the k tile and the slot, decode and then consume also the "
+                       "operand's slot, and consume the carried values");
   for (mlir::Region *region : getRegions())
-    if (region->front().empty() || !llvm::isa<YieldOp>(region->front().back()))
+    if (!region->empty() &&
+        (region->front().empty() || !llvm::isa<YieldOp>(region->front().back())))
       return emitOpError("bodies must end in tile.yield");
   if (getConsume().front().back().getOperandTypes() != getResultTypes())
     return emitOpError("consume must yield the carried values");
@@ -128,12 +132,21 @@ mlir::LogicalResult StoreBoxOp::verify() {
   return mlir::success();
 }
 
+mlir::LogicalResult StoreOperandOp::verify() {
+  if (getA().size() != 4)
+    return emitOpError("operand A has ") << getA().size() << " registers; it must have 4";
+  return mlir::success();
+}
+
 mlir::LogicalResult WarpgroupMmaOp::verify() {
   int64_t steps = static_cast<int64_t>(getSteps());
-  if (steps < 1 || getA().empty() || static_cast<int64_t>(getA().size()) % (4 * steps) != 0)
+  if (getOperand() && !getA().empty())
+    return emitOpError("operand A is in registers and in shared memory; it must be in one of them");
+  if (steps < 1 || (!getOperand() && getA().empty()) ||
+      static_cast<int64_t>(getA().size()) % (4 * steps) != 0)
     return emitOpError("operand A has ")
            << getA().size() << " registers; it must have 4 for each step and row tile";
-  int64_t rowTiles = static_cast<int64_t>(getA().size()) / (4 * steps);
+  int64_t rowTiles = std::max<int64_t>(1, static_cast<int64_t>(getA().size()) / (4 * steps));
   if (getResults().empty() || static_cast<int64_t>(getResults().size()) % rowTiles != 0)
     return emitOpError("has ") << getResults().size() << " accumulators for " << rowTiles
                                << " row tiles";

@@ -93,14 +93,16 @@ def Tile_PipelineOp : Tile_Op<"pipeline", []> {
   let description = [{
     For each k tile from `first` to `last` (exclusive) `produce` starts the copies of the tile into
     slot `tile % depth`, and `consume` uses them, `depth - 1` tiles later. Both bodies see the k
-    tile and the slot; `consume` also carries values from tile to tile.
+    tile and the slot; `consume` also carries values from tile to tile. With `decode`, which turns a
+    slot's codes to operand A in a slot of a second ring, that one and `consume` also see the
+    latter, after the former.
   }];
   let arguments = (ins I32:$first, I32:$last, I64Attr:$depth, Variadic<Carried>:$inits);
   let results = (outs Variadic<Carried>:$results);
-  let regions = (region SizedRegion<1>:$produce, SizedRegion<1>:$consume);
+  let regions = (region SizedRegion<1>:$produce, SizedRegion<1>:$consume, AnyRegion:$decode);
   let assemblyFormat = [{
     $first `to` $last `depth` $depth (`init` `(` $inits^ `:` type($inits) `)`)? attr-dict-with-keyword
-    `produce` $produce `consume` $consume (`->` type($results)^)?
+    `produce` $produce (`decode` $decode^)? `consume` $consume (`->` type($results)^)?
   }];
   let hasVerifier = 1;
 }
@@ -157,6 +159,9 @@ def Tile_CopyBoxOp : Tile_Op<"copy_box", []> {
 
 def Tile_LoadCodesOp : Tile_Op<"load_codes", []> {
   let summary = "the 16 bytes of one chunk that belong to this thread";
+  let description = [{
+    Row tiles past those of the warp are those of the warp four further on, and so forth.
+  }];
   let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$chunk, I64Attr:$rowTile);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
@@ -175,10 +180,14 @@ def Tile_LoadActivationOp : Tile_Op<"load_activation", []> {
 
 def Tile_LoadRowCodesOp : Tile_Op<"load_row_codes", []> {
   let summary = "packed codes of this thread's weight rows for one group of the tile";
-  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$group, I64Attr:$bits);
+  let description = [{
+    `warpgroup` n: of the rows that the thread of the same place n warpgroups further on has.
+  }];
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$group, I64Attr:$bits,
+                       DefaultValuedAttr<I64Attr, "0">:$warpgroup);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
-    $buffer `[` $slot `]` `group` $group `bits` $bits attr-dict `:` type($buffer) `->` type($words)
+    $buffer `[` $slot `]` `group` $group `bits` $bits (`warpgroup` $warpgroup^)? attr-dict `:` type($buffer) `->` type($words)
   }];
 }
 
@@ -228,20 +237,38 @@ def Tile_MmaOp : Tile_Op<"mma", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Tile_StoreOperandOp : Tile_Op<"store_operand", []> {
+  let summary = "operand A of one instruction to shared memory, where instructions may read it";
+  let description = [{
+    `a` are the four registers of the fragment of k step `step`. The part holds 64 rows of a warpgroup
+    after another, by `rowTile`, in the order of the fragments; in each of them k lies as in the
+    boxes of a tile.copy_box with 128-byte swizzle.
+  }];
+  let arguments = (ins Variadic<I32>:$a, Tile_Shared:$buffer, I32:$slot, I64Attr:$step,
+                       I64Attr:$rowTile);
+  let assemblyFormat = [{
+    `(` $a `)` `to` $buffer `[` $slot `]` `step` $step `row_tile` $rowTile attr-dict `:` type($buffer)
+  }];
+  let hasVerifier = 1;
+}
+
 def Tile_WarpgroupMmaOp : Tile_Op<"warpgroup_mma", [AttrSizedOperandSegments]> {
   let summary = "a batch of matrix instructions of a warpgroup, started together";
   let description = [{
     For each step of k and each tile of 64 weight rows one instruction, steps outermost: `a` holds 4
-    registers for each of them. Operand B is read from a part of `buffer`, from k step `first` on.
+    registers for each of them, or all are read from a part of `operand` (tile.store_operand).
+    Operand B is read from a part of `buffer`. Both are read from k step `first` on.
     `c` are the accumulators, row tile by row tile, n8 tiles innermost; without them the sums start
     at zero. Results may be used by further batches at once, by anything else after
     tile.warpgroup_wait.
   }];
   let arguments = (ins Variadic<I32>:$a, Tile_Shared:$buffer, I32:$slot, I64Attr:$first,
-                       I64Attr:$steps, StrAttr:$element, Variadic<Accumulator>:$c);
+                       I64Attr:$steps, StrAttr:$element, Variadic<Accumulator>:$c,
+                       Optional<Tile_Shared>:$operand, Optional<I32>:$operandSlot);
   let results = (outs Variadic<Accumulator>:$results);
   let assemblyFormat = [{
-    $element `(` $a `)` `,` $buffer `[` $slot `]` `steps` $steps `from` $first
+    $element (`(` $a^ `)`)? (`operand` $operand^ `[` $operandSlot `]` `:` type($operand))? `,`
+    $buffer `[` $slot `]` `steps` $steps `from` $first
     (`plus` $c^ `:` type($c))? attr-dict `:` type($buffer) `->` type($results)
   }];
   let hasVerifier = 1;
@@ -287,11 +314,14 @@ def Tile_GroupIndexOp : Tile_Op<"group_index", [Pure]> {
 def Tile_InitBarriersOp : Tile_Op<"init_barriers", []> {
   let summary = "a pair of barriers for each stage, made by one thread and seen by all";
   let description = [{
-    `full` completes when the producer has arrived and all announced bytes are there, `empty` when
-    `consumers` threads have arrived, of all CTAs of the cluster along n.
+    `full` completes when `producers` threads have arrived and all announced bytes are there, `empty`
+    when `consumers` threads have arrived, of all CTAs of the cluster along n.
   }];
-  let arguments = (ins Tile_Shared:$barriers, I64Attr:$consumers);
-  let assemblyFormat = "$barriers `consumers` $consumers attr-dict `:` type($barriers)";
+  let arguments = (ins Tile_Shared:$barriers, I64Attr:$consumers,
+                       DefaultValuedAttr<I64Attr, "1">:$producers);
+  let assemblyFormat = [{
+    $barriers `consumers` $consumers (`producers` $producers^)? attr-dict `:` type($barriers)
+  }];
 }
 
 def Tile_BarrierWaitOp : Tile_Op<"barrier_wait", []> {
@@ -310,8 +340,13 @@ def Tile_BarrierExpectOp : Tile_Op<"barrier_expect", []> {
 
 def Tile_BarrierArriveOp : Tile_Op<"barrier_arrive", []> {
   let summary = "one thread of each warp says that the warp is done with a slot, to all who fill it";
-  let arguments = (ins Tile_Shared:$barriers, I32:$slot);
-  let assemblyFormat = "$barriers `[` $slot `]` attr-dict `:` type($barriers)";
+  let description = [{
+    `full`: that the warp has written it, for matrix instructions to read.
+  }];
+  let arguments = (ins Tile_Shared:$barriers, I32:$slot, UnitAttr:$full);
+  let assemblyFormat = [{
+    (`full` $full^):(`empty`)? $barriers `[` $slot `]` attr-dict `:` type($barriers)
+  }];
 }
 
 def Tile_RegistersOp : Tile_Op<"registers", []> {

@@ -41,6 +41,8 @@ private:
   Value slicesBuffer;
   std::map<int, Value> activation; // by component
   std::map<Pair, Value> buffers;   // shared, by component
+  Value operandBuffer;             // of decoded operands, where a warpgroup decodes apart
+  Value operandSlot;               // of the k tile that is multiplied
 
   // LowerToTile.cpp: the frame.
   void addParameters(mlir::Block &block);
@@ -62,8 +64,10 @@ private:
   };
   // Registers per weight row of one parameter of the decode, for one group of the tile.
   std::map<ParameterKey, Value> parameterCache;
-  std::map<std::pair<int, int64_t>, std::vector<Value>> rowWords; // by component and group
-  const std::vector<Value> &rowWordsOf(int component, int64_t group, Value slot);
+  // By component, group and warpgroup.
+  std::map<std::tuple<int, int64_t, int64_t>, std::vector<Value>> rowWords;
+  const std::vector<Value> &rowWordsOf(int component, int64_t group, int64_t warpgroup, Value slot);
+  // Rows count on through the warpgroups whose operand this thread decodes.
   Value parameter(llvm::StringRef form, int component, int64_t group, int64_t row, Value slot);
   int64_t groupIn(int64_t k, int64_t group) const { return group >= g.tileK ? 0 : k / group; }
   // The four registers of operand A for one instruction.
@@ -71,6 +75,8 @@ private:
                                 int64_t perWord, int64_t k, int64_t rowTile, Value slot);
   std::map<int64_t, std::vector<Value>> codes; // words of this thread, by chunk and row tile
   const std::vector<Value> &codesOf(int64_t chunk, Value slot);
+  // One k tile of codes to operand A in shared memory.
+  void buildOperandStores(Value slot, Value to);
 
   // TileProducts.cpp: one k tile to sums.
   std::vector<Value> buildWarpProducts(Value slot, std::vector<Value> sums);

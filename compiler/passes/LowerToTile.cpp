@@ -111,6 +111,14 @@ void KernelBuilder::allocateShared() {
     slicesBuffer = tile::AllocSharedOp::create(
         builder, at("output"), tile::SharedType::get(op.getContext(), slices->bytes, slices->slots),
         "output.slices");
+  if (int64_t bytes = operandBytes(g)) {
+    int64_t stages = operandStages(context.placed);
+    operandBuffer = tile::AllocSharedOp::create(
+        builder, at("schedule"), tile::SharedType::get(op.getContext(), bytes, stages), "operand");
+    tile::AllocSharedOp::create(builder, at("schedule"),
+                                tile::SharedType::get(op.getContext(), 16, stages),
+                                "operand.schedule");
+  }
 }
 
 std::vector<Value> KernelBuilder::buildPipeline() {
@@ -119,7 +127,8 @@ std::vector<Value> KernelBuilder::buildPipeline() {
   Value zero = tile::ZeroOp::create(builder, at("gemm"), type);
   size_t sums = static_cast<size_t>(g.rowTiles() * g.batchTiles());
   std::vector<Value> inits(sums, zero);
-  if (g.specialized() && chain.accumulator.empty()) // operand A of the batch that runs on
+  if (g.specialized() && !g.decodesApart() &&
+      chain.accumulator.empty()) // operand A of the batch that runs on
     inits.insert(inits.end(), static_cast<size_t>(4 * g.rowTiles() * batchSteps(g)), i32(0));
   auto pipeline =
       tile::PipelineOp::create(builder, at("schedule"), mlir::ValueRange(inits).getTypes(), firstK,
@@ -134,6 +143,14 @@ std::vector<Value> KernelBuilder::buildPipeline() {
   tile::YieldOp::create(builder, loc, mlir::ValueRange());
   mlir::Block &consume = pipeline.getConsume().emplaceBlock();
   consume.addArguments({index, index}, {loc, loc});
+  if (g.decodesApart()) {
+    mlir::Block &decode = pipeline.getDecode().emplaceBlock();
+    decode.addArguments({index, index, index}, {loc, loc, loc});
+    builder.setInsertionPointToEnd(&decode);
+    buildOperandStores(decode.getArgument(1), decode.getArgument(2));
+    tile::YieldOp::create(builder, loc, mlir::ValueRange());
+    operandSlot = consume.addArgument(index, loc);
+  }
   std::vector<Value> carried;
   for (Value init : inits)
     carried.push_back(consume.addArgument(init.getType(), loc));

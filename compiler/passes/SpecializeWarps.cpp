@@ -1,5 +1,6 @@
-// tile.for_tiles with its pipeline to two programs, one for the warp that loads and one for the
-// warps that decode and multiply, which run apart and meet at the barriers of each stage.
+// tile.for_tiles with its pipeline to programs that run apart and meet at the barriers of each
+// stage: one for the warp that loads, one for the warps that multiply, and where these do not
+// decode themselves a third, whose warps leave operand A in a ring of stages of its own.
 #include "compiler/ir/Dialects.h"
 #include "compiler/passes/Copies.h"
 #include "compiler/passes/Passes.h"
@@ -28,6 +29,21 @@ namespace scf = mlir::scf;
 struct Cursor {
   Value slot, parity;
 };
+// One for each ring that a role uses: of the stages that are loaded, of decoded operands.
+using Cursors = llvm::SmallVector<Cursor, 2>;
+
+llvm::SmallVector<Value> flatten(const Cursors &cursors) {
+  llvm::SmallVector<Value> values;
+  for (const Cursor &cursor : cursors)
+    values.append({cursor.slot, cursor.parity});
+  return values;
+}
+Cursors cursorsOf(mlir::ValueRange values) {
+  Cursors cursors;
+  for (unsigned i = 0; i < values.size(); i += 2)
+    cursors.push_back({values[i], values[i + 1]});
+  return cursors;
+}
 
 class Specialization {
 public:
@@ -38,7 +54,9 @@ public:
     tile::GeometryAttr a = kernel.getGeometry();
     groups = a.getWarpsK();
     mathWarps = a.getWarpsM() * a.getWarpsN() * groups;
-    registers = divideRegisters(32 * mathWarps, static_cast<int64_t>(kernel.getCtasPerSm()));
+    decodeThreads = pipeline.getDecode().empty() ? 0 : Geometry::warpgroup;
+    registers =
+        divideRegisters(32 * mathWarps, decodeThreads, static_cast<int64_t>(kernel.getCtasPerSm()));
     splitK = a.getSplitK();
     clusterN = a.getClusterN();
     clusterK = a.getClusterK();
@@ -47,6 +65,8 @@ public:
         barriers = alloc.getBuffer();
       else if (alloc.getOrigin() == "output")
         sumsBuffer = alloc.getBuffer();
+      else if (alloc.getOrigin() == "operand.schedule")
+        operandBarriers = alloc.getBuffer();
     }
     pipeline.getProduce().walk(
         [&](tile::CopyTileOp copy) { stageBytes += copy.getBuffer().getType().getBytes(); });
@@ -61,17 +81,21 @@ public:
   }
 
   void run() {
-    tile::InitBarriersOp::create(builder, loc, barriers,
-                                 static_cast<uint64_t>(mathWarps / groups * clusterN));
+    int64_t decodeWarps = decodeThreads / 32;
+    tile::InitBarriersOp::create(
+        builder, loc, barriers, static_cast<uint64_t>(mathWarps / groups * clusterN + decodeWarps));
+    if (operandBarriers)
+      tile::InitBarriersOp::create(builder, loc, operandBarriers, static_cast<uint64_t>(mathWarps),
+                                   static_cast<uint64_t>(decodeWarps));
     Value thread = NVVM::ThreadIdXOp::create(builder, loc, builder.getI32Type());
-    Value mathThreads = i32(32 * mathWarps);
-    Value loads = compare(arith::CmpIPredicate::uge, thread, mathThreads);
+    Value firstLoader = i32(32 * mathWarps + decodeThreads);
+    Value loads = compare(arith::CmpIPredicate::uge, thread, firstLoader);
     auto roles = scf::IfOp::create(builder, loc, loads, /*withElseRegion=*/true);
     {
       mlir::OpBuilder::InsertionGuard guard(builder);
       builder.setInsertionPointToStart(&roles.getThenRegion().front());
       tile::RegistersOp::create(builder, loc, registers.loader, false);
-      Value isLoader = compare(arith::CmpIPredicate::eq, thread, mathThreads);
+      Value isLoader = compare(arith::CmpIPredicate::eq, thread, firstLoader);
       auto loader = scf::IfOp::create(builder, loc, isLoader);
       if (clusterK > 1) { // takes part in the barrier of tile.group_sum
         NVVM::ClusterArriveOp::create(builder, loc, mlir::UnitAttr());
@@ -81,6 +105,15 @@ public:
       builder.setInsertionPointToStart(&loader.getThenRegion().front());
       buildLoader();
       builder.setInsertionPointToStart(&roles.getElseRegion().front());
+      if (operandBarriers) {
+        Value decodes = compare(arith::CmpIPredicate::uge, thread, i32(32 * mathWarps));
+        auto others = scf::IfOp::create(builder, loc, decodes, /*withElseRegion=*/true);
+        builder.setInsertionPointToStart(&others.getThenRegion().front());
+        tile::RegistersOp::create(builder, loc, registers.decode,
+                                  registers.decode > registers.start);
+        buildDecoder();
+        builder.setInsertionPointToStart(&others.getElseRegion().front());
+      }
       tile::RegistersOp::create(builder, loc, registers.math, true);
       buildMath();
       if (splitK == 1)
@@ -98,7 +131,8 @@ private:
   tile::KernelOp kernel;
   tile::PipelineOp pipeline;
   Value barriers, sumsBuffer;
-  int64_t depth = 0, mathWarps = 0, splitK = 1, groups = 1;
+  Value operandBarriers; // of the ring of decoded operands, where there is one
+  int64_t depth = 0, mathWarps = 0, splitK = 1, groups = 1, decodeThreads = 0;
   int64_t clusterN = 1, clusterK = 1;
   int64_t stageBytes = 0; // that the copies of one stage bring
   RegisterShares registers{};
@@ -119,11 +153,16 @@ private:
   }
 
   // At most depth stages on.
-  Cursor next(Cursor now, Value stages) {
+  Cursor next(Cursor now, Value stages, int64_t ofRing) {
     Value after = add(now.slot, stages);
-    Value wraps = compare(arith::CmpIPredicate::uge, after, i32(depth));
+    Value wraps = compare(arith::CmpIPredicate::uge, after, i32(ofRing));
     Value flipped = arith::XOrIOp::create(builder, loc, now.parity, i32(1));
-    return {select(wraps, sub(after, i32(depth)), after), select(wraps, flipped, now.parity)};
+    return {select(wraps, sub(after, i32(ofRing)), after), select(wraps, flipped, now.parity)};
+  }
+  Cursor next(Cursor now, Value stages) { return next(now, stages, depth); }
+  // Of the ring of decoded operands.
+  int64_t operandDepth() {
+    return llvm::cast<tile::SharedType>(operandBarriers.getType()).getStages();
   }
   // Any number of stages on.
   Cursor skip(Cursor now, Value stages) {
@@ -182,8 +221,8 @@ private:
     tileN = select(share.exists, tileN, i32(tilesN - 1));
   }
 
-  using TileBody = std::function<Cursor(const Share &share, Cursor cursor)>;
-  void forEachTile(Cursor start, const TileBody &body) {
+  using TileBody = std::function<Cursors(const Share &share, const Cursors &cursors)>;
+  void forEachTile(const Cursors &start, const TileBody &body) {
     mlir::Type type = builder.getI32Type();
     Value blockX = NVVM::BlockIdXOp::create(builder, loc, type);
     Value zero = i32(0), one = i32(1), tilesK = i32(static_cast<int64_t>(op.getTilesK()));
@@ -217,34 +256,33 @@ private:
       step = one;
       lastTile = sub(add(firstTile, endTile), one);
     }
-    loop(firstTile, endTile, step, {start.slot, start.parity},
-         [&](Value i, mlir::ValueRange carried) {
-           Value index = begin ? sub(lastTile, i) : i; // equal shares: the last tile first
-           auto [tileN, tileM] = coordinates(index, columns, tilesM);
-           if (clusterN > 1)
-             tileN = add(mul(tileN, i32(clusterN)),
-                         arith::RemUIOp::create(builder, loc, blockX, i32(clusterN)));
-           Share share{{tileN, tileM, zero, tilesK, one, zero, zero},
-                       compare(arith::CmpIPredicate::eq, i, firstTile), Value()};
-           if (begin) {
-             Value tileBegin = mul(index, tilesK), tileEnd = add(tileBegin, tilesK);
-             Value first = arith::MaxUIOp::create(builder, loc, begin, tileBegin);
-             Value last = arith::MinUIOp::create(builder, loc, end, tileEnd);
-             Value owner = ownerOf(equal, tileBegin);
-             Value shares = add(sub(ownerOf(equal, sub(tileEnd, one)), owner), one);
-             // Shares in the order of their k tiles: one begins with each CTA and with each tile.
-             share.arguments = {tileN,
-                                tileM,
-                                sub(first, tileBegin),
-                                sub(last, tileBegin),
-                                shares,
-                                sub(blockX, owner),
-                                add(owner, index)};
-           }
-           bound(share);
-           Cursor after = body(share, {carried[0], carried[1]});
-           return llvm::SmallVector<Value>{after.slot, after.parity};
-         });
+    loop(firstTile, endTile, step, flatten(start), [&](Value i, mlir::ValueRange carried) {
+      Value index = begin ? sub(lastTile, i) : i; // equal shares: the last tile first
+      auto [tileN, tileM] = coordinates(index, columns, tilesM);
+      if (clusterN > 1)
+        tileN = add(mul(tileN, i32(clusterN)),
+                    arith::RemUIOp::create(builder, loc, blockX, i32(clusterN)));
+      Share share{{tileN, tileM, zero, tilesK, one, zero, zero},
+                  compare(arith::CmpIPredicate::eq, i, firstTile),
+                  Value()};
+      if (begin) {
+        Value tileBegin = mul(index, tilesK), tileEnd = add(tileBegin, tilesK);
+        Value first = arith::MaxUIOp::create(builder, loc, begin, tileBegin);
+        Value last = arith::MinUIOp::create(builder, loc, end, tileEnd);
+        Value owner = ownerOf(equal, tileBegin);
+        Value shares = add(sub(ownerOf(equal, sub(tileEnd, one)), owner), one);
+        // Shares in the order of their k tiles: one begins with each CTA and with each tile.
+        share.arguments = {tileN,
+                           tileM,
+                           sub(first, tileBegin),
+                           sub(last, tileBegin),
+                           shares,
+                           sub(blockX, owner),
+                           add(owner, index)};
+      }
+      bound(share);
+      return flatten(body(share, cursorsOf(carried)));
+    });
   }
   Value perCluster(Value ctas) {
     return clusterN == 1 ? ctas
@@ -288,7 +326,7 @@ private:
     return {tileN, tileM};
   }
 
-  // Clones what stands before the pipeline: both roles need the coordinates.
+  // Clones what stands before the pipeline: all roles need the coordinates.
   mlir::IRMapping cloneHead(const Share &share) {
     mlir::IRMapping map;
     mlir::Block &body = op.getBody().front();
@@ -304,8 +342,9 @@ private:
   void buildLoader() {
     // The first round through the ring finds the slots empty: parity 1 is that of the phase before
     // the first.
-    Cursor start{i32(0), i32(1)};
-    forEachTile(start, [&](const Share &share, Cursor cursor) {
+    Cursors start{{i32(0), i32(1)}};
+    forEachTile(start, [&](const Share &share, const Cursors &cursors) {
+      Cursor cursor = cursors[0];
       mlir::IRMapping head = cloneHead(share);
       Value first = head.lookupOrDefault(pipeline.getFirst());
       Value last = head.lookupOrDefault(pipeline.getLast());
@@ -343,7 +382,7 @@ private:
                  Cursor following = next(now, i32(1));
                  return llvm::SmallVector<Value>{following.slot, following.parity};
                });
-      return Cursor{after[0], after[1]};
+      return cursorsOf(after);
     });
     // Not earlier: CTAs of the next kernel would be placed two on an SM while others have none.
     // With equal shares every SM has room for as many of the next kernel's as of this one's.
@@ -351,37 +390,67 @@ private:
       tile::LaunchDependentsOp::create(builder, loc);
   }
 
+  void buildDecoder() {
+    Cursors start{{i32(0), i32(0)}, {i32(0), i32(1)}}; // the second ring is empty at first
+    forEachTile(start, [&](const Share &share, const Cursors &cursors) {
+      mlir::IRMapping head = cloneHead(share);
+      mlir::ValueRange after =
+          loop(head.lookupOrDefault(pipeline.getFirst()), head.lookupOrDefault(pipeline.getLast()),
+               i32(1), flatten(cursors), [&](Value kTile, mlir::ValueRange carried) {
+                 return flatten(decode(head, kTile, cursorsOf(carried)));
+               });
+      return cursorsOf(after);
+    });
+  }
+
+  Cursors decode(const mlir::IRMapping &head, Value kTile, const Cursors &now) {
+    Cursor loaded = now[0], operand = now[1];
+    tile::BarrierWaitOp::create(builder, loc, barriers, loaded.slot, loaded.parity, true);
+    tile::BarrierWaitOp::create(builder, loc, operandBarriers, operand.slot, operand.parity, false);
+    mlir::IRMapping map = head;
+    mlir::Block &body = pipeline.getDecode().front();
+    map.map(body.getArguments(), mlir::ValueRange{kTile, loaded.slot, operand.slot});
+    for (mlir::Operation &inner : body.without_terminator())
+      builder.clone(inner, map);
+    tile::BarrierArriveOp::create(builder, loc, operandBarriers, operand.slot, true);
+    tile::BarrierArriveOp::create(builder, loc, barriers, loaded.slot, false);
+    return {next(loaded, i32(1)), next(operand, i32(1), operandDepth())};
+  }
+
   void buildMath() {
     Value group = groups > 1
                       ? tile::GroupIndexOp::create(builder, loc, builder.getI32Type()).getResult()
                       : i32(0);
-    Cursor start{i32(0), i32(0)};
-    forEachTile(start, [&](const Share &share, Cursor cursor) {
+    Cursors start(operandBarriers ? 2 : 1, Cursor{i32(0), i32(0)});
+    auto cursorValues = static_cast<unsigned>(2 * start.size());
+    forEachTile(start, [&](const Share &share, const Cursors &cursors) {
       mlir::IRMapping head = cloneHead(share);
       Value first = head.lookupOrDefault(pipeline.getFirst());
       Value last = head.lookupOrDefault(pipeline.getLast());
-      Cursor own = cursor;
+      Cursors own = cursors;
       if (groups > 1) { // a stage is the same group's in every tile
-        Value turn = arith::RemUIOp::create(builder, loc, cursor.slot, i32(groups));
+        Value turn = arith::RemUIOp::create(builder, loc, cursors[0].slot, i32(groups));
         Value ahead =
             arith::RemUIOp::create(builder, loc, add(sub(group, turn), i32(groups)), i32(groups));
         first = add(first, ahead);
-        own = next(cursor, ahead);
+        own[0] = next(cursors[0], ahead);
       }
-      llvm::SmallVector<Value> inits{own.slot, own.parity};
+      llvm::SmallVector<Value> inits = flatten(own);
       for (Value init : pipeline.getInits())
         inits.push_back(head.lookupOrDefault(init));
       mlir::ValueRange after =
           loop(first, last, i32(groups), inits, [&](Value kTile, mlir::ValueRange carried) {
-            return consume(head, first, kTile, {carried[0], carried[1]}, carried.drop_front(2));
+            return consume(head, first, kTile, cursorsOf(carried.take_front(cursorValues)),
+                           carried.drop_front(cursorValues));
           });
-      Cursor following{after[0], after[1]};
+      Cursors following = cursorsOf(after.take_front(cursorValues));
+      Cursors lastUsed = before(following);
       if (groups > 1) {
         Value kTiles = sub(last, head.lookupOrDefault(pipeline.getFirst()));
-        following = skip(cursor, kTiles);
+        following[0] = skip(cursors[0], kTiles);
       }
-      finishTile(head, share.exists, compare(arith::CmpIPredicate::ult, first, last),
-                 before(after[0]), after.drop_front(2));
+      finishTile(head, share.exists, compare(arith::CmpIPredicate::ult, first, last), lastUsed,
+                 after.drop_front(cursorValues));
       // Bounds of the output part the threads of a warp; the next tile's instructions need them
       // together.
       NVVM::SyncWarpOp::create(builder, loc, i32(-1));
@@ -391,9 +460,9 @@ private:
       tile::WaitStoresOp::create(builder, loc);
   }
 
-  // What comes after a tile's last k tile: `any` says whether this group had one, `lastSlot` where.
+  // What comes after a tile's last k tile: `any` says whether this group had one, `last` where.
   // `stores`: whether there are outputs to store; null: there are.
-  void finishTile(mlir::IRMapping &head, Value stores, Value any, Value lastSlot,
+  void finishTile(mlir::IRMapping &head, Value stores, Value any, const Cursors &last,
                   mlir::ValueRange carried) {
     llvm::SmallVector<Value> sums, held;
     for (Value value : carried)
@@ -402,7 +471,7 @@ private:
     if (!waitsInside) {
       auto wait = tile::WarpgroupWaitOp::create(builder, loc, types, 0, sums, held);
       sums.assign(wait.getResults().begin(), wait.getResults().end());
-      when(any, [&] { tile::BarrierArriveOp::create(builder, loc, barriers, lastSlot); });
+      when(any, [&] { release(last); });
     }
     if (groups > 1 || clusterK > 1) {
       auto sum =
@@ -427,32 +496,48 @@ private:
       epilogue();
   }
 
-  // The stage that this group used before this one.
-  Value before(Value slot) {
-    Value wraps = compare(arith::CmpIPredicate::ult, slot, i32(groups));
-    return select(wraps, add(slot, i32(depth - groups)), sub(slot, i32(groups)));
+  // The stages that this group used before these; of their parities nothing is said.
+  Cursors before(const Cursors &now) {
+    Cursors result = now;
+    for (size_t ring = 0; ring < now.size(); ++ring) {
+      int64_t ofRing = ring == 0 ? depth : operandDepth();
+      Value wraps = compare(arith::CmpIPredicate::ult, now[ring].slot, i32(groups));
+      result[ring].slot = select(wraps, add(now[ring].slot, i32(ofRing - groups)),
+                                 sub(now[ring].slot, i32(groups)));
+    }
+    return result;
+  }
+
+  void release(const Cursors &at) {
+    for (size_t ring = 0; ring < at.size(); ++ring)
+      tile::BarrierArriveOp::create(builder, loc, ring == 0 ? barriers : operandBarriers,
+                                    at[ring].slot, false);
   }
 
   llvm::SmallVector<Value> consume(const mlir::IRMapping &head, Value first, Value kTile,
-                                   Cursor now, mlir::ValueRange carriedIn) {
-    tile::BarrierWaitOp::create(builder, loc, barriers, now.slot, now.parity, true);
+                                   const Cursors &now, mlir::ValueRange carriedIn) {
+    tile::BarrierWaitOp::create(builder, loc, barriers, now[0].slot, now[0].parity, true);
+    if (operandBarriers)
+      tile::BarrierWaitOp::create(builder, loc, operandBarriers, now[1].slot, now[1].parity, true);
     mlir::IRMapping map = head;
     mlir::Block &body = pipeline.getConsume().front();
-    map.map(body.getArgument(0), kTile);
-    map.map(body.getArgument(1), now.slot);
-    for (size_t i = 0; i < carriedIn.size(); ++i)
-      map.map(body.getArgument(static_cast<unsigned>(2 + i)), carriedIn[i]);
+    llvm::SmallVector<Value> arguments{kTile};
+    for (const Cursor &cursor : now)
+      arguments.push_back(cursor.slot);
+    arguments.append(carriedIn.begin(), carriedIn.end());
+    map.map(body.getArguments(), arguments);
     for (mlir::Operation &inner : body.without_terminator()) {
       if (llvm::isa<tile::ReleaseOp>(inner))
-        when(compare(arith::CmpIPredicate::ugt, kTile, first),
-             [&] { tile::BarrierArriveOp::create(builder, loc, barriers, before(now.slot)); });
+        when(compare(arith::CmpIPredicate::ugt, kTile, first), [&] { release(before(now)); });
       else
         builder.clone(inner, map);
     }
     if (waitsInside)
-      tile::BarrierArriveOp::create(builder, loc, barriers, now.slot);
-    Cursor following = next(now, i32(groups));
-    llvm::SmallVector<Value> carried{following.slot, following.parity};
+      release(now);
+    Cursors following{next(now[0], i32(groups))};
+    if (operandBarriers)
+      following.push_back(next(now[1], i32(groups), operandDepth()));
+    llvm::SmallVector<Value> carried = flatten(following);
     for (Value value : body.getTerminator()->getOperands())
       carried.push_back(map.lookupOrDefault(value));
     return carried;

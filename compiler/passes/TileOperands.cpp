@@ -5,14 +5,16 @@ namespace rho::compiler {
 
 using mlir::Value;
 
-const std::vector<Value> &KernelBuilder::rowWordsOf(int component, int64_t group, Value slot) {
-  std::vector<Value> &words = rowWords[{component, group}];
+const std::vector<Value> &KernelBuilder::rowWordsOf(int component, int64_t group, int64_t warpgroup,
+                                                    Value slot) {
+  std::vector<Value> &words = rowWords[{component, group, warpgroup}];
   if (!words.empty())
     return words;
   int bits = context.gemm.weight.components[component].type.bits();
   int64_t count = std::max<int64_t>(1, g.rowsPerThread() * bits / 32);
-  Value vector = tile::LoadRowCodesOp::create(builder, at(true, component), vectorOf(count, true),
-                                              buffers[{true, component}], slot, group, bits);
+  Value vector =
+      tile::LoadRowCodesOp::create(builder, at(true, component), vectorOf(count, true),
+                                   buffers[{true, component}], slot, group, bits, warpgroup);
   for (int64_t i = 0; i < count; ++i)
     words.push_back(
         tile::ExtractOp::create(builder, at(true, component), builder.getI32Type(), vector, i));
@@ -26,7 +28,8 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
     return known;
   const dsl::ElementType type = context.gemm.weight.components[component].type;
   int64_t perWord = 32 / type.bits();
-  Value word = rowWordsOf(component, group, slot)[row / perWord];
+  int64_t warpgroup = row / g.rowsPerThread(), inWarpgroup = row % g.rowsPerThread();
+  Value word = rowWordsOf(component, group, warpgroup, slot)[inWarpgroup / perWord];
   mlir::Location loc = at(true, component);
   if (form == "multiplier") {
     DecodeProgram scales =
@@ -35,13 +38,13 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
     auto decoded =
         tile::DecodeOp::create(builder, loc, std::vector<mlir::Type>(outputs, builder.getI32Type()),
                                word, mlir::ValueRange(), scales.print());
-    int64_t base = row / perWord * perWord;
-    for (int64_t i = 0; i < outputs; ++i)
+    int64_t base = row - inWarpgroup % perWord; // a word may be longer than the thread's rows
+    for (int64_t i = 0; i < std::min(outputs, g.rowsPerThread()); ++i)
       parameterCache[{form.str(), component, group, base + i}] = decoded.getResult(i);
     return parameterCache[key];
   }
   DecodeProgram pick;
-  uint32_t byte = static_cast<uint32_t>(row % perWord);
+  uint32_t byte = static_cast<uint32_t>(inWarpgroup % perWord);
   uint32_t selector = form == "byte" ? 0x4440 | byte : byte * 0x1111;
   pick.output(pick.add(DecodeInstr::Op::Prmt, DecodeProgram::word(), DecodeProgram::constant(0),
                        DecodeProgram::constant(selector)));
@@ -86,6 +89,48 @@ const std::vector<Value> &KernelBuilder::codesOf(int64_t chunk, Value slot) {
                                               vectorOf(Geometry::wordsPerChunk, true),
                                               buffers[{true, 0}], slot, chunk, t));
   return words;
+}
+
+void KernelBuilder::buildOperandStores(Value slot, Value to) {
+  DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
+  int64_t perWord = static_cast<int64_t>(program.outputs.size());
+  struct Piece {
+    int64_t chunk, rowTile;
+    Value words;
+  };
+  std::vector<Piece> pieces;
+  for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
+    for (int64_t t = 0; t < g.tileN / 64; ++t)
+      pieces.push_back({chunk, t, Value()});
+  auto load = [&](Piece &piece) {
+    piece.words =
+        tile::LoadCodesOp::create(builder, at(true, 0), vectorOf(Geometry::wordsPerChunk, true),
+                                  buffers[{true, 0}], slot, piece.chunk, piece.rowTile);
+    for (Value parameter : chain.decode.getParameters()) {
+      bool ofWeight = false;
+      int index = 0;
+      const dsl::Component &part =
+          partOf(parameter.getDefiningOp<ir::ComponentOp>(), ofWeight, index);
+      for (int64_t k = piece.chunk * g.chunkK(); k < (piece.chunk + 1) * g.chunkK(); k += g.mmaK)
+        rowWordsOf(index, groupIn(k, part.group), piece.rowTile / g.rowTiles(), slot);
+    }
+  };
+  // No load passes a store, so loads are started ahead of the stores of earlier pieces.
+  constexpr size_t ahead = 2;
+  for (size_t i = 0; i < std::min(ahead, pieces.size()); ++i)
+    load(pieces[i]);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (i + ahead < pieces.size())
+      load(pieces[i + ahead]);
+    const Piece &piece = pieces[i];
+    for (int64_t step = 0; step < g.stepsPerChunk(); ++step) {
+      int64_t k = piece.chunk * g.chunkK() + step * g.mmaK;
+      std::vector<Value> a =
+          decodeStep(program, piece.words, step, perWord, k, piece.rowTile, slot);
+      tile::StoreOperandOp::create(builder, at("schedule"), a, operandBuffer, to, k / g.mmaK,
+                                   piece.rowTile);
+    }
+  }
 }
 
 } // namespace rho::compiler

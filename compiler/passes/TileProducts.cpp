@@ -57,8 +57,11 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
   return grouped ? sums : joinChains(partial);
 }
 
-// Operand A of the instructions from k on: 4 registers for each step and row tile.
+// Operand A of the instructions from k on: 4 registers for each step and row tile. None where
+// another warpgroup has left it in shared memory.
 std::vector<Value> KernelBuilder::decodeBatch(int64_t first, int64_t extent, Value slot) {
+  if (g.decodesApart())
+    return {};
   DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
   int64_t perWord = static_cast<int64_t>(program.outputs.size());
   std::vector<Value> a;
@@ -78,10 +81,10 @@ std::vector<Value> KernelBuilder::startBatch(int64_t first, int64_t extent,
                                              const std::vector<Value> &sums) {
   mlir::VectorType type = accumulatorType(context.placed.integerAccumulator);
   std::vector<mlir::Type> types(static_cast<size_t>(g.rowTiles() * g.batchTiles()), type);
-  auto batch = tile::WarpgroupMmaOp::create(builder, at("gemm"), types, a, buffers[{false, 0}],
-                                            slot, static_cast<uint64_t>(first / g.mmaK),
-                                            static_cast<uint64_t>(extent / g.mmaK),
-                                            context.placed.mmaType, sums);
+  auto batch = tile::WarpgroupMmaOp::create(
+      builder, at("gemm"), types, a, buffers[{false, 0}], slot,
+      static_cast<uint64_t>(first / g.mmaK), static_cast<uint64_t>(extent / g.mmaK),
+      context.placed.mmaType, sums, operandBuffer, operandSlot);
   return {batch.getResults().begin(), batch.getResults().end()};
 }
 

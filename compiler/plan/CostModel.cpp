@@ -228,6 +228,8 @@ int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geome
   int64_t bytes = ceilDiv(sumsBytes(g), alignment) * alignment;
   if (std::optional<OutputSlices> slices = outputSlices(gemm, g, problem))
     bytes += slices->slots * slices->bytes;
+  if (int64_t operand = operandBytes(g))
+    bytes += operand * operandStages(placed) + alignment; // with its barriers
   for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
     bytes += ceilDiv(buffer.bytes * pipeline, alignment) * alignment;
   return bytes;
@@ -246,7 +248,8 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
       sums *= 1 + batches;
       others = batches == 1 ? 48 : g.warpsK > 1 || 2 * extent < g.tileK ? 16 : 8;
     }
-    return static_cast<int>(sums + g.rowTiles() * steps * 4 + others);
+    int64_t operand = g.decodesApart() ? 0 : g.rowTiles() * steps * 4;
+    return static_cast<int>(sums + operand + others);
   }
   int64_t accumulators = g.rowTiles() * g.batchTiles() * 4;
   int64_t partial = accumulators * (mmaChains(g) - (placed.flushK > 0 ? 0 : 1));

@@ -70,6 +70,8 @@ int64_t mmaChains(const Geometry &g) {
 }
 
 int64_t batchSteps(const Geometry &g) {
+  if (g.decodesApart())
+    return g.tileK / g.mmaK;
   constexpr int64_t enough = 256; // row tiles times batch rows times steps: 128 cycles at full rate
   constexpr int64_t most = 4;     // 16 registers for each row tile
   int64_t steps = std::max<int64_t>(1, enough / std::max<int64_t>(1, g.rowTiles() * g.tileM));
@@ -78,12 +80,13 @@ int64_t batchSteps(const Geometry &g) {
   return std::max<int64_t>(1, std::min({steps, g.tileK / g.mmaK / 2, most}));
 }
 
-RegisterShares divideRegisters(int64_t mathThreads, int64_t ctasPerSm) {
-  constexpr int64_t loader = 40, largest = 240, perSm = 65536, unit = 8;
-  int64_t threads = mathThreads + Geometry::warpgroup;
+RegisterShares divideRegisters(int64_t mathThreads, int64_t decodeThreads, int64_t ctasPerSm) {
+  constexpr int64_t loader = 40, decode = 80, largest = 240, perSm = 65536, unit = 8;
+  int64_t threads = mathThreads + decodeThreads + Geometry::warpgroup;
   int64_t start = std::min(perSm / (threads * ctasPerSm) / unit * unit, largest);
-  int64_t math = (start * threads - loader * Geometry::warpgroup) / mathThreads / unit * unit;
-  return {start, loader, std::min(math, largest)};
+  int64_t others = loader * Geometry::warpgroup + decode * decodeThreads;
+  int64_t math = (start * threads - others) / mathThreads / unit * unit;
+  return {start, loader, decode, std::min(math, largest)};
 }
 
 Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
@@ -123,6 +126,11 @@ std::optional<OutputSlices> outputSlices(const dsl::Gemm &gemm, const Geometry &
   int64_t rows = std::max<int64_t>(8, bufferBytes / 2 / rowBytes);
   return OutputSlices{rows, 2, rows * rowBytes};
 }
+
+int64_t operandBytes(const Geometry &g) {
+  return g.decodesApart() ? g.tileN * g.activationRowBytes() : 0;
+}
+int64_t operandStages(const PlacedGemm &placed) { return placed.accumulator.empty() ? 3 : 2; }
 
 std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                       const Geometry &g) {

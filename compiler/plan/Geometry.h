@@ -21,7 +21,7 @@ struct Geometry {
   int activationBits;          // of a stored element
   int weightBits;              // of a code: 4 or 8
   Roles roles = Roles::Uniform;
-  bool streamK = false; // CTAs have equal shares of the k tiles of all outputs
+  bool streamK = false;               // CTAs have equal shares of the k tiles of all outputs
   int64_t clusterN = 1, clusterK = 1; // CTAs of a cluster along weight rows and along k
 
   // Codes are stored in chunks: what one warp loads with 16 bytes a thread, 16 rows x 64 k of 4-bit
@@ -34,12 +34,14 @@ struct Geometry {
   static constexpr int64_t widestBox = 256;    // bytes of a row of a tensor map's box
   static constexpr int64_t boxAlignment = 128; // bytes, of where a box lands in shared memory
 
-  bool specialized() const {
-    return roles == Roles::ImFP || roles == Roles::ExCP;
-  } // wgmma, with a loading warp
+  bool decodesApart() const { return roles == Roles::ExCP; } // a warpgroup of its own decodes
+  bool specialized() const { return roles == Roles::ImFP || decodesApart(); } // has a loading warp
   int64_t mathThreads() const { return 32 * warpsM * warpsN * warpsK; }
   int64_t groupThreads() const { return 32 * warpsM * warpsN; } // that hold one set of sums
-  int64_t threads() const { return mathThreads() + (specialized() ? warpgroup : 0); }
+  int64_t decodeThreads() const { return decodesApart() ? warpgroup : 0; }
+  int64_t threads() const {
+    return mathThreads() + decodeThreads() + (specialized() ? warpgroup : 0);
+  }
   int64_t warpN() const { return tileN / warpsN; }
   int64_t warpM() const { return tileM / warpsM; }
   int64_t rowTiles() const { return warpN() / 16; }  // m16 tiles of a warp
@@ -61,15 +63,16 @@ struct Geometry {
 int64_t mmaChains(const Geometry &geometry);
 
 // Steps along k of one batch of wgmma instructions: enough that decoding the next one hides behind
-// it, few enough that operand A of two batches fits the registers.
+// it, few enough that operand A of two batches fits the registers; all of a tile where operand A
+// is in shared memory.
 int64_t batchSteps(const Geometry &geometry);
 
 // Registers of one thread in each role of a specialized kernel. All threads start with the same
 // number; the loading warpgroup then gives up what the others take (PTX ISA, setmaxnreg).
 struct RegisterShares {
-  int64_t start, loader, math;
+  int64_t start, loader, decode, math;
 };
-RegisterShares divideRegisters(int64_t mathThreads, int64_t ctasPerSm);
+RegisterShares divideRegisters(int64_t mathThreads, int64_t decodeThreads, int64_t ctasPerSm);
 
 Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule);
 
@@ -84,6 +87,11 @@ struct StageBuffer {
 // Where groups of warps along k leave their sums for the first of them, and then CTAs of a cluster
 // along k for the first of those: bytes, 0 if there is one.
 int64_t sumsBytes(const Geometry &geometry);
+// Where the warpgroup that decodes leaves operand A: bytes of a stage, 0 if none decodes apart.
+int64_t operandBytes(const Geometry &geometry);
+// One is written and one multiplied. Without partial sums a third one waits: the last batch of a k
+// tile is waited for only when the next has started.
+int64_t operandStages(const PlacedGemm &placed);
 // Slices along m in which a tile's outputs go through shared memory to a tensor map's copies.
 struct OutputSlices {
   int64_t rows;  // of one slice

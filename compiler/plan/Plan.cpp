@@ -54,6 +54,24 @@ std::string clusterProblem(const Schedule &s) {
   return "";
 }
 
+// Registers of a thread, and what limits them.
+struct RegisterUse {
+  int64_t needed, limit;
+};
+RegisterUse registerUse(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
+                        int64_t ctasPerSm) {
+  int64_t needed = estimateRegisters(gemm, placed, g);
+  if (!g.specialized())
+    return {needed, std::min<int64_t>(registerLimit, 65536 / g.threads())};
+  RegisterShares shares = divideRegisters(g.mathThreads(), g.decodeThreads(), ctasPerSm);
+  // One instruction must fit what threads start with, whatever they take later (ptxas, C7602).
+  constexpr int64_t besidesSums = 26;
+  int64_t ofInstruction = g.tileM / 2 + besidesSums;
+  if (ofInstruction > shares.start)
+    return {ofInstruction, shares.start};
+  return {needed, shares.math};
+}
+
 std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                    const Problem &problem, const Schedule &s,
                                    const DeviceModel &device) {
@@ -90,6 +108,9 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
       return Objection{DiagId::schedule_roles, {roles, device.target, "they need sm_90a"}};
     if (s.warpsM != 1 || s.warpsN % 4 != 0)
       return warps("warps that share wgmma instructions stand 1 x 4, 1 x 8 or 1 x 16");
+    if (g.decodesApart() && (s.warpsN > 8 || s.warpsK > 1))
+      return warps("roles excp have one or two warpgroups that multiply, 1 x 4 or 1 x 8, and one "
+                   "group of warps along k");
     // A barrier tells only this phase from the last: all phases of a stage must be one group's.
     // Without partial sums a group's last batch reads its stage until the group's next tile starts.
     int64_t stages = s.warpsK * (placed.accumulator.empty() ? 2 : 1);
@@ -116,7 +137,7 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
   } else if (s.warpsK > 1) {
     return warps("groups of warps along k need roles imfp or excp");
   }
-  if (s.roles == Roles::ExCP || s.roles == Roles::Gemv)
+  if (s.roles == Roles::Gemv)
     return Objection{DiagId::schedule_roles, {roles, device.target, "they are not generated yet"}};
   if (std::string why = clusterProblem(s); !why.empty())
     return Objection{DiagId::schedule_cluster, {str(s.clusterN), str(s.clusterK), why}};
@@ -133,9 +154,7 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     return Objection{DiagId::schedule_shared_memory,
                      {str(s.tileM), str(s.tileN), str(s.tileK), str(s.pipeline), str(shared),
                       device.target, str(device.sharedPerCta)}};
-  int registers = estimateRegisters(gemm, placed, g);
-  int64_t limit = g.specialized() ? divideRegisters(g.mathThreads(), s.ctasPerSm).math
-                                  : std::min<int64_t>(registerLimit, 65536 / g.threads());
+  auto [registers, limit] = registerUse(gemm, placed, g, s.ctasPerSm);
   if (registers > limit)
     return Objection{
         DiagId::schedule_registers,
@@ -262,10 +281,11 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
   constexpr int64_t reservedPerCta = 1024;
   int64_t bytes = sharedBytes(gemm, placed, g, schedule.pipeline, problem) + reservedPerCta;
   schedule.ctasPerSm = 1;
-  for (int64_t more = 2; more <= 4; ++more)
-    if (bytes * more <= device.sharedPerSm &&
-        estimateRegisters(gemm, placed, g) <= divideRegisters(g.mathThreads(), more).math)
+  for (int64_t more = 2; more <= 4; ++more) {
+    auto [registers, limit] = registerUse(gemm, placed, g, more);
+    if (bytes * more <= device.sharedPerSm && registers <= limit)
       schedule.ctasPerSm = more;
+  }
   if (schedule.splitK > 1)
     return;
   int64_t tiles = ceilDiv(problem.n, g.tileN) * ceilDiv(problem.m, g.tileM);

@@ -64,13 +64,19 @@ class SpecializedStages : public testing::TestWithParam<const char *> {};
 
 TEST_P(SpecializedStages, ReenteredGiveTheSamePtx) {
   dsl::ScheduleDecl schedule;
-  schedule.roles = dsl::ScheduleDecl::Roles::ImFP;
+  using Roles = dsl::ScheduleDecl::Roles;
   schedule.tile = {32, 64, 128};
   schedule.pipeline = 4;
-  for (dsl::ScheduleDecl::Warps warps : {dsl::ScheduleDecl::Warps{1, 4, 1}, {1, 4, 2}})
+  struct Division {
+    Roles roles;
+    dsl::ScheduleDecl::Warps warps;
+  };
+  for (const Division &division :
+       {Division{Roles::ImFP, {1, 4, 1}}, {Roles::ImFP, {1, 4, 2}}, {Roles::ExCP, {1, 4, 1}}})
     for (int64_t split : {1, 3}) {
       schedule.tile->m = split == 1 ? 32 : 16; // outputs through shared memory, or by threads
-      schedule.warps = warps;
+      schedule.roles = division.roles;
+      schedule.warps = division.warps;
       schedule.splitK = split;
       schedule.dependent = split == 1;
       expectSameWhenReentered(prepare(GetParam(), "sm_90a", &schedule));

@@ -238,6 +238,21 @@ TEST(WarpgroupOrder, ATileOfCodesIsOneRun) {
     }
 }
 
+// What the roles hold together is never more than what all threads started with, of which an SM has
+// enough.
+TEST(Geometry, RolesShareTheRegistersOfAnSm) {
+  constexpr int64_t perSm = 65536, loaders = Geometry::warpgroup;
+  for (int64_t math : {128, 256, 384, 512})
+    for (int64_t decode : {int64_t{0}, Geometry::warpgroup})
+      for (int64_t ctas : {1, 2}) {
+        RegisterShares shares = divideRegisters(math, decode, ctas);
+        int64_t all = shares.start * (math + decode + loaders);
+        EXPECT_LE(all * ctas, perSm) << math << ' ' << decode << ' ' << ctas;
+        EXPECT_LE(shares.math * math + shares.decode * decode + shares.loader * loaders, all)
+            << math << ' ' << decode << ' ' << ctas;
+      }
+}
+
 TEST(Geometry, EveryWorkspaceByteBelongsToOneThread) {
   dsl::Gemm gemm = gemmWith("f16");
   Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator,

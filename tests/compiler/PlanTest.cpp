@@ -289,8 +289,21 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
   for (const Refusal &each :
        {Refusal{"sm_80", "f16", "roles: imfp", 0, 5,
                 "roles imfp do not fit sm_80: they need sm_90a [schedule_roles]"},
-        Refusal{"sm_90a", "f16", "roles: excp", 0, 5,
-                "roles excp do not fit sm_90a: they are not generated yet [schedule_roles]"},
+        Refusal{"sm_90a", "f16", "roles: gemv", 0, 5,
+                "roles gemv do not fit sm_90a: they are not generated yet [schedule_roles]"},
+        Refusal{"sm_80", "f16", "roles: excp", 0, 5,
+                "roles excp do not fit sm_80: they need sm_90a [schedule_roles]"},
+        Refusal{"sm_90a", "f16", "roles: excp warps: 1 x 4 x 2 tile: 16 x 64 x 64", 12, 5,
+                "warps 1 x 4 do not fit tile 16 x 64: roles excp have one or two warpgroups that "
+                "multiply, 1 x 4 or 1 x 8, and one group of warps along k [schedule_warps]"},
+        Refusal{"sm_90a", "f16", "roles: excp warps: 1 x 16 tile: 16 x 256 x 64", 12, 5,
+                "warps 1 x 16 do not fit tile 16 x 256: roles excp have one or two warpgroups that "
+                "multiply, 1 x 4 or 1 x 8, and one group of warps along k [schedule_warps]"},
+        Refusal{
+            "sm_90a", "f16",
+            "roles: excp tile: 256 x 128 x 64 warps: 1 x 8 pipeline: 2 scales: operand", 12, 4,
+            "tile 256 x 128 on warps 1 x 8 needs about 154 registers a thread; the limit is 128 "
+            "[schedule_registers]"},
         Refusal{"sm_90a", "f16", "roles: uniform cluster: 2 x 1", 15, 7,
                 "cluster 2 x 1 does not fit: it needs roles imfp [schedule_cluster]"},
         Refusal{"sm_90a", "f16", "roles: imfp cluster: 1 x 2 split_k: 4 tile: 16 x 64 x 64", 12, 7,

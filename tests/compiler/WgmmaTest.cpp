@@ -69,12 +69,14 @@ struct Shape {
   int split, pipeline;
   bool dependent;
   int clusterN = 1, clusterK = 1;
+  const char *roles = "imfp";
 };
 
 std::string schedule(const Operands &operands, const Shape &s) {
-  std::string text = "roles: imfp tile: " + std::to_string(s.m) + " x " + std::to_string(s.n) +
-                     " x " + std::to_string(s.rows * operands.rowK()) + " warps: " + s.warps +
-                     " split_k: " + std::to_string(s.split) +
+  std::string text = std::string("roles: ") + s.roles + " tile: " + std::to_string(s.m) + " x " +
+                     std::to_string(s.n) + " x " + std::to_string(s.rows * operands.rowK()) +
+                     " warps: " + s.warps +
+                     " split_k: " + (s.split == 0 ? "stream" : std::to_string(s.split)) +
                      " pipeline: " + std::to_string(s.pipeline) +
                      " launch: " + (s.dependent ? "dependent" : "serial") +
                      " cluster: " + std::to_string(s.clusterN) + " x " + std::to_string(s.clusterK);
@@ -124,6 +126,20 @@ Case clusterCase(const Operands &operands, const Shape &shape, const char *outpu
            (shape.split + 3) * operands.rowK() * shape.rows - 7 * (operands.rowK() / 16)}};
 }
 
+// A warpgroup decodes for one or two others, of one, two or four row tiles each.
+constexpr Shape apartShapes[] = {
+    {8, 64, 1, "1 x 4", 1, 2, false, 1, 1, "excp"},
+    {16, 128, 2, "1 x 4", 3, 3, true, 1, 1, "excp"},
+    {8, 128, 1, "1 x 8", 3, 5, false, 1, 1, "excp"},
+    {64, 256, 1, "1 x 8", 1, 2, true, 1, 1, "excp"},
+    {16, 256, 1, "1 x 4", 1, 3, false, 1, 1, "excp"},
+    {128, 128, 1, "1 x 8", 2, 3, true, 1, 1, "excp"},
+};
+constexpr Shape largeApartShapes[] = {
+    {256, 64, 1, "1 x 4", 1, 3, true, 1, 1, "excp"},
+    {128, 256, 1, "1 x 8", 3, 2, false, 1, 1, "excp"},
+};
+
 std::ostream &operator<<(std::ostream &out, const Operands &operands) {
   return out << operands.weight << " x " << operands.activation << ' ' << operands.scales;
 }
@@ -135,10 +151,14 @@ class Wgmma : public testing::TestWithParam<Operands> {};
 TEST_P(Wgmma, IsWithinTheBound) {
   const Operands &operands = GetParam();
   std::vector<Shape> all(std::begin(shapes), std::end(shapes));
-  if (operands.grouped())
-    all.insert(all.end(), std::begin(groupedShapes), std::end(groupedShapes));
-  else
-    all.insert(all.end(), std::begin(largeShapes), std::end(largeShapes));
+  auto append = [&](const auto &more) { all.insert(all.end(), std::begin(more), std::end(more)); };
+  append(apartShapes);
+  if (operands.grouped()) {
+    append(groupedShapes);
+  } else {
+    append(largeShapes);
+    append(largeApartShapes);
+  }
   for (size_t i = 0; i < all.size(); ++i)
     expectWithinBound({operands.weight,
                        operands.activation,
@@ -154,10 +174,14 @@ TEST_P(Wgmma, IsWithinTheBoundOnSmallAndOddShapes) {
   const Shape one{16, 64, 1, "1 x 4 x 2", 1, 4, false};
   const Shape two{64, 128, 1, "1 x 8", 1, 2, true};
   const Shape four{32, 64, 1, "1 x 4 x 2", 1, 4, true, 4, 1};
+  const Shape apart{16, 128, 1, "1 x 8", 1, 3, true, 1, 1, "excp"};
+  const Shape stream{16, 64, 1, "1 x 4 x 2", 0, 4, true};
   for (GemmShape size : {GemmShape{1, 64, 128}, GemmShape{3, 65, 321}, GemmShape{37, 130, 1000},
                          GemmShape{130, 264, 192}, GemmShape{9, 1, 7}})
-    for (const std::string &text : {schedule(operands, one), schedule(operands, two),
-                                    schedule(operands, four), std::string("roles: imfp")})
+    for (const std::string &text :
+         {schedule(operands, one), schedule(operands, two), schedule(operands, four),
+          schedule(operands, apart), schedule(operands, stream), std::string("roles: imfp"),
+          std::string("roles: excp")})
       expectWithinBound({operands.weight, operands.activation, "bf16", text, "sm_90a", size});
 }
 
@@ -180,7 +204,8 @@ TEST(WgmmaIntegers, AreExactBitForBit) {
   for (const Operands &operands : allOperands) {
     if (std::string(operands.activation) != "int8_token")
       continue;
-    for (const Shape &shape : {shapes[0], shapes[1], shapes[4], shapes[7], shapes[9]})
+    for (const Shape &shape : {shapes[0], shapes[1], shapes[4], shapes[7], shapes[9],
+                               apartShapes[0], apartShapes[1], apartShapes[3], apartShapes[5]})
       expectExact({operands.weight,
                    operands.activation,
                    "f32",
@@ -207,7 +232,10 @@ TEST(WgmmaPersistent, TilesOfOneCtaFollowEachOther) {
                           Run{half, {8, 64, 1, "1 x 4", 1, 8, true}, 5},
                           Run{half, {8, 64, 1, "1 x 4", 1, 2, true}, 2},
                           Run{half, {8, 64, 1, "1 x 4 x 4", 1, 8, true}, 1},
-                          Run{s8, {8, 64, 1, "1 x 4 x 4", 1, 4, true}, 3}}) {
+                          Run{s8, {8, 64, 1, "1 x 4 x 4", 1, 4, true}, 3},
+                          Run{s8, {8, 64, 1, "1 x 4", 1, 3, true, 1, 1, "excp"}, 3},
+                          Run{half, {8, 64, 1, "1 x 4", 1, 2, true, 1, 1, "excp"}, 1},
+                          Run{half, {8, 64, 1, "1 x 4", 1, 5, false, 1, 1, "excp"}, 4}}) {
     // The tiles with the last rows of the weight are followed by others of the same CTA.
     GemmShape size{8 * 24 + 3, 64 * 40 - 7, each.operands.rowK() * each.kTiles - 11};
     Case test{each.operands.weight,
@@ -281,6 +309,10 @@ public:
                   1 + below(4),  2 + below(7),   below(2) == 1};
       shape.clusterN = 1 << below(3);
       shape.clusterK = below(2) == 0 ? shape.split : 1;
+      if (below(3) == 0)
+        shape.roles = "excp";
+      else if (below(3) == 0)
+        shape.split = 0;
       const char *outputs[] = {"f16", "bf16", "f32"};
       Case test{operands.weight,   operands.activation,
                 outputs[below(3)], schedule(operands, shape),

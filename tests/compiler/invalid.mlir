@@ -10,6 +10,9 @@
 // RUN: not %rho compile %t/warpgroup_mma.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/warpgroup_mma.mlir
 // RUN: not %rho compile %t/box_rows.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/box_rows.mlir
 // RUN: not %rho compile %t/box_bytes.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/box_bytes.mlir
+// RUN: not %rho compile %t/two_operands.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/two_operands.mlir
+// RUN: not %rho compile %t/store_operand.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/store_operand.mlir
+// RUN: not %rho compile %t/decode.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/decode.mlir
 
 //--- role.mlir
 // CHECK: 'rho.operand' op role is 'bias'; it must be 'weight' or 'activation'
@@ -90,4 +93,37 @@ tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 64 
   %c = tile.zero : vector<4xf32>
   %y = tile.alloc_shared "y" : <4096 x 1>
   tile.store_box %map tile %i, %i through %y rows 64 as "f16"(%c : vector<4xf32>) : !llvm.ptr, <4096 x 1>
+}
+
+//--- two_operands.mlir
+// CHECK: 'tile.warpgroup_mma' op operand A is in registers and in shared memory; it must be in one of them
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "excp" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+  %a = arith.constant 0 : i32
+  %x = tile.alloc_shared "x" : <2048 x 4>
+  %y = tile.alloc_shared "y" : <8192 x 3>
+  %c:2 = tile.warpgroup_mma "f16"(%a, %a, %a, %a) operand %y[%a] : !tile.shared<8192 x 3>, %x[%a] steps 1 from 0 : <2048 x 4> -> vector<4xf32>, vector<4xf32>
+}
+
+//--- store_operand.mlir
+// CHECK: 'tile.store_operand' op operand A has 2 registers; it must have 4
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "excp" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+  %a = arith.constant 0 : i32
+  %y = tile.alloc_shared "y" : <8192 x 3>
+  tile.store_operand(%a, %a) to %y[%a] step 0 row_tile 0 : <8192 x 3>
+}
+
+//--- decode.mlir
+// CHECK: 'tile.pipeline' op bodies take the k tile and the slot, decode and then consume also the operand's slot
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "excp" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+  %c = arith.constant 0 : i32
+  tile.pipeline %c to %c depth 4 produce {
+  ^bb0(%kt: i32, %slot: i32):
+    tile.yield
+  } decode {
+  ^bb0(%kt: i32, %slot: i32, %operand: i32):
+    tile.yield
+  } consume {
+  ^bb0(%kt: i32, %slot: i32):
+    tile.yield
+  }
 }
