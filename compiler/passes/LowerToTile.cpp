@@ -26,7 +26,8 @@ void KernelBuilder::build() {
   llvm::SmallVector<llvm::StringRef> origins(context.origins.begin(), context.origins.end());
   auto kernel = tile::KernelOp::create(builder, at("gemm"), op.getSymName(), context.plan.target,
                                        geometry, builder.getStrArrayAttr(origins), s.dependent,
-                                       s.launchesEarly, static_cast<uint64_t>(s.ctasPerSm));
+                                       s.launchesEarly, static_cast<uint64_t>(s.aheadTiles),
+                                       static_cast<uint64_t>(s.ctasPerSm));
   mlir::Block &block = kernel.getBody().emplaceBlock();
   addParameters(block);
   builder.setInsertionPointToEnd(&block);

@@ -361,6 +361,14 @@ private:
         when(share.isFirst, [&] {
           if (kernel.getLaunchesEarly())
             tile::LaunchDependentsOp::create(builder, loc);
+          if (int64_t tiles = static_cast<int64_t>(kernel.getAheadTiles())) {
+            Value from = add(first, ahead);
+            Value to = arith::MinUIOp::create(builder, loc, add(from, i32(tiles)), last);
+            loop(from, to, i32(1), {}, [&](Value kTile, mlir::ValueRange) {
+              cloneProduce(builder, pipeline, head, kTile, i32(0), Copies::WeightToL2);
+              return llvm::SmallVector<Value>{};
+            });
+          }
           tile::WaitDependencyOp::create(builder, loc);
         });
         loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {

@@ -294,6 +294,17 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
   if (schedule.launchesEarly)
     schedule.ctasPerSm = schedule.ctasPerSm / 2 * 2;
   schedule.residentCtas = residentCtas(device, schedule);
+  if (!schedule.launchesEarly)
+    return;
+  // Part of L2, since the kernel ahead still uses the rest.
+  constexpr double share = 0.4;
+  int64_t stageBytes = 0;
+  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
+    stageBytes += buffer.weight ? buffer.bytes : 0;
+  int64_t shares = g.streamK ? tiles * ceilDiv(problem.k, g.tileK) : tiles;
+  int64_t ctas = std::min(shares, schedule.residentCtas);
+  schedule.aheadTiles =
+      static_cast<int64_t>(share * static_cast<double>(device.l2Bytes)) / (ctas * stageBytes);
 }
 
 std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &device) {

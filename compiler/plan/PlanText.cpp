@@ -45,6 +45,7 @@ std::string Plan::printForKernel() const {
           : schedule.dependent   ? "dependent"
                                  : "serial")
       << '\n'
+      << "ahead " << schedule.aheadTiles << '\n'
       << "resident " << schedule.residentCtas << " at " << schedule.ctasPerSm << '\n';
   return out.str();
 }
@@ -107,6 +108,8 @@ Result<Plan> Plan::parse(std::string_view text) {
       s.launchesEarly = rest == "dependent early";
       s.dependent = rest == "dependent" || s.launchesEarly;
       good = rest == "serial" || s.dependent;
+    } else if (key == "ahead") {
+      good = readNumbers(rest, {&s.aheadTiles}) && s.aheadTiles >= 0;
     } else if (key == "resident") {
       good = readNumbers(rest, {&s.residentCtas, &s.ctasPerSm}) && s.ctasPerSm >= 1;
     } else {
