@@ -40,7 +40,6 @@ private:
   void lowerBarrierArrive(tile::BarrierArriveOp arrive);
   void lowerRegisters(tile::RegistersOp registers);
   void lowerCopyTile(tile::CopyTileOp copy);
-  void lowerPrefetchTile(tile::PrefetchTileOp prefetch);
   void lowerCopyBox(tile::CopyBoxOp copy);
   void lowerStoreOperand(tile::StoreOperandOp store);
   void lowerMma(tile::WarpgroupMmaOp mma);
@@ -89,7 +88,6 @@ bool WgmmaLowering::lowerFamily(mlir::Operation *inner) {
       .Case<tile::BarrierArriveOp>([&](auto o) { return lowerBarrierArrive(o), true; })
       .Case<tile::RegistersOp>([&](auto o) { return lowerRegisters(o), true; })
       .Case<tile::CopyTileOp>([&](auto o) { return lowerCopyTile(o), true; })
-      .Case<tile::PrefetchTileOp>([&](auto o) { return lowerPrefetchTile(o), true; })
       .Case<tile::CopyBoxOp>([&](auto o) { return lowerCopyBox(o), true; })
       .Case<tile::StoreOperandOp>([&](auto o) { return lowerStoreOperand(o), true; })
       .Case<tile::WarpgroupMmaOp>([&](auto o) { return lowerMma(o), true; })
@@ -191,13 +189,6 @@ void WgmmaLowering::lowerCopyTile(tile::CopyTileOp copy) {
       "r,l,r,r", mlir::TypeRange(),
       {sharedAddress(partOf(copy.getBuffer(), copy.getSlot())), from, i32(bytes),
        barrierAt(barriers, copy.getSlot(), true)});
-}
-
-void WgmmaLowering::lowerPrefetchTile(tile::PrefetchTileOp prefetch) {
-  auto bytes = static_cast<int64_t>(prefetch.getBytes());
-  Value from = globalAt(prefetch.getSource(), add(mul(widen(prefetch.getTile()), bytes),
-                                                  static_cast<int64_t>(prefetch.getBase())));
-  ptx("cp.async.bulk.prefetch.L2.global [$0], $1;", "l,r", mlir::TypeRange(), {from, i32(bytes)});
 }
 
 void WgmmaLowering::lowerCopyBox(tile::CopyBoxOp copy) {

@@ -52,14 +52,12 @@ def Tile_KernelOp : Tile_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock, N
   let description = [{
     `target` is the architecture. A pointer parameter in the generic address space is a tensor map
     that the launch passes by value. `dependent`: the kernel may start before the one ahead of it in
-    the stream has ended; `launchesEarly`: there is room on every SM for the one behind it, which
-    while it waits brings `aheadTiles` k tiles of weights to L2 beyond those that its stages hold.
+    the stream has ended.
     `ctasPerSm` CTAs share the registers of an SM. `origins` are dotted paths into the declaration;
     the location of an operation is line i + 1 of file "rho" when it comes from origins[i].
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$target, Tile_Geometry:$geometry,
-                       StrArrayAttr:$origins, UnitAttr:$dependent, UnitAttr:$launchesEarly,
-                       DefaultValuedAttr<I64Attr, "0">:$aheadTiles, I64Attr:$ctasPerSm);
+                       StrArrayAttr:$origins, UnitAttr:$dependent, I64Attr:$ctasPerSm);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
 }
@@ -124,12 +122,6 @@ def Tile_CopyTileOp : Tile_Op<"copy_tile", []> {
   let assemblyFormat = [{
     $source `+` $base `tile` $tile `to` $buffer `[` $slot `]` attr-dict `:` type($source) `,` type($buffer)
   }];
-}
-
-def Tile_PrefetchTileOp : Tile_Op<"prefetch_tile", []> {
-  let summary = "brings what tile.copy_tile would copy to L2; one thread does it";
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$tile, I64Attr:$bytes);
-  let assemblyFormat = "$source `+` $base `tile` $tile `of` $bytes attr-dict `:` type($source)";
 }
 
 def Tile_CopyRowsOp : Tile_Op<"copy_rows", []> {

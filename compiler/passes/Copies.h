@@ -8,7 +8,7 @@
 
 namespace rho::compiler {
 
-enum class Copies { Weight, Activation, All, WeightToL2 };
+enum class Copies { Weight, Activation, All };
 
 // Clones the producer's body for one k tile and slot, without the copies that are not asked for.
 inline void cloneProduce(mlir::OpBuilder &builder, tile::PipelineOp pipeline, mlir::IRMapping map,
@@ -19,15 +19,9 @@ inline void cloneProduce(mlir::OpBuilder &builder, tile::PipelineOp pipeline, ml
   for (mlir::Operation &inner : body.without_terminator()) {
     bool weight = llvm::isa<tile::CopyTileOp>(inner);
     bool activation = llvm::isa<tile::CopyRowsOp, tile::CopyBoxOp>(inner);
-    bool onlyWeight = which == Copies::Weight || which == Copies::WeightToL2;
-    if ((weight && which == Copies::Activation) || (activation && onlyWeight))
+    if ((weight && which == Copies::Activation) || (activation && which == Copies::Weight))
       continue;
-    if (auto copy = llvm::dyn_cast<tile::CopyTileOp>(inner); copy && which == Copies::WeightToL2)
-      tile::PrefetchTileOp::create(builder, copy.getLoc(), map.lookupOrDefault(copy.getSource()),
-                                   copy.getBase(), map.lookupOrDefault(copy.getTile()),
-                                   static_cast<uint64_t>(copy.getBuffer().getType().getBytes()));
-    else
-      builder.clone(inner, map);
+    builder.clone(inner, map);
   }
 }
 

@@ -26,7 +26,6 @@ void KernelBuilder::build() {
   llvm::SmallVector<llvm::StringRef> origins(context.origins.begin(), context.origins.end());
   auto kernel = tile::KernelOp::create(builder, at("gemm"), op.getSymName(), context.plan.target,
                                        geometry, builder.getStrArrayAttr(origins), s.dependent,
-                                       s.launchesEarly, static_cast<uint64_t>(s.aheadTiles),
                                        static_cast<uint64_t>(s.ctasPerSm));
   mlir::Block &block = kernel.getBody().emplaceBlock();
   addParameters(block);
@@ -123,13 +122,14 @@ void KernelBuilder::allocateShared() {
 }
 
 std::vector<Value> KernelBuilder::buildPipeline() {
-  bool integer = context.placed.integerAccumulator && chain.accumulator.empty();
+  bool grouped = !chain.accumulator.empty();
+  bool integer = context.placed.integerAccumulator && !grouped;
   mlir::VectorType type = accumulatorType(integer);
   Value zero = tile::ZeroOp::create(builder, at("gemm"), type);
   size_t sums = static_cast<size_t>(g.rowTiles() * g.batchTiles());
   std::vector<Value> inits(sums, zero);
-  if (g.specialized() && !g.decodesApart() &&
-      chain.accumulator.empty()) // operand A of the batch that runs on
+  bool carries = g.specialized() && !grouped && !g.decodesApart() && carriesBatch(g);
+  if (carries) // operand A of the batch that runs on
     inits.insert(inits.end(), static_cast<size_t>(4 * g.rowTiles() * batchSteps(g)), i32(0));
   auto pipeline =
       tile::PipelineOp::create(builder, at("schedule"), mlir::ValueRange(inits).getTypes(), firstK,
@@ -157,7 +157,6 @@ std::vector<Value> KernelBuilder::buildPipeline() {
     carried.push_back(consume.addArgument(init.getType(), loc));
   builder.setInsertionPointToEnd(&consume);
   Value slot = consume.getArgument(1);
-  bool grouped = !chain.accumulator.empty();
   std::vector<Value> sumsAfter = !g.specialized() ? buildWarpProducts(slot, carried)
                                  : grouped        ? buildGroupedProducts(slot, carried)
                                                   : buildWarpgroupProducts(slot, carried);

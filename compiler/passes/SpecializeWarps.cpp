@@ -358,19 +358,7 @@ private:
           cloneProduce(builder, pipeline, head, add(first, i), i, Copies::Weight);
           return llvm::SmallVector<Value>{};
         });
-        when(share.isFirst, [&] {
-          if (kernel.getLaunchesEarly())
-            tile::LaunchDependentsOp::create(builder, loc);
-          if (int64_t tiles = static_cast<int64_t>(kernel.getAheadTiles())) {
-            Value from = add(first, ahead);
-            Value to = arith::MinUIOp::create(builder, loc, add(from, i32(tiles)), last);
-            loop(from, to, i32(1), {}, [&](Value kTile, mlir::ValueRange) {
-              cloneProduce(builder, pipeline, head, kTile, i32(0), Copies::WeightToL2);
-              return llvm::SmallVector<Value>{};
-            });
-          }
-          tile::WaitDependencyOp::create(builder, loc);
-        });
+        when(share.isFirst, [&] { tile::WaitDependencyOp::create(builder, loc); });
         loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {
           cloneProduce(builder, pipeline, head, add(first, i), i, Copies::Activation);
           return llvm::SmallVector<Value>{};
@@ -392,9 +380,9 @@ private:
                });
       return cursorsOf(after);
     });
-    // Not earlier: CTAs of the next kernel would be placed two on an SM while others have none.
-    // With equal shares every SM has room for as many of the next kernel's as of this one's.
-    if (kernel.getDependent() && !kernel.getLaunchesEarly())
+    // Not earlier: where CTAs of the next kernel find no room on every SM some SMs get two of them,
+    // and where they do (half of an SM each), kernels take longer by as much as they overlap.
+    if (kernel.getDependent())
       tile::LaunchDependentsOp::create(builder, loc);
   }
 

@@ -99,14 +99,20 @@ std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector
   for (int64_t k = 0; k < g.tileK; k += extent) {
     std::vector<Value> a = decodeBatch(k, extent, slot);
     sums = startBatch(k, extent, a, slot, sums);
-    tile::WarpgroupWaitOp::create(builder, at("gemm"), mlir::TypeRange(), 1, mlir::ValueRange(),
-                                  held);
-    if (k == 0)
+    if (k > 0 || carriesBatch(g))
+      tile::WarpgroupWaitOp::create(builder, at("gemm"), mlir::TypeRange(), 1, mlir::ValueRange(),
+                                    held);
+    if (k == 0 && carriesBatch(g))
       tile::ReleaseOp::create(builder, at("gemm"));
     held = std::move(a);
   }
-  sums.insert(sums.end(), held.begin(), held.end());
-  return sums;
+  if (carriesBatch(g)) {
+    sums.insert(sums.end(), held.begin(), held.end());
+    return sums;
+  }
+  auto done = tile::WarpgroupWaitOp::create(builder, at("gemm"), mlir::ValueRange(sums).getTypes(),
+                                            0, sums, held);
+  return {done.getResults().begin(), done.getResults().end()};
 }
 
 // The same with partial sums that are scaled after each group, while the instructions of the next

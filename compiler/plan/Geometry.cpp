@@ -80,6 +80,8 @@ int64_t batchSteps(const Geometry &g) {
   return std::max<int64_t>(1, std::min({steps, g.tileK / g.mmaK / 2, most}));
 }
 
+bool carriesBatch(const Geometry &g) { return g.decodesApart() || g.rowTiles() * g.tileM > 32; }
+
 RegisterShares divideRegisters(int64_t mathThreads, int64_t decodeThreads, int64_t ctasPerSm) {
   constexpr int64_t loader = 40, decode = 80, largest = 240, perSm = 65536, unit = 8;
   int64_t threads = mathThreads + decodeThreads + Geometry::warpgroup;

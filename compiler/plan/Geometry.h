@@ -67,6 +67,10 @@ int64_t mmaChains(const Geometry &geometry);
 // is in shared memory.
 int64_t batchSteps(const Geometry &geometry);
 
+// Whether the last batch of a k tile, without partial sums, runs on while the next tile is decoded.
+// Its stage is released that much later, which short instructions are not worth.
+bool carriesBatch(const Geometry &geometry);
+
 // Registers of one thread in each role of a specialized kernel. All threads start with the same
 // number; the loading warpgroup then gives up what the others take (PTX ISA, setmaxnreg).
 struct RegisterShares {

@@ -266,7 +266,7 @@ std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles) {
 // four or eight SMs leaves the last two idle.
 int64_t residentCtas(const DeviceModel &device, const Schedule &schedule) {
   constexpr int64_t wholeSms = 16, moreSms = 2;
-  int64_t sms = device.smCount, perSm = schedule.ctasPerSm / (schedule.launchesEarly ? 2 : 1);
+  int64_t sms = device.smCount, perSm = schedule.ctasPerSm;
   if (moreSms * perSm % schedule.clusterN != 0)
     sms = sms / wholeSms * wholeSms;
   return sms * perSm / schedule.clusterN * schedule.clusterN;
@@ -288,23 +288,7 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
   }
   if (schedule.splitK > 1)
     return;
-  int64_t tiles = ceilDiv(problem.n, g.tileN) * ceilDiv(problem.m, g.tileM);
-  bool halfIsEnough = g.streamK || tiles <= device.smCount * (schedule.ctasPerSm / 2);
-  schedule.launchesEarly = schedule.dependent && schedule.ctasPerSm > 1 && halfIsEnough;
-  if (schedule.launchesEarly)
-    schedule.ctasPerSm = schedule.ctasPerSm / 2 * 2;
   schedule.residentCtas = residentCtas(device, schedule);
-  if (!schedule.launchesEarly)
-    return;
-  // Part of L2, since the kernel ahead still uses the rest.
-  constexpr double share = 0.4;
-  int64_t stageBytes = 0;
-  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
-    stageBytes += buffer.weight ? buffer.bytes : 0;
-  int64_t shares = g.streamK ? tiles * ceilDiv(problem.k, g.tileK) : tiles;
-  int64_t ctas = std::min(shares, schedule.residentCtas);
-  schedule.aheadTiles =
-      static_cast<int64_t>(share * static_cast<double>(device.l2Bytes)) / (ctas * stageBytes);
 }
 
 std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &device) {

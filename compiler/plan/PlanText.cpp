@@ -40,12 +40,7 @@ std::string Plan::printForKernel() const {
       << "split_k " << (streams ? "stream" : std::to_string(schedule.splitK)) << '\n'
       << "roles " << dsl::name(schedule.roles) << '\n'
       << "cluster " << schedule.clusterN << " x " << schedule.clusterK << '\n'
-      << "launch "
-      << (schedule.launchesEarly ? "dependent early"
-          : schedule.dependent   ? "dependent"
-                                 : "serial")
-      << '\n'
-      << "ahead " << schedule.aheadTiles << '\n'
+      << "launch " << (schedule.dependent ? "dependent" : "serial") << '\n'
       << "resident " << schedule.residentCtas << " at " << schedule.ctasPerSm << '\n';
   return out.str();
 }
@@ -105,11 +100,8 @@ Result<Plan> Plan::parse(std::string_view text) {
       good = readNumbers(rest, {&s.clusterN, &s.clusterK}) && s.clusterN >= 1 &&
              (s.clusterK == 1 || s.clusterK == s.splitK);
     } else if (key == "launch") {
-      s.launchesEarly = rest == "dependent early";
-      s.dependent = rest == "dependent" || s.launchesEarly;
-      good = rest == "serial" || s.dependent;
-    } else if (key == "ahead") {
-      good = readNumbers(rest, {&s.aheadTiles}) && s.aheadTiles >= 0;
+      good = rest == "serial" || rest == "dependent";
+      s.dependent = rest == "dependent";
     } else if (key == "resident") {
       good = readNumbers(rest, {&s.residentCtas, &s.ctasPerSm}) && s.ctasPerSm >= 1;
     } else {
