@@ -118,19 +118,24 @@ std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector
 // The same with partial sums that are scaled after each group, while the instructions of the next
 // group run.
 std::vector<Value> KernelBuilder::buildGroupedProducts(Value slot, std::vector<Value> sums) {
-  int64_t extent = flushK();
+  int64_t flush = flushK();
+  int64_t extent = groupBatchSteps(g, flush) * g.mmaK;
   std::vector<Value> held, running;
   for (int64_t k = 0; k <= g.tileK; k += extent) {
+    bool startsGroup = k % flush == 0;
     std::vector<Value> a, started;
     if (k < g.tileK) {
       a = decodeBatch(k, extent, slot);
-      started = startBatch(k, extent, a, slot, {});
+      started = startBatch(k, extent, a, slot, startsGroup ? std::vector<Value>() : running);
     }
-    if (k > 0) {
+    if (k > 0 && startsGroup) {
       auto done =
           tile::WarpgroupWaitOp::create(builder, at("gemm"), mlir::ValueRange(running).getTypes(),
                                         k < g.tileK ? 1 : 0, running, held);
       flushGroup(sums, {done.getResults().begin(), done.getResults().end()}, k - extent, slot);
+    } else if (k > 0) {
+      tile::WarpgroupWaitOp::create(builder, at("gemm"), mlir::TypeRange(), 1, mlir::ValueRange(),
+                                    held);
     }
     held = std::move(a);
     running = std::move(started);

@@ -57,23 +57,21 @@ double sharedTraffic(const Geometry &g, double tileBytes) {
   return tileBytes + static_cast<double>(g.warpsM * g.codeBytes() + activations);
 }
 
-// --- wgmma kernels with warps in roles. Constants fitted (7% rms) to 79 runs of LiquidQuant and
-// int4 g128 x s8, int4 g128 and NVFP4 x bf16 at n = k = 8192, m = 1 to 4096 on an H200.
+// --- wgmma kernels with warps in roles. Constants fitted (9% rms) to 520 runs of int4 channel and
+// int4 g128 x s8, LiquidQuant and int4 g128 x bf16 at three shapes, m = 1 to 4096, on an H200.
 
 // Dense multiply-adds per cycle and SM through wgmma.
 double wgmmaPerCycle(const PlacedGemm &placed) { return placed.mmaK == 32 ? 4096 : 2048; }
-constexpr double sustainedClock = 0.855;   // of the boost clock, under matrix load
-constexpr double l2Bandwidth = 14.2e6;     // bytes per microsecond, of all SMs together
-constexpr double instructionMinCycles = 8; // of one wgmma instruction, however few its columns
-constexpr double decodeCyclesPerIssue = 2; // bitwise and integer operations take two cycles
-constexpr double stepCycles = 6.2;         // descriptors and the order of one step along k
-constexpr double stageCycles = 50;         // from a full barrier to the first instruction
-constexpr double dependentFactor = 1.95;   // of one warp alone, to its issue
-constexpr double flushCyclesPerSum = 1;    // conversion and multiply-add, of one warp
-constexpr double epilogueMicroseconds = 0.2, epiloguePer32KOutputs = 3.7;
-constexpr double shallowRing = 1.1;
-constexpr double splitMicroseconds = 0.3;
-constexpr double startMicroseconds = 1, serialMicroseconds = 1;
+constexpr double sustainedClock = 0.855;     // of the boost clock, under matrix load
+constexpr double l2Bandwidth = 13.9e6;       // bytes per microsecond, of all SMs together
+constexpr double decodeCyclesPerIssue = 1.7; // most bitwise and integer operations take two cycles
+constexpr double stageCycles = 180;          // from a full barrier to the first instruction
+constexpr double dependentFactor = 1.6;      // of one warp alone, to its issue
+constexpr double flushCyclesPerSum = 1;      // conversion and multiply-add, of one warp
+constexpr double epilogueMicroseconds = 0.2, epiloguePer32KOutputs = 2.3;
+constexpr double splitMicroseconds = 1.25;
+constexpr double startMicroseconds = 1.6, serialMicroseconds = 1.1;
+constexpr double stageLatencyMicroseconds = 0.9;
 
 // Instructions of one warp that make the decode's parameters for one k tile.
 double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
@@ -96,9 +94,7 @@ double warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometr
   double words = static_cast<double>(g.chunks() * g.rowTiles() * Geometry::wordsPerChunk);
   double decode =
       words * (placed.decode.instructions() + 0.5) + parameterInstructions(gemm, placed, g);
-  int64_t stepsAlongK = g.tileK / g.mmaK;
-  auto steps = static_cast<double>(stepsAlongK);
-  double cycles = decode * decodeCyclesPerIssue + steps * stepCycles + 40;
+  double cycles = decode * decodeCyclesPerIssue;
   if (placed.flushK > 0) {
     double flushes = static_cast<double>(std::max<int64_t>(1, g.tileK / placed.flushK));
     double sums = static_cast<double>(g.rowTiles() * g.batchTiles()) * 4;
@@ -132,7 +128,7 @@ double predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const
     (buffer.weight ? weightBytes : activationBytes) += static_cast<double>(buffer.bytes);
   // Rows past the batch are zeros that no memory gives.
   activationBytes *= std::min(1.0, static_cast<double>(problem.m) / static_cast<double>(g.tileM));
-  double bandwidth = device.bandwidthGBs * 1e3 * 0.9;
+  double bandwidth = device.bandwidthGBs * 1e3;
   double load = weightBytes * active / bandwidth;
   if (problem.m > g.tileM) // weights are read again from L2
     load /= std::min(4.0, static_cast<double>(ceilDiv(problem.m, g.tileM)));
@@ -140,8 +136,7 @@ double predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const
   int64_t perWarpgroup = g.rowTiles() * g.tileK / g.mmaK;
   int64_t warpgroups = g.warpsN / 4;
   auto instructions = static_cast<double>(perWarpgroup * warpgroups);
-  double perInstruction = std::max(
-      instructionMinCycles, 64.0 * static_cast<double>(g.tileM * g.mmaK) / wgmmaPerCycle(placed));
+  double perInstruction = 64.0 * static_cast<double>(g.tileM * g.mmaK) / wgmmaPerCycle(placed);
   double tensor = resident * instructions * perInstruction / clock;
   double cycles = warpCycles(gemm, placed, g);
   double warpsPerScheduler = static_cast<double>(g.warpsM * g.warpsN) / 4;
@@ -153,15 +148,13 @@ double predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const
   double latency = own / static_cast<double>(g.warpsK) / clock;
   constexpr double sharpness = 4;
   double step = 0;
-  double wait = memoryLatencyMicroseconds / (schedule.pipeline * resident);
+  double wait = stageLatencyMicroseconds / (schedule.pipeline * resident);
   for (double part : {load, cache, issue, tensor, latency, wait})
     step += std::pow(part, sharpness);
   step = std::pow(step, 1 / sharpness);
-  if (schedule.pipeline < 3 * schedule.warpsK) // a group holds one of its stages and waits for one
-    step *= shallowRing;
   double outputs = static_cast<double>(g.tileM * g.tileN);
   double epilogue = epilogueMicroseconds + outputs * resident / 32768 * epiloguePer32KOutputs;
-  double tail = outputs * static_cast<double>(g.warpsK - 1) / 16384;
+  double tail = outputs * static_cast<double>(g.warpsK - 1) / 44000;
   if (schedule.splitK != 1)
     tail += splitMicroseconds + ctas * outputs * 8 / (bandwidth * 2);
   double launch = startMicroseconds + (schedule.dependent ? 0 : serialMicroseconds);
@@ -241,12 +234,18 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
     int64_t sums = g.rowTiles() * g.tileM / 2;
     int64_t steps = 2 * batchSteps(g) + 1;
     int64_t others = 48;
-    if (placed.flushK > 0) { // partial sums of up to two groups; counted closely, since they fit so
+    if (placed.flushK > 0) { // with partial sums of up to two groups
       int64_t extent = std::min(placed.flushK, g.tileK);
-      int64_t batches = extent < g.tileK ? 2 : 1;
-      steps = batches * extent / g.mmaK;
-      sums *= 1 + batches;
-      others = batches == 1 ? 48 : g.warpsK > 1 || 2 * extent < g.tileK ? 16 : 8;
+      int64_t batch = groupBatchSteps(g, extent);
+      steps = batch * (batch * g.mmaK < g.tileK ? 2 : 1);
+      sums *= extent < g.tileK ? 3 : 2;
+      // Many sums leave few registers for others, with which ptxas gets along in simple loops.
+      constexpr int64_t fewest = 8, most = 32;
+      others = std::max(fewest, most - sums / 8);
+      if (g.warpsK > 1)
+        others = std::max(2 * fewest, others);
+      if (2 * extent < g.tileK)
+        others = std::max(3 * fewest, others);
     }
     int64_t operand = g.decodesApart() ? 0 : g.rowTiles() * steps * 4;
     return static_cast<int>(sums + operand + others);

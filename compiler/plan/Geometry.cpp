@@ -69,21 +69,27 @@ int64_t mmaChains(const Geometry &g) {
   return std::max<int64_t>(1, enough / (g.rowTiles() * g.batchTiles()));
 }
 
+constexpr int64_t mostBatchSteps = 4; // 16 registers for each row tile
+
 int64_t batchSteps(const Geometry &g) {
   if (g.decodesApart())
     return g.tileK / g.mmaK;
   constexpr int64_t enough = 256; // row tiles times batch rows times steps: 128 cycles at full rate
-  constexpr int64_t most = 4;     // 16 registers for each row tile
   int64_t steps = std::max<int64_t>(1, enough / std::max<int64_t>(1, g.rowTiles() * g.tileM));
   // At least two to a tile: a batch's registers are written again a tile later, and only the next
   // batch waits for it.
-  return std::max<int64_t>(1, std::min({steps, g.tileK / g.mmaK / 2, most}));
+  return std::max<int64_t>(1, std::min({steps, g.tileK / g.mmaK / 2, mostBatchSteps}));
+}
+
+int64_t groupBatchSteps(const Geometry &g, int64_t flushK) {
+  int64_t steps = std::min(flushK, g.tileK) / g.mmaK;
+  return g.decodesApart() ? steps : std::min(steps, mostBatchSteps);
 }
 
 bool carriesBatch(const Geometry &g) { return g.decodesApart() || g.rowTiles() * g.tileM > 32; }
 
 RegisterShares divideRegisters(int64_t mathThreads, int64_t decodeThreads, int64_t ctasPerSm) {
-  constexpr int64_t loader = 40, decode = 80, largest = 240, perSm = 65536, unit = 8;
+  constexpr int64_t loader = 24, decode = 80, largest = 240, perSm = 65536, unit = 8;
   int64_t threads = mathThreads + decodeThreads + Geometry::warpgroup;
   int64_t start = std::min(perSm / (threads * ctasPerSm) / unit * unit, largest);
   int64_t others = loader * Geometry::warpgroup + decode * decodeThreads;

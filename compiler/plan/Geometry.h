@@ -67,6 +67,9 @@ int64_t mmaChains(const Geometry &geometry);
 // is in shared memory.
 int64_t batchSteps(const Geometry &geometry);
 
+// The same of a group whose partial sums are scaled after `flushK` of k.
+int64_t groupBatchSteps(const Geometry &geometry, int64_t flushK);
+
 // Whether the last batch of a k tile, without partial sums, runs on while the next tile is decoded.
 // Its stage is released that much later, which short instructions are not worth.
 bool carriesBatch(const Geometry &geometry);

@@ -223,26 +223,27 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
   for (int64_t m : {8, 16, 32, 64, 128, 256}) {
     if ((m > 8 && m >= 2 * problem.m) || (uniform && m > 128))
       continue;
+    int64_t mostRows = m <= 16 ? 4 : 2; // few sums leave registers for the codes of more
     for (int64_t n : {64, 128, 256})
-      for (int64_t k : {64, 128, 256})
-        if (uniform || (k % rowK == 0 && k <= 2 * rowK))
+      for (int64_t k : {64, 128, 256, 512})
+        if (uniform ? k <= 256 : k % rowK == 0 && k <= mostRows * rowK)
           result.push_back({m, n, k});
   }
   return result;
 }
 
 std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Roles roles,
-                                                     bool grouped,
                                                      const dsl::ScheduleDecl::Tile &tile) {
   if (gemm.schedule.warps)
     return {*gemm.schedule.warps};
   if (roles != Roles::Uniform) {
-    // 64 or 128 weight rows for each warpgroup; groups along k where sums are small. Three of them
-    // never won but where partial sums are scaled.
+    // 64 or 128 weight rows for each warpgroup; groups along k where sums are small. With more rows
+    // of the batch many groups have too few registers to run ahead.
+    int64_t mostWarps = tile.m <= 32 ? 16 : 12;
     std::vector<dsl::ScheduleDecl::Warps> result;
     for (int64_t n : {4, 8})
       for (int64_t k : {1, 2, 3, 4})
-        if (tile.n >= 16 * n && tile.n <= 32 * n && n * k <= 16 && (k != 3 || grouped) &&
+        if (tile.n >= 16 * n && tile.n <= 32 * n && n * k <= mostWarps &&
             (k == 1 || tile.m * tile.n <= 8192))
           result.push_back({1, n, k});
     return result;
@@ -308,8 +309,7 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
     ownSplit = own.cluster->k;
   std::vector<Schedule> result;
   for (const dsl::ScheduleDecl::Tile &tile : tileCandidates(gemm, placed, roles, problem))
-    for (const dsl::ScheduleDecl::Warps &warps :
-         warpCandidates(gemm, roles, placed.flushK > 0, tile))
+    for (const dsl::ScheduleDecl::Warps &warps : warpCandidates(gemm, roles, tile))
       for (int pipeline : pipelineCandidates(own, roles))
         for (int64_t split : choices<int64_t, int64_t>(ownSplit, {1, 2, 3, 4, 6, 8, 12, 16})) {
           Schedule schedule;
