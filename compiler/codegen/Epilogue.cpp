@@ -91,6 +91,49 @@ void KernelLowering::lowerSplitSum(tile::SplitSumOp op) {
     old.replaceAllUsesWith(now);
 }
 
+// All groups but the first leave their sums in shared memory, which the first adds in order. The
+// second barrier keeps the buffer until they are read.
+void KernelLowering::lowerGroupSum(tile::GroupSumOp sum) {
+  int64_t values = static_cast<int64_t>(sum.getValues().size());
+  Value first = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, warpK, i32(0));
+  Value inGroup =
+      mul(arith::SubIOp::create(builder, loc, thread, mul(warpK, g.groupThreads())), 16);
+  auto place = [&](Value group, int64_t value) {
+    Value part = add(mul(group, values), value);
+    return sharedAt(
+        add(add(mul(part, g.groupThreads() * 16), inGroup), offsets.lookup(sum.getBuffer())));
+  };
+  llvm::SmallVector<mlir::Type> types(sum.getSums().getTypes());
+  auto leave = mlir::scf::IfOp::create(builder, loc, first, /*withElseRegion=*/true);
+  {
+    mlir::OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(&leave.getElseRegion().front());
+    Value group = arith::SubIOp::create(builder, loc, warpK, i32(1));
+    for (int64_t i = 0; i < values; ++i)
+      store(sum.getValues()[static_cast<unsigned>(i)], place(group, i), 16);
+  }
+  mathBarrier();
+  auto gather = mlir::scf::IfOp::create(builder, loc, types, first, /*withElseRegion=*/true);
+  {
+    mlir::OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(&gather.getThenRegion().front());
+    llvm::SmallVector<Value> sums(sum.getValues());
+    for (int64_t group = 0; group + 1 < g.warpsK; ++group)
+      for (int64_t i = 0; i < values; ++i) {
+        Value &total = sums[static_cast<size_t>(i)];
+        Value more = load(types[static_cast<size_t>(i)], place(i32(group), i), 16);
+        total = sumOf(total, more);
+      }
+    mlir::scf::YieldOp::create(builder, loc, sums);
+    builder.setInsertionPointToStart(&gather.getElseRegion().front());
+    mlir::scf::YieldOp::create(builder, loc, sum.getValues());
+  }
+  mathBarrier();
+  sum.getFirst().replaceAllUsesWith(first);
+  for (auto [old, now] : llvm::zip(sum.getSums(), gather.getResults()))
+    old.replaceAllUsesWith(now);
+}
+
 void KernelLowering::lowerLoadRowScales(tile::LoadRowScalesOp op) {
   int64_t bytes = dsl::ElementType::get(op.getElement().str()).bits() / 8;
   Value row = add(mul(op.getTileN(), g.tileN), firstRow);
@@ -103,8 +146,8 @@ void KernelLowering::lowerLoadRowScales(tile::LoadRowScalesOp op) {
 // This thread's batch rows of an n8 tile are columns 2 c and 2 c + 1 of the instruction.
 void KernelLowering::lowerLoadTokenScales(tile::LoadTokenScalesOp op) {
   int64_t bytes = dsl::ElementType::get(op.getElement().str()).bits() / 8;
-  Value first = add(add(mul(op.getTileM(), g.tileM), mul(warpM, g.warpM())),
-                    add(mul(laneColumn, 2), static_cast<int64_t>(op.getBatchTile()) * 8));
+  Value first = add(add(mul(op.getTileM(), g.tileM), firstBatch),
+                    static_cast<int64_t>(op.getBatchTile()) * g.batchStep());
   std::vector<Value> scales;
   for (int64_t i = 0; i < 2; ++i) {
     Value row = add(first, i);
@@ -132,13 +175,14 @@ void KernelLowering::lowerStoreOutput(tile::StoreOutputOp op) {
                        : op.getElement() == "bf16" ? mlir::Type(builder.getBF16Type())
                                                    : builder.getF16Type();
   Value firstColumn = add(mul(op.getTileN(), g.tileN), firstRow);
-  Value firstBatch =
-      add(add(mul(op.getTileM(), g.tileM), mul(warpM, g.warpM())), mul(laneColumn, 2));
+  Value firstToken = add(mul(op.getTileM(), g.tileM), firstBatch);
   mlir::OpBuilder::InsertionGuard guard(builder);
   for (int64_t j = 0; j < g.batchTiles(); ++j)
     for (int64_t c = 0; c < 2; ++c) {
+      if (g.batchStep() * j + c >= g.tileM) // a tile of one row
+        continue;
       builder.setInsertionPoint(op);
-      Value row = add(firstBatch, 8 * j + c);
+      Value row = add(firstToken, g.batchStep() * j + c);
       auto inRows = mlir::scf::IfOp::create(builder, loc, less(row, op.getRows()));
       builder.setInsertionPointToStart(&inRows.getThenRegion().front());
       Value line = mul(widen(row), columns);

@@ -28,9 +28,11 @@ void KernelLowering::lowerLoadRowCodes(tile::LoadRowCodesOp op) {
 
 void KernelLowering::lowerLoadColumnScales(tile::LoadColumnScalesOp op) {
   int64_t bytes = dsl::ElementType::get(op.getElement().str()).bits() / 8;
-  Value column = add(add(mul(warpM, g.warpM()), mul(laneColumn, 2)),
-                     static_cast<int64_t>(op.getGroup()) * g.tileM +
-                         static_cast<int64_t>(op.getBatchTile()) * 8);
+  int64_t columns = g.scaleColumns(), spread = static_cast<int64_t>(op.getSpread());
+  Value column = add(firstScale, static_cast<int64_t>(op.getGroup()) * columns +
+                                     static_cast<int64_t>(op.getBatchTile()) * g.batchStep());
+  if (spread > 1)
+    column = add(column, mul(div(laneColumn, 4 / spread), columns));
   Value at = add(partOf(op.getBuffer(), op.getSlot()), mul(column, bytes));
   op.replaceAllUsesWith(vectorOf(toF32(loadWords(sharedAt(at), 2 * bytes), op.getElement(), 2)));
 }

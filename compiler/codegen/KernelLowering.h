@@ -9,6 +9,8 @@
 
 #include "mlir/IR/Builders.h"
 
+#include <functional>
+
 namespace rho::compiler {
 
 class KernelLowering {
@@ -31,7 +33,11 @@ protected:
   Value thread, lane, warpM, warpN, warpK;
   Value laneRow, laneColumn;              // lane / 4, lane % 4
   Value firstRow;                         // this thread's first weight row within the CTA tile
+  Value firstBatch;                       // and its first batch row
+  Value firstScale;                       // and that row's place in a row of scales
   Value codesBase;                        // byte of this thread's first code chunk in a part
+  Value copyThread;                       // this thread's place among those that share a copy
+  int64_t copyThreads;                    // which are as many
   llvm::DenseMap<Value, int64_t> offsets; // of shared buffers
 
   // The family's part: values of its own at the kernel's entry, and its operations. False: the
@@ -40,12 +46,19 @@ protected:
   virtual bool lowerFamily(mlir::Operation *inner) = 0;
   // Waits for all threads that hold sums.
   virtual void sumBarrier();
+  // Waits for all threads that multiply.
+  virtual void mathBarrier();
 
   // KernelLowering.cpp
   void createFunction();
   void assignShared();
   void computeThreadValues();
   bool lowerCommon(mlir::Operation *inner);
+
+  // AsyncCopies.cpp
+  void forEachPiece(int64_t pieces, const std::function<void(Value piece, Value exists)> &body);
+  void copyPiece(Value to, Value from, Value size, Value exists);
+  void lowerCopyRows(tile::CopyRowsOp copy);
 
   // Fragments.cpp
   void lowerLoadCodes(tile::LoadCodesOp load);
@@ -56,6 +69,7 @@ protected:
 
   // Epilogue.cpp
   void lowerSplitSum(tile::SplitSumOp sum);
+  void lowerGroupSum(tile::GroupSumOp sum);
   void lowerLoadRowScales(tile::LoadRowScalesOp load);
   void lowerLoadTokenScales(tile::LoadTokenScalesOp load);
   void lowerLoadTensorScale(tile::LoadTensorScaleOp load);

@@ -28,6 +28,7 @@ private:
   void computeFamilyValues() override;
   bool lowerFamily(mlir::Operation *inner) override;
   void sumBarrier() override;
+  void mathBarrier() override;
   void namedBarrier(int64_t id, int64_t threads);
 
   Value sharedAddress(Value byteOffset); // as the 32-bit number that PTX takes
@@ -42,7 +43,6 @@ private:
   void lowerCopyBox(tile::CopyBoxOp copy);
   void lowerMma(tile::WarpgroupMmaOp mma);
   void lowerWait(tile::WarpgroupWaitOp wait);
-  void lowerGroupSum(tile::GroupSumOp sum);
   // The matrix descriptor of operand B from byte `column` of its rows on.
   Value descriptor(Value buffer, Value slot, int64_t column);
 
@@ -74,8 +74,6 @@ bool WgmmaLowering::lowerFamily(mlir::Operation *inner) {
       .Case<tile::CopyBoxOp>([&](auto o) { return lowerCopyBox(o), true; })
       .Case<tile::WarpgroupMmaOp>([&](auto o) { return lowerMma(o), true; })
       .Case<tile::WarpgroupWaitOp>([&](auto o) { return lowerWait(o), true; })
-      .Case<tile::GroupSumOp>([&](auto o) { return lowerGroupSum(o), true; })
-      .Case<tile::GroupIndexOp>([&](auto o) { return o.replaceAllUsesWith(warpK), true; })
       .Default([](auto) { return false; });
 }
 
@@ -86,6 +84,7 @@ void WgmmaLowering::namedBarrier(int64_t id, int64_t threads) {
 }
 
 void WgmmaLowering::sumBarrier() { namedBarrier(2, g.groupThreads()); }
+void WgmmaLowering::mathBarrier() { namedBarrier(1, g.mathThreads()); }
 
 WgmmaLowering::Value WgmmaLowering::sharedAddress(Value byteOffset) {
   return add(sharedStart, byteOffset);
@@ -289,49 +288,6 @@ void WgmmaLowering::lowerWait(tile::WarpgroupWaitOp wait) {
   llvm::SmallVector<Value> results = ptx(text, constraints + tied, types, operands);
   for (auto [i, result] : llvm::enumerate(wait.getResults()))
     result.replaceAllUsesWith(vectorOf(llvm::ArrayRef<Value>(results).slice(4 * i, 4)));
-}
-
-// All groups but the first leave their sums in shared memory, which the first adds in order. The
-// second barrier keeps the buffer until they are read.
-void WgmmaLowering::lowerGroupSum(tile::GroupSumOp sum) {
-  int64_t values = static_cast<int64_t>(sum.getValues().size());
-  Value first = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, warpK, i32(0));
-  Value inGroup =
-      mul(arith::SubIOp::create(builder, loc, thread, mul(warpK, g.groupThreads())), 16);
-  auto place = [&](Value group, int64_t value) {
-    Value part = add(mul(group, values), value);
-    return sharedAt(
-        add(add(mul(part, g.groupThreads() * 16), inGroup), offsets.lookup(sum.getBuffer())));
-  };
-  llvm::SmallVector<mlir::Type> types(sum.getSums().getTypes());
-  auto leave = mlir::scf::IfOp::create(builder, loc, first, /*withElseRegion=*/true);
-  {
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(&leave.getElseRegion().front());
-    Value group = arith::SubIOp::create(builder, loc, warpK, i32(1));
-    for (int64_t i = 0; i < values; ++i)
-      store(sum.getValues()[static_cast<unsigned>(i)], place(group, i), 16);
-  }
-  namedBarrier(1, g.mathThreads());
-  auto gather = mlir::scf::IfOp::create(builder, loc, types, first, /*withElseRegion=*/true);
-  {
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(&gather.getThenRegion().front());
-    llvm::SmallVector<Value> sums(sum.getValues());
-    for (int64_t group = 0; group + 1 < g.warpsK; ++group)
-      for (int64_t i = 0; i < values; ++i) {
-        Value &total = sums[static_cast<size_t>(i)];
-        Value more = load(types[static_cast<size_t>(i)], place(i32(group), i), 16);
-        total = sumOf(total, more);
-      }
-    mlir::scf::YieldOp::create(builder, loc, sums);
-    builder.setInsertionPointToStart(&gather.getElseRegion().front());
-    mlir::scf::YieldOp::create(builder, loc, sum.getValues());
-  }
-  namedBarrier(1, g.mathThreads());
-  sum.getFirst().replaceAllUsesWith(first);
-  for (auto [old, now] : llvm::zip(sum.getSums(), gather.getResults()))
-    old.replaceAllUsesWith(now);
 }
 
 } // namespace

@@ -37,6 +37,7 @@ private:
   Value weight, output, workspace, m, tileN, tileM;
   std::map<int, Value> activation; // by component
   std::map<Pair, Value> buffers;   // shared, by component
+  Value sumsBuffer;                // shared, of groups of warps along k
 
   // LowerToTile.cpp: the frame.
   void addParameters(mlir::Block &block);
@@ -44,8 +45,10 @@ private:
   // This CTA's k tiles, and the pipeline over them. Returns the accumulators, row tile by row
   // tile, batch tiles innermost.
   std::vector<Value> buildPipeline();
-  void buildCopies(Value tileK, Value slot, int64_t tilesK);
+  void buildCopies(Value tileK, Value slot);
   void buildActivationCopy(int component, Value tileK, Value slot);
+  // Tile of a weight component's section that has k tile `tileK`.
+  Value sectionTile(int component, Value tileK);
 
   // TileOperands.cpp: codes and their parameters to operand A.
   struct ParameterKey {
@@ -58,9 +61,13 @@ private:
   // Registers per weight row of one parameter of the decode, for one group of the tile.
   std::map<ParameterKey, Value> parameterCache;
   std::map<std::pair<int, int64_t>, std::vector<Value>> rowWords; // by component and group
+  std::map<std::pair<int, int64_t>, Value> rowVectors; // the same where they are in registers
+  Value rowVectorOf(int component, int64_t group, Value slot);
   const std::vector<Value> &rowWordsOf(int component, int64_t group, Value slot);
   Value parameter(llvm::StringRef form, int component, int64_t group, int64_t row, Value slot);
-  int64_t groupIn(int64_t k, int64_t group) const { return group >= g.tileK ? 0 : k / group; }
+  int64_t groupIn(int64_t k, int64_t group) const {
+    return g.parameterK(group) >= g.tileK ? 0 : k / g.parameterK(group);
+  }
   // The four registers of operand A for one instruction.
   std::vector<Value> decodeStep(const DecodeProgram &program, Value words, int64_t step,
                                 int64_t perWord, int64_t k, int64_t rowTile, Value slot);
@@ -79,6 +86,12 @@ private:
   std::vector<Value> joinChains(const std::vector<std::vector<Value>> &partial);
   void flushGroup(std::vector<Value> &sums, const std::vector<Value> &partial, int64_t k,
                   Value slot);
+
+  // TileGemv.cpp
+  void buildGemv();
+  std::vector<Value> streamTile(Value tileK);
+  void takeTile(const std::vector<Value> &words);
+  std::vector<Value> buildDotProducts(Value tileK, std::vector<Value> sums);
 
   // TileEpilogue.cpp
   void buildEpilogue(std::vector<Value> sums);

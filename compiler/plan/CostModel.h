@@ -12,10 +12,11 @@ double predictMicroseconds(const dsl::Gemm &gemm, const PlacedGemm &placed,
                            const DeviceModel &device);
 
 // Estimated registers of one thread, from accumulators, fragments and scales.
-int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry);
+int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry,
+                      int pipeline);
 
-// Dynamic shared memory of one CTA in bytes.
+// Dynamic shared memory of one CTA in bytes, at `k` of the problem.
 int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry,
-                    int pipeline);
+                    const Schedule &schedule, int64_t k);
 
 } // namespace rho::compiler
