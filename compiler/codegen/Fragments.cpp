@@ -34,7 +34,10 @@ void KernelLowering::lowerLoadColumnScales(tile::LoadColumnScalesOp op) {
   if (spread > 1)
     column = add(column, mul(div(laneColumn, 4 / spread), columns));
   Value at = add(partOf(op.getBuffer(), op.getSlot()), mul(column, bytes));
-  op.replaceAllUsesWith(vectorOf(toF32(loadWords(sharedAt(at), 2 * bytes), op.getElement(), 2)));
+  int64_t count = std::min<int64_t>(g.tileM, 2);
+  std::vector<Value> scales = toF32(loadWords(sharedAt(at), count * bytes), op.getElement(), count);
+  scales.resize(2, scales[0]); // of a tile of one row
+  op.replaceAllUsesWith(vectorOf(scales));
 }
 
 std::vector<KernelLowering::Value> KernelLowering::toF32(llvm::ArrayRef<Value> words,

@@ -30,6 +30,7 @@ private:
   void lowerStreamRowCodes(tile::StreamRowCodesOp stream);
   void lowerLoadBatchRow(tile::LoadBatchRowOp load);
   void lowerDot(tile::DotOp dot);
+  void lowerComputed(tile::ComputedOp computed);
   void lowerQuadSum(tile::QuadSumOp sum);
   // The two numbers of a register of f16 or bf16 as f32.
   std::array<Value, 2> widenPair(Value word, bool bf16);
@@ -51,6 +52,7 @@ bool GemvLowering::lowerFamily(mlir::Operation *inner) {
       .Case<tile::StreamRowCodesOp>([&](auto o) { return lowerStreamRowCodes(o), true; })
       .Case<tile::LoadBatchRowOp>([&](auto o) { return lowerLoadBatchRow(o), true; })
       .Case<tile::DotOp>([&](auto o) { return lowerDot(o), true; })
+      .Case<tile::ComputedOp>([&](auto o) { return lowerComputed(o), true; })
       .Case<tile::QuadSumOp>([&](auto o) { return lowerQuadSum(o), true; })
       .Default([](auto) { return false; });
 }
@@ -59,10 +61,11 @@ void GemvLowering::lowerStreamCodes(tile::StreamCodesOp op) {
   int64_t chunk =
       static_cast<int64_t>(op.getChunk()) * g.rowTiles() + static_cast<int64_t>(op.getRowTile());
   Value tile = add(mul(widen(op.getTile()), g.codeBytes()), widen(codesBase));
-  Value at = globalAt(op.getSource(), add(tile, static_cast<int64_t>(op.getBase()) + chunk * 512));
+  Value at = globalAt(op.getSource(), add(tile, static_cast<int64_t>(op.getBase())));
   llvm::SmallVector<mlir::Type> types(Geometry::wordsPerChunk, builder.getI32Type());
-  op.replaceAllUsesWith(vectorOf(ptx("ld.global.nc.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, [$4];",
-                                     "=r,=r,=r,=r,l", types, at)));
+  std::string text = "ld.global.nc.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, [$4 + " +
+                     std::to_string(chunk * 512) + "];";
+  op.replaceAllUsesWith(vectorOf(ptx(text, "=r,=r,=r,=r,l", types, at)));
 }
 
 void GemvLowering::lowerStreamRowCodes(tile::StreamRowCodesOp op) {
@@ -129,6 +132,21 @@ void GemvLowering::lowerDot(tile::DotOp op) {
     }
   }
   op.replaceAllUsesWith(vectorOf(sums));
+}
+
+void GemvLowering::lowerComputed(tile::ComputedOp op) {
+  for (auto [index, value, result] : llvm::enumerate(op.getValues(), op.getSums())) {
+    auto batch = static_cast<int64_t>(index) % g.batchTiles() * g.batchStep();
+    std::vector<Value> numbers;
+    for (int64_t i = 0; i < 4; ++i) {
+      Value number = element(value, i);
+      if (batch + i % 2 < g.tileM) // else nobody has made it
+        number =
+            ptx("", number.getType().isInteger() ? "=r,0" : "=f,0", number.getType(), number)[0];
+      numbers.push_back(number);
+    }
+    result.replaceAllUsesWith(vectorOf(numbers));
+  }
 }
 
 void GemvLowering::lowerQuadSum(tile::QuadSumOp op) {

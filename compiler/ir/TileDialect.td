@@ -326,6 +326,17 @@ def Tile_GroupSumOp : Tile_Op<"group_sum", []> {
   }];
 }
 
+def Tile_ComputedOp : Tile_Op<"computed", []> {
+  let summary = "sums that are computed before all that follows";
+  let description = [{
+    Loads that follow find the registers of the sums' operands free. Left to itself LLVM moves the
+    last products behind those loads, which then need registers of their own and copies that wait.
+  }];
+  let arguments = (ins Variadic<Accumulator>:$values);
+  let results = (outs Variadic<Accumulator>:$sums);
+  let assemblyFormat = "$values `:` type($values) attr-dict `->` type($sums)";
+}
+
 def Tile_QuadSumOp : Tile_Op<"quad_sum", []> {
   let summary = "sums over the threads of a quad, which have parts of k; `first` is true in one";
   let arguments = (ins Variadic<Accumulator>:$values);

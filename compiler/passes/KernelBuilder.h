@@ -89,6 +89,8 @@ private:
 
   // TileGemv.cpp
   void buildGemv();
+  std::map<int, Value> rowScaleWords; // of the epilogue's components, where they are loaded early
+  void loadRowScales();
   std::vector<Value> streamTile(Value tileK);
   void takeTile(const std::vector<Value> &words);
   std::vector<Value> buildDotProducts(Value tileK, std::vector<Value> sums);

@@ -35,8 +35,14 @@ void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
                tile::LoadTensorScaleOp::create(builder, loc, builder.getF32Type(), source, base,
                                                part.type.name()));
     } else if (ofWeight) {
-      Value scales = tile::LoadRowScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
-                                                   source, base, tileN, part.type.name());
+      mlir::VectorType type = vectorOf(g.rowsPerThread(), false);
+      auto early = rowScaleWords.find(index);
+      Value scales =
+          early == rowScaleWords.end()
+              ? tile::LoadRowScalesOp::create(builder, loc, type, source, base, tileN,
+                                              part.type.name())
+                    .getResult()
+              : tile::ConvertScalesOp::create(builder, loc, type, early->second, part.type.name());
       rows.resize(g.rowsPerThread());
       for (int64_t r = 0; r < g.rowsPerThread(); ++r)
         multiply(loc, rows[r],

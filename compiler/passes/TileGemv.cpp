@@ -35,6 +35,22 @@ std::vector<Value> KernelBuilder::streamTile(Value tileK) {
   return words;
 }
 
+// Their latency hides behind the whole product.
+void KernelBuilder::loadRowScales() {
+  for (ir::ComponentOp component : chain.epilogue) {
+    bool ofWeight = false;
+    int index = 0;
+    const dsl::Component &part = partOf(component, ofWeight, index);
+    if (!ofWeight || part.extent != dsl::Extent::Row)
+      continue;
+    int64_t bits = part.type.bits();
+    int64_t count = std::max<int64_t>(1, g.rowsPerThread() * bits / 32);
+    rowScaleWords[index] =
+        tile::StreamRowCodesOp::create(builder, component.getLoc(), vectorOf(count, true), weight,
+                                       layout.sections[index].offset, tileN, 1, 0, 1, bits);
+  }
+}
+
 // Makes the words of a k tile those that decodes and scales take.
 void KernelBuilder::takeTile(const std::vector<Value> &words) {
   codes.clear();
@@ -127,6 +143,7 @@ void KernelBuilder::buildGemv() {
     std::vector<Value> words = streamTile(tileK);
     carried.insert(carried.end(), words.begin(), words.end());
   }
+  loadRowScales();
   if (s.dependent)
     tile::WaitDependencyOp::create(builder, loc);
   auto copies = scf::ForOp::create(builder, loc, first, end, i32(g.warpsK));
@@ -162,6 +179,9 @@ void KernelBuilder::buildGemv() {
       };
       bool always = turn == 0 || tilesK % (depth * g.warpsK) == 0;
       sums = always ? consume() : ifExists(tileK, sums, consume);
+      auto computed =
+          tile::ComputedOp::create(builder, at("gemm"), mlir::ValueRange(sums).getTypes(), sums);
+      sums.assign(computed.getSums().begin(), computed.getSums().end());
       Value later = add(tileK, i32(depth * g.warpsK));
       words = ifExists(later, words, [&] { return streamTile(later); });
       next.insert(next.end(), words.begin(), words.end());

@@ -265,8 +265,9 @@ double predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedu
   double time = 0;
   for (double part : {load, issue, latency})
     time += std::pow(part, sharpness);
+  double tail = resident * static_cast<double>(2 * sumsBytes(g)) / sharedBytesPerCycle / clock;
   double launch = startMicroseconds + (schedule.dependent ? 0 : serialMicroseconds);
-  return launch + gemvStartMicroseconds + std::pow(time, 1 / sharpness);
+  return launch + gemvStartMicroseconds + std::pow(time, 1 / sharpness) + tail;
 }
 
 } // namespace

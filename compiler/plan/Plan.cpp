@@ -233,9 +233,9 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Role
     return {*gemm.schedule.warps};
   if (roles == Roles::Gemv) {
     std::vector<dsl::ScheduleDecl::Warps> result;
-    for (int64_t n : {1, 2})
-      for (int64_t k : {4, 8, 16})
-        if (tile.n >= 16 * n && n * k <= 16)
+    for (int64_t n : {1, 2, 4})
+      for (int64_t k : {2, 4, 8, 16})
+        if (tile.n >= 16 * n && n * k >= 4 && n * k <= 16)
           result.push_back({1, n, k});
     return result;
   }
