@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 #include <map>
+#include <optional>
 
 namespace rho::compiler {
 
@@ -96,6 +97,14 @@ private:
   std::vector<Value> buildDotProducts(Value tileK, std::vector<Value> sums);
 
   // TileEpilogue.cpp
+  // What is constant along k: for all outputs, for weight rows, for pairs of batch rows; null or
+  // empty where there is none.
+  struct EpilogueFactors {
+    Value all;
+    std::vector<Value> rows, columns;
+  };
+  std::optional<EpilogueFactors> early; // made before the products
+  EpilogueFactors buildFactors();
   void buildEpilogue(std::vector<Value> sums);
 
   // Small builders.

@@ -153,6 +153,7 @@ void KernelBuilder::buildGemv() {
     for (const auto &[key, buffer] : buffers)
       buildActivationCopy(key.second, copies.getInductionVar(), copies.getInductionVar());
   }
+  early = buildFactors(); // what is late hides behind the first weights
   mlir::NVVM::CpAsyncCommitGroupOp::create(builder, loc);
   mlir::NVVM::CpAsyncWaitGroupOp::create(builder, loc, 0);
   mlir::NVVM::Barrier0Op::create(builder, loc);

@@ -218,19 +218,20 @@ double predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sch
 constexpr double smBandwidthShare = 1.5;      // of one SM, to its share of the device's
 constexpr double gemvStartMicroseconds = 1.5; // the first loads, activations, sums over warps
 
-// Cycles that a warp's share of an SM's four schedulers is busy with one k tile. Conversions, dp4a
-// and bitwise operations have half the rate of multiply-adds.
+// Cycles that a warp keeps one of an SM's four schedulers busy with one k tile. Bitwise operations,
+// by which bf16 is widened too, and dp4a have half the rate of multiply-adds.
 double gemvCycles(const PlacedGemm &placed, const Geometry &g) {
   auto chunks = static_cast<double>(g.chunks());
   double words = chunks * static_cast<double>(g.rowTiles()) * Geometry::wordsPerChunk;
   double registers = chunks * static_cast<double>(g.stepsPerChunk() * g.rowTiles()) * 4;
   auto rows = static_cast<double>(g.tileM);
   double run = static_cast<double>(g.chunkK()) / 4;
-  double cycles = words * placed.decode.instructions() * 2;
+  double widening = placed.mmaType == "bf16" ? 2 : 1; // of a number
+  double cycles = words * placed.decode.instructions() * 1.5;
   if (placed.integerAccumulator)
     cycles += registers * rows * 2;
   else
-    cycles += registers * (4 + 2 * rows) + chunks * rows * run * 2;
+    cycles += registers * (2 * widening + 2 * rows) + chunks * rows * run * widening;
   if (placed.flushK > 0)
     cycles += static_cast<double>(ceilDiv(g.tileK, g.parameterK(placed.flushK))) * 3 *
               static_cast<double>(g.rowsPerThread()) * rows;
@@ -291,7 +292,7 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
         codes += std::max<int64_t>(1, g.tileK / g.parameterK(component.group)) *
                  ceilDiv(g.rowsPerThread() * component.type.bits(), 32);
     int64_t sums = g.rowsPerThread() * g.tileM * (placed.flushK > 0 ? 2 : 1);
-    int64_t run = g.tileM * g.chunkK() / (placed.integerAccumulator ? 16 : 8);
+    int64_t run = g.tileM * g.chunkK() / (placed.integerAccumulator ? 16 : 4);
     return static_cast<int>(codes * pipeline + sums + run + 32);
   }
   if (g.specialized()) {

@@ -122,9 +122,9 @@ TEST(Gemv, IsDeterministic) {
 }
 
 // Every shipped gemm by its own text, but for those whose activations CUDA cores do not multiply.
-TEST(GemvShipped, EveryGemmCompiles) {
+TEST(GemvShipped, EveryGemmHasAPlan) {
   namespace fs = std::filesystem;
-  int compiled = 0;
+  int plans = 0;
   for (const auto &entry : fs::directory_iterator(RHO_SOURCE_DIR "/kernels/gemms")) {
     std::ifstream file(entry.path());
     std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -141,10 +141,10 @@ TEST(GemvShipped, EveryGemmCompiles) {
           compiler::plan(gemm, {4, 4096, 4096}, *compiler::modelOfTarget(target), nullptr);
       bool e4m3 = gemm.activation.element().type.name() == "e4m3";
       EXPECT_NE(planned.ok(), e4m3) << entry.path();
-      compiled += planned.ok() ? 1 : 0;
+      plans += planned.ok() ? 1 : 0;
     }
   }
-  EXPECT_GE(compiled, 28);
+  EXPECT_GE(plans, 28);
 }
 
 } // namespace
