@@ -215,8 +215,9 @@ double predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sch
 
 // --- gemv kernels. Datasheet rates; not fitted yet.
 
-constexpr double smBandwidthShare = 1.5;      // of one SM, to its share of the device's
-constexpr double gemvStartMicroseconds = 1.5; // the first loads, activations, sums over warps
+constexpr double loadedLatencyMicroseconds = 1.2; // of memory at nearly its full bandwidth
+constexpr double smBandwidthShare = 1.5;          // of one SM, to its share of the device's
+constexpr double gemvStartMicroseconds = 1.5;     // the first loads, activations, sums over warps
 
 // Cycles that a warp keeps one of an SM's four schedulers busy with one k tile. Bitwise operations,
 // by which bf16 is widened too, and dp4a have half the rate of multiply-adds.
@@ -257,7 +258,7 @@ double predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedu
   double inFlight = resident * static_cast<double>(g.tileN * g.tileK * g.warpsK) * bitsPerCode / 8 *
                     (schedule.pipeline - 0.5);
   double load = std::max({static_cast<double>(ctas) * perCta / bandwidth, busiest * perCta / perSm,
-                          busiest * perCta * memoryLatencyMicroseconds / inFlight});
+                          busiest * perCta * loadedLatencyMicroseconds / inFlight});
   double warpTiles = static_cast<double>(ceilDiv(tilesK, g.warpsK));
   double cycles = gemvCycles(placed, g) * warpTiles;
   double issue = busiest * static_cast<double>(g.warpsN * g.warpsK) * cycles / 4 / clock;
