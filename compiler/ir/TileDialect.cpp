@@ -120,6 +120,10 @@ mlir::LogicalResult DotOp::verify() {
         llvm::cast<mlir::VectorType>(row.getType()).getElementType() !=
             getC().getType().getElementType())
       return emitOpError("batch rows must be vectors of one length of the accumulator's type");
+  auto row = llvm::cast<mlir::VectorType>(getB()[0].getType());
+  int64_t position = static_cast<int64_t>(getPosition());
+  if (row.getNumElements() < (position + 1) * (row.getElementType().isInteger() ? 1 : 2))
+    return emitOpError("batch rows have no numbers of register ") << position;
   return mlir::success();
 }
 
