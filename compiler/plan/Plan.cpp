@@ -208,9 +208,11 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
     return {*gemm.schedule.tile};
   std::vector<dsl::ScheduleDecl::Tile> result;
   if (roles == Roles::Gemv) {
-    for (int64_t n : {16, 32, 64})
-      for (int64_t k : {64, 128, 256})
-        result.push_back({problem.m == 1 ? 1 : problem.m == 2 ? 2 : largestGemvBatch, n, k});
+    for (int64_t m = largestGemvBatch; m >= 1; m /= 2) // fewer rows where more do not fit
+      for (int64_t n : {16, 32, 64})
+        for (int64_t k : {64, 128, 256})
+          if (m < 2 * problem.m)
+            result.push_back({m, n, k});
     return result;
   }
   bool uniform = roles == Roles::Uniform;

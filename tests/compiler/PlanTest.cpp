@@ -271,6 +271,17 @@ TEST(PlanDiagnostics, SchedulesWithoutMatrixInstructions) {
             "tile 4 x 16 on warps 1 x 1 needs about 256 registers a thread; the limit is 128");
 }
 
+// All activations of a CTA lie in shared memory: where four rows do not fit, two do.
+TEST(Planner, DividesTheBatchOfALongGemv) {
+  const std::string gemm =
+      "gemm g { weight: int4 activation: f16 output: f16 schedule { roles: gemv } }";
+  for (auto [k, rows] : {std::pair<int64_t, int64_t>{14336, 4}, {28672, 2}, {60000, 1}}) {
+    Result<Plan> planned = planOf(gemm, {4, 8192, k}, "sm_90a");
+    ASSERT_TRUE(planned.ok()) << planned.error().str();
+    EXPECT_EQ(planned->schedule.tileM, rows);
+  }
+}
+
 // Who does not ask for it does not get it yet.
 TEST(Planner, ChoosesMatrixInstructionsUnlessTold) {
   for (const char *target : {"sm_80", "sm_90a"}) {
