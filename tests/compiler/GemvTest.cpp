@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <random>
 
 namespace rho::test {
 namespace {
@@ -119,6 +120,29 @@ TEST(Gemv, IsDeterministic) {
   ASSERT_NO_FATAL_FAILURE(run(test, weights, tokens, first));
   ASSERT_NO_FATAL_FAILURE(run(test, weights, tokens, second));
   EXPECT_EQ(first.output, second.output);
+}
+
+// Schedules drawn until one is legal; the same in every run.
+TEST(GemvRandom, SchedulesAreWithinTheBound) {
+  std::mt19937 random{23}; // NOLINT(bugprone-random-generator-seed): the same in every run
+  auto below = [&](size_t limit) { return static_cast<int>(random() % limit); };
+  auto text = [](int number) { return std::to_string(number); };
+  for (int drawn = 0; drawn < 60;) {
+    const Operands &operands = allOperands[below(std::size(allOperands))];
+    std::string entries = "tile: " + text(1 << below(3)) + " x " + text(16 << below(4)) + " x " +
+                          text(64 << below(4)) + " warps: 1 x " + text(1 << below(3)) + " x " +
+                          text(1 + below(16)) + " pipeline: " + text(2 + below(4)) +
+                          " launch: " + (below(2) == 0 ? "serial" : "dependent");
+    Case test{operands.weight, operands.activation,
+              "f32",           schedule(operands, entries),
+              "sm_90a",        {1 + below(4), 1 + below(300), 1 + below(3000)}};
+    Result<dsl::Module> module = dsl::parseModule(declaration(test), "drawn.rho", nullptr);
+    if (!module || !compiler::plan(module->gemms.at(0), {test.shape.m, test.shape.n, test.shape.k},
+                                   *compiler::modelOfTarget("sm_90a"), nullptr))
+      continue;
+    expectWithinBound(test);
+    ++drawn;
+  }
 }
 
 // Every shipped gemm by its own text, but for those whose activations CUDA cores do not multiply.
