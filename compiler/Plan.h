@@ -48,13 +48,13 @@ struct Schedule {
   int pipeline = 0;
   int64_t splitK = 1; // or dsl::ScheduleDecl::streamK
   dsl::ScheduleDecl::Roles roles = dsl::ScheduleDecl::Roles::Uniform;
-  int64_t clusterN = 1;     // CTAs along weight rows that share their activations by multicast
-  int64_t clusterK = 1;     // 1, or splitK: parts of k that are summed inside a cluster
-  bool dependent = false;   // programmatic dependent launch
+  int64_t clusterN = 1;   // CTAs along weight rows that share their activations by multicast
+  int64_t clusterK = 1;   // 1, or splitK: parts of k that are summed inside a cluster
+  bool dependent = false; // programmatic dependent launch
   // Of these: at its start, since it leaves half of every SM to the kernel behind.
   bool launchesEarly = false;
-  int64_t aheadTiles = 0; // k tiles of weights that it then brings to L2 while it waits
-  int64_t ctasPerSm = 1;    // of specialized roles: how many share an SM's registers
+  int64_t aheadTiles = 0;   // k tiles of weights that it then brings to L2 while it waits
+  int64_t ctasPerSm = 1;    // of roles but uniform: how many share an SM's registers
   int64_t residentCtas = 0; // of a persistent kernel, as KernelImage has it
   friend bool operator==(const Schedule &, const Schedule &) = default;
 };
