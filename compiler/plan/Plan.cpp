@@ -350,9 +350,9 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
     return;
   // Part of L2, since the kernel ahead still uses the rest.
   constexpr double share = 0.4;
-  int64_t stageBytes = 0;
+  int64_t stageBytes = g.codeBytes();
   for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
-    stageBytes += buffer.weight ? buffer.bytes : 0;
+    stageBytes += buffer.weight && buffer.component != 0 ? buffer.bytes : 0;
   int64_t shares = g.streamK ? tiles * ceilDiv(problem.k, g.tileK) : tiles;
   int64_t ctas = std::min(shares, schedule.residentCtas);
   schedule.aheadTiles =
