@@ -127,16 +127,21 @@ TEST(Compile, MovingTextChangesNeitherSpecNorPtx) {
   EXPECT_EQ(ptx[0], ptx[1]);
 }
 
-// The lowest PTX version that knows the architecture: old drivers accept it.
+// The lowest PTX version that knows the architecture and the instructions: old drivers accept it.
 TEST(Compile, PtxVersionIsAsOldAsTheTargetAllows) {
-  auto header = [](const char *target) {
-    std::string ptx = emitted(prepare("int4_g128_f16", target), Stage::Ptx);
+  auto header = [](const char *target, const dsl::ScheduleDecl *schedule = nullptr) {
+    std::string ptx = emitted(prepare("int4_g128_f16", target, schedule, 1), Stage::Ptx);
     return ptx.substr(ptx.find(".version"), ptx.find(".address_size") - ptx.find(".version"));
   };
   EXPECT_EQ(header("sm_80"), ".version 7.0\n.target sm_80\n");
   EXPECT_EQ(header("sm_86"), ".version 7.1\n.target sm_86\n");
   EXPECT_EQ(header("sm_89"), ".version 7.8\n.target sm_89\n");
   EXPECT_EQ(header("sm_90a"), ".version 8.0\n.target sm_90a\n");
+  dsl::ScheduleDecl gemv; // whose loads know of L1
+  gemv.roles = dsl::ScheduleDecl::Roles::Gemv;
+  EXPECT_EQ(header("sm_80", &gemv), ".version 7.4\n.target sm_80\n");
+  EXPECT_EQ(header("sm_86", &gemv), ".version 7.4\n.target sm_86\n");
+  EXPECT_EQ(header("sm_89", &gemv), ".version 7.8\n.target sm_89\n");
 }
 
 std::string failure(std::string_view text, Stage from, Stage to = Stage::Ptx) {
