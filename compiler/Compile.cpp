@@ -166,7 +166,7 @@ KernelImage launchFacts(const dsl::Gemm &gemm, const Plan &plan, const PlacedGem
   image.entry = gemm.name;
   image.target = plan.target;
   image.threads = static_cast<int>(g.threads());
-  image.sharedBytes = sharedBytes(gemm, placed, g, plan.schedule.pipeline, plan.problem);
+  image.sharedBytes = sharedBytes(gemm, placed, g, plan.schedule, plan.problem);
   image.n = plan.problem.n;
   image.k = plan.problem.k;
   image.tileM = g.tileM;

@@ -51,7 +51,7 @@ struct Schedule {
   int64_t clusterN = 1;     // CTAs along weight rows that share their activations by multicast
   int64_t clusterK = 1;     // 1, or splitK: parts of k that are summed inside a cluster
   bool dependent = false;   // programmatic dependent launch
-  int64_t ctasPerSm = 1;    // of specialized roles: how many share an SM's registers
+  int64_t ctasPerSm = 1;    // of roles but uniform: how many share an SM's registers
   int64_t residentCtas = 0; // of a persistent kernel, as KernelImage has it
   friend bool operator==(const Schedule &, const Schedule &) = default;
 };

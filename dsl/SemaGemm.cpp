@@ -22,9 +22,9 @@ struct Limits {
 };
 constexpr Limits pipelineLimits = {"pipeline", 2, 8, 1};
 constexpr Limits tileLimits[3] = {
-    {"tile m", 8, 256, 8}, {"tile n", 16, 512, 16}, {"tile k", 16, 1024, 16}};
+    {"tile m", 1, 256, 1}, {"tile n", 16, 512, 16}, {"tile k", 16, 1024, 16}};
 constexpr Limits warpLimits[3] = {
-    {"warps m", 1, 16, 1}, {"warps n", 1, 16, 1}, {"warps k", 1, 4, 1}};
+    {"warps m", 1, 16, 1}, {"warps n", 1, 16, 1}, {"warps k", 1, 16, 1}};
 constexpr Limits allWarpsLimits = {"number of warps", 1, 16, 1};
 constexpr Limits splitKLimits = {"split_k", 1, 64, 1};
 constexpr Limits clusterLimits[2] = {{"cluster n", 1, 8, 1}, {"cluster k", 1, 8, 1}};

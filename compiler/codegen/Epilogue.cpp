@@ -144,6 +144,57 @@ void KernelLowering::resetCounter(const SplitWorkspace &space) {
   store(i32(0), space.counter, 4);
 }
 
+KernelLowering::Value KernelLowering::sumPlace(Value buffer, Value part, int64_t values,
+                                               int64_t value) {
+  return sharedAt(add(sumAt(part, values, value), offsets.lookup(buffer)));
+}
+
+void KernelLowering::leaveSums(Value has, Value buffer, Value part, mlir::ValueRange sums) {
+  auto leaves = mlir::scf::IfOp::create(builder, loc, has);
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&leaves.getThenRegion().front());
+  auto values = static_cast<int64_t>(sums.size());
+  for (auto [i, value] : llvm::enumerate(sums))
+    store(value, sumPlace(buffer, part, values, static_cast<int64_t>(i)), 16);
+}
+
+llvm::SmallVector<KernelLowering::Value> KernelLowering::addParts(Value has, mlir::ValueRange sums,
+                                                                  int64_t parts, Parts pointer) {
+  auto gather = mlir::scf::IfOp::create(builder, loc, sums.getTypes(), has, true);
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&gather.getThenRegion().front());
+  llvm::SmallVector<Value> totals(sums);
+  for (int64_t part = 0; part < parts; ++part)
+    for (auto [i, total] : llvm::enumerate(totals))
+      total = sumOf(total, load(total.getType(), pointer(part, static_cast<int64_t>(i)), 16));
+  mlir::scf::YieldOp::create(builder, loc, totals);
+  builder.setInsertionPointToStart(&gather.getElseRegion().front());
+  mlir::scf::YieldOp::create(builder, loc, sums);
+  return gather.getResults();
+}
+
+// All groups but the first leave their sums in shared memory, which the first adds in order. The
+// second barrier keeps the buffer until they are read.
+void KernelLowering::lowerGroupSum(tile::GroupSumOp sum) {
+  llvm::SmallVector<Value> sums(sum.getValues());
+  auto values = static_cast<int64_t>(sums.size());
+  Value buffer = sum.getBuffer();
+  Value first = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, warpK, i32(0));
+  if (g.warpsK > 1) {
+    leaveSums(less(i32(0), warpK), buffer, arith::SubIOp::create(builder, loc, warpK, i32(1)),
+              sums);
+    mathBarrier();
+    sums = addParts(first, sums, g.warpsK - 1, [&](int64_t part, int64_t value) {
+      return sumPlace(buffer, i32(part), values, value);
+    });
+    mathBarrier();
+  }
+  first = sumCluster(buffer, first, sums);
+  sum.getFirst().replaceAllUsesWith(first);
+  for (auto [old, now] : llvm::zip(sum.getSums(), sums))
+    old.replaceAllUsesWith(now);
+}
+
 void KernelLowering::lowerLoadRowScales(tile::LoadRowScalesOp op) {
   int64_t bytes = dsl::ElementType::get(op.getElement().str()).bits() / 8;
   Value row = add(mul(op.getTileN(), g.tileN), firstRow);
@@ -156,8 +207,8 @@ void KernelLowering::lowerLoadRowScales(tile::LoadRowScalesOp op) {
 // This thread's batch rows of an n8 tile are columns 2 c and 2 c + 1 of the instruction.
 void KernelLowering::lowerLoadTokenScales(tile::LoadTokenScalesOp op) {
   int64_t bytes = dsl::ElementType::get(op.getElement().str()).bits() / 8;
-  Value first = add(add(mul(op.getTileM(), g.tileM), mul(warpM, g.warpM())),
-                    add(mul(laneColumn, 2), static_cast<int64_t>(op.getBatchTile()) * 8));
+  Value first = add(add(mul(op.getTileM(), g.tileM), firstBatch),
+                    static_cast<int64_t>(op.getBatchTile()) * g.batchStep());
   std::vector<Value> scales;
   for (int64_t i = 0; i < 2; ++i) {
     Value row = add(first, i);
@@ -196,13 +247,14 @@ void KernelLowering::lowerStoreOutput(tile::StoreOutputOp op) {
   int64_t columns = static_cast<int64_t>(op.getColumns());
   int64_t width = std::gcd(std::gcd(columns, g.rowsPerThread()), 16 / bytes);
   Value firstColumn = add(mul(op.getTileN(), g.tileN), firstRow);
-  Value firstBatch =
-      add(add(mul(op.getTileM(), g.tileM), mul(warpM, g.warpM())), mul(laneColumn, 2));
+  Value firstToken = add(mul(op.getTileM(), g.tileM), firstBatch);
   mlir::OpBuilder::InsertionGuard guard(builder);
   for (int64_t j = 0; j < g.batchTiles(); ++j)
     for (int64_t c = 0; c < 2; ++c) {
+      if (g.batchStep() * j + c >= g.tileM) // a tile of one row
+        continue;
       builder.setInsertionPoint(op);
-      Value row = add(firstBatch, 8 * j + c);
+      Value row = add(firstToken, g.batchStep() * j + c);
       auto inRows = mlir::scf::IfOp::create(builder, loc, less(row, op.getRows()));
       builder.setInsertionPointToStart(&inRows.getThenRegion().front());
       Value line = mul(widen(row), columns);

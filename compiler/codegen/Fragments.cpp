@@ -31,11 +31,16 @@ void KernelLowering::lowerLoadRowCodes(tile::LoadRowCodesOp op) {
 
 void KernelLowering::lowerLoadColumnScales(tile::LoadColumnScalesOp op) {
   int64_t bytes = dsl::ElementType::get(op.getElement().str()).bits() / 8;
-  Value column = add(add(mul(warpM, g.warpM()), mul(laneColumn, 2)),
-                     static_cast<int64_t>(op.getGroup()) * g.tileM +
-                         static_cast<int64_t>(op.getBatchTile()) * 8);
+  int64_t columns = g.scaleColumns(), spread = static_cast<int64_t>(op.getSpread());
+  Value column = add(firstScale, static_cast<int64_t>(op.getGroup()) * columns +
+                                     static_cast<int64_t>(op.getBatchTile()) * g.batchStep());
+  if (spread > 1)
+    column = add(column, mul(div(laneColumn, 4 / spread), columns));
   Value at = add(partOf(op.getBuffer(), op.getSlot()), mul(column, bytes));
-  op.replaceAllUsesWith(vectorOf(toF32(loadWords(sharedAt(at), 2 * bytes), op.getElement(), 2)));
+  int64_t count = std::min<int64_t>(g.tileM, 2);
+  std::vector<Value> scales = toF32(loadWords(sharedAt(at), count * bytes), op.getElement(), count);
+  scales.resize(2, scales[0]); // of a tile of one row
+  op.replaceAllUsesWith(vectorOf(scales));
 }
 
 std::vector<KernelLowering::Value> KernelLowering::toF32(llvm::ArrayRef<Value> words,

@@ -73,6 +73,9 @@ void KernelLowering::createFunction() {
                           divideRegisters(g.mathThreads(), g.decodeThreads(),
                                           static_cast<int64_t>(op.getCtasPerSm()))
                               .start)));
+  if (g.gemv()) // without a bound ptxas trades warps, whose loads hide latency, for registers
+    function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                      builder.getI32IntegerAttr(static_cast<int32_t>(op.getCtasPerSm())));
   function->setAttr("rho.target", op.getTargetAttr());
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     auto pointer = llvm::dyn_cast<LLVM::LLVMPointerType>(type.getParamType(i));
@@ -119,18 +122,25 @@ void KernelLowering::computeThreadValues() {
   laneColumn = mod(lane, 4);
   firstRow = add(mul(warpN, g.warpN()), mul(laneRow, g.rowsPerThread()));
   codesBase = add(mul(warpN, g.chunks() * g.rowTiles() * 512), mul(lane, 16));
+  firstBatch = add(mul(warpM, g.warpM()), mul(laneColumn, 2));
+  firstScale = firstBatch;
+  copyThread = thread;
+  copyThreads = g.threads();
   computeFamilyValues();
 }
 
 bool KernelLowering::lowerCommon(mlir::Operation *inner) {
   return llvm::TypeSwitch<mlir::Operation *, bool>(inner)
       .Case<tile::AllocSharedOp>([](auto) { return true; })
+      .Case<tile::CopyRowsOp>([&](auto o) { return lowerCopyRows(o), true; })
       .Case<tile::LoadCodesOp>([&](auto o) { return lowerLoadCodes(o), true; })
       .Case<tile::LoadRowCodesOp>([&](auto o) { return lowerLoadRowCodes(o), true; })
       .Case<tile::LoadColumnScalesOp>([&](auto o) { return lowerLoadColumnScales(o), true; })
       .Case<tile::ConvertScalesOp>([&](auto o) { return lowerConvertScales(o), true; })
       .Case<tile::ScaleOp>([&](auto o) { return lowerScale(o), true; })
       .Case<tile::SplitSumOp>([&](auto o) { return lowerSplitSum(o), true; })
+      .Case<tile::GroupSumOp>([&](auto o) { return lowerGroupSum(o), true; })
+      .Case<tile::GroupIndexOp>([&](auto o) { return o.replaceAllUsesWith(warpK), true; })
       .Case<tile::LoadRowScalesOp>([&](auto o) { return lowerLoadRowScales(o), true; })
       .Case<tile::LoadTokenScalesOp>([&](auto o) { return lowerLoadTokenScales(o), true; })
       .Case<tile::LoadTensorScaleOp>([&](auto o) { return lowerLoadTensorScale(o), true; })
@@ -152,6 +162,10 @@ bool KernelLowering::lowerCommon(mlir::Operation *inner) {
 }
 
 void KernelLowering::sumBarrier() { NVVM::Barrier0Op::create(builder, loc); }
+void KernelLowering::mathBarrier() { NVVM::Barrier0Op::create(builder, loc); }
+KernelLowering::Value KernelLowering::sumCluster(Value, Value first, llvm::SmallVector<Value> &) {
+  return first;
+}
 
 KernelLowering::Value KernelLowering::i32(int64_t value) {
   return arith::ConstantIntOp::create(builder, loc, builder.getI32Type(), value);

@@ -9,6 +9,8 @@
 
 #include "mlir/IR/Builders.h"
 
+#include <functional>
+
 namespace rho::compiler {
 
 class KernelLowering {
@@ -30,7 +32,11 @@ protected:
   Value thread, lane, warpM, warpN, warpK;
   Value laneRow, laneColumn;              // lane / 4, lane % 4
   Value firstRow;                         // this thread's first weight row within the CTA tile
+  Value firstBatch;                       // and its first batch row
+  Value firstScale;                       // and that row's place in a row of scales
   Value codesBase;                        // byte of this thread's first code chunk in a part
+  Value copyThread;                       // this thread's place among those that share a copy
+  int64_t copyThreads;                    // which are as many
   llvm::DenseMap<Value, int64_t> offsets; // of shared buffers
 
   // The family's part: values of its own at the kernel's entry, and its operations. False: the
@@ -39,12 +45,22 @@ protected:
   virtual bool lowerFamily(mlir::Operation *inner) = 0;
   // Waits for all threads that hold sums.
   virtual void sumBarrier();
+  // Waits for all threads that multiply.
+  virtual void mathBarrier();
+  // Adds to the sums of the CTA's first group those that other CTAs hold. Gives which threads have
+  // them then, of those where `first` is true.
+  virtual Value sumCluster(Value buffer, Value first, llvm::SmallVector<Value> &sums);
 
   // KernelLowering.cpp
   void createFunction();
   void assignShared();
   void computeThreadValues();
   bool lowerCommon(mlir::Operation *inner);
+
+  // AsyncCopies.cpp
+  void forEachPiece(int64_t pieces, const std::function<void(Value piece, Value exists)> &body);
+  void copyPiece(Value to, Value from, Value size, Value exists);
+  void lowerCopyRows(tile::CopyRowsOp copy);
 
   // Fragments.cpp
   void lowerLoadCodes(tile::LoadCodesOp load);
@@ -66,6 +82,14 @@ protected:
   llvm::SmallVector<Value> sumLast(tile::SplitSumOp sum, const SplitWorkspace &space);
   llvm::SmallVector<Value> gatherShares(tile::SplitSumOp sum, const SplitWorkspace &space);
   void resetCounter(const SplitWorkspace &space);
+  void lowerGroupSum(tile::GroupSumOp sum);
+  // Where a group of warps leaves accumulator `value` of `values` in part `part` of a buffer.
+  Value sumPlace(Value buffer, Value part, int64_t values, int64_t value);
+  // Threads where `has` is true leave their sums in a part of the buffer.
+  void leaveSums(Value has, Value buffer, Value part, mlir::ValueRange sums);
+  // In threads where `has` is true, `sums` plus what each of the parts holds, in their order.
+  using Parts = llvm::function_ref<Value(int64_t part, int64_t value)>;
+  llvm::SmallVector<Value> addParts(Value has, mlir::ValueRange sums, int64_t parts, Parts pointer);
   void lowerLoadRowScales(tile::LoadRowScalesOp load);
   void lowerLoadTokenScales(tile::LoadTokenScalesOp load);
   void lowerLoadTensorScale(tile::LoadTensorScaleOp load);

@@ -7,8 +7,6 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "llvm/ADT/TypeSwitch.h"
 
-#include <functional>
-
 namespace rho::compiler {
 
 namespace LLVM = mlir::LLVM;
@@ -27,10 +25,7 @@ private:
 
   void computeFamilyValues() override;
   bool lowerFamily(mlir::Operation *inner) override;
-  void forEachPiece(int64_t pieces, const std::function<void(Value piece, Value exists)> &body);
-  void copyPiece(Value to, Value from, Value size, Value exists);
   void lowerCopyTile(tile::CopyTileOp copy);
-  void lowerCopyRows(tile::CopyRowsOp copy);
   void lowerLoadActivation(tile::LoadActivationOp load);
   void lowerMma(tile::MmaOp mma);
 };
@@ -48,36 +43,9 @@ void MmaSyncLowering::computeFamilyValues() {
 bool MmaSyncLowering::lowerFamily(mlir::Operation *inner) {
   return llvm::TypeSwitch<mlir::Operation *, bool>(inner)
       .Case<tile::CopyTileOp>([&](auto o) { return lowerCopyTile(o), true; })
-      .Case<tile::CopyRowsOp>([&](auto o) { return lowerCopyRows(o), true; })
       .Case<tile::LoadActivationOp>([&](auto o) { return lowerLoadActivation(o), true; })
       .Case<tile::MmaOp>([&](auto o) { return lowerMma(o), true; })
       .Default([](auto) { return false; });
-}
-
-// Spreads pieces over the CTA's threads: piece = thread, thread + threads, ... `exists` is null
-// where every thread has one.
-void MmaSyncLowering::forEachPiece(int64_t pieces,
-                                   const std::function<void(Value piece, Value exists)> &body) {
-  for (int64_t first = 0; first < pieces; first += g.threads()) {
-    Value piece = add(thread, first);
-    bool all = first + g.threads() <= pieces;
-    body(piece, all ? Value() : less(piece, i32(pieces)));
-  }
-}
-
-// A thread without a piece is predicated off, not branched around: LLVM may copy what follows a
-// branch into both of its paths, and ldmatrix and mma need all threads of the warp on one.
-void MmaSyncLowering::copyPiece(Value to, Value from, Value size, Value exists) {
-  if (!exists) {
-    NVVM::CpAsyncOp::create(builder, loc, to, from, 16, NVVM::LoadCacheModifierKind::CG, size);
-    return;
-  }
-  llvm::SmallVector<Value> operands{exists, to, from};
-  if (size)
-    operands.push_back(size);
-  ptx(size ? "@$0 cp.async.cg.shared.global [$1], [$2], 16, $3;"
-           : "@$0 cp.async.cg.shared.global [$1], [$2], 16;",
-      size ? "b,l,l,r" : "b,l,l", mlir::TypeRange(), operands);
 }
 
 void MmaSyncLowering::lowerCopyTile(tile::CopyTileOp copy) {
@@ -88,30 +56,6 @@ void MmaSyncLowering::lowerCopyTile(tile::CopyTileOp copy) {
   forEachPiece(bytes / 16, [&](Value piece, Value exists) {
     Value offset = mul(piece, 16);
     copyPiece(sharedAt(add(part, offset)), globalAt(from, widen(offset)), Value(), exists);
-  });
-}
-
-void MmaSyncLowering::lowerCopyRows(tile::CopyRowsOp copy) {
-  int64_t rowBytes = static_cast<int64_t>(copy.getRowBytes());
-  int64_t perRow = rowBytes / 16;
-  int64_t sharing = std::max<int64_t>(1, 128 / rowBytes);
-  int64_t permuted = std::min<int64_t>(perRow, 8);
-  Value part = partOf(copy.getBuffer(), copy.getSlot());
-  forEachPiece(static_cast<int64_t>(copy.getRows()) * perRow, [&](Value piece, Value exists) {
-    Value row = div(piece, perRow), column = mod(piece, perRow);
-    Value sourceRow = add(copy.getRow(), row);
-    Value sourceByte = add(copy.getColumn(), mul(column, 16));
-    Value inside = arith::AndIOp::create(builder, loc, less(sourceRow, copy.getRowLimit()),
-                                         less(sourceByte, copy.getPitch()));
-    // A size of zero reads nothing and fills with zeros; the address must be valid all the same.
-    Value size = arith::SelectOp::create(builder, loc, inside, i32(16), i32(0));
-    Value offset = add(mul(widen(sourceRow), widen(copy.getPitch())), widen(sourceByte));
-    offset = arith::SelectOp::create(builder, loc, inside, offset, i64(0));
-    Value place = column;
-    if (copy.getSwizzle())
-      place = arith::XOrIOp::create(builder, loc, column, mod(div(row, sharing), permuted));
-    Value target = add(part, add(mul(row, rowBytes), mul(place, 16)));
-    copyPiece(sharedAt(target), globalAt(copy.getSource(), offset), size, exists);
   });
 }
 

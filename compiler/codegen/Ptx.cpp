@@ -29,12 +29,25 @@ namespace {
 
 const char *const triple = "nvptx64-nvidia-cuda";
 
+// Kernels of roles gemv load weights past L1, which PTX has from version 7.4 on.
+bool loadsPastL1(const llvm::Module &module) {
+  for (const llvm::Function &function : module)
+    for (const llvm::Instruction &instruction : llvm::instructions(function))
+      if (auto *call = llvm::dyn_cast<llvm::CallBase>(&instruction))
+        if (auto *text = llvm::dyn_cast<llvm::InlineAsm>(call->getCalledOperand()))
+          if (llvm::StringRef(text->getAsmString()).contains("L1::no_allocate"))
+            return true;
+  return false;
+}
+
 // The lowest PTX version that knows the architecture and its instructions, so that old drivers
 // accept the text.
 const char *ptxFeature(const llvm::Module &module, llvm::StringRef target) {
   for (const llvm::Function &function : module)
     if (function.getName().starts_with("llvm.nvvm.mma.") && function.getName().contains("e4m3"))
       return "+ptx84";
+  if ((target == "sm_80" || target == "sm_86") && loadsPastL1(module))
+    return "+ptx74";
   if (target == "sm_80")
     return "+ptx70";
   if (target == "sm_86")

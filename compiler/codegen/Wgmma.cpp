@@ -28,6 +28,8 @@ private:
   void computeFamilyValues() override;
   bool lowerFamily(mlir::Operation *inner) override;
   void sumBarrier() override;
+  void mathBarrier() override;
+  Value sumCluster(Value buffer, Value first, llvm::SmallVector<Value> &sums) override;
   void namedBarrier(int64_t id, int64_t threads);
   // Of all threads of the cluster: what they did to its shared memory before is seen behind it.
   void clusterBarrier();
@@ -44,15 +46,9 @@ private:
   void lowerStoreOperand(tile::StoreOperandOp store);
   void lowerMma(tile::WarpgroupMmaOp mma);
   void lowerWait(tile::WarpgroupWaitOp wait);
-  void lowerGroupSum(tile::GroupSumOp sum);
   void lowerStoreBox(tile::StoreBoxOp store);
   void lowerWaitStores();
   Value isWarpgroupLeader(); // the thread that starts and awaits its warpgroup's stores
-  // Where a group of warps leaves accumulator `value` of `values` in part `part` of a buffer.
-  Value sumPlace(Value buffer, Value part, int64_t values, int64_t value);
-  // In threads where `has` is true, `sums` plus what each of the parts holds, in their order.
-  using Parts = llvm::function_ref<Value(int64_t part, int64_t value)>;
-  llvm::SmallVector<Value> addParts(Value has, mlir::ValueRange sums, int64_t parts, Parts pointer);
   // Of a part with `rows` rows: where byte `column` of the rows lies.
   static int64_t columnOffset(int64_t rows, int64_t column);
   // The matrix descriptor of what starts `offset` bytes into a part.
@@ -92,10 +88,8 @@ bool WgmmaLowering::lowerFamily(mlir::Operation *inner) {
       .Case<tile::StoreOperandOp>([&](auto o) { return lowerStoreOperand(o), true; })
       .Case<tile::WarpgroupMmaOp>([&](auto o) { return lowerMma(o), true; })
       .Case<tile::WarpgroupWaitOp>([&](auto o) { return lowerWait(o), true; })
-      .Case<tile::GroupSumOp>([&](auto o) { return lowerGroupSum(o), true; })
       .Case<tile::StoreBoxOp>([&](auto o) { return lowerStoreBox(o), true; })
       .Case<tile::WaitStoresOp>([&](auto) { return lowerWaitStores(), true; })
-      .Case<tile::GroupIndexOp>([&](auto o) { return o.replaceAllUsesWith(warpK), true; })
       .Default([](auto) { return false; });
 }
 
@@ -112,6 +106,7 @@ void WgmmaLowering::clusterBarrier() {
 }
 
 void WgmmaLowering::sumBarrier() { namedBarrier(2, g.groupThreads()); }
+void WgmmaLowering::mathBarrier() { namedBarrier(1, g.mathThreads()); }
 
 WgmmaLowering::Value WgmmaLowering::sharedAddress(Value byteOffset) {
   return add(sharedStart, byteOffset);
@@ -361,65 +356,23 @@ void WgmmaLowering::lowerWait(tile::WarpgroupWaitOp wait) {
     result.replaceAllUsesWith(vectorOf(llvm::ArrayRef<Value>(results).slice(4 * i, 4)));
 }
 
-WgmmaLowering::Value WgmmaLowering::sumPlace(Value buffer, Value part, int64_t values,
-                                             int64_t value) {
-  return sharedAt(add(sumAt(part, values, value), offsets.lookup(buffer)));
-}
-
-llvm::SmallVector<WgmmaLowering::Value> WgmmaLowering::addParts(Value has, mlir::ValueRange sums,
-                                                                int64_t parts, Parts pointer) {
-  auto gather = mlir::scf::IfOp::create(builder, loc, sums.getTypes(), has, true);
-  mlir::OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(&gather.getThenRegion().front());
-  llvm::SmallVector<Value> totals(sums);
-  for (int64_t part = 0; part < parts; ++part)
-    for (auto [i, total] : llvm::enumerate(totals))
-      total = sumOf(total, load(total.getType(), pointer(part, static_cast<int64_t>(i)), 16));
-  mlir::scf::YieldOp::create(builder, loc, totals);
-  builder.setInsertionPointToStart(&gather.getElseRegion().front());
-  mlir::scf::YieldOp::create(builder, loc, sums);
-  return gather.getResults();
-}
-
-// All groups but the first leave their sums in shared memory, which the first adds in order. The
-// second barrier keeps the buffer until they are read. Of a cluster along k, the first group of
-// each CTA but the first then leaves what it has in its own part, where that of the first CTA
-// fetches it.
-void WgmmaLowering::lowerGroupSum(tile::GroupSumOp sum) {
-  llvm::SmallVector<Value> sums(sum.getValues());
+// The first group of each CTA but the first leaves what it has in its own part, where that of the
+// first CTA fetches it.
+WgmmaLowering::Value WgmmaLowering::sumCluster(Value buffer, Value first,
+                                               llvm::SmallVector<Value> &sums) {
+  if (g.clusterK == 1)
+    return first;
   auto values = static_cast<int64_t>(sums.size());
-  auto is = [&](Value rank, int64_t which) {
-    return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, rank, i32(which));
-  };
-  auto leave = [&](Value condition, Value part) {
-    auto leaves = mlir::scf::IfOp::create(builder, loc, condition);
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(&leaves.getThenRegion().front());
-    for (auto [i, value] : llvm::enumerate(sums))
-      store(value, sumPlace(sum.getBuffer(), part, values, static_cast<int64_t>(i)), 16);
-  };
-  Value first = is(warpK, 0);
-  if (g.warpsK > 1) {
-    leave(less(i32(0), warpK), arith::SubIOp::create(builder, loc, warpK, i32(1)));
-    namedBarrier(1, g.mathThreads());
-    sums = addParts(first, sums, g.warpsK - 1, [&](int64_t part, int64_t value) {
-      return sumPlace(sum.getBuffer(), i32(part), values, value);
-    });
-    namedBarrier(1, g.mathThreads());
-  }
-  if (g.clusterK > 1) {
-    leave(arith::AndIOp::create(builder, loc, first, less(i32(0), kRank)), i32(0));
-    clusterBarrier();
-    first = arith::AndIOp::create(builder, loc, first, is(kRank, 0));
-    sums = addParts(first, sums, g.clusterK - 1, [&](int64_t part, int64_t value) -> Value {
-      Value own = sumPlace(sum.getBuffer(), i32(0), values, value);
-      return NVVM::MapaOp::create(builder, loc, LLVM::LLVMPointerType::get(op.getContext(), 7), own,
-                                  add(columnRank, (part + 1) * g.clusterN));
-    });
-  }
-  sum.getFirst().replaceAllUsesWith(first);
-  for (auto [old, now] : llvm::zip(sum.getSums(), sums))
-    old.replaceAllUsesWith(now);
+  leaveSums(arith::AndIOp::create(builder, loc, first, less(i32(0), kRank)), buffer, i32(0), sums);
+  clusterBarrier();
+  Value firstCta = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, kRank, i32(0));
+  first = arith::AndIOp::create(builder, loc, first, firstCta);
+  sums = addParts(first, sums, g.clusterK - 1, [&](int64_t part, int64_t value) -> Value {
+    Value own = sumPlace(buffer, i32(0), values, value);
+    return NVVM::MapaOp::create(builder, loc, LLVM::LLVMPointerType::get(op.getContext(), 7), own,
+                                add(columnRank, (part + 1) * g.clusterN));
+  });
+  return first;
 }
 
 WgmmaLowering::Value WgmmaLowering::isWarpgroupLeader() {

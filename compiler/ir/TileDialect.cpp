@@ -51,9 +51,9 @@ mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int
   for (int64_t size : {tileM, tileN, tileK, warpsM, warpsN})
     if (!powerOfTwo(size) || size > 4096)
       return emitError() << "tile and warp counts must be powers of two up to 4096, found " << size;
-  if (warpsK < 1 || warpsK > 4)
-    return emitError() << "warps stand in " << warpsK << " groups along k; there are 1 to 4";
-  if (tileM / warpsM < 8 || tileN / warpsN < 16 || tileK < 64)
+  if (warpsK < 1 || warpsK > 16)
+    return emitError() << "warps stand in " << warpsK << " groups along k; there are 1 to 16";
+  if (tileM / warpsM < (roles == "gemv" ? 1 : 8) || tileN / warpsN < 16 || tileK < 64)
     return emitError() << "each warp needs at least 8 batch rows, 16 weight rows and 64 of k";
   if (mma != "f16" && mma != "bf16" && mma != "s8" && mma != "s4" && mma != "e4m3")
     return emitError() << "mma type is '" << mma << "'; it must be f16, bf16, s8, s4 or e4m3";
@@ -129,6 +129,23 @@ mlir::LogicalResult StoreBoxOp::verify() {
   if (part.getBytes() != bytes)
     return emitOpError("buffer part has ") << part.getBytes() << " bytes; " << rows << " rows of "
                                            << getElement() << " have " << bytes;
+  return mlir::success();
+}
+
+mlir::LogicalResult DotOp::verify() {
+  int64_t rows = static_cast<int64_t>(getB().size());
+  if (getA().size() != 2 || rows < 1 || rows > 2)
+    return emitOpError("has ") << getA().size() << " weight rows and " << rows
+                               << " batch rows; there are 2 and 1 or 2";
+  for (mlir::Value row : getB())
+    if (row.getType() != getB()[0].getType() ||
+        llvm::cast<mlir::VectorType>(row.getType()).getElementType() !=
+            getC().getType().getElementType())
+      return emitOpError("batch rows must be vectors of one length of the accumulator's type");
+  auto row = llvm::cast<mlir::VectorType>(getB()[0].getType());
+  int64_t position = static_cast<int64_t>(getPosition());
+  if (row.getNumElements() < (position + 1) * (row.getElementType().isInteger() ? 1 : 2))
+    return emitOpError("batch rows have no numbers of register ") << position;
   return mlir::success();
 }
 

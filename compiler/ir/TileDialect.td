@@ -168,12 +168,53 @@ def Tile_LoadCodesOp : Tile_Op<"load_codes", []> {
   }];
 }
 
+def Tile_StreamCodesOp : Tile_Op<"stream_codes", []> {
+  let summary = "the 16 bytes of one chunk that belong to this thread, straight from global memory";
+  let description = [{
+    `tile` counts k tiles of the packed section that begins at `source + base`. Not kept in L1: nobody
+    else reads them.
+  }];
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$tile,
+                       I64Attr:$chunk, I64Attr:$rowTile);
+  let results = (outs I32Vector:$words);
+  let assemblyFormat = [{
+    $source `+` $base `tile` $tile `chunk` $chunk `row_tile` $rowTile attr-dict
+    `:` type($source) `->` type($words)
+  }];
+}
+
+def Tile_StreamRowCodesOp : Tile_Op<"stream_row_codes", []> {
+  let summary = "packed codes of this thread's weight rows for one group, from global memory";
+  let description = [{
+    `tile` counts tiles of `groups` groups. The threads of a quad take `spread` consecutive groups in
+    turn, from `group` on.
+  }];
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$tile,
+                       I64Attr:$groups, I64Attr:$group, I64Attr:$spread, I64Attr:$bits);
+  let results = (outs I32Vector:$words);
+  let assemblyFormat = [{
+    $source `+` $base `tile` $tile `of` $groups `group` $group `spread` $spread `bits` $bits attr-dict
+    `:` type($source) `->` type($words)
+  }];
+}
+
 def Tile_LoadActivationOp : Tile_Op<"load_activation", []> {
   let summary = "operand B registers of one chunk of k and one n8 tile, by ldmatrix";
   let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$chunk, I64Attr:$batchTile);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
     $buffer `[` $slot `]` `chunk` $chunk `batch_tile` $batchTile attr-dict `:` type($buffer) `->` type($words)
+  }];
+}
+
+def Tile_LoadBatchRowOp : Tile_Op<"load_batch_row", []> {
+  let summary = "this thread's run of k of one chunk and batch row: four s8 to a word, or f32";
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$chunk, I64Attr:$row,
+                       StrAttr:$element);
+  let results = (outs AnyTypeOf<[I32Vector, F32Vector]>:$numbers);
+  let assemblyFormat = [{
+    $buffer `[` $slot `]` `chunk` $chunk `row` $row `as` $element attr-dict
+    `:` type($buffer) `->` type($numbers)
   }];
 }
 
@@ -192,8 +233,11 @@ def Tile_LoadRowCodesOp : Tile_Op<"load_row_codes", []> {
 
 def Tile_LoadColumnScalesOp : Tile_Op<"load_column_scales", []> {
   let summary = "scales of this thread's two batch rows of an n8 tile for one group of the tile";
+  let description = [{
+    The threads of a quad take `spread` consecutive groups in turn, from `group` on.
+  }];
   let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$group, I64Attr:$batchTile,
-                       StrAttr:$element);
+                       StrAttr:$element, DefaultValuedAttr<I64Attr, "1">:$spread);
   let results = (outs F32Vector:$scales);
   let assemblyFormat = [{
     $buffer `[` $slot `]` `group` $group `batch_tile` $batchTile `as` $element attr-dict
@@ -251,6 +295,22 @@ def Tile_StoreOperandOp : Tile_Op<"store_operand", []> {
   let hasVerifier = 1;
 }
 
+def Tile_DotOp : Tile_Op<"dot", [Pure, AttrSizedOperandSegments]> {
+  let summary = "products of registers of two weight rows with one or two batch rows, on CUDA cores";
+  let description = [{
+    Result (r, c) is c (r, c) plus the sum over the k of a register of weight row r times batch row
+    c, whose numbers of those k begin at register `position` of its run.
+  }];
+  let arguments = (ins Variadic<I32>:$a, Variadic<AnyTypeOf<[I32Vector, F32Vector]>>:$b,
+                       I64Attr:$position, Accumulator:$c, StrAttr:$element);
+  let results = (outs Accumulator:$result);
+  let assemblyFormat = [{
+    $element `(` $a `)` `,` `(` $b `:` type($b) `)` `at` $position `,` $c attr-dict
+    `:` type($c) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
 def Tile_WarpgroupMmaOp : Tile_Op<"warpgroup_mma", [AttrSizedOperandSegments]> {
   let summary = "a batch of matrix instructions of a warpgroup, started together";
   let description = [{
@@ -302,6 +362,24 @@ def Tile_GroupSumOp : Tile_Op<"group_sum", []> {
   let assemblyFormat = [{
     $buffer `(` $values `:` type($values) `)` attr-dict `:` type($buffer) `->` type($sums)
   }];
+}
+
+def Tile_ComputedOp : Tile_Op<"computed", []> {
+  let summary = "sums that are computed before all that follows";
+  let description = [{
+    Loads that follow find the registers of the sums' operands free. Left to itself LLVM moves the
+    last products behind those loads, which then need registers of their own and copies that wait.
+  }];
+  let arguments = (ins Variadic<Accumulator>:$values);
+  let results = (outs Variadic<Accumulator>:$sums);
+  let assemblyFormat = "$values `:` type($values) attr-dict `->` type($sums)";
+}
+
+def Tile_QuadSumOp : Tile_Op<"quad_sum", []> {
+  let summary = "sums over the threads of a quad, which have parts of k; `first` is true in one";
+  let arguments = (ins Variadic<Accumulator>:$values);
+  let results = (outs I1:$first, Variadic<Accumulator>:$sums);
+  let assemblyFormat = "$values `:` type($values) attr-dict `->` type($sums)";
 }
 
 def Tile_GroupIndexOp : Tile_Op<"group_index", [Pure]> {

@@ -8,6 +8,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 #include <map>
+#include <optional>
 
 namespace rho::compiler {
 
@@ -43,6 +44,7 @@ private:
   std::map<Pair, Value> buffers;   // shared, by component
   Value operandBuffer;             // of decoded operands, where a warpgroup decodes apart
   Value operandSlot;               // of the k tile that is multiplied
+  Value sumsBuffer;                // shared, of groups of warps along k
 
   // LowerToTile.cpp: the frame.
   void addParameters(mlir::Block &block);
@@ -51,8 +53,10 @@ private:
   // tile, batch tiles innermost.
   std::vector<Value> buildPipeline();
   void findTile();
-  void buildCopies(Value tileK, Value slot, int64_t tilesK);
+  void buildCopies(Value tileK, Value slot);
   void buildActivationCopy(int component, Value tileK, Value slot);
+  // Tile of a weight component's section that has k tile `tileK`.
+  Value sectionTile(int component, Value tileK);
 
   // TileOperands.cpp: codes and their parameters to operand A.
   struct ParameterKey {
@@ -64,12 +68,16 @@ private:
   };
   // Registers per weight row of one parameter of the decode, for one group of the tile.
   std::map<ParameterKey, Value> parameterCache;
+  std::map<std::pair<int, int64_t>, Value> rowVectors; // by component and group, where in registers
+  Value rowVectorOf(int component, int64_t group, int64_t warpgroup, Value slot);
   // By component, group and warpgroup.
   std::map<std::tuple<int, int64_t, int64_t>, std::vector<Value>> rowWords;
   const std::vector<Value> &rowWordsOf(int component, int64_t group, int64_t warpgroup, Value slot);
   // Rows count on through the warpgroups whose operand this thread decodes.
   Value parameter(llvm::StringRef form, int component, int64_t group, int64_t row, Value slot);
-  int64_t groupIn(int64_t k, int64_t group) const { return group >= g.tileK ? 0 : k / group; }
+  int64_t groupIn(int64_t k, int64_t group) const {
+    return g.parameterK(group) >= g.tileK ? 0 : k / g.parameterK(group);
+  }
   // The four registers of operand A for one instruction.
   std::vector<Value> decodeStep(const DecodeProgram &program, Value words, int64_t step,
                                 int64_t perWord, int64_t k, int64_t rowTile, Value slot);
@@ -91,7 +99,23 @@ private:
   void flushGroup(std::vector<Value> &sums, const std::vector<Value> &partial, int64_t k,
                   Value slot);
 
+  // TileGemv.cpp
+  void buildGemv();
+  std::map<int, Value> rowScaleWords; // of the epilogue's components, where they are loaded early
+  void loadRowScales();
+  std::vector<Value> streamTile(Value tileK);
+  void takeTile(const std::vector<Value> &words);
+  std::vector<Value> buildDotProducts(Value tileK, std::vector<Value> sums);
+
   // TileEpilogue.cpp
+  // What is constant along k: for all outputs, for weight rows, for pairs of batch rows; null or
+  // empty where there is none.
+  struct EpilogueFactors {
+    Value all;
+    std::vector<Value> rows, columns;
+  };
+  std::optional<EpilogueFactors> early; // made before the products
+  EpilogueFactors buildFactors();
   void buildEpilogue(std::vector<Value> sums);
 
   // Small builders.

@@ -17,6 +17,7 @@ struct LowerToNvvmPass : impl::LowerToNvvmBase<LowerToNvvmPass> {
   void runOnOperation() override {
     for (tile::KernelOp op : llvm::make_early_inc_range(getOperation().getOps<tile::KernelOp>()))
       if (mlir::failed(op.getGeometry().getRoles() == "uniform" ? lowerToMmaSync(op)
+                       : op.getGeometry().getRoles() == "gemv"  ? lowerToGemv(op)
                                                                 : lowerToWgmma(op)))
         return signalPassFailure();
   }

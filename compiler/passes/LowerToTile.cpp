@@ -32,7 +32,10 @@ void KernelBuilder::build() {
   builder.setInsertionPointToEnd(&block);
   allocateShared();
   findTile();
-  buildEpilogue(buildPipeline());
+  if (g.gemv())
+    buildGemv();
+  else
+    buildEpilogue(buildPipeline());
   op.erase();
 }
 
@@ -99,14 +102,14 @@ void KernelBuilder::addParameters(mlir::Block &block) {
 }
 
 void KernelBuilder::allocateShared() {
+  int64_t stages = bufferStages(g, context.plan.schedule, context.plan.problem.k);
   for (const StageBuffer &buffer : stageBuffers(context.gemm, context.placed, g))
     buffers[{buffer.weight, buffer.component}] = tile::AllocSharedOp::create(
-        builder, at(buffer.origin),
-        tile::SharedType::get(op.getContext(), buffer.bytes, context.plan.schedule.pipeline),
+        builder, at(buffer.origin), tile::SharedType::get(op.getContext(), buffer.bytes, stages),
         buffer.origin);
   if (int64_t bytes = sumsBytes(g))
-    tile::AllocSharedOp::create(builder, at("output"),
-                                tile::SharedType::get(op.getContext(), bytes, 1), "output");
+    sumsBuffer = tile::AllocSharedOp::create(
+        builder, at("output"), tile::SharedType::get(op.getContext(), bytes, 1), "output");
   if (slices)
     slicesBuffer = tile::AllocSharedOp::create(
         builder, at("output"), tile::SharedType::get(op.getContext(), slices->bytes, slices->slots),
@@ -140,7 +143,7 @@ std::vector<Value> KernelBuilder::buildPipeline() {
   mlir::Block &produce = pipeline.getProduce().emplaceBlock();
   produce.addArguments({index, index}, {loc, loc});
   builder.setInsertionPointToEnd(&produce);
-  buildCopies(produce.getArgument(0), produce.getArgument(1), layout.sections[0].tilesK);
+  buildCopies(produce.getArgument(0), produce.getArgument(1));
   tile::YieldOp::create(builder, loc, mlir::ValueRange());
   mlir::Block &consume = pipeline.getConsume().emplaceBlock();
   consume.addArguments({index, index}, {loc, loc});
@@ -164,8 +167,14 @@ std::vector<Value> KernelBuilder::buildPipeline() {
   return {pipeline.getResults().begin(), pipeline.getResults().begin() + sums};
 }
 
-void KernelBuilder::buildCopies(Value tileK, Value slot, int64_t tilesK) {
-  Value weightTile = add(mul(tileN, tilesK), tileK);
+Value KernelBuilder::sectionTile(int component, Value tileK) {
+  const LayoutSection &section = layout.sections[static_cast<size_t>(component)];
+  // Several k tiles may lie inside one group.
+  int64_t tilesPerGroup = component == 0 ? 1 : std::max<int64_t>(1, section.unitK / g.tileK);
+  return add(mul(tileN, section.tilesK), divide(tileK, tilesPerGroup));
+}
+
+void KernelBuilder::buildCopies(Value tileK, Value slot) {
   for (const auto &[key, buffer] : buffers) {
     auto [ofWeight, index] = key;
     if (index == StageBuffer::barriers)
@@ -174,13 +183,8 @@ void KernelBuilder::buildCopies(Value tileK, Value slot, int64_t tilesK) {
       buildActivationCopy(index, tileK, slot);
       continue;
     }
-    const LayoutSection &section = layout.sections[index];
-    Value tile = weightTile;
-    if (index != 0) { // several k tiles may lie inside one group
-      int64_t tilesPerGroup = std::max<int64_t>(1, section.unitK / g.tileK);
-      tile = add(mul(tileN, section.tilesK), divide(tileK, tilesPerGroup));
-    }
-    tile::CopyTileOp::create(builder, at(true, index), weight, section.offset, tile, buffer, slot);
+    tile::CopyTileOp::create(builder, at(true, index), weight, layout.sections[index].offset,
+                             sectionTile(index, tileK), buffer, slot);
   }
 }
 
@@ -208,14 +212,16 @@ void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
     int64_t pitch = makeActivationLayout(g, context.plan.problem).pitchBytes;
     tile::CopyRowsOp::create(builder, loc, activation[0], batch, m,
                              mul(tileK, g.activationRowBytes()), i32(pitch), buffer, slot, g.tileM,
-                             g.activationRowBytes(), true);
+                             g.activationRowBytes(), !g.gemv());
     return;
   }
   int64_t groups = (context.plan.problem.k + part.group - 1) / part.group;
   Value stride = mul(divide(add(m, i32(7)), 8), 8 * bytes); // activationGroupStride
+  if (g.gemv())
+    batch = mul(divide(batch, g.scaleColumns()), g.scaleColumns());
   tile::CopyRowsOp::create(
       builder, loc, activation[index], mul(divide(tileK, tilesPerGroup), perTile), i32(groups),
-      mul(batch, bytes), stride, buffer, slot, perTile, g.tileM * bytes, false);
+      mul(batch, bytes), stride, buffer, slot, perTile, g.scaleColumns() * bytes, false);
 }
 
 namespace {

@@ -7,22 +7,9 @@ namespace rho::compiler {
 
 using mlir::Value;
 
-void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
-  if (workspace) {
-    int64_t tilesN = layout.sections[0].tilesN;
-    Value tilesM = divide(add(m, i32(g.tileM - 1)), g.tileM);
-    std::vector<mlir::Type> types;
-    for (Value sum : sums)
-      types.push_back(sum.getType());
-    auto split = tile::SplitSumOp::create(builder, at("schedule"), builder.getI1Type(), types,
-                                          workspace, add(mul(tileM, tilesN), tileN),
-                                          mul(tilesM, tilesN), shares, share, firstPlace, sums);
-    auto last = mlir::scf::IfOp::create(builder, at("schedule"), split.getLast());
-    sums.assign(split.getSums().begin(), split.getSums().end());
-    builder.setInsertionPointToStart(&last.getThenRegion().front());
-  }
-  Value factor;
-  std::vector<Value> rows, columns;
+KernelBuilder::EpilogueFactors KernelBuilder::buildFactors() {
+  EpilogueFactors factors;
+  auto &[factor, rows, columns] = factors;
   auto multiply = [&](mlir::Location loc, Value &product, Value with) {
     product = product ? mlir::arith::MulFOp::create(builder, loc, product, with).getResult() : with;
   };
@@ -38,8 +25,14 @@ void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
                tile::LoadTensorScaleOp::create(builder, loc, builder.getF32Type(), source, base,
                                                part.type.name()));
     } else if (ofWeight) {
-      Value scales = tile::LoadRowScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
-                                                   source, base, tileN, part.type.name());
+      mlir::VectorType type = vectorOf(g.rowsPerThread(), false);
+      auto early = rowScaleWords.find(index);
+      Value scales =
+          early == rowScaleWords.end()
+              ? tile::LoadRowScalesOp::create(builder, loc, type, source, base, tileN,
+                                              part.type.name())
+                    .getResult()
+              : tile::ConvertScalesOp::create(builder, loc, type, early->second, part.type.name());
       rows.resize(g.rowsPerThread());
       for (int64_t r = 0; r < g.rowsPerThread(); ++r)
         multiply(loc, rows[r],
@@ -57,14 +50,33 @@ void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
     multiply(at("output"), factor,
              mlir::arith::ConstantFloatOp::create(builder, at("output"), builder.getF32Type(),
                                                   llvm::APFloat(static_cast<float>(constant))));
+  return factors;
+}
+
+void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
+  if (workspace) {
+    int64_t tilesN = layout.sections[0].tilesN;
+    Value tilesM = divide(add(m, i32(g.tileM - 1)), g.tileM);
+    std::vector<mlir::Type> types;
+    for (Value sum : sums)
+      types.push_back(sum.getType());
+    auto split = tile::SplitSumOp::create(builder, at("schedule"), builder.getI1Type(), types,
+                                          workspace, add(mul(tileM, tilesN), tileN),
+                                          mul(tilesM, tilesN), shares, share, firstPlace, sums);
+    auto last = mlir::scf::IfOp::create(builder, at("schedule"), split.getLast());
+    sums.assign(split.getSums().begin(), split.getSums().end());
+    builder.setInsertionPointToStart(&last.getThenRegion().front());
+  }
+  EpilogueFactors factors = early ? *early : buildFactors();
   for (int64_t t = 0; t < g.rowTiles(); ++t)
     for (int64_t j = 0; j < g.batchTiles(); ++j) {
       std::vector<Value> pair;
-      if (!rows.empty())
-        pair = {rows[2 * t], rows[2 * t + 1]};
+      if (!factors.rows.empty())
+        pair = {factors.rows[2 * t], factors.rows[2 * t + 1]};
       Value &sum = sums[t * g.batchTiles() + j];
       sum = tile::ScaleOp::create(builder, at("output"), accumulatorType(false), sum, pair,
-                                  columns.empty() ? Value() : columns[j], factor, Value());
+                                  factors.columns.empty() ? Value() : factors.columns[j],
+                                  factors.all, Value());
     }
   if (slices)
     tile::StoreBoxOp::create(builder, at("output"), output, tileN, tileM, slicesBuffer,

@@ -5,16 +5,22 @@ namespace rho::compiler {
 
 using mlir::Value;
 
+Value KernelBuilder::rowVectorOf(int component, int64_t group, int64_t warpgroup, Value slot) {
+  if (auto known = rowVectors.find({component, group}); known != rowVectors.end())
+    return known->second;
+  int bits = context.gemm.weight.components[component].type.bits();
+  int64_t count = std::max<int64_t>(1, g.rowsPerThread() * bits / 32);
+  return tile::LoadRowCodesOp::create(builder, at(true, component), vectorOf(count, true),
+                                      buffers[{true, component}], slot, group, bits, warpgroup);
+}
+
 const std::vector<Value> &KernelBuilder::rowWordsOf(int component, int64_t group, int64_t warpgroup,
                                                     Value slot) {
   std::vector<Value> &words = rowWords[{component, group, warpgroup}];
   if (!words.empty())
     return words;
-  int bits = context.gemm.weight.components[component].type.bits();
-  int64_t count = std::max<int64_t>(1, g.rowsPerThread() * bits / 32);
-  Value vector =
-      tile::LoadRowCodesOp::create(builder, at(true, component), vectorOf(count, true),
-                                   buffers[{true, component}], slot, group, bits, warpgroup);
+  Value vector = rowVectorOf(component, group, warpgroup, slot);
+  int64_t count = llvm::cast<mlir::VectorType>(vector.getType()).getNumElements();
   for (int64_t i = 0; i < count; ++i)
     words.push_back(
         tile::ExtractOp::create(builder, at(true, component), builder.getI32Type(), vector, i));

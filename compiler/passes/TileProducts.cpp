@@ -10,7 +10,7 @@ int64_t KernelBuilder::flushK() const {
   for (ir::ComponentOp component : chain.accumulator) {
     bool ofWeight = false;
     int index = 0;
-    flush = std::min(flush, partOf(component, ofWeight, index).group);
+    flush = std::min(flush, g.parameterK(partOf(component, ofWeight, index).group));
   }
   return flush;
 }
@@ -168,10 +168,7 @@ void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value
     int64_t group = groupIn(k, part.group);
     mlir::Location loc = component.getLoc();
     if (ofWeight) {
-      int64_t count = std::max<int64_t>(1, g.rowsPerThread() * part.type.bits() / 32);
-      Value words =
-          tile::LoadRowCodesOp::create(builder, loc, vectorOf(count, true), buffers[{true, index}],
-                                       slot, group, part.type.bits());
+      Value words = rowVectorOf(index, group, 0, slot);
       Value scales = tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
                                                    words, part.type.name());
       for (int64_t r = 0; r < g.rowsPerThread(); ++r) {
@@ -182,10 +179,11 @@ void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value
           rows[r] = mlir::arith::MulFOp::create(builder, loc, rows[r], scale);
       }
     } else {
+      int64_t spread = g.groupsPerChunk(part.group);
       for (int64_t j = 0; j < g.batchTiles(); ++j) {
-        Value scales = tile::LoadColumnScalesOp::create(builder, loc, vectorOf(2, false),
-                                                        buffers[{false, index}], slot, group, j,
-                                                        part.type.name());
+        Value scales = tile::LoadColumnScalesOp::create(
+            builder, loc, vectorOf(2, false), buffers[{false, index}], slot, group * spread, j,
+            part.type.name(), spread);
         if (static_cast<int64_t>(columns.size()) <= j)
           columns.push_back(scales);
         else

@@ -165,8 +165,8 @@ double predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sch
                       const Problem &problem, const DeviceModel &device) {
   Geometry g = makeGeometry(placed, schedule);
   double clock = device.clockGHz * 1e3; // cycles per microsecond
-  int64_t perCta = sharedBytes(gemm, placed, g, schedule.pipeline, problem);
-  int registers = estimateRegisters(gemm, placed, g);
+  int64_t perCta = sharedBytes(gemm, placed, g, schedule, problem);
+  int registers = estimateRegisters(gemm, placed, g, schedule.pipeline);
   int64_t perSm = std::min({device.sharedPerSm / (perCta + 1024), 65536 / (registers * g.threads()),
                             2048 / g.threads()});
   perSm = std::max<int64_t>(perSm, 1);
@@ -213,10 +213,69 @@ double predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sch
   return launchMicroseconds + waves * (fill + static_cast<double>(steps) * step) + epilogue;
 }
 
+// --- gemv kernels. Datasheet rates; not fitted yet.
+
+constexpr double loadedLatencyMicroseconds = 1.2; // of memory at nearly its full bandwidth
+constexpr double smBandwidthShare = 1.5;          // of one SM, to its share of the device's
+constexpr double gemvStartMicroseconds = 1.5;     // the first loads, activations, sums over warps
+
+// Cycles that a warp keeps one of an SM's four schedulers busy with one k tile. Bitwise operations,
+// by which bf16 is widened too, and dp4a have half the rate of multiply-adds.
+double gemvCycles(const PlacedGemm &placed, const Geometry &g) {
+  auto chunks = static_cast<double>(g.chunks());
+  double words = chunks * static_cast<double>(g.rowTiles()) * Geometry::wordsPerChunk;
+  double registers = chunks * static_cast<double>(g.stepsPerChunk() * g.rowTiles()) * 4;
+  auto rows = static_cast<double>(g.tileM);
+  double run = static_cast<double>(g.chunkK()) / 4;
+  double widening = placed.mmaType == "bf16" ? 2 : 1; // of a number
+  double cycles = words * placed.decode.instructions() * 1.5;
+  if (placed.integerAccumulator)
+    cycles += registers * rows * 2;
+  else
+    cycles += registers * (2 * widening + 2 * rows) + chunks * rows * run * widening;
+  if (placed.flushK > 0)
+    cycles += static_cast<double>(ceilDiv(g.tileK, g.parameterK(placed.flushK))) * 3 *
+              static_cast<double>(g.rowsPerThread()) * rows;
+  return cycles + chunks * rows * 4 + 20;
+}
+
+double predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
+                   const Problem &problem, const DeviceModel &device) {
+  Geometry g = makeGeometry(placed, schedule);
+  double clock = device.clockGHz * 1e3; // cycles per microsecond
+  double bitsPerCode = placed.weightBits;
+  for (const dsl::Component &component : gemm.weight.components)
+    if (component.extent == dsl::Extent::Group)
+      bitsPerCode +=
+          static_cast<double>(component.type.bits()) / static_cast<double>(component.group);
+  int64_t tilesK = ceilDiv(problem.k, g.tileK);
+  int64_t ctas = ceilDiv(problem.n, g.tileN) * ceilDiv(problem.m, g.tileM);
+  auto busiest = static_cast<double>(ceilDiv(ctas, device.smCount)); // CTAs of one SM
+  double resident = std::min(busiest, static_cast<double>(schedule.ctasPerSm));
+  double perCta = static_cast<double>(g.tileN * tilesK * g.tileK) * bitsPerCode / 8;
+  double bandwidth = device.bandwidthGBs * 1e3 * 0.9; // bytes per microsecond
+  double perSm = bandwidth / device.smCount * smBandwidthShare;
+  double inFlight = resident * static_cast<double>(g.tileN * g.tileK * g.warpsK) * bitsPerCode / 8 *
+                    (schedule.pipeline - 0.5);
+  double load = std::max({static_cast<double>(ctas) * perCta / bandwidth, busiest * perCta / perSm,
+                          busiest * perCta * loadedLatencyMicroseconds / inFlight});
+  double warpTiles = static_cast<double>(ceilDiv(tilesK, g.warpsK));
+  double cycles = gemvCycles(placed, g) * warpTiles;
+  double issue = busiest * static_cast<double>(g.warpsN * g.warpsK) * cycles / 4 / clock;
+  double latency = std::ceil(busiest / resident) * cycles * dependentFactor / clock;
+  constexpr double sharpness = 4;
+  double time = 0;
+  for (double part : {load, issue, latency})
+    time += std::pow(part, sharpness);
+  double tail = resident * static_cast<double>(2 * sumsBytes(g)) / sharedBytesPerCycle / clock;
+  double launch = startMicroseconds + (schedule.dependent ? 0 : serialMicroseconds);
+  return launch + gemvStartMicroseconds + std::pow(time, 1 / sharpness) + tail;
+}
+
 } // namespace
 
 int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
-                    int pipeline, const Problem &problem) {
+                    const Schedule &schedule, const Problem &problem) {
   int64_t alignment = g.sharedAlignment();
   int64_t bytes = ceilDiv(sumsBytes(g), alignment) * alignment;
   if (std::optional<OutputSlices> slices = outputSlices(gemm, g, problem))
@@ -224,11 +283,23 @@ int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geome
   if (int64_t operand = operandBytes(g))
     bytes += operand * operandStages(placed) + alignment; // with its barriers
   for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
-    bytes += ceilDiv(buffer.bytes * pipeline, alignment) * alignment;
+    bytes += ceilDiv(buffer.bytes * bufferStages(g, schedule, problem.k), alignment) * alignment;
   return bytes;
 }
 
-int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
+int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
+                      int pipeline) {
+  if (g.gemv()) {
+    // Codes and row parameters on their way, sums, the activations of a chunk.
+    int64_t codes = g.chunks() * g.rowTiles() * Geometry::wordsPerChunk;
+    for (const dsl::Component &component : gemm.weight.components)
+      if (component.extent == dsl::Extent::Group)
+        codes += std::max<int64_t>(1, g.tileK / g.parameterK(component.group)) *
+                 ceilDiv(g.rowsPerThread() * component.type.bits(), 32);
+    int64_t sums = g.rowsPerThread() * g.tileM * (placed.flushK > 0 ? 2 : 1);
+    int64_t run = g.tileM * g.chunkK() / (placed.integerAccumulator ? 16 : 4);
+    return static_cast<int>(codes * pipeline + sums + run + 32);
+  }
   if (g.specialized()) {
     // Sums, operand A of the batches on their way, codes and addresses.
     int64_t sums = g.rowTiles() * g.tileM / 2;
@@ -260,9 +331,16 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
 double predictMicroseconds(const dsl::Gemm &gemm, const PlacedGemm &placed,
                            const Schedule &schedule, const Problem &problem,
                            const DeviceModel &device) {
-  return schedule.roles == dsl::ScheduleDecl::Roles::Uniform
-             ? predictUniform(gemm, placed, schedule, problem, device)
-             : predictSpecialized(gemm, placed, schedule, problem, device);
+  switch (schedule.roles) {
+  case dsl::ScheduleDecl::Roles::Uniform:
+    return predictUniform(gemm, placed, schedule, problem, device);
+  case dsl::ScheduleDecl::Roles::Gemv:
+    return predictGemv(gemm, placed, schedule, problem, device);
+  case dsl::ScheduleDecl::Roles::ImFP:
+  case dsl::ScheduleDecl::Roles::ExCP:
+    break;
+  }
+  return predictSpecialized(gemm, placed, schedule, problem, device);
 }
 
 } // namespace rho::compiler

@@ -12,10 +12,11 @@ double predictMicroseconds(const dsl::Gemm &gemm, const PlacedGemm &placed,
                            const DeviceModel &device);
 
 // Estimated registers of one thread, from accumulators, fragments and scales.
-int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry);
+int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry,
+                      int pipeline);
 
 // Dynamic shared memory of one CTA in bytes.
 int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry,
-                    int pipeline, const Problem &problem);
+                    const Schedule &schedule, const Problem &problem);
 
 } // namespace rho::compiler

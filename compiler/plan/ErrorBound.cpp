@@ -34,7 +34,8 @@ double underflow(dsl::ElementType type) {
 // - an operand scale that is not exact rounds each product weight * scale once: the operand type's
 //   roundoff of S;
 // - scaling a group's partial sum costs u for the product of scales and u for the fused add; the
-//   running sum collects one such error per group;
+//   running sum collects one such error per group, and of a gemv, whose threads have such sums of
+//   parts of k, one for each addition of those;
 // - each epilogue multiplication costs u, the output its own roundoff.
 ErrorBound::ErrorBound(const dsl::Gemm &gemm, const Plan &plan) : output(gemm.output) {
   Result<PlacedGemm> placed = place(gemm, plan.groupScales, plan.schedule.roles, nullptr);
@@ -64,6 +65,8 @@ ErrorBound::ErrorBound(const dsl::Gemm &gemm, const Plan &plan) : output(gemm.ou
     perMagnitude += (std::ceil(k / static_cast<double>(flush)) +
                      static_cast<double>(placed->accumulator.size()) + 1) *
                     u;
+    if (plan.schedule.roles == dsl::ScheduleDecl::Roles::Gemv)
+      perMagnitude += static_cast<double>(plan.schedule.warpsK + 2) * u;
   }
   // Equal shares divide an output's k tiles among as many CTAs at most.
   int64_t shares = plan.schedule.splitK;

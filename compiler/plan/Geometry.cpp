@@ -15,8 +15,8 @@ constexpr AxisBit kBit(int bit) { return {AxisBit::Axis::K, static_cast<uint8_t>
 
 // Which coordinate bits a code's place in its 32-bit word stands for. Within a word, sub-element s
 // of register r is k offset s (lowest k bits); r's low bit is the fragment's row half (row bit 0
-// in the thread-contiguous order); r's next bit is the upper k half of the instruction.
-std::vector<AxisBit> wordOrder(const DecodeSequence &decode, int mmaK) {
+// in the thread-contiguous order); r's next bit is `upperHalf`, of an instruction's k.
+std::vector<AxisBit> wordOrder(const DecodeSequence &decode, AxisBit upperHalf) {
   int registers = static_cast<int>(decode.position.size());
   int perRegister = static_cast<int>(decode.position[0].size());
   std::vector<AxisBit> order(static_cast<size_t>(log2Of(int64_t{registers} * perRegister)));
@@ -29,33 +29,36 @@ std::vector<AxisBit> wordOrder(const DecodeSequence &decode, int mmaK) {
   if (registers > 1)
     place(1, 0, nBit(0));
   if (registers > 2)
-    place(2, 0, kBit(log2Of(mmaK) - 1));
+    place(2, 0, upperHalf);
   return order;
 }
 
 std::vector<AxisBit> codeOrder(const DecodeSequence &decode, const Geometry &g) {
-  std::vector<AxisBit> order = wordOrder(decode, g.mmaK);
   int registers = static_cast<int>(decode.position.size());
   int perRegister = static_cast<int>(decode.position[0].size());
-  int kLow = log2Of(perRegister);
+  int kLow = log2Of(perRegister), kStep = log2Of(g.mmaK), kChunk = log2Of(g.chunkK());
+  // Instructions interleave the k of a quad; without them each thread has a run of its own.
+  int kLane = g.gemv() ? kChunk - 2 : kLow;
+  AxisBit upperHalf = kBit(g.gemv() ? kLow : kStep - 1);
+  std::vector<AxisBit> order = wordOrder(decode, upperHalf);
   // Words of a chunk: first what the word leaves of one instruction's four registers, then the
   // instructions along k.
   if (registers == 1)
     order.push_back(nBit(0));
   if (registers <= 2)
-    order.push_back(kBit(log2Of(g.mmaK) - 1));
-  for (int bit = log2Of(g.mmaK); bit < log2Of(g.chunkK()); ++bit)
-    order.push_back(kBit(bit));
+    order.push_back(upperHalf);
+  for (int bit = kStep; bit < kChunk; ++bit)
+    order.push_back(kBit(g.gemv() ? bit - 2 : bit));
   // Lanes: lane % 4 along k, lane / 4 along rows.
-  order.push_back(kBit(kLow));
-  order.push_back(kBit(kLow + 1));
+  order.push_back(kBit(kLane));
+  order.push_back(kBit(kLane + 1));
   int rowTileBits = log2Of(g.rowTiles());
   for (int bit = 0; bit < 3; ++bit)
     order.push_back(nBit(1 + rowTileBits + bit));
   // Row tiles of the warp, chunks along k, warps.
   for (int bit = 0; bit < rowTileBits; ++bit)
     order.push_back(nBit(1 + bit));
-  for (int bit = log2Of(g.chunkK()); bit < log2Of(g.tileK); ++bit)
+  for (int bit = kChunk; bit < log2Of(g.tileK); ++bit)
     order.push_back(kBit(bit));
   for (int bit = 1 + rowTileBits + 3; bit < log2Of(g.tileN); ++bit)
     order.push_back(nBit(bit));
@@ -113,9 +116,13 @@ Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
           schedule.clusterK};
 }
 
+int64_t bufferStages(const Geometry &g, const Schedule &schedule, int64_t k) {
+  return g.gemv() ? ceilDiv(k, g.tileK) : schedule.pipeline;
+}
+
 int64_t sumsBytes(const Geometry &g) {
   int64_t parts = std::max<int64_t>(g.warpsK - 1, g.clusterK > 1 ? 1 : 0);
-  return parts * g.tileN * g.tileM * 4;
+  return parts * g.groupThreads() * g.rowTiles() * g.batchTiles() * 16;
 }
 
 std::optional<OutputSlices> outputSlices(const dsl::Gemm &gemm, const Geometry &g,
@@ -143,12 +150,13 @@ int64_t operandStages(const PlacedGemm &placed) { return placed.accumulator.empt
 std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                       const Geometry &g) {
   std::vector<StageBuffer> result;
-  result.push_back({"weight." + gemm.weight.element().name, true, 0, g.codeBytes()});
+  if (!g.gemv()) // else weights go straight to registers
+    result.push_back({"weight." + gemm.weight.element().name, true, 0, g.codeBytes()});
   result.push_back(
       {"activation." + gemm.activation.element().name, false, 0, g.tileM * g.activationRowBytes()});
   for (size_t i = 1; i < gemm.weight.components.size(); ++i) {
     const dsl::Component &component = gemm.weight.components[i];
-    if (component.extent == dsl::Extent::Group)
+    if (component.extent == dsl::Extent::Group && !g.gemv())
       result.push_back({"weight." + component.name, true, static_cast<int>(i),
                         g.groupsPerTile(component.group) * g.tileN * component.type.bits() / 8});
   }
@@ -157,7 +165,7 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
       continue;
     const dsl::Component &component = gemm.activation.components[use.component];
     result.push_back({"activation." + component.name, false, use.component,
-                      g.groupsPerTile(use.group) * g.tileM * component.type.bits() / 8});
+                      g.groupsPerTile(use.group) * g.scaleColumns() * component.type.bits() / 8});
   }
   if (g.specialized()) // a full and an empty barrier
     result.push_back({"schedule", false, StageBuffer::barriers, 16});

@@ -4,6 +4,7 @@
 
 #include "compiler/plan/Placement.h"
 
+#include <algorithm>
 #include <optional>
 
 namespace rho::compiler {
@@ -12,6 +13,9 @@ namespace rho::compiler {
 // mma.sync each warp has instructions of 16 weight rows x 8 batch rows; of wgmma four warps share
 // one of 64 weight rows x tileM batch rows, of which each warp holds 16 x tileM. The fragments of a
 // warp are the same, so both families share the order of codes and the epilogue.
+//
+// Without matrix instructions (roles gemv) a warp has the same 16 weight rows in the same threads,
+// but the four threads of a quad divide each chunk's k into four runs, and each has all batch rows.
 struct Geometry {
   using Roles = dsl::ScheduleDecl::Roles;
   int64_t tileM, tileN, tileK; // batch, weight rows, k
@@ -34,6 +38,7 @@ struct Geometry {
   static constexpr int64_t widestBox = 256;    // bytes of a row of a tensor map's box
   static constexpr int64_t boxAlignment = 128; // bytes, of where a box lands in shared memory
 
+  bool gemv() const { return roles == Roles::Gemv; }
   bool decodesApart() const { return roles == Roles::ExCP; } // a warpgroup of its own decodes
   bool specialized() const { return roles == Roles::ImFP || decodesApart(); } // has a loading warp
   int64_t mathThreads() const { return 32 * warpsM * warpsN * warpsK; }
@@ -44,8 +49,10 @@ struct Geometry {
   }
   int64_t warpN() const { return tileN / warpsN; }
   int64_t warpM() const { return tileM / warpsM; }
-  int64_t rowTiles() const { return warpN() / 16; }  // m16 tiles of a warp
-  int64_t batchTiles() const { return warpM() / 8; } // n8 tiles of a warp
+  int64_t rowTiles() const { return warpN() / 16; } // m16 tiles of a warp
+  // Batch rows from one accumulator of a thread to its next, which has two of them.
+  int64_t batchStep() const { return gemv() ? 2 : 8; }
+  int64_t batchTiles() const { return (warpM() + batchStep() - 1) / batchStep(); } // of a warp
   int64_t chunkK() const { return 256 / weightBits; }
   int64_t chunks() const { return tileK / chunkK(); }
   int64_t stepsPerChunk() const { return chunkK() / mmaK; }
@@ -56,6 +63,13 @@ struct Geometry {
   int64_t codeBytes() const { return tileN * tileK * weightBits / 8; } // of one stage
   // Alignment of shared buffers: the 128-byte swizzle repeats every 1024 bytes.
   int64_t sharedAlignment() const { return specialized() ? 1024 : 128; }
+  // Codes in a group's row of activation scales. A gemv takes the block of 8 that has its rows.
+  int64_t scaleColumns() const { return gemv() ? 8 : tileM; }
+  // What of k shares the parameters that a thread holds at a time: a group, of a gemv at least a
+  // chunk, where each run of k may have a group of its own.
+  int64_t parameterK(int64_t group) const { return gemv() ? std::max(group, chunkK()) : group; }
+  // Groups of one chunk, one after the other along the runs of a quad.
+  int64_t groupsPerChunk(int64_t group) const { return parameterK(group) / group; }
   int64_t groupsPerTile(int64_t group) const { return group >= tileK ? 1 : tileK / group; }
 };
 
@@ -91,6 +105,9 @@ struct StageBuffer {
   static constexpr int barriers = -1;
   int64_t bytes = 0; // per stage, with what aligns the next one
 };
+// Parts of each buffer: the pipeline's depth; of a gemv, which keeps the activations of all of its
+// k, the k tiles.
+int64_t bufferStages(const Geometry &geometry, const Schedule &schedule, int64_t k);
 // Where groups of warps along k leave their sums for the first of them, and then CTAs of a cluster
 // along k for the first of those: bytes, 0 if there is one.
 int64_t sumsBytes(const Geometry &geometry);

@@ -22,6 +22,7 @@ using Roles = dsl::ScheduleDecl::Roles;
 constexpr int64_t largestExtent = int64_t(1) << 24;
 constexpr int64_t largestBatch = int64_t(1) << 19;
 constexpr int registerLimit = 255;
+constexpr int64_t largestGemvBatch = 4;
 
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -59,10 +60,10 @@ struct RegisterUse {
   int64_t needed, limit;
 };
 RegisterUse registerUse(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
-                        int64_t ctasPerSm) {
-  int64_t needed = estimateRegisters(gemm, placed, g);
+                        int pipeline, int64_t ctasPerSm) {
+  int64_t needed = estimateRegisters(gemm, placed, g, pipeline);
   if (!g.specialized())
-    return {needed, std::min<int64_t>(registerLimit, 65536 / g.threads())};
+    return {needed, std::min<int64_t>(registerLimit, 65536 / (g.threads() * ctasPerSm))};
   RegisterShares shares = divideRegisters(g.mathThreads(), g.decodeThreads(), ctasPerSm);
   // One instruction must fit what threads start with, whatever they take later (ptxas, C7602).
   constexpr int64_t besidesSums = 26;
@@ -72,9 +73,41 @@ RegisterUse registerUse(const dsl::Gemm &gemm, const PlacedGemm &placed, const G
   return {needed, shares.math};
 }
 
+// Of roles gemv, which multiply no matrix operands and have no pipeline through shared memory.
+std::optional<Objection> gemvObjection(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                       const Problem &problem, const Schedule &s) {
+  auto roles = [](const std::string &what, const std::string &why) {
+    return Objection{DiagId::schedule_roles, {"gemv", what, why}};
+  };
+  if (problem.m > largestGemvBatch)
+    return roles("m = " + str(problem.m),
+                 "they take at most " + str(largestGemvBatch) + " batch rows");
+  if (placed.mmaType == "e4m3")
+    return roles("activations of e4m3", "CUDA cores multiply s8, f16 and bf16");
+  for (const ScaleUse &use : placed.accumulator) {
+    const dsl::Component &component = gemm.activation.components[use.weight ? 0 : use.component];
+    if (!use.weight && component.type.bits() < 16)
+      return roles("'" + component.name + "'", "group scales of activations need 16 bits");
+  }
+  if (s.splitK != 1)
+    return roles("a split of k", "one CTA sums all of k");
+  if (!isPowerOfTwo(s.tileM) || s.tileM > largestGemvBatch)
+    return Objection{DiagId::schedule_tile,
+                     {"m", str(s.tileM), "roles gemv take 1, 2 or 4 batch rows"}};
+  if (s.warpsM != 1)
+    return Objection{DiagId::schedule_warps,
+                     {str(s.warpsM), str(s.warpsN), str(s.tileM), str(s.tileN),
+                      "each warp of roles gemv has all batch rows"}};
+  return std::nullopt;
+}
+
 std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                    const Problem &problem, const Schedule &s,
                                    const DeviceModel &device) {
+  bool gemv = s.roles == Roles::Gemv;
+  if (gemv)
+    if (std::optional<Objection> why = gemvObjection(gemm, placed, problem, s))
+      return why;
   if (!isPowerOfTwo(s.tileN) || s.tileN < 16)
     return Objection{DiagId::schedule_tile,
                      {"n", str(s.tileN), "it must be a power of two of at least 16"}};
@@ -82,7 +115,7 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     return Objection{DiagId::schedule_tile,
                      {"k", str(s.tileK),
                       "it must be a power of two of at least " + str(Geometry::smallestTileK)}};
-  if (!isPowerOfTwo(s.tileM) || s.tileM < 8)
+  if (!gemv && (!isPowerOfTwo(s.tileM) || s.tileM < 8))
     return Objection{DiagId::schedule_tile,
                      {"m", str(s.tileM), "it must be a power of two of at least 8"}};
   for (const dsl::Format *format : {&gemm.weight, &gemm.activation})
@@ -134,27 +167,25 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
                               "'; a tensor map copies 16 to " + str(Geometry::widestBox) +
                               ", in steps of 16"}};
     }
-  } else if (s.warpsK > 1) {
-    return warps("groups of warps along k need roles imfp or excp");
+  } else if (s.warpsK > 1 && !gemv) {
+    return warps("groups of warps along k need roles imfp or gemv");
   }
-  if (s.roles == Roles::Gemv)
-    return Objection{DiagId::schedule_roles, {roles, device.target, "they are not generated yet"}};
   if (std::string why = clusterProblem(s); !why.empty())
     return Objection{DiagId::schedule_cluster, {str(s.clusterN), str(s.clusterK), why}};
   if (!isPowerOfTwo(s.warpsM) || !isPowerOfTwo(s.warpsN))
     return warps("both must be powers of two");
   if (s.tileN / s.warpsN < 16)
     return warps("each warp needs at least 16 weight rows");
-  if (s.tileM / s.warpsM < 8)
+  if (!gemv && s.tileM / s.warpsM < 8)
     return warps("each warp needs at least 8 batch rows");
   if (s.warpsM * s.warpsN * s.warpsK > 16)
     return warps("a CTA has at most 16 warps");
-  int64_t shared = sharedBytes(gemm, placed, g, s.pipeline, problem);
+  int64_t shared = sharedBytes(gemm, placed, g, s, problem);
   if (shared > device.sharedPerCta)
     return Objection{DiagId::schedule_shared_memory,
                      {str(s.tileM), str(s.tileN), str(s.tileK), str(s.pipeline), str(shared),
                       device.target, str(device.sharedPerCta)}};
-  auto [registers, limit] = registerUse(gemm, placed, g, s.ctasPerSm);
+  auto [registers, limit] = registerUse(gemm, placed, g, s.pipeline, s.ctasPerSm);
   if (registers > limit)
     return Objection{
         DiagId::schedule_registers,
@@ -217,8 +248,16 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
                                                     Roles roles, const Problem &problem) {
   if (gemm.schedule.tile)
     return {*gemm.schedule.tile};
-  bool uniform = roles == Roles::Uniform;
   std::vector<dsl::ScheduleDecl::Tile> result;
+  if (roles == Roles::Gemv) {
+    for (int64_t m = largestGemvBatch; m >= 1; m /= 2) // fewer rows where more do not fit
+      for (int64_t n : {16, 32, 64})
+        for (int64_t k : {64, 128, 256})
+          if (m < 2 * problem.m)
+            result.push_back({m, n, k});
+    return result;
+  }
+  bool uniform = roles == Roles::Uniform;
   int64_t rowK = int64_t{4} * placed.mmaK; // of one 128-byte row of activations
   for (int64_t m : {8, 16, 32, 64, 128, 256}) {
     if ((m > 8 && m >= 2 * problem.m) || (uniform && m > 128))
@@ -236,6 +275,14 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Role
                                                      const dsl::ScheduleDecl::Tile &tile) {
   if (gemm.schedule.warps)
     return {*gemm.schedule.warps};
+  if (roles == Roles::Gemv) {
+    std::vector<dsl::ScheduleDecl::Warps> result;
+    for (int64_t n : {1, 2, 4})
+      for (int64_t k : {2, 4, 8, 16})
+        if (tile.n >= 16 * n && n * k >= 4 && n * k <= 16)
+          result.push_back({1, n, k});
+    return result;
+  }
   if (roles != Roles::Uniform) {
     // 64 or 128 weight rows for each warpgroup; groups along k where sums are small. With more rows
     // of the batch many groups have too few registers to run ahead.
@@ -259,8 +306,9 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Role
 // Of equal predictions the first wins: a ring of stages has no cost but its shared memory, while
 // copies that all threads start have a prologue.
 std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles) {
-  return roles == Roles::Uniform ? choices<int64_t, int>(own.pipeline, {3, 4, 6})
-                                 : choices<int64_t, int>(own.pipeline, {8, 6, 5, 4, 3, 2});
+  return roles == Roles::Gemv      ? choices<int64_t, int>(own.pipeline, {2, 3, 4})
+         : roles == Roles::Uniform ? choices<int64_t, int>(own.pipeline, {3, 4, 6})
+                                   : choices<int64_t, int>(own.pipeline, {8, 6, 5, 4, 3, 2});
 }
 
 // CTAs of a persistent grid. A cluster lies in one GPC, which has 16 or 18 SMs on Hopper: one of
@@ -277,17 +325,21 @@ int64_t residentCtas(const DeviceModel &device, const Schedule &schedule) {
 void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
                      const DeviceModel &device, Schedule &schedule) {
   Geometry g = makeGeometry(placed, schedule);
-  if (!g.specialized())
+  if (!g.specialized() && !g.gemv())
     return;
-  constexpr int64_t reservedPerCta = 1024;
-  int64_t bytes = sharedBytes(gemm, placed, g, schedule.pipeline, problem) + reservedPerCta;
+  constexpr int64_t reservedPerCta = 1024, threadsPerSm = 1536;
+  int64_t bytes = sharedBytes(gemm, placed, g, schedule, problem) + reservedPerCta;
+  // A gemv has no use for more than there are.
+  int64_t most = g.gemv() ? std::min(threadsPerSm / g.threads(),
+                                     ceilDiv(ceilDiv(problem.n, g.tileN), device.smCount))
+                          : 4;
   schedule.ctasPerSm = 1;
-  for (int64_t more = 2; more <= 4; ++more) {
-    auto [registers, limit] = registerUse(gemm, placed, g, more);
+  for (int64_t more = 2; more <= most; ++more) {
+    auto [registers, limit] = registerUse(gemm, placed, g, schedule.pipeline, more);
     if (bytes * more <= device.sharedPerSm && registers <= limit)
       schedule.ctasPerSm = more;
   }
-  if (schedule.splitK > 1)
+  if (g.gemv() || schedule.splitK > 1)
     return;
   schedule.residentCtas = residentCtas(device, schedule);
 }

@@ -13,7 +13,7 @@ struct Prepared {
 
 // A shipped gemm, with a schedule of our own if one is given.
 Prepared prepare(const std::string &name, const std::string &target = "sm_80",
-                 const dsl::ScheduleDecl *schedule = nullptr) {
+                 const dsl::ScheduleDecl *schedule = nullptr, int64_t m = 16) {
   Prepared result;
   Result<dsl::Module> module =
       dsl::loadModule(std::string(RHO_SOURCE_DIR) + "/kernels/gemms/" + name + ".rho");
@@ -22,7 +22,7 @@ Prepared prepare(const std::string &name, const std::string &target = "sm_80",
   if (schedule)
     result.module.gemms[0].schedule = *schedule;
   Result<Plan> planned =
-      plan(result.module.gemms[0], {16, 256, 512}, *modelOfTarget(target), nullptr);
+      plan(result.module.gemms[0], {m, 256, 512}, *modelOfTarget(target), nullptr);
   EXPECT_TRUE(planned.ok()) << (planned.ok() ? "" : planned.error().str());
   result.plan = *planned;
   return result;
@@ -58,6 +58,22 @@ INSTANTIATE_TEST_SUITE_P(Shipped, Stages,
                          testing::Values("int4_g128_f16", "int4_channel_bf16", "nvfp4_f16",
                                          "nvfp4_bf16", "int4_g64_int8", "liquidquant_int8",
                                          "int4_g128_int4_g128"),
+                         [](const auto &info) { return std::string(info.param); });
+
+class GemvStages : public testing::TestWithParam<const char *> {};
+
+TEST_P(GemvStages, ReenteredGiveTheSamePtx) {
+  dsl::ScheduleDecl schedule;
+  schedule.roles = dsl::ScheduleDecl::Roles::Gemv;
+  for (int64_t m : {1, 3}) {
+    schedule.dependent = m == 1;
+    expectSameWhenReentered(prepare(GetParam(), "sm_80", &schedule, m));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shipped, GemvStages,
+                         testing::Values("int4_g128_f16", "nvfp4_bf16", "int4_g64_int8",
+                                         "liquidquant_int8", "int4_g128_int4_g128"),
                          [](const auto &info) { return std::string(info.param); });
 
 class SpecializedStages : public testing::TestWithParam<const char *> {};
@@ -111,16 +127,21 @@ TEST(Compile, MovingTextChangesNeitherSpecNorPtx) {
   EXPECT_EQ(ptx[0], ptx[1]);
 }
 
-// The lowest PTX version that knows the architecture: old drivers accept it.
+// The lowest PTX version that knows the architecture and the instructions: old drivers accept it.
 TEST(Compile, PtxVersionIsAsOldAsTheTargetAllows) {
-  auto header = [](const char *target) {
-    std::string ptx = emitted(prepare("int4_g128_f16", target), Stage::Ptx);
+  auto header = [](const char *target, const dsl::ScheduleDecl *schedule = nullptr) {
+    std::string ptx = emitted(prepare("int4_g128_f16", target, schedule, 1), Stage::Ptx);
     return ptx.substr(ptx.find(".version"), ptx.find(".address_size") - ptx.find(".version"));
   };
   EXPECT_EQ(header("sm_80"), ".version 7.0\n.target sm_80\n");
   EXPECT_EQ(header("sm_86"), ".version 7.1\n.target sm_86\n");
   EXPECT_EQ(header("sm_89"), ".version 7.8\n.target sm_89\n");
   EXPECT_EQ(header("sm_90a"), ".version 8.0\n.target sm_90a\n");
+  dsl::ScheduleDecl gemv; // whose loads know of L1
+  gemv.roles = dsl::ScheduleDecl::Roles::Gemv;
+  EXPECT_EQ(header("sm_80", &gemv), ".version 7.4\n.target sm_80\n");
+  EXPECT_EQ(header("sm_86", &gemv), ".version 7.4\n.target sm_86\n");
+  EXPECT_EQ(header("sm_89", &gemv), ".version 7.8\n.target sm_89\n");
 }
 
 std::string failure(std::string_view text, Stage from, Stage to = Stage::Ptx) {

@@ -16,9 +16,11 @@ namespace {
 
 // In addition to the shipped ones.
 constexpr const char *moreFormats = R"(
+format int4_g32 { element: s4 scale: f16 per k[32] value = element * scale }
 format int4_g512 { element: s4 scale: f16 per k[512] value = element * scale }
 format uint4_g64 { element: u4 scale: f16 per k[64] value = element * scale }
 format uint4_channel { element: u4 scale: f16 per channel value = element * scale }
+format int8_g32 { element: s8 scale: f32 per k[32] value = element * scale }
 format int8_g128 { element: s8 scale: f16 per k[128] value = element * scale }
 )";
 

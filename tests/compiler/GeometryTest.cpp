@@ -112,6 +112,41 @@ INSTANTIATE_TEST_SUITE_P(Families, CodeOrder,
                                   std::to_string(s.tileK);
                          });
 
+// Without matrix instructions each thread of a quad has a run of k of its own, in order.
+TEST(GemvOrder, GivesEachThreadARun) {
+  for (const Case &test :
+       {Case{"f16", {1, 16, 64, 1, 1, 1, 2}}, Case{"bf16", {4, 64, 128, 1, 2, 4, 2}},
+        Case{"s8_token", {2, 64, 256, 1, 1, 8, 2}},
+        Case{"s8_token", {1, 32, 64, 1, 1, 1, 2}, "w8"}}) {
+    dsl::Gemm gemm = gemmWith(test.activation, test.weight);
+    Schedule schedule = test.schedule;
+    schedule.roles = dsl::ScheduleDecl::Roles::Gemv;
+    Result<PlacedGemm> placed =
+        place(gemm, dsl::ScheduleDecl::Scales::Accumulator, schedule.roles, nullptr);
+    ASSERT_TRUE(placed.ok());
+    Geometry g = makeGeometry(*placed, schedule);
+    WeightLayout layout = makeWeightLayout(gemm, *placed, g, {1, 2 * g.tileN, 2 * g.tileK});
+    int perRegister = elementsPerRegister(placed->mmaType);
+    int codesPerWord = 32 / g.weightBits;
+    int registersPerWord = codesPerWord / perRegister;
+    for (int64_t warp = 0; warp < g.warpsN; ++warp)
+      for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
+        for (int64_t t = 0; t < g.rowTiles(); ++t)
+          for (int lane = 0; lane < 32; ++lane)
+            for (int i = 0; i < Geometry::wordsPerChunk * codesPerWord; ++i) {
+              int reg = i / perRegister, sub = i % perRegister;
+              int code = placed->decode.position[reg % registersPerWord][sub];
+              int64_t chunkIndex = (warp * g.chunks() + chunk) * g.rowTiles() + t;
+              int64_t word =
+                  (chunkIndex * 32 + lane) * Geometry::wordsPerChunk + reg / registersPerWord;
+              Coordinates at = coordinatesOf(layout.sections[0], word * codesPerWord + code);
+              EXPECT_EQ(at.n, warp * g.warpN() + lane / 4 * g.rowsPerThread() + 2 * t + reg % 2);
+              EXPECT_EQ(at.k, chunk * g.chunkK() + lane % 4 * g.chunkK() / 4 +
+                                  int64_t{reg / 2} * perRegister + sub);
+            }
+  }
+}
+
 // Operand A of wgmma in registers: PTX ISA, section 9.7.15.5.1, figures for .m64nNk16 (.f16, .bf16)
 // and .m64nNk32 (.s8). Warp w of the warpgroup has rows 16 w .. 16 w + 15.
 Coordinates warpgroupElement(int elementsPerRegister, int thread, int i) {

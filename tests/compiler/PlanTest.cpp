@@ -245,6 +245,65 @@ TEST(PlanDiagnostics, Accumulators) {
       "     ^\n");
 }
 
+TEST(PlanDiagnostics, SchedulesWithoutMatrixInstructions) {
+  auto message = [](const std::string &activation, const std::string &entries, int64_t m) {
+    const std::string formats =
+        "format narrow8 { element: s8 scale: e4m3 per k[128] value = element * scale }\n"
+        "format fp8 { element: e4m3 scale: f32 per token value = element * scale }\n";
+    Result<Plan> planned = planOf(formats + "gemm g { weight: int4 activation: " + activation +
+                                      " output: f16 schedule { roles: gemv " + entries + " } }",
+                                  {m, 4096, 4096}, "sm_90a");
+    return planned.ok() ? "planned" : planned.error().diagnostics[0].message;
+  };
+  EXPECT_EQ(message("f16", "", 4), "planned");
+  EXPECT_EQ(message("f16", "", 5), "roles gemv do not fit m = 5: they take at most 4 batch rows");
+  EXPECT_EQ(message("fp8", "", 1), "roles gemv do not fit activations of e4m3: CUDA cores multiply "
+                                   "s8, f16 and bf16");
+  EXPECT_EQ(message("narrow8", "", 1),
+            "roles gemv do not fit 'scale': group scales of activations need 16 bits");
+  for (const char *split : {"split_k: 2", "split_k: stream"})
+    EXPECT_EQ(message("f16", split, 1),
+              "roles gemv do not fit a split of k: one CTA sums all of k");
+  EXPECT_EQ(message("f16", "cluster: 2 x 1", 1), "cluster 2 x 1 does not fit: it needs roles imfp");
+  EXPECT_EQ(message("f16", "tile: 8 x 16 x 64", 1),
+            "tile m = 8 does not fit: roles gemv take 1, 2 or 4 batch rows");
+  EXPECT_EQ(message("f16", "tile: 4 x 16 x 64 warps: 2 x 1", 1),
+            "warps 2 x 1 do not fit tile 4 x 16: each warp of roles gemv has all batch rows");
+  EXPECT_EQ(message("f16", "tile: 4 x 16 x 512 warps: 1 x 1 x 16 pipeline: 4", 1),
+            "tile 4 x 16 on warps 1 x 1 needs about 256 registers a thread; the limit is 128");
+}
+
+// All activations of a CTA lie in shared memory: where four rows do not fit, two do.
+TEST(Planner, DividesTheBatchOfALongGemv) {
+  const std::string gemm =
+      "gemm g { weight: int4 activation: f16 output: f16 schedule { roles: gemv } }";
+  for (auto [k, rows] : {std::pair<int64_t, int64_t>{14336, 4}, {28672, 2}, {60000, 1}}) {
+    Result<Plan> planned = planOf(gemm, {4, 8192, k}, "sm_90a");
+    ASSERT_TRUE(planned.ok()) << planned.error().str();
+    EXPECT_EQ(planned->schedule.tileM, rows);
+  }
+}
+
+// It waits for no room on an SM, and loads its first weights itself.
+TEST(Planner, LeavesADependentGemvAsItIs) {
+  Result<Plan> planned = planOf("gemm g { weight: int4 activation: int8 output: f16 "
+                                "schedule { roles: gemv launch: dependent } }",
+                                {1, 4096, 4096}, "sm_90a");
+  ASSERT_TRUE(planned.ok()) << planned.error().str();
+  EXPECT_TRUE(planned->schedule.dependent);
+  EXPECT_EQ(planned->schedule.residentCtas, 0);
+}
+
+// Who does not ask for it does not get it yet.
+TEST(Planner, ChoosesMatrixInstructionsUnlessTold) {
+  for (const char *target : {"sm_80", "sm_90a"}) {
+    Result<Plan> planned =
+        planOf("gemm g { weight: int4 activation: int8 output: f16 }", {1, 4096, 4096}, target);
+    ASSERT_TRUE(planned.ok()) << planned.error().str();
+    EXPECT_NE(planned->schedule.roles, dsl::ScheduleDecl::Roles::Gemv);
+  }
+}
+
 std::string scheduled(const std::string &schedule) {
   return messageOf("gemm g { weight: int4 activation: f16 output: f16 schedule { " + schedule +
                    " } }");
@@ -289,8 +348,6 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
   for (const Refusal &each :
        {Refusal{"sm_80", "f16", "roles: imfp", 0, 5,
                 "roles imfp do not fit sm_80: they need sm_90a [schedule_roles]"},
-        Refusal{"sm_90a", "f16", "roles: gemv", 0, 5,
-                "roles gemv do not fit sm_90a: they are not generated yet [schedule_roles]"},
         Refusal{"sm_80", "f16", "roles: excp", 0, 5,
                 "roles excp do not fit sm_80: they need sm_90a [schedule_roles]"},
         Refusal{"sm_90a", "f16", "roles: excp warps: 1 x 4 x 2 tile: 16 x 64 x 64", 12, 5,
@@ -319,8 +376,8 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
                 "cluster 2 x 1 does not fit: equal shares of k are those of single CTAs "
                 "[schedule_cluster]"},
         Refusal{"sm_90a", "f16", "roles: uniform warps: 1 x 4 x 2 tile: 16 x 64 x 64", 15, 5,
-                "warps 1 x 4 do not fit tile 16 x 64: groups of warps along k need roles imfp or "
-                "excp [schedule_warps]"},
+                "warps 1 x 4 do not fit tile 16 x 64: groups of warps along k need roles imfp "
+                "or gemv [schedule_warps]"},
         Refusal{"sm_90a", "f16", "roles: imfp warps: 2 x 4 tile: 16 x 64 x 64", 12, 5,
                 "warps 2 x 4 do not fit tile 16 x 64: warps that share wgmma instructions stand 1 "
                 "x 4, 1 x 8 or 1 x 16 [schedule_warps]"},

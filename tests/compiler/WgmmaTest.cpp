@@ -131,13 +131,15 @@ constexpr Shape apartShapes[] = {
     {8, 64, 1, "1 x 4", 1, 2, false, 1, 1, "excp"},
     {16, 128, 2, "1 x 4", 3, 3, true, 1, 1, "excp"},
     {8, 128, 1, "1 x 8", 3, 5, false, 1, 1, "excp"},
-    {64, 256, 1, "1 x 8", 1, 2, true, 1, 1, "excp"},
+    {32, 256, 1, "1 x 8", 1, 2, true, 1, 1, "excp"},
     {16, 256, 1, "1 x 4", 1, 3, false, 1, 1, "excp"},
-    {128, 128, 1, "1 x 8", 2, 3, true, 1, 1, "excp"},
+    {64, 128, 1, "1 x 8", 2, 3, true, 1, 1, "excp"},
 };
 constexpr Shape largeApartShapes[] = {
     {256, 64, 1, "1 x 4", 1, 3, true, 1, 1, "excp"},
     {128, 256, 1, "1 x 8", 3, 2, false, 1, 1, "excp"},
+    {64, 256, 1, "1 x 8", 1, 2, true, 1, 1, "excp"},
+    {128, 128, 1, "1 x 8", 2, 3, true, 1, 1, "excp"},
 };
 
 std::ostream &operator<<(std::ostream &out, const Operands &operands) {

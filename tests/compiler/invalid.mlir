@@ -5,6 +5,8 @@
 // RUN: not %rho compile %t/shared.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/shared.mlir
 // RUN: not %rho compile %t/depth.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/depth.mlir
 // RUN: not %rho compile %t/mma.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/mma.mlir
+// RUN: not %rho compile %t/dot.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/dot.mlir
+// RUN: not %rho compile %t/run.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/run.mlir
 // RUN: not %rho compile %t/roles.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/roles.mlir
 // RUN: not %rho compile %t/cluster.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/cluster.mlir
 // RUN: not %rho compile %t/warpgroup_mma.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/warpgroup_mma.mlir
@@ -55,6 +57,24 @@ tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x
   %b = arith.constant dense<0> : vector<2xi32>
   %c = tile.zero : vector<4xf32>
   %d = tile.mma "f16"(%a), %b step 0, %c : vector<2xi32>, vector<4xf32> -> vector<4xf32>
+}
+
+//--- dot.mlir
+// CHECK: 'tile.dot' op batch rows must be vectors of one length of the accumulator's type
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 2 x 16 x 64 warps 1 x 1 x 1 mma "s8" codes 4 split 1 roles "gemv" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+  %a = arith.constant 0 : i32
+  %b = arith.constant dense<0> : vector<4xi32>
+  %c = tile.zero : vector<4xf32>
+  %d = tile.dot "s8"(%a, %a), (%b : vector<4xi32>) at 0, %c : vector<4xf32> -> vector<4xf32>
+}
+
+//--- run.mlir
+// CHECK: 'tile.dot' op batch rows have no numbers of register 4
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 2 x 16 x 64 warps 1 x 1 x 1 mma "s8" codes 4 split 1 roles "gemv" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+  %a = arith.constant 0 : i32
+  %b = arith.constant dense<0> : vector<4xi32>
+  %c = tile.zero : vector<4xi32>
+  %d = tile.dot "s8"(%a, %a), (%b, %b : vector<4xi32>, vector<4xi32>) at 4, %c : vector<4xi32> -> vector<4xi32>
 }
 
 //--- roles.mlir
