@@ -57,21 +57,23 @@ double sharedTraffic(const Geometry &g, double tileBytes) {
   return tileBytes + static_cast<double>(g.warpsM * g.codeBytes() + activations);
 }
 
-// --- wgmma kernels with warps in roles. Constants fitted (9% rms) to 520 runs of int4 channel and
+// --- wgmma kernels with warps in roles. Constants fitted (9% rms) to 680 runs of int4 channel and
 // int4 g128 x s8, LiquidQuant and int4 g128 x bf16 at three shapes, m = 1 to 4096, on an H200.
 
 // Dense multiply-adds per cycle and SM through wgmma.
 double wgmmaPerCycle(const PlacedGemm &placed) { return placed.mmaK == 32 ? 4096 : 2048; }
 constexpr double sustainedClock = 0.855;     // of the boost clock, under matrix load
-constexpr double l2Bandwidth = 13.9e6;       // bytes per microsecond, of all SMs together
-constexpr double decodeCyclesPerIssue = 1.7; // most bitwise and integer operations take two cycles
-constexpr double stageCycles = 180;          // from a full barrier to the first instruction
-constexpr double dependentFactor = 1.6;      // of one warp alone, to its issue
-constexpr double flushCyclesPerSum = 1;      // conversion and multiply-add, of one warp
-constexpr double epilogueMicroseconds = 0.2, epiloguePer32KOutputs = 2.3;
-constexpr double splitMicroseconds = 1.25;
-constexpr double startMicroseconds = 1.6, serialMicroseconds = 1.1;
-constexpr double stageLatencyMicroseconds = 0.9;
+constexpr double l2Bandwidth = 17.2e6;       // bytes per microsecond, of all SMs together
+constexpr double instructionMinCycles = 12;  // of one wgmma instruction, however few its columns
+constexpr double decodeCyclesPerIssue = 1.2; // some bitwise and integer operations take two cycles
+constexpr double stepCycles = 8;             // descriptors and the order of one step along k
+constexpr double stageCycles = 50;           // from a full barrier to the first instruction
+constexpr double dependentFactor = 2.7;      // of one warp alone, to its issue
+constexpr double flushCyclesPerSum = 2.4;    // conversion and multiply-add, of one warp
+constexpr double epilogueMicroseconds = 0.27, epiloguePer32KOutputs = 1.8;
+constexpr double splitMicroseconds = 1.2;
+constexpr double startMicroseconds = 1.45, serialMicroseconds = 1.05;
+constexpr double stageLatencyMicroseconds = 0.85;
 
 // Instructions of one warp that make the decode's parameters for one k tile.
 double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
@@ -94,11 +96,12 @@ double warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometr
   double words = static_cast<double>(g.chunks() * g.rowTiles() * Geometry::wordsPerChunk);
   double decode =
       words * (placed.decode.instructions() + 0.5) + parameterInstructions(gemm, placed, g);
-  double cycles = decode * decodeCyclesPerIssue;
+  int64_t stepsAlongK = g.tileK / g.mmaK;
+  double cycles = decode * decodeCyclesPerIssue + static_cast<double>(stepsAlongK) * stepCycles;
   if (placed.flushK > 0) {
     double flushes = static_cast<double>(std::max<int64_t>(1, g.tileK / placed.flushK));
     double sums = static_cast<double>(g.rowTiles() * g.batchTiles()) * 4;
-    cycles += flushes * (sums * flushCyclesPerSum + 60);
+    cycles += flushes * sums * flushCyclesPerSum;
   }
   return cycles;
 }
@@ -136,14 +139,15 @@ double predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const
   int64_t perWarpgroup = g.rowTiles() * g.tileK / g.mmaK;
   int64_t warpgroups = g.warpsN / 4;
   auto instructions = static_cast<double>(perWarpgroup * warpgroups);
-  double perInstruction = 64.0 * static_cast<double>(g.tileM * g.mmaK) / wgmmaPerCycle(placed);
+  double perInstruction = std::max(
+      instructionMinCycles, 64.0 * static_cast<double>(g.tileM * g.mmaK) / wgmmaPerCycle(placed));
   double tensor = resident * instructions * perInstruction / clock;
   double cycles = warpCycles(gemm, placed, g);
   double warpsPerScheduler = static_cast<double>(g.warpsM * g.warpsN) / 4;
   double issue = resident * warpsPerScheduler * cycles / clock;
   // What one group of warps does for a tile one after the other; groups along k take turns.
   double own = cycles * dependentFactor + stageCycles;
-  if (placed.flushK > 0)
+  if (placed.flushK >= g.tileK) // a tile's only group is waited for before it is scaled
     own += static_cast<double>(perWarpgroup) * perInstruction;
   double latency = own / static_cast<double>(g.warpsK) / clock;
   constexpr double sharpness = 4;
@@ -154,7 +158,7 @@ double predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const
   step = std::pow(step, 1 / sharpness);
   double outputs = static_cast<double>(g.tileM * g.tileN);
   double epilogue = epilogueMicroseconds + outputs * resident / 32768 * epiloguePer32KOutputs;
-  double tail = outputs * static_cast<double>(g.warpsK - 1) / 44000;
+  double tail = outputs * static_cast<double>(g.warpsK - 1) / 9000;
   if (schedule.splitK != 1)
     tail += splitMicroseconds + ctas * outputs * 8 / (bandwidth * 2);
   double launch = startMicroseconds + (schedule.dependent ? 0 : serialMicroseconds);
@@ -213,11 +217,14 @@ double predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sch
   return launchMicroseconds + waves * (fill + static_cast<double>(steps) * step) + epilogue;
 }
 
-// --- gemv kernels. Datasheet rates; not fitted yet.
+// --- gemv kernels. Constants fitted (16% rms, worst where one CTA has an SM for itself) to 288
+// runs of the same formats at three shapes, m = 1, 2 and 4, on an H200.
 
-constexpr double loadedLatencyMicroseconds = 1.2; // of memory at nearly its full bandwidth
-constexpr double smBandwidthShare = 1.5;          // of one SM, to its share of the device's
-constexpr double gemvStartMicroseconds = 1.5;     // the first loads, activations, sums over warps
+constexpr double loadedLatencyMicroseconds = 0.42; // of memory at nearly its full bandwidth
+constexpr double smBandwidthShare = 1.5;           // of one SM, to its share of the device's
+constexpr double gemvDependentFactor = 1.25;       // of one warp alone, to its issue
+constexpr double gemvStartMicroseconds = 0.6;      // the first loads, activations, sums over warps
+constexpr double gemvSerialMicroseconds = 0.4;
 
 // Cycles that a warp keeps one of an SM's four schedulers busy with one k tile. Bitwise operations,
 // by which bf16 is widened too, and dp4a have half the rate of multiply-adds.
@@ -253,7 +260,7 @@ double predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedu
   auto busiest = static_cast<double>(ceilDiv(ctas, device.smCount)); // CTAs of one SM
   double resident = std::min(busiest, static_cast<double>(schedule.ctasPerSm));
   double perCta = static_cast<double>(g.tileN * tilesK * g.tileK) * bitsPerCode / 8;
-  double bandwidth = device.bandwidthGBs * 1e3 * 0.9; // bytes per microsecond
+  double bandwidth = device.bandwidthGBs * 1e3; // bytes per microsecond
   double perSm = bandwidth / device.smCount * smBandwidthShare;
   double inFlight = resident * static_cast<double>(g.tileN * g.tileK * g.warpsK) * bitsPerCode / 8 *
                     (schedule.pipeline - 0.5);
@@ -262,14 +269,16 @@ double predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedu
   double warpTiles = static_cast<double>(ceilDiv(tilesK, g.warpsK));
   double cycles = gemvCycles(placed, g) * warpTiles;
   double issue = busiest * static_cast<double>(g.warpsN * g.warpsK) * cycles / 4 / clock;
-  double latency = std::ceil(busiest / resident) * cycles * dependentFactor / clock;
+  double waves = std::ceil(busiest / resident);
+  double latency = waves * cycles * gemvDependentFactor / clock;
   constexpr double sharpness = 4;
   double time = 0;
   for (double part : {load, issue, latency})
     time += std::pow(part, sharpness);
   double tail = resident * static_cast<double>(2 * sumsBytes(g)) / sharedBytesPerCycle / clock;
-  double launch = startMicroseconds + (schedule.dependent ? 0 : serialMicroseconds);
-  return launch + gemvStartMicroseconds + std::pow(time, 1 / sharpness) + tail;
+  double launch = startMicroseconds + (schedule.dependent ? 0 : gemvSerialMicroseconds);
+  double start = gemvStartMicroseconds * (1 + (waves - 1) / resident);
+  return launch + start + std::pow(time, 1 / sharpness) + tail;
 }
 
 } // namespace

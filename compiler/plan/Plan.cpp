@@ -344,10 +344,17 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
   schedule.residentCtas = residentCtas(device, schedule);
 }
 
+// Of ExCP none was faster than ImFP where both were measured.
 std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &device) {
   if (!gemm.schedule.roles && device.target == "sm_90a")
-    return {Roles::Uniform, Roles::ImFP};
+    return {Roles::Uniform, Roles::ImFP, Roles::Gemv};
   return {gemm.schedule.roles.value_or(Roles::Uniform)};
+}
+
+// Whether a gemv may be chosen by prediction: products of floats are slower on CUDA cores wherever
+// measured, and CTAs that have an SM for themselves start one after the other.
+bool mayBeGemv(const PlacedGemm &placed, const Schedule &schedule) {
+  return placed.integerAccumulator && schedule.ctasPerSm > 1;
 }
 
 // All schedules of a division of labour that respect what the user fixed, whether or not they can
@@ -456,6 +463,8 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
           firstObjection = why;
         continue;
       }
+      if (roles == Roles::Gemv && !gemm.schedule.roles && !mayBeGemv(*placed, schedule))
+        continue;
       if (!gemm.schedule.tile && instructionsPerTile(*placed, schedule) > unrollLimit)
         continue;
       double time = predictMicroseconds(gemm, *placed, schedule, problem, device);

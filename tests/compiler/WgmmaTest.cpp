@@ -266,7 +266,7 @@ TEST(WgmmaPersistent, TilesOfOneClusterFollowEachOther) {
   for (const Run &each : {Run{s8, {16, 64, 1, "1 x 4", 1, 4, true, 2, 1}, 26, 3},
                           Run{half, {32, 64, 1, "1 x 4 x 2", 1, 4, true, 4, 1}, 13, 5},
                           Run{half, {64, 64, 1, "1 x 4", 1, 3, false, 8, 1}, 12, 2}}) {
-    GemmShape size{each.shape.m * each.tilesM - 3, 64 * 41 - 7,
+    GemmShape size{each.shape.m * each.tilesM - 3, 64 * 45 - 7,
                    each.operands.rowK() * each.kTiles - 11};
     Case test{each.operands.weight,
               each.operands.activation,
