@@ -272,6 +272,7 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
 }
 
 std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Roles roles,
+                                                     bool grouped,
                                                      const dsl::ScheduleDecl::Tile &tile) {
   if (gemm.schedule.warps)
     return {*gemm.schedule.warps};
@@ -284,13 +285,14 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Role
     return result;
   }
   if (roles != Roles::Uniform) {
-    // 64 or 128 weight rows for each warpgroup; groups along k where sums are small. With more rows
-    // of the batch many groups have too few registers to run ahead.
+    // 64 or 128 weight rows for each warpgroup; groups along k where sums are small. Three of them
+    // never won but where partial sums are scaled. With more rows of the batch many groups have too
+    // few registers to run ahead.
     int64_t mostWarps = tile.m <= 32 ? 16 : 12;
     std::vector<dsl::ScheduleDecl::Warps> result;
     for (int64_t n : {4, 8})
       for (int64_t k : {1, 2, 3, 4})
-        if (tile.n >= 16 * n && tile.n <= 32 * n && n * k <= mostWarps &&
+        if (tile.n >= 16 * n && tile.n <= 32 * n && n * k <= mostWarps && (k != 3 || grouped) &&
             (k == 1 || tile.m * tile.n <= 8192))
           result.push_back({1, n, k});
     return result;
@@ -368,7 +370,8 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
     ownSplit = own.cluster->k;
   std::vector<Schedule> result;
   for (const dsl::ScheduleDecl::Tile &tile : tileCandidates(gemm, placed, roles, problem))
-    for (const dsl::ScheduleDecl::Warps &warps : warpCandidates(gemm, roles, tile))
+    for (const dsl::ScheduleDecl::Warps &warps :
+         warpCandidates(gemm, roles, placed.flushK > 0, tile))
       for (int pipeline : pipelineCandidates(own, roles))
         for (int64_t split : choices<int64_t, int64_t>(ownSplit, {1, 2, 3, 4, 6, 8, 12, 16})) {
           Schedule schedule;
