@@ -56,8 +56,9 @@ struct ActivationLayout {
   friend bool operator==(const ActivationLayout &, const ActivationLayout &) = default;
 };
 
-// Distance in codes between groups of an activation's group component: m rounded up to 8.
-inline int64_t activationGroupStride(int64_t m) { return (m + 7) / 8 * 8; }
+// Distance in codes between groups of an activation's group component: m rounded up to 16, so
+// that a group begins at a multiple of 16 bytes.
+inline int64_t activationGroupStride(int64_t m) { return (m + 15) / 16 * 16; }
 
 // Packs codes in natural order. `out` has layout.bytes bytes; all of them are written.
 Status pack(const WeightLayout &layout, const dsl::QuantizedMatrix &weight, uint8_t *out);

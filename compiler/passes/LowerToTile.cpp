@@ -216,7 +216,7 @@ void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
     return;
   }
   int64_t groups = (context.plan.problem.k + part.group - 1) / part.group;
-  Value stride = mul(divide(add(m, i32(7)), 8), 8 * bytes); // activationGroupStride
+  Value stride = mul(divide(add(m, i32(15)), 16), 16 * bytes); // activationGroupStride
   if (g.gemv())
     batch = mul(divide(batch, g.scaleColumns()), g.scaleColumns());
   tile::CopyRowsOp::create(

@@ -55,6 +55,28 @@ std::string clusterProblem(const Schedule &s) {
   return "";
 }
 
+// Why the scales of one group of activations cannot be copied; empty when they can.
+std::optional<Objection> rowProblem(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                    const Geometry &g) {
+  if (g.gemv()) // keeps those of all groups, and has its own rule
+    return std::nullopt;
+  for (const ScaleUse &use : placed.accumulator) {
+    if (use.weight)
+      continue;
+    const dsl::Component &component = gemm.activation.components[use.component];
+    int64_t bytes = g.tileM * component.type.bits() / 8;
+    std::string found = "a group has " + str(bytes) + " bytes of '" + component.name + "'; ";
+    if (bytes % 16 != 0)
+      return Objection{DiagId::schedule_tile,
+                       {"m", str(g.tileM), found + "they are copied in pieces of 16"}};
+    if (g.specialized() && bytes > Geometry::widestBox)
+      return Objection{
+          DiagId::schedule_tile,
+          {"m", str(g.tileM), found + "a tensor map copies at most " + str(Geometry::widestBox)}};
+  }
+  return std::nullopt;
+}
+
 // Registers of a thread, and what limits them.
 struct RegisterUse {
   int64_t needed, limit;
@@ -156,20 +178,11 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     if (g.activationRowBytes() % Geometry::swizzleBytes != 0)
       return Objection{DiagId::schedule_tile,
                        {"k", str(s.tileK), "it must cover a multiple of 128 bytes of activations"}};
-    for (const ScaleUse &use : placed.accumulator) {
-      const dsl::Component &component =
-          (use.weight ? gemm.weight : gemm.activation).components[use.component];
-      int64_t bytes = s.tileM * component.type.bits() / 8;
-      if (!use.weight && (bytes % 16 != 0 || bytes > Geometry::widestBox))
-        return Objection{DiagId::schedule_tile,
-                         {"m", str(s.tileM),
-                          "a group has " + str(bytes) + " bytes of '" + component.name +
-                              "'; a tensor map copies 16 to " + str(Geometry::widestBox) +
-                              ", in steps of 16"}};
-    }
   } else if (s.warpsK > 1 && !gemv) {
     return warps("groups of warps along k need roles imfp or gemv");
   }
+  if (std::optional<Objection> why = rowProblem(gemm, placed, g))
+    return why;
   if (std::string why = clusterProblem(s); !why.empty())
     return Objection{DiagId::schedule_cluster, {str(s.clusterN), str(s.clusterK), why}};
   if (!isPowerOfTwo(s.warpsM) || !isPowerOfTwo(s.warpsN))
@@ -260,7 +273,7 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
   bool uniform = roles == Roles::Uniform;
   int64_t rowK = int64_t{4} * placed.mmaK; // of one 128-byte row of activations
   for (int64_t m : {8, 16, 32, 64, 128, 256}) {
-    if ((m > 8 && m >= 2 * problem.m) || (uniform && m > 128))
+    if ((m > 16 && m >= 2 * problem.m) || (uniform && m > 128))
       continue;
     int64_t mostRows = m <= 16 ? 4 : 2; // few sums leave registers for the codes of more
     for (int64_t n : {64, 128, 256})

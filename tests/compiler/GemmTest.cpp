@@ -131,6 +131,15 @@ TEST(SplitK, IsDeterministic) {
   EXPECT_EQ(first.output, second.output);
 }
 
+// A group of one byte a row: its rows are padded to what copies move.
+TEST(Activations, WithNarrowGroupScalesAreWithinTheBound) {
+  for (GemmShape shape : {GemmShape{1, 64, 128}, GemmShape{3, 65, 321}, GemmShape{40, 130, 1000}}) {
+    expectWithinBound({"int4_g128", "int8_g128_e4m3", "f16", "", "sm_80", shape});
+    expectWithinBound({"int4_channel", "int8_g128_e4m3", "f16", "", "sm_90a", shape});
+    expectWithinBound({"int4_channel", "int8_g128_e4m3", "f32", "roles: imfp", "sm_90a", shape});
+  }
+}
+
 TEST(Activations, NotFiniteMakesItsTokenNotANumberAndNoOther) {
   Case test{"int4_g128", "int8_token", "f32", "", "sm_80", {4, 64, 128}};
   auto weights = kernels::syntheticWeight(64, 128, 3);

@@ -212,10 +212,9 @@ TEST(PlanDiagnostics, GroupScalesOfActivationsFitOneCopy) {
     return planned.ok() ? "planned" : planned.error().diagnostics[0].message;
   };
   EXPECT_EQ(message("64 x 64 x 128"), "planned");
-  EXPECT_EQ(
-      message("128 x 64 x 128"),
-      "tile m = 128 does not fit: a group has 512 bytes of 'scale'; a tensor map copies 16 to "
-      "256, in steps of 16");
+  EXPECT_EQ(message("128 x 64 x 128"),
+            "tile m = 128 does not fit: a group has 512 bytes of 'scale'; a tensor map copies at "
+            "most 256");
 }
 
 TEST(Placement, FourBitActivationsAreWidenedWhereNoInstructionTakesThem) {
@@ -404,11 +403,11 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
         Refusal{"sm_90a", "wide8", "roles: imfp tile: 128 x 64 x 128 warps: 1 x 4 pipeline: 2", 12,
                 4,
                 "tile m = 128 does not fit: a group has 512 bytes of 'scale'; a tensor map copies "
-                "16 to 256, in steps of 16 [schedule_tile]"},
+                "at most 256 [schedule_tile]"},
         Refusal{"sm_90a", "narrow8", "roles: imfp tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 2", 12,
                 4,
-                "tile m = 8 does not fit: a group has 8 bytes of 'scale'; a tensor map copies 16 "
-                "to 256, in steps of 16 [schedule_tile]"},
+                "tile m = 8 does not fit: a group has 8 bytes of 'scale'; they are copied in "
+                "pieces of 16 [schedule_tile]"},
         Refusal{"sm_90a", "int8", "roles: imfp tile: 256 x 64 x 128 warps: 1 x 4 pipeline: 2", 12,
                 4,
                 "tile 256 x 64 on warps 1 x 4 needs about 280 registers a thread; the limit is 240 "
