@@ -4,6 +4,7 @@
 #include "compiler/ir/Dialects.h"
 #include "compiler/passes/Copies.h"
 #include "compiler/passes/Passes.h"
+#include "compiler/passes/TileOrder.h"
 #include "compiler/plan/Geometry.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -45,10 +46,10 @@ Cursors cursorsOf(mlir::ValueRange values) {
   return cursors;
 }
 
-class Specialization {
+class Specialization : private ScalarBuilder {
 public:
-  explicit Specialization(tile::ForTilesOp op)
-      : op(op), loc(op.getLoc()), builder(op), kernel(op->getParentOfType<tile::KernelOp>()) {
+  Specialization(tile::ForTilesOp op, mlir::OpBuilder &builder)
+      : ScalarBuilder{builder, op.getLoc()}, op(op), kernel(op->getParentOfType<tile::KernelOp>()) {
     op.getBody().walk([&](tile::PipelineOp inner) { pipeline = inner; });
     depth = static_cast<int64_t>(pipeline.getDepth());
     tile::GeometryAttr a = kernel.getGeometry();
@@ -126,8 +127,6 @@ public:
 
 private:
   tile::ForTilesOp op;
-  mlir::Location loc;
-  mlir::OpBuilder builder;
   tile::KernelOp kernel;
   tile::PipelineOp pipeline;
   Value barriers, sumsBuffer;
@@ -138,19 +137,6 @@ private:
   RegisterShares registers{};
   bool waitsInside = false;
   bool storesBoxes = false;
-
-  Value i32(int64_t value) {
-    return arith::ConstantIntOp::create(builder, loc, builder.getI32Type(), value);
-  }
-  Value add(Value a, Value b) { return arith::AddIOp::create(builder, loc, a, b); }
-  Value sub(Value a, Value b) { return arith::SubIOp::create(builder, loc, a, b); }
-  Value mul(Value a, Value b) { return arith::MulIOp::create(builder, loc, a, b); }
-  Value compare(arith::CmpIPredicate predicate, Value a, Value b) {
-    return arith::CmpIOp::create(builder, loc, predicate, a, b);
-  }
-  Value select(Value condition, Value a, Value b) {
-    return arith::SelectOp::create(builder, loc, condition, a, b);
-  }
 
   // At most depth stages on.
   Cursor next(Cursor now, Value stages, int64_t ofRing) {
@@ -173,31 +159,6 @@ private:
             arith::XOrIOp::create(builder, loc, now.parity, flips)};
   }
 
-  // for i in [first, last) with carried values; `body` returns the next ones.
-  using Body = std::function<llvm::SmallVector<Value>(Value i, mlir::ValueRange carried)>;
-  mlir::ValueRange loop(Value first, Value last, Value step, mlir::ValueRange inits,
-                        const Body &body) {
-    auto result = scf::ForOp::create(builder, loc, first, last, step, inits);
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    mlir::Block *block = result.getBody();
-    if (inits.empty()) { // has its terminator already
-      builder.setInsertionPoint(block->getTerminator());
-      body(result.getInductionVar(), {});
-      return {};
-    }
-    builder.setInsertionPointToEnd(block);
-    llvm::SmallVector<Value> carried = body(result.getInductionVar(), result.getRegionIterArgs());
-    scf::YieldOp::create(builder, loc, carried);
-    return result.getResults();
-  }
-
-  void when(Value condition, const std::function<void()> &body) {
-    auto guarded = scf::IfOp::create(builder, loc, condition);
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(&guarded.getThenRegion().front());
-    body();
-  }
-
   // This thread uses no shared memory of another CTA any more. A CTA's own must stay until all of
   // its cluster have said so: the kernel ends with the wait for that.
   void leaveCluster() {
@@ -205,129 +166,15 @@ private:
       NVVM::ClusterArriveOp::create(builder, loc, mlir::UnitAttr());
   }
 
-  // What the body of tile.for_tiles takes, whether the tile is the CTA's first, and whether it
-  // exists: null where every CTA of a cluster has one.
-  struct Share {
-    llvm::SmallVector<Value, 7> arguments;
-    Value isFirst, exists;
-  };
-  // Moves the tile along n of a CTA that is past the last one there.
-  void bound(Share &share) {
-    auto tilesN = static_cast<int64_t>(op.getTilesN());
-    if (tilesN % clusterN == 0)
-      return;
-    Value &tileN = share.arguments[0];
-    share.exists = compare(arith::CmpIPredicate::ult, tileN, i32(tilesN));
-    tileN = select(share.exists, tileN, i32(tilesN - 1));
-  }
-
-  using TileBody = std::function<Cursors(const Share &share, const Cursors &cursors)>;
-  void forEachTile(const Cursors &start, const TileBody &body) {
-    mlir::Type type = builder.getI32Type();
-    Value blockX = NVVM::BlockIdXOp::create(builder, loc, type);
-    Value zero = i32(0), one = i32(1), tilesK = i32(static_cast<int64_t>(op.getTilesK()));
-    int64_t tilesN = static_cast<int64_t>(op.getTilesN());
-    Value tilesM = op.getTilesM();
-    if (splitK > 1) {
-      Value tileM = NVVM::BlockIdYOp::create(builder, loc, type);
-      Value split = NVVM::BlockIdZOp::create(builder, loc, type);
-      Value perSplit = i32((static_cast<int64_t>(op.getTilesK()) + splitK - 1) / splitK);
-      Value first = arith::MinUIOp::create(builder, loc, mul(split, perSplit), tilesK);
-      Value last = arith::MinUIOp::create(builder, loc, add(first, perSplit), tilesK);
-      Value place = mul(add(mul(tileM, i32(tilesN)), blockX), i32(splitK));
-      Value always = arith::ConstantIntOp::create(builder, loc, builder.getI1Type(), 1);
-      Share share{{blockX, tileM, first, last, i32(splitK), split, place}, always, Value()};
-      bound(share);
-      body(share, start);
-      return;
-    }
-    int64_t columns = (tilesN + clusterN - 1) / clusterN; // of tiles, as wide as a cluster
-    Value all = mul(tilesM, i32(columns));
-    Value grid = NVVM::GridDimXOp::create(builder, loc, type);
-    Value firstTile = perCluster(blockX), endTile = all, step = perCluster(grid), lastTile;
-    EqualShares equal;
-    Value begin, end; // of this CTA's k tiles, where shares are equal
-    if (streams()) {
-      equal = equalShares(mul(all, tilesK), grid);
-      begin = startOf(equal, blockX);
-      end = startOf(equal, add(blockX, one));
-      firstTile = arith::DivUIOp::create(builder, loc, begin, tilesK);
-      endTile = arith::CeilDivUIOp::create(builder, loc, end, tilesK);
-      step = one;
-      lastTile = sub(add(firstTile, endTile), one);
-    }
-    loop(firstTile, endTile, step, flatten(start), [&](Value i, mlir::ValueRange carried) {
-      Value index = begin ? sub(lastTile, i) : i; // equal shares: the last tile first
-      auto [tileN, tileM] = coordinates(index, columns, tilesM);
-      if (clusterN > 1)
-        tileN = add(mul(tileN, i32(clusterN)),
-                    arith::RemUIOp::create(builder, loc, blockX, i32(clusterN)));
-      Share share{{tileN, tileM, zero, tilesK, one, zero, zero},
-                  compare(arith::CmpIPredicate::eq, i, firstTile),
-                  Value()};
-      if (begin) {
-        Value tileBegin = mul(index, tilesK), tileEnd = add(tileBegin, tilesK);
-        Value first = arith::MaxUIOp::create(builder, loc, begin, tileBegin);
-        Value last = arith::MinUIOp::create(builder, loc, end, tileEnd);
-        Value owner = ownerOf(equal, tileBegin);
-        Value shares = add(sub(ownerOf(equal, sub(tileEnd, one)), owner), one);
-        // Shares in the order of their k tiles: one begins with each CTA and with each tile.
-        share.arguments = {tileN,
-                           tileM,
-                           sub(first, tileBegin),
-                           sub(last, tileBegin),
-                           shares,
-                           sub(blockX, owner),
-                           add(owner, index)};
-      }
-      bound(share);
+  using CursorBody = std::function<Cursors(const TileShare &share, const Cursors &cursors)>;
+  void forEachShare(const Cursors &start, const CursorBody &body) {
+    forEachTile(*this, op, flatten(start), [&](const TileShare &share, mlir::ValueRange carried) {
       return flatten(body(share, cursorsOf(carried)));
     });
   }
-  Value perCluster(Value ctas) {
-    return clusterN == 1 ? ctas
-                         : arith::DivUIOp::create(builder, loc, ctas, i32(clusterN)).getResult();
-  }
-
-  // `all` in as many parts as there are CTAs: the first `longer` of them have one more than `each`.
-  struct EqualShares {
-    Value each, longer;
-  };
-  EqualShares equalShares(Value all, Value ctas) {
-    return {arith::DivUIOp::create(builder, loc, all, ctas),
-            arith::RemUIOp::create(builder, loc, all, ctas)};
-  }
-  Value startOf(EqualShares shares, Value cta) {
-    Value more = arith::MinUIOp::create(builder, loc, cta, shares.longer);
-    return add(mul(cta, shares.each), more);
-  }
-  Value ownerOf(EqualShares shares, Value index) {
-    Value each = add(shares.each, i32(1));
-    Value inLonger = mul(shares.longer, each);
-    Value after =
-        add(shares.longer, arith::DivUIOp::create(builder, loc, sub(index, inLonger), shares.each));
-    return select(compare(arith::CmpIPredicate::ult, index, inLonger),
-                  arith::DivUIOp::create(builder, loc, index, each), after);
-  }
-
-  bool streams() const { return splitK == dsl::ScheduleDecl::streamK; }
-
-  // Bands of `bandM` tiles along m, in each of them m innermost: the tiles that run at a time share
-  // few rows of either operand.
-  std::pair<Value, Value> coordinates(Value index, int64_t tilesN, Value tilesM) {
-    constexpr int64_t bandM = 8;
-    Value perBand = i32(bandM * tilesN);
-    Value band = arith::DivUIOp::create(builder, loc, index, perBand);
-    Value inBand = arith::RemUIOp::create(builder, loc, index, perBand);
-    Value firstM = arith::MulIOp::create(builder, loc, band, i32(bandM));
-    Value height = arith::MinUIOp::create(builder, loc, sub(tilesM, firstM), i32(bandM));
-    Value tileN = arith::DivUIOp::create(builder, loc, inBand, height);
-    Value tileM = add(firstM, arith::RemUIOp::create(builder, loc, inBand, height));
-    return {tileN, tileM};
-  }
 
   // Clones what stands before the pipeline: all roles need the coordinates.
-  mlir::IRMapping cloneHead(const Share &share) {
+  mlir::IRMapping cloneHead(const TileShare &share) {
     mlir::IRMapping map;
     mlir::Block &body = op.getBody().front();
     map.map(body.getArguments(), share.arguments);
@@ -343,7 +190,7 @@ private:
     // The first round through the ring finds the slots empty: parity 1 is that of the phase before
     // the first.
     Cursors start{{i32(0), i32(1)}};
-    forEachTile(start, [&](const Share &share, const Cursors &cursors) {
+    forEachShare(start, [&](const TileShare &share, const Cursors &cursors) {
       Cursor cursor = cursors[0];
       mlir::IRMapping head = cloneHead(share);
       Value first = head.lookupOrDefault(pipeline.getFirst());
@@ -388,7 +235,7 @@ private:
 
   void buildDecoder() {
     Cursors start{{i32(0), i32(0)}, {i32(0), i32(1)}}; // the second ring is empty at first
-    forEachTile(start, [&](const Share &share, const Cursors &cursors) {
+    forEachShare(start, [&](const TileShare &share, const Cursors &cursors) {
       mlir::IRMapping head = cloneHead(share);
       mlir::ValueRange after =
           loop(head.lookupOrDefault(pipeline.getFirst()), head.lookupOrDefault(pipeline.getLast()),
@@ -419,7 +266,7 @@ private:
                       : i32(0);
     Cursors start(operandBarriers ? 2 : 1, Cursor{i32(0), i32(0)});
     auto cursorValues = static_cast<unsigned>(2 * start.size());
-    forEachTile(start, [&](const Share &share, const Cursors &cursors) {
+    forEachShare(start, [&](const TileShare &share, const Cursors &cursors) {
       mlir::IRMapping head = cloneHead(share);
       Value first = head.lookupOrDefault(pipeline.getFirst());
       Value last = head.lookupOrDefault(pipeline.getLast());
@@ -544,8 +391,10 @@ struct SpecializeWarpsPass : impl::SpecializeWarpsBase<SpecializeWarpsPass> {
   void runOnOperation() override {
     llvm::SmallVector<tile::ForTilesOp> loops;
     getOperation().walk([&](tile::ForTilesOp op) { loops.push_back(op); });
-    for (tile::ForTilesOp op : loops)
-      Specialization(op).run();
+    for (tile::ForTilesOp op : loops) {
+      mlir::OpBuilder builder(op);
+      Specialization(op, builder).run();
+    }
   }
 };
 

@@ -1,0 +1,149 @@
+#include "compiler/passes/TileOrder.h"
+
+#include "dsl/Format.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+namespace rho::compiler {
+
+namespace {
+
+namespace NVVM = mlir::NVVM;
+namespace arith = mlir::arith;
+
+class TileWalk : private ScalarBuilder {
+public:
+  TileWalk(const ScalarBuilder &at, tile::ForTilesOp op) : ScalarBuilder(at), op(op) {
+    tile::GeometryAttr geometry = op->getParentOfType<tile::KernelOp>().getGeometry();
+    splitK = geometry.getSplitK();
+    clusterN = geometry.getClusterN();
+  }
+
+  void walk(mlir::ValueRange inits, const TileBody &body) {
+    mlir::Type type = builder.getI32Type();
+    Value blockX = NVVM::BlockIdXOp::create(builder, loc, type);
+    Value zero = i32(0), one = i32(1), tilesK = i32(static_cast<int64_t>(op.getTilesK()));
+    int64_t tilesN = static_cast<int64_t>(op.getTilesN());
+    Value tilesM = op.getTilesM();
+    if (splitK > 1) {
+      Value tileM = NVVM::BlockIdYOp::create(builder, loc, type);
+      Value split = NVVM::BlockIdZOp::create(builder, loc, type);
+      Value perSplit = i32((static_cast<int64_t>(op.getTilesK()) + splitK - 1) / splitK);
+      Value first = arith::MinUIOp::create(builder, loc, mul(split, perSplit), tilesK);
+      Value last = arith::MinUIOp::create(builder, loc, add(first, perSplit), tilesK);
+      Value place = mul(add(mul(tileM, i32(tilesN)), blockX), i32(splitK));
+      Value always = arith::ConstantIntOp::create(builder, loc, builder.getI1Type(), 1);
+      TileShare share{{blockX, tileM, first, last, i32(splitK), split, place}, always, Value()};
+      bound(share);
+      body(share, inits);
+      return;
+    }
+    int64_t columns = (tilesN + clusterN - 1) / clusterN; // of tiles, as wide as a cluster
+    Value all = mul(tilesM, i32(columns));
+    Value grid = NVVM::GridDimXOp::create(builder, loc, type);
+    Value firstTile = perCluster(blockX), endTile = all, step = perCluster(grid), lastTile;
+    EqualShares equal;
+    Value begin, end; // of this CTA's k tiles, where shares are equal
+    if (streams()) {
+      equal = equalShares(mul(all, tilesK), grid);
+      begin = startOf(equal, blockX);
+      end = startOf(equal, add(blockX, one));
+      firstTile = arith::DivUIOp::create(builder, loc, begin, tilesK);
+      endTile = arith::CeilDivUIOp::create(builder, loc, end, tilesK);
+      step = one;
+      lastTile = sub(add(firstTile, endTile), one);
+    }
+    loop(firstTile, endTile, step, inits, [&](Value i, mlir::ValueRange carried) {
+      Value index = begin ? sub(lastTile, i) : i; // equal shares: the last tile first
+      auto [tileN, tileM] = coordinates(index, columns, tilesM);
+      if (clusterN > 1)
+        tileN = add(mul(tileN, i32(clusterN)),
+                    arith::RemUIOp::create(builder, loc, blockX, i32(clusterN)));
+      TileShare share{{tileN, tileM, zero, tilesK, one, zero, zero},
+                      compare(arith::CmpIPredicate::eq, i, firstTile),
+                      Value()};
+      if (begin) {
+        Value tileBegin = mul(index, tilesK), tileEnd = add(tileBegin, tilesK);
+        Value first = arith::MaxUIOp::create(builder, loc, begin, tileBegin);
+        Value last = arith::MinUIOp::create(builder, loc, end, tileEnd);
+        Value owner = ownerOf(equal, tileBegin);
+        Value shares = add(sub(ownerOf(equal, sub(tileEnd, one)), owner), one);
+        // Shares in the order of their k tiles: one begins with each CTA and with each tile.
+        share.arguments = {tileN,
+                           tileM,
+                           sub(first, tileBegin),
+                           sub(last, tileBegin),
+                           shares,
+                           sub(blockX, owner),
+                           add(owner, index)};
+      }
+      bound(share);
+      return body(share, carried);
+    });
+  }
+
+private:
+  tile::ForTilesOp op;
+  int64_t splitK, clusterN;
+
+  // Moves the tile along n of a CTA that is past the last one there.
+  void bound(TileShare &share) {
+    auto tilesN = static_cast<int64_t>(op.getTilesN());
+    if (tilesN % clusterN == 0)
+      return;
+    Value &tileN = share.arguments[0];
+    share.exists = compare(arith::CmpIPredicate::ult, tileN, i32(tilesN));
+    tileN = select(share.exists, tileN, i32(tilesN - 1));
+  }
+
+  Value perCluster(Value ctas) {
+    return clusterN == 1 ? ctas
+                         : arith::DivUIOp::create(builder, loc, ctas, i32(clusterN)).getResult();
+  }
+
+  // `all` in as many parts as there are CTAs: the first `longer` of them have one more than `each`.
+  struct EqualShares {
+    Value each, longer;
+  };
+  EqualShares equalShares(Value all, Value ctas) {
+    return {arith::DivUIOp::create(builder, loc, all, ctas),
+            arith::RemUIOp::create(builder, loc, all, ctas)};
+  }
+  Value startOf(EqualShares shares, Value cta) {
+    Value more = arith::MinUIOp::create(builder, loc, cta, shares.longer);
+    return add(mul(cta, shares.each), more);
+  }
+  Value ownerOf(EqualShares shares, Value index) {
+    Value each = add(shares.each, i32(1));
+    Value inLonger = mul(shares.longer, each);
+    Value after =
+        add(shares.longer, arith::DivUIOp::create(builder, loc, sub(index, inLonger), shares.each));
+    return select(compare(arith::CmpIPredicate::ult, index, inLonger),
+                  arith::DivUIOp::create(builder, loc, index, each), after);
+  }
+
+  bool streams() const { return splitK == dsl::ScheduleDecl::streamK; }
+
+  // Bands of `bandM` tiles along m, in each of them m innermost: the tiles that run at a time share
+  // few rows of either operand.
+  std::pair<Value, Value> coordinates(Value index, int64_t tilesN, Value tilesM) {
+    constexpr int64_t bandM = 8;
+    Value perBand = i32(bandM * tilesN);
+    Value band = arith::DivUIOp::create(builder, loc, index, perBand);
+    Value inBand = arith::RemUIOp::create(builder, loc, index, perBand);
+    Value firstM = arith::MulIOp::create(builder, loc, band, i32(bandM));
+    Value height = arith::MinUIOp::create(builder, loc, sub(tilesM, firstM), i32(bandM));
+    Value tileN = arith::DivUIOp::create(builder, loc, inBand, height);
+    Value tileM = add(firstM, arith::RemUIOp::create(builder, loc, inBand, height));
+    return {tileN, tileM};
+  }
+};
+
+} // namespace
+
+void forEachTile(ScalarBuilder &builder, tile::ForTilesOp op, mlir::ValueRange inits,
+                 const TileBody &body) {
+  TileWalk(builder, op).walk(inits, body);
+}
+
+} // namespace rho::compiler

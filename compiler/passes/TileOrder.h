@@ -1,0 +1,23 @@
+// The output tiles of one CTA, in their order.
+#pragma once
+
+#include "compiler/ir/Dialects.h"
+#include "compiler/passes/ScalarBuilder.h"
+
+namespace rho::compiler {
+
+// What the body of tile.for_tiles takes, whether the tile is the CTA's first, and whether it
+// exists: null where every CTA of a cluster has one.
+struct TileShare {
+  llvm::SmallVector<mlir::Value, 7> arguments;
+  mlir::Value isFirst, exists;
+};
+
+// Builds the walk over the tiles of `op` that this CTA takes: one, each so manieth, or with equal
+// shares of k a row of them from the last to the first. `body` gets values from tile to tile.
+using TileBody =
+    std::function<llvm::SmallVector<mlir::Value>(const TileShare &share, mlir::ValueRange carried)>;
+void forEachTile(ScalarBuilder &builder, tile::ForTilesOp op, mlir::ValueRange inits,
+                 const TileBody &body);
+
+} // namespace rho::compiler
