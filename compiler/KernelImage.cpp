@@ -1,6 +1,7 @@
 #include "compiler/KernelImage.h"
 
 #include "compiler/TextFields.h"
+#include "dsl/Format.h"
 
 #include <algorithm>
 #include <array>
@@ -65,7 +66,8 @@ std::string_view gridProblem(const KernelImage &image) {
     return "'resident_ctas' is not a multiple of 'cluster_n'";
   if (image.residentCtas > 0 && image.splitK > 1)
     return "a persistent kernel splits k";
-  if (image.splitK == 0 && (image.residentCtas == 0 || image.clusterN * image.clusterK > 1))
+  if (image.splitK == dsl::ScheduleDecl::streamK &&
+      (image.residentCtas == 0 || image.clusterN * image.clusterK > 1))
     return "equal shares of k need a persistent kernel without clusters";
   return "";
 }
@@ -79,7 +81,7 @@ int64_t wholeClusters(const KernelImage &image) {
 
 Dim3 KernelImage::grid(int64_t m) const {
   int64_t columns = wholeClusters(*this), rows = tilesM(m);
-  if (splitK == 0)
+  if (splitK == dsl::ScheduleDecl::streamK)
     return {static_cast<uint32_t>(std::min(columns * rows * tilesK(), residentCtas)), 1, 1};
   if (residentCtas > 0)
     return {static_cast<uint32_t>(std::min(columns * rows, residentCtas)), 1, 1};
@@ -97,7 +99,7 @@ int64_t KernelImage::workspaceBytes(int64_t m) const {
   int64_t tiles = wholeClusters(*this) * tilesM(m);
   int64_t counters = (tiles * 4 + 255) / 256 * 256;
   // Equal shares: one begins with each CTA and with each tile.
-  int64_t shares = splitK == 0 ? tiles + residentCtas : tiles * splitK;
+  int64_t shares = splitK == dsl::ScheduleDecl::streamK ? tiles + residentCtas : tiles * splitK;
   return counters + shares * tileM * tileN * 4;
 }
 

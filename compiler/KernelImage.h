@@ -56,7 +56,8 @@ struct KernelImage {
   int64_t n = 0, k = 0;    // the kernel is specialised on both, not on m
   int64_t tileM = 0, tileN = 0, tileK = 0;
   int pipeline = 0;
-  int64_t splitK = 1; // 0: the k tiles of all tiles in equal shares for each of residentCtas
+  int64_t splitK = 1; // dsl::ScheduleDecl::streamK: the k tiles of all tiles in equal shares for
+                      // each of residentCtas
   // CTAs of a cluster along the grid's x and z. clusterK is 1 or splitK, whose sums then meet in
   // the cluster's shared memory instead of the workspace.
   int64_t clusterN = 1, clusterK = 1;

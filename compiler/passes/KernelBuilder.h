@@ -145,6 +145,8 @@ private:
     return b == 1 ? a
                   : mlir::arith::DivUIOp::create(builder, at("schedule"), a, i32(b)).getResult();
   }
+  // Output tiles along m.
+  Value outputTilesM() { return divide(add(m, i32(g.tileM - 1)), g.tileM); }
   mlir::VectorType vectorOf(int64_t count, bool integer) {
     mlir::Type element = integer ? mlir::Type(builder.getI32Type()) : builder.getF32Type();
     return mlir::VectorType::get({count}, element);

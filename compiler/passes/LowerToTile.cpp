@@ -46,8 +46,7 @@ void KernelBuilder::findTile() {
   const LayoutSection &codes = layout.sections[0];
   if (g.specialized()) {
     auto tiles = tile::ForTilesOp::create(builder, loc, static_cast<uint64_t>(codes.tilesN),
-                                          divide(add(m, i32(g.tileM - 1)), g.tileM),
-                                          static_cast<uint64_t>(codes.tilesK));
+                                          outputTilesM(), static_cast<uint64_t>(codes.tilesK));
     mlir::Block &body = tiles.getBody().emplaceBlock();
     for (Value *argument : {&tileN, &tileM, &firstK, &lastK, &shares, &share, &firstPlace})
       *argument = body.addArgument(type, loc);

@@ -56,7 +56,7 @@ KernelBuilder::EpilogueFactors KernelBuilder::buildFactors() {
 void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
   if (workspace) {
     int64_t tilesN = layout.sections[0].tilesN;
-    Value tilesM = divide(add(m, i32(g.tileM - 1)), g.tileM);
+    Value tilesM = outputTilesM();
     std::vector<mlir::Type> types;
     for (Value sum : sums)
       types.push_back(sum.getType());

@@ -45,7 +45,7 @@ std::string clusterProblem(const Schedule &s) {
     return "it needs roles imfp";
   if (s.clusterN * s.clusterK > portable)
     return str(s.clusterN * s.clusterK) + " CTAs, a cluster has at most " + str(portable);
-  if (s.splitK == 0)
+  if (s.splitK == dsl::ScheduleDecl::streamK)
     return "equal shares of k are those of single CTAs";
   if (s.clusterK != 1 && s.clusterK != s.splitK)
     return "k is split in " + str(s.splitK) + ", a cluster has all parts or one";
