@@ -76,9 +76,10 @@ TEST_F(CacheCommandTest, warmSaysWhatIsNotKept) {
   ToolResult small = rho({"cache", "warm", gemm(), "--n-k", "64x128,80x128", "--device", "sm_80",
                           "--cache-limit", "1K"});
   EXPECT_EQ(small.code, 1);
-  EXPECT_EQ(small.err, "error: 1 of 2 kernels are not in cache folder " + here +
-                           ": it cannot be written, or its limit of 1024 bytes is too low "
-                           "[cache_not_warm]\n");
+  // One is, unless the two that are stored at the same time each make room for themselves.
+  EXPECT_THAT(small.err, MatchesRegex("error: [12] of 2 kernels are not in cache folder " + here +
+                                      ": it cannot be written, or its limit of 1024 bytes is too "
+                                      "low \\[cache_not_warm\\]\n"));
   writeText(folder.path() + "/file", "");
   ToolResult unwritable = rho({"cache", "warm", gemm(), "--n-k", "64x128", "--device", "sm_80"},
                               folder.path() + "/file/cache");
@@ -261,7 +262,7 @@ TEST_F(CacheCommandTest, mistakesAreNamed) {
   EXPECT_THAT(runTool({"cache", "lost"}).err, HasSubstr("did you mean 'cache list'"));
   EXPECT_EQ(runTool({"cache", "lost"}).code, 2);
   EXPECT_EQ(rho({"cache", "list", "x.rho"}).err,
-            "error: 'x.rho' and rho cache list do not go together: it works on the cache folder, "
+            "error: x.rho and rho cache list do not go together: it works on the cache folder, "
             "which --cache-dir names [option_conflict]\n");
   EXPECT_EQ(rho({"cache", "export"}).err,
             "error: 0 files are given, 'rho cache export' works on one [wrong_file_count]\n");
