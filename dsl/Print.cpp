@@ -190,6 +190,8 @@ std::string print(const Gemm &gemm) {
   if (schedule.scales)
     entry(*schedule.scales == ScheduleDecl::Scales::Operand ? "scales: operand"
                                                             : "scales: accumulator");
+  if (schedule.sums)
+    entry(*schedule.sums == ScheduleDecl::Sums::Biased ? "sums: biased" : "sums: converted");
   if (schedule.roles)
     entry("roles: " + std::string(name(*schedule.roles)));
   if (schedule.cluster)
