@@ -136,6 +136,23 @@ TEST(PlanDiagnostics, Problem) {
             "error: k is 1099511627776; it must be between 1 and 16777216 [bad_problem]\n");
 }
 
+// What can be encoded and evaluated, but not yet multiplied.
+TEST(PlanDiagnostics, FormatsWithoutKernels) {
+  auto of = [](const std::string &format) {
+    std::string message = messageOf(format + "\ngemm g { weight: w activation: f16 output: f16 }");
+    return message.substr(0, message.find('\n'));
+  };
+  EXPECT_EQ(of("format w { element: s4 scale: f16 per n[128] k[128] value = element * scale }"),
+            "t.rho:5:18: error: 'scale' of 'w' is per n[128] k[128], for which there are no "
+            "kernels yet [no_kernels]");
+  EXPECT_EQ(of("format w { element: s4 scale: e8m0 per k[32] value = element * scale }"),
+            "t.rho:5:18: error: 'scale' of 'w' is a scale of type e8m0, for which there are no "
+            "kernels yet [no_kernels]");
+  EXPECT_EQ(of("format w { element: codebook [-1, -0.5, 0.25, 1] value = element }"),
+            "t.rho:5:18: error: no decode from 'element' of 'w' to f16 operands, which activation "
+            "'f16' needs [no_decode]");
+}
+
 TEST(PlanDiagnostics, Values) {
   EXPECT_EQ(
       messageOf("format odd { element: s4 bias: s8 per channel value = element * bias + 1 "
