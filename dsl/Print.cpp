@@ -215,6 +215,8 @@ std::string print(const Module &module) {
     section(print(format));
   for (const Gemm &gemm : module.gemms)
     section(print(gemm));
+  for (const Device &device : module.devices)
+    section(print(device));
   return out;
 }
 
