@@ -45,6 +45,21 @@ public:
     --depth;
   }
 
+  void print(const Device &device) {
+    line("device " + device.name.text);
+    ++depth;
+    for (const DeviceEntry &entry : device.entries)
+      print(entry);
+    for (const DeviceBlock &block : device.blocks) {
+      line(block.key.text);
+      ++depth;
+      for (const DeviceEntry &entry : block.entries)
+        print(entry);
+      --depth;
+    }
+    --depth;
+  }
+
   std::string take() { return std::move(out); }
 
 private:
@@ -91,6 +106,19 @@ private:
     line(text);
   }
 
+  void print(const DeviceEntry &entry) {
+    std::string value = entry.word     ? entry.word->text
+                        : entry.string ? "\"" + entry.string->text + "\""
+                                       : number(*entry.number);
+    line(entry.key.text + ": " + value + (entry.unit.empty() ? "" : " " + entry.unit));
+  }
+
+  static std::string number(double value) {
+    char buffer[64];
+    auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
+    return {buffer, end};
+  }
+
   void nested(const Expr &expr) {
     ++depth;
     print(expr);
@@ -102,12 +130,9 @@ private:
     case Expr::Kind::Integer:
       line(std::to_string(expr.integer));
       break;
-    case Expr::Kind::Real: {
-      char buffer[64];
-      auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), expr.real);
-      line(std::string(buffer, end));
+    case Expr::Kind::Real:
+      line(number(expr.real));
       break;
-    }
     case Expr::Kind::Name:
       line(expr.name);
       break;

@@ -158,6 +158,10 @@ struct ScheduleDecl {
     friend bool operator==(const Warps &, const Warps &) = default;
   };
   enum class Scales : uint8_t { Operand, Accumulator };
+  // How integer partial sums of groups become floats. Converted: by an instruction of low
+  // throughput. Biased: sums start at the bits of 1.5 * 2^23, so that while they stay below 2^22 in
+  // magnitude they are the bits of that number plus the sum, and a subtraction converts them.
+  enum class Sums : uint8_t { Converted, Biased };
   // Which warps load, decode and multiply. Uniform: every warp does all three (mma.sync). ImFP: one
   // warp loads, the others decode and multiply (wgmma, operand A in registers). ExCP: one warp
   // loads, one warpgroup decodes, the others multiply (wgmma, both operands in shared memory).
@@ -176,16 +180,17 @@ struct ScheduleDecl {
   std::optional<Warps> warps; // warps: M x N of one CTA, or M x N x K: K groups take turns along k
   std::optional<int64_t> splitK;  // split_k: CTAs that share one output tile, or streamK
   std::optional<Scales> scales;   // scales: operand | accumulator, where group scales are applied
+  std::optional<Sums> sums;       // sums: converted | biased
   std::optional<Roles> roles;     // roles: uniform | imfp | excp | gemv
   std::optional<Cluster> cluster; // cluster: N x K, CTAs that share activations x parts of k
   std::optional<bool>
       dependent; // launch: serial | dependent, may start before its predecessor ends
-  Span span, pipelineSpan, tileSpan, warpsSpan, splitKSpan, scalesSpan, rolesSpan, clusterSpan,
-      launchSpan;
+  Span span, pipelineSpan, tileSpan, warpsSpan, splitKSpan, scalesSpan, sumsSpan, rolesSpan,
+      clusterSpan, launchSpan;
 
   friend bool operator==(const ScheduleDecl &a, const ScheduleDecl &b) {
     return a.pipeline == b.pipeline && a.tile == b.tile && a.warps == b.warps &&
-           a.splitK == b.splitK && a.scales == b.scales && a.roles == b.roles &&
+           a.splitK == b.splitK && a.scales == b.scales && a.sums == b.sums && a.roles == b.roles &&
            a.cluster == b.cluster && a.dependent == b.dependent;
   }
 };

@@ -25,8 +25,10 @@ public:
         format(file);
       else if (word("gemm"))
         gemm(file);
+      else if (word("device"))
+        device(file);
       else {
-        expected("'import', 'format' or 'gemm'");
+        expected("'import', 'format', 'gemm' or 'device'");
         ++at;
         while (!is(TokenKind::EndOfFile) && !declarationStart())
           ++at;
@@ -95,7 +97,7 @@ private:
   // --- recovery
   bool declarationStart() const {
     return (word("import") && is(TokenKind::String, 1)) ||
-           ((word("format") || word("gemm")) && is(TokenKind::Name, 1) &&
+           ((word("format") || word("gemm") || word("device")) && is(TokenKind::Name, 1) &&
             is(TokenKind::BraceOpen, 2));
   }
   bool entryStart() const {
@@ -354,6 +356,59 @@ private:
     }
     schedule.entries.push_back(std::move(entry));
     return true;
+  }
+
+  void device(ast::File &file) {
+    advance();
+    ast::Device device;
+    device.broken = !takeName(device.name, "the name of the device") ||
+                    !block([&] { return deviceEntry(device); });
+    file.declarations.emplace_back(std::move(device));
+  }
+
+  bool deviceEntry(ast::Device &device) {
+    if (!is(TokenKind::Name) || !is(TokenKind::BraceOpen, 1))
+      return deviceValue(device.entries);
+    ast::DeviceBlock rates;
+    rates.key = ast::Name{std::string(token().text), token().span};
+    advance();
+    bool good = block([&] { return deviceValue(rates.entries); });
+    device.blocks.push_back(std::move(rates));
+    return good;
+  }
+
+  bool deviceValue(std::vector<ast::DeviceEntry> &entries) {
+    ast::DeviceEntry entry;
+    if (!takeName(entry.key, "an entry of the device or '}'") || !take(TokenKind::Colon))
+      return false;
+    const Token &first = token();
+    if (entryStart())
+      return expected("a number, a word or a string");
+    if (is(TokenKind::String) || is(TokenKind::Name)) {
+      (is(TokenKind::String) ? entry.string : entry.word) =
+          ast::Name{std::string(first.text), first.span};
+      advance();
+    } else if (is(TokenKind::Integer) || is(TokenKind::Real)) {
+      entry.number = is(TokenKind::Real) ? first.real : static_cast<double>(first.integer);
+      advance();
+      unit(entry);
+    } else {
+      return expected("a number, a word or a string");
+    }
+    entry.valueSpan = from(first);
+    entries.push_back(std::move(entry));
+    return true;
+  }
+
+  // What stands between a number and the next entry: GHz, GB/s.
+  void unit(ast::DeviceEntry &entry) {
+    if (!is(TokenKind::Name) || entryStart())
+      return;
+    entry.unit = advance().text;
+    if (is(TokenKind::Slash) && is(TokenKind::Name, 1)) {
+      advance();
+      entry.unit += "/" + std::string(advance().text);
+    }
   }
 
   // --- expressions: precedence climbing. `nesting` counts open parentheses, calls and unary

@@ -210,6 +210,8 @@ std::string print(const Gemm &gemm) {
   if (schedule.scales)
     entry(*schedule.scales == ScheduleDecl::Scales::Operand ? "scales: operand"
                                                             : "scales: accumulator");
+  if (schedule.sums)
+    entry(*schedule.sums == ScheduleDecl::Sums::Biased ? "sums: biased" : "sums: converted");
   if (schedule.roles)
     entry("roles: " + std::string(name(*schedule.roles)));
   if (schedule.cluster)
@@ -229,6 +231,8 @@ std::string print(const Module &module) {
     section(print(format));
   for (const Gemm &gemm : module.gemms)
     section(print(gemm));
+  for (const Device &device : module.devices)
+    section(print(device));
   return out;
 }
 

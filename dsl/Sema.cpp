@@ -457,7 +457,7 @@ private:
 } // namespace
 
 bool isReserved(const std::string &name, bool component) {
-  constexpr std::array<std::string_view, 3> everywhere = {"import", "format", "gemm"};
+  constexpr std::array<std::string_view, 4> everywhere = {"import", "format", "gemm", "device"};
   constexpr std::array<std::string_view, 5> inFormats = {"x", "per", "value", "require", "encode"};
   auto among = [&](const auto &words) {
     return std::find(words.begin(), words.end(), name) != words.end();
