@@ -121,6 +121,13 @@ private:
            std::find(std::begin(openers), std::end(openers), before) != std::end(openers);
   }
 
+  // The `/` of a number's unit, 4 GB/s: names follow numbers nowhere in expressions.
+  bool isUnitSlash(size_t at) const {
+    return at >= 2 && pieces[at].text == "/" && isName(at - 1) &&
+           (pieces[at - 2].token.kind == TokenKind::Integer ||
+            pieces[at - 2].token.kind == TokenKind::Real);
+  }
+
   bool spaceBefore(size_t at) const {
     std::string_view before = pieces[at - 1].text, here = pieces[at].text;
     if (before == "(" || before == "[" || (before == "-" && isPrefix(at - 1)))
@@ -129,6 +136,8 @@ private:
       return false;
     if (here == "%")
       return isName(at - 1);
+    if (isUnitSlash(at) || isUnitSlash(at - 1))
+      return false;
     if (here == "(")
       return isPrefix(at) || !isName(at - 1);
     if (here == "[") // k[64], but codebook [0, 1]
@@ -185,7 +194,7 @@ private:
       ++end;
     bool opens = is(end - 1, "{"), closes = is(at, "}");
     if (blocks.size() == 1)
-      aligned = !is(at, "gemm");
+      aligned = is(at, "format");
     bool blank = leadingComments(pieces[at], blocks.size() == 1 && opens);
     if (closes && blocks.size() > 1)
       blocks.pop_back();
@@ -324,7 +333,7 @@ private:
   size_t lastBlock = 0;
   bool startOfBlock = false;     // the last line ends in {
   bool endOfDeclaration = false; // the last line ends a declaration's block
-  bool aligned = true;           // the entries of gemms are not
+  bool aligned = false;          // the entries of this declaration
 };
 
 } // namespace

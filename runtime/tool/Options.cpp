@@ -13,15 +13,18 @@ using Kind = OptionSpec::Kind;
 
 constexpr unsigned bit(Command command) { return 1U << static_cast<unsigned>(command); }
 constexpr unsigned run = bit(Command::Run);
+constexpr unsigned fmt = bit(Command::Fmt);
 constexpr unsigned compile = bit(Command::Compile);
 constexpr unsigned bench = bit(Command::Bench);
 constexpr unsigned tune = bit(Command::Tune);
 constexpr unsigned verify = bit(Command::Verify);
 
-constexpr std::array<CommandSpec, 8> commands = {{
+constexpr std::array<CommandSpec, 9> commands = {{
     {Command::Run, "run", "FILE.rho [options]",
      "compile a gemm, run it and check the result against the exact reference"},
     {Command::Check, "check", "FILE.rho...", "print all diagnostics, or what the files declare"},
+    {Command::Fmt, "fmt", "FILE.rho... [options]",
+     "rewrite files in their canonical layout; - is standard input to standard output"},
     {Command::Compile, "compile", "FILE --emit=STAGE [options]",
      "print a stage of the compilation, or go on from a printed one"},
     {Command::Bench, "bench", "[FILE.rho...] [options]",
@@ -35,7 +38,8 @@ constexpr std::array<CommandSpec, 8> commands = {{
     {Command::Version, "--version", "", "print the versions of rho and of its compiler"},
 }};
 
-constexpr std::array<OptionSpec, 34> options = {{
+constexpr std::array<OptionSpec, 35> options = {{
+    {"--check", Kind::Flag, "", fmt, false, "write nothing, list the files that would change"},
     {"--m", Kind::Count, "M", run | compile, true, "rows of the activations and of the output"},
     {"--n", Kind::Count, "N", run | compile, true, "rows of the weight, columns of the output"},
     {"--k", Kind::Count, "K", run | compile, true, "columns of both operands"},

@@ -45,7 +45,7 @@ const std::string &scratchFolder() {
 
 std::string shipped(const std::string &path) { return std::string(RHO_SOURCE_DIR) + "/" + path; }
 
-ToolResult runTool(const std::vector<std::string> &arguments) {
+ToolResult runTool(const std::vector<std::string> &arguments, const std::string &input) {
   std::string out = scratchFolder() + "stdout";
   std::string err = scratchFolder() + "stderr";
   std::vector<std::string> owned = {RHO_TOOL};
@@ -60,7 +60,7 @@ ToolResult runTool(const std::vector<std::string> &arguments) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   constexpr int flags = O_WRONLY | O_CREAT | O_TRUNC;
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, input.c_str(), O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(), flags, 0600);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err.c_str(), flags, 0600);
   ToolResult result;

@@ -12,7 +12,9 @@ struct ToolResult {
 };
 
 // Arguments are passed as they are, without a shell. The disk cache is a folder of this process.
-ToolResult runTool(const std::vector<std::string> &arguments);
+// `input` is the file that standard input comes from.
+ToolResult runTool(const std::vector<std::string> &arguments,
+                   const std::string &input = "/dev/null");
 
 // A folder that exists until the process ends.
 const std::string &scratchFolder();
