@@ -5,14 +5,23 @@
 
 namespace rho::dsl {
 
+double bitsPerElement(const Component &component) {
+  switch (component.extent) {
+  case Extent::Element:
+    return component.type.bits();
+  case Extent::Group:
+    return static_cast<double>(component.type.bits()) / static_cast<double>(component.group);
+  case Extent::Row:
+  case Extent::Tensor:
+    break;
+  }
+  return 0;
+}
+
 double Format::bitsPerElement() const {
   double bits = 0;
-  for (const Component &component : components) {
-    if (component.extent == Extent::Element)
-      bits += component.type.bits();
-    else if (component.extent == Extent::Group)
-      bits += static_cast<double>(component.type.bits()) / static_cast<double>(component.group);
-  }
+  for (const Component &component : components)
+    bits += dsl::bitsPerElement(component);
   return bits;
 }
 

@@ -63,6 +63,9 @@ struct Component {
   Span span;
 };
 
+// Stored bits of the component for each number, at infinite k and rows.
+double bitsPerElement(const Component &component);
+
 // What every valid number of the format fulfils: `require EXPR <= BOUND` or `>= BOUND` over integer
 // components. The encoder never chooses a code that breaks it, packing refuses such codes, and the
 // compiler relies on it (no carry between packed bytes, for one).
@@ -97,6 +100,7 @@ bool equal(const Expr &a, const Expr &b);
 
 // Canonical text: parses back to an equal declaration; equal declarations print equal text.
 std::string print(const Format &format);
+std::string print(const Component &component); // `name: type per extent`
 std::string print(const Expr &expr, const Format &format);
 bool operator==(const Format &a, const Format &b);
 

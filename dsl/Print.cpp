@@ -123,11 +123,14 @@ std::string print(const Expr &expr, const Format &format) {
   return printer.take();
 }
 
+std::string print(const Component &component) {
+  return component.name + ": " + std::string(component.type.name()) + printExtent(component);
+}
+
 std::string print(const Format &format) {
   std::string out = "format " + format.name + " {\n";
   for (const Component &component : format.components)
-    out += "  " + component.name + ": " + std::string(component.type.name()) +
-           printExtent(component) + "\n";
+    out += "  " + print(component) + "\n";
   out += "  value = " + print(*format.value, format) + "\n";
   for (const Requirement &requirement : format.requirements)
     out += "  require " + print(*requirement.expr, format) +

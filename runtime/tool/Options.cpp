@@ -19,12 +19,13 @@ constexpr unsigned bench = bit(Command::Bench);
 constexpr unsigned tune = bit(Command::Tune);
 constexpr unsigned verify = bit(Command::Verify);
 
-constexpr std::array<CommandSpec, 9> commands = {{
+constexpr std::array<CommandSpec, 10> commands = {{
     {Command::Run, "run", "FILE.rho [options]",
      "compile a gemm, run it and check the result against the exact reference"},
     {Command::Check, "check", "FILE.rho...", "print all diagnostics, or what the files declare"},
     {Command::Fmt, "fmt", "FILE.rho... [options]",
      "rewrite files in their canonical layout; - is standard input to standard output"},
+    {Command::Lsp, "lsp", "", "serve an editor: the Language Server Protocol over standard input"},
     {Command::Compile, "compile", "FILE --emit=STAGE [options]",
      "print a stage of the compilation, or go on from a printed one"},
     {Command::Bench, "bench", "[FILE.rho...] [options]",

@@ -14,7 +14,7 @@
 
 namespace rho::tool {
 
-enum class Command : uint8_t { Run, Check, Fmt, Compile, Bench, Tune, Verify, Help, Version };
+enum class Command : uint8_t { Run, Check, Fmt, Lsp, Compile, Bench, Tune, Verify, Help, Version };
 
 struct CommandSpec {
   Command command;

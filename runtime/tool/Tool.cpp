@@ -35,6 +35,8 @@ Result<int> dispatch(const Options &options) {
     return checkCommand(options);
   case Command::Fmt:
     return fmtCommand(options);
+  case Command::Lsp:
+    return lspCommand(options);
   case Command::Compile:
     return compileCommand(options);
   case Command::Bench:

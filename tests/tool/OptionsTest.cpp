@@ -110,10 +110,10 @@ TEST(OptionsTest, helpIsHelpFromEverywhere) {
 TEST(OptionsTest, unknownNamesListTheValidOnesAndTheNearest) {
   EXPECT_EQ(parseError({"rum"}),
             "error: unknown command 'rum', did you mean 'run'; valid commands are run, check, "
-            "fmt, compile, bench, tune, verify, help, --version [unknown_command]\n");
+            "fmt, lsp, compile, bench, tune, verify, help, --version [unknown_command]\n");
   EXPECT_EQ(parseError({"frobnicate"}),
             "error: unknown command 'frobnicate'; valid commands are "
-            "run, check, fmt, compile, bench, tune, verify, help, --version "
+            "run, check, fmt, lsp, compile, bench, tune, verify, help, --version "
             "[unknown_command]\n");
   EXPECT_EQ(parseError({"run", "--weigths", "w.npy"}),
             "error: unknown option '--weigths' of 'rho run', did you mean '--weights'; valid "
