@@ -44,6 +44,21 @@ public:
     --depth;
   }
 
+  void print(const Device &device) {
+    line("device " + device.name.text);
+    ++depth;
+    for (const DeviceEntry &entry : device.entries)
+      print(entry);
+    for (const DeviceBlock &block : device.blocks) {
+      line(block.key.text);
+      ++depth;
+      for (const DeviceEntry &entry : block.entries)
+        print(entry);
+      --depth;
+    }
+    --depth;
+  }
+
   std::string take() { return std::move(out); }
 
 private:
@@ -52,7 +67,11 @@ private:
   void print(const Component &component) {
     std::string text = "component " + component.name.text + ": " + component.type.text;
     if (component.extent)
-      text += " per " + component.extent->text;
+      text += " per ";
+    if (component.rowAxis && component.rows)
+      text += component.rowAxis->text + "[" + std::to_string(component.rows->value) + "] ";
+    if (component.extent)
+      text += component.extent->text;
     if (component.group)
       text += "[" + std::to_string(component.group->value) + "]";
     line(text);
@@ -72,6 +91,19 @@ private:
     line(text);
   }
 
+  void print(const DeviceEntry &entry) {
+    std::string value = entry.word     ? entry.word->text
+                        : entry.string ? "\"" + entry.string->text + "\""
+                                       : number(*entry.number);
+    line(entry.key.text + ": " + value + (entry.unit.empty() ? "" : " " + entry.unit));
+  }
+
+  static std::string number(double value) {
+    char buffer[64];
+    auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
+    return {buffer, end};
+  }
+
   void nested(const Expr &expr) {
     ++depth;
     print(expr);
@@ -83,12 +115,9 @@ private:
     case Expr::Kind::Integer:
       line(std::to_string(expr.integer));
       break;
-    case Expr::Kind::Real: {
-      char buffer[64];
-      auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), expr.real);
-      line(std::string(buffer, end));
+    case Expr::Kind::Real:
+      line(number(expr.real));
       break;
-    }
     case Expr::Kind::Name:
       line(expr.name);
       break;

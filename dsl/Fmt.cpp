@@ -73,7 +73,8 @@ struct Line {
   std::string text;
   std::string comment; // behind the text, or alone
   bool blankBefore = false;
-  size_t block = 0; // lines of one block may be aligned
+  bool continues = false; // the entry of the line before
+  size_t block = 0;       // lines of one block may be aligned
   // `name: type per extent` and `name = expression`: where the columns end, in bytes of the text.
   char separator = 0;
   size_t first = 0;  // behind `name:`, or behind `name`
@@ -224,13 +225,15 @@ private:
       bool broken = interiorComments(pieces[at], base, depth);
       size_t column = lines.back().indent + lines.back().text.size();
       if (broken || (mayBreakBefore(at) && column + 1 + chunkWidth(at, end) > lineWidth))
-        newLine(base + continuation(depth, closing), false);
+        newLine(base + continuation(depth, closing), false).continues = true;
       else if (spaceBefore(at))
         lines.back().text += ' ';
       lines.back().text += pieces[at].text;
       depth += is(at, "(") || is(at, "[");
     }
-    if (lines.size() > entry + 1) // an entry of several lines is aligned with nothing
+    if (lines.size() > entry + 1) // of several lines
+      lines[entry].second = 0;
+    if (lines[entry].text.size() <= lines[entry].first) // broken behind the name
       lines[entry].separator = 0;
   }
 
@@ -295,7 +298,7 @@ private:
       run.clear();
     };
     for (Line &line : lines) {
-      if (line.text.empty() && !line.blankBefore)
+      if (line.continues || (line.text.empty() && !line.blankBefore))
         continue;
       if (run.empty() || line.separator != run.back()->separator ||
           line.block != run.back()->block || line.blankBefore)

@@ -10,12 +10,15 @@ namespace rho::dsl {
 enum class WordPlace : uint8_t {
   Declaration,
   Entry,
+  Type,
   Extent,
   Function,
   Input,
   GemmEntry,
   ScheduleEntry,
   ScheduleValue,
+  DeviceEntry,
+  DeviceRate,
 };
 
 struct Word {

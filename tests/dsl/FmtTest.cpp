@@ -257,7 +257,7 @@ TEST(Fmt, LayoutFollowsFromTheTokens) {
       spaces += piece + " ";
       lines += piece + "\n";
     }
-    if (findings.empty())
+    if (formatText(text, "a.rho").ok())
       EXPECT_EQ(formatted(spaces), formatted(lines)) << file;
   }
 }

@@ -1,6 +1,8 @@
 // The table of words against the parser's own text and against the manual.
 #include "dsl/Words.h"
+#include "dsl/DeviceFields.h"
 #include "dsl/ElementType.h"
+#include "dsl/Operators.h"
 #include "tests/dsl/Files.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +35,15 @@ TEST(Words, TheParserKnowsNoOther) {
     for (std::sregex_iterator it(source.begin(), source.end(), compared), end; it != end; ++it)
       found.insert((*it)[1].matched ? (*it)[1] : (*it)[2]);
   }
-  EXPECT_GT(found.size(), 15U) << "the pattern misses how words are compared";
+  for (const FunctionName &function : functionNames)
+    found.emplace(function.name);
+  for (const ReductionName &reduction : reductionNames)
+    found.emplace(reduction.name);
+  for (const DeviceField &field : deviceFields())
+    found.emplace(field.name);
+  for (size_t i = 0; i < instructionClasses; ++i)
+    found.emplace(name(static_cast<InstructionClass>(i)));
+  EXPECT_GT(found.size(), 40U) << "the pattern misses how words are compared";
   for (const std::string &word : found)
     EXPECT_TRUE(words.contains(word) || ElementType::fromName(word))
         << word << " is missing in dsl/Words.def";
@@ -47,7 +57,7 @@ TEST(Words, TheManualHasThemAll) {
 
 TEST(Words, MeaningsAreShort) {
   for (const Word &word : allWords()) {
-    EXPECT_GT(word.meaning.size(), 5U) << word.text;
+    EXPECT_GE(word.meaning.size(), 5U) << word.text;
     EXPECT_LT(word.meaning.size(), 120U) << word.text;
     EXPECT_NE(word.meaning.back(), '.') << word.text;
   }

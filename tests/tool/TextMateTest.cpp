@@ -101,13 +101,16 @@ std::string scopeIn(const std::string &text, const std::string &word) {
 // How a word is written in its place.
 std::string exampleOf(const dsl::Word &word) {
   std::string text(word.text);
-  bool block = text == "encode" || text == "schedule";
+  bool block = text == "encode" || text == "schedule" || text == "mma" || text == "throughput" ||
+               (text == "tensor" && word.place == dsl::WordPlace::DeviceEntry);
   switch (word.place) {
   case dsl::WordPlace::Declaration:
     return text + (text == "import" ? " \"a.rho\"" : " a {");
   case dsl::WordPlace::Entry:
   case dsl::WordPlace::GemmEntry:
   case dsl::WordPlace::ScheduleEntry:
+  case dsl::WordPlace::DeviceEntry:
+  case dsl::WordPlace::DeviceRate:
     if (block)
       return "  " + text + " {";
     if (text == "value")
@@ -115,6 +118,8 @@ std::string exampleOf(const dsl::Word &word) {
     if (word.place == dsl::WordPlace::Entry)
       return "  " + text + " element";
     return "  " + text + ": 4";
+  case dsl::WordPlace::Type:
+    return "  element: " + text + " [0, 1]";
   case dsl::WordPlace::Extent:
     return "  : f16 per " + text + (text.size() == 1 ? "[64]" : "");
   case dsl::WordPlace::Function:
@@ -130,10 +135,15 @@ std::string exampleOf(const dsl::Word &word) {
 std::string expectedScope(dsl::WordPlace place) {
   switch (place) {
   case dsl::WordPlace::Declaration:
+    return "keyword.|storage.";
   case dsl::WordPlace::Entry:
   case dsl::WordPlace::GemmEntry:
   case dsl::WordPlace::ScheduleEntry:
-    return "keyword.|storage.";
+  case dsl::WordPlace::DeviceEntry:
+  case dsl::WordPlace::DeviceRate:
+    return "keyword.";
+  case dsl::WordPlace::Type:
+    return "storage.type.element.";
   case dsl::WordPlace::Extent:
   case dsl::WordPlace::Function:
   case dsl::WordPlace::ScheduleValue:
@@ -153,7 +163,7 @@ TEST(TextMate, EveryWordOfTheLanguageHasAColour) {
 }
 
 TEST(TextMate, EveryTypeHasAColourAndOtherNamesHaveNone) {
-  for (std::string_view type : dsl::ElementType::allNames()) {
+  for (std::string_view type : dsl::ElementType::everyName()) {
     std::string name(type);
     EXPECT_EQ(scopeIn("  element: " + name, name), "storage.type.element.rho") << name;
     EXPECT_EQ(scopeIn("value = " + name + "(element)", name), "storage.type.element.rho") << name;

@@ -22,15 +22,25 @@ std::string number(double value) {
   return text;
 }
 
+std::string kindOf(dsl::ElementType type) {
+  switch (type.kind()) {
+  case dsl::ElementType::Kind::Signed:
+    return "signed integer";
+  case dsl::ElementType::Kind::Unsigned:
+    return "unsigned integer";
+  case dsl::ElementType::Kind::Codebook:
+    return "codebook";
+  case dsl::ElementType::Kind::Float:
+    break;
+  }
+  return std::string(type.hasSign() ? "floating point" : "floating point without sign") + ", " +
+         std::to_string(type.exponentBits()) + " bits of exponent, " +
+         std::to_string(type.mantissaBits()) + " of mantissa";
+}
+
 std::string describe(dsl::ElementType type) {
-  std::string text = code(type.name()) + ": ";
-  if (type.isInteger())
-    text += type.kind() == dsl::ElementType::Kind::Signed ? "signed integer" : "unsigned integer";
-  else
-    text += "floating point, " + std::to_string(type.exponentBits()) + " bits of exponent, " +
-            std::to_string(type.mantissaBits()) + " of mantissa";
-  return text + ", " + std::to_string(type.bits()) + " bits, " + number(type.minFinite()) + " to " +
-         number(type.maxFinite());
+  return code(type.name()) + ": " + kindOf(type) + ", " + std::to_string(type.bits()) + " bits, " +
+         number(type.minFinite()) + " to " + number(type.maxFinite());
 }
 
 // The line that declares a component, its share of the bits and how it is encoded.
@@ -210,6 +220,7 @@ private:
 
   void types() {
     names(Completion::Kind::Word, declaration->parameters, "parameter");
+    words(WordPlace::Type);
     for (std::string_view name : dsl::ElementType::allNames())
       found.push_back(
           {Completion::Kind::Type, std::string(name), describe(*dsl::ElementType::fromName(name))});

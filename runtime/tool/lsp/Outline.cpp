@@ -58,8 +58,9 @@ Outline outlineOf(const SourceMap &sources, uint32_t file) {
       depth = std::max(depth - 1, 0);
     std::string_view text = outline.tokens[i].text;
     // A block that is still being written does not swallow the next declaration.
-    bool declares = outline.isEntry(i) && kind == TokenKind::Name &&
-                    (depth == 0 || text == "format" || text == "gemm" || text == "import");
+    bool declares =
+        outline.isEntry(i) && kind == TokenKind::Name &&
+        (depth == 0 || text == "format" || text == "gemm" || text == "device" || text == "import");
     if (declares) {
       begins.push_back(i);
       depth = 0;

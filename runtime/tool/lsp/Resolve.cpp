@@ -78,7 +78,10 @@ private:
     if (inFormat && (followedBy(TokenKind::Colon) || depth > 1))
       if (Target found = component(); found.kind != Target::Kind::None)
         return found;
-    return word(entryPlace(outline.keyword(*declaration), depth));
+    if (Target found = word(entryPlace(outline.keyword(*declaration), depth));
+        found.kind != Target::Kind::None)
+      return found;
+    return type(); // a rate of the tensor cores
   }
 
   Target reference() const {
@@ -155,6 +158,10 @@ std::optional<WordPlace> entryPlace(std::string_view keyword, int depth) {
     return WordPlace::GemmEntry;
   if (keyword == "gemm" && depth == 2)
     return WordPlace::ScheduleEntry;
+  if (keyword == "device" && depth == 1)
+    return WordPlace::DeviceEntry;
+  if (keyword == "device" && depth == 2)
+    return WordPlace::DeviceRate;
   return std::nullopt;
 }
 
