@@ -5,13 +5,30 @@
 
 namespace rho::dsl {
 
-double bitsPerElement(const Component &component) {
-  switch (component.extent) {
+std::vector<int> componentsOf(const Remap &remap) {
+  std::vector<int> components = {remap.selector};
+  for (const Remap::Entry &entry : remap.entries)
+    if (entry.component >= 0)
+      components.push_back(entry.component);
+  return components;
+}
+
+int Format::storedBits(int component) const {
+  const Component &self = components[static_cast<size_t>(component)];
+  if (self.host >= 0)
+    return 0;
+  bool shared = std::any_of(components.begin(), components.end(),
+                            [&](const Component &other) { return other.host == component; });
+  return shared ? spareUnitBits(self.type) : self.type.bits();
+}
+
+double Format::bitsPerElement(int component) const {
+  const Component &self = components[static_cast<size_t>(component)];
+  switch (self.extent) {
   case Extent::Element:
-    return component.type.bits();
+    return storedBits(component);
   case Extent::Group:
-    return static_cast<double>(component.type.bits()) /
-           static_cast<double>(component.group * component.rows);
+    return static_cast<double>(storedBits(component)) / static_cast<double>(self.group * self.rows);
   case Extent::Row:
   case Extent::Tensor:
     break;
@@ -21,8 +38,8 @@ double bitsPerElement(const Component &component) {
 
 double Format::bitsPerElement() const {
   double bits = 0;
-  for (const Component &component : components)
-    bits += dsl::bitsPerElement(component);
+  for (size_t i = 0; i < components.size(); ++i)
+    bits += bitsPerElement(static_cast<int>(i));
   return bits;
 }
 
@@ -55,7 +72,8 @@ static bool equal(const ExprPtr &a, const ExprPtr &b) { return a && b ? equal(*a
 
 static bool equal(const Component &a, const Component &b) {
   return a.name == b.name && a.type == b.type && a.extent == b.extent && a.group == b.group &&
-         a.rows == b.rows && a.perToken == b.perToken && a.encodeDeclared == b.encodeDeclared &&
+         a.rows == b.rows && a.host == b.host && a.shift == b.shift && a.remap == b.remap &&
+         a.perToken == b.perToken && a.encodeDeclared == b.encodeDeclared &&
          equal(a.encode, b.encode);
 }
 

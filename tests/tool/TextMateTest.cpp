@@ -119,7 +119,10 @@ std::string exampleOf(const dsl::Word &word) {
       return "  " + text + " element";
     return "  " + text + ": 4";
   case dsl::WordPlace::Type:
-    return "  element: " + text + " [0, 1]";
+    if (text == "codebook")
+      return "  element: codebook [0, 1]";
+    return text == "in" ? "  selector: u2 in block"
+                        : "  element: e2m1 remap 8 to [5, -5] by selector";
   case dsl::WordPlace::Extent:
     return "  : f16 per " + text + (text.size() == 1 ? "[64]" : "");
   case dsl::WordPlace::Function:
@@ -143,7 +146,7 @@ std::string expectedScope(dsl::WordPlace place) {
   case dsl::WordPlace::DeviceRate:
     return "keyword.";
   case dsl::WordPlace::Type:
-    return "storage.type.element.";
+    return "storage.type.element.|keyword.";
   case dsl::WordPlace::Extent:
   case dsl::WordPlace::Function:
   case dsl::WordPlace::ScheduleValue:

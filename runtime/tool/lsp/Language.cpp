@@ -44,8 +44,11 @@ std::string describe(dsl::ElementType type) {
 }
 
 // The line that declares a component, its share of the bits and how it is encoded.
-std::string describe(const dsl::Format &format, const dsl::Component &component) {
-  std::string text = code(dsl::print(component)) + ", " + bitCount(bitsPerElement(component));
+std::string describe(const dsl::Format &format, size_t index) {
+  const dsl::Component &component = format.components[index];
+  int number = static_cast<int>(index);
+  std::string text =
+      code(dsl::printComponent(format, number)) + ", " + bitCount(format.bitsPerElement(number));
   if (component.encode)
     text += std::string(component.encodeDeclared ? "; encoded as " : "; encoded, derived, as ") +
             code(dsl::print(*component.encode, format));
@@ -54,8 +57,8 @@ std::string describe(const dsl::Format &format, const dsl::Component &component)
 
 std::string describe(const dsl::Format &format) {
   std::string text = fenced(dsl::print(format)) + "\n" + bitCount(format.bitsPerElement()) + "\n\n";
-  for (const dsl::Component &component : format.components)
-    text += "- " + describe(format, component) + "\n";
+  for (size_t i = 0; i < format.components.size(); ++i)
+    text += "- " + describe(format, i) + "\n";
   return text;
 }
 
@@ -132,9 +135,9 @@ private:
   std::string component() const {
     std::string_view owner = outline().tokens[target.declaration->name].text;
     if (const dsl::Format *format = view.module().findFormat(owner))
-      for (const dsl::Component &component : format->components)
-        if (component.name == name())
-          return describe(*format, component);
+      for (size_t i = 0; i < format->components.size(); ++i)
+        if (format->components[i].name == name())
+          return describe(*format, i);
     size_t end = target.token + 1;
     while (end < target.declaration->end && !outline().isEntry(end) &&
            outline().tokens[end].kind != TokenKind::BraceClose)
