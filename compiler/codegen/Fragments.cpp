@@ -10,14 +10,16 @@ namespace LLVM = mlir::LLVM;
 namespace NVVM = mlir::NVVM;
 namespace arith = mlir::arith;
 
-// Chunks lie in the order [warp][chunk along k][row tile], 16 bytes a lane each.
+// Chunks lie in the order [warp][chunk along k][row tile], lane by lane.
 void KernelLowering::lowerLoadCodes(tile::LoadCodesOp op) {
   int64_t rowTile = static_cast<int64_t>(op.getRowTile());
   int64_t warp = rowTile / g.rowTiles() * 4; // further on
   int64_t chunk = (warp * g.chunks() + static_cast<int64_t>(op.getChunk())) * g.rowTiles() +
                   rowTile % g.rowTiles();
-  Value at = add(add(partOf(op.getBuffer(), op.getSlot()), codesBase), chunk * 512);
-  op.replaceAllUsesWith(load(op.getType(), sharedAt(at), 16));
+  int64_t bytes = op.getType().getNumElements() * 4;
+  Value at = mul(add(firstCodes, chunk * 32), bytes);
+  at = add(at, partOf(op.getBuffer(), op.getSlot()));
+  op.replaceAllUsesWith(load(op.getType(), sharedAt(at), bytes));
 }
 
 // Row codes lie in the order [group][row], and a thread's rows are consecutive.

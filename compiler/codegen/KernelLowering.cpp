@@ -121,7 +121,7 @@ void KernelLowering::computeThreadValues() {
   laneRow = div(lane, 4);
   laneColumn = mod(lane, 4);
   firstRow = add(mul(warpN, g.warpN()), mul(laneRow, g.rowsPerThread()));
-  codesBase = add(mul(warpN, g.chunks() * g.rowTiles() * 512), mul(lane, 16));
+  firstCodes = add(mul(warpN, g.chunks() * g.rowTiles() * 32), lane);
   firstBatch = add(mul(warpM, g.warpM()), mul(laneColumn, 2));
   firstScale = firstBatch;
   copyThread = thread;

@@ -34,7 +34,7 @@ protected:
   Value firstRow;                         // this thread's first weight row within the CTA tile
   Value firstBatch;                       // and its first batch row
   Value firstScale;                       // and that row's place in a row of scales
-  Value codesBase;                        // byte of this thread's first code chunk in a part
+  Value firstCodes;                       // this thread's place among those of a part of codes
   Value copyThread;                       // this thread's place among those that share a copy
   int64_t copyThreads;                    // which are as many
   llvm::DenseMap<Value, int64_t> offsets; // of shared buffers

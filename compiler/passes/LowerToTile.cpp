@@ -166,10 +166,11 @@ std::vector<Value> KernelBuilder::buildPipeline() {
   return {pipeline.getResults().begin(), pipeline.getResults().begin() + sums};
 }
 
-Value KernelBuilder::sectionTile(int component, Value tileK) {
-  const LayoutSection &section = layout.sections[static_cast<size_t>(component)];
+Value KernelBuilder::sectionTile(int index, Value tileK) {
+  const LayoutSection &section = layout.sections[static_cast<size_t>(index)];
   // Several k tiles may lie inside one group.
-  int64_t tilesPerGroup = component == 0 ? 1 : std::max<int64_t>(1, section.unitK / g.tileK);
+  int64_t tilesPerGroup =
+      section.component == 0 ? 1 : std::max<int64_t>(1, section.unitK / g.tileK);
   return add(mul(tileN, section.tilesK), divide(tileK, tilesPerGroup));
 }
 
@@ -182,8 +183,9 @@ void KernelBuilder::buildCopies(Value tileK, Value slot) {
       buildActivationCopy(index, tileK, slot);
       continue;
     }
-    tile::CopyTileOp::create(builder, at(true, index), weight, layout.sections[index].offset,
-                             sectionTile(index, tileK), buffer, slot);
+    tile::CopyTileOp::create(builder, at(true, layout.sections[index].component), weight,
+                             layout.sections[index].offset, sectionTile(index, tileK), buffer,
+                             slot);
   }
 }
 

@@ -10,16 +10,19 @@ namespace rho::compiler {
 using mlir::Value;
 namespace scf = mlir::scf;
 
-// Codes of a k tile, chunk by chunk, row tiles innermost; then those of the row parameters.
+// Codes of a k tile, chunk by chunk, row tile by row tile, planes innermost; then those of the row
+// parameters.
 std::vector<Value> KernelBuilder::streamTile(Value tileK) {
   std::vector<Value> words;
   Value tile = sectionTile(0, tileK);
+  std::vector<int> planes = planeBits(g.weightBits);
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
     for (int64_t t = 0; t < g.rowTiles(); ++t)
-      words.push_back(tile::StreamCodesOp::create(builder, at(true, 0),
-                                                  vectorOf(Geometry::wordsPerChunk, true), weight,
-                                                  layout.sections[0].offset, tile, chunk, t));
-  for (size_t i = 1; i < layout.sections.size(); ++i) {
+      for (size_t plane = 0; plane < planes.size(); ++plane)
+        words.push_back(tile::StreamCodesOp::create(
+            builder, at(true, 0), vectorOf(g.planeWords(planes[plane]), true), weight,
+            layout.sections[planeSection(context.gemm, plane)].offset, tile, chunk, t));
+  for (size_t i = 1; i < context.gemm.weight.components.size(); ++i) {
     int index = static_cast<int>(i);
     const dsl::Component &part = context.gemm.weight.components[i];
     if (part.extent != dsl::Extent::Group)
@@ -57,10 +60,13 @@ void KernelBuilder::takeTile(const std::vector<Value> &words) {
   rowWords.clear();
   parameterCache.clear();
   auto next = words.begin();
+  auto planes = static_cast<std::ptrdiff_t>(planeBits(g.weightBits).size());
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
-    for (int64_t t = 0; t < g.rowTiles(); ++t)
-      codes[chunk].push_back(*next++);
-  for (size_t i = 1; i < layout.sections.size(); ++i) {
+    for (int64_t t = 0; t < g.rowTiles(); ++t) {
+      codes[chunk].emplace_back(next, next + planes);
+      next += planes;
+    }
+  for (size_t i = 1; i < context.gemm.weight.components.size(); ++i) {
     int index = static_cast<int>(i);
     const dsl::Component &part = context.gemm.weight.components[i];
     if (part.extent == dsl::Extent::Group)
@@ -70,8 +76,6 @@ void KernelBuilder::takeTile(const std::vector<Value> &words) {
 }
 
 std::vector<Value> KernelBuilder::buildDotProducts(Value tileK, std::vector<Value> sums) {
-  DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
-  int64_t perWord = static_cast<int64_t>(program.outputs.size());
   bool integer = context.placed.integerAccumulator;
   bool grouped = !chain.accumulator.empty();
   int64_t flush = flushK();
@@ -87,8 +91,7 @@ std::vector<Value> KernelBuilder::buildDotProducts(Value tileK, std::vector<Valu
     int64_t k = chunk * g.chunkK();
     for (int64_t step = 0; step < g.stepsPerChunk(); ++step)
       for (int64_t t = 0; t < g.rowTiles(); ++t) {
-        std::vector<Value> a =
-            decodeStep(program, codes[chunk][static_cast<size_t>(t)], step, perWord, k, t, tileK);
+        std::vector<Value> a = decodeStep(codes[chunk][static_cast<size_t>(t)], step, k, t, tileK);
         for (int64_t half = 0; half < 2; ++half)
           for (int64_t j = 0; j < g.batchTiles(); ++j) {
             auto first = static_cast<size_t>(j * g.batchStep());

@@ -59,14 +59,29 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
   return parameterCache[key] = decoded.getResult(0);
 }
 
-std::vector<Value> KernelBuilder::decodeStep(const DecodeProgram &program, Value words,
-                                             int64_t step, int64_t perWord, int64_t k,
+std::vector<Value> KernelBuilder::decodeStep(const Chunk &words, int64_t step, int64_t k,
                                              int64_t rowTile, Value slot) {
+  const DecodeSequence &decode = context.placed.decode;
+  auto registers = static_cast<int64_t>(decode.registers());
+  int64_t perDecode = std::min<int64_t>(registers, 4); // registers
+  int64_t parts = registers / perDecode;               // of a unit
+  if (unitPrograms.empty()) {
+    DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
+    for (int64_t part = 0; part < parts; ++part)
+      unitPrograms.push_back(
+          program.part(static_cast<size_t>(part * perDecode), static_cast<size_t>(perDecode)));
+  }
+  std::vector<int> planes = planeBits(g.weightBits);
   std::vector<Value> a;
-  int64_t wordsPerStep = 4 / perWord;
-  for (int64_t i = 0; i < wordsPerStep; ++i) {
-    Value word = tile::ExtractOp::create(builder, at(true, 0), builder.getI32Type(), words,
-                                         step * wordsPerStep + i);
+  for (int64_t i = step * 4 / perDecode; i < (step + 1) * 4 / perDecode; ++i) {
+    int64_t unit = i / parts;
+    std::vector<Value> unitWords;
+    for (size_t plane = 0; plane < planes.size(); ++plane) {
+      int64_t count = int64_t{decode.codes} * planes[plane] / 32;
+      for (int64_t word = unit * count; word < (unit + 1) * count; ++word)
+        unitWords.push_back(tile::ExtractOp::create(builder, at(true, 0), builder.getI32Type(),
+                                                    words[plane], word));
+    }
     std::vector<Value> parameters;
     for (size_t p = 0; p < chain.decode.getParameters().size(); ++p) {
       auto component = chain.decode.getParameters()[p].getDefiningOp<ir::ComponentOp>();
@@ -78,40 +93,45 @@ std::vector<Value> KernelBuilder::decodeStep(const DecodeProgram &program, Value
       int64_t row = 2 * rowTile + (half == "1" ? 1 : 0);
       parameters.push_back(parameter(form, index, groupIn(k, part.group), row, slot));
     }
-    auto decoded = tile::DecodeOp::create(builder, chain.decode.getLoc(),
-                                          std::vector<mlir::Type>(perWord, builder.getI32Type()),
-                                          word, parameters, chain.decode.getProgram());
+    std::vector<mlir::Type> types(static_cast<size_t>(perDecode), builder.getI32Type());
+    auto decoded =
+        tile::DecodeOp::create(builder, chain.decode.getLoc(), types, unitWords, parameters,
+                               unitPrograms[static_cast<size_t>(i % parts)].print());
     a.insert(a.end(), decoded.getResults().begin(), decoded.getResults().end());
   }
   return a;
 }
 
-const std::vector<Value> &KernelBuilder::codesOf(int64_t chunk, Value slot) {
-  std::vector<Value> &words = codes[chunk];
+KernelBuilder::Chunk KernelBuilder::loadChunk(int64_t chunk, int64_t rowTile, Value slot) {
+  std::vector<int> planes = planeBits(g.weightBits);
+  Chunk words;
+  for (size_t plane = 0; plane < planes.size(); ++plane)
+    words.push_back(tile::LoadCodesOp::create(
+        builder, at(true, 0), vectorOf(g.planeWords(planes[plane]), true),
+        buffers[{true, planeSection(context.gemm, plane)}], slot, chunk, rowTile));
+  return words;
+}
+
+const std::vector<KernelBuilder::Chunk> &KernelBuilder::codesOf(int64_t chunk, Value slot) {
+  std::vector<Chunk> &words = codes[chunk];
   if (!words.empty())
     return words;
   for (int64_t t = 0; t < g.rowTiles(); ++t)
-    words.push_back(tile::LoadCodesOp::create(builder, at(true, 0),
-                                              vectorOf(Geometry::wordsPerChunk, true),
-                                              buffers[{true, 0}], slot, chunk, t));
+    words.push_back(loadChunk(chunk, t, slot));
   return words;
 }
 
 void KernelBuilder::buildOperandStores(Value slot, Value to) {
-  DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
-  int64_t perWord = static_cast<int64_t>(program.outputs.size());
   struct Piece {
     int64_t chunk, rowTile;
-    Value words;
+    Chunk words;
   };
   std::vector<Piece> pieces;
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
     for (int64_t t = 0; t < g.tileN / 64; ++t)
-      pieces.push_back({chunk, t, Value()});
+      pieces.push_back({chunk, t, {}});
   auto load = [&](Piece &piece) {
-    piece.words =
-        tile::LoadCodesOp::create(builder, at(true, 0), vectorOf(Geometry::wordsPerChunk, true),
-                                  buffers[{true, 0}], slot, piece.chunk, piece.rowTile);
+    piece.words = loadChunk(piece.chunk, piece.rowTile, slot);
     for (Value parameter : chain.decode.getParameters()) {
       bool ofWeight = false;
       int index = 0;
@@ -131,8 +151,7 @@ void KernelBuilder::buildOperandStores(Value slot, Value to) {
     const Piece &piece = pieces[i];
     for (int64_t step = 0; step < g.stepsPerChunk(); ++step) {
       int64_t k = piece.chunk * g.chunkK() + step * g.mmaK;
-      std::vector<Value> a =
-          decodeStep(program, piece.words, step, perWord, k, piece.rowTile, slot);
+      std::vector<Value> a = decodeStep(piece.words, step, k, piece.rowTile, slot);
       tile::StoreOperandOp::create(builder, at("schedule"), a, operandBuffer, to, k / g.mmaK,
                                    piece.rowTile);
     }

@@ -130,7 +130,8 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
   };
   result.placements.push_back({path(true, weight.element().name), Placement::Operand,
                                "decoded to " + result.mmaType + " in " +
-                                   std::to_string(decode->instructions()) + " instructions per 8"});
+                                   std::to_string(decode->instructions() * 8 / decode->codes) +
+                                   " instructions per 8"});
   for (const ScaleUse &use : w->scales) {
     const dsl::Component &component = weight.components[use.component];
     if (use.extent != Extent::Group) {
