@@ -137,6 +137,7 @@ bool KernelLowering::lowerCommon(mlir::Operation *inner) {
       .Case<tile::LoadRowCodesOp>([&](auto o) { return lowerLoadRowCodes(o), true; })
       .Case<tile::LoadColumnScalesOp>([&](auto o) { return lowerLoadColumnScales(o), true; })
       .Case<tile::ConvertScalesOp>([&](auto o) { return lowerConvertScales(o), true; })
+      .Case<tile::PairOp>([&](auto o) { return lowerPair(o), true; })
       .Case<tile::ScaleOp>([&](auto o) { return lowerScale(o), true; })
       .Case<tile::SplitSumOp>([&](auto o) { return lowerSplitSum(o), true; })
       .Case<tile::GroupSumOp>([&](auto o) { return lowerGroupSum(o), true; })

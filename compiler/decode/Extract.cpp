@@ -50,7 +50,8 @@ public:
       int shift = 0, word = 0; // of the plane
       for (int plane : planes) {
         int perWord = laneBits / plane;
-        int low = std::max(field.from, shift), high = std::min(field.from + field.count, shift + plane);
+        int low = std::max(field.from, shift),
+            high = std::min(field.from + field.count, shift + plane);
         if (low < high) {
           int place = group % perWord * plane + low - shift, to = field.to + low - field.from;
           masks[{word + group / perWord, place - to}] |= lowBits(high - low) << to;
@@ -94,8 +95,7 @@ public:
     for (int plane : planes) {
       int perWord = laneBits / plane;
       for (int bit = 0; bit < plane; ++bit)
-        result.push_back(
-            {word + group / perWord, laneBits * lane + group % perWord * plane + bit});
+        result.push_back({word + group / perWord, laneBits * lane + group % perWord * plane + bit});
       word += codes() * plane / 32;
     }
     return result;
@@ -134,6 +134,15 @@ public:
     return std::move(result);
   }
 
+  DecodeSequence bytes() {
+    Extractor extractor(p, bits, 8);
+    for (int group = 0; group < extractor.groups(); ++group)
+      p.output(extractor.fields(group, {{0, bits, 0}}));
+    lanesAreRegisters(extractor);
+    result.codeXor = type.kind() == dsl::ElementType::Kind::Signed ? offsetBinary() : 0;
+    return std::move(result);
+  }
+
 private:
   dsl::ElementType type, mma;
   int bits;
@@ -156,9 +165,8 @@ private:
   }
 
   Operand plus(Operand x, double addend) {
-    return mma.name() == "f16"
-               ? p.add(Op::AddF16, x, constant(both(addend)))
-               : p.add(Op::FmaBF16, x, constant(both(1)), constant(both(addend)));
+    return mma.name() == "f16" ? p.add(Op::AddF16, x, constant(both(addend)))
+                               : p.add(Op::FmaBF16, x, constant(both(1)), constant(both(addend)));
   }
 
   // Integers by an offset. Signed codes are stored in offset binary.
@@ -182,8 +190,7 @@ private:
       }
       constexpr int half = 4; // 8 bits in bf16: a multiple of 16 and the rest
       Operand high = plus(number(half, bits - half), -magic - bias / (1 << half));
-      p.output(p.add(Op::FmaBF16, high, constant(both(1 << half)),
-                     plus(number(0, half), -magic)));
+      p.output(p.add(Op::FmaBF16, high, constant(both(1 << half)), plus(number(0, half), -magic)));
     }
     lanesAreRegisters(extractor);
     result.codeXor = isSigned ? offsetBinary() : 0;
@@ -200,7 +207,8 @@ private:
     for (int group = 0; group < extractor.groups(); ++group) {
       Operand codes = extractor.fields(group, {{0, bits, 0}});
       if (isSigned && bits < laneBits) {
-        codes = p.add(Op::Mad, codes, constant(1), constant(inLanes(top - offsetBinary(), laneBits)));
+        codes =
+            p.add(Op::Mad, codes, constant(1), constant(inLanes(top - offsetBinary(), laneBits)));
         codes = p.add(Op::Xor, codes, constant(inLanes(top, laneBits)));
       }
       p.output(codes);
@@ -217,6 +225,9 @@ private:
     if (mma.isInteger() || exponent > mma.exponentBits() || mantissa > mma.mantissaBits() ||
         type.name() == "e8m0")
       return false;
+    int log2Factor = (1 << (exponent - 1)) - (1 << (mma.exponentBits() - 1));
+    if (std::ldexp(type.maxFinite(), log2Factor) > mma.maxFinite())
+      return false;
     Extractor extractor(p, bits, mma.bits());
     int to = mma.mantissaBits() - mantissa;
     for (int group = 0; group < extractor.groups(); ++group) {
@@ -226,7 +237,7 @@ private:
       p.output(extractor.fields(group, fields));
     }
     lanesAreRegisters(extractor);
-    result.log2Factor = (1 << (exponent - 1)) - (1 << (mma.exponentBits() - 1));
+    result.log2Factor = log2Factor;
     return true;
   }
 
@@ -240,20 +251,20 @@ private:
       double value = type.decode(static_cast<uint32_t>(code));
       uint32_t image = std::isfinite(value) ? mma.encode(value) : 0;
       bool exact = !std::isfinite(value) || mma.decode(image) == value;
-      if (!exact && !isHalf())
+      if (!exact && (!isHalf() || std::abs(value) > mma.maxFinite()))
         return false;
-      result.rounds |= !exact;
+      result.roundings = std::max(result.roundings, exact ? 0 : 1);
       codes.push_back(image);
     }
     if (mma.bits() < 8)
       return false;
-    Extractor extractor(p, bits, 4);
     if (bits == 8)
       return byteTable(codes);
+    Extractor extractor(p, bits, 4);
     for (int group = 0; group < extractor.groups(); ++group) {
       // 8 codes of up to 3 bits below a 0.
-      Operand index = bits < 4 ? extractor.fields(group, {{0, bits, 0}})
-                               : extractor.fields(group, {{0, 3, 0}});
+      Operand index =
+          bits < 4 ? extractor.fields(group, {{0, bits, 0}}) : extractor.fields(group, {{0, 3, 0}});
       std::vector<Operand> tops, evens; // of further bits, at the tops of odd and even nibbles
       for (int bit = 3; bit < bits; ++bit) {
         tops.push_back(extractor.raw(group, bit, 3));
@@ -291,7 +302,8 @@ private:
   }
 
   // The numbers of four codes as registers.
-  void lookUp(const std::vector<uint32_t> &codes, Operand index, const std::vector<Operand> &masks) {
+  void lookUp(const std::vector<uint32_t> &codes, Operand index,
+              const std::vector<Operand> &masks) {
     auto bytesAt = [&](int shift) {
       std::vector<uint8_t> bytes;
       for (uint32_t code : codes)
@@ -347,6 +359,8 @@ private:
 };
 
 } // namespace
+
+DecodeSequence extractBytes(dsl::ElementType type) { return Decoder(type, "s8").bytes(); }
 
 std::optional<DecodeSequence> extractElement(dsl::ElementType type, std::string_view mmaType) {
   return Decoder(type, mmaType).decode();

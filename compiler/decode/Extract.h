@@ -10,4 +10,7 @@ namespace rho::compiler {
 // None where that is not possible. NaN and infinity of a table become 0: packing refuses them.
 std::optional<DecodeSequence> extractElement(dsl::ElementType type, std::string_view mmaType);
 
+// Codes of an integer type of up to 8 bits, signed ones in offset binary, in bytes.
+DecodeSequence extractBytes(dsl::ElementType type);
+
 } // namespace rho::compiler

@@ -1,5 +1,7 @@
 #include "compiler/decode/Sequences.h"
 
+#include "compiler/decode/Affine.h"
+#include "compiler/decode/Extract.h"
 #include "dsl/Evaluate.h"
 
 #include <bit>
@@ -256,7 +258,7 @@ private:
   }
 
   Operand param(DecodeParam::Form form, int component) {
-    DecodeParam wanted{form, component, rowHalf};
+    DecodeParam wanted{form, component, rowHalf, {}};
     for (size_t i = 0; i < sequence.params.size(); ++i)
       if (sequence.params[i] == wanted)
         return DecodeProgram::param(static_cast<int>(i));
@@ -380,9 +382,6 @@ std::optional<DecodeSequence> bareElement(dsl::ElementType type, std::string_vie
   return std::nullopt;
 }
 
-// A factor this small would leave the range in which products with activations are exact.
-constexpr int smallestUsefulLog2 = -24;
-
 void restoreFactor(DecodeSequence &sequence, std::string_view mmaType) {
   for (int &output : sequence.program.outputs)
     output = static_cast<int>(timesConstant(sequence.program, mmaType,
@@ -435,6 +434,9 @@ std::optional<DecodeSequence> decodeSequence(const dsl::Format &format, const ds
     result = bareElement(format.element().type, mmaType);
   if (!result && mmaType == "s8")
     result = BytewiseBuilder(format).build(core);
+  if (!result)
+    result =
+        bare ? extractElement(format.element().type, mmaType) : affineDecode(format, core, mmaType);
   return result;
 }
 
@@ -456,7 +458,7 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
   sequence.log2Factor += sequence.scaleLog2;
   int base = static_cast<int>(sequence.params.size());
   for (int half = 0; half < 2; ++half)
-    sequence.params.push_back({DecodeParam::Form::Multiplier, component, half});
+    sequence.params.push_back({DecodeParam::Form::Multiplier, component, half, {}});
   for (size_t r = 0; r < sequence.program.outputs.size(); ++r) {
     Operand value{Operand::Kind::Temp, static_cast<uint32_t>(sequence.program.outputs[r])};
     Operand scale = DecodeProgram::param(base + static_cast<int>(r & 1));
@@ -471,6 +473,12 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
 
 DecodeSequence withoutScale(DecodeSequence sequence, std::string_view mmaType) {
   if (sequence.log2Factor < smallestUsefulLog2)
+    restoreFactor(sequence, mmaType);
+  return sequence;
+}
+
+DecodeSequence restored(DecodeSequence sequence, std::string_view mmaType) {
+  if (sequence.log2Factor != 0)
     restoreFactor(sequence, mmaType);
   return sequence;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compiler/decode/DecodeProgram.h"
+#include "compiler/decode/RowNumber.h"
 #include "dsl/Format.h"
 
 #include <optional>
@@ -18,9 +19,11 @@ struct DecodeParam {
     Byte,       // the code, zero-extended
     Bytes,      // the code in all four bytes
     Multiplier, // the scale as an operand-type pair (s, s), from a scale sequence
+    Number,     // `number` as an operand-type pair, rounded
   } form;
-  int component; // index into the weight's components
-  int rowHalf;   // 0: fragment rows 0..7, 1: rows 8..15
+  int component;         // index into the weight's components, but of a Number
+  int rowHalf;           // 0: fragment rows 0..7, 1: rows 8..15
+  RowNumber number = {}; // of form Number
   friend bool operator==(const DecodeParam &, const DecodeParam &) = default;
 };
 
@@ -42,7 +45,7 @@ struct DecodeSequence {
   int codes = 0;                   // of a unit
   // bits[r][s][b]: where bit b of the code of sub-element s of register r lies.
   std::vector<std::vector<std::vector<CodeBit>>> bits;
-  bool rounds = false;  // values are rounded to the operand type
+  int roundings = 0;    // of values, to the operand type
   int log2Factor = 0;   // registers hold value * 2^log2Factor
   int scaleLog2 = 0;    // multiplier parameters hold the scale * 2^scaleLog2
   uint32_t codeXor = 0; // applied to the codes when they are packed
@@ -72,6 +75,9 @@ bitsOfWholeCodes(const std::vector<std::vector<int>> &position, int codeBits);
 std::optional<DecodeSequence> decodeSequence(const dsl::Format &format, const dsl::Expr &core,
                                              std::string_view mmaType);
 
+// A factor this small would leave the range in which products with activations are exact.
+constexpr int smallestUsefulLog2 = -24;
+
 // Multiplies every register by the scale of its row. `scale` must be exact as a multiplier of
 // mmaType (see scaleSequence). None if the product could leave the type's range, and for types of
 // fewer than 16 bits, which do not hold products.
@@ -87,6 +93,9 @@ DecodeSequence withoutScale(DecodeSequence sequence, std::string_view mmaType);
 // "bf16").
 std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_view mmaType,
                                            int log2Factor);
+
+// The sequence with its power of two multiplied back in, of operands of 16 bits.
+DecodeSequence restored(DecodeSequence sequence, std::string_view mmaType);
 
 // The largest s such that every scale of `type` times 2^s is finite in mmaType.
 int scaleHeadroom(dsl::ElementType type, std::string_view mmaType);

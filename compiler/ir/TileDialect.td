@@ -269,6 +269,13 @@ def Tile_ConvertScalesOp : Tile_Op<"convert_scales", [Pure]> {
   let assemblyFormat = "$words `from` $element attr-dict `:` type($words) `->` type($scales)";
 }
 
+def Tile_PairOp : Tile_Op<"pair", [Pure]> {
+  let summary = "a number rounded to f16 or bf16, in both halves of a register";
+  let arguments = (ins F32:$number, StrAttr:$element);
+  let results = (outs I32:$result);
+  let assemblyFormat = "$number `as` $element attr-dict";
+}
+
 def Tile_MmaOp : Tile_Op<"mma", [Pure]> {
   let summary = "one matrix instruction: m16n8 with 32 bytes of k per row";
   let arguments = (ins Variadic<I32>:$a, I32Vector:$b, I64Attr:$step, Accumulator:$c,

@@ -75,6 +75,14 @@ private:
   const std::vector<Value> &rowWordsOf(int component, int64_t group, int64_t warpgroup, Value slot);
   // Rows count on through the warpgroups whose operand this thread decodes.
   Value parameter(llvm::StringRef form, int component, int64_t group, int64_t row, Value slot);
+  Value number(ir::NumberOp op, int64_t k, int64_t row, Value slot);
+  // A component of a number, by component, group and row.
+  Value componentNumber(int component, int64_t group, int64_t row, Value slot);
+  std::map<std::tuple<int, int64_t, int64_t>, Value> componentNumbers;
+  // Components of the weight that a parameter of the decode is made from.
+  std::vector<int> componentsOf(Value parameter) const;
+  // The parameters of the decode for k of a row tile.
+  std::vector<Value> decodeParameters(int64_t k, int64_t rowTile, Value slot);
   int64_t groupIn(int64_t k, int64_t group) const {
     return g.parameterK(group) >= g.tileK ? 0 : k / g.parameterK(group);
   }

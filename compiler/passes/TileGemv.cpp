@@ -25,15 +25,15 @@ std::vector<Value> KernelBuilder::streamTile(Value tileK) {
   for (size_t i = 1; i < context.gemm.weight.components.size(); ++i) {
     int index = static_cast<int>(i);
     const dsl::Component &part = context.gemm.weight.components[i];
-    if (part.extent != dsl::Extent::Group)
+    if (!context.placed.streamed[i])
       continue;
-    int64_t bits = part.type.bits(), spread = g.groupsPerChunk(part.group);
+    int64_t group = extentK(part), bits = storedBits(part.type), spread = g.groupsPerChunk(group);
     mlir::VectorType type = vectorOf(std::max<int64_t>(1, g.rowsPerThread() * bits / 32), true);
     Value partTile = sectionTile(index, tileK);
-    for (int64_t k = 0; k < g.tileK; k += g.parameterK(part.group))
+    for (int64_t k = 0; k < g.tileK; k += g.parameterK(group))
       words.push_back(tile::StreamRowCodesOp::create(
           builder, at(true, index), type, weight, layout.sections[i].offset, partTile,
-          g.groupsPerTile(part.group), groupIn(k, part.group) * spread, spread, bits));
+          g.groupsPerTile(group), groupIn(k, group) * spread, spread, bits));
   }
   return words;
 }
@@ -46,7 +46,7 @@ void KernelBuilder::loadRowScales() {
     const dsl::Component &part = partOf(component, ofWeight, index);
     if (!ofWeight || part.extent != dsl::Extent::Row)
       continue;
-    int64_t bits = part.type.bits();
+    int64_t bits = storedBits(part.type);
     int64_t count = std::max<int64_t>(1, g.rowsPerThread() * bits / 32);
     rowScaleWords[index] =
         tile::StreamRowCodesOp::create(builder, component.getLoc(), vectorOf(count, true), weight,
@@ -57,8 +57,10 @@ void KernelBuilder::loadRowScales() {
 // Makes the words of a k tile those that decodes and scales take.
 void KernelBuilder::takeTile(const std::vector<Value> &words) {
   codes.clear();
+  rowVectors.clear();
   rowWords.clear();
   parameterCache.clear();
+  componentNumbers.clear();
   auto next = words.begin();
   auto planes = static_cast<std::ptrdiff_t>(planeBits(g.weightBits).size());
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
@@ -69,9 +71,9 @@ void KernelBuilder::takeTile(const std::vector<Value> &words) {
   for (size_t i = 1; i < context.gemm.weight.components.size(); ++i) {
     int index = static_cast<int>(i);
     const dsl::Component &part = context.gemm.weight.components[i];
-    if (part.extent == dsl::Extent::Group)
-      for (int64_t k = 0; k < g.tileK; k += g.parameterK(part.group))
-        rowVectors[{index, groupIn(k, part.group)}] = *next++;
+    if (context.placed.streamed[i])
+      for (int64_t k = 0; k < g.tileK; k += g.parameterK(extentK(part)))
+        rowVectors[{index, groupIn(k, extentK(part))}] = *next++;
   }
 }
 

@@ -80,8 +80,13 @@ double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, co
   double result = 0;
   for (const DecodeParam &param : placed.decode.params) {
     const dsl::Component &component = gemm.weight.components[param.component];
-    double groups = static_cast<double>(g.groupsPerTile(component.group));
+    int64_t group = extentK(component);
+    for (int used : param.number.uses())
+      group = std::min(group, extentK(gemm.weight.components[used]));
+    auto groups = static_cast<double>(g.groupsPerTile(group));
     double perScale = 1;
+    if (param.form == DecodeParam::Form::Number) // to f32, products, and back
+      perScale = 4 * static_cast<double>(param.number.terms.size());
     if (param.form == DecodeParam::Form::Multiplier)
       if (auto scales = scaleSequence(component.type, placed.mmaType, placed.decode.scaleLog2))
         perScale = static_cast<double>(scales->instructions.size()) /
@@ -305,7 +310,7 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
     for (const dsl::Component &component : gemm.weight.components)
       if (component.extent == dsl::Extent::Group)
         codes += std::max<int64_t>(1, g.tileK / g.parameterK(component.group)) *
-                 ceilDiv(g.rowsPerThread() * component.type.bits(), 32);
+                 ceilDiv(g.rowsPerThread() * storedBits(component.type), 32);
     int64_t sums = g.rowsPerThread() * g.tileM * (placed.flushK > 0 ? 2 : 1);
     int64_t run = g.tileM * g.chunkK() / (placed.integerAccumulator ? 16 : 4);
     return static_cast<int>(codes * pipeline + sums + run + 32);

@@ -158,16 +158,18 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
       {"activation." + gemm.activation.element().name, false, 0, g.tileM * g.activationRowBytes()});
   for (size_t i = 1; i < gemm.weight.components.size(); ++i) {
     const dsl::Component &component = gemm.weight.components[i];
-    if (component.extent == dsl::Extent::Group && !g.gemv())
-      result.push_back({"weight." + component.name, true, static_cast<int>(i),
-                        g.groupsPerTile(component.group) * g.tileN * component.type.bits() / 8});
+    if (placed.streamed[i] && !g.gemv())
+      result.push_back(
+          {"weight." + component.name, true, static_cast<int>(i),
+           g.groupsPerTile(extentK(component)) * g.tileN * storedBits(component.type) / 8});
   }
   for (const ScaleUse &use : placed.accumulator) {
     if (use.weight)
       continue;
     const dsl::Component &component = gemm.activation.components[use.component];
-    result.push_back({"activation." + component.name, false, use.component,
-                      g.groupsPerTile(use.group) * g.scaleColumns() * component.type.bits() / 8});
+    result.push_back(
+        {"activation." + component.name, false, use.component,
+         g.groupsPerTile(use.group) * g.scaleColumns() * storedBits(component.type) / 8});
   }
   if (g.specialized()) // a full and an empty barrier
     result.push_back({"schedule", false, StageBuffer::barriers, 16});
@@ -216,7 +218,7 @@ WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, c
     const dsl::Component &component = gemm.weight.components[i];
     LayoutSection section;
     section.component = static_cast<int>(i);
-    section.codeBits = component.type.bits();
+    section.codeBits = storedBits(component.type);
     section.tileN = g.tileN;
     section.tilesN = tilesN;
     section.tileK = 1;
@@ -226,6 +228,8 @@ WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, c
       section.unitK = component.group;
       section.tileK = g.groupsPerTile(component.group);
       section.tilesK = ceilDiv(problem.k, section.unitK * section.tileK);
+    } else if (component.extent == dsl::Extent::Tensor && placed.streamed[i]) {
+      section.unitN = problem.n; // in every row, as what decodes take
     } else if (component.extent == dsl::Extent::Tensor) {
       section.tileN = 1;
       section.tilesN = 1;
@@ -254,7 +258,7 @@ std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geome
     const dsl::Component &component = gemm.activation.components[i];
     result.push_back({Kind::ActivationComponent, static_cast<int>(i)});
     if (g.specialized() && component.extent == dsl::Extent::Group) {
-      result.back().boxBytes = g.tileM * component.type.bits() / 8;
+      result.back().boxBytes = g.tileM * storedBits(component.type) / 8;
       result.back().boxRows = g.groupsPerTile(component.group);
     }
   }

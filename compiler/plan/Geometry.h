@@ -78,6 +78,11 @@ struct Geometry {
   int64_t groupsPerTile(int64_t group) const { return group >= tileK ? 1 : tileK / group; }
 };
 
+// The k that shares a code of a component: its group, or more than any k.
+inline int64_t extentK(const dsl::Component &component) {
+  return component.extent == dsl::Extent::Group ? component.group : int64_t{1} << 30;
+}
+
 // Independent accumulators that a warp keeps for each of its output fragments.
 int64_t mmaChains(const Geometry &geometry);
 
