@@ -14,7 +14,8 @@ namespace rho::dsl {
 // What shares one component value. Ordered from fine to coarse.
 enum class Extent : uint8_t {
   Element, // one number
-  Group,   // k[G]: G consecutive numbers along k of one row (the last group may be short)
+  Group,   // k[G]: G consecutive numbers along k of one row (the last group may be short);
+           // n[R] k[G]: those of R rows of a weight, m[R] k[G] of an activation
   Row,     // "channel" of a weight (one n), "token" of an activation (one m)
   Tensor,  // all
 };
@@ -34,9 +35,16 @@ struct Expr {
     Cast,      // type(operands[0]): the low bits of an integer read as that type (s8, u8, ...),
                // or rounding to a float type (f16, ...)
     Reduce,    // reduce(operands[0]) over the extent of the component that is being encoded
+    Call,      // function(operands...) (encode rules only)
   };
   enum class Op : uint8_t { Add, Sub, Mul, Div, And, Or, Xor, Shl, Shr };
   enum class Reduction : uint8_t { Absmax, Min, Max };
+  enum class Function : uint8_t {
+    BitFloor, // the largest power of two that is at most |operand|; 0 of 0
+    Min,      // of two operands
+    Max,
+    Best, // a whole rule: the operand that encodes with the least squared error
+  };
 
   Kind kind;
   Span span;
@@ -45,6 +53,7 @@ struct Expr {
   int component = 0;
   Op op = Op::Add;
   Reduction reduction = Reduction::Absmax;
+  Function function = Function::BitFloor;
   std::optional<ElementType> type;
   std::vector<ExprPtr> operands;
 };
@@ -55,7 +64,9 @@ struct Component {
   ElementType type;
   Extent extent = Extent::Element;
   int64_t group = 0;     // G of k[G]; 0 for every other extent
-  bool perToken = false; // Row written as "token" (activations) instead of "channel" (weights)
+  int64_t rows = 1;      // R of n[R] k[G] and m[R] k[G]; 1 for every other extent
+  bool perToken = false; // of an activation: Row written as "token" instead of "channel", m[R]
+                         // instead of n[R]
   // How the encoder computes it from the input: declared in the encode block or derived by sema
   // from the value expression. Null for the element, which is always the nearest code.
   ExprPtr encode;
@@ -91,6 +102,12 @@ struct Format {
 // The format that a plain f16, bf16 or f32 names: one element, whose value is itself.
 Format plainFormat(ElementType type);
 bool isPlain(const Format &format);
+
+// As a declaration says it after `per`: "n[128] k[128]", "channel". Empty for the element.
+std::string printExtent(const Component &component);
+
+// Whether a rule chooses among candidates, its operands.
+bool isBest(const ExprPtr &rule);
 
 // Structural equality; spans never count.
 bool equal(const Expr &a, const Expr &b);

@@ -78,13 +78,19 @@ private:
     case Expr::Kind::Reduce:
       printCall(nameOf(expr.reduction), expr);
       return;
+    case Expr::Kind::Call:
+      printCall(nameOf(expr.function), expr);
+      return;
     }
   }
 
   void printCall(std::string_view callee, const Expr &expr) {
     out += callee;
     out += '(';
-    print(*expr.operands[0], 0, false);
+    for (size_t i = 0; i < expr.operands.size(); ++i) {
+      out += i ? ", " : "";
+      print(*expr.operands[i], 0, false);
+    }
     out += ')';
   }
 
@@ -92,21 +98,25 @@ private:
   std::string out;
 };
 
+} // namespace
+
 std::string printExtent(const Component &component) {
   switch (component.extent) {
   case Extent::Element:
     return {};
-  case Extent::Group:
-    return " per k[" + std::to_string(component.group) + "]";
+  case Extent::Group: {
+    std::string rows = component.rows > 1 ? (component.perToken ? "m[" : "n[") +
+                                                std::to_string(component.rows) + "] "
+                                          : "";
+    return rows + "k[" + std::to_string(component.group) + "]";
+  }
   case Extent::Row:
-    return component.perToken ? " per token" : " per channel";
+    return component.perToken ? "token" : "channel";
   case Extent::Tensor:
-    return " per tensor";
+    return "tensor";
   }
   return {};
 }
-
-} // namespace
 
 std::string print(const Expr &expr, const Format &format) {
   ExprPrinter printer(format);
@@ -116,9 +126,12 @@ std::string print(const Expr &expr, const Format &format) {
 
 std::string print(const Format &format) {
   std::string out = "format " + format.name + " {\n";
-  for (const Component &component : format.components)
-    out += "  " + component.name + ": " + std::string(component.type.name()) +
-           printExtent(component) + "\n";
+  for (const Component &component : format.components) {
+    out += "  " + component.name + ": " + std::string(component.type.name());
+    if (component.extent != Extent::Element)
+      out += " per " + printExtent(component);
+    out += "\n";
+  }
   out += "  value = " + print(*format.value, format) + "\n";
   for (const Requirement &requirement : format.requirements)
     out += "  require " + print(*requirement.expr, format) +

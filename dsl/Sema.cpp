@@ -15,7 +15,7 @@ namespace {
 
 // How coarse a component's extent is; larger is coarser.
 std::pair<int, int64_t> coarseness(const Component &component) {
-  return {static_cast<int>(component.extent), component.group};
+  return {static_cast<int>(component.extent), component.rows * component.group};
 }
 
 void collectComponents(const Expr &expr, std::vector<bool> &read) {
@@ -48,6 +48,8 @@ public:
     encodeRules();
     if (good)
       deriveRules();
+    if (good)
+      candidates();
     if (good)
       elementWidth();
     if (!good)
@@ -91,6 +93,8 @@ private:
     else
       bad = true;
     if (declared.extent && !extent(*declared.extent, declared.group, component))
+      bad = true;
+    if (declared.rowAxis && declared.rows && !rows(*declared.rowAxis, *declared.rows, component))
       bad = true;
     format.components.push_back(std::move(component));
     poisoned.push_back(bad);
@@ -145,10 +149,22 @@ private:
     std::string found = written.text;
     if (group)
       found += "[" + std::to_string(group->value) + "]";
-    error(DiagId::unknown_name,
-          {"extent", shown(found), hint(found, {"k[G]", "channel", "token", "tensor"})},
-          written.span);
+    error(
+        DiagId::unknown_name,
+        {"extent", shown(found), hint(found, {"k[G]", "n[R] k[G]", "channel", "token", "tensor"})},
+        written.span);
     return false;
+  }
+
+  bool rows(const ast::Name &axis, const ast::Number &count, Component &component) {
+    if (count.value < 1 || count.value > maxGroup) {
+      error(DiagId::rows_out_of_range,
+            {std::to_string(count.value), axis.text, std::to_string(maxGroup)}, count.span);
+      return false;
+    }
+    component.rows = count.value;
+    component.perToken = axis.text == "m" && component.rows > 1;
+    return true;
   }
 
   // Exactly one component without `per`, and it is the first.
@@ -186,15 +202,26 @@ private:
     const Component *coarser = nullptr;
     for (int index : order) {
       const Component &component = at(index);
-      if (component.extent != Extent::Group || poisoned[static_cast<size_t>(index)])
+      bool inRows = component.extent == Extent::Group || component.extent == Extent::Row;
+      if (!inRows || poisoned[static_cast<size_t>(index)])
         continue;
-      if (coarser && coarser->group % component.group != 0)
+      if (coarser && !nests(*coarser, component))
         error(DiagId::groups_do_not_nest,
-              {std::to_string(coarser->group), coarser->name, std::to_string(component.group),
-               component.name},
+              {shownGroup(*coarser), coarser->name, shownGroup(component), component.name},
               component.span);
       coarser = &component;
     }
+  }
+
+  static bool nests(const Component &coarse, const Component &fine) {
+    if (coarse.extent == Extent::Row)
+      return fine.rows == 1;
+    return coarse.group % fine.group == 0 && coarse.rows % fine.rows == 0 &&
+           (fine.rows == 1 || coarse.perToken == fine.perToken);
+  }
+  static std::string shownGroup(const Component &component) {
+    bool plain = component.extent == Extent::Group && component.rows == 1;
+    return plain ? std::to_string(component.group) : printExtent(component);
   }
 
   // --- value and requirements
@@ -278,15 +305,25 @@ private:
           declared.name.span);
   }
 
+  void candidates() {
+    int64_t combinations = 1;
+    for (const Component &component : format.components)
+      if (isBest(component.encode))
+        combinations = std::min<int64_t>(
+            combinations * static_cast<int64_t>(component.encode->operands.size()), maxGroup);
+    if (combinations > maxCandidates)
+      error(DiagId::too_many_candidates,
+            {format.name, std::to_string(combinations), std::to_string(maxCandidates)},
+            format.span);
+  }
+
   void deriveRules() {
-    bool product = isProduct(format);
     for (int index : format.encodeOrder) {
       Component &component = format.components[static_cast<size_t>(index)];
       if (component.encode)
         continue;
-      if (product)
-        component.encode = deriveEncode(format, index);
-      else
+      component.encode = deriveEncode(format, index);
+      if (!component.encode)
         error(DiagId::rule_not_derivable, {component.name}, component.span);
     }
   }
@@ -319,7 +356,7 @@ bool isReserved(const std::string &name, bool component) {
     return std::find(words.begin(), words.end(), name) != words.end();
   };
   return among(everywhere) || ElementType::fromName(name) ||
-         (component && (among(inFormats) || findReduction(name)));
+         (component && (among(inFormats) || findReduction(name) || findFunction(name)));
 }
 
 std::optional<Format> checkFormat(const ast::Format &format, Findings &findings) {

@@ -107,11 +107,10 @@ private:
     }
     format = *found->second;
     for (const Component &component : format.components)
-      if (component.extent == Extent::Row && component.perToken == weight)
+      if ((component.extent == Extent::Row || component.rows > 1) && component.perToken == weight)
         error(
             DiagId::extent_not_in_operand,
-            {format.name, component.name, weight ? "token" : "channel",
-             weight ? "weight" : "activation",
+            {format.name, component.name, printExtent(component), weight ? "weight" : "activation",
              weight ? "the rows of a weight are channels" : "the rows of an activation are tokens"},
             span);
   }

@@ -59,6 +59,7 @@ public:
       return cast(expr);
     case Expr::Kind::Input:
     case Expr::Kind::Reduce:
+    case Expr::Kind::Call:
       break;
     }
     return std::nullopt;

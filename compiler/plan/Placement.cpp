@@ -175,6 +175,11 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
 Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                          const SourceMap *sources) {
   const dsl::Format &weight = gemm.weight, &activation = gemm.activation;
+  for (const dsl::Component &component : activation.components)
+    if (component.rows > 1)
+      return errorAt(DiagId::no_kernels,
+                     {component.name, activation.name, "is per " + dsl::printExtent(component)},
+                     gemm.activationSpan, sources);
   Result<Factors> w = factorValue(weight, true, gemm.weightSpan, sources);
   if (!w)
     return w.error();

@@ -136,6 +136,26 @@ TEST(PlanDiagnostics, Problem) {
             "error: k is 1099511627776; it must be between 1 and 16777216 [bad_problem]\n");
 }
 
+// What can be encoded and evaluated, but not yet multiplied.
+TEST(PlanDiagnostics, FormatsWithoutKernels) {
+  auto of = [](const std::string &text) {
+    std::string message = messageOf(text);
+    return message.substr(0, message.find('\n'));
+  };
+  EXPECT_EQ(of("format x { element: s8 scale: f16 per m[2] k[128] value = element * scale }\n"
+               "gemm g { weight: int4 activation: x output: f16 }"),
+            "t.rho:5:31: error: 'scale' of 'x' is per m[2] k[128], for which there are no kernels "
+            "yet [no_kernels]");
+  EXPECT_EQ(of("format w { element: codebook [-1, -0.5, 0.25, 1] value = element }\n"
+               "gemm g { weight: w activation: int8 output: f16 }"),
+            "t.rho:5:18: error: no decode from 'element' of 'w' to s8 operands, which activation "
+            "'int8' needs [no_decode]");
+  EXPECT_EQ(of("format w { element: s4 scale: codebook [1, 2] per k[64] value = element * scale }\n"
+               "gemm g { weight: w activation: f16 output: f16 }"),
+            "t.rho:5:18: error: the value of 'w' is no product of one factor with the element and "
+            "scales: 'scale' is a codebook, only elements are [unsupported_value]");
+}
+
 TEST(PlanDiagnostics, Values) {
   EXPECT_EQ(messageOf("format odd { element: s4 bias: s8 per channel value = (element ^ 3) * bias "
                       "encode { bias = 1 } }\n"
