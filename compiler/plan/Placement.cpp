@@ -124,7 +124,10 @@ Error noDecode(const dsl::Gemm &gemm, const Factors &w, const std::string &mmaTy
   bool halves = dsl::ElementType::get(mmaType).bits() == 16;
   if (!halves && !isBareElement(*w.core) && !dsl::rangeOf(*w.core, weight).integer &&
       affineCore(weight, *w.core))
-    return errorAt(DiagId::affine_needs_float, {core, weight.name, mmaType, gemm.activation.name},
+    return errorAt(DiagId::unsupported_value,
+                   {weight.name, "'" + core + "' adds real numbers, operands of " + mmaType +
+                                     " hold what the element alone stands for; with activations of "
+                                     "f16 or bf16 it is possible"},
                    gemm.weightSpan, sources);
   return errorAt(DiagId::no_decode, {core, weight.name, mmaType, gemm.activation.name},
                  gemm.weightSpan, sources);

@@ -144,7 +144,7 @@ TEST(PlanDiagnostics, FormatsWithoutKernels) {
   };
   EXPECT_EQ(of("format x { element: s8 scale: f16 per m[2] k[128] value = element * scale }\n"
                "gemm g { weight: int4 activation: x output: f16 }"),
-            "t.rho:5:31: error: 'scale' of 'x' is per m[2] k[128], for which there are no kernels "
+            "t.rho:5:35: error: 'scale' of 'x' is per m[2] k[128], for which there are no kernels "
             "yet [no_kernels]");
   EXPECT_EQ(of("format w { element: codebook [-1, -0.5, 0.25, 1] value = element }\n"
                "gemm g { weight: w activation: int8 output: f16 }"),
@@ -168,9 +168,10 @@ TEST(PlanDiagnostics, Values) {
       messageOf("format offset { element: u4 scale: f16 per k[64] low: f16 per k[64] "
                 "value = element * scale + low encode { scale = 1 low = 0 } }\n"
                 "gemm g { weight: offset activation: int8 output: f16 }"),
-      "t.rho:5:18: error: 'element * scale + low' of 'offset' is real beside its scales, operands "
-      "of s8, which activation 'int8' needs, hold only what the element stands for; activations of "
-      "f16 or bf16 take it [affine_needs_float]\n"
+      "t.rho:5:18: error: the value of 'offset' is no product of one factor with the element and "
+      "scales: 'element * scale + low' adds real numbers, operands of s8 hold what the element "
+      "alone "
+      "stands for; with activations of f16 or bf16 it is possible [unsupported_value]\n"
       "gemm g { weight: offset activation: int8 output: f16 }\n"
       "                 ^~~~~~\n");
   EXPECT_EQ(messageOf("format square { element: s4 scale: f16 per channel "
