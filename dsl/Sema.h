@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dsl/Ast.h"
+#include "dsl/Device.h"
 #include "dsl/Findings.h"
 #include "dsl/Format.h"
 
@@ -52,5 +53,10 @@ std::optional<Format> checkFormat(const ast::Format &format, Findings &findings)
 // Checks a gemm against all formats. None after it reported errors, or where a format has errors.
 std::optional<Gemm> checkGemm(const ast::Gemm &gemm, const FormatTable &formats,
                               Findings &findings);
+
+// --- SemaDevice.cpp
+
+// Checks a device. None after it reported errors.
+std::optional<Device> checkDevice(const ast::Device &device, Findings &findings);
 
 } // namespace rho::dsl

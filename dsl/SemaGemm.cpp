@@ -163,6 +163,9 @@ private:
     } else if (key == "scales") {
       if (first(schedule.scalesSpan, entry.key, where))
         scales(entry);
+    } else if (key == "sums") {
+      if (first(schedule.sumsSpan, entry.key, where))
+        sums(entry);
     } else if (key == "roles") {
       if (first(schedule.rolesSpan, entry.key, where))
         roles(entry);
@@ -174,7 +177,8 @@ private:
         launch(entry);
     } else {
       error(DiagId::unknown_entry,
-            {shown(key), where, "pipeline, tile, warps, split_k, scales, roles, cluster, launch"},
+            {shown(key), where,
+             "pipeline, tile, warps, split_k, scales, sums, roles, cluster, launch"},
             entry.key.span);
     }
   }
@@ -221,6 +225,15 @@ private:
       gemm.schedule.scales = ScheduleDecl::Scales::Accumulator;
     else
       error(DiagId::schedule_form, {"scales", "operand or accumulator"}, entry.key.span);
+  }
+
+  void sums(const ast::ScheduleEntry &entry) {
+    if (entry.word && entry.word->text == "converted")
+      gemm.schedule.sums = ScheduleDecl::Sums::Converted;
+    else if (entry.word && entry.word->text == "biased")
+      gemm.schedule.sums = ScheduleDecl::Sums::Biased;
+    else
+      error(DiagId::schedule_form, {"sums", "converted or biased"}, entry.key.span);
   }
 
   void roles(const ast::ScheduleEntry &entry) {

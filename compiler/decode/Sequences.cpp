@@ -430,6 +430,8 @@ std::optional<DecodeSequence> decodeSequence(const dsl::Format &format, const ds
                                              std::string_view mmaType) {
   bool bare = core.kind == dsl::Expr::Kind::Component && core.component == 0;
   std::optional<DecodeSequence> result;
+  if (format.element().remap)
+    return bare ? remappedDecode(format, mmaType) : affineDecode(format, core, mmaType);
   if (bare)
     result = bareElement(format.element().type, mmaType);
   if (!result && mmaType == "s8")

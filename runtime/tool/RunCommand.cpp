@@ -14,7 +14,9 @@ std::string describe(const dsl::Format &format) {
   std::string text = format.name + ": ";
   for (const dsl::Component &component : format.components) {
     text += component.name + " " + std::string(component.type.name());
-    if (component.extent != dsl::Extent::Element)
+    if (component.host >= 0)
+      text += " in " + format.components[component.host].name;
+    else if (component.extent != dsl::Extent::Element)
       text += " per " + dsl::printExtent(component);
     text += ", ";
   }

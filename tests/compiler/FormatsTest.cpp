@@ -158,6 +158,18 @@ TEST(Steps, AreWithinTheBoundInFloat) {
     expectWithinBound({"liquidquant", ""}, activation, uniform);
 }
 
+TEST(RemappedCodes, AreWithinTheBound) {
+  Weight weight{"w", "format w { element: e2m1 remap 8 to [5, -5, special, -special] by selector "
+                     "block: ue3m3 per k[16] selector: u2 in block special: f16 per tensor "
+                     "tensor: f32 per tensor value = element * block * tensor encode { "
+                     "tensor = absmax(x) / 6 / 30 special = 8 block = absmax(x / tensor) / 6 "
+                     "selector = best(0, 1, 2, 3) } }\n"};
+  for (const char *activation : ways)
+    for (const Way &way : {uniform, warpgroups})
+      expectWithinBound(weight, activation, way);
+  expectWithinBound(weight, "f16", vectors);
+}
+
 TEST(Blocks, OfRowsAreWithinTheBound) {
   Weight weight = product("w", "e4m3", "f32 per n[32] k[128]");
   expectWithinBound(weight, "fp8_token", warpgroups);
