@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <set>
+#include <map>
 
 namespace rho::compiler {
 
@@ -30,11 +30,13 @@ std::string hexadecimal(uint32_t value) {
 std::string sectionProblem(const LayoutSection &section) {
   if (section.codeBits < 1 || section.codeBits > 32)
     return "codes have " + std::to_string(section.codeBits) + " bits, from 1 to 32 are possible";
+  if (section.shift < 0 || section.shift + section.codeBits > 32)
+    return "it begins at bit " + std::to_string(section.shift) + " of codes";
   if (section.codeBits < 32 && (section.codeXor >> section.codeBits) != 0)
     return "xor " + hexadecimal(section.codeXor) + " is wider than a code";
-  if (section.tileN < 1 || section.tileK < 1 || section.unitK < 1 || section.tilesN < 1 ||
-      section.tilesK < 1 || section.unitK > maxExtent || section.tilesN > maxExtent ||
-      section.tilesK > maxExtent)
+  if (section.tileN < 1 || section.tileK < 1 || section.unitK < 1 || section.unitN < 1 ||
+      section.tilesN < 1 || section.tilesK < 1 || section.unitK > maxExtent ||
+      section.unitN > maxExtent || section.tilesN > maxExtent || section.tilesK > maxExtent)
     return "tile extents and counts must be positive";
   if (section.order.size() > maxTileBits)
     return "a tile has 2^" + std::to_string(section.order.size()) + " codes, at most 2^" +
@@ -63,19 +65,35 @@ std::string sectionProblem(const LayoutSection &section) {
   return {};
 }
 
+// What keeps the sections of one component from holding each bit of its codes once.
+std::string planeProblem(std::vector<const LayoutSection *> &sections) {
+  std::sort(sections.begin(), sections.end(),
+            [](const auto *a, const auto *b) { return a->shift < b->shift; });
+  int next = 0;
+  for (const LayoutSection *section : sections) {
+    if (section->shift != next)
+      return "its sections hold bit " + std::to_string(std::min(next, section->shift)) +
+             (section->shift < next ? " twice" : " nowhere");
+    next += section->codeBits;
+  }
+  return {};
+}
+
 std::string layoutProblem(const WeightLayout &layout) {
   if (layout.n < 1 || layout.n > maxExtent || layout.k < 1 || layout.k > maxExtent)
     return "n and k must be positive";
   std::vector<std::pair<int64_t, int64_t>> ranges;
-  std::set<int> components;
+  std::map<int, std::vector<const LayoutSection *>> planes; // by component
   for (const LayoutSection &section : layout.sections) {
     std::string problem = sectionProblem(section);
     if (!problem.empty())
       return "section of component " + std::to_string(section.component) + ": " + problem;
-    if (!components.insert(section.component).second)
-      return "component " + std::to_string(section.component) + " has two sections";
+    planes[section.component].push_back(&section);
     ranges.emplace_back(section.offset, section.offset + section.bytes);
   }
+  for (auto &[component, sections] : planes)
+    if (std::string problem = planeProblem(sections); !problem.empty())
+      return "component " + std::to_string(component) + ": " + problem;
   std::sort(ranges.begin(), ranges.end());
   for (size_t i = 0; i < ranges.size(); ++i)
     if ((i > 0 && ranges[i].first < ranges[i - 1].second) || ranges[i].second > layout.bytes)
@@ -121,10 +139,12 @@ std::string parseSection(std::string_view line, LayoutSection &section) {
   section.component = static_cast<int>(fields.number("component", 0, 255));
   section.offset = fields.number("offset", 0, maxBytes);
   section.bytes = fields.number("bytes", 0, maxBytes);
+  section.shift = static_cast<int>(fields.number("shift", 0, 31));
   section.codeBits = static_cast<int>(fields.number("bits", 1, 32));
   section.tileN = fields.number("tile_n", 1, maxExtent);
   section.tileK = fields.number("tile_k", 1, maxExtent);
   section.unitK = fields.number("unit_k", 1, maxExtent);
+  section.unitN = fields.number("unit_n", 1, maxExtent);
   section.tilesN = fields.number("tiles_n", 1, maxExtent);
   section.tilesK = fields.number("tiles_k", 1, maxExtent);
   section.codeXor = static_cast<uint32_t>(fields.number("xor", 0, UINT32_MAX));
@@ -158,25 +178,34 @@ std::string mismatch(const WeightLayout &layout, const Format &format) {
   std::string problem = layoutProblem(layout);
   if (!problem.empty())
     return problem;
-  if (layout.sections.size() != format.components.size())
-    return "it has " + std::to_string(layout.sections.size()) + " sections, the format has " +
-           std::to_string(format.components.size()) + " components";
+  std::vector<int> bits(format.components.size());
   for (const LayoutSection &section : layout.sections) {
     std::string where = "section of component " + std::to_string(section.component) + ": ";
     if (section.component < 0 || section.component >= static_cast<int>(format.components.size()))
       return where + "the format has no such component";
     const Component &component = format.components[section.component];
-    if (section.codeBits != component.type.bits())
-      return where + "codes have " + std::to_string(section.codeBits) + " bits, '" +
-             component.name + "' has " + std::to_string(component.type.bits());
+    if (section.shift >= component.type.bits())
+      return where + "it begins at bit " + std::to_string(section.shift) + ", '" + component.name +
+             "' has " + std::to_string(component.type.bits());
+    bits[section.component] += section.codeBits;
     int64_t unit = component.extent == Extent::Element ? 1 : component.group;
     if (component.extent <= Extent::Group && section.unitK != unit)
       return where + "one code stands for " + std::to_string(section.unitK) + " columns, of '" +
              component.name + "' for " + std::to_string(unit);
     NaturalShape shape = naturalShape(component, layout.n, layout.k);
-    if (section.tileN * section.tilesN < shape.rows || section.tileK * section.tilesK < shape.units)
+    if (section.unitN > 1 && divideUp(layout.n, section.unitN) != shape.rows)
+      return where + "one code stands for " + std::to_string(section.unitN) + " rows, '" +
+             component.name + "' has " + std::to_string(shape.rows) + " for " +
+             std::to_string(layout.n);
+    if (section.tileN * section.tilesN < storedRows(section, shape, layout.n) ||
+        section.tileK * section.tilesK < shape.units)
       return where + "its tiles do not cover '" + component.name + "'";
   }
+  for (size_t i = 0; i < bits.size(); ++i)
+    if (bits[i] < format.components[i].type.bits())
+      return "it has " + std::to_string(bits[i]) + " bits of each code of '" +
+             format.components[i].name + "', which has " +
+             std::to_string(format.components[i].type.bits());
   return {};
 }
 
@@ -187,8 +216,9 @@ std::string WeightLayout::print() const {
     text +=
         "section component=" + std::to_string(section.component) +
         " offset=" + std::to_string(section.offset) + " bytes=" + std::to_string(section.bytes) +
-        " bits=" + std::to_string(section.codeBits) + " tile_n=" + std::to_string(section.tileN) +
-        " tile_k=" + std::to_string(section.tileK) + " unit_k=" + std::to_string(section.unitK) +
+        " shift=" + std::to_string(section.shift) + " bits=" + std::to_string(section.codeBits) +
+        " tile_n=" + std::to_string(section.tileN) + " tile_k=" + std::to_string(section.tileK) +
+        " unit_k=" + std::to_string(section.unitK) + " unit_n=" + std::to_string(section.unitN) +
         " tiles_n=" + std::to_string(section.tilesN) +
         " tiles_k=" + std::to_string(section.tilesK) + " xor=" + hexadecimal(section.codeXor) +
         " order=" + printOrder(section.order) + "\n";

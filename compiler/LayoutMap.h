@@ -20,6 +20,11 @@ struct NaturalShape {
 };
 NaturalShape naturalShape(const dsl::Component &component, int64_t rows, int64_t k);
 
+// Rows of a section: those of its codes, or of all copies of them.
+inline int64_t storedRows(const LayoutSection &section, NaturalShape shape, int64_t n) {
+  return section.unitN > 1 ? n : shape.rows;
+}
+
 // What keeps `layout` from holding a weight of `format`; empty: nothing.
 std::string mismatch(const WeightLayout &layout, const dsl::Format &format);
 

@@ -35,21 +35,28 @@ struct TileWindow {
   int64_t firstRow, firstUnit, rows, units;
 };
 
-TileWindow windowOf(const LayoutSection &section, NaturalShape shape, int64_t tileRow,
+TileWindow windowOf(const LayoutSection &section, NaturalShape shape, int64_t n, int64_t tileRow,
                     int64_t tileColumn) {
+  int64_t rows = storedRows(section, shape, n);
   int64_t row = tileRow * section.tileN;
   int64_t unit = tileColumn * section.tileK;
-  return {row, unit, std::clamp<int64_t>(shape.rows - row, 0, section.tileN),
+  return {row, unit, std::clamp<int64_t>(rows - row, 0, section.tileN),
           std::clamp<int64_t>(shape.units - unit, 0, section.tileK)};
 }
 
+uint32_t maskOf(const LayoutSection &section) {
+  return static_cast<uint32_t>((uint64_t(1) << section.codeBits) - 1);
+}
+
 template <class Code>
-void gather(const Code *codes, const TileWindow &window, int64_t pitch, int64_t tileK,
-            uint32_t codeXor, uint32_t *local) {
+void gather(const Code *codes, const TileWindow &window, int64_t pitch,
+            const LayoutSection &section, uint32_t *local) {
+  uint32_t mask = maskOf(section);
   for (int64_t row = 0; row < window.rows; ++row) {
-    const Code *from = codes + (window.firstRow + row) * pitch + window.firstUnit;
+    const Code *from = codes + (window.firstRow + row) / section.unitN * pitch + window.firstUnit;
     for (int64_t unit = 0; unit < window.units; ++unit)
-      local[row * tileK + unit] = from[unit] ^ codeXor;
+      local[row * section.tileK + unit] =
+          ((static_cast<uint32_t>(from[unit]) >> section.shift) & mask) ^ section.codeXor;
   }
 }
 
@@ -84,28 +91,28 @@ void readCodes(const std::vector<uint32_t> &table, int bits, const uint8_t *in, 
   }
 }
 
-void packSection(const LayoutSection &section, NaturalShape shape, const CodeArray &codes,
-                 uint8_t *out) {
+void packSection(const LayoutSection &section, NaturalShape shape, int64_t n,
+                 const CodeArray &codes, uint8_t *out) {
   std::vector<uint32_t> table = positionTable(section);
   int64_t bytesPerTile = tileBytes(section);
   uint8_t *base = out + section.offset;
   parallelFor(section.tilesN, [&](int64_t tileRow) {
     std::vector<uint32_t> local(table.size());
     for (int64_t tileColumn = 0; tileColumn < section.tilesK; ++tileColumn) {
-      TileWindow window = windowOf(section, shape, tileRow, tileColumn);
+      TileWindow window = windowOf(section, shape, n, tileRow, tileColumn);
       if (window.rows < section.tileN || window.units < section.tileK)
         std::fill(local.begin(), local.end(), section.codeXor);
       switch (codes.width()) {
       case 1:
-        gather(codes.data(), window, shape.units, section.tileK, section.codeXor, local.data());
+        gather(codes.data(), window, shape.units, section, local.data());
         break;
       case 2:
-        gather(reinterpret_cast<const uint16_t *>(codes.data()), window, shape.units, section.tileK,
-               section.codeXor, local.data());
+        gather(reinterpret_cast<const uint16_t *>(codes.data()), window, shape.units, section,
+               local.data());
         break;
       default:
-        gather(reinterpret_cast<const uint32_t *>(codes.data()), window, shape.units, section.tileK,
-               section.codeXor, local.data());
+        gather(reinterpret_cast<const uint32_t *>(codes.data()), window, shape.units, section,
+               local.data());
       }
       writeCodes(table, section.codeBits, local.data(),
                  base + (tileRow * section.tilesK + tileColumn) * bytesPerTile);
@@ -115,20 +122,26 @@ void packSection(const LayoutSection &section, NaturalShape shape, const CodeArr
   std::memset(base + used, 0, static_cast<size_t>(section.bytes - used));
 }
 
-void unpackSection(const LayoutSection &section, NaturalShape shape, const uint8_t *in,
+void unpackSection(const LayoutSection &section, NaturalShape shape, int64_t n, const uint8_t *in,
                    CodeArray &codes) {
   std::vector<uint32_t> table = positionTable(section);
   int64_t bytesPerTile = tileBytes(section);
   parallelFor(section.tilesN, [&](int64_t tileRow) {
     std::vector<uint32_t> local(table.size());
     for (int64_t tileColumn = 0; tileColumn < section.tilesK; ++tileColumn) {
-      TileWindow window = windowOf(section, shape, tileRow, tileColumn);
+      TileWindow window = windowOf(section, shape, n, tileRow, tileColumn);
       int64_t tile = tileRow * section.tilesK + tileColumn;
       readCodes(table, section.codeBits, in + section.offset + tile * bytesPerTile, local.data());
-      for (int64_t row = 0; row < window.rows; ++row)
-        for (int64_t unit = 0; unit < window.units; ++unit)
-          codes.set((window.firstRow + row) * shape.units + window.firstUnit + unit,
-                    local[row * section.tileK + unit] ^ section.codeXor);
+      for (int64_t row = 0; row < window.rows; ++row) {
+        int64_t natural = (window.firstRow + row) / section.unitN;
+        if (natural * section.unitN != window.firstRow + row)
+          continue; // a copy
+        for (int64_t unit = 0; unit < window.units; ++unit) {
+          int64_t at = natural * shape.units + window.firstUnit + unit;
+          uint32_t bits = local[row * section.tileK + unit] ^ section.codeXor;
+          codes.set(at, codes.get(at) | bits << section.shift);
+        }
+      }
     }
   });
 }
@@ -208,7 +221,7 @@ Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *
   for (const LayoutSection *section : sections) {
     std::memset(out + written, 0, static_cast<size_t>(section->offset - written));
     const Component &component = weight.format->components[section->component];
-    packSection(*section, naturalShape(component, layout.n, layout.k),
+    packSection(*section, naturalShape(component, layout.n, layout.k), layout.n,
                 weight.components[section->component], out);
     written = section->offset + section->bytes;
   }
@@ -230,7 +243,7 @@ Result<QuantizedMatrix> unpack(const WeightLayout &layout, std::shared_ptr<const
   }
   for (const LayoutSection &section : layout.sections) {
     const Component &component = format->components[section.component];
-    unpackSection(section, naturalShape(component, layout.n, layout.k), in,
+    unpackSection(section, naturalShape(component, layout.n, layout.k), layout.n, in,
                   weight.components[section.component]);
   }
   weight.format = std::move(format);

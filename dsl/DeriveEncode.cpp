@@ -50,6 +50,12 @@ ExprPtr divide(ExprPtr a, ExprPtr b) {
   return expr;
 }
 
+// What absmax(x) becomes: the smaller of the two sides of the type, where it has two.
+double largestElement(ElementType type) {
+  double above = type.maxFinite(), below = -type.minFinite();
+  return above <= 0 ? below : below <= 0 ? above : std::min(above, below);
+}
+
 } // namespace
 
 bool isProduct(const Format &format) {
@@ -68,10 +74,10 @@ ExprPtr deriveEncode(const Format &format, int component) {
   reduce->kind = Expr::Kind::Reduce;
   reduce->reduction = Expr::Reduction::Absmax;
   reduce->operands = {input};
-  ExprPtr rule = divide(reduce, constant(format.element().type.maxFinite()));
+  ExprPtr rule = divide(reduce, constant(largestElement(format.element().type)));
   for (auto finer = self == order.end() ? self : self + 1; finer != order.end(); ++finer) {
     ElementType type = format.components[static_cast<size_t>(*finer)].type;
-    if (type.bits() <= 8)
+    if (type.bits() <= 8 && type.exponentBits() <= 5)
       rule = divide(rule, constant(type.maxFinite()));
   }
   return rule;

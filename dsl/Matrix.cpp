@@ -3,6 +3,7 @@
 #include "dsl/Quantize.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace rho::dsl {
@@ -83,6 +84,23 @@ std::vector<double> QuantizedMatrix::rowValues(int64_t row) const {
     }
   }
   return values;
+}
+
+std::vector<double> QuantizedMatrix::rowMagnitudes(int64_t row) const {
+  std::vector<double> result;
+  if (!isRealSum(*format->value, *format)) {
+    result = rowValues(row);
+    for (double &value : result)
+      value = std::fabs(value);
+    return result;
+  }
+  std::vector<uint32_t> codes(components.size());
+  for (int64_t column = 0; column < k; ++column) {
+    for (size_t c = 0; c < components.size(); ++c)
+      codes[c] = components[c].get(codeIndex(*this, c, row, column));
+    result.push_back(magnitude(*format, codes.data()));
+  }
+  return result;
 }
 
 } // namespace rho::dsl

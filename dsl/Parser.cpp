@@ -1,5 +1,6 @@
 #include "dsl/Parser.h"
 
+#include "dsl/Codebook.h"
 #include "dsl/Operators.h"
 
 #include <algorithm>
@@ -70,6 +71,18 @@ private:
       return expected(what);
     number = ast::Number{token().integer, token().span};
     advance();
+    return true;
+  }
+
+  bool takeReal(double &number) {
+    bool negative = is(TokenKind::Minus);
+    if (negative)
+      advance();
+    if (!is(TokenKind::Integer) && !is(TokenKind::Real))
+      return expected("a number");
+    const Token &token = advance();
+    number = token.kind == TokenKind::Real ? token.real : static_cast<double>(token.integer);
+    number = negative ? -number : number;
     return true;
   }
 
@@ -157,7 +170,8 @@ private:
       return false;
     if (word("per") || entryStart())
       return expected("the type of the component");
-    if (!takeName(component.type, "the type of the component"))
+    if (!(word("codebook") ? codebook(component.type)
+                           : takeName(component.type, "the type of the component")))
       return false;
     if (word("per")) {
       advance();
@@ -176,6 +190,27 @@ private:
       }
     }
     format.components.push_back(std::move(component));
+    return true;
+  }
+
+  // `codebook [-1, 0.5, ...]`, kept as its canonical text.
+  bool codebook(ast::Name &type) {
+    const Token &first = advance();
+    if (!take(TokenKind::BracketOpen))
+      return false;
+    std::vector<double> values;
+    do {
+      if (!values.empty())
+        advance();
+      double value = 0;
+      if (!takeReal(value))
+        return false;
+      values.push_back(value);
+    } while (is(TokenKind::Comma));
+    if (!is(TokenKind::BracketClose))
+      return expected("',' or ']'");
+    advance();
+    type = ast::Name{codebookText(values), from(first)};
     return true;
   }
 

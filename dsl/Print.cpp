@@ -1,5 +1,6 @@
 // Canonical text of checked declarations: what specs, cache keys and messages are made of.
 #include "dsl/Module.h"
+#include "dsl/Numbers.h"
 #include "dsl/Operators.h"
 
 #include <algorithm>
@@ -8,16 +9,6 @@
 namespace rho::dsl {
 
 namespace {
-
-// The shortest digits that read back as the same double, recognisable as a real number.
-std::string printReal(double value) {
-  char buffer[64];
-  auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
-  std::string text(buffer, end);
-  if (text.find_first_of(".e") == std::string::npos)
-    text += ".0";
-  return text;
-}
 
 // Masks and sign flips read better in hexadecimal: 0x80, not 128.
 std::string printInteger(int64_t value, bool bitwise) {

@@ -271,8 +271,12 @@ private:
     ElementType type = format.element().type;
     const double *x = state.x.data();
     CodeArray &codes = out.components[0];
-    if (scale == 0)
-      return; // codes start as 0
+    if (scale == 0) {
+      uint32_t zero = type.encode(0);
+      for (int64_t column = begin; column < end && zero != 0; ++column) // codes start as 0
+        codes.set(row * input.k + column, zero);
+      return;
+    }
     if (type.isInteger()) {
       uint8_t *to = codes.data() + row * input.k;
       divideToIntegers(type, x + begin, end - begin, scale, to + begin);

@@ -38,6 +38,7 @@ struct QuantizedMatrix {
 
   double value(int64_t row, int64_t column) const; // the value expression at one place
   std::vector<double> rowValues(int64_t row) const;
+  std::vector<double> rowMagnitudes(int64_t row) const; // see magnitude()
 };
 
 // Input numbers, row-major with `stride` elements between rows.
@@ -57,8 +58,8 @@ struct MatrixView {
 //    numbers is NaN and never -0. The result becomes a code by ElementType::encode.
 // 2. The element of a product without requirements (isProduct): S is the product in double, in the
 //    order of declaration, of the other components' decoded codes (1 where there are none). The
-//    code is 0 when S is 0, else ElementType::encode(x / S) with x / S in double: to nearest, ties
-//    to even, saturated, and 0 for NaN where the type has no NaN.
+//    code is ElementType::encode(0) when S is 0, else ElementType::encode(x / S) with x / S in
+//    double: to nearest, ties to even, saturated, and that of 0 for NaN where the type has no NaN.
 // 3. The element of any other format: of the codes that fulfil the requirements and have a finite
 //    value, that whose value is nearest to x; of two equally near values that with the even code;
 //    of equal values the even code, then the lower. The lowest code that fulfils the requirements

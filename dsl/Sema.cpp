@@ -1,5 +1,6 @@
 #include "dsl/Sema.h"
 
+#include "dsl/Codebook.h"
 #include "dsl/DeriveEncode.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Operators.h"
@@ -85,20 +86,34 @@ private:
         return error(DiagId::duplicate_name,
                      {"component", shown(component.name), findings.place(other.span)},
                      component.span);
-    if (std::optional<ElementType> type = ElementType::fromName(declared.type.text)) {
-      component.type = *type;
-    } else {
-      std::vector<std::string> known;
-      for (std::string_view name : ElementType::allNames())
-        known.emplace_back(name);
-      report(DiagId::unknown_name,
-             {"type", shown(declared.type.text), hint(declared.type.text, known)},
-             declared.type.span);
-    }
+    if (std::optional<ElementType> found = type(declared.type))
+      component.type = *found;
+    else
+      bad = true;
     if (declared.extent && !extent(*declared.extent, declared.group, component))
       bad = true;
     format.components.push_back(std::move(component));
     poisoned.push_back(bad);
+  }
+
+  std::optional<ElementType> type(const ast::Name &written) {
+    std::optional<ElementType> found = ElementType::fromName(written.text);
+    if (found)
+      return found;
+    if (std::optional<std::vector<double>> values = parseCodebook(written.text)) {
+      if (ElementType::isCodebookSize(values->size()))
+        error(DiagId::too_many_codebooks, {std::to_string(ElementType::maxCodebooks)},
+              written.span);
+      else
+        error(DiagId::codebook_size, {std::to_string(values->size())}, written.span);
+      return std::nullopt;
+    }
+    std::vector<std::string> known;
+    for (std::string_view name : ElementType::allNames())
+      known.emplace_back(name);
+    error(DiagId::unknown_name, {"type", shown(written.text), hint(written.text, known)},
+          written.span);
+    return std::nullopt;
   }
 
   bool extent(const ast::Name &written, const std::optional<ast::Number> &group,
@@ -278,6 +293,8 @@ private:
 
   void elementWidth() {
     const Component &element = format.element();
+    if (element.type.bits() < minElementBits)
+      error(DiagId::element_too_narrow, {std::to_string(element.type.bits())}, element.span);
     bool searched = !isProduct(format) || !format.requirements.empty();
     if (searched && element.type.bits() > maxSearchedElementBits)
       error(DiagId::element_too_wide,

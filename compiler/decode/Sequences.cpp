@@ -1,8 +1,12 @@
 #include "compiler/decode/Sequences.h"
 
+#include "compiler/decode/Affine.h"
+#include "compiler/decode/Extract.h"
 #include "dsl/Evaluate.h"
 
+#include <bit>
 #include <cmath>
+#include <numeric>
 
 namespace rho::compiler {
 
@@ -22,6 +26,12 @@ uint32_t fourTimes(uint32_t byte) { return byte * 0x01010101u; }
 
 // Positions of codes for programs that take nibble pairs (r, r + 4) into register r.
 std::vector<std::vector<int>> pairsAcrossHalves() { return {{0, 4}, {1, 5}, {2, 6}, {3, 7}}; }
+
+void setPositions(DecodeSequence &sequence, const std::vector<std::vector<int>> &position,
+                  int codeBits) {
+  sequence.codes = 32 / codeBits;
+  sequence.bits = bitsOfWholeCodes(position, codeBits);
+}
 
 Operand timesConstant(DecodeProgram &program, std::string_view mmaType, Operand x, int log2) {
   Operand factor = constant(both(mmaType, std::ldexp(1.0, log2)));
@@ -48,7 +58,7 @@ DecodeSequence integerToF16(bool isSigned) {
                           constant(both("f16", -64 - bias)))
                   : p.add(Op::AddF16, bits, constant(both("f16", -1024 - bias))));
   }
-  result.position = pairsAcrossHalves();
+  setPositions(result, pairsAcrossHalves(), 4);
   result.codeXor = isSigned ? 8 : 0;
   return result;
 }
@@ -66,7 +76,7 @@ DecodeSequence integerToBF16(bool isSigned) {
     p.output(
         p.add(Op::FmaBF16, bits, constant(both("bf16", 1)), constant(both("bf16", -128 - bias))));
   }
-  result.position = pairsAcrossHalves();
+  setPositions(result, pairsAcrossHalves(), 4);
   result.codeXor = isSigned ? 8 : 0;
   return result;
 }
@@ -107,7 +117,7 @@ DecodeSequence s4ToE4m3() {
     Operand mask = p.add(Op::Prmt, even, word, constant(r == 0 ? 0xd9c8 : 0xfbea));
     p.output(p.add(Op::Select, mask, negative, positive));
   }
-  result.position = consecutive();
+  setPositions(result, consecutive(), 4);
   return result;
 }
 
@@ -124,7 +134,7 @@ DecodeSequence u4ToE4m3() {
     }
     p.output(p.add(Op::Or, lookUp(p, e4m3From(0), small), lookUp(p, e4m3From(8), large)));
   }
-  result.position = consecutive();
+  setPositions(result, consecutive(), 4);
   return result;
 }
 
@@ -140,7 +150,7 @@ DecodeSequence e2m1ToE4m3() {
     Operand magnitude = p.add(Op::And, moved[r], constant(0x1c1c1c1c));
     p.output(p.add(Op::AndOr, top[r], constant(0x80808080), magnitude));
   }
-  result.position = {{0, 2, 4, 6}, {1, 3, 5, 7}};
+  setPositions(result, {{0, 2, 4, 6}, {1, 3, 5, 7}}, 4);
   result.log2Factor = -6;
   return result;
 }
@@ -164,7 +174,7 @@ DecodeSequence floatByPlacement(std::string_view mmaType) {
     Operand magnitude = p.add(Op::And, moved, constant(field | (field << 16)));
     p.output(p.add(Op::AndOr, top, constant(0x80008000), magnitude));
   }
-  result.position = pairsAcrossHalves();
+  setPositions(result, pairsAcrossHalves(), 4);
   result.log2Factor = f16 ? -14 : -126;
   return result;
 }
@@ -177,7 +187,7 @@ DecodeSequence s4ToS8() {
   Operand shifted = p.add(Op::Shl, DecodeProgram::word(), constant(4));
   p.output(p.add(Op::And, shifted, constant(0xf0f0f0f0)));
   p.output(p.add(Op::And, DecodeProgram::word(), constant(0xf0f0f0f0)));
-  result.position = {{0, 2, 4, 6}, {1, 3, 5, 7}};
+  setPositions(result, {{0, 2, 4, 6}, {1, 3, 5, 7}}, 4);
   result.log2Factor = 4;
   return result;
 }
@@ -186,9 +196,9 @@ DecodeSequence s4ToS8() {
 DecodeSequence unchanged(dsl::ElementType type) {
   DecodeSequence result;
   result.program.output(result.program.add(Op::Or, DecodeProgram::word(), constant(0)));
-  result.position.emplace_back();
-  for (int code = 0; code < 32 / type.bits(); ++code)
-    result.position[0].push_back(code);
+  std::vector<int> codes(static_cast<size_t>(32 / type.bits()));
+  std::iota(codes.begin(), codes.end(), 0);
+  setPositions(result, {codes}, type.bits());
   return result;
 }
 
@@ -222,7 +232,7 @@ public:
         return std::nullopt;
       p.output(*value);
     }
-    sequence.position = {{0, 2, 4, 6}, {1, 3, 5, 7}};
+    setPositions(sequence, {{0, 2, 4, 6}, {1, 3, 5, 7}}, 4);
     p.params = static_cast<int>(sequence.params.size());
     return sequence;
   }
@@ -248,7 +258,7 @@ private:
   }
 
   Operand param(DecodeParam::Form form, int component) {
-    DecodeParam wanted{form, component, rowHalf};
+    DecodeParam wanted{form, component, rowHalf, {}};
     for (size_t i = 0; i < sequence.params.size(); ++i)
       if (sequence.params[i] == wanted)
         return DecodeProgram::param(static_cast<int>(i));
@@ -372,9 +382,6 @@ std::optional<DecodeSequence> bareElement(dsl::ElementType type, std::string_vie
   return std::nullopt;
 }
 
-// A factor this small would leave the range in which products with activations are exact.
-constexpr int smallestUsefulLog2 = -24;
-
 void restoreFactor(DecodeSequence &sequence, std::string_view mmaType) {
   for (int &output : sequence.program.outputs)
     output = static_cast<int>(timesConstant(sequence.program, mmaType,
@@ -385,6 +392,35 @@ void restoreFactor(DecodeSequence &sequence, std::string_view mmaType) {
 }
 
 } // namespace
+
+std::vector<int> planeBits(int codeBits) {
+  std::vector<int> planes;
+  for (auto rest = static_cast<unsigned>(codeBits); rest != 0; rest -= std::bit_floor(rest))
+    planes.push_back(static_cast<int>(std::bit_floor(rest)));
+  return planes;
+}
+
+std::vector<std::vector<std::vector<CodeBit>>>
+bitsOfWholeCodes(const std::vector<std::vector<int>> &position, int codeBits) {
+  std::vector<std::vector<std::vector<CodeBit>>> bits;
+  for (const std::vector<int> &codes : position) {
+    bits.emplace_back();
+    for (int code : codes) {
+      bits.back().emplace_back();
+      for (int bit = 0; bit < codeBits; ++bit)
+        bits.back().back().push_back({0, code * codeBits + bit});
+    }
+  }
+  return bits;
+}
+
+int DecodeSequence::position(size_t r, size_t s, size_t plane) const {
+  std::vector<int> planes = planeBits(static_cast<int>(bits[r][s].size()));
+  int firstBit = std::accumulate(planes.begin(), planes.begin() + static_cast<int>(plane), 0);
+  CodeBit at = bits[r][s][static_cast<size_t>(firstBit)];
+  int firstWord = firstBit * codes / 32;
+  return ((at.word - firstWord) * 32 + at.bit) / planes[plane];
+}
 
 int elementsPerRegister(std::string_view mmaType) {
   return 32 / dsl::ElementType::get(mmaType).bits();
@@ -398,6 +434,9 @@ std::optional<DecodeSequence> decodeSequence(const dsl::Format &format, const ds
     result = bareElement(format.element().type, mmaType);
   if (!result && mmaType == "s8")
     result = BytewiseBuilder(format).build(core);
+  if (!result)
+    result =
+        bare ? extractElement(format.element().type, mmaType) : affineDecode(format, core, mmaType);
   return result;
 }
 
@@ -419,7 +458,7 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
   sequence.log2Factor += sequence.scaleLog2;
   int base = static_cast<int>(sequence.params.size());
   for (int half = 0; half < 2; ++half)
-    sequence.params.push_back({DecodeParam::Form::Multiplier, component, half});
+    sequence.params.push_back({DecodeParam::Form::Multiplier, component, half, {}});
   for (size_t r = 0; r < sequence.program.outputs.size(); ++r) {
     Operand value{Operand::Kind::Temp, static_cast<uint32_t>(sequence.program.outputs[r])};
     Operand scale = DecodeProgram::param(base + static_cast<int>(r & 1));
@@ -434,6 +473,12 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
 
 DecodeSequence withoutScale(DecodeSequence sequence, std::string_view mmaType) {
   if (sequence.log2Factor < smallestUsefulLog2)
+    restoreFactor(sequence, mmaType);
+  return sequence;
+}
+
+DecodeSequence restored(DecodeSequence sequence, std::string_view mmaType) {
+  if (sequence.log2Factor != 0)
     restoreFactor(sequence, mmaType);
   return sequence;
 }

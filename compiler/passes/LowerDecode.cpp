@@ -44,7 +44,7 @@ private:
     using Kind = DecodeInstr::Operand::Kind;
     switch (operand.kind) {
     case Kind::Word:
-      return op.getWord();
+      return op.getWords()[operand.value];
     case Kind::Param:
       return op.getParameters()[operand.value];
     case Kind::Temp:

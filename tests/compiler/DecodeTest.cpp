@@ -52,14 +52,16 @@ TEST_P(BareElement, DecodesEveryCodeInEveryPlace) {
   DecodeSequence decode = withoutScale(*sequence, mmaType);
   std::mt19937 random(1);
   int bits = format.element().type.bits();
-  for (size_t r = 0; r < decode.position.size(); ++r)
-    for (size_t s = 0; s < decode.position[r].size(); ++s)
+  for (size_t r = 0; r < decode.registers(); ++r)
+    for (size_t s = 0; s < decode.perRegister(); ++s)
       for (uint32_t code = 0; code < 1u << bits; ++code)
         for (int repeat = 0; repeat < 16; ++repeat) {
           if (std::isnan(format.element().type.decode(code)))
             continue; // packing refuses such codes
-          uint32_t word = wordWith(code ^ decode.codeXor, bits, decode.position[r][s], random());
-          double value = subElement(decode.program.run(word, {})[r], static_cast<int>(s), mmaType);
+          uint32_t word = wordWith(code ^ decode.codeXor, bits,
+                                   decode.position(r, static_cast<size_t>(s)), random());
+          double value =
+              subElement(decode.program.run({word}, {})[r], static_cast<int>(s), mmaType);
           ASSERT_EQ(value, std::ldexp(format.element().type.decode(code), decode.log2Factor))
               << "code " << code << " register " << r << " sub-element " << s;
         }
@@ -127,11 +129,11 @@ TEST(Decode, LiquidQuantIsExactForEveryValidCode) {
         uint32_t word = 0;
         for (int i = 0; i < 8; ++i)
           word |= (i % 2 ? code : random() % largest) << (4 * i);
-        std::vector<uint32_t> registers = decode->program.run(word, params);
+        std::vector<uint32_t> registers = decode->program.run({word}, params);
         for (size_t r = 0; r < 2; ++r)
           for (int s = 0; s < 4; ++s) {
-            uint32_t codes[] = {(word >> (4 * decode->position[r][s])) & 0xf, step, origin,
-                                0x3f800000};
+            uint32_t codes[] = {(word >> (4 * decode->position(r, static_cast<size_t>(s)))) & 0xf,
+                                step, origin, 0x3f800000};
             ASSERT_EQ(subElement(registers[r], s, "s8"), dsl::evaluate(format, codes))
                 << "code " << codes[0] << " step " << step << " origin " << origin;
           }
@@ -174,7 +176,7 @@ TEST_P(ScaleCodes, EveryScaleInEveryPlace) {
     for (int place = 0; place < perWord; ++place) {
       uint32_t mask = ((1ull << type.bits()) - 1) << (place * type.bits());
       uint32_t word = (random() & ~mask) | (code << (place * type.bits()));
-      uint32_t reg = sequence->run(word, {})[place];
+      uint32_t reg = sequence->run({word}, {})[place];
       ASSERT_EQ(subElement(reg, 0, mmaType), std::ldexp(value, log2)) << "code " << code;
       ASSERT_EQ(reg >> 16, reg & 0xffff);
     }
@@ -206,9 +208,9 @@ TEST(Decode, Nvfp4ProductsAreExact) {
       for (uint32_t scale = 0; scale < 256; ++scale) {
         if (!std::isfinite(scaleType.decode(scale)))
           continue;
-        uint32_t multiplier = scales->run(scale * 0x01010101u, {})[0];
+        uint32_t multiplier = scales->run({scale * 0x01010101u}, {})[0];
         std::vector<uint32_t> registers =
-            decode->program.run(code * 0x11111111u, {multiplier, multiplier});
+            decode->program.run({code * 0x11111111u}, {multiplier, multiplier});
         for (size_t r = 0; r < 4; ++r)
           ASSERT_EQ(subElement(registers[r], 0, mmaType),
                     std::ldexp(format.element().type.decode(code) * scaleType.decode(scale),

@@ -137,14 +137,22 @@ TEST(PlanDiagnostics, Problem) {
 }
 
 TEST(PlanDiagnostics, Values) {
+  EXPECT_EQ(messageOf("format odd { element: s4 bias: s8 per channel value = (element ^ 3) * bias "
+                      "encode { bias = 1 } }\n"
+                      "gemm g { weight: odd activation: f16 output: f16 }"),
+            "t.rho:5:18: error: no decode from 'element ^ 3' of 'odd' to f16 operands, which "
+            "activation 'f16' needs [no_decode]\n"
+            "gemm g { weight: odd activation: f16 output: f16 }\n"
+            "                 ^~~\n");
   EXPECT_EQ(
-      messageOf("format odd { element: s4 bias: s8 per channel value = element * bias + 1 "
-                "encode { bias = 1 } }\n"
-                "gemm g { weight: odd activation: f16 output: f16 }"),
-      "t.rho:5:18: error: no decode from 'element * bias + 1' of 'odd' to f16 operands, which "
-      "activation 'f16' needs [no_decode]\n"
-      "gemm g { weight: odd activation: f16 output: f16 }\n"
-      "                 ^~~\n");
+      messageOf("format offset { element: u4 scale: f16 per k[64] low: f16 per k[64] "
+                "value = element * scale + low encode { scale = 1 low = 0 } }\n"
+                "gemm g { weight: offset activation: int8 output: f16 }"),
+      "t.rho:5:18: error: 'element * scale + low' of 'offset' is real beside its scales, operands "
+      "of s8, which activation 'int8' needs, hold only what the element stands for; activations of "
+      "f16 or bf16 take it [affine_needs_float]\n"
+      "gemm g { weight: offset activation: int8 output: f16 }\n"
+      "                 ^~~~~~\n");
   EXPECT_EQ(messageOf("format square { element: s4 scale: f16 per channel "
                       "value = element * element * scale encode { scale = 1 } }\n"
                       "gemm g { weight: square activation: f16 output: f16 }"),
