@@ -21,16 +21,25 @@ uint32_t spread(uint32_t index, uint32_t mask) {
   return result;
 }
 
-// -0 before +0.
+uint32_t nextOfAsManyBits(uint32_t mask) {
+  uint32_t lowest = mask & -mask, carried = mask + lowest;
+  return (((mask ^ carried) >> 2) / lowest) | carried;
+}
+
+// -0 before +0, NaN last.
 bool less(double a, double b) {
+  if (std::isnan(a) || std::isnan(b))
+    return std::isnan(b) && !std::isnan(a);
   return a < b || (a == b && std::signbit(a) && !std::signbit(b));
 }
 
 std::vector<int> ascending(const std::vector<double> &values) {
   std::vector<int> order(values.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return less(values[a], values[b]); });
+  std::sort(order.begin(), order.end(), [&](int a, int b) {
+    double x = values[static_cast<size_t>(a)], y = values[static_cast<size_t>(b)];
+    return less(x, y) || (!less(y, x) && a < b);
+  });
   return order;
 }
 
@@ -93,11 +102,10 @@ public:
         if (constant == 0)
           break;
       }
-      uint32_t lowest = places & -places, carried = places + lowest; // next of as many bits
-      places = (((places ^ carried) >> 2) / lowest) | carried;
-      if (places == 0)
-        break;
+      places = nextOfAsManyBits(places);
     }
+    if (laneBits == 8 && complete && bits > 1)
+      runWeighted(bits);
     std::vector<LaneForm> result;
     for (auto &[key, form] : found)
       result.push_back(std::move(form));
@@ -109,12 +117,12 @@ private:
   bool arithmetic;
   int laneBits;
   uint32_t signBit;
-  bool complete = false; // no code without a value
+  bool complete = false;       // no code without a value
   std::vector<double> numbers; // of the lane's bit patterns
   std::vector<int> order;      // codes by value
   std::vector<double> sorted;  // finite values, ascending
-  // By places, power of two and order of codes.
-  using Key = std::tuple<uint32_t, int, std::vector<uint8_t>>;
+  // By places, weight, power of two and order of codes.
+  using Key = std::tuple<uint32_t, uint32_t, int, std::vector<uint8_t>>;
   static constexpr int affineKey = std::numeric_limits<int>::max();
   std::map<Key, LaneForm> found;
 
@@ -184,6 +192,47 @@ private:
     return result;
   }
 
+  // The last bit of a code adds a number to the lane.
+  void runWeighted(int bits) {
+    auto count = static_cast<uint32_t>(values.size());
+    std::vector<uint32_t> patterns(count), ranked(count);
+    for (uint32_t places = (1u << (bits - 1)) - 1; places < numbers.size();
+         places = nextOfAsManyBits(places))
+      for (uint32_t weight = 1; places + weight < numbers.size(); ++weight) {
+        if (std::has_single_bit(weight) && (weight & places) == 0)
+          continue; // a place of its own
+        for (uint32_t i = 0; i < count; ++i)
+          patterns[i] = spread(i % (count / 2), places) + (i < count / 2 ? 0 : weight);
+        std::iota(ranked.begin(), ranked.end(), 0);
+        std::sort(ranked.begin(), ranked.end(), [&](uint32_t a, uint32_t b) {
+          double x = numbers[patterns[a]], y = numbers[patterns[b]];
+          return less(x, y) || (!less(y, x) && a < b);
+        });
+        tryWeighted(places, weight, patterns, ranked);
+      }
+  }
+
+  void tryWeighted(uint32_t places, uint32_t weight, const std::vector<uint32_t> &patterns,
+                   const std::vector<uint32_t> &ranked) {
+    size_t last = ranked.size() - 1;
+    auto numberOf = [&](size_t i) { return numbers[patterns[ranked[i]]]; };
+    double span = numberOf(last) - numberOf(0);
+    if (!std::isfinite(span) || span == 0)
+      return;
+    int log2 = std::ilogb(span) - std::ilogb(sorted[last] - sorted[0]);
+    for (size_t i = 0; i <= last; ++i)
+      if (numberOf(i) != std::ldexp(sorted[i], log2))
+        return;
+    std::vector<uint8_t> stored(ranked.size());
+    for (size_t i = 0; i <= last; ++i)
+      stored[static_cast<size_t>(order[i])] = static_cast<uint8_t>(ranked[i]);
+    LaneForm form;
+    form.places = places;
+    form.weight = weight;
+    form.log2 = log2;
+    keep(std::move(form), std::move(stored));
+  }
+
   // With codes that have no value: each of the others is a pattern's number times a power of two.
   void tryPlaced(uint32_t places, uint32_t constant) {
     if (constant != 0)
@@ -216,7 +265,8 @@ private:
     auto gap = taken.begin();
     for (int code : without) {
       gap = std::find(gap, taken.end(), false);
-      stored[static_cast<size_t>(code)] = packed(static_cast<uint32_t>(gap - taken.begin()), places);
+      stored[static_cast<size_t>(code)] =
+          packed(static_cast<uint32_t>(gap - taken.begin()), places);
       ++gap;
     }
     LaneForm form;
@@ -233,7 +283,7 @@ private:
   void keep(LaneForm form, std::vector<uint8_t> stored) {
     canonicalize(stored, form.bitOf);
     form.stored = stored;
-    Key key{form.places, form.affine ? affineKey : form.log2, std::move(stored)};
+    Key key{form.places, form.weight, form.affine ? affineKey : form.log2, std::move(stored)};
     auto [entry, isNew] = found.try_emplace(std::move(key), form);
     if (!isNew && steepness(form) < steepness(entry->second))
       entry->second = std::move(form);

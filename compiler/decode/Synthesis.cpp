@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <set>
 #include <sstream>
 
@@ -46,12 +47,13 @@ public:
   std::vector<SynthesizedDecode> run() {
     byPlacement();
     byTables();
-    std::stable_sort(found.begin(), found.end(), [](const auto &a, const auto &b) {
-      auto order = [](const SynthesizedDecode &d) {
-        return std::tuple(d.cycles, d.sequence.instructions(), std::abs(d.sequence.log2Factor));
-      };
-      return order(a) < order(b);
-    });
+    auto rank = [](const SynthesizedDecode &decode) {
+      const DecodeSequence &sequence = decode.sequence;
+      return std::tuple(decode.cycles, sequence.instructions(), std::abs(sequence.log2Factor),
+                        sequence.program.print());
+    };
+    std::sort(found.begin(), found.end(),
+              [&](const auto &a, const auto &b) { return rank(a) < rank(b); });
     return std::move(found);
   }
 
@@ -63,6 +65,7 @@ private:
   int bits;
   int leastLog2;
   static constexpr int farthest = 150; // a bf16 has no smaller powers of two
+  static constexpr int nearby = 8;     // from here on a factor needs a reason
   WordCost bound{1 << 20, 0};
   std::vector<SynthesizedDecode> found;
 
@@ -87,9 +90,7 @@ private:
   Op opFor(const Arithmetic &arithmetic) const {
     if (mmaType == "bf16")
       return Op::FmaBF16;
-    return arithmetic.offset == 0  ? Op::MulF16
-           : arithmetic.slope == 1 ? Op::AddF16
-                                   : Op::FmaF16;
+    return arithmetic.offset == 0 ? Op::MulF16 : arithmetic.slope == 1 ? Op::AddF16 : Op::FmaF16;
   }
 
   Operand applied(DecodeProgram &program, Operand x, const Arithmetic &arithmetic) const {
@@ -130,13 +131,14 @@ private:
     std::set<std::vector<bool>> seen;
     for (int distance = 0; distance <= farthest; ++distance)
       for (int log2 : {-distance, distance}) {
-        if (log2 < leastLog2 || (distance == 0 && !result.empty()))
+        if (log2 < leastLog2 || (distance == 0 && !result.empty()) ||
+            (log2 > 0 && lane.bits() == 16))
           continue;
         std::vector<bool> exact;
         for (const LaneForm &form : forms)
           exact.push_back(arithmeticFor(form, log2).has_value());
         bool isNew = seen.insert(exact).second;
-        if (placed.contains(log2) || (isNew && distance <= 3))
+        if (placed.contains(log2) || (isNew && distance <= nearby))
           result.push_back(log2);
       }
     return result;
@@ -169,9 +171,8 @@ private:
       const WordPlan::Register &part = plan->registers[r];
       Arithmetic arithmetic = *arithmeticFor(part.form, log2);
       computed = computed || arithmetic.needed();
-      sequence.program.output(arithmetic.needed()
-                                  ? applied(sequence.program, extracted[r], arithmetic)
-                                  : extracted[r]);
+      sequence.program.output(
+          arithmetic.needed() ? applied(sequence.program, extracted[r], arithmetic) : extracted[r]);
       sequence.bits.push_back(bitsOf(part));
     }
     keep(std::move(sequence), computed ? "bits beside a constant, then one multiply-add"
@@ -186,6 +187,9 @@ private:
       for (int i = 0; places != 0; places &= places - 1, ++i)
         code[static_cast<size_t>(part.form.bitOf[static_cast<size_t>(i)])] = {
             0, sourceBit(part, std::countr_zero(places), sub, lane.bits())};
+      if (part.form.weight != 0)
+        code[static_cast<size_t>(part.form.bitOf.back())] = {0,
+                                                             weightedBit(part, sub, lane.bits())};
       result.push_back(std::move(code));
     }
     return result;
@@ -234,6 +238,18 @@ std::vector<SynthesizedDecode> synthesizeDecode(const std::vector<double> &value
                                                 std::string_view mmaType, int leastLog2,
                                                 const InstructionRates &rates) {
   return Search(values, mmaType, leastLog2, rates).run();
+}
+
+const std::vector<SynthesizedDecode> &elementDecodes(dsl::ElementType type,
+                                                     std::string_view mmaType, int leastLog2) {
+  static std::mutex mutex;
+  static std::map<std::tuple<std::string, std::string, int>, std::vector<SynthesizedDecode>> known;
+  std::lock_guard lock(mutex);
+  auto [entry, isNew] =
+      known.try_emplace({std::string(type.name()), std::string(mmaType), leastLog2});
+  if (isNew)
+    entry->second = synthesizeDecode(valuesOf(type), mmaType, leastLog2, hopperRates());
+  return entry->second;
 }
 
 bool proveDecode(const DecodeSequence &sequence, const std::vector<double> &values,

@@ -21,11 +21,16 @@ struct SynthesizedDecode {
 
 // Sequences that decode codes with these values (2^b of them, NaN where packing refuses the code)
 // to operands of mmaType, cheapest first; of those with equal cost, factors near 1 first. No factor
-// is below 2^leastLog2. Empty when the values are not exact in that type, or no search covers b. Deterministic; takes milliseconds
-// to tenths of a second.
+// is below 2^leastLog2. Empty when the values are not exact in that type, or no search covers b.
+// Deterministic; takes milliseconds to tenths of a second.
 std::vector<SynthesizedDecode> synthesizeDecode(const std::vector<double> &values,
                                                 std::string_view mmaType, int leastLog2,
                                                 const InstructionRates &rates);
+
+// synthesizeDecode() for the codes of a bare element, by the rates of compute capability 9.0, once
+// for each type. The result stays valid; any thread may ask.
+const std::vector<SynthesizedDecode> &elementDecodes(dsl::ElementType type,
+                                                     std::string_view mmaType, int leastLog2);
 
 // Whether the sequence gives value * 2^log2Factor for every code in every place, whatever its
 // neighbours are.

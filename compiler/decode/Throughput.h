@@ -34,7 +34,8 @@ struct InstructionCounts {
 };
 InstructionCounts countInstructions(const DecodeProgram &program);
 
-// Cycles of a warp that alone uses its quarter of the SM: what the busiest of issue and pipes takes.
+// Cycles of a warp that alone uses its quarter of the SM: what the busiest of issue and pipes
+// takes.
 int cycles(const InstructionCounts &counts, const InstructionRates &rates);
 
 } // namespace rho::compiler

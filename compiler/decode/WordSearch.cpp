@@ -153,6 +153,10 @@ public:
   // Registers whose places are moved together, and with `inPieces` all others.
   std::vector<Option> take(bool inPieces) {
     for (size_t i = 0; i < forms.size(); ++i) {
+      if (forms[i].weight != 0) {
+        weighted(i);
+        continue;
+      }
       whole(i);
       if (inPieces)
         pieces(i);
@@ -196,6 +200,26 @@ private:
     for (size_t parts : {2, 3})
       for (const Division &division : divisions(places, parts))
         byProduct(i, division, {});
+  }
+
+  // The weighted bit may be taken from any place at which a factor makes it its weight.
+  void weighted(size_t i) {
+    InstructionCounts own;
+    own.logic = 2;
+    own.multiply = 1;
+    uint32_t places = forms[i].places;
+    for (int at = 0; at <= std::countr_zero(forms[i].weight); ++at)
+      for (int a = 0; a < laneBits; ++a)
+        for (int b = 0; b < laneBits; ++b) {
+          uint32_t first = rotatedRight(places, a, laneBits),
+                   second = rotatedRight(1u << at, b, laneBits);
+          if ((first & second) != 0)
+            continue;
+          for (Move moveA : movesFor(places, a, laneBits))
+            for (Move moveB : movesFor(1u << at, b, laneBits))
+              add(i, Kind::Weighted, {{places, moveA}, {1u << at, moveB}}, first | second, own,
+                  bitOf(moveA) | bitOf(moveB));
+        }
   }
 
   void add(size_t form, Kind kind, std::vector<Extraction::Piece> pieces, uint32_t used,
@@ -260,10 +284,12 @@ public:
   Cover(std::vector<Option> options, int registers, int laneBits, const Cost &cost, WordCost bound)
       : options(std::move(options)), registers(registers), cost(cost), bestCost(bound),
         all(laneBits == wordBits ? ~0u : (1u << laneBits) - 1) {
-    std::stable_sort(this->options.begin(), this->options.end(),
-                     [&](const Option &a, const Option &b) {
-                       return cost.atLeast(a.own, a.moves, 1) < cost.atLeast(b.own, b.moves, 1);
-                     });
+    auto rank = [&](const Option &option) {
+      return std::tuple(cost.atLeast(option.own, option.moves, 1), option.extraction.used,
+                        option.moves, option.own.total());
+    };
+    std::sort(this->options.begin(), this->options.end(),
+              [&](const Option &a, const Option &b) { return rank(a) < rank(b); });
     users.resize(wordBits);
     for (size_t i = 0; i < this->options.size(); ++i)
       for (uint32_t bits = this->options[i].extraction.used; bits != 0; bits &= bits - 1)
@@ -315,6 +341,12 @@ private:
   }
 };
 
+// Where the bit at `at` was before a move.
+int movedFrom(int at, const Move &move) {
+  int by = move.kind == Move::Kind::Right ? -move.amount : move.amount;
+  return (at - by + wordBits) % wordBits;
+}
+
 class Emission {
 public:
   Emission(int laneBits, DecodeProgram &program) : laneBits(laneBits), program(program) {}
@@ -335,6 +367,12 @@ public:
       Operand bits = program.add(Op::And, DecodeProgram::word(), number(sources));
       bits = program.add(Op::Mad, bits, number(powers), number(0));
       return masked(bits, places, constant);
+    }
+    case Kind::Weighted: {
+      const auto &rest = r.extraction.pieces[0], &last = r.extraction.pieces[1];
+      Operand bits = masked(moved(rest.move), everywhere(rest.places, laneBits), constant);
+      Operand bit = masked(moved(last.move), everywhere(last.places, laneBits), 0);
+      return program.add(Op::Mad, bit, number(r.form.weight / last.places), bits);
     }
     case Kind::Moved:
       break;
@@ -402,8 +440,7 @@ std::optional<WordPlan> searchWord(const std::vector<LaneForm> &forms,
   InstructionCounts counts;
   for (bool inPieces : {false, true}) {
     std::vector<Option> options = Options(forms, extra, laneBits, cost, bound).take(inPieces);
-    std::vector<Option> chosen =
-        Cover(std::move(options), registers, laneBits, cost, bound).run();
+    std::vector<Option> chosen = Cover(std::move(options), registers, laneBits, cost, bound).run();
     if (chosen.empty())
       continue;
     best = std::move(chosen);
@@ -425,16 +462,20 @@ std::optional<WordPlan> searchWord(const std::vector<LaneForm> &forms,
 }
 
 int sourceBit(const WordPlan::Register &r, int place, int lane, int laneBits) {
+  int at = lane * laneBits + place;
   for (const auto &piece : r.extraction.pieces) {
     if ((piece.places >> place & 1) == 0)
       continue;
-    int at = lane * laneBits + place;
     if (r.extraction.kind == Kind::Bytes)
       return piece.move.amount == 0 ? at : at ^ 8;
-    int by = piece.move.kind == Move::Kind::Right ? -piece.move.amount : piece.move.amount;
-    return (at - by + wordBits) % wordBits;
+    return movedFrom(at, piece.move);
   }
   return -1;
+}
+
+int weightedBit(const WordPlan::Register &r, int lane, int laneBits) {
+  const Extraction::Piece &piece = r.extraction.pieces[1];
+  return movedFrom(lane * laneBits + std::countr_zero(piece.places), piece.move);
 }
 
 std::vector<Operand> emitExtraction(const WordPlan &plan, int laneBits, DecodeProgram &program) {

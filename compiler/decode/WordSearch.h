@@ -24,6 +24,7 @@ struct Extraction {
     Moved,    // each piece moved and masked
     Multiply, // the pieces masked, moved by one multiplication with a sum of powers, masked again
     Bytes,    // whole bytes, by one permutation that also brings the constant
+    Weighted, // the second piece, one bit, times a number and added to the first
   } kind = Kind::Moved;
   struct Piece {
     uint32_t places = 0; // of the lane
@@ -48,15 +49,18 @@ struct WordPlan {
   WordCost cost;
 };
 
-// The cheapest plan for `registers` registers with lanes of `laneBits` bits, each by one of `forms`,
-// that together use every bit of the word; `extra[i]` is the arithmetic of form i. None where no
-// plan that costs less than `bound` uses them all.
+// The cheapest plan for `registers` registers with lanes of `laneBits` bits, each by one of
+// `forms`, that together use every bit of the word; `extra[i]` is the arithmetic of form i. None
+// where no plan that costs less than `bound` uses them all.
 std::optional<WordPlan> searchWord(const std::vector<LaneForm> &forms,
                                    const std::vector<InstructionCounts> &extra, int registers,
                                    int laneBits, const InstructionRates &rates, WordCost bound);
 
 // The bit of the word from which place `place` of lane `lane` comes.
 int sourceBit(const WordPlan::Register &r, int place, int lane, int laneBits);
+
+// The same for the bit that a form weighs.
+int weightedBit(const WordPlan::Register &r, int lane, int laneBits);
 
 // Appends a plan's extraction; returns the registers before arithmetic.
 std::vector<DecodeProgram::Operand> emitExtraction(const WordPlan &plan, int laneBits,
