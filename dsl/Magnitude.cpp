@@ -1,6 +1,5 @@
 // How large the numbers are that a value is the sum of: what rounding errors are relative to.
 #include "dsl/Evaluate.h"
-#include "dsl/Quantize.h"
 
 #include <cmath>
 
@@ -15,9 +14,11 @@ double magnitudeOf(const Expr &expr, const Format &format, const uint32_t *codes
   switch (expr.kind) {
   case Expr::Kind::Real:
     return std::abs(expr.real);
-  case Expr::Kind::Component:
-    return std::abs(
-        format.components[static_cast<size_t>(expr.component)].type.decode(codes[expr.component]));
+  case Expr::Kind::Component: {
+    Format alone = format; // a remapped element depends on others
+    alone.value = ExprPtr(ExprPtr(), &expr);
+    return std::abs(evaluate(alone, codes));
+  }
   case Expr::Kind::Negate:
   case Expr::Kind::Cast:
     return operand(0);

@@ -78,13 +78,19 @@ private:
     case Expr::Kind::Reduce:
       printCall(nameOf(expr.reduction), expr);
       return;
+    case Expr::Kind::Call:
+      printCall(nameOf(expr.function), expr);
+      return;
     }
   }
 
   void printCall(std::string_view callee, const Expr &expr) {
     out += callee;
     out += '(';
-    print(*expr.operands[0], 0, false);
+    for (size_t i = 0; i < expr.operands.size(); ++i) {
+      out += i ? ", " : "";
+      print(*expr.operands[i], 0, false);
+    }
     out += ')';
   }
 
@@ -92,21 +98,25 @@ private:
   std::string out;
 };
 
+} // namespace
+
 std::string printExtent(const Component &component) {
   switch (component.extent) {
   case Extent::Element:
     return {};
-  case Extent::Group:
-    return " per k[" + std::to_string(component.group) + "]";
+  case Extent::Group: {
+    std::string rows = component.rows > 1 ? (component.perToken ? "m[" : "n[") +
+                                                std::to_string(component.rows) + "] "
+                                          : "";
+    return rows + "k[" + std::to_string(component.group) + "]";
+  }
   case Extent::Row:
-    return component.perToken ? " per token" : " per channel";
+    return component.perToken ? "token" : "channel";
   case Extent::Tensor:
-    return " per tensor";
+    return "tensor";
   }
   return {};
 }
-
-} // namespace
 
 std::string print(const Expr &expr, const Format &format) {
   ExprPrinter printer(format);
@@ -114,11 +124,30 @@ std::string print(const Expr &expr, const Format &format) {
   return printer.take();
 }
 
+static std::string printRemap(const Remap &remap, const Format &format) {
+  auto nameOf = [&](int index) { return format.components[static_cast<size_t>(index)].name; };
+  std::string text = " remap " + std::to_string(remap.code) + " to [";
+  for (size_t i = 0; i < remap.entries.size(); ++i) {
+    const Remap::Entry &entry = remap.entries[i];
+    text += i ? ", " : "";
+    text += entry.component < 0 ? printNumber(entry.value)
+                                : (entry.negated ? "-" : "") + nameOf(entry.component);
+  }
+  return text + "] by " + nameOf(remap.selector);
+}
+
 std::string print(const Format &format) {
   std::string out = "format " + format.name + " {\n";
-  for (const Component &component : format.components)
-    out += "  " + component.name + ": " + std::string(component.type.name()) +
-           printExtent(component) + "\n";
+  for (const Component &component : format.components) {
+    out += "  " + component.name + ": " + std::string(component.type.name());
+    if (component.remap)
+      out += printRemap(*component.remap, format);
+    if (component.host >= 0)
+      out += " in " + format.components[static_cast<size_t>(component.host)].name;
+    else if (component.extent != Extent::Element)
+      out += " per " + printExtent(component);
+    out += "\n";
+  }
   out += "  value = " + print(*format.value, format) + "\n";
   for (const Requirement &requirement : format.requirements)
     out += "  require " + print(*requirement.expr, format) +
@@ -181,6 +210,8 @@ std::string print(const Gemm &gemm) {
   if (schedule.scales)
     entry(*schedule.scales == ScheduleDecl::Scales::Operand ? "scales: operand"
                                                             : "scales: accumulator");
+  if (schedule.sums)
+    entry(*schedule.sums == ScheduleDecl::Sums::Biased ? "sums: biased" : "sums: converted");
   if (schedule.roles)
     entry("roles: " + std::string(name(*schedule.roles)));
   if (schedule.cluster)
@@ -200,6 +231,8 @@ std::string print(const Module &module) {
     section(print(format));
   for (const Gemm &gemm : module.gemms)
     section(print(gemm));
+  for (const Device &device : module.devices)
+    section(print(device));
   return out;
 }
 

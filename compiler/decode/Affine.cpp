@@ -15,7 +15,7 @@ using Op = DecodeInstr::Op;
 using Operand = DecodeProgram::Operand;
 
 RowNumber constantNumber(double value) {
-  return value == 0 ? RowNumber{} : RowNumber{{{value, {}}}};
+  return value == 0 ? RowNumber{} : RowNumber{{{.factor = value, .components = {}}}};
 }
 
 bool isMinMax(const Expr &expr, const dsl::Format &format, double min, double max) {
@@ -46,7 +46,7 @@ public:
     case Expr::Kind::Component:
       if (expr.component == 0)
         return Affine{constantNumber(1), {}};
-      return Affine{{}, {{{1, {expr.component}}}}};
+      return Affine{{}, {{{.factor = 1, .components = {expr.component}}}}};
     case Expr::Kind::Negate: {
       std::optional<Affine> a = read(*expr.operands[0]);
       if (a)
@@ -59,6 +59,7 @@ public:
       return cast(expr);
     case Expr::Kind::Input:
     case Expr::Kind::Reduce:
+    case Expr::Kind::Call:
       break;
     }
     return std::nullopt;
@@ -275,6 +276,59 @@ std::optional<DecodeSequence> byteDecode(const dsl::Format &format, const dsl::E
 
 std::optional<Affine> affineCore(const dsl::Format &format, const dsl::Expr &core) {
   return AffineReader(format).read(core);
+}
+
+std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::string_view mmaType) {
+  const dsl::Remap &remap = *format.element().remap;
+  dsl::ElementType operand = dsl::ElementType::get(mmaType);
+  std::optional<DecodeSequence> base;
+  if (operand.bits() == 16)
+    base = extractElement(format.element().type, mmaType);
+  if (!base || base->perRegister() != 2 || base->codeXor != 0)
+    return std::nullopt;
+  DecodeSequence result = *std::move(base);
+  RowNumber entry;
+  for (size_t i = 0; i < remap.entries.size(); ++i) {
+    const dsl::Remap::Entry &own = remap.entries[i];
+    RowNumber::Term term{own.value, {}, remap.selector, static_cast<int>(i)};
+    bool exact = operand.decode(operand.encode(own.value)) == own.value;
+    if (own.component >= 0) {
+      term.factor = own.negated ? -1 : 1;
+      term.components = {own.component};
+      exact = format.components[static_cast<size_t>(own.component)].type == operand;
+    }
+    if (!exact)
+      result.roundings = std::max(result.roundings, 1);
+    if (term.factor != 0)
+      entry.terms.push_back(term);
+  }
+  Extension extension(result, mmaType);
+  DecodeProgram &p = result.program;
+  uint32_t code = remap.code | remap.code << 16;
+  for (size_t r = 0; r < result.registers(); ++r) {
+    // The codes in the halves of a register, all bits flipped that the code has: 0 is a match.
+    std::optional<Operand> codes;
+    for (size_t b = 0; b < result.bits[r][0].size(); ++b) {
+      CodeBit low = result.bits[r][0][b], high = result.bits[r][1][b];
+      if (low.word != high.word || high.bit != low.bit + 16)
+        return std::nullopt;
+      Operand word = DecodeProgram::word(low.word);
+      int right = low.bit - static_cast<int>(b);
+      auto distance = DecodeProgram::constant(static_cast<uint32_t>(std::abs(right)));
+      if (right != 0)
+        word = p.add(right > 0 ? Op::Shr : Op::Shl, word, distance);
+      Operand mask = DecodeProgram::constant(0x00010001U << b);
+      codes = codes ? p.add(Op::AndOr, word, mask, *codes) : p.add(Op::And, word, mask);
+    }
+    Operand differ = p.add(Op::Xor, *codes, DecodeProgram::constant(code));
+    // 0x8000 less the difference has its top bit where there is none.
+    Operand top = p.add(Op::Mad, differ, DecodeProgram::constant(UINT32_MAX),
+                        DecodeProgram::constant(0x80008000));
+    Operand match = p.add(Op::Prmt, top, top, DecodeProgram::constant(0xbb99));
+    RowNumber own = entry.times(std::ldexp(1.0, result.log2Factor));
+    extension.setOutput(r, p.add(Op::Select, match, extension.number(own, r), extension.output(r)));
+  }
+  return result;
 }
 
 std::optional<DecodeSequence> affineDecode(const dsl::Format &format, const dsl::Expr &core,

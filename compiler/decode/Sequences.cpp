@@ -287,6 +287,8 @@ std::optional<DecodeSequence> decodeSequence(const dsl::Format &format, const ds
                                              std::string_view mmaType, int leastLog2) {
   bool bare = core.kind == dsl::Expr::Kind::Component && core.component == 0;
   std::optional<DecodeSequence> result;
+  if (format.element().remap)
+    return bare ? remappedDecode(format, mmaType) : affineDecode(format, core, mmaType);
   if (bare)
     return bareElement(format.element().type, mmaType, leastLog2);
   if (mmaType == "s8")

@@ -109,11 +109,13 @@ private:
       int64_t own = extentK(context.gemm.weight.components[use]);
       group = group == 0 ? own : std::min(group, own);
     }
-    RowNumber local = terms; // by operand
-    for (RowNumber::Term &term : local.terms)
-      for (int &index : term.components)
-        index = static_cast<int>(std::find(uses.begin(), uses.end(), index) - uses.begin()) + 1;
-    std::string axes = "n k/" + std::to_string(group);
+    RowNumber local = terms.renumbered([&](int use) { // by operand
+      return static_cast<int>(std::find(uses.begin(), uses.end(), use) - uses.begin()) + 1;
+    });
+    bool grouped = std::any_of(uses.begin(), uses.end(), [&](int use) {
+      return context.gemm.weight.components[use].extent == dsl::Extent::Group;
+    });
+    std::string axes = grouped ? "n k/" + std::to_string(group) : "n";
     value = ir::NumberOp::create(builder, at("gemm"), tensor(axes, context.placed.mmaType),
                                  operands, local.print());
     return value;

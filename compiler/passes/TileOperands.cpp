@@ -106,11 +106,14 @@ Value KernelBuilder::number(ir::NumberOp op, int64_t k, int64_t row, Value slot)
   };
   Value sum;
   for (const RowNumber::Term &term : RowNumber::parse(op.getTerms().str())->terms) {
-    Value product;
-    for (int place : term.components) {
+    auto factorOf = [&](int place) {
       int component = components[static_cast<size_t>(place) - 1];
       int64_t group = groupIn(k, extentK(context.gemm.weight.components[component]));
-      Value factor = componentNumber(component, group, row, slot);
+      return componentNumber(component, group, row, slot);
+    };
+    Value product;
+    for (int place : term.components) {
+      Value factor = factorOf(place);
       product =
           product ? mlir::arith::MulFOp::create(builder, loc, product, factor).getResult() : factor;
     }
@@ -118,6 +121,11 @@ Value KernelBuilder::number(ir::NumberOp op, int64_t k, int64_t row, Value slot)
       product = constant(term.factor);
     else if (term.factor != 1)
       product = mlir::arith::MulFOp::create(builder, loc, product, constant(term.factor));
+    if (term.selector != 0) {
+      Value selected = mlir::arith::CmpFOp::create(builder, loc, mlir::arith::CmpFPredicate::OEQ,
+                                                   factorOf(term.selector), constant(term.code));
+      product = mlir::arith::SelectOp::create(builder, loc, selected, product, constant(0));
+    }
     sum = sum ? mlir::arith::AddFOp::create(builder, loc, sum, product).getResult() : product;
   }
   return parameterCache[key] =

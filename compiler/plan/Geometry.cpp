@@ -228,6 +228,7 @@ WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, c
     section.unitK = problem.k;
     if (component.extent == dsl::Extent::Group) {
       section.unitK = component.group;
+      section.unitN = component.rows;
       section.tileK = g.groupsPerTile(component.group);
       section.tilesK = ceilDiv(problem.k, section.unitK * section.tileK);
     } else if (component.extent == dsl::Extent::Tensor && placed.streamed[i]) {

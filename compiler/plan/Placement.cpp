@@ -78,12 +78,12 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
     return {{}, 0, "operands are integers (" + placed.mmaType + ")"};
   if (operand.bits() < 16)
     return {{}, 0, "products with scales do not fit operands of " + placed.mmaType};
-  RowNumber product{{{1, {}}}};
+  RowNumber product{{{.factor = 1, .components = {}}}};
   double largest = 1;
   for (const ScaleUse &use : groups) {
     if (std::string why = groupProblem(use, placed); !why.empty())
       return {{}, 0, why};
-    product = product.times(RowNumber{{{1, {use.component}}}});
+    product = product.times(RowNumber{{{.factor = 1, .components = {use.component}}}});
     dsl::ElementType type = weight.components[use.component].type;
     largest *= std::max(std::abs(type.minFinite()), type.maxFinite());
   }
@@ -127,7 +127,10 @@ Error noDecode(const dsl::Gemm &gemm, const Factors &w, const std::string &mmaTy
   bool halves = dsl::ElementType::get(mmaType).bits() == 16;
   if (!halves && !isBareElement(*w.core) && !dsl::rangeOf(*w.core, weight).integer &&
       affineCore(weight, *w.core))
-    return errorAt(DiagId::affine_needs_float, {core, weight.name, mmaType, gemm.activation.name},
+    return errorAt(DiagId::unsupported_value,
+                   {weight.name, "'" + core + "' adds real numbers, operands of " + mmaType +
+                                     " hold what the element alone stands for; with activations of "
+                                     "f16 or bf16 it is possible"},
                    gemm.weightSpan, sources);
   return errorAt(DiagId::no_decode, {core, weight.name, mmaType, gemm.activation.name},
                  gemm.weightSpan, sources);
@@ -169,15 +172,29 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
   if (!result.core)
     return errorAt(DiagId::unsupported_value, {format.name, "the element is missing"}, span,
                    sources);
-  for (size_t i = 1; i < format.components.size(); ++i)
-    if (mentions(*result.core, static_cast<int>(i)))
-      result.coreParameters.push_back(static_cast<int>(i));
+  std::vector<int> remapped;
+  if (format.element().remap)
+    remapped = dsl::componentsOf(*format.element().remap);
+  for (int i = 1; i < static_cast<int>(format.components.size()); ++i)
+    if (mentions(*result.core, i) ||
+        std::find(remapped.begin(), remapped.end(), i) != remapped.end())
+      result.coreParameters.push_back(i);
   return result;
 }
 
 Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                          const SourceMap *sources) {
   const dsl::Format &weight = gemm.weight, &activation = gemm.activation;
+  for (const dsl::Component &component : activation.components) {
+    std::string gap = component.rows > 1   ? "is per " + dsl::printExtent(component)
+                      : component.remap    ? "has a remapped code"
+                      : component.host < 0 ? ""
+                                           : "is in spare bits of '" +
+                                                 activation.components[component.host].name + "'";
+    if (!gap.empty())
+      return errorAt(DiagId::no_kernels, {component.name, activation.name, gap},
+                     gemm.activationSpan, sources);
+  }
   Result<Factors> w = factorValue(weight, true, gemm.weightSpan, sources);
   if (!w)
     return w.error();

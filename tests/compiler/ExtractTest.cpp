@@ -283,11 +283,11 @@ TEST(Affine, ToBytesOnlyWhatFitsThem) {
 }
 
 TEST(RowNumber, PrintsAndParsesBack) {
-  RowNumber number{{{0.1, {3, 1}}, {-8, {}}}};
-  EXPECT_EQ(number.print(), "0.1*#3*#1 + -8");
+  RowNumber number{{{0.1, {3, 1}, 0, 0}, {-8, {}, 0, 0}, {5, {2}, 4, 3}}};
+  EXPECT_EQ(number.print(), "0.1*#3*#1 + -8 + 5*#2*[#4=3]");
   EXPECT_EQ(RowNumber::parse(number.print()), number);
   EXPECT_EQ(RowNumber::parse("0"), RowNumber{});
-  for (const char *text : {"", "x", "1*", "1*#0", "1*#a", "1 + ", "1 +2"})
+  for (const char *text : {"", "x", "1*", "1*#0", "1*#a", "1 + ", "1 +2", "1*[#0=1]", "1*[#1=1", "1*[#1]"})
     EXPECT_FALSE(RowNumber::parse(text)) << text;
 }
 
