@@ -26,14 +26,39 @@ std::string hexadecimal(uint32_t value) {
   return text;
 }
 
+// Whether each number below `count` is there once.
+bool isPermutation(const std::vector<uint8_t> &numbers, size_t count) {
+  std::vector<bool> seen(count);
+  for (uint8_t number : numbers)
+    if (number >= count || seen[number])
+      return false;
+    else
+      seen[number] = true;
+  return numbers.size() == count;
+}
+
+// What is wrong with how a section's codes are renamed and scattered; empty: nothing.
+std::string storedCodeProblem(const LayoutSection &section) {
+  if (section.codeBits < 32 && (section.codeXor >> section.codeBits) != 0)
+    return "xor " + hexadecimal(section.codeXor) + " is wider than a code";
+  if (!section.codeTable.empty() &&
+      (section.codeBits > 8 || section.shift != 0 || section.codeXor != 0 ||
+       !isPermutation(section.codeTable, size_t(1) << section.codeBits)))
+    return "'table' does not rename codes of " + std::to_string(section.codeBits) + " bits";
+  if (!section.wordBits.empty() && (section.codeBits > 8 || 32 % section.codeBits != 0 ||
+                                    (int64_t(section.codeBits) << section.order.size()) % 32 != 0 ||
+                                    !isPermutation(section.wordBits, 32)))
+    return "'word' does not order the bits of words of codes of " +
+           std::to_string(section.codeBits) + " bits";
+  return {};
+}
+
 // What is wrong with a section by itself; empty: nothing.
 std::string sectionProblem(const LayoutSection &section) {
   if (section.codeBits < 1 || section.codeBits > 32)
     return "codes have " + std::to_string(section.codeBits) + " bits, from 1 to 32 are possible";
   if (section.shift < 0 || section.shift + section.codeBits > 32)
     return "it begins at bit " + std::to_string(section.shift) + " of codes";
-  if (section.codeBits < 32 && (section.codeXor >> section.codeBits) != 0)
-    return "xor " + hexadecimal(section.codeXor) + " is wider than a code";
   if (section.tileN < 1 || section.tileK < 1 || section.unitK < 1 || section.unitN < 1 ||
       section.tilesN < 1 || section.tilesK < 1 || section.unitK > maxExtent ||
       section.unitN > maxExtent || section.tilesN > maxExtent || section.tilesK > maxExtent)
@@ -62,7 +87,7 @@ std::string sectionProblem(const LayoutSection &section) {
       section.bytes > maxBytes)
     return "its tiles have " + std::to_string(bytes) + " bytes, the section has " +
            std::to_string(section.bytes);
-  return {};
+  return storedCodeProblem(section);
 }
 
 // What keeps the sections of one component from holding each bit of its codes once.
@@ -132,6 +157,30 @@ std::optional<std::vector<AxisBit>> parseOrder(std::string_view text) {
   }
 }
 
+// Numbers with commas between them; "-": none.
+std::string printNumbers(const std::vector<uint8_t> &numbers) {
+  std::string text;
+  for (uint8_t number : numbers)
+    text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text.empty() ? "-" : text;
+}
+
+std::optional<std::vector<uint8_t>> parseNumbers(std::string_view text) {
+  std::vector<uint8_t> numbers;
+  if (text == "-")
+    return numbers;
+  while (true) {
+    size_t comma = text.find(',');
+    std::optional<int64_t> number = readNumber(text.substr(0, comma), 0, 255);
+    if (!number)
+      return std::nullopt;
+    numbers.push_back(static_cast<uint8_t>(*number));
+    if (comma == std::string_view::npos)
+      return numbers;
+    text.remove_prefix(comma + 1);
+  }
+}
+
 // Fills `section` and says what is wrong with its line; empty: nothing.
 std::string parseSection(std::string_view line, LayoutSection &section) {
   FieldReader fields(line);
@@ -148,12 +197,18 @@ std::string parseSection(std::string_view line, LayoutSection &section) {
   section.tilesN = fields.number("tiles_n", 1, maxExtent);
   section.tilesK = fields.number("tiles_k", 1, maxExtent);
   section.codeXor = static_cast<uint32_t>(fields.number("xor", 0, UINT32_MAX));
+  std::optional<std::vector<uint8_t>> table = parseNumbers(fields.text("table"));
+  std::optional<std::vector<uint8_t>> word = parseNumbers(fields.text("word"));
   std::optional<std::vector<AxisBit>> order = parseOrder(fields.text("order"));
   fields.end();
   if (!fields.ok())
     return fields.problem();
   if (!order)
     return "'order' is not a list such as k0,k1,n0";
+  if (!table || !word)
+    return "'table' and 'word' are not lists such as 1,0";
+  section.codeTable = *std::move(table);
+  section.wordBits = *std::move(word);
   section.order = *std::move(order);
   return sectionProblem(section);
 }
@@ -221,6 +276,7 @@ std::string WeightLayout::print() const {
         " unit_k=" + std::to_string(section.unitK) + " unit_n=" + std::to_string(section.unitN) +
         " tiles_n=" + std::to_string(section.tilesN) +
         " tiles_k=" + std::to_string(section.tilesK) + " xor=" + hexadecimal(section.codeXor) +
+        " table=" + printNumbers(section.codeTable) + " word=" + printNumbers(section.wordBits) +
         " order=" + printOrder(section.order) + "\n";
   return text;
 }

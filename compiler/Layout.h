@@ -36,11 +36,15 @@ struct LayoutSection {
   int64_t tilesN = 0, tilesK = 0;
   uint32_t codeXor =
       0; // applied to what is stored of every code (0x8: two's complement -> offset binary)
+  // Instead of codeXor: code c is stored as codeTable[c]; empty: not so. Codes of up to 8 bits.
+  std::vector<uint8_t> codeTable;
+  // Bit i of each 32 bits of codes lies at bit wordBits[i]; empty: at bit i.
+  std::vector<uint8_t> wordBits;
   std::vector<AxisBit> order;
   friend bool operator==(const LayoutSection &, const LayoutSection &) = default;
 };
 
-// Rows n >= problem n and columns k >= problem k hold code 0 (before codeXor).
+// Rows n >= problem n and columns k >= problem k hold code 0 (before codeXor and codeTable).
 struct WeightLayout {
   int64_t n = 0, k = 0; // of the problem
   int64_t bytes = 0;    // of the packed weight

@@ -14,6 +14,13 @@ inline int64_t tileBytes(const LayoutSection &section) {
   return divideUp((int64_t(1) << section.order.size()) * section.codeBits, 8);
 }
 
+// What is stored of a code, before wordBits.
+inline uint32_t storedCode(const LayoutSection &section, uint32_t code) {
+  uint32_t bits =
+      code >> section.shift & static_cast<uint32_t>((uint64_t(1) << section.codeBits) - 1);
+  return section.codeTable.empty() ? bits ^ section.codeXor : section.codeTable[bits];
+}
+
 // A component's codes in natural order: rows x units along k.
 struct NaturalShape {
   int64_t rows, units;

@@ -189,7 +189,7 @@ std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::E
                                          const Affine &affine, std::string_view mmaType) {
   Expr elementExpr{};
   elementExpr.kind = Expr::Kind::Component;
-  std::optional<DecodeSequence> base = decodeSequence(format, elementExpr, mmaType);
+  std::optional<DecodeSequence> base = decodeSequence(format, elementExpr, mmaType, 0);
   if (!base)
     return std::nullopt;
   DecodeSequence result = restored(*std::move(base), mmaType);

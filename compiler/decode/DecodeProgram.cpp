@@ -3,6 +3,7 @@
 #include "dsl/ElementType.h"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <sstream>
@@ -20,9 +21,9 @@ struct OpInfo {
 };
 
 constexpr OpInfo opTable[] = {
-    {"and", 2},     {"or", 2},      {"xor", 2},      {"andor", 3}, {"select", 3},
-    {"shl", 2},     {"shr", 2},     {"prmt", 3},     {"mad", 3},   {"mul.f16", 2},
-    {"add.f16", 2}, {"fma.f16", 3}, {"fma.bf16", 3},
+    {"and", 2},     {"or", 2},      {"xor", 2},     {"andor", 3},    {"select", 3},
+    {"shl", 2},     {"shr", 2},     {"rotl", 2},    {"prmt", 3},     {"mad", 3},
+    {"mul.f16", 2}, {"add.f16", 2}, {"fma.f16", 3}, {"fma.bf16", 3},
 };
 
 uint32_t selectBytes(uint32_t a, uint32_t b, uint32_t selector) {
@@ -260,6 +261,9 @@ std::vector<uint32_t> DecodeProgram::run(const std::vector<uint32_t> &words,
       break;
     case Op::Shr:
       temps.push_back(a >> b);
+      break;
+    case Op::RotateLeft:
+      temps.push_back(std::rotl(a, static_cast<int>(b)));
       break;
     case Op::Prmt:
       temps.push_back(selectBytes(a, b, c));

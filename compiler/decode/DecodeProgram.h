@@ -15,13 +15,14 @@ namespace rho::compiler {
 
 struct DecodeInstr {
   enum class Op : uint8_t {
-    And,     // a & b
-    Or,      // a | b
-    Xor,     // a ^ b
-    AndOr,   // (a & b) | c, one LOP3
-    Select,  // (a & b) | (~a & c), one LOP3
-    Shl,     // a << b
-    Shr,     // a >> b, logical
+    And,        // a & b
+    Or,         // a | b
+    Xor,        // a ^ b
+    AndOr,      // (a & b) | c, one LOP3
+    Select,     // (a & b) | (~a & c), one LOP3
+    Shl,        // a << b
+    Shr,        // a >> b, logical
+    RotateLeft, // a rotated left by b
     Prmt,    // bytes of (b:a) selected by the nibbles of c; bit 3: eight times the byte's top bit
     Mad,     // a * b + c, low 32 bits
     MulF16,  // f16x2, rounded to nearest even

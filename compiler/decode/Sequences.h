@@ -45,16 +45,23 @@ struct DecodeSequence {
   int codes = 0;                   // of a unit
   // bits[r][s][b]: where bit b of the code of sub-element s of register r lies.
   std::vector<std::vector<std::vector<CodeBit>>> bits;
-  int roundings = 0;    // of values, to the operand type
-  int log2Factor = 0;   // registers hold value * 2^log2Factor
-  int scaleLog2 = 0;    // multiplier parameters hold the scale * 2^scaleLog2
-  uint32_t codeXor = 0; // applied to the codes when they are packed
+  int roundings = 0;              // of values, to the operand type
+  int log2Factor = 0;             // registers hold value * 2^log2Factor
+  int scaleLog2 = 0;              // multiplier parameters hold the scale * 2^scaleLog2
+  uint32_t codeXor = 0;           // applied to the codes when they are packed
+  std::vector<uint8_t> codeTable; // instead: code c is stored as codeTable[c]; empty: not so
+  uint32_t stored(uint32_t code) const {
+    return codeTable.empty() ? code ^ codeXor : codeTable[code];
+  }
   int instructions() const { return static_cast<int>(program.instructions.size()); }
   size_t registers() const { return bits.size(); }
   size_t perRegister() const { return bits[0].size(); }
   // Which code of plane `plane` of the unit (0 = least significant of its first word) is that of
-  // sub-element s of register r.
+  // sub-element s of register r; where bits of codes lie scattered, in order of registers.
   int position(size_t r, size_t s, size_t plane = 0) const;
+  // Of codes that lie scattered in one word: where bit i of codes one after the other, in order of
+  // registers, lies. Empty: codes lie one after the other.
+  std::vector<uint8_t> wordBits() const;
 };
 
 // Widths of the planes in which codes of so many bits are stored, low bits first: powers of two,
@@ -69,14 +76,19 @@ int elementsPerRegister(std::string_view mmaType);
 std::vector<std::vector<std::vector<CodeBit>>>
 bitsOfWholeCodes(const std::vector<std::vector<int>> &position, int codeBits);
 
-// The sequence that decodes `core` (a subexpression of format.value that contains the element) to
-// `mmaType`, or none. A sound construction: by table for a bare element, by range analysis for
-// integer expressions on packed bytes.
-std::optional<DecodeSequence> decodeSequence(const dsl::Format &format, const dsl::Expr &core,
-                                             std::string_view mmaType);
-
 // A factor this small would leave the range in which products with activations are exact.
 constexpr int smallestUsefulLog2 = -24;
+
+// The sequence that decodes `core` (a subexpression of format.value that contains the element) to
+// `mmaType`, or none: by search for a bare element, by range analysis for integer expressions on
+// packed bytes. A factor below 2^leastLog2 is avoided at little cost.
+std::optional<DecodeSequence> decodeSequence(const dsl::Format &format, const dsl::Expr &core,
+                                             std::string_view mmaType,
+                                             int leastLog2 = smallestUsefulLog2);
+
+// The leastLog2 for operands that a scale of `type` multiplies: scales of 8 bits carry any factor,
+// others none that makes products inexact.
+int leastScaledLog2(dsl::ElementType type, std::string_view mmaType);
 
 // Multiplies every register by the scale of its row. `scale` must be exact as a multiplier of
 // mmaType (see scaleSequence). None if the product could leave the type's range, and for types of

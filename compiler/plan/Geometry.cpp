@@ -209,6 +209,8 @@ WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, c
     section.tilesN = tilesN;
     section.tileK = g.tileK;
     section.tilesK = tilesK;
+    section.codeTable = placed.decode.codeTable;
+    section.wordBits = placed.decode.wordBits();
     section.order = codeOrder(placed.decode, g, plane);
     append(std::move(section));
     shift += planes[plane];

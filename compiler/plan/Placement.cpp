@@ -70,8 +70,9 @@ struct ScaledOperand {
   std::string why;
 };
 
-ScaledOperand scaleOperand(const dsl::Format &weight, const std::vector<ScaleUse> &groups,
-                           const DecodeSequence &decode, const PlacedGemm &placed) {
+ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
+                           const std::vector<ScaleUse> &groups, const DecodeSequence &decode,
+                           const PlacedGemm &placed) {
   dsl::ElementType operand = dsl::ElementType::get(placed.mmaType);
   if (placed.integerAccumulator)
     return {{}, 0, "operands are integers (" + placed.mmaType + ")"};
@@ -92,7 +93,9 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const std::vector<ScaleUse
     bool exact = decode.roundings == 0 && !weight.element().type.isCodebook() &&
                  significantBits(type) + significantBits(weight.element().type) <=
                      operand.mantissaBits() + 1;
-    if (auto scaled = withScale(decode, weight, groups[0].component, placed.mmaType))
+    int leastLog2 = leastScaledLog2(type, placed.mmaType);
+    DecodeSequence unscaled = *decodeSequence(weight, core, placed.mmaType, leastLog2);
+    if (auto scaled = withScale(unscaled, weight, groups[0].component, placed.mmaType))
       return {std::move(scaled), exact ? 0 : 1, ""};
     if (!holdsAll(operand, type))
       return {{}, 0, std::string(type.name()) + " is not exact in " + placed.mmaType};
@@ -255,7 +258,7 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
     result.placements.push_back({path(true, weight.components[use.component].name),
                                  Placement::Epilogue, "constant along k, once per output"});
   }
-  ScaledOperand scaled = scaleOperand(weight, groups, *decode, result);
+  ScaledOperand scaled = scaleOperand(weight, *w->core, groups, *decode, result);
   if (groupScales == Scales::Operand && !groups.empty()) {
     if (!scaled.why.empty())
       return errorAt(groupProblem(groups[0], result).empty() ? DiagId::scales_not_legal

@@ -1,5 +1,6 @@
 #include "runtime/cuda/CudaQuantizer.h"
 
+#include "runtime/CacheEntries.h"
 #include "runtime/QuantizerSource.h"
 #include "runtime/cache/Sha256.h"
 #include "runtime/cuda/Code.h"
@@ -104,8 +105,14 @@ makeCudaQuantizer(const std::shared_ptr<const Context> &context, int capability,
   if (!cubin)
     return cubin.error();
   Result<std::shared_ptr<const Quantizer>> loaded = load(context, *cubin);
-  if (loaded)
-    disk.store(key, {{"cubin", std::move(*cubin)}}, warnings);
+  if (loaded) {
+    cache::Entry entry = {{"cubin", std::move(*cubin)}};
+    label(entry, {.kind = EntryKind::Quantizer,
+                  .name = format.name,
+                  .problem = "codes of " + std::to_string(elementBits) + " bits",
+                  .target = "sm_" + std::to_string(capability)});
+    disk.store(key, entry, warnings);
+  }
   return loaded;
 }
 

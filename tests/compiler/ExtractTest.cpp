@@ -98,7 +98,7 @@ TEST(Extract, DecodesEveryCodeOfEveryElementInEveryPlace) {
               continue;
             if (decode->roundings > 0)
               value = operand.decode(operand.encode(value));
-            std::vector<uint32_t> words = wordsWith(code ^ decode->codeXor, *decode, r, s, random);
+            std::vector<uint32_t> words = wordsWith(decode->stored(code), *decode, r, s, random);
             ASSERT_EQ(subElement(decode->program.run(words, {})[r], s, mmaType),
                       std::ldexp(value, decode->log2Factor))
                 << "code " << code << " register " << r << " sub-element " << s;
@@ -218,7 +218,7 @@ TEST_P(AffineCores, EqualTheValueForAllCodes) {
       for (const auto &reg : decode->bits)
         for (const auto &places : reg)
           for (size_t b = 0; b < places.size(); ++b)
-            words[static_cast<size_t>(places[b].word)] |= ((code ^ decode->codeXor) >> b & 1)
+            words[static_cast<size_t>(places[b].word)] |= (decode->stored(code) >> b & 1)
                                                           << places[b].bit;
       double exact = dsl::evaluate(format, codes.data());
       double found = subElement(decode->program.run(words, params)[r], s, mmaType);
