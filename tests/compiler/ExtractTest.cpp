@@ -229,7 +229,8 @@ TEST_P(AffineCores, EqualTheValueForAllCodes) {
                                                             return zero.data();
                                                           }()));
         double u = std::ldexp(1.0, -operand.mantissaBits() - 1);
-        for (const RowNumber::Term &term : affineCore(format, *format.value)->offset.terms) {
+        std::optional<Affine> affine = affineCore(format, *format.value);
+        for (const RowNumber::Term &term : affine->offset.terms) {
           double product = std::abs(term.factor);
           for (int component : term.components)
             product *= std::abs(format.components[static_cast<size_t>(component)].type.decode(
@@ -287,7 +288,8 @@ TEST(RowNumber, PrintsAndParsesBack) {
   EXPECT_EQ(number.print(), "0.1*#3*#1 + -8 + 5*#2*[#4=3]");
   EXPECT_EQ(RowNumber::parse(number.print()), number);
   EXPECT_EQ(RowNumber::parse("0"), RowNumber{});
-  for (const char *text : {"", "x", "1*", "1*#0", "1*#a", "1 + ", "1 +2", "1*[#0=1]", "1*[#1=1", "1*[#1]"})
+  for (const char *text :
+       {"", "x", "1*", "1*#0", "1*#a", "1 + ", "1 +2", "1*[#0=1]", "1*[#1=1", "1*[#1]"})
     EXPECT_FALSE(RowNumber::parse(text)) << text;
 }
 
