@@ -70,8 +70,12 @@ void GemvLowering::lowerStreamCodes(tile::StreamCodesOp op) {
     registers += (i == 0 ? "$" : ", $") + std::to_string(i);
     constraints += "=r,";
   }
-  std::string vector = words == 1 ? "" : ".v" + std::to_string(words);
-  std::string text = "ld.global.nc.L1::no_allocate" + vector + ".b32 {" + registers + "}, [$" +
+  std::string vector;
+  if (words > 1) {
+    vector = ".v" + std::to_string(words);
+    registers = "{" + registers + "}";
+  }
+  std::string text = "ld.global.nc.L1::no_allocate" + vector + ".b32 " + registers + ", [$" +
                      std::to_string(words) + " + " + std::to_string(chunk * 32 * bytes) + "];";
   op.replaceAllUsesWith(vectorOf(ptx(text, constraints + "l", types, at)));
 }

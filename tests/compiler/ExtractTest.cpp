@@ -167,6 +167,9 @@ uint32_t parameterOf(const DecodeParam &param, const dsl::Format &format,
     return codes[static_cast<size_t>(param.component)] * 0x01010101u;
   double sum = 0;
   for (const RowNumber::Term &term : param.number.terms) {
+    if (term.selector != 0 &&
+        static_cast<int>(codes[static_cast<size_t>(term.selector)]) != term.code)
+      continue;
     double product = term.factor;
     for (int component : term.components)
       product *= format.components[static_cast<size_t>(component)].type.decode(
@@ -281,6 +284,36 @@ TEST(Affine, ToBytesOnlyWhatFitsThem) {
   for (const char *text : {zeroU8, offset})
     EXPECT_FALSE(affineDecode(formatOf(std::string("format f { ") + text + " }"),
                               *formatOf(std::string("format f { ") + text + " }").value, "s8"));
+}
+
+TEST(Remap, EveryCodeOfEverySelectorInEveryPlace) {
+  dsl::Format format =
+      formatOf("format f { element: e2m1 remap 8 to [5, -5, special, -special] by selector "
+               "selector: u2 per k[16] special: f16 per tensor value = element "
+               "encode { selector = 0 special = 8 } }");
+  for (const std::string mmaType : {"f16", "bf16"}) {
+    std::optional<DecodeSequence> decode = remappedDecode(format, mmaType);
+    ASSERT_TRUE(decode);
+    std::mt19937 random(2);
+    for (uint32_t selector = 0; selector < 4; ++selector)
+      for (double special : {7.5, -0.25, 0.0}) {
+        std::vector<uint32_t> codes{0, selector, dsl::ElementType::get("f16").encode(special)};
+        std::vector<uint32_t> params;
+        for (const DecodeParam &param : decode->params)
+          params.push_back(parameterOf(param, format, codes, mmaType));
+        for (uint32_t code = 0; code < 16; ++code)
+          for (size_t r = 0; r < decode->registers(); ++r)
+            for (size_t s = 0; s < 2; ++s) {
+              codes[0] = code;
+              std::vector<uint32_t> words = wordsWith(code, *decode, r, s, random);
+              // A number of the row is computed with the power of two that was left out.
+              ASSERT_EQ(subElement(decode->program.run(words, params)[r], s, mmaType),
+                        std::ldexp(dsl::evaluate(format, codes.data()), decode->log2Factor))
+                  << "code " << code << " selector " << selector;
+            }
+      }
+  }
+  EXPECT_FALSE(decodeSequence(format, *format.value, "s8"));
 }
 
 TEST(RowNumber, PrintsAndParsesBack) {
