@@ -8,12 +8,30 @@ namespace rho::dsl::ast {
 
 namespace {
 
+std::string print(const Argument &argument) {
+  std::string text = argument.parameter ? argument.parameter->text + " = " : "";
+  if (argument.use.parentheses)
+    return text + print(argument.use);
+  for (const Token &token : argument.tokens)
+    text += token.text;
+  return text;
+}
+
+std::string header(const Declared &declared) {
+  std::string text;
+  for (const Parameter &parameter : declared.parameters)
+    text += (text.empty() ? "" : ", ") + parameter.name.text + ": " + parameter.kind.text +
+            (parameter.fallback ? " = " + print(*parameter.fallback) : "");
+  return declared.name.text + (text.empty() ? "" : "(" + text + ")") +
+         (declared.alias ? " = " + print(*declared.alias) : "");
+}
+
 class Printer {
 public:
   void print(const Import &import) { line("import \"" + import.path + "\""); }
 
   void print(const Format &format) {
-    line("format " + format.name.text);
+    line("format " + header(format));
     ++depth;
     for (const Component &component : format.components)
       print(component);
@@ -30,10 +48,10 @@ public:
   }
 
   void print(const Gemm &gemm) {
-    line("gemm " + gemm.name.text);
+    line("gemm " + header(gemm));
     ++depth;
     for (const GemmEntry &entry : gemm.entries)
-      line(entry.key.text + ": " + entry.value.text);
+      line(entry.key.text + ": " + ast::print(entry.value));
     for (const Schedule &schedule : gemm.schedules) {
       line("schedule");
       ++depth;
@@ -111,6 +129,13 @@ private:
 };
 
 } // namespace
+
+std::string print(const Use &use) {
+  std::string text;
+  for (const Argument &argument : use.arguments)
+    text += (text.empty() ? "" : ", ") + print(argument);
+  return use.name.text + (use.parentheses ? "(" + text + ")" : "");
+}
 
 std::string print(const File &file) {
   Printer printer;

@@ -11,10 +11,13 @@ void Findings::add(DiagId id, const std::vector<std::string> &args, Span span) {
   if (!diagnostics.empty() && diagnostics.back().id == id &&
       diagnostics.back().span.file == span.file && diagnostics.back().span.begin == span.begin)
     return;
-  if (diagnostics.size() < limit)
-    diagnostics.push_back(makeDiagnostic(id, args, span, sources));
-  else
+  if (full()) {
     overflowed = true;
+    return;
+  }
+  Diagnostic &added = diagnostics.emplace_back(makeDiagnostic(id, args, span, sources));
+  for (auto context = contexts.rbegin(); context != contexts.rend(); ++context)
+    added.rendered += "\n" + renderNote(context->first, context->second, sources);
 }
 
 Error Findings::takeSorted() {

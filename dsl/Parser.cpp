@@ -8,6 +8,33 @@ namespace rho::dsl {
 
 namespace {
 
+// The tokens of a body with its parameters replaced. A name before one of these is a new name or a
+// word of the language: it is what it says, whatever the parameters are called.
+std::vector<Token> replace(const ast::Declared &declared, const std::vector<Token> &tokens,
+                           const Bindings &bindings) {
+  auto keeps = [](TokenKind next) {
+    return next == TokenKind::Colon || next == TokenKind::Equal || next == TokenKind::BraceOpen ||
+           next == TokenKind::BracketOpen;
+  };
+  std::vector<Token> replaced;
+  for (size_t i = declared.bodyBegin; i < declared.bodyEnd; ++i) {
+    auto binding =
+        tokens[i].kind == TokenKind::Name ? bindings.find(tokens[i].text) : bindings.end();
+    if (binding == bindings.end() || keeps(tokens[i + 1].kind)) {
+      replaced.push_back(tokens[i]);
+      continue;
+    }
+    for (Token token : binding->second) {
+      token.span = tokens[i].span;
+      replaced.push_back(token);
+    }
+  }
+  Span end = tokens[declared.bodyEnd - 1].span;
+  replaced.push_back(
+      Token{.kind = TokenKind::EndOfFile, .span = {end.file, end.end, end.end}, .text = {}});
+  return replaced;
+}
+
 // Functions return false (or null) after they reported an error; the caller that owns a block then
 // skips to the next entry of the block.
 class Parser {
@@ -32,6 +59,12 @@ public:
       }
     }
     return file;
+  }
+
+  // The body of a declaration, and nothing behind it.
+  template <class Declared> bool whole(Declared &declared) {
+    return plainBody(declared) &&
+           (is(TokenKind::EndOfFile) || expected("the end of the declaration"));
   }
 
 private:
@@ -77,7 +110,8 @@ private:
   bool declarationStart() const {
     return (word("import") && is(TokenKind::String, 1)) ||
            ((word("format") || word("gemm")) && is(TokenKind::Name, 1) &&
-            is(TokenKind::BraceOpen, 2));
+            (is(TokenKind::BraceOpen, 2) || is(TokenKind::ParenOpen, 2) ||
+             is(TokenKind::Equal, 2)));
   }
   bool entryStart() const {
     return is(TokenKind::Name) && (is(TokenKind::Colon, 1) || is(TokenKind::Equal, 1) ||
@@ -129,9 +163,157 @@ private:
   void format(ast::File &file) {
     advance();
     ast::Format format;
-    format.broken = !takeName(format.name, "the name of the format") ||
-                    !block([&] { return formatEntry(format); });
+    format.broken = !header(format, "the name of the format") || !body(format);
     file.declarations.emplace_back(std::move(format));
+  }
+
+  bool header(ast::Declared &declared, const std::string &what) {
+    if (!takeName(declared.name, what))
+      return false;
+    return !is(TokenKind::ParenOpen) || list([&] { return parameter(declared.parameters); });
+  }
+
+  // `(` items with commas between them `)`.
+  template <class Item> bool list(Item item) {
+    advance();
+    while (!is(TokenKind::ParenClose)) {
+      if (!item())
+        return false;
+      if (!is(TokenKind::Comma) && !is(TokenKind::ParenClose))
+        return expected("',' or ')'");
+      if (is(TokenKind::Comma))
+        advance();
+    }
+    advance();
+    return true;
+  }
+
+  bool parameter(std::vector<ast::Parameter> &parameters) {
+    ast::Parameter parameter;
+    if (!takeName(parameter.name, "the name of a parameter or ')'") || !take(TokenKind::Colon) ||
+        !takeName(parameter.kind, "int, type or format"))
+      return false;
+    if (is(TokenKind::Equal)) {
+      advance();
+      parameter.fallback.emplace();
+      if (!argumentValue(*parameter.fallback, 0))
+        return false;
+    }
+    parameters.push_back(std::move(parameter));
+    return true;
+  }
+
+  bool argument(std::vector<ast::Argument> &arguments, int nesting) {
+    ast::Argument argument;
+    if (is(TokenKind::Name) && is(TokenKind::Equal, 1)) {
+      takeName(argument.parameter.emplace(), "");
+      advance();
+    }
+    if (!argumentValue(argument, nesting))
+      return false;
+    arguments.push_back(std::move(argument));
+    return true;
+  }
+
+  bool argumentValue(ast::Argument &argument, int nesting) {
+    const Token &first = token();
+    size_t begin = at;
+    argument.integer = !is(TokenKind::Name);
+    if (argument.integer) {
+      ast::Number number;
+      if (is(TokenKind::Minus) && is(TokenKind::Integer, 1))
+        advance();
+      if (!takeNumber(number, "an integer, a type or a format"))
+        return false;
+    } else if (!use(argument.use, nesting) || !brackets()) {
+      return false;
+    }
+    argument.span = from(first);
+    argument.tokens.assign(tokens.begin() + static_cast<ptrdiff_t>(begin),
+                           tokens.begin() + static_cast<ptrdiff_t>(at));
+    return true;
+  }
+
+  // The numbers of a codebook as an argument, which the declaration reads.
+  bool brackets() {
+    if (!is(TokenKind::BracketOpen))
+      return true;
+    while (!is(TokenKind::BracketClose)) {
+      if (is(TokenKind::EndOfFile) || declarationStart())
+        return expected("']'");
+      advance();
+    }
+    advance();
+    return true;
+  }
+
+  bool use(ast::Use &use, int nesting = 0) {
+    const Token &first = token();
+    if (nesting > maxUseDepth) {
+      findings.add(DiagId::use_too_deep, {std::to_string(maxUseDepth)}, first.span);
+      return false;
+    }
+    if (!takeName(use.name, "the name of a format or a type"))
+      return false;
+    use.parentheses = is(TokenKind::ParenOpen);
+    if (use.parentheses && !list([&] { return argument(use.arguments, nesting + 1); }))
+      return false;
+    use.span = from(first);
+    return true;
+  }
+
+  bool entryOf(ast::Format &format) { return formatEntry(format); }
+  bool entryOf(ast::Gemm &gemm) { return gemmEntry(gemm); }
+
+  template <class Declared> bool body(Declared &declared) {
+    return declared.parameters.empty() ? plainBody(declared) : parametricBody(declared);
+  }
+
+  // `{` entries `}` or `=` use.
+  template <class Declared> bool plainBody(Declared &declared) {
+    if (is(TokenKind::BraceOpen))
+      return block([&] { return entryOf(declared); });
+    if (!is(TokenKind::Equal))
+      return expected("'{', '(' or '='");
+    advance();
+    return use(declared.alias.emplace());
+  }
+
+  template <class Declared> bool parametricBody(Declared &declared) {
+    declared.bodyBegin = at;
+    if (!skipBody())
+      return false;
+    declared.bodyEnd = at;
+    Bindings bindings;
+    for (const ast::Parameter &parameter : declared.parameters)
+      bindings[parameter.name.text] =
+          parameter.fallback ? parameter.fallback->tokens : std::vector<Token>{anyOf(parameter)};
+    std::vector<Token> replaced = replace(declared, tokens, bindings);
+    return Parser(replaced, findings).whole(declared);
+  }
+
+  bool skipBody() {
+    if (is(TokenKind::Equal)) {
+      advance();
+      ast::Use alias;
+      return use(alias);
+    }
+    if (!is(TokenKind::BraceOpen))
+      return expected("'{' or '='");
+    int depth = 0;
+    do {
+      depth += is(TokenKind::BraceOpen) - is(TokenKind::BraceClose);
+      advance();
+    } while (depth > 0 && !is(TokenKind::EndOfFile) && !declarationStart());
+    return depth == 0 || expected("'}'");
+  }
+
+  static Token anyOf(const ast::Parameter &parameter) {
+    bool integer = parameter.kind.text == "int";
+    return Token{.kind = integer ? TokenKind::Integer : TokenKind::Name,
+                 .span = {},
+                 .text = integer ? "128" : "f32",
+                 .integer = 128};
   }
 
   bool formatEntry(ast::Format &format) {
@@ -214,8 +396,7 @@ private:
   void gemm(ast::File &file) {
     advance();
     ast::Gemm gemm;
-    gemm.broken =
-        !takeName(gemm.name, "the name of the gemm") || !block([&] { return gemmEntry(gemm); });
+    gemm.broken = !header(gemm, "the name of the gemm") || !body(gemm);
     file.declarations.emplace_back(std::move(gemm));
   }
 
@@ -229,7 +410,7 @@ private:
     }
     ast::GemmEntry entry;
     if (!takeName(entry.key, "'weight', 'activation', 'output', 'schedule' or '}'") ||
-        !take(TokenKind::Colon) || !takeName(entry.value, "the name of a format or a type"))
+        !take(TokenKind::Colon) || !use(entry.value))
       return false;
     gemm.entries.push_back(std::move(entry));
     return true;
@@ -369,6 +550,35 @@ private:
 };
 
 } // namespace
+
+template <class Declared>
+static Declared instanceOf(const Declared &declared, const std::vector<Token> &tokens,
+                           const Bindings &bindings, Findings &findings) {
+  Declared instance;
+  instance.name = declared.name;
+  std::vector<Token> replaced = replace(declared, tokens, bindings);
+  instance.broken = !Parser(replaced, findings).whole(instance);
+  return instance;
+}
+
+ast::Format instantiate(const ast::Format &declared, const std::vector<Token> &tokens,
+                        const Bindings &bindings, Findings &findings) {
+  return instanceOf(declared, tokens, bindings, findings);
+}
+
+ast::Gemm instantiate(const ast::Gemm &declared, const std::vector<Token> &tokens,
+                      const Bindings &bindings, Findings &findings) {
+  return instanceOf(declared, tokens, bindings, findings);
+}
+
+size_t instanceSize(const ast::Declared &declared, const std::vector<Token> &tokens,
+                    const Bindings &bindings) {
+  size_t size = declared.bodyEnd - declared.bodyBegin;
+  for (size_t i = declared.bodyBegin; i < declared.bodyEnd; ++i)
+    if (auto binding = bindings.find(tokens[i].text); binding != bindings.end())
+      size += binding->second.size();
+  return size;
+}
 
 ast::File parse(const std::vector<Token> &tokens, Findings &findings) {
   return Parser(tokens, findings).run();

@@ -305,7 +305,8 @@ bool isReserved(const std::string &name, bool component) {
          (component && (among(inFormats) || findReduction(name)));
 }
 
-std::optional<Format> checkFormat(const ast::Format &format, Findings &findings) {
+std::optional<Format> checkFormat(const ast::Format &format, const FormatLookup &lookup,
+                                  Findings &findings) {
   std::optional<Format> checked = FormatChecker(format, findings).run();
   if (!isReserved(format.name.text, false))
     return checked;

@@ -7,15 +7,6 @@ namespace rho::dsl {
 
 namespace {
 
-const std::vector<std::string> &plainTypes() {
-  static const std::vector<std::string> names = {"f16", "bf16", "f32"};
-  return names;
-}
-
-bool isPlainType(const std::string &name) {
-  return std::find(plainTypes().begin(), plainTypes().end(), name) != plainTypes().end();
-}
-
 struct Limits {
   std::string_view what;
   int64_t min, max, multiple;
@@ -31,8 +22,8 @@ constexpr Limits clusterLimits[2] = {{"cluster n", 1, 8, 1}, {"cluster k", 1, 8,
 
 class GemmChecker {
 public:
-  GemmChecker(const ast::Gemm &syntax, const FormatTable &formats, Findings &findings)
-      : syntax(syntax), formats(formats), findings(findings) {}
+  GemmChecker(const ast::Gemm &syntax, const FormatLookup &lookup, Findings &findings)
+      : syntax(syntax), lookup(lookup), findings(findings) {}
 
   std::optional<Gemm> run() {
     gemm.name = syntax.name.text;
@@ -89,23 +80,12 @@ private:
 
   void operand(const ast::GemmEntry &entry, Format &format, Span &span, bool weight) {
     span = entry.value.span;
-    const std::string &name = entry.value.text;
-    if (isPlainType(name)) {
-      format = plainFormat(ElementType::get(name));
-      return;
-    }
-    auto found = formats.find(name);
-    if (found == formats.end()) {
-      std::vector<std::string> known = plainTypes();
-      for (const auto &[candidate, unused] : formats)
-        known.push_back(candidate);
-      return error(DiagId::unknown_name, {"format", shown(name), hint(name, known)}, span);
-    }
-    if (!found->second) { // reported where it is declared
+    std::shared_ptr<const Format> found = lookup(entry.value);
+    if (!found) { // reported where it is declared or named
       good = false;
       return;
     }
-    format = *found->second;
+    format = *found;
     for (const Component &component : format.components)
       if (component.extent == Extent::Row && component.perToken == weight)
         error(
@@ -118,11 +98,12 @@ private:
 
   void output(const ast::GemmEntry &entry) {
     gemm.outputSpan = entry.value.span;
-    if (isPlainType(entry.value.text))
-      gemm.output = ElementType::get(entry.value.text);
+    const std::string &name = entry.value.name.text;
+    if (isPlainType(name) && !entry.value.parentheses)
+      gemm.output = ElementType::get(name);
     else
       error(DiagId::unknown_name,
-            {"output type", shown(entry.value.text), hint(entry.value.text, plainTypes())},
+            {"output type", shown(ast::print(entry.value)), hint(name, plainTypes())},
             entry.value.span);
   }
 
@@ -239,7 +220,7 @@ private:
   }
 
   const ast::Gemm &syntax;
-  const FormatTable &formats;
+  const FormatLookup &lookup;
   Findings &findings;
   Gemm gemm;
   bool good = true;
@@ -247,9 +228,18 @@ private:
 
 } // namespace
 
-std::optional<Gemm> checkGemm(const ast::Gemm &gemm, const FormatTable &formats,
+const std::vector<std::string> &plainTypes() {
+  static const std::vector<std::string> names = {"f16", "bf16", "f32"};
+  return names;
+}
+
+bool isPlainType(const std::string &name) {
+  return std::find(plainTypes().begin(), plainTypes().end(), name) != plainTypes().end();
+}
+
+std::optional<Gemm> checkGemm(const ast::Gemm &gemm, const FormatLookup &lookup,
                               Findings &findings) {
-  return GemmChecker(gemm, formats, findings).run();
+  return GemmChecker(gemm, lookup, findings).run();
 }
 
 } // namespace rho::dsl

@@ -123,6 +123,61 @@ TEST(Module, MovingADeclarationDoesNotChangeIt) {
   EXPECT_FALSE(a->formats[0] == c->formats[0]);
 }
 
+TEST(Module, EqualInstancesAreOneFormat) {
+  std::string text = "format int4(G: int = 128, T: type = f16) {\n"
+                     "  element: s4  scale: T per k[G]  value = element * scale\n}\n";
+  auto gemm = [&](const std::string &weight, const std::string &activation) {
+    return text + "gemm g { weight: " + weight + " activation: " + activation + " output: f16 }";
+  };
+  Result<Module> a = parseModule(gemm("int4(64)", "int4(G = 64)"), "a.rho", nullptr);
+  Result<Module> b =
+      parseModule(gemm("int4(T = f16, G = 0x40)", "int4(64, f16)"), "b.rho", nullptr);
+  ASSERT_TRUE(a.ok()) << a.error().str();
+  ASSERT_TRUE(b.ok()) << b.error().str();
+  EXPECT_EQ(print(*a), print(*b));
+  EXPECT_EQ(a->gemms[0].weight, a->gemms[0].activation);
+  ASSERT_EQ(a->formats.size(), 2u); // the defaults and one instance
+  // An instance is what its text says with the parameters replaced by hand.
+  Result<Module> byHand =
+      parseModule("format int4__64_f16 {\n"
+                  "  element: s4  scale: f16 per k[64]  value = element * scale }",
+                  "c.rho", nullptr);
+  EXPECT_EQ(a->formats[1], byHand->formats.at(0));
+  Result<Module> defaults = parseModule(gemm("int4", "int4(128)"), "a.rho", nullptr);
+  EXPECT_EQ(defaults->formats.size(), 1u);
+  EXPECT_EQ(defaults->gemms[0].weight, defaults->gemms[0].activation);
+}
+
+TEST(Module, InstancesAreBounded) {
+  std::string text = "format large(G: int) {\n  element: u4\n  value = element\n" +
+                     repeated("  require element + G <= 1000\n", 2000) + "}\n";
+  for (int i = 0; i < 30; ++i)
+    text += "format g" + std::to_string(i) + " = large(" + std::to_string(i) + ")\n";
+  EXPECT_EQ(errorsOf(text).substr(0, 202),
+            "a.rho:2023:14: error: instances of more than 262144 tokens together, the limit of a "
+            "module [too_many_instances]\nformat g18 = large(18)\n             ^~~~~~~~~\n"
+            "a.rho:2024:14: error: instances of more than 262144 ");
+}
+
+TEST(Module, DeclarationsNestInAnyOrder) {
+  auto chain = [](int length, bool fromTheEnd) {
+    std::string text = fromTheEnd ? "" : one;
+    for (int i = 0; i < length; ++i) {
+      int at = fromTheEnd ? length - 1 - i : i;
+      text += "format a" + std::to_string(at) + " = " +
+              (at ? "a" + std::to_string(at - 1) : "one") + "\n";
+    }
+    return fromTheEnd ? text + one : text;
+  };
+  EXPECT_EQ(errorsOf(chain(31, false)), "no error");
+  EXPECT_EQ(errorsOf(chain(31, true)), "no error");
+  EXPECT_EQ(errorsOf(chain(32, false)),
+            "a.rho:33:8: error: format 'a31' is made of others that nest deeper than 32, the limit "
+            "[declarations_too_deep]\nformat a31 = a30\n       ^~~\n");
+  EXPECT_NE(errorsOf(chain(32, true)).find("[declarations_too_deep]"), std::string::npos);
+  EXPECT_NE(errorsOf(chain(40000, true)).find("[declarations_too_deep]"), std::string::npos);
+}
+
 // Whatever the bytes: a module that prints and parses back, or errors in order.
 TEST(Module, MutatedTextsNeverCrash) {
   std::string seed;
