@@ -44,6 +44,15 @@ public:
     }
     for (const Rule &rule : format.encode)
       print("encode " + rule.name.text, rule);
+    for (const Partition &partition : format.partitions) {
+      line("partition per " + text(partition.blocks));
+      ++depth;
+      for (const Part &part : partition.parts)
+        print("part ", part);
+      --depth;
+    }
+    for (const Residual &residual : format.residuals)
+      print("residual per " + text(residual.blocks) + " ", residual.part);
     --depth;
   }
 
@@ -66,6 +75,32 @@ public:
 
 private:
   void line(const std::string &text) { out += std::string(2 * depth, ' ') + text + "\n"; }
+
+  static std::string text(const Blocks &blocks) {
+    std::string text = blocks.extent ? blocks.extent->text : "";
+    if (blocks.rows)
+      text += "[" + std::to_string(blocks.rows->value) + "]";
+    return text + (blocks.extent ? " " : "") + blocks.along.text + "[" +
+           std::to_string(blocks.k.value) + "]";
+  }
+
+  void print(const std::string &title, const Part &part) {
+    line(title + part.name.text + ": " + ast::print(part.format) +
+         (part.budget ? " budget " + shortest(*part.budget) + "%" : ""));
+    if (!part.left)
+      return;
+    ++depth;
+    line(part.atLeast ? "where >=" : "where <=");
+    nested(*part.left);
+    nested(*part.right);
+    --depth;
+  }
+
+  static std::string shortest(double value) {
+    char buffer[64];
+    auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
+    return {buffer, end};
+  }
 
   void print(const Component &component) {
     std::string text = "component " + component.name.text + ": " + component.type.text;
@@ -101,12 +136,9 @@ private:
     case Expr::Kind::Integer:
       line(std::to_string(expr.integer));
       break;
-    case Expr::Kind::Real: {
-      char buffer[64];
-      auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), expr.real);
-      line(std::string(buffer, end));
+    case Expr::Kind::Real:
+      line(shortest(expr.real));
       break;
-    }
     case Expr::Kind::Name:
       line(expr.name);
       break;

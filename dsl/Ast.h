@@ -91,11 +91,44 @@ struct Require {
   Span span;
 };
 
+// `k[G]`, `n[R] k[G]`, `m[R] k[G]` or `tensor k[G]`.
+struct Blocks {
+  std::optional<Name> extent;
+  std::optional<Number> rows;
+  Name along; // k
+  Number k;
+  Span span;
+};
+
+// `name: format where left >= right budget 10%`.
+struct Part {
+  Name name;
+  Use format;
+  ExprPtr left, right; // null without `where`
+  bool atLeast = true;
+  std::optional<double> budget;
+  Span where, budgetSpan;
+};
+
+struct Partition {
+  Blocks blocks;
+  std::vector<Part> parts;
+  Span span;
+};
+
+struct Residual {
+  Blocks blocks;
+  Part part;
+  Span span;
+};
+
 struct Format : Declared {
   std::vector<Component> components;
   std::vector<Rule> values;
   std::vector<Require> requirements;
   std::vector<Rule> encode;
+  std::vector<Partition> partitions;
+  std::vector<Residual> residuals;
 };
 
 // `key: use` of a gemm.

@@ -53,7 +53,41 @@ static int64_t codeIndex(const QuantizedMatrix &matrix, size_t c, int64_t row, i
   return 0;
 }
 
+int64_t blockIndex(const Blocks &blocks, const QuantizedMatrix &matrix, int64_t row,
+                   int64_t column) {
+  int64_t blockRow = blocks.rows == 0 ? 0 : row / blocks.rows;
+  return blockRow * ((matrix.k + blocks.k - 1) / blocks.k) + column / blocks.k;
+}
+
+static uint32_t choiceAt(const QuantizedMatrix &matrix, int64_t row, int64_t column) {
+  const Format &format = *matrix.format;
+  const Blocks &blocks = format.residual ? format.residual->blocks : format.partition->blocks;
+  return matrix.choice.get(blockIndex(blocks, matrix, row, column));
+}
+
+static double partValue(const QuantizedMatrix &matrix, int64_t row, int64_t column) {
+  uint32_t choice = choiceAt(matrix, row, column);
+  if (matrix.format->residual)
+    return matrix.parts[0].value(row, column) + (choice ? matrix.parts[1].value(row, column) : 0);
+  return matrix.parts[choice].value(row, column);
+}
+
+static std::vector<double> partRowValues(const QuantizedMatrix &matrix, int64_t row) {
+  std::vector<std::vector<double>> parts;
+  for (const QuantizedMatrix &part : matrix.parts)
+    parts.push_back(part.rowValues(row));
+  std::vector<double> values(static_cast<size_t>(matrix.k));
+  for (size_t column = 0; column < values.size(); ++column) {
+    uint32_t choice = choiceAt(matrix, row, static_cast<int64_t>(column));
+    values[column] = matrix.format->residual ? parts[0][column] + (choice ? parts[1][column] : 0)
+                                             : parts[choice][column];
+  }
+  return values;
+}
+
 double QuantizedMatrix::value(int64_t row, int64_t column) const {
+  if (format->hasParts())
+    return partValue(*this, row, column);
   std::vector<uint32_t> codes(components.size());
   for (size_t c = 0; c < components.size(); ++c)
     codes[c] = components[c].get(codeIndex(*this, c, row, column));
@@ -61,6 +95,8 @@ double QuantizedMatrix::value(int64_t row, int64_t column) const {
 }
 
 std::vector<double> QuantizedMatrix::rowValues(int64_t row) const {
+  if (format->hasParts())
+    return partRowValues(*this, row);
   std::vector<double> values(static_cast<size_t>(k));
   // Numbers of one run share all codes but the element's.
   int64_t run = k;

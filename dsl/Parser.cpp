@@ -1,6 +1,7 @@
 #include "dsl/Parser.h"
 
 #include "dsl/Operators.h"
+#include "dsl/UseParser.h"
 
 #include <algorithm>
 
@@ -37,10 +38,9 @@ std::vector<Token> replace(const ast::Declared &declared, const std::vector<Toke
 
 // Functions return false (or null) after they reported an error; the caller that owns a block then
 // skips to the next entry of the block.
-class Parser {
+class Parser : UseParser {
 public:
-  Parser(const std::vector<Token> &tokens, Findings &findings)
-      : tokens(tokens), findings(findings) {}
+  using UseParser::UseParser;
 
   ast::File run() {
     ast::File file;
@@ -68,86 +68,6 @@ public:
   }
 
 private:
-  // --- tokens
-  const Token &token(size_t ahead = 0) const {
-    return tokens[std::min(at + ahead, tokens.size() - 1)];
-  }
-  bool is(TokenKind kind, size_t ahead = 0) const { return token(ahead).kind == kind; }
-  bool word(std::string_view text, size_t ahead = 0) const {
-    return is(TokenKind::Name, ahead) && token(ahead).text == text;
-  }
-  const Token &advance() { return is(TokenKind::EndOfFile) ? token() : tokens[at++]; }
-  Span from(const Token &first) const {
-    return Span{first.span.file, first.span.begin, tokens[at == 0 ? 0 : at - 1].span.end};
-  }
-
-  bool expected(const std::string &what) {
-    findings.add(DiagId::unexpected_token, {describe(token()), what}, token().span);
-    return false;
-  }
-  bool take(TokenKind kind) {
-    if (!is(kind))
-      return expected(describe(kind));
-    advance();
-    return true;
-  }
-  bool takeName(ast::Name &name, const std::string &what) {
-    if (!is(TokenKind::Name))
-      return expected(what);
-    name = ast::Name{std::string(token().text), token().span};
-    advance();
-    return true;
-  }
-  bool takeNumber(ast::Number &number, const std::string &what) {
-    if (!is(TokenKind::Integer))
-      return expected(what);
-    number = ast::Number{token().integer, token().span};
-    advance();
-    return true;
-  }
-
-  // --- recovery
-  bool declarationStart() const {
-    return (word("import") && is(TokenKind::String, 1)) ||
-           ((word("format") || word("gemm")) && is(TokenKind::Name, 1) &&
-            (is(TokenKind::BraceOpen, 2) || is(TokenKind::ParenOpen, 2) ||
-             is(TokenKind::Equal, 2)));
-  }
-  bool entryStart() const {
-    return is(TokenKind::Name) && (is(TokenKind::Colon, 1) || is(TokenKind::Equal, 1) ||
-                                   is(TokenKind::BraceOpen, 1) || word("require"));
-  }
-  // Skips to the next entry of the block whose entry began at `begin`, over whole { } inside.
-  void recover(size_t begin) {
-    if (at == begin && !is(TokenKind::BraceOpen))
-      advance();
-    int depth = 0;
-    while (!is(TokenKind::EndOfFile) && !declarationStart()) {
-      if (depth == 0 && (is(TokenKind::BraceClose) || entryStart()))
-        return;
-      depth += is(TokenKind::BraceOpen) - is(TokenKind::BraceClose);
-      advance();
-    }
-  }
-
-  // `{` entries `}`. `entry` parses one entry. False: a syntax error somewhere inside.
-  template <class Entry> bool block(Entry entry) {
-    if (!take(TokenKind::BraceOpen))
-      return false;
-    bool good = true;
-    while (!is(TokenKind::BraceClose)) {
-      if (is(TokenKind::EndOfFile) || declarationStart())
-        return expected("'}'");
-      size_t begin = at;
-      if (!entry()) {
-        good = false;
-        recover(begin);
-      }
-    }
-    advance();
-    return good;
-  }
-
   // --- declarations
   void import(ast::File &file) {
     const Token &first = advance();
@@ -171,95 +91,6 @@ private:
     if (!takeName(declared.name, what))
       return false;
     return !is(TokenKind::ParenOpen) || list([&] { return parameter(declared.parameters); });
-  }
-
-  // `(` items with commas between them `)`.
-  template <class Item> bool list(Item item) {
-    advance();
-    while (!is(TokenKind::ParenClose)) {
-      if (!item())
-        return false;
-      if (!is(TokenKind::Comma) && !is(TokenKind::ParenClose))
-        return expected("',' or ')'");
-      if (is(TokenKind::Comma))
-        advance();
-    }
-    advance();
-    return true;
-  }
-
-  bool parameter(std::vector<ast::Parameter> &parameters) {
-    ast::Parameter parameter;
-    if (!takeName(parameter.name, "the name of a parameter or ')'") || !take(TokenKind::Colon) ||
-        !takeName(parameter.kind, "int, type or format"))
-      return false;
-    if (is(TokenKind::Equal)) {
-      advance();
-      parameter.fallback.emplace();
-      if (!argumentValue(*parameter.fallback, 0))
-        return false;
-    }
-    parameters.push_back(std::move(parameter));
-    return true;
-  }
-
-  bool argument(std::vector<ast::Argument> &arguments, int nesting) {
-    ast::Argument argument;
-    if (is(TokenKind::Name) && is(TokenKind::Equal, 1)) {
-      takeName(argument.parameter.emplace(), "");
-      advance();
-    }
-    if (!argumentValue(argument, nesting))
-      return false;
-    arguments.push_back(std::move(argument));
-    return true;
-  }
-
-  bool argumentValue(ast::Argument &argument, int nesting) {
-    const Token &first = token();
-    size_t begin = at;
-    argument.integer = !is(TokenKind::Name);
-    if (argument.integer) {
-      ast::Number number;
-      if (is(TokenKind::Minus) && is(TokenKind::Integer, 1))
-        advance();
-      if (!takeNumber(number, "an integer, a type or a format"))
-        return false;
-    } else if (!use(argument.use, nesting) || !brackets()) {
-      return false;
-    }
-    argument.span = from(first);
-    argument.tokens.assign(tokens.begin() + static_cast<ptrdiff_t>(begin),
-                           tokens.begin() + static_cast<ptrdiff_t>(at));
-    return true;
-  }
-
-  // The numbers of a codebook as an argument, which the declaration reads.
-  bool brackets() {
-    if (!is(TokenKind::BracketOpen))
-      return true;
-    while (!is(TokenKind::BracketClose)) {
-      if (is(TokenKind::EndOfFile) || declarationStart())
-        return expected("']'");
-      advance();
-    }
-    advance();
-    return true;
-  }
-
-  bool use(ast::Use &use, int nesting = 0) {
-    const Token &first = token();
-    if (nesting > maxUseDepth) {
-      findings.add(DiagId::use_too_deep, {std::to_string(maxUseDepth)}, first.span);
-      return false;
-    }
-    if (!takeName(use.name, "the name of a format or a type"))
-      return false;
-    use.parentheses = is(TokenKind::ParenOpen);
-    if (use.parentheses && !list([&] { return argument(use.arguments, nesting + 1); }))
-      return false;
-    use.span = from(first);
-    return true;
   }
 
   bool entryOf(ast::Format &format) { return formatEntry(format); }
@@ -319,6 +150,10 @@ private:
   bool formatEntry(ast::Format &format) {
     if (word("require"))
       return require(format);
+    if (residualStart())
+      return residual(format);
+    if (partitionStart())
+      return partition(format);
     if (word("encode") && is(TokenKind::BraceOpen, 1)) {
       advance();
       return block([&] { return rule(format.encode, "the name of a component"); });
@@ -391,6 +226,85 @@ private:
     require.span = from(first);
     format.requirements.push_back(std::move(require));
     return true;
+  }
+
+  // `k[G]`, `n[R] k[G]`, `m[R] k[G]` or `tensor k[G]`.
+  bool blocks(ast::Blocks &blocks) {
+    const Token &first = token();
+    if (!word("k")) {
+      if (!takeName(blocks.extent.emplace(), "k[G], n[R] k[G], m[R] k[G] or tensor k[G]"))
+        return false;
+      if (is(TokenKind::BracketOpen) && !bracketed(blocks.rows.emplace(), "the number of rows"))
+        return false;
+    }
+    if (!takeName(blocks.along, "k[G]") || !bracketed(blocks.k, "the numbers along k"))
+      return false;
+    blocks.span = from(first);
+    return true;
+  }
+
+  bool bracketed(ast::Number &number, const std::string &what) {
+    return take(TokenKind::BracketOpen) && takeNumber(number, what) &&
+           take(TokenKind::BracketClose);
+  }
+
+  bool residual(ast::Format &format) {
+    ast::Residual residual;
+    residual.span = advance().span;
+    if (!takeName(residual.part.name, "the name of the residual") || !take(TokenKind::Colon) ||
+        !use(residual.part.format))
+      return false;
+    if (!word("per"))
+      return expected("'per', then what is stored together");
+    advance();
+    if (!blocks(residual.blocks) || !selection(residual.part))
+      return false;
+    format.residuals.push_back(std::move(residual));
+    return true;
+  }
+
+  bool partition(ast::Format &format) {
+    ast::Partition partition;
+    partition.span = advance().span;
+    advance();
+    if (!blocks(partition.blocks) || !block([&] { return part(partition.parts); }))
+      return false;
+    format.partitions.push_back(std::move(partition));
+    return true;
+  }
+
+  bool part(std::vector<ast::Part> &parts) {
+    ast::Part part;
+    if (!takeName(part.name, "the name of a part or '}'") || !take(TokenKind::Colon) ||
+        !use(part.format) || !selection(part))
+      return false;
+    parts.push_back(std::move(part));
+    return true;
+  }
+
+  // [ "where" left ( ">=" | "<=" ) right ] [ "budget" number "%" ]
+  bool selection(ast::Part &part) {
+    if (word("where") && !is(TokenKind::Colon, 1)) {
+      part.where = advance().span;
+      part.left = expression(0, 0);
+      if (!part.left)
+        return false;
+      if (!is(TokenKind::LessEqual) && !is(TokenKind::GreaterEqual))
+        return expected("'<=' or '>='");
+      part.atLeast = advance().kind == TokenKind::GreaterEqual;
+      part.right = expression(0, 0);
+      if (!part.right)
+        return false;
+    }
+    if (!word("budget") || is(TokenKind::Colon, 1))
+      return true;
+    advance();
+    if (!is(TokenKind::Integer) && !is(TokenKind::Real))
+      return expected("a number of percent");
+    part.budgetSpan = token().span;
+    part.budget = is(TokenKind::Real) ? token().real : static_cast<double>(token().integer);
+    advance();
+    return take(TokenKind::Percent);
   }
 
   void gemm(ast::File &file) {
@@ -543,10 +457,6 @@ private:
       return nullptr;
     }
   }
-
-  const std::vector<Token> &tokens;
-  Findings &findings;
-  size_t at = 0;
 };
 
 } // namespace

@@ -26,8 +26,8 @@ void collectComponents(const Expr &expr, std::vector<bool> &read) {
 
 class FormatChecker {
 public:
-  FormatChecker(const ast::Format &syntax, Findings &findings)
-      : syntax(syntax), findings(findings) {}
+  FormatChecker(const ast::Format &syntax, const FormatLookup &lookup, Findings &findings)
+      : syntax(syntax), lookup(lookup), findings(findings) {}
 
   std::optional<Format> run() {
     format.name = syntax.name.text;
@@ -40,6 +40,9 @@ public:
           format.span);
       return std::nullopt;
     }
+    good = checkParts(syntax, lookup, findings, format) && good;
+    if (!syntax.partitions.empty())
+      return good ? std::optional(std::move(format)) : std::nullopt;
     components();
     extents();
     value();
@@ -287,6 +290,7 @@ private:
   }
 
   const ast::Format &syntax;
+  const FormatLookup &lookup;
   Findings &findings;
   Format format;
   std::vector<bool> poisoned; // by component: it has an error of its own
@@ -307,7 +311,7 @@ bool isReserved(const std::string &name, bool component) {
 
 std::optional<Format> checkFormat(const ast::Format &format, const FormatLookup &lookup,
                                   Findings &findings) {
-  std::optional<Format> checked = FormatChecker(format, findings).run();
+  std::optional<Format> checked = FormatChecker(format, lookup, findings).run();
   if (!isReserved(format.name.text, false))
     return checked;
   // The canonical text of a plain format parses back: `format f16` may say what f16 says anyway.

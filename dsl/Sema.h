@@ -45,6 +45,16 @@ bool isReserved(const std::string &name, bool component);
 std::optional<Format> checkFormat(const ast::Format &format, const FormatLookup &lookup,
                                   Findings &findings);
 
+// --- SemaParts.cpp
+
+inline constexpr size_t maxParts = 8;
+// Parts that have parts themselves, on the longest way down.
+inline constexpr int maxPartDepth = 3;
+
+// Checks partition and residual and adds them to `format`. False after errors.
+bool checkParts(const ast::Format &syntax, const FormatLookup &lookup, Findings &findings,
+                Format &format);
+
 // --- SemaGemm.cpp
 
 // f16, bf16 and f32, which name formats without a declaration.

@@ -86,14 +86,25 @@ private:
       return;
     }
     format = *found;
-    for (const Component &component : format.components)
-      if (component.extent == Extent::Row && component.perToken == weight)
-        error(
-            DiagId::extent_not_in_operand,
-            {format.name, component.name, weight ? "token" : "channel",
-             weight ? "weight" : "activation",
+    rowsOf(format, weight, span);
+  }
+
+  // Rows of a weight are channels, those of an activation tokens.
+  void rowsOf(const Format &format, bool weight, Span span) {
+    auto refuse = [&](const std::string &what, const std::string &extent) {
+      error(DiagId::extent_not_in_operand,
+            {format.name, what, extent, weight ? "weight" : "activation",
              weight ? "the rows of a weight are channels" : "the rows of an activation are tokens"},
             span);
+    };
+    for (const Component &component : format.components)
+      if (component.extent == Extent::Row && component.perToken == weight)
+        refuse(component.name, weight ? "token" : "channel");
+    forEachPart(format, [&](const Part &part, const Blocks &blocks) {
+      if (blocks.rows > 1 && blocks.perToken == weight)
+        refuse(part.name, print(blocks));
+      rowsOf(*part.format, weight, span);
+    });
   }
 
   void output(const ast::GemmEntry &entry) {

@@ -153,10 +153,10 @@ TEST(Module, InstancesAreBounded) {
                      repeated("  require element + G <= 1000\n", 2000) + "}\n";
   for (int i = 0; i < 30; ++i)
     text += "format g" + std::to_string(i) + " = large(" + std::to_string(i) + ")\n";
-  EXPECT_EQ(errorsOf(text).substr(0, 202),
-            "a.rho:2023:14: error: instances of more than 262144 tokens together, the limit of a "
-            "module [too_many_instances]\nformat g18 = large(18)\n             ^~~~~~~~~\n"
-            "a.rho:2024:14: error: instances of more than 262144 ");
+  std::string first = "a.rho:2023:14: error: instances of more than 262144 tokens together, the limit "
+                      "of a module [too_many_instances]\nformat g18 = large(18)\n"
+                      "             ^~~~~~~~~\na.rho:2024:14: ";
+  EXPECT_EQ(errorsOf(text).substr(0, first.size()), first);
 }
 
 TEST(Module, DeclarationsNestInAnyOrder) {
