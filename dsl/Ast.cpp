@@ -71,6 +71,21 @@ public:
     --depth;
   }
 
+  void print(const Device &device) {
+    line("device " + device.name.text);
+    ++depth;
+    for (const DeviceEntry &entry : device.entries)
+      print(entry);
+    for (const DeviceBlock &block : device.blocks) {
+      line(block.key.text);
+      ++depth;
+      for (const DeviceEntry &entry : block.entries)
+        print(entry);
+      --depth;
+    }
+    --depth;
+  }
+
   std::string take() { return std::move(out); }
 
 private:
@@ -86,7 +101,7 @@ private:
 
   void print(const std::string &title, const Part &part) {
     line(title + part.name.text + ": " + ast::print(part.format) +
-         (part.budget ? " budget " + shortest(*part.budget) + "%" : ""));
+         (part.budget ? " budget " + number(*part.budget) + "%" : ""));
     if (!part.left)
       return;
     ++depth;
@@ -96,16 +111,14 @@ private:
     --depth;
   }
 
-  static std::string shortest(double value) {
-    char buffer[64];
-    auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
-    return {buffer, end};
-  }
-
   void print(const Component &component) {
     std::string text = "component " + component.name.text + ": " + component.type.text;
     if (component.extent)
-      text += " per " + component.extent->text;
+      text += " per ";
+    if (component.rowAxis && component.rows)
+      text += component.rowAxis->text + "[" + std::to_string(component.rows->value) + "] ";
+    if (component.extent)
+      text += component.extent->text;
     if (component.group)
       text += "[" + std::to_string(component.group->value) + "]";
     line(text);
@@ -125,6 +138,19 @@ private:
     line(text);
   }
 
+  void print(const DeviceEntry &entry) {
+    std::string value = entry.word     ? entry.word->text
+                        : entry.string ? "\"" + entry.string->text + "\""
+                                       : number(*entry.number);
+    line(entry.key.text + ": " + value + (entry.unit.empty() ? "" : " " + entry.unit));
+  }
+
+  static std::string number(double value) {
+    char buffer[64];
+    auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
+    return {buffer, end};
+  }
+
   void nested(const Expr &expr) {
     ++depth;
     print(expr);
@@ -137,7 +163,7 @@ private:
       line(std::to_string(expr.integer));
       break;
     case Expr::Kind::Real:
-      line(shortest(expr.real));
+      line(number(expr.real));
       break;
     case Expr::Kind::Name:
       line(expr.name);

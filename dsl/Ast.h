@@ -76,6 +76,8 @@ struct Component {
   Name name, type;
   std::optional<Name> extent;  // k, channel, token, tensor
   std::optional<Number> group; // of k[G]
+  std::optional<Name> rowAxis; // n or m, of n[R] k[G] and m[R] k[G]
+  std::optional<Number> rows;
 };
 
 // `name = expression`, in an encode block or as the value.
@@ -154,12 +156,34 @@ struct Gemm : Declared {
   std::vector<Schedule> schedules;
 };
 
+// `key: 108`, `key: 1.41 GHz`, `key: sm_80` or `key: "NVIDIA A40"` of a device.
+struct DeviceEntry {
+  Name key;
+  std::optional<Name> word, string;
+  std::optional<double> number;
+  std::string unit; // "" or e.g. "GB/s"
+  Span valueSpan;   // of number and unit
+};
+
+// `tensor { ... }`, `mma { ... }` or `throughput { ... }`.
+struct DeviceBlock {
+  Name key;
+  std::vector<DeviceEntry> entries;
+};
+
+struct Device {
+  Name name;
+  std::vector<DeviceEntry> entries;
+  std::vector<DeviceBlock> blocks;
+  bool broken = false;
+};
+
 struct Import {
   std::string path;
   Span span;
 };
 
-using Declaration = std::variant<Import, Format, Gemm>;
+using Declaration = std::variant<Import, Format, Gemm, Device>;
 
 struct File {
   std::vector<Declaration> declarations; // in order of the text

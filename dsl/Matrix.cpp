@@ -37,14 +37,28 @@ double MatrixView::at(int64_t row, int64_t column) const {
   return (type == Type::F16 ? f16 : bf16).decode(code);
 }
 
-// Index of component `c`'s code for the number at (row, column).
-static int64_t codeIndex(const QuantizedMatrix &matrix, size_t c, int64_t row, int64_t column) {
-  const Component &component = matrix.format->components[c];
+CodeGrid codeGrid(const Component &component, int64_t rows, int64_t k) {
   switch (component.extent) {
   case Extent::Element:
-    return row * matrix.k + column;
+    return {rows, k};
   case Extent::Group:
-    return row * ((matrix.k + component.group - 1) / component.group) + column / component.group;
+    return {(rows + component.rows - 1) / component.rows,
+            (k + component.group - 1) / component.group};
+  case Extent::Row:
+    return {rows, 1};
+  case Extent::Tensor:
+    break;
+  }
+  return {1, 1};
+}
+
+int64_t codeIndex(const Component &component, int64_t k, int64_t row, int64_t column) {
+  switch (component.extent) {
+  case Extent::Element:
+    return row * k + column;
+  case Extent::Group:
+    return row / component.rows * ((k + component.group - 1) / component.group) +
+           column / component.group;
   case Extent::Row:
     return row;
   case Extent::Tensor:
@@ -65,60 +79,58 @@ static uint32_t choiceAt(const QuantizedMatrix &matrix, int64_t row, int64_t col
   return matrix.choice.get(blockIndex(blocks, matrix, row, column));
 }
 
-static double partValue(const QuantizedMatrix &matrix, int64_t row, int64_t column) {
-  uint32_t choice = choiceAt(matrix, row, column);
-  if (matrix.format->residual)
-    return matrix.parts[0].value(row, column) + (choice ? matrix.parts[1].value(row, column) : 0);
-  return matrix.parts[choice].value(row, column);
-}
-
-static std::vector<double> partRowValues(const QuantizedMatrix &matrix, int64_t row) {
-  std::vector<std::vector<double>> parts;
-  for (const QuantizedMatrix &part : matrix.parts)
-    parts.push_back(part.rowValues(row));
-  std::vector<double> values(static_cast<size_t>(matrix.k));
-  for (size_t column = 0; column < values.size(); ++column) {
-    uint32_t choice = choiceAt(matrix, row, static_cast<int64_t>(column));
-    values[column] = matrix.format->residual ? parts[0][column] + (choice ? parts[1][column] : 0)
-                                             : parts[choice][column];
+// Each number is that of the part which stores its block, or the sum of two.
+static void partValues(const QuantizedMatrix &matrix, int64_t row, int64_t begin, int64_t end,
+                       double *values) {
+  std::vector<std::vector<double>> parts(matrix.parts.size(),
+                                         std::vector<double>(static_cast<size_t>(end - begin)));
+  for (size_t p = 0; p < parts.size(); ++p)
+    matrix.parts[p].valuesOf(row, begin, end, parts[p].data());
+  for (int64_t column = begin; column < end; ++column) {
+    auto i = static_cast<size_t>(column - begin);
+    uint32_t choice = choiceAt(matrix, row, column);
+    values[i] =
+        matrix.format->residual ? parts[0][i] + (choice ? parts[1][i] : 0) : parts[choice][i];
   }
-  return values;
 }
 
 double QuantizedMatrix::value(int64_t row, int64_t column) const {
-  if (format->hasParts())
-    return partValue(*this, row, column);
-  std::vector<uint32_t> codes(components.size());
-  for (size_t c = 0; c < components.size(); ++c)
-    codes[c] = components[c].get(codeIndex(*this, c, row, column));
-  return evaluate(*format, codes.data());
+  double value = 0;
+  valuesOf(row, column, column + 1, &value);
+  return value;
 }
 
 std::vector<double> QuantizedMatrix::rowValues(int64_t row) const {
-  if (format->hasParts())
-    return partRowValues(*this, row);
   std::vector<double> values(static_cast<size_t>(k));
+  valuesOf(row, 0, k, values.data());
+  return values;
+}
+
+void QuantizedMatrix::valuesOf(int64_t row, int64_t begin, int64_t end, double *values) const {
+  if (format->hasParts())
+    return partValues(*this, row, begin, end, values);
   // Numbers of one run share all codes but the element's.
   int64_t run = k;
   for (const Component &component : format->components)
     if (component.extent == Extent::Group)
       run = std::min(run, component.group);
   int bits = format->element().type.bits();
-  bool tabled = bits <= 8 && (int64_t(1) << bits) <= run;
+  bool tabled = bits <= 8 && (int64_t(1) << bits) <= std::min(run, end - begin);
   std::vector<uint32_t> codes(components.size());
   std::vector<double> table(tabled ? size_t(1) << bits : 0);
-  for (int64_t begin = 0; begin < k; begin += run) {
+  for (int64_t from = begin; from < end;) {
+    int64_t to = std::min(end, (from / run + 1) * run);
     for (size_t c = 1; c < components.size(); ++c)
-      codes[c] = components[c].get(codeIndex(*this, c, row, begin));
+      codes[c] = components[c].get(codeIndex(format->components[c], k, row, from));
     if (tabled)
       valueTable(*format, codes.data(), table.data());
-    for (int64_t column = begin; column < std::min(k, begin + run); ++column) {
+    for (int64_t column = from; column < to; ++column) {
       codes[0] = components[0].get(row * k + column);
-      values[static_cast<size_t>(column)] =
+      values[column - begin] =
           tabled ? table[codes[0] & ((1u << bits) - 1)] : evaluate(*format, codes.data());
     }
+    from = to;
   }
-  return values;
 }
 
 } // namespace rho::dsl

@@ -1,7 +1,7 @@
 #include "dsl/Parser.h"
 
-#include "dsl/Operators.h"
-#include "dsl/UseParser.h"
+#include "dsl/Codebook.h"
+#include "dsl/ExpressionParser.h"
 
 #include <algorithm>
 
@@ -38,9 +38,9 @@ std::vector<Token> replace(const ast::Declared &declared, const std::vector<Toke
 
 // Functions return false (or null) after they reported an error; the caller that owns a block then
 // skips to the next entry of the block.
-class Parser : UseParser {
+class Parser : ExpressionParser {
 public:
-  using UseParser::UseParser;
+  using ExpressionParser::ExpressionParser;
 
   ast::File run() {
     ast::File file;
@@ -51,8 +51,10 @@ public:
         format(file);
       else if (word("gemm"))
         gemm(file);
+      else if (word("device"))
+        device(file);
       else {
-        expected("'import', 'format' or 'gemm'");
+        expected("'import', 'format', 'gemm' or 'device'");
         ++at;
         while (!is(TokenKind::EndOfFile) && !declarationStart())
           ++at;
@@ -174,25 +176,70 @@ private:
       return false;
     if (word("per") || entryStart())
       return expected("the type of the component");
-    if (!takeName(component.type, "the type of the component"))
+    if (!(word("codebook") ? codebook(component.type)
+                           : takeName(component.type, "the type of the component")))
       return false;
-    if (word("per")) {
-      advance();
-      ast::Name extent;
-      if (entryStart())
-        return expected("k[G], channel, token or tensor");
-      if (!takeName(extent, "k[G], channel, token or tensor"))
-        return false;
-      component.extent = extent;
-      if (is(TokenKind::BracketOpen)) {
-        advance();
-        ast::Number group;
-        if (!takeNumber(group, "the size of the group") || !take(TokenKind::BracketClose))
-          return false;
-        component.group = group;
-      }
-    }
+    if (word("per") && !extent(component))
+      return false;
     format.components.push_back(std::move(component));
+    return true;
+  }
+
+  // `per k[G]`, `per n[R] k[G]`, `per WORD`.
+  bool extent(ast::Component &component) {
+    advance();
+    ast::Name name;
+    std::optional<ast::Number> size;
+    if (!axis(name, size))
+      return false;
+    if (size && (name.text == "n" || name.text == "m") && word("k") &&
+        is(TokenKind::BracketOpen, 1)) {
+      component.rowAxis = std::move(name);
+      component.rows = size;
+      if (!axis(name, size))
+        return false;
+    }
+    component.extent = std::move(name);
+    component.group = size;
+    return true;
+  }
+
+  // A word of an extent, with its size in brackets where it has one.
+  bool axis(ast::Name &name, std::optional<ast::Number> &size) {
+    constexpr const char *expectation = "k[G], n[R] k[G], m[R] k[G], channel, token or tensor";
+    size.reset();
+    if (entryStart())
+      return expected(expectation);
+    if (!takeName(name, expectation))
+      return false;
+    if (!is(TokenKind::BracketOpen))
+      return true;
+    advance();
+    ast::Number number;
+    if (!takeNumber(number, "the size of the group") || !take(TokenKind::BracketClose))
+      return false;
+    size = number;
+    return true;
+  }
+
+  // `codebook [-1, 0.5, ...]`, kept as its canonical text.
+  bool codebook(ast::Name &type) {
+    const Token &first = advance();
+    if (!take(TokenKind::BracketOpen))
+      return false;
+    std::vector<double> values;
+    do {
+      if (!values.empty())
+        advance();
+      double value = 0;
+      if (!takeReal(value))
+        return false;
+      values.push_back(value);
+    } while (is(TokenKind::Comma));
+    if (!is(TokenKind::BracketClose))
+      return expected("',' or ']'");
+    advance();
+    type = ast::Name{codebookText(values), from(first)};
     return true;
   }
 
@@ -353,108 +400,56 @@ private:
     return true;
   }
 
-  // --- expressions: precedence climbing. `nesting` counts open parentheses, calls and unary
-  // operators, which recurse; a node's depth also counts long chains, on which later phases
-  // recurse.
-  ast::ExprPtr tooDeep(Span span) {
-    findings.add(DiagId::expression_too_deep, {std::to_string(maxExpressionDepth)}, span);
-    return nullptr;
+  void device(ast::File &file) {
+    advance();
+    ast::Device device;
+    device.broken = !takeName(device.name, "the name of the device") ||
+                    !block([&] { return deviceEntry(device); });
+    file.declarations.emplace_back(std::move(device));
   }
 
-  ast::ExprPtr expression(int precedence, int nesting) {
-    if (nesting > maxExpressionDepth)
-      return tooDeep(token().span);
-    ast::ExprPtr left = unary(nesting);
-    while (left) {
-      const Operator *op =
-          token().kind >= TokenKind::ShiftLeft ? findOperator(token().text) : nullptr;
-      if (!op || op->precedence <= precedence)
-        return left;
-      Span at = advance().span;
-      ast::ExprPtr right = expression(op->precedence, nesting + 1);
-      if (!right)
-        return nullptr;
-      auto node =
-          make(ast::Expr::Kind::Binary, {left->span.file, left->span.begin, right->span.end});
-      node->op = op->op;
-      left = adopt(std::move(node), std::move(left), std::move(right), at);
-    }
-    return nullptr;
+  bool deviceEntry(ast::Device &device) {
+    if (!is(TokenKind::Name) || !is(TokenKind::BraceOpen, 1))
+      return deviceValue(device.entries);
+    ast::DeviceBlock rates;
+    rates.key = ast::Name{std::string(token().text), token().span};
+    advance();
+    bool good = block([&] { return deviceValue(rates.entries); });
+    device.blocks.push_back(std::move(rates));
+    return good;
   }
 
-  static ast::ExprPtr make(ast::Expr::Kind kind, Span span) {
-    auto node = std::make_unique<ast::Expr>();
-    node->kind = kind;
-    node->span = span;
-    return node;
-  }
-
-  // Gives `node` its operands; null where the tree gets too deep.
-  ast::ExprPtr adopt(ast::ExprPtr node, ast::ExprPtr first, ast::ExprPtr second, Span at) {
-    node->depth = 1 + std::max(first->depth, second ? second->depth : 0);
-    node->operands.push_back(std::move(first));
-    if (second)
-      node->operands.push_back(std::move(second));
-    return node->depth > maxExpressionDepth ? tooDeep(at) : std::move(node);
-  }
-
-  ast::ExprPtr unary(int nesting) {
-    if (!is(TokenKind::Minus))
-      return primary(nesting);
-    if (nesting > maxExpressionDepth)
-      return tooDeep(token().span);
-    const Token &first = advance();
-    ast::ExprPtr operand = unary(nesting + 1);
-    if (!operand)
-      return nullptr;
-    return adopt(make(ast::Expr::Kind::Negate, from(first)), std::move(operand), nullptr,
-                 first.span);
-  }
-
-  ast::ExprPtr primary(int nesting) {
+  bool deviceValue(std::vector<ast::DeviceEntry> &entries) {
+    ast::DeviceEntry entry;
+    if (!takeName(entry.key, "an entry of the device or '}'") || !take(TokenKind::Colon))
+      return false;
     const Token &first = token();
-    switch (first.kind) {
-    case TokenKind::Integer: {
+    if (entryStart())
+      return expected("a number, a word or a string");
+    if (is(TokenKind::String) || is(TokenKind::Name)) {
+      (is(TokenKind::String) ? entry.string : entry.word) =
+          ast::Name{std::string(first.text), first.span};
       advance();
-      auto node = make(ast::Expr::Kind::Integer, first.span);
-      node->integer = first.integer;
-      return node;
+    } else if (is(TokenKind::Integer) || is(TokenKind::Real)) {
+      entry.number = is(TokenKind::Real) ? first.real : static_cast<double>(first.integer);
+      advance();
+      unit(entry);
+    } else {
+      return expected("a number, a word or a string");
     }
-    case TokenKind::Real: {
+    entry.valueSpan = from(first);
+    entries.push_back(std::move(entry));
+    return true;
+  }
+
+  // What stands between a number and the next entry: GHz, GB/s.
+  void unit(ast::DeviceEntry &entry) {
+    if (!is(TokenKind::Name) || entryStart())
+      return;
+    entry.unit = advance().text;
+    if (is(TokenKind::Slash) && is(TokenKind::Name, 1)) {
       advance();
-      auto node = make(ast::Expr::Kind::Real, first.span);
-      node->real = first.real;
-      return node;
-    }
-    case TokenKind::ParenOpen: {
-      advance();
-      ast::ExprPtr inner = expression(0, nesting + 1);
-      if (!inner || !take(TokenKind::ParenClose))
-        return nullptr;
-      inner->span = from(first);
-      return inner;
-    }
-    case TokenKind::Name: {
-      if (entryStart()) { // the expression broke off before the next entry
-        expected("an expression");
-        return nullptr;
-      }
-      advance();
-      bool call = is(TokenKind::ParenOpen);
-      auto node = make(call ? ast::Expr::Kind::Call : ast::Expr::Kind::Name, first.span);
-      node->name = first.text;
-      if (!call)
-        return node;
-      advance();
-      ast::ExprPtr argument = expression(0, nesting + 1);
-      if (!argument || !take(TokenKind::ParenClose))
-        return nullptr;
-      node->span = from(first);
-      return adopt(std::move(node), std::move(argument), nullptr, first.span);
-    }
-    default:
-      expected("an expression");
-      return nullptr;
+      entry.unit += "/" + std::string(advance().text);
     }
   }
 };

@@ -98,8 +98,8 @@ private:
             span);
     };
     for (const Component &component : format.components)
-      if (component.extent == Extent::Row && component.perToken == weight)
-        refuse(component.name, weight ? "token" : "channel");
+      if ((component.extent == Extent::Row || component.rows > 1) && component.perToken == weight)
+        refuse(component.name, printExtent(component));
     forEachPart(format, [&](const Part &part, const Blocks &blocks) {
       if (blocks.rows > 1 && blocks.perToken == weight)
         refuse(part.name, print(blocks));
@@ -156,6 +156,9 @@ private:
     } else if (key == "scales") {
       if (first(schedule.scalesSpan, entry.key, where))
         scales(entry);
+    } else if (key == "sums") {
+      if (first(schedule.sumsSpan, entry.key, where))
+        sums(entry);
     } else if (key == "roles") {
       if (first(schedule.rolesSpan, entry.key, where))
         roles(entry);
@@ -167,7 +170,8 @@ private:
         launch(entry);
     } else {
       error(DiagId::unknown_entry,
-            {shown(key), where, "pipeline, tile, warps, split_k, scales, roles, cluster, launch"},
+            {shown(key), where,
+             "pipeline, tile, warps, split_k, scales, sums, roles, cluster, launch"},
             entry.key.span);
     }
   }
@@ -214,6 +218,15 @@ private:
       gemm.schedule.scales = ScheduleDecl::Scales::Accumulator;
     else
       error(DiagId::schedule_form, {"scales", "operand or accumulator"}, entry.key.span);
+  }
+
+  void sums(const ast::ScheduleEntry &entry) {
+    if (entry.word && entry.word->text == "converted")
+      gemm.schedule.sums = ScheduleDecl::Sums::Converted;
+    else if (entry.word && entry.word->text == "biased")
+      gemm.schedule.sums = ScheduleDecl::Sums::Biased;
+    else
+      error(DiagId::schedule_form, {"sums", "converted or biased"}, entry.key.span);
   }
 
   void roles(const ast::ScheduleEntry &entry) {

@@ -1,4 +1,5 @@
 // Formats that are made of others: partitions and residuals.
+#include "dsl/Numbers.h"
 #include "dsl/Sema.h"
 
 #include <algorithm>
@@ -147,18 +148,17 @@ private:
 
   // What a block stores belongs to it alone, but for whole rows and the tensor.
   void fits(const Format &format, const Blocks &blocks, Span span) {
+    auto whole = [&](int64_t rows, int64_t k, const std::string &what) {
+      bool allRows = blocks.rows == 0 || (rows != 0 && blocks.rows % rows == 0);
+      if (!allRows || blocks.k % k != 0)
+        error(DiagId::part_does_not_fit, {format.name, what, print(blocks)}, span);
+    };
     for (const Component &component : format.components)
-      if (component.extent == Extent::Group && blocks.k % component.group != 0)
-        error(DiagId::part_does_not_fit,
-              {format.name,
-               "'" + component.name + "' per k[" + std::to_string(component.group) + "]",
-               print(blocks)},
-              span);
+      if (component.extent == Extent::Group)
+        whole(component.rows, component.group,
+              "'" + component.name + "' per " + printExtent(component));
     forEachPart(format, [&](const Part &, const Blocks &inner) {
-      bool rows = blocks.rows == 0 || (inner.rows != 0 && blocks.rows % inner.rows == 0);
-      if (!rows || blocks.k % inner.k != 0)
-        error(DiagId::part_does_not_fit, {format.name, "parts per " + print(inner), print(blocks)},
-              span);
+      whole(inner.rows, inner.k, "parts per " + print(inner));
     });
   }
 

@@ -60,9 +60,22 @@ protected:
     return true;
   }
 
+  bool takeReal(double &number) {
+    bool negative = is(TokenKind::Minus);
+    if (negative)
+      advance();
+    if (!is(TokenKind::Integer) && !is(TokenKind::Real))
+      return expected("a number");
+    const Token &token = advance();
+    number = token.kind == TokenKind::Real ? token.real : static_cast<double>(token.integer);
+    number = negative ? -number : number;
+    return true;
+  }
+
   // --- recovery
   bool declarationStart() const {
     return (word("import") && is(TokenKind::String, 1)) ||
+           (word("device") && is(TokenKind::Name, 1) && is(TokenKind::BraceOpen, 2)) ||
            ((word("format") || word("gemm")) && is(TokenKind::Name, 1) &&
             (is(TokenKind::BraceOpen, 2) || is(TokenKind::ParenOpen, 2) ||
              is(TokenKind::Equal, 2)));
