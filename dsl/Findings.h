@@ -53,6 +53,12 @@ std::string shown(std::string_view text);
 // "did you mean 'scale'" when one name is near, else "known are a, b, c".
 std::string hint(std::string_view name, const std::vector<std::string> &known);
 
+// ", did you mean 'scale'" when one name is near, else nothing.
+std::string suggestion(std::string_view name, const std::vector<std::string> &known);
+
+// "a, b, c", and the suggestion when one of them is near.
+std::string listed(std::string_view name, const std::vector<std::string> &valid);
+
 // "a, b, c".
 std::string join(const std::vector<std::string> &names);
 

@@ -54,7 +54,8 @@ public:
       else if (word("device"))
         device(file);
       else {
-        expected("'import', 'format', 'gemm' or 'device'");
+        expectedWord("'import', 'format', 'gemm' or 'device'",
+                     {"import", "format", "gemm", "device"});
         ++at;
         while (!is(TokenKind::EndOfFile) && !declarationStart())
           ++at;
@@ -163,8 +164,11 @@ private:
     if (word("value") && is(TokenKind::Equal, 1))
       return rule(format.values, "'value'");
     if (is(TokenKind::Name) && !is(TokenKind::Colon, 1)) {
+      std::string near =
+          suggestion(token().text, {"value", "require", "encode", "partition", "residual"});
       ++at; // a name alone does not say which entry it was to be
-      return expected("':' after the name of a component, or 'value =', 'require' or 'encode {'");
+      return expected("':' after the name of a component, or 'value =', 'require' or 'encode {'" +
+                      near);
     }
     return component(format);
   }
@@ -343,8 +347,10 @@ private:
       if (!part.right)
         return false;
     }
-    if (!word("budget") || is(TokenKind::Colon, 1))
+    if (is(TokenKind::Colon, 1) || !is(TokenKind::Name) || entryStart())
       return true;
+    if (!word("budget"))
+      return expectedWord("'where', 'budget' or the next entry", {"where", "budget"});
     advance();
     if (!is(TokenKind::Integer) && !is(TokenKind::Real))
       return expected("a number of percent");

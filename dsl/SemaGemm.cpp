@@ -73,7 +73,8 @@ private:
         output(entry);
     } else {
       error(DiagId::unknown_entry,
-            {shown(entry.key.text), here(), "weight, activation, output, schedule"},
+            {shown(entry.key.text), here(),
+             listed(entry.key.text, {"weight", "activation", "output", "schedule"})},
             entry.key.span);
     }
   }
@@ -151,6 +152,8 @@ private:
         return;
       if (entry.word && entry.word->text == "stream")
         schedule.splitK = ScheduleDecl::streamK;
+      else if (entry.word)
+        wordForm(entry, "a number of parts of k or stream", {"stream"});
       else if (numbers(entry, {&splitKLimits, 1}, "a number of parts of k or stream"))
         schedule.splitK = entry.numbers[0].value;
     } else if (key == "scales") {
@@ -171,7 +174,8 @@ private:
     } else {
       error(DiagId::unknown_entry,
             {shown(key), where,
-             "pipeline, tile, warps, split_k, scales, sums, roles, cluster, launch"},
+             listed(key, {"pipeline", "tile", "warps", "split_k", "scales", "sums", "roles",
+                          "cluster", "launch"})},
             entry.key.span);
     }
   }
@@ -187,6 +191,14 @@ private:
     for (size_t i = 0; i < limits.size(); ++i)
       all = within(entry.numbers[i].value, limits[i], entry.numbers[i].span) && all;
     return all;
+  }
+
+  // An entry that takes one of `words`, or numbers, has something else.
+  void wordForm(const ast::ScheduleEntry &entry, const std::string &form,
+                const std::vector<std::string> &words) {
+    error(DiagId::schedule_form,
+          {entry.key.text, form + (entry.word ? suggestion(entry.word->text, words) : "")},
+          entry.key.span);
   }
 
   bool within(int64_t value, const Limits &limits, Span span) {
@@ -217,7 +229,7 @@ private:
     else if (entry.word && entry.word->text == "accumulator")
       gemm.schedule.scales = ScheduleDecl::Scales::Accumulator;
     else
-      error(DiagId::schedule_form, {"scales", "operand or accumulator"}, entry.key.span);
+      wordForm(entry, "operand or accumulator", {"operand", "accumulator"});
   }
 
   void sums(const ast::ScheduleEntry &entry) {
@@ -226,21 +238,21 @@ private:
     else if (entry.word && entry.word->text == "biased")
       gemm.schedule.sums = ScheduleDecl::Sums::Biased;
     else
-      error(DiagId::schedule_form, {"sums", "converted or biased"}, entry.key.span);
+      wordForm(entry, "converted or biased", {"converted", "biased"});
   }
 
   void roles(const ast::ScheduleEntry &entry) {
     if (entry.word)
       gemm.schedule.roles = rolesNamed(entry.word->text);
     if (!gemm.schedule.roles)
-      error(DiagId::schedule_form, {"roles", "uniform, imfp, excp or gemv"}, entry.key.span);
+      wordForm(entry, "uniform, imfp, excp or gemv", {"uniform", "imfp", "excp", "gemv"});
   }
 
   void launch(const ast::ScheduleEntry &entry) {
     if (entry.word && (entry.word->text == "serial" || entry.word->text == "dependent"))
       gemm.schedule.dependent = entry.word->text == "dependent";
     else
-      error(DiagId::schedule_form, {"launch", "serial or dependent"}, entry.key.span);
+      wordForm(entry, "serial or dependent", {"serial", "dependent"});
   }
 
   const ast::Gemm &syntax;

@@ -39,6 +39,10 @@ protected:
     findings.add(DiagId::unexpected_token, {describe(token()), what}, token().span);
     return false;
   }
+  // A word that is none of `words`, where one of them was to come.
+  bool expectedWord(const std::string &what, const std::vector<std::string> &words) {
+    return expected(what + (is(TokenKind::Name) ? suggestion(token().text, words) : ""));
+  }
   bool take(TokenKind kind) {
     if (!is(kind))
       return expected(describe(kind));

@@ -24,7 +24,9 @@ Result<int> help(const Options &options) {
   std::vector<std::string> known;
   for (const CommandSpec &spec : commandTable())
     known.emplace_back(spec.name);
-  return makeError(DiagId::unknown_command, {dsl::shown(options.files()[0]), "", dsl::join(known)});
+  return makeError(DiagId::unknown_command,
+                   {dsl::shown(options.files()[0]), dsl::suggestion(options.files()[0], known),
+                    dsl::join(known)});
 }
 
 Result<int> dispatch(const Options &options) {

@@ -153,9 +153,10 @@ TEST(Module, InstancesAreBounded) {
                      repeated("  require element + G <= 1000\n", 2000) + "}\n";
   for (int i = 0; i < 30; ++i)
     text += "format g" + std::to_string(i) + " = large(" + std::to_string(i) + ")\n";
-  std::string first = "a.rho:2023:14: error: instances of more than 262144 tokens together, the limit "
-                      "of a module [too_many_instances]\nformat g18 = large(18)\n"
-                      "             ^~~~~~~~~\na.rho:2024:14: ";
+  std::string first =
+      "a.rho:2023:14: error: instances of more than 262144 tokens together, the limit "
+      "of a module [too_many_instances]\nformat g18 = large(18)\n"
+      "             ^~~~~~~~~\na.rho:2024:14: ";
   EXPECT_EQ(errorsOf(text).substr(0, first.size()), first);
 }
 
@@ -176,6 +177,87 @@ TEST(Module, DeclarationsNestInAnyOrder) {
             "[declarations_too_deep]\nformat a31 = a30\n       ^~~\n");
   EXPECT_NE(errorsOf(chain(32, true)).find("[declarations_too_deep]"), std::string::npos);
   EXPECT_NE(errorsOf(chain(40000, true)).find("[declarations_too_deep]"), std::string::npos);
+}
+
+// Megabytes of nonsense and numbers beyond all bounds: a few errors, soon and of readable length.
+TEST(Module, HostileTextsGiveErrors) {
+  constexpr size_t size = (size_t(1) << 20) - 100;
+  auto full = [](const std::string &begin, const std::string &again) {
+    std::string text = begin;
+    while (text.size() + again.size() <= size)
+      text += again;
+    return text;
+  };
+  auto numbered = [](const std::string &begin, const std::string &before,
+                     const std::string &after) {
+    std::string text = begin;
+    for (int i = 0; text.size() + before.size() + after.size() + 8 <= size; ++i)
+      text += before + std::to_string(i) + after;
+    return text;
+  };
+  std::string comb = "(((((((((element+1)*1+1)*1+1)*1+1)*1+1)*1+1)*1+1)*1+1)*1+1)";
+  std::string deep = comb;
+  for (int i = 0; i < 30; ++i)
+    deep = "(" + deep + "*0+" + comb + "*0)";
+  std::string name(size / 2, 'n');
+  std::mt19937_64 random = test::generator(3);
+  std::string bytes;
+  while (bytes.size() < size)
+    bytes += static_cast<char>(random());
+  const std::string element = "element: s4\nvalue = element\n";
+  const std::vector<std::string> texts = {
+      bytes,
+      full("", "format "),
+      full("", "{"),
+      full("", "}"),
+      full("", "("),
+      full("", "format f {"),
+      full("", "format f("),
+      full("", "format f = "),
+      full("format f {", "encode {"),
+      full("format f(", "a:int,"),
+      full("format f(a: int = ", "-"),
+      full("format f = ", "f("),
+      full("format f = ", "f(f,"),
+      full("format f {", "a: "),
+      full("format f {", "a: s4\n"),
+      full("format f { partition per k[64] {", "a: f16\n"),
+      full("format f {", "residual r: f16 per k[64]\n"),
+      full("format f {" + element + "require ", "element +"),
+      full("format f {" + element, "require x >= 1\n"),
+      full("format f {" + element + "require nothing >= 0\n", "require " + deep + " <= 1\n"),
+      full("format f {" + element + "encode {", "element = 1\n"),
+      full("gemm g { schedule {", "tile: 1 x 1 x 1\n"),
+      full("gemm g { schedule { tile: ", "1 x "),
+      full("gemm g {", "weight: nothing\n"),
+      full("", "gemm g { }\n"),
+      full("", "import \"a.rho\"\n"),
+      numbered("", "import \"", "\"\n"),
+      numbered("", "format f", " = g\n"),
+      numbered("", "format f", " { element: s4 value = element }\ngemm a { weight: nobody }"),
+      numbered("format f(a: int) { element: s4 value = element * a }\n", "gemm g {weight: f(",
+               ")}"),
+      numbered("format f(a: type) = a\nformat x = ", "f(x", ")"),
+      "format " + name + " { } format " + name + " { }",
+      "format f { element: s4 value = " + name + " }",
+      "import \"" + name + "\"",
+      "\"" + name,
+      "format f { element: s4 scale: f16 per k[" + std::string(size / 2, '9') + "] }",
+      "format f { element: s4 value = element * 0x" + std::string(size / 2, 'f') + " }",
+      "format f { element: s4 value = element * 1." + std::string(size / 2, '0') + "e999999999 }",
+      "format f { element: s4 value = element require element >= -9223372036854775808 }",
+      "format f { element: s4 value = element + 9223372036854775807 * 9223372036854775807 }",
+      "format f { " + element + " residual r: f16 per n[9223372036854775807] k[0] budget 1e308% }",
+      "gemm g { weight: f16 activation: f16 output: f16 schedule { pipeline: 9223372036854775807 "
+      "tile: 9223372036854775807 x 0 x 1 warps: 9223372036854775807 x 2 split_k: 0 } }",
+  };
+  for (const std::string &text : texts) {
+    SCOPED_TRACE(text.substr(0, 60));
+    std::string errors = errorsOf(text);
+    EXPECT_NE(errors, "no error");
+    EXPECT_LT(errors.size(), size_t(200000));
+    EXPECT_NE(errors, "");
+  }
 }
 
 // Whatever the bytes: a module that prints and parses back, or errors in order.
