@@ -11,9 +11,9 @@ namespace {
 constexpr std::array<std::string_view, 3> kinds = {"int", "type", "format"};
 
 // Words that an entry may begin with or contain where a parameter could stand.
-constexpr std::array<std::string_view, 12> words = {"k",     "n",      "m",        "channel",
-                                                    "token", "tensor", "residual", "partition",
-                                                    "where", "budget", "codebook", "best"};
+constexpr std::array<std::string_view, 16> words = {
+    "k",     "n",      "m",        "channel", "token", "tensor", "residual", "partition",
+    "where", "budget", "codebook", "best",    "in",    "remap",  "to",       "by"};
 
 bool isWord(const std::string &name) {
   return isReserved(name, true) || std::find(words.begin(), words.end(), name) != words.end();

@@ -64,6 +64,12 @@ protected:
     return true;
   }
 
+  bool takeWord(const char *text) {
+    if (!word(text))
+      return expected("'" + std::string(text) + "'");
+    advance();
+    return true;
+  }
   bool takeReal(double &number) {
     bool negative = is(TokenKind::Minus);
     if (negative)
