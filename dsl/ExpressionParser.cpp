@@ -55,6 +55,7 @@ ast::ExprPtr ExpressionParser::unary(int nesting) {
   if (nesting > maxExpressionDepth)
     return tooDeep(token().span);
   const Token &first = advance();
+  prefixes.push_back(first.span.begin);
   ast::ExprPtr operand = unary(nesting + 1);
   if (!operand)
     return nullptr;
@@ -78,6 +79,7 @@ ast::ExprPtr ExpressionParser::primary(int nesting) {
   }
   case TokenKind::ParenOpen: {
     advance();
+    prefixes.push_back(first.span.begin);
     ast::ExprPtr inner = expression(0, nesting + 1);
     if (!inner || !take(TokenKind::ParenClose))
       return nullptr;

@@ -160,6 +160,7 @@ struct Format {
   // Stored bits per number at infinite k and rows: 4.125 for int4 g128 with an f16 scale. The most
   // that the budgets of parts allow.
   double bitsPerElement() const;
+  double bitsPerElement(int component) const; // its share
 };
 
 // Calls visit(part, its blocks) for the parts of a partition, then for a residual.
@@ -192,6 +193,7 @@ bool equal(const Expr &a, const Expr &b);
 // Canonical text: parses back to an equal declaration; equal declarations print equal text. Parts
 // are printed by the names of their formats.
 std::string print(const Format &format);
+std::string printComponent(const Format &format, int component); // `name: type per extent`
 std::string print(const Expr &expr, const Format &format);
 std::string print(const Blocks &blocks); // "n[16] k[64]"
 bool operator==(const Format &a, const Format &b);

@@ -45,6 +45,7 @@ public:
   ast::File run() {
     ast::File file;
     while (!is(TokenKind::EndOfFile)) {
+      entries.push_back(token().span.begin);
       if (word("import"))
         import(file);
       else if (word("format"))
@@ -61,6 +62,8 @@ public:
           ++at;
       }
     }
+    file.entries = std::move(entries);
+    file.prefixes = std::move(prefixes);
     return file;
   }
 
@@ -123,7 +126,11 @@ private:
       bindings[parameter.name.text] =
           parameter.fallback ? parameter.fallback->tokens : std::vector<Token>{anyOf(parameter)};
     std::vector<Token> replaced = replace(declared, tokens, bindings);
-    return Parser(replaced, findings).whole(declared);
+    Parser inner(replaced, findings);
+    bool good = inner.whole(declared);
+    entries.insert(entries.end(), inner.entries.begin(), inner.entries.end());
+    prefixes.insert(prefixes.end(), inner.prefixes.begin(), inner.prefixes.end());
+    return good;
   }
 
   bool skipBody() {

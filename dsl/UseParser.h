@@ -121,6 +121,7 @@ protected:
       if (is(TokenKind::EndOfFile) || declarationStart())
         return expected("'}'");
       size_t begin = at;
+      entries.push_back(token().span.begin);
       if (!entry()) {
         good = false;
         recover(begin);
@@ -160,6 +161,7 @@ protected:
   const std::vector<Token> &tokens;
   Findings &findings;
   size_t at = 0;
+  std::vector<uint32_t> entries, prefixes; // of ast::File
 };
 
 } // namespace rho::dsl

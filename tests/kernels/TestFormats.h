@@ -28,7 +28,7 @@ inline ExprPtr binary(Expr::Op op, ExprPtr a, ExprPtr b) {
 
 inline Component component(std::string name, std::string_view type, Extent extent,
                            int64_t group = 0) {
-  return {std::move(name), ElementType::get(type), extent, group, false, nullptr, false, {}};
+  return {std::move(name), ElementType::get(type), extent, group, 1, false, nullptr, false, {}};
 }
 
 // value = element * (all other components).
