@@ -128,6 +128,7 @@ std::string parseSection(std::string_view line, LayoutSection &section) {
   section.tilesN = fields.number("tiles_n", 1, maxExtent);
   section.tilesK = fields.number("tiles_k", 1, maxExtent);
   section.codeXor = static_cast<uint32_t>(fields.number("xor", 0, UINT32_MAX));
+  section.noSign = fields.number("no_sign", 0, 1) != 0;
   std::optional<std::vector<AxisBit>> order = parseOrder(fields.text("order"));
   fields.end();
   if (!fields.ok())
@@ -191,7 +192,8 @@ std::string WeightLayout::print() const {
         " tile_k=" + std::to_string(section.tileK) + " unit_k=" + std::to_string(section.unitK) +
         " tiles_n=" + std::to_string(section.tilesN) +
         " tiles_k=" + std::to_string(section.tilesK) + " xor=" + hexadecimal(section.codeXor) +
-        " order=" + printOrder(section.order) + "\n";
+        " no_sign=" + std::to_string(int(section.noSign)) + " order=" + printOrder(section.order) +
+        "\n";
   return text;
 }
 

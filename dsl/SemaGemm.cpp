@@ -216,12 +216,10 @@ private:
   }
 
   void scales(const ast::ScheduleEntry &entry) {
-    if (entry.word && entry.word->text == "operand")
-      gemm.schedule.scales = ScheduleDecl::Scales::Operand;
-    else if (entry.word && entry.word->text == "accumulator")
-      gemm.schedule.scales = ScheduleDecl::Scales::Accumulator;
-    else
-      error(DiagId::schedule_form, {"scales", "operand or accumulator"}, entry.key.span);
+    if (entry.word)
+      gemm.schedule.scales = scalesNamed(entry.word->text);
+    if (!gemm.schedule.scales)
+      error(DiagId::schedule_form, {"scales", "operand, accumulator or hardware"}, entry.key.span);
   }
 
   void roles(const ast::ScheduleEntry &entry) {

@@ -140,7 +140,7 @@ std::string ruleText(const dsl::Format &format, int index) {
 
 } // namespace
 
-std::string quantizerHeader(const dsl::Format &format, int elementBits) {
+std::string quantizerHeader(const dsl::Format &format, int elementBits, int groupsPerWord) {
   int64_t run = chunk; // numbers of an aligned chunk that share all scales
   std::string parameters, arguments, rules, calls, product;
   for (size_t i = 1; i < format.components.size(); ++i) {
@@ -167,6 +167,9 @@ std::string quantizerHeader(const dsl::Format &format, int elementBits) {
          ";\n"
          "constexpr int elementBits = " +
          std::to_string(elementBits) +
+         ";\n"
+         "constexpr int groupsPerWord = " +
+         std::to_string(groupsPerWord) +
          ";\n"
          "constexpr int scaleRun = " +
          std::to_string(run) + ";\n" + rules +

@@ -130,7 +130,8 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
 
 WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed,
                               const Geometry &geometry, const Problem &problem);
-ActivationLayout makeActivationLayout(const Geometry &geometry, const Problem &problem);
+ActivationLayout makeActivationLayout(const PlacedGemm &placed, const Geometry &geometry,
+                                      const Problem &problem);
 
 // The kernel's parameters, in order.
 std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geometry &geometry,

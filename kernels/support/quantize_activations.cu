@@ -1,13 +1,14 @@
 // Quantizes activations: x [m][k] in f32, f16 or bf16 -> codes of a format, one CTA a row.
 //
 // Compiled by NVRTC at run time. "rho_format.cuh" is generated from the format's declaration by
-// runtime/QuantizerSource.cpp; it defines Element, elementBits, scaleRun, elementScale(), encodeComponents() and
+// runtime/QuantizerSource.cpp; it defines Element, elementBits, groupsPerWord, scaleRun, elementScale(), encodeComponents() and
 // the component parameters. The codes are bit for bit those of dsl::quantize on the host: the same
 // operations in double in the same order, reductions whose order does not matter. Build with
 // --fmad=false.
 //
 // Output, see compiler/Layout.h: element codes row-major, `pitch` bytes a row, sub-byte codes low
-// nibble first, signed codes of fewer than elementBits bits sign-extended, zero past k; group components [ceil(k/G)][groupStride], row components [m].
+// nibble first, signed codes of fewer than elementBits bits sign-extended, zero past k; group components [ceil(k/(w G))][groupStride][w] with w = groupsPerWord, zero past the last group,
+// row components [m].
 
 constexpr int threads = 256;
 constexpr int chunk = 16; // numbers that a thread takes at once
@@ -142,6 +143,7 @@ template <class Input> struct Row {
   long long k;
   long long row;
   long long groupStride;
+  int groupsPerWord;
   unsigned char *const *components;
 
   // chunk numbers from `column` on; those at `end` and after are 0.
@@ -169,7 +171,10 @@ template <class Input> struct Row {
 
   // Where the code of a component for `column` lies; Group 0: one for the whole row.
   template <long long Group> __device__ long long place(long long column) const {
-    return Group == 0 ? row : column / (Group == 0 ? 1 : Group) * groupStride + row;
+    if (Group == 0)
+      return row;
+    const long long group = column / (Group == 0 ? 1 : Group);
+    return (group / groupsPerWord * groupStride + row) * groupsPerWord + group % groupsPerWord;
   }
   template <class Type, long long Group>
   __device__ double component(int index, long long column) const {
@@ -302,16 +307,18 @@ template <class Rule, class Input> __device__ void encodeComponent(const Row<Inp
                                          : 1;
     constexpr long long step = group == 0 ? 1 : group;
     const long long groups = (row.k + step - 1) / step;
+    const long long stored = (groups + row.groupsPerWord - 1) / row.groupsPerWord * row.groupsPerWord;
     // Every lane makes every round: the shuffles are the whole warp's.
-    for (long long first = 0; first < groups; first += threads / lanes) {
+    for (long long first = 0; first < stored; first += threads / lanes) {
       long long mine = first + threadIdx.x / lanes;
       // A team past the last group reduces nothing; column 0 is there to be read.
       long long begin = mine < groups ? mine * step : 0;
       long long end = mine >= groups ? begin : begin + step < row.k ? begin + step : row.k;
       Team<Input, lanes> team(row, begin, end, static_cast<int>(threadIdx.x % lanes));
       double value = Rule::value(row, team);
-      if (mine < groups && threadIdx.x % lanes == 0)
-        row.template store<typename Rule::Type, group>(Rule::index, begin, value);
+      if (mine < stored && threadIdx.x % lanes == 0)
+        row.template store<typename Rule::Type, group>(Rule::index, mine * step,
+                                                       mine < groups ? value : 0);
     }
   }
   __syncthreads();
@@ -464,7 +471,8 @@ __device__ void quantizeRow(const Row<Input> &row, long long pitch, unsigned cha
            unsigned char *codes RHO_COMPONENT_PARAMETERS) {                                        \
     unsigned char *const components[] = {codes RHO_COMPONENT_ARGUMENTS};                           \
     const long long index = blockIdx.x;                                                            \
-    quantizeRow(Row<Input>{x + index * stride, k, index, groupStride, components}, pitch, codes);  \
+    quantizeRow(Row<Input>{x + index * stride, k, index, groupStride, groupsPerWord, components},  \
+                pitch, codes);                                                                     \
   }
 RHO_QUANTIZE(rho_quantize_f32, float)
 RHO_QUANTIZE(rho_quantize_f16, InputF16)

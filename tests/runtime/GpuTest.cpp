@@ -38,9 +38,9 @@ protected:
     out.m = m;
     for (size_t i = 0; i < out.format->components.size(); ++i) {
       const dsl::Component &component = out.format->components[i];
-      out.components.push_back(must(
-          device.allocate(i == 0 ? m * out.layout.pitchBytes
-                                 : deviceCodes(component, m, k) * componentBytes(component.type))));
+      out.components.push_back(must(device.allocate(i == 0 ? m * out.layout.pitchBytes
+                                                           : deviceCodes(component, m, out.layout) *
+                                                                 componentBytes(component.type))));
     }
     return out;
   }
@@ -71,7 +71,7 @@ protected:
     cache::DiskCache disk(options);
     cache::Warnings warnings;
     std::shared_ptr<const Quantizer> gpu =
-        must(device.impl().backend->makeQuantizer(format, bits, disk, warnings));
+        must(device.impl().backend->makeQuantizer(format, bits, 1, disk, warnings));
     if (!warnings.empty())
       GTEST_SKIP() << warnings[0];
     Activations::Impl fromGpu = makeActivations(format, bits, m, k);

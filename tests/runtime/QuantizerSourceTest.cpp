@@ -20,7 +20,7 @@ void expectGolden(const std::string &text, const std::string &name) {
 }
 
 std::string headerOf(const dsl::Format &format) {
-  return quantizerHeader(format, format.element().type.bits());
+  return quantizerHeader(format, format.element().type.bits(), 1);
 }
 
 std::string headerOf(const std::string &format) {
@@ -53,7 +53,7 @@ TEST(QuantizerSource, FloatsOfEightBits) {
 TEST(QuantizerSource, WidenedCodesDifferInTheirStorageOnly) {
   Module module = parsed(w4a4);
   const dsl::Format &format = gemmOf(module).activation;
-  std::string narrow = quantizerHeader(format, 4), wide = quantizerHeader(format, 8);
+  std::string narrow = quantizerHeader(format, 4, 1), wide = quantizerHeader(format, 8, 1);
   std::string line = "constexpr int elementBits = 4;\n";
   ASSERT_NE(narrow.find(line), std::string::npos);
   EXPECT_EQ(narrow.replace(narrow.find(line) + line.size() - 3, 1, "8"), wide);
