@@ -1,5 +1,6 @@
 #include "dsl/Ast.h"
 
+#include "dsl/Numbers.h"
 #include "dsl/Operators.h"
 
 #include <charconv>
@@ -44,6 +45,21 @@ public:
     --depth;
   }
 
+  void print(const Device &device) {
+    line("device " + device.name.text);
+    ++depth;
+    for (const DeviceEntry &entry : device.entries)
+      print(entry);
+    for (const DeviceBlock &block : device.blocks) {
+      line(block.key.text);
+      ++depth;
+      for (const DeviceEntry &entry : block.entries)
+        print(entry);
+      --depth;
+    }
+    --depth;
+  }
+
   std::string take() { return std::move(out); }
 
 private:
@@ -51,11 +67,29 @@ private:
 
   void print(const Component &component) {
     std::string text = "component " + component.name.text + ": " + component.type.text;
+    if (component.remap)
+      text += remap(*component.remap);
+    if (component.host)
+      text += " in " + component.host->text;
     if (component.extent)
-      text += " per " + component.extent->text;
+      text += " per ";
+    if (component.rowAxis && component.rows)
+      text += component.rowAxis->text + "[" + std::to_string(component.rows->value) + "] ";
+    if (component.extent)
+      text += component.extent->text;
     if (component.group)
       text += "[" + std::to_string(component.group->value) + "]";
     line(text);
+  }
+
+  static std::string remap(const Remap &remap) {
+    std::string text = " remap " + std::to_string(remap.code.value) + " to [";
+    for (size_t i = 0; i < remap.entries.size(); ++i) {
+      const Remap::Entry &entry = remap.entries[i];
+      text += i ? ", " : "";
+      text += entry.name ? (entry.negated ? "-" : "") + entry.name->text : printNumber(entry.value);
+    }
+    return text + "] by " + remap.selector.text;
   }
 
   void print(const std::string &title, const Rule &rule) {
@@ -72,6 +106,19 @@ private:
     line(text);
   }
 
+  void print(const DeviceEntry &entry) {
+    std::string value = entry.word     ? entry.word->text
+                        : entry.string ? "\"" + entry.string->text + "\""
+                                       : number(*entry.number);
+    line(entry.key.text + ": " + value + (entry.unit.empty() ? "" : " " + entry.unit));
+  }
+
+  static std::string number(double value) {
+    char buffer[64];
+    auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
+    return {buffer, end};
+  }
+
   void nested(const Expr &expr) {
     ++depth;
     print(expr);
@@ -83,12 +130,9 @@ private:
     case Expr::Kind::Integer:
       line(std::to_string(expr.integer));
       break;
-    case Expr::Kind::Real: {
-      char buffer[64];
-      auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), expr.real);
-      line(std::string(buffer, end));
+    case Expr::Kind::Real:
+      line(number(expr.real));
       break;
-    }
     case Expr::Kind::Name:
       line(expr.name);
       break;

@@ -35,11 +35,27 @@ struct Expr {
 };
 using ExprPtr = std::unique_ptr<Expr>;
 
-// `name: type` or `name: type per extent`.
+// `remap CODE to [ENTRY, ...] by SELECTOR`.
+struct Remap {
+  struct Entry {
+    std::optional<Name> name; // else a number
+    double value = 0;
+    bool negated = false; // of a name
+  };
+  Number code;
+  std::vector<Entry> entries;
+  Name selector;
+};
+
+// `name: type`, `name: type per extent`, `name: type in host`.
 struct Component {
   Name name, type;
   std::optional<Name> extent;  // k, channel, token, tensor
   std::optional<Number> group; // of k[G]
+  std::optional<Name> rowAxis; // n or m, of n[R] k[G] and m[R] k[G]
+  std::optional<Number> rows;
+  std::optional<Name> host;
+  std::optional<Remap> remap;
 };
 
 // `name = expression`, in an encode block or as the value.
@@ -89,12 +105,34 @@ struct Gemm {
   bool broken = false;
 };
 
+// `key: 108`, `key: 1.41 GHz`, `key: sm_80` or `key: "NVIDIA A40"` of a device.
+struct DeviceEntry {
+  Name key;
+  std::optional<Name> word, string;
+  std::optional<double> number;
+  std::string unit; // "" or e.g. "GB/s"
+  Span valueSpan;   // of number and unit
+};
+
+// `tensor { ... }`, `mma { ... }` or `throughput { ... }`.
+struct DeviceBlock {
+  Name key;
+  std::vector<DeviceEntry> entries;
+};
+
+struct Device {
+  Name name;
+  std::vector<DeviceEntry> entries;
+  std::vector<DeviceBlock> blocks;
+  bool broken = false;
+};
+
 struct Import {
   std::string path;
   Span span;
 };
 
-using Declaration = std::variant<Import, Format, Gemm>;
+using Declaration = std::variant<Import, Format, Gemm, Device>;
 
 struct File {
   std::vector<Declaration> declarations; // in order of the text

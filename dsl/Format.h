@@ -14,7 +14,8 @@ namespace rho::dsl {
 // What shares one component value. Ordered from fine to coarse.
 enum class Extent : uint8_t {
   Element, // one number
-  Group,   // k[G]: G consecutive numbers along k of one row (the last group may be short)
+  Group,   // k[G]: G consecutive numbers along k of one row (the last group may be short);
+           // n[R] k[G]: those of R rows of a weight, m[R] k[G] of an activation
   Row,     // "channel" of a weight (one n), "token" of an activation (one m)
   Tensor,  // all
 };
@@ -34,9 +35,16 @@ struct Expr {
     Cast,      // type(operands[0]): the low bits of an integer read as that type (s8, u8, ...),
                // or rounding to a float type (f16, ...)
     Reduce,    // reduce(operands[0]) over the extent of the component that is being encoded
+    Call,      // function(operands...) (encode rules only)
   };
   enum class Op : uint8_t { Add, Sub, Mul, Div, And, Or, Xor, Shl, Shr };
   enum class Reduction : uint8_t { Absmax, Min, Max };
+  enum class Function : uint8_t {
+    BitFloor, // the largest power of two that is at most |operand|; 0 of 0
+    Min,      // of two operands
+    Max,
+    Best, // a whole rule: the operand that encodes with the least squared error
+  };
 
   Kind kind;
   Span span;
@@ -45,9 +53,27 @@ struct Expr {
   int component = 0;
   Op op = Op::Add;
   Reduction reduction = Reduction::Absmax;
+  Function function = Function::BitFloor;
   std::optional<ElementType> type;
   std::vector<ExprPtr> operands;
 };
+
+// What a remapped code of the element stands for: the entry of its selector's code.
+struct Remap {
+  struct Entry {
+    double value = 0;   // a literal, where there is no component
+    int component = -1; // else a component per tensor, negated or not
+    bool negated = false;
+    friend bool operator==(const Entry &, const Entry &) = default;
+  };
+  uint32_t code = 0;
+  int selector = 0; // component of an unsigned integer type of as many codes as there are entries
+  std::vector<Entry> entries;
+  friend bool operator==(const Remap &, const Remap &) = default;
+};
+
+// The components that a remap reads: its selector and entries.
+std::vector<int> componentsOf(const Remap &remap);
 
 // One stored part of a format.
 struct Component {
@@ -55,7 +81,14 @@ struct Component {
   ElementType type;
   Extent extent = Extent::Element;
   int64_t group = 0;     // G of k[G]; 0 for every other extent
-  bool perToken = false; // Row written as "token" (activations) instead of "channel" (weights)
+  int64_t rows = 1;      // R of n[R] k[G] and m[R] k[G]; 1 for every other extent
+  bool perToken = false; // of an activation: Row written as "token" instead of "channel", m[R]
+                         // instead of n[R]
+  // Of `NAME: TYPE in HOST`: the component above whose bits these lie in the same stored unit of 8
+  // or 16 bits, with the same extent, and the lowest of them in the unit.
+  int host = -1;
+  int shift = 0;
+  std::optional<Remap> remap = std::nullopt; // of the element
   // How the encoder computes it from the input: declared in the encode block or derived by sema
   // from the value expression. Null for the element, which is always the nearest code.
   ExprPtr encode;
@@ -84,6 +117,9 @@ struct Format {
   Span span;
 
   const Component &element() const { return components[0]; }
+  // Bits that a code of a component takes in memory: of one with others in its spare bits the whole
+  // unit, of those others 0.
+  int storedBits(int component) const;
   // Stored bits per number at infinite k and rows: 4.125 for int4 g128 with an f16 scale.
   double bitsPerElement() const;
 };
@@ -91,6 +127,17 @@ struct Format {
 // The format that a plain f16, bf16 or f32 names: one element, whose value is itself.
 Format plainFormat(ElementType type);
 bool isPlain(const Format &format);
+
+// Bits of the stored unit of a component with others in its spare bits.
+inline int spareUnitBits(ElementType type) {
+  return type.bits() <= 8 ? 8 : type.bits() <= 16 ? 16 : 32;
+}
+
+// As a declaration says it after `per`: "n[128] k[128]", "channel". Empty for the element.
+std::string printExtent(const Component &component);
+
+// Whether a rule chooses among candidates, its operands.
+bool isBest(const ExprPtr &rule);
 
 // Structural equality; spans never count.
 bool equal(const Expr &a, const Expr &b);
@@ -111,6 +158,10 @@ struct ScheduleDecl {
     friend bool operator==(const Warps &, const Warps &) = default;
   };
   enum class Scales : uint8_t { Operand, Accumulator, Hardware };
+  // How integer partial sums of groups become floats. Converted: by an instruction of low
+  // throughput. Biased: sums start at the bits of 1.5 * 2^23, so that while they stay below 2^22 in
+  // magnitude they are the bits of that number plus the sum, and a subtraction converts them.
+  enum class Sums : uint8_t { Converted, Biased };
   // Which warps load, decode and multiply. Uniform: every warp does all three (mma.sync). ImFP: one
   // warp loads, the others decode and multiply (wgmma, operand A in registers). ExCP: one warp
   // loads, one warpgroup decodes, the others multiply (wgmma, both operands in shared memory).
@@ -128,18 +179,19 @@ struct ScheduleDecl {
   std::optional<Tile> tile;        // tile: M x N x K of one CTA
   std::optional<Warps> warps; // warps: M x N of one CTA, or M x N x K: K groups take turns along k
   std::optional<int64_t> splitK; // split_k: CTAs that share one output tile, or streamK
-  std::optional<Scales> scales;  // scales: operand | accumulator | hardware, where group scales are
-                                 // applied
-  std::optional<Roles> roles;    // roles: uniform | imfp | excp | gemv
+  std::optional<Scales>
+      scales; // scales: operand | accumulator | hardware, where group scales are applied
+  std::optional<Sums> sums;       // sums: converted | biased
+  std::optional<Roles> roles;     // roles: uniform | imfp | excp | gemv
   std::optional<Cluster> cluster; // cluster: N x K, CTAs that share activations x parts of k
   std::optional<bool>
       dependent; // launch: serial | dependent, may start before its predecessor ends
-  Span span, pipelineSpan, tileSpan, warpsSpan, splitKSpan, scalesSpan, rolesSpan, clusterSpan,
-      launchSpan;
+  Span span, pipelineSpan, tileSpan, warpsSpan, splitKSpan, scalesSpan, sumsSpan, rolesSpan,
+      clusterSpan, launchSpan;
 
   friend bool operator==(const ScheduleDecl &a, const ScheduleDecl &b) {
     return a.pipeline == b.pipeline && a.tile == b.tile && a.warps == b.warps &&
-           a.splitK == b.splitK && a.scales == b.scales && a.roles == b.roles &&
+           a.splitK == b.splitK && a.scales == b.scales && a.sums == b.sums && a.roles == b.roles &&
            a.cluster == b.cluster && a.dependent == b.dependent;
   }
 };

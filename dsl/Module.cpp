@@ -48,6 +48,7 @@ public:
     checkFormats(module);
     for (const ast::File &file : files)
       checkGemms(file, &file == &files.back(), module);
+    checkDevices(module);
     if (!findings.empty())
       return findings.takeSorted();
     return module;
@@ -130,6 +131,24 @@ private:
     }
   }
 
+  void checkDevices(Module &module) {
+    std::map<std::string, Span> places;
+    for (const ast::File &file : files) {
+      for (const ast::Declaration &declaration : file.declarations) {
+        const auto *device = std::get_if<ast::Device>(&declaration);
+        if (!device || device->name.text.empty())
+          continue;
+        auto [place, isNew] = places.try_emplace(device->name.text, device->name.span);
+        if (!isNew)
+          findings.add(DiagId::duplicate_name,
+                       {"device", device->name.text, findings.place(place->second)},
+                       device->name.span);
+        if (std::optional<Device> checked = checkDevice(*device, findings); checked && isNew)
+          module.devices.push_back(std::move(*checked));
+      }
+    }
+  }
+
   const FileReader &reader;
   std::shared_ptr<SourceMap> sources;
   Findings findings;
@@ -148,6 +167,7 @@ template <class T> const T *findNamed(const std::vector<T> &all, std::string_vie
 
 const Format *Module::findFormat(std::string_view name) const { return findNamed(formats, name); }
 const Gemm *Module::findGemm(std::string_view name) const { return findNamed(gemms, name); }
+const Device *Module::findDevice(std::string_view name) const { return findNamed(devices, name); }
 
 Result<Module> parseModule(std::string_view text, std::string_view name, const FileReader &reader) {
   return Loader(reader).run(text, name);

@@ -1,6 +1,7 @@
 // The whole front end as a few calls: text -> tokens -> syntax -> checked declarations.
 #pragma once
 
+#include "dsl/Device.h"
 #include "dsl/Error.h"
 #include "dsl/Format.h"
 
@@ -17,9 +18,11 @@ struct Module {
   std::shared_ptr<const SourceMap> sources;
   std::vector<Format> formats; // of this file and its imports, in order of declaration
   std::vector<Gemm> gemms;     // of this file only
+  std::vector<Device> devices; // as formats
 
   const Format *findFormat(std::string_view name) const;
   const Gemm *findGemm(std::string_view name) const;
+  const Device *findDevice(std::string_view name) const;
 };
 
 // Reads an imported file: path as written, resolved against the importing file's folder. Returns
@@ -34,7 +37,7 @@ Result<Module> loadModule(const std::string &path);
 
 // The syntax tree as an indented text (`--emit=ast`).
 Result<std::string> printAst(std::string_view text, std::string_view name);
-// Canonical text of the whole module: formats, then gemms. Parses back to an equal module.
+// Canonical text of the whole module: formats, gemms, then devices. Parses back to an equal module.
 std::string print(const Module &module);
 
 } // namespace rho::dsl

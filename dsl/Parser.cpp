@@ -1,5 +1,6 @@
 #include "dsl/Parser.h"
 
+#include "dsl/Codebook.h"
 #include "dsl/Operators.h"
 
 #include <algorithm>
@@ -24,8 +25,10 @@ public:
         format(file);
       else if (word("gemm"))
         gemm(file);
+      else if (word("device"))
+        device(file);
       else {
-        expected("'import', 'format' or 'gemm'");
+        expected("'import', 'format', 'gemm' or 'device'");
         ++at;
         while (!is(TokenKind::EndOfFile) && !declarationStart())
           ++at;
@@ -73,10 +76,28 @@ private:
     return true;
   }
 
+  bool takeWord(const char *text) {
+    if (!word(text))
+      return expected("'" + std::string(text) + "'");
+    advance();
+    return true;
+  }
+  bool takeReal(double &number) {
+    bool negative = is(TokenKind::Minus);
+    if (negative)
+      advance();
+    if (!is(TokenKind::Integer) && !is(TokenKind::Real))
+      return expected("a number");
+    const Token &token = advance();
+    number = token.kind == TokenKind::Real ? token.real : static_cast<double>(token.integer);
+    number = negative ? -number : number;
+    return true;
+  }
+
   // --- recovery
   bool declarationStart() const {
     return (word("import") && is(TokenKind::String, 1)) ||
-           ((word("format") || word("gemm")) && is(TokenKind::Name, 1) &&
+           ((word("format") || word("gemm") || word("device")) && is(TokenKind::Name, 1) &&
             is(TokenKind::BraceOpen, 2));
   }
   bool entryStart() const {
@@ -157,25 +178,104 @@ private:
       return false;
     if (word("per") || entryStart())
       return expected("the type of the component");
-    if (!takeName(component.type, "the type of the component"))
+    if (!(word("codebook") ? codebook(component.type)
+                           : takeName(component.type, "the type of the component")))
       return false;
-    if (word("per")) {
+    if (word("remap") && is(TokenKind::Integer, 1) && !remap(component.remap.emplace()))
+      return false;
+    if (word("in") && !entryStart()) {
       advance();
-      ast::Name extent;
-      if (entryStart())
-        return expected("k[G], channel, token or tensor");
-      if (!takeName(extent, "k[G], channel, token or tensor"))
+      if (!takeName(component.host.emplace(), "the component whose spare bits these are"))
         return false;
-      component.extent = extent;
-      if (is(TokenKind::BracketOpen)) {
-        advance();
-        ast::Number group;
-        if (!takeNumber(group, "the size of the group") || !take(TokenKind::BracketClose))
-          return false;
-        component.group = group;
-      }
+    } else if (word("per") && !extent(component)) {
+      return false;
     }
     format.components.push_back(std::move(component));
+    return true;
+  }
+
+  // `remap CODE to [ENTRY, ...] by SELECTOR`.
+  bool remap(ast::Remap &remap) {
+    advance();
+    if (!takeNumber(remap.code, "the code that is remapped") || !takeWord("to") ||
+        !take(TokenKind::BracketOpen))
+      return false;
+    do {
+      if (!remap.entries.empty())
+        advance();
+      if (!remapEntry(remap.entries.emplace_back()))
+        return false;
+    } while (is(TokenKind::Comma));
+    if (!is(TokenKind::BracketClose))
+      return expected("',' or ']'");
+    advance();
+    return takeWord("by") && takeName(remap.selector, "the component that selects the entry");
+  }
+
+  bool remapEntry(ast::Remap::Entry &entry) {
+    entry.negated = is(TokenKind::Minus) && is(TokenKind::Name, 1);
+    if (entry.negated)
+      advance();
+    if (!is(TokenKind::Name))
+      return takeReal(entry.value);
+    return takeName(entry.name.emplace(), "the name of a component");
+  }
+
+  // `per k[G]`, `per n[R] k[G]`, `per WORD`.
+  bool extent(ast::Component &component) {
+    advance();
+    ast::Name name;
+    std::optional<ast::Number> size;
+    if (!axis(name, size))
+      return false;
+    if (size && (name.text == "n" || name.text == "m") && word("k") &&
+        is(TokenKind::BracketOpen, 1)) {
+      component.rowAxis = std::move(name);
+      component.rows = size;
+      if (!axis(name, size))
+        return false;
+    }
+    component.extent = std::move(name);
+    component.group = size;
+    return true;
+  }
+
+  // A word of an extent, with its size in brackets where it has one.
+  bool axis(ast::Name &name, std::optional<ast::Number> &size) {
+    constexpr const char *expectation = "k[G], n[R] k[G], m[R] k[G], channel, token or tensor";
+    size.reset();
+    if (entryStart())
+      return expected(expectation);
+    if (!takeName(name, expectation))
+      return false;
+    if (!is(TokenKind::BracketOpen))
+      return true;
+    advance();
+    ast::Number number;
+    if (!takeNumber(number, "the size of the group") || !take(TokenKind::BracketClose))
+      return false;
+    size = number;
+    return true;
+  }
+
+  // `codebook [-1, 0.5, ...]`, kept as its canonical text.
+  bool codebook(ast::Name &type) {
+    const Token &first = advance();
+    if (!take(TokenKind::BracketOpen))
+      return false;
+    std::vector<double> values;
+    do {
+      if (!values.empty())
+        advance();
+      double value = 0;
+      if (!takeReal(value))
+        return false;
+      values.push_back(value);
+    } while (is(TokenKind::Comma));
+    if (!is(TokenKind::BracketClose))
+      return expected("',' or ']'");
+    advance();
+    type = ast::Name{codebookText(values), from(first)};
     return true;
   }
 
@@ -256,6 +356,59 @@ private:
     }
     schedule.entries.push_back(std::move(entry));
     return true;
+  }
+
+  void device(ast::File &file) {
+    advance();
+    ast::Device device;
+    device.broken = !takeName(device.name, "the name of the device") ||
+                    !block([&] { return deviceEntry(device); });
+    file.declarations.emplace_back(std::move(device));
+  }
+
+  bool deviceEntry(ast::Device &device) {
+    if (!is(TokenKind::Name) || !is(TokenKind::BraceOpen, 1))
+      return deviceValue(device.entries);
+    ast::DeviceBlock rates;
+    rates.key = ast::Name{std::string(token().text), token().span};
+    advance();
+    bool good = block([&] { return deviceValue(rates.entries); });
+    device.blocks.push_back(std::move(rates));
+    return good;
+  }
+
+  bool deviceValue(std::vector<ast::DeviceEntry> &entries) {
+    ast::DeviceEntry entry;
+    if (!takeName(entry.key, "an entry of the device or '}'") || !take(TokenKind::Colon))
+      return false;
+    const Token &first = token();
+    if (entryStart())
+      return expected("a number, a word or a string");
+    if (is(TokenKind::String) || is(TokenKind::Name)) {
+      (is(TokenKind::String) ? entry.string : entry.word) =
+          ast::Name{std::string(first.text), first.span};
+      advance();
+    } else if (is(TokenKind::Integer) || is(TokenKind::Real)) {
+      entry.number = is(TokenKind::Real) ? first.real : static_cast<double>(first.integer);
+      advance();
+      unit(entry);
+    } else {
+      return expected("a number, a word or a string");
+    }
+    entry.valueSpan = from(first);
+    entries.push_back(std::move(entry));
+    return true;
+  }
+
+  // What stands between a number and the next entry: GHz, GB/s.
+  void unit(ast::DeviceEntry &entry) {
+    if (!is(TokenKind::Name) || entryStart())
+      return;
+    entry.unit = advance().text;
+    if (is(TokenKind::Slash) && is(TokenKind::Name, 1)) {
+      advance();
+      entry.unit += "/" + std::string(advance().text);
+    }
   }
 
   // --- expressions: precedence climbing. `nesting` counts open parentheses, calls and unary
@@ -351,16 +504,30 @@ private:
       if (!call)
         return node;
       advance();
-      ast::ExprPtr argument = expression(0, nesting + 1);
-      if (!argument || !take(TokenKind::ParenClose))
-        return nullptr;
-      node->span = from(first);
-      return adopt(std::move(node), std::move(argument), nullptr, first.span);
+      return arguments(std::move(node), first, nesting);
     }
     default:
       expected("an expression");
       return nullptr;
     }
+  }
+
+  // The arguments of a call and its closing parenthesis.
+  ast::ExprPtr arguments(ast::ExprPtr call, const Token &first, int nesting) {
+    while (true) {
+      ast::ExprPtr argument = expression(0, nesting + 1);
+      if (!argument)
+        return nullptr;
+      call->depth = std::max(call->depth, argument->depth + 1);
+      call->operands.push_back(std::move(argument));
+      if (!is(TokenKind::Comma))
+        break;
+      advance();
+    }
+    if (!take(TokenKind::ParenClose))
+      return nullptr;
+    call->span = from(first);
+    return call->depth > maxExpressionDepth ? tooDeep(first.span) : std::move(call);
   }
 
   const std::vector<Token> &tokens;

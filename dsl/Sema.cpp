@@ -1,5 +1,6 @@
 #include "dsl/Sema.h"
 
+#include "dsl/Codebook.h"
 #include "dsl/DeriveEncode.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Operators.h"
@@ -14,7 +15,7 @@ namespace {
 
 // How coarse a component's extent is; larger is coarser.
 std::pair<int, int64_t> coarseness(const Component &component) {
-  return {static_cast<int>(component.extent), component.group};
+  return {static_cast<int>(component.extent), component.rows * component.group};
 }
 
 void collectComponents(const Expr &expr, std::vector<bool> &read) {
@@ -48,6 +49,8 @@ public:
     if (good)
       deriveRules();
     if (good)
+      candidates();
+    if (good)
       elementWidth();
     if (!good)
       return std::nullopt;
@@ -65,6 +68,9 @@ private:
   void components() {
     for (const ast::Component &declared : syntax.components)
       component(declared);
+    for (const ast::Component &declared : syntax.components)
+      if (declared.remap)
+        remap(declared.name, *declared.remap);
     checkElement();
   }
 
@@ -85,20 +91,137 @@ private:
         return error(DiagId::duplicate_name,
                      {"component", shown(component.name), findings.place(other.span)},
                      component.span);
-    if (std::optional<ElementType> type = ElementType::fromName(declared.type.text)) {
-      component.type = *type;
-    } else {
-      std::vector<std::string> known;
-      for (std::string_view name : ElementType::allNames())
-        known.emplace_back(name);
-      report(DiagId::unknown_name,
-             {"type", shown(declared.type.text), hint(declared.type.text, known)},
-             declared.type.span);
-    }
+    if (std::optional<ElementType> found = type(declared.type))
+      component.type = *found;
+    else
+      bad = true;
     if (declared.extent && !extent(*declared.extent, declared.group, component))
+      bad = true;
+    if (declared.rowAxis && declared.rows && !rows(*declared.rowAxis, *declared.rows, component))
+      bad = true;
+    if (declared.host && !spare(*declared.host, component))
       bad = true;
     format.components.push_back(std::move(component));
     poisoned.push_back(bad);
+  }
+
+  int indexOf(const std::string &name) const {
+    for (size_t i = 0; i < format.components.size(); ++i)
+      if (format.components[i].name == name)
+        return static_cast<int>(i);
+    return -1;
+  }
+  bool unknownComponent(const ast::Name &name) {
+    std::vector<std::string> known;
+    for (const Component &component : format.components)
+      known.push_back(component.name);
+    error(DiagId::unknown_name, {"component", shown(name.text), hint(name.text, known)}, name.span);
+    return false;
+  }
+
+  // Puts a component above the bits of its host and of others in there.
+  bool spare(const ast::Name &name, Component &component) {
+    component.host = indexOf(name.text);
+    if (component.host < 0)
+      return unknownComponent(name);
+    const Component &host = format.components[static_cast<size_t>(component.host)];
+    component.extent = host.extent;
+    component.group = host.group;
+    component.rows = host.rows;
+    component.perToken = host.perToken;
+    if (poisoned[static_cast<size_t>(component.host)])
+      return false;
+    if (host.extent == Extent::Element || host.host >= 0) {
+      component.extent = Extent::Tensor; // so that it is taken for no second element
+      error(DiagId::spare_host, {component.name, name.text}, name.span);
+      return false;
+    }
+    component.shift = host.type.bits();
+    for (const Component &other : format.components)
+      if (other.host == component.host)
+        component.shift += other.type.bits();
+    int unit = spareUnitBits(host.type);
+    if (component.shift + component.type.bits() <= unit)
+      return true;
+    error(DiagId::spare_bits,
+          {component.name, std::to_string(component.type.bits()), std::to_string(component.shift),
+           host.name, std::to_string(unit)},
+          component.span);
+    return false;
+  }
+
+  void remap(const ast::Name &name, const ast::Remap &declared) {
+    int index = indexOf(name.text);
+    if (index < 0)
+      return; // reported
+    auto self = static_cast<size_t>(index);
+    if (std::optional<Remap> checked = checkRemap(format.components[self], declared))
+      format.components[self].remap = std::move(checked);
+    else
+      poisoned[self] = true;
+  }
+
+  std::optional<Remap> checkRemap(const Component &component, const ast::Remap &declared) {
+    auto refuse = [&](DiagId id, const std::vector<std::string> &args, Span span) {
+      error(id, args, span);
+      return std::nullopt;
+    };
+    if (component.extent != Extent::Element)
+      return refuse(DiagId::remap_not_element, {component.name}, component.span);
+    int64_t codes = int64_t(1) << component.type.bits();
+    if (declared.code.value >= codes)
+      return refuse(DiagId::remap_code,
+                    {std::to_string(declared.code.value), std::string(component.type.name()),
+                     std::to_string(codes - 1)},
+                    declared.code.span);
+    Remap remap{static_cast<uint32_t>(declared.code.value), indexOf(declared.selector.text), {}};
+    if (remap.selector < 0) {
+      unknownComponent(declared.selector);
+      return std::nullopt;
+    }
+    const Component &selector = format.components[static_cast<size_t>(remap.selector)];
+    if (poisoned[static_cast<size_t>(remap.selector)])
+      return std::nullopt;
+    if (selector.type.kind() != ElementType::Kind::Unsigned || selector.extent == Extent::Element ||
+        size_t(1) << selector.type.bits() != declared.entries.size())
+      return refuse(DiagId::remap_selector,
+                    {std::to_string(declared.entries.size()), selector.name,
+                     std::string(selector.type.name())},
+                    declared.selector.span);
+    for (const ast::Remap::Entry &entry : declared.entries) {
+      Remap::Entry checked{entry.value, -1, entry.negated};
+      if (entry.name) {
+        checked.component = indexOf(entry.name->text);
+        if (checked.component < 0) {
+          unknownComponent(*entry.name);
+          return std::nullopt;
+        }
+        if (format.components[static_cast<size_t>(checked.component)].extent != Extent::Tensor)
+          return refuse(DiagId::remap_entry, {entry.name->text}, entry.name->span);
+      }
+      remap.entries.push_back(checked);
+    }
+    return remap;
+  }
+
+  std::optional<ElementType> type(const ast::Name &written) {
+    std::optional<ElementType> found = ElementType::fromName(written.text);
+    if (found)
+      return found;
+    if (std::optional<std::vector<double>> values = parseCodebook(written.text)) {
+      if (ElementType::isCodebookSize(values->size()))
+        error(DiagId::too_many_codebooks, {std::to_string(ElementType::maxCodebooks)},
+              written.span);
+      else
+        error(DiagId::codebook_size, {std::to_string(values->size())}, written.span);
+      return std::nullopt;
+    }
+    std::vector<std::string> known;
+    for (std::string_view name : ElementType::allNames())
+      known.emplace_back(name);
+    error(DiagId::unknown_name, {"type", shown(written.text), hint(written.text, known)},
+          written.span);
+    return std::nullopt;
   }
 
   bool extent(const ast::Name &written, const std::optional<ast::Number> &group,
@@ -130,10 +253,22 @@ private:
     std::string found = written.text;
     if (group)
       found += "[" + std::to_string(group->value) + "]";
-    error(DiagId::unknown_name,
-          {"extent", shown(found), hint(found, {"k[G]", "channel", "token", "tensor"})},
-          written.span);
+    error(
+        DiagId::unknown_name,
+        {"extent", shown(found), hint(found, {"k[G]", "n[R] k[G]", "channel", "token", "tensor"})},
+        written.span);
     return false;
+  }
+
+  bool rows(const ast::Name &axis, const ast::Number &count, Component &component) {
+    if (count.value < 1 || count.value > maxGroup) {
+      error(DiagId::rows_out_of_range,
+            {std::to_string(count.value), axis.text, std::to_string(maxGroup)}, count.span);
+      return false;
+    }
+    component.rows = count.value;
+    component.perToken = axis.text == "m" && component.rows > 1;
+    return true;
   }
 
   // Exactly one component without `per`, and it is the first.
@@ -171,15 +306,26 @@ private:
     const Component *coarser = nullptr;
     for (int index : order) {
       const Component &component = at(index);
-      if (component.extent != Extent::Group || poisoned[static_cast<size_t>(index)])
+      bool inRows = component.extent == Extent::Group || component.extent == Extent::Row;
+      if (!inRows || poisoned[static_cast<size_t>(index)])
         continue;
-      if (coarser && coarser->group % component.group != 0)
+      if (coarser && !nests(*coarser, component))
         error(DiagId::groups_do_not_nest,
-              {std::to_string(coarser->group), coarser->name, std::to_string(component.group),
-               component.name},
+              {shownGroup(*coarser), coarser->name, shownGroup(component), component.name},
               component.span);
       coarser = &component;
     }
+  }
+
+  static bool nests(const Component &coarse, const Component &fine) {
+    if (coarse.extent == Extent::Row)
+      return fine.rows == 1;
+    return coarse.group % fine.group == 0 && coarse.rows % fine.rows == 0 &&
+           (fine.rows == 1 || coarse.perToken == fine.perToken);
+  }
+  static std::string shownGroup(const Component &component) {
+    bool plain = component.extent == Extent::Group && component.rows == 1;
+    return plain ? std::to_string(component.group) : printExtent(component);
   }
 
   // --- value and requirements
@@ -201,6 +347,9 @@ private:
     }
     std::vector<bool> read(format.components.size(), false);
     collectComponents(*format.value, read);
+    if (read[0] && format.element().remap)
+      for (int component : componentsOf(*format.element().remap))
+        read[static_cast<size_t>(component)] = true;
     for (size_t i = 0; i < read.size(); ++i)
       if (!read[i] && !poisoned[i])
         error(DiagId::unused_component, {format.components[i].name}, format.components[i].span);
@@ -263,21 +412,33 @@ private:
           declared.name.span);
   }
 
+  void candidates() {
+    int64_t combinations = 1;
+    for (const Component &component : format.components)
+      if (isBest(component.encode))
+        combinations = std::min<int64_t>(
+            combinations * static_cast<int64_t>(component.encode->operands.size()), maxGroup);
+    if (combinations > maxCandidates)
+      error(DiagId::too_many_candidates,
+            {format.name, std::to_string(combinations), std::to_string(maxCandidates)},
+            format.span);
+  }
+
   void deriveRules() {
-    bool product = isProduct(format);
     for (int index : format.encodeOrder) {
       Component &component = format.components[static_cast<size_t>(index)];
       if (component.encode)
         continue;
-      if (product)
-        component.encode = deriveEncode(format, index);
-      else
+      component.encode = deriveEncode(format, index);
+      if (!component.encode)
         error(DiagId::rule_not_derivable, {component.name}, component.span);
     }
   }
 
   void elementWidth() {
     const Component &element = format.element();
+    if (element.type.bits() < minElementBits)
+      error(DiagId::element_too_narrow, {std::to_string(element.type.bits())}, element.span);
     bool searched = !isProduct(format) || !format.requirements.empty();
     if (searched && element.type.bits() > maxSearchedElementBits)
       error(DiagId::element_too_wide,
@@ -296,13 +457,13 @@ private:
 } // namespace
 
 bool isReserved(const std::string &name, bool component) {
-  constexpr std::array<std::string_view, 3> everywhere = {"import", "format", "gemm"};
+  constexpr std::array<std::string_view, 4> everywhere = {"import", "format", "gemm", "device"};
   constexpr std::array<std::string_view, 5> inFormats = {"x", "per", "value", "require", "encode"};
   auto among = [&](const auto &words) {
     return std::find(words.begin(), words.end(), name) != words.end();
   };
   return among(everywhere) || ElementType::fromName(name) ||
-         (component && (among(inFormats) || findReduction(name)));
+         (component && (among(inFormats) || findReduction(name) || findFunction(name)));
 }
 
 std::optional<Format> checkFormat(const ast::Format &format, Findings &findings) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dsl/Ast.h"
+#include "dsl/Device.h"
 #include "dsl/Findings.h"
 #include "dsl/Format.h"
 
@@ -14,6 +15,9 @@ namespace rho::dsl {
 inline constexpr size_t maxComponents = 16;
 inline constexpr int64_t minGroup = 8;
 inline constexpr int64_t maxGroup = int64_t(1) << 20;
+// Combinations of candidates that the encoder tries.
+inline constexpr int64_t maxCandidates = 256;
+inline constexpr int minElementBits = 2;
 // Wider elements have no table of values to search.
 inline constexpr int maxSearchedElementBits = 8;
 // Integers are exact in double up to here, which keeps ranges and evaluation exact.
@@ -49,5 +53,10 @@ std::optional<Format> checkFormat(const ast::Format &format, Findings &findings)
 // Checks a gemm against all formats. None after it reported errors, or where a format has errors.
 std::optional<Gemm> checkGemm(const ast::Gemm &gemm, const FormatTable &formats,
                               Findings &findings);
+
+// --- SemaDevice.cpp
+
+// Checks a device. None after it reported errors.
+std::optional<Device> checkDevice(const ast::Device &device, Findings &findings);
 
 } // namespace rho::dsl

@@ -94,5 +94,7 @@ public:
 };
 
 Result<std::shared_ptr<Backend>> makeEmulatedBackend(std::string_view target);
+// Errors: unknown_target, bad_device_model.
+Result<std::shared_ptr<Backend>> makeEmulatedBackend(compiler::DeviceModel model);
 
 } // namespace rho

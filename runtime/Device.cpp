@@ -58,6 +58,15 @@ Result<Device> Device::emulated(std::string_view target) {
   return device;
 }
 
+Result<Device> Device::emulated(const compiler::DeviceModel &described) {
+  Result<std::shared_ptr<Backend>> backend = makeEmulatedBackend(described);
+  if (!backend)
+    return backend.error();
+  Device device;
+  device.pimpl = std::make_shared<Impl>(Impl{std::move(*backend)});
+  return device;
+}
+
 Result<Device> Device::automatic() {
   Result<Device> gpu = cuda(0);
   return gpu ? gpu : emulated("sm_80");

@@ -37,6 +37,38 @@ bool isBareElement(const Expr &expr) {
   return expr.kind == Expr::Kind::Component && expr.component == 0;
 }
 
+// What no family of kernels reads yet; such formats can still be quantized and evaluated.
+std::optional<Error> kernelGap(const dsl::Format &format, Span span, const SourceMap *sources) {
+  auto gap = [&](const dsl::Component &component, const std::string &what) {
+    return errorAt(DiagId::no_kernels, {component.name, format.name, what}, span, sources);
+  };
+  for (const dsl::Component &component : format.components) {
+    if (component.remap)
+      return gap(component, "has a remapped code");
+    if (component.host >= 0)
+      return gap(component, "is in spare bits of '" + format.components[component.host].name + "'");
+    if (component.rows > 1)
+      return gap(component, "is per " + dsl::printExtent(component));
+  }
+  return std::nullopt;
+}
+
+// The types of scales that kernels turn into f32. With `byInstruction` those of groups stay codes.
+std::optional<Error> scaleGap(const dsl::Format &format, const std::vector<ScaleUse> &scales,
+                              bool byInstruction, Span span, const SourceMap *sources) {
+  for (const ScaleUse &use : scales) {
+    if (byInstruction && use.extent == Extent::Group)
+      continue;
+    const dsl::Component &component = format.components[use.component];
+    std::string_view type = component.type.name();
+    if (type != "f32" && type != "f16" && type != "bf16" && type != "e4m3")
+      return errorAt(DiagId::no_kernels,
+                     {component.name, format.name, "is a scale of type " + std::string(type)}, span,
+                     sources);
+  }
+  return std::nullopt;
+}
+
 } // namespace
 
 Error errorAt(DiagId id, const std::vector<std::string> &args, Span span,
@@ -87,6 +119,10 @@ std::string targetsOf(std::string_view mmaType) {
 Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                          std::string_view target, const SourceMap *sources) {
   const dsl::Format &weight = gemm.weight, &activation = gemm.activation;
+  if (std::optional<Error> gap = kernelGap(weight, gemm.weightSpan, sources))
+    return *gap;
+  if (std::optional<Error> gap = kernelGap(activation, gemm.activationSpan, sources))
+    return *gap;
   Result<Factors> w = factorValue(weight, true, gemm.weightSpan, sources);
   if (!w)
     return w.error();
@@ -153,6 +189,11 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                                    "which need scales: hardware");
     result.blockScaling = scaling;
   }
+  bool byInstruction = result.blockScaling.has_value();
+  if (auto gap = scaleGap(weight, w->scales, byInstruction, gemm.weightSpan, sources))
+    return *gap;
+  if (auto gap = scaleGap(activation, x->scales, byInstruction, gemm.activationSpan, sources))
+    return *gap;
 
   std::optional<DecodeSequence> scaled;
   auto accumulate = [&](const ScaleUse &use, const std::string &name, const std::string &reason) {

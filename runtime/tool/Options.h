@@ -14,11 +14,26 @@
 
 namespace rho::tool {
 
-enum class Command : uint8_t { Run, Check, Compile, Bench, Tune, Verify, Help, Version };
+enum class Command : uint8_t {
+  Run,
+  Check,
+  Compile,
+  Bench,
+  Tune,
+  Verify,
+  CacheList,
+  CacheVerify,
+  CacheClear,
+  CacheExport,
+  CacheImport,
+  CacheWarm,
+  Help,
+  Version
+};
 
 struct CommandSpec {
   Command command;
-  std::string_view name;
+  std::string_view name;  // one word or two
   std::string_view usage; // what follows the name
   std::string_view help;
 };
@@ -33,6 +48,7 @@ struct OptionSpec {
     Counts, // counts separated by commas
     Pairs,  // pairs of counts such as 64x128, separated by commas
     Seed,   // a whole number, at least 0
+    Bytes,  // a whole number, at least 1, alone or with K, M or G
   };
   std::string_view name; // with its dashes
   Kind kind;
@@ -53,6 +69,7 @@ public:
   static Result<Options> parse(std::span<const std::string> arguments);
 
   Command command() const { return chosen; }
+  std::string_view commandName() const;
   const std::vector<std::string> &files() const { return positional; }
   // The one file that a command works on; error wrong_file_count.
   Result<std::string> onlyFile() const;

@@ -1,7 +1,7 @@
 // The commands of `rho`. Each gives the exit code, or an error that goes to stderr with code 1.
 #pragma once
 
-#include "runtime/Rho.h"
+#include "runtime/CacheEntries.h"
 #include "runtime/tool/Options.h"
 
 namespace rho::tool {
@@ -17,10 +17,23 @@ Result<int> compileCommand(const Options &options);
 Result<int> benchCommand(const Options &options);
 Result<int> tuneCommand(const Options &options);
 Result<int> verifyCommand(const Options &options);
+Result<int> cacheListCommand(const Options &options);
+Result<int> cacheVerifyCommand(const Options &options);
+Result<int> cacheClearCommand(const Options &options);
+Result<int> cacheExportCommand(const Options &options);
+Result<int> cacheImportCommand(const Options &options);
+Result<int> cacheWarmCommand(const Options &options);
 
 // What --device names: auto, cuda, cuda:I or an emulated target. Errors: bad_device, those of
 // Device::cuda.
 Result<Device> openDevice(const std::string &text);
+
+// What --cache-dir, --cache-limit, --no-cache and --untuned say. Errors: option_conflict.
+Result<EngineOptions> engineOptions(const Options &options);
+
+// The folders that these options, and the environment, name. Errors: no_cache_folder,
+// file_not_readable for one that is there and cannot be listed.
+Result<CacheFolders> openCacheFolders(const Options &options);
 
 // The whole tool: parses, dispatches, prints errors.
 int runTool(std::span<const std::string> arguments);

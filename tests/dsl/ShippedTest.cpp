@@ -11,7 +11,7 @@ namespace {
 
 std::vector<std::string> shippedFiles() {
   std::vector<std::string> files;
-  for (const char *folder : {"kernels/formats", "kernels/gemms"})
+  for (const char *folder : {"kernels/formats", "kernels/gemms", "kernels/devices"})
     for (const auto &entry : std::filesystem::directory_iterator(test::sourceDir() / folder))
       if (entry.path().extension() == ".rho")
         files.push_back(std::string(folder) + "/" + entry.path().filename().string());
@@ -27,11 +27,12 @@ TEST_P(Shipped, LoadsPrintsAndParsesBack) {
   ASSERT_TRUE(module.ok()) << module.error().str();
   // A file declares what it is named after.
   std::string stem = path.stem().string();
-  EXPECT_TRUE(module->findFormat(stem) || module->findGemm(stem));
+  EXPECT_TRUE(module->findFormat(stem) || module->findGemm(stem) || module->findDevice(stem));
   Result<Module> again = parseModule(print(*module), "again.rho", nullptr);
   ASSERT_TRUE(again.ok()) << again.error().str();
   EXPECT_EQ(print(*again), print(*module));
   EXPECT_TRUE(again->formats == module->formats);
+  EXPECT_TRUE(again->devices == module->devices);
   ASSERT_EQ(again->gemms.size(), module->gemms.size());
   for (size_t i = 0; i < module->gemms.size(); ++i) {
     EXPECT_EQ(again->gemms[i].weight, module->gemms[i].weight);

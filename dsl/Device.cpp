@@ -1,0 +1,88 @@
+#include "dsl/Device.h"
+
+#include "dsl/DeviceFields.h"
+#include "dsl/Findings.h"
+
+#include <algorithm>
+#include <charconv>
+
+namespace rho::dsl {
+
+namespace {
+
+constexpr std::array<std::string_view, instructionClasses> classNames = {
+    "ffma", "hfma2", "bfma2", "iadd", "imad", "lop3", "prmt", "shf", "dp4a", "i2f", "f2f", "lds"};
+
+const DeviceField fields[] = {
+    {"sms", "", 1, 4096, &Device::sms},
+    {.name = "clock", .unit = "GHz", .least = 0.1, .most = 10, .real = &Device::clockGHz},
+    {.name = "bandwidth", .unit = "GB/s", .least = 1, .most = 1e6, .real = &Device::bandwidthGBs},
+    {"l2", "MiB", 1, 65536, &Device::l2Bytes, 1 << 20},
+    {"shared_per_sm", "KiB", 16, 4096, &Device::sharedPerSm, 1 << 10},
+    {"shared_per_cta", "KiB", 16, 4096, &Device::sharedPerCta, 1 << 10},
+    {"registers", "", 16384, 1 << 20, &Device::registers},
+    {"threads", "", 512, 8192, &Device::threads},
+};
+
+std::string printRates(const std::string &title,
+                       const std::map<std::string, double, std::less<>> &rates) {
+  if (rates.empty() && title != "tensor")
+    return "";
+  std::string out = "  " + title + " {";
+  for (std::string_view type : tensorTypes)
+    if (auto found = rates.find(type); found != rates.end())
+      out += " " + std::string(type) + ": " + shortest(found->second);
+  return out + " }\n";
+}
+
+} // namespace
+
+std::string_view name(InstructionClass which) { return classNames[static_cast<size_t>(which)]; }
+
+std::optional<InstructionClass> instructionClassNamed(std::string_view name) {
+  const auto *found = std::find(classNames.begin(), classNames.end(), name);
+  if (found == classNames.end())
+    return std::nullopt;
+  return static_cast<InstructionClass>(found - classNames.begin());
+}
+
+std::string tensorTypeNames() { return join({tensorTypes.begin(), tensorTypes.end()}); }
+std::string instructionClassNames() { return join({classNames.begin(), classNames.end()}); }
+
+std::span<const DeviceField> deviceFields() { return fields; }
+
+std::string shortest(double value) {
+  char buffer[64];
+  auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
+  std::string text(buffer, end);
+  // The language has digits before an exponent's sign only.
+  return text.find("e+") == std::string::npos ? text : std::to_string(static_cast<int64_t>(value));
+}
+
+std::optional<double> DeviceRates::rho(std::string_view type) const {
+  auto found = tensor.find(type);
+  if (found == tensor.end() || of(InstructionClass::Ffma) <= 0)
+    return std::nullopt;
+  return found->second / of(InstructionClass::Ffma);
+}
+
+std::string print(const Device &device) {
+  std::string out = "device " + device.name + " {\n";
+  out += "  product: \"" + device.product + "\"\n  target: " + device.target + "\n";
+  for (const DeviceField &field : fields)
+    out += "  " + std::string(field.name) + ": " + shortest(field.get(device)) +
+           (field.unit.empty() ? "" : " " + std::string(field.unit)) + "\n";
+  out += printRates("tensor", device.rates.tensor) + printRates("mma", device.rates.mma);
+  out += "  throughput {";
+  for (size_t i = 0; i < instructionClasses; ++i)
+    out += " " + std::string(classNames[i]) + ": " + shortest(device.rates.throughput[i]);
+  return out + " }\n}\n";
+}
+
+bool operator==(const Device &a, const Device &b) {
+  return a.name == b.name && a.product == b.product && a.target == b.target && a.rates == b.rates &&
+         std::all_of(std::begin(fields), std::end(fields),
+                     [&](const DeviceField &field) { return field.get(a) == field.get(b); });
+}
+
+} // namespace rho::dsl

@@ -1,0 +1,38 @@
+// The entries of a device that are single figures, once for reading and printing.
+#pragma once
+
+#include "dsl/Device.h"
+
+#include <span>
+
+namespace rho::dsl {
+
+struct DeviceField {
+  std::string_view name, unit;
+  double least, most; // in the unit
+  int64_t Device::*integer = nullptr;
+  int64_t bytes = 1; // of the unit
+  double Device::*real = nullptr;
+
+  bool whole() const { return integer != nullptr; }
+  void set(Device &device, double value) const {
+    if (integer)
+      device.*integer = static_cast<int64_t>(value) * bytes;
+    else
+      device.*real = value;
+  }
+  double get(const Device &device) const {
+    return integer ? static_cast<double>(device.*integer / bytes) : device.*real;
+  }
+};
+std::span<const DeviceField> deviceFields();
+
+inline constexpr std::array<std::string_view, 6> tensorTypes = {"f16", "bf16", "e4m3",
+                                                                "s8",  "s4",   "e2m1"};
+std::string tensorTypeNames();
+std::string instructionClassNames();
+
+// A number in as few digits as read back as the same.
+std::string shortest(double value);
+
+} // namespace rho::dsl
