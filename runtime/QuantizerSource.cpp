@@ -60,7 +60,8 @@ private:
     }
     case Kind::Reduce:
       return reduction(expr);
-    case Kind::Call: // see quantizerSourceProblem
+    case Kind::Call: // the only one, see problemOf
+      return "bitFloor(" + operand(0) + ")";
     case Kind::Binary:
       break;
     }
@@ -115,12 +116,13 @@ private:
 bool isKnown(dsl::ElementType type) {
   return (type.isInteger() && type.bits() >= 2) || type.bits() == 32 ||
          type == dsl::ElementType::get("e2m1") || type == dsl::ElementType::get("e4m3") ||
-         type == dsl::ElementType::get("f16") || type == dsl::ElementType::get("bf16");
+         type == dsl::ElementType::get("e8m0") || type == dsl::ElementType::get("f16") ||
+         type == dsl::ElementType::get("bf16");
 }
 
 // What the source cannot say of a rule.
 std::optional<std::string> problemOf(const dsl::Expr &expr) {
-  if (expr.kind == dsl::Expr::Kind::Call)
+  if (expr.kind == dsl::Expr::Kind::Call && expr.function != dsl::Expr::Function::BitFloor)
     return std::string(dsl::nameOf(expr.function)) + "()";
   if (expr.kind == dsl::Expr::Kind::Cast && expr.type && !isKnown(*expr.type))
     return "type " + std::string(expr.type->name());

@@ -95,6 +95,27 @@ struct Float {
   }
 };
 
+// e8m0: the exponent alone; of a tie the even code.
+struct PowerOfTwo {
+  static constexpr int bits = 8;
+  static __device__ double decode(unsigned code) {
+    return code == 0xff ? bitsToDouble(0x7ff8000000000000ull)
+                        : powerOfTwo(static_cast<int>(code) - 127);
+  }
+  static __device__ unsigned encode(double value) {
+    if (value != value)
+      return 0xff;
+    if (value <= powerOfTwo(-127))
+      return 0;
+    if (value >= powerOfTwo(127))
+      return 0xfe;
+    const int exponent = static_cast<int>(doubleToBits(value) >> 52) - 1023;
+    const unsigned code = static_cast<unsigned>(exponent + 127);
+    const double middle = 1.5 * powerOfTwo(exponent);
+    return value < middle ? code : value > middle ? code + 1 : code + code % 2;
+  }
+};
+
 using s2 = Integer<2, true>;
 using s3 = Integer<3, true>;
 using s4 = Integer<4, true>;
@@ -111,12 +132,23 @@ using u7 = Integer<7, false>;
 using u8 = Integer<8, false>;
 using e2m1 = Float<4, 2, 1, 1, Special::None, 0x7, 0>;
 using e4m3 = Float<8, 4, 3, 7, Special::NanOnly, 0x7e, 0x7f>;
+using e8m0 = PowerOfTwo;
 using f16 = Float<16, 5, 10, 15, Special::Ieee, 0x7bff, 0x7e00>;
 using bf16 = Float<16, 8, 7, 127, Special::Ieee, 0x7f7f, 0x7fc0>;
 using f32 = Float<32, 8, 23, 127, Special::Ieee, 0x7f7fffffu, 0x7fc00000u>;
 
 // Division in encode rules: an all-zero group has scale 0.
 __device__ inline double divide(double a, double b) { return a == 0 && b == 0 ? 0 : a / b; }
+
+// bit_floor() in encode rules.
+__device__ inline double bitFloor(double a) {
+  const double positive = fabs(a);
+  if (positive == 0 || !(positive < bitsToDouble(0x7ff0000000000000ull)))
+    return positive;
+  if (positive < powerOfTwo(-1022)) // a subnormal number, whose exponent field is 0
+    return bitFloor(positive * powerOfTwo(200)) * powerOfTwo(-200);
+  return bitsToDouble(doubleToBits(positive) & 0x7ff0000000000000ull);
+}
 
 // --- input numbers, all exact in float
 

@@ -33,6 +33,15 @@ TEST(BlockScaled, SchedulesAreWithinTheBound) {
     expectWithinBound({"nvfp4", "nvfp4_token", "f32", schedule, "sm_120a", {37, 130, 600}});
 }
 
+// Scales of 32 along k: a word has those of two instructions of e2m1, of four of e4m3.
+TEST(BlockScaled, PowersOfTwoAreWithinTheBound) {
+  for (const char *schedule : {"", "tile: 32 x 64 x 256 warps: 1 x 2", "tile: 16 x 128 x 128"}) {
+    expectWithinBound({"mxfp4", "mxfp4", "f32", schedule, "sm_120a", {19, 130, 600}});
+    expectWithinBound({"mxfp4", "mxfp8_e4m3", "f32", schedule, "sm_120a", {19, 130, 600}});
+    expectWithinBound({"mxfp8_e4m3", "mxfp8_e4m3", "f32", schedule, "sm_120a", {19, 130, 600}});
+  }
+}
+
 // The last word of scales of a row is not full, nor the last block.
 TEST(BlockScaled, RaggedShapesAreWithinTheBound) {
   for (GemmShape shape :
@@ -40,15 +49,15 @@ TEST(BlockScaled, RaggedShapesAreWithinTheBound) {
     expectWithinBound({"nvfp4", "nvfp4_token", "bf16", "", "sm_120a", shape});
 }
 
-// Numbers of each 16 along k that are elements times a power of two of their own: every scale is
+// Numbers of each block along k that are elements times a power of two of their own: every scale is
 // exact, and every sum.
-std::vector<float> exactNumbers(int64_t rows, int64_t k, uint64_t seed) {
+std::vector<float> exactNumbers(int64_t rows, int64_t k, int64_t block, uint64_t seed) {
   constexpr float elements[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
   std::mt19937_64 random(seed);
   std::vector<float> result(static_cast<size_t>(rows * k));
   float scale = 1;
   for (int64_t i = 0; i < rows * k; ++i) {
-    if (i % k % 16 == 0) {
+    if (i % k % block == 0) {
       scale = std::ldexp(1.0F, static_cast<int>(random() % 3));
       result[static_cast<size_t>(i)] = 6 * scale; // the largest of its block
       continue;
@@ -61,7 +70,8 @@ std::vector<float> exactNumbers(int64_t rows, int64_t k, uint64_t seed) {
 
 void expectExactProduct(const Case &test) {
   auto [m, n, k] = test.shape;
-  std::vector<float> weights = exactNumbers(n, k, 1), tokens = exactNumbers(m, k, 2);
+  int64_t block = test.weight == "fp4_powers" ? 32 : 16;
+  std::vector<float> weights = exactNumbers(n, k, block, 1), tokens = exactNumbers(m, k, block, 2);
   Outcome result;
   ASSERT_NO_FATAL_FAILURE(run(test, weights, tokens, result));
   const auto *y = reinterpret_cast<const float *>(result.output.data());
@@ -79,8 +89,9 @@ void expectExactProduct(const Case &test) {
 // The scale of every block of both operands is that of its own row and its own k.
 TEST(BlockScaled, ProductsAreExactBitForBit) {
   for (const char *schedule :
-       {"", "tile: 32 x 64 x 128 warps: 1 x 4", "tile: 16 x 128 x 64 split_k: 2"})
-    expectExactProduct({"fp4_g16", "fp4_g16", "f32", schedule, "sm_120a", {21, 72, 200}});
+       {"", "tile: 32 x 64 x 128 warps: 1 x 4", "tile: 16 x 128 x 128 split_k: 2"})
+    for (const char *format : {"fp4_g16", "fp4_powers"})
+      expectExactProduct({format, format, "f32", schedule, "sm_120a", {21, 72, 200}});
 }
 
 // An operand without group scales has scales of one in the instruction.
@@ -91,7 +102,7 @@ TEST(BlockScaled, OneOperandMayHaveNoGroupScale) {
 
 TEST(BlockScaled, NotFiniteMakesItsTokenNotANumberAndNoOther) {
   Case test{"nvfp4", "nvfp4_token", "f32", "", "sm_120a", {4, 64, 136}};
-  std::vector<float> weights = exactNumbers(64, 136, 1), tokens = exactNumbers(4, 136, 2);
+  std::vector<float> weights = exactNumbers(64, 136, 16, 1), tokens = exactNumbers(4, 136, 16, 2);
   tokens[136 + 5] = NAN;
   Outcome result;
   ASSERT_NO_FATAL_FAILURE(run(test, weights, tokens, result));
@@ -168,7 +179,8 @@ TEST(BlockScaled, WhatHasNoInstructionIsRefusedWithTheReason) {
 TEST(BlockScaled, NegativeScalesOfAWeightAreNotPacked) {
   Case test{"nvfp4", "nvfp4_token", "f32", "", "sm_120a", {4, 64, 136}};
   Outcome result;
-  ASSERT_NO_FATAL_FAILURE(run(test, exactNumbers(64, 136, 1), exactNumbers(4, 136, 2), result));
+  ASSERT_NO_FATAL_FAILURE(
+      run(test, exactNumbers(64, 136, 16, 1), exactNumbers(4, 136, 16, 2), result));
   dsl::QuantizedMatrix weight = result.weight;
   weight.components[1].set(7, 0xb8);
   Result<Buffer> packed = result.gemm.packQuantized(weight);

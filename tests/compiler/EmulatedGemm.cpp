@@ -24,6 +24,7 @@ format int8_g32 { element: s8 scale: f32 per k[32] value = element * scale }
 format int8_g128 { element: s8 scale: f16 per k[128] value = element * scale }
 format fp4_g16 { element: e2m1 block: e4m3 per k[16] value = element * block }
 format fp4_g32 { element: e2m1 block: e4m3 per k[32] value = element * block }
+format fp4_powers { element: e2m1 scale: e8m0 per k[32] value = element * scale encode { scale = bit_floor(absmax(x)) / 4 } }
 format fp4_token { element: e2m1 scale: f32 per token value = element * scale }
 format fp4_two { element: e2m1 block: e4m3 per k[16] large: f16 per k[64] value = element * block * large }
 format fp4_signed { element: e2m1 block: e4m3 per k[16] value = element * block encode { block = max(x) / 6 } }

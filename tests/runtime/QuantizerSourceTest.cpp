@@ -50,6 +50,21 @@ TEST(QuantizerSource, FloatsOfEightBits) {
                "e4m3_token.cuh");
 }
 
+TEST(QuantizerSource, PowersOfTwoInWords) {
+  Module module = parsed("format a {\n"
+                         "  element: e2m1\n"
+                         "  scale: e8m0 per k[32]\n"
+                         "  value = element * scale\n"
+                         "  encode {\n"
+                         "    scale = bit_floor(absmax(x)) / 4\n"
+                         "  }\n"
+                         "}\n"
+                         "gemm g {\n  weight: a\n  activation: a\n  output: f32\n}\n");
+  const dsl::Format &format = gemmOf(module).activation;
+  EXPECT_EQ(quantizerSourceProblem(format), std::nullopt);
+  expectGolden(quantizerHeader(format, 4, 4), "e8m0_words.cuh");
+}
+
 TEST(QuantizerSource, WidenedCodesDifferInTheirStorageOnly) {
   Module module = parsed(w4a4);
   const dsl::Format &format = gemmOf(module).activation;
