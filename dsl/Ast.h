@@ -136,6 +136,9 @@ using Declaration = std::variant<Import, Format, Gemm, Device>;
 
 struct File {
   std::vector<Declaration> declarations; // in order of the text
+  // What tokens alone do not tell a formatter: positions in bytes, in order of the text.
+  std::vector<uint32_t> entries;  // first tokens of declarations and of the entries of blocks
+  std::vector<uint32_t> prefixes; // minus signs and parentheses that begin an operand
 };
 
 // Indented text, one node a line.

@@ -14,6 +14,12 @@ bool isIntegerTyped(const Expr &expr, const Format &format);
 // number belongs to (element, its group's scale, ...). Integer subexpressions are exact in int64.
 double evaluate(const Format &format, const uint32_t *codes);
 
+// The same with the absolute value of every real summand: at least |value|, and what the roundings
+// of a value computed with floating-point numbers are relative to. Integers are exact.
+double magnitude(const Format &format, const uint32_t *codes);
+// Whether a real sum or difference is in an expression: elsewhere the magnitude is |value|.
+bool isRealSum(const Expr &expr, const Format &format);
+
 // Values of all 2^bits codes of the element, the other components fixed. table.size() must be
 // 2^bits; codes[0] is ignored.
 void valueTable(const Format &format, const uint32_t *codes, double *table);

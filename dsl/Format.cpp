@@ -22,16 +22,24 @@ int Format::storedBits(int component) const {
   return shared ? spareUnitBits(self.type) : self.type.bits();
 }
 
+double Format::bitsPerElement(int component) const {
+  const Component &self = components[static_cast<size_t>(component)];
+  switch (self.extent) {
+  case Extent::Element:
+    return storedBits(component);
+  case Extent::Group:
+    return static_cast<double>(storedBits(component)) / static_cast<double>(self.group * self.rows);
+  case Extent::Row:
+  case Extent::Tensor:
+    break;
+  }
+  return 0;
+}
+
 double Format::bitsPerElement() const {
   double bits = 0;
-  for (size_t i = 0; i < components.size(); ++i) {
-    const Component &component = components[i];
-    auto stored = static_cast<double>(storedBits(static_cast<int>(i)));
-    if (component.extent == Extent::Element)
-      bits += stored;
-    else if (component.extent == Extent::Group)
-      bits += stored / static_cast<double>(component.group * component.rows);
-  }
+  for (size_t i = 0; i < components.size(); ++i)
+    bits += bitsPerElement(static_cast<int>(i));
   return bits;
 }
 

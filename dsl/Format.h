@@ -122,6 +122,7 @@ struct Format {
   int storedBits(int component) const;
   // Stored bits per number at infinite k and rows: 4.125 for int4 g128 with an f16 scale.
   double bitsPerElement() const;
+  double bitsPerElement(int component) const; // its share
 };
 
 // The format that a plain f16, bf16 or f32 names: one element, whose value is itself.
@@ -144,6 +145,7 @@ bool equal(const Expr &a, const Expr &b);
 
 // Canonical text: parses back to an equal declaration; equal declarations print equal text.
 std::string print(const Format &format);
+std::string printComponent(const Format &format, int component); // `name: type per extent`
 std::string print(const Expr &expr, const Format &format);
 bool operator==(const Format &a, const Format &b);
 

@@ -20,43 +20,31 @@ std::string normalized(const std::filesystem::path &path) {
   return path.lexically_normal().generic_string();
 }
 
-// The text of a file, cut one byte past the limit so that what is too large is seen to be.
-std::optional<std::string> readFile(const std::string &path) {
-  std::error_code error;
-  if (path.empty() || std::filesystem::is_directory(path, error))
-    return std::nullopt;
-  std::ifstream in(path, std::ios::binary);
-  if (!in)
-    return std::nullopt;
-  std::string text(maxFileBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(in.gcount()));
-  return text;
-}
-
 class Loader {
 public:
   explicit Loader(const FileReader &reader)
       : reader(reader), sources(std::make_shared<SourceMap>()), findings(*sources) {}
 
-  Result<Module> run(std::string_view text, std::string_view name) {
+  Checked run(std::string_view text, std::string_view name) {
     if (text.size() > maxFileBytes)
-      return makeError(DiagId::file_too_large, {shown(name), std::to_string(maxFileBytes)});
-    add(std::string(text), std::string(name), normalized(std::string(name)));
+      return {
+          {},
+          {makeDiagnostic(DiagId::file_too_large, {shown(name), std::to_string(maxFileBytes)})}};
+    add(std::string(text), std::string(name), normalized(std::string(name)), {});
     Module module;
     module.sources = sources;
+    module.importedAt = std::move(importedAt);
     checkFormats(module);
     for (const ast::File &file : files)
       checkGemms(file, &file == &files.back(), module);
     checkDevices(module);
-    if (!findings.empty())
-      return findings.takeSorted();
-    return module;
+    return {std::move(module), findings.takeSorted().diagnostics};
   }
 
 private:
   // Parses a file and, before it, what it imports: files end up in order of declaration.
-  void add(std::string text, std::string name, const std::string &path) {
+  void add(std::string text, std::string name, const std::string &path, Span importing) {
+    importedAt.push_back(importing);
     uint32_t index = sources->add(std::move(name), std::move(text));
     ast::File file = parse(lex(*sources, index, findings), findings);
     active.push_back(path);
@@ -91,7 +79,7 @@ private:
     if (text->size() > maxFileBytes)
       return findings.add(DiagId::file_too_large,
                           {shown(import.path), std::to_string(maxFileBytes)}, import.span);
-    add(std::move(*text), path, path);
+    add(std::move(*text), path, path, import.span);
   }
 
   void checkFormats(Module &module) {
@@ -153,6 +141,7 @@ private:
   std::shared_ptr<SourceMap> sources;
   Findings findings;
   std::vector<ast::File> files;    // imports first, the module's own file last
+  std::vector<Span> importedAt;    // as in Module
   std::vector<std::string> active; // the chain of imports that is being read
   std::set<std::string> seen;
   FormatTable formats;
@@ -169,15 +158,35 @@ const Format *Module::findFormat(std::string_view name) const { return findNamed
 const Gemm *Module::findGemm(std::string_view name) const { return findNamed(gemms, name); }
 const Device *Module::findDevice(std::string_view name) const { return findNamed(devices, name); }
 
-Result<Module> parseModule(std::string_view text, std::string_view name, const FileReader &reader) {
+std::optional<std::string> readSource(const std::string &path) {
+  std::error_code error;
+  if (path.empty() || std::filesystem::is_directory(path, error))
+    return std::nullopt;
+  std::ifstream in(path, std::ios::binary);
+  if (!in)
+    return std::nullopt;
+  std::string text(maxFileBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
+  return text;
+}
+
+Checked checkModule(std::string_view text, std::string_view name, const FileReader &reader) {
   return Loader(reader).run(text, name);
 }
 
+Result<Module> parseModule(std::string_view text, std::string_view name, const FileReader &reader) {
+  Checked checked = checkModule(text, name, reader);
+  if (!checked.diagnostics.empty())
+    return Error{std::move(checked.diagnostics)};
+  return std::move(checked.module);
+}
+
 Result<Module> loadModule(const std::string &path) {
-  std::optional<std::string> text = readFile(path);
+  std::optional<std::string> text = readSource(path);
   if (!text)
     return makeError(DiagId::module_not_found, {shown(path)});
-  return parseModule(*text, path, readFile);
+  return parseModule(*text, path, readSource);
 }
 
 Result<std::string> printAst(std::string_view text, std::string_view name) {

@@ -19,6 +19,7 @@ public:
   ast::File run() {
     ast::File file;
     while (!is(TokenKind::EndOfFile)) {
+      entries.push_back(token().span.begin);
       if (word("import"))
         import(file);
       else if (word("format"))
@@ -34,6 +35,8 @@ public:
           ++at;
       }
     }
+    file.entries = std::move(entries);
+    file.prefixes = std::move(prefixes);
     return file;
   }
 
@@ -126,6 +129,7 @@ private:
       if (is(TokenKind::EndOfFile) || declarationStart())
         return expected("'}'");
       size_t begin = at;
+      entries.push_back(token().span.begin);
       if (!entry()) {
         good = false;
         recover(begin);
@@ -462,6 +466,7 @@ private:
     if (nesting > maxExpressionDepth)
       return tooDeep(token().span);
     const Token &first = advance();
+    prefixes.push_back(first.span.begin);
     ast::ExprPtr operand = unary(nesting + 1);
     if (!operand)
       return nullptr;
@@ -486,6 +491,7 @@ private:
     }
     case TokenKind::ParenOpen: {
       advance();
+      prefixes.push_back(first.span.begin);
       ast::ExprPtr inner = expression(0, nesting + 1);
       if (!inner || !take(TokenKind::ParenClose))
         return nullptr;
@@ -533,6 +539,7 @@ private:
   const std::vector<Token> &tokens;
   Findings &findings;
   size_t at = 0;
+  std::vector<uint32_t> entries, prefixes; // of ast::File
 };
 
 } // namespace

@@ -136,18 +136,22 @@ static std::string printRemap(const Remap &remap, const Format &format) {
   return text + "] by " + nameOf(remap.selector);
 }
 
+std::string printComponent(const Format &format, int index) {
+  const Component &component = format.components[static_cast<size_t>(index)];
+  std::string out = component.name + ": " + std::string(component.type.name());
+  if (component.remap)
+    out += printRemap(*component.remap, format);
+  if (component.host >= 0)
+    out += " in " + format.components[static_cast<size_t>(component.host)].name;
+  else if (component.extent != Extent::Element)
+    out += " per " + printExtent(component);
+  return out;
+}
+
 std::string print(const Format &format) {
   std::string out = "format " + format.name + " {\n";
-  for (const Component &component : format.components) {
-    out += "  " + component.name + ": " + std::string(component.type.name());
-    if (component.remap)
-      out += printRemap(*component.remap, format);
-    if (component.host >= 0)
-      out += " in " + format.components[static_cast<size_t>(component.host)].name;
-    else if (component.extent != Extent::Element)
-      out += " per " + printExtent(component);
-    out += "\n";
-  }
+  for (size_t i = 0; i < format.components.size(); ++i)
+    out += "  " + printComponent(format, static_cast<int>(i)) + "\n";
   out += "  value = " + print(*format.value, format) + "\n";
   for (const Requirement &requirement : format.requirements)
     out += "  require " + print(*requirement.expr, format) +

@@ -16,6 +16,7 @@ struct Instruction {
 };
 constexpr Instruction instructions[] = {
     {"e2m1", "e4m3", "ue4m3", 16},
+    {"e2m1", "ue4m3", "ue4m3", 16},
     {"e2m1", "e8m0", "ue8m0", 32},
     {"e4m3", "e8m0", "ue8m0", 32},
 };
@@ -73,6 +74,10 @@ const dsl::Component *groupScale(const dsl::Format &format, const std::vector<Sc
       continue;
     if (result)
       problem = "'" + format.name + "' has several group scales, an instruction takes one";
+    for (const dsl::Component &other : format.components)
+      if (other.host == use.component)
+        problem = "'" + other.name + "' lies in spare bits of '" +
+                  format.components[use.component].name + "', an instruction reads all of a scale";
     index = use.component;
     result = &format.components[use.component];
   }

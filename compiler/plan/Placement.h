@@ -37,7 +37,9 @@ struct PlacedGemm {
   int mmaK = 0;                    // k of one MMA
   int weightBits = 0;              // of a weight's element code
   DecodeSequence decode;           // weight codes -> operand A
-  int operandScale = -1;           // weight component multiplied into operand A, or -1
+  bool scalesOperand = false;      // group scales are multiplied into operand A
+  int operandRoundings = 0;        // of each product with a weight, to the operand type
+  std::vector<bool> streamed; // weight components that are read beside the codes of each k tile
   std::vector<ScaleUse> accumulator;
   std::vector<ScaleUse> epilogue;
   std::optional<BlockScaling> blockScaling; // placement hardware

@@ -14,6 +14,7 @@ using Kind = OptionSpec::Kind;
 
 constexpr unsigned bit(Command command) { return 1U << static_cast<unsigned>(command); }
 constexpr unsigned run = bit(Command::Run);
+constexpr unsigned fmt = bit(Command::Fmt);
 constexpr unsigned compile = bit(Command::Compile);
 constexpr unsigned bench = bit(Command::Bench);
 constexpr unsigned tune = bit(Command::Tune);
@@ -24,10 +25,13 @@ constexpr unsigned warm = bit(Command::CacheWarm);
 constexpr unsigned anyCache = bit(Command::CacheList) | bit(Command::CacheVerify) | clearing |
                               bit(Command::CacheExport) | importing | warm;
 
-constexpr std::array<CommandSpec, 14> commands = {{
+constexpr std::array<CommandSpec, 16> commands = {{
     {Command::Run, "run", "FILE.rho [options]",
      "compile a gemm, run it and check the result against the exact reference"},
     {Command::Check, "check", "FILE.rho...", "print all diagnostics, or what the files declare"},
+    {Command::Fmt, "fmt", "FILE.rho... [options]",
+     "rewrite files in their canonical layout; - is standard input to standard output"},
+    {Command::Lsp, "lsp", "", "serve an editor: the Language Server Protocol over standard input"},
     {Command::Compile, "compile", "FILE --emit=STAGE [options]",
      "print a stage of the compilation, or go on from a printed one"},
     {Command::Bench, "bench", "[FILE.rho...] [options]",
@@ -51,7 +55,8 @@ constexpr std::array<CommandSpec, 14> commands = {{
     {Command::Version, "--version", "", "print the versions of rho and of its compiler"},
 }};
 
-constexpr std::array<OptionSpec, 41> options = {{
+constexpr std::array<OptionSpec, 42> options = {{
+    {"--check", Kind::Flag, "", fmt, false, "write nothing, list the files that would change"},
     {"--m", Kind::Count, "M", run | compile, true, "rows of the activations and of the output"},
     {"--n", Kind::Count, "N", run | compile, true, "rows of the weight, columns of the output"},
     {"--k", Kind::Count, "K", run | compile, true, "columns of both operands"},

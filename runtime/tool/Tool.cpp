@@ -37,6 +37,10 @@ Result<int> dispatch(const Options &options) {
     return runCommand(options);
   case Command::Check:
     return checkCommand(options);
+  case Command::Fmt:
+    return fmtCommand(options);
+  case Command::Lsp:
+    return lspCommand(options);
   case Command::Compile:
     return compileCommand(options);
   case Command::Bench:
