@@ -190,6 +190,13 @@ TEST(BlockScaled, NegativeScalesOfAWeightAreNotPacked) {
             "reads scales without a sign [pack_negative_scale]\n");
 }
 
+// LLVM makes packed f32 arithmetic for sm_120a, and no other target's text has it.
+TEST(Sm120, OtherInstructionsAreWithinTheBound) {
+  for (const char *activation : {"f16", "bf16", "int8_token"})
+    for (const char *schedule : {"", "split_k: 3"})
+      expectWithinBound({"int4_g128", activation, "f32", schedule, "sm_120a", {37, 130, 600}});
+}
+
 // ptxas makes the s4 instruction of sm_120 of many others; s8 does the same work in two.
 TEST(Sm120, IntegersOfFourBitsAreMultipliedAsThoseOfEight) {
   std::string plan = planOf({"int4_channel", "int4_token", "f16", "", "sm_120a", {16, 256, 512}});

@@ -58,8 +58,9 @@ std::string describe(const Case &test) {
 }
 
 std::string declaration(const Case &test) {
-  return formats() + test.formats + "gemm g { weight: " + test.weight + " activation: " + test.activation +
-         " output: " + test.output + " schedule { " + test.schedule + " } }";
+  return formats() + test.formats + "gemm g { weight: " + test.weight +
+         " activation: " + test.activation + " output: " + test.output + " schedule { " +
+         test.schedule + " } }";
 }
 
 void run(const Case &test, const std::vector<float> &weights, const std::vector<float> &tokens,
