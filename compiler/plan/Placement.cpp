@@ -35,10 +35,6 @@ std::string path(bool weight, const std::string &component) {
   return (weight ? "weight." : "activation.") + component;
 }
 
-bool isBareElement(const Expr &expr) {
-  return expr.kind == Expr::Kind::Component && expr.component == 0;
-}
-
 // Why partial sums cannot be scaled, or operands, by such groups; empty: they can.
 std::string groupProblem(const ScaleUse &use, const PlacedGemm &placed) {
   return use.group % placed.mmaK == 0
@@ -138,6 +134,10 @@ Error noDecode(const dsl::Gemm &gemm, const Factors &w, const std::string &mmaTy
 
 } // namespace
 
+bool isBareElement(const Expr &expr) {
+  return expr.kind == Expr::Kind::Component && expr.component == 0;
+}
+
 Error errorAt(DiagId id, const std::vector<std::string> &args, Span span,
               const SourceMap *sources) {
   if (sources && span.file != Span::none)
@@ -147,6 +147,9 @@ Error errorAt(DiagId id, const std::vector<std::string> &args, Span span,
 
 Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
                             const SourceMap *sources) {
+  if (format.hasParts())
+    return errorAt(DiagId::parts_not_compiled,
+                   {format.name, format.partition ? "partition" : "residual"}, span, sources);
   std::vector<dsl::ExprPtr> parts;
   flattenProduct(format.value, parts);
   Factors result;
