@@ -208,7 +208,7 @@ struct ScheduleDecl {
     int64_t m, n, k = 1;
     friend bool operator==(const Warps &, const Warps &) = default;
   };
-  enum class Scales : uint8_t { Operand, Accumulator };
+  enum class Scales : uint8_t { Operand, Accumulator, Hardware };
   // How integer partial sums of groups become floats. Converted: by an instruction of low
   // throughput. Biased: sums start at the bits of 1.5 * 2^23, so that while they stay below 2^22 in
   // magnitude they are the bits of that number plus the sum, and a subtraction converts them.
@@ -229,8 +229,9 @@ struct ScheduleDecl {
   std::optional<int64_t> pipeline; // stages of the load pipeline, 2..8
   std::optional<Tile> tile;        // tile: M x N x K of one CTA
   std::optional<Warps> warps; // warps: M x N of one CTA, or M x N x K: K groups take turns along k
-  std::optional<int64_t> splitK;  // split_k: CTAs that share one output tile, or streamK
-  std::optional<Scales> scales;   // scales: operand | accumulator, where group scales are applied
+  std::optional<int64_t> splitK; // split_k: CTAs that share one output tile, or streamK
+  std::optional<Scales>
+      scales; // scales: operand | accumulator | hardware, where group scales are applied
   std::optional<Sums> sums;       // sums: converted | biased
   std::optional<Roles> roles;     // roles: uniform | imfp | excp | gemv
   std::optional<Cluster> cluster; // cluster: N x K, CTAs that share activations x parts of k
@@ -249,6 +250,8 @@ struct ScheduleDecl {
 // As the schedule says it, and back.
 std::string_view name(ScheduleDecl::Roles roles);
 std::optional<ScheduleDecl::Roles> rolesNamed(std::string_view name);
+std::string_view name(ScheduleDecl::Scales scales);
+std::optional<ScheduleDecl::Scales> scalesNamed(std::string_view name);
 
 // y[m,n] = sum over k of activation[m,k] * weight[n,k], rounded to `output`.
 struct Gemm {

@@ -211,6 +211,21 @@ std::string_view name(ScheduleDecl::Roles roles) {
   return "gemv";
 }
 
+std::string_view name(ScheduleDecl::Scales scales) {
+  using Scales = ScheduleDecl::Scales;
+  return scales == Scales::Operand       ? "operand"
+         : scales == Scales::Accumulator ? "accumulator"
+                                         : "hardware";
+}
+
+std::optional<ScheduleDecl::Scales> scalesNamed(std::string_view text) {
+  using Scales = ScheduleDecl::Scales;
+  for (Scales each : {Scales::Operand, Scales::Accumulator, Scales::Hardware})
+    if (text == name(each))
+      return each;
+  return std::nullopt;
+}
+
 std::optional<ScheduleDecl::Roles> rolesNamed(std::string_view text) {
   using Roles = ScheduleDecl::Roles;
   for (Roles each : {Roles::Uniform, Roles::ImFP, Roles::ExCP, Roles::Gemv})
@@ -241,8 +256,7 @@ std::string print(const Gemm &gemm) {
                              ? "stream"
                              : std::to_string(*schedule.splitK)));
   if (schedule.scales)
-    entry(*schedule.scales == ScheduleDecl::Scales::Operand ? "scales: operand"
-                                                            : "scales: accumulator");
+    entry("scales: " + std::string(name(*schedule.scales)));
   if (schedule.sums)
     entry(*schedule.sums == ScheduleDecl::Sums::Biased ? "sums: biased" : "sums: converted");
   if (schedule.roles)

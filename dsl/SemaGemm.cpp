@@ -224,12 +224,10 @@ private:
   }
 
   void scales(const ast::ScheduleEntry &entry) {
-    if (entry.word && entry.word->text == "operand")
-      gemm.schedule.scales = ScheduleDecl::Scales::Operand;
-    else if (entry.word && entry.word->text == "accumulator")
-      gemm.schedule.scales = ScheduleDecl::Scales::Accumulator;
-    else
-      wordForm(entry, "operand or accumulator", {"operand", "accumulator"});
+    if (entry.word)
+      gemm.schedule.scales = scalesNamed(entry.word->text);
+    if (!gemm.schedule.scales)
+      wordForm(entry, "operand, accumulator or hardware", {"operand", "accumulator", "hardware"});
   }
 
   void sums(const ast::ScheduleEntry &entry) {

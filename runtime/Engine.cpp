@@ -216,8 +216,12 @@ Engine::Impl::prepareAs(const dsl::Gemm &gemm, const GemmShape &shape, const com
     Stopwatch quantizerWatch;
     auto format = std::make_shared<const dsl::Format>(gemm.activation);
     int elementBits = dsl::ElementType::get(plan.mmaType).bits();
-    auto result = quantizers.get(std::to_string(elementBits) + " bits " + print(*format), [&] {
-      return backend->makeQuantizer(format, elementBits, disk, quantizerWarnings);
+    bool words = plan.groupScales == dsl::ScheduleDecl::Scales::Hardware;
+    int groupsPerWord = words ? compiler::ActivationLayout::blocksPerWord : 1;
+    std::string stored =
+        std::to_string(elementBits) + " bits, words of " + std::to_string(groupsPerWord) + ", ";
+    auto result = quantizers.get(stored + print(*format), [&] {
+      return backend->makeQuantizer(format, elementBits, groupsPerWord, disk, quantizerWarnings);
     });
     quantizerTime = quantizerWatch.lap();
     return result;
