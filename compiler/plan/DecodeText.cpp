@@ -8,7 +8,8 @@ namespace rho::compiler {
 
 std::string explainDecode(const dsl::Gemm &gemm, const Plan &plan) {
   const dsl::Component &element = gemm.weight.element();
-  Result<PlacedGemm> placed = place(gemm, plan.groupScales, plan.schedule.roles, nullptr);
+  Result<PlacedGemm> placed =
+      place(gemm, plan.groupScales, plan.schedule.roles, plan.target, nullptr);
   Result<Factors> factors = factorValue(gemm.weight, true, gemm.weightSpan, nullptr);
   if (!placed || !factors)
     return {};
