@@ -75,7 +75,7 @@ Cell cellOf(const Case &test) {
   if (!plan)
     return {false, plan.error().diagnostics[0].message};
   Result<compiler::PlacedGemm> placed =
-      compiler::place(gemm, plan->groupScales, plan->schedule.roles, nullptr);
+      compiler::place(gemm, plan->groupScales, plan->schedule.roles, plan->target, nullptr);
   return {true, placed->integerAccumulator     ? "integer"
                 : placed->operandRoundings > 0 ? "rounded"
                                                : "float"};
