@@ -1,4 +1,5 @@
-// Decodes as text for people.
+#include "compiler/DecodeText.h"
+
 #include "compiler/decode/Synthesis.h"
 #include "compiler/plan/Placement.h"
 
@@ -18,11 +19,12 @@ std::string explainDecode(const dsl::Gemm &gemm, const Plan &plan) {
   out << "weight." << element.name << ", " << element.type.name() << " to " << placed->mmaType
       << "\nin use: " << decode.instructions() << " instructions for " << decode.codes << " codes\n"
       << instructionLines(decode.program);
+  bool bare = factors->core->kind == dsl::Expr::Kind::Component;
   int leastLog2 = smallestUsefulLog2;
   for (const DecodeParam &param : decode.params)
     if (param.form == DecodeParam::Form::Multiplier)
       leastLog2 = leastScaledLog2(gemm.weight.components[param.component].type, placed->mmaType);
-  if (isBareElement(*factors->core) && !element.remap)
+  if (bare && !element.remap)
     out << "of the element alone\n"
         << describe(elementDecodes(element.type, placed->mmaType, leastLog2), 4);
   return out.str();

@@ -35,6 +35,10 @@ std::string path(bool weight, const std::string &component) {
   return (weight ? "weight." : "activation.") + component;
 }
 
+bool isBareElement(const Expr &expr) {
+  return expr.kind == Expr::Kind::Component && expr.component == 0;
+}
+
 // Why partial sums cannot be scaled, or operands, by such groups; empty: they can.
 std::string groupProblem(const ScaleUse &use, const PlacedGemm &placed) {
   return use.group % placed.mmaK == 0
@@ -133,10 +137,6 @@ Error noDecode(const dsl::Gemm &gemm, const Factors &w, const std::string &mmaTy
 }
 
 } // namespace
-
-bool isBareElement(const Expr &expr) {
-  return expr.kind == Expr::Kind::Component && expr.component == 0;
-}
 
 Error errorAt(DiagId id, const std::vector<std::string> &args, Span span,
               const SourceMap *sources) {

@@ -59,9 +59,6 @@ struct Factors {
 Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
                             const SourceMap *sources);
 
-// Whether a factor is the element itself.
-bool isBareElement(const dsl::Expr &expr);
-
 // Places every factor; `groupScales` says where a weight's group scale goes, `roles` which family
 // of instructions of `target` multiplies. Errors say why that is not legal.
 Result<PlacedGemm> place(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupScales,

@@ -263,7 +263,7 @@ TEST(WarpgroupOrder, ATileOfCodesIsOneRun) {
   for (int64_t tileN = 0; tileN < 3; ++tileN)
     for (int64_t tileK = 0; tileK < 5; ++tileK) {
       // Only this tile's codes differ from zero: so do only the bytes of its run.
-      dsl::QuantizedMatrix weight{format, layout.n, layout.k, {}};
+      dsl::QuantizedMatrix weight{format, layout.n, layout.k, {}, {}, {}};
       weight.components.emplace_back(4, layout.n * layout.k);
       weight.components.emplace_back(16, layout.n * (layout.k / 128));
       for (int64_t n = tileN * g.tileN; n < (tileN + 1) * g.tileN; ++n)
