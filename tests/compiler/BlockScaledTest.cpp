@@ -192,7 +192,7 @@ TEST(BlockScaled, NegativeScalesOfAWeightAreNotPacked) {
 
 // LLVM makes packed f32 arithmetic for sm_120a, and no other target's text has it.
 TEST(Sm120, OtherInstructionsAreWithinTheBound) {
-  for (const char *activation : {"f16", "bf16", "int8_token"})
+  for (const char *activation : {"f16", "bf16", "int8_token", "int4_g128", "fp8_token"})
     for (const char *schedule : {"", "split_k: 3"})
       expectWithinBound({"int4_g128", activation, "f32", schedule, "sm_120a", {37, 130, 600}});
 }

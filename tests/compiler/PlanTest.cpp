@@ -124,7 +124,7 @@ TEST(Devices, peakRatesAreTheDatasheets) {
 
 TEST(Plan, NamesTheValidTargets) {
   EXPECT_EQ(modelOfTarget("sm_70").error().str(),
-            "error: unknown target 'sm_70'; valid targets are sm_80, sm_86, sm_89, sm_90a "
+            "error: unknown target 'sm_70'; valid targets are sm_80, sm_86, sm_89, sm_90a, sm_120a "
             "[unknown_target]\n");
 }
 

@@ -264,10 +264,10 @@ TEST(LayoutTextTest, isTheDocumentedText) {
   auto format = productFormat("int4", {component("element", "s4", Extent::Element)});
   WeightLayout layout = makeLayout(*format, 3, 5, 1, 1, 0);
   layout.sections[0].order = {{Axis::K, 0}, {Axis::N, 0}};
-  EXPECT_EQ(layout.print(),
-            "weight n=3 k=5 bytes=256\n"
-            "section component=0 offset=0 bytes=12 shift=0 bits=4 tile_n=2 "
-            "tile_k=2 unit_k=1 unit_n=1 tiles_n=2 tiles_k=3 xor=0x8 table=- word=- order=k0,n0\n");
+  EXPECT_EQ(layout.print(), "weight n=3 k=5 bytes=256\n"
+                            "section component=0 offset=0 bytes=12 shift=0 bits=4 tile_n=2 "
+                            "tile_k=2 unit_k=1 unit_n=1 tiles_n=2 tiles_k=3 xor=0x8 table=- word=- "
+                            "no_sign=0 order=k0,n0\n");
 }
 
 std::string parseError(const std::string &text) {
@@ -279,7 +279,7 @@ TEST(LayoutTextTest, namesTheLineAndWhatIsWrong) {
   const std::string head = "weight n=3 k=5 bytes=256\n";
   const std::string section =
       "section component=0 offset=0 bytes=12 shift=0 bits=4 tile_n=2 "
-      "tile_k=2 unit_k=1 unit_n=1 tiles_n=2 tiles_k=3 xor=0x8 table=- word=- order=";
+      "tile_k=2 unit_k=1 unit_n=1 tiles_n=2 tiles_k=3 xor=0x8 table=- word=- no_sign=0 order=";
   auto expected = [](int line, const std::string &what) {
     return "error: line " + std::to_string(line) + " of a weight layout cannot be read: " + what +
            " [layout_text_invalid]\n";
