@@ -33,8 +33,8 @@ constexpr Way vectors{"roles: gemv tile: 2 x 32 x 128 warps: 1 x 1 x 4", "sm_80"
 void expectWithinBound(const Weight &weight, const std::string &activation, const Way &way,
                        const std::string &scales = "") {
   SCOPED_TRACE(weight.name + " x " + activation + " " + way.schedule);
-  expectWithinBound({weight.name, activation, "f32", way.schedule + scales, way.target, way.shape,
-                     weight.declaration});
+  test::expectWithinBound({weight.name, activation, "f32", way.schedule + scales, way.target,
+                           way.shape, weight.declaration});
 }
 
 const char *const ways[] = {"f16", "bf16"};
