@@ -197,6 +197,7 @@ std::string parseSection(std::string_view line, LayoutSection &section) {
   section.tilesN = fields.number("tiles_n", 1, maxExtent);
   section.tilesK = fields.number("tiles_k", 1, maxExtent);
   section.codeXor = static_cast<uint32_t>(fields.number("xor", 0, UINT32_MAX));
+  section.noSign = fields.number("no_sign", 0, 1) != 0;
   std::optional<std::vector<uint8_t>> table = parseNumbers(fields.text("table"));
   std::optional<std::vector<uint8_t>> word = parseNumbers(fields.text("word"));
   std::optional<std::vector<AxisBit>> order = parseOrder(fields.text("order"));
@@ -276,6 +277,7 @@ std::string WeightLayout::print() const {
         " unit_k=" + std::to_string(section.unitK) + " unit_n=" + std::to_string(section.unitN) +
         " tiles_n=" + std::to_string(section.tilesN) +
         " tiles_k=" + std::to_string(section.tilesK) + " xor=" + hexadecimal(section.codeXor) +
+        " no_sign=" + std::to_string(int(section.noSign)) +
         " table=" + printNumbers(section.codeTable) + " word=" + printNumbers(section.wordBits) +
         " order=" + printOrder(section.order) + "\n";
   return text;

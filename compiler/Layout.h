@@ -40,6 +40,7 @@ struct LayoutSection {
   std::vector<uint8_t> codeTable;
   // Bit i of each 32 bits of codes lies at bit wordBits[i]; empty: at bit i.
   std::vector<uint8_t> wordBits;
+  bool noSign = false; // codes are read without their top bit, which must be 0
   std::vector<AxisBit> order;
   friend bool operator==(const LayoutSection &, const LayoutSection &) = default;
 };
@@ -57,11 +58,14 @@ struct WeightLayout {
 // How activations lie in memory: element codes row-major [m][pitch bytes], sub-byte codes low
 // nibble first, bytes past k zero; signed codes of fewer than `elementBits` bits sign-extended;
 // then each further component in an allocation of its own: Group [ceil(k/G)][mStride], Row [m],
-// Tensor [1], in the component's own type.
+// Tensor [1], in the component's own type. With `groupsPerWord` w > 1 the codes of w consecutive
+// groups of a row lie together, Group [ceil(k/(w G))][mStride][w], zero past the last group.
 struct ActivationLayout {
   int64_t k = 0;
   int elementBits = 0;    // as stored
   int64_t pitchBytes = 0; // a multiple of 16
+  int groupsPerWord = 1;  // or blocksPerWord, of kernels whose instructions apply the scales
+  static constexpr int blocksPerWord = 4;
   friend bool operator==(const ActivationLayout &, const ActivationLayout &) = default;
 };
 
@@ -70,8 +74,8 @@ inline int storedBits(dsl::ElementType type) {
   return type.bits() <= 8 ? 8 : type.bits() <= 16 ? 16 : 32;
 }
 
-// Distance in codes between groups of an activation's group component: m rounded up to 16, so
-// that a group begins at a multiple of 16 bytes.
+// Distance in codes, or words of them, between groups of an activation's group component: m rounded
+// up to 16, so that a group begins at a multiple of 16 bytes.
 inline int64_t activationGroupStride(int64_t m) { return (m + 15) / 16 * 16; }
 
 // Packs codes in natural order. `out` has layout.bytes bytes; all of them are written.

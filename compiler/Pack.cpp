@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <optional>
+#include <sstream>
 
 namespace rho::compiler {
 
@@ -268,6 +269,24 @@ std::string weightProblem(const WeightLayout &layout, const QuantizedMatrix &wei
   return {};
 }
 
+// The first code with a sign where the kernel reads none.
+std::optional<Error> negativeScale(const WeightLayout &layout, const QuantizedMatrix &weight) {
+  for (const LayoutSection &section : layout.sections) {
+    const CodeArray &codes = weight.components[section.component];
+    if (!section.noSign)
+      continue;
+    const Component &component = weight.format->components[section.component];
+    for (int64_t i = 0; i < codes.size(); ++i)
+      if ((codes.get(i) >> (section.codeBits - 1)) != 0) {
+        std::ostringstream value;
+        value << component.type.decode(codes.get(i));
+        return makeError(DiagId::pack_negative_scale,
+                         {std::to_string(i), component.name, value.str()});
+      }
+  }
+  return std::nullopt;
+}
+
 } // namespace
 
 Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *out) {
@@ -277,6 +296,9 @@ Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *
   if (std::optional<Place> breach = firstBreach(weight))
     return makeError(DiagId::pack_breaks_requirement,
                      {std::to_string(breach->n), std::to_string(breach->k), weight.format->name});
+
+  if (std::optional<Error> negative = negativeScale(layout, weight))
+    return *negative;
 
   std::vector<const LayoutSection *> sections;
   sections.reserve(layout.sections.size());

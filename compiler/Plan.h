@@ -10,7 +10,7 @@
 
 namespace rho::compiler {
 
-// A GPU as found or as described. `target` is its architecture, "sm_80" .. "sm_90a".
+// A GPU as found or as described. `target` is its architecture, "sm_80" .. "sm_120a".
 struct DeviceModel {
   std::string name;
   std::string target;
@@ -28,12 +28,12 @@ Result<DeviceModel> modelOfTarget(std::string_view target);
 std::vector<std::string> allTargets();
 
 // Dense multiplications and additions that the tensor cores of this GPU could do, in 10^12 a second
-// at its clock, on operands of an MMA type ("f16", "bf16", "e4m3", "s8", "s4"), by the fastest
-// instruction of the architecture. None where the architecture's rate is not known.
+// at its clock, on operands of an MMA type ("f16", "bf16", "e4m3", "s8", "s4", "e2m1"), by the
+// fastest instruction of the architecture. None where the architecture's rate is not known.
 std::optional<double> peakTeraOperations(const DeviceModel &device, std::string_view mmaType);
 
-// Where a factor of a value is applied.
-enum class Placement : uint8_t { Operand, Accumulator, Epilogue };
+// Where a factor of a value is applied. Hardware: by the matrix instruction, to both operands.
+enum class Placement : uint8_t { Operand, Accumulator, Epilogue, Hardware };
 std::string_view name(Placement placement);
 
 struct FactorPlacement {
@@ -60,7 +60,8 @@ struct Schedule {
 struct Plan {
   Problem problem;
   std::string target;
-  std::string mmaType; // type that operands have in the MMA: "f16", "bf16", "e4m3", "s8", "s4"
+  std::string
+      mmaType; // type that operands have in the MMA: "f16", "bf16", "e4m3", "s8", "s4", "e2m1"
   dsl::ScheduleDecl::Scales groupScales = dsl::ScheduleDecl::Scales::Accumulator;
   std::vector<FactorPlacement> placements;
   Schedule schedule;

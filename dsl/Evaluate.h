@@ -4,6 +4,8 @@
 
 #include "dsl/Format.h"
 
+#include <unordered_map>
+
 namespace rho::dsl {
 
 // Whether an expression is computed in integers: integer literals, components of integer type,
@@ -39,5 +41,23 @@ struct Range {
   bool integer;
 };
 Range rangeOf(const Expr &expr, const Format &format);
+
+// rangeOf and isIntegerTyped of many expressions of a format, each computed once. Expressions that
+// were asked for must live as long as it.
+class KnownRanges {
+public:
+  explicit KnownRanges(const Format &format) : format(format) {}
+  Range of(const Expr &expr) { return known(expr).range; }
+  bool isInteger(const Expr &expr) { return known(expr).integer; }
+
+private:
+  struct Known {
+    Range range;
+    bool integer;
+  };
+  const Known &known(const Expr &expr);
+  const Format &format;
+  std::unordered_map<const Expr *, Known> all;
+};
 
 } // namespace rho::dsl

@@ -1,6 +1,7 @@
 #include "compiler/decode/Affine.h"
 
 #include "compiler/decode/Extract.h"
+#include "compiler/decode/TableSearch.h"
 #include "dsl/Evaluate.h"
 
 #include <algorithm>
@@ -290,15 +291,11 @@ std::optional<Affine> affineCore(const dsl::Format &format, const dsl::Expr &cor
   return AffineReader(format).read(core);
 }
 
-std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::string_view mmaType) {
-  const dsl::Remap &remap = *format.element().remap;
-  dsl::ElementType operand = dsl::ElementType::get(mmaType);
-  std::optional<DecodeSequence> base;
-  if (operand.bits() == 16)
-    base = extractElement(format.element().type, mmaType);
-  if (!base || base->perRegister() != 2 || base->codeXor != 0)
-    return std::nullopt;
-  DecodeSequence result = *std::move(base);
+namespace {
+
+// What a remapped code stands for, by the selector of its row; counts what is not exact.
+RowNumber entryOf(const dsl::Remap &remap, const dsl::Format &format, dsl::ElementType operand,
+                  int &roundings) {
   RowNumber entry;
   for (size_t i = 0; i < remap.entries.size(); ++i) {
     const dsl::Remap::Entry &own = remap.entries[i];
@@ -310,10 +307,50 @@ std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::str
       exact = format.components[static_cast<size_t>(own.component)].type == operand;
     }
     if (!exact)
-      result.roundings = std::max(result.roundings, 1);
+      roundings = std::max(roundings, 1);
     if (term.factor != 0)
       entry.terms.push_back(term);
   }
+  return entry;
+}
+
+// 16 codes by tables of bytes, of which the remapped code's are a row's own. None where other codes
+// are not exact.
+std::optional<DecodeSequence> remappedTable(const dsl::Format &format, dsl::ElementType operand) {
+  const dsl::Remap &remap = *format.element().remap;
+  dsl::ElementType type = format.element().type;
+  int roundings = 0;
+  RowNumber entry = entryOf(remap, format, operand, roundings);
+  if (type.bits() != 4 || operand.bits() != 16 || entry.isConstant())
+    return std::nullopt;
+  std::vector<uint32_t> lanes;
+  for (uint32_t code = 0; code < 16; ++code) {
+    double value = type.decode(code);
+    lanes.push_back(code == remap.code ? 0 : operand.encode(value));
+    if (code != remap.code && operand.decode(lanes.back()) != value)
+      return std::nullopt;
+  }
+  DecodeSequence result = tableWithParameter(lanes, remap.code).sequence;
+  for (int half = 0; half < 2; ++half)
+    result.params.push_back({DecodeParam::Form::Number, 0, half, entry});
+  result.roundings = roundings;
+  return result;
+}
+
+} // namespace
+
+std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::string_view mmaType) {
+  const dsl::Remap &remap = *format.element().remap;
+  dsl::ElementType operand = dsl::ElementType::get(mmaType);
+  if (std::optional<DecodeSequence> byTable = remappedTable(format, operand))
+    return byTable;
+  std::optional<DecodeSequence> base;
+  if (operand.bits() == 16)
+    base = extractElement(format.element().type, mmaType);
+  if (!base || base->perRegister() != 2 || base->codeXor != 0)
+    return std::nullopt;
+  DecodeSequence result = *std::move(base);
+  RowNumber entry = entryOf(remap, format, operand, result.roundings);
   Extension extension(result, mmaType);
   DecodeProgram &p = result.program;
   uint32_t code = remap.code | remap.code << 16;

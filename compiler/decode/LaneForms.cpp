@@ -285,7 +285,7 @@ private:
     form.stored = stored;
     Key key{form.places, form.weight, form.affine ? affineKey : form.log2, std::move(stored)};
     auto [entry, isNew] = found.try_emplace(std::move(key), form);
-    if (!isNew && steepness(form) < steepness(entry->second))
+    if (!isNew && steepness(form) <= steepness(entry->second)) // of equals the smallest constant
       entry->second = std::move(form);
   }
 };

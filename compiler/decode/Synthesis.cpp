@@ -287,6 +287,16 @@ std::vector<double> valuesOf(dsl::ElementType type) {
   return values;
 }
 
+std::string instructionLines(const DecodeProgram &program) {
+  std::ostringstream out;
+  std::istringstream text(program.print());
+  std::string line;
+  std::getline(text, line, ';'); // the count of parameters
+  while (std::getline(text, line, ';'))
+    out << "  " << line.substr(line.find_first_not_of(' ')) << '\n';
+  return out.str();
+}
+
 std::string describe(const std::vector<SynthesizedDecode> &alternatives, size_t most) {
   std::ostringstream out;
   for (size_t i = 0; i < std::min(most, alternatives.size()); ++i) {
@@ -295,10 +305,7 @@ std::string describe(const std::vector<SynthesizedDecode> &alternatives, size_t 
         << " instructions for " << decode.sequence.codes << " codes, " << decode.cycles
         << " cycles a warp, values * 2^" << decode.sequence.log2Factor << ": " << decode.method
         << '\n';
-    std::istringstream text(decode.sequence.program.print());
-    for (std::string line; std::getline(text, line, ';');)
-      if (line.find('=') != std::string::npos || line.find("out") != std::string::npos)
-        out << "  " << line.substr(line.find_first_not_of(' ')) << '\n';
+    out << instructionLines(decode.sequence.program);
   }
   return out.str();
 }

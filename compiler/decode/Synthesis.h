@@ -40,6 +40,9 @@ bool proveDecode(const DecodeSequence &sequence, const std::vector<double> &valu
 // The values of a bare element, by code.
 std::vector<double> valuesOf(dsl::ElementType type);
 
+// A program's instructions, one to a line.
+std::string instructionLines(const DecodeProgram &program);
+
 // The sequence and the next alternatives, with instructions, for `rho explain`.
 std::string describe(const std::vector<SynthesizedDecode> &alternatives, size_t most);
 

@@ -45,9 +45,22 @@ public:
     return result;
   }
 
+  TableDecode withParameter(uint32_t code) {
+    parameterCode = static_cast<int>(code);
+    TableDecode result = *byMask();
+    DecodeSequence &decode = result.sequence;
+    decode.codeTable.clear(); // each code is stored as it is
+    // Group g made registers 2 g and 2 g + 1; those of a row half are r and r + 2.
+    std::swap(decode.program.outputs[1], decode.program.outputs[2]);
+    std::swap(decode.bits[1], decode.bits[2]);
+    decode.program.params = 2;
+    return result;
+  }
+
 private:
   const std::vector<uint32_t> &lanes;
   int planes; // bytes of a lane
+  int parameterCode = -1;
   DecodeSequence sequence;
   std::vector<Bytes> bytes; // by plane, then by stored code
 
@@ -202,19 +215,49 @@ private:
       Operand mask = p.add(Op::Prmt, even, word, constant(group == 0 ? 0xd9c8 : 0xfbea));
       groups.push_back(constantPlanes());
       for (int plane = 0; plane < planes; ++plane) {
-        const Bytes &wanted = bytes[static_cast<size_t>(plane)];
-        if (isConstant(wanted))
+        if (parameterCode < 0 && isConstant(bytes[static_cast<size_t>(plane)]))
           continue;
-        Operand low = lookUp(p, wanted.data(), index);
-        Operand high = lookUp(p, wanted.data() + 8, index);
-        groups.back()[static_cast<size_t>(plane)] = p.add(Op::Select, mask, high, low);
+        Operand low = halfTable(plane, 0, group, index);
+        Operand high = halfTable(plane, 8, group, index);
+        bool masked = low == constant(0);
+        groups.back()[static_cast<size_t>(plane)] =
+            masked ? p.add(Op::And, mask, high) : p.add(Op::Select, mask, high, low);
       }
     }
     return finish(groups, nextToThem, "two tables of 8 and a choice");
   }
+
+  // Four bytes of a plane from the eight codes from `first` on.
+  Operand halfTable(int plane, size_t first, int group, Operand index) {
+    DecodeProgram &p = sequence.program;
+    const uint8_t *table = bytes[static_cast<size_t>(plane)].data() + first;
+    int at = parameterCode - static_cast<int>(first); // of the parameter's byte
+    if (parameterCode < 0 || at < 0 || at >= 8) {
+      bool same = std::all_of(table, table + 8, [&](uint8_t b) { return b == table[0]; });
+      return same ? constant(table[0] * 0x01010101u) : lookUp(p, table, index);
+    }
+    Operand words[2];
+    for (int word = 0; word < 2; ++word) {
+      uint32_t known = 0, selector = 0x3210;
+      for (int i = 0; i < 4; ++i)
+        known |= static_cast<uint32_t>(table[4 * word + i]) << (8 * i);
+      words[word] = constant(known);
+      if (at / 4 != word)
+        continue;
+      int shift = 4 * (at % 4);
+      selector = (selector & ~(0xfu << shift)) | static_cast<uint32_t>(4 + plane) << shift;
+      words[word] =
+          p.add(Op::Prmt, constant(known), DecodeProgram::param(group), constant(selector));
+    }
+    return p.add(Op::Prmt, words[0], words[1], index);
+  }
 };
 
 } // namespace
+
+TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, uint32_t code) {
+  return TableBuilder(lanes, 16).withParameter(code);
+}
 
 std::vector<TableDecode> tableDecodes(const std::vector<uint32_t> &lanes, int laneBits) {
   if (lanes.size() != 16 || (laneBits != 8 && laneBits != 16))

@@ -98,14 +98,19 @@ def Rho_NumberOp : Rho_Op<"number", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Rho_MmaOp : Rho_Op<"mma", [Pure]> {
+def Rho_MmaOp : Rho_Op<"mma", [Pure, AttrSizedOperandSegments]> {
   let summary = "matrix multiply-accumulate over k, or over each group of k";
   let description = [{
     The result's axes are "n m" for a sum over all of k and "n m k/G" for one partial sum per group.
+    Operands with a scale are multiplied by it, in the instruction, before they are multiplied.
   }];
-  let arguments = (ins Rho_Tensor:$weight, Rho_Tensor:$activation);
+  let arguments = (ins Rho_Tensor:$weight, Rho_Tensor:$activation,
+                       Optional<Rho_Tensor>:$weightScale, Optional<Rho_Tensor>:$activationScale);
   let results = (outs Rho_Tensor:$result);
-  let assemblyFormat = "$weight `,` $activation attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = [{
+    $weight `,` $activation (`weight_scale` $weightScale^)? (`activation_scale` $activationScale^)?
+    attr-dict `:` functional-type(operands, results)
+  }];
   let hasVerifier = 1;
 }
 

@@ -287,6 +287,41 @@ def Tile_MmaOp : Tile_Op<"mma", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Tile_LoadBlockScalesOp : Tile_Op<"load_block_scales", []> {
+  let summary = "one word of block scales, as block_mma takes them";
+  let description = [{
+    Word `word` of the tile has four blocks of a row. `weight`: the threads of a quad hold those of
+    the fragment rows of row tile `tile` and of the next; else those of n8 tiles `tile` to
+    `tile` + 3, as far as the warp has them.
+  }];
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$word, I64Attr:$tile,
+                       UnitAttr:$weight);
+  let results = (outs I32:$scales);
+  let assemblyFormat = [{
+    (`weight` $weight^):(`activation`)? $buffer `[` $slot `]` `word` $word `tile` $tile attr-dict
+    `:` type($buffer)
+  }];
+}
+
+def Tile_BlockMmaOp : Tile_Op<"block_mma", [Pure]> {
+  let summary = "one matrix instruction that scales its operands, with 32 bytes of k per row";
+  let description = [{
+    As tile.mma, but elements are multiplied by scales of type `scale`, in consecutive bytes of a
+    word from `byte` on, each for as much of k as `perStep` of them leave. Those of A are in the
+    pair of threads `threadA` of each quad, those of B in thread `threadB`.
+  }];
+  let arguments = (ins Variadic<I32>:$a, I32Vector:$b, I64Attr:$step, Accumulator:$c, I32:$scaleA,
+                       I32:$scaleB, I64Attr:$byte, I64Attr:$threadA, I64Attr:$threadB,
+                       I64Attr:$perStep, StrAttr:$element, StrAttr:$scale);
+  let results = (outs Accumulator:$result);
+  let assemblyFormat = [{
+    $element `(` $a `)` `,` $b `step` $step `,` $c `scales` $scale `x` $perStep `byte` $byte
+    $scaleA `of` $threadA `,` $scaleB `of` $threadB attr-dict
+    `:` type($b) `,` type($c) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
 def Tile_StoreOperandOp : Tile_Op<"store_operand", []> {
   let summary = "operand A of one instruction to shared memory, where instructions may read it";
   let description = [{

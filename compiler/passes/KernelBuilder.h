@@ -100,6 +100,10 @@ private:
   void buildOperandStores(Value slot, Value to);
 
   // TileProducts.cpp: one k tile to sums.
+  std::map<std::tuple<bool, int64_t, int64_t>, Value> scaleWords; // by operand, word and tile
+  Value blockScalesOf(bool ofWeight, int64_t word, int64_t tile, Value slot);
+  Value multiply(const std::vector<Value> &a, Value b, int64_t step, Value sum, int64_t k,
+                 int64_t rowTile, int64_t batchTile, Value slot);
   std::vector<Value> buildWarpProducts(Value slot, std::vector<Value> sums);
   std::vector<Value> decodeBatch(int64_t first, int64_t extent, Value slot);
   // `sums` empty: starts at zero.

@@ -213,13 +213,19 @@ void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
     return;
   }
   if (element) {
-    int64_t pitch = makeActivationLayout(g, context.plan.problem).pitchBytes;
+    int64_t pitch = makeActivationLayout(context.placed, g, context.plan.problem).pitchBytes;
     tile::CopyRowsOp::create(builder, loc, activation[0], batch, m,
                              mul(tileK, g.activationRowBytes()), i32(pitch), buffer, slot, g.tileM,
                              g.activationRowBytes(), !g.gemv());
     return;
   }
   int64_t groups = (context.plan.problem.k + part.group - 1) / part.group;
+  if (context.placed.blockScaling) { // a row of words, each of several groups
+    constexpr int64_t perWord = BlockScaling::perWord;
+    groups = (groups + perWord - 1) / perWord;
+    perTile /= perWord;
+    bytes *= perWord;
+  }
   Value stride = mul(divide(add(m, i32(15)), 16), 16 * bytes); // activationGroupStride
   if (g.gemv())
     batch = mul(divide(batch, g.scaleColumns()), g.scaleColumns());

@@ -59,8 +59,13 @@ public:
     mlir::Value activation = component(false, 0);
     std::string sumType = placed.integerAccumulator ? "s32" : "f32";
     std::string axes = placed.flushK == 0 ? "n m" : "n m k/" + std::to_string(placed.flushK);
-    mlir::Value value =
-        ir::MmaOp::create(builder, at("gemm"), tensor(axes, sumType), weight, activation);
+    mlir::Value weightScale, activationScale;
+    if (placed.blockScaling && placed.blockScaling->weight != BlockScaling::none)
+      weightScale = component(true, placed.blockScaling->weight);
+    if (placed.blockScaling && placed.blockScaling->activation != BlockScaling::none)
+      activationScale = component(false, placed.blockScaling->activation);
+    mlir::Value value = ir::MmaOp::create(builder, at("gemm"), tensor(axes, sumType), weight,
+                                          activation, weightScale, activationScale);
     for (const ScaleUse &use : placed.accumulator)
       value = scale(value, use, axes);
     if (placed.flushK > 0)

@@ -17,6 +17,36 @@ int64_t KernelBuilder::flushK() const {
   return flush;
 }
 
+// A word serves two row tiles, or four batch tiles, and as much of k as four blocks.
+Value KernelBuilder::blockScalesOf(bool ofWeight, int64_t word, int64_t tile, Value slot) {
+  const BlockScaling &scaling = *context.placed.blockScaling;
+  int component = ofWeight ? scaling.weight : scaling.activation;
+  if (component == BlockScaling::none)
+    return i32(scaling.wordOfOnes());
+  int64_t first = tile / (ofWeight ? 2 : 4) * (ofWeight ? 2 : 4);
+  Value &words = scaleWords[{ofWeight, word, first}];
+  if (!words)
+    words = tile::LoadBlockScalesOp::create(builder, at(ofWeight, component), builder.getI32Type(),
+                                            buffers[{ofWeight, component}], slot, word, first,
+                                            ofWeight);
+  return words;
+}
+
+Value KernelBuilder::multiply(const std::vector<Value> &a, Value b, int64_t step, Value sum,
+                              int64_t k, int64_t rowTile, int64_t batchTile, Value slot) {
+  if (!context.placed.blockScaling)
+    return tile::MmaOp::create(builder, at("gemm"), sum.getType(), a, b, step, sum,
+                               context.placed.mmaType);
+  const BlockScaling &scaling = *context.placed.blockScaling;
+  int64_t block = k / scaling.block;
+  int64_t word = block / BlockScaling::perWord, byte = block % BlockScaling::perWord;
+  Value ofWeight = blockScalesOf(true, word, rowTile, slot);
+  Value ofActivation = blockScalesOf(false, word, batchTile, slot);
+  return tile::BlockMmaOp::create(builder, at("gemm"), sum.getType(), a, b, step, sum, ofWeight,
+                                  ofActivation, byte, rowTile % 2, batchTile % 4,
+                                  g.mmaK / scaling.block, context.placed.mmaType, scaling.type);
+}
+
 std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Value> sums) {
   int64_t steps = g.stepsPerChunk();
   bool grouped = !chain.accumulator.empty();
@@ -48,8 +78,7 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
         std::vector<Value> a = decodeStep(words[t], step, k, t, slot);
         for (int64_t j = 0; j < g.batchTiles(); ++j) {
           Value &sum = chain[t * g.batchTiles() + j];
-          sum = tile::MmaOp::create(builder, at("gemm"), mmaType, a, b[j], step, sum,
-                                    context.placed.mmaType);
+          sum = multiply(a, b[j], step, sum, k, t, j, slot);
         }
       }
       if (grouped && (k + g.mmaK) % flush == 0) {

@@ -17,7 +17,12 @@ double mmaPerCycle(const std::string &target, const std::string &type) {
     return 2 * half;
   if (type == "s4")
     return target == "sm_90a" ? 0.5 * half : 4 * half;
-  return half;
+  return type == "e2m1" ? 4 * half : half;
+}
+
+// CUDA C++ Programming Guide, technical specifications per compute capability: 64 or 48 warps.
+int64_t threadsPerSm(const std::string &target) {
+  return target == "sm_80" || target == "sm_90a" ? 2048 : 1536;
 }
 
 constexpr double memoryLatencyMicroseconds = 0.8;
@@ -42,6 +47,9 @@ double issuePerTile(const PlacedGemm &placed, const Geometry &g) {
   double result = fragments + units * placed.decode.instructions() + mmas + activationLoads;
   result += static_cast<double>(placed.decode.params.size()) * static_cast<double>(g.rowTiles()) *
             static_cast<double>(g.chunks());
+  if (placed.blockScaling) // a word has the scales of two row tiles, or of four batch tiles
+    result += static_cast<double>(g.tileK / (BlockScaling::perWord * placed.blockScaling->block)) *
+              static_cast<double>(ceilDiv(g.rowTiles(), 2) + ceilDiv(g.batchTiles(), 4));
   if (placed.flushK > 0) {
     double flushes = static_cast<double>(std::max<int64_t>(1, g.tileK / placed.flushK));
     double perAccumulator = placed.integerAccumulator ? 3 : 1; // convert, combine scales, FMA
@@ -178,7 +186,7 @@ double predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sch
   int64_t perCta = sharedBytes(gemm, placed, g, schedule, problem);
   int registers = estimateRegisters(gemm, placed, g, schedule.pipeline);
   int64_t perSm = std::min({device.sharedPerSm / (perCta + 1024), 65536 / (registers * g.threads()),
-                            2048 / g.threads()});
+                            threadsPerSm(device.target) / g.threads()});
   perSm = std::max<int64_t>(perSm, 1);
   int64_t tiles = ceilDiv(problem.n, g.tileN) * ceilDiv(problem.m, g.tileM);
   int64_t ctas = tiles * schedule.splitK;

@@ -39,6 +39,14 @@ const DeviceModel models[] = {
      .l2Bytes = 60LL << 20,
      .clockGHz = 1.98,
      .bandwidthGBs = 4800},
+    {.name = "NVIDIA RTX PRO 6000 Blackwell",
+     .target = "sm_120a",
+     .smCount = 188,
+     .sharedPerCta = 99 * 1024,
+     .sharedPerSm = 100 * 1024,
+     .l2Bytes = 128LL << 20,
+     .clockGHz = 2.617,
+     .bandwidthGBs = 1792},
 };
 
 } // namespace
@@ -60,7 +68,8 @@ std::vector<std::string> allTargets() {
   return result;
 }
 
-// Architecture whitepapers, "dense" rows. sm_90 has no s4 instruction of its own: s8 does the work.
+// Architecture whitepapers, "dense" rows. sm_90 and sm_120 have no s4 instruction of their own: s8
+// does the work. e2m1 only where block-scaled instructions exist.
 std::optional<double> peakTeraOperations(const DeviceModel &device, std::string_view mmaType) {
   struct Rates { // multiply-adds per cycle and SM
     std::string_view family;
@@ -69,10 +78,14 @@ std::optional<double> peakTeraOperations(const DeviceModel &device, std::string_
   static constexpr Rates rates[] = {{"sm_80", 1024, 2048, 4096},
                                     {"sm_86", 512, 1024, 2048},
                                     {"sm_89", 512, 1024, 2048},
-                                    {"sm_90", 2048, 4096, 4096}};
+                                    {"sm_90", 2048, 4096, 4096},
+                                    {"sm_120", 512, 1024, 1024}};
   for (const Rates &rate : rates)
     if (device.target.starts_with(rate.family)) {
-      double perCycle = mmaType == "s4"                        ? rate.nibble
+      if (mmaType == "e2m1" && rate.family != "sm_120")
+        return std::nullopt;
+      double perCycle = mmaType == "e2m1"                      ? 2 * rate.byte
+                        : mmaType == "s4"                      ? rate.nibble
                         : mmaType == "s8" || mmaType == "e4m3" ? rate.byte
                                                                : rate.half;
       return 2 * perCycle * device.smCount * device.clockGHz * 1e-3;

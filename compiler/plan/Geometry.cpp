@@ -65,6 +65,26 @@ std::vector<AxisBit> codeOrder(const DecodeSequence &decode, const Geometry &g, 
   return order;
 }
 
+// Block scales: a word has four of one row; 32 words are those that the lanes of a warp give one
+// instruction, or two of neighbouring row tiles (thread-id 0 and 1). Lane 4 r + c has row r of each
+// fragment half c % 2, of row tile c / 2.
+std::vector<AxisBit> blockScaleOrder(const Geometry &g, int64_t groups) {
+  int rowTileBits = log2Of(g.rowTiles());
+  int paired = std::min(rowTileBits, 1);
+  std::vector<AxisBit> order{kBit(0), kBit(1), nBit(0)};
+  auto rows = [&](int first, int last) {
+    for (int bit = first; bit < last; ++bit)
+      order.push_back(nBit(bit));
+  };
+  rows(1, 1 + paired);
+  rows(1 + rowTileBits, 4 + rowTileBits);
+  rows(1 + paired, 1 + rowTileBits);
+  rows(4 + rowTileBits, log2Of(g.tileN));
+  for (int bit = 2; bit < log2Of(groups); ++bit)
+    order.push_back(kBit(bit));
+  return order;
+}
+
 } // namespace
 
 int64_t mmaChains(const Geometry &g) {
@@ -171,6 +191,11 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
         {"activation." + component.name, false, use.component,
          g.groupsPerTile(use.group) * g.scaleColumns() * storedBits(component.type) / 8});
   }
+  if (placed.blockScaling && placed.blockScaling->activation != BlockScaling::none) {
+    const dsl::Component &component = gemm.activation.components[placed.blockScaling->activation];
+    result.push_back({"activation." + component.name, false, placed.blockScaling->activation,
+                      g.groupsPerTile(component.group) * g.tileM});
+  }
   if (g.specialized()) // a full and an empty barrier
     result.push_back({"schedule", false, StageBuffer::barriers, 16});
   for (StageBuffer &buffer : result) {
@@ -237,6 +262,12 @@ WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, c
       section.tileN = 1;
       section.tilesN = 1;
     }
+    if (placed.blockScaling && placed.blockScaling->isScale(true, section.component)) {
+      section.order = blockScaleOrder(g, section.tileK);
+      section.noSign = placed.blockScaling->type == "ue4m3";
+      append(std::move(section));
+      continue;
+    }
     for (int bit = 0; bit < log2Of(section.tileN); ++bit)
       section.order.push_back(nBit(bit));
     for (int bit = 0; bit < log2Of(section.tileK); ++bit)
@@ -277,8 +308,10 @@ std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geome
   return result;
 }
 
-ActivationLayout makeActivationLayout(const Geometry &g, const Problem &problem) {
-  return {problem.k, g.activationBits, ceilDiv(problem.k * g.activationBits, 128) * 16};
+ActivationLayout makeActivationLayout(const PlacedGemm &placed, const Geometry &g,
+                                      const Problem &problem) {
+  return {problem.k, g.activationBits, ceilDiv(problem.k * g.activationBits, 128) * 16,
+          placed.blockScaling ? BlockScaling::perWord : 1};
 }
 
 } // namespace rho::compiler

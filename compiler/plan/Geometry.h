@@ -145,7 +145,8 @@ int planeSection(const dsl::Gemm &gemm, size_t plane);
 // follow, see planeBits().
 WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed,
                               const Geometry &geometry, const Problem &problem);
-ActivationLayout makeActivationLayout(const Geometry &geometry, const Problem &problem);
+ActivationLayout makeActivationLayout(const PlacedGemm &placed, const Geometry &geometry,
+                                      const Problem &problem);
 
 // The kernel's parameters, in order.
 std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geometry &geometry,

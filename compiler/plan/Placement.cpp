@@ -147,6 +147,9 @@ Error errorAt(DiagId id, const std::vector<std::string> &args, Span span,
 
 Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
                             const SourceMap *sources) {
+  if (format.hasParts())
+    return errorAt(DiagId::parts_not_compiled,
+                   {format.name, format.partition ? "partition" : "residual"}, span, sources);
   std::vector<dsl::ExprPtr> parts;
   flattenProduct(format.value, parts);
   Factors result;
@@ -182,8 +185,13 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
   return result;
 }
 
+// The targets whose matrix instructions take operands of a type; empty: all.
+std::string targetsOf(std::string_view mmaType) {
+  return mmaType == "e4m3" ? "sm_89, sm_90a, sm_120a" : mmaType == "e2m1" ? "sm_120a" : "";
+}
+
 Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
-                         const SourceMap *sources) {
+                         std::string_view target, const SourceMap *sources) {
   const dsl::Format &weight = gemm.weight, &activation = gemm.activation;
   for (const dsl::Component &component : activation.components) {
     std::string gap = component.rows > 1   ? "is per " + dsl::printExtent(component)
@@ -206,13 +214,20 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
   result.constant = w->constant * x->constant;
   result.mmaType = activation.element().type.name();
   bool known = result.mmaType == "f16" || result.mmaType == "bf16" || result.mmaType == "e4m3" ||
-               result.mmaType == "s8" || result.mmaType == "s4";
+               result.mmaType == "s8" || result.mmaType == "s4" || result.mmaType == "e2m1";
   if (!isBareElement(*x->core) || !known)
     return errorAt(DiagId::no_mma_for_activation,
                    {activation.name, result.mmaType, dsl::print(*x->core, activation)},
                    gemm.activationSpan, sources);
-  if (result.mmaType == "s4" && roles != Roles::Uniform)
-    result.mmaType = "s8"; // wgmma has no 4-bit operands: the same integers, widened
+  if (std::string targets = targetsOf(result.mmaType);
+      !targets.empty() && targets.find(target) == std::string::npos)
+    return errorAt(DiagId::no_mma_on_target,
+                   {activation.name, result.mmaType, std::string(target), targets},
+                   gemm.activationSpan, sources);
+  // Neither wgmma nor sm_120a has 4-bit integers (ptxas 13.0 makes its s4 instruction of bitwise
+  // operations and two of s8): the same integers, widened.
+  if (result.mmaType == "s4" && (roles != Roles::Uniform || target == "sm_120a"))
+    result.mmaType = "s8";
   dsl::ElementType operand = dsl::ElementType::get(result.mmaType);
   result.weightBits = weight.element().type.bits();
   result.integerAccumulator = operand.isInteger();
@@ -239,25 +254,51 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                        {format->name, "'" + component.name + "' is a codebook, only elements are"},
                        format == &weight ? gemm.weightSpan : gemm.activationSpan, sources);
 
+  auto notLegal = [&](Scales where, const std::string &why) {
+    return errorAt(DiagId::scales_not_legal, {std::string(dsl::name(where)), gemm.name, why},
+                   gemm.schedule.scales ? gemm.schedule.scalesSpan : gemm.weightSpan, sources);
+  };
+  if (groupScales == Scales::Hardware || result.mmaType == "e2m1") {
+    BlockScaling scaling;
+    std::string why = target != "sm_120a" ? "instructions with block scales need sm_120a, the "
+                                            "target is " +
+                                                std::string(target)
+                      : roles != Roles::Uniform
+                          ? "instructions with block scales need roles uniform"
+                          : fitBlockScaling(gemm, w->scales, x->scales, result.mmaType, scaling);
+    if (!why.empty())
+      return notLegal(Scales::Hardware, why);
+    if (groupScales != Scales::Hardware)
+      return notLegal(groupScales, "e2m1 operands are those of instructions with block scales, "
+                                   "which need scales: hardware");
+    result.blockScaling = scaling;
+  }
   auto accumulate = [&](const ScaleUse &use, const std::string &name, const std::string &reason) {
     result.accumulator.push_back(use);
     result.flushK = result.flushK == 0 ? use.group : std::min(result.flushK, use.group);
     result.placements.push_back({path(use.weight, name), Placement::Accumulator, reason});
+  };
+  // Whether a scale needs no place in the sum over k.
+  auto placeOutside = [&](const ScaleUse &use, const std::string &name) {
+    if (use.extent != Extent::Group) {
+      result.epilogue.push_back(use);
+      result.placements.push_back({name, Placement::Epilogue, "constant along k, once per output"});
+    } else if (result.blockScaling) {
+      result.placements.push_back({name, Placement::Hardware,
+                                   "the instruction takes " + result.blockScaling->type +
+                                       " per k[" + std::to_string(result.blockScaling->block) +
+                                       "]"});
+    }
+    return use.extent != Extent::Group || result.blockScaling.has_value();
   };
   result.placements.push_back({path(true, weight.element().name), Placement::Operand,
                                "decoded to " + result.mmaType + " in " +
                                    std::to_string(decode->instructions() * 8 / decode->codes) +
                                    " instructions per 8"});
   std::vector<ScaleUse> groups;
-  for (const ScaleUse &use : w->scales) {
-    if (use.extent == Extent::Group) {
+  for (const ScaleUse &use : w->scales)
+    if (!placeOutside(use, path(true, weight.components[use.component].name)))
       groups.push_back(use);
-      continue;
-    }
-    result.epilogue.push_back(use);
-    result.placements.push_back({path(true, weight.components[use.component].name),
-                                 Placement::Epilogue, "constant along k, once per output"});
-  }
   ScaledOperand scaled = scaleOperand(weight, *w->core, groups, *decode, result);
   if (groupScales == Scales::Operand && !groups.empty()) {
     if (!scaled.why.empty())
@@ -287,12 +328,8 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
   }
   for (const ScaleUse &use : x->scales) {
     const dsl::Component &component = activation.components[use.component];
-    if (use.extent != Extent::Group) {
-      result.epilogue.push_back(use);
-      result.placements.push_back(
-          {path(false, component.name), Placement::Epilogue, "constant along k, once per output"});
+    if (placeOutside(use, path(false, component.name)))
       continue;
-    }
     if (use.group % result.mmaK != 0)
       return errorAt(DiagId::no_legal_placement,
                      {component.name, activation.name,

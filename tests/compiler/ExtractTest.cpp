@@ -233,7 +233,8 @@ TEST_P(AffineCores, EqualTheValueForAllCodes) {
                                                             return zero.data();
                                                           }()));
         double u = std::ldexp(1.0, -operand.mantissaBits() - 1);
-        for (const RowNumber::Term &term : affineCore(format, *format.value)->offset.terms) {
+        std::optional<Affine> affine = affineCore(format, *format.value);
+        for (const RowNumber::Term &term : affine->offset.terms) {
           double product = std::abs(term.factor);
           for (int component : term.components)
             product *= std::abs(format.components[static_cast<size_t>(component)].type.decode(

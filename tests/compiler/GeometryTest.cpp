@@ -60,7 +60,7 @@ TEST_P(CodeOrder, IsTheFragmentOrderOfThePtxIsa) {
   auto [activation, schedule, weight] = GetParam();
   dsl::Gemm gemm = gemmWith(activation, weight);
   Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator,
-                                    dsl::ScheduleDecl::Roles::Uniform, nullptr);
+                                    dsl::ScheduleDecl::Roles::Uniform, "sm_80", nullptr);
   ASSERT_TRUE(placed.ok());
   Geometry g = makeGeometry(*placed, schedule);
   WeightLayout layout = makeWeightLayout(gemm, *placed, g, {8, 2 * g.tileN, 2 * g.tileK});
@@ -124,7 +124,7 @@ TEST(GemvOrder, GivesEachThreadARun) {
     Schedule schedule = test.schedule;
     schedule.roles = dsl::ScheduleDecl::Roles::Gemv;
     Result<PlacedGemm> placed =
-        place(gemm, dsl::ScheduleDecl::Scales::Accumulator, schedule.roles, nullptr);
+        place(gemm, dsl::ScheduleDecl::Scales::Accumulator, schedule.roles, "sm_90a", nullptr);
     ASSERT_TRUE(placed.ok());
     Geometry g = makeGeometry(*placed, schedule);
     WeightLayout layout = makeWeightLayout(gemm, *placed, g, {1, 2 * g.tileN, 2 * g.tileK});
@@ -163,7 +163,8 @@ TEST(WarpgroupOrder, FeedsConsecutiveInstructionsFromOneLoad) {
   for (const Case &test : {Case{"s8_token", {16, 128, 128, 1, 4, 1, 4, 1, imfp}},
                            Case{"f16", {16, 128, 128, 1, 8, 1, 4, 1, imfp}}}) {
     dsl::Gemm gemm = gemmWith(test.activation);
-    Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, nullptr);
+    Result<PlacedGemm> placed =
+        place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, "sm_90a", nullptr);
     ASSERT_TRUE(placed.ok());
     Geometry g = makeGeometry(*placed, test.schedule);
     WeightLayout layout = makeWeightLayout(gemm, *placed, g, {8, g.tileN, g.tileK});
@@ -204,7 +205,8 @@ TEST(WarpgroupOrder, FeedsConsecutiveInstructionsFromOneLoad) {
 // 512 consecutive bytes, so they are.
 TEST(WarpgroupOrder, LanesOfAWarpReadDifferentBanks) {
   dsl::Gemm gemm = gemmWith("s8_token");
-  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, nullptr);
+  Result<PlacedGemm> placed =
+      place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, "sm_90a", nullptr);
   ASSERT_TRUE(placed.ok());
   Geometry g = makeGeometry(*placed, {64, 64, 128, 1, 4, 1, 4, 1, imfp});
   WeightLayout layout = makeWeightLayout(gemm, *placed, g, {8, 64, 128});
@@ -246,7 +248,8 @@ TEST(WarpgroupOrder, LanesOfAWarpReadDifferentBanks) {
 // One bulk copy brings a k tile of codes: it is contiguous, aligned and in the order of the tiles.
 TEST(WarpgroupOrder, ATileOfCodesIsOneRun) {
   dsl::Gemm gemm = gemmWith("f16");
-  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, nullptr);
+  Result<PlacedGemm> placed =
+      place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, "sm_90a", nullptr);
   ASSERT_TRUE(placed.ok());
   Geometry g = makeGeometry(*placed, {16, 64, 128, 1, 4, 2, 4, 1, imfp});
   WeightLayout layout = makeWeightLayout(gemm, *placed, g, {8, 3 * g.tileN, 5 * g.tileK});
@@ -260,7 +263,7 @@ TEST(WarpgroupOrder, ATileOfCodesIsOneRun) {
   for (int64_t tileN = 0; tileN < 3; ++tileN)
     for (int64_t tileK = 0; tileK < 5; ++tileK) {
       // Only this tile's codes differ from zero: so do only the bytes of its run.
-      dsl::QuantizedMatrix weight{format, layout.n, layout.k, {}};
+      dsl::QuantizedMatrix weight{format, layout.n, layout.k, {}, {}, {}};
       weight.components.emplace_back(4, layout.n * layout.k);
       weight.components.emplace_back(16, layout.n * (layout.k / 128));
       for (int64_t n = tileN * g.tileN; n < (tileN + 1) * g.tileN; ++n)
@@ -295,7 +298,7 @@ TEST(Geometry, RolesShareTheRegistersOfAnSm) {
 TEST(Geometry, EveryWorkspaceByteBelongsToOneThread) {
   dsl::Gemm gemm = gemmWith("f16");
   Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator,
-                                    dsl::ScheduleDecl::Roles::Uniform, nullptr);
+                                    dsl::ScheduleDecl::Roles::Uniform, "sm_80", nullptr);
   ASSERT_TRUE(placed.ok());
   for (Schedule schedule :
        {Schedule{32, 128, 64, 2, 4, 1, 4, 3}, Schedule{64, 128, 64, 1, 4, 2, 4, 3, imfp}}) {
@@ -307,7 +310,8 @@ TEST(Geometry, EveryWorkspaceByteBelongsToOneThread) {
 
 TEST(Outputs, GoInSlicesThatFitTheirBuffer) {
   dsl::Gemm gemm = gemmWith("f16");
-  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, nullptr);
+  Result<PlacedGemm> placed =
+      place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, "sm_90a", nullptr);
   ASSERT_TRUE(placed.ok());
   auto slicesOf = [&](const Schedule &schedule, int64_t n) {
     return outputSlices(gemm, makeGeometry(*placed, schedule), {100, n, 64});
@@ -337,7 +341,8 @@ TEST(Outputs, GoInSlicesThatFitTheirBuffer) {
 // room for the sums of one of them.
 TEST(Geometry, ClustersShareRowsAndSums) {
   dsl::Gemm gemm = gemmWith("s8_token");
-  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, nullptr);
+  Result<PlacedGemm> placed =
+      place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, "sm_90a", nullptr);
   ASSERT_TRUE(placed.ok());
   Schedule schedule{32, 64, 128, 1, 4, 1, 4, 4, imfp};
   auto has = [&](KernelParameter::Kind kind) {

@@ -186,11 +186,28 @@ TEST(PlanDiagnostics, Values) {
             "and scales: the element stands in two factors [unsupported_value]\n"
             "gemm g { weight: square activation: f16 output: f16 }\n"
             "                 ^~~~~~\n");
-  EXPECT_EQ(messageOf("gemm g { weight: int4 activation: f32 output: f16 }"),
-            "t.rho:4:35: error: activation 'f32' has element f32 in the form element; a matrix "
-            "instruction takes f16, bf16, e4m3, s8 or s4 times scales [no_mma_for_activation]\n"
-            "gemm g { weight: int4 activation: f32 output: f16 }\n"
-            "                                  ^~~\n");
+  EXPECT_EQ(
+      messageOf("gemm g { weight: int4 activation: f32 output: f16 }"),
+      "t.rho:4:35: error: activation 'f32' has element f32 in the form element; a matrix "
+      "instruction takes f16, bf16, e4m3, s8, s4 or e2m1 times scales [no_mma_for_activation]\n"
+      "gemm g { weight: int4 activation: f32 output: f16 }\n"
+      "                                  ^~~\n");
+}
+
+TEST(PlanDiagnostics, Parts) {
+  EXPECT_EQ(messageOf("format mixed { partition per tensor k[128] { low: int4 high: f16 } }\n"
+                      "gemm g { weight: mixed activation: f16 output: f16 }"),
+            "t.rho:5:18: error: 'mixed' has a partition, kernels are made of formats without parts "
+            "[parts_not_compiled]\n"
+            "gemm g { weight: mixed activation: f16 output: f16 }\n"
+            "                 ^~~~~\n");
+  EXPECT_EQ(
+      messageOf("format fixed { element: f16 value = element residual rest: int4 per k[128] }\n"
+                "gemm g { weight: int4 activation: fixed output: f16 }"),
+      "t.rho:5:35: error: 'fixed' has a residual, kernels are made of formats without parts "
+      "[parts_not_compiled]\n"
+      "gemm g { weight: int4 activation: fixed output: f16 }\n"
+      "                                  ^~~~~\n");
 }
 
 TEST(PlanDiagnostics, Scales) {
@@ -217,11 +234,11 @@ TEST(PlanDiagnostics, OperandTypes) {
   };
   const std::string gemm = "gemm g { weight: int4 activation: fp8 output: f16 }";
   EXPECT_EQ(messageOf(fp8 + gemm),
-            "t.rho:5:6: error: roles uniform do not fit sm_80: e4m3 operands need sm_89 or sm_90a "
-            "[schedule_roles]\n" +
-                gemm + "\n     ^\n");
-  EXPECT_EQ(message(gemm, "sm_86"), "roles uniform do not fit sm_86: e4m3 operands need sm_89 or "
-                                    "sm_90a");
+            "t.rho:5:35: error: activation 'fp8' has operands of e4m3, sm_80 has no matrix "
+            "instruction for them; sm_89, sm_90a, sm_120a do [no_mma_on_target]\n" +
+                gemm + "\n                                  ^~~\n");
+  EXPECT_EQ(message(gemm, "sm_86"), "activation 'fp8' has operands of e4m3, sm_86 has no matrix "
+                                    "instruction for them; sm_89, sm_90a, sm_120a do");
   EXPECT_EQ(message(gemm, "sm_89"), "e4m3");
   EXPECT_EQ(message(gemm, "sm_90a"), "e4m3");
   EXPECT_EQ(message("gemm g { weight: int4 activation: fp8 output: f16 "

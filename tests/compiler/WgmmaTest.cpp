@@ -8,9 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <random>
-#include <set>
 
 namespace rho::test {
 namespace {
@@ -195,29 +193,6 @@ TEST_P(Wgmma, OfClustersIsWithinTheBound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Wgmma, testing::ValuesIn(allOperands), name);
-
-bool hasKernels(const std::string &weight) {
-  for (const char *activation : {"f16", "bf16", "int8_token", "fp8_token"}) {
-    Result<dsl::Module> module = dsl::parseModule(
-        declaration({weight.c_str(), activation, "f16", "", "sm_90a", {64, 4096, 4096}}), "a.rho",
-        nullptr);
-    if (module.ok() && compiler::plan(module->gemms[0], {64, 4096, 4096},
-                                      *compiler::modelOfTarget("sm_90a"), nullptr))
-      return true;
-  }
-  return false;
-}
-
-// q8_0 is int8_g128 with smaller groups, fp8_tensor fp8_channel with fewer scales.
-TEST(WgmmaFormats, AreAllThatAreShippedAndHaveKernels) {
-  std::set<std::string> tested;
-  for (const Operands &operands : allOperands)
-    tested.insert({operands.weight, operands.activation});
-  tested.insert({"q8_0", "fp8_tensor"});
-  for (const auto &entry : std::filesystem::directory_iterator(RHO_SOURCE_DIR "/kernels/formats"))
-    EXPECT_TRUE(tested.contains(entry.path().stem()) || !hasKernels(entry.path().stem()))
-        << entry.path();
-}
 
 TEST(WgmmaIntegers, AreExactBitForBit) {
   for (const Operands &operands : allOperands) {

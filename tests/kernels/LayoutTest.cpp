@@ -2,6 +2,8 @@
 #include "tests/kernels/TestFormats.h"
 
 #include <gtest/gtest.h>
+#include <numeric>
+#include <random>
 
 #include <algorithm>
 #include <bit>
@@ -91,9 +93,14 @@ std::vector<uint8_t> packNaively(const WeightLayout &layout, const QuantizedMatr
           code = weight.components[section.component].get(n / section.unitN * units + unit);
         code = code >> section.shift & static_cast<uint32_t>((uint64_t(1) << section.codeBits) - 1);
         code ^= section.codeXor;
-        for (int bit = 0; bit < section.codeBits; ++bit)
-          setBit(bytes, (section.offset + tile * tileBytes) * 8 + position * section.codeBits + bit,
-                 code >> bit & 1);
+        if (!section.codeTable.empty())
+          code = section.codeTable[code];
+        for (int bit = 0; bit < section.codeBits; ++bit) {
+          int64_t at = position * section.codeBits + bit;
+          if (!section.wordBits.empty())
+            at = at / 32 * 32 + section.wordBits[static_cast<size_t>(at % 32)];
+          setBit(bytes, (section.offset + tile * tileBytes) * 8 + at, code >> bit & 1);
+        }
       }
   }
   return bytes;
@@ -208,6 +215,40 @@ TEST(PackTest, PlanesAndCopiesEqualTheDefinitionBitByBitAndUnpack) {
   }
 }
 
+// Codes renamed by a table, and their bits anywhere in a word.
+TEST(PackTest, RenamedAndScatteredCodesEqualTheDefinitionBitByBitAndUnpack) {
+  std::mt19937 random(5);
+  for (std::string_view element : {"s4", "e2m1", "u2", "s8"})
+    for (bool renamed : {false, true})
+      for (bool scattered : {false, true}) {
+        std::shared_ptr<Format> format = fourLevels(element);
+        QuantizedMatrix weight = randomMatrix(format, 37, 150, 1);
+        WeightLayout layout = makeLayout(*format, 37, 150, 3, 5, 2);
+        LayoutSection &section = layout.sections[0];
+        if (renamed) {
+          section.codeXor = 0;
+          section.codeTable.resize(size_t(1) << section.codeBits);
+          std::iota(section.codeTable.begin(), section.codeTable.end(), 0);
+          std::shuffle(section.codeTable.begin(), section.codeTable.end(), random);
+        }
+        if (scattered) {
+          section.wordBits.resize(32);
+          std::iota(section.wordBits.begin(), section.wordBits.end(), 0);
+          std::shuffle(section.wordBits.begin(), section.wordBits.end(), random);
+        }
+        Result<WeightLayout> read = WeightLayout::parse(layout.print());
+        ASSERT_TRUE(read.ok()) << read.error().str();
+        EXPECT_EQ(*read, layout);
+        std::vector<uint8_t> packed(layout.bytes, 0xcd);
+        Status status = pack(layout, weight, packed.data());
+        ASSERT_TRUE(status.ok()) << status.error().str();
+        EXPECT_EQ(packed, packNaively(layout, weight));
+        Result<QuantizedMatrix> back = unpack(layout, format, packed.data());
+        ASSERT_TRUE(back.ok()) << back.error().str();
+        expectSameCodes(weight, *back);
+      }
+}
+
 TEST(LayoutTextTest, roundTripsRandomBitPermutations) {
   for (uint32_t seed = 0; seed < 50; ++seed) {
     WeightLayout layout = makeLayout(*fourLevels("s4"), 100 + seed, 1000 + 17 * seed,
@@ -261,6 +302,17 @@ TEST(LayoutTextTest, namesTheLineAndWhatIsWrong) {
   std::string wide = section + "k0,n0\n";
   wide.replace(wide.find("0x8"), 3, "0x10");
   EXPECT_EQ(parseError(head + wide), expected(2, "xor 0x10 is wider than a code"));
+  for (const char *table : {"1,2", "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,14", "0"}) {
+    std::string twice = section + "k0,n0\n";
+    twice.replace(twice.find("xor=0x8 table=-"), 15, std::string("xor=0x0 table=") + table);
+    EXPECT_EQ(parseError(head + twice), expected(2, "'table' does not rename codes of 4 bits"));
+  }
+  std::string words = section + "k0,n0\n"; // a tile of 4 codes is no word
+  words.replace(words.find("word=-"), 6, "word=0,1,2");
+  EXPECT_EQ(parseError(head + words),
+            expected(2, "'word' does not order the bits of words of codes of 4 bits"));
+  words.replace(words.find("word=0,1,2"), 10, "word=0,,2");
+  EXPECT_EQ(parseError(head + words), expected(2, "'table' and 'word' are not lists such as 1,0"));
   std::string unaligned = section + "k0,n0\n";
   unaligned.replace(unaligned.find("offset=0"), 8, "offset=8");
   EXPECT_EQ(parseError(head + unaligned), expected(2, "offset 8 is not a multiple of 256"));

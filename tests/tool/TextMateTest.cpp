@@ -115,12 +115,20 @@ std::string exampleOf(const dsl::Word &word) {
       return "  " + text + " {";
     if (text == "value")
       return "  value = element";
+    if (text == "partition")
+      return "  partition per k[64] {";
+    if (text == "residual")
+      return "  residual fix: int4";
+    if (text == "where" || text == "budget")
+      return "    high: bf16 " + text + " 20 >= max(x)";
     if (word.place == dsl::WordPlace::Entry)
       return "  " + text + " element";
     return "  " + text + ": 4";
   case dsl::WordPlace::Type:
     if (text == "codebook")
       return "  element: codebook [0, 1]";
+    if (text == "int" || text == "type")
+      return "format a(b: " + text + " = 4)";
     return text == "in" ? "  selector: u2 in block"
                         : "  element: e2m1 remap 8 to [5, -5] by selector";
   case dsl::WordPlace::Extent:
