@@ -8,27 +8,31 @@ namespace rho::dsl {
 namespace {
 
 double magnitudeOf(const Expr &expr, const Format &format, const uint32_t *codes) {
-  if (isIntegerTyped(expr, format))
-    return std::abs(static_cast<double>(evaluateInteger(expr, format, codes)));
   auto operand = [&](size_t i) { return magnitudeOf(*expr.operands[i], format, codes); };
   switch (expr.kind) {
-  case Expr::Kind::Real:
-    return std::abs(expr.real);
-  case Expr::Kind::Component: {
-    Format alone = format; // a remapped element depends on others
-    alone.value = ExprPtr(ExprPtr(), &expr);
-    return std::abs(evaluate(alone, codes));
-  }
   case Expr::Kind::Negate:
-  case Expr::Kind::Cast:
     return operand(0);
+  case Expr::Kind::Cast: // the number, or that less a power of two that it flips over
+    return expr.type->isInteger() ? operand(0) + std::ldexp(1.0, expr.type->bits()) : operand(0);
   case Expr::Kind::Binary:
-    return expr.op == Expr::Op::Mul   ? operand(0) * operand(1)
-           : expr.op == Expr::Op::Div ? operand(0) / operand(1)
-                                      : operand(0) + operand(1);
+    switch (expr.op) {
+    case Expr::Op::Add:
+    case Expr::Op::Sub:
+      return operand(0) + operand(1);
+    case Expr::Op::Mul:
+      return operand(0) * operand(1);
+    case Expr::Op::Div:
+      return operand(0) / operand(1);
+    default:
+      break;
+    }
+    break;
   default:
-    return std::nan("");
+    break;
   }
+  Format alone = format; // a remapped element depends on other components
+  alone.value = ExprPtr(ExprPtr(), &expr);
+  return std::abs(evaluate(alone, codes));
 }
 
 } // namespace
@@ -45,7 +49,8 @@ bool isRealSum(const Expr &expr, const Format &format) {
 }
 
 double magnitude(const Format &format, const uint32_t *codes) {
-  return magnitudeOf(*format.value, format, codes);
+  return isRealSum(*format.value, format) ? magnitudeOf(*format.value, format, codes)
+                                          : std::abs(evaluate(format, codes));
 }
 
 } // namespace rho::dsl

@@ -127,13 +127,13 @@ public:
   Extension(DecodeSequence &sequence, std::string_view mmaType)
       : sequence(sequence), p(sequence.program), f16(mmaType == "f16"),
         type(dsl::ElementType::get(mmaType)) {}
-  ~Extension() { p.params = static_cast<int>(sequence.params.size()); }
 
   Operand param(const DecodeParam &wanted) {
     for (size_t i = 0; i < sequence.params.size(); ++i)
       if (sequence.params[i] == wanted)
         return DecodeProgram::param(static_cast<int>(i));
     sequence.params.push_back(wanted);
+    p.params = static_cast<int>(sequence.params.size());
     return DecodeProgram::param(static_cast<int>(sequence.params.size()) - 1);
   }
   // A number of the row of register r, in both halves of a register.
@@ -198,6 +198,8 @@ std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::E
   bool exact = result.roundings == 0 && isMinMax(core, format, -limit, limit) &&
                fitsExactly(affine.slope, format, limit) &&
                fitsExactly(affine.offset, format, limit);
+  if (!exact && dsl::isIntegerTyped(core, format))
+    return std::nullopt;
   // Of the slope and of the offset, and of the number, which is no larger than both together.
   result.roundings = exact ? 0 : result.roundings + 2;
   Extension extension(result, mmaType);
@@ -218,11 +220,12 @@ std::optional<DecodeSequence> byteDecode(const dsl::Format &format, const dsl::E
     return std::nullopt;
   for (const RowNumber *number : {&affine.slope, &affine.offset})
     for (const RowNumber::Term &term : number->terms) {
-      if (term.components.size() > 1 || !isWhole(term.factor))
+      if (!isWhole(term.factor))
         return std::nullopt;
       for (int component : term.components) {
         dsl::ElementType type = format.components[static_cast<size_t>(component)].type;
-        if (!type.isInteger() || type.bits() > 8)
+        bool isUnsigned = type.kind() == dsl::ElementType::Kind::Unsigned;
+        if (!type.isInteger() || type.bits() > 8 || (!isUnsigned && term.components.size() > 1))
           return std::nullopt;
       }
     }
@@ -231,8 +234,8 @@ std::optional<DecodeSequence> byteDecode(const dsl::Format &format, const dsl::E
   dsl::ElementType::Kind slopeKind = dsl::ElementType::Kind::Unsigned;
   if (!slope.components.empty())
     slopeKind = format.components[static_cast<size_t>(slope.components[0])].type.kind();
-  if (!slope.components.empty() &&
-      (slope.factor != 1 || isSigned || slopeKind != dsl::ElementType::Kind::Unsigned))
+  if (!slope.components.empty() && (slope.factor != 1 || isSigned || slope.components.size() > 1 ||
+                                    slopeKind != dsl::ElementType::Kind::Unsigned))
     return std::nullopt; // the offset of the codes would be multiplied too
   DecodeSequence result = extractBytes(element);
   Extension extension(result, "s8");
@@ -254,6 +257,15 @@ std::optional<DecodeSequence> byteDecode(const dsl::Format &format, const dsl::E
     for (const RowNumber::Term &term : affine.offset.terms) {
       if (term.components.empty())
         continue;
+      if (term.components.size() > 1) {
+        std::optional<Operand> product;
+        for (int component : term.components) {
+          Operand value = extension.param({DecodeParam::Form::Byte, component, row, {}});
+          product = product ? p.add(Op::Mad, *product, value, DecodeProgram::constant(0)) : value;
+        }
+        sum = p.add(Op::Mad, *product, DecodeProgram::constant(bytes(term.factor)), sum);
+        continue;
+      }
       int component = term.components[0];
       dsl::ElementType type = format.components[static_cast<size_t>(component)].type;
       Operand value = extension.param({DecodeParam::Form::Bytes, component, row, {}});

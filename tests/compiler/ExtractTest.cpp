@@ -193,6 +193,7 @@ TEST_P(AffineCores, EqualTheValueForAllCodes) {
   std::optional<DecodeSequence> decode = affineDecode(format, *format.value, test.mmaType);
   ASSERT_TRUE(decode);
   EXPECT_EQ(decode->roundings == 0, test.exact);
+  EXPECT_TRUE(DecodeProgram::parse(decode->program.print()).ok());
   std::mt19937 random(7);
   std::string mmaType = test.mmaType;
   dsl::ElementType operand = dsl::ElementType::get(mmaType);
@@ -259,6 +260,10 @@ constexpr const char *zeroU3 = "element: u3 zero: s8 per k[64] value = element +
                                "encode { zero = 1 }";
 constexpr const char *zeroS5 = "element: s5 zero: s6 per k[64] value = 2 * element - zero - 3 "
                                "encode { zero = 1 }";
+constexpr const char *steps =
+    "element: u4 step: u8 per k[64] zero: u4 per k[64] value = (element - zero) * step "
+    "require (element - zero) * step <= 127 require (element - zero) * step >= -128 "
+    "encode { step = 1 zero = 2 }";
 constexpr const char *zeroU8 = "element: u8 zero: u8 per k[64] value = element - zero "
                                "encode { zero = 1 }";
 constexpr const char *offset = "element: u4 scale: f16 per k[32] offset: f16 per k[32] "
@@ -273,12 +278,13 @@ INSTANTIATE_TEST_SUITE_P(
     All, AffineCores,
     testing::Values(AffineCase{liquid, "s8", true}, AffineCase{liquid, "f16", true},
                     AffineCase{liquid, "bf16", true}, AffineCase{zeroU4, "s8", true},
-                    AffineCase{zeroU4, "f16", true}, AffineCase{zeroU4, "bf16", true},
-                    AffineCase{zeroU3, "s8", true}, AffineCase{zeroU3, "f16", true},
-                    AffineCase{zeroS5, "s8", true}, AffineCase{zeroS5, "bf16", true},
-                    AffineCase{zeroU8, "f16", true}, AffineCase{zeroU8, "bf16", true},
-                    AffineCase{offset, "f16", false}, AffineCase{offset, "bf16", false},
-                    AffineCase{twoLevels, "f16", false}, AffineCase{twoLevels, "bf16", false}));
+                    AffineCase{steps, "s8", true}, AffineCase{zeroU4, "f16", true},
+                    AffineCase{zeroU4, "bf16", true}, AffineCase{zeroU3, "s8", true},
+                    AffineCase{zeroU3, "f16", true}, AffineCase{zeroS5, "s8", true},
+                    AffineCase{zeroS5, "bf16", true}, AffineCase{zeroU8, "f16", true},
+                    AffineCase{zeroU8, "bf16", true}, AffineCase{offset, "f16", false},
+                    AffineCase{offset, "bf16", false}, AffineCase{twoLevels, "f16", false},
+                    AffineCase{twoLevels, "bf16", false}));
 
 TEST(Affine, ToBytesOnlyWhatFitsThem) {
   for (const char *text : {zeroU8, offset})
@@ -294,6 +300,7 @@ TEST(Remap, EveryCodeOfEverySelectorInEveryPlace) {
   for (const std::string mmaType : {"f16", "bf16"}) {
     std::optional<DecodeSequence> decode = remappedDecode(format, mmaType);
     ASSERT_TRUE(decode);
+    EXPECT_TRUE(DecodeProgram::parse(decode->program.print()).ok());
     std::mt19937 random(2);
     for (uint32_t selector = 0; selector < 4; ++selector)
       for (double special : {7.5, -0.25, 0.0}) {
