@@ -93,6 +93,6 @@ public:
                 cache::Warnings &warnings) = 0;
 };
 
-Result<std::shared_ptr<Backend>> makeEmulatedBackend(std::string_view target);
+std::shared_ptr<Backend> makeEmulatedBackend(compiler::DeviceModel model);
 
 } // namespace rho

@@ -1,3 +1,4 @@
+#include "dsl/Module.h"
 #include "runtime/Handles.h"
 #include "runtime/cuda/CudaBackend.h"
 
@@ -50,11 +51,21 @@ Result<Device> Device::cuda(int ordinal) {
 }
 
 Result<Device> Device::emulated(std::string_view target) {
-  Result<std::shared_ptr<Backend>> backend = makeEmulatedBackend(target);
-  if (!backend)
-    return backend.error();
+  Result<compiler::DeviceModel> model = compiler::modelOfTarget(target);
+  if (!model)
+    return model.error();
   Device device;
-  device.pimpl = std::make_shared<Impl>(Impl{std::move(*backend)});
+  device.pimpl = std::make_shared<Impl>(Impl{makeEmulatedBackend(std::move(*model))});
+  return device;
+}
+
+Result<Device> Device::emulated(const dsl::Device &described) {
+  // A declaration that was put together by hand is held to what one of a text is.
+  if (Result<dsl::Module> module = dsl::parseModule(dsl::print(described), "<device>", nullptr);
+      !module)
+    return module.error();
+  Device device;
+  device.pimpl = std::make_shared<Impl>(Impl{makeEmulatedBackend(compiler::modelOf(described))});
   return device;
 }
 

@@ -154,12 +154,9 @@ private:
 
 } // namespace
 
-Result<std::shared_ptr<Backend>> makeEmulatedBackend(std::string_view target) {
-  Result<compiler::DeviceModel> model = compiler::modelOfTarget(target);
-  if (!model)
-    return model.error();
-  model->name += " (emulated)";
-  return std::shared_ptr<Backend>(std::make_shared<EmulatedBackend>(std::move(*model)));
+std::shared_ptr<Backend> makeEmulatedBackend(compiler::DeviceModel model) {
+  model.name += " (emulated)";
+  return std::make_shared<EmulatedBackend>(std::move(model));
 }
 
 } // namespace rho

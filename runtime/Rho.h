@@ -21,7 +21,8 @@ namespace rho {
 
 namespace dsl {
 struct QuantizedMatrix; // dsl/Quantize.h
-}
+struct Device;          // dsl/Device.h
+} // namespace dsl
 
 enum class ScalarType : uint8_t { F32, F16, BF16 };
 
@@ -79,7 +80,8 @@ class Device {
 public:
   static Result<Device> cuda(int ordinal = 0);             // through libcuda, opened now
   static Result<Device> emulated(std::string_view target); // "sm_80", ...
-  static Result<Device> automatic();                       // the first GPU, else emulated sm_80
+  static Result<Device> emulated(const dsl::Device &described);
+  static Result<Device> automatic(); // the first GPU, else emulated sm_80
   std::string name() const;
   std::string target() const; // what kernels are generated for
   bool isEmulated() const;

@@ -14,7 +14,19 @@
 
 namespace rho::tool {
 
-enum class Command : uint8_t { Run, Check, Compile, Bench, Tune, Verify, Help, Version };
+enum class Command : uint8_t {
+  Run,
+  Check,
+  Compile,
+  Bench,
+  Tune,
+  Verify,
+  Devices,
+  Explain,
+  Probe,
+  Help,
+  Version
+};
 
 struct CommandSpec {
   Command command;

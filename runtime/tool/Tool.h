@@ -1,6 +1,7 @@
 // The commands of `rho`. Each gives the exit code, or an error that goes to stderr with code 1.
 #pragma once
 
+#include "compiler/Devices.h"
 #include "runtime/Rho.h"
 #include "runtime/tool/Options.h"
 
@@ -17,10 +18,17 @@ Result<int> compileCommand(const Options &options);
 Result<int> benchCommand(const Options &options);
 Result<int> tuneCommand(const Options &options);
 Result<int> verifyCommand(const Options &options);
+Result<int> devicesCommand(const Options &options);
+Result<int> explainCommand(const Options &options);
+Result<int> probeCommand(const Options &options);
 
-// What --device names: auto, cuda, cuda:I or an emulated target. Errors: bad_device, those of
-// Device::cuda.
+// What --device names: auto, cuda, cuda:I, an emulated target, a device of kernels/devices or a
+// path to a file that declares one. Errors: bad_device, device_count, those of Device::cuda and of
+// the file.
 Result<Device> openDevice(const std::string &text);
+
+// What the planner knows of such a device.
+Result<compiler::DeviceModel> openModel(const std::string &text);
 
 // The whole tool: parses, dispatches, prints errors.
 int runTool(std::span<const std::string> arguments);
