@@ -145,7 +145,7 @@ NaturalShape naturalShape(const Component &component, int64_t rows, int64_t k) {
   case Extent::Element:
     return {rows, k};
   case Extent::Group:
-    return {rows, divideUp(k, component.group)};
+    return {divideUp(rows, component.rows), divideUp(k, component.group)};
   case Extent::Row:
     return {rows, 1};
   case Extent::Tensor:

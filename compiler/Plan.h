@@ -32,6 +32,7 @@ struct Schedule {
   bool dependent = false;   // programmatic dependent launch
   int64_t ctasPerSm = 1;    // of roles but uniform: how many share an SM's registers
   int64_t residentCtas = 0; // of a persistent kernel, as KernelImage has it
+  dsl::ScheduleDecl::Sums sums = dsl::ScheduleDecl::Sums::Converted;
   friend bool operator==(const Schedule &, const Schedule &) = default;
 };
 

@@ -11,7 +11,6 @@
 
 namespace rho::compiler {
 
-using dsl::Component;
 using dsl::Extent;
 using dsl::Format;
 using dsl::QuantizedMatrix;
@@ -66,12 +65,7 @@ private:
   using Table = std::vector<char>; // per element code, or one entry when it is not read
 
   uint32_t codeAt(size_t c, int64_t row, int64_t k) const {
-    const Component &component = format.components[c];
-    NaturalShape shape = naturalShape(component, weight.rows, weight.k);
-    int64_t unit = component.extent == Extent::Element ? k
-                   : component.extent == Extent::Group ? k / component.group
-                                                       : 0;
-    return weight.components[c].get((shape.rows == 1 ? 0 : row) * shape.units + unit);
+    return weight.components[c].get(dsl::codeIndex(format.components[c], weight.k, row, k));
   }
 
   Table evaluate(std::vector<uint32_t> codes) const {

@@ -67,7 +67,11 @@ private:
   void print(const Component &component) {
     std::string text = "component " + component.name.text + ": " + component.type.text;
     if (component.extent)
-      text += " per " + component.extent->text;
+      text += " per ";
+    if (component.rowAxis && component.rows)
+      text += component.rowAxis->text + "[" + std::to_string(component.rows->value) + "] ";
+    if (component.extent)
+      text += component.extent->text;
     if (component.group)
       text += "[" + std::to_string(component.group->value) + "]";
     line(text);

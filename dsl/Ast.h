@@ -40,6 +40,8 @@ struct Component {
   Name name, type;
   std::optional<Name> extent;  // k, channel, token, tensor
   std::optional<Number> group; // of k[G]
+  std::optional<Name> rowAxis; // n or m, of n[R] k[G] and m[R] k[G]
+  std::optional<Number> rows;
 };
 
 // `name = expression`, in an encode block or as the value.

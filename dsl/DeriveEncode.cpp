@@ -32,7 +32,7 @@ ExprPtr componentOf(int index) {
 
 ExprPtr constant(double value) {
   auto expr = std::make_shared<Expr>();
-  if (std::floor(value) == value && value < 0x1p53) {
+  if (std::floor(value) == value && std::fabs(value) < 0x1p53) {
     expr->kind = Expr::Kind::Integer;
     expr->integer = static_cast<int64_t>(value);
   } else {
@@ -42,12 +42,40 @@ ExprPtr constant(double value) {
   return expr;
 }
 
-ExprPtr divide(ExprPtr a, ExprPtr b) {
+ExprPtr binary(Expr::Op op, ExprPtr a, ExprPtr b) {
   auto expr = std::make_shared<Expr>();
   expr->kind = Expr::Kind::Binary;
-  expr->op = Expr::Op::Div;
+  expr->op = op;
   expr->operands = {std::move(a), std::move(b)};
   return expr;
+}
+ExprPtr divide(ExprPtr a, ExprPtr b) { return binary(Expr::Op::Div, std::move(a), std::move(b)); }
+
+ExprPtr reduce(Expr::Reduction reduction, ExprPtr of) {
+  auto expr = std::make_shared<Expr>();
+  expr->kind = Expr::Kind::Reduce;
+  expr->reduction = reduction;
+  expr->operands = {std::move(of)};
+  return expr;
+}
+
+// max(max(of), 0) or min(min(of), 0).
+ExprPtr reachFromZero(bool above, ExprPtr of) {
+  auto expr = std::make_shared<Expr>();
+  expr->kind = Expr::Kind::Call;
+  expr->function = above ? Expr::Function::Max : Expr::Function::Min;
+  expr->operands = {reduce(above ? Expr::Reduction::Max : Expr::Reduction::Min, std::move(of)),
+                    constant(0)};
+  return expr;
+}
+ExprPtr rangeWithZero(const ExprPtr &of) {
+  return binary(Expr::Op::Sub, reachFromZero(true, of), reachFromZero(false, of));
+}
+
+// What absmax(x) becomes: the smaller of the two sides of the type, where it has two.
+double largestElement(ElementType type) {
+  double above = type.maxFinite(), below = -type.minFinite();
+  return above <= 0 ? below : below <= 0 ? above : std::min(above, below);
 }
 
 } // namespace
@@ -58,23 +86,107 @@ bool isProduct(const Format &format) {
          std::all_of(counts.begin(), counts.end(), [](int count) { return count == 1; });
 }
 
-ExprPtr deriveEncode(const Format &format, int component) {
+static bool isComponent(const Expr &expr, int index) {
+  return expr.kind == Expr::Kind::Component && expr.component == index;
+}
+
+// x over the components before `component` in the encoding order.
+static ExprPtr overCoarser(const Format &format, int component) {
+  ExprPtr input = leaf(Expr::Kind::Input);
+  for (int coarser : format.encodeOrder) {
+    if (coarser == component)
+      break;
+    input = divide(input, componentOf(coarser));
+  }
+  return input;
+}
+
+// rule / the largest values of the scales after `component` in the encoding order, save `except`.
+static ExprPtr overLargestFiner(const Format &format, int component, ExprPtr rule, int except) {
   const auto &order = format.encodeOrder;
   auto self = std::find(order.begin(), order.end(), component);
-  ExprPtr input = leaf(Expr::Kind::Input);
-  for (auto coarser = order.begin(); coarser != self; ++coarser)
-    input = divide(input, componentOf(*coarser));
-  auto reduce = std::make_shared<Expr>();
-  reduce->kind = Expr::Kind::Reduce;
-  reduce->reduction = Expr::Reduction::Absmax;
-  reduce->operands = {input};
-  ExprPtr rule = divide(reduce, constant(format.element().type.maxFinite()));
   for (auto finer = self == order.end() ? self : self + 1; finer != order.end(); ++finer) {
     ElementType type = format.components[static_cast<size_t>(*finer)].type;
-    if (type.bits() <= 8)
+    if (*finer != except && type.bits() <= 8 && type.exponentBits() <= 5)
       rule = divide(rule, constant(type.maxFinite()));
   }
   return rule;
+}
+
+// The zero point of (element - zero) * scales; -1 where the value has another form.
+static int zeroPoint(const Format &format) {
+  std::vector<const Expr *> factors = {format.value.get()};
+  int zero = -1;
+  std::vector<int> counts(format.components.size(), 0);
+  for (size_t i = 0; i < factors.size(); ++i) {
+    const Expr &factor = *factors[i];
+    if (factor.kind == Expr::Kind::Binary && factor.op == Expr::Op::Mul) {
+      factors.push_back(factor.operands[0].get());
+      factors.push_back(factor.operands[1].get());
+      continue;
+    }
+    bool difference = factor.kind == Expr::Kind::Binary && factor.op == Expr::Op::Sub &&
+                      isComponent(*factor.operands[0], 0) &&
+                      factor.operands[1]->kind == Expr::Kind::Component;
+    if (difference && zero < 0)
+      zero = factor.operands[1]->component;
+    for (const Expr *part : difference
+                                ? std::vector{factor.operands[0].get(), factor.operands[1].get()}
+                                : std::vector{&factor})
+      if (!countFactors(*part, counts))
+        return -1;
+  }
+  bool once = std::all_of(counts.begin(), counts.end(), [](int count) { return count == 1; });
+  return once && zero > 0 && format.encodeOrder.back() == zero ? zero : -1;
+}
+
+static ExprPtr deriveZeroPoint(const Format &format, int component, int zero) {
+  ElementType element = format.element().type;
+  double lo = element.minFinite(), hi = element.maxFinite();
+  ExprPtr numbers = overCoarser(format, component);
+  if (component == zero)
+    return binary(Expr::Op::Sub, constant(lo), reachFromZero(false, numbers));
+  ExprPtr rule = divide(rangeWithZero(numbers), constant(hi - lo));
+  return overLargestFiner(format, component, rule, zero);
+}
+
+// element * scale + offset or - offset; null where the value has another form.
+static ExprPtr deriveOffset(const Format &format, int component) {
+  const Expr &value = *format.value;
+  if (format.components.size() != 3 || value.kind != Expr::Kind::Binary ||
+      (value.op != Expr::Op::Add && value.op != Expr::Op::Sub) ||
+      format.element().type.minFinite() != 0)
+    return nullptr;
+  const Component &one = format.components[1], &other = format.components[2];
+  if (one.extent != other.extent || one.group != other.group || one.rows != other.rows)
+    return nullptr;
+  bool swapped = value.op == Expr::Op::Add && value.operands[0]->kind == Expr::Kind::Component;
+  const Expr &product = *value.operands[swapped ? 1 : 0],
+             &offset = *value.operands[swapped ? 0 : 1];
+  std::vector<int> counts(3, 0);
+  if (offset.kind != Expr::Kind::Component || offset.component == 0 ||
+      !countFactors(product, counts) || counts[0] != 1 ||
+      counts[static_cast<size_t>(3 - offset.component)] != 1 ||
+      counts[static_cast<size_t>(offset.component)] != 0)
+    return nullptr;
+  ExprPtr input = leaf(Expr::Kind::Input);
+  bool added = value.op == Expr::Op::Add;
+  ExprPtr low = added ? reduce(Expr::Reduction::Min, input) : reachFromZero(false, input);
+  ExprPtr high = added ? reduce(Expr::Reduction::Max, input) : reachFromZero(true, input);
+  if (component == offset.component)
+    return added ? low : binary(Expr::Op::Sub, constant(0), low);
+  return divide(binary(Expr::Op::Sub, high, low), constant(format.element().type.maxFinite()));
+}
+
+ExprPtr deriveEncode(const Format &format, int component) {
+  if (isProduct(format)) {
+    ExprPtr rule = divide(reduce(Expr::Reduction::Absmax, overCoarser(format, component)),
+                          constant(largestElement(format.element().type)));
+    return overLargestFiner(format, component, rule, -1);
+  }
+  if (int zero = zeroPoint(format); zero > 0)
+    return deriveZeroPoint(format, component, zero);
+  return deriveOffset(format, component);
 }
 
 } // namespace rho::dsl

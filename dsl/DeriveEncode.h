@@ -12,9 +12,23 @@ bool isProduct(const Format &format);
 // The rule of a scale of a product, the element excluded:
 //   c = absmax(x / coarser scales) / largest element / largest finer scales
 // Components before c in encodeOrder are coarser, those after it finer. A finer scale counts with
-// its largest value where its type has at most 8 bits, so that it is used over its whole range
-// (nvfp4: tensor = absmax(x) / 6 / 448); wider types count as 1. The largest element is 2^(b-1)-1
-// for sN (symmetric), 2^b-1 for uN, the largest finite value of a float.
+// its largest value where its type has at most 8 bits, at most 5 of them of the exponent, so that
+// it is used over its whole range (nvfp4: tensor = absmax(x) / 6 / 448); other types count as 1.
+// The largest element is 2^(b-1)-1 for sN (symmetric), 2^b-1 for uN, the largest finite value of a
+// float, of a codebook the largest magnitude that no number of either sign exceeds.
+//
+// With an asymmetric type there is a zero point or an offset to choose too. In
+//   value = (element - zero) * scales    zero the finest component, declared after the scales
+// lo and hi are the smallest and largest element, u is x / coarser scales, and
+//   scale = (max(max(u), 0) - min(min(u), 0)) / (hi - lo) / largest finer scales
+//   zero  = lo - min(min(x / scales), 0)
+// In `element * scale + offset` and `element * scale - offset` with both in the same extent and an
+// element that is never negative
+//   offset = min(x), scale = (max(x) - min(x)) / hi      of a sum
+//   offset = -min(min(x), 0), scale = (max(max(x), 0) - min(min(x), 0)) / hi
+// so that 0 is a number of the format where it can be.
+//
+// Null where the value has none of these forms.
 ExprPtr deriveEncode(const Format &format, int component);
 
 } // namespace rho::dsl

@@ -36,6 +36,26 @@ double rounded(const Expr &cast, double value) {
   return type.decode(type.encode(value));
 }
 
+// NaN where an operand is NaN.
+double call(Expr::Function function, double a, double b) {
+  switch (function) {
+  case Expr::Function::BitFloor: {
+    if (a == 0 || !std::isfinite(a))
+      return std::fabs(a);
+    int exponent = 0;
+    std::frexp(a, &exponent);
+    return std::ldexp(1.0, exponent - 1);
+  }
+  case Expr::Function::Min:
+    return std::isnan(a) || a < b ? a : b;
+  case Expr::Function::Max:
+    return std::isnan(a) || a > b ? a : b;
+  case Expr::Function::Best:
+    break; // the encoder computes each of its operands as a rule
+  }
+  return std::nan("");
+}
+
 void collect(const Expr &expr, std::vector<const Expr *> &reductions) {
   if (expr.kind == Expr::Kind::Reduce)
     return reductions.push_back(&expr);
@@ -69,6 +89,11 @@ double scalar(const Expr &expr, const double *components, const double *&reduced
     return rounded(expr, scalar(*expr.operands[0], components, reduced));
   case Expr::Kind::Reduce:
     return *reduced++;
+  case Expr::Kind::Call: {
+    double a = scalar(*expr.operands[0], components, reduced);
+    double b = expr.operands.size() > 1 ? scalar(*expr.operands[1], components, reduced) : 0;
+    return call(expr.function, a, b);
+  }
   case Expr::Kind::Input:
     break;
   }
@@ -95,6 +120,15 @@ void elementwise(const Expr &expr, const double *components, const double *x, in
     elementwise(*expr.operands[1], components, x, count, right);
     for (int64_t i = 0; i < count; ++i)
       out[i] = apply(expr.op, out[i], right[i]);
+    return;
+  }
+  case Expr::Kind::Call: {
+    double right[chunk] = {};
+    elementwise(*expr.operands[0], components, x, count, out);
+    if (expr.operands.size() > 1)
+      elementwise(*expr.operands[1], components, x, count, right);
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = call(expr.function, out[i], right[i]);
     return;
   }
   case Expr::Kind::Cast:

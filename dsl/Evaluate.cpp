@@ -110,6 +110,7 @@ Number evaluateNumber(const Expr &expr, const Format &format, const uint32_t *co
   }
   case Expr::Kind::Input:
   case Expr::Kind::Reduce:
+  case Expr::Kind::Call:
     break; // encode rules only: see EncodeRule.h
   }
   return realNumber(std::nan(""));
@@ -212,6 +213,7 @@ bool isIntegerTyped(const Expr &expr, const Format &format) {
   case Expr::Kind::Real:
   case Expr::Kind::Input:
   case Expr::Kind::Reduce:
+  case Expr::Kind::Call:
     break;
   }
   return false;
@@ -263,6 +265,7 @@ Range rangeOf(const Expr &expr, const Format &format) {
     return castRange(castTypeOf(expr), rangeOf(*expr.operands[0], format));
   case Expr::Kind::Input:
   case Expr::Kind::Reduce:
+  case Expr::Kind::Call:
     break;
   }
   return {-infinity, infinity, false};

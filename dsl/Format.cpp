@@ -11,7 +11,8 @@ double Format::bitsPerElement() const {
     if (component.extent == Extent::Element)
       bits += component.type.bits();
     else if (component.extent == Extent::Group)
-      bits += static_cast<double>(component.type.bits()) / static_cast<double>(component.group);
+      bits += static_cast<double>(component.type.bits()) /
+              static_cast<double>(component.group * component.rows);
   }
   return bits;
 }
@@ -27,12 +28,16 @@ Format plainFormat(ElementType type) {
   return format;
 }
 
+bool isBest(const ExprPtr &rule) {
+  return rule && rule->kind == Expr::Kind::Call && rule->function == Expr::Function::Best;
+}
+
 bool equal(const Expr &a, const Expr &b) {
   auto operandEqual = [](const ExprPtr &x, const ExprPtr &y) { return equal(*x, *y); };
   return a.kind == b.kind && a.integer == b.integer &&
          std::bit_cast<uint64_t>(a.real) == std::bit_cast<uint64_t>(b.real) &&
          a.component == b.component && a.op == b.op && a.reduction == b.reduction &&
-         a.type == b.type &&
+         a.function == b.function && a.type == b.type &&
          std::equal(a.operands.begin(), a.operands.end(), b.operands.begin(), b.operands.end(),
                     operandEqual);
 }
@@ -41,7 +46,7 @@ static bool equal(const ExprPtr &a, const ExprPtr &b) { return a && b ? equal(*a
 
 static bool equal(const Component &a, const Component &b) {
   return a.name == b.name && a.type == b.type && a.extent == b.extent && a.group == b.group &&
-         a.perToken == b.perToken && a.encodeDeclared == b.encodeDeclared &&
+         a.rows == b.rows && a.perToken == b.perToken && a.encodeDeclared == b.encodeDeclared &&
          equal(a.encode, b.encode);
 }
 

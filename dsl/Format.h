@@ -14,7 +14,8 @@ namespace rho::dsl {
 // What shares one component value. Ordered from fine to coarse.
 enum class Extent : uint8_t {
   Element, // one number
-  Group,   // k[G]: G consecutive numbers along k of one row (the last group may be short)
+  Group,   // k[G]: G consecutive numbers along k of one row (the last group may be short);
+           // n[R] k[G]: those of R rows of a weight, m[R] k[G] of an activation
   Row,     // "channel" of a weight (one n), "token" of an activation (one m)
   Tensor,  // all
 };
@@ -34,9 +35,16 @@ struct Expr {
     Cast,      // type(operands[0]): the low bits of an integer read as that type (s8, u8, ...),
                // or rounding to a float type (f16, ...)
     Reduce,    // reduce(operands[0]) over the extent of the component that is being encoded
+    Call,      // function(operands...) (encode rules only)
   };
   enum class Op : uint8_t { Add, Sub, Mul, Div, And, Or, Xor, Shl, Shr };
   enum class Reduction : uint8_t { Absmax, Min, Max };
+  enum class Function : uint8_t {
+    BitFloor, // the largest power of two that is at most |operand|; 0 of 0
+    Min,      // of two operands
+    Max,
+    Best, // a whole rule: the operand that encodes with the least squared error
+  };
 
   Kind kind;
   Span span;
@@ -45,6 +53,7 @@ struct Expr {
   int component = 0;
   Op op = Op::Add;
   Reduction reduction = Reduction::Absmax;
+  Function function = Function::BitFloor;
   std::optional<ElementType> type;
   std::vector<ExprPtr> operands;
 };
@@ -55,7 +64,9 @@ struct Component {
   ElementType type;
   Extent extent = Extent::Element;
   int64_t group = 0;     // G of k[G]; 0 for every other extent
-  bool perToken = false; // Row written as "token" (activations) instead of "channel" (weights)
+  int64_t rows = 1;      // R of n[R] k[G] and m[R] k[G]; 1 for every other extent
+  bool perToken = false; // of an activation: Row written as "token" instead of "channel", m[R]
+                         // instead of n[R]
   // How the encoder computes it from the input: declared in the encode block or derived by sema
   // from the value expression. Null for the element, which is always the nearest code.
   ExprPtr encode;
@@ -92,6 +103,12 @@ struct Format {
 Format plainFormat(ElementType type);
 bool isPlain(const Format &format);
 
+// As a declaration says it after `per`: "n[128] k[128]", "channel". Empty for the element.
+std::string printExtent(const Component &component);
+
+// Whether a rule chooses among candidates, its operands.
+bool isBest(const ExprPtr &rule);
+
 // Structural equality; spans never count.
 bool equal(const Expr &a, const Expr &b);
 
@@ -111,6 +128,10 @@ struct ScheduleDecl {
     friend bool operator==(const Warps &, const Warps &) = default;
   };
   enum class Scales : uint8_t { Operand, Accumulator };
+  // How integer partial sums of groups become floats. Converted: by an instruction of low
+  // throughput. Biased: sums start at the bits of 1.5 * 2^23, so that while they stay below 2^22 in
+  // magnitude they are the bits of that number plus the sum, and a subtraction converts them.
+  enum class Sums : uint8_t { Converted, Biased };
   // Which warps load, decode and multiply. Uniform: every warp does all three (mma.sync). ImFP: one
   // warp loads, the others decode and multiply (wgmma, operand A in registers). ExCP: one warp
   // loads, one warpgroup decodes, the others multiply (wgmma, both operands in shared memory).
@@ -129,16 +150,17 @@ struct ScheduleDecl {
   std::optional<Warps> warps; // warps: M x N of one CTA, or M x N x K: K groups take turns along k
   std::optional<int64_t> splitK;  // split_k: CTAs that share one output tile, or streamK
   std::optional<Scales> scales;   // scales: operand | accumulator, where group scales are applied
+  std::optional<Sums> sums;       // sums: converted | biased
   std::optional<Roles> roles;     // roles: uniform | imfp | excp | gemv
   std::optional<Cluster> cluster; // cluster: N x K, CTAs that share activations x parts of k
   std::optional<bool>
       dependent; // launch: serial | dependent, may start before its predecessor ends
-  Span span, pipelineSpan, tileSpan, warpsSpan, splitKSpan, scalesSpan, rolesSpan, clusterSpan,
-      launchSpan;
+  Span span, pipelineSpan, tileSpan, warpsSpan, splitKSpan, scalesSpan, sumsSpan, rolesSpan,
+      clusterSpan, launchSpan;
 
   friend bool operator==(const ScheduleDecl &a, const ScheduleDecl &b) {
     return a.pipeline == b.pipeline && a.tile == b.tile && a.warps == b.warps &&
-           a.splitK == b.splitK && a.scales == b.scales && a.roles == b.roles &&
+           a.splitK == b.splitK && a.scales == b.scales && a.sums == b.sums && a.roles == b.roles &&
            a.cluster == b.cluster && a.dependent == b.dependent;
   }
 };

@@ -37,14 +37,28 @@ double MatrixView::at(int64_t row, int64_t column) const {
   return (type == Type::F16 ? f16 : bf16).decode(code);
 }
 
-// Index of component `c`'s code for the number at (row, column).
-static int64_t codeIndex(const QuantizedMatrix &matrix, size_t c, int64_t row, int64_t column) {
-  const Component &component = matrix.format->components[c];
+CodeGrid codeGrid(const Component &component, int64_t rows, int64_t k) {
   switch (component.extent) {
   case Extent::Element:
-    return row * matrix.k + column;
+    return {rows, k};
   case Extent::Group:
-    return row * ((matrix.k + component.group - 1) / component.group) + column / component.group;
+    return {(rows + component.rows - 1) / component.rows,
+            (k + component.group - 1) / component.group};
+  case Extent::Row:
+    return {rows, 1};
+  case Extent::Tensor:
+    break;
+  }
+  return {1, 1};
+}
+
+int64_t codeIndex(const Component &component, int64_t k, int64_t row, int64_t column) {
+  switch (component.extent) {
+  case Extent::Element:
+    return row * k + column;
+  case Extent::Group:
+    return row / component.rows * ((k + component.group - 1) / component.group) +
+           column / component.group;
   case Extent::Row:
     return row;
   case Extent::Tensor:
@@ -54,35 +68,40 @@ static int64_t codeIndex(const QuantizedMatrix &matrix, size_t c, int64_t row, i
 }
 
 double QuantizedMatrix::value(int64_t row, int64_t column) const {
-  std::vector<uint32_t> codes(components.size());
-  for (size_t c = 0; c < components.size(); ++c)
-    codes[c] = components[c].get(codeIndex(*this, c, row, column));
-  return evaluate(*format, codes.data());
+  double value = 0;
+  valuesOf(row, column, column + 1, &value);
+  return value;
 }
 
 std::vector<double> QuantizedMatrix::rowValues(int64_t row) const {
   std::vector<double> values(static_cast<size_t>(k));
+  valuesOf(row, 0, k, values.data());
+  return values;
+}
+
+void QuantizedMatrix::valuesOf(int64_t row, int64_t begin, int64_t end, double *values) const {
   // Numbers of one run share all codes but the element's.
   int64_t run = k;
   for (const Component &component : format->components)
     if (component.extent == Extent::Group)
       run = std::min(run, component.group);
   int bits = format->element().type.bits();
-  bool tabled = bits <= 8 && (int64_t(1) << bits) <= run;
+  bool tabled = bits <= 8 && (int64_t(1) << bits) <= std::min(run, end - begin);
   std::vector<uint32_t> codes(components.size());
   std::vector<double> table(tabled ? size_t(1) << bits : 0);
-  for (int64_t begin = 0; begin < k; begin += run) {
+  for (int64_t from = begin; from < end;) {
+    int64_t to = std::min(end, (from / run + 1) * run);
     for (size_t c = 1; c < components.size(); ++c)
-      codes[c] = components[c].get(codeIndex(*this, c, row, begin));
+      codes[c] = components[c].get(codeIndex(format->components[c], k, row, from));
     if (tabled)
       valueTable(*format, codes.data(), table.data());
-    for (int64_t column = begin; column < std::min(k, begin + run); ++column) {
+    for (int64_t column = from; column < to; ++column) {
       codes[0] = components[0].get(row * k + column);
-      values[static_cast<size_t>(column)] =
+      values[column - begin] =
           tabled ? table[codes[0] & ((1u << bits) - 1)] : evaluate(*format, codes.data());
     }
+    from = to;
   }
-  return values;
 }
 
 } // namespace rho::dsl

@@ -63,6 +63,33 @@ inline std::optional<Expr::Reduction> findReduction(std::string_view name) {
   return std::nullopt;
 }
 
+// Functions of an encode rule. Those with the name of a reduction have two arguments.
+struct FunctionName {
+  Expr::Function function;
+  std::string_view name;
+  size_t fewest, most; // arguments
+};
+inline constexpr FunctionName functionNames[] = {
+    {Expr::Function::BitFloor, "bit_floor", 1, 1},
+    {Expr::Function::Min, "min", 2, 2},
+    {Expr::Function::Max, "max", 2, 2},
+    {Expr::Function::Best, "best", 2, 64},
+};
+
+inline const FunctionName *findFunction(std::string_view name) {
+  for (const FunctionName &candidate : functionNames)
+    if (candidate.name == name)
+      return &candidate;
+  return nullptr;
+}
+
+inline std::string_view nameOf(Expr::Function function) {
+  for (const FunctionName &candidate : functionNames)
+    if (candidate.function == function)
+      return candidate.name;
+  return {};
+}
+
 inline std::string_view nameOf(Expr::Reduction reduction) {
   for (const ReductionName &candidate : reductionNames)
     if (candidate.reduction == reduction)

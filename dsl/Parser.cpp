@@ -1,5 +1,6 @@
 #include "dsl/Parser.h"
 
+#include "dsl/Codebook.h"
 #include "dsl/Operators.h"
 
 #include <algorithm>
@@ -72,6 +73,18 @@ private:
       return expected(what);
     number = ast::Number{token().integer, token().span};
     advance();
+    return true;
+  }
+
+  bool takeReal(double &number) {
+    bool negative = is(TokenKind::Minus);
+    if (negative)
+      advance();
+    if (!is(TokenKind::Integer) && !is(TokenKind::Real))
+      return expected("a number");
+    const Token &token = advance();
+    number = token.kind == TokenKind::Real ? token.real : static_cast<double>(token.integer);
+    number = negative ? -number : number;
     return true;
   }
 
@@ -159,25 +172,70 @@ private:
       return false;
     if (word("per") || entryStart())
       return expected("the type of the component");
-    if (!takeName(component.type, "the type of the component"))
+    if (!(word("codebook") ? codebook(component.type)
+                           : takeName(component.type, "the type of the component")))
       return false;
-    if (word("per")) {
-      advance();
-      ast::Name extent;
-      if (entryStart())
-        return expected("k[G], channel, token or tensor");
-      if (!takeName(extent, "k[G], channel, token or tensor"))
-        return false;
-      component.extent = extent;
-      if (is(TokenKind::BracketOpen)) {
-        advance();
-        ast::Number group;
-        if (!takeNumber(group, "the size of the group") || !take(TokenKind::BracketClose))
-          return false;
-        component.group = group;
-      }
-    }
+    if (word("per") && !extent(component))
+      return false;
     format.components.push_back(std::move(component));
+    return true;
+  }
+
+  // `per k[G]`, `per n[R] k[G]`, `per WORD`.
+  bool extent(ast::Component &component) {
+    advance();
+    ast::Name name;
+    std::optional<ast::Number> size;
+    if (!axis(name, size))
+      return false;
+    if (size && (name.text == "n" || name.text == "m") && word("k") &&
+        is(TokenKind::BracketOpen, 1)) {
+      component.rowAxis = std::move(name);
+      component.rows = size;
+      if (!axis(name, size))
+        return false;
+    }
+    component.extent = std::move(name);
+    component.group = size;
+    return true;
+  }
+
+  // A word of an extent, with its size in brackets where it has one.
+  bool axis(ast::Name &name, std::optional<ast::Number> &size) {
+    constexpr const char *expectation = "k[G], n[R] k[G], m[R] k[G], channel, token or tensor";
+    size.reset();
+    if (entryStart())
+      return expected(expectation);
+    if (!takeName(name, expectation))
+      return false;
+    if (!is(TokenKind::BracketOpen))
+      return true;
+    advance();
+    ast::Number number;
+    if (!takeNumber(number, "the size of the group") || !take(TokenKind::BracketClose))
+      return false;
+    size = number;
+    return true;
+  }
+
+  // `codebook [-1, 0.5, ...]`, kept as its canonical text.
+  bool codebook(ast::Name &type) {
+    const Token &first = advance();
+    if (!take(TokenKind::BracketOpen))
+      return false;
+    std::vector<double> values;
+    do {
+      if (!values.empty())
+        advance();
+      double value = 0;
+      if (!takeReal(value))
+        return false;
+      values.push_back(value);
+    } while (is(TokenKind::Comma));
+    if (!is(TokenKind::BracketClose))
+      return expected("',' or ']'");
+    advance();
+    type = ast::Name{codebookText(values), from(first)};
     return true;
   }
 
@@ -406,16 +464,30 @@ private:
       if (!call)
         return node;
       advance();
-      ast::ExprPtr argument = expression(0, nesting + 1);
-      if (!argument || !take(TokenKind::ParenClose))
-        return nullptr;
-      node->span = from(first);
-      return adopt(std::move(node), std::move(argument), nullptr, first.span);
+      return arguments(std::move(node), first, nesting);
     }
     default:
       expected("an expression");
       return nullptr;
     }
+  }
+
+  // The arguments of a call and its closing parenthesis.
+  ast::ExprPtr arguments(ast::ExprPtr call, const Token &first, int nesting) {
+    while (true) {
+      ast::ExprPtr argument = expression(0, nesting + 1);
+      if (!argument)
+        return nullptr;
+      call->depth = std::max(call->depth, argument->depth + 1);
+      call->operands.push_back(std::move(argument));
+      if (!is(TokenKind::Comma))
+        break;
+      advance();
+    }
+    if (!take(TokenKind::ParenClose))
+      return nullptr;
+    call->span = from(first);
+    return call->depth > maxExpressionDepth ? tooDeep(first.span) : std::move(call);
   }
 
   const std::vector<Token> &tokens;

@@ -1,5 +1,6 @@
 // Canonical text of checked declarations: what specs, cache keys and messages are made of.
 #include "dsl/Module.h"
+#include "dsl/Numbers.h"
 #include "dsl/Operators.h"
 
 #include <algorithm>
@@ -8,16 +9,6 @@
 namespace rho::dsl {
 
 namespace {
-
-// The shortest digits that read back as the same double, recognisable as a real number.
-std::string printReal(double value) {
-  char buffer[64];
-  auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
-  std::string text(buffer, end);
-  if (text.find_first_of(".e") == std::string::npos)
-    text += ".0";
-  return text;
-}
 
 // Masks and sign flips read better in hexadecimal: 0x80, not 128.
 std::string printInteger(int64_t value, bool bitwise) {
@@ -87,13 +78,19 @@ private:
     case Expr::Kind::Reduce:
       printCall(nameOf(expr.reduction), expr);
       return;
+    case Expr::Kind::Call:
+      printCall(nameOf(expr.function), expr);
+      return;
     }
   }
 
   void printCall(std::string_view callee, const Expr &expr) {
     out += callee;
     out += '(';
-    print(*expr.operands[0], 0, false);
+    for (size_t i = 0; i < expr.operands.size(); ++i) {
+      out += i ? ", " : "";
+      print(*expr.operands[i], 0, false);
+    }
     out += ')';
   }
 
@@ -101,21 +98,25 @@ private:
   std::string out;
 };
 
+} // namespace
+
 std::string printExtent(const Component &component) {
   switch (component.extent) {
   case Extent::Element:
     return {};
-  case Extent::Group:
-    return " per k[" + std::to_string(component.group) + "]";
+  case Extent::Group: {
+    std::string rows = component.rows > 1 ? (component.perToken ? "m[" : "n[") +
+                                                std::to_string(component.rows) + "] "
+                                          : "";
+    return rows + "k[" + std::to_string(component.group) + "]";
+  }
   case Extent::Row:
-    return component.perToken ? " per token" : " per channel";
+    return component.perToken ? "token" : "channel";
   case Extent::Tensor:
-    return " per tensor";
+    return "tensor";
   }
   return {};
 }
-
-} // namespace
 
 std::string print(const Expr &expr, const Format &format) {
   ExprPrinter printer(format);
@@ -125,9 +126,12 @@ std::string print(const Expr &expr, const Format &format) {
 
 std::string print(const Format &format) {
   std::string out = "format " + format.name + " {\n";
-  for (const Component &component : format.components)
-    out += "  " + component.name + ": " + std::string(component.type.name()) +
-           printExtent(component) + "\n";
+  for (const Component &component : format.components) {
+    out += "  " + component.name + ": " + std::string(component.type.name());
+    if (component.extent != Extent::Element)
+      out += " per " + printExtent(component);
+    out += "\n";
+  }
   out += "  value = " + print(*format.value, format) + "\n";
   for (const Requirement &requirement : format.requirements)
     out += "  require " + print(*requirement.expr, format) +
@@ -190,6 +194,8 @@ std::string print(const Gemm &gemm) {
   if (schedule.scales)
     entry(*schedule.scales == ScheduleDecl::Scales::Operand ? "scales: operand"
                                                             : "scales: accumulator");
+  if (schedule.sums)
+    entry(*schedule.sums == ScheduleDecl::Sums::Biased ? "sums: biased" : "sums: converted");
   if (schedule.roles)
     entry("roles: " + std::string(name(*schedule.roles)));
   if (schedule.cluster)

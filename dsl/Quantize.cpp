@@ -4,79 +4,20 @@
 #include "dsl/EncodeRule.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Parallel.h"
+#include "dsl/ValueSearch.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <numeric>
 
 namespace rho::dsl {
 
 namespace {
-
-// The values of all codes that may be chosen, sorted, for formats that are no plain product.
-class ValueSearch {
-public:
-  explicit ValueSearch(const Format &format) : format(format) {}
-
-  // Prepares for numbers whose other components have these codes (codes[0] is overwritten). False
-  // where no code fulfils the requirements.
-  bool prepare(std::vector<uint32_t> &codes) {
-    table.resize(size_t(1) << format.element().type.bits());
-    valueTable(format, codes.data(), table.data());
-    entries.clear();
-    fallback = -1;
-    for (uint32_t code = 0; code < table.size(); ++code) {
-      codes[0] = code;
-      if (!format.requirements.empty() && !fulfils(format, codes.data()))
-        continue;
-      if (fallback < 0)
-        fallback = code;
-      if (std::isfinite(table[code]))
-        entries.push_back({table[code], code});
-    }
-    // Of equal values the even code, then the lower, is kept.
-    std::sort(entries.begin(), entries.end(), [](const Entry &a, const Entry &b) {
-      if (a.value != b.value)
-        return a.value < b.value;
-      return a.code % 2 != b.code % 2 ? a.code % 2 == 0 : a.code < b.code;
-    });
-    entries.erase(std::unique(entries.begin(), entries.end(),
-                              [](const Entry &a, const Entry &b) { return a.value == b.value; }),
-                  entries.end());
-    return fallback >= 0;
-  }
-
-  uint32_t nearest(double x) const {
-    if (entries.empty() || std::isnan(x))
-      return static_cast<uint32_t>(fallback);
-    auto above = std::lower_bound(entries.begin(), entries.end(), x,
-                                  [](const Entry &entry, double v) { return entry.value < v; });
-    if (above == entries.begin())
-      return above->code;
-    if (above == entries.end())
-      return entries.back().code;
-    auto below = above - 1;
-    double up = above->value - x, down = x - below->value;
-    if (up != down)
-      return up < down ? above->code : below->code;
-    if (above->code % 2 != below->code % 2)
-      return above->code % 2 == 0 ? above->code : below->code;
-    return std::min(above->code, below->code);
-  }
-
-private:
-  struct Entry {
-    double value;
-    uint32_t code;
-  };
-  const Format &format;
-  std::vector<double> table;
-  std::vector<Entry> entries;
-  int64_t fallback = -1;
-};
 
 // The first place, in row-major order, where something happened; the same for any number of
 // threads since all rows are looked at.
@@ -96,6 +37,11 @@ private:
   std::pair<int64_t, int64_t> place = {std::numeric_limits<int64_t>::max(), 0};
 };
 
+// Numbers that are encoded together: rows [rowBegin, rowEnd), columns [begin, end).
+struct Block {
+  int64_t rowBegin, rowEnd, begin, end;
+};
+
 class Quantizer {
 public:
   Quantizer(std::shared_ptr<const Format> shared, const MatrixView &input, bool reject,
@@ -105,26 +51,19 @@ public:
     out.format = std::move(shared);
     out.rows = input.rows;
     out.k = input.k;
-    for (const Component &component : format.components)
-      out.components.emplace_back(component.type.bits(), codeCount(component));
-    for (const Component &component : format.components)
-      rules.emplace_back(component.encode ? *component.encode : *format.value);
-    for (const Component &component : format.components)
-      if (component.extent == Extent::Group)
+    for (const Component &component : format.components) {
+      out.components.emplace_back(component.type.bits(),
+                                  codeGrid(component, input.rows, input.k).size());
+      rules.push_back(rulesOf(component));
+      if (component.extent == Extent::Group) {
         run = std::min(run, component.group);
+        bandRows = std::max(bandRows, component.rows);
+      }
+    }
   }
 
   Result<QuantizedMatrix> finish() {
-    std::vector<double> tensorValues(format.components.size(), 0);
-    for (int index : format.encodeOrder)
-      if (component(index).extent == Extent::Tensor)
-        encodeTensor(index, tensorValues);
-    parallel(input.rows, threads, [&](const auto &next) {
-      RowState state{std::vector<double>(static_cast<size_t>(input.k)), tensorValues,
-                     std::vector<uint32_t>(format.components.size()), ValueSearch(format)};
-      for (int64_t row = next(); row < input.rows; row = next())
-        encodeRow(row, state);
-    });
+    encodeTensors(0);
     if (nonFinite.found()) {
       double value = input.at(nonFinite.row(), nonFinite.column());
       return makeError(DiagId::non_finite_input,
@@ -137,35 +76,39 @@ public:
   }
 
 private:
-  // What one thread works with: the numbers of a row and the components at one place of it.
-  struct RowState {
-    std::vector<double> x;
+  // What one thread works with.
+  struct State {
+    int64_t firstRow = 0;        // of x
+    std::vector<double> x;       // the numbers of a band of rows
     std::vector<double> values;  // decoded components; the element's is unused
     std::vector<uint32_t> codes; // for the value search
+    std::vector<double> decoded;
     ValueSearch search;
+    int trials = 0; // candidates under trial
   };
+
+  static std::vector<EncodeRule> rulesOf(const Component &component) {
+    std::vector<EncodeRule> candidates;
+    if (isBest(component.encode))
+      for (const ExprPtr &candidate : component.encode->operands)
+        candidates.emplace_back(*candidate);
+    else if (component.encode)
+      candidates.emplace_back(*component.encode);
+    return candidates;
+  }
 
   const Component &component(int index) const {
     return format.components[static_cast<size_t>(index)];
   }
   CodeArray &codesOf(int index) { return out.components[static_cast<size_t>(index)]; }
-  int64_t groups(const Component &c) const { return (input.k + c.group - 1) / c.group; }
-
-  int64_t codeCount(const Component &c) const {
-    switch (c.extent) {
-    case Extent::Element:
-      return input.rows * input.k;
-    case Extent::Group:
-      return input.rows * groups(c);
-    case Extent::Row:
-      return input.rows;
-    case Extent::Tensor:
-      break;
-    }
-    return 1;
+  const std::vector<EncodeRule> &rulesOf(int index) const {
+    return rules[static_cast<size_t>(index)];
+  }
+  int64_t placeOf(int index, int64_t row, int64_t column) const {
+    return codeIndex(component(index), input.k, row, column);
   }
 
-  void load(int64_t row, std::vector<double> &x) const {
+  void load(int64_t row, double *x) const {
     int64_t begin = row * input.stride;
     switch (input.type) {
     case MatrixView::Type::F32:
@@ -181,104 +124,223 @@ private:
   }
 
   // A user's buffer may be aligned to nothing.
-  template <class Stored, class Decode>
-  void loadAs(int64_t begin, std::vector<double> &x, Decode decode) const {
+  template <class Stored, class Decode> void loadAs(int64_t begin, double *x, Decode decode) const {
     const char *from =
         static_cast<const char *>(input.data) + begin * static_cast<int64_t>(sizeof(Stored));
     for (int64_t i = 0; i < input.k; ++i) {
       Stored stored;
       std::memcpy(&stored, from + i * static_cast<int64_t>(sizeof(Stored)), sizeof(Stored));
-      x[static_cast<size_t>(i)] = decode(stored);
+      x[i] = decode(stored);
     }
   }
 
-  double store(int index, int64_t at, double value) {
+  // Stores the best of the candidates of a component at `at`. `value(i)` is that of candidate i,
+  // `encodeFiner` encodes what depends on it, false where that is impossible, and `error` says how
+  // far off it then is. What fails in a trial is not reported.
+  template <class Value, class EncodeFiner, class SquaredError>
+  bool choose(int index, int64_t at, int &trials, const Value &value,
+              const EncodeFiner &encodeFiner, const SquaredError &error) {
     ElementType type = component(index).type;
-    uint32_t code = type.encode(value);
-    codesOf(index).set(at, code);
-    return type.decode(code);
+    size_t count = rulesOf(index).size(), best = 0;
+    double least = 0;
+    ++trials;
+    for (size_t i = 0; i < count; ++i) {
+      codesOf(index).set(at, type.encode(value(i)));
+      double here = encodeFiner() ? error() : std::numeric_limits<double>::infinity();
+      if (i == 0 || here < least) {
+        best = i;
+        least = here;
+      }
+    }
+    --trials;
+    codesOf(index).set(at, type.encode(value(best)));
+    return encodeFiner();
   }
 
-  void encodeTensor(int index, std::vector<double> &values) {
-    const EncodeRule &rule = rules[static_cast<size_t>(index)];
+  // --- components of the whole matrix: `position` in the encoding order and all after it
+
+  bool encodeTensors(size_t position) {
+    if (position == format.encodeOrder.size() ||
+        component(format.encodeOrder[position]).extent != Extent::Tensor)
+      return encodeBands(position);
+    int index = format.encodeOrder[position];
+    std::vector<double> values = tensorValues();
+    if (rulesOf(index).size() == 1) {
+      codesOf(index).set(0, component(index).type.encode(reduceAll(index, 0, values)));
+      return encodeTensors(position + 1);
+    }
+    std::vector<double> candidates;
+    for (size_t i = 0; i < rulesOf(index).size(); ++i)
+      candidates.push_back(reduceAll(index, i, values));
+    return choose(
+        index, 0, tensorTrials, [&](size_t i) { return candidates[i]; },
+        [&] { return encodeTensors(position + 1); }, [&] { return errorOfAll(); });
+  }
+
+  std::vector<double> tensorValues() {
+    std::vector<double> values(format.components.size(), 0);
+    for (int index : format.encodeOrder)
+      if (component(index).extent == Extent::Tensor)
+        values[static_cast<size_t>(index)] = component(index).type.decode(codesOf(index).get(0));
+    return values;
+  }
+
+  double reduceAll(int index, size_t candidate, const std::vector<double> &values) {
+    const EncodeRule &rule = rulesOf(index)[candidate];
     EncodeRule::Partial all = rule.begin();
     std::mutex mutex;
     parallel(input.rows, threads, [&](const auto &next) {
       EncodeRule::Partial mine = rule.begin();
       std::vector<double> x(static_cast<size_t>(input.k));
       for (int64_t row = next(); row < input.rows; row = next()) {
-        load(row, x);
+        load(row, x.data());
         rule.reduce(mine, x.data(), input.k, values.data());
       }
       std::lock_guard<std::mutex> lock(mutex);
       rule.combine(all, mine); // minimum and maximum: in any order
     });
-    values[static_cast<size_t>(index)] = store(index, 0, rule.finish(all, values.data()));
+    return rule.finish(all, values.data());
   }
 
-  void encodeRow(int64_t row, RowState &state) {
-    load(row, state.x);
-    if (reject) {
+  // Row by row, so that it does not depend on the threads.
+  double errorOfAll() {
+    std::vector<double> errors(static_cast<size_t>(input.rows));
+    parallel(input.rows, threads, [&](const auto &next) {
+      State state = newState();
+      state.x.resize(static_cast<size_t>(input.k));
+      for (int64_t row = next(); row < input.rows; row = next()) {
+        state.firstRow = row;
+        load(row, state.x.data());
+        errors[static_cast<size_t>(row)] = errorOf({row, row + 1, 0, input.k}, state);
+      }
+    });
+    return std::accumulate(errors.begin(), errors.end(), 0.0);
+  }
+
+  // --- bands of rows that share no component but those of the whole matrix
+
+  State newState() { return {0, {}, tensorValues(), {}, {}, ValueSearch(format)}; }
+
+  bool encodeBands(size_t position) {
+    std::atomic<bool> good = true;
+    int64_t bands = (input.rows + bandRows - 1) / bandRows;
+    parallel(bands, threads, [&](const auto &next) {
+      State state = newState();
+      state.codes.resize(format.components.size());
+      for (int64_t band = next(); band < bands; band = next()) {
+        int64_t first = band * bandRows;
+        if (!encodeBand(position, {first, std::min(input.rows, first + bandRows), 0, input.k},
+                        state))
+          good = false;
+      }
+    });
+    return good;
+  }
+
+  bool encodeBand(size_t position, const Block &band, State &state) {
+    state.firstRow = band.rowBegin;
+    state.x.resize(static_cast<size_t>((band.rowEnd - band.rowBegin) * input.k));
+    for (int64_t row = band.rowBegin; row < band.rowEnd; ++row)
+      load(row, numbers(state, row));
+    for (int64_t row = band.rowBegin; reject && row < band.rowEnd; ++row)
       for (int64_t column = 0; column < input.k; ++column)
-        if (!std::isfinite(state.x[static_cast<size_t>(column)]))
-          return nonFinite.note(row, column);
-    }
-    for (int index : format.encodeOrder) {
-      const Component &c = component(index);
-      if (c.extent == Extent::Row)
-        encodePart(index, row, 0, input.k, state);
-      if (c.extent == Extent::Group)
-        for (int64_t group = 0; group < groups(c); ++group)
-          encodePart(index, row * groups(c) + group, group * c.group,
-                     std::min(input.k, (group + 1) * c.group), state, row);
-    }
-    for (int64_t begin = 0; begin < input.k; begin += run) {
-      loadGroups(row, begin, state);
-      encodeElements(row, begin, std::min(input.k, begin + run), state);
-    }
+        if (!std::isfinite(numbers(state, row)[column])) {
+          nonFinite.note(row, column);
+          return true; // reported
+        }
+    return encodeParts(position, band, state);
   }
 
-  // Encodes one value of a component of a row: that of the columns [begin, end).
-  void encodePart(int index, int64_t at, int64_t begin, int64_t end, RowState &state,
-                  int64_t row = -1) {
-    if (row >= 0)
-      loadGroups(row, begin, state, index);
-    const EncodeRule &rule = rules[static_cast<size_t>(index)];
+  double *numbers(State &state, int64_t row) const {
+    return state.x.data() + (row - state.firstRow) * input.k;
+  }
+
+  // Encodes the component at `position` of the order, and all after it, of the numbers of a block
+  // that shares all before it.
+  bool encodeParts(size_t position, const Block &block, State &state) {
+    if (position == format.encodeOrder.size())
+      return encodeElements(block, state);
+    int index = format.encodeOrder[position];
+    const Component &c = component(index);
+    int64_t high = c.extent == Extent::Group ? c.rows : 1;
+    int64_t wide = c.extent == Extent::Group ? c.group : input.k;
+    bool several = rulesOf(index).size() > 1, good = true;
+    for (int64_t row = block.rowBegin; row < block.rowEnd; row += high)
+      for (int64_t begin = block.begin; begin < block.end; begin += wide) {
+        Block part{row, std::min(block.rowEnd, row + high), begin,
+                   std::min(block.end, begin + wide)};
+        loadValues(position, part, state);
+        if (!several) {
+          codesOf(index).set(placeOf(index, row, begin),
+                             c.type.encode(reduce(index, 0, part, state)));
+          continue;
+        }
+        std::vector<double> candidates;
+        for (size_t i = 0; i < rulesOf(index).size(); ++i)
+          candidates.push_back(reduce(index, i, part, state));
+        good &= choose(
+            index, placeOf(index, row, begin), state.trials,
+            [&](size_t i) { return candidates[i]; },
+            [&] { return encodeParts(position + 1, part, state); },
+            [&] { return errorOf(part, state); });
+      }
+    return several ? good : encodeParts(position + 1, block, state);
+  }
+
+  double reduce(int index, size_t candidate, const Block &block, State &state) const {
+    const EncodeRule &rule = rulesOf(index)[candidate];
     EncodeRule::Partial partial = rule.begin();
-    rule.reduce(partial, state.x.data() + begin, end - begin, state.values.data());
-    state.values[static_cast<size_t>(index)] =
-        store(index, at, rule.finish(partial, state.values.data()));
+    for (int64_t row = block.rowBegin; row < block.rowEnd; ++row)
+      rule.reduce(partial, numbers(state, row) + block.begin, block.end - block.begin,
+                  state.values.data());
+    return rule.finish(partial, state.values.data());
   }
 
-  // The values of the group components at a column, those before `until` in the encoding order.
-  void loadGroups(int64_t row, int64_t column, RowState &state, int until = -1) {
-    for (int index : format.encodeOrder) {
-      if (index == until)
-        return;
-      const Component &c = component(index);
-      if (c.extent == Extent::Group)
-        state.values[static_cast<size_t>(index)] =
-            c.type.decode(codesOf(index).get(row * groups(c) + column / c.group));
+  // The values of the components before `until` in the encoding order at the first number of a
+  // block, which shares them.
+  void loadValues(size_t until, const Block &block, State &state) {
+    for (size_t position = 0; position < until; ++position) {
+      int index = format.encodeOrder[position];
+      if (component(index).extent != Extent::Tensor)
+        state.values[static_cast<size_t>(index)] = component(index).type.decode(
+            codesOf(index).get(placeOf(index, block.rowBegin, block.begin)));
     }
   }
 
-  void encodeElements(int64_t row, int64_t begin, int64_t end, RowState &state) {
-    if (!byDivision)
-      return searchElements(row, begin, end, state);
+  // --- elements
+
+  bool encodeElements(const Block &block, State &state) {
+    bool good = true;
+    for (int64_t row = block.rowBegin; row < block.rowEnd; ++row)
+      for (int64_t begin = block.begin; begin < block.end; begin += run) {
+        Block part{row, row + 1, begin, std::min(block.end, begin + run)};
+        if (byDivision)
+          divideElements(part, state);
+        else
+          good &= searchElements(part, state);
+      }
+    return good;
+  }
+
+  void divideElements(const Block &part, State &state) {
+    loadValues(format.encodeOrder.size(), part, state);
     double scale = 1;
     for (size_t c = 1; c < state.values.size(); ++c)
       scale *= state.values[c];
     ElementType type = format.element().type;
-    const double *x = state.x.data();
+    const double *x = numbers(state, part.rowBegin);
     CodeArray &codes = out.components[0];
-    if (scale == 0)
-      return; // codes start as 0
-    if (type.isInteger()) {
-      uint8_t *to = codes.data() + row * input.k;
-      divideToIntegers(type, x + begin, end - begin, scale, to + begin);
+    int64_t first = part.rowBegin * input.k;
+    if (scale == 0) {
+      uint32_t zero = type.encode(0);
+      for (int64_t column = part.begin; column < part.end; ++column)
+        codes.set(first + column, zero);
+    } else if (type.isInteger()) {
+      divideToIntegers(type, x + part.begin, part.end - part.begin, scale,
+                       codes.data() + first + part.begin);
     } else {
-      for (int64_t column = begin; column < end; ++column)
-        codes.set(row * input.k + column, type.encode(x[column] / scale));
+      for (int64_t column = part.begin; column < part.end; ++column)
+        codes.set(first + column, type.encode(x[column] / scale));
     }
   }
 
@@ -298,19 +360,37 @@ private:
     }
   }
 
-  void searchElements(int64_t row, int64_t begin, int64_t end, RowState &state) {
-    for (int index : format.encodeOrder) {
-      const Component &c = component(index);
-      int64_t at = c.extent == Extent::Group ? row * groups(c) + begin / c.group
-                   : c.extent == Extent::Row ? row
-                                             : 0;
-      state.codes[static_cast<size_t>(index)] = codesOf(index).get(at);
+  void loadCodes(int64_t row, int64_t column, std::vector<uint32_t> &codes) {
+    for (int index : format.encodeOrder)
+      codes[static_cast<size_t>(index)] = codesOf(index).get(placeOf(index, row, column));
+  }
+
+  bool searchElements(const Block &part, State &state) {
+    loadCodes(part.rowBegin, part.begin, state.codes);
+    if (!state.search.prepare(state.codes)) {
+      if (tensorTrials == 0 && state.trials == 0)
+        unfulfilled.note(part.rowBegin, part.begin);
+      return false;
     }
-    if (!state.search.prepare(state.codes))
-      return unfulfilled.note(row, begin);
+    const double *x = numbers(state, part.rowBegin);
     CodeArray &codes = out.components[0];
-    for (int64_t column = begin; column < end; ++column)
-      codes.set(row * input.k + column, state.search.nearest(state.x[static_cast<size_t>(column)]));
+    for (int64_t column = part.begin; column < part.end; ++column)
+      codes.set(part.rowBegin * input.k + column, state.search.nearest(x[column]));
+    return true;
+  }
+
+  double errorOf(const Block &block, State &state) const {
+    double sum = 0;
+    state.decoded.resize(static_cast<size_t>(block.end - block.begin));
+    for (int64_t row = block.rowBegin; row < block.rowEnd; ++row) {
+      const double *x = numbers(state, row);
+      out.valuesOf(row, block.begin, block.end, state.decoded.data());
+      for (int64_t column = block.begin; column < block.end; ++column) {
+        double difference = x[column] - state.decoded[static_cast<size_t>(column - block.begin)];
+        sum += difference * difference;
+      }
+    }
+    return sum;
   }
 
   // Names the first requirement that no code fulfils, or all of them where only together they
@@ -318,13 +398,7 @@ private:
   Error unfulfilledError() {
     int64_t row = unfulfilled.row(), column = unfulfilled.column();
     std::vector<uint32_t> codes(format.components.size());
-    for (int index : format.encodeOrder) {
-      const Component &c = component(index);
-      int64_t at = c.extent == Extent::Group ? row * groups(c) + column / c.group
-                   : c.extent == Extent::Row ? row
-                                             : 0;
-      codes[static_cast<size_t>(index)] = codesOf(index).get(at);
-    }
+    loadCodes(row, column, codes);
     std::string all;
     for (const Requirement &requirement : format.requirements) {
       std::string text = print(*requirement.expr, format) + (requirement.atMost ? " <= " : " >= ") +
@@ -347,7 +421,9 @@ private:
   const unsigned threads;
   const bool byDivision;
   int64_t run = std::numeric_limits<int64_t>::max() / 2; // numbers that share every other component
-  std::vector<EncodeRule> rules;                         // by component; the element's is unused
+  int tensorTrials = 0;
+  int64_t bandRows = 1;                       // rows that share a component of a block
+  std::vector<std::vector<EncodeRule>> rules; // by component; several where one is the best
   QuantizedMatrix out;
   FirstPlace nonFinite, unfulfilled;
 };

@@ -12,7 +12,7 @@
 namespace rho::dsl {
 
 // Codes of one component in natural order, one code per 1, 2 or 4 bytes (type.bits() <= 8, 16, 32):
-//   Element [rows][k]   Group [rows][ceil(k/G)]   Row [rows]   Tensor [1]
+//   Element [rows][k]   Group [ceil(rows/R)][ceil(k/G)]   Row [rows]   Tensor [1]
 class CodeArray {
 public:
   CodeArray() = default;
@@ -38,7 +38,18 @@ struct QuantizedMatrix {
 
   double value(int64_t row, int64_t column) const; // the value expression at one place
   std::vector<double> rowValues(int64_t row) const;
+  // Those of the columns [begin, end).
+  void valuesOf(int64_t row, int64_t begin, int64_t end, double *values) const;
 };
+
+// The codes of a component of a rows x k matrix in natural order, and the place among them of the
+// code that the number at (row, column) belongs to.
+struct CodeGrid {
+  int64_t rows, columns;
+  int64_t size() const { return rows * columns; }
+};
+CodeGrid codeGrid(const Component &component, int64_t rows, int64_t k);
+int64_t codeIndex(const Component &component, int64_t k, int64_t row, int64_t column);
 
 // Input numbers, row-major with `stride` elements between rows.
 struct MatrixView {
@@ -54,11 +65,15 @@ struct MatrixView {
 // 1. Components in the order Format::encodeOrder, coarse to fine. All arithmetic of a rule is in
 //    double, in the order that the rule is written; the components that it reads are the decoded
 //    codes; 0 / 0 is 0 (an all-zero group has scale 0); a reduction gives NaN when one of its
-//    numbers is NaN and never -0. The result becomes a code by ElementType::encode.
+//    numbers is NaN and never -0. The result becomes a code by ElementType::encode. Of the
+//    candidates of a rule best(...) the code is that with which the numbers that share it, after
+//    all that is encoded later, have the least squared error (in double, number by number in each
+//    row, row by row); of equal ones the first. A candidate for which a requirement cannot be
+//    fulfilled is as far off as can be.
 // 2. The element of a product without requirements (isProduct): S is the product in double, in the
 //    order of declaration, of the other components' decoded codes (1 where there are none). The
-//    code is 0 when S is 0, else ElementType::encode(x / S) with x / S in double: to nearest, ties
-//    to even, saturated, and 0 for NaN where the type has no NaN.
+//    code is ElementType::encode(0) when S is 0, else ElementType::encode(x / S) with x / S in
+//    double: to nearest, ties to even, saturated, and that of 0 for NaN where the type has no NaN.
 // 3. The element of any other format: of the codes that fulfil the requirements and have a finite
 //    value, that whose value is nearest to x; of two equally near values that with the even code;
 //    of equal values the even code, then the lower. The lowest code that fulfils the requirements

@@ -1,5 +1,6 @@
 #include "dsl/Sema.h"
 
+#include "dsl/Codebook.h"
 #include "dsl/DeriveEncode.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Operators.h"
@@ -14,7 +15,7 @@ namespace {
 
 // How coarse a component's extent is; larger is coarser.
 std::pair<int, int64_t> coarseness(const Component &component) {
-  return {static_cast<int>(component.extent), component.group};
+  return {static_cast<int>(component.extent), component.rows * component.group};
 }
 
 void collectComponents(const Expr &expr, std::vector<bool> &read) {
@@ -47,6 +48,8 @@ public:
     encodeRules();
     if (good)
       deriveRules();
+    if (good)
+      candidates();
     if (good)
       elementWidth();
     if (!good)
@@ -85,20 +88,36 @@ private:
         return error(DiagId::duplicate_name,
                      {"component", shown(component.name), findings.place(other.span)},
                      component.span);
-    if (std::optional<ElementType> type = ElementType::fromName(declared.type.text)) {
-      component.type = *type;
-    } else {
-      std::vector<std::string> known;
-      for (std::string_view name : ElementType::allNames())
-        known.emplace_back(name);
-      report(DiagId::unknown_name,
-             {"type", shown(declared.type.text), hint(declared.type.text, known)},
-             declared.type.span);
-    }
+    if (std::optional<ElementType> found = type(declared.type))
+      component.type = *found;
+    else
+      bad = true;
     if (declared.extent && !extent(*declared.extent, declared.group, component))
+      bad = true;
+    if (declared.rowAxis && declared.rows && !rows(*declared.rowAxis, *declared.rows, component))
       bad = true;
     format.components.push_back(std::move(component));
     poisoned.push_back(bad);
+  }
+
+  std::optional<ElementType> type(const ast::Name &written) {
+    std::optional<ElementType> found = ElementType::fromName(written.text);
+    if (found)
+      return found;
+    if (std::optional<std::vector<double>> values = parseCodebook(written.text)) {
+      if (ElementType::isCodebookSize(values->size()))
+        error(DiagId::too_many_codebooks, {std::to_string(ElementType::maxCodebooks)},
+              written.span);
+      else
+        error(DiagId::codebook_size, {std::to_string(values->size())}, written.span);
+      return std::nullopt;
+    }
+    std::vector<std::string> known;
+    for (std::string_view name : ElementType::allNames())
+      known.emplace_back(name);
+    error(DiagId::unknown_name, {"type", shown(written.text), hint(written.text, known)},
+          written.span);
+    return std::nullopt;
   }
 
   bool extent(const ast::Name &written, const std::optional<ast::Number> &group,
@@ -130,10 +149,22 @@ private:
     std::string found = written.text;
     if (group)
       found += "[" + std::to_string(group->value) + "]";
-    error(DiagId::unknown_name,
-          {"extent", shown(found), hint(found, {"k[G]", "channel", "token", "tensor"})},
-          written.span);
+    error(
+        DiagId::unknown_name,
+        {"extent", shown(found), hint(found, {"k[G]", "n[R] k[G]", "channel", "token", "tensor"})},
+        written.span);
     return false;
+  }
+
+  bool rows(const ast::Name &axis, const ast::Number &count, Component &component) {
+    if (count.value < 1 || count.value > maxGroup) {
+      error(DiagId::rows_out_of_range,
+            {std::to_string(count.value), axis.text, std::to_string(maxGroup)}, count.span);
+      return false;
+    }
+    component.rows = count.value;
+    component.perToken = axis.text == "m" && component.rows > 1;
+    return true;
   }
 
   // Exactly one component without `per`, and it is the first.
@@ -171,15 +202,26 @@ private:
     const Component *coarser = nullptr;
     for (int index : order) {
       const Component &component = at(index);
-      if (component.extent != Extent::Group || poisoned[static_cast<size_t>(index)])
+      bool inRows = component.extent == Extent::Group || component.extent == Extent::Row;
+      if (!inRows || poisoned[static_cast<size_t>(index)])
         continue;
-      if (coarser && coarser->group % component.group != 0)
+      if (coarser && !nests(*coarser, component))
         error(DiagId::groups_do_not_nest,
-              {std::to_string(coarser->group), coarser->name, std::to_string(component.group),
-               component.name},
+              {shownGroup(*coarser), coarser->name, shownGroup(component), component.name},
               component.span);
       coarser = &component;
     }
+  }
+
+  static bool nests(const Component &coarse, const Component &fine) {
+    if (coarse.extent == Extent::Row)
+      return fine.rows == 1;
+    return coarse.group % fine.group == 0 && coarse.rows % fine.rows == 0 &&
+           (fine.rows == 1 || coarse.perToken == fine.perToken);
+  }
+  static std::string shownGroup(const Component &component) {
+    bool plain = component.extent == Extent::Group && component.rows == 1;
+    return plain ? std::to_string(component.group) : printExtent(component);
   }
 
   // --- value and requirements
@@ -263,21 +305,33 @@ private:
           declared.name.span);
   }
 
+  void candidates() {
+    int64_t combinations = 1;
+    for (const Component &component : format.components)
+      if (isBest(component.encode))
+        combinations = std::min<int64_t>(
+            combinations * static_cast<int64_t>(component.encode->operands.size()), maxGroup);
+    if (combinations > maxCandidates)
+      error(DiagId::too_many_candidates,
+            {format.name, std::to_string(combinations), std::to_string(maxCandidates)},
+            format.span);
+  }
+
   void deriveRules() {
-    bool product = isProduct(format);
     for (int index : format.encodeOrder) {
       Component &component = format.components[static_cast<size_t>(index)];
       if (component.encode)
         continue;
-      if (product)
-        component.encode = deriveEncode(format, index);
-      else
+      component.encode = deriveEncode(format, index);
+      if (!component.encode)
         error(DiagId::rule_not_derivable, {component.name}, component.span);
     }
   }
 
   void elementWidth() {
     const Component &element = format.element();
+    if (element.type.bits() < minElementBits)
+      error(DiagId::element_too_narrow, {std::to_string(element.type.bits())}, element.span);
     bool searched = !isProduct(format) || !format.requirements.empty();
     if (searched && element.type.bits() > maxSearchedElementBits)
       error(DiagId::element_too_wide,
@@ -302,7 +356,7 @@ bool isReserved(const std::string &name, bool component) {
     return std::find(words.begin(), words.end(), name) != words.end();
   };
   return among(everywhere) || ElementType::fromName(name) ||
-         (component && (among(inFormats) || findReduction(name)));
+         (component && (among(inFormats) || findReduction(name) || findFunction(name)));
 }
 
 std::optional<Format> checkFormat(const ast::Format &format, Findings &findings) {

@@ -15,6 +15,9 @@ namespace rho::dsl {
 inline constexpr size_t maxComponents = 16;
 inline constexpr int64_t minGroup = 8;
 inline constexpr int64_t maxGroup = int64_t(1) << 20;
+// Combinations of candidates that the encoder tries.
+inline constexpr int64_t maxCandidates = 256;
+inline constexpr int minElementBits = 2;
 // Wider elements have no table of values to search.
 inline constexpr int maxSearchedElementBits = 8;
 // Integers are exact in double up to here, which keeps ranges and evaluation exact.

@@ -17,7 +17,8 @@ std::string number(double value) {
 
 class Lowering {
 public:
-  explicit Lowering(const ExprScope &scope) : scope(scope), findings(scope.findings) {}
+  Lowering(const ExprScope &scope, const ast::Expr &root)
+      : scope(scope), root(&root), findings(scope.findings) {}
 
   // `reduced`: inside of a reduction.
   ExprPtr lower(const ast::Expr &expr, bool reduced) {
@@ -140,12 +141,17 @@ private:
   }
 
   ExprPtr call(const ast::Expr &expr, bool reduced) {
+    const FunctionName *function = findFunction(expr.name);
     std::optional<Expr::Reduction> reduction = findReduction(expr.name);
+    if (function && !(reduction && expr.operands.size() == 1))
+      return callFunction(*function, expr, reduced);
     std::optional<ElementType> type = ElementType::fromName(expr.name);
     if (reduction && !isRule())
       return error(DiagId::only_in_encode, {expr.name + "()"}, expr);
     if (reduction && reduced)
       return error(DiagId::nested_reduction, {expr.name + "()"}, expr);
+    if ((reduction || type) && expr.operands.size() != 1)
+      return wrongCount(expr, 1, 1);
     ExprPtr operand = lower(*expr.operands[0], reduced || reduction);
     if (!reduction && !type)
       return error(DiagId::unknown_name,
@@ -161,11 +167,40 @@ private:
     return node;
   }
 
+  ExprPtr callFunction(const FunctionName &function, const ast::Expr &expr, bool reduced) {
+    if (!isRule())
+      return error(DiagId::only_in_encode, {expr.name + "()"}, expr);
+    if (expr.operands.size() < function.fewest || expr.operands.size() > function.most)
+      return wrongCount(expr, function.fewest, function.most);
+    if (function.function == Expr::Function::Best && &expr != root)
+      return error(DiagId::best_inside, {expr.name + "()"}, expr);
+    auto node = make(Expr::Kind::Call, expr);
+    node->function = function.function;
+    bool good = true;
+    for (const auto &operand : expr.operands) {
+      node->operands.push_back(lower(*operand, reduced));
+      good = good && node->operands.back();
+    }
+    return good ? node : nullptr;
+  }
+
+  ExprPtr wrongCount(const ast::Expr &expr, size_t fewest, size_t most) {
+    std::string takes = std::to_string(fewest);
+    if (most != fewest)
+      takes += " to " + std::to_string(most);
+    return error(DiagId::argument_count,
+                 {expr.name + "()", std::to_string(expr.operands.size()), takes}, expr);
+  }
+
   std::vector<std::string> functions() const {
     std::vector<std::string> names;
     if (isRule())
       for (const ReductionName &reduction : reductionNames)
         names.emplace_back(reduction.name);
+    if (isRule())
+      for (const FunctionName &function : functionNames)
+        if (!findReduction(function.name))
+          names.emplace_back(function.name);
     for (std::string_view type : ElementType::allNames())
       names.emplace_back(type);
     return names;
@@ -186,13 +221,14 @@ private:
   }
 
   const ExprScope &scope;
+  const ast::Expr *root; // the whole expression
   Findings &findings;
 };
 
 } // namespace
 
 ExprPtr lower(const ast::Expr &expr, const ExprScope &scope) {
-  return Lowering(scope).lower(expr, false);
+  return Lowering(scope, expr).lower(expr, false);
 }
 
 } // namespace rho::dsl

@@ -107,11 +107,10 @@ private:
     }
     format = *found->second;
     for (const Component &component : format.components)
-      if (component.extent == Extent::Row && component.perToken == weight)
+      if ((component.extent == Extent::Row || component.rows > 1) && component.perToken == weight)
         error(
             DiagId::extent_not_in_operand,
-            {format.name, component.name, weight ? "token" : "channel",
-             weight ? "weight" : "activation",
+            {format.name, component.name, printExtent(component), weight ? "weight" : "activation",
              weight ? "the rows of a weight are channels" : "the rows of an activation are tokens"},
             span);
   }
@@ -164,6 +163,9 @@ private:
     } else if (key == "scales") {
       if (first(schedule.scalesSpan, entry.key, where))
         scales(entry);
+    } else if (key == "sums") {
+      if (first(schedule.sumsSpan, entry.key, where))
+        sums(entry);
     } else if (key == "roles") {
       if (first(schedule.rolesSpan, entry.key, where))
         roles(entry);
@@ -175,7 +177,8 @@ private:
         launch(entry);
     } else {
       error(DiagId::unknown_entry,
-            {shown(key), where, "pipeline, tile, warps, split_k, scales, roles, cluster, launch"},
+            {shown(key), where,
+             "pipeline, tile, warps, split_k, scales, sums, roles, cluster, launch"},
             entry.key.span);
     }
   }
@@ -222,6 +225,15 @@ private:
       gemm.schedule.scales = ScheduleDecl::Scales::Accumulator;
     else
       error(DiagId::schedule_form, {"scales", "operand or accumulator"}, entry.key.span);
+  }
+
+  void sums(const ast::ScheduleEntry &entry) {
+    if (entry.word && entry.word->text == "converted")
+      gemm.schedule.sums = ScheduleDecl::Sums::Converted;
+    else if (entry.word && entry.word->text == "biased")
+      gemm.schedule.sums = ScheduleDecl::Sums::Biased;
+    else
+      error(DiagId::schedule_form, {"sums", "converted or biased"}, entry.key.span);
   }
 
   void roles(const ast::ScheduleEntry &entry) {

@@ -86,15 +86,25 @@ void KernelLowering::lowerConvertScales(tile::ConvertScalesOp op) {
 void KernelLowering::lowerScale(tile::ScaleOp op) {
   std::vector<Value> results;
   for (int64_t i = 0; i < 4; ++i) {
+    auto row = static_cast<unsigned>(i / 2);
     Value value = element(op.getValue(), i);
-    if (value.getType().isInteger())
+    if (op.getBiased())
+      value = arith::BitcastOp::create(builder, loc, f32(), value);
+    else if (value.getType().isInteger())
       value = arith::SIToFPOp::create(builder, loc, f32(), value);
     Value scale;
     auto multiply = [&](Value with) {
       scale = scale ? arith::MulFOp::create(builder, loc, scale, with).getResult() : with;
     };
-    if (!op.getRows().empty())
-      multiply(op.getRows()[static_cast<unsigned>(i / 2)]);
+    if (!op.getRowBias().empty())
+      value = LLVM::FMAOp::create(builder, loc, value, op.getRows()[row], op.getRowBias()[row]);
+    else if (op.getBiased())
+      value =
+          arith::SubFOp::create(builder, loc, value,
+                                arith::ConstantFloatOp::create(builder, loc, builder.getF32Type(),
+                                                               llvm::APFloat(tile::sumBias)));
+    if (!op.getRows().empty() && op.getRowBias().empty())
+      multiply(op.getRows()[row]);
     if (op.getColumns())
       multiply(element(op.getColumns(), i % 2));
     if (op.getFactor())

@@ -24,3 +24,11 @@
 #include "compiler/ir/RhoOps.h.inc"
 #define GET_OP_CLASSES
 #include "compiler/ir/TileOps.h.inc"
+
+namespace rho::tile {
+
+// What biased sums start at (tile.scale): from here on the bits of f32 count in steps of one, both
+// ways for 2^22 steps.
+inline constexpr float sumBias = 0x1.8p23F;
+
+} // namespace rho::tile

@@ -452,13 +452,16 @@ def Tile_ScaleOp : Tile_Op<"scale", [Pure, AttrSizedOperandSegments]> {
   let summary = "accumulators times row, column and single scales, plus a sum";
   let description = [{
     Result (r, c) is value (r, c) as f32, times row scale r (rows: the two of the thread's fragment
-    rows), times column scale c, times `factor`, plus `sum` in one rounding.
+    rows), times column scale c, times `factor`, plus `sum` in one rounding. `biased`: the bits of
+    the value are those of 1.5 * 2^23 + value as f32. `rowBias` r is row scale r times
+    -1.5 * 2^23, exact; value times row scale is then rounded by itself.
   }];
   let arguments = (ins Accumulator:$value, Variadic<F32>:$rows, Optional<F32Vector>:$columns,
-                       Optional<F32>:$factor, Optional<Accumulator>:$sum);
+                       Optional<F32>:$factor, Optional<Accumulator>:$sum, UnitAttr:$biased,
+                       Variadic<F32>:$rowBias);
   let results = (outs Accumulator:$result);
   let assemblyFormat = [{
-    $value (`rows` `(` $rows^ `)`)? (`columns` $columns^ `:` type($columns))?
+    (`biased` $biased^ (`(` $rowBias^ `)`)?)? $value (`rows` `(` $rows^ `)`)? (`columns` $columns^ `:` type($columns))?
     (`factor` $factor^)? (`plus` $sum^ `:` type($sum))? attr-dict `:` type($value) `->` type($result)
   }];
 }

@@ -95,6 +95,8 @@ private:
   std::vector<Value> buildGroupedProducts(Value slot, std::vector<Value> sums);
   std::vector<Value> buildWarpgroupProducts(Value slot, std::vector<Value> carried);
   int64_t flushK() const;
+  bool biased() const { return context.plan.schedule.sums == dsl::ScheduleDecl::Sums::Biased; }
+  bool rowScalesTimesBiasAreExact() const;
   std::vector<Value> joinChains(const std::vector<std::vector<Value>> &partial);
   void flushGroup(std::vector<Value> &sums, const std::vector<Value> &partial, int64_t k,
                   Value slot);

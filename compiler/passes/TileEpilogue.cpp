@@ -76,7 +76,7 @@ void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
       Value &sum = sums[t * g.batchTiles() + j];
       sum = tile::ScaleOp::create(builder, at("output"), accumulatorType(false), sum, pair,
                                   factors.columns.empty() ? Value() : factors.columns[j],
-                                  factors.all, Value());
+                                  factors.all, Value(), false, mlir::ValueRange());
     }
   if (slices)
     tile::StoreBoxOp::create(builder, at("output"), output, tileN, tileM, slicesBuffer,

@@ -1,6 +1,8 @@
 // One k tile: operands to matrix instructions, and partial sums of groups to scaled sums.
 #include "compiler/passes/KernelBuilder.h"
 
+#include <bit>
+
 namespace rho::compiler {
 
 using mlir::Value;
@@ -23,13 +25,18 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
   int64_t flush = flushK();
   mlir::VectorType mmaType = accumulatorType(context.placed.integerAccumulator);
   Value zero = tile::ZeroOp::create(builder, at("gemm"), mmaType);
+  Value start =
+      biased() ? mlir::arith::ConstantOp::create(
+                     builder, at("gemm"),
+                     mlir::DenseElementsAttr::get(mmaType, std::bit_cast<int32_t>(tile::sumBias)))
+                     .getResult()
+               : zero;
   // Matrix instructions that add to the same accumulator wait for each other; few accumulators
   // are split into several chains, summed at the end of the group or tile.
   int64_t chains = std::min(mmaChains(g), flush / g.mmaK);
   std::vector<std::vector<Value>> partial(static_cast<size_t>(chains),
                                           std::vector<Value>(sums.size(), zero));
-  if (!grouped)
-    partial[0] = sums;
+  partial[0] = grouped ? std::vector<Value>(sums.size(), start) : sums;
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk) {
     std::vector<Value> b;
     for (int64_t j = 0; j < g.batchTiles(); ++j)
@@ -50,7 +57,7 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
       if (grouped && (k + g.mmaK) % flush == 0) {
         flushGroup(sums, joinChains(partial), k, slot);
         for (std::vector<Value> &each : partial)
-          std::fill(each.begin(), each.end(), zero);
+          std::fill(each.begin(), each.end(), &each == &partial[0] ? start : zero);
       }
     }
   }
@@ -156,6 +163,22 @@ std::vector<Value> KernelBuilder::joinChains(const std::vector<std::vector<Value
   return result;
 }
 
+// 1.5 adds one significant bit to a scale's.
+bool KernelBuilder::rowScalesTimesBiasAreExact() const {
+  constexpr int significantBits = 24;
+  int scales = 0, bits = 1;
+  for (ir::ComponentOp component : chain.accumulator) {
+    bool ofWeight = false;
+    int index = 0;
+    const dsl::Component &part = partOf(component, ofWeight, index);
+    if (ofWeight) {
+      ++scales;
+      bits += part.type.isFloat() ? part.type.mantissaBits() + 1 : part.type.bits();
+    }
+  }
+  return scales > 0 && bits <= significantBits;
+}
+
 void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value> &partial,
                                int64_t k, Value slot) {
   // Row scales (two per row tile) and column scales (one pair per batch tile) of this group.
@@ -192,14 +215,24 @@ void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value
     }
   }
   mlir::Location loc = chain.accumulator[0].getLoc();
+  std::vector<Value> rowBiases;
+  if (biased() && !columns.empty() && rowScalesTimesBiasAreExact())
+    for (Value scale : rows)
+      rowBiases.push_back(mlir::arith::MulFOp::create(
+          builder, loc, scale,
+          mlir::arith::ConstantFloatOp::create(builder, loc, builder.getF32Type(),
+                                               llvm::APFloat(-tile::sumBias))));
   for (int64_t t = 0; t < g.rowTiles(); ++t)
     for (int64_t j = 0; j < g.batchTiles(); ++j) {
       int64_t i = t * g.batchTiles() + j;
-      std::vector<Value> pair;
+      std::vector<Value> pair, biases;
       if (!rows.empty())
         pair = {rows[2 * t], rows[2 * t + 1]};
+      if (!rowBiases.empty())
+        biases = {rowBiases[2 * t], rowBiases[2 * t + 1]};
       sums[i] = tile::ScaleOp::create(builder, loc, accumulatorType(false), partial[i], pair,
-                                      columns.empty() ? Value() : columns[j], Value(), sums[i]);
+                                      columns.empty() ? Value() : columns[j], Value(), sums[i],
+                                      biased(), biases);
     }
 }
 

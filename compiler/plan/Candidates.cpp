@@ -47,6 +47,7 @@ Result<Plan> adoptPlan(const dsl::Gemm &gemm, const Problem &problem, const Devi
   settle(decl.pipeline, s.pipeline);
   settle(decl.splitK, s.splitK);
   settle(decl.scales, found.groupScales);
+  settle(decl.sums, s.sums);
   settle(decl.roles, s.roles);
   settle(decl.cluster, dsl::ScheduleDecl::Cluster{s.clusterN, s.clusterK});
   settle(decl.dependent, s.dependent);

@@ -61,11 +61,12 @@ InstructionCounts countDecode(const DecodeProgram &program) {
   return counts;
 }
 
-InstructionCounts countScaling(const PlacedGemm &placed) {
+InstructionCounts countScaling(const PlacedGemm &placed, dsl::ScheduleDecl::Sums sums) {
   InstructionCounts counts;
-  counts[Class::I2f] = placed.integerAccumulator ? 1 : 0;
   // The multiply-add into the sums, and what combines the scales of both operands.
   counts[Class::Ffma] = placed.accumulator.size() > 1 ? 2 : 1;
+  if (placed.integerAccumulator) // a conversion, or the subtraction of where it started
+    counts[sums == dsl::ScheduleDecl::Sums::Biased ? Class::Ffma : Class::I2f] += 1;
   return counts;
 }
 

@@ -23,9 +23,8 @@ InstructionCounts operator*(double times, InstructionCounts counts);
 
 InstructionCounts countDecode(const DecodeProgram &program);
 
-// One accumulator's way into the sums: once for each group of k. A kernel whose integer
-// accumulators start at the bits of a float would have no I2f here and one Ffma less.
-InstructionCounts countScaling(const PlacedGemm &placed);
+// One accumulator's way into the sums: once for each group of k.
+InstructionCounts countScaling(const PlacedGemm &placed, dsl::ScheduleDecl::Sums sums);
 
 // Cycles that an SM's pipes are busy with it: of floating-point and multiply-adds, of integers, of
 // conversions and of shared memory. s32 to f32 is an integer operation where it is as fast as one.

@@ -37,6 +37,30 @@ bool isBareElement(const Expr &expr) {
   return expr.kind == Expr::Kind::Component && expr.component == 0;
 }
 
+// What no family of kernels reads yet; such formats can still be quantized and evaluated.
+std::optional<Error> kernelGap(const dsl::Format &format, Span span, const SourceMap *sources) {
+  for (const dsl::Component &component : format.components)
+    if (component.rows > 1)
+      return errorAt(DiagId::no_kernels,
+                     {component.name, format.name, "is per " + dsl::printExtent(component)}, span,
+                     sources);
+  return std::nullopt;
+}
+
+// The types of scales that kernels turn into f32.
+std::optional<Error> scaleGap(const dsl::Format &format, const std::vector<ScaleUse> &scales,
+                              Span span, const SourceMap *sources) {
+  for (const ScaleUse &use : scales) {
+    const dsl::Component &component = format.components[use.component];
+    std::string_view type = component.type.name();
+    if (type != "f32" && type != "f16" && type != "bf16" && type != "e4m3")
+      return errorAt(DiagId::no_kernels,
+                     {component.name, format.name, "is a scale of type " + std::string(type)}, span,
+                     sources);
+  }
+  return std::nullopt;
+}
+
 } // namespace
 
 Error errorAt(DiagId id, const std::vector<std::string> &args, Span span,
@@ -82,12 +106,20 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
 Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                          const SourceMap *sources) {
   const dsl::Format &weight = gemm.weight, &activation = gemm.activation;
+  if (std::optional<Error> gap = kernelGap(weight, gemm.weightSpan, sources))
+    return *gap;
+  if (std::optional<Error> gap = kernelGap(activation, gemm.activationSpan, sources))
+    return *gap;
   Result<Factors> w = factorValue(weight, true, gemm.weightSpan, sources);
   if (!w)
     return w.error();
   Result<Factors> x = factorValue(activation, false, gemm.activationSpan, sources);
   if (!x)
     return x.error();
+  if (std::optional<Error> gap = scaleGap(weight, w->scales, gemm.weightSpan, sources))
+    return *gap;
+  if (std::optional<Error> gap = scaleGap(activation, x->scales, gemm.activationSpan, sources))
+    return *gap;
 
   PlacedGemm result;
   result.constant = w->constant * x->constant;

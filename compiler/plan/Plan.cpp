@@ -1,7 +1,7 @@
 #include "compiler/Plan.h"
 
 #include "compiler/plan/CostModel.h"
-#include "dsl/Evaluate.h"
+#include "compiler/plan/IntegerSums.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,6 +16,7 @@ namespace {
 
 using Scales = dsl::ScheduleDecl::Scales;
 using Roles = dsl::ScheduleDecl::Roles;
+using Sums = dsl::ScheduleDecl::Sums;
 
 // N and K are bounded so that every byte offset within one operand fits 32 bits after the tile's
 // own 64-bit base; M so that the grid's y dimension does.
@@ -183,6 +184,9 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
   }
   if (std::optional<Objection> why = rowProblem(gemm, placed, g))
     return why;
+  if (s.sums == Sums::Biased)
+    if (std::string why = whyNotBiased(gemm, placed, problem, s.roles); !why.empty())
+      return Objection{DiagId::schedule_sums, {"'" + gemm.name + "'", why}};
   if (std::string why = clusterProblem(s); !why.empty())
     return Objection{DiagId::schedule_cluster, {str(s.clusterN), str(s.clusterK), why}};
   if (!isPowerOfTwo(s.warpsM) || !isPowerOfTwo(s.warpsN))
@@ -216,29 +220,6 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
   if (s.splitK > tilesK)
     return Objection{DiagId::schedule_split_k, {str(s.splitK), str(tilesK)}};
   return std::nullopt;
-}
-
-// Integer accumulators must hold the largest sum between two flushes.
-std::optional<Error> checkAccumulator(const dsl::Gemm &gemm, const PlacedGemm &placed,
-                                      const Problem &problem, const SourceMap *sources) {
-  if (!placed.integerAccumulator)
-    return std::nullopt;
-  Result<Factors> factors = factorValue(gemm.weight, true, gemm.weightSpan, sources);
-  if (!factors)
-    return factors.error();
-  dsl::Range weight = dsl::rangeOf(*factors->core, gemm.weight);
-  dsl::ElementType x = gemm.activation.element().type;
-  double largest = std::max(std::abs(weight.min), std::abs(weight.max)) *
-                   std::ldexp(1.0, placed.log2Factor) *
-                   std::max(std::abs(x.minFinite()), x.maxFinite());
-  double terms =
-      static_cast<double>(placed.flushK > 0 ? std::min(placed.flushK, problem.k) : problem.k);
-  if (largest * terms <= 2147483647.0)
-    return std::nullopt;
-  std::ostringstream sum;
-  sum << std::fixed << std::setprecision(0) << largest * terms;
-  return errorAt(DiagId::accumulator_overflow, {sum.str(), str(problem.k), "2147483647"}, gemm.span,
-                 sources);
 }
 
 // A k tile is fully unrolled: more matrix instructions than this and compiling, not running, is
@@ -381,6 +362,9 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
   std::optional<int64_t> ownSplit = own.splitK;
   if (!ownSplit && own.cluster && own.cluster->k > 1)
     ownSplit = own.cluster->k;
+  // An instruction of full throughput in place of a conversion.
+  Sums sums = own.sums.value_or(
+      whyNotBiased(gemm, placed, problem, roles).empty() ? Sums::Biased : Sums::Converted);
   std::vector<Schedule> result;
   for (const dsl::ScheduleDecl::Tile &tile : tileCandidates(gemm, placed, roles, problem))
     for (const dsl::ScheduleDecl::Warps &warps :
@@ -397,6 +381,7 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
           schedule.pipeline = pipeline;
           schedule.splitK = split;
           schedule.roles = roles;
+          schedule.sums = sums;
           if (own.cluster) {
             schedule.clusterN = own.cluster->n;
             schedule.clusterK = own.cluster->k;
@@ -416,6 +401,8 @@ Span objectionSpan(const dsl::Gemm &gemm, DiagId id) {
     return decl.splitKSpan;
   if (id == DiagId::schedule_roles && decl.roles)
     return decl.rolesSpan;
+  if (id == DiagId::schedule_sums && decl.sums)
+    return decl.sumsSpan;
   if (id == DiagId::schedule_cluster && decl.cluster)
     return decl.clusterSpan;
   if (id == DiagId::schedule_shared_memory && decl.pipeline)

@@ -10,6 +10,7 @@ namespace rho::compiler {
 namespace {
 
 using Scales = dsl::ScheduleDecl::Scales;
+using Sums = dsl::ScheduleDecl::Sums;
 
 // Splits into the numbers between the words that stand in `separator` ("m=1 n=2" -> 1, 2).
 bool readNumbers(std::string_view text, std::initializer_list<int64_t *> numbers) {
@@ -38,6 +39,7 @@ std::string Plan::printForKernel() const {
       << "warps " << schedule.warpsM << " x " << schedule.warpsN << " x " << schedule.warpsK << '\n'
       << "pipeline " << schedule.pipeline << '\n'
       << "split_k " << (streams ? "stream" : std::to_string(schedule.splitK)) << '\n'
+      << "sums " << (schedule.sums == Sums::Biased ? "biased" : "converted") << '\n'
       << "roles " << dsl::name(schedule.roles) << '\n'
       << "cluster " << schedule.clusterN << " x " << schedule.clusterK << '\n'
       << "launch " << (schedule.dependent ? "dependent" : "serial") << '\n'
@@ -92,6 +94,9 @@ Result<Plan> Plan::parse(std::string_view text) {
         s.splitK = dsl::ScheduleDecl::streamK;
       else
         good = readNumbers(rest, {&s.splitK}) && s.splitK >= 1;
+    } else if (key == "sums") {
+      good = rest == "converted" || rest == "biased";
+      s.sums = rest == "biased" ? Sums::Biased : Sums::Converted;
     } else if (key == "roles") {
       std::optional<dsl::ScheduleDecl::Roles> roles = dsl::rolesNamed(rest);
       good = roles.has_value();

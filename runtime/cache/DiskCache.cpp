@@ -23,11 +23,9 @@ constexpr const char *lockFolder = "locks";
 constexpr std::chrono::hours stagingLife{1};
 
 void warn(Warnings &warnings, DiagId id, const std::vector<std::string> &args) {
-  warnings.push_back(makeDiagnostic(id, args).message);
-}
-
-bool isKey(const std::string &name) {
-  return name.size() == 64 && name.find_first_not_of("0123456789abcdef") == std::string::npos;
+  std::string text = makeDiagnostic(id, args).message;
+  if (std::find(warnings.begin(), warnings.end(), text) == warnings.end())
+    warnings.push_back(std::move(text));
 }
 
 // A name in the staging folder that no thread or process takes twice.
@@ -54,47 +52,52 @@ std::string DiskCache::entryPath(const std::string &key) const {
   return settings.directory + "/" + key;
 }
 
+std::string DiskCache::lockPath(const std::string &key) const {
+  return settings.directory + "/" + lockFolder + "/" + key;
+}
+
 std::optional<Entry> DiskCache::load(const std::string &key, Warnings &warnings) {
   if (settings.directory.empty())
     return std::nullopt;
-  ReadEntry read = readEntry(entryPath(key), key);
+  ReadEntry read = inspect(key);
   if (read.entry) {
     if (!settings.readOnly)
       ::utimensat(AT_FDCWD, (entryPath(key) + "/" + usedFile).c_str(), nullptr, 0);
     return std::move(read.entry);
   }
-  if (!read.missing)
-    discard(key, read.damage, warnings);
+  if (read.missing)
+    return std::nullopt;
+  warn(warnings, DiagId::cache_entry_damaged, {entryPath(key), read.damage});
+  removeIf(key, [&] { return !inspect(key).damage.empty(); }); // nobody replaced it meanwhile
   return std::nullopt;
 }
 
 void DiskCache::discard(const std::string &key, const std::string &reason, Warnings &warnings) {
   warn(warnings, DiagId::cache_entry_damaged, {entryPath(key), reason});
-  if (!settings.readOnly)
+  removeIf(key, [] { return true; });
+}
+
+template <class Condition> void DiskCache::removeIf(const std::string &key, Condition condition) {
+  if (settings.readOnly)
+    return;
+  FileLock builder;
+  auto outcome = builder.acquire(lockPath(key), std::chrono::milliseconds(0));
+  if (outcome != FileLock::Outcome::TimedOut && condition())
     remove(key);
 }
 
 void DiskCache::disableWrites(const std::string &reason, Warnings &warnings) {
-  {
-    std::lock_guard guard(mutex);
-    if (writable == Writable::No)
-      return;
-    writable = Writable::No;
-  }
-  warn(warnings, DiagId::cache_not_writable, {settings.directory, reason});
+  if (writable.exchange(false))
+    warn(warnings, DiagId::cache_not_writable, {settings.directory, reason});
 }
 
+// Every time: somebody may have deleted the folders.
 bool DiskCache::prepare(Warnings &warnings) {
-  if (settings.directory.empty() || settings.readOnly)
+  if (settings.directory.empty() || settings.readOnly || !writable)
     return false;
-  {
-    std::lock_guard guard(mutex);
-    if (writable != Writable::Unknown)
-      return writable == Writable::Yes;
-  }
-  std::error_code error;
   for (const char *folder : {stagingFolder, lockFolder}) {
     std::string path = settings.directory + "/" + folder;
+    std::error_code error;
     fs::create_directories(path, error);
     if (!error && ::access(path.c_str(), W_OK | X_OK) != 0)
       error = std::error_code(errno, std::generic_category());
@@ -103,20 +106,16 @@ bool DiskCache::prepare(Warnings &warnings) {
       return false;
     }
   }
-  std::lock_guard guard(mutex);
-  if (writable == Writable::Unknown)
-    writable = Writable::Yes;
-  return writable == Writable::Yes;
+  return true;
 }
 
 FileLock DiskCache::lock(const std::string &key, Warnings &warnings) {
   FileLock held;
   if (!prepare(warnings))
     return held;
-  std::string path = settings.directory + "/" + lockFolder + "/" + key;
-  if (held.acquire(path, settings.lockTimeout) == FileLock::Outcome::TimedOut)
+  if (held.acquire(lockPath(key), settings.lockTimeout) == FileLock::Outcome::TimedOut)
     warn(warnings, DiagId::cache_lock_timeout,
-         {path, std::to_string(settings.lockTimeout.count())});
+         {lockPath(key), std::to_string(settings.lockTimeout.count())});
   return held;
 }
 
@@ -131,58 +130,46 @@ bool DiskCache::store(const std::string &key, const Entry &entry, Warnings &warn
     disableWrites(reason, warnings);
     return false;
   }
-  // A folder that stands there already is another's equal entry, older or damaged.
-  bool published = ::rename(staged.c_str(), entryPath(key).c_str()) == 0;
-  bool stands = published || readEntry(entryPath(key), key).entry == entry;
-  if (!stands) {
-    remove(key);
-    published = stands = ::rename(staged.c_str(), entryPath(key).c_str()) == 0;
-  }
-  if (published)
-    syncFolder(settings.directory);
-  else
-    fs::remove_all(staged, ignored);
+  bool stands = publish(staged, key, entry);
   evict(key);
   return stands;
 }
 
+// A folder that stands there already is another's equal entry, or older, or damaged. Whether the
+// entry stands, by this process or by another.
+bool DiskCache::publish(const std::string &staged, const std::string &key, const Entry &entry) {
+  constexpr int attempts = 3; // others may publish at the same time
+  std::error_code ignored;
+  for (int i = 0; i < attempts; ++i) {
+    if (::rename(staged.c_str(), entryPath(key).c_str()) == 0) {
+      syncFolder(settings.directory);
+      return true;
+    }
+    if (inspect(key).entry == entry) {
+      fs::remove_all(staged, ignored);
+      return true;
+    }
+    remove(key);
+  }
+  fs::remove_all(staged, ignored);
+  return false;
+}
+
 // Renamed first, so that a reader finds all of an entry or nothing.
-void DiskCache::remove(const std::string &key) {
+bool DiskCache::remove(const std::string &key) {
   std::error_code error;
   std::string gone = settings.directory + "/" + stagingFolder + "/" + stagingName(key);
   fs::create_directories(settings.directory + "/" + stagingFolder, error);
   fs::rename(entryPath(key), gone, error);
   fs::remove_all(error ? entryPath(key) : gone, error);
+  struct stat left = {};
+  return ::lstat(entryPath(key).c_str(), &left) != 0 && errno == ENOENT;
 }
 
 void DiskCache::evict(const std::string &keep) {
-  struct Kept {
-    std::string key;
-    int64_t bytes = 0;
-    fs::file_time_type used{};
-  };
-  std::vector<Kept> entries;
-  int64_t total = 0;
-  std::error_code error;
-  for (const fs::directory_entry &folder : fs::directory_iterator(settings.directory, error)) {
-    Kept entry;
-    entry.key = folder.path().filename().string();
-    if (!isKey(entry.key))
-      continue; // not ours
-    for (const fs::directory_entry &file : fs::directory_iterator(folder.path(), error)) {
-      auto bytes = file.file_size(error);
-      if (!error)
-        entry.bytes += static_cast<int64_t>(bytes);
-    }
-    entry.used = fs::last_write_time(folder.path() / usedFile, error);
-    if (error) // no stamp: the first to go
-      entry.used = fs::file_time_type::min();
-    total += entry.bytes;
-    entries.push_back(std::move(entry));
-  }
-  std::sort(entries.begin(), entries.end(),
-            [](const Kept &a, const Kept &b) { return a.used < b.used; });
-  for (const Kept &entry : entries) {
+  std::vector<StoredEntry> stored = entries();
+  int64_t total = bytesOf(stored);
+  for (const StoredEntry &entry : stored) {
     if (total <= settings.limitBytes)
       break;
     if (entry.key == keep)
@@ -190,13 +177,23 @@ void DiskCache::evict(const std::string &keep) {
     remove(entry.key);
     total -= entry.bytes;
   }
+  removeLeftovers();
+}
+
+void DiskCache::removeLeftovers() {
+  const std::string staging = settings.directory + "/" + stagingFolder;
   auto now = fs::file_time_type::clock::now();
-  for (const fs::directory_entry &left :
-       fs::directory_iterator(settings.directory + "/" + stagingFolder, error)) {
-    auto written = left.last_write_time(error);
-    std::error_code ignored;
+  for (const std::string &name : namesIn(staging)) {
+    std::error_code error;
+    fs::path path = fs::path(staging) / name;
+    auto written = fs::last_write_time(path, error);
     if (!error && now - written > stagingLife)
-      fs::remove_all(left.path(), ignored);
+      fs::remove_all(path, error);
+  }
+  for (const std::string &name : namesIn(settings.directory + "/" + lockFolder)) {
+    FileLock abandoned; // removes the file when it is let go
+    if (isKey(name))
+      abandoned.acquire(lockPath(name), std::chrono::milliseconds(0));
   }
 }
 

@@ -6,10 +6,11 @@
 
 #include "runtime/cache/EntryFiles.h"
 #include "runtime/cache/FileLock.h"
+#include "runtime/cache/Inventory.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,9 +20,9 @@ namespace rho::cache {
 using Warnings = std::vector<std::string>;
 
 struct DiskCacheOptions {
-  std::string directory; // empty: no disk cache
-  bool readOnly = false; // no writes, no deletes, no locks, no usage stamps
-  int64_t limitBytes = int64_t(1) << 30;
+  std::string directory;                 // empty: no disk cache
+  bool readOnly = false;                 // no writes, no deletes, no locks, no usage stamps
+  int64_t limitBytes = int64_t(1) << 30; // of entries' files
   std::chrono::milliseconds lockTimeout{30000};
 };
 
@@ -30,7 +31,8 @@ class DiskCache {
 public:
   explicit DiskCache(DiskCacheOptions options);
 
-  // The entry of the key (64 hexadecimal digits). A damaged one is deleted, with one warning.
+  // The entry of the key (64 hexadecimal digits). A damaged one is deleted, with one warning,
+  // unless somebody holds its lock and thus replaces it.
   std::optional<Entry> load(const std::string &key, Warnings &warnings);
   // Whoever builds an entry holds this through store(), and looks again once it is held.
   // Not held after the timeout, when the cache is read-only or where there are no locks.
@@ -41,18 +43,28 @@ public:
   // Deletes an entry whose files are intact but whose content its reader could not use.
   void discard(const std::string &key, const std::string &reason, Warnings &warnings);
 
+  // The entry, whatever its state, without a trace of the look.
+  ReadEntry inspect(const std::string &key) const { return readEntry(entryPath(key), key); }
+  // Whether there is no such entry any more.
+  bool remove(const std::string &key);
+  // Removes what killed processes left: staged entries after an hour, locks that nobody holds.
+  void removeLeftovers();
+  std::vector<StoredEntry> entries() const { return storedEntries(settings.directory); }
+
   const DiskCacheOptions &options() const { return settings; }
 
 private:
   bool prepare(Warnings &warnings); // folders for writing; false: not writable
   void disableWrites(const std::string &reason, Warnings &warnings);
-  void remove(const std::string &key);
+  // Unless somebody holds the entry's lock, and so replaces it.
+  template <class Condition> void removeIf(const std::string &key, Condition condition);
+  bool publish(const std::string &staged, const std::string &key, const Entry &entry);
   void evict(const std::string &keep);
   std::string entryPath(const std::string &key) const;
+  std::string lockPath(const std::string &key) const;
 
   const DiskCacheOptions settings;
-  std::mutex mutex;
-  enum class Writable : uint8_t { Unknown, Yes, No } writable = Writable::Unknown;
+  std::atomic<bool> writable = true; // until an attempt failed
 };
 
 } // namespace rho::cache

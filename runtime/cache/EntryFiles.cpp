@@ -1,19 +1,14 @@
 #include "runtime/cache/EntryFiles.h"
 
-#include "runtime/cache/Sha256.h"
-
+#include <algorithm>
+#include <array>
 #include <cerrno>
-#include <charconv>
 #include <fcntl.h>
-#include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <vector>
 
 namespace rho::cache {
 namespace {
-
-constexpr std::string_view header = "rho-cache 1";
 
 bool writeFile(int folder, const std::string &name, std::string_view bytes) {
   int fd = ::openat(folder, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -35,93 +30,69 @@ bool writeFile(int folder, const std::string &name, std::string_view bytes) {
   return good;
 }
 
-// At most `limit` + 1 bytes: enough to tell that a file is too long.
-std::optional<std::string> readFile(int folder, const std::string &name, size_t limit) {
-  int fd = ::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0)
-    return std::nullopt;
-  std::string bytes(limit + 1, '\0');
+// Errors that tell of what lies there. The rest tell of the system, which may answer the next time.
+bool tellsOfDamage(int error) {
+  constexpr std::array ofTheFile = {ENOENT, ENOTDIR, EISDIR, ELOOP, ENXIO, ENODEV};
+  return std::find(ofTheFile.begin(), ofTheFile.end(), error) != ofTheFile.end();
+}
+
+struct FileRead {
+  std::string bytes;  // at most `limit` + 1: enough to tell that a file is too long
+  std::string damage; // why there are none
+  bool noAccess = false;
+};
+
+FileRead readFile(int folder, const std::string &name, size_t limit) {
+  FileRead result;
+  // Without waiting: a pipe in the file's place has no writer.
+  int fd = ::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) {
+    result.noAccess = !tellsOfDamage(errno);
+    result.damage = name + (errno == ENOENT ? " is missing" : " is no file");
+    return result;
+  }
+  struct stat info = {};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    result.damage = name + " is no file";
+    ::close(fd);
+    return result;
+  }
+  result.bytes.resize(std::min(limit, static_cast<size_t>(info.st_size)) + 1);
   size_t filled = 0;
-  while (filled < bytes.size()) {
-    ssize_t n = ::read(fd, bytes.data() + filled, bytes.size() - filled);
+  while (filled < result.bytes.size()) {
+    ssize_t n = ::read(fd, result.bytes.data() + filled, result.bytes.size() - filled);
     if (n < 0 && errno == EINTR)
       continue;
-    if (n < 0) {
-      ::close(fd);
-      return std::nullopt;
-    }
-    if (n == 0)
+    result.noAccess = n < 0;
+    if (n <= 0)
       break;
     filled += static_cast<size_t>(n);
   }
   ::close(fd);
-  bytes.resize(filled);
-  return bytes;
+  result.bytes.resize(filled);
+  return result;
 }
 
-struct ListedFile {
-  std::string name;
-  uint64_t length = 0;
-  std::string checksum;
-};
-
-// A name that stays inside the entry's folder.
-bool plainName(std::string_view name) {
-  return !name.empty() && name.find('/') == std::string_view::npos && name != "." && name != "..";
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    size_t at = text.find(separator);
-    parts.push_back(text.substr(0, at));
-    if (at == std::string_view::npos)
-      return parts;
-    text.remove_prefix(at + 1);
-  }
-}
-
-// Empty: sound. Else the damage.
-std::string parseManifest(const std::string &text, const std::string &key,
-                          std::vector<ListedFile> &files) {
-  std::string_view body = text;
-  constexpr std::string_view sumWord = "sum ";
-  const size_t sumLine = sumWord.size() + 64 + 1;
-  if (body.size() < sumLine || !body.substr(body.size() - sumLine).starts_with(sumWord) ||
-      body.back() != '\n')
-    return "manifest is cut short";
-  std::string_view sum = body.substr(body.size() - 65, 64);
-  body.remove_suffix(sumLine);
-  if (hex(sha256(body)) != sum)
-    return "manifest has a wrong checksum";
-  std::vector<std::string_view> lines = split(body, '\n');
-  if (lines.size() < 3 || lines[0] != header)
-    return "manifest is of another version";
-  if (lines[1] != "key " + key)
-    return "manifest is of another key";
-  for (size_t i = 2; i + 1 < lines.size(); ++i) {
-    std::vector<std::string_view> words = split(lines[i], ' ');
-    ListedFile file;
-    if (words.size() != 4 || words[0] != "file" || !plainName(words[1]) ||
-        std::from_chars(words[2].data(), words[2].data() + words[2].size(), file.length).ec !=
-            std::errc() ||
-        file.length > (uint64_t(1) << 31))
-      return "manifest has a bad line";
-    file.name = words[1];
-    file.checksum = words[3];
-    files.push_back(std::move(file));
+// The files of an open entry; empty damage when all is well.
+FileRead readFiles(int folder, const std::string &key, Entry &entry) {
+  FileRead manifest = readFile(folder, manifestFile, maxManifestBytes);
+  std::vector<ListedFile> files;
+  if (manifest.damage.empty() && !manifest.noAccess)
+    manifest.damage = parseManifest(manifest.bytes, key, files);
+  if (!manifest.damage.empty() || manifest.noAccess)
+    return manifest;
+  for (const ListedFile &listed : files) {
+    FileRead file = readFile(folder, listed.name, listed.length);
+    if (file.damage.empty() && !file.noAccess)
+      file.damage = damageOf(listed, file.bytes);
+    if (!file.damage.empty() || file.noAccess)
+      return file;
+    entry.emplace(listed.name, std::move(file.bytes));
   }
   return {};
 }
 
 } // namespace
-
-std::string printManifest(const std::string &key, const Entry &entry) {
-  std::string text = std::string(header) + "\nkey " + key + "\n";
-  for (const auto &[name, bytes] : entry)
-    text += "file " + name + " " + std::to_string(bytes.size()) + " " + hex(sha256(bytes)) + "\n";
-  return text + "sum " + hex(sha256(text)) + "\n";
-}
 
 bool writeEntry(const std::string &folder, const std::string &key, const Entry &entry) {
   int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -141,9 +112,9 @@ bool writeEntry(const std::string &folder, const std::string &key, const Entry &
 ReadEntry readEntry(const std::string &folder, const std::string &key) {
   ReadEntry result;
   // An open folder keeps its identity while another process renames it away to remove it.
-  int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) {
-    result.missing = errno == ENOENT || errno == EACCES || errno == ENOTDIR;
+    result.missing = errno == ENOENT || !tellsOfDamage(errno);
     if (errno == ENOTDIR) { // the entry itself, or a part of the path to it?
       struct stat other = {};
       result.missing = ::lstat(folder.c_str(), &other) != 0;
@@ -152,33 +123,17 @@ ReadEntry readEntry(const std::string &folder, const std::string &key) {
       result.damage = "it is not a readable folder";
     return result;
   }
-  std::vector<ListedFile> files;
   Entry entry;
-  std::optional<std::string> manifest = readFile(fd, manifestFile, size_t(1) << 16);
-  if (!manifest)
-    result.damage = "manifest is missing";
-  else
-    result.damage = parseManifest(*manifest, key, files);
-  for (const ListedFile &file : files) {
-    if (!result.damage.empty())
-      break;
-    std::optional<std::string> bytes = readFile(fd, file.name, file.length);
-    if (!bytes)
-      result.damage = file.name + " is missing";
-    else if (bytes->size() != file.length)
-      result.damage = file.name + " has " + (bytes->size() > file.length ? "more" : "fewer") +
-                      " than its " + std::to_string(file.length) + " bytes";
-    else if (hex(sha256(*bytes)) != file.checksum)
-      result.damage = file.name + " has a wrong checksum";
-    else
-      entry.emplace(file.name, std::move(*bytes));
-  }
-  if (!result.damage.empty()) {
+  FileRead read = readFiles(fd, key, entry);
+  if (read.noAccess) {
+    result.missing = true;
+  } else if (read.damage.empty()) {
+    result.entry = std::move(entry);
+  } else {
     struct stat ours = {}, named = {};
+    result.damage = read.damage;
     result.missing = ::fstat(fd, &ours) != 0 || ::stat(folder.c_str(), &named) != 0 ||
                      ours.st_ino != named.st_ino;
-  } else {
-    result.entry = std::move(entry);
   }
   ::close(fd);
   return result;

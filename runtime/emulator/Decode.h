@@ -150,6 +150,10 @@ void decodeFloatArithmetic(Decoder &decoder);
 // The same on f16, bf16 and their pairs.
 void decodeHalfArithmetic(Decoder &decoder);
 
+// mma with block scaling, behind its shape and layouts, which k belongs to. BlockScaledMma.cpp
+bool isBlockScaled(const Decoder &decoder);
+void decodeBlockScaledMma(Decoder &decoder, int k);
+
 // barrier.cluster, behind these words. Clusters.cpp
 void decodeClusterBarrier(Decoder &decoder);
 

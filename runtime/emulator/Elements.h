@@ -47,6 +47,17 @@ template <bool Signed> struct NibbleElement {
     }
   }
 };
+struct E2m1Element {
+  static constexpr int perRegister = 8;
+  static void unpack(const uint32_t *lanes, double *to) {
+    constexpr double values[] = {0, .5, 1, 1.5, 2, 3, 4, 6, -0., -.5, -1, -1.5, -2, -3, -4, -6};
+    const auto *bytes = reinterpret_cast<const uint8_t *>(lanes);
+    for (int i = 0; i < 128; ++i) {
+      *to++ = values[bytes[i] & 15];
+      *to++ = values[bytes[i] >> 4];
+    }
+  }
+};
 template <float (*Value)(uint8_t)> struct Fp8Element {
   static constexpr int perRegister = 4;
   static void unpack(const uint32_t *lanes, double *to) {

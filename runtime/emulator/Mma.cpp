@@ -1,10 +1,6 @@
 // mma.sync (PTX ISA, "Matrix multiply-accumulate operation using mma instruction").
-//
-// One rule covers the fragment layouts of all shapes here. Lane = 4 g + t. A 32-bit register holds
-// E = 32 / element bits values. Register r of A holds row g + 8 (r & 1), columns
-// 4 E (r >> 1) + E t ...; register r of B holds rows 4 E r + E t ... of column g.
 #include "runtime/emulator/Decode.h"
-#include "runtime/emulator/Elements.h"
+#include "runtime/emulator/Fragments.h"
 #include "runtime/emulator/Lanes.h"
 #include "runtime/emulator/Numbers.h"
 
@@ -15,28 +11,6 @@
 namespace rho::emulator {
 
 namespace {
-
-constexpr int maxK = 64;
-
-// A register of A is 8 rows of 4 E columns, row-major, as multiply() takes it.
-template <class Element, class Number>
-void unpackA(const Warp &w, const uint32_t *registers, int count, Number *a) {
-  for (int r = 0; r < count; ++r)
-    Element::unpack(w.reg<uint32_t>(registers[r]), a + ptrdiff_t(r) * 32 * Element::perRegister);
-}
-
-// A register of B is 8 columns of 4 E rows.
-template <class Element, class Number>
-void unpackB(const Warp &w, const uint32_t *registers, int count, Number *b) {
-  constexpr int rows = 4 * Element::perRegister;
-  for (int r = 0; r < count; ++r) {
-    Number columns[8 * rows];
-    Element::unpack(w.reg<uint32_t>(registers[r]), columns);
-    for (int i = 0; i < rows; ++i)
-      for (int n = 0; n < 8; ++n)
-        b[(rows * r + i) * 8 + n] = columns[n * rows + i];
-  }
-}
 
 // Inst: list registers of D, then A, B and C; n registers of A; width columns of A; flag satfinite.
 template <class A, class B> Flow integerHandler(Warp &w, const Inst &i, uint32_t mask) {
@@ -189,6 +163,8 @@ void mma(Decoder &d) {
       k = shape.k;
   if (k == 0 || !d.take("row") || !d.take("col"))
     return d.unknown();
+  if (isBlockScaled(d))
+    return decodeBlockScaledMma(d, k);
   bool saturate = d.take("satfinite");
   bool mixed = d.take("kind::f8f6f4");
   Type typeD = d.takeType(), typeA = d.takeType(), typeB = d.takeType(), typeC = d.takeType();

@@ -14,12 +14,8 @@ std::string describe(const dsl::Format &format) {
   std::string text = format.name + ": ";
   for (const dsl::Component &component : format.components) {
     text += component.name + " " + std::string(component.type.name());
-    if (component.extent == dsl::Extent::Group)
-      text += " per k[" + std::to_string(component.group) + "]";
-    else if (component.extent == dsl::Extent::Row)
-      text += component.perToken ? " per token" : " per channel";
-    else if (component.extent == dsl::Extent::Tensor)
-      text += " per tensor";
+    if (component.extent != dsl::Extent::Element)
+      text += " per " + dsl::printExtent(component);
     text += ", ";
   }
   return text + "value = " + dsl::print(*format.value, format) + ", " +

@@ -121,6 +121,21 @@ TEST(IntegerPaths, AreExactBitForBit) {
   }
 }
 
+// Sums that start at 1.5 * 2^23, with one chain of instructions and several, scaled by rows alone
+// and by rows and columns.
+TEST(BiasedSums, AreTheSameFloatsAsConvertedOnes) {
+  for (Pair pair : {Pair{"int4_g64", "int8_token"}, Pair{"int4_g128", "int8_token"},
+                    Pair{"int4_g128", "int4_g128"}, Pair{"int4_channel", "int4_g128"}})
+    for (const char *sums : {"sums: biased", "sums: converted"})
+      for (const char *tile : {"", " tile: 8 x 16 x 128 warps: 1 x 1", " split_k: 2"})
+        expectExact({pair.weight,
+                     pair.activation,
+                     "f32",
+                     std::string("roles: uniform ") + sums + tile,
+                     "sm_80",
+                     {19, 80, 640}});
+}
+
 TEST(SplitK, IsDeterministic) {
   Case test{"int4_g128", "f16", "f32", "split_k: 7 tile: 16 x 64 x 64", "sm_80", {16, 128, 1024}};
   auto weights = kernels::syntheticWeight(128, 1024, 3);

@@ -136,6 +136,23 @@ TEST(PlanDiagnostics, Problem) {
             "error: k is 1099511627776; it must be between 1 and 16777216 [bad_problem]\n");
 }
 
+// What can be encoded and evaluated, but not yet multiplied.
+TEST(PlanDiagnostics, FormatsWithoutKernels) {
+  auto of = [](const std::string &format) {
+    std::string message = messageOf(format + "\ngemm g { weight: w activation: f16 output: f16 }");
+    return message.substr(0, message.find('\n'));
+  };
+  EXPECT_EQ(of("format w { element: s4 scale: f16 per n[128] k[128] value = element * scale }"),
+            "t.rho:5:18: error: 'scale' of 'w' is per n[128] k[128], for which there are no "
+            "kernels yet [no_kernels]");
+  EXPECT_EQ(of("format w { element: s4 scale: e8m0 per k[32] value = element * scale }"),
+            "t.rho:5:18: error: 'scale' of 'w' is a scale of type e8m0, for which there are no "
+            "kernels yet [no_kernels]");
+  EXPECT_EQ(of("format w { element: codebook [-1, -0.5, 0.25, 1] value = element }"),
+            "t.rho:5:18: error: no decode from 'element' of 'w' to f16 operands, which activation "
+            "'f16' needs [no_decode]");
+}
+
 TEST(PlanDiagnostics, Values) {
   EXPECT_EQ(
       messageOf("format odd { element: s4 bias: s8 per channel value = element * bias + 1 "
@@ -340,6 +357,55 @@ TEST(PlanDiagnostics, Schedules) {
          62, 4);
   expect("tile: 16 x 64 x 256 split_k: 32",
          "split_k 32 exceeds the 16 k tiles of this problem [schedule_split_k]", 82, 7);
+}
+
+// Bounds of 8 * 16 * 128 * G (s4 in s8 operands, times 16) and 8 * 8 * G (s4 operands) against
+// 2^22.
+TEST(Sums, AreBiasedWhereTheirBoundIsProved) {
+  struct Choice {
+    int group;
+    const char *activation;
+    dsl::ScheduleDecl::Sums sums;
+  };
+  using Sums = dsl::ScheduleDecl::Sums;
+  for (const Choice &each :
+       {Choice{128, "int8", Sums::Biased}, Choice{256, "int8", Sums::Converted},
+        Choice{32768, "s4wide", Sums::Biased}, Choice{65536, "s4wide", Sums::Converted}}) {
+    std::string weight = "format grouped { element: s4 scale: f16 per k[" +
+                         std::to_string(each.group) +
+                         "] value = element * scale }\n"
+                         "format s4wide { element: s4 scale: f32 per token "
+                         "value = element * scale }\n";
+    Result<Plan> planned = planOf(
+        weight + "gemm g { weight: grouped activation: " + each.activation + " output: f16 }",
+        {16, 256, 131072});
+    ASSERT_TRUE(planned.ok()) << planned.error().str();
+    EXPECT_EQ(planned->schedule.sums, each.sums) << each.group;
+  }
+}
+
+TEST(Sums, ThatCannotBeBiasedSayWhy) {
+  struct Refusal {
+    const char *target, *weight, *activation, *roles, *why;
+  };
+  for (const Refusal &each :
+       {Refusal{"sm_80", "int4", "f16", "uniform", "sums of f16 operands are floats already"},
+        Refusal{"sm_80", "channel4", "int8", "uniform",
+                "no scale is shared by a group along k, each output is converted once"},
+        Refusal{"sm_90a", "int4", "int8", "imfp", "sums of roles imfp start at zero"},
+        Refusal{"sm_80", "wide4", "int8", "uniform",
+                "sums of a group reach 4194304, they must stay below 4194304"}}) {
+    Result<Plan> planned = planOf(
+        std::string("format wide4 { element: s4 scale: f16 per k[256] value = element * scale }\n"
+                    "gemm g { weight: ") +
+            each.weight + " activation: " + each.activation +
+            " output: f16 schedule { roles: " + each.roles + " sums: biased } }",
+        {16, 4096, 4096}, each.target);
+    ASSERT_FALSE(planned.ok());
+    EXPECT_EQ(planned.error().diagnostics[0].message,
+              std::string("sums: biased does not fit 'g': ") + each.why);
+    EXPECT_EQ(planned.error().diagnostics[0].id, DiagId::schedule_sums); // [schedule_sums]
+  }
 }
 
 TEST(PlanDiagnostics, SpecializedSchedules) {

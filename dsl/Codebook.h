@@ -1,0 +1,46 @@
+// Codebooks, each stored once for the life of the process, so that a type may be an index.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rho::dsl {
+
+class Codebook {
+public:
+  explicit Codebook(const std::vector<double> &values);
+
+  // "codebook [-1.0, 0, 0.5, 1]": one text for one list of values.
+  const std::string &text() const { return canonical; }
+  const std::vector<double> &values() const { return byCode; }
+  int bits() const { return bitCount; }
+  double min() const { return sorted.front().value; }
+  double max() const { return sorted.back().value; }
+  // As ElementType::encode, for any value but NaN.
+  uint32_t nearest(double value) const;
+
+private:
+  struct Entry {
+    double value;
+    uint32_t code;
+  };
+  std::vector<double> byCode;
+  std::vector<Entry> sorted; // of equal values one
+  std::string canonical;
+  int bitCount;
+};
+
+// The number of the codebook with these values, bit for bit; none beyond `limit` codebooks.
+std::optional<size_t> internCodebook(const std::vector<double> &values, size_t limit);
+// One that internCodebook gave out.
+const Codebook &codebookAt(size_t index);
+// The canonical text of any list of values.
+std::string codebookText(const std::vector<double> &values);
+bool isCodebookText(std::string_view text);
+// Values of a codebook's text; none where it is no such text.
+std::optional<std::vector<double>> parseCodebook(std::string_view text);
+
+} // namespace rho::dsl

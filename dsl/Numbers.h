@@ -1,0 +1,22 @@
+// Real numbers as text: the shortest digits that read back as the same double.
+#pragma once
+
+#include <charconv>
+#include <string>
+
+namespace rho::dsl {
+
+// Without a point where the number is an integer: "-8", "0.5", "1e+30". "-0" is its own text.
+inline std::string printNumber(double value) {
+  char buffer[64];
+  auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
+  return {buffer, end};
+}
+
+// Recognisable as a real number: "-8.0".
+inline std::string printReal(double value) {
+  std::string text = printNumber(value);
+  return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
+}
+
+} // namespace rho::dsl

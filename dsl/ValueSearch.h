@@ -1,0 +1,34 @@
+// The nearest code of a number where the value is no plain product.
+#pragma once
+
+#include "dsl/Format.h"
+
+#include <cstdint>
+#include <vector>
+
+namespace rho::dsl {
+
+// The values of all codes of an element that may be chosen, sorted. Elements of at most 8 bits.
+class ValueSearch {
+public:
+  explicit ValueSearch(const Format &format) : format(format) {}
+
+  // Prepares for numbers whose other components have these codes (codes[0] is overwritten). False
+  // where no code fulfils the requirements.
+  bool prepare(std::vector<uint32_t> &codes);
+
+  // See Quantize.h, step 3.
+  uint32_t nearest(double x) const;
+
+private:
+  struct Entry {
+    double value;
+    uint32_t code;
+  };
+  const Format &format;
+  std::vector<double> table;
+  std::vector<Entry> entries;
+  int64_t fallback = -1;
+};
+
+} // namespace rho::dsl

@@ -1,0 +1,53 @@
+#include "runtime/cache/Inventory.h"
+
+#include "runtime/cache/Manifest.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace fs = std::filesystem;
+
+namespace rho::cache {
+
+std::vector<std::string> namesIn(const std::string &folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    names.push_back(it->path().filename().string());
+  return names;
+}
+
+std::vector<StoredEntry> storedEntries(const std::string &directory) {
+  std::vector<StoredEntry> entries;
+  for (const std::string &key : namesIn(directory)) {
+    std::error_code error;
+    fs::path path = fs::path(directory) / key;
+    if (!isKey(key) || fs::is_symlink(path, error))
+      continue;
+    StoredEntry entry{key, 0, fs::file_time_type::min()};
+    bool ours = false;
+    for (const std::string &name : namesIn(path.string())) {
+      ours = ours || name == manifestFile || name == usedFile;
+      auto bytes = fs::file_size(path / name, error);
+      entry.bytes += error ? 0 : static_cast<int64_t>(bytes);
+    }
+    fs::file_time_type used = fs::last_write_time(path / usedFile, error);
+    if (!error)
+      entry.used = used;
+    if (ours)
+      entries.push_back(std::move(entry));
+  }
+  std::sort(entries.begin(), entries.end(), [](const StoredEntry &a, const StoredEntry &b) {
+    return std::tie(a.used, a.key) < std::tie(b.used, b.key);
+  });
+  return entries;
+}
+
+int64_t bytesOf(const std::vector<StoredEntry> &entries) {
+  int64_t bytes = 0;
+  for (const StoredEntry &entry : entries)
+    bytes += entry.bytes;
+  return bytes;
+}
+
+} // namespace rho::cache

@@ -1,0 +1,258 @@
+// Encoding of blocks of rows, zero points, offsets and candidates, against what the rules say.
+#include "dsl/Evaluate.h"
+#include "dsl/Module.h"
+#include "dsl/Quantize.h"
+#include "tests/dsl/Files.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace rho::dsl {
+namespace {
+
+using Numbers = std::vector<float>;
+using FormatPtr = std::shared_ptr<const Format>;
+
+FormatPtr declared(const std::string &text) {
+  Result<Module> module = parseModule(text, "a.rho", nullptr);
+  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
+  return std::make_shared<Format>(module->formats.at(0));
+}
+
+Numbers numbers(int64_t count, uint32_t seed, float shift = 0) {
+  std::mt19937_64 random = test::generator(seed);
+  std::normal_distribution<float> normal;
+  Numbers x(static_cast<size_t>(count));
+  for (float &value : x)
+    value = normal(random) * (random() % 50 == 0 ? 20.0f : 1.0f) + shift;
+  return x;
+}
+
+QuantizedMatrix quantized(const FormatPtr &format, const Numbers &x, int64_t rows, int64_t k,
+                          unsigned threads = 0) {
+  Result<QuantizedMatrix> result =
+      quantize(format, {x.data(), MatrixView::Type::F32, rows, k, k}, true, threads);
+  EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().str());
+  return std::move(*result);
+}
+
+constexpr int64_t rows = 11, k = 150; // no multiple of a block
+
+double squaredError(const QuantizedMatrix &q, const Numbers &x, int64_t row, int64_t rowEnd,
+                    int64_t begin, int64_t end) {
+  double sum = 0;
+  for (; row < rowEnd; ++row)
+    for (int64_t column = begin; column < end; ++column)
+      sum += std::pow(x[static_cast<size_t>(row * k + column)] - q.value(row, column), 2);
+  return sum;
+}
+
+TEST(Blocks, AScaleIsThatOfItsRowsAndColumns) {
+  FormatPtr format = declared("format f { element: e4m3  scale: f32 per n[4] k[64]  "
+                              "fine: e5m2 per n[2] k[16]  value = element * scale * fine "
+                              "encode { fine = absmax(x / scale) scale = absmax(x) / 448 } }");
+  EXPECT_EQ(format->bitsPerElement(), 8 + 32.0 / 256 + 8.0 / 32);
+  Numbers x = numbers(rows * k, 1);
+  QuantizedMatrix q = quantized(format, x, rows, k);
+  ASSERT_EQ(q.components[1].size(), 3 * 3);
+  ASSERT_EQ(q.components[2].size(), 6 * 10);
+  ElementType f32 = ElementType::get("f32"), e5m2 = ElementType::get("e5m2");
+  auto absmax = [&](int64_t row, int64_t high, int64_t begin, int64_t wide) {
+    double most = 0;
+    for (int64_t r = row; r < std::min(rows, row + high); ++r)
+      for (int64_t c = begin; c < std::min(k, begin + wide); ++c)
+        most = std::fmax(most, std::fabs(x[static_cast<size_t>(r * k + c)]));
+    return most;
+  };
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t column = 0; column < k; ++column) {
+      uint32_t coarse = q.components[1].get(row / 4 * 3 + column / 64);
+      uint32_t fine = q.components[2].get(row / 2 * 10 + column / 16);
+      ASSERT_EQ(coarse, f32.encode(absmax(row / 4 * 4, 4, column / 64 * 64, 64) / 448));
+      ASSERT_EQ(fine,
+                e5m2.encode(absmax(row / 2 * 2, 2, column / 16 * 16, 16) / f32.decode(coarse)));
+      ASSERT_EQ(q.value(row, column),
+                ElementType::get("e4m3").decode(q.components[0].get(row * k + column)) *
+                    f32.decode(coarse) * e5m2.decode(fine));
+      ASSERT_EQ(q.rowValues(row)[static_cast<size_t>(column)], q.value(row, column));
+    }
+}
+
+TEST(Blocks, AreTheSameForAnyNumberOfThreads) {
+  FormatPtr format =
+      declared("format f { element: u4  scale: f16 per n[4] k[32]  zero: u4 per n[4] k[32]  t: f16 "
+               "per tensor  value = (element - zero) * scale * t "
+               "encode { t = best(absmax(x) / 3, 0.25, 0.5) scale = best(absmax(x / t) / 15, "
+               "(max(x / t) - min(x / t)) / 15) zero = -min(x / t / scale) } }");
+  Numbers x = numbers(rows * k, 2);
+  QuantizedMatrix one = quantized(format, x, rows, k, 1);
+  for (unsigned threads : {2u, 3u, 16u}) {
+    QuantizedMatrix many = quantized(format, x, rows, k, threads);
+    for (size_t c = 0; c < one.components.size(); ++c)
+      for (int64_t i = 0; i < one.components[c].size(); ++i)
+        ASSERT_EQ(one.components[c].get(i), many.components[c].get(i)) << c << " at " << i;
+  }
+}
+
+// The derived rules reach both ends of a range, and 0 is exact.
+TEST(Asymmetric, ZeroPointsCoverTheRange) {
+  FormatPtr format = declared(
+      "format f { element: u4 scale: f32 per k[32] zero: u4 per k[32] value = (element - zero) * "
+      "scale }");
+  for (float shift : {0.0f, 3.0f, -3.0f, 100.0f}) {
+    Numbers x = numbers(rows * k, 3, shift);
+    x[40] = 0;
+    QuantizedMatrix q = quantized(format, x, rows, k);
+    EXPECT_EQ(q.value(0, 40), 0);
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t group = 0; group * 32 < k; ++group) {
+        double low = 0, high = 0;
+        for (int64_t c = group * 32; c < std::min(k, group * 32 + 32); ++c) {
+          low = std::fmin(low, x[static_cast<size_t>(row * k + c)]);
+          high = std::fmax(high, x[static_cast<size_t>(row * k + c)]);
+        }
+        double step = (high - low) / 15;
+        for (int64_t c = group * 32; c < std::min(k, group * 32 + 32); ++c)
+          // Half a step for the element, half a step for the zero point.
+          ASSERT_LE(std::fabs(x[static_cast<size_t>(row * k + c)] - q.value(row, c)),
+                    step * 1.0001);
+      }
+  }
+}
+
+TEST(Asymmetric, OffsetsReachBothEnds) {
+  for (const char *sign : {"+", "-"}) {
+    FormatPtr format = declared(
+        std::string("format f { element: u5 offset: f32 per k[32] scale: f32 per k[32] value = "
+                    "element * scale ") +
+        sign + " offset }");
+    Numbers x = numbers(rows * k, 4, 0.5f);
+    QuantizedMatrix q = quantized(format, x, rows, k);
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t c = 0; c < k; ++c) {
+        double low = *sign == '+' ? 1e9 : 0, high = *sign == '+' ? -1e9 : 0;
+        for (int64_t i = c / 32 * 32; i < std::min(k, c / 32 * 32 + 32); ++i) {
+          low = std::fmin(low, x[static_cast<size_t>(row * k + i)]);
+          high = std::fmax(high, x[static_cast<size_t>(row * k + i)]);
+        }
+        ASSERT_LE(std::fabs(x[static_cast<size_t>(row * k + c)] - q.value(row, c)),
+                  (high - low) / 62 * 1.0001);
+      }
+  }
+}
+
+TEST(Rules, FunctionsOfOneAndTwoNumbers) {
+  FormatPtr format = declared(
+      "format f { element: s8 a: f32 per k[8] b: f32 per k[8] c: f32 per k[8] d: f32 per k[8] "
+      "e: f32 per k[8] value = element * a * b * c * d * e encode { a = bit_floor(absmax(x)) "
+      "b = bit_floor(-0.75) c = min(max(x), 2) d = max(min(x, -3)) e = bit_floor(min(x) - min(x)) "
+      "} }");
+  QuantizedMatrix q = quantized(format, {1, 2, 3, -4, 5, 6, 7.5f, 0}, 1, 8);
+  const double expected[] = {4, 0.5, 2, -3, 0};
+  for (size_t i = 0; i < 5; ++i)
+    EXPECT_EQ(ElementType::get("f32").decode(q.components[i + 1].get(0)), expected[i]) << i;
+}
+
+// Each candidate alone is encoded by a format with that rule; the least error must be chosen.
+TEST(Best, TheLeastSquaredErrorWins) {
+  auto with = [](const std::string &rule) {
+    return declared("format f { element: e2m1  scale: e4m3 per n[2] k[16]  value = element * scale "
+                    "encode { scale = " +
+                    rule + " } }");
+  };
+  const std::string rules[] = {"absmax(x) / 6", "absmax(x) / 4", "absmax(x) / 7"};
+  Numbers x = numbers(rows * k, 5);
+  QuantizedMatrix best =
+      quantized(with("best(" + rules[0] + ", " + rules[1] + ", " + rules[2] + ")"), x, rows, k);
+  std::vector<QuantizedMatrix> each;
+  for (const std::string &rule : rules)
+    each.push_back(quantized(with(rule), x, rows, k));
+  int chosen[3] = {};
+  for (int64_t row = 0; row < rows; row += 2)
+    for (int64_t column = 0; column < k; column += 16) {
+      int64_t rowEnd = std::min(rows, row + 2), end = std::min(k, column + 16);
+      size_t expected = 0;
+      double least = squaredError(each[0], x, row, rowEnd, column, end);
+      for (size_t i = 1; i < 3; ++i)
+        if (double error = squaredError(each[i], x, row, rowEnd, column, end); error < least) {
+          expected = i;
+          least = error;
+        }
+      ++chosen[expected];
+      int64_t at = row / 2 * 10 + column / 16;
+      ASSERT_EQ(best.components[1].get(at), each[expected].components[1].get(at));
+      for (int64_t r = row; r < rowEnd; ++r)
+        for (int64_t c = column; c < end; ++c)
+          ASSERT_EQ(best.components[0].get(r * k + c), each[expected].components[0].get(r * k + c));
+    }
+  for (int count : chosen)
+    EXPECT_GT(count, 0) << chosen[0] << " " << chosen[1] << " " << chosen[2]; // the numbers tell the candidates apart
+}
+
+// A candidate of a coarse component is judged with the finer choices that follow from it.
+TEST(Best, CoarseCandidatesAreJudgedAfterTheFinerOnes) {
+  auto with = [](const std::string &tensor) {
+    return declared("format f { element: s3  block: ue3m1 per k[16]  tensor: f32 per tensor  value "
+                    "= element * block * tensor encode { tensor = " +
+                    tensor + " block = best(absmax(x / tensor) / 3, absmax(x / tensor) / 2) } }");
+  };
+  Numbers x = numbers(rows * k, 6);
+  QuantizedMatrix best = quantized(with("best(0.01, 0.1, 0.2, 3)"), x, rows, k);
+  double least = 1e300;
+  float expected = 0;
+  for (const char *tensor : {"0.01", "0.1", "0.2", "3"}) {
+    QuantizedMatrix q = quantized(with(tensor), x, rows, k);
+    double error = squaredError(q, x, 0, rows, 0, k);
+    if (error < least) {
+      least = error;
+      expected = std::strtof(tensor, nullptr);
+    }
+  }
+  EXPECT_EQ(best.components[2].get(0), ElementType::get("f32").encode(expected));
+  EXPECT_EQ(squaredError(best, x, 0, rows, 0, k), least);
+}
+
+TEST(Best, TheFirstOfEqualCandidatesAndThoseThatFulfil) {
+  FormatPtr equal = declared("format f { element: s4 scale: f16 per k[16] other: f16 per k[16] "
+                             "value = element * scale * other encode { scale = best(2, 1, 4) "
+                             "other = best(0.5, 1, 0.25) } }");
+  QuantizedMatrix zeros = quantized(equal, Numbers(16, 0.0f), 1, 16);
+  EXPECT_EQ(zeros.components[1].get(0), ElementType::get("f16").encode(2));
+  EXPECT_EQ(zeros.components[2].get(0), ElementType::get("f16").encode(0.5));
+  // Only step 1 leaves codes that fulfil; the other candidates are no error.
+  FormatPtr required = declared(
+      "format f { element: u4 step: u8 per k[16] value = element * step + step require element + "
+      "step >= 1 require step <= 1 encode { step = best(20, 1, 10) } }");
+  QuantizedMatrix q = quantized(required, numbers(rows * k, 7, 3), rows, k);
+  for (int64_t i = 0; i < q.components[1].size(); ++i)
+    EXPECT_EQ(q.components[1].get(i), 1u);
+  FormatPtr none = declared("format f { element: u4 step: u8 per k[16] value = element * step "
+                            "require step <= 1 encode { step = best(20, 10) } }");
+  Numbers x(16, 1.0f);
+  EXPECT_EQ(quantize(none, {x.data(), MatrixView::Type::F32, 1, 16, 16}, true).error().str(),
+            "error: no code of 'f' fulfils 'step <= 1' at row 0, column 0 "
+            "[requirement_unfulfilled]\n");
+}
+
+TEST(Codebook, ElementsAreNearestAfterTheScale) {
+  FormatPtr format = declared("format f { element: codebook [-1, -0.4, 0.1, 0.6, 1, -2, 3, 0]  "
+                              "scale: f16 per k[16]  value = element * scale }");
+  Numbers x = numbers(rows * k, 8);
+  std::fill_n(x.begin(), 16, 0.0f);
+  QuantizedMatrix q = quantized(format, x, rows, k);
+  const double book[] = {-1, -0.4, 0.1, 0.6, 1, -2, 3, 0};
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t c = 0; c < k; ++c) {
+      double scale = ElementType::get("f16").decode(q.components[1].get(row * 10 + c / 16));
+      double nearest = 1e300;
+      for (double value : book)
+        nearest =
+            std::fmin(nearest, std::fabs(value * scale - x[static_cast<size_t>(row * k + c)]));
+      ASSERT_NEAR(std::fabs(q.value(row, c) - x[static_cast<size_t>(row * k + c)]), nearest, 1e-12);
+    }
+  EXPECT_EQ(q.value(0, 3), 0);
+}
+
+} // namespace
+} // namespace rho::dsl
