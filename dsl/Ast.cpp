@@ -1,5 +1,6 @@
 #include "dsl/Ast.h"
 
+#include "dsl/Numbers.h"
 #include "dsl/Operators.h"
 
 #include <charconv>
@@ -66,6 +67,10 @@ private:
 
   void print(const Component &component) {
     std::string text = "component " + component.name.text + ": " + component.type.text;
+    if (component.remap)
+      text += remap(*component.remap);
+    if (component.host)
+      text += " in " + component.host->text;
     if (component.extent)
       text += " per ";
     if (component.rowAxis && component.rows)
@@ -75,6 +80,16 @@ private:
     if (component.group)
       text += "[" + std::to_string(component.group->value) + "]";
     line(text);
+  }
+
+  static std::string remap(const Remap &remap) {
+    std::string text = " remap " + std::to_string(remap.code.value) + " to [";
+    for (size_t i = 0; i < remap.entries.size(); ++i) {
+      const Remap::Entry &entry = remap.entries[i];
+      text += i ? ", " : "";
+      text += entry.name ? (entry.negated ? "-" : "") + entry.name->text : printNumber(entry.value);
+    }
+    return text + "] by " + remap.selector.text;
   }
 
   void print(const std::string &title, const Rule &rule) {

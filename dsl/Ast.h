@@ -35,13 +35,27 @@ struct Expr {
 };
 using ExprPtr = std::unique_ptr<Expr>;
 
-// `name: type` or `name: type per extent`.
+// `remap CODE to [ENTRY, ...] by SELECTOR`.
+struct Remap {
+  struct Entry {
+    std::optional<Name> name; // else a number
+    double value = 0;
+    bool negated = false; // of a name
+  };
+  Number code;
+  std::vector<Entry> entries;
+  Name selector;
+};
+
+// `name: type`, `name: type per extent`, `name: type in host`.
 struct Component {
   Name name, type;
   std::optional<Name> extent;  // k, channel, token, tensor
   std::optional<Number> group; // of k[G]
   std::optional<Name> rowAxis; // n or m, of n[R] k[G] and m[R] k[G]
   std::optional<Number> rows;
+  std::optional<Name> host;
+  std::optional<Remap> remap;
 };
 
 // `name = expression`, in an encode block or as the value.

@@ -80,9 +80,18 @@ double largestElement(ElementType type) {
 
 } // namespace
 
+// Components that are factors of the value; none where it is no product of the element and such.
+static std::vector<bool> factorsOf(const Format &format) {
+  std::vector<int> counts(format.components.size(), 0);
+  if (!countFactors(*format.value, counts) ||
+      std::any_of(counts.begin(), counts.end(), [](int count) { return count > 1; }))
+    return {};
+  return {counts.begin(), counts.end()};
+}
+
 bool isProduct(const Format &format) {
   std::vector<int> counts(format.components.size(), 0);
-  return countFactors(*format.value, counts) &&
+  return !format.element().remap && countFactors(*format.value, counts) &&
          std::all_of(counts.begin(), counts.end(), [](int count) { return count == 1; });
 }
 
@@ -90,24 +99,26 @@ static bool isComponent(const Expr &expr, int index) {
   return expr.kind == Expr::Kind::Component && expr.component == index;
 }
 
-// x over the components before `component` in the encoding order.
-static ExprPtr overCoarser(const Format &format, int component) {
+// x over the components before `component` in the encoding order, those of `among`.
+static ExprPtr overCoarser(const Format &format, int component, const std::vector<bool> &among) {
   ExprPtr input = leaf(Expr::Kind::Input);
   for (int coarser : format.encodeOrder) {
     if (coarser == component)
       break;
-    input = divide(input, componentOf(coarser));
+    if (among[static_cast<size_t>(coarser)])
+      input = divide(input, componentOf(coarser));
   }
   return input;
 }
 
-// rule / the largest values of the scales after `component` in the encoding order, save `except`.
-static ExprPtr overLargestFiner(const Format &format, int component, ExprPtr rule, int except) {
+// rule / the largest values of the components after `component` in the order, those of `among`.
+static ExprPtr overLargestFiner(const Format &format, int component, ExprPtr rule,
+                                const std::vector<bool> &among) {
   const auto &order = format.encodeOrder;
   auto self = std::find(order.begin(), order.end(), component);
   for (auto finer = self == order.end() ? self : self + 1; finer != order.end(); ++finer) {
     ElementType type = format.components[static_cast<size_t>(*finer)].type;
-    if (*finer != except && type.bits() <= 8 && type.exponentBits() <= 5)
+    if (among[static_cast<size_t>(*finer)] && type.bits() <= 8 && type.exponentBits() <= 5)
       rule = divide(rule, constant(type.maxFinite()));
   }
   return rule;
@@ -143,11 +154,13 @@ static int zeroPoint(const Format &format) {
 static ExprPtr deriveZeroPoint(const Format &format, int component, int zero) {
   ElementType element = format.element().type;
   double lo = element.minFinite(), hi = element.maxFinite();
-  ExprPtr numbers = overCoarser(format, component);
+  std::vector<bool> scales(format.components.size(), true);
+  scales[static_cast<size_t>(zero)] = false;
+  ExprPtr numbers = overCoarser(format, component, scales);
   if (component == zero)
     return binary(Expr::Op::Sub, constant(lo), reachFromZero(false, numbers));
   ExprPtr rule = divide(rangeWithZero(numbers), constant(hi - lo));
-  return overLargestFiner(format, component, rule, zero);
+  return overLargestFiner(format, component, rule, scales);
 }
 
 // element * scale + offset or - offset; null where the value has another form.
@@ -178,12 +191,32 @@ static ExprPtr deriveOffset(const Format &format, int component) {
   return divide(binary(Expr::Op::Sub, high, low), constant(format.element().type.maxFinite()));
 }
 
+// best(0, 1, ...) of a selector; null where it has too many codes to try.
+static ExprPtr deriveSelector(ElementType type) {
+  constexpr int mostBits = 4;
+  if (type.bits() > mostBits)
+    return nullptr;
+  auto rule = std::make_shared<Expr>();
+  rule->kind = Expr::Kind::Call;
+  rule->function = Expr::Function::Best;
+  for (int code = 0; code < 1 << type.bits(); ++code)
+    rule->operands.push_back(constant(code));
+  return rule;
+}
+
 ExprPtr deriveEncode(const Format &format, int component) {
-  if (isProduct(format)) {
-    ExprPtr rule = divide(reduce(Expr::Reduction::Absmax, overCoarser(format, component)),
+  const std::optional<Remap> &remap = format.element().remap;
+  std::vector<bool> factors = factorsOf(format);
+  auto self = static_cast<size_t>(component);
+  if (remap && remap->selector == component && (factors.empty() || !factors[self]))
+    return deriveSelector(format.components[self].type);
+  if (!factors.empty() && factors[self]) {
+    ExprPtr rule = divide(reduce(Expr::Reduction::Absmax, overCoarser(format, component, factors)),
                           constant(largestElement(format.element().type)));
-    return overLargestFiner(format, component, rule, -1);
+    return overLargestFiner(format, component, rule, factors);
   }
+  if (!factors.empty() || remap)
+    return nullptr;
   if (int zero = zeroPoint(format); zero > 0)
     return deriveZeroPoint(format, component, zero);
   return deriveOffset(format, component);

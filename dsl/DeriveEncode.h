@@ -5,8 +5,9 @@
 
 namespace rho::dsl {
 
-// Whether the value is the product of all components and nothing else, each exactly once:
-// `element * scale`, `element * block * tensor`. Such a number is encoded by division.
+// Whether the value is the product of all components and nothing else, each exactly once, and no
+// code is remapped: `element * scale`, `element * block * tensor`. Such a number is encoded by
+// division.
 bool isProduct(const Format &format);
 
 // The rule of a scale of a product, the element excluded:
@@ -27,6 +28,9 @@ bool isProduct(const Format &format);
 //   offset = min(x), scale = (max(x) - min(x)) / hi      of a sum
 //   offset = -min(min(x), 0), scale = (max(max(x), 0) - min(min(x), 0)) / hi
 // so that 0 is a number of the format where it can be.
+//
+// The selector of a remap, at most u4, gets best(0, 1, ...); the element's remapped code counts for
+// nothing in the rules of scales.
 //
 // Null where the value has none of these forms.
 ExprPtr deriveEncode(const Format &format, int component);

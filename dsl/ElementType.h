@@ -9,7 +9,7 @@
 
 namespace rho::dsl {
 
-// Integers s2..s8 (two's complement) and u2..u8; floats eXmY (sign, X exponent and Y mantissa bits)
+// Integers s2..s8 (two's complement) and u1..u8; floats eXmY (sign, X exponent and Y mantissa bits)
 // and ueXmY (no sign) of 3 to 16 bits; f16, bf16, f32; codebooks of 2 to 256 values.
 //
 // A float's exponent bias is 2^(X-1) - 1, an exponent field of 0 means zero and subnormals. What

@@ -73,6 +73,20 @@ double realBinary(Expr::Op op, double a, double b) {
   }
 }
 
+bool isRemapped(const Component &component, uint32_t code) {
+  return (code & ((1u << component.type.bits()) - 1)) == component.remap->code;
+}
+
+double remappedValue(const Remap &remap, const Format &format, const uint32_t *codes) {
+  const Remap::Entry &entry =
+      remap.entries[codes[remap.selector] & (static_cast<uint32_t>(remap.entries.size()) - 1)];
+  if (entry.component < 0)
+    return entry.value;
+  double value =
+      format.components[static_cast<size_t>(entry.component)].type.decode(codes[entry.component]);
+  return entry.negated ? -value : value;
+}
+
 // codes[0] is replaced by `element`, so that a table over all elements needs no copy of the codes.
 Number evaluateNumber(const Expr &expr, const Format &format, const uint32_t *codes,
                       uint32_t element) {
@@ -86,9 +100,13 @@ Number evaluateNumber(const Expr &expr, const Format &format, const uint32_t *co
     return realNumber(expr.real);
   case Expr::Kind::Component: {
     const Component &component = format.components[static_cast<size_t>(expr.component)];
-    double value = component.type.decode(expr.component == 0 ? element : codes[expr.component]);
-    return component.type.isInteger() ? integerNumber(static_cast<int64_t>(value))
-                                      : realNumber(value);
+    uint32_t code = expr.component == 0 ? element : codes[expr.component];
+    if (component.remap && isRemapped(component, code))
+      return realNumber(remappedValue(*component.remap, format, codes));
+    double value = component.type.decode(code);
+    return component.type.isInteger() && !component.remap
+               ? integerNumber(static_cast<int64_t>(value))
+               : realNumber(value);
   }
   case Expr::Kind::Negate: {
     Number a = operand(0);
@@ -185,6 +203,21 @@ Range binaryRange(const Expr &expr, Range a, Range b) {
   return {-infinity, infinity, false};
 }
 
+Range withEntries(Range range, const Remap &remap, const Format &format) {
+  range.integer = false;
+  for (const Remap::Entry &entry : remap.entries) {
+    double low = entry.value, high = entry.value;
+    if (entry.component >= 0) {
+      ElementType type = format.components[static_cast<size_t>(entry.component)].type;
+      low = entry.negated ? -type.maxFinite() : type.minFinite();
+      high = entry.negated ? -type.minFinite() : type.maxFinite();
+    }
+    range.min = std::min(range.min, low);
+    range.max = std::max(range.max, high);
+  }
+  return range;
+}
+
 Range castRange(ElementType type, Range a) {
   if (type.isInteger()) {
     if (a.min >= type.minFinite() && a.max <= type.maxFinite())
@@ -202,7 +235,8 @@ bool isIntegerTyped(const Expr &expr, const Format &format) {
   case Expr::Kind::Integer:
     return true;
   case Expr::Kind::Component:
-    return format.components[static_cast<size_t>(expr.component)].type.isInteger();
+    return format.components[static_cast<size_t>(expr.component)].type.isInteger() &&
+           !format.components[static_cast<size_t>(expr.component)].remap;
   case Expr::Kind::Negate:
     return isIntegerTyped(*expr.operands[0], format);
   case Expr::Kind::Binary:
@@ -251,8 +285,9 @@ Range rangeOf(const Expr &expr, const Format &format) {
   case Expr::Kind::Real:
     return {expr.real, expr.real, std::floor(expr.real) == expr.real};
   case Expr::Kind::Component: {
-    ElementType type = format.components[static_cast<size_t>(expr.component)].type;
-    return {type.minFinite(), type.maxFinite(), type.isInteger()};
+    const Component &component = format.components[static_cast<size_t>(expr.component)];
+    Range range{component.type.minFinite(), component.type.maxFinite(), component.type.isInteger()};
+    return component.remap ? withEntries(range, *component.remap, format) : range;
   }
   case Expr::Kind::Negate: {
     Range a = rangeOf(*expr.operands[0], format);

@@ -5,14 +5,32 @@
 
 namespace rho::dsl {
 
+std::vector<int> componentsOf(const Remap &remap) {
+  std::vector<int> components = {remap.selector};
+  for (const Remap::Entry &entry : remap.entries)
+    if (entry.component >= 0)
+      components.push_back(entry.component);
+  return components;
+}
+
+int Format::storedBits(int component) const {
+  const Component &self = components[static_cast<size_t>(component)];
+  if (self.host >= 0)
+    return 0;
+  bool shared = std::any_of(components.begin(), components.end(),
+                            [&](const Component &other) { return other.host == component; });
+  return shared ? spareUnitBits(self.type) : self.type.bits();
+}
+
 double Format::bitsPerElement() const {
   double bits = 0;
-  for (const Component &component : components) {
+  for (size_t i = 0; i < components.size(); ++i) {
+    const Component &component = components[i];
+    auto stored = static_cast<double>(storedBits(static_cast<int>(i)));
     if (component.extent == Extent::Element)
-      bits += component.type.bits();
+      bits += stored;
     else if (component.extent == Extent::Group)
-      bits += static_cast<double>(component.type.bits()) /
-              static_cast<double>(component.group * component.rows);
+      bits += stored / static_cast<double>(component.group * component.rows);
   }
   return bits;
 }
@@ -46,7 +64,8 @@ static bool equal(const ExprPtr &a, const ExprPtr &b) { return a && b ? equal(*a
 
 static bool equal(const Component &a, const Component &b) {
   return a.name == b.name && a.type == b.type && a.extent == b.extent && a.group == b.group &&
-         a.rows == b.rows && a.perToken == b.perToken && a.encodeDeclared == b.encodeDeclared &&
+         a.rows == b.rows && a.host == b.host && a.shift == b.shift && a.remap == b.remap &&
+         a.perToken == b.perToken && a.encodeDeclared == b.encodeDeclared &&
          equal(a.encode, b.encode);
 }
 

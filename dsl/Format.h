@@ -58,6 +58,23 @@ struct Expr {
   std::vector<ExprPtr> operands;
 };
 
+// What a remapped code of the element stands for: the entry of its selector's code.
+struct Remap {
+  struct Entry {
+    double value = 0;   // a literal, where there is no component
+    int component = -1; // else a component per tensor, negated or not
+    bool negated = false;
+    friend bool operator==(const Entry &, const Entry &) = default;
+  };
+  uint32_t code = 0;
+  int selector = 0; // component of an unsigned integer type of as many codes as there are entries
+  std::vector<Entry> entries;
+  friend bool operator==(const Remap &, const Remap &) = default;
+};
+
+// The components that a remap reads: its selector and entries.
+std::vector<int> componentsOf(const Remap &remap);
+
 // One stored part of a format.
 struct Component {
   std::string name;
@@ -67,6 +84,11 @@ struct Component {
   int64_t rows = 1;      // R of n[R] k[G] and m[R] k[G]; 1 for every other extent
   bool perToken = false; // of an activation: Row written as "token" instead of "channel", m[R]
                          // instead of n[R]
+  // Of `NAME: TYPE in HOST`: the component above whose bits these lie in the same stored unit of 8
+  // or 16 bits, with the same extent, and the lowest of them in the unit.
+  int host = -1;
+  int shift = 0;
+  std::optional<Remap> remap = std::nullopt; // of the element
   // How the encoder computes it from the input: declared in the encode block or derived by sema
   // from the value expression. Null for the element, which is always the nearest code.
   ExprPtr encode;
@@ -95,6 +117,9 @@ struct Format {
   Span span;
 
   const Component &element() const { return components[0]; }
+  // Bits that a code of a component takes in memory: of one with others in its spare bits the whole
+  // unit, of those others 0.
+  int storedBits(int component) const;
   // Stored bits per number at infinite k and rows: 4.125 for int4 g128 with an f16 scale.
   double bitsPerElement() const;
 };
@@ -102,6 +127,11 @@ struct Format {
 // The format that a plain f16, bf16 or f32 names: one element, whose value is itself.
 Format plainFormat(ElementType type);
 bool isPlain(const Format &format);
+
+// Bits of the stored unit of a component with others in its spare bits.
+inline int spareUnitBits(ElementType type) {
+  return type.bits() <= 8 ? 8 : type.bits() <= 16 ? 16 : 32;
+}
 
 // As a declaration says it after `per`: "n[128] k[128]", "channel". Empty for the element.
 std::string printExtent(const Component &component);

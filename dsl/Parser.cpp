@@ -76,6 +76,12 @@ private:
     return true;
   }
 
+  bool takeWord(const char *text) {
+    if (!word(text))
+      return expected("'" + std::string(text) + "'");
+    advance();
+    return true;
+  }
   bool takeReal(double &number) {
     bool negative = is(TokenKind::Minus);
     if (negative)
@@ -175,10 +181,44 @@ private:
     if (!(word("codebook") ? codebook(component.type)
                            : takeName(component.type, "the type of the component")))
       return false;
-    if (word("per") && !extent(component))
+    if (word("remap") && is(TokenKind::Integer, 1) && !remap(component.remap.emplace()))
       return false;
+    if (word("in") && !entryStart()) {
+      advance();
+      if (!takeName(component.host.emplace(), "the component whose spare bits these are"))
+        return false;
+    } else if (word("per") && !extent(component)) {
+      return false;
+    }
     format.components.push_back(std::move(component));
     return true;
+  }
+
+  // `remap CODE to [ENTRY, ...] by SELECTOR`.
+  bool remap(ast::Remap &remap) {
+    advance();
+    if (!takeNumber(remap.code, "the code that is remapped") || !takeWord("to") ||
+        !take(TokenKind::BracketOpen))
+      return false;
+    do {
+      if (!remap.entries.empty())
+        advance();
+      if (!remapEntry(remap.entries.emplace_back()))
+        return false;
+    } while (is(TokenKind::Comma));
+    if (!is(TokenKind::BracketClose))
+      return expected("',' or ']'");
+    advance();
+    return takeWord("by") && takeName(remap.selector, "the component that selects the entry");
+  }
+
+  bool remapEntry(ast::Remap::Entry &entry) {
+    entry.negated = is(TokenKind::Minus) && is(TokenKind::Name, 1);
+    if (entry.negated)
+      advance();
+    if (!is(TokenKind::Name))
+      return takeReal(entry.value);
+    return takeName(entry.name.emplace(), "the name of a component");
   }
 
   // `per k[G]`, `per n[R] k[G]`, `per WORD`.

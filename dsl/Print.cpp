@@ -124,11 +124,27 @@ std::string print(const Expr &expr, const Format &format) {
   return printer.take();
 }
 
+static std::string printRemap(const Remap &remap, const Format &format) {
+  auto nameOf = [&](int index) { return format.components[static_cast<size_t>(index)].name; };
+  std::string text = " remap " + std::to_string(remap.code) + " to [";
+  for (size_t i = 0; i < remap.entries.size(); ++i) {
+    const Remap::Entry &entry = remap.entries[i];
+    text += i ? ", " : "";
+    text += entry.component < 0 ? printNumber(entry.value)
+                                : (entry.negated ? "-" : "") + nameOf(entry.component);
+  }
+  return text + "] by " + nameOf(remap.selector);
+}
+
 std::string print(const Format &format) {
   std::string out = "format " + format.name + " {\n";
   for (const Component &component : format.components) {
     out += "  " + component.name + ": " + std::string(component.type.name());
-    if (component.extent != Extent::Element)
+    if (component.remap)
+      out += printRemap(*component.remap, format);
+    if (component.host >= 0)
+      out += " in " + format.components[static_cast<size_t>(component.host)].name;
+    else if (component.extent != Extent::Element)
       out += " per " + printExtent(component);
     out += "\n";
   }

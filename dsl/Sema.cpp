@@ -68,6 +68,9 @@ private:
   void components() {
     for (const ast::Component &declared : syntax.components)
       component(declared);
+    for (const ast::Component &declared : syntax.components)
+      if (declared.remap)
+        remap(declared.name, *declared.remap);
     checkElement();
   }
 
@@ -96,8 +99,109 @@ private:
       bad = true;
     if (declared.rowAxis && declared.rows && !rows(*declared.rowAxis, *declared.rows, component))
       bad = true;
+    if (declared.host && !spare(*declared.host, component))
+      bad = true;
     format.components.push_back(std::move(component));
     poisoned.push_back(bad);
+  }
+
+  int indexOf(const std::string &name) const {
+    for (size_t i = 0; i < format.components.size(); ++i)
+      if (format.components[i].name == name)
+        return static_cast<int>(i);
+    return -1;
+  }
+  bool unknownComponent(const ast::Name &name) {
+    std::vector<std::string> known;
+    for (const Component &component : format.components)
+      known.push_back(component.name);
+    error(DiagId::unknown_name, {"component", shown(name.text), hint(name.text, known)}, name.span);
+    return false;
+  }
+
+  // Puts a component above the bits of its host and of others in there.
+  bool spare(const ast::Name &name, Component &component) {
+    component.host = indexOf(name.text);
+    if (component.host < 0)
+      return unknownComponent(name);
+    const Component &host = format.components[static_cast<size_t>(component.host)];
+    component.extent = host.extent;
+    component.group = host.group;
+    component.rows = host.rows;
+    component.perToken = host.perToken;
+    if (poisoned[static_cast<size_t>(component.host)])
+      return false;
+    if (host.extent == Extent::Element || host.host >= 0) {
+      component.extent = Extent::Tensor; // so that it is taken for no second element
+      error(DiagId::spare_host, {component.name, name.text}, name.span);
+      return false;
+    }
+    component.shift = host.type.bits();
+    for (const Component &other : format.components)
+      if (other.host == component.host)
+        component.shift += other.type.bits();
+    int unit = spareUnitBits(host.type);
+    if (component.shift + component.type.bits() <= unit)
+      return true;
+    error(DiagId::spare_bits,
+          {component.name, std::to_string(component.type.bits()), std::to_string(component.shift),
+           host.name, std::to_string(unit)},
+          component.span);
+    return false;
+  }
+
+  void remap(const ast::Name &name, const ast::Remap &declared) {
+    int index = indexOf(name.text);
+    if (index < 0)
+      return; // reported
+    auto self = static_cast<size_t>(index);
+    if (std::optional<Remap> checked = checkRemap(format.components[self], declared))
+      format.components[self].remap = std::move(checked);
+    else
+      poisoned[self] = true;
+  }
+
+  std::optional<Remap> checkRemap(const Component &component, const ast::Remap &declared) {
+    auto refuse = [&](DiagId id, const std::vector<std::string> &args, Span span) {
+      error(id, args, span);
+      return std::nullopt;
+    };
+    if (component.extent != Extent::Element)
+      return refuse(DiagId::remap_not_element, {component.name}, component.span);
+    int64_t codes = int64_t(1) << component.type.bits();
+    if (declared.code.value >= codes)
+      return refuse(DiagId::remap_code,
+                    {std::to_string(declared.code.value), std::string(component.type.name()),
+                     std::to_string(codes - 1)},
+                    declared.code.span);
+    Remap remap{static_cast<uint32_t>(declared.code.value), indexOf(declared.selector.text), {}};
+    if (remap.selector < 0) {
+      unknownComponent(declared.selector);
+      return std::nullopt;
+    }
+    const Component &selector = format.components[static_cast<size_t>(remap.selector)];
+    if (poisoned[static_cast<size_t>(remap.selector)])
+      return std::nullopt;
+    if (selector.type.kind() != ElementType::Kind::Unsigned || selector.extent == Extent::Element ||
+        size_t(1) << selector.type.bits() != declared.entries.size())
+      return refuse(DiagId::remap_selector,
+                    {std::to_string(declared.entries.size()), selector.name,
+                     std::string(selector.type.name())},
+                    declared.selector.span);
+    for (const ast::Remap::Entry &entry : declared.entries) {
+      Remap::Entry checked{entry.value, -1, entry.negated};
+      if (entry.name) {
+        checked.component = indexOf(entry.name->text);
+        if (checked.component < 0) {
+          unknownComponent(*entry.name);
+          return std::nullopt;
+        }
+        if (format.components[static_cast<size_t>(checked.component)].extent != Extent::Tensor)
+          return refuse(DiagId::remap_entry, {entry.name->text}, entry.name->span);
+      }
+      remap.entries.push_back(checked);
+    }
+    return remap;
   }
 
   std::optional<ElementType> type(const ast::Name &written) {
@@ -243,6 +347,9 @@ private:
     }
     std::vector<bool> read(format.components.size(), false);
     collectComponents(*format.value, read);
+    if (read[0] && format.element().remap)
+      for (int component : componentsOf(*format.element().remap))
+        read[static_cast<size_t>(component)] = true;
     for (size_t i = 0; i < read.size(); ++i)
       if (!read[i] && !poisoned[i])
         error(DiagId::unused_component, {format.components[i].name}, format.components[i].span);

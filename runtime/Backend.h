@@ -93,6 +93,8 @@ public:
                 cache::Warnings &warnings) = 0;
 };
 
-std::shared_ptr<Backend> makeEmulatedBackend(compiler::DeviceModel model);
+Result<std::shared_ptr<Backend>> makeEmulatedBackend(std::string_view target);
+// Errors: unknown_target, bad_device_model.
+Result<std::shared_ptr<Backend>> makeEmulatedBackend(compiler::DeviceModel model);
 
 } // namespace rho

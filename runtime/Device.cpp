@@ -1,4 +1,3 @@
-#include "dsl/Module.h"
 #include "runtime/Handles.h"
 #include "runtime/cuda/CudaBackend.h"
 
@@ -51,21 +50,20 @@ Result<Device> Device::cuda(int ordinal) {
 }
 
 Result<Device> Device::emulated(std::string_view target) {
-  Result<compiler::DeviceModel> model = compiler::modelOfTarget(target);
-  if (!model)
-    return model.error();
+  Result<std::shared_ptr<Backend>> backend = makeEmulatedBackend(target);
+  if (!backend)
+    return backend.error();
   Device device;
-  device.pimpl = std::make_shared<Impl>(Impl{makeEmulatedBackend(std::move(*model))});
+  device.pimpl = std::make_shared<Impl>(Impl{std::move(*backend)});
   return device;
 }
 
-Result<Device> Device::emulated(const dsl::Device &described) {
-  // A declaration that was put together by hand is held to what one of a text is.
-  if (Result<dsl::Module> module = dsl::parseModule(dsl::print(described), "<device>", nullptr);
-      !module)
-    return module.error();
+Result<Device> Device::emulated(const compiler::DeviceModel &described) {
+  Result<std::shared_ptr<Backend>> backend = makeEmulatedBackend(described);
+  if (!backend)
+    return backend.error();
   Device device;
-  device.pimpl = std::make_shared<Impl>(Impl{makeEmulatedBackend(compiler::modelOf(described))});
+  device.pimpl = std::make_shared<Impl>(Impl{std::move(*backend)});
   return device;
 }
 

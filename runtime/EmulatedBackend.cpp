@@ -154,9 +154,24 @@ private:
 
 } // namespace
 
-std::shared_ptr<Backend> makeEmulatedBackend(compiler::DeviceModel model) {
+Result<std::shared_ptr<Backend>> makeEmulatedBackend(std::string_view target) {
+  Result<compiler::DeviceModel> model = compiler::modelOfTarget(target);
+  if (!model)
+    return model.error();
+  return makeEmulatedBackend(std::move(*model));
+}
+
+Result<std::shared_ptr<Backend>> makeEmulatedBackend(compiler::DeviceModel model) {
+  if (Result<compiler::DeviceModel> known = compiler::modelOfTarget(model.target); !known)
+    return known.error();
+  for (auto [count, what] : {std::pair{int64_t(model.smCount), "SMs"},
+                             std::pair{model.sharedPerCta, "bytes of shared memory for a CTA"},
+                             std::pair{model.sharedPerSm, "bytes of shared memory for an SM"},
+                             std::pair{model.l2Bytes, "bytes of L2 cache"}})
+    if (count < 1)
+      return makeError(DiagId::bad_device_model, {model.name, std::to_string(count), what});
   model.name += " (emulated)";
-  return std::make_shared<EmulatedBackend>(std::move(model));
+  return std::shared_ptr<Backend>(std::make_shared<EmulatedBackend>(std::move(model)));
 }
 
 } // namespace rho

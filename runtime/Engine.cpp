@@ -4,7 +4,6 @@
 #include "runtime/QuantizerSource.h"
 
 #include <chrono>
-#include <cstdlib>
 #include <future>
 #include <system_error>
 
@@ -27,38 +26,6 @@ public:
 private:
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
 };
-
-std::string defaultCacheFolder() {
-  auto environment = [](const char *name) {
-    const char *value = std::getenv(name);
-    return std::string(value ? value : "");
-  };
-  if (std::string folder = environment("RHO_CACHE_DIR"); !folder.empty())
-    return folder;
-  if (std::string folder = environment("XDG_CACHE_HOME"); !folder.empty())
-    return folder + "/rho";
-  if (std::string folder = environment("HOME"); !folder.empty())
-    return folder + "/.cache/rho";
-  return {};
-}
-
-cache::DiskCacheOptions kernelFolder(const EngineOptions &options) {
-  cache::DiskCacheOptions disk;
-  if (options.diskCache)
-    disk.directory = options.cacheDirectory.empty() ? defaultCacheFolder() : options.cacheDirectory;
-  disk.readOnly = options.cacheReadOnly;
-  disk.limitBytes = options.cacheLimitBytes;
-  return disk;
-}
-
-cache::DiskCacheOptions tunedFolder(const EngineOptions &options) {
-  cache::DiskCacheOptions disk = kernelFolder(options);
-  if (!options.tunedDirectory.empty())
-    disk.directory = options.tunedDirectory;
-  else if (!disk.directory.empty())
-    disk.directory += "/tuned";
-  return disk;
-}
 
 // What launch() relies on: an image may come from a file.
 std::string misfit(const compiler::KernelImage &image, const dsl::Gemm &gemm) {
@@ -99,8 +66,6 @@ CompileReport fromMemory(const CompileReport &built) {
 
 } // namespace
 
-std::string defaultTunedFolder() { return tunedFolder({}).directory; }
-
 Result<const dsl::Gemm *> findGemm(const dsl::Module &module, std::string_view name) {
   std::string names;
   for (const dsl::Gemm &gemm : module.gemms)
@@ -138,22 +103,20 @@ std::shared_ptr<const Kernel> Engine::Impl::loadEntry(const dsl::Gemm &gemm,
     disk.discard(report.key, reason, report.warnings);
     return nullptr;
   };
-  if (!entry->contains("facts") || !entry->contains("ptx"))
-    return discard("it holds no kernel");
-  Result<compiler::KernelImage> image =
-      compiler::KernelImage::parse(entry->at("facts"), std::move(entry->at("ptx")));
-  if (!image)
-    return discard(image.error().diagnostics[0].message);
-  if (std::string reason = misfit(*image, gemm); !reason.empty())
+  compiler::KernelImage image;
+  std::string code;
+  if (std::string reason = readKernel(*entry, image, code); !reason.empty())
+    return discard(reason);
+  if (std::string reason = misfit(image, gemm); !reason.empty())
     return discard(reason);
   double read = watch.lap();
-  Result<std::shared_ptr<const LoadedKernel>> loaded = backend->load(*image, (*entry)["cubin"]);
+  Result<std::shared_ptr<const LoadedKernel>> loaded = backend->load(image, code);
   if (!loaded)
     return discard(loaded.error().diagnostics[0].message);
   report.source = CompileReport::Source::Disk;
   report.stages.push_back({"read", read});
   report.stages.push_back({"load", watch.lap()});
-  return std::make_shared<Kernel>(Kernel{std::move(*image), std::move(*loaded)});
+  return std::make_shared<Kernel>(Kernel{std::move(image), std::move(*loaded)});
 }
 
 Result<std::shared_ptr<const Kernel>> Engine::Impl::makeKernel(const dsl::Gemm &gemm,
@@ -181,9 +144,12 @@ Result<std::shared_ptr<const Kernel>> Engine::Impl::makeKernel(const dsl::Gemm &
   if (!loaded)
     return loaded.error();
   report.stages.push_back({"load", watch.lap()});
-  cache::Entry entry = {{"facts", compiled->image.printFacts()}, {"ptx", compiled->image.ptx}};
-  if (!code->empty())
-    entry.emplace("cubin", std::move(*code));
+  cache::Entry entry = kernelEntry(compiled->image, *code);
+  label(entry, {.kind = EntryKind::Kernel,
+                .name = gemm.name,
+                .problem = problemText("any", plan.problem),
+                .target = plan.target,
+                .device = backend->model().name + ", " + backend->codeVersion()});
   disk.store(report.key, entry, report.warnings);
   report.stages.push_back({"store", watch.lap()});
   return std::shared_ptr<const Kernel>(
@@ -285,9 +251,11 @@ Engine::Impl::prepareAs(const dsl::Gemm &gemm, const GemmShape &shape, const com
 Result<Engine> Engine::create(const Device &device, const EngineOptions &options) {
   if (Status valid = checkHandle(device, "device"); !valid)
     return valid.error();
+  Result<CacheFolders> folders = cacheFolders(options);
+  if (!folders)
+    return folders.error();
   Engine engine;
-  engine.pimpl =
-      std::make_shared<Impl>(device, kernelFolder(options), tunedFolder(options), options.useTuned);
+  engine.pimpl = std::make_shared<Impl>(device, *folders, options.useTuned);
   return engine;
 }
 

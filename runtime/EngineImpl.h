@@ -1,6 +1,7 @@
 // The insides of an engine.
 #pragma once
 
+#include "runtime/CacheEntries.h"
 #include "runtime/Kernel.h"
 #include "runtime/TunedPlans.h"
 #include "runtime/cache/MemoryCache.h"
@@ -33,10 +34,6 @@ struct RequestHash {
   }
 };
 
-// Where tuned plans are without options: below $RHO_CACHE_DIR, else $XDG_CACHE_HOME/rho, else
-// ~/.cache/rho; empty where none is set.
-std::string defaultTunedFolder();
-
 // The gemm of that name, or the only one for an empty name. Errors: no_gemm, ambiguous_gemm,
 // unknown_gemm.
 Result<const dsl::Gemm *> findGemm(const dsl::Module &module, std::string_view name);
@@ -44,10 +41,9 @@ Result<const dsl::Gemm *> findGemm(const dsl::Module &module, std::string_view n
 Request requestFor(const Module::Impl &module, const dsl::Gemm &gemm, const GemmShape &shape);
 
 struct Engine::Impl {
-  Impl(Device device, cache::DiskCacheOptions kernels, const cache::DiskCacheOptions &tuned,
-       bool useTuned)
-      : device(std::move(device)), backend(this->device.impl().backend), disk(std::move(kernels)),
-        tuned(tuned), useTuned(useTuned) {}
+  Impl(Device device, const CacheFolders &folders, bool useTuned)
+      : device(std::move(device)), backend(this->device.impl().backend), disk(folders.kernels),
+        tuned(folders.tuned), useTuned(useTuned) {}
 
   Device device;
   std::shared_ptr<Backend> backend;

@@ -1,6 +1,7 @@
 #include "runtime/QuantizerSource.h"
 
 #include "dsl/DeriveEncode.h"
+#include "dsl/Operators.h"
 
 #include <cinttypes>
 #include <cstdio>
@@ -59,6 +60,7 @@ private:
     }
     case Kind::Reduce:
       return reduction(expr);
+    case Kind::Call: // see quantizerSourceProblem
     case Kind::Binary:
       break;
     }
@@ -108,6 +110,25 @@ private:
   const dsl::Format &format;
   int reductions = 0;
 };
+
+// The types that quantize_activations.cu has.
+bool isKnown(dsl::ElementType type) {
+  return (type.isInteger() && type.bits() >= 2) || type.bits() == 32 ||
+         type == dsl::ElementType::get("e2m1") || type == dsl::ElementType::get("e4m3") ||
+         type == dsl::ElementType::get("f16") || type == dsl::ElementType::get("bf16");
+}
+
+// What the source cannot say of a rule.
+std::optional<std::string> problemOf(const dsl::Expr &expr) {
+  if (expr.kind == dsl::Expr::Kind::Call)
+    return std::string(dsl::nameOf(expr.function)) + "()";
+  if (expr.kind == dsl::Expr::Kind::Cast && expr.type && !isKnown(*expr.type))
+    return "type " + std::string(expr.type->name());
+  for (const dsl::ExprPtr &operand : expr.operands)
+    if (std::optional<std::string> problem = problemOf(*operand))
+      return problem;
+  return std::nullopt;
+}
 
 std::string extentName(const dsl::Component &component) {
   return component.extent == dsl::Extent::Group ? "k[" + std::to_string(component.group) + "]"
@@ -177,6 +198,17 @@ std::string quantizerHeader(const dsl::Format &format, int elementBits) {
          (scaled ? product : "1.0") +
          ";\n"
          "}\n";
+}
+
+std::optional<std::string> quantizerSourceProblem(const dsl::Format &format) {
+  for (const dsl::Component &component : format.components) {
+    if (!isKnown(component.type))
+      return "'" + component.name + "' is of type " + std::string(component.type.name());
+    if (component.encode)
+      if (std::optional<std::string> problem = problemOf(*component.encode))
+        return "the rule of '" + component.name + "' uses " + *problem;
+  }
+  return std::nullopt;
 }
 
 Status checkActivationFormat(const dsl::Gemm &gemm, const SourceMap *sources) {

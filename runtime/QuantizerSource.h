@@ -14,7 +14,11 @@ namespace rho {
 // unsupported_activation with the span of what is not (`sources` may be null).
 Status checkActivationFormat(const dsl::Gemm &gemm, const SourceMap *sources);
 
-// The generated header "rho_format.cuh" of a format that checkActivationFormat() accepts. Equal
+// What of such a format the source cannot say: a type or a function of a rule. Those are quantized
+// on the host.
+std::optional<std::string> quantizerSourceProblem(const dsl::Format &format);
+
+// The generated header "rho_format.cuh" of a format without such a problem. Equal
 // declarations give equal text. Element codes are stored in `elementBits` bits, see
 // compiler::ActivationLayout.
 std::string quantizerHeader(const dsl::Format &format, int elementBits);

@@ -21,8 +21,10 @@ namespace rho {
 
 namespace dsl {
 struct QuantizedMatrix; // dsl/Quantize.h
-struct Device;          // dsl/Device.h
-} // namespace dsl
+}
+namespace compiler {
+struct DeviceModel; // compiler/Devices.h
+}
 
 enum class ScalarType : uint8_t { F32, F16, BF16 };
 
@@ -80,7 +82,7 @@ class Device {
 public:
   static Result<Device> cuda(int ordinal = 0);             // through libcuda, opened now
   static Result<Device> emulated(std::string_view target); // "sm_80", ...
-  static Result<Device> emulated(const dsl::Device &described);
+  static Result<Device> emulated(const compiler::DeviceModel &described);
   static Result<Device> automatic(); // the first GPU, else emulated sm_80
   std::string name() const;
   std::string target() const; // what kernels are generated for
@@ -103,7 +105,9 @@ struct EngineOptions {
   std::string cacheDirectory;
   bool diskCache = true;
   bool cacheReadOnly = false;
-  int64_t cacheLimitBytes = int64_t(1) << 30;
+  // Past it the least recently used kernels go; 0: $RHO_CACHE_LIMIT (bytes, or 512K, 100M, 2G in
+  // units of 1024), else 1G. Errors of create(): bad_cache_limit.
+  int64_t cacheLimitBytes = 0;
   bool useTuned = true; // prefer what Engine::tune() kept to the planner's choice
   // Folder of what Engine::tune() keeps; empty: `tuned` in the disk cache's folder.
   std::string tunedDirectory;

@@ -14,13 +14,14 @@ namespace rho {
 struct TunedPlan {
   compiler::Plan plan;
   double microseconds = 0; // as measured
+  // For lists of what is kept: the gemm's name and the device's.
+  std::string gemm = {}, device = {};
 };
 
 // Thread-safe; any number of processes may share a folder.
 class TunedPlans {
 public:
-  // Only `directory` and `readOnly` of a kernel cache's options count.
-  explicit TunedPlans(const cache::DiskCacheOptions &options);
+  explicit TunedPlans(const cache::DiskCacheOptions &options) : disk(options) {}
 
   static std::string key(const cache::Digest &declaration, const GemmShape &shape,
                          const compiler::DeviceModel &device);
@@ -30,6 +31,7 @@ public:
   std::optional<TunedPlan> load(const std::string &key, const dsl::Gemm &gemm,
                                 const GemmShape &shape, const compiler::DeviceModel &device,
                                 cache::Warnings &warnings);
+  const std::string &directory() const { return disk.options().directory; }
   // In place of an earlier one; whether it is kept.
   bool store(const std::string &key, const TunedPlan &tuned, cache::Warnings &warnings);
   void discard(const std::string &key, const std::string &reason, cache::Warnings &warnings) {

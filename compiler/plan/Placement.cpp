@@ -39,11 +39,17 @@ bool isBareElement(const Expr &expr) {
 
 // What no family of kernels reads yet; such formats can still be quantized and evaluated.
 std::optional<Error> kernelGap(const dsl::Format &format, Span span, const SourceMap *sources) {
-  for (const dsl::Component &component : format.components)
+  auto gap = [&](const dsl::Component &component, const std::string &what) {
+    return errorAt(DiagId::no_kernels, {component.name, format.name, what}, span, sources);
+  };
+  for (const dsl::Component &component : format.components) {
+    if (component.remap)
+      return gap(component, "has a remapped code");
+    if (component.host >= 0)
+      return gap(component, "is in spare bits of '" + format.components[component.host].name + "'");
     if (component.rows > 1)
-      return errorAt(DiagId::no_kernels,
-                     {component.name, format.name, "is per " + dsl::printExtent(component)}, span,
-                     sources);
+      return gap(component, "is per " + dsl::printExtent(component));
+  }
   return std::nullopt;
 }
 

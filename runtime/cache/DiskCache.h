@@ -23,7 +23,7 @@ struct DiskCacheOptions {
   std::string directory;                 // empty: no disk cache
   bool readOnly = false;                 // no writes, no deletes, no locks, no usage stamps
   int64_t limitBytes = int64_t(1) << 30; // of entries' files
-  std::chrono::milliseconds lockTimeout{30000};
+  std::chrono::milliseconds lockTimeout{120000};
 };
 
 // Thread-safe; any number of processes may share a directory.

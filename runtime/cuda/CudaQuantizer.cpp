@@ -1,5 +1,6 @@
 #include "runtime/cuda/CudaQuantizer.h"
 
+#include "runtime/CacheEntries.h"
 #include "runtime/QuantizerSource.h"
 #include "runtime/cache/Sha256.h"
 #include "runtime/cuda/Code.h"
@@ -67,6 +68,8 @@ Result<std::shared_ptr<const Quantizer>>
 makeCudaQuantizer(const std::shared_ptr<const Context> &context, int capability,
                   const dsl::Format &format, int elementBits, cache::DiskCache &disk,
                   cache::Warnings &warnings) {
+  if (std::optional<std::string> problem = quantizerSourceProblem(format))
+    return makeError(DiagId::unsupported_activation, {format.name, *problem});
   const std::string header = quantizerHeader(format, elementBits);
   // The cubin is for a whole architecture and NVRTC of any version gives a right one: neither the
   // driver nor the library takes part in the key, so that a cached quantizer needs no NVRTC.
@@ -102,8 +105,14 @@ makeCudaQuantizer(const std::shared_ptr<const Context> &context, int capability,
   if (!cubin)
     return cubin.error();
   Result<std::shared_ptr<const Quantizer>> loaded = load(context, *cubin);
-  if (loaded)
-    disk.store(key, {{"cubin", std::move(*cubin)}}, warnings);
+  if (loaded) {
+    cache::Entry entry = {{"cubin", std::move(*cubin)}};
+    label(entry, {.kind = EntryKind::Quantizer,
+                  .name = format.name,
+                  .problem = "codes of " + std::to_string(elementBits) + " bits",
+                  .target = "sm_" + std::to_string(capability)});
+    disk.store(key, entry, warnings);
+  }
   return loaded;
 }
 

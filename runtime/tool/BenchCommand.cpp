@@ -203,12 +203,15 @@ private:
     latency.parse = parse.milliseconds();
     if (!module)
       return module.error();
+    Result<CacheFolders> usual = cacheFolders();
+    if (!usual)
+      return usual.error();
     auto compile = [&](bool diskCache, double &milliseconds, bool again = false) -> Result<Gemm> {
       EngineOptions options;
       options.diskCache = diskCache;
       options.cacheDirectory = folder;
       options.useTuned = useTuned;
-      options.tunedDirectory = defaultTunedFolder();
+      options.tunedDirectory = usual->tuned.directory;
       Result<Engine> engine = Engine::create(device, options);
       if (!engine)
         return engine.error();

@@ -1,6 +1,7 @@
 #include "runtime/tool/Options.h"
 
 #include "dsl/Findings.h"
+#include "runtime/CacheEntries.h"
 
 #include <array>
 #include <charconv>
@@ -19,8 +20,13 @@ constexpr unsigned tune = bit(Command::Tune);
 constexpr unsigned verify = bit(Command::Verify);
 constexpr unsigned explain = bit(Command::Explain);
 constexpr unsigned probe = bit(Command::Probe);
+constexpr unsigned clearing = bit(Command::CacheClear);
+constexpr unsigned importing = bit(Command::CacheImport);
+constexpr unsigned warm = bit(Command::CacheWarm);
+constexpr unsigned anyCache = bit(Command::CacheList) | bit(Command::CacheVerify) | clearing |
+                              bit(Command::CacheExport) | importing | warm;
 
-constexpr std::array<CommandSpec, 11> commands = {{
+constexpr std::array<CommandSpec, 17> commands = {{
     {Command::Run, "run", "FILE.rho [options]",
      "compile a gemm, run it and check the result against the exact reference"},
     {Command::Check, "check", "FILE.rho...", "print all diagnostics, or what the files declare"},
@@ -40,11 +46,21 @@ constexpr std::array<CommandSpec, 11> commands = {{
      "lose"},
     {Command::Probe, "probe", "[options]",
      "measure what a device declaration says on the GPU at hand"},
+    {Command::CacheList, "cache list", "[options]",
+     "what is kept on disk, and when it was used last"},
+    {Command::CacheVerify, "cache verify", "[options]", "check every byte of what is kept on disk"},
+    {Command::CacheClear, "cache clear", "[options]", "remove compiled kernels from disk"},
+    {Command::CacheExport, "cache export", "FILE [options]",
+     "write what is kept on disk to one file"},
+    {Command::CacheImport, "cache import", "FILE [options]",
+     "add what such a file holds, if all of it is sound"},
+    {Command::CacheWarm, "cache warm", "[FILE.rho...] --n-k NxK,... [options]",
+     "compile gemms ahead of their first use; without files those in kernels/gemms"},
     {Command::Help, "help", "[COMMAND]", "print the commands, or the options of one"},
     {Command::Version, "--version", "", "print the versions of rho and of its compiler"},
 }};
 
-constexpr std::array<OptionSpec, 36> options = {{
+constexpr std::array<OptionSpec, 43> options = {{
     {"--m", Kind::Count, "M", run | compile | explain, true,
      "rows of the activations and of the output"},
     {"--n", Kind::Count, "N", run | compile | explain, true,
@@ -63,7 +79,11 @@ constexpr std::array<OptionSpec, 36> options = {{
     {"--m", Kind::Counts, "M,...", tune, false,
      "rows of the activations; each stands for all up to the next power of two (default 1 to "
      "8192)"},
-    {"--launch", Kind::Choice, "serial|dependent|both", bench | tune | verify, true,
+    {"--m", Kind::Counts, "M,...", warm, true, "rows of the activations (default 1)"},
+    {"--n", Kind::Counts, "N,...", warm, true, "rows of the weight"},
+    {"--k", Kind::Counts, "K,...", warm, true, "columns of both operands"},
+    {"--n-k", Kind::Pairs, "NxK,...", warm, true, "shapes of the weight in place of --n and --k"},
+    {"--launch", Kind::Choice, "serial|dependent|both", bench | tune | verify | warm, true,
      "each gemm with serial launches, with programmatic dependent ones, or as two (default as "
      "declared)"},
     {"--candidates", Kind::Count, "COUNT", tune, false,
@@ -72,12 +92,11 @@ constexpr std::array<OptionSpec, 36> options = {{
     {"--m", Kind::Count, "M", verify, true, "rows of the activations, at most (default 300)"},
     {"--n", Kind::Count, "N", verify, true, "rows of the weight, at most (default 2000)"},
     {"--k", Kind::Count, "K", verify, true, "columns of both operands, at most (default 4000)"},
-    {"--gemm", Kind::Text, "NAME", run | compile | bench | tune | verify | explain, true,
+    {"--gemm", Kind::Text, "NAME", run | compile | bench | tune | verify | warm | explain, true,
      "which gemm of the file, if it declares several"},
-    {"--device", Kind::Text, "DEVICE", run | bench | tune | verify | probe, true,
+    {"--device", Kind::Text, "DEVICE", run | bench | tune | verify | warm | probe, true,
      "auto (the first GPU, else the emulator), cuda, cuda:I, or emulated: a target such as sm_80, "
-     "a "
-     "device of 'rho devices' or FILE.rho that describes one"},
+     "a device of 'rho devices', FILE.rho that describes one"},
     {"--device", Kind::Text, "DEVICE", compile | explain, true,
      "the device to plan for: as of 'rho run' (default of explain auto, of compile --target)"},
     {"--target", Kind::Text, "TARGET", compile, true,
@@ -92,9 +111,13 @@ constexpr std::array<OptionSpec, 36> options = {{
      "of synthetic numbers and random shapes (default 1)"},
     {"--verify", Kind::Choice, "full|sample|none", run, false,
      "outputs to check (default full, for large problems sample)"},
-    {"--cache-dir", Kind::Text, "DIR", run, false, "folder of compiled kernels"},
+    {"--cache-dir", Kind::Text, "DIR", run | anyCache, false, "folder of compiled kernels"},
+    {"--cache-limit", Kind::Bytes, "BYTES", run | importing | warm, false,
+     "remove the least recently used kernels past this size, such as 512M (default 1G)"},
+    {"--tuned", Kind::Flag, "", clearing, false, "remove the plans that rho tune kept as well"},
+    {"--damaged", Kind::Flag, "", clearing, false, "remove only what rho cache verify objects to"},
     {"--no-cache", Kind::Flag, "", run, false, "neither read nor write compiled kernels on disk"},
-    {"--untuned", Kind::Flag, "", run | bench, true,
+    {"--untuned", Kind::Flag, "", run | bench | warm, true,
      "the planner's choice even where rho tune kept another plan"},
     {"--emit", Kind::Choice, "ast|format|plan|rho|tile|llvm|ptx", compile, false,
      "the stage to print (default ptx)"},
@@ -200,6 +223,10 @@ std::string objection(const OptionSpec &spec, std::string_view value) {
     return {};
   case Kind::Seed:
     return isCount(value, 0) ? "" : "a whole number of at least 0 is needed";
+  case Kind::Bytes:
+    return parseByteCount(value)
+               ? ""
+               : "a whole number of at least 1 is needed, of bytes or with K, M or G";
   }
   return {};
 }
@@ -224,6 +251,9 @@ Result<Options> Options::parse(std::span<const std::string> arguments) {
   std::string first = arguments[0];
   if (first == "--help" || first == "-h")
     first = "help";
+  size_t rest = 1; // of the arguments, after the command's one word or two
+  if (first == "cache" && arguments.size() > 1 && !arguments[1].starts_with('-'))
+    first += " " + arguments[rest++];
   const CommandSpec *command = nullptr;
   std::vector<std::string> known;
   for (const CommandSpec &spec : commands) {
@@ -237,7 +267,7 @@ Result<Options> Options::parse(std::span<const std::string> arguments) {
   result.chosen = command->command;
 
   bool optionsEnded = false;
-  for (size_t i = 1; i < arguments.size(); ++i) {
+  for (size_t i = rest; i < arguments.size(); ++i) {
     std::string_view argument = arguments[i];
     if (optionsEnded || argument.size() < 2 || argument[0] != '-') {
       result.positional.emplace_back(argument);
@@ -274,6 +304,8 @@ Result<Options> Options::parse(std::span<const std::string> arguments) {
   }
   return result;
 }
+
+std::string_view Options::commandName() const { return nameOf(chosen); }
 
 Result<std::string> Options::onlyFile() const {
   if (positional.size() != 1)

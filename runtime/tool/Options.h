@@ -24,13 +24,19 @@ enum class Command : uint8_t {
   Devices,
   Explain,
   Probe,
+  CacheList,
+  CacheVerify,
+  CacheClear,
+  CacheExport,
+  CacheImport,
+  CacheWarm,
   Help,
   Version
 };
 
 struct CommandSpec {
   Command command;
-  std::string_view name;
+  std::string_view name;  // one word or two
   std::string_view usage; // what follows the name
   std::string_view help;
 };
@@ -45,6 +51,7 @@ struct OptionSpec {
     Counts, // counts separated by commas
     Pairs,  // pairs of counts such as 64x128, separated by commas
     Seed,   // a whole number, at least 0
+    Bytes,  // a whole number, at least 1, alone or with K, M or G
   };
   std::string_view name; // with its dashes
   Kind kind;
@@ -65,6 +72,7 @@ public:
   static Result<Options> parse(std::span<const std::string> arguments);
 
   Command command() const { return chosen; }
+  std::string_view commandName() const;
   const std::vector<std::string> &files() const { return positional; }
   // The one file that a command works on; error wrong_file_count.
   Result<std::string> onlyFile() const;

@@ -14,7 +14,9 @@ std::string describe(const dsl::Format &format) {
   std::string text = format.name + ": ";
   for (const dsl::Component &component : format.components) {
     text += component.name + " " + std::string(component.type.name());
-    if (component.extent != dsl::Extent::Element)
+    if (component.host >= 0)
+      text += " in " + format.components[component.host].name;
+    else if (component.extent != dsl::Extent::Element)
       text += " per " + dsl::printExtent(component);
     text += ", ";
   }
@@ -172,9 +174,9 @@ Result<int> runCommand(const Options &options) {
   std::string outputPath = options.text("--output");
   if (!outputPath.empty() && !outputPath.ends_with(".npy") && !outputPath.ends_with(".safetensors"))
     return makeError(DiagId::tensor_file_kind, {outputPath});
-  if (options.has("--cache-dir") && options.has("--no-cache"))
-    return makeError(DiagId::option_conflict,
-                     {"--cache-dir", "--no-cache", "one asks for a cache"});
+  Result<EngineOptions> chosen = engineOptions(options);
+  if (!chosen)
+    return chosen.error();
   Result<Module> module = Module::load(*path);
   if (!module)
     return module.error();
@@ -184,11 +186,7 @@ Result<int> runCommand(const Options &options) {
   Result<Device> device = openDevice(options.text("--device", "auto"));
   if (!device)
     return device.error();
-  EngineOptions engineOptions;
-  engineOptions.cacheDirectory = options.text("--cache-dir");
-  engineOptions.diskCache = !options.has("--no-cache");
-  engineOptions.useTuned = !options.has("--untuned");
-  Result<Engine> engine = Engine::create(*device, engineOptions);
+  Result<Engine> engine = Engine::create(*device, *chosen);
   if (!engine)
     return engine.error();
   Result<Gemm> gemm = [&] {

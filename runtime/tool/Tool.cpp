@@ -3,6 +3,7 @@
 #include "compiler/Compiler.h"
 #include "dsl/Findings.h"
 #include "dsl/Module.h"
+#include "runtime/CacheEntries.h"
 #include "runtime/Handles.h"
 
 #include <charconv>
@@ -18,15 +19,18 @@ Result<int> help(const Options &options) {
     std::fputs(helpText().c_str(), stdout);
     return success;
   }
+  std::string name;
+  for (const std::string &word : options.files())
+    name += (name.empty() ? "" : " ") + word;
   for (const CommandSpec &spec : commandTable())
-    if (spec.name == options.files()[0]) {
+    if (spec.name == name) {
       std::fputs(helpText(spec.command).c_str(), stdout);
       return success;
     }
   std::vector<std::string> known;
   for (const CommandSpec &spec : commandTable())
     known.emplace_back(spec.name);
-  return makeError(DiagId::unknown_command, {dsl::shown(options.files()[0]), "", dsl::join(known)});
+  return makeError(DiagId::unknown_command, {dsl::shown(name), "", dsl::join(known)});
 }
 
 Result<int> dispatch(const Options &options) {
@@ -49,6 +53,18 @@ Result<int> dispatch(const Options &options) {
     return explainCommand(options);
   case Command::Probe:
     return probeCommand(options);
+  case Command::CacheList:
+    return cacheListCommand(options);
+  case Command::CacheVerify:
+    return cacheVerifyCommand(options);
+  case Command::CacheClear:
+    return cacheClearCommand(options);
+  case Command::CacheExport:
+    return cacheExportCommand(options);
+  case Command::CacheImport:
+    return cacheImportCommand(options);
+  case Command::CacheWarm:
+    return cacheWarmCommand(options);
   case Command::Help:
     return help(options);
   case Command::Version:
@@ -100,6 +116,18 @@ Result<compiler::DeviceModel> openModel(const std::string &text) {
   if (!device)
     return device.error();
   return device->impl().backend->model();
+}
+
+Result<EngineOptions> engineOptions(const Options &options) {
+  if (options.has("--cache-dir") && options.has("--no-cache"))
+    return makeError(DiagId::option_conflict,
+                     {"--cache-dir", "--no-cache", "one asks for a cache"});
+  EngineOptions engine;
+  engine.cacheDirectory = options.text("--cache-dir");
+  engine.diskCache = !options.has("--no-cache");
+  engine.cacheLimitBytes = parseByteCount(options.text("--cache-limit")).value_or(0);
+  engine.useTuned = !options.has("--untuned");
+  return engine;
 }
 
 int runTool(std::span<const std::string> arguments) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/Devices.h"
-#include "runtime/Rho.h"
+#include "runtime/CacheEntries.h"
 #include "runtime/tool/Options.h"
 
 namespace rho::tool {
@@ -21,6 +21,12 @@ Result<int> verifyCommand(const Options &options);
 Result<int> devicesCommand(const Options &options);
 Result<int> explainCommand(const Options &options);
 Result<int> probeCommand(const Options &options);
+Result<int> cacheListCommand(const Options &options);
+Result<int> cacheVerifyCommand(const Options &options);
+Result<int> cacheClearCommand(const Options &options);
+Result<int> cacheExportCommand(const Options &options);
+Result<int> cacheImportCommand(const Options &options);
+Result<int> cacheWarmCommand(const Options &options);
 
 // What --device names: auto, cuda, cuda:I, an emulated target, a device of kernels/devices or a
 // path to a file that declares one. Errors: bad_device, device_count, those of Device::cuda and of
@@ -29,6 +35,13 @@ Result<Device> openDevice(const std::string &text);
 
 // What the planner knows of such a device.
 Result<compiler::DeviceModel> openModel(const std::string &text);
+
+// What --cache-dir, --cache-limit, --no-cache and --untuned say. Errors: option_conflict.
+Result<EngineOptions> engineOptions(const Options &options);
+
+// The folders that these options, and the environment, name. Errors: no_cache_folder,
+// file_not_readable for one that is there and cannot be listed.
+Result<CacheFolders> openCacheFolders(const Options &options);
 
 // The whole tool: parses, dispatches, prints errors.
 int runTool(std::span<const std::string> arguments);

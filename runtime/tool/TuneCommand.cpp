@@ -118,7 +118,7 @@ Result<int> tuneCommand(const Options &options) {
   Result<Engine> engine = Engine::create(task->device);
   if (!engine)
     return engine.error();
-  std::string folder = defaultTunedFolder();
+  const std::string &folder = engine->impl().tuned.directory();
   printLine("kept in", folder.empty() ? "no folder: $HOME is not set" : folder);
   Tuner tuner(task->device, *engine, options.count("--candidates").value_or(24),
               static_cast<uint64_t>(options.count("--seed").value_or(1)));

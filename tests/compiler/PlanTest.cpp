@@ -148,6 +148,15 @@ TEST(PlanDiagnostics, FormatsWithoutKernels) {
   EXPECT_EQ(of("format w { element: s4 scale: e8m0 per k[32] value = element * scale }"),
             "t.rho:5:18: error: 'scale' of 'w' is a scale of type e8m0, for which there are no "
             "kernels yet [no_kernels]");
+  EXPECT_EQ(of("format w { element: s4 scale: ue3m3 per k[64] bit: u2 in scale value = (element + "
+               "bit) * scale encode { scale = 1 bit = 1 } }"),
+            "t.rho:5:18: error: 'bit' of 'w' is in spare bits of 'scale', for which there are no "
+            "kernels yet [no_kernels]");
+  EXPECT_EQ(
+      of("format w { element: e2m1 remap 8 to [5, -5, 8, -8] by bit scale: f16 per k[64] bit: "
+         "u2 per k[64] value = element * scale }"),
+      "t.rho:5:18: error: 'element' of 'w' has a remapped code, for which there are no "
+      "kernels yet [no_kernels]");
   EXPECT_EQ(of("format w { element: codebook [-1, -0.5, 0.25, 1] value = element }"),
             "t.rho:5:18: error: no decode from 'element' of 'w' to f16 operands, which activation "
             "'f16' needs [no_decode]");

@@ -85,6 +85,23 @@ TEST(OptionsTest, theVerifierHasLimitsAndACount) {
             "error: --m is '1,2', a whole number of at least 1 is needed [bad_option_value]\n");
 }
 
+TEST(OptionsTest, commandsOfTheCacheAreTwoWords) {
+  Result<Options> options = parse({"cache", "import", "x.bundle", "--cache-limit", "2M"});
+  ASSERT_TRUE(options.ok()) << options.error().str();
+  EXPECT_EQ(options->command(), Command::CacheImport);
+  EXPECT_EQ(options->commandName(), "cache import");
+  EXPECT_EQ(options->onlyFile().value(), "x.bundle");
+  EXPECT_EQ(engineOptions(*options)->cacheLimitBytes, 2 << 20);
+  EXPECT_EQ(parseError({"cache", "list", "--tuned"}),
+            "error: unknown option '--tuned' of 'rho cache list'; valid options are --cache-dir "
+            "[unknown_option]\n");
+  for (const char *bad : {"0", "1KB", "-1", "K"})
+    EXPECT_EQ(parseError({"cache", "import", "--cache-limit", bad}),
+              std::string("error: --cache-limit is '") + bad +
+                  "', a whole number of at least 1 is needed, of bytes or with K, M or G "
+                  "[bad_option_value]\n");
+}
+
 TEST(OptionsTest, aFileNameMayStartWithADashAfterTwo) {
   Result<Options> options = parse({"check", "--", "--m", "-"});
   ASSERT_TRUE(options.ok()) << options.error().str();
@@ -108,14 +125,17 @@ TEST(OptionsTest, helpIsHelpFromEverywhere) {
 TEST(OptionsTest, unknownNamesListTheValidOnesAndTheNearest) {
   EXPECT_EQ(parseError({"rum"}),
             "error: unknown command 'rum', did you mean 'run'; valid commands are run, check, "
-            "compile, bench, tune, verify, help, --version [unknown_command]\n");
+            "compile, bench, tune, verify, cache list, cache verify, cache clear, cache export, "
+            "cache import, cache warm, help, --version [unknown_command]\n");
   EXPECT_EQ(parseError({"frobnicate"}), "error: unknown command 'frobnicate'; valid commands are "
-                                        "run, check, compile, bench, tune, verify, help, --version "
-                                        "[unknown_command]\n");
+                                        "run, check, compile, bench, tune, verify, cache list, "
+                                        "cache verify, cache clear, cache export, cache import, "
+                                        "cache warm, help, --version [unknown_command]\n");
   EXPECT_EQ(parseError({"run", "--weigths", "w.npy"}),
             "error: unknown option '--weigths' of 'rho run', did you mean '--weights'; valid "
             "options are --m, --n, --k, --gemm, --device, --weights, --activations, --output, "
-            "--seed, --verify, --cache-dir, --no-cache, --untuned [unknown_option]\n");
+            "--seed, --verify, --cache-dir, --cache-limit, --no-cache, --untuned "
+            "[unknown_option]\n");
   EXPECT_EQ(parseError({"check", "--m", "1"}),
             "error: unknown option '--m' of 'rho check'; valid options are none "
             "[unknown_option]\n");

@@ -45,9 +45,11 @@ const std::string &scratchFolder() {
 
 std::string shipped(const std::string &path) { return std::string(RHO_SOURCE_DIR) + "/" + path; }
 
-ToolResult runTool(const std::vector<std::string> &arguments) {
-  std::string out = scratchFolder() + "stdout";
-  std::string err = scratchFolder() + "stderr";
+ToolProcess startTool(const std::vector<std::string> &arguments) {
+  static int started = 0;
+  ToolProcess process;
+  process.outputs = scratchFolder() + "process" + std::to_string(started++);
+  std::string out = process.outputs + ".out", err = process.outputs + ".err";
   std::vector<std::string> owned = {RHO_TOOL};
   owned.insert(owned.end(), arguments.begin(), arguments.end());
   std::vector<char *> argv;
@@ -63,16 +65,27 @@ ToolResult runTool(const std::vector<std::string> &arguments) {
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(), flags, 0600);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err.c_str(), flags, 0600);
-  ToolResult result;
-  pid_t child = 0;
-  int status = 0;
-  if (posix_spawn(&child, RHO_TOOL, &actions, nullptr, argv.data(), environ) == 0 &&
-      waitpid(child, &status, 0) == child && WIFEXITED(status))
-    result.code = WEXITSTATUS(status);
+  if (posix_spawn(&process.child, RHO_TOOL, &actions, nullptr, argv.data(), environ) != 0)
+    process.child = 0;
   posix_spawn_file_actions_destroy(&actions);
-  result.out = contentOf(out);
-  result.err = contentOf(err);
+  return process;
+}
+
+ToolResult ToolProcess::wait() {
+  ToolResult result;
+  int status = 0;
+  if (child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status))
+    result.code = WEXITSTATUS(status);
+  child = 0;
+  result.out = contentOf(outputs + ".out");
+  result.err = contentOf(outputs + ".err");
+  for (const char *kind : {".out", ".err"})
+    std::filesystem::remove(outputs + kind);
   return result;
+}
+
+ToolResult runTool(const std::vector<std::string> &arguments) {
+  return startTool(arguments).wait();
 }
 
 } // namespace rho::test

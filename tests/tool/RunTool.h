@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 namespace rho::test {
@@ -11,7 +12,15 @@ struct ToolResult {
   std::string out, err;
 };
 
+// One that runs. wait() must be called.
+struct ToolProcess {
+  pid_t child = 0;
+  std::string outputs; // its standard output and error are in files that begin so
+  ToolResult wait();
+};
+
 // Arguments are passed as they are, without a shell. The disk cache is a folder of this process.
+ToolProcess startTool(const std::vector<std::string> &arguments);
 ToolResult runTool(const std::vector<std::string> &arguments);
 
 // A folder that exists until the process ends.

@@ -1,0 +1,199 @@
+#include "runtime/CacheEntries.h"
+
+#include "compiler/Compiler.h"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+namespace rho {
+namespace {
+
+constexpr const char *labelFile = "label";
+constexpr int64_t defaultLimit = int64_t(1) << 30;
+
+struct KindName {
+  EntryKind kind;
+  std::string_view name;
+};
+constexpr std::array kinds = {
+    KindName{EntryKind::Kernel, "kernel"},
+    KindName{EntryKind::Quantizer, "quantizer"},
+    KindName{EntryKind::TunedPlan, "tuned plan"},
+    KindName{EntryKind::Unknown, "unknown"},
+};
+
+std::string environment(const char *name) {
+  const char *value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::string defaultFolder() {
+  if (std::string folder = environment("RHO_CACHE_DIR"); !folder.empty())
+    return folder;
+  if (std::string folder = environment("XDG_CACHE_HOME"); !folder.empty())
+    return folder + "/rho";
+  if (std::string folder = environment("HOME"); !folder.empty())
+    return folder + "/.cache/rho";
+  return {};
+}
+
+Result<int64_t> cacheLimit(int64_t chosen) {
+  if (chosen < 0)
+    return makeError(DiagId::bad_cache_limit, {"cacheLimitBytes", std::to_string(chosen)});
+  if (chosen > 0)
+    return chosen;
+  std::string text = environment("RHO_CACHE_LIMIT");
+  if (text.empty())
+    return defaultLimit;
+  if (std::optional<int64_t> bytes = parseByteCount(text))
+    return *bytes;
+  return makeError(DiagId::bad_cache_limit, {"$RHO_CACHE_LIMIT", text});
+}
+
+std::optional<double> readTime(const std::string &text) {
+  double value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
+    return std::nullopt;
+  return value;
+}
+
+std::string bytesOf(const cache::Entry &entry, const char *file) {
+  auto found = entry.find(file);
+  return found == entry.end() ? std::string() : found->second;
+}
+
+} // namespace
+
+Result<CacheFolders> cacheFolders(const EngineOptions &options) {
+  Result<int64_t> limit = cacheLimit(options.cacheLimitBytes);
+  if (!limit)
+    return limit.error();
+  CacheFolders folders;
+  if (options.diskCache)
+    folders.kernels.directory =
+        options.cacheDirectory.empty() ? defaultFolder() : options.cacheDirectory;
+  folders.kernels.readOnly = options.cacheReadOnly;
+  folders.kernels.limitBytes = *limit;
+  folders.tuned.readOnly = options.cacheReadOnly;
+  folders.tuned.limitBytes = int64_t(64) << 20; // an entry has about 2 KB
+  if (!options.tunedDirectory.empty())
+    folders.tuned.directory = options.tunedDirectory;
+  else if (!folders.kernels.directory.empty())
+    folders.tuned.directory = folders.kernels.directory + "/tuned";
+  return folders;
+}
+
+std::optional<int64_t> parseByteCount(std::string_view text) {
+  int64_t count = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
+  constexpr std::string_view units = "KMG";
+  size_t power = unit.empty() ? 0 : units.find(unit.front()) + 1;
+  bool known = unit.empty() || (unit.size() == 1 && power > 0);
+  int64_t factor = int64_t(1) << 10 * power;
+  if (error != std::errc() || !known || count < 1 ||
+      count > std::numeric_limits<int64_t>::max() / factor)
+    return std::nullopt;
+  return count * factor;
+}
+
+std::string generatorName() {
+  return "build " + std::string(compiler::buildId()) + " with LLVM " +
+         std::string(compiler::llvmVersion());
+}
+
+std::string_view name(EntryKind kind) { return kinds[static_cast<size_t>(kind)].name; }
+
+std::string problemText(const std::string &rows, const compiler::Problem &problem) {
+  return "m " + rows + ", n " + std::to_string(problem.n) + ", k " + std::to_string(problem.k);
+}
+
+void label(cache::Entry &entry, const EntryLabel &label) {
+  entry[labelFile] = "kind " + std::string(name(label.kind)) + "\nname " + label.name +
+                     "\nproblem " + label.problem + "\ntarget " + label.target + "\ndevice " +
+                     label.device + "\nmaker " + label.maker + "\n";
+}
+
+EntryLabel labelOf(const cache::Entry &entry) {
+  EntryLabel label;
+  label.maker.clear();
+  std::string kept = bytesOf(entry, labelFile);
+  for (std::string_view text = kept; !text.empty();) {
+    size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    size_t space = line.find(' ');
+    if (space == std::string_view::npos)
+      continue;
+    std::string_view word = line.substr(0, space), value = line.substr(space + 1);
+    for (auto [known, field] :
+         {std::pair{"name", &label.name}, std::pair{"problem", &label.problem},
+          std::pair{"target", &label.target}, std::pair{"device", &label.device},
+          std::pair{"maker", &label.maker}})
+      if (word == known)
+        *field = value;
+    for (const KindName &kind : kinds)
+      if (word == "kind" && value == kind.name)
+        label.kind = kind.kind;
+  }
+  return label;
+}
+
+cache::Entry kernelEntry(const compiler::KernelImage &image, const std::string &code) {
+  cache::Entry entry = {{"facts", image.printFacts()}, {"ptx", image.ptx}};
+  if (!code.empty())
+    entry.emplace("cubin", code);
+  return entry;
+}
+
+std::string readKernel(const cache::Entry &entry, compiler::KernelImage &image, std::string &code) {
+  if (!entry.contains("facts") || !entry.contains("ptx"))
+    return "it holds no kernel";
+  Result<compiler::KernelImage> read =
+      compiler::KernelImage::parse(entry.at("facts"), entry.at("ptx"));
+  if (!read)
+    return read.error().diagnostics[0].message;
+  image = std::move(*read);
+  code = bytesOf(entry, "cubin");
+  return {};
+}
+
+cache::Entry planEntry(const compiler::Plan &plan, double microseconds) {
+  return {{"plan", plan.print()}, {"microseconds", std::to_string(microseconds)}};
+}
+
+std::string readPlan(const cache::Entry &entry, compiler::Plan &plan, double &microseconds) {
+  std::optional<double> time = readTime(bytesOf(entry, "microseconds"));
+  if (!entry.contains("plan") || !time)
+    return "it holds no plan with its time";
+  Result<compiler::Plan> read = compiler::Plan::parse(entry.at("plan"));
+  if (!read)
+    return read.error().diagnostics[0].message;
+  plan = std::move(*read);
+  microseconds = *time;
+  return {};
+}
+
+std::string contentDamage(const cache::Entry &entry) {
+  compiler::KernelImage image;
+  compiler::Plan plan;
+  std::string code;
+  double microseconds = 0;
+  switch (labelOf(entry).kind) {
+  case EntryKind::Kernel:
+    return readKernel(entry, image, code);
+  case EntryKind::TunedPlan:
+    return readPlan(entry, plan, microseconds);
+  case EntryKind::Quantizer:
+    return bytesOf(entry, "cubin").empty() ? "it holds no machine code" : "";
+  case EntryKind::Unknown:
+    break;
+  }
+  return "it has no label";
+}
+
+} // namespace rho

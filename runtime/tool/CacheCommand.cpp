@@ -1,0 +1,299 @@
+// rho cache list, verify, clear, export, import: the folders of compiled kernels and tuned plans.
+#include "dsl/Findings.h"
+#include "runtime/CacheEntries.h"
+#include "runtime/cache/Bundle.h"
+#include "runtime/tool/Report.h"
+#include "runtime/tool/Tool.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <map>
+#include <memory>
+#include <set>
+
+namespace rho::tool {
+
+namespace {
+
+// One of the two folders.
+struct Part {
+  const char *name; // also in bundles
+  cache::DiskCache disk;
+  const std::string &folder() const { return disk.options().directory; }
+};
+
+struct Parts {
+  explicit Parts(const CacheFolders &folders)
+      : kernels{"kernels", cache::DiskCache(folders.kernels)},
+        tuned{"tuned", cache::DiskCache(folders.tuned)} {}
+  Part kernels, tuned;
+  std::array<Part *, 2> all() { return {&kernels, &tuned}; }
+  Part *find(std::string_view name) {
+    for (Part *part : all())
+      if (part->name == name)
+        return part;
+    return nullptr;
+  }
+};
+
+// Of a command that works on the folders and on nothing else.
+Result<std::unique_ptr<Parts>> openParts(const Options &options) {
+  Result<CacheFolders> folders = openCacheFolders(options);
+  if (!folders)
+    return folders.error();
+  return std::make_unique<Parts>(*folders);
+}
+
+Status expectNoFile(const Options &options) {
+  if (options.files().empty())
+    return Done{};
+  return makeError(DiagId::option_conflict,
+                   {dsl::shown(options.files()[0]), "rho " + std::string(options.commandName()),
+                    "it works on the cache folder, which --cache-dir names"});
+}
+
+// What is wrong with an entry, or "". Also "" for one that is gone by now.
+std::string damageOf(const Part &part, const std::string &key) {
+  cache::ReadEntry read = part.disk.inspect(key);
+  if (read.entry)
+    return contentDamage(*read.entry);
+  return read.missing ? "" : read.damage;
+}
+
+bool servesThisBuild(const cache::Entry &entry) {
+  return contentDamage(entry).empty() && labelOf(entry).maker == generatorName();
+}
+
+std::string timeText(std::filesystem::file_time_type time) {
+  if (time == std::filesystem::file_time_type::min())
+    return "not known";
+  auto seconds =
+      std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::file_clock::to_sys(time));
+  std::time_t value = std::chrono::system_clock::to_time_t(seconds);
+  std::tm parts = {};
+  gmtime_r(&value, &parts);
+  char text[40];
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M", &parts);
+  return text;
+}
+
+using Table = std::vector<std::vector<std::string>>;
+
+void printTable(const Table &rows) {
+  std::vector<size_t> widths;
+  for (const auto &row : rows)
+    for (size_t i = 0; i < row.size(); ++i) {
+      widths.resize(std::max(widths.size(), row.size()));
+      widths[i] = std::max(widths[i], row[i].size());
+    }
+  for (const auto &row : rows) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      std::string cell = row[i].empty() ? "-" : row[i];
+      if (i + 1 < row.size())
+        cell.resize(widths[i] + 2, ' ');
+      line += cell;
+    }
+    std::fputs((line + "\n").c_str(), stdout);
+  }
+}
+
+} // namespace
+
+Result<CacheFolders> openCacheFolders(const Options &options) {
+  Result<EngineOptions> chosen = engineOptions(options);
+  if (!chosen)
+    return chosen.error();
+  Result<CacheFolders> folders = cacheFolders(*chosen);
+  if (!folders)
+    return folders;
+  const std::string &root = folders->kernels.directory;
+  if (root.empty())
+    return makeError(DiagId::no_cache_folder);
+  std::error_code error;
+  std::filesystem::directory_iterator readable(root, error);
+  if (error && error != std::errc::no_such_file_or_directory)
+    return makeError(DiagId::file_not_readable, {root, error.message()});
+  return folders;
+}
+
+Result<int> cacheListCommand(const Options &options) {
+  if (Status none = expectNoFile(options); !none)
+    return none.error();
+  Result<std::unique_ptr<Parts>> parts = openParts(options);
+  if (!parts)
+    return parts.error();
+  Table table = {
+      {"kind", "name", "problem", "target", "device", "made by", "size", "last use (UTC)", "key"}};
+  for (Part *part : (*parts)->all()) {
+    std::vector<cache::StoredEntry> entries = part->disk.entries();
+    std::reverse(entries.begin(), entries.end());
+    for (const cache::StoredEntry &stored : entries) {
+      cache::ReadEntry read = part->disk.inspect(stored.key);
+      if (read.missing) // by now
+        continue;
+      EntryLabel label = read.entry ? labelOf(*read.entry) : EntryLabel{};
+      table.push_back({read.entry ? std::string(name(label.kind)) : "damaged", label.name,
+                       label.problem, label.target, label.device,
+                       label.maker == generatorName() ? "this build" : "another build",
+                       byteCount(stored.bytes), timeText(stored.used), stored.key.substr(0, 16)});
+    }
+    printLine(part->name, part->folder() + ": " + std::to_string(entries.size()) + " of " +
+                              byteCount(cache::bytesOf(entries)) + ", at most " +
+                              byteCount(part->disk.options().limitBytes));
+  }
+  if (table.size() > 1)
+    printTable(table);
+  return success;
+}
+
+Result<int> cacheVerifyCommand(const Options &options) {
+  if (Status none = expectNoFile(options); !none)
+    return none.error();
+  Result<std::unique_ptr<Parts>> parts = openParts(options);
+  if (!parts)
+    return parts.error();
+  size_t damaged = 0;
+  for (Part *part : (*parts)->all()) {
+    size_t sound = 0;
+    for (const cache::StoredEntry &stored : part->disk.entries()) {
+      std::string damage = damageOf(*part, stored.key);
+      if (damage.empty()) {
+        ++sound;
+        continue;
+      }
+      ++damaged;
+      printLine("damaged", part->folder() + "/" + stored.key + ": " + damage);
+    }
+    printLine(part->name, std::to_string(sound) + " sound");
+  }
+  return damaged == 0 ? success : failure;
+}
+
+Result<int> cacheClearCommand(const Options &options) {
+  if (Status none = expectNoFile(options); !none)
+    return none.error();
+  bool onlyDamaged = options.has("--damaged");
+  if (onlyDamaged && options.has("--tuned"))
+    return makeError(DiagId::option_conflict,
+                     {"--damaged", "--tuned", "what is damaged goes from both folders"});
+  Result<std::unique_ptr<Parts>> parts = openParts(options);
+  if (!parts)
+    return parts.error();
+  for (Part *part : (*parts)->all()) {
+    std::vector<cache::StoredEntry> entries = part->disk.entries();
+    bool measured = part == &(*parts)->tuned;
+    if (measured && !onlyDamaged && !options.has("--tuned")) {
+      if (!entries.empty())
+        printLine(part->name, std::to_string(entries.size()) + " kept, --tuned removes them too");
+      continue;
+    }
+    size_t removed = 0, stuck = 0;
+    int64_t bytes = 0;
+    for (const cache::StoredEntry &stored : entries) {
+      if (onlyDamaged && damageOf(*part, stored.key).empty())
+        continue;
+      if (!part->disk.remove(stored.key)) {
+        ++stuck;
+        continue;
+      }
+      ++removed;
+      bytes += stored.bytes;
+    }
+    part->disk.removeLeftovers();
+    printLine(part->name, std::to_string(removed) + " removed, " + byteCount(bytes));
+    if (stuck > 0)
+      return makeError(DiagId::cache_not_cleared, {part->folder(), std::to_string(stuck)});
+  }
+  return success;
+}
+
+// The least recently used first: importing in this order keeps it.
+Result<int> cacheExportCommand(const Options &options) {
+  Result<std::string> path = options.onlyFile();
+  if (!path)
+    return path.error();
+  Result<std::unique_ptr<Parts>> parts = openParts(options);
+  if (!parts)
+    return parts.error();
+  Result<cache::BundleWriter> bundle = cache::BundleWriter::create(*path, generatorName());
+  if (!bundle)
+    return bundle.error();
+  for (Part *part : (*parts)->all()) {
+    size_t written = 0, left = 0;
+    int64_t bytes = 0;
+    for (const cache::StoredEntry &stored : part->disk.entries()) {
+      cache::ReadEntry read = part->disk.inspect(stored.key);
+      if (!read.entry || !servesThisBuild(*read.entry)) {
+        ++left;
+        continue;
+      }
+      if (Status added = bundle->add({part->name, stored.key, std::move(*read.entry)}); !added)
+        return added.error();
+      ++written;
+      bytes += stored.bytes;
+    }
+    printLine(part->name,
+              std::to_string(written) + " exported, " + byteCount(bytes) +
+                  (left > 0 ? ", " + std::to_string(left) + " damaged or of another build left out"
+                            : ""));
+  }
+  if (Status finished = bundle->finish(); !finished)
+    return finished.error();
+  return success;
+}
+
+Result<int> cacheImportCommand(const Options &options) {
+  Result<std::string> path = options.onlyFile();
+  if (!path)
+    return path.error();
+  Result<std::unique_ptr<Parts>> parts = openParts(options);
+  if (!parts)
+    return parts.error();
+  struct Counts {
+    size_t imported = 0, there = 0;
+    std::set<std::string> keys;
+  };
+  std::map<const Part *, Counts> counts;
+  cache::Warnings warnings;
+  auto damageOfItem = [&](const cache::BundleItem &item) -> std::string {
+    if (!(*parts)->find(item.folder))
+      return "there is no folder '" + item.folder + "'";
+    return contentDamage(item.entry);
+  };
+  // What was made or measured here stays.
+  auto take = [&](const cache::BundleItem &item) -> Status {
+    Part *part = (*parts)->find(item.folder);
+    Counts &count = counts[part];
+    count.keys.insert(item.key);
+    if (part->disk.inspect(item.key).entry)
+      ++count.there;
+    else if (part->disk.store(item.key, item.entry, warnings))
+      ++count.imported;
+    return Done{};
+  };
+  if (Status read = cache::readBundle(*path, generatorName(), damageOfItem, take); !read)
+    return read.error();
+  for (const std::string &warning : warnings)
+    printLine("warning", warning);
+  bool complete = true;
+  for (Part *part : (*parts)->all()) {
+    const Counts &count = counts[part];
+    size_t lost = 0;
+    for (const std::string &key : count.keys)
+      lost += part->disk.inspect(key).entry ? 0 : 1;
+    complete = complete && lost == 0;
+    printLine(part->name,
+              std::to_string(count.imported) + " imported, " + std::to_string(count.there) +
+                  " were there" +
+                  (lost > 0 ? ", " + std::to_string(lost) + " are not kept: the limit is " +
+                                  byteCount(part->disk.options().limitBytes)
+                            : ""));
+  }
+  return complete ? success : failure;
+}
+
+} // namespace rho::tool
