@@ -94,7 +94,7 @@ Result<Device> openDevice(const std::string &text) {
     if (text == target)
       return Device::emulated(target);
   if (const dsl::Device *shipped = compiler::shippedDevice(text))
-    return Device::emulated(*shipped);
+    return Device::emulated(compiler::modelOf(*shipped));
   if (text.ends_with(".rho")) {
     Result<dsl::Module> module = dsl::loadModule(text);
     if (!module)
@@ -102,7 +102,7 @@ Result<Device> openDevice(const std::string &text) {
     if (module->devices.size() != 1)
       return makeError(DiagId::device_count,
                        {dsl::shown(text), std::to_string(module->devices.size())});
-    return Device::emulated(module->devices[0]);
+    return Device::emulated(compiler::modelOf(module->devices[0]));
   }
   std::vector<std::string> names;
   for (const dsl::Device &device : compiler::shippedDevices())

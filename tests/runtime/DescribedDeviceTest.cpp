@@ -15,7 +15,8 @@ protected:
   CompileReport compileOn(const dsl::Device &described, const GemmShape &shape) {
     EngineOptions options;
     options.cacheDirectory = folder.path();
-    Engine engine = must(Engine::create(must(Device::emulated(described)), options));
+    Engine engine =
+        must(Engine::create(must(Device::emulated(compiler::modelOf(described))), options));
     return must(engine.compile(module, "", shape)).report();
   }
   TemporaryFolder folder;
@@ -41,12 +42,13 @@ TEST_F(DescribedDeviceTest, DoesNotShareWhatItPlansOtherwise) {
   EXPECT_NE(second.key, first.key);
 }
 
-TEST_F(DescribedDeviceTest, IsNamedAndHeldToTheRulesOfDeclarations) {
-  EXPECT_EQ(must(Device::emulated(a100)).name(), "NVIDIA A100-SXM4-40GB (emulated)");
-  EXPECT_EQ(must(Device::emulated(*compiler::shippedDevice("b200"))).target(), "sm_89");
-  dsl::Device none = a100;
-  none.sms = 0;
-  EXPECT_THAT(Device::emulated(none).error().str(), testing::HasSubstr("[device_out_of_range]"));
+TEST_F(DescribedDeviceTest, IsNamedAndHeldToItsRules) {
+  compiler::DeviceModel model = compiler::modelOf(a100);
+  EXPECT_EQ(must(Device::emulated(model)).name(), "NVIDIA A100-SXM4-40GB (emulated)");
+  compiler::DeviceModel b200 = compiler::modelOf(*compiler::shippedDevice("b200"));
+  EXPECT_EQ(must(Device::emulated(b200)).target(), "sm_89"); // the newest whose PTX runs there
+  model.rates = {};
+  EXPECT_THAT(Device::emulated(model).error().str(), testing::HasSubstr("[bad_device_model]"));
 }
 
 } // namespace
