@@ -31,7 +31,7 @@ std::string list(const std::string &prefix, int first, int count) {
 // Registers that all bodies may use: chains in %r0.. and %f0.., %a and %b made of the seed.
 const char *const declarations = R"(
   .reg .b64 %out, %at, %start, %end, %wide;
-  .reg .b32 %turns, %seed, %tid, %cta, %grid, %a, %b, %t, %r<140>;
+  .reg .b32 %turns, %seed, %thread, %cta, %grid, %a, %b, %t, %r<140>;
   .reg .f32 %fa, %fb, %f<8>;
   .reg .b16 %h<8>;
   .reg .pred %more, %first;
@@ -49,10 +49,10 @@ std::string kernel(const std::string &target, int threads, int64_t sharedBytes,
   text += R"(  ld.param.u64 %out, [out];
   ld.param.u32 %turns, [turns];
   ld.param.u32 %seed, [seed];
-  mov.u32 %tid, %tid.x;
+  mov.u32 %thread, %tid.x;
   mov.u32 %cta, %ctaid.x;
   mov.u32 %grid, %nctaid.x;
-  add.s32 %a, %seed, %tid;
+  add.s32 %a, %seed, %thread;
   xor.b32 %b, %seed, 1;
   cvt.rn.f32.u32 %fa, %seed;
   cvt.rn.f32.u32 %fb, %b;
@@ -65,14 +65,14 @@ std::string kernel(const std::string &target, int threads, int64_t sharedBytes,
           "  bar.sync 0;\n  mov.u64 %end, %clock64;\n";
   text += results;
   text += R"(  sub.s64 %end, %end, %start;
-  setp.eq.s32 %first, %tid, 0;
+  setp.eq.s32 %first, %thread, 0;
   mul.wide.u32 %wide, %cta, 8;
   add.s64 %at, %out, %wide;
   @%first st.global.u64 [%at], %end;
   mul.wide.u32 %wide, %grid, 8;
   add.s64 %at, %out, %wide;
   mad.lo.s32 %t, %cta, )" +
-          str(threads) + R"(, %tid;
+          str(threads) + R"(, %thread;
   mul.wide.u32 %wide, %t, 4;
   add.s64 %at, %at, %wide;
   st.global.u32 [%at], %r0;
@@ -82,10 +82,10 @@ std::string kernel(const std::string &target, int threads, int64_t sharedBytes,
   return text;
 }
 
-// Everything that was computed, in %r0.
+// Everything that was computed, in %r0, which must not cancel itself.
 std::string combine(const std::string &prefix, int count) {
   std::string text;
-  for (int i = 0; i < count; ++i)
+  for (int i = prefix == "%r" ? 1 : 0; i < count; ++i)
     text += "  mov.b32 %t, " + prefix + str(i) + ";\n  xor.b32 %r0, %r0, %t;\n";
   return text;
 }
@@ -152,7 +152,7 @@ ProbeKernel instructionProbe(Class which, const std::string &target) {
   std::string before;
   if (which == Class::Lds) { // each chain reads the address that it reads, in a bank of its own
     probe.sharedBytes = int64_t{4} * chains * probe.threads;
-    before = "  shl.b32 %a, %tid, 2;\n  mov.u32 %b, shared;\n  add.s32 %a, %a, %b;\n";
+    before = "  shl.b32 %a, %thread, 2;\n  mov.u32 %b, shared;\n  add.s32 %a, %a, %b;\n";
     for (int i = 0; i < chains; ++i)
       before += "  add.s32 %r" + str(i) + ", %a, " + str(4 * i * probe.threads) +
                 ";\n  st.shared.b32 [%r" + str(i) + "], %r" + str(i) + ";\n";
@@ -202,7 +202,7 @@ std::optional<ProbeKernel> wgmmaProbe(const std::string &type, const std::string
   // Zeros, without swizzle: 8 rows of 16 bytes follow each other along k, then along the rows (PTX
   // ISA, "matrix descriptor"): 128 and 256 bytes apart.
   std::string before = "  .reg .f32 %s<128>;\n  .reg .b64 %da, %db, %strides;\n"
-                       "  mov.u32 %b, shared;\n  shl.b32 %t, %tid, 2;\n  add.s32 %t, %t, %b;\n"
+                       "  mov.u32 %b, shared;\n  shl.b32 %t, %thread, 2;\n  add.s32 %t, %t, %b;\n"
                        "  mov.b32 %r0, 0;\n";
   for (int64_t at = 0; at < probe.sharedBytes; at += int64_t{4} * probe.threads)
     before += "  st.shared.b32 [%t+" + std::to_string(at) + "], %r0;\n";
@@ -236,17 +236,17 @@ ReadKernel readProbe(const std::string &target) {
                      str(ReadKernel::threads) + R"(, 1, 1
 {
   .reg .b64 %out, %from, %at, %wide, %stride;
-  .reg .b32 %turns, %steps, %step, %tid, %cta, %grid, %all, %id, %sum, %r<16>;
+  .reg .b32 %turns, %steps, %step, %thread, %cta, %grid, %all, %id, %sum, %r<16>;
   .reg .pred %more;
   ld.param.u64 %out, [out];
   ld.param.u32 %turns, [turns];
   ld.param.u32 %steps, [steps];
   ld.param.u64 %from, [from];
-  mov.u32 %tid, %tid.x;
+  mov.u32 %thread, %tid.x;
   mov.u32 %cta, %ctaid.x;
   mov.u32 %grid, %nctaid.x;
   mov.u32 %all, %ntid.x;
-  mad.lo.s32 %id, %cta, %all, %tid;
+  mad.lo.s32 %id, %cta, %all, %thread;
   mul.lo.s32 %all, %all, %grid;
   mul.wide.u32 %wide, %id, 16;
   add.s64 %from, %from, %wide;
