@@ -236,7 +236,7 @@ TEST(ProbeKernels, ptxasTakesThem) {
         modules.push_back(wgmma->ptx);
     }
     std::ofstream(file) << joined(modules);
-    std::string command = "ptxas -O0 -arch=" + target + " " + file + " -o " + file + ".cubin";
+    std::string command = "ptxas -O1 -arch=" + target + " " + file + " -o " + file + ".cubin";
     EXPECT_EQ(std::system(command.c_str()), 0) << target;
   }
   std::filesystem::remove(file);
