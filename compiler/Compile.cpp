@@ -181,7 +181,7 @@ KernelImage launchFacts(const dsl::Gemm &gemm, const Plan &plan, const PlacedGem
   image.dependentLaunch = plan.schedule.dependent;
   image.parameters = kernelParameters(gemm, g, plan.schedule, plan.problem);
   image.weight = makeWeightLayout(gemm, placed, g, plan.problem);
-  image.activation = makeActivationLayout(g, plan.problem);
+  image.activation = makeActivationLayout(placed, g, plan.problem);
   image.origins = originsOf(gemm);
   return image;
 }
@@ -195,7 +195,8 @@ std::string printSpec(const dsl::Gemm &gemm, const Plan &plan) {
 }
 
 Result<Compiled> compile(const dsl::Gemm &gemm, const Plan &plan, const SourceMap *sources) {
-  Result<PlacedGemm> placed = place(gemm, plan.groupScales, plan.schedule.roles, sources);
+  Result<PlacedGemm> placed =
+      place(gemm, plan.groupScales, plan.schedule.roles, plan.target, sources);
   if (!placed)
     return placed.error();
   Compiled result;
@@ -211,7 +212,8 @@ Result<Compiled> compile(const dsl::Gemm &gemm, const Plan &plan, const SourceMa
 
 Result<std::string> emit(const dsl::Gemm &gemm, const Plan &plan, Stage stage,
                          const SourceMap *sources) {
-  Result<PlacedGemm> placed = place(gemm, plan.groupScales, plan.schedule.roles, sources);
+  Result<PlacedGemm> placed =
+      place(gemm, plan.groupScales, plan.schedule.roles, plan.target, sources);
   if (!placed)
     return placed.error();
   Compilation compilation;

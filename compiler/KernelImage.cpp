@@ -122,7 +122,8 @@ std::string KernelImage::printFacts() const {
             " swizzle=" + std::to_string(int(parameter.swizzle)) + "\n";
   text += "activation k=" + std::to_string(activation.k) +
           " bits=" + std::to_string(activation.elementBits) +
-          " pitch=" + std::to_string(activation.pitchBytes) + "\n";
+          " pitch=" + std::to_string(activation.pitchBytes) +
+          " groups_per_word=" + std::to_string(activation.groupsPerWord) + "\n";
   for (const std::string &origin : origins)
     text += "origin path=" + origin + "\n";
   return text + weight.print();
@@ -204,6 +205,7 @@ Result<KernelImage> KernelImage::parse(std::string_view facts, std::string ptx) 
       image.activation.k = fields.number("k", 1, maxExtent);
       image.activation.elementBits = static_cast<int>(fields.number("bits", 1, 32));
       image.activation.pitchBytes = fields.number("pitch", 0, int64_t(1) << 40);
+      image.activation.groupsPerWord = static_cast<int>(fields.number("groups_per_word", 1, 4));
       activationSeen = true;
     }
     fields.end();

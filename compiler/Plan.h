@@ -11,8 +11,8 @@
 
 namespace rho::compiler {
 
-// Where a factor of a value is applied.
-enum class Placement : uint8_t { Operand, Accumulator, Epilogue };
+// Where a factor of a value is applied. Hardware: by the matrix instruction, to both operands.
+enum class Placement : uint8_t { Operand, Accumulator, Epilogue, Hardware };
 std::string_view name(Placement placement);
 
 struct FactorPlacement {
@@ -39,7 +39,8 @@ struct Schedule {
 struct Plan {
   Problem problem;
   std::string target;
-  std::string mmaType; // type that operands have in the MMA: "f16", "bf16", "e4m3", "s8", "s4"
+  std::string
+      mmaType; // type that operands have in the MMA: "f16", "bf16", "e4m3", "s8", "s4", "e2m1"
   dsl::ScheduleDecl::Scales groupScales = dsl::ScheduleDecl::Scales::Accumulator;
   std::vector<FactorPlacement> placements;
   Schedule schedule;

@@ -106,23 +106,71 @@ struct Requirement {
   Span span;
 };
 
+// Numbers that share one choice of how they are stored; the last blocks of a matrix may be smaller.
+struct Blocks {
+  int64_t rows = 1;      // of k[G] one, of n[R] k[G] R, of tensor k[G] all: 0
+  int64_t k = 0;         // G
+  bool perToken = false; // rows written as m[R] (activations) instead of n[R] (weights)
+  friend bool operator==(const Blocks &, const Blocks &) = default;
+};
+
+struct Format;
+
+// A format that stores some of the blocks, and which ones: dsl/Quantize.h.
+struct Part {
+  std::string name;
+  std::shared_ptr<const Format> format;
+  ExprPtr left, right;          // `where left >= right`; both null where there is no rule
+  bool atLeast = true;          // else `<=`
+  std::optional<double> budget; // percent of all blocks that it stores, at most
+  Span span;
+};
+
+// In place of components: each block is stored in one of the parts.
+struct Partition {
+  Blocks blocks;
+  std::vector<Part> parts;
+};
+
+// Stores, of some blocks, what the format leaves over; its value is added.
+struct Residual {
+  Blocks blocks;
+  Part part;
+};
+
 // components[0] is the element. The others stand in the order of declaration. `encodeOrder` lists
 // the other components from coarse to fine, so that each rule refers only to those before it.
+// Of a partition there are no components and the value is null.
 struct Format {
   std::string name;
   std::vector<Component> components;
   ExprPtr value;
   std::vector<Requirement> requirements;
   std::vector<int> encodeOrder;
+  std::optional<Partition> partition;
+  std::optional<Residual> residual;
   Span span;
 
   const Component &element() const { return components[0]; }
+  // Whether other formats are part of it.
+  bool hasParts() const { return partition || residual; }
   // Bits that a code of a component takes in memory: of one with others in its spare bits the whole
   // unit, of those others 0.
   int storedBits(int component) const;
-  // Stored bits per number at infinite k and rows: 4.125 for int4 g128 with an f16 scale.
+  // Stored bits per number at infinite k and rows: 4.125 for int4 g128 with an f16 scale. The most
+  // that the budgets of parts allow.
   double bitsPerElement() const;
+  double bitsPerElement(int component) const; // its share
 };
+
+// Calls visit(part, its blocks) for the parts of a partition, then for a residual.
+template <class Visit> void forEachPart(const Format &format, const Visit &visit) {
+  if (format.partition)
+    for (const Part &part : format.partition->parts)
+      visit(part, format.partition->blocks);
+  if (format.residual)
+    visit(format.residual->part, format.residual->blocks);
+}
 
 // The format that a plain f16, bf16 or f32 names: one element, whose value is itself.
 Format plainFormat(ElementType type);
@@ -142,9 +190,12 @@ bool isBest(const ExprPtr &rule);
 // Structural equality; spans never count.
 bool equal(const Expr &a, const Expr &b);
 
-// Canonical text: parses back to an equal declaration; equal declarations print equal text.
+// Canonical text: parses back to an equal declaration; equal declarations print equal text. Parts
+// are printed by the names of their formats.
 std::string print(const Format &format);
+std::string printComponent(const Format &format, int component); // `name: type per extent`
 std::string print(const Expr &expr, const Format &format);
+std::string print(const Blocks &blocks); // "n[16] k[64]"
 bool operator==(const Format &a, const Format &b);
 
 // What the user fixed of the schedule. Absent values are the planner's choice.
@@ -157,7 +208,7 @@ struct ScheduleDecl {
     int64_t m, n, k = 1;
     friend bool operator==(const Warps &, const Warps &) = default;
   };
-  enum class Scales : uint8_t { Operand, Accumulator };
+  enum class Scales : uint8_t { Operand, Accumulator, Hardware };
   // How integer partial sums of groups become floats. Converted: by an instruction of low
   // throughput. Biased: sums start at the bits of 1.5 * 2^23, so that while they stay below 2^22 in
   // magnitude they are the bits of that number plus the sum, and a subtraction converts them.
@@ -178,8 +229,9 @@ struct ScheduleDecl {
   std::optional<int64_t> pipeline; // stages of the load pipeline, 2..8
   std::optional<Tile> tile;        // tile: M x N x K of one CTA
   std::optional<Warps> warps; // warps: M x N of one CTA, or M x N x K: K groups take turns along k
-  std::optional<int64_t> splitK;  // split_k: CTAs that share one output tile, or streamK
-  std::optional<Scales> scales;   // scales: operand | accumulator, where group scales are applied
+  std::optional<int64_t> splitK; // split_k: CTAs that share one output tile, or streamK
+  std::optional<Scales>
+      scales; // scales: operand | accumulator | hardware, where group scales are applied
   std::optional<Sums> sums;       // sums: converted | biased
   std::optional<Roles> roles;     // roles: uniform | imfp | excp | gemv
   std::optional<Cluster> cluster; // cluster: N x K, CTAs that share activations x parts of k
@@ -198,6 +250,8 @@ struct ScheduleDecl {
 // As the schedule says it, and back.
 std::string_view name(ScheduleDecl::Roles roles);
 std::optional<ScheduleDecl::Roles> rolesNamed(std::string_view name);
+std::string_view name(ScheduleDecl::Scales scales);
+std::optional<ScheduleDecl::Scales> scalesNamed(std::string_view name);
 
 // y[m,n] = sum over k of activation[m,k] * weight[n,k], rounded to `output`.
 struct Gemm {

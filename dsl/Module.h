@@ -19,6 +19,8 @@ struct Module {
   std::vector<Format> formats; // of this file and its imports, in order of declaration
   std::vector<Gemm> gemms;     // of this file only
   std::vector<Device> devices; // as formats
+  // By file of `sources`: the import that led to it; none of the first.
+  std::vector<Span> importedAt;
 
   const Format *findFormat(std::string_view name) const;
   const Gemm *findGemm(std::string_view name) const;
@@ -34,6 +36,15 @@ using FileReader = std::function<std::optional<std::string>(const std::string &p
 Result<Module> parseModule(std::string_view text, std::string_view name, const FileReader &reader);
 // The same from the file system.
 Result<Module> loadModule(const std::string &path);
+// The text of a file, cut one byte past maxFileBytes so that what is too large is seen to be.
+std::optional<std::string> readSource(const std::string &path);
+
+// What an editor shows of a text with errors: the declarations that have none.
+struct Checked {
+  Module module;
+  std::vector<Diagnostic> diagnostics;
+};
+Checked checkModule(std::string_view text, std::string_view name, const FileReader &reader);
 
 // The syntax tree as an indented text (`--emit=ast`).
 Result<std::string> printAst(std::string_view text, std::string_view name);

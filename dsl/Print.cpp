@@ -124,6 +124,26 @@ std::string print(const Expr &expr, const Format &format) {
   return printer.take();
 }
 
+std::string print(const Blocks &blocks) {
+  std::string rows = blocks.rows == 0   ? "tensor "
+                     : blocks.rows == 1 ? ""
+                                        : std::string(blocks.perToken ? "m" : "n") + "[" +
+                                              std::to_string(blocks.rows) + "] ";
+  return rows + "k[" + std::to_string(blocks.k) + "]";
+}
+
+// `name: format`, and behind what comes between, which blocks it stores.
+static std::string print(const Part &part, const std::string &between) {
+  static const Format none; // rules read no components
+  std::string out = part.name + ": " + part.format->name + between;
+  if (part.left)
+    out += " where " + print(*part.left, none) + (part.atLeast ? " >= " : " <= ") +
+           print(*part.right, none);
+  if (part.budget)
+    out += " budget " + printNumber(*part.budget) + "%";
+  return out + "\n";
+}
+
 static std::string printRemap(const Remap &remap, const Format &format) {
   auto nameOf = [&](int index) { return format.components[static_cast<size_t>(index)].name; };
   std::string text = " remap " + std::to_string(remap.code) + " to [";
@@ -136,19 +156,30 @@ static std::string printRemap(const Remap &remap, const Format &format) {
   return text + "] by " + nameOf(remap.selector);
 }
 
+std::string printComponent(const Format &format, int index) {
+  const Component &component = format.components[static_cast<size_t>(index)];
+  std::string out = component.name + ": " + std::string(component.type.name());
+  if (component.remap)
+    out += printRemap(*component.remap, format);
+  if (component.host >= 0)
+    out += " in " + format.components[static_cast<size_t>(component.host)].name;
+  else if (component.extent != Extent::Element)
+    out += " per " + printExtent(component);
+  return out;
+}
+
 std::string print(const Format &format) {
   std::string out = "format " + format.name + " {\n";
-  for (const Component &component : format.components) {
-    out += "  " + component.name + ": " + std::string(component.type.name());
-    if (component.remap)
-      out += printRemap(*component.remap, format);
-    if (component.host >= 0)
-      out += " in " + format.components[static_cast<size_t>(component.host)].name;
-    else if (component.extent != Extent::Element)
-      out += " per " + printExtent(component);
-    out += "\n";
+  if (format.partition) {
+    out += "  partition per " + print(format.partition->blocks) + " {\n";
+    for (const Part &part : format.partition->parts)
+      out += "    " + print(part, "");
+    out += "  }\n";
   }
-  out += "  value = " + print(*format.value, format) + "\n";
+  for (size_t i = 0; i < format.components.size(); ++i)
+    out += "  " + printComponent(format, static_cast<int>(i)) + "\n";
+  if (format.value)
+    out += "  value = " + print(*format.value, format) + "\n";
   for (const Requirement &requirement : format.requirements)
     out += "  require " + print(*requirement.expr, format) +
            (requirement.atMost ? " <= " : " >= ") + std::to_string(requirement.bound) + "\n";
@@ -161,6 +192,8 @@ std::string print(const Format &format) {
   }
   if (!rules.empty())
     out += "  encode {\n" + rules + "  }\n";
+  if (format.residual)
+    out += "  residual " + print(format.residual->part, " per " + print(format.residual->blocks));
   return out + "}\n";
 }
 
@@ -176,6 +209,21 @@ std::string_view name(ScheduleDecl::Roles roles) {
     break;
   }
   return "gemv";
+}
+
+std::string_view name(ScheduleDecl::Scales scales) {
+  using Scales = ScheduleDecl::Scales;
+  return scales == Scales::Operand       ? "operand"
+         : scales == Scales::Accumulator ? "accumulator"
+                                         : "hardware";
+}
+
+std::optional<ScheduleDecl::Scales> scalesNamed(std::string_view text) {
+  using Scales = ScheduleDecl::Scales;
+  for (Scales each : {Scales::Operand, Scales::Accumulator, Scales::Hardware})
+    if (text == name(each))
+      return each;
+  return std::nullopt;
 }
 
 std::optional<ScheduleDecl::Roles> rolesNamed(std::string_view text) {
@@ -208,8 +256,7 @@ std::string print(const Gemm &gemm) {
                              ? "stream"
                              : std::to_string(*schedule.splitK)));
   if (schedule.scales)
-    entry(*schedule.scales == ScheduleDecl::Scales::Operand ? "scales: operand"
-                                                            : "scales: accumulator");
+    entry("scales: " + std::string(name(*schedule.scales)));
   if (schedule.sums)
     entry(*schedule.sums == ScheduleDecl::Sums::Biased ? "sums: biased" : "sums: converted");
   if (schedule.roles)

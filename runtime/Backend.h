@@ -86,11 +86,11 @@ public:
   virtual Result<TensorMap> makeTensorMap(const TensorMapShape &shape) = 0;
   virtual EmulationTotals emulationTotals() { return {}; }
 
-  // A format that checkActivationFormat() accepts, its element codes stored in `elementBits` bits.
-  // Falls back to the host with a warning.
+  // A format that checkActivationFormat() accepts, its element codes stored in `elementBits` bits,
+  // its group scales in words of `groupsPerWord`. Falls back to the host with a warning.
   virtual Result<std::shared_ptr<const Quantizer>>
-  makeQuantizer(std::shared_ptr<const dsl::Format> format, int elementBits, cache::DiskCache &disk,
-                cache::Warnings &warnings) = 0;
+  makeQuantizer(std::shared_ptr<const dsl::Format> format, int elementBits, int groupsPerWord,
+                cache::DiskCache &disk, cache::Warnings &warnings) = 0;
 };
 
 Result<std::shared_ptr<Backend>> makeEmulatedBackend(std::string_view target);

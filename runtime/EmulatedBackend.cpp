@@ -138,7 +138,7 @@ public:
   }
 
   Result<std::shared_ptr<const Quantizer>> makeQuantizer(std::shared_ptr<const dsl::Format>, int,
-                                                         cache::DiskCache &,
+                                                         int, cache::DiskCache &,
                                                          cache::Warnings &) override {
     return makeHostQuantizer();
   }

@@ -142,7 +142,7 @@ Result<Activations> Gemm::makeActivations() const {
   const std::vector<dsl::Component> &components = impl->format->components;
   for (size_t i = 0; i < components.size(); ++i) {
     int64_t bytes = i == 0 ? impl->m * impl->layout.pitchBytes
-                           : deviceCodes(components[i], impl->m, impl->layout.k) *
+                           : deviceCodes(components[i], impl->m, impl->layout) *
                                  componentBytes(components[i].type);
     Result<Buffer> buffer = Device::allocateOn(pimpl->backend, bytes);
     if (!buffer)

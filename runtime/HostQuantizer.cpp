@@ -44,11 +44,13 @@ dsl::CodeArray readElements(dsl::ElementType type, const std::vector<uint8_t> &b
 }
 
 // Index in natural order -> index in the device buffer.
-int64_t deviceIndex(const dsl::Component &component, int64_t natural, int64_t m, int64_t k) {
+int64_t deviceIndex(const dsl::Component &component, int64_t natural, int64_t m,
+                    const compiler::ActivationLayout &layout) {
   if (component.extent != dsl::Extent::Group)
     return natural;
-  int64_t groups = (k + component.group - 1) / component.group;
-  return natural % groups * compiler::activationGroupStride(m) + natural / groups;
+  int64_t groups = (layout.k + component.group - 1) / component.group;
+  int64_t group = natural % groups, row = natural / groups, perWord = layout.groupsPerWord;
+  return (group / perWord * compiler::activationGroupStride(m) + row) * perWord + group % perWord;
 }
 
 int64_t naturalCodes(const dsl::Component &component, int64_t m, int64_t k) {
@@ -92,7 +94,7 @@ public:
       std::vector<uint8_t> to(static_cast<size_t>(out.components[i].bytes()), 0);
       for (int64_t j = 0; j < from.size(); ++j) {
         uint32_t code = from.get(j);
-        std::memcpy(to.data() + deviceIndex(component, j, out.m, k) * width, &code, width);
+        std::memcpy(to.data() + deviceIndex(component, j, out.m, out.layout) * width, &code, width);
       }
       if (Status written = out.backend->write(out.components[i].address(), to.data(),
                                               static_cast<int64_t>(to.size()));
@@ -119,11 +121,13 @@ dsl::MatrixView::Type viewType(ScalarType type) {
   return dsl::MatrixView::Type::BF16;
 }
 
-int64_t deviceCodes(const dsl::Component &component, int64_t m, int64_t k) {
+int64_t deviceCodes(const dsl::Component &component, int64_t m,
+                    const compiler::ActivationLayout &layout) {
   int64_t rows = compiler::activationGroupStride(m);
-  if (component.extent == dsl::Extent::Group)
-    return (k + component.group - 1) / component.group * rows;
-  return rows;
+  if (component.extent != dsl::Extent::Group)
+    return rows;
+  int64_t ofWord = component.group * layout.groupsPerWord;
+  return (layout.k + ofWord - 1) / ofWord * layout.groupsPerWord * rows;
 }
 
 Result<dsl::QuantizedMatrix> readActivations(const Activations &activations) {
@@ -150,7 +154,8 @@ Result<dsl::QuantizedMatrix> readActivations(const Activations &activations) {
     const int64_t width = componentBytes(component.type);
     for (int64_t j = 0; j < codes.size(); ++j) {
       uint32_t code = 0;
-      std::memcpy(&code, bytes.data() + deviceIndex(component, j, from.m, matrix.k) * width, width);
+      std::memcpy(&code, bytes.data() + deviceIndex(component, j, from.m, from.layout) * width,
+                  width);
       codes.set(j, code);
     }
     matrix.components.push_back(std::move(codes));

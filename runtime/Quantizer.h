@@ -24,6 +24,7 @@ inline int64_t scalarBytes(ScalarType type) { return type == ScalarType::F32 ? 4
 dsl::MatrixView::Type viewType(ScalarType type);
 
 // Codes that a component's device buffer has room for, padding included.
-int64_t deviceCodes(const dsl::Component &component, int64_t m, int64_t k);
+int64_t deviceCodes(const dsl::Component &component, int64_t m,
+                    const compiler::ActivationLayout &layout);
 
 } // namespace rho

@@ -60,7 +60,8 @@ private:
     }
     case Kind::Reduce:
       return reduction(expr);
-    case Kind::Call: // see quantizerSourceProblem
+    case Kind::Call: // the only one, see problemOf
+      return "bitFloor(" + operand(0) + ")";
     case Kind::Binary:
       break;
     }
@@ -115,12 +116,13 @@ private:
 bool isKnown(dsl::ElementType type) {
   return (type.isInteger() && type.bits() >= 2) || type.bits() == 32 ||
          type == dsl::ElementType::get("e2m1") || type == dsl::ElementType::get("e4m3") ||
-         type == dsl::ElementType::get("f16") || type == dsl::ElementType::get("bf16");
+         type == dsl::ElementType::get("e8m0") || type == dsl::ElementType::get("f16") ||
+         type == dsl::ElementType::get("bf16");
 }
 
 // What the source cannot say of a rule.
 std::optional<std::string> problemOf(const dsl::Expr &expr) {
-  if (expr.kind == dsl::Expr::Kind::Call)
+  if (expr.kind == dsl::Expr::Kind::Call && expr.function != dsl::Expr::Function::BitFloor)
     return std::string(dsl::nameOf(expr.function)) + "()";
   if (expr.kind == dsl::Expr::Kind::Cast && expr.type && !isKnown(*expr.type))
     return "type " + std::string(expr.type->name());
@@ -161,7 +163,7 @@ std::string ruleText(const dsl::Format &format, int index) {
 
 } // namespace
 
-std::string quantizerHeader(const dsl::Format &format, int elementBits) {
+std::string quantizerHeader(const dsl::Format &format, int elementBits, int groupsPerWord) {
   int64_t run = chunk; // numbers of an aligned chunk that share all scales
   std::string parameters, arguments, rules, calls, product;
   for (size_t i = 1; i < format.components.size(); ++i) {
@@ -188,6 +190,9 @@ std::string quantizerHeader(const dsl::Format &format, int elementBits) {
          ";\n"
          "constexpr int elementBits = " +
          std::to_string(elementBits) +
+         ";\n"
+         "constexpr int groupsPerWord = " +
+         std::to_string(groupsPerWord) +
          ";\n"
          "constexpr int scaleRun = " +
          std::to_string(run) + ";\n" + rules +

@@ -19,9 +19,9 @@ Status checkActivationFormat(const dsl::Gemm &gemm, const SourceMap *sources);
 std::optional<std::string> quantizerSourceProblem(const dsl::Format &format);
 
 // The generated header "rho_format.cuh" of a format without such a problem. Equal
-// declarations give equal text. Element codes are stored in `elementBits` bits, see
-// compiler::ActivationLayout.
-std::string quantizerHeader(const dsl::Format &format, int elementBits);
+// declarations give equal text. Element codes are stored in `elementBits` bits, group scales in
+// words of `groupsPerWord`, see compiler::ActivationLayout.
+std::string quantizerHeader(const dsl::Format &format, int elementBits, int groupsPerWord);
 inline constexpr const char *quantizerHeaderName = "rho_format.cuh";
 
 // The text of quantize_activations.cu, embedded by the build.

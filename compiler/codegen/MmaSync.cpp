@@ -28,6 +28,11 @@ private:
   void lowerCopyTile(tile::CopyTileOp copy);
   void lowerLoadActivation(tile::LoadActivationOp load);
   void lowerMma(tile::MmaOp mma);
+  void lowerLoadBlockScales(tile::LoadBlockScalesOp load);
+  void lowerBlockMma(tile::BlockMmaOp mma);
+  // Operands A, B and C of an instruction, each register one.
+  std::vector<Value> mmaOperands(mlir::ValueRange a, Value b, int64_t step, Value c);
+  Value mmaResult(llvm::StringRef intrinsic, Value c, mlir::ValueRange operands);
 };
 
 void MmaSyncLowering::computeFamilyValues() {
@@ -45,6 +50,8 @@ bool MmaSyncLowering::lowerFamily(mlir::Operation *inner) {
       .Case<tile::CopyTileOp>([&](auto o) { return lowerCopyTile(o), true; })
       .Case<tile::LoadActivationOp>([&](auto o) { return lowerLoadActivation(o), true; })
       .Case<tile::MmaOp>([&](auto o) { return lowerMma(o), true; })
+      .Case<tile::LoadBlockScalesOp>([&](auto o) { return lowerLoadBlockScales(o), true; })
+      .Case<tile::BlockMmaOp>([&](auto o) { return lowerBlockMma(o), true; })
       .Default([](auto) { return false; });
 }
 
@@ -86,6 +93,29 @@ void MmaSyncLowering::lowerLoadActivation(tile::LoadActivationOp op) {
   op.replaceAllUsesWith(vectorOf(words));
 }
 
+std::vector<KernelLowering::Value> MmaSyncLowering::mmaOperands(mlir::ValueRange a, Value b,
+                                                                int64_t step, Value c) {
+  std::vector<Value> operands(a.begin(), a.end());
+  for (int64_t i = 0; i < 2; ++i)
+    operands.push_back(element(b, 2 * step + i));
+  for (int64_t i = 0; i < 4; ++i)
+    operands.push_back(element(c, i));
+  return operands;
+}
+
+KernelLowering::Value MmaSyncLowering::mmaResult(llvm::StringRef intrinsic, Value c,
+                                                 mlir::ValueRange operands) {
+  llvm::SmallVector<mlir::Type> types(4,
+                                      llvm::cast<mlir::VectorType>(c.getType()).getElementType());
+  auto structure = LLVM::LLVMStructType::getLiteral(op.getContext(), types);
+  auto call = LLVM::CallIntrinsicOp::create(builder, loc, structure,
+                                            builder.getStringAttr(intrinsic), operands);
+  std::vector<Value> results;
+  for (int64_t i = 0; i < 4; ++i)
+    results.push_back(LLVM::ExtractValueOp::create(builder, loc, call.getResult(0), i));
+  return vectorOf(results);
+}
+
 void MmaSyncLowering::lowerMma(tile::MmaOp op) {
   llvm::StringRef type = op.getElement();
   const char *intrinsic = type == "f16"    ? "llvm.nvvm.mma.m16n8k16.row.col.f32.f32"
@@ -93,24 +123,50 @@ void MmaSyncLowering::lowerMma(tile::MmaOp op) {
                           : type == "e4m3" ? "llvm.nvvm.mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
                           : type == "s8"   ? "llvm.nvvm.mma.m16n8k32.row.col.s8"
                                            : "llvm.nvvm.mma.m16n8k64.row.col.s4";
-  std::vector<Value> operands(op.getA().begin(), op.getA().end());
-  int64_t step = static_cast<int64_t>(op.getStep());
-  for (int64_t i = 0; i < 2; ++i)
-    operands.push_back(element(op.getB(), 2 * step + i));
-  if (type == "f16")
-    for (Value &operand : operands)
-      operand = LLVM::BitcastOp::create(builder, loc,
-                                        mlir::VectorType::get({2}, builder.getF16Type()), operand);
-  for (int64_t i = 0; i < 4; ++i)
-    operands.push_back(element(op.getC(), i));
-  llvm::SmallVector<mlir::Type> types(4, op.getType().getElementType());
-  auto structure = LLVM::LLVMStructType::getLiteral(op.getContext(), types);
-  auto call = LLVM::CallIntrinsicOp::create(builder, loc, structure,
-                                            builder.getStringAttr(intrinsic), operands);
-  std::vector<Value> results;
-  for (int64_t i = 0; i < 4; ++i)
-    results.push_back(LLVM::ExtractValueOp::create(builder, loc, call.getResult(0), i));
-  op.replaceAllUsesWith(vectorOf(results));
+  std::vector<Value> operands =
+      mmaOperands(op.getA(), op.getB(), static_cast<int64_t>(op.getStep()), op.getC());
+  constexpr size_t multiplied = 6; // registers of A and B
+  for (size_t i = 0; type == "f16" && i < multiplied; ++i)
+    operands[i] = LLVM::BitcastOp::create(
+        builder, loc, mlir::VectorType::get({2}, builder.getF16Type()), operands[i]);
+  op.replaceAllUsesWith(mmaResult(intrinsic, op.getC(), operands));
+}
+
+// Words of weights lie in the order of blockScaleOrder() in plan/Geometry.cpp, those of activations
+// in the order [word][batch row].
+void MmaSyncLowering::lowerLoadBlockScales(tile::LoadBlockScalesOp op) {
+  int64_t word = static_cast<int64_t>(op.getWord()), tile = static_cast<int64_t>(op.getTile());
+  Value index;
+  if (op.getWeight()) {
+    int64_t halves = std::min<int64_t>(4, 2 * g.rowTiles());
+    Value own = add(mul(laneRow, halves), mod(laneColumn, halves));
+    index = add(add(own, mul(warpN, g.warpN())), word * g.tileN + tile * 16);
+  } else {
+    int64_t tiles = std::min<int64_t>(4, g.batchTiles());
+    Value own = add(mul(mod(laneColumn, tiles), 8), laneRow);
+    index = add(add(own, mul(warpM, g.warpM())), word * g.tileM + tile * 8);
+  }
+  Value at = add(partOf(op.getBuffer(), op.getSlot()), mul(index, 4));
+  op.replaceAllUsesWith(load(builder.getI32Type(), sharedAt(at), 4));
+}
+
+void MmaSyncLowering::lowerBlockMma(tile::BlockMmaOp op) {
+  const char *intrinsic =
+      op.getElement() == "e4m3"
+          ? "llvm.nvvm.mma.block.scale.m16n8k32.row.col.mxf8f6f4.scale.1x.f32.e4m3.e4m3.f32.ue8m0"
+      : op.getScale() == "ue8m0"
+          ? "llvm.nvvm.mma.block.scale.m16n8k64.row.col.mxf4.scale.2x.f32.e2m1.e2m1.f32.ue8m0"
+          : "llvm.nvvm.mma.block.scale.m16n8k64.row.col.mxf4nvf4.scale.4x.f32.e2m1.e2m1.f32.ue4m3";
+  std::vector<Value> operands =
+      mmaOperands(op.getA(), op.getB(), static_cast<int64_t>(op.getStep()), op.getC());
+  auto selector = [&](uint64_t value) -> Value {
+    return arith::ConstantIntOp::create(builder, loc, builder.getI16Type(),
+                                        static_cast<int64_t>(value));
+  };
+  operands.insert(operands.end(),
+                  {op.getScaleA(), selector(op.getByte()), selector(op.getThreadA()),
+                   op.getScaleB(), selector(op.getByte()), selector(op.getThreadB())});
+  op.replaceAllUsesWith(mmaResult(intrinsic, op.getC(), operands));
 }
 
 } // namespace

@@ -43,6 +43,8 @@ bool loadsPastL1(const llvm::Module &module) {
 // The lowest PTX version that knows the architecture and its instructions, so that old drivers
 // accept the text.
 const char *ptxFeature(const llvm::Module &module, llvm::StringRef target) {
+  if (target == "sm_120a")
+    return "+ptx87";
   for (const llvm::Function &function : module)
     if (function.getName().starts_with("llvm.nvvm.mma.") && function.getName().contains("e4m3"))
       return "+ptx84";

@@ -55,10 +55,10 @@ mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int
     return emitError() << "warps stand in " << warpsK << " groups along k; there are 1 to 16";
   if (tileM / warpsM < (roles == "gemv" ? 1 : 8) || tileN / warpsN < 16 || tileK < 64)
     return emitError() << "each warp needs at least 8 batch rows, 16 weight rows and 64 of k";
-  if (mma != "f16" && mma != "bf16" && mma != "s8" && mma != "s4" && mma != "e4m3")
-    return emitError() << "mma type is '" << mma << "'; it must be f16, bf16, s8, s4 or e4m3";
-  if (codeBits != 4 && codeBits != 8)
-    return emitError() << "codes have " << codeBits << " bits; they must have 4 or 8";
+  if (mma != "f16" && mma != "bf16" && mma != "s8" && mma != "s4" && mma != "e4m3" && mma != "e2m1")
+    return emitError() << "mma type is '" << mma << "'; it must be f16, bf16, s8, s4, e4m3 or e2m1";
+  if (codeBits < 2 || codeBits > 8)
+    return emitError() << "codes have " << codeBits << " bits; they must have 2 to 8";
   if (!dsl::rolesNamed(roles.str()))
     return emitError() << "roles are '" << roles << "'; they must be uniform, imfp, excp or gemv";
   if (clusterN < 1 || clusterK < 1 || clusterN * clusterK > 8)
@@ -96,6 +96,9 @@ mlir::LogicalResult DecodeOp::verify() {
   if (program->params != static_cast<int>(getParameters().size()))
     return emitOpError("program has ")
            << program->params << " parameters, " << getParameters().size() << " are given";
+  if (program->words() > static_cast<int>(getWords().size()))
+    return emitOpError("program reads ")
+           << program->words() << " words, " << getWords().size() << " are given";
   if (program->outputs.size() != getRegisters().size())
     return emitOpError("program has ")
            << program->outputs.size() << " outputs, " << getRegisters().size() << " are taken";
@@ -111,6 +114,28 @@ mlir::LogicalResult MmaOp::verify() {
   if (getC().getType().getElementType().isInteger() != integer ||
       getC().getType() != getResult().getType())
     return emitOpError("accumulator type does not match '") << getElement() << "' operands";
+  return mlir::success();
+}
+
+mlir::LogicalResult BlockMmaOp::verify() {
+  int64_t step = static_cast<int64_t>(getStep()), perStep = static_cast<int64_t>(getPerStep());
+  if (getA().size() != 4)
+    return emitOpError("operand A has ") << getA().size() << " registers; it must have 4";
+  if (getB().getType().getNumElements() < 2 * step + 2)
+    return emitOpError("operand B has no registers of step ") << getStep();
+  if (!getC().getType().getElementType().isF32() || getC().getType() != getResult().getType())
+    return emitOpError("accumulators must be f32");
+  bool known = (getElement() == "e2m1" && getScale() == "ue4m3" && perStep == 4) ||
+               (getElement() == "e2m1" && getScale() == "ue8m0" && perStep == 2) ||
+               (getElement() == "e4m3" && getScale() == "ue8m0" && perStep == 1);
+  if (!known)
+    return emitOpError("there is no instruction with operands of '")
+           << getElement() << "' and " << perStep << " scales of '" << getScale() << "'";
+  if (getByte() % getPerStep() != 0 || getByte() + getPerStep() > 4 || getThreadA() > 1 ||
+      getThreadB() > 3)
+    return emitOpError("selects scales from byte ")
+           << getByte() << ", threads " << getThreadA() << " and " << getThreadB()
+           << "; they begin at a multiple of their number, threads are 0 to 1 and 0 to 3";
   return mlir::success();
 }
 

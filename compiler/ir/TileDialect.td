@@ -157,7 +157,7 @@ def Tile_CopyBoxOp : Tile_Op<"copy_box", []> {
 }
 
 def Tile_LoadCodesOp : Tile_Op<"load_codes", []> {
-  let summary = "the 16 bytes of one chunk that belong to this thread";
+  let summary = "what belongs to this thread of one chunk of a plane of codes";
   let description = [{
     Row tiles past those of the warp are those of the warp four further on, and so forth.
   }];
@@ -169,7 +169,7 @@ def Tile_LoadCodesOp : Tile_Op<"load_codes", []> {
 }
 
 def Tile_StreamCodesOp : Tile_Op<"stream_codes", []> {
-  let summary = "the 16 bytes of one chunk that belong to this thread, straight from global memory";
+  let summary = "what belongs to this thread of one chunk of a plane of codes, straight from global memory";
   let description = [{
     `tile` counts k tiles of the packed section that begins at `source + base`. Not kept in L1: nobody
     else reads them.
@@ -245,12 +245,12 @@ def Tile_LoadColumnScalesOp : Tile_Op<"load_column_scales", []> {
   }];
 }
 
-def Tile_DecodeOp : Tile_Op<"decode", [Pure]> {
-  let summary = "one packed word through a straight-line program";
-  let arguments = (ins I32:$word, Variadic<I32>:$parameters, StrAttr:$program);
+def Tile_DecodeOp : Tile_Op<"decode", [Pure, AttrSizedOperandSegments]> {
+  let summary = "packed words through a straight-line program";
+  let arguments = (ins Variadic<I32>:$words, Variadic<I32>:$parameters, StrAttr:$program);
   let results = (outs Variadic<I32>:$registers);
   let assemblyFormat = [{
-    $word (`with` $parameters^)? `program` $program attr-dict (`->` type($registers)^)?
+    $words (`with` $parameters^)? `program` $program attr-dict (`->` type($registers)^)?
   }];
   let hasVerifier = 1;
 }
@@ -269,6 +269,13 @@ def Tile_ConvertScalesOp : Tile_Op<"convert_scales", [Pure]> {
   let assemblyFormat = "$words `from` $element attr-dict `:` type($words) `->` type($scales)";
 }
 
+def Tile_PairOp : Tile_Op<"pair", [Pure]> {
+  let summary = "a number rounded to f16 or bf16, in both halves of a register";
+  let arguments = (ins F32:$number, StrAttr:$element);
+  let results = (outs I32:$result);
+  let assemblyFormat = "$number `as` $element attr-dict";
+}
+
 def Tile_MmaOp : Tile_Op<"mma", [Pure]> {
   let summary = "one matrix instruction: m16n8 with 32 bytes of k per row";
   let arguments = (ins Variadic<I32>:$a, I32Vector:$b, I64Attr:$step, Accumulator:$c,
@@ -276,6 +283,41 @@ def Tile_MmaOp : Tile_Op<"mma", [Pure]> {
   let results = (outs Accumulator:$result);
   let assemblyFormat = [{
     $element `(` $a `)` `,` $b `step` $step `,` $c attr-dict `:` type($b) `,` type($c) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_LoadBlockScalesOp : Tile_Op<"load_block_scales", []> {
+  let summary = "one word of block scales, as block_mma takes them";
+  let description = [{
+    Word `word` of the tile has four blocks of a row. `weight`: the threads of a quad hold those of
+    the fragment rows of row tile `tile` and of the next; else those of n8 tiles `tile` to
+    `tile` + 3, as far as the warp has them.
+  }];
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$word, I64Attr:$tile,
+                       UnitAttr:$weight);
+  let results = (outs I32:$scales);
+  let assemblyFormat = [{
+    (`weight` $weight^):(`activation`)? $buffer `[` $slot `]` `word` $word `tile` $tile attr-dict
+    `:` type($buffer)
+  }];
+}
+
+def Tile_BlockMmaOp : Tile_Op<"block_mma", [Pure]> {
+  let summary = "one matrix instruction that scales its operands, with 32 bytes of k per row";
+  let description = [{
+    As tile.mma, but elements are multiplied by scales of type `scale`, in consecutive bytes of a
+    word from `byte` on, each for as much of k as `perStep` of them leave. Those of A are in the
+    pair of threads `threadA` of each quad, those of B in thread `threadB`.
+  }];
+  let arguments = (ins Variadic<I32>:$a, I32Vector:$b, I64Attr:$step, Accumulator:$c, I32:$scaleA,
+                       I32:$scaleB, I64Attr:$byte, I64Attr:$threadA, I64Attr:$threadB,
+                       I64Attr:$perStep, StrAttr:$element, StrAttr:$scale);
+  let results = (outs Accumulator:$result);
+  let assemblyFormat = [{
+    $element `(` $a `)` `,` $b `step` $step `,` $c `scales` $scale `x` $perStep `byte` $byte
+    $scaleA `of` $threadA `,` $scaleB `of` $threadB attr-dict
+    `:` type($b) `,` type($c) `->` type($result)
   }];
   let hasVerifier = 1;
 }

@@ -62,7 +62,8 @@ mlir::FailureOr<GemmContext> contextOf(ir::GemmOp op) {
   result.gemm = module->gemms[0];
   result.gemm.name = op.getSymName().str();
   result.plan = *plan;
-  Result<PlacedGemm> placed = place(result.gemm, plan->groupScales, plan->schedule.roles, nullptr);
+  Result<PlacedGemm> placed =
+      place(result.gemm, plan->groupScales, plan->schedule.roles, plan->target, nullptr);
   if (!placed)
     return fail(placed.error());
   result.placed = *placed;

@@ -17,9 +17,37 @@ int64_t KernelBuilder::flushK() const {
   return flush;
 }
 
+// A word serves two row tiles, or four batch tiles, and as much of k as four blocks.
+Value KernelBuilder::blockScalesOf(bool ofWeight, int64_t word, int64_t tile, Value slot) {
+  const BlockScaling &scaling = *context.placed.blockScaling;
+  int component = ofWeight ? scaling.weight : scaling.activation;
+  if (component == BlockScaling::none)
+    return i32(scaling.wordOfOnes());
+  int64_t first = tile / (ofWeight ? 2 : 4) * (ofWeight ? 2 : 4);
+  Value &words = scaleWords[{ofWeight, word, first}];
+  if (!words)
+    words = tile::LoadBlockScalesOp::create(builder, at(ofWeight, component), builder.getI32Type(),
+                                            buffers[{ofWeight, component}], slot, word, first,
+                                            ofWeight);
+  return words;
+}
+
+Value KernelBuilder::multiply(const std::vector<Value> &a, Value b, int64_t step, Value sum,
+                              int64_t k, int64_t rowTile, int64_t batchTile, Value slot) {
+  if (!context.placed.blockScaling)
+    return tile::MmaOp::create(builder, at("gemm"), sum.getType(), a, b, step, sum,
+                               context.placed.mmaType);
+  const BlockScaling &scaling = *context.placed.blockScaling;
+  int64_t block = k / scaling.block;
+  int64_t word = block / BlockScaling::perWord, byte = block % BlockScaling::perWord;
+  Value ofWeight = blockScalesOf(true, word, rowTile, slot);
+  Value ofActivation = blockScalesOf(false, word, batchTile, slot);
+  return tile::BlockMmaOp::create(builder, at("gemm"), sum.getType(), a, b, step, sum, ofWeight,
+                                  ofActivation, byte, rowTile % 2, batchTile % 4,
+                                  g.mmaK / scaling.block, context.placed.mmaType, scaling.type);
+}
+
 std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Value> sums) {
-  DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
-  int64_t perWord = static_cast<int64_t>(program.outputs.size());
   int64_t steps = g.stepsPerChunk();
   bool grouped = !chain.accumulator.empty();
   int64_t flush = flushK();
@@ -42,16 +70,15 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
     for (int64_t j = 0; j < g.batchTiles(); ++j)
       b.push_back(tile::LoadActivationOp::create(builder, at(false, 0), vectorOf(2 * steps, true),
                                                  buffers[{false, 0}], slot, chunk, j));
-    const std::vector<Value> &words = codesOf(chunk, slot);
+    const std::vector<Chunk> &words = codesOf(chunk, slot);
     for (int64_t step = 0; step < steps; ++step) {
       int64_t k = chunk * g.chunkK() + step * g.mmaK;
       std::vector<Value> &chain = partial[k / g.mmaK % chains];
       for (int64_t t = 0; t < g.rowTiles(); ++t) {
-        std::vector<Value> a = decodeStep(program, words[t], step, perWord, k, t, slot);
+        std::vector<Value> a = decodeStep(words[t], step, k, t, slot);
         for (int64_t j = 0; j < g.batchTiles(); ++j) {
           Value &sum = chain[t * g.batchTiles() + j];
-          sum = tile::MmaOp::create(builder, at("gemm"), mmaType, a, b[j], step, sum,
-                                    context.placed.mmaType);
+          sum = multiply(a, b[j], step, sum, k, t, j, slot);
         }
       }
       if (grouped && (k + g.mmaK) % flush == 0) {
@@ -69,14 +96,11 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
 std::vector<Value> KernelBuilder::decodeBatch(int64_t first, int64_t extent, Value slot) {
   if (g.decodesApart())
     return {};
-  DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
-  int64_t perWord = static_cast<int64_t>(program.outputs.size());
   std::vector<Value> a;
   for (int64_t k = first; k < first + extent; k += g.mmaK) {
-    const std::vector<Value> &words = codesOf(k / g.chunkK(), slot);
+    const std::vector<Chunk> &words = codesOf(k / g.chunkK(), slot);
     for (int64_t t = 0; t < g.rowTiles(); ++t) {
-      std::vector<Value> registers =
-          decodeStep(program, words[t], k % g.chunkK() / g.mmaK, perWord, k, t, slot);
+      std::vector<Value> registers = decodeStep(words[t], k % g.chunkK() / g.mmaK, k, t, slot);
       a.insert(a.end(), registers.begin(), registers.end());
     }
   }

@@ -11,7 +11,7 @@ namespace rho::compiler {
 
 namespace {
 
-constexpr std::string_view targets[] = {"sm_80", "sm_86", "sm_89", "sm_90a"};
+constexpr std::string_view targets[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_120a"};
 
 bool isTarget(std::string_view name) {
   return std::find(std::begin(targets), std::end(targets), name) != std::end(targets);

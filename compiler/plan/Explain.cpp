@@ -58,7 +58,7 @@ Result<Alternative> alternativeOf(dsl::Gemm gemm, Scales scales, Roles roles, co
   Alternative result{scales, roles, std::move(best), {}, winner, {}};
   if (!result.plan)
     return result;
-  Result<PlacedGemm> placed = place(gemm, scales, roles, sources);
+  Result<PlacedGemm> placed = place(gemm, scales, roles, device.target, sources);
   if (!placed)
     return placed.error();
   result.cost = predict(gemm, *placed, result.plan->schedule, problem, device);

@@ -21,6 +21,7 @@ Class classOf(DecodeInstr::Op op) {
     return Class::Lop3;
   case Op::Shl:
   case Op::Shr:
+  case Op::RotateLeft:
     return Class::Shf;
   case Op::Prmt:
     return Class::Prmt;

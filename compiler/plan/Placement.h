@@ -15,6 +15,21 @@ struct ScaleUse {
   int64_t group = 0; // G for Extent::Group
 };
 
+// Scales that the matrix instruction applies to both operands itself, a block of k at a time (PTX
+// ISA, "Block Scaling for mma.sync").
+struct BlockScaling {
+  static constexpr int none = -1;                                 // no component: all scales are 1
+  static constexpr int perWord = ActivationLayout::blocksPerWord; // and so of a weight
+  int weight = none, activation = none;                           // components
+  std::string type;  // as the instruction names it: "ue4m3" or "ue8m0"
+  int64_t block = 0; // k that shares a scale
+
+  bool isScale(bool ofWeight, int component) const {
+    return component == (ofWeight ? weight : activation);
+  }
+  uint32_t wordOfOnes() const { return type == "ue4m3" ? 0x38383838 : 0x7f7f7f7f; }
+};
+
 // A gemm with every factor placed: all that lowering needs to know about the formats.
 struct PlacedGemm {
   std::string mmaType;             // element type of both MMA operands, and of stored activations
@@ -22,9 +37,12 @@ struct PlacedGemm {
   int mmaK = 0;                    // k of one MMA
   int weightBits = 0;              // of a weight's element code
   DecodeSequence decode;           // weight codes -> operand A
-  int operandScale = -1;           // weight component multiplied into operand A, or -1
+  bool scalesOperand = false;      // group scales are multiplied into operand A
+  int operandRoundings = 0;        // of each product with a weight, to the operand type
+  std::vector<bool> streamed; // weight components that are read beside the codes of each k tile
   std::vector<ScaleUse> accumulator;
   std::vector<ScaleUse> epilogue;
+  std::optional<BlockScaling> blockScaling; // placement hardware
   int64_t flushK = 0;  // k extent after which partial sums are scaled; 0: only at the end
   double constant = 1; // literal factors of both values
   int log2Factor = 0;  // accumulators hold the result times 2^log2Factor
@@ -42,9 +60,16 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
                             const SourceMap *sources);
 
 // Places every factor; `groupScales` says where a weight's group scale goes, `roles` which family
-// of instructions multiplies. Errors say why that is not legal.
+// of instructions of `target` multiplies. Errors say why that is not legal.
 Result<PlacedGemm> place(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupScales,
-                         dsl::ScheduleDecl::Roles roles, const SourceMap *sources);
+                         dsl::ScheduleDecl::Roles roles, std::string_view target,
+                         const SourceMap *sources);
+
+// Fits the block-scaled instruction with operands of `mmaType` to the group scales of both
+// operands. Why none fits; empty: `scaling` is the one.
+std::string fitBlockScaling(const dsl::Gemm &gemm, const std::vector<ScaleUse> &weightScales,
+                            const std::vector<ScaleUse> &activationScales, std::string_view mmaType,
+                            BlockScaling &scaling);
 
 // A diagnostic at a span, without caret when there is no source text at hand.
 Error errorAt(DiagId id, const std::vector<std::string> &args, Span span, const SourceMap *sources);

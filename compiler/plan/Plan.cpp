@@ -65,7 +65,7 @@ std::optional<Objection> rowProblem(const dsl::Gemm &gemm, const PlacedGemm &pla
     if (use.weight)
       continue;
     const dsl::Component &component = gemm.activation.components[use.component];
-    int64_t bytes = g.tileM * component.type.bits() / 8;
+    int64_t bytes = g.tileM * storedBits(component.type) / 8;
     std::string found = "a group has " + str(bytes) + " bytes of '" + component.name + "'; ";
     if (bytes % 16 != 0)
       return Objection{DiagId::schedule_tile,
@@ -155,10 +155,11 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
   };
   Geometry g = makeGeometry(placed, s);
   std::string roles(dsl::name(s.roles));
-  if (!g.specialized() && placed.mmaType == "e4m3" &&
-      (device.target == "sm_80" || device.target == "sm_86"))
-    return Objection{DiagId::schedule_roles,
-                     {roles, device.target, "e4m3 operands need sm_89 or sm_90a"}};
+  if (placed.blockScaling && s.tileK < BlockScaling::perWord * placed.blockScaling->block)
+    return Objection{DiagId::schedule_tile,
+                     {"k", str(s.tileK),
+                      "it must have at least " + str(BlockScaling::perWord) + " blocks of " +
+                          str(placed.blockScaling->block) + ", whose scales are loaded together"}};
   if (g.specialized()) {
     if (device.target != "sm_90a")
       return Objection{DiagId::schedule_roles, {roles, device.target, "they need sm_90a"}};
@@ -421,9 +422,11 @@ std::string_view name(Placement placement) {
   case Placement::Accumulator:
     return "accumulator";
   case Placement::Epilogue:
+    return "epilogue";
+  case Placement::Hardware:
     break;
   }
-  return "epilogue";
+  return "hardware";
 }
 
 Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &problem,
@@ -449,7 +452,7 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
   std::optional<Error> illegal;
   std::optional<Objection> firstObjection;
   auto consider = [&](Scales scales, Roles roles) {
-    Result<PlacedGemm> placed = place(gemm, scales, roles, sources);
+    Result<PlacedGemm> placed = place(gemm, scales, roles, device.target, sources);
     std::optional<Error> error =
         placed ? checkAccumulator(gemm, *placed, problem, sources) : placed.error();
     if (error) {
@@ -457,7 +460,7 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
         illegal = error;
       return;
     }
-    bool usesGroupScales = placed->operandScale >= 0;
+    bool usesGroupScales = placed->scalesOperand;
     if (!gemm.schedule.scales && scales == Scales::Operand && !usesGroupScales)
       return; // no group scale to move: the same kernel as Accumulator
     for (const Schedule &schedule : scheduleCandidates(gemm, *placed, roles, problem, device)) {
@@ -475,8 +478,8 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
     }
     ways.emplace_back(scales, *std::move(placed));
   };
-  for (Scales scales :
-       choices<Scales, Scales>(gemm.schedule.scales, {Scales::Accumulator, Scales::Operand}))
+  for (Scales scales : choices<Scales, Scales>(
+           gemm.schedule.scales, {Scales::Accumulator, Scales::Operand, Scales::Hardware}))
     for (Roles roles : roleCandidates(gemm, device))
       consider(scales, roles);
   if (!found.empty()) {

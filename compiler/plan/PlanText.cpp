@@ -34,7 +34,7 @@ std::string Plan::printForKernel() const {
   out << "shape n=" << problem.n << " k=" << problem.k << '\n'
       << "target " << target << '\n'
       << "mma " << mmaType << '\n'
-      << "scales " << (groupScales == Scales::Operand ? "operand" : "accumulator") << '\n'
+      << "scales " << dsl::name(groupScales) << '\n'
       << "tile " << schedule.tileM << " x " << schedule.tileN << " x " << schedule.tileK << '\n'
       << "warps " << schedule.warpsM << " x " << schedule.warpsN << " x " << schedule.warpsK << '\n'
       << "pipeline " << schedule.pipeline << '\n'
@@ -80,8 +80,9 @@ Result<Plan> Plan::parse(std::string_view text) {
     } else if (key == "mma") {
       plan.mmaType = rest;
     } else if (key == "scales") {
-      good = rest == "operand" || rest == "accumulator";
-      plan.groupScales = rest == "operand" ? Scales::Operand : Scales::Accumulator;
+      std::optional<Scales> scales = dsl::scalesNamed(rest);
+      good = scales.has_value();
+      plan.groupScales = scales.value_or(plan.groupScales);
     } else if (key == "tile") {
       good = tile = readNumbers(rest, {&s.tileM, &s.tileN, &s.tileK});
     } else if (key == "warps") {

@@ -1,13 +1,14 @@
 // Quantizes activations: x [m][k] in f32, f16 or bf16 -> codes of a format, one CTA a row.
 //
 // Compiled by NVRTC at run time. "rho_format.cuh" is generated from the format's declaration by
-// runtime/QuantizerSource.cpp; it defines Element, elementBits, scaleRun, elementScale(), encodeComponents() and
+// runtime/QuantizerSource.cpp; it defines Element, elementBits, groupsPerWord, scaleRun, elementScale(), encodeComponents() and
 // the component parameters. The codes are bit for bit those of dsl::quantize on the host: the same
 // operations in double in the same order, reductions whose order does not matter. Build with
 // --fmad=false.
 //
 // Output, see compiler/Layout.h: element codes row-major, `pitch` bytes a row, sub-byte codes low
-// nibble first, signed codes of fewer than elementBits bits sign-extended, zero past k; group components [ceil(k/G)][groupStride], row components [m].
+// nibble first, signed codes of fewer than elementBits bits sign-extended, zero past k; group components [ceil(k/(w G))][groupStride][w] with w = groupsPerWord, zero past the last group,
+// row components [m].
 
 constexpr int threads = 256;
 constexpr int chunk = 16; // numbers that a thread takes at once
@@ -94,6 +95,27 @@ struct Float {
   }
 };
 
+// e8m0: the exponent alone; of a tie the even code.
+struct PowerOfTwo {
+  static constexpr int bits = 8;
+  static __device__ double decode(unsigned code) {
+    return code == 0xff ? bitsToDouble(0x7ff8000000000000ull)
+                        : powerOfTwo(static_cast<int>(code) - 127);
+  }
+  static __device__ unsigned encode(double value) {
+    if (value != value)
+      return 0xff;
+    if (value <= powerOfTwo(-127))
+      return 0;
+    if (value >= powerOfTwo(127))
+      return 0xfe;
+    const int exponent = static_cast<int>(doubleToBits(value) >> 52) - 1023;
+    const unsigned code = static_cast<unsigned>(exponent + 127);
+    const double middle = 1.5 * powerOfTwo(exponent);
+    return value < middle ? code : value > middle ? code + 1 : code + code % 2;
+  }
+};
+
 using s2 = Integer<2, true>;
 using s3 = Integer<3, true>;
 using s4 = Integer<4, true>;
@@ -110,12 +132,23 @@ using u7 = Integer<7, false>;
 using u8 = Integer<8, false>;
 using e2m1 = Float<4, 2, 1, 1, Special::None, 0x7, 0>;
 using e4m3 = Float<8, 4, 3, 7, Special::NanOnly, 0x7e, 0x7f>;
+using e8m0 = PowerOfTwo;
 using f16 = Float<16, 5, 10, 15, Special::Ieee, 0x7bff, 0x7e00>;
 using bf16 = Float<16, 8, 7, 127, Special::Ieee, 0x7f7f, 0x7fc0>;
 using f32 = Float<32, 8, 23, 127, Special::Ieee, 0x7f7fffffu, 0x7fc00000u>;
 
 // Division in encode rules: an all-zero group has scale 0.
 __device__ inline double divide(double a, double b) { return a == 0 && b == 0 ? 0 : a / b; }
+
+// bit_floor() in encode rules.
+__device__ inline double bitFloor(double a) {
+  const double positive = fabs(a);
+  if (positive == 0 || !(positive < bitsToDouble(0x7ff0000000000000ull)))
+    return positive;
+  if (positive < powerOfTwo(-1022)) // a subnormal number, whose exponent field is 0
+    return bitFloor(positive * powerOfTwo(200)) * powerOfTwo(-200);
+  return bitsToDouble(doubleToBits(positive) & 0x7ff0000000000000ull);
+}
 
 // --- input numbers, all exact in float
 
@@ -142,6 +175,7 @@ template <class Input> struct Row {
   long long k;
   long long row;
   long long groupStride;
+  int groupsPerWord;
   unsigned char *const *components;
 
   // chunk numbers from `column` on; those at `end` and after are 0.
@@ -169,7 +203,10 @@ template <class Input> struct Row {
 
   // Where the code of a component for `column` lies; Group 0: one for the whole row.
   template <long long Group> __device__ long long place(long long column) const {
-    return Group == 0 ? row : column / (Group == 0 ? 1 : Group) * groupStride + row;
+    if (Group == 0)
+      return row;
+    const long long group = column / (Group == 0 ? 1 : Group);
+    return (group / groupsPerWord * groupStride + row) * groupsPerWord + group % groupsPerWord;
   }
   template <class Type, long long Group>
   __device__ double component(int index, long long column) const {
@@ -302,16 +339,18 @@ template <class Rule, class Input> __device__ void encodeComponent(const Row<Inp
                                          : 1;
     constexpr long long step = group == 0 ? 1 : group;
     const long long groups = (row.k + step - 1) / step;
+    const long long stored = (groups + row.groupsPerWord - 1) / row.groupsPerWord * row.groupsPerWord;
     // Every lane makes every round: the shuffles are the whole warp's.
-    for (long long first = 0; first < groups; first += threads / lanes) {
+    for (long long first = 0; first < stored; first += threads / lanes) {
       long long mine = first + threadIdx.x / lanes;
       // A team past the last group reduces nothing; column 0 is there to be read.
       long long begin = mine < groups ? mine * step : 0;
       long long end = mine >= groups ? begin : begin + step < row.k ? begin + step : row.k;
       Team<Input, lanes> team(row, begin, end, static_cast<int>(threadIdx.x % lanes));
       double value = Rule::value(row, team);
-      if (mine < groups && threadIdx.x % lanes == 0)
-        row.template store<typename Rule::Type, group>(Rule::index, begin, value);
+      if (mine < stored && threadIdx.x % lanes == 0)
+        row.template store<typename Rule::Type, group>(Rule::index, mine * step,
+                                                       mine < groups ? value : 0);
     }
   }
   __syncthreads();
@@ -464,7 +503,8 @@ __device__ void quantizeRow(const Row<Input> &row, long long pitch, unsigned cha
            unsigned char *codes RHO_COMPONENT_PARAMETERS) {                                        \
     unsigned char *const components[] = {codes RHO_COMPONENT_ARGUMENTS};                           \
     const long long index = blockIdx.x;                                                            \
-    quantizeRow(Row<Input>{x + index * stride, k, index, groupStride, components}, pitch, codes);  \
+    quantizeRow(Row<Input>{x + index * stride, k, index, groupStride, groupsPerWord, components},  \
+                pitch, codes);                                                                     \
   }
 RHO_QUANTIZE(rho_quantize_f32, float)
 RHO_QUANTIZE(rho_quantize_f16, InputF16)

@@ -96,10 +96,11 @@ public:
   }
 
   Result<std::shared_ptr<const Quantizer>> makeQuantizer(std::shared_ptr<const dsl::Format> format,
-                                                         int elementBits, cache::DiskCache &disk,
+                                                         int elementBits, int groupsPerWord,
+                                                         cache::DiskCache &disk,
                                                          cache::Warnings &warnings) override {
     Result<std::shared_ptr<const Quantizer>> made =
-        makeCudaQuantizer(context, capability, *format, elementBits, disk, warnings);
+        makeCudaQuantizer(context, capability, *format, elementBits, groupsPerWord, disk, warnings);
     if (made)
       return made;
     warnings.push_back(
@@ -192,7 +193,7 @@ std::string targetOf(int major, int minor) {
                                                {86, any, "sm_86"},
                                                {89, any, "sm_89"},
                                                {90, 90, "sm_90a"},
-                                               {120, any, "sm_120"}}};
+                                               {120, 120, "sm_120a"}}};
   const int capability = major * 10 + minor;
   std::string target;
   for (const Row &row : rows)

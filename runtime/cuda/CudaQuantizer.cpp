@@ -66,11 +66,11 @@ Result<std::shared_ptr<const Quantizer>> load(const std::shared_ptr<const Contex
 
 Result<std::shared_ptr<const Quantizer>>
 makeCudaQuantizer(const std::shared_ptr<const Context> &context, int capability,
-                  const dsl::Format &format, int elementBits, cache::DiskCache &disk,
-                  cache::Warnings &warnings) {
+                  const dsl::Format &format, int elementBits, int groupsPerWord,
+                  cache::DiskCache &disk, cache::Warnings &warnings) {
   if (std::optional<std::string> problem = quantizerSourceProblem(format))
     return makeError(DiagId::unsupported_activation, {format.name, *problem});
-  const std::string header = quantizerHeader(format, elementBits);
+  const std::string header = quantizerHeader(format, elementBits, groupsPerWord);
   // The cubin is for a whole architecture and NVRTC of any version gives a right one: neither the
   // driver nor the library takes part in the key, so that a cached quantizer needs no NVRTC.
   cache::Sha256 hash;

@@ -4,6 +4,7 @@
 #include "runtime/emulator/Lanes.h"
 #include "runtime/emulator/Numbers.h"
 
+#include <bit>
 #include <cmath>
 #include <type_traits>
 
@@ -97,6 +98,20 @@ template <class Op, bool Ftz, bool Sat> struct Modified {
   static float apply(float a, float b, float c) { return out(Op::apply(in(a), in(b), in(c))); }
 };
 
+// Both halves of a 64-bit register.
+template <class Op> struct Pairwise {
+  template <class... Pairs> static uint64_t apply(Pairs... pairs) {
+    auto half = [&](int shift) {
+      float result = Op::apply(std::bit_cast<float>(uint32_t(pairs >> shift))...);
+      return uint64_t(std::bit_cast<uint32_t>(result)) << shift;
+    };
+    return half(0) | half(32);
+  }
+};
+template <class Op>
+constexpr bool hasPairs = std::is_same_v<Op, Add> || std::is_same_v<Op, Sub> ||
+                          std::is_same_v<Op, Mul> || std::is_same_v<Op, Fma>;
+
 template <class Op, int Sources, class T> constexpr Handler plain() {
   if constexpr (Sources == 1)
     return unaryHandler<T, T, Op>;
@@ -115,6 +130,10 @@ template <class Op, int Sources> void finish(Decoder &d, bool ftz, bool sat) {
     d.inst.b = d.source(2, type);
   if (Sources > 2)
     d.inst.c = d.source(3, type);
+  if constexpr (hasPairs<Op>)
+    if (type == Type::F32x2 && !sat)
+      return d.emit(ftz ? plain<Pairwise<Modified<Op, true, false>>, Sources, uint64_t>()
+                        : plain<Pairwise<Op>, Sources, uint64_t>());
   if (type == Type::F32)
     return d.emit(ftz ? (sat ? plain<Modified<Op, true, true>, Sources, float>()
                              : plain<Modified<Op, true, false>, Sources, float>())
@@ -150,9 +169,13 @@ constexpr Form forms[] = {
     {"max", minMax<Max>},        {"abs", arithmetic<Abs, 1>}, {"neg", arithmetic<Neg, 1>},
 };
 
+bool isHalf(Type type) {
+  return bits(type) == 16 || (kind(type) == TypeKind::Packed && type != Type::F32x2);
+}
+
 template <class Op, int Sources> void maybeHalf(Decoder &d) {
   Type type = d.lastType();
-  if (bits(type) == 16 || kind(type) == TypeKind::Packed)
+  if (isHalf(type))
     return decodeHalfArithmetic(d);
   arithmetic<Op, Sources>(d);
 }
@@ -215,7 +238,7 @@ constexpr Opcode opcodes[] = {
 
 void decodeFloatArithmetic(Decoder &d) {
   Type type = d.lastType();
-  if (bits(type) == 16 || kind(type) == TypeKind::Packed)
+  if (isHalf(type))
     return decodeHalfArithmetic(d);
   for (const Form &form : forms)
     if (form.name == d.opcode())

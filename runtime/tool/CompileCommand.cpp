@@ -1,4 +1,5 @@
 #include "compiler/Compiler.h"
+#include "compiler/DecodeText.h"
 #include "dsl/Findings.h"
 #include "runtime/tool/Files.h"
 #include "runtime/tool/Tool.h"
@@ -100,6 +101,8 @@ Result<std::string> textOf(const Options &options, const std::string &path) {
   Result<compiler::Plan> plan = choosePlan(options, **gemm, module->sources.get());
   if (!plan)
     return plan.error();
+  if (emit == "decode")
+    return compiler::explainDecode(**gemm, *plan);
   if (!to)
     return plan->print();
   return compiler::emit(**gemm, *plan, *to, module->sources.get());

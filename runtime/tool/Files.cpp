@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,21 +24,22 @@ Error failed(DiagId id, const std::string &path, int error) {
 } // namespace
 
 Result<std::string> readText(const std::string &path) {
-  File file(std::fopen(path.c_str(), "rb"));
+  File opened(path == "-" ? nullptr : std::fopen(path.c_str(), "rb"));
+  std::FILE *file = path == "-" ? stdin : opened.get();
   if (!file)
     return failed(DiagId::file_not_readable, path, errno);
   struct stat info = {};
-  if (fstat(fileno(file.get()), &info) == 0 && S_ISDIR(info.st_mode))
+  if (fstat(fileno(file), &info) == 0 && S_ISDIR(info.st_mode))
     return failed(DiagId::file_not_readable, path, EISDIR);
   constexpr size_t limit = size_t(256) << 20;
   std::string text;
   char chunk[1 << 16];
-  while (size_t got = std::fread(chunk, 1, sizeof chunk, file.get())) {
+  while (size_t got = std::fread(chunk, 1, sizeof chunk, file)) {
     text.append(chunk, got);
     if (text.size() > limit)
       return failed(DiagId::file_not_readable, path, EFBIG);
   }
-  if (std::ferror(file.get()) != 0)
+  if (std::ferror(file) != 0)
     return failed(DiagId::file_not_readable, path, errno);
   return text;
 }
@@ -50,20 +52,26 @@ Status writeText(const std::string &path, std::string_view text) {
       return failed(DiagId::file_not_writable, "standard output", errno);
     return Done{};
   }
-  // A pipe or a device is written in place: a rename would replace it.
   struct stat info = {};
-  bool special = stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode);
-  std::string temporary = special ? path : path + "." + std::to_string(getpid()) + ".part";
+  bool exists = stat(path.c_str(), &info) == 0;
+  if (exists && access(path.c_str(), W_OK) != 0)
+    return failed(DiagId::file_not_writable, path, errno);
+  // A pipe or a device is written in place: a rename would replace it.
+  bool special = exists && !S_ISREG(info.st_mode);
+  std::error_code ignored;
+  std::string target = exists ? std::filesystem::canonical(path, ignored).string() : path;
+  std::string temporary = special ? path : target + "." + std::to_string(getpid()) + ".part";
   File file(std::fopen(temporary.c_str(), "wb"));
   if (!file)
     return failed(DiagId::file_not_writable, path, errno);
-  bool written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
+  bool written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
+                 (!exists || special || fchmod(fileno(file.get()), info.st_mode & 07777) == 0);
   int error = errno;
   if (std::fclose(file.release()) != 0 && written) {
     written = false;
     error = errno;
   }
-  if (written && (special || std::rename(temporary.c_str(), path.c_str()) == 0))
+  if (written && (special || std::rename(temporary.c_str(), target.c_str()) == 0))
     return Done{};
   if (written)
     error = errno;

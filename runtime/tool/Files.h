@@ -8,9 +8,10 @@
 
 namespace rho::tool {
 
-// Errors: file_not_readable.
+// Standard input for "-". Errors: file_not_readable.
 Result<std::string> readText(const std::string &path);
-// Replaces the file as a whole; standard output for an empty path. Errors: file_not_writable.
+// Replaces the file as a whole, keeping its permissions and the links that lead to it; standard
+// output for an empty path. Errors: file_not_writable.
 Status writeText(const std::string &path, std::string_view text);
 
 } // namespace rho::tool

@@ -14,6 +14,7 @@ using Kind = OptionSpec::Kind;
 
 constexpr unsigned bit(Command command) { return 1U << static_cast<unsigned>(command); }
 constexpr unsigned run = bit(Command::Run);
+constexpr unsigned fmt = bit(Command::Fmt);
 constexpr unsigned compile = bit(Command::Compile);
 constexpr unsigned bench = bit(Command::Bench);
 constexpr unsigned tune = bit(Command::Tune);
@@ -26,10 +27,13 @@ constexpr unsigned warm = bit(Command::CacheWarm);
 constexpr unsigned anyCache = bit(Command::CacheList) | bit(Command::CacheVerify) | clearing |
                               bit(Command::CacheExport) | importing | warm;
 
-constexpr std::array<CommandSpec, 17> commands = {{
+constexpr std::array<CommandSpec, 19> commands = {{
     {Command::Run, "run", "FILE.rho [options]",
      "compile a gemm, run it and check the result against the exact reference"},
     {Command::Check, "check", "FILE.rho...", "print all diagnostics, or what the files declare"},
+    {Command::Fmt, "fmt", "FILE.rho... [options]",
+     "rewrite files in their canonical layout; - is standard input to standard output"},
+    {Command::Lsp, "lsp", "", "serve an editor: the Language Server Protocol over standard input"},
     {Command::Compile, "compile", "FILE --emit=STAGE [options]",
      "print a stage of the compilation, or go on from a printed one"},
     {Command::Bench, "bench", "[FILE.rho...] [options]",
@@ -60,7 +64,8 @@ constexpr std::array<CommandSpec, 17> commands = {{
     {Command::Version, "--version", "", "print the versions of rho and of its compiler"},
 }};
 
-constexpr std::array<OptionSpec, 43> options = {{
+constexpr std::array<OptionSpec, 44> options = {{
+    {"--check", Kind::Flag, "", fmt, false, "write nothing, list the files that would change"},
     {"--m", Kind::Count, "M", run | compile | explain, true,
      "rows of the activations and of the output"},
     {"--n", Kind::Count, "N", run | compile | explain, true,
@@ -119,7 +124,7 @@ constexpr std::array<OptionSpec, 43> options = {{
     {"--no-cache", Kind::Flag, "", run, false, "neither read nor write compiled kernels on disk"},
     {"--untuned", Kind::Flag, "", run | bench | warm, true,
      "the planner's choice even where rho tune kept another plan"},
-    {"--emit", Kind::Choice, "ast|format|plan|rho|tile|llvm|ptx", compile, false,
+    {"--emit", Kind::Choice, "ast|format|plan|decode|rho|tile|llvm|ptx", compile, false,
      "the stage to print (default ptx)"},
     {"--from", Kind::Choice, "rho|tile|llvm", compile, true,
      "FILE is the printed text of this stage"},
@@ -146,20 +151,14 @@ const OptionSpec *findOption(Command command, std::string_view name) {
   return nullptr;
 }
 
-// ", did you mean 'x'" where a name is near.
-std::string suggestion(std::string_view name, const std::vector<std::string> &known) {
-  std::string hint = dsl::hint(name, known);
-  return hint.starts_with("did you mean") ? ", " + hint : "";
-}
-
 Error unknownOption(Command command, std::string_view name) {
   std::vector<std::string> known;
   for (const OptionSpec &spec : options)
     if ((spec.commands & bit(command)) != 0)
       known.emplace_back(spec.name);
   std::string list = known.empty() ? "none" : dsl::join(known);
-  return makeError(DiagId::unknown_option,
-                   {dsl::shown(name), std::string(nameOf(command)), suggestion(name, known), list});
+  return makeError(DiagId::unknown_option, {dsl::shown(name), std::string(nameOf(command)),
+                                            dsl::suggestion(name, known), list});
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -206,7 +205,7 @@ std::string objection(const OptionSpec &spec, std::string_view value) {
     for (const std::string &choice : known)
       if (choice == value)
         return {};
-    return "valid values are " + dsl::join(known);
+    return "valid values are " + dsl::listed(value, known);
   }
   case Kind::Count:
     return isCount(value, 1) ? "" : "a whole number of at least 1 is needed";
@@ -263,7 +262,7 @@ Result<Options> Options::parse(std::span<const std::string> arguments) {
   }
   if (!command)
     return makeError(DiagId::unknown_command,
-                     {dsl::shown(first), suggestion(first, known), dsl::join(known)});
+                     {dsl::shown(first), dsl::suggestion(first, known), dsl::join(known)});
   result.chosen = command->command;
 
   bool optionsEnded = false;

@@ -17,6 +17,8 @@ namespace rho::tool {
 enum class Command : uint8_t {
   Run,
   Check,
+  Fmt,
+  Lsp,
   Compile,
   Bench,
   Tune,

@@ -30,7 +30,8 @@ Result<int> help(const Options &options) {
   std::vector<std::string> known;
   for (const CommandSpec &spec : commandTable())
     known.emplace_back(spec.name);
-  return makeError(DiagId::unknown_command, {dsl::shown(name), "", dsl::join(known)});
+  return makeError(DiagId::unknown_command,
+                   {dsl::shown(name), dsl::suggestion(name, known), dsl::join(known)});
 }
 
 Result<int> dispatch(const Options &options) {
@@ -39,6 +40,10 @@ Result<int> dispatch(const Options &options) {
     return runCommand(options);
   case Command::Check:
     return checkCommand(options);
+  case Command::Fmt:
+    return fmtCommand(options);
+  case Command::Lsp:
+    return lspCommand(options);
   case Command::Compile:
     return compileCommand(options);
   case Command::Bench:

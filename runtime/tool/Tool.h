@@ -14,6 +14,8 @@ inline constexpr int wrongUsage = 2; // the command line itself
 
 Result<int> runCommand(const Options &options);
 Result<int> checkCommand(const Options &options);
+Result<int> fmtCommand(const Options &options);
+Result<int> lspCommand(const Options &options);
 Result<int> compileCommand(const Options &options);
 Result<int> benchCommand(const Options &options);
 Result<int> tuneCommand(const Options &options);

@@ -21,7 +21,12 @@ format int4_g512 { element: s4 scale: f16 per k[512] value = element * scale }
 format uint4_g64 { element: u4 scale: f16 per k[64] value = element * scale }
 format uint4_channel { element: u4 scale: f16 per channel value = element * scale }
 format int8_g32 { element: s8 scale: f32 per k[32] value = element * scale }
-format int8_g128 { element: s8 scale: f16 per k[128] value = element * scale }
+format fp4_g16 { element: e2m1 block: e4m3 per k[16] value = element * block }
+format fp4_g32 { element: e2m1 block: e4m3 per k[32] value = element * block }
+format fp4_powers { element: e2m1 scale: e8m0 per k[32] value = element * scale encode { scale = bit_floor(absmax(x)) / 4 } }
+format fp4_token { element: e2m1 scale: f32 per token value = element * scale }
+format fp4_two { element: e2m1 block: e4m3 per k[16] large: f16 per k[64] value = element * block * large }
+format fp4_signed { element: e2m1 block: e4m3 per k[16] value = element * block encode { block = max(x) / 6 } }
 format int8_g128_e4m3 { element: s8 scale: e4m3 per k[128] value = element * scale }
 )";
 
@@ -53,8 +58,9 @@ std::string describe(const Case &test) {
 }
 
 std::string declaration(const Case &test) {
-  return formats() + "gemm g { weight: " + test.weight + " activation: " + test.activation +
-         " output: " + test.output + " schedule { " + test.schedule + " } }";
+  return formats() + test.formats + "gemm g { weight: " + test.weight +
+         " activation: " + test.activation + " output: " + test.output + " schedule { " +
+         test.schedule + " } }";
 }
 
 void run(const Case &test, const std::vector<float> &weights, const std::vector<float> &tokens,

@@ -60,7 +60,7 @@ TEST_P(CodeOrder, IsTheFragmentOrderOfThePtxIsa) {
   auto [activation, schedule, weight] = GetParam();
   dsl::Gemm gemm = gemmWith(activation, weight);
   Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator,
-                                    dsl::ScheduleDecl::Roles::Uniform, nullptr);
+                                    dsl::ScheduleDecl::Roles::Uniform, "sm_80", nullptr);
   ASSERT_TRUE(placed.ok());
   Geometry g = makeGeometry(*placed, schedule);
   WeightLayout layout = makeWeightLayout(gemm, *placed, g, {8, 2 * g.tileN, 2 * g.tileK});
@@ -77,11 +77,13 @@ TEST_P(CodeOrder, IsTheFragmentOrderOfThePtxIsa) {
             for (int i = 0; i < 4 * perRegister; ++i) {
               int reg = i / perRegister, sub = i % perRegister;
               int word = step * (4 / registersPerWord) + reg / registersPerWord;
-              int code = placed->decode.position[reg % registersPerWord][sub];
+              int code = placed->decode.position(static_cast<size_t>(reg % registersPerWord),
+                                                 static_cast<size_t>(sub));
               // A thread's chunk is 16 bytes at (chunk of the warp) * 512 + lane * 16.
               int64_t chunkIndex = (warp * g.chunks() + chunk) * g.rowTiles() + t;
               int64_t position =
-                  ((chunkIndex * 32 + lane) * Geometry::wordsPerChunk + word) * codesPerWord + code;
+                  ((chunkIndex * 32 + lane) * g.planeWords(g.weightBits) + word) * codesPerWord +
+                  code;
               Coordinates at = coordinatesOf(codes, position);
               Coordinates fragment = fragmentElement(perRegister, lane, i);
               EXPECT_EQ(at.n, warp * g.warpN() + fragment.n % 8 * g.rowsPerThread() + 2 * t +
@@ -122,7 +124,7 @@ TEST(GemvOrder, GivesEachThreadARun) {
     Schedule schedule = test.schedule;
     schedule.roles = dsl::ScheduleDecl::Roles::Gemv;
     Result<PlacedGemm> placed =
-        place(gemm, dsl::ScheduleDecl::Scales::Accumulator, schedule.roles, nullptr);
+        place(gemm, dsl::ScheduleDecl::Scales::Accumulator, schedule.roles, "sm_90a", nullptr);
     ASSERT_TRUE(placed.ok());
     Geometry g = makeGeometry(*placed, schedule);
     WeightLayout layout = makeWeightLayout(gemm, *placed, g, {1, 2 * g.tileN, 2 * g.tileK});
@@ -133,12 +135,13 @@ TEST(GemvOrder, GivesEachThreadARun) {
       for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
         for (int64_t t = 0; t < g.rowTiles(); ++t)
           for (int lane = 0; lane < 32; ++lane)
-            for (int i = 0; i < Geometry::wordsPerChunk * codesPerWord; ++i) {
+            for (int i = 0; i < g.planeWords(g.weightBits) * codesPerWord; ++i) {
               int reg = i / perRegister, sub = i % perRegister;
-              int code = placed->decode.position[reg % registersPerWord][sub];
+              int code = placed->decode.position(static_cast<size_t>(reg % registersPerWord),
+                                                 static_cast<size_t>(sub));
               int64_t chunkIndex = (warp * g.chunks() + chunk) * g.rowTiles() + t;
               int64_t word =
-                  (chunkIndex * 32 + lane) * Geometry::wordsPerChunk + reg / registersPerWord;
+                  (chunkIndex * 32 + lane) * g.planeWords(g.weightBits) + reg / registersPerWord;
               Coordinates at = coordinatesOf(layout.sections[0], word * codesPerWord + code);
               EXPECT_EQ(at.n, warp * g.warpN() + lane / 4 * g.rowsPerThread() + 2 * t + reg % 2);
               EXPECT_EQ(at.k, chunk * g.chunkK() + lane % 4 * g.chunkK() / 4 +
@@ -160,7 +163,8 @@ TEST(WarpgroupOrder, FeedsConsecutiveInstructionsFromOneLoad) {
   for (const Case &test : {Case{"s8_token", {16, 128, 128, 1, 4, 1, 4, 1, imfp}},
                            Case{"f16", {16, 128, 128, 1, 8, 1, 4, 1, imfp}}}) {
     dsl::Gemm gemm = gemmWith(test.activation);
-    Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, nullptr);
+    Result<PlacedGemm> placed =
+        place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, "sm_90a", nullptr);
     ASSERT_TRUE(placed.ok());
     Geometry g = makeGeometry(*placed, test.schedule);
     WeightLayout layout = makeWeightLayout(gemm, *placed, g, {8, g.tileN, g.tileK});
@@ -179,7 +183,8 @@ TEST(WarpgroupOrder, FeedsConsecutiveInstructionsFromOneLoad) {
             int step = i / (4 * perRegister), inStep = i % (4 * perRegister);
             int reg = inStep / perRegister, sub = inStep % perRegister;
             int word = step * (4 / registersPerWord) + reg / registersPerWord;
-            int nibble = placed->decode.position[reg % registersPerWord][sub];
+            int nibble = placed->decode.position(static_cast<size_t>(reg % registersPerWord),
+                                                 static_cast<size_t>(sub));
             Coordinates at = coordinatesOf(layout.sections[0], load + int64_t{word} * 8 + nibble);
             Coordinates fragment = warpgroupElement(perRegister, thread % 128, inStep);
             EXPECT_EQ(at.k, chunk * g.chunkK() + int64_t{step} * g.mmaK + fragment.k);
@@ -200,7 +205,8 @@ TEST(WarpgroupOrder, FeedsConsecutiveInstructionsFromOneLoad) {
 // 512 consecutive bytes, so they are.
 TEST(WarpgroupOrder, LanesOfAWarpReadDifferentBanks) {
   dsl::Gemm gemm = gemmWith("s8_token");
-  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, nullptr);
+  Result<PlacedGemm> placed =
+      place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, "sm_90a", nullptr);
   ASSERT_TRUE(placed.ok());
   Geometry g = makeGeometry(*placed, {64, 64, 128, 1, 4, 1, 4, 1, imfp});
   WeightLayout layout = makeWeightLayout(gemm, *placed, g, {8, 64, 128});
@@ -242,7 +248,8 @@ TEST(WarpgroupOrder, LanesOfAWarpReadDifferentBanks) {
 // One bulk copy brings a k tile of codes: it is contiguous, aligned and in the order of the tiles.
 TEST(WarpgroupOrder, ATileOfCodesIsOneRun) {
   dsl::Gemm gemm = gemmWith("f16");
-  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, nullptr);
+  Result<PlacedGemm> placed =
+      place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, "sm_90a", nullptr);
   ASSERT_TRUE(placed.ok());
   Geometry g = makeGeometry(*placed, {16, 64, 128, 1, 4, 2, 4, 1, imfp});
   WeightLayout layout = makeWeightLayout(gemm, *placed, g, {8, 3 * g.tileN, 5 * g.tileK});
@@ -256,7 +263,7 @@ TEST(WarpgroupOrder, ATileOfCodesIsOneRun) {
   for (int64_t tileN = 0; tileN < 3; ++tileN)
     for (int64_t tileK = 0; tileK < 5; ++tileK) {
       // Only this tile's codes differ from zero: so do only the bytes of its run.
-      dsl::QuantizedMatrix weight{format, layout.n, layout.k, {}};
+      dsl::QuantizedMatrix weight{format, layout.n, layout.k, {}, {}};
       weight.components.emplace_back(4, layout.n * layout.k);
       weight.components.emplace_back(16, layout.n * (layout.k / 128));
       for (int64_t n = tileN * g.tileN; n < (tileN + 1) * g.tileN; ++n)
@@ -291,7 +298,7 @@ TEST(Geometry, RolesShareTheRegistersOfAnSm) {
 TEST(Geometry, EveryWorkspaceByteBelongsToOneThread) {
   dsl::Gemm gemm = gemmWith("f16");
   Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator,
-                                    dsl::ScheduleDecl::Roles::Uniform, nullptr);
+                                    dsl::ScheduleDecl::Roles::Uniform, "sm_80", nullptr);
   ASSERT_TRUE(placed.ok());
   for (Schedule schedule :
        {Schedule{32, 128, 64, 2, 4, 1, 4, 3}, Schedule{64, 128, 64, 1, 4, 2, 4, 3, imfp}}) {
@@ -303,7 +310,8 @@ TEST(Geometry, EveryWorkspaceByteBelongsToOneThread) {
 
 TEST(Outputs, GoInSlicesThatFitTheirBuffer) {
   dsl::Gemm gemm = gemmWith("f16");
-  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, nullptr);
+  Result<PlacedGemm> placed =
+      place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, "sm_90a", nullptr);
   ASSERT_TRUE(placed.ok());
   auto slicesOf = [&](const Schedule &schedule, int64_t n) {
     return outputSlices(gemm, makeGeometry(*placed, schedule), {100, n, 64});
@@ -333,7 +341,8 @@ TEST(Outputs, GoInSlicesThatFitTheirBuffer) {
 // room for the sums of one of them.
 TEST(Geometry, ClustersShareRowsAndSums) {
   dsl::Gemm gemm = gemmWith("s8_token");
-  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, nullptr);
+  Result<PlacedGemm> placed =
+      place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, "sm_90a", nullptr);
   ASSERT_TRUE(placed.ok());
   Schedule schedule{32, 64, 128, 1, 4, 1, 4, 4, imfp};
   auto has = [&](KernelParameter::Kind kind) {

@@ -124,7 +124,7 @@ TEST(Devices, peakRatesAreTheDatasheets) {
 
 TEST(Plan, NamesTheValidTargets) {
   EXPECT_EQ(modelOfTarget("sm_70").error().str(),
-            "error: unknown target 'sm_70'; valid targets are sm_80, sm_86, sm_89, sm_90a "
+            "error: unknown target 'sm_70'; valid targets are sm_80, sm_86, sm_89, sm_90a, sm_120a "
             "[unknown_target]\n");
 }
 
@@ -138,39 +138,47 @@ TEST(PlanDiagnostics, Problem) {
 
 // What can be encoded and evaluated, but not yet multiplied.
 TEST(PlanDiagnostics, FormatsWithoutKernels) {
-  auto of = [](const std::string &format) {
-    std::string message = messageOf(format + "\ngemm g { weight: w activation: f16 output: f16 }");
+  auto of = [](const std::string &text) {
+    std::string message = messageOf(text);
     return message.substr(0, message.find('\n'));
   };
-  EXPECT_EQ(of("format w { element: s4 scale: f16 per n[128] k[128] value = element * scale }"),
-            "t.rho:5:18: error: 'scale' of 'w' is per n[128] k[128], for which there are no "
+  EXPECT_EQ(of("format x { element: s8 scale: f16 per m[2] k[128] value = element * scale }\n"
+               "gemm g { weight: int4 activation: x output: f16 }"),
+            "t.rho:5:35: error: 'scale' of 'x' is per m[2] k[128], for which there are no kernels "
+            "yet [no_kernels]");
+  EXPECT_EQ(of("format x { element: s8 scale: f32 per token fine: u4 per k[64] bit: u2 in fine "
+               "value = (element * fine + bit) * scale encode { scale = 1 fine = 1 bit = 1 } }\n"
+               "gemm g { weight: int4 activation: x output: f16 }"),
+            "t.rho:5:35: error: 'bit' of 'x' is in spare bits of 'fine', for which there are no "
             "kernels yet [no_kernels]");
-  EXPECT_EQ(of("format w { element: s4 scale: e8m0 per k[32] value = element * scale }"),
-            "t.rho:5:18: error: 'scale' of 'w' is a scale of type e8m0, for which there are no "
-            "kernels yet [no_kernels]");
-  EXPECT_EQ(of("format w { element: s4 scale: ue3m3 per k[64] bit: u2 in scale value = (element + "
-               "bit) * scale encode { scale = 1 bit = 1 } }"),
-            "t.rho:5:18: error: 'bit' of 'w' is in spare bits of 'scale', for which there are no "
-            "kernels yet [no_kernels]");
-  EXPECT_EQ(
-      of("format w { element: e2m1 remap 8 to [5, -5, 8, -8] by bit scale: f16 per k[64] bit: "
-         "u2 per k[64] value = element * scale }"),
-      "t.rho:5:18: error: 'element' of 'w' has a remapped code, for which there are no "
-      "kernels yet [no_kernels]");
-  EXPECT_EQ(of("format w { element: codebook [-1, -0.5, 0.25, 1] value = element }"),
-            "t.rho:5:18: error: no decode from 'element' of 'w' to f16 operands, which activation "
-            "'f16' needs [no_decode]");
+  EXPECT_EQ(of("format w { element: codebook [-1, -0.5, 0.25, 1] value = element }\n"
+               "gemm g { weight: w activation: int8 output: f16 }"),
+            "t.rho:5:18: error: no decode from 'element' of 'w' to s8 operands, which activation "
+            "'int8' needs [no_decode]");
+  EXPECT_EQ(of("format w { element: s4 scale: codebook [1, 2] per k[64] value = element * scale }\n"
+               "gemm g { weight: w activation: f16 output: f16 }"),
+            "t.rho:5:18: error: the value of 'w' is no product of one factor with the element and "
+            "scales: 'scale' is a codebook, only elements are [unsupported_value]");
 }
 
 TEST(PlanDiagnostics, Values) {
+  EXPECT_EQ(messageOf("format odd { element: s4 bias: s8 per channel value = (element ^ 3) * bias "
+                      "encode { bias = 1 } }\n"
+                      "gemm g { weight: odd activation: f16 output: f16 }"),
+            "t.rho:5:18: error: no decode from 'element ^ 3' of 'odd' to f16 operands, which "
+            "activation 'f16' needs [no_decode]\n"
+            "gemm g { weight: odd activation: f16 output: f16 }\n"
+            "                 ^~~\n");
   EXPECT_EQ(
-      messageOf("format odd { element: s4 bias: s8 per channel value = element * bias + 1 "
-                "encode { bias = 1 } }\n"
-                "gemm g { weight: odd activation: f16 output: f16 }"),
-      "t.rho:5:18: error: no decode from 'element * bias + 1' of 'odd' to f16 operands, which "
-      "activation 'f16' needs [no_decode]\n"
-      "gemm g { weight: odd activation: f16 output: f16 }\n"
-      "                 ^~~\n");
+      messageOf("format offset { element: u4 scale: f16 per k[64] low: f16 per k[64] "
+                "value = element * scale + low encode { scale = 1 low = 0 } }\n"
+                "gemm g { weight: offset activation: int8 output: f16 }"),
+      "t.rho:5:18: error: the value of 'offset' is no product of one factor with the element and "
+      "scales: 'element * scale + low' adds real numbers, operands of s8 hold what the element "
+      "alone "
+      "stands for; with activations of f16 or bf16 it is possible [unsupported_value]\n"
+      "gemm g { weight: offset activation: int8 output: f16 }\n"
+      "                 ^~~~~~\n");
   EXPECT_EQ(messageOf("format square { element: s4 scale: f16 per channel "
                       "value = element * element * scale encode { scale = 1 } }\n"
                       "gemm g { weight: square activation: f16 output: f16 }"),
@@ -178,11 +186,28 @@ TEST(PlanDiagnostics, Values) {
             "and scales: the element stands in two factors [unsupported_value]\n"
             "gemm g { weight: square activation: f16 output: f16 }\n"
             "                 ^~~~~~\n");
-  EXPECT_EQ(messageOf("gemm g { weight: int4 activation: f32 output: f16 }"),
-            "t.rho:4:35: error: activation 'f32' has element f32 in the form element; a matrix "
-            "instruction takes f16, bf16, e4m3, s8 or s4 times scales [no_mma_for_activation]\n"
-            "gemm g { weight: int4 activation: f32 output: f16 }\n"
-            "                                  ^~~\n");
+  EXPECT_EQ(
+      messageOf("gemm g { weight: int4 activation: f32 output: f16 }"),
+      "t.rho:4:35: error: activation 'f32' has element f32 in the form element; a matrix "
+      "instruction takes f16, bf16, e4m3, s8, s4 or e2m1 times scales [no_mma_for_activation]\n"
+      "gemm g { weight: int4 activation: f32 output: f16 }\n"
+      "                                  ^~~\n");
+}
+
+TEST(PlanDiagnostics, Parts) {
+  EXPECT_EQ(messageOf("format mixed { partition per tensor k[128] { low: int4 high: f16 } }\n"
+                      "gemm g { weight: mixed activation: f16 output: f16 }"),
+            "t.rho:5:18: error: 'mixed' has a partition, kernels are made of formats without parts "
+            "[parts_not_compiled]\n"
+            "gemm g { weight: mixed activation: f16 output: f16 }\n"
+            "                 ^~~~~\n");
+  EXPECT_EQ(
+      messageOf("format fixed { element: f16 value = element residual rest: int4 per k[128] }\n"
+                "gemm g { weight: int4 activation: fixed output: f16 }"),
+      "t.rho:5:35: error: 'fixed' has a residual, kernels are made of formats without parts "
+      "[parts_not_compiled]\n"
+      "gemm g { weight: int4 activation: fixed output: f16 }\n"
+      "                                  ^~~~~\n");
 }
 
 TEST(PlanDiagnostics, Scales) {
@@ -209,11 +234,11 @@ TEST(PlanDiagnostics, OperandTypes) {
   };
   const std::string gemm = "gemm g { weight: int4 activation: fp8 output: f16 }";
   EXPECT_EQ(messageOf(fp8 + gemm),
-            "t.rho:5:6: error: roles uniform do not fit sm_80: e4m3 operands need sm_89 or sm_90a "
-            "[schedule_roles]\n" +
-                gemm + "\n     ^\n");
-  EXPECT_EQ(message(gemm, "sm_86"), "roles uniform do not fit sm_86: e4m3 operands need sm_89 or "
-                                    "sm_90a");
+            "t.rho:5:35: error: activation 'fp8' has operands of e4m3, sm_80 has no matrix "
+            "instruction for them; sm_89, sm_90a, sm_120a do [no_mma_on_target]\n" +
+                gemm + "\n                                  ^~~\n");
+  EXPECT_EQ(message(gemm, "sm_86"), "activation 'fp8' has operands of e4m3, sm_86 has no matrix "
+                                    "instruction for them; sm_89, sm_90a, sm_120a do");
   EXPECT_EQ(message(gemm, "sm_89"), "e4m3");
   EXPECT_EQ(message(gemm, "sm_90a"), "e4m3");
   EXPECT_EQ(message("gemm g { weight: int4 activation: fp8 output: f16 "

@@ -1,5 +1,6 @@
 // Whole texts: every .rho file in fail/ with all that is reported about it, every one in pass/ with
-// its syntax tree and canonical text. RHO_BLESS=1 rewrites them.
+// its syntax tree, layout and canonical text. RHO_BLESS=1 rewrites them.
+#include "dsl/Fmt.h"
 #include "dsl/Module.h"
 #include "tests/dsl/Files.h"
 
@@ -54,6 +55,9 @@ TEST_P(Pass, PrintsExactly) {
   Result<std::string> tree = printAst(text, name);
   ASSERT_TRUE(tree.ok()) << tree.error().str();
   compare(folder / (GetParam() + ".ast.txt"), *tree);
+  Result<std::string> formatted = formatText(text, name);
+  ASSERT_TRUE(formatted.ok()) << formatted.error().str();
+  compare(folder / (GetParam() + ".fmt.txt"), *formatted);
   Result<Module> module = parseModule(text, name, nullptr);
   ASSERT_TRUE(module.ok()) << module.error().str();
   std::string printed = print(*module);

@@ -197,6 +197,33 @@ TEST(Float, FmaRoundsOnce) {
               bitsOf(std::fma(floatOf(cases[i][0]), floatOf(cases[i][1]), floatOf(cases[i][2]))));
 }
 
+// f32x2 of sm_100 and later: the same operation on each half of a 64-bit register.
+TEST(Float, PairsAreTwoOperations) {
+  auto cases = floatCases();
+  std::vector<Case> pairs;
+  for (size_t i = 0; i + 1 < cases.size(); i += 2) {
+    Case pair{};
+    for (size_t operand = 0; operand < 3; ++operand)
+      pair[operand] = (cases[i][operand] & 0xffffffff) | cases[i + 1][operand] << 32;
+    pairs.push_back(pair);
+  }
+  auto expect = [&](const std::string &code, auto formula) {
+    auto results = evaluate(code, 64, pairs);
+    for (size_t i = 0; i < pairs.size(); ++i)
+      for (size_t half : {0, 1}) {
+        const Case &own = cases[2 * i + half];
+        ASSERT_EQ(results[i] >> (32 * half) & 0xffffffff,
+                  bitsOf(formula(floatOf(own[0]), floatOf(own[1]), floatOf(own[2]))))
+            << code;
+      }
+  };
+  expect("add.rn.f32x2 %x64, %a64, %b64;", [](float a, float b, float) { return a + b; });
+  expect("sub.rn.f32x2 %x64, %a64, %b64;", [](float a, float b, float) { return a - b; });
+  expect("mul.rn.f32x2 %x64, %a64, %b64;", [](float a, float b, float) { return a * b; });
+  expect("fma.rn.f32x2 %x64, %a64, %b64, %c64;",
+         [](float a, float b, float c) { return std::fma(a, b, c); });
+}
+
 TEST(Float, BasicOperations) {
   auto cases = floatCases();
   auto expect = [&](const std::string &code, auto formula) {

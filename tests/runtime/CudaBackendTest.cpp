@@ -57,7 +57,8 @@ TEST(CudaBackend, TargetsOfComputeCapabilities) {
   EXPECT_EQ(targetOf(8, 9), "sm_89");
   EXPECT_EQ(targetOf(9, 0), "sm_90a");
   EXPECT_EQ(targetOf(10, 0), "sm_89"); // no code of sm_90a but on 9.0
-  EXPECT_EQ(targetOf(12, 0), "sm_120");
+  EXPECT_EQ(targetOf(12, 0), "sm_120a");
+  EXPECT_EQ(targetOf(12, 1), "sm_89");
 }
 
 TEST(CudaBackend, RefusesOldDevices) {
@@ -284,7 +285,7 @@ TEST(CudaBackend, QuantizesOnTheHostWhereNoKernelCanBeBuilt) {
   auto refused = makeCudaQuantizer(contextOf(*backend), 90, format, 16, disk, warnings);
   ASSERT_FALSE(refused);
   auto quantizer =
-      backend->makeQuantizer(std::make_shared<const dsl::Format>(format), 16, disk, warnings);
+      backend->makeQuantizer(std::make_shared<const dsl::Format>(format), 16, 1, disk, warnings);
   ASSERT_TRUE(quantizer);
   EXPECT_THAT(warnings, ElementsAre("activations are quantized on the host, slowly: " +
                                     refused.error().diagnostics[0].message));

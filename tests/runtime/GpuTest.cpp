@@ -30,24 +30,24 @@ protected:
 
   // Codes and components of one matrix, in buffers of their own.
   Activations::Impl makeActivations(std::shared_ptr<const dsl::Format> format, int bits, int64_t m,
-                                    int64_t k) {
+                                    int64_t k, int groupsPerWord) {
     Activations::Impl out;
     out.backend = device.impl().backend;
     out.format = std::move(format);
-    out.layout = {k, bits, (k * bits / 8 + 16) / 16 * 16};
+    out.layout = {k, bits, (k * bits / 8 + 16) / 16 * 16, groupsPerWord};
     out.m = m;
     for (size_t i = 0; i < out.format->components.size(); ++i) {
       const dsl::Component &component = out.format->components[i];
-      out.components.push_back(must(
-          device.allocate(i == 0 ? m * out.layout.pitchBytes
-                                 : deviceCodes(component, m, k) * componentBytes(component.type))));
+      out.components.push_back(must(device.allocate(i == 0 ? m * out.layout.pitchBytes
+                                                           : deviceCodes(component, m, out.layout) *
+                                                                 componentBytes(component.type))));
     }
     return out;
   }
 
   // Whether the GPU's quantizer leaves the same bytes as the host's, padding included.
   void expectHostBytes(const std::string &text, int64_t m, int64_t k, ScalarType type,
-                       const std::vector<float> &x, int elementBits = 0) {
+                       const std::vector<float> &x, int elementBits = 0, int groupsPerWord = 1) {
     Module module = parsed(
         (text +
          " format w { element: s4 value = element } gemm g { weight: w activation: a output: f32 }")
@@ -71,11 +71,11 @@ protected:
     cache::DiskCache disk(options);
     cache::Warnings warnings;
     std::shared_ptr<const Quantizer> gpu =
-        must(device.impl().backend->makeQuantizer(format, bits, disk, warnings));
+        must(device.impl().backend->makeQuantizer(format, bits, groupsPerWord, disk, warnings));
     if (!warnings.empty())
       GTEST_SKIP() << warnings[0];
-    Activations::Impl fromGpu = makeActivations(format, bits, m, k);
-    Activations::Impl fromHost = makeActivations(format, bits, m, k);
+    Activations::Impl fromGpu = makeActivations(format, bits, m, k, groupsPerWord);
+    Activations::Impl fromHost = makeActivations(format, bits, m, k, groupsPerWord);
     ASSERT_EQ(errorText(gpu->run(fromGpu, data.address(), type, stride, nullptr)), "");
     ASSERT_EQ(errorText(makeHostQuantizer()->run(fromHost, data.address(), type, stride, nullptr)),
               "");
@@ -152,6 +152,8 @@ TEST_F(GpuTest, QuantizerLeavesTheHostsBytes) {
       "format a { element: e4m3 scale: f32 per token value = element * scale }",
       "format a { element: e2m1 block: e4m3 per k[16] row: f32 per token "
       "value = element * block * row }",
+      "format a { element: e2m1 scale: e8m0 per k[32] value = element * scale "
+      "encode { scale = bit_floor(absmax(x)) / 4 } }",
       "format a { element: s8 block: u8 per k[8] row: f32 per k[256] value = element * block * row "
       "encode { row = (max(x) - min(x)) / 2 / 127 + f16(absmax(x)) * 0.01 "
       "block = -min(x / row) } }",
@@ -173,6 +175,8 @@ TEST_F(GpuTest, QuantizerLeavesTheHostsBytes) {
         expectHostBytes(format, m, k, type, x);
         if (std::string_view(format).find("element: s4") != std::string_view::npos)
           expectHostBytes(format, m, k, type, x, 8); // widened
+        if (std::string_view(format).find("element: e2m1") != std::string_view::npos)
+          expectHostBytes(format, m, k, type, x, 0, 4); // scales in words
         // Any bits are some number.
         std::mt19937 random(3); // NOLINT(bugprone-random-generator-seed): the same in every run
         for (float &number : x)

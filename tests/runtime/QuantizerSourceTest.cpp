@@ -20,7 +20,7 @@ void expectGolden(const std::string &text, const std::string &name) {
 }
 
 std::string headerOf(const dsl::Format &format) {
-  return quantizerHeader(format, format.element().type.bits());
+  return quantizerHeader(format, format.element().type.bits(), 1);
 }
 
 std::string headerOf(const std::string &format) {
@@ -50,10 +50,25 @@ TEST(QuantizerSource, FloatsOfEightBits) {
                "e4m3_token.cuh");
 }
 
+TEST(QuantizerSource, PowersOfTwoInWords) {
+  Module module = parsed("format a {\n"
+                         "  element: e2m1\n"
+                         "  scale: e8m0 per k[32]\n"
+                         "  value = element * scale\n"
+                         "  encode {\n"
+                         "    scale = bit_floor(absmax(x)) / 4\n"
+                         "  }\n"
+                         "}\n"
+                         "gemm g {\n  weight: a\n  activation: a\n  output: f32\n}\n");
+  const dsl::Format &format = gemmOf(module).activation;
+  EXPECT_EQ(quantizerSourceProblem(format), std::nullopt);
+  expectGolden(quantizerHeader(format, 4, 4), "e8m0_words.cuh");
+}
+
 TEST(QuantizerSource, WidenedCodesDifferInTheirStorageOnly) {
   Module module = parsed(w4a4);
   const dsl::Format &format = gemmOf(module).activation;
-  std::string narrow = quantizerHeader(format, 4), wide = quantizerHeader(format, 8);
+  std::string narrow = quantizerHeader(format, 4, 1), wide = quantizerHeader(format, 8, 1);
   std::string line = "constexpr int elementBits = 4;\n";
   ASSERT_NE(narrow.find(line), std::string::npos);
   EXPECT_EQ(narrow.replace(narrow.find(line) + line.size() - 3, 1, "8"), wide);
@@ -116,6 +131,27 @@ TEST(QuantizerSource, OtherFormsAreRefused) {
             start + "its value must be the product of the element and scales");
   EXPECT_EQ(reason("  element: s4\n  value = element\n  require element <= 6\n"),
             start + "it must have no requirement");
+}
+
+// Rules and types that the host knows and the generated source does not.
+TEST(QuantizerSource, WhatOnlyTheHostQuantizes) {
+  auto problem = [](const std::string &body) {
+    Module module = parsed(
+        ("format a {\n" + body + "}\ngemm g {\n  weight: f16\n  activation: a\n  output: f32\n}\n")
+            .c_str());
+    EXPECT_TRUE(checkActivationFormat(gemmOf(module), nullptr));
+    return quantizerSourceProblem(gemmOf(module).activation).value_or("none");
+  };
+  const std::string scaled = "  element: s8\n  scale: f32 per token\n  value = element * scale\n";
+  EXPECT_EQ(problem(scaled), "none");
+  EXPECT_EQ(problem(scaled + "  encode {\n    scale = f16(absmax(x) / 127)\n  }\n"), "none");
+  EXPECT_EQ(problem(scaled + "  encode {\n    scale = best(absmax(x) / 127, 1)\n  }\n"),
+            "the rule of 'scale' uses best()");
+  EXPECT_EQ(problem(scaled + "  encode {\n    scale = 1 + bit_floor(absmax(x))\n  }\n"),
+            "the rule of 'scale' uses bit_floor()");
+  EXPECT_EQ(problem(scaled + "  encode {\n    scale = e5m2(absmax(x) / 127)\n  }\n"),
+            "the rule of 'scale' uses type e5m2");
+  EXPECT_EQ(problem("  element: e5m2\n  value = element\n"), "'element' is of type e5m2");
 }
 
 } // namespace

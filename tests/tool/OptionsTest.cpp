@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <sys/stat.h>
+#include <unistd.h>
 
 using namespace rho;
 using namespace rho::tool;
@@ -125,12 +127,14 @@ TEST(OptionsTest, helpIsHelpFromEverywhere) {
 TEST(OptionsTest, unknownNamesListTheValidOnesAndTheNearest) {
   EXPECT_EQ(parseError({"rum"}),
             "error: unknown command 'rum', did you mean 'run'; valid commands are run, check, "
-            "compile, bench, tune, verify, cache list, cache verify, cache clear, cache export, "
+            "fmt, lsp, compile, bench, tune, verify, cache list, cache verify, cache clear, cache "
+            "export, "
             "cache import, cache warm, help, --version [unknown_command]\n");
-  EXPECT_EQ(parseError({"frobnicate"}), "error: unknown command 'frobnicate'; valid commands are "
-                                        "run, check, compile, bench, tune, verify, cache list, "
-                                        "cache verify, cache clear, cache export, cache import, "
-                                        "cache warm, help, --version [unknown_command]\n");
+  EXPECT_EQ(parseError({"frobnicate"}),
+            "error: unknown command 'frobnicate'; valid commands are "
+            "run, check, fmt, lsp, compile, bench, tune, verify, cache list, "
+            "cache verify, cache clear, cache export, cache import, "
+            "cache warm, help, --version [unknown_command]\n");
   EXPECT_EQ(parseError({"run", "--weigths", "w.npy"}),
             "error: unknown option '--weigths' of 'rho run', did you mean '--weights'; valid "
             "options are --m, --n, --k, --gemm, --device, --weights, --activations, --output, "
@@ -156,6 +160,9 @@ TEST(OptionsTest, valuesAreChecked) {
             "error: --seed is '-3', a whole number of at least 0 is needed [bad_option_value]\n");
   EXPECT_EQ(parseError({"run", "--verify", "some"}),
             "error: --verify is 'some', valid values are full, sample, none [bad_option_value]\n");
+  EXPECT_EQ(parseError({"run", "--verify", "smaple"}),
+            "error: --verify is 'smaple', valid values are full, sample, none, did you mean "
+            "'sample' [bad_option_value]\n");
   EXPECT_EQ(parseError({"run", "--output="}),
             "error: --output is '', text is needed [bad_option_value]\n");
 }
@@ -212,6 +219,20 @@ TEST(FilesTest, whatCannotBeReadOrWrittenIsNamed) {
   EXPECT_EQ(
       writeText("/none/x.txt", "a").error().str(),
       "error: '/none/x.txt' cannot be written: No such file or directory [file_not_writable]\n");
+}
+
+TEST(FilesTest, writingKeepsPermissionsAndLinks) {
+  std::string pattern = testing::TempDir() + "rho-files-XXXXXX";
+  ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+  std::string path = pattern + "/x.txt", link = pattern + "/link.txt";
+  ASSERT_TRUE(writeText(path, "before").ok());
+  ASSERT_EQ(chmod(path.c_str(), 0640), 0);
+  ASSERT_EQ(symlink("x.txt", link.c_str()), 0);
+  ASSERT_TRUE(writeText(link, "after").ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(readText(path).value(), "after");
+  EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms(0640));
+  std::filesystem::remove_all(pattern);
 }
 
 TEST(FilesTest, writingReplacesTheWholeFileAndLeavesNothingBeside) {

@@ -45,7 +45,7 @@ const std::string &scratchFolder() {
 
 std::string shipped(const std::string &path) { return std::string(RHO_SOURCE_DIR) + "/" + path; }
 
-ToolProcess startTool(const std::vector<std::string> &arguments) {
+ToolProcess startTool(const std::vector<std::string> &arguments, const std::string &input) {
   static int started = 0;
   ToolProcess process;
   process.outputs = scratchFolder() + "process" + std::to_string(started++);
@@ -62,7 +62,7 @@ ToolProcess startTool(const std::vector<std::string> &arguments) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   constexpr int flags = O_WRONLY | O_CREAT | O_TRUNC;
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, input.c_str(), O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(), flags, 0600);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err.c_str(), flags, 0600);
   if (posix_spawn(&process.child, RHO_TOOL, &actions, nullptr, argv.data(), environ) != 0)
@@ -84,8 +84,8 @@ ToolResult ToolProcess::wait() {
   return result;
 }
 
-ToolResult runTool(const std::vector<std::string> &arguments) {
-  return startTool(arguments).wait();
+ToolResult runTool(const std::vector<std::string> &arguments, const std::string &input) {
+  return startTool(arguments, input).wait();
 }
 
 } // namespace rho::test

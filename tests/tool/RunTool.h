@@ -20,8 +20,11 @@ struct ToolProcess {
 };
 
 // Arguments are passed as they are, without a shell. The disk cache is a folder of this process.
-ToolProcess startTool(const std::vector<std::string> &arguments);
-ToolResult runTool(const std::vector<std::string> &arguments);
+// `input` is the file that standard input comes from.
+ToolProcess startTool(const std::vector<std::string> &arguments,
+                      const std::string &input = "/dev/null");
+ToolResult runTool(const std::vector<std::string> &arguments,
+                   const std::string &input = "/dev/null");
 
 // A folder that exists until the process ends.
 const std::string &scratchFolder();

@@ -2,6 +2,7 @@
 #define RHO_COMPONENT_ARGUMENTS , static_cast<unsigned char *>(c1)
 using Element = s4;
 constexpr int elementBits = 4;
+constexpr int groupsPerWord = 1;
 constexpr int scaleRun = 16;
 struct Rule1 { // f16 per k[64]
   using Type = f16;

@@ -2,6 +2,7 @@
 #define RHO_COMPONENT_ARGUMENTS , static_cast<unsigned char *>(c1)
 using Element = s8;
 constexpr int elementBits = 8;
+constexpr int groupsPerWord = 1;
 constexpr int scaleRun = 16;
 struct Rule1 { // f32 per token
   using Type = f32;

@@ -2,6 +2,7 @@
 #define RHO_COMPONENT_ARGUMENTS , static_cast<unsigned char *>(c1), static_cast<unsigned char *>(c2)
 using Element = e2m1;
 constexpr int elementBits = 4;
+constexpr int groupsPerWord = 1;
 constexpr int scaleRun = 8;
 struct Rule2 { // f32 per k[48]
   using Type = f32;

@@ -1,0 +1,18 @@
+// Starts `rho lsp` for .rho files in VS Code.
+const vscode = require("vscode");
+const { LanguageClient } = require("vscode-languageclient/node");
+
+let client;
+
+exports.activate = () => {
+  const command = vscode.workspace.getConfiguration("rho").get("path");
+  client = new LanguageClient(
+    "rho",
+    "Rho",
+    { command, args: ["lsp"] },
+    { documentSelector: [{ language: "rho" }] },
+  );
+  return client.start();
+};
+
+exports.deactivate = () => client?.stop();

@@ -1,0 +1,17 @@
+#include "dsl/Words.h"
+
+namespace rho::dsl {
+
+namespace {
+
+constexpr Word words[] = {
+#define RHO_WORD(place, text, meaning) {WordPlace::place, text, meaning},
+#include "dsl/Words.def"
+#undef RHO_WORD
+};
+
+} // namespace
+
+std::span<const Word> allWords() { return words; }
+
+} // namespace rho::dsl

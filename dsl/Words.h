@@ -1,0 +1,33 @@
+// The words of the language, for editors.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace rho::dsl {
+
+enum class WordPlace : uint8_t {
+  Declaration,
+  Entry,
+  Type,
+  Extent,
+  Function,
+  Input,
+  GemmEntry,
+  ScheduleEntry,
+  ScheduleValue,
+  DeviceEntry,
+  DeviceRate,
+};
+
+struct Word {
+  WordPlace place;
+  std::string_view text;
+  std::string_view meaning;
+};
+
+// All of Words.def, in its order.
+std::span<const Word> allWords();
+
+} // namespace rho::dsl

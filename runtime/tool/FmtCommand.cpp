@@ -1,0 +1,48 @@
+#include "dsl/Fmt.h"
+#include "runtime/tool/Files.h"
+#include "runtime/tool/Tool.h"
+
+#include <cstdio>
+
+namespace rho::tool {
+
+namespace {
+
+// Whether the file was, or is now, as it should be.
+Result<bool> formatFile(const std::string &path, bool check) {
+  Result<std::string> text = readText(path);
+  if (!text)
+    return text.error();
+  Result<std::string> formatted = dsl::formatText(*text, path);
+  if (!formatted)
+    return formatted.error();
+  bool same = *formatted == *text;
+  if (check) {
+    if (!same)
+      std::printf("%s\n", path.c_str());
+    return same;
+  }
+  if (same && path != "-")
+    return true;
+  if (Status written = writeText(path == "-" ? "" : path, *formatted); !written)
+    return written.error();
+  return true;
+}
+
+} // namespace
+
+Result<int> fmtCommand(const Options &options) {
+  if (options.files().empty())
+    return makeError(DiagId::option_missing, {"FILE.rho", "'rho fmt' needs a file or -"});
+  int code = success;
+  for (const std::string &path : options.files()) {
+    Result<bool> good = formatFile(path, options.has("--check"));
+    if (!good)
+      std::fputs(good.error().str().c_str(), stderr);
+    if (!good || !*good)
+      code = failure;
+  }
+  return code;
+}
+
+} // namespace rho::tool

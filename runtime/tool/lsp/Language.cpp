@@ -1,0 +1,324 @@
+#include "runtime/tool/lsp/Language.h"
+
+#include "runtime/tool/Report.h"
+#include "runtime/tool/lsp/Resolve.h"
+
+#include <cstdio>
+
+namespace rho::tool::lsp {
+
+namespace {
+
+using dsl::TokenKind;
+using dsl::WordPlace;
+using TargetKind = Target::Kind;
+
+std::string code(std::string_view text) { return "`" + std::string(text) + "`"; }
+std::string fenced(const std::string &text) { return "```rho\n" + text + "```\n"; }
+
+std::string number(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.9g", value);
+  return text;
+}
+
+std::string kindOf(dsl::ElementType type) {
+  switch (type.kind()) {
+  case dsl::ElementType::Kind::Signed:
+    return "signed integer";
+  case dsl::ElementType::Kind::Unsigned:
+    return "unsigned integer";
+  case dsl::ElementType::Kind::Codebook:
+    return "codebook";
+  case dsl::ElementType::Kind::Float:
+    break;
+  }
+  return std::string(type.hasSign() ? "floating point" : "floating point without sign") + ", " +
+         std::to_string(type.exponentBits()) + " bits of exponent, " +
+         std::to_string(type.mantissaBits()) + " of mantissa";
+}
+
+std::string describe(dsl::ElementType type) {
+  return code(type.name()) + ": " + kindOf(type) + ", " + std::to_string(type.bits()) + " bits, " +
+         number(type.minFinite()) + " to " + number(type.maxFinite());
+}
+
+// The line that declares a component, its share of the bits and how it is encoded.
+std::string describe(const dsl::Format &format, size_t index) {
+  const dsl::Component &component = format.components[index];
+  int number = static_cast<int>(index);
+  std::string text =
+      code(dsl::printComponent(format, number)) + ", " + bitCount(format.bitsPerElement(number));
+  if (component.encode)
+    text += std::string(component.encodeDeclared ? "; encoded as " : "; encoded, derived, as ") +
+            code(dsl::print(*component.encode, format));
+  return text;
+}
+
+std::string describe(const dsl::Format &format) {
+  std::string text = fenced(dsl::print(format)) + "\n" + bitCount(format.bitsPerElement()) + "\n\n";
+  for (size_t i = 0; i < format.components.size(); ++i)
+    text += "- " + describe(format, i) + "\n";
+  return text;
+}
+
+std::string describe(const dsl::Gemm &gemm) {
+  std::string text = fenced(dsl::print(gemm)) + "\n";
+  for (auto [role, format] : {std::pair{"weight", &gemm.weight}, {"activation", &gemm.activation}})
+    text += std::string("- ") + role + " " + code(format->name) + ": " +
+            bitCount(format->bitsPerElement()) + "\n";
+  return text;
+}
+
+class Describer {
+public:
+  Describer(const View &view, size_t at, const Target &target)
+      : view(view), at(at), target(target) {}
+
+  std::string run() const {
+    switch (target.kind) {
+    case TargetKind::None:
+      return {};
+    case TargetKind::Declaration:
+      return declaration();
+    case TargetKind::Component:
+      return component();
+    case TargetKind::Parameter:
+      return fenced(source(target.token, endOfParameter()) + "\n");
+    case TargetKind::Type:
+      return target.type ? describe(*target.type) : std::string();
+    case TargetKind::Word:
+      return code(target.word->text) + ": " + std::string(target.word->meaning);
+    case TargetKind::File:
+      return file();
+    }
+    return {};
+  }
+
+private:
+  const Outline &outline() const { return view.outline(target.file); }
+  std::string_view name() const { return outline().tokens[target.token].text; }
+  // As written, from one token to the one before `end`.
+  std::string source(size_t begin, size_t end) const {
+    uint32_t first = outline().tokens[begin].span.begin;
+    return view.sources()
+        ->text(target.file)
+        .substr(first, outline().tokens[end - 1].span.end - first);
+  }
+
+  // The format that an operand of a gemm names, with its arguments.
+  const dsl::Format *operand() const {
+    const Outline &own = view.outline(0);
+    const Declaration *around = own.around(at);
+    if (!around || own.keyword(*around) != "gemm" || at < 2)
+      return nullptr;
+    const dsl::Gemm *gemm = view.module().findGemm(own.tokens[around->name].text);
+    if (!gemm || own.tokens[at - 1].kind != TokenKind::Colon)
+      return nullptr;
+    return own.tokens[at - 2].text == "weight" ? &gemm->weight : &gemm->activation;
+  }
+
+  std::string declaration() const {
+    std::string_view keyword = outline().keyword(*target.declaration);
+    if (keyword == "gemm") {
+      if (const dsl::Gemm *gemm = view.module().findGemm(name()); gemm && target.file == 0)
+        return describe(*gemm);
+    } else if (const dsl::Format *format = operand()) {
+      return describe(*format);
+    } else if (const dsl::Format *found = view.module().findFormat(name());
+               found && keyword == "format") {
+      return describe(*found);
+    }
+    return fenced(source(target.declaration->begin, target.declaration->end) + "\n");
+  }
+
+  std::string component() const {
+    std::string_view owner = outline().tokens[target.declaration->name].text;
+    if (const dsl::Format *format = view.module().findFormat(owner))
+      for (size_t i = 0; i < format->components.size(); ++i)
+        if (format->components[i].name == name())
+          return describe(*format, i);
+    size_t end = target.token + 1;
+    while (end < target.declaration->end && !outline().isEntry(end) &&
+           outline().tokens[end].kind != TokenKind::BraceClose)
+      ++end;
+    return fenced(source(target.token, end) + "\n");
+  }
+
+  size_t endOfParameter() const {
+    size_t end = target.token;
+    for (int depth = 0; end < target.declaration->end && depth >= 0; ++end) {
+      TokenKind kind = outline().tokens[end].kind;
+      depth += kind == TokenKind::ParenOpen;
+      depth -= kind == TokenKind::ParenClose;
+      if (depth < 0 || (depth == 0 && outline().tokens[end].text == ","))
+        break;
+    }
+    return end;
+  }
+
+  std::string file() const {
+    std::string text = code(view.sources()->name(target.file)) + "\n\n";
+    for (const Declaration &declaration : outline().declarations)
+      if (declaration.name != declaration.begin)
+        text += "- " + std::string(outline().keyword(declaration)) + " " +
+                code(outline().tokens[declaration.name].text) + "\n";
+    return text;
+  }
+
+  const View &view;
+  size_t at;
+  const Target &target;
+};
+
+// --- completion
+
+class Completer {
+public:
+  Completer(const View &view, size_t offset) : view(view), outline(view.outline(0)) {
+    auto isBefore = [&](const dsl::Token &token) {
+      // The name that is being written does not count.
+      return token.span.end < offset || (token.span.end == offset && token.kind != TokenKind::Name);
+    };
+    while (at + 1 < outline.tokens.size() && isBefore(outline.tokens[at]))
+      ++at;
+    if (at == 0)
+      return;
+    declaration = outline.around(at - 1);
+    depth = outline.depths[at - 1] + (outline.tokens[at - 1].kind == TokenKind::BraceOpen);
+  }
+
+  std::vector<Completion> run() {
+    std::string_view keyword = declaration ? outline.keyword(*declaration) : "";
+    std::string_view before = at > 0 ? outline.tokens[at - 1].text : "";
+    if (depth == 0)
+      words(WordPlace::Declaration);
+    else if (before == "per" || before == "]")
+      words(WordPlace::Extent);
+    else if (keyword == "format" && before == ":")
+      types();
+    else if (keyword == "format")
+      inFormat();
+    else if (keyword == "gemm" && depth == 1 && before == ":")
+      operands();
+    else if (keyword == "gemm" && before == ":")
+      words(WordPlace::ScheduleValue);
+    else if (std::optional<WordPlace> place = entryPlace(keyword, depth))
+      words(*place);
+    return std::move(found);
+  }
+
+private:
+  void words(WordPlace place) {
+    auto kind = place == WordPlace::Function ? Completion::Kind::Function : Completion::Kind::Word;
+    for (const dsl::Word &word : dsl::allWords())
+      if (word.place == place)
+        found.push_back({kind, std::string(word.text), std::string(word.meaning)});
+  }
+
+  void names(Completion::Kind kind, const std::vector<size_t> &tokens, const char *what) {
+    for (size_t token : tokens)
+      found.push_back({kind, std::string(outline.tokens[token].text), what});
+  }
+
+  void types() {
+    names(Completion::Kind::Word, declaration->parameters, "parameter");
+    words(WordPlace::Type);
+    for (std::string_view name : dsl::ElementType::allNames())
+      found.push_back(
+          {Completion::Kind::Type, std::string(name), describe(*dsl::ElementType::fromName(name))});
+  }
+
+  void inFormat() {
+    if (depth == 1)
+      words(WordPlace::Entry);
+    names(Completion::Kind::Component, declaration->components, "component");
+    names(Completion::Kind::Word, declaration->parameters, "parameter");
+    words(WordPlace::Function);
+    words(WordPlace::Input);
+  }
+
+  void operands() {
+    bool output = at > 1 && outline.tokens[at - 2].text == "output";
+    for (const char *plain : {"f16", "bf16", "f32"})
+      found.push_back({Completion::Kind::Type, plain, describe(dsl::ElementType::get(plain))});
+    if (output)
+      return;
+    for (uint32_t file = 0; file < view.sources()->size(); ++file)
+      for (const Declaration &one : view.outline(file).declarations)
+        if (view.outline(file).keyword(one) == "format" && one.name != one.begin)
+          format(std::string(view.outline(file).tokens[one.name].text));
+  }
+
+  void format(const std::string &name) {
+    const dsl::Format *checked = view.module().findFormat(name);
+    found.push_back(
+        {Completion::Kind::Format, name, checked ? bitCount(checked->bitsPerElement()) : "format"});
+  }
+
+  const View &view;
+  const Outline &outline;
+  size_t at = 0; // the first token behind the place, or the name there
+  const Declaration *declaration = nullptr;
+  int depth = 0;
+  std::vector<Completion> found;
+};
+
+} // namespace
+
+const Outline &View::outline(uint32_t file) const {
+  auto [found, isNew] = outlines.try_emplace(file);
+  if (isNew)
+    found->second = outlineOf(*sources(), file);
+  return found->second;
+}
+
+Span View::importOf(uint32_t file) const {
+  Span span = module().importedAt[file];
+  while (span.file != 0 && span.file != Span::none)
+    span = module().importedAt[span.file];
+  return span;
+}
+
+std::optional<Hover> hoverAt(const View &view, size_t offset) {
+  if (!view.sources())
+    return std::nullopt;
+  std::optional<size_t> token = tokenAt(view.outline(0), offset);
+  if (!token)
+    return std::nullopt;
+  Target target = resolve(view, *token);
+  std::string markdown = Describer(view, *token, target).run();
+  if (markdown.empty())
+    return std::nullopt;
+  return Hover{view.outline(0).tokens[*token].span, std::move(markdown)};
+}
+
+std::optional<Span> definitionAt(const View &view, size_t offset) {
+  if (!view.sources())
+    return std::nullopt;
+  std::optional<size_t> token = tokenAt(view.outline(0), offset);
+  if (!token)
+    return std::nullopt;
+  Target target = resolve(view, *token);
+  switch (target.kind) {
+  case TargetKind::Declaration:
+  case TargetKind::Component:
+  case TargetKind::Parameter:
+    return view.outline(target.file).tokens[target.token].span;
+  case TargetKind::File:
+    return Span{target.file, 0, 0};
+  case TargetKind::None:
+  case TargetKind::Type:
+  case TargetKind::Word:
+    break;
+  }
+  return std::nullopt;
+}
+
+std::vector<Completion> completionsAt(const View &view, size_t offset) {
+  if (!view.sources())
+    return {};
+  return Completer(view, offset).run();
+}
+
+} // namespace rho::tool::lsp

@@ -1,0 +1,49 @@
+// What an editor asks about a place in a .rho text.
+#pragma once
+
+#include "dsl/Module.h"
+#include "runtime/tool/lsp/Outline.h"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace rho::tool::lsp {
+
+// A text as it was checked, with what it imports. The text itself is file 0 of the sources.
+class View {
+public:
+  View(std::string_view text, const std::string &name, const dsl::FileReader &reader)
+      : checked(dsl::checkModule(text, name, reader)) {}
+
+  const std::vector<Diagnostic> &diagnostics() const { return checked.diagnostics; }
+  const dsl::Module &module() const { return checked.module; }
+  // No sources: the text is too large.
+  const SourceMap *sources() const { return checked.module.sources.get(); }
+  const Outline &outline(uint32_t file) const;
+  // The import in file 0 that leads to a file.
+  Span importOf(uint32_t file) const;
+
+private:
+  dsl::Checked checked;
+  mutable std::map<uint32_t, Outline> outlines;
+};
+
+struct Hover {
+  Span span;            // of what it is about
+  std::string markdown; // never empty
+};
+std::optional<Hover> hoverAt(const View &view, size_t offset);
+
+// Where the name at a place of file 0 is declared; for an import the beginning of the file.
+std::optional<Span> definitionAt(const View &view, size_t offset);
+
+struct Completion {
+  enum class Kind { Word, Type, Format, Component, Function };
+  Kind kind;
+  std::string label, detail;
+};
+std::vector<Completion> completionsAt(const View &view, size_t offset);
+
+} // namespace rho::tool::lsp

@@ -1,0 +1,38 @@
+// Where a file declares what, also in files with errors: what an editor navigates by.
+#pragma once
+
+#include "dsl/Lexer.h"
+
+#include <cstdint>
+#include <set>
+#include <string_view>
+#include <vector>
+
+namespace rho::tool::lsp {
+
+// Numbers are indices of tokens.
+struct Declaration {
+  size_t begin = 0, end = 0; // end: behind its last token
+  size_t name = 0;           // `begin` where it has none
+  std::vector<size_t> parameters;
+  std::vector<size_t> components; // `name:` entries of the outermost block
+};
+
+struct Outline {
+  std::vector<dsl::Token> tokens;
+  std::vector<int> depths;    // by token: open braces before it
+  std::set<uint32_t> entries; // positions at which an entry or a declaration begins
+  std::vector<Declaration> declarations;
+
+  std::string_view keyword(const Declaration &declaration) const {
+    return tokens[declaration.begin].text;
+  }
+  bool isEntry(size_t token) const { return entries.contains(tokens[token].span.begin); }
+  // The one that the token is in; null before the first.
+  const Declaration *around(size_t token) const;
+};
+
+// Tokens point into the text that `sources` holds.
+Outline outlineOf(const SourceMap &sources, uint32_t file);
+
+} // namespace rho::tool::lsp

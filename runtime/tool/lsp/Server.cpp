@@ -1,0 +1,437 @@
+#include "runtime/tool/lsp/Server.h"
+
+#include "dsl/Fmt.h"
+#include "runtime/tool/lsp/Connection.h"
+#include "runtime/tool/lsp/Language.h"
+#include "runtime/tool/lsp/Text.h"
+
+#include <nlohmann/json.hpp>
+
+#include <exception>
+#include <filesystem>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <variant>
+
+namespace rho::tool::lsp {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// Codes of JSON-RPC and of the protocol.
+enum class Code {
+  ParseError = -32700,
+  InvalidRequest = -32600,
+  MethodNotFound = -32601,
+  InvalidParams = -32602,
+  InternalError = -32603,
+  ServerNotInitialized = -32002,
+  RequestFailed = -32803,
+};
+
+struct Failure {
+  Code code;
+  std::string message;
+};
+using Reply = std::variant<Json, Failure>;
+
+constexpr int maxNesting = 64; // of a message; none of the protocol comes near it
+
+// What JSON text says; a failure where it is none or nests too deep to be walked.
+Reply parseJson(const std::string &text) {
+  bool tooDeep = false;
+  Json parsed = Json::parse(
+      text,
+      [&](int depth, Json::parse_event_t, Json &) {
+        tooDeep = tooDeep || depth > maxNesting;
+        return !tooDeep;
+      },
+      false);
+  if (tooDeep)
+    return Failure{Code::ParseError, "the message nests deeper than " + std::to_string(maxNesting)};
+  if (parsed.is_discarded())
+    return Failure{Code::ParseError, "the message is not JSON"};
+  return parsed;
+}
+
+// The value at a path of names; null where there is none.
+const Json *at(const Json &json, std::initializer_list<const char *> path) {
+  const Json *found = &json;
+  for (const char *name : path) {
+    if (!found->is_object() || !found->contains(name))
+      return nullptr;
+    found = &(*found)[name];
+  }
+  return found;
+}
+
+std::optional<std::string> textAt(const Json &json, std::initializer_list<const char *> path) {
+  const Json *found = at(json, path);
+  return found && found->is_string() ? std::optional(found->get<std::string>()) : std::nullopt;
+}
+
+std::optional<size_t> countAt(const Json &json, std::initializer_list<const char *> path) {
+  const Json *found = at(json, path);
+  return found && found->is_number_unsigned() ? std::optional(found->get<size_t>()) : std::nullopt;
+}
+
+Json toJson(Position position) {
+  return {{"line", position.line}, {"character", position.character}};
+}
+
+Json rangeOf(const LineIndex &lines, Span span) {
+  return {{"start", toJson(lines.position(span.begin))}, {"end", toJson(lines.position(span.end))}};
+}
+
+int kindOf(Completion::Kind kind) {
+  switch (kind) {
+  case Completion::Kind::Word:
+    return 14; // Keyword
+  case Completion::Kind::Type:
+    return 25; // TypeParameter
+  case Completion::Kind::Format:
+    return 22; // Struct
+  case Completion::Kind::Component:
+    return 5; // Field
+  case Completion::Kind::Function:
+    return 3;
+  }
+  return 1;
+}
+
+struct Document {
+  std::string name; // its path, or its URI where it is no file
+  std::string text;
+  Json version;
+  std::unique_ptr<View> view;
+  Json published; // diagnostics that the editor has
+};
+
+class Server {
+public:
+  Server(std::FILE *in, std::FILE *out) : connection(in, out) {}
+
+  int run() {
+    std::string message;
+    while (!exiting && writable) {
+      switch (connection.read(message)) {
+      case Connection::Outcome::End:
+        return 1;
+      case Connection::Outcome::BadHeader:
+        fail(nullptr, {Code::ParseError, "a message begins with Content-Length: BYTES"});
+        return 1;
+      case Connection::Outcome::TooLarge:
+        fail(nullptr, {Code::InvalidRequest,
+                       "the message has more than " + std::to_string(maxMessageBytes) + " bytes"});
+        break;
+      case Connection::Outcome::Message:
+        handle(message);
+        break;
+      }
+    }
+    return exiting && shuttingDown ? 0 : 1;
+  }
+
+private:
+  using Handler = Reply (Server::*)(const Json &params);
+
+  // --- messages
+
+  void send(Json message) {
+    message["jsonrpc"] = "2.0";
+    std::string text = message.dump(-1, ' ', false, Json::error_handler_t::replace);
+    writable = connection.write(text) && writable;
+  }
+  void fail(const Json &id, const Failure &failure) {
+    send({{"id", id},
+          {"error", {{"code", static_cast<int>(failure.code)}, {"message", failure.message}}}});
+  }
+  void notify(const char *method, Json params) {
+    send({{"method", method}, {"params", std::move(params)}});
+  }
+
+  void handle(const std::string &text) {
+    Reply parsed = parseJson(text);
+    if (const auto *failure = std::get_if<Failure>(&parsed))
+      return fail(nullptr, *failure);
+    const Json &message = std::get<Json>(parsed);
+    const Json *id = at(message, {"id"});
+    bool validId = id && (id->is_string() || id->is_number_integer());
+    std::optional<std::string> method = textAt(message, {"method"});
+    if (validId && !method && (message.contains("result") || message.contains("error")))
+      return; // an answer, though nothing was asked
+    if (textAt(message, {"jsonrpc"}) != "2.0" || !method || (id && !validId))
+      return fail(validId ? *id : Json(), {Code::InvalidRequest, "the message is no request of "
+                                                                 "JSON-RPC 2.0"});
+    static const Json none = Json::object();
+    const Json *params = at(message, {"params"});
+    Reply reply = answer(*method, params ? *params : none, id != nullptr);
+    if (!id)
+      return;
+    if (const auto *failure = std::get_if<Failure>(&reply))
+      fail(*id, *failure);
+    else
+      send({{"id", *id}, {"result", std::move(std::get<Json>(reply))}});
+  }
+
+  Reply answer(const std::string &method, const Json &params, bool isRequest) {
+    static const std::map<std::string_view, Handler> requests = {
+        {"initialize", &Server::initialize},
+        {"shutdown", &Server::shutdown},
+        {"textDocument/hover", &Server::hover},
+        {"textDocument/definition", &Server::definition},
+        {"textDocument/completion", &Server::completion},
+        {"textDocument/formatting", &Server::formatting},
+    };
+    static const std::map<std::string_view, Handler> notifications = {
+        {"exit", &Server::exit},
+        {"textDocument/didOpen", &Server::didOpen},
+        {"textDocument/didChange", &Server::didChange},
+        {"textDocument/didClose", &Server::didClose},
+        {"textDocument/didSave", &Server::didSave},
+    };
+    if (isRequest && !initialized && method != "initialize")
+      return Failure{Code::ServerNotInitialized, "'" + method + "' before 'initialize'"};
+    if (isRequest && shuttingDown)
+      return Failure{Code::InvalidRequest, "'" + method + "' after 'shutdown'"};
+    if (!isRequest && method != "exit" && (!initialized || shuttingDown))
+      return Json();
+    const auto &handlers = isRequest ? requests : notifications;
+    auto handler = handlers.find(method);
+    if (handler == handlers.end())
+      return Failure{Code::MethodNotFound, "unknown method '" + method + "'"};
+    try {
+      return (this->*handler->second)(params);
+    } catch (const std::exception &exception) { // no memory
+      return Failure{Code::InternalError, exception.what()};
+    }
+  }
+
+  // --- life
+
+  Reply initialize(const Json &) {
+    if (initialized)
+      return Failure{Code::InvalidRequest, "a second 'initialize'"};
+    initialized = true;
+    Json sync = {{"openClose", true}, {"change", 1}, {"save", true}}; // 1: whole texts
+    return Json{{"capabilities",
+                 {{"positionEncoding", "utf-16"},
+                  {"textDocumentSync", std::move(sync)},
+                  {"hoverProvider", true},
+                  {"definitionProvider", true},
+                  {"completionProvider", Json::object()},
+                  {"documentFormattingProvider", true}}},
+                {"serverInfo", {{"name", "rho"}, {"version", RHO_VERSION}}}};
+  }
+  Reply shutdown(const Json &) {
+    shuttingDown = true;
+    return Json();
+  }
+  Reply exit(const Json &) {
+    exiting = true;
+    return Json();
+  }
+
+  // --- documents
+
+  Reply didOpen(const Json &params) {
+    std::optional<std::string> uri = textAt(params, {"textDocument", "uri"});
+    std::optional<std::string> text = textAt(params, {"textDocument", "text"});
+    if (!uri || !text)
+      return Json();
+    Document document;
+    document.name = pathOfUri(*uri).value_or(*uri);
+    document.text = std::move(*text);
+    if (const Json *version = at(params, {"textDocument", "version"}))
+      document.version = *version;
+    documents[*uri] = std::move(document);
+    checkAll();
+    return Json();
+  }
+
+  Reply didChange(const Json &params) {
+    Document *document = documentOf(params);
+    const Json *changes = at(params, {"contentChanges"});
+    if (!document || !changes || !changes->is_array() || changes->empty())
+      return Json();
+    std::optional<std::string> text = textAt(changes->back(), {"text"});
+    if (!text || changes->back().contains("range")) // only whole texts are announced
+      return Json();
+    document->text = std::move(*text);
+    if (const Json *version = at(params, {"textDocument", "version"}))
+      document->version = *version;
+    document->published = nullptr;
+    checkAll();
+    return Json();
+  }
+
+  Reply didClose(const Json &params) {
+    Document *document = documentOf(params);
+    if (!document)
+      return Json();
+    std::string uri = *textAt(params, {"textDocument", "uri"});
+    documents.erase(uri);
+    notify("textDocument/publishDiagnostics", {{"uri", uri}, {"diagnostics", Json::array()}});
+    checkAll();
+    return Json();
+  }
+
+  Reply didSave(const Json &) {
+    checkAll();
+    return Json();
+  }
+
+  Document *documentOf(const Json &params) {
+    std::optional<std::string> uri = textAt(params, {"textDocument", "uri"});
+    auto found = uri ? documents.find(*uri) : documents.end();
+    return found == documents.end() ? nullptr : &found->second;
+  }
+
+  // What an import reads: what the editor shows, else the file.
+  std::optional<std::string> readFile(const std::string &path) const {
+    for (const auto &[uri, document] : documents)
+      if (std::filesystem::path(document.name).lexically_normal().generic_string() == path)
+        return document.text;
+    return dsl::readSource(path);
+  }
+
+  // A text is part of what imports it, so all are checked after each change.
+  void checkAll() {
+    dsl::FileReader reader = [this](const std::string &path) { return readFile(path); };
+    for (auto &[uri, document] : documents) {
+      bool isFile = document.name != uri;
+      document.view =
+          std::make_unique<View>(document.text, document.name, isFile ? reader : dsl::FileReader());
+      Json found = diagnosticsOf(document);
+      if (found == document.published)
+        continue;
+      Json params = {{"uri", uri}, {"diagnostics", found}};
+      if (document.version.is_number_integer())
+        params["version"] = document.version;
+      notify("textDocument/publishDiagnostics", std::move(params));
+      document.published = std::move(found);
+    }
+  }
+
+  Json diagnosticsOf(const Document &document) const {
+    LineIndex lines(document.text);
+    Json all = Json::array();
+    for (const Diagnostic &diagnostic : document.view->diagnostics()) {
+      Json one = {{"range", rangeOf(lines, Span{0, 0, 0})},
+                  {"severity", 1},
+                  {"code", name(diagnostic.id)},
+                  {"source", "rho"},
+                  {"message", diagnostic.message}};
+      if (diagnostic.span.file == 0) {
+        one["range"] = rangeOf(lines, diagnostic.span);
+      } else if (diagnostic.span.file != Span::none) {
+        // An error of another file stands at the import that leads there.
+        const SourceMap &sources = *document.view->sources();
+        const std::string &path = sources.name(diagnostic.span.file);
+        one["range"] = rangeOf(lines, document.view->importOf(diagnostic.span.file));
+        one["message"] = "in '" + path + "': " + diagnostic.message;
+        LineIndex there(sources.text(diagnostic.span.file));
+        one["relatedInformation"] = Json::array(
+            {{{"location", {{"uri", uriOfPath(path)}, {"range", rangeOf(there, diagnostic.span)}}},
+              {"message", diagnostic.message}}});
+      }
+      all.push_back(std::move(one));
+    }
+    return all;
+  }
+
+  // --- questions about a place
+
+  struct Place {
+    const Document &document;
+    LineIndex lines;
+    size_t offset;
+  };
+
+  std::variant<Place, Failure> placeOf(const Json &params) {
+    const Document *document = documentOf(params);
+    if (!document)
+      return Failure{Code::InvalidParams, "textDocument.uri is no open document"};
+    std::optional<size_t> line = countAt(params, {"position", "line"});
+    std::optional<size_t> character = countAt(params, {"position", "character"});
+    if (!line || !character)
+      return Failure{Code::InvalidParams, "position has no line and character"};
+    LineIndex lines(document->text);
+    size_t offset = lines.offset({*line, *character});
+    return Place{*document, std::move(lines), offset};
+  }
+
+  Reply hover(const Json &params) {
+    std::variant<Place, Failure> asked = placeOf(params);
+    if (const auto *failure = std::get_if<Failure>(&asked))
+      return *failure;
+    const Place &place = std::get<Place>(asked);
+    std::optional<Hover> hover = hoverAt(*place.document.view, place.offset);
+    if (!hover)
+      return Json();
+    return Json{{"contents", {{"kind", "markdown"}, {"value", hover->markdown}}},
+                {"range", rangeOf(place.lines, hover->span)}};
+  }
+
+  Reply definition(const Json &params) {
+    std::variant<Place, Failure> asked = placeOf(params);
+    if (const auto *failure = std::get_if<Failure>(&asked))
+      return *failure;
+    const Place &place = std::get<Place>(asked);
+    std::optional<Span> span = definitionAt(*place.document.view, place.offset);
+    if (!span)
+      return Json();
+    const SourceMap &sources = *place.document.view->sources();
+    LineIndex lines(sources.text(span->file));
+    std::string uri = span->file == 0 ? *textAt(params, {"textDocument", "uri"})
+                                      : uriOf(sources.name(span->file));
+    return Json{{"uri", uri}, {"range", rangeOf(lines, *span)}};
+  }
+
+  // As the editor names it, if it is open there.
+  std::string uriOf(const std::string &path) const {
+    for (const auto &[uri, document] : documents)
+      if (std::filesystem::path(document.name).lexically_normal().generic_string() == path)
+        return uri;
+    return uriOfPath(path);
+  }
+
+  Reply completion(const Json &params) {
+    std::variant<Place, Failure> asked = placeOf(params);
+    if (const auto *failure = std::get_if<Failure>(&asked))
+      return *failure;
+    const Place &place = std::get<Place>(asked);
+    Json items = Json::array();
+    for (const Completion &one : completionsAt(*place.document.view, place.offset))
+      items.push_back({{"label", one.label}, {"kind", kindOf(one.kind)}, {"detail", one.detail}});
+    return items;
+  }
+
+  Reply formatting(const Json &params) {
+    const Document *document = documentOf(params);
+    if (!document)
+      return Failure{Code::InvalidParams, "textDocument.uri is no open document"};
+    Result<std::string> text = dsl::formatText(document->text, document->name);
+    if (!text)
+      return Failure{Code::RequestFailed, text.error().diagnostics[0].message};
+    if (*text == document->text)
+      return Json::array();
+    Span all{0, 0, static_cast<uint32_t>(document->text.size())};
+    Json edit = {{"range", rangeOf(LineIndex(document->text), all)}, {"newText", *text}};
+    return Json::array({std::move(edit)});
+  }
+
+  Connection connection;
+  std::map<std::string, Document> documents; // by URI, as the editor writes it
+  bool initialized = false, shuttingDown = false, exiting = false;
+  bool writable = true;
+};
+
+} // namespace
+
+int serve(std::FILE *in, std::FILE *out) { return Server(in, out).run(); }
+
+} // namespace rho::tool::lsp

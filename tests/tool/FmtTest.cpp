@@ -1,0 +1,79 @@
+// `rho fmt` on files.
+#include "tests/tool/RunTool.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+using namespace rho;
+using namespace rho::test;
+
+namespace {
+
+std::string contentOf(const std::string &path) {
+  return std::string(std::istreambuf_iterator<char>(std::ifstream(path).rdbuf()), {});
+}
+
+std::string write(const std::string &name, const std::string &text) {
+  std::string path = scratchFolder() + name;
+  std::ofstream(path, std::ios::binary) << text;
+  return path;
+}
+
+constexpr char odd[] = "gemm g{ // what\nweight:f16}";
+constexpr char canonical[] = "gemm g { // what\n  weight: f16\n}\n";
+
+TEST(FmtCommandTest, RewritesWhatDiffersAndNothingElse) {
+  std::string changed = write("changed.rho", odd), same = write("same.rho", canonical);
+  std::filesystem::permissions(changed, std::filesystem::perms(0604));
+  auto before = std::filesystem::last_write_time(same);
+  ToolResult result = runTool({"fmt", changed, same});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.out + result.err, "");
+  EXPECT_EQ(contentOf(changed), canonical);
+  EXPECT_EQ(std::filesystem::status(changed).permissions(), std::filesystem::perms(0604));
+  EXPECT_EQ(std::filesystem::last_write_time(same), before);
+}
+
+TEST(FmtCommandTest, CheckListsAndWritesNothing) {
+  std::string changed = write("changed.rho", odd), same = write("same.rho", canonical);
+  ToolResult result = runTool({"fmt", "--check", same, changed});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.out, changed + "\n");
+  EXPECT_EQ(contentOf(changed), odd);
+  EXPECT_EQ(runTool({"fmt", "--check", same}).code, 0);
+}
+
+TEST(FmtCommandTest, DashIsAFilter) {
+  std::string changed = write("changed.rho", odd), same = write("same.rho", canonical);
+  for (const std::string &input : {changed, same}) {
+    ToolResult result = runTool({"fmt", "-"}, input);
+    EXPECT_EQ(result.code, 0) << result.err;
+    EXPECT_EQ(result.out, canonical);
+  }
+  EXPECT_EQ(runTool({"fmt", "--check", "-"}, changed).out, "-\n");
+}
+
+TEST(FmtCommandTest, AWrongFileStaysAndTheOthersAreFormatted) {
+  std::string wrong = write("wrong.rho", "gemm {"), changed = write("changed.rho", odd);
+  ToolResult result = runTool({"fmt", wrong, scratchFolder() + "none.rho", changed});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.err, wrong +
+                            ":1:6: error: found '{', expected the name of the gemm "
+                            "[unexpected_token]\ngemm {\n     ^\nerror: '" +
+                            scratchFolder() +
+                            "none.rho' cannot be read: No such file or directory "
+                            "[file_not_readable]\n");
+  EXPECT_EQ(contentOf(wrong), "gemm {");
+  EXPECT_EQ(contentOf(changed), canonical);
+}
+
+TEST(FmtCommandTest, NeedsAFile) {
+  ToolResult result = runTool({"fmt"});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.err, "error: FILE.rho is missing, 'rho fmt' needs a file or - "
+                        "[option_missing]\n");
+}
+
+} // namespace

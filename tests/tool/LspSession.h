@@ -1,0 +1,48 @@
+// Talks to the built `rho lsp` over its pipes as an editor does.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <sys/types.h>
+
+namespace rho::test {
+
+class LspSession {
+public:
+  LspSession();
+  ~LspSession();
+  LspSession(const LspSession &) = delete;
+  LspSession &operator=(const LspSession &) = delete;
+
+  // With the header that a message has.
+  void send(const nlohmann::json &message) { sendText(message.dump()); }
+  void sendText(const std::string &text);
+  void sendRaw(const std::string &bytes);
+
+  // The next message of the server; null, and a failure of the test, when none comes.
+  nlohmann::json receive();
+  // Sends a request and gives its whole answer; fails when another message comes before it.
+  nlohmann::json request(const std::string &method, nlohmann::json params);
+  void notify(const std::string &method, nlohmann::json params);
+
+  // initialize and initialized.
+  void start();
+  // Opens a text and gives the diagnostics that are published for it.
+  nlohmann::json open(const std::string &uri, const std::string &text, int version = 1);
+  nlohmann::json change(const std::string &uri, const std::string &text, int version);
+  // A request about a place of a text.
+  nlohmann::json ask(const std::string &method, const std::string &uri, int line, int character);
+
+  // Closes the server's input; its exit code, -1 when it ended by a signal.
+  int finish();
+
+private:
+  bool fill(); // reads more; false at the end
+  pid_t child = 0;
+  int in = -1, out = -1; // of the server
+  int nextId = 1;
+  std::string received;
+};
+
+} // namespace rho::test
