@@ -1,6 +1,7 @@
 // The planner: which placement and schedule one problem gets on one device, and why.
 #pragma once
 
+#include "compiler/Devices.h"
 #include "compiler/KernelImage.h"
 #include "dsl/Format.h"
 
@@ -9,28 +10,6 @@
 #include <vector>
 
 namespace rho::compiler {
-
-// A GPU as found or as described. `target` is its architecture, "sm_80" .. "sm_120a".
-struct DeviceModel {
-  std::string name;
-  std::string target;
-  int smCount = 0;
-  int64_t sharedPerCta = 0; // bytes, opt-in limit
-  int64_t sharedPerSm = 0;  // bytes
-  int64_t l2Bytes = 0;
-  double clockGHz = 0;
-  double bandwidthGBs = 0;
-};
-
-// The device that a bare target stands for when no GPU is at hand: a published GPU of that
-// architecture, named. Error unknown_target lists the valid names.
-Result<DeviceModel> modelOfTarget(std::string_view target);
-std::vector<std::string> allTargets();
-
-// Dense multiplications and additions that the tensor cores of this GPU could do, in 10^12 a second
-// at its clock, on operands of an MMA type ("f16", "bf16", "e4m3", "s8", "s4", "e2m1"), by the
-// fastest instruction of the architecture. None where the architecture's rate is not known.
-std::optional<double> peakTeraOperations(const DeviceModel &device, std::string_view mmaType);
 
 // Where a factor of a value is applied. Hardware: by the matrix instruction, to both operands.
 enum class Placement : uint8_t { Operand, Accumulator, Epilogue, Hardware };

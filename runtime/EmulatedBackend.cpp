@@ -167,9 +167,17 @@ Result<std::shared_ptr<Backend>> makeEmulatedBackend(compiler::DeviceModel model
   for (auto [count, what] : {std::pair{int64_t(model.smCount), "SMs"},
                              std::pair{model.sharedPerCta, "bytes of shared memory for a CTA"},
                              std::pair{model.sharedPerSm, "bytes of shared memory for an SM"},
-                             std::pair{model.l2Bytes, "bytes of L2 cache"}})
+                             std::pair{model.l2Bytes, "bytes of L2 cache"},
+                             std::pair{model.registersPerSm, "registers for an SM"},
+                             std::pair{model.threadsPerSm, "threads for an SM"}})
     if (count < 1)
       return makeError(DiagId::bad_device_model, {model.name, std::to_string(count), what});
+  for (size_t i = 0; i < dsl::instructionClasses; ++i)
+    if (double rate = model.rates.throughput[i]; !(rate > 0))
+      return makeError(
+          DiagId::bad_device_model,
+          {model.name, std::to_string(rate),
+           std::string(dsl::name(static_cast<dsl::InstructionClass>(i))) + " in a cycle"});
   model.name += " (emulated)";
   return std::shared_ptr<Backend>(std::make_shared<EmulatedBackend>(std::move(model)));
 }

@@ -23,7 +23,7 @@ namespace dsl {
 struct QuantizedMatrix; // dsl/Quantize.h
 }
 namespace compiler {
-struct DeviceModel; // compiler/Plan.h
+struct DeviceModel; // compiler/Devices.h
 }
 
 enum class ScalarType : uint8_t { F32, F16, BF16 };

@@ -1,5 +1,7 @@
 #include "compiler/plan/CostModel.h"
 
+#include "compiler/plan/InstructionCounts.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -7,55 +9,78 @@ namespace rho::compiler {
 
 namespace {
 
+using Class = dsl::InstructionClass;
+using Part = Cost::Part;
+
 int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Dense multiply-adds per cycle and SM through mma.sync. Datasheet rates; sm_90a reaches about 0.62
-// of its wgmma rate this way, runs s4 as several s8 instructions and e4m3 as f16 ones.
-double mmaPerCycle(const std::string &target, const std::string &type) {
-  double half = target == "sm_80" ? 1024 : target == "sm_90a" ? 1270 : 512;
-  if (type == "s8" || (type == "e4m3" && target != "sm_90a"))
-    return 2 * half;
+// A rate of the declaration, or of the operands that a product of this type is widened to.
+double rateOf(const std::map<std::string, double, std::less<>> &rates, const std::string &type) {
+  auto found = rates.find(type);
+  if (found != rates.end())
+    return found->second;
   if (type == "s4")
-    return target == "sm_90a" ? 0.5 * half : 4 * half;
-  return type == "e2m1" ? 4 * half : half;
+    return rateOf(rates, "s8");
+  return type == "e4m3" ? rateOf(rates, "f16") : 0;
 }
 
-// CUDA C++ Programming Guide, technical specifications per compute capability: 64 or 48 warps.
-int64_t threadsPerSm(const std::string &target) {
-  return target == "sm_80" || target == "sm_90a" ? 2048 : 1536;
+// Dense multiply-adds per cycle and SM through mma.sync; where nothing is declared, the kernel is
+// not to be chosen.
+double mmaPerCycle(const DeviceModel &device, const std::string &type) {
+  double rate = rateOf(device.rates.mma, type);
+  if (rate <= 0)
+    rate = rateOf(device.rates.tensor, type);
+  return std::max(rate, 1.0);
 }
 
 constexpr double memoryLatencyMicroseconds = 0.8;
 constexpr double launchMicroseconds = 2.0;
+constexpr double l2Share = 0.9; // of L2 that one operand can have
 // One warp alone: cycles from one instruction to the next that depends on it, averaged over a k
 // tile, and those of the tile's barrier, which grow with the warps that meet there. Fitted to 108
 // schedules of int4 g128 x f16 at n = k = 8192, m = 1 and 16 on an H200.
 constexpr double dependentCycles = 2.6;
 constexpr double barrierCycles = 100;
 constexpr double barrierCyclesPerWarp = 20;
-constexpr double sharedBytesPerCycle =
-    96;                          // of one SM, as measured through ldmatrix and 16-byte loads
 constexpr int issuePerCycle = 4; // warp instructions per cycle and SM
+// Scaling follows the product that it scales and precedes the next one into the same registers, and
+// its pipes are not kept full: cycles to those of the pipes. Fitted to APEX4's group kernels (A100
+// 0.43 to 0.47 and L40S 1.9 to 2.1 times f16), on which the same constant does for both
+// conversions.
+constexpr double scalingStall = 2.3;
 
-// Warp instructions that one warp issues for one k tile.
-double issuePerTile(const PlacedGemm &placed, const Geometry &g) {
+// Bytes per cycle that one SM moves through ldmatrix and 16-byte loads, three quarters of the peak
+// as measured on an H200.
+double sharedBytesPerCycle(const DeviceModel &device) {
+  return 0.75 * 4 * device.rates.of(dsl::InstructionClass::Lds);
+}
+
+// What one warp issues for one k tile, without the scaling of its accumulators.
+InstructionCounts issuePerTile(const PlacedGemm &placed, const Geometry &g) {
   double fragments = static_cast<double>(g.chunks() * g.rowTiles());
   double units = fragments * static_cast<double>(g.chunkCodes()) / placed.decode.codes;
   double mmas = static_cast<double>(g.chunks() * g.stepsPerChunk() * g.rowTiles() * g.batchTiles());
   double activationLoads = static_cast<double>(g.chunks() * g.batchTiles() *
                                                std::max<int64_t>(1, g.stepsPerChunk() / 2));
-  double result = fragments + units * placed.decode.instructions() + mmas + activationLoads;
-  result += static_cast<double>(placed.decode.params.size()) * static_cast<double>(g.rowTiles()) *
-            static_cast<double>(g.chunks());
+  InstructionCounts counts = units * countDecode(placed.decode.program);
+  counts.others = fragments + mmas + activationLoads + 20; // and loop, addresses, barrier
+  counts.others += static_cast<double>(placed.decode.params.size()) *
+                   static_cast<double>(g.rowTiles()) * static_cast<double>(g.chunks());
   if (placed.blockScaling) // a word has the scales of two row tiles, or of four batch tiles
-    result += static_cast<double>(g.tileK / (BlockScaling::perWord * placed.blockScaling->block)) *
-              static_cast<double>(ceilDiv(g.rowTiles(), 2) + ceilDiv(g.batchTiles(), 4));
-  if (placed.flushK > 0) {
-    double flushes = static_cast<double>(std::max<int64_t>(1, g.tileK / placed.flushK));
-    double perAccumulator = placed.integerAccumulator ? 3 : 1; // convert, combine scales, FMA
-    result += flushes * static_cast<double>(g.rowTiles() * g.batchTiles()) * 4 * perAccumulator;
-  }
-  return result + 20; // loop, addresses, barrier
+    counts.others +=
+        static_cast<double>(g.tileK / (BlockScaling::perWord * placed.blockScaling->block)) *
+        static_cast<double>(ceilDiv(g.rowTiles(), 2) + ceilDiv(g.batchTiles(), 4));
+  return counts;
+}
+
+// The scaling of one warp's accumulators for one k tile.
+InstructionCounts scalingPerTile(const PlacedGemm &placed, const Geometry &g,
+                                 dsl::ScheduleDecl::Sums sums) {
+  if (placed.flushK == 0)
+    return {};
+  double flushes = static_cast<double>(std::max<int64_t>(1, g.tileK / placed.flushK));
+  return flushes * static_cast<double>(g.rowTiles() * g.batchTiles()) * 4 *
+         countScaling(placed, sums);
 }
 
 // Bytes that one CTA moves in and out of shared memory for one k tile: every warp reads its codes,
@@ -68,16 +93,14 @@ double sharedTraffic(const Geometry &g, double tileBytes) {
 // --- wgmma kernels with warps in roles. Constants fitted (9% rms) to 680 runs of int4 channel and
 // int4 g128 x s8, LiquidQuant and int4 g128 x bf16 at three shapes, m = 1 to 4096, on an H200.
 
-// Dense multiply-adds per cycle and SM through wgmma.
-double wgmmaPerCycle(const PlacedGemm &placed) { return placed.mmaK == 32 ? 4096 : 2048; }
-constexpr double sustainedClock = 0.855;     // of the boost clock, under matrix load
-constexpr double l2Bandwidth = 17.2e6;       // bytes per microsecond, of all SMs together
-constexpr double instructionMinCycles = 12;  // of one wgmma instruction, however few its columns
-constexpr double decodeCyclesPerIssue = 1.2; // some bitwise and integer operations take two cycles
-constexpr double stepCycles = 8;             // descriptors and the order of one step along k
-constexpr double stageCycles = 50;           // from a full barrier to the first instruction
-constexpr double dependentFactor = 2.7;      // of one warp alone, to its issue
-constexpr double flushCyclesPerSum = 2.4;    // conversion and multiply-add, of one warp
+constexpr double sustainedClock = 0.855;    // of the boost clock, under matrix load
+constexpr double l2BytesPerCycle = 65.81;   // of one SM, in cycles of the boost clock
+constexpr double instructionMinCycles = 12; // of one wgmma instruction, however few its columns
+constexpr double decodeIssueShare = 0.6;    // cycles of a decode's instruction to a bitwise one's
+constexpr double stepCycles = 8;            // descriptors and the order of one step along k
+constexpr double stageCycles = 50;          // from a full barrier to the first instruction
+constexpr double dependentFactor = 2.7;     // of one warp alone, to its issue
+constexpr double flushIssueShare = 0.8;     // the same of conversion and multiply-add
 constexpr double epilogueMicroseconds = 0.27, epiloguePer32KOutputs = 1.8;
 constexpr double splitMicroseconds = 1.2;
 constexpr double startMicroseconds = 1.45, serialMicroseconds = 1.05;
@@ -105,23 +128,29 @@ double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, co
 }
 
 // Cycles that one warp issues for one k tile.
-double warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
+struct WarpCycles {
+  double decode, scaling;
+  double sum() const { return decode + scaling; }
+};
+WarpCycles warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
+                      const dsl::DeviceRates &rates) {
   double units =
       static_cast<double>(g.chunks() * g.rowTiles() * g.chunkCodes()) / placed.decode.codes;
   double decode =
       units * (placed.decode.instructions() + 0.5) + parameterInstructions(gemm, placed, g);
   int64_t stepsAlongK = g.tileK / g.mmaK;
-  double cycles = decode * decodeCyclesPerIssue + static_cast<double>(stepsAlongK) * stepCycles;
-  if (placed.flushK > 0) {
-    double flushes = static_cast<double>(std::max<int64_t>(1, g.tileK / placed.flushK));
-    double sums = static_cast<double>(g.rowTiles() * g.batchTiles()) * 4;
-    cycles += flushes * sums * flushCyclesPerSum;
-  }
-  return cycles;
+  double cycles = decode * decodeIssueShare * issueCycles(Class::Lop3, rates) +
+                  static_cast<double>(stepsAlongK) * stepCycles;
+  if (placed.flushK == 0)
+    return {cycles, 0};
+  double flushes = static_cast<double>(std::max<int64_t>(1, g.tileK / placed.flushK));
+  double sums = static_cast<double>(g.rowTiles() * g.batchTiles()) * 4;
+  double perSum = issueCycles(Class::Ffma, rates) + issueCycles(Class::I2f, rates);
+  return {cycles, flushes * sums * flushIssueShare * perSum};
 }
 
-double predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
-                          const Problem &problem, const DeviceModel &device) {
+Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
+                        const Problem &problem, const DeviceModel &device) {
   Geometry g = makeGeometry(placed, schedule);
   double clock = device.clockGHz * 1e3 * sustainedClock; // cycles per microsecond
   int64_t tiles = ceilDiv(problem.n, g.tileN) * ceilDiv(problem.m, g.tileM);
@@ -149,14 +178,17 @@ double predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const
   double load = weightBytes * active / bandwidth;
   if (problem.m > g.tileM) // weights are read again from L2
     load /= std::min(4.0, static_cast<double>(ceilDiv(problem.m, g.tileM)));
-  double cache = (weightBytes + activationBytes) * active / l2Bandwidth;
+  double cache = (weightBytes + activationBytes) * active /
+                 (l2BytesPerCycle * device.smCount * device.clockGHz * 1e3);
   int64_t perWarpgroup = g.rowTiles() * g.tileK / g.mmaK;
   int64_t warpgroups = g.warpsN / 4;
   auto instructions = static_cast<double>(perWarpgroup * warpgroups);
-  double perInstruction = std::max(
-      instructionMinCycles, 64.0 * static_cast<double>(g.tileM * g.mmaK) / wgmmaPerCycle(placed));
+  double perCycle = std::max(rateOf(device.rates.tensor, placed.mmaType), 1.0);
+  double perInstruction =
+      std::max(instructionMinCycles, 64.0 * static_cast<double>(g.tileM * g.mmaK) / perCycle);
   double tensor = resident * instructions * perInstruction / clock;
-  double cycles = warpCycles(gemm, placed, g);
+  WarpCycles warp = warpCycles(gemm, placed, g, device.rates);
+  double cycles = warp.sum();
   double warpsPerScheduler = static_cast<double>(g.warpsM * g.warpsN) / 4;
   double issue = resident * warpsPerScheduler * cycles / clock;
   // What one group of warps does for a tile one after the other; groups along k take turns.
@@ -176,17 +208,28 @@ double predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const
   if (schedule.splitK != 1)
     tail += splitMicroseconds + ctas * outputs * 8 / (bandwidth * 2);
   double launch = startMicroseconds + (schedule.dependent ? 0 : serialMicroseconds);
-  return launch + step + waves * (steps * step + epilogue) + tail; // the first tile fills the ring
+  Cost cost;
+  cost.microseconds = // the first tile fills the ring
+      launch + step + waves * (steps * step + epilogue) + tail;
+  double all = waves * steps;
+  cost[Part::Load] = all * std::max(load, cache);
+  cost[Part::Decode] = all * issue * warp.decode / cycles;
+  cost[Part::Scaling] = all * issue * warp.scaling / cycles;
+  cost[Part::Tensor] = all * tensor;
+  cost[Part::Latency] = all * std::max(latency, wait);
+  cost[Part::Overhead] = launch + step + waves * epilogue + tail;
+  return cost;
 }
 
-double predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
-                      const Problem &problem, const DeviceModel &device) {
+Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
+                    const Problem &problem, const DeviceModel &device) {
   Geometry g = makeGeometry(placed, schedule);
   double clock = device.clockGHz * 1e3; // cycles per microsecond
   int64_t perCta = sharedBytes(gemm, placed, g, schedule, problem);
   int registers = estimateRegisters(gemm, placed, g, schedule.pipeline);
-  int64_t perSm = std::min({device.sharedPerSm / (perCta + 1024), 65536 / (registers * g.threads()),
-                            threadsPerSm(device.target) / g.threads()});
+  int64_t perSm = std::min({device.sharedPerSm / (perCta + 1024),
+                            device.registersPerSm / (registers * g.threads()),
+                            device.threadsPerSm / g.threads()});
   perSm = std::max<int64_t>(perSm, 1);
   int64_t tiles = ceilDiv(problem.n, g.tileN) * ceilDiv(problem.m, g.tileM);
   int64_t ctas = tiles * schedule.splitK;
@@ -198,29 +241,39 @@ double predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sch
   double active =
       std::min<double>(static_cast<double>(ctas), static_cast<double>(perSm * device.smCount));
 
-  double tileBytes = 0;
+  // Activations of one batch tile are shared by all CTAs of a row and come from L2. Weights are
+  // read once, unless they do not stay there until the next batch tile (APEX4's RTX 3090 and A40).
+  double batches = static_cast<double>(ceilDiv(problem.m, g.tileM));
+  double tileBytes = 0, weightTile = 0;
   for (const StageBuffer &buffer : stageBuffers(gemm, placed, g)) {
-    // Activations of one batch tile are shared by all CTAs of a row and come from L2.
-    double weightOf = buffer.weight ? 1.0 : 0.3;
-    tileBytes += weightOf * static_cast<double>(buffer.bytes);
+    tileBytes += (buffer.weight ? 1.0 : 0.3) * static_cast<double>(buffer.bytes);
+    weightTile += buffer.weight ? static_cast<double>(buffer.bytes) : 0;
   }
+  double weights =
+      weightTile * static_cast<double>(ceilDiv(problem.n, g.tileN) * ceilDiv(problem.k, g.tileK));
+  double fromMemory = tileBytes;
+  if (weights < l2Share * static_cast<double>(device.l2Bytes))
+    fromMemory /= batches;
   double bandwidth = device.bandwidthGBs * 1e3 * 0.9; // bytes per microsecond, as copies reach it
-  double load = std::max(tileBytes * active / bandwidth,
+  double load = std::max(fromMemory * active / bandwidth,
                          memoryLatencyMicroseconds / std::max(1, schedule.pipeline - 1));
-  double issue = resident * static_cast<double>(schedule.warpsM * schedule.warpsN) *
-                 issuePerTile(placed, g) / issuePerCycle / clock * 1.3;
+  double warps = resident * static_cast<double>(schedule.warpsM * schedule.warpsN); // of an SM
+  InstructionCounts perWarp = issuePerTile(placed, g),
+                    scaling = scalingPerTile(placed, g, schedule.sums);
+  double issued = perWarp.total() + scaling.total();
+  double issue = warps * issued / issuePerCycle / clock * 1.3;
+  double pipes = warps * pipeCycles(perWarp, device.rates).slowest() / clock;
   double macs = static_cast<double>(g.tileM * g.tileN * g.tileK);
-  double tensor = resident * macs / mmaPerCycle(device.target, placed.mmaType) / clock;
-  double shared = resident * sharedTraffic(g, tileBytes) / sharedBytesPerCycle / clock;
+  double tensor = resident * macs / mmaPerCycle(device, placed.mmaType) / clock;
+  double scale = scalingStall * warps * pipeCycles(scaling, device.rates).sum() / clock;
+  double shared = resident * sharedTraffic(g, tileBytes) / sharedBytesPerCycle(device) / clock;
   // One warp's own dependences. CTAs of an SM overlap theirs.
-  double warps = static_cast<double>(schedule.warpsM * schedule.warpsN);
-  double latency =
-      (barrierCycles + barrierCyclesPerWarp * warps + dependentCycles * issuePerTile(placed, g)) /
-      clock;
+  double own = static_cast<double>(schedule.warpsM * schedule.warpsN);
+  double latency = (barrierCycles + barrierCyclesPerWarp * own + dependentCycles * issued) / clock;
   // The slowest decides; the others hide behind it the less the closer they come.
   constexpr double sharpness = 4;
   double step = 0;
-  for (double part : {load, issue, tensor, shared, latency})
+  for (double part : {load, issue, pipes, tensor + scale, shared, latency})
     step += std::pow(part, sharpness);
   step = std::pow(step, 1 / sharpness);
   double fill = memoryLatencyMicroseconds;
@@ -228,7 +281,17 @@ double predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sch
   double epilogue = 0.5 + outputBytes / bandwidth;
   if (schedule.splitK > 1)
     epilogue += 1.0 + static_cast<double>(ctas * g.tileM * g.tileN) * 8 / (bandwidth * 2);
-  return launchMicroseconds + waves * (fill + static_cast<double>(steps) * step) + epilogue;
+  double all = waves * static_cast<double>(steps);
+  Cost cost;
+  cost.microseconds = launchMicroseconds + waves * fill + all * step + epilogue;
+  cost[Part::Load] = all * load;
+  cost[Part::Decode] = all * std::max(issue, pipes);
+  cost[Part::Tensor] = all * tensor;
+  cost[Part::Scaling] = all * scale;
+  cost[Part::Shared] = all * shared;
+  cost[Part::Latency] = all * latency;
+  cost[Part::Overhead] = launchMicroseconds + waves * fill + epilogue;
+  return cost;
 }
 
 // --- gemv kernels. Constants fitted (16% rms, worst where one CTA has an SM for itself) to 288
@@ -242,26 +305,27 @@ constexpr double gemvSerialMicroseconds = 0.4;
 
 // Cycles that a warp keeps one of an SM's four schedulers busy with one k tile. Bitwise operations,
 // by which bf16 is widened too, and dp4a have half the rate of multiply-adds.
-double gemvCycles(const PlacedGemm &placed, const Geometry &g) {
+double gemvCycles(const PlacedGemm &placed, const Geometry &g, const dsl::DeviceRates &rates) {
   auto chunks = static_cast<double>(g.chunks());
   double units = chunks * static_cast<double>(g.rowTiles() * g.chunkCodes()) / placed.decode.codes;
   double registers = chunks * static_cast<double>(g.stepsPerChunk() * g.rowTiles()) * 4;
   auto rows = static_cast<double>(g.tileM);
   double run = static_cast<double>(g.chunkK()) / 4;
   double widening = placed.mmaType == "bf16" ? 2 : 1; // of a number
-  double cycles = units * placed.decode.instructions() * 1.5;
+  double multiply = issueCycles(Class::Ffma, rates);
+  double cycles = units * placed.decode.instructions() * 0.75 * issueCycles(Class::Lop3, rates);
   if (placed.integerAccumulator)
-    cycles += registers * rows * 2;
+    cycles += registers * rows * issueCycles(Class::Dp4a, rates);
   else
-    cycles += registers * (2 * widening + 2 * rows) + chunks * rows * run * widening;
+    cycles += registers * multiply * (2 * widening + 2 * rows) + chunks * rows * run * widening;
   if (placed.flushK > 0)
     cycles += static_cast<double>(ceilDiv(g.tileK, g.parameterK(placed.flushK))) * 3 *
               static_cast<double>(g.rowsPerThread()) * rows;
   return cycles + chunks * rows * 4 + 20;
 }
 
-double predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
-                   const Problem &problem, const DeviceModel &device) {
+Cost predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
+                 const Problem &problem, const DeviceModel &device) {
   Geometry g = makeGeometry(placed, schedule);
   double clock = device.clockGHz * 1e3; // cycles per microsecond
   double bitsPerCode = placed.weightBits;
@@ -281,7 +345,7 @@ double predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedu
   double load = std::max({static_cast<double>(ctas) * perCta / bandwidth, busiest * perCta / perSm,
                           busiest * perCta * loadedLatencyMicroseconds / inFlight});
   double warpTiles = static_cast<double>(ceilDiv(tilesK, g.warpsK));
-  double cycles = gemvCycles(placed, g) * warpTiles;
+  double cycles = gemvCycles(placed, g, device.rates) * warpTiles;
   double issue = busiest * static_cast<double>(g.warpsN * g.warpsK) * cycles / 4 / clock;
   double waves = std::ceil(busiest / resident);
   double latency = waves * cycles * gemvDependentFactor / clock;
@@ -289,10 +353,17 @@ double predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedu
   double time = 0;
   for (double part : {load, issue, latency})
     time += std::pow(part, sharpness);
-  double tail = resident * static_cast<double>(2 * sumsBytes(g)) / sharedBytesPerCycle / clock;
+  double tail =
+      resident * static_cast<double>(2 * sumsBytes(g)) / sharedBytesPerCycle(device) / clock;
   double launch = startMicroseconds + (schedule.dependent ? 0 : gemvSerialMicroseconds);
   double start = gemvStartMicroseconds * (1 + (waves - 1) / resident);
-  return launch + start + std::pow(time, 1 / sharpness) + tail;
+  Cost cost;
+  cost.microseconds = launch + start + std::pow(time, 1 / sharpness) + tail;
+  cost[Part::Load] = load;
+  cost[Part::Decode] = issue;
+  cost[Part::Latency] = latency;
+  cost[Part::Overhead] = launch + start + tail;
+  return cost;
 }
 
 } // namespace
@@ -351,9 +422,24 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
   return static_cast<int>(accumulators + partial + activations + scales + 52);
 }
 
-double predictMicroseconds(const dsl::Gemm &gemm, const PlacedGemm &placed,
-                           const Schedule &schedule, const Problem &problem,
-                           const DeviceModel &device) {
+double predictLibraryMicroseconds(const Problem &problem, const std::string &type,
+                                  const DeviceModel &device) {
+  // Of the peaks, as libraries reach them; Hopper's clock falls under matrix load (cuBLASLt on an
+  // H200, results/h200/llama.csv: 0.94 of what was measured, standard deviation 0.08).
+  constexpr double memoryShare = 0.9;
+  double tensorShare = 0.85 * (device.target == "sm_90a" ? sustainedClock : 1);
+  double bytes = static_cast<double>(dsl::ElementType::get(type).bits()) / 8;
+  auto m = static_cast<double>(problem.m), n = static_cast<double>(problem.n),
+       k = static_cast<double>(problem.k);
+  double memory = ((n * k + m * k) * bytes + 2 * m * n) / (device.bandwidthGBs * 1e3 * memoryShare);
+  double perMicrosecond =
+      rateOf(device.rates.tensor, type) * device.smCount * device.clockGHz * 1e3;
+  double tensor = m * n * k / std::max(perMicrosecond * tensorShare, 1.0);
+  return launchMicroseconds + std::hypot(memory, tensor);
+}
+
+Cost predict(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
+             const Problem &problem, const DeviceModel &device) {
   switch (schedule.roles) {
   case dsl::ScheduleDecl::Roles::Uniform:
     return predictUniform(gemm, placed, schedule, problem, device);

@@ -1,15 +1,15 @@
 // Predicted time of one gemm under one schedule: the seed of the planner's choice.
 #pragma once
 
+#include "compiler/Explain.h"
 #include "compiler/plan/Geometry.h"
 
 namespace rho::compiler {
 
-// Microseconds, after LiquidGEMM equation 6: per k tile the slowest of load, CUDA-core issue and
-// tensor core, times tiles and waves, plus pipeline fill, epilogue and split-K reduction.
-double predictMicroseconds(const dsl::Gemm &gemm, const PlacedGemm &placed,
-                           const Schedule &schedule, const Problem &problem,
-                           const DeviceModel &device);
+// After LiquidGEMM equation 6: per k tile the slowest of load, CUDA-core issue and tensor core,
+// times tiles and waves, plus pipeline fill, epilogue and split-K reduction.
+Cost predict(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
+             const Problem &problem, const DeviceModel &device);
 
 // Estimated registers of one thread, from accumulators, fragments and scales.
 int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry,

@@ -1,96 +1,108 @@
-// The published GPU that each bare target stands for when no GPU is at hand.
-#include "compiler/Plan.h"
+#include "compiler/Devices.h"
+
+#include "compiler/plan/ShippedDevices.h"
+#include "dsl/Findings.h"
+#include "dsl/Module.h"
+
+#include <algorithm>
+#include <charconv>
 
 namespace rho::compiler {
 
 namespace {
 
-// Vendor datasheets and architecture whitepapers; clocks are boost clocks.
-const DeviceModel models[] = {
-    {.name = "NVIDIA A100-SXM4-80GB",
-     .target = "sm_80",
-     .smCount = 108,
-     .sharedPerCta = 163 * 1024,
-     .sharedPerSm = 164 * 1024,
-     .l2Bytes = 40LL << 20,
-     .clockGHz = 1.41,
-     .bandwidthGBs = 2039},
-    {.name = "NVIDIA A40",
-     .target = "sm_86",
-     .smCount = 84,
-     .sharedPerCta = 99 * 1024,
-     .sharedPerSm = 100 * 1024,
-     .l2Bytes = 6LL << 20,
-     .clockGHz = 1.74,
-     .bandwidthGBs = 696},
-    {.name = "NVIDIA L40S",
-     .target = "sm_89",
-     .smCount = 142,
-     .sharedPerCta = 99 * 1024,
-     .sharedPerSm = 100 * 1024,
-     .l2Bytes = 96LL << 20,
-     .clockGHz = 2.52,
-     .bandwidthGBs = 864},
-    {.name = "NVIDIA H200",
-     .target = "sm_90a",
-     .smCount = 132,
-     .sharedPerCta = 227 * 1024,
-     .sharedPerSm = 228 * 1024,
-     .l2Bytes = 60LL << 20,
-     .clockGHz = 1.98,
-     .bandwidthGBs = 4800},
-    {.name = "NVIDIA RTX PRO 6000 Blackwell",
-     .target = "sm_120a",
-     .smCount = 188,
-     .sharedPerCta = 99 * 1024,
-     .sharedPerSm = 100 * 1024,
-     .l2Bytes = 128LL << 20,
-     .clockGHz = 2.617,
-     .bandwidthGBs = 1792},
-};
+constexpr std::string_view targets[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_120a"};
+
+bool isTarget(std::string_view name) {
+  return std::find(std::begin(targets), std::end(targets), name) != std::end(targets);
+}
+
+// 90 of "sm_90a".
+int capabilityOf(std::string_view architecture) {
+  int capability = 0;
+  architecture.remove_prefix(std::min<size_t>(3, architecture.size()));
+  std::from_chars(architecture.data(), architecture.data() + architecture.size(), capability);
+  return capability;
+}
+
+// What is generated for an architecture: itself, else the newest one whose PTX runs there. PTX for
+// a target with a letter runs on that architecture only.
+std::string targetFor(const std::string &architecture) {
+  if (isTarget(architecture))
+    return architecture;
+  std::string_view best = targets[0];
+  for (std::string_view target : targets)
+    if (target.back() >= '0' && target.back() <= '9' &&
+        capabilityOf(target) <= capabilityOf(architecture))
+      best = target;
+  return std::string(best);
+}
+
+std::vector<dsl::Device> readShipped() {
+  std::vector<dsl::Device> devices;
+  for (const ShippedText &shipped : shippedDeviceTexts())
+    if (Result<dsl::Module> module = dsl::parseModule(shipped.text, shipped.name, nullptr))
+      devices.insert(devices.end(), module->devices.begin(), module->devices.end());
+  return devices;
+}
 
 } // namespace
 
+DeviceModel modelOf(const dsl::Device &device) {
+  return {.name = device.product,
+          .target = targetFor(device.target),
+          .architecture = device.target,
+          .smCount = static_cast<int>(device.sms),
+          .sharedPerCta = device.sharedPerCta,
+          .sharedPerSm = device.sharedPerSm,
+          .l2Bytes = device.l2Bytes,
+          .registersPerSm = device.registers,
+          .threadsPerSm = device.threads,
+          .clockGHz = device.clockGHz,
+          .bandwidthGBs = device.bandwidthGBs,
+          .rates = device.rates};
+}
+
+std::vector<std::string> allTargets() { return {std::begin(targets), std::end(targets)}; }
+
 Result<DeviceModel> modelOfTarget(std::string_view target) {
-  std::string valid;
-  for (const DeviceModel &model : models) {
-    if (model.target == target)
-      return model;
-    valid += (valid.empty() ? "" : ", ") + model.target;
+  const dsl::Device *device = isTarget(target) ? declarationOf({}, target) : nullptr;
+  if (device)
+    return modelOf(*device);
+  return makeError(DiagId::unknown_target, {std::string(target), dsl::join(allTargets())});
+}
+
+const std::vector<dsl::Device> &shippedDevices() {
+  static const std::vector<dsl::Device> devices = readShipped();
+  return devices;
+}
+
+const dsl::Device *shippedDevice(std::string_view name) {
+  for (const dsl::Device &device : shippedDevices())
+    if (device.name == name)
+      return &device;
+  return nullptr;
+}
+
+const dsl::Device *declarationOf(std::string_view product, std::string_view architecture) {
+  const dsl::Device *alike = nullptr;
+  for (const dsl::Device &device : shippedDevices()) {
+    if (device.product == product)
+      return &device;
+    if (!alike && capabilityOf(device.target) == capabilityOf(architecture))
+      alike = &device;
   }
-  return makeError(DiagId::unknown_target, {std::string(target), valid});
+  return alike;
 }
 
-std::vector<std::string> allTargets() {
-  std::vector<std::string> result;
-  for (const DeviceModel &model : models)
-    result.push_back(model.target);
-  return result;
-}
-
-// Architecture whitepapers, "dense" rows. sm_90 and sm_120 have no s4 instruction of their own: s8
-// does the work. e2m1 only where block-scaled instructions exist.
 std::optional<double> peakTeraOperations(const DeviceModel &device, std::string_view mmaType) {
-  struct Rates { // multiply-adds per cycle and SM
-    std::string_view family;
-    double half, byte, nibble;
-  };
-  static constexpr Rates rates[] = {{"sm_80", 1024, 2048, 4096},
-                                    {"sm_86", 512, 1024, 2048},
-                                    {"sm_89", 512, 1024, 2048},
-                                    {"sm_90", 2048, 4096, 4096},
-                                    {"sm_120", 512, 1024, 1024}};
-  for (const Rates &rate : rates)
-    if (device.target.starts_with(rate.family)) {
-      if (mmaType == "e2m1" && rate.family != "sm_120")
-        return std::nullopt;
-      double perCycle = mmaType == "e2m1"                      ? 2 * rate.byte
-                        : mmaType == "s4"                      ? rate.nibble
-                        : mmaType == "s8" || mmaType == "e4m3" ? rate.byte
-                                                               : rate.half;
-      return 2 * perCycle * device.smCount * device.clockGHz * 1e-3;
-    }
-  return std::nullopt;
+  const auto &tensor = device.rates.tensor;
+  auto rate = tensor.find(mmaType);
+  if (rate == tensor.end() && mmaType == "s4") // by instructions on wider integers
+    rate = tensor.find("s8");
+  if (rate == tensor.end())
+    return std::nullopt;
+  return 2 * rate->second * device.smCount * device.clockGHz * 1e-3;
 }
 
 } // namespace rho::compiler

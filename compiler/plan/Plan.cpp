@@ -473,7 +473,7 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
         continue;
       if (!gemm.schedule.tile && instructionsPerTile(*placed, schedule) > unrollLimit)
         continue;
-      double time = predictMicroseconds(gemm, *placed, schedule, problem, device);
+      double time = predict(gemm, *placed, schedule, problem, device).microseconds;
       found.push_back({ways.size(), schedule, time});
     }
     ways.emplace_back(scales, *std::move(placed));

@@ -41,7 +41,7 @@ Result<const dsl::Gemm *> chooseGemm(const dsl::Module &module, const std::strin
 Result<compiler::Plan> choosePlan(const Options &options, const dsl::Gemm &gemm,
                                   const SourceMap *sources) {
   if (options.has("--plan")) {
-    for (const char *fixed : {"--m", "--n", "--k", "--target"})
+    for (const char *fixed : {"--m", "--n", "--k", "--target", "--device"})
       if (options.has(fixed))
         return makeError(DiagId::option_conflict, {"--plan", fixed, "the plan says it already"});
     Result<std::string> text = readText(options.text("--plan"));
@@ -57,7 +57,12 @@ Result<compiler::Plan> choosePlan(const Options &options, const dsl::Gemm &gemm,
       return makeError(DiagId::option_missing, {needed, "a plan needs --m, --n and --k"});
     *extent = *given;
   }
-  Result<compiler::DeviceModel> device = compiler::modelOfTarget(options.text("--target", "sm_80"));
+  if (options.has("--device") && options.has("--target"))
+    return makeError(DiagId::option_conflict,
+                     {"--device", "--target", "a device has a target of its own"});
+  Result<compiler::DeviceModel> device =
+      options.has("--device") ? openModel(options.text("--device"))
+                              : compiler::modelOfTarget(options.text("--target", "sm_80"));
   if (!device)
     return device.error();
   return compiler::plan(gemm, problem, *device, sources);
@@ -71,7 +76,7 @@ Result<std::string> textOf(const Options &options, const std::string &path) {
       return makeError(DiagId::option_conflict,
                        {"--from " + options.text("--from"), "--emit " + emit,
                         "compilation goes from rho to tile to llvm to ptx"});
-    for (const char *fixed : {"--m", "--n", "--k", "--target", "--gemm", "--plan"})
+    for (const char *fixed : {"--m", "--n", "--k", "--target", "--device", "--gemm", "--plan"})
       if (options.has(fixed))
         return makeError(DiagId::option_conflict, {"--from", fixed, "the text says it already"});
     Result<std::string> text = readText(path);

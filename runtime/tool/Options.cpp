@@ -19,13 +19,15 @@ constexpr unsigned compile = bit(Command::Compile);
 constexpr unsigned bench = bit(Command::Bench);
 constexpr unsigned tune = bit(Command::Tune);
 constexpr unsigned verify = bit(Command::Verify);
+constexpr unsigned explain = bit(Command::Explain);
+constexpr unsigned probe = bit(Command::Probe);
 constexpr unsigned clearing = bit(Command::CacheClear);
 constexpr unsigned importing = bit(Command::CacheImport);
 constexpr unsigned warm = bit(Command::CacheWarm);
 constexpr unsigned anyCache = bit(Command::CacheList) | bit(Command::CacheVerify) | clearing |
                               bit(Command::CacheExport) | importing | warm;
 
-constexpr std::array<CommandSpec, 16> commands = {{
+constexpr std::array<CommandSpec, 19> commands = {{
     {Command::Run, "run", "FILE.rho [options]",
      "compile a gemm, run it and check the result against the exact reference"},
     {Command::Check, "check", "FILE.rho...", "print all diagnostics, or what the files declare"},
@@ -41,6 +43,13 @@ constexpr std::array<CommandSpec, 16> commands = {{
     {Command::Verify, "verify", "[FILE.rho...] [options]",
      "check gemms at random shapes against the exact reference; without files those in "
      "kernels/gemms"},
+    {Command::Devices, "devices", "[FILE.rho...]",
+     "print the described devices and their rho for each operand type"},
+    {Command::Explain, "explain", "FILE.rho --m M --n N --k K [options]",
+     "print what each placement and kind of schedule is predicted to cost, and why the others "
+     "lose"},
+    {Command::Probe, "probe", "[options]",
+     "measure what a device declaration says on the GPU at hand"},
     {Command::CacheList, "cache list", "[options]",
      "what is kept on disk, and when it was used last"},
     {Command::CacheVerify, "cache verify", "[options]", "check every byte of what is kept on disk"},
@@ -55,11 +64,13 @@ constexpr std::array<CommandSpec, 16> commands = {{
     {Command::Version, "--version", "", "print the versions of rho and of its compiler"},
 }};
 
-constexpr std::array<OptionSpec, 42> options = {{
+constexpr std::array<OptionSpec, 44> options = {{
     {"--check", Kind::Flag, "", fmt, false, "write nothing, list the files that would change"},
-    {"--m", Kind::Count, "M", run | compile, true, "rows of the activations and of the output"},
-    {"--n", Kind::Count, "N", run | compile, true, "rows of the weight, columns of the output"},
-    {"--k", Kind::Count, "K", run | compile, true, "columns of both operands"},
+    {"--m", Kind::Count, "M", run | compile | explain, true,
+     "rows of the activations and of the output"},
+    {"--n", Kind::Count, "N", run | compile | explain, true,
+     "rows of the weight, columns of the output"},
+    {"--k", Kind::Count, "K", run | compile | explain, true, "columns of both operands"},
     {"--suite", Kind::Choice, "llama", bench, false,
      "kernels alone on a GPU at the shapes of such models, beside cuBLASLt"},
     {"--m", Kind::Counts, "M,...", bench, true,
@@ -86,10 +97,13 @@ constexpr std::array<OptionSpec, 42> options = {{
     {"--m", Kind::Count, "M", verify, true, "rows of the activations, at most (default 300)"},
     {"--n", Kind::Count, "N", verify, true, "rows of the weight, at most (default 2000)"},
     {"--k", Kind::Count, "K", verify, true, "columns of both operands, at most (default 4000)"},
-    {"--gemm", Kind::Text, "NAME", run | compile | bench | tune | verify | warm, true,
+    {"--gemm", Kind::Text, "NAME", run | compile | bench | tune | verify | warm | explain, true,
      "which gemm of the file, if it declares several"},
-    {"--device", Kind::Text, "DEVICE", run | bench | tune | verify | warm, true,
-     "auto (the first GPU, else the emulator), cuda, cuda:I, or an emulated target such as sm_80"},
+    {"--device", Kind::Text, "DEVICE", run | bench | tune | verify | warm | probe, true,
+     "auto (the first GPU, else the emulator), cuda, cuda:I, or emulated: a target such as sm_80, "
+     "a device of 'rho devices', FILE.rho that describes one"},
+    {"--device", Kind::Text, "DEVICE", compile | explain, true,
+     "the device to plan for: as of 'rho run' (default of explain auto, of compile --target)"},
     {"--target", Kind::Text, "TARGET", compile, true,
      "the architecture to compile for (default sm_80)"},
     {"--weights", Kind::Text, "FILE", run, false,
@@ -117,6 +131,8 @@ constexpr std::array<OptionSpec, 42> options = {{
     {"--plan", Kind::Text, "FILE", compile, true, "follow this printed plan"},
     {"-o", Kind::Text, "FILE", compile, false, "write to FILE instead of standard output"},
     {"--csv", Kind::Text, "FILE", bench | tune | verify, false, "write the table to FILE as well"},
+    {"--plot", Kind::Text, "FILE", explain, false,
+     "draw the predicted time of each placement against m to FILE (SVG)"},
     {"--plot", Kind::Text, "FILE", bench, false,
      "draw the kernels' bandwidth, speed or speed-ups to FILE (SVG)"},
 }};

@@ -2,7 +2,9 @@
 
 #include "compiler/Compiler.h"
 #include "dsl/Findings.h"
+#include "dsl/Module.h"
 #include "runtime/CacheEntries.h"
+#include "runtime/Handles.h"
 
 #include <charconv>
 #include <cstdio>
@@ -50,6 +52,12 @@ Result<int> dispatch(const Options &options) {
     return tuneCommand(options);
   case Command::Verify:
     return verifyCommand(options);
+  case Command::Devices:
+    return devicesCommand(options);
+  case Command::Explain:
+    return explainCommand(options);
+  case Command::Probe:
+    return probeCommand(options);
   case Command::CacheList:
     return cacheListCommand(options);
   case Command::CacheVerify:
@@ -90,7 +98,29 @@ Result<Device> openDevice(const std::string &text) {
   for (const std::string &target : compiler::allTargets())
     if (text == target)
       return Device::emulated(target);
-  return makeError(DiagId::bad_device, {dsl::shown(text), dsl::join(compiler::allTargets())});
+  if (const dsl::Device *shipped = compiler::shippedDevice(text))
+    return Device::emulated(compiler::modelOf(*shipped));
+  if (text.ends_with(".rho")) {
+    Result<dsl::Module> module = dsl::loadModule(text);
+    if (!module)
+      return module.error();
+    if (module->devices.size() != 1)
+      return makeError(DiagId::device_count,
+                       {dsl::shown(text), std::to_string(module->devices.size())});
+    return Device::emulated(compiler::modelOf(module->devices[0]));
+  }
+  std::vector<std::string> names;
+  for (const dsl::Device &device : compiler::shippedDevices())
+    names.push_back(device.name);
+  return makeError(DiagId::bad_device,
+                   {dsl::shown(text), dsl::join(compiler::allTargets()), dsl::join(names)});
+}
+
+Result<compiler::DeviceModel> openModel(const std::string &text) {
+  Result<Device> device = openDevice(text);
+  if (!device)
+    return device.error();
+  return device->impl().backend->model();
 }
 
 Result<EngineOptions> engineOptions(const Options &options) {

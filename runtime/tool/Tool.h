@@ -1,6 +1,7 @@
 // The commands of `rho`. Each gives the exit code, or an error that goes to stderr with code 1.
 #pragma once
 
+#include "compiler/Devices.h"
 #include "runtime/CacheEntries.h"
 #include "runtime/tool/Options.h"
 
@@ -19,6 +20,9 @@ Result<int> compileCommand(const Options &options);
 Result<int> benchCommand(const Options &options);
 Result<int> tuneCommand(const Options &options);
 Result<int> verifyCommand(const Options &options);
+Result<int> devicesCommand(const Options &options);
+Result<int> explainCommand(const Options &options);
+Result<int> probeCommand(const Options &options);
 Result<int> cacheListCommand(const Options &options);
 Result<int> cacheVerifyCommand(const Options &options);
 Result<int> cacheClearCommand(const Options &options);
@@ -26,9 +30,13 @@ Result<int> cacheExportCommand(const Options &options);
 Result<int> cacheImportCommand(const Options &options);
 Result<int> cacheWarmCommand(const Options &options);
 
-// What --device names: auto, cuda, cuda:I or an emulated target. Errors: bad_device, those of
-// Device::cuda.
+// What --device names: auto, cuda, cuda:I, an emulated target, a device of kernels/devices or a
+// path to a file that declares one. Errors: bad_device, device_count, those of Device::cuda and of
+// the file.
 Result<Device> openDevice(const std::string &text);
+
+// What the planner knows of such a device.
+Result<compiler::DeviceModel> openModel(const std::string &text);
 
 // What --cache-dir, --cache-limit, --no-cache and --untuned say. Errors: option_conflict.
 Result<EngineOptions> engineOptions(const Options &options);

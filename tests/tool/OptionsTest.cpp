@@ -203,7 +203,7 @@ TEST(DeviceTest, namesAreChecked) {
   for (const char *bad : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "sm_10", ""}) {
     std::string error = openDevice(bad).error().str();
     EXPECT_TRUE(error.starts_with(std::string("error: there is no device '") + bad +
-                                  "', valid are auto, cuda, cuda:INDEX and the emulated targets "
+                                  "', valid are auto, cuda, cuda:INDEX, the emulated targets "
                                   "sm_80"))
         << error;
     EXPECT_TRUE(error.ends_with(" [bad_device]\n")) << error;

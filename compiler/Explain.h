@@ -1,0 +1,44 @@
+// Why the planner chose what it chose: every placement and division of labour with its cost.
+#pragma once
+
+#include "compiler/Plan.h"
+
+#include <array>
+
+namespace rho::compiler {
+
+// What a kernel's time goes to, in microseconds as if it were alone: they overlap.
+struct Cost {
+  enum class Part : uint8_t { Load, Decode, Tensor, Scaling, Shared, Latency, Overhead };
+  static constexpr size_t partCount = 7;
+  double microseconds = 0;
+  std::array<double, partCount> parts{};
+
+  double &operator[](Part part) { return parts[static_cast<size_t>(part)]; }
+  Part largest() const;
+};
+std::string_view name(Cost::Part part);
+
+// The best plan of one placement of the weight's group scales and one division of labour.
+struct Alternative {
+  dsl::ScheduleDecl::Scales scales;
+  dsl::ScheduleDecl::Roles roles;
+  Result<Plan> plan; // or why there is none
+  Cost cost;
+  bool winner = false; // the planner's choice
+  // One line: what bounds the winner; what a loser is slower by and bound by, or why it is not
+  // legal.
+  std::string reason;
+};
+
+// All that the declaration leaves open, the fastest first, then what is not legal. Errors as
+// plan().
+Result<std::vector<Alternative>> explain(const dsl::Gemm &gemm, const Problem &problem,
+                                         const DeviceModel &device, const SourceMap *sources);
+
+// Microseconds of a vendor library's plain product of two matrices of one type ("f16"), what a
+// quantized one has to beat.
+double predictLibraryMicroseconds(const Problem &problem, const std::string &type,
+                                  const DeviceModel &device);
+
+} // namespace rho::compiler

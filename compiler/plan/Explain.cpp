@@ -1,0 +1,117 @@
+#include "compiler/Explain.h"
+
+#include "compiler/plan/CostModel.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <sstream>
+#include <tuple>
+
+namespace rho::compiler {
+
+namespace {
+
+using Scales = dsl::ScheduleDecl::Scales;
+using Roles = dsl::ScheduleDecl::Roles;
+using Part = Cost::Part;
+
+template <class T> std::vector<T> open(const std::optional<T> &own, std::initializer_list<T> all) {
+  return own ? std::vector<T>{*own} : std::vector<T>(all);
+}
+
+std::string fixed(double value, int digits) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(digits) << value;
+  return out.str();
+}
+
+std::string boundBy(const Alternative &alternative) {
+  Part part = alternative.cost.largest();
+  Cost cost = alternative.cost;
+  return std::string(name(part)) + ", " + fixed(cost[part], cost[part] < 100 ? 1 : 0) + " us of it";
+}
+
+// Why the planner does not take what it predicts to be faster (see Plan.cpp).
+std::string notTrusted(Roles roles) {
+  if (roles == Roles::Gemv)
+    return "not trusted: on the CUDA cores products of floats, and CTAs that have an SM for "
+           "themselves, were slower than predicted wherever measured";
+  return "not trusted: none was faster than imfp where both were measured";
+}
+
+std::string reasonOf(const Alternative &loser, const Alternative &winner) {
+  if (!loser.plan)
+    return "not legal: " + loser.plan.error().diagnostics[0].message;
+  double ratio = loser.plan->predictedMicroseconds / winner.plan->predictedMicroseconds;
+  if (ratio < 1)
+    return notTrusted(loser.roles);
+  return fixed(ratio, 2) + " times the winner's; bound by " + boundBy(loser);
+}
+
+Result<Alternative> alternativeOf(dsl::Gemm gemm, Scales scales, Roles roles, const Plan &chosen,
+                                  const DeviceModel &device, const SourceMap *sources) {
+  const Problem &problem = chosen.problem;
+  bool winner = chosen.groupScales == scales && chosen.schedule.roles == roles;
+  gemm.schedule.scales = scales;
+  gemm.schedule.roles = roles;
+  Result<Plan> best = winner ? chosen : plan(gemm, problem, device, sources);
+  Alternative result{scales, roles, std::move(best), {}, winner, {}};
+  if (!result.plan)
+    return result;
+  Result<PlacedGemm> placed = place(gemm, scales, roles, device.target, sources);
+  if (!placed)
+    return placed.error();
+  result.cost = predict(gemm, *placed, result.plan->schedule, problem, device);
+  return result;
+}
+
+} // namespace
+
+Cost::Part Cost::largest() const {
+  auto found = std::max_element(parts.begin(), parts.end());
+  return static_cast<Part>(found - parts.begin());
+}
+
+std::string_view name(Cost::Part part) {
+  static constexpr std::string_view names[Cost::partCount] = {
+      "loads from memory",       "decoding and issue", "matrix products",
+      "scaling of accumulators", "shared memory",      "latency",
+      "launch and epilogue"};
+  return names[static_cast<size_t>(part)];
+}
+
+Result<std::vector<Alternative>> explain(const dsl::Gemm &gemm, const Problem &problem,
+                                         const DeviceModel &device, const SourceMap *sources) {
+  Result<Plan> chosen = plan(gemm, problem, device, sources);
+  if (!chosen)
+    return chosen.error();
+  std::vector<Alternative> all;
+  for (Roles roles :
+       open(gemm.schedule.roles, {Roles::Uniform, Roles::ImFP, Roles::ExCP, Roles::Gemv}))
+    for (Scales scales : open(gemm.schedule.scales, {Scales::Accumulator, Scales::Operand})) {
+      Result<Alternative> found = alternativeOf(gemm, scales, roles, *chosen, device, sources);
+      if (!found)
+        return found.error();
+      // Without group scales of the weight both placements are one.
+      bool again = !all.empty() && all.back().roles == roles && all.back().plan && found->plan &&
+                   all.back().plan->schedule == found->plan->schedule &&
+                   all.back().cost.parts == found->cost.parts;
+      if (again)
+        continue;
+      all.push_back(std::move(*found));
+    }
+  std::sort(all.begin(), all.end(), [](const Alternative &a, const Alternative &b) {
+    auto key = [](const Alternative &one) {
+      return std::tuple(!one.winner, !one.plan.ok(), one.plan ? one.cost.microseconds : 0,
+                        one.roles, one.scales);
+    };
+    return key(a) < key(b);
+  });
+  const Alternative winner = all.front();
+  all.front().reason = "the winner; bound by " + boundBy(winner);
+  for (auto loser = all.begin() + 1; loser != all.end(); ++loser)
+    loser->reason = reasonOf(*loser, winner);
+  return all;
+}
+
+} // namespace rho::compiler

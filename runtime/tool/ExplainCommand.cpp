@@ -1,0 +1,138 @@
+#include "compiler/Explain.h"
+#include "dsl/Findings.h"
+#include "dsl/Module.h"
+#include "runtime/EngineImpl.h"
+#include "runtime/tool/Files.h"
+#include "runtime/tool/LineChart.h"
+#include "runtime/tool/Report.h"
+#include "runtime/tool/Table.h"
+#include "runtime/tool/Tool.h"
+
+#include <cstdio>
+#include <map>
+
+namespace rho::tool {
+
+namespace {
+
+using compiler::Alternative;
+
+std::string nameOf(const Alternative &alternative) {
+  bool operand = alternative.scales == dsl::ScheduleDecl::Scales::Operand;
+  return std::string(dsl::name(alternative.roles)) + ", scales " +
+         (operand ? "operand" : "accumulator");
+}
+
+std::string microseconds(double value) { return fixedNumber(value, value < 100 ? 2 : 1); }
+
+std::vector<std::string> rowOf(const Alternative &alternative) {
+  bool operand = alternative.scales == dsl::ScheduleDecl::Scales::Operand;
+  std::vector<std::string> row = {operand ? "operand" : "accumulator",
+                                  std::string(dsl::name(alternative.roles))};
+  if (alternative.plan) {
+    const compiler::Schedule &s = alternative.plan->schedule;
+    auto join = [](std::initializer_list<int64_t> parts) {
+      std::string text;
+      for (int64_t part : parts)
+        text += (text.empty() ? "" : " x ") + std::to_string(part);
+      return text;
+    };
+    row.insert(row.end(),
+               {microseconds(alternative.plan->predictedMicroseconds),
+                join({s.tileM, s.tileN, s.tileK}), join({s.warpsM, s.warpsN, s.warpsK}),
+                std::to_string(s.pipeline),
+                s.splitK == dsl::ScheduleDecl::streamK ? "stream" : std::to_string(s.splitK)});
+  } else {
+    row.insert(row.end(), {"-", "-", "-", "-", "-"});
+  }
+  row.push_back(alternative.reason);
+  return row;
+}
+
+// Predicted time against m, few and many rows apart.
+Result<std::string> plotOf(const dsl::Gemm &gemm, const compiler::Problem &problem,
+                           const compiler::DeviceModel &device, const SourceMap *sources) {
+  std::vector<LineFigure> figures;
+  for (auto [from, to] : {std::pair<int64_t, int64_t>{1, 128}, {128, 8192}}) {
+    std::map<std::string, Line> lines;
+    Line &plain = lines["~"]; // after all others
+    plain.name = "f16 of a library";
+    for (int64_t m = from; m <= to; m *= 2) {
+      compiler::Problem at{m, problem.n, problem.k};
+      Result<std::vector<Alternative>> all = compiler::explain(gemm, at, device, sources);
+      if (!all)
+        return all.error();
+      for (const Alternative &alternative : *all) {
+        if (!alternative.plan)
+          continue;
+        Line &line = lines[nameOf(alternative)];
+        line.name = nameOf(alternative);
+        line.points.emplace_back(m, alternative.plan->predictedMicroseconds);
+      }
+      plain.points.emplace_back(m, compiler::predictLibraryMicroseconds(at, "f16", device));
+    }
+    Panel panel{device.name, {}};
+    for (auto &[name, line] : lines)
+      panel.lines.push_back(std::move(line));
+    figures.push_back(
+        {gemm.name + ", n = " + std::to_string(problem.n) + ", k = " + std::to_string(problem.k),
+         "m, rows of the activations",
+         "predicted time, us",
+         0,
+         {panel}});
+  }
+  return lineCharts(figures);
+}
+
+} // namespace
+
+Result<int> explainCommand(const Options &options) {
+  Result<std::string> path = options.onlyFile();
+  if (!path)
+    return path.error();
+  compiler::Problem problem;
+  for (auto [needed, extent] :
+       {std::pair{"--m", &problem.m}, std::pair{"--n", &problem.n}, std::pair{"--k", &problem.k}}) {
+    std::optional<int64_t> given = options.count(needed);
+    if (!given)
+      return makeError(DiagId::option_missing, {needed, "a plan needs --m, --n and --k"});
+    *extent = *given;
+  }
+  Result<dsl::Module> module = dsl::loadModule(*path);
+  if (!module)
+    return module.error();
+  Result<const dsl::Gemm *> gemm = findGemm(*module, options.text("--gemm"));
+  if (!gemm)
+    return gemm.error();
+  Result<compiler::DeviceModel> device = openModel(options.text("--device", "auto"));
+  if (!device)
+    return device.error();
+  const SourceMap *sources = module->sources.get();
+  Result<std::vector<Alternative>> all = compiler::explain(**gemm, problem, *device, sources);
+  if (!all)
+    return all.error();
+
+  const std::string &type = all->front().plan->mmaType;
+  std::optional<double> rho = device->rates.rho(type);
+  printLine("gemm", (*gemm)->name + ", m = " + std::to_string(problem.m) + ", n = " +
+                        std::to_string(problem.n) + ", k = " + std::to_string(problem.k));
+  printLine("device", device->name + ", kernels for " + device->target +
+                          (rho ? ", rho of " + type + " " + shortNumber(*rho) : ""));
+  printLine("f16", microseconds(compiler::predictLibraryMicroseconds(problem, "f16", *device)) +
+                       " us, a library's plain product");
+  std::vector<std::vector<std::string>> rows = {
+      {"scales", "roles", "us", "tile", "warps", "pipeline", "split_k", "why"}};
+  for (const Alternative &alternative : *all)
+    rows.push_back(rowOf(alternative));
+  std::printf("\n%s", table(rows).c_str());
+  if (options.has("--plot")) {
+    Result<std::string> plot = plotOf(**gemm, problem, *device, sources);
+    if (!plot)
+      return plot.error();
+    if (Status written = writeText(options.text("--plot"), *plot); !written)
+      return written.error();
+  }
+  return success;
+}
+
+} // namespace rho::tool

@@ -1,0 +1,307 @@
+// Predictions beside what was printed and measured elsewhere: APEX4 (arXiv 2606.08761), LiquidGEMM,
+// RaZeR, and the H200 of results/h200.
+//
+// What the papers print and the model misses: APEX4's 8.0 times f16 on an L40S at m = 16, where the
+// weights of a repeated run stay in L2 (it predicts 3.6); 1.7 on an A100 at m = 16 (1.3 to 1.4, as
+// no split of k keeps all SMs busy); W4A16 before W4A4 at small m on RTX 3090 and A40 (it has them
+// within a fifth, the other way round); the shares of time that figure 2 gives to dequantization,
+// with which the paper's own speed-ups do not agree. RaZeR's Marlin at m = 128 on a DGX Spark is up
+// to 1.6 times as fast as predicted.
+#include "compiler/plan/CostModel.h"
+#include "compiler/Devices.h"
+#include "compiler/Plan.h"
+#include "compiler/plan/InstructionCounts.h"
+#include "dsl/Module.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace rho::compiler {
+namespace {
+
+using Roles = dsl::ScheduleDecl::Roles;
+using Scales = dsl::ScheduleDecl::Scales;
+using Class = dsl::InstructionClass;
+
+dsl::Gemm shipped(const std::string &name) {
+  Result<dsl::Module> module =
+      dsl::loadModule(std::string(RHO_SOURCE_DIR) + "/kernels/gemms/" + name + ".rho");
+  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
+  return module->gemms.at(0);
+}
+
+DeviceModel model(const std::string &name) { return modelOf(*shippedDevice(name)); }
+
+double microseconds(const dsl::Gemm &gemm, const Problem &problem, const DeviceModel &device) {
+  Result<Plan> planned = plan(gemm, problem, device, nullptr);
+  EXPECT_TRUE(planned.ok()) << (planned.ok() ? "" : planned.error().str());
+  return planned.ok() ? planned->predictedMicroseconds : 0;
+}
+
+double overF16(const dsl::Gemm &gemm, const Problem &problem, const DeviceModel &device) {
+  return predictLibraryMicroseconds(problem, "f16", device) / microseconds(gemm, problem, device);
+}
+
+// The figure lies within a quarter of what is printed, "0.43 to 0.47" or one number.
+void expectNear(double figure, double least, double most, const std::string &what) {
+  EXPECT_GE(figure, least * 0.75) << what;
+  EXPECT_LE(figure, most * 1.25) << what;
+}
+
+// APEX4, sections 4.2 and 4.3: 64 x 256 x 128, four stages. Few batch rows are split along k for as
+// many CTAs as there are SMs. Its m16n8k32 is half of the s4 instruction of an A100: taken at the
+// rate of the s8 one of the same k, which no public figure says.
+dsl::Gemm apex(dsl::Gemm gemm, const Problem &problem, const DeviceModel &device) {
+  gemm.schedule.tile = {64, 256, 128};
+  gemm.schedule.warps = {2, 4, 1};
+  gemm.schedule.pipeline = 4;
+  gemm.schedule.roles = Roles::Uniform;
+  gemm.schedule.sums = dsl::ScheduleDecl::Sums::Converted; // section 2.2
+  gemm.schedule.splitK = problem.m <= 64 ? device.smCount / (problem.n / 256) : 1;
+  return gemm;
+}
+DeviceModel apexDevice(const std::string &name) {
+  DeviceModel device = model(name);
+  if (device.target == "sm_80")
+    device.rates.mma["s4"] = device.rates.tensor["s8"];
+  return device;
+}
+double apexOverF16(const std::string &gemm, int64_t m, const std::string &device) {
+  Problem problem{m, 8192, 8192};
+  DeviceModel described = apexDevice(device);
+  return overF16(apex(shipped(gemm), problem, described), problem, described);
+}
+
+const std::string group = "int4_g128_int4_g128", channel = "int4_channel_int4";
+
+// Sections 2.1 and 5.3.
+TEST(Apex4, speedUpsAtManyBatchRows) {
+  expectNear(apexOverF16(group, 8192, "a100_40g"), 0.43, 0.47, "A100, groups");
+  expectNear(apexOverF16(channel, 8192, "a100_40g"), 1.6, 1.9, "A100, channels");
+  expectNear(apexOverF16(group, 8192, "rtx_3090"), 2.0, 2.5, "RTX 3090, groups");
+  expectNear(apexOverF16(group, 8192, "l40s"), 1.9, 2.1, "L40S, groups");
+  expectNear(apexOverF16(channel, 8192, "l40s"), 3.7, 4.0, "L40S, channels");
+}
+
+// The 8.0 of the L40S is not among them: the weights of a repeated run stay in its L2.
+TEST(Apex4, speedUpsAtFewBatchRows) {
+  expectNear(apexOverF16(group, 16, "rtx_3090"), 3.6, 3.6, "RTX 3090");
+  EXPECT_LT(apexOverF16(group, 16, "a100_40g"), apexOverF16(group, 16, "rtx_3090"));
+}
+
+// Figure 11 as its text has it, over m = 1024 to 32768.
+TEST(Apex4, groupsCostMoreWhereRhoIsHigh) {
+  auto ratio = [](const std::string &device) {
+    double sum = 0;
+    for (int64_t m : {1024, 2048, 4096, 8192, 16384, 32768})
+      sum += apexOverF16(group, m, device) / apexOverF16(channel, m, device);
+    return sum / 6;
+  };
+  expectNear(ratio("a100_40g"), 0.25, 0.25, "A100");
+  expectNear(ratio("l40s"), 0.52, 0.52, "L40S");
+  for (const char *device : {"a100_40g", "rtx_3090", "a40", "l40s"}) {
+    Problem problem{8192, 8192, 8192};
+    expectNear(overF16(shipped("int4_g128_f16"), problem, model(device)) /
+                   overF16(shipped("int4_channel_f16"), problem, model(device)),
+               0.87, 0.97, std::string(device) + ", f16 activations");
+  }
+}
+
+// Sums that are converted, as in the paper, whatever else the planner chooses.
+dsl::Gemm converted(dsl::Gemm gemm) {
+  gemm.schedule.sums = dsl::ScheduleDecl::Sums::Converted;
+  return gemm;
+}
+
+// Below break-even on the A100 alone, with the paper's schedule and with the planner's own. Without
+// conversions the A100 gains most.
+TEST(Apex4, breakEven) {
+  Problem problem{8192, 8192, 8192};
+  for (const char *name : {"a100_40g", "a100_80g", "rtx_3090", "a40", "l40s"}) {
+    DeviceModel device = model(name);
+    bool loses = device.rates.rho("s4") > 16;
+    EXPECT_EQ(apexOverF16(group, 8192, name) < 1, loses) << name;
+    double with = overF16(converted(shipped(group)), problem, device);
+    double without = overF16(shipped(group), problem, device);
+    EXPECT_EQ(with < 1, loses) << name;
+    EXPECT_EQ(without / with > 1.5, loses) << name;
+    EXPECT_GT(apexOverF16(channel, 8192, name), 1) << name;
+    EXPECT_GT(overF16(shipped(channel), problem, device), 1) << name;
+  }
+}
+
+// Section 5.3: with many batch rows W4A4 before W4A8 before W4A16 where rho is low, by 10 to 20
+// percent; on the A100 W4A8 comes first, 0.76 of f16.
+TEST(Apex4, orderOfActivationWidths) {
+  Problem problem{8192, 8192, 8192};
+  auto speed = [&](const std::string &gemm, const std::string &device) {
+    bool sums = gemm == group || gemm == "int4_g128_int8";
+    return overF16(sums ? converted(shipped(gemm)) : shipped(gemm), problem, model(device));
+  };
+  for (const char *device : {"rtx_3090", "a40", "l40s"}) {
+    EXPECT_GT(speed("int4_g128_int8", device), speed("int4_g128_f16", device)) << device;
+    EXPECT_GT(speed(group, device), speed("int4_g128_int8", device)) << device;
+    expectNear(speed(group, device) / speed("int4_g128_int8", device), 1.1, 1.2, device);
+  }
+  EXPECT_GT(speed("int4_g128_int8", "a100_40g"), speed(group, "a100_40g"));
+  expectNear(speed("int4_g128_int8", "a100_40g"), 0.76, 0.76, "A100, W4A8");
+}
+
+// LiquidGEMM, section 3.3: batch rows from which loading weights takes less than multiplying.
+TEST(LiquidGemm, transitionsToComputeBound) {
+  auto rows = [](const std::string &name, int weightBits) {
+    DeviceModel device = model(name);
+    return *peakTeraOperations(device, "s8") * 1e3 / 2 / device.bandwidthGBs * weightBits / 8;
+  };
+  expectNear(rows("h100", 8), 300, 300, "H100, W8A8");
+  expectNear(rows("h100", 4), 150, 150, "H100, W4A8");
+  expectNear(rows("a100_80g", 8), 156, 156, "A100, W8A8");
+}
+
+// RaZeR, table 18 (DGX Spark): Marlin over f16 where f16 is bound by memory. Left out: 4096 x 6144
+// and 4096 x 4096 at m = 1, where f16 took 1.4 times what it takes at m = 2.
+TEST(Razer, fewBatchRowsOnADgxSpark) {
+  struct Row {
+    int64_t k, n, m;
+    double f16, marlin;
+  };
+  for (const Row &row : {Row{4096, 6144, 16, 263.6, 76.7}, Row{4096, 28672, 1, 1083.6, 302.4},
+                         Row{4096, 28672, 16, 1101.2, 307.1}, Row{14336, 4096, 1, 590.2, 183.0},
+                         Row{14336, 4096, 16, 581.0, 155.2}, Row{5120, 10240, 1, 556.0, 159.6},
+                         Row{5120, 10240, 16, 553.5, 144.5}, Row{8192, 5120, 1, 431.5, 109.2},
+                         Row{8192, 5120, 16, 442.0, 110.7}, Row{5120, 51200, 1, 2461.8, 667.2},
+                         Row{5120, 51200, 16, 2419.6, 678.9}, Row{25600, 5120, 1, 1251.2, 320.7},
+                         Row{25600, 5120, 16, 1298.2, 346.1}}) {
+    Problem problem{row.m, row.n, row.k};
+    double printed = row.f16 / row.marlin;
+    expectNear(overF16(shipped("int4_g128_f16"), problem, model("dgx_spark")), printed, printed,
+               std::to_string(row.n) + " x " + std::to_string(row.k));
+  }
+}
+
+// What the model said when it was fitted to that GPU (9% rms of wgmma kernels, 16% of gemv ones),
+// for schedules of results/h200/tune.csv.
+TEST(H200, predictionsAreThoseThatWereFitted) {
+  struct Row {
+    const char *gemm;
+    Problem problem;
+    Scales scales;
+    dsl::ScheduleDecl::Tile tile;
+    dsl::ScheduleDecl::Warps warps;
+    int pipeline;
+    int64_t splitK;
+    Roles roles;
+    double microseconds;
+  };
+  constexpr auto operand = Scales::Operand, sums = Scales::Accumulator;
+  constexpr auto imfp = Roles::ImFP, gemv = Roles::Gemv;
+  for (const Row &row :
+       {Row{"int4_g128_bf16",
+            {256, 28672, 4096},
+            operand,
+            {128, 256, 128},
+            {1, 8, 1},
+            4,
+            1,
+            imfp,
+            87.12},
+        Row{"liquidquant_int8", {64, 4096, 4096}, sums, {32, 64, 256}, {1, 4, 4}, 8, 1, imfp, 6.65},
+        Row{"int4_g128_bf16", {1, 28672, 4096}, sums, {8, 256, 128}, {1, 8, 2}, 8, 1, imfp, 18.98},
+        Row{"int4_g128_int8",
+            {256, 28672, 4096},
+            sums,
+            {128, 64, 256},
+            {1, 4, 2},
+            4,
+            1,
+            imfp,
+            59.83},
+        Row{"int4_channel_int8",
+            {1024, 28672, 4096},
+            sums,
+            {256, 128, 128},
+            {1, 8, 1},
+            4,
+            1,
+            imfp,
+            156.09},
+        Row{"int4_channel_int8", {1, 4096, 4096}, sums, {1, 16, 128}, {1, 1, 8}, 2, 1, gemv, 4.29},
+        Row{"int4_g128_int8", {1, 8192, 8192}, sums, {1, 16, 256}, {1, 1, 4}, 2, 1, gemv, 9.78},
+        Row{"liquidquant_int8", {1, 4096, 4096}, sums, {1, 16, 256}, {1, 1, 4}, 2, 1, gemv, 4.40},
+        Row{"int4_channel_int8", {16, 4096, 4096}, sums, {8, 64, 512}, {1, 4, 4}, 8, 1, imfp, 5.21},
+        Row{"int4_g128_int8", {16, 8192, 8192}, sums, {16, 64, 256}, {1, 4, 4}, 8, 1, imfp, 10.84},
+        Row{"liquidquant_int8",
+            {16, 4096, 4096},
+            sums,
+            {16, 64, 128},
+            {1, 4, 2},
+            6,
+            4,
+            imfp,
+            6.61}}) {
+    dsl::Gemm gemm = shipped(row.gemm);
+    gemm.schedule = {};
+    gemm.schedule.scales = row.scales;
+    gemm.schedule.tile = row.tile;
+    gemm.schedule.warps = row.warps;
+    gemm.schedule.pipeline = row.pipeline;
+    gemm.schedule.splitK = row.splitK;
+    gemm.schedule.roles = row.roles;
+    double predicted = microseconds(gemm, row.problem, model("h200"));
+    EXPECT_NEAR(predicted / row.microseconds, 1, 0.03) << row.gemm << ", m = " << row.problem.m;
+  }
+}
+
+// Faster memory, wider pipes and more SMs never make a prediction worse.
+TEST(Rates, fasterIsNeverSlower) {
+  for (const char *name : {"a100_40g", "l40s", "h200"})
+    for (const char *gemm : {"int4_g128_int4_g128", "int4_g128_f16", "liquidquant_int8"})
+      for (int64_t m : {16, 4096}) {
+        DeviceModel base = model(name);
+        Problem problem{m, 8192, 8192};
+        double before = microseconds(shipped(gemm), problem, base);
+        auto expectFaster = [&](const DeviceModel &faster, const char *what) {
+          EXPECT_LE(microseconds(shipped(gemm), problem, faster), before * 1.0001)
+              << name << " " << gemm << " " << what;
+        };
+        DeviceModel faster = base;
+        faster.bandwidthGBs *= 2;
+        expectFaster(faster, "bandwidth");
+        faster = base;
+        faster.clockGHz *= 2;
+        expectFaster(faster, "clock");
+        faster = base;
+        for (auto *rates : {&faster.rates.tensor, &faster.rates.mma})
+          for (auto &[type, rate] : *rates)
+            rate *= 2;
+        expectFaster(faster, "tensor");
+        for (size_t i = 0; i < dsl::instructionClasses; ++i) {
+          faster = base;
+          faster.rates.throughput[i] *= 2;
+          expectFaster(faster, std::string(dsl::name(static_cast<Class>(i))).c_str());
+        }
+      }
+}
+
+TEST(InstructionCounts, followTheDecodeProgram) {
+  Result<DecodeProgram> program =
+      DecodeProgram::parse("params 1; t0 = and w0 0xf; t1 = prmt t0 w0 0x10; t2 = mad t1 p0 t0; "
+                           "t3 = shr t2 0x4; t4 = fma.f16 t3 t1 t0; t5 = select t4 w0 t0; out t5");
+  ASSERT_TRUE(program.ok());
+  InstructionCounts counts = countDecode(*program);
+  EXPECT_EQ(counts[Class::Lop3], 2);
+  EXPECT_EQ(counts[Class::Prmt], 1);
+  EXPECT_EQ(counts[Class::Imad], 1);
+  EXPECT_EQ(counts[Class::Shf], 1);
+  EXPECT_EQ(counts[Class::Hfma2], 1);
+  EXPECT_EQ(counts.total(), 6);
+  // 32 threads: on an A100 an s32 takes two cycles of the conversion unit, elsewhere half of one.
+  InstructionCounts convert;
+  convert[Class::I2f] = 1;
+  EXPECT_EQ(pipeCycles(convert, model("a100_40g").rates).conversion, 2);
+  EXPECT_EQ(pipeCycles(convert, model("a40").rates).alu, 0.5);
+}
+
+} // namespace
+} // namespace rho::compiler
