@@ -9,12 +9,30 @@ namespace rho::dsl::ast {
 
 namespace {
 
+std::string print(const Argument &argument) {
+  std::string text = argument.parameter ? argument.parameter->text + " = " : "";
+  if (argument.use.parentheses)
+    return text + print(argument.use);
+  for (const Token &token : argument.tokens)
+    text += token.text;
+  return text;
+}
+
+std::string header(const Declared &declared) {
+  std::string text;
+  for (const Parameter &parameter : declared.parameters)
+    text += (text.empty() ? "" : ", ") + parameter.name.text + ": " + parameter.kind.text +
+            (parameter.fallback ? " = " + print(*parameter.fallback) : "");
+  return declared.name.text + (text.empty() ? "" : "(" + text + ")") +
+         (declared.alias ? " = " + print(*declared.alias) : "");
+}
+
 class Printer {
 public:
   void print(const Import &import) { line("import \"" + import.path + "\""); }
 
   void print(const Format &format) {
-    line("format " + format.name.text);
+    line("format " + header(format));
     ++depth;
     for (const Component &component : format.components)
       print(component);
@@ -27,14 +45,23 @@ public:
     }
     for (const Rule &rule : format.encode)
       print("encode " + rule.name.text, rule);
+    for (const Partition &partition : format.partitions) {
+      line("partition per " + text(partition.blocks));
+      ++depth;
+      for (const Part &part : partition.parts)
+        print("part ", part);
+      --depth;
+    }
+    for (const Residual &residual : format.residuals)
+      print("residual per " + text(residual.blocks) + " ", residual.part);
     --depth;
   }
 
   void print(const Gemm &gemm) {
-    line("gemm " + gemm.name.text);
+    line("gemm " + header(gemm));
     ++depth;
     for (const GemmEntry &entry : gemm.entries)
-      line(entry.key.text + ": " + entry.value.text);
+      line(entry.key.text + ": " + ast::print(entry.value));
     for (const Schedule &schedule : gemm.schedules) {
       line("schedule");
       ++depth;
@@ -64,6 +91,26 @@ public:
 
 private:
   void line(const std::string &text) { out += std::string(2 * depth, ' ') + text + "\n"; }
+
+  static std::string text(const Blocks &blocks) {
+    std::string text = blocks.extent ? blocks.extent->text : "";
+    if (blocks.rows)
+      text += "[" + std::to_string(blocks.rows->value) + "]";
+    return text + (blocks.extent ? " " : "") + blocks.along.text + "[" +
+           std::to_string(blocks.k.value) + "]";
+  }
+
+  void print(const std::string &title, const Part &part) {
+    line(title + part.name.text + ": " + ast::print(part.format) +
+         (part.budget ? " budget " + number(*part.budget) + "%" : ""));
+    if (!part.left)
+      return;
+    ++depth;
+    line(part.atLeast ? "where >=" : "where <=");
+    nested(*part.left);
+    nested(*part.right);
+    --depth;
+  }
 
   void print(const Component &component) {
     std::string text = "component " + component.name.text + ": " + component.type.text;
@@ -155,6 +202,13 @@ private:
 };
 
 } // namespace
+
+std::string print(const Use &use) {
+  std::string text;
+  for (const Argument &argument : use.arguments)
+    text += (text.empty() ? "" : ", ") + print(argument);
+  return use.name.text + (use.parentheses ? "(" + text + ")" : "");
+}
 
 std::string print(const File &file) {
   Printer printer;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dsl/Format.h"
+#include "dsl/Lexer.h"
 
 #include <cstdint>
 #include <memory>
@@ -20,6 +21,41 @@ struct Name {
 struct Number {
   int64_t value = 0;
   Span span;
+};
+
+struct Argument;
+
+// `name`, or `name(arguments)`: a type, a format or gemm, or an instance of one with parameters.
+struct Use {
+  Name name;
+  std::vector<Argument> arguments;
+  bool parentheses = false;
+  Span span;
+};
+
+// `64`, `f16`, `int4(64)`, each perhaps after `parameter =`.
+struct Argument {
+  std::optional<Name> parameter;
+  bool integer = false;
+  Use use;                   // where it is no integer
+  std::vector<Token> tokens; // of the value
+  Span span;                 // of the value
+};
+
+// `name: kind` or `name: kind = value`.
+struct Parameter {
+  Name name, kind;
+  std::optional<Argument> fallback;
+};
+
+// What formats and gemms have in common. With parameters, what follows is read with their default
+// values, and with some value where there is none: enough to check its syntax.
+struct Declared {
+  Name name;
+  std::vector<Parameter> parameters;
+  size_t bodyBegin = 0, bodyEnd = 0; // tokens of the file; with parameters only
+  std::optional<Use> alias;          // `= use` in place of { }
+  bool broken = false; // a syntax error inside; what is missing was perhaps only unreadable
 };
 
 struct Expr {
@@ -71,19 +107,50 @@ struct Require {
   Span span;
 };
 
-// `broken`: a syntax error inside; what is missing was perhaps only unreadable.
-struct Format {
+// `k[G]`, `n[R] k[G]`, `m[R] k[G]` or `tensor k[G]`.
+struct Blocks {
+  std::optional<Name> extent;
+  std::optional<Number> rows;
+  Name along; // k
+  Number k;
+  Span span;
+};
+
+// `name: format where left >= right budget 10%`.
+struct Part {
   Name name;
+  Use format;
+  ExprPtr left, right; // null without `where`
+  bool atLeast = true;
+  std::optional<double> budget;
+  Span where, budgetSpan;
+};
+
+struct Partition {
+  Blocks blocks;
+  std::vector<Part> parts;
+  Span span;
+};
+
+struct Residual {
+  Blocks blocks;
+  Part part;
+  Span span;
+};
+
+struct Format : Declared {
   std::vector<Component> components;
   std::vector<Rule> values;
   std::vector<Require> requirements;
   std::vector<Rule> encode;
-  bool broken = false;
+  std::vector<Partition> partitions;
+  std::vector<Residual> residuals;
 };
 
-// `key: name` of a gemm.
+// `key: use` of a gemm.
 struct GemmEntry {
-  Name key, value;
+  Name key;
+  Use value;
 };
 
 // `key: 4`, `key: 16 x 128 x 128` or `key: word` of a schedule.
@@ -98,11 +165,9 @@ struct Schedule {
   std::vector<ScheduleEntry> entries;
 };
 
-struct Gemm {
-  Name name;
+struct Gemm : Declared {
   std::vector<GemmEntry> entries;
   std::vector<Schedule> schedules;
-  bool broken = false;
 };
 
 // `key: 108`, `key: 1.41 GHz`, `key: sm_80` or `key: "NVIDIA A40"` of a device.
@@ -141,6 +206,8 @@ struct File {
   std::vector<uint32_t> prefixes; // minus signs and parentheses that begin an operand
 };
 
+// As written: "int4(64, f16)".
+std::string print(const Use &use);
 // Indented text, one node a line.
 std::string print(const File &file);
 

@@ -76,6 +76,13 @@ std::string excerpt(Span span, const SourceMap &sources) {
   return shown + "\n" + carets;
 }
 
+// `text` behind its place, above its excerpt.
+std::string placed(const std::string &text, Span span, const SourceMap &sources) {
+  auto [line, column] = sources.lineColumn(span.file, span.begin);
+  return sources.name(span.file) + ":" + std::to_string(line) + ":" + std::to_string(column) +
+         ": " + text + "\n" + excerpt(span, sources);
+}
+
 } // namespace
 
 std::string_view name(DiagId id) { return registered[static_cast<size_t>(id)].name; }
@@ -111,11 +118,12 @@ Diagnostic makeDiagnostic(DiagId id, const std::vector<std::string> &args, Span 
   if (span.file >= sources.size() || span.begin > sources.text(span.file).size())
     return diagnostic;
   diagnostic.span = span;
-  auto [line, column] = sources.lineColumn(span.file, span.begin);
-  diagnostic.rendered = sources.name(span.file) + ":" + std::to_string(line) + ":" +
-                        std::to_string(column) + ": " + diagnostic.rendered + "\n" +
-                        excerpt(span, sources);
+  diagnostic.rendered = placed(diagnostic.rendered, span, sources);
   return diagnostic;
+}
+
+std::string renderNote(const std::string &message, Span span, const SourceMap &sources) {
+  return placed("note: " + message, span, sources);
 }
 
 Error makeError(DiagId id, const std::vector<std::string> &args) {

@@ -51,6 +51,8 @@ Diagnostic makeDiagnostic(DiagId id, const std::vector<std::string> &args);
 // The same with a caret into `sources`.
 Diagnostic makeDiagnostic(DiagId id, const std::vector<std::string> &args, Span span,
                           const SourceMap &sources);
+// "file.rho:9:3: note: ..." with a caret into `sources`, to follow a diagnostic on another place.
+std::string renderNote(const std::string &message, Span span, const SourceMap &sources);
 // An Error of the one diagnostic `id` without a position.
 Error makeError(DiagId id, const std::vector<std::string> &args = {});
 

@@ -1,6 +1,8 @@
 #include "dsl/Findings.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <numeric>
 #include <tuple>
 
@@ -11,10 +13,13 @@ void Findings::add(DiagId id, const std::vector<std::string> &args, Span span) {
   if (!diagnostics.empty() && diagnostics.back().id == id &&
       diagnostics.back().span.file == span.file && diagnostics.back().span.begin == span.begin)
     return;
-  if (diagnostics.size() < limit)
-    diagnostics.push_back(makeDiagnostic(id, args, span, sources));
-  else
+  if (full()) {
     overflowed = true;
+    return;
+  }
+  Diagnostic &added = diagnostics.emplace_back(makeDiagnostic(id, args, span, sources));
+  for (auto context = contexts.rbegin(); context != contexts.rend(); ++context)
+    added.rendered += "\n" + renderNote(context->first, context->second, sources);
 }
 
 Error Findings::takeSorted() {
@@ -47,41 +52,66 @@ std::string shown(std::string_view text) {
   return text.size() > longest ? out + "..." : out;
 }
 
-// Levenshtein distance of two short names.
-static size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t(0));
+// Insertions, deletions, substitutions and swaps of neighbours that make `a` of `b`, or a number
+// above `limit` where there are more: of the names of a module, few are looked at to their end.
+static size_t distance(std::string_view a, std::string_view b, size_t limit) {
+  constexpr size_t longest = 64;
+  size_t difference = a.size() > b.size() ? a.size() - b.size() : b.size() - a.size();
+  if (difference > limit || a.size() > longest || b.size() > longest)
+    return limit + 1;
+  using Row = std::array<uint8_t, longest + 1>;
+  Row before = {}, above = {}, row = {};
+  std::iota(above.begin(), above.end(), uint8_t(0));
   for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
+    size_t least = row[0] = static_cast<uint8_t>(i + 1);
     for (size_t j = 0; j < b.size(); ++j) {
-      size_t substituted = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, substituted});
+      size_t best = std::min({row[j] + 1, above[j + 1] + 1, above[j] + (a[i] != b[j])});
+      if (i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j])
+        best = std::min<size_t>(best, before[j - 1] + 1);
+      row[j + 1] = static_cast<uint8_t>(best);
+      least = std::min(least, best);
     }
+    if (least > limit)
+      return limit + 1;
+    before = above;
+    above = row;
   }
-  return row.back();
+  return above[b.size()];
+}
+
+// The one name that is nearest, if it is near.
+static const std::string *nearest(std::string_view name, const std::vector<std::string> &known) {
+  const std::string *found = nullptr;
+  size_t best = std::clamp<size_t>(name.size() / 3, 1, 3) + 1;
+  for (const std::string &candidate : known) {
+    size_t d = distance(name, candidate, best);
+    if (d < best)
+      found = &candidate;
+    else if (d == best)
+      found = nullptr; // of several equally near ones none is what was meant
+    best = std::min(best, d);
+  }
+  return found;
+}
+
+std::string suggestion(std::string_view name, const std::vector<std::string> &known) {
+  const std::string *found = nearest(name, known);
+  return found ? ", did you mean '" + *found + "'" : "";
+}
+
+std::string listed(std::string_view name, const std::vector<std::string> &valid) {
+  return join(valid) + suggestion(name, valid);
 }
 
 std::string hint(std::string_view name, const std::vector<std::string> &known) {
   if (known.empty())
     return "none is declared";
-  const std::string *nearest = nullptr;
-  size_t best = std::max<size_t>(1, name.size() / 3) + 1;
-  for (const std::string &candidate : known) {
-    size_t d = distance(name, candidate);
-    if (d < best)
-      nearest = &candidate;
-    else if (d == best)
-      nearest = nullptr; // of several equally near ones none is what was meant
-    best = std::min(best, d);
-  }
-  if (nearest)
-    return "did you mean '" + *nearest + "'";
+  if (const std::string *found = nearest(name, known))
+    return "did you mean '" + *found + "'";
   constexpr size_t most = 24; // a module of a thousand formats does not list them all
-  std::vector<std::string> listed(known.begin(),
-                                  known.begin() + static_cast<long>(std::min(known.size(), most)));
-  return "known are " + join(listed) + (known.size() > most ? ", ..." : "");
+  std::vector<std::string> first(known.begin(),
+                                 known.begin() + static_cast<long>(std::min(known.size(), most)));
+  return "known are " + join(first) + (known.size() > most ? ", ..." : "");
 }
 
 std::string join(const std::vector<std::string> &names) {

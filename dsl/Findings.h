@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace rho::dsl {
@@ -17,14 +18,31 @@ public:
   explicit Findings(const SourceMap &sources) : sources(sources) {}
 
   void add(DiagId id, const std::vector<std::string> &args, Span span);
+  // Whether further findings are only counted.
+  bool full() const { return diagnostics.size() >= limit; }
   bool empty() const { return diagnostics.empty(); }
   // All findings by file and position.
   Error takeSorted();
   // "file.rho:3:12", for messages that name a second place.
   std::string place(Span span) const;
 
+  // While it lives, what is added ends with a note on another place.
+  class Context {
+  public:
+    Context(Findings &findings, std::string note, Span place) : findings(findings) {
+      findings.contexts.emplace_back(std::move(note), place);
+    }
+    ~Context() { findings.contexts.pop_back(); }
+    Context(const Context &) = delete;
+    Context &operator=(const Context &) = delete;
+
+  private:
+    Findings &findings;
+  };
+
 private:
   const SourceMap &sources;
+  std::vector<std::pair<std::string, Span>> contexts;
   std::vector<Diagnostic> diagnostics;
   bool overflowed = false;
 };
@@ -34,6 +52,12 @@ std::string shown(std::string_view text);
 
 // "did you mean 'scale'" when one name is near, else "known are a, b, c".
 std::string hint(std::string_view name, const std::vector<std::string> &known);
+
+// ", did you mean 'scale'" when one name is near, else nothing.
+std::string suggestion(std::string_view name, const std::vector<std::string> &known);
+
+// "a, b, c", and the suggestion when one of them is near.
+std::string listed(std::string_view name, const std::vector<std::string> &valid);
 
 // "a, b, c".
 std::string join(const std::vector<std::string> &names);

@@ -5,6 +5,30 @@
 
 namespace rho::dsl {
 
+// The most bits a number that a partition can take: its widest parts as far as budgets allow.
+static double partBits(const Partition &partition) {
+  struct Share {
+    double bits, share;
+  };
+  std::vector<Share> shares;
+  for (const Part &part : partition.parts)
+    shares.push_back({part.format->bitsPerElement(), part.budget.value_or(100) / 100});
+  std::sort(shares.begin(), shares.end(), [](Share a, Share b) { return a.bits > b.bits; });
+  double bits = 0, left = 1;
+  for (Share one : shares) {
+    double taken = std::min(one.share, left);
+    bits += taken * one.bits;
+    left -= taken;
+  }
+  return bits;
+}
+
+// Bits a number that say how each block is stored.
+static double choiceBits(const Blocks &blocks, size_t choices) {
+  double numbers = static_cast<double>(blocks.rows) * static_cast<double>(blocks.k);
+  return blocks.rows == 0 ? 0 : std::bit_width(choices - 1) / numbers;
+}
+
 std::vector<int> componentsOf(const Remap &remap) {
   std::vector<int> components = {remap.selector};
   for (const Remap::Entry &entry : remap.entries)
@@ -38,6 +62,11 @@ double Format::bitsPerElement(int component) const {
 
 double Format::bitsPerElement() const {
   double bits = 0;
+  if (partition)
+    bits += partBits(*partition) + choiceBits(partition->blocks, partition->parts.size());
+  if (residual)
+    bits += residual->part.format->bitsPerElement() * residual->part.budget.value_or(100) / 100 +
+            choiceBits(residual->blocks, 2);
   for (size_t i = 0; i < components.size(); ++i)
     bits += bitsPerElement(static_cast<int>(i));
   return bits;
@@ -81,10 +110,30 @@ static bool equal(const Requirement &a, const Requirement &b) {
   return a.atMost == b.atMost && a.bound == b.bound && equal(a.expr, b.expr);
 }
 
+static bool equal(const Part &a, const Part &b) {
+  return a.name == b.name && a.atLeast == b.atLeast && a.budget == b.budget &&
+         equal(a.left, b.left) && equal(a.right, b.right) &&
+         (a.format == b.format || *a.format == *b.format);
+}
+
+static bool partsEqual(const Format &a, const Format &b) {
+  if (a.partition.has_value() != b.partition.has_value() ||
+      a.residual.has_value() != b.residual.has_value())
+    return false;
+  if (a.partition && !(a.partition->blocks == b.partition->blocks &&
+                       std::equal(a.partition->parts.begin(), a.partition->parts.end(),
+                                  b.partition->parts.begin(), b.partition->parts.end(),
+                                  [](const Part &x, const Part &y) { return equal(x, y); })))
+    return false;
+  return !a.residual ||
+         (a.residual->blocks == b.residual->blocks && equal(a.residual->part, b.residual->part));
+}
+
 bool operator==(const Format &a, const Format &b) {
   auto componentEqual = [](const Component &x, const Component &y) { return equal(x, y); };
   auto requirementEqual = [](const Requirement &x, const Requirement &y) { return equal(x, y); };
   return a.name == b.name && a.encodeOrder == b.encodeOrder && equal(a.value, b.value) &&
+         partsEqual(a, b) &&
          std::equal(a.components.begin(), a.components.end(), b.components.begin(),
                     b.components.end(), componentEqual) &&
          std::equal(a.requirements.begin(), a.requirements.end(), b.requirements.begin(),

@@ -106,24 +106,71 @@ struct Requirement {
   Span span;
 };
 
+// Numbers that share one choice of how they are stored; the last blocks of a matrix may be smaller.
+struct Blocks {
+  int64_t rows = 1;      // of k[G] one, of n[R] k[G] R, of tensor k[G] all: 0
+  int64_t k = 0;         // G
+  bool perToken = false; // rows written as m[R] (activations) instead of n[R] (weights)
+  friend bool operator==(const Blocks &, const Blocks &) = default;
+};
+
+struct Format;
+
+// A format that stores some of the blocks, and which ones: dsl/Quantize.h.
+struct Part {
+  std::string name;
+  std::shared_ptr<const Format> format;
+  ExprPtr left, right;          // `where left >= right`; both null where there is no rule
+  bool atLeast = true;          // else `<=`
+  std::optional<double> budget; // percent of all blocks that it stores, at most
+  Span span;
+};
+
+// In place of components: each block is stored in one of the parts.
+struct Partition {
+  Blocks blocks;
+  std::vector<Part> parts;
+};
+
+// Stores, of some blocks, what the format leaves over; its value is added.
+struct Residual {
+  Blocks blocks;
+  Part part;
+};
+
 // components[0] is the element. The others stand in the order of declaration. `encodeOrder` lists
 // the other components from coarse to fine, so that each rule refers only to those before it.
+// Of a partition there are no components and the value is null.
 struct Format {
   std::string name;
   std::vector<Component> components;
   ExprPtr value;
   std::vector<Requirement> requirements;
   std::vector<int> encodeOrder;
+  std::optional<Partition> partition;
+  std::optional<Residual> residual;
   Span span;
 
   const Component &element() const { return components[0]; }
+  // Whether other formats are part of it.
+  bool hasParts() const { return partition || residual; }
   // Bits that a code of a component takes in memory: of one with others in its spare bits the whole
   // unit, of those others 0.
   int storedBits(int component) const;
-  // Stored bits per number at infinite k and rows: 4.125 for int4 g128 with an f16 scale.
+  // Stored bits per number at infinite k and rows: 4.125 for int4 g128 with an f16 scale. The most
+  // that the budgets of parts allow.
   double bitsPerElement() const;
   double bitsPerElement(int component) const; // its share
 };
+
+// Calls visit(part, its blocks) for the parts of a partition, then for a residual.
+template <class Visit> void forEachPart(const Format &format, const Visit &visit) {
+  if (format.partition)
+    for (const Part &part : format.partition->parts)
+      visit(part, format.partition->blocks);
+  if (format.residual)
+    visit(format.residual->part, format.residual->blocks);
+}
 
 // The format that a plain f16, bf16 or f32 names: one element, whose value is itself.
 Format plainFormat(ElementType type);
@@ -143,10 +190,12 @@ bool isBest(const ExprPtr &rule);
 // Structural equality; spans never count.
 bool equal(const Expr &a, const Expr &b);
 
-// Canonical text: parses back to an equal declaration; equal declarations print equal text.
+// Canonical text: parses back to an equal declaration; equal declarations print equal text. Parts
+// are printed by the names of their formats.
 std::string print(const Format &format);
 std::string printComponent(const Format &format, int component); // `name: type per extent`
 std::string print(const Expr &expr, const Format &format);
+std::string print(const Blocks &blocks); // "n[16] k[64]"
 bool operator==(const Format &a, const Format &b);
 
 // What the user fixed of the schedule. Absent values are the planner's choice.

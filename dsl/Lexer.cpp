@@ -84,7 +84,8 @@ private:
     if (at - begin > maxNameLength)
       findings.add(DiagId::name_too_long,
                    {std::to_string(at - begin), std::to_string(maxNameLength)}, span(begin));
-    push(TokenKind::Name, begin);
+    Token &token = push(TokenKind::Name, begin);
+    token.text = token.text.substr(0, maxNameLength); // later messages stay readable
   }
 
   void digits() {

@@ -67,6 +67,33 @@ int64_t codeIndex(const Component &component, int64_t k, int64_t row, int64_t co
   return 0;
 }
 
+int64_t blockIndex(const Blocks &blocks, const QuantizedMatrix &matrix, int64_t row,
+                   int64_t column) {
+  int64_t blockRow = blocks.rows == 0 ? 0 : row / blocks.rows;
+  return blockRow * ((matrix.k + blocks.k - 1) / blocks.k) + column / blocks.k;
+}
+
+static uint32_t choiceAt(const QuantizedMatrix &matrix, int64_t row, int64_t column) {
+  const Format &format = *matrix.format;
+  const Blocks &blocks = format.residual ? format.residual->blocks : format.partition->blocks;
+  return matrix.choice.get(blockIndex(blocks, matrix, row, column));
+}
+
+// Each number is that of the part which stores its block, or the sum of two.
+static void partValues(const QuantizedMatrix &matrix, int64_t row, int64_t begin, int64_t end,
+                       double *values) {
+  std::vector<std::vector<double>> parts(matrix.parts.size(),
+                                         std::vector<double>(static_cast<size_t>(end - begin)));
+  for (size_t p = 0; p < parts.size(); ++p)
+    matrix.parts[p].valuesOf(row, begin, end, parts[p].data());
+  for (int64_t column = begin; column < end; ++column) {
+    auto i = static_cast<size_t>(column - begin);
+    uint32_t choice = choiceAt(matrix, row, column);
+    values[i] =
+        matrix.format->residual ? parts[0][i] + (choice ? parts[1][i] : 0) : parts[choice][i];
+  }
+}
+
 double QuantizedMatrix::value(int64_t row, int64_t column) const {
   double value = 0;
   valuesOf(row, column, column + 1, &value);
@@ -80,6 +107,8 @@ std::vector<double> QuantizedMatrix::rowValues(int64_t row) const {
 }
 
 void QuantizedMatrix::valuesOf(int64_t row, int64_t begin, int64_t end, double *values) const {
+  if (format->hasParts())
+    return partValues(*this, row, begin, end, values);
   // Numbers of one run share all codes but the element's.
   int64_t run = k;
   for (const Component &component : format->components)

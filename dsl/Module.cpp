@@ -1,10 +1,12 @@
 #include "dsl/Module.h"
 
+#include "dsl/Instances.h"
 #include "dsl/Lexer.h"
 #include "dsl/Parser.h"
 #include "dsl/Sema.h"
 
 #include <algorithm>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -35,22 +37,30 @@ public:
     module.sources = sources;
     module.importedAt = std::move(importedAt);
     checkFormats(module);
-    for (const ast::File &file : files)
+    for (const File &file : files)
       checkGemms(file, &file == &files.back(), module);
+    for (const std::shared_ptr<const Format> &instance : formats.instances())
+      module.formats.push_back(*instance);
     checkDevices(module);
     return {std::move(module), findings.takeSorted().diagnostics};
   }
 
 private:
+  struct File {
+    std::vector<Token> tokens;
+    ast::File syntax;
+  };
+
   // Parses a file and, before it, what it imports: files end up in order of declaration.
   void add(std::string text, std::string name, const std::string &path, Span importing) {
     importedAt.push_back(importing);
     uint32_t index = sources->add(std::move(name), std::move(text));
-    ast::File file = parse(lex(*sources, index, findings), findings);
+    File file{lex(*sources, index, findings), {}};
+    file.syntax = parse(file.tokens, findings);
     active.push_back(path);
     seen.insert(path);
     std::set<std::string> own;
-    for (const ast::Declaration &declaration : file.declarations)
+    for (const ast::Declaration &declaration : file.syntax.declarations)
       if (const auto *import = std::get_if<ast::Import>(&declaration))
         this->import(*import, own);
     active.pop_back();
@@ -83,49 +93,57 @@ private:
   }
 
   void checkFormats(Module &module) {
-    std::map<std::string, Span> places;
-    for (const ast::File &file : files) {
-      for (const ast::Declaration &declaration : file.declarations) {
-        const auto *format = std::get_if<ast::Format>(&declaration);
-        if (!format || format->name.text.empty())
-          continue;
-        auto [place, isNew] = places.try_emplace(format->name.text, format->name.span);
-        if (!isNew)
-          findings.add(DiagId::duplicate_name,
-                       {"format", format->name.text, findings.place(place->second)},
-                       format->name.span);
-        std::optional<Format> checked = checkFormat(*format, findings);
-        if (isNew)
-          formats.emplace(format->name.text, checked);
-        if (isNew && checked)
-          module.formats.push_back(std::move(*checked));
+    std::vector<const ast::Format *> declared;
+    for (const File &file : files)
+      for (const ast::Format *format : declarationsOf<ast::Format>(file)) {
+        if (formats.declare(*format, file.tokens))
+          declared.push_back(format);
+        else if (format->parameters.empty() && !format->alias)
+          checkFormat(*format, lookup, findings);
       }
-    }
+    for (const ast::Format *format : declared)
+      if (std::shared_ptr<const Format> checked = formats.defaults(format->name.text))
+        module.formats.push_back(*checked);
   }
 
-  void checkGemms(const ast::File &file, bool keep, Module &module) {
-    std::map<std::string, Span> places;
-    for (const ast::Declaration &declaration : file.declarations) {
-      const auto *gemm = std::get_if<ast::Gemm>(&declaration);
-      if (!gemm || gemm->name.text.empty())
-        continue;
-      auto [place, isNew] = places.try_emplace(gemm->name.text, gemm->name.span);
-      if (!isNew)
-        findings.add(DiagId::duplicate_name,
-                     {"gemm", gemm->name.text, findings.place(place->second)}, gemm->name.span);
-      std::optional<Gemm> checked = checkGemm(*gemm, formats, findings);
-      if (keep && checked)
-        module.gemms.push_back(std::move(*checked));
+  void checkGemms(const File &file, bool keep, Module &module) {
+    auto check = [&](const ast::Gemm &gemm) { return checkGemm(gemm, lookup, findings); };
+    Library<ast::Gemm, Gemm> gemms("gemm", check, lookup, instanceTokens, findings);
+    std::vector<const ast::Gemm *> declared;
+    for (const ast::Gemm *gemm : declarationsOf<ast::Gemm>(file)) {
+      if (gemms.declare(*gemm, file.tokens))
+        declared.push_back(gemm);
+      else if (gemm->parameters.empty() && !gemm->alias)
+        check(*gemm);
     }
+    for (const ast::Gemm *gemm : declared)
+      if (std::shared_ptr<const Gemm> checked = gemms.defaults(gemm->name.text); checked && keep)
+        module.gemms.push_back(*checked);
+  }
+
+  template <class Syntax> static std::vector<const Syntax *> declarationsOf(const File &file) {
+    std::vector<const Syntax *> found;
+    for (const ast::Declaration &declaration : file.syntax.declarations)
+      if (const auto *one = std::get_if<Syntax>(&declaration); one && !one->name.text.empty())
+        found.push_back(one);
+    return found;
+  }
+
+  std::shared_ptr<const Format> resolve(const ast::Use &use) {
+    const std::string &name = use.name.text;
+    if (!isPlainType(name) || formats.declares(name))
+      return formats.resolve(use, plainTypes());
+    if (use.arguments.empty())
+      return std::make_shared<const Format>(plainFormat(ElementType::get(name)));
+    findings.add(DiagId::too_many_arguments, {name, std::to_string(use.arguments.size()), "0"},
+                 use.span);
+    return nullptr;
   }
 
   void checkDevices(Module &module) {
     std::map<std::string, Span> places;
-    for (const ast::File &file : files) {
-      for (const ast::Declaration &declaration : file.declarations) {
-        const auto *device = std::get_if<ast::Device>(&declaration);
-        if (!device || device->name.text.empty())
-          continue;
+    for (const File &file : files) {
+      for (const ast::Device *device : declarationsOf<ast::Device>(file)) {
         auto [place, isNew] = places.try_emplace(device->name.text, device->name.span);
         if (!isNew)
           findings.add(DiagId::duplicate_name,
@@ -140,11 +158,15 @@ private:
   const FileReader &reader;
   std::shared_ptr<SourceMap> sources;
   Findings findings;
-  std::vector<ast::File> files;    // imports first, the module's own file last
+  std::deque<File> files;          // imports first, the module's own file last
   std::vector<Span> importedAt;    // as in Module
   std::vector<std::string> active; // the chain of imports that is being read
   std::set<std::string> seen;
-  FormatTable formats;
+  size_t instanceTokens = 0;
+  FormatLookup lookup = [this](const ast::Use &use) { return resolve(use); };
+  Library<ast::Format, Format> formats{
+      "format", [this](const ast::Format &format) { return checkFormat(format, lookup, findings); },
+      lookup, instanceTokens, findings};
 };
 
 template <class T> const T *findNamed(const std::vector<T> &all, std::string_view name) {

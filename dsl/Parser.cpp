@@ -1,7 +1,7 @@
 #include "dsl/Parser.h"
 
 #include "dsl/Codebook.h"
-#include "dsl/Operators.h"
+#include "dsl/ExpressionParser.h"
 
 #include <algorithm>
 
@@ -9,12 +9,38 @@ namespace rho::dsl {
 
 namespace {
 
+// The tokens of a body with its parameters replaced. A name before one of these is a new name or a
+// word of the language: it is what it says, whatever the parameters are called.
+std::vector<Token> replace(const ast::Declared &declared, const std::vector<Token> &tokens,
+                           const Bindings &bindings) {
+  auto keeps = [](TokenKind next) {
+    return next == TokenKind::Colon || next == TokenKind::Equal || next == TokenKind::BraceOpen ||
+           next == TokenKind::BracketOpen;
+  };
+  std::vector<Token> replaced;
+  for (size_t i = declared.bodyBegin; i < declared.bodyEnd; ++i) {
+    auto binding =
+        tokens[i].kind == TokenKind::Name ? bindings.find(tokens[i].text) : bindings.end();
+    if (binding == bindings.end() || keeps(tokens[i + 1].kind)) {
+      replaced.push_back(tokens[i]);
+      continue;
+    }
+    for (Token token : binding->second) {
+      token.span = tokens[i].span;
+      replaced.push_back(token);
+    }
+  }
+  Span end = tokens[declared.bodyEnd - 1].span;
+  replaced.push_back(
+      Token{.kind = TokenKind::EndOfFile, .span = {end.file, end.end, end.end}, .text = {}});
+  return replaced;
+}
+
 // Functions return false (or null) after they reported an error; the caller that owns a block then
 // skips to the next entry of the block.
-class Parser {
+class Parser : ExpressionParser {
 public:
-  Parser(const std::vector<Token> &tokens, Findings &findings)
-      : tokens(tokens), findings(findings) {}
+  using ExpressionParser::ExpressionParser;
 
   ast::File run() {
     ast::File file;
@@ -29,7 +55,8 @@ public:
       else if (word("device"))
         device(file);
       else {
-        expected("'import', 'format', 'gemm' or 'device'");
+        expectedWord("'import', 'format', 'gemm' or 'device'",
+                     {"import", "format", "gemm", "device"});
         ++at;
         while (!is(TokenKind::EndOfFile) && !declarationStart())
           ++at;
@@ -40,105 +67,13 @@ public:
     return file;
   }
 
+  // The body of a declaration, and nothing behind it.
+  template <class Declared> bool whole(Declared &declared) {
+    return plainBody(declared) &&
+           (is(TokenKind::EndOfFile) || expected("the end of the declaration"));
+  }
+
 private:
-  // --- tokens
-  const Token &token(size_t ahead = 0) const {
-    return tokens[std::min(at + ahead, tokens.size() - 1)];
-  }
-  bool is(TokenKind kind, size_t ahead = 0) const { return token(ahead).kind == kind; }
-  bool word(std::string_view text, size_t ahead = 0) const {
-    return is(TokenKind::Name, ahead) && token(ahead).text == text;
-  }
-  const Token &advance() { return is(TokenKind::EndOfFile) ? token() : tokens[at++]; }
-  Span from(const Token &first) const {
-    return Span{first.span.file, first.span.begin, tokens[at == 0 ? 0 : at - 1].span.end};
-  }
-
-  bool expected(const std::string &what) {
-    findings.add(DiagId::unexpected_token, {describe(token()), what}, token().span);
-    return false;
-  }
-  bool take(TokenKind kind) {
-    if (!is(kind))
-      return expected(describe(kind));
-    advance();
-    return true;
-  }
-  bool takeName(ast::Name &name, const std::string &what) {
-    if (!is(TokenKind::Name))
-      return expected(what);
-    name = ast::Name{std::string(token().text), token().span};
-    advance();
-    return true;
-  }
-  bool takeNumber(ast::Number &number, const std::string &what) {
-    if (!is(TokenKind::Integer))
-      return expected(what);
-    number = ast::Number{token().integer, token().span};
-    advance();
-    return true;
-  }
-
-  bool takeWord(const char *text) {
-    if (!word(text))
-      return expected("'" + std::string(text) + "'");
-    advance();
-    return true;
-  }
-  bool takeReal(double &number) {
-    bool negative = is(TokenKind::Minus);
-    if (negative)
-      advance();
-    if (!is(TokenKind::Integer) && !is(TokenKind::Real))
-      return expected("a number");
-    const Token &token = advance();
-    number = token.kind == TokenKind::Real ? token.real : static_cast<double>(token.integer);
-    number = negative ? -number : number;
-    return true;
-  }
-
-  // --- recovery
-  bool declarationStart() const {
-    return (word("import") && is(TokenKind::String, 1)) ||
-           ((word("format") || word("gemm") || word("device")) && is(TokenKind::Name, 1) &&
-            is(TokenKind::BraceOpen, 2));
-  }
-  bool entryStart() const {
-    return is(TokenKind::Name) && (is(TokenKind::Colon, 1) || is(TokenKind::Equal, 1) ||
-                                   is(TokenKind::BraceOpen, 1) || word("require"));
-  }
-  // Skips to the next entry of the block whose entry began at `begin`, over whole { } inside.
-  void recover(size_t begin) {
-    if (at == begin && !is(TokenKind::BraceOpen))
-      advance();
-    int depth = 0;
-    while (!is(TokenKind::EndOfFile) && !declarationStart()) {
-      if (depth == 0 && (is(TokenKind::BraceClose) || entryStart()))
-        return;
-      depth += is(TokenKind::BraceOpen) - is(TokenKind::BraceClose);
-      advance();
-    }
-  }
-
-  // `{` entries `}`. `entry` parses one entry. False: a syntax error somewhere inside.
-  template <class Entry> bool block(Entry entry) {
-    if (!take(TokenKind::BraceOpen))
-      return false;
-    bool good = true;
-    while (!is(TokenKind::BraceClose)) {
-      if (is(TokenKind::EndOfFile) || declarationStart())
-        return expected("'}'");
-      size_t begin = at;
-      entries.push_back(token().span.begin);
-      if (!entry()) {
-        good = false;
-        recover(begin);
-      }
-    }
-    advance();
-    return good;
-  }
-
   // --- declarations
   void import(ast::File &file) {
     const Token &first = advance();
@@ -154,14 +89,81 @@ private:
   void format(ast::File &file) {
     advance();
     ast::Format format;
-    format.broken = !takeName(format.name, "the name of the format") ||
-                    !block([&] { return formatEntry(format); });
+    format.broken = !header(format, "the name of the format") || !body(format);
     file.declarations.emplace_back(std::move(format));
+  }
+
+  bool header(ast::Declared &declared, const std::string &what) {
+    if (!takeName(declared.name, what))
+      return false;
+    return !is(TokenKind::ParenOpen) || list([&] { return parameter(declared.parameters); });
+  }
+
+  bool entryOf(ast::Format &format) { return formatEntry(format); }
+  bool entryOf(ast::Gemm &gemm) { return gemmEntry(gemm); }
+
+  template <class Declared> bool body(Declared &declared) {
+    return declared.parameters.empty() ? plainBody(declared) : parametricBody(declared);
+  }
+
+  // `{` entries `}` or `=` use.
+  template <class Declared> bool plainBody(Declared &declared) {
+    if (is(TokenKind::BraceOpen))
+      return block([&] { return entryOf(declared); });
+    if (!is(TokenKind::Equal))
+      return expected("'{', '(' or '='");
+    advance();
+    return use(declared.alias.emplace());
+  }
+
+  template <class Declared> bool parametricBody(Declared &declared) {
+    declared.bodyBegin = at;
+    if (!skipBody())
+      return false;
+    declared.bodyEnd = at;
+    Bindings bindings;
+    for (const ast::Parameter &parameter : declared.parameters)
+      bindings[parameter.name.text] =
+          parameter.fallback ? parameter.fallback->tokens : std::vector<Token>{anyOf(parameter)};
+    std::vector<Token> replaced = replace(declared, tokens, bindings);
+    Parser body(replaced, findings);
+    bool good = body.whole(declared);
+    entries.insert(entries.end(), body.entries.begin(), body.entries.end());
+    prefixes.insert(prefixes.end(), body.prefixes.begin(), body.prefixes.end());
+    return good;
+  }
+
+  bool skipBody() {
+    if (is(TokenKind::Equal)) {
+      advance();
+      ast::Use alias;
+      return use(alias);
+    }
+    if (!is(TokenKind::BraceOpen))
+      return expected("'{' or '='");
+    int depth = 0;
+    do {
+      depth += is(TokenKind::BraceOpen) - is(TokenKind::BraceClose);
+      advance();
+    } while (depth > 0 && !is(TokenKind::EndOfFile) && !declarationStart());
+    return depth == 0 || expected("'}'");
+  }
+
+  static Token anyOf(const ast::Parameter &parameter) {
+    bool integer = parameter.kind.text == "int";
+    return Token{.kind = integer ? TokenKind::Integer : TokenKind::Name,
+                 .span = {},
+                 .text = integer ? "128" : "f32",
+                 .integer = 128};
   }
 
   bool formatEntry(ast::Format &format) {
     if (word("require"))
       return require(format);
+    if (residualStart())
+      return residual(format);
+    if (partitionStart())
+      return partition(format);
     if (word("encode") && is(TokenKind::BraceOpen, 1)) {
       advance();
       return block([&] { return rule(format.encode, "the name of a component"); });
@@ -169,8 +171,11 @@ private:
     if (word("value") && is(TokenKind::Equal, 1))
       return rule(format.values, "'value'");
     if (is(TokenKind::Name) && !is(TokenKind::Colon, 1)) {
+      std::string near =
+          suggestion(token().text, {"value", "require", "encode", "partition", "residual"});
       ++at; // a name alone does not say which entry it was to be
-      return expected("':' after the name of a component, or 'value =', 'require' or 'encode {'");
+      return expected("':' after the name of a component, or 'value =', 'require' or 'encode {'" +
+                      near);
     }
     return component(format);
   }
@@ -315,11 +320,91 @@ private:
     return true;
   }
 
+  // `k[G]`, `n[R] k[G]`, `m[R] k[G]` or `tensor k[G]`.
+  bool blocks(ast::Blocks &blocks) {
+    const Token &first = token();
+    if (!word("k")) {
+      if (!takeName(blocks.extent.emplace(), "k[G], n[R] k[G], m[R] k[G] or tensor k[G]"))
+        return false;
+      if (is(TokenKind::BracketOpen) && !bracketed(blocks.rows.emplace(), "the number of rows"))
+        return false;
+    }
+    if (!takeName(blocks.along, "k[G]") || !bracketed(blocks.k, "the numbers along k"))
+      return false;
+    blocks.span = from(first);
+    return true;
+  }
+
+  bool bracketed(ast::Number &number, const std::string &what) {
+    return take(TokenKind::BracketOpen) && takeNumber(number, what) &&
+           take(TokenKind::BracketClose);
+  }
+
+  bool residual(ast::Format &format) {
+    ast::Residual residual;
+    residual.span = advance().span;
+    if (!takeName(residual.part.name, "the name of the residual") || !take(TokenKind::Colon) ||
+        !use(residual.part.format))
+      return false;
+    if (!word("per"))
+      return expected("'per', then what is stored together");
+    advance();
+    if (!blocks(residual.blocks) || !selection(residual.part))
+      return false;
+    format.residuals.push_back(std::move(residual));
+    return true;
+  }
+
+  bool partition(ast::Format &format) {
+    ast::Partition partition;
+    partition.span = advance().span;
+    advance();
+    if (!blocks(partition.blocks) || !block([&] { return part(partition.parts); }))
+      return false;
+    format.partitions.push_back(std::move(partition));
+    return true;
+  }
+
+  bool part(std::vector<ast::Part> &parts) {
+    ast::Part part;
+    if (!takeName(part.name, "the name of a part or '}'") || !take(TokenKind::Colon) ||
+        !use(part.format) || !selection(part))
+      return false;
+    parts.push_back(std::move(part));
+    return true;
+  }
+
+  // [ "where" left ( ">=" | "<=" ) right ] [ "budget" number "%" ]
+  bool selection(ast::Part &part) {
+    if (word("where") && !is(TokenKind::Colon, 1)) {
+      part.where = advance().span;
+      part.left = expression(0, 0);
+      if (!part.left)
+        return false;
+      if (!is(TokenKind::LessEqual) && !is(TokenKind::GreaterEqual))
+        return expected("'<=' or '>='");
+      part.atLeast = advance().kind == TokenKind::GreaterEqual;
+      part.right = expression(0, 0);
+      if (!part.right)
+        return false;
+    }
+    if (is(TokenKind::Colon, 1) || !is(TokenKind::Name) || entryStart())
+      return true;
+    if (!word("budget"))
+      return expectedWord("'where', 'budget' or the next entry", {"where", "budget"});
+    advance();
+    if (!is(TokenKind::Integer) && !is(TokenKind::Real))
+      return expected("a number of percent");
+    part.budgetSpan = token().span;
+    part.budget = is(TokenKind::Real) ? token().real : static_cast<double>(token().integer);
+    advance();
+    return take(TokenKind::Percent);
+  }
+
   void gemm(ast::File &file) {
     advance();
     ast::Gemm gemm;
-    gemm.broken =
-        !takeName(gemm.name, "the name of the gemm") || !block([&] { return gemmEntry(gemm); });
+    gemm.broken = !header(gemm, "the name of the gemm") || !body(gemm);
     file.declarations.emplace_back(std::move(gemm));
   }
 
@@ -333,7 +418,7 @@ private:
     }
     ast::GemmEntry entry;
     if (!takeName(entry.key, "'weight', 'activation', 'output', 'schedule' or '}'") ||
-        !take(TokenKind::Colon) || !takeName(entry.value, "the name of a format or a type"))
+        !take(TokenKind::Colon) || !use(entry.value))
       return false;
     gemm.entries.push_back(std::move(entry));
     return true;
@@ -414,135 +499,38 @@ private:
       entry.unit += "/" + std::string(advance().text);
     }
   }
-
-  // --- expressions: precedence climbing. `nesting` counts open parentheses, calls and unary
-  // operators, which recurse; a node's depth also counts long chains, on which later phases
-  // recurse.
-  ast::ExprPtr tooDeep(Span span) {
-    findings.add(DiagId::expression_too_deep, {std::to_string(maxExpressionDepth)}, span);
-    return nullptr;
-  }
-
-  ast::ExprPtr expression(int precedence, int nesting) {
-    if (nesting > maxExpressionDepth)
-      return tooDeep(token().span);
-    ast::ExprPtr left = unary(nesting);
-    while (left) {
-      const Operator *op =
-          token().kind >= TokenKind::ShiftLeft ? findOperator(token().text) : nullptr;
-      if (!op || op->precedence <= precedence)
-        return left;
-      Span at = advance().span;
-      ast::ExprPtr right = expression(op->precedence, nesting + 1);
-      if (!right)
-        return nullptr;
-      auto node =
-          make(ast::Expr::Kind::Binary, {left->span.file, left->span.begin, right->span.end});
-      node->op = op->op;
-      left = adopt(std::move(node), std::move(left), std::move(right), at);
-    }
-    return nullptr;
-  }
-
-  static ast::ExprPtr make(ast::Expr::Kind kind, Span span) {
-    auto node = std::make_unique<ast::Expr>();
-    node->kind = kind;
-    node->span = span;
-    return node;
-  }
-
-  // Gives `node` its operands; null where the tree gets too deep.
-  ast::ExprPtr adopt(ast::ExprPtr node, ast::ExprPtr first, ast::ExprPtr second, Span at) {
-    node->depth = 1 + std::max(first->depth, second ? second->depth : 0);
-    node->operands.push_back(std::move(first));
-    if (second)
-      node->operands.push_back(std::move(second));
-    return node->depth > maxExpressionDepth ? tooDeep(at) : std::move(node);
-  }
-
-  ast::ExprPtr unary(int nesting) {
-    if (!is(TokenKind::Minus))
-      return primary(nesting);
-    if (nesting > maxExpressionDepth)
-      return tooDeep(token().span);
-    const Token &first = advance();
-    prefixes.push_back(first.span.begin);
-    ast::ExprPtr operand = unary(nesting + 1);
-    if (!operand)
-      return nullptr;
-    return adopt(make(ast::Expr::Kind::Negate, from(first)), std::move(operand), nullptr,
-                 first.span);
-  }
-
-  ast::ExprPtr primary(int nesting) {
-    const Token &first = token();
-    switch (first.kind) {
-    case TokenKind::Integer: {
-      advance();
-      auto node = make(ast::Expr::Kind::Integer, first.span);
-      node->integer = first.integer;
-      return node;
-    }
-    case TokenKind::Real: {
-      advance();
-      auto node = make(ast::Expr::Kind::Real, first.span);
-      node->real = first.real;
-      return node;
-    }
-    case TokenKind::ParenOpen: {
-      advance();
-      prefixes.push_back(first.span.begin);
-      ast::ExprPtr inner = expression(0, nesting + 1);
-      if (!inner || !take(TokenKind::ParenClose))
-        return nullptr;
-      inner->span = from(first);
-      return inner;
-    }
-    case TokenKind::Name: {
-      if (entryStart()) { // the expression broke off before the next entry
-        expected("an expression");
-        return nullptr;
-      }
-      advance();
-      bool call = is(TokenKind::ParenOpen);
-      auto node = make(call ? ast::Expr::Kind::Call : ast::Expr::Kind::Name, first.span);
-      node->name = first.text;
-      if (!call)
-        return node;
-      advance();
-      return arguments(std::move(node), first, nesting);
-    }
-    default:
-      expected("an expression");
-      return nullptr;
-    }
-  }
-
-  // The arguments of a call and its closing parenthesis.
-  ast::ExprPtr arguments(ast::ExprPtr call, const Token &first, int nesting) {
-    while (true) {
-      ast::ExprPtr argument = expression(0, nesting + 1);
-      if (!argument)
-        return nullptr;
-      call->depth = std::max(call->depth, argument->depth + 1);
-      call->operands.push_back(std::move(argument));
-      if (!is(TokenKind::Comma))
-        break;
-      advance();
-    }
-    if (!take(TokenKind::ParenClose))
-      return nullptr;
-    call->span = from(first);
-    return call->depth > maxExpressionDepth ? tooDeep(first.span) : std::move(call);
-  }
-
-  const std::vector<Token> &tokens;
-  Findings &findings;
-  size_t at = 0;
-  std::vector<uint32_t> entries, prefixes; // of ast::File
 };
 
 } // namespace
+
+template <class Declared>
+static Declared instanceOf(const Declared &declared, const std::vector<Token> &tokens,
+                           const Bindings &bindings, Findings &findings) {
+  Declared instance;
+  instance.name = declared.name;
+  std::vector<Token> replaced = replace(declared, tokens, bindings);
+  instance.broken = !Parser(replaced, findings).whole(instance);
+  return instance;
+}
+
+ast::Format instantiate(const ast::Format &declared, const std::vector<Token> &tokens,
+                        const Bindings &bindings, Findings &findings) {
+  return instanceOf(declared, tokens, bindings, findings);
+}
+
+ast::Gemm instantiate(const ast::Gemm &declared, const std::vector<Token> &tokens,
+                      const Bindings &bindings, Findings &findings) {
+  return instanceOf(declared, tokens, bindings, findings);
+}
+
+size_t instanceSize(const ast::Declared &declared, const std::vector<Token> &tokens,
+                    const Bindings &bindings) {
+  size_t size = declared.bodyEnd - declared.bodyBegin;
+  for (size_t i = declared.bodyBegin; i < declared.bodyEnd; ++i)
+    if (auto binding = bindings.find(tokens[i].text); binding != bindings.end())
+      size += binding->second.size();
+  return size;
+}
 
 ast::File parse(const std::vector<Token> &tokens, Findings &findings) {
   return Parser(tokens, findings).run();

@@ -124,6 +124,26 @@ std::string print(const Expr &expr, const Format &format) {
   return printer.take();
 }
 
+std::string print(const Blocks &blocks) {
+  std::string rows = blocks.rows == 0   ? "tensor "
+                     : blocks.rows == 1 ? ""
+                                        : std::string(blocks.perToken ? "m" : "n") + "[" +
+                                              std::to_string(blocks.rows) + "] ";
+  return rows + "k[" + std::to_string(blocks.k) + "]";
+}
+
+// `name: format`, and behind what comes between, which blocks it stores.
+static std::string print(const Part &part, const std::string &between) {
+  static const Format none; // rules read no components
+  std::string out = part.name + ": " + part.format->name + between;
+  if (part.left)
+    out += " where " + print(*part.left, none) + (part.atLeast ? " >= " : " <= ") +
+           print(*part.right, none);
+  if (part.budget)
+    out += " budget " + printNumber(*part.budget) + "%";
+  return out + "\n";
+}
+
 static std::string printRemap(const Remap &remap, const Format &format) {
   auto nameOf = [&](int index) { return format.components[static_cast<size_t>(index)].name; };
   std::string text = " remap " + std::to_string(remap.code) + " to [";
@@ -150,9 +170,16 @@ std::string printComponent(const Format &format, int index) {
 
 std::string print(const Format &format) {
   std::string out = "format " + format.name + " {\n";
+  if (format.partition) {
+    out += "  partition per " + print(format.partition->blocks) + " {\n";
+    for (const Part &part : format.partition->parts)
+      out += "    " + print(part, "");
+    out += "  }\n";
+  }
   for (size_t i = 0; i < format.components.size(); ++i)
     out += "  " + printComponent(format, static_cast<int>(i)) + "\n";
-  out += "  value = " + print(*format.value, format) + "\n";
+  if (format.value)
+    out += "  value = " + print(*format.value, format) + "\n";
   for (const Requirement &requirement : format.requirements)
     out += "  require " + print(*requirement.expr, format) +
            (requirement.atMost ? " <= " : " >= ") + std::to_string(requirement.bound) + "\n";
@@ -165,6 +192,8 @@ std::string print(const Format &format) {
   }
   if (!rules.empty())
     out += "  encode {\n" + rules + "  }\n";
+  if (format.residual)
+    out += "  residual " + print(format.residual->part, " per " + print(format.residual->blocks));
   return out + "}\n";
 }
 

@@ -4,6 +4,7 @@
 #include "dsl/EncodeRule.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Parallel.h"
+#include "dsl/QuantizeParts.h"
 #include "dsl/ValueSearch.h"
 
 #include <algorithm>
@@ -439,6 +440,8 @@ Result<QuantizedMatrix> quantize(std::shared_ptr<const Format> format, const Mat
     return makeError(DiagId::bad_matrix,
                      {std::to_string(input.rows), std::to_string(input.k),
                       std::to_string(input.stride), input.data ? "" : " and without data"});
+  if (format->hasParts())
+    return quantizeParts(*format, input, rejectNonFinite, threads);
   return Quantizer(std::move(format), input, rejectNonFinite, threads).finish();
 }
 

@@ -34,7 +34,14 @@ private:
 struct QuantizedMatrix {
   std::shared_ptr<const Format> format;
   int64_t rows = 0, k = 0;
-  std::vector<CodeArray> components; // as Format::components
+  std::vector<CodeArray> components; // as Format::components; none of a format with parts
+
+  // Of a partition its parts; of a format with a residual that without it, then the residual. Each
+  // has codes for all numbers, of which those count whose block is stored in it.
+  std::vector<QuantizedMatrix> parts;
+  // For each block, row by row of blocks: of a partition the part that stores it, of a residual 1
+  // where it is stored.
+  CodeArray choice;
 
   double value(int64_t row, int64_t column) const; // the value expression at one place
   std::vector<double> rowValues(int64_t row) const;
@@ -42,6 +49,9 @@ struct QuantizedMatrix {
   void valuesOf(int64_t row, int64_t begin, int64_t end, double *values) const;
 };
 
+// The index of a number's block in QuantizedMatrix::choice.
+int64_t blockIndex(const Blocks &blocks, const QuantizedMatrix &matrix, int64_t row,
+                   int64_t column);
 // The codes of a component of a rows x k matrix in natural order, and the place among them of the
 // code that the number at (row, column) belongs to.
 struct CodeGrid {
@@ -79,6 +89,21 @@ struct MatrixView {
 //    of equal values the even code, then the lower. The lowest code that fulfils the requirements
 //    where no value is finite or x is NaN. Error requirement_unfulfilled where no code fulfils
 //    them.
+//
+// A residual: the format without it is encoded as ever. r = x - its value, in double and rounded to
+// f32. Of the blocks where the rule holds and the squared error, the sum of (x - value)^2, is above
+// 0, those with the largest are stored, the first of equal ones, at most floor(budget * blocks /
+// 100). r, with 0 in place of all other blocks, is encoded in the residual's format as a matrix.
+//
+// A partition: x is encoded in each part. A block belongs to the first part; each other part, in
+// order of declaration, takes from those before it the blocks where its rule holds (without a rule:
+// where its squared error is less than that of the part that has the block), with a budget those
+// that lower the error most, the first of equal ones, at most floor(budget * blocks / 100). Then
+// each part encodes x once more, with 0 in place of all blocks that others store: what rows and the
+// tensor share comes from its own numbers.
+//
+// Squared errors are summed in double along the columns of each row of a block, then over its rows.
+// A rule's reductions run over the numbers of x in a block.
 //
 // With `rejectNonFinite` (weights) a NaN or infinity in the input is the error non_finite_input
 // with its row and column; without (activations) it goes through the rules: the integer element of

@@ -27,8 +27,8 @@ void collectComponents(const Expr &expr, std::vector<bool> &read) {
 
 class FormatChecker {
 public:
-  FormatChecker(const ast::Format &syntax, Findings &findings)
-      : syntax(syntax), findings(findings) {}
+  FormatChecker(const ast::Format &syntax, const FormatLookup &lookup, Findings &findings)
+      : syntax(syntax), lookup(lookup), findings(findings) {}
 
   std::optional<Format> run() {
     format.name = syntax.name.text;
@@ -41,6 +41,9 @@ public:
           format.span);
       return std::nullopt;
     }
+    good = checkParts(syntax, lookup, findings, format) && good;
+    if (!syntax.partitions.empty())
+      return good ? std::optional(std::move(format)) : std::nullopt;
     components();
     extents();
     value();
@@ -448,6 +451,7 @@ private:
   }
 
   const ast::Format &syntax;
+  const FormatLookup &lookup;
   Findings &findings;
   Format format;
   std::vector<bool> poisoned; // by component: it has an error of its own
@@ -466,8 +470,9 @@ bool isReserved(const std::string &name, bool component) {
          (component && (among(inFormats) || findReduction(name) || findFunction(name)));
 }
 
-std::optional<Format> checkFormat(const ast::Format &format, Findings &findings) {
-  std::optional<Format> checked = FormatChecker(format, findings).run();
+std::optional<Format> checkFormat(const ast::Format &format, const FormatLookup &lookup,
+                                  Findings &findings) {
+  std::optional<Format> checked = FormatChecker(format, lookup, findings).run();
   if (!isReserved(format.name.text, false))
     return checked;
   // The canonical text of a plain format parses back: `format f16` may say what f16 says anyway.

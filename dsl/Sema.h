@@ -6,7 +6,8 @@
 #include "dsl/Findings.h"
 #include "dsl/Format.h"
 
-#include <map>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,9 +24,8 @@ inline constexpr int maxSearchedElementBits = 8;
 // Integers are exact in double up to here, which keeps ranges and evaluation exact.
 inline constexpr double maxInteger = 0x1p53 - 1;
 
-// Formats by name, as gemms see them. A format with errors is known but absent, so that naming it
-// is no second error.
-using FormatTable = std::map<std::string, std::optional<Format>, std::less<>>;
+// The format that a use names; null where it has errors, which are reported.
+using FormatLookup = std::function<std::shared_ptr<const Format>(const ast::Use &)>;
 
 // --- SemaExpr.cpp
 
@@ -45,13 +45,28 @@ ExprPtr lower(const ast::Expr &expr, const ExprScope &scope);
 // Words that no component, format or gemm can be named.
 bool isReserved(const std::string &name, bool component);
 
-// Checks a format. None after it reported errors.
-std::optional<Format> checkFormat(const ast::Format &format, Findings &findings);
+// Checks a format without parameters. None after it reported errors.
+std::optional<Format> checkFormat(const ast::Format &format, const FormatLookup &lookup,
+                                  Findings &findings);
+
+// --- SemaParts.cpp
+
+inline constexpr size_t maxParts = 8;
+// Parts that have parts themselves, on the longest way down.
+inline constexpr int maxPartDepth = 3;
+
+// Checks partition and residual and adds them to `format`. False after errors.
+bool checkParts(const ast::Format &syntax, const FormatLookup &lookup, Findings &findings,
+                Format &format);
 
 // --- SemaGemm.cpp
 
-// Checks a gemm against all formats. None after it reported errors, or where a format has errors.
-std::optional<Gemm> checkGemm(const ast::Gemm &gemm, const FormatTable &formats,
+// f16, bf16 and f32, which name formats without a declaration.
+const std::vector<std::string> &plainTypes();
+bool isPlainType(const std::string &name);
+
+// Checks a gemm without parameters. None after it reported errors, or where a format has errors.
+std::optional<Gemm> checkGemm(const ast::Gemm &gemm, const FormatLookup &lookup,
                               Findings &findings);
 
 // --- SemaDevice.cpp

@@ -56,14 +56,14 @@ private:
       return product(entry);
     if (key == "target")
       return target(entry);
-    std::string known = "product, target";
+    std::vector<std::string> known = {"product", "target"};
     for (const DeviceField &field : deviceFields()) {
       if (key == field.name)
         return number(entry, field);
-      known += ", " + std::string(field.name);
+      known.emplace_back(field.name);
     }
-    error(DiagId::unknown_entry, {shown(key), here(), known + ", tensor, mma, throughput"},
-          entry.key.span);
+    known.insert(known.end(), {"tensor", "mma", "throughput"});
+    error(DiagId::unknown_entry, {shown(key), here(), listed(key, known)}, entry.key.span);
   }
 
   void product(const ast::DeviceEntry &entry) {
@@ -127,7 +127,8 @@ private:
     const std::string &key = block.key.text;
     bool tensor = key == "tensor", mma = key == "mma";
     if (!tensor && !mma && key != "throughput")
-      return error(DiagId::unknown_entry, {shown(key), here(), "tensor, mma, throughput"},
+      return error(DiagId::unknown_entry,
+                   {shown(key), here(), listed(key, {"tensor", "mma", "throughput"})},
                    block.key.span);
     std::string where = "'" + key + "' of " + here();
     for (const ast::DeviceEntry &entry : block.entries) {

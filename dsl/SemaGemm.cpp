@@ -7,15 +7,6 @@ namespace rho::dsl {
 
 namespace {
 
-const std::vector<std::string> &plainTypes() {
-  static const std::vector<std::string> names = {"f16", "bf16", "f32"};
-  return names;
-}
-
-bool isPlainType(const std::string &name) {
-  return std::find(plainTypes().begin(), plainTypes().end(), name) != plainTypes().end();
-}
-
 struct Limits {
   std::string_view what;
   int64_t min, max, multiple;
@@ -31,8 +22,8 @@ constexpr Limits clusterLimits[2] = {{"cluster n", 1, 8, 1}, {"cluster k", 1, 8,
 
 class GemmChecker {
 public:
-  GemmChecker(const ast::Gemm &syntax, const FormatTable &formats, Findings &findings)
-      : syntax(syntax), formats(formats), findings(findings) {}
+  GemmChecker(const ast::Gemm &syntax, const FormatLookup &lookup, Findings &findings)
+      : syntax(syntax), lookup(lookup), findings(findings) {}
 
   std::optional<Gemm> run() {
     gemm.name = syntax.name.text;
@@ -82,46 +73,49 @@ private:
         output(entry);
     } else {
       error(DiagId::unknown_entry,
-            {shown(entry.key.text), here(), "weight, activation, output, schedule"},
+            {shown(entry.key.text), here(),
+             listed(entry.key.text, {"weight", "activation", "output", "schedule"})},
             entry.key.span);
     }
   }
 
   void operand(const ast::GemmEntry &entry, Format &format, Span &span, bool weight) {
     span = entry.value.span;
-    const std::string &name = entry.value.text;
-    if (isPlainType(name)) {
-      format = plainFormat(ElementType::get(name));
-      return;
-    }
-    auto found = formats.find(name);
-    if (found == formats.end()) {
-      std::vector<std::string> known = plainTypes();
-      for (const auto &[candidate, unused] : formats)
-        known.push_back(candidate);
-      return error(DiagId::unknown_name, {"format", shown(name), hint(name, known)}, span);
-    }
-    if (!found->second) { // reported where it is declared
+    std::shared_ptr<const Format> found = lookup(entry.value);
+    if (!found) { // reported where it is declared or named
       good = false;
       return;
     }
-    format = *found->second;
-    for (const Component &component : format.components)
-      if ((component.extent == Extent::Row || component.rows > 1) && component.perToken == weight)
-        error(
-            DiagId::extent_not_in_operand,
-            {format.name, component.name, printExtent(component), weight ? "weight" : "activation",
+    format = *found;
+    rowsOf(format, weight, span);
+  }
+
+  // Rows of a weight are channels, those of an activation tokens.
+  void rowsOf(const Format &format, bool weight, Span span) {
+    auto refuse = [&](const std::string &what, const std::string &extent) {
+      error(DiagId::extent_not_in_operand,
+            {format.name, what, extent, weight ? "weight" : "activation",
              weight ? "the rows of a weight are channels" : "the rows of an activation are tokens"},
             span);
+    };
+    for (const Component &component : format.components)
+      if ((component.extent == Extent::Row || component.rows > 1) && component.perToken == weight)
+        refuse(component.name, printExtent(component));
+    forEachPart(format, [&](const Part &part, const Blocks &blocks) {
+      if (blocks.rows > 1 && blocks.perToken == weight)
+        refuse(part.name, print(blocks));
+      rowsOf(*part.format, weight, span);
+    });
   }
 
   void output(const ast::GemmEntry &entry) {
     gemm.outputSpan = entry.value.span;
-    if (isPlainType(entry.value.text))
-      gemm.output = ElementType::get(entry.value.text);
+    const std::string &name = entry.value.name.text;
+    if (isPlainType(name) && !entry.value.parentheses)
+      gemm.output = ElementType::get(name);
     else
       error(DiagId::unknown_name,
-            {"output type", shown(entry.value.text), hint(entry.value.text, plainTypes())},
+            {"output type", shown(ast::print(entry.value)), hint(name, plainTypes())},
             entry.value.span);
   }
 
@@ -158,6 +152,8 @@ private:
         return;
       if (entry.word && entry.word->text == "stream")
         schedule.splitK = ScheduleDecl::streamK;
+      else if (entry.word)
+        wordForm(entry, "a number of parts of k or stream", {"stream"});
       else if (numbers(entry, {&splitKLimits, 1}, "a number of parts of k or stream"))
         schedule.splitK = entry.numbers[0].value;
     } else if (key == "scales") {
@@ -178,7 +174,8 @@ private:
     } else {
       error(DiagId::unknown_entry,
             {shown(key), where,
-             "pipeline, tile, warps, split_k, scales, sums, roles, cluster, launch"},
+             listed(key, {"pipeline", "tile", "warps", "split_k", "scales", "sums", "roles",
+                          "cluster", "launch"})},
             entry.key.span);
     }
   }
@@ -194,6 +191,14 @@ private:
     for (size_t i = 0; i < limits.size(); ++i)
       all = within(entry.numbers[i].value, limits[i], entry.numbers[i].span) && all;
     return all;
+  }
+
+  // An entry that takes one of `words`, or numbers, has something else.
+  void wordForm(const ast::ScheduleEntry &entry, const std::string &form,
+                const std::vector<std::string> &words) {
+    error(DiagId::schedule_form,
+          {entry.key.text, form + (entry.word ? suggestion(entry.word->text, words) : "")},
+          entry.key.span);
   }
 
   bool within(int64_t value, const Limits &limits, Span span) {
@@ -224,7 +229,7 @@ private:
     else if (entry.word && entry.word->text == "accumulator")
       gemm.schedule.scales = ScheduleDecl::Scales::Accumulator;
     else
-      error(DiagId::schedule_form, {"scales", "operand or accumulator"}, entry.key.span);
+      wordForm(entry, "operand or accumulator", {"operand", "accumulator"});
   }
 
   void sums(const ast::ScheduleEntry &entry) {
@@ -233,25 +238,25 @@ private:
     else if (entry.word && entry.word->text == "biased")
       gemm.schedule.sums = ScheduleDecl::Sums::Biased;
     else
-      error(DiagId::schedule_form, {"sums", "converted or biased"}, entry.key.span);
+      wordForm(entry, "converted or biased", {"converted", "biased"});
   }
 
   void roles(const ast::ScheduleEntry &entry) {
     if (entry.word)
       gemm.schedule.roles = rolesNamed(entry.word->text);
     if (!gemm.schedule.roles)
-      error(DiagId::schedule_form, {"roles", "uniform, imfp, excp or gemv"}, entry.key.span);
+      wordForm(entry, "uniform, imfp, excp or gemv", {"uniform", "imfp", "excp", "gemv"});
   }
 
   void launch(const ast::ScheduleEntry &entry) {
     if (entry.word && (entry.word->text == "serial" || entry.word->text == "dependent"))
       gemm.schedule.dependent = entry.word->text == "dependent";
     else
-      error(DiagId::schedule_form, {"launch", "serial or dependent"}, entry.key.span);
+      wordForm(entry, "serial or dependent", {"serial", "dependent"});
   }
 
   const ast::Gemm &syntax;
-  const FormatTable &formats;
+  const FormatLookup &lookup;
   Findings &findings;
   Gemm gemm;
   bool good = true;
@@ -259,9 +264,18 @@ private:
 
 } // namespace
 
-std::optional<Gemm> checkGemm(const ast::Gemm &gemm, const FormatTable &formats,
+const std::vector<std::string> &plainTypes() {
+  static const std::vector<std::string> names = {"f16", "bf16", "f32"};
+  return names;
+}
+
+bool isPlainType(const std::string &name) {
+  return std::find(plainTypes().begin(), plainTypes().end(), name) != plainTypes().end();
+}
+
+std::optional<Gemm> checkGemm(const ast::Gemm &gemm, const FormatLookup &lookup,
                               Findings &findings) {
-  return GemmChecker(gemm, formats, findings).run();
+  return GemmChecker(gemm, lookup, findings).run();
 }
 
 } // namespace rho::dsl

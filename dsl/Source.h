@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +18,7 @@ struct Span {
   uint32_t end = 0;
 };
 
-// The texts that one module was read from.
+// The texts that one module was read from. A text stays where it is: tokens point into it.
 class SourceMap {
 public:
   // Adds a text under the name that messages show. Returns its index.
@@ -38,7 +39,7 @@ private:
     std::string name, text;
     std::vector<uint32_t> lineStarts;
   };
-  std::vector<File> files;
+  std::deque<File> files;
 };
 
 } // namespace rho

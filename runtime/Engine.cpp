@@ -1,6 +1,7 @@
 #include "runtime/EngineImpl.h"
 
 #include "compiler/Compiler.h"
+#include "dsl/Findings.h"
 #include "runtime/QuantizerSource.h"
 
 #include <chrono>
@@ -67,18 +68,19 @@ CompileReport fromMemory(const CompileReport &built) {
 } // namespace
 
 Result<const dsl::Gemm *> findGemm(const dsl::Module &module, std::string_view name) {
-  std::string names;
+  std::vector<std::string> names;
   for (const dsl::Gemm &gemm : module.gemms)
-    names += (names.empty() ? "" : ", ") + gemm.name;
+    names.push_back(gemm.name);
   if (module.gemms.empty())
     return makeError(DiagId::no_gemm);
   if (name.empty() && module.gemms.size() > 1)
-    return makeError(DiagId::ambiguous_gemm, {std::to_string(module.gemms.size()), names});
+    return makeError(DiagId::ambiguous_gemm,
+                     {std::to_string(module.gemms.size()), dsl::join(names)});
   if (name.empty())
     return &module.gemms[0];
   if (const dsl::Gemm *gemm = module.findGemm(name))
     return gemm;
-  return makeError(DiagId::unknown_gemm, {std::string(name), names});
+  return makeError(DiagId::unknown_gemm, {std::string(name), dsl::listed(name, names)});
 }
 
 std::string Engine::Impl::kernelKey(const dsl::Gemm &gemm, const compiler::Plan &plan) const {

@@ -78,6 +78,9 @@ Error errorAt(DiagId id, const std::vector<std::string> &args, Span span,
 
 Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
                             const SourceMap *sources) {
+  if (format.hasParts())
+    return errorAt(DiagId::parts_not_compiled,
+                   {format.name, format.partition ? "partition" : "residual"}, span, sources);
   std::vector<dsl::ExprPtr> parts;
   flattenProduct(format.value, parts);
   Factors result;

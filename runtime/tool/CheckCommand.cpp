@@ -9,8 +9,14 @@ namespace rho::tool {
 namespace {
 
 std::string describe(const dsl::Format &format) {
-  return "format " + format.name + ": " + bitCount(format.bitsPerElement()) +
-         ", value = " + dsl::print(*format.value, format);
+  std::string text = "format " + format.name + ": " + bitCount(format.bitsPerElement());
+  if (format.value)
+    text += ", value = " + dsl::print(*format.value, format);
+  auto part = [&](const dsl::Part &part, const dsl::Blocks &blocks) {
+    text += ", " + part.name + " = " + part.format->name + " per " + dsl::print(blocks);
+  };
+  dsl::forEachPart(format, part);
+  return text;
 }
 
 std::string describe(const dsl::Gemm &gemm) {

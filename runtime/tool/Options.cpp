@@ -135,20 +135,14 @@ const OptionSpec *findOption(Command command, std::string_view name) {
   return nullptr;
 }
 
-// ", did you mean 'x'" where a name is near.
-std::string suggestion(std::string_view name, const std::vector<std::string> &known) {
-  std::string hint = dsl::hint(name, known);
-  return hint.starts_with("did you mean") ? ", " + hint : "";
-}
-
 Error unknownOption(Command command, std::string_view name) {
   std::vector<std::string> known;
   for (const OptionSpec &spec : options)
     if ((spec.commands & bit(command)) != 0)
       known.emplace_back(spec.name);
   std::string list = known.empty() ? "none" : dsl::join(known);
-  return makeError(DiagId::unknown_option,
-                   {dsl::shown(name), std::string(nameOf(command)), suggestion(name, known), list});
+  return makeError(DiagId::unknown_option, {dsl::shown(name), std::string(nameOf(command)),
+                                            dsl::suggestion(name, known), list});
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
@@ -195,7 +189,7 @@ std::string objection(const OptionSpec &spec, std::string_view value) {
     for (const std::string &choice : known)
       if (choice == value)
         return {};
-    return "valid values are " + dsl::join(known);
+    return "valid values are " + dsl::listed(value, known);
   }
   case Kind::Count:
     return isCount(value, 1) ? "" : "a whole number of at least 1 is needed";
@@ -252,7 +246,7 @@ Result<Options> Options::parse(std::span<const std::string> arguments) {
   }
   if (!command)
     return makeError(DiagId::unknown_command,
-                     {dsl::shown(first), suggestion(first, known), dsl::join(known)});
+                     {dsl::shown(first), dsl::suggestion(first, known), dsl::join(known)});
   result.chosen = command->command;
 
   bool optionsEnded = false;

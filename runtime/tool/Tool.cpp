@@ -28,7 +28,8 @@ Result<int> help(const Options &options) {
   std::vector<std::string> known;
   for (const CommandSpec &spec : commandTable())
     known.emplace_back(spec.name);
-  return makeError(DiagId::unknown_command, {dsl::shown(name), "", dsl::join(known)});
+  return makeError(DiagId::unknown_command,
+                   {dsl::shown(name), dsl::suggestion(name, known), dsl::join(known)});
 }
 
 Result<int> dispatch(const Options &options) {

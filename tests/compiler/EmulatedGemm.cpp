@@ -21,7 +21,6 @@ format int4_g512 { element: s4 scale: f16 per k[512] value = element * scale }
 format uint4_g64 { element: u4 scale: f16 per k[64] value = element * scale }
 format uint4_channel { element: u4 scale: f16 per channel value = element * scale }
 format int8_g32 { element: s8 scale: f32 per k[32] value = element * scale }
-format int8_g128 { element: s8 scale: f16 per k[128] value = element * scale }
 format int8_g128_e4m3 { element: s8 scale: e4m3 per k[128] value = element * scale }
 )";
 

@@ -185,6 +185,22 @@ TEST(PlanDiagnostics, Values) {
             "                                  ^~~\n");
 }
 
+TEST(PlanDiagnostics, Parts) {
+  EXPECT_EQ(messageOf("format mixed { partition per tensor k[128] { low: int4 high: f16 } }\n"
+                      "gemm g { weight: mixed activation: f16 output: f16 }"),
+            "t.rho:5:18: error: 'mixed' has a partition, kernels are made of formats without parts "
+            "[parts_not_compiled]\n"
+            "gemm g { weight: mixed activation: f16 output: f16 }\n"
+            "                 ^~~~~\n");
+  EXPECT_EQ(
+      messageOf("format fixed { element: f16 value = element residual rest: int4 per k[128] }\n"
+                "gemm g { weight: int4 activation: fixed output: f16 }"),
+      "t.rho:5:35: error: 'fixed' has a residual, kernels are made of formats without parts "
+      "[parts_not_compiled]\n"
+      "gemm g { weight: int4 activation: fixed output: f16 }\n"
+      "                                  ^~~~~\n");
+}
+
 TEST(PlanDiagnostics, Scales) {
   EXPECT_EQ(messageOf("gemm g { weight: int4 activation: int8 output: f16 "
                       "schedule { scales: operand } }"),

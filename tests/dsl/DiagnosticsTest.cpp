@@ -99,6 +99,14 @@ TEST(Diagnostics, HintsNameTheNearest) {
   EXPECT_EQ(dsl::hint("scal", {"element", "scale"}), "did you mean 'scale'");
   EXPECT_EQ(dsl::hint("zero", {"element", "scale"}), "known are element, scale");
   EXPECT_EQ(dsl::hint("zero", {}), "none is declared");
+  EXPECT_EQ(dsl::suggestion("fromat", {"format", "gemm"}), ", did you mean 'format'"); // swapped
+  EXPECT_EQ(dsl::suggestion("e4m33", {"e4m3", "e3m2"}), ", did you mean 'e4m3'");
+  EXPECT_EQ(dsl::suggestion("s9", {"s4", "s8"}), ""); // equally near
+  EXPECT_EQ(dsl::suggestion("element_scale", {"element_abcd", "element_scala"}),
+            ", did you mean 'element_scala'");
+  EXPECT_EQ(dsl::suggestion("accumulators", {"operand", "excumulatrix"}), ""); // four edits
+  EXPECT_EQ(dsl::suggestion(std::string(65, 'a'), {std::string(64, 'a')}), "");
+  EXPECT_EQ(dsl::listed("tiles", {"tile", "warps"}), "tile, warps, did you mean 'tile'");
   EXPECT_EQ(dsl::shown("a\nb"), "a\\x0ab");
 }
 

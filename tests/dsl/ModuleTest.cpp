@@ -123,6 +123,143 @@ TEST(Module, MovingADeclarationDoesNotChangeIt) {
   EXPECT_FALSE(a->formats[0] == c->formats[0]);
 }
 
+TEST(Module, EqualInstancesAreOneFormat) {
+  std::string text = "format int4(G: int = 128, T: type = f16) {\n"
+                     "  element: s4  scale: T per k[G]  value = element * scale\n}\n";
+  auto gemm = [&](const std::string &weight, const std::string &activation) {
+    return text + "gemm g { weight: " + weight + " activation: " + activation + " output: f16 }";
+  };
+  Result<Module> a = parseModule(gemm("int4(64)", "int4(G = 64)"), "a.rho", nullptr);
+  Result<Module> b =
+      parseModule(gemm("int4(T = f16, G = 0x40)", "int4(64, f16)"), "b.rho", nullptr);
+  ASSERT_TRUE(a.ok()) << a.error().str();
+  ASSERT_TRUE(b.ok()) << b.error().str();
+  EXPECT_EQ(print(*a), print(*b));
+  EXPECT_EQ(a->gemms[0].weight, a->gemms[0].activation);
+  ASSERT_EQ(a->formats.size(), 2u); // the defaults and one instance
+  // An instance is what its text says with the parameters replaced by hand.
+  Result<Module> byHand =
+      parseModule("format int4__64_f16 {\n"
+                  "  element: s4  scale: f16 per k[64]  value = element * scale }",
+                  "c.rho", nullptr);
+  EXPECT_EQ(a->formats[1], byHand->formats.at(0));
+  Result<Module> defaults = parseModule(gemm("int4", "int4(128)"), "a.rho", nullptr);
+  EXPECT_EQ(defaults->formats.size(), 1u);
+  EXPECT_EQ(defaults->gemms[0].weight, defaults->gemms[0].activation);
+}
+
+TEST(Module, InstancesAreBounded) {
+  std::string text = "format large(G: int) {\n  element: u4\n  value = element\n" +
+                     repeated("  require element + G <= 1000\n", 2000) + "}\n";
+  for (int i = 0; i < 30; ++i)
+    text += "format g" + std::to_string(i) + " = large(" + std::to_string(i) + ")\n";
+  std::string first =
+      "a.rho:2023:14: error: instances of more than 262144 tokens together, the limit "
+      "of a module [too_many_instances]\nformat g18 = large(18)\n"
+      "             ^~~~~~~~~\na.rho:2024:14: ";
+  EXPECT_EQ(errorsOf(text).substr(0, first.size()), first);
+}
+
+TEST(Module, DeclarationsNestInAnyOrder) {
+  auto chain = [](int length, bool fromTheEnd) {
+    std::string text = fromTheEnd ? "" : one;
+    for (int i = 0; i < length; ++i) {
+      int at = fromTheEnd ? length - 1 - i : i;
+      text += "format a" + std::to_string(at) + " = " +
+              (at ? "a" + std::to_string(at - 1) : "one") + "\n";
+    }
+    return fromTheEnd ? text + one : text;
+  };
+  EXPECT_EQ(errorsOf(chain(31, false)), "no error");
+  EXPECT_EQ(errorsOf(chain(31, true)), "no error");
+  EXPECT_EQ(errorsOf(chain(32, false)),
+            "a.rho:33:8: error: format 'a31' is made of others that nest deeper than 32, the limit "
+            "[declarations_too_deep]\nformat a31 = a30\n       ^~~\n");
+  EXPECT_NE(errorsOf(chain(32, true)).find("[declarations_too_deep]"), std::string::npos);
+  EXPECT_NE(errorsOf(chain(40000, true)).find("[declarations_too_deep]"), std::string::npos);
+}
+
+// Megabytes of nonsense and numbers beyond all bounds: a few errors, soon and of readable length.
+TEST(Module, HostileTextsGiveErrors) {
+  constexpr size_t size = (size_t(1) << 20) - 100;
+  auto full = [](const std::string &begin, const std::string &again) {
+    std::string text = begin;
+    while (text.size() + again.size() <= size)
+      text += again;
+    return text;
+  };
+  auto numbered = [](const std::string &begin, const std::string &before,
+                     const std::string &after) {
+    std::string text = begin;
+    for (int i = 0; text.size() + before.size() + after.size() + 8 <= size; ++i)
+      text += before + std::to_string(i) + after;
+    return text;
+  };
+  std::string comb = "(((((((((element+1)*1+1)*1+1)*1+1)*1+1)*1+1)*1+1)*1+1)*1+1)";
+  std::string deep = comb;
+  for (int i = 0; i < 30; ++i)
+    deep = "(" + deep + "*0+" + comb + "*0)";
+  std::string name(size / 2, 'n');
+  std::mt19937_64 random = test::generator(3);
+  std::string bytes;
+  while (bytes.size() < size)
+    bytes += static_cast<char>(random());
+  const std::string element = "element: s4\nvalue = element\n";
+  const std::vector<std::string> texts = {
+      bytes,
+      full("", "format "),
+      full("", "{"),
+      full("", "}"),
+      full("", "("),
+      full("", "format f {"),
+      full("", "format f("),
+      full("", "format f = "),
+      full("format f {", "encode {"),
+      full("format f(", "a:int,"),
+      full("format f(a: int = ", "-"),
+      full("format f = ", "f("),
+      full("format f = ", "f(f,"),
+      full("format f {", "a: "),
+      full("format f {", "a: s4\n"),
+      full("format f { partition per k[64] {", "a: f16\n"),
+      full("format f {", "residual r: f16 per k[64]\n"),
+      full("format f {" + element + "require ", "element +"),
+      full("format f {" + element, "require x >= 1\n"),
+      full("format f {" + element + "require nothing >= 0\n", "require " + deep + " <= 1\n"),
+      full("format f {" + element + "encode {", "element = 1\n"),
+      full("gemm g { schedule {", "tile: 1 x 1 x 1\n"),
+      full("gemm g { schedule { tile: ", "1 x "),
+      full("gemm g {", "weight: nothing\n"),
+      full("", "gemm g { }\n"),
+      full("", "import \"a.rho\"\n"),
+      numbered("", "import \"", "\"\n"),
+      numbered("", "format f", " = g\n"),
+      numbered("", "format f", " { element: s4 value = element }\ngemm a { weight: nobody }"),
+      numbered("format f(a: int) { element: s4 value = element * a }\n", "gemm g {weight: f(",
+               ")}"),
+      numbered("format f(a: type) = a\nformat x = ", "f(x", ")"),
+      "format " + name + " { } format " + name + " { }",
+      "format f { element: s4 value = " + name + " }",
+      "import \"" + name + "\"",
+      "\"" + name,
+      "format f { element: s4 scale: f16 per k[" + std::string(size / 2, '9') + "] }",
+      "format f { element: s4 value = element * 0x" + std::string(size / 2, 'f') + " }",
+      "format f { element: s4 value = element * 1." + std::string(size / 2, '0') + "e999999999 }",
+      "format f { element: s4 value = element require element >= -9223372036854775808 }",
+      "format f { element: s4 value = element + 9223372036854775807 * 9223372036854775807 }",
+      "format f { " + element + " residual r: f16 per n[9223372036854775807] k[0] budget 1e308% }",
+      "gemm g { weight: f16 activation: f16 output: f16 schedule { pipeline: 9223372036854775807 "
+      "tile: 9223372036854775807 x 0 x 1 warps: 9223372036854775807 x 2 split_k: 0 } }",
+  };
+  for (const std::string &text : texts) {
+    SCOPED_TRACE(text.substr(0, 60));
+    std::string errors = errorsOf(text);
+    EXPECT_NE(errors, "no error");
+    EXPECT_LT(errors.size(), size_t(200000));
+    EXPECT_NE(errors, "");
+  }
+}
+
 // Whatever the bytes: a module that prints and parses back, or errors in order.
 TEST(Module, MutatedTextsNeverCrash) {
   std::string seed;

@@ -103,6 +103,9 @@ TEST(Handles, GemmsAreFoundByName) {
   EXPECT_EQ(compile(none, ""), "error: the module declares no gemm [no_gemm]\n");
   EXPECT_EQ(compile(w4a16, "w4"),
             "error: no gemm 'w4', the module declares w4a16 [unknown_gemm]\n");
+  EXPECT_EQ(compile(w4a16, "w4a61"),
+            "error: no gemm 'w4a61', the module declares w4a16, did you mean 'w4a16' "
+            "[unknown_gemm]\n");
   std::string two =
       std::string(w4a16) + "gemm other {\n  weight: int4\n  activation: f16\n  output: f16\n}\n";
   EXPECT_EQ(compile(two.c_str(), ""),

@@ -160,6 +160,9 @@ TEST(OptionsTest, valuesAreChecked) {
             "error: --seed is '-3', a whole number of at least 0 is needed [bad_option_value]\n");
   EXPECT_EQ(parseError({"run", "--verify", "some"}),
             "error: --verify is 'some', valid values are full, sample, none [bad_option_value]\n");
+  EXPECT_EQ(parseError({"run", "--verify", "smaple"}),
+            "error: --verify is 'smaple', valid values are full, sample, none, did you mean "
+            "'sample' [bad_option_value]\n");
   EXPECT_EQ(parseError({"run", "--output="}),
             "error: --output is '', text is needed [bad_option_value]\n");
 }

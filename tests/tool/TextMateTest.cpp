@@ -115,9 +115,17 @@ std::string exampleOf(const dsl::Word &word) {
       return "  " + text + " {";
     if (text == "value")
       return "  value = element";
+    if (text == "partition")
+      return "  partition per k[128] {";
+    if (text == "residual")
+      return "  residual fix: int4";
     if (word.place == dsl::WordPlace::Entry)
       return "  " + text + " element";
     return "  " + text + ": 4";
+  case dsl::WordPlace::Part:
+    return "    : int4 " + text + (text == "where" ? " absmax(x) > 3" : " 10%");
+  case dsl::WordPlace::Parameter:
+    return "format a(b: " + text + " = 3) {";
   case dsl::WordPlace::Type:
     if (text == "codebook")
       return "  element: codebook [0, 1]";
@@ -145,6 +153,10 @@ std::string expectedScope(dsl::WordPlace place) {
   case dsl::WordPlace::DeviceEntry:
   case dsl::WordPlace::DeviceRate:
     return "keyword.";
+  case dsl::WordPlace::Part:
+    return "keyword.";
+  case dsl::WordPlace::Parameter:
+    return "storage.type.parameter.";
   case dsl::WordPlace::Type:
     return "storage.type.element.|keyword.";
   case dsl::WordPlace::Extent:

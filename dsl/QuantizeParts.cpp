@@ -1,0 +1,209 @@
+#include "dsl/QuantizeParts.h"
+
+#include "dsl/EncodeRule.h"
+#include "dsl/Parallel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace rho::dsl {
+
+namespace {
+
+// One number for each block, row by row of blocks.
+using PerBlock = std::vector<double>;
+
+class PartQuantizer {
+public:
+  PartQuantizer(const MatrixView &input, const Blocks &blocks, bool reject, unsigned threads)
+      : rows(input.rows), k(input.k), blocks(blocks), reject(reject), threads(threads),
+        across((k + blocks.k - 1) / blocks.k),
+        down(blocks.rows == 0 ? 1 : (rows + blocks.rows - 1) / blocks.rows) {
+    x.resize(static_cast<size_t>(rows * k));
+    everyRow([&](int64_t row) {
+      for (int64_t column = 0; column < k; ++column)
+        number(x, row, column) = static_cast<float>(input.at(row, column));
+    });
+  }
+
+  Result<QuantizedMatrix> partition(const Format &format) {
+    const std::vector<Part> &parts = format.partition->parts;
+    std::vector<uint32_t> choice(count(), 0);
+    PerBlock current;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      Result<QuantizedMatrix> whole = encode(parts[i].format, x);
+      if (!whole)
+        return whole;
+      PerBlock errors = squaredErrors(*whole, nullptr);
+      if (i == 0) {
+        current = std::move(errors);
+        continue;
+      }
+      PerBlock gains(count());
+      for (size_t block = 0; block < count(); ++block)
+        gains[block] = current[block] - errors[block];
+      for (size_t block : chosen(parts[i], gains, parts[i].left != nullptr)) {
+        choice[block] = static_cast<uint32_t>(i);
+        current[block] = errors[block];
+      }
+    }
+    QuantizedMatrix out = result(format, choice);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      Result<QuantizedMatrix> part =
+          encode(parts[i].format, masked(x, choice, static_cast<uint32_t>(i)));
+      if (!part)
+        return part;
+      out.parts.push_back(std::move(*part));
+    }
+    return out;
+  }
+
+  Result<QuantizedMatrix> residual(const Format &format) {
+    Format without = format;
+    without.residual.reset();
+    Result<QuantizedMatrix> base = encode(std::make_shared<const Format>(std::move(without)), x);
+    if (!base)
+      return base;
+    std::vector<float> left(x.size());
+    const Part &part = format.residual->part;
+    std::vector<uint32_t> choice(count(), 0);
+    for (size_t block : chosen(part, squaredErrors(*base, &left), false))
+      choice[block] = 1;
+    Result<QuantizedMatrix> fix = encode(part.format, masked(left, choice, 1));
+    if (!fix)
+      return fix;
+    QuantizedMatrix out = result(format, choice);
+    out.parts.push_back(std::move(*base));
+    out.parts.push_back(std::move(*fix));
+    return out;
+  }
+
+private:
+  size_t count() const { return static_cast<size_t>(across * down); }
+  float &number(std::vector<float> &matrix, int64_t row, int64_t column) const {
+    return matrix[static_cast<size_t>(row * k + column)];
+  }
+  size_t blockOf(int64_t row, int64_t column) const {
+    return static_cast<size_t>((blocks.rows == 0 ? 0 : row / blocks.rows) * across +
+                               column / blocks.k);
+  }
+
+  template <class Work> void everyRow(const Work &work) const {
+    parallel(rows, threads, [&](const auto &next) {
+      for (int64_t row = next(); row < rows; row = next())
+        work(row);
+    });
+  }
+
+  Result<QuantizedMatrix> encode(std::shared_ptr<const Format> format,
+                                 const std::vector<float> &numbers) const {
+    MatrixView view{numbers.data(), MatrixView::Type::F32, rows, k, k};
+    return quantize(std::move(format), view, reject, threads);
+  }
+
+  // Of each block; `left` takes what is left over of each number.
+  PerBlock squaredErrors(const QuantizedMatrix &matrix, std::vector<float> *left) {
+    std::vector<double> ofRows(static_cast<size_t>(rows * across), 0);
+    everyRow([&](int64_t row) {
+      std::vector<double> values = matrix.rowValues(row);
+      for (int64_t column = 0; column < k; ++column) {
+        double error = number(x, row, column) - values[static_cast<size_t>(column)];
+        ofRows[static_cast<size_t>(row * across + column / blocks.k)] += error * error;
+        if (left)
+          number(*left, row, column) = static_cast<float>(error);
+      }
+    });
+    PerBlock errors(count(), 0);
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t block = 0; block < across; ++block)
+        errors[blockOf(row, block * blocks.k)] += ofRows[static_cast<size_t>(row * across + block)];
+    return errors;
+  }
+
+  // The blocks that a part takes, by what it gains there.
+  std::vector<size_t> chosen(const Part &part, const PerBlock &gains, bool whateverTheGain) {
+    std::vector<bool> allowed = fulfilling(part);
+    std::vector<size_t> candidates;
+    for (size_t block = 0; block < count(); ++block)
+      if (allowed[block] && (whateverTheGain || gains[block] > 0))
+        candidates.push_back(block);
+    if (!part.budget)
+      return candidates;
+    auto gain = [&](size_t block) { return std::isnan(gains[block]) ? -HUGE_VAL : gains[block]; };
+    std::sort(candidates.begin(), candidates.end(), [&](size_t a, size_t b) {
+      double ga = gain(a), gb = gain(b);
+      return ga != gb ? ga > gb : a < b;
+    });
+    double most = std::floor(*part.budget * static_cast<double>(count()) / 100);
+    candidates.resize(std::min(candidates.size(), static_cast<size_t>(most)));
+    return candidates;
+  }
+
+  // Where a part's rule holds, which is everywhere without one.
+  std::vector<bool> fulfilling(const Part &part) {
+    std::vector<bool> allowed(count(), true);
+    if (!part.left)
+      return allowed;
+    PerBlock left = evaluated(*part.left), right = evaluated(*part.right);
+    for (size_t block = 0; block < count(); ++block)
+      allowed[block] = part.atLeast ? left[block] >= right[block] : left[block] <= right[block];
+    return allowed;
+  }
+
+  PerBlock evaluated(const Expr &expr) {
+    EncodeRule rule(expr);
+    std::vector<EncodeRule::Partial> partials(count(), rule.begin());
+    std::vector<double> line(static_cast<size_t>(k));
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t column = 0; column < k; ++column)
+        line[static_cast<size_t>(column)] = number(x, row, column);
+      for (int64_t begin = 0; begin < k; begin += blocks.k)
+        rule.reduce(partials[blockOf(row, begin)], line.data() + begin,
+                    std::min(blocks.k, k - begin), nullptr);
+    }
+    PerBlock values;
+    for (const EncodeRule::Partial &partial : partials)
+      values.push_back(rule.finish(partial, nullptr));
+    return values;
+  }
+
+  std::vector<float> masked(const std::vector<float> &matrix, const std::vector<uint32_t> &choice,
+                            uint32_t kept) const {
+    std::vector<float> numbers(matrix.size(), 0);
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < k; ++column)
+        if (choice[blockOf(row, column)] == kept)
+          number(numbers, row, column) = matrix[static_cast<size_t>(row * k + column)];
+    return numbers;
+  }
+
+  QuantizedMatrix result(const Format &format, const std::vector<uint32_t> &choice) const {
+    QuantizedMatrix out;
+    out.format = std::make_shared<const Format>(format);
+    out.rows = rows;
+    out.k = k;
+    out.choice = CodeArray(8, static_cast<int64_t>(count()));
+    for (size_t block = 0; block < choice.size(); ++block)
+      out.choice.set(static_cast<int64_t>(block), choice[block]);
+    return out;
+  }
+
+  const int64_t rows, k;
+  const Blocks &blocks;
+  const bool reject;
+  const unsigned threads;
+  const int64_t across, down; // blocks along k and along the rows
+  std::vector<float> x;
+};
+
+} // namespace
+
+Result<QuantizedMatrix> quantizeParts(const Format &format, const MatrixView &input,
+                                      bool rejectNonFinite, unsigned threads) {
+  if (format.residual)
+    return PartQuantizer(input, format.residual->blocks, rejectNonFinite, threads).residual(format);
+  return PartQuantizer(input, format.partition->blocks, rejectNonFinite, threads).partition(format);
+}
+
+} // namespace rho::dsl

@@ -1,0 +1,12 @@
+// Encodes formats with parts: see Quantize.h.
+#pragma once
+
+#include "dsl/Quantize.h"
+
+namespace rho::dsl {
+
+// `input` has numbers.
+Result<QuantizedMatrix> quantizeParts(const Format &format, const MatrixView &input,
+                                      bool rejectNonFinite, unsigned threads);
+
+} // namespace rho::dsl

@@ -1,0 +1,288 @@
+// Partitions and residuals against their definition, computed here in the plainest way.
+#include "dsl/Evaluate.h"
+#include "dsl/Module.h"
+#include "dsl/Quantize.h"
+#include "tests/dsl/Files.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace rho::dsl {
+namespace {
+
+using FormatPtr = std::shared_ptr<const Format>;
+using Numbers = std::vector<float>;
+
+constexpr const char *library = R"(
+format int4_token { element: s4  scale: f16 per token  value = element * scale }
+format int8_token { element: s8  scale: f16 per token  value = element * scale }
+format int4_channel { element: s4  scale: f16 per channel  value = element * scale }
+format int4_g64 { element: s4  scale: f16 per k[64]  value = element * scale }
+format int8_g64 { element: s8  scale: f16 per k[64]  value = element * scale }
+)";
+
+FormatPtr declared(const std::string &text) {
+  Result<Module> module = parseModule(text + library, "a.rho", nullptr);
+  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
+  return std::make_shared<Format>(module->formats.at(0));
+}
+
+// Bell-shaped, some columns 30 times as large: activations of a language model.
+Numbers numbers(int64_t rows, int64_t k, uint32_t seed) {
+  std::mt19937_64 random = test::generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> large;
+  for (int64_t column = 0; column < k; ++column)
+    large.push_back(random() % 60 == 0 ? 30.0f : 1.0f);
+  Numbers x;
+  for (int64_t i = 0; i < rows * k; ++i)
+    x.push_back(normal(random) * large[static_cast<size_t>(i % k)]);
+  return x;
+}
+
+QuantizedMatrix quantized(const FormatPtr &format, const Numbers &x, int64_t rows,
+                          unsigned threads = 0) {
+  auto k = static_cast<int64_t>(x.size()) / rows;
+  Result<QuantizedMatrix> result =
+      quantize(format, {x.data(), MatrixView::Type::F32, rows, k, k}, false, threads);
+  EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().str());
+  return std::move(*result);
+}
+
+// The block of each number, and how many there are.
+struct Grid {
+  int64_t rows, k, blockRows, blockK;
+  int64_t across() const { return (k + blockK - 1) / blockK; }
+  int64_t count() const { return across() * ((rows + blockRows - 1) / blockRows); }
+  int64_t at(int64_t row, int64_t column) const {
+    return row / blockRows * across() + column / blockK;
+  }
+  // Calls visit(index into the matrix) for the numbers of a block.
+  template <class Visit> void numbersOf(int64_t block, const Visit &visit) const {
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < k; ++column)
+        if (at(row, column) == block)
+          visit(static_cast<size_t>(row * k + column), row, column);
+  }
+};
+
+double errorOf(const Grid &grid, int64_t block, const Numbers &x, const QuantizedMatrix &q) {
+  double sum = 0;
+  grid.numbersOf(block, [&](size_t i, int64_t row, int64_t column) {
+    double error = x[i] - q.value(row, column);
+    sum += error * error;
+  });
+  return sum;
+}
+
+Numbers masked(const Grid &grid, const Numbers &x, const QuantizedMatrix &q, uint32_t part) {
+  Numbers kept(x.size(), 0.0f);
+  for (int64_t block = 0; block < grid.count(); ++block)
+    if (q.choice.get(block) == part)
+      grid.numbersOf(block, [&](size_t i, int64_t, int64_t) { kept[i] = x[i]; });
+  return kept;
+}
+
+void expectSameCodes(const QuantizedMatrix &a, const QuantizedMatrix &b) {
+  ASSERT_EQ(a.components.size(), b.components.size());
+  for (size_t c = 0; c < a.components.size(); ++c) {
+    ASSERT_EQ(a.components[c].size(), b.components[c].size());
+    for (int64_t i = 0; i < a.components[c].size(); ++i)
+      ASSERT_EQ(a.components[c].get(i), b.components[c].get(i)) << c << " at " << i;
+  }
+  ASSERT_EQ(a.choice.size(), b.choice.size());
+  for (int64_t i = 0; i < a.choice.size(); ++i)
+    ASSERT_EQ(a.choice.get(i), b.choice.get(i)) << "block " << i;
+  ASSERT_EQ(a.parts.size(), b.parts.size());
+  for (size_t p = 0; p < a.parts.size(); ++p)
+    expectSameCodes(a.parts[p], b.parts[p]);
+}
+
+constexpr int64_t rows = 21, k = 1000; // no multiple of any block
+
+// FMPQ of COMET, section 3.2: blocks of 128 along k of the whole tensor, s4, the worst fifth s8.
+TEST(Partition, StoresTheBlocksThatGainMostInTheWiderPart) {
+  FormatPtr format = declared("format comet { partition per tensor k[128] {\n"
+                              "low: int4_token  high: int8_token budget 40% } }");
+  Numbers x = numbers(rows, k, 1);
+  QuantizedMatrix q = quantized(format, x, rows);
+  Grid grid{rows, k, rows, 128};
+  ASSERT_EQ(q.choice.size(), grid.count());
+  QuantizedMatrix low = quantized(declared("format f = int4_token"), x, rows);
+  QuantizedMatrix high = quantized(declared("format f = int8_token"), x, rows);
+  std::vector<std::pair<double, int64_t>> gains;
+  for (int64_t block = 0; block < grid.count(); ++block)
+    gains.emplace_back(errorOf(grid, block, x, low) - errorOf(grid, block, x, high), block);
+  std::sort(gains.begin(), gains.end(), std::greater<>());
+  for (size_t i = 0; i < gains.size(); ++i)
+    EXPECT_EQ(q.choice.get(gains[i].second), i < 3u) << "40% of 8 blocks are 3";
+  // Each part is what the format makes of its own blocks.
+  expectSameCodes(q.parts[0],
+                  quantized(declared("format f = int4_token"), masked(grid, x, q, 0), rows));
+  expectSameCodes(q.parts[1],
+                  quantized(declared("format f = int8_token"), masked(grid, x, q, 1), rows));
+  for (int64_t row = 0; row < rows; ++row) {
+    std::vector<double> values = q.rowValues(row);
+    for (int64_t column = 0; column < k; ++column) {
+      uint32_t part = q.choice.get(grid.at(row, column));
+      ASSERT_EQ(values[static_cast<size_t>(column)], q.parts[part].value(row, column));
+      ASSERT_EQ(values[static_cast<size_t>(column)], q.value(row, column));
+    }
+  }
+}
+
+TEST(Partition, RulesSeeTheNumbersOfABlock) {
+  FormatPtr format = declared("format f { partition per m[4] k[64] {\n"
+                              "low: int4_g64\n"
+                              "middle: int8_g64 where max(x) - min(x) >= 8\n"
+                              "high: f16 where absmax(x) >= 60 } }");
+  Numbers x = numbers(rows, k, 2);
+  QuantizedMatrix q = quantized(format, x, rows);
+  Grid grid{rows, k, 4, 64};
+  std::array<int, 3> seen = {};
+  for (int64_t block = 0; block < grid.count(); ++block) {
+    double low = HUGE_VAL, high = -HUGE_VAL;
+    grid.numbersOf(block, [&](size_t i, int64_t, int64_t) {
+      low = std::min<double>(low, x[i]);
+      high = std::max<double>(high, x[i]);
+    });
+    uint32_t expected = std::max(-low, high) >= 60 ? 2 : high - low >= 8 ? 1 : 0;
+    ++seen[expected];
+    ASSERT_EQ(q.choice.get(block), expected) << block;
+  }
+  for (int count : seen)
+    EXPECT_GT(count, 3);
+}
+
+TEST(Partition, WithoutRuleOrBudgetEachBlockIsStoredWhereItsErrorIsLeast) {
+  FormatPtr format =
+      declared("format f { partition per k[64] { even: even  fine: fine } }\n"
+               "format even { element: s4 scale: f16 per k[64] value = element * scale }\n"
+               "format fine { element: e2m1 scale: f16 per k[64] value = element * scale }");
+  Numbers x = numbers(rows, k, 3);
+  QuantizedMatrix q = quantized(format, x, rows);
+  Grid grid{rows, k, 1, 64};
+  int changed = 0;
+  for (int64_t block = 0; block < grid.count(); ++block) {
+    double even =
+        errorOf(grid, block, x, quantized(format->partition->parts[0].format, x, rows, 1));
+    double fine =
+        errorOf(grid, block, x, quantized(format->partition->parts[1].format, x, rows, 1));
+    ASSERT_EQ(q.choice.get(block), fine < even) << block;
+    changed += fine < even;
+    if (block > 40)
+      break; // the definition is slow
+  }
+  EXPECT_GT(changed, 3);
+  EXPECT_LT(changed, 38);
+}
+
+// MosaicQuant, section 4: 4 bits, and 4 bits of what is left on a tenth of the blocks.
+TEST(Residual, IsStoredWhereTheSquaredErrorIsLargest) {
+  FormatPtr format = declared("format mosaic {\n"
+                              "element: s4  scale: f16 per channel  value = element * scale\n"
+                              "residual fix: int4_channel per n[16] k[64] budget 10% }");
+  Numbers x = numbers(rows, k, 4);
+  QuantizedMatrix q = quantized(format, x, rows);
+  Grid grid{rows, k, 16, 64};
+  QuantizedMatrix base = quantized(declared("format f = int4_channel"), x, rows);
+  std::vector<std::pair<double, int64_t>> errors;
+  for (int64_t block = 0; block < grid.count(); ++block)
+    errors.emplace_back(errorOf(grid, block, x, base), block);
+  std::sort(errors.begin(), errors.end(), std::greater<>());
+  for (size_t i = 0; i < errors.size(); ++i)
+    EXPECT_EQ(q.choice.get(errors[i].second), i < 3u) << "10% of 32 blocks are 3";
+  expectSameCodes(q.parts[0], base);
+  Numbers left(x.size());
+  for (size_t i = 0; i < x.size(); ++i)
+    left[i] = static_cast<float>(
+        x[i] - base.value(static_cast<int64_t>(i) / k, static_cast<int64_t>(i) % k));
+  expectSameCodes(q.parts[1],
+                  quantized(declared("format f = int4_channel"), masked(grid, left, q, 1), rows));
+  double before = 0, after = 0;
+  for (int64_t block = 0; block < grid.count(); ++block) {
+    before += errorOf(grid, block, x, base);
+    after += errorOf(grid, block, x, q);
+    if (!q.choice.get(block))
+      ASSERT_EQ(errorOf(grid, block, x, q), errorOf(grid, block, x, base));
+  }
+  EXPECT_LT(after, before);
+  for (int64_t column = 0; column < k; ++column) {
+    double expected = q.parts[0].value(3, column) +
+                      (q.choice.get(grid.at(3, column)) ? q.parts[1].value(3, column) : 0);
+    ASSERT_EQ(q.value(3, column), expected);
+    ASSERT_EQ(q.rowValues(3)[static_cast<size_t>(column)], expected);
+  }
+}
+
+constexpr const char *nested =
+    "format f { partition per tensor k[256] { low: inner  high: f16 budget 25% }\n"
+    "residual rest: int4_g64 per n[2] k[256] where absmax(x) >= 10 }\n"
+    "format inner { element: s4 scale: f16 per k[64] value = element * scale\n"
+    "residual fix: int4_g64 per k[64] budget 50% }";
+
+TEST(Parts, NestAndAreTheSameForAnyNumberOfThreads) {
+  FormatPtr format = declared(nested);
+  Numbers x = numbers(rows, k, 5);
+  QuantizedMatrix one = quantized(format, x, rows, 1);
+  for (unsigned threads : {2u, 7u})
+    expectSameCodes(one, quantized(format, x, rows, threads));
+  double flat = 0, parts = 0;
+  Grid whole{rows, k, rows, k};
+  flat = errorOf(whole, 0, x, quantized(declared("format f = int4_g64"), x, rows));
+  parts = errorOf(whole, 0, x, one);
+  EXPECT_LT(parts, flat * 0.7);
+}
+
+TEST(Parts, PrintAndParseBack) {
+  Result<Module> module = parseModule(std::string(nested) + library, "a.rho", nullptr);
+  ASSERT_TRUE(module.ok()) << module.error().str();
+  Result<Module> again = parseModule(print(*module), "b.rho", nullptr);
+  ASSERT_TRUE(again.ok()) << again.error().str();
+  EXPECT_TRUE(again->formats == module->formats);
+  // What a format is made of is part of what it is.
+  std::string other = print(*module);
+  other.replace(other.find("k[64]"), 5, "k[32]");
+  Result<Module> changed = parseModule(other, "c.rho", nullptr);
+  ASSERT_TRUE(changed.ok()) << changed.error().str();
+  EXPECT_FALSE(changed->formats[0] == module->formats[0] &&
+               changed->formats[1] == module->formats[1]);
+}
+
+TEST(Parts, CountTheBitsThatBudgetsAllow) {
+  auto bits = [](const std::string &text) { return declared(text)->bitsPerElement(); };
+  EXPECT_DOUBLE_EQ(bits("format f { partition per tensor k[128] { low: int4_token high: int8_token "
+                        "budget 20% } }"),
+                   4 * 0.8 + 8 * 0.2);
+  EXPECT_DOUBLE_EQ(
+      bits("format f { partition per k[64] { low: int4_g64 high: int8_g64 budget 25% } }"),
+      4.25 * 0.75 + 8.25 * 0.25 + 1.0 / 64);
+  EXPECT_DOUBLE_EQ(
+      bits("format f { partition per k[64] { a: int8_g64 b: int4_g64 c: f16 budget 50% } }"),
+      8.25 * 0.5 + 16 * 0.5 + 2.0 / 64);
+  EXPECT_DOUBLE_EQ(bits("format f { element: s4 scale: f16 per channel value = element * scale\n"
+                        "residual fix: int4_channel per n[16] k[64] budget 10% }"),
+                   4 + 0.1 * 4 + 1.0 / 1024);
+}
+
+TEST(Parts, NonFiniteNumbersAreRefusedOrGoThrough) {
+  FormatPtr format = declared("format f { partition per k[64] { low: int4_g64 high: int8_g64 } }");
+  Numbers x = numbers(2, 128, 6);
+  x[130] = std::numeric_limits<float>::quiet_NaN();
+  Result<QuantizedMatrix> refused =
+      quantize(format, {x.data(), MatrixView::Type::F32, 2, 128, 128}, true, 1);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().str(),
+            "error: NaN at row 1, column 2, a weight is finite [non_finite_input]\n");
+  QuantizedMatrix q = quantized(format, x, 2);
+  EXPECT_TRUE(std::isnan(q.value(1, 2)));
+  EXPECT_TRUE(std::isfinite(q.value(0, 2)));
+}
+
+} // namespace
+} // namespace rho::dsl
