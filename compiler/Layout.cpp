@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <set>
+#include <map>
 
 namespace rho::compiler {
 
@@ -26,15 +26,42 @@ std::string hexadecimal(uint32_t value) {
   return text;
 }
 
+// Whether each number below `count` is there once.
+bool isPermutation(const std::vector<uint8_t> &numbers, size_t count) {
+  std::vector<bool> seen(count);
+  for (uint8_t number : numbers)
+    if (number >= count || seen[number])
+      return false;
+    else
+      seen[number] = true;
+  return numbers.size() == count;
+}
+
+// What is wrong with how a section's codes are renamed and scattered; empty: nothing.
+std::string storedCodeProblem(const LayoutSection &section) {
+  if (section.codeBits < 32 && (section.codeXor >> section.codeBits) != 0)
+    return "xor " + hexadecimal(section.codeXor) + " is wider than a code";
+  if (!section.codeTable.empty() &&
+      (section.codeBits > 8 || section.shift != 0 || section.codeXor != 0 ||
+       !isPermutation(section.codeTable, size_t(1) << section.codeBits)))
+    return "'table' does not rename codes of " + std::to_string(section.codeBits) + " bits";
+  if (!section.wordBits.empty() && (section.codeBits > 8 || 32 % section.codeBits != 0 ||
+                                    (int64_t(section.codeBits) << section.order.size()) % 32 != 0 ||
+                                    !isPermutation(section.wordBits, 32)))
+    return "'word' does not order the bits of words of codes of " +
+           std::to_string(section.codeBits) + " bits";
+  return {};
+}
+
 // What is wrong with a section by itself; empty: nothing.
 std::string sectionProblem(const LayoutSection &section) {
   if (section.codeBits < 1 || section.codeBits > 32)
     return "codes have " + std::to_string(section.codeBits) + " bits, from 1 to 32 are possible";
-  if (section.codeBits < 32 && (section.codeXor >> section.codeBits) != 0)
-    return "xor " + hexadecimal(section.codeXor) + " is wider than a code";
-  if (section.tileN < 1 || section.tileK < 1 || section.unitK < 1 || section.tilesN < 1 ||
-      section.tilesK < 1 || section.unitK > maxExtent || section.tilesN > maxExtent ||
-      section.tilesK > maxExtent)
+  if (section.shift < 0 || section.shift + section.codeBits > 32)
+    return "it begins at bit " + std::to_string(section.shift) + " of codes";
+  if (section.tileN < 1 || section.tileK < 1 || section.unitK < 1 || section.unitN < 1 ||
+      section.tilesN < 1 || section.tilesK < 1 || section.unitK > maxExtent ||
+      section.unitN > maxExtent || section.tilesN > maxExtent || section.tilesK > maxExtent)
     return "tile extents and counts must be positive";
   if (section.order.size() > maxTileBits)
     return "a tile has 2^" + std::to_string(section.order.size()) + " codes, at most 2^" +
@@ -60,6 +87,20 @@ std::string sectionProblem(const LayoutSection &section) {
       section.bytes > maxBytes)
     return "its tiles have " + std::to_string(bytes) + " bytes, the section has " +
            std::to_string(section.bytes);
+  return storedCodeProblem(section);
+}
+
+// What keeps the sections of one component from holding each bit of its codes once.
+std::string planeProblem(std::vector<const LayoutSection *> &sections) {
+  std::sort(sections.begin(), sections.end(),
+            [](const auto *a, const auto *b) { return a->shift < b->shift; });
+  int next = 0;
+  for (const LayoutSection *section : sections) {
+    if (section->shift != next)
+      return "its sections hold bit " + std::to_string(std::min(next, section->shift)) +
+             (section->shift < next ? " twice" : " nowhere");
+    next += section->codeBits;
+  }
   return {};
 }
 
@@ -67,15 +108,17 @@ std::string layoutProblem(const WeightLayout &layout) {
   if (layout.n < 1 || layout.n > maxExtent || layout.k < 1 || layout.k > maxExtent)
     return "n and k must be positive";
   std::vector<std::pair<int64_t, int64_t>> ranges;
-  std::set<int> components;
+  std::map<int, std::vector<const LayoutSection *>> planes; // by component
   for (const LayoutSection &section : layout.sections) {
     std::string problem = sectionProblem(section);
     if (!problem.empty())
       return "section of component " + std::to_string(section.component) + ": " + problem;
-    if (!components.insert(section.component).second)
-      return "component " + std::to_string(section.component) + " has two sections";
+    planes[section.component].push_back(&section);
     ranges.emplace_back(section.offset, section.offset + section.bytes);
   }
+  for (auto &[component, sections] : planes)
+    if (std::string problem = planeProblem(sections); !problem.empty())
+      return "component " + std::to_string(component) + ": " + problem;
   std::sort(ranges.begin(), ranges.end());
   for (size_t i = 0; i < ranges.size(); ++i)
     if ((i > 0 && ranges[i].first < ranges[i - 1].second) || ranges[i].second > layout.bytes)
@@ -114,6 +157,30 @@ std::optional<std::vector<AxisBit>> parseOrder(std::string_view text) {
   }
 }
 
+// Numbers with commas between them; "-": none.
+std::string printNumbers(const std::vector<uint8_t> &numbers) {
+  std::string text;
+  for (uint8_t number : numbers)
+    text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text.empty() ? "-" : text;
+}
+
+std::optional<std::vector<uint8_t>> parseNumbers(std::string_view text) {
+  std::vector<uint8_t> numbers;
+  if (text == "-")
+    return numbers;
+  while (true) {
+    size_t comma = text.find(',');
+    std::optional<int64_t> number = readNumber(text.substr(0, comma), 0, 255);
+    if (!number)
+      return std::nullopt;
+    numbers.push_back(static_cast<uint8_t>(*number));
+    if (comma == std::string_view::npos)
+      return numbers;
+    text.remove_prefix(comma + 1);
+  }
+}
+
 // Fills `section` and says what is wrong with its line; empty: nothing.
 std::string parseSection(std::string_view line, LayoutSection &section) {
   FieldReader fields(line);
@@ -121,19 +188,27 @@ std::string parseSection(std::string_view line, LayoutSection &section) {
   section.component = static_cast<int>(fields.number("component", 0, 255));
   section.offset = fields.number("offset", 0, maxBytes);
   section.bytes = fields.number("bytes", 0, maxBytes);
+  section.shift = static_cast<int>(fields.number("shift", 0, 31));
   section.codeBits = static_cast<int>(fields.number("bits", 1, 32));
   section.tileN = fields.number("tile_n", 1, maxExtent);
   section.tileK = fields.number("tile_k", 1, maxExtent);
   section.unitK = fields.number("unit_k", 1, maxExtent);
+  section.unitN = fields.number("unit_n", 1, maxExtent);
   section.tilesN = fields.number("tiles_n", 1, maxExtent);
   section.tilesK = fields.number("tiles_k", 1, maxExtent);
   section.codeXor = static_cast<uint32_t>(fields.number("xor", 0, UINT32_MAX));
+  std::optional<std::vector<uint8_t>> table = parseNumbers(fields.text("table"));
+  std::optional<std::vector<uint8_t>> word = parseNumbers(fields.text("word"));
   std::optional<std::vector<AxisBit>> order = parseOrder(fields.text("order"));
   fields.end();
   if (!fields.ok())
     return fields.problem();
   if (!order)
     return "'order' is not a list such as k0,k1,n0";
+  if (!table || !word)
+    return "'table' and 'word' are not lists such as 1,0";
+  section.codeTable = *std::move(table);
+  section.wordBits = *std::move(word);
   section.order = *std::move(order);
   return sectionProblem(section);
 }
@@ -158,25 +233,34 @@ std::string mismatch(const WeightLayout &layout, const Format &format) {
   std::string problem = layoutProblem(layout);
   if (!problem.empty())
     return problem;
-  if (layout.sections.size() != format.components.size())
-    return "it has " + std::to_string(layout.sections.size()) + " sections, the format has " +
-           std::to_string(format.components.size()) + " components";
+  std::vector<int> bits(format.components.size());
   for (const LayoutSection &section : layout.sections) {
     std::string where = "section of component " + std::to_string(section.component) + ": ";
     if (section.component < 0 || section.component >= static_cast<int>(format.components.size()))
       return where + "the format has no such component";
     const Component &component = format.components[section.component];
-    if (section.codeBits != component.type.bits())
-      return where + "codes have " + std::to_string(section.codeBits) + " bits, '" +
-             component.name + "' has " + std::to_string(component.type.bits());
+    if (section.shift >= component.type.bits())
+      return where + "it begins at bit " + std::to_string(section.shift) + ", '" + component.name +
+             "' has " + std::to_string(component.type.bits());
+    bits[section.component] += section.codeBits;
     int64_t unit = component.extent == Extent::Element ? 1 : component.group;
     if (component.extent <= Extent::Group && section.unitK != unit)
       return where + "one code stands for " + std::to_string(section.unitK) + " columns, of '" +
              component.name + "' for " + std::to_string(unit);
     NaturalShape shape = naturalShape(component, layout.n, layout.k);
-    if (section.tileN * section.tilesN < shape.rows || section.tileK * section.tilesK < shape.units)
+    if (section.unitN > 1 && divideUp(layout.n, section.unitN) != shape.rows)
+      return where + "one code stands for " + std::to_string(section.unitN) + " rows, '" +
+             component.name + "' has " + std::to_string(shape.rows) + " for " +
+             std::to_string(layout.n);
+    if (section.tileN * section.tilesN < storedRows(section, shape, layout.n) ||
+        section.tileK * section.tilesK < shape.units)
       return where + "its tiles do not cover '" + component.name + "'";
   }
+  for (size_t i = 0; i < bits.size(); ++i)
+    if (bits[i] < format.components[i].type.bits())
+      return "it has " + std::to_string(bits[i]) + " bits of each code of '" +
+             format.components[i].name + "', which has " +
+             std::to_string(format.components[i].type.bits());
   return {};
 }
 
@@ -187,10 +271,12 @@ std::string WeightLayout::print() const {
     text +=
         "section component=" + std::to_string(section.component) +
         " offset=" + std::to_string(section.offset) + " bytes=" + std::to_string(section.bytes) +
-        " bits=" + std::to_string(section.codeBits) + " tile_n=" + std::to_string(section.tileN) +
-        " tile_k=" + std::to_string(section.tileK) + " unit_k=" + std::to_string(section.unitK) +
+        " shift=" + std::to_string(section.shift) + " bits=" + std::to_string(section.codeBits) +
+        " tile_n=" + std::to_string(section.tileN) + " tile_k=" + std::to_string(section.tileK) +
+        " unit_k=" + std::to_string(section.unitK) + " unit_n=" + std::to_string(section.unitN) +
         " tiles_n=" + std::to_string(section.tilesN) +
         " tiles_k=" + std::to_string(section.tilesK) + " xor=" + hexadecimal(section.codeXor) +
+        " table=" + printNumbers(section.codeTable) + " word=" + printNumbers(section.wordBits) +
         " order=" + printOrder(section.order) + "\n";
   return text;
 }

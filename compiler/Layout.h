@@ -18,24 +18,33 @@ struct AxisBit {
   friend bool operator==(const AxisBit &, const AxisBit &) = default;
 };
 
-// One component's bytes inside the packed weight. A section is a sequence of equal tiles in the
-// order [n tile][k tile]; a tile is a sequence of codes of `codeBits` bits, least significant
-// first; the position of a code in its tile is read bit by bit, low to high, from `order`.
+// Bits of one component's codes inside the packed weight: all of them, or one of several bit
+// planes. A section is a sequence of equal tiles in the order [n tile][k tile]; a tile is a
+// sequence of `codeBits` bits of each code, from bit `shift` on (zeros past the type's), least
+// significant first; the position of a code in its tile is read bit by bit, low to high, from
+// `order`.
 struct LayoutSection {
   int component = 0;  // index into Format::components
   int64_t offset = 0; // first byte, a multiple of 256
   int64_t bytes = 0;  // of the whole section
+  int shift = 0;
   int codeBits = 0;
   int64_t tileN = 0; // rows of one tile
   int64_t tileK = 0; // columns of one tile, in units of `unitK`
   int64_t unitK = 1; // k extent of one code: 1 (element), G (group), whole k (row, tensor)
+  int64_t unitN = 1; // rows that share one code, each of which holds a copy of it
   int64_t tilesN = 0, tilesK = 0;
-  uint32_t codeXor = 0; // applied to every stored code (0x8: two's complement -> offset binary)
+  uint32_t codeXor =
+      0; // applied to what is stored of every code (0x8: two's complement -> offset binary)
+  // Instead of codeXor: code c is stored as codeTable[c]; empty: not so. Codes of up to 8 bits.
+  std::vector<uint8_t> codeTable;
+  // Bit i of each 32 bits of codes lies at bit wordBits[i]; empty: at bit i.
+  std::vector<uint8_t> wordBits;
   std::vector<AxisBit> order;
   friend bool operator==(const LayoutSection &, const LayoutSection &) = default;
 };
 
-// Rows n >= problem n and columns k >= problem k hold code 0 (before codeXor).
+// Rows n >= problem n and columns k >= problem k hold code 0 (before codeXor and codeTable).
 struct WeightLayout {
   int64_t n = 0, k = 0; // of the problem
   int64_t bytes = 0;    // of the packed weight
@@ -55,6 +64,11 @@ struct ActivationLayout {
   int64_t pitchBytes = 0; // a multiple of 16
   friend bool operator==(const ActivationLayout &, const ActivationLayout &) = default;
 };
+
+// Bits that a code other than an element's takes in memory: 8, 16 or 32.
+inline int storedBits(dsl::ElementType type) {
+  return type.bits() <= 8 ? 8 : type.bits() <= 16 ? 16 : 32;
+}
 
 // Distance in codes between groups of an activation's group component: m rounded up to 16, so
 // that a group begins at a multiple of 16 bytes.

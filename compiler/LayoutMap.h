@@ -14,11 +14,23 @@ inline int64_t tileBytes(const LayoutSection &section) {
   return divideUp((int64_t(1) << section.order.size()) * section.codeBits, 8);
 }
 
+// What is stored of a code, before wordBits.
+inline uint32_t storedCode(const LayoutSection &section, uint32_t code) {
+  uint32_t bits =
+      code >> section.shift & static_cast<uint32_t>((uint64_t(1) << section.codeBits) - 1);
+  return section.codeTable.empty() ? bits ^ section.codeXor : section.codeTable[bits];
+}
+
 // A component's codes in natural order: rows x units along k.
 struct NaturalShape {
   int64_t rows, units;
 };
 NaturalShape naturalShape(const dsl::Component &component, int64_t rows, int64_t k);
+
+// Rows of a section: those of its codes, or of all copies of them.
+inline int64_t storedRows(const LayoutSection &section, NaturalShape shape, int64_t n) {
+  return section.unitN > 1 ? n : shape.rows;
+}
 
 // What keeps `layout` from holding a weight of `format`; empty: nothing.
 std::string mismatch(const WeightLayout &layout, const dsl::Format &format);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <optional>
 
 namespace rho::compiler {
 
@@ -35,21 +36,28 @@ struct TileWindow {
   int64_t firstRow, firstUnit, rows, units;
 };
 
-TileWindow windowOf(const LayoutSection &section, NaturalShape shape, int64_t tileRow,
+TileWindow windowOf(const LayoutSection &section, NaturalShape shape, int64_t n, int64_t tileRow,
                     int64_t tileColumn) {
+  int64_t rows = storedRows(section, shape, n);
   int64_t row = tileRow * section.tileN;
   int64_t unit = tileColumn * section.tileK;
-  return {row, unit, std::clamp<int64_t>(shape.rows - row, 0, section.tileN),
+  return {row, unit, std::clamp<int64_t>(rows - row, 0, section.tileN),
           std::clamp<int64_t>(shape.units - unit, 0, section.tileK)};
 }
 
 template <class Code>
-void gather(const Code *codes, const TileWindow &window, int64_t pitch, int64_t tileK,
-            uint32_t codeXor, uint32_t *local) {
+void gather(const Code *codes, const TileWindow &window, int64_t pitch,
+            const LayoutSection &section, uint32_t *local) {
+  const uint32_t mask = static_cast<uint32_t>((uint64_t(1) << section.codeBits) - 1);
   for (int64_t row = 0; row < window.rows; ++row) {
-    const Code *from = codes + (window.firstRow + row) * pitch + window.firstUnit;
-    for (int64_t unit = 0; unit < window.units; ++unit)
-      local[row * tileK + unit] = from[unit] ^ codeXor;
+    const Code *from = codes + (window.firstRow + row) / section.unitN * pitch + window.firstUnit;
+    uint32_t *to = local + row * section.tileK;
+    if (section.codeTable.empty())
+      for (int64_t unit = 0; unit < window.units; ++unit)
+        to[unit] = ((static_cast<uint32_t>(from[unit]) >> section.shift) & mask) ^ section.codeXor;
+    else
+      for (int64_t unit = 0; unit < window.units; ++unit)
+        to[unit] = section.codeTable[static_cast<uint32_t>(from[unit]) & mask];
   }
 }
 
@@ -71,6 +79,57 @@ void writeCodes(const std::vector<uint32_t> &table, int bits, const uint32_t *lo
     *out = static_cast<uint8_t>(pending);
 }
 
+// Words of codes whose bits are in another order.
+class ScatteredCodes {
+public:
+  explicit ScatteredCodes(const LayoutSection &section)
+      : bits(section.codeBits), perWord(32 / section.codeBits), places(section.wordBits) {
+    for (size_t i = 0; i < perWord; ++i)
+      for (uint32_t code = 0; code < uint32_t(1) << bits; ++code) {
+        uint32_t word = 0;
+        for (int bit = 0; bit < bits; ++bit)
+          word |= (code >> bit & 1) << places[i * bits + bit];
+        words.push_back(word);
+      }
+  }
+
+  void write(const std::vector<uint32_t> &table, const uint32_t *local, uint8_t *out) const {
+    for (size_t first = 0; first < table.size(); first += perWord, out += 4) {
+      uint32_t word = 0;
+      for (size_t i = 0; i < perWord; ++i)
+        word |= words[(i << bits) + local[table[first + i]]];
+      std::memcpy(out, &word, 4);
+    }
+  }
+
+  void read(const std::vector<uint32_t> &table, const uint8_t *in, uint32_t *local) const {
+    for (size_t first = 0; first < table.size(); first += perWord, in += 4) {
+      uint32_t word = 0;
+      std::memcpy(&word, in, 4);
+      for (size_t i = 0; i < perWord; ++i) {
+        uint32_t code = 0;
+        for (int bit = 0; bit < bits; ++bit)
+          code |= (word >> places[i * bits + bit] & 1) << bit;
+        local[table[first + i]] = code;
+      }
+    }
+  }
+
+private:
+  int bits;
+  size_t perWord;
+  const std::vector<uint8_t> &places;
+  std::vector<uint32_t> words; // of each code at each place of a word
+};
+
+// Code of each stored code.
+std::vector<uint32_t> inverseOf(const LayoutSection &section) {
+  std::vector<uint32_t> inverse(size_t(1) << std::min(section.codeBits, 8));
+  for (uint32_t code = 0; code < section.codeTable.size(); ++code)
+    inverse[section.codeTable[code]] = code;
+  return inverse;
+}
+
 void readCodes(const std::vector<uint32_t> &table, int bits, const uint8_t *in, uint32_t *local) {
   const uint64_t mask = (uint64_t(1) << bits) - 1;
   uint64_t pending = 0;
@@ -84,51 +143,72 @@ void readCodes(const std::vector<uint32_t> &table, int bits, const uint8_t *in, 
   }
 }
 
-void packSection(const LayoutSection &section, NaturalShape shape, const CodeArray &codes,
-                 uint8_t *out) {
+void packSection(const LayoutSection &section, NaturalShape shape, int64_t n,
+                 const CodeArray &codes, uint8_t *out) {
   std::vector<uint32_t> table = positionTable(section);
+  std::optional<ScatteredCodes> scattered;
+  if (!section.wordBits.empty())
+    scattered.emplace(section);
   int64_t bytesPerTile = tileBytes(section);
   uint8_t *base = out + section.offset;
   parallelFor(section.tilesN, [&](int64_t tileRow) {
     std::vector<uint32_t> local(table.size());
     for (int64_t tileColumn = 0; tileColumn < section.tilesK; ++tileColumn) {
-      TileWindow window = windowOf(section, shape, tileRow, tileColumn);
+      TileWindow window = windowOf(section, shape, n, tileRow, tileColumn);
       if (window.rows < section.tileN || window.units < section.tileK)
-        std::fill(local.begin(), local.end(), section.codeXor);
+        std::fill(local.begin(), local.end(), storedCode(section, 0));
       switch (codes.width()) {
       case 1:
-        gather(codes.data(), window, shape.units, section.tileK, section.codeXor, local.data());
+        gather(codes.data(), window, shape.units, section, local.data());
         break;
       case 2:
-        gather(reinterpret_cast<const uint16_t *>(codes.data()), window, shape.units, section.tileK,
-               section.codeXor, local.data());
+        gather(reinterpret_cast<const uint16_t *>(codes.data()), window, shape.units, section,
+               local.data());
         break;
       default:
-        gather(reinterpret_cast<const uint32_t *>(codes.data()), window, shape.units, section.tileK,
-               section.codeXor, local.data());
+        gather(reinterpret_cast<const uint32_t *>(codes.data()), window, shape.units, section,
+               local.data());
       }
-      writeCodes(table, section.codeBits, local.data(),
-                 base + (tileRow * section.tilesK + tileColumn) * bytesPerTile);
+      uint8_t *tile = base + (tileRow * section.tilesK + tileColumn) * bytesPerTile;
+      if (scattered)
+        scattered->write(table, local.data(), tile);
+      else
+        writeCodes(table, section.codeBits, local.data(), tile);
     }
   });
   int64_t used = section.tilesN * section.tilesK * bytesPerTile;
   std::memset(base + used, 0, static_cast<size_t>(section.bytes - used));
 }
 
-void unpackSection(const LayoutSection &section, NaturalShape shape, const uint8_t *in,
+void unpackSection(const LayoutSection &section, NaturalShape shape, int64_t n, const uint8_t *in,
                    CodeArray &codes) {
   std::vector<uint32_t> table = positionTable(section);
+  std::vector<uint32_t> inverse = inverseOf(section);
+  std::optional<ScatteredCodes> scattered;
+  if (!section.wordBits.empty())
+    scattered.emplace(section);
   int64_t bytesPerTile = tileBytes(section);
   parallelFor(section.tilesN, [&](int64_t tileRow) {
     std::vector<uint32_t> local(table.size());
     for (int64_t tileColumn = 0; tileColumn < section.tilesK; ++tileColumn) {
-      TileWindow window = windowOf(section, shape, tileRow, tileColumn);
+      TileWindow window = windowOf(section, shape, n, tileRow, tileColumn);
       int64_t tile = tileRow * section.tilesK + tileColumn;
-      readCodes(table, section.codeBits, in + section.offset + tile * bytesPerTile, local.data());
-      for (int64_t row = 0; row < window.rows; ++row)
-        for (int64_t unit = 0; unit < window.units; ++unit)
-          codes.set((window.firstRow + row) * shape.units + window.firstUnit + unit,
-                    local[row * section.tileK + unit] ^ section.codeXor);
+      const uint8_t *from = in + section.offset + tile * bytesPerTile;
+      if (scattered)
+        scattered->read(table, from, local.data());
+      else
+        readCodes(table, section.codeBits, from, local.data());
+      for (int64_t row = 0; row < window.rows; ++row) {
+        int64_t natural = (window.firstRow + row) / section.unitN;
+        if (natural * section.unitN != window.firstRow + row)
+          continue; // a copy
+        for (int64_t unit = 0; unit < window.units; ++unit) {
+          int64_t at = natural * shape.units + window.firstUnit + unit;
+          uint32_t stored = local[row * section.tileK + unit];
+          uint32_t bits = section.codeTable.empty() ? stored ^ section.codeXor : inverse[stored];
+          codes.set(at, codes.get(at) | bits << section.shift);
+        }
+      }
     }
   });
 }
@@ -208,7 +288,7 @@ Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *
   for (const LayoutSection *section : sections) {
     std::memset(out + written, 0, static_cast<size_t>(section->offset - written));
     const Component &component = weight.format->components[section->component];
-    packSection(*section, naturalShape(component, layout.n, layout.k),
+    packSection(*section, naturalShape(component, layout.n, layout.k), layout.n,
                 weight.components[section->component], out);
     written = section->offset + section->bytes;
   }
@@ -230,7 +310,7 @@ Result<QuantizedMatrix> unpack(const WeightLayout &layout, std::shared_ptr<const
   }
   for (const LayoutSection &section : layout.sections) {
     const Component &component = format->components[section.component];
-    unpackSection(section, naturalShape(component, layout.n, layout.k), in,
+    unpackSection(section, naturalShape(component, layout.n, layout.k), layout.n, in,
                   weight.components[section.component]);
   }
   weight.format = std::move(format);

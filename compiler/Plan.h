@@ -82,4 +82,8 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
 Result<Plan> plan(const dsl::Gemm &gemm, const Problem &problem, const DeviceModel &device,
                   const SourceMap *sources);
 
+// How the codes of the weight become operands, instruction by instruction, and what the search for
+// this decode found besides. Empty for a plan that is not legal.
+std::string explainDecode(const dsl::Gemm &gemm, const Plan &plan);
+
 } // namespace rho::compiler

@@ -230,7 +230,9 @@ Range castRange(ElementType type, Range a) {
 
 } // namespace
 
-bool isIntegerTyped(const Expr &expr, const Format &format) {
+// `of` tells it of an operand.
+template <class Of>
+static bool integerTypedFrom(const Expr &expr, const Format &format, const Of &of) {
   switch (expr.kind) {
   case Expr::Kind::Integer:
     return true;
@@ -238,10 +240,9 @@ bool isIntegerTyped(const Expr &expr, const Format &format) {
     return format.components[static_cast<size_t>(expr.component)].type.isInteger() &&
            !format.components[static_cast<size_t>(expr.component)].remap;
   case Expr::Kind::Negate:
-    return isIntegerTyped(*expr.operands[0], format);
+    return of(*expr.operands[0]);
   case Expr::Kind::Binary:
-    return expr.op != Expr::Op::Div && isIntegerTyped(*expr.operands[0], format) &&
-           isIntegerTyped(*expr.operands[1], format);
+    return expr.op != Expr::Op::Div && of(*expr.operands[0]) && of(*expr.operands[1]);
   case Expr::Kind::Cast:
     return castTypeOf(expr).isInteger();
   case Expr::Kind::Real:
@@ -251,6 +252,11 @@ bool isIntegerTyped(const Expr &expr, const Format &format) {
     break;
   }
   return false;
+}
+
+bool isIntegerTyped(const Expr &expr, const Format &format) {
+  return integerTypedFrom(expr, format,
+                          [&](const Expr &operand) { return isIntegerTyped(operand, format); });
 }
 
 double evaluate(const Format &format, const uint32_t *codes) {
@@ -276,7 +282,7 @@ bool fulfils(const Format &format, const uint32_t *codes) {
       });
 }
 
-Range rangeOf(const Expr &expr, const Format &format) {
+template <class Of> static Range rangeFrom(const Expr &expr, const Format &format, const Of &of) {
   switch (expr.kind) {
   case Expr::Kind::Integer: {
     auto value = static_cast<double>(expr.integer);
@@ -290,20 +296,32 @@ Range rangeOf(const Expr &expr, const Format &format) {
     return component.remap ? withEntries(range, *component.remap, format) : range;
   }
   case Expr::Kind::Negate: {
-    Range a = rangeOf(*expr.operands[0], format);
+    Range a = of(*expr.operands[0]);
     return {0 - a.max, 0 - a.min, a.integer};
   }
   case Expr::Kind::Binary:
-    return binaryRange(expr, rangeOf(*expr.operands[0], format),
-                       rangeOf(*expr.operands[1], format));
+    return binaryRange(expr, of(*expr.operands[0]), of(*expr.operands[1]));
   case Expr::Kind::Cast:
-    return castRange(castTypeOf(expr), rangeOf(*expr.operands[0], format));
+    return castRange(castTypeOf(expr), of(*expr.operands[0]));
   case Expr::Kind::Input:
   case Expr::Kind::Reduce:
   case Expr::Kind::Call:
     break;
   }
   return {-infinity, infinity, false};
+}
+
+Range rangeOf(const Expr &expr, const Format &format) {
+  return rangeFrom(expr, format, [&](const Expr &operand) { return rangeOf(operand, format); });
+}
+
+const KnownRanges::Known &KnownRanges::known(const Expr &expr) {
+  if (auto found = all.find(&expr); found != all.end())
+    return found->second;
+  Known known{
+      rangeFrom(expr, format, [&](const Expr &operand) { return of(operand); }),
+      integerTypedFrom(expr, format, [&](const Expr &operand) { return isInteger(operand); })};
+  return all.emplace(&expr, known).first->second;
 }
 
 } // namespace rho::dsl

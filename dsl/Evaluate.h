@@ -4,6 +4,8 @@
 
 #include "dsl/Format.h"
 
+#include <unordered_map>
+
 namespace rho::dsl {
 
 // Whether an expression is computed in integers: integer literals, components of integer type,
@@ -13,6 +15,12 @@ bool isIntegerTyped(const Expr &expr, const Format &format);
 // Evaluates the format's value for one number. codes[i] is the code of component i that this
 // number belongs to (element, its group's scale, ...). Integer subexpressions are exact in int64.
 double evaluate(const Format &format, const uint32_t *codes);
+
+// The same with the absolute value of every real summand: at least |value|, and what the roundings
+// of a value computed with floating-point numbers are relative to. Integers are exact.
+double magnitude(const Format &format, const uint32_t *codes);
+// Whether a real sum or difference is in an expression: elsewhere the magnitude is |value|.
+bool isRealSum(const Expr &expr, const Format &format);
 
 // Values of all 2^bits codes of the element, the other components fixed. table.size() must be
 // 2^bits; codes[0] is ignored.
@@ -33,5 +41,23 @@ struct Range {
   bool integer;
 };
 Range rangeOf(const Expr &expr, const Format &format);
+
+// rangeOf and isIntegerTyped of many expressions of a format, each computed once. Expressions that
+// were asked for must live as long as it.
+class KnownRanges {
+public:
+  explicit KnownRanges(const Format &format) : format(format) {}
+  Range of(const Expr &expr) { return known(expr).range; }
+  bool isInteger(const Expr &expr) { return known(expr).integer; }
+
+private:
+  struct Known {
+    Range range;
+    bool integer;
+  };
+  const Known &known(const Expr &expr);
+  const Format &format;
+  std::unordered_map<const Expr *, Known> all;
+};
 
 } // namespace rho::dsl

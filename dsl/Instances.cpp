@@ -203,6 +203,13 @@ void checkParameter(const ast::Declared &declared, size_t index, const std::vect
 
 bool checkParameters(const ast::Declared &declared, const std::vector<Token> &tokens,
                      Findings &findings) {
+  if (declared.parameters.size() > maxParameters) {
+    findings.add(DiagId::too_many_parameters,
+                 {declared.name.text, std::to_string(declared.parameters.size()),
+                  std::to_string(maxParameters)},
+                 declared.name.span);
+    return false;
+  }
   bool good = true;
   for (size_t i = 0; i < declared.parameters.size(); ++i)
     checkParameter(declared, i, tokens, findings, good);

@@ -17,6 +17,7 @@
 
 namespace rho::dsl {
 
+inline constexpr size_t maxParameters = 16;
 // Declarations that are made of declarations, on the longest way down.
 inline constexpr size_t maxDeclarationDepth = 32;
 // Tokens in all instances of a module.

@@ -3,6 +3,7 @@
 #include "dsl/Quantize.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace rho::dsl {
@@ -131,6 +132,23 @@ void QuantizedMatrix::valuesOf(int64_t row, int64_t begin, int64_t end, double *
     }
     from = to;
   }
+}
+
+std::vector<double> QuantizedMatrix::rowMagnitudes(int64_t row) const {
+  std::vector<double> result;
+  if (!isRealSum(*format->value, *format)) {
+    result = rowValues(row);
+    for (double &value : result)
+      value = std::fabs(value);
+    return result;
+  }
+  std::vector<uint32_t> codes(components.size());
+  for (int64_t column = 0; column < k; ++column) {
+    for (size_t c = 0; c < components.size(); ++c)
+      codes[c] = components[c].get(codeIndex(format->components[c], k, row, column));
+    result.push_back(magnitude(*format, codes.data()));
+  }
+  return result;
 }
 
 } // namespace rho::dsl

@@ -126,10 +126,10 @@ private:
       bindings[parameter.name.text] =
           parameter.fallback ? parameter.fallback->tokens : std::vector<Token>{anyOf(parameter)};
     std::vector<Token> replaced = replace(declared, tokens, bindings);
-    Parser body(replaced, findings);
-    bool good = body.whole(declared);
-    entries.insert(entries.end(), body.entries.begin(), body.entries.end());
-    prefixes.insert(prefixes.end(), body.prefixes.begin(), body.prefixes.end());
+    Parser inner(replaced, findings);
+    bool good = inner.whole(declared);
+    entries.insert(entries.end(), inner.entries.begin(), inner.entries.end());
+    prefixes.insert(prefixes.end(), inner.prefixes.begin(), inner.prefixes.end());
     return good;
   }
 

@@ -45,6 +45,7 @@ struct QuantizedMatrix {
 
   double value(int64_t row, int64_t column) const; // the value expression at one place
   std::vector<double> rowValues(int64_t row) const;
+  std::vector<double> rowMagnitudes(int64_t row) const; // see magnitude()
   // Those of the columns [begin, end).
   void valuesOf(int64_t row, int64_t begin, int64_t end, double *values) const;
 };

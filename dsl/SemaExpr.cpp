@@ -54,8 +54,9 @@ public:
 private:
   bool isRule() const { return scope.encodes >= 0; }
 
-  static std::shared_ptr<Expr> make(Expr::Kind kind, const ast::Expr &expr) {
+  std::shared_ptr<Expr> make(Expr::Kind kind, const ast::Expr &expr) {
     auto node = std::make_shared<Expr>();
+    made.push_back(node);
     node->kind = kind;
     node->span = expr.span;
     return node;
@@ -114,7 +115,7 @@ private:
       return false;
     }
     for (const ExprPtr &operand : operands) {
-      if (isIntegerTyped(*operand, scope.format))
+      if (ranges.isInteger(*operand))
         continue;
       error(DiagId::integer_needed, {std::string(taker)}, expr);
       return false;
@@ -132,7 +133,7 @@ private:
     auto node = make(Expr::Kind::Binary, expr);
     node->op = expr.op;
     node->operands = {a, b};
-    Range right = rangeOf(*b, scope.format);
+    Range right = ranges.of(*b);
     if ((expr.op == Expr::Op::Shl || expr.op == Expr::Op::Shr) && (right.min < 0 || right.max > 52))
       return error(DiagId::shift_out_of_range, {number(right.min), number(right.max)}, expr);
     if (expr.op == Expr::Op::Div && right.min == 0 && right.max == 0)
@@ -209,10 +210,10 @@ private:
   std::string text(const Expr &expr) const { return shown(print(expr, scope.format)); }
 
   ExprPtr inRange(const std::shared_ptr<Expr> &node, const ast::Expr &expr) {
-    if (!isIntegerTyped(*node, scope.format) || (isRule() && node->kind != Expr::Kind::Integer))
+    if (!ranges.isInteger(*node) || (isRule() && node->kind != Expr::Kind::Integer))
       return node;
     // A bound that rounds up to 2^53 is refused as well, so that the others are exact.
-    Range range = rangeOf(*node, scope.format);
+    Range range = ranges.of(*node);
     double reached = std::fabs(range.min) > std::fabs(range.max) ? range.min : range.max;
     if (std::fabs(reached) <= maxInteger)
       return node;
@@ -223,6 +224,8 @@ private:
   const ExprScope &scope;
   const ast::Expr *root; // the whole expression
   Findings &findings;
+  KnownRanges ranges{scope.format};
+  std::vector<ExprPtr> made; // what `ranges` knows
 };
 
 } // namespace

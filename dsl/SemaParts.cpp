@@ -142,6 +142,8 @@ private:
     block.encodeOrder = {0};
     std::vector<bool> poisoned = {false};
     ExprPtr lowered = lower(expr, {block, poisoned, findings, 0});
+    if (isBest(lowered))
+      error(DiagId::best_inside, {"best()"}, expr.span);
     good = good && lowered;
     return lowered;
   }

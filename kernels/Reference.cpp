@@ -1,6 +1,7 @@
 #include "kernels/Reference.h"
 
 #include "compiler/Parallel.h"
+#include "dsl/Evaluate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,20 +24,33 @@ struct Dot {
 // threads, and a loop that compilers vectorize.
 constexpr int lanes = 8;
 
-Dot dot(const double *x, const double *w, int64_t k) {
+// A row of numbers, and their magnitudes where those are not theirs alone.
+struct Row {
+  std::vector<double> values, own;
+  const std::vector<double> &magnitudes() const { return own.empty() ? values : own; }
+};
+
+Row rowOf(const dsl::QuantizedMatrix &matrix, int64_t row) {
+  Row result{matrix.rowValues(row), {}};
+  if (dsl::isRealSum(*matrix.format->value, *matrix.format))
+    result.own = matrix.rowMagnitudes(row);
+  return result;
+}
+
+Dot dot(const Row &activation, const Row &weight, int64_t k) {
+  const double *x = activation.values.data(), *w = weight.values.data();
+  const double *xSize = activation.magnitudes().data(), *wSize = weight.magnitudes().data();
   double sum[lanes] = {};
   double magnitude[lanes] = {};
   int64_t i = 0;
   for (; i + lanes <= k; i += lanes)
     for (int lane = 0; lane < lanes; ++lane) {
-      double product = x[i + lane] * w[i + lane];
-      sum[lane] += product;
-      magnitude[lane] += std::fabs(product);
+      sum[lane] += x[i + lane] * w[i + lane];
+      magnitude[lane] += std::fabs(xSize[i + lane] * wSize[i + lane]);
     }
   for (int lane = 0; i < k; ++i, ++lane) {
-    double product = x[i] * w[i];
-    sum[lane] += product;
-    magnitude[lane] += std::fabs(product);
+    sum[lane] += x[i] * w[i];
+    magnitude[lane] += std::fabs(xSize[i] * wSize[i]);
   }
   Dot dot;
   for (int lane = 0; lane < lanes; ++lane) {
@@ -58,16 +72,16 @@ ReferenceOutput reference(const dsl::QuantizedMatrix &activation,
   int64_t k = std::min(activation.k, weight.k);
   for (int64_t firstM = 0; firstM < output.m; firstM += blockM) {
     int64_t countM = std::min(blockM, output.m - firstM);
-    std::vector<std::vector<double>> x(static_cast<size_t>(countM));
-    parallelFor(countM, [&](int64_t row) { x[row] = activation.rowValues(firstM + row); });
+    std::vector<Row> x(static_cast<size_t>(countM));
+    parallelFor(countM, [&](int64_t row) { x[row] = rowOf(activation, firstM + row); });
     parallelFor((output.n + blockN - 1) / blockN, [&](int64_t block) {
       int64_t end = std::min(output.n, (block + 1) * blockN);
-      std::vector<std::vector<double>> w;
+      std::vector<Row> w;
       for (int64_t n = block * blockN; n < end; ++n)
-        w.push_back(weight.rowValues(n));
+        w.push_back(rowOf(weight, n));
       for (int64_t m = 0; m < countM; ++m)
         for (int64_t n = block * blockN; n < end; ++n) {
-          Dot value = dot(x[m].data(), w[n - block * blockN].data(), k);
+          Dot value = dot(x[m], w[n - block * blockN], k);
           output.y[(firstM + m) * output.n + n] = value.sum;
           output.magnitude[(firstM + m) * output.n + n] = value.magnitude;
         }
@@ -89,10 +103,10 @@ SampleOutput referenceAt(const dsl::QuantizedMatrix &activation, const dsl::Quan
   // Few activation rows with many samples each are the usual case: spread the samples, not the
   // rows.
   for (const auto &[row, wanted] : byRow) {
-    std::vector<double> x = activation.rowValues(row);
+    Row x = rowOf(activation, row);
     parallelFor(static_cast<int64_t>(wanted.size()), [&, &wanted = wanted](int64_t i) {
       size_t sample = wanted[i];
-      Dot value = dot(x.data(), weight.rowValues(samples[sample].n).data(), k);
+      Dot value = dot(x, rowOf(weight, samples[sample].n), k);
       output.y[sample] = value.sum;
       output.magnitude[sample] = value.magnitude;
     });

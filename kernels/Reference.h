@@ -11,7 +11,8 @@ namespace rho::kernels {
 struct ReferenceOutput {
   int64_t m = 0, n = 0;
   std::vector<double> y;         // [m][n], not rounded to the output type
-  std::vector<double> magnitude; // [m][n], sum over k of |x*w|: what error bounds are relative to
+  // [m][n], sum over k of the magnitudes of x * w (dsl::magnitude): what error bounds are relative to
+  std::vector<double> magnitude;
 };
 ReferenceOutput reference(const dsl::QuantizedMatrix &activation,
                           const dsl::QuantizedMatrix &weight);

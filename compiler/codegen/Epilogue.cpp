@@ -196,7 +196,7 @@ void KernelLowering::lowerGroupSum(tile::GroupSumOp sum) {
 }
 
 void KernelLowering::lowerLoadRowScales(tile::LoadRowScalesOp op) {
-  int64_t bytes = dsl::ElementType::get(op.getElement().str()).bits() / 8;
+  int64_t bytes = storedBits(dsl::ElementType::get(op.getElement().str())) / 8;
   Value row = add(mul(op.getTileN(), g.tileN), firstRow);
   Value at =
       globalAt(op.getSource(), add(mul(widen(row), bytes), static_cast<int64_t>(op.getBase())));
@@ -206,7 +206,7 @@ void KernelLowering::lowerLoadRowScales(tile::LoadRowScalesOp op) {
 
 // This thread's batch rows of an n8 tile are columns 2 c and 2 c + 1 of the instruction.
 void KernelLowering::lowerLoadTokenScales(tile::LoadTokenScalesOp op) {
-  int64_t bytes = dsl::ElementType::get(op.getElement().str()).bits() / 8;
+  int64_t bytes = storedBits(dsl::ElementType::get(op.getElement().str())) / 8;
   Value first = add(add(mul(op.getTileM(), g.tileM), firstBatch),
                     static_cast<int64_t>(op.getBatchTile()) * g.batchStep());
   std::vector<Value> scales;
@@ -220,7 +220,7 @@ void KernelLowering::lowerLoadTokenScales(tile::LoadTokenScalesOp op) {
 }
 
 void KernelLowering::lowerLoadTensorScale(tile::LoadTensorScaleOp op) {
-  int64_t bytes = dsl::ElementType::get(op.getElement().str()).bits() / 8;
+  int64_t bytes = storedBits(dsl::ElementType::get(op.getElement().str())) / 8;
   Value at = globalAt(op.getSource(), i64(static_cast<int64_t>(op.getBase())));
   op.replaceAllUsesWith(toF32(loadWords(at, bytes), op.getElement(), 1)[0]);
 }

@@ -60,12 +60,24 @@ bool GemvLowering::lowerFamily(mlir::Operation *inner) {
 void GemvLowering::lowerStreamCodes(tile::StreamCodesOp op) {
   int64_t chunk =
       static_cast<int64_t>(op.getChunk()) * g.rowTiles() + static_cast<int64_t>(op.getRowTile());
-  Value tile = add(mul(widen(op.getTile()), g.codeBytes()), widen(codesBase));
+  int64_t words = op.getType().getNumElements(), bytes = 4 * words;
+  int64_t tileBytes = g.codeBytes(32 * words / g.chunkCodes());
+  Value tile = add(mul(widen(op.getTile()), tileBytes), widen(mul(firstCodes, bytes)));
   Value at = globalAt(op.getSource(), add(tile, static_cast<int64_t>(op.getBase())));
-  llvm::SmallVector<mlir::Type> types(Geometry::wordsPerChunk, builder.getI32Type());
-  std::string text = "ld.global.nc.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, [$4 + " +
-                     std::to_string(chunk * 512) + "];";
-  op.replaceAllUsesWith(vectorOf(ptx(text, "=r,=r,=r,=r,l", types, at)));
+  llvm::SmallVector<mlir::Type> types(static_cast<size_t>(words), builder.getI32Type());
+  std::string registers, constraints;
+  for (int64_t i = 0; i < words; ++i) {
+    registers += (i == 0 ? "$" : ", $") + std::to_string(i);
+    constraints += "=r,";
+  }
+  std::string vector;
+  if (words > 1) {
+    vector = ".v" + std::to_string(words);
+    registers = "{" + registers + "}";
+  }
+  std::string text = "ld.global.nc.L1::no_allocate" + vector + ".b32 " + registers + ", [$" +
+                     std::to_string(words) + " + " + std::to_string(chunk * 32 * bytes) + "];";
+  op.replaceAllUsesWith(vectorOf(ptx(text, constraints + "l", types, at)));
 }
 
 void GemvLowering::lowerStreamRowCodes(tile::StreamRowCodesOp op) {

@@ -121,7 +121,7 @@ void KernelLowering::computeThreadValues() {
   laneRow = div(lane, 4);
   laneColumn = mod(lane, 4);
   firstRow = add(mul(warpN, g.warpN()), mul(laneRow, g.rowsPerThread()));
-  codesBase = add(mul(warpN, g.chunks() * g.rowTiles() * 512), mul(lane, 16));
+  firstCodes = add(mul(warpN, g.chunks() * g.rowTiles() * 32), lane);
   firstBatch = add(mul(warpM, g.warpM()), mul(laneColumn, 2));
   firstScale = firstBatch;
   copyThread = thread;
@@ -137,6 +137,7 @@ bool KernelLowering::lowerCommon(mlir::Operation *inner) {
       .Case<tile::LoadRowCodesOp>([&](auto o) { return lowerLoadRowCodes(o), true; })
       .Case<tile::LoadColumnScalesOp>([&](auto o) { return lowerLoadColumnScales(o), true; })
       .Case<tile::ConvertScalesOp>([&](auto o) { return lowerConvertScales(o), true; })
+      .Case<tile::PairOp>([&](auto o) { return lowerPair(o), true; })
       .Case<tile::ScaleOp>([&](auto o) { return lowerScale(o), true; })
       .Case<tile::SplitSumOp>([&](auto o) { return lowerSplitSum(o), true; })
       .Case<tile::GroupSumOp>([&](auto o) { return lowerGroupSum(o), true; })

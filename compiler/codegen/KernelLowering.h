@@ -34,7 +34,7 @@ protected:
   Value firstRow;                         // this thread's first weight row within the CTA tile
   Value firstBatch;                       // and its first batch row
   Value firstScale;                       // and that row's place in a row of scales
-  Value codesBase;                        // byte of this thread's first code chunk in a part
+  Value firstCodes;                       // this thread's place among those of a part of codes
   Value copyThread;                       // this thread's place among those that share a copy
   int64_t copyThreads;                    // which are as many
   llvm::DenseMap<Value, int64_t> offsets; // of shared buffers
@@ -67,6 +67,7 @@ protected:
   void lowerLoadRowCodes(tile::LoadRowCodesOp load);
   void lowerLoadColumnScales(tile::LoadColumnScalesOp load);
   void lowerConvertScales(tile::ConvertScalesOp convert);
+  void lowerPair(tile::PairOp pair);
   void lowerScale(tile::ScaleOp scale);
 
   // Epilogue.cpp
@@ -129,6 +130,9 @@ protected:
   std::vector<Value> loadWords(Value pointer, int64_t bytes);
   // Packed scales of an element type to f32.
   std::vector<Value> toF32(llvm::ArrayRef<Value> words, llvm::StringRef element, int64_t count);
+  Value integerToF32(Value code, dsl::ElementType type);
+  Value floatToF32(Value code, dsl::ElementType type);
+  Value constantF32(double value);
   mlir::Type f32() { return builder.getF32Type(); }
 };
 

@@ -2,6 +2,8 @@
 
 #include "dsl/ElementType.h"
 
+#include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <sstream>
@@ -19,9 +21,9 @@ struct OpInfo {
 };
 
 constexpr OpInfo opTable[] = {
-    {"and", 2},     {"or", 2},      {"xor", 2},      {"andor", 3}, {"select", 3},
-    {"shl", 2},     {"shr", 2},     {"prmt", 3},     {"mad", 3},   {"mul.f16", 2},
-    {"add.f16", 2}, {"fma.f16", 3}, {"fma.bf16", 3},
+    {"and", 2},     {"or", 2},      {"xor", 2},     {"andor", 3},    {"select", 3},
+    {"shl", 2},     {"shr", 2},     {"rotl", 2},    {"prmt", 3},     {"mad", 3},
+    {"mul.f16", 2}, {"add.f16", 2}, {"fma.f16", 3}, {"fma.bf16", 3},
 };
 
 uint32_t selectBytes(uint32_t a, uint32_t b, uint32_t selector) {
@@ -56,7 +58,7 @@ std::string printOperand(const DecodeInstr::Operand &operand) {
   case Kind::None:
     return "";
   case Kind::Word:
-    return "w0";
+    return "w" + std::to_string(operand.value);
   case Kind::Param:
     return "p" + std::to_string(operand.value);
   case Kind::Temp:
@@ -69,7 +71,7 @@ std::string printOperand(const DecodeInstr::Operand &operand) {
   return out.str();
 }
 
-std::vector<std::string> words(std::string_view text) {
+std::vector<std::string> tokensOf(std::string_view text) {
   std::istringstream in{std::string(text)};
   std::vector<std::string> result;
   for (std::string word; in >> word;)
@@ -82,18 +84,20 @@ bool parseNumber(std::string_view text, int base, uint32_t &value) {
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
+constexpr uint32_t mostWords = 32; // of a unit of codes
+
 // Reads one operand; every register it names must exist already.
 bool parseOperand(std::string_view text, int params, size_t temps, DecodeInstr::Operand &operand) {
-  if (text == "w0") {
-    operand = DecodeProgram::word();
-    return true;
-  }
   if (text.starts_with("0x")) {
     operand.kind = Kind::Const;
     return parseNumber(text.substr(2), 16, operand.value);
   }
   if (text.empty() || !parseNumber(text.substr(1), 10, operand.value))
     return false;
+  if (text[0] == 'w') {
+    operand.kind = Kind::Word;
+    return operand.value < mostWords;
+  }
   if (text[0] == 'p') {
     operand.kind = Kind::Param;
     return operand.value < static_cast<uint32_t>(params);
@@ -134,7 +138,7 @@ Result<DecodeProgram> DecodeProgram::parse(std::string_view text) {
     size_t semicolon = text.find(';');
     std::string statement(text.substr(0, semicolon));
     text = semicolon == std::string_view::npos ? "" : text.substr(semicolon + 1);
-    std::vector<std::string> tokens = words(statement);
+    std::vector<std::string> tokens = tokensOf(statement);
     auto malformed = [&] { return makeError(DiagId::bad_decode_program, {statement}); };
     if (closed || tokens.empty())
       return malformed();
@@ -178,14 +182,50 @@ Result<DecodeProgram> DecodeProgram::parse(std::string_view text) {
   return program;
 }
 
-std::vector<uint32_t> DecodeProgram::run(uint32_t input, const std::vector<uint32_t> &args) const {
+int DecodeProgram::words() const {
+  uint32_t count = 0;
+  for (const DecodeInstr &instr : instructions)
+    for (const Operand &operand : instr.operands)
+      if (operand.kind == Kind::Word)
+        count = std::max(count, operand.value + 1);
+  return static_cast<int>(count);
+}
+
+DecodeProgram DecodeProgram::part(size_t first, size_t count) const {
+  std::vector<bool> needed(instructions.size());
+  for (size_t i = first; i < first + count; ++i)
+    needed[static_cast<size_t>(outputs[i])] = true;
+  for (size_t i = instructions.size(); i-- > 0;)
+    for (const Operand &operand : instructions[i].operands)
+      if (needed[i] && operand.kind == Kind::Temp)
+        needed[operand.value] = true;
+  DecodeProgram result;
+  result.params = params;
+  std::vector<uint32_t> place(instructions.size());
+  for (size_t i = 0; i < instructions.size(); ++i) {
+    if (!needed[i])
+      continue;
+    DecodeInstr instr = instructions[i];
+    for (Operand &operand : instr.operands)
+      if (operand.kind == Kind::Temp)
+        operand.value = place[operand.value];
+    place[i] = static_cast<uint32_t>(result.instructions.size());
+    result.instructions.push_back(instr);
+  }
+  for (size_t i = first; i < first + count; ++i)
+    result.outputs.push_back(static_cast<int>(place[static_cast<size_t>(outputs[i])]));
+  return result;
+}
+
+std::vector<uint32_t> DecodeProgram::run(const std::vector<uint32_t> &words,
+                                         const std::vector<uint32_t> &args) const {
   std::vector<uint32_t> temps;
   for (const DecodeInstr &instr : instructions) {
     auto read = [&](int i) -> uint32_t {
       const Operand &operand = instr.operands[i];
       switch (operand.kind) {
       case Kind::Word:
-        return input;
+        return words[operand.value];
       case Kind::Param:
         return args[operand.value];
       case Kind::Temp:
@@ -221,6 +261,9 @@ std::vector<uint32_t> DecodeProgram::run(uint32_t input, const std::vector<uint3
       break;
     case Op::Shr:
       temps.push_back(a >> b);
+      break;
+    case Op::RotateLeft:
+      temps.push_back(std::rotl(a, static_cast<int>(b)));
       break;
     case Op::Prmt:
       temps.push_back(selectBytes(a, b, c));

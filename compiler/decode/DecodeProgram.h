@@ -1,4 +1,4 @@
-// Straight-line programs over 32-bit registers that turn one packed word into MMA operand
+// Straight-line programs over 32-bit registers that turn packed words into MMA operand
 // registers. A program is data: it is printed into the IR, run on the CPU over all of its inputs
 // by tests, and emitted instruction by instruction by the decode pass.
 #pragma once
@@ -15,13 +15,14 @@ namespace rho::compiler {
 
 struct DecodeInstr {
   enum class Op : uint8_t {
-    And,     // a & b
-    Or,      // a | b
-    Xor,     // a ^ b
-    AndOr,   // (a & b) | c, one LOP3
-    Select,  // (a & b) | (~a & c), one LOP3
-    Shl,     // a << b
-    Shr,     // a >> b, logical
+    And,        // a & b
+    Or,         // a | b
+    Xor,        // a ^ b
+    AndOr,      // (a & b) | c, one LOP3
+    Select,     // (a & b) | (~a & c), one LOP3
+    Shl,        // a << b
+    Shr,        // a >> b, logical
+    RotateLeft, // a rotated left by b
     Prmt,    // bytes of (b:a) selected by the nibbles of c; bit 3: eight times the byte's top bit
     Mad,     // a * b + c, low 32 bits
     MulF16,  // f16x2, rounded to nearest even
@@ -48,15 +49,21 @@ struct DecodeProgram {
   std::vector<DecodeInstr> instructions; // instruction i defines temp i
   std::vector<int> outputs;              // temps; output r is operand register r
 
+  // Of the packed words that it reads, the last one's index plus 1.
+  int words() const;
+  // What makes `count` outputs from `first` on; parameters and words keep their places.
+  DecodeProgram part(size_t first, size_t count) const;
+
   // "params 2; t0 = and w0 0xf0f0f0f; ...; out t2 t5"
   std::string print() const;
   static Result<DecodeProgram> parse(std::string_view text);
   // Runs the program on the CPU.
-  std::vector<uint32_t> run(uint32_t word, const std::vector<uint32_t> &params) const;
+  std::vector<uint32_t> run(const std::vector<uint32_t> &words,
+                            const std::vector<uint32_t> &params) const;
 
   // Building.
   using Operand = DecodeInstr::Operand;
-  static Operand word() { return {Operand::Kind::Word, 0}; }
+  static Operand word(int index = 0) { return {Operand::Kind::Word, static_cast<uint32_t>(index)}; }
   static Operand param(int index) { return {Operand::Kind::Param, static_cast<uint32_t>(index)}; }
   static Operand constant(uint32_t value) { return {Operand::Kind::Const, value}; }
   Operand add(DecodeInstr::Op op, Operand a, Operand b = {}, Operand c = {});

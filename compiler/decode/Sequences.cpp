@@ -1,8 +1,13 @@
 #include "compiler/decode/Sequences.h"
 
+#include "compiler/decode/Affine.h"
+#include "compiler/decode/Extract.h"
+#include "compiler/decode/Synthesis.h"
 #include "dsl/Evaluate.h"
 
+#include <bit>
 #include <cmath>
+#include <numeric>
 
 namespace rho::compiler {
 
@@ -20,8 +25,11 @@ uint32_t both(std::string_view type, double value) {
 }
 uint32_t fourTimes(uint32_t byte) { return byte * 0x01010101u; }
 
-// Positions of codes for programs that take nibble pairs (r, r + 4) into register r.
-std::vector<std::vector<int>> pairsAcrossHalves() { return {{0, 4}, {1, 5}, {2, 6}, {3, 7}}; }
+void setPositions(DecodeSequence &sequence, const std::vector<std::vector<int>> &position,
+                  int codeBits) {
+  sequence.codes = 32 / codeBits;
+  sequence.bits = bitsOfWholeCodes(position, codeBits);
+}
 
 Operand timesConstant(DecodeProgram &program, std::string_view mmaType, Operand x, int log2) {
   Operand factor = constant(both(mmaType, std::ldexp(1.0, log2)));
@@ -29,166 +37,13 @@ Operand timesConstant(DecodeProgram &program, std::string_view mmaType, Operand 
                           : program.add(Op::FmaBF16, x, factor, constant(0x80008000));
 }
 
-// 4-bit integers to f16 by the exponent trick: the bits 0x6400 | u are the number 1024 + u, and
-// 0x6400 | (u << 4) is 1024 + 16 u. (Kim et al., "Who says elephants can't run", 2022, section
-// 3.3; Marlin.) Signed codes are stored in offset binary, u = s + 8.
-DecodeSequence integerToF16(bool isSigned) {
-  DecodeSequence result;
-  double bias = isSigned ? 8 : 0;
-  DecodeProgram &p = result.program;
-  Operand shifted;
-  for (int r = 0; r < 4; ++r) {
-    if (r == 2)
-      shifted = p.add(Op::Shr, DecodeProgram::word(), constant(8));
-    Operand source = r < 2 ? DecodeProgram::word() : shifted;
-    bool high = r & 1;
-    Operand bits =
-        p.add(Op::AndOr, source, constant(high ? 0x00f000f0 : 0x000f000f), constant(0x64006400));
-    p.output(high ? p.add(Op::FmaF16, bits, constant(both("f16", 1.0 / 16)),
-                          constant(both("f16", -64 - bias)))
-                  : p.add(Op::AddF16, bits, constant(both("f16", -1024 - bias))));
-  }
-  result.position = pairsAcrossHalves();
-  result.codeXor = isSigned ? 8 : 0;
-  return result;
-}
-
-// The same for bf16, whose 7 mantissa bits hold only the low nibble: 0x4300 | u is 128 + u.
-DecodeSequence integerToBF16(bool isSigned) {
-  DecodeSequence result;
-  double bias = isSigned ? 8 : 0;
-  DecodeProgram &p = result.program;
-  for (int r = 0; r < 4; ++r) {
-    Operand source =
-        r == 0 ? DecodeProgram::word()
-               : p.add(Op::Shr, DecodeProgram::word(), constant(static_cast<uint32_t>(4 * r)));
-    Operand bits = p.add(Op::AndOr, source, constant(0x000f000f), constant(0x43004300));
-    p.output(
-        p.add(Op::FmaBF16, bits, constant(both("bf16", 1)), constant(both("bf16", -128 - bias))));
-  }
-  result.position = pairsAcrossHalves();
-  result.codeXor = isSigned ? 8 : 0;
-  return result;
-}
-
-// A table of e4m3 codes, entry i the code of first + i: what Prmt selects from.
-struct ByteTable {
-  uint32_t low = 0, high = 0;
-};
-ByteTable e4m3From(int first) {
-  ByteTable table;
-  for (int i = 0; i < 8; ++i)
-    (i < 4 ? table.low : table.high) |= dsl::ElementType::get("e4m3").encode(first + i)
-                                        << (8 * (i % 4));
-  return table;
-}
-
-// Positions of codes for programs that take four consecutive nibbles into each register.
-std::vector<std::vector<int>> consecutive() { return {{0, 1, 2, 3}, {4, 5, 6, 7}}; }
-
-// 4-bit integers to e4m3, where -8..15 are exact: one Prmt looks up four of eight bytes, so that
-// codes below 8 and the others have a table each.
-Operand lookUp(DecodeProgram &program, ByteTable table, Operand nibbles) {
-  return program.add(Op::Prmt, constant(table.low), constant(table.high), nibbles);
-}
-
-DecodeSequence s4ToE4m3() {
-  DecodeSequence result;
-  DecodeProgram &p = result.program;
-  Operand word = DecodeProgram::word();
-  Operand index[2] = {p.add(Op::And, word, constant(0x77777777))};
-  index[1] = p.add(Op::Shr, index[0], constant(16));
-  // Bytes with nibbles 0 2 4 6 and 1 3 5 7 on top: repeating a nibble's top bit eight times gives
-  // the mask of negative codes.
-  Operand even = p.add(Op::Shl, word, constant(4));
-  for (int r = 0; r < 2; ++r) {
-    Operand positive = lookUp(p, e4m3From(0), index[r]);
-    Operand negative = lookUp(p, e4m3From(-8), index[r]);
-    Operand mask = p.add(Op::Prmt, even, word, constant(r == 0 ? 0xd9c8 : 0xfbea));
-    p.output(p.add(Op::Select, mask, negative, positive));
-  }
-  result.position = consecutive();
-  return result;
-}
-
-// A nibble with bit 3 set repeats the top bit of the byte it selects, which is 0 in both tables.
-DecodeSequence u4ToE4m3() {
-  DecodeSequence result;
-  DecodeProgram &p = result.program;
-  Operand small = DecodeProgram::word();
-  Operand large = p.add(Op::Xor, small, constant(0x88888888));
-  for (int r = 0; r < 2; ++r) {
-    if (r == 1) {
-      small = p.add(Op::Shr, small, constant(16));
-      large = p.add(Op::Shr, large, constant(16));
-    }
-    p.output(p.add(Op::Or, lookUp(p, e4m3From(0), small), lookUp(p, e4m3From(8), large)));
-  }
-  result.position = consecutive();
-  return result;
-}
-
-// e2m1 placed in e4m3: sign at bit 7, exponent and mantissa at bits 4..2. The number is
-// value * 2^-6, subnormals too.
-DecodeSequence e2m1ToE4m3() {
-  DecodeSequence result;
-  DecodeProgram &p = result.program;
-  Operand word = DecodeProgram::word();
-  Operand top[2] = {p.add(Op::Shl, word, constant(4)), word};
-  Operand moved[2] = {p.add(Op::Shl, word, constant(2)), p.add(Op::Shr, word, constant(2))};
-  for (int r = 0; r < 2; ++r) {
-    Operand magnitude = p.add(Op::And, moved[r], constant(0x1c1c1c1c));
-    p.output(p.add(Op::AndOr, top[r], constant(0x80808080), magnitude));
-  }
-  result.position = {{0, 2, 4, 6}, {1, 3, 5, 7}};
-  result.log2Factor = -6;
-  return result;
-}
-
-// e2m1 placed under the wider exponent field: sign at bit 15, exponent and mantissa right-aligned
-// to the wide type's top mantissa bit. The number is value * 2^(1 - wide bias), subnormals too.
-DecodeSequence floatByPlacement(std::string_view mmaType) {
-  DecodeSequence result;
-  bool f16 = mmaType == "f16";
-  int drop = f16 ? 3 : 6; // from bits 14..12 to the wide type's exponent and mantissa
-  DecodeProgram &p = result.program;
-  for (int r = 0; r < 4; ++r) {
-    int left = 4 * (3 - r); // brings nibble r of each half to its top
-    Operand top =
-        left == 0 ? DecodeProgram::word()
-                  : p.add(Op::Shl, DecodeProgram::word(), constant(static_cast<uint32_t>(left)));
-    int net = left - drop;
-    Operand moved = p.add(net < 0 ? Op::Shr : Op::Shl, DecodeProgram::word(),
-                          constant(static_cast<uint32_t>(std::abs(net))));
-    uint32_t field = 0x7000u >> drop;
-    Operand magnitude = p.add(Op::And, moved, constant(field | (field << 16)));
-    p.output(p.add(Op::AndOr, top, constant(0x80008000), magnitude));
-  }
-  result.position = pairsAcrossHalves();
-  result.log2Factor = f16 ? -14 : -126;
-  return result;
-}
-
-// s4 to s8 by zero extension: the code in the high nibble of a byte is 16 times its value (COMET,
-// section 4.3).
-DecodeSequence s4ToS8() {
-  DecodeSequence result;
-  DecodeProgram &p = result.program;
-  Operand shifted = p.add(Op::Shl, DecodeProgram::word(), constant(4));
-  p.output(p.add(Op::And, shifted, constant(0xf0f0f0f0)));
-  p.output(p.add(Op::And, DecodeProgram::word(), constant(0xf0f0f0f0)));
-  result.position = {{0, 2, 4, 6}, {1, 3, 5, 7}};
-  result.log2Factor = 4;
-  return result;
-}
-
 // Operands that are the packed codes themselves.
 DecodeSequence unchanged(dsl::ElementType type) {
   DecodeSequence result;
   result.program.output(result.program.add(Op::Or, DecodeProgram::word(), constant(0)));
-  result.position.emplace_back();
-  for (int code = 0; code < 32 / type.bits(); ++code)
-    result.position[0].push_back(code);
+  std::vector<int> codes(static_cast<size_t>(32 / type.bits()));
+  std::iota(codes.begin(), codes.end(), 0);
+  setPositions(result, {codes}, type.bits());
   return result;
 }
 
@@ -222,7 +77,7 @@ public:
         return std::nullopt;
       p.output(*value);
     }
-    sequence.position = {{0, 2, 4, 6}, {1, 3, 5, 7}};
+    setPositions(sequence, {{0, 2, 4, 6}, {1, 3, 5, 7}}, 4);
     p.params = static_cast<int>(sequence.params.size());
     return sequence;
   }
@@ -248,7 +103,7 @@ private:
   }
 
   Operand param(DecodeParam::Form form, int component) {
-    DecodeParam wanted{form, component, rowHalf};
+    DecodeParam wanted{form, component, rowHalf, {}};
     for (size_t i = 0; i < sequence.params.size(); ++i)
       if (sequence.params[i] == wanted)
         return DecodeProgram::param(static_cast<int>(i));
@@ -351,29 +206,13 @@ private:
   }
 };
 
-std::optional<DecodeSequence> bareElement(dsl::ElementType type, std::string_view mmaType) {
-  std::string_view element = type.name();
-  if (mmaType == "f16" && (element == "s4" || element == "u4"))
-    return integerToF16(element == "s4");
-  if (mmaType == "bf16" && (element == "s4" || element == "u4"))
-    return integerToBF16(element == "s4");
-  if ((mmaType == "f16" || mmaType == "bf16") && element == "e2m1")
-    return floatByPlacement(mmaType);
-  if (mmaType == "e4m3" && element == "s4")
-    return s4ToE4m3();
-  if (mmaType == "e4m3" && element == "u4")
-    return u4ToE4m3();
-  if (mmaType == "e4m3" && element == "e2m1")
-    return e2m1ToE4m3();
-  if (mmaType == "s8" && element == "s4")
-    return s4ToS8();
-  if (mmaType == element && type.bits() <= 8)
+std::optional<DecodeSequence> bareElement(dsl::ElementType type, std::string_view mmaType,
+                                          int leastLog2) {
+  if (mmaType == type.name() && type.bits() <= 8)
     return unchanged(type);
-  return std::nullopt;
+  const std::vector<SynthesizedDecode> &found = elementDecodes(type, mmaType, leastLog2);
+  return found.empty() ? extractElement(type, mmaType) : found[0].sequence;
 }
-
-// A factor this small would leave the range in which products with activations are exact.
-constexpr int smallestUsefulLog2 = -24;
 
 void restoreFactor(DecodeSequence &sequence, std::string_view mmaType) {
   for (int &output : sequence.program.outputs)
@@ -386,19 +225,81 @@ void restoreFactor(DecodeSequence &sequence, std::string_view mmaType) {
 
 } // namespace
 
+std::vector<int> planeBits(int codeBits) {
+  std::vector<int> planes;
+  for (auto rest = static_cast<unsigned>(codeBits); rest != 0; rest -= std::bit_floor(rest))
+    planes.push_back(static_cast<int>(std::bit_floor(rest)));
+  return planes;
+}
+
+std::vector<std::vector<std::vector<CodeBit>>>
+bitsOfWholeCodes(const std::vector<std::vector<int>> &position, int codeBits) {
+  std::vector<std::vector<std::vector<CodeBit>>> bits;
+  for (const std::vector<int> &codes : position) {
+    bits.emplace_back();
+    for (int code : codes) {
+      bits.back().emplace_back();
+      for (int bit = 0; bit < codeBits; ++bit)
+        bits.back().back().push_back({0, code * codeBits + bit});
+    }
+  }
+  return bits;
+}
+
+std::vector<uint8_t> DecodeSequence::wordBits() const {
+  std::vector<uint8_t> places;
+  bool whole = true, linear = true; // codes in one piece, at places that the bits of r and s add up
+  for (size_t r = 0; r < bits.size(); ++r)
+    for (size_t s = 0; s < bits[r].size(); ++s) {
+      const std::vector<CodeBit> &code = bits[r][s];
+      int width = static_cast<int>(code.size()), expected = bits[0][0][0].bit;
+      if (width * codes != 32)
+        return {};
+      for (size_t bit = 1; bit < bits.size(); bit *= 2)
+        expected ^= (r & bit) != 0 ? bits[bit][0][0].bit ^ bits[0][0][0].bit : 0;
+      for (size_t bit = 1; bit < bits[r].size(); bit *= 2)
+        expected ^= (s & bit) != 0 ? bits[0][bit][0].bit ^ bits[0][0][0].bit : 0;
+      linear = linear && code[0].bit == expected;
+      whole = whole && code[0].bit % width == 0;
+      for (int b = 0; b < width; ++b) {
+        whole = whole && code[static_cast<size_t>(b)].bit == code[0].bit + b;
+        places.push_back(static_cast<uint8_t>(code[static_cast<size_t>(b)].bit));
+      }
+    }
+  return whole && linear ? std::vector<uint8_t>() : places;
+}
+
+int DecodeSequence::position(size_t r, size_t s, size_t plane) const {
+  if (!wordBits().empty())
+    return static_cast<int>(r * perRegister() + s);
+  std::vector<int> planes = planeBits(static_cast<int>(bits[r][s].size()));
+  int firstBit = std::accumulate(planes.begin(), planes.begin() + static_cast<int>(plane), 0);
+  CodeBit at = bits[r][s][static_cast<size_t>(firstBit)];
+  int firstWord = firstBit * codes / 32;
+  return ((at.word - firstWord) * 32 + at.bit) / planes[plane];
+}
+
 int elementsPerRegister(std::string_view mmaType) {
   return 32 / dsl::ElementType::get(mmaType).bits();
 }
 
 std::optional<DecodeSequence> decodeSequence(const dsl::Format &format, const dsl::Expr &core,
-                                             std::string_view mmaType) {
+                                             std::string_view mmaType, int leastLog2) {
   bool bare = core.kind == dsl::Expr::Kind::Component && core.component == 0;
   std::optional<DecodeSequence> result;
+  if (format.element().remap)
+    return bare ? remappedDecode(format, mmaType) : affineDecode(format, core, mmaType);
   if (bare)
-    result = bareElement(format.element().type, mmaType);
-  if (!result && mmaType == "s8")
+    return bareElement(format.element().type, mmaType, leastLog2);
+  if (mmaType == "s8")
     result = BytewiseBuilder(format).build(core);
-  return result;
+  return result ? result : affineDecode(format, core, mmaType);
+}
+
+int leastScaledLog2(dsl::ElementType type, std::string_view mmaType) {
+  if (type.bits() <= 8)
+    return -1000; // any
+  return mmaType == "f16" ? 0 : -8;
 }
 
 std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Format &format,
@@ -409,9 +310,9 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
   // A power of two that the decode left out may travel in the scale instead, as far as the
   // operand type's range allows; the epilogue restores the rest.
   if (sequence.log2Factor < 0) {
-    if (type.bits() > 8)
+    if (sequence.log2Factor < leastScaledLog2(type, mmaType))
       restoreFactor(sequence, mmaType);
-    else
+    else if (type.bits() <= 8)
       sequence.scaleLog2 = std::min(-sequence.log2Factor, scaleHeadroom(type, mmaType));
   }
   if (!scaleSequence(type, mmaType, sequence.scaleLog2))
@@ -419,7 +320,7 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
   sequence.log2Factor += sequence.scaleLog2;
   int base = static_cast<int>(sequence.params.size());
   for (int half = 0; half < 2; ++half)
-    sequence.params.push_back({DecodeParam::Form::Multiplier, component, half});
+    sequence.params.push_back({DecodeParam::Form::Multiplier, component, half, {}});
   for (size_t r = 0; r < sequence.program.outputs.size(); ++r) {
     Operand value{Operand::Kind::Temp, static_cast<uint32_t>(sequence.program.outputs[r])};
     Operand scale = DecodeProgram::param(base + static_cast<int>(r & 1));
@@ -434,6 +335,12 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
 
 DecodeSequence withoutScale(DecodeSequence sequence, std::string_view mmaType) {
   if (sequence.log2Factor < smallestUsefulLog2)
+    restoreFactor(sequence, mmaType);
+  return sequence;
+}
+
+DecodeSequence restored(DecodeSequence sequence, std::string_view mmaType) {
+  if (sequence.log2Factor != 0)
     restoreFactor(sequence, mmaType);
   return sequence;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "compiler/decode/DecodeProgram.h"
+#include "compiler/decode/RowNumber.h"
 #include "dsl/Format.h"
 
 #include <optional>
@@ -18,35 +19,76 @@ struct DecodeParam {
     Byte,       // the code, zero-extended
     Bytes,      // the code in all four bytes
     Multiplier, // the scale as an operand-type pair (s, s), from a scale sequence
+    Number,     // `number` as an operand-type pair, rounded
   } form;
-  int component; // index into the weight's components
-  int rowHalf;   // 0: fragment rows 0..7, 1: rows 8..15
+  int component;         // index into the weight's components, but of a Number
+  int rowHalf;           // 0: fragment rows 0..7, 1: rows 8..15
+  RowNumber number = {}; // of form Number
   friend bool operator==(const DecodeParam &, const DecodeParam &) = default;
 };
 
-// One 32-bit word of packed codes -> operand registers. Register r of the word belongs to fragment
-// row half (r & 1); see the A fragment in the PTX ISA, section 9.7.14.5 (all of these shapes keep
-// the same byte layout).
+// Where one bit of a code lies in the words of a unit.
+struct CodeBit {
+  int word, bit;
+  friend bool operator==(const CodeBit &, const CodeBit &) = default;
+};
+
+// A unit of packed codes -> operand registers. Register r of the unit belongs to fragment row half
+// (r & 1), half (r >> 1 & 1) of an instruction's k, and instruction r / 4 along k; see the A
+// fragment in the PTX ISA, section 9.7.14.5 (all of these shapes keep the same byte layout).
+//
+// Codes of 1, 2, 4 or 8 bits lie in words one after the other. Those of other widths are divided
+// into planes of such widths, see planeBits(): the words of the first plane come first.
 struct DecodeSequence {
   DecodeProgram program;
   std::vector<DecodeParam> params; // parameter registers, in order
-  // position[r][s]: which code of the word (0 = least significant) is sub-element s of register r.
-  std::vector<std::vector<int>> position;
-  int log2Factor = 0;   // registers hold value * 2^log2Factor
-  int scaleLog2 = 0;    // multiplier parameters hold the scale * 2^scaleLog2
-  uint32_t codeXor = 0; // applied to the codes when they are packed
+  int codes = 0;                   // of a unit
+  // bits[r][s][b]: where bit b of the code of sub-element s of register r lies.
+  std::vector<std::vector<std::vector<CodeBit>>> bits;
+  int roundings = 0;              // of values, to the operand type
+  int log2Factor = 0;             // registers hold value * 2^log2Factor
+  int scaleLog2 = 0;              // multiplier parameters hold the scale * 2^scaleLog2
+  uint32_t codeXor = 0;           // applied to the codes when they are packed
+  std::vector<uint8_t> codeTable; // instead: code c is stored as codeTable[c]; empty: not so
+  uint32_t stored(uint32_t code) const {
+    return codeTable.empty() ? code ^ codeXor : codeTable[code];
+  }
   int instructions() const { return static_cast<int>(program.instructions.size()); }
+  size_t registers() const { return bits.size(); }
+  size_t perRegister() const { return bits[0].size(); }
+  // Which code of plane `plane` of the unit (0 = least significant of its first word) is that of
+  // sub-element s of register r; where bits of codes lie scattered, in order of registers.
+  int position(size_t r, size_t s, size_t plane = 0) const;
+  // Of codes that lie scattered in one word: where bit i of codes one after the other, in order of
+  // registers, lies. Empty: codes lie one after the other.
+  std::vector<uint8_t> wordBits() const;
 };
+
+// Widths of the planes in which codes of so many bits are stored, low bits first: powers of two,
+// each the largest that the bits left over have.
+std::vector<int> planeBits(int codeBits);
 
 // Elements in a register of one MMA operand element type: "f16" and "bf16" 2, "e4m3" and "s8" 4,
 // "s4" 8.
 int elementsPerRegister(std::string_view mmaType);
 
+// Bits of codes that lie whole in one word, sub-element by sub-element at `position`.
+std::vector<std::vector<std::vector<CodeBit>>>
+bitsOfWholeCodes(const std::vector<std::vector<int>> &position, int codeBits);
+
+// A factor this small would leave the range in which products with activations are exact.
+constexpr int smallestUsefulLog2 = -24;
+
 // The sequence that decodes `core` (a subexpression of format.value that contains the element) to
-// `mmaType`, or none. A sound construction: by table for a bare element, by range analysis for
-// integer expressions on packed bytes.
+// `mmaType`, or none: by search for a bare element, by range analysis for integer expressions on
+// packed bytes. A factor below 2^leastLog2 is avoided at little cost.
 std::optional<DecodeSequence> decodeSequence(const dsl::Format &format, const dsl::Expr &core,
-                                             std::string_view mmaType);
+                                             std::string_view mmaType,
+                                             int leastLog2 = smallestUsefulLog2);
+
+// The leastLog2 for operands that a scale of `type` multiplies: scales of 8 bits carry any factor,
+// others none that makes products inexact.
+int leastScaledLog2(dsl::ElementType type, std::string_view mmaType);
 
 // Multiplies every register by the scale of its row. `scale` must be exact as a multiplier of
 // mmaType (see scaleSequence). None if the product could leave the type's range, and for types of
@@ -63,6 +105,9 @@ DecodeSequence withoutScale(DecodeSequence sequence, std::string_view mmaType);
 // "bf16").
 std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_view mmaType,
                                            int log2Factor);
+
+// The sequence with its power of two multiplied back in, of operands of 16 bits.
+DecodeSequence restored(DecodeSequence sequence, std::string_view mmaType);
 
 // The largest s such that every scale of `type` times 2^s is finite in mmaType.
 int scaleHeadroom(dsl::ElementType type, std::string_view mmaType);

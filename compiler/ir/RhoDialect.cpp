@@ -1,6 +1,7 @@
 #include "compiler/ir/Dialects.h"
 
 #include "compiler/decode/DecodeProgram.h"
+#include "compiler/decode/RowNumber.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -52,10 +53,22 @@ mlir::LogicalResult DecodeOp::verify() {
   for (mlir::Attribute form : getForms()) {
     llvm::StringRef text = llvm::cast<mlir::StringAttr>(form).getValue();
     auto [kind, half] = text.split('.');
-    if ((kind != "byte" && kind != "bytes" && kind != "multiplier") || (half != "0" && half != "1"))
+    bool known = kind == "byte" || kind == "bytes" || kind == "multiplier" || kind == "number";
+    if (!known || (half != "0" && half != "1"))
       return emitOpError("form is '")
-             << text << "'; it must be byte, bytes or multiplier, '.', and 0 or 1";
+             << text << "'; it must be byte, bytes, multiplier or number, '.', and 0 or 1";
   }
+  return mlir::success();
+}
+
+mlir::LogicalResult NumberOp::verify() {
+  std::optional<compiler::RowNumber> number = compiler::RowNumber::parse(getTerms().str());
+  if (!number)
+    return emitOpError("terms are '") << getTerms() << "'; they must be such as 1*#1*#2 + -8";
+  for (int component : number->uses())
+    if (component > static_cast<int>(getComponents().size()))
+      return emitOpError("terms name #")
+             << component << " of " << getComponents().size() << " components";
   return mlir::success();
 }
 

@@ -69,9 +69,9 @@ def Rho_DecodeOp : Rho_Op<"decode", [Pure]> {
   let summary = "stored codes to operands of the matrix instruction";
   let description = [{
     Applies the core of the value expression, and scales placed on the operand, by the straight-line
-    program `program`. `forms[i]` says in which form parameter i enters: "byte.H", "bytes.H" or
-    "multiplier.H" with the fragment row half H, 0 or 1. The result holds values times
-    2^log2_factor.
+    program `program`. `forms[i]` says in which form parameter i enters: "byte.H", "bytes.H",
+    "multiplier.H" or, of a rho.number, "number.H" with the fragment row half H, 0 or 1. The result
+    holds values times 2^log2_factor.
   }];
   let arguments = (ins Rho_Tensor:$codes, Variadic<Rho_Tensor>:$parameters, StrArrayAttr:$forms,
                        StrAttr:$program, I64Attr:$log2_factor);
@@ -80,6 +80,20 @@ def Rho_DecodeOp : Rho_Op<"decode", [Pure]> {
     $codes (`with` `(` $parameters^ `)`)? `forms` $forms `program` $program
     `log2_factor` $log2_factor attr-dict
     `:` functional-type(operands, results)
+  }];
+  let hasVerifier = 1;
+}
+
+def Rho_NumberOp : Rho_Op<"number", [Pure]> {
+  let summary = "a sum of products of components of a weight row";
+  let description = [{
+    `terms` is such as "1*#1*#2 + -8", where #i is operand i, counted from 1. Computed in f32 and
+    rounded to the result's element type.
+  }];
+  let arguments = (ins Variadic<Rho_Tensor>:$components, StrAttr:$terms);
+  let results = (outs Rho_Tensor:$result);
+  let assemblyFormat = [{
+    `(` $components `)` `terms` $terms attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
 }

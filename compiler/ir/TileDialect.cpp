@@ -57,8 +57,8 @@ mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int
     return emitError() << "each warp needs at least 8 batch rows, 16 weight rows and 64 of k";
   if (mma != "f16" && mma != "bf16" && mma != "s8" && mma != "s4" && mma != "e4m3")
     return emitError() << "mma type is '" << mma << "'; it must be f16, bf16, s8, s4 or e4m3";
-  if (codeBits != 4 && codeBits != 8)
-    return emitError() << "codes have " << codeBits << " bits; they must have 4 or 8";
+  if (codeBits < 2 || codeBits > 8)
+    return emitError() << "codes have " << codeBits << " bits; they must have 2 to 8";
   if (!dsl::rolesNamed(roles.str()))
     return emitError() << "roles are '" << roles << "'; they must be uniform, imfp, excp or gemv";
   if (clusterN < 1 || clusterK < 1 || clusterN * clusterK > 8)
@@ -96,6 +96,9 @@ mlir::LogicalResult DecodeOp::verify() {
   if (program->params != static_cast<int>(getParameters().size()))
     return emitOpError("program has ")
            << program->params << " parameters, " << getParameters().size() << " are given";
+  if (program->words() > static_cast<int>(getWords().size()))
+    return emitOpError("program reads ")
+           << program->words() << " words, " << getWords().size() << " are given";
   if (program->outputs.size() != getRegisters().size())
     return emitOpError("program has ")
            << program->outputs.size() << " outputs, " << getRegisters().size() << " are taken";

@@ -157,7 +157,7 @@ def Tile_CopyBoxOp : Tile_Op<"copy_box", []> {
 }
 
 def Tile_LoadCodesOp : Tile_Op<"load_codes", []> {
-  let summary = "the 16 bytes of one chunk that belong to this thread";
+  let summary = "what belongs to this thread of one chunk of a plane of codes";
   let description = [{
     Row tiles past those of the warp are those of the warp four further on, and so forth.
   }];
@@ -169,7 +169,7 @@ def Tile_LoadCodesOp : Tile_Op<"load_codes", []> {
 }
 
 def Tile_StreamCodesOp : Tile_Op<"stream_codes", []> {
-  let summary = "the 16 bytes of one chunk that belong to this thread, straight from global memory";
+  let summary = "what belongs to this thread of one chunk of a plane of codes, straight from global memory";
   let description = [{
     `tile` counts k tiles of the packed section that begins at `source + base`. Not kept in L1: nobody
     else reads them.
@@ -245,12 +245,12 @@ def Tile_LoadColumnScalesOp : Tile_Op<"load_column_scales", []> {
   }];
 }
 
-def Tile_DecodeOp : Tile_Op<"decode", [Pure]> {
-  let summary = "one packed word through a straight-line program";
-  let arguments = (ins I32:$word, Variadic<I32>:$parameters, StrAttr:$program);
+def Tile_DecodeOp : Tile_Op<"decode", [Pure, AttrSizedOperandSegments]> {
+  let summary = "packed words through a straight-line program";
+  let arguments = (ins Variadic<I32>:$words, Variadic<I32>:$parameters, StrAttr:$program);
   let results = (outs Variadic<I32>:$registers);
   let assemblyFormat = [{
-    $word (`with` $parameters^)? `program` $program attr-dict (`->` type($registers)^)?
+    $words (`with` $parameters^)? `program` $program attr-dict (`->` type($registers)^)?
   }];
   let hasVerifier = 1;
 }
@@ -267,6 +267,13 @@ def Tile_ConvertScalesOp : Tile_Op<"convert_scales", [Pure]> {
   let arguments = (ins I32Vector:$words, StrAttr:$element);
   let results = (outs F32Vector:$scales);
   let assemblyFormat = "$words `from` $element attr-dict `:` type($words) `->` type($scales)";
+}
+
+def Tile_PairOp : Tile_Op<"pair", [Pure]> {
+  let summary = "a number rounded to f16 or bf16, in both halves of a register";
+  let arguments = (ins F32:$number, StrAttr:$element);
+  let results = (outs I32:$result);
+  let assemblyFormat = "$number `as` $element attr-dict";
 }
 
 def Tile_MmaOp : Tile_Op<"mma", [Pure]> {

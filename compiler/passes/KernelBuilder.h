@@ -41,7 +41,7 @@ private:
   std::optional<OutputSlices> slices;
   Value slicesBuffer;
   std::map<int, Value> activation; // by component
-  std::map<Pair, Value> buffers;   // shared, by component
+  std::map<Pair, Value> buffers;   // shared, by section or component
   Value operandBuffer;             // of decoded operands, where a warpgroup decodes apart
   Value operandSlot;               // of the k tile that is multiplied
   Value sumsBuffer;                // shared, of groups of warps along k
@@ -55,8 +55,8 @@ private:
   void findTile();
   void buildCopies(Value tileK, Value slot);
   void buildActivationCopy(int component, Value tileK, Value slot);
-  // Tile of a weight component's section that has k tile `tileK`.
-  Value sectionTile(int component, Value tileK);
+  // Tile of a section of the weight that has k tile `tileK`.
+  Value sectionTile(int index, Value tileK);
 
   // TileOperands.cpp: codes and their parameters to operand A.
   struct ParameterKey {
@@ -75,14 +75,27 @@ private:
   const std::vector<Value> &rowWordsOf(int component, int64_t group, int64_t warpgroup, Value slot);
   // Rows count on through the warpgroups whose operand this thread decodes.
   Value parameter(llvm::StringRef form, int component, int64_t group, int64_t row, Value slot);
+  Value number(ir::NumberOp op, int64_t k, int64_t row, Value slot);
+  // A component of a number, by component, group and row.
+  Value componentNumber(int component, int64_t group, int64_t row, Value slot);
+  std::map<std::tuple<int, int64_t, int64_t>, Value> componentNumbers;
+  // Components of the weight that a parameter of the decode is made from.
+  std::vector<int> componentsOf(Value parameter) const;
+  // The parameters of the decode for k of a row tile.
+  std::vector<Value> decodeParameters(int64_t k, int64_t rowTile, Value slot);
   int64_t groupIn(int64_t k, int64_t group) const {
     return g.parameterK(group) >= g.tileK ? 0 : k / g.parameterK(group);
   }
+  // A chunk's words of this thread, plane by plane of the codes.
+  using Chunk = std::vector<Value>;
+  Chunk loadChunk(int64_t chunk, int64_t rowTile, Value slot);
+  std::map<int64_t, std::vector<Chunk>> codes; // by chunk and row tile
+  const std::vector<Chunk> &codesOf(int64_t chunk, Value slot);
   // The four registers of operand A for one instruction.
-  std::vector<Value> decodeStep(const DecodeProgram &program, Value words, int64_t step,
-                                int64_t perWord, int64_t k, int64_t rowTile, Value slot);
-  std::map<int64_t, std::vector<Value>> codes; // words of this thread, by chunk and row tile
-  const std::vector<Value> &codesOf(int64_t chunk, Value slot);
+  std::vector<Value> decodeStep(const Chunk &words, int64_t step, int64_t k, int64_t rowTile,
+                                Value slot);
+  // Programs of a unit, each for the registers of one instruction or for all where those are fewer.
+  std::vector<DecodeProgram> unitPrograms;
   // One k tile of codes to operand A in shared memory.
   void buildOperandStores(Value slot, Value to);
 

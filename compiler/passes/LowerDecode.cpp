@@ -4,6 +4,7 @@
 #include "compiler/passes/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -44,7 +45,7 @@ private:
     using Kind = DecodeInstr::Operand::Kind;
     switch (operand.kind) {
     case Kind::Word:
-      return op.getWord();
+      return op.getWords()[operand.value];
     case Kind::Param:
       return op.getParameters()[operand.value];
     case Kind::Temp:
@@ -73,6 +74,8 @@ private:
       return mlir::arith::ShLIOp::create(builder, loc, a, b);
     case Op::Shr:
       return mlir::arith::ShRUIOp::create(builder, loc, a, b);
+    case Op::RotateLeft: // a funnel shift of a register with itself
+      return mlir::LLVM::FshlOp::create(builder, loc, a, a, b);
     case Op::Prmt:
       return mlir::NVVM::PermuteOp::create(builder, loc, builder.getI32Type(), a, b, c,
                                            mlir::NVVM::PermuteMode::DEFAULT);

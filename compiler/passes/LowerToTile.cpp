@@ -166,11 +166,15 @@ std::vector<Value> KernelBuilder::buildPipeline() {
   return {pipeline.getResults().begin(), pipeline.getResults().begin() + sums};
 }
 
-Value KernelBuilder::sectionTile(int component, Value tileK) {
-  const LayoutSection &section = layout.sections[static_cast<size_t>(component)];
+Value KernelBuilder::sectionTile(int index, Value tileK) {
+  const LayoutSection &section = layout.sections[static_cast<size_t>(index)];
+  Value row = mul(tileN, section.tilesK);
+  if (section.tilesK == 1) // a group may be longer than k
+    return row;
   // Several k tiles may lie inside one group.
-  int64_t tilesPerGroup = component == 0 ? 1 : std::max<int64_t>(1, section.unitK / g.tileK);
-  return add(mul(tileN, section.tilesK), divide(tileK, tilesPerGroup));
+  int64_t tilesPerGroup =
+      section.component == 0 ? 1 : std::max<int64_t>(1, section.unitK / g.tileK);
+  return add(row, divide(tileK, tilesPerGroup));
 }
 
 void KernelBuilder::buildCopies(Value tileK, Value slot) {
@@ -182,8 +186,9 @@ void KernelBuilder::buildCopies(Value tileK, Value slot) {
       buildActivationCopy(index, tileK, slot);
       continue;
     }
-    tile::CopyTileOp::create(builder, at(true, index), weight, layout.sections[index].offset,
-                             sectionTile(index, tileK), buffer, slot);
+    tile::CopyTileOp::create(builder, at(true, layout.sections[index].component), weight,
+                             layout.sections[index].offset, sectionTile(index, tileK), buffer,
+                             slot);
   }
 }
 
@@ -192,7 +197,7 @@ void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
   mlir::Location loc = at(false, index);
   Value buffer = buffers[{false, index}];
   Value batch = mul(tileM, g.tileM);
-  int64_t bytes = part.type.bits() / 8; // of a component other than the element
+  int64_t bytes = storedBits(part.type) / 8; // of a component other than the element
   bool element = index == 0;
   int64_t perTile = element ? 0 : g.groupsPerTile(part.group);
   int64_t tilesPerGroup = element ? 0 : std::max<int64_t>(1, part.group / g.tileK);

@@ -27,9 +27,10 @@ std::string axesOf(const dsl::Component &component, bool weight) {
 }
 
 std::string formOf(const DecodeParam &param) {
-  const char *form = param.form == DecodeParam::Form::Byte    ? "byte."
-                     : param.form == DecodeParam::Form::Bytes ? "bytes."
-                                                              : "multiplier.";
+  const char *form = param.form == DecodeParam::Form::Byte     ? "byte."
+                     : param.form == DecodeParam::Form::Bytes  ? "bytes."
+                     : param.form == DecodeParam::Form::Number ? "number."
+                                                               : "multiplier.";
   return form + std::to_string(param.rowHalf);
 }
 
@@ -47,7 +48,9 @@ public:
     std::vector<mlir::Value> parameters;
     std::vector<mlir::Attribute> forms;
     for (const DecodeParam &param : placed.decode.params) {
-      parameters.push_back(component(true, param.component));
+      parameters.push_back(param.form == DecodeParam::Form::Number
+                               ? number(param.number)
+                               : component(true, param.component));
       forms.push_back(builder.getStringAttr(formOf(param)));
     }
     mlir::Value weight = ir::DecodeOp::create(
@@ -73,6 +76,7 @@ private:
   const GemmContext &context;
   mlir::OpBuilder builder;
   std::map<std::pair<bool, int>, mlir::Value> components;
+  std::map<std::string, mlir::Value> numbers; // by their terms
 
   mlir::Location at(llvm::StringRef origin) {
     return locationOf(op.getContext(), context.origins, origin);
@@ -91,6 +95,29 @@ private:
     llvm::StringRef element = operand ? context.placed.mmaType : part.type.name();
     value = ir::ComponentOp::create(builder, at(role + "." + part.name),
                                     tensor(axesOf(part, weight), element), role, part.name);
+    return value;
+  }
+  mlir::Value number(const RowNumber &terms) {
+    mlir::Value &value = numbers[terms.print()];
+    if (value)
+      return value;
+    std::vector<int> uses = terms.uses();
+    std::vector<mlir::Value> operands;
+    int64_t group = 0; // the finest
+    for (int use : uses) {
+      operands.push_back(component(true, use));
+      int64_t own = extentK(context.gemm.weight.components[use]);
+      group = group == 0 ? own : std::min(group, own);
+    }
+    RowNumber local = terms.renumbered([&](int use) { // by operand
+      return static_cast<int>(std::find(uses.begin(), uses.end(), use) - uses.begin()) + 1;
+    });
+    bool grouped = std::any_of(uses.begin(), uses.end(), [&](int use) {
+      return context.gemm.weight.components[use].extent == dsl::Extent::Group;
+    });
+    std::string axes = grouped ? "n k/" + std::to_string(group) : "n";
+    value = ir::NumberOp::create(builder, at("gemm"), tensor(axes, context.placed.mmaType),
+                                 operands, local.print());
     return value;
   }
   mlir::Value scale(mlir::Value value, const ScaleUse &use, llvm::StringRef axes) {

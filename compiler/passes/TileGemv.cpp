@@ -10,27 +10,30 @@ namespace rho::compiler {
 using mlir::Value;
 namespace scf = mlir::scf;
 
-// Codes of a k tile, chunk by chunk, row tiles innermost; then those of the row parameters.
+// Codes of a k tile, chunk by chunk, row tile by row tile, planes innermost; then those of the row
+// parameters.
 std::vector<Value> KernelBuilder::streamTile(Value tileK) {
   std::vector<Value> words;
   Value tile = sectionTile(0, tileK);
+  std::vector<int> planes = planeBits(g.weightBits);
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
     for (int64_t t = 0; t < g.rowTiles(); ++t)
-      words.push_back(tile::StreamCodesOp::create(builder, at(true, 0),
-                                                  vectorOf(Geometry::wordsPerChunk, true), weight,
-                                                  layout.sections[0].offset, tile, chunk, t));
-  for (size_t i = 1; i < layout.sections.size(); ++i) {
+      for (size_t plane = 0; plane < planes.size(); ++plane)
+        words.push_back(tile::StreamCodesOp::create(
+            builder, at(true, 0), vectorOf(g.planeWords(planes[plane]), true), weight,
+            layout.sections[planeSection(context.gemm, plane)].offset, tile, chunk, t));
+  for (size_t i = 1; i < context.gemm.weight.components.size(); ++i) {
     int index = static_cast<int>(i);
     const dsl::Component &part = context.gemm.weight.components[i];
-    if (part.extent != dsl::Extent::Group)
+    if (!context.placed.streamed[i])
       continue;
-    int64_t bits = part.type.bits(), spread = g.groupsPerChunk(part.group);
+    int64_t group = extentK(part), bits = storedBits(part.type), spread = g.groupsPerChunk(group);
     mlir::VectorType type = vectorOf(std::max<int64_t>(1, g.rowsPerThread() * bits / 32), true);
     Value partTile = sectionTile(index, tileK);
-    for (int64_t k = 0; k < g.tileK; k += g.parameterK(part.group))
+    for (int64_t k = 0; k < g.tileK; k += g.parameterK(group))
       words.push_back(tile::StreamRowCodesOp::create(
           builder, at(true, index), type, weight, layout.sections[i].offset, partTile,
-          g.groupsPerTile(part.group), groupIn(k, part.group) * spread, spread, bits));
+          g.groupsPerTile(group), groupIn(k, group) * spread, spread, bits));
   }
   return words;
 }
@@ -43,7 +46,7 @@ void KernelBuilder::loadRowScales() {
     const dsl::Component &part = partOf(component, ofWeight, index);
     if (!ofWeight || part.extent != dsl::Extent::Row)
       continue;
-    int64_t bits = part.type.bits();
+    int64_t bits = storedBits(part.type);
     int64_t count = std::max<int64_t>(1, g.rowsPerThread() * bits / 32);
     rowScaleWords[index] =
         tile::StreamRowCodesOp::create(builder, component.getLoc(), vectorOf(count, true), weight,
@@ -54,24 +57,27 @@ void KernelBuilder::loadRowScales() {
 // Makes the words of a k tile those that decodes and scales take.
 void KernelBuilder::takeTile(const std::vector<Value> &words) {
   codes.clear();
+  rowVectors.clear();
   rowWords.clear();
   parameterCache.clear();
+  componentNumbers.clear();
   auto next = words.begin();
+  auto planes = static_cast<std::ptrdiff_t>(planeBits(g.weightBits).size());
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
-    for (int64_t t = 0; t < g.rowTiles(); ++t)
-      codes[chunk].push_back(*next++);
-  for (size_t i = 1; i < layout.sections.size(); ++i) {
+    for (int64_t t = 0; t < g.rowTiles(); ++t) {
+      codes[chunk].emplace_back(next, next + planes);
+      next += planes;
+    }
+  for (size_t i = 1; i < context.gemm.weight.components.size(); ++i) {
     int index = static_cast<int>(i);
     const dsl::Component &part = context.gemm.weight.components[i];
-    if (part.extent == dsl::Extent::Group)
-      for (int64_t k = 0; k < g.tileK; k += g.parameterK(part.group))
-        rowVectors[{index, groupIn(k, part.group)}] = *next++;
+    if (context.placed.streamed[i])
+      for (int64_t k = 0; k < g.tileK; k += g.parameterK(extentK(part)))
+        rowVectors[{index, groupIn(k, extentK(part))}] = *next++;
   }
 }
 
 std::vector<Value> KernelBuilder::buildDotProducts(Value tileK, std::vector<Value> sums) {
-  DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
-  int64_t perWord = static_cast<int64_t>(program.outputs.size());
   bool integer = context.placed.integerAccumulator;
   bool grouped = !chain.accumulator.empty();
   int64_t flush = flushK();
@@ -87,8 +93,7 @@ std::vector<Value> KernelBuilder::buildDotProducts(Value tileK, std::vector<Valu
     int64_t k = chunk * g.chunkK();
     for (int64_t step = 0; step < g.stepsPerChunk(); ++step)
       for (int64_t t = 0; t < g.rowTiles(); ++t) {
-        std::vector<Value> a =
-            decodeStep(program, codes[chunk][static_cast<size_t>(t)], step, perWord, k, t, tileK);
+        std::vector<Value> a = decodeStep(codes[chunk][static_cast<size_t>(t)], step, k, t, tileK);
         for (int64_t half = 0; half < 2; ++half)
           for (int64_t j = 0; j < g.batchTiles(); ++j) {
             auto first = static_cast<size_t>(j * g.batchStep());

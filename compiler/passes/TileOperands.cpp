@@ -8,7 +8,7 @@ using mlir::Value;
 Value KernelBuilder::rowVectorOf(int component, int64_t group, int64_t warpgroup, Value slot) {
   if (auto known = rowVectors.find({component, group}); known != rowVectors.end())
     return known->second;
-  int bits = context.gemm.weight.components[component].type.bits();
+  int bits = storedBits(context.gemm.weight.components[component].type);
   int64_t count = std::max<int64_t>(1, g.rowsPerThread() * bits / 32);
   return tile::LoadRowCodesOp::create(builder, at(true, component), vectorOf(count, true),
                                       buffers[{true, component}], slot, group, bits, warpgroup);
@@ -33,7 +33,7 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
   if (Value known = parameterCache[key])
     return known;
   const dsl::ElementType type = context.gemm.weight.components[component].type;
-  int64_t perWord = 32 / type.bits();
+  int64_t perWord = 32 / storedBits(type);
   int64_t warpgroup = row / g.rowsPerThread(), inWarpgroup = row % g.rowsPerThread();
   Value word = rowWordsOf(component, group, warpgroup, slot)[inWarpgroup / perWord];
   mlir::Location loc = at(true, component);
@@ -59,67 +59,163 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
   return parameterCache[key] = decoded.getResult(0);
 }
 
-std::vector<Value> KernelBuilder::decodeStep(const DecodeProgram &program, Value words,
-                                             int64_t step, int64_t perWord, int64_t k,
-                                             int64_t rowTile, Value slot) {
-  std::vector<Value> a;
-  int64_t wordsPerStep = 4 / perWord;
-  for (int64_t i = 0; i < wordsPerStep; ++i) {
-    Value word = tile::ExtractOp::create(builder, at(true, 0), builder.getI32Type(), words,
-                                         step * wordsPerStep + i);
-    std::vector<Value> parameters;
-    for (size_t p = 0; p < chain.decode.getParameters().size(); ++p) {
-      auto component = chain.decode.getParameters()[p].getDefiningOp<ir::ComponentOp>();
-      bool ofWeight = false;
-      int index = 0;
-      const dsl::Component &part = partOf(component, ofWeight, index);
-      auto [form, half] =
-          llvm::cast<mlir::StringAttr>(chain.decode.getForms()[p]).getValue().split('.');
-      int64_t row = 2 * rowTile + (half == "1" ? 1 : 0);
-      parameters.push_back(parameter(form, index, groupIn(k, part.group), row, slot));
+std::vector<int> KernelBuilder::componentsOf(Value parameter) const {
+  std::vector<int> result;
+  auto append = [&](Value value) {
+    bool ofWeight = false;
+    int index = 0;
+    partOf(value.getDefiningOp<ir::ComponentOp>(), ofWeight, index);
+    result.push_back(index);
+  };
+  if (auto number = parameter.getDefiningOp<ir::NumberOp>())
+    llvm::for_each(number.getComponents(), append);
+  else
+    append(parameter);
+  return result;
+}
+
+Value KernelBuilder::componentNumber(int component, int64_t group, int64_t row, Value slot) {
+  Value &known = componentNumbers[{component, group, row}];
+  if (known)
+    return known;
+  int64_t warpgroup = row / g.rowsPerThread(), inWarpgroup = row % g.rowsPerThread();
+  mlir::Location loc = at(true, component);
+  Value scales =
+      tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
+                                    rowVectorOf(component, group, warpgroup, slot),
+                                    context.gemm.weight.components[component].type.name());
+  for (int64_t i = 0; i < g.rowsPerThread(); ++i)
+    componentNumbers[{component, group, row - inWarpgroup + i}] =
+        tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, i);
+  return known;
+}
+
+Value KernelBuilder::number(ir::NumberOp op, int64_t k, int64_t row, Value slot) {
+  std::vector<int> components = componentsOf(op.getResult());
+  ParameterKey key{op.getTerms().str(), components[0], 0, row};
+  for (int component : components) // of the finest, which tells the others apart too
+    key.group = std::max(key.group, groupIn(k, extentK(context.gemm.weight.components[component])));
+  for (int component : components)
+    key.form += " " + std::to_string(component);
+  if (Value known = parameterCache[key])
+    return known;
+  mlir::Location loc = op.getLoc();
+  auto constant = [&](double value) -> Value {
+    return mlir::arith::ConstantFloatOp::create(builder, loc, builder.getF32Type(),
+                                                llvm::APFloat(static_cast<float>(value)));
+  };
+  Value sum;
+  for (const RowNumber::Term &term : RowNumber::parse(op.getTerms().str())->terms) {
+    auto factorOf = [&](int place) {
+      int component = components[static_cast<size_t>(place) - 1];
+      int64_t group = groupIn(k, extentK(context.gemm.weight.components[component]));
+      return componentNumber(component, group, row, slot);
+    };
+    Value product;
+    for (int place : term.components) {
+      Value factor = factorOf(place);
+      product =
+          product ? mlir::arith::MulFOp::create(builder, loc, product, factor).getResult() : factor;
     }
-    auto decoded = tile::DecodeOp::create(builder, chain.decode.getLoc(),
-                                          std::vector<mlir::Type>(perWord, builder.getI32Type()),
-                                          word, parameters, chain.decode.getProgram());
+    if (!product)
+      product = constant(term.factor);
+    else if (term.factor != 1)
+      product = mlir::arith::MulFOp::create(builder, loc, product, constant(term.factor));
+    if (term.selector != 0) {
+      Value selected = mlir::arith::CmpFOp::create(builder, loc, mlir::arith::CmpFPredicate::OEQ,
+                                                   factorOf(term.selector), constant(term.code));
+      product = mlir::arith::SelectOp::create(builder, loc, selected, product, constant(0));
+    }
+    sum = sum ? mlir::arith::AddFOp::create(builder, loc, sum, product).getResult() : product;
+  }
+  return parameterCache[key] =
+             tile::PairOp::create(builder, loc, builder.getI32Type(), sum, context.placed.mmaType);
+}
+
+std::vector<Value> KernelBuilder::decodeParameters(int64_t k, int64_t rowTile, Value slot) {
+  std::vector<Value> result;
+  for (auto [value, attribute] : llvm::zip(chain.decode.getParameters(), chain.decode.getForms())) {
+    auto [form, half] = llvm::cast<mlir::StringAttr>(attribute).getValue().split('.');
+    int64_t row = 2 * rowTile + (half == "1" ? 1 : 0);
+    if (auto op = value.getDefiningOp<ir::NumberOp>()) {
+      result.push_back(number(op, k, row, slot));
+      continue;
+    }
+    int component = componentsOf(value)[0];
+    int64_t group = extentK(context.gemm.weight.components[component]);
+    result.push_back(parameter(form, component, groupIn(k, group), row, slot));
+  }
+  return result;
+}
+
+std::vector<Value> KernelBuilder::decodeStep(const Chunk &words, int64_t step, int64_t k,
+                                             int64_t rowTile, Value slot) {
+  const DecodeSequence &decode = context.placed.decode;
+  auto registers = static_cast<int64_t>(decode.registers());
+  int64_t perDecode = std::min<int64_t>(registers, 4); // registers
+  int64_t parts = registers / perDecode;               // of a unit
+  if (unitPrograms.empty()) {
+    DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
+    for (int64_t part = 0; part < parts; ++part)
+      unitPrograms.push_back(
+          program.part(static_cast<size_t>(part * perDecode), static_cast<size_t>(perDecode)));
+  }
+  std::vector<int> planes = planeBits(g.weightBits);
+  std::vector<Value> a;
+  for (int64_t i = step * 4 / perDecode; i < (step + 1) * 4 / perDecode; ++i) {
+    int64_t unit = i / parts;
+    std::vector<Value> unitWords;
+    for (size_t plane = 0; plane < planes.size(); ++plane) {
+      int64_t count = int64_t{decode.codes} * planes[plane] / 32;
+      for (int64_t word = unit * count; word < (unit + 1) * count; ++word)
+        unitWords.push_back(tile::ExtractOp::create(builder, at(true, 0), builder.getI32Type(),
+                                                    words[plane], word));
+    }
+    std::vector<mlir::Type> types(static_cast<size_t>(perDecode), builder.getI32Type());
+    auto decoded = tile::DecodeOp::create(builder, chain.decode.getLoc(), types, unitWords,
+                                          decodeParameters(k, rowTile, slot),
+                                          unitPrograms[static_cast<size_t>(i % parts)].print());
     a.insert(a.end(), decoded.getResults().begin(), decoded.getResults().end());
   }
   return a;
 }
 
-const std::vector<Value> &KernelBuilder::codesOf(int64_t chunk, Value slot) {
-  std::vector<Value> &words = codes[chunk];
+KernelBuilder::Chunk KernelBuilder::loadChunk(int64_t chunk, int64_t rowTile, Value slot) {
+  std::vector<int> planes = planeBits(g.weightBits);
+  Chunk words;
+  for (size_t plane = 0; plane < planes.size(); ++plane)
+    words.push_back(tile::LoadCodesOp::create(
+        builder, at(true, 0), vectorOf(g.planeWords(planes[plane]), true),
+        buffers[{true, planeSection(context.gemm, plane)}], slot, chunk, rowTile));
+  return words;
+}
+
+const std::vector<KernelBuilder::Chunk> &KernelBuilder::codesOf(int64_t chunk, Value slot) {
+  std::vector<Chunk> &words = codes[chunk];
   if (!words.empty())
     return words;
   for (int64_t t = 0; t < g.rowTiles(); ++t)
-    words.push_back(tile::LoadCodesOp::create(builder, at(true, 0),
-                                              vectorOf(Geometry::wordsPerChunk, true),
-                                              buffers[{true, 0}], slot, chunk, t));
+    words.push_back(loadChunk(chunk, t, slot));
   return words;
 }
 
 void KernelBuilder::buildOperandStores(Value slot, Value to) {
-  DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
-  int64_t perWord = static_cast<int64_t>(program.outputs.size());
   struct Piece {
     int64_t chunk, rowTile;
-    Value words;
+    Chunk words;
   };
   std::vector<Piece> pieces;
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
     for (int64_t t = 0; t < g.tileN / 64; ++t)
-      pieces.push_back({chunk, t, Value()});
+      pieces.push_back({chunk, t, {}});
   auto load = [&](Piece &piece) {
-    piece.words =
-        tile::LoadCodesOp::create(builder, at(true, 0), vectorOf(Geometry::wordsPerChunk, true),
-                                  buffers[{true, 0}], slot, piece.chunk, piece.rowTile);
-    for (Value parameter : chain.decode.getParameters()) {
-      bool ofWeight = false;
-      int index = 0;
-      const dsl::Component &part =
-          partOf(parameter.getDefiningOp<ir::ComponentOp>(), ofWeight, index);
-      for (int64_t k = piece.chunk * g.chunkK(); k < (piece.chunk + 1) * g.chunkK(); k += g.mmaK)
-        rowWordsOf(index, groupIn(k, part.group), piece.rowTile / g.rowTiles(), slot);
-    }
+    piece.words = loadChunk(piece.chunk, piece.rowTile, slot);
+    int64_t first = piece.chunk * g.chunkK(), warpgroup = piece.rowTile / g.rowTiles();
+    for (Value parameter : chain.decode.getParameters())
+      for (int component : componentsOf(parameter))
+        for (int64_t k = first; k < first + g.chunkK(); k += g.mmaK)
+          rowWordsOf(component, groupIn(k, extentK(context.gemm.weight.components[component])),
+                     warpgroup, slot);
   };
   // No load passes a store, so loads are started ahead of the stores of earlier pieces.
   constexpr size_t ahead = 2;
@@ -131,8 +227,7 @@ void KernelBuilder::buildOperandStores(Value slot, Value to) {
     const Piece &piece = pieces[i];
     for (int64_t step = 0; step < g.stepsPerChunk(); ++step) {
       int64_t k = piece.chunk * g.chunkK() + step * g.mmaK;
-      std::vector<Value> a =
-          decodeStep(program, piece.words, step, perWord, k, piece.rowTile, slot);
+      std::vector<Value> a = decodeStep(piece.words, step, k, piece.rowTile, slot);
       tile::StoreOperandOp::create(builder, at("schedule"), a, operandBuffer, to, k / g.mmaK,
                                    piece.rowTile);
     }

@@ -18,8 +18,6 @@ int64_t KernelBuilder::flushK() const {
 }
 
 std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Value> sums) {
-  DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
-  int64_t perWord = static_cast<int64_t>(program.outputs.size());
   int64_t steps = g.stepsPerChunk();
   bool grouped = !chain.accumulator.empty();
   int64_t flush = flushK();
@@ -42,12 +40,12 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
     for (int64_t j = 0; j < g.batchTiles(); ++j)
       b.push_back(tile::LoadActivationOp::create(builder, at(false, 0), vectorOf(2 * steps, true),
                                                  buffers[{false, 0}], slot, chunk, j));
-    const std::vector<Value> &words = codesOf(chunk, slot);
+    const std::vector<Chunk> &words = codesOf(chunk, slot);
     for (int64_t step = 0; step < steps; ++step) {
       int64_t k = chunk * g.chunkK() + step * g.mmaK;
       std::vector<Value> &chain = partial[k / g.mmaK % chains];
       for (int64_t t = 0; t < g.rowTiles(); ++t) {
-        std::vector<Value> a = decodeStep(program, words[t], step, perWord, k, t, slot);
+        std::vector<Value> a = decodeStep(words[t], step, k, t, slot);
         for (int64_t j = 0; j < g.batchTiles(); ++j) {
           Value &sum = chain[t * g.batchTiles() + j];
           sum = tile::MmaOp::create(builder, at("gemm"), mmaType, a, b[j], step, sum,
@@ -69,14 +67,11 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
 std::vector<Value> KernelBuilder::decodeBatch(int64_t first, int64_t extent, Value slot) {
   if (g.decodesApart())
     return {};
-  DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
-  int64_t perWord = static_cast<int64_t>(program.outputs.size());
   std::vector<Value> a;
   for (int64_t k = first; k < first + extent; k += g.mmaK) {
-    const std::vector<Value> &words = codesOf(k / g.chunkK(), slot);
+    const std::vector<Chunk> &words = codesOf(k / g.chunkK(), slot);
     for (int64_t t = 0; t < g.rowTiles(); ++t) {
-      std::vector<Value> registers =
-          decodeStep(program, words[t], k % g.chunkK() / g.mmaK, perWord, k, t, slot);
+      std::vector<Value> registers = decodeStep(words[t], k % g.chunkK() / g.mmaK, k, t, slot);
       a.insert(a.end(), registers.begin(), registers.end());
     }
   }

@@ -35,11 +35,11 @@ constexpr int issuePerCycle = 4; // warp instructions per cycle and SM
 // Warp instructions that one warp issues for one k tile.
 double issuePerTile(const PlacedGemm &placed, const Geometry &g) {
   double fragments = static_cast<double>(g.chunks() * g.rowTiles());
-  double words = fragments * Geometry::wordsPerChunk;
+  double units = fragments * static_cast<double>(g.chunkCodes()) / placed.decode.codes;
   double mmas = static_cast<double>(g.chunks() * g.stepsPerChunk() * g.rowTiles() * g.batchTiles());
   double activationLoads = static_cast<double>(g.chunks() * g.batchTiles() *
                                                std::max<int64_t>(1, g.stepsPerChunk() / 2));
-  double result = fragments + words * placed.decode.instructions() + mmas + activationLoads;
+  double result = fragments + units * placed.decode.instructions() + mmas + activationLoads;
   result += static_cast<double>(placed.decode.params.size()) * static_cast<double>(g.rowTiles()) *
             static_cast<double>(g.chunks());
   if (placed.flushK > 0) {
@@ -80,8 +80,13 @@ double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, co
   double result = 0;
   for (const DecodeParam &param : placed.decode.params) {
     const dsl::Component &component = gemm.weight.components[param.component];
-    double groups = static_cast<double>(g.groupsPerTile(component.group));
+    int64_t group = extentK(component);
+    for (int used : param.number.uses())
+      group = std::min(group, extentK(gemm.weight.components[used]));
+    auto groups = static_cast<double>(g.groupsPerTile(group));
     double perScale = 1;
+    if (param.form == DecodeParam::Form::Number) // to f32, products, and back
+      perScale = 4 * static_cast<double>(param.number.terms.size());
     if (param.form == DecodeParam::Form::Multiplier)
       if (auto scales = scaleSequence(component.type, placed.mmaType, placed.decode.scaleLog2))
         perScale = static_cast<double>(scales->instructions.size()) /
@@ -93,9 +98,10 @@ double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, co
 
 // Cycles that one warp issues for one k tile.
 double warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
-  double words = static_cast<double>(g.chunks() * g.rowTiles() * Geometry::wordsPerChunk);
+  double units =
+      static_cast<double>(g.chunks() * g.rowTiles() * g.chunkCodes()) / placed.decode.codes;
   double decode =
-      words * (placed.decode.instructions() + 0.5) + parameterInstructions(gemm, placed, g);
+      units * (placed.decode.instructions() + 0.5) + parameterInstructions(gemm, placed, g);
   int64_t stepsAlongK = g.tileK / g.mmaK;
   double cycles = decode * decodeCyclesPerIssue + static_cast<double>(stepsAlongK) * stepCycles;
   if (placed.flushK > 0) {
@@ -230,12 +236,12 @@ constexpr double gemvSerialMicroseconds = 0.4;
 // by which bf16 is widened too, and dp4a have half the rate of multiply-adds.
 double gemvCycles(const PlacedGemm &placed, const Geometry &g) {
   auto chunks = static_cast<double>(g.chunks());
-  double words = chunks * static_cast<double>(g.rowTiles()) * Geometry::wordsPerChunk;
+  double units = chunks * static_cast<double>(g.rowTiles() * g.chunkCodes()) / placed.decode.codes;
   double registers = chunks * static_cast<double>(g.stepsPerChunk() * g.rowTiles()) * 4;
   auto rows = static_cast<double>(g.tileM);
   double run = static_cast<double>(g.chunkK()) / 4;
   double widening = placed.mmaType == "bf16" ? 2 : 1; // of a number
-  double cycles = words * placed.decode.instructions() * 1.5;
+  double cycles = units * placed.decode.instructions() * 1.5;
   if (placed.integerAccumulator)
     cycles += registers * rows * 2;
   else
@@ -300,11 +306,11 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
                       int pipeline) {
   if (g.gemv()) {
     // Codes and row parameters on their way, sums, the activations of a chunk.
-    int64_t codes = g.chunks() * g.rowTiles() * Geometry::wordsPerChunk;
+    int64_t codes = g.chunks() * g.rowTiles() * g.planeWords(g.weightBits);
     for (const dsl::Component &component : gemm.weight.components)
       if (component.extent == dsl::Extent::Group)
         codes += std::max<int64_t>(1, g.tileK / g.parameterK(component.group)) *
-                 ceilDiv(g.rowsPerThread() * component.type.bits(), 32);
+                 ceilDiv(g.rowsPerThread() * storedBits(component.type), 32);
     int64_t sums = g.rowsPerThread() * g.tileM * (placed.flushK > 0 ? 2 : 1);
     int64_t run = g.tileM * g.chunkK() / (placed.integerAccumulator ? 16 : 4);
     return static_cast<int>(codes * pipeline + sums + run + 32);

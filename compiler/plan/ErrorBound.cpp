@@ -32,7 +32,9 @@ double underflow(dsl::ElementType type) {
 //   there, so each truncation costs at most 2^-13 of it: of all k, or of a group where groups' sums
 //   are scaled and added as floats. An instruction may work in two halves: mmaK + 4 truncations;
 // - an operand scale that is not exact rounds each product weight * scale once: the operand type's
-//   roundoff of S;
+//   roundoff of S; a product of scales is computed in f32 and rounded as well. Of a number slope *
+//   element + offset both are, and the number itself: together twice the roundoff of |slope *
+//   element| + |offset|, of which S is the sum for such formats;
 // - scaling a group's partial sum costs u for the product of scales and u for the fused add; the
 //   running sum collects one such error per group, and of a gemv, whose threads have such sums of
 //   parts of k, one for each addition of those;
@@ -51,15 +53,9 @@ ErrorBound::ErrorBound(const dsl::Gemm &gemm, const Plan &plan) : output(gemm.ou
                     (placed->mmaK + 4) * std::ldexp(1.0, -13);
   else
     perMagnitude += (k + 16) * 2 * u + std::ceil(k / placed->mmaK) * u;
-  if (placed->operandScale >= 0) {
-    dsl::ElementType scale = gemm.weight.components[placed->operandScale].type;
-    dsl::ElementType operand = dsl::ElementType::get(placed->mmaType);
-    dsl::ElementType element = gemm.weight.element().type;
-    // Significant bits of element times scale: exact when they fit the operand type.
-    int bits = scale.mantissaBits() + 1 +
-               (element.isFloat() ? element.mantissaBits() + 1 : element.bits() - 1);
-    if (bits > operand.mantissaBits() + 1)
-      perMagnitude += roundoff(operand);
+  if (placed->operandRoundings > 0) {
+    double operand = roundoff(dsl::ElementType::get(placed->mmaType));
+    perMagnitude += placed->operandRoundings * (operand * (1 + 4 * operand) + 4 * u);
   }
   if (placed->flushK > 0) {
     perMagnitude += (std::ceil(k / static_cast<double>(flush)) +

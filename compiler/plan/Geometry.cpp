@@ -13,42 +13,42 @@ int log2Of(int64_t powerOfTwo) { return std::countr_zero(static_cast<uint64_t>(p
 constexpr AxisBit nBit(int bit) { return {AxisBit::Axis::N, static_cast<uint8_t>(bit)}; }
 constexpr AxisBit kBit(int bit) { return {AxisBit::Axis::K, static_cast<uint8_t>(bit)}; }
 
-// Which coordinate bits a code's place in its 32-bit word stands for. Within a word, sub-element s
-// of register r is k offset s (lowest k bits); r's low bit is the fragment's row half (row bit 0
-// in the thread-contiguous order); r's next bit is `upperHalf`, of an instruction's k.
-std::vector<AxisBit> wordOrder(const DecodeSequence &decode, AxisBit upperHalf) {
-  int registers = static_cast<int>(decode.position.size());
-  int perRegister = static_cast<int>(decode.position[0].size());
-  std::vector<AxisBit> order(static_cast<size_t>(log2Of(int64_t{registers} * perRegister)));
-  auto place = [&](int registerIndex, int sub, AxisBit bit) {
-    int difference = decode.position[registerIndex][sub] ^ decode.position[0][0];
-    order[log2Of(difference)] = bit;
+// Which coordinate bits a code's place in plane `plane` of its unit stands for. Sub-element s of
+// register r is k offset s (lowest k bits); r's low bit is the fragment's row half (row bit 0 in
+// the thread-contiguous order); r's next bit is `upperHalf` of an instruction's k, the others count
+// instructions along k from bit `firstStep` on.
+std::vector<AxisBit> unitOrder(const DecodeSequence &decode, size_t plane, AxisBit upperHalf,
+                               int firstStep) {
+  std::vector<AxisBit> order(static_cast<size_t>(log2Of(decode.codes)));
+  auto place = [&](size_t registerIndex, size_t sub, AxisBit bit) {
+    int difference = decode.position(registerIndex, sub, plane) ^ decode.position(0, 0, plane);
+    order[static_cast<size_t>(log2Of(difference))] = bit;
   };
-  for (int s = 1; s < perRegister; s *= 2)
-    place(0, s, kBit(log2Of(s)));
-  if (registers > 1)
-    place(1, 0, nBit(0));
-  if (registers > 2)
-    place(2, 0, upperHalf);
+  for (size_t s = 1; s < decode.perRegister(); s *= 2)
+    place(0, s, kBit(std::countr_zero(s)));
+  for (size_t r = 1; r < decode.registers(); r *= 2)
+    place(r, 0, r == 1 ? nBit(0) : r == 2 ? upperHalf : kBit(firstStep + std::countr_zero(r) - 2));
   return order;
 }
 
-std::vector<AxisBit> codeOrder(const DecodeSequence &decode, const Geometry &g) {
-  int registers = static_cast<int>(decode.position.size());
-  int perRegister = static_cast<int>(decode.position[0].size());
-  int kLow = log2Of(perRegister), kStep = log2Of(g.mmaK), kChunk = log2Of(g.chunkK());
+std::vector<AxisBit> codeOrder(const DecodeSequence &decode, const Geometry &g, size_t plane) {
+  size_t registers = decode.registers();
+  int kLow = std::countr_zero(decode.perRegister()), kStep = log2Of(g.mmaK);
+  int kChunk = log2Of(g.chunkK());
   // Instructions interleave the k of a quad; without them each thread has a run of its own.
   int kLane = g.gemv() ? kChunk - 2 : kLow;
   AxisBit upperHalf = kBit(g.gemv() ? kLow : kStep - 1);
-  std::vector<AxisBit> order = wordOrder(decode, upperHalf);
-  // Words of a chunk: first what the word leaves of one instruction's four registers, then the
+  int firstStep = g.gemv() ? kStep - 2 : kStep;
+  std::vector<AxisBit> order = unitOrder(decode, plane, upperHalf, firstStep);
+  // Units of a chunk: first what the unit leaves of one instruction's four registers, then the
   // instructions along k.
   if (registers == 1)
     order.push_back(nBit(0));
   if (registers <= 2)
     order.push_back(upperHalf);
-  for (int bit = kStep; bit < kChunk; ++bit)
-    order.push_back(kBit(g.gemv() ? bit - 2 : bit));
+  int inUnit = std::max(0, std::countr_zero(registers) - 2); // bits of instructions
+  for (int bit = firstStep + inUnit; bit < kChunk - kStep + firstStep; ++bit)
+    order.push_back(kBit(bit));
   // Lanes: lane % 4 along k, lane / 4 along rows.
   order.push_back(kBit(kLane));
   order.push_back(kBit(kLane + 1));
@@ -150,22 +150,26 @@ int64_t operandStages(const PlacedGemm &placed) { return placed.accumulator.empt
 std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                       const Geometry &g) {
   std::vector<StageBuffer> result;
-  if (!g.gemv()) // else weights go straight to registers
-    result.push_back({"weight." + gemm.weight.element().name, true, 0, g.codeBytes()});
+  std::vector<int> planes = planeBits(g.weightBits);
+  for (size_t plane = 0; plane < planes.size() && !g.gemv(); ++plane) // else straight to registers
+    result.push_back({"weight." + gemm.weight.element().name, true, planeSection(gemm, plane),
+                      g.codeBytes(planes[plane])});
   result.push_back(
       {"activation." + gemm.activation.element().name, false, 0, g.tileM * g.activationRowBytes()});
   for (size_t i = 1; i < gemm.weight.components.size(); ++i) {
     const dsl::Component &component = gemm.weight.components[i];
-    if (component.extent == dsl::Extent::Group && !g.gemv())
-      result.push_back({"weight." + component.name, true, static_cast<int>(i),
-                        g.groupsPerTile(component.group) * g.tileN * component.type.bits() / 8});
+    if (placed.streamed[i] && !g.gemv())
+      result.push_back(
+          {"weight." + component.name, true, static_cast<int>(i),
+           g.groupsPerTile(extentK(component)) * g.tileN * storedBits(component.type) / 8});
   }
   for (const ScaleUse &use : placed.accumulator) {
     if (use.weight)
       continue;
     const dsl::Component &component = gemm.activation.components[use.component];
-    result.push_back({"activation." + component.name, false, use.component,
-                      g.groupsPerTile(use.group) * g.scaleColumns() * component.type.bits() / 8});
+    result.push_back(
+        {"activation." + component.name, false, use.component,
+         g.groupsPerTile(use.group) * g.scaleColumns() * storedBits(component.type) / 8});
   }
   if (g.specialized()) // a full and an empty barrier
     result.push_back({"schedule", false, StageBuffer::barriers, 16});
@@ -177,54 +181,70 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
   return result;
 }
 
+int planeSection(const dsl::Gemm &gemm, size_t plane) {
+  return static_cast<int>(plane == 0 ? 0 : gemm.weight.components.size() + plane - 1);
+}
+
 WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
                               const Problem &problem) {
   WeightLayout layout;
   layout.n = problem.n;
   layout.k = problem.k;
   int64_t tilesN = ceilDiv(problem.n, g.tileN), tilesK = ceilDiv(problem.k, g.tileK);
-  for (size_t i = 0; i < gemm.weight.components.size(); ++i) {
-    const dsl::Component &component = gemm.weight.components[i];
-    LayoutSection section;
-    section.component = static_cast<int>(i);
+  auto append = [&](LayoutSection section) {
     section.offset = layout.bytes;
-    section.codeBits = component.type.bits();
-    section.tilesN = tilesN;
-    section.tileN = g.tileN;
-    section.tileK = 1;
-    section.tilesK = 1;
-    switch (component.extent) {
-    case dsl::Extent::Element:
-      section.tileK = g.tileK;
-      section.tilesK = tilesK;
-      section.codeXor = placed.decode.codeXor;
-      section.order = codeOrder(placed.decode, g);
-      break;
-    case dsl::Extent::Group:
-      section.unitK = component.group;
-      section.tileK = g.groupsPerTile(component.group);
-      section.tilesK = ceilDiv(problem.k, section.unitK * section.tileK);
-      break;
-    case dsl::Extent::Row:
-      section.unitK = problem.k;
-      break;
-    case dsl::Extent::Tensor:
-      section.unitK = problem.k;
-      section.tileN = 1;
-      section.tilesN = 1;
-      break;
-    }
-    if (component.extent != dsl::Extent::Element) {
-      for (int bit = 0; bit < log2Of(section.tileN); ++bit)
-        section.order.push_back(nBit(bit));
-      for (int bit = 0; bit < log2Of(section.tileK); ++bit)
-        section.order.push_back(kBit(bit));
-    }
     section.bytes = ceilDiv(
         section.tilesN * section.tilesK * section.tileN * section.tileK * section.codeBits, 8);
     layout.bytes = ceilDiv(section.offset + section.bytes, 256) * 256;
-    layout.sections.push_back(section);
+    layout.sections.push_back(std::move(section));
+  };
+  std::vector<int> planes = planeBits(g.weightBits);
+  int shift = 0;
+  auto appendPlane = [&](size_t plane) {
+    LayoutSection section;
+    section.shift = shift;
+    section.codeBits = planes[plane];
+    section.codeXor = placed.decode.codeXor >> shift & ((1U << planes[plane]) - 1);
+    section.tileN = g.tileN;
+    section.tilesN = tilesN;
+    section.tileK = g.tileK;
+    section.tilesK = tilesK;
+    section.codeTable = placed.decode.codeTable;
+    section.wordBits = placed.decode.wordBits();
+    section.order = codeOrder(placed.decode, g, plane);
+    append(std::move(section));
+    shift += planes[plane];
+  };
+  appendPlane(0);
+  for (size_t i = 1; i < gemm.weight.components.size(); ++i) {
+    const dsl::Component &component = gemm.weight.components[i];
+    LayoutSection section;
+    section.component = static_cast<int>(i);
+    section.codeBits = storedBits(component.type);
+    section.tileN = g.tileN;
+    section.tilesN = tilesN;
+    section.tileK = 1;
+    section.tilesK = 1;
+    section.unitK = problem.k;
+    if (component.extent == dsl::Extent::Group) {
+      section.unitK = component.group;
+      section.unitN = component.rows;
+      section.tileK = g.groupsPerTile(component.group);
+      section.tilesK = ceilDiv(problem.k, section.unitK * section.tileK);
+    } else if (component.extent == dsl::Extent::Tensor && placed.streamed[i]) {
+      section.unitN = problem.n; // in every row, as what decodes take
+    } else if (component.extent == dsl::Extent::Tensor) {
+      section.tileN = 1;
+      section.tilesN = 1;
+    }
+    for (int bit = 0; bit < log2Of(section.tileN); ++bit)
+      section.order.push_back(nBit(bit));
+    for (int bit = 0; bit < log2Of(section.tileK); ++bit)
+      section.order.push_back(kBit(bit));
+    append(std::move(section));
   }
+  for (size_t plane = 1; plane < planes.size(); ++plane)
+    appendPlane(plane);
   return layout;
 }
 
@@ -241,7 +261,7 @@ std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geome
     const dsl::Component &component = gemm.activation.components[i];
     result.push_back({Kind::ActivationComponent, static_cast<int>(i)});
     if (g.specialized() && component.extent == dsl::Extent::Group) {
-      result.back().boxBytes = g.tileM * component.type.bits() / 8;
+      result.back().boxBytes = g.tileM * storedBits(component.type) / 8;
       result.back().boxRows = g.groupsPerTile(component.group);
     }
   }

@@ -23,14 +23,14 @@ struct Geometry {
   int64_t warpsK;              // groups of them that take turns along k
   int mmaK;                    // k of one MMA
   int activationBits;          // of a stored element
-  int weightBits;              // of a code: 4 or 8
+  int weightBits;              // of a code: 2 to 8
   Roles roles = Roles::Uniform;
   bool streamK = false;               // CTAs have equal shares of the k tiles of all outputs
   int64_t clusterN = 1, clusterK = 1; // CTAs of a cluster along weight rows and along k
 
-  // Codes are stored in chunks: what one warp loads with 16 bytes a thread, 16 rows x 64 k of 4-bit
-  // codes, 16 x 32 of 8-bit ones.
-  static constexpr int wordsPerChunk = 4;
+  // Codes are stored in chunks of 16 rows: what one warp loads with at most 16 bytes a thread and
+  // plane, 64 k, of 8-bit codes 32.
+  static constexpr int64_t widestChunkK = 64;
   static constexpr int64_t smallestTileK = 64;
 
   static constexpr int64_t warpgroup = 128;    // threads
@@ -53,14 +53,19 @@ struct Geometry {
   // Batch rows from one accumulator of a thread to its next, which has two of them.
   int64_t batchStep() const { return gemv() ? 2 : 8; }
   int64_t batchTiles() const { return (warpM() + batchStep() - 1) / batchStep(); } // of a warp
-  int64_t chunkK() const { return 256 / weightBits; }
+  int64_t chunkK() const { return weightBits == 8 ? widestChunkK / 2 : widestChunkK; }
+  int64_t chunkCodes() const { return chunkK() / 2; } // of a thread
+  // Words of a thread in a chunk of a plane of so many bits.
+  int64_t planeWords(int64_t bits) const { return chunkCodes() * bits / 32; }
   int64_t chunks() const { return tileK / chunkK(); }
   int64_t stepsPerChunk() const { return chunkK() / mmaK; }
   // Consecutive weight rows that one thread holds: fragment row r of row tile t is weight row
   // (r % 8) * rowsPerThread + 2 t + r / 8 of the warp, so that a thread's outputs are contiguous.
   int64_t rowsPerThread() const { return warpN() / 8; }
   int64_t activationRowBytes() const { return tileK * activationBits / 8; }
-  int64_t codeBytes() const { return tileN * tileK * weightBits / 8; } // of one stage
+  // Of one stage: all planes of a tile, or one.
+  int64_t codeBytes() const { return codeBytes(weightBits); }
+  int64_t codeBytes(int64_t bits) const { return tileN * tileK * bits / 8; }
   // Alignment of shared buffers: the 128-byte swizzle repeats every 1024 bytes.
   int64_t sharedAlignment() const { return specialized() ? 1024 : 128; }
   // Codes in a group's row of activation scales. A gemv takes the block of 8 that has its rows.
@@ -72,6 +77,11 @@ struct Geometry {
   int64_t groupsPerChunk(int64_t group) const { return parameterK(group) / group; }
   int64_t groupsPerTile(int64_t group) const { return group >= tileK ? 1 : tileK / group; }
 };
+
+// The k that shares a code of a component: its group, or more than any k.
+inline int64_t extentK(const dsl::Component &component) {
+  return component.extent == dsl::Extent::Group ? component.group : int64_t{1} << 30;
+}
 
 // Independent accumulators that a warp keeps for each of its output fragments.
 int64_t mmaChains(const Geometry &geometry);
@@ -101,7 +111,7 @@ Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule);
 struct StageBuffer {
   std::string origin; // "weight.scale"
   bool weight = true;
-  int component = 0; // of the weight or activation format, or barriers
+  int component = 0; // a section of the weight, a component of the activation format, or barriers
   static constexpr int barriers = -1;
   int64_t bytes = 0; // per stage, with what aligns the next one
 };
@@ -128,6 +138,11 @@ std::optional<OutputSlices> outputSlices(const dsl::Gemm &gemm, const Geometry &
 std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                       const Geometry &geometry);
 
+// The section of plane `plane` of the element.
+int planeSection(const dsl::Gemm &gemm, size_t plane);
+
+// Each component of the weight has a section of its own, at its index; the element's other planes
+// follow, see planeBits().
 WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed,
                               const Geometry &geometry, const Problem &problem);
 ActivationLayout makeActivationLayout(const Geometry &geometry, const Problem &problem);

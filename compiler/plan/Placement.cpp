@@ -1,8 +1,10 @@
 #include "compiler/plan/Placement.h"
 
+#include "compiler/decode/Affine.h"
 #include "dsl/Evaluate.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace rho::compiler {
 
@@ -33,41 +35,108 @@ std::string path(bool weight, const std::string &component) {
   return (weight ? "weight." : "activation.") + component;
 }
 
-bool isBareElement(const Expr &expr) {
-  return expr.kind == Expr::Kind::Component && expr.component == 0;
+// Why partial sums cannot be scaled, or operands, by such groups; empty: they can.
+std::string groupProblem(const ScaleUse &use, const PlacedGemm &placed) {
+  return use.group % placed.mmaK == 0
+             ? ""
+             : "group " + std::to_string(use.group) + " is no multiple of the instruction's k, " +
+                   std::to_string(placed.mmaK);
 }
 
-// What no family of kernels reads yet; such formats can still be quantized and evaluated.
-std::optional<Error> kernelGap(const dsl::Format &format, Span span, const SourceMap *sources) {
-  auto gap = [&](const dsl::Component &component, const std::string &what) {
-    return errorAt(DiagId::no_kernels, {component.name, format.name, what}, span, sources);
-  };
-  for (const dsl::Component &component : format.components) {
-    if (component.remap)
-      return gap(component, "has a remapped code");
-    if (component.host >= 0)
-      return gap(component, "is in spare bits of '" + format.components[component.host].name + "'");
-    if (component.rows > 1)
-      return gap(component, "is per " + dsl::printExtent(component));
+// Whether a type holds every finite number of another of up to 16 bits.
+bool holdsAll(dsl::ElementType operand, dsl::ElementType type) {
+  for (uint32_t code = 0; type.bits() <= 16 && code < 1U << type.bits(); ++code) {
+    double value = type.decode(code);
+    if (std::isfinite(value) && operand.decode(operand.encode(value)) != value)
+      return false;
   }
-  return std::nullopt;
+  return type.bits() <= 16;
 }
 
-// The types of scales that kernels turn into f32.
-std::optional<Error> scaleGap(const dsl::Format &format, const std::vector<ScaleUse> &scales,
-                              Span span, const SourceMap *sources) {
-  for (const ScaleUse &use : scales) {
-    const dsl::Component &component = format.components[use.component];
-    std::string_view type = component.type.name();
-    if (type != "f32" && type != "f16" && type != "bf16" && type != "e4m3")
-      return errorAt(DiagId::no_kernels,
-                     {component.name, format.name, "is a scale of type " + std::string(type)}, span,
-                     sources);
+int significantBits(dsl::ElementType type) {
+  return type.isFloat()                                  ? type.mantissaBits() + 1
+         : type.kind() == dsl::ElementType::Kind::Signed ? type.bits() - 1
+                                                         : type.bits();
+}
+
+// Group scales multiplied into operand A: the decode that does it, or why there is none.
+struct ScaledOperand {
+  std::optional<DecodeSequence> decode;
+  int roundings = 0; // of a product, to the operand type
+  std::string why;
+};
+
+ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
+                           const std::vector<ScaleUse> &groups, const DecodeSequence &decode,
+                           const PlacedGemm &placed) {
+  dsl::ElementType operand = dsl::ElementType::get(placed.mmaType);
+  if (placed.integerAccumulator)
+    return {{}, 0, "operands are integers (" + placed.mmaType + ")"};
+  if (operand.bits() < 16)
+    return {{}, 0, "products with scales do not fit operands of " + placed.mmaType};
+  RowNumber product{{{.factor = 1, .components = {}}}};
+  double largest = 1;
+  for (const ScaleUse &use : groups) {
+    if (std::string why = groupProblem(use, placed); !why.empty())
+      return {{}, 0, why};
+    product = product.times(RowNumber{{{.factor = 1, .components = {use.component}}}});
+    dsl::ElementType type = weight.components[use.component].type;
+    largest *= std::max(std::abs(type.minFinite()), type.maxFinite());
   }
-  return std::nullopt;
+  if (groups.size() == 1) {
+    dsl::ElementType type = weight.components[groups[0].component].type;
+    // Exact when the bits of element and scale fit the operand type.
+    bool exact = decode.roundings == 0 && !weight.element().type.isCodebook() &&
+                 significantBits(type) + significantBits(weight.element().type) <=
+                     operand.mantissaBits() + 1;
+    int leastLog2 = leastScaledLog2(type, placed.mmaType);
+    DecodeSequence unscaled = *decodeSequence(weight, core, placed.mmaType, leastLog2);
+    if (auto scaled = withScale(unscaled, weight, groups[0].component, placed.mmaType))
+      return {std::move(scaled), exact ? 0 : 1, ""};
+    if (!holdsAll(operand, type))
+      return {{}, 0, std::string(type.name()) + " is not exact in " + placed.mmaType};
+    return {numberScaled(decode, product, largest, placed.mmaType), exact ? 0 : 1, ""};
+  }
+  if (largest > operand.maxFinite())
+    return {{}, 0, "products of scales leave the range of " + placed.mmaType};
+  return {numberScaled(decode, product, largest, placed.mmaType), 2, ""};
+}
+
+std::vector<bool> streamedComponents(const dsl::Format &weight, const DecodeSequence &decode) {
+  std::vector<bool> result;
+  for (const dsl::Component &component : weight.components)
+    result.push_back(component.extent == Extent::Group);
+  for (const DecodeParam &param : decode.params) {
+    if (param.form != DecodeParam::Form::Number)
+      result[param.component] = true;
+    for (int component : param.number.uses())
+      result[component] = true;
+  }
+  return result;
+}
+
+// Why no sequence makes operands of the core.
+Error noDecode(const dsl::Gemm &gemm, const Factors &w, const std::string &mmaType,
+               const SourceMap *sources) {
+  const dsl::Format &weight = gemm.weight;
+  std::string core = dsl::print(*w.core, weight);
+  bool halves = dsl::ElementType::get(mmaType).bits() == 16;
+  if (!halves && !isBareElement(*w.core) && !dsl::rangeOf(*w.core, weight).integer &&
+      affineCore(weight, *w.core))
+    return errorAt(DiagId::unsupported_value,
+                   {weight.name, "'" + core + "' adds real numbers, operands of " + mmaType +
+                                     " hold what the element alone stands for; with activations of "
+                                     "f16 or bf16 it is possible"},
+                   gemm.weightSpan, sources);
+  return errorAt(DiagId::no_decode, {core, weight.name, mmaType, gemm.activation.name},
+                 gemm.weightSpan, sources);
 }
 
 } // namespace
+
+bool isBareElement(const Expr &expr) {
+  return expr.kind == Expr::Kind::Component && expr.component == 0;
+}
 
 Error errorAt(DiagId id, const std::vector<std::string> &args, Span span,
               const SourceMap *sources) {
@@ -106,29 +175,35 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
   if (!result.core)
     return errorAt(DiagId::unsupported_value, {format.name, "the element is missing"}, span,
                    sources);
-  for (size_t i = 1; i < format.components.size(); ++i)
-    if (mentions(*result.core, static_cast<int>(i)))
-      result.coreParameters.push_back(static_cast<int>(i));
+  std::vector<int> remapped;
+  if (format.element().remap)
+    remapped = dsl::componentsOf(*format.element().remap);
+  for (int i = 1; i < static_cast<int>(format.components.size()); ++i)
+    if (mentions(*result.core, i) ||
+        std::find(remapped.begin(), remapped.end(), i) != remapped.end())
+      result.coreParameters.push_back(i);
   return result;
 }
 
 Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                          const SourceMap *sources) {
   const dsl::Format &weight = gemm.weight, &activation = gemm.activation;
-  if (std::optional<Error> gap = kernelGap(weight, gemm.weightSpan, sources))
-    return *gap;
-  if (std::optional<Error> gap = kernelGap(activation, gemm.activationSpan, sources))
-    return *gap;
+  for (const dsl::Component &component : activation.components) {
+    std::string gap = component.rows > 1   ? "is per " + dsl::printExtent(component)
+                      : component.remap    ? "has a remapped code"
+                      : component.host < 0 ? ""
+                                           : "is in spare bits of '" +
+                                                 activation.components[component.host].name + "'";
+    if (!gap.empty())
+      return errorAt(DiagId::no_kernels, {component.name, activation.name, gap},
+                     gemm.activationSpan, sources);
+  }
   Result<Factors> w = factorValue(weight, true, gemm.weightSpan, sources);
   if (!w)
     return w.error();
   Result<Factors> x = factorValue(activation, false, gemm.activationSpan, sources);
   if (!x)
     return x.error();
-  if (std::optional<Error> gap = scaleGap(weight, w->scales, gemm.weightSpan, sources))
-    return *gap;
-  if (std::optional<Error> gap = scaleGap(activation, x->scales, gemm.activationSpan, sources))
-    return *gap;
 
   PlacedGemm result;
   result.constant = w->constant * x->constant;
@@ -149,12 +224,10 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
 
   std::optional<DecodeSequence> decode = decodeSequence(weight, *w->core, result.mmaType);
   if (!decode)
-    return errorAt(DiagId::no_decode,
-                   {dsl::print(*w->core, weight), weight.name, result.mmaType, activation.name},
-                   gemm.weightSpan, sources);
+    return noDecode(gemm, *w, result.mmaType, sources);
   for (int parameter : w->coreParameters) {
     const dsl::Component &component = weight.components[parameter];
-    if (component.extent != Extent::Group || component.group % result.mmaK != 0)
+    if (component.extent == Extent::Group && component.group % result.mmaK != 0)
       return errorAt(DiagId::unsupported_value,
                      {weight.name, "'" + component.name +
                                        "' beside the element needs an extent of k[G] with G a "
@@ -162,8 +235,13 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                                        std::to_string(result.mmaK)},
                      gemm.weightSpan, sources);
   }
+  for (const dsl::Format *format : {&weight, &activation})
+    for (const dsl::Component &component : format->components)
+      if (component.extent != Extent::Element && component.type.isCodebook())
+        return errorAt(DiagId::unsupported_value,
+                       {format->name, "'" + component.name + "' is a codebook, only elements are"},
+                       format == &weight ? gemm.weightSpan : gemm.activationSpan, sources);
 
-  std::optional<DecodeSequence> scaled;
   auto accumulate = [&](const ScaleUse &use, const std::string &name, const std::string &reason) {
     result.accumulator.push_back(use);
     result.flushK = result.flushK == 0 ? use.group : std::min(result.flushK, use.group);
@@ -171,51 +249,43 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
   };
   result.placements.push_back({path(true, weight.element().name), Placement::Operand,
                                "decoded to " + result.mmaType + " in " +
-                                   std::to_string(decode->instructions()) + " instructions per 8"});
+                                   std::to_string(decode->instructions() * 8 / decode->codes) +
+                                   " instructions per 8"});
+  std::vector<ScaleUse> groups;
   for (const ScaleUse &use : w->scales) {
-    const dsl::Component &component = weight.components[use.component];
-    if (use.extent != Extent::Group) {
-      result.epilogue.push_back(use);
-      result.placements.push_back(
-          {path(true, component.name), Placement::Epilogue, "constant along k, once per output"});
+    if (use.extent == Extent::Group) {
+      groups.push_back(use);
       continue;
     }
-    std::string why;
-    if (result.integerAccumulator)
-      why = "operands are integers (" + result.mmaType + ")";
-    else if (operand.bits() < 16)
-      why = "products with scales do not fit operands of " + result.mmaType;
-    else if (result.operandScale >= 0)
-      why = "another scale is there already";
-    else if (use.group % result.mmaK != 0)
-      why = "group " + std::to_string(use.group) + " is no multiple of the instruction's k, " +
-            std::to_string(result.mmaK);
-    if (why.empty()) {
-      scaled = withScale(*decode, weight, use.component, result.mmaType);
-      if (!scaled)
-        why = std::string(component.type.name()) + " is not exact in " + result.mmaType;
-    }
-    bool operandLegal = why.empty();
-    bool accumulatorLegal = use.group % result.mmaK == 0;
-    std::string whyNotAccumulator = "group " + std::to_string(use.group) +
-                                    " is no multiple of the instruction's k, " +
-                                    std::to_string(result.mmaK);
-    if (!operandLegal && !accumulatorLegal)
-      return errorAt(DiagId::no_legal_placement, {component.name, weight.name, whyNotAccumulator},
-                     gemm.weightSpan, sources);
-    if (groupScales == Scales::Operand && operandLegal) {
-      result.operandScale = use.component;
-      result.placements.push_back(
-          {path(true, component.name), Placement::Operand, "multiplied into the decoded operand"});
-    } else if (groupScales == Scales::Operand) {
-      return errorAt(DiagId::scales_not_legal, {"operand", gemm.name, why},
+    result.epilogue.push_back(use);
+    result.placements.push_back({path(true, weight.components[use.component].name),
+                                 Placement::Epilogue, "constant along k, once per output"});
+  }
+  ScaledOperand scaled = scaleOperand(weight, *w->core, groups, *decode, result);
+  if (groupScales == Scales::Operand && !groups.empty()) {
+    if (!scaled.why.empty())
+      return errorAt(groupProblem(groups[0], result).empty() ? DiagId::scales_not_legal
+                                                             : DiagId::no_legal_placement,
+                     groupProblem(groups[0], result).empty()
+                         ? std::vector<std::string>{"operand", gemm.name, scaled.why}
+                         : std::vector<std::string>{weight.components[groups[0].component].name,
+                                                    weight.name, groupProblem(groups[0], result)},
                      gemm.schedule.scales ? gemm.schedule.scalesSpan : gemm.weightSpan, sources);
-    } else if (!accumulatorLegal) {
-      return errorAt(DiagId::scales_not_legal, {"accumulator", gemm.name, whyNotAccumulator},
-                     gemm.schedule.scales ? gemm.schedule.scalesSpan : gemm.weightSpan, sources);
-    } else {
-      accumulate(use, component.name,
-                 operandLegal ? "scales the partial sum of each group" : "forced: " + why);
+    result.scalesOperand = true;
+    for (const ScaleUse &use : groups)
+      result.placements.push_back({path(true, weight.components[use.component].name),
+                                   Placement::Operand, "multiplied into the decoded operand"});
+  } else {
+    for (const ScaleUse &use : groups) {
+      const std::string &name = weight.components[use.component].name;
+      if (std::string why = groupProblem(use, result); !why.empty())
+        return errorAt(scaled.why.empty() ? DiagId::scales_not_legal : DiagId::no_legal_placement,
+                       scaled.why.empty() ? std::vector<std::string>{"accumulator", gemm.name, why}
+                                          : std::vector<std::string>{name, weight.name, why},
+                       gemm.schedule.scales ? gemm.schedule.scalesSpan : gemm.weightSpan, sources);
+      accumulate(use, name,
+                 scaled.why.empty() ? "scales the partial sum of each group"
+                                    : "forced: " + scaled.why);
     }
   }
   for (const ScaleUse &use : x->scales) {
@@ -234,8 +304,11 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                      gemm.activationSpan, sources);
     accumulate(use, component.name, "activations are not decoded again");
   }
-  result.decode = result.operandScale >= 0 ? *scaled : withoutScale(*decode, result.mmaType);
+  result.decode =
+      result.scalesOperand ? *std::move(scaled.decode) : withoutScale(*decode, result.mmaType);
+  result.operandRoundings = decode->roundings + (result.scalesOperand ? scaled.roundings : 0);
   result.log2Factor = result.decode.log2Factor;
+  result.streamed = streamedComponents(weight, result.decode);
   return result;
 }
 

@@ -22,7 +22,9 @@ struct PlacedGemm {
   int mmaK = 0;                    // k of one MMA
   int weightBits = 0;              // of a weight's element code
   DecodeSequence decode;           // weight codes -> operand A
-  int operandScale = -1;           // weight component multiplied into operand A, or -1
+  bool scalesOperand = false;      // group scales are multiplied into operand A
+  int operandRoundings = 0;        // of each product with a weight, to the operand type
+  std::vector<bool> streamed; // weight components that are read beside the codes of each k tile
   std::vector<ScaleUse> accumulator;
   std::vector<ScaleUse> epilogue;
   int64_t flushK = 0;  // k extent after which partial sums are scaled; 0: only at the end
@@ -40,6 +42,9 @@ struct Factors {
 };
 Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
                             const SourceMap *sources);
+
+// Whether a factor is the element itself.
+bool isBareElement(const dsl::Expr &expr);
 
 // Places every factor; `groupScales` says where a weight's group scale goes, `roles` which family
 // of instructions multiplies. Errors say why that is not legal.

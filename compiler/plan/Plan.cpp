@@ -65,7 +65,7 @@ std::optional<Objection> rowProblem(const dsl::Gemm &gemm, const PlacedGemm &pla
     if (use.weight)
       continue;
     const dsl::Component &component = gemm.activation.components[use.component];
-    int64_t bytes = g.tileM * component.type.bits() / 8;
+    int64_t bytes = g.tileM * storedBits(component.type) / 8;
     std::string found = "a group has " + str(bytes) + " bytes of '" + component.name + "'; ";
     if (bytes % 16 != 0)
       return Objection{DiagId::schedule_tile,
@@ -457,7 +457,7 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
         illegal = error;
       return;
     }
-    bool usesGroupScales = placed->operandScale >= 0;
+    bool usesGroupScales = placed->scalesOperand;
     if (!gemm.schedule.scales && scales == Scales::Operand && !usesGroupScales)
       return; // no group scale to move: the same kernel as Accumulator
     for (const Schedule &schedule : scheduleCandidates(gemm, *placed, roles, problem, device)) {

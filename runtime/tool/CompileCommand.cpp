@@ -95,6 +95,8 @@ Result<std::string> textOf(const Options &options, const std::string &path) {
   Result<compiler::Plan> plan = choosePlan(options, **gemm, module->sources.get());
   if (!plan)
     return plan.error();
+  if (emit == "decode")
+    return compiler::explainDecode(**gemm, *plan);
   if (!to)
     return plan->print();
   return compiler::emit(**gemm, *plan, *to, module->sources.get());

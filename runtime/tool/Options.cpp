@@ -110,7 +110,7 @@ constexpr std::array<OptionSpec, 42> options = {{
     {"--no-cache", Kind::Flag, "", run, false, "neither read nor write compiled kernels on disk"},
     {"--untuned", Kind::Flag, "", run | bench | warm, true,
      "the planner's choice even where rho tune kept another plan"},
-    {"--emit", Kind::Choice, "ast|format|plan|rho|tile|llvm|ptx", compile, false,
+    {"--emit", Kind::Choice, "ast|format|plan|decode|rho|tile|llvm|ptx", compile, false,
      "the stage to print (default ptx)"},
     {"--from", Kind::Choice, "rho|tile|llvm", compile, true,
      "FILE is the printed text of this stage"},

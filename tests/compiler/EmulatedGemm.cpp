@@ -52,7 +52,7 @@ std::string describe(const Case &test) {
 }
 
 std::string declaration(const Case &test) {
-  return formats() + "gemm g { weight: " + test.weight + " activation: " + test.activation +
+  return formats() + test.formats + "gemm g { weight: " + test.weight + " activation: " + test.activation +
          " output: " + test.output + " schedule { " + test.schedule + " } }";
 }
 

@@ -14,6 +14,7 @@ namespace rho::test {
 struct Case {
   std::string weight, activation, output, schedule, target;
   GemmShape shape;
+  std::string formats = {}; // declared beside those
 };
 
 std::string describe(const Case &test);

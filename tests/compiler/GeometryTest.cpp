@@ -77,11 +77,13 @@ TEST_P(CodeOrder, IsTheFragmentOrderOfThePtxIsa) {
             for (int i = 0; i < 4 * perRegister; ++i) {
               int reg = i / perRegister, sub = i % perRegister;
               int word = step * (4 / registersPerWord) + reg / registersPerWord;
-              int code = placed->decode.position[reg % registersPerWord][sub];
+              int code = placed->decode.position(static_cast<size_t>(reg % registersPerWord),
+                                                 static_cast<size_t>(sub));
               // A thread's chunk is 16 bytes at (chunk of the warp) * 512 + lane * 16.
               int64_t chunkIndex = (warp * g.chunks() + chunk) * g.rowTiles() + t;
               int64_t position =
-                  ((chunkIndex * 32 + lane) * Geometry::wordsPerChunk + word) * codesPerWord + code;
+                  ((chunkIndex * 32 + lane) * g.planeWords(g.weightBits) + word) * codesPerWord +
+                  code;
               Coordinates at = coordinatesOf(codes, position);
               Coordinates fragment = fragmentElement(perRegister, lane, i);
               EXPECT_EQ(at.n, warp * g.warpN() + fragment.n % 8 * g.rowsPerThread() + 2 * t +
@@ -133,12 +135,13 @@ TEST(GemvOrder, GivesEachThreadARun) {
       for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
         for (int64_t t = 0; t < g.rowTiles(); ++t)
           for (int lane = 0; lane < 32; ++lane)
-            for (int i = 0; i < Geometry::wordsPerChunk * codesPerWord; ++i) {
+            for (int i = 0; i < g.planeWords(g.weightBits) * codesPerWord; ++i) {
               int reg = i / perRegister, sub = i % perRegister;
-              int code = placed->decode.position[reg % registersPerWord][sub];
+              int code = placed->decode.position(static_cast<size_t>(reg % registersPerWord),
+                                                 static_cast<size_t>(sub));
               int64_t chunkIndex = (warp * g.chunks() + chunk) * g.rowTiles() + t;
               int64_t word =
-                  (chunkIndex * 32 + lane) * Geometry::wordsPerChunk + reg / registersPerWord;
+                  (chunkIndex * 32 + lane) * g.planeWords(g.weightBits) + reg / registersPerWord;
               Coordinates at = coordinatesOf(layout.sections[0], word * codesPerWord + code);
               EXPECT_EQ(at.n, warp * g.warpN() + lane / 4 * g.rowsPerThread() + 2 * t + reg % 2);
               EXPECT_EQ(at.k, chunk * g.chunkK() + lane % 4 * g.chunkK() / 4 +
@@ -179,7 +182,8 @@ TEST(WarpgroupOrder, FeedsConsecutiveInstructionsFromOneLoad) {
             int step = i / (4 * perRegister), inStep = i % (4 * perRegister);
             int reg = inStep / perRegister, sub = inStep % perRegister;
             int word = step * (4 / registersPerWord) + reg / registersPerWord;
-            int nibble = placed->decode.position[reg % registersPerWord][sub];
+            int nibble = placed->decode.position(static_cast<size_t>(reg % registersPerWord),
+                                                 static_cast<size_t>(sub));
             Coordinates at = coordinatesOf(layout.sections[0], load + int64_t{word} * 8 + nibble);
             Coordinates fragment = warpgroupElement(perRegister, thread % 128, inStep);
             EXPECT_EQ(at.k, chunk * g.chunkK() + int64_t{step} * g.mmaK + fragment.k);

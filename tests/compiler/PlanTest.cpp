@@ -138,39 +138,47 @@ TEST(PlanDiagnostics, Problem) {
 
 // What can be encoded and evaluated, but not yet multiplied.
 TEST(PlanDiagnostics, FormatsWithoutKernels) {
-  auto of = [](const std::string &format) {
-    std::string message = messageOf(format + "\ngemm g { weight: w activation: f16 output: f16 }");
+  auto of = [](const std::string &text) {
+    std::string message = messageOf(text);
     return message.substr(0, message.find('\n'));
   };
-  EXPECT_EQ(of("format w { element: s4 scale: f16 per n[128] k[128] value = element * scale }"),
-            "t.rho:5:18: error: 'scale' of 'w' is per n[128] k[128], for which there are no "
+  EXPECT_EQ(of("format x { element: s8 scale: f16 per m[2] k[128] value = element * scale }\n"
+               "gemm g { weight: int4 activation: x output: f16 }"),
+            "t.rho:5:35: error: 'scale' of 'x' is per m[2] k[128], for which there are no kernels "
+            "yet [no_kernels]");
+  EXPECT_EQ(of("format x { element: s8 scale: f32 per token fine: u4 per k[64] bit: u2 in fine "
+               "value = (element * fine + bit) * scale encode { scale = 1 fine = 1 bit = 1 } }\n"
+               "gemm g { weight: int4 activation: x output: f16 }"),
+            "t.rho:5:35: error: 'bit' of 'x' is in spare bits of 'fine', for which there are no "
             "kernels yet [no_kernels]");
-  EXPECT_EQ(of("format w { element: s4 scale: e8m0 per k[32] value = element * scale }"),
-            "t.rho:5:18: error: 'scale' of 'w' is a scale of type e8m0, for which there are no "
-            "kernels yet [no_kernels]");
-  EXPECT_EQ(of("format w { element: s4 scale: ue3m3 per k[64] bit: u2 in scale value = (element + "
-               "bit) * scale encode { scale = 1 bit = 1 } }"),
-            "t.rho:5:18: error: 'bit' of 'w' is in spare bits of 'scale', for which there are no "
-            "kernels yet [no_kernels]");
-  EXPECT_EQ(
-      of("format w { element: e2m1 remap 8 to [5, -5, 8, -8] by bit scale: f16 per k[64] bit: "
-         "u2 per k[64] value = element * scale }"),
-      "t.rho:5:18: error: 'element' of 'w' has a remapped code, for which there are no "
-      "kernels yet [no_kernels]");
-  EXPECT_EQ(of("format w { element: codebook [-1, -0.5, 0.25, 1] value = element }"),
-            "t.rho:5:18: error: no decode from 'element' of 'w' to f16 operands, which activation "
-            "'f16' needs [no_decode]");
+  EXPECT_EQ(of("format w { element: codebook [-1, -0.5, 0.25, 1] value = element }\n"
+               "gemm g { weight: w activation: int8 output: f16 }"),
+            "t.rho:5:18: error: no decode from 'element' of 'w' to s8 operands, which activation "
+            "'int8' needs [no_decode]");
+  EXPECT_EQ(of("format w { element: s4 scale: codebook [1, 2] per k[64] value = element * scale }\n"
+               "gemm g { weight: w activation: f16 output: f16 }"),
+            "t.rho:5:18: error: the value of 'w' is no product of one factor with the element and "
+            "scales: 'scale' is a codebook, only elements are [unsupported_value]");
 }
 
 TEST(PlanDiagnostics, Values) {
+  EXPECT_EQ(messageOf("format odd { element: s4 bias: s8 per channel value = (element ^ 3) * bias "
+                      "encode { bias = 1 } }\n"
+                      "gemm g { weight: odd activation: f16 output: f16 }"),
+            "t.rho:5:18: error: no decode from 'element ^ 3' of 'odd' to f16 operands, which "
+            "activation 'f16' needs [no_decode]\n"
+            "gemm g { weight: odd activation: f16 output: f16 }\n"
+            "                 ^~~\n");
   EXPECT_EQ(
-      messageOf("format odd { element: s4 bias: s8 per channel value = element * bias + 1 "
-                "encode { bias = 1 } }\n"
-                "gemm g { weight: odd activation: f16 output: f16 }"),
-      "t.rho:5:18: error: no decode from 'element * bias + 1' of 'odd' to f16 operands, which "
-      "activation 'f16' needs [no_decode]\n"
-      "gemm g { weight: odd activation: f16 output: f16 }\n"
-      "                 ^~~\n");
+      messageOf("format offset { element: u4 scale: f16 per k[64] low: f16 per k[64] "
+                "value = element * scale + low encode { scale = 1 low = 0 } }\n"
+                "gemm g { weight: offset activation: int8 output: f16 }"),
+      "t.rho:5:18: error: the value of 'offset' is no product of one factor with the element and "
+      "scales: 'element * scale + low' adds real numbers, operands of s8 hold what the element "
+      "alone "
+      "stands for; with activations of f16 or bf16 it is possible [unsupported_value]\n"
+      "gemm g { weight: offset activation: int8 output: f16 }\n"
+      "                 ^~~~~~\n");
   EXPECT_EQ(messageOf("format square { element: s4 scale: f16 per channel "
                       "value = element * element * scale encode { scale = 1 } }\n"
                       "gemm g { weight: square activation: f16 output: f16 }"),

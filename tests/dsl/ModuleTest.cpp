@@ -195,10 +195,7 @@ TEST(Module, HostileTextsGiveErrors) {
       text += before + std::to_string(i) + after;
     return text;
   };
-  std::string comb = "(((((((((element+1)*1+1)*1+1)*1+1)*1+1)*1+1)*1+1)*1+1)*1+1)";
-  std::string deep = comb;
-  for (int i = 0; i < 30; ++i)
-    deep = "(" + deep + "*0+" + comb + "*0)";
+  std::string deep = repeated("(", 95) + "element" + repeated("+1)*1", 95);
   std::string name(size / 2, 'n');
   std::mt19937_64 random = test::generator(3);
   std::string bytes;
@@ -233,6 +230,7 @@ TEST(Module, HostileTextsGiveErrors) {
       full("", "gemm g { }\n"),
       full("", "import \"a.rho\"\n"),
       numbered("", "import \"", "\"\n"),
+      numbered("format f(", "a", ": int = 1, "),
       numbered("", "format f", " = g\n"),
       numbered("", "format f", " { element: s4 value = element }\ngemm a { weight: nobody }"),
       numbered("format f(a: int) { element: s4 value = element * a }\n", "gemm g {weight: f(",

@@ -2,8 +2,11 @@
 #include "tests/kernels/TestFormats.h"
 
 #include <gtest/gtest.h>
+#include <numeric>
+#include <random>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 using namespace rho;
@@ -75,7 +78,7 @@ std::vector<uint8_t> packNaively(const WeightLayout &layout, const QuantizedMatr
   std::vector<uint8_t> bytes(layout.bytes);
   for (const LayoutSection &section : layout.sections) {
     const Component &component = weight.format->components[section.component];
-    int64_t rows = component.extent == Extent::Tensor ? 1 : layout.n;
+    int64_t rows = component.extent == Extent::Tensor && section.unitN == 1 ? 1 : layout.n;
     int64_t units = unitsOf(component, layout.k);
     int64_t tileBytes = (section.tileN * section.tileK * section.codeBits + 7) / 8;
     for (int64_t tile = 0; tile < section.tilesN * section.tilesK; ++tile)
@@ -87,14 +90,41 @@ std::vector<uint8_t> packNaively(const WeightLayout &layout, const QuantizedMatr
                                                            << section.order[i].bit;
         uint32_t code = 0;
         if (n < rows && unit < units)
-          code = weight.components[section.component].get(n * units + unit);
+          code = weight.components[section.component].get(n / section.unitN * units + unit);
+        code = code >> section.shift & static_cast<uint32_t>((uint64_t(1) << section.codeBits) - 1);
         code ^= section.codeXor;
-        for (int bit = 0; bit < section.codeBits; ++bit)
-          setBit(bytes, (section.offset + tile * tileBytes) * 8 + position * section.codeBits + bit,
-                 code >> bit & 1);
+        if (!section.codeTable.empty())
+          code = section.codeTable[code];
+        for (int bit = 0; bit < section.codeBits; ++bit) {
+          int64_t at = position * section.codeBits + bit;
+          if (!section.wordBits.empty())
+            at = at / 32 * 32 + section.wordBits[static_cast<size_t>(at % 32)];
+          setBit(bytes, (section.offset + tile * tileBytes) * 8 + at, code >> bit & 1);
+        }
       }
   }
   return bytes;
+}
+
+// The element in planes of so many bits each, low bits first, every plane in an order of its own.
+WeightLayout inPlanes(WeightLayout layout, const std::vector<int> &planes, uint32_t seed) {
+  LayoutSection whole = layout.sections[0];
+  layout.sections.erase(layout.sections.begin());
+  int shift = 0;
+  for (int bits : planes) {
+    LayoutSection plane = whole;
+    plane.shift = shift;
+    plane.codeBits = bits;
+    plane.codeXor = whole.codeXor >> shift & ((1U << bits) - 1);
+    plane.offset = layout.bytes;
+    plane.order = randomOrder(std::countr_zero(static_cast<uint64_t>(whole.tileN)),
+                              std::countr_zero(static_cast<uint64_t>(whole.tileK)), ++seed);
+    plane.bytes = plane.tilesN * plane.tilesK * ((plane.tileN * plane.tileK * bits + 7) / 8);
+    layout.bytes = (plane.offset + plane.bytes + 255) / 256 * 256;
+    layout.sections.push_back(plane);
+    shift += bits;
+  }
+  return layout;
 }
 
 std::shared_ptr<Format> fourLevels(std::string_view element) {
@@ -146,6 +176,79 @@ INSTANTIATE_TEST_SUITE_P(widthsAndEdges, PackTest,
                                          Case{"s6", 8, 64, 3, 3}, Case{"f16", 12, 48, 2, 5},
                                          Case{"s2", 70, 200, 6, 7}, Case{"f32", 3, 20, 1, 3}));
 
+TEST(PackTest, PlanesAndCopiesEqualTheDefinitionBitByBitAndUnpack) {
+  struct Planes {
+    std::string_view element;
+    std::vector<int> bits;
+  };
+  for (const Planes &planes : {Planes{"s3", {2, 1}}, Planes{"u5", {4, 1}}, Planes{"s6", {4, 2}},
+                               Planes{"s7", {4, 2, 1}}, Planes{"e4m3", {2, 4, 2}}}) {
+    std::shared_ptr<Format> format = fourLevels(planes.element);
+    QuantizedMatrix weight = randomMatrix(format, 37, 150, 1);
+    WeightLayout layout = inPlanes(makeLayout(*format, 37, 150, 3, 5, 2), planes.bits, 3);
+    for (LayoutSection &section : layout.sections) {
+      if (section.component == 2)
+        section.codeBits = 8; // its 6 bits in a byte
+      if (section.component != 4)
+        continue;
+      section.unitN = 64; // each of the 37 rows has a copy of the tensor's
+      section.tileN = 8;
+      section.tilesN = 5;
+      section.order = randomOrder(3, 0, 1);
+    }
+    for (int64_t at = 0; LayoutSection &section : layout.sections) {
+      section.offset = at;
+      section.bytes = section.tilesN * section.tilesK *
+                      ((section.tileN * section.tileK * section.codeBits + 7) / 8);
+      layout.bytes = at = (at + section.bytes + 255) / 256 * 256;
+    }
+    Result<WeightLayout> read = WeightLayout::parse(layout.print());
+    ASSERT_TRUE(read.ok()) << read.error().str();
+    EXPECT_EQ(*read, layout);
+    std::vector<uint8_t> packed(layout.bytes, 0xcd);
+    Status status = pack(layout, weight, packed.data());
+    ASSERT_TRUE(status.ok()) << status.error().str();
+    EXPECT_EQ(packed, packNaively(layout, weight));
+    Result<QuantizedMatrix> back = unpack(layout, format, packed.data());
+    ASSERT_TRUE(back.ok()) << back.error().str();
+    expectSameCodes(weight, *back);
+  }
+}
+
+// Codes renamed by a table, and their bits anywhere in a word.
+TEST(PackTest, RenamedAndScatteredCodesEqualTheDefinitionBitByBitAndUnpack) {
+  std::mt19937 random(5);
+  for (std::string_view element : {"s4", "e2m1", "u2", "s8"})
+    for (bool renamed : {false, true})
+      for (bool scattered : {false, true}) {
+        std::shared_ptr<Format> format = fourLevels(element);
+        QuantizedMatrix weight = randomMatrix(format, 37, 150, 1);
+        WeightLayout layout = makeLayout(*format, 37, 150, 3, 5, 2);
+        LayoutSection &section = layout.sections[0];
+        if (renamed) {
+          section.codeXor = 0;
+          section.codeTable.resize(size_t(1) << section.codeBits);
+          std::iota(section.codeTable.begin(), section.codeTable.end(), 0);
+          std::shuffle(section.codeTable.begin(), section.codeTable.end(), random);
+        }
+        if (scattered) {
+          section.wordBits.resize(32);
+          std::iota(section.wordBits.begin(), section.wordBits.end(), 0);
+          std::shuffle(section.wordBits.begin(), section.wordBits.end(), random);
+        }
+        Result<WeightLayout> read = WeightLayout::parse(layout.print());
+        ASSERT_TRUE(read.ok()) << read.error().str();
+        EXPECT_EQ(*read, layout);
+        std::vector<uint8_t> packed(layout.bytes, 0xcd);
+        Status status = pack(layout, weight, packed.data());
+        ASSERT_TRUE(status.ok()) << status.error().str();
+        EXPECT_EQ(packed, packNaively(layout, weight));
+        Result<QuantizedMatrix> back = unpack(layout, format, packed.data());
+        ASSERT_TRUE(back.ok()) << back.error().str();
+        expectSameCodes(weight, *back);
+      }
+}
+
 TEST(LayoutTextTest, roundTripsRandomBitPermutations) {
   for (uint32_t seed = 0; seed < 50; ++seed) {
     WeightLayout layout = makeLayout(*fourLevels("s4"), 100 + seed, 1000 + 17 * seed,
@@ -161,9 +264,10 @@ TEST(LayoutTextTest, isTheDocumentedText) {
   auto format = productFormat("int4", {component("element", "s4", Extent::Element)});
   WeightLayout layout = makeLayout(*format, 3, 5, 1, 1, 0);
   layout.sections[0].order = {{Axis::K, 0}, {Axis::N, 0}};
-  EXPECT_EQ(layout.print(), "weight n=3 k=5 bytes=256\n"
-                            "section component=0 offset=0 bytes=12 bits=4 tile_n=2 tile_k=2 "
-                            "unit_k=1 tiles_n=2 tiles_k=3 xor=0x8 order=k0,n0\n");
+  EXPECT_EQ(layout.print(),
+            "weight n=3 k=5 bytes=256\n"
+            "section component=0 offset=0 bytes=12 shift=0 bits=4 tile_n=2 "
+            "tile_k=2 unit_k=1 unit_n=1 tiles_n=2 tiles_k=3 xor=0x8 table=- word=- order=k0,n0\n");
 }
 
 std::string parseError(const std::string &text) {
@@ -173,8 +277,9 @@ std::string parseError(const std::string &text) {
 
 TEST(LayoutTextTest, namesTheLineAndWhatIsWrong) {
   const std::string head = "weight n=3 k=5 bytes=256\n";
-  const std::string section = "section component=0 offset=0 bytes=12 bits=4 tile_n=2 tile_k=2 "
-                              "unit_k=1 tiles_n=2 tiles_k=3 xor=0x8 order=";
+  const std::string section =
+      "section component=0 offset=0 bytes=12 shift=0 bits=4 tile_n=2 "
+      "tile_k=2 unit_k=1 unit_n=1 tiles_n=2 tiles_k=3 xor=0x8 table=- word=- order=";
   auto expected = [](int line, const std::string &what) {
     return "error: line " + std::to_string(line) + " of a weight layout cannot be read: " + what +
            " [layout_text_invalid]\n";
@@ -193,10 +298,21 @@ TEST(LayoutTextTest, namesTheLineAndWhatIsWrong) {
   EXPECT_EQ(parseError(head + section + "k0,n1\n"),
             expected(2, "the order does not name each bit of a 2 x 2 tile once"));
   EXPECT_EQ(parseError(head + section + "k0,n0\n" + section + "k0,n0\n"),
-            expected(1, "component 0 has two sections"));
+            expected(1, "component 0: its sections hold bit 0 twice"));
   std::string wide = section + "k0,n0\n";
   wide.replace(wide.find("0x8"), 3, "0x10");
   EXPECT_EQ(parseError(head + wide), expected(2, "xor 0x10 is wider than a code"));
+  for (const char *table : {"1,2", "0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,14", "0"}) {
+    std::string twice = section + "k0,n0\n";
+    twice.replace(twice.find("xor=0x8 table=-"), 15, std::string("xor=0x0 table=") + table);
+    EXPECT_EQ(parseError(head + twice), expected(2, "'table' does not rename codes of 4 bits"));
+  }
+  std::string words = section + "k0,n0\n"; // a tile of 4 codes is no word
+  words.replace(words.find("word=-"), 6, "word=0,1,2");
+  EXPECT_EQ(parseError(head + words),
+            expected(2, "'word' does not order the bits of words of codes of 4 bits"));
+  words.replace(words.find("word=0,1,2"), 10, "word=0,,2");
+  EXPECT_EQ(parseError(head + words), expected(2, "'table' and 'word' are not lists such as 1,0"));
   std::string unaligned = section + "k0,n0\n";
   unaligned.replace(unaligned.find("offset=0"), 8, "offset=8");
   EXPECT_EQ(parseError(head + unaligned), expected(2, "offset 8 is not a multiple of 256"));
@@ -239,7 +355,8 @@ TEST(PackTest, refusesWhatDoesNotFit) {
             expected("the weight is 8 x 31, the layout is for 8 x 32"));
   WeightLayout changed = layout;
   changed.sections.pop_back();
-  EXPECT_EQ(packError(changed, weight), expected("it has 1 sections, the format has 2 components"));
+  EXPECT_EQ(packError(changed, weight),
+            expected("it has 0 bits of each code of 'scale', which has 16"));
   changed = layout;
   changed.sections[1].unitK = 32;
   EXPECT_EQ(packError(changed, weight),
@@ -252,7 +369,19 @@ TEST(PackTest, refusesWhatDoesNotFit) {
   changed.sections[0].codeBits = 3;
   changed.sections[0].codeXor = 0;
   EXPECT_EQ(packError(changed, weight),
-            expected("section of component 0: codes have 3 bits, 'element' has 4"));
+            expected("it has 3 bits of each code of 'element', which has 4"));
+  changed = layout;
+  changed.sections[1].unitN = 4;
+  EXPECT_EQ(packError(changed, weight),
+            expected("section of component 1: one code stands for 4 rows, 'scale' has 8 for 8"));
+  changed = layout;
+  changed.sections[0].codeBits = 2;
+  changed.sections[0].codeXor = 0;
+  changed.sections.push_back(changed.sections[0]);
+  changed.sections[2].shift = 3;
+  changed.sections[2].offset = layout.bytes;
+  changed.bytes = 2 * layout.bytes;
+  EXPECT_EQ(packError(changed, weight), expected("component 0: its sections hold bit 2 nowhere"));
   QuantizedMatrix wide = weight;
   wide.components[0].set(5, 16);
   EXPECT_EQ(packError(layout, wide), expected("code 5 of 'element' is 16, 's4' has 4 bits"));

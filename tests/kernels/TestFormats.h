@@ -28,7 +28,11 @@ inline ExprPtr binary(Expr::Op op, ExprPtr a, ExprPtr b) {
 
 inline Component component(std::string name, std::string_view type, Extent extent,
                            int64_t group = 0) {
-  return {std::move(name), ElementType::get(type), extent, group, false, nullptr, false, {}};
+  Component result{
+      .name = std::move(name), .type = ElementType::get(type), .encode = nullptr, .span = {}};
+  result.extent = extent;
+  result.group = group;
+  return result;
 }
 
 // value = element * (all other components).

@@ -118,5 +118,26 @@ TEST(QuantizerSource, OtherFormsAreRefused) {
             start + "it must have no requirement");
 }
 
+// Rules and types that the host knows and the generated source does not.
+TEST(QuantizerSource, WhatOnlyTheHostQuantizes) {
+  auto problem = [](const std::string &body) {
+    Module module = parsed(
+        ("format a {\n" + body + "}\ngemm g {\n  weight: f16\n  activation: a\n  output: f32\n}\n")
+            .c_str());
+    EXPECT_TRUE(checkActivationFormat(gemmOf(module), nullptr));
+    return quantizerSourceProblem(gemmOf(module).activation).value_or("none");
+  };
+  const std::string scaled = "  element: s8\n  scale: f32 per token\n  value = element * scale\n";
+  EXPECT_EQ(problem(scaled), "none");
+  EXPECT_EQ(problem(scaled + "  encode {\n    scale = f16(absmax(x) / 127)\n  }\n"), "none");
+  EXPECT_EQ(problem(scaled + "  encode {\n    scale = best(absmax(x) / 127, 1)\n  }\n"),
+            "the rule of 'scale' uses best()");
+  EXPECT_EQ(problem(scaled + "  encode {\n    scale = 1 + bit_floor(absmax(x))\n  }\n"),
+            "the rule of 'scale' uses bit_floor()");
+  EXPECT_EQ(problem(scaled + "  encode {\n    scale = e5m2(absmax(x) / 127)\n  }\n"),
+            "the rule of 'scale' uses type e5m2");
+  EXPECT_EQ(problem("  element: e5m2\n  value = element\n"), "'element' is of type e5m2");
+}
+
 } // namespace
 } // namespace rho

@@ -86,9 +86,10 @@ TEST(TunedRowTest, saysHowThePlannersChoiceStands) {
   EXPECT_EQ(row.ratio(), 1.5);
   EXPECT_EQ(row.rank, 3);
   EXPECT_EQ(row.failed, 1);
-  EXPECT_EQ(row.plannedSchedule,
-            "mma s8, scales accumulator, tile 8 x 64 x 128, warps 1 x 4 x 1, pipeline 3, "
-            "split_k 1, roles uniform, cluster 1 x 1, launch serial, resident 0 at 1");
+  EXPECT_EQ(
+      row.plannedSchedule,
+      "mma s8, scales accumulator, tile 8 x 64 x 128, warps 1 x 4 x 1, pipeline 3, "
+      "split_k 1, sums converted, roles uniform, cluster 1 x 1, launch serial, resident 0 at 1");
   EXPECT_THAT(row.bestSchedule, HasSubstr("pipeline 4"));
   TuneReport failed = report();
   failed.candidates[0].microseconds = makeError(DiagId::null_pointer, {"x"});

@@ -1,0 +1,399 @@
+#include "compiler/decode/Affine.h"
+
+#include "compiler/decode/Extract.h"
+#include "compiler/decode/TableSearch.h"
+#include "dsl/Evaluate.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace rho::compiler {
+
+namespace {
+
+using dsl::Expr;
+using Op = DecodeInstr::Op;
+using Operand = DecodeProgram::Operand;
+
+RowNumber constantNumber(double value) {
+  return value == 0 ? RowNumber{} : RowNumber{{{.factor = value, .components = {}}}};
+}
+
+bool isMinMax(const Expr &expr, const dsl::Format &format, double min, double max) {
+  dsl::Range range = dsl::rangeOf(expr, format);
+  if (!range.integer)
+    return false;
+  for (const dsl::Requirement &requirement : format.requirements)
+    if (dsl::print(*requirement.expr, format) == dsl::print(expr, format)) {
+      auto bound = static_cast<double>(requirement.bound);
+      if (requirement.atMost)
+        range.max = std::min(range.max, bound);
+      else
+        range.min = std::max(range.min, bound);
+    }
+  return range.min >= min && range.max <= max;
+}
+
+class AffineReader {
+public:
+  explicit AffineReader(const dsl::Format &format) : format(format) {}
+
+  std::optional<Affine> read(const Expr &expr) const {
+    switch (expr.kind) {
+    case Expr::Kind::Integer:
+      return Affine{{}, constantNumber(static_cast<double>(expr.integer))};
+    case Expr::Kind::Real:
+      return Affine{{}, constantNumber(expr.real)};
+    case Expr::Kind::Component:
+      if (expr.component == 0)
+        return Affine{constantNumber(1), {}};
+      return Affine{{}, {{{.factor = 1, .components = {expr.component}}}}};
+    case Expr::Kind::Negate: {
+      std::optional<Affine> a = read(*expr.operands[0]);
+      if (a)
+        *a = {a->slope.times(-1), a->offset.times(-1)};
+      return a;
+    }
+    case Expr::Kind::Binary:
+      return binary(expr);
+    case Expr::Kind::Cast:
+      return cast(expr);
+    case Expr::Kind::Input:
+    case Expr::Kind::Reduce:
+    case Expr::Kind::Call:
+      break;
+    }
+    return std::nullopt;
+  }
+
+private:
+  const dsl::Format &format;
+
+  std::optional<Affine> binary(const Expr &expr) const {
+    std::optional<Affine> a = read(*expr.operands[0]), b = read(*expr.operands[1]);
+    if (!a || !b)
+      return std::nullopt;
+    switch (expr.op) {
+    case Expr::Op::Add:
+    case Expr::Op::Sub: {
+      double sign = expr.op == Expr::Op::Add ? 1 : -1;
+      return Affine{a->slope.plus(b->slope.times(sign)), a->offset.plus(b->offset.times(sign))};
+    }
+    case Expr::Op::Mul:
+      if (!a->slope.terms.empty() && !b->slope.terms.empty())
+        return std::nullopt;
+      return Affine{a->slope.times(b->offset).plus(b->slope.times(a->offset)),
+                    a->offset.times(b->offset)};
+    case Expr::Op::Div: {
+      double divisor = b->offset.constant();
+      if (!b->slope.terms.empty() || !b->offset.isConstant() || divisor == 0)
+        return std::nullopt;
+      return Affine{a->slope.times(1 / divisor), a->offset.times(1 / divisor)};
+    }
+    case Expr::Op::Shl: {
+      if (!b->slope.terms.empty() || !b->offset.isConstant())
+        return std::nullopt;
+      double factor = std::ldexp(1.0, static_cast<int>(b->offset.constant()));
+      return Affine{a->slope.times(factor), a->offset.times(factor)};
+    }
+    default:
+      return std::nullopt;
+    }
+  }
+
+  std::optional<Affine> cast(const Expr &expr) const {
+    if (!expr.type->isInteger())
+      return std::nullopt;
+    const Expr &inner = *expr.operands[0];
+    if (isMinMax(inner, format, expr.type->minFinite(), expr.type->maxFinite()))
+      return read(inner);
+    int64_t top = int64_t{1} << (expr.type->bits() - 1);
+    bool flips = inner.kind == Expr::Kind::Binary && inner.op == Expr::Op::Xor &&
+                 inner.operands[1]->kind == Expr::Kind::Integer &&
+                 inner.operands[1]->integer == top &&
+                 expr.type->kind() == dsl::ElementType::Kind::Signed;
+    if (!flips || !isMinMax(*inner.operands[0], format, 0, static_cast<double>(2 * top - 1)))
+      return std::nullopt;
+    std::optional<Affine> a = read(*inner.operands[0]);
+    if (a)
+      a->offset = a->offset.plus(constantNumber(-static_cast<double>(top)));
+    return a;
+  }
+};
+
+// The outputs of a sequence and its parameters, to which more is added.
+class Extension {
+public:
+  Extension(DecodeSequence &sequence, std::string_view mmaType)
+      : sequence(sequence), p(sequence.program), f16(mmaType == "f16"),
+        type(dsl::ElementType::get(mmaType)) {}
+  ~Extension() { p.params = static_cast<int>(sequence.params.size()); }
+
+  Operand param(const DecodeParam &wanted) {
+    for (size_t i = 0; i < sequence.params.size(); ++i)
+      if (sequence.params[i] == wanted)
+        return DecodeProgram::param(static_cast<int>(i));
+    sequence.params.push_back(wanted);
+    return DecodeProgram::param(static_cast<int>(sequence.params.size()) - 1);
+  }
+  // A number of the row of register r, in both halves of a register.
+  Operand number(const RowNumber &number, size_t r) {
+    if (!number.isConstant())
+      return param({DecodeParam::Form::Number, 0, static_cast<int>(r & 1), number});
+    uint32_t code = type.encode(number.constant());
+    return DecodeProgram::constant(code | code << 16);
+  }
+  Operand fma(Operand a, Operand b, Operand c) {
+    return p.add(f16 ? Op::FmaF16 : Op::FmaBF16, a, b, c);
+  }
+  Operand times(Operand a, Operand b) {
+    return f16 ? p.add(Op::MulF16, a, b)
+               : p.add(Op::FmaBF16, a, b, DecodeProgram::constant(0x80008000));
+  }
+  Operand output(size_t r) const {
+    return {Operand::Kind::Temp, static_cast<uint32_t>(p.outputs[r])};
+  }
+  void setOutput(size_t r, Operand value) { p.outputs[r] = static_cast<int>(value.value); }
+
+private:
+  DecodeSequence &sequence;
+  DecodeProgram &p;
+  bool f16;
+  dsl::ElementType type;
+};
+
+// Largest integer up to which an operand type holds all.
+double exactIntegers(dsl::ElementType type) { return std::ldexp(1.0, type.mantissaBits() + 1); }
+
+bool fitsExactly(const RowNumber &number, const dsl::Format &format, double limit) {
+  double min = 0, max = 0;
+  for (const RowNumber::Term &term : number.terms) {
+    double low = term.factor, high = term.factor;
+    if (low != std::floor(low))
+      return false;
+    for (int component : term.components) {
+      dsl::ElementType type = format.components[static_cast<size_t>(component)].type;
+      if (!type.isInteger())
+        return false;
+      auto corners = {low * type.minFinite(), low * type.maxFinite(), high * type.minFinite(),
+                      high * type.maxFinite()};
+      low = std::min(corners);
+      high = std::max(corners);
+    }
+    min += low;
+    max += high;
+  }
+  return min >= -limit && max <= limit;
+}
+
+std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::Expr &core,
+                                         const Affine &affine, std::string_view mmaType) {
+  Expr elementExpr{};
+  elementExpr.kind = Expr::Kind::Component;
+  std::optional<DecodeSequence> base = decodeSequence(format, elementExpr, mmaType, 0);
+  if (!base)
+    return std::nullopt;
+  DecodeSequence result = restored(*std::move(base), mmaType);
+  double limit = exactIntegers(dsl::ElementType::get(mmaType));
+  bool exact = result.roundings == 0 && isMinMax(core, format, -limit, limit) &&
+               fitsExactly(affine.slope, format, limit) &&
+               fitsExactly(affine.offset, format, limit);
+  // Of the slope and of the offset, and of the number, which is no larger than both together.
+  result.roundings = exact ? 0 : result.roundings + 2;
+  Extension extension(result, mmaType);
+  for (size_t r = 0; r < result.registers(); ++r)
+    extension.setOutput(r, extension.fma(extension.output(r), extension.number(affine.slope, r),
+                                         extension.number(affine.offset, r)));
+  return result;
+}
+
+// Bytes of number + 128: sums of multiples of whole registers, whose bytes are numbers from 0 to
+// 255 in the end, whatever carries on the way there.
+std::optional<DecodeSequence> byteDecode(const dsl::Format &format, const dsl::Expr &core,
+                                         const Affine &affine) {
+  dsl::ElementType element = format.element().type;
+  auto isWhole = [](double x) { return x == std::floor(x) && std::abs(x) <= 65536; };
+  if (!element.isInteger() || element.bits() > 8 || !isMinMax(core, format, -128, 127) ||
+      affine.slope.terms.size() != 1)
+    return std::nullopt;
+  for (const RowNumber *number : {&affine.slope, &affine.offset})
+    for (const RowNumber::Term &term : number->terms) {
+      if (term.components.size() > 1 || !isWhole(term.factor))
+        return std::nullopt;
+      for (int component : term.components) {
+        dsl::ElementType type = format.components[static_cast<size_t>(component)].type;
+        if (!type.isInteger() || type.bits() > 8)
+          return std::nullopt;
+      }
+    }
+  const RowNumber::Term &slope = affine.slope.terms[0];
+  bool isSigned = element.kind() == dsl::ElementType::Kind::Signed;
+  dsl::ElementType::Kind slopeKind = dsl::ElementType::Kind::Unsigned;
+  if (!slope.components.empty())
+    slopeKind = format.components[static_cast<size_t>(slope.components[0])].type.kind();
+  if (!slope.components.empty() &&
+      (slope.factor != 1 || isSigned || slopeKind != dsl::ElementType::Kind::Unsigned))
+    return std::nullopt; // the offset of the codes would be multiplied too
+  DecodeSequence result = extractBytes(element);
+  Extension extension(result, "s8");
+  DecodeProgram &p = result.program;
+  auto bytes = [](double value) {
+    return static_cast<uint32_t>(static_cast<int64_t>(value)) * 0x01010101U;
+  };
+  double bias = isSigned ? std::ldexp(1.0, element.bits() - 1) : 0; // codes hold number + bias
+  double rest = 128 + affine.offset.constant() - bias * slope.factor;
+  for (const RowNumber::Term &term : affine.offset.terms)
+    if (!term.components.empty()) {
+      dsl::ElementType type = format.components[static_cast<size_t>(term.components[0])].type;
+      if (type.kind() == dsl::ElementType::Kind::Signed)
+        rest -= term.factor * std::ldexp(1.0, type.bits() - 1);
+    }
+  for (size_t r = 0; r < result.registers(); ++r) {
+    int row = static_cast<int>(r & 1);
+    Operand sum = DecodeProgram::constant(bytes(rest));
+    for (const RowNumber::Term &term : affine.offset.terms) {
+      if (term.components.empty())
+        continue;
+      int component = term.components[0];
+      dsl::ElementType type = format.components[static_cast<size_t>(component)].type;
+      Operand value = extension.param({DecodeParam::Form::Bytes, component, row, {}});
+      if (type.kind() == dsl::ElementType::Kind::Signed) // in offset binary
+        value = p.add(Op::Xor, value, DecodeProgram::constant(bytes(1 << (type.bits() - 1))));
+      Operand factor =
+          DecodeProgram::constant(static_cast<uint32_t>(static_cast<int64_t>(term.factor)));
+      sum = p.add(Op::Mad, value, factor, sum);
+    }
+    Operand factor =
+        slope.components.empty()
+            ? DecodeProgram::constant(static_cast<uint32_t>(static_cast<int64_t>(slope.factor)))
+            : extension.param({DecodeParam::Form::Byte, slope.components[0], row, {}});
+    Operand number = p.add(Op::Mad, extension.output(r), factor, sum);
+    extension.setOutput(r, p.add(Op::Xor, number, DecodeProgram::constant(0x80808080)));
+  }
+  return result;
+}
+
+} // namespace
+
+std::optional<Affine> affineCore(const dsl::Format &format, const dsl::Expr &core) {
+  return AffineReader(format).read(core);
+}
+
+namespace {
+
+// What a remapped code stands for, by the selector of its row; counts what is not exact.
+RowNumber entryOf(const dsl::Remap &remap, const dsl::Format &format, dsl::ElementType operand,
+                  int &roundings) {
+  RowNumber entry;
+  for (size_t i = 0; i < remap.entries.size(); ++i) {
+    const dsl::Remap::Entry &own = remap.entries[i];
+    RowNumber::Term term{own.value, {}, remap.selector, static_cast<int>(i)};
+    bool exact = operand.decode(operand.encode(own.value)) == own.value;
+    if (own.component >= 0) {
+      term.factor = own.negated ? -1 : 1;
+      term.components = {own.component};
+      exact = format.components[static_cast<size_t>(own.component)].type == operand;
+    }
+    if (!exact)
+      roundings = std::max(roundings, 1);
+    if (term.factor != 0)
+      entry.terms.push_back(term);
+  }
+  return entry;
+}
+
+// 16 codes by tables of bytes, of which the remapped code's are a row's own. None where other codes
+// are not exact.
+std::optional<DecodeSequence> remappedTable(const dsl::Format &format, dsl::ElementType operand) {
+  const dsl::Remap &remap = *format.element().remap;
+  dsl::ElementType type = format.element().type;
+  int roundings = 0;
+  RowNumber entry = entryOf(remap, format, operand, roundings);
+  if (type.bits() != 4 || operand.bits() != 16 || entry.isConstant())
+    return std::nullopt;
+  std::vector<uint32_t> lanes;
+  for (uint32_t code = 0; code < 16; ++code) {
+    double value = type.decode(code);
+    lanes.push_back(code == remap.code ? 0 : operand.encode(value));
+    if (code != remap.code && operand.decode(lanes.back()) != value)
+      return std::nullopt;
+  }
+  DecodeSequence result = tableWithParameter(lanes, remap.code).sequence;
+  for (int half = 0; half < 2; ++half)
+    result.params.push_back({DecodeParam::Form::Number, 0, half, entry});
+  result.roundings = roundings;
+  return result;
+}
+
+} // namespace
+
+std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::string_view mmaType) {
+  const dsl::Remap &remap = *format.element().remap;
+  dsl::ElementType operand = dsl::ElementType::get(mmaType);
+  if (std::optional<DecodeSequence> byTable = remappedTable(format, operand))
+    return byTable;
+  std::optional<DecodeSequence> base;
+  if (operand.bits() == 16)
+    base = extractElement(format.element().type, mmaType);
+  if (!base || base->perRegister() != 2 || base->codeXor != 0)
+    return std::nullopt;
+  DecodeSequence result = *std::move(base);
+  RowNumber entry = entryOf(remap, format, operand, result.roundings);
+  Extension extension(result, mmaType);
+  DecodeProgram &p = result.program;
+  uint32_t code = remap.code | remap.code << 16;
+  for (size_t r = 0; r < result.registers(); ++r) {
+    // The codes in the halves of a register, all bits flipped that the code has: 0 is a match.
+    std::optional<Operand> codes;
+    for (size_t b = 0; b < result.bits[r][0].size(); ++b) {
+      CodeBit low = result.bits[r][0][b], high = result.bits[r][1][b];
+      if (low.word != high.word || high.bit != low.bit + 16)
+        return std::nullopt;
+      Operand word = DecodeProgram::word(low.word);
+      int right = low.bit - static_cast<int>(b);
+      auto distance = DecodeProgram::constant(static_cast<uint32_t>(std::abs(right)));
+      if (right != 0)
+        word = p.add(right > 0 ? Op::Shr : Op::Shl, word, distance);
+      Operand mask = DecodeProgram::constant(0x00010001U << b);
+      codes = codes ? p.add(Op::AndOr, word, mask, *codes) : p.add(Op::And, word, mask);
+    }
+    Operand differ = p.add(Op::Xor, *codes, DecodeProgram::constant(code));
+    // 0x8000 less the difference has its top bit where there is none.
+    Operand top = p.add(Op::Mad, differ, DecodeProgram::constant(UINT32_MAX),
+                        DecodeProgram::constant(0x80008000));
+    Operand match = p.add(Op::Prmt, top, top, DecodeProgram::constant(0xbb99));
+    RowNumber own = entry.times(std::ldexp(1.0, result.log2Factor));
+    extension.setOutput(r, p.add(Op::Select, match, extension.number(own, r), extension.output(r)));
+  }
+  return result;
+}
+
+std::optional<DecodeSequence> affineDecode(const dsl::Format &format, const dsl::Expr &core,
+                                           std::string_view mmaType) {
+  std::optional<Affine> affine = affineCore(format, core);
+  if (!affine || affine->slope.terms.empty())
+    return std::nullopt;
+  if (mmaType == "s8")
+    return byteDecode(format, core, *affine);
+  if (dsl::ElementType::get(mmaType).bits() == 16)
+    return halfDecode(format, core, *affine, mmaType);
+  return std::nullopt;
+}
+
+DecodeSequence numberScaled(DecodeSequence sequence, const RowNumber &number, double largest,
+                            std::string_view mmaType) {
+  double room = dsl::ElementType::get(mmaType).maxFinite() / largest;
+  int carried = std::clamp(static_cast<int>(std::floor(std::log2(room))), 0, -sequence.log2Factor);
+  if (sequence.log2Factor + carried < smallestUsefulLog2) {
+    sequence = restored(std::move(sequence), mmaType);
+    carried = 0;
+  }
+  sequence.log2Factor += carried;
+  RowNumber factor = number.times(std::ldexp(1.0, carried));
+  Extension extension(sequence, mmaType);
+  for (size_t r = 0; r < sequence.registers(); ++r)
+    extension.setOutput(r, extension.times(extension.output(r), extension.number(factor, r)));
+  return sequence;
+}
+
+} // namespace rho::compiler

@@ -1,0 +1,32 @@
+// Cores of value expressions that are linear in the element: zero points, steps and origins, group
+// offsets.
+#pragma once
+
+#include "compiler/decode/Sequences.h"
+
+namespace rho::compiler {
+
+// A number is slope * element + offset.
+struct Affine {
+  RowNumber slope, offset;
+};
+
+// The core as such a number; none where it is not linear. Of integer types, sN(e ^ 2^(N-1)) of a
+// number of N bits is e - 2^(N-1), and requirements bound what would not fit otherwise.
+std::optional<Affine> affineCore(const dsl::Format &format, const dsl::Expr &core);
+
+// Decodes the core. Operands of 16 bits: exact where it is an integer that they hold, else the
+// slope, the offset and the number are each rounded to the operand type. "s8": integers
+// of that range. None for other operands, and where the core is not affine.
+std::optional<DecodeSequence> affineDecode(const dsl::Format &format, const dsl::Expr &core,
+                                           std::string_view mmaType);
+
+// Decodes an element with a remapped code to operands of 16 bits. None for others.
+std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::string_view mmaType);
+
+// Multiplies every register by a number of its row, of at most `largest`, for operands of 16 bits.
+// A power of two that the decode left out travels in that number as far as the range allows.
+DecodeSequence numberScaled(DecodeSequence sequence, const RowNumber &number, double largest,
+                            std::string_view mmaType);
+
+} // namespace rho::compiler

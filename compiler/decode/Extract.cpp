@@ -1,0 +1,369 @@
+// Decodes of any element: codes are taken apart into lanes, one to a byte or half of a register,
+// and become numbers there by their bits, by an offset or by a table.
+#include "compiler/decode/Extract.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace rho::compiler {
+
+namespace {
+
+using Op = DecodeInstr::Op;
+using Operand = DecodeProgram::Operand;
+
+Operand constant(uint32_t value) { return DecodeProgram::constant(value); }
+
+uint32_t lowBits(int count) { return count >= 32 ? UINT32_MAX : (1U << count) - 1; }
+
+// `lane` in every lane of a register.
+uint32_t inLanes(uint32_t lane, int laneBits) {
+  uint32_t result = 0;
+  for (int at = 0; at < 32; at += laneBits)
+    result |= lane << at;
+  return result;
+}
+
+// Bits [from, from + count) of a code, to be put at bit `to` of its lane.
+struct Field {
+  int from, count, to;
+};
+
+// Takes codes out of the words of a unit. A group is the codes of one register of lanes. Code bits
+// of a plane lie in lanes of the words themselves, groups beside each other, so that one shift and
+// one mask take a plane's bits of a group.
+class Extractor {
+public:
+  Extractor(DecodeProgram &program, int codeBits, int laneBits)
+      : program(program), laneBits(laneBits), planes(planeBits(codeBits)),
+        smallestPlane(planes.back()) {}
+
+  int codes() const { return 32 / smallestPlane; }
+  int groups() const { return codes() * laneBits / 32; }
+
+  // The fields of a group's codes in their lanes, over the bits of `rest`.
+  Operand fields(int group, const std::vector<Field> &wanted, uint32_t rest = 0) {
+    // Bits that one shift brings to their places share it.
+    std::map<std::pair<int, int>, uint32_t> masks; // by word and shift to the right
+    for (const Field &field : wanted) {
+      int shift = 0, word = 0; // of the plane
+      for (int plane : planes) {
+        int perWord = laneBits / plane;
+        int low = std::max(field.from, shift),
+            high = std::min(field.from + field.count, shift + plane);
+        if (low < high) {
+          int place = group % perWord * plane + low - shift, to = field.to + low - field.from;
+          masks[{word + group / perWord, place - to}] |= lowBits(high - low) << to;
+        }
+        shift += plane;
+        word += codes() * plane / 32;
+      }
+    }
+    std::optional<Operand> result;
+    for (const auto &[source, mask] : masks) {
+      Operand bits = shifted(source.first, source.second);
+      Operand lanes = constant(inLanes(mask, laneBits));
+      if (result)
+        result = program.add(Op::AndOr, bits, lanes, *result);
+      else if (rest != 0)
+        result = program.add(Op::AndOr, bits, lanes, constant(inLanes(rest, laneBits)));
+      else
+        result = program.add(Op::And, bits, lanes);
+    }
+    return *result;
+  }
+
+  // Word of the group in which bit `bit` of the codes is bit `to` of their lanes, beside others.
+  Operand raw(int group, int bit, int to) {
+    int shift = 0, word = 0;
+    for (int plane : planes) {
+      if (bit < shift + plane) {
+        int perWord = laneBits / plane;
+        return shifted(word + group / perWord, group % perWord * plane + bit - shift - to);
+      }
+      shift += plane;
+      word += codes() * plane / 32;
+    }
+    return {};
+  }
+
+  // Where the bits of the code in lane `lane` of a group lie.
+  std::vector<CodeBit> place(int group, int lane) const {
+    std::vector<CodeBit> result;
+    int word = 0;
+    for (int plane : planes) {
+      int perWord = laneBits / plane;
+      for (int bit = 0; bit < plane; ++bit)
+        result.push_back({word + group / perWord, laneBits * lane + group % perWord * plane + bit});
+      word += codes() * plane / 32;
+    }
+    return result;
+  }
+
+private:
+  DecodeProgram &program;
+  int laneBits;
+  std::vector<int> planes;
+  int smallestPlane;
+  std::map<std::pair<int, int>, Operand> known;
+
+  Operand shifted(int word, int right) {
+    if (right == 0)
+      return DecodeProgram::word(word);
+    auto [entry, isNew] = known.try_emplace({word, right});
+    if (isNew)
+      entry->second = program.add(right > 0 ? Op::Shr : Op::Shl, DecodeProgram::word(word),
+                                  constant(static_cast<uint32_t>(std::abs(right))));
+    return entry->second;
+  }
+};
+
+// A decode in the making: which codes stand where, and what is common to all constructions.
+class Decoder {
+public:
+  Decoder(dsl::ElementType type, std::string_view mmaType)
+      : type(type), mma(dsl::ElementType::get(mmaType)), bits(type.bits()) {}
+
+  std::optional<DecodeSequence> decode() {
+    if (bits > 8 || bits < 2)
+      return std::nullopt;
+    bool fits = type.isInteger() ? integers() : type.isFloat() && placement();
+    if (!fits && !table())
+      return std::nullopt;
+    return std::move(result);
+  }
+
+  DecodeSequence bytes() {
+    Extractor extractor(p, bits, 8);
+    for (int group = 0; group < extractor.groups(); ++group)
+      p.output(extractor.fields(group, {{0, bits, 0}}));
+    lanesAreRegisters(extractor);
+    result.codeXor = type.kind() == dsl::ElementType::Kind::Signed ? offsetBinary() : 0;
+    return std::move(result);
+  }
+
+private:
+  dsl::ElementType type, mma;
+  int bits;
+  DecodeSequence result;
+  DecodeProgram &p = result.program;
+
+  bool isHalf() const { return mma.bits() == 16; }
+  uint32_t offsetBinary() const { return 1U << (bits - 1); }
+  uint32_t both(double value) const { return inLanes(mma.encode(value), 16); }
+
+  // One register for each group of lanes as wide as the operand's elements.
+  void lanesAreRegisters(const Extractor &extractor) {
+    result.codes = extractor.codes();
+    result.bits.clear();
+    for (int group = 0; group < extractor.groups(); ++group) {
+      result.bits.emplace_back();
+      for (int lane = 0; lane < 32 / mma.bits(); ++lane)
+        result.bits.back().push_back(extractor.place(group, lane));
+    }
+  }
+
+  Operand plus(Operand x, double addend) {
+    return mma.name() == "f16" ? p.add(Op::AddF16, x, constant(both(addend)))
+                               : p.add(Op::FmaBF16, x, constant(both(1)), constant(both(addend)));
+  }
+
+  // Integers by an offset. Signed codes are stored in offset binary.
+  bool integers() {
+    bool isSigned = type.kind() == dsl::ElementType::Kind::Signed;
+    if (mma.isInteger())
+      return isSigned || bits < mma.bits() ? integerLanes(isSigned) : false;
+    if (!isHalf())
+      return false;
+    Extractor extractor(p, bits, 16);
+    double bias = isSigned ? offsetBinary() : 0;
+    // The bits of 2^m with a small number u in its lowest mantissa bits are the number 2^m + u.
+    double magic = std::ldexp(1.0, mma.mantissaBits());
+    for (int group = 0; group < extractor.groups(); ++group) {
+      auto number = [&](int from, int count) {
+        return extractor.fields(group, {{from, count, 0}}, mma.encode(magic));
+      };
+      if (bits <= mma.mantissaBits()) {
+        p.output(plus(number(0, bits), -magic - bias));
+        continue;
+      }
+      constexpr int half = 4; // 8 bits in bf16: a multiple of 16 and the rest
+      Operand high = plus(number(half, bits - half), -magic - bias / (1 << half));
+      p.output(p.add(Op::FmaBF16, high, constant(both(1 << half)), plus(number(0, half), -magic)));
+    }
+    lanesAreRegisters(extractor);
+    result.codeXor = isSigned ? offsetBinary() : 0;
+    return true;
+  }
+
+  // In offset binary of the lane and then, by its top bit, in two's complement: nothing carries.
+  bool integerLanes(bool isSigned) {
+    int laneBits = mma.bits();
+    if (bits > laneBits)
+      return false;
+    Extractor extractor(p, bits, laneBits);
+    uint32_t top = 1U << (laneBits - 1);
+    for (int group = 0; group < extractor.groups(); ++group) {
+      Operand codes = extractor.fields(group, {{0, bits, 0}});
+      if (isSigned && bits < laneBits) {
+        codes =
+            p.add(Op::Mad, codes, constant(1), constant(inLanes(top - offsetBinary(), laneBits)));
+        codes = p.add(Op::Xor, codes, constant(inLanes(top, laneBits)));
+      }
+      p.output(codes);
+    }
+    lanesAreRegisters(extractor);
+    result.codeXor = isSigned && bits < laneBits ? offsetBinary() : 0;
+    return true;
+  }
+
+  // Exponent and mantissa under the operand's wider exponent: the number times a power of two,
+  // subnormals too.
+  bool placement() {
+    int exponent = type.exponentBits(), mantissa = type.mantissaBits();
+    if (mma.isInteger() || exponent > mma.exponentBits() || mantissa > mma.mantissaBits() ||
+        type.name() == "e8m0")
+      return false;
+    int log2Factor = (1 << (exponent - 1)) - (1 << (mma.exponentBits() - 1));
+    if (std::ldexp(type.maxFinite(), log2Factor) > mma.maxFinite())
+      return false;
+    Extractor extractor(p, bits, mma.bits());
+    int to = mma.mantissaBits() - mantissa;
+    for (int group = 0; group < extractor.groups(); ++group) {
+      std::vector<Field> fields{{0, exponent + mantissa, to}};
+      if (type.hasSign())
+        fields.push_back({bits - 1, 1, mma.bits() - 1});
+      p.output(extractor.fields(group, fields));
+    }
+    lanesAreRegisters(extractor);
+    result.log2Factor = log2Factor;
+    return true;
+  }
+
+  // --- Tables. One Prmt takes four of 8 bytes by the low 3 bits of four codes, which stand in
+  // nibbles; further bits choose among such results by masks of bytes.
+
+  bool table() {
+    int entries = 1 << bits;
+    std::vector<uint32_t> codes;
+    for (int code = 0; code < entries; ++code) {
+      double value = type.decode(static_cast<uint32_t>(code));
+      uint32_t image = std::isfinite(value) ? mma.encode(value) : 0;
+      bool exact = !std::isfinite(value) || mma.decode(image) == value;
+      if (!exact && (!isHalf() || std::abs(value) > mma.maxFinite()))
+        return false;
+      result.roundings = std::max(result.roundings, exact ? 0 : 1);
+      codes.push_back(image);
+    }
+    if (mma.bits() < 8)
+      return false;
+    if (bits == 8)
+      return byteTable(codes);
+    Extractor extractor(p, bits, 4);
+    for (int group = 0; group < extractor.groups(); ++group) {
+      // 8 codes of up to 3 bits below a 0.
+      Operand index =
+          bits < 4 ? extractor.fields(group, {{0, bits, 0}}) : extractor.fields(group, {{0, 3, 0}});
+      std::vector<Operand> tops, evens; // of further bits, at the tops of odd and even nibbles
+      for (int bit = 3; bit < bits; ++bit) {
+        tops.push_back(extractor.raw(group, bit, 3));
+        evens.push_back(p.add(Op::Shl, tops.back(), constant(4)));
+      }
+      for (int half = 0; half < 2; ++half) {
+        if (half == 1)
+          index = p.add(Op::Shr, index, constant(16));
+        std::vector<Operand> masks;
+        for (size_t bit = 0; bit < tops.size(); ++bit)
+          masks.push_back(
+              p.add(Op::Prmt, evens[bit], tops[bit], constant(half == 0 ? 0xd9c8 : 0xfbea)));
+        lookUp(codes, index, masks);
+      }
+    }
+    describeTable(extractor, 2);
+    return true;
+  }
+
+  // Codes of 8 bits lie in bytes: the low bits of four are brought together in nibbles.
+  bool byteTable(const std::vector<uint32_t> &codes) {
+    Extractor extractor(p, bits, 8);
+    Operand word = DecodeProgram::word();
+    Operand low = p.add(Op::And, word, constant(0x07070707));
+    Operand pairs = p.add(Op::Or, low, p.add(Op::Shr, low, constant(4)));
+    Operand index = p.add(Op::Prmt, pairs, pairs, constant(0x2020));
+    std::vector<Operand> masks;
+    for (int bit = 3; bit < bits; ++bit) {
+      Operand top = extractor.raw(0, bit, 7);
+      masks.push_back(p.add(Op::Prmt, top, top, constant(0xba98)));
+    }
+    lookUp(codes, index, masks);
+    describeTable(extractor, 1);
+    return true;
+  }
+
+  // The numbers of four codes as registers.
+  void lookUp(const std::vector<uint32_t> &codes, Operand index,
+              const std::vector<Operand> &masks) {
+    auto bytesAt = [&](int shift) {
+      std::vector<uint8_t> bytes;
+      for (uint32_t code : codes)
+        bytes.push_back(static_cast<uint8_t>(code >> shift));
+      while (bytes.size() < 8)
+        bytes.push_back(0);
+      return bytes;
+    };
+    Operand low = select(bytesAt(0), index, masks, masks.size());
+    if (!isHalf())
+      return p.output(asTemp(low));
+    Operand high = select(bytesAt(8), index, masks, masks.size());
+    p.output(p.add(Op::Prmt, low, high, constant(0x5140)));
+    p.output(p.add(Op::Prmt, low, high, constant(0x7362)));
+  }
+
+  Operand asTemp(Operand value) {
+    return value.kind == Operand::Kind::Temp ? value : p.add(Op::Or, value, constant(0));
+  }
+
+  // Of a table of 8 << depth bytes, those of four codes.
+  Operand select(const std::vector<uint8_t> &bytes, Operand index,
+                 const std::vector<Operand> &masks, size_t depth) {
+    bool same = std::all_of(bytes.begin(), bytes.end(), [&](uint8_t b) { return b == bytes[0]; });
+    if (same)
+      return constant(inLanes(bytes[0], 8));
+    if (depth == 0) {
+      uint32_t words[2] = {0, 0};
+      for (size_t i = 0; i < 8; ++i)
+        words[i / 4] |= static_cast<uint32_t>(bytes[i]) << (8 * (i % 4));
+      return p.add(Op::Prmt, constant(words[0]), constant(words[1]), index);
+    }
+    auto middle = bytes.begin() + static_cast<std::ptrdiff_t>(bytes.size() / 2);
+    std::vector<uint8_t> lower(bytes.begin(), middle), upper(middle, bytes.end());
+    if (lower == upper)
+      return select(lower, index, masks, depth - 1);
+    Operand whenSet = select(upper, index, masks, depth - 1);
+    Operand otherwise = select(lower, index, masks, depth - 1);
+    return p.add(Op::Select, masks[depth - 1], whenSet, otherwise);
+  }
+
+  // Registers hold the codes of each group in order, `quartets` times four.
+  void describeTable(const Extractor &extractor, int quartets) {
+    result.codes = extractor.codes();
+    int perRegister = 32 / mma.bits();
+    for (int group = 0; group < extractor.groups(); ++group)
+      for (int lane = 0; lane < 4 * quartets; lane += perRegister) {
+        result.bits.emplace_back();
+        for (int s = 0; s < perRegister; ++s)
+          result.bits.back().push_back(extractor.place(group, lane + s));
+      }
+  }
+};
+
+} // namespace
+
+DecodeSequence extractBytes(dsl::ElementType type) { return Decoder(type, "s8").bytes(); }
+
+std::optional<DecodeSequence> extractElement(dsl::ElementType type, std::string_view mmaType) {
+  return Decoder(type, mmaType).decode();
+}
+
+} // namespace rho::compiler

@@ -1,0 +1,40 @@
+// Numbers that are the same for all of a group's codes of one weight row.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rho::compiler {
+
+// A sum of products of components of the weight, computed in f32. A term may count only where the
+// code of a component of an unsigned type, its selector, has one value.
+struct RowNumber {
+  struct Term {
+    double factor = 1;
+    std::vector<int> components; // of the weight's format
+    int selector = 0;            // component, or 0
+    int code = 0;                // of the selector
+    friend bool operator==(const Term &, const Term &) = default;
+  };
+  std::vector<Term> terms;
+
+  bool isConstant() const;       // no component
+  double constant() const;       // of the term without components, 0 where there is none
+  std::vector<int> uses() const; // components, each once
+  RowNumber times(double factor) const;
+  RowNumber plus(const RowNumber &other) const;
+  RowNumber times(const RowNumber &other) const;
+
+  // Every component by what `index` makes of it.
+  RowNumber renumbered(const std::function<int(int)> &index) const;
+
+  // "1*#1*#2 + -8 + 5*[#3=2]"; "0" without terms.
+  std::string print() const;
+  static std::optional<RowNumber> parse(std::string_view text);
+  friend bool operator==(const RowNumber &, const RowNumber &) = default;
+};
+
+} // namespace rho::compiler

@@ -1,0 +1,268 @@
+#include "compiler/decode/TableSearch.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+namespace rho::compiler {
+
+namespace {
+
+using Op = DecodeInstr::Op;
+using Operand = DecodeProgram::Operand;
+
+Operand constant(uint32_t value) { return DecodeProgram::constant(value); }
+
+// One byte of what the lanes hold, entry i for stored code i.
+using Bytes = std::array<uint8_t, 16>;
+
+bool isConstant(const Bytes &bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [&](uint8_t b) { return b == bytes[0]; });
+}
+
+uint8_t topBits(uint8_t byte) { return byte & 0x80 ? 0xff : 0; }
+
+// Prmt on a constant table of eight bytes.
+Operand lookUp(DecodeProgram &program, const uint8_t *table, Operand selectors) {
+  uint32_t halves[2] = {};
+  for (int i = 0; i < 8; ++i)
+    halves[i / 4] |= static_cast<uint32_t>(table[i]) << (8 * (i % 4));
+  return program.add(Op::Prmt, constant(halves[0]), constant(halves[1]), selectors);
+}
+
+// Eight codes to a word, four to a group: bits 0 to 2 of a code lie where a Prmt's selector has
+// them, so that group 1 is the word shifted by 16.
+class TableBuilder {
+public:
+  TableBuilder(const std::vector<uint32_t> &lanes, int laneBits)
+      : lanes(lanes), planes(laneBits / 8) {}
+
+  std::vector<TableDecode> run() {
+    std::vector<TableDecode> result;
+    for (auto construct : {&TableBuilder::bySign, &TableBuilder::byPairs, &TableBuilder::byMask})
+      if (std::optional<TableDecode> found = (this->*construct)())
+        result.push_back(*std::move(found));
+    return result;
+  }
+
+  TableDecode withParameter(uint32_t code) {
+    parameterCode = static_cast<int>(code);
+    TableDecode result = *byMask();
+    DecodeSequence &decode = result.sequence;
+    decode.codeTable.clear(); // each code is stored as it is
+    // Group g made registers 2 g and 2 g + 1; those of a row half are r and r + 2.
+    std::swap(decode.program.outputs[1], decode.program.outputs[2]);
+    std::swap(decode.bits[1], decode.bits[2]);
+    decode.program.params = 2;
+    return result;
+  }
+
+private:
+  const std::vector<uint32_t> &lanes;
+  int planes; // bytes of a lane
+  int parameterCode = -1;
+  DecodeSequence sequence;
+  std::vector<Bytes> bytes; // by plane, then by stored code
+
+  // Begins a sequence whose code `codes[i]` is stored as i.
+  void begin(const std::vector<int> &codes) {
+    sequence = {};
+    sequence.codes = 8;
+    sequence.codeTable.resize(codes.size());
+    bytes.assign(static_cast<size_t>(planes), {});
+    for (size_t i = 0; i < codes.size(); ++i) {
+      sequence.codeTable[static_cast<size_t>(codes[i])] = static_cast<uint8_t>(i);
+      for (int plane = 0; plane < planes; ++plane)
+        bytes[static_cast<size_t>(plane)][i] =
+            static_cast<uint8_t>(lanes[static_cast<size_t>(codes[i])] >> (8 * plane));
+    }
+  }
+
+  // Ends it: `groups[g][plane]` holds the bytes of four codes. The codes' top bits lie where
+  // `topBit` says.
+  template <class TopBit>
+  TableDecode finish(const std::vector<std::vector<Operand>> &groups, TopBit topBit,
+                     std::string method) {
+    DecodeProgram &p = sequence.program;
+    for (int group = 0; group < 2; ++group) {
+      const std::vector<Operand> &parts = groups[static_cast<size_t>(group)];
+      if (planes == 1)
+        p.output(parts[0]);
+      else
+        for (uint32_t selector : {0x5140u, 0x7362u})
+          p.output(p.add(Op::Prmt, parts[0], parts[1], constant(selector)));
+      int perRegister = 4 / planes;
+      for (int i = 0; i < 4; ++i) {
+        if (i % perRegister == 0)
+          sequence.bits.emplace_back();
+        int at = 16 * group + 4 * i;
+        sequence.bits.back().push_back({{0, at}, {0, at + 1}, {0, at + 2}, {0, topBit(group, i)}});
+      }
+    }
+    return {sequence, std::move(method)};
+  }
+  static int nextToThem(int group, int i) { return 16 * group + 4 * i + 3; }
+
+  std::vector<Operand> constantPlanes() const {
+    std::vector<Operand> result;
+    for (const Bytes &plane : bytes)
+      result.push_back(constant(plane[0] * 0x01010101u));
+    return result;
+  }
+
+  // Magnitudes by one table, signs by themselves.
+  std::optional<TableDecode> bySign() {
+    uint32_t sign = 0x80u << (8 * (planes - 1));
+    std::vector<int> codes(lanes.size(), -1);
+    size_t magnitudes = 0;
+    std::vector<bool> taken(lanes.size());
+    for (size_t i = 0; i < lanes.size(); ++i)
+      for (size_t j = 0; j < lanes.size(); ++j)
+        if (!taken[i] && !taken[j] && lanes[i] < sign && lanes[j] == (lanes[i] | sign)) {
+          taken[i] = taken[j] = true;
+          codes[magnitudes] = static_cast<int>(i);
+          codes[magnitudes + 8] = static_cast<int>(j);
+          ++magnitudes;
+        }
+    if (magnitudes != 8)
+      return std::nullopt;
+    begin(codes);
+    DecodeProgram &p = sequence.program;
+    Operand index = p.add(Op::And, DecodeProgram::word(), constant(0x77777777));
+    Operand signs = DecodeProgram::word();
+    std::vector<std::vector<Operand>> groups;
+    for (int group = 0; group < 2; ++group) {
+      if (group == 1) {
+        index = p.add(Op::Shr, index, constant(16));
+        signs = p.add(Op::Shl, signs, constant(4));
+      }
+      groups.push_back(constantPlanes());
+      for (int plane = 0; plane < planes; ++plane) {
+        const Bytes &table = bytes[static_cast<size_t>(plane)];
+        bool top = plane == planes - 1;
+        Operand &part = groups.back()[static_cast<size_t>(plane)];
+        if (!isConstant(table))
+          part = lookUp(p, table.data(), index);
+        if (top)
+          part = p.add(Op::AndOr, signs, constant(0x80808080), part);
+      }
+    }
+    // A byte's sign is its own top bit, or the bit four places lower.
+    auto topBit = [](int group, int i) { return 8 * i + (group == 0 ? 7 : 3); };
+    return finish(groups, topBit, "magnitudes from a table of 8, signs in place");
+  }
+
+  // A selector with bit 3 set repeats the top bit of the byte that the other three name. So the
+  // tables A, read by the selectors, and B, read by the selectors with bit 3 flipped, give for a
+  // code below 8 A[c] ^ top(B[c]) and for the others B[c - 8] ^ top(A[c - 8]). Both can be what is
+  // wanted when the top bits of what codes c and c + 8 want are equal.
+  std::optional<TableDecode> byPairs() {
+    std::map<uint32_t, std::vector<int>> byTopBits;
+    uint32_t tops = planes == 1 ? 0x80 : 0x8080;
+    for (size_t code = 0; code < lanes.size(); ++code)
+      byTopBits[lanes[code] & tops].push_back(static_cast<int>(code));
+    std::vector<int> codes(lanes.size());
+    size_t pair = 0;
+    for (const auto &[key, members] : byTopBits) {
+      if (members.size() % 2 != 0)
+        return std::nullopt;
+      for (size_t i = 0; i < members.size() / 2; ++i, ++pair) {
+        codes[pair] = members[i];
+        codes[pair + 8] = members[i + members.size() / 2];
+      }
+    }
+    begin(codes);
+    DecodeProgram &p = sequence.program;
+    Operand low = DecodeProgram::word();
+    Operand high = p.add(Op::Xor, low, constant(0x88888888));
+    std::vector<std::vector<Operand>> groups;
+    for (int group = 0; group < 2; ++group) {
+      if (group == 1) {
+        low = p.add(Op::Shr, low, constant(16));
+        high = p.add(Op::Shr, high, constant(16));
+      }
+      groups.push_back(constantPlanes());
+      for (int plane = 0; plane < planes; ++plane) {
+        const Bytes &wanted = bytes[static_cast<size_t>(plane)];
+        if (isConstant(wanted))
+          continue;
+        uint8_t a[8], b[8];
+        for (int i = 0; i < 8; ++i) { // top(A) = 0, so top(B) is the top bit that both want
+          b[i] = wanted[static_cast<size_t>(i) + 8];
+          a[i] = wanted[static_cast<size_t>(i)] ^ topBits(b[i]);
+        }
+        Operand first = lookUp(p, a, low);
+        groups.back()[static_cast<size_t>(plane)] = p.add(Op::Xor, first, lookUp(p, b, high));
+      }
+    }
+    return finish(groups, nextToThem, "two tables of 8, each silent for the other's codes");
+  }
+
+  // Two tables and a choice by the top bit, for any values.
+  std::optional<TableDecode> byMask() {
+    std::vector<int> codes(lanes.size());
+    std::iota(codes.begin(), codes.end(), 0);
+    begin(codes);
+    DecodeProgram &p = sequence.program;
+    Operand word = DecodeProgram::word();
+    Operand index = p.add(Op::And, word, constant(0x77777777));
+    // Bytes with the top bits of codes 0 2 4 6 and 1 3 5 7 on top.
+    Operand even = p.add(Op::Shl, word, constant(4));
+    std::vector<std::vector<Operand>> groups;
+    for (int group = 0; group < 2; ++group) {
+      if (group == 1)
+        index = p.add(Op::Shr, index, constant(16));
+      Operand mask = p.add(Op::Prmt, even, word, constant(group == 0 ? 0xd9c8 : 0xfbea));
+      groups.push_back(constantPlanes());
+      for (int plane = 0; plane < planes; ++plane) {
+        if (parameterCode < 0 && isConstant(bytes[static_cast<size_t>(plane)]))
+          continue;
+        Operand low = halfTable(plane, 0, group, index);
+        Operand high = halfTable(plane, 8, group, index);
+        bool masked = low == constant(0);
+        groups.back()[static_cast<size_t>(plane)] =
+            masked ? p.add(Op::And, mask, high) : p.add(Op::Select, mask, high, low);
+      }
+    }
+    return finish(groups, nextToThem, "two tables of 8 and a choice");
+  }
+
+  // Four bytes of a plane from the eight codes from `first` on.
+  Operand halfTable(int plane, size_t first, int group, Operand index) {
+    DecodeProgram &p = sequence.program;
+    const uint8_t *table = bytes[static_cast<size_t>(plane)].data() + first;
+    int at = parameterCode - static_cast<int>(first); // of the parameter's byte
+    if (parameterCode < 0 || at < 0 || at >= 8) {
+      bool same = std::all_of(table, table + 8, [&](uint8_t b) { return b == table[0]; });
+      return same ? constant(table[0] * 0x01010101u) : lookUp(p, table, index);
+    }
+    Operand words[2];
+    for (int word = 0; word < 2; ++word) {
+      uint32_t known = 0, selector = 0x3210;
+      for (int i = 0; i < 4; ++i)
+        known |= static_cast<uint32_t>(table[4 * word + i]) << (8 * i);
+      words[word] = constant(known);
+      if (at / 4 != word)
+        continue;
+      int shift = 4 * (at % 4);
+      selector = (selector & ~(0xfu << shift)) | static_cast<uint32_t>(4 + plane) << shift;
+      words[word] =
+          p.add(Op::Prmt, constant(known), DecodeProgram::param(group), constant(selector));
+    }
+    return p.add(Op::Prmt, words[0], words[1], index);
+  }
+};
+
+} // namespace
+
+TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, uint32_t code) {
+  return TableBuilder(lanes, 16).withParameter(code);
+}
+
+std::vector<TableDecode> tableDecodes(const std::vector<uint32_t> &lanes, int laneBits) {
+  if (lanes.size() != 16 || (laneBits != 8 && laneBits != 16))
+    return {};
+  return TableBuilder(lanes, laneBits).run();
+}
+
+} // namespace rho::compiler

@@ -1,0 +1,26 @@
+// Decodes of 4-bit codes by byte permutation: one Prmt looks up four of eight bytes.
+#pragma once
+
+#include "compiler/decode/Sequences.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace rho::compiler {
+
+// A way to make operands of 16 codes by tables.
+struct TableDecode {
+  DecodeSequence sequence;
+  std::string method;
+};
+
+// lanes[code]: what a lane shall hold; lanes have 8 or 16 bits. Every construction that these
+// tables admit.
+std::vector<TableDecode> tableDecodes(const std::vector<uint32_t> &lanes, int laneBits);
+
+// The same for lanes of 16 bits of which that of `code` is not known before a kernel runs: parameter
+// h has it, twice, for weight row half h. A group of four codes is of one row half.
+TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, uint32_t code);
+
+} // namespace rho::compiler

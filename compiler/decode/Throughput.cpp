@@ -1,0 +1,58 @@
+#include "compiler/decode/Throughput.h"
+
+#include <algorithm>
+
+namespace rho::compiler {
+
+InstructionRates hopperRates() { return {}; }
+InstructionRates ampereRates() { return {2, 2, 1, 2}; }
+InstructionRates adaRates() { return {2, 2, 2, 2}; }
+
+void InstructionCounts::add(DecodeInstr::Op op) {
+  using Op = DecodeInstr::Op;
+  switch (op) {
+  case Op::Shl:
+    ++shiftLeft;
+    return;
+  case Op::Mad:
+    ++multiply;
+    return;
+  case Op::MulF16:
+  case Op::AddF16:
+  case Op::FmaF16:
+    ++f16;
+    return;
+  case Op::FmaBF16:
+    ++bf16;
+    return;
+  default:
+    ++logic;
+  }
+}
+
+InstructionCounts InstructionCounts::operator+(const InstructionCounts &other) const {
+  return {logic + other.logic, multiply + other.multiply, f16 + other.f16, bf16 + other.bf16,
+          shiftLeft + other.shiftLeft};
+}
+
+InstructionCounts countInstructions(const DecodeProgram &program) {
+  InstructionCounts counts;
+  for (const DecodeInstr &instr : program.instructions)
+    counts.add(instr.op);
+  return counts;
+}
+
+int cycles(const InstructionCounts &counts, const InstructionRates &rates) {
+  int logic = counts.logic * rates.logic;
+  int multiply =
+      counts.multiply * rates.multiply + counts.f16 * rates.f16 + counts.bf16 * rates.bf16;
+  for (int i = 0; i < counts.shiftLeft; ++i) {
+    if (multiply + rates.multiply <= logic + rates.logic)
+      multiply += rates.multiply;
+    else
+      logic += rates.logic;
+  }
+  return std::max({counts.total(), logic, multiply});
+}
+
+} // namespace rho::compiler

@@ -1,0 +1,41 @@
+// What the instructions of a decode cost: how long each occupies which pipe of an SM's quarter.
+#pragma once
+
+#include "compiler/decode/DecodeProgram.h"
+
+namespace rho::compiler {
+
+// Cycles for which one instruction of a warp occupies its pipe, from the results per cycle and SM
+// of the CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions" (128 lanes are
+// one cycle, 64 are two). A quarter of an SM issues one instruction a cycle. Bitwise operations,
+// shifts and byte permutes share one pipe, multiplications another; ptxas writes a shift to the
+// left as a multiplication where that pipe has room.
+struct InstructionRates {
+  int logic = 2;    // 64 results per cycle
+  int multiply = 2; // 64 results: 32-bit integer multiply-add
+  int f16 = 1;      // 256 results, two to a lane
+  int bf16 = 1;
+};
+
+// Of compute capability 9.0; those of 8.x differ by bf16 = 2 (8.0) or f16 = bf16 = 2 (8.6, 8.9),
+// and prefer the same sequences (tests/compiler/SynthesisTest.cpp).
+InstructionRates hopperRates();
+InstructionRates ampereRates(); // compute capability 8.0
+InstructionRates adaRates();    // compute capability 8.6 and 8.9
+
+// Instructions by what they occupy.
+struct InstructionCounts {
+  int logic = 0, multiply = 0, f16 = 0, bf16 = 0;
+  int shiftLeft = 0; // either pipe
+
+  void add(DecodeInstr::Op op);
+  InstructionCounts operator+(const InstructionCounts &other) const;
+  int total() const { return logic + multiply + f16 + bf16 + shiftLeft; }
+};
+InstructionCounts countInstructions(const DecodeProgram &program);
+
+// Cycles of a warp that alone uses its quarter of the SM: what the busiest of issue and pipes
+// takes.
+int cycles(const InstructionCounts &counts, const InstructionRates &rates);
+
+} // namespace rho::compiler

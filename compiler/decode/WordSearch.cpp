@@ -1,0 +1,489 @@
+#include "compiler/decode/WordSearch.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <tuple>
+
+namespace rho::compiler {
+
+namespace {
+
+using Op = DecodeInstr::Op;
+using Operand = DecodeProgram::Operand;
+using Kind = Extraction::Kind;
+
+constexpr int wordBits = 32;
+
+// A lane's bits in every lane of a word.
+uint32_t everywhere(uint32_t lane, int laneBits) {
+  uint32_t result = 0;
+  for (int at = 0; at < wordBits; at += laneBits)
+    result |= lane << at;
+  return result;
+}
+
+uint32_t rotatedRight(uint32_t lane, int by, int laneBits) {
+  uint32_t all = laneBits == wordBits ? ~0u : (1u << laneBits) - 1;
+  return by == 0 ? lane : ((lane >> by) | (lane << (laneBits - by))) & all;
+}
+
+// The ways to move what lies `by` places lower (cyclically in its lane) to `places`.
+std::vector<Move> movesFor(uint32_t places, int by, int laneBits) {
+  if (by == 0)
+    return {{}};
+  int lowest = std::countr_zero(places), highest = std::bit_width(places) - 1;
+  std::vector<Move> moves;
+  if (lowest >= by)
+    moves.push_back({Move::Kind::Left, by});
+  if (highest + laneBits - by < laneBits)
+    moves.push_back({Move::Kind::Right, laneBits - by});
+  if (moves.empty())
+    moves.push_back({Move::Kind::Rotate, by});
+  return moves;
+}
+
+// Pieces of a set of places: the whole, or every division in two (and in three).
+using Division = std::vector<uint32_t>;
+std::vector<Division> divisions(uint32_t places, size_t parts) {
+  std::vector<Division> result;
+  if (std::popcount(places) > 4) { // only consecutive pieces: the others are too many to try
+    if (parts == 2)
+      for (uint32_t rest = places & (places - 1); rest != 0; rest &= rest - 1) {
+        uint32_t low = places & ((rest & -rest) - 1);
+        result.push_back({low, places ^ low});
+      }
+    return result;
+  }
+  uint32_t lowest = places & -places;
+  for (uint32_t first = places; first != 0; first = (first - 1) & places) {
+    uint32_t rest = places ^ first;
+    if ((first & lowest) == 0 || rest == 0)
+      continue;
+    if (parts == 2) {
+      result.push_back({first, rest});
+      continue;
+    }
+    for (const Division &others : divisions(rest, parts - 1)) {
+      result.push_back({first});
+      result.back().insert(result.back().end(), others.begin(), others.end());
+    }
+  }
+  return result;
+}
+
+// Whether x * (sum of powers) puts each piece where it belongs when x holds the pieces' sources
+// and nothing else: no other contribution and no carry reaches a place of the register.
+bool productIsClean(const std::vector<Extraction::Piece> &pieces, int laneBits) {
+  uint32_t sources = 0, wanted = 0;
+  for (const auto &piece : pieces) {
+    uint32_t places = everywhere(piece.places, laneBits);
+    sources |= places >> piece.move.amount;
+    wanted |= places;
+  }
+  std::vector<int> contributions(wordBits);
+  for (const auto &piece : pieces)
+    for (uint32_t moved = sources << piece.move.amount; moved != 0; moved &= moved - 1)
+      ++contributions[static_cast<size_t>(std::countr_zero(moved))];
+  int carry = 0; // the largest that could arrive
+  for (int bit = 0; bit < wordBits; ++bit) {
+    int sum = contributions[static_cast<size_t>(bit)] + carry;
+    if ((wanted >> bit & 1) != 0 && (carry != 0 || contributions[static_cast<size_t>(bit)] != 1))
+      return false;
+    carry = sum / 2;
+  }
+  return true;
+}
+
+// Moves of a program, one bit for each: those that several registers take are made once.
+using Moves = uint64_t;
+constexpr Moves leftMoves = 0xffff;
+Moves bitOf(const Move &move) {
+  if (move.kind == Move::Kind::None)
+    return 0;
+  int kind = static_cast<int>(move.kind) - static_cast<int>(Move::Kind::Left);
+  return Moves{1} << (16 * kind + move.amount);
+}
+
+void countMoves(InstructionCounts &counts, Moves moves) {
+  counts.shiftLeft += std::popcount(moves & leftMoves);
+  counts.logic += std::popcount(moves & ~leftMoves);
+}
+
+// An extraction with what it costs beside the moves that it may share.
+struct Option {
+  size_t form;
+  Extraction extraction;
+  InstructionCounts own; // with the form's arithmetic
+  Moves moves = 0;
+};
+
+// What bounds the search: the cost of a plan, first cycles and then instructions.
+class Cost {
+public:
+  Cost(int registers, const std::vector<InstructionCounts> &extra, const InstructionRates &rates)
+      : registers(registers), rates(rates) {
+    for (const InstructionCounts &counts : extra)
+      if (cheapest.total() == 0 || counts.total() + 1 < cheapest.total()) {
+        cheapest = counts;
+        ++cheapest.logic;
+      }
+  }
+
+  // Of `taken` registers with these counts and moves, and of at least what the others need.
+  WordCost atLeast(InstructionCounts counts, Moves moves, int taken) const {
+    countMoves(counts, moves);
+    for (; taken < registers; ++taken)
+      counts = counts + cheapest;
+    return {cycles(counts, rates), counts.total()};
+  }
+
+private:
+  int registers;
+  const InstructionRates &rates;
+  InstructionCounts cheapest; // one register in place
+};
+
+class Options {
+public:
+  Options(const std::vector<LaneForm> &forms, const std::vector<InstructionCounts> &extra,
+          int laneBits, const Cost &cost, WordCost bound)
+      : forms(forms), extra(extra), laneBits(laneBits), cost(cost), bound(bound) {}
+
+  // Registers whose places are moved together, and with `inPieces` all others.
+  std::vector<Option> take(bool inPieces) {
+    for (size_t i = 0; i < forms.size(); ++i) {
+      if (forms[i].weight != 0) {
+        weighted(i);
+        continue;
+      }
+      whole(i);
+      if (inPieces)
+        pieces(i);
+    }
+    std::vector<Option> result;
+    for (auto &[key, option] : options)
+      result.push_back(std::move(option));
+    return result;
+  }
+
+private:
+  const std::vector<LaneForm> &forms;
+  const std::vector<InstructionCounts> &extra;
+  int laneBits;
+  const Cost &cost;
+  WordCost bound;
+  // The first of those that use the same bits and moves at the same cost.
+  std::map<std::tuple<uint32_t, int, Moves>, Option> options;
+
+  void whole(size_t i) {
+    uint32_t places = forms[i].places;
+    for (int by = 0; by < laneBits; ++by)
+      for (Move move : movesFor(places, by, laneBits))
+        addMoved(i, {{places, move}}, rotatedRight(places, by, laneBits));
+    byBytes(i);
+  }
+
+  void pieces(size_t i) {
+    uint32_t places = forms[i].places;
+    for (const Division &two : divisions(places, 2))
+      for (int a = 0; a < laneBits; ++a)
+        for (int b = 0; b < laneBits; ++b) {
+          uint32_t first = rotatedRight(two[0], a, laneBits),
+                   second = rotatedRight(two[1], b, laneBits);
+          if (a == b || (first & second) != 0)
+            continue;
+          for (Move moveA : movesFor(two[0], a, laneBits))
+            for (Move moveB : movesFor(two[1], b, laneBits))
+              addMoved(i, {{two[0], moveA}, {two[1], moveB}}, first | second);
+        }
+    for (size_t parts : {2, 3})
+      for (const Division &division : divisions(places, parts))
+        byProduct(i, division, {});
+  }
+
+  // The weighted bit may be taken from any place at which a factor makes it its weight.
+  void weighted(size_t i) {
+    InstructionCounts own;
+    own.logic = 2;
+    own.multiply = 1;
+    uint32_t places = forms[i].places;
+    for (int at = 0; at <= std::countr_zero(forms[i].weight); ++at)
+      for (int a = 0; a < laneBits; ++a)
+        for (int b = 0; b < laneBits; ++b) {
+          uint32_t first = rotatedRight(places, a, laneBits),
+                   second = rotatedRight(1u << at, b, laneBits);
+          if ((first & second) != 0)
+            continue;
+          for (Move moveA : movesFor(places, a, laneBits))
+            for (Move moveB : movesFor(1u << at, b, laneBits))
+              add(i, Kind::Weighted, {{places, moveA}, {1u << at, moveB}}, first | second, own,
+                  bitOf(moveA) | bitOf(moveB));
+        }
+  }
+
+  void add(size_t form, Kind kind, std::vector<Extraction::Piece> pieces, uint32_t used,
+           InstructionCounts own, Moves moves) {
+    own = own + extra[form];
+    if (cost.atLeast(own, moves, 1) < bound)
+      options.try_emplace({used, own.total(), moves},
+                          Option{form, {kind, std::move(pieces), used}, own, moves});
+  }
+
+  void addMoved(size_t form, std::vector<Extraction::Piece> pieces, uint32_t used) {
+    InstructionCounts own;
+    own.logic = static_cast<int>(pieces.size());
+    Moves moves = 0;
+    for (const auto &piece : pieces)
+      moves |= bitOf(piece.move);
+    add(form, Kind::Moved, std::move(pieces), used, own, moves);
+  }
+
+  // Whole bytes: any byte of the word to any, and constant bytes beside them.
+  void byBytes(size_t form) {
+    uint32_t places = forms[form].places;
+    if (places % 255 != 0 || std::popcount(places) != 8 || laneBits != 16)
+      return;
+    InstructionCounts own;
+    own.logic = 1;
+    for (int by : {0, 8})
+      add(form, Kind::Bytes, {{places, {by == 0 ? Move::Kind::None : Move::Kind::Rotate, by}}},
+          rotatedRight(places, by, laneBits), own, 0);
+  }
+
+  void byProduct(size_t form, const Division &division, std::vector<Extraction::Piece> pieces) {
+    if (pieces.size() == division.size()) {
+      uint32_t used = 0;
+      for (const auto &piece : pieces)
+        used |= piece.places >> piece.move.amount;
+      if (std::popcount(used) != std::popcount(forms[form].places) ||
+          !productIsClean(pieces, laneBits))
+        return;
+      InstructionCounts own;
+      own.logic = 2;
+      own.multiply = 1;
+      add(form, Kind::Multiply, std::move(pieces), used, own, 0);
+      return;
+    }
+    uint32_t piece = division[pieces.size()];
+    for (int left = 0; left <= std::countr_zero(piece); ++left) {
+      bool repeated = std::any_of(pieces.begin(), pieces.end(),
+                                  [&](const auto &other) { return other.move.amount == left; });
+      if (repeated)
+        continue;
+      std::vector<Extraction::Piece> longer = pieces;
+      longer.push_back({piece, {Move::Kind::Left, left}});
+      byProduct(form, division, std::move(longer));
+    }
+  }
+};
+
+// Exact cover of a lane's bits by one option for each register, cheapest first.
+class Cover {
+public:
+  Cover(std::vector<Option> options, int registers, int laneBits, const Cost &cost, WordCost bound)
+      : options(std::move(options)), registers(registers), cost(cost), bestCost(bound),
+        all(laneBits == wordBits ? ~0u : (1u << laneBits) - 1) {
+    auto rank = [&](const Option &option) {
+      return std::tuple(cost.atLeast(option.own, option.moves, 1), option.extraction.used,
+                        option.moves, option.own.total());
+    };
+    std::sort(this->options.begin(), this->options.end(),
+              [&](const Option &a, const Option &b) { return rank(a) < rank(b); });
+    users.resize(wordBits);
+    for (size_t i = 0; i < this->options.size(); ++i)
+      for (uint32_t bits = this->options[i].extraction.used; bits != 0; bits &= bits - 1)
+        users[static_cast<size_t>(std::countr_zero(bits))].push_back(i);
+  }
+
+  std::vector<Option> run() {
+    extend(0, {}, 0);
+    std::vector<Option> result;
+    for (size_t i : best)
+      result.push_back(options[i]);
+    return result;
+  }
+
+private:
+  std::vector<Option> options;
+  int registers;
+  const Cost &cost;
+  WordCost bestCost;
+  uint32_t all;
+  std::vector<std::vector<size_t>> users; // options that use a bit
+  std::vector<size_t> chosen, best;
+  int steps = 0;
+  static constexpr int mostSteps = 100'000; // then the best so far: a bound on time
+
+  void extend(uint32_t used, const InstructionCounts &own, Moves moves) {
+    int taken = static_cast<int>(chosen.size());
+    if (taken == registers || used == all) {
+      if (WordCost total = cost.atLeast(own, moves, taken);
+          taken == registers && used == all && total < bestCost) {
+        best = chosen;
+        bestCost = total;
+      }
+      return;
+    }
+    for (size_t i : users[static_cast<size_t>(std::countr_zero(~used))]) {
+      const Option &option = options[i];
+      if ((option.extraction.used & used) != 0)
+        continue;
+      InstructionCounts together = own + option.own;
+      if (!(cost.atLeast(together, moves | option.moves, taken + 1) < bestCost))
+        continue;
+      if (++steps > mostSteps)
+        return;
+      chosen.push_back(i);
+      extend(used | option.extraction.used, together, moves | option.moves);
+      chosen.pop_back();
+    }
+  }
+};
+
+// Where the bit at `at` was before a move.
+int movedFrom(int at, const Move &move) {
+  int by = move.kind == Move::Kind::Right ? -move.amount : move.amount;
+  return (at - by + wordBits) % wordBits;
+}
+
+class Emission {
+public:
+  Emission(int laneBits, DecodeProgram &program) : laneBits(laneBits), program(program) {}
+
+  Operand extract(const WordPlan::Register &r) {
+    uint32_t constant = everywhere(r.form.constant, laneBits);
+    switch (r.extraction.kind) {
+    case Kind::Bytes:
+      return permuted(r, constant);
+    case Kind::Multiply: {
+      uint32_t sources = 0, powers = 0, places = 0;
+      for (const auto &piece : r.extraction.pieces) {
+        uint32_t all = everywhere(piece.places, laneBits);
+        places |= all;
+        sources |= all >> piece.move.amount;
+        powers |= 1u << piece.move.amount;
+      }
+      Operand bits = program.add(Op::And, DecodeProgram::word(), number(sources));
+      bits = program.add(Op::Mad, bits, number(powers), number(0));
+      return masked(bits, places, constant);
+    }
+    case Kind::Weighted: {
+      const auto &rest = r.extraction.pieces[0], &last = r.extraction.pieces[1];
+      Operand bits = masked(moved(rest.move), everywhere(rest.places, laneBits), constant);
+      Operand bit = masked(moved(last.move), everywhere(last.places, laneBits), 0);
+      return program.add(Op::Mad, bit, number(r.form.weight / last.places), bits);
+    }
+    case Kind::Moved:
+      break;
+    }
+    Operand result;
+    bool first = true;
+    for (const auto &piece : r.extraction.pieces) {
+      uint32_t places = everywhere(piece.places, laneBits);
+      Operand source = moved(piece.move);
+      result = first ? masked(source, places, constant)
+                     : program.add(Op::AndOr, source, number(places), result);
+      first = false;
+    }
+    return result;
+  }
+
+private:
+  int laneBits;
+  DecodeProgram &program;
+  std::map<Move, Operand> moves;
+
+  static Operand number(uint32_t value) { return DecodeProgram::constant(value); }
+
+  Operand masked(Operand source, uint32_t places, uint32_t constant) {
+    if (constant == 0)
+      return places == ~0u ? program.add(Op::Or, source, number(0))
+                           : program.add(Op::And, source, number(places));
+    return program.add(Op::AndOr, source, number(places), number(constant));
+  }
+
+  Operand moved(const Move &move) {
+    if (move.kind == Move::Kind::None)
+      return DecodeProgram::word();
+    auto [entry, isNew] = moves.try_emplace(move);
+    if (isNew) {
+      Op op = move.kind == Move::Kind::Left    ? Op::Shl
+              : move.kind == Move::Kind::Right ? Op::Shr
+                                               : Op::RotateLeft;
+      entry->second =
+          program.add(op, DecodeProgram::word(), number(static_cast<uint32_t>(move.amount)));
+    }
+    return entry->second;
+  }
+
+  // Byte i of the result: byte i of the word or its neighbour in the lane, or the constant's.
+  Operand permuted(const WordPlan::Register &r, uint32_t constant) {
+    const auto &piece = r.extraction.pieces[0];
+    uint32_t selector = 0;
+    for (uint32_t byte = 0; byte < 4; ++byte) {
+      bool ofCode = (everywhere(piece.places, laneBits) >> (8 * byte) & 1) != 0;
+      uint32_t from = piece.move.amount == 0 ? byte : byte ^ 1;
+      selector |= (ofCode ? from : 4 + byte) << (4 * byte);
+    }
+    return program.add(Op::Prmt, DecodeProgram::word(), number(constant), number(selector));
+  }
+};
+
+} // namespace
+
+std::optional<WordPlan> searchWord(const std::vector<LaneForm> &forms,
+                                   const std::vector<InstructionCounts> &extra, int registers,
+                                   int laneBits, const InstructionRates &rates, WordCost bound) {
+  Cost cost(registers, extra, rates);
+  std::vector<Option> best;
+  InstructionCounts counts;
+  for (bool inPieces : {false, true}) {
+    std::vector<Option> options = Options(forms, extra, laneBits, cost, bound).take(inPieces);
+    std::vector<Option> chosen = Cover(std::move(options), registers, laneBits, cost, bound).run();
+    if (chosen.empty())
+      continue;
+    best = std::move(chosen);
+    Moves moves = 0;
+    counts = {};
+    for (const Option &option : best) {
+      counts = counts + option.own;
+      moves |= option.moves;
+    }
+    bound = cost.atLeast(counts, moves, registers);
+  }
+  if (best.empty())
+    return std::nullopt;
+  WordPlan plan;
+  plan.cost = bound;
+  for (Option &option : best)
+    plan.registers.push_back({forms[option.form], std::move(option.extraction)});
+  return plan;
+}
+
+int sourceBit(const WordPlan::Register &r, int place, int lane, int laneBits) {
+  int at = lane * laneBits + place;
+  for (const auto &piece : r.extraction.pieces) {
+    if ((piece.places >> place & 1) == 0)
+      continue;
+    if (r.extraction.kind == Kind::Bytes)
+      return piece.move.amount == 0 ? at : at ^ 8;
+    return movedFrom(at, piece.move);
+  }
+  return -1;
+}
+
+int weightedBit(const WordPlan::Register &r, int lane, int laneBits) {
+  const Extraction::Piece &piece = r.extraction.pieces[1];
+  return movedFrom(lane * laneBits + std::countr_zero(piece.places), piece.move);
+}
+
+std::vector<Operand> emitExtraction(const WordPlan &plan, int laneBits, DecodeProgram &program) {
+  Emission emission(laneBits, program);
+  std::vector<Operand> result;
+  for (const WordPlan::Register &r : plan.registers)
+    result.push_back(emission.extract(r));
+  return result;
+}
+
+} // namespace rho::compiler

@@ -1,0 +1,330 @@
+// Decodes of any element and of what is linear in it, run over all of their inputs against the
+// value expression.
+#include "compiler/decode/Extract.h"
+#include "compiler/decode/Affine.h"
+#include "dsl/Evaluate.h"
+#include "dsl/Module.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <set>
+
+namespace rho::compiler {
+namespace {
+
+dsl::Format formatOf(const std::string &text) {
+  Result<dsl::Module> module =
+      dsl::parseModule(text, "test.rho", [](const std::string &) { return std::nullopt; });
+  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
+  return module->formats.at(0);
+}
+
+double subElement(uint32_t reg, size_t s, const std::string &mmaType) {
+  dsl::ElementType type = dsl::ElementType::get(mmaType);
+  return type.decode((reg >> (static_cast<int>(s) * type.bits())) & ((1u << type.bits()) - 1));
+}
+
+// Words of a unit with `code` at sub-element s of register r and noise elsewhere.
+std::vector<uint32_t> wordsWith(uint32_t code, const DecodeSequence &decode, size_t r, size_t s,
+                                std::mt19937 &random) {
+  std::vector<uint32_t> words;
+  size_t bits = decode.bits[r][s].size();
+  for (size_t i = 0; i < decode.codes * bits / 32; ++i)
+    words.push_back(random());
+  for (size_t b = 0; b < bits; ++b) {
+    CodeBit at = decode.bits[r][s][b];
+    uint32_t &word = words[static_cast<size_t>(at.word)];
+    word = (word & ~(1U << at.bit)) | (code >> b & 1) << at.bit;
+  }
+  return words;
+}
+
+std::vector<std::string> elements() {
+  std::vector<std::string> names;
+  for (int bits = 2; bits <= 8; ++bits)
+    for (const char *kind : {"s", "u"})
+      names.push_back(kind + std::to_string(bits));
+  for (const char *name : {"e2m1", "e2m3", "e3m2", "e4m3", "e5m2f", "e1m1", "e2m0", "e3m1", "e1m4",
+                           "ue2m1", "ue4m3", "ue3m5", "e5m1"})
+    names.push_back(name);
+  names.push_back("codebook [-1, 3]");
+  names.push_back("codebook [-7, -1.5, 0, 12]");
+  names.push_back("codebook [-7, -1.5, 0, 12, 1, 2, 3, 4]");
+  names.push_back("codebook [-9, -7, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8]");
+  names.push_back(
+      "codebook [-1.0, -0.6961928, -0.5250731, -0.3949175, -0.2844414, -0.1847734, "
+      "-0.0910500, 0, 0.0795803, 0.1609302, 0.2461123, 0.3379152, 0.4407098, 0.5626170, "
+      "0.7229568, 1.0]");
+  return names;
+}
+
+// Whether the type's numbers are the operand type's own.
+bool isExact(dsl::ElementType type, const std::string &mmaType) {
+  dsl::ElementType operand = dsl::ElementType::get(mmaType);
+  for (uint32_t code = 0; code < 1u << type.bits(); ++code) {
+    double value = type.decode(code);
+    if (std::isfinite(value) && operand.decode(operand.encode(value)) != value)
+      return false;
+  }
+  return true;
+}
+
+TEST(Extract, DecodesEveryCodeOfEveryElementInEveryPlace) {
+  for (const std::string &name : elements())
+    for (const std::string mmaType : {"f16", "bf16", "e4m3", "s8", "s4"}) {
+      std::optional<dsl::ElementType> type = dsl::ElementType::fromName(name);
+      if (!type || type->bits() < 2)
+        continue;
+      SCOPED_TRACE(name + " to " + mmaType);
+      dsl::ElementType operand = dsl::ElementType::get(mmaType);
+      std::optional<DecodeSequence> decode = extractElement(*type, mmaType);
+      // What is exact must have a decode; what is not is rounded, where operands have 16 bits.
+      if (isExact(*type, mmaType) && operand.bits() > 4)
+        EXPECT_TRUE(decode);
+      if (!decode)
+        continue;
+      EXPECT_EQ(decode->roundings > 0, !isExact(*type, mmaType) && decode->log2Factor == 0);
+      std::mt19937 random(1);
+      std::set<std::pair<int, int>> places;
+      for (size_t r = 0; r < decode->registers(); ++r)
+        for (size_t s = 0; s < decode->perRegister(); ++s) {
+          for (CodeBit bit : decode->bits[r][s])
+            EXPECT_TRUE(places.emplace(bit.word, bit.bit).second) << "a bit stands for two codes";
+          for (uint32_t code = 0; code < 1u << type->bits(); ++code) {
+            double value = type->decode(code);
+            if (!std::isfinite(value))
+              continue;
+            if (decode->roundings > 0)
+              value = operand.decode(operand.encode(value));
+            std::vector<uint32_t> words = wordsWith(decode->stored(code), *decode, r, s, random);
+            ASSERT_EQ(subElement(decode->program.run(words, {})[r], s, mmaType),
+                      std::ldexp(value, decode->log2Factor))
+                << "code " << code << " register " << r << " sub-element " << s;
+          }
+        }
+      EXPECT_EQ(places.size(), static_cast<size_t>(decode->codes * type->bits()));
+    }
+}
+
+// A unit's planes lie so that a layout can tell the order of codes in each of them by bits of their
+// coordinates.
+TEST(Extract, PlacesOfCodesAreLinear) {
+  for (const std::string &name : elements())
+    for (const char *mmaType : {"f16", "e4m3", "s8", "s4"}) {
+      std::optional<dsl::ElementType> type = dsl::ElementType::fromName(name);
+      if (!type || type->bits() < 2)
+        continue;
+      std::optional<DecodeSequence> decode = extractElement(*type, mmaType);
+      if (!decode)
+        continue;
+      for (size_t plane = 0; plane < planeBits(type->bits()).size(); ++plane)
+        for (size_t r = 0; r < decode->registers(); ++r)
+          for (size_t s = 0; s < decode->perRegister(); ++s) {
+            int expected = decode->position(0, 0, plane);
+            for (size_t bit = 1; bit < decode->registers(); bit *= 2)
+              if (r & bit)
+                expected ^= decode->position(bit, 0, plane) ^ decode->position(0, 0, plane);
+            for (size_t bit = 1; bit < decode->perRegister(); bit *= 2)
+              if (s & bit)
+                expected ^= decode->position(0, bit, plane) ^ decode->position(0, 0, plane);
+            ASSERT_EQ(decode->position(r, s, plane), expected) << name << " to " << mmaType;
+          }
+    }
+}
+
+// The parts of a program make what the whole makes.
+TEST(DecodeProgram, PartsEqualTheWhole) {
+  std::mt19937 random(4);
+  for (const char *name : {"s3", "u5", "s7", "e3m2"}) {
+    DecodeProgram program = extractElement(dsl::ElementType::get(name), "f16")->program;
+    std::vector<uint32_t> words;
+    for (int i = 0; i < program.words(); ++i)
+      words.push_back(random());
+    std::vector<uint32_t> whole = program.run(words, {});
+    for (size_t first = 0; first < whole.size(); first += 4) {
+      DecodeProgram part = program.part(first, 4);
+      EXPECT_LT(part.instructions.size(), program.instructions.size());
+      EXPECT_EQ(part.run(words, {}),
+                std::vector<uint32_t>(whole.begin() + static_cast<std::ptrdiff_t>(first),
+                                      whole.begin() + static_cast<std::ptrdiff_t>(first) + 4));
+      Result<DecodeProgram> parsed = DecodeProgram::parse(part.print());
+      ASSERT_TRUE(parsed.ok());
+      EXPECT_EQ(*parsed, part);
+    }
+  }
+}
+
+// --- what is linear in the element
+
+// Operand registers' parameters for given codes of the other components.
+uint32_t parameterOf(const DecodeParam &param, const dsl::Format &format,
+                     const std::vector<uint32_t> &codes, const std::string &mmaType) {
+  if (param.form == DecodeParam::Form::Byte)
+    return codes[static_cast<size_t>(param.component)];
+  if (param.form == DecodeParam::Form::Bytes)
+    return codes[static_cast<size_t>(param.component)] * 0x01010101u;
+  double sum = 0;
+  for (const RowNumber::Term &term : param.number.terms) {
+    if (term.selector != 0 &&
+        static_cast<int>(codes[static_cast<size_t>(term.selector)]) != term.code)
+      continue;
+    double product = term.factor;
+    for (int component : term.components)
+      product *= format.components[static_cast<size_t>(component)].type.decode(
+          codes[static_cast<size_t>(component)]);
+    sum += product;
+  }
+  uint32_t code = dsl::ElementType::get(mmaType).encode(sum);
+  return code | code << 16;
+}
+
+struct AffineCase {
+  const char *format, *mmaType;
+  bool exact;
+};
+
+class AffineCores : public testing::TestWithParam<AffineCase> {};
+
+TEST_P(AffineCores, EqualTheValueForAllCodes) {
+  AffineCase test = GetParam();
+  dsl::Format format = formatOf(std::string("format f { ") + test.format + " }");
+  std::optional<DecodeSequence> decode = affineDecode(format, *format.value, test.mmaType);
+  ASSERT_TRUE(decode);
+  EXPECT_EQ(decode->roundings == 0, test.exact);
+  std::mt19937 random(7);
+  std::string mmaType = test.mmaType;
+  dsl::ElementType operand = dsl::ElementType::get(mmaType);
+  int checked = 0;
+  for (int round = 0; round < 600; ++round) {
+    std::vector<uint32_t> codes{0};
+    for (size_t i = 1; i < format.components.size(); ++i) {
+      dsl::ElementType type = format.components[i].type;
+      codes.push_back(type.bits() > 8 ? type.encode(0.01 + (random() % 1000) / 250.0)
+                                      : random() & ((1u << type.bits()) - 1));
+    }
+    std::vector<uint32_t> params;
+    for (const DecodeParam &param : decode->params)
+      params.push_back(parameterOf(param, format, codes, mmaType));
+    for (uint32_t code = 0; code < 1u << format.element().type.bits(); ++code) {
+      codes[0] = code;
+      if (!dsl::fulfils(format, codes.data()))
+        continue;
+      size_t r = random() % decode->registers(), s = random() % decode->perRegister();
+      // Other codes of the register must be such as stand beside this one.
+      std::vector<uint32_t> words(static_cast<size_t>(decode->codes) *
+                                  format.element().type.bits() / 32);
+      for (const auto &reg : decode->bits)
+        for (const auto &places : reg)
+          for (size_t b = 0; b < places.size(); ++b)
+            words[static_cast<size_t>(places[b].word)] |= (decode->stored(code) >> b & 1)
+                                                          << places[b].bit;
+      double exact = dsl::evaluate(format, codes.data());
+      double found = subElement(decode->program.run(words, params)[r], s, mmaType);
+      if (test.exact) {
+        ASSERT_EQ(found, exact) << "code " << code;
+      } else {
+        double magnitude = std::abs(exact) + 2 * std::abs(exact - dsl::evaluate(format, [&] {
+                                                            static std::vector<uint32_t> zero;
+                                                            zero = codes;
+                                                            zero[0] = 0;
+                                                            return zero.data();
+                                                          }()));
+        double u = std::ldexp(1.0, -operand.mantissaBits() - 1);
+        std::optional<Affine> affine = affineCore(format, *format.value);
+        for (const RowNumber::Term &term : affine->offset.terms) {
+          double product = std::abs(term.factor);
+          for (int component : term.components)
+            product *= std::abs(format.components[static_cast<size_t>(component)].type.decode(
+                codes[static_cast<size_t>(component)]));
+          magnitude += product;
+        }
+        ASSERT_NEAR(found, exact, 2.01 * u * magnitude + std::ldexp(1.0, -24) * 20);
+      }
+      ++checked;
+    }
+  }
+  EXPECT_GT(checked, 500);
+}
+
+constexpr const char *liquid =
+    "element: u4 step: u8 per k[64] origin: u8 per k[64] "
+    "value = s8((element * step + origin) ^ 0x80) require element * step + origin <= 255 "
+    "encode { step = 1 origin = 2 }";
+constexpr const char *zeroU4 = "element: u4 zero: u4 per k[64] value = element - zero "
+                               "encode { zero = 8 }";
+constexpr const char *zeroU3 = "element: u3 zero: s8 per k[64] value = element + zero "
+                               "require element + zero <= 127 require element + zero >= -128 "
+                               "encode { zero = 1 }";
+constexpr const char *zeroS5 = "element: s5 zero: s6 per k[64] value = 2 * element - zero - 3 "
+                               "encode { zero = 1 }";
+constexpr const char *zeroU8 = "element: u8 zero: u8 per k[64] value = element - zero "
+                               "encode { zero = 1 }";
+constexpr const char *offset = "element: u4 scale: f16 per k[32] offset: f16 per k[32] "
+                               "value = element * scale + offset "
+                               "encode { scale = 1 offset = 1 }";
+constexpr const char *twoLevels =
+    "element: u5 scale: u6 per k[32] low: u6 per k[32] d: f16 per k[256] dmin: f16 per k[256] "
+    "value = element * (d * scale) - dmin * low "
+    "encode { scale = 1 low = 1 d = 1 dmin = 1 }";
+
+INSTANTIATE_TEST_SUITE_P(
+    All, AffineCores,
+    testing::Values(AffineCase{liquid, "s8", true}, AffineCase{liquid, "f16", true},
+                    AffineCase{liquid, "bf16", true}, AffineCase{zeroU4, "s8", true},
+                    AffineCase{zeroU4, "f16", true}, AffineCase{zeroU4, "bf16", true},
+                    AffineCase{zeroU3, "s8", true}, AffineCase{zeroU3, "f16", true},
+                    AffineCase{zeroS5, "s8", true}, AffineCase{zeroS5, "bf16", true},
+                    AffineCase{zeroU8, "f16", true}, AffineCase{zeroU8, "bf16", true},
+                    AffineCase{offset, "f16", false}, AffineCase{offset, "bf16", false},
+                    AffineCase{twoLevels, "f16", false}, AffineCase{twoLevels, "bf16", false}));
+
+TEST(Affine, ToBytesOnlyWhatFitsThem) {
+  for (const char *text : {zeroU8, offset})
+    EXPECT_FALSE(affineDecode(formatOf(std::string("format f { ") + text + " }"),
+                              *formatOf(std::string("format f { ") + text + " }").value, "s8"));
+}
+
+TEST(Remap, EveryCodeOfEverySelectorInEveryPlace) {
+  dsl::Format format =
+      formatOf("format f { element: e2m1 remap 8 to [5, -5, special, -special] by selector "
+               "selector: u2 per k[16] special: f16 per tensor value = element "
+               "encode { selector = 0 special = 8 } }");
+  for (const std::string mmaType : {"f16", "bf16"}) {
+    std::optional<DecodeSequence> decode = remappedDecode(format, mmaType);
+    ASSERT_TRUE(decode);
+    std::mt19937 random(2);
+    for (uint32_t selector = 0; selector < 4; ++selector)
+      for (double special : {7.5, -0.25, 0.0}) {
+        std::vector<uint32_t> codes{0, selector, dsl::ElementType::get("f16").encode(special)};
+        std::vector<uint32_t> params;
+        for (const DecodeParam &param : decode->params)
+          params.push_back(parameterOf(param, format, codes, mmaType));
+        for (uint32_t code = 0; code < 16; ++code)
+          for (size_t r = 0; r < decode->registers(); ++r)
+            for (size_t s = 0; s < 2; ++s) {
+              codes[0] = code;
+              std::vector<uint32_t> words = wordsWith(code, *decode, r, s, random);
+              // A number of the row is computed with the power of two that was left out.
+              ASSERT_EQ(subElement(decode->program.run(words, params)[r], s, mmaType),
+                        std::ldexp(dsl::evaluate(format, codes.data()), decode->log2Factor))
+                  << "code " << code << " selector " << selector;
+            }
+      }
+  }
+  EXPECT_FALSE(decodeSequence(format, *format.value, "s8"));
+}
+
+TEST(RowNumber, PrintsAndParsesBack) {
+  RowNumber number{{{0.1, {3, 1}, 0, 0}, {-8, {}, 0, 0}, {5, {2}, 4, 3}}};
+  EXPECT_EQ(number.print(), "0.1*#3*#1 + -8 + 5*#2*[#4=3]");
+  EXPECT_EQ(RowNumber::parse(number.print()), number);
+  EXPECT_EQ(RowNumber::parse("0"), RowNumber{});
+  for (const char *text :
+       {"", "x", "1*", "1*#0", "1*#a", "1 + ", "1 +2", "1*[#0=1]", "1*[#1=1", "1*[#1]"})
+    EXPECT_FALSE(RowNumber::parse(text)) << text;
+}
+
+} // namespace
+} // namespace rho::compiler

@@ -1,0 +1,181 @@
+// Every class of values that a format can have, executed on the emulator against the exact
+// reference: widths of elements, tables, zero points, offsets, levels of scales, blocks of rows.
+#include "tests/compiler/EmulatedGemm.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+namespace rho::test {
+namespace {
+
+struct Weight {
+  std::string name, declaration;
+};
+
+Weight product(const std::string &name, const std::string &element, const std::string &scale) {
+  return {name, "format " + name + " { element: " + element + " scale: " + scale +
+                    " value = element * scale }\n"};
+}
+
+struct Way {
+  const char *schedule, *target;
+  GemmShape shape;
+};
+constexpr Way uniform{
+    "roles: uniform tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 2", "sm_80", {5, 70, 328}};
+constexpr Way warpgroups{
+    "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 2", "sm_90a", {9, 80, 256}};
+constexpr Way decodedApart{
+    "roles: excp tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 2", "sm_90a", {9, 80, 256}};
+constexpr Way vectors{"roles: gemv tile: 2 x 32 x 128 warps: 1 x 1 x 4", "sm_80", {2, 70, 328}};
+
+void expectWithinBound(const Weight &weight, const std::string &activation, const Way &way,
+                       const std::string &scales = "") {
+  SCOPED_TRACE(weight.name + " x " + activation + " " + way.schedule);
+  test::expectWithinBound({weight.name, activation, "f32", way.schedule + scales, way.target,
+                           way.shape, weight.declaration});
+}
+
+const char *const ways[] = {"f16", "bf16"};
+
+class Widths : public testing::TestWithParam<int> {};
+
+// Integer elements of every width, in planes where it is no power of two. Which activation meets
+// which sign in which family takes turns.
+TEST_P(Widths, OfElementsAreWithinTheBound) {
+  int bits = GetParam();
+  std::array families{uniform, warpgroups, vectors};
+  int turn = bits;
+  for (const char *sign : {"s", "u"})
+    for (const char *activation : {"f16", "bf16", "int8_token"}) {
+      bool isByte = std::string(activation) == "int8_token";
+      if (isByte && sign[0] == 'u' && bits == 8)
+        continue; // exceeds s8
+      Weight weight = product("w", sign + std::to_string(bits), "f16 per k[64]");
+      expectWithinBound(weight, activation, families[static_cast<size_t>(turn++) % 3]);
+    }
+}
+INSTANTIATE_TEST_SUITE_P(All, Widths, testing::Range(2, 9));
+
+TEST(Widths, InEveryFamily) {
+  Weight weight = product("w", "u7", "f16 per k[64]"); // three planes
+  for (const Way &way : {uniform, warpgroups, decodedApart, vectors})
+    for (const char *activation : {"f16", "int8_token"})
+      expectWithinBound(weight, activation, way);
+}
+
+TEST(Widths, WithFourBitActivations) {
+  for (const char *element : {"s2", "s3", "u3"})
+    expectWithinBound(product("w", element, "f16 per k[64]"), "int4_token", uniform);
+}
+
+TEST(Floats, AreWithinTheBound) {
+  for (const char *element : {"e2m3", "e3m2", "e4m3", "e5m2"})
+    for (const char *activation : ways)
+      expectWithinBound(product("w", element, "f32 per k[128]"), activation,
+                        activation[0] == 'f' ? uniform : warpgroups);
+  expectWithinBound(product("w", "e3m2", "f32 per channel"), "fp8_token", warpgroups);
+}
+
+TEST(Codebooks, AreWithinTheBound) {
+  std::string normal =
+      "codebook [-1.0, -0.6961928, -0.5250731, -0.3949175, -0.2844414, -0.1847734, "
+      "-0.0910500, 0, 0.0795803, 0.1609302, 0.2461123, 0.3379152, 0.4407098, "
+      "0.5626170, 0.7229568, 1.0]";
+  for (const char *activation : ways)
+    expectWithinBound(product("nf4", normal, "f32 per k[64]"), activation,
+                      activation[0] == 'f' ? uniform : warpgroups);
+  std::string odd = "codebook [-15, -9, -5, -1, 1, 5, 9, 15]";
+  for (const char *activation : {"f16", "int8_token", "fp8_token"})
+    expectWithinBound(product("odd", odd, "f16 per k[64]"), activation, warpgroups);
+  expectWithinBound(product("odd", odd, "f16 per k[64]"), "f16", vectors);
+}
+
+// Types of scales, in both places where these may be applied.
+TEST(Scales, OfEveryKindAreWithinTheBound) {
+  for (const char *scale : {"e8m0 per k[32]", "ue4m3 per k[16]", "e3m3 per k[32]", "u6 per k[32]",
+                            "s8 per k[64]", "e4m3 per k[32]"}) {
+    std::string type(scale, std::string(scale).find(' '));
+    std::string rule = type == "e8m0" ? " encode { scale = bit_floor(absmax(x)) / 4 }"
+                       : type == "u6" || type == "s8" ? " encode { scale = 1 }"
+                                                      : "";
+    Weight weight{"w", "format w { element: e2m1 scale: " + std::string(scale) +
+                           " value = element * scale" + rule + " }\n"};
+    expectWithinBound(weight, "bf16", uniform, " scales: operand");
+    expectWithinBound(weight, "f16", warpgroups, " scales: accumulator");
+  }
+  expectWithinBound(product("w", "e2m1", "e8m0 per k[32]"), "bf16", vectors);
+}
+
+TEST(Scales, OfSeveralLevelsAreWithinTheBound) {
+  Weight weight{"w", "format w { element: s6 fine: s8 per k[16] d: f16 per k[128] "
+                     "value = element * fine * d "
+                     "encode { d = absmax(x) / 31 / 127 fine = absmax(x / d) / 31 } }\n"};
+  expectWithinBound(weight, "bf16", uniform, " scales: operand");
+  expectWithinBound(weight, "f16", uniform, " scales: accumulator");
+  expectWithinBound(weight, "bf16", warpgroups, " scales: operand");
+  expectWithinBound(weight, "bf16", vectors, " scales: operand");
+}
+
+TEST(ZeroPoints, AreWithinTheBound) {
+  Weight group{"w", "format w { element: u4 scale: f16 per k[64] zero: u4 per k[64] "
+                    "value = (element - zero) * scale }\n"};
+  for (const char *activation : {"f16", "bf16", "int8_token"})
+    for (const Way &way : {uniform, warpgroups})
+      expectWithinBound(group, activation, way);
+  expectWithinBound(group, "int8_token", vectors);
+  Weight wide{"w", "format w { element: u3 scale: f16 per channel zero: u8 per channel "
+                   "value = (element + 3 - zero) * scale encode { scale = absmax(x) / 4 "
+                   "zero = 7 } require element + 3 - zero >= -128 }\n"};
+  for (const char *activation : {"f16", "int8_token"})
+    expectWithinBound(wide, activation, uniform);
+  Weight tensor{"w",
+                "format w { element: s5 scale: f16 per k[128] zero: s4 per tensor "
+                "value = (element - zero) * scale encode { scale = absmax(x) / 15 zero = 2 } }\n"};
+  for (const Way &way : {uniform, warpgroups, vectors})
+    expectWithinBound(tensor, "int8_token", way);
+}
+
+TEST(Offsets, AreWithinTheBound) {
+  Weight one{"w", "format w { element: u4 scale: f16 per k[32] offset: f16 per k[32] "
+                  "value = element * scale + offset }\n"};
+  Weight two{"w", "format w { element: u4 fine: u6 per k[32] low: u6 per k[32] d: f16 per k[256] "
+                  "dmin: f16 per k[256] value = element * (d * fine) - dmin * low encode { "
+                  "d = (max(x) - min(x)) / 15 / 63 dmin = absmax(x) / 63 "
+                  "fine = (max(x) - min(x)) / d / 15 low = max(0, -min(x) / dmin) } }\n"};
+  for (const Weight &weight : {one, two})
+    for (const char *activation : ways)
+      for (const Way &way : {uniform, warpgroups})
+        expectWithinBound(weight, activation, way);
+  expectWithinBound(two, "f16", vectors);
+  expectWithinBound(two, "f16", decodedApart);
+}
+
+// LiquidQuant's integers in operands of 16 bits.
+TEST(Steps, AreWithinTheBoundInFloat) {
+  for (const char *activation : ways)
+    expectWithinBound({"liquidquant", ""}, activation, uniform);
+}
+
+TEST(RemappedCodes, AreWithinTheBound) {
+  Weight weight{"w", "format w { element: e2m1 remap 8 to [5, -5, special, -special] by selector "
+                     "block: ue3m3 per k[16] selector: u2 in block special: f16 per tensor "
+                     "tensor: f32 per tensor value = element * block * tensor encode { "
+                     "tensor = absmax(x) / 6 / 30 special = 8 block = absmax(x / tensor) / 6 "
+                     "selector = best(0, 1, 2, 3) } }\n"};
+  for (const char *activation : ways)
+    for (const Way &way : {uniform, warpgroups})
+      expectWithinBound(weight, activation, way);
+  expectWithinBound(weight, "f16", vectors);
+}
+
+TEST(Blocks, OfRowsAreWithinTheBound) {
+  Weight weight = product("w", "e4m3", "f32 per n[32] k[128]");
+  expectWithinBound(weight, "fp8_token", warpgroups);
+  expectWithinBound(weight, "f16", uniform);
+  expectWithinBound(product("w", "s4", "f16 per n[3] k[64]"), "int8_token", vectors);
+}
+
+} // namespace
+} // namespace rho::test

@@ -1,0 +1,188 @@
+// Every shipped weight format with every kind of activation on every target: what is legal, how
+// exact it is, and why not. docs/MATRIX.md is that table; RHO_BLESS=1 rewrites it. What is legal is
+// executed on the emulator.
+#include "compiler/Compiler.h"
+#include "compiler/plan/Placement.h"
+#include "tests/compiler/EmulatedGemm.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
+
+namespace rho::test {
+namespace {
+
+const char *const activations[] = {"f16",       "bf16",      "int8_token", "int4_token",
+                                   "int4_g128", "fp8_token", "nvfp4"};
+constexpr GemmShape shape{3, 64, 256};
+
+std::string textOf(const std::filesystem::path &path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Names of the shipped formats that weights can have.
+std::vector<std::string> weights() {
+  std::string formats = declaration({"int4_g128", "f16", "f32", "", "", shape});
+  Result<dsl::Module> module =
+      dsl::parseModule(formats, "shipped.rho", [](const std::string &) { return std::nullopt; });
+  std::vector<std::string> names;
+  for (const auto &entry : std::filesystem::directory_iterator(RHO_SOURCE_DIR "/kernels/formats")) {
+    std::string text = textOf(entry.path());
+    for (const dsl::Format &format : module->formats) {
+      bool isHere = text.find("format " + format.name + " {") != std::string::npos;
+      bool isActivation =
+          std::any_of(format.components.begin(), format.components.end(),
+                      [](const dsl::Component &component) { return component.perToken; });
+      if (isHere && !isActivation)
+        names.push_back(format.name);
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// One kernel for each family of instructions, the same on all targets that have it.
+const char *scheduleFor(const std::string &target) {
+  return target == "sm_90a" ? "roles: imfp tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 2"
+                            : "roles: uniform tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 2";
+}
+
+Case caseOf(const std::string &weight, const std::string &activation, const std::string &target) {
+  return {weight, activation, "f32", scheduleFor(target), target, shape};
+}
+
+struct Cell {
+  bool legal = false;
+  std::string text; // how exact, or why not
+};
+
+Cell cellOf(const Case &test) {
+  Result<dsl::Module> module = dsl::parseModule(declaration(test), "cell.rho",
+                                                [](const std::string &) { return std::nullopt; });
+  if (!module)
+    return {false, module.error().diagnostics[0].message};
+  const dsl::Gemm &gemm = module->gemms[0];
+  Result<compiler::DeviceModel> device = compiler::modelOfTarget(test.target);
+  Result<compiler::Plan> plan =
+      compiler::plan(gemm, {test.shape.m, test.shape.n, test.shape.k}, *device, nullptr);
+  if (!plan)
+    return {false, plan.error().diagnostics[0].message};
+  Result<compiler::PlacedGemm> placed =
+      compiler::place(gemm, plan->groupScales, plan->schedule.roles, nullptr);
+  return {true, placed->integerAccumulator     ? "integer"
+                : placed->operandRoundings > 0 ? "rounded"
+                                               : "float"};
+}
+
+std::string table() {
+  std::vector<std::string> reasons;
+  std::ostringstream rows;
+  std::vector<std::string> targets = compiler::allTargets();
+  for (const std::string &weight : weights())
+    for (const char *activation : activations) {
+      rows << "| " << weight << " | " << activation << " |";
+      for (const std::string &target : targets) {
+        Cell cell = cellOf(caseOf(weight, activation, target));
+        if (cell.legal) {
+          rows << ' ' << cell.text << " |";
+          continue;
+        }
+        auto known = std::find(reasons.begin(), reasons.end(), cell.text);
+        rows << " no [" << known - reasons.begin() + 1 << "] |";
+        if (known == reasons.end())
+          reasons.push_back(cell.text);
+      }
+      rows << '\n';
+    }
+  std::ostringstream out;
+  out << "# What meets what\n\n"
+         "Every shipped weight format with every kind of activation on every target, generated "
+         "and\n"
+         "checked by tests/compiler/MatrixTest.cpp.\n\n"
+         "- integer: operands are integers and their sums exact; rounding begins with the scales;\n"
+         "- float: operands hold exactly what the codes stand for, sums are those of the tensor "
+         "cores;\n"
+         "- rounded: operands are rounded to their type as well;\n"
+         "- no: the number in brackets is that of the reason below.\n\n"
+         "Each legal pair is executed on the emulator, with mma.sync on the first target that has\n"
+         "it (the others' kernels differ in nothing but the target's name) and with wgmma on\n"
+         "sm_90a, and is within its computed error bound.\n\n"
+         "| weight | activation |";
+  for (const std::string &target : targets)
+    out << ' ' << target << " |";
+  out << "\n|---|---|";
+  for (size_t i = 0; i < targets.size(); ++i)
+    out << "---|";
+  out << '\n' << rows.str() << "\nReasons:\n\n";
+  for (size_t i = 0; i < reasons.size(); ++i)
+    out << i + 1 << ". " << reasons[i] << '\n';
+  return out.str();
+}
+
+TEST(Matrix, IsPublished) {
+  std::filesystem::path path = RHO_SOURCE_DIR "/docs/MATRIX.md";
+  std::string now = table();
+  if (const char *bless = std::getenv("RHO_BLESS"); bless && *bless)
+    std::ofstream(path, std::ios::binary) << now;
+  EXPECT_EQ(now, textOf(path)) << "RHO_BLESS=1 rewrites it";
+}
+
+std::string withoutTarget(const std::string &ptx) {
+  std::istringstream lines(ptx);
+  std::string result;
+  for (std::string line; std::getline(lines, line);)
+    if (!line.starts_with(".target") && !line.starts_with(".version"))
+      result += line + "\n";
+  return result;
+}
+
+// Why one execution of a kernel of mma.sync stands for all targets.
+TEST(Matrix, KernelsOfMmaSyncDifferInTheTargetAlone) {
+  std::string expected;
+  for (const std::string &target : compiler::allTargets()) {
+    if (target == "sm_90a")
+      continue;
+    Case test = caseOf("int4_g128", "f16", target);
+    Result<dsl::Module> module = dsl::parseModule(declaration(test), "cell.rho",
+                                                  [](const std::string &) { return std::nullopt; });
+    ASSERT_TRUE(module.ok());
+    Result<compiler::Plan> plan = compiler::plan(module->gemms[0], {shape.m, shape.n, shape.k},
+                                                 *compiler::modelOfTarget(target), nullptr);
+    ASSERT_TRUE(plan.ok());
+    Result<compiler::Compiled> compiled = compiler::compile(module->gemms[0], *plan, nullptr);
+    ASSERT_TRUE(compiled.ok());
+    std::string ptx = withoutTarget(compiled->image.ptx);
+    if (expected.empty())
+      expected = ptx;
+    EXPECT_EQ(ptx, expected) << target;
+  }
+}
+
+class MatrixCells : public testing::TestWithParam<std::string> {};
+
+TEST_P(MatrixCells, ThatAreLegalAreWithinTheBound) {
+  for (const char *activation : activations) {
+    std::map<std::string, bool> executed; // by schedule
+    for (const std::string &target : compiler::allTargets()) {
+      Case test = caseOf(GetParam(), activation, target);
+      bool &done = executed[test.schedule];
+      if (done || !cellOf(test).legal)
+        continue;
+      expectWithinBound(test);
+      done = true;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shipped, MatrixCells, testing::ValuesIn(weights()),
+                         [](const auto &info) { return info.param; });
+
+} // namespace
+} // namespace rho::test

@@ -1,0 +1,246 @@
+// The search for decode sequences: what it finds for known types and for ones that nobody foresaw,
+// and the table of docs/DECODE.md.
+#include "compiler/decode/Synthesis.h"
+#include "compiler/decode/LaneForms.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+namespace rho::compiler {
+namespace {
+
+constexpr int anyFactor = -1000;
+
+std::vector<double> valuesOf(const char *name) {
+  return compiler::valuesOf(dsl::ElementType::get(name));
+}
+
+// NF4: Dettmers et al., "QLoRA", 2023, appendix E, rounded to the operand type.
+std::vector<double> normalFloat4(const char *mmaType) {
+  std::vector<double> values = {-1.0,
+                                -0.6961928009986877,
+                                -0.5250730514526367,
+                                -0.39491748809814453,
+                                -0.28444138169288635,
+                                -0.18477343022823334,
+                                -0.09105003625154495,
+                                0.0,
+                                0.07958029955625534,
+                                0.16093020141124725,
+                                0.24611230194568634,
+                                0.33791524171829224,
+                                0.44070982933044434,
+                                0.5626170039176941,
+                                0.7229568362236023,
+                                1.0};
+  dsl::ElementType type = dsl::ElementType::get(mmaType);
+  for (double &value : values)
+    value = type.decode(type.encode(value));
+  return values;
+}
+
+// Independent of proveDecode(): words of random codes, all registers at once.
+void expectDecodes(const DecodeSequence &decode, const std::vector<double> &values,
+                   const char *mmaType) {
+  dsl::ElementType type = dsl::ElementType::get(mmaType);
+  std::mt19937 random(1);
+  std::vector<int> holders(32);
+  for (int round = 0; round < 2000; ++round) {
+    uint32_t word = 0;
+    std::vector<double> expected;
+    for (const auto &reg : decode.bits)
+      for (const std::vector<CodeBit> &places : reg) {
+        uint32_t code = random() % values.size();
+        while (std::isnan(values[code]))
+          code = random() % values.size();
+        for (size_t b = 0; b < places.size(); ++b) {
+          word |= (decode.stored(code) >> b & 1) << places[b].bit;
+          holders[static_cast<size_t>(places[b].bit)] += round == 0;
+        }
+        expected.push_back(std::ldexp(values[code], decode.log2Factor));
+      }
+    std::vector<uint32_t> registers = decode.program.run({word}, {});
+    size_t next = 0;
+    for (uint32_t reg : registers)
+      for (int at = 0; at < 32; at += type.bits())
+        ASSERT_EQ(type.decode(reg >> at & ((1u << type.bits()) - 1)), expected[next++])
+            << decode.program.print();
+  }
+  EXPECT_EQ(holders, std::vector<int>(32, 1)) << "a bit of the word stands for none or two bits";
+}
+
+const InstructionRates rates = hopperRates();
+
+TEST(Synthesis, EveryAlternativeDecodesEveryCode) {
+  for (const char *mmaType : {"f16", "bf16", "e4m3", "s8"})
+    for (const char *element : {"s4", "u4", "e2m1"})
+      for (const SynthesizedDecode &found :
+           synthesizeDecode(valuesOf(element), mmaType, anyFactor, rates)) {
+        SCOPED_TRACE(std::string(element) + " to " + mmaType);
+        expectDecodes(found.sequence, valuesOf(element), mmaType);
+      }
+}
+
+// Types that no construction was made for.
+TEST(Synthesis, FindsDecodesOfAnyTable) {
+  std::vector<double> odd, scattered = {0, 1, 2, 3, 5, 8, 13, 21, -1, -2, -4, -7, 30, 31, 17, 100};
+  for (int i = 0; i < 16; ++i)
+    odd.push_back(2 * i - 15);
+  std::vector<double> xored;
+  for (int i = 0; i < 16; ++i)
+    xored.push_back((i ^ 5) * 3 - 7);
+  for (const char *mmaType : {"f16", "bf16", "s8"})
+    for (const std::vector<double> &values : {odd, scattered, xored}) {
+      std::vector<SynthesizedDecode> found = synthesizeDecode(values, mmaType, -24, rates);
+      ASSERT_FALSE(found.empty()) << mmaType;
+      expectDecodes(found[0].sequence, values, mmaType);
+    }
+  // Odd numbers are a sign and a magnitude whose lowest bit is always set: 1 LOP3 to a register,
+  // and with bits in the right places of the word not even a shift for each.
+  EXPECT_EQ(synthesizeDecode(odd, "s8", -24, rates)[0].sequence.instructions(), 3);
+  EXPECT_LE(synthesizeDecode(odd, "f16", -24, rates)[0].sequence.instructions(), 7);
+  EXPECT_LE(synthesizeDecode(xored, "f16", 0, rates)[0].sequence.instructions(), 10);
+}
+
+TEST(Synthesis, CodebooksAreByteTables) {
+  for (const char *mmaType : {"f16", "bf16"}) {
+    std::vector<double> values = normalFloat4(mmaType);
+    std::vector<SynthesizedDecode> found = synthesizeDecode(values, mmaType, -24, rates);
+    ASSERT_FALSE(found.empty());
+    EXPECT_LE(found[0].sequence.instructions(), 21);
+    expectDecodes(found[0].sequence, values, mmaType);
+  }
+}
+
+TEST(Synthesis, IsDeterministic) {
+  std::string first = describe(synthesizeDecode(valuesOf("e2m1"), "f16", -24, rates), 10);
+  EXPECT_EQ(describe(synthesizeDecode(valuesOf("e2m1"), "f16", -24, rates), 10), first);
+  EXPECT_NE(first.find("chosen: 9 instructions for 8 codes, 12 cycles"), std::string::npos)
+      << first;
+}
+
+// What is not exact in the operand type has no sequence.
+TEST(Synthesis, FindsNothingForInexactValues) {
+  std::vector<double> values = valuesOf("s4");
+  values[3] = 3 + 1.0 / 4096;
+  EXPECT_TRUE(synthesizeDecode(values, "f16", anyFactor, rates).empty());
+  EXPECT_TRUE(synthesizeDecode(normalFloat4("f16"), "e4m3", anyFactor, rates).empty());
+}
+
+// A wrong sequence is not proved.
+TEST(Synthesis, ProofsFindWrongCodesAndNeighbours) {
+  DecodeSequence right = elementDecodes(dsl::ElementType::get("s4"), "f16", -24)[0].sequence;
+  std::vector<double> values = valuesOf("s4");
+  EXPECT_TRUE(proveDecode(right, values, "f16"));
+  DecodeSequence wrong = right;
+  wrong.codeXor ^= 1;
+  EXPECT_FALSE(proveDecode(wrong, values, "f16"));
+  wrong = right;
+  std::swap(wrong.bits[0][0][0], wrong.bits[1][0][0]);
+  EXPECT_FALSE(proveDecode(wrong, values, "f16"));
+  wrong = right;
+  for (DecodeInstr &instr : wrong.program.instructions)
+    for (DecodeProgram::Operand &operand : instr.operands)
+      if (operand == DecodeProgram::constant(0x000f000f))
+        operand.value = 0x001f000f; // lets a neighbour's bit in
+  EXPECT_NE(wrong.program, right.program);
+  EXPECT_FALSE(proveDecode(wrong, values, "f16"));
+}
+
+// A lane of 1024 + u, in the last bits of an f16: the exponent trick is among the forms.
+TEST(LaneForms, HoldTheExponentTrick) {
+  bool found = false;
+  for (const LaneForm &form : laneForms(valuesOf("u4"), dsl::ElementType::get("f16"), true))
+    if (form.places == 0xf && form.affine && form.constant == 0x6400) {
+      found = true;
+      EXPECT_EQ(form.slope, 1);
+      EXPECT_EQ(form.offset, -1024);
+    }
+  EXPECT_TRUE(found);
+}
+
+TEST(Throughput, TheBusiestPipeDecides) {
+  EXPECT_EQ(cycles({.logic = 4, .f16 = 4}, rates), 8);
+  EXPECT_EQ(cycles({.logic = 5, .f16 = 4}, rates), 10);
+  EXPECT_EQ(cycles({.logic = 4, .f16 = 4, .shiftLeft = 1}, rates), 9); // beside multiplications
+  EXPECT_EQ(cycles({.multiply = 6}, rates), 12);
+  EXPECT_EQ(cycles({.logic = 4, .bf16 = 6}, ampereRates()), 12);
+}
+
+// Every architecture prefers the sequences in use.
+TEST(Throughput, RatesOfOtherArchitecturesChooseTheSame) {
+  for (const char *element : {"s4", "e2m1"})
+    for (const char *mmaType : {"f16", "bf16"}) {
+      int chosen =
+          elementDecodes(dsl::ElementType::get(element), mmaType, -24)[0].sequence.instructions();
+      for (const InstructionRates &other : {ampereRates(), adaRates()})
+        EXPECT_EQ(
+            synthesizeDecode(valuesOf(element), mmaType, -24, other)[0].sequence.instructions(),
+            chosen)
+            << element << " to " << mmaType;
+    }
+}
+
+struct Published {
+  const char *element, *mmaType;
+  int leastLog2;
+  int instructions; // per 8 codes; 0: none known
+  const char *source;
+};
+
+constexpr Published published[] = {
+    {"s4", "f16", -24, 9, "Marlin `dequant.h`, after Kim et al. 2022, section 3.3"},
+    {"u4", "f16", -24, 9, "Marlin `dequant.h`"},
+    {"u4", "f16", 0, 9, "Marlin `dequant.h`"},
+    {"s4", "bf16", -24, 11, "Marlin `dequant.h`"},
+    {"u4", "bf16", -24, 11, "Marlin `dequant.h`"},
+    {"e2m1", "f16", -24, 15, "Marlin `dequant.h`, without its multiplications"},
+    {"e2m1", "bf16", anyFactor, 15, "Marlin `dequant.h`, without its multiplications"},
+    {"e2m1", "bf16", -24, 19, "Marlin `dequant.h`"},
+    {"s4", "e4m3", -24, 11, "Marlin `dequant.h`; CUTLASS `numeric_conversion.h` by byte permute"},
+    {"u4", "e4m3", -24, 0, ""},
+    {"e2m1", "e4m3", -24, 7, "Marlin `dequant.h`"},
+    {"s4", "s8", -24, 3, "COMET, section 4.3 (zero extension, factor 16)"},
+    {"u4", "s8", -24, 3, "QServe's unpacking (Lin et al. 2024)"},
+    {"s8", "f16", -24, 8, "Marlin `dequant.h` (4 for 4 codes)"},
+};
+
+std::string row(const std::string &element, const char *mmaType, const SynthesizedDecode &found,
+                int instructions, const std::string &source) {
+  std::ostringstream out;
+  out << "| " << element << " | " << mmaType << " | 2^" << found.sequence.log2Factor << " | "
+      << found.sequence.instructions() * 8 / found.sequence.codes << " | ";
+  if (instructions > 0)
+    out << instructions;
+  else
+    out << "none known";
+  out << " | " << source << " |\n";
+  return out.str();
+}
+
+// docs/DECODE.md has the table that this makes.
+TEST(Synthesis, IsNoLongerThanWhatIsPublished) {
+  std::string table;
+  for (const Published &known : published) {
+    const SynthesizedDecode &found =
+        elementDecodes(dsl::ElementType::get(known.element), known.mmaType, known.leastLog2).at(0);
+    if (known.instructions > 0)
+      EXPECT_LE(found.sequence.instructions() * 8 / found.sequence.codes, known.instructions)
+          << known.element << " to " << known.mmaType;
+    table += row(known.element, known.mmaType, found, known.instructions, known.source);
+  }
+  for (const char *mmaType : {"f16", "bf16"})
+    table += row("NF4", mmaType, synthesizeDecode(normalFloat4(mmaType), mmaType, -24, rates).at(0),
+                 0, "");
+  std::ifstream file(std::string(RHO_SOURCE_DIR) + "/docs/DECODE.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_NE(text.str().find(table), std::string::npos) << "docs/DECODE.md lacks\n" << table;
+}
+
+} // namespace
+} // namespace rho::compiler
