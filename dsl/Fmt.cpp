@@ -133,10 +133,8 @@ private:
     std::string_view before = pieces[at - 1].text, here = pieces[at].text;
     if (before == "(" || before == "[" || (before == "-" && isPrefix(at - 1)))
       return false;
-    if (here == ")" || here == "]" || here == "," || here == ":")
+    if (here == ")" || here == "]" || here == "," || here == ":" || here == "%")
       return false;
-    if (here == "%")
-      return isName(at - 1);
     if (isUnitSlash(at) || isUnitSlash(at - 1))
       return false;
     if (here == "(")

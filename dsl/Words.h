@@ -10,6 +10,8 @@ namespace rho::dsl {
 enum class WordPlace : uint8_t {
   Declaration,
   Entry,
+  Part,
+  Parameter,
   Type,
   Extent,
   Function,

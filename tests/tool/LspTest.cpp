@@ -362,7 +362,7 @@ TEST(LspTest, CompletionKnowsThePlace) {
   session.start();
   session.open(uri,
                "format w {\n  element: s4\n  scale: f\n  value = \n}\ngemm g {\n  \n  weight: \n"
-               "  output: \n  schedule {\n    roles: \n    \n  }\n}\n\n");
+               "  output: \n  schedule {\n    tile: 1 x 32 x 64\n    \n    roles: \n  }\n}\n\n");
   auto labels = [&](int line, int character) {
     std::vector<std::string> found;
     json answer = session.ask("textDocument/completion", uri, line, character);
@@ -374,13 +374,13 @@ TEST(LspTest, CompletionKnowsThePlace) {
   using testing::ElementsAre;
   using testing::IsSupersetOf;
   using testing::Not;
-  EXPECT_THAT(labels(14, 0), IsSupersetOf({"import", "format", "gemm"}));
+  EXPECT_THAT(labels(15, 0), IsSupersetOf({"import", "format", "gemm"}));
   EXPECT_THAT(labels(2, 10), IsSupersetOf({"f16", "u8", "e4m3"}));
   EXPECT_THAT(labels(3, 10), IsSupersetOf({"element", "scale", "absmax"}));
   EXPECT_THAT(labels(6, 2), IsSupersetOf({"weight", "schedule"}));
   EXPECT_THAT(labels(7, 10), IsSupersetOf({"w", "f16", "bf16"}));
   EXPECT_THAT(labels(8, 10), ElementsAre("f16", "bf16", "f32"));
-  EXPECT_THAT(labels(10, 11), IsSupersetOf({"imfp", "gemv"}));
+  EXPECT_THAT(labels(12, 11), IsSupersetOf({"imfp", "gemv"}));
   EXPECT_THAT(labels(11, 4), IsSupersetOf({"tile", "warps"}));
   EXPECT_THAT(labels(11, 4), Not(Contains("weight")));
 }

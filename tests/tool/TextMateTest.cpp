@@ -116,19 +116,19 @@ std::string exampleOf(const dsl::Word &word) {
     if (text == "value")
       return "  value = element";
     if (text == "partition")
-      return "  partition per k[64] {";
+      return "  partition per k[128] {";
     if (text == "residual")
       return "  residual fix: int4";
-    if (text == "where" || text == "budget")
-      return "    high: bf16 " + text + " 20 >= max(x)";
     if (word.place == dsl::WordPlace::Entry)
       return "  " + text + " element";
     return "  " + text + ": 4";
+  case dsl::WordPlace::Part:
+    return "    : int4 " + text + (text == "where" ? " absmax(x) > 3" : " 10%");
+  case dsl::WordPlace::Parameter:
+    return "format a(b: " + text + " = 3) {";
   case dsl::WordPlace::Type:
     if (text == "codebook")
       return "  element: codebook [0, 1]";
-    if (text == "int" || text == "type")
-      return "format a(b: " + text + " = 4)";
     return text == "in" ? "  selector: u2 in block"
                         : "  element: e2m1 remap 8 to [5, -5] by selector";
   case dsl::WordPlace::Extent:
@@ -153,6 +153,10 @@ std::string expectedScope(dsl::WordPlace place) {
   case dsl::WordPlace::DeviceEntry:
   case dsl::WordPlace::DeviceRate:
     return "keyword.";
+  case dsl::WordPlace::Part:
+    return "keyword.";
+  case dsl::WordPlace::Parameter:
+    return "storage.type.parameter.";
   case dsl::WordPlace::Type:
     return "storage.type.element.|keyword.";
   case dsl::WordPlace::Extent:

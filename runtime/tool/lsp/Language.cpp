@@ -232,6 +232,7 @@ private:
   void inFormat() {
     if (depth == 1)
       words(WordPlace::Entry);
+    words(WordPlace::Part);
     names(Completion::Kind::Component, declaration->components, "component");
     names(Completion::Kind::Word, declaration->parameters, "parameter");
     words(WordPlace::Function);
