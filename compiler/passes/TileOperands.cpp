@@ -104,8 +104,9 @@ Value KernelBuilder::number(ir::NumberOp op, int64_t k, int64_t row, Value slot)
     return mlir::arith::ConstantFloatOp::create(builder, loc, builder.getF32Type(),
                                                 llvm::APFloat(static_cast<float>(value)));
   };
+  RowNumber terms = *RowNumber::parse(op.getTerms().str());
   Value sum;
-  for (const RowNumber::Term &term : RowNumber::parse(op.getTerms().str())->terms) {
+  for (const RowNumber::Term &term : terms.terms) {
     auto factorOf = [&](int place) {
       int component = components[static_cast<size_t>(place) - 1];
       int64_t group = groupIn(k, extentK(context.gemm.weight.components[component]));

@@ -181,7 +181,7 @@ TEST(Razer, fewBatchRowsOnADgxSpark) {
 }
 
 // What the model said when it was fitted to that GPU (9% rms of wgmma kernels, 16% of gemv ones),
-// for schedules of results/h200/tune.csv.
+// for schedules of results/h200/tune.csv; int4 to bf16 took two instructions more then (18.98 us).
 TEST(H200, predictionsAreThoseThatWereFitted) {
   struct Row {
     const char *gemm;
@@ -207,7 +207,7 @@ TEST(H200, predictionsAreThoseThatWereFitted) {
             imfp,
             87.12},
         Row{"liquidquant_int8", {64, 4096, 4096}, sums, {32, 64, 256}, {1, 4, 4}, 8, 1, imfp, 6.65},
-        Row{"int4_g128_bf16", {1, 28672, 4096}, sums, {8, 256, 128}, {1, 8, 2}, 8, 1, imfp, 18.98},
+        Row{"int4_g128_bf16", {1, 28672, 4096}, sums, {8, 256, 128}, {1, 8, 2}, 8, 1, imfp, 18.16},
         Row{"int4_g128_int8",
             {256, 28672, 4096},
             sums,

@@ -1,5 +1,5 @@
-// The generated PTX of every family of instructions passes NVIDIA's assembler for its target. Skipped
-// where there is no ptxas, in PATH or where the CUDA toolkit is installed by default.
+// The generated PTX of every family of instructions passes NVIDIA's assembler for its target.
+// Skipped where there is no ptxas, in PATH or where the CUDA toolkit is installed by default.
 #include "compiler/Compiler.h"
 #include "tests/runtime/TemporaryFolder.h"
 

@@ -57,8 +57,8 @@ protected:
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
 
-  // Stores until one fails. 0: `least` were stored, the failure gave this one warning, what was stored before it is there, and
-  // the failed one left nothing behind; further ones are silent.
+  // Stores until one fails. 0: `least` were stored, the failure gave this one warning, what was
+  // stored before it is there, and the failed one left nothing behind; further ones are silent.
   int fillUp(const std::string &reason, int least) const {
     DiskCache cache(options());
     Warnings warnings;

@@ -148,7 +148,7 @@ TEST_F(CacheKeyTest, DescribedDevicesShareAnEntryWhereTheirPlansAgree) {
   EXPECT_EQ(labelOf(entry("cache", first.key)).device, wide.name + " (emulated), emulator");
 }
 
-TEST(DescribedDeviceTest, NonsenseIsRefused) {
+TEST(DescribedDevices, NonsenseIsRefused) {
   compiler::DeviceModel model = must(compiler::modelOfTarget("sm_80"));
   model.name = "nothing";
   model.smCount = 0;

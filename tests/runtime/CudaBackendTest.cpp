@@ -282,7 +282,7 @@ TEST(CudaBackend, QuantizesOnTheHostWhereNoKernelCanBeBuilt) {
   const dsl::Format &format = module->impl().module.gemms[0].activation;
   cache::DiskCache disk({});
   cache::Warnings warnings;
-  auto refused = makeCudaQuantizer(contextOf(*backend), 90, format, 16, disk, warnings);
+  auto refused = makeCudaQuantizer(contextOf(*backend), 90, format, 16, 1, disk, warnings);
   ASSERT_FALSE(refused);
   auto quantizer =
       backend->makeQuantizer(std::make_shared<const dsl::Format>(format), 16, 1, disk, warnings);
