@@ -10,8 +10,9 @@ namespace rho::kernels {
 // integer that double holds exactly (|sum| < 2^53) times scales.
 struct ReferenceOutput {
   int64_t m = 0, n = 0;
-  std::vector<double> y;         // [m][n], not rounded to the output type
-  // [m][n], sum over k of the magnitudes of x * w (dsl::magnitude): what error bounds are relative to
+  std::vector<double> y; // [m][n], not rounded to the output type
+  // [m][n], sum over k of the magnitudes of x * w (dsl::magnitude): what error bounds are relative
+  // to
   std::vector<double> magnitude;
 };
 ReferenceOutput reference(const dsl::QuantizedMatrix &activation,

@@ -19,8 +19,8 @@ struct TableDecode {
 // tables admit.
 std::vector<TableDecode> tableDecodes(const std::vector<uint32_t> &lanes, int laneBits);
 
-// The same for lanes of 16 bits of which that of `code` is not known before a kernel runs: parameter
-// h has it, twice, for weight row half h. A group of four codes is of one row half.
+// The same for lanes of 16 bits of which that of `code` is not known before a kernel runs:
+// parameter h has it, twice, for weight row half h. A group of four codes is of one row half.
 TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, uint32_t code);
 
 } // namespace rho::compiler

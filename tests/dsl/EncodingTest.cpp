@@ -187,7 +187,8 @@ TEST(Best, TheLeastSquaredErrorWins) {
           ASSERT_EQ(best.components[0].get(r * k + c), each[expected].components[0].get(r * k + c));
     }
   for (int count : chosen)
-    EXPECT_GT(count, 0) << chosen[0] << " " << chosen[1] << " " << chosen[2]; // the numbers tell the candidates apart
+    EXPECT_GT(count, 0) << chosen[0] << " " << chosen[1] << " "
+                        << chosen[2]; // the numbers tell the candidates apart
 }
 
 // A candidate of a coarse component is judged with the finer choices that follow from it.
