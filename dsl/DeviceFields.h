@@ -22,7 +22,8 @@ struct DeviceField {
       device.*real = value;
   }
   double get(const Device &device) const {
-    return integer ? static_cast<double>(device.*integer / bytes) : device.*real;
+    int64_t units = integer ? device.*integer / bytes : 0;
+    return integer ? static_cast<double>(units) : device.*real;
   }
 };
 std::span<const DeviceField> deviceFields();

@@ -162,9 +162,10 @@ constexpr size_t indexOf(const Spelling &s) {
 
 constexpr std::array<Encoding, firstCodebook> makeEncodings() {
   std::array<Encoding, firstCodebook> table;
-  for (int bits = 2; bits <= 8; ++bits) {
-    table[static_cast<size_t>(bits - 2)] = integer(true, bits);
-    table[static_cast<size_t>(bits + 5)] = integer(false, bits);
+  for (size_t i = 0; i < 7; ++i) {
+    int bits = static_cast<int>(i) + 2;
+    table[i] = integer(true, bits);
+    table[i + 7] = integer(false, bits);
   }
   table[u1Index] = integer(false, 1);
   table[f16Index] = named(floating(5, 10, true, Special::Ieee), "f16");

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <numeric>
+#include <ranges>
 #include <tuple>
 
 namespace rho::dsl {
@@ -18,8 +19,8 @@ void Findings::add(DiagId id, const std::vector<std::string> &args, Span span) {
     return;
   }
   Diagnostic &added = diagnostics.emplace_back(makeDiagnostic(id, args, span, sources));
-  for (auto context = contexts.rbegin(); context != contexts.rend(); ++context)
-    added.rendered += "\n" + renderNote(context->first, context->second, sources);
+  for (const auto &[text, at] : std::views::reverse(contexts))
+    added.rendered += "\n" + renderNote(text, at, sources);
 }
 
 Error Findings::takeSorted() {

@@ -66,10 +66,11 @@ InstructionCounts issuePerTile(const PlacedGemm &placed, const Geometry &g) {
   counts.others = fragments + mmas + activationLoads + 20; // and loop, addresses, barrier
   counts.others += static_cast<double>(placed.decode.params.size()) *
                    static_cast<double>(g.rowTiles()) * static_cast<double>(g.chunks());
-  if (placed.blockScaling) // a word has the scales of two row tiles, or of four batch tiles
+  if (placed.blockScaling) { // a word has the scales of two row tiles, or of four batch tiles
+    int64_t words = g.tileK / (BlockScaling::perWord * placed.blockScaling->block);
     counts.others +=
-        static_cast<double>(g.tileK / (BlockScaling::perWord * placed.blockScaling->block)) *
-        static_cast<double>(ceilDiv(g.rowTiles(), 2) + ceilDiv(g.batchTiles(), 4));
+        static_cast<double>(words * (ceilDiv(g.rowTiles(), 2) + ceilDiv(g.batchTiles(), 4)));
+  }
   return counts;
 }
 

@@ -56,7 +56,7 @@ template <class Element, ScaleValue Value> Flow blockScaled(Warp &w, const Inst 
       problem = "scale " + hex(code) + ", ue4m3 has no sign";
     return Value(code);
   };
-  double scalesA[16][4], scalesB[8][4];
+  double scalesA[16][4] = {}, scalesB[8][4] = {};
   for (int group = 0; problem.empty() && group < groups; ++group) {
     for (int row = 0; row < 16; ++row)
       scalesA[row][group] = value(scaleA, 4 * (row % 8) + 2 * scaleA.thread + row / 8, group);

@@ -186,7 +186,8 @@ std::optional<ProbeKernel> mmaProbe(const std::string &type, const std::string &
   });
   std::string results = integer ? "" : "  mov.b32 %r0, %seed;\n";
   probe.ptx = kernel(target, probe.threads, 0, before, body, results + combine(sums, 4 * chains));
-  probe.perTurn = rounds / 2 * chains * 16.0 * 8 * k / 32;
+  int turns = rounds / 2;
+  probe.perTurn = turns * chains * 16.0 * 8 * k / 32;
   return probe;
 }
 

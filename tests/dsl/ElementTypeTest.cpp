@@ -32,6 +32,7 @@ double valueByDefinition(const std::string &name, uint32_t code) {
   bool isUnsigned = name[0] == 'u';
   int exponentBits = 0, mantissaBits = 0;
   char suffix = 0;
+  // NOLINTNEXTLINE(bugprone-unchecked-string-to-number-conversion): names of the test's own
   std::sscanf(name.c_str() + (isUnsigned ? 1 : 0), "e%dm%d%c", &exponentBits, &mantissaBits,
               &suffix);
   if (name == "e8m0")
@@ -275,7 +276,8 @@ TEST(Codebook, CodesAreNearestValues) {
     EXPECT_EQ(type.maxFinite(), *std::max_element(values.begin(), values.end()));
     for (uint32_t code = 0; code < values.size(); ++code)
       EXPECT_EQ(type.decode(code | ~0u << bits), values[code]);
-    for (double x = -6; x <= 6; x += 1.0 / 16) { // ties among them
+    for (int sixteenths = -96; sixteenths <= 96; ++sixteenths) { // ties among them
+      double x = sixteenths / 16.0;
       uint32_t best = 0;
       for (uint32_t code = 1; code < values.size(); ++code) {
         double there = std::fabs(values[best] - x), here = std::fabs(values[code] - x);
@@ -294,8 +296,8 @@ TEST(Codebook, CodesAreNearestValues) {
 TEST(Codebook, OneListOfValuesIsOneTypeInAnyThread) {
   std::vector<std::thread> threads;
   std::vector<std::vector<ElementType>> made(8);
-  for (size_t t = 0; t < made.size(); ++t)
-    threads.emplace_back([&mine = made[t]] {
+  for (std::vector<ElementType> &own : made)
+    threads.emplace_back([&mine = own] {
       for (int i = 0; i < 100; ++i) {
         mine.push_back(*ElementType::codebook({-1.0 * i, 0.1 * i, 0.5, 1e30}));
         EXPECT_EQ(mine.back().decode(1), 0.1 * i);

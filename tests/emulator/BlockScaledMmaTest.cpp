@@ -198,11 +198,12 @@ TEST(BlockScaledMma, NanScalesGiveNan) {
 
 // Kinds, shapes and types that the ISA does not combine.
 TEST(BlockScaledMma, RefusesOtherCombinations) {
-  for (Form form : {Form{"kind::mxf4nvf4.block_scale.scale_vec::4X", "e2m1", "ue8m0", 64, 4, 4},
-                    Form{"kind::mxf4.block_scale.scale_vec::4X", "e2m1", "ue8m0", 64, 4, 4},
-                    Form{"kind::mxf4nvf4.block_scale.scale_vec::4X", "e2m1", "ue4m3", 32, 4, 4},
-                    Form{"kind::mxf8f6f4.block_scale.scale_vec::1X", "e4m3", "ue4m3", 32, 8, 1},
-                    Form{"kind::mxf4.block_scale.scale_vec::2X", "e4m3", "ue8m0", 64, 8, 2}})
+  for (const Form &form :
+       {Form{"kind::mxf4nvf4.block_scale.scale_vec::4X", "e2m1", "ue8m0", 64, 4, 4},
+        Form{"kind::mxf4.block_scale.scale_vec::4X", "e2m1", "ue8m0", 64, 4, 4},
+        Form{"kind::mxf4nvf4.block_scale.scale_vec::4X", "e2m1", "ue4m3", 32, 4, 4},
+        Form{"kind::mxf8f6f4.block_scale.scale_vec::1X", "e4m3", "ue4m3", 32, 8, 1},
+        Form{"kind::mxf4.block_scale.scale_vec::2X", "e4m3", "ue8m0", 64, 8, 2}})
     EXPECT_NE(parseError(kernel(body(form, {0, 0, 0, 0}))).find("emulator_unknown_instruction"),
               std::string::npos)
         << form.kind;

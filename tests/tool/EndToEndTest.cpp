@@ -30,7 +30,7 @@ class ShippedGemmTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(ShippedGemmTest, runsWithinItsBound) {
   // sm_80 has no FP8 instructions; only sm_120a multiplies e2m1 and applies block scales of e8m0.
-  std::string name = GetParam();
+  const std::string &name = GetParam();
   bool scaled = name.starts_with("mxfp") || name == "nvfp4_nvfp4";
   const char *device = scaled ? "sm_120a" : name.ends_with("fp8") ? "sm_89" : "sm_80";
   // Whole tiles; then sizes that no tile divides.

@@ -125,8 +125,8 @@ TEST(ProbeKernels, chainsAreComputed) {
     for (uint32_t i = 0; i < 8; ++i)
       chain[i] = 3 + thread + i;
     uint32_t reals = 0;
-    for (uint32_t i = 0; i < 8; ++i) {
-      auto real = static_cast<float>(chain[i]);
+    for (uint32_t each : chain) {
+      auto real = static_cast<float>(each);
       uint32_t bits = 0;
       std::memcpy(&bits, &real, 4);
       reals ^= bits;
@@ -177,7 +177,8 @@ TEST(ProbeKernels, readingReadsEveryByteOnce) {
     expected ^= words[i] = static_cast<uint32_t>(i * 2654435761U);
   emulator::Memory memory;
   auto bytes = static_cast<int64_t>(4 * words.size());
-  uint64_t from = memory.allocate(bytes), out = memory.allocate(4 * ctas * ReadKernel::threads);
+  uint64_t from = memory.allocate(bytes),
+           out = memory.allocate(int64_t{4} * ctas * ReadKernel::threads);
   ASSERT_TRUE(memory.write(from, words.data(), bytes).ok());
   emulator::Launch launch;
   launch.entry = ProbeKernel::entry;
@@ -218,6 +219,7 @@ std::string joined(const std::vector<std::string> &modules) {
 }
 
 TEST(ProbeKernels, ptxasTakesThem) {
+  // NOLINTNEXTLINE(bugprone-command-processor): a fixed command
   if (std::system("ptxas --version > /dev/null 2>&1") != 0)
     GTEST_SKIP() << "there is no ptxas";
   std::string file = (std::filesystem::temp_directory_path() /
@@ -237,6 +239,7 @@ TEST(ProbeKernels, ptxasTakesThem) {
     }
     std::ofstream(file) << joined(modules);
     std::string command = "ptxas -O1 -arch=" + target + " " + file + " -o " + file + ".cubin";
+    // NOLINTNEXTLINE(bugprone-command-processor): the test's own file names
     EXPECT_EQ(std::system(command.c_str()), 0) << target;
   }
   std::filesystem::remove(file);

@@ -58,7 +58,7 @@ private:
             at > 0 ? std::regex_constants::match_prev_avail : std::regex_constants::match_default;
         if (std::regex_search(text.begin() + static_cast<long>(at), text.end(), match,
                               pattern.regex, flags) &&
-            match.length() > 0 && (!first || match.position() < best.position())) {
+            !match.str().empty() && (!first || match.position() < best.position())) {
           first = &pattern;
           best = match;
         }
@@ -152,7 +152,6 @@ std::string expectedScope(dsl::WordPlace place) {
   case dsl::WordPlace::ScheduleEntry:
   case dsl::WordPlace::DeviceEntry:
   case dsl::WordPlace::DeviceRate:
-    return "keyword.";
   case dsl::WordPlace::Part:
     return "keyword.";
   case dsl::WordPlace::Parameter:

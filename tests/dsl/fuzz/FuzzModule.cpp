@@ -69,6 +69,7 @@ void check(std::string_view text) {
 } // namespace
 } // namespace rho::dsl
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   rho::dsl::check(std::string_view(reinterpret_cast<const char *>(data), size));
   return 0;
