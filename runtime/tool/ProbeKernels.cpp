@@ -174,19 +174,23 @@ std::optional<ProbeKernel> mmaProbe(const std::string &type, const std::string &
   probe.threads = 512;
   std::string instruction = "mma.sync.aligned.m16n8k" + str(k) + ".row.col." + sum + "." + type +
                             "." + type + "." + sum + " ";
-  // Operands of zeros and ones in %r32 to %r37, sums in %r0 to %r31 or as many f32.
+  // Operands of zeros and ones, sums in %r0 to %r31 or as many f32. No two instructions of a turn
+  // have both operands in common: where the assembler makes an instruction of others, it would
+  // compute that product only once.
+  int turns = rounds / 2, firstA = 32, firstB = firstA + 4 * turns;
   std::string sums = integer ? "%r" : "%s", before = "  .reg .f32 %s<32>;\n";
-  for (int i = 32; i < 38; ++i)
-    before += "  and.b32 %r" + str(i) + ", %a, 0x01010101;\n";
+  for (int i = firstA; i < firstB + 2 * chains; ++i)
+    before += "  add.s32 %t, %a, " + str(i) + ";\n  and.b32 %r" + str(i) + ", %t, 0x01010101;\n";
   for (int i = 0; i < 4 * chains; ++i)
     before += integer ? "  mov.b32 %r" + str(i) + ", %b;\n" : "  mov.f32 %s" + str(i) + ", %fb;\n";
-  std::string body = repeated(rounds / 2, chains, [&](int i) {
+  int made = 0;
+  std::string body = repeated(turns, chains, [&](int i) {
     std::string own = list(sums, 4 * i, 4);
-    return instruction + own + ", " + list("%r", 32, 4) + ", " + list("%r", 36, 2) + ", " + own;
+    int a = firstA + 4 * (made++ / chains), b = firstB + 2 * i;
+    return instruction + own + ", " + list("%r", a, 4) + ", " + list("%r", b, 2) + ", " + own;
   });
   std::string results = integer ? "" : "  mov.b32 %r0, %seed;\n";
   probe.ptx = kernel(target, probe.threads, 0, before, body, results + combine(sums, 4 * chains));
-  int turns = rounds / 2;
   probe.perTurn = turns * chains * 16.0 * 8 * k / 32;
   return probe;
 }
