@@ -170,10 +170,7 @@ void KernelLowering::lowerScale(tile::ScaleOp op) {
     if (!op.getRowBias().empty())
       value = LLVM::FMAOp::create(builder, loc, value, op.getRows()[row], op.getRowBias()[row]);
     else if (op.getBiased())
-      value =
-          arith::SubFOp::create(builder, loc, value,
-                                arith::ConstantFloatOp::create(builder, loc, builder.getF32Type(),
-                                                               llvm::APFloat(tile::sumBias)));
+      value = arith::SubFOp::create(builder, loc, value, constantF32(tile::sumBias));
     if (!op.getRows().empty() && op.getRowBias().empty())
       multiply(op.getRows()[row]);
     if (op.getColumns())

@@ -20,13 +20,6 @@ using Operand = DecodeProgram::Operand;
 
 constexpr int wordBits = 32;
 
-uint32_t repeated(uint32_t lane, int laneBits) {
-  uint32_t result = 0;
-  for (int at = 0; at < wordBits; at += laneBits)
-    result |= lane << at;
-  return result;
-}
-
 bool exactIn(dsl::ElementType type, double value) {
   return std::isfinite(value) && type.decode(type.encode(value)) == value;
 }
@@ -95,7 +88,7 @@ private:
 
   Operand applied(DecodeProgram &program, Operand x, const Arithmetic &arithmetic) const {
     auto both = [&](double value) {
-      return DecodeProgram::constant(repeated(lane.encode(value), lane.bits()));
+      return DecodeProgram::constant(everywhere(lane.encode(value), lane.bits()));
     };
     Op op = opFor(arithmetic);
     if (op == Op::AddF16)

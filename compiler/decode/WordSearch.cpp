@@ -15,14 +15,6 @@ using Kind = Extraction::Kind;
 
 constexpr int wordBits = 32;
 
-// A lane's bits in every lane of a word.
-uint32_t everywhere(uint32_t lane, int laneBits) {
-  uint32_t result = 0;
-  for (int at = 0; at < wordBits; at += laneBits)
-    result |= lane << at;
-  return result;
-}
-
 uint32_t rotatedRight(uint32_t lane, int by, int laneBits) {
   uint32_t all = laneBits == wordBits ? ~0u : (1u << laneBits) - 1;
   return by == 0 ? lane : ((lane >> by) | (lane << (laneBits - by))) & all;
@@ -431,6 +423,13 @@ private:
 };
 
 } // namespace
+
+uint32_t everywhere(uint32_t lane, int laneBits) {
+  uint32_t result = 0;
+  for (int at = 0; at < wordBits; at += laneBits)
+    result |= lane << at;
+  return result;
+}
 
 std::optional<WordPlan> searchWord(const std::vector<LaneForm> &forms,
                                    const std::vector<InstructionCounts> &extra, int registers,

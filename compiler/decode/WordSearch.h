@@ -10,6 +10,9 @@
 
 namespace rho::compiler {
 
+// A lane's bits in every lane of a 32-bit word.
+uint32_t everywhere(uint32_t lane, int laneBits);
+
 // How the bits of the word come to a register.
 struct Move {
   enum class Kind : uint8_t { None, Left, Right, Rotate } kind = Kind::None;
