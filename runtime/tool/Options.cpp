@@ -67,7 +67,7 @@ constexpr std::array<CommandSpec, 20> commands = {{
     {Command::Version, "--version", "", "print the versions of rho and of its compiler"},
 }};
 
-constexpr std::array<OptionSpec, 48> options = {{
+constexpr std::array<OptionSpec, 49> options = {{
     {"--check", Kind::Flag, "", fmt, false, "write nothing, list the files that would change"},
     {"--m", Kind::Count, "M", run | compile | explain, true,
      "rows of the activations and of the output"},
@@ -140,6 +140,8 @@ constexpr std::array<OptionSpec, 48> options = {{
     {"-o", Kind::Text, "FILE", compile, false, "write to FILE instead of standard output"},
     {"--csv", Kind::Text, "FILE", bench | tune | verify | plan, false,
      "write the table to FILE as well"},
+    {"--measured", Kind::Text, "FILE", tune, false,
+     "write every candidate with its predicted and its measured time to FILE (CSV)"},
     {"--plot", Kind::Text, "FILE", explain, false,
      "draw the predicted time of each placement against m to FILE (SVG)"},
     {"--gemm", Kind::Text, "NAME", plan, false,
