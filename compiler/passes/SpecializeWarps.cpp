@@ -391,8 +391,8 @@ struct SpecializeWarpsPass : impl::SpecializeWarpsBase<SpecializeWarpsPass> {
   void runOnOperation() override {
     llvm::SmallVector<tile::ForTilesOp> loops;
     getOperation().walk([&](tile::ForTilesOp op) {
-      if (op->getParentOfType<tile::KernelOp>().getGeometry().getRoles() !=
-          dsl::name(dsl::ScheduleDecl::Roles::Uniform))
+      std::string_view roles = op->getParentOfType<tile::KernelOp>().getGeometry().getRoles();
+      if (roles != dsl::name(dsl::ScheduleDecl::Roles::Uniform))
         loops.push_back(op);
     });
     for (tile::ForTilesOp op : loops) {

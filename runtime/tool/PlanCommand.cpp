@@ -1,3 +1,4 @@
+#include "runtime/EngineImpl.h"
 #include "runtime/tool/Csv.h"
 #include "runtime/tool/Files.h"
 #include "runtime/tool/LineChart.h"
@@ -34,13 +35,13 @@ struct Candidates {
       if (!gemm)
         return gemm.error();
       all.push_back({*gemm, module.sources.get()});
-      return {};
+      return Done{};
     }
     if (module.gemms.empty())
       return makeError(DiagId::no_gemm);
     for (const dsl::Gemm &gemm : module.gemms)
       all.push_back({&gemm, module.sources.get()});
-    return {};
+    return Done{};
   }
 };
 
@@ -165,7 +166,10 @@ std::string csvOf(const Model &model, const ModelPlan &plan, const compiler::Dev
        }},
       {"sums",
        [](const Row &row) {
-         return row.ofPlan([](const Plan &p) { return std::string(dsl::name(p.schedule.sums)); });
+         return row.ofPlan([](const Plan &p) {
+           return std::string(p.schedule.sums == dsl::ScheduleDecl::Sums::Biased ? "biased"
+                                                                                 : "converted");
+         });
        }},
       {"why_not",
        [](const Row &row) {
