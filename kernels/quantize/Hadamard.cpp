@@ -125,7 +125,7 @@ Result<Hadamard> Hadamard::ofOrder(int64_t n) {
     int64_t odd = n >> std::countr_zero(static_cast<uint64_t>(n));
     if (odd == 1)
       return Hadamard(n, 1, {1});
-    for (int64_t m = 4 * odd; m <= std::min(n, maxCore) && n % m == 0; m *= 2)
+    for (int64_t m = 4 * std::min(odd, maxCore); m <= std::min(n, maxCore) && n % m == 0; m *= 2)
       if (auto core = paley(m))
         return Hadamard(n, m, std::move(*core));
   }

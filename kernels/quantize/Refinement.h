@@ -11,7 +11,7 @@ struct RefineOptions {
   int sweeps = 3; // over all scales, then all codes; fewer where one changes nothing
   // The weight's own squared error counts by this share of the mean of the Hessian's diagonal:
   // directions that the calibration does not excite keep the weight.
-  double damping = 0.05;
+  double damping = 0.3;
   unsigned threads = 0;
 };
 
