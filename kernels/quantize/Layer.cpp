@@ -87,7 +87,8 @@ std::vector<double> layerOutputs(const Matrix &activation, const Matrix &weight,
   return y;
 }
 
-double relativeError(const std::vector<double> &y, const std::vector<double> &approximation) {
+double relativeSquaredError(const std::vector<double> &y,
+                            const std::vector<double> &approximation) {
   double error = 0, all = 0;
   for (size_t i = 0; i < y.size(); ++i) {
     double difference = y[i] - approximation[i];
@@ -108,12 +109,13 @@ Result<double> quantizedLayerError(const Matrix &weight, const Matrix &activatio
   Matrix wValues = valuesOf(*w, options.threads);
   std::vector<double> y = layerOutputs(activation, weight, options.threads);
   if (!formats.activation)
-    return relativeError(y, layerOutputs(activation, wValues, options.threads));
+    return relativeSquaredError(y, layerOutputs(activation, wValues, options.threads));
   Result<dsl::QuantizedMatrix> x =
       dsl::quantize(formats.activation, activation.view(), false, options.threads);
   if (!x)
     return x.error();
-  return relativeError(y, layerOutputs(valuesOf(*x, options.threads), wValues, options.threads));
+  return relativeSquaredError(
+      y, layerOutputs(valuesOf(*x, options.threads), wValues, options.threads));
 }
 
 } // namespace rho::kernels

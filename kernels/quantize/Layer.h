@@ -40,14 +40,14 @@ std::vector<double> hessianDiagonal(const Matrix &activation);
 std::vector<double> layerOutputs(const Matrix &activation, const Matrix &weight,
                                  unsigned threads = 0);
 // sum (y - approximation)^2 / sum y^2; 0 where both are 0.
-double relativeError(const std::vector<double> &y, const std::vector<double> &approximation);
+double relativeSquaredError(const std::vector<double> &y, const std::vector<double> &approximation);
 
 // How a layer is quantized: an activation without a format stays as it is.
 struct LayerFormats {
   std::shared_ptr<const dsl::Format> weight, activation;
 };
-// The relative error of the outputs of the quantized layer. `options` are those of the weight.
-// Errors: those of checkLayer and dsl::quantize.
+// The relative squared error of the outputs of the quantized layer. `options` are those of the
+// weight. Errors: those of checkLayer and dsl::quantize.
 Result<double> quantizedLayerError(const Matrix &weight, const Matrix &activation,
                                    const LayerFormats &formats,
                                    const dsl::QuantizeOptions &options = {});

@@ -17,7 +17,7 @@ struct RefineOptions {
 
 struct Refinement {
   dsl::QuantizedMatrix matrix;
-  double before = 0, after = 0; // relative errors of the outputs on the calibration
+  double before = 0, after = 0; // relative squared errors of the outputs on the calibration
 };
 
 // `start` are codes of `weight`; `activation` are the inputs x of the layer and `quantized` those

@@ -22,8 +22,8 @@ Result<SmoothingScales> smoothingScales(const Matrix &weight, const Matrix &acti
 Result<Matrix> smoothActivation(const Matrix &activation, const SmoothingScales &scales);
 Result<Matrix> smoothWeight(const Matrix &weight, const SmoothingScales &scales);
 
-// No smoothing, then each exponent of the grid 0, 1 / steps, ..., 1, with the relative error of the
-// quantized layer's outputs.
+// No smoothing, then each exponent of the grid 0, 1 / steps, ..., 1, with the relative squared
+// error of the quantized layer's outputs.
 struct SmoothingSearch {
   struct Point {
     std::optional<double> alpha;

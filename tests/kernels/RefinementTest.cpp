@@ -1,8 +1,6 @@
-// Refined codes against the outputs of the layer, computed from them anew; residual blocks by the
-// rules of MosaicQuant's second observation.
+// Refined codes against the outputs of the layer, computed from them anew.
 #include "kernels/quantize/Refinement.h"
 #include "dsl/Evaluate.h"
-#include "kernels/quantize/Smoothing.h"
 #include "tests/kernels/Layers.h"
 
 namespace rho::kernels {
@@ -27,7 +25,7 @@ Refined refined(const Layer &layer, const LayerFormats &formats,
 
 double outputError(const Matrix &weight, const Matrix &x, const Matrix &quantized,
                    const dsl::QuantizedMatrix &codes) {
-  return relativeError(layerOutputs(x, weight), layerOutputs(quantized, valuesOf(codes)));
+  return relativeSquaredError(layerOutputs(x, weight), layerOutputs(quantized, valuesOf(codes)));
 }
 
 class RefinedFormats : public testing::TestWithParam<const char *> {};

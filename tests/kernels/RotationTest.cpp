@@ -142,7 +142,7 @@ TEST(Rotation, PairsOfLayersCancel) {
     Rotation rotation = must(Rotation::ofSize(size, 3));
     std::vector<double> found =
         through(must(rotateOutputs(first, rotation)), must(rotateInputs(second, rotation)));
-    EXPECT_LT(relativeError(expected, found), 1e-12); // f32 between
+    EXPECT_LT(relativeSquaredError(expected, found), 1e-12); // f32 between
   }
 }
 
@@ -199,7 +199,7 @@ TEST(Layer, GroupsOfFourBitsFollowTheirEquation) {
 
 TEST(Layer, OutputsAndErrorsAreTheirDefinition) {
   Matrix x = integers(3, 21, 1), w = integers(4, 21, 2);
-  std::vector<double> y = layerOutputs(x, w), other = y;
+  std::vector<double> y = layerOutputs(x, w);
   for (int64_t m = 0; m < 3; ++m)
     for (int64_t n = 0; n < 4; ++n) {
       double sum = 0;
@@ -207,9 +207,9 @@ TEST(Layer, OutputsAndErrorsAreTheirDefinition) {
         sum += double(x.row(m)[i]) * w.row(n)[i];
       EXPECT_EQ(y[static_cast<size_t>(m * 4 + n)], sum);
     }
-  EXPECT_EQ(relativeError(y, y), 0);
-  EXPECT_EQ(relativeError({0, 0}, {0, 0}), 0);
-  EXPECT_DOUBLE_EQ(relativeError({3, 4}, {3, 6}), 4.0 / 25);
+  EXPECT_EQ(relativeSquaredError(y, y), 0);
+  EXPECT_EQ(relativeSquaredError({0, 0}, {0, 0}), 0);
+  EXPECT_DOUBLE_EQ(relativeSquaredError({3, 4}, {3, 6}), 4.0 / 25);
   std::vector<double> diagonal = hessianDiagonal({2, 2, {1, 2, 3, -4}});
   EXPECT_EQ(diagonal, (std::vector<double>{5, 10}));
 }

@@ -24,9 +24,9 @@ TEST(Smoothing, LeavesTheOutputs) {
   Layer layer = syntheticLayer(16, 128, 16, 1);
   for (double alpha : {0.0, 0.3, 1.0}) {
     SmoothingScales scales = must(smoothingScales(layer.weight, layer.calibration, alpha));
-    EXPECT_LT(relativeError(layerOutputs(layer.calibration, layer.weight),
-                            layerOutputs(must(smoothActivation(layer.calibration, scales)),
-                                         must(smoothWeight(layer.weight, scales)))),
+    EXPECT_LT(relativeSquaredError(layerOutputs(layer.calibration, layer.weight),
+                                   layerOutputs(must(smoothActivation(layer.calibration, scales)),
+                                                must(smoothWeight(layer.weight, scales)))),
               1e-13);
   }
 }
