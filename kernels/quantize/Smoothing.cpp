@@ -63,6 +63,10 @@ Result<SmoothingSearch> searchSmoothing(const Matrix &weight, const Matrix &acti
       scales = std::move(*found);
     }
     Result<Matrix> w = smoothWeight(weight, scales), x = smoothActivation(activation, scales);
+    if (options.rotation && w && x) {
+      w = rotateInputs(*w, *options.rotation, options.threads);
+      x = rotateInputs(*x, *options.rotation, options.threads);
+    }
     if (!w)
       return w.error();
     if (!x)

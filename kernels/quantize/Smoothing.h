@@ -3,9 +3,7 @@
 // ("Offline Quantization") searches the factors on a grid, MosaicQuant (appendix C.1) the exponent.
 #pragma once
 
-#include "kernels/quantize/Layer.h"
-
-#include <optional>
+#include "kernels/quantize/Rotation.h"
 
 namespace rho::kernels {
 
@@ -32,12 +30,11 @@ struct SmoothingSearch {
   std::vector<Point> points;
   SmoothingScales best; // of the least error; of equal ones the first
 };
-// The weight is quantized with `columnWeights` of the smoothed activations when `hessian` is set:
-// the errors are then those after the choices that depend on it. Errors: those of checkLayer and
-// dsl::quantize.
+// Errors: those of checkLayer, dsl::quantize and rotateInputs.
 struct SmoothingOptions {
   int steps = 20;
-  bool hessian = false;
+  bool hessian = false;               // quantize the weight with hessianDiagonal of the inputs
+  const Rotation *rotation = nullptr; // that follows smoothing
   unsigned threads = 0;
 };
 Result<SmoothingSearch> searchSmoothing(const Matrix &weight, const Matrix &activation,
