@@ -22,10 +22,10 @@ Status checkNames(const std::string &path, const std::vector<TensorEntry> &plan)
 class FileQuantizer {
 public:
   FileQuantizer(const SafetensorsFile &file, std::vector<bool> chosen,
-                const QuantizeOptions &options)
+                const QuantizeFileOptions &options)
       : file(file), chosen(std::move(chosen)), options(options) {}
 
-  Result<QuantizeSummary> write(const std::string &to) {
+  Result<QuantizeFileSummary> write(const std::string &to) {
     std::vector<TensorEntry> plan = planned();
     if (Status distinct = checkNames(file.path(), plan); !distinct)
       return std::move(distinct.error());
@@ -130,21 +130,21 @@ private:
 
   const SafetensorsFile &file;
   const std::vector<bool> chosen;
-  const QuantizeOptions &options;
-  QuantizeSummary summary;
+  const QuantizeFileOptions &options;
+  QuantizeFileSummary summary;
 };
 
 } // namespace
 
-Result<QuantizeSummary> quantizeFile(const std::string &from, const std::string &to,
-                                     const QuantizeOptions &options) {
+Result<QuantizeFileSummary> quantizeFile(const std::string &from, const std::string &to,
+                                     const QuantizeFileOptions &options) {
   Result<SafetensorsFile> file = SafetensorsFile::open(from);
   if (!file)
     return std::move(file.error());
   Result<std::vector<bool>> chosen = chooseTensors(*file, options.tensors);
   if (!chosen)
     return std::move(chosen.error());
-  Result<QuantizeSummary> summary = FileQuantizer(*file, std::move(*chosen), options).write(to);
+  Result<QuantizeFileSummary> summary = FileQuantizer(*file, std::move(*chosen), options).write(to);
   if (summary)
     summary->inputBytes = file->size();
   return summary;

@@ -12,7 +12,7 @@ namespace rho::kernels {
 using WeightTransform =
     std::function<Status(const std::string &name, float *weight, int64_t rows, int64_t k)>;
 
-struct QuantizeOptions {
+struct QuantizeFileOptions {
   std::shared_ptr<const dsl::Format> format;
   TensorChoice tensors;
   std::vector<WeightTransform> transforms; // one after the other; numbers are f32 between them
@@ -22,7 +22,7 @@ struct QuantizeOptions {
   std::function<void(int64_t done, int64_t total, const std::string &name)> progress;
 };
 
-struct QuantizeSummary {
+struct QuantizeFileSummary {
   int64_t quantized = 0, copied = 0;       // tensors
   int64_t numbers = 0;                     // of the quantized
   int64_t weightBytes = 0;                 // of these before
@@ -38,7 +38,7 @@ struct QuantizeSummary {
 //
 // Errors: those of SafetensorsFile and SafetensorsWriter, chooseTensors, already_quantized,
 // nothing_to_quantize, output_name_taken, tensor_not_encoded with the encoder's reason.
-Result<QuantizeSummary> quantizeFile(const std::string &from, const std::string &to,
-                                     const QuantizeOptions &options);
+Result<QuantizeFileSummary> quantizeFile(const std::string &from, const std::string &to,
+                                     const QuantizeFileOptions &options);
 
 } // namespace rho::kernels
