@@ -1,6 +1,7 @@
 #include "dsl/Quantize.h"
 
 #include "dsl/DeriveEncode.h"
+#include "dsl/EncodeQuotients.h"
 #include "dsl/EncodeRule.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Parallel.h"
@@ -49,7 +50,8 @@ public:
             const QuantizeOptions &options)
       : format(*shared), input(input), reject(options.rejectNonFinite), threads(options.threads),
         columnWeights(options.columnWeights),
-        byDivision(isProduct(format) && format.requirements.empty()) {
+        byDivision(isProduct(format) && format.requirements.empty()),
+        quotients(format.element().type) {
     out.format = std::move(shared);
     out.rows = input.rows;
     out.k = input.k;
@@ -86,6 +88,7 @@ private:
     std::vector<uint32_t> codes; // for the value search
     std::vector<double> decoded;
     ValueSearch search;
+    EncodeRule::Partial partial = {};
     int trials = 0; // candidates under trial
   };
 
@@ -291,7 +294,8 @@ private:
 
   double reduce(int index, size_t candidate, const Block &block, State &state) const {
     const EncodeRule &rule = rulesOf(index)[candidate];
-    EncodeRule::Partial partial = rule.begin();
+    EncodeRule::Partial &partial = state.partial;
+    rule.begin(partial);
     for (int64_t row = block.rowBegin; row < block.rowEnd; ++row)
       rule.reduce(partial, numbers(state, row) + block.begin, block.end - block.begin,
                   state.values.data());
@@ -337,28 +341,12 @@ private:
       uint32_t zero = type.encode(0);
       for (int64_t column = part.begin; column < part.end; ++column)
         codes.set(first + column, zero);
-    } else if (type.isInteger()) {
-      divideToIntegers(type, x + part.begin, part.end - part.begin, scale,
+    } else if (type.bits() <= 8) {
+      quotients.encode(x + part.begin, part.end - part.begin, scale,
                        codes.data() + first + part.begin);
     } else {
       for (int64_t column = part.begin; column < part.end; ++column)
         codes.set(first + column, type.encode(x[column] / scale));
-    }
-  }
-
-  // ElementType::encode of x / scale without its branches, so that it is vectorised.
-  static void divideToIntegers(ElementType type, const double *x, int64_t count, double scale,
-                               uint8_t *to) {
-    const double low = type.minFinite(), high = type.maxFinite();
-    const auto mask = static_cast<int32_t>((1u << type.bits()) - 1);
-    constexpr double magic = 0x1.8p52; // its last bit is 1: adding it rounds to an integer
-    for (int64_t i = 0; i < count; ++i) {
-      double q = x[i] / scale;
-      q = q < low ? low : q;
-      q = q > high ? high : q;
-      q = q == q ? q : 0; // NaN
-      double rounded = (q + magic) - magic;
-      to[i] = static_cast<uint8_t>(static_cast<int32_t>(rounded) & mask);
     }
   }
 
@@ -428,6 +416,7 @@ private:
   const unsigned threads;
   const std::span<const double> columnWeights;
   const bool byDivision;
+  const QuotientEncoder quotients;                       // where codes have at most 8 bits
   int64_t run = std::numeric_limits<int64_t>::max() / 2; // numbers that share every other component
   int tensorTrials = 0;
   int64_t bandRows = 1;                       // rows that share a component of a block
