@@ -195,8 +195,8 @@ TEST_F(QuantizeFileTest, patternsChooseTensors) {
   QuantizeFileOptions options;
   options.tensors = {{"layers"}, {}};
   EXPECT_EQ(error("in.safetensors", "out.safetensors", "int4_g64", options),
-            "error: 'layers' matches no tensor of 'in.safetensors', it holds 'lm_head', "
-            "'model.layers.0.q', 'model.layers.1.q' [pattern_matches_nothing]\n");
+            "error: 'layers' matches no tensor of 'in.safetensors', it holds "
+            "'model.layers.0.q', 'model.layers.1.q', 'lm_head' [pattern_matches_nothing]\n");
   options.tensors = {{"lm_head"}, {"lm_head"}};
   EXPECT_NE(
       error("in.safetensors", "out.safetensors", "int4_g64", options).find("[nothing_to_quantize]"),
