@@ -137,7 +137,7 @@ private:
 } // namespace
 
 Result<QuantizeFileSummary> quantizeFile(const std::string &from, const std::string &to,
-                                     const QuantizeFileOptions &options) {
+                                         const QuantizeFileOptions &options) {
   Result<SafetensorsFile> file = SafetensorsFile::open(from);
   if (!file)
     return std::move(file.error());

@@ -39,6 +39,6 @@ struct QuantizeFileSummary {
 // Errors: those of SafetensorsFile and SafetensorsWriter, chooseTensors, already_quantized,
 // nothing_to_quantize, output_name_taken, tensor_not_encoded with the encoder's reason.
 Result<QuantizeFileSummary> quantizeFile(const std::string &from, const std::string &to,
-                                     const QuantizeFileOptions &options);
+                                         const QuantizeFileOptions &options);
 
 } // namespace rho::kernels

@@ -231,4 +231,29 @@ Result<dsl::QuantizedMatrix> readQuantized(const SafetensorsFile &file, const st
   return Reader(file, name).read();
 }
 
+Result<std::optional<dsl::QuantizedMatrix>> findQuantized(std::string_view text) {
+  TensorReference reference = splitReference(text);
+  std::optional<dsl::QuantizedMatrix> none;
+  if (!reference.path.ends_with(".safetensors"))
+    return none;
+  Result<SafetensorsFile> file = SafetensorsFile::open(reference.path);
+  if (!file)
+    return std::move(file.error());
+  std::vector<std::string> names = quantizedNames(*file);
+  if (names.empty() ||
+      (reference.name && std::find(names.begin(), names.end(), *reference.name) == names.end()))
+    return none;
+  if (!reference.name && names.size() != 1) {
+    std::vector<TensorEntry> entries;
+    for (const std::string &name : names)
+      entries.emplace_back().name = name;
+    return makeError(DiagId::tensor_name_needed,
+                     {reference.path, std::to_string(names.size()), printNames(entries)});
+  }
+  Result<dsl::QuantizedMatrix> matrix = readQuantized(*file, reference.name.value_or(names[0]));
+  if (!matrix)
+    return std::move(matrix.error());
+  return std::optional(std::move(*matrix));
+}
+
 } // namespace rho::kernels

@@ -67,6 +67,23 @@ TEST(QuantizeTest, writesWhatTheEncoderMakes) {
   EXPECT_TRUE(contentOf(again) == contentOf(out));
 }
 
+TEST(QuantizeTest, gemmsRunOnWhatItWrites) {
+  std::string in = write("in.safetensors", weights()), out = scratchFolder() + "codes.safetensors";
+  ASSERT_EQ(runTool({"quantize", in, "--format", "int4_g128", "-o", out}).code, 0);
+  auto run = [&](const std::string &gemm, const std::string &weight, const std::string &y) {
+    return runTool({"run", shipped("kernels/gemms/" + gemm + ".rho"), "--m", "2", "--weights",
+                    weight, "--device", "sm_80", "--output", scratchFolder() + y});
+  };
+  ToolResult codes = run("int4_g128_f16", out + ":w", "codes.npy");
+  EXPECT_EQ(codes.code, 0) << codes.out << codes.err;
+  EXPECT_THAT(codes.out, HasSubstr("weight quantized, from a file"));
+  EXPECT_EQ(run("int4_g128_f16", in, "numbers.npy").code, 0);
+  EXPECT_TRUE(contentOf(scratchFolder() + "codes.npy") ==
+              contentOf(scratchFolder() + "numbers.npy"));
+  EXPECT_THAT(run("int4_g64_f16", out, "y.npy").err, HasSubstr("[layout_mismatch]"));
+  EXPECT_THAT(run("int4_g128_f16", out + ":v", "y.npy").err, HasSubstr("[tensor_not_found]"));
+}
+
 TEST(QuantizeTest, mistakesAreErrors) {
   std::string in = write("in.safetensors", weights()), out = scratchFolder() + "none.safetensors";
   auto error = [&](std::vector<std::string> arguments) {
