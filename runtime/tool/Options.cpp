@@ -3,7 +3,6 @@
 #include "dsl/Findings.h"
 #include "runtime/CacheEntries.h"
 
-#include <array>
 #include <charconv>
 
 namespace rho::tool {
@@ -29,7 +28,7 @@ constexpr unsigned warm = bit(Command::CacheWarm);
 constexpr unsigned anyCache = bit(Command::CacheList) | bit(Command::CacheVerify) | clearing |
                               bit(Command::CacheExport) | importing | warm;
 
-constexpr std::array<CommandSpec, 21> commands = {{
+constexpr CommandSpec commands[] = {
     {Command::Run, "run", "FILE.rho [options]",
      "compile a gemm, run it and check the result against the exact reference"},
     {Command::Check, "check", "FILE.rho...", "print all diagnostics, or what the files declare"},
@@ -69,9 +68,9 @@ constexpr std::array<CommandSpec, 21> commands = {{
      "compile gemms ahead of their first use; without files those in kernels/gemms"},
     {Command::Help, "help", "[COMMAND]", "print the commands, or the options of one"},
     {Command::Version, "--version", "", "print the versions of rho and of its compiler"},
-}};
+};
 
-constexpr std::array<OptionSpec, 52> options = {{
+constexpr OptionSpec options[] = {
     {"--check", Kind::Flag, "", fmt, false, "write nothing, list the files that would change"},
     {"--m", Kind::Count, "M", run | compile | explain, true,
      "rows of the activations and of the output"},
@@ -152,12 +151,14 @@ constexpr std::array<OptionSpec, 52> options = {{
     {"-o", Kind::Text, "FILE", compile, false, "write to FILE instead of standard output"},
     {"--csv", Kind::Text, "FILE", bench | tune | verify | error, false,
      "write the table to FILE as well"},
+    {"--measured", Kind::Text, "FILE", tune, false,
+     "write every candidate with its predicted and its measured time to FILE (CSV)"},
     {"--plot", Kind::Text, "FILE", explain, false,
      "draw the predicted time of each placement against m to FILE (SVG)"},
     {"--plot", Kind::Text, "FILE", error, false, "draw the signal to noise ratios to FILE (SVG)"},
     {"--plot", Kind::Text, "FILE", bench, false,
      "draw the kernels' bandwidth, speed or speed-ups to FILE (SVG)"},
-}};
+};
 
 std::string_view nameOf(Command command) {
   for (const CommandSpec &spec : commands)
