@@ -6,7 +6,9 @@
 #include "tests/kernels/TemporaryFiles.h"
 
 #include <cmath>
+#include <csignal>
 #include <limits>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -270,6 +272,25 @@ TEST_F(QuantizeFileTest, outputsThatCannotBeAreRefused) {
   EXPECT_EQ(error("in.safetensors", "d.safetensors"),
             "error: 'd.safetensors' cannot be written: not a regular file [file_not_writable]\n");
   EXPECT_EQ(filesThere(), 2U);
+}
+
+TEST_F(QuantizeFileTest, aFullDiskLeavesTheOldOutput) {
+  put("in.safetensors", safetensors({w}));
+  put("out.safetensors", "old");
+  rlimit before = {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  for (rlim_t bytes : {16, 400, 700}) { // within the header, the codes, the last codes
+    rlimit limited = {bytes, before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limited);
+    std::string text = error("in.safetensors");
+    setrlimit(RLIMIT_FSIZE, &before);
+    EXPECT_EQ(text, "error: 'out.safetensors' cannot be written: File too large "
+                    "[file_not_writable]\n");
+    EXPECT_EQ(contentOf(folder + "out.safetensors"), "old");
+    EXPECT_EQ(filesThere(), 2U);
+  }
+  std::signal(SIGXFSZ, handler);
 }
 
 TEST_F(QuantizeFileTest, transformsComeBeforeTheEncoder) {

@@ -257,4 +257,30 @@ TEST_F(QuantizedFileTest, refusesPartsThatLie) {
             invalid("'w.p.scale' has 4 bytes, the 1 codes of its blocks need 2"));
 }
 
+// Whatever is changed: the file is refused, or what is read has the size that it claims.
+TEST_F(QuantizedFileTest, survivesEveryCutAndEveryChangedByteOfAHeader) {
+  FormatPtr format = declared(std::string(parts) + partitions[1]);
+  written(quantized(format, 3, 100));
+  const std::string good = contentOf(folder + "q.safetensors");
+  uint64_t header = 0;
+  std::memcpy(&header, good.data(), 8);
+  auto check = [&](const std::string &content) {
+    Result<SafetensorsFile> file = SafetensorsFile::open(put("q.safetensors", content));
+    if (!file)
+      return;
+    for (const std::string &name : quantizedNames(*file))
+      if (Result<dsl::QuantizedMatrix> matrix = readQuantized(*file, name))
+        for (int64_t row = 0; row < matrix->rows; ++row)
+          ASSERT_EQ(static_cast<int64_t>(matrix->rowValues(row).size()), matrix->k);
+  };
+  for (size_t length = 0; length < good.size(); length += 7)
+    check(good.substr(0, length));
+  for (size_t at = 0; at < 8 + header; at += 2)
+    for (char byte : {'9', '"', '\xff'}) {
+      std::string changed = good;
+      changed[at] = byte;
+      check(changed);
+    }
+}
+
 } // namespace
