@@ -46,9 +46,10 @@ struct Block {
 
 class Quantizer {
 public:
-  Quantizer(std::shared_ptr<const Format> shared, const MatrixView &input, bool reject,
-            unsigned threads)
-      : format(*shared), input(input), reject(reject), threads(threads),
+  Quantizer(std::shared_ptr<const Format> shared, const MatrixView &input,
+            const QuantizeOptions &options)
+      : format(*shared), input(input), reject(options.rejectNonFinite), threads(options.threads),
+        columnWeights(options.columnWeights),
         byDivision(isProduct(format) && format.requirements.empty()),
         quotients(format.element().type) {
     out.format = std::move(shared);
@@ -386,10 +387,15 @@ private:
       out.valuesOf(row, block.begin, block.end, state.decoded.data());
       for (int64_t column = block.begin; column < block.end; ++column) {
         double difference = x[column] - state.decoded[static_cast<size_t>(column - block.begin)];
-        sum += difference * difference;
+        sum += weighted(difference * difference, column);
       }
     }
     return sum;
+  }
+
+  double weighted(double squaredError, int64_t column) const {
+    return columnWeights.empty() ? squaredError
+                                 : columnWeights[static_cast<size_t>(column)] * squaredError;
   }
 
   // Names the first requirement that no code fulfils, or all of them where only together they
@@ -418,6 +424,7 @@ private:
   const MatrixView &input;
   const bool reject;
   const unsigned threads;
+  const std::span<const double> columnWeights;
   const bool byDivision;
   const QuotientEncoder quotients;                       // where codes have at most 8 bits
   int64_t run = std::numeric_limits<int64_t>::max() / 2; // numbers that share every other component
@@ -428,10 +435,23 @@ private:
   FirstPlace nonFinite, unfulfilled;
 };
 
+std::optional<Error> wrongWeights(std::span<const double> weights, int64_t k) {
+  if (weights.empty())
+    return std::nullopt;
+  if (static_cast<int64_t>(weights.size()) != k)
+    return makeError(DiagId::bad_column_weights, {std::to_string(weights.size()) + " weights for " +
+                                                  std::to_string(k) + " columns"});
+  for (size_t i = 0; i < weights.size(); ++i)
+    if (!(weights[i] >= 0) || std::isinf(weights[i]))
+      return makeError(DiagId::bad_column_weights, {"weight " + std::to_string(weights[i]) +
+                                                    " of column " + std::to_string(i)});
+  return std::nullopt;
+}
+
 } // namespace
 
 Result<QuantizedMatrix> quantize(std::shared_ptr<const Format> format, const MatrixView &input,
-                                 bool rejectNonFinite, unsigned threads) {
+                                 const QuantizeOptions &options) {
   constexpr int64_t limit = std::numeric_limits<int32_t>::max();
   bool shaped = input.rows >= 1 && input.rows <= limit && input.k >= 1 && input.k <= limit &&
                 input.stride >= input.k;
@@ -439,9 +459,15 @@ Result<QuantizedMatrix> quantize(std::shared_ptr<const Format> format, const Mat
     return makeError(DiagId::bad_matrix,
                      {std::to_string(input.rows), std::to_string(input.k),
                       std::to_string(input.stride), input.data ? "" : " and without data"});
+  if (std::optional<Error> error = wrongWeights(options.columnWeights, input.k))
+    return *error;
+  if (!options.residualScores.empty() && !format->residual)
+    return makeError(DiagId::bad_block_scores,
+                     {std::to_string(options.residualScores.size()) + " scores",
+                      "format '" + format->name + "' has no residual"});
   if (format->hasParts())
-    return quantizeParts(*format, input, rejectNonFinite, threads);
-  return Quantizer(std::move(format), input, rejectNonFinite, threads).finish();
+    return quantizeParts(*format, input, options);
+  return Quantizer(std::move(format), input, options).finish();
 }
 
 } // namespace rho::dsl

@@ -294,6 +294,23 @@ TEST(Quantize, MatricesWithoutNumbersAreRefused) {
   }
 }
 
+TEST(Quantize, ColumnWeightsAreOneForEachColumnAndNotNegative) {
+  FormatPtr format = shipped("int4_g64");
+  Numbers x(8, 1.0f);
+  auto error = [&](const std::vector<double> &weights) {
+    Result<QuantizedMatrix> result = quantize(format, {x.data(), MatrixView::Type::F32, 2, 4, 4},
+                                              QuantizeOptions{.columnWeights = weights});
+    return result.ok() ? "" : result.error().str();
+  };
+  const std::string rule =
+      ", each column has one and they are finite and not below 0 [bad_column_weights]\n";
+  EXPECT_EQ(error({0, 1, 2, 3}), "");
+  EXPECT_EQ(error({0, 1, 2}), "error: 3 weights for 4 columns" + rule);
+  EXPECT_EQ(error({0, 1, -2, 3}), "error: weight -2.000000 of column 2" + rule);
+  EXPECT_EQ(error({0, NAN, 2, 3}), "error: weight nan of column 1" + rule);
+  EXPECT_EQ(error({0, 1, 2, INFINITY}), "error: weight inf of column 3" + rule);
+}
+
 TEST(Quantize, RequirementsThatNoCodeFulfilsAreNamed) {
   FormatPtr format =
       declared("format f { element: u4  origin: u8 per k[8]  value = element + origin\n"
