@@ -258,12 +258,22 @@ private:
     for (int64_t row = band.rowBegin; row < band.rowEnd; ++row)
       load(row, numbers(state, row));
     for (int64_t row = band.rowBegin; reject && row < band.rowEnd; ++row)
-      for (int64_t column = 0; column < input.k; ++column)
-        if (!std::isfinite(numbers(state, row)[column])) {
-          nonFinite.note(row, column);
-          return true; // reported
-        }
+      if (const double *x = numbers(state, row); !allFinite(x, input.k)) {
+        nonFinite.note(row, std::find_if_not(x, x + input.k, isFinite) - x);
+        return true; // reported
+      }
     return encodeParts(position, band, state);
+  }
+
+  static bool isFinite(double value) { return std::isfinite(value); }
+  // Without branches, so that it is vectorised.
+  static bool allFinite(const double *x, int64_t count) {
+    uint64_t unusual = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      constexpr uint64_t exponent = uint64_t(0x7ff) << 52;
+      unusual |= (std::bit_cast<uint64_t>(x[i]) & exponent) == exponent ? 1 : 0;
+    }
+    return unusual == 0;
   }
 
   double *numbers(State &state, int64_t row) const {
