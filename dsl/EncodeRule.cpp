@@ -32,11 +32,11 @@ double apply(Expr::Op op, double a, double b) {
   }
 }
 
-// a[i] = a[i] op b[i]; the operator is looked at once.
-void applyAll(Expr::Op op, double *a, const double *b, int64_t count) {
+// a[i] = a[i] op b(i); the operator is looked at once.
+template <class Right> void applyAll(Expr::Op op, double *a, Right b, int64_t count) {
   auto each = [&](auto compute) {
     for (int64_t i = 0; i < count; ++i)
-      a[i] = compute(a[i], b[i]);
+      a[i] = compute(a[i], b(i));
   };
   switch (op) {
   case Expr::Op::Add:
@@ -137,10 +137,16 @@ void elementwise(const Expr &expr, const double *components, const double *x, in
       out[i] = -out[i];
     return;
   case Expr::Kind::Binary: {
-    double right[chunk];
     elementwise(*expr.operands[0], components, x, count, out);
+    if (const Expr &right = *expr.operands[1]; !readsInput(right)) {
+      const double *none = nullptr;
+      double same = scalar(right, components, none);
+      applyAll(expr.op, out, [same](int64_t) { return same; }, count);
+      return;
+    }
+    double right[chunk];
     elementwise(*expr.operands[1], components, x, count, right);
-    applyAll(expr.op, out, right, count);
+    applyAll(expr.op, out, [&](int64_t i) { return right[i]; }, count);
     return;
   }
   case Expr::Kind::Call: {

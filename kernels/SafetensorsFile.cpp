@@ -45,8 +45,8 @@ std::optional<dsl::MatrixView> SafetensorsFile::matrix(const TensorEntry &tensor
   if (!tensor.supported || tensor.shape.size() != 2 || tensor.bytes == 0 ||
       std::max(tensor.shape[0], tensor.shape[1]) > most)
     return std::nullopt;
-  return dsl::MatrixView{bytes(tensor).data(), *tensor.supported, tensor.shape[0], tensor.shape[1],
-                         tensor.shape[1]};
+  return dsl::MatrixView{mapping.bytes.data() + tensor.begin, *tensor.supported, tensor.shape[0],
+                         tensor.shape[1], tensor.shape[1]};
 }
 
 void SafetensorsFile::release(const TensorEntry &tensor) const {

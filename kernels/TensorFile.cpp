@@ -10,6 +10,9 @@ namespace rho::kernels {
 
 using Type = dsl::MatrixView::Type;
 
+constexpr std::string_view safetensorsEnding = ".safetensors";
+constexpr std::string_view numpyEnding = ".npy";
+
 int64_t bytesOf(Type type) { return type == Type::F32 ? 4 : 2; }
 
 std::optional<int64_t> elementsOf(const std::vector<int64_t> &shape) {
@@ -37,10 +40,15 @@ std::string printNames(const std::vector<TensorEntry> &tensors) {
   return text.empty() ? "none" : text;
 }
 
-namespace {
+TensorReference splitReference(std::string_view text) {
+  size_t at = text.find(std::string(safetensorsEnding) + ":");
+  if (at == std::string_view::npos)
+    return {std::string(text), std::nullopt};
+  size_t end = at + safetensorsEnding.size();
+  return {std::string(text.substr(0, end)), std::string(text.substr(end + 1))};
+}
 
-constexpr std::string_view safetensorsEnding = ".safetensors";
-constexpr std::string_view numpyEnding = ".npy";
+namespace {
 
 std::string printShape(const std::vector<int64_t> &shape) {
   std::string text;
@@ -49,22 +57,7 @@ std::string printShape(const std::vector<int64_t> &shape) {
   return text.empty() ? "a single number" : text;
 }
 
-// FILE.safetensors:NAME in two.
-struct Reference {
-  std::string path;
-  std::optional<std::string> name;
-};
-
-Reference split(std::string_view text) {
-  std::string separator = std::string(safetensorsEnding) + ":";
-  size_t at = text.find(separator);
-  if (at == std::string_view::npos)
-    return {std::string(text), std::nullopt};
-  size_t end = at + safetensorsEnding.size();
-  return {std::string(text.substr(0, end)), std::string(text.substr(end + 1))};
-}
-
-Result<const TensorEntry *> select(const Reference &reference, const TensorHeader &header) {
+Result<const TensorEntry *> select(const TensorReference &reference, const TensorHeader &header) {
   if (!reference.name && header.tensors.size() != 1)
     return makeError(
         DiagId::tensor_name_needed,
@@ -90,7 +83,7 @@ TensorEntry entryOf(std::string_view name, const dsl::MatrixView &matrix) {
 } // namespace
 
 Result<Tensor> readTensor(std::string_view text) {
-  Reference reference = split(text);
+  TensorReference reference = splitReference(text);
   bool numpy = reference.path.ends_with(numpyEnding);
   if (!numpy && !reference.path.ends_with(safetensorsEnding))
     return makeError(DiagId::tensor_file_kind, {reference.path});

@@ -43,6 +43,13 @@ std::string writeSafetensorsHeader(const std::vector<TensorEntry> &tensors,
 std::string writeSafetensorsHeader(std::string_view name, const dsl::MatrixView &matrix);
 std::string writeNumpyHeader(const dsl::MatrixView &matrix);
 
+// FILE.safetensors:NAME in two.
+struct TensorReference {
+  std::string path;
+  std::optional<std::string> name;
+};
+TensorReference splitReference(std::string_view text);
+
 // As a .safetensors header names it.
 std::string_view safetensorsName(dsl::MatrixView::Type type);
 int64_t bytesOf(dsl::MatrixView::Type type);

@@ -2,9 +2,9 @@
 
 #include "dsl/Parallel.h"
 #include "kernels/quantize/CodeStreams.h"
+#include "kernels/quantize/Dot.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 namespace rho::kernels {
@@ -49,18 +49,6 @@ template <class Sums> Sums total(const std::vector<Sums> &ofRows) {
   for (const Sums &row : ofRows)
     all += row;
   return all;
-}
-
-// In eight sums, which the host adds at a time.
-double dot(const double *a, const double *b, int64_t count) {
-  std::array<double, 8> sums = {};
-  int64_t i = 0;
-  for (; i + 8 <= count; i += 8)
-    for (size_t lane = 0; lane < 8; ++lane)
-      sums[lane] += a[i + static_cast<int64_t>(lane)] * b[i + static_cast<int64_t>(lane)];
-  for (; i < count; ++i)
-    sums[0] += a[i] * b[i];
-  return ((sums[0] + sums[4]) + (sums[1] + sums[5])) + ((sums[2] + sums[6]) + (sums[3] + sums[7]));
 }
 
 } // namespace

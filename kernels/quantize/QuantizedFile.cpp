@@ -84,11 +84,14 @@ public:
     std::optional<Description> what = parseDescription(described->second);
     if (!what)
       return invalid("'" + described->second + "' does not describe '" + name + "'");
+    // Before memory is taken: an element has at least 2 bits.
+    if (what->rows * what->k / 4 > file.size())
+      return invalid("the codes of '" + name + "' are fewer than its numbers");
     Result<std::shared_ptr<const dsl::Format>> format = readFormat(what->format);
     if (!format)
       return std::move(format.error());
     std::vector<CodeStream> streams = streamsOf(name, **format, what->rows, what->k);
-    if (Status there = checkThere(streams, what->rows * what->k); !there)
+    if (Status there = checkThere(streams); !there)
       return std::move(there.error());
     dsl::QuantizedMatrix matrix = emptyMatrix(*format, what->rows, what->k);
     for (const CodeStream &stream : streams)
@@ -121,14 +124,11 @@ private:
     return std::make_shared<const dsl::Format>(*found);
   }
 
-  // Before memory is taken: a matrix is not larger than what is there says.
-  Status checkThere(const std::vector<CodeStream> &streams, int64_t numbers) const {
-    int64_t bytes = 0;
+  Status checkThere(const std::vector<CodeStream> &streams) const {
     for (const CodeStream &stream : streams) {
       const TensorEntry *entry = file.find(stream.name);
       if (!entry)
         return invalid("'" + stream.name + "' is missing");
-      bytes += entry->bytes;
       TensorEntry planned = entryOf(stream);
       bool fits = stream.isSelective()
                       ? entry->bytes <= planned.bytes && entry->type == "U8"
@@ -139,8 +139,6 @@ private:
                        (stream.isSelective() ? "at most " : "") + planned.type + " of " +
                        std::to_string(planned.bytes));
     }
-    if (bytes < numbers / 8 * 2) // an element has at least 2 bits
-      return invalid("the codes of '" + name + "' are fewer than its numbers");
     return Done{};
   }
 
@@ -231,6 +229,31 @@ std::vector<std::string> quantizedNames(const SafetensorsFile &file) {
 
 Result<dsl::QuantizedMatrix> readQuantized(const SafetensorsFile &file, const std::string &name) {
   return Reader(file, name).read();
+}
+
+Result<std::optional<dsl::QuantizedMatrix>> findQuantized(std::string_view text) {
+  TensorReference reference = splitReference(text);
+  std::optional<dsl::QuantizedMatrix> none;
+  if (!reference.path.ends_with(".safetensors"))
+    return none;
+  Result<SafetensorsFile> file = SafetensorsFile::open(reference.path);
+  if (!file)
+    return std::move(file.error());
+  std::vector<std::string> names = quantizedNames(*file);
+  if (names.empty() ||
+      (reference.name && std::find(names.begin(), names.end(), *reference.name) == names.end()))
+    return none;
+  if (!reference.name && names.size() != 1) {
+    std::vector<TensorEntry> entries;
+    for (const std::string &name : names)
+      entries.emplace_back().name = name;
+    return makeError(DiagId::tensor_name_needed,
+                     {reference.path, std::to_string(names.size()), printNames(entries)});
+  }
+  Result<dsl::QuantizedMatrix> matrix = readQuantized(*file, reference.name.value_or(names[0]));
+  if (!matrix)
+    return std::move(matrix.error());
+  return std::optional(std::move(*matrix));
 }
 
 } // namespace rho::kernels

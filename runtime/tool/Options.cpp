@@ -3,7 +3,6 @@
 #include "dsl/Findings.h"
 #include "runtime/CacheEntries.h"
 
-#include <array>
 #include <charconv>
 
 namespace rho::tool {
@@ -29,7 +28,7 @@ constexpr unsigned warm = bit(Command::CacheWarm);
 constexpr unsigned anyCache = bit(Command::CacheList) | bit(Command::CacheVerify) | clearing |
                               bit(Command::CacheExport) | importing | warm;
 
-constexpr std::array<CommandSpec, 21> commands = {{
+constexpr CommandSpec commands[] = {
     {Command::Run, "run", "FILE.rho [options]",
      "compile a gemm, run it and check the result against the exact reference"},
     {Command::Check, "check", "FILE.rho...", "print all diagnostics, or what the files declare"},
@@ -69,9 +68,9 @@ constexpr std::array<CommandSpec, 21> commands = {{
      "compile gemms ahead of their first use; without files those in kernels/gemms"},
     {Command::Help, "help", "[COMMAND]", "print the commands, or the options of one"},
     {Command::Version, "--version", "", "print the versions of rho and of its compiler"},
-}};
+};
 
-constexpr std::array<OptionSpec, 53> options = {{
+constexpr OptionSpec options[] = {
     {"--check", Kind::Flag, "", fmt, false, "write nothing, list the files that would change"},
     {"--m", Kind::Count, "M", run | compile | explain, true,
      "rows of the activations and of the output"},
@@ -146,8 +145,18 @@ constexpr std::array<OptionSpec, 53> options = {{
      "not those that match; may be given several times"},
     {"--threads", Kind::Count, "COUNT", quantize, false,
      "the output does not depend on it (default one for each core)"},
-    {"--activations", Kind::Text, "FILE", error, false,
+    {"--activations", Kind::Text, "FILE", quantize | error, false,
      "m x k inputs of weights, by the names of these, from FILE.safetensors"},
+    {"--activation-format", Kind::Text, "FORMAT", quantize, false,
+     "of the inputs when the layers run: what --smooth and --refine reckon with"},
+    {"--rotate", Kind::Seed, "SEED", quantize, false,
+     "rotate the inputs' channels by a random Hadamard matrix"},
+    {"--smooth", Kind::Flag, "", quantize, false,
+     "search factors of channels that move outliers of the inputs into the weights"},
+    {"--permute", Kind::Count, "BLOCK", quantize, false,
+     "put channels with outliers first, and count blocks of BLOCK channels without"},
+    {"--refine", Kind::Flag, "", quantize, false,
+     "lower the errors of the outputs by other scales and codes"},
     {"-o", Kind::Text, "FILE", quantize, false, "the quantized file; may be the input"},
     {"-o", Kind::Text, "FILE", compile, false, "write to FILE instead of standard output"},
     {"--csv", Kind::Text, "FILE", bench | tune | verify | error, false,
@@ -159,7 +168,7 @@ constexpr std::array<OptionSpec, 53> options = {{
     {"--plot", Kind::Text, "FILE", error, false, "draw the signal to noise ratios to FILE (SVG)"},
     {"--plot", Kind::Text, "FILE", bench, false,
      "draw the kernels' bandwidth, speed or speed-ups to FILE (SVG)"},
-}};
+};
 
 std::string_view nameOf(Command command) {
   for (const CommandSpec &spec : commands)

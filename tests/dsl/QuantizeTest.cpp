@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -373,6 +374,24 @@ TEST(Quantize, ProductsAreRecognised) {
   EXPECT_FALSE(is("-element * a * b"));
   EXPECT_FALSE(is("element * a * b * 2"));
   EXPECT_TRUE(isProduct(*plain("bf16")));
+}
+
+// Every half, finite or not, comes through a format that keeps it.
+TEST(QuantizeTest, ReadsEveryHalf) {
+  std::vector<uint16_t> halves(65536);
+  for (size_t i = 0; i < halves.size(); ++i)
+    halves[i] = static_cast<uint16_t>(i);
+  Result<QuantizedMatrix> q =
+      quantize(plain("f32"), {halves.data(), MatrixView::Type::F16, 256, 256, 256}, false);
+  ASSERT_TRUE(q.ok()) << q.error().str();
+  ElementType f16 = ElementType::get("f16");
+  for (uint32_t code = 0; code < 65536; ++code) {
+    double value = q->value(code / 256, code % 256), expected = f16.decode(code);
+    if (std::isnan(expected))
+      ASSERT_TRUE(std::isnan(value)) << code;
+    else
+      ASSERT_EQ(std::bit_cast<uint64_t>(value), std::bit_cast<uint64_t>(expected)) << code;
+  }
 }
 
 } // namespace

@@ -7,7 +7,9 @@
 #include "tests/kernels/TemporaryFiles.h"
 
 #include <cmath>
+#include <csignal>
 #include <limits>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -196,8 +198,8 @@ TEST_F(QuantizeFileTest, patternsChooseTensors) {
   QuantizeFileOptions options;
   options.tensors = {{"layers"}, {}};
   EXPECT_EQ(error("in.safetensors", "out.safetensors", "int4_g64", options),
-            "error: 'layers' matches no tensor of 'in.safetensors', it holds 'lm_head', "
-            "'model.layers.0.q', 'model.layers.1.q' [pattern_matches_nothing]\n");
+            "error: 'layers' matches no tensor of 'in.safetensors', it holds "
+            "'model.layers.0.q', 'model.layers.1.q', 'lm_head' [pattern_matches_nothing]\n");
   options.tensors = {{"lm_head"}, {"lm_head"}};
   EXPECT_NE(
       error("in.safetensors", "out.safetensors", "int4_g64", options).find("[nothing_to_quantize]"),
@@ -273,6 +275,25 @@ TEST_F(QuantizeFileTest, outputsThatCannotBeAreRefused) {
   EXPECT_EQ(filesThere(), 2U);
 }
 
+TEST_F(QuantizeFileTest, aFullDiskLeavesTheOldOutput) {
+  put("in.safetensors", safetensors({w}));
+  put("out.safetensors", "old");
+  rlimit before = {};
+  getrlimit(RLIMIT_FSIZE, &before);
+  auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  for (rlim_t bytes : {16, 400, 700}) { // within the header, the codes, the last codes
+    rlimit limited = {bytes, before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limited);
+    std::string text = error("in.safetensors");
+    setrlimit(RLIMIT_FSIZE, &before);
+    EXPECT_EQ(text, "error: 'out.safetensors' cannot be written: File too large "
+                    "[file_not_writable]\n");
+    EXPECT_EQ(contentOf(folder + "out.safetensors"), "old");
+    EXPECT_EQ(filesThere(), 2U);
+  }
+  std::signal(SIGXFSZ, handler);
+}
+
 // The codes are those of encodeLayer, and what is stored of the transform does to inputs what was
 // done to the weight.
 TEST_F(QuantizeFileTest, stepsChangeTheWeightAndAreStored) {
@@ -285,8 +306,9 @@ TEST_F(QuantizeFileTest, stepsChangeTheWeightAndAreStored) {
       std::move(*SafetensorsFile::open(folder + "x.safetensors")));
   options.activationFormat = shippedFormat("int8_token");
   for (int which = 0; which < 16; ++which) {
-    options.steps = {
-        .smooth = (which & 1) != 0, .permute = (which & 2) != 0, .refine = (which & 4) != 0};
+    options.steps = {.smooth = (which & 1) != 0, .refine = (which & 4) != 0};
+    if (which & 2)
+      options.steps.permute = 128;
     if (which & 8)
       options.steps.rotate = 18446744073709551615U;
     ASSERT_EQ(error("in.safetensors", "out.safetensors", "int4_g64", options), "done");
@@ -357,7 +379,7 @@ TEST_F(QuantizeFileTest, storedTransformsAreChecked) {
   };
   const TensorBytes good = factors({1, 2, 3, 4}), order = channels({2, 0, 1, 3});
   EXPECT_EQ(error("smoothing order rotation 4 seed 1", {good, order}), "");
-  const std::string wrong = "error: 'q.safetensors': ", id = " [quantized_file_invalid]\n";
+  const std::string id = " [quantized_file_invalid]\n";
   for (const char *text : {"smoothing order rotation 4 seed", "rotation 4 seed x", "rotation x",
                            "turned", "rotation 4 seed 1 more", "rotation 4 1"})
     EXPECT_NE(error(text, {good, order}).find("' does not describe a transform" + id),

@@ -224,7 +224,7 @@ TEST_F(QuantizedFileTest, refusesFilesThatLie) {
   EXPECT_EQ(readError(file("f 3 x 8 F32", f, {element, scale})),
             invalid("'w.element' is U8 of 8 bytes, it needs U8 of 12"));
   EXPECT_EQ(readError(file("f 2000000000 x 2000000000 F32", f, {element, scale})),
-            invalid("'w.element' is U8 of 8 bytes, it needs U8 of 2000000000000000000"));
+            invalid("the codes of 'w' are fewer than its numbers"));
 }
 
 TEST_F(QuantizedFileTest, refusesPartsThatLie) {
@@ -232,15 +232,15 @@ TEST_F(QuantizedFileTest, refusesPartsThatLie) {
       "format a { element: s4 scale: f16 per k[8] value = element * scale } "
       "format b { element: s8 scale: f16 per k[8] value = element * scale } "
       "format c { element: s2 scale: f16 per k[8] value = element * scale } "
-      "format p { partition per k[8] { x: a y: b budget 50% z: c budget 50% } }";
+      "format p { partition per k[8] { o: a p: b budget 50% q: c budget 50% } }";
   auto error = [&](const std::string &choice, const std::string &x, const std::string &xs,
                    const std::string &y, const std::string &ys) {
     auto u8 = [](const std::string &name, const std::string &data) {
       return test::TensorBytes{name, "U8", std::to_string(data.size()), data};
     };
     return readError(test::safetensors(
-        {u8("w.choice", choice), u8("w.x.element", x), u8("w.x.scale", xs), u8("w.y.element", y),
-         u8("w.y.scale", ys), u8("w.z.element", ""), u8("w.z.scale", "")},
+        {u8("w.choice", choice), u8("w.o.element", x), u8("w.o.scale", xs), u8("w.p.element", y),
+         u8("w.p.scale", ys), u8("w.q.element", ""), u8("w.q.scale", "")},
         R"("__metadata__":{"rho.tensor.w":"p 1 x 16 F32","rho.format":")" + text + "\"}"));
   };
   auto invalid = [&](const std::string &what) {
@@ -252,9 +252,35 @@ TEST_F(QuantizedFileTest, refusesPartsThatLie) {
   EXPECT_EQ(error("\x0c", "1234", "ab", "12345678", "cd"),
             invalid("'w.choice' chooses part 3 of 3"));
   EXPECT_EQ(error("\x04", "123", "ab", "12345678", "cd"),
-            invalid("'w.x.element' has 3 bytes, the 8 codes of its blocks need 4"));
+            invalid("'w.o.element' has 3 bytes, the 8 codes of its blocks need 4"));
   EXPECT_EQ(error("\x04", "1234", "ab", "12345678", "cdef"),
-            invalid("'w.y.scale' has 4 bytes, the 1 codes of its blocks need 2"));
+            invalid("'w.p.scale' has 4 bytes, the 1 codes of its blocks need 2"));
+}
+
+// Whatever is changed: the file is refused, or what is read has the size that it claims.
+TEST_F(QuantizedFileTest, survivesEveryCutAndEveryChangedByteOfAHeader) {
+  FormatPtr format = declared(std::string(parts) + partitions[1]);
+  written(quantized(format, 3, 100));
+  const std::string good = contentOf(folder + "q.safetensors");
+  uint64_t header = 0;
+  std::memcpy(&header, good.data(), 8);
+  auto check = [&](const std::string &content) {
+    Result<SafetensorsFile> file = SafetensorsFile::open(put("q.safetensors", content));
+    if (!file)
+      return;
+    for (const std::string &name : quantizedNames(*file))
+      if (Result<dsl::QuantizedMatrix> matrix = readQuantized(*file, name))
+        for (int64_t row = 0; row < matrix->rows; ++row)
+          ASSERT_EQ(static_cast<int64_t>(matrix->rowValues(row).size()), matrix->k);
+  };
+  for (size_t length = 0; length < good.size(); length += 7)
+    check(good.substr(0, length));
+  for (size_t at = 0; at < 8 + header; at += 2)
+    for (char byte : {'9', '"', '\xff'}) {
+      std::string changed = good;
+      changed[at] = byte;
+      check(changed);
+    }
 }
 
 } // namespace
