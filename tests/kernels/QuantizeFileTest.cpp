@@ -352,7 +352,7 @@ TEST_F(QuantizeFileTest, activationsAreThereForEachWeight) {
             "takes finite numbers in f32, f16 or bf16, m x 200 [activations_do_not_fit]\n");
   x[201] = NAN;
   EXPECT_EQ(with({"layer.w", "F32", "2,200", bytesOf(x)}),
-            "error: 'layer.w' of 'in.safetensors' cannot be encoded in format 'int4_g64' "
+            "error: 'layer.w' of 'in.safetensors' cannot be encoded in 'int4_g64' "
             "[tensor_not_encoded]\n"
             "error: NaN at row 1, column 1 of the activations, those for calibration are finite "
             "[activation_not_finite]\n");
