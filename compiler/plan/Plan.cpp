@@ -305,7 +305,7 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Role
 std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles) {
   return roles == Roles::Gemv      ? choices<int64_t, int>(own.pipeline, {2, 3, 4})
          : roles == Roles::Uniform ? choices<int64_t, int>(own.pipeline, {3, 4, 6})
-                                   : choices<int64_t, int>(own.pipeline, {8, 6, 5, 4, 3, 2});
+                                   : choices<int64_t, int>(own.pipeline, {8, 9, 6, 5, 4, 3, 2});
 }
 
 // CTAs of a persistent grid. A cluster lies in one GPC, which has 16 or 18 SMs on Hopper: one of
