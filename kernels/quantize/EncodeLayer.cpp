@@ -1,0 +1,114 @@
+#include "kernels/quantize/EncodeLayer.h"
+
+namespace rho::kernels {
+
+namespace {
+
+// Activations as the kernel sees them.
+Result<Matrix> seen(Matrix activation, const std::shared_ptr<const dsl::Format> &format,
+                    unsigned threads) {
+  if (!format)
+    return activation;
+  Result<dsl::QuantizedMatrix> codes = dsl::quantize(format, activation.view(), false, threads);
+  if (!codes)
+    return codes.error();
+  return valuesOf(*codes, threads);
+}
+
+Status checkCalibration(const Matrix &weight, const Matrix *activation,
+                        const LayerEncoding &encoding) {
+  if (activation)
+    return checkLayer(weight, *activation);
+  if (encoding.smooth || encoding.permute || encoding.refine)
+    return makeError(DiagId::calibration_needed, {encoding.smooth    ? "smoothing"
+                                                  : encoding.permute ? "the order of channels"
+                                                                     : "refinement"});
+  return Done();
+}
+
+Result<LayerTransform> findTransform(const Matrix &weight, const Matrix *activation,
+                                     const LayerEncoding &encoding) {
+  LayerTransform transform;
+  if (encoding.rotate) {
+    Result<Rotation> rotation = Rotation::ofSize(weight.k, encoding.rotate);
+    if (!rotation)
+      return rotation.error();
+    transform.rotation = std::move(*rotation);
+  }
+  if (encoding.smooth) {
+    Result<SmoothingSearch> search =
+        searchSmoothing(weight, *activation, encoding.formats,
+                        {.hessian = true,
+                         .rotation = transform.rotation ? &*transform.rotation : nullptr,
+                         .threads = encoding.threads});
+    if (!search)
+      return search.error();
+    transform.smoothing = std::move(search->best);
+  }
+  if (encoding.permute) {
+    Result<Matrix> smoothed = transformActivation(*activation, {.smoothing = transform.smoothing});
+    if (!smoothed)
+      return smoothed.error();
+    Result<ChannelOrder> order = clusterOutliers(*smoothed);
+    if (!order)
+      return order.error();
+    transform.order = std::move(*order);
+  }
+  return transform;
+}
+
+} // namespace
+
+Result<EncodedLayer> encodeLayer(const Matrix &weight, const Matrix *activation,
+                                 const LayerEncoding &encoding) {
+  if (Status calibrated = checkCalibration(weight, activation, encoding); !calibrated)
+    return calibrated.error();
+  Result<LayerTransform> transform = findTransform(weight, activation, encoding);
+  if (!transform)
+    return transform.error();
+  Result<Matrix> w = transformWeight(weight, *transform, encoding.threads);
+  if (!w)
+    return w.error();
+  dsl::QuantizeOptions options{.rejectNonFinite = true, .threads = encoding.threads};
+  if (!activation) {
+    Result<dsl::QuantizedMatrix> codes = dsl::quantize(encoding.formats.weight, w->view(), options);
+    if (!codes)
+      return codes.error();
+    return EncodedLayer{std::move(*transform), std::move(*codes)};
+  }
+  Result<Matrix> x = transformActivation(*activation, *transform, encoding.threads);
+  if (!x)
+    return x.error();
+  std::vector<double> diagonal = hessianDiagonal(*x);
+  options.columnWeights = diagonal;
+  Result<dsl::QuantizedMatrix> codes = dsl::quantize(encoding.formats.weight, w->view(), options);
+  if (!codes)
+    return codes.error();
+  if (!encoding.refine)
+    return EncodedLayer{std::move(*transform), std::move(*codes)};
+  Result<Matrix> quantized = seen(*x, encoding.formats.activation, encoding.threads);
+  if (!quantized)
+    return quantized.error();
+  Result<Refinement> refined = refine(*codes, *w, *x, *quantized, {.threads = encoding.threads});
+  if (!refined)
+    return refined.error();
+  return EncodedLayer{std::move(*transform), std::move(refined->matrix)};
+}
+
+Result<double> encodedLayerError(const EncodedLayer &layer, const Matrix &weight,
+                                 const Matrix &activation,
+                                 const std::shared_ptr<const dsl::Format> &activationFormat,
+                                 unsigned threads) {
+  if (Status checked = checkLayer(weight, activation); !checked)
+    return checked.error();
+  Result<Matrix> x = transformActivation(activation, layer.transform, threads);
+  if (!x)
+    return x.error();
+  Result<Matrix> quantized = seen(std::move(*x), activationFormat, threads);
+  if (!quantized)
+    return quantized.error();
+  return relativeSquaredError(layerOutputs(activation, weight, threads),
+                              layerOutputs(*quantized, valuesOf(layer.weight, threads), threads));
+}
+
+} // namespace rho::kernels
