@@ -23,6 +23,13 @@ std::optional<int64_t> elementsOf(const std::vector<int64_t> &shape) {
   return elements;
 }
 
+std::string printExtents(const TensorEntry &tensor) {
+  std::string text = tensor.type;
+  for (int64_t extent : tensor.shape)
+    text += (&extent == tensor.shape.data() ? " " : " x ") + std::to_string(extent);
+  return text;
+}
+
 std::string printNames(const std::vector<TensorEntry> &tensors) {
   constexpr size_t shown = 10;
   std::string text;

@@ -55,6 +55,7 @@ std::string_view safetensorsName(dsl::MatrixView::Type type);
 int64_t bytesOf(dsl::MatrixView::Type type);
 // For messages, at most ten: files have thousands of tensors.
 std::string printNames(const std::vector<TensorEntry> &tensors);
+std::string printExtents(const TensorEntry &tensor); // "F32 16 x 4096"
 // Product of the extents, none if it does not fit.
 std::optional<int64_t> elementsOf(const std::vector<int64_t> &shape);
 

@@ -15,37 +15,37 @@ Result<Matrix> seen(Matrix activation, const std::shared_ptr<const dsl::Format> 
   return valuesOf(*codes, threads);
 }
 
-Status checkCalibration(const Matrix &weight, const Matrix *activation,
-                        const LayerEncoding &encoding) {
+Status checkCalibration(const Matrix &weight, const Matrix *activation, const LayerSteps &steps) {
   if (activation)
     return checkLayer(weight, *activation);
-  if (encoding.smooth || encoding.permute || encoding.refine)
-    return makeError(DiagId::calibration_needed, {encoding.smooth    ? "smoothing"
-                                                  : encoding.permute ? "the order of channels"
-                                                                     : "refinement"});
+  if (steps.needCalibration())
+    return makeError(DiagId::calibration_needed, {steps.smooth    ? "smoothing"
+                                                  : steps.permute ? "the order of channels"
+                                                                  : "refinement"});
   return Done();
 }
 
 Result<LayerTransform> findTransform(const Matrix &weight, const Matrix *activation,
-                                     const LayerEncoding &encoding) {
+                                     const LayerFormats &formats, const LayerSteps &steps,
+                                     unsigned threads) {
   LayerTransform transform;
-  if (encoding.rotate) {
-    Result<Rotation> rotation = Rotation::ofSize(weight.k, encoding.rotate);
+  if (steps.rotate) {
+    Result<Rotation> rotation = Rotation::ofSize(weight.k, steps.rotate);
     if (!rotation)
       return rotation.error();
     transform.rotation = std::move(*rotation);
   }
-  if (encoding.smooth) {
+  if (steps.smooth) {
     Result<SmoothingSearch> search =
-        searchSmoothing(weight, *activation, encoding.formats,
+        searchSmoothing(weight, *activation, formats,
                         {.hessian = true,
                          .rotation = transform.rotation ? &*transform.rotation : nullptr,
-                         .threads = encoding.threads});
+                         .threads = threads});
     if (!search)
       return search.error();
     transform.smoothing = std::move(search->best);
   }
-  if (encoding.permute) {
+  if (steps.permute) {
     Result<Matrix> smoothed = transformActivation(*activation, {.smoothing = transform.smoothing});
     if (!smoothed)
       return smoothed.error();
@@ -60,36 +60,37 @@ Result<LayerTransform> findTransform(const Matrix &weight, const Matrix *activat
 } // namespace
 
 Result<EncodedLayer> encodeLayer(const Matrix &weight, const Matrix *activation,
-                                 const LayerEncoding &encoding) {
-  if (Status calibrated = checkCalibration(weight, activation, encoding); !calibrated)
+                                 const LayerFormats &formats, const LayerSteps &steps,
+                                 unsigned threads) {
+  if (Status calibrated = checkCalibration(weight, activation, steps); !calibrated)
     return calibrated.error();
-  Result<LayerTransform> transform = findTransform(weight, activation, encoding);
+  Result<LayerTransform> transform = findTransform(weight, activation, formats, steps, threads);
   if (!transform)
     return transform.error();
-  Result<Matrix> w = transformWeight(weight, *transform, encoding.threads);
+  Result<Matrix> w = transformWeight(weight, *transform, threads);
   if (!w)
     return w.error();
-  dsl::QuantizeOptions options{.rejectNonFinite = true, .threads = encoding.threads};
+  dsl::QuantizeOptions options{.rejectNonFinite = true, .threads = threads};
   if (!activation) {
-    Result<dsl::QuantizedMatrix> codes = dsl::quantize(encoding.formats.weight, w->view(), options);
+    Result<dsl::QuantizedMatrix> codes = dsl::quantize(formats.weight, w->view(), options);
     if (!codes)
       return codes.error();
     return EncodedLayer{std::move(*transform), std::move(*codes)};
   }
-  Result<Matrix> x = transformActivation(*activation, *transform, encoding.threads);
+  Result<Matrix> x = transformActivation(*activation, *transform, threads);
   if (!x)
     return x.error();
   std::vector<double> diagonal = hessianDiagonal(*x);
   options.columnWeights = diagonal;
-  Result<dsl::QuantizedMatrix> codes = dsl::quantize(encoding.formats.weight, w->view(), options);
+  Result<dsl::QuantizedMatrix> codes = dsl::quantize(formats.weight, w->view(), options);
   if (!codes)
     return codes.error();
-  if (!encoding.refine)
+  if (!steps.refine)
     return EncodedLayer{std::move(*transform), std::move(*codes)};
-  Result<Matrix> quantized = seen(*x, encoding.formats.activation, encoding.threads);
+  Result<Matrix> quantized = seen(*x, formats.activation, threads);
   if (!quantized)
     return quantized.error();
-  Result<Refinement> refined = refine(*codes, *w, *x, *quantized, {.threads = encoding.threads});
+  Result<Refinement> refined = refine(*codes, *w, *x, *quantized, {.threads = threads});
   if (!refined)
     return refined.error();
   return EncodedLayer{std::move(*transform), std::move(refined->matrix)};

@@ -6,13 +6,13 @@
 
 namespace rho::kernels {
 
-struct LayerEncoding {
-  LayerFormats formats;                // of activations: what smoothing and refinement reckon with
+struct LayerSteps {
   bool smooth = false;                 // searched, judged after the rotation
   bool permute = false;                // outlier channels first
   bool refine = false;                 // formats that refine() takes
   std::optional<uint64_t> rotate = {}; // the seed of a rotation of the whole k
-  unsigned threads = 0;
+
+  bool needCalibration() const { return smooth || permute || refine; }
 };
 
 struct EncodedLayer {
@@ -21,10 +21,12 @@ struct EncodedLayer {
 };
 
 // With activations the encoder counts squared errors by the layer's sensitivity
-// (hessianDiagonal). Without them (null) only rotate does anything: error calibration_needed for
-// the others. Errors: those of checkLayer, dsl::quantize, Rotation::ofSize and refine.
+// (hessianDiagonal); their format is what smoothing and refinement reckon with. Without activations
+// (null) only rotate can be asked for: error calibration_needed. Errors: those of checkLayer,
+// dsl::quantize, Rotation::ofSize and refine.
 Result<EncodedLayer> encodeLayer(const Matrix &weight, const Matrix *activation,
-                                 const LayerEncoding &encoding);
+                                 const LayerFormats &formats, const LayerSteps &steps,
+                                 unsigned threads = 0);
 
 // The relative squared error of the outputs of an encoded layer for these inputs, which are not
 // transformed yet. Errors: those of checkLayer and dsl::quantize.

@@ -1,7 +1,7 @@
 #include "kernels/quantize/QuantizeFile.h"
 
-#include "dsl/Parallel.h"
 #include "kernels/quantize/QuantizedFile.h"
+#include "kernels/quantize/StoredTransform.h"
 
 #include <algorithm>
 #include <set>
@@ -61,6 +61,8 @@ private:
       for (TensorEntry &part :
            planQuantized(tensor.name, *options.format, tensor.shape[0], tensor.shape[1]))
         plan.push_back(std::move(part));
+      for (TensorEntry &part : planTransform(tensor.name, options.steps, tensor.shape[1]))
+        plan.push_back(std::move(part));
     }
     return plan;
   }
@@ -69,9 +71,12 @@ private:
     Metadata texts = options.metadata;
     texts[formatKey] = moduleText(*options.format);
     for (size_t i = 0; i < chosen.size(); ++i)
-      if (const TensorEntry &tensor = file.tensors()[i]; chosen[i])
+      if (const TensorEntry &tensor = file.tensors()[i]; chosen[i]) {
         texts[tensorKey + tensor.name] =
             describeQuantized(*options.format, tensor.shape[0], tensor.shape[1], tensor.type);
+        if (std::string steps = describeTransform(options.steps, tensor.shape[1]); !steps.empty())
+          texts[transformKey + tensor.name] = steps;
+      }
     Metadata kept = file.metadata();
     texts.merge(kept);
     return texts;
@@ -86,18 +91,13 @@ private:
 
   Status quantize(const TensorEntry &tensor, SafetensorsWriter &writer) {
     dsl::MatrixView view = *file.matrix(tensor);
-    std::vector<float> changed;
-    if (!options.transforms.empty()) {
-      if (Status done = transform(tensor.name, view, changed); !done)
-        return done;
-      view = {changed.data(), dsl::MatrixView::Type::F32, view.rows, view.k, view.k};
-    }
-    Result<dsl::QuantizedMatrix> matrix =
-        dsl::quantize(options.format, view, true, options.threads);
-    if (!matrix)
-      return refused(tensor.name, matrix.error());
+    Result<EncodedLayer> layer = encode(tensor.name, view);
+    if (!layer)
+      return std::move(layer.error());
     int64_t before = writer.size();
-    if (Status written = writeQuantized(writer, *matrix, options.threads); !written)
+    if (Status written = writeQuantized(writer, layer->weight, options.threads); !written)
+      return written;
+    if (Status written = writeTransform(writer, layer->transform); !written)
       return written;
     ++summary.quantized;
     summary.numbers += view.rows * view.k;
@@ -106,19 +106,39 @@ private:
     return Done{};
   }
 
-  Status transform(const std::string &name, const dsl::MatrixView &view,
-                   std::vector<float> &changed) const {
-    changed.resize(static_cast<size_t>(view.rows * view.k));
-    dsl::parallel(view.rows, options.threads, [&](const auto &next) {
-      for (int64_t row = next(); row < view.rows; row = next())
-        for (int64_t column = 0; column < view.k; ++column)
-          changed[static_cast<size_t>(row * view.k + column)] =
-              static_cast<float>(view.at(row, column));
-    });
-    for (const WeightTransform &apply : options.transforms)
-      if (Status done = apply(name, changed.data(), view.rows, view.k); !done)
-        return refused(name, done.error());
-    return Done{};
+  Result<EncodedLayer> encode(const std::string &name, const dsl::MatrixView &view) const {
+    if (!options.activations && !options.steps.rotate && !options.steps.needCalibration()) {
+      Result<dsl::QuantizedMatrix> matrix =
+          dsl::quantize(options.format, view, true, options.threads);
+      if (!matrix)
+        return refused(name, matrix.error());
+      return EncodedLayer{{}, std::move(*matrix)};
+    }
+    std::optional<Matrix> inputs;
+    if (options.activations) {
+      Result<Matrix> found = inputsOf(name, view.k);
+      if (!found)
+        return std::move(found.error());
+      inputs = std::move(*found);
+    }
+    Result<EncodedLayer> layer =
+        encodeLayer(matrixOf(view), inputs ? &*inputs : nullptr,
+                    {options.format, options.activationFormat}, options.steps, options.threads);
+    if (!layer)
+      return refused(name, layer.error());
+    return layer;
+  }
+
+  Result<Matrix> inputsOf(const std::string &name, int64_t k) const {
+    const SafetensorsFile &from = *options.activations;
+    const TensorEntry *entry = from.find(name);
+    if (!entry)
+      return makeError(DiagId::activations_missing, {name, from.path()});
+    std::optional<dsl::MatrixView> view = from.matrix(*entry);
+    if (!view || view->k != k)
+      return makeError(DiagId::activations_do_not_fit,
+                       {name, from.path(), printExtents(*entry), std::to_string(k)});
+    return matrixOf(*view);
   }
 
   Error refused(const std::string &name, const Error &reason) const {

@@ -17,13 +17,6 @@ namespace {
 using kernels::SafetensorsFile;
 using kernels::TensorEntry;
 
-std::string printExtents(const TensorEntry &tensor) {
-  std::string text = tensor.type;
-  for (int64_t extent : tensor.shape)
-    text += (&extent == tensor.shape.data() ? " " : " x ") + std::to_string(extent);
-  return text;
-}
-
 // Activations of the weight of that name as double, empty where the file has none.
 Result<std::vector<double>> readActivations(const SafetensorsFile &file, const std::string &name,
                                             int64_t k) {
@@ -36,7 +29,7 @@ Result<std::vector<double>> readActivations(const SafetensorsFile &file, const s
   };
   std::optional<dsl::MatrixView> view = file.matrix(*entry);
   if (!view || view->k != k)
-    return misfit(printExtents(*entry));
+    return misfit(kernels::printExtents(*entry));
   x.reserve(static_cast<size_t>(view->rows * k));
   for (int64_t row = 0; row < view->rows; ++row)
     for (int64_t column = 0; column < k; ++column) {

@@ -3,6 +3,7 @@
 #include "kernels/ShippedFormats.h"
 #include "kernels/Synthetic.h"
 #include "kernels/quantize/QuantizedFile.h"
+#include "kernels/quantize/StoredTransform.h"
 #include "tests/kernels/TemporaryFiles.h"
 
 #include <cmath>
@@ -293,23 +294,105 @@ TEST_F(QuantizeFileTest, aFullDiskLeavesTheOldOutput) {
   std::signal(SIGXFSZ, handler);
 }
 
-TEST_F(QuantizeFileTest, transformsComeBeforeTheEncoder) {
-  put("in.safetensors", safetensors({w}));
+// The codes are those of encodeLayer, and what is stored of the transform does to inputs what was
+// done to the weight.
+TEST_F(QuantizeFileTest, stepsChangeTheWeightAndAreStored) {
+  const int64_t k = 224;
+  std::vector<float> numbers = syntheticWeight(6, k, 1), x = syntheticActivation(9, k, 1);
+  put("in.safetensors", safetensors({norm, {"layer.w", "F32", "6,224", bytesOf(numbers)}}));
+  put("x.safetensors", safetensors({{"layer.w", "F32", "9,224", bytesOf(x)}}));
   QuantizeFileOptions options;
-  options.transforms.push_back([&](const std::string &name, float *x, int64_t rows, int64_t k) {
-    EXPECT_EQ(name, "layer.w");
-    for (int64_t i = 0; i < rows * k; ++i)
-      x[i] = -2 * x[i];
-    return Status(Done{});
-  });
-  options.metadata["rho.transform"] = "times -2";
-  options.format = std::make_shared<dsl::Format>(dsl::plainFormat(dsl::ElementType::get("f32")));
-  ASSERT_TRUE(quantizeFile(folder + "in.safetensors", folder + "out.safetensors", options).ok());
-  Result<SafetensorsFile> file = SafetensorsFile::open(folder + "out.safetensors");
-  EXPECT_EQ(file->metadata().at("rho.transform"), "times -2");
-  Result<dsl::QuantizedMatrix> matrix = readQuantized(*file, "layer.w");
-  ASSERT_TRUE(matrix.ok()) << matrix.error().str();
-  EXPECT_EQ(matrix->value(2, 3), -2.0 * weight[2 * 200 + 3]);
+  options.activations = std::make_shared<SafetensorsFile>(
+      std::move(*SafetensorsFile::open(folder + "x.safetensors")));
+  options.activationFormat = shippedFormat("int8_token");
+  for (int which = 0; which < 16; ++which) {
+    options.steps = {
+        .smooth = (which & 1) != 0, .permute = (which & 2) != 0, .refine = (which & 4) != 0};
+    if (which & 8)
+      options.steps.rotate = 18446744073709551615U;
+    ASSERT_EQ(error("in.safetensors", "out.safetensors", "int4_g64", options), "done");
+    Result<SafetensorsFile> file = SafetensorsFile::open(folder + "out.safetensors");
+    Result<dsl::QuantizedMatrix> stored = readQuantized(*file, "layer.w");
+    ASSERT_TRUE(stored.ok()) << stored.error().str();
+    Matrix weight{6, k, numbers}, inputs{9, k, x};
+    EncodedLayer expected = std::move(*encodeLayer(
+        weight, &inputs, {shippedFormat("int4_g64"), options.activationFormat}, options.steps));
+    EXPECT_EQ(valuesOf(*stored).values, valuesOf(expected.weight).values);
+    Result<LayerTransform> transform = readTransform(*file, "layer.w");
+    ASSERT_TRUE(transform.ok()) << transform.error().str();
+    EXPECT_EQ(transformActivation(inputs, *transform)->values,
+              transformActivation(inputs, expected.transform)->values);
+    EXPECT_EQ(file->metadata().contains("rho.transform.layer.w"), (which & ~4) != 0);
+  }
+  EXPECT_NE(readTransform(*SafetensorsFile::open(folder + "out.safetensors"), "norm")
+                .error()
+                .str()
+                .find("[not_quantized]"),
+            std::string::npos);
+}
+
+TEST_F(QuantizeFileTest, activationsAreThereForEachWeight) {
+  put("in.safetensors", safetensors({w}));
+  auto with = [&](const TensorBytes &tensor) {
+    put("x.safetensors", safetensors({tensor}));
+    QuantizeFileOptions options;
+    options.activations = std::make_shared<SafetensorsFile>(
+        std::move(*SafetensorsFile::open(folder + "x.safetensors")));
+    options.steps.smooth = true;
+    return error("in.safetensors", "out.safetensors", "int4_g64", options);
+  };
+  std::vector<float> x(400, 1);
+  EXPECT_EQ(with({"layer.w", "F32", "2,200", bytesOf(x)}), "done");
+  EXPECT_EQ(with({"other", "F32", "2,200", bytesOf(x)}),
+            "error: no activations of 'layer.w' in 'x.safetensors', each chosen weight has some; "
+            "--skip leaves a weight as it is [activations_missing]\n");
+  EXPECT_EQ(with({"layer.w", "F32", "4,100", bytesOf(x)}),
+            "error: activations 'layer.w' of 'x.safetensors': F32 4 x 100, the weight of that name "
+            "takes finite numbers in f32, f16 or bf16, m x 200 [activations_do_not_fit]\n");
+  x[201] = NAN;
+  EXPECT_EQ(with({"layer.w", "F32", "2,200", bytesOf(x)}),
+            "error: 'layer.w' of 'in.safetensors' cannot be encoded in format 'int4_g64' "
+            "[tensor_not_encoded]\n"
+            "error: NaN at row 1, column 1 of the activations, those for calibration are finite "
+            "[activation_not_finite]\n");
+}
+
+// What a file says of a transform is not believed.
+TEST_F(QuantizeFileTest, storedTransformsAreChecked) {
+  auto error = [&](const std::string &text, const std::vector<TensorBytes> &tensors) {
+    put("q.safetensors",
+        safetensors(tensors, R"("__metadata__":{"rho.tensor.w":"f 2 x 4 F32","rho.transform.w":")" +
+                                 text + "\"}"));
+    Result<LayerTransform> read =
+        readTransform(*SafetensorsFile::open(folder + "q.safetensors"), "w");
+    std::string message = read.ok() ? "" : read.error().str();
+    for (size_t at = message.find(folder); at != std::string::npos; at = message.find(folder))
+      message.erase(at, folder.size());
+    return message;
+  };
+  auto factors = [](const std::vector<float> &numbers) {
+    return TensorBytes{"w.smoothing", "F32", std::to_string(numbers.size()), bytesOf(numbers)};
+  };
+  auto channels = [](const std::vector<int32_t> &numbers) {
+    return TensorBytes{"w.order", "I32", std::to_string(numbers.size()), bytesOf(numbers)};
+  };
+  const TensorBytes good = factors({1, 2, 3, 4}), order = channels({2, 0, 1, 3});
+  EXPECT_EQ(error("smoothing order rotation 4 seed 1", {good, order}), "");
+  const std::string wrong = "error: 'q.safetensors': ", id = " [quantized_file_invalid]\n";
+  for (const char *text : {"smoothing order rotation 4 seed", "rotation 4 seed x", "rotation x",
+                           "turned", "rotation 4 seed 1 more", "rotation 4 1"})
+    EXPECT_NE(error(text, {good, order}).find("' does not describe a transform" + id),
+              std::string::npos)
+        << text;
+  EXPECT_NE(error("smoothing", {order}).find("'w.smoothing' is no vector of F32" + id),
+            std::string::npos);
+  EXPECT_NE(error("smoothing", {factors({1, 0, 3, 4})}).find("has the factor 0.000000" + id),
+            std::string::npos);
+  for (const std::vector<int32_t> &bad :
+       {std::vector<int32_t>{0, 1, 2, 4}, {0, 1, 1, 3}, {0, -1, 2, 3}})
+    EXPECT_NE(error("order", {channels(bad)}).find("'w.order' is no permutation" + id),
+              std::string::npos);
+  EXPECT_NE(error("rotation 92 seed 1", {good}).find("[no_hadamard_order]"), std::string::npos);
 }
 
 // Sparse: 5 GB that take no room lie before the weight that is read.
