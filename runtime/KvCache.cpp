@@ -20,7 +20,7 @@ constexpr int64_t mostGridRows = 65535; // of y and z
 constexpr int64_t mostPages = int64_t{1} << 30;
 // CTAs of the attention kernel that an SM holds, and how often the device is filled with them, so
 // that sequences of different lengths even out.
-constexpr int64_t residentCtas = 2, waves = 4;
+constexpr int64_t residentCtas = 3, waves = 4;
 
 Error badShape(const std::string &what, int64_t value, const std::string &rule) {
   return makeError(DiagId::kv_shape, {what, std::to_string(value), rule});

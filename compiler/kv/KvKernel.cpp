@@ -72,9 +72,15 @@ mlir::Type KvKernel::halfType(dsl::ElementType type) {
 KvKernel::Value KvKernel::rounded(Value number, dsl::ElementType type) {
   return arith::TruncFOp::create(builder, loc, halfType(type), number);
 }
+// One instruction; of two roundings that are put together ptxas makes three.
 KvKernel::Value KvKernel::pair(Value low, Value high, dsl::ElementType type) {
-  Value both = vectorOf({rounded(low, type), rounded(high, type)});
-  return LLVM::BitcastOp::create(builder, loc, builder.getI32Type(), both);
+  std::string text = "cvt.rn." + std::string(type.name()) + "x2.f32 $0, $1, $2;";
+  return LLVM::InlineAsmOp::create(builder, loc, mlir::TypeRange{builder.getI32Type()},
+                                   mlir::ValueRange{high, low}, text, "=r,f,f",
+                                   /*has_side_effects=*/false, /*is_align_stack=*/false,
+                                   LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(),
+                                   mlir::ArrayAttr())
+      .getResult(0);
 }
 KvKernel::Value KvKernel::shuffle(Value value, Value from, NVVM::ShflKind kind) {
   return NVVM::ShflOp::create(builder, loc, value.getType(), i32(-1), value, from, i32(31), kind,

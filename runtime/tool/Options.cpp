@@ -64,7 +64,7 @@ constexpr std::array<CommandSpec, 19> commands = {{
     {Command::Version, "--version", "", "print the versions of rho and of its compiler"},
 }};
 
-constexpr std::array<OptionSpec, 44> options = {{
+constexpr std::array<OptionSpec, 51> options = {{
     {"--check", Kind::Flag, "", fmt, false, "write nothing, list the files that would change"},
     {"--m", Kind::Count, "M", run | compile | explain, true,
      "rows of the activations and of the output"},
@@ -79,6 +79,17 @@ constexpr std::array<OptionSpec, 44> options = {{
     {"--k", Kind::Counts, "K,...", bench, true,
      "columns of both operands (default 8192, emulated 256)"},
     {"--n-k", Kind::Pairs, "NxK,...", bench, true, "shapes of the weight in place of the suite's"},
+    {"--kv", Kind::Text, "FORMAT[,FORMAT]", bench, true,
+     "attention over a paged cache of keys and values in formats of the file, beside one of f16"},
+    {"--batch", Kind::Counts, "B,...", bench, false, "sequences of --kv (default 64, emulated 1)"},
+    {"--length", Kind::Counts, "L,...", bench, false,
+     "tokens of each sequence (default 4096, emulated 160)"},
+    {"--heads", Kind::Pairs, "QxKV,...", bench, true,
+     "query heads and heads of the cache (default 32x8, emulated 2x1)"},
+    {"--head-dim", Kind::Count, "D", bench, true, "channels of a head, 64 or 128 (default 128)"},
+    {"--page", Kind::Count, "T", bench, true, "tokens of a page (default 128)"},
+    {"--parts", Kind::Count, "P", bench, false,
+     "CTAs that share the pages of a sequence's head (default: enough to fill the device)"},
     {"--suite", Kind::Choice, "llama", tune, false, "tune for the shapes of such models"},
     {"--n-k", Kind::Pairs, "NxK,...", tune, false, "shapes of the weight to tune for"},
     {"--m", Kind::Counts, "M,...", tune, false,

@@ -3,10 +3,12 @@
 #include "runtime/KvCache.h"
 #include "dsl/Quantize.h"
 #include "runtime/KvCacheImpl.h"
+#include "tests/runtime/TemporaryFolder.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <random>
 
 namespace rho {
@@ -122,13 +124,18 @@ struct Numbers {
 
 #define ASSERT_GOOD(result) ASSERT_TRUE((result).ok()) << (result).error().str()
 
+const std::string_view gpu = "GPU"; // in place of a target: the first one, where there is any
+
 struct Fixture {
   Device device;
   Engine engine;
   Module module;
-  static Fixture make(const char *target = "sm_80") {
+  static Fixture make(std::string_view target = "sm_80") {
     Fixture f;
-    f.device = *Device::emulated(target);
+    Result<Device> device = target == gpu ? Device::cuda() : Device::emulated(target);
+    if (!device)
+      return f;
+    f.device = *device;
     EngineOptions options;
     options.diskCache = false;
     f.engine = *Engine::create(f.device, options);
@@ -171,7 +178,7 @@ struct Case {
   const char *keys, *values;
   ScalarType type;
   int64_t headDim, pageTokens;
-  const char *target;
+  std::string_view target;
 };
 
 const Case cases[] = {
@@ -182,6 +189,8 @@ const Case cases[] = {
     {"kv3", "kv_nf", ScalarType::F16, 128, 64, "sm_80"},
     {"f16", "kv8", ScalarType::F16, 64, 64, "sm_86"},
     {"bf16", "bf16", ScalarType::BF16, 64, 32, "sm_80"},
+    {"kv4", "kv4_least", ScalarType::F16, 128, 64, gpu},
+    {"kv_fp8", "kv_fp4", ScalarType::BF16, 64, 64, gpu},
 };
 
 class KvCaches : public testing::TestWithParam<Case> {};
@@ -189,6 +198,8 @@ class KvCaches : public testing::TestWithParam<Case> {};
 TEST_P(KvCaches, quantizeIsThatOfTheHostAndDequantizeTheFormatsNumbers) {
   Case c = GetParam();
   Fixture f = Fixture::make(c.target);
+  if (!f.device.valid())
+    GTEST_SKIP() << "there is no GPU";
   KvCacheOptions o = optionsFor(c.keys, c.values);
   o.type = c.type;
   o.headDim = c.headDim;
@@ -354,6 +365,9 @@ const Attending attendings[] = {
     {{"kv3", "kv_nf", ScalarType::F16, 128, 64, "sm_80"}, 1, 5, {64, 190}, 1},
     {{"f16", "f16", ScalarType::F16, 128, 32, "sm_86"}, 2, 4, {31, 32, 150}, 1},
     {{"bf16", "kv4", ScalarType::BF16, 64, 64, "sm_80"}, 1, 4, {129}, 1},
+    {{"kv4", "kv4", ScalarType::F16, 128, 64, gpu}, 2, 8, {1, 63, 64, 65, 300, 960}, 0},
+    {{"f16", "f16", ScalarType::F16, 128, 64, gpu}, 2, 24, {200, 1000}, 3},
+    {{"kv_fp8", "kv3", ScalarType::BF16, 64, 64, gpu}, 2, 2, {700}, 4},
 };
 
 class KvAttentions : public testing::TestWithParam<Attending> {};
@@ -361,6 +375,8 @@ class KvAttentions : public testing::TestWithParam<Attending> {};
 TEST_P(KvAttentions, isThatOfTheStoredNumbers) {
   const Attending &a = GetParam();
   Fixture f = Fixture::make(a.formats.target);
+  if (!f.device.valid())
+    GTEST_SKIP() << "there is no GPU";
   KvCacheOptions o = optionsFor(a.formats.keys, a.formats.values);
   o.type = a.formats.type;
   o.headDim = a.formats.headDim;
@@ -460,6 +476,33 @@ TEST_P(KvAttentions, isThatOfTheStoredNumbers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, KvAttentions, testing::ValuesIn(attendings));
+
+// --- machine code
+
+TEST(KvCacheKernels, ptxasTakesThem) {
+  // NOLINTNEXTLINE(bugprone-command-processor): a fixed command
+  if (std::system("ptxas --version > /dev/null 2>&1") != 0)
+    GTEST_SKIP() << "there is no ptxas";
+  Result<Module> module = Module::parse(declarations);
+  ASSERT_GOOD(module);
+  const dsl::Format &format = *module->impl().module.findFormat("kv4");
+  TemporaryFolder folder;
+  for (const std::string target : {"sm_80", "sm_120a"}) {
+    auto layout = compiler::kvLayout(format, format, {64, 128, 2, 8, dsl::ElementType::get("f16")});
+    ASSERT_GOOD(layout);
+    for (const auto &image :
+         {compileKvQuantize(layout->keys, target), compileKvDequantize(layout->keys, target),
+          compileKvAttend(*layout, target)}) {
+      ASSERT_GOOD(image);
+      std::string file = folder.path() + "/kernel.ptx";
+      writeText(file, image->ptx);
+      std::string command = "ptxas --warning-as-error --gpu-name=" + target +
+                            " --output-file=" + file + ".cubin " + file;
+      // NOLINTNEXTLINE(bugprone-command-processor): the test's own file names
+      EXPECT_EQ(std::system(command.c_str()), 0) << image->entry << " " << target;
+    }
+  }
+}
 
 // --- what is refused
 
