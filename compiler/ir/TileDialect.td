@@ -278,6 +278,9 @@ def Tile_PairOp : Tile_Op<"pair", [Pure]> {
 
 def Tile_MmaOp : Tile_Op<"mma", [Pure]> {
   let summary = "one matrix instruction: m16n8 with 32 bytes of k per row";
+  let description = [{
+    Of integers also with 16 bytes, operand A then has two registers, and `step` counts such halves.
+  }];
   let arguments = (ins Variadic<I32>:$a, I32Vector:$b, I64Attr:$step, Accumulator:$c,
                        StrAttr:$element);
   let results = (outs Accumulator:$result);
@@ -461,10 +464,15 @@ def Tile_BarrierArriveOp : Tile_Op<"barrier_arrive", []> {
   let summary = "one thread of each warp says that the warp is done with a slot, to all who fill it";
   let description = [{
     `full`: that the warp has written it, for matrix instructions to read.
+    `after` are registers that were loaded from the slot and that nothing before has needed: their
+    loads have ended when the warp says so. The order of instructions alone does not see to that:
+    loads wait behind what matrix instructions read of shared memory, while this overtakes them.
   }];
-  let arguments = (ins Tile_Shared:$barriers, I32:$slot, UnitAttr:$full);
+  let arguments = (ins Tile_Shared:$barriers, I32:$slot, UnitAttr:$full,
+                       Variadic<AnyTypeOf<[I32Vector, F32Vector]>>:$after);
   let assemblyFormat = [{
-    (`full` $full^):(`empty`)? $barriers `[` $slot `]` attr-dict `:` type($barriers)
+    (`full` $full^):(`empty`)? $barriers `[` $slot `]` (`after` $after^ `:` type($after) `of`)?
+    attr-dict `:` type($barriers)
   }];
 }
 
