@@ -32,7 +32,6 @@ private:
   void lowerBlockMma(tile::BlockMmaOp mma);
   // Operands A, B and C of an instruction, each register one.
   std::vector<Value> mmaOperands(mlir::ValueRange a, Value b, int64_t step, Value c);
-  Value mmaResult(llvm::StringRef intrinsic, Value c, mlir::ValueRange operands);
 };
 
 void MmaSyncLowering::computeFamilyValues() {
@@ -102,19 +101,6 @@ std::vector<KernelLowering::Value> MmaSyncLowering::mmaOperands(mlir::ValueRange
   for (int64_t i = 0; i < 4; ++i)
     operands.push_back(element(c, i));
   return operands;
-}
-
-KernelLowering::Value MmaSyncLowering::mmaResult(llvm::StringRef intrinsic, Value c,
-                                                 mlir::ValueRange operands) {
-  llvm::SmallVector<mlir::Type> types(4,
-                                      llvm::cast<mlir::VectorType>(c.getType()).getElementType());
-  auto structure = LLVM::LLVMStructType::getLiteral(op.getContext(), types);
-  auto call = LLVM::CallIntrinsicOp::create(builder, loc, structure,
-                                            builder.getStringAttr(intrinsic), operands);
-  std::vector<Value> results;
-  for (int64_t i = 0; i < 4; ++i)
-    results.push_back(LLVM::ExtractValueOp::create(builder, loc, call.getResult(0), i));
-  return vectorOf(results);
 }
 
 void MmaSyncLowering::lowerMma(tile::MmaOp op) {
