@@ -200,10 +200,15 @@ def Tile_StreamRowCodesOp : Tile_Op<"stream_row_codes", []> {
 
 def Tile_LoadActivationOp : Tile_Op<"load_activation", []> {
   let summary = "operand B registers of one chunk of k and one n8 tile, by ldmatrix";
-  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$chunk, I64Attr:$batchTile);
+  let description = [{
+    The chunk is as long as the registers hold, and `further` chunks further on.
+  }];
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$chunk, I64Attr:$batchTile,
+                       Optional<I32>:$further);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
-    $buffer `[` $slot `]` `chunk` $chunk `batch_tile` $batchTile attr-dict `:` type($buffer) `->` type($words)
+    $buffer `[` $slot `]` `chunk` $chunk (`+` $further^)? `batch_tile` $batchTile attr-dict
+    `:` type($buffer) `->` type($words)
   }];
 }
 
@@ -234,14 +239,53 @@ def Tile_LoadRowCodesOp : Tile_Op<"load_row_codes", []> {
 def Tile_LoadColumnScalesOp : Tile_Op<"load_column_scales", []> {
   let summary = "scales of this thread's two batch rows of an n8 tile for one group of the tile";
   let description = [{
-    The threads of a quad take `spread` consecutive groups in turn, from `group` on.
+    The threads of a quad take `spread` consecutive groups in turn, from `group` + `further` on.
   }];
   let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$group, I64Attr:$batchTile,
-                       StrAttr:$element, DefaultValuedAttr<I64Attr, "1">:$spread);
+                       StrAttr:$element, DefaultValuedAttr<I64Attr, "1">:$spread,
+                       Optional<I32>:$further);
   let results = (outs F32Vector:$scales);
   let assemblyFormat = [{
-    $buffer `[` $slot `]` `group` $group `batch_tile` $batchTile `as` $element attr-dict
+    $buffer `[` $slot `]` `group` $group (`+` $further^)? `batch_tile` $batchTile `as` $element attr-dict
     `:` type($buffer) `->` type($scales)
+  }];
+}
+
+def Tile_LoadBlockListOp : Tile_Op<"load_block_list", []> {
+  let summary = "which pieces of a residual are stored of this warp's rows of a k tile";
+  let description = [{
+    Of the `perWarp` pieces along k bit i of `stored` says whether piece i is; they lie one after the
+    other from piece `first` of the packed residual on (ResidualLayout).
+  }];
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$perWarp);
+  let results = (outs I32:$stored, I32:$first);
+  let assemblyFormat = [{
+    $buffer `[` $slot `]` `per_warp` $perWarp attr-dict `:` type($buffer)
+  }];
+}
+
+def Tile_PrefetchBlocksOp : Tile_Op<"prefetch_blocks", []> {
+  let summary = "starts to bring the stored pieces of a k tile further on into L2";
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, Tile_Shared:$buffer,
+                       I32:$slot, I64Attr:$pieceBytes);
+  let assemblyFormat = [{
+    $source `+` $base `pieces` `of` $pieceBytes `by` $buffer `[` $slot `]` attr-dict
+    `:` type($source) `,` type($buffer)
+  }];
+}
+
+def Tile_LoadPieceOp : Tile_Op<"load_piece", []> {
+  let summary = "what belongs to this thread of one part of a piece of a residual, from global memory";
+  let description = [{
+    The part begins `offset` bytes into the piece, pieces of `pieceBytes` at `source + base`. It holds
+    the words of one lane after another, or with `rowBits` a code of so many bits for each row.
+  }];
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$piece,
+                       I64Attr:$pieceBytes, I64Attr:$offset, OptionalAttr<I64Attr>:$rowBits);
+  let results = (outs I32Vector:$words);
+  let assemblyFormat = [{
+    $source `+` $base `piece` $piece `of` $pieceBytes `at` $offset (`rows` `bits` $rowBits^)? attr-dict
+    `:` type($source) `->` type($words)
   }];
 }
 

@@ -382,8 +382,25 @@ int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geome
   return bytes;
 }
 
+namespace {
+
+// What a residual adds: sums of its own, and the codes of the piece that is used and of the next.
+int64_t residualRegisters(const PlacedGemm &placed, const Geometry &g) {
+  constexpr int64_t others = 8; // places in the list, addresses
+  if (!placed.residual)
+    return 0;
+  Geometry piece = pieceGeometry(placed, g);
+  int64_t sums = g.rowTiles() * g.batchTiles() * 4;
+  bool partial = placed.residual->flushK > 0 && placed.flushK == 0;
+  int64_t codes = g.rowTiles() * piece.chunkCodes() * piece.weightBits / 32;
+  return sums * (partial ? 2 : 1) + 2 * codes + others;
+}
+
+} // namespace
+
 int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
                       int pipeline) {
+  int64_t residual = residualRegisters(placed, g);
   if (g.gemv()) {
     // Codes and row parameters on their way, sums, the activations of a chunk.
     int64_t codes = g.chunks() * g.rowTiles() * g.planeWords(g.weightBits);
@@ -414,13 +431,13 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
         others = std::max(3 * fewest, others);
     }
     int64_t operand = g.decodesApart() ? 0 : g.rowTiles() * steps * 4;
-    return static_cast<int>(sums + operand + others);
+    return static_cast<int>(sums + operand + others + residual);
   }
   int64_t accumulators = g.rowTiles() * g.batchTiles() * 4;
   int64_t partial = accumulators * (mmaChains(g) - (placed.flushK > 0 ? 0 : 1));
   int64_t activations = g.batchTiles() * g.stepsPerChunk() * 2;
   int64_t scales = placed.flushK > 0 || !placed.decode.params.empty() ? g.rowsPerThread() * 2 : 0;
-  return static_cast<int>(accumulators + partial + activations + scales + 52);
+  return static_cast<int>(accumulators + partial + activations + scales + residual + 52);
 }
 
 double predictLibraryMicroseconds(const Problem &problem, const std::string &type,
