@@ -84,6 +84,33 @@ InstructionCounts scalingPerTile(const PlacedGemm &placed, const Geometry &g,
          countScaling(placed, sums);
 }
 
+// What the stored blocks of a residual add to one k tile: expected values, as many as the budget
+// allows.
+struct ResidualShare {
+  double bytes = 0;         // of a CTA
+  double macs = 0;          // of a CTA, by mma.sync
+  InstructionCounts issued; // of a warp
+};
+ResidualShare residualPerTile(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
+  ResidualShare result;
+  if (!placed.residual)
+    return result;
+  // Loop, bits of the list, addresses, loads ahead: instructions a piece; and the list's of a tile.
+  constexpr double perPiece = 40, perTile = 30;
+  const dsl::Part &part = gemm.weight.residual->part;
+  double stored = part.budget.value_or(100) / 100;
+  Geometry piece = pieceGeometry(placed, g);
+  result.bytes =
+      stored * static_cast<double>(g.tileN * g.tileK) * part.format->bitsPerElement() / 8;
+  result.macs = stored * static_cast<double>(g.tileM * g.tileN * g.tileK);
+  InstructionCounts ofPiece = issuePerTile(*placed.residual, piece);
+  ofPiece += scalingPerTile(*placed.residual, piece, dsl::ScheduleDecl::Sums::Converted);
+  ofPiece.others += perPiece;
+  result.issued = stored * static_cast<double>(piecesOfWarp(g, piece)) * ofPiece;
+  result.issued.others += perTile;
+  return result;
+}
+
 // Bytes that one CTA moves in and out of shared memory for one k tile: every warp reads its codes,
 // and the activations once for each group of weight rows.
 double sharedTraffic(const Geometry &g, double tileBytes) {
@@ -173,6 +200,8 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double weightBytes = 0, activationBytes = 0;
   for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
     (buffer.weight ? weightBytes : activationBytes) += static_cast<double>(buffer.bytes);
+  ResidualShare residual = residualPerTile(gemm, placed, g);
+  weightBytes += residual.bytes;
   // Rows past the batch are zeros that no memory gives.
   activationBytes *= std::min(1.0, static_cast<double>(problem.m) / static_cast<double>(g.tileM));
   double bandwidth = device.bandwidthGBs * 1e3;
@@ -188,7 +217,9 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double perInstruction =
       std::max(instructionMinCycles, 64.0 * static_cast<double>(g.tileM * g.mmaK) / perCycle);
   double tensor = resident * instructions * perInstruction / clock;
+  tensor += resident * residual.macs / mmaPerCycle(device, placed.mmaType) / clock;
   WarpCycles warp = warpCycles(gemm, placed, g, device.rates);
+  warp.decode += residual.issued.total();
   double cycles = warp.sum();
   double warpsPerScheduler = static_cast<double>(g.warpsM * g.warpsN) / 4;
   double issue = resident * warpsPerScheduler * cycles / clock;
@@ -250,6 +281,9 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
     tileBytes += (buffer.weight ? 1.0 : 0.3) * static_cast<double>(buffer.bytes);
     weightTile += buffer.weight ? static_cast<double>(buffer.bytes) : 0;
   }
+  ResidualShare residual = residualPerTile(gemm, placed, g);
+  tileBytes += residual.bytes;
+  weightTile += residual.bytes;
   double weights =
       weightTile * static_cast<double>(ceilDiv(problem.n, g.tileN) * ceilDiv(problem.k, g.tileK));
   double fromMemory = tileBytes;
@@ -261,10 +295,11 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   double warps = resident * static_cast<double>(schedule.warpsM * schedule.warpsN); // of an SM
   InstructionCounts perWarp = issuePerTile(placed, g),
                     scaling = scalingPerTile(placed, g, schedule.sums);
+  perWarp += residual.issued;
   double issued = perWarp.total() + scaling.total();
   double issue = warps * issued / issuePerCycle / clock * 1.3;
   double pipes = warps * pipeCycles(perWarp, device.rates).slowest() / clock;
-  double macs = static_cast<double>(g.tileM * g.tileN * g.tileK);
+  double macs = static_cast<double>(g.tileM * g.tileN * g.tileK) + residual.macs;
   double tensor = resident * macs / mmaPerCycle(device, placed.mmaType) / clock;
   double scale = scalingStall * warps * pipeCycles(scaling, device.rates).sum() / clock;
   double shared = resident * sharedTraffic(g, tileBytes) / sharedBytesPerCycle(device) / clock;
