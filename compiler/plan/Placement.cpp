@@ -353,6 +353,8 @@ Result<PlacedGemm> placeDense(const dsl::Gemm &gemm, Scales groupScales, Roles r
 std::string residualProblem(const dsl::Gemm &gemm, const PlacedGemm &placed, Roles roles) {
   const dsl::Residual &residual = *gemm.weight.residual;
   constexpr int64_t rowsOfInstruction = 16;
+  if (gemm.activation.partition)
+    return "its activations '" + gemm.activation.name + "' are a partition";
   if (residual.part.format->hasParts())
     return "its format '" + residual.part.format->name + "' has parts";
   if (roles != Roles::Uniform && roles != Roles::ImFP)
