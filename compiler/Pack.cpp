@@ -332,11 +332,6 @@ std::optional<Error> negativeScale(const std::vector<LayoutSection> &sections,
   return std::nullopt;
 }
 
-// The codes of a part of a weight; of a weight without parts all.
-const QuantizedMatrix &partOf(const QuantizedMatrix &weight, size_t part) {
-  return weight.parts.empty() ? weight : weight.parts[part];
-}
-
 void packSections(const std::vector<LayoutSection> &sections, const QuantizedMatrix &weight,
                   uint8_t *out) {
   for (const LayoutSection &section : sections) {
@@ -466,16 +461,20 @@ Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *
   std::string problem = weightProblem(layout, weight);
   if (!problem.empty())
     return makeError(DiagId::layout_mismatch, {problem});
-  const QuantizedMatrix &base = partOf(weight, 0);
-  for (size_t part = 0; part < std::max<size_t>(1, weight.parts.size()); ++part)
-    if (std::optional<Place> breach = firstBreach(partOf(weight, part)))
+  std::vector<const QuantizedMatrix *> parts;
+  for (const QuantizedMatrix &part : weight.parts)
+    parts.push_back(&part);
+  if (parts.empty())
+    parts.push_back(&weight);
+  for (const QuantizedMatrix *part : parts)
+    if (std::optional<Place> breach = firstBreach(*part))
       return makeError(DiagId::pack_breaks_requirement,
                        {std::to_string(breach->n), std::to_string(breach->k), weight.format->name});
-  if (std::optional<Error> negative = negativeScale(layout.sections, base))
+  if (std::optional<Error> negative = negativeScale(layout.sections, *parts[0]))
     return *negative;
 
   std::memset(out, 0, static_cast<size_t>(layout.bytes));
-  packSections(layout.sections, base, out);
+  packSections(layout.sections, *parts[0], out);
   return layout.residual ? packResidual(*layout.residual, weight, out) : Done{};
 }
 

@@ -103,16 +103,20 @@ void KernelLowering::lowerLoadBlockList(tile::LoadBlockListOp op) {
 
 // A line of a cache for each thread; what is more than all of them take is not worth a loop.
 void KernelLowering::lowerPrefetchBlocks(tile::PrefetchBlocksOp op) {
-  constexpr int64_t lineBytes = 128;
+  constexpr int64_t lineBytes = 128, half = int64_t{1} << 16;
   auto pieceBytes = static_cast<int64_t>(op.getPieceBytes());
   Value list = blockList(op.getBuffer(), op.getSlot());
   Value ahead = element(list, 3);
-  Value bytes = mul(div(ahead, int64_t{1} << 16), pieceBytes);
+  Value before = mod(ahead, half), count = div(ahead, half);
+  auto choose = [&](Value all, Value one) -> Value {
+    return arith::SelectOp::create(builder, loc, op.getBetween(), all, one);
+  };
+  Value bytes = mul(choose(add(before, count), count), pieceBytes);
   Value line = mul(mod(thread, g.groupThreads()), lineBytes);
   auto some = mlir::scf::IfOp::create(builder, loc, less(line, bytes));
   mlir::OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(&some.getThenRegion().front());
-  Value first = add(element(list, 0), mod(ahead, int64_t{1} << 16));
+  Value first = add(element(list, 0), choose(i32(0), before));
   Value at = add(mul(widen(first), pieceBytes), widen(line));
   ptx("prefetch.global.L2 [$0];", "l", mlir::TypeRange(),
       {globalAt(op.getSource(), add(at, static_cast<int64_t>(op.getBase())))});

@@ -266,11 +266,14 @@ def Tile_LoadBlockListOp : Tile_Op<"load_block_list", []> {
 
 def Tile_PrefetchBlocksOp : Tile_Op<"prefetch_blocks", []> {
   let summary = "starts to bring the stored pieces of a k tile further on into L2";
+  let description = [{
+    With `between` also those of this k tile and of all up to that one.
+  }];
   let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, Tile_Shared:$buffer,
-                       I32:$slot, I64Attr:$pieceBytes);
+                       I32:$slot, I64Attr:$pieceBytes, I1:$between);
   let assemblyFormat = [{
-    $source `+` $base `pieces` `of` $pieceBytes `by` $buffer `[` $slot `]` attr-dict
-    `:` type($source) `,` type($buffer)
+    $source `+` $base `pieces` `of` $pieceBytes `by` $buffer `[` $slot `]` `between` $between
+    attr-dict `:` type($source) `,` type($buffer)
   }];
 }
 

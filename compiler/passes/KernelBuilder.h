@@ -144,7 +144,7 @@ private:
   std::vector<PieceLoad> pieceLoads();
   std::vector<Value> loadPieceIf(Value exists, Value piece); // else zeros
   Value isNotZero(Value bits);
-  StoredPieces startResidual(Value slot);
+  StoredPieces startResidual(Value tileK, Value slot);
   std::vector<Value> addResidual(Value slot, const StoredPieces &pieces, std::vector<Value> sums);
   std::vector<Value> buildPieceProducts(Value slot, Value inTile, const std::vector<Value> &words,
                                         std::vector<Value> sums);

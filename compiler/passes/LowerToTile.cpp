@@ -163,7 +163,7 @@ std::vector<Value> KernelBuilder::buildPipeline() {
   StoredPieces pieces;
   std::vector<Value> ofResidual;
   if (residual) {
-    pieces = startResidual(slot);
+    pieces = startResidual(consume.getArgument(0), slot);
     auto first = carried.begin() + static_cast<std::ptrdiff_t>(ofWeight);
     auto last = carried.begin() + static_cast<std::ptrdiff_t>(sums);
     ofResidual.assign(first, last);

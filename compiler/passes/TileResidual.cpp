@@ -82,14 +82,15 @@ Value KernelBuilder::isNotZero(Value bits) {
                                arith::CmpIPredicate::ne, bits, i32(0));
 }
 
-KernelBuilder::StoredPieces KernelBuilder::startResidual(Value slot) {
+KernelBuilder::StoredPieces KernelBuilder::startResidual(Value tileK, Value slot) {
   mlir::Location loc = at(context.residual->weightOrigin);
   Value list = buffers[{true, StageBuffer::blockList}];
   auto pieces =
       tile::LoadBlockListOp::create(builder, loc, builder.getI32Type(), builder.getI32Type(), list,
                                     slot, static_cast<uint64_t>(piecesOfWarp(g, residual->g)));
+  Value isFirst = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, tileK, firstK);
   tile::PrefetchBlocksOp::create(builder, loc, weight, layout.residual->pieceOffset, list, slot,
-                                 layout.residual->pieceBytes);
+                                 layout.residual->pieceBytes, isFirst);
   Value any = isNotZero(pieces.getStored());
   return {pieces.getStored(), pieces.getFirst(), loadPieceIf(any, pieces.getFirst())};
 }
