@@ -419,16 +419,16 @@ int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geome
 
 namespace {
 
-// What a residual adds: sums of its own, and the codes of the piece that is used and of the next.
+// What a residual adds: sums of its own and the codes of a piece. Those of the next one find the
+// registers of the dense operands free.
 int64_t residualRegisters(const PlacedGemm &placed, const Geometry &g) {
-  constexpr int64_t others = 8; // places in the list, addresses
   if (!placed.residual)
     return 0;
   Geometry piece = pieceGeometry(placed, g);
   int64_t sums = g.rowTiles() * g.batchTiles() * 4;
   bool partial = placed.residual->flushK > 0 && placed.flushK == 0;
   int64_t codes = g.rowTiles() * piece.chunkCodes() * piece.weightBits / 32;
-  return sums * (partial ? 2 : 1) + 2 * codes + others;
+  return sums * (partial ? 2 : 1) + codes;
 }
 
 } // namespace
