@@ -23,7 +23,7 @@ struct Geometry {
   int64_t warpsK;              // groups of them that take turns along k
   int mmaK;                    // k of one MMA
   int activationBits;          // of a stored element
-  int weightBits;              // of a code: 2 to 8
+  int weightBits;              // of a code: 2 to 8, or 16
   Roles roles = Roles::Uniform;
   bool streamK = false;               // CTAs have equal shares of the k tiles of all outputs
   int64_t clusterN = 1, clusterK = 1; // CTAs of a cluster along weight rows and along k

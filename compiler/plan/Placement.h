@@ -8,8 +8,8 @@
 namespace rho::compiler {
 
 // Codes are stored in chunks of 16 rows: what one warp loads with at most 16 bytes a thread and
-// plane, 64 k, of 8-bit codes 32.
-constexpr int64_t chunkK(int codeBits) { return codeBits == 8 ? 32 : 64; }
+// plane, 64 k, of 8-bit codes 32, of 16-bit ones 16.
+constexpr int64_t chunkK(int codeBits) { return codeBits < 8 ? 64 : 256 / codeBits; }
 
 // A scale factor of one operand.
 struct ScaleUse {
@@ -39,6 +39,7 @@ struct PlacedGemm {
   std::string mmaType;             // element type of both MMA operands, and of stored activations
   bool integerAccumulator = false; // s32, else f32
   int mmaK = 0;                    // k of one MMA
+  int leastGroup = 0;              // of k, whose sums can be scaled: mmaK, or half an instruction
   int weightBits = 0;              // of a weight's element code
   DecodeSequence decode;           // weight codes -> operand A
   bool scalesOperand = false;      // group scales are multiplied into operand A

@@ -221,9 +221,6 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
         DiagId::schedule_registers,
         {str(s.tileM), str(s.tileN), str(s.warpsM), str(s.warpsN), str(registers), str(limit)}};
   int64_t tilesK = ceilDiv(problem.k, s.tileK);
-  if (g.streamK && !g.specialized())
-    return Objection{DiagId::schedule_roles,
-                     {roles, device.target, "split_k stream needs roles imfp or excp"}};
   int64_t all = tilesK * ceilDiv(problem.n, s.tileN) * ceilDiv(problem.m, s.tileM);
   if (g.streamK && all > std::numeric_limits<int32_t>::max())
     return Objection{DiagId::schedule_tile,
@@ -317,7 +314,7 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Role
 std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles) {
   return roles == Roles::Gemv      ? choices<int64_t, int>(own.pipeline, {2, 3, 4})
          : roles == Roles::Uniform ? choices<int64_t, int>(own.pipeline, {3, 4, 6})
-                                   : choices<int64_t, int>(own.pipeline, {8, 6, 5, 4, 3, 2});
+                                   : choices<int64_t, int>(own.pipeline, {8, 9, 6, 5, 4, 3, 2});
 }
 
 // CTAs of a persistent grid. A cluster lies in one GPC, which has 16 or 18 SMs on Hopper: one of
@@ -334,7 +331,7 @@ int64_t residentCtas(const DeviceModel &device, const Schedule &schedule) {
 void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
                      const DeviceModel &device, Schedule &schedule) {
   Geometry g = makeGeometry(placed, schedule);
-  if (!g.specialized() && !g.gemv())
+  if (!g.specialized() && !g.gemv() && !g.streamK)
     return;
   constexpr int64_t reservedPerCta = 1024, threadsPerSm = 1536;
   int64_t bytes = sharedBytes(gemm, placed, g, schedule, problem) + reservedPerCta;
