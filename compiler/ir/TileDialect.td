@@ -199,10 +199,7 @@ def Tile_StreamRowCodesOp : Tile_Op<"stream_row_codes", []> {
 }
 
 def Tile_LoadActivationOp : Tile_Op<"load_activation", []> {
-  let summary = "operand B registers of one chunk of k and one n8 tile, by ldmatrix";
-  let description = [{
-    The chunk is as long as the registers hold, and `further` chunks further on.
-  }];
+  let summary = "operand B registers of a chunk of k and an n8 tile, by ldmatrix; `further` chunks on";
   let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$chunk, I64Attr:$batchTile,
                        Optional<I32>:$further);
   let results = (outs I32Vector:$words);
