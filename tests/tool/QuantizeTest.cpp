@@ -183,6 +183,28 @@ TEST(ErrorTest, comparesFormatsWithAndWithoutActivations) {
   EXPECT_THAT(contentOf(plot), HasSubstr("w nvfp4"));
 }
 
+// Of a fifth of the blocks in 8 bits and the others in 4, and of 4 bits with a residual.
+TEST(ErrorTest, formatsMayHaveParts) {
+  std::string in = write("in.safetensors", weights());
+  std::string file = scratchFolder() + "parts.rho";
+  std::ofstream(file) << "format a { element: s4 scale: f16 per k[16] value = element * scale }\n"
+                         "format b { element: s8 scale: f16 per k[16] value = element * scale }\n"
+                         "format mixed { partition per k[16] { low: a high: b budget 25% } }\n"
+                         "format fixed { element: s4 scale: f16 per k[16] value = element * scale "
+                         "residual fix: a per n[2] k[16] budget 25% }\n";
+  ToolResult result = runTool({"error", in, "--format", file + ":a", "--format", file + ":mixed",
+                               "--format", file + ":fixed", "--format", file + ":b"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  for (const char *bits : {"\nw       a                 5  ", "\nw       mixed        6.0625  ",
+                           "\nw       fixed       6.28125  ", "\nw       b                 9  "})
+    EXPECT_THAT(result.out, HasSubstr(bits));
+  std::string out = scratchFolder() + "parts.safetensors";
+  ASSERT_EQ(runTool({"quantize", in, "--format", file + ":mixed", "-o", out}).code, 0);
+  Result<kernels::SafetensorsFile> opened = kernels::SafetensorsFile::open(out);
+  ASSERT_TRUE(opened.ok());
+  EXPECT_TRUE(kernels::readQuantized(*opened, "w").ok());
+}
+
 TEST(ErrorTest, mistakesAreErrors) {
   std::string in = write("in.safetensors", weights());
   auto error = [&](std::vector<std::string> arguments) {
