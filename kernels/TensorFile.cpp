@@ -25,7 +25,7 @@ std::optional<int64_t> elementsOf(const std::vector<int64_t> &shape) {
 
 std::string printExtents(const TensorEntry &tensor) {
   std::string text = tensor.type;
-  for (int64_t extent : tensor.shape)
+  for (const int64_t &extent : tensor.shape)
     text += (&extent == tensor.shape.data() ? " " : " x ") + std::to_string(extent);
   return text;
 }

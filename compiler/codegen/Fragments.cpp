@@ -36,6 +36,8 @@ void KernelLowering::lowerLoadColumnScales(tile::LoadColumnScalesOp op) {
   int64_t columns = g.scaleColumns(), spread = static_cast<int64_t>(op.getSpread());
   Value column = add(firstScale, static_cast<int64_t>(op.getGroup()) * columns +
                                      static_cast<int64_t>(op.getBatchTile()) * g.batchStep());
+  if (op.getFurther())
+    column = add(column, mul(op.getFurther(), columns));
   if (spread > 1)
     column = add(column, mul(div(laneColumn, 4 / spread), columns));
   Value at = add(partOf(op.getBuffer(), op.getSlot()), mul(column, bytes));

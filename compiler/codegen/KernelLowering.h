@@ -47,6 +47,10 @@ protected:
   // them then, of those where `first` is true.
   virtual Value sumCluster(Value buffer, Value first, llvm::SmallVector<Value> &sums);
 
+  // Byte in shared memory of 16-byte piece `piece` of this lane's row of n8 tile `batchTile` of the
+  // activations that a part holds; families of warps that multiply from there say where.
+  virtual Value matrixRowAt(Value part, int64_t batchTile, Value piece) { return {}; }
+
   // KernelLowering.cpp
   void createFunction();
   void assignShared();
@@ -57,6 +61,17 @@ protected:
   void forEachPiece(int64_t pieces, const std::function<void(Value piece, Value exists)> &body);
   void copyPiece(Value to, Value from, Value size, Value exists);
   void lowerCopyRows(tile::CopyRowsOp copy);
+
+  // WarpProducts.cpp
+  void lowerLoadActivation(tile::LoadActivationOp load);
+  // Operands A, B and C of an instruction, each register one.
+  std::vector<Value> mmaOperands(mlir::ValueRange a, Value b, int64_t step, Value c);
+  Value mmaResult(llvm::StringRef intrinsic, Value c, mlir::ValueRange operands);
+  void lowerMma(tile::MmaOp mma);
+  Value blockList(Value buffer, Value slot); // the four words of a tile
+  void lowerLoadBlockList(tile::LoadBlockListOp load);
+  void lowerPrefetchBlocks(tile::PrefetchBlocksOp prefetch);
+  void lowerLoadPiece(tile::LoadPieceOp load);
 
   // Fragments.cpp
   void lowerLoadCodes(tile::LoadCodesOp load);

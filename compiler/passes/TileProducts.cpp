@@ -49,7 +49,7 @@ Value KernelBuilder::multiply(const std::vector<Value> &a, Value b, int64_t step
 
 std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Value> sums) {
   int64_t steps = g.stepsPerChunk();
-  bool grouped = !chain.accumulator.empty();
+  bool grouped = this->grouped();
   int64_t flush = flushK();
   mlir::VectorType mmaType = accumulatorType(context.placed.integerAccumulator);
   Value zero = tile::ZeroOp::create(builder, at("gemm"), mmaType);
@@ -71,7 +71,7 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
     std::vector<Value> b;
     for (int64_t j = 0; j < g.batchTiles(); ++j)
       b.push_back(tile::LoadActivationOp::create(builder, at(false, 0), vectorOf(2 * steps, true),
-                                                 buffers[{false, 0}], slot, chunk, j));
+                                                 buffers[{false, 0}], slot, chunk, j, pieceInTile));
     const std::vector<Chunk> &words = codesOf(chunk, slot);
     std::vector<std::vector<Value>> a(static_cast<size_t>(g.rowTiles()));
     for (int64_t part = 0; part < steps * halves; ++part) {
@@ -251,7 +251,7 @@ void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value
       for (int64_t j = 0; j < g.batchTiles(); ++j) {
         Value scales = tile::LoadColumnScalesOp::create(
             builder, loc, vectorOf(2, false), buffers[{false, index}], slot, group * spread, j,
-            part.type.name(), spread);
+            part.type.name(), spread, groupsBeforePiece(part.group));
         if (static_cast<int64_t>(columns.size()) <= j)
           columns.push_back(scales);
         else

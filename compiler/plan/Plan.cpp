@@ -185,6 +185,18 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
   }
   if (std::optional<Objection> why = rowProblem(gemm, placed, g))
     return why;
+  if (placed.residual) {
+    int64_t rows = gemm.weight.residual->blocks.rows;
+    if (rows % g.warpN() != 0)
+      return warps("a warp has " + str(g.warpN()) + " weight rows, which blocks of " + str(rows) +
+                   " rows of the residual are no multiple of");
+    int64_t pieces = s.warpsN * piecesOfWarp(g, pieceGeometry(placed, g));
+    if (pieces > ResidualLayout::mostPieces)
+      return Objection{DiagId::schedule_tile,
+                       {"k", str(s.tileK),
+                        "its warps have " + str(pieces) + " pieces of a residual, a tile at most " +
+                            str(ResidualLayout::mostPieces)}};
+  }
   if (s.sums == Sums::Biased)
     if (std::string why = whyNotBiased(gemm, placed, problem, s.roles); !why.empty())
       return Objection{DiagId::schedule_sums, {"'" + gemm.name + "'", why}};
@@ -452,6 +464,8 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
     Result<PlacedGemm> placed = place(gemm, scales, roles, device.target, sources);
     std::optional<Error> error =
         placed ? checkAccumulator(gemm, *placed, problem, sources) : placed.error();
+    if (!error && placed->residual)
+      error = checkAccumulator(residualOf(gemm), *placed->residual, problem, sources);
     if (error) {
       if (!illegal)
         illegal = error;

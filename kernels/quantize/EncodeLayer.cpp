@@ -25,10 +25,12 @@ Status checkCalibration(const Matrix &weight, const Matrix *activation, const La
   return Done();
 }
 
-Result<LayerTransform> findTransform(const Matrix &weight, const Matrix *activation,
-                                     const LayerFormats &formats, const LayerSteps &steps,
-                                     unsigned threads) {
-  LayerTransform transform;
+// The transform and what comes with it; the weight is still to be encoded.
+Result<EncodedLayer> findTransform(const Matrix &weight, const Matrix *activation,
+                                   const LayerFormats &formats, const LayerSteps &steps,
+                                   unsigned threads) {
+  EncodedLayer layer;
+  LayerTransform &transform = layer.transform;
   if (steps.rotate) {
     Result<Rotation> rotation = Rotation::ofSize(weight.k, steps.rotate);
     if (!rotation)
@@ -49,12 +51,23 @@ Result<LayerTransform> findTransform(const Matrix &weight, const Matrix *activat
     Result<Matrix> smoothed = transformActivation(*activation, {.smoothing = transform.smoothing});
     if (!smoothed)
       return smoothed.error();
+    Result<std::vector<int64_t>> outliers = detectOutliers(*smoothed);
+    if (!outliers)
+      return outliers.error();
     Result<ChannelOrder> order = clusterOutliers(*smoothed);
     if (!order)
       return order.error();
+    Result<double> before =
+        blocksWithoutOutliers(ChannelOrder::identity(weight.k), *outliers, *steps.permute);
+    if (!before)
+      return before.error();
+    Result<double> after = blocksWithoutOutliers(*order, *outliers, *steps.permute);
+    if (!after)
+      return after.error();
+    layer.withoutOutliers = {*before, *after};
     transform.order = std::move(*order);
   }
-  return transform;
+  return layer;
 }
 
 } // namespace
@@ -64,36 +77,37 @@ Result<EncodedLayer> encodeLayer(const Matrix &weight, const Matrix *activation,
                                  unsigned threads) {
   if (Status calibrated = checkCalibration(weight, activation, steps); !calibrated)
     return calibrated.error();
-  Result<LayerTransform> transform = findTransform(weight, activation, formats, steps, threads);
-  if (!transform)
-    return transform.error();
-  Result<Matrix> w = transformWeight(weight, *transform, threads);
+  Result<EncodedLayer> layer = findTransform(weight, activation, formats, steps, threads);
+  if (!layer)
+    return layer;
+  Result<Matrix> w = transformWeight(weight, layer->transform, threads);
   if (!w)
     return w.error();
-  dsl::QuantizeOptions options{.rejectNonFinite = true, .threads = threads};
-  if (!activation) {
-    Result<dsl::QuantizedMatrix> codes = dsl::quantize(formats.weight, w->view(), options);
-    if (!codes)
-      return codes.error();
-    return EncodedLayer{std::move(*transform), std::move(*codes)};
+  std::optional<Matrix> x;
+  std::vector<double> diagonal;
+  if (activation) {
+    Result<Matrix> transformed = transformActivation(*activation, layer->transform, threads);
+    if (!transformed)
+      return transformed.error();
+    x = std::move(*transformed);
+    diagonal = hessianDiagonal(*x);
   }
-  Result<Matrix> x = transformActivation(*activation, *transform, threads);
-  if (!x)
-    return x.error();
-  std::vector<double> diagonal = hessianDiagonal(*x);
-  options.columnWeights = diagonal;
-  Result<dsl::QuantizedMatrix> codes = dsl::quantize(formats.weight, w->view(), options);
+  Result<dsl::QuantizedMatrix> codes =
+      dsl::quantize(formats.weight, w->view(),
+                    {.rejectNonFinite = true, .threads = threads, .columnWeights = diagonal});
   if (!codes)
     return codes.error();
+  layer->weight = std::move(*codes);
   if (!steps.refine)
-    return EncodedLayer{std::move(*transform), std::move(*codes)};
+    return layer;
   Result<Matrix> quantized = seen(*x, formats.activation, threads);
   if (!quantized)
     return quantized.error();
-  Result<Refinement> refined = refine(*codes, *w, *x, *quantized, {.threads = threads});
+  Result<Refinement> refined = refine(layer->weight, *w, *x, *quantized, {.threads = threads});
   if (!refined)
     return refined.error();
-  return EncodedLayer{std::move(*transform), std::move(refined->matrix)};
+  layer->weight = std::move(refined->matrix);
+  return layer;
 }
 
 Result<double> encodedLayerError(const EncodedLayer &layer, const Matrix &weight,

@@ -46,6 +46,8 @@ public:
     if (!size)
       return std::move(size.error());
     summary.outputBytes = *size;
+    for (double *share : {&summary.withoutOutliers.before, &summary.withoutOutliers.after})
+      *share /= static_cast<double>(std::max<int64_t>(1, summary.quantized));
     return summary;
   }
 
@@ -100,6 +102,10 @@ private:
     if (Status written = writeTransform(writer, layer->transform); !written)
       return written;
     ++summary.quantized;
+    if (layer->withoutOutliers) {
+      summary.withoutOutliers.before += layer->withoutOutliers->before;
+      summary.withoutOutliers.after += layer->withoutOutliers->after;
+    }
     summary.numbers += view.rows * view.k;
     summary.weightBytes += tensor.bytes;
     summary.storedBytes += writer.size() - before;

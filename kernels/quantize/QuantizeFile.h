@@ -29,6 +29,7 @@ struct QuantizeFileSummary {
   int64_t weightBytes = 0;                 // of these before
   int64_t storedBytes = 0;                 // and after
   int64_t inputBytes = 0, outputBytes = 0; // of the files
+  OutlierShares withoutOutliers{0, 0};     // with permute: the mean of the weights
 };
 
 // Encodes the chosen matrices of a file and copies all other tensors. The tensors are read once, in

@@ -18,6 +18,33 @@ static void printSummary(const kernels::QuantizeFileSummary &summary, double mil
             shortNumber(milliseconds / 1e3) + " s, " + shortNumber(rate) + " GB/s of the input");
 }
 
+// The steps, and the inputs of the layers that they are found on.
+static Status readSteps(const Options &options, kernels::QuantizeFileOptions &task) {
+  task.steps.smooth = options.has("--smooth");
+  task.steps.refine = options.has("--refine");
+  task.steps.permute = options.count("--permute");
+  if (std::optional<int64_t> seed = options.count("--rotate"))
+    task.steps.rotate = static_cast<uint64_t>(*seed);
+  for (const char *calibrated : {"--smooth", "--refine", "--permute", "--activation-format"})
+    if (options.has(calibrated) && !options.has("--activations"))
+      return makeError(DiagId::option_missing,
+                       {"--activations", std::string(calibrated) + " needs inputs of the layers"});
+  if (options.has("--activations")) {
+    auto opened = kernels::SafetensorsFile::open(options.text("--activations"));
+    if (!opened)
+      return opened.error();
+    task.activations = std::make_shared<kernels::SafetensorsFile>(std::move(*opened));
+  }
+  if (options.has("--activation-format")) {
+    Result<std::shared_ptr<const dsl::Format>> format =
+        openFormat(options.text("--activation-format"));
+    if (!format)
+      return format.error();
+    task.activationFormat = std::move(*format);
+  }
+  return Done{};
+}
+
 Result<int> quantizeCommand(const Options &options) {
   Result<std::string> from = options.onlyFile();
   if (!from)
@@ -33,10 +60,12 @@ Result<int> quantizeCommand(const Options &options) {
   printLine("input", *from);
   printLine("format", (*format)->name + ", " + bitCount((*format)->bitsPerElement()));
 
+  kernels::QuantizeFileOptions task;
+  if (Status steps = readSteps(options, task); !steps)
+    return steps.error();
   Stopwatch watch;
   Result<kernels::QuantizeFileSummary> summary = [&] {
     Progress progress("reading " + *from);
-    kernels::QuantizeFileOptions task;
     task.format = *format;
     task.tensors = {options.texts("--only"), options.texts("--skip")};
     task.metadata[kernels::versionKey] = RHO_VERSION;
@@ -49,6 +78,9 @@ Result<int> quantizeCommand(const Options &options) {
   if (!summary)
     return summary.error();
   printSummary(*summary, watch.milliseconds());
+  if (task.steps.permute)
+    printLine("blocks", shortNumber(100 * summary->withoutOutliers.after) + "% without outliers, " +
+                            shortNumber(100 * summary->withoutOutliers.before) + "% before");
   printLine("output", to + ", " + byteCount(summary->outputBytes));
   return success;
 }

@@ -19,16 +19,36 @@ TEST(EncodeLayer, TransformsLeaveTheOutputs) {
   FormatPtr f32 = declared("format f { element: f32 value = element }");
   Layer layer = syntheticLayer(6, 96, 16, 1);
   for (int which = 0; which < 8; ++which) {
-    LayerSteps steps{.smooth = (which & 1) != 0, .permute = (which & 2) != 0};
+    LayerSteps steps{.smooth = (which & 1) != 0};
+    if (which & 2)
+      steps.permute = 32;
     if (which & 4)
       steps.rotate = 3;
     EncodedLayer encoded =
         must(encodeLayer(layer.weight, &layer.calibration, {f32, shipped("int4_token")}, steps));
     EXPECT_EQ(encoded.transform.smoothing.has_value(), steps.smooth);
-    EXPECT_EQ(encoded.transform.order.has_value(), steps.permute);
+    EXPECT_EQ(encoded.transform.order.has_value(), steps.permute.has_value());
     EXPECT_EQ(encoded.transform.rotation.has_value(), steps.rotate.has_value());
     EXPECT_LT(must(encodedLayerError(encoded, layer.weight, layer.heldOut, nullptr)), 1e-12);
   }
+}
+
+TEST(EncodeLayer, BlocksWithoutOutliersAreCounted) {
+  Layer layer = syntheticLayer(4, 512, 16, 2);
+  EncodedLayer encoded = must(encodeLayer(layer.weight, &layer.calibration,
+                                          {shipped("int4_g128"), nullptr}, {.permute = 128}));
+  std::vector<int64_t> outliers = outlierChannels(512, 2, {.outlierFraction = 0.01});
+  std::vector<bool> has(4, false);
+  for (int64_t channel : outliers)
+    has[static_cast<size_t>(channel / 128)] = true;
+  ASSERT_TRUE(encoded.withoutOutliers);
+  EXPECT_EQ(encoded.withoutOutliers->before,
+            static_cast<double>(std::count(has.begin(), has.end(), false)) / 4);
+  EXPECT_EQ(encoded.withoutOutliers->after, 0.75);
+  EXPECT_NE(errorOf(encodeLayer(layer.weight, &layer.calibration, {shipped("int4_g128"), nullptr},
+                                {.permute = 0}))
+                .find("[bad_block]"),
+            std::string::npos);
 }
 
 TEST(EncodeLayer, EachAlgorithmLowersTheErrorOfFourBits) {

@@ -1,7 +1,9 @@
 // `rho quantize` and `rho error` as a user runs them.
+#include "kernels/ShippedFormats.h"
 #include "kernels/Synthetic.h"
 #include "kernels/TensorFile.h"
 #include "kernels/quantize/QuantizedFile.h"
+#include "kernels/quantize/StoredTransform.h"
 #include "tests/tool/RunTool.h"
 
 #include <gmock/gmock.h>
@@ -40,6 +42,49 @@ std::string contentOf(const std::string &path) {
   return text.str();
 }
 
+TEST(QuantizeTest, stepsAreTakenAndLowerTheErrorOfTheOutputs) {
+  std::string in = write("steps.safetensors", weights()),
+              out = scratchFolder() + "steps4.safetensors";
+  std::vector<float> numbers = kernels::syntheticActivation(32, k, 1, {.outlierFraction = 0.02});
+  std::string x = write("x.safetensors", numbers, 32);
+  kernels::Matrix weight{rows, k, weights()}, inputs{32, k, numbers};
+  auto errorWith = [&](const std::vector<std::string> &steps) {
+    std::vector<std::string> arguments = {"quantize", in, "--format", "int4_channel", "-o", out};
+    arguments.insert(arguments.end(), steps.begin(), steps.end());
+    ToolResult result = runTool(arguments);
+    EXPECT_EQ(result.code, 0) << result.err;
+    Result<kernels::SafetensorsFile> file = kernels::SafetensorsFile::open(out);
+    kernels::EncodedLayer layer{*kernels::readTransform(*file, "w"),
+                                *kernels::readQuantized(*file, "w")};
+    return *kernels::encodedLayerError(layer, weight, inputs, kernels::shippedFormat("int4_token"));
+  };
+  const std::vector<std::string> calibrated = {"--activations", x, "--activation-format",
+                                               "int4_token"};
+  auto with = [&](std::vector<std::string> steps) {
+    steps.insert(steps.end(), calibrated.begin(), calibrated.end());
+    return errorWith(steps);
+  };
+  double plain = errorWith({}), rotated = errorWith({"--rotate", "7"});
+  EXPECT_LT(rotated, plain);
+  EXPECT_LT(with({"--smooth"}), plain);
+  EXPECT_LT(with({"--refine"}), plain);
+  EXPECT_LT(with({"--refine", "--rotate", "7"}), rotated);
+  EXPECT_LT(with({"--refine", "--rotate", "7", "--smooth", "--permute", "64"}), plain);
+  ToolResult counted = runTool({"quantize", in, "--format", "int4_channel", "-o", out,
+                                "--activations", x, "--permute", "64"});
+  EXPECT_THAT(counted.out, HasSubstr("blocks      50% without outliers, "));
+}
+
+TEST(QuantizeTest, stepsThatNeedActivationsSaySo) {
+  std::string in = write("steps.safetensors", weights()), out = scratchFolder() + "no.safetensors";
+  for (const char *step : {"--smooth", "--refine"}) {
+    ToolResult result = runTool({"quantize", in, "--format", "nvfp4", "-o", out, step});
+    EXPECT_NE(result.code, 0);
+    EXPECT_EQ(result.err, std::string("error: --activations is missing, ") + step +
+                              " needs inputs of the layers [option_missing]\n");
+  }
+}
+
 TEST(QuantizeTest, writesWhatTheEncoderMakes) {
   std::string in = write("in.safetensors", weights()), out = scratchFolder() + "out.safetensors";
   ToolResult result = runTool({"quantize", in, "--format", "nvfp4", "-o", out});
@@ -58,6 +103,7 @@ TEST(QuantizeTest, writesWhatTheEncoderMakes) {
   ASSERT_TRUE(direct.ok());
   for (int64_t row = 0; row < rows; ++row)
     EXPECT_EQ(matrix->rowValues(row), direct->rowValues(row));
+  EXPECT_TRUE(kernels::readTransform(*file, "w")->isIdentity());
 
   std::string again = scratchFolder() + "again.safetensors";
   EXPECT_EQ(runTool({"quantize", in, "--format", shipped("kernels/formats/nvfp4.rho:nvfp4"), "-o",
@@ -135,6 +181,28 @@ TEST(ErrorTest, comparesFormatsWithAndWithoutActivations) {
   EXPECT_THAT(contentOf(csv), HasSubstr("tensor,format,n,k,bits_per_weight,mse,sqnr_db,max_error,"
                                         "cosine,output_error\nw,int4_g128,8,128,4.125,"));
   EXPECT_THAT(contentOf(plot), HasSubstr("w nvfp4"));
+}
+
+// Of a fifth of the blocks in 8 bits and the others in 4, and of 4 bits with a residual.
+TEST(ErrorTest, formatsMayHaveParts) {
+  std::string in = write("in.safetensors", weights());
+  std::string file = scratchFolder() + "parts.rho";
+  std::ofstream(file) << "format a { element: s4 scale: f16 per k[16] value = element * scale }\n"
+                         "format b { element: s8 scale: f16 per k[16] value = element * scale }\n"
+                         "format mixed { partition per k[16] { low: a high: b budget 25% } }\n"
+                         "format fixed { element: s4 scale: f16 per k[16] value = element * scale "
+                         "residual fix: a per n[2] k[16] budget 25% }\n";
+  ToolResult result = runTool({"error", in, "--format", file + ":a", "--format", file + ":mixed",
+                               "--format", file + ":fixed", "--format", file + ":b"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  for (const char *bits : {"\nw       a                 5  ", "\nw       mixed        6.0625  ",
+                           "\nw       fixed       6.28125  ", "\nw       b                 9  "})
+    EXPECT_THAT(result.out, HasSubstr(bits));
+  std::string out = scratchFolder() + "parts.safetensors";
+  ASSERT_EQ(runTool({"quantize", in, "--format", file + ":mixed", "-o", out}).code, 0);
+  Result<kernels::SafetensorsFile> opened = kernels::SafetensorsFile::open(out);
+  ASSERT_TRUE(opened.ok());
+  EXPECT_TRUE(kernels::readQuantized(*opened, "w").ok());
 }
 
 TEST(ErrorTest, mistakesAreErrors) {
