@@ -96,7 +96,8 @@ private:
   template <class Number>
   Result<std::vector<Number>> vector(const char *suffix, std::string_view type) const {
     const TensorEntry *entry = file.find(name + suffix);
-    if (!entry || entry->type != type || entry->shape.size() != 1)
+    if (!entry || entry->type != type || entry->shape.size() != 1 ||
+        entry->bytes != entry->shape[0] * bytesOfNumber)
       return invalid("'" + name + suffix + "' is no vector of " + std::string(type));
     std::vector<Number> numbers(static_cast<size_t>(entry->shape[0]));
     std::string_view bytes = file.bytes(*entry);
