@@ -2,9 +2,9 @@
 
 #include "kernels/quantize/QuantizedFile.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 
 namespace rho::kernels {
 
@@ -60,7 +60,7 @@ public:
       auto seed = number<uint64_t>();
       if (!size || !seeded || !seed)
         return invalid("'" + described->second + "' does not describe a transform");
-      Result<Rotation> rotation = Rotation::ofSize(*size, *seed);
+      Result<Rotation> rotation = Rotation::ofSize(*size, seed);
       if (!rotation)
         return rotation.error();
       transform.rotation = std::move(*rotation);
@@ -96,10 +96,12 @@ private:
   template <class Number>
   Result<std::vector<Number>> vector(const char *suffix, std::string_view type) const {
     const TensorEntry *entry = file.find(name + suffix);
-    if (!entry || entry->type != type || entry->shape.size() != 1)
+    if (!entry || entry->type != type || entry->shape.size() != 1 ||
+        entry->bytes != entry->shape[0] * bytesOfNumber)
       return invalid("'" + name + suffix + "' is no vector of " + std::string(type));
     std::vector<Number> numbers(static_cast<size_t>(entry->shape[0]));
-    std::memcpy(numbers.data(), file.bytes(*entry).data(), numbers.size() * sizeof(Number));
+    std::string_view bytes = file.bytes(*entry);
+    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char *>(numbers.data()));
     return numbers;
   }
 
