@@ -7,7 +7,10 @@ namespace rho::tool {
 namespace {
 
 bool isNumber(const std::string &text) {
-  return !text.empty() && (text == "-" || text.find_first_not_of("0123456789.x%") == text.npos);
+  if (text == "-" || text == "inf")
+    return true;
+  bool begins = text.find_first_of("0123456789") <= (text.starts_with('-') ? 1U : 0U);
+  return begins && text.find_first_not_of("0123456789.x%e+-") == std::string::npos;
 }
 
 } // namespace
