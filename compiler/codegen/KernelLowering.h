@@ -66,7 +66,6 @@ protected:
   void lowerLoadActivation(tile::LoadActivationOp load);
   // Operands A, B and C of an instruction, each register one.
   std::vector<Value> mmaOperands(mlir::ValueRange a, Value b, int64_t step, Value c);
-  Value mmaResult(llvm::StringRef intrinsic, Value c, mlir::ValueRange operands);
   void lowerMma(tile::MmaOp mma);
   Value blockList(Value buffer, Value slot); // the four words of a tile
   void lowerLoadBlockList(tile::LoadBlockListOp load);

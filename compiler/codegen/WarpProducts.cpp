@@ -50,19 +50,6 @@ std::vector<KernelLowering::Value> KernelLowering::mmaOperands(mlir::ValueRange 
   return operands;
 }
 
-KernelLowering::Value KernelLowering::mmaResult(llvm::StringRef intrinsic, Value c,
-                                                mlir::ValueRange operands) {
-  llvm::SmallVector<mlir::Type> types(4,
-                                      llvm::cast<mlir::VectorType>(c.getType()).getElementType());
-  auto structure = LLVM::LLVMStructType::getLiteral(op.getContext(), types);
-  auto call = LLVM::CallIntrinsicOp::create(builder, loc, structure,
-                                            builder.getStringAttr(intrinsic), operands);
-  std::vector<Value> results;
-  for (int64_t i = 0; i < 4; ++i)
-    results.push_back(LLVM::ExtractValueOp::create(builder, loc, call.getResult(0), i));
-  return vectorOf(results);
-}
-
 void KernelLowering::lowerMma(tile::MmaOp op) {
   llvm::StringRef type = op.getElement();
   bool half = op.getA().size() == 2;

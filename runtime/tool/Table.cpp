@@ -1,13 +1,19 @@
 #include "runtime/tool/Table.h"
 
 #include <algorithm>
+#include <charconv>
+#include <string_view>
 
 namespace rho::tool {
 
 namespace {
 
+// With a unit of one character, or "-" for none.
 bool isNumber(const std::string &text) {
-  return !text.empty() && (text == "-" || text.find_first_not_of("0123456789.x%") == text.npos);
+  double number = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string_view rest(end, text.data() + text.size());
+  return text == "-" || (error == std::errc() && (rest.empty() || rest == "x" || rest == "%"));
 }
 
 } // namespace

@@ -145,7 +145,8 @@ TEST(GemvRandom, SchedulesAreWithinTheBound) {
   }
 }
 
-// Every shipped gemm by its own text, but for those whose activations CUDA cores do not multiply.
+// Every shipped gemm by its own text, but for those whose activations CUDA cores do not multiply and
+// those whose residual is multiplied by matrix instructions.
 TEST(GemvShipped, EveryGemmHasAPlan) {
   namespace fs = std::filesystem;
   int plans = 0;
@@ -160,6 +161,8 @@ TEST(GemvShipped, EveryGemmHasAPlan) {
     ASSERT_TRUE(module.ok()) << module.error().str();
     dsl::Gemm gemm = module->gemms.at(0);
     gemm.schedule.roles = dsl::ScheduleDecl::Roles::Gemv;
+    if (gemm.weight.residual || gemm.activation.hasParts())
+      continue;
     for (const char *target : {"sm_80", "sm_90a"}) {
       Result<compiler::Plan> planned =
           compiler::plan(gemm, {4, 4096, 4096}, *compiler::modelOfTarget(target), nullptr);

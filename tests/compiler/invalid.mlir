@@ -17,7 +17,7 @@
 // RUN: not %rho compile %t/decode.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/decode.mlir
 
 //--- role.mlir
-// CHECK: 'rho.operand' op role is 'bias'; it must be 'weight' or 'activation'
+// CHECK: 'rho.operand' op role is 'bias'; it must be 'weight', 'residual' or 'activation'
 rho.gemm @g attributes {weight = "f16", activation = "f16", output = "f16", plan = ""} {
   %0 = rho.operand "bias" : <"n k", "real">
   rho.return %0 times 1.0 : <"n k", "real">

@@ -1,165 +1,24 @@
 // The paged cache on the emulator: against dsl::quantize bit for bit, and against attention in
 // double within a bound that follows from the roundings of the kernels.
 #include "runtime/KvCache.h"
+
 #include "dsl/Quantize.h"
+#include "runtime/Handles.h"
 #include "runtime/KvCacheImpl.h"
+#include "tests/runtime/KvFixture.h"
 #include "tests/runtime/TemporaryFolder.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdlib>
-#include <random>
 
 namespace rho {
 namespace {
 
-const char *const declarations = R"(
-format kv4 {
-  element: u4
-  scale:   f16 per k[64]
-  zero:    u8  per k[64]
-  value = (element - zero) * scale
-}
-format kv4_least {
-  element: u4
-  scale:   f16 per k[32]
-  least:   f16 per k[32]
-  value = element * scale + least
-}
-format kv8 {
-  element: s8
-  scale:   bf16 per k[64]
-  value = element * scale
-}
-format kv_fp8 {
-  element: e4m3
-  scale:   f32 per k[32]
-  value = element * scale
-}
-format kv_fp4 {
-  element: e2m1
-  block:   e4m3 per k[16]
-  scale:   e8m0 per k[64]
-  value = element * block * scale
-}
-format kv3 {
-  element: s3
-  scale:   f16 per k[64]
-  value = element * scale
-  encode {
-    scale = bit_floor(max(absmax(x), 0.001)) / 2
-  }
-}
-format kv_nf {
-  element: codebook [-1, -0.5, -0.25, 0, 0.125, 0.25, 0.5, 1]
-  scale:   f16 per k[64]
-  value = element * scale
-}
-format by_channel {
-  element: s4
-  scale:   f16 per channel
-  value = element * scale
-}
-format by_8 {
-  element: s4
-  scale:   f16 per k[8]
-  value = element * scale
-}
-format chosen {
-  element: s4
-  scale:   f16 per k[64]
-  value = element * scale
-  encode {
-    scale = best(absmax(x) / 7, absmax(x) / 8)
-  }
-}
-format bounded {
-  element: u4
-  step:    u8  per k[64]
-  scale:   f16 per k[64]
-  value = element * step * scale
-  require element * step <= 255
-  encode {
-    scale = absmax(x) / 255
-    step  = 17
-  }
-}
-format masked {
-  element: u4
-  scale:   f16 per k[64]
-  value = (element & 7) * scale
-  encode {
-    scale = absmax(x) / 7
-  }
-}
-format spare {
-  element: e2m1 remap 8 to [5, -5] by which
-  block:   ue3m3 per k[64]
-  which:   u1    in block
-  value = element * block
-}
-)";
-
 using dsl::ElementType;
-
-// Numbers of 16 bits and what they are.
-struct Numbers {
-  ElementType type;
-  std::vector<uint16_t> codes;
-  Numbers(ElementType type, size_t count) : type(type), codes(count) {}
-  // Around a mean of each channel's own, as keys are.
-  Numbers(ElementType type, size_t count, size_t dim, uint32_t seed) : Numbers(type, count) {
-    std::mt19937 random(seed);
-    std::normal_distribution<double> normal;
-    std::vector<double> mean(dim);
-    for (double &each : mean)
-      each = normal(random);
-    for (size_t i = 0; i < count; ++i)
-      codes[i] = static_cast<uint16_t>(type.encode(mean[i % dim] + normal(random)));
-  }
-  double operator[](int64_t i) const { return type.decode(codes[static_cast<size_t>(i)]); }
-  int64_t bytes() const { return static_cast<int64_t>(codes.size()) * 2; }
-};
-
-#define ASSERT_GOOD(result) ASSERT_TRUE((result).ok()) << (result).error().str()
-
-const std::string_view gpu = "GPU"; // in place of a target: the first one, where there is any
-
-struct Fixture {
-  Device device;
-  Engine engine;
-  Module module;
-  static Fixture make(std::string_view target = "sm_80") {
-    Fixture f;
-    Result<Device> device = target == gpu ? Device::cuda() : Device::emulated(target);
-    if (!device)
-      return f;
-    f.device = *device;
-    EngineOptions options;
-    options.diskCache = false;
-    f.engine = *Engine::create(f.device, options);
-    Result<Module> module = Module::parse(declarations);
-    EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
-    f.module = *module;
-    return f;
-  }
-  Buffer upload(const Numbers &numbers) const {
-    Buffer buffer = std::move(*device.allocate(numbers.bytes()));
-    EXPECT_TRUE(buffer.write(numbers.codes.data(), numbers.bytes()).ok());
-    return buffer;
-  }
-};
-
-KvCacheOptions optionsFor(const char *keys, const char *values) {
-  KvCacheOptions options;
-  options.keys = keys;
-  options.values = values;
-  options.pages = 8;
-  options.kvHeads = 2;
-  options.queryHeads = 4;
-  return options;
-}
+using Fixture = KvFixture;
+using Numbers = KvNumbers;
 
 // One head of a block [pageTokens][kvHeads][headDim] as dsl::quantize has it.
 dsl::QuantizedMatrix quantizedHead(const dsl::Format &format, const KvCacheOptions &o,
@@ -495,7 +354,7 @@ TEST(KvCacheKernels, ptxasTakesThem) {
   // NOLINTNEXTLINE(bugprone-command-processor): a fixed command
   if (std::system("ptxas --version > /dev/null 2>&1") != 0)
     GTEST_SKIP() << "there is no ptxas";
-  Result<Module> module = Module::parse(declarations);
+  Result<Module> module = Module::parse(kvDeclarations);
   ASSERT_GOOD(module);
   const dsl::Format &format = *module->impl().module.findFormat("kv4");
   TemporaryFolder folder;
@@ -514,110 +373,6 @@ TEST(KvCacheKernels, ptxasTakesThem) {
       EXPECT_EQ(std::system(command.c_str()), 0) << image->entry << " " << target;
     }
   }
-}
-
-// --- what is refused
-
-std::string messageOf(const Error &error) { return error.str(); }
-
-TEST(KvCacheErrors, formatsThatCannotHoldACache) {
-  Fixture f = Fixture::make();
-  auto refused = [&](const char *format, const std::string &reason) {
-    Result<KvCache> cache = KvCache::create(f.engine, f.module, optionsFor(format, "kv4"));
-    ASSERT_FALSE(cache.ok()) << format;
-    std::string message = messageOf(cache.error());
-    EXPECT_NE(message.find(reason), std::string::npos) << message;
-    EXPECT_NE(message.find("[kv_format]"), std::string::npos) << message;
-  };
-  refused("by_channel", "'scale' is per channel, components of a cache are per k[G]");
-  refused("by_8", "'scale' is per k[8], groups of tokens are multiples of 16 that divide the page");
-  refused("chosen", "the rule of 'scale' chooses among candidates");
-  refused("bounded", "it has a requirement");
-  refused("masked", "its value is not linear in the element");
-  refused("spare", "its element is remapped");
-  refused("f32", "its element f32 has no decode to f16");
-  refused("bf16", "its element bf16 has no decode to f16");
-  Result<KvCache> cache = KvCache::create(f.engine, f.module, optionsFor("kv4", "kv5"));
-  ASSERT_FALSE(cache.ok());
-  EXPECT_NE(messageOf(cache.error()).find("no format 'kv5', the module declares kv4, kv4_least"),
-            std::string::npos)
-      << messageOf(cache.error());
-  EXPECT_NE(messageOf(cache.error()).find("[kv_unknown_format]"), std::string::npos);
-}
-
-TEST(KvCacheErrors, shapesOutOfRange) {
-  Fixture f = Fixture::make();
-  auto refused = [&](auto change, const std::string &reason) {
-    KvCacheOptions options = optionsFor("kv4", "kv4");
-    change(options);
-    Result<KvCache> cache = KvCache::create(f.engine, f.module, options);
-    ASSERT_FALSE(cache.ok()) << reason;
-    std::string message = messageOf(cache.error());
-    EXPECT_NE(message.find(reason), std::string::npos) << message;
-    EXPECT_NE(message.find("[kv_shape]"), std::string::npos) << message;
-  };
-  using Options = KvCacheOptions;
-  refused([](Options &o) { o.headDim = 96; }, "the head dimension is 96, kernels have 64 and 128");
-  refused([](Options &o) { o.pageTokens = 72; }, "the number of tokens of a page is 72");
-  refused([](Options &o) { o.pageTokens = 0; }, "the number of tokens of a page is 0");
-  refused([](Options &o) { o.kvHeads = 0; }, "the number of heads of the cache is 0");
-  refused([](Options &o) { o.queryHeads = 5; }, "the number of query heads is 5");
-  refused([](Options &o) { o.pages = 0; }, "the number of pages is 0");
-  refused([](Options &o) { o.type = ScalarType::F32; }, "the type of numbers is f32");
-  refused([](Options &o) { o.softmaxScale = NAN; }, "the softmax scale is nan");
-  refused([](Options &o) { o.softmaxScale = -1; }, "the softmax scale is -1");
-}
-
-TEST(KvCacheErrors, callsOutOfRange) {
-  Fixture f = Fixture::make();
-  Result<KvCache> made = KvCache::create(f.engine, f.module, optionsFor("kv4", "kv4"));
-  ASSERT_GOOD(made);
-  const KvCache &cache = *made;
-  auto expect = [](const auto &result, const std::string &reason) {
-    ASSERT_FALSE(result.ok()) << reason;
-    std::string message = messageOf(result.error());
-    EXPECT_NE(message.find(reason), std::string::npos) << message;
-  };
-  using Jobs = std::vector<KvJob>;
-  using Ints = std::vector<int32_t>;
-  expect(cache.jobs(Jobs{}), "the number of jobs is 0, it is between 1 and 65535 [kv_shape]");
-  expect(cache.jobs(Jobs{{0, 8}}),
-         "that of job 0 is page 8, the cache has 8 pages, numbered from 0 [kv_page]");
-  expect(cache.jobs(Jobs{{0, -1}}), "that of job 0 is page -1");
-  expect(cache.jobs(Jobs{{-2, 0}}), "the block of job 0 is -2");
-  expect(cache.jobs(Jobs{{0, 3}, {1, 2}, {2, 3}}),
-         "page 3 is written by jobs 0 and 2, a call writes a page once [kv_page_twice]");
-  expect(cache.batch(Ints{}, Ints{}, 0), "the number of sequences is 0");
-  expect(cache.batch(Ints{5, 0}, Ints{}, 0),
-         "sequence 1 has 0 tokens, it has between 1 and 63 [kv_length]");
-  expect(cache.batch(Ints{128}, Ints{0}, 1), "sequence 0 has 128 tokens");
-  expect(cache.batch(Ints{128}, Ints{0, 8}, 2), "entry 1 of sequence 0 is page 8");
-  expect(cache.batch(Ints{128}, Ints{0, 1, 2}, 2),
-         "the table has 3 entries, 2 are needed [kv_table_size]");
-  expect(cache.batch(Ints{1}, Ints{}, -1), "the number of columns of the table is -1");
-  expect(cache.batch(Ints{1}, Ints{}, 0, -1), "the number of parts is -1");
-
-  Result<KvJobs> jobs = cache.jobs(Jobs{{0, 0}});
-  ASSERT_GOOD(jobs);
-  Result<KvBatch> batch = cache.batch(Ints{1}, Ints{}, 0);
-  ASSERT_GOOD(batch);
-  Buffer data = std::move(*f.device.allocate(int64_t{1} << 20));
-  DevicePointer at = data.address();
-  expect(cache.update(*batch, Ints{1, 1}, Ints{}),
-         "the list of lengths has 2 entries, 1 are needed [kv_table_size]");
-  expect(cache.update(*batch, Ints{64}, Ints{}), "sequence 0 has 64 tokens");
-  expect(cache.quantize(*jobs, at, at, 254), "the stride of tokens is 254");
-  expect(cache.quantize(*jobs, at, at, 257), "the stride of tokens is 257");
-  expect(cache.quantize(*jobs, 0, at, 256), "keys is null");
-  expect(cache.dequantize(*jobs, at, at + 2, 256), "[misaligned_pointer]");
-  expect(cache.attend(*batch, at, at, at, at + 8), "[misaligned_pointer]");
-  Result<KvCache> other = KvCache::create(f.engine, f.module, optionsFor("kv4", "kv4"));
-  ASSERT_GOOD(other);
-  expect(other->quantize(*jobs, at, at, 256),
-         "the list of jobs was made for another cache [kv_other_cache]");
-  expect(other->attend(*batch, at, at, at, at), "the batch was made for another cache");
-  expect(other->attend(KvBatch(), at, at, at, at), "the batch was made for another cache");
-  expect(KvCache().attend(*batch, at, at, at, at), "[empty_handle]");
 }
 
 } // namespace

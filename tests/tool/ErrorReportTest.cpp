@@ -44,7 +44,7 @@ TEST(ErrorReportTest, tableCsvAndPlotSayTheSame) {
   EXPECT_EQ(errorTable(rows),
             "tensor  format  bits/weight  mse  sqnr dB  max error    cosine  output error\n"
             "a       f               4.5    1    10.00          1  1.000000           0.2\n"
-            "a       exact           4.5    0  inf              0  1.000000             -\n");
+            "a       exact           4.5    0      inf          0  1.000000             -\n");
   EXPECT_EQ(errorCsv(rows), "tensor,format,n,k,bits_per_weight,mse,sqnr_db,max_error,cosine,"
                             "output_error\n"
                             "a,f,2,2,4.5,1,10,1,1.000000000,0.2\n"

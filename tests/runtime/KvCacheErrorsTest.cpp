@@ -1,0 +1,114 @@
+// What a paged cache refuses.
+#include "tests/runtime/KvFixture.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace rho {
+namespace {
+
+std::string messageOf(const Error &error) { return error.str(); }
+
+TEST(KvCacheErrors, formatsThatCannotHoldACache) {
+  KvFixture f = KvFixture::make();
+  auto refused = [&](const char *format, const std::string &reason) {
+    Result<KvCache> cache = KvCache::create(f.engine, f.module, optionsFor(format, "kv4"));
+    ASSERT_FALSE(cache.ok()) << format;
+    std::string message = messageOf(cache.error());
+    EXPECT_NE(message.find(reason), std::string::npos) << message;
+    EXPECT_NE(message.find("[kv_format]"), std::string::npos) << message;
+  };
+  refused("by_channel", "'scale' is per channel, components of a cache are per k[G]");
+  refused("by_8", "'scale' is per k[8], groups of tokens are multiples of 16 that divide the page");
+  refused("chosen", "the rule of 'scale' chooses among candidates");
+  refused("bounded", "it has a requirement");
+  refused("masked", "its value is not linear in the element");
+  refused("spare", "its element is remapped");
+  refused("f32", "its element f32 has no decode to f16");
+  refused("bf16", "its element bf16 has no decode to f16");
+  Result<KvCache> cache = KvCache::create(f.engine, f.module, optionsFor("kv4", "kv5"));
+  ASSERT_FALSE(cache.ok());
+  EXPECT_NE(messageOf(cache.error()).find("no format 'kv5', the module declares kv4, kv4_least"),
+            std::string::npos)
+      << messageOf(cache.error());
+  EXPECT_NE(messageOf(cache.error()).find("[kv_unknown_format]"), std::string::npos);
+}
+
+TEST(KvCacheErrors, shapesOutOfRange) {
+  KvFixture f = KvFixture::make();
+  auto refused = [&](auto change, const std::string &reason) {
+    KvCacheOptions options = optionsFor("kv4", "kv4");
+    change(options);
+    Result<KvCache> cache = KvCache::create(f.engine, f.module, options);
+    ASSERT_FALSE(cache.ok()) << reason;
+    std::string message = messageOf(cache.error());
+    EXPECT_NE(message.find(reason), std::string::npos) << message;
+    EXPECT_NE(message.find("[kv_shape]"), std::string::npos) << message;
+  };
+  using Options = KvCacheOptions;
+  refused([](Options &o) { o.headDim = 96; }, "the head dimension is 96, kernels have 64 and 128");
+  refused([](Options &o) { o.pageTokens = 72; }, "the number of tokens of a page is 72");
+  refused([](Options &o) { o.pageTokens = 0; }, "the number of tokens of a page is 0");
+  refused([](Options &o) { o.kvHeads = 0; }, "the number of heads of the cache is 0");
+  refused([](Options &o) { o.queryHeads = 5; }, "the number of query heads is 5");
+  refused([](Options &o) { o.pages = 0; }, "the number of pages is 0");
+  refused([](Options &o) { o.type = ScalarType::F32; }, "the type of numbers is f32");
+  refused([](Options &o) { o.softmaxScale = NAN; }, "the softmax scale is nan");
+  refused([](Options &o) { o.softmaxScale = -1; }, "the softmax scale is -1");
+}
+
+TEST(KvCacheErrors, callsOutOfRange) {
+  KvFixture f = KvFixture::make();
+  Result<KvCache> made = KvCache::create(f.engine, f.module, optionsFor("kv4", "kv4"));
+  ASSERT_GOOD(made);
+  const KvCache &cache = *made;
+  auto expect = [](const auto &result, const std::string &reason) {
+    ASSERT_FALSE(result.ok()) << reason;
+    std::string message = messageOf(result.error());
+    EXPECT_NE(message.find(reason), std::string::npos) << message;
+  };
+  using Jobs = std::vector<KvJob>;
+  using Ints = std::vector<int32_t>;
+  expect(cache.jobs(Jobs{}), "the number of jobs is 0, it is between 1 and 65535 [kv_shape]");
+  expect(cache.jobs(Jobs{{0, 8}}),
+         "that of job 0 is page 8, the cache has 8 pages, numbered from 0 [kv_page]");
+  expect(cache.jobs(Jobs{{0, -1}}), "that of job 0 is page -1");
+  expect(cache.jobs(Jobs{{-2, 0}}), "the block of job 0 is -2");
+  expect(cache.jobs(Jobs{{0, 3}, {1, 2}, {2, 3}}),
+         "page 3 is written by jobs 0 and 2, a call writes a page once [kv_page_twice]");
+  expect(cache.batch(Ints{}, Ints{}, 0), "the number of sequences is 0");
+  expect(cache.batch(Ints{5, 0}, Ints{}, 0),
+         "sequence 1 has 0 tokens, it has between 1 and 63 [kv_length]");
+  expect(cache.batch(Ints{128}, Ints{0}, 1), "sequence 0 has 128 tokens");
+  expect(cache.batch(Ints{128}, Ints{0, 8}, 2), "entry 1 of sequence 0 is page 8");
+  expect(cache.batch(Ints{128}, Ints{0, 1, 2}, 2),
+         "the table has 3 entries, 2 are needed [kv_table_size]");
+  expect(cache.batch(Ints{1}, Ints{}, -1), "the number of columns of the table is -1");
+  expect(cache.batch(Ints{1}, Ints{}, 0, -1), "the number of parts is -1");
+
+  Result<KvJobs> jobs = cache.jobs(Jobs{{0, 0}});
+  ASSERT_GOOD(jobs);
+  Result<KvBatch> batch = cache.batch(Ints{1}, Ints{}, 0);
+  ASSERT_GOOD(batch);
+  Buffer data = std::move(*f.device.allocate(int64_t{1} << 20));
+  DevicePointer at = data.address();
+  expect(cache.update(*batch, Ints{1, 1}, Ints{}),
+         "the list of lengths has 2 entries, 1 are needed [kv_table_size]");
+  expect(cache.update(*batch, Ints{64}, Ints{}), "sequence 0 has 64 tokens");
+  expect(cache.quantize(*jobs, at, at, 254), "the stride of tokens is 254");
+  expect(cache.quantize(*jobs, at, at, 257), "the stride of tokens is 257");
+  expect(cache.quantize(*jobs, 0, at, 256), "keys is null");
+  expect(cache.dequantize(*jobs, at, at + 2, 256), "[misaligned_pointer]");
+  expect(cache.attend(*batch, at, at, at, at + 8), "[misaligned_pointer]");
+  Result<KvCache> other = KvCache::create(f.engine, f.module, optionsFor("kv4", "kv4"));
+  ASSERT_GOOD(other);
+  expect(other->quantize(*jobs, at, at, 256),
+         "the list of jobs was made for another cache [kv_other_cache]");
+  expect(other->attend(*batch, at, at, at, at), "the batch was made for another cache");
+  expect(other->attend(KvBatch(), at, at, at, at), "the batch was made for another cache");
+  expect(KvCache().attend(*batch, at, at, at, at), "[empty_handle]");
+}
+
+} // namespace
+} // namespace rho
