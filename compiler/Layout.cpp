@@ -240,6 +240,9 @@ std::string mismatch(const WeightLayout &layout, const Format &format) {
     if (section.component < 0 || section.component >= static_cast<int>(format.components.size()))
       return where + "the format has no such component";
     const Component &component = format.components[section.component];
+    if (component.host >= 0)
+      return where + "'" + component.name + "' lies in spare bits of '" +
+             format.components[component.host].name + "'";
     if (section.shift >= component.type.bits())
       return where + "it begins at bit " + std::to_string(section.shift) + ", '" + component.name +
              "' has " + std::to_string(component.type.bits());
@@ -257,11 +260,12 @@ std::string mismatch(const WeightLayout &layout, const Format &format) {
         section.tileK * section.tilesK < shape.units)
       return where + "its tiles do not cover '" + component.name + "'";
   }
-  for (size_t i = 0; i < bits.size(); ++i)
-    if (bits[i] < format.components[i].type.bits())
+  for (size_t i = 0; i < bits.size(); ++i) {
+    int needed = format.storedBits(static_cast<int>(i));
+    if (bits[i] < needed)
       return "it has " + std::to_string(bits[i]) + " bits of each code of '" +
-             format.components[i].name + "', which has " +
-             std::to_string(format.components[i].type.bits());
+             format.components[i].name + "', which has " + std::to_string(needed);
+  }
   return {};
 }
 

@@ -18,8 +18,8 @@ struct AxisBit {
   friend bool operator==(const AxisBit &, const AxisBit &) = default;
 };
 
-// Bits of one component's codes inside the packed weight: all of them, or one of several bit
-// planes. A section is a sequence of equal tiles in the order [n tile][k tile]; a tile is a
+// Bits of one component's codes inside the packed weight, and of those in its spare bits: all of
+// them, or one of several bit planes. A section is a sequence of equal tiles in the order [n tile][k tile]; a tile is a
 // sequence of `codeBits` bits of each code, from bit `shift` on (zeros past the type's), least
 // significant first; the position of a code in its tile is read bit by bit, low to high, from
 // `order`.

@@ -287,6 +287,37 @@ std::optional<Error> negativeScale(const WeightLayout &layout, const QuantizedMa
   return std::nullopt;
 }
 
+// Units of a component and of those in its spare bits; none where it has a unit for itself.
+std::optional<CodeArray> unitsOf(const QuantizedMatrix &weight, int host) {
+  std::vector<int> guests = dsl::guestsOf(*weight.format, host);
+  if (guests.empty())
+    return std::nullopt;
+  CodeArray units(weight.format->storedBits(host), weight.components[host].size());
+  for (int64_t i = 0; i < units.size(); ++i) {
+    uint32_t unit = weight.components[host].get(i);
+    for (int guest : guests)
+      unit |= weight.components[guest].get(i) << weight.format->components[guest].shift;
+    units.set(i, unit);
+  }
+  return units;
+}
+
+// The inverse, where `weight` has the units in place of the host's codes.
+void divideUnits(QuantizedMatrix &weight, int host) {
+  auto codeAt = [&](int component, uint32_t unit) {
+    const Component &part = weight.format->components[component];
+    return unit >> part.shift & ((1U << part.type.bits()) - 1);
+  };
+  std::vector<int> guests = dsl::guestsOf(*weight.format, host);
+  CodeArray &units = weight.components[host];
+  for (int64_t i = 0; i < units.size() && !guests.empty(); ++i) {
+    uint32_t unit = units.get(i);
+    for (int guest : guests)
+      weight.components[guest].set(i, codeAt(guest, unit));
+    units.set(i, codeAt(host, unit));
+  }
+}
+
 } // namespace
 
 Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *out) {
@@ -310,8 +341,9 @@ Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *
   for (const LayoutSection *section : sections) {
     std::memset(out + written, 0, static_cast<size_t>(section->offset - written));
     const Component &component = weight.format->components[section->component];
+    std::optional<CodeArray> units = unitsOf(weight, section->component);
     packSection(*section, naturalShape(component, layout.n, layout.k), layout.n,
-                weight.components[section->component], out);
+                units ? *units : weight.components[section->component], out);
     written = section->offset + section->bytes;
   }
   std::memset(out + written, 0, static_cast<size_t>(layout.bytes - written));
@@ -336,6 +368,8 @@ Result<QuantizedMatrix> unpack(const WeightLayout &layout, std::shared_ptr<const
                   weight.components[section.component]);
   }
   weight.format = std::move(format);
+  for (size_t c = 1; c < weight.components.size(); ++c)
+    divideUnits(weight, static_cast<int>(c));
   return weight;
 }
 

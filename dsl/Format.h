@@ -181,6 +181,9 @@ inline int spareUnitBits(ElementType type) {
   return type.bits() <= 8 ? 8 : type.bits() <= 16 ? 16 : 32;
 }
 
+// The components that lie in the spare bits of one.
+std::vector<int> guestsOf(const Format &format, int host);
+
 // As a declaration says it after `per`: "n[128] k[128]", "channel". Empty for the element.
 std::string printExtent(const Component &component);
 

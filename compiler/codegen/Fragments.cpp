@@ -48,7 +48,8 @@ void KernelLowering::lowerLoadColumnScales(tile::LoadColumnScalesOp op) {
 }
 
 std::vector<KernelLowering::Value> KernelLowering::toF32(llvm::ArrayRef<Value> words,
-                                                         llvm::StringRef element, int64_t count) {
+                                                         llvm::StringRef element, int64_t count,
+                                                 int64_t unit, int64_t shift) {
   std::vector<Value> result;
   dsl::ElementType type = dsl::ElementType::get(element.str());
   if (element == "f32") {
@@ -81,10 +82,11 @@ std::vector<KernelLowering::Value> KernelLowering::toF32(llvm::ArrayRef<Value> w
     }
     return result;
   }
-  int64_t perWord = 32 / storedBits(type);
+  unit = unit == 0 ? storedBits(type) : unit;
+  int64_t perWord = 32 / unit;
   for (int64_t i = 0; i < count; ++i) {
     Value code = arith::ShRUIOp::create(builder, loc, words[i / perWord],
-                                        i32(i % perWord * storedBits(type)));
+                                        i32(i % perWord * unit + shift));
     code = arith::AndIOp::create(builder, loc, code, i32((int64_t{1} << type.bits()) - 1));
     result.push_back(type.isInteger() ? integerToF32(code, type) : floatToF32(code, type));
   }
@@ -150,7 +152,9 @@ void KernelLowering::lowerConvertScales(tile::ConvertScalesOp op) {
   std::vector<Value> words;
   for (int64_t i = 0; i < op.getWords().getType().getNumElements(); ++i)
     words.push_back(element(op.getWords(), i));
-  op.replaceAllUsesWith(vectorOf(toF32(words, op.getElement(), op.getType().getNumElements())));
+  op.replaceAllUsesWith(vectorOf(toF32(words, op.getElement(), op.getType().getNumElements(),
+                                       static_cast<int64_t>(op.getUnit()),
+                                       static_cast<int64_t>(op.getShift()))));
 }
 
 // Accumulator registers 0, 1 are columns 0, 1 of the first fragment row, 2, 3 of the second.

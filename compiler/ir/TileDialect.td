@@ -264,9 +264,13 @@ def Tile_ExtractOp : Tile_Op<"extract", [Pure]> {
 
 def Tile_ConvertScalesOp : Tile_Op<"convert_scales", [Pure]> {
   let summary = "packed scales to f32";
-  let arguments = (ins I32Vector:$words, StrAttr:$element);
+  let description = [{
+    Each lies in a unit of `unit` bits, from bit `shift` on.
+  }];
+  let arguments = (ins I32Vector:$words, StrAttr:$element, I64Attr:$unit,
+                       I64Attr:$shift);
   let results = (outs F32Vector:$scales);
-  let assemblyFormat = "$words `from` $element attr-dict `:` type($words) `->` type($scales)";
+  let assemblyFormat = "$words `from` $element `in` $unit `at` $shift attr-dict `:` type($words) `->` type($scales)";
 }
 
 def Tile_PairOp : Tile_Op<"pair", [Pure]> {
@@ -528,11 +532,14 @@ def Tile_SplitSumOp : Tile_Op<"split_sum", []> {
 
 def Tile_LoadRowScalesOp : Tile_Op<"load_row_scales", []> {
   let summary = "per-channel scales of this thread's weight rows, from global memory";
+  let description = [{Units and shifts as of tile.convert_scales.}];
   let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$tileN,
-                       StrAttr:$element);
+                       StrAttr:$element, I64Attr:$unit,
+                       I64Attr:$shift);
   let results = (outs F32Vector:$scales);
   let assemblyFormat = [{
-    $source `+` $base `tile` $tileN `as` $element attr-dict `:` type($source) `->` type($scales)
+    $source `+` $base `tile` $tileN `as` $element `in` $unit `at` $shift attr-dict
+    `:` type($source) `->` type($scales)
   }];
 }
 
@@ -548,9 +555,11 @@ def Tile_LoadTokenScalesOp : Tile_Op<"load_token_scales", []> {
 
 def Tile_LoadTensorScaleOp : Tile_Op<"load_tensor_scale", []> {
   let summary = "a single scale from global memory";
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, StrAttr:$element);
+  let description = [{Unit and shift as of tile.convert_scales.}];
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, StrAttr:$element,
+                       I64Attr:$unit, I64Attr:$shift);
   let results = (outs F32:$scale);
-  let assemblyFormat = "$source `+` $base `as` $element attr-dict `:` type($source)";
+  let assemblyFormat = "$source `+` $base `as` $element `in` $unit `at` $shift attr-dict `:` type($source)";
 }
 
 def Tile_StoreOutputOp : Tile_Op<"store_output", []> {

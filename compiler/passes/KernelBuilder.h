@@ -55,6 +55,19 @@ private:
   void findTile();
   void buildCopies(Value tileK, Value slot);
   void buildActivationCopy(int component, Value tileK, Value slot);
+  const LayoutSection &section(int index) const {
+    return layout.sections[sectionIndex(context.gemm.weight, index)];
+  }
+  // Of the stored unit of a weight component; several share one where they lie in spare bits.
+  int64_t unitBits(int component) const {
+    const std::vector<dsl::Component> &all = context.gemm.weight.components;
+    int host = all[component].host;
+    return storedBits(all[host < 0 ? component : host].type);
+  }
+  bool sharesUnit(int component) const {
+    const dsl::Format &weight = context.gemm.weight;
+    return weight.components[component].host >= 0 || !dsl::guestsOf(weight, component).empty();
+  }
   // Tile of a section of the weight that has k tile `tileK`.
   Value sectionTile(int index, Value tileK);
 

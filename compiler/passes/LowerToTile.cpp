@@ -167,7 +167,7 @@ std::vector<Value> KernelBuilder::buildPipeline() {
 }
 
 Value KernelBuilder::sectionTile(int index, Value tileK) {
-  const LayoutSection &section = layout.sections[static_cast<size_t>(index)];
+  const LayoutSection &section = this->section(index);
   Value row = mul(tileN, section.tilesK);
   if (section.tilesK == 1) // a group may be longer than k
     return row;
@@ -186,9 +186,8 @@ void KernelBuilder::buildCopies(Value tileK, Value slot) {
       buildActivationCopy(index, tileK, slot);
       continue;
     }
-    tile::CopyTileOp::create(builder, at(true, layout.sections[index].component), weight,
-                             layout.sections[index].offset, sectionTile(index, tileK), buffer,
-                             slot);
+    tile::CopyTileOp::create(builder, at(true, section(index).component), weight,
+                             section(index).offset, sectionTile(index, tileK), buffer, slot);
   }
 }
 

@@ -178,7 +178,7 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
       {"activation." + gemm.activation.element().name, false, 0, g.tileM * g.activationRowBytes()});
   for (size_t i = 1; i < gemm.weight.components.size(); ++i) {
     const dsl::Component &component = gemm.weight.components[i];
-    if (placed.streamed[i] && !g.gemv())
+    if (placed.streamed[i] && component.host < 0 && !g.gemv())
       result.push_back(
           {"weight." + component.name, true, static_cast<int>(i),
            g.groupsPerTile(extentK(component)) * g.tileN * storedBits(component.type) / 8});
@@ -208,6 +208,16 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
 
 int planeSection(const dsl::Gemm &gemm, size_t plane) {
   return static_cast<int>(plane == 0 ? 0 : gemm.weight.components.size() + plane - 1);
+}
+
+size_t sectionIndex(const dsl::Format &weight, int section) {
+  auto last = std::min<size_t>(static_cast<size_t>(section), weight.components.size());
+  if (last < weight.components.size() && weight.components[last].host >= 0)
+    return sectionIndex(weight, weight.components[last].host);
+  auto guests = std::count_if(weight.components.begin(),
+                              weight.components.begin() + static_cast<std::ptrdiff_t>(last),
+                              [](const dsl::Component &component) { return component.host >= 0; });
+  return static_cast<size_t>(section - guests);
 }
 
 WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
@@ -243,6 +253,8 @@ WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, c
   appendPlane(0);
   for (size_t i = 1; i < gemm.weight.components.size(); ++i) {
     const dsl::Component &component = gemm.weight.components[i];
+    if (component.host >= 0)
+      continue; // stored with its host
     LayoutSection section;
     section.component = static_cast<int>(i);
     section.codeBits = storedBits(component.type);

@@ -116,6 +116,9 @@ std::vector<bool> streamedComponents(const dsl::Format &weight, const DecodeSequ
     for (int component : param.number.uses())
       result[component] = true;
   }
+  for (const dsl::Component &component : weight.components)
+    if (component.host >= 0 && result[&component - weight.components.data()])
+      result[component.host] = true;
   return result;
 }
 
