@@ -87,6 +87,12 @@ std::string sectionProblem(const LayoutSection &section) {
       section.bytes > maxBytes)
     return "its tiles have " + std::to_string(bytes) + " bytes, the section has " +
            std::to_string(section.bytes);
+  if (!section.sumType.empty()) {
+    std::optional<dsl::ElementType> type = dsl::ElementType::fromName(section.sumType);
+    if (!type || type->isCodebook() || 2 * type->bits() > section.codeBits)
+      return "'" + section.sumType + "' is no type of which two codes have " +
+             std::to_string(section.codeBits) + " bits";
+  }
   return storedCodeProblem(section);
 }
 
@@ -200,6 +206,9 @@ std::string parseSection(std::string_view line, LayoutSection &section) {
   std::optional<std::vector<uint8_t>> table = parseNumbers(fields.text("table"));
   std::optional<std::vector<uint8_t>> word = parseNumbers(fields.text("word"));
   section.noSign = fields.number("no_sign", 0, 1) != 0;
+  section.sumType = fields.text("sum");
+  if (section.sumType == "-")
+    section.sumType.clear();
   std::optional<std::vector<AxisBit>> order = parseOrder(fields.text("order"));
   fields.end();
   if (!fields.ok())
@@ -282,8 +291,9 @@ std::string WeightLayout::print() const {
         " tiles_n=" + std::to_string(section.tilesN) +
         " tiles_k=" + std::to_string(section.tilesK) + " xor=" + hexadecimal(section.codeXor) +
         " table=" + printNumbers(section.codeTable) + " word=" + printNumbers(section.wordBits) +
-        " no_sign=" + std::to_string(int(section.noSign)) + " order=" + printOrder(section.order) +
-        "\n";
+        " no_sign=" + std::to_string(int(section.noSign)) +
+        " sum=" + (section.sumType.empty() ? "-" : section.sumType) +
+        " order=" + printOrder(section.order) + "\n";
   return text;
 }
 

@@ -1,3 +1,4 @@
+#include "compiler/CodePair.h"
 #include "compiler/LayoutMap.h"
 #include "compiler/Parallel.h"
 #include "compiler/Requirements.h"
@@ -302,7 +303,52 @@ std::optional<CodeArray> unitsOf(const QuantizedMatrix &weight, int host) {
   return units;
 }
 
-// The inverse, where `weight` has the units in place of the host's codes.
+// The first code that no sum of two codes of the section's type stands for.
+std::optional<Error> noSum(const WeightLayout &layout, const QuantizedMatrix &weight) {
+  for (const LayoutSection &section : layout.sections) {
+    if (section.sumType.empty())
+      continue;
+    const Component &component = weight.format->components[section.component];
+    const CodeArray &codes = weight.components[section.component];
+    for (int64_t i = 0; i < codes.size(); ++i) {
+      double value = component.type.decode(codes.get(i));
+      if (codePair(dsl::ElementType::get(section.sumType), value))
+        continue;
+      std::ostringstream text;
+      text << value;
+      return makeError(DiagId::pack_no_sum,
+                       {std::to_string(i), component.name, text.str(), section.sumType});
+    }
+  }
+  return std::nullopt;
+}
+
+// Codes as the two that sum to them; none where the section has them as they are.
+std::optional<CodeArray> sumsOf(const LayoutSection &section, const QuantizedMatrix &weight) {
+  if (section.sumType.empty())
+    return std::nullopt;
+  dsl::ElementType operand = dsl::ElementType::get(section.sumType);
+  dsl::ElementType type = weight.format->components[section.component].type;
+  const CodeArray &codes = weight.components[section.component];
+  CodeArray sums(type.bits(), codes.size());
+  for (int64_t i = 0; i < codes.size(); ++i) {
+    CodePair pair = codePair(operand, type.decode(codes.get(i))).value_or(CodePair());
+    sums.set(i, pair.main | pair.rest << operand.bits());
+  }
+  return sums;
+}
+
+// The inverse, in place.
+void addSums(const LayoutSection &section, dsl::ElementType type, CodeArray &codes) {
+  if (section.sumType.empty())
+    return;
+  dsl::ElementType operand = dsl::ElementType::get(section.sumType);
+  for (int64_t i = 0; i < codes.size(); ++i)
+    codes.set(i, type.encode(operand.decode(codes.get(i)) +
+                             operand.decode(codes.get(i) >> operand.bits())));
+}
+
+// The inverse of unitsOf(), where `weight` has the units in place of the host's codes.
 void divideUnits(QuantizedMatrix &weight, int host) {
   auto codeAt = [&](int component, uint32_t unit) {
     const Component &part = weight.format->components[component];
@@ -330,6 +376,8 @@ Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *
 
   if (std::optional<Error> negative = negativeScale(layout, weight))
     return *negative;
+  if (std::optional<Error> none = noSum(layout, weight))
+    return *none;
 
   std::vector<const LayoutSection *> sections;
   sections.reserve(layout.sections.size());
@@ -341,9 +389,11 @@ Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *
   for (const LayoutSection *section : sections) {
     std::memset(out + written, 0, static_cast<size_t>(section->offset - written));
     const Component &component = weight.format->components[section->component];
-    std::optional<CodeArray> units = unitsOf(weight, section->component);
+    std::optional<CodeArray> stored = unitsOf(weight, section->component);
+    if (!stored)
+      stored = sumsOf(*section, weight);
     packSection(*section, naturalShape(component, layout.n, layout.k), layout.n,
-                units ? *units : weight.components[section->component], out);
+                stored ? *stored : weight.components[section->component], out);
     written = section->offset + section->bytes;
   }
   std::memset(out + written, 0, static_cast<size_t>(layout.bytes - written));
@@ -366,6 +416,7 @@ Result<QuantizedMatrix> unpack(const WeightLayout &layout, std::shared_ptr<const
     const Component &component = format->components[section.component];
     unpackSection(section, naturalShape(component, layout.n, layout.k), layout.n, in,
                   weight.components[section.component]);
+    addSums(section, component.type, weight.components[section.component]);
   }
   weight.format = std::move(format);
   for (size_t c = 1; c < weight.components.size(); ++c)

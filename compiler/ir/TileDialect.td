@@ -307,6 +307,45 @@ def Tile_LoadBlockScalesOp : Tile_Op<"load_block_scales", []> {
   }];
 }
 
+def Tile_LoadBlockCodesOp : Tile_Op<"load_block_codes", []> {
+  let summary = "words of codes of four blocks, of the rows that this thread has of an operand";
+  let description = [{
+    Words as of tile.load_block_scales. `weight`: those of both fragment rows of row tile `tile`; else
+    that of its column of n8 tile `tile`.
+  }];
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$word, I64Attr:$tile,
+                       UnitAttr:$weight);
+  let results = (outs I32Vector:$codes);
+  let assemblyFormat = [{
+    (`weight` $weight^):(`activation`)? $buffer `[` $slot `]` `word` $word `tile` $tile attr-dict
+    `:` type($buffer) `->` type($codes)
+  }];
+}
+
+def Tile_PickBlockOp : Tile_Op<"pick_block", [Pure]> {
+  let summary = "the byte of one block of a word, with 0xcc in the bytes above it";
+  let description = [{
+    The threads of a quad take `spread` consecutive bytes in turn, from `byte` on.
+  }];
+  let arguments = (ins I32:$codes, I64Attr:$byte, I64Attr:$spread);
+  let results = (outs I32:$picked);
+  let assemblyFormat = "$codes `[` $byte `]` `spread` $spread attr-dict";
+}
+
+def Tile_LoadTensorCodeOp : Tile_Op<"load_tensor_code", []> {
+  let summary = "a single code of so many bits from global memory";
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I64Attr:$bits);
+  let results = (outs I32:$code);
+  let assemblyFormat = "$source `+` $base `bits` $bits attr-dict `:` type($source)";
+}
+
+def Tile_JoinOp : Tile_Op<"join", [Pure]> {
+  let summary = "words as a vector";
+  let arguments = (ins Variadic<I32>:$words);
+  let results = (outs I32Vector:$vector);
+  let assemblyFormat = "`(` $words `)` attr-dict `->` type($vector)";
+}
+
 def Tile_BlockMmaOp : Tile_Op<"block_mma", [Pure]> {
   let summary = "one matrix instruction that scales its operands, with 32 bytes of k per row";
   let description = [{

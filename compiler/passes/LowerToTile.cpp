@@ -124,6 +124,7 @@ void KernelBuilder::allocateShared() {
 }
 
 std::vector<Value> KernelBuilder::buildPipeline() {
+  buildSplitTables();
   bool grouped = !chain.accumulator.empty();
   bool integer = context.placed.integerAccumulator && !grouped;
   mlir::VectorType type = accumulatorType(integer);
@@ -256,7 +257,10 @@ mlir::FailureOr<Chain> readChain(ir::GemmOp op) {
       value = reduce.getValue();
     } else if (auto mma = llvm::dyn_cast<ir::MmaOp>(definition)) {
       chain.mma = mma;
-      chain.decode = mma.getWeight().getDefiningOp<ir::DecodeOp>();
+      Value codes = mma.getWeight();
+      if (auto split = codes.getDefiningOp<ir::SplitOp>())
+        codes = split.getCodes();
+      chain.decode = codes.getDefiningOp<ir::DecodeOp>();
       if (!chain.decode)
         return mma.emitError("weight operand must come from rho.decode");
       return chain;

@@ -26,9 +26,10 @@ Value KernelBuilder::blockScalesOf(bool ofWeight, int64_t word, int64_t tile, Va
   int64_t first = tile / (ofWeight ? 2 : 4) * (ofWeight ? 2 : 4);
   Value &words = scaleWords[{ofWeight, word, first}];
   if (!words)
-    words = tile::LoadBlockScalesOp::create(builder, at(ofWeight, component), builder.getI32Type(),
-                                            buffers[{ofWeight, component}], slot, word, first,
-                                            ofWeight);
+    words = withoutGuests(ofWeight, component,
+                          tile::LoadBlockScalesOp::create(
+                              builder, at(ofWeight, component), builder.getI32Type(),
+                              buffers[{ofWeight, component}], slot, word, first, ofWeight));
   return words;
 }
 
@@ -66,20 +67,24 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
                                           std::vector<Value>(sums.size(), zero));
   partial[0] = grouped ? std::vector<Value>(sums.size(), start) : sums;
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk) {
-    std::vector<Value> b;
-    for (int64_t j = 0; j < g.batchTiles(); ++j)
-      b.push_back(tile::LoadActivationOp::create(builder, at(false, 0), vectorOf(2 * steps, true),
-                                                 buffers[{false, 0}], slot, chunk, j));
+    std::vector<std::vector<Value>> b; // by batch tile: operands whose sum it is
+    for (int64_t j = 0; j < g.batchTiles(); ++j) {
+      Value words = tile::LoadActivationOp::create(builder, at(false, 0), vectorOf(2 * steps, true),
+                                                   buffers[{false, 0}], slot, chunk, j);
+      b.push_back(splitActivation(words, chunk, j, slot));
+    }
     const std::vector<Chunk> &words = codesOf(chunk, slot);
     for (int64_t step = 0; step < steps; ++step) {
       int64_t k = chunk * g.chunkK() + step * g.mmaK;
       std::vector<Value> &chain = partial[k / g.mmaK % chains];
       for (int64_t t = 0; t < g.rowTiles(); ++t) {
         std::vector<Value> a = decodeStep(words[t], step, k, t, slot);
-        for (int64_t j = 0; j < g.batchTiles(); ++j) {
-          Value &sum = chain[t * g.batchTiles() + j];
-          sum = multiply(a, b[j], step, sum, k, t, j, slot);
-        }
+        for (const std::vector<Value> &part : splitRegisters(true, a, k, t, slot))
+          for (int64_t j = 0; j < g.batchTiles(); ++j)
+            for (Value ofActivation : b[j]) {
+              Value &sum = chain[t * g.batchTiles() + j];
+              sum = multiply(part, ofActivation, step, sum, k, t, j, slot);
+            }
       }
       if (grouped && (k + g.mmaK) % flush == 0) {
         flushGroup(sums, joinChains(partial), k, slot);
@@ -216,9 +221,9 @@ void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value
     mlir::Location loc = component.getLoc();
     if (ofWeight) {
       Value words = rowVectorOf(index, group, 0, slot);
-      Value scales = tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
-                                                   words, part.type.name(), unitBits(index),
-                                                   part.shift);
+      Value scales =
+          tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false), words,
+                                        part.type.name(), unitBits(index), part.shift);
       for (int64_t r = 0; r < g.rowsPerThread(); ++r) {
         Value scale = tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, r);
         if (static_cast<int64_t>(rows.size()) <= r)

@@ -191,10 +191,12 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
         {"activation." + component.name, false, use.component,
          g.groupsPerTile(use.group) * g.scaleColumns() * storedBits(component.type) / 8});
   }
-  if (placed.blockScaling && placed.blockScaling->activation != BlockScaling::none) {
-    const dsl::Component &component = gemm.activation.components[placed.blockScaling->activation];
-    result.push_back({"activation." + component.name, false, placed.blockScaling->activation,
-                      g.groupsPerTile(component.group) * g.tileM});
+  for (size_t i = 1; i < gemm.activation.components.size() && placed.blockScaling; ++i) {
+    const dsl::Component &component = gemm.activation.components[i];
+    auto index = static_cast<int>(i);
+    if (placed.blockScaling->isInWords(false, index) && component.host < 0)
+      result.push_back({"activation." + component.name, false, index,
+                        g.groupsPerTile(component.group) * g.tileM});
   }
   if (g.specialized()) // a full and an empty barrier
     result.push_back({"schedule", false, StageBuffer::barriers, 16});
@@ -274,11 +276,17 @@ WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, c
       section.tileN = 1;
       section.tilesN = 1;
     }
-    if (placed.blockScaling && placed.blockScaling->isScale(true, section.component)) {
+    if (placed.blockScaling && placed.blockScaling->isInWords(true, section.component)) {
       section.order = blockScaleOrder(g, section.tileK);
-      section.noSign = placed.blockScaling->type == "ue4m3";
+      section.noSign = placed.blockScaling->type == "ue4m3" &&
+                       placed.blockScaling->isScale(true, section.component);
       append(std::move(section));
       continue;
+    }
+    if (placed.blockScaling && placed.blockScaling->weightSplit) {
+      const std::vector<int> &pairs = placed.blockScaling->weightSplit->stored;
+      if (std::find(pairs.begin(), pairs.end(), section.component) != pairs.end())
+        section.sumType = placed.mmaType;
     }
     for (int bit = 0; bit < log2Of(section.tileN); ++bit)
       section.order.push_back(nBit(bit));
@@ -302,6 +310,8 @@ std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geome
   }
   for (size_t i = 1; i < gemm.activation.components.size(); ++i) {
     const dsl::Component &component = gemm.activation.components[i];
+    if (component.host >= 0)
+      continue; // stored with its host
     result.push_back({Kind::ActivationComponent, static_cast<int>(i)});
     if (g.specialized() && component.extent == dsl::Extent::Group) {
       result.back().boxBytes = g.tileM * storedBits(component.type) / 8;

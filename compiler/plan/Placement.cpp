@@ -196,12 +196,17 @@ std::string targetsOf(std::string_view mmaType) {
 Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                          std::string_view target, const SourceMap *sources) {
   const dsl::Format &weight = gemm.weight, &activation = gemm.activation;
+  const bool blockScaled =
+      groupScales == Scales::Hardware || activation.element().type == dsl::ElementType::get("e2m1");
+  const std::optional<dsl::Remap> &remap = activation.element().remap;
   for (const dsl::Component &component : activation.components) {
-    std::string gap = component.rows > 1   ? "is per " + dsl::printExtent(component)
-                      : component.remap    ? "has a remapped code"
-                      : component.host < 0 ? ""
-                                           : "is in spare bits of '" +
-                                                 activation.components[component.host].name + "'";
+    bool splits = blockScaled && remap && &component == &activation.components[remap->selector];
+    std::string gap =
+        component.rows > 1                ? "is per " + dsl::printExtent(component)
+        : component.remap && !blockScaled ? "has a remapped code"
+        : component.host < 0 || splits
+            ? ""
+            : "is in spare bits of '" + activation.components[component.host].name + "'";
     if (!gap.empty())
       return errorAt(DiagId::no_kernels, {component.name, activation.name, gap},
                      gemm.activationSpan, sources);
@@ -237,12 +242,17 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
   // One k step of every instruction in use covers 32 bytes of each operand row.
   result.mmaK = 256 / operand.bits();
 
-  std::optional<DecodeSequence> decode = decodeSequence(weight, *w->core, result.mmaType);
+  dsl::Format stored = weight;
+  const bool splitsWeight = blockScaled && weight.element().remap &&
+                            weight.element().type == operand && isBareElement(*w->core);
+  if (splitsWeight) // its codes are operands, see BlockScaling
+    stored.components[0].remap.reset();
+  std::optional<DecodeSequence> decode = decodeSequence(stored, *w->core, result.mmaType);
   if (!decode)
     return noDecode(gemm, *w, result.mmaType, sources);
   for (int parameter : w->coreParameters) {
     const dsl::Component &component = weight.components[parameter];
-    if (component.extent == Extent::Group && component.group % result.mmaK != 0)
+    if (component.extent == Extent::Group && component.group % result.mmaK != 0 && !splitsWeight)
       return errorAt(DiagId::unsupported_value,
                      {weight.name, "'" + component.name +
                                        "' beside the element needs an extent of k[G] with G a "
@@ -261,7 +271,7 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
     return errorAt(DiagId::scales_not_legal, {std::string(dsl::name(where)), gemm.name, why},
                    gemm.schedule.scales ? gemm.schedule.scalesSpan : gemm.weightSpan, sources);
   };
-  if (groupScales == Scales::Hardware || result.mmaType == "e2m1") {
+  if (blockScaled) {
     BlockScaling scaling;
     std::string why = target != "sm_120a" ? "instructions with block scales need sm_120a, the "
                                             "target is " +
@@ -298,6 +308,16 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                                "decoded to " + result.mmaType + " in " +
                                    std::to_string(decode->instructions() * 8 / decode->codes) +
                                    " instructions per 8"});
+  for (bool ofWeight : {true, false})
+    if (result.blockScaling && result.blockScaling->split(ofWeight)) {
+      const CodeSplit &split = *result.blockScaling->split(ofWeight);
+      result.placements.push_back(
+          {path(ofWeight, (ofWeight ? weight : activation).components[split.selector].name),
+           Placement::Operand,
+           "remapped codes are the sum of " + std::to_string(result.blockScaling->parts(ofWeight)) +
+               " operands, made in " + std::to_string(split.split.instructions.size()) +
+               " instructions per 8"});
+    }
   std::vector<ScaleUse> groups;
   for (const ScaleUse &use : w->scales)
     if (!placeOutside(use, path(true, weight.components[use.component].name)))
@@ -344,7 +364,8 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
   result.decode =
       result.scalesOperand ? *std::move(scaled.decode) : withoutScale(*decode, result.mmaType);
   result.operandRoundings = decode->roundings + (result.scalesOperand ? scaled.roundings : 0);
-  result.log2Factor = result.decode.log2Factor;
+  result.log2Factor =
+      result.decode.log2Factor + (result.blockScaling ? result.blockScaling->log2 : 0);
   result.streamed = streamedComponents(weight, result.decode);
   return result;
 }

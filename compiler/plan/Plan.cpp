@@ -230,7 +230,7 @@ int64_t instructionsPerTile(const PlacedGemm &placed, const Schedule &schedule) 
   Geometry g = makeGeometry(placed, schedule);
   if (g.specialized()) // an instruction does tileM / 8 times 4 as much
     return g.chunks() * g.stepsPerChunk() * g.rowTiles();
-  return g.chunks() * g.stepsPerChunk() * g.rowTiles() * g.batchTiles();
+  return g.chunks() * g.stepsPerChunk() * g.rowTiles() * g.batchTiles() * placed.products();
 }
 
 // Every value that a schedule entry may take: the user's own, or the planner's candidates.
