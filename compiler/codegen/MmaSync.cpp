@@ -100,8 +100,9 @@ void MmaSyncLowering::lowerLoadActivation(tile::LoadActivationOp op) {
 std::vector<KernelLowering::Value> MmaSyncLowering::mmaOperands(mlir::ValueRange a, Value b,
                                                                 int64_t step, Value c) {
   std::vector<Value> operands(a.begin(), a.end());
-  for (int64_t i = 0; i < 2; ++i)
-    operands.push_back(element(b, 2 * step + i));
+  auto ofB = static_cast<int64_t>(a.size() / 2);
+  for (int64_t i = 0; i < ofB; ++i)
+    operands.push_back(element(b, ofB * step + i));
   for (int64_t i = 0; i < 4; ++i)
     operands.push_back(element(c, i));
   return operands;
@@ -122,10 +123,13 @@ KernelLowering::Value MmaSyncLowering::mmaResult(llvm::StringRef intrinsic, Valu
 
 void MmaSyncLowering::lowerMma(tile::MmaOp op) {
   llvm::StringRef type = op.getElement();
+  bool half = op.getA().size() == 2;
   const char *intrinsic = type == "f16"    ? "llvm.nvvm.mma.m16n8k16.row.col.f32.f32"
                           : type == "bf16" ? "llvm.nvvm.mma.m16n8k16.row.col.bf16"
                           : type == "e4m3" ? "llvm.nvvm.mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
-                          : type == "s8"   ? "llvm.nvvm.mma.m16n8k32.row.col.s8"
+                          : type == "s8"   ? (half ? "llvm.nvvm.mma.m16n8k16.row.col.s8"
+                                                   : "llvm.nvvm.mma.m16n8k32.row.col.s8")
+                          : half           ? "llvm.nvvm.mma.m16n8k32.row.col.s4"
                                            : "llvm.nvvm.mma.m16n8k64.row.col.s4";
   std::vector<Value> operands =
       mmaOperands(op.getA(), op.getB(), static_cast<int64_t>(op.getStep()), op.getC());

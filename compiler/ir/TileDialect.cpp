@@ -106,11 +106,13 @@ mlir::LogicalResult DecodeOp::verify() {
 }
 
 mlir::LogicalResult MmaOp::verify() {
-  if (getA().size() != 4)
-    return emitOpError("operand A has ") << getA().size() << " registers; it must have 4";
-  if (getB().getType().getNumElements() < 2 * static_cast<int64_t>(getStep()) + 2)
-    return emitOpError("operand B has no registers of step ") << getStep();
   bool integer = getElement() == "s8" || getElement() == "s4";
+  if (getA().size() != 4 && !(integer && getA().size() == 2))
+    return emitOpError("operand A has ")
+           << getA().size() << " registers; it must have 4" << (integer ? ", or 2 of a half" : "");
+  auto ofB = static_cast<int64_t>(getA().size() / 2);
+  if (getB().getType().getNumElements() < ofB * (static_cast<int64_t>(getStep()) + 1))
+    return emitOpError("operand B has no registers of step ") << getStep();
   if (getC().getType().getElementType().isInteger() != integer ||
       getC().getType() != getResult().getType())
     return emitOpError("accumulator type does not match '") << getElement() << "' operands";

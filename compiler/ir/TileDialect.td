@@ -282,6 +282,9 @@ def Tile_PairOp : Tile_Op<"pair", [Pure]> {
 
 def Tile_MmaOp : Tile_Op<"mma", [Pure]> {
   let summary = "one matrix instruction: m16n8 with 32 bytes of k per row";
+  let description = [{
+    Of integers also with 16 bytes, operand A then has two registers, and `step` counts such halves.
+  }];
   let arguments = (ins Variadic<I32>:$a, I32Vector:$b, I64Attr:$step, Accumulator:$c,
                        StrAttr:$element);
   let results = (outs Accumulator:$result);

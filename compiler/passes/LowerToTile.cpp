@@ -39,12 +39,13 @@ void KernelBuilder::build() {
   op.erase();
 }
 
-// Roles have a loop over tiles; otherwise the grid is of tiles and of parts of k.
+// Roles and equal shares of k have a loop over tiles; otherwise the grid is of tiles and of parts
+// of k.
 void KernelBuilder::findTile() {
   mlir::Location loc = at("schedule");
   mlir::Type type = builder.getI32Type();
   const LayoutSection &codes = layout.sections[0];
-  if (g.specialized()) {
+  if (g.specialized() || g.streamK) {
     auto tiles = tile::ForTilesOp::create(builder, loc, static_cast<uint64_t>(codes.tilesN),
                                           outputTilesM(), static_cast<uint64_t>(codes.tilesK));
     mlir::Block &body = tiles.getBody().emplaceBlock();

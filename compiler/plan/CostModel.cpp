@@ -241,8 +241,14 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
                             device.threadsPerSm / g.threads()});
   perSm = std::max<int64_t>(perSm, 1);
   int64_t tiles = ceilDiv(problem.n, g.tileN) * ceilDiv(problem.m, g.tileM);
+  int64_t tilesK = ceilDiv(problem.k, g.tileK);
   int64_t ctas = tiles * schedule.splitK;
-  int64_t steps = ceilDiv(ceilDiv(problem.k, g.tileK), schedule.splitK);
+  int64_t steps = ceilDiv(tilesK, schedule.splitK == 0 ? 1 : schedule.splitK);
+  if (g.streamK) {
+    ctas = std::min(tiles * tilesK, schedule.residentCtas);
+    steps = ceilDiv(tiles * tilesK, ctas);
+    perSm = schedule.ctasPerSm;
+  }
   double waves = std::ceil(static_cast<double>(ctas) / static_cast<double>(perSm * device.smCount));
   // CTAs that share an SM in a full or in the only wave.
   double resident =
@@ -251,18 +257,22 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
       std::min<double>(static_cast<double>(ctas), static_cast<double>(perSm * device.smCount));
 
   // Activations of one batch tile are shared by all CTAs of a row and come from L2. Weights are
-  // read once, unless they do not stay there until the next batch tile (APEX4's RTX 3090 and A40).
+  // read from memory once, if they stay in L2 until the next batch tile. If not, the CTAs of a grid
+  // that run side by side on the same weights share them; CTAs with equal shares of k are each at
+  // another place (APEX4's RTX 3090 and A40).
   double batches = static_cast<double>(ceilDiv(problem.m, g.tileM));
-  double tileBytes = 0, weightTile = 0;
-  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g)) {
-    tileBytes += (buffer.weight ? 1.0 : 0.3) * static_cast<double>(buffer.bytes);
-    weightTile += buffer.weight ? static_cast<double>(buffer.bytes) : 0;
+  double activationTile = 0, weightTile = 0;
+  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
+    (buffer.weight ? weightTile : activationTile) += static_cast<double>(buffer.bytes);
+  double tileBytes = weightTile + 0.3 * activationTile;
+  auto tilesN = static_cast<double>(ceilDiv(problem.n, g.tileN));
+  double weights = weightTile * tilesN * static_cast<double>(tilesK);
+  double fromMemory = tileBytes / batches;
+  if (weights >= l2Share * static_cast<double>(device.l2Bytes)) {
+    double sideBySide = active / (tilesN * static_cast<double>(schedule.splitK));
+    double readers = g.streamK ? 1 : std::clamp(sideBySide, 1.0, batches);
+    fromMemory = weightTile / readers + 0.3 * activationTile;
   }
-  double weights =
-      weightTile * static_cast<double>(ceilDiv(problem.n, g.tileN) * ceilDiv(problem.k, g.tileK));
-  double fromMemory = tileBytes;
-  if (weights < l2Share * static_cast<double>(device.l2Bytes))
-    fromMemory /= batches;
   double bandwidth = device.bandwidthGBs * 1e3 * 0.9; // bytes per microsecond, as copies reach it
   double load = std::max(fromMemory * active / bandwidth,
                          memoryLatencyMicroseconds / std::max(1, schedule.pipeline - 1));
@@ -285,21 +295,23 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   for (double part : {load, issue, pipes, tensor + scale, shared, latency})
     step += std::pow(part, sharpness);
   step = std::pow(step, 1 / sharpness);
-  double fill = memoryLatencyMicroseconds;
+  // Each tile of a CTA begins with an empty pipeline.
+  double starts = waves * (g.streamK ? static_cast<double>(ceilDiv(steps, tilesK) + 1) : 1);
+  double fill = starts * memoryLatencyMicroseconds;
   double outputBytes = static_cast<double>(problem.m * problem.n) * 2;
   double epilogue = 0.5 + outputBytes / bandwidth;
-  if (schedule.splitK > 1)
+  if (schedule.splitK != 1)
     epilogue += 1.0 + static_cast<double>(ctas * g.tileM * g.tileN) * 8 / (bandwidth * 2);
   double all = waves * static_cast<double>(steps);
   Cost cost;
-  cost.microseconds = launchMicroseconds + waves * fill + all * step + epilogue;
+  cost.microseconds = launchMicroseconds + fill + all * step + epilogue;
   cost[Part::Load] = all * load;
   cost[Part::Decode] = all * std::max(issue, pipes);
   cost[Part::Tensor] = all * tensor;
   cost[Part::Scaling] = all * scale;
   cost[Part::Shared] = all * shared;
   cost[Part::Latency] = all * latency;
-  cost[Part::Overhead] = launchMicroseconds + waves * fill + epilogue;
+  cost[Part::Overhead] = launchMicroseconds + fill + epilogue;
   return cost;
 }
 

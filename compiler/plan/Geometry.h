@@ -23,13 +23,13 @@ struct Geometry {
   int64_t warpsK;              // groups of them that take turns along k
   int mmaK;                    // k of one MMA
   int activationBits;          // of a stored element
-  int weightBits;              // of a code: 2 to 8
+  int weightBits;              // of a code: 2 to 8, or 16
   Roles roles = Roles::Uniform;
   bool streamK = false;               // CTAs have equal shares of the k tiles of all outputs
   int64_t clusterN = 1, clusterK = 1; // CTAs of a cluster along weight rows and along k
 
   // Codes are stored in chunks of 16 rows: what one warp loads with at most 16 bytes a thread and
-  // plane, 64 k, of 8-bit codes 32.
+  // plane, 64 k, of 8-bit codes 32, of 16-bit ones 16.
   static constexpr int64_t widestChunkK = 64;
   static constexpr int64_t smallestTileK = 64;
 
@@ -53,7 +53,7 @@ struct Geometry {
   // Batch rows from one accumulator of a thread to its next, which has two of them.
   int64_t batchStep() const { return gemv() ? 2 : 8; }
   int64_t batchTiles() const { return (warpM() + batchStep() - 1) / batchStep(); } // of a warp
-  int64_t chunkK() const { return weightBits == 8 ? widestChunkK / 2 : widestChunkK; }
+  int64_t chunkK() const { return weightBits < 8 ? widestChunkK : 256 / weightBits; }
   int64_t chunkCodes() const { return chunkK() / 2; } // of a thread
   // Words of a thread in a chunk of a plane of so many bits.
   int64_t planeWords(int64_t bits) const { return chunkCodes() * bits / 32; }

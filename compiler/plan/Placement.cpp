@@ -41,10 +41,10 @@ bool isBareElement(const Expr &expr) {
 
 // Why partial sums cannot be scaled, or operands, by such groups; empty: they can.
 std::string groupProblem(const ScaleUse &use, const PlacedGemm &placed) {
-  return use.group % placed.mmaK == 0
+  return use.group % placed.leastGroup == 0
              ? ""
              : "group " + std::to_string(use.group) + " is no multiple of the instruction's k, " +
-                   std::to_string(placed.mmaK);
+                   std::to_string(placed.leastGroup);
 }
 
 // Whether a type holds every finite number of another of up to 16 bits.
@@ -241,6 +241,9 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
   result.integerAccumulator = operand.isInteger();
   // One k step of every instruction in use covers 32 bytes of each operand row.
   result.mmaK = 256 / operand.bits();
+  // Integers have a shape of mma.sync with half of that k.
+  bool halves = roles == Roles::Uniform && result.integerAccumulator;
+  result.leastGroup = halves ? result.mmaK / 2 : result.mmaK;
 
   dsl::Format stored = weight;
   const bool splitsWeight = blockScaled && weight.element().remap &&
@@ -353,11 +356,8 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
     const dsl::Component &component = activation.components[use.component];
     if (placeOutside(use, path(false, component.name)))
       continue;
-    if (use.group % result.mmaK != 0)
-      return errorAt(DiagId::no_legal_placement,
-                     {component.name, activation.name,
-                      "group " + std::to_string(use.group) +
-                          " is no multiple of the instruction's k, " + std::to_string(result.mmaK)},
+    if (std::string why = groupProblem(use, result); !why.empty())
+      return errorAt(DiagId::no_legal_placement, {component.name, activation.name, why},
                      gemm.activationSpan, sources);
     accumulate(use, component.name, "activations are not decoded again");
   }

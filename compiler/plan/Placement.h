@@ -48,6 +48,7 @@ struct PlacedGemm {
   std::string mmaType;             // element type of both MMA operands, and of stored activations
   bool integerAccumulator = false; // s32, else f32
   int mmaK = 0;                    // k of one MMA
+  int leastGroup = 0;              // of k, whose sums can be scaled: mmaK, or half an instruction
   int weightBits = 0;              // of a weight's element code
   DecodeSequence decode;           // weight codes -> operand A
   bool scalesOperand = false;      // group scales are multiplied into operand A

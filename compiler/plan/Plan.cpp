@@ -209,9 +209,6 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
         DiagId::schedule_registers,
         {str(s.tileM), str(s.tileN), str(s.warpsM), str(s.warpsN), str(registers), str(limit)}};
   int64_t tilesK = ceilDiv(problem.k, s.tileK);
-  if (g.streamK && !g.specialized())
-    return Objection{DiagId::schedule_roles,
-                     {roles, device.target, "split_k stream needs roles imfp or excp"}};
   int64_t all = tilesK * ceilDiv(problem.n, s.tileN) * ceilDiv(problem.m, s.tileM);
   if (g.streamK && all > std::numeric_limits<int32_t>::max())
     return Objection{DiagId::schedule_tile,
@@ -322,7 +319,7 @@ int64_t residentCtas(const DeviceModel &device, const Schedule &schedule) {
 void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
                      const DeviceModel &device, Schedule &schedule) {
   Geometry g = makeGeometry(placed, schedule);
-  if (!g.specialized() && !g.gemv())
+  if (!g.specialized() && !g.gemv() && !g.streamK)
     return;
   constexpr int64_t reservedPerCta = 1024, threadsPerSm = 1536;
   int64_t bytes = sharedBytes(gemm, placed, g, schedule, problem) + reservedPerCta;

@@ -20,6 +20,7 @@ constexpr unsigned bench = bit(Command::Bench);
 constexpr unsigned tune = bit(Command::Tune);
 constexpr unsigned verify = bit(Command::Verify);
 constexpr unsigned explain = bit(Command::Explain);
+constexpr unsigned plan = bit(Command::Plan);
 constexpr unsigned probe = bit(Command::Probe);
 constexpr unsigned clearing = bit(Command::CacheClear);
 constexpr unsigned importing = bit(Command::CacheImport);
@@ -27,7 +28,7 @@ constexpr unsigned warm = bit(Command::CacheWarm);
 constexpr unsigned anyCache = bit(Command::CacheList) | bit(Command::CacheVerify) | clearing |
                               bit(Command::CacheExport) | importing | warm;
 
-constexpr std::array<CommandSpec, 19> commands = {{
+constexpr std::array<CommandSpec, 20> commands = {{
     {Command::Run, "run", "FILE.rho [options]",
      "compile a gemm, run it and check the result against the exact reference"},
     {Command::Check, "check", "FILE.rho...", "print all diagnostics, or what the files declare"},
@@ -48,6 +49,8 @@ constexpr std::array<CommandSpec, 19> commands = {{
     {Command::Explain, "explain", "FILE.rho --m M --n N --k K [options]",
      "print what each placement and kind of schedule is predicted to cost, and why the others "
      "lose"},
+    {Command::Plan, "plan", "MODEL.json [FILE.rho...] [options]",
+     "give each layer of a model one of several gemms, by rules or predicted time"},
     {Command::Probe, "probe", "[options]",
      "measure what a device declaration says on the GPU at hand"},
     {Command::CacheList, "cache list", "[options]",
@@ -64,7 +67,7 @@ constexpr std::array<CommandSpec, 19> commands = {{
     {Command::Version, "--version", "", "print the versions of rho and of its compiler"},
 }};
 
-constexpr std::array<OptionSpec, 44> options = {{
+constexpr std::array<OptionSpec, 49> options = {{
     {"--check", Kind::Flag, "", fmt, false, "write nothing, list the files that would change"},
     {"--m", Kind::Count, "M", run | compile | explain, true,
      "rows of the activations and of the output"},
@@ -97,13 +100,18 @@ constexpr std::array<OptionSpec, 44> options = {{
     {"--m", Kind::Count, "M", verify, true, "rows of the activations, at most (default 300)"},
     {"--n", Kind::Count, "N", verify, true, "rows of the weight, at most (default 2000)"},
     {"--k", Kind::Count, "K", verify, true, "columns of both operands, at most (default 4000)"},
+    {"--m", Kind::Counts, "M,...", plan, false,
+     "rows of the activations (default those of the model)"},
+    {"--policy", Kind::Text, "FILE", plan, false,
+     "candidates and rules (JSON; default what the model names)"},
     {"--gemm", Kind::Text, "NAME", run | compile | bench | tune | verify | warm | explain, true,
      "which gemm of the file, if it declares several"},
     {"--device", Kind::Text, "DEVICE", run | bench | tune | verify | warm | probe, true,
      "auto (the first GPU, else the emulator), cuda, cuda:I, or emulated: a target such as sm_80, "
      "a device of 'rho devices', FILE.rho that describes one"},
-    {"--device", Kind::Text, "DEVICE", compile | explain, true,
-     "the device to plan for: as of 'rho run' (default of explain auto, of compile --target)"},
+    {"--device", Kind::Text, "DEVICE", compile | explain | plan, true,
+     "the device to plan for: as of 'rho run' (default of explain and plan auto, of compile "
+     "--target)"},
     {"--target", Kind::Text, "TARGET", compile, true,
      "the architecture to compile for (default sm_80)"},
     {"--weights", Kind::Text, "FILE", run, false,
@@ -130,9 +138,16 @@ constexpr std::array<OptionSpec, 44> options = {{
      "FILE is the printed text of this stage"},
     {"--plan", Kind::Text, "FILE", compile, true, "follow this printed plan"},
     {"-o", Kind::Text, "FILE", compile, false, "write to FILE instead of standard output"},
-    {"--csv", Kind::Text, "FILE", bench | tune | verify, false, "write the table to FILE as well"},
+    {"--csv", Kind::Text, "FILE", bench | tune | verify | plan, false,
+     "write the table to FILE as well"},
+    {"--measured", Kind::Text, "FILE", tune, false,
+     "write every candidate with its predicted and its measured time to FILE (CSV)"},
     {"--plot", Kind::Text, "FILE", explain, false,
      "draw the predicted time of each placement against m to FILE (SVG)"},
+    {"--gemm", Kind::Text, "NAME", plan, false,
+     "this candidate for all layers, whatever rules say"},
+    {"--plot", Kind::Text, "FILE", plan, false,
+     "draw the predicted speed-ups over f16 against m to FILE (SVG)"},
     {"--plot", Kind::Text, "FILE", bench, false,
      "draw the kernels' bandwidth, speed or speed-ups to FILE (SVG)"},
 }};

@@ -25,6 +25,7 @@ enum class Command : uint8_t {
   Verify,
   Devices,
   Explain,
+  Plan,
   Probe,
   CacheList,
   CacheVerify,

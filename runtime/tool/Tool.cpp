@@ -56,6 +56,8 @@ Result<int> dispatch(const Options &options) {
     return devicesCommand(options);
   case Command::Explain:
     return explainCommand(options);
+  case Command::Plan:
+    return planCommand(options);
   case Command::Probe:
     return probeCommand(options);
   case Command::CacheList:

@@ -22,6 +22,7 @@ Result<int> tuneCommand(const Options &options);
 Result<int> verifyCommand(const Options &options);
 Result<int> devicesCommand(const Options &options);
 Result<int> explainCommand(const Options &options);
+Result<int> planCommand(const Options &options);
 Result<int> probeCommand(const Options &options);
 Result<int> cacheListCommand(const Options &options);
 Result<int> cacheVerifyCommand(const Options &options);

@@ -235,6 +235,40 @@ TEST(Quantize, LiquidQuantFollowsItsEncodeBlock) {
   EXPECT_EQ(q.components[2].get(0), u8.encode(128 + low));
 }
 
+// LiquidGEMM, equations 7 to 11, for every least and largest number of a group that the protective
+// range admits: the encoder's step times code, and the sum with the origin, stay inside of a byte,
+// and so does every other code's up to the largest of the group. Then equation 12, the flipped top
+// bit, is the subtraction of 128.
+TEST(Quantize, LiquidQuantNeverLeavesAByte) {
+  constexpr int limit = 119, group = 64;
+  Numbers x;
+  std::vector<std::pair<int, int>> ranges{{-limit, limit}}; // the first sets the channel's scale
+  for (int low = -limit; low <= limit; ++low)
+    for (int high = low; high <= limit; ++high)
+      ranges.emplace_back(low, high);
+  for (auto [low, high] : ranges)
+    for (int i = 0; i < group; ++i)
+      x.push_back(static_cast<float>(low + (high - low) * i / (group - 1)));
+  auto k = static_cast<int64_t>(x.size());
+  QuantizedMatrix q = quantized(shipped("liquidquant"), x, 1, k);
+  ASSERT_EQ(q.components[3].get(0), ElementType::get("f32").encode(1));
+  for (size_t g = 0; g < ranges.size(); ++g) {
+    auto at = static_cast<int64_t>(g);
+    auto step = static_cast<int>(q.components[1].get(at)),
+         origin = static_cast<int>(q.components[2].get(at));
+    ASSERT_LE(step, 16);
+    ASSERT_LE(15 * step, 240);
+    for (int i = 0; i < group; ++i) {
+      auto code = static_cast<int>(q.components[0].get(at * group + i));
+      int byte = code * step + origin;
+      ASSERT_LE(byte, 255) << ranges[g].first << " to " << ranges[g].second;
+      ASSERT_EQ(static_cast<int8_t>(byte ^ 0x80), byte - 128);
+      // Rounded to the nearest code; the range may end half a step (15 codes of 1/2) early.
+      ASSERT_LE(std::abs(byte - 128 - x[g * group + static_cast<size_t>(i)]), step / 2.0 + 7.5);
+    }
+  }
+}
+
 TEST(Quantize, ActivationsCarryNanAndInfinityInTheirScales) {
   for (float bad : {nan, infinity, -infinity}) {
     for (const char *name : {"int8_token", "int4_g128"}) {
