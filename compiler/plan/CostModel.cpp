@@ -175,6 +175,8 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
     steps = static_cast<double>(ceilDiv(tilesK, schedule.splitK));
   }
   double resident = std::min(slots / device.smCount, std::ceil(ctas / device.smCount));
+  if (g.streamK) // on an SM that has any
+    resident = std::max(resident, 1.0);
   double waves = std::ceil(ctas / slots);
   double active = std::min(ctas, slots);
 
