@@ -397,27 +397,6 @@ TEST(PlanDiagnostics, Schedules) {
          73, 4);
 }
 
-// RaZeR, appendix E: of equal shares of k, fewer CTAs have fuller ones.
-TEST(Shares, HaveAsManyCtasAsIsFixedOrFewerWhereThatIsFaster) {
-  auto planned = [](const std::string &schedule, const Problem &problem) {
-    Result<Plan> result =
-        planOf("gemm g { weight: int4 activation: f16 output: f16 schedule { " + schedule + " } }",
-               problem, "sm_90a");
-    EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().str());
-    return *result;
-  };
-  const Problem small{16, 1536, 2048}, large{16, 28672, 8192};
-  for (const char *roles : {"imfp", "uniform"}) {
-    std::string own = std::string("split_k: stream roles: ") + roles;
-    EXPECT_EQ(planned(own + " ctas: 40", small).schedule.residentCtas, 40);
-    Plan all = planned(own + " ctas: 65535", small), chosen = planned(own, small);
-    EXPECT_GE(all.schedule.residentCtas, 132);
-    EXPECT_LE(chosen.predictedMicroseconds, all.predictedMicroseconds);
-    EXPECT_LT(chosen.schedule.residentCtas, all.schedule.residentCtas) << roles;
-    EXPECT_GE(planned(own, large).schedule.residentCtas, 128) << roles;
-  }
-}
-
 // Bounds of 8 * 16 * 128 * G (s4 in s8 operands, times 16) and 8 * 8 * G (s4 operands) against
 // 2^22.
 TEST(Sums, AreBiasedWhereTheirBoundIsProved) {
