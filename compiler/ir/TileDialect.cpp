@@ -70,8 +70,9 @@ mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int
 }
 
 mlir::LogicalResult PipelineOp::verify() {
-  if (getDepth() < 2 || getDepth() > 8)
-    return emitOpError("depth is ") << getDepth() << "; it must be between 2 and 8";
+  constexpr int most = dsl::ScheduleDecl::mostStages;
+  if (getDepth() < 2 || getDepth() > most)
+    return emitOpError("depth is ") << getDepth() << "; it must be between 2 and " << most;
   if (getInits().getTypes() != getResultTypes())
     return emitOpError("init and result types differ");
   bool decodes = !getDecode().empty();

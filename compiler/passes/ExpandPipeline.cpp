@@ -106,6 +106,8 @@ void expandTiles(tile::ForTilesOp op) {
   mlir::OpBuilder builder(op);
   ScalarBuilder at{builder, op.getLoc()};
   forEachTile(at, op, {}, [&](const TileShare &share, mlir::ValueRange) {
+    // Threads that store nothing of the tile before come here ahead of those of their warp.
+    mlir::NVVM::SyncWarpOp::create(builder, op.getLoc(), at.i32(-1));
     mlir::NVVM::Barrier0Op::create(builder, op.getLoc());
     mlir::IRMapping map;
     mlir::Block &body = op.getBody().front();

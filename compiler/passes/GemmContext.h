@@ -15,7 +15,8 @@ std::vector<std::string> originsOf(const dsl::Gemm &gemm);
 mlir::Location locationOf(mlir::MLIRContext *context, const std::vector<std::string> &origins,
                           llvm::StringRef origin);
 
-// The format as an attribute text: the bare type name for a plain f16 or bf16 operand.
+// The format as an attribute text, after those of its parts: the bare type name for a plain f16 or
+// bf16 operand.
 std::string formatText(const dsl::Format &format);
 
 struct GemmContext {
@@ -24,7 +25,13 @@ struct GemmContext {
   PlacedGemm placed;
   Geometry geometry;
   std::vector<std::string> origins;
+  std::string weightOrigin;                    // of all components of the weight; empty: their own
+  std::shared_ptr<const GemmContext> residual; // of the weight's, with the tile of a piece
 };
+
+// The location of what comes from a component.
+mlir::Location componentLocation(mlir::MLIRContext *context, const GemmContext &gemm, bool ofWeight,
+                                 int component);
 
 // Emits an error on the operation when its texts do not parse or cannot be placed.
 mlir::FailureOr<GemmContext> contextOf(ir::GemmOp op);

@@ -32,6 +32,7 @@ void KernelBuilder::build() {
   builder.setInsertionPointToEnd(&block);
   allocateShared();
   findTile();
+  makeResidual();
   if (g.gemv())
     buildGemv();
   else
@@ -126,13 +127,13 @@ void KernelBuilder::allocateShared() {
 
 std::vector<Value> KernelBuilder::buildPipeline() {
   buildSplitTables();
-  bool grouped = !chain.accumulator.empty();
-  bool integer = context.placed.integerAccumulator && !grouped;
-  mlir::VectorType type = accumulatorType(integer);
-  Value zero = tile::ZeroOp::create(builder, at("gemm"), type);
-  size_t sums = static_cast<size_t>(g.rowTiles() * g.batchTiles());
-  std::vector<Value> inits(sums, zero);
-  bool carries = g.specialized() && !grouped && !g.decodesApart() && carriesBatch(g);
+  size_t ofWeight = static_cast<size_t>(g.rowTiles() * g.batchTiles());
+  std::vector<Value> inits(ofWeight, tile::ZeroOp::create(builder, at("gemm"), sumType()));
+  if (residual)
+    inits.insert(inits.end(), ofWeight,
+                 tile::ZeroOp::create(builder, at("gemm"), residual->sumType()));
+  size_t sums = inits.size();
+  bool carries = g.specialized() && !grouped() && !g.decodesApart() && carriesBatch(g);
   if (carries) // operand A of the batch that runs on
     inits.insert(inits.end(), static_cast<size_t>(4 * g.rowTiles() * batchSteps(g)), i32(0));
   auto pipeline =
@@ -161,9 +162,23 @@ std::vector<Value> KernelBuilder::buildPipeline() {
     carried.push_back(consume.addArgument(init.getType(), loc));
   builder.setInsertionPointToEnd(&consume);
   Value slot = consume.getArgument(1);
+  StoredPieces pieces;
+  std::vector<Value> ofResidual;
+  if (residual) {
+    pieces = startResidual(consume.getArgument(0), slot);
+    auto first = carried.begin() + static_cast<std::ptrdiff_t>(ofWeight);
+    auto last = carried.begin() + static_cast<std::ptrdiff_t>(sums);
+    ofResidual.assign(first, last);
+    carried.erase(first, last);
+  }
   std::vector<Value> sumsAfter = !g.specialized() ? buildWarpProducts(slot, carried)
-                                 : grouped        ? buildGroupedProducts(slot, carried)
+                                 : grouped()      ? buildGroupedProducts(slot, carried)
                                                   : buildWarpgroupProducts(slot, carried);
+  if (residual) {
+    ofResidual = addResidual(slot, pieces, ofResidual);
+    sumsAfter.insert(sumsAfter.begin() + static_cast<std::ptrdiff_t>(ofWeight), ofResidual.begin(),
+                     ofResidual.end());
+  }
   tile::YieldOp::create(builder, loc, sumsAfter);
   return {pipeline.getResults().begin(), pipeline.getResults().begin() + sums};
 }
@@ -186,6 +201,13 @@ void KernelBuilder::buildCopies(Value tileK, Value slot) {
       continue;
     if (!ofWeight) {
       buildActivationCopy(index, tileK, slot);
+      continue;
+    }
+    if (index == StageBuffer::blockList) {
+      const ResidualLayout &stored = *layout.residual;
+      tile::CopyTileOp::create(builder, at(context.residual->weightOrigin), weight,
+                               stored.listOffset, add(mul(tileN, stored.tilesK), tileK), buffer,
+                               slot);
       continue;
     }
     tile::CopyTileOp::create(builder, at(true, section(index).component), weight,
@@ -237,10 +259,9 @@ void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
 
 namespace {
 
-mlir::FailureOr<Chain> readChain(ir::GemmOp op) {
+mlir::FailureOr<Chain> readChain(ir::GemmOp op, Value value, double factor) {
   Chain chain;
-  chain.result = llvm::cast<ir::ReturnOp>(op.getBody().front().back());
-  Value value = chain.result.getValue();
+  chain.factor = factor;
   std::vector<ir::ComponentOp> *scales = &chain.epilogue;
   bool reduced = false;
   while (mlir::Operation *definition = value.getDefiningOp()) {
@@ -272,13 +293,31 @@ mlir::FailureOr<Chain> readChain(ir::GemmOp op) {
   return op.emitError("holds no rho.mma");
 }
 
+mlir::FailureOr<Chain> readChain(ir::GemmOp op, bool hasResidual) {
+  auto result = llvm::cast<ir::ReturnOp>(op.getBody().front().back());
+  auto sum = result.getValue().getDefiningOp<ir::AddOp>();
+  if (static_cast<bool>(sum) != hasResidual)
+    return op.emitError(sum ? "the weight has no residual" : "the weight's residual is not added");
+  double factor = result.getFactor().convertToDouble();
+  if (!sum)
+    return readChain(op, result.getValue(), factor);
+  mlir::FailureOr<Chain> chain =
+      readChain(op, sum.getValue(), factor * sum.getFactor().convertToDouble());
+  mlir::FailureOr<Chain> residual =
+      readChain(op, sum.getResidual(), factor * sum.getResidualFactor().convertToDouble());
+  if (mlir::failed(chain) || mlir::failed(residual))
+    return mlir::failure();
+  chain->residual = std::make_shared<Chain>(*residual);
+  return chain;
+}
+
 struct LowerToTilePass : impl::LowerToTileBase<LowerToTilePass> {
   void runOnOperation() override {
     for (ir::GemmOp op : llvm::make_early_inc_range(getOperation().getOps<ir::GemmOp>())) {
       mlir::FailureOr<GemmContext> context = contextOf(op);
       if (mlir::failed(context))
         return signalPassFailure();
-      mlir::FailureOr<Chain> chain = readChain(op);
+      mlir::FailureOr<Chain> chain = readChain(op, context->residual != nullptr);
       if (mlir::failed(chain))
         return signalPassFailure();
       KernelBuilder(op, *context, *chain).build();

@@ -36,14 +36,40 @@ std::string formOf(const DecodeParam &param) {
 
 class PlacedBody {
 public:
-  PlacedBody(ir::GemmOp op, const GemmContext &context)
-      : op(op), context(context), builder(op.getContext()) {}
+  PlacedBody(ir::GemmOp op, const GemmContext &context, llvm::StringRef role = "weight")
+      : op(op), context(context), builder(op.getContext()), role(role) {}
 
   void build() {
-    const PlacedGemm &placed = context.placed;
     mlir::Block &block = op.getBody().front();
     block.clear();
-    builder.setInsertionPointToEnd(&block);
+    mlir::Value value = product();
+    double result = factor();
+    if (context.residual) {
+      PlacedBody residual(op, *context.residual, "residual");
+      mlir::Value added = residual.product();
+      builder.setInsertionPointToEnd(&block);
+      value = ir::AddOp::create(builder, at("gemm"), tensor("n m", "f32"), value,
+                                llvm::APFloat(result), added, llvm::APFloat(residual.factor()));
+      result = 1;
+    }
+    ir::ReturnOp::create(builder, at("output"), value, llvm::APFloat(result));
+  }
+
+private:
+  ir::GemmOp op;
+  const GemmContext &context;
+  mlir::OpBuilder builder;
+  std::string role; // of the weight's components
+  std::map<std::pair<bool, int>, mlir::Value> components;
+  std::map<std::string, mlir::Value> numbers; // by their terms
+
+  double factor() const {
+    return context.placed.constant * std::ldexp(1.0, -context.placed.log2Factor);
+  }
+  // At the end of the body, without the factor.
+  mlir::Value product() {
+    const PlacedGemm &placed = context.placed;
+    builder.setInsertionPointToEnd(&op.getBody().front());
     mlir::Value codes = component(true, 0);
     std::vector<mlir::Value> parameters;
     std::vector<mlir::Attribute> forms;
@@ -74,16 +100,8 @@ public:
       value = ir::ReduceOp::create(builder, at("gemm"), tensor("n m", "f32"), value);
     for (const ScaleUse &use : placed.epilogue)
       value = scale(value, use, "n m");
-    double factor = placed.constant * std::ldexp(1.0, -placed.log2Factor);
-    ir::ReturnOp::create(builder, at("output"), value, llvm::APFloat(factor));
+    return value;
   }
-
-private:
-  ir::GemmOp op;
-  const GemmContext &context;
-  mlir::OpBuilder builder;
-  std::map<std::pair<bool, int>, mlir::Value> components;
-  std::map<std::string, mlir::Value> numbers; // by their terms
 
   mlir::Location at(llvm::StringRef origin) {
     return locationOf(op.getContext(), context.origins, origin);
@@ -97,11 +115,11 @@ private:
       return value;
     const dsl::Format &format = weight ? context.gemm.weight : context.gemm.activation;
     const dsl::Component &part = format.components[index];
-    std::string role = weight ? "weight" : "activation";
     bool operand = !weight && index == 0; // stored as the instruction takes it
     llvm::StringRef element = operand ? context.placed.mmaType : part.type.name();
-    value = ir::ComponentOp::create(builder, at(role + "." + part.name),
-                                    tensor(axesOf(part, weight), element), role, part.name);
+    value = ir::ComponentOp::create(
+        builder, componentLocation(op.getContext(), context, weight, index),
+        tensor(axesOf(part, weight), element), weight ? role : "activation", part.name);
     return value;
   }
   // Splits the codes of an operand with a remapped one; gives the rest, null where there is none.

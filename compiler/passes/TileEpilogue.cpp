@@ -22,9 +22,9 @@ KernelBuilder::EpilogueFactors KernelBuilder::buildFactors() {
     int64_t base = ofWeight ? section(index).offset : 0;
     if (part.extent == dsl::Extent::Tensor) {
       multiply(loc, factor,
-               tile::LoadTensorScaleOp::create(builder, loc, builder.getF32Type(), source, base,
-                                               part.type.name(), ofWeight ? unitBits(index) : storedBits(part.type),
-                                               part.shift));
+               tile::LoadTensorScaleOp::create(
+                   builder, loc, builder.getF32Type(), source, base, part.type.name(),
+                   ofWeight ? unitBits(index) : storedBits(part.type), part.shift));
     } else if (ofWeight) {
       mlir::VectorType type = vectorOf(g.rowsPerThread(), false);
       auto early = rowScaleWords.find(index);
@@ -47,7 +47,7 @@ KernelBuilder::EpilogueFactors KernelBuilder::buildFactors() {
                                                  j, part.type.name()));
     }
   }
-  double constant = chain.result.getFactor().convertToDouble();
+  double constant = chain.factor;
   if (constant != 1.0)
     multiply(at("output"), factor,
              mlir::arith::ConstantFloatOp::create(builder, at("output"), builder.getF32Type(),
@@ -70,16 +70,27 @@ void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
     builder.setInsertionPointToStart(&last.getThenRegion().front());
   }
   EpilogueFactors factors = early ? *early : buildFactors();
+  auto scaled = [&](const EpilogueFactors &by, int64_t t, int64_t j, Value value, Value plus) {
+    std::vector<Value> pair;
+    if (!by.rows.empty())
+      pair = {by.rows[2 * t], by.rows[2 * t + 1]};
+    return tile::ScaleOp::create(builder, at("output"), accumulatorType(false), value, pair,
+                                 by.columns.empty() ? Value() : by.columns[j], by.all, plus, false,
+                                 mlir::ValueRange());
+  };
+  EpilogueFactors ofResidual;
+  if (residual) {
+    residual->builder.restoreInsertionPoint(builder.saveInsertionPoint());
+    ofResidual = residual->buildFactors();
+  }
+  int64_t ofWeight = g.rowTiles() * g.batchTiles();
   for (int64_t t = 0; t < g.rowTiles(); ++t)
     for (int64_t j = 0; j < g.batchTiles(); ++j) {
-      std::vector<Value> pair;
-      if (!factors.rows.empty())
-        pair = {factors.rows[2 * t], factors.rows[2 * t + 1]};
-      Value &sum = sums[t * g.batchTiles() + j];
-      sum = tile::ScaleOp::create(builder, at("output"), accumulatorType(false), sum, pair,
-                                  factors.columns.empty() ? Value() : factors.columns[j],
-                                  factors.all, Value(), false, mlir::ValueRange());
+      int64_t i = t * g.batchTiles() + j;
+      Value plus = residual ? scaled(ofResidual, t, j, sums[ofWeight + i], Value()) : Value();
+      sums[i] = scaled(factors, t, j, sums[i], plus);
     }
+  sums.resize(ofWeight);
   if (slices)
     tile::StoreBoxOp::create(builder, at("output"), output, tileN, tileM, slicesBuffer,
                              slices->rows, context.gemm.output.name(), sums);

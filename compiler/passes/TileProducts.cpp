@@ -50,7 +50,7 @@ Value KernelBuilder::multiply(const std::vector<Value> &a, Value b, int64_t step
 
 std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Value> sums) {
   int64_t steps = g.stepsPerChunk();
-  bool grouped = !chain.accumulator.empty();
+  bool grouped = this->grouped();
   int64_t flush = flushK();
   mlir::VectorType mmaType = accumulatorType(context.placed.integerAccumulator);
   Value zero = tile::ZeroOp::create(builder, at("gemm"), mmaType);
@@ -71,8 +71,9 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk) {
     std::vector<std::vector<Value>> b; // by batch tile: operands whose sum it is
     for (int64_t j = 0; j < g.batchTiles(); ++j) {
-      Value words = tile::LoadActivationOp::create(builder, at(false, 0), vectorOf(2 * steps, true),
-                                                   buffers[{false, 0}], slot, chunk, j);
+      Value words =
+          tile::LoadActivationOp::create(builder, at(false, 0), vectorOf(2 * steps, true),
+                                         buffers[{false, 0}], slot, chunk, j, pieceInTile);
       b.push_back(splitActivation(words, chunk, j, slot));
     }
     const std::vector<Chunk> &words = codesOf(chunk, slot);
@@ -257,7 +258,7 @@ void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value
       for (int64_t j = 0; j < g.batchTiles(); ++j) {
         Value scales = tile::LoadColumnScalesOp::create(
             builder, loc, vectorOf(2, false), buffers[{false, index}], slot, group * spread, j,
-            part.type.name(), spread);
+            part.type.name(), spread, groupsBeforePiece(part.group));
         if (static_cast<int64_t>(columns.size()) <= j)
           columns.push_back(scales);
         else

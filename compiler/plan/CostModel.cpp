@@ -92,6 +92,33 @@ InstructionCounts scalingPerTile(const PlacedGemm &placed, const Geometry &g,
          countScaling(placed, sums);
 }
 
+// What the stored blocks of a residual add to one k tile: expected values, as many as the budget
+// allows.
+struct ResidualShare {
+  double bytes = 0;         // of a CTA
+  double macs = 0;          // of a CTA, by mma.sync
+  InstructionCounts issued; // of a warp
+};
+ResidualShare residualPerTile(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
+  ResidualShare result;
+  if (!placed.residual)
+    return result;
+  // Loop, bits of the list, addresses, loads ahead: instructions a piece; and the list's of a tile.
+  constexpr double perPiece = 40, perTile = 30;
+  const dsl::Part &part = gemm.weight.residual->part;
+  double stored = part.budget.value_or(100) / 100;
+  Geometry piece = pieceGeometry(placed, g);
+  result.bytes =
+      stored * static_cast<double>(g.tileN * g.tileK) * part.format->bitsPerElement() / 8;
+  result.macs = stored * static_cast<double>(g.tileM * g.tileN * g.tileK);
+  InstructionCounts ofPiece = issuePerTile(*placed.residual, piece);
+  ofPiece += scalingPerTile(*placed.residual, piece, dsl::ScheduleDecl::Sums::Converted);
+  ofPiece.others += perPiece;
+  result.issued = stored * static_cast<double>(piecesOfWarp(g, piece)) * ofPiece;
+  result.issued.others += perTile;
+  return result;
+}
+
 // Bytes that one CTA moves in and out of shared memory for one k tile: every warp reads its codes,
 // and the activations once for each group of weight rows.
 double sharedTraffic(const Geometry &g, double tileBytes) {
@@ -183,6 +210,8 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double weightBytes = 0, activationBytes = 0;
   for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
     (buffer.weight ? weightBytes : activationBytes) += static_cast<double>(buffer.bytes);
+  ResidualShare residual = residualPerTile(gemm, placed, g);
+  weightBytes += residual.bytes;
   // Rows past the batch are zeros that no memory gives.
   activationBytes *= std::min(1.0, static_cast<double>(problem.m) / static_cast<double>(g.tileM));
   double bandwidth = device.bandwidthGBs * 1e3;
@@ -198,7 +227,9 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double perInstruction =
       std::max(instructionMinCycles, 64.0 * static_cast<double>(g.tileM * g.mmaK) / perCycle);
   double tensor = resident * instructions * perInstruction / clock;
+  tensor += resident * residual.macs / mmaPerCycle(device, placed.mmaType) / clock;
   WarpCycles warp = warpCycles(gemm, placed, g, device.rates);
+  warp.decode += residual.issued.total();
   double cycles = warp.sum();
   double warpsPerScheduler = static_cast<double>(g.warpsM * g.warpsN) / 4;
   double issue = resident * warpsPerScheduler * cycles / clock;
@@ -266,6 +297,8 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   double activationTile = 0, weightTile = 0;
   for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
     (buffer.weight ? weightTile : activationTile) += static_cast<double>(buffer.bytes);
+  ResidualShare residual = residualPerTile(gemm, placed, g);
+  weightTile += residual.bytes;
   double tileBytes = weightTile + 0.3 * activationTile;
   auto tilesN = static_cast<double>(ceilDiv(problem.n, g.tileN));
   double weights = weightTile * tilesN * static_cast<double>(tilesK);
@@ -281,10 +314,12 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   double warps = resident * static_cast<double>(schedule.warpsM * schedule.warpsN); // of an SM
   InstructionCounts perWarp = issuePerTile(placed, g),
                     scaling = scalingPerTile(placed, g, schedule.sums);
+  perWarp += residual.issued;
   double issued = perWarp.total() + scaling.total();
   double issue = warps * issued / issuePerCycle / clock * 1.3;
   double pipes = warps * pipeCycles(perWarp, device.rates).slowest() / clock;
-  double macs = static_cast<double>(g.tileM * g.tileN * g.tileK * placed.products());
+  double macs =
+      static_cast<double>(g.tileM * g.tileN * g.tileK * placed.products()) + residual.macs;
   double tensor = resident * macs / mmaPerCycle(device, placed.mmaType) / clock;
   double scale = scalingStall * warps * pipeCycles(scaling, device.rates).sum() / clock;
   double shared = resident * sharedTraffic(g, tileBytes) / sharedBytesPerCycle(device) / clock;
@@ -404,8 +439,25 @@ int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geome
   return bytes;
 }
 
+namespace {
+
+// What a residual adds: sums of its own and the codes of a piece. Those of the next one find the
+// registers of the dense operands free.
+int64_t residualRegisters(const PlacedGemm &placed, const Geometry &g) {
+  if (!placed.residual)
+    return 0;
+  Geometry piece = pieceGeometry(placed, g);
+  int64_t sums = g.rowTiles() * g.batchTiles() * 4;
+  bool partial = placed.residual->flushK > 0 && placed.flushK == 0;
+  int64_t codes = g.rowTiles() * piece.chunkCodes() * piece.weightBits / 32;
+  return sums * (partial ? 2 : 1) + codes;
+}
+
+} // namespace
+
 int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
                       int pipeline) {
+  int64_t residual = residualRegisters(placed, g);
   if (g.gemv()) {
     // Codes and row parameters on their way, sums, the activations of a chunk.
     int64_t codes = g.chunks() * g.rowTiles() * g.planeWords(g.weightBits);
@@ -436,7 +488,7 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
         others = std::max(3 * fewest, others);
     }
     int64_t operand = g.decodesApart() ? 0 : g.rowTiles() * steps * 4;
-    return static_cast<int>(sums + operand + others);
+    return static_cast<int>(sums + operand + others + residual);
   }
   int64_t accumulators = g.rowTiles() * g.batchTiles() * 4;
   int64_t partial = accumulators * (mmaChains(g) - (placed.flushK > 0 ? 0 : 1));
@@ -448,7 +500,7 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
       tables += ofWeight ? 12 : 4; // and operand A
   if (placed.blockScaling)
     activations *= placed.blockScaling->parts(false);
-  return static_cast<int>(accumulators + partial + activations + scales + tables + 52);
+  return static_cast<int>(accumulators + partial + activations + scales + tables + residual + 52);
 }
 
 double predictLibraryMicroseconds(const Problem &problem, const std::string &type,

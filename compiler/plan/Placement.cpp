@@ -150,7 +150,7 @@ Error errorAt(DiagId id, const std::vector<std::string> &args, Span span,
 
 Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
                             const SourceMap *sources) {
-  if (format.hasParts())
+  if (format.partition || (format.residual && !weight))
     return errorAt(DiagId::parts_not_compiled,
                    {format.name, format.partition ? "partition" : "residual"}, span, sources);
   std::vector<dsl::ExprPtr> parts;
@@ -193,8 +193,11 @@ std::string targetsOf(std::string_view mmaType) {
   return mmaType == "e4m3" ? "sm_89, sm_90a, sm_120a" : mmaType == "e2m1" ? "sm_120a" : "";
 }
 
-Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
-                         std::string_view target, const SourceMap *sources) {
+namespace {
+
+// All of a gemm but a residual of its weight.
+Result<PlacedGemm> placeDense(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
+                              std::string_view target, const SourceMap *sources) {
   const dsl::Format &weight = gemm.weight, &activation = gemm.activation;
   const bool blockScaled =
       groupScales == Scales::Hardware || activation.element().type == dsl::ElementType::get("e2m1");
@@ -367,6 +370,72 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
   result.log2Factor =
       result.decode.log2Factor + (result.blockScaling ? result.blockScaling->log2 : 0);
   result.streamed = streamedComponents(weight, result.decode);
+  return result;
+}
+
+// Why no kernel adds such a residual; empty: one may.
+std::string residualProblem(const dsl::Gemm &gemm, const PlacedGemm &placed, Roles roles) {
+  const dsl::Residual &residual = *gemm.weight.residual;
+  constexpr int64_t rowsOfInstruction = 16;
+  if (gemm.activation.partition)
+    return "its activations '" + gemm.activation.name + "' are a partition";
+  if (residual.part.format->hasParts())
+    return "its format '" + residual.part.format->name + "' has parts";
+  if (roles != Roles::Uniform && roles != Roles::ImFP)
+    return "roles " + std::string(dsl::name(roles)) + " have no residual, uniform and imfp have";
+  if (placed.blockScaling)
+    return "instructions with block scales have none";
+  if (residual.blocks.rows == 0)
+    return "its blocks are of all rows, a kernel takes n[R] k[G] with a multiple of 16 rows";
+  if (residual.blocks.rows % rowsOfInstruction != 0)
+    return "its blocks have " + std::to_string(residual.blocks.rows) +
+           " rows, a kernel takes multiples of " + std::to_string(rowsOfInstruction);
+  int64_t chunk = chunkK(residual.part.format->element().type.bits());
+  if (residual.blocks.k % chunk != 0)
+    return "its blocks have " + std::to_string(residual.blocks.k) +
+           " columns, a kernel takes multiples of " + std::to_string(chunk);
+  for (const dsl::Component &component : residual.part.format->components)
+    if (component.host >= 0)
+      return "'" + component.name + "' of '" + residual.part.format->name +
+             "' lies in spare bits of another component";
+  for (const dsl::Component &component : residual.part.format->components)
+    if (component.extent == Extent::Group && component.group % chunk != 0 &&
+        chunk % component.group != 0)
+      return "'" + component.name + "' is per k[" + std::to_string(component.group) +
+             "], a kernel takes divisors and multiples of " + std::to_string(chunk);
+  return "";
+}
+
+} // namespace
+
+dsl::Gemm residualOf(const dsl::Gemm &gemm) {
+  dsl::Gemm result = gemm;
+  result.weight = *gemm.weight.residual->part.format;
+  return result;
+}
+
+Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
+                         std::string_view target, const SourceMap *sources) {
+  Result<PlacedGemm> result = placeDense(gemm, groupScales, roles, target, sources);
+  if (!result || !gemm.weight.residual)
+    return result;
+  const std::string &name = gemm.weight.residual->part.name;
+  if (std::string why = residualProblem(gemm, *result, roles); !why.empty())
+    return errorAt(DiagId::no_residual_kernel, {name, gemm.weight.name, why}, gemm.weightSpan,
+                   sources);
+  dsl::Gemm residual = residualOf(gemm);
+  residual.schedule.scales.reset();
+  // Scaled operands need no second set of partial sums.
+  Result<PlacedGemm> placed = placeDense(residual, Scales::Operand, roles, target, sources);
+  if (!placed)
+    placed = placeDense(residual, Scales::Accumulator, roles, target, sources);
+  if (!placed)
+    return placed.error();
+  for (const FactorPlacement &one : placed->placements)
+    if (std::string_view part = one.factor; part.starts_with("weight."))
+      result->placements.push_back({"weight." + name + std::string(part.substr(6)), one.placement,
+                                    one.reason + ", in stored blocks"});
+  result->residual = std::make_shared<const PlacedGemm>(std::move(*placed));
   return result;
 }
 

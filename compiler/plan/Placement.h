@@ -8,6 +8,10 @@
 
 namespace rho::compiler {
 
+// Codes are stored in chunks of 16 rows: what one warp loads with at most 16 bytes a thread and
+// plane, 64 k, of 8-bit codes 32, of 16-bit ones 16.
+constexpr int64_t chunkK(int codeBits) { return codeBits < 8 ? 64 : 256 / codeBits; }
+
 // A scale factor of one operand.
 struct ScaleUse {
   bool weight = true;
@@ -61,6 +65,9 @@ struct PlacedGemm {
   double constant = 1; // literal factors of both values
   int log2Factor = 0;  // accumulators hold the result times 2^log2Factor
   std::vector<FactorPlacement> placements; // for people, with reasons
+  // Of a weight with a residual: the residual's blocks as a weight by themselves, with the same
+  // activations. Their sums are added to those of the rest.
+  std::shared_ptr<const PlacedGemm> residual;
 
   // Matrix instructions for one pair of fragments.
   int products() const {
@@ -68,7 +75,10 @@ struct PlacedGemm {
   }
 };
 
-// The factors of a value expression.
+// The gemm whose weight is the residual of another's.
+dsl::Gemm residualOf(const dsl::Gemm &gemm);
+
+// The factors of a value expression; of a format with a residual without that.
 struct Factors {
   dsl::ExprPtr core;               // the factor with the element
   std::vector<int> coreParameters; // other components inside the core

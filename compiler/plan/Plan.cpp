@@ -185,6 +185,18 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
   }
   if (std::optional<Objection> why = rowProblem(gemm, placed, g))
     return why;
+  if (placed.residual) {
+    int64_t rows = gemm.weight.residual->blocks.rows;
+    if (rows % g.warpN() != 0)
+      return warps("a warp has " + str(g.warpN()) + " weight rows, which blocks of " + str(rows) +
+                   " rows of the residual are no multiple of");
+    int64_t pieces = s.warpsN * piecesOfWarp(g, pieceGeometry(placed, g));
+    if (pieces > ResidualLayout::mostPieces)
+      return Objection{DiagId::schedule_tile,
+                       {"k", str(s.tileK),
+                        "its warps have " + str(pieces) + " pieces of a residual, a tile at most " +
+                            str(ResidualLayout::mostPieces)}};
+  }
   if (s.sums == Sums::Biased)
     if (std::string why = whyNotBiased(gemm, placed, problem, s.roles); !why.empty())
       return Objection{DiagId::schedule_sums, {"'" + gemm.name + "'", why}};
@@ -306,7 +318,7 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Role
 std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles) {
   return roles == Roles::Gemv      ? choices<int64_t, int>(own.pipeline, {2, 3, 4})
          : roles == Roles::Uniform ? choices<int64_t, int>(own.pipeline, {3, 4, 6})
-                                   : choices<int64_t, int>(own.pipeline, {8, 6, 5, 4, 3, 2});
+                                   : choices<int64_t, int>(own.pipeline, {8, 9, 6, 5, 4, 3, 2});
 }
 
 // CTAs of a persistent grid. A cluster lies in one GPC, which has 16 or 18 SMs on Hopper: one of
@@ -480,6 +492,8 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
     Result<PlacedGemm> placed = place(gemm, scales, roles, device.target, sources);
     std::optional<Error> error =
         placed ? checkAccumulator(gemm, *placed, problem, sources) : placed.error();
+    if (!error && placed->residual)
+      error = checkAccumulator(residualOf(gemm), *placed->residual, problem, sources);
     if (error) {
       if (!illegal)
         illegal = error;

@@ -13,7 +13,7 @@ namespace rho::tool {
 
 namespace {
 
-constexpr const char *f16Text = "gemm f16 { weight: f16 activation: f16 output: f16 }";
+constexpr const char *f16Text = "gemm plain { weight: f16 activation: f16 output: f16 }";
 
 // Predictions for every layer and m, of equal shapes one.
 void predictAll(ModelPlan &plan, const Model &model, const std::vector<PlanCandidate> &candidates,

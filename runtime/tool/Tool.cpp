@@ -60,6 +60,10 @@ Result<int> dispatch(const Options &options) {
     return planCommand(options);
   case Command::Probe:
     return probeCommand(options);
+  case Command::Quantize:
+    return quantizeCommand(options);
+  case Command::Error:
+    return errorCommand(options);
   case Command::CacheList:
     return cacheListCommand(options);
   case Command::CacheVerify:

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -327,6 +328,23 @@ TEST(Quantize, MatricesWithoutNumbersAreRefused) {
   }
 }
 
+TEST(Quantize, ColumnWeightsAreOneForEachColumnAndNotNegative) {
+  FormatPtr format = shipped("int4_g64");
+  Numbers x(8, 1.0f);
+  auto error = [&](const std::vector<double> &weights) {
+    Result<QuantizedMatrix> result = quantize(format, {x.data(), MatrixView::Type::F32, 2, 4, 4},
+                                              QuantizeOptions{.columnWeights = weights});
+    return result.ok() ? "" : result.error().str();
+  };
+  const std::string rule =
+      ", each column has one and they are finite and not below 0 [bad_column_weights]\n";
+  EXPECT_EQ(error({0, 1, 2, 3}), "");
+  EXPECT_EQ(error({0, 1, 2}), "error: 3 weights for 4 columns" + rule);
+  EXPECT_EQ(error({0, 1, -2, 3}), "error: weight -2.000000 of column 2" + rule);
+  EXPECT_EQ(error({0, NAN, 2, 3}), "error: weight nan of column 1" + rule);
+  EXPECT_EQ(error({0, 1, 2, INFINITY}), "error: weight inf of column 3" + rule);
+}
+
 TEST(Quantize, RequirementsThatNoCodeFulfilsAreNamed) {
   FormatPtr format =
       declared("format f { element: u4  origin: u8 per k[8]  value = element + origin\n"
@@ -390,6 +408,24 @@ TEST(Quantize, ProductsAreRecognised) {
   EXPECT_FALSE(is("-element * a * b"));
   EXPECT_FALSE(is("element * a * b * 2"));
   EXPECT_TRUE(isProduct(*plain("bf16")));
+}
+
+// Every half, finite or not, comes through a format that keeps it.
+TEST(QuantizeTest, ReadsEveryHalf) {
+  std::vector<uint16_t> halves(65536);
+  for (size_t i = 0; i < halves.size(); ++i)
+    halves[i] = static_cast<uint16_t>(i);
+  Result<QuantizedMatrix> q =
+      quantize(plain("f32"), {halves.data(), MatrixView::Type::F16, 256, 256, 256}, false);
+  ASSERT_TRUE(q.ok()) << q.error().str();
+  ElementType f16 = ElementType::get("f16");
+  for (uint32_t code = 0; code < 65536; ++code) {
+    double value = q->value(code / 256, code % 256), expected = f16.decode(code);
+    if (std::isnan(expected))
+      ASSERT_TRUE(std::isnan(value)) << code;
+    else
+      ASSERT_EQ(std::bit_cast<uint64_t>(value), std::bit_cast<uint64_t>(expected)) << code;
+  }
 }
 
 } // namespace

@@ -241,7 +241,7 @@ TEST_F(Planned, RulesAreChecked) {
   Result<ModelPlan> noRho = planModel(model, policy.rules, candidates({"w4a4_g32"}), nameless);
   ASSERT_FALSE(noRho.ok());
   EXPECT_EQ(noRho.error().str(),
-            "error: rule 1 has a condition on rho, of s4 operands device 'NVIDIA A40 (emulated)' "
+            "error: rule 1 has a condition on rho, of s4 operands device 'NVIDIA A40' "
             "declares no rate [plan_no_rho]\n");
 }
 
