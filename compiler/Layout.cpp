@@ -267,7 +267,8 @@ std::string printSection(const char *head, const LayoutSection &section) {
 }
 
 // Fills `section` and says what is wrong with its line, which begins with `head`; empty: nothing.
-std::string parseSection(std::string_view line, const char *head, LayoutSection &section) {
+std::string parseSection(std::string_view line, const char *head, int64_t alignment,
+                         LayoutSection &section) {
   FieldReader fields(line);
   fields.word(head);
   section.component = static_cast<int>(fields.number("component", 0, 255));
@@ -299,7 +300,7 @@ std::string parseSection(std::string_view line, const char *head, LayoutSection 
   section.codeTable = *std::move(table);
   section.wordBits = *std::move(word);
   section.order = *std::move(order);
-  return sectionProblem(section, partAlignment);
+  return sectionProblem(section, alignment);
 }
 
 std::string printResidual(const ResidualLayout &residual) {
@@ -358,7 +359,7 @@ std::string parseLine(std::string_view line, WeightLayout &layout) {
   Sections &sections = part     ? layout.residual->parts
                        : shared ? layout.residual->sections
                                 : layout.sections;
-  return parseSection(line, head, sections.emplace_back());
+  return parseSection(line, head, part ? partAlignment : sectionAlignment, sections.emplace_back());
 }
 
 } // namespace

@@ -42,6 +42,7 @@ private:
 // Numbers that are encoded together: rows [rowBegin, rowEnd), columns [begin, end).
 struct Block {
   int64_t rowBegin, rowEnd, begin, end;
+  friend bool operator==(const Block &, const Block &) = default;
 };
 
 class Quantizer {
@@ -90,6 +91,9 @@ private:
     ValueSearch search;
     EncodeRule::Partial partial = {};
     int trials = 0; // candidates under trial
+    // What errorOf makes of the block, where the search has summed it up on its way.
+    Block measured = {0, 0, 0, 0};
+    double measuredError = 0;
   };
 
   static std::vector<EncodeRule> rulesOf(const Component &component) {
@@ -336,7 +340,9 @@ private:
   // --- elements
 
   bool encodeElements(const Block &block, State &state) {
-    bool good = true;
+    bool good = true, measures = !byDivision && (state.trials > 0 || tensorTrials > 0);
+    state.measured = measures ? block : Block{0, 0, 0, 0};
+    state.measuredError = 0;
     for (int64_t row = block.rowBegin; row < block.rowEnd; ++row)
       for (int64_t begin = block.begin; begin < block.end; begin += run) {
         Block part{row, row + 1, begin, std::min(block.end, begin + run)};
@@ -384,12 +390,21 @@ private:
     }
     const double *x = numbers(state, part.rowBegin);
     CodeArray &codes = out.components[0];
-    for (int64_t column = part.begin; column < part.end; ++column)
-      codes.set(part.rowBegin * input.k + column, state.search.nearest(x[column]));
+    bool measures = state.measured.rowEnd > 0;
+    for (int64_t column = part.begin; column < part.end; ++column) {
+      uint32_t code = state.search.nearest(x[column]);
+      codes.set(part.rowBegin * input.k + column, code);
+      if (measures) {
+        double difference = x[column] - state.search.valueOf(code);
+        state.measuredError += weighted(difference * difference, column);
+      }
+    }
     return true;
   }
 
   double errorOf(const Block &block, State &state) const {
+    if (state.measured == block)
+      return state.measuredError;
     double sum = 0;
     state.decoded.resize(static_cast<size_t>(block.end - block.begin));
     for (int64_t row = block.rowBegin; row < block.rowEnd; ++row) {

@@ -19,6 +19,7 @@ public:
 
   // See Quantize.h, step 3.
   uint32_t nearest(double x) const;
+  double valueOf(uint32_t code) const { return table[code]; }
 
 private:
   struct Entry {

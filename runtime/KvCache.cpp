@@ -150,6 +150,32 @@ Status moveBlocks(const KvCache::Impl &cache, const KvJobs::Impl &jobs, const Ke
   return launch(valueKernel, cache.values, values);
 }
 
+// The whole pages of the longest sequence. Errors: kv_table_size, kv_length, kv_page.
+Result<int64_t> checkSequences(const KvCache::Impl &cache, std::span<const int32_t> lengths,
+                               std::span<const int32_t> table, int64_t columns) {
+  const int64_t pageTokens = cache.layout.shape.pageTokens;
+  auto sequences = static_cast<int64_t>(lengths.size());
+  if (static_cast<int64_t>(table.size()) != sequences * columns)
+    return makeError(DiagId::kv_table_size, {"the table", std::to_string(table.size()),
+                                             std::to_string(sequences * columns)});
+  int64_t most = std::min<int64_t>(INT32_MAX, (columns + 1) * pageTokens - 1), pages = 0;
+  for (int64_t s = 0; s < sequences; ++s) {
+    int32_t length = lengths[static_cast<size_t>(s)];
+    if (length < 1 || length > most)
+      return makeError(DiagId::kv_length,
+                       {std::to_string(s), std::to_string(length), std::to_string(most)});
+    int64_t own = length / pageTokens;
+    pages = std::max(pages, own);
+    for (int64_t i = 0; i < own; ++i)
+      if (int32_t page = table[static_cast<size_t>(s * columns + i)];
+          page < 0 || page >= cache.options.pages)
+        return makeError(DiagId::kv_page,
+                         {"entry " + std::to_string(i) + " of sequence " + std::to_string(s),
+                          std::to_string(page), std::to_string(cache.options.pages)});
+  }
+  return pages;
+}
+
 } // namespace
 
 Result<KvCache> KvCache::create(const Engine &engine, const Module &module,
@@ -278,24 +304,10 @@ Result<KvBatch> KvCache::batch(std::span<const int32_t> lengths, std::span<const
                         std::to_string(std::min<int64_t>(mostColumns, INT32_MAX / sequences)));
   if (parts < 0 || parts > mostGridRows)
     return badShape("the number of parts", parts, "it is at most " + std::to_string(mostGridRows));
-  if (static_cast<int64_t>(table.size()) != sequences * columns)
-    return makeError(DiagId::kv_table_size, {"the table", std::to_string(table.size()),
-                                             std::to_string(sequences * columns)});
-  int64_t most = std::min<int64_t>(INT32_MAX, (columns + 1) * shape.pageTokens - 1), pages = 0;
-  for (int64_t s = 0; s < sequences; ++s) {
-    int32_t length = lengths[static_cast<size_t>(s)];
-    if (length < 1 || length > most)
-      return makeError(DiagId::kv_length,
-                       {std::to_string(s), std::to_string(length), std::to_string(most)});
-    int64_t own = length / shape.pageTokens;
-    pages = std::max(pages, own);
-    for (int64_t i = 0; i < own; ++i)
-      if (int32_t page = table[static_cast<size_t>(s * columns + i)];
-          page < 0 || page >= pimpl->options.pages)
-        return makeError(DiagId::kv_page,
-                         {"entry " + std::to_string(i) + " of sequence " + std::to_string(s),
-                          std::to_string(page), std::to_string(pimpl->options.pages)});
-  }
+  Result<int64_t> longest = checkSequences(*pimpl, lengths, table, columns);
+  if (!longest)
+    return longest.error();
+  const int64_t pages = *longest;
   int64_t headSets = shape.kvHeads * shape.headSets();
   if (parts == 0) {
     int64_t slots = pimpl->backend->model().smCount * residentCtas * waves;
@@ -310,7 +322,7 @@ Result<KvBatch> KvCache::batch(std::span<const int32_t> lengths, std::span<const
   impl->sequences = sequences;
   impl->columns = columns;
   impl->partPages = std::max<int64_t>(1, (pages + parts - 1) / parts);
-  impl->parts = (pages + impl->partPages - 1) / impl->partPages + 1;
+  impl->parts = std::max<int64_t>(1, (pages + impl->partPages - 1) / impl->partPages) + 1;
   Result<Buffer> lengthsOnDevice = upload(pimpl->device, lengths);
   if (!lengthsOnDevice)
     return lengthsOnDevice.error();
@@ -327,6 +339,29 @@ Result<KvBatch> KvCache::batch(std::span<const int32_t> lengths, std::span<const
   KvBatch batch;
   batch.pimpl = std::move(impl);
   return batch;
+}
+
+Status KvCache::update(const KvBatch &batch, std::span<const int32_t> lengths,
+                       std::span<const int32_t> table) const {
+  if (Status valid = checkHandle(*this, "cache"); !valid)
+    return valid;
+  if (!batch.valid() || batch.pimpl->cache.lock() != pimpl)
+    return makeError(DiagId::kv_other_cache, {"the batch"});
+  KvBatch::Impl &b = *batch.pimpl;
+  if (static_cast<int64_t>(lengths.size()) != b.sequences)
+    return makeError(DiagId::kv_table_size, {"the list of lengths", std::to_string(lengths.size()),
+                                             std::to_string(b.sequences)});
+  Result<int64_t> pages = checkSequences(*pimpl, lengths, table, b.columns);
+  if (!pages)
+    return pages.error();
+  if (Status written = b.lengths.write(lengths.data(), b.sequences * 4); !written)
+    return written;
+  if (Status written = b.table.write(table.data(), b.sequences * b.columns * 4); !written)
+    return written;
+  // As many parts as the workspace has, the last one a tail.
+  int64_t shares = std::max<int64_t>(1, b.parts - 1);
+  b.partPages = std::max(b.partPages, (*pages + shares - 1) / shares);
+  return Done{};
 }
 
 Status KvCache::attend(const KvBatch &batch, DevicePointer queries, DevicePointer tailKeys,

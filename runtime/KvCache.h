@@ -51,7 +51,7 @@ public:
 
 private:
   friend class KvCache;
-  std::shared_ptr<const Impl> pimpl;
+  std::shared_ptr<Impl> pimpl;
 };
 
 class KvCache {
@@ -81,6 +81,10 @@ public:
   // kv_shape.
   Result<KvBatch> batch(std::span<const int32_t> lengths, std::span<const int32_t> table,
                         int64_t columns, int64_t parts = 0) const;
+  // Other lengths and pages for a batch of as many sequences and columns, when no launch uses it:
+  // two copies, nothing is allocated. Errors: those of batch(), kv_other_cache.
+  Status update(const KvBatch &batch, std::span<const int32_t> lengths,
+                std::span<const int32_t> table) const;
   // One query token of each sequence: queries and output [sequence][queryHeads][headDim], tails
   // [sequence][pageTokens][kvHeads][headDim], of which the first length % pageTokens tokens are
   // read. All in device memory, 16-byte aligned. Compiles nothing, allocates nothing, never blocks

@@ -438,6 +438,17 @@ TEST_P(KvAttentions, isThatOfTheStoredNumbers) {
     ASSERT_TRUE(out.read(each->codes.data(), each->bytes()).ok());
   }
   EXPECT_EQ(got.codes, again.codes);
+  // A batch of short sequences that becomes this one.
+  std::vector<int32_t> ones(a.lengths.size(), 1);
+  Result<KvBatch> grown = cache->batch(ones, table, columns, a.parts);
+  ASSERT_GOOD(grown);
+  Status updated = cache->update(*grown, a.lengths, table);
+  ASSERT_GOOD(updated);
+  updated = cache->attend(*grown, queriesIn.address(), tailKeysIn.address(), tailValuesIn.address(),
+                          out.address());
+  ASSERT_GOOD(updated);
+  Numbers inOnePart(type, got.codes.size());
+  ASSERT_TRUE(out.read(inOnePart.codes.data(), inOnePart.bytes()).ok());
 
   double u = o.type == ScalarType::F16 ? 0x1p-11 : 0x1p-8, worst = 0;
   int decodes = std::max(layout.keys.decode.roundings, layout.values.decode.roundings);
@@ -465,6 +476,7 @@ TEST_P(KvAttentions, isThatOfTheStoredNumbers) {
       for (int64_t c = 0; c < o.headDim; ++c) {
         auto i = static_cast<size_t>(c);
         double error = std::abs(got[at + c] - expected.output[i]);
+        ASSERT_LE(std::abs(inOnePart[at + c] - expected.output[i]), expected.bound[i]);
         ASSERT_LE(error, expected.bound[i])
             << "sequence " << s << " head " << head << " channel " << c << ": " << got[at + c]
             << " in place of " << expected.output[i];
@@ -591,6 +603,9 @@ TEST(KvCacheErrors, callsOutOfRange) {
   ASSERT_GOOD(batch);
   Buffer data = std::move(*f.device.allocate(int64_t{1} << 20));
   DevicePointer at = data.address();
+  expect(cache.update(*batch, Ints{1, 1}, Ints{}),
+         "the list of lengths has 2 entries, 1 are needed [kv_table_size]");
+  expect(cache.update(*batch, Ints{64}, Ints{}), "sequence 0 has 64 tokens");
   expect(cache.quantize(*jobs, at, at, 254), "the stride of tokens is 254");
   expect(cache.quantize(*jobs, at, at, 257), "the stride of tokens is 257");
   expect(cache.quantize(*jobs, 0, at, 256), "keys is null");

@@ -72,7 +72,7 @@ TEST(QuantizeTest, stepsAreTakenAndLowerTheErrorOfTheOutputs) {
   EXPECT_LT(with({"--refine", "--rotate", "7", "--smooth", "--permute", "64"}), plain);
   ToolResult counted = runTool({"quantize", in, "--format", "int4_channel", "-o", out,
                                 "--activations", x, "--permute", "64"});
-  EXPECT_THAT(counted.out, HasSubstr("blocks      50% without outliers, "));
+  EXPECT_THAT(counted.out, HasSubstr("blocks      50.0% without outliers, 0.00% before"));
 }
 
 TEST(QuantizeTest, stepsThatNeedActivationsSaySo) {
