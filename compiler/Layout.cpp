@@ -88,6 +88,12 @@ std::string sectionProblem(const LayoutSection &section, int64_t alignment) {
       section.bytes > maxBytes)
     return "its tiles have " + std::to_string(bytes) + " bytes, the section has " +
            std::to_string(section.bytes);
+  if (!section.sumType.empty()) {
+    std::optional<dsl::ElementType> type = dsl::ElementType::fromName(section.sumType);
+    if (!type || type->isCodebook() || 2 * type->bits() > section.codeBits)
+      return "'" + section.sumType + "' is no type of which two codes have " +
+             std::to_string(section.codeBits) + " bits";
+  }
   return storedCodeProblem(section);
 }
 
@@ -255,8 +261,9 @@ std::string printSection(const char *head, const LayoutSection &section) {
          " tiles_n=" + std::to_string(section.tilesN) +
          " tiles_k=" + std::to_string(section.tilesK) + " xor=" + hexadecimal(section.codeXor) +
          " table=" + printNumbers(section.codeTable) + " word=" + printNumbers(section.wordBits) +
-         " no_sign=" + std::to_string(int(section.noSign)) + " order=" + printOrder(section.order) +
-         "\n";
+         " no_sign=" + std::to_string(int(section.noSign)) +
+         " sum=" + (section.sumType.empty() ? "-" : section.sumType) +
+         " order=" + printOrder(section.order) + "\n";
 }
 
 // Fills `section` and says what is wrong with its line, which begins with `head`; empty: nothing.
@@ -279,6 +286,9 @@ std::string parseSection(std::string_view line, const char *head, int64_t alignm
   std::optional<std::vector<uint8_t>> table = parseNumbers(fields.text("table"));
   std::optional<std::vector<uint8_t>> word = parseNumbers(fields.text("word"));
   section.noSign = fields.number("no_sign", 0, 1) != 0;
+  section.sumType = fields.text("sum");
+  if (section.sumType == "-")
+    section.sumType.clear();
   std::optional<std::vector<AxisBit>> order = parseOrder(fields.text("order"));
   fields.end();
   if (!fields.ok())
@@ -380,6 +390,9 @@ std::string mismatchOf(const WeightLayout &layout, std::initializer_list<const S
       if (section.component < 0 || section.component >= static_cast<int>(format.components.size()))
         return where + "the format has no such component";
       const Component &component = format.components[section.component];
+      if (component.host >= 0)
+        return where + "'" + component.name + "' lies in spare bits of '" +
+               format.components[component.host].name + "'";
       if (section.shift >= component.type.bits())
         return where + "it begins at bit " + std::to_string(section.shift) + ", '" +
                component.name + "' has " + std::to_string(component.type.bits());
@@ -397,11 +410,12 @@ std::string mismatchOf(const WeightLayout &layout, std::initializer_list<const S
           section.tileK * section.tilesK < shape.units)
         return where + "its tiles do not cover '" + component.name + "'";
     }
-  for (size_t i = 0; i < bits.size(); ++i)
-    if (bits[i] < format.components[i].type.bits())
+  for (size_t i = 0; i < bits.size(); ++i) {
+    int needed = format.storedBits(static_cast<int>(i));
+    if (bits[i] < needed)
       return "it has " + std::to_string(bits[i]) + " bits of each code of '" +
-             format.components[i].name + "', which has " +
-             std::to_string(format.components[i].type.bits());
+             format.components[i].name + "', which has " + std::to_string(needed);
+  }
   return {};
 }
 

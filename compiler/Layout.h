@@ -19,11 +19,11 @@ struct AxisBit {
   friend bool operator==(const AxisBit &, const AxisBit &) = default;
 };
 
-// Bits of one component's codes inside the packed weight: all of them, or one of several bit
-// planes. A section is a sequence of equal tiles in the order [n tile][k tile]; a tile is a
-// sequence of `codeBits` bits of each code, from bit `shift` on (zeros past the type's), least
-// significant first; the position of a code in its tile is read bit by bit, low to high, from
-// `order`.
+// Bits of one component's codes inside the packed weight, and of those in its spare bits: all of
+// them, or one of several bit planes. A section is a sequence of equal tiles in the order [n
+// tile][k tile]; a tile is a sequence of `codeBits` bits of each code, from bit `shift` on (zeros
+// past the type's), least significant first; the position of a code in its tile is read bit by bit,
+// low to high, from `order`.
 struct LayoutSection {
   int component = 0;  // index into Format::components
   int64_t offset = 0; // first byte, a multiple of 256
@@ -42,6 +42,9 @@ struct LayoutSection {
   // Bit i of each 32 bits of codes lies at bit wordBits[i]; empty: at bit i.
   std::vector<uint8_t> wordBits;
   bool noSign = false; // codes are read without their top bit, which must be 0
+  // Each code is stored as two of this type whose numbers, of one sign, sum to its own: main | rest
+  // << bits. Empty: not so.
+  std::string sumType;
   std::vector<AxisBit> order;
   friend bool operator==(const LayoutSection &, const LayoutSection &) = default;
 };
@@ -80,9 +83,10 @@ struct WeightLayout {
 
 // How activations lie in memory: element codes row-major [m][pitch bytes], sub-byte codes low
 // nibble first, bytes past k zero; signed codes of fewer than `elementBits` bits sign-extended;
-// then each further component in an allocation of its own: Group [ceil(k/G)][mStride], Row [m],
-// Tensor [1], in the component's own type. With `groupsPerWord` w > 1 the codes of w consecutive
-// groups of a row lie together, Group [ceil(k/(w G))][mStride][w], zero past the last group.
+// then each further component that is not in another's spare bits in an allocation of its own:
+// Group [ceil(k/G)][mStride], Row [m], Tensor [1], in the component's own type. With
+// `groupsPerWord` w > 1 the codes of w consecutive groups of a row lie together, Group [ceil(k/(w
+// G))][mStride][w], zero past the last group.
 struct ActivationLayout {
   int64_t k = 0;
   int elementBits = 0;    // as stored

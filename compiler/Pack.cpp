@@ -1,3 +1,4 @@
+#include "compiler/CodePair.h"
 #include "compiler/LayoutMap.h"
 #include "compiler/Parallel.h"
 #include "compiler/Requirements.h"
@@ -332,12 +333,92 @@ std::optional<Error> negativeScale(const std::vector<LayoutSection> &sections,
   return std::nullopt;
 }
 
+// Units of a component and of those in its spare bits; none where it has a unit for itself.
+std::optional<CodeArray> unitsOf(const QuantizedMatrix &weight, int host) {
+  std::vector<int> guests = dsl::guestsOf(*weight.format, host);
+  if (guests.empty())
+    return std::nullopt;
+  CodeArray units(weight.format->storedBits(host), weight.components[host].size());
+  for (int64_t i = 0; i < units.size(); ++i) {
+    uint32_t unit = weight.components[host].get(i);
+    for (int guest : guests)
+      unit |= weight.components[guest].get(i) << weight.format->components[guest].shift;
+    units.set(i, unit);
+  }
+  return units;
+}
+
+// The first code that no sum of two codes of the section's type stands for.
+std::optional<Error> noSum(const std::vector<LayoutSection> &sections,
+                           const QuantizedMatrix &weight) {
+  for (const LayoutSection &section : sections) {
+    if (section.sumType.empty())
+      continue;
+    const Component &component = weight.format->components[section.component];
+    const CodeArray &codes = weight.components[section.component];
+    for (int64_t i = 0; i < codes.size(); ++i) {
+      double value = component.type.decode(codes.get(i));
+      if (codePair(dsl::ElementType::get(section.sumType), value))
+        continue;
+      std::ostringstream text;
+      text << value;
+      return makeError(DiagId::pack_no_sum,
+                       {std::to_string(i), component.name, text.str(), section.sumType});
+    }
+  }
+  return std::nullopt;
+}
+
+// Codes as the two that sum to them; none where the section has them as they are.
+std::optional<CodeArray> sumsOf(const LayoutSection &section, const QuantizedMatrix &weight) {
+  if (section.sumType.empty())
+    return std::nullopt;
+  dsl::ElementType operand = dsl::ElementType::get(section.sumType);
+  dsl::ElementType type = weight.format->components[section.component].type;
+  const CodeArray &codes = weight.components[section.component];
+  CodeArray sums(type.bits(), codes.size());
+  for (int64_t i = 0; i < codes.size(); ++i) {
+    CodePair pair = codePair(operand, type.decode(codes.get(i))).value_or(CodePair());
+    sums.set(i, pair.main | pair.rest << operand.bits());
+  }
+  return sums;
+}
+
+// The inverse, in place.
+void addSums(const LayoutSection &section, dsl::ElementType type, CodeArray &codes) {
+  if (section.sumType.empty())
+    return;
+  dsl::ElementType operand = dsl::ElementType::get(section.sumType);
+  for (int64_t i = 0; i < codes.size(); ++i)
+    codes.set(i, type.encode(operand.decode(codes.get(i)) +
+                             operand.decode(codes.get(i) >> operand.bits())));
+}
+
+// The inverse of unitsOf(), where `weight` has the units in place of the host's codes.
+void divideUnits(QuantizedMatrix &weight, int host) {
+  auto codeAt = [&](int component, uint32_t unit) {
+    const Component &part = weight.format->components[component];
+    return unit >> part.shift & ((1U << part.type.bits()) - 1);
+  };
+  std::vector<int> guests = dsl::guestsOf(*weight.format, host);
+  CodeArray &units = weight.components[host];
+  for (int64_t i = 0; i < units.size() && !guests.empty(); ++i) {
+    uint32_t unit = units.get(i);
+    for (int guest : guests)
+      weight.components[guest].set(i, codeAt(guest, unit));
+    units.set(i, codeAt(host, unit));
+  }
+}
+
 void packSections(const std::vector<LayoutSection> &sections, const QuantizedMatrix &weight,
                   uint8_t *out) {
   for (const LayoutSection &section : sections) {
     const Component &component = weight.format->components[section.component];
+    std::optional<CodeArray> stored = unitsOf(weight, section.component);
+    if (!stored)
+      stored = sumsOf(section, weight);
     packSection(section, naturalShape(component, weight.rows, weight.k), weight.rows,
-                weight.components[section.component], out);
+                stored ? *stored : weight.components[section.component], out);
   }
 }
 
@@ -422,7 +503,10 @@ void unpackSections(const std::vector<LayoutSection> &sections, const uint8_t *i
     const Component &component = weight.format->components[section.component];
     unpackSection(section, naturalShape(component, weight.rows, weight.k), weight.rows, in,
                   weight.components[section.component]);
+    addSums(section, component.type, weight.components[section.component]);
   }
+  for (size_t c = 1; c < weight.components.size(); ++c)
+    divideUnits(weight, static_cast<int>(c));
 }
 
 // The residual's codes, and which blocks are stored. Codes of the others are 0.
@@ -472,6 +556,8 @@ Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *
                        {std::to_string(breach->n), std::to_string(breach->k), weight.format->name});
   if (std::optional<Error> negative = negativeScale(layout.sections, *parts[0]))
     return *negative;
+  if (std::optional<Error> none = noSum(layout.sections, *parts[0]))
+    return *none;
 
   std::memset(out, 0, static_cast<size_t>(layout.bytes));
   packSections(layout.sections, *parts[0], out);

@@ -95,6 +95,15 @@ bool isProduct(const Format &format) {
          std::all_of(counts.begin(), counts.end(), [](int count) { return count == 1; });
 }
 
+bool isRemappedProduct(const Format &format) {
+  std::vector<int> counts(format.components.size(), 0);
+  if (!format.element().remap || !countFactors(*format.value, counts))
+    return false;
+  for (int component : componentsOf(*format.element().remap))
+    ++counts[static_cast<size_t>(component)];
+  return std::all_of(counts.begin(), counts.end(), [](int count) { return count == 1; });
+}
+
 static bool isComponent(const Expr &expr, int index) {
   return expr.kind == Expr::Kind::Component && expr.component == index;
 }

@@ -9,6 +9,8 @@ namespace rho::dsl {
 // code is remapped: `element * scale`, `element * block * tensor`. Such a number is encoded by
 // division.
 bool isProduct(const Format &format);
+// The same with a remapped element, whose selector is no factor.
+bool isRemappedProduct(const Format &format);
 
 // The rule of a scale of a product, the element excluded:
 //   c = absmax(x / coarser scales) / largest element / largest finer scales

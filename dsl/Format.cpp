@@ -37,12 +37,19 @@ std::vector<int> componentsOf(const Remap &remap) {
   return components;
 }
 
+std::vector<int> guestsOf(const Format &format, int host) {
+  std::vector<int> guests;
+  for (size_t i = 0; i < format.components.size(); ++i)
+    if (format.components[i].host == host)
+      guests.push_back(static_cast<int>(i));
+  return guests;
+}
+
 int Format::storedBits(int component) const {
   const Component &self = components[static_cast<size_t>(component)];
   if (self.host >= 0)
     return 0;
-  bool shared = std::any_of(components.begin(), components.end(),
-                            [&](const Component &other) { return other.host == component; });
+  bool shared = !guestsOf(*this, component).empty();
   return shared ? spareUnitBits(self.type) : self.type.bits();
 }
 

@@ -181,6 +181,9 @@ inline int spareUnitBits(ElementType type) {
   return type.bits() <= 8 ? 8 : type.bits() <= 16 ? 16 : 32;
 }
 
+// The components that lie in the spare bits of one.
+std::vector<int> guestsOf(const Format &format, int host);
+
 // As a declaration says it after `per`: "n[128] k[128]", "channel". Empty for the element.
 std::string printExtent(const Component &component);
 
@@ -231,6 +234,7 @@ struct ScheduleDecl {
   std::optional<Tile> tile;        // tile: M x N x K of one CTA
   std::optional<Warps> warps; // warps: M x N of one CTA, or M x N x K: K groups take turns along k
   std::optional<int64_t> splitK; // split_k: CTAs that share one output tile, or streamK
+  std::optional<int64_t> ctas;   // ctas: with split_k: stream, the CTAs that have shares, at most
   std::optional<Scales>
       scales; // scales: operand | accumulator | hardware, where group scales are applied
   std::optional<Sums> sums;       // sums: converted | biased
@@ -238,13 +242,13 @@ struct ScheduleDecl {
   std::optional<Cluster> cluster; // cluster: N x K, CTAs that share activations x parts of k
   std::optional<bool>
       dependent; // launch: serial | dependent, may start before its predecessor ends
-  Span span, pipelineSpan, tileSpan, warpsSpan, splitKSpan, scalesSpan, sumsSpan, rolesSpan,
-      clusterSpan, launchSpan;
+  Span span, pipelineSpan, tileSpan, warpsSpan, splitKSpan, ctasSpan, scalesSpan, sumsSpan,
+      rolesSpan, clusterSpan, launchSpan;
 
   friend bool operator==(const ScheduleDecl &a, const ScheduleDecl &b) {
     return a.pipeline == b.pipeline && a.tile == b.tile && a.warps == b.warps &&
-           a.splitK == b.splitK && a.scales == b.scales && a.sums == b.sums && a.roles == b.roles &&
-           a.cluster == b.cluster && a.dependent == b.dependent;
+           a.splitK == b.splitK && a.ctas == b.ctas && a.scales == b.scales && a.sums == b.sums &&
+           a.roles == b.roles && a.cluster == b.cluster && a.dependent == b.dependent;
   }
 };
 

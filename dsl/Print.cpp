@@ -255,6 +255,8 @@ std::string print(const Gemm &gemm) {
     entry("split_k: " + (*schedule.splitK == ScheduleDecl::streamK
                              ? "stream"
                              : std::to_string(*schedule.splitK)));
+  if (schedule.ctas)
+    entry("ctas: " + std::to_string(*schedule.ctas));
   if (schedule.scales)
     entry("scales: " + std::string(name(*schedule.scales)));
   if (schedule.sums)

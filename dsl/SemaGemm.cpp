@@ -18,6 +18,7 @@ constexpr Limits warpLimits[3] = {
     {"warps m", 1, 16, 1}, {"warps n", 1, 16, 1}, {"warps k", 1, 16, 1}};
 constexpr Limits allWarpsLimits = {"number of warps", 1, 16, 1};
 constexpr Limits splitKLimits = {"split_k", 1, 64, 1};
+constexpr Limits ctasLimits = {"ctas", 1, 65535, 1};
 constexpr Limits clusterLimits[2] = {{"cluster n", 1, 8, 1}, {"cluster k", 1, 8, 1}};
 
 class GemmChecker {
@@ -156,6 +157,10 @@ private:
         wordForm(entry, "a number of parts of k or stream", {"stream"});
       else if (numbers(entry, {&splitKLimits, 1}, "a number of parts of k or stream"))
         schedule.splitK = entry.numbers[0].value;
+    } else if (key == "ctas") {
+      if (first(schedule.ctasSpan, entry.key, where) &&
+          numbers(entry, {&ctasLimits, 1}, "a number of CTAs"))
+        schedule.ctas = entry.numbers[0].value;
     } else if (key == "scales") {
       if (first(schedule.scalesSpan, entry.key, where))
         scales(entry);
@@ -174,7 +179,7 @@ private:
     } else {
       error(DiagId::unknown_entry,
             {shown(key), where,
-             listed(key, {"pipeline", "tile", "warps", "split_k", "scales", "sums", "roles",
+             listed(key, {"pipeline", "tile", "warps", "split_k", "ctas", "scales", "sums", "roles",
                           "cluster", "launch"})},
             entry.key.span);
     }

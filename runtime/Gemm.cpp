@@ -141,6 +141,10 @@ Result<Activations> Gemm::makeActivations() const {
   impl->m = pimpl->shape.m;
   const std::vector<dsl::Component> &components = impl->format->components;
   for (size_t i = 0; i < components.size(); ++i) {
+    if (components[i].host >= 0) { // stored with its host
+      impl->components.emplace_back();
+      continue;
+    }
     int64_t bytes = i == 0 ? impl->m * impl->layout.pitchBytes
                            : deviceCodes(components[i], impl->m, impl->layout) *
                                  componentBytes(components[i].type);

@@ -39,7 +39,8 @@ struct Activations::Impl {
   std::shared_ptr<const dsl::Format> format;
   compiler::ActivationLayout layout;
   int64_t m = 0;
-  std::vector<Buffer> components; // as Format::components; [0] are the element codes
+  std::vector<Buffer> components; // as Format::components; [0] are the element codes; those
+                                  // in spare bits of others are empty
   DevicePointer view = 0;         // Gemm::viewActivations: the caller's own codes instead of [0]
 
   DevicePointer elements() const { return view ? view : components[0].address(); }

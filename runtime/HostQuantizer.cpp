@@ -89,11 +89,17 @@ public:
       return written;
     for (size_t i = 1; i < out.components.size(); ++i) {
       const dsl::Component &component = out.format->components[i];
+      if (component.host >= 0)
+        continue; // written with its host
       const dsl::CodeArray &from = codes->components[i];
+      const std::vector<int> guests = dsl::guestsOf(*out.format, static_cast<int>(i));
       const int64_t width = componentBytes(component.type);
       std::vector<uint8_t> to(static_cast<size_t>(out.components[i].bytes()), 0);
       for (int64_t j = 0; j < from.size(); ++j) {
         uint32_t code = from.get(j);
+        for (int guest : guests)
+          code |= codes->components[static_cast<size_t>(guest)].get(j)
+                  << out.format->components[static_cast<size_t>(guest)].shift;
         std::memcpy(to.data() + deviceIndex(component, j, out.m, out.layout) * width, &code, width);
       }
       if (Status written = out.backend->write(out.components[i].address(), to.data(),
@@ -141,22 +147,26 @@ Result<dsl::QuantizedMatrix> readActivations(const Activations &activations) {
   matrix.rows = from.m;
   matrix.k = from.layout.k;
   for (size_t i = 0; i < from.components.size(); ++i) {
-    std::vector<uint8_t> bytes(static_cast<size_t>(from.components[i].bytes()));
-    if (Status read = from.components[i].read(bytes.data(), from.components[i].bytes()); !read)
+    const dsl::Component &component = from.format->components[i];
+    const Buffer &unit = from.components[component.host < 0 ? i : component.host];
+    std::vector<uint8_t> bytes(static_cast<size_t>(unit.bytes()));
+    if (Status read = unit.read(bytes.data(), unit.bytes()); !read)
       return read.error();
     if (i == 0) {
       matrix.components.push_back(
           readElements(from.format->element().type, bytes, from.m, from.layout));
       continue;
     }
-    const dsl::Component &component = from.format->components[i];
     dsl::CodeArray codes(component.type.bits(), naturalCodes(component, from.m, matrix.k));
-    const int64_t width = componentBytes(component.type);
+    const dsl::Component &host =
+        component.host < 0 ? component : from.format->components[component.host];
+    const int64_t width = componentBytes(host.type);
+    const uint32_t mask = UINT32_MAX >> (32 - component.type.bits());
     for (int64_t j = 0; j < codes.size(); ++j) {
       uint32_t code = 0;
       std::memcpy(&code, bytes.data() + deviceIndex(component, j, from.m, from.layout) * width,
                   width);
-      codes.set(j, code);
+      codes.set(j, code >> component.shift & mask);
     }
     matrix.components.push_back(std::move(codes));
   }

@@ -206,6 +206,8 @@ std::string quantizerHeader(const dsl::Format &format, int elementBits, int grou
 }
 
 std::optional<std::string> quantizerSourceProblem(const dsl::Format &format) {
+  if (format.element().remap)
+    return "'" + format.element().name + "' has a remapped code, of which there is no kernel";
   for (const dsl::Component &component : format.components) {
     if (!isKnown(component.type))
       return "'" + component.name + "' is of type " + std::string(component.type.name());
@@ -235,7 +237,7 @@ Status checkActivationFormat(const dsl::Gemm &gemm, const SourceMap *sources) {
     if (!component.encode)
       return refuse("'" + component.name + "' has no encode rule", component.span);
   }
-  if (!dsl::isProduct(format))
+  if (!dsl::isProduct(format) && !dsl::isRemappedProduct(format))
     return refuse("its value must be the product of the element and scales",
                   format.value ? format.value->span : format.span);
   if (!format.requirements.empty())

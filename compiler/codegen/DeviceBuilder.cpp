@@ -125,7 +125,8 @@ std::vector<DeviceBuilder::Value> DeviceBuilder::loadWords(Value pointer, int64_
 }
 
 std::vector<DeviceBuilder::Value> DeviceBuilder::toF32(llvm::ArrayRef<Value> words,
-                                                       llvm::StringRef element, int64_t count) {
+                                                       llvm::StringRef element, int64_t count,
+                                                       int64_t unit, int64_t shift) {
   std::vector<Value> result;
   dsl::ElementType type = dsl::ElementType::get(element.str());
   if (element == "f32") {
@@ -158,10 +159,11 @@ std::vector<DeviceBuilder::Value> DeviceBuilder::toF32(llvm::ArrayRef<Value> wor
     }
     return result;
   }
-  int64_t perWord = 32 / storedBits(type);
+  unit = unit == 0 ? storedBits(type) : unit;
+  int64_t perWord = 32 / unit;
   for (int64_t i = 0; i < count; ++i) {
-    Value code = arith::ShRUIOp::create(builder, loc, words[i / perWord],
-                                        i32(i % perWord * storedBits(type)));
+    Value code =
+        arith::ShRUIOp::create(builder, loc, words[i / perWord], i32(i % perWord * unit + shift));
     code = arith::AndIOp::create(builder, loc, code, i32((int64_t{1} << type.bits()) - 1));
     result.push_back(type.isInteger() ? integerToF32(code, type) : floatToF32(code, type));
   }

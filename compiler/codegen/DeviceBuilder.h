@@ -42,8 +42,10 @@ protected:
   Value vectorOf(llvm::ArrayRef<Value> values);
   // `bytes` bytes at a pointer as 32-bit words; fewer than 4 bytes are zero-extended.
   std::vector<Value> loadWords(Value pointer, int64_t bytes);
-  // Packed scales of an element type to f32.
-  std::vector<Value> toF32(llvm::ArrayRef<Value> words, llvm::StringRef element, int64_t count);
+  // Packed scales of an element type to f32, each in a unit of so many bits, from bit `shift` on;
+  // 0: of as many as the type is stored in.
+  std::vector<Value> toF32(llvm::ArrayRef<Value> words, llvm::StringRef element, int64_t count,
+                           int64_t unit = 0, int64_t shift = 0);
   Value integerToF32(Value code, dsl::ElementType type);
   Value floatToF32(Value code, dsl::ElementType type);
   Value constantF32(double value);

@@ -196,12 +196,13 @@ void KernelLowering::lowerGroupSum(tile::GroupSumOp sum) {
 }
 
 void KernelLowering::lowerLoadRowScales(tile::LoadRowScalesOp op) {
-  int64_t bytes = storedBits(dsl::ElementType::get(op.getElement().str())) / 8;
+  auto unit = static_cast<int64_t>(op.getUnit()), bytes = unit / 8;
   Value row = add(mul(op.getTileN(), g.tileN), firstRow);
   Value at =
       globalAt(op.getSource(), add(mul(widen(row), bytes), static_cast<int64_t>(op.getBase())));
   int64_t count = g.rowsPerThread();
-  op.replaceAllUsesWith(vectorOf(toF32(loadWords(at, count * bytes), op.getElement(), count)));
+  op.replaceAllUsesWith(vectorOf(toF32(loadWords(at, count * bytes), op.getElement(), count, unit,
+                                       static_cast<int64_t>(op.getShift()))));
 }
 
 // This thread's batch rows of an n8 tile are columns 2 c and 2 c + 1 of the instruction.
@@ -220,9 +221,10 @@ void KernelLowering::lowerLoadTokenScales(tile::LoadTokenScalesOp op) {
 }
 
 void KernelLowering::lowerLoadTensorScale(tile::LoadTensorScaleOp op) {
-  int64_t bytes = storedBits(dsl::ElementType::get(op.getElement().str())) / 8;
+  auto unit = static_cast<int64_t>(op.getUnit());
   Value at = globalAt(op.getSource(), i64(static_cast<int64_t>(op.getBase())));
-  op.replaceAllUsesWith(toF32(loadWords(at, bytes), op.getElement(), 1)[0]);
+  op.replaceAllUsesWith(toF32(loadWords(at, unit / 8), op.getElement(), 1, unit,
+                              static_cast<int64_t>(op.getShift()))[0]);
 }
 
 KernelLowering::Value KernelLowering::outputs(mlir::ValueRange accumulators,

@@ -60,7 +60,9 @@ void KernelLowering::lowerConvertScales(tile::ConvertScalesOp op) {
   std::vector<Value> words;
   for (int64_t i = 0; i < op.getWords().getType().getNumElements(); ++i)
     words.push_back(element(op.getWords(), i));
-  op.replaceAllUsesWith(vectorOf(toF32(words, op.getElement(), op.getType().getNumElements())));
+  op.replaceAllUsesWith(
+      vectorOf(toF32(words, op.getElement(), op.getType().getNumElements(),
+                     static_cast<int64_t>(op.getUnit()), static_cast<int64_t>(op.getShift()))));
 }
 
 // Accumulator registers 0, 1 are columns 0, 1 of the first fragment row, 2, 3 of the second.

@@ -4,7 +4,6 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "llvm/ADT/TypeSwitch.h"
 
-
 namespace rho::compiler {
 
 namespace LLVM = mlir::LLVM;
@@ -155,6 +154,16 @@ bool KernelLowering::lowerCommon(mlir::Operation *inner) {
           [&](auto) { return ptx("griddepcontrol.wait;", "", {}, {}), true; })
       .Case<tile::ExtractOp>([&](tile::ExtractOp o) {
         o.replaceAllUsesWith(element(o.getVector(), static_cast<int64_t>(o.getPosition())));
+        return true;
+      })
+      .Case<tile::JoinOp>([&](tile::JoinOp o) {
+        std::vector<Value> words(o.getWords().begin(), o.getWords().end());
+        o.replaceAllUsesWith(vectorOf(words));
+        return true;
+      })
+      .Case<tile::LoadTensorCodeOp>([&](tile::LoadTensorCodeOp o) {
+        Value at = globalAt(o.getSource(), i64(static_cast<int64_t>(o.getBase())));
+        o.replaceAllUsesWith(loadWords(at, static_cast<int64_t>(o.getBits()) / 8)[0]);
         return true;
       })
       .Case<tile::ZeroOp>([&](tile::ZeroOp o) {

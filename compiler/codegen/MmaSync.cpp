@@ -28,6 +28,8 @@ private:
   void lowerCopyTile(tile::CopyTileOp copy);
   Value matrixRowAt(Value part, int64_t batchTile, Value piece) override;
   void lowerLoadBlockScales(tile::LoadBlockScalesOp load);
+  void lowerLoadBlockCodes(tile::LoadBlockCodesOp load);
+  void lowerPickBlock(tile::PickBlockOp pick);
   void lowerBlockMma(tile::BlockMmaOp mma);
 };
 
@@ -43,6 +45,8 @@ bool MmaSyncLowering::lowerFamily(mlir::Operation *inner) {
   return llvm::TypeSwitch<mlir::Operation *, bool>(inner)
       .Case<tile::CopyTileOp>([&](auto o) { return lowerCopyTile(o), true; })
       .Case<tile::LoadBlockScalesOp>([&](auto o) { return lowerLoadBlockScales(o), true; })
+      .Case<tile::LoadBlockCodesOp>([&](auto o) { return lowerLoadBlockCodes(o), true; })
+      .Case<tile::PickBlockOp>([&](auto o) { return lowerPickBlock(o), true; })
       .Case<tile::BlockMmaOp>([&](auto o) { return lowerBlockMma(o), true; })
       .Default([](auto) { return false; });
 }
@@ -81,6 +85,31 @@ void MmaSyncLowering::lowerLoadBlockScales(tile::LoadBlockScalesOp op) {
   }
   Value at = add(partOf(op.getBuffer(), op.getSlot()), mul(index, 4));
   op.replaceAllUsesWith(load(builder.getI32Type(), sharedAt(at), 4));
+}
+
+void MmaSyncLowering::lowerLoadBlockCodes(tile::LoadBlockCodesOp op) {
+  int64_t word = static_cast<int64_t>(op.getWord()), tile = static_cast<int64_t>(op.getTile());
+  Value index;
+  if (op.getWeight()) {
+    int64_t halves = std::min<int64_t>(4, 2 * g.rowTiles());
+    Value own = add(mul(laneRow, halves), tile % 2 * 2);
+    index = add(add(own, mul(warpN, g.warpN())), word * g.tileN + tile / 2 * 32);
+  } else {
+    index = add(add(laneRow, mul(warpM, g.warpM())), word * g.tileM + tile * 8);
+  }
+  Value at = add(partOf(op.getBuffer(), op.getSlot()), mul(index, 4));
+  int64_t bytes = op.getType().getNumElements() * 4;
+  op.replaceAllUsesWith(vectorOf(loadWords(sharedAt(at), bytes)));
+}
+
+void MmaSyncLowering::lowerPickBlock(tile::PickBlockOp op) {
+  constexpr int64_t others = 0x4440;
+  Value selector = i32(static_cast<int64_t>(op.getByte()) | others);
+  if (auto spread = static_cast<int64_t>(op.getSpread()); spread > 1)
+    selector = add(selector, div(laneColumn, 4 / spread));
+  Value picked = NVVM::PermuteOp::create(builder, loc, builder.getI32Type(), op.getCodes(),
+                                         i32(0xcc), selector, NVVM::PermuteMode::DEFAULT);
+  op.replaceAllUsesWith(picked);
 }
 
 void MmaSyncLowering::lowerBlockMma(tile::BlockMmaOp op) {

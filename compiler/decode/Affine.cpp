@@ -314,6 +314,57 @@ RowNumber entryOf(const dsl::Remap &remap, const dsl::Format &format, dsl::Eleme
   return entry;
 }
 
+// Whether a number times 2^log2 is an integer of so few bits that it and an offset fit a byte whose
+// top bit is clear.
+constexpr double byteOffset = 64;
+bool fitsByte(double value, int log2) {
+  double scaled = std::ldexp(value, log2);
+  return scaled == std::floor(scaled) && scaled >= -byteOffset && scaled < byteOffset;
+}
+
+// 16 codes of small multiples of one number by tables of bytes. None where other numbers stand
+// among them, or may.
+std::optional<DecodeSequence> remappedBytes(const dsl::Format &format, std::string_view mmaType) {
+  const dsl::Remap &remap = *format.element().remap;
+  dsl::ElementType type = format.element().type, operand = dsl::ElementType::get(mmaType);
+  int roundings = 0; // none: each is an integer of 8 bits
+  RowNumber entry = entryOf(remap, format, operand, roundings);
+  if (type.bits() != 4 || operand.bits() != 16 || entry.isConstant())
+    return std::nullopt;
+  std::vector<double> values; // that must fit
+  for (uint32_t code = 0; code < 16; ++code)
+    if (code != remap.code)
+      values.push_back(type.decode(code));
+  for (const dsl::Remap::Entry &entry : remap.entries) {
+    if (entry.component < 0) {
+      values.push_back(entry.value);
+      continue;
+    }
+    dsl::ElementType own = format.components[static_cast<size_t>(entry.component)].type;
+    if (own.bits() > 8)
+      return std::nullopt;
+    for (uint32_t code = 0; code < 1U << own.bits(); ++code)
+      values.push_back(entry.negated ? -own.decode(code) : own.decode(code));
+  }
+  constexpr int mostHalvings = 6;
+  for (int log2 = 0; log2 <= mostHalvings; ++log2) {
+    if (!std::all_of(values.begin(), values.end(), [&](double v) { return fitsByte(v, log2); }))
+      continue;
+    std::vector<uint32_t> bytes;
+    for (uint32_t code = 0; code < 16; ++code)
+      bytes.push_back(static_cast<uint32_t>(std::ldexp(type.decode(code), log2) + byteOffset));
+    double slope = std::ldexp(1.0, -log2);
+    DecodeSequence result =
+        bytesWithParameter(bytes, remap.code, {-byteOffset * slope, slope}, mmaType).sequence;
+    double start = std::ldexp(1.0, operand.mantissaBits());
+    entry = entry.times(std::ldexp(1.0, log2)).plus(constantNumber(start + byteOffset));
+    for (int half = 0; half < 2; ++half)
+      result.params.push_back({DecodeParam::Form::Number, 0, half, entry});
+    return result;
+  }
+  return std::nullopt;
+}
+
 // 16 codes by tables of bytes, of which the remapped code's are a row's own. None where other codes
 // are not exact.
 std::optional<DecodeSequence> remappedTable(const dsl::Format &format, dsl::ElementType operand) {
@@ -342,6 +393,8 @@ std::optional<DecodeSequence> remappedTable(const dsl::Format &format, dsl::Elem
 std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::string_view mmaType) {
   const dsl::Remap &remap = *format.element().remap;
   dsl::ElementType operand = dsl::ElementType::get(mmaType);
+  if (std::optional<DecodeSequence> byBytes = remappedBytes(format, mmaType))
+    return byBytes;
   if (std::optional<DecodeSequence> byTable = remappedTable(format, operand))
     return byTable;
   std::optional<DecodeSequence> base;

@@ -1,6 +1,7 @@
 #include "compiler/decode/TableSearch.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 
@@ -55,6 +56,48 @@ public:
     std::swap(decode.bits[1], decode.bits[2]);
     decode.program.params = 2;
     return result;
+  }
+
+  // The table of either half is silent for the other's codes, whose selectors have bit 3 set.
+  TableDecode bytesWithParameter(uint32_t code, ByteLine line, std::string_view mmaType) {
+    parameterCode = static_cast<int>(code);
+    std::vector<int> codes(lanes.size());
+    std::iota(codes.begin(), codes.end(), 0);
+    begin(codes);
+    sequence.codeTable.clear();
+    DecodeProgram &p = sequence.program;
+    p.params = 2;
+    dsl::ElementType type = dsl::ElementType::get(mmaType);
+    bool f16 = mmaType == "f16";
+    // A byte under the exponent at which the last bit of the lane's mantissa is 1.
+    double start = std::ldexp(1.0, type.mantissaBits());
+    uint32_t exponent = type.encode(start) >> 8;
+    auto both = [&](double value) { return constant(type.encode(value) * 0x10001U); };
+    Operand low = DecodeProgram::word(), high = p.add(Op::Xor, low, constant(0x88888888));
+    std::vector<Operand> registers;
+    for (int group = 0; group < 2; ++group) {
+      if (group == 1) {
+        low = p.add(Op::Shr, low, constant(16));
+        high = p.add(Op::Shr, high, constant(16));
+      }
+      Operand numbers =
+          p.add(Op::Mad, halfTable(0, 0, group, low), constant(1), halfTable(0, 8, group, high));
+      for (uint32_t selector : {0x4140U, 0x4342U}) {
+        Operand lane =
+            p.add(Op::Prmt, numbers, constant(exponent * 0x01010101U), constant(selector));
+        registers.push_back(p.add(f16 ? Op::FmaF16 : Op::FmaBF16, lane, both(line.slope),
+                                  both(line.offset - start * line.slope)));
+      }
+    }
+    for (size_t r : {0, 2, 1, 3}) { // those of a row half are every second
+      p.output(registers[r]);
+      sequence.bits.emplace_back();
+      for (int i = 0; i < 2; ++i) {
+        int at = static_cast<int>(8 * r) + 4 * i;
+        sequence.bits.back().push_back({{0, at}, {0, at + 1}, {0, at + 2}, {0, at + 3}});
+      }
+    }
+    return {sequence, "two tables of 8, each silent for the other's codes"};
   }
 
 private:
@@ -257,6 +300,11 @@ private:
 
 TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, uint32_t code) {
   return TableBuilder(lanes, 16).withParameter(code);
+}
+
+TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code, ByteLine line,
+                               std::string_view mmaType) {
+  return TableBuilder(bytes, 8).bytesWithParameter(code, line, mmaType);
 }
 
 std::vector<TableDecode> tableDecodes(const std::vector<uint32_t> &lanes, int laneBits) {

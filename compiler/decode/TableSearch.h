@@ -23,4 +23,13 @@ std::vector<TableDecode> tableDecodes(const std::vector<uint32_t> &lanes, int la
 // parameter h has it, twice, for weight row half h. A group of four codes is of one row half.
 TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, uint32_t code);
 
+// Codes that stand for offset + slope * byte, of a byte below 128 for each code, for `code` the
+// lowest byte of a parameter register; to operands of 16 bits ("f16", "bf16"). Each code is stored
+// as it is.
+struct ByteLine {
+  double offset, slope;
+};
+TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code, ByteLine line,
+                               std::string_view mmaType);
+
 } // namespace rho::compiler

@@ -98,18 +98,34 @@ def Rho_NumberOp : Rho_Op<"number", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Rho_SplitOp : Rho_Op<"split", [Pure]> {
+  let summary = "codes of which one is remapped as the sum of two operands";
+  let description = [{
+    `main` has another code in place of the remapped one, `rest` has there what is missing and zero
+    elsewhere. `pairs` are both codes, main | rest << 4, for each code of the selector, -1 where they
+    are those of a component.
+  }];
+  let arguments = (ins Rho_Tensor:$codes, Rho_Tensor:$selector, DenseI32ArrayAttr:$pairs);
+  let results = (outs Rho_Tensor:$main, Rho_Tensor:$rest);
+  let assemblyFormat = [{
+    $codes `by` $selector `pairs` $pairs attr-dict `:` functional-type(operands, results)
+  }];
+}
+
 def Rho_MmaOp : Rho_Op<"mma", [Pure, AttrSizedOperandSegments]> {
   let summary = "matrix multiply-accumulate over k, or over each group of k";
   let description = [{
     The result's axes are "n m" for a sum over all of k and "n m k/G" for one partial sum per group.
-    Operands with a scale are multiplied by it, in the instruction, before they are multiplied.
+    Operands with a scale are multiplied by it, in the instruction, before they are multiplied. A
+    rest is added to its operand: each sum is one of two or four products.
   }];
   let arguments = (ins Rho_Tensor:$weight, Rho_Tensor:$activation,
-                       Optional<Rho_Tensor>:$weightScale, Optional<Rho_Tensor>:$activationScale);
+                       Optional<Rho_Tensor>:$weightScale, Optional<Rho_Tensor>:$activationScale,
+                       Optional<Rho_Tensor>:$weightRest, Optional<Rho_Tensor>:$activationRest);
   let results = (outs Rho_Tensor:$result);
   let assemblyFormat = [{
     $weight `,` $activation (`weight_scale` $weightScale^)? (`activation_scale` $activationScale^)?
-    attr-dict `:` functional-type(operands, results)
+    (`weight_rest` $weightRest^)? (`activation_rest` $activationRest^)? attr-dict `:` functional-type(operands, results)
   }];
   let hasVerifier = 1;
 }

@@ -267,9 +267,13 @@ def Tile_ExtractOp : Tile_Op<"extract", [Pure]> {
 
 def Tile_ConvertScalesOp : Tile_Op<"convert_scales", [Pure]> {
   let summary = "packed scales to f32";
-  let arguments = (ins I32Vector:$words, StrAttr:$element);
+  let description = [{
+    Each lies in a unit of `unit` bits, from bit `shift` on.
+  }];
+  let arguments = (ins I32Vector:$words, StrAttr:$element, I64Attr:$unit,
+                       I64Attr:$shift);
   let results = (outs F32Vector:$scales);
-  let assemblyFormat = "$words `from` $element attr-dict `:` type($words) `->` type($scales)";
+  let assemblyFormat = "$words `from` $element `in` $unit `at` $shift attr-dict `:` type($words) `->` type($scales)";
 }
 
 def Tile_PairOp : Tile_Op<"pair", [Pure]> {
@@ -289,41 +293,6 @@ def Tile_MmaOp : Tile_Op<"mma", [Pure]> {
   let results = (outs Accumulator:$result);
   let assemblyFormat = [{
     $element `(` $a `)` `,` $b `step` $step `,` $c attr-dict `:` type($b) `,` type($c) `->` type($result)
-  }];
-  let hasVerifier = 1;
-}
-
-def Tile_LoadBlockScalesOp : Tile_Op<"load_block_scales", []> {
-  let summary = "one word of block scales, as block_mma takes them";
-  let description = [{
-    Word `word` of the tile has four blocks of a row. `weight`: the threads of a quad hold those of
-    the fragment rows of row tile `tile` and of the next; else those of n8 tiles `tile` to
-    `tile` + 3, as far as the warp has them.
-  }];
-  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$word, I64Attr:$tile,
-                       UnitAttr:$weight);
-  let results = (outs I32:$scales);
-  let assemblyFormat = [{
-    (`weight` $weight^):(`activation`)? $buffer `[` $slot `]` `word` $word `tile` $tile attr-dict
-    `:` type($buffer)
-  }];
-}
-
-def Tile_BlockMmaOp : Tile_Op<"block_mma", [Pure]> {
-  let summary = "one matrix instruction that scales its operands, with 32 bytes of k per row";
-  let description = [{
-    As tile.mma, but elements are multiplied by scales of type `scale`, in consecutive bytes of a
-    word from `byte` on, each for as much of k as `perStep` of them leave. Those of A are in the
-    pair of threads `threadA` of each quad, those of B in thread `threadB`.
-  }];
-  let arguments = (ins Variadic<I32>:$a, I32Vector:$b, I64Attr:$step, Accumulator:$c, I32:$scaleA,
-                       I32:$scaleB, I64Attr:$byte, I64Attr:$threadA, I64Attr:$threadB,
-                       I64Attr:$perStep, StrAttr:$element, StrAttr:$scale);
-  let results = (outs Accumulator:$result);
-  let assemblyFormat = [{
-    $element `(` $a `)` `,` $b `step` $step `,` $c `scales` $scale `x` $perStep `byte` $byte
-    $scaleA `of` $threadA `,` $scaleB `of` $threadB attr-dict
-    `:` type($b) `,` type($c) `->` type($result)
   }];
   let hasVerifier = 1;
 }
@@ -539,11 +508,14 @@ def Tile_SplitSumOp : Tile_Op<"split_sum", []> {
 
 def Tile_LoadRowScalesOp : Tile_Op<"load_row_scales", []> {
   let summary = "per-channel scales of this thread's weight rows, from global memory";
+  let description = [{Units and shifts as of tile.convert_scales.}];
   let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$tileN,
-                       StrAttr:$element);
+                       StrAttr:$element, I64Attr:$unit,
+                       I64Attr:$shift);
   let results = (outs F32Vector:$scales);
   let assemblyFormat = [{
-    $source `+` $base `tile` $tileN `as` $element attr-dict `:` type($source) `->` type($scales)
+    $source `+` $base `tile` $tileN `as` $element `in` $unit `at` $shift attr-dict
+    `:` type($source) `->` type($scales)
   }];
 }
 
@@ -559,9 +531,11 @@ def Tile_LoadTokenScalesOp : Tile_Op<"load_token_scales", []> {
 
 def Tile_LoadTensorScaleOp : Tile_Op<"load_tensor_scale", []> {
   let summary = "a single scale from global memory";
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, StrAttr:$element);
+  let description = [{Unit and shift as of tile.convert_scales.}];
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, StrAttr:$element,
+                       I64Attr:$unit, I64Attr:$shift);
   let results = (outs F32:$scale);
-  let assemblyFormat = "$source `+` $base `as` $element attr-dict `:` type($source)";
+  let assemblyFormat = "$source `+` $base `as` $element `in` $unit `at` $shift attr-dict `:` type($source)";
 }
 
 def Tile_StoreOutputOp : Tile_Op<"store_output", []> {
@@ -596,5 +570,6 @@ def Tile_WaitStoresOp : Tile_Op<"wait_stores", []> {
   let assemblyFormat = "attr-dict";
 }
 
+include "compiler/ir/TileBlockOps.td"
 include "compiler/ir/TileResidual.td"
 #endif // TILE_DIALECT_TD

@@ -57,6 +57,19 @@ private:
   void findTile();
   void buildCopies(Value tileK, Value slot);
   void buildActivationCopy(int component, Value tileK, Value slot);
+  const LayoutSection &section(int index) const {
+    return layout.sections[sectionIndex(context.gemm.weight, index)];
+  }
+  // Of the stored unit of a weight component; several share one where they lie in spare bits.
+  int64_t unitBits(int component) const {
+    const std::vector<dsl::Component> &all = context.gemm.weight.components;
+    int host = all[component].host;
+    return storedBits(all[host < 0 ? component : host].type);
+  }
+  bool sharesUnit(int component) const {
+    const dsl::Format &weight = context.gemm.weight;
+    return weight.components[component].host >= 0 || !dsl::guestsOf(weight, component).empty();
+  }
   // Tile of a section of the weight that has k tile `tileK`.
   Value sectionTile(int index, Value tileK);
 
@@ -104,6 +117,20 @@ private:
   // TileProducts.cpp: one k tile to sums.
   std::map<std::tuple<bool, int64_t, int64_t>, Value> scaleWords; // by operand, word and tile
   Value blockScalesOf(bool ofWeight, int64_t word, int64_t tile, Value slot);
+  // Of an operand with a remapped code: tables of the codes that replace it, and registers of codes
+  // as those of the operands whose sum they are.
+  std::map<bool, std::vector<Value>> splitTables; // by operand
+  // TileSplits.cpp
+  void buildSplitTables();
+  // A word's codes through a program with one output.
+  Value runProgram(mlir::Location loc, const DecodeProgram &program, Value word);
+  // Codes of four blocks without what lies in their spare bits.
+  Value withoutGuests(bool ofWeight, int component, Value word);
+  std::map<std::tuple<bool, int64_t, int64_t>, std::vector<Value>> selectorWords; // as scaleWords
+  const std::vector<Value> &selectorsOf(bool ofWeight, int64_t word, int64_t tile, Value slot);
+  std::vector<std::vector<Value>> splitRegisters(bool ofWeight, const std::vector<Value> &registers,
+                                                 int64_t k, int64_t tile, Value slot);
+  std::vector<Value> splitActivation(Value b, int64_t chunk, int64_t batchTile, Value slot);
   Value multiply(const std::vector<Value> &a, Value b, int64_t step, Value sum, int64_t k,
                  int64_t rowTile, int64_t batchTile, Value slot);
   std::vector<Value> buildWarpProducts(Value slot, std::vector<Value> sums);

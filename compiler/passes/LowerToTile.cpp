@@ -126,6 +126,7 @@ void KernelBuilder::allocateShared() {
 }
 
 std::vector<Value> KernelBuilder::buildPipeline() {
+  buildSplitTables();
   size_t ofWeight = static_cast<size_t>(g.rowTiles() * g.batchTiles());
   std::vector<Value> inits(ofWeight, tile::ZeroOp::create(builder, at("gemm"), sumType()));
   if (residual)
@@ -183,7 +184,7 @@ std::vector<Value> KernelBuilder::buildPipeline() {
 }
 
 Value KernelBuilder::sectionTile(int index, Value tileK) {
-  const LayoutSection &section = layout.sections[static_cast<size_t>(index)];
+  const LayoutSection &section = this->section(index);
   Value row = mul(tileN, section.tilesK);
   if (section.tilesK == 1) // a group may be longer than k
     return row;
@@ -209,9 +210,8 @@ void KernelBuilder::buildCopies(Value tileK, Value slot) {
                                slot);
       continue;
     }
-    tile::CopyTileOp::create(builder, at(true, layout.sections[index].component), weight,
-                             layout.sections[index].offset, sectionTile(index, tileK), buffer,
-                             slot);
+    tile::CopyTileOp::create(builder, at(true, section(index).component), weight,
+                             section(index).offset, sectionTile(index, tileK), buffer, slot);
   }
 }
 
@@ -279,7 +279,10 @@ mlir::FailureOr<Chain> readChain(ir::GemmOp op, Value value, double factor) {
       value = reduce.getValue();
     } else if (auto mma = llvm::dyn_cast<ir::MmaOp>(definition)) {
       chain.mma = mma;
-      chain.decode = mma.getWeight().getDefiningOp<ir::DecodeOp>();
+      Value codes = mma.getWeight();
+      if (auto split = codes.getDefiningOp<ir::SplitOp>())
+        codes = split.getCodes();
+      chain.decode = codes.getDefiningOp<ir::DecodeOp>();
       if (!chain.decode)
         return mma.emitError("weight operand must come from rho.decode");
       return chain;

@@ -90,8 +90,10 @@ private:
       weightScale = component(true, placed.blockScaling->weight);
     if (placed.blockScaling && placed.blockScaling->activation != BlockScaling::none)
       activationScale = component(false, placed.blockScaling->activation);
-    mlir::Value value = ir::MmaOp::create(builder, at("gemm"), tensor(axes, sumType), weight,
-                                          activation, weightScale, activationScale);
+    mlir::Value weightRest = split(true, weight), activationRest = split(false, activation);
+    mlir::Value value =
+        ir::MmaOp::create(builder, at("gemm"), tensor(axes, sumType), weight, activation,
+                          weightScale, activationScale, weightRest, activationRest);
     for (const ScaleUse &use : placed.accumulator)
       value = scale(value, use, axes);
     if (placed.flushK > 0)
@@ -119,6 +121,23 @@ private:
         builder, componentLocation(op.getContext(), context, weight, index),
         tensor(axesOf(part, weight), element), weight ? role : "activation", part.name);
     return value;
+  }
+  // Splits the codes of an operand with a remapped one; gives the rest, null where there is none.
+  mlir::Value split(bool ofWeight, mlir::Value &codes) {
+    const std::optional<BlockScaling> &scaling = context.placed.blockScaling;
+    if (!scaling || !scaling->split(ofWeight))
+      return {};
+    const CodeSplit &split = *scaling->split(ofWeight);
+    const dsl::Format &format = ofWeight ? context.gemm.weight : context.gemm.activation;
+    std::vector<int32_t> pairs;
+    for (size_t i = 0; i < split.pairs.size(); ++i)
+      pairs.push_back(format.element().remap->entries[i].component >= 0
+                          ? -1
+                          : static_cast<int32_t>(split.pairs[i].main | split.pairs[i].rest << 4));
+    auto op = ir::SplitOp::create(builder, codes.getLoc(), codes.getType(), codes.getType(), codes,
+                                  component(ofWeight, split.selector), pairs);
+    codes = op.getMain();
+    return split.hasRest ? op.getRest() : mlir::Value();
   }
   mlir::Value number(const RowNumber &terms) {
     mlir::Value &value = numbers[terms.print()];

@@ -19,20 +19,22 @@ KernelBuilder::EpilogueFactors KernelBuilder::buildFactors() {
     const dsl::Component &part = partOf(component, ofWeight, index);
     mlir::Location loc = component.getLoc();
     Value source = ofWeight ? weight : activation[index];
-    int64_t base = ofWeight ? layout.sections[index].offset : 0;
+    int64_t base = ofWeight ? section(index).offset : 0;
     if (part.extent == dsl::Extent::Tensor) {
       multiply(loc, factor,
-               tile::LoadTensorScaleOp::create(builder, loc, builder.getF32Type(), source, base,
-                                               part.type.name()));
+               tile::LoadTensorScaleOp::create(
+                   builder, loc, builder.getF32Type(), source, base, part.type.name(),
+                   ofWeight ? unitBits(index) : storedBits(part.type), part.shift));
     } else if (ofWeight) {
       mlir::VectorType type = vectorOf(g.rowsPerThread(), false);
       auto early = rowScaleWords.find(index);
       Value scales =
           early == rowScaleWords.end()
               ? tile::LoadRowScalesOp::create(builder, loc, type, source, base, tileN,
-                                              part.type.name())
+                                              part.type.name(), unitBits(index), part.shift)
                     .getResult()
-              : tile::ConvertScalesOp::create(builder, loc, type, early->second, part.type.name());
+              : tile::ConvertScalesOp::create(builder, loc, type, early->second, part.type.name(),
+                                              unitBits(index), part.shift);
       rows.resize(g.rowsPerThread());
       for (int64_t r = 0; r < g.rowsPerThread(); ++r)
         multiply(loc, rows[r],

@@ -21,18 +21,18 @@ std::vector<Value> KernelBuilder::streamTile(Value tileK) {
       for (size_t plane = 0; plane < planes.size(); ++plane)
         words.push_back(tile::StreamCodesOp::create(
             builder, at(true, 0), vectorOf(g.planeWords(planes[plane]), true), weight,
-            layout.sections[planeSection(context.gemm, plane)].offset, tile, chunk, t));
+            section(planeSection(context.gemm, plane)).offset, tile, chunk, t));
   for (size_t i = 1; i < context.gemm.weight.components.size(); ++i) {
     int index = static_cast<int>(i);
     const dsl::Component &part = context.gemm.weight.components[i];
-    if (!context.placed.streamed[i])
+    if (!context.placed.streamed[i] || part.host >= 0)
       continue;
-    int64_t group = extentK(part), bits = storedBits(part.type), spread = g.groupsPerChunk(group);
+    int64_t group = extentK(part), bits = unitBits(index), spread = g.groupsPerChunk(group);
     mlir::VectorType type = vectorOf(std::max<int64_t>(1, g.rowsPerThread() * bits / 32), true);
     Value partTile = sectionTile(index, tileK);
     for (int64_t k = 0; k < g.tileK; k += g.parameterK(group))
       words.push_back(tile::StreamRowCodesOp::create(
-          builder, at(true, index), type, weight, layout.sections[i].offset, partTile,
+          builder, at(true, index), type, weight, section(index).offset, partTile,
           g.groupsPerTile(group), groupIn(k, group) * spread, spread, bits));
   }
   return words;
@@ -46,11 +46,11 @@ void KernelBuilder::loadRowScales() {
     const dsl::Component &part = partOf(component, ofWeight, index);
     if (!ofWeight || part.extent != dsl::Extent::Row)
       continue;
-    int64_t bits = storedBits(part.type);
+    int64_t bits = unitBits(index);
     int64_t count = std::max<int64_t>(1, g.rowsPerThread() * bits / 32);
     rowScaleWords[index] =
         tile::StreamRowCodesOp::create(builder, component.getLoc(), vectorOf(count, true), weight,
-                                       layout.sections[index].offset, tileN, 1, 0, 1, bits);
+                                       section(index).offset, tileN, 1, 0, 1, bits);
   }
 }
 
@@ -71,7 +71,7 @@ void KernelBuilder::takeTile(const std::vector<Value> &words) {
   for (size_t i = 1; i < context.gemm.weight.components.size(); ++i) {
     int index = static_cast<int>(i);
     const dsl::Component &part = context.gemm.weight.components[i];
-    if (context.placed.streamed[i])
+    if (context.placed.streamed[i] && part.host < 0)
       for (int64_t k = 0; k < g.tileK; k += g.parameterK(extentK(part)))
         rowVectors[{index, groupIn(k, extentK(part))}] = *next++;
   }

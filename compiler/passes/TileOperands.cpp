@@ -6,9 +6,11 @@ namespace rho::compiler {
 using mlir::Value;
 
 Value KernelBuilder::rowVectorOf(int component, int64_t group, int64_t warpgroup, Value slot) {
+  if (int host = context.gemm.weight.components[component].host; host >= 0)
+    component = host;
   if (auto known = rowVectors.find({component, group}); known != rowVectors.end())
     return known->second;
-  int bits = storedBits(context.gemm.weight.components[component].type);
+  int64_t bits = unitBits(component);
   int64_t count = std::max<int64_t>(1, g.rowsPerThread() * bits / 32);
   return tile::LoadRowCodesOp::create(builder, at(true, component), vectorOf(count, true),
                                       buffers[{true, component}], slot, group, bits, warpgroup);
@@ -32,8 +34,9 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
   ParameterKey key{form.str(), component, group, row};
   if (Value known = parameterCache[key])
     return known;
-  const dsl::ElementType type = context.gemm.weight.components[component].type;
-  int64_t perWord = 32 / storedBits(type);
+  const dsl::Component &part = context.gemm.weight.components[component];
+  const dsl::ElementType type = part.type;
+  int64_t perWord = 32 / unitBits(component);
   int64_t warpgroup = row / g.rowsPerThread(), inWarpgroup = row % g.rowsPerThread();
   Value word = rowWordsOf(component, group, warpgroup, slot)[inWarpgroup / perWord];
   mlir::Location loc = at(true, component);
@@ -50,10 +53,17 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
     return parameterCache[key];
   }
   DecodeProgram pick;
-  uint32_t byte = static_cast<uint32_t>(inWarpgroup % perWord);
+  auto bit = static_cast<uint32_t>(inWarpgroup % perWord * unitBits(component) + part.shift);
+  uint32_t byte = bit / 8;
   uint32_t selector = form == "byte" ? 0x4440 | byte : byte * 0x1111;
-  pick.output(pick.add(DecodeInstr::Op::Prmt, DecodeProgram::word(), DecodeProgram::constant(0),
-                       DecodeProgram::constant(selector)));
+  auto picked = pick.add(DecodeInstr::Op::Prmt, DecodeProgram::word(), DecodeProgram::constant(0),
+                         DecodeProgram::constant(selector));
+  if (sharesUnit(component)) {
+    picked = pick.add(DecodeInstr::Op::Shr, picked, DecodeProgram::constant(bit % 8));
+    picked = pick.add(DecodeInstr::Op::And, picked,
+                      DecodeProgram::constant(((1U << type.bits()) - 1) * 0x01010101U));
+  }
+  pick.output(picked);
   auto decoded = tile::DecodeOp::create(builder, loc, mlir::TypeRange{builder.getI32Type()}, word,
                                         mlir::ValueRange(), pick.print());
   return parameterCache[key] = decoded.getResult(0);
@@ -80,10 +90,10 @@ Value KernelBuilder::componentNumber(int component, int64_t group, int64_t row, 
     return known;
   int64_t warpgroup = row / g.rowsPerThread(), inWarpgroup = row % g.rowsPerThread();
   mlir::Location loc = at(true, component);
-  Value scales =
-      tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
-                                    rowVectorOf(component, group, warpgroup, slot),
-                                    context.gemm.weight.components[component].type.name());
+  const dsl::Component &part = context.gemm.weight.components[component];
+  Value scales = tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
+                                               rowVectorOf(component, group, warpgroup, slot),
+                                               part.type.name(), unitBits(component), part.shift);
   for (int64_t i = 0; i < g.rowsPerThread(); ++i)
     componentNumbers[{component, group, row - inWarpgroup + i}] =
         tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, i);

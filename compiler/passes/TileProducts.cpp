@@ -26,9 +26,10 @@ Value KernelBuilder::blockScalesOf(bool ofWeight, int64_t word, int64_t tile, Va
   int64_t first = tile / (ofWeight ? 2 : 4) * (ofWeight ? 2 : 4);
   Value &words = scaleWords[{ofWeight, word, first}];
   if (!words)
-    words = tile::LoadBlockScalesOp::create(builder, at(ofWeight, component), builder.getI32Type(),
-                                            buffers[{ofWeight, component}], slot, word, first,
-                                            ofWeight);
+    words = withoutGuests(ofWeight, component,
+                          tile::LoadBlockScalesOp::create(
+                              builder, at(ofWeight, component), builder.getI32Type(),
+                              buffers[{ofWeight, component}], slot, word, first, ofWeight));
   return words;
 }
 
@@ -68,10 +69,13 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
                                           std::vector<Value>(sums.size(), zero));
   partial[0] = grouped ? std::vector<Value>(sums.size(), start) : sums;
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk) {
-    std::vector<Value> b;
-    for (int64_t j = 0; j < g.batchTiles(); ++j)
-      b.push_back(tile::LoadActivationOp::create(builder, at(false, 0), vectorOf(2 * steps, true),
-                                                 buffers[{false, 0}], slot, chunk, j, pieceInTile));
+    std::vector<std::vector<Value>> b; // by batch tile: operands whose sum it is
+    for (int64_t j = 0; j < g.batchTiles(); ++j) {
+      Value words =
+          tile::LoadActivationOp::create(builder, at(false, 0), vectorOf(2 * steps, true),
+                                         buffers[{false, 0}], slot, chunk, j, pieceInTile);
+      b.push_back(splitActivation(words, chunk, j, slot));
+    }
     const std::vector<Chunk> &words = codesOf(chunk, slot);
     std::vector<std::vector<Value>> a(static_cast<size_t>(g.rowTiles()));
     for (int64_t part = 0; part < steps * halves; ++part) {
@@ -82,10 +86,12 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
           a[t] = decodeStep(words[t], step, k, t, slot);
         auto first = a[t].begin() + part % halves * 2;
         std::vector<Value> registers(first, halves == 1 ? a[t].end() : first + 2);
-        for (int64_t j = 0; j < g.batchTiles(); ++j) {
-          Value &sum = chain[t * g.batchTiles() + j];
-          sum = multiply(registers, b[j], part, sum, k, t, j, slot);
-        }
+        for (const std::vector<Value> &ofWeight : splitRegisters(true, registers, k, t, slot))
+          for (int64_t j = 0; j < g.batchTiles(); ++j)
+            for (Value ofActivation : b[j]) {
+              Value &sum = chain[t * g.batchTiles() + j];
+              sum = multiply(ofWeight, ofActivation, part, sum, k, t, j, slot);
+            }
       }
       if (grouped && (k + extent) % flush == 0) {
         flushGroup(sums, joinChains(partial), k, slot);
@@ -237,8 +243,9 @@ void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value
     mlir::Location loc = component.getLoc();
     if (ofWeight) {
       Value words = rowVectorOf(index, group, 0, slot);
-      Value scales = tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
-                                                   words, part.type.name());
+      Value scales =
+          tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false), words,
+                                        part.type.name(), unitBits(index), part.shift);
       for (int64_t r = 0; r < g.rowsPerThread(); ++r) {
         Value scale = tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, r);
         if (static_cast<int64_t>(rows.size()) <= r)

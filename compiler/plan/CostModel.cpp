@@ -59,7 +59,8 @@ double sharedBytesPerCycle(const DeviceModel &device) {
 InstructionCounts issuePerTile(const PlacedGemm &placed, const Geometry &g) {
   double fragments = static_cast<double>(g.chunks() * g.rowTiles());
   double units = fragments * static_cast<double>(g.chunkCodes()) / placed.decode.codes;
-  double mmas = static_cast<double>(g.chunks() * g.stepsPerChunk() * g.rowTiles() * g.batchTiles());
+  double mmas = static_cast<double>(g.chunks() * g.stepsPerChunk() * g.rowTiles() * g.batchTiles() *
+                                    placed.products());
   double activationLoads = static_cast<double>(g.chunks() * g.batchTiles() *
                                                std::max<int64_t>(1, g.stepsPerChunk() / 2));
   InstructionCounts counts = units * countDecode(placed.decode.program);
@@ -70,6 +71,13 @@ InstructionCounts issuePerTile(const PlacedGemm &placed, const Geometry &g) {
     int64_t words = g.tileK / (BlockScaling::perWord * placed.blockScaling->block);
     counts.others +=
         static_cast<double>(words * (ceilDiv(g.rowTiles(), 2) + ceilDiv(g.batchTiles(), 4)));
+    for (bool ofWeight : {true, false})
+      if (const std::optional<CodeSplit> &split = placed.blockScaling->split(ofWeight)) {
+        int64_t registers = ofWeight ? 4 * g.rowTiles() : 2 * g.batchTiles();
+        InstructionCounts each = countDecode(split->split);
+        each.others += 1 + 2 / static_cast<double>(BlockScaling::perWord); // its selector
+        counts += static_cast<double>(g.chunks() * g.stepsPerChunk() * registers) * each;
+      }
   }
   return counts;
 }
@@ -194,6 +202,8 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
     steps = static_cast<double>(ceilDiv(tilesK, schedule.splitK));
   }
   double resident = std::min(slots / device.smCount, std::ceil(ctas / device.smCount));
+  if (g.streamK) // on an SM that has any
+    resident = std::max(resident, 1.0);
   double waves = std::ceil(ctas / slots);
   double active = std::min(ctas, slots);
 
@@ -308,7 +318,8 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   double issued = perWarp.total() + scaling.total();
   double issue = warps * issued / issuePerCycle / clock * 1.3;
   double pipes = warps * pipeCycles(perWarp, device.rates).slowest() / clock;
-  double macs = static_cast<double>(g.tileM * g.tileN * g.tileK) + residual.macs;
+  double macs =
+      static_cast<double>(g.tileM * g.tileN * g.tileK * placed.products()) + residual.macs;
   double tensor = resident * macs / mmaPerCycle(device, placed.mmaType) / clock;
   double scale = scalingStall * warps * pipeCycles(scaling, device.rates).sum() / clock;
   double shared = resident * sharedTraffic(g, tileBytes) / sharedBytesPerCycle(device) / clock;
@@ -483,7 +494,13 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
   int64_t partial = accumulators * (mmaChains(g) - (placed.flushK > 0 ? 0 : 1));
   int64_t activations = g.batchTiles() * g.stepsPerChunk() * 2;
   int64_t scales = placed.flushK > 0 || !placed.decode.params.empty() ? g.rowsPerThread() * 2 : 0;
-  return static_cast<int>(accumulators + partial + activations + scales + residual + 52);
+  int64_t tables = 0;
+  for (bool ofWeight : {true, false})
+    if (placed.blockScaling && placed.blockScaling->split(ofWeight))
+      tables += ofWeight ? 12 : 4; // and operand A
+  if (placed.blockScaling)
+    activations *= placed.blockScaling->parts(false);
+  return static_cast<int>(accumulators + partial + activations + scales + tables + residual + 52);
 }
 
 double predictLibraryMicroseconds(const Problem &problem, const std::string &type,

@@ -19,6 +19,14 @@ std::string explainDecode(const dsl::Gemm &gemm, const Plan &plan) {
   out << "weight." << element.name << ", " << element.type.name() << " to " << placed->mmaType
       << "\nin use: " << decode.instructions() << " instructions for " << decode.codes << " codes\n"
       << instructionLines(decode.program);
+  for (bool ofWeight : {true, false})
+    if (placed->blockScaling && placed->blockScaling->split(ofWeight)) {
+      const CodeSplit &split = *placed->blockScaling->split(ofWeight);
+      out << (ofWeight ? "weight" : "activation") << ", as a sum of "
+          << placed->blockScaling->parts(ofWeight)
+          << " operands: " << split.split.instructions.size() << " instructions for 8 codes\n"
+          << instructionLines(split.split);
+    }
   bool bare = factors->core->kind == dsl::Expr::Kind::Component;
   int leastLog2 = smallestUsefulLog2;
   for (const DecodeParam &param : decode.params)

@@ -32,6 +32,8 @@ double underflow(dsl::ElementType type) {
 //   accumulators of 13 mantissa bits). The largest is at most the magnitude of what is summed
 //   there, so each truncation costs at most 2^-13 of it: of all k, or of a group where groups' sums
 //   are scaled and added as floats. An instruction may work in two halves: mmaK + 4 truncations;
+// - an operand that is a sum of two, of one sign: as many more instructions, each of whose products
+//   are at most those of the sum;
 // - e2m1, and block scales: nothing is published of the sums of sm_120a, which are taken to be no
 //   better than those. Elements times scales are exact: at most 4 significant bits each;
 // - an operand scale that is not exact rounds each product weight * scale once: the operand type's
@@ -52,7 +54,7 @@ static double errorOfSums(const PlacedGemm &placed, const Plan &plan, int64_t ti
     error += u;
   else if (placed.mmaType == "e4m3" || placed.mmaType == "e2m1")
     error += std::ceil((flush > 0 ? static_cast<double>(flush) : k) / placed.mmaK) *
-             (placed.mmaK + 4) * std::ldexp(1.0, -13);
+             (placed.mmaK + 4) * placed.products() * std::ldexp(1.0, -13);
   else
     error += (k + 16) * 2 * u + std::ceil(k / placed.mmaK) * u;
   if (placed.operandRoundings > 0) {

@@ -86,9 +86,13 @@ Result<std::vector<Alternative>> explain(const dsl::Gemm &gemm, const Problem &p
   if (!chosen)
     return chosen.error();
   std::vector<Alternative> all;
+  std::vector<Scales> placements =
+      open(gemm.schedule.scales, {Scales::Accumulator, Scales::Operand});
+  if (!gemm.schedule.scales && device.target == "sm_120a")
+    placements.push_back(Scales::Hardware);
   for (Roles roles :
        open(gemm.schedule.roles, {Roles::Uniform, Roles::ImFP, Roles::ExCP, Roles::Gemv}))
-    for (Scales scales : open(gemm.schedule.scales, {Scales::Accumulator, Scales::Operand})) {
+    for (Scales scales : placements) {
       Result<Alternative> found = alternativeOf(gemm, scales, roles, *chosen, device, sources);
       if (!found)
         return found.error();

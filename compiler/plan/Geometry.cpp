@@ -187,7 +187,7 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
       {"activation." + gemm.activation.element().name, false, 0, g.tileM * g.activationRowBytes()});
   for (size_t i = 1; i < gemm.weight.components.size(); ++i) {
     const dsl::Component &component = gemm.weight.components[i];
-    if (placed.streamed[i] && !g.gemv())
+    if (placed.streamed[i] && component.host < 0 && !g.gemv())
       result.push_back(
           {"weight." + component.name, true, static_cast<int>(i),
            g.groupsPerTile(extentK(component)) * g.tileN * storedBits(component.type) / 8});
@@ -200,10 +200,12 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
         {"activation." + component.name, false, use.component,
          g.groupsPerTile(use.group) * g.scaleColumns() * storedBits(component.type) / 8});
   }
-  if (placed.blockScaling && placed.blockScaling->activation != BlockScaling::none) {
-    const dsl::Component &component = gemm.activation.components[placed.blockScaling->activation];
-    result.push_back({"activation." + component.name, false, placed.blockScaling->activation,
-                      g.groupsPerTile(component.group) * g.tileM});
+  for (size_t i = 1; i < gemm.activation.components.size() && placed.blockScaling; ++i) {
+    const dsl::Component &component = gemm.activation.components[i];
+    auto index = static_cast<int>(i);
+    if (placed.blockScaling->isInWords(false, index) && component.host < 0)
+      result.push_back({"activation." + component.name, false, index,
+                        g.groupsPerTile(component.group) * g.tileM});
   }
   if (placed.residual)
     result.push_back({"weight." + gemm.weight.residual->part.name, true, StageBuffer::blockList,
@@ -220,6 +222,16 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
 
 int planeSection(const dsl::Gemm &gemm, size_t plane) {
   return static_cast<int>(plane == 0 ? 0 : gemm.weight.components.size() + plane - 1);
+}
+
+size_t sectionIndex(const dsl::Format &weight, int section) {
+  auto last = std::min<size_t>(static_cast<size_t>(section), weight.components.size());
+  if (last < weight.components.size() && weight.components[last].host >= 0)
+    return sectionIndex(weight, weight.components[last].host);
+  auto guests = std::count_if(weight.components.begin(),
+                              weight.components.begin() + static_cast<std::ptrdiff_t>(last),
+                              [](const dsl::Component &component) { return component.host >= 0; });
+  return static_cast<size_t>(section - guests);
 }
 
 namespace {
@@ -270,10 +282,16 @@ public:
       section.tileN = 1;
       section.tilesN = 1;
     }
-    if (placed.blockScaling && placed.blockScaling->isScale(true, section.component)) {
+    if (placed.blockScaling && placed.blockScaling->isInWords(true, section.component)) {
       section.order = blockScaleOrder(g, section.tileK);
-      section.noSign = placed.blockScaling->type == "ue4m3";
+      section.noSign = placed.blockScaling->type == "ue4m3" &&
+                       placed.blockScaling->isScale(true, section.component);
       return section;
+    }
+    if (placed.blockScaling && placed.blockScaling->weightSplit) {
+      const std::vector<int> &pairs = placed.blockScaling->weightSplit->stored;
+      if (std::find(pairs.begin(), pairs.end(), section.component) != pairs.end())
+        section.sumType = placed.mmaType;
     }
     for (int bit = 0; bit < log2Of(section.tileN); ++bit)
       section.order.push_back(nBit(bit));
@@ -370,7 +388,8 @@ WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, c
   };
   add(sections.plane(0));
   for (int i = 1; i < static_cast<int>(gemm.weight.components.size()); ++i)
-    add(sections.component(i));
+    if (gemm.weight.components[static_cast<size_t>(i)].host < 0) // else stored with its host
+      add(sections.component(i));
   for (size_t plane = 1; plane < planeBits(g.weightBits).size(); ++plane)
     add(sections.plane(plane));
   if (placed.residual)
@@ -390,6 +409,8 @@ std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geome
   }
   for (size_t i = 1; i < gemm.activation.components.size(); ++i) {
     const dsl::Component &component = gemm.activation.components[i];
+    if (component.host >= 0)
+      continue; // stored with its host
     result.push_back({Kind::ActivationComponent, static_cast<int>(i)});
     if (g.specialized() && component.extent == dsl::Extent::Group) {
       result.back().boxBytes = g.tileM * storedBits(component.type) / 8;

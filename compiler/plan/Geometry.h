@@ -143,8 +143,10 @@ std::optional<OutputSlices> outputSlices(const dsl::Gemm &gemm, const Geometry &
 std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                       const Geometry &geometry);
 
-// The section of plane `plane` of the element.
+// What names the section of plane `plane` of the element, as its index names that of a component.
 int planeSection(const dsl::Gemm &gemm, size_t plane);
+// Where it is among the layout's; that of a component in spare bits is its host's.
+size_t sectionIndex(const dsl::Format &weight, int section);
 // The codes of plane `plane`, component `component`, in the piece of a residual; null: none there.
 const LayoutSection *partOfPiece(const ResidualLayout &residual, int component, size_t plane = 0);
 

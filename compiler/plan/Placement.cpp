@@ -116,6 +116,9 @@ std::vector<bool> streamedComponents(const dsl::Format &weight, const DecodeSequ
     for (int component : param.number.uses())
       result[component] = true;
   }
+  for (const dsl::Component &component : weight.components)
+    if (component.host >= 0 && result[&component - weight.components.data()])
+      result[component.host] = true;
   return result;
 }
 
@@ -196,12 +199,17 @@ namespace {
 Result<PlacedGemm> placeDense(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                               std::string_view target, const SourceMap *sources) {
   const dsl::Format &weight = gemm.weight, &activation = gemm.activation;
+  const bool blockScaled =
+      groupScales == Scales::Hardware || activation.element().type == dsl::ElementType::get("e2m1");
+  const std::optional<dsl::Remap> &remap = activation.element().remap;
   for (const dsl::Component &component : activation.components) {
-    std::string gap = component.rows > 1   ? "is per " + dsl::printExtent(component)
-                      : component.remap    ? "has a remapped code"
-                      : component.host < 0 ? ""
-                                           : "is in spare bits of '" +
-                                                 activation.components[component.host].name + "'";
+    bool splits = blockScaled && remap && &component == &activation.components[remap->selector];
+    std::string gap =
+        component.rows > 1                ? "is per " + dsl::printExtent(component)
+        : component.remap && !blockScaled ? "has a remapped code"
+        : component.host < 0 || splits
+            ? ""
+            : "is in spare bits of '" + activation.components[component.host].name + "'";
     if (!gap.empty())
       return errorAt(DiagId::no_kernels, {component.name, activation.name, gap},
                      gemm.activationSpan, sources);
@@ -240,12 +248,17 @@ Result<PlacedGemm> placeDense(const dsl::Gemm &gemm, Scales groupScales, Roles r
   bool halves = roles == Roles::Uniform && result.integerAccumulator;
   result.leastGroup = halves ? result.mmaK / 2 : result.mmaK;
 
-  std::optional<DecodeSequence> decode = decodeSequence(weight, *w->core, result.mmaType);
+  dsl::Format stored = weight;
+  const bool splitsWeight = blockScaled && weight.element().remap &&
+                            weight.element().type == operand && isBareElement(*w->core);
+  if (splitsWeight) // its codes are operands, see BlockScaling
+    stored.components[0].remap.reset();
+  std::optional<DecodeSequence> decode = decodeSequence(stored, *w->core, result.mmaType);
   if (!decode)
     return noDecode(gemm, *w, result.mmaType, sources);
   for (int parameter : w->coreParameters) {
     const dsl::Component &component = weight.components[parameter];
-    if (component.extent == Extent::Group && component.group % result.mmaK != 0)
+    if (component.extent == Extent::Group && component.group % result.mmaK != 0 && !splitsWeight)
       return errorAt(DiagId::unsupported_value,
                      {weight.name, "'" + component.name +
                                        "' beside the element needs an extent of k[G] with G a "
@@ -264,7 +277,7 @@ Result<PlacedGemm> placeDense(const dsl::Gemm &gemm, Scales groupScales, Roles r
     return errorAt(DiagId::scales_not_legal, {std::string(dsl::name(where)), gemm.name, why},
                    gemm.schedule.scales ? gemm.schedule.scalesSpan : gemm.weightSpan, sources);
   };
-  if (groupScales == Scales::Hardware || result.mmaType == "e2m1") {
+  if (blockScaled) {
     BlockScaling scaling;
     std::string why = target != "sm_120a" ? "instructions with block scales need sm_120a, the "
                                             "target is " +
@@ -301,6 +314,16 @@ Result<PlacedGemm> placeDense(const dsl::Gemm &gemm, Scales groupScales, Roles r
                                "decoded to " + result.mmaType + " in " +
                                    std::to_string(decode->instructions() * 8 / decode->codes) +
                                    " instructions per 8"});
+  for (bool ofWeight : {true, false})
+    if (result.blockScaling && result.blockScaling->split(ofWeight)) {
+      const CodeSplit &split = *result.blockScaling->split(ofWeight);
+      result.placements.push_back(
+          {path(ofWeight, (ofWeight ? weight : activation).components[split.selector].name),
+           Placement::Operand,
+           "remapped codes are the sum of " + std::to_string(result.blockScaling->parts(ofWeight)) +
+               " operands, made in " + std::to_string(split.split.instructions.size()) +
+               " instructions per 8"});
+    }
   std::vector<ScaleUse> groups;
   for (const ScaleUse &use : w->scales)
     if (!placeOutside(use, path(true, weight.components[use.component].name)))
@@ -344,7 +367,8 @@ Result<PlacedGemm> placeDense(const dsl::Gemm &gemm, Scales groupScales, Roles r
   result.decode =
       result.scalesOperand ? *std::move(scaled.decode) : withoutScale(*decode, result.mmaType);
   result.operandRoundings = decode->roundings + (result.scalesOperand ? scaled.roundings : 0);
-  result.log2Factor = result.decode.log2Factor;
+  result.log2Factor =
+      result.decode.log2Factor + (result.blockScaling ? result.blockScaling->log2 : 0);
   result.streamed = streamedComponents(weight, result.decode);
   return result;
 }
@@ -370,6 +394,10 @@ std::string residualProblem(const dsl::Gemm &gemm, const PlacedGemm &placed, Rol
   if (residual.blocks.k % chunk != 0)
     return "its blocks have " + std::to_string(residual.blocks.k) +
            " columns, a kernel takes multiples of " + std::to_string(chunk);
+  for (const dsl::Component &component : residual.part.format->components)
+    if (component.host >= 0)
+      return "'" + component.name + "' of '" + residual.part.format->name +
+             "' lies in spare bits of another component";
   for (const dsl::Component &component : residual.part.format->components)
     if (component.extent == Extent::Group && component.group % chunk != 0 &&
         chunk % component.group != 0)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/Plan.h"
+#include "compiler/decode/CodeSplit.h"
 #include "compiler/decode/Sequences.h"
 
 namespace rho::compiler {
@@ -27,10 +28,22 @@ struct BlockScaling {
   int weight = none, activation = none;                           // components
   std::string type;  // as the instruction names it: "ue4m3" or "ue8m0"
   int64_t block = 0; // k that shares a scale
+  int log2 = 0;      // the instruction's scales of both are the components' times 2^log2, together
+  std::optional<CodeSplit> weightSplit, activationSplit; // of elements with a remapped code
 
   bool isScale(bool ofWeight, int component) const {
     return component == (ofWeight ? weight : activation);
   }
+  const std::optional<CodeSplit> &split(bool ofWeight) const {
+    return ofWeight ? weightSplit : activationSplit;
+  }
+  // Whether the codes of four blocks of a row lie in a word.
+  bool isInWords(bool ofWeight, int component) const {
+    return isScale(ofWeight, component) ||
+           (split(ofWeight) && split(ofWeight)->selector == component);
+  }
+  // Operands whose sum is one of the gemm's.
+  int parts(bool ofWeight) const { return split(ofWeight) && split(ofWeight)->hasRest ? 2 : 1; }
   uint32_t wordOfOnes() const { return type == "ue4m3" ? 0x38383838 : 0x7f7f7f7f; }
 };
 
@@ -55,6 +68,11 @@ struct PlacedGemm {
   // Of a weight with a residual: the residual's blocks as a weight by themselves, with the same
   // activations. Their sums are added to those of the rest.
   std::shared_ptr<const PlacedGemm> residual;
+
+  // Matrix instructions for one pair of fragments.
+  int products() const {
+    return blockScaling ? blockScaling->parts(true) * blockScaling->parts(false) : 1;
+  }
 };
 
 // The gemm whose weight is the residual of another's.

@@ -227,6 +227,10 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
                      {"k", str(s.tileK),
                       "the outputs have " + str(all) + " k tiles, split_k stream takes at most " +
                           str(std::numeric_limits<int32_t>::max())}};
+  if (gemm.schedule.ctas && !g.streamK)
+    return Objection{DiagId::schedule_ctas,
+                     {str(*gemm.schedule.ctas), "it counts those of split_k: stream, others follow "
+                                                "from tiles and parts of k"}};
   if (s.splitK > tilesK)
     return Objection{DiagId::schedule_split_k, {str(s.splitK), str(tilesK)}};
   return std::nullopt;
@@ -239,7 +243,7 @@ int64_t instructionsPerTile(const PlacedGemm &placed, const Schedule &schedule) 
   Geometry g = makeGeometry(placed, schedule);
   if (g.specialized()) // an instruction does tileM / 8 times 4 as much
     return g.chunks() * g.stepsPerChunk() * g.rowTiles();
-  return g.chunks() * g.stepsPerChunk() * g.rowTiles() * g.batchTiles();
+  return g.chunks() * g.stepsPerChunk() * g.rowTiles() * g.batchTiles() * placed.products();
 }
 
 // Every value that a schedule entry may take: the user's own, or the planner's candidates.
@@ -350,6 +354,25 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
   schedule.residentCtas = residentCtas(device, schedule);
 }
 
+// How many CTAs may have the shares of equal shares of k. Of a small weight fewer CTAs have fuller
+// shares, so that fewer of them meet in an output (RaZeR, Chen et al. 2025, appendix E); as many as
+// divide each output evenly add no sums but those of its own parts.
+std::vector<int64_t> residentCandidates(const dsl::ScheduleDecl &own, const Schedule &schedule,
+                                        const Problem &problem) {
+  if (schedule.splitK != dsl::ScheduleDecl::streamK)
+    return {schedule.residentCtas};
+  int64_t most = schedule.residentCtas;
+  if (own.ctas)
+    return {std::min(most, *own.ctas)};
+  std::vector<int64_t> result{most};
+  for (int64_t eighths : {7, 6, 5, 4, 3, 2})
+    result.push_back(std::max<int64_t>(1, most * eighths / 8));
+  int64_t tiles = ceilDiv(problem.n, schedule.tileN) * ceilDiv(problem.m, schedule.tileM);
+  if (most / tiles > 0)
+    result.push_back(most / tiles * tiles);
+  return result;
+}
+
 // Of ExCP none was faster than ImFP where both were measured.
 std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &device) {
   if (!gemm.schedule.roles && device.target == "sm_90a")
@@ -398,7 +421,10 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
           }
           schedule.dependent = own.dependent.value_or(false);
           settleResidency(gemm, placed, problem, device, schedule);
-          result.push_back(schedule);
+          for (int64_t resident : residentCandidates(own, schedule, problem)) {
+            schedule.residentCtas = resident;
+            result.push_back(schedule);
+          }
         }
   return result;
 }
@@ -407,6 +433,8 @@ Span objectionSpan(const dsl::Gemm &gemm, DiagId id) {
   const dsl::ScheduleDecl &decl = gemm.schedule;
   if (id == DiagId::schedule_warps && decl.warps)
     return decl.warpsSpan;
+  if (id == DiagId::schedule_ctas && decl.ctas)
+    return decl.ctasSpan;
   if (id == DiagId::schedule_split_k && decl.splitK)
     return decl.splitKSpan;
   if (id == DiagId::schedule_roles && decl.roles)

@@ -18,16 +18,14 @@ namespace {
 using compiler::Alternative;
 
 std::string nameOf(const Alternative &alternative) {
-  bool operand = alternative.scales == dsl::ScheduleDecl::Scales::Operand;
   return std::string(dsl::name(alternative.roles)) + ", scales " +
-         (operand ? "operand" : "accumulator");
+         std::string(dsl::name(alternative.scales));
 }
 
 std::string microseconds(double value) { return fixedNumber(value, value < 100 ? 2 : 1); }
 
 std::vector<std::string> rowOf(const Alternative &alternative) {
-  bool operand = alternative.scales == dsl::ScheduleDecl::Scales::Operand;
-  std::vector<std::string> row = {operand ? "operand" : "accumulator",
+  std::vector<std::string> row = {std::string(dsl::name(alternative.scales)),
                                   std::string(dsl::name(alternative.roles))};
   if (alternative.plan) {
     const compiler::Schedule &s = alternative.plan->schedule;
@@ -37,11 +35,12 @@ std::vector<std::string> rowOf(const Alternative &alternative) {
         text += (text.empty() ? "" : " x ") + std::to_string(part);
       return text;
     };
-    row.insert(row.end(),
-               {microseconds(alternative.plan->predictedMicroseconds),
-                join({s.tileM, s.tileN, s.tileK}), join({s.warpsM, s.warpsN, s.warpsK}),
-                std::to_string(s.pipeline),
-                s.splitK == dsl::ScheduleDecl::streamK ? "stream" : std::to_string(s.splitK)});
+    row.insert(row.end(), {microseconds(alternative.plan->predictedMicroseconds),
+                           join({s.tileM, s.tileN, s.tileK}), join({s.warpsM, s.warpsN, s.warpsK}),
+                           std::to_string(s.pipeline),
+                           s.splitK == dsl::ScheduleDecl::streamK
+                               ? "stream, " + std::to_string(s.residentCtas) + " CTAs"
+                               : std::to_string(s.splitK)});
   } else {
     row.insert(row.end(), {"-", "-", "-", "-", "-"});
   }

@@ -142,12 +142,11 @@ TEST(BlockScaled, WhatHasNoInstructionIsRefusedWithTheReason) {
            "'nvfp4_token' needs"},
           {"fp4_channel", "fp4_token", "", "sm_120a",
            "scales: hardware is not legal for 'g': neither operand has group scales; instructions "
-           "with operands of e2m1 take e4m3 per k[16] or ue4m3 per k[16] or e8m0 per k[32]"},
+           "with operands of e2m1 take e4m3 or ueXm3 per k[16] or e8m0 per k[32]"},
           {"fp4_g32", "nvfp4_token", "", "sm_120a",
            "scales: hardware is not legal for 'g': 'block' is e4m3 per k[32] and 'block' is e4m3 "
-           "per k[16]; instructions with operands of e2m1 take e4m3 per k[16] or ue4m3 per k[16] "
-           "or e8m0 per k[32] of "
-           "both"},
+           "per k[16]; instructions with operands of e2m1 take e4m3 or ueXm3 per k[16] or e8m0 per "
+           "k[32] of both"},
           {"nvfp4", "fp4_signed", "", "sm_120a",
            "scales: hardware is not legal for 'g': the rule of 'block' may give a negative scale, "
            "ue4m3 has no sign"},

@@ -115,5 +115,29 @@ TEST_F(CandidatesTest, whatIsNotForThisDeclarationOrDeviceIsRefused) {
             std::string::npos);
 }
 
+// RaZeR, appendix E: of equal shares of k, fewer CTAs have fuller ones.
+TEST(Shares, haveAsManyCtasAsIsFixedOrFewerWhereThatIsFaster) {
+  auto planned = [](const std::string &schedule, const Problem &problem) {
+    Result<dsl::Module> module = dsl::parseModule(
+        "format int4 { element: s4 scale: f16 per k[128] value = element * scale }\n"
+        "gemm g { weight: int4 activation: f16 output: f16 schedule { " +
+            schedule + " } }",
+        "t.rho", [](const std::string &) { return std::nullopt; });
+    return plan(module.value().gemms.at(0), problem, modelOfTarget("sm_90a").value(), nullptr)
+        .value();
+  };
+  const Problem small{16, 1536, 2048}, large{16, 28672, 8192};
+  for (const char *roles : {"imfp", "uniform"}) {
+    std::string own = std::string("split_k: stream roles: ") + roles;
+    EXPECT_EQ(planned(own + " ctas: 40", small).schedule.residentCtas, 40);
+    Plan all = planned(own + " ctas: 65535", small), chosen = planned(own, small);
+    EXPECT_GE(all.schedule.residentCtas, 132);
+    EXPECT_LE(chosen.predictedMicroseconds, all.predictedMicroseconds);
+    if (chosen.schedule.roles == dsl::ScheduleDecl::Roles::ImFP)
+      EXPECT_LT(chosen.schedule.residentCtas, all.schedule.residentCtas);
+    EXPECT_GE(planned(own, large).schedule.residentCtas, 128) << roles;
+  }
+}
+
 } // namespace
 } // namespace rho::compiler

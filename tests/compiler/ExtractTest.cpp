@@ -292,35 +292,48 @@ TEST(Affine, ToBytesOnlyWhatFitsThem) {
                               *formatOf(std::string("format f { ") + text + " }").value, "s8"));
 }
 
+// Of a special value of any f16 by tables of both bytes, of small multiples by tables of one.
 TEST(Remap, EveryCodeOfEverySelectorInEveryPlace) {
-  dsl::Format format =
-      formatOf("format f { element: e2m1 remap 8 to [5, -5, special, -special] by selector "
-               "selector: u2 per k[16] special: f16 per tensor value = element "
-               "encode { selector = 0 special = 8 } }");
-  for (const std::string mmaType : {"f16", "bf16"}) {
-    std::optional<DecodeSequence> decode = remappedDecode(format, mmaType);
-    ASSERT_TRUE(decode);
-    EXPECT_TRUE(DecodeProgram::parse(decode->program.print()).ok());
-    std::mt19937 random(2);
-    for (uint32_t selector = 0; selector < 4; ++selector)
-      for (double special : {7.5, -0.25, 0.0}) {
-        std::vector<uint32_t> codes{0, selector, dsl::ElementType::get("f16").encode(special)};
-        std::vector<uint32_t> params;
-        for (const DecodeParam &param : decode->params)
-          params.push_back(parameterOf(param, format, codes, mmaType));
-        for (uint32_t code = 0; code < 16; ++code)
-          for (size_t r = 0; r < decode->registers(); ++r)
-            for (size_t s = 0; s < 2; ++s) {
-              codes[0] = code;
-              std::vector<uint32_t> words = wordsWith(code, *decode, r, s, random);
-              // A number of the row is computed with the power of two that was left out.
-              ASSERT_EQ(subElement(decode->program.run(words, params)[r], s, mmaType),
-                        std::ldexp(dsl::evaluate(format, codes.data()), decode->log2Factor))
-                  << "code " << code << " selector " << selector;
-            }
-      }
-  }
-  EXPECT_FALSE(decodeSequence(format, *format.value, "s8"));
+  struct Special {
+    const char *type;
+    std::vector<double> values;
+    int code, instructions;
+  };
+  for (const Special &special : {Special{"f16", {7.5, -0.25, 0.0}, 8, 25},
+                                 Special{"u4", {7, 9, 15, 0}, 8, 19}, Special{"u4", {8}, 3, 19}})
+    for (const std::string mmaType : {"f16", "bf16"}) {
+      dsl::Format format =
+          formatOf("format f { element: e2m1 remap " + std::to_string(special.code) +
+                   " to [5, -5, special, -special] by selector selector: u2 per "
+                   "k[16] special: " +
+                   special.type +
+                   " per tensor value = element "
+                   "encode { selector = 0 special = 8 } }");
+      dsl::ElementType type = dsl::ElementType::get(special.type);
+      std::optional<DecodeSequence> decode = remappedDecode(format, mmaType);
+      ASSERT_TRUE(decode);
+      EXPECT_TRUE(DecodeProgram::parse(decode->program.print()).ok());
+      EXPECT_LE(decode->instructions() * 8 / decode->codes, special.instructions) << mmaType;
+      std::mt19937 random(2);
+      for (uint32_t selector = 0; selector < 4; ++selector)
+        for (double value : special.values) {
+          std::vector<uint32_t> codes{0, selector, type.encode(value)};
+          std::vector<uint32_t> params;
+          for (const DecodeParam &param : decode->params)
+            params.push_back(parameterOf(param, format, codes, mmaType));
+          for (uint32_t code = 0; code < 16; ++code)
+            for (size_t r = 0; r < decode->registers(); ++r)
+              for (size_t s = 0; s < 2; ++s) {
+                codes[0] = code;
+                std::vector<uint32_t> words = wordsWith(code, *decode, r, s, random);
+                // A number of the row is computed with the power of two that was left out.
+                ASSERT_EQ(subElement(decode->program.run(words, params)[r], s, mmaType),
+                          std::ldexp(dsl::evaluate(format, codes.data()), decode->log2Factor))
+                    << "code " << code << " selector " << selector;
+              }
+        }
+      EXPECT_FALSE(decodeSequence(format, *format.value, "s8"));
+    }
 }
 
 TEST(RowNumber, PrintsAndParsesBack) {

@@ -183,6 +183,37 @@ TEST(RemappedCodes, AreWithinTheBound) {
   expectWithinBound(weight, "f16", vectors);
 }
 
+// The special value of the tensor as an integer, and constants with a scale of 14 bits.
+TEST(RemappedCodes, OfShippedFormatsAreWithinTheBound) {
+  for (const char *name : {"razer_g16", "razer_g128"})
+    for (const char *activation : ways) {
+      expectWithinBound({name, ""}, activation, vectors);
+      expectWithinBound(
+          {name, ""}, activation,
+          {"roles: gemv tile: 4 x 16 x 256 warps: 1 x 1 x 4", "sm_90a", {4, 50, 700}});
+      expectWithinBound({name, ""}, activation, activation[0] == 'f' ? uniform : warpgroups,
+                        " scales: accumulator");
+    }
+}
+
+// Factors of a value in the spare bits of another, wherever they are applied.
+TEST(SpareBits, HoldFactorsOfAnyPlacement) {
+  Weight weight{"w", "format w { element: s4 scale: ue4m6 per k[64] step: u5 in scale "
+                     "row: ue3m2 per channel half: ue2m1 in row all: ue5m8 per tensor u: u2 in all "
+                     "value = element * scale * step * row * half * all * u encode { u = 3 "
+                     "all = absmax(x) / 1000 half = 2 row = 1.5 step = 5 "
+                     "scale = absmax(x / all / u / half / row) / 7 / 5 } }\n"};
+  for (const Way &way : {uniform, warpgroups, vectors})
+    for (const char *scales : {" scales: operand", " scales: accumulator"})
+      expectWithinBound(weight, "bf16", way, scales);
+  // Beside the element: parameters of a decode to bytes.
+  Weight linear{"w", "format w { element: u4 step: u3 per k[64] low: u5 in step scale: f32 per "
+                     "channel value = s8(element * step + low - 16) * scale "
+                     "encode { scale = absmax(x) / 100 step = 5 low = 3 } }\n"};
+  for (const Way &way : {uniform, warpgroups, vectors})
+    expectWithinBound(linear, "int8_token", way);
+}
+
 TEST(Blocks, OfRowsAreWithinTheBound) {
   Weight weight = product("w", "e4m3", "f32 per n[32] k[128]");
   expectWithinBound(weight, "fp8_token", warpgroups);

@@ -161,11 +161,33 @@ TEST(EqualShares, OfKAreExactBitForBit) {
     }
 }
 
+// As many CTAs as the schedule says, of either family.
+TEST(EqualShares, OfAFixedNumberOfCtasAreExact) {
+  for (const char *ctas : {"1", "5", "7"}) {
+    std::string schedule = std::string("split_k: stream ctas: ") + ctas;
+    expectExact({"int4_g64",
+                 "int8_token",
+                 "f32",
+                 schedule + " roles: uniform tile: 8 x 16 x 64 warps: 1 x 1 pipeline: 3",
+                 "sm_80",
+                 {9, 70, 500}});
+    expectExact({"int4_g64",
+                 "int8_token",
+                 "f32",
+                 schedule + " roles: imfp tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 2",
+                 "sm_90a",
+                 {9, 150, 500}});
+  }
+}
+
 TEST(EqualShares, AreDividedAmongResidentCtas) {
   Case test{
-      "int4_g128", "f16",
-      "f16",       "roles: uniform split_k: stream tile: 16 x 64 x 64 warps: 1 x 4 pipeline: 4",
-      "sm_80",     {70, 1000, 192}};
+      "int4_g128",
+      "f16",
+      "f16",
+      "roles: uniform split_k: stream ctas: 65535 tile: 16 x 64 x 64 warps: 1 x 4 pipeline: 4",
+      "sm_80",
+      {70, 1000, 192}};
   Outcome result;
   ASSERT_NO_FATAL_FAILURE(expectWithinBound(test, result));
   const compiler::KernelImage &image = result.gemm.impl().image();

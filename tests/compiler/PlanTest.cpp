@@ -391,6 +391,10 @@ TEST(PlanDiagnostics, Schedules) {
          62, 4);
   expect("tile: 16 x 64 x 256 split_k: 32",
          "split_k 32 exceeds the 16 k tiles of this problem [schedule_split_k]", 82, 7);
+  expect("split_k: 2 ctas: 100",
+         "ctas 100 does not fit: it counts those of split_k: stream, others follow from tiles and "
+         "parts of k [schedule_ctas]",
+         73, 4);
 }
 
 // Bounds of 8 * 16 * 128 * G (s4 in s8 operands, times 16) and 8 * 8 * G (s4 operands) against

@@ -306,14 +306,97 @@ TEST(Razer, AScaleWithSpareBitsIsAnF16WithoutThem) {
 
 TEST(Razer, MinusZeroIsTheSelectedSpecialValue) {
   FormatPtr format = shipped("razer_g16");
-  ElementType block = ElementType::get("ue3m3"), f16 = ElementType::get("f16"),
-              f32 = ElementType::get("f32");
-  uint32_t codes[] = {8, block.encode(1.5), 0, f16.encode(9), f32.encode(0.25)};
+  ElementType block = ElementType::get("ue3m3"), f32 = ElementType::get("f32");
+  uint32_t codes[] = {8, block.encode(1.5), 0, 9, f32.encode(0.25)};
   const double expected[] = {5, -5, 9, -9};
   for (codes[2] = 0; codes[2] < 4; ++codes[2])
     EXPECT_EQ(evaluate(*format, codes), expected[codes[2]] * 1.5 * 0.25);
   codes[0] = 15;
   EXPECT_EQ(evaluate(*format, codes), -6 * 1.5 * 0.25);
+}
+
+// --- RaZeR, equation 7, by trying everything
+
+// Squared error of a block that has e2m1 and one special value, times a scale.
+double blockError(const float *x, int64_t count, double scale, double special) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    double least = std::pow(x[i] - special * scale, 2);
+    for (double number : {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0})
+      for (double sign : {1.0, -1.0})
+        least = std::min(least, std::pow(x[i] - sign * number * scale, 2));
+    sum += least;
+  }
+  return sum;
+}
+
+// Calls visit(first number, count, index) for the blocks of 16 of numbers().
+template <class Visit> void forEachBlock(const Visit &visit) {
+  int64_t blocks = (k + 15) / 16;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t block = 0; block < blocks; ++block)
+      visit(row * k + block * 16, std::min<int64_t>(16, k - block * 16), row * blocks + block);
+}
+
+TEST(Razer, ChoosesTheSpecialValueOfEachBlock) {
+  std::vector<float> x = numbers(31);
+  FormatPtr format = shipped("razer_token");
+  QuantizedMatrix q = quantized(format, x);
+  const double specials[] = {5, -5};
+  int64_t chosen[2] = {};
+  forEachBlock([&](int64_t first, int64_t count, int64_t index) {
+    double scale = format->components[1].type.decode(q.components[1].get(index)) *
+                   format->components[3].type.decode(q.components[3].get(first / k));
+    uint32_t selector = q.components[2].get(index);
+    ++chosen[selector];
+    double own = blockError(&x[static_cast<size_t>(first)], count, scale, specials[selector]);
+    double other = blockError(&x[static_cast<size_t>(first)], count, scale, specials[1 - selector]);
+    EXPECT_LE(own, other * (1 + 1e-12)) << index;
+    double stored = 0;
+    for (int64_t i = first; i < first + count; ++i)
+      stored += std::pow(q.value(i / k, i % k) - x[static_cast<size_t>(i)], 2);
+    EXPECT_NEAR(stored, own, own * 1e-12) << index;
+  });
+  EXPECT_GT(chosen[0], 10);
+  EXPECT_GT(chosen[1], 10);
+}
+
+TEST(Razer, FindsTheSecondPairOfTheTensor) {
+  FormatPtr format = shipped("razer_g16");
+  ElementType block = format->components[1].type;
+  std::set<uint32_t> found;
+  for (uint32_t seed : {40, 41, 42, 43}) {
+    std::vector<float> x = numbers(seed);
+    for (float &value : x) // outliers of several lengths prefer different pairs
+      value *= 1 + static_cast<float>(seed % 3) * std::fabs(value);
+    QuantizedMatrix q = quantized(format, x);
+    double tensor = format->components[4].type.decode(q.components[4].get(0));
+    double least = std::numeric_limits<double>::infinity();
+    uint32_t best = 0;
+    for (uint32_t special : {8, 7, 9}) {
+      double sum = 0;
+      forEachBlock([&](int64_t first, int64_t count, int64_t) {
+        const float *numbers = &x[static_cast<size_t>(first)];
+        double largest = 0, error = std::numeric_limits<double>::infinity();
+        for (int64_t i = 0; i < count; ++i)
+          largest = std::max(largest, std::fabs(numbers[i] / tensor));
+        for (double end : {6.0, static_cast<double>(special)})
+          for (double value : {5.0, -5.0, static_cast<double>(special), -1.0 * special}) {
+            double scale = block.decode(block.encode(largest / end)) * tensor;
+            error = std::min(error, blockError(numbers, count, scale, value));
+          }
+        sum += error;
+      });
+      if (sum < least) {
+        least = sum;
+        best = special;
+      }
+    }
+    EXPECT_EQ(q.components[3].get(0), best);
+    EXPECT_NEAR(squaredError(q, x), least, least * 1e-9);
+    found.insert(best);
+  }
+  EXPECT_GT(found.size(), 1u); // else a constant would do
 }
 
 // Special values only add choices: for numbers between 4 and 6 and beyond 6 they are nearer.

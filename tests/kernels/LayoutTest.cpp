@@ -267,7 +267,7 @@ TEST(LayoutTextTest, isTheDocumentedText) {
   EXPECT_EQ(layout.print(), "weight n=3 k=5 bytes=256\n"
                             "section component=0 offset=0 bytes=12 shift=0 bits=4 tile_n=2 "
                             "tile_k=2 unit_k=1 unit_n=1 tiles_n=2 tiles_k=3 xor=0x8 table=- word=- "
-                            "no_sign=0 order=k0,n0\n");
+                            "no_sign=0 sum=- order=k0,n0\n");
 }
 
 std::string parseError(const std::string &text) {
@@ -277,9 +277,9 @@ std::string parseError(const std::string &text) {
 
 TEST(LayoutTextTest, namesTheLineAndWhatIsWrong) {
   const std::string head = "weight n=3 k=5 bytes=256\n";
-  const std::string section =
-      "section component=0 offset=0 bytes=12 shift=0 bits=4 tile_n=2 "
-      "tile_k=2 unit_k=1 unit_n=1 tiles_n=2 tiles_k=3 xor=0x8 table=- word=- no_sign=0 order=";
+  const std::string section = "section component=0 offset=0 bytes=12 shift=0 bits=4 tile_n=2 "
+                              "tile_k=2 unit_k=1 unit_n=1 tiles_n=2 tiles_k=3 xor=0x8 table=- "
+                              "word=- no_sign=0 sum=- order=";
   auto expected = [](int line, const std::string &what) {
     return "error: line " + std::to_string(line) + " of a weight layout cannot be read: " + what +
            " [layout_text_invalid]\n";
