@@ -80,19 +80,24 @@ static uint32_t choiceAt(const QuantizedMatrix &matrix, int64_t row, int64_t col
   return matrix.choice.get(blockIndex(blocks, matrix, row, column));
 }
 
-// Each number is that of the part which stores its block, or the sum of two.
-static void partValues(const QuantizedMatrix &matrix, int64_t row, int64_t begin, int64_t end,
-                       double *values) {
-  std::vector<std::vector<double>> parts(matrix.parts.size(),
-                                         std::vector<double>(static_cast<size_t>(end - begin)));
-  for (size_t p = 0; p < parts.size(); ++p)
-    matrix.parts[p].valuesOf(row, begin, end, parts[p].data());
+// Of numbers of each part those of the one which stores the block, or the sum of two.
+static void combineParts(const QuantizedMatrix &matrix, int64_t row, int64_t begin, int64_t end,
+                         const std::vector<std::vector<double>> &parts, double *values) {
   for (int64_t column = begin; column < end; ++column) {
     auto i = static_cast<size_t>(column - begin);
     uint32_t choice = choiceAt(matrix, row, column);
     values[i] =
         matrix.format->residual ? parts[0][i] + (choice ? parts[1][i] : 0) : parts[choice][i];
   }
+}
+
+static void partValues(const QuantizedMatrix &matrix, int64_t row, int64_t begin, int64_t end,
+                       double *values) {
+  std::vector<std::vector<double>> parts(matrix.parts.size(),
+                                         std::vector<double>(static_cast<size_t>(end - begin)));
+  for (size_t p = 0; p < parts.size(); ++p)
+    matrix.parts[p].valuesOf(row, begin, end, parts[p].data());
+  combineParts(matrix, row, begin, end, parts, values);
 }
 
 double QuantizedMatrix::value(int64_t row, int64_t column) const {
@@ -136,6 +141,14 @@ void QuantizedMatrix::valuesOf(int64_t row, int64_t begin, int64_t end, double *
 
 std::vector<double> QuantizedMatrix::rowMagnitudes(int64_t row) const {
   std::vector<double> result;
+  if (format->hasParts()) {
+    std::vector<std::vector<double>> ofParts;
+    for (const QuantizedMatrix &part : parts)
+      ofParts.push_back(part.rowMagnitudes(row));
+    result.resize(static_cast<size_t>(k));
+    combineParts(*this, row, 0, k, ofParts, result.data());
+    return result;
+  }
   if (!isRealSum(*format->value, *format)) {
     result = rowValues(row);
     for (double &value : result)

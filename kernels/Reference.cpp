@@ -32,7 +32,8 @@ struct Row {
 
 Row rowOf(const dsl::QuantizedMatrix &matrix, int64_t row) {
   Row result{matrix.rowValues(row), {}};
-  if (dsl::isRealSum(*matrix.format->value, *matrix.format))
+  const dsl::Format &format = *matrix.format;
+  if (format.hasParts() || dsl::isRealSum(*format.value, format))
     result.own = matrix.rowMagnitudes(row);
   return result;
 }

@@ -20,9 +20,14 @@ public:
   using KernelLowering::KernelLowering;
 
 private:
-  Value swizzle;        // exclusive-or mask of this lane's ldmatrix row, in 16-byte pieces
-  Value activationBase; // byte of this lane's ldmatrix row in a part, batch tile 0
+  // Of this lane's ldmatrix row.
+  struct MatrixRow {
+    Value swizzle; // exclusive-or mask of its 16-byte pieces
+    Value base;    // its byte in a part, batch tile 0
+  };
+  MatrixRow ownRow; // of rows as the geometry says
 
+  MatrixRow matrixRow(int64_t rowBytes);
   void computeFamilyValues() override;
   bool lowerFamily(mlir::Operation *inner) override;
   void lowerCopyTile(tile::CopyTileOp copy);
@@ -35,14 +40,15 @@ private:
   Value mmaResult(llvm::StringRef intrinsic, Value c, mlir::ValueRange operands);
 };
 
-void MmaSyncLowering::computeFamilyValues() {
+void MmaSyncLowering::computeFamilyValues() { ownRow = matrixRow(g.activationRowBytes()); }
+
+MmaSyncLowering::MatrixRow MmaSyncLowering::matrixRow(int64_t rowBytes) {
   // Rows of at least 128 bytes are permuted by their low three bits; of shorter ones several share
   // 128 bytes, and the permutation uses the bits above.
-  int64_t rowBytes = g.activationRowBytes();
   int64_t sharing = std::max<int64_t>(1, 128 / rowBytes);
   int64_t pieces = std::min<int64_t>(rowBytes / 16, 8);
-  swizzle = mod(div(mod(lane, 8), sharing), pieces);
-  activationBase = mul(add(mul(warpM, g.warpM()), mod(lane, 8)), rowBytes);
+  Value swizzle = mod(div(mod(lane, 8), sharing), pieces);
+  return {swizzle, mul(add(mul(warpM, g.warpM()), mod(lane, 8)), rowBytes)};
 }
 
 bool MmaSyncLowering::lowerFamily(mlir::Operation *inner) {
@@ -69,17 +75,23 @@ void MmaSyncLowering::lowerCopyTile(tile::CopyTileOp copy) {
 // ldmatrix row addresses: lanes 8 i .. 8 i + 7 give the rows of matrix i, 16 bytes of k each. The
 // matrices of one chunk are consecutive along k, two for each instruction.
 void MmaSyncLowering::lowerLoadActivation(tile::LoadActivationOp op) {
-  int64_t matrices = 2 * g.stepsPerChunk();
+  int64_t matrices = op.getType().getNumElements();
+  int64_t rowBytes = g.activationRowBytes();
+  MatrixRow lanes = ownRow;
+  if (op.getRowBytes()) {
+    rowBytes = static_cast<int64_t>(*op.getRowBytes());
+    lanes = matrixRow(rowBytes);
+  }
   int64_t firstPiece = static_cast<int64_t>(op.getChunk()) * matrices;
-  Value row = add(add(partOf(op.getBuffer(), op.getSlot()), activationBase),
-                  static_cast<int64_t>(op.getBatchTile()) * 8 * g.activationRowBytes());
+  Value row = add(add(partOf(op.getBuffer(), op.getSlot()), lanes.base),
+                  static_cast<int64_t>(op.getBatchTile()) * 8 * rowBytes);
   Value matrixOfLane = div(lane, 8);
   std::vector<Value> words;
   for (int64_t done = 0; done < matrices; done += 4) {
     int64_t count = std::min<int64_t>(4, matrices - done);
     // With two matrices the addresses of lanes 16 and above are not used; keep them valid.
     Value piece = add(count == 2 ? mod(matrixOfLane, 2) : matrixOfLane, firstPiece + done);
-    Value place = arith::XOrIOp::create(builder, loc, piece, swizzle);
+    Value place = arith::XOrIOp::create(builder, loc, piece, lanes.swizzle);
     Value address = sharedAt(add(row, mul(place, 16)));
     llvm::SmallVector<mlir::Type> types(static_cast<size_t>(count), builder.getI32Type());
     auto structure = LLVM::LLVMStructType::getLiteral(op.getContext(), types);

@@ -200,10 +200,14 @@ def Tile_StreamRowCodesOp : Tile_Op<"stream_row_codes", []> {
 
 def Tile_LoadActivationOp : Tile_Op<"load_activation", []> {
   let summary = "operand B registers of one chunk of k and one n8 tile, by ldmatrix";
-  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$chunk, I64Attr:$batchTile);
+  let description = [{
+    Rows of the part have `rowBytes` bytes; without it those that the kernel's geometry says.
+  }];
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$chunk, I64Attr:$batchTile,
+                       OptionalAttr<I64Attr>:$rowBytes);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
-    $buffer `[` $slot `]` `chunk` $chunk `batch_tile` $batchTile attr-dict `:` type($buffer) `->` type($words)
+    $buffer `[` $slot `]` `chunk` $chunk `batch_tile` $batchTile (`row_bytes` $rowBytes^)? attr-dict `:` type($buffer) `->` type($words)
   }];
 }
 
@@ -472,6 +476,13 @@ def Tile_RegistersOp : Tile_Op<"registers", []> {
   let summary = "gives registers of this warpgroup back, or takes more";
   let arguments = (ins I64Attr:$count, UnitAttr:$more);
   let assemblyFormat = "$count (`more` $more^)? attr-dict";
+}
+
+def Tile_LoadEntryOp : Tile_Op<"load_entry", []> {
+  let summary = "one entry of a table of 32-bit integers in global memory";
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$table, I32:$index);
+  let results = (outs I32:$entry);
+  let assemblyFormat = "$table `[` $index `]` attr-dict `:` type($table)";
 }
 
 def Tile_LaunchDependentsOp : Tile_Op<"launch_dependents", []> {

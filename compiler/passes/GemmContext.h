@@ -15,7 +15,11 @@ std::vector<std::string> originsOf(const dsl::Gemm &gemm);
 mlir::Location locationOf(mlir::MLIRContext *context, const std::vector<std::string> &origins,
                           llvm::StringRef origin);
 
-// The format as an attribute text: the bare type name for a plain f16 or bf16 operand.
+// "low." of a part of an activation: what names of its components begin with; empty without parts.
+std::string partPrefix(const dsl::Format &activation, size_t part);
+
+// The format as an attribute text: the bare type name for a plain f16 or bf16 operand, else its
+// declaration after those of its parts.
 std::string formatText(const dsl::Format &format);
 
 struct GemmContext {
@@ -24,7 +28,14 @@ struct GemmContext {
   PlacedGemm placed;
   Geometry geometry;
   std::vector<std::string> origins;
+  std::string prefix;  // partPrefix()
+  int firstStored = 0; // storedIndex() of the activation's element
+
+  size_t parts() const { return placed.parts.empty() ? 1 : placed.parts.size(); }
 };
+
+// The same of one part of the activation alone; without parts itself.
+GemmContext contextOfPart(const GemmContext &whole, size_t part);
 
 // Emits an error on the operation when its texts do not parse or cannot be placed.
 mlir::FailureOr<GemmContext> contextOf(ir::GemmOp op);

@@ -12,8 +12,9 @@ namespace rho::compiler {
 using mlir::Value;
 namespace NVVM = mlir::NVVM;
 
-KernelBuilder::KernelBuilder(ir::GemmOp op, const GemmContext &context, Chain chain)
-    : op(op), context(context), chain(std::move(chain)), g(context.geometry),
+KernelBuilder::KernelBuilder(ir::GemmOp op, const GemmContext &whole, Chain chain)
+    : op(op), whole(whole), context(whole), wholeChain(chain), chain(std::move(chain)),
+      g(context.geometry),
       layout(makeWeightLayout(context.gemm, context.placed, g, context.plan.problem)),
       builder(op.getContext()), slices(outputSlices(context.gemm, g, context.plan.problem)) {}
 
@@ -35,7 +36,7 @@ void KernelBuilder::build() {
   if (g.gemv())
     buildGemv();
   else
-    buildEpilogue(buildPipeline());
+    buildEpilogue(whole.parts() > 1 ? buildParts() : buildPipeline());
   op.erase();
 }
 
@@ -82,10 +83,11 @@ void KernelBuilder::addParameters(mlir::Block &block) {
       weight = value;
       break;
     case KernelParameter::Kind::Activation:
-      activation[0] = value;
-      break;
     case KernelParameter::Kind::ActivationComponent:
       activation[parameter.index] = value;
+      break;
+    case KernelParameter::Kind::ActivationTiles:
+      partTiles = value;
       break;
     case KernelParameter::Kind::Output:
       output = value;
@@ -123,13 +125,13 @@ void KernelBuilder::allocateShared() {
   }
 }
 
-std::vector<Value> KernelBuilder::buildPipeline() {
+std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &start) {
   bool grouped = !chain.accumulator.empty();
   bool integer = context.placed.integerAccumulator && !grouped;
   mlir::VectorType type = accumulatorType(integer);
   Value zero = tile::ZeroOp::create(builder, at("gemm"), type);
   size_t sums = static_cast<size_t>(g.rowTiles() * g.batchTiles());
-  std::vector<Value> inits(sums, zero);
+  std::vector<Value> inits = start.empty() ? std::vector<Value>(sums, zero) : start;
   bool carries = g.specialized() && !grouped && !g.decodesApart() && carriesBatch(g);
   if (carries) // operand A of the batch that runs on
     inits.insert(inits.end(), static_cast<size_t>(4 * g.rowTiles() * batchSteps(g)), i32(0));
@@ -142,7 +144,10 @@ std::vector<Value> KernelBuilder::buildPipeline() {
   mlir::Block &produce = pipeline.getProduce().emplaceBlock();
   produce.addArguments({index, index}, {loc, loc});
   builder.setInsertionPointToEnd(&produce);
-  buildCopies(produce.getArgument(0), produce.getArgument(1));
+  Value tileK = produce.getArgument(0);
+  if (partTiles) // the number of the k tile at this place of the lists
+    tileK = tableEntry(add(tileK, i32(static_cast<int64_t>(whole.parts()) + 1)));
+  buildCopies(tileK, produce.getArgument(1));
   tile::YieldOp::create(builder, loc, mlir::ValueRange());
   mlir::Block &consume = pipeline.getConsume().emplaceBlock();
   consume.addArguments({index, index}, {loc, loc});
@@ -178,14 +183,19 @@ Value KernelBuilder::sectionTile(int index, Value tileK) {
 }
 
 void KernelBuilder::buildCopies(Value tileK, Value slot) {
-  for (const auto &[key, buffer] : buffers) {
-    auto [ofWeight, index] = key;
+  std::vector<StageBuffer> own = stageBuffers(context.gemm, context.placed, g);
+  llvm::sort(own, [](const StageBuffer &a, const StageBuffer &b) {
+    return std::pair(a.weight, a.component) < std::pair(b.weight, b.component);
+  });
+  for (const StageBuffer &one : own) {
+    int index = one.component;
     if (index == StageBuffer::barriers)
       continue;
-    if (!ofWeight) {
+    if (!one.weight) {
       buildActivationCopy(index, tileK, slot);
       continue;
     }
+    Value buffer = bufferOf(true, index);
     tile::CopyTileOp::create(builder, at(true, layout.sections[index].component), weight,
                              layout.sections[index].offset, sectionTile(index, tileK), buffer,
                              slot);
@@ -195,7 +205,7 @@ void KernelBuilder::buildCopies(Value tileK, Value slot) {
 void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
   const dsl::Component &part = context.gemm.activation.components[index];
   mlir::Location loc = at(false, index);
-  Value buffer = buffers[{false, index}];
+  Value buffer = bufferOf(false, index);
   Value batch = mul(tileM, g.tileM);
   int64_t bytes = storedBits(part.type) / 8; // of a component other than the element
   bool element = index == 0;
@@ -203,18 +213,18 @@ void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
   int64_t tilesPerGroup = element ? 0 : std::max<int64_t>(1, part.group / g.tileK);
   if (g.specialized()) {
     if (element)
-      tile::CopyBoxOp::create(builder, loc, activation[0], batch,
+      tile::CopyBoxOp::create(builder, loc, activationOf(0), batch,
                               mul(tileK, g.activationRowBytes()), buffer, slot, g.tileM,
                               g.activationRowBytes(), Geometry::swizzleBytes, g.clusterN > 1);
     else
-      tile::CopyBoxOp::create(builder, loc, activation[index],
+      tile::CopyBoxOp::create(builder, loc, activationOf(index),
                               mul(divide(tileK, tilesPerGroup), perTile), mul(batch, bytes), buffer,
                               slot, perTile, g.tileM * bytes, g.tileM * bytes, false);
     return;
   }
   if (element) {
     int64_t pitch = makeActivationLayout(context.placed, g, context.plan.problem).pitchBytes;
-    tile::CopyRowsOp::create(builder, loc, activation[0], batch, m,
+    tile::CopyRowsOp::create(builder, loc, activationOf(0), batch, m,
                              mul(tileK, g.activationRowBytes()), i32(pitch), buffer, slot, g.tileM,
                              g.activationRowBytes(), !g.gemv());
     return;
@@ -230,16 +240,13 @@ void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
   if (g.gemv())
     batch = mul(divide(batch, g.scaleColumns()), g.scaleColumns());
   tile::CopyRowsOp::create(
-      builder, loc, activation[index], mul(divide(tileK, tilesPerGroup), perTile), i32(groups),
+      builder, loc, activationOf(index), mul(divide(tileK, tilesPerGroup), perTile), i32(groups),
       mul(batch, bytes), stride, buffer, slot, perTile, g.scaleColumns() * bytes, false);
 }
 
 namespace {
 
-mlir::FailureOr<Chain> readChain(ir::GemmOp op) {
-  Chain chain;
-  chain.result = llvm::cast<ir::ReturnOp>(op.getBody().front().back());
-  Value value = chain.result.getValue();
+mlir::LogicalResult readChain(ir::GemmOp op, Value value, Chain &chain) {
   std::vector<ir::ComponentOp> *scales = &chain.epilogue;
   bool reduced = false;
   while (mlir::Operation *definition = value.getDefiningOp()) {
@@ -260,7 +267,14 @@ mlir::FailureOr<Chain> readChain(ir::GemmOp op) {
       chain.decode = mma.getWeight().getDefiningOp<ir::DecodeOp>();
       if (!chain.decode)
         return mma.emitError("weight operand must come from rho.decode");
-      return chain;
+      return mlir::success();
+    } else if (auto sum = llvm::dyn_cast<ir::SumOp>(definition); sum && !reduced) {
+      for (auto [part, factor] : llvm::zip(sum.getValues(), sum.getFactors())) {
+        chain.factors.push_back(llvm::cast<mlir::FloatAttr>(factor).getValueAsDouble());
+        if (mlir::failed(readChain(op, part, chain.parts.emplace_back())))
+          return mlir::failure();
+      }
+      return mlir::success();
     } else {
       return definition->emitError("is no part of a placed gemm");
     }
@@ -274,10 +288,15 @@ struct LowerToTilePass : impl::LowerToTileBase<LowerToTilePass> {
       mlir::FailureOr<GemmContext> context = contextOf(op);
       if (mlir::failed(context))
         return signalPassFailure();
-      mlir::FailureOr<Chain> chain = readChain(op);
-      if (mlir::failed(chain))
+      Chain chain;
+      chain.result = llvm::cast<ir::ReturnOp>(op.getBody().front().back());
+      if (mlir::failed(readChain(op, chain.result.getValue(), chain)))
         return signalPassFailure();
-      KernelBuilder(op, *context, *chain).build();
+      if (chain.parts.size() != context->placed.parts.size()) {
+        op.emitError("body sums other parts than the activation has");
+        return signalPassFailure();
+      }
+      KernelBuilder(op, *context, chain).build();
     }
   }
 };

@@ -36,14 +36,58 @@ std::string formOf(const DecodeParam &param) {
 
 class PlacedBody {
 public:
-  PlacedBody(ir::GemmOp op, const GemmContext &context)
-      : op(op), context(context), builder(op.getContext()) {}
+  PlacedBody(ir::GemmOp op, const GemmContext &whole)
+      : op(op), whole(whole), context(contextOfPart(whole, 0)), builder(op.getContext()) {}
 
   void build() {
-    const PlacedGemm &placed = context.placed;
     mlir::Block &block = op.getBody().front();
     block.clear();
     builder.setInsertionPointToEnd(&block);
+    if (whole.parts() == 1) {
+      mlir::Value value = scaleBy(product(), context.placed.epilogue);
+      ir::ReturnOp::create(builder, at("output"), value, llvm::APFloat(factorOf(context.placed)));
+      return;
+    }
+    std::vector<mlir::Value> products;
+    std::vector<double> factors;
+    for (size_t part = 0; part < whole.parts(); ++part) {
+      context = contextOfPart(whole, part);
+      std::erase_if(components, [](const auto &known) { return !known.first.first; });
+      numbers.clear(); // as wide as the part's operands
+      products.push_back(scaleBy(product(), usesOf(false)));
+      factors.push_back(factorOf(context.placed));
+    }
+    mlir::Value sum = ir::SumOp::create(builder, at("gemm"), tensor("n m", "f32"), products,
+                                        builder.getF64ArrayAttr(factors));
+    ir::ReturnOp::create(builder, at("output"), scaleBy(sum, usesOf(true)), llvm::APFloat(1.0));
+  }
+
+private:
+  ir::GemmOp op;
+  const GemmContext &whole;
+  GemmContext context; // of the part that is being built
+  mlir::OpBuilder builder;
+  std::map<std::pair<bool, int>, mlir::Value> components;
+  std::map<std::string, mlir::Value> numbers; // by their terms
+
+  static double factorOf(const PlacedGemm &placed) {
+    return placed.constant * std::ldexp(1.0, -placed.log2Factor);
+  }
+  // Scales of one operand that are constant along k.
+  std::vector<ScaleUse> usesOf(bool weight) {
+    std::vector<ScaleUse> uses = context.placed.epilogue;
+    llvm::erase_if(uses, [&](const ScaleUse &use) { return use.weight != weight; });
+    return uses;
+  }
+  mlir::Value scaleBy(mlir::Value value, const std::vector<ScaleUse> &uses) {
+    for (const ScaleUse &use : uses)
+      value = scale(value, use, "n m");
+    return value;
+  }
+
+  // Of codes of both operands, with all scales but those that are constant along k.
+  mlir::Value product() {
+    const PlacedGemm &placed = context.placed;
     mlir::Value codes = component(true, 0);
     std::vector<mlir::Value> parameters;
     std::vector<mlir::Attribute> forms;
@@ -70,18 +114,8 @@ public:
       value = scale(value, use, axes);
     if (placed.flushK > 0)
       value = ir::ReduceOp::create(builder, at("gemm"), tensor("n m", "f32"), value);
-    for (const ScaleUse &use : placed.epilogue)
-      value = scale(value, use, "n m");
-    double factor = placed.constant * std::ldexp(1.0, -placed.log2Factor);
-    ir::ReturnOp::create(builder, at("output"), value, llvm::APFloat(factor));
+    return value;
   }
-
-private:
-  ir::GemmOp op;
-  const GemmContext &context;
-  mlir::OpBuilder builder;
-  std::map<std::pair<bool, int>, mlir::Value> components;
-  std::map<std::string, mlir::Value> numbers; // by their terms
 
   mlir::Location at(llvm::StringRef origin) {
     return locationOf(op.getContext(), context.origins, origin);
@@ -98,8 +132,9 @@ private:
     std::string role = weight ? "weight" : "activation";
     bool operand = !weight && index == 0; // stored as the instruction takes it
     llvm::StringRef element = operand ? context.placed.mmaType : part.type.name();
-    value = ir::ComponentOp::create(builder, at(role + "." + part.name),
-                                    tensor(axesOf(part, weight), element), role, part.name);
+    std::string name = (weight ? "" : context.prefix) + part.name;
+    value = ir::ComponentOp::create(builder, at(role + "." + name),
+                                    tensor(axesOf(part, weight), element), role, name);
     return value;
   }
   mlir::Value number(const RowNumber &terms) {

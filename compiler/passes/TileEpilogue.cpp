@@ -7,18 +7,18 @@ namespace rho::compiler {
 
 using mlir::Value;
 
-KernelBuilder::EpilogueFactors KernelBuilder::buildFactors() {
+KernelBuilder::EpilogueFactors KernelBuilder::buildFactors(const Chain &of, double constant) {
   EpilogueFactors factors;
   auto &[factor, rows, columns] = factors;
   auto multiply = [&](mlir::Location loc, Value &product, Value with) {
     product = product ? mlir::arith::MulFOp::create(builder, loc, product, with).getResult() : with;
   };
-  for (ir::ComponentOp component : chain.epilogue) {
+  for (ir::ComponentOp component : of.epilogue) {
     bool ofWeight = false;
     int index = 0;
     const dsl::Component &part = partOf(component, ofWeight, index);
     mlir::Location loc = component.getLoc();
-    Value source = ofWeight ? weight : activation[index];
+    Value source = ofWeight ? weight : activationOf(index);
     int64_t base = ofWeight ? layout.sections[index].offset : 0;
     if (part.extent == dsl::Extent::Tensor) {
       multiply(loc, factor,
@@ -45,7 +45,6 @@ KernelBuilder::EpilogueFactors KernelBuilder::buildFactors() {
                                                  j, part.type.name()));
     }
   }
-  double constant = chain.result.getFactor().convertToDouble();
   if (constant != 1.0)
     multiply(at("output"), factor,
              mlir::arith::ConstantFloatOp::create(builder, at("output"), builder.getF32Type(),

@@ -367,7 +367,37 @@ Cost predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule
   return cost;
 }
 
+// Each part has its share of the k tiles, and starts its own pipeline.
+Cost predictParts(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
+                  const Problem &problem, const DeviceModel &device) {
+  std::vector<double> shares = expectedShares(*gemm.activation.partition);
+  Cost cost;
+  size_t part = 0;
+  forEachGemm(gemm, placed, [&](const dsl::Gemm &one, const PlacedGemm &own) {
+    Cost alone = predict(one, own, schedule, problem, device);
+    double share = shares[part++];
+    cost.microseconds += share * alone.microseconds;
+    for (size_t i = 0; i < cost.parts.size(); ++i)
+      cost.parts[i] += share * alone.parts[i];
+  });
+  double restarts = static_cast<double>(placed.parts.size() - 1) * memoryLatencyMicroseconds;
+  cost.microseconds += restarts;
+  cost[Part::Overhead] += restarts;
+  return cost;
+}
+
 } // namespace
+
+std::vector<double> expectedShares(const dsl::Partition &partition) {
+  std::vector<double> shares{1};
+  auto count = static_cast<double>(partition.parts.size());
+  for (size_t part = 1; part < partition.parts.size(); ++part) {
+    double wanted = partition.parts[part].budget ? *partition.parts[part].budget / 100 : 1 / count;
+    shares.push_back(std::min(wanted, shares[0]));
+    shares[0] -= shares.back();
+  }
+  return shares;
+}
 
 int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
                     const Schedule &schedule, const Problem &problem) {
@@ -417,6 +447,14 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
     return static_cast<int>(sums + operand + others);
   }
   int64_t accumulators = g.rowTiles() * g.batchTiles() * 4;
+  if (!placed.parts.empty()) { // with the scaled sums of the parts before
+    int most = 0;
+    forEachGemm(gemm, placed, [&](const dsl::Gemm &one, const PlacedGemm &part) {
+      most = std::max(most, estimateRegisters(one, part, geometryOfPart(part, g), pipeline));
+    });
+    bool together = std::all_of(placed.parts.begin(), placed.parts.end(), addsToSums);
+    return most + (together ? 0 : static_cast<int>(accumulators));
+  }
   int64_t partial = accumulators * (mmaChains(g) - (placed.flushK > 0 ? 0 : 1));
   int64_t activations = g.batchTiles() * g.stepsPerChunk() * 2;
   int64_t scales = placed.flushK > 0 || !placed.decode.params.empty() ? g.rowsPerThread() * 2 : 0;
@@ -441,6 +479,8 @@ double predictLibraryMicroseconds(const Problem &problem, const std::string &typ
 
 Cost predict(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
              const Problem &problem, const DeviceModel &device) {
+  if (!placed.parts.empty())
+    return predictParts(gemm, placed, schedule, problem, device);
   switch (schedule.roles) {
   case dsl::ScheduleDecl::Roles::Uniform:
     return predictUniform(gemm, placed, schedule, problem, device);

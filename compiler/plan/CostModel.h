@@ -11,6 +11,10 @@ namespace rho::compiler {
 Cost predict(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
              const Problem &problem, const DeviceModel &device);
 
+// Of the blocks of a partition, those that each part stores as far as its budget says; without a
+// budget as many as any other.
+std::vector<double> expectedShares(const dsl::Partition &partition);
+
 // Estimated registers of one thread, from accumulators, fragments and scales.
 int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry,
                       int pipeline);

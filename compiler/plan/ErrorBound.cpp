@@ -2,6 +2,7 @@
 
 #include "compiler/plan/Geometry.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace rho::compiler {
@@ -40,29 +41,48 @@ double underflow(dsl::ElementType type) {
 // - scaling a group's partial sum costs u for the product of scales and u for the fused add; the
 //   running sum collects one such error per group, and of a gemv, whose threads have such sums of
 //   parts of k, one for each addition of those;
-// - each epilogue multiplication costs u, the output its own roundoff.
+// - each epilogue multiplication costs u, the output its own roundoff;
+// - the sum of a part of a partition is scaled, by what is that part's alone, and added to the
+// others
+//   before the epilogue: the worst of the parts, with all multiplications relative to the
+//   magnitude, and 2u for each part.
 ErrorBound::ErrorBound(const dsl::Gemm &gemm, const Plan &plan) : output(gemm.output) {
   Result<PlacedGemm> placed =
       place(gemm, plan.groupScales, plan.schedule.roles, plan.target, nullptr);
   if (!placed)
     return; // such a plan has no kernel
+  if (placed->parts.empty()) {
+    cover(*placed, plan);
+    return;
+  }
+  double worst = 0;
+  for (const PlacedGemm &part : placed->parts) {
+    perMagnitude = perResult = 0;
+    cover(part, plan);
+    worst = std::max(worst, perMagnitude + perResult);
+  }
+  perMagnitude =
+      worst + std::ldexp(static_cast<double>(placed->parts.size() + plan.schedule.splitK), -23);
+}
+
+void ErrorBound::cover(const PlacedGemm &placed, const Plan &plan) {
   const double u = std::ldexp(1.0, -24);
   double k = static_cast<double>(plan.problem.k);
-  int64_t flush = std::min(placed->flushK, plan.schedule.tileK); // 0: only at the end
-  if (placed->integerAccumulator)
+  int64_t flush = std::min(placed.flushK, plan.schedule.tileK); // 0: only at the end
+  if (placed.integerAccumulator)
     perMagnitude += u;
-  else if (placed->mmaType == "e4m3" || placed->mmaType == "e2m1")
-    perMagnitude += std::ceil((flush > 0 ? static_cast<double>(flush) : k) / placed->mmaK) *
-                    (placed->mmaK + 4) * std::ldexp(1.0, -13);
+  else if (placed.mmaType == "e4m3" || placed.mmaType == "e2m1")
+    perMagnitude += std::ceil((flush > 0 ? static_cast<double>(flush) : k) / placed.mmaK) *
+                    (placed.mmaK + 4) * std::ldexp(1.0, -13);
   else
-    perMagnitude += (k + 16) * 2 * u + std::ceil(k / placed->mmaK) * u;
-  if (placed->operandRoundings > 0) {
-    double operand = roundoff(dsl::ElementType::get(placed->mmaType));
-    perMagnitude += placed->operandRoundings * (operand * (1 + 4 * operand) + 4 * u);
+    perMagnitude += (k + 16) * 2 * u + std::ceil(k / placed.mmaK) * u;
+  if (placed.operandRoundings > 0) {
+    double operand = roundoff(dsl::ElementType::get(placed.mmaType));
+    perMagnitude += placed.operandRoundings * (operand * (1 + 4 * operand) + 4 * u);
   }
-  if (placed->flushK > 0) {
+  if (placed.flushK > 0) {
     perMagnitude += (std::ceil(k / static_cast<double>(flush)) +
-                     static_cast<double>(placed->accumulator.size()) + 1) *
+                     static_cast<double>(placed.accumulator.size()) + 1) *
                     u;
     if (plan.schedule.roles == dsl::ScheduleDecl::Roles::Gemv)
       perMagnitude += static_cast<double>(plan.schedule.warpsK + 2) * u;
@@ -71,9 +91,9 @@ ErrorBound::ErrorBound(const dsl::Gemm &gemm, const Plan &plan) : output(gemm.ou
   int64_t shares = plan.schedule.splitK;
   if (shares == dsl::ScheduleDecl::streamK)
     shares = (plan.problem.k + plan.schedule.tileK - 1) / plan.schedule.tileK;
-  if (shares > 1 && (!placed->integerAccumulator || placed->flushK > 0))
+  if (shares > 1 && (!placed.integerAccumulator || placed.flushK > 0))
     perMagnitude += static_cast<double>(shares) * u;
-  perResult = (static_cast<double>(placed->epilogue.size()) + 2) * u * 1.001;
+  perResult = (static_cast<double>(placed.epilogue.size()) + 2) * u * 1.001;
 }
 
 double ErrorBound::operator()(double magnitude, double y) const {

@@ -192,6 +192,14 @@ std::string targetsOf(std::string_view mmaType) {
 
 Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                          std::string_view target, const SourceMap *sources) {
+  if (gemm.activation.partition)
+    return placeParts(gemm, groupScales, roles, target, sources);
+  return placeFormats(gemm, groupScales, roles, target, nullptr, sources);
+}
+
+Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
+                                std::string_view target, const DecodeSequence *fixed,
+                                const SourceMap *sources) {
   const dsl::Format &weight = gemm.weight, &activation = gemm.activation;
   for (const dsl::Component &component : activation.components) {
     std::string gap = component.rows > 1   ? "is per " + dsl::printExtent(component)
@@ -234,7 +242,8 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
   // One k step of every instruction in use covers 32 bytes of each operand row.
   result.mmaK = 256 / operand.bits();
 
-  std::optional<DecodeSequence> decode = decodeSequence(weight, *w->core, result.mmaType);
+  std::optional<DecodeSequence> decode =
+      fixed ? *fixed : decodeSequence(weight, *w->core, result.mmaType);
   if (!decode)
     return noDecode(gemm, *w, result.mmaType, sources);
   for (int parameter : w->coreParameters) {

@@ -126,7 +126,52 @@ std::optional<Objection> gemvObjection(const dsl::Gemm &gemm, const PlacedGemm &
 
 std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                    const Problem &problem, const Schedule &s,
+                                   const DeviceModel &device);
+
+// Of activations with parts: what each part would have against the schedule, and what they have
+// together.
+std::optional<Objection> partsObjection(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                        const Problem &problem, const Schedule &s,
+                                        const DeviceModel &device) {
+  int64_t block = gemm.activation.partition->blocks.k;
+  if (s.tileK < 1 || block % s.tileK != 0)
+    return Objection{
+        DiagId::schedule_tile,
+        {"k", str(s.tileK),
+         "it must divide the blocks of " + str(block) + ", each of which is stored in one format"}};
+  std::optional<Objection> first;
+  forEachGemm(gemm, placed, [&](const dsl::Gemm &one, const PlacedGemm &part) {
+    if (!first)
+      first = objection(one, part, problem, s, device);
+  });
+  return first;
+}
+
+// Whether it fits a CTA's shared memory and a thread's registers.
+std::optional<Objection> resourceObjection(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                           const Problem &problem, const Schedule &s,
+                                           const DeviceModel &device) {
+  Geometry g = makeGeometry(placed, s);
+  int64_t shared = sharedBytes(gemm, placed, g, s, problem);
+  if (shared > device.sharedPerCta)
+    return Objection{DiagId::schedule_shared_memory,
+                     {str(s.tileM), str(s.tileN), str(s.tileK), str(s.pipeline), str(shared),
+                      device.target, str(device.sharedPerCta)}};
+  auto [registers, limit] = registerUse(gemm, placed, g, s.pipeline, s.ctasPerSm);
+  if (registers > limit)
+    return Objection{
+        DiagId::schedule_registers,
+        {str(s.tileM), str(s.tileN), str(s.warpsM), str(s.warpsN), str(registers), str(limit)}};
+  return std::nullopt;
+}
+
+std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                   const Problem &problem, const Schedule &s,
                                    const DeviceModel &device) {
+  if (!placed.parts.empty()) {
+    std::optional<Objection> why = partsObjection(gemm, placed, problem, s, device);
+    return why ? why : resourceObjection(gemm, placed, problem, s, device);
+  }
   bool gemv = s.roles == Roles::Gemv;
   if (gemv)
     if (std::optional<Objection> why = gemvObjection(gemm, placed, problem, s))
@@ -198,16 +243,8 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     return warps("each warp needs at least 8 batch rows");
   if (s.warpsM * s.warpsN * s.warpsK > 16)
     return warps("a CTA has at most 16 warps");
-  int64_t shared = sharedBytes(gemm, placed, g, s, problem);
-  if (shared > device.sharedPerCta)
-    return Objection{DiagId::schedule_shared_memory,
-                     {str(s.tileM), str(s.tileN), str(s.tileK), str(s.pipeline), str(shared),
-                      device.target, str(device.sharedPerCta)}};
-  auto [registers, limit] = registerUse(gemm, placed, g, s.pipeline, s.ctasPerSm);
-  if (registers > limit)
-    return Objection{
-        DiagId::schedule_registers,
-        {str(s.tileM), str(s.tileN), str(s.warpsM), str(s.warpsN), str(registers), str(limit)}};
+  if (std::optional<Objection> why = resourceObjection(gemm, placed, problem, s, device))
+    return why;
   int64_t tilesK = ceilDiv(problem.k, s.tileK);
   if (g.streamK && !g.specialized())
     return Objection{DiagId::schedule_roles,
@@ -343,6 +380,8 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
 
 // Of ExCP none was faster than ImFP where both were measured.
 std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &device) {
+  if (gemm.activation.partition)
+    return {gemm.schedule.roles.value_or(Roles::Uniform)};
   if (!gemm.schedule.roles && device.target == "sm_90a")
     return {Roles::Uniform, Roles::ImFP, Roles::Gemv};
   return {gemm.schedule.roles.value_or(Roles::Uniform)};
@@ -392,6 +431,14 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
           result.push_back(schedule);
         }
   return result;
+}
+
+// "s4", of parts "s4+s8".
+std::string mmaTypes(const PlacedGemm &placed) {
+  std::string text = placed.parts.empty() ? placed.mmaType : "";
+  for (const PlacedGemm &part : placed.parts)
+    text += (text.empty() ? "" : "+") + part.mmaType;
+  return text;
 }
 
 Span objectionSpan(const dsl::Gemm &gemm, DiagId id) {
@@ -492,7 +539,7 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
     std::vector<Plan> plans;
     for (size_t i : order) {
       const auto &[scales, placed] = ways[found[i].scales];
-      plans.push_back({problem, device.target, placed.mmaType, scales, placed.placements,
+      plans.push_back({problem, device.target, mmaTypes(placed), scales, placed.placements,
                        found[i].schedule, found[i].microseconds});
     }
     return plans;

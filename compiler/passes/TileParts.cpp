@@ -1,0 +1,86 @@
+// Activations whose k tiles are each stored in one of several formats: a loop over the k tiles of
+// each part, with its own instructions and decode, one after the other into the same sums. Which
+// k tiles a part has is data: a table lists them part by part.
+#include "compiler/passes/KernelBuilder.h"
+
+namespace rho::compiler {
+
+using mlir::Value;
+namespace arith = mlir::arith;
+
+Value KernelBuilder::tableEntry(Value index) {
+  return tile::LoadEntryOp::create(builder, at("schedule"), builder.getI32Type(), partTiles, index);
+}
+
+void KernelBuilder::enterPart(size_t part) {
+  context = contextOfPart(whole, part);
+  chain = wholeChain.parts[part];
+  parameterCache.clear();
+  rowVectors.clear();
+  rowWords.clear();
+  componentNumbers.clear();
+  codes.clear();
+  decodedUnits.clear();
+  unitPrograms.clear();
+}
+
+std::vector<Value> KernelBuilder::scaledBy(const std::vector<Value> &sums, double factor) {
+  if (factor == 1)
+    return sums;
+  mlir::Location loc = at("gemm");
+  Value times = arith::ConstantFloatOp::create(builder, loc, builder.getF32Type(),
+                                               llvm::APFloat(static_cast<float>(factor)));
+  std::vector<Value> result;
+  for (Value sum : sums)
+    result.push_back(tile::ScaleOp::create(builder, loc, accumulatorType(false), sum,
+                                           mlir::ValueRange(), Value(), times, Value(), false,
+                                           mlir::ValueRange()));
+  return result;
+}
+
+std::vector<Value> KernelBuilder::finishPart(double factor, const std::vector<Value> &own,
+                                             const std::vector<Value> &others) {
+  EpilogueFactors factors = buildFactors(chain, factor);
+  std::vector<Value> result;
+  for (size_t i = 0; i < own.size(); ++i) {
+    size_t j = i % static_cast<size_t>(g.batchTiles());
+    result.push_back(tile::ScaleOp::create(
+        builder, at("gemm"), accumulatorType(false), own[i], mlir::ValueRange(),
+        factors.columns.empty() ? Value() : factors.columns[j], factors.all,
+        others.empty() ? Value() : others[i], false, mlir::ValueRange()));
+  }
+  return result;
+}
+
+std::pair<Value, Value> KernelBuilder::rangeOfPart(size_t part) {
+  mlir::Location loc = at("schedule");
+  auto entry = [&](size_t index) { return tableEntry(i32(static_cast<int64_t>(index))); };
+  Value first = arith::MaxUIOp::create(builder, loc, entry(part), firstK);
+  Value last = arith::MinUIOp::create(builder, loc, entry(part + 1), lastK);
+  return {first, arith::MaxUIOp::create(builder, loc, first, last)};
+}
+
+std::vector<Value> KernelBuilder::buildParts() {
+  if (context.plan.schedule.dependent && !g.specialized()) { // the lists come from the kernel ahead
+    tile::LaunchDependentsOp::create(builder, at("schedule"));
+    tile::WaitDependencyOp::create(builder, at("schedule"));
+  }
+  std::vector<std::pair<Value, Value>> ranges;
+  for (size_t part = 0; part < whole.parts(); ++part)
+    ranges.push_back(rangeOfPart(part));
+  std::vector<Value> sums;
+  for (size_t part = 0; part < whole.parts(); ++part) {
+    enterPart(part);
+    std::tie(firstK, lastK) = ranges[part];
+    double factor = wholeChain.factors[part];
+    if (addsToSums(context.placed))
+      sums = scaledBy(buildPipeline(scaledBy(sums, 1 / factor)), factor);
+    else
+      sums = finishPart(factor, buildPipeline(), sums);
+  }
+  context = whole;
+  chain = wholeChain;
+  return sums;
+}
+
+} // namespace rho::compiler
