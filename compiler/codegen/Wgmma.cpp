@@ -288,7 +288,8 @@ void WgmmaLowering::lowerMma(tile::WarpgroupMmaOp mma) {
   }
   constraints.pop_back();
 
-  std::string shape = "m64n" + number(g.tileM) + "k" + number(g.mmaK);
+  std::string shape =
+      "m64n" + number(g.tileM) + "k" + number(256 / dsl::ElementType::get(type.str()).bits());
   std::string types = (integer ? ".s32." : ".f32.") + type.str() + "." + type.str();
   auto list = [](int64_t first, int64_t count) {
     std::string text = "{";

@@ -106,6 +106,13 @@ def Tile_PipelineOp : Tile_Op<"pipeline", []> {
   let hasVerifier = 1;
 }
 
+def Tile_TotalOp : Tile_Op<"total", []> {
+  let summary = "in tile.for_tiles: the sums of all its pipelines; what follows is done once a tile";
+  let arguments = (ins Variadic<Accumulator>:$values);
+  let results = (outs Variadic<Accumulator>:$sums);
+  let assemblyFormat = "$values `:` type($values) attr-dict `->` type($sums)";
+}
+
 def Tile_YieldOp : Tile_Op<"yield", [Terminator]> {
   let summary = "ends a pipeline body";
   let arguments = (ins Variadic<AnyType>:$values);

@@ -29,7 +29,7 @@ public:
     int64_t depth = static_cast<int64_t>(op.getDepth());
     Value one = i32(1);
     auto kernel = op->getParentOfType<tile::KernelOp>();
-    bool dependent = kernel.getDependent() && !waitsBefore(kernel);
+    bool dependent = kernel.getDependent() && !waitsFirst(kernel);
     if (follows) // all are done with the slots of the pipeline before
       mlir::NVVM::Barrier0Op::create(builder, loc);
     if (dependent) {
@@ -76,11 +76,6 @@ private:
   mlir::Location loc;
   mlir::OpBuilder builder;
   bool follows; // another pipeline of the kernel
-
-  // Whether the kernel waits for the one ahead before all else.
-  static bool waitsBefore(tile::KernelOp kernel) {
-    return !kernel.getBody().getOps<tile::WaitDependencyOp>().empty();
-  }
 
   Value i32(int64_t value) {
     return mlir::arith::ConstantIntOp::create(builder, loc, builder.getI32Type(), value);

@@ -67,6 +67,7 @@ private:
   // TileParts.cpp: activations stored in several formats.
   void enterPart(size_t part);
   std::vector<Value> buildParts();
+  void waitForLists();
   Value tableEntry(Value index);
   // The part's k tiles of this share, as places in the lists of all parts.
   std::pair<Value, Value> rangeOfPart(size_t part);

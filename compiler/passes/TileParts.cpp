@@ -60,11 +60,19 @@ std::pair<Value, Value> KernelBuilder::rangeOfPart(size_t part) {
   return {first, arith::MaxUIOp::create(builder, loc, first, last)};
 }
 
-std::vector<Value> KernelBuilder::buildParts() {
-  if (context.plan.schedule.dependent && !g.specialized()) { // the lists come from the kernel ahead
+// The lists come from the kernel ahead.
+void KernelBuilder::waitForLists() {
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  if (g.specialized()) // before the loop over tiles
+    builder.setInsertionPoint(builder.getBlock()->getParentOp());
+  else
     tile::LaunchDependentsOp::create(builder, at("schedule"));
-    tile::WaitDependencyOp::create(builder, at("schedule"));
-  }
+  tile::WaitDependencyOp::create(builder, at("schedule"));
+}
+
+std::vector<Value> KernelBuilder::buildParts() {
+  if (context.plan.schedule.dependent)
+    waitForLists();
   std::vector<std::pair<Value, Value>> ranges;
   for (size_t part = 0; part < whole.parts(); ++part)
     ranges.push_back(rangeOfPart(part));
@@ -80,7 +88,10 @@ std::vector<Value> KernelBuilder::buildParts() {
   }
   context = whole;
   chain = wholeChain;
-  return sums;
+  if (!g.specialized())
+    return sums;
+  auto total = tile::TotalOp::create(builder, at("gemm"), mlir::ValueRange(sums).getTypes(), sums);
+  return {total.getResults().begin(), total.getResults().end()};
 }
 
 } // namespace rho::compiler

@@ -414,6 +414,15 @@ int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geome
 
 int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
                       int pipeline) {
+  if (!placed.parts.empty()) { // with the scaled sums of the parts before
+    int most = 0;
+    int64_t sums = g.specialized() ? g.rowTiles() * g.tileM / 2 : g.rowTiles() * g.batchTiles() * 4;
+    forEachGemm(gemm, placed, [&](const dsl::Gemm &one, const PlacedGemm &part) {
+      most = std::max(most, estimateRegisters(one, part, geometryOfPart(part, g), pipeline));
+    });
+    bool together = std::all_of(placed.parts.begin(), placed.parts.end(), addsToSums);
+    return most + (together ? 0 : static_cast<int>(sums));
+  }
   if (g.gemv()) {
     // Codes and row parameters on their way, sums, the activations of a chunk.
     int64_t codes = g.chunks() * g.rowTiles() * g.planeWords(g.weightBits);
@@ -447,14 +456,6 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
     return static_cast<int>(sums + operand + others);
   }
   int64_t accumulators = g.rowTiles() * g.batchTiles() * 4;
-  if (!placed.parts.empty()) { // with the scaled sums of the parts before
-    int most = 0;
-    forEachGemm(gemm, placed, [&](const dsl::Gemm &one, const PlacedGemm &part) {
-      most = std::max(most, estimateRegisters(one, part, geometryOfPart(part, g), pipeline));
-    });
-    bool together = std::all_of(placed.parts.begin(), placed.parts.end(), addsToSums);
-    return most + (together ? 0 : static_cast<int>(accumulators));
-  }
   int64_t partial = accumulators * (mmaChains(g) - (placed.flushK > 0 ? 0 : 1));
   int64_t activations = g.batchTiles() * g.stepsPerChunk() * 2;
   int64_t scales = placed.flushK > 0 || !placed.decode.params.empty() ? g.rowsPerThread() * 2 : 0;

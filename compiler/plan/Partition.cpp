@@ -28,6 +28,13 @@ double costOf(const DecodeSequence &decode) {
   return static_cast<double>(decode.instructions()) / decode.codes;
 }
 
+// The second register and the third change places.
+DecodeSequence exchanged(DecodeSequence decode) {
+  std::swap(decode.bits[1], decode.bits[2]);
+  std::swap(decode.program.outputs[1], decode.program.outputs[2]);
+  return decode;
+}
+
 // One decode for each part, all of which read what is packed for that of the owner.
 struct SharedDecodes {
   std::vector<DecodeSequence> ofParts;
@@ -130,6 +137,11 @@ private:
       known.push_back(decodeSequences(gemm.weight, *weight->core, part.mmaType));
       for (DecodeSequence &decode : known.back())
         decode = withoutScale(std::move(decode), part.mmaType);
+      // Which of four registers are those of the other row half is free.
+      for (size_t i = 0, count = known.back().size(); i < count; ++i)
+        if (const DecodeSequence &decode = known.back()[i];
+            decode.registers() == 4 && decode.params.empty())
+          known.back().push_back(exchanged(decode));
     }
     std::optional<SharedDecodes> best;
     for (const DecodeSequence &ofOwner : known[owner]) {

@@ -380,8 +380,8 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
 
 // Of ExCP none was faster than ImFP where both were measured.
 std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &device) {
-  if (gemm.activation.partition)
-    return {gemm.schedule.roles.value_or(Roles::Uniform)};
+  if (!gemm.schedule.roles && gemm.activation.partition && device.target == "sm_90a")
+    return {Roles::Uniform, Roles::ImFP};
   if (!gemm.schedule.roles && device.target == "sm_90a")
     return {Roles::Uniform, Roles::ImFP, Roles::Gemv};
   return {gemm.schedule.roles.value_or(Roles::Uniform)};

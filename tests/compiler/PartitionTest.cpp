@@ -91,6 +91,30 @@ TEST(Partition, Schedules) {
                             schedule, "bf16"));
 }
 
+// wgmma: one ring of stages through the loops of all parts.
+class Specialized : public testing::TestWithParam<Mix> {};
+
+TEST_P(Specialized, AreWithinTheBound) {
+  const Mix &test = GetParam();
+  std::string formats = mix(test.low, test.high);
+  for (const char *schedule :
+       {"roles: imfp tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 2",
+        "roles: imfp tile: 64 x 128 x 128 warps: 1 x 4 x 2 pipeline: 4 launch: dependent",
+        "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 split_k: 3",
+        "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 split_k: stream",
+        "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 cluster: 2 x 1"})
+    for (GemmShape shape : {GemmShape{3, 65, 400}, GemmShape{37, 136, 1100}})
+      expectWithinBound(mixed(test.weight, formats, "sm_90a", shape, schedule, "bf16"));
+}
+
+std::string nameOfMix(const testing::TestParamInfo<Mix> &info) {
+  return std::string(info.param.weight) + "_" + info.param.low + "_" + info.param.high;
+}
+INSTANTIATE_TEST_SUITE_P(All, Specialized,
+                         testing::Values(mixes[0], mixes[1], mixes[3], mixes[5], mixes[7],
+                                         Mix{"int4_channel", "int4_token", "fp8_token"}),
+                         nameOfMix);
+
 TEST(Partition, ThreeParts) {
   expectWithinBound(mixed("int4_channel",
                           "format mix { partition per tensor k[64] { low: int4_token middle: "
