@@ -40,6 +40,7 @@ private:
   void lowerBarrierWait(tile::BarrierWaitOp wait);
   void lowerBarrierExpect(tile::BarrierExpectOp expect);
   void lowerBarrierArrive(tile::BarrierArriveOp arrive);
+  void awaitLoads(mlir::ValueRange vectors);
   void lowerRegisters(tile::RegistersOp registers);
   void lowerCopyTile(tile::CopyTileOp copy);
   void lowerCopyBox(tile::CopyBoxOp copy);
@@ -153,8 +154,24 @@ void WgmmaLowering::lowerBarrierExpect(tile::BarrierExpectOp expect) {
 
 // The other lanes of the warp have read what they needed, or written and fenced it, once the warp
 // meets.
+// A store of all of them that never runs, but is not issued before they are there.
+void WgmmaLowering::awaitLoads(mlir::ValueRange vectors) {
+  Value all;
+  for (Value vector : vectors)
+    for (int64_t i = 0; i < llvm::cast<mlir::VectorType>(vector.getType()).getNumElements(); ++i) {
+      Value word = element(vector, i);
+      if (word.getType().isF32())
+        word = arith::BitcastOp::create(builder, loc, builder.getI32Type(), word);
+      all = all ? arith::XOrIOp::create(builder, loc, all, word).getResult() : word;
+    }
+  if (all)
+    ptx("@$0 st.shared.b32 [$1], $2;", "b,r,r", mlir::TypeRange(),
+        {never, sharedAddress(i32(0)), all});
+}
+
 void WgmmaLowering::lowerBarrierArrive(tile::BarrierArriveOp arrive) {
   std::string fence = arrive.getFull() ? "fence.proxy.async.shared::cta;\n" : "";
+  awaitLoads(arrive.getAfter());
   Value barrier = barrierAt(arrive.getBarriers(), arrive.getSlot(), arrive.getFull());
   if (g.clusterN == 1) {
     ptx(fence + "bar.warp.sync 0xffffffff;\n@$1 mbarrier.arrive.shared::cta.b64 _, [$0];", "r,b",

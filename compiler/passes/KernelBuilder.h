@@ -142,6 +142,7 @@ private:
   // `sums` empty: starts at zero.
   std::vector<Value> startBatch(int64_t first, int64_t extent, const std::vector<Value> &a,
                                 Value slot, const std::vector<Value> &sums);
+  void loadGroupScales(int64_t k, Value slot);
   std::vector<Value> buildGroupedProducts(Value slot, std::vector<Value> sums);
   std::vector<Value> buildWarpgroupProducts(Value slot, std::vector<Value> carried);
   int64_t flushK() const;

@@ -278,8 +278,9 @@ private:
     map.map(body.getArguments(), mlir::ValueRange{kTile, loaded.slot, operand.slot});
     for (mlir::Operation &inner : body.without_terminator())
       builder.clone(inner, map);
-    tile::BarrierArriveOp::create(builder, loc, operandBarriers, operand.slot, true);
-    tile::BarrierArriveOp::create(builder, loc, barriers, loaded.slot, false);
+    tile::BarrierArriveOp::create(builder, loc, operandBarriers, operand.slot, true,
+                                  mlir::ValueRange());
+    tile::BarrierArriveOp::create(builder, loc, barriers, loaded.slot, false, mlir::ValueRange());
     return {next(loaded, i32(1)), next(operand, i32(1), operandDepth())};
   }
 
@@ -405,10 +406,25 @@ private:
     return result;
   }
 
-  void release(const Cursors &at) {
+  // `after`: what was loaded from the first ring's slot.
+  void release(const Cursors &at, mlir::ValueRange after = {}) {
     for (size_t ring = 0; ring < at.size(); ++ring)
       tile::BarrierArriveOp::create(builder, loc, ring == 0 ? barriers : operandBarriers,
-                                    at[ring].slot, false);
+                                    at[ring].slot, false, ring == 0 ? after : mlir::ValueRange());
+  }
+
+  // The scales that a tile's sums are multiplied with: no matrix instruction has waited for them.
+  llvm::SmallVector<Value> scalesOf(mlir::Block &body, const mlir::IRMapping &map) {
+    llvm::SmallVector<Value> scales;
+    for (mlir::Operation &inner : body) {
+      bool scalesRows = llvm::isa<tile::LoadRowCodesOp>(inner) &&
+                        llvm::any_of(inner.getUsers(), [](mlir::Operation *user) {
+                          return llvm::isa<tile::ConvertScalesOp>(user);
+                        });
+      if (scalesRows || llvm::isa<tile::LoadColumnScalesOp>(inner))
+        scales.push_back(map.lookup(inner.getResult(0)));
+    }
+    return scales;
   }
 
   llvm::SmallVector<Value> consume(const Loop &of, const mlir::IRMapping &head, Value first,
@@ -431,7 +447,7 @@ private:
         builder.clone(inner, map);
     }
     if (of.waitsInside)
-      release(now);
+      release(now, scalesOf(body, map));
     Cursors following{next(now[0], i32(groups))};
     if (operandBarriers)
       following.push_back(next(now[1], i32(groups), operandDepth()));

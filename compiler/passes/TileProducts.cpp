@@ -159,6 +159,8 @@ std::vector<Value> KernelBuilder::buildGroupedProducts(Value slot, std::vector<V
     bool startsGroup = k % flush == 0;
     std::vector<Value> a, started;
     if (k < g.tileK) {
+      if (startsGroup)
+        loadGroupScales(k, slot);
       a = decodeBatch(k, extent, slot);
       started = startBatch(k, extent, a, slot, startsGroup ? std::vector<Value>() : running);
     }
@@ -174,7 +176,20 @@ std::vector<Value> KernelBuilder::buildGroupedProducts(Value slot, std::vector<V
     held = std::move(a);
     running = std::move(started);
   }
+  rowVectors.clear();
   return sums;
+}
+
+// Ahead of the group's instructions: a load that follows them waits behind all that those of every
+// warpgroup of the SM read of shared memory.
+void KernelBuilder::loadGroupScales(int64_t k, Value slot) {
+  for (ir::ComponentOp component : chain.accumulator) {
+    bool ofWeight = false;
+    int index = 0;
+    int64_t group = groupIn(k, partOf(component, ofWeight, index).group);
+    if (ofWeight)
+      rowVectors[{index, group}] = rowVectorOf(index, group, 0, slot);
+  }
 }
 
 std::vector<Value> KernelBuilder::joinChains(const std::vector<std::vector<Value>> &partial) {

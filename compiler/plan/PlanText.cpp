@@ -110,8 +110,12 @@ Result<Plan> Plan::parse(std::string_view text) {
       s.dependent = rest == "dependent";
     } else if (key == "resident") {
       good = readNumbers(rest, {&s.residentCtas, &s.ctasPerSm}) && s.ctasPerSm >= 1;
+    } else if (key == "predicted") {
+      std::istringstream number(rest);
+      std::string unit;
+      good = (number >> plan.predictedMicroseconds >> unit) && unit == "us";
     } else {
-      good = key == "place" || key == "predicted"; // these follow from the others
+      good = key == "place"; // follows from the others
     }
     if (!good)
       return makeError(DiagId::bad_plan, {line});

@@ -64,7 +64,7 @@ constexpr std::array<CommandSpec, 19> commands = {{
     {Command::Version, "--version", "", "print the versions of rho and of its compiler"},
 }};
 
-constexpr std::array<OptionSpec, 44> options = {{
+constexpr std::array<OptionSpec, 45> options = {{
     {"--check", Kind::Flag, "", fmt, false, "write nothing, list the files that would change"},
     {"--m", Kind::Count, "M", run | compile | explain, true,
      "rows of the activations and of the output"},
@@ -131,6 +131,8 @@ constexpr std::array<OptionSpec, 44> options = {{
     {"--plan", Kind::Text, "FILE", compile, true, "follow this printed plan"},
     {"-o", Kind::Text, "FILE", compile, false, "write to FILE instead of standard output"},
     {"--csv", Kind::Text, "FILE", bench | tune | verify, false, "write the table to FILE as well"},
+    {"--measured", Kind::Text, "FILE", tune, false,
+     "write every candidate with its predicted and its measured time to FILE (CSV)"},
     {"--plot", Kind::Text, "FILE", explain, false,
      "draw the predicted time of each placement against m to FILE (SVG)"},
     {"--plot", Kind::Text, "FILE", bench, false,

@@ -21,6 +21,7 @@ public:
   void tune(const BenchGemm &gemm, const GemmShape &shape);
 
   const std::vector<TunedRow> &rows() const { return found; }
+  const std::vector<MeasuredRow> &everyCandidate() const { return measured; }
   bool complete() const { return complaints.empty(); }
 
 private:
@@ -33,6 +34,7 @@ private:
   TimingOperands operands;
   std::optional<ExpectedRows> expected; // of the present gemm and shape
   std::vector<TunedRow> found;
+  std::vector<MeasuredRow> measured;
   std::set<std::string> complaints; // each is printed once
 };
 
@@ -73,7 +75,7 @@ void Tuner::tune(const BenchGemm &gemm, const GemmShape &shape) {
   std::string what = gemm.title() + ", m = " + std::to_string(shape.m) + ": ";
   Result<TuneReport> report = [&] {
     Progress progress(what + "planning");
-    int64_t measured = 0;
+    int64_t count = 0;
     std::atomic<int64_t> total = candidates;
     TuneOptions options;
     options.candidates = candidates;
@@ -85,7 +87,7 @@ void Tuner::tune(const BenchGemm &gemm, const GemmShape &shape) {
         gemm.module, gemm.name, shape,
         [&](const Gemm &candidate) {
           Result<double> time = measure(candidate);
-          progress.update(what + "measuring " + progressBar(++measured, total));
+          progress.update(what + "measuring " + progressBar(++count, total));
           return time;
         },
         options);
@@ -97,6 +99,8 @@ void Tuner::tune(const BenchGemm &gemm, const GemmShape &shape) {
       complain(what + scheduleText(candidate.plan) + ": " + candidate.microseconds.error().str());
   for (const std::string &warning : report->warnings)
     printLine("warning", warning);
+  for (MeasuredRow &each : measuredRows(gemm.name, device, shape, *report))
+    measured.push_back(std::move(each));
   const TunedRow &row = found.emplace_back(tunedRow(gemm.name, device, shape, *report));
   printLine("  m = " + std::to_string(shape.m),
             (row.planned ? "planned " + shortNumber(*row.planned) + " us, " : "") + "best " +
@@ -131,6 +135,11 @@ Result<int> tuneCommand(const Options &options) {
       // After each weight: what is there stays when a long run is cut off.
       if (options.has("--csv"))
         if (Status written = writeText(options.text("--csv"), tunedCsv(tuner.rows())); !written)
+          return written.error();
+      if (options.has("--measured"))
+        if (Status written =
+                writeText(options.text("--measured"), measuredCsv(tuner.everyCandidate()));
+            !written)
           return written.error();
     }
   if (std::string summary = plannerSummary(tuner.rows()); !summary.empty())

@@ -82,6 +82,32 @@ TunedRow tunedRow(const std::string &gemm, const Device &device, const GemmShape
   return row;
 }
 
+std::vector<MeasuredRow> measuredRows(const std::string &gemm, const Device &device,
+                                      const GemmShape &shape, const TuneReport &report) {
+  std::vector<MeasuredRow> rows;
+  for (const TuneReport::Candidate &candidate : report.candidates)
+    if (Result<compiler::Plan> plan = compiler::Plan::parse(candidate.plan);
+        plan && candidate.microseconds)
+      rows.push_back({gemm, device.name(), shape, plan->predictedMicroseconds,
+                      *candidate.microseconds, scheduleText(candidate.plan)});
+  return rows;
+}
+
+std::string measuredCsv(const std::vector<MeasuredRow> &rows) {
+  using Row = MeasuredRow;
+  static const std::vector<CsvColumn<Row>> columns = {
+      {"gemm", [](const Row &row) { return row.gemm; }},
+      {"device", [](const Row &row) { return row.device; }},
+      {"n", [](const Row &row) { return std::to_string(row.shape.n); }},
+      {"k", [](const Row &row) { return std::to_string(row.shape.k); }},
+      {"m", [](const Row &row) { return std::to_string(row.shape.m); }},
+      {"predicted_us", [](const Row &row) { return fixedNumber(row.predicted, 3); }},
+      {"measured_us", [](const Row &row) { return fixedNumber(row.measured, 3); }},
+      {"schedule", [](const Row &row) { return row.schedule; }},
+  };
+  return csv(columns, rows);
+}
+
 std::string tunedCsv(const std::vector<TunedRow> &rows) {
   using Row = TunedRow;
   static const std::vector<CsvColumn<Row>> columns = {

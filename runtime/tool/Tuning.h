@@ -24,6 +24,17 @@ struct TunedRow {
 TunedRow tunedRow(const std::string &gemm, const Device &device, const GemmShape &shape,
                   const TuneReport &report);
 
+// One candidate that was measured: what a fit of the cost model needs.
+struct MeasuredRow {
+  std::string gemm, device;
+  GemmShape shape;
+  double predicted = 0, measured = 0; // microseconds
+  std::string schedule;
+};
+std::vector<MeasuredRow> measuredRows(const std::string &gemm, const Device &device,
+                                      const GemmShape &shape, const TuneReport &report);
+std::string measuredCsv(const std::vector<MeasuredRow> &rows);
+
 // What a plan's text says of the schedule, in one line.
 std::string scheduleText(const std::string &plan);
 

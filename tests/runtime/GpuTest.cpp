@@ -349,6 +349,25 @@ TEST_F(GpuWgmmaTest, AThousandLaunchesGiveTheSameBits) {
     }
 }
 
+// Scales are read from a slot while four warpgroups' matrix instructions read shared memory: such a
+// load once took longer than the slot's next contents took to come (8 of 100 launches were wrong).
+TEST_F(GpuWgmmaTest, ASlotIsReadBeforeItIsFilledAgain) {
+  for (const char *schedule : {"tile: 64 x 64 x 128 warps: 1 x 4 x 2 pipeline: 4 split_k: 1",
+                               "tile: 64 x 64 x 128 warps: 1 x 4 x 4 pipeline: 4 split_k: 1"}) {
+    Gemm gemm = must(engine.compile(declared("int8", schedule), "", {320, 28672, 2048}));
+    Operands o(device, gemm);
+    ASSERT_NO_FATAL_FAILURE(quantizeAndLaunch(gemm, o));
+    const std::vector<float> first = o.y();
+    for (int i = 0; i < 200; ++i) {
+      ASSERT_EQ(errorText(gemm.launch(o.weight, o.activations, o.output.address(), o.workspace)),
+                "");
+      std::vector<float> y = o.y();
+      ASSERT_EQ(std::memcmp(y.data(), first.data(), y.size() * sizeof(float)), 0)
+          << gemm.report().plan << "launch " << i;
+    }
+  }
+}
+
 // Kernels that start before the one ahead has ended see its writes, and overwrite nothing that it
 // still reads: two gemms behind each quantizer, with one workspace and one set of activations.
 TEST_F(GpuWgmmaTest, DependentLaunchesWaitForWhatTheyNeed) {

@@ -113,6 +113,17 @@ TEST(TunedRowTest, tablesAndSummary) {
   EXPECT_EQ(plannerSummary({none}), "");
 }
 
+TEST(TunedRowTest, everyMeasuredCandidateHasItsPrediction) {
+  Device device = Device::emulated("sm_80").value();
+  TuneReport predicted = report();
+  predicted.candidates[2].plan += "predicted 7.25 us\n";
+  std::vector<MeasuredRow> rows = measuredRows("g", device, {3, 64, 128}, predicted);
+  ASSERT_EQ(rows.size(), 2u); // one failed
+  EXPECT_EQ(rows[1].predicted, 7.25);
+  EXPECT_THAT(measuredCsv(rows),
+              HasSubstr("g," + device.name() + ",64,128,3,7.250,8.000,\"mma s8"));
+}
+
 TEST(ProgressBarTest, fillsUp) {
   EXPECT_EQ(progressBar(0, 3), "[                        ] 0 of 3");
   EXPECT_EQ(progressBar(2, 3), "[################        ] 2 of 3");
