@@ -69,9 +69,8 @@ private:
   std::vector<Value> buildParts();
   void waitForLists();
   Value tableEntry(Value index);
-  // The part's k tiles of this share, as places in the lists of all parts.
-  std::pair<Value, Value> rangeOfPart(size_t part);
-  std::pair<Value, Value> costShare(); // of the lists, where k tiles weigh what they cost
+  Value startOfShare(const std::vector<Value> &starts, Value number);
+  std::vector<std::pair<Value, Value>> rangesOfParts();
   // Sums times what belongs to the part alone, plus those of other parts.
   std::vector<Value> finishPart(double factor, const std::vector<Value> &own,
                                 const std::vector<Value> &others);

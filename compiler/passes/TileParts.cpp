@@ -52,12 +52,50 @@ std::vector<Value> KernelBuilder::finishPart(double factor, const std::vector<Va
   return result;
 }
 
-std::pair<Value, Value> KernelBuilder::rangeOfPart(size_t part) {
+// Share i of s begins at the first k tile before which the tiles cost at least all * i / s.
+Value KernelBuilder::startOfShare(const std::vector<Value> &starts, Value number) {
   mlir::Location loc = at("schedule");
-  auto entry = [&](size_t index) { return tableEntry(i32(static_cast<int64_t>(index))); };
-  Value first = arith::MaxUIOp::create(builder, loc, entry(part), firstK);
-  Value last = arith::MinUIOp::create(builder, loc, entry(part + 1), lastK);
-  return {first, arith::MaxUIOp::create(builder, loc, first, last)};
+  const std::vector<int64_t> &costs = context.plan.schedule.tileCosts;
+  auto sub = [&](Value a, Value b) {
+    return arith::SubIOp::create(builder, loc, a, b).getResult();
+  };
+  std::vector<Value> counts;
+  Value all;
+  for (size_t part = 0; part < costs.size(); ++part) {
+    counts.push_back(sub(starts[part + 1], starts[part]));
+    Value cost = mul(counts[part], costs[part]);
+    all = all ? add(all, cost) : cost;
+  }
+  Value target =
+      divide(arith::MulIOp::create(builder, loc, all, number), context.plan.schedule.splitK);
+  Value result, before = i32(0);
+  for (size_t part = 0; part < costs.size(); ++part) {
+    Value left = arith::MaxSIOp::create(builder, loc, sub(target, before), i32(0));
+    Value tiles = divide(add(left, i32(costs[part] - 1)), costs[part]);
+    tiles = arith::MinUIOp::create(builder, loc, tiles, counts[part]);
+    result = result ? add(result, tiles) : tiles;
+    before = add(before, mul(counts[part], costs[part]));
+  }
+  return result;
+}
+
+// Of each part, its k tiles of this share as places in the lists of all parts.
+std::vector<std::pair<Value, Value>> KernelBuilder::rangesOfParts() {
+  mlir::Location loc = at("schedule");
+  std::vector<Value> starts;
+  for (size_t part = 0; part <= whole.parts(); ++part)
+    starts.push_back(tableEntry(i32(static_cast<int64_t>(part))));
+  if (!context.plan.schedule.tileCosts.empty()) {
+    firstK = startOfShare(starts, share);
+    lastK = startOfShare(starts, add(share, i32(1)));
+  }
+  std::vector<std::pair<Value, Value>> ranges;
+  for (size_t part = 0; part < whole.parts(); ++part) {
+    Value first = arith::MaxUIOp::create(builder, loc, starts[part], firstK);
+    Value last = arith::MinUIOp::create(builder, loc, starts[part + 1], lastK);
+    ranges.emplace_back(first, arith::MaxUIOp::create(builder, loc, first, last));
+  }
+  return ranges;
 }
 
 // The lists come from the kernel ahead.
@@ -73,9 +111,7 @@ void KernelBuilder::waitForLists() {
 std::vector<Value> KernelBuilder::buildParts() {
   if (context.plan.schedule.dependent)
     waitForLists();
-  std::vector<std::pair<Value, Value>> ranges;
-  for (size_t part = 0; part < whole.parts(); ++part)
-    ranges.push_back(rangeOfPart(part));
+  std::vector<std::pair<Value, Value>> ranges = rangesOfParts();
   std::vector<Value> sums;
   for (size_t part = 0; part < whole.parts(); ++part) {
     enterPart(part);

@@ -15,6 +15,11 @@ Cost predict(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &sc
 // budget as many as any other.
 std::vector<double> expectedShares(const dsl::Partition &partition);
 
+// What a k tile of each part of an activation costs, by predictions, in small whole numbers.
+std::vector<int64_t> tileCosts(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                               const Schedule &schedule, const Problem &problem,
+                               const DeviceModel &device);
+
 // Estimated registers of one thread, from accumulators, fragments and scales.
 int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry,
                       int pipeline);

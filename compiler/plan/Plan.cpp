@@ -126,13 +126,16 @@ std::optional<Objection> gemvObjection(const dsl::Gemm &gemm, const PlacedGemm &
 
 std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                    const Problem &problem, const Schedule &s,
-                                   const DeviceModel &device);
+                                   const DeviceModel &device, bool ofPart = false);
 
 // Of activations with parts: what each part would have against the schedule, and what they have
 // together.
 std::optional<Objection> partsObjection(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                         const Problem &problem, const Schedule &s,
                                         const DeviceModel &device) {
+  if (gemm.schedule.balance == dsl::ScheduleDecl::Balance::Cost && s.splitK <= 1)
+    return Objection{DiagId::schedule_balance,
+                     {"'" + gemm.name + "'", "k is not split into a number of parts"}};
   int64_t block = gemm.activation.partition->blocks.k;
   if (s.tileK < 1 || block % s.tileK != 0)
     return Objection{
@@ -142,7 +145,7 @@ std::optional<Objection> partsObjection(const dsl::Gemm &gemm, const PlacedGemm 
   std::optional<Objection> first;
   forEachGemm(gemm, placed, [&](const dsl::Gemm &one, const PlacedGemm &part) {
     if (!first)
-      first = objection(one, part, problem, s, device);
+      first = objection(one, part, problem, s, device, true);
   });
   return first;
 }
@@ -167,11 +170,14 @@ std::optional<Objection> resourceObjection(const dsl::Gemm &gemm, const PlacedGe
 
 std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                    const Problem &problem, const Schedule &s,
-                                   const DeviceModel &device) {
+                                   const DeviceModel &device, bool ofPart) {
   if (!placed.parts.empty()) {
     std::optional<Objection> why = partsObjection(gemm, placed, problem, s, device);
     return why ? why : resourceObjection(gemm, placed, problem, s, device);
   }
+  if (gemm.schedule.balance && !ofPart)
+    return Objection{DiagId::schedule_balance,
+                     {"'" + gemm.name + "'", "all k tiles of its activation are stored alike"}};
   bool gemv = s.roles == Roles::Gemv;
   if (gemv)
     if (std::optional<Objection> why = gemvObjection(gemm, placed, problem, s))
@@ -451,6 +457,8 @@ Span objectionSpan(const dsl::Gemm &gemm, DiagId id) {
     return decl.rolesSpan;
   if (id == DiagId::schedule_sums && decl.sums)
     return decl.sumsSpan;
+  if (id == DiagId::schedule_balance && decl.balance)
+    return decl.balanceSpan;
   if (id == DiagId::schedule_cluster && decl.cluster)
     return decl.clusterSpan;
   if (id == DiagId::schedule_shared_memory && decl.pipeline)
@@ -510,7 +518,7 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
     bool usesGroupScales = placed->scalesOperand;
     if (!gemm.schedule.scales && scales == Scales::Operand && !usesGroupScales)
       return; // no group scale to move: the same kernel as Accumulator
-    for (const Schedule &schedule : scheduleCandidates(gemm, *placed, roles, problem, device)) {
+    for (Schedule schedule : scheduleCandidates(gemm, *placed, roles, problem, device)) {
       if (std::optional<Objection> why = objection(gemm, *placed, problem, schedule, device)) {
         if (!firstObjection)
           firstObjection = why;
@@ -520,6 +528,9 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
         continue;
       if (!gemm.schedule.tile && instructionsPerTile(*placed, schedule) > unrollLimit)
         continue;
+      if (!placed->parts.empty() && schedule.splitK > 1 &&
+          gemm.schedule.balance != dsl::ScheduleDecl::Balance::Tiles)
+        schedule.tileCosts = tileCosts(gemm, *placed, schedule, problem, device);
       double time = predict(gemm, *placed, schedule, problem, device).microseconds;
       found.push_back({ways.size(), schedule, time});
     }

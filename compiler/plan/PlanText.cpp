@@ -1,6 +1,7 @@
 // Plans as canonical text.
 #include "compiler/Plan.h"
 
+#include <algorithm>
 #include <charconv>
 #include <iomanip>
 #include <sstream>
@@ -44,6 +45,12 @@ std::string Plan::printForKernel() const {
       << "cluster " << schedule.clusterN << " x " << schedule.clusterK << '\n'
       << "launch " << (schedule.dependent ? "dependent" : "serial") << '\n'
       << "resident " << schedule.residentCtas << " at " << schedule.ctasPerSm << '\n';
+  if (!schedule.tileCosts.empty()) {
+    out << "costs";
+    for (int64_t cost : schedule.tileCosts)
+      out << ' ' << cost;
+    out << '\n';
+  }
   return out.str();
 }
 
@@ -114,6 +121,13 @@ Result<Plan> Plan::parse(std::string_view text) {
       std::istringstream number(rest);
       std::string unit;
       good = (number >> plan.predictedMicroseconds >> unit) && unit == "us";
+    } else if (key == "costs") {
+      std::istringstream numbers(rest);
+      for (int64_t cost = 0; numbers >> cost;)
+        s.tileCosts.push_back(cost);
+      good = numbers.eof() && !s.tileCosts.empty() &&
+             std::all_of(s.tileCosts.begin(), s.tileCosts.end(),
+                         [](int64_t cost) { return cost >= 1 && cost <= Schedule::largestCost; });
     } else {
       good = key == "place"; // follows from the others
     }

@@ -86,7 +86,8 @@ TEST(Partition, AnyNumberOfBlocksMayBeHigh) {
 TEST(Partition, Schedules) {
   for (const char *schedule :
        {"pipeline: 2", "pipeline: 5 launch: dependent", "tile: 8 x 32 x 64 warps: 1 x 2",
-        "tile: 64 x 64 x 128 warps: 2 x 2", "split_k: 2", "split_k: 7 tile: 16 x 64 x 64"})
+        "tile: 64 x 64 x 128 warps: 2 x 2", "split_k: 2 balance: tiles",
+        "split_k: 7 tile: 16 x 64 x 64 balance: cost"})
     expectWithinBound(mixed("int4_g128", mix("int4_token", "int8_token"), "sm_80", {21, 144, 1100},
                             schedule, "bf16"));
 }
@@ -99,7 +100,7 @@ TEST_P(Specialized, AreWithinTheBound) {
   std::string formats = mix(test.low, test.high);
   for (const char *schedule :
        {"roles: imfp tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 2",
-        "roles: imfp tile: 64 x 128 x 128 warps: 1 x 4 x 2 pipeline: 4 launch: dependent",
+        "roles: imfp tile: 32 x 128 x 128 warps: 1 x 4 x 2 pipeline: 4 launch: dependent",
         "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 split_k: 3",
         "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 split_k: stream",
         "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 cluster: 2 x 1"})
@@ -120,6 +121,64 @@ TEST(Partition, ThreeParts) {
                           "format mix { partition per tensor k[64] { low: int4_token middle: "
                           "int8_token budget 50% high: bf16 budget 10% } }\n",
                           "sm_80", {5, 64, 1000}));
+}
+
+Result<compiler::Plan> planOf(const std::string &formats, const std::string &schedule,
+                              const char *device) {
+  std::string text = declaration(mixed("int4_channel", formats, "sm_80", {}, schedule));
+  Result<dsl::Module> module =
+      dsl::parseModule(text, "t.rho", [](const std::string &) { return std::nullopt; });
+  if (!module)
+    return module.error();
+  Result<compiler::DeviceModel> model = compiler::describedDevice(device);
+  if (!model)
+    return model.error();
+  return compiler::plan(module->gemms[0], {256, 4096, 4096}, *model, nullptr);
+}
+
+// A quarter of the k tiles in 8 bits, four shares: one of equally many has all of them.
+TEST(Partition, SharesOfEqualCostAreFaster) {
+  std::string formats = mix("int4_token", "int8_token", "budget 25%");
+  std::string schedule = "tile: 128 x 128 x 128 warps: 2 x 4 pipeline: 3 split_k: 4 balance: ";
+  Result<compiler::Plan> tiles = planOf(formats, schedule + "tiles", "a100_80g");
+  Result<compiler::Plan> cost = planOf(formats, schedule + "cost", "a100_80g");
+  ASSERT_TRUE(tiles.ok() && cost.ok());
+  EXPECT_TRUE(tiles->schedule.tileCosts.empty());
+  ASSERT_EQ(cost->schedule.tileCosts.size(), 2u);
+  EXPECT_LT(cost->schedule.tileCosts[0], cost->schedule.tileCosts[1]);
+  EXPECT_LT(cost->predictedMicroseconds, 0.9 * tiles->predictedMicroseconds);
+  Result<compiler::Plan> again = compiler::Plan::parse(cost->print());
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->schedule, cost->schedule);
+}
+
+TEST(Partition, WhyNot) {
+  struct Refusal {
+    std::string formats, schedule;
+    const char *message;
+  };
+  std::string both = mix("int4_token", "int8_token");
+  for (const Refusal &each :
+       {Refusal{"format mix { partition per k[64] { low: int4_token high: f16 } }\n", "",
+                "the parts of activation 'mix' cannot share a kernel: a k tile is stored alike for "
+                "all rows, blocks per k[64] are not; per tensor k[64] they are "
+                "[parts_need_kernels_apart]"},
+        Refusal{"format mix { partition per tensor k[32] { low: int4_token high: f16 } }\n", "",
+                "blocks of 32 are no multiple of the smallest k tile, 64"},
+        Refusal{both, "roles: gemv", "roles gemv have one loop along k"},
+        Refusal{both, "scales: operand", "they take group scales in accumulators, not in operand"},
+        Refusal{both, "tile: 16 x 64 x 256",
+                "it must divide the blocks of 128, each of which is stored in one format"},
+        Refusal{both, "balance: cost split_k: 1",
+                "balance does not fit 'g': k is not split into a number of parts "
+                "[schedule_balance]"},
+        Refusal{"format mix { element: s8 scale: f32 per token value = element * scale }\n",
+                "balance: cost", "all k tiles of its activation are stored alike"}}) {
+    Result<compiler::Plan> planned = planOf(each.formats, each.schedule, "a100_80g");
+    ASSERT_FALSE(planned.ok()) << each.message;
+    EXPECT_NE(planned.error().str().find(each.message), std::string::npos)
+        << planned.error().str();
+  }
 }
 
 // Integer sums of each part are exact, so is their sum where scales are powers of two.
