@@ -1,5 +1,6 @@
 #include "compiler/Compiler.h"
 
+#include "compiler/codegen/CompileModule.h"
 #include "compiler/codegen/Ptx.h"
 #include "compiler/passes/GemmContext.h"
 #include "compiler/passes/Passes.h"
@@ -57,6 +58,7 @@ public:
         }) {}
 
   void start(const dsl::Gemm &gemm, const Plan &plan) { module = buildGemm(*context, gemm, plan); }
+  void start(const ModuleMaker &make) { module = make(*context); }
 
   std::optional<Error> parse(std::string_view text, std::string_view name, Stage stage) {
     if (stage == Stage::Llvm) {
@@ -233,6 +235,12 @@ Result<std::string> reenter(std::string_view text, std::string_view name, Stage 
                    ? Stage::Rho
                    : static_cast<Stage>(static_cast<int>(from) + 1);
   return runStages(compilation, next, to, nullptr);
+}
+
+Result<std::string> compileModule(const ModuleMaker &make) {
+  Compilation compilation;
+  compilation.start(make);
+  return runStages(compilation, Stage::Llvm, Stage::Ptx, nullptr);
 }
 
 std::string_view buildId() { return RHO_BUILD_ID; }

@@ -36,6 +36,10 @@ struct Alternative {
 Result<std::vector<Alternative>> explain(const dsl::Gemm &gemm, const Problem &problem,
                                          const DeviceModel &device, const SourceMap *sources);
 
+// Microseconds of a plan's prediction that its weight's residual takes; none where it has none.
+std::optional<double> residualMicroseconds(const dsl::Gemm &gemm, const Plan &plan,
+                                           const DeviceModel &device);
+
 // Microseconds of a vendor library's plain product of two matrices of one type ("f16"), what a
 // quantized one has to beat.
 double predictLibraryMicroseconds(const Problem &problem, const std::string &type,

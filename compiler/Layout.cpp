@@ -54,7 +54,7 @@ std::string storedCodeProblem(const LayoutSection &section) {
 }
 
 // What is wrong with a section by itself; empty: nothing.
-std::string sectionProblem(const LayoutSection &section) {
+std::string sectionProblem(const LayoutSection &section, int64_t alignment) {
   if (section.codeBits < 1 || section.codeBits > 32)
     return "codes have " + std::to_string(section.codeBits) + " bits, from 1 to 32 are possible";
   if (section.shift < 0 || section.shift + section.codeBits > 32)
@@ -79,8 +79,9 @@ std::string sectionProblem(const LayoutSection &section) {
       seen[1] + 1 != static_cast<uint64_t>(section.tileK))
     return "the order does not name each bit of a " + std::to_string(section.tileN) + " x " +
            std::to_string(section.tileK) + " tile once";
-  if (section.offset < 0 || section.offset % 256 != 0 || section.offset > maxBytes)
-    return "offset " + std::to_string(section.offset) + " is not a multiple of 256";
+  if (section.offset < 0 || section.offset % alignment != 0 || section.offset > maxBytes)
+    return "offset " + std::to_string(section.offset) + " is not a multiple of " +
+           std::to_string(alignment);
   int64_t bytes = 0;
   if (__builtin_mul_overflow(section.tilesN, section.tilesK, &bytes) ||
       __builtin_mul_overflow(bytes, tileBytes(section), &bytes) || section.bytes < bytes ||
@@ -89,6 +90,8 @@ std::string sectionProblem(const LayoutSection &section) {
            std::to_string(section.bytes);
   return storedCodeProblem(section);
 }
+
+constexpr int64_t sectionAlignment = 256, partAlignment = 16;
 
 // What keeps the sections of one component from holding each bit of its codes once.
 std::string planeProblem(std::vector<const LayoutSection *> &sections) {
@@ -104,25 +107,87 @@ std::string planeProblem(std::vector<const LayoutSection *> &sections) {
   return {};
 }
 
-std::string layoutProblem(const WeightLayout &layout) {
-  if (layout.n < 1 || layout.n > maxExtent || layout.k < 1 || layout.k > maxExtent)
-    return "n and k must be positive";
-  std::vector<std::pair<int64_t, int64_t>> ranges;
+using Ranges = std::vector<std::pair<int64_t, int64_t>>; // of bytes, the end exclusive
+using Sections = std::vector<LayoutSection>;
+
+// What is wrong with the sections of one format.
+std::string sectionsProblem(std::initializer_list<std::pair<const Sections *, int64_t>> all) {
   std::map<int, std::vector<const LayoutSection *>> planes; // by component
-  for (const LayoutSection &section : layout.sections) {
-    std::string problem = sectionProblem(section);
-    if (!problem.empty())
-      return "section of component " + std::to_string(section.component) + ": " + problem;
-    planes[section.component].push_back(&section);
-    ranges.emplace_back(section.offset, section.offset + section.bytes);
-  }
+  for (auto [sections, alignment] : all)
+    for (const LayoutSection &section : *sections) {
+      if (std::string problem = sectionProblem(section, alignment); !problem.empty())
+        return "section of component " + std::to_string(section.component) + ": " + problem;
+      planes[section.component].push_back(&section);
+    }
   for (auto &[component, sections] : planes)
     if (std::string problem = planeProblem(sections); !problem.empty())
       return "component " + std::to_string(component) + ": " + problem;
+  return {};
+}
+
+void appendRanges(const Sections &sections, Ranges &ranges) {
+  for (const LayoutSection &section : sections)
+    ranges.emplace_back(section.offset, section.offset + section.bytes);
+}
+
+// Whether ranges overlap or end past `bytes`.
+bool collide(Ranges ranges, int64_t bytes) {
   std::sort(ranges.begin(), ranges.end());
   for (size_t i = 0; i < ranges.size(); ++i)
-    if ((i > 0 && ranges[i].first < ranges[i - 1].second) || ranges[i].second > layout.bytes)
-      return "sections overlap or end past " + std::to_string(layout.bytes) + " bytes";
+    if ((i > 0 && ranges[i].first < ranges[i - 1].second) || ranges[i].second > bytes)
+      return true;
+  return false;
+}
+
+// What is wrong with a residual by itself; empty: nothing.
+std::string residualProblem(const WeightLayout &layout) {
+  const ResidualLayout &r = *layout.residual;
+  for (int64_t extent :
+       {r.blockN, r.blockK, r.tileN, r.tileK, r.tilesN, r.tilesK, r.pieceN, r.pieceK, r.pieceBytes})
+    if (extent < 1 || extent > maxExtent)
+      return "extents and counts must be positive";
+  if (r.tileN % r.pieceN != 0 || r.tileK % r.pieceK != 0 || r.blockN % r.pieceN != 0 ||
+      r.blockK % r.pieceK != 0 || r.rowsOfPieces() > ResidualLayout::mostPieces ||
+      r.piecesAlongK() > ResidualLayout::mostPieces ||
+      r.rowsOfPieces() * r.piecesAlongK() > ResidualLayout::mostPieces)
+    return "tiles and blocks have whole pieces, a tile at most " +
+           std::to_string(ResidualLayout::mostPieces);
+  if (r.tileN * r.tilesN < layout.n || r.tileK * r.tilesK < layout.k)
+    return "its tiles do not cover the weight";
+  if (r.pieces < 0 || r.pieces > maxExtent || r.pieceBytes % partAlignment != 0 ||
+      r.listOffset < 0 || r.listOffset % sectionAlignment != 0 || r.listOffset > maxBytes ||
+      r.pieceOffset < 0 || r.pieceOffset % sectionAlignment != 0 || r.pieceOffset > maxBytes)
+    return "its pieces have no possible place";
+  if (std::string problem =
+          sectionsProblem({{&r.parts, partAlignment}, {&r.sections, sectionAlignment}});
+      !problem.empty())
+    return problem;
+  Ranges inPiece;
+  appendRanges(r.parts, inPiece);
+  if (collide(std::move(inPiece), r.pieceBytes))
+    return "parts overlap or end past " + std::to_string(r.pieceBytes) + " bytes";
+  return {};
+}
+
+std::string layoutProblem(const WeightLayout &layout) {
+  if (layout.n < 1 || layout.n > maxExtent || layout.k < 1 || layout.k > maxExtent)
+    return "n and k must be positive";
+  if (std::string problem = sectionsProblem({{&layout.sections, sectionAlignment}});
+      !problem.empty())
+    return problem;
+  Ranges ranges;
+  appendRanges(layout.sections, ranges);
+  if (layout.residual) {
+    if (std::string problem = residualProblem(layout); !problem.empty())
+      return "residual: " + problem;
+    const ResidualLayout &r = *layout.residual;
+    appendRanges(r.sections, ranges);
+    ranges.emplace_back(r.listOffset,
+                        r.listOffset + r.tilesN * r.tilesK * ResidualLayout::listBytes);
+    ranges.emplace_back(r.pieceOffset, r.pieceOffset + r.pieces * r.pieceBytes);
+  }
+  if (collide(std::move(ranges), layout.bytes))
+    return "sections overlap or end past " + std::to_string(layout.bytes) + " bytes";
   if (layout.bytes < 0 || layout.bytes > maxBytes)
     return "its size is not possible";
   return {};
@@ -157,10 +222,23 @@ std::optional<std::vector<AxisBit>> parseOrder(std::string_view text) {
   }
 }
 
-// Fills `section` and says what is wrong with its line; empty: nothing.
-std::string parseSection(std::string_view line, LayoutSection &section) {
+std::string printSection(const char *head, const LayoutSection &section) {
+  return std::string(head) + " component=" + std::to_string(section.component) +
+         " offset=" + std::to_string(section.offset) + " bytes=" + std::to_string(section.bytes) +
+         " shift=" + std::to_string(section.shift) + " bits=" + std::to_string(section.codeBits) +
+         " tile_n=" + std::to_string(section.tileN) + " tile_k=" + std::to_string(section.tileK) +
+         " unit_k=" + std::to_string(section.unitK) + " unit_n=" + std::to_string(section.unitN) +
+         " tiles_n=" + std::to_string(section.tilesN) +
+         " tiles_k=" + std::to_string(section.tilesK) + " xor=" + hexadecimal(section.codeXor) +
+         " table=" + printNumbers(section.codeTable) + " word=" + printNumbers(section.wordBits) +
+         " no_sign=" + std::to_string(int(section.noSign)) + " order=" + printOrder(section.order) +
+         "\n";
+}
+
+// Fills `section` and says what is wrong with its line, which begins with `head`; empty: nothing.
+std::string parseSection(std::string_view line, const char *head, LayoutSection &section) {
   FieldReader fields(line);
-  fields.word("section");
+  fields.word(head);
   section.component = static_cast<int>(fields.number("component", 0, 255));
   section.offset = fields.number("offset", 0, maxBytes);
   section.bytes = fields.number("bytes", 0, maxBytes);
@@ -187,7 +265,66 @@ std::string parseSection(std::string_view line, LayoutSection &section) {
   section.codeTable = *std::move(table);
   section.wordBits = *std::move(word);
   section.order = *std::move(order);
-  return sectionProblem(section);
+  return sectionProblem(section, partAlignment);
+}
+
+std::string printResidual(const ResidualLayout &residual) {
+  std::string text = "residual";
+  auto field = [&](const char *key, int64_t value) {
+    text += " " + std::string(key) + "=" + std::to_string(value);
+  };
+  field("block_n", residual.blockN);
+  field("block_k", residual.blockK);
+  field("tile_n", residual.tileN);
+  field("tile_k", residual.tileK);
+  field("tiles_n", residual.tilesN);
+  field("tiles_k", residual.tilesK);
+  field("piece_n", residual.pieceN);
+  field("piece_k", residual.pieceK);
+  field("list", residual.listOffset);
+  field("offset", residual.pieceOffset);
+  field("pieces", residual.pieces);
+  field("piece_bytes", residual.pieceBytes);
+  text += "\n";
+  for (const LayoutSection &part : residual.parts)
+    text += printSection("part", part);
+  for (const LayoutSection &section : residual.sections)
+    text += printSection("shared", section);
+  return text;
+}
+
+// The same of the line of a residual.
+std::string parseResidual(std::string_view line, ResidualLayout &residual) {
+  FieldReader fields(line);
+  fields.word("residual");
+  residual.blockN = fields.number("block_n", 1, maxExtent);
+  residual.blockK = fields.number("block_k", 1, maxExtent);
+  residual.tileN = fields.number("tile_n", 1, maxExtent);
+  residual.tileK = fields.number("tile_k", 1, maxExtent);
+  residual.tilesN = fields.number("tiles_n", 1, maxExtent);
+  residual.tilesK = fields.number("tiles_k", 1, maxExtent);
+  residual.pieceN = fields.number("piece_n", 1, maxExtent);
+  residual.pieceK = fields.number("piece_k", 1, maxExtent);
+  residual.listOffset = fields.number("list", 0, maxBytes);
+  residual.pieceOffset = fields.number("offset", 0, maxBytes);
+  residual.pieces = fields.number("pieces", 0, maxExtent);
+  residual.pieceBytes = fields.number("piece_bytes", 1, maxExtent);
+  fields.end();
+  return fields.problem();
+}
+
+// One line of a layout after the first.
+std::string parseLine(std::string_view line, WeightLayout &layout) {
+  if (line.starts_with("residual ") && !layout.residual)
+    return parseResidual(line, layout.residual.emplace());
+  bool part = line.starts_with("part "), shared = line.starts_with("shared ");
+  if ((part || shared) && !layout.residual)
+    return "it stands before the residual's";
+  const char *head = part ? "part" : shared ? "shared" : "section";
+  Sections &sections = part     ? layout.residual->parts
+                       : shared ? layout.residual->sections
+                                : layout.sections;
+  return parseSection(line, head, sections.emplace_back());
 }
 
 } // namespace
@@ -206,33 +343,35 @@ NaturalShape naturalShape(const Component &component, int64_t rows, int64_t k) {
   return {1, 1};
 }
 
-std::string mismatch(const WeightLayout &layout, const Format &format) {
-  std::string problem = layoutProblem(layout);
-  if (!problem.empty())
-    return problem;
+namespace {
+
+// The same of sections that hold all components of a format without parts.
+std::string mismatchOf(const WeightLayout &layout, std::initializer_list<const Sections *> all,
+                       const Format &format) {
   std::vector<int> bits(format.components.size());
-  for (const LayoutSection &section : layout.sections) {
-    std::string where = "section of component " + std::to_string(section.component) + ": ";
-    if (section.component < 0 || section.component >= static_cast<int>(format.components.size()))
-      return where + "the format has no such component";
-    const Component &component = format.components[section.component];
-    if (section.shift >= component.type.bits())
-      return where + "it begins at bit " + std::to_string(section.shift) + ", '" + component.name +
-             "' has " + std::to_string(component.type.bits());
-    bits[section.component] += section.codeBits;
-    int64_t unit = component.extent == Extent::Element ? 1 : component.group;
-    if (component.extent <= Extent::Group && section.unitK != unit)
-      return where + "one code stands for " + std::to_string(section.unitK) + " columns, of '" +
-             component.name + "' for " + std::to_string(unit);
-    NaturalShape shape = naturalShape(component, layout.n, layout.k);
-    if (section.unitN > 1 && divideUp(layout.n, section.unitN) != shape.rows)
-      return where + "one code stands for " + std::to_string(section.unitN) + " rows, '" +
-             component.name + "' has " + std::to_string(shape.rows) + " for " +
-             std::to_string(layout.n);
-    if (section.tileN * section.tilesN < storedRows(section, shape, layout.n) ||
-        section.tileK * section.tilesK < shape.units)
-      return where + "its tiles do not cover '" + component.name + "'";
-  }
+  for (const Sections *sections : all)
+    for (const LayoutSection &section : *sections) {
+      std::string where = "section of component " + std::to_string(section.component) + ": ";
+      if (section.component < 0 || section.component >= static_cast<int>(format.components.size()))
+        return where + "the format has no such component";
+      const Component &component = format.components[section.component];
+      if (section.shift >= component.type.bits())
+        return where + "it begins at bit " + std::to_string(section.shift) + ", '" +
+               component.name + "' has " + std::to_string(component.type.bits());
+      bits[section.component] += section.codeBits;
+      int64_t unit = component.extent == Extent::Element ? 1 : component.group;
+      if (component.extent <= Extent::Group && section.unitK != unit)
+        return where + "one code stands for " + std::to_string(section.unitK) + " columns, of '" +
+               component.name + "' for " + std::to_string(unit);
+      NaturalShape shape = naturalShape(component, layout.n, layout.k);
+      if (section.unitN > 1 && divideUp(layout.n, section.unitN) != shape.rows)
+        return where + "one code stands for " + std::to_string(section.unitN) + " rows, '" +
+               component.name + "' has " + std::to_string(shape.rows) + " for " +
+               std::to_string(layout.n);
+      if (section.tileN * section.tilesN < storedRows(section, shape, layout.n) ||
+          section.tileK * section.tilesK < shape.units)
+        return where + "its tiles do not cover '" + component.name + "'";
+    }
   for (size_t i = 0; i < bits.size(); ++i)
     if (bits[i] < format.components[i].type.bits())
       return "it has " + std::to_string(bits[i]) + " bits of each code of '" +
@@ -240,6 +379,8 @@ std::string mismatch(const WeightLayout &layout, const Format &format) {
              std::to_string(format.components[i].type.bits());
   return {};
 }
+
+} // namespace
 
 int64_t ActivationLayout::placeOf(int64_t column) const {
   int64_t place = column >> columnBits.size() << columnBits.size();
@@ -262,21 +403,39 @@ std::vector<StoredComponent> storedComponents(const Format &activation) {
   return result;
 }
 
+std::string mismatch(const WeightLayout &layout, const Format &format) {
+  if (std::string problem = layoutProblem(layout); !problem.empty())
+    return problem;
+  if (layout.residual.has_value() != format.residual.has_value())
+    return layout.residual ? "the format has no residual" : "the format has a residual";
+  if (!layout.residual)
+    return mismatchOf(layout, {&layout.sections}, format);
+  const ResidualLayout &residual = *layout.residual;
+  if (residual.blockN != format.residual->blocks.rows ||
+      residual.blockK != format.residual->blocks.k)
+    return "its residual has other blocks";
+  if (std::string problem = mismatchOf(layout, {&layout.sections}, format); !problem.empty())
+    return problem;
+  // Of each piece's parts one tile each, those of all of the weight.
+  Sections parts = residual.parts;
+  for (LayoutSection &part : parts) {
+    int64_t unitsOfPiece = std::max<int64_t>(1, residual.pieceK / part.unitK);
+    if (part.tilesN != 1 || part.tilesK != 1 || part.tileN != residual.pieceN ||
+        part.tileK != unitsOfPiece)
+      return "a part of the residual is no tile of a piece";
+    part.tilesN = divideUp(layout.n, part.tileN);
+    part.tilesK = divideUp(layout.k, part.tileK * part.unitK);
+  }
+  return mismatchOf(layout, {&parts, &residual.sections}, *format.residual->part.format);
+}
+
 std::string WeightLayout::print() const {
   std::string text = "weight n=" + std::to_string(n) + " k=" + std::to_string(k) +
                      " bytes=" + std::to_string(bytes) + "\n";
   for (const LayoutSection &section : sections)
-    text +=
-        "section component=" + std::to_string(section.component) +
-        " offset=" + std::to_string(section.offset) + " bytes=" + std::to_string(section.bytes) +
-        " shift=" + std::to_string(section.shift) + " bits=" + std::to_string(section.codeBits) +
-        " tile_n=" + std::to_string(section.tileN) + " tile_k=" + std::to_string(section.tileK) +
-        " unit_k=" + std::to_string(section.unitK) + " unit_n=" + std::to_string(section.unitN) +
-        " tiles_n=" + std::to_string(section.tilesN) +
-        " tiles_k=" + std::to_string(section.tilesK) + " xor=" + hexadecimal(section.codeXor) +
-        " table=" + printNumbers(section.codeTable) + " word=" + printNumbers(section.wordBits) +
-        " no_sign=" + std::to_string(int(section.noSign)) + " order=" + printOrder(section.order) +
-        "\n";
+    text += printSection("section", section);
+  if (residual)
+    text += printResidual(*residual);
   return text;
 }
 
@@ -298,11 +457,9 @@ Result<WeightLayout> WeightLayout::parse(std::string_view text) {
     return fail(number, head.problem());
   for (line = takeLine(rest); line; line = takeLine(rest)) {
     ++number;
-    LayoutSection section;
-    std::string problem = parseSection(*line, section);
+    std::string problem = parseLine(*line, layout);
     if (!problem.empty())
       return fail(number, problem);
-    layout.sections.push_back(std::move(section));
   }
   if (!rest.empty())
     return fail(number + 1, "the line does not end");

@@ -6,6 +6,7 @@
 #include "dsl/Quantize.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,11 +46,33 @@ struct LayoutSection {
   friend bool operator==(const LayoutSection &, const LayoutSection &) = default;
 };
 
+// The stored blocks of a residual, cut into pieces of pieceN x pieceK numbers. Of each tile of
+// tileN x tileK numbers, in the order [n tile][k tile], the pieces that are stored lie one after
+// the other, rows of pieces outermost; those of all tiles do. A list has four words (u32) for each
+// tile: the number of its first piece; 64 bits, low word first, of which bit i says that piece i of
+// the tile is stored; and of the tile `ahead` k tiles further on, for who fetches early, how many
+// pieces from this tile's first one its own begin (lower half), and how many it has (upper half).
+struct ResidualLayout {
+  static constexpr int64_t listBytes = 16, mostPieces = 64, ahead = 8;
+  int64_t blockN = 0, blockK = 0; // of the declaration
+  int64_t tileN = 0, tileK = 0, tilesN = 0, tilesK = 0;
+  int64_t pieceN = 0, pieceK = 0;
+  int64_t listOffset = 0, pieceOffset = 0; // first bytes in the packed weight
+  int64_t pieces = 0;                      // that there is room for
+  int64_t pieceBytes = 0;
+  std::vector<LayoutSection> parts;    // of a piece, each one tile, offsets from its first byte
+  std::vector<LayoutSection> sections; // of what blocks share: one code a row, or one
+  int64_t rowsOfPieces() const { return tileN / pieceN; }
+  int64_t piecesAlongK() const { return tileK / pieceK; }
+  friend bool operator==(const ResidualLayout &, const ResidualLayout &) = default;
+};
+
 // Rows n >= problem n and columns k >= problem k hold code 0 (before codeXor and codeTable).
 struct WeightLayout {
   int64_t n = 0, k = 0; // of the problem
   int64_t bytes = 0;    // of the packed weight
   std::vector<LayoutSection> sections;
+  std::optional<ResidualLayout> residual = std::nullopt;
   std::string print() const; // canonical, one line a section; part of the spec
   static Result<WeightLayout> parse(std::string_view text);
   friend bool operator==(const WeightLayout &, const WeightLayout &) = default;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <optional>
 #include <sstream>
@@ -32,16 +33,14 @@ std::vector<uint32_t> positionTable(const LayoutSection &section) {
   return table;
 }
 
-// A window of a component's codes: tile (tileRow, tileColumn), clipped to what exists.
+// A window of a component's codes: a tile from a row and unit on, clipped to what exists.
 struct TileWindow {
   int64_t firstRow, firstUnit, rows, units;
 };
 
-TileWindow windowOf(const LayoutSection &section, NaturalShape shape, int64_t n, int64_t tileRow,
-                    int64_t tileColumn) {
+TileWindow windowOf(const LayoutSection &section, NaturalShape shape, int64_t n, int64_t row,
+                    int64_t unit) {
   int64_t rows = storedRows(section, shape, n);
-  int64_t row = tileRow * section.tileN;
-  int64_t unit = tileColumn * section.tileK;
   return {row, unit, std::clamp<int64_t>(rows - row, 0, section.tileN),
           std::clamp<int64_t>(shape.units - unit, 0, section.tileK)};
 }
@@ -144,38 +143,80 @@ void readCodes(const std::vector<uint32_t> &table, int bits, const uint8_t *in, 
   }
 }
 
+// The codes of one section's component, in natural order and in tiles.
+class SectionCodes {
+public:
+  SectionCodes(const LayoutSection &section, NaturalShape shape, int64_t n)
+      : section(section), shape(shape), n(n), table(positionTable(section)),
+        inverse(inverseOf(section)) {
+    if (!section.wordBits.empty())
+      scattered.emplace(section);
+  }
+
+  // The tile from a row and unit on; `local` is scratch.
+  void pack(const CodeArray &codes, int64_t row, int64_t unit, std::vector<uint32_t> &local,
+            uint8_t *tile) const {
+    local.resize(table.size());
+    TileWindow window = windowOf(section, shape, n, row, unit);
+    if (window.rows < section.tileN || window.units < section.tileK)
+      std::fill(local.begin(), local.end(), storedCode(section, 0));
+    switch (codes.width()) {
+    case 1:
+      gather(codes.data(), window, shape.units, section, local.data());
+      break;
+    case 2:
+      gather(reinterpret_cast<const uint16_t *>(codes.data()), window, shape.units, section,
+             local.data());
+      break;
+    default:
+      gather(reinterpret_cast<const uint32_t *>(codes.data()), window, shape.units, section,
+             local.data());
+    }
+    if (scattered)
+      scattered->write(table, local.data(), tile);
+    else
+      writeCodes(table, section.codeBits, local.data(), tile);
+  }
+
+  void unpack(const uint8_t *tile, int64_t row, int64_t unit, std::vector<uint32_t> &local,
+              CodeArray &codes) const {
+    local.resize(table.size());
+    TileWindow window = windowOf(section, shape, n, row, unit);
+    if (scattered)
+      scattered->read(table, tile, local.data());
+    else
+      readCodes(table, section.codeBits, tile, local.data());
+    for (int64_t r = 0; r < window.rows; ++r) {
+      int64_t natural = (window.firstRow + r) / section.unitN;
+      if (natural * section.unitN != window.firstRow + r)
+        continue; // a copy
+      for (int64_t u = 0; u < window.units; ++u) {
+        int64_t at = natural * shape.units + window.firstUnit + u;
+        uint32_t stored = local[r * section.tileK + u];
+        uint32_t bits = section.codeTable.empty() ? stored ^ section.codeXor : inverse[stored];
+        codes.set(at, codes.get(at) | bits << section.shift);
+      }
+    }
+  }
+
+private:
+  const LayoutSection &section;
+  NaturalShape shape;
+  int64_t n;
+  std::vector<uint32_t> table, inverse;
+  std::optional<ScatteredCodes> scattered;
+};
+
 void packSection(const LayoutSection &section, NaturalShape shape, int64_t n,
                  const CodeArray &codes, uint8_t *out) {
-  std::vector<uint32_t> table = positionTable(section);
-  std::optional<ScatteredCodes> scattered;
-  if (!section.wordBits.empty())
-    scattered.emplace(section);
+  SectionCodes packer(section, shape, n);
   int64_t bytesPerTile = tileBytes(section);
   uint8_t *base = out + section.offset;
   parallelFor(section.tilesN, [&](int64_t tileRow) {
-    std::vector<uint32_t> local(table.size());
-    for (int64_t tileColumn = 0; tileColumn < section.tilesK; ++tileColumn) {
-      TileWindow window = windowOf(section, shape, n, tileRow, tileColumn);
-      if (window.rows < section.tileN || window.units < section.tileK)
-        std::fill(local.begin(), local.end(), storedCode(section, 0));
-      switch (codes.width()) {
-      case 1:
-        gather(codes.data(), window, shape.units, section, local.data());
-        break;
-      case 2:
-        gather(reinterpret_cast<const uint16_t *>(codes.data()), window, shape.units, section,
-               local.data());
-        break;
-      default:
-        gather(reinterpret_cast<const uint32_t *>(codes.data()), window, shape.units, section,
-               local.data());
-      }
-      uint8_t *tile = base + (tileRow * section.tilesK + tileColumn) * bytesPerTile;
-      if (scattered)
-        scattered->write(table, local.data(), tile);
-      else
-        writeCodes(table, section.codeBits, local.data(), tile);
-    }
+    std::vector<uint32_t> local;
+    for (int64_t tileColumn = 0; tileColumn < section.tilesK; ++tileColumn)
+      packer.pack(codes, tileRow * section.tileN, tileColumn * section.tileK, local,
+                  base + (tileRow * section.tilesK + tileColumn) * bytesPerTile);
   });
   int64_t used = section.tilesN * section.tilesK * bytesPerTile;
   std::memset(base + used, 0, static_cast<size_t>(section.bytes - used));
@@ -183,33 +224,13 @@ void packSection(const LayoutSection &section, NaturalShape shape, int64_t n,
 
 void unpackSection(const LayoutSection &section, NaturalShape shape, int64_t n, const uint8_t *in,
                    CodeArray &codes) {
-  std::vector<uint32_t> table = positionTable(section);
-  std::vector<uint32_t> inverse = inverseOf(section);
-  std::optional<ScatteredCodes> scattered;
-  if (!section.wordBits.empty())
-    scattered.emplace(section);
-  int64_t bytesPerTile = tileBytes(section);
+  SectionCodes packer(section, shape, n);
   parallelFor(section.tilesN, [&](int64_t tileRow) {
-    std::vector<uint32_t> local(table.size());
+    std::vector<uint32_t> local;
     for (int64_t tileColumn = 0; tileColumn < section.tilesK; ++tileColumn) {
-      TileWindow window = windowOf(section, shape, n, tileRow, tileColumn);
       int64_t tile = tileRow * section.tilesK + tileColumn;
-      const uint8_t *from = in + section.offset + tile * bytesPerTile;
-      if (scattered)
-        scattered->read(table, from, local.data());
-      else
-        readCodes(table, section.codeBits, from, local.data());
-      for (int64_t row = 0; row < window.rows; ++row) {
-        int64_t natural = (window.firstRow + row) / section.unitN;
-        if (natural * section.unitN != window.firstRow + row)
-          continue; // a copy
-        for (int64_t unit = 0; unit < window.units; ++unit) {
-          int64_t at = natural * shape.units + window.firstUnit + unit;
-          uint32_t stored = local[row * section.tileK + unit];
-          uint32_t bits = section.codeTable.empty() ? stored ^ section.codeXor : inverse[stored];
-          codes.set(at, codes.get(at) | bits << section.shift);
-        }
-      }
+      packer.unpack(in + section.offset + tile * tileBytes(section), tileRow * section.tileN,
+                    tileColumn * section.tileK, local, codes);
     }
   });
 }
@@ -240,15 +261,8 @@ std::optional<int64_t> firstTooWide(const CodeArray &codes, int bits) {
   return first;
 }
 
-std::string weightProblem(const WeightLayout &layout, const QuantizedMatrix &weight) {
-  if (!weight.format)
-    return "the weight has no format";
-  if (weight.rows != layout.n || weight.k != layout.k)
-    return "the weight is " + std::to_string(weight.rows) + " x " + std::to_string(weight.k) +
-           ", the layout is for " + std::to_string(layout.n) + " x " + std::to_string(layout.k);
-  std::string problem = mismatch(layout, *weight.format);
-  if (!problem.empty())
-    return problem;
+// What keeps the codes of a weight without parts from being those of its format; empty: nothing.
+std::string codesProblem(const QuantizedMatrix &weight) {
   if (weight.components.size() != weight.format->components.size())
     return "the weight lacks components";
   for (size_t c = 0; c < weight.components.size(); ++c) {
@@ -269,9 +283,40 @@ std::string weightProblem(const WeightLayout &layout, const QuantizedMatrix &wei
   return {};
 }
 
+std::string weightProblem(const WeightLayout &layout, const QuantizedMatrix &weight) {
+  if (!weight.format)
+    return "the weight has no format";
+  if (weight.rows != layout.n || weight.k != layout.k)
+    return "the weight is " + std::to_string(weight.rows) + " x " + std::to_string(weight.k) +
+           ", the layout is for " + std::to_string(layout.n) + " x " + std::to_string(layout.k);
+  if (std::string problem = mismatch(layout, *weight.format); !problem.empty())
+    return problem;
+  if (!layout.residual)
+    return codesProblem(weight);
+  int64_t blocks =
+      divideUp(layout.n, layout.residual->blockN) * divideUp(layout.k, layout.residual->blockK);
+  bool complete = weight.parts.size() == 2 && weight.choice.size() == blocks;
+  for (const QuantizedMatrix &part : weight.parts) {
+    if (!complete || !part.format || part.rows != weight.rows || part.k != weight.k)
+      break;
+    const Format &expected =
+        &part == weight.parts.data() ? *weight.format : *weight.format->residual->part.format;
+    if (part.format->components.size() != expected.components.size())
+      return "the codes of its parts are of other formats";
+    if (std::string problem = codesProblem(part); !problem.empty())
+      return problem;
+  }
+  if (!complete)
+    return "the weight has " + std::to_string(weight.parts.size()) + " parts and " +
+           std::to_string(weight.choice.size()) + " choices, 2 and " + std::to_string(blocks) +
+           " are needed";
+  return {};
+}
+
 // The first code with a sign where the kernel reads none.
-std::optional<Error> negativeScale(const WeightLayout &layout, const QuantizedMatrix &weight) {
-  for (const LayoutSection &section : layout.sections) {
+std::optional<Error> negativeScale(const std::vector<LayoutSection> &sections,
+                                   const QuantizedMatrix &weight) {
+  for (const LayoutSection &section : sections) {
     const CodeArray &codes = weight.components[section.component];
     if (!section.noSign)
       continue;
@@ -287,35 +332,150 @@ std::optional<Error> negativeScale(const WeightLayout &layout, const QuantizedMa
   return std::nullopt;
 }
 
+void packSections(const std::vector<LayoutSection> &sections, const QuantizedMatrix &weight,
+                  uint8_t *out) {
+  for (const LayoutSection &section : sections) {
+    const Component &component = weight.format->components[section.component];
+    packSection(section, naturalShape(component, weight.rows, weight.k), weight.rows,
+                weight.components[section.component], out);
+  }
+}
+
+// Calls visit(row, column) for the first number of each stored piece of a tile, and returns their
+// bits.
+template <class Visit>
+uint64_t forStoredPieces(const ResidualLayout &r, const QuantizedMatrix &weight, int64_t tileRow,
+                         int64_t tileColumn, const Visit &visit) {
+  uint64_t stored = 0;
+  for (int64_t i = 0; i < r.rowsOfPieces() * r.piecesAlongK(); ++i) {
+    int64_t row = tileRow * r.tileN + i / r.piecesAlongK() * r.pieceN;
+    int64_t column = tileColumn * r.tileK + i % r.piecesAlongK() * r.pieceK;
+    int64_t block = row / r.blockN * divideUp(weight.k, r.blockK) + column / r.blockK;
+    if (row >= weight.rows || column >= weight.k || weight.choice.get(block) == 0)
+      continue;
+    stored |= uint64_t(1) << i;
+    visit(row, column);
+  }
+  return stored;
+}
+
+Status packResidual(const ResidualLayout &r, const QuantizedMatrix &weight, uint8_t *out) {
+  auto none = [](int64_t, int64_t) {};
+  int64_t tiles = r.tilesN * r.tilesK;
+  std::vector<uint64_t> stored(static_cast<size_t>(tiles));
+  std::vector<int64_t> first(static_cast<size_t>(tiles) + 1, 0);
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    auto i = static_cast<size_t>(tile);
+    stored[i] = forStoredPieces(r, weight, tile / r.tilesK, tile % r.tilesK, none);
+    first[i + 1] = first[i] + std::popcount(stored[i]);
+  }
+  if (first.back() > r.pieces)
+    return makeError(DiagId::layout_mismatch,
+                     {"the weight's residual has " + std::to_string(first.back()) +
+                      " pieces of blocks, the budget leaves room for " + std::to_string(r.pieces)});
+  const QuantizedMatrix &residual = weight.parts[1];
+  std::vector<SectionCodes> parts;
+  for (const LayoutSection &part : r.parts)
+    parts.emplace_back(
+        part, naturalShape(residual.format->components[part.component], weight.rows, weight.k),
+        weight.rows);
+  uint8_t *pieces = out + r.pieceOffset;
+  std::memset(pieces, 0, static_cast<size_t>(r.pieces * r.pieceBytes));
+  parallelFor(tiles, [&](int64_t tile) {
+    auto i = static_cast<size_t>(tile);
+    size_t ahead = i + ResidualLayout::ahead;
+    uint32_t list[4] = {static_cast<uint32_t>(first[i]), static_cast<uint32_t>(stored[i]),
+                        static_cast<uint32_t>(stored[i] >> 32), 0};
+    if (tile % r.tilesK + ResidualLayout::ahead < r.tilesK)
+      list[3] = static_cast<uint32_t>(first[ahead] - first[i]) |
+                static_cast<uint32_t>(std::popcount(stored[ahead])) << 16;
+    std::memcpy(out + r.listOffset + tile * ResidualLayout::listBytes, list, sizeof list);
+    std::vector<uint32_t> local;
+    uint8_t *piece = pieces + first[i] * r.pieceBytes;
+    forStoredPieces(r, weight, tile / r.tilesK, tile % r.tilesK, [&](int64_t row, int64_t column) {
+      for (size_t p = 0; p < parts.size(); ++p)
+        parts[p].pack(residual.components[r.parts[p].component], row, column / r.parts[p].unitK,
+                      local, piece + r.parts[p].offset);
+      piece += r.pieceBytes;
+    });
+  });
+  packSections(r.sections, residual, out);
+  return Done{};
+}
+
+// Codes of zero in natural order.
+QuantizedMatrix emptyMatrix(std::shared_ptr<const Format> format, int64_t n, int64_t k) {
+  QuantizedMatrix matrix;
+  matrix.rows = n;
+  matrix.k = k;
+  for (const Component &component : format->components) {
+    NaturalShape shape = naturalShape(component, n, k);
+    matrix.components.emplace_back(component.type.bits(), shape.rows * shape.units);
+  }
+  matrix.format = std::move(format);
+  return matrix;
+}
+
+void unpackSections(const std::vector<LayoutSection> &sections, const uint8_t *in,
+                    QuantizedMatrix &weight) {
+  for (const LayoutSection &section : sections) {
+    const Component &component = weight.format->components[section.component];
+    unpackSection(section, naturalShape(component, weight.rows, weight.k), weight.rows, in,
+                  weight.components[section.component]);
+  }
+}
+
+// The residual's codes, and which blocks are stored. Codes of the others are 0.
+QuantizedMatrix unpackResidual(const ResidualLayout &r, const Format &format, int64_t n, int64_t k,
+                               const uint8_t *in, CodeArray &choice) {
+  QuantizedMatrix residual = emptyMatrix(format.residual->part.format, n, k);
+  unpackSections(r.sections, in, residual);
+  choice = CodeArray(8, divideUp(n, r.blockN) * divideUp(k, r.blockK));
+  std::vector<uint32_t> local;
+  for (int64_t tile = 0; tile < r.tilesN * r.tilesK; ++tile) {
+    uint32_t list[4];
+    std::memcpy(list, in + r.listOffset + tile * ResidualLayout::listBytes, sizeof list);
+    uint64_t stored = list[1] | uint64_t(list[2]) << 32;
+    int64_t piece = list[0];
+    for (int64_t i = 0; i < r.rowsOfPieces() * r.piecesAlongK(); ++i) {
+      int64_t row = tile / r.tilesK * r.tileN + i / r.piecesAlongK() * r.pieceN;
+      int64_t column = tile % r.tilesK * r.tileK + i % r.piecesAlongK() * r.pieceK;
+      if ((stored >> i & 1) == 0 || row >= n || column >= k || piece >= r.pieces)
+        continue;
+      choice.set(row / r.blockN * divideUp(k, r.blockK) + column / r.blockK, 1);
+      for (const LayoutSection &part : r.parts) {
+        const Component &component = residual.format->components[part.component];
+        SectionCodes(part, naturalShape(component, n, k), n)
+            .unpack(in + r.pieceOffset + piece * r.pieceBytes + part.offset, row,
+                    column / part.unitK, local, residual.components[part.component]);
+      }
+      ++piece;
+    }
+  }
+  return residual;
+}
+
 } // namespace
 
 Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *out) {
   std::string problem = weightProblem(layout, weight);
   if (!problem.empty())
     return makeError(DiagId::layout_mismatch, {problem});
-  if (std::optional<Place> breach = firstBreach(weight))
-    return makeError(DiagId::pack_breaks_requirement,
-                     {std::to_string(breach->n), std::to_string(breach->k), weight.format->name});
-
-  if (std::optional<Error> negative = negativeScale(layout, weight))
+  std::vector<const QuantizedMatrix *> parts;
+  for (const QuantizedMatrix &part : weight.parts)
+    parts.push_back(&part);
+  if (parts.empty())
+    parts.push_back(&weight);
+  for (const QuantizedMatrix *part : parts)
+    if (std::optional<Place> breach = firstBreach(*part))
+      return makeError(DiagId::pack_breaks_requirement,
+                       {std::to_string(breach->n), std::to_string(breach->k), weight.format->name});
+  if (std::optional<Error> negative = negativeScale(layout.sections, *parts[0]))
     return *negative;
 
-  std::vector<const LayoutSection *> sections;
-  sections.reserve(layout.sections.size());
-  for (const LayoutSection &section : layout.sections)
-    sections.push_back(&section);
-  std::sort(sections.begin(), sections.end(),
-            [](const auto *a, const auto *b) { return a->offset < b->offset; });
-  int64_t written = 0;
-  for (const LayoutSection *section : sections) {
-    std::memset(out + written, 0, static_cast<size_t>(section->offset - written));
-    const Component &component = weight.format->components[section->component];
-    packSection(*section, naturalShape(component, layout.n, layout.k), layout.n,
-                weight.components[section->component], out);
-    written = section->offset + section->bytes;
-  }
-  std::memset(out + written, 0, static_cast<size_t>(layout.bytes - written));
-  return Done{};
+  std::memset(out, 0, static_cast<size_t>(layout.bytes));
+  packSections(layout.sections, *parts[0], out);
+  return layout.residual ? packResidual(*layout.residual, weight, out) : Done{};
 }
 
 Result<QuantizedMatrix> unpack(const WeightLayout &layout, std::shared_ptr<const Format> format,
@@ -323,18 +483,21 @@ Result<QuantizedMatrix> unpack(const WeightLayout &layout, std::shared_ptr<const
   std::string problem = format ? mismatch(layout, *format) : "there is no format";
   if (!problem.empty())
     return makeError(DiagId::layout_mismatch, {problem});
+  if (!layout.residual) {
+    QuantizedMatrix weight = emptyMatrix(std::move(format), layout.n, layout.k);
+    unpackSections(layout.sections, in, weight);
+    return weight;
+  }
+  Format without = *format;
+  without.residual.reset();
   QuantizedMatrix weight;
   weight.rows = layout.n;
   weight.k = layout.k;
-  for (const Component &component : format->components) {
-    NaturalShape shape = naturalShape(component, layout.n, layout.k);
-    weight.components.emplace_back(component.type.bits(), shape.rows * shape.units);
-  }
-  for (const LayoutSection &section : layout.sections) {
-    const Component &component = format->components[section.component];
-    unpackSection(section, naturalShape(component, layout.n, layout.k), layout.n, in,
-                  weight.components[section.component]);
-  }
+  weight.parts.push_back(
+      emptyMatrix(std::make_shared<const Format>(std::move(without)), layout.n, layout.k));
+  unpackSections(layout.sections, in, weight.parts[0]);
+  weight.parts.push_back(
+      unpackResidual(*layout.residual, *format, layout.n, layout.k, in, weight.choice));
   weight.format = std::move(format);
   return weight;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 namespace rho::dsl {
@@ -28,6 +29,26 @@ double apply(Expr::Op op, double a, double b) {
     return divide(a, b);
   default:
     return std::nan(""); // bitwise operators in rules do not pass sema
+  }
+}
+
+// a[i] = a[i] op b(i); the operator is looked at once.
+template <class Right> void applyAll(Expr::Op op, double *a, Right b, int64_t count) {
+  auto each = [&](auto compute) {
+    for (int64_t i = 0; i < count; ++i)
+      a[i] = compute(a[i], b(i));
+  };
+  switch (op) {
+  case Expr::Op::Add:
+    return each([](double l, double r) { return l + r; });
+  case Expr::Op::Sub:
+    return each([](double l, double r) { return l - r; });
+  case Expr::Op::Mul:
+    return each([](double l, double r) { return l * r; });
+  case Expr::Op::Div:
+    return each(divide);
+  default:
+    return each([](double, double) { return std::nan(""); }); // does not pass sema
   }
 }
 
@@ -88,7 +109,8 @@ double scalar(const Expr &expr, const double *components, const double *&reduced
   case Expr::Kind::Cast:
     return rounded(expr, scalar(*expr.operands[0], components, reduced));
   case Expr::Kind::Reduce:
-    return *reduced++;
+    // Which of 0 and -0 a minimum finds depends on the order of the numbers: adding 0 makes both 0.
+    return *reduced++ + 0.0;
   case Expr::Kind::Call: {
     double a = scalar(*expr.operands[0], components, reduced);
     double b = expr.operands.size() > 1 ? scalar(*expr.operands[1], components, reduced) : 0;
@@ -115,11 +137,16 @@ void elementwise(const Expr &expr, const double *components, const double *x, in
       out[i] = -out[i];
     return;
   case Expr::Kind::Binary: {
-    double right[chunk];
     elementwise(*expr.operands[0], components, x, count, out);
+    if (const Expr &right = *expr.operands[1]; !readsInput(right)) {
+      const double *none = nullptr;
+      double same = scalar(right, components, none);
+      applyAll(expr.op, out, [same](int64_t) { return same; }, count);
+      return;
+    }
+    double right[chunk];
     elementwise(*expr.operands[1], components, x, count, right);
-    for (int64_t i = 0; i < count; ++i)
-      out[i] = apply(expr.op, out[i], right[i]);
+    applyAll(expr.op, out, [&](int64_t i) { return right[i]; }, count);
     return;
   }
   case Expr::Kind::Call: {
@@ -160,31 +187,44 @@ double pick(Expr::Reduction reduction, double a, double b) {
   return reduction == Expr::Reduction::Min ? (b < a ? b : a) : (b > a ? b : a);
 }
 
+// The extreme of `count` numbers by `better(candidate, best)`, NaN where one is NaN. Minima and
+// maxima may be taken in any order: four lanes, which the host compares at a time.
+template <class Of, class Better>
+double extreme(double start, const double *x, int64_t count, Of of, Better better) {
+  constexpr int64_t lanes = 4;
+  double best[lanes] = {start, start, start, start};
+  bool nan[lanes] = {};
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      double value = of(x[i + lane]);
+      nan[lane] |= value != value;
+      best[lane] = better(value, best[lane]) ? value : best[lane];
+    }
+  for (; i < count; ++i) {
+    double value = of(x[i]);
+    nan[0] |= value != value;
+    best[0] = better(value, best[0]) ? value : best[0];
+  }
+  for (int64_t lane = 1; lane < lanes; ++lane) {
+    nan[0] |= nan[lane];
+    best[0] = better(best[lane], best[0]) ? best[lane] : best[0];
+  }
+  return nan[0] ? std::nan("") : best[0];
+}
+
 double reduceNumbers(Expr::Reduction reduction, const double *x, int64_t count) {
-  double best = identity(reduction);
-  bool nan = false;
+  auto same = [](double value) { return value; };
+  double start = identity(reduction);
   switch (reduction) {
   case Expr::Reduction::Absmax:
-    for (int64_t i = 0; i < count; ++i) {
-      double magnitude = std::fabs(x[i]);
-      nan |= magnitude != magnitude;
-      best = magnitude > best ? magnitude : best;
-    }
-    break;
+    return extreme(start, x, count, [](double value) { return std::fabs(value); }, std::greater());
   case Expr::Reduction::Min:
-    for (int64_t i = 0; i < count; ++i) {
-      nan |= x[i] != x[i];
-      best = x[i] < best ? x[i] : best;
-    }
-    break;
+    return extreme(start, x, count, same, std::less());
   case Expr::Reduction::Max:
-    for (int64_t i = 0; i < count; ++i) {
-      nan |= x[i] != x[i];
-      best = x[i] > best ? x[i] : best;
-    }
     break;
   }
-  return nan ? std::nan("") : best;
+  return extreme(start, x, count, same, std::greater());
 }
 
 } // namespace
@@ -193,9 +233,14 @@ EncodeRule::EncodeRule(const Expr &rule) : rule(rule) { collect(rule, reductions
 
 EncodeRule::Partial EncodeRule::begin() const {
   Partial partial;
+  begin(partial);
+  return partial;
+}
+
+void EncodeRule::begin(Partial &partial) const {
+  partial.clear();
   for (const Expr *reduction : reductions)
     partial.push_back(identity(reduction->reduction));
-  return partial;
 }
 
 void EncodeRule::reduce(Partial &partial, const double *x, int64_t count,
@@ -222,11 +267,7 @@ void EncodeRule::combine(Partial &partial, const Partial &other) const {
 }
 
 double EncodeRule::finish(const Partial &partial, const double *components) const {
-  // Which of 0 and -0 a minimum finds depends on the order of the numbers: adding 0 makes both 0.
-  Partial canonical = partial;
-  for (double &value : canonical)
-    value += 0.0;
-  const double *reduced = canonical.data();
+  const double *reduced = partial.data();
   return scalar(rule, components, reduced);
 }
 

@@ -15,6 +15,7 @@ public:
   // One partial result for each reduction of the rule.
   using Partial = std::vector<double>;
   Partial begin() const;
+  void begin(Partial &partial) const; // in memory that is there
   // Takes `count` more numbers of the extent into `partial`. components[i] is the decoded value of
   // component i, one value over the whole extent.
   void reduce(Partial &partial, const double *x, int64_t count, const double *components) const;

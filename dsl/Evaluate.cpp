@@ -134,6 +134,108 @@ Number evaluateNumber(const Expr &expr, const Format &format, const uint32_t *co
   return realNumber(std::nan(""));
 }
 
+// --- tables: an expression for many codes of the element at once
+
+constexpr uint32_t columnCodes = 256;
+
+// The numbers of an expression for consecutive codes, by the arithmetic of evaluateNumber; of an
+// expression without the element one number for all.
+struct Column {
+  bool isInteger;
+  bool uniform;
+  union {
+    int64_t integers[columnCodes];
+    double reals[columnCodes];
+  };
+  int64_t integerAt(uint32_t i) const { return integers[uniform ? 0 : i]; }
+  double realAt(uint32_t i) const {
+    return isInteger ? static_cast<double>(integerAt(i)) : reals[uniform ? 0 : i];
+  }
+};
+
+class ColumnEvaluator {
+public:
+  // For the element's codes [first, first + count).
+  ColumnEvaluator(const Format &format, const uint32_t *codes, uint32_t first, uint32_t count)
+      : format(format), codes(codes), first(first), count(count) {}
+
+  void evaluate(const Expr &expr, Column &out) const {
+    switch (expr.kind) {
+    case Expr::Kind::Component:
+      if (expr.component == 0)
+        return elements(out);
+      break;
+    case Expr::Kind::Negate:
+    case Expr::Kind::Cast:
+      return unary(expr, out);
+    case Expr::Kind::Binary:
+      return binary(expr, out);
+    default:
+      break;
+    }
+    Number number = evaluateNumber(expr, format, codes, 0);
+    out.isInteger = number.isInteger;
+    out.uniform = true;
+    if (number.isInteger)
+      out.integers[0] = number.integer;
+    else
+      out.reals[0] = number.real;
+  }
+
+private:
+  uint32_t size(const Column &out) const { return out.uniform ? 1 : count; }
+
+  void elements(Column &out) const {
+    const Component &element = format.element();
+    out.uniform = false;
+    out.isInteger = element.type.isInteger() && !element.remap;
+    for (uint32_t i = 0; i < count; ++i) {
+      double value = element.remap && isRemapped(element, first + i)
+                         ? remappedValue(*element.remap, format, codes)
+                         : element.type.decode(first + i);
+      if (out.isInteger)
+        out.integers[i] = static_cast<int64_t>(value);
+      else
+        out.reals[i] = value;
+    }
+  }
+
+  void unary(const Expr &expr, Column &out) const {
+    Column a;
+    evaluate(*expr.operands[0], a);
+    out.uniform = a.uniform;
+    bool negates = expr.kind == Expr::Kind::Negate;
+    out.isInteger = negates ? a.isInteger : castTypeOf(expr).isInteger();
+    for (uint32_t i = 0; i < size(out); ++i)
+      if (negates && a.isInteger)
+        out.integers[i] = integerBinary(Expr::Op::Sub, 0, a.integers[i]);
+      else if (negates)
+        out.reals[i] = -a.reals[i];
+      else if (ElementType type = castTypeOf(expr); out.isInteger)
+        out.integers[i] = lowBits(a.integers[i], type);
+      else
+        out.reals[i] = type.decode(type.encode(a.realAt(i)));
+  }
+
+  void binary(const Expr &expr, Column &out) const {
+    Column a, b;
+    evaluate(*expr.operands[0], a);
+    evaluate(*expr.operands[1], b);
+    out.uniform = a.uniform && b.uniform;
+    out.isInteger = a.isInteger && b.isInteger && expr.op != Expr::Op::Div;
+    if (out.isInteger)
+      for (uint32_t i = 0; i < size(out); ++i)
+        out.integers[i] = integerBinary(expr.op, a.integerAt(i), b.integerAt(i));
+    else
+      for (uint32_t i = 0; i < size(out); ++i)
+        out.reals[i] = realBinary(expr.op, a.realAt(i), b.realAt(i));
+  }
+
+  const Format &format;
+  const uint32_t *codes;
+  const uint32_t first, count;
+};
+
 // --- ranges
 
 Range hull(std::initializer_list<double> corners, bool integer) {
@@ -269,9 +371,14 @@ int64_t evaluateInteger(const Expr &expr, const Format &format, const uint32_t *
 
 void valueTable(const Format &format, const uint32_t *codes, double *table) {
   uint64_t size = uint64_t(1) << format.element().type.bits();
-  for (uint64_t code = 0; code < size; ++code)
-    table[code] =
-        evaluateNumber(*format.value, format, codes, static_cast<uint32_t>(code)).asReal();
+  for (uint64_t first = 0; first < size; first += columnCodes) {
+    auto count = static_cast<uint32_t>(std::min<uint64_t>(columnCodes, size - first));
+    Column column;
+    ColumnEvaluator(format, codes, static_cast<uint32_t>(first), count)
+        .evaluate(*format.value, column);
+    for (uint32_t i = 0; i < count; ++i)
+      table[first + i] = column.realAt(i);
+  }
 }
 
 bool fulfils(const Format &format, const uint32_t *codes) {

@@ -200,6 +200,7 @@ bool operator==(const Format &a, const Format &b);
 
 // What the user fixed of the schedule. Absent values are the planner's choice.
 struct ScheduleDecl {
+  static constexpr int mostStages = 16; // of a pipeline, 2 at least
   struct Tile {
     int64_t m, n, k;
     friend bool operator==(const Tile &, const Tile &) = default;

@@ -14,15 +14,26 @@ CodeArray::CodeArray(int bits, int64_t count)
                                 : 4),
       count(count), bytes(static_cast<size_t>(count * bytesPerCode)) {}
 
+// Little-endian, as on every host that has a GPU of ours.
 uint32_t CodeArray::get(int64_t i) const {
-  // Little-endian, as on every host that has a GPU of ours.
+  const uint8_t *at = bytes.data() + i * bytesPerCode;
+  if (bytesPerCode == 1)
+    return *at;
   uint32_t code = 0;
-  std::memcpy(&code, bytes.data() + i * bytesPerCode, static_cast<size_t>(bytesPerCode));
+  std::memcpy(&code, at, 2);
+  if (bytesPerCode == 4)
+    std::memcpy(&code, at, 4);
   return code;
 }
 
 void CodeArray::set(int64_t i, uint32_t code) {
-  std::memcpy(bytes.data() + i * bytesPerCode, &code, static_cast<size_t>(bytesPerCode));
+  uint8_t *at = bytes.data() + i * bytesPerCode;
+  if (bytesPerCode == 1)
+    *at = static_cast<uint8_t>(code);
+  else if (bytesPerCode == 2)
+    std::memcpy(at, &code, 2);
+  else
+    std::memcpy(at, &code, 4);
 }
 
 double MatrixView::at(int64_t row, int64_t column) const {

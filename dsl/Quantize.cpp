@@ -1,6 +1,7 @@
 #include "dsl/Quantize.h"
 
 #include "dsl/DeriveEncode.h"
+#include "dsl/EncodeQuotients.h"
 #include "dsl/EncodeRule.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Parallel.h"
@@ -45,10 +46,12 @@ struct Block {
 
 class Quantizer {
 public:
-  Quantizer(std::shared_ptr<const Format> shared, const MatrixView &input, bool reject,
-            unsigned threads)
-      : format(*shared), input(input), reject(reject), threads(threads),
-        byDivision(isProduct(format) && format.requirements.empty()) {
+  Quantizer(std::shared_ptr<const Format> shared, const MatrixView &input,
+            const QuantizeOptions &options)
+      : format(*shared), input(input), reject(options.rejectNonFinite), threads(options.threads),
+        columnWeights(options.columnWeights),
+        byDivision(isProduct(format) && format.requirements.empty()),
+        quotients(format.element().type) {
     out.format = std::move(shared);
     out.rows = input.rows;
     out.k = input.k;
@@ -85,6 +88,7 @@ private:
     std::vector<uint32_t> codes; // for the value search
     std::vector<double> decoded;
     ValueSearch search;
+    EncodeRule::Partial partial = {};
     int trials = 0; // candidates under trial
   };
 
@@ -115,13 +119,21 @@ private:
     case MatrixView::Type::F32:
       return loadAs<float>(begin, x, [](float value) { return value; });
     case MatrixView::Type::F16:
-      return loadAs<uint16_t>(
-          begin, x, [type = ElementType::get("f16")](uint16_t code) { return type.decode(code); });
+      return loadAs<uint16_t>(begin, x, decodeHalf);
     case MatrixView::Type::BF16:
       return loadAs<uint16_t>(begin, x, [](uint16_t code) {
         return std::bit_cast<float>(static_cast<uint32_t>(code) << 16);
       });
     }
+  }
+
+  // ElementType::decode of f16 without its branches, so that it is vectorised. A float with these
+  // bits is 2^112 times too small, exactly.
+  static float decodeHalf(uint16_t code) {
+    uint32_t magnitude = (code & 0x7fffU) << 13;
+    auto bits = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112F);
+    bits = magnitude >= 0x7c00U << 13 ? magnitude | 0x7f800000U : bits; // infinity and NaN
+    return std::bit_cast<float>(bits | (code & 0x8000U) << 16);
   }
 
   // A user's buffer may be aligned to nothing.
@@ -154,6 +166,8 @@ private:
       }
     }
     --trials;
+    if (best > 0 && best + 1 == count)
+      return true; // all of it is still there
     codesOf(index).set(at, type.encode(value(best)));
     return encodeFiner();
   }
@@ -244,12 +258,22 @@ private:
     for (int64_t row = band.rowBegin; row < band.rowEnd; ++row)
       load(row, numbers(state, row));
     for (int64_t row = band.rowBegin; reject && row < band.rowEnd; ++row)
-      for (int64_t column = 0; column < input.k; ++column)
-        if (!std::isfinite(numbers(state, row)[column])) {
-          nonFinite.note(row, column);
-          return true; // reported
-        }
+      if (const double *x = numbers(state, row); !allFinite(x, input.k)) {
+        nonFinite.note(row, std::find_if_not(x, x + input.k, isFinite) - x);
+        return true; // reported
+      }
     return encodeParts(position, band, state);
+  }
+
+  static bool isFinite(double value) { return std::isfinite(value); }
+  // Without branches, so that it is vectorised.
+  static bool allFinite(const double *x, int64_t count) {
+    uint64_t unusual = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      constexpr uint64_t exponent = uint64_t(0x7ff) << 52;
+      unusual |= (std::bit_cast<uint64_t>(x[i]) & exponent) == exponent ? 1 : 0;
+    }
+    return unusual == 0;
   }
 
   double *numbers(State &state, int64_t row) const {
@@ -290,7 +314,8 @@ private:
 
   double reduce(int index, size_t candidate, const Block &block, State &state) const {
     const EncodeRule &rule = rulesOf(index)[candidate];
-    EncodeRule::Partial partial = rule.begin();
+    EncodeRule::Partial &partial = state.partial;
+    rule.begin(partial);
     for (int64_t row = block.rowBegin; row < block.rowEnd; ++row)
       rule.reduce(partial, numbers(state, row) + block.begin, block.end - block.begin,
                   state.values.data());
@@ -336,28 +361,12 @@ private:
       uint32_t zero = type.encode(0);
       for (int64_t column = part.begin; column < part.end; ++column)
         codes.set(first + column, zero);
-    } else if (type.isInteger()) {
-      divideToIntegers(type, x + part.begin, part.end - part.begin, scale,
+    } else if (type.bits() <= 8) {
+      quotients.encode(x + part.begin, part.end - part.begin, scale,
                        codes.data() + first + part.begin);
     } else {
       for (int64_t column = part.begin; column < part.end; ++column)
         codes.set(first + column, type.encode(x[column] / scale));
-    }
-  }
-
-  // ElementType::encode of x / scale without its branches, so that it is vectorised.
-  static void divideToIntegers(ElementType type, const double *x, int64_t count, double scale,
-                               uint8_t *to) {
-    const double low = type.minFinite(), high = type.maxFinite();
-    const auto mask = static_cast<int32_t>((1u << type.bits()) - 1);
-    constexpr double magic = 0x1.8p52; // its last bit is 1: adding it rounds to an integer
-    for (int64_t i = 0; i < count; ++i) {
-      double q = x[i] / scale;
-      q = q < low ? low : q;
-      q = q > high ? high : q;
-      q = q == q ? q : 0; // NaN
-      double rounded = (q + magic) - magic;
-      to[i] = static_cast<uint8_t>(static_cast<int32_t>(rounded) & mask);
     }
   }
 
@@ -388,10 +397,15 @@ private:
       out.valuesOf(row, block.begin, block.end, state.decoded.data());
       for (int64_t column = block.begin; column < block.end; ++column) {
         double difference = x[column] - state.decoded[static_cast<size_t>(column - block.begin)];
-        sum += difference * difference;
+        sum += weighted(difference * difference, column);
       }
     }
     return sum;
+  }
+
+  double weighted(double squaredError, int64_t column) const {
+    return columnWeights.empty() ? squaredError
+                                 : columnWeights[static_cast<size_t>(column)] * squaredError;
   }
 
   // Names the first requirement that no code fulfils, or all of them where only together they
@@ -420,7 +434,9 @@ private:
   const MatrixView &input;
   const bool reject;
   const unsigned threads;
+  const std::span<const double> columnWeights;
   const bool byDivision;
+  const QuotientEncoder quotients;                       // where codes have at most 8 bits
   int64_t run = std::numeric_limits<int64_t>::max() / 2; // numbers that share every other component
   int tensorTrials = 0;
   int64_t bandRows = 1;                       // rows that share a component of a block
@@ -429,10 +445,23 @@ private:
   FirstPlace nonFinite, unfulfilled;
 };
 
+std::optional<Error> wrongWeights(std::span<const double> weights, int64_t k) {
+  if (weights.empty())
+    return std::nullopt;
+  if (static_cast<int64_t>(weights.size()) != k)
+    return makeError(DiagId::bad_column_weights, {std::to_string(weights.size()) + " weights for " +
+                                                  std::to_string(k) + " columns"});
+  for (size_t i = 0; i < weights.size(); ++i)
+    if (!(weights[i] >= 0) || std::isinf(weights[i]))
+      return makeError(DiagId::bad_column_weights, {"weight " + std::to_string(weights[i]) +
+                                                    " of column " + std::to_string(i)});
+  return std::nullopt;
+}
+
 } // namespace
 
 Result<QuantizedMatrix> quantize(std::shared_ptr<const Format> format, const MatrixView &input,
-                                 bool rejectNonFinite, unsigned threads) {
+                                 const QuantizeOptions &options) {
   constexpr int64_t limit = std::numeric_limits<int32_t>::max();
   bool shaped = input.rows >= 1 && input.rows <= limit && input.k >= 1 && input.k <= limit &&
                 input.stride >= input.k;
@@ -440,9 +469,15 @@ Result<QuantizedMatrix> quantize(std::shared_ptr<const Format> format, const Mat
     return makeError(DiagId::bad_matrix,
                      {std::to_string(input.rows), std::to_string(input.k),
                       std::to_string(input.stride), input.data ? "" : " and without data"});
+  if (std::optional<Error> error = wrongWeights(options.columnWeights, input.k))
+    return *error;
+  if (!options.residualScores.empty() && !format->residual)
+    return makeError(DiagId::bad_block_scores,
+                     {std::to_string(options.residualScores.size()) + " scores",
+                      "format '" + format->name + "' has no residual"});
   if (format->hasParts())
-    return quantizeParts(*format, input, rejectNonFinite, threads);
-  return Quantizer(std::move(format), input, rejectNonFinite, threads).finish();
+    return quantizeParts(*format, input, options);
+  return Quantizer(std::move(format), input, options).finish();
 }
 
 } // namespace rho::dsl

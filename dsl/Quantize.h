@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 namespace rho::dsl {
@@ -92,9 +93,12 @@ struct MatrixView {
 //    them.
 //
 // A residual: the format without it is encoded as ever. r = x - its value, in double and rounded to
-// f32. Of the blocks where the rule holds and the squared error, the sum of (x - value)^2, is above
-// 0, those with the largest are stored, the first of equal ones, at most floor(budget * blocks /
-// 100). r, with 0 in place of all other blocks, is encoded in the residual's format as a matrix.
+// f32, is encoded in the residual's format as a matrix. The score of a block is by how much that
+// lowers its squared error: the sum of h * (r^2 - (r - value of r)^2). Of the blocks where the rule
+// holds and the score is above 0, those with the largest are stored, the first of equal ones, at
+// most floor(budget * blocks / 100). r, with 0 in place of all other blocks, is then encoded once
+// more. With h = mean(x_k^2) of the layer's inputs this is the H-score of MosaicQuant (section 4.1,
+// algorithm 1, appendix A), the sum over a block of H_kk * (R^2 - (R - Q4(R))^2), clipped at 0.
 //
 // A partition: x is encoded in each part. A block belongs to the first part; each other part, in
 // order of declaration, takes from those before it the blocks where its rule holds (without a rule:
@@ -103,17 +107,31 @@ struct MatrixView {
 // each part encodes x once more, with 0 in place of all blocks that others store: what rows and the
 // tensor share comes from its own numbers.
 //
-// Squared errors are summed in double along the columns of each row of a block, then over its rows.
+// Squared errors are summed in double along the columns of each row of a block, then over its rows,
+// each times the weight h of its column.
 // A rule's reductions run over the numbers of x in a block.
 //
-// With `rejectNonFinite` (weights) a NaN or infinity in the input is the error non_finite_input
-// with its row and column; without (activations) it goes through the rules: the integer element of
-// a product gets code 0 and its scale, where the scale's type has infinity and NaN, is not finite,
-// so that every output that it touches is NaN.
-//
-// `threads`: 0 is one for each core. The result does not depend on it. Error bad_matrix for a view
-// without numbers.
+// Error bad_matrix for a view without numbers.
+struct QuantizeOptions {
+  // Weights: a NaN or infinity in the input is the error non_finite_input with its row and column.
+  // Without (activations) it goes through the rules: the integer element of a product gets code 0
+  // and its scale, where the scale's type has infinity and NaN, is not finite, so that every output
+  // that it touches is NaN.
+  bool rejectNonFinite = false;
+  unsigned threads = 0; // 0 is one for each core; the result does not depend on it
+  // The weights h of columns, k finite numbers >= 0, else error bad_column_weights. None: all 1.
+  std::span<const double> columnWeights = {};
+  // Scores of the blocks of the format's residual, as QuantizedMatrix::choice, in place of those
+  // above. Error bad_block_scores for a format without residual, another number of them, or NaN.
+  std::span<const double> residualScores = {};
+};
 Result<QuantizedMatrix> quantize(std::shared_ptr<const Format> format, const MatrixView &input,
-                                 bool rejectNonFinite, unsigned threads = 0);
+                                 const QuantizeOptions &options);
+inline Result<QuantizedMatrix> quantize(std::shared_ptr<const Format> format,
+                                        const MatrixView &input, bool rejectNonFinite,
+                                        unsigned threads = 0) {
+  return quantize(std::move(format), input,
+                  QuantizeOptions{.rejectNonFinite = rejectNonFinite, .threads = threads});
+}
 
 } // namespace rho::dsl

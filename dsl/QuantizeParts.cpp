@@ -16,8 +16,8 @@ using PerBlock = std::vector<double>;
 
 class PartQuantizer {
 public:
-  PartQuantizer(const MatrixView &input, const Blocks &blocks, bool reject, unsigned threads)
-      : rows(input.rows), k(input.k), blocks(blocks), reject(reject), threads(threads),
+  PartQuantizer(const MatrixView &input, const Blocks &blocks, const QuantizeOptions &options)
+      : rows(input.rows), k(input.k), blocks(blocks), options(options),
         across((k + blocks.k - 1) / blocks.k),
         down(blocks.rows == 0 ? 1 : (rows + blocks.rows - 1) / blocks.rows) {
     x.resize(static_cast<size_t>(rows * k));
@@ -35,7 +35,7 @@ public:
       Result<QuantizedMatrix> whole = encode(parts[i].format, x);
       if (!whole)
         return whole;
-      PerBlock errors = squaredErrors(*whole, nullptr);
+      PerBlock errors = squaredErrors(*whole);
       if (i == 0) {
         current = std::move(errors);
         continue;
@@ -65,10 +65,13 @@ public:
     Result<QuantizedMatrix> base = encode(std::make_shared<const Format>(std::move(without)), x);
     if (!base)
       return base;
-    std::vector<float> left(x.size());
     const Part &part = format.residual->part;
+    std::vector<float> left = difference(*base);
+    Result<PerBlock> scores = residualScores(part, left);
+    if (!scores)
+      return scores.error();
     std::vector<uint32_t> choice(count(), 0);
-    for (size_t block : chosen(part, squaredErrors(*base, &left), false))
+    for (size_t block : chosen(part, *scores, false))
       choice[block] = 1;
     Result<QuantizedMatrix> fix = encode(part.format, masked(left, choice, 1));
     if (!fix)
@@ -84,13 +87,16 @@ private:
   float &number(std::vector<float> &matrix, int64_t row, int64_t column) const {
     return matrix[static_cast<size_t>(row * k + column)];
   }
+  float number(const std::vector<float> &matrix, int64_t row, int64_t column) const {
+    return matrix[static_cast<size_t>(row * k + column)];
+  }
   size_t blockOf(int64_t row, int64_t column) const {
     return static_cast<size_t>((blocks.rows == 0 ? 0 : row / blocks.rows) * across +
                                column / blocks.k);
   }
 
   template <class Work> void everyRow(const Work &work) const {
-    parallel(rows, threads, [&](const auto &next) {
+    parallel(rows, options.threads, [&](const auto &next) {
       for (int64_t row = next(); row < rows; row = next())
         work(row);
     });
@@ -99,26 +105,68 @@ private:
   Result<QuantizedMatrix> encode(std::shared_ptr<const Format> format,
                                  const std::vector<float> &numbers) const {
     MatrixView view{numbers.data(), MatrixView::Type::F32, rows, k, k};
-    return quantize(std::move(format), view, reject, threads);
+    QuantizeOptions all = options;
+    all.residualScores = {};
+    return quantize(std::move(format), view, all);
   }
 
-  // Of each block; `left` takes what is left over of each number.
-  PerBlock squaredErrors(const QuantizedMatrix &matrix, std::vector<float> *left) {
+  // What `matrix` leaves over of each number of x.
+  std::vector<float> difference(const QuantizedMatrix &matrix) const {
+    std::vector<float> left(x.size());
+    everyRow([&](int64_t row) {
+      std::vector<double> values = matrix.rowValues(row);
+      for (int64_t column = 0; column < k; ++column)
+        number(left, row, column) =
+            static_cast<float>(number(x, row, column) - values[static_cast<size_t>(column)]);
+    });
+    return left;
+  }
+
+  // How much the part lowers the squared error of each block of `left`.
+  Result<PerBlock> residualScores(const Part &part, const std::vector<float> &left) const {
+    std::span<const double> given = options.residualScores;
+    if (!given.empty()) {
+      if (given.size() != count())
+        return makeError(DiagId::bad_block_scores,
+                         {std::to_string(given.size()) + " scores",
+                          "there are " + std::to_string(count()) + " blocks"});
+      for (size_t block = 0; block < count(); ++block)
+        if (std::isnan(given[block]))
+          return makeError(DiagId::bad_block_scores,
+                           {"NaN for block " + std::to_string(block), "scores are numbers"});
+      return PerBlock(given.begin(), given.end());
+    }
+    Result<QuantizedMatrix> whole = encode(part.format, left);
+    if (!whole)
+      return whole.error();
+    return sums(left, *whole, [](double r, double value) { return r * r - square(r - value); });
+  }
+
+  static double square(double x) { return x * x; }
+
+  PerBlock squaredErrors(const QuantizedMatrix &matrix) const {
+    return sums(x, matrix, [](double number, double value) { return square(number - value); });
+  }
+
+  // Of each block the weighted sum of term(number, value).
+  template <class Term>
+  PerBlock sums(const std::vector<float> &numbers, const QuantizedMatrix &matrix,
+                const Term &term) const {
     std::vector<double> ofRows(static_cast<size_t>(rows * across), 0);
     everyRow([&](int64_t row) {
       std::vector<double> values = matrix.rowValues(row);
       for (int64_t column = 0; column < k; ++column) {
-        double error = number(x, row, column) - values[static_cast<size_t>(column)];
-        ofRows[static_cast<size_t>(row * across + column / blocks.k)] += error * error;
-        if (left)
-          number(*left, row, column) = static_cast<float>(error);
+        auto at = static_cast<size_t>(column);
+        double weight = options.columnWeights.empty() ? 1 : options.columnWeights[at];
+        ofRows[static_cast<size_t>(row * across + column / blocks.k)] +=
+            weight * term(number(numbers, row, column), values[at]);
       }
     });
-    PerBlock errors(count(), 0);
+    PerBlock sums(count(), 0);
     for (int64_t row = 0; row < rows; ++row)
       for (int64_t block = 0; block < across; ++block)
-        errors[blockOf(row, block * blocks.k)] += ofRows[static_cast<size_t>(row * across + block)];
-    return errors;
+        sums[blockOf(row, block * blocks.k)] += ofRows[static_cast<size_t>(row * across + block)];
+    return sums;
   }
 
   // The blocks that a part takes, by what it gains there.
@@ -191,8 +239,7 @@ private:
 
   const int64_t rows, k;
   const Blocks &blocks;
-  const bool reject;
-  const unsigned threads;
+  const QuantizeOptions options;
   const int64_t across, down; // blocks along k and along the rows
   std::vector<float> x;
 };
@@ -200,10 +247,10 @@ private:
 } // namespace
 
 Result<QuantizedMatrix> quantizeParts(const Format &format, const MatrixView &input,
-                                      bool rejectNonFinite, unsigned threads) {
+                                      const QuantizeOptions &options) {
   if (format.residual)
-    return PartQuantizer(input, format.residual->blocks, rejectNonFinite, threads).residual(format);
-  return PartQuantizer(input, format.partition->blocks, rejectNonFinite, threads).partition(format);
+    return PartQuantizer(input, format.residual->blocks, options).residual(format);
+  return PartQuantizer(input, format.partition->blocks, options).partition(format);
 }
 
 } // namespace rho::dsl

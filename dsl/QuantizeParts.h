@@ -7,6 +7,6 @@ namespace rho::dsl {
 
 // `input` has numbers.
 Result<QuantizedMatrix> quantizeParts(const Format &format, const MatrixView &input,
-                                      bool rejectNonFinite, unsigned threads);
+                                      const QuantizeOptions &options);
 
 } // namespace rho::dsl

@@ -11,7 +11,7 @@ struct Limits {
   std::string_view what;
   int64_t min, max, multiple;
 };
-constexpr Limits pipelineLimits = {"pipeline", 2, 8, 1};
+constexpr Limits pipelineLimits = {"pipeline", 2, ScheduleDecl::mostStages, 1};
 constexpr Limits tileLimits[3] = {
     {"tile m", 1, 256, 1}, {"tile n", 16, 512, 16}, {"tile k", 16, 1024, 16}};
 constexpr Limits warpLimits[3] = {

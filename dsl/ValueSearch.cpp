@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace rho::dsl {
 
@@ -12,43 +13,66 @@ bool ValueSearch::prepare(std::vector<uint32_t> &codes) {
   valueTable(format, codes.data(), table.data());
   entries.clear();
   fallback = -1;
-  for (uint32_t code = 0; code < table.size(); ++code) {
+  if (order.empty()) {
+    order.resize(table.size());
+    std::iota(order.begin(), order.end(), 0U);
+  }
+  for (uint32_t code : order) {
     codes[0] = code;
     if (!format.requirements.empty() && !fulfils(format, codes.data()))
       continue;
-    if (fallback < 0)
-      fallback = code;
+    fallback = fallback < 0 ? code : std::min<int64_t>(fallback, code);
     if (std::isfinite(table[code]))
       entries.push_back({table[code], code});
   }
-  // Of equal values the even code, then the lower, is kept.
-  std::sort(entries.begin(), entries.end(), [](const Entry &a, const Entry &b) {
+  // Of equal values the even code, then the lower, is kept. The order is mostly that of the numbers
+  // before.
+  auto before = [](const Entry &a, const Entry &b) {
     if (a.value != b.value)
       return a.value < b.value;
     return a.code % 2 != b.code % 2 ? a.code % 2 == 0 : a.code < b.code;
-  });
+  };
+  if (!std::is_sorted(entries.begin(), entries.end(), before)) {
+    std::sort(entries.begin(), entries.end(), before);
+    if (entries.size() == order.size())
+      for (size_t i = 0; i < order.size(); ++i)
+        order[i] = entries[i].code;
+  }
   entries.erase(std::unique(entries.begin(), entries.end(),
                             [](const Entry &a, const Entry &b) { return a.value == b.value; }),
                 entries.end());
+  values.clear();
+  for (const Entry &entry : entries)
+    values.push_back(entry.value);
   return fallback >= 0;
+}
+
+// Of few values all are compared, without branches.
+static size_t firstNotBelow(const std::vector<double> &values, double x) {
+  constexpr size_t few = 32;
+  if (values.size() > few)
+    return static_cast<size_t>(std::lower_bound(values.begin(), values.end(), x) - values.begin());
+  uint64_t below = 0;
+  for (double value : values)
+    below += value < x ? 1 : 0;
+  return below;
 }
 
 uint32_t ValueSearch::nearest(double x) const {
   if (entries.empty() || std::isnan(x))
     return static_cast<uint32_t>(fallback);
-  auto above = std::lower_bound(entries.begin(), entries.end(), x,
-                                [](const Entry &entry, double v) { return entry.value < v; });
-  if (above == entries.begin())
-    return above->code;
-  if (above == entries.end())
+  size_t above = firstNotBelow(values, x);
+  if (above == 0)
+    return entries.front().code;
+  if (above == values.size())
     return entries.back().code;
-  auto below = above - 1;
-  double up = above->value - x, down = x - below->value;
+  double up = values[above] - x, down = x - values[above - 1];
+  uint32_t upper = entries[above].code, lower = entries[above - 1].code;
   if (up != down)
-    return up < down ? above->code : below->code;
-  if (above->code % 2 != below->code % 2)
-    return above->code % 2 == 0 ? above->code : below->code;
-  return std::min(above->code, below->code);
+    return up < down ? upper : lower;
+  if (upper % 2 != lower % 2)
+    return upper % 2 == 0 ? upper : lower;
+  return std::min(upper, lower);
 }
 
 } // namespace rho::dsl

@@ -28,6 +28,8 @@ private:
   const Format &format;
   std::vector<double> table;
   std::vector<Entry> entries;
+  std::vector<double> values;  // of the entries
+  std::vector<uint32_t> order; // all codes, by value as far as is known
   int64_t fallback = -1;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <set>
 
@@ -54,6 +55,7 @@ public:
   explicit JsonReader(std::string_view text) : scanner(text) {}
 
   const std::string &problem() const { return failure; }
+  Metadata takeMetadata() { return std::move(texts); }
 
   std::vector<TensorEntry> read() {
     std::vector<TensorEntry> tensors;
@@ -175,7 +177,7 @@ private:
 
   void readMetadata() {
     std::set<std::string> keys;
-    readObject("'__metadata__'", keys, [&](const std::string &) { readString(); });
+    readObject("'__metadata__'", keys, [&](const std::string &key) { texts[key] = readString(); });
   }
 
   void readTensor(TensorEntry &tensor) {
@@ -214,8 +216,27 @@ private:
   }
 
   HeaderScanner scanner;
+  Metadata texts;
   std::string failure;
 };
+
+// A JSON string. Bytes of UTF-8 stay as they are.
+std::string quoted(std::string_view text) {
+  std::string result = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') {
+      result += '\\';
+      result += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\u%04x", static_cast<unsigned>(c));
+      result += escape;
+    } else {
+      result += c;
+    }
+  }
+  return result + "\"";
+}
 
 } // namespace
 
@@ -240,6 +261,7 @@ TensorHeader readSafetensorsHeader(std::string_view file) {
   header.tensors = reader.read();
   if (!reader.problem().empty())
     return fail(reader.problem());
+  header.metadata = reader.takeMetadata();
 
   // The data must be used up by tensors, none twice.
   std::vector<TensorEntry *> order;
@@ -269,15 +291,38 @@ TensorHeader readSafetensorsHeader(std::string_view file) {
   return header;
 }
 
-std::string writeSafetensorsHeader(std::string_view name, const dsl::MatrixView &matrix) {
-  const auto *info = std::find_if(types.begin(), types.end(), [&](const TypeInfo &type) {
-    return type.supported == matrix.type;
-  });
-  std::string text = "{\"" + std::string(name) + R"(":{"dtype":")" + std::string(info->name) +
-                     R"(","shape":[)" + std::to_string(matrix.rows) + "," +
-                     std::to_string(matrix.k) + R"(],"data_offsets":[0,)" +
-                     std::to_string(matrix.rows * matrix.k * bytesOf(matrix.type)) + "]}}";
-  text.resize((text.size() + 7) / 8 * 8, ' '); // the data starts at a multiple of 8
+std::string_view safetensorsName(Type type) {
+  const auto *info = std::find_if(types.begin(), types.end(),
+                                  [&](const TypeInfo &known) { return known.supported == type; });
+  return info->name;
+}
+
+std::string writeSafetensorsHeader(const std::vector<TensorEntry> &tensors,
+                                   const Metadata &metadata, size_t least) {
+  std::string text = "{";
+  auto member = [&](const std::string &key) {
+    text += (text.size() > 1 ? "," : "") + quoted(key) + ":";
+  };
+  if (!metadata.empty()) {
+    member("__metadata__");
+    char before = '{';
+    for (const auto &[key, value] : metadata) {
+      text += before + quoted(key) + ":" + quoted(value);
+      before = ',';
+    }
+    text += "}";
+  }
+  for (const TensorEntry &tensor : tensors) {
+    member(tensor.name);
+    text += R"({"dtype":")" + tensor.type + R"(","shape":[)";
+    for (size_t i = 0; i < tensor.shape.size(); ++i)
+      text += (i > 0 ? "," : "") + std::to_string(tensor.shape[i]);
+    text += R"(],"data_offsets":[)" + std::to_string(tensor.begin) + "," +
+            std::to_string(tensor.begin + tensor.bytes) + "]}";
+  }
+  text += "}";
+  // The data starts at a multiple of 8.
+  text.resize((std::max(text.size() + 8, least) + 7) / 8 * 8 - 8, ' ');
   uint64_t length = text.size();
   std::string header(8, '\0');
   std::memcpy(header.data(), &length, 8);

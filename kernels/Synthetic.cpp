@@ -40,7 +40,12 @@ private:
 };
 
 // Streams keep weights, activations and the choice of channels independent under one seed.
-enum Stream : uint64_t { WeightStream = 1, ActivationStream = 2, ChannelStream = 3 };
+enum Stream : uint64_t {
+  WeightStream = 1,
+  ActivationStream = 2,
+  ChannelStream = 3,
+  WeightChannelStream = 4
+};
 
 void fillNormals(Random &random, float *row, int64_t k, double deviation) {
   for (int64_t i = 0; i < k; i += 2) {
@@ -51,15 +56,62 @@ void fillNormals(Random &random, float *row, int64_t k, double deviation) {
   }
 }
 
+// Of standard deviation 1.
+double laplace(Random &random) {
+  double size = -std::log(random.uniform()) / std::numbers::sqrt2;
+  return random.next() & 1 ? size : -size;
+}
+double studentT(Random &random, int freedom) {
+  double squares = 0; // of `freedom` normals
+  for (int i = 0; i < freedom; i += 2) {
+    auto [a, b] = random.normals();
+    squares += a * a + (i + 1 < freedom ? b * b : 0);
+  }
+  return random.normals().first / std::sqrt(squares / (freedom - 2));
+}
+
+void fillBulk(Random &random, float *row, int64_t k, const WeightModel &model) {
+  using Bulk = WeightModel::Bulk;
+  if (model.bulk == Bulk::Normal)
+    return fillNormals(random, row, k, model.deviation);
+  for (int64_t i = 0; i < k; ++i) {
+    double value = model.bulk == Bulk::Laplace ? laplace(random) : studentT(random, model.freedom);
+    row[i] = static_cast<float>(value * model.deviation);
+  }
+}
+
+// Ascending.
+std::vector<int64_t> drawChannels(int64_t k, double fraction, uint64_t seed, Stream stream) {
+  int64_t wanted = std::llround(fraction * static_cast<double>(k));
+  wanted = std::clamp<int64_t>(wanted, 1, k);
+  Random random(seed, stream, 0);
+  std::vector<bool> chosen(static_cast<size_t>(k));
+  // Floyd's sampling: each subset of that size is equally likely.
+  for (int64_t last = k - wanted; last < k; ++last) {
+    auto channel = static_cast<int64_t>(random.next() % static_cast<uint64_t>(last + 1));
+    chosen[chosen[channel] ? last : channel] = true;
+  }
+  std::vector<int64_t> channels;
+  for (int64_t i = 0; i < k; ++i)
+    if (chosen[i])
+      channels.push_back(i);
+  return channels;
+}
+
 } // namespace
 
 std::vector<float> syntheticWeight(int64_t rows, int64_t k, uint64_t seed,
                                    const WeightModel &model) {
   std::vector<float> values(static_cast<size_t>(rows * k));
+  std::vector<int64_t> outliers;
+  if (model.outlierFraction > 0)
+    outliers = drawChannels(k, model.outlierFraction, seed, WeightChannelStream);
   parallelFor(rows, [&](int64_t row) {
     Random random(seed, WeightStream, static_cast<uint64_t>(row));
     float *out = values.data() + row * k;
-    fillNormals(random, out, k, model.deviation);
+    fillBulk(random, out, k, model);
+    for (int64_t channel : outliers)
+      out[channel] *= static_cast<float>(model.outlierScale);
     // Distances between tail weights are geometric: one draw per tail weight, not per weight.
     if (model.tailFraction <= 0)
       return;
@@ -77,20 +129,7 @@ std::vector<float> syntheticWeight(int64_t rows, int64_t k, uint64_t seed,
 std::vector<int64_t> outlierChannels(int64_t k, uint64_t seed, const ActivationModel &model) {
   if (model.outlierFraction <= 0 || k < 64)
     return {};
-  int64_t wanted = std::llround(model.outlierFraction * static_cast<double>(k));
-  wanted = std::clamp<int64_t>(wanted, 1, k);
-  Random random(seed, ChannelStream, 0);
-  std::vector<bool> chosen(static_cast<size_t>(k));
-  // Floyd's sampling: each subset of that size is equally likely.
-  for (int64_t last = k - wanted; last < k; ++last) {
-    auto channel = static_cast<int64_t>(random.next() % static_cast<uint64_t>(last + 1));
-    chosen[chosen[channel] ? last : channel] = true;
-  }
-  std::vector<int64_t> channels;
-  for (int64_t i = 0; i < k; ++i)
-    if (chosen[i])
-      channels.push_back(i);
-  return channels;
+  return drawChannels(k, model.outlierFraction, seed, ChannelStream);
 }
 
 std::vector<float> syntheticActivation(int64_t rows, int64_t k, uint64_t seed,

@@ -8,10 +8,20 @@
 namespace rho::kernels {
 
 struct WeightModel {
+  enum class Bulk : uint8_t {
+    Normal,
+    Laplace,
+    StudentT, // with `freedom` degrees of freedom, at least 3
+  };
   double deviation = 0.02; // standard deviation of the bulk
   // This share of the weights is drawn `tailScale` times wider: heavier tails than a normal's.
   double tailFraction = 0.01;
   double tailScale = 4;
+  Bulk bulk = Bulk::Normal;
+  int freedom = 5;
+  // This share of the columns, at least one where it is above 0, is `outlierScale` times wider.
+  double outlierFraction = 0;
+  double outlierScale = 8;
 };
 
 // A few channels (columns of k) of activations are far larger than all others, in every token:

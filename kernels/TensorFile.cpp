@@ -1,18 +1,17 @@
 #include "kernels/TensorFile.h"
 
+#include "kernels/MappedFile.h"
+#include "kernels/OutputFile.h"
 #include "kernels/TensorHeader.h"
 
-#include <atomic>
-#include <cerrno>
 #include <cstring>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 namespace rho::kernels {
 
 using Type = dsl::MatrixView::Type;
+
+constexpr std::string_view safetensorsEnding = ".safetensors";
+constexpr std::string_view numpyEnding = ".npy";
 
 int64_t bytesOf(Type type) { return type == Type::F32 ? 4 : 2; }
 
@@ -24,65 +23,13 @@ std::optional<int64_t> elementsOf(const std::vector<int64_t> &shape) {
   return elements;
 }
 
-namespace {
-
-constexpr std::string_view safetensorsEnding = ".safetensors";
-constexpr std::string_view numpyEnding = ".npy";
-
-class Descriptor {
-public:
-  explicit Descriptor(int number) : number(number) {}
-  Descriptor(const Descriptor &) = delete;
-  Descriptor &operator=(const Descriptor &) = delete;
-  ~Descriptor() {
-    if (number >= 0)
-      close(number);
-  }
-  int get() const { return number; }
-
-private:
-  int number;
-};
-
-// A whole file mapped read-only: files larger than memory work.
-struct Mapping {
-  std::shared_ptr<const void> owner;
-  std::string_view bytes;
-};
-
-Error unreadable(const std::string &path, const std::string &reason) {
-  return makeError(DiagId::file_not_readable, {path, reason});
+std::string printExtents(const TensorEntry &tensor) {
+  std::string text = tensor.type;
+  for (const int64_t &extent : tensor.shape)
+    text += (&extent == tensor.shape.data() ? " " : " x ") + std::to_string(extent);
+  return text;
 }
 
-Result<Mapping> mapFile(const std::string &path) {
-  // Without O_NONBLOCK a named pipe would wait for a writer.
-  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0)
-    return unreadable(path, std::strerror(errno));
-  struct stat info = {};
-  if (fstat(file.get(), &info) != 0)
-    return unreadable(path, std::strerror(errno));
-  if (!S_ISREG(info.st_mode))
-    return unreadable(path, "not a regular file");
-  auto size = static_cast<size_t>(info.st_size);
-  if (size == 0)
-    return Mapping{nullptr, {}};
-  void *address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (address == MAP_FAILED)
-    return unreadable(path, std::strerror(errno));
-  std::shared_ptr<const void> owner(
-      address, [size](const void *at) { munmap(const_cast<void *>(at), size); });
-  return Mapping{std::move(owner), {static_cast<const char *>(address), size}};
-}
-
-std::string printShape(const std::vector<int64_t> &shape) {
-  std::string text;
-  for (int64_t extent : shape)
-    text += (text.empty() ? "" : " x ") + std::to_string(extent);
-  return text.empty() ? "a single number" : text;
-}
-
-// At most ten names: files have thousands of tensors.
 std::string printNames(const std::vector<TensorEntry> &tensors) {
   constexpr size_t shown = 10;
   std::string text;
@@ -93,22 +40,24 @@ std::string printNames(const std::vector<TensorEntry> &tensors) {
   return text.empty() ? "none" : text;
 }
 
-// FILE.safetensors:NAME in two.
-struct Reference {
-  std::string path;
-  std::optional<std::string> name;
-};
-
-Reference split(std::string_view text) {
-  std::string separator = std::string(safetensorsEnding) + ":";
-  size_t at = text.find(separator);
+TensorReference splitReference(std::string_view text) {
+  size_t at = text.find(std::string(safetensorsEnding) + ":");
   if (at == std::string_view::npos)
     return {std::string(text), std::nullopt};
   size_t end = at + safetensorsEnding.size();
   return {std::string(text.substr(0, end)), std::string(text.substr(end + 1))};
 }
 
-Result<const TensorEntry *> select(const Reference &reference, const TensorHeader &header) {
+namespace {
+
+std::string printShape(const std::vector<int64_t> &shape) {
+  std::string text;
+  for (int64_t extent : shape)
+    text += (text.empty() ? "" : " x ") + std::to_string(extent);
+  return text.empty() ? "a single number" : text;
+}
+
+Result<const TensorEntry *> select(const TensorReference &reference, const TensorHeader &header) {
   if (!reference.name && header.tensors.size() != 1)
     return makeError(
         DiagId::tensor_name_needed,
@@ -122,23 +71,19 @@ Result<const TensorEntry *> select(const Reference &reference, const TensorHeade
                    {*reference.name, reference.path, printNames(header.tensors)});
 }
 
-bool writeAll(int file, const char *data, size_t bytes) {
-  while (bytes > 0) {
-    ssize_t written = write(file, data, bytes);
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written <= 0)
-      return false;
-    data += written;
-    bytes -= static_cast<size_t>(written);
-  }
-  return true;
+TensorEntry entryOf(std::string_view name, const dsl::MatrixView &matrix) {
+  return {std::string(name),
+          std::string(safetensorsName(matrix.type)),
+          matrix.type,
+          {matrix.rows, matrix.k},
+          0,
+          matrix.rows * matrix.k * bytesOf(matrix.type)};
 }
 
 } // namespace
 
 Result<Tensor> readTensor(std::string_view text) {
-  Reference reference = split(text);
+  TensorReference reference = splitReference(text);
   bool numpy = reference.path.ends_with(numpyEnding);
   if (!numpy && !reference.path.ends_with(safetensorsEnding))
     return makeError(DiagId::tensor_file_kind, {reference.path});
@@ -179,31 +124,15 @@ Status writeTensor(const std::string &path, std::string_view name, const dsl::Ma
   bool numpy = path.ends_with(numpyEnding);
   if (!numpy && !path.ends_with(safetensorsEnding))
     return makeError(DiagId::tensor_file_kind, {path});
-  std::string header = numpy ? writeNumpyHeader(matrix) : writeSafetensorsHeader(name, matrix);
-  static std::atomic<int> counter = 0;
-  std::string temporary =
-      path + "." + std::to_string(getpid()) + "." + std::to_string(counter++) + ".part";
-  auto fail = [&](int error) {
-    return makeError(DiagId::file_not_writable, {path, std::strerror(error)});
-  };
-  {
-    Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (file.get() < 0)
-      return fail(errno);
-    auto bytes = static_cast<size_t>(matrix.rows * matrix.k * bytesOf(matrix.type));
-    if (!writeAll(file.get(), header.data(), header.size()) ||
-        !writeAll(file.get(), static_cast<const char *>(matrix.data), bytes)) {
-      int error = errno;
-      unlink(temporary.c_str());
-      return fail(error);
-    }
-  }
-  if (rename(temporary.c_str(), path.c_str()) != 0) {
-    int error = errno;
-    unlink(temporary.c_str());
-    return fail(error);
-  }
-  return Done{};
+  std::string header =
+      numpy ? writeNumpyHeader(matrix) : writeSafetensorsHeader({entryOf(name, matrix)}, {});
+  Result<OutputFile> file = OutputFile::create(path);
+  if (!file)
+    return std::move(file.error());
+  Status done = file->append(header.data(), static_cast<int64_t>(header.size()));
+  if (done)
+    done = file->append(matrix.data, matrix.rows * matrix.k * bytesOf(matrix.type));
+  return done ? file->commit() : done;
 }
 
 } // namespace rho::kernels

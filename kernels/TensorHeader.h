@@ -5,6 +5,7 @@
 #include "dsl/Quantize.h"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,9 +22,12 @@ struct TensorEntry {
   int64_t begin = 0, bytes = 0; // in the file
 };
 
+using Metadata = std::map<std::string, std::string>;
+
 // A header that was read, or what is wrong with it.
 struct TensorHeader {
   std::vector<TensorEntry> tensors; // in order of name
+  Metadata metadata;                // of .safetensors: its free texts
   std::string problem;
 };
 
@@ -31,11 +35,27 @@ struct TensorHeader {
 TensorHeader readSafetensorsHeader(std::string_view file);
 TensorHeader readNumpyHeader(std::string_view file);
 
-// The bytes before the data; rows * k elements of `type` follow.
+// The bytes before the data, a multiple of 8 and at least `least`. What lies where in the data is
+// said by the entries, whose `begin` counts from the end of the header here.
+std::string writeSafetensorsHeader(const std::vector<TensorEntry> &tensors,
+                                   const Metadata &metadata, size_t least = 0);
+// rows * k elements of `type` follow.
 std::string writeSafetensorsHeader(std::string_view name, const dsl::MatrixView &matrix);
 std::string writeNumpyHeader(const dsl::MatrixView &matrix);
 
+// FILE.safetensors:NAME in two.
+struct TensorReference {
+  std::string path;
+  std::optional<std::string> name;
+};
+TensorReference splitReference(std::string_view text);
+
+// As a .safetensors header names it.
+std::string_view safetensorsName(dsl::MatrixView::Type type);
 int64_t bytesOf(dsl::MatrixView::Type type);
+// For messages, at most ten: files have thousands of tensors.
+std::string printNames(const std::vector<TensorEntry> &tensors);
+std::string printExtents(const TensorEntry &tensor); // "F32 16 x 4096"
 // Product of the extents, none if it does not fit.
 std::optional<int64_t> elementsOf(const std::vector<int64_t> &shape);
 

@@ -6,10 +6,10 @@ rho=$1 device=$2
 shift 2
 echo "device,gemm,m,n,k,outputs,largest_error,its_bound,worst_error_over_bound,result"
 
-# one FILE M N K
+# one FILE GEMM M N K
 one() {
-  "$rho" run "$1" --m "$2" --n "$3" --k "$4" --device "$device" --no-cache --verify full |
-    awk -v gemm="$(basename "$1" .rho)" -v shape="$2,$3,$4" '
+  "$rho" run "$1" --gemm "$2" --m "$3" --n "$4" --k "$5" --device "$device" --no-cache --verify full |
+    awk -v gemm="$2" -v shape="$3,$4,$5" '
       function after(word, i) {
         for (i = 1; i < NF; ++i)
           if ($i == word) { sub(",", "", $(i + 1)); return $(i + 1) }
@@ -22,7 +22,9 @@ one() {
 }
 
 for file in "$(dirname "$0")"/../kernels/gemms/*.rho; do
-  for shape in "$@"; do
-    one "$file" $shape
+  for gemm in $("$rho" check "$file" | sed -n 's/.*: gemm \([A-Za-z0-9_]*\): .*/\1/p'); do
+    for shape in "$@"; do
+      one "$file" "$gemm" $shape
+    done
   done
 done

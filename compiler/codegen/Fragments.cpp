@@ -4,8 +4,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
-#include <cmath>
-
 namespace rho::compiler {
 
 namespace LLVM = mlir::LLVM;
@@ -38,6 +36,8 @@ void KernelLowering::lowerLoadColumnScales(tile::LoadColumnScalesOp op) {
   int64_t columns = g.scaleColumns(), spread = static_cast<int64_t>(op.getSpread());
   Value column = add(firstScale, static_cast<int64_t>(op.getGroup()) * columns +
                                      static_cast<int64_t>(op.getBatchTile()) * g.batchStep());
+  if (op.getFurther())
+    column = add(column, mul(op.getFurther(), columns));
   if (spread > 1)
     column = add(column, mul(div(laneColumn, 4 / spread), columns));
   Value at = add(partOf(op.getBuffer(), op.getSlot()), mul(column, bytes));
@@ -45,96 +45,6 @@ void KernelLowering::lowerLoadColumnScales(tile::LoadColumnScalesOp op) {
   std::vector<Value> scales = toF32(loadWords(sharedAt(at), count * bytes), op.getElement(), count);
   scales.resize(2, scales[0]); // of a tile of one row
   op.replaceAllUsesWith(vectorOf(scales));
-}
-
-std::vector<KernelLowering::Value> KernelLowering::toF32(llvm::ArrayRef<Value> words,
-                                                         llvm::StringRef element, int64_t count) {
-  std::vector<Value> result;
-  dsl::ElementType type = dsl::ElementType::get(element.str());
-  if (element == "f32") {
-    for (int64_t i = 0; i < count; ++i)
-      result.push_back(arith::BitcastOp::create(builder, loc, f32(), words[i]));
-    return result;
-  }
-  if (element == "f16" || element == "bf16") { // two to a word
-    mlir::Type half = element == "bf16" ? mlir::Type(builder.getBF16Type()) : builder.getF16Type();
-    for (int64_t i = 0; i < count; ++i) {
-      Value pair =
-          LLVM::BitcastOp::create(builder, loc, mlir::VectorType::get({2}, half), words[i / 2]);
-      result.push_back(arith::ExtFOp::create(builder, loc, f32(), this->element(pair, i % 2)));
-    }
-    return result;
-  }
-  if (std::optional<DecodeProgram> sequence = scaleSequence(type, "f16", 0)) {
-    // Each register holds one number twice.
-    std::vector<Value> pairs;
-    for (Value word : words) {
-      auto decode = tile::DecodeOp::create(
-          builder, loc, std::vector<mlir::Type>(sequence->outputs.size(), builder.getI32Type()),
-          word, mlir::ValueRange(), sequence->print());
-      pairs.insert(pairs.end(), decode.getResults().begin(), decode.getResults().end());
-    }
-    for (int64_t i = 0; i < count; ++i) {
-      Value pair = LLVM::BitcastOp::create(
-          builder, loc, mlir::VectorType::get({2}, builder.getF16Type()), pairs[i]);
-      result.push_back(arith::ExtFOp::create(builder, loc, f32(), this->element(pair, 0)));
-    }
-    return result;
-  }
-  int64_t perWord = 32 / storedBits(type);
-  for (int64_t i = 0; i < count; ++i) {
-    Value code = arith::ShRUIOp::create(builder, loc, words[i / perWord],
-                                        i32(i % perWord * storedBits(type)));
-    code = arith::AndIOp::create(builder, loc, code, i32((int64_t{1} << type.bits()) - 1));
-    result.push_back(type.isInteger() ? integerToF32(code, type) : floatToF32(code, type));
-  }
-  return result;
-}
-
-// 2^23 + u for a small number u has u in its lowest bits. Signed codes go by offset binary.
-KernelLowering::Value KernelLowering::integerToF32(Value code, dsl::ElementType type) {
-  constexpr int64_t magic = 0x4b000000;
-  double offset = 0x1p23;
-  if (type.kind() == dsl::ElementType::Kind::Signed) {
-    int64_t top = int64_t{1} << (type.bits() - 1);
-    code = arith::XOrIOp::create(builder, loc, code, i32(top));
-    offset += static_cast<double>(top);
-  }
-  Value number = arith::BitcastOp::create(
-      builder, loc, f32(), arith::OrIOp::create(builder, loc, code, i32(magic)).getResult());
-  return arith::SubFOp::create(builder, loc, number, constantF32(offset));
-}
-
-// Exponent and mantissa under the wider exponent: the number times a power of two, subnormals too.
-KernelLowering::Value KernelLowering::floatToF32(Value code, dsl::ElementType type) {
-  constexpr int mantissaBits = 23, bias = 127;
-  Value magnitude = code;
-  if (type.hasSign())
-    magnitude = arith::AndIOp::create(builder, loc, code, i32((1 << (type.bits() - 1)) - 1));
-  magnitude =
-      arith::ShLIOp::create(builder, loc, magnitude, i32(mantissaBits - type.mantissaBits()));
-  if (type.exponentBits() == 8 && type.mantissaBits() == 0) { // e8m0: code 0 is 2^-127
-    constexpr int64_t smallest = 0x00400000;
-    magnitude = arith::MaxUIOp::create(builder, loc, magnitude, i32(smallest));
-    return arith::BitcastOp::create(builder, loc, f32(), magnitude);
-  }
-  int own = (1 << (type.exponentBits() - 1)) - 1;
-  Value number = arith::MulFOp::create(
-      builder, loc, arith::BitcastOp::create(builder, loc, f32(), magnitude).getResult(),
-      constantF32(std::ldexp(1.0, bias - own)));
-  if (!type.hasSign())
-    return number;
-  Value sign = arith::AndIOp::create(
-      builder, loc, arith::ShLIOp::create(builder, loc, code, i32(32 - type.bits())).getResult(),
-      i32(int32_t(0x80000000)));
-  Value bits = arith::BitcastOp::create(builder, loc, builder.getI32Type(), number);
-  return arith::BitcastOp::create(builder, loc, f32(),
-                                  arith::OrIOp::create(builder, loc, bits, sign).getResult());
-}
-
-KernelLowering::Value KernelLowering::constantF32(double value) {
-  return arith::ConstantFloatOp::create(builder, loc, builder.getF32Type(),
-                                        llvm::APFloat(static_cast<float>(value)));
 }
 
 void KernelLowering::lowerPair(tile::PairOp op) {

@@ -32,8 +32,6 @@ private:
   void lowerDot(tile::DotOp dot);
   void lowerComputed(tile::ComputedOp computed);
   void lowerQuadSum(tile::QuadSumOp sum);
-  // The two numbers of a register of f16 or bf16 as f32.
-  std::array<Value, 2> widenPair(Value word, bool bf16);
 };
 
 // Warps that share k tiles copy the activations of those.
@@ -104,19 +102,6 @@ void GemvLowering::lowerLoadBatchRow(tile::LoadBatchRowOp op) {
     for (Value number : widenPair(word, op.getElement() == "bf16"))
       numbers.push_back(number);
   op.replaceAllUsesWith(vectorOf(numbers));
-}
-
-std::array<GemvLowering::Value, 2> GemvLowering::widenPair(Value word, bool bf16) {
-  if (bf16) { // the upper half of an f32
-    Value low = arith::ShLIOp::create(builder, loc, word, i32(16));
-    Value high = arith::AndIOp::create(builder, loc, word, i32(int32_t(0xffff0000)));
-    return {arith::BitcastOp::create(builder, loc, f32(), low),
-            arith::BitcastOp::create(builder, loc, f32(), high)};
-  }
-  Value pair =
-      LLVM::BitcastOp::create(builder, loc, mlir::VectorType::get({2}, builder.getF16Type()), word);
-  return {arith::ExtFOp::create(builder, loc, f32(), element(pair, 0)),
-          arith::ExtFOp::create(builder, loc, f32(), element(pair, 1))};
 }
 
 void GemvLowering::lowerDot(tile::DotOp op) {

@@ -2,10 +2,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
-
-#include <bit>
 
 namespace rho::compiler {
 
@@ -14,7 +11,7 @@ namespace NVVM = mlir::NVVM;
 namespace arith = mlir::arith;
 
 KernelLowering::KernelLowering(tile::KernelOp op)
-    : op(op), builder(op.getContext()), loc(op.getLoc()) {
+    : DeviceBuilder(op.getContext(), op.getLoc()), op(op) {
   tile::GeometryAttr a = op.getGeometry();
   int bits = dsl::ElementType::get(a.getMma().str()).bits();
   g = {a.getTileM(),
@@ -133,6 +130,11 @@ bool KernelLowering::lowerCommon(mlir::Operation *inner) {
   return llvm::TypeSwitch<mlir::Operation *, bool>(inner)
       .Case<tile::AllocSharedOp>([](auto) { return true; })
       .Case<tile::CopyRowsOp>([&](auto o) { return lowerCopyRows(o), true; })
+      .Case<tile::LoadActivationOp>([&](auto o) { return lowerLoadActivation(o), true; })
+      .Case<tile::MmaOp>([&](auto o) { return lowerMma(o), true; })
+      .Case<tile::LoadBlockListOp>([&](auto o) { return lowerLoadBlockList(o), true; })
+      .Case<tile::PrefetchBlocksOp>([&](auto o) { return lowerPrefetchBlocks(o), true; })
+      .Case<tile::LoadPieceOp>([&](auto o) { return lowerLoadPiece(o), true; })
       .Case<tile::LoadCodesOp>([&](auto o) { return lowerLoadCodes(o), true; })
       .Case<tile::LoadRowCodesOp>([&](auto o) { return lowerLoadRowCodes(o), true; })
       .Case<tile::LoadColumnScalesOp>([&](auto o) { return lowerLoadColumnScales(o), true; })
@@ -173,121 +175,13 @@ KernelLowering::Value KernelLowering::sumCluster(Value, Value first, llvm::Small
   return first;
 }
 
-KernelLowering::Value KernelLowering::i32(int64_t value) {
-  return arith::ConstantIntOp::create(builder, loc, builder.getI32Type(), value);
-}
-KernelLowering::Value KernelLowering::i64(int64_t value) {
-  return arith::ConstantIntOp::create(builder, loc, builder.getI64Type(), value);
-}
-KernelLowering::Value KernelLowering::add(Value a, Value b) {
-  return arith::AddIOp::create(builder, loc, a, b);
-}
-KernelLowering::Value KernelLowering::add(Value a, int64_t b) {
-  return b == 0 ? a : add(a, a.getType().isInteger(64) ? i64(b) : i32(b));
-}
-KernelLowering::Value KernelLowering::mul(Value a, Value b) {
-  return arith::MulIOp::create(builder, loc, a, b);
-}
-KernelLowering::Value KernelLowering::mul(Value a, int64_t b) {
-  return b == 1 ? a : mul(a, a.getType().isInteger(64) ? i64(b) : i32(b));
-}
-KernelLowering::Value KernelLowering::div(Value a, int64_t powerOfTwo) {
-  if (powerOfTwo == 1)
-    return a;
-  return arith::ShRUIOp::create(builder, loc, a,
-                                i32(std::countr_zero(static_cast<uint64_t>(powerOfTwo))));
-}
-KernelLowering::Value KernelLowering::mod(Value a, int64_t powerOfTwo) {
-  return arith::AndIOp::create(builder, loc, a, i32(powerOfTwo - 1));
-}
-KernelLowering::Value KernelLowering::less(Value a, Value b) {
-  return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ult, a, b);
-}
-KernelLowering::Value KernelLowering::widen(Value a) {
-  return arith::ExtUIOp::create(builder, loc, builder.getI64Type(), a);
-}
-KernelLowering::Value KernelLowering::globalAt(Value base, Value byteOffset) {
-  return LLVM::GEPOp::create(builder, loc, LLVM::LLVMPointerType::get(op.getContext(), 1),
-                             builder.getI8Type(), base, llvm::ArrayRef<LLVM::GEPArg>{byteOffset});
-}
-KernelLowering::Value KernelLowering::sharedAt(Value byteOffset) {
-  return LLVM::GEPOp::create(builder, loc, LLVM::LLVMPointerType::get(op.getContext(), 3),
-                             builder.getI8Type(), shared, llvm::ArrayRef<LLVM::GEPArg>{byteOffset});
-}
 KernelLowering::Value KernelLowering::partOf(Value buffer, Value slot) {
   int64_t bytes = llvm::cast<tile::SharedType>(buffer.getType()).getBytes();
   return add(mul(slot, bytes), offsets.lookup(buffer));
-}
-KernelLowering::Value KernelLowering::load(mlir::Type type, Value pointer, int64_t alignment) {
-  return LLVM::LoadOp::create(builder, loc, type, pointer, static_cast<unsigned>(alignment));
-}
-void KernelLowering::store(Value value, Value pointer, int64_t alignment) {
-  LLVM::StoreOp::create(builder, loc, value, pointer, static_cast<unsigned>(alignment));
-}
-llvm::SmallVector<KernelLowering::Value> KernelLowering::ptx(llvm::StringRef text,
-                                                             llvm::StringRef constraints,
-                                                             mlir::TypeRange results,
-                                                             mlir::ValueRange operands) {
-  std::string memory = constraints.empty() ? "~{memory}" : constraints.str() + ",~{memory}";
-  mlir::TypeRange types = results;
-  mlir::Type structure;
-  if (results.size() > 1) {
-    structure = LLVM::LLVMStructType::getLiteral(op.getContext(), llvm::to_vector(results));
-    types = structure;
-  }
-  auto call = LLVM::InlineAsmOp::create(builder, loc, types, operands, text, memory,
-                                        /*has_side_effects=*/true, /*is_align_stack=*/false,
-                                        LLVM::tailcallkind::TailCallKind::None,
-                                        LLVM::AsmDialectAttr(), mlir::ArrayAttr());
-  llvm::SmallVector<Value> values;
-  if (results.size() == 1)
-    values.push_back(call.getResult(0));
-  for (size_t i = 0; results.size() > 1 && i < results.size(); ++i)
-    values.push_back(LLVM::ExtractValueOp::create(builder, loc, call.getResult(0), i));
-  return values;
-}
-KernelLowering::Value KernelLowering::sumOf(Value a, Value b) {
-  if (mlir::getElementTypeOrSelf(a.getType()).isInteger())
-    return arith::AddIOp::create(builder, loc, a, b);
-  return arith::AddFOp::create(builder, loc, a, b);
 }
 KernelLowering::Value KernelLowering::sumAt(Value part, int64_t values, int64_t value) {
   int64_t bytes = g.groupThreads() * 16; // of one accumulator of all threads
   Value own = add(mul(mod(thread, g.groupThreads()), 16), value * bytes);
   return add(mul(part, values * bytes), part.getType().isInteger(64) ? widen(own) : own);
 }
-KernelLowering::Value KernelLowering::element(Value vector, int64_t position) {
-  return LLVM::ExtractElementOp::create(builder, loc, vector, i32(position));
-}
-KernelLowering::Value KernelLowering::vectorOf(llvm::ArrayRef<Value> values) {
-  auto type = mlir::VectorType::get({static_cast<int64_t>(values.size())}, values[0].getType());
-  Value vector = LLVM::PoisonOp::create(builder, loc, type);
-  for (size_t i = 0; i < values.size(); ++i)
-    vector = LLVM::InsertElementOp::create(builder, loc, vector, values[i],
-                                           i32(static_cast<int64_t>(i)));
-  return vector;
-}
-
-std::vector<KernelLowering::Value> KernelLowering::loadWords(Value pointer, int64_t bytes) {
-  mlir::Type word = builder.getI32Type();
-  if (bytes < 4) {
-    Value narrow = load(builder.getIntegerType(static_cast<unsigned>(8 * bytes)), pointer, bytes);
-    return {arith::ExtUIOp::create(builder, loc, word, narrow)};
-  }
-  std::vector<Value> words;
-  for (int64_t at = 0; at < bytes; at += 16) {
-    int64_t size = std::min<int64_t>(16, bytes - at);
-    Value piece = LLVM::GEPOp::create(builder, loc, pointer.getType(), builder.getI8Type(), pointer,
-                                      llvm::ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(at)});
-    if (size == 4) {
-      words.push_back(load(word, piece, 4));
-      continue;
-    }
-    Value vector = load(mlir::VectorType::get({size / 4}, word), piece, size);
-    for (int64_t i = 0; i < size / 4; ++i)
-      words.push_back(element(vector, i));
-  }
-  return words;
-}
-
 } // namespace rho::compiler

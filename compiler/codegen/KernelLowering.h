@@ -4,31 +4,27 @@
 // the code order of plan/Geometry.cpp.
 #pragma once
 
+#include "compiler/codegen/DeviceBuilder.h"
 #include "compiler/ir/Dialects.h"
 #include "compiler/plan/Geometry.h"
-
-#include "mlir/IR/Builders.h"
 
 #include <functional>
 
 namespace rho::compiler {
 
-class KernelLowering {
+class KernelLowering : protected DeviceBuilder {
 public:
   explicit KernelLowering(tile::KernelOp op);
   virtual ~KernelLowering() = default;
   mlir::LogicalResult run();
 
 protected:
-  using Value = mlir::Value;
+  using DeviceBuilder::Value;
   tile::KernelOp op;
-  mlir::OpBuilder builder;
-  mlir::Location loc; // of the operation being lowered
   Geometry g;
 
   // Set up at the kernel's entry.
   mlir::Block *entry = nullptr;
-  Value shared; // base of dynamic shared memory
   Value thread, lane, warpM, warpN, warpK;
   Value laneRow, laneColumn;              // lane / 4, lane % 4
   Value firstRow;                         // this thread's first weight row within the CTA tile
@@ -51,6 +47,12 @@ protected:
   // them then, of those where `first` is true.
   virtual Value sumCluster(Value buffer, Value first, llvm::SmallVector<Value> &sums);
 
+  // Byte in shared memory of 16-byte piece `piece` of this lane's row of n8 tile `batchTile` of the
+  // activations that a part holds; families of warps that multiply from there say where.
+  virtual Value matrixRowAt(Value part, int64_t batchTile, Value piece, int64_t rowBytes) {
+    return {};
+  }
+
   // KernelLowering.cpp
   void createFunction();
   void assignShared();
@@ -61,6 +63,17 @@ protected:
   void forEachPiece(int64_t pieces, const std::function<void(Value piece, Value exists)> &body);
   void copyPiece(Value to, Value from, Value size, Value exists);
   void lowerCopyRows(tile::CopyRowsOp copy);
+
+  // WarpProducts.cpp
+  void lowerLoadActivation(tile::LoadActivationOp load);
+  // Operands A, B and C of an instruction, each register one.
+  std::vector<Value> mmaOperands(mlir::ValueRange a, Value b, int64_t step, Value c);
+  Value mmaResult(llvm::StringRef intrinsic, Value c, mlir::ValueRange operands);
+  void lowerMma(tile::MmaOp mma);
+  Value blockList(Value buffer, Value slot); // the four words of a tile
+  void lowerLoadBlockList(tile::LoadBlockListOp load);
+  void lowerPrefetchBlocks(tile::PrefetchBlocksOp prefetch);
+  void lowerLoadPiece(tile::LoadPieceOp load);
 
   // Fragments.cpp
   void lowerLoadCodes(tile::LoadCodesOp load);
@@ -100,40 +113,11 @@ protected:
   Value outputs(mlir::ValueRange accumulators, llvm::StringRef element, int64_t first,
                 int64_t count, int64_t j, int64_t c);
 
-  // Small builders.
-  Value i32(int64_t value);
-  Value i64(int64_t value);
-  Value add(Value a, Value b);
-  Value add(Value a, int64_t b);
-  Value mul(Value a, Value b);
-  Value mul(Value a, int64_t b);
-  Value div(Value a, int64_t powerOfTwo);
-  Value mod(Value a, int64_t powerOfTwo);
-  Value less(Value a, Value b); // unsigned
-  Value widen(Value a);         // u32 -> i64
-  Value globalAt(Value base, Value byteOffset);
-  Value sharedAt(Value byteOffset); // from the base of dynamic shared memory
   // First byte of a part of a shared buffer.
   Value partOf(Value buffer, Value slot);
-  Value load(mlir::Type type, Value pointer, int64_t alignment);
-  void store(Value value, Value pointer, int64_t alignment);
-  // PTX that touches memory or order: stays where it is put.
-  llvm::SmallVector<Value> ptx(llvm::StringRef text, llvm::StringRef constraints,
-                               mlir::TypeRange results, mlir::ValueRange operands);
-  Value sumOf(Value a, Value b); // of integers or floats, elementwise
   // Byte of this thread's accumulator `value` of `values` where a part holds those of one group of
   // warps.
   Value sumAt(Value part, int64_t values, int64_t value);
-  Value element(Value vector, int64_t position);
-  Value vectorOf(llvm::ArrayRef<Value> values);
-  // `bytes` bytes at a pointer as 32-bit words; fewer than 4 bytes are zero-extended.
-  std::vector<Value> loadWords(Value pointer, int64_t bytes);
-  // Packed scales of an element type to f32.
-  std::vector<Value> toF32(llvm::ArrayRef<Value> words, llvm::StringRef element, int64_t count);
-  Value integerToF32(Value code, dsl::ElementType type);
-  Value floatToF32(Value code, dsl::ElementType type);
-  Value constantF32(double value);
-  mlir::Type f32() { return builder.getF32Type(); }
 };
 
 } // namespace rho::compiler

@@ -29,13 +29,13 @@ namespace {
 
 const char *const triple = "nvptx64-nvidia-cuda";
 
-// Kernels of roles gemv load weights past L1, which PTX has from version 7.4 on.
-bool loadsPastL1(const llvm::Module &module) {
+// Whether inline PTX of the module has `part` in it.
+bool contains(const llvm::Module &module, llvm::StringRef part) {
   for (const llvm::Function &function : module)
     for (const llvm::Instruction &instruction : llvm::instructions(function))
       if (auto *call = llvm::dyn_cast<llvm::CallBase>(&instruction))
         if (auto *text = llvm::dyn_cast<llvm::InlineAsm>(call->getCalledOperand()))
-          if (llvm::StringRef(text->getAsmString()).contains("L1::no_allocate"))
+          if (llvm::StringRef(text->getAsmString()).contains(part))
             return true;
   return false;
 }
@@ -48,7 +48,10 @@ const char *ptxFeature(const llvm::Module &module, llvm::StringRef target) {
   for (const llvm::Function &function : module)
     if (function.getName().starts_with("llvm.nvvm.mma.") && function.getName().contains("e4m3"))
       return "+ptx84";
-  if ((target == "sm_80" || target == "sm_86") && loadsPastL1(module))
+  bool isOld = target == "sm_80" || target == "sm_86";
+  if (isOld && contains(module, "movmatrix"))
+    return "+ptx78";
+  if (isOld && contains(module, "L1::no_allocate")) // loads past L1
     return "+ptx74";
   if (target == "sm_80")
     return "+ptx70";

@@ -49,6 +49,7 @@ private:
   void lowerWait(tile::WarpgroupWaitOp wait);
   void lowerStoreBox(tile::StoreBoxOp store);
   void lowerWaitStores();
+  Value matrixRowAt(Value part, int64_t batchTile, Value piece, int64_t rowBytes) override;
   Value isWarpgroupLeader(); // the thread that starts and awaits its warpgroup's stores
   // Of a part with `rows` rows: where byte `column` of the rows lies.
   static int64_t columnOffset(int64_t rows, int64_t column);
@@ -233,6 +234,18 @@ void WgmmaLowering::lowerCopyBox(tile::CopyBoxOp copy) {
 int64_t WgmmaLowering::columnOffset(int64_t rows, int64_t column) {
   return column / Geometry::swizzleBytes * rows * Geometry::swizzleBytes +
          column % Geometry::swizzleBytes;
+}
+
+// Boxes of 128 bytes a row, one after the other along k; the swizzle permutes the pieces of eight
+// rows.
+WgmmaLowering::Value WgmmaLowering::matrixRowAt(Value part, int64_t batchTile, Value piece,
+                                                int64_t /*rowBytes*/) {
+  constexpr int64_t pieces = Geometry::swizzleBytes / 16;
+  Value row = mod(lane, 8);
+  Value box = add(part, mul(div(piece, pieces), g.tileM * Geometry::swizzleBytes));
+  Value place = arith::XOrIOp::create(builder, loc, mod(piece, pieces), row);
+  return add(add(add(box, mul(row, Geometry::swizzleBytes)), mul(place, 16)),
+             batchTile * 8 * Geometry::swizzleBytes);
 }
 
 // PTX ISA, "matrix descriptor": rows of 128 bytes along k, eight of them 1024 bytes apart, 128-byte

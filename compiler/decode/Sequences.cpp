@@ -209,7 +209,7 @@ private:
 
 std::optional<DecodeSequence> bareElement(dsl::ElementType type, std::string_view mmaType,
                                           int leastLog2) {
-  if (mmaType == type.name() && type.bits() <= 8)
+  if (mmaType == type.name())
     return unchanged(type);
   const std::vector<SynthesizedDecode> &found = elementDecodes(type, mmaType, leastLog2);
   return found.empty() ? extractElement(type, mmaType) : found[0].sequence;

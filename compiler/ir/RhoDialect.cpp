@@ -27,9 +27,10 @@ void RhoDialect::initialize() {
 }
 
 static mlir::LogicalResult checkRole(mlir::Operation *op, llvm::StringRef role) {
-  if (role == "weight" || role == "activation")
+  if (role == "weight" || role == "activation" || role == "residual")
     return mlir::success();
-  return op->emitOpError("role is '") << role << "'; it must be 'weight' or 'activation'";
+  return op->emitOpError("role is '")
+         << role << "'; it must be 'weight', 'residual' or 'activation'";
 }
 
 mlir::LogicalResult GemmOp::verify() {

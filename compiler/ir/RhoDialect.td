@@ -58,7 +58,7 @@ def Rho_ContractOp : Rho_Op<"contract", [Pure]> {
 }
 
 def Rho_ComponentOp : Rho_Op<"component", [Pure]> {
-  let summary = "the stored codes of one component of an operand";
+  let summary = "the stored codes of one component of an operand, or of the weight's residual";
   let arguments = (ins StrAttr:$role, StrAttr:$component);
   let results = (outs Rho_Tensor:$result);
   let assemblyFormat = "$role $component attr-dict `:` type($result)";
@@ -137,6 +137,17 @@ def Rho_SumOp : Rho_Op<"sum", [Pure]> {
   let results = (outs Rho_Tensor:$result);
   let assemblyFormat = "`(` $values `)` `times` $factors attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
+}
+
+def Rho_AddOp : Rho_Op<"add", [Pure]> {
+  let summary = "the products of a weight and of its residual, each times a factor, added";
+  let arguments = (ins Rho_Tensor:$value, F64Attr:$factor, Rho_Tensor:$residual,
+                       F64Attr:$residualFactor);
+  let results = (outs Rho_Tensor:$result);
+  let assemblyFormat = [{
+    $value `times` $factor `,` $residual `times` $residualFactor attr-dict
+    `:` functional-type(operands, results)
+  }];
 }
 
 def Rho_ReturnOp : Rho_Op<"return", []> {

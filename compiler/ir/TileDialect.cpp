@@ -70,8 +70,9 @@ mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int
 }
 
 mlir::LogicalResult PipelineOp::verify() {
-  if (getDepth() < 2 || getDepth() > 8)
-    return emitOpError("depth is ") << getDepth() << "; it must be between 2 and 8";
+  constexpr int most = dsl::ScheduleDecl::mostStages;
+  if (getDepth() < 2 || getDepth() > most)
+    return emitOpError("depth is ") << getDepth() << "; it must be between 2 and " << most;
   if (getInits().getTypes() != getResultTypes())
     return emitOpError("init and result types differ");
   bool decodes = !getDecode().empty();
@@ -106,11 +107,13 @@ mlir::LogicalResult DecodeOp::verify() {
 }
 
 mlir::LogicalResult MmaOp::verify() {
-  if (getA().size() != 4)
-    return emitOpError("operand A has ") << getA().size() << " registers; it must have 4";
-  if (getB().getType().getNumElements() < 2 * static_cast<int64_t>(getStep()) + 2)
-    return emitOpError("operand B has no registers of step ") << getStep();
   bool integer = getElement() == "s8" || getElement() == "s4";
+  if (getA().size() != 4 && !(integer && getA().size() == 2))
+    return emitOpError("operand A has ")
+           << getA().size() << " registers; it must have 4" << (integer ? ", or 2 of a half" : "");
+  auto ofB = static_cast<int64_t>(getA().size() / 2);
+  if (getB().getType().getNumElements() < ofB * (static_cast<int64_t>(getStep()) + 1))
+    return emitOpError("operand B has no registers of step ") << getStep();
   if (getC().getType().getElementType().isInteger() != integer ||
       getC().getType() != getResult().getType())
     return emitOpError("accumulator type does not match '") << getElement() << "' operands";

@@ -206,15 +206,16 @@ def Tile_StreamRowCodesOp : Tile_Op<"stream_row_codes", []> {
 }
 
 def Tile_LoadActivationOp : Tile_Op<"load_activation", []> {
-  let summary = "operand B registers of one chunk of k and one n8 tile, by ldmatrix";
+  let summary = "operand B registers of a chunk of k and an n8 tile, by ldmatrix; `further` chunks on";
   let description = [{
     Rows of the part have `rowBytes` bytes; without it those that the kernel's geometry says.
   }];
   let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$chunk, I64Attr:$batchTile,
-                       OptionalAttr<I64Attr>:$rowBytes);
+                       Optional<I32>:$further, OptionalAttr<I64Attr>:$rowBytes);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
-    $buffer `[` $slot `]` `chunk` $chunk `batch_tile` $batchTile (`row_bytes` $rowBytes^)? attr-dict `:` type($buffer) `->` type($words)
+    $buffer `[` $slot `]` `chunk` $chunk (`+` $further^)? `batch_tile` $batchTile
+    (`row_bytes` $rowBytes^)? attr-dict `:` type($buffer) `->` type($words)
   }];
 }
 
@@ -245,13 +246,14 @@ def Tile_LoadRowCodesOp : Tile_Op<"load_row_codes", []> {
 def Tile_LoadColumnScalesOp : Tile_Op<"load_column_scales", []> {
   let summary = "scales of this thread's two batch rows of an n8 tile for one group of the tile";
   let description = [{
-    The threads of a quad take `spread` consecutive groups in turn, from `group` on.
+    The threads of a quad take `spread` consecutive groups in turn, from `group` + `further` on.
   }];
   let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$group, I64Attr:$batchTile,
-                       StrAttr:$element, DefaultValuedAttr<I64Attr, "1">:$spread);
+                       StrAttr:$element, DefaultValuedAttr<I64Attr, "1">:$spread,
+                       Optional<I32>:$further);
   let results = (outs F32Vector:$scales);
   let assemblyFormat = [{
-    $buffer `[` $slot `]` `group` $group `batch_tile` $batchTile `as` $element attr-dict
+    $buffer `[` $slot `]` `group` $group (`+` $further^)? `batch_tile` $batchTile `as` $element attr-dict
     `:` type($buffer) `->` type($scales)
   }];
 }
@@ -289,6 +291,9 @@ def Tile_PairOp : Tile_Op<"pair", [Pure]> {
 
 def Tile_MmaOp : Tile_Op<"mma", [Pure]> {
   let summary = "one matrix instruction: m16n8 with 32 bytes of k per row";
+  let description = [{
+    Of integers also with 16 bytes, operand A then has two registers, and `step` counts such halves.
+  }];
   let arguments = (ins Variadic<I32>:$a, I32Vector:$b, I64Attr:$step, Accumulator:$c,
                        StrAttr:$element);
   let results = (outs Accumulator:$result);
@@ -608,4 +613,5 @@ def Tile_WaitStoresOp : Tile_Op<"wait_stores", []> {
   let assemblyFormat = "attr-dict";
 }
 
+include "compiler/ir/TileResidual.td"
 #endif // TILE_DIALECT_TD

@@ -1,10 +1,12 @@
 // tile.pipeline to a prologue that starts depth - 1 tiles and a loop that, for each tile, waits for
 // it, starts the tile depth - 1 ahead into the slot that was just freed, and consumes. Where the
 // kernel may start before the one ahead of it has ended, the prologue starts weights first, which
-// do not depend on that kernel, and then waits for it.
+// do not depend on that kernel, and then waits for it. Around it, where CTAs have equal shares of
+// k, the loop over a CTA's tiles.
 #include "compiler/ir/Dialects.h"
 #include "compiler/passes/Copies.h"
 #include "compiler/passes/Passes.h"
+#include "compiler/passes/TileOrder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -103,8 +105,31 @@ private:
   }
 };
 
+// tile.for_tiles of warps without roles: its body, tile after tile. All warps have left a tile's
+// stages when those of the next are filled.
+void expandTiles(tile::ForTilesOp op) {
+  mlir::OpBuilder builder(op);
+  ScalarBuilder at{builder, op.getLoc()};
+  forEachTile(at, op, {}, [&](const TileShare &share, mlir::ValueRange) {
+    // Threads that store nothing of the tile before come here ahead of those of their warp.
+    mlir::NVVM::SyncWarpOp::create(builder, op.getLoc(), at.i32(-1));
+    mlir::NVVM::Barrier0Op::create(builder, op.getLoc());
+    mlir::IRMapping map;
+    mlir::Block &body = op.getBody().front();
+    map.map(body.getArguments(), share.arguments);
+    for (mlir::Operation &inner : body)
+      builder.clone(inner, map);
+    return llvm::SmallVector<Value>();
+  });
+  op.erase();
+}
+
 struct ExpandPipelinePass : impl::ExpandPipelineBase<ExpandPipelinePass> {
   void runOnOperation() override {
+    llvm::SmallVector<tile::ForTilesOp> loops;
+    getOperation().walk([&](tile::ForTilesOp op) { loops.push_back(op); });
+    for (tile::ForTilesOp op : loops)
+      expandTiles(op);
     llvm::SmallVector<tile::PipelineOp> pipelines;
     getOperation().walk([&](tile::PipelineOp op) { pipelines.push_back(op); });
     tile::KernelOp last;

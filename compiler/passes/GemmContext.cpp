@@ -2,12 +2,11 @@
 
 #include "dsl/Module.h"
 
+#include "llvm/ADT/StringExtras.h"
+
 #include <algorithm>
-#include <set>
 
 namespace rho::compiler {
-
-static constexpr llvm::StringLiteral declaration("format ");
 
 std::vector<std::string> originsOf(const dsl::Gemm &gemm) {
   std::vector<std::string> result{"gemm", "output", "schedule"};
@@ -16,6 +15,8 @@ std::vector<std::string> originsOf(const dsl::Gemm &gemm) {
   for (const StoredComponent &stored : storedComponents(gemm.activation))
     result.push_back("activation." + partPrefix(gemm.activation, stored.part) +
                      stored.declared().name);
+  if (gemm.weight.residual)
+    result.push_back("weight." + gemm.weight.residual->part.name);
   return result;
 }
 
@@ -30,58 +31,79 @@ std::string partPrefix(const dsl::Format &activation, size_t part) {
   return activation.partition ? activation.partition->parts[part].name + "." : "";
 }
 
-std::string formatText(const dsl::Format &format) {
-  bool plain = format.components.size() == 1 && format.name == format.element().type.name();
-  if (plain)
-    return format.name;
-  std::string text;
-  std::set<std::string> ofParts;
-  dsl::forEachPart(format, [&](const dsl::Part &part, const dsl::Blocks &) {
-    std::string own = formatText(*part.format);
-    if (own.starts_with(declaration) && ofParts.insert(own).second)
-      text += own;
-  });
-  return text + dsl::print(format);
+mlir::Location componentLocation(mlir::MLIRContext *context, const GemmContext &gemm, bool ofWeight,
+                                 int component) {
+  const dsl::Format &format = ofWeight ? gemm.gemm.weight : gemm.gemm.activation;
+  std::string name = format.components[static_cast<size_t>(component)].name;
+  if (ofWeight && !gemm.weightOrigin.empty())
+    return locationOf(context, gemm.origins, gemm.weightOrigin);
+  return locationOf(context, gemm.origins,
+                    (ofWeight ? "weight." : "activation." + gemm.prefix) + name);
 }
 
 namespace {
 
-// Declarations, the last of which is the format; a bare type name is its own name.
-std::vector<std::string> declarationsOf(llvm::StringRef text) {
-  std::vector<std::string> result;
-  while (text.starts_with(declaration)) {
-    size_t next = text.find(("\n" + declaration).str());
-    result.push_back((text.take_front(next) + "\n").str());
-    text = next == llvm::StringRef::npos ? "" : text.drop_front(next + 1);
+// The declarations of a format, those of its parts before it; none of a bare type.
+void appendTexts(const dsl::Format &format, std::vector<std::string> &texts) {
+  dsl::forEachPart(format, [&](const dsl::Part &part, const dsl::Blocks &) {
+    appendTexts(*part.format, texts);
+  });
+  std::string text = dsl::print(format);
+  if (!dsl::isPlain(format) && std::find(texts.begin(), texts.end(), text) == texts.end())
+    texts.push_back(std::move(text));
+}
+
+constexpr llvm::StringLiteral declaration = "format ";
+
+// Appends to a module's text the declarations that it lacks, and returns the name of the last.
+std::string declare(llvm::StringRef text, std::string &module) {
+  if (!text.starts_with(declaration))
+    return text.str();
+  std::string name;
+  while (!text.empty()) {
+    size_t end = text.find(("\n" + declaration).str(), 1);
+    llvm::StringRef one = text.take_front(end);
+    text = end == llvm::StringRef::npos ? "" : text.drop_front(end + 1);
+    name = one.drop_front(declaration.size())
+               .take_until([](char c) { return c == ' ' || c == '{'; })
+               .str();
+    if (!llvm::StringRef("\n" + module).contains(("\n" + one.rtrim()).str()))
+      module += one.rtrim().str() + "\n";
   }
+  return name;
+}
+
+// Of the residual's pieces: the same gemm with their format, and k tiles of one piece.
+std::shared_ptr<const GemmContext> residualContext(const GemmContext &context) {
+  auto result = std::make_shared<GemmContext>();
+  result->gemm = residualOf(context.gemm);
+  result->plan = context.plan;
+  result->plan.schedule.sums = dsl::ScheduleDecl::Sums::Converted;
+  result->placed = *context.placed.residual;
+  result->geometry = pieceGeometry(context.placed, context.geometry);
+  result->origins = context.origins;
+  result->weightOrigin = "weight." + context.gemm.weight.residual->part.name;
   return result;
 }
 
-std::string formatName(llvm::StringRef text) {
-  std::vector<std::string> declared = declarationsOf(text);
-  if (declared.empty())
-    return text.str();
-  llvm::StringRef last = declared.back();
-  last.consume_front(declaration);
-  return last.take_until([](char c) { return c == ' ' || c == '{'; }).str();
-}
-
 } // namespace
+
+std::string formatText(const dsl::Format &format) {
+  if (dsl::isPlain(format))
+    return format.name;
+  std::vector<std::string> texts;
+  appendTexts(format, texts);
+  return llvm::join(texts, "\n");
+}
 
 mlir::FailureOr<GemmContext> contextOf(ir::GemmOp op) {
   auto fail = [&](const Error &error) {
     return op.emitError(error.diagnostics.empty() ? "" : error.diagnostics[0].message);
   };
-  std::string weight = op.getWeight().str(), activation = op.getActivation().str();
-  std::string text;
-  std::set<std::string> declared;
-  for (const std::string *format : {&weight, &activation})
-    for (const std::string &one : declarationsOf(*format))
-      if (declared.insert(one).second)
-        text += one + "\n";
-  text += "gemm g {\n  weight: " + formatName(weight) +
-          "\n  activation: " + formatName(activation) + "\n  output: " + op.getOutput().str() +
-          "\n}\n";
+  std::string text, weight = declare(op.getWeight(), text),
+                    activation = declare(op.getActivation(), text);
+  text += "gemm g {\n  weight: " + weight + "\n  activation: " + activation +
+          "\n  output: " + op.getOutput().str() + "\n}\n";
   Result<dsl::Module> module =
       dsl::parseModule(text, "rho.gemm", [](const std::string &) { return std::nullopt; });
   if (!module)
@@ -100,6 +122,8 @@ mlir::FailureOr<GemmContext> contextOf(ir::GemmOp op) {
   result.placed = *placed;
   result.geometry = makeGeometry(*placed, plan->schedule);
   result.origins = originsOf(result.gemm);
+  if (result.placed.residual)
+    result.residual = residualContext(result);
   return result;
 }
 

@@ -18,8 +18,8 @@ mlir::Location locationOf(mlir::MLIRContext *context, const std::vector<std::str
 // "low." of a part of an activation: what names of its components begin with; empty without parts.
 std::string partPrefix(const dsl::Format &activation, size_t part);
 
-// The format as an attribute text: the bare type name for a plain f16 or bf16 operand, else its
-// declaration after those of its parts.
+// The format as an attribute text, after those of its parts: the bare type name for a plain f16 or
+// bf16 operand.
 std::string formatText(const dsl::Format &format);
 
 struct GemmContext {
@@ -28,14 +28,20 @@ struct GemmContext {
   PlacedGemm placed;
   Geometry geometry;
   std::vector<std::string> origins;
-  std::string prefix;  // partPrefix()
-  int firstStored = 0; // storedIndex() of the activation's element
+  std::string weightOrigin;                    // of all components of the weight; empty: their own
+  std::shared_ptr<const GemmContext> residual; // of the weight's, with the tile of a piece
+  std::string prefix;                          // partPrefix()
+  int firstStored = 0;                         // storedIndex() of the activation's element
 
   size_t parts() const { return placed.parts.empty() ? 1 : placed.parts.size(); }
 };
 
 // The same of one part of the activation alone; without parts itself.
 GemmContext contextOfPart(const GemmContext &whole, size_t part);
+
+// The location of what comes from a component.
+mlir::Location componentLocation(mlir::MLIRContext *context, const GemmContext &gemm, bool ofWeight,
+                                 int component);
 
 // Emits an error on the operation when its texts do not parse or cannot be placed.
 mlir::FailureOr<GemmContext> contextOf(ir::GemmOp op);

@@ -8,21 +8,22 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
 #include <map>
+#include <memory>
 #include <optional>
 
 namespace rho::compiler {
 
 // The chain of operations from rho.return back to the matrix instruction.
 struct Chain {
-  ir::ReturnOp result;
+  double factor = 1; // of the result
   ir::MmaOp mma;
   ir::DecodeOp decode;
   std::vector<ir::ComponentOp> accumulator; // group scales, in order of application
   std::vector<ir::ComponentOp> epilogue;
-  // Of a partition: a chain without `result` for each part, whose epilogue is the part's alone, and
-  // what each is multiplied by. The whole has then neither `mma` nor `decode`.
+  std::shared_ptr<Chain> residual; // whose result is added
+  // Of a partition: a chain for each part, whose epilogue is the part's alone. The whole has then
+  // neither `mma` nor `decode`.
   std::vector<Chain> parts;
-  std::vector<double> factors;
 };
 
 class KernelBuilder {
@@ -72,8 +73,7 @@ private:
   Value startOfShare(const std::vector<Value> &starts, Value number);
   std::vector<std::pair<Value, Value>> rangesOfParts();
   // Sums times what belongs to the part alone, plus those of other parts.
-  std::vector<Value> finishPart(double factor, const std::vector<Value> &own,
-                                const std::vector<Value> &others);
+  std::vector<Value> finishPart(const std::vector<Value> &own, const std::vector<Value> &others);
   std::vector<Value> scaledBy(const std::vector<Value> &sums, double factor);
   Value &bufferOf(bool ofWeight, int component) {
     bool shared = ofWeight || component == 0;
@@ -145,11 +145,39 @@ private:
   std::vector<Value> buildGroupedProducts(Value slot, std::vector<Value> sums);
   std::vector<Value> buildWarpgroupProducts(Value slot, std::vector<Value> carried);
   int64_t flushK() const;
+  bool grouped() const { return !chain.accumulator.empty(); }
   bool biased() const { return context.plan.schedule.sums == dsl::ScheduleDecl::Sums::Biased; }
   bool rowScalesTimesBiasAreExact() const;
   std::vector<Value> joinChains(const std::vector<std::vector<Value>> &partial);
   void flushGroup(std::vector<Value> &sums, const std::vector<Value> &partial, int64_t k,
                   Value slot);
+
+  // TileResidual.cpp: the stored blocks of a residual, by a builder of its own whose k tile is one
+  // piece of them.
+  std::unique_ptr<KernelBuilder> residual;
+  Value pieceInTile;       // of such a builder: which piece of the k tile of the kernel
+  int64_t kernelTileK = 0; // and that
+  // Of such a builder: groups of k from the first of the kernel's k tile to that of the piece; null
+  // where a group is no shorter than the k tile, or no piece is built.
+  Value groupsBeforePiece(int64_t group);
+  // The pieces of this warp in a k tile, and what it loads of the first of them.
+  struct StoredPieces {
+    Value stored, first;
+    std::vector<Value> words;
+  };
+  void makeResidual();
+  // What this thread loads of a piece, in the order of ResidualLayout::parts.
+  struct PieceLoad {
+    int64_t words, offset;          // the latter from the piece's first byte
+    std::optional<int64_t> rowBits; // of a code for each row; none: words of each lane
+  };
+  std::vector<PieceLoad> pieceLoads();
+  std::vector<Value> loadPieceIf(Value exists, Value piece); // else zeros
+  Value isNotZero(Value bits);
+  StoredPieces startResidual(Value tileK, Value slot);
+  std::vector<Value> addResidual(Value slot, const StoredPieces &pieces, std::vector<Value> sums);
+  std::vector<Value> buildPieceProducts(Value slot, Value inTile, const std::vector<Value> &words,
+                                        std::vector<Value> sums);
 
   // TileGemv.cpp
   void buildGemv();
@@ -167,10 +195,7 @@ private:
     std::vector<Value> rows, columns;
   };
   std::optional<EpilogueFactors> early; // made before the products
-  EpilogueFactors buildFactors(const Chain &of, double constant);
-  EpilogueFactors buildFactors() {
-    return buildFactors(chain, chain.result.getFactor().convertToDouble());
-  }
+  EpilogueFactors buildFactors();
   void buildEpilogue(std::vector<Value> sums);
 
   // Small builders.
@@ -178,12 +203,10 @@ private:
     return locationOf(op.getContext(), context.origins, origin);
   }
   mlir::Location at(bool ofWeight, int component) {
-    const dsl::Format &format = ofWeight ? context.gemm.weight : context.gemm.activation;
-    return at((ofWeight ? "weight." : "activation." + context.prefix) +
-              format.components[component].name);
+    return componentLocation(op.getContext(), context, ofWeight, component);
   }
   const dsl::Component &partOf(ir::ComponentOp component, bool &ofWeight, int &index) const {
-    ofWeight = component.getRole() == "weight";
+    ofWeight = component.getRole() != "activation";
     const dsl::Format &format = ofWeight ? context.gemm.weight : context.gemm.activation;
     llvm::StringRef name = component.getComponent();
     if (!ofWeight)
@@ -211,6 +234,10 @@ private:
     return mlir::VectorType::get({count}, element);
   }
   mlir::VectorType accumulatorType(bool integer) { return vectorOf(4, integer); }
+  // Of the sums that are carried from k tile to k tile.
+  mlir::VectorType sumType() {
+    return accumulatorType(context.placed.integerAccumulator && !grouped());
+  }
 };
 
 } // namespace rho::compiler

@@ -33,6 +33,7 @@ void KernelBuilder::build() {
   builder.setInsertionPointToEnd(&block);
   allocateShared();
   findTile();
+  makeResidual();
   if (g.gemv())
     buildGemv();
   else
@@ -40,12 +41,13 @@ void KernelBuilder::build() {
   op.erase();
 }
 
-// Roles have a loop over tiles; otherwise the grid is of tiles and of parts of k.
+// Roles and equal shares of k have a loop over tiles; otherwise the grid is of tiles and of parts
+// of k.
 void KernelBuilder::findTile() {
   mlir::Location loc = at("schedule");
   mlir::Type type = builder.getI32Type();
   const LayoutSection &codes = layout.sections[0];
-  if (g.specialized()) {
+  if (g.specialized() || g.streamK) {
     auto tiles = tile::ForTilesOp::create(builder, loc, static_cast<uint64_t>(codes.tilesN),
                                           outputTilesM(), static_cast<uint64_t>(codes.tilesK));
     mlir::Block &body = tiles.getBody().emplaceBlock();
@@ -126,13 +128,15 @@ void KernelBuilder::allocateShared() {
 }
 
 std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &start) {
-  bool grouped = !chain.accumulator.empty();
-  bool integer = context.placed.integerAccumulator && !grouped;
-  mlir::VectorType type = accumulatorType(integer);
-  Value zero = tile::ZeroOp::create(builder, at("gemm"), type);
-  size_t sums = static_cast<size_t>(g.rowTiles() * g.batchTiles());
-  std::vector<Value> inits = start.empty() ? std::vector<Value>(sums, zero) : start;
-  bool carries = g.specialized() && !grouped && !g.decodesApart() && carriesBatch(g);
+  size_t ofWeight = static_cast<size_t>(g.rowTiles() * g.batchTiles());
+  std::vector<Value> inits = start;
+  if (inits.empty())
+    inits.assign(ofWeight, tile::ZeroOp::create(builder, at("gemm"), sumType()));
+  if (residual)
+    inits.insert(inits.end(), ofWeight,
+                 tile::ZeroOp::create(builder, at("gemm"), residual->sumType()));
+  size_t sums = inits.size();
+  bool carries = g.specialized() && !grouped() && !g.decodesApart() && carriesBatch(g);
   if (carries) // operand A of the batch that runs on
     inits.insert(inits.end(), static_cast<size_t>(4 * g.rowTiles() * batchSteps(g)), i32(0));
   auto pipeline =
@@ -164,9 +168,23 @@ std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &start)
     carried.push_back(consume.addArgument(init.getType(), loc));
   builder.setInsertionPointToEnd(&consume);
   Value slot = consume.getArgument(1);
+  StoredPieces pieces;
+  std::vector<Value> ofResidual;
+  if (residual) {
+    pieces = startResidual(consume.getArgument(0), slot);
+    auto first = carried.begin() + static_cast<std::ptrdiff_t>(ofWeight);
+    auto last = carried.begin() + static_cast<std::ptrdiff_t>(sums);
+    ofResidual.assign(first, last);
+    carried.erase(first, last);
+  }
   std::vector<Value> sumsAfter = !g.specialized() ? buildWarpProducts(slot, carried)
-                                 : grouped        ? buildGroupedProducts(slot, carried)
+                                 : grouped()      ? buildGroupedProducts(slot, carried)
                                                   : buildWarpgroupProducts(slot, carried);
+  if (residual) {
+    ofResidual = addResidual(slot, pieces, ofResidual);
+    sumsAfter.insert(sumsAfter.begin() + static_cast<std::ptrdiff_t>(ofWeight), ofResidual.begin(),
+                     ofResidual.end());
+  }
   tile::YieldOp::create(builder, loc, sumsAfter);
   return {pipeline.getResults().begin(), pipeline.getResults().begin() + sums};
 }
@@ -196,6 +214,13 @@ void KernelBuilder::buildCopies(Value tileK, Value slot) {
       continue;
     }
     Value buffer = bufferOf(true, index);
+    if (index == StageBuffer::blockList) {
+      const ResidualLayout &stored = *layout.residual;
+      tile::CopyTileOp::create(builder, at(context.residual->weightOrigin), weight,
+                               stored.listOffset, add(mul(tileN, stored.tilesK), tileK), buffer,
+                               slot);
+      continue;
+    }
     tile::CopyTileOp::create(builder, at(true, layout.sections[index].component), weight,
                              layout.sections[index].offset, sectionTile(index, tileK), buffer,
                              slot);
@@ -270,8 +295,9 @@ mlir::LogicalResult readChain(ir::GemmOp op, Value value, Chain &chain) {
       return mlir::success();
     } else if (auto sum = llvm::dyn_cast<ir::SumOp>(definition); sum && !reduced) {
       for (auto [part, factor] : llvm::zip(sum.getValues(), sum.getFactors())) {
-        chain.factors.push_back(llvm::cast<mlir::FloatAttr>(factor).getValueAsDouble());
-        if (mlir::failed(readChain(op, part, chain.parts.emplace_back())))
+        Chain &own = chain.parts.emplace_back();
+        own.factor = llvm::cast<mlir::FloatAttr>(factor).getValueAsDouble();
+        if (mlir::failed(readChain(op, part, own)))
           return mlir::failure();
       }
       return mlir::success();
@@ -282,6 +308,21 @@ mlir::LogicalResult readChain(ir::GemmOp op, Value value, Chain &chain) {
   return op.emitError("holds no rho.mma");
 }
 
+mlir::LogicalResult readBody(ir::GemmOp op, bool hasResidual, Chain &chain) {
+  auto result = llvm::cast<ir::ReturnOp>(op.getBody().front().back());
+  auto sum = result.getValue().getDefiningOp<ir::AddOp>();
+  if (static_cast<bool>(sum) != hasResidual)
+    return op.emitError(sum ? "the weight has no residual" : "the weight's residual is not added");
+  chain.factor = result.getFactor().convertToDouble();
+  if (!sum)
+    return readChain(op, result.getValue(), chain);
+  chain.residual = std::make_shared<Chain>();
+  chain.residual->factor = chain.factor * sum.getResidualFactor().convertToDouble();
+  chain.factor *= sum.getFactor().convertToDouble();
+  return mlir::success(mlir::succeeded(readChain(op, sum.getValue(), chain)) &&
+                       mlir::succeeded(readChain(op, sum.getResidual(), *chain.residual)));
+}
+
 struct LowerToTilePass : impl::LowerToTileBase<LowerToTilePass> {
   void runOnOperation() override {
     for (ir::GemmOp op : llvm::make_early_inc_range(getOperation().getOps<ir::GemmOp>())) {
@@ -289,8 +330,7 @@ struct LowerToTilePass : impl::LowerToTileBase<LowerToTilePass> {
       if (mlir::failed(context))
         return signalPassFailure();
       Chain chain;
-      chain.result = llvm::cast<ir::ReturnOp>(op.getBody().front().back());
-      if (mlir::failed(readChain(op, chain.result.getValue(), chain)))
+      if (mlir::failed(readBody(op, context->residual != nullptr, chain)))
         return signalPassFailure();
       if (chain.parts.size() != context->placed.parts.size()) {
         op.emitError("body sums other parts than the activation has");

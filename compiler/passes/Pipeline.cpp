@@ -19,8 +19,8 @@ void addTilePasses(mlir::OpPassManager &passes) {
 
 void addLlvmPasses(mlir::OpPassManager &passes) {
   // Before buffers become addresses: both copies of the producer then use the same buffer.
-  passes.addPass(createSpecializeWarps()); // takes the pipelines inside of loops over tiles
-  passes.addPass(createExpandPipeline());  // the others
+  passes.addPass(createSpecializeWarps()); // takes the loops over tiles of warps in roles
+  passes.addPass(createExpandPipeline());  // the others, and the pipelines
   passes.addPass(createLowerToNvvm());
   // After it, since loading packed scales adds decodes.
   passes.addPass(createLowerDecode());

@@ -36,30 +36,26 @@ std::string formOf(const DecodeParam &param) {
 
 class PlacedBody {
 public:
-  PlacedBody(ir::GemmOp op, const GemmContext &whole)
-      : op(op), whole(whole), context(contextOfPart(whole, 0)), builder(op.getContext()) {}
+  PlacedBody(ir::GemmOp op, const GemmContext &whole, llvm::StringRef role = "weight")
+      : op(op), whole(whole), context(contextOfPart(whole, 0)), builder(op.getContext()),
+        role(role) {}
 
   void build() {
     mlir::Block &block = op.getBody().front();
     block.clear();
-    builder.setInsertionPointToEnd(&block);
-    if (whole.parts() == 1) {
-      mlir::Value value = scaleBy(product(), context.placed.epilogue);
-      ir::ReturnOp::create(builder, at("output"), value, llvm::APFloat(factorOf(context.placed)));
-      return;
+    if (whole.parts() > 1)
+      return buildParts();
+    mlir::Value value = product(context.placed.epilogue);
+    double result = factor();
+    if (context.residual) {
+      PlacedBody residual(op, *context.residual, "residual");
+      mlir::Value added = residual.product(context.residual->placed.epilogue);
+      builder.setInsertionPointToEnd(&block);
+      value = ir::AddOp::create(builder, at("gemm"), tensor("n m", "f32"), value,
+                                llvm::APFloat(result), added, llvm::APFloat(residual.factor()));
+      result = 1;
     }
-    std::vector<mlir::Value> products;
-    std::vector<double> factors;
-    for (size_t part = 0; part < whole.parts(); ++part) {
-      context = contextOfPart(whole, part);
-      std::erase_if(components, [](const auto &known) { return !known.first.first; });
-      numbers.clear(); // as wide as the part's operands
-      products.push_back(scaleBy(product(), usesOf(false)));
-      factors.push_back(factorOf(context.placed));
-    }
-    mlir::Value sum = ir::SumOp::create(builder, at("gemm"), tensor("n m", "f32"), products,
-                                        builder.getF64ArrayAttr(factors));
-    ir::ReturnOp::create(builder, at("output"), scaleBy(sum, usesOf(true)), llvm::APFloat(1.0));
+    ir::ReturnOp::create(builder, at("output"), value, llvm::APFloat(result));
   }
 
 private:
@@ -67,11 +63,12 @@ private:
   const GemmContext &whole;
   GemmContext context; // of the part that is being built
   mlir::OpBuilder builder;
+  std::string role; // of the weight's components
   std::map<std::pair<bool, int>, mlir::Value> components;
   std::map<std::string, mlir::Value> numbers; // by their terms
 
-  static double factorOf(const PlacedGemm &placed) {
-    return placed.constant * std::ldexp(1.0, -placed.log2Factor);
+  double factor() const {
+    return context.placed.constant * std::ldexp(1.0, -context.placed.log2Factor);
   }
   // Scales of one operand that are constant along k.
   std::vector<ScaleUse> usesOf(bool weight) {
@@ -79,15 +76,27 @@ private:
     llvm::erase_if(uses, [&](const ScaleUse &use) { return use.weight != weight; });
     return uses;
   }
-  mlir::Value scaleBy(mlir::Value value, const std::vector<ScaleUse> &uses) {
-    for (const ScaleUse &use : uses)
-      value = scale(value, use, "n m");
-    return value;
+  void buildParts() {
+    std::vector<mlir::Value> products;
+    std::vector<double> factors;
+    for (size_t part = 0; part < whole.parts(); ++part) {
+      context = contextOfPart(whole, part);
+      std::erase_if(components, [](const auto &known) { return !known.first.first; });
+      numbers.clear(); // as wide as the part's operands
+      products.push_back(product(usesOf(false)));
+      factors.push_back(factor());
+    }
+    mlir::Value sum = ir::SumOp::create(builder, at("gemm"), tensor("n m", "f32"), products,
+                                        builder.getF64ArrayAttr(factors));
+    for (const ScaleUse &use : usesOf(true))
+      sum = scale(sum, use, "n m");
+    ir::ReturnOp::create(builder, at("output"), sum, llvm::APFloat(1.0));
   }
-
-  // Of codes of both operands, with all scales but those that are constant along k.
-  mlir::Value product() {
+  // At the end of the body, times these of the scales that are constant along k, without the
+  // factor.
+  mlir::Value product(const std::vector<ScaleUse> &outside) {
     const PlacedGemm &placed = context.placed;
+    builder.setInsertionPointToEnd(&op.getBody().front());
     mlir::Value codes = component(true, 0);
     std::vector<mlir::Value> parameters;
     std::vector<mlir::Attribute> forms;
@@ -114,6 +123,8 @@ private:
       value = scale(value, use, axes);
     if (placed.flushK > 0)
       value = ir::ReduceOp::create(builder, at("gemm"), tensor("n m", "f32"), value);
+    for (const ScaleUse &use : outside)
+      value = scale(value, use, "n m");
     return value;
   }
 
@@ -129,12 +140,12 @@ private:
       return value;
     const dsl::Format &format = weight ? context.gemm.weight : context.gemm.activation;
     const dsl::Component &part = format.components[index];
-    std::string role = weight ? "weight" : "activation";
     bool operand = !weight && index == 0; // stored as the instruction takes it
     llvm::StringRef element = operand ? context.placed.mmaType : part.type.name();
-    std::string name = (weight ? "" : context.prefix) + part.name;
-    value = ir::ComponentOp::create(builder, at(role + "." + name),
-                                    tensor(axesOf(part, weight), element), role, name);
+    value =
+        ir::ComponentOp::create(builder, componentLocation(op.getContext(), context, weight, index),
+                                tensor(axesOf(part, weight), element), weight ? role : "activation",
+                                (weight ? "" : context.prefix) + part.name);
     return value;
   }
   mlir::Value number(const RowNumber &terms) {

@@ -461,7 +461,11 @@ private:
 struct SpecializeWarpsPass : impl::SpecializeWarpsBase<SpecializeWarpsPass> {
   void runOnOperation() override {
     llvm::SmallVector<tile::ForTilesOp> loops;
-    getOperation().walk([&](tile::ForTilesOp op) { loops.push_back(op); });
+    getOperation().walk([&](tile::ForTilesOp op) {
+      std::string_view roles = op->getParentOfType<tile::KernelOp>().getGeometry().getRoles();
+      if (roles != dsl::name(dsl::ScheduleDecl::Roles::Uniform))
+        loops.push_back(op);
+    });
     for (tile::ForTilesOp op : loops) {
       mlir::OpBuilder builder(op);
       Specialization(op, builder).run();

@@ -7,13 +7,13 @@ namespace rho::compiler {
 
 using mlir::Value;
 
-KernelBuilder::EpilogueFactors KernelBuilder::buildFactors(const Chain &of, double constant) {
+KernelBuilder::EpilogueFactors KernelBuilder::buildFactors() {
   EpilogueFactors factors;
   auto &[factor, rows, columns] = factors;
   auto multiply = [&](mlir::Location loc, Value &product, Value with) {
     product = product ? mlir::arith::MulFOp::create(builder, loc, product, with).getResult() : with;
   };
-  for (ir::ComponentOp component : of.epilogue) {
+  for (ir::ComponentOp component : chain.epilogue) {
     bool ofWeight = false;
     int index = 0;
     const dsl::Component &part = partOf(component, ofWeight, index);
@@ -45,6 +45,7 @@ KernelBuilder::EpilogueFactors KernelBuilder::buildFactors(const Chain &of, doub
                                                  j, part.type.name()));
     }
   }
+  double constant = chain.factor;
   if (constant != 1.0)
     multiply(at("output"), factor,
              mlir::arith::ConstantFloatOp::create(builder, at("output"), builder.getF32Type(),
@@ -67,16 +68,27 @@ void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
     builder.setInsertionPointToStart(&last.getThenRegion().front());
   }
   EpilogueFactors factors = early ? *early : buildFactors();
+  auto scaled = [&](const EpilogueFactors &by, int64_t t, int64_t j, Value value, Value plus) {
+    std::vector<Value> pair;
+    if (!by.rows.empty())
+      pair = {by.rows[2 * t], by.rows[2 * t + 1]};
+    return tile::ScaleOp::create(builder, at("output"), accumulatorType(false), value, pair,
+                                 by.columns.empty() ? Value() : by.columns[j], by.all, plus, false,
+                                 mlir::ValueRange());
+  };
+  EpilogueFactors ofResidual;
+  if (residual) {
+    residual->builder.restoreInsertionPoint(builder.saveInsertionPoint());
+    ofResidual = residual->buildFactors();
+  }
+  int64_t ofWeight = g.rowTiles() * g.batchTiles();
   for (int64_t t = 0; t < g.rowTiles(); ++t)
     for (int64_t j = 0; j < g.batchTiles(); ++j) {
-      std::vector<Value> pair;
-      if (!factors.rows.empty())
-        pair = {factors.rows[2 * t], factors.rows[2 * t + 1]};
-      Value &sum = sums[t * g.batchTiles() + j];
-      sum = tile::ScaleOp::create(builder, at("output"), accumulatorType(false), sum, pair,
-                                  factors.columns.empty() ? Value() : factors.columns[j],
-                                  factors.all, Value(), false, mlir::ValueRange());
+      int64_t i = t * g.batchTiles() + j;
+      Value plus = residual ? scaled(ofResidual, t, j, sums[ofWeight + i], Value()) : Value();
+      sums[i] = scaled(factors, t, j, sums[i], plus);
     }
+  sums.resize(ofWeight);
   if (slices)
     tile::StoreBoxOp::create(builder, at("output"), output, tileN, tileM, slicesBuffer,
                              slices->rows, context.gemm.output.name(), sums);

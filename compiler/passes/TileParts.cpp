@@ -38,9 +38,9 @@ std::vector<Value> KernelBuilder::scaledBy(const std::vector<Value> &sums, doubl
   return result;
 }
 
-std::vector<Value> KernelBuilder::finishPart(double factor, const std::vector<Value> &own,
+std::vector<Value> KernelBuilder::finishPart(const std::vector<Value> &own,
                                              const std::vector<Value> &others) {
-  EpilogueFactors factors = buildFactors(chain, factor);
+  EpilogueFactors factors = buildFactors();
   std::vector<Value> result;
   for (size_t i = 0; i < own.size(); ++i) {
     size_t j = i % static_cast<size_t>(g.batchTiles());
@@ -101,9 +101,10 @@ std::vector<std::pair<Value, Value>> KernelBuilder::rangesOfParts() {
 // The lists come from the kernel ahead.
 void KernelBuilder::waitForLists() {
   mlir::OpBuilder::InsertionGuard guard(builder);
-  if (g.specialized()) // before the loop over tiles
-    builder.setInsertionPoint(builder.getBlock()->getParentOp());
-  else
+  mlir::Operation *around = builder.getBlock()->getParentOp();
+  if (llvm::isa<tile::ForTilesOp>(around)) // before the loop over tiles
+    builder.setInsertionPoint(around);
+  if (!g.specialized())
     tile::LaunchDependentsOp::create(builder, at("schedule"));
   tile::WaitDependencyOp::create(builder, at("schedule"));
 }
@@ -116,11 +117,11 @@ std::vector<Value> KernelBuilder::buildParts() {
   for (size_t part = 0; part < whole.parts(); ++part) {
     enterPart(part);
     std::tie(firstK, lastK) = ranges[part];
-    double factor = wholeChain.factors[part];
+    double factor = wholeChain.parts[part].factor;
     if (addsToSums(context.placed))
       sums = scaledBy(buildPipeline(scaledBy(sums, 1 / factor)), factor);
     else
-      sums = finishPart(factor, buildPipeline(), sums);
+      sums = finishPart(buildPipeline(), sums);
   }
   context = whole;
   chain = wholeChain;

@@ -49,7 +49,7 @@ Value KernelBuilder::multiply(const std::vector<Value> &a, Value b, int64_t step
 
 std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Value> sums) {
   int64_t steps = g.stepsPerChunk();
-  bool grouped = !chain.accumulator.empty();
+  bool grouped = this->grouped();
   int64_t flush = flushK();
   mlir::VectorType mmaType = accumulatorType(context.placed.integerAccumulator);
   Value zero = tile::ZeroOp::create(builder, at("gemm"), mmaType);
@@ -61,7 +61,9 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
                : zero;
   // Matrix instructions that add to the same accumulator wait for each other; few accumulators
   // are split into several chains, summed at the end of the group or tile.
-  int64_t chains = std::min(mmaChains(g), flush / g.mmaK);
+  // Groups of half an instruction's k take its two halves one after the other.
+  int64_t extent = std::min<int64_t>(flush, g.mmaK), halves = g.mmaK / extent;
+  int64_t chains = std::min(mmaChains(g), flush / extent);
   std::vector<std::vector<Value>> partial(static_cast<size_t>(chains),
                                           std::vector<Value>(sums.size(), zero));
   partial[0] = grouped ? std::vector<Value>(sums.size(), start) : sums;
@@ -72,19 +74,24 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
     std::vector<Value> b;
     for (int64_t j = 0; j < g.batchTiles(); ++j)
       b.push_back(tile::LoadActivationOp::create(builder, at(false, 0), vectorOf(2 * steps, true),
-                                                 bufferOf(false, 0), slot, chunk, j, rowBytes));
+                                                 bufferOf(false, 0), slot, chunk, j, pieceInTile,
+                                                 rowBytes));
     const std::vector<Chunk> &words = codesOf(chunk, slot);
-    for (int64_t step = 0; step < steps; ++step) {
-      int64_t k = chunk * g.chunkK() + step * g.mmaK;
-      std::vector<Value> &chain = partial[k / g.mmaK % chains];
+    std::vector<std::vector<Value>> a(static_cast<size_t>(g.rowTiles()));
+    for (int64_t part = 0; part < steps * halves; ++part) {
+      int64_t step = part / halves, k = chunk * g.chunkK() + part * extent;
+      std::vector<Value> &chain = partial[k / extent % chains];
       for (int64_t t = 0; t < g.rowTiles(); ++t) {
-        std::vector<Value> a = decodeStep(words[t], step, k, t, slot);
+        if (part % halves == 0)
+          a[t] = decodeStep(words[t], step, k, t, slot);
+        auto first = a[t].begin() + part % halves * 2;
+        std::vector<Value> registers(first, halves == 1 ? a[t].end() : first + 2);
         for (int64_t j = 0; j < g.batchTiles(); ++j) {
           Value &sum = chain[t * g.batchTiles() + j];
-          sum = multiply(a, b[j], step, sum, k, t, j, slot);
+          sum = multiply(registers, b[j], part, sum, k, t, j, slot);
         }
       }
-      if (grouped && (k + g.mmaK) % flush == 0) {
+      if (grouped && (k + extent) % flush == 0) {
         flushGroup(sums, joinChains(partial), k, slot);
         for (std::vector<Value> &each : partial)
           std::fill(each.begin(), each.end(), &each == &partial[0] ? start : zero);
@@ -248,7 +255,7 @@ void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value
       for (int64_t j = 0; j < g.batchTiles(); ++j) {
         Value scales = tile::LoadColumnScalesOp::create(
             builder, loc, vectorOf(2, false), bufferOf(false, index), slot, group * spread, j,
-            part.type.name(), spread);
+            part.type.name(), spread, groupsBeforePiece(part.group));
         if (static_cast<int64_t>(columns.size()) <= j)
           columns.push_back(scales);
         else

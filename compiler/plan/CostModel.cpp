@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace rho::compiler {
 
@@ -34,7 +33,6 @@ double mmaPerCycle(const DeviceModel &device, const std::string &type) {
   return std::max(rate, 1.0);
 }
 
-constexpr double memoryLatencyMicroseconds = 0.8;
 constexpr double launchMicroseconds = 2.0;
 constexpr double l2Share = 0.9; // of L2 that one operand can have
 // One warp alone: cycles from one instruction to the next that depends on it, averaged over a k
@@ -83,6 +81,33 @@ InstructionCounts scalingPerTile(const PlacedGemm &placed, const Geometry &g,
   double flushes = static_cast<double>(std::max<int64_t>(1, g.tileK / placed.flushK));
   return flushes * static_cast<double>(g.rowTiles() * g.batchTiles()) * 4 *
          countScaling(placed, sums);
+}
+
+// What the stored blocks of a residual add to one k tile: expected values, as many as the budget
+// allows.
+struct ResidualShare {
+  double bytes = 0;         // of a CTA
+  double macs = 0;          // of a CTA, by mma.sync
+  InstructionCounts issued; // of a warp
+};
+ResidualShare residualPerTile(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
+  ResidualShare result;
+  if (!placed.residual)
+    return result;
+  // Loop, bits of the list, addresses, loads ahead: instructions a piece; and the list's of a tile.
+  constexpr double perPiece = 40, perTile = 30;
+  const dsl::Part &part = gemm.weight.residual->part;
+  double stored = part.budget.value_or(100) / 100;
+  Geometry piece = pieceGeometry(placed, g);
+  result.bytes =
+      stored * static_cast<double>(g.tileN * g.tileK) * part.format->bitsPerElement() / 8;
+  result.macs = stored * static_cast<double>(g.tileM * g.tileN * g.tileK);
+  InstructionCounts ofPiece = issuePerTile(*placed.residual, piece);
+  ofPiece += scalingPerTile(*placed.residual, piece, dsl::ScheduleDecl::Sums::Converted);
+  ofPiece.others += perPiece;
+  result.issued = stored * static_cast<double>(piecesOfWarp(g, piece)) * ofPiece;
+  result.issued.others += perTile;
+  return result;
 }
 
 // Bytes that one CTA moves in and out of shared memory for one k tile: every warp reads its codes,
@@ -174,6 +199,8 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double weightBytes = 0, activationBytes = 0;
   for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
     (buffer.weight ? weightBytes : activationBytes) += static_cast<double>(buffer.bytes);
+  ResidualShare residual = residualPerTile(gemm, placed, g);
+  weightBytes += residual.bytes;
   // Rows past the batch are zeros that no memory gives.
   activationBytes *= std::min(1.0, static_cast<double>(problem.m) / static_cast<double>(g.tileM));
   double bandwidth = device.bandwidthGBs * 1e3;
@@ -189,7 +216,9 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double perInstruction =
       std::max(instructionMinCycles, 64.0 * static_cast<double>(g.tileM * g.mmaK) / perCycle);
   double tensor = resident * instructions * perInstruction / clock;
+  tensor += resident * residual.macs / mmaPerCycle(device, placed.mmaType) / clock;
   WarpCycles warp = warpCycles(gemm, placed, g, device.rates);
+  warp.decode += residual.issued.total();
   double cycles = warp.sum();
   double warpsPerScheduler = static_cast<double>(g.warpsM * g.warpsN) / 4;
   double issue = resident * warpsPerScheduler * cycles / clock;
@@ -234,8 +263,14 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
                             device.threadsPerSm / g.threads()});
   perSm = std::max<int64_t>(perSm, 1);
   int64_t tiles = ceilDiv(problem.n, g.tileN) * ceilDiv(problem.m, g.tileM);
+  int64_t tilesK = ceilDiv(problem.k, g.tileK);
   int64_t ctas = tiles * schedule.splitK;
-  int64_t steps = ceilDiv(ceilDiv(problem.k, g.tileK), schedule.splitK);
+  int64_t steps = ceilDiv(tilesK, schedule.splitK == 0 ? 1 : schedule.splitK);
+  if (g.streamK) {
+    ctas = std::min(tiles * tilesK, schedule.residentCtas);
+    steps = ceilDiv(tiles * tilesK, ctas);
+    perSm = schedule.ctasPerSm;
+  }
   double waves = std::ceil(static_cast<double>(ctas) / static_cast<double>(perSm * device.smCount));
   // CTAs that share an SM in a full or in the only wave.
   double resident =
@@ -244,28 +279,35 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
       std::min<double>(static_cast<double>(ctas), static_cast<double>(perSm * device.smCount));
 
   // Activations of one batch tile are shared by all CTAs of a row and come from L2. Weights are
-  // read once, unless they do not stay there until the next batch tile (APEX4's RTX 3090 and A40).
+  // read from memory once, if they stay in L2 until the next batch tile. If not, the CTAs of a grid
+  // that run side by side on the same weights share them; CTAs with equal shares of k are each at
+  // another place (APEX4's RTX 3090 and A40).
   double batches = static_cast<double>(ceilDiv(problem.m, g.tileM));
-  double tileBytes = 0, weightTile = 0;
-  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g)) {
-    tileBytes += (buffer.weight ? 1.0 : 0.3) * static_cast<double>(buffer.bytes);
-    weightTile += buffer.weight ? static_cast<double>(buffer.bytes) : 0;
+  double activationTile = 0, weightTile = 0;
+  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
+    (buffer.weight ? weightTile : activationTile) += static_cast<double>(buffer.bytes);
+  ResidualShare residual = residualPerTile(gemm, placed, g);
+  weightTile += residual.bytes;
+  double tileBytes = weightTile + 0.3 * activationTile;
+  auto tilesN = static_cast<double>(ceilDiv(problem.n, g.tileN));
+  double weights = weightTile * tilesN * static_cast<double>(tilesK);
+  double fromMemory = tileBytes / batches;
+  if (weights >= l2Share * static_cast<double>(device.l2Bytes)) {
+    double sideBySide = active / (tilesN * static_cast<double>(schedule.splitK));
+    double readers = g.streamK ? 1 : std::clamp(sideBySide, 1.0, batches);
+    fromMemory = weightTile / readers + 0.3 * activationTile;
   }
-  double weights =
-      weightTile * static_cast<double>(ceilDiv(problem.n, g.tileN) * ceilDiv(problem.k, g.tileK));
-  double fromMemory = tileBytes;
-  if (weights < l2Share * static_cast<double>(device.l2Bytes))
-    fromMemory /= batches;
   double bandwidth = device.bandwidthGBs * 1e3 * 0.9; // bytes per microsecond, as copies reach it
   double load = std::max(fromMemory * active / bandwidth,
                          memoryLatencyMicroseconds / std::max(1, schedule.pipeline - 1));
   double warps = resident * static_cast<double>(schedule.warpsM * schedule.warpsN); // of an SM
   InstructionCounts perWarp = issuePerTile(placed, g),
                     scaling = scalingPerTile(placed, g, schedule.sums);
+  perWarp += residual.issued;
   double issued = perWarp.total() + scaling.total();
   double issue = warps * issued / issuePerCycle / clock * 1.3;
   double pipes = warps * pipeCycles(perWarp, device.rates).slowest() / clock;
-  double macs = static_cast<double>(g.tileM * g.tileN * g.tileK);
+  double macs = static_cast<double>(g.tileM * g.tileN * g.tileK) + residual.macs;
   double tensor = resident * macs / mmaPerCycle(device, placed.mmaType) / clock;
   double scale = scalingStall * warps * pipeCycles(scaling, device.rates).sum() / clock;
   double shared = resident * sharedTraffic(g, tileBytes) / sharedBytesPerCycle(device) / clock;
@@ -278,21 +320,23 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   for (double part : {load, issue, pipes, tensor + scale, shared, latency})
     step += std::pow(part, sharpness);
   step = std::pow(step, 1 / sharpness);
-  double fill = memoryLatencyMicroseconds;
+  // Each tile of a CTA begins with an empty pipeline.
+  double starts = waves * (g.streamK ? static_cast<double>(ceilDiv(steps, tilesK) + 1) : 1);
+  double fill = starts * memoryLatencyMicroseconds;
   double outputBytes = static_cast<double>(problem.m * problem.n) * 2;
   double epilogue = 0.5 + outputBytes / bandwidth;
-  if (schedule.splitK > 1)
+  if (schedule.splitK != 1)
     epilogue += 1.0 + static_cast<double>(ctas * g.tileM * g.tileN) * 8 / (bandwidth * 2);
   double all = waves * static_cast<double>(steps);
   Cost cost;
-  cost.microseconds = launchMicroseconds + waves * fill + all * step + epilogue;
+  cost.microseconds = launchMicroseconds + fill + all * step + epilogue;
   cost[Part::Load] = all * load;
   cost[Part::Decode] = all * std::max(issue, pipes);
   cost[Part::Tensor] = all * tensor;
   cost[Part::Scaling] = all * scale;
   cost[Part::Shared] = all * shared;
   cost[Part::Latency] = all * latency;
-  cost[Part::Overhead] = launchMicroseconds + waves * fill + epilogue;
+  cost[Part::Overhead] = launchMicroseconds + fill + epilogue;
   return cost;
 }
 
@@ -368,91 +412,7 @@ Cost predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule
   return cost;
 }
 
-// Of lists of k tiles, part by part, in as many shares: the time of the slowest share to that of
-// all of them in the mean. A part has `fractions` of the k tiles, one of which takes `times` and
-// counts as `weights` when the lists are divided.
-double imbalance(const std::vector<double> &fractions, const std::vector<double> &times,
-                 const std::vector<double> &weights, int64_t shares) {
-  double mean = 0, all = 0, slowest = 0;
-  for (size_t part = 0; part < fractions.size(); ++part) {
-    mean += fractions[part] * times[part];
-    all += fractions[part] * weights[part];
-  }
-  for (int64_t share = 0; share < shares; ++share) {
-    double begin = all * static_cast<double>(share) / static_cast<double>(shares);
-    double end = all * static_cast<double>(share + 1) / static_cast<double>(shares);
-    double time = 0, at = 0;
-    for (size_t part = 0; part < fractions.size(); ++part) {
-      double next = at + fractions[part] * weights[part];
-      time +=
-          std::max(0.0, std::min(end, next) - std::max(begin, at)) / weights[part] * times[part];
-      at = next;
-    }
-    slowest = std::max(slowest, time * static_cast<double>(shares));
-  }
-  return slowest / mean;
-}
-
-// Each part has its share of the k tiles, and starts its own pipeline.
-Cost predictParts(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
-                  const Problem &problem, const DeviceModel &device) {
-  std::vector<double> fractions = expectedShares(*gemm.activation.partition);
-  std::vector<double> times, weights(fractions.size(), 1);
-  for (size_t part = 0; part < schedule.tileCosts.size(); ++part)
-    weights[part] = static_cast<double>(schedule.tileCosts[part]);
-  Cost cost;
-  double overhead = 0;
-  forEachGemm(gemm, placed, [&](const dsl::Gemm &one, const PlacedGemm &own) {
-    Cost alone = predict(one, own, schedule, problem, device);
-    double share = fractions[times.size()];
-    times.push_back(alone.microseconds - alone[Part::Overhead]);
-    cost.microseconds += share * times.back();
-    overhead += share * alone[Part::Overhead];
-    for (size_t i = 0; i < cost.parts.size(); ++i)
-      cost.parts[i] += share * alone.parts[i];
-  });
-  if (schedule.splitK > 1)
-    cost.microseconds *= imbalance(fractions, times, weights, schedule.splitK);
-  double restarts = static_cast<double>(placed.parts.size() - 1) * memoryLatencyMicroseconds;
-  cost.microseconds += overhead + restarts;
-  cost[Part::Overhead] += restarts;
-  return cost;
-}
-
 } // namespace
-
-std::vector<int64_t> tileCosts(const dsl::Gemm &gemm, const PlacedGemm &placed,
-                               const Schedule &schedule, const Problem &problem,
-                               const DeviceModel &device) {
-  constexpr double steps = 4; // to the cheapest
-  std::vector<double> times;
-  forEachGemm(gemm, placed, [&](const dsl::Gemm &one, const PlacedGemm &own) {
-    Cost alone = predict(one, own, schedule, problem, device);
-    times.push_back(alone.microseconds - alone[Part::Overhead]);
-  });
-  double least = *std::min_element(times.begin(), times.end());
-  std::vector<int64_t> costs;
-  int64_t divisor = 0;
-  for (double time : times) {
-    costs.push_back(std::min(std::llround(steps * time / least),
-                             static_cast<long long>(Schedule::largestCost)));
-    divisor = std::gcd(divisor, costs.back());
-  }
-  for (int64_t &cost : costs)
-    cost /= divisor;
-  return costs;
-}
-
-std::vector<double> expectedShares(const dsl::Partition &partition) {
-  std::vector<double> shares{1};
-  auto count = static_cast<double>(partition.parts.size());
-  for (size_t part = 1; part < partition.parts.size(); ++part) {
-    double wanted = partition.parts[part].budget ? *partition.parts[part].budget / 100 : 1 / count;
-    shares.push_back(std::min(wanted, shares[0]));
-    shares[0] -= shares.back();
-  }
-  return shares;
-}
 
 int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
                     const Schedule &schedule, const Problem &problem) {
@@ -467,6 +427,22 @@ int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geome
   return bytes;
 }
 
+namespace {
+
+// What a residual adds: sums of its own and the codes of a piece. Those of the next one find the
+// registers of the dense operands free.
+int64_t residualRegisters(const PlacedGemm &placed, const Geometry &g) {
+  if (!placed.residual)
+    return 0;
+  Geometry piece = pieceGeometry(placed, g);
+  int64_t sums = g.rowTiles() * g.batchTiles() * 4;
+  bool partial = placed.residual->flushK > 0 && placed.flushK == 0;
+  int64_t codes = g.rowTiles() * piece.chunkCodes() * piece.weightBits / 32;
+  return sums * (partial ? 2 : 1) + codes;
+}
+
+} // namespace
+
 int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
                       int pipeline) {
   if (!placed.parts.empty()) { // with the scaled sums of the parts before
@@ -478,6 +454,7 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
     bool together = std::all_of(placed.parts.begin(), placed.parts.end(), addsToSums);
     return most + (together ? 0 : static_cast<int>(sums));
   }
+  int64_t residual = residualRegisters(placed, g);
   if (g.gemv()) {
     // Codes and row parameters on their way, sums, the activations of a chunk.
     int64_t codes = g.chunks() * g.rowTiles() * g.planeWords(g.weightBits);
@@ -508,13 +485,13 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
         others = std::max(3 * fewest, others);
     }
     int64_t operand = g.decodesApart() ? 0 : g.rowTiles() * steps * 4;
-    return static_cast<int>(sums + operand + others);
+    return static_cast<int>(sums + operand + others + residual);
   }
   int64_t accumulators = g.rowTiles() * g.batchTiles() * 4;
   int64_t partial = accumulators * (mmaChains(g) - (placed.flushK > 0 ? 0 : 1));
   int64_t activations = g.batchTiles() * g.stepsPerChunk() * 2;
   int64_t scales = placed.flushK > 0 || !placed.decode.params.empty() ? g.rowsPerThread() * 2 : 0;
-  return static_cast<int>(accumulators + partial + activations + scales + 52);
+  return static_cast<int>(accumulators + partial + activations + scales + residual + 52);
 }
 
 double predictLibraryMicroseconds(const Problem &problem, const std::string &type,

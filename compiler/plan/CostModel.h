@@ -20,6 +20,11 @@ std::vector<int64_t> tileCosts(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                const Schedule &schedule, const Problem &problem,
                                const DeviceModel &device);
 
+// The same of activations in parts: each has its share of the k tiles and starts its own pipeline.
+Cost predictParts(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
+                  const Problem &problem, const DeviceModel &device);
+constexpr double memoryLatencyMicroseconds = 0.8;
+
 // Estimated registers of one thread, from accumulators, fragments and scales.
 int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry,
                       int pipeline);

@@ -41,11 +41,43 @@ double underflow(dsl::ElementType type) {
 // - scaling a group's partial sum costs u for the product of scales and u for the fused add; the
 //   running sum collects one such error per group, and of a gemv, whose threads have such sums of
 //   parts of k, one for each addition of those;
-// - each epilogue multiplication costs u, the output its own roundoff;
-// - the sum of a part of a partition is scaled, by what is that part's alone, and added to the
-// others
+// - each epilogue multiplication costs u, the output its own roundoff.
+// - the sum of a part of a partition is scaled by what is that part's alone and added to the others
 //   before the epilogue: the worst of the parts, with all multiplications relative to the
-//   magnitude, and 2u for each part.
+//   magnitude, and 2u for each part;
+// - a residual's sums have such errors of their own, relative to its share of S; scaling both sums
+//   and adding them costs u of each share for each factor, one for the fused add.
+static double errorOfSums(const PlacedGemm &placed, const Plan &plan, int64_t tileK) {
+  const double u = std::ldexp(1.0, -24);
+  double k = static_cast<double>(plan.problem.k), error = 0;
+  int64_t flush = std::min(placed.flushK, tileK); // 0: only at the end
+  if (placed.integerAccumulator)
+    error += u;
+  else if (placed.mmaType == "e4m3" || placed.mmaType == "e2m1")
+    error += std::ceil((flush > 0 ? static_cast<double>(flush) : k) / placed.mmaK) *
+             (placed.mmaK + 4) * std::ldexp(1.0, -13);
+  else
+    error += (k + 16) * 2 * u + std::ceil(k / placed.mmaK) * u;
+  if (placed.operandRoundings > 0) {
+    double operand = roundoff(dsl::ElementType::get(placed.mmaType));
+    error += placed.operandRoundings * (operand * (1 + 4 * operand) + 4 * u);
+  }
+  if (placed.flushK > 0) {
+    error += (std::ceil(k / static_cast<double>(flush)) +
+              static_cast<double>(placed.accumulator.size()) + 1) *
+             u;
+    if (plan.schedule.roles == dsl::ScheduleDecl::Roles::Gemv)
+      error += static_cast<double>(plan.schedule.warpsK + 2) * u;
+  }
+  // Equal shares divide an output's k tiles among as many CTAs at most.
+  int64_t shares = plan.schedule.splitK;
+  if (shares == dsl::ScheduleDecl::streamK)
+    shares = (plan.problem.k + plan.schedule.tileK - 1) / plan.schedule.tileK;
+  if (shares > 1 && (!placed.integerAccumulator || placed.flushK > 0))
+    error += static_cast<double>(shares) * u;
+  return error;
+}
+
 ErrorBound::ErrorBound(const dsl::Gemm &gemm, const Plan &plan) : output(gemm.output) {
   Result<PlacedGemm> placed =
       place(gemm, plan.groupScales, plan.schedule.roles, plan.target, nullptr);
@@ -67,33 +99,14 @@ ErrorBound::ErrorBound(const dsl::Gemm &gemm, const Plan &plan) : output(gemm.ou
 
 void ErrorBound::cover(const PlacedGemm &placed, const Plan &plan) {
   const double u = std::ldexp(1.0, -24);
-  double k = static_cast<double>(plan.problem.k);
-  int64_t flush = std::min(placed.flushK, plan.schedule.tileK); // 0: only at the end
-  if (placed.integerAccumulator)
-    perMagnitude += u;
-  else if (placed.mmaType == "e4m3" || placed.mmaType == "e2m1")
-    perMagnitude += std::ceil((flush > 0 ? static_cast<double>(flush) : k) / placed.mmaK) *
-                    (placed.mmaK + 4) * std::ldexp(1.0, -13);
-  else
-    perMagnitude += (k + 16) * 2 * u + std::ceil(k / placed.mmaK) * u;
-  if (placed.operandRoundings > 0) {
-    double operand = roundoff(dsl::ElementType::get(placed.mmaType));
-    perMagnitude += placed.operandRoundings * (operand * (1 + 4 * operand) + 4 * u);
-  }
-  if (placed.flushK > 0) {
-    perMagnitude += (std::ceil(k / static_cast<double>(flush)) +
-                     static_cast<double>(placed.accumulator.size()) + 1) *
-                    u;
-    if (plan.schedule.roles == dsl::ScheduleDecl::Roles::Gemv)
-      perMagnitude += static_cast<double>(plan.schedule.warpsK + 2) * u;
-  }
-  // Equal shares divide an output's k tiles among as many CTAs at most.
-  int64_t shares = plan.schedule.splitK;
-  if (shares == dsl::ScheduleDecl::streamK)
-    shares = (plan.problem.k + plan.schedule.tileK - 1) / plan.schedule.tileK;
-  if (shares > 1 && (!placed.integerAccumulator || placed.flushK > 0))
-    perMagnitude += static_cast<double>(shares) * u;
+  perMagnitude = errorOfSums(placed, plan, plan.schedule.tileK);
   perResult = (static_cast<double>(placed.epilogue.size()) + 2) * u * 1.001;
+  if (const PlacedGemm *residual = placed.residual.get()) {
+    int64_t tileK = chunkK(residual->weightBits);
+    size_t factors = std::max(placed.epilogue.size(), residual->epilogue.size());
+    perMagnitude = std::max(perMagnitude, errorOfSums(*residual, plan, tileK)) +
+                   (static_cast<double>(factors) + 3) * u * 1.001;
+  }
 }
 
 double ErrorBound::operator()(double magnitude, double y) const {

@@ -114,4 +114,16 @@ Result<std::vector<Alternative>> explain(const dsl::Gemm &gemm, const Problem &p
   return all;
 }
 
+std::optional<double> residualMicroseconds(const dsl::Gemm &gemm, const Plan &plan,
+                                           const DeviceModel &device) {
+  Result<PlacedGemm> placed =
+      place(gemm, plan.groupScales, plan.schedule.roles, device.target, nullptr);
+  if (!placed || !placed->residual)
+    return std::nullopt;
+  PlacedGemm without = *placed;
+  without.residual.reset();
+  return predict(gemm, *placed, plan.schedule, plan.problem, device).microseconds -
+         predict(gemm, without, plan.schedule, plan.problem, device).microseconds;
+}
+
 } // namespace rho::compiler

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <functional>
 
 namespace rho::compiler {
@@ -188,7 +189,15 @@ Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
           schedule.roles,
           schedule.splitK == dsl::ScheduleDecl::streamK,
           schedule.clusterN,
-          schedule.clusterK};
+          schedule.clusterK,
+          placed.residual ? 2 : 1};
+}
+
+Geometry pieceGeometry(const PlacedGemm &placed, const Geometry &g) {
+  Geometry piece = g;
+  piece.weightBits = placed.residual->weightBits;
+  piece.tileK = piece.chunkK();
+  return piece;
 }
 
 int64_t bufferStages(const Geometry &g, const Schedule &schedule, int64_t k) {
@@ -197,7 +206,7 @@ int64_t bufferStages(const Geometry &g, const Schedule &schedule, int64_t k) {
 
 int64_t sumsBytes(const Geometry &g) {
   int64_t parts = std::max<int64_t>(g.warpsK - 1, g.clusterK > 1 ? 1 : 0);
-  return parts * g.groupThreads() * g.rowTiles() * g.batchTiles() * 16;
+  return parts * g.groupThreads() * g.rowTiles() * g.batchTiles() * g.sumSets * 16;
 }
 
 std::optional<OutputSlices> outputSlices(const dsl::Gemm &gemm, const Geometry &g,
@@ -295,6 +304,9 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
     result.push_back({"activation." + component.name, false, placed.blockScaling->activation,
                       g.groupsPerTile(component.group) * g.tileM});
   }
+  if (placed.residual)
+    result.push_back({"weight." + gemm.weight.residual->part.name, true, StageBuffer::blockList,
+                      ResidualLayout::listBytes});
   if (g.specialized()) // a full and an empty barrier
     result.push_back({"schedule", false, StageBuffer::barriers, 16});
   for (StageBuffer &buffer : result) {
@@ -309,54 +321,50 @@ int planeSection(const dsl::Gemm &gemm, size_t plane) {
   return static_cast<int>(plane == 0 ? 0 : gemm.weight.components.size() + plane - 1);
 }
 
-WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
-                              const Problem &problem) {
-  WeightLayout layout;
-  layout.n = problem.n;
-  layout.k = problem.k;
-  int64_t tilesN = ceilDiv(problem.n, g.tileN), tilesK = ceilDiv(problem.k, g.tileK);
-  auto append = [&](LayoutSection section) {
-    section.offset = layout.bytes;
-    section.bytes = ceilDiv(
-        section.tilesN * section.tilesK * section.tileN * section.tileK * section.codeBits, 8);
-    layout.bytes = ceilDiv(section.offset + section.bytes, 256) * 256;
-    layout.sections.push_back(std::move(section));
-  };
-  std::vector<int> planes = planeBits(g.weightBits);
-  int shift = 0;
-  auto appendPlane = [&](size_t plane) {
+namespace {
+
+// The sections of a weight without parts: how many tiles there are follows from n and k.
+class Sections {
+public:
+  Sections(const dsl::Format &weight, const PlacedGemm &placed, const Geometry &g, int64_t n,
+           int64_t k)
+      : weight(weight), placed(placed), g(g), n(n), k(k) {}
+
+  LayoutSection plane(size_t plane) const {
+    std::vector<int> planes = planeBits(g.weightBits);
     LayoutSection section;
-    section.shift = shift;
+    for (size_t below = 0; below < plane; ++below)
+      section.shift += planes[below];
     section.codeBits = planes[plane];
-    section.codeXor = placed.decode.codeXor >> shift & ((1U << planes[plane]) - 1);
+    section.codeXor = placed.decode.codeXor >> section.shift & ((1U << planes[plane]) - 1);
     section.tileN = g.tileN;
-    section.tilesN = tilesN;
+    section.tilesN = ceilDiv(n, g.tileN);
     section.tileK = g.tileK;
-    section.tilesK = tilesK;
+    section.tilesK = ceilDiv(k, g.tileK);
     section.codeTable = placed.decode.codeTable;
     section.wordBits = placed.decode.wordBits();
     section.order = codeOrder(placed.decode, g, plane);
-    append(std::move(section));
-    shift += planes[plane];
-  };
-  appendPlane(0);
-  for (size_t i = 1; i < gemm.weight.components.size(); ++i) {
-    const dsl::Component &component = gemm.weight.components[i];
+    return section;
+  }
+
+  LayoutSection component(int index) const {
+    const dsl::Component &component = weight.components[static_cast<size_t>(index)];
     LayoutSection section;
-    section.component = static_cast<int>(i);
+    section.component = index;
     section.codeBits = storedBits(component.type);
     section.tileN = g.tileN;
-    section.tilesN = tilesN;
+    section.tilesN = ceilDiv(n, g.tileN);
     section.tileK = 1;
     section.tilesK = 1;
-    section.unitK = problem.k;
+    section.unitK = k;
     if (component.extent == dsl::Extent::Group) {
       section.unitK = component.group;
       section.unitN = component.rows;
       section.tileK = g.groupsPerTile(component.group);
-      section.tilesK = ceilDiv(problem.k, section.unitK * section.tileK);
-    } else if (component.extent == dsl::Extent::Tensor && placed.streamed[i]) {
-      section.unitN = problem.n; // in every row, as what decodes take
+      section.tilesK = ceilDiv(k, section.unitK * section.tileK);
+    } else if (component.extent == dsl::Extent::Tensor &&
+               placed.streamed[static_cast<size_t>(index)]) {
+      section.unitN = n; // in every row, as what decodes take
     } else if (component.extent == dsl::Extent::Tensor) {
       section.tileN = 1;
       section.tilesN = 1;
@@ -364,17 +372,109 @@ WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, c
     if (placed.blockScaling && placed.blockScaling->isScale(true, section.component)) {
       section.order = blockScaleOrder(g, section.tileK);
       section.noSign = placed.blockScaling->type == "ue4m3";
-      append(std::move(section));
-      continue;
+      return section;
     }
     for (int bit = 0; bit < log2Of(section.tileN); ++bit)
       section.order.push_back(nBit(bit));
     for (int bit = 0; bit < log2Of(section.tileK); ++bit)
       section.order.push_back(kBit(bit));
-    append(std::move(section));
+    return section;
   }
-  for (size_t plane = 1; plane < planes.size(); ++plane)
-    appendPlane(plane);
+
+private:
+  const dsl::Format &weight;
+  const PlacedGemm &placed;
+  const Geometry &g;
+  int64_t n, k;
+};
+
+// Puts a section behind what has `end` bytes already.
+void append(LayoutSection section, int64_t alignment, std::vector<LayoutSection> &sections,
+            int64_t &end) {
+  section.offset = end;
+  section.bytes = ceilDiv(
+      section.tilesN * section.tilesK * section.tileN * section.tileK * section.codeBits, 8);
+  end = ceilDiv(section.offset + section.bytes, alignment) * alignment;
+  sections.push_back(std::move(section));
+}
+
+constexpr int64_t sectionAlignment = 256, partAlignment = 16;
+
+// The pieces' parts are one tile each: a warp's rows, and as much of k.
+ResidualLayout makeResidualLayout(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                  const Geometry &g, const Geometry &piece, const Problem &problem,
+                                  int64_t &end) {
+  const dsl::Residual &declared = *gemm.weight.residual;
+  const dsl::Format &format = *declared.part.format;
+  ResidualLayout r;
+  r.blockN = declared.blocks.rows;
+  r.blockK = declared.blocks.k;
+  r.tileN = g.tileN;
+  r.tileK = g.tileK;
+  r.tilesN = ceilDiv(problem.n, g.tileN);
+  r.tilesK = ceilDiv(problem.k, g.tileK);
+  r.pieceN = piece.warpN();
+  r.pieceK = piece.tileK;
+  Geometry ofWarp = piece;
+  ofWarp.tileN = r.pieceN;
+  ofWarp.warpsN = 1;
+  Sections inPiece(format, *placed.residual, ofWarp, r.pieceN, r.pieceK);
+  Sections whole(format, *placed.residual, g, problem.n, problem.k);
+  for (size_t plane = 0; plane < planeBits(piece.weightBits).size(); ++plane)
+    append(inPiece.plane(plane), partAlignment, r.parts, r.pieceBytes);
+  for (int i = 1; i < static_cast<int>(format.components.size()); ++i) {
+    if (!placed.residual->streamed[static_cast<size_t>(i)]) {
+      append(whole.component(i), sectionAlignment, r.sections, end);
+      continue;
+    }
+    LayoutSection part = inPiece.component(i);
+    dsl::Extent extent = format.components[static_cast<size_t>(i)].extent;
+    if (extent > dsl::Extent::Group) // one code for all of k
+      part.unitK = std::max(problem.k, r.pieceK);
+    if (extent == dsl::Extent::Tensor)
+      part.unitN = problem.n;
+    append(std::move(part), partAlignment, r.parts, r.pieceBytes);
+  }
+  int64_t blocks = ceilDiv(problem.n, r.blockN) * ceilDiv(problem.k, r.blockK);
+  int64_t stored = static_cast<int64_t>(
+      std::floor(declared.part.budget.value_or(100) * static_cast<double>(blocks) / 100));
+  int64_t perBlock = std::min(r.blockN, ceilDiv(problem.n, r.pieceN) * r.pieceN) / r.pieceN *
+                     (std::min(r.blockK, ceilDiv(problem.k, r.pieceK) * r.pieceK) / r.pieceK);
+  r.pieces = stored * perBlock;
+  r.listOffset = end;
+  end = ceilDiv(end + r.tilesN * r.tilesK * ResidualLayout::listBytes, sectionAlignment) *
+        sectionAlignment;
+  r.pieceOffset = end;
+  end = ceilDiv(end + r.pieces * r.pieceBytes, sectionAlignment) * sectionAlignment;
+  return r;
+}
+
+} // namespace
+
+const LayoutSection *partOfPiece(const ResidualLayout &residual, int component, size_t plane) {
+  for (const LayoutSection &part : residual.parts)
+    if (part.component == component && plane-- == 0)
+      return &part;
+  return nullptr;
+}
+
+WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
+                              const Problem &problem) {
+  WeightLayout layout;
+  layout.n = problem.n;
+  layout.k = problem.k;
+  Sections sections(gemm.weight, placed, g, problem.n, problem.k);
+  auto add = [&](LayoutSection section) {
+    append(std::move(section), sectionAlignment, layout.sections, layout.bytes);
+  };
+  add(sections.plane(0));
+  for (int i = 1; i < static_cast<int>(gemm.weight.components.size()); ++i)
+    add(sections.component(i));
+  for (size_t plane = 1; plane < planeBits(g.weightBits).size(); ++plane)
+    add(sections.plane(plane));
+  if (placed.residual)
+    layout.residual =
+        makeResidualLayout(gemm, placed, g, pieceGeometry(placed, g), problem, layout.bytes);
   return layout;
 }
 

@@ -23,14 +23,12 @@ struct Geometry {
   int64_t warpsK;              // groups of them that take turns along k
   int mmaK;                    // k of one MMA
   int activationBits;          // of a stored element
-  int weightBits;              // of a code: 2 to 8
+  int weightBits;              // of a code: 2 to 8, or 16
   Roles roles = Roles::Uniform;
   bool streamK = false;               // CTAs have equal shares of the k tiles of all outputs
   int64_t clusterN = 1, clusterK = 1; // CTAs of a cluster along weight rows and along k
+  int64_t sumSets = 1;                // of sums: a residual has one of its own
 
-  // Codes are stored in chunks of 16 rows: what one warp loads with at most 16 bytes a thread and
-  // plane, 64 k, of 8-bit codes 32.
-  static constexpr int64_t widestChunkK = 64;
   static constexpr int64_t smallestTileK = 64;
 
   static constexpr int64_t warpgroup = 128;    // threads
@@ -53,7 +51,7 @@ struct Geometry {
   // Batch rows from one accumulator of a thread to its next, which has two of them.
   int64_t batchStep() const { return gemv() ? 2 : 8; }
   int64_t batchTiles() const { return (warpM() + batchStep() - 1) / batchStep(); } // of a warp
-  int64_t chunkK() const { return weightBits == 8 ? widestChunkK / 2 : widestChunkK; }
+  int64_t chunkK() const { return compiler::chunkK(weightBits); }
   int64_t chunkCodes() const { return chunkK() / 2; } // of a thread
   // Words of a thread in a chunk of a plane of so many bits.
   int64_t planeWords(int64_t bits) const { return chunkCodes() * bits / 32; }
@@ -116,13 +114,20 @@ int storedIndex(const dsl::Format &activation, size_t part, int component);
 // and sets reader.oneRowHalf. None where registers would mix rows.
 std::optional<std::vector<uint8_t>> columnBitsFor(const PlacedGemm &owner, PlacedGemm &reader);
 
+// Of what is stored of a residual at a time, a piece: one chunk along k of the rows of one warp.
+Geometry pieceGeometry(const PlacedGemm &placed, const Geometry &geometry);
+// Pieces of one warp in a k tile.
+inline int64_t piecesOfWarp(const Geometry &geometry, const Geometry &piece) {
+  return geometry.tileK / piece.tileK;
+}
+
 // Everything that one pipeline stage holds in shared memory.
 struct StageBuffer {
   std::string origin; // "weight.scale"
   bool weight = true;
   int component = 0; // a section of the weight, a component of the activation format, or barriers
-  static constexpr int barriers = -1;
-  int64_t bytes = 0; // per stage, with what aligns the next one
+  static constexpr int barriers = -1, blockList = -2; // blockList: of a residual
+  int64_t bytes = 0;                                  // per stage, with what aligns the next one
 };
 // Parts of each buffer: the pipeline's depth; of a gemv, which keeps the activations of all of its
 // k, the k tiles.
@@ -149,6 +154,8 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
 
 // The section of plane `plane` of the element.
 int planeSection(const dsl::Gemm &gemm, size_t plane);
+// The codes of plane `plane`, component `component`, in the piece of a residual; null: none there.
+const LayoutSection *partOfPiece(const ResidualLayout &residual, int component, size_t plane = 0);
 
 // Each component of the weight has a section of its own, at its index; the element's other planes
 // follow, see planeBits().

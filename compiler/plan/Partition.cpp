@@ -113,6 +113,8 @@ private:
     const dsl::Partition &partition = *gemm.activation.partition;
     if (gemm.activation.residual)
       return "it has a residual beside them";
+    if (gemm.weight.residual)
+      return "the weight has a residual, for which each k tile is multiplied twice";
     if (partition.blocks.rows != 0)
       return "a k tile is stored alike for all rows, blocks per " + dsl::print(partition.blocks) +
              " are not; per tensor k[" + std::to_string(partition.blocks.k) + "] they are";

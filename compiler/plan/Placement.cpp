@@ -41,10 +41,10 @@ bool isBareElement(const Expr &expr) {
 
 // Why partial sums cannot be scaled, or operands, by such groups; empty: they can.
 std::string groupProblem(const ScaleUse &use, const PlacedGemm &placed) {
-  return use.group % placed.mmaK == 0
+  return use.group % placed.leastGroup == 0
              ? ""
              : "group " + std::to_string(use.group) + " is no multiple of the instruction's k, " +
-                   std::to_string(placed.mmaK);
+                   std::to_string(placed.leastGroup);
 }
 
 // Whether a type holds every finite number of another of up to 16 bits.
@@ -147,7 +147,7 @@ Error errorAt(DiagId id, const std::vector<std::string> &args, Span span,
 
 Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
                             const SourceMap *sources) {
-  if (format.hasParts())
+  if (format.partition || (format.residual && !weight))
     return errorAt(DiagId::parts_not_compiled,
                    {format.name, format.partition ? "partition" : "residual"}, span, sources);
   std::vector<dsl::ExprPtr> parts;
@@ -188,13 +188,6 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
 // The targets whose matrix instructions take operands of a type; empty: all.
 std::string targetsOf(std::string_view mmaType) {
   return mmaType == "e4m3" ? "sm_89, sm_90a, sm_120a" : mmaType == "e2m1" ? "sm_120a" : "";
-}
-
-Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
-                         std::string_view target, const SourceMap *sources) {
-  if (gemm.activation.partition)
-    return placeParts(gemm, groupScales, roles, target, sources);
-  return placeFormats(gemm, groupScales, roles, target, nullptr, sources);
 }
 
 Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
@@ -241,6 +234,9 @@ Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles
   result.integerAccumulator = operand.isInteger();
   // One k step of every instruction in use covers 32 bytes of each operand row.
   result.mmaK = 256 / operand.bits();
+  // Integers have a shape of mma.sync with half of that k.
+  bool halves = roles == Roles::Uniform && result.integerAccumulator;
+  result.leastGroup = halves ? result.mmaK / 2 : result.mmaK;
 
   std::optional<DecodeSequence> decode =
       fixed ? *fixed : decodeSequence(weight, *w->core, result.mmaType);
@@ -339,11 +335,8 @@ Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles
     const dsl::Component &component = activation.components[use.component];
     if (placeOutside(use, path(false, component.name)))
       continue;
-    if (use.group % result.mmaK != 0)
-      return errorAt(DiagId::no_legal_placement,
-                     {component.name, activation.name,
-                      "group " + std::to_string(use.group) +
-                          " is no multiple of the instruction's k, " + std::to_string(result.mmaK)},
+    if (std::string why = groupProblem(use, result); !why.empty())
+      return errorAt(DiagId::no_legal_placement, {component.name, activation.name, why},
                      gemm.activationSpan, sources);
     accumulate(use, component.name, "activations are not decoded again");
   }
@@ -352,6 +345,73 @@ Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles
   result.operandRoundings = decode->roundings + (result.scalesOperand ? scaled.roundings : 0);
   result.log2Factor = result.decode.log2Factor;
   result.streamed = streamedComponents(weight, result.decode);
+  return result;
+}
+
+namespace {
+
+// Why no kernel adds such a residual; empty: one may.
+std::string residualProblem(const dsl::Gemm &gemm, const PlacedGemm &placed, Roles roles) {
+  const dsl::Residual &residual = *gemm.weight.residual;
+  constexpr int64_t rowsOfInstruction = 16;
+  if (gemm.activation.partition)
+    return "its activations '" + gemm.activation.name + "' are a partition";
+  if (residual.part.format->hasParts())
+    return "its format '" + residual.part.format->name + "' has parts";
+  if (roles != Roles::Uniform && roles != Roles::ImFP)
+    return "roles " + std::string(dsl::name(roles)) + " have no residual, uniform and imfp have";
+  if (placed.blockScaling)
+    return "instructions with block scales have none";
+  if (residual.blocks.rows == 0)
+    return "its blocks are of all rows, a kernel takes n[R] k[G] with a multiple of 16 rows";
+  if (residual.blocks.rows % rowsOfInstruction != 0)
+    return "its blocks have " + std::to_string(residual.blocks.rows) +
+           " rows, a kernel takes multiples of " + std::to_string(rowsOfInstruction);
+  int64_t chunk = chunkK(residual.part.format->element().type.bits());
+  if (residual.blocks.k % chunk != 0)
+    return "its blocks have " + std::to_string(residual.blocks.k) +
+           " columns, a kernel takes multiples of " + std::to_string(chunk);
+  for (const dsl::Component &component : residual.part.format->components)
+    if (component.extent == Extent::Group && component.group % chunk != 0 &&
+        chunk % component.group != 0)
+      return "'" + component.name + "' is per k[" + std::to_string(component.group) +
+             "], a kernel takes divisors and multiples of " + std::to_string(chunk);
+  return "";
+}
+
+} // namespace
+
+dsl::Gemm residualOf(const dsl::Gemm &gemm) {
+  dsl::Gemm result = gemm;
+  result.weight = *gemm.weight.residual->part.format;
+  return result;
+}
+
+Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
+                         std::string_view target, const SourceMap *sources) {
+  if (gemm.activation.partition)
+    return placeParts(gemm, groupScales, roles, target, sources);
+  Result<PlacedGemm> result = placeFormats(gemm, groupScales, roles, target, nullptr, sources);
+  if (!result || !gemm.weight.residual)
+    return result;
+  const std::string &name = gemm.weight.residual->part.name;
+  if (std::string why = residualProblem(gemm, *result, roles); !why.empty())
+    return errorAt(DiagId::no_residual_kernel, {name, gemm.weight.name, why}, gemm.weightSpan,
+                   sources);
+  dsl::Gemm residual = residualOf(gemm);
+  residual.schedule.scales.reset();
+  // Scaled operands need no second set of partial sums.
+  Result<PlacedGemm> placed =
+      placeFormats(residual, Scales::Operand, roles, target, nullptr, sources);
+  if (!placed)
+    placed = placeFormats(residual, Scales::Accumulator, roles, target, nullptr, sources);
+  if (!placed)
+    return placed.error();
+  for (const FactorPlacement &one : placed->placements)
+    if (std::string_view part = one.factor; part.starts_with("weight."))
+      result->placements.push_back({"weight." + name + std::string(part.substr(6)), one.placement,
+                                    one.reason + ", in stored blocks"});
+  result->residual = std::make_shared<const PlacedGemm>(std::move(*placed));
   return result;
 }
 

@@ -7,6 +7,10 @@
 
 namespace rho::compiler {
 
+// Codes are stored in chunks of 16 rows: what one warp loads with at most 16 bytes a thread and
+// plane, 64 k, of 8-bit codes 32, of 16-bit ones 16.
+constexpr int64_t chunkK(int codeBits) { return codeBits < 8 ? 64 : 256 / codeBits; }
+
 // A scale factor of one operand.
 struct ScaleUse {
   bool weight = true;
@@ -35,6 +39,7 @@ struct PlacedGemm {
   std::string mmaType;             // element type of both MMA operands, and of stored activations
   bool integerAccumulator = false; // s32, else f32
   int mmaK = 0;                    // k of one MMA
+  int leastGroup = 0;              // of k, whose sums can be scaled: mmaK, or half an instruction
   int weightBits = 0;              // of a weight's element code
   DecodeSequence decode;           // weight codes -> operand A
   bool scalesOperand = false;      // group scales are multiplied into operand A
@@ -47,6 +52,9 @@ struct PlacedGemm {
   double constant = 1; // literal factors of both values
   int log2Factor = 0;  // accumulators hold the result times 2^log2Factor
   std::vector<FactorPlacement> placements; // for people, with reasons
+  // Of a weight with a residual: the residual's blocks as a weight by themselves, with the same
+  // activations. Their sums are added to those of the rest.
+  std::shared_ptr<const PlacedGemm> residual;
 
   // Of activations that are a partition: each part as if it were alone. What is above is that of
   // part `owner`, whose decode the packed weight is laid out for.
@@ -58,7 +66,10 @@ struct PlacedGemm {
   bool oneRowHalf = false;
 };
 
-// The factors of a value expression.
+// The gemm whose weight is the residual of another's.
+dsl::Gemm residualOf(const dsl::Gemm &gemm);
+
+// The factors of a value expression; of a format with a residual without that.
 struct Factors {
   dsl::ExprPtr core;               // the factor with the element
   std::vector<int> coreParameters; // other components inside the core

@@ -236,6 +236,18 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
   }
   if (std::optional<Objection> why = rowProblem(gemm, placed, g))
     return why;
+  if (placed.residual) {
+    int64_t rows = gemm.weight.residual->blocks.rows;
+    if (rows % g.warpN() != 0)
+      return warps("a warp has " + str(g.warpN()) + " weight rows, which blocks of " + str(rows) +
+                   " rows of the residual are no multiple of");
+    int64_t pieces = s.warpsN * piecesOfWarp(g, pieceGeometry(placed, g));
+    if (pieces > ResidualLayout::mostPieces)
+      return Objection{DiagId::schedule_tile,
+                       {"k", str(s.tileK),
+                        "its warps have " + str(pieces) + " pieces of a residual, a tile at most " +
+                            str(ResidualLayout::mostPieces)}};
+  }
   if (s.sums == Sums::Biased)
     if (std::string why = whyNotBiased(gemm, placed, problem, s.roles); !why.empty())
       return Objection{DiagId::schedule_sums, {"'" + gemm.name + "'", why}};
@@ -252,9 +264,6 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
   if (std::optional<Objection> why = resourceObjection(gemm, placed, problem, s, device))
     return why;
   int64_t tilesK = ceilDiv(problem.k, s.tileK);
-  if (g.streamK && !g.specialized())
-    return Objection{DiagId::schedule_roles,
-                     {roles, device.target, "split_k stream needs roles imfp or excp"}};
   int64_t all = tilesK * ceilDiv(problem.n, s.tileN) * ceilDiv(problem.m, s.tileM);
   if (g.streamK && all > std::numeric_limits<int32_t>::max())
     return Objection{DiagId::schedule_tile,
@@ -348,7 +357,7 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Role
 std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles) {
   return roles == Roles::Gemv      ? choices<int64_t, int>(own.pipeline, {2, 3, 4})
          : roles == Roles::Uniform ? choices<int64_t, int>(own.pipeline, {3, 4, 6})
-                                   : choices<int64_t, int>(own.pipeline, {8, 6, 5, 4, 3, 2});
+                                   : choices<int64_t, int>(own.pipeline, {8, 9, 6, 5, 4, 3, 2});
 }
 
 // CTAs of a persistent grid. A cluster lies in one GPC, which has 16 or 18 SMs on Hopper: one of
@@ -365,7 +374,7 @@ int64_t residentCtas(const DeviceModel &device, const Schedule &schedule) {
 void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
                      const DeviceModel &device, Schedule &schedule) {
   Geometry g = makeGeometry(placed, schedule);
-  if (!g.specialized() && !g.gemv())
+  if (!g.specialized() && !g.gemv() && !g.streamK)
     return;
   constexpr int64_t reservedPerCta = 1024, threadsPerSm = 1536;
   int64_t bytes = sharedBytes(gemm, placed, g, schedule, problem) + reservedPerCta;
@@ -510,6 +519,8 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
     Result<PlacedGemm> placed = place(gemm, scales, roles, device.target, sources);
     std::optional<Error> error =
         placed ? checkAccumulator(gemm, *placed, problem, sources) : placed.error();
+    if (!error && placed->residual)
+      error = checkAccumulator(residualOf(gemm), *placed->residual, problem, sources);
     if (error) {
       if (!illegal)
         illegal = error;

@@ -95,7 +95,8 @@ Result<Plan> Plan::parse(std::string_view text) {
     } else if (key == "warps") {
       good = warps = readNumbers(rest, {&s.warpsM, &s.warpsN, &s.warpsK}) && s.warpsK >= 1;
     } else if (key == "pipeline") {
-      good = pipeline = readNumbers(rest, {&depth}) && depth >= 2 && depth <= 8;
+      good = pipeline =
+          readNumbers(rest, {&depth}) && depth >= 2 && depth <= dsl::ScheduleDecl::mostStages;
       s.pipeline = static_cast<int>(depth);
     } else if (key == "split_k") {
       if (rest == "stream")

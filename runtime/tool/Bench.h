@@ -38,6 +38,9 @@ struct GpuTask {
 };
 Result<GpuTask> openGpuTask(const Options &options, DiagId emulated);
 
+// rho bench --kv. Errors: wrong_file_count, those of KvCache.
+Result<int> kvCommand(const Options &options);
+
 // rho bench --suite. Errors: suite_needs_gpu, option_conflict.
 Result<int> suiteCommand(const Options &options);
 

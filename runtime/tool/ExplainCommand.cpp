@@ -120,6 +120,13 @@ Result<int> explainCommand(const Options &options) {
                           (rho ? ", rho of " + type + " " + shortNumber(*rho) : ""));
   printLine("f16", microseconds(compiler::predictLibraryMicroseconds(problem, "f16", *device)) +
                        " us, a library's plain product");
+  if (std::optional<double> more =
+          compiler::residualMicroseconds(**gemm, *all->front().plan, *device)) {
+    const dsl::Part &part = (*gemm)->weight.residual->part;
+    printLine("residual", "'" + part.name + "' of at most " +
+                              shortNumber(part.budget.value_or(100)) + "% of the blocks, " +
+                              microseconds(*more) + " us of the winner's");
+  }
   std::vector<std::vector<std::string>> rows = {
       {"scales", "roles", "us", "tile", "warps", "pipeline", "split_k", "why"}};
   for (const Alternative &alternative : *all)

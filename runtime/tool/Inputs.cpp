@@ -1,6 +1,7 @@
 #include "runtime/tool/Inputs.h"
 
 #include "kernels/Synthetic.h"
+#include "kernels/quantize/QuantizedFile.h"
 
 #include <unistd.h>
 
@@ -72,8 +73,21 @@ Result<Sources> openSources(const Options &options) {
       return set;
     return k.set(tensor->view.k, options.text(option));
   };
-  if (Status opened = open("--weights", sources.weight, n); !opened)
+  if (Result<std::optional<dsl::QuantizedMatrix>> codes =
+          kernels::findQuantized(options.text("--weights"));
+      !codes)
+    return codes.error();
+  else if (*codes)
+    sources.codes = std::move(**codes);
+  if (sources.codes) {
+    Status set = n.set(sources.codes->rows, options.text("--weights"));
+    if (set)
+      set = k.set(sources.codes->k, options.text("--weights"));
+    if (!set)
+      return set.error();
+  } else if (Status opened = open("--weights", sources.weight, n); !opened) {
     return opened.error();
+  }
   if (Status opened = open("--activations", sources.activation, m); !opened)
     return opened.error();
   if (Status there = m.needed("--activations"); !there)

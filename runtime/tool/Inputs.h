@@ -15,6 +15,7 @@ ScalarType scalarType(dsl::MatrixView::Type type);
 // of others from their files; both must agree.
 struct Sources {
   std::optional<kernels::Tensor> weight, activation;
+  std::optional<dsl::QuantizedMatrix> codes; // of the weight, from a quantized file, in its place
   GemmShape shape;
   int64_t seed = 1;
 };

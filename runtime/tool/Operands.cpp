@@ -8,17 +8,26 @@ namespace rho::tool {
 
 Result<Operands> makeOperands(const Device &device, const Gemm &gemm, const dsl::MatrixView &w,
                               const dsl::MatrixView &x) {
-  Operands operands;
   Stopwatch watch;
   Result<dsl::QuantizedMatrix> weight = dsl::quantize(gemm.impl().weight(), w, true);
   if (!weight)
     return weight.error();
-  operands.quantizeMilliseconds = watch.milliseconds();
-  Result<Buffer> packed = gemm.packQuantized(*weight);
+  double milliseconds = watch.milliseconds();
+  Result<Operands> operands = makeOperands(device, gemm, *weight, x);
+  if (operands)
+    operands->quantizeMilliseconds = milliseconds;
+  return operands;
+}
+
+Result<Operands> makeOperands(const Device &device, const Gemm &gemm,
+                              const dsl::QuantizedMatrix &weight, const dsl::MatrixView &x) {
+  Operands operands;
+  Stopwatch watch;
+  Result<Buffer> packed = gemm.packQuantized(weight);
   if (!packed)
     return packed.error();
-  operands.packMilliseconds = watch.milliseconds() - operands.quantizeMilliseconds;
-  operands.weight = std::move(*weight);
+  operands.packMilliseconds = watch.milliseconds();
+  operands.weight = weight;
   operands.packed = std::move(*packed);
 
   int64_t inputBytes = x.rows * x.k * (x.type == dsl::MatrixView::Type::F32 ? 4 : 2);

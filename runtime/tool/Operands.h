@@ -20,6 +20,10 @@ struct Operands {
 Result<Operands> makeOperands(const Device &device, const Gemm &gemm, const dsl::MatrixView &w,
                               const dsl::MatrixView &x);
 
+// Of a weight whose codes are there.
+Result<Operands> makeOperands(const Device &device, const Gemm &gemm,
+                              const dsl::QuantizedMatrix &weight, const dsl::MatrixView &x);
+
 // The output on the host.
 struct HostOutput {
   std::vector<uint8_t> bytes;

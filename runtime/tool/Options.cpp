@@ -3,7 +3,6 @@
 #include "dsl/Findings.h"
 #include "runtime/CacheEntries.h"
 
-#include <array>
 #include <charconv>
 
 namespace rho::tool {
@@ -20,14 +19,17 @@ constexpr unsigned bench = bit(Command::Bench);
 constexpr unsigned tune = bit(Command::Tune);
 constexpr unsigned verify = bit(Command::Verify);
 constexpr unsigned explain = bit(Command::Explain);
+constexpr unsigned plan = bit(Command::Plan);
 constexpr unsigned probe = bit(Command::Probe);
+constexpr unsigned quantize = bit(Command::Quantize);
+constexpr unsigned error = bit(Command::Error);
 constexpr unsigned clearing = bit(Command::CacheClear);
 constexpr unsigned importing = bit(Command::CacheImport);
 constexpr unsigned warm = bit(Command::CacheWarm);
 constexpr unsigned anyCache = bit(Command::CacheList) | bit(Command::CacheVerify) | clearing |
                               bit(Command::CacheExport) | importing | warm;
 
-constexpr std::array<CommandSpec, 19> commands = {{
+constexpr CommandSpec commands[] = {
     {Command::Run, "run", "FILE.rho [options]",
      "compile a gemm, run it and check the result against the exact reference"},
     {Command::Check, "check", "FILE.rho...", "print all diagnostics, or what the files declare"},
@@ -48,8 +50,15 @@ constexpr std::array<CommandSpec, 19> commands = {{
     {Command::Explain, "explain", "FILE.rho --m M --n N --k K [options]",
      "print what each placement and kind of schedule is predicted to cost, and why the others "
      "lose"},
+    {Command::Plan, "plan", "MODEL.json [FILE.rho...] [options]",
+     "give each layer of a model one of several gemms, by rules or predicted time"},
     {Command::Probe, "probe", "[options]",
      "measure what a device declaration says on the GPU at hand"},
+    {Command::Quantize, "quantize",
+     "FILE.safetensors --format FORMAT -o FILE.safetensors [options]",
+     "encode the weights of a file"},
+    {Command::Error, "error", "FILE.safetensors --format FORMAT... [options]",
+     "compare the errors that weights have in formats"},
     {Command::CacheList, "cache list", "[options]",
      "what is kept on disk, and when it was used last"},
     {Command::CacheVerify, "cache verify", "[options]", "check every byte of what is kept on disk"},
@@ -62,9 +71,9 @@ constexpr std::array<CommandSpec, 19> commands = {{
      "compile gemms ahead of their first use; without files those in kernels/gemms"},
     {Command::Help, "help", "[COMMAND]", "print the commands, or the options of one"},
     {Command::Version, "--version", "", "print the versions of rho and of its compiler"},
-}};
+};
 
-constexpr std::array<OptionSpec, 45> options = {{
+constexpr OptionSpec options[] = {
     {"--check", Kind::Flag, "", fmt, false, "write nothing, list the files that would change"},
     {"--m", Kind::Count, "M", run | compile | explain, true,
      "rows of the activations and of the output"},
@@ -79,6 +88,17 @@ constexpr std::array<OptionSpec, 45> options = {{
     {"--k", Kind::Counts, "K,...", bench, true,
      "columns of both operands (default 8192, emulated 256)"},
     {"--n-k", Kind::Pairs, "NxK,...", bench, true, "shapes of the weight in place of the suite's"},
+    {"--kv", Kind::Text, "FORMAT[,FORMAT]", bench, true,
+     "attention over a paged cache of keys and values in formats of the file, beside one of f16"},
+    {"--batch", Kind::Counts, "B,...", bench, false, "sequences of --kv (default 64, emulated 1)"},
+    {"--length", Kind::Counts, "L,...", bench, false,
+     "tokens of each sequence (default 4096, emulated 160)"},
+    {"--heads", Kind::Pairs, "QxKV,...", bench, true,
+     "query heads and heads of the cache (default 32x8, emulated 2x1)"},
+    {"--head-dim", Kind::Count, "D", bench, true, "channels of a head, 64 or 128 (default 128)"},
+    {"--page", Kind::Count, "T", bench, true, "tokens of a page (default 128)"},
+    {"--parts", Kind::Count, "P", bench, false,
+     "CTAs that share the pages of a sequence's head (default: enough to fill the device)"},
     {"--suite", Kind::Choice, "llama", tune, false, "tune for the shapes of such models"},
     {"--n-k", Kind::Pairs, "NxK,...", tune, false, "shapes of the weight to tune for"},
     {"--m", Kind::Counts, "M,...", tune, false,
@@ -97,13 +117,18 @@ constexpr std::array<OptionSpec, 45> options = {{
     {"--m", Kind::Count, "M", verify, true, "rows of the activations, at most (default 300)"},
     {"--n", Kind::Count, "N", verify, true, "rows of the weight, at most (default 2000)"},
     {"--k", Kind::Count, "K", verify, true, "columns of both operands, at most (default 4000)"},
+    {"--m", Kind::Counts, "M,...", plan, false,
+     "rows of the activations (default those of the model)"},
+    {"--policy", Kind::Text, "FILE", plan, false,
+     "candidates and rules (JSON; default what the model names)"},
     {"--gemm", Kind::Text, "NAME", run | compile | bench | tune | verify | warm | explain, true,
      "which gemm of the file, if it declares several"},
     {"--device", Kind::Text, "DEVICE", run | bench | tune | verify | warm | probe, true,
      "auto (the first GPU, else the emulator), cuda, cuda:I, or emulated: a target such as sm_80, "
      "a device of 'rho devices', FILE.rho that describes one"},
-    {"--device", Kind::Text, "DEVICE", compile | explain, true,
-     "the device to plan for: as of 'rho run' (default of explain auto, of compile --target)"},
+    {"--device", Kind::Text, "DEVICE", compile | explain | plan, true,
+     "the device to plan for: as of 'rho run' (default of explain and plan auto, of compile "
+     "--target)"},
     {"--target", Kind::Text, "TARGET", compile, true,
      "the architecture to compile for (default sm_80)"},
     {"--weights", Kind::Text, "FILE", run, false,
@@ -129,15 +154,44 @@ constexpr std::array<OptionSpec, 45> options = {{
     {"--from", Kind::Choice, "rho|tile|llvm", compile, true,
      "FILE is the printed text of this stage"},
     {"--plan", Kind::Text, "FILE", compile, true, "follow this printed plan"},
+    {"--format", Kind::Text, "FORMAT", quantize, false,
+     "FILE.rho[:NAME], or the name of a shipped format"},
+    {"--format", Kind::Texts, "FORMAT", error, false,
+     "FILE.rho[:NAME], or the name of a shipped format; may be given several times"},
+    {"--only", Kind::Texts, "GLOB", quantize | error, false,
+     "the weights whose names match, such as 'model.layers.*'; may be given several times"},
+    {"--skip", Kind::Texts, "GLOB", quantize | error, false,
+     "not those that match; may be given several times"},
+    {"--threads", Kind::Count, "COUNT", quantize, false,
+     "the output does not depend on it (default one for each core)"},
+    {"--activations", Kind::Text, "FILE", quantize | error, false,
+     "m x k inputs of weights, by the names of these, from FILE.safetensors"},
+    {"--activation-format", Kind::Text, "FORMAT", quantize, false,
+     "of the inputs when the layers run: what --smooth and --refine reckon with"},
+    {"--rotate", Kind::Seed, "SEED", quantize, false,
+     "rotate the inputs' channels by a random Hadamard matrix"},
+    {"--smooth", Kind::Flag, "", quantize, false,
+     "search factors of channels that move outliers of the inputs into the weights"},
+    {"--permute", Kind::Count, "BLOCK", quantize, false,
+     "put channels with outliers first, and count blocks of BLOCK channels without"},
+    {"--refine", Kind::Flag, "", quantize, false,
+     "lower the errors of the outputs by other scales and codes"},
+    {"-o", Kind::Text, "FILE", quantize, false, "the quantized file; may be the input"},
     {"-o", Kind::Text, "FILE", compile, false, "write to FILE instead of standard output"},
-    {"--csv", Kind::Text, "FILE", bench | tune | verify, false, "write the table to FILE as well"},
+    {"--csv", Kind::Text, "FILE", bench | tune | verify | plan | error, false,
+     "write the table to FILE as well"},
     {"--measured", Kind::Text, "FILE", tune, false,
      "write every candidate with its predicted and its measured time to FILE (CSV)"},
     {"--plot", Kind::Text, "FILE", explain, false,
      "draw the predicted time of each placement against m to FILE (SVG)"},
+    {"--gemm", Kind::Text, "NAME", plan, false,
+     "this candidate for all layers, whatever rules say"},
+    {"--plot", Kind::Text, "FILE", plan, false,
+     "draw the predicted speed-ups over f16 against m to FILE (SVG)"},
+    {"--plot", Kind::Text, "FILE", error, false, "draw the signal to noise ratios to FILE (SVG)"},
     {"--plot", Kind::Text, "FILE", bench, false,
      "draw the kernels' bandwidth, speed or speed-ups to FILE (SVG)"},
-}};
+};
 
 std::string_view nameOf(Command command) {
   for (const CommandSpec &spec : commands)
@@ -199,6 +253,7 @@ std::string objection(const OptionSpec &spec, std::string_view value) {
   case Kind::Flag:
     return {};
   case Kind::Text:
+  case Kind::Texts:
     return value.empty() ? "text is needed" : "";
   case Kind::Choice: {
     std::vector<std::string> known;
@@ -300,8 +355,10 @@ Result<Options> Options::parse(std::span<const std::string> arguments) {
     }
     if (std::string what = objection(*spec, value); !what.empty())
       return makeError(DiagId::bad_option_value, {name, dsl::shown(value), what});
-    if (!result.values.emplace(name, std::move(value)).second)
+    std::vector<std::string> &all = result.values[name];
+    if (!all.empty() && spec->kind != Kind::Texts)
       return makeError(DiagId::option_twice, {name});
+    all.push_back(std::move(value));
   }
   return result;
 }
@@ -317,12 +374,17 @@ Result<std::string> Options::onlyFile() const {
 
 std::string Options::text(std::string_view name, std::string_view otherwise) const {
   auto found = values.find(name);
-  return found == values.end() ? std::string(otherwise) : found->second;
+  return found == values.end() ? std::string(otherwise) : found->second[0];
+}
+
+std::vector<std::string> Options::texts(std::string_view name) const {
+  auto found = values.find(name);
+  return found == values.end() ? std::vector<std::string>() : found->second;
 }
 
 std::optional<int64_t> Options::count(std::string_view name) const {
   auto found = values.find(name);
-  return found == values.end() ? std::nullopt : readCount(found->second);
+  return found == values.end() ? std::nullopt : readCount(found->second[0]);
 }
 
 std::vector<int64_t> Options::counts(std::string_view name, std::vector<int64_t> otherwise) const {
@@ -330,7 +392,7 @@ std::vector<int64_t> Options::counts(std::string_view name, std::vector<int64_t>
   if (found == values.end())
     return otherwise;
   std::vector<int64_t> result;
-  for (std::string_view part : split(found->second, ','))
+  for (std::string_view part : split(found->second[0], ','))
     result.push_back(readCount(part).value_or(0));
   return result;
 }
@@ -338,7 +400,7 @@ std::vector<int64_t> Options::counts(std::string_view name, std::vector<int64_t>
 std::vector<std::pair<int64_t, int64_t>> Options::pairs(std::string_view name) const {
   std::vector<std::pair<int64_t, int64_t>> result;
   if (auto found = values.find(name); found != values.end())
-    for (std::string_view part : split(found->second, ','))
+    for (std::string_view part : split(found->second[0], ','))
       result.push_back(readPair(part).value_or(std::pair<int64_t, int64_t>()));
   return result;
 }

@@ -25,7 +25,10 @@ enum class Command : uint8_t {
   Verify,
   Devices,
   Explain,
+  Plan,
   Probe,
+  Quantize,
+  Error,
   CacheList,
   CacheVerify,
   CacheClear,
@@ -48,6 +51,7 @@ struct OptionSpec {
   enum class Kind : uint8_t {
     Flag,   // no value
     Text,   // any text
+    Texts,  // the same, may be given several times
     Choice, // one of `value`, separated by '|'
     Count,  // a whole number, at least 1
     Counts, // counts separated by commas
@@ -80,6 +84,8 @@ public:
   Result<std::string> onlyFile() const;
   bool has(std::string_view name) const { return values.contains(name); }
   std::string text(std::string_view name, std::string_view otherwise = {}) const;
+  // All of them, in order.
+  std::vector<std::string> texts(std::string_view name) const;
   std::optional<int64_t> count(std::string_view name) const; // also of a Seed
   // `otherwise` where the option is not given.
   std::vector<int64_t> counts(std::string_view name, std::vector<int64_t> otherwise = {}) const;
@@ -88,7 +94,7 @@ public:
 private:
   Command chosen = Command::Help;
   std::vector<std::string> positional;
-  std::map<std::string, std::string, std::less<>> values;
+  std::map<std::string, std::vector<std::string>, std::less<>> values; // of Texts several
 };
 
 // All commands, or the options of one.

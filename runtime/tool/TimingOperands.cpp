@@ -5,6 +5,7 @@
 #include "runtime/Kernel.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace rho::tool {
@@ -26,11 +27,27 @@ compiler::WeightLayout sliceOf(const compiler::WeightLayout &layout) {
     rows = std::max(rows, section.tileN); // both powers of two
   slice.n = std::min(rows, layout.n);
   slice.bytes = 0;
-  for (compiler::LayoutSection &section : slice.sections) {
-    section.tilesN = std::min(section.tilesN, compiler::divideUp(slice.n, section.tileN));
-    section.offset = slice.bytes;
-    section.bytes = compiler::divideUp(usedBytes(section), 256) * 256;
-    slice.bytes += section.bytes;
+  auto take = [&](int64_t bytes) {
+    int64_t offset = slice.bytes;
+    slice.bytes += compiler::divideUp(bytes, 256) * 256;
+    return offset;
+  };
+  auto shorten = [&](std::vector<compiler::LayoutSection> &sections) {
+    for (compiler::LayoutSection &section : sections) {
+      section.tilesN = std::min(section.tilesN, compiler::divideUp(slice.n, section.tileN));
+      section.bytes = compiler::divideUp(usedBytes(section), 256) * 256;
+      section.offset = take(section.bytes);
+    }
+  };
+  shorten(slice.sections);
+  if (compiler::ResidualLayout *residual = slice.residual ? &*slice.residual : nullptr) {
+    shorten(residual->sections);
+    residual->tilesN = std::min(residual->tilesN, compiler::divideUp(slice.n, residual->tileN));
+    int64_t tiles = residual->tilesN * residual->tilesK;
+    residual->pieces =
+        std::min(residual->pieces, tiles * residual->rowsOfPieces() * residual->piecesAlongK());
+    residual->listOffset = take(tiles * compiler::ResidualLayout::listBytes);
+    residual->pieceOffset = take(residual->pieces * residual->pieceBytes);
   }
   return slice;
 }
@@ -38,6 +55,30 @@ compiler::WeightLayout sliceOf(const compiler::WeightLayout &layout) {
 void repeat(std::span<const uint8_t> pattern, std::span<uint8_t> out) {
   for (size_t at = 0; at < out.size(); at += pattern.size())
     std::memcpy(out.data() + at, pattern.data(), std::min(pattern.size(), out.size() - at));
+}
+
+// The pieces of a slice, one after the other as often as they fit, and the lists that say so.
+void repeatResidual(const compiler::ResidualLayout &from, const uint8_t *packed,
+                    const compiler::ResidualLayout &to, std::vector<uint8_t> &whole) {
+  constexpr int64_t listBytes = compiler::ResidualLayout::listBytes;
+  int64_t ofSlice = from.tilesN * from.tilesK;
+  struct List {
+    uint32_t first, stored[2], ahead;
+    int64_t count() const { return std::popcount(stored[0]) + std::popcount(stored[1]); }
+  };
+  std::vector<List> lists(static_cast<size_t>(ofSlice));
+  std::memcpy(lists.data(), packed + from.listOffset, static_cast<size_t>(ofSlice * listBytes));
+  int64_t pieces = lists.back().first + lists.back().count();
+  for (int64_t tile = 0; tile < to.tilesN * to.tilesK; ++tile) {
+    List list = lists[static_cast<size_t>(tile % ofSlice)];
+    list.first += static_cast<uint32_t>(tile / ofSlice * pieces);
+    if (list.first + list.count() > to.pieces) // past the weight's last row
+      list = {};
+    std::memcpy(whole.data() + to.listOffset + tile * listBytes, &list, sizeof list);
+  }
+  if (pieces > 0)
+    repeat({packed + from.pieceOffset, static_cast<size_t>(pieces * from.pieceBytes)},
+           {whole.data() + to.pieceOffset, static_cast<size_t>(to.pieces * to.pieceBytes)});
 }
 
 } // namespace
@@ -57,10 +98,16 @@ Result<std::vector<uint8_t>> packRepeated(const compiler::WeightLayout &layout,
   if (Status done = compiler::pack(slice, codes, packed.data()); !done)
     return done.error();
   std::vector<uint8_t> whole(static_cast<size_t>(layout.bytes));
-  for (size_t i = 0; i < layout.sections.size(); ++i) {
-    const compiler::LayoutSection &from = slice.sections[i], &to = layout.sections[i];
-    repeat({packed.data() + from.offset, static_cast<size_t>(usedBytes(from))},
-           {whole.data() + to.offset, static_cast<size_t>(usedBytes(to))});
+  auto repeatSections = [&](const std::vector<compiler::LayoutSection> &some,
+                            const std::vector<compiler::LayoutSection> &all) {
+    for (size_t i = 0; i < all.size(); ++i)
+      repeat({packed.data() + some[i].offset, static_cast<size_t>(usedBytes(some[i]))},
+             {whole.data() + all[i].offset, static_cast<size_t>(usedBytes(all[i]))});
+  };
+  repeatSections(slice.sections, layout.sections);
+  if (layout.residual) {
+    repeatSections(slice.residual->sections, layout.residual->sections);
+    repeatResidual(*slice.residual, packed.data(), *layout.residual, whole);
   }
   return whole;
 }

@@ -56,8 +56,14 @@ Result<int> dispatch(const Options &options) {
     return devicesCommand(options);
   case Command::Explain:
     return explainCommand(options);
+  case Command::Plan:
+    return planCommand(options);
   case Command::Probe:
     return probeCommand(options);
+  case Command::Quantize:
+    return quantizeCommand(options);
+  case Command::Error:
+    return errorCommand(options);
   case Command::CacheList:
     return cacheListCommand(options);
   case Command::CacheVerify:

@@ -66,6 +66,18 @@ std::string declaration(const Case &test) {
 
 void run(const Case &test, const std::vector<float> &weights, const std::vector<float> &tokens,
          Outcome &result) {
+  auto [m, n, k] = test.shape;
+  run(
+      test,
+      [&](std::shared_ptr<const dsl::Format> format) {
+        return dsl::quantize(std::move(format),
+                             {weights.data(), dsl::MatrixView::Type::F32, n, k, k}, true);
+      },
+      tokens, result);
+}
+
+void run(const Case &test, const WeightMaker &weight, const std::vector<float> &tokens,
+         Outcome &result) {
   Result<Module> module = Module::parse(declaration(test));
   ASSERT_TRUE(module.ok()) << module.error().str();
   Result<Device> device = Device::emulated(test.target);
@@ -81,8 +93,7 @@ void run(const Case &test, const std::vector<float> &weights, const std::vector<
   auto [m, n, k] = test.shape;
   const dsl::Gemm &declared = *gemm->impl().gemm;
   auto format = [](const dsl::Format &f) { return std::make_shared<const dsl::Format>(f); };
-  Result<dsl::QuantizedMatrix> w = dsl::quantize(
-      format(declared.weight), {weights.data(), dsl::MatrixView::Type::F32, n, k, k}, true);
+  Result<dsl::QuantizedMatrix> w = weight(format(declared.weight));
   Result<dsl::QuantizedMatrix> x = dsl::quantize(
       format(declared.activation), {tokens.data(), dsl::MatrixView::Type::F32, m, k, k}, false);
   ASSERT_TRUE(w.ok() && x.ok());

@@ -5,6 +5,7 @@
 #include "dsl/Quantize.h"
 #include "runtime/Rho.h"
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,12 @@ struct Outcome {
 
 // Weights [n][k], tokens [m][k]. Launched twice; failures are fatal failures of the test.
 void run(const Case &test, const std::vector<float> &weights, const std::vector<float> &tokens,
+         Outcome &result);
+
+// The same of codes: what `weight` makes in the format that it is given.
+using WeightMaker =
+    std::function<Result<dsl::QuantizedMatrix>(std::shared_ptr<const dsl::Format> format)>;
+void run(const Case &test, const WeightMaker &weight, const std::vector<float> &tokens,
          Outcome &result);
 
 // Language-model-like numbers: every output is within its computed bound, and no access to shared

@@ -78,6 +78,19 @@ TEST(Floats, AreWithinTheBound) {
   expectWithinBound(product("w", "e3m2", "f32 per channel"), "fp8_token", warpgroups);
 }
 
+// Operands that are the codes themselves, alone and with scales.
+TEST(Floats, OfSixteenBitsAreWithinTheBound) {
+  for (const char *type : ways) {
+    for (const Way &way : {uniform, warpgroups, decodedApart, vectors})
+      expectWithinBound({type, ""}, type, way);
+    for (const Way &way : {uniform, warpgroups})
+      expectWithinBound({"w", std::string("format w { element: ") + type +
+                                  " scale: f32 per k[64] value = element * scale "
+                                  "encode { scale = absmax(x) } }\n"},
+                        type, way, " scales: accumulator");
+  }
+}
+
 TEST(Codebooks, AreWithinTheBound) {
   std::string normal =
       "codebook [-1.0, -0.6961928, -0.5250731, -0.3949175, -0.2844414, -0.1847734, "

@@ -2,6 +2,7 @@
 #include "tests/compiler/EmulatedGemm.h"
 
 #include "kernels/Synthetic.h"
+#include "runtime/Kernel.h"
 
 #include <gtest/gtest.h>
 
@@ -144,6 +145,34 @@ TEST(SplitK, IsDeterministic) {
   ASSERT_NO_FATAL_FAILURE(run(test, weights, tokens, first));
   ASSERT_NO_FATAL_FAILURE(run(test, weights, tokens, second));
   EXPECT_EQ(first.output, second.output);
+}
+
+// Equal shares of k: fewer CTAs than output tiles, most of them with parts of several tiles; then
+// more CTAs than tiles, which have parts of one.
+TEST(EqualShares, OfKAreExactBitForBit) {
+  for (const Pair &pair : {Pair{"int4_g64", "int8_token"}, Pair{"int4_channel", "int4_token"},
+                           Pair{"int4_g64", "int4_group(64)"}})
+    for (const char *launch : {"serial", "dependent"}) {
+      std::string schedule = std::string("roles: uniform split_k: stream tile: 8 x 16 x 64 "
+                                         "warps: 1 x 1 pipeline: 3 launch: ") +
+                             launch;
+      expectExact({pair.weight, pair.activation, "f32", schedule, "sm_80", {187, 635, 170}});
+      expectExact({pair.weight, pair.activation, "f32", schedule, "sm_80", {9, 70, 1000}});
+    }
+}
+
+TEST(EqualShares, AreDividedAmongResidentCtas) {
+  Case test{
+      "int4_g128", "f16",
+      "f16",       "roles: uniform split_k: stream tile: 16 x 64 x 64 warps: 1 x 4 pipeline: 4",
+      "sm_80",     {70, 1000, 192}};
+  Outcome result;
+  ASSERT_NO_FATAL_FAILURE(expectWithinBound(test, result));
+  const compiler::KernelImage &image = result.gemm.impl().image();
+  EXPECT_EQ(image.residentCtas % 108, 0);
+  int64_t shares = image.tilesN() * image.tilesM(test.shape.m) * image.tilesK();
+  EXPECT_EQ(image.grid(test.shape.m),
+            (compiler::Dim3{static_cast<uint32_t>(std::min(shares, image.residentCtas))}));
 }
 
 // A group of one byte a row: its rows are padded to what copies move.

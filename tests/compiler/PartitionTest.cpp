@@ -1,6 +1,7 @@
 // Activations whose k-blocks are each stored in one of several formats, executed on the emulator
 // against the exact reference.
 #include "compiler/Compiler.h"
+#include "dsl/Module.h"
 #include "tests/compiler/EmulatedGemm.h"
 
 #include <gtest/gtest.h>
@@ -130,10 +131,8 @@ Result<compiler::Plan> planOf(const std::string &formats, const std::string &sch
       dsl::parseModule(text, "t.rho", [](const std::string &) { return std::nullopt; });
   if (!module)
     return module.error();
-  Result<compiler::DeviceModel> model = compiler::describedDevice(device);
-  if (!model)
-    return model.error();
-  return compiler::plan(module->gemms[0], {256, 4096, 4096}, *model, nullptr);
+  const compiler::DeviceModel model = compiler::modelOf(*compiler::shippedDevice(device));
+  return compiler::plan(module->gemms[0], {256, 4096, 4096}, model, nullptr);
 }
 
 // A quarter of the k tiles in 8 bits, four shares: one of equally many has all of them.

@@ -68,7 +68,9 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Kernel{"int4_g128_f16", "sm_86"}, Kernel{"int4_channel_bf16", "sm_89"},
                     Kernel{"int4_g128_fp8", "sm_89"}, Kernel{"fp8_channel_fp8", "sm_89"},
                     Kernel{"nvfp4_nvfp4", "sm_120a"}, Kernel{"int4_channel_int4", "sm_120a"},
-                    Kernel{"int4_g128_fp8", "sm_120a"}, Kernel{"nvfp4_bf16", "sm_120a"}),
+                    Kernel{"int4_g128_fp8", "sm_120a"}, Kernel{"nvfp4_bf16", "sm_120a"},
+                    Kernel{"mosaic_channel_int8", "sm_90a"},
+                    Kernel{"mosaic_channel_int4_g128", "sm_80"}),
     [](const auto &info) { return std::string(info.param.gemm) + "_" + info.param.target; });
 
 } // namespace

@@ -38,10 +38,10 @@ tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x
 }
 
 //--- depth.mlir
-// CHECK: 'tile.pipeline' op depth is 9; it must be between 2 and 8
+// CHECK: 'tile.pipeline' op depth is 17; it must be between 2 and 16
 tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %c = arith.constant 0 : i32
-  tile.pipeline %c to %c depth 9 produce {
+  tile.pipeline %c to %c depth 17 produce {
   ^bb0(%kt: i32, %slot: i32):
     tile.yield
   } consume {

@@ -30,9 +30,10 @@ Numbers numbers(int64_t count, uint32_t seed, float shift = 0) {
 }
 
 QuantizedMatrix quantized(const FormatPtr &format, const Numbers &x, int64_t rows, int64_t k,
-                          unsigned threads = 0) {
+                          unsigned threads = 0, const std::vector<double> &weights = {}) {
   Result<QuantizedMatrix> result =
-      quantize(format, {x.data(), MatrixView::Type::F32, rows, k, k}, true, threads);
+      quantize(format, {x.data(), MatrixView::Type::F32, rows, k, k},
+               {.rejectNonFinite = true, .threads = threads, .columnWeights = weights});
   EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().str());
   return std::move(*result);
 }
@@ -40,11 +41,12 @@ QuantizedMatrix quantized(const FormatPtr &format, const Numbers &x, int64_t row
 constexpr int64_t rows = 11, k = 150; // no multiple of a block
 
 double squaredError(const QuantizedMatrix &q, const Numbers &x, int64_t row, int64_t rowEnd,
-                    int64_t begin, int64_t end) {
+                    int64_t begin, int64_t end, const std::vector<double> &weights = {}) {
   double sum = 0;
   for (; row < rowEnd; ++row)
     for (int64_t column = begin; column < end; ++column)
-      sum += std::pow(x[static_cast<size_t>(row * k + column)] - q.value(row, column), 2);
+      sum += std::pow(x[static_cast<size_t>(row * k + column)] - q.value(row, column), 2) *
+             (weights.empty() ? 1 : weights[static_cast<size_t>(column)]);
   return sum;
 }
 
@@ -155,7 +157,7 @@ TEST(Rules, FunctionsOfOneAndTwoNumbers) {
 }
 
 // Each candidate alone is encoded by a format with that rule; the least error must be chosen.
-TEST(Best, TheLeastSquaredErrorWins) {
+void expectLeastErrorWins(const std::vector<double> &weights) {
   auto with = [](const std::string &rule) {
     return declared("format f { element: e2m1  scale: e4m3 per n[2] k[16]  value = element * scale "
                     "encode { scale = " +
@@ -163,8 +165,8 @@ TEST(Best, TheLeastSquaredErrorWins) {
   };
   const std::string rules[] = {"absmax(x) / 6", "absmax(x) / 4", "absmax(x) / 7"};
   Numbers x = numbers(rows * k, 5);
-  QuantizedMatrix best =
-      quantized(with("best(" + rules[0] + ", " + rules[1] + ", " + rules[2] + ")"), x, rows, k);
+  QuantizedMatrix best = quantized(
+      with("best(" + rules[0] + ", " + rules[1] + ", " + rules[2] + ")"), x, rows, k, 0, weights);
   std::vector<QuantizedMatrix> each;
   for (const std::string &rule : rules)
     each.push_back(quantized(with(rule), x, rows, k));
@@ -173,9 +175,10 @@ TEST(Best, TheLeastSquaredErrorWins) {
     for (int64_t column = 0; column < k; column += 16) {
       int64_t rowEnd = std::min(rows, row + 2), end = std::min(k, column + 16);
       size_t expected = 0;
-      double least = squaredError(each[0], x, row, rowEnd, column, end);
+      double least = squaredError(each[0], x, row, rowEnd, column, end, weights);
       for (size_t i = 1; i < 3; ++i)
-        if (double error = squaredError(each[i], x, row, rowEnd, column, end); error < least) {
+        if (double error = squaredError(each[i], x, row, rowEnd, column, end, weights);
+            error < least) {
           expected = i;
           least = error;
         }
@@ -189,6 +192,15 @@ TEST(Best, TheLeastSquaredErrorWins) {
   for (int count : chosen)
     EXPECT_GT(count, 0) << chosen[0] << " " << chosen[1] << " "
                         << chosen[2]; // the numbers tell the candidates apart
+}
+
+TEST(Best, TheLeastSquaredErrorWins) { expectLeastErrorWins({}); }
+
+TEST(Best, TheLeastWeightedErrorWins) {
+  std::vector<double> weights;
+  for (int64_t column = 0; column < k; ++column)
+    weights.push_back(column % 7 == 0 ? 1000 : column % 3);
+  expectLeastErrorWins(weights);
 }
 
 // A candidate of a coarse component is judged with the finer choices that follow from it.

@@ -16,21 +16,23 @@ namespace {
 
 using FormatPtr = std::shared_ptr<const Format>;
 
-std::vector<std::string> names() {
-  std::vector<std::string> found;
-  for (const auto &entry :
-       std::filesystem::directory_iterator(test::sourceDir() / "kernels/formats"))
-    if (entry.path().extension() == ".rho")
-      found.push_back(entry.path().stem().string());
-  std::sort(found.begin(), found.end());
-  return found;
-}
-
 FormatPtr shipped(const std::string &name) {
   Result<Module> module =
       loadModule((test::sourceDir() / "kernels/formats" / (name + ".rho")).string());
   EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
   return std::make_shared<Format>(*module->findFormat(name));
+}
+
+// With parts or without.
+std::vector<std::string> names(bool parts) {
+  std::vector<std::string> found;
+  for (const auto &entry :
+       std::filesystem::directory_iterator(test::sourceDir() / "kernels/formats"))
+    if (entry.path().extension() == ".rho" &&
+        shipped(entry.path().stem().string())->hasParts() == parts)
+      found.push_back(entry.path().stem().string());
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 constexpr int64_t rows = 5, k = 333; // k is no multiple of any group
@@ -105,8 +107,32 @@ TEST_P(Library, WhatComesOutGoesBackIn) {
   EXPECT_LE(moved, twoLevels ? error : error * 1e-9);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, Library, testing::ValuesIn(names()),
+INSTANTIATE_TEST_SUITE_P(Formats, Library, testing::ValuesIn(names(false)),
                          [](const auto &info) { return info.param; });
+
+// Parts are there for numbers that the first of them stores badly.
+TEST(LibraryParts, AreCloserThanTheFirstAlone) {
+  constexpr int64_t many = 64, wide = 1024;
+  std::mt19937_64 random = test::generator(5);
+  std::normal_distribution<float> normal;
+  std::vector<float> x;
+  for (int64_t i = 0; i < many * wide; ++i)
+    x.push_back(normal(random) * (random() % 50 == 0 ? 20.0f : 1.0f));
+  auto errorOf = [&](FormatPtr format) {
+    QuantizedMatrix q =
+        *quantize(std::move(format), {x.data(), MatrixView::Type::F32, many, wide, wide}, true);
+    double sum = 0;
+    for (int64_t row = 0; row < many; ++row)
+      for (int64_t column = 0; column < wide; ++column)
+        sum += std::pow(q.value(row, column) - x[static_cast<size_t>(row * wide + column)], 2);
+    return std::pair(sum, q.parts.empty() ? nullptr : q.parts[0].format);
+  };
+  for (const std::string &name : names(true)) {
+    auto [error, first] = errorOf(shipped(name));
+    ASSERT_TRUE(first) << name;
+    EXPECT_LT(error, 0.95 * errorOf(first).first) << name;
+  }
+}
 
 TEST(LibraryBits, AreWhatTheFilesSay) {
   const std::pair<const char *, double> expected[] = {

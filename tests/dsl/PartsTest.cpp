@@ -46,12 +46,17 @@ Numbers numbers(int64_t rows, int64_t k, uint32_t seed) {
 }
 
 QuantizedMatrix quantized(const FormatPtr &format, const Numbers &x, int64_t rows,
-                          unsigned threads = 0) {
+                          const QuantizeOptions &options) {
   auto k = static_cast<int64_t>(x.size()) / rows;
   Result<QuantizedMatrix> result =
-      quantize(format, {x.data(), MatrixView::Type::F32, rows, k, k}, false, threads);
+      quantize(format, {x.data(), MatrixView::Type::F32, rows, k, k}, options);
   EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().str());
   return std::move(*result);
+}
+
+QuantizedMatrix quantized(const FormatPtr &format, const Numbers &x, int64_t rows,
+                          unsigned threads = 0) {
+  return quantized(format, x, rows, QuantizeOptions{.threads = threads});
 }
 
 // The block of each number, and how many there are.
@@ -182,26 +187,103 @@ TEST(Partition, WithoutRuleOrBudgetEachBlockIsStoredWhereItsErrorIsLeast) {
   EXPECT_LT(changed, 38);
 }
 
-// MosaicQuant, section 4: 4 bits, and 4 bits of what is left on a tenth of the blocks.
-TEST(Residual, IsStoredWhereTheSquaredErrorIsLargest) {
-  FormatPtr format = declared("format mosaic {\n"
-                              "element: s4  scale: f16 per channel  value = element * scale\n"
-                              "residual fix: int4_channel per n[16] k[64] budget 10% }");
+constexpr const char *mosaic = "format mosaic {\n"
+                               "element: s4  scale: f16 per channel  value = element * scale\n"
+                               "residual fix: int4_channel per n[16] k[64] budget 10% }";
+
+// What the base leaves over of each number.
+Numbers leftBy(const QuantizedMatrix &base, const Numbers &x) {
+  Numbers left(x.size());
+  for (size_t i = 0; i < x.size(); ++i)
+    left[i] = static_cast<float>(
+        x[i] - base.value(static_cast<int64_t>(i) / base.k, static_cast<int64_t>(i) % base.k));
+  return left;
+}
+
+// MosaicQuant, section 4.1: the H-score of each block, and which blocks it chooses.
+void expectChosenByGain(const QuantizedMatrix &q, const Numbers &x, const Grid &grid,
+                        const std::vector<double> &weights) {
+  FormatPtr int4 = declared("format f = int4_channel");
+  QuantizedMatrix base = quantized(int4, x, grid.rows);
+  Numbers left = leftBy(base, x);
+  QuantizedMatrix fix = quantized(int4, left, grid.rows);
+  std::vector<std::pair<double, int64_t>> scores;
+  for (int64_t block = 0; block < grid.count(); ++block) {
+    double score = 0;
+    grid.numbersOf(block, [&](size_t i, int64_t row, int64_t column) {
+      double after = left[i] - fix.value(row, column);
+      score += weights[static_cast<size_t>(column)] * (double(left[i]) * left[i] - after * after);
+    });
+    scores.emplace_back(score, block);
+  }
+  std::sort(scores.begin(), scores.end(), std::greater<>());
+  for (size_t i = 0; i < scores.size(); ++i)
+    EXPECT_EQ(q.choice.get(scores[i].second), i < 3u) << "10% of 32 blocks are 3";
+}
+
+TEST(Residual, IsStoredWhereItLowersTheWeightedErrorMost) {
+  FormatPtr format = declared(mosaic);
+  Numbers x = numbers(rows, k, 4);
+  Grid grid{rows, k, 16, 64};
+  expectChosenByGain(quantized(format, x, rows), x, grid, std::vector<double>(k, 1.0));
+  std::vector<double> weights;
+  for (int64_t column = 0; column < k; ++column)
+    weights.push_back(column / 64 % 5 == 2 ? 400 : 1 + column % 3);
+  QuantizedMatrix weighted = quantized(format, x, rows, {.columnWeights = weights});
+  expectChosenByGain(weighted, x, grid, weights);
+  int moved = 0;
+  for (int64_t block = 0; block < grid.count(); ++block)
+    moved += weighted.choice.get(block) != quantized(format, x, rows).choice.get(block);
+  EXPECT_GT(moved, 0);
+}
+
+TEST(Residual, GivenScoresChooseTheBlocks) {
+  FormatPtr format = declared(mosaic);
+  Numbers x = numbers(rows, k, 4);
+  std::vector<double> scores(32, 0);
+  scores[7] = 2;
+  scores[20] = 1;
+  scores[31] = -1;
+  QuantizedMatrix q = quantized(format, x, rows, {.residualScores = scores});
+  for (int64_t block = 0; block < 32; ++block)
+    EXPECT_EQ(q.choice.get(block), block == 7 || block == 20) << block;
+  auto error = [&](const FormatPtr &of, std::span<const double> given) {
+    Result<QuantizedMatrix> result = quantize(of, {x.data(), MatrixView::Type::F32, rows, k, k},
+                                              QuantizeOptions{.residualScores = given});
+    return result.ok() ? "" : result.error().str();
+  };
+  EXPECT_EQ(error(declared("format f = int4_channel"), scores),
+            "error: 32 scores, format 'f' has no residual [bad_block_scores]\n");
+  EXPECT_EQ(error(format, std::span(scores).first(31)),
+            "error: 31 scores, there are 32 blocks [bad_block_scores]\n");
+  scores[3] = NAN;
+  EXPECT_EQ(error(format, scores),
+            "error: NaN for block 3, scores are numbers [bad_block_scores]\n");
+}
+
+TEST(Partition, ColumnWeightsSayWhichErrorsCount) {
+  FormatPtr format = declared("format comet { partition per tensor k[128] {\n"
+                              "low: int4_token  high: int8_token budget 15% } }");
+  Numbers x = numbers(rows, k, 1);
+  for (int64_t block = 0; block < 8; ++block) {
+    std::vector<double> weights(k, 0.0);
+    for (int64_t column = block * 128; column < std::min(k, block * 128 + 128); ++column)
+      weights[static_cast<size_t>(column)] = 0.5;
+    QuantizedMatrix q = quantized(format, x, rows, {.columnWeights = weights});
+    for (int64_t other = 0; other < 8; ++other)
+      EXPECT_EQ(q.choice.get(other), other == block);
+  }
+}
+
+// 4 bits, and 4 bits of what is left on a tenth of the blocks.
+TEST(Residual, CorrectsTheChosenBlocksOnly) {
+  FormatPtr format = declared(mosaic);
   Numbers x = numbers(rows, k, 4);
   QuantizedMatrix q = quantized(format, x, rows);
   Grid grid{rows, k, 16, 64};
   QuantizedMatrix base = quantized(declared("format f = int4_channel"), x, rows);
-  std::vector<std::pair<double, int64_t>> errors;
-  for (int64_t block = 0; block < grid.count(); ++block)
-    errors.emplace_back(errorOf(grid, block, x, base), block);
-  std::sort(errors.begin(), errors.end(), std::greater<>());
-  for (size_t i = 0; i < errors.size(); ++i)
-    EXPECT_EQ(q.choice.get(errors[i].second), i < 3u) << "10% of 32 blocks are 3";
   expectSameCodes(q.parts[0], base);
-  Numbers left(x.size());
-  for (size_t i = 0; i < x.size(); ++i)
-    left[i] = static_cast<float>(
-        x[i] - base.value(static_cast<int64_t>(i) / k, static_cast<int64_t>(i) % k));
+  Numbers left = leftBy(base, x);
   expectSameCodes(q.parts[1],
                   quantized(declared("format f = int4_channel"), masked(grid, left, q, 1), rows));
   double before = 0, after = 0;

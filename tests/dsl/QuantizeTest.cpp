@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -235,6 +236,40 @@ TEST(Quantize, LiquidQuantFollowsItsEncodeBlock) {
   EXPECT_EQ(q.components[2].get(0), u8.encode(128 + low));
 }
 
+// LiquidGEMM, equations 7 to 11, for every least and largest number of a group that the protective
+// range admits: the encoder's step times code, and the sum with the origin, stay inside of a byte,
+// and so does every other code's up to the largest of the group. Then equation 12, the flipped top
+// bit, is the subtraction of 128.
+TEST(Quantize, LiquidQuantNeverLeavesAByte) {
+  constexpr int limit = 119, group = 64;
+  Numbers x;
+  std::vector<std::pair<int, int>> ranges{{-limit, limit}}; // the first sets the channel's scale
+  for (int low = -limit; low <= limit; ++low)
+    for (int high = low; high <= limit; ++high)
+      ranges.emplace_back(low, high);
+  for (auto [low, high] : ranges)
+    for (int i = 0; i < group; ++i)
+      x.push_back(static_cast<float>(low + (high - low) * i / (group - 1)));
+  auto k = static_cast<int64_t>(x.size());
+  QuantizedMatrix q = quantized(shipped("liquidquant"), x, 1, k);
+  ASSERT_EQ(q.components[3].get(0), ElementType::get("f32").encode(1));
+  for (size_t g = 0; g < ranges.size(); ++g) {
+    auto at = static_cast<int64_t>(g);
+    auto step = static_cast<int>(q.components[1].get(at)),
+         origin = static_cast<int>(q.components[2].get(at));
+    ASSERT_LE(step, 16);
+    ASSERT_LE(15 * step, 240);
+    for (int i = 0; i < group; ++i) {
+      auto code = static_cast<int>(q.components[0].get(at * group + i));
+      int byte = code * step + origin;
+      ASSERT_LE(byte, 255) << ranges[g].first << " to " << ranges[g].second;
+      ASSERT_EQ(static_cast<int8_t>(byte ^ 0x80), byte - 128);
+      // Rounded to the nearest code; the range may end half a step (15 codes of 1/2) early.
+      ASSERT_LE(std::abs(byte - 128 - x[g * group + static_cast<size_t>(i)]), step / 2.0 + 7.5);
+    }
+  }
+}
+
 TEST(Quantize, ActivationsCarryNanAndInfinityInTheirScales) {
   for (float bad : {nan, infinity, -infinity}) {
     for (const char *name : {"int8_token", "int4_g128"}) {
@@ -291,6 +326,23 @@ TEST(Quantize, MatricesWithoutNumbersAreRefused) {
     EXPECT_FALSE(quantize(format, {x.data(), MatrixView::Type::F32, bad, 4, 4}, true).ok());
     EXPECT_FALSE(quantize(format, {x.data(), MatrixView::Type::F32, 1, bad, bad}, true).ok());
   }
+}
+
+TEST(Quantize, ColumnWeightsAreOneForEachColumnAndNotNegative) {
+  FormatPtr format = shipped("int4_g64");
+  Numbers x(8, 1.0f);
+  auto error = [&](const std::vector<double> &weights) {
+    Result<QuantizedMatrix> result = quantize(format, {x.data(), MatrixView::Type::F32, 2, 4, 4},
+                                              QuantizeOptions{.columnWeights = weights});
+    return result.ok() ? "" : result.error().str();
+  };
+  const std::string rule =
+      ", each column has one and they are finite and not below 0 [bad_column_weights]\n";
+  EXPECT_EQ(error({0, 1, 2, 3}), "");
+  EXPECT_EQ(error({0, 1, 2}), "error: 3 weights for 4 columns" + rule);
+  EXPECT_EQ(error({0, 1, -2, 3}), "error: weight -2.000000 of column 2" + rule);
+  EXPECT_EQ(error({0, NAN, 2, 3}), "error: weight nan of column 1" + rule);
+  EXPECT_EQ(error({0, 1, 2, INFINITY}), "error: weight inf of column 3" + rule);
 }
 
 TEST(Quantize, RequirementsThatNoCodeFulfilsAreNamed) {
@@ -356,6 +408,24 @@ TEST(Quantize, ProductsAreRecognised) {
   EXPECT_FALSE(is("-element * a * b"));
   EXPECT_FALSE(is("element * a * b * 2"));
   EXPECT_TRUE(isProduct(*plain("bf16")));
+}
+
+// Every half, finite or not, comes through a format that keeps it.
+TEST(QuantizeTest, ReadsEveryHalf) {
+  std::vector<uint16_t> halves(65536);
+  for (size_t i = 0; i < halves.size(); ++i)
+    halves[i] = static_cast<uint16_t>(i);
+  Result<QuantizedMatrix> q =
+      quantize(plain("f32"), {halves.data(), MatrixView::Type::F16, 256, 256, 256}, false);
+  ASSERT_TRUE(q.ok()) << q.error().str();
+  ElementType f16 = ElementType::get("f16");
+  for (uint32_t code = 0; code < 65536; ++code) {
+    double value = q->value(code / 256, code % 256), expected = f16.decode(code);
+    if (std::isnan(expected))
+      ASSERT_TRUE(std::isnan(value)) << code;
+    else
+      ASSERT_EQ(std::bit_cast<uint64_t>(value), std::bit_cast<uint64_t>(expected)) << code;
+  }
 }
 
 } // namespace

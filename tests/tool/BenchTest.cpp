@@ -1,8 +1,12 @@
 #include "runtime/tool/Bench.h"
 
 #include "runtime/Handles.h"
+#include "runtime/tool/Tool.h"
 
 #include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
 
 using namespace rho;
 using namespace rho::tool;
@@ -53,6 +57,43 @@ TEST(BenchGemmsTest, suitesAndTheTunerNeedAGpu) {
   Result<GpuTask> task = openGpuTask(Options::parse(line).value(), DiagId::tuner_needs_gpu);
   EXPECT_EQ(task.error().str(),
             "error: sm_90a is emulated, kernels are tuned on a GPU [tuner_needs_gpu]\n");
+}
+
+// What a launch has to move: a page of codes and components, a tail of 32 tokens, queries and
+// outputs.
+TEST(BenchKvTest, countsTheBytesOfPagesAndTails) {
+  std::string file = testing::TempDir() + "/rho_bench_kv.csv";
+  std::vector<std::string> line = {"bench",
+                                   "--kv",
+                                   "int4_asym_g128",
+                                   "--device=sm_80",
+                                   "--csv",
+                                   file,
+                                   std::string(RHO_SOURCE_DIR) +
+                                       "/kernels/formats/int4_asym_g128.rho"};
+  Result<int> code = kvCommand(Options::parse(line).value());
+  ASSERT_TRUE(code.ok()) << code.error().str();
+  std::ifstream table(file);
+  std::string head, plain, kv4;
+  ASSERT_TRUE(std::getline(table, head) && std::getline(table, plain) && std::getline(table, kv4));
+  EXPECT_TRUE(head.starts_with("keys,values,device,target,batch,length,"));
+  const int tail = 32 * 128 * 2 * 2, others = 2 * 2 * 128 * 2;
+  const int plainPage = 2 * 128 * 128 * 2, page = 2 * (128 * 128 / 2 + 128 * 3);
+  auto with = [&](int bytes) {
+    return ",1,160,2,1,128,128,2," + std::string(bytes == plainPage ? "16.0," : "4.19,") +
+           std::to_string(bytes + tail + others) + ",";
+  };
+  EXPECT_NE(plain.find(with(plainPage)), std::string::npos) << plain;
+  EXPECT_NE(kv4.find(with(page)), std::string::npos) << kv4;
+  std::filesystem::remove(file);
+}
+
+TEST(BenchKvTest, optionsOfCachesBelongToCaches) {
+  std::vector<std::string> line = {"bench", "--batch", "4"};
+  Result<int> code = benchCommand(Options::parse(line).value());
+  ASSERT_FALSE(code.ok());
+  EXPECT_EQ(code.error().str(),
+            "error: --kv is missing, --batch is for caches only [option_missing]\n");
 }
 
 } // namespace

@@ -127,16 +127,18 @@ TEST(OptionsTest, helpIsHelpFromEverywhere) {
 TEST(OptionsTest, unknownNamesListTheValidOnesAndTheNearest) {
   EXPECT_EQ(parseError({"rum"}),
             "error: unknown command 'rum', did you mean 'run'; valid commands are run, check, "
-            "fmt, lsp, compile, bench, tune, verify, devices, explain, probe, cache list, cache "
+            "fmt, lsp, compile, bench, tune, verify, devices, explain, plan, probe, quantize, "
+            "error, cache "
+            "list, cache "
             "verify, cache clear, cache "
             "export, "
             "cache import, cache warm, help, --version [unknown_command]\n");
-  EXPECT_EQ(
-      parseError({"frobnicate"}),
-      "error: unknown command 'frobnicate'; valid commands are "
-      "run, check, fmt, lsp, compile, bench, tune, verify, devices, explain, probe, cache list, "
-      "cache verify, cache clear, cache export, cache import, "
-      "cache warm, help, --version [unknown_command]\n");
+  EXPECT_EQ(parseError({"frobnicate"}),
+            "error: unknown command 'frobnicate'; valid commands are "
+            "run, check, fmt, lsp, compile, bench, tune, verify, devices, explain, plan, probe, "
+            "quantize, "
+            "error, cache list, cache verify, cache clear, cache export, cache import, "
+            "cache warm, help, --version [unknown_command]\n");
   EXPECT_EQ(parseError({"run", "--weigths", "w.npy"}),
             "error: unknown option '--weigths' of 'rho run', did you mean '--weights'; valid "
             "options are --m, --n, --k, --gemm, --device, --weights, --activations, --output, "
@@ -167,6 +169,17 @@ TEST(OptionsTest, valuesAreChecked) {
             "'sample' [bad_option_value]\n");
   EXPECT_EQ(parseError({"run", "--output="}),
             "error: --output is '', text is needed [bad_option_value]\n");
+}
+
+TEST(OptionsTest, someTextsMayBeGivenSeveralTimes) {
+  Result<Options> options =
+      parse({"error", "a.safetensors", "--format", "nvfp4", "--only=a*", "--format=mxfp4"});
+  ASSERT_TRUE(options.ok()) << options.error().str();
+  EXPECT_EQ(options->texts("--format"), (std::vector<std::string>{"nvfp4", "mxfp4"}));
+  EXPECT_EQ(options->texts("--only"), std::vector<std::string>{"a*"});
+  EXPECT_TRUE(options->texts("--skip").empty());
+  EXPECT_EQ(parseError({"quantize", "--format=a", "--format=b"}),
+            "error: --format is given twice, once is allowed [option_twice]\n");
 }
 
 TEST(OptionsTest, oneFileWhereOneIsWorkedOn) {

@@ -24,8 +24,8 @@ Gemm compiled(const Device &device, const std::string &name, const GemmShape &sh
 // Every shipped format: what stands for a large weight unpacks to finite numbers that repeat.
 TEST(TimingOperandsTest, aLargeWeightRepeatsValidNumbers) {
   Device device = Device::emulated("sm_80").value();
-  for (const char *name :
-       {"int4_g128_int8", "liquidquant_int8", "nvfp4_bf16", "int4_channel_f16"}) {
+  for (const char *name : {"int4_g128_int8", "liquidquant_int8", "nvfp4_bf16", "int4_channel_f16",
+                           "mosaic_g128_f16"}) {
     SCOPED_TRACE(name);
     Gemm gemm = compiled(device, name, {16, 1024, 256});
     const compiler::WeightLayout &layout = gemm.impl().image().weight;

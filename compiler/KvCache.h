@@ -1,0 +1,107 @@
+// Attention over a paged cache of keys and values in declared formats. Free of MLIR and LLVM.
+//
+// A page holds `pageTokens` tokens of all heads. The keys, and the values, of one head of a page
+// are a matrix of the format whose rows are the channels of the head and whose k are the tokens:
+// k[G] is what G tokens of one channel share (COMET, Liu et al. 2025, section 3.2: channel-wise
+// groups).
+#pragma once
+
+#include "compiler/KernelImage.h"
+#include "compiler/decode/Affine.h"
+#include "compiler/decode/Sequences.h"
+#include "dsl/Error.h"
+#include "dsl/Quantize.h"
+
+namespace rho::compiler {
+
+enum class KvPart : uint8_t { Keys, Values };
+
+struct KvShape {
+  int64_t pageTokens = 0;
+  int64_t headDim = 0;
+  int64_t kvHeads = 0, queryHeads = 0; // queryHeads / kvHeads query heads share a head of the cache
+  dsl::ElementType type = dsl::ElementType::get("f16"); // of all numbers outside of the cache; bf16
+
+  int64_t sharing() const { return queryHeads / kvHeads; }
+  // Query heads are worked on in sets of at most 8, the columns of a matrix instruction.
+  static constexpr int64_t setHeads = 8;
+  int64_t headSets() const { return (sharing() + setHeads - 1) / setHeads; }
+};
+
+// Keys or values of one head of a page, as they lie in memory.
+//
+// Codes come first, step by step: `step` tokens, whose codes are operand A of matrix instructions
+// m16n8k16, rows x k: of keys tokens x channels, of values channels x tokens, row tile by row tile.
+// Register R of a lane (4 to an instruction) is register R % registers of the decode's unit R /
+// registers; a lane has its units' words one after the other, and word w of lane l is the 4-byte
+// word w % 4 of 16-byte piece (w / 4) * 32 + l. Components follow in the order of declaration, a
+// code in 1, 2 or 4 bytes: [group][place(channel)].
+struct KvTensor {
+  KvPart part = KvPart::Keys;
+  KvShape shape;
+  dsl::Format format;
+  DecodeSequence decode; // of the element to `shape.type`
+  // A number is slope * element + offset; with `ratio` the offset is slope * ratio.
+  RowNumber slope, offset;
+  std::optional<RowNumber> ratio;
+  int64_t step = 0; // tokens
+
+  int64_t registers() const { return step * shape.headDim / 64; } // of a lane in a step
+  int64_t units() const { return registers() / static_cast<int64_t>(decode.registers()); }
+  int64_t words() const { return units() * decode.program.words(); }
+  int64_t stepBytes() const { return words() * 32 * 4; }
+  int64_t steps() const { return shape.pageTokens / step; }
+  const dsl::Component &component(int i) const { return format.components[static_cast<size_t>(i)]; }
+  int64_t componentBytes(int i) const { return storedBits(component(i).type) / 8; } // of a code
+  int64_t componentOffset(int i) const;
+  int64_t headBytes() const; // a multiple of 16
+  int64_t pageBytes() const { return headBytes() * shape.kvHeads; }
+  double bitsPerNumber() const;
+
+  // The channel and the token of a step of half `half` of register `r` of lane `lane`.
+  struct Place {
+    int64_t channel, token;
+  };
+  Place place(int64_t r, int64_t half, int64_t lane) const;
+  // Where the codes of a channel lie in a group: those of a lane one after the other.
+  int64_t channelPlace(int64_t channel) const;
+
+  // Codes of one head of a page, [headDim][pageTokens] in the format, as bytes of a page.
+  std::vector<uint8_t> pack(const dsl::QuantizedMatrix &head) const;
+};
+
+struct KvLayout {
+  KvShape shape;
+  KvTensor keys, values;
+  const KvTensor &of(KvPart part) const { return part == KvPart::Keys ? keys : values; }
+  int64_t step() const { return keys.step; }
+  // Warps of a CTA of the attention kernel, each with steps of its own.
+  static constexpr int64_t warps = 4;
+};
+
+// Errors: kv_shape, kv_format.
+Result<KvLayout> kvLayout(const dsl::Format &keys, const dsl::Format &values, const KvShape &shape);
+
+// Kernels: PTX and launch facts. Parameters, all but the last kinds pointers of 8 bytes; a job is
+// two i32, the block of pageTokens tokens in `outside` and the page:
+//   quantize    cache, outside, jobs, token stride of `outside` in numbers (i64)
+//   dequantize  the same; grid (kvHeads, jobs)
+//   attend      key cache, value cache, table, lengths, queries, tail keys, tail values, output,
+//               workspace; table columns, tokens of a part (a multiple of a page), parts at most
+//               (i32); softmax scale * log2(e) (f32); grid (parts, kvHeads * headSets, sequences)
+// Shapes: outside [block][pageTokens][kvHeads][headDim], table [sequence][columns], queries and
+// output [sequence][queryHeads][headDim], tails [sequence][pageTokens][kvHeads][headDim].
+//
+// attend: a sequence's floor(length / pageTokens) pages lie in the cache, what is left in the tail.
+// A part is the tokens of some pages, or a tail. Parts write sums to the workspace, and the last
+// CTA of a head set adds them in order.
+Result<KernelImage> compileKvQuantize(const KvTensor &tensor, const std::string &target);
+Result<KernelImage> compileKvDequantize(const KvTensor &tensor, const std::string &target);
+Result<KernelImage> compileKvAttend(const KvLayout &layout, const std::string &target);
+
+// Bytes of attend's workspace: counters, zeroed once and left at zero, then the parts' sums.
+int64_t kvWorkspaceBytes(const KvShape &shape, int64_t sequences, int64_t parts);
+// Where the sums begin; a part's are [set's head][headDim], then the head's maximum and sum.
+int64_t kvCounterBytes(const KvShape &shape, int64_t sequences);
+
+} // namespace rho::compiler

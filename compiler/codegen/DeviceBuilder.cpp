@@ -1,0 +1,243 @@
+#include "compiler/codegen/DeviceBuilder.h"
+
+#include "compiler/Layout.h"
+#include "compiler/decode/Sequences.h"
+#include "compiler/ir/Dialects.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/IR/TypeUtilities.h"
+
+#include <bit>
+#include <cmath>
+
+namespace rho::compiler {
+
+namespace LLVM = mlir::LLVM;
+namespace arith = mlir::arith;
+
+DeviceBuilder::Value DeviceBuilder::i32(int64_t value) {
+  return arith::ConstantIntOp::create(builder, loc, builder.getI32Type(), value);
+}
+DeviceBuilder::Value DeviceBuilder::i64(int64_t value) {
+  return arith::ConstantIntOp::create(builder, loc, builder.getI64Type(), value);
+}
+DeviceBuilder::Value DeviceBuilder::add(Value a, Value b) {
+  return arith::AddIOp::create(builder, loc, a, b);
+}
+DeviceBuilder::Value DeviceBuilder::add(Value a, int64_t b) {
+  return b == 0 ? a : add(a, a.getType().isInteger(64) ? i64(b) : i32(b));
+}
+DeviceBuilder::Value DeviceBuilder::mul(Value a, Value b) {
+  return arith::MulIOp::create(builder, loc, a, b);
+}
+DeviceBuilder::Value DeviceBuilder::mul(Value a, int64_t b) {
+  return b == 1 ? a : mul(a, a.getType().isInteger(64) ? i64(b) : i32(b));
+}
+DeviceBuilder::Value DeviceBuilder::div(Value a, int64_t powerOfTwo) {
+  if (powerOfTwo == 1)
+    return a;
+  return arith::ShRUIOp::create(builder, loc, a,
+                                i32(std::countr_zero(static_cast<uint64_t>(powerOfTwo))));
+}
+DeviceBuilder::Value DeviceBuilder::mod(Value a, int64_t powerOfTwo) {
+  return arith::AndIOp::create(builder, loc, a, i32(powerOfTwo - 1));
+}
+DeviceBuilder::Value DeviceBuilder::less(Value a, Value b) {
+  return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ult, a, b);
+}
+DeviceBuilder::Value DeviceBuilder::widen(Value a) {
+  return arith::ExtUIOp::create(builder, loc, builder.getI64Type(), a);
+}
+DeviceBuilder::Value DeviceBuilder::globalAt(Value base, Value byteOffset) {
+  return LLVM::GEPOp::create(builder, loc, LLVM::LLVMPointerType::get(builder.getContext(), 1),
+                             builder.getI8Type(), base, llvm::ArrayRef<LLVM::GEPArg>{byteOffset});
+}
+DeviceBuilder::Value DeviceBuilder::sharedAt(Value byteOffset) {
+  return LLVM::GEPOp::create(builder, loc, LLVM::LLVMPointerType::get(builder.getContext(), 3),
+                             builder.getI8Type(), shared, llvm::ArrayRef<LLVM::GEPArg>{byteOffset});
+}
+DeviceBuilder::Value DeviceBuilder::load(mlir::Type type, Value pointer, int64_t alignment) {
+  return LLVM::LoadOp::create(builder, loc, type, pointer, static_cast<unsigned>(alignment));
+}
+void DeviceBuilder::store(Value value, Value pointer, int64_t alignment) {
+  LLVM::StoreOp::create(builder, loc, value, pointer, static_cast<unsigned>(alignment));
+}
+llvm::SmallVector<DeviceBuilder::Value> DeviceBuilder::ptx(llvm::StringRef text,
+                                                           llvm::StringRef constraints,
+                                                           mlir::TypeRange results,
+                                                           mlir::ValueRange operands) {
+  std::string memory = constraints.empty() ? "~{memory}" : constraints.str() + ",~{memory}";
+  mlir::TypeRange types = results;
+  mlir::Type structure;
+  if (results.size() > 1) {
+    structure = LLVM::LLVMStructType::getLiteral(builder.getContext(), llvm::to_vector(results));
+    types = structure;
+  }
+  auto call = LLVM::InlineAsmOp::create(builder, loc, types, operands, text, memory,
+                                        /*has_side_effects=*/true, /*is_align_stack=*/false,
+                                        LLVM::tailcallkind::TailCallKind::None,
+                                        LLVM::AsmDialectAttr(), mlir::ArrayAttr());
+  llvm::SmallVector<Value> values;
+  if (results.size() == 1)
+    values.push_back(call.getResult(0));
+  for (size_t i = 0; results.size() > 1 && i < results.size(); ++i)
+    values.push_back(LLVM::ExtractValueOp::create(builder, loc, call.getResult(0), i));
+  return values;
+}
+DeviceBuilder::Value DeviceBuilder::sumOf(Value a, Value b) {
+  if (mlir::getElementTypeOrSelf(a.getType()).isInteger())
+    return arith::AddIOp::create(builder, loc, a, b);
+  return arith::AddFOp::create(builder, loc, a, b);
+}
+DeviceBuilder::Value DeviceBuilder::element(Value vector, int64_t position) {
+  return LLVM::ExtractElementOp::create(builder, loc, vector, i32(position));
+}
+DeviceBuilder::Value DeviceBuilder::vectorOf(llvm::ArrayRef<Value> values) {
+  auto type = mlir::VectorType::get({static_cast<int64_t>(values.size())}, values[0].getType());
+  Value vector = LLVM::PoisonOp::create(builder, loc, type);
+  for (size_t i = 0; i < values.size(); ++i)
+    vector = LLVM::InsertElementOp::create(builder, loc, vector, values[i],
+                                           i32(static_cast<int64_t>(i)));
+  return vector;
+}
+
+std::vector<DeviceBuilder::Value> DeviceBuilder::loadWords(Value pointer, int64_t bytes) {
+  mlir::Type word = builder.getI32Type();
+  if (bytes < 4) {
+    Value narrow = load(builder.getIntegerType(static_cast<unsigned>(8 * bytes)), pointer, bytes);
+    return {arith::ExtUIOp::create(builder, loc, word, narrow)};
+  }
+  std::vector<Value> words;
+  for (int64_t at = 0; at < bytes; at += 16) {
+    int64_t size = std::min<int64_t>(16, bytes - at);
+    Value piece = LLVM::GEPOp::create(builder, loc, pointer.getType(), builder.getI8Type(), pointer,
+                                      llvm::ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(at)});
+    if (size == 4) {
+      words.push_back(load(word, piece, 4));
+      continue;
+    }
+    Value vector = load(mlir::VectorType::get({size / 4}, word), piece, size);
+    for (int64_t i = 0; i < size / 4; ++i)
+      words.push_back(element(vector, i));
+  }
+  return words;
+}
+
+std::vector<DeviceBuilder::Value> DeviceBuilder::toF32(llvm::ArrayRef<Value> words,
+                                                       llvm::StringRef element, int64_t count) {
+  std::vector<Value> result;
+  dsl::ElementType type = dsl::ElementType::get(element.str());
+  if (element == "f32") {
+    for (int64_t i = 0; i < count; ++i)
+      result.push_back(arith::BitcastOp::create(builder, loc, f32(), words[i]));
+    return result;
+  }
+  if (element == "f16" || element == "bf16") { // two to a word
+    mlir::Type half = element == "bf16" ? mlir::Type(builder.getBF16Type()) : builder.getF16Type();
+    for (int64_t i = 0; i < count; ++i) {
+      Value pair =
+          LLVM::BitcastOp::create(builder, loc, mlir::VectorType::get({2}, half), words[i / 2]);
+      result.push_back(arith::ExtFOp::create(builder, loc, f32(), this->element(pair, i % 2)));
+    }
+    return result;
+  }
+  if (std::optional<DecodeProgram> sequence = scaleSequence(type, "f16", 0)) {
+    // Each register holds one number twice.
+    std::vector<Value> pairs;
+    for (Value word : words) {
+      auto decode = tile::DecodeOp::create(
+          builder, loc, std::vector<mlir::Type>(sequence->outputs.size(), builder.getI32Type()),
+          word, mlir::ValueRange(), sequence->print());
+      pairs.insert(pairs.end(), decode.getResults().begin(), decode.getResults().end());
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      Value pair = LLVM::BitcastOp::create(
+          builder, loc, mlir::VectorType::get({2}, builder.getF16Type()), pairs[i]);
+      result.push_back(arith::ExtFOp::create(builder, loc, f32(), this->element(pair, 0)));
+    }
+    return result;
+  }
+  int64_t perWord = 32 / storedBits(type);
+  for (int64_t i = 0; i < count; ++i) {
+    Value code = arith::ShRUIOp::create(builder, loc, words[i / perWord],
+                                        i32(i % perWord * storedBits(type)));
+    code = arith::AndIOp::create(builder, loc, code, i32((int64_t{1} << type.bits()) - 1));
+    result.push_back(type.isInteger() ? integerToF32(code, type) : floatToF32(code, type));
+  }
+  return result;
+}
+
+// 2^23 + u for a small number u has u in its lowest bits. Signed codes go by offset binary.
+DeviceBuilder::Value DeviceBuilder::integerToF32(Value code, dsl::ElementType type) {
+  constexpr int64_t magic = 0x4b000000;
+  double offset = 0x1p23;
+  if (type.kind() == dsl::ElementType::Kind::Signed) {
+    int64_t top = int64_t{1} << (type.bits() - 1);
+    code = arith::XOrIOp::create(builder, loc, code, i32(top));
+    offset += static_cast<double>(top);
+  }
+  Value number = arith::BitcastOp::create(
+      builder, loc, f32(), arith::OrIOp::create(builder, loc, code, i32(magic)).getResult());
+  return arith::SubFOp::create(builder, loc, number, constantF32(offset));
+}
+
+// Exponent and mantissa under the wider exponent: the number times a power of two, subnormals too.
+DeviceBuilder::Value DeviceBuilder::floatToF32(Value code, dsl::ElementType type) {
+  constexpr int mantissaBits = 23, bias = 127;
+  Value magnitude = code;
+  if (type.hasSign())
+    magnitude = arith::AndIOp::create(builder, loc, code, i32((1 << (type.bits() - 1)) - 1));
+  magnitude =
+      arith::ShLIOp::create(builder, loc, magnitude, i32(mantissaBits - type.mantissaBits()));
+  if (type.exponentBits() == 8 && type.mantissaBits() == 0) { // e8m0: code 0 is 2^-127
+    constexpr int64_t smallest = 0x00400000;
+    magnitude = arith::MaxUIOp::create(builder, loc, magnitude, i32(smallest));
+    return arith::BitcastOp::create(builder, loc, f32(), magnitude);
+  }
+  int own = (1 << (type.exponentBits() - 1)) - 1;
+  Value number = arith::MulFOp::create(
+      builder, loc, arith::BitcastOp::create(builder, loc, f32(), magnitude).getResult(),
+      constantF32(std::ldexp(1.0, bias - own)));
+  if (!type.hasSign())
+    return number;
+  Value sign = arith::AndIOp::create(
+      builder, loc, arith::ShLIOp::create(builder, loc, code, i32(32 - type.bits())).getResult(),
+      i32(int32_t(0x80000000)));
+  Value bits = arith::BitcastOp::create(builder, loc, builder.getI32Type(), number);
+  return arith::BitcastOp::create(builder, loc, f32(),
+                                  arith::OrIOp::create(builder, loc, bits, sign).getResult());
+}
+
+DeviceBuilder::Value DeviceBuilder::constantF32(double value) {
+  return arith::ConstantFloatOp::create(builder, loc, builder.getF32Type(),
+                                        llvm::APFloat(static_cast<float>(value)));
+}
+
+DeviceBuilder::Value DeviceBuilder::mmaResult(llvm::StringRef intrinsic, Value c,
+                                              mlir::ValueRange operands) {
+  llvm::SmallVector<mlir::Type> types(4,
+                                      llvm::cast<mlir::VectorType>(c.getType()).getElementType());
+  auto structure = LLVM::LLVMStructType::getLiteral(builder.getContext(), types);
+  auto call = LLVM::CallIntrinsicOp::create(builder, loc, structure,
+                                            builder.getStringAttr(intrinsic), operands);
+  std::vector<Value> results;
+  for (int64_t i = 0; i < 4; ++i)
+    results.push_back(LLVM::ExtractValueOp::create(builder, loc, call.getResult(0), i));
+  return vectorOf(results);
+}
+
+std::array<DeviceBuilder::Value, 2> DeviceBuilder::widenPair(Value word, bool bf16) {
+  if (bf16) { // the upper half of an f32
+    Value low = arith::ShLIOp::create(builder, loc, word, i32(16));
+    Value high = arith::AndIOp::create(builder, loc, word, i32(int32_t(0xffff0000)));
+    return {arith::BitcastOp::create(builder, loc, f32(), low),
+            arith::BitcastOp::create(builder, loc, f32(), high)};
+  }
+  Value pair =
+      LLVM::BitcastOp::create(builder, loc, mlir::VectorType::get({2}, builder.getF16Type()), word);
+  return {arith::ExtFOp::create(builder, loc, f32(), element(pair, 0)),
+          arith::ExtFOp::create(builder, loc, f32(), element(pair, 1))};
+}
+
+} // namespace rho::compiler

@@ -1,0 +1,57 @@
+// Operations of device code at one insertion point: what lowerings of all kinds of kernels share.
+#pragma once
+
+#include "dsl/ElementType.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+#include <array>
+#include <vector>
+
+namespace rho::compiler {
+
+class DeviceBuilder {
+protected:
+  using Value = mlir::Value;
+  DeviceBuilder(mlir::MLIRContext *context, mlir::Location loc) : builder(context), loc(loc) {}
+
+  mlir::OpBuilder builder;
+  mlir::Location loc; // of the operation being lowered
+  Value shared;       // base of dynamic shared memory
+
+  Value i32(int64_t value);
+  Value i64(int64_t value);
+  Value add(Value a, Value b);
+  Value add(Value a, int64_t b);
+  Value mul(Value a, Value b);
+  Value mul(Value a, int64_t b);
+  Value div(Value a, int64_t powerOfTwo);
+  Value mod(Value a, int64_t powerOfTwo);
+  Value less(Value a, Value b); // unsigned
+  Value widen(Value a);         // u32 -> i64
+  Value globalAt(Value base, Value byteOffset);
+  Value sharedAt(Value byteOffset); // from the base of dynamic shared memory
+  Value load(mlir::Type type, Value pointer, int64_t alignment);
+  void store(Value value, Value pointer, int64_t alignment);
+  // PTX that touches memory or order: stays where it is put.
+  llvm::SmallVector<Value> ptx(llvm::StringRef text, llvm::StringRef constraints,
+                               mlir::TypeRange results, mlir::ValueRange operands);
+  Value sumOf(Value a, Value b); // of integers or floats, elementwise
+  Value element(Value vector, int64_t position);
+  Value vectorOf(llvm::ArrayRef<Value> values);
+  // `bytes` bytes at a pointer as 32-bit words; fewer than 4 bytes are zero-extended.
+  std::vector<Value> loadWords(Value pointer, int64_t bytes);
+  // Packed scales of an element type to f32.
+  std::vector<Value> toF32(llvm::ArrayRef<Value> words, llvm::StringRef element, int64_t count);
+  Value integerToF32(Value code, dsl::ElementType type);
+  Value floatToF32(Value code, dsl::ElementType type);
+  Value constantF32(double value);
+  // The two numbers of a register of f16 or bf16 as f32.
+  std::array<Value, 2> widenPair(Value word, bool bf16);
+  // The result of a matrix instruction with four accumulator registers of the type of those of `c`.
+  Value mmaResult(llvm::StringRef intrinsic, Value c, mlir::ValueRange operands);
+  mlir::Type f32() { return builder.getF32Type(); }
+};
+
+} // namespace rho::compiler

@@ -1,0 +1,75 @@
+// Codes of pages to numbers: slope * element + offset in f32, rounded once.
+#include "compiler/kv/KvKernel.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+namespace rho::compiler {
+
+namespace {
+
+constexpr int64_t warps = KvLayout::warps;
+
+class DequantizeKernel final : public KvKernel {
+public:
+  DequantizeKernel(mlir::MLIRContext &context, const KvLaunch &launch, const KvTensor &tensor)
+      : KvKernel(context, launch), tensor(tensor) {}
+
+private:
+  const KvTensor &tensor;
+
+  std::vector<mlir::Type> parameterTypes() override {
+    return {pointer(), pointer(), pointer(), builder.getI64Type()};
+  }
+
+  void body(mlir::ValueRange parameters) override {
+    Value head = blockX(), job = globalAt(parameters[2], widen(mul(blockY(), 8)));
+    Value block = load(builder.getI32Type(), job, 8);
+    Value number = load(builder.getI32Type(), globalAt(job, i64(4)), 4);
+    Value page = headAt(parameters[0], tensor, number, head);
+    Value stride = mul(parameters[3], 2);
+    Value first = add(mul(mul(widen(block), tensor.shape.pageTokens), stride),
+                      widen(mul(head, tensor.shape.headDim * 2)));
+    Value output = globalAt(parameters[1], first);
+    scalars.loop(warp, i32(tensor.steps()), i32(warps), {}, [&](Value step, mlir::ValueRange) {
+      writeStep(page, step, output, stride);
+      return llvm::SmallVector<Value>();
+    });
+  }
+
+  // A register has two channels of one token of keys, two tokens of one channel of values.
+  void writeStep(Value page, Value step, Value output, Value stride) {
+    const bool keys = tensor.part == KvPart::Keys, bf16 = tensor.shape.type.name() == "bf16";
+    StepWords words = loadStep(tensor, page, step);
+    std::vector<Value> registers = registersOf(tensor, words.codes);
+    Numbers numbers = numbersOf(tensor, words.components);
+    for (int64_t r = 0; r < tensor.registers(); ++r) {
+      KvTensor::Place of = tensor.place(r, 0, 0); // of lane 0
+      Value row = div(lane, 4), k = mul(mod(lane, 4), 2);
+      Value token = add(mul(step, tensor.step), add(keys ? row : k, of.token));
+      Value channel = add(keys ? k : row, of.channel);
+      int64_t place = tensor.channelPlace(of.channel);
+      std::array<Value, 2> pair = widenPair(registers[static_cast<size_t>(r)], bf16);
+      for (int64_t i = 0; i < 2; ++i) {
+        auto own = static_cast<size_t>(keys ? place + i : place);
+        Value &value = pair[static_cast<size_t>(i)];
+        value = numbers.offsets.empty() ? mulF(value, numbers.slopes[own])
+                                        : fma(value, numbers.slopes[own], numbers.offsets[own]);
+      }
+      Value at = globalAt(output, add(mul(widen(token), stride), widen(mul(channel, 2))));
+      if (keys) {
+        store(this->pair(pair[0], pair[1], tensor.shape.type), at, 4);
+        continue;
+      }
+      store(rounded(pair[0], tensor.shape.type), at, 2);
+      store(rounded(pair[1], tensor.shape.type), globalAt(at, stride), 2);
+    }
+  }
+};
+
+} // namespace
+
+Result<KernelImage> compileKvDequantize(const KvTensor &tensor, const std::string &target) {
+  return compileKvKernel<DequantizeKernel>({"kv_dequantize", target, warps * 32, 0}, tensor);
+}
+
+} // namespace rho::compiler

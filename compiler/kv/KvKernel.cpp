@@ -1,0 +1,216 @@
+#include "compiler/kv/KvKernel.h"
+
+#include "compiler/ir/Dialects.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+#include <bit>
+#include <set>
+
+namespace rho::compiler {
+
+namespace LLVM = mlir::LLVM;
+namespace NVVM = mlir::NVVM;
+namespace arith = mlir::arith;
+
+KvKernel::KvKernel(mlir::MLIRContext &context, KvLaunch launch)
+    : DeviceBuilder(&context, mlir::UnknownLoc::get(&context)), scalars{builder, loc},
+      launch(std::move(launch)) {}
+
+mlir::OwningOpRef<mlir::ModuleOp> KvKernel::build() {
+  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(builder, loc);
+  builder.setInsertionPointToEnd(module->getBody());
+  std::vector<mlir::Type> types = parameterTypes();
+  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder.getContext()), types);
+  auto function = LLVM::LLVMFuncOp::create(builder, loc, launch.entry, type);
+  function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
+  function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
+                    builder.getDenseI32ArrayAttr({launch.threads, 1, 1}));
+  function->setAttr("rho.target", builder.getStringAttr(launch.target));
+  constexpr uint64_t alignment = 16;
+  auto global = LLVM::GlobalOp::create(
+      builder, loc, LLVM::LLVMArrayType::get(builder.getI8Type(), 0), false,
+      LLVM::Linkage::External, launch.entry + "_shared", mlir::Attribute(), alignment, 3);
+  mlir::Block *entry = function.addEntryBlock(builder);
+  builder.setInsertionPointToStart(entry);
+  shared = LLVM::AddressOfOp::create(builder, loc, global);
+  thread = NVVM::ThreadIdXOp::create(builder, loc, builder.getI32Type());
+  lane = mod(thread, 32);
+  warp = div(thread, 32);
+  body(entry->getArguments());
+  LLVM::ReturnOp::create(builder, loc, mlir::ValueRange());
+  return module;
+}
+
+KvKernel::Value KvKernel::divide(Value a, int64_t by) {
+  return std::has_single_bit(static_cast<uint64_t>(by))
+             ? div(a, by)
+             : arith::DivUIOp::create(builder, loc, a, i32(by)).getResult();
+}
+KvKernel::Value KvKernel::remainder(Value a, int64_t by) {
+  return std::has_single_bit(static_cast<uint64_t>(by))
+             ? mod(a, by)
+             : arith::RemUIOp::create(builder, loc, a, i32(by)).getResult();
+}
+KvKernel::Value KvKernel::addF(Value a, Value b) {
+  return arith::AddFOp::create(builder, loc, a, b);
+}
+KvKernel::Value KvKernel::mulF(Value a, Value b) {
+  return arith::MulFOp::create(builder, loc, a, b);
+}
+KvKernel::Value KvKernel::fma(Value a, Value b, Value c) {
+  return LLVM::FMAOp::create(builder, loc, a, b, c);
+}
+KvKernel::Value KvKernel::half(Value word, int which) {
+  Value down = which == 0 ? word : div(word, 1 << 16);
+  return arith::TruncIOp::create(builder, loc, builder.getI16Type(), down);
+}
+mlir::Type KvKernel::halfType(dsl::ElementType type) {
+  return type.name() == "bf16" ? mlir::Type(builder.getBF16Type())
+                               : mlir::Type(builder.getF16Type());
+}
+KvKernel::Value KvKernel::rounded(Value number, dsl::ElementType type) {
+  return arith::TruncFOp::create(builder, loc, halfType(type), number);
+}
+// One instruction; of two roundings that are put together ptxas makes three.
+KvKernel::Value KvKernel::pair(Value low, Value high, dsl::ElementType type) {
+  std::string text = "cvt.rn." + std::string(type.name()) + "x2.f32 $0, $1, $2;";
+  return LLVM::InlineAsmOp::create(builder, loc, mlir::TypeRange{builder.getI32Type()},
+                                   mlir::ValueRange{high, low}, text, "=r,f,f",
+                                   /*has_side_effects=*/false, /*is_align_stack=*/false,
+                                   LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(),
+                                   mlir::ArrayAttr())
+      .getResult(0);
+}
+KvKernel::Value KvKernel::shuffle(Value value, Value from, NVVM::ShflKind kind) {
+  return NVVM::ShflOp::create(builder, loc, value.getType(), i32(-1), value, from, i32(31), kind,
+                              mlir::UnitAttr());
+}
+
+llvm::SmallVector<KvKernel::Value> KvKernel::either(Value condition, mlir::TypeRange types,
+                                                    const Branch &then, const Branch &otherwise) {
+  auto chosen = mlir::scf::IfOp::create(builder, loc, types, condition, /*withElseRegion=*/true);
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&chosen.getThenRegion().front());
+  mlir::scf::YieldOp::create(builder, loc, then());
+  builder.setInsertionPointToStart(&chosen.getElseRegion().front());
+  mlir::scf::YieldOp::create(builder, loc, otherwise());
+  return chosen.getResults();
+}
+
+KvKernel::Value KvKernel::headAt(Value cache, const KvTensor &tensor, Value page, Value head) {
+  Value inPage = mul(widen(head), tensor.headBytes());
+  return globalAt(cache, add(mul(widen(page), tensor.pageBytes()), inPage));
+}
+
+int64_t KvKernel::laneChannels(const KvTensor &tensor) const {
+  return tensor.shape.headDim / (tensor.part == KvPart::Keys ? 4 : 8);
+}
+
+std::vector<int> KvKernel::usedComponents(const KvTensor &tensor) const {
+  std::set<int> used;
+  for (const RowNumber *number : {&tensor.slope, &tensor.offset})
+    for (int component : number->uses())
+      used.insert(component);
+  return {used.begin(), used.end()};
+}
+
+int64_t KvKernel::componentWords(const KvTensor &tensor) const {
+  int64_t words = 0;
+  for (int component : usedComponents(tensor))
+    words += laneChannels(tensor) * tensor.componentBytes(component) / 4;
+  return words;
+}
+
+// What one lane alone reads, and nobody again, goes past L1.
+std::vector<KvKernel::Value> KvKernel::streamWords(Value from, int64_t bytes, bool once) {
+  std::vector<Value> words;
+  for (int64_t at = 0; at < bytes; at += 16) {
+    int64_t count = std::min<int64_t>(16, bytes - at) / 4;
+    std::string registers, constraints;
+    for (int64_t i = 0; i < count; ++i) {
+      registers += (i == 0 ? "$" : ", $") + std::to_string(i);
+      constraints += "=r,";
+    }
+    std::string vector = count > 1 ? ".v" + std::to_string(count) : "";
+    std::string text = "ld.global.nc" + std::string(once ? ".L1::no_allocate" : "") + vector +
+                       ".b32 " + (count > 1 ? "{" + registers + "}" : registers) + ", [$" +
+                       std::to_string(count) + " + " + std::to_string(once ? at * 32 : at) + "];";
+    llvm::SmallVector<mlir::Type> types(static_cast<size_t>(count), builder.getI32Type());
+    llvm::append_range(words, ptx(text, constraints + "l", types, from));
+  }
+  return words;
+}
+
+KvKernel::StepWords KvKernel::loadStep(const KvTensor &tensor, Value head, Value step) {
+  StepWords result;
+  Value codes = add(mul(step, tensor.stepBytes()), mul(lane, 16));
+  result.codes = streamWords(globalAt(head, widen(codes)), tensor.words() * 4, true);
+  Value place = tensor.part == KvPart::Keys ? mod(lane, 4) : div(lane, 4);
+  for (int i : usedComponents(tensor)) {
+    int64_t bytes = laneChannels(tensor) * tensor.componentBytes(i);
+    Value group = divide(step, tensor.component(i).group / tensor.step);
+    Value at = add(mul(group, tensor.shape.headDim * tensor.componentBytes(i)), mul(place, bytes));
+    llvm::append_range(
+        result.components,
+        streamWords(globalAt(head, add(widen(at), tensor.componentOffset(i))), bytes, false));
+  }
+  return result;
+}
+
+std::vector<KvKernel::Value> KvKernel::registersOf(const KvTensor &tensor, mlir::ValueRange codes) {
+  std::vector<Value> registers;
+  auto words = static_cast<size_t>(tensor.decode.program.words());
+  std::vector<mlir::Type> types(tensor.decode.registers(), builder.getI32Type());
+  for (size_t u = 0; u < static_cast<size_t>(tensor.units()); ++u) {
+    auto decode = tile::DecodeOp::create(builder, loc, types, codes.slice(u * words, words),
+                                         mlir::ValueRange(), tensor.decode.program.print());
+    registers.insert(registers.end(), decode.getResults().begin(), decode.getResults().end());
+  }
+  return registers;
+}
+
+KvKernel::Value KvKernel::numberOf(const RowNumber &number,
+                                   const std::vector<std::vector<Value>> &components,
+                                   size_t channel) {
+  Value sum;
+  for (const RowNumber::Term &term : number.terms) {
+    Value product;
+    for (int component : term.components) {
+      Value own = components[static_cast<size_t>(component)][channel];
+      product = product ? mulF(product, own) : own;
+    }
+    if (!product)
+      product = constantF32(term.factor);
+    else if (term.factor == -1)
+      product = arith::NegFOp::create(builder, loc, product);
+    else if (term.factor != 1)
+      product = mulF(product, constantF32(term.factor));
+    sum = sum ? addF(sum, product) : product;
+  }
+  return sum;
+}
+
+KvKernel::Numbers KvKernel::numbersOf(const KvTensor &tensor, mlir::ValueRange words) {
+  std::vector<std::vector<Value>> components(tensor.format.components.size());
+  int64_t channels = laneChannels(tensor);
+  for (int i : usedComponents(tensor)) {
+    auto count = static_cast<size_t>(channels * tensor.componentBytes(i) / 4);
+    components[static_cast<size_t>(i)] =
+        toF32(llvm::to_vector(words.take_front(count)), tensor.component(i).type.name(), channels);
+    words = words.drop_front(count);
+  }
+  Numbers numbers;
+  for (size_t channel = 0; channel < static_cast<size_t>(channels); ++channel) {
+    Value slope = numberOf(tensor.slope, components, channel);
+    numbers.slopes.push_back(slope);
+    if (tensor.offset.terms.empty())
+      continue;
+    numbers.offsets.push_back(tensor.ratio
+                                  ? mulF(slope, numberOf(*tensor.ratio, components, channel))
+                                  : numberOf(tensor.offset, components, channel));
+  }
+  return numbers;
+}
+
+} // namespace rho::compiler

@@ -1,0 +1,102 @@
+// What the kernels of a paged cache share: a function and its parameters, codes and components of a
+// step to registers.
+#pragma once
+
+#include "compiler/KvCache.h"
+#include "compiler/codegen/CompileModule.h"
+#include "compiler/codegen/DeviceBuilder.h"
+#include "compiler/passes/ScalarBuilder.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
+namespace rho::compiler {
+
+struct KvLaunch {
+  std::string entry, target;
+  int threads = 0;
+  int64_t sharedBytes = 0;
+};
+
+class KvKernel : protected DeviceBuilder {
+public:
+  // A module with the kernel.
+  mlir::OwningOpRef<mlir::ModuleOp> build();
+
+protected:
+  KvKernel(mlir::MLIRContext &context, KvLaunch launch);
+  ~KvKernel() = default;
+
+  ScalarBuilder scalars; // at the insertion point of `builder`
+  Value thread, lane, warp;
+
+  virtual std::vector<mlir::Type> parameterTypes() = 0;
+  virtual void body(mlir::ValueRange parameters) = 0;
+  mlir::Type pointer() { return mlir::LLVM::LLVMPointerType::get(builder.getContext(), 1); }
+  Value blockX() { return mlir::NVVM::BlockIdXOp::create(builder, loc, builder.getI32Type()); }
+  Value blockY() { return mlir::NVVM::BlockIdYOp::create(builder, loc, builder.getI32Type()); }
+  Value blockZ() { return mlir::NVVM::BlockIdZOp::create(builder, loc, builder.getI32Type()); }
+  void barrier() { mlir::NVVM::Barrier0Op::create(builder, loc); }
+
+  // Unsigned, by a constant.
+  Value divide(Value a, int64_t by);
+  Value remainder(Value a, int64_t by);
+  Value select(Value condition, Value a, Value b) { return scalars.select(condition, a, b); }
+  Value addF(Value a, Value b);
+  Value mulF(Value a, Value b);
+  Value fma(Value a, Value b, Value c);
+  Value half(Value word, int which); // i16 of an i32
+  mlir::Type halfType(dsl::ElementType type);
+  Value rounded(Value number, dsl::ElementType type);       // f32 -> f16 or bf16
+  Value pair(Value low, Value high, dsl::ElementType type); // rounded, an i32
+  Value shuffle(Value value, Value from, mlir::NVVM::ShflKind kind);
+  // Values of one of two branches.
+  using Branch = std::function<llvm::SmallVector<Value>()>;
+  llvm::SmallVector<Value> either(Value condition, mlir::TypeRange types, const Branch &then,
+                                  const Branch &otherwise);
+
+  // The bytes of one head of a page.
+  Value headAt(Value cache, const KvTensor &tensor, Value page, Value head);
+  // This lane's code words of a step, and its codes of each component that the numbers of the step
+  // need, both loaded at this point.
+  struct StepWords {
+    std::vector<Value> codes;
+    std::vector<Value> components; // one component's words after the other's
+  };
+  StepWords loadStep(const KvTensor &tensor, Value head, Value step);
+  int64_t componentWords(const KvTensor &tensor) const;
+  // Operand registers.
+  std::vector<Value> registersOf(const KvTensor &tensor, mlir::ValueRange codes);
+  // Of each of this lane's channels, in the order of KvTensor::channelPlace: f32. `offsets` is
+  // empty where there are none. A slope that is the same everywhere is a constant.
+  struct Numbers {
+    std::vector<Value> slopes, offsets;
+  };
+  Numbers numbersOf(const KvTensor &tensor, mlir::ValueRange components);
+  int64_t laneChannels(const KvTensor &tensor) const;
+
+private:
+  KvLaunch launch;
+  std::vector<int> usedComponents(const KvTensor &tensor) const;
+  std::vector<Value> streamWords(Value from, int64_t bytes, bool once);
+  Value numberOf(const RowNumber &number, const std::vector<std::vector<Value>> &components,
+                 size_t channel);
+};
+
+// Builds the kernel and makes it an image.
+template <class Kernel, class... Arguments>
+Result<KernelImage> compileKvKernel(const KvLaunch &launch, const Arguments &...arguments) {
+  Result<std::string> ptx = compileModule(
+      [&](mlir::MLIRContext &context) { return Kernel(context, launch, arguments...).build(); });
+  if (!ptx)
+    return ptx.error();
+  KernelImage image;
+  image.entry = launch.entry;
+  image.target = launch.target;
+  image.threads = launch.threads;
+  image.sharedBytes = launch.sharedBytes;
+  image.ptx = std::move(*ptx);
+  return image;
+}
+
+} // namespace rho::compiler

@@ -1,0 +1,257 @@
+#include "compiler/KvCache.h"
+
+#include "dsl/DeriveEncode.h"
+#include "dsl/Evaluate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+namespace rho::compiler {
+
+namespace {
+
+// Words of codes that a lane holds of keys, and of values, in a step.
+constexpr int64_t mostWords = 32;
+constexpr int64_t rowsOfTile = 16;
+
+// A register of a lane is two codes of 16 bits: what lies in memory is what is multiplied.
+DecodeSequence unchangedPairs() {
+  DecodeSequence sequence;
+  sequence.program.output(
+      sequence.program.add(DecodeInstr::Op::Or, DecodeProgram::word(), DecodeProgram::constant(0)));
+  sequence.codes = 2;
+  sequence.bits = bitsOfWholeCodes({{0, 1}}, 16);
+  return sequence;
+}
+
+std::string_view nameOf(KvPart part) { return part == KvPart::Keys ? "keys" : "values"; }
+
+// What is left of `number` when `divisor`, one product, is taken out of every term.
+std::optional<RowNumber> dividedBy(const RowNumber &number, const RowNumber &divisor) {
+  if (divisor.terms.size() != 1)
+    return std::nullopt;
+  RowNumber result;
+  for (RowNumber::Term term : number.terms) {
+    for (int component : divisor.terms[0].components) {
+      auto found = std::find(term.components.begin(), term.components.end(), component);
+      if (found == term.components.end())
+        return std::nullopt;
+      term.components.erase(found);
+    }
+    term.factor /= divisor.terms[0].factor;
+    result.terms.push_back(term);
+  }
+  return result;
+}
+
+class LayoutMaker {
+public:
+  LayoutMaker(const dsl::Format &format, KvPart part, const KvShape &shape) {
+    tensor.format = format;
+    tensor.part = part;
+    tensor.shape = shape;
+  }
+
+  KvTensor tensor;
+
+  // All but the step. Errors: kv_format.
+  Status prepare() {
+    if (std::string reason = misfit(); !reason.empty())
+      return makeError(DiagId::kv_format,
+                       {tensor.format.name, std::string(nameOf(tensor.part)), reason});
+    tensor.slope = affine.slope.times(std::ldexp(1.0, -tensor.decode.log2Factor));
+    tensor.offset = affine.offset;
+    if (std::optional<RowNumber> ratio = dividedBy(affine.offset, affine.slope))
+      tensor.ratio = ratio->times(std::ldexp(1.0, tensor.decode.log2Factor));
+    return Done{};
+  }
+
+  // Tokens that share all components, a divisor of the page.
+  int64_t run() const {
+    int64_t common = tensor.shape.pageTokens;
+    for (size_t i = 1; i < tensor.format.components.size(); ++i)
+      common = std::gcd(common, tensor.format.components[i].group);
+    return common;
+  }
+
+  // Whether steps of so many tokens are whole in registers and in pieces of 16 bytes.
+  bool fits(int64_t step) {
+    tensor.step = step;
+    auto unit = static_cast<int64_t>(tensor.decode.registers());
+    return run() % step == 0 && tensor.registers() % unit == 0 && tensor.words() % 4 == 0 &&
+           tensor.words() <= mostWords;
+  }
+
+private:
+  Affine affine;
+
+  std::string misfit() {
+    const dsl::Format &format = tensor.format;
+    const dsl::Component *odd = nullptr;
+    if (format.hasParts())
+      return "it has parts";
+    if (!format.requirements.empty())
+      return "it has a requirement, which a kernel that quantizes cannot refuse to break";
+    if (format.element().remap)
+      return "its element is remapped";
+    for (size_t i = 1; i < format.components.size(); ++i) {
+      const dsl::Component &c = format.components[i];
+      if (c.extent != dsl::Extent::Group || c.rows != 1 || c.host >= 0)
+        odd = &c;
+      else if (c.group % rowsOfTile != 0 || tensor.shape.pageTokens % c.group != 0)
+        return "'" + c.name + "' is per k[" + std::to_string(c.group) +
+               "], groups of tokens are multiples of 16 that divide the page of " +
+               std::to_string(tensor.shape.pageTokens);
+      else if (dsl::isBest(c.encode))
+        return "the rule of '" + c.name + "' chooses among candidates";
+    }
+    if (odd)
+      return "'" + odd->name + "' is " +
+             (odd->host >= 0 ? "in spare bits" : "per " + dsl::printExtent(*odd)) +
+             ", components of a cache are per k[G]";
+    return misfitOfValue();
+  }
+
+  std::string misfitOfValue() {
+    const dsl::Format &format = tensor.format;
+    std::optional<Affine> core = affineCore(format, *format.value);
+    if (!core || core->slope.terms.empty())
+      return "its value is not linear in the element";
+    affine = *core;
+    std::string_view type = tensor.shape.type.name();
+    dsl::ElementType element = format.element().type;
+    if (element == tensor.shape.type) {
+      tensor.decode = unchangedPairs();
+      return {};
+    }
+    dsl::Expr bare{};
+    bare.kind = dsl::Expr::Kind::Component;
+    // Of keys the power of two that a decode leaves out goes into queries of 16 bits.
+    int least = tensor.part == KvPart::Values ? smallestUsefulLog2 : type == "f16" ? -4 : -8;
+    std::optional<DecodeSequence> decode;
+    if (element.bits() <= 8)
+      decode = decodeSequence(format, bare, type, least);
+    if (!decode)
+      return "its element " + std::string(element.name()) + " has no decode to " +
+             std::string(type);
+    tensor.decode = decode->log2Factor < least ? restored(*decode, type) : *decode;
+    return {};
+  }
+};
+
+Status checkShape(const KvShape &shape) {
+  auto fail = [](const char *what, int64_t value, const std::string &rule) {
+    return makeError(DiagId::kv_shape, {what, std::to_string(value), rule});
+  };
+  constexpr int64_t mostHeads = 4096, mostTokens = 1024;
+  if (shape.headDim != 64 && shape.headDim != 128)
+    return fail("the head dimension", shape.headDim, "kernels have 64 and 128");
+  if (shape.pageTokens < 16 || shape.pageTokens > mostTokens || shape.pageTokens % 16 != 0)
+    return fail("the number of tokens of a page", shape.pageTokens,
+                "it is a multiple of 16, at most " + std::to_string(mostTokens));
+  if (shape.kvHeads < 1 || shape.kvHeads > mostHeads)
+    return fail("the number of heads of the cache", shape.kvHeads,
+                "it is between 1 and " + std::to_string(mostHeads));
+  if (shape.queryHeads < 1 || shape.queryHeads > mostHeads || shape.queryHeads % shape.kvHeads != 0)
+    return fail("the number of query heads", shape.queryHeads,
+                "it is a multiple of the " + std::to_string(shape.kvHeads) +
+                    " heads of the cache, at most " + std::to_string(mostHeads));
+  return Done{};
+}
+
+} // namespace
+
+int64_t KvTensor::componentOffset(int i) const {
+  int64_t offset = steps() * stepBytes();
+  for (int before = 1; before < i; ++before)
+    offset += shape.pageTokens / component(before).group * shape.headDim * componentBytes(before);
+  return offset;
+}
+
+int64_t KvTensor::headBytes() const {
+  return (componentOffset(static_cast<int>(format.components.size())) + 15) / 16 * 16;
+}
+
+double KvTensor::bitsPerNumber() const {
+  return 8.0 * static_cast<double>(headBytes()) /
+         static_cast<double>(shape.pageTokens * shape.headDim);
+}
+
+// Operand A of m16n8k16 (PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type").
+KvTensor::Place KvTensor::place(int64_t r, int64_t half, int64_t lane) const {
+  int64_t tilesAlongK = (part == KvPart::Keys ? shape.headDim : step) / 16;
+  int64_t instruction = r / 4;
+  int64_t row = instruction / tilesAlongK * 16 + r % 2 * 8 + lane / 4;
+  int64_t k = instruction % tilesAlongK * 16 + r / 2 % 2 * 8 + lane % 4 * 2 + half;
+  return part == KvPart::Keys ? Place{k, row} : Place{row, k};
+}
+
+int64_t KvTensor::channelPlace(int64_t channel) const {
+  int64_t tile = channel / 16, inTile = channel % 16, half = inTile / 8;
+  if (part == KvPart::Keys)
+    return inTile % 8 / 2 * (shape.headDim / 4) + tile * 4 + half * 2 + inTile % 2;
+  return inTile % 8 * (shape.headDim / 8) + tile * 2 + half;
+}
+
+std::vector<uint8_t> KvTensor::pack(const dsl::QuantizedMatrix &head) const {
+  std::vector<uint8_t> bytes(static_cast<size_t>(headBytes()));
+  auto unit = static_cast<int64_t>(decode.registers());
+  for (int64_t s = 0; s < steps(); ++s)
+    for (int64_t lane = 0; lane < 32; ++lane)
+      for (int64_t r = 0; r < registers(); ++r)
+        for (int64_t half = 0; half < 2; ++half) {
+          Place at = place(r, half, lane);
+          uint32_t code = decode.stored(
+              head.components[0].get(at.channel * shape.pageTokens + s * step + at.token));
+          const std::vector<CodeBit> &bits =
+              decode.bits[static_cast<size_t>(r % unit)][static_cast<size_t>(half)];
+          for (size_t b = 0; b < bits.size(); ++b) {
+            int64_t word = r / unit * decode.program.words() + bits[b].word;
+            int64_t byte =
+                s * stepBytes() + (word / 4 * 32 + lane) * 16 + word % 4 * 4 + bits[b].bit / 8;
+            bytes[static_cast<size_t>(byte)] |=
+                static_cast<uint8_t>((code >> b & 1) << (bits[b].bit % 8));
+          }
+        }
+  for (int i = 1; i < static_cast<int>(format.components.size()); ++i) {
+    int64_t groups = shape.pageTokens / component(i).group, width = componentBytes(i);
+    for (int64_t group = 0; group < groups; ++group)
+      for (int64_t channel = 0; channel < shape.headDim; ++channel) {
+        uint32_t code = head.components[static_cast<size_t>(i)].get(channel * groups + group);
+        int64_t at = componentOffset(i) + (group * shape.headDim + channelPlace(channel)) * width;
+        std::memcpy(bytes.data() + at, &code, static_cast<size_t>(width)); // little endian
+      }
+  }
+  return bytes;
+}
+
+Result<KvLayout> kvLayout(const dsl::Format &keys, const dsl::Format &values,
+                          const KvShape &shape) {
+  if (Status good = checkShape(shape); !good)
+    return good.error();
+  LayoutMaker k(keys, KvPart::Keys, shape), v(values, KvPart::Values, shape);
+  for (LayoutMaker *maker : {&k, &v})
+    if (Status good = maker->prepare(); !good)
+      return good.error();
+  for (int64_t step : {64, 32, 16})
+    if (k.fits(step) && v.fits(step))
+      return KvLayout{shape, k.tensor, v.tensor};
+  return makeError(DiagId::kv_format, {values.name, "values",
+                                       "no step of 64, 32 or 16 tokens has whole pieces of 16 "
+                                       "bytes of it and of keys in '" +
+                                           keys.name + "'"});
+}
+
+int64_t kvCounterBytes(const KvShape &shape, int64_t sequences) {
+  return (sequences * shape.kvHeads * shape.headSets() * 4 + 255) / 256 * 256;
+}
+
+int64_t kvWorkspaceBytes(const KvShape &shape, int64_t sequences, int64_t parts) {
+  int64_t heads = std::min(shape.sharing(), KvShape::setHeads);
+  return kvCounterBytes(shape, sequences) +
+         sequences * shape.kvHeads * shape.headSets() * parts * heads * (shape.headDim + 2) * 4;
+}
+
+} // namespace rho::compiler

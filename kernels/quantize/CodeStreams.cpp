@@ -1,0 +1,189 @@
+#include "kernels/quantize/CodeStreams.h"
+
+#include "kernels/quantize/PackedCodes.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+namespace rho::kernels {
+
+namespace {
+
+// Types of .safetensors with the same numbers.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 8> twins = {{
+    {"f32", "F32"},
+    {"f16", "F16"},
+    {"bf16", "BF16"},
+    {"e4m3", "F8_E4M3"},
+    {"e5m2", "F8_E5M2"},
+    {"e8m0", "F8_E8M0"},
+    {"s8", "I8"},
+    {"u8", "U8"},
+}};
+
+dsl::Format withoutResidual(dsl::Format format) {
+  format.residual.reset();
+  return format;
+}
+
+dsl::CodeGrid blockGrid(const dsl::Blocks &blocks, int64_t rows, int64_t k) {
+  return {blocks.rows == 0 ? 1 : (rows + blocks.rows - 1) / blocks.rows,
+          (k + blocks.k - 1) / blocks.k};
+}
+
+class Collector {
+public:
+  Collector(int64_t rows, int64_t k) : rows(rows), k(k) {}
+
+  void collect(const std::string &prefix, const dsl::Format &format) {
+    if (format.residual) {
+      path.push_back(0);
+      collect(prefix, withoutResidual(format));
+      path.pop_back();
+      choice(prefix, format.residual->blocks, 2);
+      part(prefix, format.residual->part, 1);
+      return;
+    }
+    if (format.partition) {
+      const std::vector<dsl::Part> &parts = format.partition->parts;
+      choice(prefix, format.partition->blocks, static_cast<int>(parts.size()));
+      for (size_t i = 0; i < parts.size(); ++i)
+        part(prefix, parts[i], static_cast<int>(i));
+      return;
+    }
+    for (size_t i = 0; i < format.components.size(); ++i)
+      component(prefix, format.components[i], static_cast<int>(i));
+  }
+
+  std::vector<CodeStream> streams;
+
+private:
+  void part(const std::string &prefix, const dsl::Part &part, int index) {
+    path.push_back(index);
+    bool outer = selective;
+    selective = true;
+    collect(prefix + part.name + ".", *part.format);
+    selective = outer;
+    path.pop_back();
+  }
+
+  void choice(const std::string &prefix, const dsl::Blocks &blocks, int choices) {
+    std::string type = "u" + std::to_string(std::bit_width(static_cast<unsigned>(choices - 1)));
+    streams.push_back({.name = prefix + "choice",
+                       .type = dsl::ElementType::get(type),
+                       .extent = dsl::Extent::Group,
+                       .grid = blockGrid(blocks, rows, k),
+                       .rows = blocks.rows == 0 ? rows : blocks.rows,
+                       .columns = blocks.k,
+                       .path = path,
+                       .choices = choices,
+                       .selective = selective});
+  }
+
+  void component(const std::string &prefix, const dsl::Component &component, int index) {
+    bool group = component.extent == dsl::Extent::Group;
+    streams.push_back({.name = prefix + component.name,
+                       .type = component.type,
+                       .extent = component.extent,
+                       .grid = codeGrid(component, rows, k),
+                       .rows = group ? component.rows : 1,
+                       .columns = group ? component.group : 1,
+                       .path = path,
+                       .component = index,
+                       .selective = selective});
+  }
+
+  const int64_t rows, k;
+  std::vector<int> path;
+  bool selective = false;
+};
+
+} // namespace
+
+std::vector<CodeStream> streamsOf(const std::string &name, const dsl::Format &format, int64_t rows,
+                                  int64_t k) {
+  Collector collector(rows, k);
+  collector.collect(name + ".", format);
+  return std::move(collector.streams);
+}
+
+TensorEntry entryOf(const CodeStream &stream) {
+  TensorEntry entry;
+  entry.name = stream.name;
+  entry.type = "U8";
+  int bits = stream.type.bits();
+  entry.bytes = packedBytes(stream.grid.size(), bits);
+  const auto *twin = std::find_if(twins.begin(), twins.end(), [&](const auto &each) {
+    return each.first == stream.type.name();
+  });
+  if (stream.isSelective() || (twin == twins.end() && stream.grid.columns * bits % 8 != 0)) {
+    entry.shape = {entry.bytes};
+    return entry;
+  }
+  int64_t across = stream.grid.columns;
+  if (twin != twins.end())
+    entry.type = twin->second;
+  else
+    across = across * bits / 8;
+  bool matrix = stream.extent == dsl::Extent::Element || stream.extent == dsl::Extent::Group;
+  entry.shape = matrix ? std::vector{stream.grid.rows, across} : std::vector{stream.grid.rows};
+  if (!matrix && twin == twins.end())
+    entry.shape[0] *= across;
+  return entry;
+}
+
+dsl::QuantizedMatrix emptyMatrix(std::shared_ptr<const dsl::Format> format, int64_t rows,
+                                 int64_t k) {
+  dsl::QuantizedMatrix matrix;
+  matrix.rows = rows;
+  matrix.k = k;
+  auto choice = [&](const dsl::Blocks &blocks) {
+    matrix.choice = dsl::CodeArray(8, blockGrid(blocks, rows, k).size());
+  };
+  if (format->residual) {
+    choice(format->residual->blocks);
+    auto base = std::make_shared<const dsl::Format>(withoutResidual(*format));
+    matrix.parts.push_back(emptyMatrix(std::move(base), rows, k));
+    matrix.parts.push_back(emptyMatrix(format->residual->part.format, rows, k));
+  } else if (format->partition) {
+    choice(format->partition->blocks);
+    for (const dsl::Part &part : format->partition->parts)
+      matrix.parts.push_back(emptyMatrix(part.format, rows, k));
+  } else {
+    for (const dsl::Component &component : format->components)
+      matrix.components.emplace_back(component.type.bits(), codeGrid(component, rows, k).size());
+  }
+  matrix.format = std::move(format);
+  return matrix;
+}
+
+const dsl::CodeArray &codesOf(const dsl::QuantizedMatrix &matrix, const CodeStream &stream) {
+  const dsl::QuantizedMatrix *inner = &matrix;
+  for (int part : stream.path)
+    inner = &inner->parts[static_cast<size_t>(part)];
+  return stream.component < 0 ? inner->choice
+                              : inner->components[static_cast<size_t>(stream.component)];
+}
+
+dsl::CodeArray &codesOf(dsl::QuantizedMatrix &matrix, const CodeStream &stream) {
+  return const_cast<dsl::CodeArray &>(codesOf(std::as_const(matrix), stream));
+}
+
+bool isStored(const CodeStream &stream, const dsl::QuantizedMatrix &matrix, int64_t row,
+              int64_t column) {
+  const dsl::QuantizedMatrix *outer = &matrix;
+  for (int part : stream.path) {
+    const dsl::Format &format = *outer->format;
+    bool base = format.residual && part == 0; // which stores every number
+    const dsl::Blocks &blocks =
+        format.residual ? format.residual->blocks : format.partition->blocks;
+    if (!base &&
+        outer->choice.get(blockIndex(blocks, *outer, row, column)) != static_cast<uint32_t>(part))
+      return false;
+    outer = &outer->parts[static_cast<size_t>(part)];
+  }
+  return true;
+}
+
+} // namespace rho::kernels

@@ -1,0 +1,133 @@
+#include "kernels/quantize/EncodingError.h"
+
+#include "dsl/Parallel.h"
+#include "kernels/quantize/CodeStreams.h"
+#include "kernels/quantize/Dot.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace rho::kernels {
+
+namespace {
+
+int64_t storedBitsOf(const dsl::QuantizedMatrix &matrix) {
+  int64_t bits = 0;
+  for (const CodeStream &stream : streamsOf("", *matrix.format, matrix.rows, matrix.k)) {
+    int64_t count = stream.grid.size();
+    if (stream.isSelective()) {
+      count = 0;
+      forEachStored(stream, matrix, [&](int64_t) { ++count; });
+    }
+    const dsl::QuantizedMatrix *inner = &matrix;
+    for (int part : stream.path)
+      inner = &inner->parts[static_cast<size_t>(part)];
+    bits += count * (stream.component < 0 ? stream.type.bits()
+                                          : inner->format->storedBits(stream.component));
+  }
+  return bits;
+}
+
+// Calls work(row, numbers, values) for every row, in any order.
+template <class Work>
+void forEachRow(const dsl::MatrixView &weight, const dsl::QuantizedMatrix &quantized,
+                unsigned threads, const Work &work) {
+  dsl::parallel(weight.rows, threads, [&](const auto &next) {
+    std::vector<double> w(static_cast<size_t>(weight.k)), q(w.size());
+    for (int64_t row = next(); row < weight.rows; row = next()) {
+      for (int64_t column = 0; column < weight.k; ++column)
+        w[static_cast<size_t>(column)] = weight.at(row, column);
+      quantized.valuesOf(row, 0, weight.k, q.data());
+      work(row, w, q);
+    }
+  });
+}
+
+// Sums of a row, added up row by row afterwards: threads do not matter.
+template <class Sums> Sums total(const std::vector<Sums> &ofRows) {
+  Sums all;
+  for (const Sums &row : ofRows)
+    all += row;
+  return all;
+}
+
+} // namespace
+
+double EncodingError::bitsPerWeight() const {
+  return static_cast<double>(storedBits) / static_cast<double>(numbers);
+}
+double EncodingError::meanSquaredError() const {
+  return squaredErrors / static_cast<double>(numbers);
+}
+double EncodingError::sqnrDecibels() const {
+  return squaredErrors == 0 ? HUGE_VAL : 10 * std::log10(squares / squaredErrors);
+}
+double EncodingError::cosine() const {
+  if (squares == 0 || valueSquares == 0)
+    return squares == valueSquares ? 1 : 0;
+  return products / (std::sqrt(squares) * std::sqrt(valueSquares));
+}
+
+EncodingError &EncodingError::operator+=(const EncodingError &other) {
+  numbers += other.numbers;
+  storedBits += other.storedBits;
+  squares += other.squares;
+  valueSquares += other.valueSquares;
+  products += other.products;
+  squaredErrors += other.squaredErrors;
+  largest = std::max(largest, other.largest);
+  return *this;
+}
+
+EncodingError encodingError(const dsl::MatrixView &weight, const dsl::QuantizedMatrix &quantized,
+                            unsigned threads) {
+  std::vector<EncodingError> rows(static_cast<size_t>(weight.rows));
+  forEachRow(weight, quantized, threads,
+             [&](int64_t row, const std::vector<double> &w, const std::vector<double> &q) {
+               EncodingError &sums = rows[static_cast<size_t>(row)];
+               for (size_t i = 0; i < w.size(); ++i) {
+                 double error = w[i] - q[i];
+                 sums.squares += w[i] * w[i];
+                 sums.valueSquares += q[i] * q[i];
+                 sums.products += w[i] * q[i];
+                 sums.squaredErrors += error * error;
+                 sums.largest = std::max(sums.largest, std::fabs(error));
+               }
+             });
+  EncodingError all = total(rows);
+  all.numbers = weight.rows * weight.k;
+  all.storedBits = storedBitsOf(quantized);
+  return all;
+}
+
+double OutputError::relative() const {
+  return squaredErrors == 0 ? 0 : std::sqrt(squaredErrors / squares);
+}
+
+OutputError &OutputError::operator+=(const OutputError &other) {
+  squares += other.squares;
+  squaredErrors += other.squaredErrors;
+  return *this;
+}
+
+OutputError outputError(const dsl::MatrixView &weight, const dsl::QuantizedMatrix &quantized,
+                        const std::vector<double> &x, unsigned threads) {
+  std::vector<OutputError> rows(static_cast<size_t>(weight.rows));
+  auto tokens = static_cast<int64_t>(x.size()) / weight.k;
+  forEachRow(weight, quantized, threads,
+             [&](int64_t row, const std::vector<double> &w, const std::vector<double> &q) {
+               OutputError &sums = rows[static_cast<size_t>(row)];
+               std::vector<double> error(w.size());
+               for (size_t i = 0; i < w.size(); ++i)
+                 error[i] = w[i] - q[i];
+               for (int64_t token = 0; token < tokens; ++token) {
+                 double y = dot(x.data() + token * weight.k, w.data(), weight.k);
+                 double off = dot(x.data() + token * weight.k, error.data(), weight.k);
+                 sums.squares += y * y;
+                 sums.squaredErrors += off * off;
+               }
+             });
+  return total(rows);
+}
+
+} // namespace rho::kernels

@@ -1,0 +1,39 @@
+// Hadamard matrices: entries +1 and -1, H H^T = n I.
+#pragma once
+
+#include "dsl/Error.h"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace rho::kernels {
+
+// Of order n = 2^p * m: the Kronecker product of Sylvester's matrix of order 2^p and a core of
+// order m, 1 or the least that Paley's constructions give (J. Math. Phys. 12, 1933): q + 1 for a
+// power q of a prime, q = 3 mod 4, and 2 * (q + 1) for q = 1 mod 4. So 12, 20, 28, 108, 148, 344,
+// ...
+class Hadamard {
+public:
+  // Error no_hadamard_order for an n of no such form, with cores of at most `maxCore`.
+  static Result<Hadamard> ofOrder(int64_t n);
+  static constexpr int64_t maxCore = 1024;
+
+  int64_t order() const { return n; }
+  int64_t coreOrder() const { return m; }
+  int entry(int64_t row, int64_t column) const;
+
+  // x <- H x and x <- H^T x for a column of n numbers, n * (log2(n / m) + m) additions.
+  void apply(std::span<double> x) const;
+  void applyTransposed(std::span<double> x) const;
+
+private:
+  Hadamard(int64_t n, int64_t m, std::vector<double> core);
+  void doublings(std::span<double> x) const;
+  void cores(std::span<double> x, const std::vector<double> &columns) const;
+
+  int64_t n, m;
+  std::vector<double> core, transposedCore; // [m][m]
+};
+
+} // namespace rho::kernels

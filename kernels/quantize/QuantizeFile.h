@@ -1,0 +1,48 @@
+// Whole .safetensors files to quantized ones, a tensor at a time.
+#pragma once
+
+#include "kernels/quantize/EncodeLayer.h"
+#include "kernels/quantize/TensorChoice.h"
+
+#include <functional>
+#include <memory>
+
+namespace rho::kernels {
+
+struct QuantizeFileOptions {
+  std::shared_ptr<const dsl::Format> format;
+  TensorChoice tensors;
+  LayerSteps steps; // before and while weights are encoded; their transforms are stored
+  // Inputs of the layers, m x k, by the names of the weights, and what they are quantized to when
+  // the layers run; null: none, not quantized. See encodeLayer.
+  std::shared_ptr<const SafetensorsFile> activations;
+  std::shared_ptr<const dsl::Format> activationFormat;
+  Metadata metadata;    // added to the file's own
+  unsigned threads = 0; // 0 is one for each core; no byte depends on it
+  // Before each tensor, with those of the file that are done.
+  std::function<void(int64_t done, int64_t total, const std::string &name)> progress;
+};
+
+struct QuantizeFileSummary {
+  int64_t quantized = 0, copied = 0;       // tensors
+  int64_t numbers = 0;                     // of the quantized
+  int64_t weightBytes = 0;                 // of these before
+  int64_t storedBytes = 0;                 // and after
+  int64_t inputBytes = 0, outputBytes = 0; // of the files
+  OutlierShares withoutOutliers{0, 0};     // with permute: the mean of the weights
+};
+
+// Encodes the chosen matrices of a file and copies all other tensors. The tensors are read once, in
+// the order of their data. Memory: beside what of the file the system keeps, the codes of one
+// matrix (dsl::CodeArray; for each number 1 byte, 2 beyond 8 bits) and 32 MiB; with steps or
+// activations 8 bytes for each of its numbers, with refinement 16, and 12 for each of the inputs;
+// of a format with parts 13 bytes a number and the codes of each part. The output appears when it
+// is complete and may be the input itself.
+//
+// Errors: those of SafetensorsFile and SafetensorsWriter, chooseTensors, already_quantized,
+// nothing_to_quantize, output_name_taken, activations_missing and activations_do_not_fit for a
+// weight's, tensor_not_encoded with the reason of the encoder or of a step.
+Result<QuantizeFileSummary> quantizeFile(const std::string &from, const std::string &to,
+                                         const QuantizeFileOptions &options);
+
+} // namespace rho::kernels

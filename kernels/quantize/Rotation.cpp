@@ -1,0 +1,91 @@
+#include "kernels/quantize/Rotation.h"
+
+#include "dsl/Parallel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace rho::kernels {
+
+namespace {
+
+Error wrongWidth(const Rotation &rotation, int64_t width) {
+  return makeError(DiagId::transform_width,
+                   {"rotation of " + std::to_string(rotation.size()),
+                    std::to_string(width) + " channels", "a multiple of it"});
+}
+
+} // namespace
+
+Rotation::Rotation(Hadamard given, std::optional<uint64_t> seed)
+    : hadamard(std::move(given)), drawnFrom(seed),
+      factors(static_cast<size_t>(hadamard.order()),
+              1 / std::sqrt(static_cast<double>(hadamard.order()))) {
+  if (!seed)
+    return;
+  std::mt19937_64 random(*seed); // the standard says its numbers
+  for (double &factor : factors)
+    if (random() >> 63)
+      factor = -factor;
+}
+
+Result<Rotation> Rotation::ofSize(int64_t size, std::optional<uint64_t> seed) {
+  Result<Hadamard> hadamard = Hadamard::ofOrder(size);
+  if (!hadamard)
+    return hadamard.error();
+  return Rotation(std::move(*hadamard), seed);
+}
+
+void Rotation::apply(std::span<double> row) const {
+  for (size_t begin = 0; begin < row.size(); begin += factors.size()) {
+    std::span<double> x = row.subspan(begin, factors.size());
+    for (size_t i = 0; i < factors.size(); ++i)
+      x[i] *= factors[i];
+    hadamard.apply(x);
+  }
+}
+
+void Rotation::undo(std::span<double> row) const {
+  for (size_t begin = 0; begin < row.size(); begin += factors.size()) {
+    std::span<double> x = row.subspan(begin, factors.size());
+    hadamard.applyTransposed(x);
+    for (size_t i = 0; i < factors.size(); ++i)
+      x[i] *= factors[i];
+  }
+}
+
+Result<Matrix> rotateInputs(const Matrix &matrix, const Rotation &rotation, unsigned threads) {
+  if (matrix.k % rotation.size() != 0)
+    return wrongWidth(rotation, matrix.k);
+  Matrix out = matrix;
+  dsl::parallel(matrix.rows, threads, [&](const auto &next) {
+    std::vector<double> numbers(static_cast<size_t>(matrix.k));
+    for (int64_t row = next(); row < matrix.rows; row = next()) {
+      std::copy_n(matrix.row(row), matrix.k, numbers.begin());
+      rotation.apply(numbers);
+      std::transform(numbers.begin(), numbers.end(), out.row(row),
+                     [](double value) { return static_cast<float>(value); });
+    }
+  });
+  return out;
+}
+
+Result<Matrix> rotateOutputs(const Matrix &weight, const Rotation &rotation, unsigned threads) {
+  if (weight.rows % rotation.size() != 0)
+    return wrongWidth(rotation, weight.rows);
+  Matrix out = weight;
+  dsl::parallel(weight.k, threads, [&](const auto &next) {
+    std::vector<double> numbers(static_cast<size_t>(weight.rows));
+    for (int64_t column = next(); column < weight.k; column = next()) {
+      for (int64_t row = 0; row < weight.rows; ++row)
+        numbers[static_cast<size_t>(row)] = weight.row(row)[column];
+      rotation.apply(numbers);
+      for (int64_t row = 0; row < weight.rows; ++row)
+        out.row(row)[column] = static_cast<float>(numbers[static_cast<size_t>(row)]);
+    }
+  });
+  return out;
+}
+
+} // namespace rho::kernels

@@ -1,0 +1,40 @@
+// Rotations of a layer's inputs, which spread outliers over all channels and leave the outputs as
+// they are (QuaRot; APEX4, section 3.1).
+#pragma once
+
+#include "kernels/quantize/Hadamard.h"
+#include "kernels/quantize/Layer.h"
+
+#include <optional>
+
+namespace rho::kernels {
+
+// Q = H diag(s) / sqrt(size), Q Q^T = I, s the signs +1 and -1 that a seed draws; without a seed
+// all are +1 (the exact transform of a head, APEX4, equation 6). A row of a multiple of `size`
+// numbers is taken as columns of `size`, each of which is multiplied.
+class Rotation {
+public:
+  // Error no_hadamard_order.
+  static Result<Rotation> ofSize(int64_t size, std::optional<uint64_t> seed);
+
+  int64_t size() const { return hadamard.order(); }
+  std::optional<uint64_t> seed() const { return drawnFrom; }
+  void apply(std::span<double> row) const; // by Q
+  void undo(std::span<double> row) const;  // by Q^T
+
+private:
+  Rotation(Hadamard hadamard, std::optional<uint64_t> seed);
+
+  Hadamard hadamard;
+  std::optional<uint64_t> drawnFrom;
+  std::vector<double> factors; // s / sqrt(size)
+};
+
+// Along k, of activations and weight alike: x w^T stays. In double, rounded to f32 at the end.
+// Error transform_width for a k that is no multiple of the rotation's size.
+Result<Matrix> rotateInputs(const Matrix &matrix, const Rotation &rotation, unsigned threads = 0);
+// Along the rows of a weight: its outputs are those that the next layer takes when its inputs are
+// rotated. Error transform_width.
+Result<Matrix> rotateOutputs(const Matrix &weight, const Rotation &rotation, unsigned threads = 0);
+
+} // namespace rho::kernels

@@ -1,0 +1,52 @@
+#include "kernels/quantize/TensorChoice.h"
+
+#include "dsl/Findings.h"
+#include "kernels/quantize/QuantizedFile.h"
+
+#include <algorithm>
+#include <fnmatch.h>
+
+namespace rho::kernels {
+
+namespace {
+
+bool matches(const std::string &pattern, const std::string &name) {
+  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+bool matchesAny(const std::vector<std::string> &patterns, const std::string &name) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string &pattern) { return matches(pattern, name); });
+}
+
+Status checkPatterns(const SafetensorsFile &file, const std::vector<std::string> &patterns) {
+  for (const std::string &pattern : patterns) {
+    bool any =
+        std::any_of(file.tensors().begin(), file.tensors().end(),
+                    [&](const TensorEntry &tensor) { return matches(pattern, tensor.name); });
+    if (!any)
+      return makeError(DiagId::pattern_matches_nothing,
+                       {dsl::shown(pattern), file.path(), printNames(file.tensors())});
+  }
+  return Done{};
+}
+
+} // namespace
+
+Result<std::vector<bool>> chooseTensors(const SafetensorsFile &file, const TensorChoice &choice) {
+  if (file.metadata().contains(formatKey))
+    return makeError(DiagId::already_quantized, {file.path()});
+  for (const auto *patterns : {&choice.only, &choice.skip})
+    if (Status known = checkPatterns(file, *patterns); !known)
+      return std::move(known.error());
+  std::vector<bool> chosen;
+  for (const TensorEntry &tensor : file.tensors())
+    chosen.push_back(file.matrix(tensor) &&
+                     (choice.only.empty() || matchesAny(choice.only, tensor.name)) &&
+                     !matchesAny(choice.skip, tensor.name));
+  if (std::none_of(chosen.begin(), chosen.end(), [](bool each) { return each; }))
+    return makeError(DiagId::nothing_to_quantize, {file.path(), printNames(file.tensors())});
+  return chosen;
+}
+
+} // namespace rho::kernels

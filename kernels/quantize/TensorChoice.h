@@ -1,0 +1,21 @@
+// Which tensors of a file are weights to work on.
+#pragma once
+
+#include "kernels/SafetensorsFile.h"
+
+#include <string>
+#include <vector>
+
+namespace rho::kernels {
+
+// Patterns as of a shell: *, ? and [...]; * also stands for dots and slashes.
+struct TensorChoice {
+  std::vector<std::string> only; // none: all
+  std::vector<std::string> skip;
+};
+
+// For each of file.tensors() whether it is a matrix (two extents, of f32, f16 or bf16 numbers) that
+// is chosen. Errors: pattern_matches_nothing, nothing_to_quantize, already_quantized.
+Result<std::vector<bool>> chooseTensors(const SafetensorsFile &file, const TensorChoice &choice);
+
+} // namespace rho::kernels

@@ -1,0 +1,370 @@
+#include "runtime/KvCache.h"
+
+#include "compiler/Compiler.h"
+#include "dsl/Findings.h"
+#include "runtime/EngineImpl.h"
+#include "runtime/KvCacheImpl.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <unordered_map>
+
+namespace rho {
+namespace {
+
+using compiler::KvPart;
+
+constexpr uint64_t dataAlignment = 16;
+constexpr int64_t mostGridRows = 65535; // of y and z
+constexpr int64_t mostPages = int64_t{1} << 30;
+// CTAs of the attention kernel that an SM holds, and how often the device is filled with them, so
+// that sequences of different lengths even out.
+constexpr int64_t residentCtas = 3, waves = 4;
+
+Error badShape(const std::string &what, int64_t value, const std::string &rule) {
+  return makeError(DiagId::kv_shape, {what, std::to_string(value), rule});
+}
+
+Result<dsl::Format> findFormat(const dsl::Module &module, const std::string &name) {
+  for (const char *plain : {"f16", "bf16", "f32"})
+    if (name == plain)
+      return dsl::plainFormat(dsl::ElementType::get(plain));
+  if (const dsl::Format *format = module.findFormat(name))
+    return *format;
+  std::vector<std::string> names;
+  for (const dsl::Format &format : module.formats)
+    names.push_back(format.name);
+  return makeError(DiagId::kv_unknown_format, {name, dsl::listed(name, names)});
+}
+
+Status checkPointer(DevicePointer pointer, const char *what) {
+  if (pointer == 0)
+    return makeError(DiagId::null_pointer, {what});
+  if (pointer % dataAlignment != 0)
+    return makeError(DiagId::misaligned_pointer,
+                     {what, std::to_string(pointer), std::to_string(dataAlignment)});
+  return Done{};
+}
+
+std::string keyOf(const compiler::KvLayout &layout, const char *kernel, const Backend &backend) {
+  cache::Sha256 hash;
+  hash.field("kv");
+  hash.field(kernel);
+  for (const compiler::KvTensor *tensor : {&layout.keys, &layout.values}) {
+    hash.field(print(tensor->format));
+    hash.field(std::to_string(tensor->step));
+  }
+  const compiler::KvShape &shape = layout.shape;
+  for (int64_t extent : {shape.pageTokens, shape.headDim, shape.kvHeads, shape.queryHeads})
+    hash.field(std::to_string(extent));
+  hash.field(shape.type.name());
+  hash.field(compiler::buildId());
+  hash.field(compiler::llvmVersion());
+  hash.field(backend.model().target);
+  hash.field(backend.codeVersion());
+  return cache::hex(hash.finish());
+}
+
+// In the engine's memory cache only.
+template <class Compile>
+Result<std::shared_ptr<const Kernel>> makeKernel(Engine::Impl &engine,
+                                                 const compiler::KvLayout &layout, const char *name,
+                                                 const Compile &compile) {
+  return engine.kernels.get(
+      keyOf(layout, name, *engine.backend), [&]() -> Result<std::shared_ptr<const Kernel>> {
+        Result<compiler::KernelImage> image = compile();
+        if (!image)
+          return image.error();
+        Result<std::string> code = engine.backend->assemble(*image);
+        if (!code)
+          return code.error();
+        Result<std::shared_ptr<const LoadedKernel>> loaded = engine.backend->load(*image, *code);
+        if (!loaded)
+          return loaded.error();
+        return std::shared_ptr<const Kernel>(
+            std::make_shared<Kernel>(Kernel{std::move(*image), std::move(*loaded)}));
+      });
+}
+
+Status makeKernels(Engine::Impl &engine, KvCache::Impl &cache) {
+  const compiler::KvLayout &layout = cache.layout;
+  const std::string &target = engine.backend->model().target;
+  struct Wanted {
+    std::shared_ptr<const Kernel> &kernel;
+    const char *name;
+    std::function<Result<compiler::KernelImage>()> compile;
+  };
+  const Wanted all[] = {
+      {cache.quantizeKeys, "quantize keys", [&] { return compileKvQuantize(layout.keys, target); }},
+      {cache.quantizeValues, "quantize values",
+       [&] { return compileKvQuantize(layout.values, target); }},
+      {cache.dequantizeKeys, "dequantize keys",
+       [&] { return compileKvDequantize(layout.keys, target); }},
+      {cache.dequantizeValues, "dequantize values",
+       [&] { return compileKvDequantize(layout.values, target); }},
+      {cache.attend, "attend", [&] { return compileKvAttend(layout, target); }}};
+  for (const Wanted &wanted : all) {
+    auto kernel = makeKernel(engine, layout, wanted.name, wanted.compile);
+    if (!kernel)
+      return kernel.error();
+    wanted.kernel = std::move(*kernel);
+  }
+  return Done{};
+}
+
+Result<Buffer> upload(const Device &device, std::span<const int32_t> numbers) {
+  // A buffer has an address even where nothing is in it.
+  Result<Buffer> buffer = device.allocate(std::max<int64_t>(4, int64_t(numbers.size()) * 4));
+  if (!buffer)
+    return buffer;
+  if (Status written = buffer->write(numbers.data(), int64_t(numbers.size()) * 4); !written)
+    return written.error();
+  return buffer;
+}
+
+// Blocks of the caller to pages or back, keys and values.
+Status moveBlocks(const KvCache::Impl &cache, const KvJobs::Impl &jobs, const Kernel &keyKernel,
+                  const Kernel &valueKernel, DevicePointer keys, DevicePointer values,
+                  int64_t stride, Stream stream) {
+  if (Status good = checkPointer(keys, "keys"); !good)
+    return good;
+  if (Status good = checkPointer(values, "values"); !good)
+    return good;
+  const compiler::KvShape &shape = cache.layout.shape;
+  constexpr int64_t mostStride = int64_t{1} << 32;
+  if (int64_t row = shape.kvHeads * shape.headDim;
+      stride < row || stride % 2 != 0 || stride > mostStride)
+    return badShape("the stride of tokens", stride,
+                    "it is even, at least the " + std::to_string(row) +
+                        " numbers of a token and at most 2^32");
+  auto launch = [&](const Kernel &kernel, const Buffer &pages, DevicePointer outside) {
+    DevicePointer page = pages.address(), list = jobs.jobs.address();
+    const LaunchArgument arguments[] = {{&page, 8}, {&outside, 8}, {&list, 8}, {&stride, 8}};
+    LaunchShape grid;
+    grid.grid = {static_cast<uint32_t>(shape.kvHeads), static_cast<uint32_t>(jobs.count), 1};
+    return cache.backend->launch(*kernel.loaded, grid, arguments, stream);
+  };
+  if (Status launched = launch(keyKernel, cache.keys, keys); !launched)
+    return launched;
+  return launch(valueKernel, cache.values, values);
+}
+
+} // namespace
+
+Result<KvCache> KvCache::create(const Engine &engine, const Module &module,
+                                const KvCacheOptions &options) {
+  if (Status valid = checkHandle(engine, "engine"); !valid)
+    return valid.error();
+  if (Status valid = checkHandle(module, "module"); !valid)
+    return valid.error();
+  if (options.type == ScalarType::F32)
+    return makeError(DiagId::kv_shape, {"the type of numbers", "f32", "kernels have f16 and bf16"});
+  if (options.pages < 1 || options.pages > mostPages)
+    return badShape("the number of pages", options.pages,
+                    "it is between 1 and " + std::to_string(mostPages));
+  double scale = options.softmaxScale == 0 ? 1 / std::sqrt(static_cast<double>(options.headDim))
+                                           : options.softmaxScale;
+  if (options.softmaxScale != 0 && !(scale > 0 && scale <= 1e6))
+    return makeError(DiagId::kv_shape, {"the softmax scale", std::to_string(options.softmaxScale),
+                                        "it is above 0 and at most 1000000"});
+  const dsl::Module &declared = module.impl().module;
+  Result<dsl::Format> keys = findFormat(declared, options.keys);
+  if (!keys)
+    return keys.error();
+  Result<dsl::Format> values = findFormat(declared, options.values);
+  if (!values)
+    return values.error();
+  auto type = dsl::ElementType::get(options.type == ScalarType::F16 ? "f16" : "bf16");
+  Result<compiler::KvLayout> layout = compiler::kvLayout(
+      *keys, *values,
+      {options.pageTokens, options.headDim, options.kvHeads, options.queryHeads, type});
+  if (!layout)
+    return layout.error();
+  auto impl = std::make_shared<Impl>();
+  impl->device = engine.device();
+  impl->backend = engine.impl().backend;
+  impl->options = options;
+  impl->layout = std::move(*layout);
+  impl->scoreScale = static_cast<float>(scale * std::numbers::log2e);
+  if (Status made = makeKernels(engine.impl(), *impl); !made)
+    return made.error();
+  for (auto [buffer, part] :
+       {std::pair{&impl->keys, KvPart::Keys}, {&impl->values, KvPart::Values}}) {
+    Result<Buffer> pages = impl->device.allocate(options.pages * impl->layout.of(part).pageBytes());
+    if (!pages)
+      return pages.error();
+    *buffer = std::move(*pages);
+  }
+  KvCache cache;
+  cache.pimpl = std::move(impl);
+  return cache;
+}
+
+int64_t KvCache::pageBytes() const {
+  return pimpl ? pimpl->layout.keys.pageBytes() + pimpl->layout.values.pageBytes() : 0;
+}
+double KvCache::bitsPerNumber() const {
+  return pimpl ? (pimpl->layout.keys.bitsPerNumber() + pimpl->layout.values.bitsPerNumber()) / 2
+               : 0;
+}
+
+Result<KvJobs> KvCache::jobs(std::span<const KvJob> jobs) const {
+  if (Status valid = checkHandle(*this, "cache"); !valid)
+    return valid.error();
+  auto count = static_cast<int64_t>(jobs.size());
+  if (count < 1 || count > mostGridRows)
+    return badShape("the number of jobs", count,
+                    "it is between 1 and " + std::to_string(mostGridRows));
+  std::unordered_map<int32_t, size_t> writers;
+  std::vector<int32_t> numbers;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const KvJob &job = jobs[i];
+    if (job.block < 0)
+      return badShape("the block of job " + std::to_string(i), job.block, "it is at least 0");
+    if (job.page < 0 || job.page >= pimpl->options.pages)
+      return makeError(DiagId::kv_page,
+                       {"that of job " + std::to_string(i), std::to_string(job.page),
+                        std::to_string(pimpl->options.pages)});
+    auto [writer, isNew] = writers.try_emplace(job.page, i);
+    if (!isNew)
+      return makeError(DiagId::kv_page_twice, {std::to_string(job.page),
+                                               std::to_string(writer->second), std::to_string(i)});
+    numbers.insert(numbers.end(), {job.block, job.page});
+  }
+  Result<Buffer> buffer = upload(pimpl->device, numbers);
+  if (!buffer)
+    return buffer.error();
+  KvJobs result;
+  result.pimpl = std::make_shared<KvJobs::Impl>(KvJobs::Impl{pimpl, std::move(*buffer), count});
+  return result;
+}
+
+Status KvCache::quantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values,
+                         int64_t stride, Stream stream) const {
+  if (Status valid = checkHandle(*this, "cache"); !valid)
+    return valid;
+  if (!jobs.valid() || jobs.pimpl->cache.lock() != pimpl)
+    return makeError(DiagId::kv_other_cache, {"the list of jobs"});
+  return moveBlocks(*pimpl, *jobs.pimpl, *pimpl->quantizeKeys, *pimpl->quantizeValues, keys, values,
+                    stride, stream);
+}
+
+Status KvCache::dequantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values,
+                           int64_t stride, Stream stream) const {
+  if (Status valid = checkHandle(*this, "cache"); !valid)
+    return valid;
+  if (!jobs.valid() || jobs.pimpl->cache.lock() != pimpl)
+    return makeError(DiagId::kv_other_cache, {"the list of jobs"});
+  return moveBlocks(*pimpl, *jobs.pimpl, *pimpl->dequantizeKeys, *pimpl->dequantizeValues, keys,
+                    values, stride, stream);
+}
+
+int64_t KvBatch::parts() const { return pimpl ? pimpl->parts : 0; }
+
+Result<KvBatch> KvCache::batch(std::span<const int32_t> lengths, std::span<const int32_t> table,
+                               int64_t columns, int64_t parts) const {
+  if (Status valid = checkHandle(*this, "cache"); !valid)
+    return valid.error();
+  const compiler::KvShape &shape = pimpl->layout.shape;
+  auto sequences = static_cast<int64_t>(lengths.size());
+  constexpr int64_t mostColumns = int64_t{1} << 24;
+  if (sequences < 1 || sequences > mostGridRows)
+    return badShape("the number of sequences", sequences,
+                    "it is between 1 and " + std::to_string(mostGridRows));
+  if (columns < 0 || columns > mostColumns || sequences * columns > INT32_MAX)
+    return badShape("the number of columns of the table", columns,
+                    "it is at most " +
+                        std::to_string(std::min<int64_t>(mostColumns, INT32_MAX / sequences)));
+  if (parts < 0 || parts > mostGridRows)
+    return badShape("the number of parts", parts, "it is at most " + std::to_string(mostGridRows));
+  if (static_cast<int64_t>(table.size()) != sequences * columns)
+    return makeError(DiagId::kv_table_size, {"the table", std::to_string(table.size()),
+                                             std::to_string(sequences * columns)});
+  int64_t most = std::min<int64_t>(INT32_MAX, (columns + 1) * shape.pageTokens - 1), pages = 0;
+  for (int64_t s = 0; s < sequences; ++s) {
+    int32_t length = lengths[static_cast<size_t>(s)];
+    if (length < 1 || length > most)
+      return makeError(DiagId::kv_length,
+                       {std::to_string(s), std::to_string(length), std::to_string(most)});
+    int64_t own = length / shape.pageTokens;
+    pages = std::max(pages, own);
+    for (int64_t i = 0; i < own; ++i)
+      if (int32_t page = table[static_cast<size_t>(s * columns + i)];
+          page < 0 || page >= pimpl->options.pages)
+        return makeError(DiagId::kv_page,
+                         {"entry " + std::to_string(i) + " of sequence " + std::to_string(s),
+                          std::to_string(page), std::to_string(pimpl->options.pages)});
+  }
+  int64_t headSets = shape.kvHeads * shape.headSets();
+  if (parts == 0) {
+    int64_t slots = pimpl->backend->model().smCount * residentCtas * waves;
+    parts = (slots + sequences * headSets - 1) / (sequences * headSets);
+    // A step at least for every warp.
+    int64_t least =
+        (compiler::KvLayout::warps + pimpl->layout.keys.steps() - 1) / pimpl->layout.keys.steps();
+    parts = std::min(parts, std::max<int64_t>(1, pages / least));
+  }
+  auto impl = std::make_shared<KvBatch::Impl>();
+  impl->cache = pimpl;
+  impl->sequences = sequences;
+  impl->columns = columns;
+  impl->partPages = std::max<int64_t>(1, (pages + parts - 1) / parts);
+  impl->parts = (pages + impl->partPages - 1) / impl->partPages + 1;
+  Result<Buffer> lengthsOnDevice = upload(pimpl->device, lengths);
+  if (!lengthsOnDevice)
+    return lengthsOnDevice.error();
+  Result<Buffer> tableOnDevice = upload(pimpl->device, table);
+  if (!tableOnDevice)
+    return tableOnDevice.error();
+  Result<Buffer> workspace =
+      pimpl->device.allocate(compiler::kvWorkspaceBytes(shape, sequences, impl->parts));
+  if (!workspace)
+    return workspace.error();
+  impl->lengths = std::move(*lengthsOnDevice);
+  impl->table = std::move(*tableOnDevice);
+  impl->workspace = std::move(*workspace);
+  KvBatch batch;
+  batch.pimpl = std::move(impl);
+  return batch;
+}
+
+Status KvCache::attend(const KvBatch &batch, DevicePointer queries, DevicePointer tailKeys,
+                       DevicePointer tailValues, DevicePointer output, Stream stream) const {
+  if (Status valid = checkHandle(*this, "cache"); !valid)
+    return valid;
+  if (!batch.valid() || batch.pimpl->cache.lock() != pimpl)
+    return makeError(DiagId::kv_other_cache, {"the batch"});
+  for (auto [pointer, what] : {std::pair{queries, "queries"},
+                               {tailKeys, "tail keys"},
+                               {tailValues, "tail values"},
+                               {output, "output"}})
+    if (Status good = checkPointer(pointer, what); !good)
+      return good;
+  const KvBatch::Impl &b = *batch.pimpl;
+  const uint64_t pointers[] = {pimpl->keys.address(),
+                               pimpl->values.address(),
+                               b.table.address(),
+                               b.lengths.address(),
+                               queries,
+                               tailKeys,
+                               tailValues,
+                               output,
+                               b.workspace.address()};
+  const int32_t numbers[] = {static_cast<int32_t>(b.columns), static_cast<int32_t>(b.partPages),
+                             static_cast<int32_t>(b.parts)};
+  std::vector<LaunchArgument> arguments;
+  for (const uint64_t &pointer : pointers)
+    arguments.push_back({&pointer, 8});
+  for (const int32_t &number : numbers)
+    arguments.push_back({&number, 4});
+  arguments.push_back({&pimpl->scoreScale, 4});
+  const compiler::KvShape &shape = pimpl->layout.shape;
+  LaunchShape grid;
+  grid.grid = {static_cast<uint32_t>(b.parts),
+               static_cast<uint32_t>(shape.kvHeads * shape.headSets()),
+               static_cast<uint32_t>(b.sequences)};
+  return pimpl->backend->launch(*pimpl->attend->loaded, grid, arguments, stream);
+}
+
+} // namespace rho

@@ -1,0 +1,99 @@
+// Attention over a paged cache of keys and values in declared formats. Public, as Rho.h.
+//
+// The keys, and the values, of one head of a page are a matrix of a format of the module: rows are
+// the head's channels, k are the page's tokens, so that `k[G]` is shared by G tokens of one
+// channel. Only whole pages are in the format. The tokens of a sequence that are left over, its
+// tail, stay numbers of 16 bits in the caller's memory until they fill a page and quantize() takes
+// them.
+#pragma once
+
+#include "runtime/Rho.h"
+
+#include <span>
+
+namespace rho {
+
+struct KvCacheOptions {
+  std::string keys, values; // formats of the module, or the plain "f16" or "bf16" of `type`
+  ScalarType type = ScalarType::F16; // F16 or BF16: of all numbers outside of the cache
+  int64_t pages = 0;                 // of the cache
+  int64_t pageTokens = 64;           // a multiple of 16 and of every group, at most 1024
+  int64_t headDim = 128;             // 64 or 128
+  int64_t kvHeads = 0;
+  int64_t queryHeads = 0;  // a multiple of kvHeads
+  double softmaxScale = 0; // of scores; 0: 1 / sqrt(headDim)
+};
+
+// `block` of the caller's memory, pageTokens tokens, and a page of the cache.
+struct KvJob {
+  int32_t block = 0;
+  int32_t page = 0;
+};
+
+// Checked jobs, on the device.
+class KvJobs {
+public:
+  bool valid() const { return pimpl != nullptr; }
+  struct Impl;
+
+private:
+  friend class KvCache;
+  std::shared_ptr<const Impl> pimpl;
+};
+
+// Checked lengths and tables of sequences, on the device, with a workspace: for one launch at a
+// time.
+class KvBatch {
+public:
+  bool valid() const { return pimpl != nullptr; }
+  int64_t parts() const; // CTAs that share a sequence's head at most
+  struct Impl;
+
+private:
+  friend class KvCache;
+  std::shared_ptr<const Impl> pimpl;
+};
+
+class KvCache {
+public:
+  // Compiles the kernels and allocates the pages. Errors: kv_shape, kv_format, kv_unknown_format.
+  static Result<KvCache> create(const Engine &engine, const Module &module,
+                                const KvCacheOptions &options);
+  int64_t pageBytes() const;    // of keys and values together
+  double bitsPerNumber() const; // stored bits, components included
+
+  // Errors: kv_page, kv_page_twice, kv_shape for a negative block or no job.
+  Result<KvJobs> jobs(std::span<const KvJob> jobs) const;
+  // Encodes blocks of keys and of values [block][pageTokens][kvHeads][headDim] in device memory, of
+  // which tokens are `stride` numbers apart (an even number; blocks pageTokens * stride): bit for
+  // bit what dsl::quantize makes of each head's [headDim][pageTokens]. A NaN or an infinity becomes
+  // a scale that is not finite, where the scale's type has those. Errors: misaligned_pointer,
+  // kv_shape, kv_other_cache.
+  Status quantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values, int64_t stride,
+                  Stream stream = nullptr) const;
+  // The reverse: the format's numbers, in f32 and then rounded to `type`.
+  Status dequantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values, int64_t stride,
+                    Stream stream = nullptr) const;
+
+  // Sequences of `lengths` tokens; table [sequence][columns] has the page of each whole page of
+  // tokens, what lies behind is not read. `parts`: CTAs that share the pages of a head of the
+  // longest sequence; 0: enough to fill the device. Errors: kv_length, kv_page, kv_table_size,
+  // kv_shape.
+  Result<KvBatch> batch(std::span<const int32_t> lengths, std::span<const int32_t> table,
+                        int64_t columns, int64_t parts = 0) const;
+  // One query token of each sequence: queries and output [sequence][queryHeads][headDim], tails
+  // [sequence][pageTokens][kvHeads][headDim], of which the first length % pageTokens tokens are
+  // read. All in device memory, 16-byte aligned. Compiles nothing, allocates nothing, never blocks
+  // on a GPU. Errors: misaligned_pointer, kv_other_cache.
+  Status attend(const KvBatch &batch, DevicePointer queries, DevicePointer tailKeys,
+                DevicePointer tailValues, DevicePointer output, Stream stream = nullptr) const;
+  bool valid() const { return pimpl != nullptr; }
+
+  struct Impl;
+  const Impl &impl() const { return *pimpl; }
+
+private:
+  std::shared_ptr<const Impl> pimpl;
+};
+
+} // namespace rho

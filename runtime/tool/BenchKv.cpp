@@ -1,0 +1,322 @@
+// rho bench --kv: attention over a paged cache, beside one of plain f16 and the same kernel.
+#include "runtime/Handles.h"
+#include "runtime/KvCache.h"
+#include "runtime/tool/Bench.h"
+#include "runtime/tool/Csv.h"
+#include "runtime/tool/Files.h"
+#include "runtime/tool/Report.h"
+#include "runtime/tool/Table.h"
+#include "runtime/tool/Timing.h"
+#include "runtime/tool/Tool.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+#include <random>
+
+namespace rho::tool {
+
+namespace {
+
+struct Shape {
+  int64_t batch, length, queryHeads, kvHeads, headDim, page;
+};
+
+// A kernel's time, or on an emulated device its instructions.
+struct Measured {
+  std::optional<GpuTime> time;
+  uint64_t threadInstructions = 0;
+  int64_t bytes = 0; // that have to be moved
+  double rate() const { return time ? gigabytesPerSecond(bytes, time->microseconds) : 0; }
+};
+
+struct Row {
+  std::string keys, values, device, target;
+  Shape shape{};
+  int64_t parts = 0;
+  double bits = 0, bandwidth = 0; // of the device in GB/s
+  Measured attend, quantize, dequantize;
+  std::optional<double> speedup; // over plain f16
+};
+
+std::string number(const Measured &measured, double value) {
+  return measured.time ? shortNumber(value) : "";
+}
+std::string share(const Row &row) {
+  return row.bandwidth > 0 ? number(row.attend, 100 * row.attend.rate() / row.bandwidth) : "";
+}
+
+const std::vector<CsvColumn<Row>> &columns() {
+  static const std::vector<CsvColumn<Row>> all = {
+      {"keys", [](const Row &row) { return row.keys; }},
+      {"values", [](const Row &row) { return row.values; }},
+      {"device", [](const Row &row) { return row.device; }},
+      {"target", [](const Row &row) { return row.target; }},
+      {"batch", [](const Row &row) { return std::to_string(row.shape.batch); }},
+      {"length", [](const Row &row) { return std::to_string(row.shape.length); }},
+      {"query_heads", [](const Row &row) { return std::to_string(row.shape.queryHeads); }},
+      {"kv_heads", [](const Row &row) { return std::to_string(row.shape.kvHeads); }},
+      {"head_dim", [](const Row &row) { return std::to_string(row.shape.headDim); }},
+      {"page", [](const Row &row) { return std::to_string(row.shape.page); }},
+      {"parts", [](const Row &row) { return std::to_string(row.parts); }},
+      {"bits", [](const Row &row) { return shortNumber(row.bits); }},
+      {"bytes", [](const Row &row) { return std::to_string(row.attend.bytes); }},
+      {"us",
+       [](const Row &row) {
+         return row.attend.time ? shortNumber(row.attend.time->microseconds) : "";
+       }},
+      {"us_min",
+       [](const Row &row) { return row.attend.time ? shortNumber(row.attend.time->least) : ""; }},
+      {"us_max",
+       [](const Row &row) { return row.attend.time ? shortNumber(row.attend.time->most) : ""; }},
+      {"gb_per_s", [](const Row &row) { return number(row.attend, row.attend.rate()); }},
+      {"bandwidth_percent", share},
+      {"speedup_over_f16",
+       [](const Row &row) { return row.speedup ? shortNumber(*row.speedup) : ""; }},
+      {"quantize_gb_per_s",
+       [](const Row &row) { return number(row.quantize, row.quantize.rate()); }},
+      {"dequantize_gb_per_s",
+       [](const Row &row) { return number(row.dequantize, row.dequantize.rate()); }},
+      {"emulated_thread_instructions", [](const Row &row) {
+         return row.attend.time ? "" : std::to_string(row.attend.threadInstructions);
+       }}};
+  return all;
+}
+
+class KvBench {
+public:
+  KvBench(const Engine &engine, const Module &module, uint64_t seed, int64_t parts)
+      : device(engine.device()), backend(*device.impl().backend), engine(engine), module(module),
+        random(seed), parts(parts) {}
+
+  Result<Row> measure(const std::string &keys, const std::string &values, const Shape &shape) {
+    KvCacheOptions options;
+    options.keys = keys;
+    options.values = values;
+    options.headDim = shape.headDim;
+    options.kvHeads = shape.kvHeads;
+    options.queryHeads = shape.queryHeads;
+    options.pageTokens = shape.page;
+    // So many caches that what is read next is in no cache of the device.
+    int64_t numbers = 2 * shape.batch * shape.length * shape.kvHeads * shape.headDim;
+    int64_t copies = device.isEmulated()
+                         ? 1
+                         : 1 + 4 * backend.model().l2Bytes / std::max<int64_t>(numbers / 2, 1);
+    copies = std::min<int64_t>(copies, 64);
+    int64_t pages = shape.length / shape.page * shape.batch;
+    options.pages = std::max<int64_t>(1, pages * copies);
+    Result<KvCache> cache = KvCache::create(engine, module, options);
+    if (!cache)
+      return cache.error();
+    Row row;
+    row.keys = keys;
+    row.values = values;
+    row.device = device.name();
+    row.target = device.target();
+    row.shape = shape;
+    row.bits = cache->bitsPerNumber();
+    row.bandwidth = backend.model().bandwidthGBs;
+    if (Status filled = fill(*cache, options, row); !filled)
+      return filled.error();
+    if (Status timed = attend(*cache, options, pages, static_cast<int>(copies), row); !timed)
+      return timed.error();
+    return row;
+  }
+
+private:
+  const Device &device;
+  Backend &backend;
+  const Engine &engine;
+  const Module &module;
+  std::mt19937_64 random;
+  const int64_t parts;
+
+  Result<Buffer> randomNumbers(int64_t count) {
+    constexpr int64_t period = 1 << 20;
+    std::normal_distribution<double> normal;
+    auto f16 = dsl::ElementType::get("f16");
+    std::vector<uint8_t> pattern;
+    for (int64_t i = 0; i < std::min(count, period); ++i) {
+      uint32_t code = f16.encode(normal(random));
+      pattern.push_back(static_cast<uint8_t>(code));
+      pattern.push_back(static_cast<uint8_t>(code >> 8));
+    }
+    return filledBuffer(device, count * 2, pattern);
+  }
+
+  Result<Measured> time(int copies, int64_t bytes,
+                        const std::function<Status(int copy, Stream stream)> &launch) {
+    Measured measured;
+    measured.bytes = bytes;
+    if (device.isEmulated()) {
+      uint64_t before = backend.emulationTotals().threadInstructions;
+      if (Status launched = launch(0, nullptr); !launched)
+        return launched.error();
+      measured.threadInstructions = backend.emulationTotals().threadInstructions - before;
+      return measured;
+    }
+    Result<GpuTime> taken = timeOnGpu(device, copies, launch);
+    if (!taken)
+      return taken.error();
+    measured.time = *taken;
+    return measured;
+  }
+
+  // Encodes random blocks to all pages, and times both directions on some of them.
+  Status fill(const KvCache &cache, const KvCacheOptions &options, Row &row) {
+    constexpr int64_t mostBlocks = 256, mostJobs = 65535;
+    int64_t stride = options.kvHeads * options.headDim, blockNumbers = options.pageTokens * stride;
+    int64_t blocks = std::min(options.pages, mostBlocks);
+    Result<Buffer> keys = randomNumbers(blocks * blockNumbers);
+    if (!keys)
+      return keys.error();
+    Result<Buffer> values = randomNumbers(blocks * blockNumbers);
+    if (!values)
+      return values.error();
+    auto jobsOf = [&](int64_t first, int64_t last) {
+      std::vector<KvJob> jobs;
+      for (int64_t page = first; page < last; ++page)
+        jobs.push_back({static_cast<int32_t>(page % blocks), static_cast<int32_t>(page)});
+      return cache.jobs(jobs);
+    };
+    for (int64_t first = 0; first < options.pages; first += mostJobs) {
+      Result<KvJobs> jobs = jobsOf(first, std::min(options.pages, first + mostJobs));
+      if (!jobs)
+        return jobs.error();
+      if (Status done = cache.quantize(*jobs, keys->address(), values->address(), stride); !done)
+        return done;
+      if (Status done = device.synchronize(); !done)
+        return done;
+    }
+    Result<KvJobs> some = jobsOf(0, blocks);
+    if (!some)
+      return some.error();
+    int64_t bytes = blocks * (4 * blockNumbers + cache.pageBytes());
+    Result<Measured> quantized = time(1, bytes, [&](int, Stream stream) {
+      return cache.quantize(*some, keys->address(), values->address(), stride, stream);
+    });
+    if (!quantized)
+      return quantized.error();
+    Result<Measured> dequantized = time(1, bytes, [&](int, Stream stream) {
+      return cache.dequantize(*some, keys->address(), values->address(), stride, stream);
+    });
+    if (!dequantized)
+      return dequantized.error();
+    row.quantize = *quantized;
+    row.dequantize = *dequantized;
+    return Done{};
+  }
+
+  Status attend(const KvCache &cache, const KvCacheOptions &options, int64_t pages, int copies,
+                Row &row) {
+    const Shape &shape = row.shape;
+    int64_t stride = options.kvHeads * options.headDim, tail = shape.length % shape.page;
+    Result<Buffer> queries = randomNumbers(shape.batch * shape.queryHeads * shape.headDim);
+    if (!queries)
+      return queries.error();
+    Result<Buffer> tails = randomNumbers(shape.batch * shape.page * stride);
+    if (!tails)
+      return tails.error();
+    Result<Buffer> output = device.allocate(queries->bytes());
+    if (!output)
+      return output.error();
+    std::vector<int32_t> lengths(static_cast<size_t>(shape.batch),
+                                 static_cast<int32_t>(shape.length));
+    std::vector<KvBatch> batches;
+    for (int copy = 0; copy < copies; ++copy) {
+      std::vector<int32_t> table(static_cast<size_t>(pages));
+      std::iota(table.begin(), table.end(), static_cast<int32_t>(copy * pages));
+      std::shuffle(table.begin(), table.end(), random);
+      Result<KvBatch> batch = cache.batch(lengths, table, shape.length / shape.page, parts);
+      if (!batch)
+        return batch.error();
+      batches.push_back(*batch);
+    }
+    row.parts = batches[0].parts();
+    int64_t bytes =
+        pages * cache.pageBytes() + shape.batch * tail * stride * 4 + 2 * queries->bytes();
+    Result<Measured> measured = time(copies, bytes, [&](int copy, Stream stream) {
+      return cache.attend(batches[static_cast<size_t>(copy)], queries->address(), tails->address(),
+                          tails->address(), output->address(), stream);
+    });
+    if (!measured)
+      return measured.error();
+    row.attend = *measured;
+    return Done{};
+  }
+};
+
+void print(const Row &row) {
+  std::string time = row.attend.time
+                         ? shortNumber(row.attend.time->microseconds) + " us, " +
+                               shortNumber(row.attend.rate()) + " GB/s, " + share(row) +
+                               "% of the bandwidth"
+                         : std::to_string(row.attend.threadInstructions) + " thread-instructions";
+  std::string against = row.speedup ? ", " + shortNumber(*row.speedup) + " x f16" : "";
+  std::printf("%s, %s: batch %lld, length %lld, heads %lld x %lld, %s bits: %s%s\n",
+              row.keys.c_str(), row.values.c_str(), static_cast<long long>(row.shape.batch),
+              static_cast<long long>(row.shape.length),
+              static_cast<long long>(row.shape.queryHeads),
+              static_cast<long long>(row.shape.kvHeads), shortNumber(row.bits).c_str(),
+              time.c_str(), against.c_str());
+  std::fflush(stdout);
+}
+
+} // namespace
+
+Result<int> kvCommand(const Options &options) {
+  Result<std::string> file = options.onlyFile();
+  if (!file)
+    return file.error();
+  Result<Module> module = Module::load(*file);
+  if (!module)
+    return module.error();
+  Result<Device> device = openDevice(options.text("--device", "auto"));
+  if (!device)
+    return device.error();
+  EngineOptions engineOptions;
+  engineOptions.diskCache = false;
+  Result<Engine> engine = Engine::create(*device, engineOptions);
+  if (!engine)
+    return engine.error();
+  std::string keys = options.text("--kv"), values = keys;
+  if (size_t comma = keys.find(','); comma != std::string::npos) {
+    values = keys.substr(comma + 1);
+    keys.resize(comma);
+  }
+  const bool emulated = device->isEmulated();
+  std::vector<std::pair<int64_t, int64_t>> heads = options.pairs("--heads");
+  if (heads.empty())
+    heads = {emulated ? std::pair<int64_t, int64_t>{2, 1} : std::pair<int64_t, int64_t>{32, 8}};
+  KvBench bench(*engine, *module, static_cast<uint64_t>(options.count("--seed").value_or(1)),
+                options.count("--parts").value_or(0));
+  std::vector<Row> rows;
+  for (auto [queryHeads, kvHeads] : heads)
+    for (int64_t batch : options.counts("--batch", {emulated ? 1 : 64}))
+      for (int64_t length : options.counts("--length", {emulated ? 160 : 4096})) {
+        Shape shape{batch,
+                    length,
+                    queryHeads,
+                    kvHeads,
+                    options.count("--head-dim").value_or(128),
+                    options.count("--page").value_or(128)};
+        std::optional<double> plain;
+        for (auto [k, v] : {std::pair<std::string, std::string>{"f16", "f16"}, {keys, values}}) {
+          Result<Row> row = bench.measure(k, v, shape);
+          if (!row)
+            return row.error();
+          if (row->attend.time && plain)
+            row->speedup = *plain / row->attend.time->microseconds;
+          else if (row->attend.time)
+            plain = row->attend.time->microseconds;
+          print(*row);
+          rows.push_back(std::move(*row));
+        }
+      }
+  if (options.has("--csv"))
+    if (Status written = writeText(options.text("--csv"), csv(columns(), rows)); !written)
+      return written.error();
+  return success;
+}
+
+} // namespace rho::tool

@@ -1,0 +1,88 @@
+#include "runtime/tool/ErrorReport.h"
+
+#include "runtime/tool/BarChart.h"
+#include "runtime/tool/Csv.h"
+#include "runtime/tool/Report.h"
+#include "runtime/tool/Table.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace rho::tool {
+
+namespace {
+
+constexpr const char *allTensors = "all";
+
+// Six significant digits, whatever the size.
+std::string exactNumber(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+std::string outputOf(const ErrorRow &row, const char *none) {
+  return row.output ? exactNumber(row.output->relative()) : none;
+}
+
+const std::vector<CsvColumn<ErrorRow>> &columns() {
+  static const std::vector<CsvColumn<ErrorRow>> all = {
+      {"tensor", [](const ErrorRow &row) { return row.tensor; }},
+      {"format", [](const ErrorRow &row) { return row.format; }},
+      {"n", [](const ErrorRow &row) { return row.rows ? std::to_string(row.rows) : ""; }},
+      {"k", [](const ErrorRow &row) { return row.k ? std::to_string(row.k) : ""; }},
+      {"bits_per_weight",
+       [](const ErrorRow &row) { return exactNumber(row.error.bitsPerWeight()); }},
+      {"mse", [](const ErrorRow &row) { return exactNumber(row.error.meanSquaredError()); }},
+      {"sqnr_db", [](const ErrorRow &row) { return exactNumber(row.error.sqnrDecibels()); }},
+      {"max_error", [](const ErrorRow &row) { return exactNumber(row.error.largest); }},
+      {"cosine", [](const ErrorRow &row) { return fixedNumber(row.error.cosine(), 9); }},
+      {"output_error", [](const ErrorRow &row) { return outputOf(row, ""); }},
+  };
+  return all;
+}
+
+} // namespace
+
+std::vector<ErrorRow> withTotals(std::vector<ErrorRow> rows) {
+  std::vector<ErrorRow> totals;
+  bool several = false;
+  for (const ErrorRow &row : rows) {
+    several |= row.tensor != rows[0].tensor;
+    auto total = std::find_if(totals.begin(), totals.end(),
+                              [&](const ErrorRow &other) { return other.format == row.format; });
+    if (total == totals.end())
+      total = totals.insert(totals.end(), {allTensors, row.format, 0, 0, {}, {}});
+    total->error += row.error;
+    if (row.output) {
+      kernels::OutputError sum = total->output.value_or(kernels::OutputError());
+      total->output = sum += *row.output;
+    }
+  }
+  if (several)
+    rows.insert(rows.end(), totals.begin(), totals.end());
+  return rows;
+}
+
+std::string errorTable(const std::vector<ErrorRow> &rows) {
+  std::vector<std::vector<std::string>> cells = {
+      {"tensor", "format", "bits/weight", "mse", "sqnr dB", "max error", "cosine", "output error"}};
+  for (const ErrorRow &row : rows)
+    cells.push_back({row.tensor, row.format, exactNumber(row.error.bitsPerWeight()),
+                     exactNumber(row.error.meanSquaredError()),
+                     fixedNumber(row.error.sqnrDecibels(), 2), exactNumber(row.error.largest),
+                     fixedNumber(row.error.cosine(), 6), outputOf(row, "-")});
+  return table(cells);
+}
+
+std::string errorCsv(const std::vector<ErrorRow> &rows) { return csv(columns(), rows); }
+
+std::string errorPlot(const std::vector<ErrorRow> &rows) {
+  std::vector<Bar> bars;
+  for (const ErrorRow &row : rows)
+    if (double ratio = row.error.sqnrDecibels(); std::isfinite(ratio))
+      bars.push_back({row.tensor + " " + row.format, std::max(ratio, 0.0)});
+  return barChart("Signal to quantization noise of weights", "dB", bars);
+}
+
+} // namespace rho::tool

@@ -1,0 +1,45 @@
+#include "runtime/tool/FormatOption.h"
+
+#include "dsl/Findings.h"
+#include "dsl/Module.h"
+#include "kernels/ShippedFormats.h"
+
+namespace rho::tool {
+
+using FormatPtr = std::shared_ptr<const dsl::Format>;
+
+static Result<FormatPtr> fromFile(const std::string &path, const std::string &name) {
+  Result<dsl::Module> module = dsl::loadModule(path);
+  if (!module)
+    return module.error();
+  // Without a name: the one that the file itself declares, not its imports.
+  std::vector<std::string> own, all;
+  for (const dsl::Format &format : module->formats) {
+    all.push_back(format.name);
+    if (format.span.file == 0)
+      own.push_back(format.name);
+  }
+  if (name.empty() && own.size() != 1)
+    return makeError(DiagId::format_name_needed,
+                     {dsl::shown(path), std::to_string(own.size()), dsl::join(own)});
+  const dsl::Format *format = module->findFormat(name.empty() ? own[0] : name);
+  if (!format)
+    return makeError(DiagId::unknown_name, {"format", name, dsl::hint(name, all)});
+  return std::make_shared<const dsl::Format>(*format);
+}
+
+Result<FormatPtr> openFormat(const std::string &text) {
+  if (text == "f16" || text == "bf16" || text == "f32")
+    return std::make_shared<const dsl::Format>(dsl::plainFormat(dsl::ElementType::get(text)));
+  constexpr std::string_view ending = ".rho";
+  if (text.ends_with(ending))
+    return fromFile(text, "");
+  if (size_t at = text.find(std::string(ending) + ":"); at != std::string::npos)
+    return fromFile(text.substr(0, at + ending.size()), text.substr(at + ending.size() + 1));
+  if (FormatPtr shipped = kernels::shippedFormat(text))
+    return shipped;
+  return makeError(DiagId::unknown_format,
+                   {dsl::shown(text), dsl::listed(text, kernels::shippedFormatNames())});
+}
+
+} // namespace rho::tool

@@ -1,0 +1,15 @@
+// Formats on the command line.
+#pragma once
+
+#include "dsl/Format.h"
+#include "runtime/tool/Options.h"
+
+#include <memory>
+
+namespace rho::tool {
+
+// FILE.rho of one format, FILE.rho:NAME, the name of a shipped format, f16, bf16 or f32. Errors:
+// unknown_format, format_name_needed, those of the file.
+Result<std::shared_ptr<const dsl::Format>> openFormat(const std::string &text);
+
+} // namespace rho::tool

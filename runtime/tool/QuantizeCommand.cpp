@@ -1,0 +1,88 @@
+#include "kernels/quantize/QuantizeFile.h"
+#include "kernels/quantize/QuantizedFile.h"
+#include "runtime/tool/FormatOption.h"
+#include "runtime/tool/Report.h"
+#include "runtime/tool/Tool.h"
+
+namespace rho::tool {
+
+static void printSummary(const kernels::QuantizeFileSummary &summary, double milliseconds) {
+  double bits = 8 * static_cast<double>(summary.storedBytes) / static_cast<double>(summary.numbers);
+  printLine("weights", std::to_string(summary.quantized) + " tensors, " +
+                           std::to_string(summary.numbers) + " numbers, " +
+                           byteCount(summary.weightBytes) + " to " +
+                           byteCount(summary.storedBytes) + ", " + bitCount(bits));
+  printLine("copied", std::to_string(summary.copied) + " tensors");
+  double rate = static_cast<double>(summary.inputBytes) / milliseconds / 1e6;
+  printLine("time",
+            shortNumber(milliseconds / 1e3) + " s, " + shortNumber(rate) + " GB/s of the input");
+}
+
+// The steps, and the inputs of the layers that they are found on.
+static Status readSteps(const Options &options, kernels::QuantizeFileOptions &task) {
+  task.steps.smooth = options.has("--smooth");
+  task.steps.refine = options.has("--refine");
+  task.steps.permute = options.count("--permute");
+  if (std::optional<int64_t> seed = options.count("--rotate"))
+    task.steps.rotate = static_cast<uint64_t>(*seed);
+  for (const char *calibrated : {"--smooth", "--refine", "--permute", "--activation-format"})
+    if (options.has(calibrated) && !options.has("--activations"))
+      return makeError(DiagId::option_missing,
+                       {"--activations", std::string(calibrated) + " needs inputs of the layers"});
+  if (options.has("--activations")) {
+    auto opened = kernels::SafetensorsFile::open(options.text("--activations"));
+    if (!opened)
+      return opened.error();
+    task.activations = std::make_shared<kernels::SafetensorsFile>(std::move(*opened));
+  }
+  if (options.has("--activation-format")) {
+    Result<std::shared_ptr<const dsl::Format>> format =
+        openFormat(options.text("--activation-format"));
+    if (!format)
+      return format.error();
+    task.activationFormat = std::move(*format);
+  }
+  return Done{};
+}
+
+Result<int> quantizeCommand(const Options &options) {
+  Result<std::string> from = options.onlyFile();
+  if (!from)
+    return from.error();
+  for (const char *needed : {"--format", "-o"})
+    if (!options.has(needed))
+      return makeError(DiagId::option_missing,
+                       {needed, "'rho quantize FILE --format FORMAT -o FILE' has both"});
+  Result<std::shared_ptr<const dsl::Format>> format = openFormat(options.text("--format"));
+  if (!format)
+    return format.error();
+  const std::string to = options.text("-o");
+  printLine("input", *from);
+  printLine("format", (*format)->name + ", " + bitCount((*format)->bitsPerElement()));
+
+  kernels::QuantizeFileOptions task;
+  if (Status steps = readSteps(options, task); !steps)
+    return steps.error();
+  Stopwatch watch;
+  Result<kernels::QuantizeFileSummary> summary = [&] {
+    Progress progress("reading " + *from);
+    task.format = *format;
+    task.tensors = {options.texts("--only"), options.texts("--skip")};
+    task.metadata[kernels::versionKey] = RHO_VERSION;
+    task.threads = static_cast<unsigned>(options.count("--threads").value_or(0));
+    task.progress = [&](int64_t done, int64_t total, const std::string &name) {
+      progress.update("quantizing " + progressBar(done, total) + ", " + name);
+    };
+    return kernels::quantizeFile(*from, to, task);
+  }();
+  if (!summary)
+    return summary.error();
+  printSummary(*summary, watch.milliseconds());
+  if (task.steps.permute)
+    printLine("blocks", shortNumber(100 * summary->withoutOutliers.after) + "% without outliers, " +
+                            shortNumber(100 * summary->withoutOutliers.before) + "% before");
+  printLine("output", to + ", " + byteCount(summary->outputBytes));
+  return success;
+}
+
+} // namespace rho::tool

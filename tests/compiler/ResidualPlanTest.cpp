@@ -1,0 +1,72 @@
+// Which residuals no kernel adds, and why.
+#include "compiler/Plan.h"
+#include "dsl/Module.h"
+
+#include <gtest/gtest.h>
+
+namespace rho::compiler {
+namespace {
+
+std::string messageOf(const std::string &text) {
+  Result<dsl::Module> module =
+      dsl::parseModule(text, "t.rho", [](const std::string &) { return std::nullopt; });
+  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
+  Result<Plan> result =
+      plan(module->gemms.at(0), {16, 4096, 4096}, *modelOfTarget("sm_80"), module->sources.get());
+  return result.ok() ? "planned\n" + result->print() : result.error().str();
+}
+
+TEST(ResidualDiagnostics, SayWhyNoKernelAddsOne) {
+  auto whyNot = [](const std::string &residual, const std::string &schedule,
+                   const std::string &activation = "int8") {
+    return messageOf("format int8 { element: s8 scale: f32 per token value = element * scale }\n"
+                     "format nested { element: s4 scale: f16 per channel value = element * scale "
+                     "residual more: rest per n[16] k[64] }\n"
+                     "format rest { element: s4 scale: f16 per channel value = element * scale }\n"
+                     "format g96 { element: s4 scale: f16 per k[96] value = element * scale }\n"
+                     "format w { element: s4 scale: f16 per channel value = element * scale "
+                     "residual fix: " +
+                     residual +
+                     " }\n"
+                     "gemm g { weight: w activation: " +
+                     activation + " output: f16 schedule { " + schedule + " } }");
+  };
+  struct Refusal {
+    const char *residual, *schedule, *text;
+  };
+  for (const Refusal &refusal : {
+           Refusal{
+               "rest per n[8] k[64]", "",
+               "no kernel adds the residual 'fix' of 'w': its blocks have 8 rows, a kernel takes "
+               "multiples of 16 [no_residual_kernel]"},
+           Refusal{
+               "rest per tensor k[64]", "",
+               "its blocks are of all rows, a kernel takes n[R] k[G] with a multiple of 16 rows "
+               "[no_residual_kernel]"},
+           Refusal{
+               "rest per n[16] k[96]", "",
+               "its blocks have 96 columns, a kernel takes multiples of 64 [no_residual_kernel]"},
+           Refusal{"g96 per n[16] k[192]", "",
+                   "'scale' is per k[96], a kernel takes divisors and multiples of 64 "
+                   "[no_residual_kernel]"},
+           Refusal{"nested per n[16] k[64]", "",
+                   "its format 'nested' has parts [no_residual_kernel]"},
+           Refusal{"rest per n[16] k[64]", "roles: gemv",
+                   "roles gemv have no residual, uniform and imfp have [no_residual_kernel]"},
+           Refusal{"rest per n[16] k[64]", "tile: 16 x 64 x 128 warps: 1 x 2",
+                   "a warp has 32 weight rows, which blocks of 16 rows of the residual are no "
+                   "multiple of [schedule_warps]"},
+           Refusal{"rest per n[16] k[64]", "tile: 8 x 256 x 512 warps: 1 x 16",
+                   "its warps have 128 pieces of a residual, a tile at most 64 [schedule_tile]"},
+       })
+    EXPECT_NE(whyNot(refusal.residual, refusal.schedule).find(refusal.text), std::string::npos)
+        << refusal.residual << " {" << refusal.schedule
+        << "}: " << whyNot(refusal.residual, refusal.schedule);
+  // A residual whose numbers are no operands of the instruction: of reals beside integers.
+  std::string reals = whyNot("bf16 per n[16] k[64]", "");
+  EXPECT_NE(reals.find("'bf16'"), std::string::npos) << reals;
+  EXPECT_NE(reals.find("[no_decode]"), std::string::npos) << reals;
+}
+
+} // namespace
+} // namespace rho::compiler

@@ -1,0 +1,290 @@
+// Weights with a residual: kernels on the emulator against the exact reference, and what they cost.
+#include "tests/compiler/EmulatedGemm.h"
+
+#include "compiler/Explain.h"
+#include "compiler/Layout.h"
+#include "dsl/Module.h"
+#include "kernels/Reference.h"
+#include "runtime/Kernel.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace rho::test {
+namespace {
+
+constexpr const char *integers = "element: s4 scale: f16 per channel value = element * scale";
+constexpr const char *groups = "element: s4 scale: f16 per k[128] value = element * scale";
+constexpr const char *nvfp4 =
+    "element: e2m1 block: e4m3 per k[16] all: f32 per tensor value = element * block * all";
+
+// More formats of residuals.
+constexpr const char *rests = R"(
+format rest8 { element: s8 scale: f16 per channel value = element * scale }
+format rest3 { element: s3 scale: f16 per k[64] value = element * scale }
+format rest4_g32 { element: s4 scale: f16 per k[32] value = element * scale }
+format rest4_rows { element: s4 scale: f16 per n[16] k[64] value = element * scale }
+format rest_asym { element: u4 scale: f16 per k[64] zero: u8 per k[64] value = (element - zero) * scale }
+format x8_g128 { element: s8 scale: f16 per k[128] value = element * scale }
+)";
+
+std::string format(const std::string &base, const std::string &residual) {
+  return rests + ("format w { " + base + " residual fix: " + residual + " }\n");
+}
+
+// --- Every base with every residual whose operands one instruction takes.
+
+struct Operands {
+  const char *name, *base, *residual, *activation;
+};
+constexpr Operands allOperands[] = {
+    {"W4A8", integers, "int4_channel per n[16] k[64] budget 10%", "int8_token"},
+    {"W4A8_groups", integers, "int4_g64 per n[16] k[64] budget 30%", "int8_token"},
+    {"W4A8_rows", integers, "rest4_rows per n[16] k[64] budget 30%", "int8_token"},
+    {"W4A8_wide", integers, "rest8 per n[16] k[32] budget 30%", "int8_token"},
+    {"W4A8_planes", integers, "rest3 per n[16] k[64] budget 30%", "int8_token"},
+    {"W4A8_tall", groups, "int4_channel per n[64] k[64] budget 30%", "int8_token"},
+    {"W4A8_long", groups, "int4_g64 per n[16] k[192] budget 30%", "x8_g128"},
+    {"W8A8", "element: s8 scale: f16 per channel value = element * scale",
+     "int4_channel per n[16] k[64] budget 30%", "int8_token"},
+    {"W4A4", integers, "int4_channel per n[16] k[64] budget 30%", "int4_token"},
+    {"W4A4_groups", integers, "int4_g128 per n[32] k[128] budget 30%", "int4_g128"},
+    {"W4A16", groups, "rest4_g32 per n[32] k[64] budget 30%", "f16"},
+    {"W4A16_asymmetric", integers, "rest_asym per n[16] k[64] budget 30%", "f16"},
+    {"NVFP4_f16", nvfp4, "int4_channel per n[16] k[64] budget 30%", "f16"},
+    {"NVFP4_bf16", nvfp4, "int4_channel per n[16] k[64] budget 30%", "bf16"},
+    {"NVFP4_rest", integers, "nvfp4 per n[16] k[64] budget 30%", "f16"},
+};
+
+class Residuals : public testing::TestWithParam<Operands> {};
+
+TEST_P(Residuals, AreWithinTheBound) {
+  const Operands &operands = GetParam();
+  std::string formats = format(operands.base, operands.residual);
+  for (const char *target : {"sm_80", "sm_90a"})
+    expectWithinBound({"w",
+                       operands.activation,
+                       "f32",
+                       std::string(target) == "sm_90a" ? "roles: imfp" : "",
+                       target,
+                       {19, 88, 456},
+                       formats});
+}
+INSTANTIATE_TEST_SUITE_P(All, Residuals, testing::ValuesIn(allOperands),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+TEST(Residuals, TakeFp8AndRowsOfThirtyTwo) {
+  std::string formats = format("element: e4m3 scale: f32 per channel value = element * scale",
+                               "int4_channel per n[32] k[64] budget 30%");
+  for (const char *schedule : {"roles: uniform tile: 16 x 64 x 64 warps: 1 x 2",
+                               "roles: imfp tile: 32 x 128 x 128 warps: 1 x 4"})
+    expectWithinBound({"w", "fp8_token", "f32", schedule, "sm_90a", {19, 136, 456}, formats});
+}
+
+// --- Which blocks are stored, and how the kernel is divided: integer sums are exact.
+
+using Stored = bool (*)(int64_t blockRow, int64_t blockColumn);
+struct Pattern {
+  const char *name;
+  Stored stored;
+};
+constexpr Pattern patterns[] = {
+    {"none", [](int64_t, int64_t) { return false; }},
+    {"all", [](int64_t, int64_t) { return true; }},
+    {"one row of blocks", [](int64_t row, int64_t) { return row == 2; }},
+    {"one column of blocks", [](int64_t, int64_t column) { return column == 7; }},
+    {"the last block", [](int64_t row, int64_t column) { return row == 4 && column == 9; }},
+    {"some", [](int64_t row, int64_t column) { return (5 * row + 3 * column) % 7 < 2; }},
+};
+
+// Random codes; scales of 1 and, of the residual, 1/16: outputs are exact in f32.
+dsl::QuantizedMatrix randomCodes(const std::shared_ptr<const dsl::Format> &format, int64_t rows,
+                                 int64_t k, const Pattern &pattern) {
+  std::mt19937 random(3);
+  auto codesOf = [&](std::shared_ptr<const dsl::Format> part, uint32_t scale) {
+    dsl::QuantizedMatrix codes;
+    codes.rows = rows;
+    codes.k = k;
+    for (const dsl::Component &component : part->components) {
+      dsl::CodeArray array(component.type.bits(), codeGrid(component, rows, k).size());
+      for (int64_t i = 0; i < array.size(); ++i)
+        array.set(i, component.extent == dsl::Extent::Element ? random() % 16 : scale);
+      codes.components.push_back(std::move(array));
+    }
+    codes.format = std::move(part);
+    return codes;
+  };
+  dsl::Format without = *format;
+  without.residual.reset();
+  dsl::QuantizedMatrix weight;
+  weight.format = format;
+  weight.rows = rows;
+  weight.k = k;
+  weight.parts.push_back(codesOf(std::make_shared<const dsl::Format>(without), 0x3c00));
+  weight.parts.push_back(codesOf(format->residual->part.format, 0x2c00));
+  const dsl::Blocks &blocks = format->residual->blocks;
+  int64_t down = (rows + blocks.rows - 1) / blocks.rows, across = (k + blocks.k - 1) / blocks.k;
+  weight.choice = dsl::CodeArray(8, down * across);
+  for (int64_t i = 0; i < down * across; ++i)
+    weight.choice.set(i, pattern.stored(i / across, i % across) ? 1 : 0);
+  return weight;
+}
+
+void expectExactSums(const Case &test, const Pattern &pattern) {
+  auto [m, n, k] = test.shape;
+  int largest = test.activation.starts_with("int8") ? 127 : 7;
+  std::mt19937 random(4);
+  std::vector<float> tokens;
+  for (int64_t i = 0; i < m * k; ++i) // one of the largest makes a token's scale 1
+    tokens.push_back(static_cast<float>(
+        i % k == 0 ? largest
+                   : static_cast<int>(random() % static_cast<unsigned>(2 * largest)) - largest));
+  Outcome result;
+  ASSERT_NO_FATAL_FAILURE(run(
+      test, [&](auto format) { return Result(randomCodes(format, n, k, pattern)); }, tokens,
+      result));
+  kernels::ReferenceOutput exact = kernels::reference(result.activation, result.weight);
+  const auto *y = reinterpret_cast<const float *>(result.output.data());
+  for (int64_t i = 0; i < m * n; ++i)
+    ASSERT_EQ(y[i], static_cast<float>(exact.y[static_cast<size_t>(i)]))
+        << describe(test) << ", " << pattern.name << ": y[" << i / n << "," << i % n << "]";
+  EXPECT_EQ(result.gemm.impl().backend->emulationTotals().bankConflicts, 0u) << describe(test);
+}
+
+struct Division {
+  const char *activation, *target, *schedule;
+};
+constexpr Division divisions[] = {
+    {"int8_token", "sm_80", ""},
+    {"int8_token", "sm_80", "tile: 16 x 32 x 128 warps: 1 x 2 split_k: 3"},
+    {"int8_token", "sm_80", "tile: 32 x 64 x 256 warps: 2 x 4"},
+    {"int4_token", "sm_80", "tile: 16 x 64 x 128 warps: 1 x 4"},
+    {"int8_token", "sm_90a", "roles: imfp tile: 16 x 64 x 256 warps: 1 x 4 x 2 split_k: stream"},
+    {"int8_token", "sm_90a", "roles: imfp tile: 64 x 128 x 128 warps: 1 x 8 launch: dependent"},
+    {"int4_token", "sm_90a",
+     "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 x 2 split_k: 2 cluster: 2 x 2"},
+    {"int8_token", "sm_90a", "roles: imfp tile: 8 x 64 x 128 warps: 1 x 4 split_k: 3"},
+};
+
+TEST(Residuals, SumsAreExactWhicheverBlocksAreStored) {
+  std::string formats = format(integers, "int4_channel per n[16] k[64]");
+  for (const Division &division : divisions)
+    for (const Pattern &pattern : patterns)
+      expectExactSums({"w",
+                       division.activation,
+                       "f32",
+                       division.schedule,
+                       division.target,
+                       {19, 76, 632},
+                       formats},
+                      pattern);
+}
+
+// --- Packing.
+
+struct Packed {
+  compiler::WeightLayout layout;
+  std::shared_ptr<const dsl::Format> format;
+};
+Packed packedLayout(const std::string &residual, GemmShape shape, const char *target = "sm_80") {
+  Case test{"w", "int8_token", "f16", "", target, shape, format(integers, residual)};
+  EngineOptions options;
+  options.diskCache = false;
+  Result<Engine> engine = Engine::create(*Device::emulated(target), options);
+  Result<Module> module = Module::parse(declaration(test));
+  EXPECT_TRUE(module.ok() && engine.ok());
+  Result<Gemm> gemm = engine->compile(*module, "g", shape);
+  EXPECT_TRUE(gemm.ok()) << gemm.error().str();
+  return {gemm->impl().image().weight,
+          std::make_shared<const dsl::Format>(gemm->impl().gemm->weight)};
+}
+
+TEST(ResidualLayout, KeepsCodesOfStoredBlocks) {
+  Packed packed = packedLayout("int4_g64 per n[32] k[128]", {8, 150, 700});
+  const Pattern &some = patterns[5];
+  dsl::QuantizedMatrix weight = randomCodes(packed.format, 150, 700, some);
+  std::vector<uint8_t> bytes(static_cast<size_t>(packed.layout.bytes));
+  ASSERT_TRUE(pack(packed.layout, weight, bytes.data()).ok());
+  Result<dsl::QuantizedMatrix> back = unpack(packed.layout, packed.format, bytes.data());
+  ASSERT_TRUE(back.ok()) << back.error().str();
+  for (int64_t row = 0; row < 150; ++row)
+    EXPECT_EQ(back->rowValues(row), weight.rowValues(row)) << row;
+  for (int64_t i = 0; i < weight.choice.size(); ++i)
+    EXPECT_EQ(back->choice.get(i), weight.choice.get(i)) << i;
+}
+
+TEST(ResidualLayout, TextParsesBackAndIsChecked) {
+  compiler::WeightLayout layout = packedLayout("int4_g64 per n[16] k[64]", {8, 150, 700}).layout;
+  Result<compiler::WeightLayout> back = compiler::WeightLayout::parse(layout.print());
+  ASSERT_TRUE(back.ok()) << back.error().str();
+  EXPECT_EQ(*back, layout);
+  auto refused = [&](auto change) {
+    compiler::WeightLayout wrong = layout;
+    change(*wrong.residual);
+    return !compiler::WeightLayout::parse(wrong.print()).ok();
+  };
+  EXPECT_TRUE(refused([](auto &r) { r.pieceOffset = r.listOffset; }));
+  EXPECT_TRUE(refused([](auto &r) { r.pieceBytes -= 16; }));
+  EXPECT_TRUE(refused([](auto &r) { r.pieces += 1 << 20; }));
+  EXPECT_TRUE(refused([](auto &r) { r.tilesN -= 1; }));
+  EXPECT_TRUE(refused([](auto &r) { r.tileK *= 64; }));
+  EXPECT_TRUE(refused([](auto &r) { r.blockN = 24; }));
+  EXPECT_TRUE(refused([](auto &r) { r.parts[1].offset = 0; }));
+}
+
+TEST(ResidualLayout, RefusesMoreBlocksThanTheBudget) {
+  Packed packed = packedLayout("int4_channel per n[16] k[64] budget 10%", {8, 160, 640});
+  std::vector<uint8_t> bytes(static_cast<size_t>(packed.layout.bytes));
+  auto message = [&](const dsl::QuantizedMatrix &weight) {
+    Status status = pack(packed.layout, weight, bytes.data());
+    return status.ok() ? "packed" : status.error().str();
+  };
+  EXPECT_EQ(message(randomCodes(packed.format, 160, 640, patterns[2])), "packed"); // 10 of 100
+  std::string refusal = message(randomCodes(packed.format, 160, 640, patterns[5]));
+  EXPECT_NE(refusal.find("the budget leaves room for 10 [layout_mismatch]"), std::string::npos)
+      << refusal;
+  dsl::QuantizedMatrix lacking = randomCodes(packed.format, 160, 640, patterns[2]);
+  lacking.parts.pop_back();
+  EXPECT_NE(message(lacking).find("the weight has 1 parts and 100 choices, 2 and 100 are needed"),
+            std::string::npos);
+}
+
+// A tenth of the blocks takes a tenth of the bytes, and a list of 16 for each tile.
+TEST(ResidualLayout, TakesATenthMore) {
+  constexpr int64_t codes = 4096 * 4096 / 2, scales = 4096 * 2;
+  compiler::WeightLayout layout =
+      packedLayout("int4_channel per n[16] k[64] budget 10%", {64, 4096, 4096}, "sm_90a").layout;
+  int64_t tiles = layout.residual->tilesN * layout.residual->tilesK;
+  EXPECT_LE(layout.bytes - codes - scales, codes / 10 + scales + 16 * tiles + 256);
+  EXPECT_LE(static_cast<double>(layout.bytes), 1.105 * (codes + scales));
+}
+
+// --- What the planner makes of it.
+
+TEST(Residuals, AreChargedAndHaveNoGemv) {
+  std::string formats = format(integers, "int4_channel per n[16] k[64] budget 10%");
+  for (int64_t m : {1, 16, 256}) {
+    auto planned = [&](const char *weight) {
+      Case test{weight, "int8_token", "f16", "", "sm_90a", {m, 8192, 8192}, formats};
+      Result<dsl::Module> module = dsl::parseModule(
+          declaration(test), "t.rho", [](const std::string &) { return std::nullopt; });
+      Result<compiler::DeviceModel> device = compiler::modelOfTarget("sm_90a");
+      dsl::Gemm gemm = module->gemms.at(0);
+      gemm.schedule = {};
+      compiler::Plan plan = *compiler::plan(gemm, {m, 8192, 8192}, *device, nullptr);
+      return std::pair(plan, residualMicroseconds(gemm, plan, *device));
+    };
+    auto [dense, nothing] = planned("int4_channel");
+    auto [plan, more] = planned("w");
+    EXPECT_FALSE(nothing.has_value());
+    EXPECT_NE(plan.schedule.roles, dsl::ScheduleDecl::Roles::Gemv) << m;
+    EXPECT_GT(plan.predictedMicroseconds, dense.predictedMicroseconds) << m;
+    ASSERT_TRUE(more.has_value());
+    EXPECT_GT(*more, 0) << m;
+    EXPECT_LT(*more, 0.25 * plan.predictedMicroseconds) << m;
+  }
+}
+
+} // namespace
+} // namespace rho::test

@@ -1,0 +1,65 @@
+// Layers and formats for the tests of offline algorithms.
+#pragma once
+
+#include "dsl/Module.h"
+#include "kernels/Synthetic.h"
+#include "kernels/quantize/Layer.h"
+#include "tests/dsl/Files.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+
+namespace rho::test {
+
+using FormatPtr = std::shared_ptr<const dsl::Format>;
+
+template <class T> T must(Result<T> result) {
+  EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().str());
+  return std::move(*result);
+}
+
+template <class T> std::string errorOf(const Result<T> &result) {
+  return result.ok() ? "" : result.error().str();
+}
+
+// The first format of a text.
+inline FormatPtr declared(const std::string &text) {
+  return std::make_shared<dsl::Format>(must(dsl::parseModule(text, "a.rho", nullptr)).formats[0]);
+}
+
+inline FormatPtr shipped(const std::string &name) {
+  return declared(text(sourceDir() / "kernels/formats" / (name + ".rho")));
+}
+
+// A layer of n x k with outlier channels, and inputs of the same distribution to calibrate with and
+// to judge by.
+struct Layer {
+  kernels::Matrix weight, calibration, heldOut;
+};
+
+inline Layer syntheticLayer(int64_t n, int64_t k, int64_t tokens, uint64_t seed,
+                            double outlierFraction = 0.01) {
+  std::vector<float> x =
+      kernels::syntheticActivation(2 * tokens, k, seed, {.outlierFraction = outlierFraction});
+  auto half = x.begin() + tokens * k;
+  return {{n, k, kernels::syntheticWeight(n, k, seed)},
+          {tokens, k, {x.begin(), half}},
+          {tokens, k, {half, x.end()}}};
+}
+
+// Small integers: sums of products are exact in any order.
+inline kernels::Matrix integers(int64_t rows, int64_t k, uint64_t seed) {
+  std::mt19937_64 random = generator(seed);
+  kernels::Matrix matrix{rows, k, std::vector<float>(static_cast<size_t>(rows * k))};
+  for (float &value : matrix.values)
+    value = static_cast<float>(static_cast<int>(random() % 201) - 100);
+  return matrix;
+}
+
+inline kernels::Matrix quantizedValues(const FormatPtr &format, const kernels::Matrix &matrix) {
+  return kernels::valuesOf(must(dsl::quantize(format, matrix.view(), false)));
+}
+
+} // namespace rho::test

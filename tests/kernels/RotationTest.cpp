@@ -1,0 +1,234 @@
+// Hadamard matrices against their definition, rotations against what they must leave as it is.
+#include "kernels/quantize/Rotation.h"
+#include "tests/kernels/Layers.h"
+
+#include <numeric>
+
+namespace rho::kernels {
+namespace {
+
+using namespace rho::test;
+
+// H H^T = n I, from the entries alone.
+void expectHadamard(const Hadamard &h) {
+  const int64_t n = h.order();
+  std::vector<int> entries;
+  for (int64_t row = 0; row < n; ++row)
+    for (int64_t column = 0; column < n; ++column) {
+      entries.push_back(h.entry(row, column));
+      ASSERT_EQ(std::abs(entries.back()), 1);
+    }
+  for (int64_t a = 0; a < n; ++a)
+    for (int64_t b = 0; b <= a; ++b) {
+      int64_t product = std::inner_product(entries.begin() + a * n, entries.begin() + (a + 1) * n,
+                                           entries.begin() + b * n, int64_t(0));
+      ASSERT_EQ(product, a == b ? n : 0) << "rows " << a << " and " << b << " of order " << n;
+    }
+}
+
+struct Order {
+  int64_t n, core;
+};
+
+class HadamardOrders : public testing::TestWithParam<Order> {};
+
+TEST_P(HadamardOrders, RowsAreOrthogonalAndTheTransformIsTheMatrix) {
+  Hadamard h = must(Hadamard::ofOrder(GetParam().n));
+  ASSERT_EQ(h.order(), GetParam().n);
+  EXPECT_EQ(h.coreOrder(), GetParam().core);
+  expectHadamard(h);
+  std::vector<float> x = integers(1, h.order(), 3).values;
+  std::vector<double> fast(x.begin(), x.end()), transposed = fast;
+  h.apply(fast);
+  h.applyTransposed(transposed);
+  for (int64_t row = 0; row < h.order(); ++row) {
+    double expected = 0, ofTransposed = 0;
+    for (int64_t column = 0; column < h.order(); ++column) {
+      expected += h.entry(row, column) * x[static_cast<size_t>(column)];
+      ofTransposed += h.entry(column, row) * x[static_cast<size_t>(column)];
+    }
+    ASSERT_EQ(fast[static_cast<size_t>(row)], expected);
+    ASSERT_EQ(transposed[static_cast<size_t>(row)], ofTransposed);
+  }
+}
+
+// 12 and 20 by Paley's first construction, 36 by the second, 28 by the first over GF(27), 52 by the
+// second over GF(25), 344 by the first over GF(343).
+INSTANTIATE_TEST_SUITE_P(Sizes, HadamardOrders,
+                         testing::Values(Order{1, 1}, Order{2, 1}, Order{64, 1}, Order{12, 12},
+                                         Order{48, 12}, Order{20, 20}, Order{28, 28},
+                                         Order{224, 28}, Order{36, 36}, Order{52, 52},
+                                         Order{148, 148}, Order{344, 344}));
+
+// Widths of Llama 2 and 3 and Qwen 2.5.
+TEST(Hadamard, KnowsTheWidthsOfLanguageModels) {
+  for (Order order : {Order{4096, 1},
+                      {5120, 20},
+                      {8192, 1},
+                      {11008, 344},
+                      {13824, 108},
+                      {14336, 28},
+                      {3584, 28},
+                      {18944, 148},
+                      {28672, 28}})
+    EXPECT_EQ(must(Hadamard::ofOrder(order.n)).coreOrder(), order.core) << order.n;
+}
+
+TEST(Hadamard, OtherOrdersAreRefused) {
+  for (int64_t n : {int64_t(0), int64_t(-4), int64_t(3), int64_t(6), int64_t(10), int64_t(92),
+                    int64_t(184), INT64_MIN, INT64_MAX})
+    EXPECT_EQ(errorOf(Hadamard::ofOrder(n)),
+              "error: order " + std::to_string(n) +
+                  ", a Hadamard matrix is made of 2^p and of 2^p times an order up to 1024 that "
+                  "Paley's constructions give [no_hadamard_order]\n");
+}
+
+std::vector<double> randomNumbers(size_t count, uint64_t seed) {
+  std::mt19937_64 random = generator(seed);
+  std::normal_distribution<double> normal;
+  std::vector<double> x(count);
+  for (double &value : x)
+    value = normal(random);
+  return x;
+}
+
+double product(std::span<const double> x, std::span<const double> w) {
+  return std::inner_product(x.begin(), x.end(), w.begin(), 0.0);
+}
+
+TEST(Rotation, LeavesInnerProductsAndItsInverseLeavesAll) {
+  for (int64_t size : {64, 96, 140, 344})
+    for (std::optional<uint64_t> seed : {std::optional<uint64_t>(), std::optional<uint64_t>(7)}) {
+      Rotation rotation = must(Rotation::ofSize(size, seed));
+      auto k = static_cast<size_t>(2 * size); // two blocks
+      std::vector<double> x = randomNumbers(k, 1), w = randomNumbers(k, 2), rx = x, rw = w;
+      rotation.apply(rx);
+      rotation.apply(rw);
+      EXPECT_NEAR(product(rx, rw), product(x, w), 1e-12 * static_cast<double>(k));
+      EXPECT_GT(std::fabs(rx[0] - x[0]), 1e-6);
+      rotation.undo(rx);
+      for (size_t i = 0; i < k; ++i)
+        ASSERT_NEAR(rx[i], x[i], 1e-13);
+    }
+}
+
+TEST(Rotation, IsDrawnFromItsSeed) {
+  auto rotated = [](std::optional<uint64_t> seed) {
+    std::vector<double> x = randomNumbers(96, 1);
+    must(Rotation::ofSize(96, seed)).apply(x);
+    return x;
+  };
+  EXPECT_EQ(rotated(5), rotated(5));
+  EXPECT_NE(rotated(5), rotated(6));
+  EXPECT_NE(rotated(0), rotated(std::nullopt));
+  // Without seed the exact matrix: a row of ones becomes its sums of rows.
+  std::vector<double> ones(64, 1.0);
+  must(Rotation::ofSize(64, std::nullopt)).apply(ones);
+  EXPECT_EQ(ones[0], 8);
+  for (size_t i = 1; i < 64; ++i)
+    EXPECT_EQ(ones[i], 0);
+}
+
+// Two layers, the outputs of the first rotated and the inputs of the second (APEX4, equation 4).
+TEST(Rotation, PairsOfLayersCancel) {
+  Matrix x = integers(5, 30, 1), first = integers(48, 30, 2), second = integers(7, 48, 3);
+  auto through = [&](const Matrix &a, const Matrix &b) {
+    std::vector<double> inner = layerOutputs(x, a);
+    Matrix between{x.rows, a.rows, {inner.begin(), inner.end()}};
+    return layerOutputs(between, b);
+  };
+  std::vector<double> expected = through(first, second);
+  for (int64_t size : {48, 12, 24}) { // of the whole width, and of heads
+    Rotation rotation = must(Rotation::ofSize(size, 3));
+    std::vector<double> found =
+        through(must(rotateOutputs(first, rotation)), must(rotateInputs(second, rotation)));
+    EXPECT_LT(relativeSquaredError(expected, found), 1e-12); // f32 between
+  }
+}
+
+TEST(Rotation, ResultsDoNotDependOnThreads) {
+  Matrix x = integers(31, 96, 4);
+  Rotation rotation = must(Rotation::ofSize(96, 3));
+  EXPECT_EQ(must(rotateInputs(x, rotation, 1)).values, must(rotateInputs(x, rotation, 5)).values);
+}
+
+TEST(Rotation, WidthsAreMultiplesOfItsSize) {
+  Rotation rotation = must(Rotation::ofSize(12, 1));
+  EXPECT_EQ(errorOf(rotateInputs(integers(3, 30, 1), rotation)),
+            "error: rotation of 12 for 30 channels, their number is a multiple of it "
+            "[transform_width]\n");
+  EXPECT_EQ(errorOf(rotateOutputs(integers(3, 24, 1), rotation)),
+            "error: rotation of 12 for 3 channels, their number is a multiple of it "
+            "[transform_width]\n");
+}
+
+// APEX4, section 3.1: W4A4 with groups of 128 and without groups.
+TEST(Rotation, LowersTheErrorOfFourBitLayersWithOutliers) {
+  for (uint64_t seed : {1, 2, 3})
+    for (const LayerFormats &formats :
+         {LayerFormats{shipped("int4_channel"), shipped("int4_token")},
+          LayerFormats{shipped("int4_g128"), shipped("int4_g128")}}) {
+      Layer layer = syntheticLayer(64, 1024, 32, seed);
+      Rotation rotation = must(Rotation::ofSize(1024, seed));
+      double before = must(quantizedLayerError(layer.weight, layer.calibration, formats));
+      double after =
+          must(quantizedLayerError(must(rotateInputs(layer.weight, rotation)),
+                                   must(rotateInputs(layer.calibration, rotation)), formats));
+      EXPECT_LT(after, before / 2);
+    }
+}
+
+// APEX4, equation 7, word for word.
+TEST(Layer, GroupsOfFourBitsFollowTheirEquation) {
+  FormatPtr format =
+      declared("format f { element: s4 scale: f32 per k[32] value = element * scale }");
+  Layer layer = syntheticLayer(9, 96, 1, 1);
+  dsl::QuantizedMatrix codes = must(dsl::quantize(format, layer.weight.view(), true));
+  for (int64_t row = 0; row < 9; ++row)
+    for (int64_t group = 0; group < 3; ++group) {
+      float largest = 0;
+      for (int64_t i = group * 32; i < group * 32 + 32; ++i)
+        largest = std::max(largest, std::fabs(layer.weight.row(row)[i]));
+      auto scale = static_cast<float>(double(largest) / 7);
+      for (int64_t i = group * 32; i < group * 32 + 32; ++i) {
+        double q = std::nearbyint(layer.weight.row(row)[i] / double(scale));
+        ASSERT_EQ(codes.value(row, i), std::clamp(q, -8.0, 7.0) * scale);
+      }
+    }
+}
+
+TEST(Layer, OutputsAndErrorsAreTheirDefinition) {
+  Matrix x = integers(3, 21, 1), w = integers(4, 21, 2);
+  std::vector<double> y = layerOutputs(x, w);
+  for (int64_t m = 0; m < 3; ++m)
+    for (int64_t n = 0; n < 4; ++n) {
+      double sum = 0;
+      for (int64_t i = 0; i < 21; ++i)
+        sum += double(x.row(m)[i]) * w.row(n)[i];
+      EXPECT_EQ(y[static_cast<size_t>(m * 4 + n)], sum);
+    }
+  EXPECT_EQ(relativeSquaredError(y, y), 0);
+  EXPECT_EQ(relativeSquaredError({0, 0}, {0, 0}), 0);
+  EXPECT_DOUBLE_EQ(relativeSquaredError({3, 4}, {3, 6}), 4.0 / 25);
+  std::vector<double> diagonal = hessianDiagonal({2, 2, {1, 2, 3, -4}});
+  EXPECT_EQ(diagonal, (std::vector<double>{5, 10}));
+}
+
+TEST(Layer, WhatCannotBeCalibratedIsNamed) {
+  Matrix w = integers(2, 8, 1), x = integers(3, 8, 2);
+  EXPECT_EQ(errorOf(checkLayer(w, x)), "");
+  EXPECT_EQ(errorOf(checkLayer(w, integers(3, 9, 2))),
+            "error: activations of 9 columns for a weight of 8, both have k [activation_width]\n");
+  EXPECT_EQ(errorOf(checkLayer(w, {0, 8, {}})),
+            "error: matrix of 0 x 8, it has rows and columns [empty_matrix]\n");
+  x.row(2)[5] = INFINITY;
+  EXPECT_EQ(errorOf(checkLayer(w, x)),
+            "error: infinity at row 2, column 5 of the activations, those for calibration are "
+            "finite [activation_not_finite]\n");
+  w.row(1)[3] = NAN;
+  EXPECT_EQ(errorOf(checkLayer(w, x)),
+            "error: NaN at row 1, column 3, a weight is finite [non_finite_input]\n");
+}
+
+} // namespace
+} // namespace rho::kernels

@@ -1,0 +1,237 @@
+// `rho quantize` and `rho error` as a user runs them.
+#include "kernels/ShippedFormats.h"
+#include "kernels/Synthetic.h"
+#include "kernels/TensorFile.h"
+#include "kernels/quantize/QuantizedFile.h"
+#include "kernels/quantize/StoredTransform.h"
+#include "tests/tool/RunTool.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+using namespace rho;
+using namespace rho::test;
+using testing::HasSubstr;
+using Type = dsl::MatrixView::Type;
+
+namespace {
+
+constexpr int64_t rows = 8, k = 128;
+
+// A file of one tensor, "w".
+std::string write(const std::string &name, const std::vector<float> &values, int64_t count = rows) {
+  std::string path = scratchFolder() + name;
+  EXPECT_TRUE(kernels::writeTensor(path, "w", {values.data(), Type::F32, count, k, k}).ok());
+  return path;
+}
+
+const std::vector<float> &weights() {
+  static const std::vector<float> values = kernels::syntheticWeight(rows, k, 1);
+  return values;
+}
+
+std::string contentOf(const std::string &path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+TEST(QuantizeTest, stepsAreTakenAndLowerTheErrorOfTheOutputs) {
+  std::string in = write("steps.safetensors", weights()),
+              out = scratchFolder() + "steps4.safetensors";
+  std::vector<float> numbers = kernels::syntheticActivation(32, k, 1, {.outlierFraction = 0.02});
+  std::string x = write("x.safetensors", numbers, 32);
+  kernels::Matrix weight{rows, k, weights()}, inputs{32, k, numbers};
+  auto errorWith = [&](const std::vector<std::string> &steps) {
+    std::vector<std::string> arguments = {"quantize", in, "--format", "int4_channel", "-o", out};
+    arguments.insert(arguments.end(), steps.begin(), steps.end());
+    ToolResult result = runTool(arguments);
+    EXPECT_EQ(result.code, 0) << result.err;
+    Result<kernels::SafetensorsFile> file = kernels::SafetensorsFile::open(out);
+    kernels::EncodedLayer layer{*kernels::readTransform(*file, "w"),
+                                *kernels::readQuantized(*file, "w")};
+    return *kernels::encodedLayerError(layer, weight, inputs, kernels::shippedFormat("int4_token"));
+  };
+  const std::vector<std::string> calibrated = {"--activations", x, "--activation-format",
+                                               "int4_token"};
+  auto with = [&](std::vector<std::string> steps) {
+    steps.insert(steps.end(), calibrated.begin(), calibrated.end());
+    return errorWith(steps);
+  };
+  double plain = errorWith({}), rotated = errorWith({"--rotate", "7"});
+  EXPECT_LT(rotated, plain);
+  EXPECT_LT(with({"--smooth"}), plain);
+  EXPECT_LT(with({"--refine"}), plain);
+  EXPECT_LT(with({"--refine", "--rotate", "7"}), rotated);
+  EXPECT_LT(with({"--refine", "--rotate", "7", "--smooth", "--permute", "64"}), plain);
+  ToolResult counted = runTool({"quantize", in, "--format", "int4_channel", "-o", out,
+                                "--activations", x, "--permute", "64"});
+  EXPECT_THAT(counted.out, HasSubstr("blocks      50% without outliers, "));
+}
+
+TEST(QuantizeTest, stepsThatNeedActivationsSaySo) {
+  std::string in = write("steps.safetensors", weights()), out = scratchFolder() + "no.safetensors";
+  for (const char *step : {"--smooth", "--refine"}) {
+    ToolResult result = runTool({"quantize", in, "--format", "nvfp4", "-o", out, step});
+    EXPECT_NE(result.code, 0);
+    EXPECT_EQ(result.err, std::string("error: --activations is missing, ") + step +
+                              " needs inputs of the layers [option_missing]\n");
+  }
+}
+
+TEST(QuantizeTest, writesWhatTheEncoderMakes) {
+  std::string in = write("in.safetensors", weights()), out = scratchFolder() + "out.safetensors";
+  ToolResult result = runTool({"quantize", in, "--format", "nvfp4", "-o", out});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_EQ(result.err, "");
+  EXPECT_THAT(result.out, HasSubstr("format      nvfp4, 4.5 bits per element\n"));
+  EXPECT_THAT(result.out, HasSubstr("weights     1 tensors, 1024 numbers, 4.10 KB to 580 bytes, "
+                                    "4.53125 bits per element\n"));
+  Result<kernels::SafetensorsFile> file = kernels::SafetensorsFile::open(out);
+  ASSERT_TRUE(file.ok()) << file.error().str();
+  EXPECT_TRUE(file->metadata().contains("rho.version"));
+  Result<dsl::QuantizedMatrix> matrix = kernels::readQuantized(*file, "w");
+  ASSERT_TRUE(matrix.ok()) << matrix.error().str();
+  Result<dsl::QuantizedMatrix> direct =
+      dsl::quantize(matrix->format, {weights().data(), Type::F32, rows, k, k}, true);
+  ASSERT_TRUE(direct.ok());
+  for (int64_t row = 0; row < rows; ++row)
+    EXPECT_EQ(matrix->rowValues(row), direct->rowValues(row));
+  EXPECT_TRUE(kernels::readTransform(*file, "w")->isIdentity());
+
+  std::string again = scratchFolder() + "again.safetensors";
+  EXPECT_EQ(runTool({"quantize", in, "--format", shipped("kernels/formats/nvfp4.rho:nvfp4"), "-o",
+                     again, "--threads", "3"})
+                .code,
+            0);
+  EXPECT_TRUE(contentOf(again) == contentOf(out));
+}
+
+TEST(QuantizeTest, gemmsRunOnWhatItWrites) {
+  std::string in = write("in.safetensors", weights()), out = scratchFolder() + "codes.safetensors";
+  ASSERT_EQ(runTool({"quantize", in, "--format", "int4_g128", "-o", out}).code, 0);
+  auto run = [&](const std::string &gemm, const std::string &weight, const std::string &y) {
+    return runTool({"run", shipped("kernels/gemms/" + gemm + ".rho"), "--m", "2", "--weights",
+                    weight, "--device", "sm_80", "--output", scratchFolder() + y});
+  };
+  ToolResult codes = run("int4_g128_f16", out + ":w", "codes.npy");
+  EXPECT_EQ(codes.code, 0) << codes.out << codes.err;
+  EXPECT_THAT(codes.out, HasSubstr("weight quantized, from a file"));
+  EXPECT_EQ(run("int4_g128_f16", in, "numbers.npy").code, 0);
+  EXPECT_TRUE(contentOf(scratchFolder() + "codes.npy") ==
+              contentOf(scratchFolder() + "numbers.npy"));
+  EXPECT_THAT(run("int4_g64_f16", out, "y.npy").err, HasSubstr("[layout_mismatch]"));
+  EXPECT_THAT(run("int4_g128_f16", out + ":v", "y.npy").err, HasSubstr("[tensor_not_found]"));
+}
+
+TEST(QuantizeTest, mistakesAreErrors) {
+  std::string in = write("in.safetensors", weights()), out = scratchFolder() + "none.safetensors";
+  auto error = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"quantize", in});
+    ToolResult result = runTool(arguments);
+    EXPECT_EQ(result.code, 1);
+    EXPECT_FALSE(std::filesystem::exists(out));
+    return result.err;
+  };
+  EXPECT_EQ(error({"-o", out}), "error: --format is missing, 'rho quantize FILE --format FORMAT -o "
+                                "FILE' has both [option_missing]\n");
+  EXPECT_THAT(error({"--format", "nvfp4"}), HasSubstr("error: -o is missing"));
+  EXPECT_THAT(error({"--format", "nvpf4", "-o", out}),
+              HasSubstr("error: there is no format 'nvpf4', valid are FILE.rho[:NAME], f16, bf16, "
+                        "f32 and the shipped "));
+  EXPECT_THAT(error({"--format", "nvpf4", "-o", out}),
+              HasSubstr("did you mean 'nvfp4' [unknown_format]"));
+  EXPECT_THAT(error({"--format", "none.rho", "-o", out}), HasSubstr("[module_not_found]"));
+  EXPECT_THAT(error({"--format", shipped("kernels/formats/nvfp4.rho:nvpf4"), "-o", out}),
+              HasSubstr("error: unknown format 'nvpf4', did you mean 'nvfp4' [unknown_name]"));
+  std::string two = scratchFolder() + "two.rho";
+  std::ofstream(two) << "format a { element: s4 scale: f16 per k[64] value = element * scale }\n"
+                        "format b = a\n";
+  EXPECT_EQ(error({"--format", two, "-o", out}),
+            "error: '" + two +
+                "' declares 2 formats, choose one as FILE.rho:NAME: a, b [format_name_needed]\n");
+  EXPECT_THAT(error({"--format", "nvfp4", "-o", out, "--only", "layer*"}),
+              HasSubstr("[pattern_matches_nothing]"));
+  std::vector<float> bad = weights();
+  bad[k + 2] = std::numeric_limits<float>::quiet_NaN();
+  write("in.safetensors", bad);
+  EXPECT_THAT(error({"--format", "nvfp4", "-o", out}),
+              HasSubstr("error: NaN at row 1, column 2, a weight is finite [non_finite_input]"));
+}
+
+TEST(ErrorTest, comparesFormatsWithAndWithoutActivations) {
+  std::string in = write("in.safetensors", weights());
+  std::string x = write("x.safetensors", kernels::syntheticActivation(3, k, 1), 3);
+  std::string csv = scratchFolder() + "e.csv", plot = scratchFolder() + "e.svg";
+  ToolResult result = runTool({"error", in, "--format", "int4_g128", "--format", "bf16", "--format",
+                               shipped("kernels/formats/nvfp4.rho"), "--activations", x, "--csv",
+                               csv, "--plot", plot});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("tensor  format     bits/weight  mse"));
+  for (const char *line :
+       {"\nw       int4_g128        4.125  ", "\nw       bf16                16  ",
+        "\nw       nvfp4          4.53125  "})
+    EXPECT_THAT(result.out, HasSubstr(line));
+  EXPECT_THAT(contentOf(csv), HasSubstr("tensor,format,n,k,bits_per_weight,mse,sqnr_db,max_error,"
+                                        "cosine,output_error\nw,int4_g128,8,128,4.125,"));
+  EXPECT_THAT(contentOf(plot), HasSubstr("w nvfp4"));
+}
+
+// Of a fifth of the blocks in 8 bits and the others in 4, and of 4 bits with a residual.
+TEST(ErrorTest, formatsMayHaveParts) {
+  std::string in = write("in.safetensors", weights());
+  std::string file = scratchFolder() + "parts.rho";
+  std::ofstream(file) << "format a { element: s4 scale: f16 per k[16] value = element * scale }\n"
+                         "format b { element: s8 scale: f16 per k[16] value = element * scale }\n"
+                         "format mixed { partition per k[16] { low: a high: b budget 25% } }\n"
+                         "format fixed { element: s4 scale: f16 per k[16] value = element * scale "
+                         "residual fix: a per n[2] k[16] budget 25% }\n";
+  ToolResult result = runTool({"error", in, "--format", file + ":a", "--format", file + ":mixed",
+                               "--format", file + ":fixed", "--format", file + ":b"});
+  ASSERT_EQ(result.code, 0) << result.err;
+  for (const char *bits : {"\nw       a                 5  ", "\nw       mixed        6.0625  ",
+                           "\nw       fixed       6.28125  ", "\nw       b                 9  "})
+    EXPECT_THAT(result.out, HasSubstr(bits));
+  std::string out = scratchFolder() + "parts.safetensors";
+  ASSERT_EQ(runTool({"quantize", in, "--format", file + ":mixed", "-o", out}).code, 0);
+  Result<kernels::SafetensorsFile> opened = kernels::SafetensorsFile::open(out);
+  ASSERT_TRUE(opened.ok());
+  EXPECT_TRUE(kernels::readQuantized(*opened, "w").ok());
+}
+
+TEST(ErrorTest, mistakesAreErrors) {
+  std::string in = write("in.safetensors", weights());
+  auto error = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"error", in});
+    ToolResult result = runTool(arguments);
+    EXPECT_EQ(result.code, 1);
+    EXPECT_EQ(result.out, "");
+    return result.err;
+  };
+  EXPECT_EQ(error({}),
+            "error: --format is missing, one or several are compared [option_missing]\n");
+  std::string x = scratchFolder() + "bad.safetensors";
+  auto activations = [&](const std::vector<float> &values, const std::string &name, int64_t width) {
+    EXPECT_TRUE(kernels::writeTensor(x, name, {values.data(), Type::F32, 1, width, width}).ok());
+    return error({"--format", "nvfp4", "--activations", x});
+  };
+  std::vector<float> values(k, 1);
+  std::string whatFits = ", the weight of that name takes finite numbers in f32, f16 or bf16, m x "
+                         "128 [activations_do_not_fit]\n";
+  EXPECT_EQ(activations(values, "w", 64),
+            "error: activations 'w' of '" + x + "': F32 1 x 64" + whatFits);
+  EXPECT_EQ(activations(values, "v", k), "error: no activations of '" + x +
+                                             "' have the name of a chosen weight, it holds 'v' "
+                                             "[activations_unmatched]\n");
+  values[5] = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(activations(values, "w", k),
+            "error: activations 'w' of '" + x + "': infinity at row 0, column 5" + whatFits);
+}
+
+} // namespace
