@@ -5,6 +5,8 @@
 
 namespace rho::compiler {
 
+struct PlacedGemm;
+
 // Bounds |computed - y| for the outputs of one kernel. The derivation stands at the definition.
 class ErrorBound {
 public:
@@ -15,8 +17,9 @@ public:
 
 private:
   dsl::ElementType output;
-  double perMagnitude = 0; // relative to the magnitude
-  double perResult = 0;    // relative to the result
+  void cover(const PlacedGemm &placed, const Plan &plan); // adds what a kernel's sums cost
+  double perMagnitude = 0;                                // relative to the magnitude
+  double perResult = 0;                                   // relative to the result
 };
 
 } // namespace rho::compiler

@@ -15,12 +15,14 @@ constexpr int64_t maxExtent = int64_t(1) << 31;
 constexpr int64_t maxCluster = 16; // CTAs; past 8 a device may have none
 constexpr int64_t maxBox = 256;    // elements of a tensor map's box along one axis
 constexpr int64_t swizzleSpan = 128;
+constexpr size_t maxColumnBits = 16;
 
 using Kind = KernelParameter::Kind;
-constexpr std::array<std::pair<Kind, std::string_view>, 6> parameterNames = {{
+constexpr std::array<std::pair<Kind, std::string_view>, 7> parameterNames = {{
     {Kind::Weight, "weight"},
     {Kind::Activation, "activation"},
     {Kind::ActivationComponent, "activation_component"},
+    {Kind::ActivationTiles, "activation_tiles"},
     {Kind::Output, "output"},
     {Kind::Workspace, "workspace"},
     {Kind::M, "m"},
@@ -69,6 +71,34 @@ std::string_view gridProblem(const KernelImage &image) {
   if (image.splitK == dsl::ScheduleDecl::streamK &&
       (image.residentCtas == 0 || image.clusterN * image.clusterK > 1))
     return "equal shares of k need a persistent kernel without clusters";
+  return "";
+}
+
+std::string printActivation(const std::string &word, const ActivationLayout &layout) {
+  return word + " k=" + std::to_string(layout.k) + " bits=" + std::to_string(layout.elementBits) +
+         " pitch=" + std::to_string(layout.pitchBytes) +
+         " groups_per_word=" + std::to_string(layout.groupsPerWord) +
+         " column_bits=" + printNumbers(layout.columnBits) +
+         " tile_k=" + std::to_string(layout.tileK) + "\n";
+}
+
+// What is wrong with the line; empty if nothing is.
+std::string readActivation(FieldReader &fields, std::string_view word, ActivationLayout &layout) {
+  fields.word(word);
+  layout.k = fields.number("k", 1, maxExtent);
+  layout.elementBits = static_cast<int>(fields.number("bits", 0, 32));
+  layout.pitchBytes = fields.number("pitch", 0, int64_t(1) << 40);
+  layout.groupsPerWord = static_cast<int>(fields.number("groups_per_word", 1, 4));
+  std::optional<std::vector<uint8_t>> bits = parseNumbers(fields.text("column_bits"));
+  layout.tileK = fields.number("tile_k", 0, maxExtent);
+  if (!fields.ok())
+    return fields.problem();
+  std::vector<uint8_t> sorted = bits.value_or(std::vector<uint8_t>{1});
+  std::sort(sorted.begin(), sorted.end());
+  for (size_t i = 0; i < sorted.size(); ++i)
+    if (sorted[i] != i || i > maxColumnBits)
+      return "'column_bits' is no order of bits such as 1,0";
+  layout.columnBits = *std::move(bits);
   return "";
 }
 
@@ -121,10 +151,9 @@ std::string KernelImage::printFacts() const {
             " box_bytes=" + std::to_string(parameter.boxBytes) +
             " box_rows=" + std::to_string(parameter.boxRows) +
             " swizzle=" + std::to_string(int(parameter.swizzle)) + "\n";
-  text += "activation k=" + std::to_string(activation.k) +
-          " bits=" + std::to_string(activation.elementBits) +
-          " pitch=" + std::to_string(activation.pitchBytes) +
-          " groups_per_word=" + std::to_string(activation.groupsPerWord) + "\n";
+  text += printActivation("activation", activation);
+  for (const ActivationLayout &part : activation.parts)
+    text += printActivation("part", part);
   for (const std::string &origin : origins)
     text += "origin path=" + origin + "\n";
   return text + weight.print();
@@ -202,11 +231,15 @@ Result<KernelImage> KernelImage::parse(std::string_view facts, std::string ptx) 
         return fail(number, std::string(problem));
       image.parameters.push_back(parameter);
     } else {
-      fields.word("activation");
-      image.activation.k = fields.number("k", 1, maxExtent);
-      image.activation.elementBits = static_cast<int>(fields.number("bits", 1, 32));
-      image.activation.pitchBytes = fields.number("pitch", 0, int64_t(1) << 40);
-      image.activation.groupsPerWord = static_cast<int>(fields.number("groups_per_word", 1, 4));
+      ActivationLayout read;
+      bool part = activationSeen && line->starts_with("part ");
+      if (std::string problem = readActivation(fields, part ? "part" : "activation", read);
+          !problem.empty())
+        return fail(number, problem);
+      if (part)
+        image.activation.parts.push_back(std::move(read));
+      else
+        image.activation = std::move(read);
       activationSeen = true;
     }
     fields.end();

@@ -25,7 +25,7 @@ struct Dim3 {
 // One kernel parameter. Pointers are 8 bytes, m is a 4-byte integer; a tensor map is 128 bytes by
 // value, 64-byte aligned, over the operand as a matrix of bytes with zeros outside, which must have
 // a multiple of 16 bytes a row. Its rows:
-//   Activation           m of activation.pitchBytes
+//   Activation           m of activation.pitchBytes, of a partition those of the part
 //   ActivationComponent  ceil(k/G) of activationGroupStride(m) codes; the component's extent is
 //                        the group
 //   Output               m of n values
@@ -33,12 +33,13 @@ struct KernelParameter {
   enum class Kind : uint8_t {
     Weight,              // packed weight, 256-byte aligned
     Activation,          // element codes, 16-byte aligned
-    ActivationComponent, // component `index` of the activation format, 16-byte aligned
+    ActivationComponent, // another component of the activation format, 16-byte aligned
+    ActivationTiles,     // which part has which k tiles: ActivationLayout
     Output,              // y, row-major, 16-byte aligned
     Workspace,           // workspaceBytes(m) bytes, zeroed once; every launch leaves it reusable
     M,                   // rows of x and y
   } kind;
-  int index = 0;
+  int index = 0;                     // of an activation's component: in storedComponents()
   int64_t boxBytes = 0, boxRows = 0; // what one copy through the tensor map moves; 0: a pointer
   bool swizzle = false;              // the map's box lies in shared memory under 128-byte swizzle
   bool isTensorMap() const { return boxBytes > 0; }

@@ -228,30 +228,6 @@ std::optional<std::vector<AxisBit>> parseOrder(std::string_view text) {
   }
 }
 
-// Numbers with commas between them; "-": none.
-std::string printNumbers(const std::vector<uint8_t> &numbers) {
-  std::string text;
-  for (uint8_t number : numbers)
-    text += (text.empty() ? "" : ",") + std::to_string(number);
-  return text.empty() ? "-" : text;
-}
-
-std::optional<std::vector<uint8_t>> parseNumbers(std::string_view text) {
-  std::vector<uint8_t> numbers;
-  if (text == "-")
-    return numbers;
-  while (true) {
-    size_t comma = text.find(',');
-    std::optional<int64_t> number = readNumber(text.substr(0, comma), 0, 255);
-    if (!number)
-      return std::nullopt;
-    numbers.push_back(static_cast<uint8_t>(*number));
-    if (comma == std::string_view::npos)
-      return numbers;
-    text.remove_prefix(comma + 1);
-  }
-}
-
 std::string printSection(const char *head, const LayoutSection &section) {
   return std::string(head) + " component=" + std::to_string(section.component) +
          " offset=" + std::to_string(section.offset) + " bytes=" + std::to_string(section.bytes) +
@@ -420,6 +396,27 @@ std::string mismatchOf(const WeightLayout &layout, std::initializer_list<const S
 }
 
 } // namespace
+
+int64_t ActivationLayout::placeOf(int64_t column) const {
+  int64_t place = column >> columnBits.size() << columnBits.size();
+  for (size_t bit = 0; bit < columnBits.size(); ++bit)
+    place |= (column >> columnBits[bit] & 1) << bit;
+  return place;
+}
+
+std::vector<StoredComponent> storedComponents(const Format &activation) {
+  std::vector<StoredComponent> result;
+  auto append = [&](size_t part, const Format &format) {
+    for (size_t i = 0; i < format.components.size(); ++i)
+      result.push_back({part, &format, static_cast<int>(i)});
+  };
+  if (!activation.partition)
+    append(0, activation);
+  else
+    for (size_t part = 0; part < activation.partition->parts.size(); ++part)
+      append(part, *activation.partition->parts[part].format);
+  return result;
+}
 
 std::string mismatch(const WeightLayout &layout, const Format &format) {
   if (std::string problem = layoutProblem(layout); !problem.empty())

@@ -87,14 +87,39 @@ struct WeightLayout {
 // Group [ceil(k/G)][mStride], Row [m], Tensor [1], in the component's own type. With
 // `groupsPerWord` w > 1 the codes of w consecutive groups of a row lie together, Group [ceil(k/(w
 // G))][mStride][w], zero past the last group.
+//
+// A row's codes may lie in another order, that of a weight whose decode serves several
+// instructions: bit i of where a code lies is bit columnBits[i] of its column; higher bits are the
+// same.
+//
+// A partition has `parts`, each with buffers for all blocks, of which those are read that it
+// stores. Then a table of 32-bit integers says which k tiles, of `tileK` columns each, a part has:
+// for each part where its list begins, where the last one ends, and the lists, in order, without
+// gaps.
 struct ActivationLayout {
   int64_t k = 0;
   int elementBits = 0;    // as stored
   int64_t pitchBytes = 0; // a multiple of 16
   int groupsPerWord = 1;  // or blocksPerWord, of kernels whose instructions apply the scales
+  std::vector<uint8_t> columnBits = {}; // empty: codes lie in order
+  int64_t tileK = 0;
+  std::vector<ActivationLayout> parts = {};
   static constexpr int blocksPerWord = 4;
+  int64_t tilesK() const { return (k + tileK - 1) / tileK; } // of a partition
+  int64_t tableEntries() const { return static_cast<int64_t>(parts.size()) + 1 + tilesK(); }
+  // Where the code of a column lies.
+  int64_t placeOf(int64_t column) const;
   friend bool operator==(const ActivationLayout &, const ActivationLayout &) = default;
 };
+
+// A component as it is stored, of a partition the components of its parts one after the other.
+struct StoredComponent {
+  size_t part = 0;
+  const dsl::Format *format = nullptr; // of the part
+  int component = 0;
+  const dsl::Component &declared() const { return format->components[component]; }
+};
+std::vector<StoredComponent> storedComponents(const dsl::Format &activation);
 
 // Bits that a code other than an element's takes in memory: 8, 16 or 32.
 inline int storedBits(dsl::ElementType type) {

@@ -33,6 +33,10 @@ struct Schedule {
   int64_t ctasPerSm = 1;    // of roles but uniform: how many share an SM's registers
   int64_t residentCtas = 0; // of a persistent kernel, as KernelImage has it
   dsl::ScheduleDecl::Sums sums = dsl::ScheduleDecl::Sums::Converted;
+  // Of activations in parts, where a split of k divides work and not k tiles: what a k tile of each
+  // part costs.
+  static constexpr int64_t largestCost = 64;
+  std::vector<int64_t> tileCosts = {};
   friend bool operator==(const Schedule &, const Schedule &) = default;
 };
 

@@ -78,4 +78,27 @@ void FieldReader::end() {
     fail("nothing may follow its last field");
 }
 
+std::string printNumbers(const std::vector<uint8_t> &numbers) {
+  std::string text;
+  for (uint8_t number : numbers)
+    text += (text.empty() ? "" : ",") + std::to_string(number);
+  return text.empty() ? "-" : text;
+}
+
+std::optional<std::vector<uint8_t>> parseNumbers(std::string_view text) {
+  std::vector<uint8_t> numbers;
+  if (text == "-")
+    return numbers;
+  while (true) {
+    size_t comma = text.find(',');
+    std::optional<int64_t> number = readNumber(text.substr(0, comma), 0, 255);
+    if (!number)
+      return std::nullopt;
+    numbers.push_back(static_cast<uint8_t>(*number));
+    if (comma == std::string_view::npos)
+      return numbers;
+    text.remove_prefix(comma + 1);
+  }
+}
+
 } // namespace rho::compiler

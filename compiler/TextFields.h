@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace rho::compiler {
 
@@ -14,6 +15,10 @@ std::optional<std::string_view> takeLine(std::string_view &rest);
 
 // A decimal or 0x number with nothing around it, in [min, max].
 std::optional<int64_t> readNumber(std::string_view text, int64_t min, int64_t max);
+
+// Numbers below 256 with commas between them; "-": none.
+std::string printNumbers(const std::vector<uint8_t> &numbers);
+std::optional<std::vector<uint8_t>> parseNumbers(std::string_view text);
 
 // Reads one line whose fields stand in a fixed order. The first failure sticks and is described
 // by problem(); reads after it give neutral values.

@@ -225,6 +225,9 @@ struct ScheduleDecl {
   enum class Roles : uint8_t { Uniform, ImFP, ExCP, Gemv };
   // Of split_k: the k tiles of all output tiles, one after the other, in equal shares for each CTA.
   static constexpr int64_t streamK = 0;
+  // Of a split of k whose k tiles are stored in several formats: shares of as many k tiles, or of
+  // as much work.
+  enum class Balance : uint8_t { Tiles, Cost };
   struct Cluster {
     int64_t n, k;
     friend bool operator==(const Cluster &, const Cluster &) = default;
@@ -239,16 +242,18 @@ struct ScheduleDecl {
       scales; // scales: operand | accumulator | hardware, where group scales are applied
   std::optional<Sums> sums;       // sums: converted | biased
   std::optional<Roles> roles;     // roles: uniform | imfp | excp | gemv
+  std::optional<Balance> balance; // balance: tiles | cost
   std::optional<Cluster> cluster; // cluster: N x K, CTAs that share activations x parts of k
   std::optional<bool>
       dependent; // launch: serial | dependent, may start before its predecessor ends
   Span span, pipelineSpan, tileSpan, warpsSpan, splitKSpan, ctasSpan, scalesSpan, sumsSpan,
-      rolesSpan, clusterSpan, launchSpan;
+      rolesSpan, balanceSpan, clusterSpan, launchSpan;
 
   friend bool operator==(const ScheduleDecl &a, const ScheduleDecl &b) {
     return a.pipeline == b.pipeline && a.tile == b.tile && a.warps == b.warps &&
            a.splitK == b.splitK && a.ctas == b.ctas && a.scales == b.scales && a.sums == b.sums &&
-           a.roles == b.roles && a.cluster == b.cluster && a.dependent == b.dependent;
+           a.roles == b.roles && a.balance == b.balance && a.cluster == b.cluster &&
+           a.dependent == b.dependent;
   }
 };
 

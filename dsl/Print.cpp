@@ -263,6 +263,8 @@ std::string print(const Gemm &gemm) {
     entry(*schedule.sums == ScheduleDecl::Sums::Biased ? "sums: biased" : "sums: converted");
   if (schedule.roles)
     entry("roles: " + std::string(name(*schedule.roles)));
+  if (schedule.balance)
+    entry(*schedule.balance == ScheduleDecl::Balance::Cost ? "balance: cost" : "balance: tiles");
   if (schedule.cluster)
     entry("cluster: " + std::to_string(schedule.cluster->n) + " x " +
           std::to_string(schedule.cluster->k));

@@ -170,6 +170,9 @@ private:
     } else if (key == "roles") {
       if (first(schedule.rolesSpan, entry.key, where))
         roles(entry);
+    } else if (key == "balance") {
+      if (first(schedule.balanceSpan, entry.key, where))
+        balance(entry);
     } else if (key == "cluster") {
       if (first(schedule.clusterSpan, entry.key, where) && numbers(entry, clusterLimits, "N x K"))
         schedule.cluster = {entry.numbers[0].value, entry.numbers[1].value};
@@ -180,7 +183,7 @@ private:
       error(DiagId::unknown_entry,
             {shown(key), where,
              listed(key, {"pipeline", "tile", "warps", "split_k", "ctas", "scales", "sums", "roles",
-                          "cluster", "launch"})},
+                          "balance", "cluster", "launch"})},
             entry.key.span);
     }
   }
@@ -249,6 +252,14 @@ private:
       gemm.schedule.roles = rolesNamed(entry.word->text);
     if (!gemm.schedule.roles)
       wordForm(entry, "uniform, imfp, excp or gemv", {"uniform", "imfp", "excp", "gemv"});
+  }
+
+  void balance(const ast::ScheduleEntry &entry) {
+    if (entry.word && (entry.word->text == "tiles" || entry.word->text == "cost"))
+      gemm.schedule.balance =
+          entry.word->text == "cost" ? ScheduleDecl::Balance::Cost : ScheduleDecl::Balance::Tiles;
+    else
+      wordForm(entry, "tiles or cost", {"tiles", "cost"});
   }
 
   void launch(const ast::ScheduleEntry &entry) {

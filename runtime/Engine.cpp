@@ -32,20 +32,37 @@ private:
 std::string misfit(const compiler::KernelImage &image, const dsl::Gemm &gemm) {
   if (image.parameters.size() > maxKernelParameters)
     return "it has too many parameters";
-  const std::vector<dsl::Component> &components = gemm.activation.components;
+  using Kind = compiler::KernelParameter::Kind;
+  const std::vector<compiler::StoredComponent> components =
+      compiler::storedComponents(gemm.activation);
   for (const compiler::KernelParameter &parameter : image.parameters) {
-    if (parameter.kind != compiler::KernelParameter::Kind::ActivationComponent)
+    if (parameter.kind != Kind::ActivationComponent && parameter.kind != Kind::Activation)
       continue;
     if (parameter.index < 0 || static_cast<size_t>(parameter.index) >= components.size())
       return "it has a parameter for a component that the activation lacks";
-    if (parameter.isTensorMap() &&
-        components[static_cast<size_t>(parameter.index)].extent != dsl::Extent::Group)
+    bool element = components[static_cast<size_t>(parameter.index)].component == 0;
+    if (element != (parameter.kind == Kind::Activation))
+      return "it has a parameter for another component";
+    if (parameter.isTensorMap() && !element &&
+        components[static_cast<size_t>(parameter.index)].declared().extent != dsl::Extent::Group)
       return "it has a tensor map over a component without groups";
   }
-  dsl::ElementType element = gemm.activation.element().type;
-  bool widened = element == dsl::ElementType::get("s4") && image.activation.elementBits == 8;
-  if (image.activation.elementBits != element.bits() && !widened)
-    return "its activations have other elements";
+  const std::vector<compiler::ActivationLayout> &parts = image.activation.parts;
+  bool divided = gemm.activation.partition.has_value();
+  if (parts.size() != (divided ? gemm.activation.partition->parts.size() : 0))
+    return "its activations have other parts";
+  if (divided && (image.activation.tileK < 1 ||
+                  gemm.activation.partition->blocks.k % image.activation.tileK != 0))
+    return "blocks of its activations are no whole k tiles";
+  for (const compiler::StoredComponent &stored : components) {
+    if (stored.component != 0)
+      continue;
+    dsl::ElementType element = stored.declared().type;
+    int bits = (divided ? parts[stored.part] : image.activation).elementBits;
+    bool widened = element == dsl::ElementType::get("s4") && bits == 8;
+    if (bits != element.bits() && !widened)
+      return "its activations have other elements";
+  }
   if (image.tileM < 1 || image.tileN < 1 || image.threads < 1 || image.splitK < 0)
     return "its tile is empty";
   return {};
@@ -215,6 +232,8 @@ Engine::Impl::prepareAs(const dsl::Gemm &gemm, const GemmShape &shape, const com
   auto makeQuantizer = [&] {
     Stopwatch quantizerWatch;
     auto format = std::make_shared<const dsl::Format>(gemm.activation);
+    if (format->partition) // for which no kernel is written
+      return Result(makeHostQuantizer());
     int elementBits = dsl::ElementType::get(plan.mmaType).bits();
     bool words = plan.groupScales == dsl::ScheduleDecl::Scales::Hardware;
     int groupsPerWord = words ? compiler::ActivationLayout::blocksPerWord : 1;

@@ -65,11 +65,15 @@ Status checkStride(int64_t stride, int64_t k) {
 TensorMapShape tensorMapShape(const compiler::KernelParameter &parameter, DevicePointer base,
                               const Gemm::Impl &gemm, int64_t outputBytes) {
   int64_t rowBytes = gemm.shape.n * outputBytes, rows = gemm.shape.m;
+  const compiler::ActivationLayout &layout = gemm.image().activation;
+  compiler::StoredComponent stored;
+  if (parameter.kind != Kind::Output)
+    stored =
+        compiler::storedComponents(gemm.gemm->activation)[static_cast<size_t>(parameter.index)];
   if (parameter.kind == Kind::Activation)
-    rowBytes = gemm.image().activation.pitchBytes;
+    rowBytes = (layout.parts.empty() ? layout : layout.parts[stored.part]).pitchBytes;
   if (parameter.kind == Kind::ActivationComponent) {
-    const dsl::Component &component =
-        gemm.gemm->activation.components[static_cast<size_t>(parameter.index)];
+    const dsl::Component &component = stored.declared();
     rowBytes = compiler::activationGroupStride(gemm.shape.m) * componentBytes(component.type);
     rows = (gemm.shape.k + component.group - 1) / component.group;
   }
@@ -139,19 +143,27 @@ Result<Activations> Gemm::makeActivations() const {
   impl->format = pimpl->activation();
   impl->layout = pimpl->image().activation;
   impl->m = pimpl->shape.m;
-  const std::vector<dsl::Component> &components = impl->format->components;
-  for (size_t i = 0; i < components.size(); ++i) {
-    if (components[i].host >= 0) { // stored with its host
+  for (const compiler::StoredComponent &stored : compiler::storedComponents(*impl->format)) {
+    const compiler::ActivationLayout &layout = impl->layoutOf(stored);
+    const dsl::Component &component = stored.declared();
+    if (component.host >= 0) { // stored with its host
       impl->components.emplace_back();
       continue;
     }
-    int64_t bytes = i == 0 ? impl->m * impl->layout.pitchBytes
-                           : deviceCodes(components[i], impl->m, impl->layout) *
-                                 componentBytes(components[i].type);
+    int64_t bytes = stored.component == 0
+                        ? impl->m * layout.pitchBytes
+                        : deviceCodes(component, impl->m, layout) * componentBytes(component.type);
     Result<Buffer> buffer = Device::allocateOn(pimpl->backend, bytes);
     if (!buffer)
       return buffer.error();
     impl->components.push_back(std::move(*buffer));
+  }
+  if (!impl->layout.parts.empty()) {
+    Result<Buffer> tiles =
+        Device::allocateOn(pimpl->backend, impl->layout.tableEntries() * tableEntryBytes);
+    if (!tiles)
+      return tiles.error();
+    impl->tiles = std::move(*tiles);
   }
   Activations activations;
   activations.pimpl = std::move(impl);
@@ -164,8 +176,8 @@ Result<Activations> Gemm::viewActivations(DevicePointer x) const {
   std::shared_ptr<const dsl::Format> format = pimpl->activation();
   const compiler::ActivationLayout &layout = pimpl->image().activation;
   int64_t rowBytes = pimpl->shape.k * layout.elementBits / 8;
-  bool asDeclared = layout.elementBits == format->element().type.bits();
-  if (!dsl::isPlain(*format) || !asDeclared || rowBytes != layout.pitchBytes)
+  bool asDeclared = dsl::isPlain(*format) && layout.elementBits == format->element().type.bits();
+  if (!asDeclared || rowBytes != layout.pitchBytes)
     return makeError(DiagId::activations_not_viewable,
                      {format->name, std::to_string(pimpl->shape.k), std::to_string(rowBytes)});
   if (Status good = checkPointer(x, "x", dataAlignment); !good)
@@ -224,9 +236,10 @@ Status Gemm::launch(const Buffer &weight, const Activations &x, DevicePointer y,
     case Kind::Weight:
       value = weight.address();
       break;
-    case Kind::Activation:
-      value = x.impl().elements();
+    case Kind::ActivationTiles:
+      value = x.impl().tiles.address();
       break;
+    case Kind::Activation:
     case Kind::ActivationComponent:
       value = x.impl().component(static_cast<size_t>(parameter.index));
       break;

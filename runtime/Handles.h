@@ -39,9 +39,15 @@ struct Activations::Impl {
   std::shared_ptr<const dsl::Format> format;
   compiler::ActivationLayout layout;
   int64_t m = 0;
-  std::vector<Buffer> components; // as Format::components; [0] are the element codes; those
-                                  // in spare bits of others are empty
-  DevicePointer view = 0;         // Gemm::viewActivations: the caller's own codes instead of [0]
+  // As compiler::storedComponents(); [0] are element codes, those in spare bits of others are
+  // empty.
+  std::vector<Buffer> components;
+  Buffer tiles;           // of a partition: which part has which k tiles
+  DevicePointer view = 0; // Gemm::viewActivations: the caller's own codes instead of [0]
+
+  const compiler::ActivationLayout &layoutOf(const compiler::StoredComponent &stored) const {
+    return layout.parts.empty() ? layout : layout.parts[stored.part];
+  }
 
   DevicePointer elements() const { return view ? view : components[0].address(); }
   DevicePointer component(size_t i) const { return i == 0 ? elements() : components[i].address(); }

@@ -14,12 +14,13 @@ std::vector<uint8_t> layOutElements(dsl::ElementType type, const dsl::CodeArray 
     uint8_t *to = out.data() + row * layout.pitchBytes;
     for (int64_t column = 0; column < layout.k; ++column) {
       uint32_t code = codes.get(row * layout.k + column);
+      const int64_t place = layout.placeOf(column);
       if (widened)
         code = static_cast<uint32_t>(static_cast<int32_t>(type.decode(code)));
       if (layout.elementBits == 4)
-        to[column / 2] |= static_cast<uint8_t>((code & 15) << (column % 2 * 4));
+        to[place / 2] |= static_cast<uint8_t>((code & 15) << (place % 2 * 4));
       else
-        std::memcpy(to + column * (layout.elementBits / 8), &code, layout.elementBits / 8);
+        std::memcpy(to + place * (layout.elementBits / 8), &code, layout.elementBits / 8);
     }
   }
   return out;
@@ -33,10 +34,11 @@ dsl::CodeArray readElements(dsl::ElementType type, const std::vector<uint8_t> &b
     const uint8_t *from = bytes.data() + row * layout.pitchBytes;
     for (int64_t column = 0; column < layout.k; ++column) {
       uint32_t code = 0;
+      const int64_t place = layout.placeOf(column);
       if (layout.elementBits == 4)
-        code = from[column / 2] >> (column % 2 * 4) & 15;
+        code = from[place / 2] >> (place % 2 * 4) & 15;
       else
-        std::memcpy(&code, from + column * (layout.elementBits / 8), layout.elementBits / 8);
+        std::memcpy(&code, from + place * (layout.elementBits / 8), layout.elementBits / 8);
       codes.set(row * layout.k + column, code & mask);
     }
   }
@@ -57,6 +59,43 @@ int64_t naturalCodes(const dsl::Component &component, int64_t m, int64_t k) {
   if (component.extent == dsl::Extent::Group)
     return (k + component.group - 1) / component.group * m;
   return m;
+}
+
+// A component's codes as its buffer has them, with those in its spare bits.
+std::vector<uint8_t> layOut(const compiler::StoredComponent &stored,
+                            const dsl::QuantizedMatrix &codes, const Activations::Impl &out,
+                            int64_t bytes) {
+  const dsl::Component &component = stored.declared();
+  const compiler::ActivationLayout &layout = out.layoutOf(stored);
+  const dsl::CodeArray &from = codes.components[static_cast<size_t>(stored.component)];
+  if (stored.component == 0)
+    return layOutElements(component.type, from, out.m, layout);
+  const int64_t width = componentBytes(component.type);
+  const std::vector<int> guests = dsl::guestsOf(*stored.format, stored.component);
+  std::vector<uint8_t> to(static_cast<size_t>(bytes), 0);
+  for (int64_t j = 0; j < from.size(); ++j) {
+    uint32_t code = from.get(j);
+    for (int guest : guests)
+      code |= codes.components[static_cast<size_t>(guest)].get(j)
+              << stored.format->components[static_cast<size_t>(guest)].shift;
+    std::memcpy(to.data() + deviceIndex(component, j, out.m, layout) * width, &code, width);
+  }
+  return to;
+}
+
+// Which part has which k tiles: compiler::ActivationLayout.
+std::vector<int32_t> tileTable(const dsl::QuantizedMatrix &codes,
+                               const compiler::ActivationLayout &layout) {
+  const int64_t block = codes.format->partition->blocks.k;
+  std::vector<std::vector<int32_t>> lists(layout.parts.size());
+  for (int64_t tile = 0; tile < layout.tilesK(); ++tile)
+    lists[codes.choice.get(tile * layout.tileK / block)].push_back(static_cast<int32_t>(tile));
+  std::vector<int32_t> table{0};
+  for (const std::vector<int32_t> &list : lists)
+    table.push_back(table.back() + static_cast<int32_t>(list.size()));
+  for (const std::vector<int32_t> &list : lists)
+    table.insert(table.end(), list.begin(), list.end());
+  return table;
 }
 
 class HostQuantizer final : public Quantizer {
@@ -81,35 +120,59 @@ public:
     Result<dsl::QuantizedMatrix> codes = dsl::quantize(out.format, view, false);
     if (!codes)
       return codes.error();
-    std::vector<uint8_t> elements =
-        layOutElements(out.format->element().type, codes->components[0], out.m, out.layout);
-    if (Status written = out.backend->write(out.components[0].address(), elements.data(),
-                                            static_cast<int64_t>(elements.size()));
-        !written)
-      return written;
-    for (size_t i = 1; i < out.components.size(); ++i) {
-      const dsl::Component &component = out.format->components[i];
-      if (component.host >= 0)
+    const std::vector<compiler::StoredComponent> stored = compiler::storedComponents(*out.format);
+    for (size_t i = 0; i < stored.size(); ++i) {
+      if (stored[i].declared().host >= 0)
         continue; // written with its host
-      const dsl::CodeArray &from = codes->components[i];
-      const std::vector<int> guests = dsl::guestsOf(*out.format, static_cast<int>(i));
-      const int64_t width = componentBytes(component.type);
-      std::vector<uint8_t> to(static_cast<size_t>(out.components[i].bytes()), 0);
-      for (int64_t j = 0; j < from.size(); ++j) {
-        uint32_t code = from.get(j);
-        for (int guest : guests)
-          code |= codes->components[static_cast<size_t>(guest)].get(j)
-                  << out.format->components[static_cast<size_t>(guest)].shift;
-        std::memcpy(to.data() + deviceIndex(component, j, out.m, out.layout) * width, &code, width);
-      }
-      if (Status written = out.backend->write(out.components[i].address(), to.data(),
-                                              static_cast<int64_t>(to.size()));
+      const dsl::QuantizedMatrix &of = codes->parts.empty() ? *codes : codes->parts[stored[i].part];
+      std::vector<uint8_t> bytes = layOut(stored[i], of, out, out.components[i].bytes());
+      if (Status written = out.backend->write(out.components[i].address(), bytes.data(),
+                                              static_cast<int64_t>(bytes.size()));
           !written)
         return written;
+    }
+    if (!codes->parts.empty()) {
+      std::vector<int32_t> table = tileTable(*codes, out.layout);
+      return out.backend->write(out.tiles.address(), table.data(), out.tiles.bytes());
     }
     return Done{};
   }
 };
+
+dsl::CodeArray readComponent(const compiler::StoredComponent &stored,
+                             const std::vector<uint8_t> &bytes, const Activations::Impl &from) {
+  const dsl::Component &component = stored.declared();
+  const compiler::ActivationLayout &layout = from.layoutOf(stored);
+  if (stored.component == 0)
+    return readElements(component.type, bytes, from.m, layout);
+  dsl::CodeArray codes(component.type.bits(), naturalCodes(component, from.m, layout.k));
+  const dsl::Component &host = component.host < 0
+                                   ? component
+                                   : stored.format->components[static_cast<size_t>(component.host)];
+  const int64_t width = componentBytes(host.type);
+  const uint32_t mask = UINT32_MAX >> (32 - component.type.bits());
+  for (int64_t j = 0; j < codes.size(); ++j) {
+    uint32_t code = 0;
+    std::memcpy(&code, bytes.data() + deviceIndex(component, j, from.m, layout) * width, width);
+    codes.set(j, code >> component.shift & mask);
+  }
+  return codes;
+}
+
+// The part of each block, from the table of k tiles.
+Result<dsl::CodeArray> readChoice(const Activations::Impl &from) {
+  std::vector<int32_t> table(static_cast<size_t>(from.layout.tableEntries()));
+  if (Status read = from.tiles.read(table.data(), from.tiles.bytes()); !read)
+    return read.error();
+  const int64_t block = from.format->partition->blocks.k;
+  const size_t parts = from.layout.parts.size();
+  dsl::CodeArray choice(8, (from.layout.k + block - 1) / block);
+  for (size_t part = 0; part < parts; ++part)
+    for (int32_t i = table[part]; i < table[part + 1]; ++i)
+      choice.set(table[parts + 1 + static_cast<size_t>(i)] * from.layout.tileK / block,
+                 static_cast<uint32_t>(part));
+  return choice;
+}
 
 } // namespace
 
@@ -146,30 +209,30 @@ Result<dsl::QuantizedMatrix> readActivations(const Activations &activations) {
   matrix.format = from.format;
   matrix.rows = from.m;
   matrix.k = from.layout.k;
-  for (size_t i = 0; i < from.components.size(); ++i) {
-    const dsl::Component &component = from.format->components[i];
-    const Buffer &unit = from.components[component.host < 0 ? i : component.host];
+  const std::vector<compiler::StoredComponent> stored = compiler::storedComponents(*from.format);
+  for (size_t i = 0; i < stored.size(); ++i) {
+    const int host = stored[i].declared().host;
+    const Buffer &unit =
+        from.components[host < 0 ? i : i - static_cast<size_t>(stored[i].component - host)];
     std::vector<uint8_t> bytes(static_cast<size_t>(unit.bytes()));
     if (Status read = unit.read(bytes.data(), unit.bytes()); !read)
       return read.error();
-    if (i == 0) {
-      matrix.components.push_back(
-          readElements(from.format->element().type, bytes, from.m, from.layout));
+    if (from.layout.parts.empty()) {
+      matrix.components.push_back(readComponent(stored[i], bytes, from));
       continue;
     }
-    dsl::CodeArray codes(component.type.bits(), naturalCodes(component, from.m, matrix.k));
-    const dsl::Component &host =
-        component.host < 0 ? component : from.format->components[component.host];
-    const int64_t width = componentBytes(host.type);
-    const uint32_t mask = UINT32_MAX >> (32 - component.type.bits());
-    for (int64_t j = 0; j < codes.size(); ++j) {
-      uint32_t code = 0;
-      std::memcpy(&code, bytes.data() + deviceIndex(component, j, from.m, from.layout) * width,
-                  width);
-      codes.set(j, code >> component.shift & mask);
+    if (stored[i].component == 0) {
+      const dsl::Part &part = from.format->partition->parts[stored[i].part];
+      matrix.parts.push_back({part.format, from.m, matrix.k, {}, {}, {}});
     }
-    matrix.components.push_back(std::move(codes));
+    matrix.parts.back().components.push_back(readComponent(stored[i], bytes, from));
   }
+  if (from.layout.parts.empty())
+    return matrix;
+  Result<dsl::CodeArray> choice = readChoice(from);
+  if (!choice)
+    return choice.error();
+  matrix.choice = *std::move(choice);
   return matrix;
 }
 

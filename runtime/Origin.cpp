@@ -1,5 +1,6 @@
 #include "runtime/Origin.h"
 
+#include <algorithm>
 #include <cctype>
 
 namespace rho {
@@ -37,12 +38,18 @@ Span spanOfOrigin(const dsl::Gemm &gemm, std::string_view origin) {
   size_t dot = origin.find('.');
   std::string_view head = origin.substr(0, dot);
   std::string_view part = dot == std::string_view::npos ? "" : origin.substr(dot + 1);
+  std::string_view inPart = part;
   part = part.substr(0, part.find('.'));
   Span span;
   if (head == "weight") {
     span = spanIn(gemm.weight, gemm.weightSpan, part);
   } else if (head == "activation") {
     span = spanIn(gemm.activation, gemm.activationSpan, part);
+    if (gemm.activation.partition) // "low.scale"
+      for (const dsl::Part &one : gemm.activation.partition->parts)
+        if (one.name == part)
+          span = spanIn(*one.format, one.span,
+                        inPart.substr(std::min(inPart.size(), part.size() + 1)));
   } else if (head == "output") {
     span = gemm.outputSpan;
   } else if (head == "schedule") {

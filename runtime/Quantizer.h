@@ -16,6 +16,9 @@ public:
 // dsl::quantize on the host between synchronous copies: any device, any format, no stream capture.
 std::shared_ptr<const Quantizer> makeHostQuantizer();
 
+// Of the table of compiler::ActivationLayout.
+inline constexpr int64_t tableEntryBytes = 4;
+
 // Bytes of one code of a component where every code has bytes of its own (all but the element).
 inline int64_t componentBytes(dsl::ElementType type) {
   return type.bits() <= 8 ? 1 : type.bits() <= 16 ? 2 : 4;

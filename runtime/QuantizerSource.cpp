@@ -220,6 +220,15 @@ std::optional<std::string> quantizerSourceProblem(const dsl::Format &format) {
 
 Status checkActivationFormat(const dsl::Gemm &gemm, const SourceMap *sources) {
   const dsl::Format &format = gemm.activation;
+  if (format.partition) {
+    dsl::Gemm alone = gemm;
+    for (const dsl::Part &part : format.partition->parts) {
+      alone.activation = *part.format;
+      if (Status supported = checkActivationFormat(alone, sources); !supported)
+        return supported;
+    }
+    return Done{};
+  }
   auto refuse = [&](const std::string &reason, Span span) -> Status {
     std::vector<std::string> args = {format.name, reason};
     return sources ? Error{{makeDiagnostic(DiagId::unsupported_activation, args, span, *sources)}}

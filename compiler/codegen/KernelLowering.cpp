@@ -148,6 +148,11 @@ bool KernelLowering::lowerCommon(mlir::Operation *inner) {
       .Case<tile::LoadTokenScalesOp>([&](auto o) { return lowerLoadTokenScales(o), true; })
       .Case<tile::LoadTensorScaleOp>([&](auto o) { return lowerLoadTensorScale(o), true; })
       .Case<tile::StoreOutputOp>([&](auto o) { return lowerStoreOutput(o), true; })
+      .Case<tile::LoadEntryOp>([&](tile::LoadEntryOp o) {
+        Value at = globalAt(o.getTable(), mul(widen(o.getIndex()), 4));
+        o.replaceAllUsesWith(load(builder.getI32Type(), at, 4));
+        return true;
+      })
       .Case<tile::LaunchDependentsOp>(
           [&](auto) { return ptx("griddepcontrol.launch_dependents;", "", {}, {}), true; })
       .Case<tile::WaitDependencyOp>(

@@ -49,7 +49,9 @@ protected:
 
   // Byte in shared memory of 16-byte piece `piece` of this lane's row of n8 tile `batchTile` of the
   // activations that a part holds; families of warps that multiply from there say where.
-  virtual Value matrixRowAt(Value part, int64_t batchTile, Value piece) { return {}; }
+  virtual Value matrixRowAt(Value part, int64_t batchTile, Value piece, int64_t rowBytes) {
+    return {};
+  }
 
   // KernelLowering.cpp
   void createFunction();

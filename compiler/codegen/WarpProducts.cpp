@@ -17,6 +17,8 @@ namespace arith = mlir::arith;
 void KernelLowering::lowerLoadActivation(tile::LoadActivationOp op) {
   int64_t matrices = op.getType().getNumElements();
   int64_t firstPiece = static_cast<int64_t>(op.getChunk()) * matrices;
+  auto rowBytes = static_cast<int64_t>(
+      op.getRowBytes().value_or(static_cast<uint64_t>(g.activationRowBytes())));
   Value part = partOf(op.getBuffer(), op.getSlot());
   Value matrixOfLane = div(lane, 8);
   std::vector<Value> words;
@@ -26,7 +28,8 @@ void KernelLowering::lowerLoadActivation(tile::LoadActivationOp op) {
     Value piece = add(count == 2 ? mod(matrixOfLane, 2) : matrixOfLane, firstPiece + done);
     if (op.getFurther())
       piece = add(piece, mul(op.getFurther(), matrices));
-    Value address = sharedAt(matrixRowAt(part, static_cast<int64_t>(op.getBatchTile()), piece));
+    Value address =
+        sharedAt(matrixRowAt(part, static_cast<int64_t>(op.getBatchTile()), piece, rowBytes));
     llvm::SmallVector<mlir::Type> types(static_cast<size_t>(count), builder.getI32Type());
     auto structure = LLVM::LLVMStructType::getLiteral(op.getContext(), types);
     auto shape = NVVM::LdStMatrixShapeAttr::get(op.getContext(), 8, 8);

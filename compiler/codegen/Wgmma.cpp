@@ -49,7 +49,7 @@ private:
   void lowerWait(tile::WarpgroupWaitOp wait);
   void lowerStoreBox(tile::StoreBoxOp store);
   void lowerWaitStores();
-  Value matrixRowAt(Value part, int64_t batchTile, Value piece) override;
+  Value matrixRowAt(Value part, int64_t batchTile, Value piece, int64_t rowBytes) override;
   Value isWarpgroupLeader(); // the thread that starts and awaits its warpgroup's stores
   // Of a part with `rows` rows: where byte `column` of the rows lies.
   static int64_t columnOffset(int64_t rows, int64_t column);
@@ -238,7 +238,8 @@ int64_t WgmmaLowering::columnOffset(int64_t rows, int64_t column) {
 
 // Boxes of 128 bytes a row, one after the other along k; the swizzle permutes the pieces of eight
 // rows.
-WgmmaLowering::Value WgmmaLowering::matrixRowAt(Value part, int64_t batchTile, Value piece) {
+WgmmaLowering::Value WgmmaLowering::matrixRowAt(Value part, int64_t batchTile, Value piece,
+                                                int64_t /*rowBytes*/) {
   constexpr int64_t pieces = Geometry::swizzleBytes / 16;
   Value row = mod(lane, 8);
   Value box = add(part, mul(div(piece, pieces), g.tileM * Geometry::swizzleBytes));
@@ -317,7 +318,8 @@ void WgmmaLowering::lowerMma(tile::WarpgroupMmaOp mma) {
   }
   constraints.pop_back();
 
-  std::string shape = "m64n" + number(g.tileM) + "k" + number(g.mmaK);
+  std::string shape =
+      "m64n" + number(g.tileM) + "k" + number(256 / dsl::ElementType::get(type.str()).bits());
   std::string types = (integer ? ".s32." : ".f32.") + type.str() + "." + type.str();
   auto list = [](int64_t first, int64_t count) {
     std::string text = "{";

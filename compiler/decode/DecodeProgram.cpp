@@ -217,6 +217,27 @@ DecodeProgram DecodeProgram::part(size_t first, size_t count) const {
   return result;
 }
 
+DecodeProgram DecodeProgram::ofWordsXor(const std::vector<uint32_t> &masks) const {
+  DecodeProgram result;
+  result.params = params;
+  auto added = static_cast<uint32_t>(masks.size());
+  for (uint32_t word = 0; word < added; ++word)
+    result.add(DecodeInstr::Op::Xor, DecodeProgram::word(static_cast<int>(word)),
+               constant(masks[word]));
+  for (DecodeInstr instr : instructions) {
+    for (Operand &operand : instr.operands) {
+      if (operand.kind == Kind::Temp)
+        operand.value += added;
+      else if (operand.kind == Kind::Word)
+        operand.kind = Kind::Temp; // whose first ones are the words
+    }
+    result.instructions.push_back(instr);
+  }
+  for (int output : outputs)
+    result.outputs.push_back(output + static_cast<int>(added));
+  return result;
+}
+
 std::vector<uint32_t> DecodeProgram::run(const std::vector<uint32_t> &words,
                                          const std::vector<uint32_t> &args) const {
   std::vector<uint32_t> temps;

@@ -54,6 +54,9 @@ struct DecodeProgram {
   // What makes `count` outputs from `first` on; parameters and words keep their places.
   DecodeProgram part(size_t first, size_t count) const;
 
+  // The same program of words that are exclusive-or'ed with masks first.
+  DecodeProgram ofWordsXor(const std::vector<uint32_t> &masks) const;
+
   // "params 2; t0 = and w0 0xf0f0f0f; ...; out t2 t5"
   std::string print() const;
   static Result<DecodeProgram> parse(std::string_view text);

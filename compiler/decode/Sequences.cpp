@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 namespace rho::compiler {
 
@@ -294,6 +295,53 @@ std::optional<DecodeSequence> decodeSequence(const dsl::Format &format, const ds
   if (mmaType == "s8")
     result = BytewiseBuilder(format).build(core);
   return result ? result : affineDecode(format, core, mmaType);
+}
+
+std::vector<DecodeSequence> decodeSequences(const dsl::Format &format, const dsl::Expr &core,
+                                            std::string_view mmaType) {
+  std::vector<DecodeSequence> result;
+  if (auto best = decodeSequence(format, core, mmaType))
+    result.push_back(*std::move(best));
+  dsl::ElementType type = format.element().type;
+  bool bare = core.kind == dsl::Expr::Kind::Component && core.component == 0;
+  if (!bare || format.element().remap || type.name() == mmaType)
+    return result;
+  const auto &found = elementDecodes(type, mmaType, smallestUsefulLog2);
+  for (size_t i = 1; i < found.size(); ++i)
+    result.push_back(found[i].sequence);
+  if (auto extracted = extractElement(type, mmaType); extracted && !found.empty())
+    result.push_back(*std::move(extracted));
+  return result;
+}
+
+std::optional<DecodeSequence> readingCodesOf(const DecodeSequence &owner, DecodeSequence reader) {
+  std::set<std::vector<std::pair<int, int>>> places; // of whole codes
+  auto placesOf = [](const std::vector<CodeBit> &code) {
+    std::vector<std::pair<int, int>> bits;
+    for (CodeBit at : code)
+      bits.emplace_back(at.word, at.bit);
+    return bits;
+  };
+  for (const auto &codes : owner.bits)
+    for (const std::vector<CodeBit> &code : codes)
+      places.insert(placesOf(code));
+  if (reader.codes != owner.codes || reader.codeTable != owner.codeTable)
+    return std::nullopt;
+  for (const auto &codes : reader.bits)
+    for (const std::vector<CodeBit> &code : codes)
+      if (!places.contains(placesOf(code)))
+        return std::nullopt;
+  uint32_t renamed = reader.codeXor ^ owner.codeXor;
+  if (renamed != 0) { // exclusive-or of each code, before all else
+    std::vector<uint32_t> masks(static_cast<size_t>(reader.program.words()), 0);
+    for (const auto &codes : reader.bits)
+      for (const std::vector<CodeBit> &code : codes)
+        for (size_t bit = 0; bit < code.size(); ++bit)
+          masks[static_cast<size_t>(code[bit].word)] |= (renamed >> bit & 1) << code[bit].bit;
+    reader.program = reader.program.ofWordsXor(masks);
+    reader.codeXor = owner.codeXor;
+  }
+  return reader;
 }
 
 int leastScaledLog2(dsl::ElementType type, std::string_view mmaType) {

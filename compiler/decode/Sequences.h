@@ -86,6 +86,14 @@ std::optional<DecodeSequence> decodeSequence(const dsl::Format &format, const ds
                                              std::string_view mmaType,
                                              int leastLog2 = smallestUsefulLog2);
 
+// That sequence and others, cheapest first, which may want codes in another order.
+std::vector<DecodeSequence> decodeSequences(const dsl::Format &format, const dsl::Expr &core,
+                                            std::string_view mmaType);
+
+// `reader` for codes that are packed for `owner`. None where it reads bits that belong to different
+// codes, or codes that are renamed otherwise.
+std::optional<DecodeSequence> readingCodesOf(const DecodeSequence &owner, DecodeSequence reader);
+
 // The leastLog2 for operands that a scale of `type` multiplies: scales of 8 bits carry any factor,
 // others none that makes products inexact.
 int leastScaledLog2(dsl::ElementType type, std::string_view mmaType);

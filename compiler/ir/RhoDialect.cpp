@@ -81,4 +81,11 @@ mlir::LogicalResult MmaOp::verify() {
   return mlir::success();
 }
 
+mlir::LogicalResult SumOp::verify() {
+  if (getValues().size() < 2 || getValues().size() != getFactors().size())
+    return emitOpError("has ") << getValues().size() << " values and " << getFactors().size()
+                               << " factors; they are as many, at least 2";
+  return mlir::success();
+}
+
 } // namespace rho::ir

@@ -144,6 +144,17 @@ def Rho_ReduceOp : Rho_Op<"reduce", [Pure]> {
   let assemblyFormat = "$value attr-dict `:` functional-type(operands, results)";
 }
 
+def Rho_SumOp : Rho_Op<"sum", [Pure]> {
+  let summary = "the sum of the products with each part of a partition, each times a factor";
+  let description = [{
+    Each k of the activation is stored in one part: a product sums over the k of its own.
+  }];
+  let arguments = (ins Variadic<Rho_Tensor>:$values, F64ArrayAttr:$factors);
+  let results = (outs Rho_Tensor:$result);
+  let assemblyFormat = "`(` $values `)` `times` $factors attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
 def Rho_AddOp : Rho_Op<"add", [Pure]> {
   let summary = "the products of a weight and of its residual, each times a factor, added";
   let arguments = (ins Rho_Tensor:$value, F64Attr:$factor, Rho_Tensor:$residual,

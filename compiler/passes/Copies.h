@@ -8,6 +8,11 @@
 
 namespace rho::compiler {
 
+// Whether a kernel waits for the one ahead of it before all else.
+inline bool waitsFirst(tile::KernelOp kernel) {
+  return !kernel.getBody().getOps<tile::WaitDependencyOp>().empty();
+}
+
 enum class Copies { Weight, Activation, All };
 
 // Clones the producer's body for one k tile and slot, without the copies that are not asked for.

@@ -24,12 +24,16 @@ using mlir::Value;
 
 class Expansion {
 public:
-  explicit Expansion(tile::PipelineOp op) : op(op), loc(op.getLoc()), builder(op) {}
+  Expansion(tile::PipelineOp op, bool follows)
+      : op(op), loc(op.getLoc()), builder(op), follows(follows) {}
 
   void run() {
     int64_t depth = static_cast<int64_t>(op.getDepth());
     Value one = i32(1);
-    bool dependent = op->getParentOfType<tile::KernelOp>().getDependent();
+    auto kernel = op->getParentOfType<tile::KernelOp>();
+    bool dependent = kernel.getDependent() && !waitsFirst(kernel);
+    if (follows) // all are done with the slots of the pipeline before
+      mlir::NVVM::Barrier0Op::create(builder, loc);
     if (dependent) {
       tile::LaunchDependentsOp::create(builder, loc);
       for (int64_t ahead = 0; ahead < depth - 1; ++ahead)
@@ -73,6 +77,7 @@ private:
   tile::PipelineOp op;
   mlir::Location loc;
   mlir::OpBuilder builder;
+  bool follows; // another pipeline of the kernel
 
   Value i32(int64_t value) {
     return mlir::arith::ConstantIntOp::create(builder, loc, builder.getI32Type(), value);
@@ -127,8 +132,12 @@ struct ExpandPipelinePass : impl::ExpandPipelineBase<ExpandPipelinePass> {
       expandTiles(op);
     llvm::SmallVector<tile::PipelineOp> pipelines;
     getOperation().walk([&](tile::PipelineOp op) { pipelines.push_back(op); });
-    for (tile::PipelineOp op : pipelines)
-      Expansion(op).run();
+    tile::KernelOp last;
+    for (tile::PipelineOp op : pipelines) {
+      auto kernel = op->getParentOfType<tile::KernelOp>();
+      Expansion(op, kernel == last).run();
+      last = kernel;
+    }
   }
 };
 

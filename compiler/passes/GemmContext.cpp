@@ -12,8 +12,9 @@ std::vector<std::string> originsOf(const dsl::Gemm &gemm) {
   std::vector<std::string> result{"gemm", "output", "schedule"};
   for (const dsl::Component &component : gemm.weight.components)
     result.push_back("weight." + component.name);
-  for (const dsl::Component &component : gemm.activation.components)
-    result.push_back("activation." + component.name);
+  for (const StoredComponent &stored : storedComponents(gemm.activation))
+    result.push_back("activation." + partPrefix(gemm.activation, stored.part) +
+                     stored.declared().name);
   if (gemm.weight.residual)
     result.push_back("weight." + gemm.weight.residual->part.name);
   return result;
@@ -26,13 +27,18 @@ mlir::Location locationOf(mlir::MLIRContext *context, const std::vector<std::str
   return mlir::FileLineColLoc::get(context, "rho", line, 1);
 }
 
+std::string partPrefix(const dsl::Format &activation, size_t part) {
+  return activation.partition ? activation.partition->parts[part].name + "." : "";
+}
+
 mlir::Location componentLocation(mlir::MLIRContext *context, const GemmContext &gemm, bool ofWeight,
                                  int component) {
   const dsl::Format &format = ofWeight ? gemm.gemm.weight : gemm.gemm.activation;
   std::string name = format.components[static_cast<size_t>(component)].name;
   if (ofWeight && !gemm.weightOrigin.empty())
     return locationOf(context, gemm.origins, gemm.weightOrigin);
-  return locationOf(context, gemm.origins, (ofWeight ? "weight." : "activation.") + name);
+  return locationOf(context, gemm.origins,
+                    (ofWeight ? "weight." : "activation." + gemm.prefix) + name);
 }
 
 namespace {
@@ -118,6 +124,18 @@ mlir::FailureOr<GemmContext> contextOf(ir::GemmOp op) {
   result.origins = originsOf(result.gemm);
   if (result.placed.residual)
     result.residual = residualContext(result);
+  return result;
+}
+
+GemmContext contextOfPart(const GemmContext &whole, size_t part) {
+  if (whole.placed.parts.empty())
+    return whole;
+  GemmContext result = whole;
+  result.gemm = gemmOfPart(whole.gemm, part);
+  result.placed = whole.placed.parts[part];
+  result.geometry = geometryOfPart(result.placed, whole.geometry);
+  result.prefix = partPrefix(whole.gemm.activation, part);
+  result.firstStored = storedIndex(whole.gemm.activation, part, 0);
   return result;
 }
 

@@ -15,6 +15,9 @@ std::vector<std::string> originsOf(const dsl::Gemm &gemm);
 mlir::Location locationOf(mlir::MLIRContext *context, const std::vector<std::string> &origins,
                           llvm::StringRef origin);
 
+// "low." of a part of an activation: what names of its components begin with; empty without parts.
+std::string partPrefix(const dsl::Format &activation, size_t part);
+
 // The format as an attribute text, after those of its parts: the bare type name for a plain f16 or
 // bf16 operand.
 std::string formatText(const dsl::Format &format);
@@ -27,7 +30,14 @@ struct GemmContext {
   std::vector<std::string> origins;
   std::string weightOrigin;                    // of all components of the weight; empty: their own
   std::shared_ptr<const GemmContext> residual; // of the weight's, with the tile of a piece
+  std::string prefix;                          // partPrefix()
+  int firstStored = 0;                         // storedIndex() of the activation's element
+
+  size_t parts() const { return placed.parts.empty() ? 1 : placed.parts.size(); }
 };
+
+// The same of one part of the activation alone; without parts itself.
+GemmContext contextOfPart(const GemmContext &whole, size_t part);
 
 // The location of what comes from a component.
 mlir::Location componentLocation(mlir::MLIRContext *context, const GemmContext &gemm, bool ofWeight,

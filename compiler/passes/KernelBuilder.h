@@ -21,19 +21,23 @@ struct Chain {
   std::vector<ir::ComponentOp> accumulator; // group scales, in order of application
   std::vector<ir::ComponentOp> epilogue;
   std::shared_ptr<Chain> residual; // whose result is added
+  // Of a partition: a chain for each part, whose epilogue is the part's alone. The whole has then
+  // neither `mma` nor `decode`.
+  std::vector<Chain> parts;
 };
 
 class KernelBuilder {
 public:
-  KernelBuilder(ir::GemmOp op, const GemmContext &context, Chain chain);
+  KernelBuilder(ir::GemmOp op, const GemmContext &whole, Chain chain);
   void build();
 
 private:
   using Value = mlir::Value;
   using Pair = std::pair<bool, int>; // weight or activation, component
   ir::GemmOp op;
-  const GemmContext &context;
-  Chain chain;
+  const GemmContext &whole;
+  GemmContext context; // of the part that is being built
+  Chain wholeChain, chain;
   const Geometry &g;
   WeightLayout layout;
   mlir::OpBuilder builder;
@@ -42,18 +46,19 @@ private:
   Value shares, share, firstPlace; // of the output tile, as tile.for_tiles has them
   std::optional<OutputSlices> slices;
   Value slicesBuffer;
-  std::map<int, Value> activation; // by component
-  std::map<Pair, Value> buffers;   // shared, by section or component
-  Value operandBuffer;             // of decoded operands, where a warpgroup decodes apart
-  Value operandSlot;               // of the k tile that is multiplied
-  Value sumsBuffer;                // shared, of groups of warps along k
+  Value partTiles;                 // the table of which part has which k tiles
+  std::map<int, Value> activation; // by place in storedComponents()
+  std::map<Pair, Value> buffers; // shared, by section or by that place; elements of all parts at 0
+  Value operandBuffer;           // of decoded operands, where a warpgroup decodes apart
+  Value operandSlot;             // of the k tile that is multiplied
+  Value sumsBuffer;              // shared, of groups of warps along k
 
   // LowerToTile.cpp: the frame.
   void addParameters(mlir::Block &block);
   void allocateShared();
   // This CTA's k tiles, and the pipeline over them. Returns the accumulators, row tile by row
   // tile, batch tiles innermost.
-  std::vector<Value> buildPipeline();
+  std::vector<Value> buildPipeline(const std::vector<Value> &sums = {}); // those to go on from
   void findTile();
   void buildCopies(Value tileK, Value slot);
   void buildActivationCopy(int component, Value tileK, Value slot);
@@ -72,6 +77,22 @@ private:
   }
   // Tile of a section of the weight that has k tile `tileK`.
   Value sectionTile(int index, Value tileK);
+
+  // TileParts.cpp: activations stored in several formats.
+  void enterPart(size_t part);
+  std::vector<Value> buildParts();
+  void waitForLists();
+  Value tableEntry(Value index);
+  Value startOfShare(const std::vector<Value> &starts, Value number);
+  std::vector<std::pair<Value, Value>> rangesOfParts();
+  // Sums times what belongs to the part alone, plus those of other parts.
+  std::vector<Value> finishPart(const std::vector<Value> &own, const std::vector<Value> &others);
+  std::vector<Value> scaledBy(const std::vector<Value> &sums, double factor);
+  Value &bufferOf(bool ofWeight, int component) {
+    bool shared = ofWeight || component == 0;
+    return buffers[{ofWeight, shared ? component : context.firstStored + component}];
+  }
+  Value activationOf(int component) { return activation[context.firstStored + component]; }
 
   // TileOperands.cpp: codes and their parameters to operand A.
   struct ParameterKey {
@@ -109,6 +130,15 @@ private:
   // The four registers of operand A for one instruction.
   std::vector<Value> decodeStep(const Chunk &words, int64_t step, int64_t k, int64_t rowTile,
                                 Value slot);
+  std::vector<Value> wordsOfUnit(const Chunk &words, int64_t unit);
+  // The same where units are of one row half: PlacedGemm::oneRowHalf.
+  std::vector<Value> decodeRowHalves(const Chunk &words, int64_t step);
+  struct UnitKey {
+    void *words;
+    int64_t unit;
+    friend auto operator<=>(const UnitKey &, const UnitKey &) = default;
+  };
+  std::map<UnitKey, std::vector<Value>> decodedUnits;
   // Programs of a unit, each for the registers of one instruction or for all where those are fewer.
   std::vector<DecodeProgram> unitPrograms;
   // One k tile of codes to operand A in shared memory.
@@ -205,8 +235,11 @@ private:
   const dsl::Component &partOf(ir::ComponentOp component, bool &ofWeight, int &index) const {
     ofWeight = component.getRole() != "activation";
     const dsl::Format &format = ofWeight ? context.gemm.weight : context.gemm.activation;
+    llvm::StringRef name = component.getComponent();
+    if (!ofWeight)
+      name.consume_front(context.prefix);
     index = 0;
-    while (format.components[index].name != component.getComponent())
+    while (format.components[index].name != name)
       ++index;
     return format.components[index];
   }

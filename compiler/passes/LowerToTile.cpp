@@ -12,8 +12,9 @@ namespace rho::compiler {
 using mlir::Value;
 namespace NVVM = mlir::NVVM;
 
-KernelBuilder::KernelBuilder(ir::GemmOp op, const GemmContext &context, Chain chain)
-    : op(op), context(context), chain(std::move(chain)), g(context.geometry),
+KernelBuilder::KernelBuilder(ir::GemmOp op, const GemmContext &whole, Chain chain)
+    : op(op), whole(whole), context(whole), wholeChain(chain), chain(std::move(chain)),
+      g(context.geometry),
       layout(makeWeightLayout(context.gemm, context.placed, g, context.plan.problem)),
       builder(op.getContext()), slices(outputSlices(context.gemm, g, context.plan.problem)) {}
 
@@ -36,7 +37,7 @@ void KernelBuilder::build() {
   if (g.gemv())
     buildGemv();
   else
-    buildEpilogue(buildPipeline());
+    buildEpilogue(whole.parts() > 1 ? buildParts() : buildPipeline());
   op.erase();
 }
 
@@ -84,10 +85,11 @@ void KernelBuilder::addParameters(mlir::Block &block) {
       weight = value;
       break;
     case KernelParameter::Kind::Activation:
-      activation[0] = value;
-      break;
     case KernelParameter::Kind::ActivationComponent:
       activation[parameter.index] = value;
+      break;
+    case KernelParameter::Kind::ActivationTiles:
+      partTiles = value;
       break;
     case KernelParameter::Kind::Output:
       output = value;
@@ -125,10 +127,12 @@ void KernelBuilder::allocateShared() {
   }
 }
 
-std::vector<Value> KernelBuilder::buildPipeline() {
+std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &start) {
   buildSplitTables();
   size_t ofWeight = static_cast<size_t>(g.rowTiles() * g.batchTiles());
-  std::vector<Value> inits(ofWeight, tile::ZeroOp::create(builder, at("gemm"), sumType()));
+  std::vector<Value> inits = start;
+  if (inits.empty())
+    inits.assign(ofWeight, tile::ZeroOp::create(builder, at("gemm"), sumType()));
   if (residual)
     inits.insert(inits.end(), ofWeight,
                  tile::ZeroOp::create(builder, at("gemm"), residual->sumType()));
@@ -145,7 +149,10 @@ std::vector<Value> KernelBuilder::buildPipeline() {
   mlir::Block &produce = pipeline.getProduce().emplaceBlock();
   produce.addArguments({index, index}, {loc, loc});
   builder.setInsertionPointToEnd(&produce);
-  buildCopies(produce.getArgument(0), produce.getArgument(1));
+  Value tileK = produce.getArgument(0);
+  if (partTiles) // the number of the k tile at this place of the lists
+    tileK = tableEntry(add(tileK, i32(static_cast<int64_t>(whole.parts()) + 1)));
+  buildCopies(tileK, produce.getArgument(1));
   tile::YieldOp::create(builder, loc, mlir::ValueRange());
   mlir::Block &consume = pipeline.getConsume().emplaceBlock();
   consume.addArguments({index, index}, {loc, loc});
@@ -195,14 +202,19 @@ Value KernelBuilder::sectionTile(int index, Value tileK) {
 }
 
 void KernelBuilder::buildCopies(Value tileK, Value slot) {
-  for (const auto &[key, buffer] : buffers) {
-    auto [ofWeight, index] = key;
+  std::vector<StageBuffer> own = stageBuffers(context.gemm, context.placed, g);
+  llvm::sort(own, [](const StageBuffer &a, const StageBuffer &b) {
+    return std::pair(a.weight, a.component) < std::pair(b.weight, b.component);
+  });
+  for (const StageBuffer &one : own) {
+    int index = one.component;
     if (index == StageBuffer::barriers)
       continue;
-    if (!ofWeight) {
+    if (!one.weight) {
       buildActivationCopy(index, tileK, slot);
       continue;
     }
+    Value buffer = bufferOf(true, index);
     if (index == StageBuffer::blockList) {
       const ResidualLayout &stored = *layout.residual;
       tile::CopyTileOp::create(builder, at(context.residual->weightOrigin), weight,
@@ -218,7 +230,7 @@ void KernelBuilder::buildCopies(Value tileK, Value slot) {
 void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
   const dsl::Component &part = context.gemm.activation.components[index];
   mlir::Location loc = at(false, index);
-  Value buffer = buffers[{false, index}];
+  Value buffer = bufferOf(false, index);
   Value batch = mul(tileM, g.tileM);
   int64_t bytes = storedBits(part.type) / 8; // of a component other than the element
   bool element = index == 0;
@@ -226,18 +238,18 @@ void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
   int64_t tilesPerGroup = element ? 0 : std::max<int64_t>(1, part.group / g.tileK);
   if (g.specialized()) {
     if (element)
-      tile::CopyBoxOp::create(builder, loc, activation[0], batch,
+      tile::CopyBoxOp::create(builder, loc, activationOf(0), batch,
                               mul(tileK, g.activationRowBytes()), buffer, slot, g.tileM,
                               g.activationRowBytes(), Geometry::swizzleBytes, g.clusterN > 1);
     else
-      tile::CopyBoxOp::create(builder, loc, activation[index],
+      tile::CopyBoxOp::create(builder, loc, activationOf(index),
                               mul(divide(tileK, tilesPerGroup), perTile), mul(batch, bytes), buffer,
                               slot, perTile, g.tileM * bytes, g.tileM * bytes, false);
     return;
   }
   if (element) {
     int64_t pitch = makeActivationLayout(context.placed, g, context.plan.problem).pitchBytes;
-    tile::CopyRowsOp::create(builder, loc, activation[0], batch, m,
+    tile::CopyRowsOp::create(builder, loc, activationOf(0), batch, m,
                              mul(tileK, g.activationRowBytes()), i32(pitch), buffer, slot, g.tileM,
                              g.activationRowBytes(), !g.gemv());
     return;
@@ -253,15 +265,13 @@ void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
   if (g.gemv())
     batch = mul(divide(batch, g.scaleColumns()), g.scaleColumns());
   tile::CopyRowsOp::create(
-      builder, loc, activation[index], mul(divide(tileK, tilesPerGroup), perTile), i32(groups),
+      builder, loc, activationOf(index), mul(divide(tileK, tilesPerGroup), perTile), i32(groups),
       mul(batch, bytes), stride, buffer, slot, perTile, g.scaleColumns() * bytes, false);
 }
 
 namespace {
 
-mlir::FailureOr<Chain> readChain(ir::GemmOp op, Value value, double factor) {
-  Chain chain;
-  chain.factor = factor;
+mlir::LogicalResult readChain(ir::GemmOp op, Value value, Chain &chain) {
   std::vector<ir::ComponentOp> *scales = &chain.epilogue;
   bool reduced = false;
   while (mlir::Operation *definition = value.getDefiningOp()) {
@@ -285,7 +295,15 @@ mlir::FailureOr<Chain> readChain(ir::GemmOp op, Value value, double factor) {
       chain.decode = codes.getDefiningOp<ir::DecodeOp>();
       if (!chain.decode)
         return mma.emitError("weight operand must come from rho.decode");
-      return chain;
+      return mlir::success();
+    } else if (auto sum = llvm::dyn_cast<ir::SumOp>(definition); sum && !reduced) {
+      for (auto [part, factor] : llvm::zip(sum.getValues(), sum.getFactors())) {
+        Chain &own = chain.parts.emplace_back();
+        own.factor = llvm::cast<mlir::FloatAttr>(factor).getValueAsDouble();
+        if (mlir::failed(readChain(op, part, own)))
+          return mlir::failure();
+      }
+      return mlir::success();
     } else {
       return definition->emitError("is no part of a placed gemm");
     }
@@ -293,22 +311,19 @@ mlir::FailureOr<Chain> readChain(ir::GemmOp op, Value value, double factor) {
   return op.emitError("holds no rho.mma");
 }
 
-mlir::FailureOr<Chain> readChain(ir::GemmOp op, bool hasResidual) {
+mlir::LogicalResult readBody(ir::GemmOp op, bool hasResidual, Chain &chain) {
   auto result = llvm::cast<ir::ReturnOp>(op.getBody().front().back());
   auto sum = result.getValue().getDefiningOp<ir::AddOp>();
   if (static_cast<bool>(sum) != hasResidual)
     return op.emitError(sum ? "the weight has no residual" : "the weight's residual is not added");
-  double factor = result.getFactor().convertToDouble();
+  chain.factor = result.getFactor().convertToDouble();
   if (!sum)
-    return readChain(op, result.getValue(), factor);
-  mlir::FailureOr<Chain> chain =
-      readChain(op, sum.getValue(), factor * sum.getFactor().convertToDouble());
-  mlir::FailureOr<Chain> residual =
-      readChain(op, sum.getResidual(), factor * sum.getResidualFactor().convertToDouble());
-  if (mlir::failed(chain) || mlir::failed(residual))
-    return mlir::failure();
-  chain->residual = std::make_shared<Chain>(*residual);
-  return chain;
+    return readChain(op, result.getValue(), chain);
+  chain.residual = std::make_shared<Chain>();
+  chain.residual->factor = chain.factor * sum.getResidualFactor().convertToDouble();
+  chain.factor *= sum.getFactor().convertToDouble();
+  return mlir::success(mlir::succeeded(readChain(op, sum.getValue(), chain)) &&
+                       mlir::succeeded(readChain(op, sum.getResidual(), *chain.residual)));
 }
 
 struct LowerToTilePass : impl::LowerToTileBase<LowerToTilePass> {
@@ -317,10 +332,14 @@ struct LowerToTilePass : impl::LowerToTileBase<LowerToTilePass> {
       mlir::FailureOr<GemmContext> context = contextOf(op);
       if (mlir::failed(context))
         return signalPassFailure();
-      mlir::FailureOr<Chain> chain = readChain(op, context->residual != nullptr);
-      if (mlir::failed(chain))
+      Chain chain;
+      if (mlir::failed(readBody(op, context->residual != nullptr, chain)))
         return signalPassFailure();
-      KernelBuilder(op, *context, *chain).build();
+      if (chain.parts.size() != context->placed.parts.size()) {
+        op.emitError("body sums other parts than the activation has");
+        return signalPassFailure();
+      }
+      KernelBuilder(op, *context, chain).build();
     }
   }
 };

@@ -36,17 +36,20 @@ std::string formOf(const DecodeParam &param) {
 
 class PlacedBody {
 public:
-  PlacedBody(ir::GemmOp op, const GemmContext &context, llvm::StringRef role = "weight")
-      : op(op), context(context), builder(op.getContext()), role(role) {}
+  PlacedBody(ir::GemmOp op, const GemmContext &whole, llvm::StringRef role = "weight")
+      : op(op), whole(whole), context(contextOfPart(whole, 0)), builder(op.getContext()),
+        role(role) {}
 
   void build() {
     mlir::Block &block = op.getBody().front();
     block.clear();
-    mlir::Value value = product();
+    if (whole.parts() > 1)
+      return buildParts();
+    mlir::Value value = product(context.placed.epilogue);
     double result = factor();
     if (context.residual) {
       PlacedBody residual(op, *context.residual, "residual");
-      mlir::Value added = residual.product();
+      mlir::Value added = residual.product(context.residual->placed.epilogue);
       builder.setInsertionPointToEnd(&block);
       value = ir::AddOp::create(builder, at("gemm"), tensor("n m", "f32"), value,
                                 llvm::APFloat(result), added, llvm::APFloat(residual.factor()));
@@ -57,7 +60,8 @@ public:
 
 private:
   ir::GemmOp op;
-  const GemmContext &context;
+  const GemmContext &whole;
+  GemmContext context; // of the part that is being built
   mlir::OpBuilder builder;
   std::string role; // of the weight's components
   std::map<std::pair<bool, int>, mlir::Value> components;
@@ -66,8 +70,31 @@ private:
   double factor() const {
     return context.placed.constant * std::ldexp(1.0, -context.placed.log2Factor);
   }
-  // At the end of the body, without the factor.
-  mlir::Value product() {
+  // Scales of one operand that are constant along k.
+  std::vector<ScaleUse> usesOf(bool weight) {
+    std::vector<ScaleUse> uses = context.placed.epilogue;
+    llvm::erase_if(uses, [&](const ScaleUse &use) { return use.weight != weight; });
+    return uses;
+  }
+  void buildParts() {
+    std::vector<mlir::Value> products;
+    std::vector<double> factors;
+    for (size_t part = 0; part < whole.parts(); ++part) {
+      context = contextOfPart(whole, part);
+      std::erase_if(components, [](const auto &known) { return !known.first.first; });
+      numbers.clear(); // as wide as the part's operands
+      products.push_back(product(usesOf(false)));
+      factors.push_back(factor());
+    }
+    mlir::Value sum = ir::SumOp::create(builder, at("gemm"), tensor("n m", "f32"), products,
+                                        builder.getF64ArrayAttr(factors));
+    for (const ScaleUse &use : usesOf(true))
+      sum = scale(sum, use, "n m");
+    ir::ReturnOp::create(builder, at("output"), sum, llvm::APFloat(1.0));
+  }
+  // At the end of the body, times these of the scales that are constant along k, without the
+  // factor.
+  mlir::Value product(const std::vector<ScaleUse> &outside) {
     const PlacedGemm &placed = context.placed;
     builder.setInsertionPointToEnd(&op.getBody().front());
     mlir::Value codes = component(true, 0);
@@ -98,7 +125,7 @@ private:
       value = scale(value, use, axes);
     if (placed.flushK > 0)
       value = ir::ReduceOp::create(builder, at("gemm"), tensor("n m", "f32"), value);
-    for (const ScaleUse &use : placed.epilogue)
+    for (const ScaleUse &use : outside)
       value = scale(value, use, "n m");
     return value;
   }
@@ -117,9 +144,10 @@ private:
     const dsl::Component &part = format.components[index];
     bool operand = !weight && index == 0; // stored as the instruction takes it
     llvm::StringRef element = operand ? context.placed.mmaType : part.type.name();
-    value = ir::ComponentOp::create(
-        builder, componentLocation(op.getContext(), context, weight, index),
-        tensor(axesOf(part, weight), element), weight ? role : "activation", part.name);
+    value =
+        ir::ComponentOp::create(builder, componentLocation(op.getContext(), context, weight, index),
+                                tensor(axesOf(part, weight), element), weight ? role : "activation",
+                                (weight ? "" : context.prefix) + part.name);
     return value;
   }
   // Splits the codes of an operand with a remapped one; gives the rest, null where there is none.

@@ -1,4 +1,4 @@
-// tile.for_tiles with its pipeline to programs that run apart and meet at the barriers of each
+// tile.for_tiles with its pipelines to programs that run apart and meet at the barriers of each
 // stage: one for the warp that loads, one for the warps that multiply, and where these do not
 // decode themselves a third, whose warps leave operand A in a ring of stages of its own.
 #include "compiler/ir/Dialects.h"
@@ -50,12 +50,15 @@ class Specialization : private ScalarBuilder {
 public:
   Specialization(tile::ForTilesOp op, mlir::OpBuilder &builder)
       : ScalarBuilder{builder, op.getLoc()}, op(op), kernel(op->getParentOfType<tile::KernelOp>()) {
-    op.getBody().walk([&](tile::PipelineOp inner) { pipeline = inner; });
-    depth = static_cast<int64_t>(pipeline.getDepth());
+    for (tile::PipelineOp pipeline : op.getBody().getOps<tile::PipelineOp>())
+      loops.push_back(loopOf(pipeline));
+    for (tile::TotalOp inner : op.getBody().getOps<tile::TotalOp>())
+      total = inner;
+    depth = static_cast<int64_t>(loops[0].pipeline.getDepth());
     tile::GeometryAttr a = kernel.getGeometry();
     groups = a.getWarpsK();
     mathWarps = a.getWarpsM() * a.getWarpsN() * groups;
-    decodeThreads = pipeline.getDecode().empty() ? 0 : Geometry::warpgroup;
+    decodeThreads = loops[0].pipeline.getDecode().empty() ? 0 : Geometry::warpgroup;
     registers =
         divideRegisters(32 * mathWarps, decodeThreads, static_cast<int64_t>(kernel.getCtasPerSm()));
     splitK = a.getSplitK();
@@ -69,15 +72,7 @@ public:
       else if (alloc.getOrigin() == "operand.schedule")
         operandBarriers = alloc.getBuffer();
     }
-    pipeline.getProduce().walk(
-        [&](tile::CopyTileOp copy) { stageBytes += copy.getBuffer().getType().getBytes(); });
-    pipeline.getProduce().walk([&](tile::CopyBoxOp copy) {
-      stageBytes += static_cast<int64_t>(copy.getRows() * copy.getRowBytes());
-    });
-    // Sums that are read in every k tile have been waited for there.
-    pipeline.getConsume().walk([&](tile::WarpgroupWaitOp wait) {
-      waitsInside = waitsInside || !wait.getValues().empty();
-    });
+    waits = kernel.getDependent() && !waitsFirst(kernel);
     op.getBody().walk([&](tile::StoreBoxOp) { storesBoxes = true; });
   }
 
@@ -128,15 +123,34 @@ public:
 private:
   tile::ForTilesOp op;
   tile::KernelOp kernel;
-  tile::PipelineOp pipeline;
+  // One after the other, each goes on through the stages where the one before it ended.
+  struct Loop {
+    tile::PipelineOp pipeline;
+    int64_t stageBytes = 0;   // that the copies of one stage bring
+    bool waitsInside = false; // for its sums, in every k tile
+  };
+  llvm::SmallVector<Loop> loops;
+  tile::TotalOp total; // of several loops
   Value barriers, sumsBuffer;
   Value operandBarriers; // of the ring of decoded operands, where there is one
   int64_t depth = 0, mathWarps = 0, splitK = 1, groups = 1, decodeThreads = 0;
   int64_t clusterN = 1, clusterK = 1;
-  int64_t stageBytes = 0; // that the copies of one stage bring
   RegisterShares registers{};
-  bool waitsInside = false;
   bool storesBoxes = false;
+  bool waits = false; // for the kernel ahead, each role where it needs what that writes
+
+  static Loop loopOf(tile::PipelineOp pipeline) {
+    Loop loop{pipeline};
+    pipeline.getProduce().walk(
+        [&](tile::CopyTileOp copy) { loop.stageBytes += copy.getBuffer().getType().getBytes(); });
+    pipeline.getProduce().walk([&](tile::CopyBoxOp copy) {
+      loop.stageBytes += static_cast<int64_t>(copy.getRows() * copy.getRowBytes());
+    });
+    pipeline.getConsume().walk([&](tile::WarpgroupWaitOp wait) {
+      loop.waitsInside = loop.waitsInside || !wait.getValues().empty();
+    });
+    return loop;
+  }
 
   // At most depth stages on.
   Cursor next(Cursor now, Value stages, int64_t ofRing) {
@@ -173,13 +187,13 @@ private:
     });
   }
 
-  // Clones what stands before the pipeline: all roles need the coordinates.
+  // Clones what stands before the pipelines: all roles need the coordinates.
   mlir::IRMapping cloneHead(const TileShare &share) {
     mlir::IRMapping map;
     mlir::Block &body = op.getBody().front();
     map.map(body.getArguments(), share.arguments);
     for (mlir::Operation &inner : body) {
-      if (&inner == pipeline)
+      if (&inner == loops[0].pipeline)
         break;
       builder.clone(inner, map);
     }
@@ -191,41 +205,11 @@ private:
     // the first.
     Cursors start{{i32(0), i32(1)}};
     forEachShare(start, [&](const TileShare &share, const Cursors &cursors) {
-      Cursor cursor = cursors[0];
       mlir::IRMapping head = cloneHead(share);
-      Value first = head.lookupOrDefault(pipeline.getFirst());
-      Value last = head.lookupOrDefault(pipeline.getLast());
-      Value ahead = i32(0);
-      if (kernel.getDependent()) {
-        // Weights do not depend on the kernel ahead, activations do.
-        Value count = arith::MinUIOp::create(builder, loc, sub(last, first), i32(depth));
-        ahead = select(share.isFirst, count, i32(0));
-        loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {
-          tile::BarrierExpectOp::create(builder, loc, barriers, i, stageBytes);
-          cloneProduce(builder, pipeline, head, add(first, i), i, Copies::Weight);
-          return llvm::SmallVector<Value>{};
-        });
-        when(share.isFirst, [&] { tile::WaitDependencyOp::create(builder, loc); });
-        loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {
-          cloneProduce(builder, pipeline, head, add(first, i), i, Copies::Activation);
-          return llvm::SmallVector<Value>{};
-        });
-        // Those rounds end in slot `ahead`, or in slot 0 of the next round.
-        Value whole = compare(arith::CmpIPredicate::eq, ahead, i32(depth));
-        cursor.slot = select(share.isFirst, select(whole, i32(0), ahead), cursor.slot);
-        cursor.parity = select(whole, i32(0), cursor.parity);
-      }
-      mlir::ValueRange after =
-          loop(add(first, ahead), last, i32(1), {cursor.slot, cursor.parity},
-               [&](Value kTile, mlir::ValueRange carried) {
-                 Cursor now{carried[0], carried[1]};
-                 tile::BarrierWaitOp::create(builder, loc, barriers, now.slot, now.parity, false);
-                 tile::BarrierExpectOp::create(builder, loc, barriers, now.slot, stageBytes);
-                 cloneProduce(builder, pipeline, head, kTile, now.slot, Copies::All);
-                 Cursor following = next(now, i32(1));
-                 return llvm::SmallVector<Value>{following.slot, following.parity};
-               });
-      return cursorsOf(after);
+      Cursors now = cursors;
+      for (const Loop &loop : loops)
+        now = buildLoads(loop, head, share, now[0]);
+      return now;
     });
     // Not earlier: where CTAs of the next kernel find no room on every SM some SMs get two of them,
     // and where they do (half of an SM each), kernels take longer by as much as they overlap.
@@ -233,7 +217,46 @@ private:
       tile::LaunchDependentsOp::create(builder, loc);
   }
 
+  Cursors buildLoads(const Loop &of, const mlir::IRMapping &head, const TileShare &share,
+                     Cursor cursor) {
+    tile::PipelineOp pipeline = of.pipeline;
+    Value first = head.lookupOrDefault(pipeline.getFirst());
+    Value last = head.lookupOrDefault(pipeline.getLast());
+    Value ahead = i32(0);
+    if (waits) {
+      // Weights do not depend on the kernel ahead, activations do.
+      Value count = arith::MinUIOp::create(builder, loc, sub(last, first), i32(depth));
+      ahead = select(share.isFirst, count, i32(0));
+      loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {
+        tile::BarrierExpectOp::create(builder, loc, barriers, i, of.stageBytes);
+        cloneProduce(builder, pipeline, head, add(first, i), i, Copies::Weight);
+        return llvm::SmallVector<Value>{};
+      });
+      when(share.isFirst, [&] { tile::WaitDependencyOp::create(builder, loc); });
+      loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {
+        cloneProduce(builder, pipeline, head, add(first, i), i, Copies::Activation);
+        return llvm::SmallVector<Value>{};
+      });
+      // Those rounds end in slot `ahead`, or in slot 0 of the next round.
+      Value whole = compare(arith::CmpIPredicate::eq, ahead, i32(depth));
+      cursor.slot = select(share.isFirst, select(whole, i32(0), ahead), cursor.slot);
+      cursor.parity = select(whole, i32(0), cursor.parity);
+    }
+    mlir::ValueRange after =
+        loop(add(first, ahead), last, i32(1), {cursor.slot, cursor.parity},
+             [&](Value kTile, mlir::ValueRange carried) {
+               Cursor now{carried[0], carried[1]};
+               tile::BarrierWaitOp::create(builder, loc, barriers, now.slot, now.parity, false);
+               tile::BarrierExpectOp::create(builder, loc, barriers, now.slot, of.stageBytes);
+               cloneProduce(builder, pipeline, head, kTile, now.slot, Copies::All);
+               Cursor following = next(now, i32(1));
+               return llvm::SmallVector<Value>{following.slot, following.parity};
+             });
+    return cursorsOf(after);
+  }
+
   void buildDecoder() {
+    tile::PipelineOp pipeline = loops[0].pipeline;
     Cursors start{{i32(0), i32(0)}, {i32(0), i32(1)}}; // the second ring is empty at first
     forEachShare(start, [&](const TileShare &share, const Cursors &cursors) {
       mlir::IRMapping head = cloneHead(share);
@@ -251,7 +274,7 @@ private:
     tile::BarrierWaitOp::create(builder, loc, barriers, loaded.slot, loaded.parity, true);
     tile::BarrierWaitOp::create(builder, loc, operandBarriers, operand.slot, operand.parity, false);
     mlir::IRMapping map = head;
-    mlir::Block &body = pipeline.getDecode().front();
+    mlir::Block &body = loops[0].pipeline.getDecode().front();
     map.map(body.getArguments(), mlir::ValueRange{kTile, loaded.slot, operand.slot});
     for (mlir::Operation &inner : body.without_terminator())
       builder.clone(inner, map);
@@ -266,58 +289,88 @@ private:
                       ? tile::GroupIndexOp::create(builder, loc, builder.getI32Type()).getResult()
                       : i32(0);
     Cursors start(operandBarriers ? 2 : 1, Cursor{i32(0), i32(0)});
-    auto cursorValues = static_cast<unsigned>(2 * start.size());
     forEachShare(start, [&](const TileShare &share, const Cursors &cursors) {
       mlir::IRMapping head = cloneHead(share);
-      Value first = head.lookupOrDefault(pipeline.getFirst());
-      Value last = head.lookupOrDefault(pipeline.getLast());
-      Cursors own = cursors;
-      if (groups > 1) { // a stage is the same group's in every tile
-        Value turn = arith::RemUIOp::create(builder, loc, cursors[0].slot, i32(groups));
-        Value ahead =
-            arith::RemUIOp::create(builder, loc, add(sub(group, turn), i32(groups)), i32(groups));
-        first = add(first, ahead);
-        own[0] = next(cursors[0], ahead);
+      Cursors now = cursors;
+      for (const Loop &of : loops) {
+        now = multiply(of, head, group, now);
+        mlir::Operation *inner = of.pipeline->getNextNode();
+        for (; total && inner != total && !llvm::isa<tile::PipelineOp>(inner);
+             inner = inner->getNextNode())
+          builder.clone(*inner, head);
       }
-      llvm::SmallVector<Value> inits = flatten(own);
-      for (Value init : pipeline.getInits())
-        inits.push_back(head.lookupOrDefault(init));
-      mlir::ValueRange after =
-          loop(first, last, i32(groups), inits, [&](Value kTile, mlir::ValueRange carried) {
-            return consume(head, first, kTile, cursorsOf(carried.take_front(cursorValues)),
-                           carried.drop_front(cursorValues));
-          });
-      Cursors following = cursorsOf(after.take_front(cursorValues));
-      Cursors lastUsed = before(following);
-      if (groups > 1) {
-        Value kTiles = sub(last, head.lookupOrDefault(pipeline.getFirst()));
-        following[0] = skip(cursors[0], kTiles);
-      }
-      finishTile(head, share.exists, compare(arith::CmpIPredicate::ult, first, last), lastUsed,
-                 after.drop_front(cursorValues));
+      finishTile(head, share.exists);
       // Bounds of the output part the threads of a warp; the next tile's instructions need them
       // together.
       NVVM::SyncWarpOp::create(builder, loc, i32(-1));
-      return following;
+      return now;
     });
     if (storesBoxes)
       tile::WaitStoresOp::create(builder, loc);
   }
 
-  // What comes after a tile's last k tile: `any` says whether this group had one, `last` where.
-  // `stores`: whether there are outputs to store; null: there are.
-  void finishTile(mlir::IRMapping &head, Value stores, Value any, const Cursors &last,
-                  mlir::ValueRange carried) {
+  // One loop over k tiles; its sums are waited for and known to `head`.
+  Cursors multiply(const Loop &of, mlir::IRMapping &head, Value group, const Cursors &cursors) {
+    tile::PipelineOp pipeline = of.pipeline;
+    auto cursorValues = static_cast<unsigned>(2 * cursors.size());
+    Value first = head.lookupOrDefault(pipeline.getFirst());
+    Value last = head.lookupOrDefault(pipeline.getLast());
+    Cursors own = cursors;
+    if (groups > 1) { // a stage is the same group's in every tile
+      Value turn = arith::RemUIOp::create(builder, loc, cursors[0].slot, i32(groups));
+      Value ahead =
+          arith::RemUIOp::create(builder, loc, add(sub(group, turn), i32(groups)), i32(groups));
+      first = add(first, ahead);
+      own[0] = next(cursors[0], ahead);
+    }
+    llvm::SmallVector<Value> inits = flatten(own);
+    for (Value init : pipeline.getInits())
+      inits.push_back(head.lookupOrDefault(init));
+    mlir::ValueRange after =
+        loop(first, last, i32(groups), inits, [&](Value kTile, mlir::ValueRange carried) {
+          return consume(of, head, first, kTile, cursorsOf(carried.take_front(cursorValues)),
+                         carried.drop_front(cursorValues));
+        });
+    Cursors following = cursorsOf(after.take_front(cursorValues));
+    Cursors lastUsed = before(following);
+    if (groups > 1) {
+      Value kTiles = sub(last, head.lookupOrDefault(pipeline.getFirst()));
+      following[0] = skip(cursors[0], kTiles);
+    }
+    collect(of, head, compare(arith::CmpIPredicate::ult, first, last), lastUsed,
+            after.drop_front(cursorValues));
+    return following;
+  }
+
+  // The sums of a loop: `any` says whether this group had a k tile, `last` where.
+  void collect(const Loop &of, mlir::IRMapping &head, Value any, const Cursors &last,
+               mlir::ValueRange carried) {
     llvm::SmallVector<Value> sums, held;
     for (Value value : carried)
-      (value.getType().isInteger() ? held : sums).push_back(value);
-    llvm::SmallVector<mlir::Type> types(mlir::ValueRange(sums).getTypes());
-    if (!waitsInside) {
+      (isOperand(value) ? held : sums).push_back(value);
+    if (!of.waitsInside) {
+      llvm::SmallVector<mlir::Type> types(mlir::ValueRange(sums).getTypes());
       auto wait = tile::WarpgroupWaitOp::create(builder, loc, types, 0, sums, held);
       sums.assign(wait.getResults().begin(), wait.getResults().end());
       when(any, [&] { release(last); });
     }
+    for (auto [result, sum] : llvm::zip(of.pipeline->getResults(), sums))
+      head.map(result, sum);
+  }
+  static bool isOperand(Value carried) { return carried.getType().isInteger(); }
+
+  // What comes after a tile's last k tile. `stores`: whether there are outputs to store; null:
+  // there are.
+  void finishTile(mlir::IRMapping &head, Value stores) {
+    llvm::SmallVector<Value> results, sums;
+    for (Value result : total ? mlir::ValueRange(total.getSums())
+                              : mlir::ValueRange(loops[0].pipeline.getResults()))
+      if (!isOperand(result))
+        results.push_back(result);
+    for (auto [i, result] : llvm::enumerate(results))
+      sums.push_back(head.lookup(total ? total.getValues()[static_cast<unsigned>(i)] : result));
     if (groups > 1 || clusterK > 1) {
+      llvm::SmallVector<mlir::Type> types(mlir::ValueRange(sums).getTypes());
       auto sum =
           tile::GroupSumOp::create(builder, loc, builder.getI1Type(), types, sumsBuffer, sums);
       Value first = sum.getFirst();
@@ -326,12 +379,13 @@ private:
     }
     if (splitK > 1) // the only tile
       leaveCluster();
-    for (auto [result, sum] : llvm::zip(pipeline.getResults(), sums))
+    for (auto [result, sum] : llvm::zip(results, sums))
       head.map(result, sum);
+    mlir::Operation *end = total ? total.getOperation() : loops[0].pipeline.getOperation();
     auto epilogue = [&] {
-      if (kernel.getDependent()) // the kernel ahead may still read what is written here
+      if (waits) // the kernel ahead may still read what is written here
         tile::WaitDependencyOp::create(builder, loc);
-      for (mlir::Operation *inner = pipeline->getNextNode(); inner; inner = inner->getNextNode())
+      for (mlir::Operation *inner = end->getNextNode(); inner; inner = inner->getNextNode())
         builder.clone(*inner, head);
     };
     if (stores)
@@ -373,12 +427,13 @@ private:
     return scales;
   }
 
-  llvm::SmallVector<Value> consume(const mlir::IRMapping &head, Value first, Value kTile,
-                                   const Cursors &now, mlir::ValueRange carriedIn) {
+  llvm::SmallVector<Value> consume(const Loop &of, const mlir::IRMapping &head, Value first,
+                                   Value kTile, const Cursors &now, mlir::ValueRange carriedIn) {
     tile::BarrierWaitOp::create(builder, loc, barriers, now[0].slot, now[0].parity, true);
     if (operandBarriers)
       tile::BarrierWaitOp::create(builder, loc, operandBarriers, now[1].slot, now[1].parity, true);
     mlir::IRMapping map = head;
+    tile::PipelineOp pipeline = of.pipeline;
     mlir::Block &body = pipeline.getConsume().front();
     llvm::SmallVector<Value> arguments{kTile};
     for (const Cursor &cursor : now)
@@ -391,7 +446,7 @@ private:
       else
         builder.clone(inner, map);
     }
-    if (waitsInside)
+    if (of.waitsInside)
       release(now, scalesOf(body, map));
     Cursors following{next(now[0], i32(groups))};
     if (operandBarriers)

@@ -18,7 +18,7 @@ KernelBuilder::EpilogueFactors KernelBuilder::buildFactors() {
     int index = 0;
     const dsl::Component &part = partOf(component, ofWeight, index);
     mlir::Location loc = component.getLoc();
-    Value source = ofWeight ? weight : activation[index];
+    Value source = ofWeight ? weight : activationOf(index);
     int64_t base = ofWeight ? section(index).offset : 0;
     if (part.extent == dsl::Extent::Tensor) {
       multiply(loc, factor,

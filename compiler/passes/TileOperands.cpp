@@ -159,6 +159,38 @@ std::vector<Value> KernelBuilder::decodeParameters(int64_t k, int64_t rowTile, V
   return result;
 }
 
+std::vector<Value> KernelBuilder::wordsOfUnit(const Chunk &words, int64_t unit) {
+  std::vector<int> planes = planeBits(g.weightBits);
+  std::vector<Value> result;
+  for (size_t plane = 0; plane < planes.size(); ++plane) {
+    int64_t count = int64_t{context.placed.decode.codes} * planes[plane] / 32;
+    for (int64_t word = unit * count; word < (unit + 1) * count; ++word)
+      result.push_back(
+          tile::ExtractOp::create(builder, at(true, 0), builder.getI32Type(), words[plane], word));
+  }
+  return result;
+}
+
+// Units of one row half and of the other take turns; a unit has two registers of each instruction.
+std::vector<Value> KernelBuilder::decodeRowHalves(const Chunk &words, int64_t step) {
+  auto registers = static_cast<int64_t>(context.placed.decode.registers());
+  int64_t first = 2 * step % registers; // of the unit
+  std::vector<Value> halves[2];
+  for (int64_t half = 0; half < 2; ++half) {
+    int64_t place = 2 * (2 * step / registers) + half;
+    std::vector<Value> &decoded = decodedUnits[{words[0].getAsOpaquePointer(), place}];
+    if (decoded.empty()) {
+      std::vector<mlir::Type> types(static_cast<size_t>(registers), builder.getI32Type());
+      auto unit =
+          tile::DecodeOp::create(builder, chain.decode.getLoc(), types, wordsOfUnit(words, place),
+                                 mlir::ValueRange(), chain.decode.getProgram());
+      decoded.assign(unit.getResults().begin(), unit.getResults().end());
+    }
+    halves[half] = {decoded[static_cast<size_t>(first)], decoded[static_cast<size_t>(first) + 1]};
+  }
+  return {halves[0][0], halves[1][0], halves[0][1], halves[1][1]};
+}
+
 std::vector<Value> KernelBuilder::decodeStep(const Chunk &words, int64_t step, int64_t k,
                                              int64_t rowTile, Value slot) {
   const DecodeSequence &decode = context.placed.decode;
@@ -171,17 +203,12 @@ std::vector<Value> KernelBuilder::decodeStep(const Chunk &words, int64_t step, i
       unitPrograms.push_back(
           program.part(static_cast<size_t>(part * perDecode), static_cast<size_t>(perDecode)));
   }
-  std::vector<int> planes = planeBits(g.weightBits);
+  if (context.placed.oneRowHalf)
+    return decodeRowHalves(words, step);
   std::vector<Value> a;
   for (int64_t i = step * 4 / perDecode; i < (step + 1) * 4 / perDecode; ++i) {
     int64_t unit = i / parts;
-    std::vector<Value> unitWords;
-    for (size_t plane = 0; plane < planes.size(); ++plane) {
-      int64_t count = int64_t{decode.codes} * planes[plane] / 32;
-      for (int64_t word = unit * count; word < (unit + 1) * count; ++word)
-        unitWords.push_back(tile::ExtractOp::create(builder, at(true, 0), builder.getI32Type(),
-                                                    words[plane], word));
-    }
+    std::vector<Value> unitWords = wordsOfUnit(words, unit);
     std::vector<mlir::Type> types(static_cast<size_t>(perDecode), builder.getI32Type());
     auto decoded = tile::DecodeOp::create(builder, chain.decode.getLoc(), types, unitWords,
                                           decodeParameters(k, rowTile, slot),

@@ -29,7 +29,7 @@ Value KernelBuilder::blockScalesOf(bool ofWeight, int64_t word, int64_t tile, Va
     words = withoutGuests(ofWeight, component,
                           tile::LoadBlockScalesOp::create(
                               builder, at(ofWeight, component), builder.getI32Type(),
-                              buffers[{ofWeight, component}], slot, word, first, ofWeight));
+                              bufferOf(ofWeight, component), slot, word, first, ofWeight));
   return words;
 }
 
@@ -68,12 +68,15 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
   std::vector<std::vector<Value>> partial(static_cast<size_t>(chains),
                                           std::vector<Value>(sums.size(), zero));
   partial[0] = grouped ? std::vector<Value>(sums.size(), start) : sums;
+  mlir::IntegerAttr rowBytes; // where parts differ in it
+  if (whole.parts() > 1)
+    rowBytes = builder.getI64IntegerAttr(g.activationRowBytes());
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk) {
     std::vector<std::vector<Value>> b; // by batch tile: operands whose sum it is
     for (int64_t j = 0; j < g.batchTiles(); ++j) {
       Value words =
           tile::LoadActivationOp::create(builder, at(false, 0), vectorOf(2 * steps, true),
-                                         buffers[{false, 0}], slot, chunk, j, pieceInTile);
+                                         bufferOf(false, 0), slot, chunk, j, pieceInTile, rowBytes);
       b.push_back(splitActivation(words, chunk, j, slot));
     }
     const std::vector<Chunk> &words = codesOf(chunk, slot);
@@ -125,7 +128,7 @@ std::vector<Value> KernelBuilder::startBatch(int64_t first, int64_t extent,
   mlir::VectorType type = accumulatorType(context.placed.integerAccumulator);
   std::vector<mlir::Type> types(static_cast<size_t>(g.rowTiles() * g.batchTiles()), type);
   auto batch = tile::WarpgroupMmaOp::create(
-      builder, at("gemm"), types, a, buffers[{false, 0}], slot,
+      builder, at("gemm"), types, a, bufferOf(false, 0), slot,
       static_cast<uint64_t>(first / g.mmaK), static_cast<uint64_t>(extent / g.mmaK),
       context.placed.mmaType, sums, operandBuffer, operandSlot);
   return {batch.getResults().begin(), batch.getResults().end()};
@@ -257,7 +260,7 @@ void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value
       int64_t spread = g.groupsPerChunk(part.group);
       for (int64_t j = 0; j < g.batchTiles(); ++j) {
         Value scales = tile::LoadColumnScalesOp::create(
-            builder, loc, vectorOf(2, false), buffers[{false, index}], slot, group * spread, j,
+            builder, loc, vectorOf(2, false), bufferOf(false, index), slot, group * spread, j,
             part.type.name(), spread, groupsBeforePiece(part.group));
         if (static_cast<int64_t>(columns.size()) <= j)
           columns.push_back(scales);

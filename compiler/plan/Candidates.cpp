@@ -51,6 +51,9 @@ Result<Plan> adoptPlan(const dsl::Gemm &gemm, const Problem &problem, const Devi
   settle(decl.scales, found.groupScales);
   settle(decl.sums, s.sums);
   settle(decl.roles, s.roles);
+  using Balance = dsl::ScheduleDecl::Balance;
+  if (gemm.activation.partition)
+    settle(decl.balance, s.tileCosts.empty() ? Balance::Tiles : Balance::Cost);
   settle(decl.cluster, dsl::ScheduleDecl::Cluster{s.clusterN, s.clusterK});
   settle(decl.dependent, s.dependent);
   Result<Plan> adopted = plan(fixed, problem, device, sources);

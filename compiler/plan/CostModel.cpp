@@ -33,7 +33,6 @@ double mmaPerCycle(const DeviceModel &device, const std::string &type) {
   return std::max(rate, 1.0);
 }
 
-constexpr double memoryLatencyMicroseconds = 0.8;
 constexpr double launchMicroseconds = 2.0;
 constexpr double l2Share = 0.9; // of L2 that one operand can have
 // One warp alone: cycles from one instruction to the next that depends on it, averaged over a k
@@ -457,6 +456,15 @@ int64_t residualRegisters(const PlacedGemm &placed, const Geometry &g) {
 
 int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
                       int pipeline) {
+  if (!placed.parts.empty()) { // with the scaled sums of the parts before
+    int most = 0;
+    int64_t sums = g.specialized() ? g.rowTiles() * g.tileM / 2 : g.rowTiles() * g.batchTiles() * 4;
+    forEachGemm(gemm, placed, [&](const dsl::Gemm &one, const PlacedGemm &part) {
+      most = std::max(most, estimateRegisters(one, part, geometryOfPart(part, g), pipeline));
+    });
+    bool together = std::all_of(placed.parts.begin(), placed.parts.end(), addsToSums);
+    return most + (together ? 0 : static_cast<int>(sums));
+  }
   int64_t residual = residualRegisters(placed, g);
   if (g.gemv()) {
     // Codes and row parameters on their way, sums, the activations of a chunk.
@@ -521,6 +529,8 @@ double predictLibraryMicroseconds(const Problem &problem, const std::string &typ
 
 Cost predict(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
              const Problem &problem, const DeviceModel &device) {
+  if (!placed.parts.empty())
+    return predictParts(gemm, placed, schedule, problem, device);
   switch (schedule.roles) {
   case dsl::ScheduleDecl::Roles::Uniform:
     return predictUniform(gemm, placed, schedule, problem, device);

@@ -11,6 +11,20 @@ namespace rho::compiler {
 Cost predict(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
              const Problem &problem, const DeviceModel &device);
 
+// Of the blocks of a partition, those that each part stores as far as its budget says; without a
+// budget as many as any other.
+std::vector<double> expectedShares(const dsl::Partition &partition);
+
+// What a k tile of each part of an activation costs, by predictions, in small whole numbers.
+std::vector<int64_t> tileCosts(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                               const Schedule &schedule, const Problem &problem,
+                               const DeviceModel &device);
+
+// The same of activations in parts: each has its share of the k tiles and starts its own pipeline.
+Cost predictParts(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
+                  const Problem &problem, const DeviceModel &device);
+constexpr double memoryLatencyMicroseconds = 0.8;
+
 // Estimated registers of one thread, from accumulators, fragments and scales.
 int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry,
                       int pipeline);

@@ -8,6 +8,20 @@
 namespace rho::compiler {
 
 std::string explainDecode(const dsl::Gemm &gemm, const Plan &plan) {
+  if (gemm.activation.partition) { // of one weight, what each part's instructions take
+    Result<PlacedGemm> parts =
+        place(gemm, plan.groupScales, plan.schedule.roles, plan.target, nullptr);
+    std::string text;
+    for (size_t part = 0; parts && part < parts->parts.size(); ++part) {
+      const DecodeSequence &decode = parts->parts[part].decode;
+      text += "weight." + gemm.weight.element().name + ", " +
+              std::string(gemm.weight.element().type.name()) + " to " + parts->parts[part].mmaType +
+              " for part '" + gemm.activation.partition->parts[part].name +
+              "'\nin use: " + std::to_string(decode.instructions()) + " instructions for " +
+              std::to_string(decode.codes) + " codes\n" + instructionLines(decode.program);
+    }
+    return text;
+  }
   const dsl::Component &element = gemm.weight.element();
   Result<PlacedGemm> placed =
       place(gemm, plan.groupScales, plan.schedule.roles, plan.target, nullptr);

@@ -44,6 +44,9 @@ double underflow(dsl::ElementType type) {
 //   running sum collects one such error per group, and of a gemv, whose threads have such sums of
 //   parts of k, one for each addition of those;
 // - each epilogue multiplication costs u, the output its own roundoff.
+// - the sum of a part of a partition is scaled by what is that part's alone and added to the others
+//   before the epilogue: the worst of the parts, with all multiplications relative to the
+//   magnitude, and 2u for each part;
 // - a residual's sums have such errors of their own, relative to its share of S; scaling both sums
 //   and adding them costs u of each share for each factor, one for the fused add.
 static double errorOfSums(const PlacedGemm &placed, const Plan &plan, int64_t tileK) {
@@ -82,12 +85,27 @@ ErrorBound::ErrorBound(const dsl::Gemm &gemm, const Plan &plan) : output(gemm.ou
       place(gemm, plan.groupScales, plan.schedule.roles, plan.target, nullptr);
   if (!placed)
     return; // such a plan has no kernel
+  if (placed->parts.empty()) {
+    cover(*placed, plan);
+    return;
+  }
+  double worst = 0;
+  for (const PlacedGemm &part : placed->parts) {
+    perMagnitude = perResult = 0;
+    cover(part, plan);
+    worst = std::max(worst, perMagnitude + perResult);
+  }
+  perMagnitude =
+      worst + std::ldexp(static_cast<double>(placed->parts.size() + plan.schedule.splitK), -23);
+}
+
+void ErrorBound::cover(const PlacedGemm &placed, const Plan &plan) {
   const double u = std::ldexp(1.0, -24);
-  perMagnitude = errorOfSums(*placed, plan, plan.schedule.tileK);
-  perResult = (static_cast<double>(placed->epilogue.size()) + 2) * u * 1.001;
-  if (const PlacedGemm *residual = placed->residual.get()) {
+  perMagnitude = errorOfSums(placed, plan, plan.schedule.tileK);
+  perResult = (static_cast<double>(placed.epilogue.size()) + 2) * u * 1.001;
+  if (const PlacedGemm *residual = placed.residual.get()) {
     int64_t tileK = chunkK(residual->weightBits);
-    size_t factors = std::max(placed->epilogue.size(), residual->epilogue.size());
+    size_t factors = std::max(placed.epilogue.size(), residual->epilogue.size());
     perMagnitude = std::max(perMagnitude, errorOfSums(*residual, plan, tileK)) +
                    (static_cast<double>(factors) + 3) * u * 1.001;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 
 namespace rho::compiler {
 
@@ -18,32 +19,41 @@ constexpr AxisBit kBit(int bit) { return {AxisBit::Axis::K, static_cast<uint8_t>
 // register r is k offset s (lowest k bits); r's low bit is the fragment's row half (row bit 0 in
 // the thread-contiguous order); r's next bit is `upperHalf` of an instruction's k, the others count
 // instructions along k from bit `firstStep` on.
-std::vector<AxisBit> unitOrder(const DecodeSequence &decode, size_t plane, AxisBit upperHalf,
-                               int firstStep) {
+// With `oneRowHalf` all registers have the same row half, and count the other bits.
+using Positions = std::function<int(size_t registerIndex, size_t sub)>;
+std::vector<AxisBit> unitOrder(const DecodeSequence &decode, const Positions &position,
+                               AxisBit upperHalf, int firstStep, bool oneRowHalf) {
   std::vector<AxisBit> order(static_cast<size_t>(log2Of(decode.codes)));
   auto place = [&](size_t registerIndex, size_t sub, AxisBit bit) {
-    int difference = decode.position(registerIndex, sub, plane) ^ decode.position(0, 0, plane);
+    int difference = position(registerIndex, sub) ^ position(0, 0);
     order[static_cast<size_t>(log2Of(difference))] = bit;
   };
   for (size_t s = 1; s < decode.perRegister(); s *= 2)
     place(0, s, kBit(std::countr_zero(s)));
-  for (size_t r = 1; r < decode.registers(); r *= 2)
-    place(r, 0, r == 1 ? nBit(0) : r == 2 ? upperHalf : kBit(firstStep + std::countr_zero(r) - 2));
+  std::vector<AxisBit> ofRegisters{upperHalf};
+  if (!oneRowHalf)
+    ofRegisters.insert(ofRegisters.begin(), nBit(0));
+  for (size_t r = 1; r < decode.registers(); r *= 2) {
+    auto bit = static_cast<size_t>(std::countr_zero(r)), known = ofRegisters.size();
+    place(r, 0, bit < known ? ofRegisters[bit] : kBit(firstStep + static_cast<int>(bit - known)));
+  }
   return order;
 }
 
-std::vector<AxisBit> codeOrder(const DecodeSequence &decode, const Geometry &g, size_t plane) {
-  size_t registers = decode.registers();
+std::vector<AxisBit> codeOrder(const DecodeSequence &decode, const Positions &position,
+                               const Geometry &g, bool oneRowHalf) {
+  // Of a unit, the bits of registers, with one that would be the row half.
+  size_t registers = decode.registers() << (oneRowHalf ? 1 : 0);
   int kLow = std::countr_zero(decode.perRegister()), kStep = log2Of(g.mmaK);
   int kChunk = log2Of(g.chunkK());
   // Instructions interleave the k of a quad; without them each thread has a run of its own.
   int kLane = g.gemv() ? kChunk - 2 : kLow;
   AxisBit upperHalf = kBit(g.gemv() ? kLow : kStep - 1);
   int firstStep = g.gemv() ? kStep - 2 : kStep;
-  std::vector<AxisBit> order = unitOrder(decode, plane, upperHalf, firstStep);
+  std::vector<AxisBit> order = unitOrder(decode, position, upperHalf, firstStep, oneRowHalf);
   // Units of a chunk: first what the unit leaves of one instruction's four registers, then the
   // instructions along k.
-  if (registers == 1)
+  if (registers == 1 || oneRowHalf)
     order.push_back(nBit(0));
   if (registers <= 2)
     order.push_back(upperHalf);
@@ -64,6 +74,21 @@ std::vector<AxisBit> codeOrder(const DecodeSequence &decode, const Geometry &g, 
   for (int bit = 1 + rowTileBits + 3; bit < log2Of(g.tileN); ++bit)
     order.push_back(nBit(bit));
   return order;
+}
+
+std::vector<AxisBit> codeOrder(const DecodeSequence &decode, const Geometry &g, size_t plane) {
+  return codeOrder(
+      decode, [&](size_t r, size_t s) { return decode.position(r, s, plane); }, g, false);
+}
+
+// The place, as the owner counts codes, of that which the reader has as sub-element s of register
+// r.
+int positionFor(const DecodeSequence &owner, const DecodeSequence &reader, size_t r, size_t s) {
+  for (size_t i = 0; i < owner.registers(); ++i)
+    for (size_t j = 0; j < owner.perRegister(); ++j)
+      if (owner.bits[i][j] == reader.bits[r][s])
+        return owner.position(i, j);
+  return 0; // readingCodesOf() has found it
 }
 
 // Block scales: a word has four of one row; 32 words are those that the lanes of a warp give one
@@ -87,6 +112,36 @@ std::vector<AxisBit> blockScaleOrder(const Geometry &g, int64_t groups) {
 }
 
 } // namespace
+
+std::optional<std::vector<uint8_t>> columnBitsFor(const PlacedGemm &owner, PlacedGemm &reader) {
+  Schedule any;
+  any.tileM = 8;
+  any.tileN = 64;
+  any.tileK = Geometry::smallestTileK;
+  any.warpsM = any.warpsN = 1;
+  Geometry g = makeGeometry(reader, any);
+  reader.oneRowHalf = owner.decode.registers() == 1 && reader.decode.registers() > 1;
+  if (reader.decode.registers() == 1 && owner.decode.registers() > 1)
+    return std::nullopt;
+  if (reader.oneRowHalf && !reader.decode.params.empty()) // those are of row halves
+    return std::nullopt;
+  std::vector<AxisBit> written = codeOrder(owner.decode, makeGeometry(owner, any), 0);
+  std::vector<AxisBit> read = codeOrder(
+      reader.decode,
+      [&](size_t r, size_t s) { return positionFor(owner.decode, reader.decode, r, s); }, g,
+      reader.oneRowHalf);
+  std::vector<uint8_t> columnBits(static_cast<size_t>(log2Of(g.chunkK())));
+  for (size_t i = 0; i < read.size(); ++i) {
+    if (read[i].axis != written[i].axis ||
+        (read[i].axis == AxisBit::Axis::N && read[i].bit != written[i].bit))
+      return std::nullopt;
+    if (read[i].axis == AxisBit::Axis::K && read[i].bit < columnBits.size())
+      columnBits[read[i].bit] = written[i].bit;
+  }
+  while (!columnBits.empty() && columnBits.back() + 1U == columnBits.size())
+    columnBits.pop_back(); // the highest keep their places
+  return columnBits;
+}
 
 int64_t mmaChains(const Geometry &g) {
   constexpr int64_t enough = 4; // covers the latency of dependent instructions
@@ -176,8 +231,52 @@ int64_t operandBytes(const Geometry &g) {
 }
 int64_t operandStages(const PlacedGemm &placed) { return placed.accumulator.empty() ? 3 : 2; }
 
+Geometry geometryOfPart(const PlacedGemm &part, Geometry whole) {
+  whole.mmaK = part.mmaK;
+  whole.activationBits = 256 / part.mmaK;
+  return whole;
+}
+
+int storedIndex(const dsl::Format &activation, size_t part, int component) {
+  int index = component;
+  for (size_t before = 0; before < part; ++before)
+    index += static_cast<int>(activation.partition->parts[before].format->components.size());
+  return index;
+}
+
+namespace {
+
+// Those of all parts. Loops over the k tiles of parts run one after the other: their activations
+// have the same place.
+std::vector<StageBuffer> buffersOfParts(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                        const Geometry &g) {
+  std::vector<StageBuffer> result;
+  for (size_t part = 0; part < placed.parts.size(); ++part) {
+    const PlacedGemm &own = placed.parts[part];
+    for (StageBuffer buffer : stageBuffers(gemmOfPart(gemm, part), own, geometryOfPart(own, g))) {
+      if (!buffer.weight && buffer.component > 0) {
+        buffer.component = storedIndex(gemm.activation, part, buffer.component);
+        buffer.origin = "activation." + gemm.activation.partition->parts[part].name +
+                        buffer.origin.substr(buffer.origin.rfind('.'));
+      }
+      auto known = std::find_if(result.begin(), result.end(), [&](const StageBuffer &other) {
+        return other.weight == buffer.weight && other.component == buffer.component;
+      });
+      if (known == result.end())
+        result.push_back(buffer);
+      else
+        known->bytes = std::max(known->bytes, buffer.bytes);
+    }
+  }
+  return result;
+}
+
+} // namespace
+
 std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                       const Geometry &g) {
+  if (!placed.parts.empty())
+    return buffersOfParts(gemm, placed, g);
   std::vector<StageBuffer> result;
   std::vector<int> planes = planeBits(g.weightBits);
   for (size_t plane = 0; plane < planes.size() && !g.gemv(); ++plane) // else straight to registers
@@ -401,22 +500,30 @@ WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, c
 std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geometry &g,
                                               const Schedule &schedule, const Problem &problem) {
   using Kind = KernelParameter::Kind;
-  std::vector<KernelParameter> result{{Kind::Weight, 0}, {Kind::Activation, 0}};
-  if (g.specialized()) {
-    result.back().boxBytes = Geometry::swizzleBytes;
-    result.back().boxRows = g.tileM / g.clusterN;
-    result.back().swizzle = true;
-  }
-  for (size_t i = 1; i < gemm.activation.components.size(); ++i) {
-    const dsl::Component &component = gemm.activation.components[i];
+  std::vector<KernelParameter> result{{Kind::Weight, 0}};
+  const std::vector<StoredComponent> all = storedComponents(gemm.activation);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const dsl::Component &component = all[i].declared();
+    int index = static_cast<int>(i);
+    if (all[i].component == 0) {
+      result.push_back({Kind::Activation, index});
+      if (g.specialized()) {
+        result.back().boxBytes = Geometry::swizzleBytes;
+        result.back().boxRows = g.tileM / g.clusterN;
+        result.back().swizzle = true;
+      }
+      continue;
+    }
     if (component.host >= 0)
       continue; // stored with its host
-    result.push_back({Kind::ActivationComponent, static_cast<int>(i)});
+    result.push_back({Kind::ActivationComponent, index});
     if (g.specialized() && component.extent == dsl::Extent::Group) {
       result.back().boxBytes = g.tileM * storedBits(component.type) / 8;
       result.back().boxRows = g.groupsPerTile(component.group);
     }
   }
+  if (gemm.activation.partition)
+    result.push_back({Kind::ActivationTiles, 0});
   result.push_back({Kind::Output, 0});
   if (std::optional<OutputSlices> slices = outputSlices(gemm, g, problem)) {
     result.back().boxBytes = Geometry::swizzleBytes;
@@ -431,8 +538,16 @@ std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geome
 
 ActivationLayout makeActivationLayout(const PlacedGemm &placed, const Geometry &g,
                                       const Problem &problem) {
-  return {problem.k, g.activationBits, ceilDiv(problem.k * g.activationBits, 128) * 16,
-          placed.blockScaling ? BlockScaling::perWord : 1};
+  ActivationLayout layout{problem.k, g.activationBits, 0,
+                          placed.blockScaling ? BlockScaling::perWord : 1, placed.columnBits};
+  int64_t unit = int64_t{1} << placed.columnBits.size();
+  layout.pitchBytes = ceilDiv(ceilDiv(problem.k, unit) * unit * g.activationBits, 128) * 16;
+  if (placed.parts.empty())
+    return layout;
+  layout = {.k = problem.k, .tileK = g.tileK};
+  for (const PlacedGemm &part : placed.parts)
+    layout.parts.push_back(makeActivationLayout(part, geometryOfPart(part, g), problem));
+  return layout;
 }
 
 } // namespace rho::compiler

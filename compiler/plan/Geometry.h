@@ -105,6 +105,15 @@ RegisterShares divideRegisters(int64_t mathThreads, int64_t decodeThreads, int64
 
 Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule);
 
+// That of a kernel's part: its activations and instructions are others.
+Geometry geometryOfPart(const PlacedGemm &part, Geometry whole);
+// The index in storedComponents() of a part's component.
+int storedIndex(const dsl::Format &activation, size_t part, int component);
+
+// The order of activation codes with which `reader` multiplies weights that are packed for `owner`,
+// and sets reader.oneRowHalf. None where registers would mix rows.
+std::optional<std::vector<uint8_t>> columnBitsFor(const PlacedGemm &owner, PlacedGemm &reader);
+
 // Of what is stored of a residual at a time, a piece: one chunk along k of the rows of one warp.
 Geometry pieceGeometry(const PlacedGemm &placed, const Geometry &geometry);
 // Pieces of one warp in a k tile.

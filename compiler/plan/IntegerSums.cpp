@@ -36,6 +36,14 @@ std::string whole(double value) {
 
 std::optional<Error> checkAccumulator(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                       const Problem &problem, const SourceMap *sources) {
+  if (!placed.parts.empty()) {
+    std::optional<Error> first;
+    forEachGemm(gemm, placed, [&](const dsl::Gemm &one, const PlacedGemm &part) {
+      if (!first)
+        first = checkAccumulator(one, part, problem, sources);
+    });
+    return first;
+  }
   if (!placed.integerAccumulator)
     return std::nullopt;
   Result<double> sum = largestSum(gemm, placed, problem, sources);
@@ -50,6 +58,14 @@ std::optional<Error> checkAccumulator(const dsl::Gemm &gemm, const PlacedGemm &p
 std::string whyNotBiased(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
                          dsl::ScheduleDecl::Roles roles) {
   constexpr double limit = 1 << 22;
+  if (!placed.parts.empty()) {
+    std::string first;
+    forEachGemm(gemm, placed, [&](const dsl::Gemm &one, const PlacedGemm &part) {
+      if (first.empty())
+        first = whyNotBiased(one, part, problem, roles);
+    });
+    return first;
+  }
   if (!placed.integerAccumulator)
     return "sums of " + placed.mmaType + " operands are floats already";
   if (placed.flushK == 0)

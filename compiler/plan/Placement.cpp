@@ -193,11 +193,9 @@ std::string targetsOf(std::string_view mmaType) {
   return mmaType == "e4m3" ? "sm_89, sm_90a, sm_120a" : mmaType == "e2m1" ? "sm_120a" : "";
 }
 
-namespace {
-
-// All of a gemm but a residual of its weight.
-Result<PlacedGemm> placeDense(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
-                              std::string_view target, const SourceMap *sources) {
+Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
+                                std::string_view target, const DecodeSequence *fixed,
+                                const SourceMap *sources) {
   const dsl::Format &weight = gemm.weight, &activation = gemm.activation;
   const bool blockScaled =
       groupScales == Scales::Hardware || activation.element().type == dsl::ElementType::get("e2m1");
@@ -253,7 +251,8 @@ Result<PlacedGemm> placeDense(const dsl::Gemm &gemm, Scales groupScales, Roles r
                             weight.element().type == operand && isBareElement(*w->core);
   if (splitsWeight) // its codes are operands, see BlockScaling
     stored.components[0].remap.reset();
-  std::optional<DecodeSequence> decode = decodeSequence(stored, *w->core, result.mmaType);
+  std::optional<DecodeSequence> decode =
+      fixed ? *fixed : decodeSequence(stored, *w->core, result.mmaType);
   if (!decode)
     return noDecode(gemm, *w, result.mmaType, sources);
   for (int parameter : w->coreParameters) {
@@ -373,6 +372,8 @@ Result<PlacedGemm> placeDense(const dsl::Gemm &gemm, Scales groupScales, Roles r
   return result;
 }
 
+namespace {
+
 // Why no kernel adds such a residual; empty: one may.
 std::string residualProblem(const dsl::Gemm &gemm, const PlacedGemm &placed, Roles roles) {
   const dsl::Residual &residual = *gemm.weight.residual;
@@ -416,7 +417,9 @@ dsl::Gemm residualOf(const dsl::Gemm &gemm) {
 
 Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                          std::string_view target, const SourceMap *sources) {
-  Result<PlacedGemm> result = placeDense(gemm, groupScales, roles, target, sources);
+  if (gemm.activation.partition)
+    return placeParts(gemm, groupScales, roles, target, sources);
+  Result<PlacedGemm> result = placeFormats(gemm, groupScales, roles, target, nullptr, sources);
   if (!result || !gemm.weight.residual)
     return result;
   const std::string &name = gemm.weight.residual->part.name;
@@ -426,9 +429,10 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
   dsl::Gemm residual = residualOf(gemm);
   residual.schedule.scales.reset();
   // Scaled operands need no second set of partial sums.
-  Result<PlacedGemm> placed = placeDense(residual, Scales::Operand, roles, target, sources);
+  Result<PlacedGemm> placed =
+      placeFormats(residual, Scales::Operand, roles, target, nullptr, sources);
   if (!placed)
-    placed = placeDense(residual, Scales::Accumulator, roles, target, sources);
+    placed = placeFormats(residual, Scales::Accumulator, roles, target, nullptr, sources);
   if (!placed)
     return placed.error();
   for (const FactorPlacement &one : placed->placements)

@@ -69,6 +69,15 @@ struct PlacedGemm {
   // activations. Their sums are added to those of the rest.
   std::shared_ptr<const PlacedGemm> residual;
 
+  // Of activations that are a partition: each part as if it were alone. What is above is that of
+  // part `owner`, whose decode the packed weight is laid out for.
+  std::vector<PlacedGemm> parts;
+  size_t owner = 0;
+  // Of another part: where codes of the activation lie (ActivationLayout), and whether the
+  // registers of a unit of codes belong to one fragment row half instead of one by one to both.
+  std::vector<uint8_t> columnBits;
+  bool oneRowHalf = false;
+
   // Matrix instructions for one pair of fragments.
   int products() const {
     return blockScaling ? blockScaling->parts(true) * blockScaling->parts(false) : 1;
@@ -88,11 +97,36 @@ struct Factors {
 Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
                             const SourceMap *sources);
 
+// Whether a part's sums go on from those of the parts before it: f32, with nothing to be scaled by
+// but a constant.
+bool addsToSums(const PlacedGemm &part);
+
+// The gemm of one part of an activation that is a partition.
+dsl::Gemm gemmOfPart(const dsl::Gemm &gemm, size_t part);
+
+// Calls visit(gemm, placed) for the gemm of each part, of an activation without parts for itself.
+template <class Visit>
+void forEachGemm(const dsl::Gemm &gemm, const PlacedGemm &placed, const Visit &visit) {
+  if (placed.parts.empty())
+    visit(gemm, placed);
+  for (size_t part = 0; part < placed.parts.size(); ++part)
+    visit(gemmOfPart(gemm, part), placed.parts[part]);
+}
+
 // Places every factor; `groupScales` says where a weight's group scale goes, `roles` which family
 // of instructions of `target` multiplies. Errors say why that is not legal.
 Result<PlacedGemm> place(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupScales,
                          dsl::ScheduleDecl::Roles roles, std::string_view target,
                          const SourceMap *sources);
+
+// The same of an activation without parts, with this decode of the weight; null: the best.
+Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupScales,
+                                dsl::ScheduleDecl::Roles roles, std::string_view target,
+                                const DecodeSequence *fixed, const SourceMap *sources);
+// Of an activation that is a partition of blocks of all rows: Partition.cpp.
+Result<PlacedGemm> placeParts(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupScales,
+                              dsl::ScheduleDecl::Roles roles, std::string_view target,
+                              const SourceMap *sources);
 
 // Fits the block-scaled instruction with operands of `mmaType` to the group scales of both
 // operands. Why none fits; empty: `scaling` is the one.

@@ -126,7 +126,58 @@ std::optional<Objection> gemvObjection(const dsl::Gemm &gemm, const PlacedGemm &
 
 std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                    const Problem &problem, const Schedule &s,
-                                   const DeviceModel &device) {
+                                   const DeviceModel &device, bool ofPart = false);
+
+// Of activations with parts: what each part would have against the schedule, and what they have
+// together.
+std::optional<Objection> partsObjection(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                        const Problem &problem, const Schedule &s,
+                                        const DeviceModel &device) {
+  if (gemm.schedule.balance == dsl::ScheduleDecl::Balance::Cost && s.splitK <= 1)
+    return Objection{DiagId::schedule_balance,
+                     {"'" + gemm.name + "'", "k is not split into a number of parts"}};
+  int64_t block = gemm.activation.partition->blocks.k;
+  if (s.tileK < 1 || block % s.tileK != 0)
+    return Objection{
+        DiagId::schedule_tile,
+        {"k", str(s.tileK),
+         "it must divide the blocks of " + str(block) + ", each of which is stored in one format"}};
+  std::optional<Objection> first;
+  forEachGemm(gemm, placed, [&](const dsl::Gemm &one, const PlacedGemm &part) {
+    if (!first)
+      first = objection(one, part, problem, s, device, true);
+  });
+  return first;
+}
+
+// Whether it fits a CTA's shared memory and a thread's registers.
+std::optional<Objection> resourceObjection(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                           const Problem &problem, const Schedule &s,
+                                           const DeviceModel &device) {
+  Geometry g = makeGeometry(placed, s);
+  int64_t shared = sharedBytes(gemm, placed, g, s, problem);
+  if (shared > device.sharedPerCta)
+    return Objection{DiagId::schedule_shared_memory,
+                     {str(s.tileM), str(s.tileN), str(s.tileK), str(s.pipeline), str(shared),
+                      device.target, str(device.sharedPerCta)}};
+  auto [registers, limit] = registerUse(gemm, placed, g, s.pipeline, s.ctasPerSm);
+  if (registers > limit)
+    return Objection{
+        DiagId::schedule_registers,
+        {str(s.tileM), str(s.tileN), str(s.warpsM), str(s.warpsN), str(registers), str(limit)}};
+  return std::nullopt;
+}
+
+std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                   const Problem &problem, const Schedule &s,
+                                   const DeviceModel &device, bool ofPart) {
+  if (!placed.parts.empty()) {
+    std::optional<Objection> why = partsObjection(gemm, placed, problem, s, device);
+    return why ? why : resourceObjection(gemm, placed, problem, s, device);
+  }
+  if (gemm.schedule.balance && !ofPart)
+    return Objection{DiagId::schedule_balance,
+                     {"'" + gemm.name + "'", "all k tiles of its activation are stored alike"}};
   bool gemv = s.roles == Roles::Gemv;
   if (gemv)
     if (std::optional<Objection> why = gemvObjection(gemm, placed, problem, s))
@@ -210,16 +261,8 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     return warps("each warp needs at least 8 batch rows");
   if (s.warpsM * s.warpsN * s.warpsK > 16)
     return warps("a CTA has at most 16 warps");
-  int64_t shared = sharedBytes(gemm, placed, g, s, problem);
-  if (shared > device.sharedPerCta)
-    return Objection{DiagId::schedule_shared_memory,
-                     {str(s.tileM), str(s.tileN), str(s.tileK), str(s.pipeline), str(shared),
-                      device.target, str(device.sharedPerCta)}};
-  auto [registers, limit] = registerUse(gemm, placed, g, s.pipeline, s.ctasPerSm);
-  if (registers > limit)
-    return Objection{
-        DiagId::schedule_registers,
-        {str(s.tileM), str(s.tileN), str(s.warpsM), str(s.warpsN), str(registers), str(limit)}};
+  if (std::optional<Objection> why = resourceObjection(gemm, placed, problem, s, device))
+    return why;
   int64_t tilesK = ceilDiv(problem.k, s.tileK);
   int64_t all = tilesK * ceilDiv(problem.n, s.tileN) * ceilDiv(problem.m, s.tileM);
   if (g.streamK && all > std::numeric_limits<int32_t>::max())
@@ -375,6 +418,8 @@ std::vector<int64_t> residentCandidates(const dsl::ScheduleDecl &own, const Sche
 
 // Of ExCP none was faster than ImFP where both were measured.
 std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &device) {
+  if (!gemm.schedule.roles && gemm.activation.partition && device.target == "sm_90a")
+    return {Roles::Uniform, Roles::ImFP};
   if (!gemm.schedule.roles && device.target == "sm_90a")
     return {Roles::Uniform, Roles::ImFP, Roles::Gemv};
   return {gemm.schedule.roles.value_or(Roles::Uniform)};
@@ -429,6 +474,14 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
   return result;
 }
 
+// "s4", of parts "s4+s8".
+std::string mmaTypes(const PlacedGemm &placed) {
+  std::string text = placed.parts.empty() ? placed.mmaType : "";
+  for (const PlacedGemm &part : placed.parts)
+    text += (text.empty() ? "" : "+") + part.mmaType;
+  return text;
+}
+
 Span objectionSpan(const dsl::Gemm &gemm, DiagId id) {
   const dsl::ScheduleDecl &decl = gemm.schedule;
   if (id == DiagId::schedule_warps && decl.warps)
@@ -441,6 +494,8 @@ Span objectionSpan(const dsl::Gemm &gemm, DiagId id) {
     return decl.rolesSpan;
   if (id == DiagId::schedule_sums && decl.sums)
     return decl.sumsSpan;
+  if (id == DiagId::schedule_balance && decl.balance)
+    return decl.balanceSpan;
   if (id == DiagId::schedule_cluster && decl.cluster)
     return decl.clusterSpan;
   if (id == DiagId::schedule_shared_memory && decl.pipeline)
@@ -502,7 +557,7 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
     bool usesGroupScales = placed->scalesOperand;
     if (!gemm.schedule.scales && scales == Scales::Operand && !usesGroupScales)
       return; // no group scale to move: the same kernel as Accumulator
-    for (const Schedule &schedule : scheduleCandidates(gemm, *placed, roles, problem, device)) {
+    for (Schedule schedule : scheduleCandidates(gemm, *placed, roles, problem, device)) {
       if (std::optional<Objection> why = objection(gemm, *placed, problem, schedule, device)) {
         if (!firstObjection)
           firstObjection = why;
@@ -512,6 +567,9 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
         continue;
       if (!gemm.schedule.tile && instructionsPerTile(*placed, schedule) > unrollLimit)
         continue;
+      if (!placed->parts.empty() && schedule.splitK > 1 &&
+          gemm.schedule.balance != dsl::ScheduleDecl::Balance::Tiles)
+        schedule.tileCosts = tileCosts(gemm, *placed, schedule, problem, device);
       double time = predict(gemm, *placed, schedule, problem, device).microseconds;
       found.push_back({ways.size(), schedule, time});
     }
@@ -531,7 +589,7 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
     std::vector<Plan> plans;
     for (size_t i : order) {
       const auto &[scales, placed] = ways[found[i].scales];
-      plans.push_back({problem, device.target, placed.mmaType, scales, placed.placements,
+      plans.push_back({problem, device.target, mmaTypes(placed), scales, placed.placements,
                        found[i].schedule, found[i].microseconds});
     }
     return plans;

@@ -1,6 +1,7 @@
 // Plans as canonical text.
 #include "compiler/Plan.h"
 
+#include <algorithm>
 #include <charconv>
 #include <iomanip>
 #include <sstream>
@@ -44,6 +45,12 @@ std::string Plan::printForKernel() const {
       << "cluster " << schedule.clusterN << " x " << schedule.clusterK << '\n'
       << "launch " << (schedule.dependent ? "dependent" : "serial") << '\n'
       << "resident " << schedule.residentCtas << " at " << schedule.ctasPerSm << '\n';
+  if (!schedule.tileCosts.empty()) {
+    out << "costs";
+    for (int64_t cost : schedule.tileCosts)
+      out << ' ' << cost;
+    out << '\n';
+  }
   return out.str();
 }
 
@@ -88,7 +95,8 @@ Result<Plan> Plan::parse(std::string_view text) {
     } else if (key == "warps") {
       good = warps = readNumbers(rest, {&s.warpsM, &s.warpsN, &s.warpsK}) && s.warpsK >= 1;
     } else if (key == "pipeline") {
-      good = pipeline = readNumbers(rest, {&depth}) && depth >= 2 && depth <= dsl::ScheduleDecl::mostStages;
+      good = pipeline =
+          readNumbers(rest, {&depth}) && depth >= 2 && depth <= dsl::ScheduleDecl::mostStages;
       s.pipeline = static_cast<int>(depth);
     } else if (key == "split_k") {
       if (rest == "stream")
@@ -114,6 +122,13 @@ Result<Plan> Plan::parse(std::string_view text) {
       std::istringstream number(rest);
       std::string unit;
       good = (number >> plan.predictedMicroseconds >> unit) && unit == "us";
+    } else if (key == "costs") {
+      std::istringstream numbers(rest);
+      for (int64_t cost = 0; numbers >> cost;)
+        s.tileCosts.push_back(cost);
+      good = numbers.eof() && !s.tileCosts.empty() &&
+             std::all_of(s.tileCosts.begin(), s.tileCosts.end(),
+                         [](int64_t cost) { return cost >= 1 && cost <= Schedule::largestCost; });
     } else {
       good = key == "place"; // follows from the others
     }

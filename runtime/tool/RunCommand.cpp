@@ -12,6 +12,12 @@ namespace {
 
 std::string describe(const dsl::Format &format) {
   std::string text = format.name + ": ";
+  if (format.partition) {
+    for (const dsl::Part &part : format.partition->parts)
+      text += part.name + " " + part.format->name + ", ";
+    return text + "per " + dsl::print(format.partition->blocks) + ", " +
+           bitCount(format.bitsPerElement());
+  }
   for (const dsl::Component &component : format.components) {
     text += component.name + " " + std::string(component.type.name());
     if (component.host >= 0)

@@ -37,9 +37,9 @@ std::vector<std::string> weights() {
     std::string text = textOf(entry.path());
     for (const dsl::Format &format : module->formats) {
       bool isHere = text.find("format " + format.name + " {") != std::string::npos;
-      bool isActivation =
-          std::any_of(format.components.begin(), format.components.end(),
-                      [](const dsl::Component &component) { return component.perToken; });
+      bool isActivation = false;
+      for (const compiler::StoredComponent &stored : compiler::storedComponents(format))
+        isActivation = isActivation || stored.declared().perToken;
       if (isHere && !isActivation)
         names.push_back(format.name);
     }

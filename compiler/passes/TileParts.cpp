@@ -1,0 +1,134 @@
+// Activations whose k tiles are each stored in one of several formats: a loop over the k tiles of
+// each part, with its own instructions and decode, one after the other into the same sums. Which
+// k tiles a part has is data: a table lists them part by part.
+#include "compiler/passes/KernelBuilder.h"
+
+namespace rho::compiler {
+
+using mlir::Value;
+namespace arith = mlir::arith;
+
+Value KernelBuilder::tableEntry(Value index) {
+  return tile::LoadEntryOp::create(builder, at("schedule"), builder.getI32Type(), partTiles, index);
+}
+
+void KernelBuilder::enterPart(size_t part) {
+  context = contextOfPart(whole, part);
+  chain = wholeChain.parts[part];
+  parameterCache.clear();
+  rowVectors.clear();
+  rowWords.clear();
+  componentNumbers.clear();
+  codes.clear();
+  decodedUnits.clear();
+  unitPrograms.clear();
+}
+
+std::vector<Value> KernelBuilder::scaledBy(const std::vector<Value> &sums, double factor) {
+  if (factor == 1)
+    return sums;
+  mlir::Location loc = at("gemm");
+  Value times = arith::ConstantFloatOp::create(builder, loc, builder.getF32Type(),
+                                               llvm::APFloat(static_cast<float>(factor)));
+  std::vector<Value> result;
+  for (Value sum : sums)
+    result.push_back(tile::ScaleOp::create(builder, loc, accumulatorType(false), sum,
+                                           mlir::ValueRange(), Value(), times, Value(), false,
+                                           mlir::ValueRange()));
+  return result;
+}
+
+std::vector<Value> KernelBuilder::finishPart(const std::vector<Value> &own,
+                                             const std::vector<Value> &others) {
+  EpilogueFactors factors = buildFactors();
+  std::vector<Value> result;
+  for (size_t i = 0; i < own.size(); ++i) {
+    size_t j = i % static_cast<size_t>(g.batchTiles());
+    result.push_back(tile::ScaleOp::create(
+        builder, at("gemm"), accumulatorType(false), own[i], mlir::ValueRange(),
+        factors.columns.empty() ? Value() : factors.columns[j], factors.all,
+        others.empty() ? Value() : others[i], false, mlir::ValueRange()));
+  }
+  return result;
+}
+
+// Share i of s begins at the first k tile before which the tiles cost at least all * i / s.
+Value KernelBuilder::startOfShare(const std::vector<Value> &starts, Value number) {
+  mlir::Location loc = at("schedule");
+  const std::vector<int64_t> &costs = context.plan.schedule.tileCosts;
+  auto sub = [&](Value a, Value b) {
+    return arith::SubIOp::create(builder, loc, a, b).getResult();
+  };
+  std::vector<Value> counts;
+  Value all;
+  for (size_t part = 0; part < costs.size(); ++part) {
+    counts.push_back(sub(starts[part + 1], starts[part]));
+    Value cost = mul(counts[part], costs[part]);
+    all = all ? add(all, cost) : cost;
+  }
+  Value target =
+      divide(arith::MulIOp::create(builder, loc, all, number), context.plan.schedule.splitK);
+  Value result, before = i32(0);
+  for (size_t part = 0; part < costs.size(); ++part) {
+    Value left = arith::MaxSIOp::create(builder, loc, sub(target, before), i32(0));
+    Value tiles = divide(add(left, i32(costs[part] - 1)), costs[part]);
+    tiles = arith::MinUIOp::create(builder, loc, tiles, counts[part]);
+    result = result ? add(result, tiles) : tiles;
+    before = add(before, mul(counts[part], costs[part]));
+  }
+  return result;
+}
+
+// Of each part, its k tiles of this share as places in the lists of all parts.
+std::vector<std::pair<Value, Value>> KernelBuilder::rangesOfParts() {
+  mlir::Location loc = at("schedule");
+  std::vector<Value> starts;
+  for (size_t part = 0; part <= whole.parts(); ++part)
+    starts.push_back(tableEntry(i32(static_cast<int64_t>(part))));
+  if (!context.plan.schedule.tileCosts.empty()) {
+    firstK = startOfShare(starts, share);
+    lastK = startOfShare(starts, add(share, i32(1)));
+  }
+  std::vector<std::pair<Value, Value>> ranges;
+  for (size_t part = 0; part < whole.parts(); ++part) {
+    Value first = arith::MaxUIOp::create(builder, loc, starts[part], firstK);
+    Value last = arith::MinUIOp::create(builder, loc, starts[part + 1], lastK);
+    ranges.emplace_back(first, arith::MaxUIOp::create(builder, loc, first, last));
+  }
+  return ranges;
+}
+
+// The lists come from the kernel ahead.
+void KernelBuilder::waitForLists() {
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  mlir::Operation *around = builder.getBlock()->getParentOp();
+  if (llvm::isa<tile::ForTilesOp>(around)) // before the loop over tiles
+    builder.setInsertionPoint(around);
+  if (!g.specialized())
+    tile::LaunchDependentsOp::create(builder, at("schedule"));
+  tile::WaitDependencyOp::create(builder, at("schedule"));
+}
+
+std::vector<Value> KernelBuilder::buildParts() {
+  if (context.plan.schedule.dependent)
+    waitForLists();
+  std::vector<std::pair<Value, Value>> ranges = rangesOfParts();
+  std::vector<Value> sums;
+  for (size_t part = 0; part < whole.parts(); ++part) {
+    enterPart(part);
+    std::tie(firstK, lastK) = ranges[part];
+    double factor = wholeChain.parts[part].factor;
+    if (addsToSums(context.placed))
+      sums = scaledBy(buildPipeline(scaledBy(sums, 1 / factor)), factor);
+    else
+      sums = finishPart(buildPipeline(), sums);
+  }
+  context = whole;
+  chain = wholeChain;
+  if (!g.specialized())
+    return sums;
+  auto total = tile::TotalOp::create(builder, at("gemm"), mlir::ValueRange(sums).getTypes(), sums);
+  return {total.getResults().begin(), total.getResults().end()};
+}
+
+} // namespace rho::compiler
