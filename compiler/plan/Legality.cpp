@@ -1,0 +1,265 @@
+#include "compiler/plan/Legality.h"
+
+#include "compiler/plan/CostModel.h"
+#include "compiler/plan/IntegerSums.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace rho::compiler {
+
+namespace {
+
+using Scales = dsl::ScheduleDecl::Scales;
+using Roles = dsl::ScheduleDecl::Roles;
+using Sums = dsl::ScheduleDecl::Sums;
+
+constexpr int registerLimit = 255;
+
+int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+bool isPowerOfTwo(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
+
+std::string str(int64_t value) { return std::to_string(value); }
+
+// Why the schedule's cluster cannot be generated; empty when it can.
+std::string clusterProblem(const Schedule &s) {
+  constexpr int64_t portable = 8, swizzledRows = 8;
+  if (s.clusterN * s.clusterK == 1)
+    return "";
+  if (s.roles != Roles::ImFP)
+    return "it needs roles imfp";
+  if (s.clusterN * s.clusterK > portable)
+    return str(s.clusterN * s.clusterK) + " CTAs, a cluster has at most " + str(portable);
+  if (s.splitK == dsl::ScheduleDecl::streamK)
+    return "equal shares of k are those of single CTAs";
+  if (s.clusterK != 1 && s.clusterK != s.splitK)
+    return "k is split in " + str(s.splitK) + ", a cluster has all parts or one";
+  if (s.tileM % (swizzledRows * s.clusterN) != 0)
+    return "of " + str(s.tileM) + " batch rows each CTA copies an equal share, a multiple of " +
+           str(swizzledRows);
+  return "";
+}
+
+// Why the scales of one group of activations cannot be copied; empty when they can.
+std::optional<Objection> rowProblem(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                    const Geometry &g) {
+  if (g.gemv()) // keeps those of all groups, and has its own rule
+    return std::nullopt;
+  for (const ScaleUse &use : placed.accumulator) {
+    if (use.weight)
+      continue;
+    const dsl::Component &component = gemm.activation.components[use.component];
+    int64_t bytes = g.tileM * storedBits(component.type) / 8;
+    std::string found = "a group has " + str(bytes) + " bytes of '" + component.name + "'; ";
+    if (bytes % 16 != 0)
+      return Objection{DiagId::schedule_tile,
+                       {"m", str(g.tileM), found + "they are copied in pieces of 16"}};
+    if (g.specialized() && bytes > Geometry::widestBox)
+      return Objection{
+          DiagId::schedule_tile,
+          {"m", str(g.tileM), found + "a tensor map copies at most " + str(Geometry::widestBox)}};
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+RegisterUse registerUse(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
+                        int pipeline, int64_t ctasPerSm) {
+  int64_t needed = estimateRegisters(gemm, placed, g, pipeline);
+  if (!g.specialized())
+    return {needed, std::min<int64_t>(registerLimit, 65536 / (g.threads() * ctasPerSm))};
+  RegisterShares shares = divideRegisters(g.mathThreads(), g.decodeThreads(), ctasPerSm);
+  // One instruction must fit what threads start with, whatever they take later (ptxas, C7602).
+  constexpr int64_t besidesSums = 26;
+  int64_t ofInstruction = g.tileM / 2 + besidesSums;
+  if (ofInstruction > shares.start)
+    return {ofInstruction, shares.start};
+  return {needed, shares.math};
+}
+
+namespace {
+
+// Of roles gemv, which multiply no matrix operands and have no pipeline through shared memory.
+std::optional<Objection> gemvObjection(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                       const Problem &problem, const Schedule &s) {
+  auto roles = [](const std::string &what, const std::string &why) {
+    return Objection{DiagId::schedule_roles, {"gemv", what, why}};
+  };
+  if (problem.m > largestGemvBatch)
+    return roles("m = " + str(problem.m),
+                 "they take at most " + str(largestGemvBatch) + " batch rows");
+  if (placed.mmaType == "e4m3")
+    return roles("activations of e4m3", "CUDA cores multiply s8, f16 and bf16");
+  for (const ScaleUse &use : placed.accumulator) {
+    const dsl::Component &component = gemm.activation.components[use.weight ? 0 : use.component];
+    if (!use.weight && component.type.bits() < 16)
+      return roles("'" + component.name + "'", "group scales of activations need 16 bits");
+  }
+  if (s.splitK != 1)
+    return roles("a split of k", "one CTA sums all of k");
+  if (!isPowerOfTwo(s.tileM) || s.tileM > largestGemvBatch)
+    return Objection{DiagId::schedule_tile,
+                     {"m", str(s.tileM), "roles gemv take 1, 2 or 4 batch rows"}};
+  if (s.warpsM != 1)
+    return Objection{DiagId::schedule_warps,
+                     {str(s.warpsM), str(s.warpsN), str(s.tileM), str(s.tileN),
+                      "each warp of roles gemv has all batch rows"}};
+  return std::nullopt;
+}
+
+// Of activations with parts: what each part would have against the schedule, and what they have
+// together.
+std::optional<Objection> partsObjection(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                        const Problem &problem, const Schedule &s,
+                                        const DeviceModel &device) {
+  if (gemm.schedule.balance == dsl::ScheduleDecl::Balance::Cost && s.splitK <= 1)
+    return Objection{DiagId::schedule_balance,
+                     {"'" + gemm.name + "'", "k is not split into a number of parts"}};
+  int64_t block = gemm.activation.partition->blocks.k;
+  if (s.tileK < 1 || block % s.tileK != 0)
+    return Objection{
+        DiagId::schedule_tile,
+        {"k", str(s.tileK),
+         "it must divide the blocks of " + str(block) + ", each of which is stored in one format"}};
+  std::optional<Objection> first;
+  forEachGemm(gemm, placed, [&](const dsl::Gemm &one, const PlacedGemm &part) {
+    if (!first)
+      first = objection(one, part, problem, s, device, true);
+  });
+  return first;
+}
+
+// Whether it fits a CTA's shared memory and a thread's registers.
+std::optional<Objection> resourceObjection(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                           const Problem &problem, const Schedule &s,
+                                           const DeviceModel &device) {
+  Geometry g = makeGeometry(placed, s);
+  int64_t shared = sharedBytes(gemm, placed, g, s, problem);
+  if (shared > device.sharedPerCta)
+    return Objection{DiagId::schedule_shared_memory,
+                     {str(s.tileM), str(s.tileN), str(s.tileK), str(s.pipeline), str(shared),
+                      device.target, str(device.sharedPerCta)}};
+  auto [registers, limit] = registerUse(gemm, placed, g, s.pipeline, s.ctasPerSm);
+  if (registers > limit)
+    return Objection{
+        DiagId::schedule_registers,
+        {str(s.tileM), str(s.tileN), str(s.warpsM), str(s.warpsN), str(registers), str(limit)}};
+  return std::nullopt;
+}
+
+} // namespace
+
+std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                   const Problem &problem, const Schedule &s,
+                                   const DeviceModel &device, bool ofPart) {
+  if (!placed.parts.empty()) {
+    std::optional<Objection> why = partsObjection(gemm, placed, problem, s, device);
+    return why ? why : resourceObjection(gemm, placed, problem, s, device);
+  }
+  if (gemm.schedule.balance && !ofPart)
+    return Objection{DiagId::schedule_balance,
+                     {"'" + gemm.name + "'", "all k tiles of its activation are stored alike"}};
+  bool gemv = s.roles == Roles::Gemv;
+  if (gemv)
+    if (std::optional<Objection> why = gemvObjection(gemm, placed, problem, s))
+      return why;
+  if (!isPowerOfTwo(s.tileN) || s.tileN < 16)
+    return Objection{DiagId::schedule_tile,
+                     {"n", str(s.tileN), "it must be a power of two of at least 16"}};
+  if (!isPowerOfTwo(s.tileK) || s.tileK < Geometry::smallestTileK)
+    return Objection{DiagId::schedule_tile,
+                     {"k", str(s.tileK),
+                      "it must be a power of two of at least " + str(Geometry::smallestTileK)}};
+  if (!gemv && (!isPowerOfTwo(s.tileM) || s.tileM < 8))
+    return Objection{DiagId::schedule_tile,
+                     {"m", str(s.tileM), "it must be a power of two of at least 8"}};
+  for (const dsl::Format *format : {&gemm.weight, &gemm.activation})
+    for (const dsl::Component &component : format->components)
+      if (component.extent == dsl::Extent::Group && component.group % s.tileK != 0 &&
+          s.tileK % component.group != 0)
+        return Objection{DiagId::schedule_tile,
+                         {"k", str(s.tileK),
+                          "it must divide the group of " + str(component.group) + " of '" +
+                              component.name + "' or be a multiple of it"}};
+  auto warps = [&](const std::string &why) {
+    return Objection{DiagId::schedule_warps,
+                     {str(s.warpsM), str(s.warpsN), str(s.tileM), str(s.tileN), why}};
+  };
+  Geometry g = makeGeometry(placed, s);
+  std::string roles(dsl::name(s.roles));
+  if (placed.blockScaling && s.tileK < BlockScaling::perWord * placed.blockScaling->block)
+    return Objection{DiagId::schedule_tile,
+                     {"k", str(s.tileK),
+                      "it must have at least " + str(BlockScaling::perWord) + " blocks of " +
+                          str(placed.blockScaling->block) + ", whose scales are loaded together"}};
+  if (g.specialized()) {
+    if (device.target != "sm_90a")
+      return Objection{DiagId::schedule_roles, {roles, device.target, "they need sm_90a"}};
+    if (s.warpsM != 1 || s.warpsN % 4 != 0)
+      return warps("warps that share wgmma instructions stand 1 x 4, 1 x 8 or 1 x 16");
+    if (g.decodesApart() && (s.warpsN > 8 || s.warpsK > 1))
+      return warps("roles excp have one or two warpgroups that multiply, 1 x 4 or 1 x 8, and one "
+                   "group of warps along k");
+    // A barrier tells only this phase from the last: all phases of a stage must be one group's.
+    // Without partial sums a group's last batch reads its stage until the group's next tile starts.
+    int64_t stages = s.warpsK * (placed.accumulator.empty() ? 2 : 1);
+    if (s.pipeline % s.warpsK != 0 || s.pipeline < stages)
+      return warps(str(s.warpsK) + " groups along k need a pipeline of a multiple of " +
+                   str(s.warpsK) + " stages, at least " + str(stages));
+    if (s.tileM > 256)
+      return Objection{DiagId::schedule_tile,
+                       {"m", str(s.tileM), "a wgmma instruction has at most 256 batch rows"}};
+    if (g.activationRowBytes() % Geometry::swizzleBytes != 0)
+      return Objection{DiagId::schedule_tile,
+                       {"k", str(s.tileK), "it must cover a multiple of 128 bytes of activations"}};
+  } else if (s.warpsK > 1 && !gemv) {
+    return warps("groups of warps along k need roles imfp or gemv");
+  }
+  if (std::optional<Objection> why = rowProblem(gemm, placed, g))
+    return why;
+  if (placed.residual) {
+    int64_t rows = gemm.weight.residual->blocks.rows;
+    if (rows % g.warpN() != 0)
+      return warps("a warp has " + str(g.warpN()) + " weight rows, which blocks of " + str(rows) +
+                   " rows of the residual are no multiple of");
+    int64_t pieces = s.warpsN * piecesOfWarp(g, pieceGeometry(placed, g));
+    if (pieces > ResidualLayout::mostPieces)
+      return Objection{DiagId::schedule_tile,
+                       {"k", str(s.tileK),
+                        "its warps have " + str(pieces) + " pieces of a residual, a tile at most " +
+                            str(ResidualLayout::mostPieces)}};
+  }
+  if (s.sums == Sums::Biased)
+    if (std::string why = whyNotBiased(gemm, placed, problem, s.roles); !why.empty())
+      return Objection{DiagId::schedule_sums, {"'" + gemm.name + "'", why}};
+  if (std::string why = clusterProblem(s); !why.empty())
+    return Objection{DiagId::schedule_cluster, {str(s.clusterN), str(s.clusterK), why}};
+  if (!isPowerOfTwo(s.warpsM) || !isPowerOfTwo(s.warpsN))
+    return warps("both must be powers of two");
+  if (s.tileN / s.warpsN < 16)
+    return warps("each warp needs at least 16 weight rows");
+  if (!gemv && s.tileM / s.warpsM < 8)
+    return warps("each warp needs at least 8 batch rows");
+  if (s.warpsM * s.warpsN * s.warpsK > 16)
+    return warps("a CTA has at most 16 warps");
+  if (std::optional<Objection> why = resourceObjection(gemm, placed, problem, s, device))
+    return why;
+  int64_t tilesK = ceilDiv(problem.k, s.tileK);
+  int64_t all = tilesK * ceilDiv(problem.n, s.tileN) * ceilDiv(problem.m, s.tileM);
+  if (g.streamK && all > std::numeric_limits<int32_t>::max())
+    return Objection{DiagId::schedule_tile,
+                     {"k", str(s.tileK),
+                      "the outputs have " + str(all) + " k tiles, split_k stream takes at most " +
+                          str(std::numeric_limits<int32_t>::max())}};
+  if (gemm.schedule.ctas && !g.streamK)
+    return Objection{DiagId::schedule_ctas,
+                     {str(*gemm.schedule.ctas), "it counts those of split_k: stream, others follow "
+                                                "from tiles and parts of k"}};
+  if (s.splitK > tilesK)
+    return Objection{DiagId::schedule_split_k, {str(s.splitK), str(tilesK)}};
+  return std::nullopt;
+}
+
+} // namespace rho::compiler
