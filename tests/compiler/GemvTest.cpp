@@ -145,8 +145,8 @@ TEST(GemvRandom, SchedulesAreWithinTheBound) {
   }
 }
 
-// Every shipped gemm by its own text, but for those whose activations CUDA cores do not multiply and
-// those whose residual is multiplied by matrix instructions.
+// Every shipped gemm by its own text, but for those whose activations CUDA cores do not multiply
+// and those whose residual is multiplied by matrix instructions.
 TEST(GemvShipped, EveryGemmHasAPlan) {
   namespace fs = std::filesystem;
   int plans = 0;

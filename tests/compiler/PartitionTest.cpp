@@ -175,8 +175,7 @@ TEST(Partition, WhyNot) {
                 "balance: cost", "all k tiles of its activation are stored alike"}}) {
     Result<compiler::Plan> planned = planOf(each.formats, each.schedule, "a100_80g");
     ASSERT_FALSE(planned.ok()) << each.message;
-    EXPECT_NE(planned.error().str().find(each.message), std::string::npos)
-        << planned.error().str();
+    EXPECT_NE(planned.error().str().find(each.message), std::string::npos) << planned.error().str();
   }
 }
 

@@ -31,7 +31,8 @@ class ShippedGemmTest : public testing::TestWithParam<std::string> {};
 TEST_P(ShippedGemmTest, runsWithinItsBound) {
   // sm_80 has no FP8 instructions; only sm_120a multiplies e2m1 and applies block scales of e8m0.
   const std::string &name = GetParam();
-  bool scaled = name.starts_with("mxfp") || name.ends_with("nvfp4") || name.ends_with("razer_token");
+  bool scaled =
+      name.starts_with("mxfp") || name.ends_with("nvfp4") || name.ends_with("razer_token");
   const char *device = scaled ? "sm_120a" : name.ends_with("fp8") ? "sm_89" : "sm_80";
   // Whole tiles; then sizes that no tile divides.
   for (const auto &[m, n, k] : {std::array{"16", "128", "256"}, std::array{"3", "70", "192"}}) {
