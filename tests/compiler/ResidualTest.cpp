@@ -142,7 +142,7 @@ void expectExactSums(const Case &test, const Pattern &pattern) {
                    : static_cast<int>(random() % static_cast<unsigned>(2 * largest)) - largest));
   Outcome result;
   ASSERT_NO_FATAL_FAILURE(run(
-      test, [&](auto format) { return Result(randomCodes(format, n, k, pattern)); }, tokens,
+      test, [&](const auto &format) { return Result(randomCodes(format, n, k, pattern)); }, tokens,
       result));
   kernels::ReferenceOutput exact = kernels::reference(result.activation, result.weight);
   const auto *y = reinterpret_cast<const float *>(result.output.data());

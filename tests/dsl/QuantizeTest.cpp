@@ -248,8 +248,10 @@ TEST(Quantize, LiquidQuantNeverLeavesAByte) {
     for (int high = low; high <= limit; ++high)
       ranges.emplace_back(low, high);
   for (auto [low, high] : ranges)
-    for (int i = 0; i < group; ++i)
-      x.push_back(static_cast<float>(low + (high - low) * i / (group - 1)));
+    for (int i = 0; i < group; ++i) {
+      int number = low + i * (high - low) / (group - 1);
+      x.push_back(static_cast<float>(number));
+    }
   auto k = static_cast<int64_t>(x.size());
   QuantizedMatrix q = quantized(shipped("liquidquant"), x, 1, k);
   ASSERT_EQ(q.components[3].get(0), ElementType::get("f32").encode(1));
