@@ -384,7 +384,7 @@ TEST_F(GpuWgmmaTest, AThousandLaunchesGiveTheSameBits) {
 }
 
 // Scales are read from a slot while four warpgroups' matrix instructions read shared memory: such a
-// load once took longer than the slot's next contents took to come (8 of 100 launches were wrong).
+// load once took longer than the slot's next contents took to come, in one launch of ten.
 TEST_F(GpuWgmmaTest, ASlotIsReadBeforeItIsFilledAgain) {
   for (const char *schedule : {"tile: 64 x 64 x 128 warps: 1 x 4 x 2 pipeline: 4 split_k: 1",
                                "tile: 64 x 64 x 128 warps: 1 x 4 x 4 pipeline: 4 split_k: 1"}) {
