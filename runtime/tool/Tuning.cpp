@@ -48,6 +48,19 @@ Result<dsl::QuantizedMatrix> quantizeRows(const Device &device, const Gemm &gemm
   return dsl::quantize(gemm.impl().activation(), view, false);
 }
 
+// The columns of what was tuned for, and then these.
+template <class Row> std::vector<CsvColumn<Row>> behindProblem(std::vector<CsvColumn<Row>> others) {
+  std::vector<CsvColumn<Row>> columns = {
+      {"gemm", [](const Row &row) { return row.gemm; }},
+      {"device", [](const Row &row) { return row.device; }},
+      {"n", [](const Row &row) { return std::to_string(row.shape.n); }},
+      {"k", [](const Row &row) { return std::to_string(row.shape.k); }},
+      {"m", [](const Row &row) { return std::to_string(row.shape.m); }},
+  };
+  columns.insert(columns.end(), others.begin(), others.end());
+  return columns;
+}
+
 } // namespace
 
 std::string scheduleText(const std::string &plan) {
@@ -95,27 +108,17 @@ std::vector<MeasuredRow> measuredRows(const std::string &gemm, const Device &dev
 
 std::string measuredCsv(const std::vector<MeasuredRow> &rows) {
   using Row = MeasuredRow;
-  static const std::vector<CsvColumn<Row>> columns = {
-      {"gemm", [](const Row &row) { return row.gemm; }},
-      {"device", [](const Row &row) { return row.device; }},
-      {"n", [](const Row &row) { return std::to_string(row.shape.n); }},
-      {"k", [](const Row &row) { return std::to_string(row.shape.k); }},
-      {"m", [](const Row &row) { return std::to_string(row.shape.m); }},
+  static const std::vector<CsvColumn<Row>> columns = behindProblem<Row>({
       {"predicted_us", [](const Row &row) { return fixedNumber(row.predicted, 3); }},
       {"measured_us", [](const Row &row) { return fixedNumber(row.measured, 3); }},
       {"schedule", [](const Row &row) { return row.schedule; }},
-  };
+  });
   return csv(columns, rows);
 }
 
 std::string tunedCsv(const std::vector<TunedRow> &rows) {
   using Row = TunedRow;
-  static const std::vector<CsvColumn<Row>> columns = {
-      {"gemm", [](const Row &row) { return row.gemm; }},
-      {"device", [](const Row &row) { return row.device; }},
-      {"n", [](const Row &row) { return std::to_string(row.shape.n); }},
-      {"k", [](const Row &row) { return std::to_string(row.shape.k); }},
-      {"m", [](const Row &row) { return std::to_string(row.shape.m); }},
+  static const std::vector<CsvColumn<Row>> columns = behindProblem<Row>({
       {"candidates", [](const Row &row) { return std::to_string(row.candidates); }},
       {"failed", [](const Row &row) { return std::to_string(row.failed); }},
       {"planned_us",
@@ -126,7 +129,7 @@ std::string tunedCsv(const std::vector<TunedRow> &rows) {
       {"best_rank", [](const Row &row) { return std::to_string(row.rank); }},
       {"planned_schedule", [](const Row &row) { return row.plannedSchedule; }},
       {"best_schedule", [](const Row &row) { return row.bestSchedule; }},
-  };
+  });
   return csv(columns, rows);
 }
 

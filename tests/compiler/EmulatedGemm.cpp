@@ -188,4 +188,21 @@ void expectExact(const Case &test) {
   }
 }
 
+void expectExactProducts(const Case &test, const std::vector<float> &weights,
+                         const std::vector<float> &tokens) {
+  Outcome result;
+  ASSERT_NO_FATAL_FAILURE(run(test, weights, tokens, result));
+  auto [m, n, k] = test.shape;
+  const auto *y = reinterpret_cast<const float *>(result.output.data());
+  for (int64_t row = 0; row < m; ++row)
+    for (int64_t column = 0; column < n; ++column) {
+      double exact = 0;
+      for (int64_t i = 0; i < k; ++i)
+        exact += double(tokens[static_cast<size_t>(row * k + i)]) *
+                 double(weights[static_cast<size_t>(column * k + i)]);
+      ASSERT_EQ(y[row * n + column], static_cast<float>(exact))
+          << describe(test) << ": y[" << row << "," << column << "]";
+    }
+}
+
 } // namespace rho::test

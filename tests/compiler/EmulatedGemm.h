@@ -46,5 +46,8 @@ void expectWithinBound(const Case &test, Outcome &result);
 // Integer operands whose scales are powers of two and f32 outputs: every step after the integer sum
 // is exact, so the outputs are the reference's bit for bit.
 void expectExact(const Case &test);
+// Numbers that both formats have, whose products and sums f32 has: f32 outputs are their products.
+void expectExactProducts(const Case &test, const std::vector<float> &weights,
+                         const std::vector<float> &tokens);
 
 } // namespace rho::test
