@@ -18,9 +18,9 @@ using compiler::KvPart;
 constexpr uint64_t dataAlignment = 16;
 constexpr int64_t mostGridRows = 65535; // of y and z
 constexpr int64_t mostPages = int64_t{1} << 30;
-// CTAs of the attention kernel that an SM holds: the device is filled with them once. More parts cost
-// more than they even out (an H200, batch 64, 4096 tokens: 90 us as one part, 116 as four, 139 as
-// eight).
+// CTAs of the attention kernel that an SM holds: the device is filled with them once. More parts
+// cost more than they even out (an H200, batch 64, 4096 tokens: 90 us as one part, 116 as four, 139
+// as eight).
 constexpr int64_t residentCtas = 3;
 
 Error badShape(const std::string &what, int64_t value, const std::string &rule) {

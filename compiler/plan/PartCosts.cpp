@@ -75,8 +75,8 @@ std::vector<int64_t> tileCosts(const dsl::Gemm &gemm, const PlacedGemm &placed,
   double least = *std::min_element(times.begin(), times.end());
   std::vector<int64_t> costs;
   for (double time : times)
-    costs.push_back(std::clamp<int64_t>(std::llround(steps * time / least), 1,
-                                        Schedule::largestCost));
+    costs.push_back(
+        std::clamp<int64_t>(std::llround(steps * time / least), 1, Schedule::largestCost));
   int64_t divisor = costs[0];
   for (int64_t cost : costs)
     divisor = std::gcd(divisor, cost);

@@ -301,7 +301,8 @@ Result<int> kvCommand(const Options &options) {
                     options.count("--head-dim").value_or(128),
                     options.count("--page").value_or(128)};
         std::optional<double> plain;
-        for (const auto &[k, v] : {std::pair<std::string, std::string>{"f16", "f16"}, {keys, values}}) {
+        for (const auto &[k, v] :
+             {std::pair<std::string, std::string>{"f16", "f16"}, {keys, values}}) {
           Result<Row> row = bench.measure(k, v, shape);
           if (!row)
             return row.error();
