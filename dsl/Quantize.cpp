@@ -490,6 +490,8 @@ Result<QuantizedMatrix> quantize(std::shared_ptr<const Format> format, const Mat
     return makeError(DiagId::bad_block_scores,
                      {std::to_string(options.residualScores.size()) + " scores",
                       "format '" + format->name + "' has no residual"});
+  if (Status good = checkChoice(*format, options.choice, input.rows, input.k); !good)
+    return good.error();
   if (format->hasParts())
     return quantizeParts(*format, input, options);
   return Quantizer(std::move(format), input, options).finish();

@@ -124,7 +124,12 @@ struct QuantizeOptions {
   // Scores of the blocks of the format's residual, as QuantizedMatrix::choice, in place of those
   // above. Error bad_block_scores for a format without residual, another number of them, or NaN.
   std::span<const double> residualScores = {};
+  // The part of each block of the format's partition, as QuantizedMatrix::choice, in place of
+  // rules, errors and budgets. Error bad_block_choice for a format without partition, another
+  // number of blocks, or a part that is none.
+  std::span<const uint8_t> choice = {};
 };
+Status checkChoice(const Format &format, std::span<const uint8_t> choice, int64_t rows, int64_t k);
 Result<QuantizedMatrix> quantize(std::shared_ptr<const Format> format, const MatrixView &input,
                                  const QuantizeOptions &options);
 inline Result<QuantizedMatrix> quantize(std::shared_ptr<const Format> format,

@@ -29,29 +29,16 @@ public:
 
   Result<QuantizedMatrix> partition(const Format &format) {
     const std::vector<Part> &parts = format.partition->parts;
-    std::vector<uint32_t> choice(count(), 0);
-    PerBlock current;
-    for (size_t i = 0; i < parts.size(); ++i) {
-      Result<QuantizedMatrix> whole = encode(parts[i].format, x);
-      if (!whole)
-        return whole;
-      PerBlock errors = squaredErrors(*whole);
-      if (i == 0) {
-        current = std::move(errors);
-        continue;
-      }
-      PerBlock gains(count());
-      for (size_t block = 0; block < count(); ++block)
-        gains[block] = current[block] - errors[block];
-      for (size_t block : chosen(parts[i], gains, parts[i].left != nullptr)) {
-        choice[block] = static_cast<uint32_t>(i);
-        current[block] = errors[block];
-      }
-    }
-    QuantizedMatrix out = result(format, choice);
+    Result<std::vector<uint32_t>> choice =
+        std::vector<uint32_t>(options.choice.begin(), options.choice.end());
+    if (choice->empty())
+      choice = chosenParts(parts);
+    if (!choice)
+      return choice.error();
+    QuantizedMatrix out = result(format, *choice);
     for (size_t i = 0; i < parts.size(); ++i) {
       Result<QuantizedMatrix> part =
-          encode(parts[i].format, masked(x, choice, static_cast<uint32_t>(i)));
+          encode(parts[i].format, masked(x, *choice, static_cast<uint32_t>(i)));
       if (!part)
         return part;
       out.parts.push_back(std::move(*part));
@@ -83,6 +70,30 @@ public:
   }
 
 private:
+  // The part of each block, by the rules, errors and budgets of all parts.
+  Result<std::vector<uint32_t>> chosenParts(const std::vector<Part> &parts) {
+    std::vector<uint32_t> choice(count(), 0);
+    PerBlock current;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      Result<QuantizedMatrix> whole = encode(parts[i].format, x);
+      if (!whole)
+        return whole.error();
+      PerBlock errors = squaredErrors(*whole);
+      if (i == 0) {
+        current = std::move(errors);
+        continue;
+      }
+      PerBlock gains(count());
+      for (size_t block = 0; block < count(); ++block)
+        gains[block] = current[block] - errors[block];
+      for (size_t block : chosen(parts[i], gains, parts[i].left != nullptr)) {
+        choice[block] = static_cast<uint32_t>(i);
+        current[block] = errors[block];
+      }
+    }
+    return choice;
+  }
+
   size_t count() const { return static_cast<size_t>(across * down); }
   float &number(std::vector<float> &matrix, int64_t row, int64_t column) const {
     return matrix[static_cast<size_t>(row * k + column)];
@@ -107,6 +118,7 @@ private:
     MatrixView view{numbers.data(), MatrixView::Type::F32, rows, k, k};
     QuantizeOptions all = options;
     all.residualScores = {};
+    all.choice = {};
     return quantize(std::move(format), view, all);
   }
 
@@ -245,6 +257,29 @@ private:
 };
 
 } // namespace
+
+Status checkChoice(const Format &format, std::span<const uint8_t> choice, int64_t rows, int64_t k) {
+  if (choice.empty())
+    return Done{};
+  auto wrong = [&](const std::string &found, const std::string &rule) {
+    return makeError(DiagId::bad_block_choice, {found, rule});
+  };
+  if (!format.partition)
+    return wrong("parts of " + std::to_string(choice.size()) + " blocks",
+                 "format '" + format.name + "' has no partition");
+  const Blocks &blocks = format.partition->blocks;
+  const int64_t count = (k + blocks.k - 1) / blocks.k *
+                        (blocks.rows == 0 ? 1 : (rows + blocks.rows - 1) / blocks.rows);
+  if (static_cast<int64_t>(choice.size()) != count)
+    return wrong("parts of " + std::to_string(choice.size()) + " blocks",
+                 "there are " + std::to_string(count));
+  const size_t parts = format.partition->parts.size();
+  for (size_t block = 0; block < choice.size(); ++block)
+    if (choice[block] >= parts)
+      return wrong("part " + std::to_string(choice[block]) + " for block " + std::to_string(block),
+                   "format '" + format.name + "' has " + std::to_string(parts));
+  return Done{};
+}
 
 Result<QuantizedMatrix> quantizeParts(const Format &format, const MatrixView &input,
                                       const QuantizeOptions &options) {

@@ -20,7 +20,7 @@ class Quantizer;
 // 64. launch() copies them.
 struct LaunchArgument {
   const void *value;
-  int bytes; // 4, 8 or sizeof(TensorMap)
+  int bytes; // 4, 8 or sizeof(TensorMap); of CUDA C++ kernels, which know it themselves, any
 };
 
 struct LaunchShape {
@@ -86,10 +86,10 @@ public:
   virtual Result<TensorMap> makeTensorMap(const TensorMapShape &shape) = 0;
   virtual EmulationTotals emulationTotals() { return {}; }
 
-  // A format that checkActivationFormat() accepts, its element codes stored in `elementBits` bits,
-  // its group scales in words of `groupsPerWord`. Falls back to the host with a warning.
+  // A format that checkActivationFormat() accepts, with its codes stored as a layout for some k
+  // says. Falls back to the host with a warning.
   virtual Result<std::shared_ptr<const Quantizer>>
-  makeQuantizer(std::shared_ptr<const dsl::Format> format, int elementBits, int groupsPerWord,
+  makeQuantizer(std::shared_ptr<const dsl::Format> format, const compiler::ActivationLayout &layout,
                 cache::DiskCache &disk, cache::Warnings &warnings) = 0;
 };
 

@@ -137,8 +137,9 @@ public:
     return totals;
   }
 
-  Result<std::shared_ptr<const Quantizer>> makeQuantizer(std::shared_ptr<const dsl::Format>, int,
-                                                         int, cache::DiskCache &,
+  Result<std::shared_ptr<const Quantizer>> makeQuantizer(std::shared_ptr<const dsl::Format>,
+                                                         const compiler::ActivationLayout &,
+                                                         cache::DiskCache &,
                                                          cache::Warnings &) override {
     return makeHostQuantizer();
   }

@@ -68,6 +68,18 @@ std::string misfit(const compiler::KernelImage &image, const dsl::Gemm &gemm) {
   return {};
 }
 
+// What a quantizer depends on.
+std::string storedAs(const dsl::Format &format, const compiler::ActivationLayout &layout) {
+  std::string text = std::to_string(layout.elementBits) + " bits, words of " +
+                     std::to_string(layout.groupsPerWord) + ", columns";
+  for (uint8_t bit : layout.columnBits)
+    text += " " + std::to_string(bit);
+  text += ", " + print(format);
+  for (size_t part = 0; part < layout.parts.size(); ++part)
+    text += storedAs(*format.partition->parts[part].format, layout.parts[part]);
+  return text;
+}
+
 // Of a gemm that was there already: what the kernel is, not how it once came about.
 CompileReport fromMemory(const CompileReport &built) {
   CompileReport report;
@@ -229,27 +241,25 @@ Engine::Impl::prepareAs(const dsl::Gemm &gemm, const GemmShape &shape, const com
   // NVRTC takes as long as the rest together, so it runs beside it.
   cache::Warnings quantizerWarnings;
   double quantizerTime = 0;
-  auto makeQuantizer = [&] {
+  auto makeQuantizer = [&](const compiler::ActivationLayout &layout) {
     Stopwatch quantizerWatch;
     auto format = std::make_shared<const dsl::Format>(gemm.activation);
-    if (format->partition) // for which no kernel is written
-      return Result(makeHostQuantizer());
-    int elementBits = dsl::ElementType::get(plan.mmaType).bits();
-    bool words = plan.groupScales == dsl::ScheduleDecl::Scales::Hardware;
-    int groupsPerWord = words ? compiler::ActivationLayout::blocksPerWord : 1;
-    std::string stored =
-        std::to_string(elementBits) + " bits, words of " + std::to_string(groupsPerWord) + ", ";
-    auto result = quantizers.get(stored + print(*format), [&] {
-      return backend->makeQuantizer(format, elementBits, groupsPerWord, disk, quantizerWarnings);
+    auto result = quantizers.get(storedAs(*format, layout), [&] {
+      return backend->makeQuantizer(format, layout, disk, quantizerWarnings);
     });
     quantizerTime = quantizerWatch.lap();
     return result;
   };
   using QuantizerResult = Result<std::shared_ptr<const Quantizer>>;
   std::future<QuantizerResult> pending;
-  if (!backend->emulated()) {
+  if (!backend->emulated() && !gemm.activation.partition) { // whose layout only the kernel knows
+    const bool words = plan.groupScales == dsl::ScheduleDecl::Scales::Hardware;
+    const compiler::ActivationLayout layout = {
+        .k = shape.k,
+        .elementBits = dsl::ElementType::get(plan.mmaType).bits(),
+        .groupsPerWord = words ? compiler::ActivationLayout::blocksPerWord : 1};
     try {
-      pending = std::async(std::launch::async, makeQuantizer);
+      pending = std::async(std::launch::async, makeQuantizer, layout);
     } catch (const std::system_error &) {
       // No thread to be had: below, one after the other.
       pending = {};
@@ -258,9 +268,10 @@ Engine::Impl::prepareAs(const dsl::Gemm &gemm, const GemmShape &shape, const com
   report.source = CompileReport::Source::Memory;
   Result<std::shared_ptr<const Kernel>> kernel =
       kernels.get(report.key, [&] { return makeKernel(gemm, plan, sources, report); });
-  QuantizerResult quantizer = pending.valid() ? pending.get() : makeQuantizer();
   if (!kernel)
     return kernel.error();
+  QuantizerResult quantizer =
+      pending.valid() ? pending.get() : makeQuantizer((*kernel)->image.activation);
   if (!quantizer)
     return quantizer.error();
   report.stages.push_back({"quantizer", quantizerTime});

@@ -1,6 +1,7 @@
 #include "compiler/Layout.h"
 #include "runtime/Kernel.h"
 #include "runtime/Origin.h"
+#include "runtime/QuantizerSource.h"
 
 #include <array>
 
@@ -164,6 +165,11 @@ Result<Activations> Gemm::makeActivations() const {
     if (!tiles)
       return tiles.error();
     impl->tiles = std::move(*tiles);
+    Result<Buffer> scratch = Device::allocateOn(
+        pimpl->backend, quantizerScratchBytes(*impl->format, impl->m, impl->layout.k));
+    if (!scratch)
+      return scratch.error();
+    impl->scratch = std::move(*scratch);
   }
   Activations activations;
   activations.pimpl = std::move(impl);
@@ -190,6 +196,30 @@ Result<Activations> Gemm::viewActivations(DevicePointer x) const {
   activations.pimpl->m = pimpl->shape.m;
   activations.pimpl->view = x;
   return activations;
+}
+
+Status Gemm::chooseParts(const Activations &out, std::span<const uint8_t> parts) const {
+  if (Status valid = checkHandle(*this, "gemm"); !valid)
+    return valid;
+  if (Status good = checkActivations(out, *pimpl); !good)
+    return good;
+  Activations::Impl &impl = out.impl();
+  const std::vector<uint8_t> choice(parts.begin(), parts.end());
+  if (Status good = dsl::checkChoice(*impl.format, choice, impl.m, impl.layout.k); !good)
+    return good;
+  if (!choice.empty()) {
+    const std::vector<int32_t> wide(choice.begin(), choice.end());
+    if (Status written =
+            impl.scratch.write(wide.data(), static_cast<int64_t>(wide.size() * sizeof(int32_t)),
+                               quantizerChoiceOffset);
+        !written)
+      return written;
+    const std::vector<int32_t> table = tileTable(*impl.format, choice, impl.layout);
+    if (Status written = impl.tiles.write(table.data(), impl.tiles.bytes()); !written)
+      return written;
+  }
+  impl.choice = choice;
+  return Done{};
 }
 
 Status Gemm::quantizeActivations(const Activations &out, DevicePointer x, ScalarType type,

@@ -83,21 +83,6 @@ std::vector<uint8_t> layOut(const compiler::StoredComponent &stored,
   return to;
 }
 
-// Which part has which k tiles: compiler::ActivationLayout.
-std::vector<int32_t> tileTable(const dsl::QuantizedMatrix &codes,
-                               const compiler::ActivationLayout &layout) {
-  const int64_t block = codes.format->partition->blocks.k;
-  std::vector<std::vector<int32_t>> lists(layout.parts.size());
-  for (int64_t tile = 0; tile < layout.tilesK(); ++tile)
-    lists[codes.choice.get(tile * layout.tileK / block)].push_back(static_cast<int32_t>(tile));
-  std::vector<int32_t> table{0};
-  for (const std::vector<int32_t> &list : lists)
-    table.push_back(table.back() + static_cast<int32_t>(list.size()));
-  for (const std::vector<int32_t> &list : lists)
-    table.insert(table.end(), list.begin(), list.end());
-  return table;
-}
-
 class HostQuantizer final : public Quantizer {
 public:
   Status run(const Activations::Impl &out, DevicePointer x, ScalarType type, int64_t stride,
@@ -117,7 +102,8 @@ public:
           return read;
     }
     dsl::MatrixView view{rows.data(), viewType(type), out.m, k, k};
-    Result<dsl::QuantizedMatrix> codes = dsl::quantize(out.format, view, false);
+    Result<dsl::QuantizedMatrix> codes =
+        dsl::quantize(out.format, view, dsl::QuantizeOptions{.choice = out.choice});
     if (!codes)
       return codes.error();
     const std::vector<compiler::StoredComponent> stored = compiler::storedComponents(*out.format);
@@ -132,7 +118,9 @@ public:
         return written;
     }
     if (!codes->parts.empty()) {
-      std::vector<int32_t> table = tileTable(*codes, out.layout);
+      const std::span<const uint8_t> choice(codes->choice.data(),
+                                            static_cast<size_t>(codes->choice.size()));
+      std::vector<int32_t> table = tileTable(*out.format, choice, out.layout);
       return out.backend->write(out.tiles.address(), table.data(), out.tiles.bytes());
     }
     return Done{};
@@ -175,6 +163,21 @@ Result<dsl::CodeArray> readChoice(const Activations::Impl &from) {
 }
 
 } // namespace
+
+std::vector<int32_t> tileTable(const dsl::Format &format, std::span<const uint8_t> choice,
+                               const compiler::ActivationLayout &layout) {
+  const int64_t block = format.partition->blocks.k;
+  std::vector<std::vector<int32_t>> lists(layout.parts.size());
+  for (int64_t tile = 0; tile < layout.tilesK(); ++tile)
+    lists[choice[static_cast<size_t>(tile * layout.tileK / block)]].push_back(
+        static_cast<int32_t>(tile));
+  std::vector<int32_t> table{0};
+  for (const std::vector<int32_t> &list : lists)
+    table.push_back(table.back() + static_cast<int32_t>(list.size()));
+  for (const std::vector<int32_t> &list : lists)
+    table.insert(table.end(), list.begin(), list.end());
+  return table;
+}
 
 std::shared_ptr<const Quantizer> makeHostQuantizer() { return std::make_shared<HostQuantizer>(); }
 

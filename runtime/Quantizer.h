@@ -26,6 +26,10 @@ inline int64_t componentBytes(dsl::ElementType type) {
 inline int64_t scalarBytes(ScalarType type) { return type == ScalarType::F32 ? 4 : 2; }
 dsl::MatrixView::Type viewType(ScalarType type);
 
+// The table of compiler::ActivationLayout for these parts of the blocks of a partition.
+std::vector<int32_t> tileTable(const dsl::Format &format, std::span<const uint8_t> choice,
+                               const compiler::ActivationLayout &layout);
+
 // Codes that a component's device buffer has room for, padding included.
 int64_t deviceCodes(const dsl::Component &component, int64_t m,
                     const compiler::ActivationLayout &layout);

@@ -1,11 +1,13 @@
 #include "runtime/QuantizerSource.h"
 
 #include "dsl/DeriveEncode.h"
-#include "dsl/Operators.h"
 
 #include <cinttypes>
+#include <cmath>
 #include <cstdio>
+#include <limits>
 #include <numeric>
+#include <set>
 
 namespace rho {
 namespace {
@@ -21,47 +23,72 @@ std::string literal(double value) {
   return out.find_first_of(".e") == std::string::npos ? out + ".0" : out;
 }
 
-std::string name(const dsl::Component &component) { return std::string(component.type.name()); }
-
-std::string read(const dsl::Format &format, int index, const char *column) {
-  const dsl::Component &component = format.components[static_cast<size_t>(index)];
-  return "row.template component<" + name(component) + ", " + std::to_string(component.group) +
-         ">(" + std::to_string(index) + ", " + column + ")";
+std::string hexadecimal(uint32_t value) {
+  char text[16];
+  std::snprintf(text, sizeof text, "0x%" PRIx32 "u", value);
+  return text;
 }
 
-// Translates one encode rule: double arithmetic in the order in which it is written.
-class RuleWriter {
+// As the program calls it, or spells it out.
+std::string nameOf(dsl::ElementType type) {
+  static const std::set<std::string_view> named = {"e2m1", "e4m3", "e8m0", "f16", "bf16", "f32"};
+  if (type.isInteger() || named.contains(type.name()))
+    return std::string(type.name());
+  const double infinity = std::numeric_limits<double>::infinity();
+  const char *special = std::isinf(type.decode(type.encode(infinity)))       ? "Special::Ieee"
+                        : std::isnan(type.decode(type.encode(std::nan("")))) ? "Special::NanOnly"
+                                                                             : "Special::None";
+  auto number = [](int value) { return std::to_string(value) + ", "; };
+  return "Float<" + number(type.bits()) + number(type.exponentBits()) +
+         number(type.mantissaBits()) + number((1 << (type.exponentBits() - 1)) - 1) + special +
+         ", " + hexadecimal(type.encode(type.maxFinite())) + ", " +
+         hexadecimal(type.encode(std::nan(""))) + (type.hasSign() ? ">" : ", false>");
+}
+
+std::string componentName(int index) { return "C" + std::to_string(index); }
+
+// Translates expressions: double arithmetic in the order in which it is written.
+class ExpressionWriter {
 public:
-  explicit RuleWriter(const dsl::Format &format) : format(format) {}
-
-  // Statements that define what the returned expression needs, each on a line.
+  // Statements that define what the returned expressions need, each on a line.
   std::string statements;
+  std::vector<std::pair<std::string, std::string>>
+      reductions; // their operation, and how to call it
 
-  std::string scalar(const dsl::Expr &expr) { return write(expr, false); }
+  // A rule: components are read where the team begins, its reductions are variables.
+  std::string rule(const dsl::Expr &expr) { return write(expr, Reads::Once); }
+  // What two sides of a partition's rule make of reduced(0), reduced(1), ...
+  std::string comparison(const dsl::Expr &expr) { return write(expr, Reads::Reduced); }
+  // A value: the element and components of `scales`.
+  std::string value(const dsl::Expr &expr) { return write(expr, Reads::Scales); }
 
 private:
-  std::string write(const dsl::Expr &expr, bool reducing) {
+  enum class Reads : uint8_t { Once, Inside, Reduced, Scales };
+
+  std::string write(const dsl::Expr &expr, Reads reads) {
     using Kind = dsl::Expr::Kind;
-    auto operand = [&](size_t i) { return write(*expr.operands[i], reducing); };
+    auto operand = [&](size_t i) { return write(*expr.operands[i], reads); };
     switch (expr.kind) {
     case Kind::Integer:
       return literal(static_cast<double>(expr.integer));
     case Kind::Real:
       return literal(expr.real);
     case Kind::Component:
+      if (reads == Reads::Scales)
+        return expr.component == 0 ? "element" : "scales.c" + std::to_string(expr.component);
       return component(expr.component);
     case Kind::Input:
       return "x";
     case Kind::Negate:
       return "(-" + operand(0) + ")";
     case Kind::Cast: {
-      std::string type(expr.type ? expr.type->name() : "f32"); // sema gives every cast its type
+      std::string type = expr.type ? nameOf(*expr.type) : "f32"; // sema gives every cast its type
       return type + "::decode(" + type + "::encode(" + operand(0) + "))";
     }
     case Kind::Reduce:
-      return reduction(expr);
-    case Kind::Call: // the only one, see problemOf
-      return "bitFloor(" + operand(0) + ")";
+      return reduction(expr, reads == Reads::Reduced);
+    case Kind::Call:
+      return call(expr, reads);
     case Kind::Binary:
       break;
     }
@@ -80,141 +107,293 @@ private:
     }
   }
 
+  std::string call(const dsl::Expr &expr, Reads reads) {
+    std::string a = write(*expr.operands[0], reads);
+    if (expr.function == dsl::Expr::Function::BitFloor)
+      return "bitFloor(" + a + ")";
+    const char *name = expr.function == dsl::Expr::Function::Min ? "smaller(" : "larger(";
+    return name + a + ", " + write(*expr.operands[1], reads) + ")";
+  }
+
   // Constant over the extent of the rule: read once.
   std::string component(int index) {
     std::string variable = "c" + std::to_string(index);
     if (statements.find("double " + variable + " ") == std::string::npos)
-      statements +=
-          "    const double " + variable + " = " + read(format, index, "team.begin") + ";\n";
+      statements += "    const double " + variable + " = values.template read<" +
+                    componentName(index) + ">(team.begin);\n";
     return variable;
   }
 
-  std::string reduction(const dsl::Expr &expr) {
+  std::string reduction(const dsl::Expr &expr, bool reduced) {
     const char *operation = expr.reduction == dsl::Expr::Reduction::Absmax ? "Absmax"
                             : expr.reduction == dsl::Expr::Reduction::Min  ? "Min"
                                                                            : "Max";
     const dsl::Expr &operand = *expr.operands[0];
     // Input itself is compared in float, which holds it exactly.
     bool plain = operand.kind == dsl::Expr::Kind::Input;
-    std::string call = "reduce<" + std::string(operation) + ">(" +
-                       (plain ? "[](float x) { return x; }"
-                              : "[&](double x) { return " + write(operand, true) + "; }") +
-                       ")";
-    if (plain && expr.reduction == dsl::Expr::Reduction::Absmax)
-      call = "absmax()";
-    std::string variable = "r" + std::to_string(reductions++);
-    statements += "    const double " + variable + " = team." +
-                  (call == "absmax()" ? "" : "template ") + call + ";\n";
-    return variable;
+    std::string call =
+        plain && expr.reduction == dsl::Expr::Reduction::Absmax
+            ? "team.absmax()"
+            : "team.template reduce<" + std::string(operation) + ">(" +
+                  (plain ? "[](float x) { return x; }"
+                         : "[&](double x) { return " + write(operand, Reads::Inside) + "; }") +
+                  ")";
+    std::string index = std::to_string(reductions.size());
+    reductions.emplace_back(operation, call);
+    if (reduced)
+      return "reduced(" + index + ")";
+    statements += "    const double r" + index + " = " + call + ";\n";
+    return "r" + index;
   }
-
-  const dsl::Format &format;
-  int reductions = 0;
 };
-
-// The types that quantize_activations.cu has.
-bool isKnown(dsl::ElementType type) {
-  return (type.isInteger() && type.bits() >= 2) || type.bits() == 32 ||
-         type == dsl::ElementType::get("e2m1") || type == dsl::ElementType::get("e4m3") ||
-         type == dsl::ElementType::get("e8m0") || type == dsl::ElementType::get("f16") ||
-         type == dsl::ElementType::get("bf16");
-}
-
-// What the source cannot say of a rule.
-std::optional<std::string> problemOf(const dsl::Expr &expr) {
-  if (expr.kind == dsl::Expr::Kind::Call && expr.function != dsl::Expr::Function::BitFloor)
-    return std::string(dsl::nameOf(expr.function)) + "()";
-  if (expr.kind == dsl::Expr::Kind::Cast && expr.type && !isKnown(*expr.type))
-    return "type " + std::string(expr.type->name());
-  for (const dsl::ExprPtr &operand : expr.operands)
-    if (std::optional<std::string> problem = problemOf(*operand))
-      return problem;
-  return std::nullopt;
-}
 
 std::string extentName(const dsl::Component &component) {
   return component.extent == dsl::Extent::Group ? "k[" + std::to_string(component.group) + "]"
                                                 : "token";
 }
 
-std::string ruleText(const dsl::Format &format, int index) {
+std::string constant(const char *name, int64_t value) {
+  return "  static constexpr int " + std::string(name) + " = " + std::to_string(value) + ";\n";
+}
+
+// The body of a function that gives the rule's value, or that of a candidate.
+std::string ruleBody(const dsl::Expr &rule) {
+  auto body = [](const dsl::Expr &expr) {
+    ExpressionWriter writer;
+    std::string value = writer.rule(expr);
+    return writer.statements + "    return " + value + ";\n";
+  };
+  if (rule.kind != dsl::Expr::Kind::Call || rule.function != dsl::Expr::Function::Best)
+    return body(rule);
+  std::string text;
+  for (size_t i = 0; i + 1 < rule.operands.size(); ++i)
+    text +=
+        "    if (candidate == " + std::to_string(i) + ") {\n" + body(*rule.operands[i]) + "    }\n";
+  return text + body(*rule.operands.back());
+}
+
+std::string componentText(const dsl::Format &format, int index, int position) {
   const dsl::Component &component = format.components[static_cast<size_t>(index)];
-  RuleWriter writer(format);
-  std::string value = writer.scalar(*component.encode);
-  std::string i = std::to_string(index);
-  return "struct Rule" + i + " { // " + name(component) + " per " + extentName(component) +
-         "\n"
-         "  using Type = " +
-         name(component) +
-         ";\n"
-         "  static constexpr int index = " +
-         i +
-         ";\n"
-         "  static constexpr long long group = " +
-         std::to_string(component.group) +
-         ";\n"
-         "  template <class Row, class Team>\n"
-         "  static __device__ double value(const Row &row, const Team &team) {\n" +
-         writer.statements + "    return " + value +
-         ";\n"
-         "  }\n"
-         "};\n";
+  const int unit = component.host < 0 ? index : component.host;
+  const int unitBits = compiler::storedBits(format.components[static_cast<size_t>(unit)].type);
+  const bool best = dsl::isBest(component.encode);
+  std::string parameters = "(int" + std::string(best ? " candidate" : "") +
+                           ", const Values &values, const Team &team) {\n";
+  return "struct " + componentName(index) + " { // " + std::string(component.type.name()) +
+         " per " + extentName(component) + "\n  using Type = " + nameOf(component.type) +
+         ";\n  using Unit = unsigned " +
+         (unitBits == 8    ? "char"
+          : unitBits == 16 ? "short"
+                           : "int") +
+         ";\n" + constant("index", index) + constant("position", position) +
+         constant("buffer", unit) + constant("shift", component.shift) +
+         "  static constexpr long long group = " + std::to_string(component.group) + ";\n" +
+         constant("candidates",
+                  best ? static_cast<int64_t>(component.encode->operands.size()) : 1) +
+         "  template <class Values, class Team>\n  static __device__ double value" + parameters +
+         ruleBody(*component.encode) + "  }\n};\n";
+}
+
+// The scales of a number, what they make of an element's number, and of a remapped code.
+std::string valueText(const dsl::Format &format) {
+  std::string members, reads, product;
+  const std::optional<dsl::Remap> &remap = format.element().remap;
+  for (size_t i = 1; i < format.components.size(); ++i) {
+    const std::string member = "c" + std::to_string(i);
+    members += (i == 1 ? " double " : ", ") + member;
+    reads += (i == 1 ? "" : ", ") +
+             ("values.template read<" + componentName(static_cast<int>(i)) + ">(column)");
+    if (!remap || remap->selector != static_cast<int>(i))
+      product += (product.empty() ? "scales." : " * scales.") + member;
+  }
+  std::string special;
+  for (size_t i = 0; remap && i + 1 < remap->entries.size(); ++i)
+    special += "scales.c" + std::to_string(remap->selector) + " == " + std::to_string(i) + " ? " +
+               literal(remap->entries[i].value) + " : ";
+  special += remap ? literal(remap->entries.back().value) : "0.0";
+  return "  struct Scales {" + members + (members.empty() ? "" : ";") +
+         " };\n"
+         "  template <class Values>\n"
+         "  static __device__ Scales scales(const Values &values, long long column) {\n"
+         "    return {" +
+         reads +
+         "};\n  }\n"
+         "  static __device__ double product(const Scales &scales) { return " +
+         (product.empty() ? "1.0" : product) +
+         "; }\n"
+         "  static __device__ double value(const Scales &scales, double element) { return " +
+         ExpressionWriter().value(*format.value) +
+         "; }\n"
+         "  static __device__ double special(const Scales &scales) { return " +
+         special + "; }\n";
+}
+
+// Which column lies at a place: the inverse of ActivationLayout::placeOf.
+std::string columnText(const std::vector<uint8_t> &columnBits) {
+  std::string column = "place";
+  if (!columnBits.empty()) {
+    const std::string bits = std::to_string(columnBits.size());
+    column += " >> " + bits + " << " + bits;
+    for (size_t bit = 0; bit < columnBits.size(); ++bit)
+      column +=
+          " | (place >> " + std::to_string(bit) + " & 1) << " + std::to_string(columnBits[bit]);
+  }
+  return constant("placeRun", int64_t{1} << columnBits.size()) +
+         "  static constexpr __device__ long long columnOf(long long place) { return " + column +
+         "; }\n";
+}
+
+// What a part says of the blocks that it takes.
+std::string selectionText(const dsl::Part &part, ExpressionWriter &reductions) {
+  std::string budget = part.budget ? literal(*part.budget) : "-1.0", holds = "true";
+  if (part.left) {
+    holds = reductions.comparison(*part.left);
+    holds += (part.atLeast ? " >= " : " <= ") + reductions.comparison(*part.right);
+  }
+  return "  static constexpr double budget = " + budget +
+         ";\n  static constexpr bool hasRule = " + (part.left ? "true" : "false") +
+         ";\n  template <class Reduced> static __device__ bool holds(const Reduced &reduced) {\n"
+         "    return " +
+         holds + ";\n  }\n";
+}
+
+struct PartText {
+  const dsl::Format &format;
+  const compiler::ActivationLayout &layout;
+  int index, firstBuffer;
+  int64_t block; // of the partition, or 0
+  std::string selection = {};
+};
+
+std::string partText(const PartText &part) {
+  const dsl::Format &format = part.format;
+  int64_t run = chunk; // numbers of an aligned chunk that share all scales
+  std::string components, order;
+  for (const dsl::Component &component : format.components)
+    if (component.extent == dsl::Extent::Group)
+      run = std::gcd(run, component.group);
+  for (size_t i = 0; i < format.encodeOrder.size(); ++i) {
+    components += componentText(format, format.encodeOrder[i], static_cast<int>(i));
+    order += (i == 0 ? "" : ", ") + componentName(format.encodeOrder[i]);
+  }
+  const std::optional<dsl::Remap> &remap = format.element().remap;
+  const std::string name = "part" + std::to_string(part.index);
+  return "namespace " + name + " {\n" + components +
+         "struct Part {\n  using Element = " + nameOf(format.element().type) +
+         ";\n  using Order = List<" + order + ">;\n" + constant("index", part.index) +
+         constant("firstBuffer", part.firstBuffer) +
+         constant("components", static_cast<int64_t>(format.components.size())) +
+         constant("elementBits", part.layout.elementBits) +
+         constant("groupsPerWord", part.layout.groupsPerWord) + constant("scaleRun", run) +
+         constant("remapped", remap ? static_cast<int64_t>(remap->code) : -1) +
+         "  static constexpr long long block = " + std::to_string(part.block) + ";\n" +
+         columnText(part.layout.columnBits) + valueText(format) + part.selection +
+         "};\n} // namespace " + name + "\n";
+}
+
+std::string countsText(size_t parts, size_t buffers) {
+  return "constexpr int partCount = " + std::to_string(parts) +
+         ", bufferCount = " + std::to_string(buffers) + ";\n";
+}
+
+std::string partitionText(const dsl::Format &format, const compiler::ActivationLayout &layout) {
+  const dsl::Partition &partition = *format.partition;
+  std::string text, parts, reductions;
+  ExpressionWriter rules;
+  int buffers = 0;
+  for (size_t i = 0; i < partition.parts.size(); ++i) {
+    const dsl::Part &part = partition.parts[i];
+    text += partText({*part.format, layout.parts[i], static_cast<int>(i), buffers,
+                      partition.blocks.k, selectionText(part, rules)});
+    buffers += static_cast<int>(part.format->components.size());
+    parts += (i == 0 ? "part" : ", part") + std::to_string(i) + "::Part";
+  }
+  for (size_t i = 0; i < rules.reductions.size(); ++i) {
+    const auto &[operation, call] = rules.reductions[i];
+    text +=
+        "struct Reduction" + std::to_string(i) + " {\n  using Operation = " + operation +
+        ";\n  template <class Team> static __device__ double value(const Team &team) { return " +
+        call + "; }\n};\n";
+    reductions += (i == 0 ? "Reduction" : ", Reduction") + std::to_string(i);
+  }
+  return "#define RHO_PARTITION\n" + text + "struct Partition {\n  using Parts = List<" + parts +
+         ">;\n  using Reductions = List<" + reductions +
+         ">;\n  static constexpr long long block = " + std::to_string(partition.blocks.k) +
+         ";\n};\n" + countsText(partition.parts.size(), static_cast<size_t>(buffers));
+}
+
+// What the program cannot do with a format that is not divided.
+std::optional<std::string> problemOfWhole(const dsl::Format &format,
+                                          const compiler::ActivationLayout &layout) {
+  for (const dsl::Component &component : format.components)
+    if (component.type.isCodebook())
+      return "'" + component.name + "' is of a codebook, whose values the kernel does not have";
+  if (format.element().remap && format.element().type.bits() > 8)
+    return "'" + format.element().name + "' has a remapped code among more than 256";
+  const int64_t run = int64_t{1} << layout.columnBits.size();
+  for (const dsl::Component &component : format.components)
+    if (component.extent == dsl::Extent::Group && run > chunk && component.group % run != 0)
+      return "codes of " + std::to_string(run) + " numbers change places across '" +
+             component.name + "'";
+  return std::nullopt;
 }
 
 } // namespace
 
-std::string quantizerHeader(const dsl::Format &format, int elementBits, int groupsPerWord) {
-  int64_t run = chunk; // numbers of an aligned chunk that share all scales
-  std::string parameters, arguments, rules, calls, product;
-  for (size_t i = 1; i < format.components.size(); ++i) {
-    const dsl::Component &component = format.components[i];
-    if (component.extent == dsl::Extent::Group)
-      run = std::gcd(run, component.group);
-    std::string index = std::to_string(i);
-    parameters += ", void *c" + index;
-    arguments += ", static_cast<unsigned char *>(c" + index + ")";
-    product += (i == 1 ? "" : " * ") + read(format, static_cast<int>(i), "column");
-  }
-  for (int index : format.encodeOrder) {
-    rules += ruleText(format, index);
-    calls += "  encodeComponent<Rule" + std::to_string(index) + ">(row);\n";
-  }
-  bool scaled = format.components.size() > 1;
-  return "#define RHO_COMPONENT_PARAMETERS " + parameters +
-         "\n"
-         "#define RHO_COMPONENT_ARGUMENTS " +
-         arguments +
-         "\n"
-         "using Element = " +
-         name(format.element()) +
-         ";\n"
-         "constexpr int elementBits = " +
-         std::to_string(elementBits) +
-         ";\n"
-         "constexpr int groupsPerWord = " +
-         std::to_string(groupsPerWord) +
-         ";\n"
-         "constexpr int scaleRun = " +
-         std::to_string(run) + ";\n" + rules +
-         "template <class Row> __device__ void encodeComponents(const Row &row) {\n" + calls +
-         "}\n"
-         "template <class Row> __device__ double elementScale(const Row &row, long long column) {\n"
-         "  return " +
-         (scaled ? product : "1.0") +
-         ";\n"
-         "}\n";
+std::string quantizerHeader(const dsl::Format &format, const compiler::ActivationLayout &layout) {
+  if (format.partition)
+    return partitionText(format, layout);
+  return partText({format, layout, 0, 0, 0}) + "using Only = part0::Part;\n" +
+         countsText(1, format.components.size());
 }
 
-std::optional<std::string> quantizerSourceProblem(const dsl::Format &format) {
-  if (format.element().remap)
-    return "'" + format.element().name + "' has a remapped code, of which there is no kernel";
-  for (const dsl::Component &component : format.components) {
-    if (!isKnown(component.type))
-      return "'" + component.name + "' is of type " + std::string(component.type.name());
-    if (component.encode)
-      if (std::optional<std::string> problem = problemOf(*component.encode))
-        return "the rule of '" + component.name + "' uses " + *problem;
-  }
+// As the program's Arguments.
+QuantizerLaunch quantizerLaunch(const Activations::Impl &out, DevicePointer x, int64_t stride) {
+  QuantizerLaunch launch;
+  auto add = [&](auto word) { launch.words[launch.count++] = static_cast<uint64_t>(word); };
+  const compiler::ActivationLayout &layout = out.layout;
+  const bool divided = !layout.parts.empty();
+  add(x);
+  add(stride);
+  add(out.m);
+  add(layout.k);
+  add(compiler::activationGroupStride(out.m));
+  add(layout.tileK);
+  add(divided ? out.tiles.address() : 0);
+  add(divided ? out.scratch.address() : 0);
+  add(out.choice.empty() ? 0 : 1);
+  if (!divided)
+    add(layout.pitchBytes);
+  for (const compiler::ActivationLayout &part : layout.parts)
+    add(part.pitchBytes);
+  for (const Buffer &component : out.components)
+    add(component.address());
+  // A CTA for each row; where the numbers decide which part has a block, one more to wait for that.
+  launch.ctas = static_cast<uint32_t>(divided && out.choice.empty() ? 2 * out.m : out.m);
+  return launch;
+}
+
+int64_t quantizerScratchBytes(const dsl::Format &format, int64_t m, int64_t k) {
+  const dsl::Partition &partition = *format.partition;
+  ExpressionWriter rules;
+  for (const dsl::Part &part : partition.parts)
+    selectionText(part, rules);
+  const int64_t blocks = (k + partition.blocks.k - 1) / partition.blocks.k;
+  const auto terms = static_cast<int64_t>(partition.parts.size() + rules.reductions.size());
+  return quantizerChoiceOffset + (blocks + 1) / 2 * 8 + (1 + terms * m) * blocks * 8;
+}
+
+std::optional<std::string> quantizerSourceProblem(const dsl::Format &format,
+                                                  const compiler::ActivationLayout &layout) {
+  if (!format.partition)
+    return problemOfWhole(format, layout);
+  if (format.partition->blocks.rows != 0 || format.partition->blocks.k % chunk != 0)
+    return "its blocks are per " + dsl::print(format.partition->blocks) +
+           ", not per tensor k[G] with G a multiple of " + std::to_string(chunk);
+  for (size_t i = 0; i < format.partition->parts.size(); ++i)
+    if (std::optional<std::string> problem =
+            problemOfWhole(*format.partition->parts[i].format, layout.parts[i]))
+      return "of part '" + format.partition->parts[i].name + "' " + *problem;
   return std::nullopt;
 }
 

@@ -2,9 +2,10 @@
 // kernels/support/quantize_activations.cu that depends on the format.
 #pragma once
 
-#include "dsl/Error.h"
 #include "dsl/Format.h"
+#include "runtime/Handles.h"
 
+#include <array>
 #include <string>
 #include <string_view>
 
@@ -14,17 +15,34 @@ namespace rho {
 // unsupported_activation with the span of what is not (`sources` may be null).
 Status checkActivationFormat(const dsl::Gemm &gemm, const SourceMap *sources);
 
-// What of such a format the source cannot say: a type or a function of a rule. Those are quantized
-// on the host.
-std::optional<std::string> quantizerSourceProblem(const dsl::Format &format);
+// What of such a format, stored so, the source cannot say. Those are quantized on the host.
+std::optional<std::string> quantizerSourceProblem(const dsl::Format &format,
+                                                  const compiler::ActivationLayout &layout);
 
-// The generated header "rho_format.cuh" of a format without such a problem. Equal
-// declarations give equal text. Element codes are stored in `elementBits` bits, group scales in
-// words of `groupsPerWord`, see compiler::ActivationLayout.
-std::string quantizerHeader(const dsl::Format &format, int elementBits, int groupsPerWord);
+// The generated header "rho_format.cuh" of a format without such a problem: a type for each part,
+// and of a partition one that lists them. Equal declarations give equal text. Of the layout the
+// sizes of codes and words and the order of codes count, not k.
+std::string quantizerHeader(const dsl::Format &format, const compiler::ActivationLayout &layout);
+// Of a partition, for m rows of k numbers: what the program works with, zeros before the first
+// launch. The parts of the blocks, 32 bits each, begin at quantizerChoiceOffset.
+int64_t quantizerScratchBytes(const dsl::Format &format, int64_t m, int64_t k);
+inline constexpr int64_t quantizerChoiceOffset = 64;
 inline constexpr const char *quantizerHeaderName = "rho_format.cuh";
 
-// The text of quantize_activations.cu, embedded by the build.
+// How kernels of that program are launched: by ScalarType, with one argument, of `count` words.
+inline constexpr std::array<const char *, 3> quantizerEntries = {
+    "rho_quantize_f32", "rho_quantize_f16", "rho_quantize_bf16"};
+inline constexpr int quantizerThreads = 256;
+struct QuantizerLaunch {
+  static constexpr size_t most =
+      9 + 8 * (1 + 16); // of 8 parts with 16 components each, dsl's limits
+  std::array<uint64_t, most> words;
+  size_t count = 0;
+  uint32_t ctas = 0;
+};
+QuantizerLaunch quantizerLaunch(const Activations::Impl &out, DevicePointer x, int64_t stride);
+
+// The text of kernels/support/quantize_*, embedded by the build.
 std::string_view quantizerProgram();
 
 } // namespace rho

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -167,9 +168,13 @@ public:
   // bf16, rows contiguous, k a multiple of 8, x 16-byte aligned. It must outlive the launches that
   // read it. Errors: activations_not_viewable, misaligned_pointer.
   Result<Activations> viewActivations(DevicePointer x) const;
+  // Of a format with a partition: which part, by its index, stores each of the ceil(k / G) blocks
+  // of k[G] from now on, whatever the numbers; none: the format's rules and the numbers say so
+  // again. A synchronous copy to the device, for set-up. Errors: bad_block_choice.
+  Status chooseParts(const Activations &out, std::span<const uint8_t> parts) const;
   // Quantizes x [m][k] in device memory into `out` on the stream: one NVRTC kernel. Emulated, and
-  // on a GPU without NVRTC (then with a warning in report()), the host does it between synchronous
-  // copies, which no graph can capture.
+  // on a GPU without NVRTC or for an activation of a codebook (then with a warning in report()),
+  // the host does it between synchronous copies, which no graph can capture.
   Status quantizeActivations(const Activations &out, DevicePointer x, ScalarType type,
                              int64_t stride, Stream stream = nullptr) const;
   // y [m][n] in outputType(), 16-byte aligned. `workspace` has workspaceBytes() bytes from

@@ -11,14 +11,6 @@
 namespace rho::cuda {
 namespace {
 
-constexpr int threads = 256; // as in quantize_activations.cu
-// x, stride, k, pitch, groupStride, codes; then the components of at most 16 (dsl's limit).
-constexpr size_t fixedArguments = 6;
-constexpr size_t maxArguments = fixedArguments + 16;
-
-constexpr std::array<const char *, 3> entries = {"rho_quantize_f32", "rho_quantize_f16",
-                                                 "rho_quantize_bf16"};
-
 class CudaQuantizer final : public Quantizer {
 public:
   explicit CudaQuantizer(std::array<std::shared_ptr<const CudaKernel>, 3> kernels)
@@ -26,35 +18,31 @@ public:
 
   Status run(const Activations::Impl &out, DevicePointer x, ScalarType type, int64_t stride,
              Stream stream) const override {
-    std::array<uint64_t, maxArguments> values;
-    std::array<LaunchArgument, maxArguments> arguments;
-    size_t count = 0;
-    auto add = [&](uint64_t value) {
-      values[count] = value;
-      arguments[count] = {&values[count], 8};
-      ++count;
-    };
-    for (uint64_t value : {x, static_cast<uint64_t>(stride), static_cast<uint64_t>(out.layout.k),
-                           static_cast<uint64_t>(out.layout.pitchBytes),
-                           static_cast<uint64_t>(compiler::activationGroupStride(out.m)),
-                           out.components[0].address()})
-      add(value);
-    for (size_t i = 1; i < out.components.size() && count < maxArguments; ++i)
-      add(out.components[i].address());
-    return kernels[static_cast<size_t>(type)]->launch({.grid = {static_cast<uint32_t>(out.m)}},
-                                                      {arguments.data(), count}, stream);
+    const QuantizerLaunch launch = quantizerLaunch(out, x, stride);
+    const LaunchArgument arguments[] = {{launch.words.data(), static_cast<int>(launch.count * 8)}};
+    return kernels[static_cast<size_t>(type)]->launch({.grid = {launch.ctas}}, arguments, stream);
   }
 
 private:
   std::array<std::shared_ptr<const CudaKernel>, 3> kernels; // by ScalarType
 };
 
+// Of each part.
+std::string bitsText(const compiler::ActivationLayout &layout) {
+  if (layout.parts.empty())
+    return std::to_string(layout.elementBits);
+  std::string text;
+  for (const compiler::ActivationLayout &part : layout.parts)
+    text += (text.empty() ? "" : ", ") + std::to_string(part.elementBits);
+  return text;
+}
+
 Result<std::shared_ptr<const Quantizer>> load(const std::shared_ptr<const Context> &context,
                                               const std::string &cubin) {
   std::array<std::shared_ptr<const CudaKernel>, 3> kernels;
   for (size_t i = 0; i < kernels.size(); ++i) {
     Result<std::shared_ptr<const CudaKernel>> kernel =
-        CudaKernel::load(context, cubin, entries[i], {threads, 0, 1});
+        CudaKernel::load(context, cubin, quantizerEntries[i], {quantizerThreads, 0, 1});
     if (!kernel)
       return kernel.error();
     kernels[i] = std::move(*kernel);
@@ -66,11 +54,11 @@ Result<std::shared_ptr<const Quantizer>> load(const std::shared_ptr<const Contex
 
 Result<std::shared_ptr<const Quantizer>>
 makeCudaQuantizer(const std::shared_ptr<const Context> &context, int capability,
-                  const dsl::Format &format, int elementBits, int groupsPerWord,
+                  const dsl::Format &format, const compiler::ActivationLayout &layout,
                   cache::DiskCache &disk, cache::Warnings &warnings) {
-  if (std::optional<std::string> problem = quantizerSourceProblem(format))
+  if (std::optional<std::string> problem = quantizerSourceProblem(format, layout))
     return makeError(DiagId::unsupported_activation, {format.name, *problem});
-  const std::string header = quantizerHeader(format, elementBits, groupsPerWord);
+  const std::string header = quantizerHeader(format, layout);
   // The cubin is for a whole architecture and NVRTC of any version gives a right one: neither the
   // driver nor the library takes part in the key, so that a cached quantizer needs no NVRTC.
   cache::Sha256 hash;
@@ -109,7 +97,7 @@ makeCudaQuantizer(const std::shared_ptr<const Context> &context, int capability,
     cache::Entry entry = {{"cubin", std::move(*cubin)}};
     label(entry, {.kind = EntryKind::Quantizer,
                   .name = format.name,
-                  .problem = "codes of " + std::to_string(elementBits) + " bits",
+                  .problem = "codes of " + bitsText(layout) + " bits",
                   .target = "sm_" + std::to_string(capability)});
     disk.store(key, entry, warnings);
   }

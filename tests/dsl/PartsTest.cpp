@@ -261,6 +261,37 @@ TEST(Residual, GivenScoresChooseTheBlocks) {
             "error: NaN for block 3, scores are numbers [bad_block_scores]\n");
 }
 
+TEST(Partition, AGivenChoiceTakesThePlaceOfRulesAndBudgets) {
+  FormatPtr format = declared(
+      "format f { partition per tensor k[64] { low: int4_token high: int8_token budget 10% } }");
+  Numbers x = numbers(rows, k, 9);
+  std::vector<uint8_t> choice((k + 63) / 64, 1);
+  choice[2] = 0;
+  QuantizedMatrix q = quantized(format, x, rows, QuantizeOptions{.choice = choice});
+  for (size_t part : {0, 1}) {
+    Numbers own = x;
+    for (size_t i = 0; i < own.size(); ++i)
+      own[i] *= choice[i % static_cast<size_t>(k) / 64] == part ? 1.0f : 0.0f;
+    QuantizedMatrix alone = quantized(format->partition->parts[part].format, own, rows);
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < k; ++column)
+        if (choice[static_cast<size_t>(column / 64)] == part)
+          ASSERT_EQ(q.value(row, column), alone.value(row, column)) << row << " " << column;
+  }
+  auto error = [&](const FormatPtr &of, std::span<const uint8_t> given) {
+    Result<QuantizedMatrix> result = quantize(of, {x.data(), MatrixView::Type::F32, rows, k, k},
+                                              QuantizeOptions{.choice = given});
+    return result.ok() ? "" : result.error().str();
+  };
+  EXPECT_EQ(error(declared("format f = int4_channel"), choice),
+            "error: parts of 16 blocks, format 'f' has no partition [bad_block_choice]\n");
+  choice[1] = 2;
+  EXPECT_EQ(error(format, choice),
+            "error: part 2 for block 1, format 'f' has 2 [bad_block_choice]\n");
+  choice.pop_back();
+  EXPECT_EQ(error(format, choice), "error: parts of 15 blocks, there are 16 [bad_block_choice]\n");
+}
+
 TEST(Partition, ColumnWeightsSayWhichErrorsCount) {
   FormatPtr format = declared("format comet { partition per tensor k[128] {\n"
                               "low: int4_token  high: int8_token budget 15% } }");

@@ -48,6 +48,14 @@ inline constexpr const char *w4a4 = "format int4 {\n"
                                     "  output: f32\n"
                                     "}\n";
 
+// Activations whose blocks of k have 4 or 8 bits.
+inline constexpr const char *mixedActivation =
+    "format int4 { element: s4 scale: f16 per channel value = element * scale }\n"
+    "format low { element: s4 scale: f32 per token value = element * scale }\n"
+    "format high { element: s8 scale: f32 per token value = element * scale }\n"
+    "format mix { partition per tensor k[128] { low: low high: high budget 20% } }\n"
+    "gemm w4ax { weight: int4 activation: mix output: f32 }\n";
+
 // An activation format that the quantizer does not support.
 inline constexpr const char *tensorScaledActivation = "format w {\n"
                                                       "  element: s4\n"

@@ -2,6 +2,7 @@
 #include "kernels/Reference.h"
 #include "runtime/Handles.h"
 #include "tests/runtime/Declarations.h"
+#include "tests/runtime/TemporaryFolder.h"
 
 #include <gtest/gtest.h>
 
@@ -276,6 +277,61 @@ TEST(Gemm, HandlesOutliveTheirEngineAndModule) {
   EXPECT_TRUE(gemm.makeActivations());
   EXPECT_EQ(gemm.shape().k, 64);
   EXPECT_EQ(gemm.outputType(), ScalarType::F32);
+}
+
+// Which part has a block may be the caller's: of the numbers, the format's rules or neither.
+TEST(Gemm, PartsOfBlocksAreChosenByTheCaller) {
+  Device device = must(Device::emulated("sm_80"));
+  TemporaryFolder folder;
+  EngineOptions options;
+  options.cacheDirectory = folder.path();
+  Module module = parsed(mixedActivation);
+  Gemm gemm = must(must(Engine::create(device, options)).compile(module, "", {5, 64, 600}));
+  std::vector<float> x = numbers(5, 600, 2), w = numbers(64, 600, 1);
+  Buffer input = must(device.allocate(5 * 600 * 4)), y = must(device.allocate(5 * 64 * 4));
+  Buffer workspace = must(device.allocate(gemm.workspaceBytes()));
+  Buffer weight = must(gemm.packWeights(w.data(), ScalarType::F32, 600));
+  ASSERT_TRUE(input.write(x.data(), input.bytes()));
+  Activations activations = must(gemm.makeActivations());
+  auto choiceOf = [&] {
+    EXPECT_EQ(
+        errorText(gemm.quantizeActivations(activations, input.address(), ScalarType::F32, 600)),
+        "");
+    dsl::QuantizedMatrix codes = must(readActivations(activations));
+    return std::vector<uint8_t>(codes.choice.data(), codes.choice.data() + codes.choice.size());
+  };
+  const std::vector<uint8_t> byNumbers = choiceOf(), given = {1, 1, 0, 1, 0};
+  EXPECT_EQ(std::count(byNumbers.begin(), byNumbers.end(), 1), 1); // 20% of 5
+  ASSERT_EQ(errorText(gemm.chooseParts(activations, given)), "");
+  EXPECT_EQ(choiceOf(), given);
+  ASSERT_EQ(errorText(gemm.launch(weight, activations, y.address(), workspace)), "");
+  const dsl::Format &declared = module.impl().module.gemms[0].weight;
+  kernels::ReferenceOutput expected = kernels::reference(
+      must(readActivations(activations)),
+      must(dsl::quantize(std::make_shared<const dsl::Format>(declared),
+                         {w.data(), dsl::MatrixView::Type::F32, 64, 600, 600}, true)));
+  std::vector<float> outputs(5 * 64);
+  ASSERT_TRUE(y.read(outputs.data(), y.bytes()));
+  for (size_t i = 0; i < outputs.size(); ++i)
+    ASSERT_NEAR(outputs[i], expected.y[i], expected.magnitude[i] * 1e-3) << i;
+  ASSERT_EQ(errorText(gemm.chooseParts(activations, {})), "");
+  EXPECT_EQ(choiceOf(), byNumbers);
+
+  // The table of the kernel is that of the choice before anything is quantized too.
+  Activations fresh = must(gemm.makeActivations());
+  ASSERT_EQ(errorText(gemm.chooseParts(fresh, given)), "");
+  dsl::QuantizedMatrix table = must(readActivations(fresh));
+  for (size_t block = 0; block < given.size(); ++block)
+    EXPECT_EQ(table.choice.get(static_cast<int64_t>(block)), given[block]);
+
+  EXPECT_EQ(errorText(gemm.chooseParts(activations, std::span(given).first(4))),
+            "error: parts of 4 blocks, there are 5 [bad_block_choice]\n");
+  const std::vector<uint8_t> third = {0, 0, 2, 0, 0};
+  EXPECT_EQ(errorText(gemm.chooseParts(activations, third)),
+            "error: part 2 for block 2, format 'mix' has 2 [bad_block_choice]\n");
+  Gemm plain = must(must(Engine::create(device, options)).compile(parsed(w4a8), "", {1, 64, 64}));
+  EXPECT_EQ(errorText(plain.chooseParts(must(plain.makeActivations()), given)),
+            "error: parts of 5 blocks, format 'int8' has no partition [bad_block_choice]\n");
 }
 
 } // namespace

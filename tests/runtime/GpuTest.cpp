@@ -2,16 +2,12 @@
 #include "compiler/ErrorBound.h"
 #include "dsl/Quantize.h"
 #include "kernels/Reference.h"
-#include "runtime/Handles.h"
-#include "runtime/Quantizer.h"
 #include "runtime/cuda/Timing.h"
-#include "tests/runtime/Declarations.h"
+#include "tests/runtime/QuantizerCase.h"
 #include "tests/runtime/TemporaryFolder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <bit>
 
 namespace rho {
 namespace {
@@ -28,64 +24,34 @@ protected:
     engine = must(Engine::create(device, options));
   }
 
-  // Codes and components of one matrix, in buffers of their own.
-  Activations::Impl makeActivations(std::shared_ptr<const dsl::Format> format, int bits, int64_t m,
-                                    int64_t k, int groupsPerWord) {
-    Activations::Impl out;
-    out.backend = device.impl().backend;
-    out.format = std::move(format);
-    out.layout = {k, bits, (k * bits / 8 + 16) / 16 * 16, groupsPerWord};
-    out.m = m;
-    for (size_t i = 0; i < out.format->components.size(); ++i) {
-      const dsl::Component &component = out.format->components[i];
-      out.components.push_back(must(device.allocate(i == 0 ? m * out.layout.pitchBytes
-                                                           : deviceCodes(component, m, out.layout) *
-                                                                 componentBytes(component.type))));
-    }
-    return out;
-  }
-
-  // Whether the GPU's quantizer leaves the same bytes as the host's, padding included.
+  // Whether the GPU's quantizer leaves the same bytes as the host's, padding included, also where
+  // it is launched again in the same buffers.
   void expectHostBytes(const std::string &text, int64_t m, int64_t k, ScalarType type,
-                       const std::vector<float> &x, int elementBits = 0, int groupsPerWord = 1) {
-    Module module = parsed(
-        (text +
-         " format w { element: s4 value = element } gemm g { weight: w activation: a output: f32 }")
-            .c_str());
-    auto format = std::make_shared<const dsl::Format>(module.impl().module.gemms[0].activation);
-    const int bits = elementBits ? elementBits : format->element().type.bits();
-    const int64_t stride = k + 8, width = scalarBytes(type);
-    std::vector<uint8_t> input(static_cast<size_t>(m * stride * width));
-    for (int64_t i = 0; i < m * k; ++i) {
-      uint8_t *to = input.data() + (i / k * stride + i % k) * width;
-      float number = x[static_cast<size_t>(i)];
-      uint32_t code = std::bit_cast<uint32_t>(number);
-      if (type != ScalarType::F32)
-        code = dsl::ElementType::get(type == ScalarType::F16 ? "f16" : "bf16").encode(number);
-      std::memcpy(to, &code, static_cast<size_t>(width));
-    }
-    Buffer data = must(device.allocate(static_cast<int64_t>(input.size())));
-    ASSERT_TRUE(data.write(input.data(), data.bytes()));
+                       const std::vector<float> &x, const std::vector<StoredCodes> &stored = {},
+                       const std::vector<uint8_t> &choice = {}) {
+    auto format = activationOf(text);
+    const compiler::ActivationLayout layout = layoutOf(*format, k, stored);
+    const int64_t stride = k + 8;
+    Buffer data = inputOf(device, x, m, k, stride, type);
     cache::DiskCacheOptions options;
     options.directory = folder.path();
     cache::DiskCache disk(options);
     cache::Warnings warnings;
     std::shared_ptr<const Quantizer> gpu =
-        must(device.impl().backend->makeQuantizer(format, bits, groupsPerWord, disk, warnings));
+        must(device.impl().backend->makeQuantizer(format, layout, disk, warnings));
     if (!warnings.empty())
       GTEST_SKIP() << warnings[0];
-    Activations::Impl fromGpu = makeActivations(format, bits, m, k, groupsPerWord);
-    Activations::Impl fromHost = makeActivations(format, bits, m, k, groupsPerWord);
-    ASSERT_EQ(errorText(gpu->run(fromGpu, data.address(), type, stride, nullptr)), "");
+    Activations::Impl fromGpu = buffersFor(device, format, layout, m);
+    Activations::Impl fromHost = buffersFor(device, format, layout, m);
+    if (!choice.empty())
+      for (Activations::Impl *out : {&fromGpu, &fromHost})
+        choose(*out, choice);
     ASSERT_EQ(errorText(makeHostQuantizer()->run(fromHost, data.address(), type, stride, nullptr)),
               "");
-    for (size_t i = 0; i < fromGpu.components.size(); ++i) {
-      std::vector<uint8_t> a(static_cast<size_t>(fromGpu.components[i].bytes())), b(a.size());
-      ASSERT_TRUE(fromGpu.components[i].read(a.data(), fromGpu.components[i].bytes()));
-      ASSERT_TRUE(fromHost.components[i].read(b.data(), fromHost.components[i].bytes()));
-      for (size_t j = 0; j < a.size(); ++j)
-        ASSERT_EQ(a[j], b[j]) << text << " m=" << m << " k=" << k << ", component " << i
-                              << ", byte " << j;
+    for (int launch = 0; launch < 2; ++launch) {
+      ASSERT_EQ(errorText(gpu->run(fromGpu, data.address(), type, stride, nullptr)), "");
+      ASSERT_EQ(difference(fromGpu, fromHost), "")
+          << text << " m=" << m << " k=" << k << ", launch " << launch;
     }
   }
 
@@ -164,24 +130,26 @@ TEST_F(GpuTest, QuantizerLeavesTheHostsBytes) {
   for (const char *format : formats)
     for (auto [m, k] : std::vector<std::pair<int64_t, int64_t>>{{3, 64}, {17, 1000}, {9, 8200}})
       for (ScalarType type : {ScalarType::F32, ScalarType::F16, ScalarType::BF16}) {
-        std::vector<float> x = numbers(m, k, 5);
-        // What rounds: ties, saturation, zeros of both signs; a row of zeros; what is not finite.
-        for (size_t i = 0; i < x.size(); i += 7)
-          x[i] = std::round(x[i] * 4) / 8;
-        std::fill_n(x.begin() + k, k, 0.0f);
-        x[0] = -0.0f;
-        x[static_cast<size_t>(2 * k + 5)] = std::nanf("");
-        x[static_cast<size_t>(2 * k + 40)] = -HUGE_VALF;
+        const std::vector<float> x = difficultNumbers(m, k);
         expectHostBytes(format, m, k, type, x);
         if (std::string_view(format).find("element: s4") != std::string_view::npos)
-          expectHostBytes(format, m, k, type, x, 8); // widened
+          expectHostBytes(format, m, k, type, x, {{8}}); // widened
         if (std::string_view(format).find("element: e2m1") != std::string_view::npos)
-          expectHostBytes(format, m, k, type, x, 0, 4); // scales in words
-        // Any bits are some number.
-        std::mt19937 random(3); // NOLINT(bugprone-random-generator-seed): the same in every run
-        for (float &number : x)
-          number = std::bit_cast<float>(static_cast<uint32_t>(random()));
-        expectHostBytes(format, m, k, type, x);
+          expectHostBytes(format, m, k, type, x, {{0, 4}}); // scales in words
+        expectHostBytes(format, m, k, type, randomBits(m, k));
+      }
+}
+
+// Parts, remapped codes, candidates of rules.
+TEST_F(GpuTest, QuantizerChoosesAsTheHost) {
+  for (const QuantizerCase &test : quantizerCases())
+    for (auto [m, k] :
+         std::vector<std::pair<int64_t, int64_t>>{{3, 64}, {17, 1000}, {9, 8200}, {400, 4096}})
+      for (ScalarType type : {ScalarType::F32, ScalarType::F16, ScalarType::BF16}) {
+        const std::vector<uint8_t> choice = choiceFor(test, *activationOf(test.formats), k);
+        expectHostBytes(test.formats, m, k, type, difficultNumbers(m, k), test.stored, choice);
+        expectHostBytes(test.formats, m, k, type, numbers(m, k, 6), test.stored, choice);
+        expectHostBytes(test.formats, m, k, type, randomBits(m, k), test.stored, choice);
       }
 }
 
@@ -235,6 +203,48 @@ TEST_F(GpuTest, GraphsReplayQuantizationAndLaunch) {
   std::vector<float> replayed = o.y();
   for (size_t i = 0; i < direct.size(); ++i)
     ASSERT_EQ(replayed[i], 2 * direct[i]);
+}
+
+// One graph: the parts of the blocks follow the numbers of each replay, or the caller's choice.
+TEST_F(GpuTest, GraphsReplayTheChoiceOfParts) {
+  Module module = parsed(mixedActivation);
+  Gemm gemm = must(engine.compile(module, "", {16, 256, 1024}));
+  EXPECT_TRUE(gemm.report().warnings.empty()) << gemm.report().warnings[0];
+  Operands o(device, gemm);
+  cuda::OwnedStream stream = must(cuda::OwnedStream::create(device));
+  auto work = [&]() -> Status {
+    Status quantized = gemm.quantizeActivations(o.activations, o.input.address(), ScalarType::F32,
+                                                1024, stream.get());
+    return quantized
+               ? gemm.launch(o.weight, o.activations, o.output.address(), o.workspace, stream.get())
+               : quantized;
+  };
+  cuda::Graph byNumbers = must(cuda::Graph::capture(device, stream.get(), work));
+  const std::vector<uint8_t> given = {0, 1, 0, 0, 1, 1, 0, 0};
+  auto format = std::make_shared<const dsl::Format>(module.impl().module.gemms[0].activation);
+  auto expectReplay = [&](cuda::Graph &graph, int64_t large, std::span<const uint8_t> choice) {
+    std::vector<float> x = o.x; // with the largest numbers in one block
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] *= static_cast<int64_t>(i) % 1024 / 128 == large ? 30.0f : 1.0f;
+    ASSERT_TRUE(o.input.write(x.data(), o.input.bytes()));
+    ASSERT_EQ(errorText(graph.launch(stream.get())), "");
+    ASSERT_TRUE(device.synchronize(stream.get()));
+    dsl::QuantizedMatrix made = must(readActivations(o.activations));
+    dsl::QuantizedMatrix expected =
+        must(dsl::quantize(format, {x.data(), dsl::MatrixView::Type::F32, 16, 1024, 1024},
+                           dsl::QuantizeOptions{.choice = choice}));
+    for (int64_t block = 0; block < 8; ++block)
+      EXPECT_EQ(made.choice.get(block), expected.choice.get(block)) << block;
+    EXPECT_EQ(made.choice.get(large), choice.empty() ? 1U : choice[static_cast<size_t>(large)]);
+    for (int64_t row = 0; row < 16; ++row)
+      ASSERT_EQ(made.rowValues(row), expected.rowValues(row)) << row;
+  };
+  for (int64_t large : {3, 6})
+    expectReplay(byNumbers, large, {});
+  ASSERT_EQ(errorText(gemm.chooseParts(o.activations, given)), "");
+  cuda::Graph asGiven = must(cuda::Graph::capture(device, stream.get(), work));
+  for (int64_t large : {3, 6})
+    expectReplay(asGiven, large, given);
 }
 
 TEST_F(GpuTest, KernelsComeBackFromDisk) {

@@ -1,8 +1,7 @@
 // The generated part of the activation quantizer, as text. RHO_BLESS=1 rewrites the goldens.
 #include "runtime/QuantizerSource.h"
 
-#include "runtime/Handles.h"
-#include "tests/runtime/Declarations.h"
+#include "tests/runtime/QuantizerCase.h"
 #include "tests/runtime/TemporaryFolder.h"
 
 #include <gtest/gtest.h>
@@ -19,8 +18,8 @@ void expectGolden(const std::string &text, const std::string &name) {
   EXPECT_EQ(text, readText(path)) << name << "; RHO_BLESS=1 rewrites it";
 }
 
-std::string headerOf(const dsl::Format &format) {
-  return quantizerHeader(format, format.element().type.bits(), 1);
+std::string headerOf(const dsl::Format &format, const StoredCodes &stored = {}) {
+  return quantizerHeader(format, layoutOf(format, 64, {stored}));
 }
 
 std::string headerOf(const std::string &format) {
@@ -61,14 +60,13 @@ TEST(QuantizerSource, PowersOfTwoInWords) {
                          "}\n"
                          "gemm g {\n  weight: a\n  activation: a\n  output: f32\n}\n");
   const dsl::Format &format = gemmOf(module).activation;
-  EXPECT_EQ(quantizerSourceProblem(format), std::nullopt);
-  expectGolden(quantizerHeader(format, 4, 4), "e8m0_words.cuh");
+  expectGolden(headerOf(format, {4, 4}), "e8m0_words.cuh");
 }
 
 TEST(QuantizerSource, WidenedCodesDifferInTheirStorageOnly) {
   Module module = parsed(w4a4);
   const dsl::Format &format = gemmOf(module).activation;
-  std::string narrow = quantizerHeader(format, 4, 1), wide = quantizerHeader(format, 8, 1);
+  std::string narrow = headerOf(format, {4}), wide = headerOf(format, {8});
   std::string line = "constexpr int elementBits = 4;\n";
   ASSERT_NE(narrow.find(line), std::string::npos);
   EXPECT_EQ(narrow.replace(narrow.find(line) + line.size() - 3, 1, "8"), wide);
@@ -133,24 +131,34 @@ TEST(QuantizerSource, OtherFormsAreRefused) {
             start + "it must have no requirement");
 }
 
-// Rules and types that the host knows and the generated source does not.
-TEST(QuantizerSource, WhatOnlyTheHostQuantizes) {
-  auto problem = [](const std::string &body) {
-    Module module = parsed(
-        ("format a {\n" + body + "}\ngemm g {\n  weight: f16\n  activation: a\n  output: f32\n}\n")
-            .c_str());
-    EXPECT_TRUE(checkActivationFormat(gemmOf(module), nullptr));
-    return quantizerSourceProblem(gemmOf(module).activation).value_or("none");
+TEST(QuantizerSource, PartsWithRulesAndRemappedCodes) {
+  const std::vector<QuantizerCase> cases = quantizerCases();
+  auto expect = [](const QuantizerCase &test, const std::string &name) {
+    auto format = activationOf(test.formats);
+    expectGolden(quantizerHeader(*format, layoutOf(*format, 64, test.stored)), name);
   };
-  const std::string scaled = "  element: s8\n  scale: f32 per token\n  value = element * scale\n";
-  EXPECT_EQ(problem(scaled), "none");
-  EXPECT_EQ(problem(scaled + "  encode {\n    scale = f16(absmax(x) / 127)\n  }\n"), "none");
-  EXPECT_EQ(problem(scaled + "  encode {\n    scale = best(absmax(x) / 127, 1)\n  }\n"),
-            "the rule of 'scale' uses best()");
-  EXPECT_EQ(problem(scaled + "  encode {\n    scale = 1 + bit_floor(absmax(x))\n  }\n"), "none");
-  EXPECT_EQ(problem(scaled + "  encode {\n    scale = e5m2(absmax(x) / 127)\n  }\n"),
-            "the rule of 'scale' uses type e5m2");
-  EXPECT_EQ(problem("  element: e5m2\n  value = element\n"), "'element' is of type e5m2");
+  expect(cases[3], "remapped.cuh");
+  expect(cases.back(), "parts.cuh");
+}
+
+// What the host knows and the generated source does not.
+TEST(QuantizerSource, WhatOnlyTheHostQuantizes) {
+  auto problem = [](const std::string &text, const std::vector<StoredCodes> &stored = {}) {
+    auto format = activationOf(text);
+    return quantizerSourceProblem(*format, layoutOf(*format, 64, stored)).value_or("none");
+  };
+  for (const QuantizerCase &test : quantizerCases())
+    EXPECT_EQ(problem(test.formats, test.stored), "none");
+  EXPECT_EQ(problem("format a { element: s8 scale: codebook [1, 2] per k[64] value = element * "
+                    "scale encode { scale = 1 } }"),
+            "'scale' is of a codebook, whose values the kernel does not have");
+  EXPECT_EQ(problem("format a { element: s8 scale: f16 per k[48] value = element * scale }",
+                    {{8, 1, {4, 0, 1, 2, 3}}}),
+            "codes of 32 numbers change places across 'scale'");
+  EXPECT_EQ(problem("format a { partition per k[64] { low: f16 high: bf16 } }"),
+            "its blocks are per k[64], not per tensor k[G] with G a multiple of 16");
+  EXPECT_EQ(problem("format a { partition per tensor k[72] { low: f16 high: bf16 } }"),
+            "its blocks are per tensor k[72], not per tensor k[G] with G a multiple of 16");
 }
 
 } // namespace

@@ -1,22 +1,41 @@
-#define RHO_COMPONENT_PARAMETERS , void *c1
-#define RHO_COMPONENT_ARGUMENTS , static_cast<unsigned char *>(c1)
-using Element = e2m1;
-constexpr int elementBits = 4;
-constexpr int groupsPerWord = 4;
-constexpr int scaleRun = 16;
-struct Rule1 { // e8m0 per k[32]
+namespace part0 {
+struct C1 { // e8m0 per k[32]
   using Type = e8m0;
+  using Unit = unsigned char;
   static constexpr int index = 1;
+  static constexpr int position = 0;
+  static constexpr int buffer = 1;
+  static constexpr int shift = 0;
   static constexpr long long group = 32;
-  template <class Row, class Team>
-  static __device__ double value(const Row &row, const Team &team) {
+  static constexpr int candidates = 1;
+  template <class Values, class Team>
+  static __device__ double value(int, const Values &values, const Team &team) {
     const double r0 = team.absmax();
     return divide(bitFloor(r0), 4.0);
   }
 };
-template <class Row> __device__ void encodeComponents(const Row &row) {
-  encodeComponent<Rule1>(row);
-}
-template <class Row> __device__ double elementScale(const Row &row, long long column) {
-  return row.template component<e8m0, 32>(1, column);
-}
+struct Part {
+  using Element = e2m1;
+  using Order = List<C1>;
+  static constexpr int index = 0;
+  static constexpr int firstBuffer = 0;
+  static constexpr int components = 2;
+  static constexpr int elementBits = 4;
+  static constexpr int groupsPerWord = 4;
+  static constexpr int scaleRun = 16;
+  static constexpr int remapped = -1;
+  static constexpr long long block = 0;
+  static constexpr int placeRun = 1;
+  static constexpr __device__ long long columnOf(long long place) { return place; }
+  struct Scales { double c1; };
+  template <class Values>
+  static __device__ Scales scales(const Values &values, long long column) {
+    return {values.template read<C1>(column)};
+  }
+  static __device__ double product(const Scales &scales) { return scales.c1; }
+  static __device__ double value(const Scales &scales, double element) { return (element * scales.c1); }
+  static __device__ double special(const Scales &scales) { return 0.0; }
+};
+} // namespace part0
+using Only = part0::Part;
+constexpr int partCount = 1, bufferCount = 2;

@@ -1,11 +1,26 @@
-#define RHO_COMPONENT_PARAMETERS 
-#define RHO_COMPONENT_ARGUMENTS 
-using Element = f16;
-constexpr int elementBits = 16;
-constexpr int groupsPerWord = 1;
-constexpr int scaleRun = 16;
-template <class Row> __device__ void encodeComponents(const Row &row) {
-}
-template <class Row> __device__ double elementScale(const Row &row, long long column) {
-  return 1.0;
-}
+namespace part0 {
+struct Part {
+  using Element = f16;
+  using Order = List<>;
+  static constexpr int index = 0;
+  static constexpr int firstBuffer = 0;
+  static constexpr int components = 1;
+  static constexpr int elementBits = 16;
+  static constexpr int groupsPerWord = 1;
+  static constexpr int scaleRun = 16;
+  static constexpr int remapped = -1;
+  static constexpr long long block = 0;
+  static constexpr int placeRun = 1;
+  static constexpr __device__ long long columnOf(long long place) { return place; }
+  struct Scales { };
+  template <class Values>
+  static __device__ Scales scales(const Values &values, long long column) {
+    return {};
+  }
+  static __device__ double product(const Scales &scales) { return 1.0; }
+  static __device__ double value(const Scales &scales, double element) { return element; }
+  static __device__ double special(const Scales &scales) { return 0.0; }
+};
+} // namespace part0
+using Only = part0::Part;
+constexpr int partCount = 1, bufferCount = 1;

@@ -1,36 +1,59 @@
-#define RHO_COMPONENT_PARAMETERS , void *c1, void *c2
-#define RHO_COMPONENT_ARGUMENTS , static_cast<unsigned char *>(c1), static_cast<unsigned char *>(c2)
-using Element = e2m1;
-constexpr int elementBits = 4;
-constexpr int groupsPerWord = 1;
-constexpr int scaleRun = 8;
-struct Rule2 { // f32 per k[48]
+namespace part0 {
+struct C2 { // f32 per k[48]
   using Type = f32;
+  using Unit = unsigned int;
   static constexpr int index = 2;
+  static constexpr int position = 0;
+  static constexpr int buffer = 2;
+  static constexpr int shift = 0;
   static constexpr long long group = 48;
-  template <class Row, class Team>
-  static __device__ double value(const Row &row, const Team &team) {
+  static constexpr int candidates = 1;
+  template <class Values, class Team>
+  static __device__ double value(int, const Values &values, const Team &team) {
     const double r0 = team.template reduce<Max>([](float x) { return x; });
     const double r1 = team.template reduce<Min>([](float x) { return x; });
     const double r2 = team.absmax();
     return (divide((r0 - (r1 * 2.0)), 0.10000000000000001) + (-f16::decode(f16::encode(r2))));
   }
 };
-struct Rule1 { // e4m3 per k[24]
+struct C1 { // e4m3 per k[24]
   using Type = e4m3;
+  using Unit = unsigned char;
   static constexpr int index = 1;
+  static constexpr int position = 1;
+  static constexpr int buffer = 1;
+  static constexpr int shift = 0;
   static constexpr long long group = 24;
-  template <class Row, class Team>
-  static __device__ double value(const Row &row, const Team &team) {
-    const double c2 = row.template component<f32, 48>(2, team.begin);
+  static constexpr int candidates = 1;
+  template <class Values, class Team>
+  static __device__ double value(int, const Values &values, const Team &team) {
+    const double c2 = values.template read<C2>(team.begin);
     const double r0 = team.template reduce<Absmax>([&](double x) { return (divide(x, c2) + 1.0); });
     return divide(r0, 6.0);
   }
 };
-template <class Row> __device__ void encodeComponents(const Row &row) {
-  encodeComponent<Rule2>(row);
-  encodeComponent<Rule1>(row);
-}
-template <class Row> __device__ double elementScale(const Row &row, long long column) {
-  return row.template component<e4m3, 24>(1, column) * row.template component<f32, 48>(2, column);
-}
+struct Part {
+  using Element = e2m1;
+  using Order = List<C2, C1>;
+  static constexpr int index = 0;
+  static constexpr int firstBuffer = 0;
+  static constexpr int components = 3;
+  static constexpr int elementBits = 4;
+  static constexpr int groupsPerWord = 1;
+  static constexpr int scaleRun = 8;
+  static constexpr int remapped = -1;
+  static constexpr long long block = 0;
+  static constexpr int placeRun = 1;
+  static constexpr __device__ long long columnOf(long long place) { return place; }
+  struct Scales { double c1, c2; };
+  template <class Values>
+  static __device__ Scales scales(const Values &values, long long column) {
+    return {values.template read<C1>(column), values.template read<C2>(column)};
+  }
+  static __device__ double product(const Scales &scales) { return scales.c1 * scales.c2; }
+  static __device__ double value(const Scales &scales, double element) { return ((element * scales.c1) * scales.c2); }
+  static __device__ double special(const Scales &scales) { return 0.0; }
+};
+} // namespace part0
+using Only = part0::Part;
+constexpr int partCount = 1, bufferCount = 3;

@@ -1,0 +1,172 @@
+// Numbers and their codes, bit for bit as dsl/ElementType.cpp and dsl/EncodeRule.cpp have them. Part
+// of quantize_activations.cu.
+
+constexpr int threads = 256;
+constexpr int chunk = 16; // numbers that a thread takes at once
+
+// --- encodings: ports of dsl/ElementType.cpp
+
+__device__ inline double bitsToDouble(unsigned long long bits) {
+  return __longlong_as_double(static_cast<long long>(bits));
+}
+__device__ inline unsigned long long doubleToBits(double value) {
+  return static_cast<unsigned long long>(__double_as_longlong(value));
+}
+__device__ inline double powerOfTwo(int e) {
+  return bitsToDouble(static_cast<unsigned long long>(e + 1023) << 52);
+}
+// To a multiple of 2^exponent, ties to even.
+__device__ inline double roundToMultiple(double value, int exponent) {
+  double magic = 1.5 * powerOfTwo(52 + exponent);
+  return (value + magic) - magic;
+}
+
+template <int Bits, bool Signed> struct Integer {
+  static constexpr int bits = Bits;
+  static constexpr int low = Signed ? -(1 << (Bits - 1)) : 0;
+  static constexpr int high = Signed ? (1 << (Bits - 1)) - 1 : (1 << Bits) - 1;
+  static __device__ double decode(unsigned code) {
+    int value = static_cast<int>(code & ((1u << Bits) - 1));
+    return Signed ? (value ^ (1 << (Bits - 1))) - (1 << (Bits - 1)) : value;
+  }
+  static __device__ unsigned encode(double value) {
+    if (value != value)
+      return 0;
+    double clamped = value < low ? low : value > high ? high : value;
+    return static_cast<unsigned>(static_cast<int>(roundToMultiple(clamped, 0))) &
+           ((1u << Bits) - 1);
+  }
+};
+
+enum class Special { None, NanOnly, Ieee };
+
+template <int Bits, int ExponentBits, int MantissaBits, int Bias, Special special,
+          unsigned MaxCode, unsigned NanCode, bool Signed = true>
+struct Float {
+  static constexpr int bits = Bits;
+  static __device__ double magnitude(unsigned code) {
+    unsigned exponent = code >> MantissaBits, mantissa = code & ((1u << MantissaBits) - 1);
+    if (special == Special::Ieee && exponent == (1u << ExponentBits) - 1)
+      return mantissa ? bitsToDouble(0x7ff8000000000000ull) : bitsToDouble(0x7ff0000000000000ull);
+    if (special == Special::NanOnly && code == NanCode)
+      return bitsToDouble(0x7ff8000000000000ull);
+    if (exponent == 0)
+      return mantissa * powerOfTwo(1 - Bias - MantissaBits);
+    return bitsToDouble(static_cast<unsigned long long>(static_cast<int>(exponent) - Bias + 1023)
+                            << 52 |
+                        static_cast<unsigned long long>(mantissa) << (52 - MantissaBits));
+  }
+  static __device__ double decode(unsigned code) {
+    constexpr unsigned signBit = Signed ? 1u << (Bits - 1) : 0, rest = (1u << (Bits - Signed)) - 1;
+    double value = magnitude(code & rest);
+    return code & signBit ? -value : value;
+  }
+  static __device__ unsigned encode(double value) {
+    if (value != value)
+      return NanCode;
+    if (!Signed && value <= 0)
+      return 0;
+    unsigned long long raw = doubleToBits(value);
+    unsigned sign = Signed ? static_cast<unsigned>(raw >> 63) << (Bits - 1) : 0;
+    double positive = fabs(value);
+    if (positive == bitsToDouble(0x7ff0000000000000ull))
+      return sign | (special == Special::Ieee ? MaxCode + 1 : MaxCode);
+    if (positive >= magnitude(MaxCode))
+      return sign | MaxCode;
+    constexpr int minExponent = 1 - Bias;
+    int exponent = static_cast<int>((raw >> 52) & 0x7ff) - 1023;
+    if (exponent < minExponent)
+      exponent = minExponent;
+    double rounded = roundToMultiple(positive, exponent - MantissaBits);
+    if (rounded < powerOfTwo(minExponent))
+      return sign | static_cast<unsigned>(rounded * powerOfTwo(MantissaBits - minExponent));
+    unsigned long long r = doubleToBits(rounded);
+    unsigned field = static_cast<unsigned>(static_cast<int>(r >> 52) - 1023 + Bias);
+    unsigned mantissa =
+        static_cast<unsigned>(r >> (52 - MantissaBits)) & ((1u << MantissaBits) - 1);
+    const unsigned code = field << MantissaBits | mantissa;
+    // Without mantissa a tie between powers of two was rounded up; the even code may be below.
+    const bool tie = MantissaBits == 0 && code % 2 != 0 &&
+                     positive - magnitude(code - 1) == rounded - positive;
+    return sign | (tie ? code - 1 : code);
+  }
+};
+
+// e8m0: the exponent alone; of a tie the even code.
+struct PowerOfTwo {
+  static constexpr int bits = 8;
+  static __device__ double decode(unsigned code) {
+    return code == 0xff ? bitsToDouble(0x7ff8000000000000ull)
+                        : powerOfTwo(static_cast<int>(code) - 127);
+  }
+  static __device__ unsigned encode(double value) {
+    if (value != value)
+      return 0xff;
+    if (value <= powerOfTwo(-127))
+      return 0;
+    if (value >= powerOfTwo(127))
+      return 0xfe;
+    const int exponent = static_cast<int>(doubleToBits(value) >> 52) - 1023;
+    const unsigned code = static_cast<unsigned>(exponent + 127);
+    const double middle = 1.5 * powerOfTwo(exponent);
+    return value < middle ? code : value > middle ? code + 1 : code + code % 2;
+  }
+};
+
+using u1 = Integer<1, false>;
+using s2 = Integer<2, true>;
+using s3 = Integer<3, true>;
+using s4 = Integer<4, true>;
+using s5 = Integer<5, true>;
+using s6 = Integer<6, true>;
+using s7 = Integer<7, true>;
+using s8 = Integer<8, true>;
+using u2 = Integer<2, false>;
+using u3 = Integer<3, false>;
+using u4 = Integer<4, false>;
+using u5 = Integer<5, false>;
+using u6 = Integer<6, false>;
+using u7 = Integer<7, false>;
+using u8 = Integer<8, false>;
+using e2m1 = Float<4, 2, 1, 1, Special::None, 0x7, 0>;
+using e4m3 = Float<8, 4, 3, 7, Special::NanOnly, 0x7e, 0x7f>;
+using e8m0 = PowerOfTwo;
+using f16 = Float<16, 5, 10, 15, Special::Ieee, 0x7bff, 0x7e00>;
+using bf16 = Float<16, 8, 7, 127, Special::Ieee, 0x7f7f, 0x7fc0>;
+using f32 = Float<32, 8, 23, 127, Special::Ieee, 0x7f7fffffu, 0x7fc00000u>;
+
+// Division in encode rules: an all-zero group has scale 0.
+__device__ inline double divide(double a, double b) { return a == 0 && b == 0 ? 0 : a / b; }
+
+// min() and max() of two numbers in encode rules: NaN where one is.
+__device__ inline double smaller(double a, double b) { return a != a || a < b ? a : b; }
+__device__ inline double larger(double a, double b) { return a != a || a > b ? a : b; }
+
+// bit_floor() in encode rules.
+__device__ inline double bitFloor(double a) {
+  const double positive = fabs(a);
+  if (positive == 0 || !(positive < bitsToDouble(0x7ff0000000000000ull)))
+    return positive;
+  const bool subnormal = positive < powerOfTwo(-1022); // then its exponent field is 0
+  const double normal = subnormal ? positive * powerOfTwo(200) : positive;
+  const double power = bitsToDouble(doubleToBits(normal) & 0x7ff0000000000000ull);
+  return subnormal ? power * powerOfTwo(-200) : power;
+}
+
+// --- input numbers, all exact in float
+
+struct InputF16 {
+  unsigned short bits;
+};
+struct InputBf16 {
+  unsigned short bits;
+};
+__device__ inline float toFloat(float x) { return x; }
+__device__ inline float toFloat(InputF16 x) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(x.bits));
+  return value;
+}
+__device__ inline float toFloat(InputBf16 x) {
+  return __uint_as_float(static_cast<unsigned>(x.bits) << 16);
+}

@@ -1,0 +1,189 @@
+// What the tests of quantizers share: a format, how its codes are stored, and where.
+#pragma once
+
+#include "runtime/Handles.h"
+#include "runtime/Quantizer.h"
+#include "runtime/QuantizerSource.h"
+#include "tests/runtime/Declarations.h"
+
+#include <bit>
+
+namespace rho {
+
+// How codes are stored where that is not as the format has them.
+struct StoredCodes {
+  int elementBits = 0; // 0: those of the element
+  int groupsPerWord = 1;
+  std::vector<uint8_t> columnBits = {};
+};
+
+// The format named `a` of a text that declares formats.
+inline std::shared_ptr<const dsl::Format> activationOf(const std::string &text) {
+  Module module = parsed(
+      (text +
+       " format w { element: s4 value = element } gemm g { weight: w activation: a output: f32 }")
+          .c_str());
+  return std::make_shared<const dsl::Format>(module.impl().module.gemms[0].activation);
+}
+
+inline compiler::ActivationLayout layoutOf(const dsl::Format &format, int64_t k,
+                                           const std::vector<StoredCodes> &stored,
+                                           int64_t tileK = 64) {
+  if (format.partition) {
+    compiler::ActivationLayout layout{.k = k, .tileK = tileK};
+    for (size_t part = 0; part < format.partition->parts.size(); ++part)
+      layout.parts.push_back(layoutOf(*format.partition->parts[part].format, k,
+                                      {part < stored.size() ? stored[part] : StoredCodes{}}));
+    return layout;
+  }
+  const StoredCodes codes = stored.empty() ? StoredCodes{} : stored[0];
+  const int bits = codes.elementBits ? codes.elementBits : format.element().type.bits();
+  const int64_t unit = int64_t{1} << codes.columnBits.size();
+  return {k, bits, ((k + unit - 1) / unit * unit * bits / 8 + 16) / 16 * 16, codes.groupsPerWord,
+          codes.columnBits};
+}
+
+// Buffers for m rows.
+inline Activations::Impl buffersFor(const Device &device, std::shared_ptr<const dsl::Format> format,
+                                    const compiler::ActivationLayout &layout, int64_t m) {
+  Activations::Impl out;
+  out.backend = device.impl().backend;
+  out.format = std::move(format);
+  out.layout = layout;
+  out.m = m;
+  for (const compiler::StoredComponent &stored : compiler::storedComponents(*out.format)) {
+    const compiler::ActivationLayout &of = out.layoutOf(stored);
+    const dsl::Component &component = stored.declared();
+    out.components.push_back(
+        component.host >= 0
+            ? Buffer()
+            : must(device.allocate(stored.component == 0 ? m * of.pitchBytes
+                                                         : deviceCodes(component, m, of) *
+                                                               componentBytes(component.type))));
+  }
+  if (!layout.parts.empty()) {
+    out.tiles = must(device.allocate(layout.tableEntries() * tableEntryBytes));
+    out.scratch = must(device.allocate(quantizerScratchBytes(*out.format, m, layout.k)));
+  }
+  return out;
+}
+
+// m rows of k numbers, `stride` apart, as bits of a type.
+inline Buffer inputOf(const Device &device, const std::vector<float> &x, int64_t m, int64_t k,
+                      int64_t stride, ScalarType type) {
+  const int64_t width = scalarBytes(type);
+  std::vector<uint8_t> bytes(static_cast<size_t>(m * stride * width));
+  for (int64_t i = 0; i < m * k; ++i) {
+    float number = x[static_cast<size_t>(i)];
+    uint32_t code = std::bit_cast<uint32_t>(number);
+    if (type != ScalarType::F32)
+      code = dsl::ElementType::get(type == ScalarType::F16 ? "f16" : "bf16").encode(number);
+    std::memcpy(bytes.data() + (i / k * stride + i % k) * width, &code, static_cast<size_t>(width));
+  }
+  Buffer data = must(device.allocate(static_cast<int64_t>(bytes.size())));
+  EXPECT_TRUE(data.write(bytes.data(), data.bytes()));
+  return data;
+}
+
+// A choice as Gemm::chooseParts makes it, of buffers without a gemm.
+inline void choose(Activations::Impl &out, const std::vector<uint8_t> &choice) {
+  out.choice = choice;
+  const std::vector<int32_t> wide(choice.begin(), choice.end());
+  const std::vector<int32_t> table = tileTable(*out.format, choice, out.layout);
+  EXPECT_TRUE(
+      out.scratch.write(wide.data(), static_cast<int64_t>(wide.size()) * 4, quantizerChoiceOffset));
+  EXPECT_TRUE(out.tiles.write(table.data(), out.tiles.bytes()));
+}
+
+// The first byte that differs, padding included; empty: none.
+inline std::string difference(const Activations::Impl &a, const Activations::Impl &b) {
+  auto compare = [](const Buffer &left, const Buffer &right, const std::string &what) {
+    std::vector<uint8_t> x(static_cast<size_t>(left.bytes())), y(x.size());
+    if (x.empty())
+      return std::string();
+    EXPECT_TRUE(left.read(x.data(), left.bytes()) && right.read(y.data(), right.bytes()));
+    auto [at, other] = std::mismatch(x.begin(), x.end(), y.begin());
+    return at == x.end() ? ""
+                         : what + ", byte " + std::to_string(at - x.begin()) + ": " +
+                               std::to_string(*at) + " and " + std::to_string(*other);
+  };
+  std::string found = compare(a.tiles, b.tiles, "table of tiles");
+  for (size_t i = 0; i < a.components.size() && found.empty(); ++i)
+    found = compare(a.components[i], b.components[i], "component " + std::to_string(i));
+  return found;
+}
+
+struct QuantizerCase {
+  std::string formats;
+  std::vector<StoredCodes> stored = {}; // of each part
+  std::vector<uint8_t> choice = {};     // of the first blocks, and so on; empty: by the numbers
+};
+inline void PrintTo(const QuantizerCase &test, std::ostream *out) { *out << test.formats; }
+
+inline std::vector<uint8_t> choiceFor(const QuantizerCase &test, const dsl::Format &format,
+                                      int64_t k) {
+  std::vector<uint8_t> choice;
+  if (!test.choice.empty())
+    for (int64_t at = 0; at < k; at += format.partition->blocks.k)
+      choice.push_back(test.choice[choice.size() % test.choice.size()]);
+  return choice;
+}
+
+inline std::vector<QuantizerCase> quantizerCases() {
+  const std::string s4 = "format low { element: s4 scale: f32 per token value = element * scale } ";
+  const std::string s8 =
+      "format high { element: s8 scale: f32 per token value = element * scale } ";
+  auto mix = [](const std::string &parts, int block) {
+    return "format a { partition per tensor k[" + std::to_string(block) + "] { " + parts + " } }";
+  };
+  return {
+      {"format a { element: s4 scale: f16 per k[64] value = element * scale }", {{8}}},
+      {"format a { element: e5m2 scale: ue3m3 per k[32] value = element * scale encode { scale = "
+       "max(min(absmax(x), 8), e3m2(min(x)) / 2) / 4 } }"},
+      // Two levels, the best of two candidates for each.
+      {"format a { element: e2m1 block: e4m3 per k[16] row: f32 per token value = element * block "
+       "* row encode { row = best(absmax(x) / 6 / 448, absmax(x) / 6 / 256) "
+       "block = best(absmax(x / row) / 6, absmax(x / row) / 4) } }",
+       {{4, 4}}},
+      // As RaZeR's activations.
+      {"format a { element: e2m1 remap 8 to [5, -5] by selector block: ue4m3 per k[16] "
+       "selector: u1 in block token: f32 per token value = element * block * token }",
+       {{4, 4}}},
+      // Of integers, a code that is not -0; the best scale of what its selectors then make of it.
+      {"format a { element: s4 remap 0 to [9, -9, 0.3, 5] by selector block: f16 per k[32] "
+       "selector: u2 in block value = element * block "
+       "encode { block = best(absmax(x) / 9, absmax(x) / 7, 0) } }"},
+      // As COMET's, with the order of codes that 8-bit instructions take.
+      {s4 + s8 + mix("low: low high: high budget 20%", 128), {{}, {8, 1, {0, 3, 1, 2}}}},
+      {s4 + s8 + mix("low: low high: high budget 20%", 128), {{8}, {}}, {1, 0, 0}},
+      {"format g { element: s4 scale: f16 per k[64] value = element * scale } " + s8 +
+           mix("low: g middle: high where absmax(x) >= 2.0 high: bf16 where max(x) - min(x) >= 5.0 "
+               "budget 30%",
+               64),
+       {{}, {8, 1, {5, 0, 1, 2, 3, 4}}}},
+  };
+}
+
+// Numbers of some size, and what rounds: ties, saturation, zeros of both signs; a row of zeros;
+// what is not finite.
+inline std::vector<float> difficultNumbers(int64_t m, int64_t k) {
+  std::vector<float> x = numbers(m, k, 5);
+  for (size_t i = 0; i < x.size(); i += 7)
+    x[i] = std::round(x[i] * 4) / 8;
+  std::fill_n(x.begin() + k, k, 0.0f);
+  x[0] = -0.0f;
+  x[static_cast<size_t>(2 * k + 5)] = std::nanf("");
+  x[static_cast<size_t>(2 * k + 40)] = -HUGE_VALF;
+  return x;
+}
+
+// Any bits are some number.
+inline std::vector<float> randomBits(int64_t m, int64_t k) {
+  std::mt19937 random(3); // NOLINT(bugprone-random-generator-seed): the same in every run
+  std::vector<float> x(static_cast<size_t>(m * k));
+  for (float &number : x)
+    number = std::bit_cast<float>(static_cast<uint32_t>(random()));
+  return x;
+}
+
+} // namespace rho
