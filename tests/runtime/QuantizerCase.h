@@ -118,7 +118,6 @@ struct QuantizerCase {
   std::vector<StoredCodes> stored = {}; // of each part
   std::vector<uint8_t> choice = {};     // of the first blocks, and so on; empty: by the numbers
 };
-inline void PrintTo(const QuantizerCase &test, std::ostream *out) { *out << test.formats; }
 
 inline std::vector<uint8_t> choiceFor(const QuantizerCase &test, const dsl::Format &format,
                                       int64_t k) {
@@ -150,7 +149,7 @@ inline std::vector<QuantizerCase> quantizerCases() {
        "selector: u1 in block token: f32 per token value = element * block * token }",
        {{4, 4}}},
       // Of integers, a code that is not -0; the best scale of what its selectors then make of it.
-      {"format a { element: s4 remap 0 to [9, -9, 0.3, 5] by selector block: f16 per k[32] "
+      {"format a { element: s4 remap 0 to [9, -9, 0.3, 5] by selector block: ue4m10 per k[32] "
        "selector: u2 in block value = element * block "
        "encode { block = best(absmax(x) / 9, absmax(x) / 7, 0) } }"},
       // As COMET's, with the order of codes that 8-bit instructions take.
