@@ -3,7 +3,7 @@
 #include "compiler/decode/Extract.h"
 #include "compiler/decode/Affine.h"
 #include "dsl/Evaluate.h"
-#include "dsl/Module.h"
+#include "tests/dsl/Formats.h"
 
 #include <gtest/gtest.h>
 
@@ -14,12 +14,7 @@
 namespace rho::compiler {
 namespace {
 
-dsl::Format formatOf(const std::string &text) {
-  Result<dsl::Module> module =
-      dsl::parseModule(text, "test.rho", [](const std::string &) { return std::nullopt; });
-  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
-  return module->formats.at(0);
-}
+dsl::Format formatOf(const std::string &text) { return *test::declared(text); }
 
 double subElement(uint32_t reg, size_t s, const std::string &mmaType) {
   dsl::ElementType type = dsl::ElementType::get(mmaType);
