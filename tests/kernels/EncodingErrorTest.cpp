@@ -2,11 +2,11 @@
 #include "kernels/ShippedFormats.h"
 #include "kernels/Synthetic.h"
 #include "tests/dsl/Formats.h"
+#include "tests/dsl/Names.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 
 using namespace rho;
@@ -175,11 +175,7 @@ TEST(LiquidQuantTest, wholeStepsCostLittleWithoutOutliers) {
             1.02 * errorIn(asymmetric, normal).squaredErrors);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Weights, Orderings, testing::ValuesIn(distributions), [](const auto &info) {
-      std::string name = info.param.name;
-      std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Weights, Orderings, testing::ValuesIn(distributions),
+                         [](const auto &info) { return test::testName(info.param.name); });
 
 } // namespace

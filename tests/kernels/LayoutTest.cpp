@@ -168,13 +168,16 @@ TEST_P(PackTest, equalsTheDefinitionBitByBitAndUnpacks) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(widthsAndEdges, PackTest,
-                         testing::Values(Case{"s4", 64, 128, 4, 6}, Case{"s4", 1, 1, 3, 7},
-                                         Case{"u4", 33, 129, 5, 5}, Case{"s8", 17, 100, 3, 6},
-                                         Case{"e2m1", 40, 96, 3, 5}, Case{"u3", 19, 70, 2, 4},
-                                         Case{"s5", 9, 65, 1, 2}, Case{"u7", 5, 33, 0, 0},
-                                         Case{"s6", 8, 64, 3, 3}, Case{"f16", 12, 48, 2, 5},
-                                         Case{"s2", 70, 200, 6, 7}, Case{"f32", 3, 20, 1, 3}));
+INSTANTIATE_TEST_SUITE_P(
+    widthsAndEdges, PackTest,
+    testing::Values(Case{"s4", 64, 128, 4, 6}, Case{"s4", 1, 1, 3, 7}, Case{"u4", 33, 129, 5, 5},
+                    Case{"s8", 17, 100, 3, 6}, Case{"e2m1", 40, 96, 3, 5}, Case{"u3", 19, 70, 2, 4},
+                    Case{"s5", 9, 65, 1, 2}, Case{"u7", 5, 33, 0, 0}, Case{"s6", 8, 64, 3, 3},
+                    Case{"f16", 12, 48, 2, 5}, Case{"s2", 70, 200, 6, 7}, Case{"f32", 3, 20, 1, 3}),
+    [](const auto &info) {
+      const Case &c = info.param;
+      return std::string(c.element) + "_" + std::to_string(c.n) + "x" + std::to_string(c.k);
+    });
 
 TEST(PackTest, PlanesAndCopiesEqualTheDefinitionBitByBitAndUnpack) {
   struct Planes {
