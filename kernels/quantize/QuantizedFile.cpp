@@ -231,9 +231,9 @@ Result<dsl::QuantizedMatrix> readQuantized(const SafetensorsFile &file, const st
   return Reader(file, name).read();
 }
 
-Result<std::optional<dsl::QuantizedMatrix>> findQuantized(std::string_view text) {
+Result<std::optional<QuantizedReference>> findQuantized(std::string_view text) {
   TensorReference reference = splitReference(text);
-  std::optional<dsl::QuantizedMatrix> none;
+  std::optional<QuantizedReference> none;
   if (!reference.path.ends_with(".safetensors"))
     return none;
   Result<SafetensorsFile> file = SafetensorsFile::open(reference.path);
@@ -250,10 +250,7 @@ Result<std::optional<dsl::QuantizedMatrix>> findQuantized(std::string_view text)
     return makeError(DiagId::tensor_name_needed,
                      {reference.path, std::to_string(names.size()), printNames(entries)});
   }
-  Result<dsl::QuantizedMatrix> matrix = readQuantized(*file, reference.name.value_or(names[0]));
-  if (!matrix)
-    return std::move(matrix.error());
-  return std::optional(std::move(*matrix));
+  return std::optional(QuantizedReference{std::move(*file), reference.name.value_or(names[0])});
 }
 
 } // namespace rho::kernels

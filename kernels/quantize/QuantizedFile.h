@@ -31,9 +31,13 @@ std::vector<std::string> quantizedNames(const SafetensorsFile &file);
 // part does not store are 0. Errors: not_quantized, quantized_file_invalid, those of the format's
 // text.
 Result<dsl::QuantizedMatrix> readQuantized(const SafetensorsFile &file, const std::string &name);
-// Of FILE.safetensors:NAME, or FILE.safetensors of one quantized matrix; none where the file, or
-// what has that name in it, is not quantized. Errors: those above, tensor_name_needed and those of
+// What FILE.safetensors:NAME, or FILE.safetensors of one quantized matrix, stands for; none where
+// the file, or what has that name in it, is not quantized. Errors: tensor_name_needed and those of
 // SafetensorsFile.
-Result<std::optional<dsl::QuantizedMatrix>> findQuantized(std::string_view reference);
+struct QuantizedReference {
+  SafetensorsFile file;
+  std::string name;
+};
+Result<std::optional<QuantizedReference>> findQuantized(std::string_view reference);
 
 } // namespace rho::kernels
