@@ -144,6 +144,20 @@ void expectSameCodes(const QuantizedMatrix &a, const QuantizedMatrix &b) {
   }
 }
 
+// As its definition says, bit by bit, and back; the layout is that of its text.
+void expectPacksAndUnpacks(const WeightLayout &layout, const QuantizedMatrix &weight) {
+  Result<WeightLayout> read = WeightLayout::parse(layout.print());
+  ASSERT_TRUE(read.ok()) << read.error().str();
+  EXPECT_EQ(*read, layout);
+  std::vector<uint8_t> packed(layout.bytes, 0xcd);
+  Status status = pack(layout, weight, packed.data());
+  ASSERT_TRUE(status.ok()) << status.error().str();
+  EXPECT_EQ(packed, packNaively(layout, weight));
+  Result<QuantizedMatrix> back = unpack(layout, weight.format, packed.data());
+  ASSERT_TRUE(back.ok()) << back.error().str();
+  expectSameCodes(weight, *back);
+}
+
 struct Case {
   std::string_view element;
   int64_t n, k;
@@ -158,13 +172,7 @@ TEST_P(PackTest, equalsTheDefinitionBitByBitAndUnpacks) {
     std::shared_ptr<Format> format = fourLevels(c.element);
     QuantizedMatrix weight = randomMatrix(format, c.n, c.k, seed);
     WeightLayout layout = makeLayout(*format, c.n, c.k, c.bitsN, c.bitsK, seed);
-    std::vector<uint8_t> packed(layout.bytes, 0xcd);
-    Status status = pack(layout, weight, packed.data());
-    ASSERT_TRUE(status.ok()) << status.error().str();
-    EXPECT_EQ(packed, packNaively(layout, weight));
-    Result<QuantizedMatrix> back = unpack(layout, format, packed.data());
-    ASSERT_TRUE(back.ok()) << back.error().str();
-    expectSameCodes(weight, *back);
+    expectPacksAndUnpacks(layout, weight);
   }
 }
 
@@ -205,16 +213,7 @@ TEST(PackTest, PlanesAndCopiesEqualTheDefinitionBitByBitAndUnpack) {
                       ((section.tileN * section.tileK * section.codeBits + 7) / 8);
       layout.bytes = at = (at + section.bytes + 255) / 256 * 256;
     }
-    Result<WeightLayout> read = WeightLayout::parse(layout.print());
-    ASSERT_TRUE(read.ok()) << read.error().str();
-    EXPECT_EQ(*read, layout);
-    std::vector<uint8_t> packed(layout.bytes, 0xcd);
-    Status status = pack(layout, weight, packed.data());
-    ASSERT_TRUE(status.ok()) << status.error().str();
-    EXPECT_EQ(packed, packNaively(layout, weight));
-    Result<QuantizedMatrix> back = unpack(layout, format, packed.data());
-    ASSERT_TRUE(back.ok()) << back.error().str();
-    expectSameCodes(weight, *back);
+    expectPacksAndUnpacks(layout, weight);
   }
 }
 
@@ -239,16 +238,7 @@ TEST(PackTest, RenamedAndScatteredCodesEqualTheDefinitionBitByBitAndUnpack) {
           std::iota(section.wordBits.begin(), section.wordBits.end(), 0);
           std::shuffle(section.wordBits.begin(), section.wordBits.end(), random);
         }
-        Result<WeightLayout> read = WeightLayout::parse(layout.print());
-        ASSERT_TRUE(read.ok()) << read.error().str();
-        EXPECT_EQ(*read, layout);
-        std::vector<uint8_t> packed(layout.bytes, 0xcd);
-        Status status = pack(layout, weight, packed.data());
-        ASSERT_TRUE(status.ok()) << status.error().str();
-        EXPECT_EQ(packed, packNaively(layout, weight));
-        Result<QuantizedMatrix> back = unpack(layout, format, packed.data());
-        ASSERT_TRUE(back.ok()) << back.error().str();
-        expectSameCodes(weight, *back);
+        expectPacksAndUnpacks(layout, weight);
       }
 }
 
