@@ -27,6 +27,13 @@ Status writeQuantized(SafetensorsWriter &writer, const dsl::QuantizedMatrix &mat
 
 // Names of the quantized matrices of a file, in order of name.
 std::vector<std::string> quantizedNames(const SafetensorsFile &file);
+// What the metadata says of one. Errors: not_quantized, quantized_file_invalid, also for a shape
+// that the file is too short for.
+struct QuantizedShape {
+  std::string format;
+  int64_t rows = 0, k = 0;
+};
+Result<QuantizedShape> quantizedShape(const SafetensorsFile &file, const std::string &name);
 // The matrix as it was written, bit for bit; of a format with parts the codes of numbers that a
 // part does not store are 0. Errors: not_quantized, quantized_file_invalid, those of the format's
 // text.
