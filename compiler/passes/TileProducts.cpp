@@ -224,7 +224,7 @@ std::vector<Value> KernelBuilder::joinChains(const std::vector<std::vector<Value
 
 // 1.5 adds one significant bit to a scale's.
 bool KernelBuilder::rowScalesTimesBiasAreExact() const {
-  constexpr int significantBits = 24;
+  constexpr int bitsOfF32 = 24;
   int scales = 0, bits = 1;
   for (ir::ComponentOp component : chain.accumulator) {
     bool ofWeight = false;
@@ -232,10 +232,10 @@ bool KernelBuilder::rowScalesTimesBiasAreExact() const {
     const dsl::Component &part = partOf(component, ofWeight, index);
     if (ofWeight) {
       ++scales;
-      bits += part.type.isFloat() ? part.type.mantissaBits() + 1 : part.type.bits();
+      bits += significantBits(part.type);
     }
   }
-  return scales > 0 && bits <= significantBits;
+  return scales > 0 && bits <= bitsOfF32;
 }
 
 void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value> &partial,

@@ -41,6 +41,9 @@ Result<Device> openDevice(const std::string &text);
 // What the planner knows of such a device.
 Result<compiler::DeviceModel> openModel(const std::string &text);
 
+// What --m, --n and --k say together. Errors: option_missing.
+Result<compiler::Problem> plannedProblem(const Options &options);
+
 // What --cache-dir, --cache-limit, --no-cache and --untuned say. Errors: option_conflict.
 Result<EngineOptions> engineOptions(const Options &options);
 
