@@ -78,13 +78,18 @@ def Tile_ForTilesOp : Tile_Op<"for_tiles", [SingleBlock, NoTerminator]> {
     in the workspace. Without a split of k the grid is persistent: every cluster of CTAs takes each
     so manieth cluster of tiles, in an order in which tiles that run at a time share rows of both
     operands in L2. With a split each CTA has one share of one tile; with equal shares (split 0) the
-    k tiles of all tiles, one tile after the other, are divided among the CTAs. The CTAs of
+    k tiles of all tiles, one tile after the other, are divided among the CTAs. Where the k tiles
+    of a tile come part by part, so many of each, every one counts as what those of its part cost;
+    but a share that is less than the dearest of them is of as many k tiles as any other. The CTAs of
     a cluster along n have neighbouring tiles along n; those past the last tile load that one once
     more and store nothing.
   }];
-  let arguments = (ins I64Attr:$tilesN, I32:$tilesM, I64Attr:$tilesK);
+  let arguments = (ins I64Attr:$tilesN, I32:$tilesM, I64Attr:$tilesK, Variadic<I32>:$ofParts,
+                   OptionalAttr<DenseI64ArrayAttr>:$costs);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$tilesN `x` $tilesM `x` $tilesK attr-dict-with-keyword $body";
+  let assemblyFormat = [{
+    $tilesN `x` $tilesM `x` $tilesK (`parts` $ofParts^ `cost` $costs)? attr-dict-with-keyword $body
+  }];
 }
 
 def Tile_PipelineOp : Tile_Op<"pipeline", []> {

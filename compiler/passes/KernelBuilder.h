@@ -82,7 +82,11 @@ private:
   void enterPart(size_t part);
   std::vector<Value> buildParts();
   void waitForLists();
+  // Equal shares of the work of all outputs: which k tiles they have follows from the lists.
+  bool balancesStream() const { return g.streamK && !context.plan.schedule.tileCosts.empty(); }
   Value tableEntry(Value index);
+  std::vector<Value> startsOfParts();
+  std::vector<Value> tilesOfParts(const std::vector<Value> &starts);
   Value startOfShare(const std::vector<Value> &starts, Value number);
   std::vector<std::pair<Value, Value>> rangesOfParts();
   // Sums times what belongs to the part alone, plus those of other parts.

@@ -48,8 +48,17 @@ void KernelBuilder::findTile() {
   mlir::Type type = builder.getI32Type();
   const LayoutSection &codes = layout.sections[0];
   if (g.specialized() || g.streamK) {
-    auto tiles = tile::ForTilesOp::create(builder, loc, static_cast<uint64_t>(codes.tilesN),
-                                          outputTilesM(), static_cast<uint64_t>(codes.tilesK));
+    std::vector<Value> ofParts;
+    mlir::DenseI64ArrayAttr costs;
+    if (balancesStream()) {
+      if (context.plan.schedule.dependent)
+        waitForLists();
+      ofParts = tilesOfParts(startsOfParts());
+      costs = builder.getDenseI64ArrayAttr(context.plan.schedule.tileCosts);
+    }
+    auto tiles =
+        tile::ForTilesOp::create(builder, loc, static_cast<uint64_t>(codes.tilesN), outputTilesM(),
+                                 static_cast<uint64_t>(codes.tilesK), ofParts, costs);
     mlir::Block &body = tiles.getBody().emplaceBlock();
     for (Value *argument : {&tileN, &tileM, &firstK, &lastK, &shares, &share, &firstPlace})
       *argument = body.addArgument(type, loc);

@@ -33,6 +33,29 @@ double mmaPerCycle(const DeviceModel &device, const std::string &type) {
   return std::max(rate, 1.0);
 }
 
+// Of operands that are read again and again, the share that L2 has: all up to 0.7 of its size, none
+// from 1.25 on. So on A100 and H200, sets of growing size (te42kyfo/gpu-benches, gpu-l2-cache);
+// Ada's L2, in one part, keeps all up to its full size (the same, L40).
+double cachedShare(double bytes, const DeviceModel &device) {
+  constexpr double all = 0.7, none = 1.25;
+  return std::clamp((none - bytes / static_cast<double>(device.l2Bytes)) / (none - all), 0.0, 1.0);
+}
+
+// A warm device as a product of so many bytes finds it: memory as fast as it and L2 are together.
+DeviceModel warmed(double bytes, DeviceModel device) {
+  device.warm = false;
+  double cached = cachedShare(bytes, device);
+  double fromCache = std::max(device.l2BandwidthGBs, device.bandwidthGBs);
+  device.bandwidthGBs = 1 / (cached / fromCache + (1 - cached) / device.bandwidthGBs);
+  return device;
+}
+
+double operandBytes(const Problem &problem, double weightBits, double activationBits) {
+  auto m = static_cast<double>(problem.m), n = static_cast<double>(problem.n),
+       k = static_cast<double>(problem.k);
+  return (n * weightBits + m * activationBits) * k / 8 + 2 * m * n;
+}
+
 constexpr double launchMicroseconds = 2.0;
 constexpr double l2Share = 0.9; // of L2 that one operand can have
 // One warp alone: cycles from one instruction to the next that depends on it, averaged over a k
@@ -520,22 +543,29 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
 
 double predictLibraryMicroseconds(const Problem &problem, const std::string &type,
                                   const DeviceModel &device) {
+  int bits = dsl::ElementType::get(type).bits();
+  double bytes = operandBytes(problem, bits, bits);
+  if (device.warm)
+    return predictLibraryMicroseconds(problem, type, warmed(bytes, device));
   // Of the peaks, as libraries reach them; Hopper's clock falls under matrix load (cuBLASLt on an
   // H200, results/h200/llama.csv: 0.94 of what was measured, standard deviation 0.08).
   constexpr double memoryShare = 0.9;
   double tensorShare = 0.85 * (device.target == "sm_90a" ? sustainedClock : 1);
-  double bytes = static_cast<double>(dsl::ElementType::get(type).bits()) / 8;
-  auto m = static_cast<double>(problem.m), n = static_cast<double>(problem.n),
-       k = static_cast<double>(problem.k);
-  double memory = ((n * k + m * k) * bytes + 2 * m * n) / (device.bandwidthGBs * 1e3 * memoryShare);
+  double memory = bytes / (device.bandwidthGBs * 1e3 * memoryShare);
   double perMicrosecond =
       rateOf(device.rates.tensor, type) * device.smCount * device.clockGHz * 1e3;
-  double tensor = m * n * k / std::max(perMicrosecond * tensorShare, 1.0);
+  double macs = static_cast<double>(problem.m * problem.n) * static_cast<double>(problem.k);
+  double tensor = macs / std::max(perMicrosecond * tensorShare, 1.0);
   return launchMicroseconds + std::hypot(memory, tensor);
 }
 
 Cost predict(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
              const Problem &problem, const DeviceModel &device) {
+  if (device.warm) {
+    double bytes =
+        operandBytes(problem, gemm.weight.bitsPerElement(), gemm.activation.bitsPerElement());
+    return predict(gemm, placed, schedule, problem, warmed(bytes, device));
+  }
   if (!placed.parts.empty())
     return predictParts(gemm, placed, schedule, problem, device);
   switch (schedule.roles) {

@@ -99,7 +99,7 @@ Result<int> explainCommand(const Options &options) {
   Result<const dsl::Gemm *> gemm = findGemm(*module, options.text("--gemm"));
   if (!gemm)
     return gemm.error();
-  Result<compiler::DeviceModel> device = openModel(options.text("--device", "auto"));
+  Result<compiler::DeviceModel> device = plannedModel(options);
   if (!device)
     return device.error();
   const SourceMap *sources = module->sources.get();

@@ -182,6 +182,8 @@ constexpr OptionSpec options[] = {
      "write the table to FILE as well"},
     {"--measured", Kind::Text, "FILE", tune, false,
      "write every candidate with its predicted and its measured time to FILE (CSV)"},
+    {"--warm", Kind::Flag, "", explain | plan, false,
+     "predict launches repeated on the same operands: L2 has what fits there"},
     {"--plot", Kind::Text, "FILE", explain, false,
      "draw the predicted time of each placement against m to FILE (SVG)"},
     {"--gemm", Kind::Text, "NAME", plan, false,

@@ -141,6 +141,16 @@ Result<compiler::DeviceModel> openModel(const std::string &text) {
   return device->impl().backend->model();
 }
 
+Result<compiler::DeviceModel> plannedModel(const Options &options) {
+  Result<compiler::DeviceModel> device = openModel(options.text("--device", "auto"));
+  if (!device)
+    return device;
+  device->warm = options.has("--warm");
+  if (device->warm && device->l2BandwidthGBs <= 0)
+    return makeError(DiagId::warm_without_l2, {device->name});
+  return device;
+}
+
 Result<EngineOptions> engineOptions(const Options &options) {
   if (options.has("--cache-dir") && options.has("--no-cache"))
     return makeError(DiagId::option_conflict,
