@@ -32,6 +32,9 @@ void KernelBuilder::build() {
   addParameters(block);
   builder.setInsertionPointToEnd(&block);
   allocateShared();
+  if (layout.residual) // who copies reads it ahead of the pieces
+    tile::PrefetchOp::create(builder, at(context.residual->weightOrigin), weight,
+                             layout.residual->firstsOffset, layout.residual->firstsBytes());
   findTile();
   makeResidual();
   if (g.gemv())
@@ -217,6 +220,9 @@ void KernelBuilder::buildCopies(Value tileK, Value slot) {
   llvm::sort(own, [](const StageBuffer &a, const StageBuffer &b) {
     return std::pair(a.weight, a.component) < std::pair(b.weight, b.component);
   });
+  // Last what waits for a load.
+  llvm::stable_partition(
+      own, [](const StageBuffer &one) { return one.component != StageBuffer::pieces; });
   for (const StageBuffer &one : own) {
     int index = one.component;
     if (index == StageBuffer::barriers)
@@ -229,7 +235,7 @@ void KernelBuilder::buildCopies(Value tileK, Value slot) {
     if (index == StageBuffer::pieces) {
       const ResidualLayout &stored = *layout.residual;
       tile::CopyPiecesOp::create(builder, at(context.residual->weightOrigin), weight,
-                                 stored.pieceOffset, stored.pieceBytes, stored.listOffset,
+                                 stored.pieceOffset, stored.pieceBytes, stored.firstsOffset,
                                  add(mul(tileN, stored.tilesK), tileK), buffer, slot);
       continue;
     }
