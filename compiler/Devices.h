@@ -21,11 +21,15 @@ struct DeviceModel {
   int64_t sharedPerCta = 0; // bytes, opt-in limit
   int64_t sharedPerSm = 0;  // bytes
   int64_t l2Bytes = 0;
+  double l2BandwidthGBs = 0;  // 0: no figure is known
   int64_t registersPerSm = 0; // 32 bits each
   int64_t threadsPerSm = 0;
   double clockGHz = 0;
   double bandwidthGBs = 0;
   dsl::DeviceRates rates;
+  // Predict for launches repeated on the same operands, as many benchmarks time them: L2 has what
+  // it kept of the launch before. Else operands are in memory.
+  bool warm = false;
 };
 
 DeviceModel modelOf(const dsl::Device &device);

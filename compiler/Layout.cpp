@@ -2,6 +2,7 @@
 
 #include "compiler/LayoutMap.h"
 #include "compiler/TextFields.h"
+#include "dsl/Findings.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -160,10 +161,11 @@ std::string residualProblem(const WeightLayout &layout) {
            std::to_string(ResidualLayout::mostPieces);
   if (r.tileN * r.tilesN < layout.n || r.tileK * r.tilesK < layout.k)
     return "its tiles do not cover the weight";
-  if (r.pieces < 0 || r.pieces > maxExtent || r.pieceBytes % partAlignment != 0 ||
-      r.listOffset < 0 || r.listOffset % sectionAlignment != 0 || r.listOffset > maxBytes ||
-      r.pieceOffset < 0 || r.pieceOffset % sectionAlignment != 0 || r.pieceOffset > maxBytes)
+  if (r.pieces < 0 || r.pieces > maxExtent || r.pieceBytes % partAlignment != 0)
     return "its pieces have no possible place";
+  for (int64_t offset : {r.listOffset, r.firstsOffset, r.pieceOffset})
+    if (offset < 0 || offset % sectionAlignment != 0 || offset > maxBytes)
+      return "its pieces have no possible place";
   if (std::string problem =
           sectionsProblem({{&r.parts, partAlignment}, {&r.sections, sectionAlignment}});
       !problem.empty())
@@ -190,6 +192,7 @@ std::string layoutProblem(const WeightLayout &layout) {
     appendRanges(r.sections, ranges);
     ranges.emplace_back(r.listOffset,
                         r.listOffset + r.tilesN * r.tilesK * ResidualLayout::listBytes);
+    ranges.emplace_back(r.firstsOffset, r.firstsOffset + r.firstsBytes());
     ranges.emplace_back(r.pieceOffset, r.pieceOffset + r.pieces * r.pieceBytes);
   }
   if (collide(std::move(ranges), layout.bytes))
@@ -212,9 +215,7 @@ std::optional<std::vector<AxisBit>> parseOrder(std::string_view text) {
   std::vector<AxisBit> order;
   if (text == "-")
     return order;
-  while (true) {
-    size_t comma = text.find(',');
-    std::string_view item = text.substr(0, comma);
+  for (std::string_view item : dsl::split(text, ',')) {
     if (item.empty() || (item[0] != 'n' && item[0] != 'k'))
       return std::nullopt;
     std::optional<int64_t> bit = readNumber(item.substr(1), 0, maxTileBits);
@@ -222,10 +223,8 @@ std::optional<std::vector<AxisBit>> parseOrder(std::string_view text) {
       return std::nullopt;
     order.push_back(
         {item[0] == 'n' ? AxisBit::Axis::N : AxisBit::Axis::K, static_cast<uint8_t>(*bit)});
-    if (comma == std::string_view::npos)
-      return order;
-    text.remove_prefix(comma + 1);
   }
+  return order;
 }
 
 std::string printSection(const char *head, const LayoutSection &section) {
@@ -279,23 +278,32 @@ std::string parseSection(std::string_view line, const char *head, int64_t alignm
   return sectionProblem(section, alignment);
 }
 
+// The numbers of a residual's line, in its order.
+struct ResidualField {
+  const char *key;
+  int64_t ResidualLayout::*number;
+  int64_t least, most;
+};
+constexpr ResidualField residualFields[] = {
+    {"block_n", &ResidualLayout::blockN, 1, maxExtent},
+    {"block_k", &ResidualLayout::blockK, 1, maxExtent},
+    {"tile_n", &ResidualLayout::tileN, 1, maxExtent},
+    {"tile_k", &ResidualLayout::tileK, 1, maxExtent},
+    {"tiles_n", &ResidualLayout::tilesN, 1, maxExtent},
+    {"tiles_k", &ResidualLayout::tilesK, 1, maxExtent},
+    {"piece_n", &ResidualLayout::pieceN, 1, maxExtent},
+    {"piece_k", &ResidualLayout::pieceK, 1, maxExtent},
+    {"list", &ResidualLayout::listOffset, 0, maxBytes},
+    {"firsts", &ResidualLayout::firstsOffset, 0, maxBytes},
+    {"offset", &ResidualLayout::pieceOffset, 0, maxBytes},
+    {"pieces", &ResidualLayout::pieces, 0, maxExtent},
+    {"piece_bytes", &ResidualLayout::pieceBytes, 1, maxExtent},
+};
+
 std::string printResidual(const ResidualLayout &residual) {
   std::string text = "residual";
-  auto field = [&](const char *key, int64_t value) {
-    text += " " + std::string(key) + "=" + std::to_string(value);
-  };
-  field("block_n", residual.blockN);
-  field("block_k", residual.blockK);
-  field("tile_n", residual.tileN);
-  field("tile_k", residual.tileK);
-  field("tiles_n", residual.tilesN);
-  field("tiles_k", residual.tilesK);
-  field("piece_n", residual.pieceN);
-  field("piece_k", residual.pieceK);
-  field("list", residual.listOffset);
-  field("offset", residual.pieceOffset);
-  field("pieces", residual.pieces);
-  field("piece_bytes", residual.pieceBytes);
+  for (const ResidualField &field : residualFields)
+    text += " " + std::string(field.key) + "=" + std::to_string(residual.*field.number);
   text += "\n";
   for (const LayoutSection &part : residual.parts)
     text += printSection("part", part);
@@ -308,18 +316,8 @@ std::string printResidual(const ResidualLayout &residual) {
 std::string parseResidual(std::string_view line, ResidualLayout &residual) {
   FieldReader fields(line);
   fields.word("residual");
-  residual.blockN = fields.number("block_n", 1, maxExtent);
-  residual.blockK = fields.number("block_k", 1, maxExtent);
-  residual.tileN = fields.number("tile_n", 1, maxExtent);
-  residual.tileK = fields.number("tile_k", 1, maxExtent);
-  residual.tilesN = fields.number("tiles_n", 1, maxExtent);
-  residual.tilesK = fields.number("tiles_k", 1, maxExtent);
-  residual.pieceN = fields.number("piece_n", 1, maxExtent);
-  residual.pieceK = fields.number("piece_k", 1, maxExtent);
-  residual.listOffset = fields.number("list", 0, maxBytes);
-  residual.pieceOffset = fields.number("offset", 0, maxBytes);
-  residual.pieces = fields.number("pieces", 0, maxExtent);
-  residual.pieceBytes = fields.number("piece_bytes", 1, maxExtent);
+  for (const ResidualField &field : residualFields)
+    residual.*field.number = fields.number(field.key, field.least, field.most);
   fields.end();
   return fields.problem();
 }

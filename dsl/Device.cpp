@@ -18,6 +18,12 @@ const DeviceField fields[] = {
     {.name = "clock", .unit = "GHz", .least = 0.1, .most = 10, .real = &Device::clockGHz},
     {.name = "bandwidth", .unit = "GB/s", .least = 1, .most = 1e6, .real = &Device::bandwidthGBs},
     {"l2", "MiB", 1, 65536, &Device::l2Bytes, 1 << 20},
+    {.name = "l2_bandwidth",
+     .unit = "GB/s",
+     .least = 1,
+     .most = 1e6,
+     .real = &Device::l2BandwidthGBs,
+     .optional = true},
     {"shared_per_sm", "KiB", 16, 4096, &Device::sharedPerSm, 1 << 10},
     {"shared_per_cta", "KiB", 16, 4096, &Device::sharedPerCta, 1 << 10},
     {"registers", "", 16384, 1 << 20, &Device::registers},
@@ -70,8 +76,9 @@ std::string print(const Device &device) {
   std::string out = "device " + device.name + " {\n";
   out += "  product: \"" + device.product + "\"\n  target: " + device.target + "\n";
   for (const DeviceField &field : fields)
-    out += "  " + std::string(field.name) + ": " + shortest(field.get(device)) +
-           (field.unit.empty() ? "" : " " + std::string(field.unit)) + "\n";
+    if (!field.optional || field.get(device) > 0)
+      out += "  " + std::string(field.name) + ": " + shortest(field.get(device)) +
+             (field.unit.empty() ? "" : " " + std::string(field.unit)) + "\n";
   out += printRates("tensor", device.rates.tensor) + printRates("mma", device.rates.mma);
   out += "  throughput {";
   for (size_t i = 0; i < instructionClasses; ++i)

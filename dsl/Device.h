@@ -54,10 +54,11 @@ struct Device {
   double clockGHz = 0;     // boost
   double bandwidthGBs = 0; // of its memory, 10^9 bytes a second
   int64_t l2Bytes = 0;
-  int64_t sharedPerSm = 0;  // bytes
-  int64_t sharedPerCta = 0; // bytes, opt-in limit
-  int64_t registers = 0;    // of an SM, 32 bits each
-  int64_t threads = 0;      // of an SM
+  double l2BandwidthGBs = 0; // of reading what L2 holds; 0: no figure is known
+  int64_t sharedPerSm = 0;   // bytes
+  int64_t sharedPerCta = 0;  // bytes, opt-in limit
+  int64_t registers = 0;     // of an SM, 32 bits each
+  int64_t threads = 0;       // of an SM
   DeviceRates rates;
   Span span;
 };

@@ -13,6 +13,7 @@ struct DeviceField {
   int64_t Device::*integer = nullptr;
   int64_t bytes = 1; // of the unit
   double Device::*real = nullptr;
+  bool optional = false; // 0 where it is not given
 
   bool whole() const { return integer != nullptr; }
   void set(Device &device, double value) const {

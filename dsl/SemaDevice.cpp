@@ -162,7 +162,8 @@ private:
     for (std::string_view key : {"product", "target"})
       need(key, here());
     for (const DeviceField &field : deviceFields())
-      need(field.name, here());
+      if (!field.optional)
+        need(field.name, here());
     for (std::string_view key : {"tensor", "throughput"})
       need(key, here());
     if (seen.contains(here() + " throughput"))

@@ -78,13 +78,18 @@ def Tile_ForTilesOp : Tile_Op<"for_tiles", [SingleBlock, NoTerminator]> {
     in the workspace. Without a split of k the grid is persistent: every cluster of CTAs takes each
     so manieth cluster of tiles, in an order in which tiles that run at a time share rows of both
     operands in L2. With a split each CTA has one share of one tile; with equal shares (split 0) the
-    k tiles of all tiles, one tile after the other, are divided among the CTAs. The CTAs of
+    k tiles of all tiles, one tile after the other, are divided among the CTAs. Where the k tiles
+    of a tile come part by part, so many of each, every one counts as what those of its part cost;
+    but a share that is less than the dearest of them is of as many k tiles as any other. The CTAs of
     a cluster along n have neighbouring tiles along n; those past the last tile load that one once
     more and store nothing.
   }];
-  let arguments = (ins I64Attr:$tilesN, I32:$tilesM, I64Attr:$tilesK);
+  let arguments = (ins I64Attr:$tilesN, I32:$tilesM, I64Attr:$tilesK, Variadic<I32>:$ofParts,
+                   OptionalAttr<DenseI64ArrayAttr>:$costs);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$tilesN `x` $tilesM `x` $tilesK attr-dict-with-keyword $body";
+  let assemblyFormat = [{
+    $tilesN `x` $tilesM `x` $tilesK (`parts` $ofParts^ `cost` $costs)? attr-dict-with-keyword $body
+  }];
 }
 
 def Tile_PipelineOp : Tile_Op<"pipeline", []> {
@@ -343,18 +348,20 @@ def Tile_WarpgroupMmaOp : Tile_Op<"warpgroup_mma", [AttrSizedOperandSegments]> {
   let description = [{
     For each step of k and each tile of 64 weight rows one instruction, steps outermost: `a` holds 4
     registers for each of them, or all are read from a part of `operand` (tile.store_operand).
-    Operand B is read from a part of `buffer`. Both are read from k step `first` on.
+    Operand B is read from a part of `buffer`, `further` k steps on. Both are read from k step
+    `first` on.
     `c` are the accumulators, row tile by row tile, n8 tiles innermost; without them the sums start
     at zero. Results may be used by further batches at once, by anything else after
     tile.warpgroup_wait.
   }];
   let arguments = (ins Variadic<I32>:$a, Tile_Shared:$buffer, I32:$slot, I64Attr:$first,
                        I64Attr:$steps, StrAttr:$element, Variadic<Accumulator>:$c,
-                       Optional<Tile_Shared>:$operand, Optional<I32>:$operandSlot);
+                       Optional<Tile_Shared>:$operand, Optional<I32>:$operandSlot,
+                       Optional<I32>:$further);
   let results = (outs Variadic<Accumulator>:$results);
   let assemblyFormat = [{
     $element (`(` $a^ `)`)? (`operand` $operand^ `[` $operandSlot `]` `:` type($operand))? `,`
-    $buffer `[` $slot `]` `steps` $steps `from` $first
+    $buffer `[` $slot `]` `steps` $steps `from` $first (`+` $further^)?
     (`plus` $c^ `:` type($c))? attr-dict `:` type($buffer) `->` type($results)
   }];
   let hasVerifier = 1;

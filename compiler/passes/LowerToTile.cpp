@@ -32,6 +32,9 @@ void KernelBuilder::build() {
   addParameters(block);
   builder.setInsertionPointToEnd(&block);
   allocateShared();
+  if (layout.residual) // who copies reads it ahead of the pieces
+    tile::PrefetchOp::create(builder, at(context.residual->weightOrigin), weight,
+                             layout.residual->firstsOffset, layout.residual->firstsBytes());
   findTile();
   makeResidual();
   if (g.gemv())
@@ -48,8 +51,17 @@ void KernelBuilder::findTile() {
   mlir::Type type = builder.getI32Type();
   const LayoutSection &codes = layout.sections[0];
   if (g.specialized() || g.streamK) {
-    auto tiles = tile::ForTilesOp::create(builder, loc, static_cast<uint64_t>(codes.tilesN),
-                                          outputTilesM(), static_cast<uint64_t>(codes.tilesK));
+    std::vector<Value> ofParts;
+    mlir::DenseI64ArrayAttr costs;
+    if (balancesStream()) {
+      if (context.plan.schedule.dependent)
+        waitForLists();
+      ofParts = tilesOfParts(startsOfParts());
+      costs = builder.getDenseI64ArrayAttr(context.plan.schedule.tileCosts);
+    }
+    auto tiles =
+        tile::ForTilesOp::create(builder, loc, static_cast<uint64_t>(codes.tilesN), outputTilesM(),
+                                 static_cast<uint64_t>(codes.tilesK), ofParts, costs);
     mlir::Block &body = tiles.getBody().emplaceBlock();
     for (Value *argument : {&tileN, &tileM, &firstK, &lastK, &shares, &share, &firstPlace})
       *argument = body.addArgument(type, loc);
@@ -172,7 +184,7 @@ std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &start)
   StoredPieces pieces;
   std::vector<Value> ofResidual;
   if (residual) {
-    pieces = startResidual(consume.getArgument(0), slot);
+    pieces = loadBlockList(slot);
     auto first = carried.begin() + static_cast<std::ptrdiff_t>(ofWeight);
     auto last = carried.begin() + static_cast<std::ptrdiff_t>(sums);
     ofResidual.assign(first, last);
@@ -181,11 +193,13 @@ std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &start)
   std::vector<Value> sumsAfter = !g.specialized() ? buildWarpProducts(slot, carried)
                                  : grouped()      ? buildGroupedProducts(slot, carried)
                                                   : buildWarpgroupProducts(slot, carried);
-  if (residual) {
+  if (residual)
     ofResidual = addResidual(slot, pieces, ofResidual);
+  if (g.specialized() && !grouped() && !carriesBatch(g))
+    sumsAfter = awaitBatch(sumsAfter);
+  if (residual)
     sumsAfter.insert(sumsAfter.begin() + static_cast<std::ptrdiff_t>(ofWeight), ofResidual.begin(),
                      ofResidual.end());
-  }
   tile::YieldOp::create(builder, loc, sumsAfter);
   return {pipeline.getResults().begin(), pipeline.getResults().begin() + sums};
 }
@@ -206,6 +220,9 @@ void KernelBuilder::buildCopies(Value tileK, Value slot) {
   llvm::sort(own, [](const StageBuffer &a, const StageBuffer &b) {
     return std::pair(a.weight, a.component) < std::pair(b.weight, b.component);
   });
+  // Last what waits for a load.
+  llvm::stable_partition(
+      own, [](const StageBuffer &one) { return one.component != StageBuffer::pieces; });
   for (const StageBuffer &one : own) {
     int index = one.component;
     if (index == StageBuffer::barriers)
@@ -215,6 +232,13 @@ void KernelBuilder::buildCopies(Value tileK, Value slot) {
       continue;
     }
     Value buffer = bufferOf(true, index);
+    if (index == StageBuffer::pieces) {
+      const ResidualLayout &stored = *layout.residual;
+      tile::CopyPiecesOp::create(builder, at(context.residual->weightOrigin), weight,
+                                 stored.pieceOffset, stored.pieceBytes, stored.firstsOffset,
+                                 add(mul(tileN, stored.tilesK), tileK), buffer, slot);
+      continue;
+    }
     if (index == StageBuffer::blockList) {
       const ResidualLayout &stored = *layout.residual;
       tile::CopyTileOp::create(builder, at(context.residual->weightOrigin), weight,

@@ -4,7 +4,11 @@
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
+#include <algorithm>
+
 namespace rho::compiler {
+
+using mlir::Value;
 
 namespace {
 
@@ -43,13 +47,16 @@ public:
     Value grid = NVVM::GridDimXOp::create(builder, loc, type);
     Value firstTile = perCluster(blockX), endTile = all, step = perCluster(grid), lastTile;
     EqualShares equal;
-    Value begin, end; // of this CTA's k tiles, where shares are equal
+    Value begin, end; // of this CTA's work, where shares are equal
+    Work work;
     if (streams()) {
-      equal = equalShares(mul(all, tilesK), grid);
+      work = workOfTile(all, grid);
+      equal = equalShares(mul(all, work.whole), grid);
       begin = startOf(equal, blockX);
       end = startOf(equal, add(blockX, one));
-      firstTile = arith::DivUIOp::create(builder, loc, begin, tilesK);
-      endTile = arith::CeilDivUIOp::create(builder, loc, end, tilesK);
+      Value pastLast = add(begin, sub(work.last, one)); // a k tile belongs where it begins
+      firstTile = arith::DivUIOp::create(builder, loc, pastLast, work.whole);
+      endTile = arith::CeilDivUIOp::create(builder, loc, end, work.whole);
       step = one;
       lastTile = sub(add(firstTile, endTile), one);
     }
@@ -63,16 +70,16 @@ public:
                       compare(arith::CmpIPredicate::eq, i, firstTile),
                       Value()};
       if (begin) {
-        Value tileBegin = mul(index, tilesK), tileEnd = add(tileBegin, tilesK);
+        Value tileBegin = mul(index, work.whole), tileEnd = add(tileBegin, work.whole);
         Value first = arith::MaxUIOp::create(builder, loc, begin, tileBegin);
         Value last = arith::MinUIOp::create(builder, loc, end, tileEnd);
         Value owner = ownerOf(equal, tileBegin);
-        Value shares = add(sub(ownerOf(equal, sub(tileEnd, one)), owner), one);
+        Value shares = add(sub(ownerOf(equal, sub(tileEnd, work.last)), owner), one);
         // Shares in the order of their k tiles: one begins with each CTA and with each tile.
         share.arguments = {tileN,
                            tileM,
-                           sub(first, tileBegin),
-                           sub(last, tileBegin),
+                           tilesAt(work, sub(first, tileBegin)),
+                           tilesAt(work, sub(last, tileBegin)),
                            shares,
                            sub(blockX, owner),
                            add(owner, index)};
@@ -99,6 +106,37 @@ private:
   Value perCluster(Value ctas) {
     return clusterN == 1 ? ctas
                          : arith::DivUIOp::create(builder, loc, ctas, i32(clusterN)).getResult();
+  }
+
+  // What an output tile counts as, and the last of its k tiles; of k tiles in parts the number of
+  // those of each and what one of them counts as.
+  struct Work {
+    Value whole, last;
+    llvm::SmallVector<PartTiles, 3> parts;
+  };
+  Work workOfTile(Value tiles, Value ctas) {
+    Value one = i32(1), tilesK = i32(static_cast<int64_t>(op.getTilesK()));
+    if (op.getOfParts().empty())
+      return {tilesK, one, {}};
+    llvm::ArrayRef<int64_t> costs = *op.getCosts();
+    Work work{i32(0), one, {}};
+    for (auto [count, cost] : llvm::zip(op.getOfParts(), costs))
+      work.whole = add(work.whole, mul(count, i32(cost)));
+    Value share = arith::DivUIOp::create(builder, loc, mul(tiles, work.whole), ctas);
+    Value dearest = i32(*std::max_element(costs.begin(), costs.end()));
+    Value byCost = compare(arith::CmpIPredicate::uge, share, dearest);
+    work.whole = select(byCost, work.whole, tilesK);
+    for (auto [count, cost] : llvm::zip(op.getOfParts(), costs)) {
+      work.parts.push_back({count, select(byCost, i32(cost), one)});
+      Value any = compare(arith::CmpIPredicate::ne, count, i32(0));
+      work.last = select(any, work.parts.back().cost, work.last);
+    }
+    return work;
+  }
+
+  // The k tiles of an output tile that begin before so much of its work.
+  Value tilesAt(const Work &work, Value before) {
+    return work.parts.empty() ? before : tilesBefore(*this, work.parts, before);
   }
 
   // `all` in as many parts as there are CTAs: the first `longer` of them have one more than `each`.
@@ -140,6 +178,19 @@ private:
 };
 
 } // namespace
+
+Value tilesBefore(ScalarBuilder &at, llvm::ArrayRef<PartTiles> parts, Value work) {
+  auto &[builder, loc] = at;
+  Value zero = at.i32(0), result = zero, before = zero;
+  for (const PartTiles &part : parts) {
+    Value left = arith::MaxSIOp::create(builder, loc, at.sub(work, before), zero);
+    Value tiles = arith::CeilDivUIOp::create(builder, loc, left, part.cost);
+    tiles = arith::MinUIOp::create(builder, loc, tiles, part.count);
+    result = at.add(result, tiles);
+    before = at.add(before, at.mul(part.count, part.cost));
+  }
+  return result;
+}
 
 void forEachTile(ScalarBuilder &builder, tile::ForTilesOp op, mlir::ValueRange inits,
                  const TileBody &body) {

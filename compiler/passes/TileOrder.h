@@ -13,6 +13,13 @@ struct TileShare {
   mlir::Value isFirst, exists;
 };
 
+// Of a list of k tiles, part by part: how many there are of a part, and what one of them costs.
+struct PartTiles {
+  mlir::Value count, cost;
+};
+// The k tiles before the first one that begins with at least `work` done.
+mlir::Value tilesBefore(ScalarBuilder &at, llvm::ArrayRef<PartTiles> parts, mlir::Value work);
+
 // Builds the walk over the tiles of `op` that this CTA takes: one, each so manieth, or with equal
 // shares of k a row of them from the last to the first. `body` gets values from tile to tile.
 using TileBody =

@@ -2,6 +2,7 @@
 // each part, with its own instructions and decode, one after the other into the same sums. Which
 // k tiles a part has is data: a table lists them part by part.
 #include "compiler/passes/KernelBuilder.h"
+#include "compiler/passes/TileOrder.h"
 
 namespace rho::compiler {
 
@@ -52,40 +53,38 @@ std::vector<Value> KernelBuilder::finishPart(const std::vector<Value> &own,
   return result;
 }
 
+std::vector<Value> KernelBuilder::startsOfParts() {
+  std::vector<Value> starts;
+  for (size_t part = 0; part <= whole.parts(); ++part)
+    starts.push_back(tableEntry(i32(static_cast<int64_t>(part))));
+  return starts;
+}
+
+std::vector<Value> KernelBuilder::tilesOfParts(const std::vector<Value> &starts) {
+  std::vector<Value> counts;
+  for (size_t part = 0; part + 1 < starts.size(); ++part)
+    counts.push_back(
+        arith::SubIOp::create(builder, at("schedule"), starts[part + 1], starts[part]));
+  return counts;
+}
+
 // Share i of s begins at the first k tile before which the tiles cost at least all * i / s.
 Value KernelBuilder::startOfShare(const std::vector<Value> &starts, Value number) {
-  mlir::Location loc = at("schedule");
-  const std::vector<int64_t> &costs = context.plan.schedule.tileCosts;
-  auto sub = [&](Value a, Value b) {
-    return arith::SubIOp::create(builder, loc, a, b).getResult();
-  };
-  std::vector<Value> counts;
-  Value all;
-  for (size_t part = 0; part < costs.size(); ++part) {
-    counts.push_back(sub(starts[part + 1], starts[part]));
-    Value cost = mul(counts[part], costs[part]);
-    all = all ? add(all, cost) : cost;
+  ScalarBuilder scalar{builder, at("schedule")};
+  llvm::SmallVector<PartTiles, 3> parts;
+  Value all = i32(0);
+  for (auto [count, cost] : llvm::zip(tilesOfParts(starts), context.plan.schedule.tileCosts)) {
+    parts.push_back({count, i32(cost)});
+    all = scalar.add(all, scalar.mul(count, parts.back().cost));
   }
-  Value target =
-      divide(arith::MulIOp::create(builder, loc, all, number), context.plan.schedule.splitK);
-  Value result, before = i32(0);
-  for (size_t part = 0; part < costs.size(); ++part) {
-    Value left = arith::MaxSIOp::create(builder, loc, sub(target, before), i32(0));
-    Value tiles = divide(add(left, i32(costs[part] - 1)), costs[part]);
-    tiles = arith::MinUIOp::create(builder, loc, tiles, counts[part]);
-    result = result ? add(result, tiles) : tiles;
-    before = add(before, mul(counts[part], costs[part]));
-  }
-  return result;
+  return tilesBefore(scalar, parts, divide(scalar.mul(all, number), context.plan.schedule.splitK));
 }
 
 // Of each part, its k tiles of this share as places in the lists of all parts.
 std::vector<std::pair<Value, Value>> KernelBuilder::rangesOfParts() {
   mlir::Location loc = at("schedule");
-  std::vector<Value> starts;
-  for (size_t part = 0; part <= whole.parts(); ++part)
-    starts.push_back(tableEntry(i32(static_cast<int64_t>(part))));
-  if (!context.plan.schedule.tileCosts.empty()) {
+  std::vector<Value> starts = startsOfParts();
+  if (!context.plan.schedule.tileCosts.empty() && !g.streamK) {
     firstK = startOfShare(starts, share);
     lastK = startOfShare(starts, add(share, i32(1)));
   }
@@ -110,7 +109,7 @@ void KernelBuilder::waitForLists() {
 }
 
 std::vector<Value> KernelBuilder::buildParts() {
-  if (context.plan.schedule.dependent)
+  if (context.plan.schedule.dependent && !balancesStream())
     waitForLists();
   std::vector<std::pair<Value, Value>> ranges = rangesOfParts();
   std::vector<Value> sums;

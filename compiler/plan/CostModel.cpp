@@ -33,6 +33,29 @@ double mmaPerCycle(const DeviceModel &device, const std::string &type) {
   return std::max(rate, 1.0);
 }
 
+// Of operands that are read again and again, the share that L2 has: all up to 0.7 of its size, none
+// from 1.25 on. So on A100 and H200, sets of growing size (te42kyfo/gpu-benches, gpu-l2-cache);
+// Ada's L2, in one part, keeps all up to its full size (the same, L40).
+double cachedShare(double bytes, const DeviceModel &device) {
+  constexpr double all = 0.7, none = 1.25;
+  return std::clamp((none - bytes / static_cast<double>(device.l2Bytes)) / (none - all), 0.0, 1.0);
+}
+
+// A warm device as a product of so many bytes finds it: memory as fast as it and L2 are together.
+DeviceModel warmed(double bytes, DeviceModel device) {
+  device.warm = false;
+  double cached = cachedShare(bytes, device);
+  double fromCache = std::max(device.l2BandwidthGBs, device.bandwidthGBs);
+  device.bandwidthGBs = 1 / (cached / fromCache + (1 - cached) / device.bandwidthGBs);
+  return device;
+}
+
+double operandBytes(const Problem &problem, double weightBits, double activationBits) {
+  auto m = static_cast<double>(problem.m), n = static_cast<double>(problem.n),
+       k = static_cast<double>(problem.k);
+  return (n * weightBits + m * activationBits) * k / 8 + 2 * m * n;
+}
+
 constexpr double launchMicroseconds = 2.0;
 constexpr double l2Share = 0.9; // of L2 that one operand can have
 // One warp alone: cycles from one instruction to the next that depends on it, averaged over a k
@@ -95,15 +118,15 @@ InstructionCounts scalingPerTile(const PlacedGemm &placed, const Geometry &g,
 // allows.
 struct ResidualShare {
   double bytes = 0;         // of a CTA
-  double macs = 0;          // of a CTA, by mma.sync
+  double macs = 0;          // of a CTA
   InstructionCounts issued; // of a warp
 };
 ResidualShare residualPerTile(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
   ResidualShare result;
   if (!placed.residual)
     return result;
-  // Loop, bits of the list, addresses, loads ahead: instructions a piece; and the list's of a tile.
-  constexpr double perPiece = 40, perTile = 30;
+  // Loop, bits of the list, addresses: instructions a piece; and the list's of a tile.
+  constexpr double perPiece = 30, perTile = 20;
   const dsl::Part &part = gemm.weight.residual->part;
   double stored = part.budget.value_or(100) / 100;
   Geometry piece = pieceGeometry(placed, g);
@@ -116,6 +139,12 @@ ResidualShare residualPerTile(const dsl::Gemm &gemm, const PlacedGemm &placed, c
   result.issued = stored * static_cast<double>(piecesOfWarp(g, piece)) * ofPiece;
   result.issued.others += perTile;
   return result;
+}
+
+// What a k tile brings into a stage's buffer.
+double copiedBytes(const StageBuffer &buffer, const ResidualShare &residual) {
+  return buffer.component == StageBuffer::pieces ? residual.bytes
+                                                 : static_cast<double>(buffer.bytes);
 }
 
 // Bytes that one CTA moves in and out of shared memory for one k tile: every warp reads its codes,
@@ -207,10 +236,9 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double active = std::min(ctas, slots);
 
   double weightBytes = 0, activationBytes = 0;
-  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
-    (buffer.weight ? weightBytes : activationBytes) += static_cast<double>(buffer.bytes);
   ResidualShare residual = residualPerTile(gemm, placed, g);
-  weightBytes += residual.bytes;
+  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
+    (buffer.weight ? weightBytes : activationBytes) += copiedBytes(buffer, residual);
   // Rows past the batch are zeros that no memory gives.
   activationBytes *= std::min(1.0, static_cast<double>(problem.m) / static_cast<double>(g.tileM));
   double bandwidth = device.bandwidthGBs * 1e3;
@@ -226,7 +254,11 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double perInstruction =
       std::max(instructionMinCycles, 64.0 * static_cast<double>(g.tileM * g.mmaK) / perCycle);
   double tensor = resident * instructions * perInstruction / clock;
-  tensor += resident * residual.macs / mmaPerCycle(device, placed.mmaType) / clock;
+  if (residual.macs > 0) {
+    bool together = warpgroupsShareBlocks(*gemm.weight.residual, g);
+    tensor += resident * residual.macs /
+              (together ? perCycle : mmaPerCycle(device, placed.mmaType)) / clock;
+  }
   WarpCycles warp = warpCycles(gemm, placed, g, device.rates);
   warp.decode += residual.issued.total();
   double cycles = warp.sum();
@@ -294,10 +326,9 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   // another place (APEX4's RTX 3090 and A40).
   double batches = static_cast<double>(ceilDiv(problem.m, g.tileM));
   double activationTile = 0, weightTile = 0;
-  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
-    (buffer.weight ? weightTile : activationTile) += static_cast<double>(buffer.bytes);
   ResidualShare residual = residualPerTile(gemm, placed, g);
-  weightTile += residual.bytes;
+  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
+    (buffer.weight ? weightTile : activationTile) += copiedBytes(buffer, residual);
   double tileBytes = weightTile + 0.3 * activationTile;
   auto tilesN = static_cast<double>(ceilDiv(problem.n, g.tileN));
   double weights = weightTile * tilesN * static_cast<double>(tilesK);
@@ -440,8 +471,7 @@ int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geome
 
 namespace {
 
-// What a residual adds: sums of its own and the codes of a piece. Those of the next one find the
-// registers of the dense operands free.
+// What a residual adds: sums of its own and the codes of a piece.
 int64_t residualRegisters(const PlacedGemm &placed, const Geometry &g) {
   if (!placed.residual)
     return 0;
@@ -513,22 +543,29 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
 
 double predictLibraryMicroseconds(const Problem &problem, const std::string &type,
                                   const DeviceModel &device) {
+  int bits = dsl::ElementType::get(type).bits();
+  double bytes = operandBytes(problem, bits, bits);
+  if (device.warm)
+    return predictLibraryMicroseconds(problem, type, warmed(bytes, device));
   // Of the peaks, as libraries reach them; Hopper's clock falls under matrix load (cuBLASLt on an
   // H200, results/h200/llama.csv: 0.94 of what was measured, standard deviation 0.08).
   constexpr double memoryShare = 0.9;
   double tensorShare = 0.85 * (device.target == "sm_90a" ? sustainedClock : 1);
-  double bytes = static_cast<double>(dsl::ElementType::get(type).bits()) / 8;
-  auto m = static_cast<double>(problem.m), n = static_cast<double>(problem.n),
-       k = static_cast<double>(problem.k);
-  double memory = ((n * k + m * k) * bytes + 2 * m * n) / (device.bandwidthGBs * 1e3 * memoryShare);
+  double memory = bytes / (device.bandwidthGBs * 1e3 * memoryShare);
   double perMicrosecond =
       rateOf(device.rates.tensor, type) * device.smCount * device.clockGHz * 1e3;
-  double tensor = m * n * k / std::max(perMicrosecond * tensorShare, 1.0);
+  double macs = static_cast<double>(problem.m * problem.n) * static_cast<double>(problem.k);
+  double tensor = macs / std::max(perMicrosecond * tensorShare, 1.0);
   return launchMicroseconds + std::hypot(memory, tensor);
 }
 
 Cost predict(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
              const Problem &problem, const DeviceModel &device) {
+  if (device.warm) {
+    double bytes =
+        operandBytes(problem, gemm.weight.bitsPerElement(), gemm.activation.bitsPerElement());
+    return predict(gemm, placed, schedule, problem, warmed(bytes, device));
+  }
   if (!placed.parts.empty())
     return predictParts(gemm, placed, schedule, problem, device);
   switch (schedule.roles) {

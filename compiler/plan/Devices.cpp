@@ -56,6 +56,7 @@ DeviceModel modelOf(const dsl::Device &device) {
           .sharedPerCta = device.sharedPerCta,
           .sharedPerSm = device.sharedPerSm,
           .l2Bytes = device.l2Bytes,
+          .l2BandwidthGBs = device.l2BandwidthGBs,
           .registersPerSm = device.registers,
           .threadsPerSm = device.threads,
           .clockGHz = device.clockGHz,

@@ -114,9 +114,8 @@ std::optional<Objection> gemvObjection(const dsl::Gemm &gemm, const PlacedGemm &
 std::optional<Objection> partsObjection(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                         const Problem &problem, const Schedule &s,
                                         const DeviceModel &device) {
-  if (gemm.schedule.balance == dsl::ScheduleDecl::Balance::Cost && s.splitK <= 1)
-    return Objection{DiagId::schedule_balance,
-                     {"'" + gemm.name + "'", "k is not split into a number of parts"}};
+  if (gemm.schedule.balance == dsl::ScheduleDecl::Balance::Cost && s.splitK == 1)
+    return Objection{DiagId::schedule_balance, {"'" + gemm.name + "'", "k is not split"}};
   int64_t block = gemm.activation.partition->blocks.k;
   if (s.tileK < 1 || block % s.tileK != 0)
     return Objection{

@@ -11,52 +11,70 @@ using Part = Cost::Part;
 
 namespace {
 
-// Of lists of k tiles, part by part, in as many shares: the time of the slowest share to that of
-// all of them in the mean. A part has `fractions` of the k tiles, one of which takes `times` and
-// counts as `weights` when the lists are divided.
-double imbalance(const std::vector<double> &fractions, const std::vector<double> &times,
-                 const std::vector<double> &weights, int64_t shares) {
-  double mean = 0, all = 0, slowest = 0;
-  for (size_t part = 0; part < fractions.size(); ++part) {
-    mean += fractions[part] * times[part];
-    all += fractions[part] * weights[part];
+// The k tiles of one output, part by part: a part has `fractions` of them, one of which takes
+// `times` and counts as `weights` when they are divided into shares.
+struct PartLists {
+  std::vector<double> fractions, times, weights;
+
+  double sumOf(const std::vector<double> &each) const {
+    return std::inner_product(fractions.begin(), fractions.end(), each.begin(), 0.0);
   }
-  for (int64_t share = 0; share < shares; ++share) {
-    double begin = all * static_cast<double>(share) / static_cast<double>(shares);
-    double end = all * static_cast<double>(share + 1) / static_cast<double>(shares);
-    double time = 0, at = 0;
+  // Of the k tiles that lie in the first `work` of many outputs, one after the other.
+  double timeOf(double work) const {
+    double all = sumOf(weights), time = std::floor(work / all) * sumOf(times), at = 0;
+    double left = work - std::floor(work / all) * all;
     for (size_t part = 0; part < fractions.size(); ++part) {
-      double next = at + fractions[part] * weights[part];
-      time +=
-          std::max(0.0, std::min(end, next) - std::max(begin, at)) / weights[part] * times[part];
-      at = next;
+      double ofPart = fractions[part] * weights[part];
+      time += std::clamp(left - at, 0.0, ofPart) / weights[part] * times[part];
+      at += ofPart;
     }
-    slowest = std::max(slowest, time * static_cast<double>(shares));
+    return time;
   }
-  return slowest / mean;
+};
+
+// Of so many outputs in as many shares: the time of the slowest share to that of all of them in the
+// mean.
+double imbalance(const PartLists &lists, double outputs, int64_t shares) {
+  double all = lists.sumOf(lists.weights) * outputs, slowest = 0;
+  for (int64_t share = 0; share < shares; ++share) {
+    auto before = [&](int64_t i) {
+      return lists.timeOf(all * static_cast<double>(i) / static_cast<double>(shares));
+    };
+    slowest = std::max(slowest, before(share + 1) - before(share));
+  }
+  return slowest * static_cast<double>(shares) / (lists.sumOf(lists.times) * outputs);
+}
+
+// Of this schedule's division of k.
+double imbalance(const PartLists &lists, const Schedule &schedule, const Problem &problem) {
+  if (schedule.splitK != dsl::ScheduleDecl::streamK)
+    return imbalance(lists, 1, schedule.splitK);
+  auto ceilDiv = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  int64_t outputs = ceilDiv(problem.n, schedule.tileN) * ceilDiv(problem.m, schedule.tileM);
+  int64_t tiles = outputs * ceilDiv(problem.k, schedule.tileK);
+  return imbalance(lists, static_cast<double>(outputs), std::min(tiles, schedule.residentCtas));
 }
 
 } // namespace
 
 Cost predictParts(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
                   const Problem &problem, const DeviceModel &device) {
-  std::vector<double> fractions = expectedShares(*gemm.activation.partition);
-  std::vector<double> times, weights(fractions.size(), 1);
-  for (size_t part = 0; part < schedule.tileCosts.size(); ++part)
-    weights[part] = static_cast<double>(schedule.tileCosts[part]);
+  PartLists lists{expectedShares(*gemm.activation.partition), {}, {}};
+  lists.weights.assign(schedule.tileCosts.begin(), schedule.tileCosts.end());
+  lists.weights.resize(lists.fractions.size(), 1);
   Cost cost;
   double overhead = 0;
   forEachGemm(gemm, placed, [&](const dsl::Gemm &one, const PlacedGemm &own) {
     Cost alone = predict(one, own, schedule, problem, device);
-    double share = fractions[times.size()];
-    times.push_back(alone.microseconds - alone[Part::Overhead]);
-    cost.microseconds += share * times.back();
+    double share = lists.fractions[lists.times.size()];
+    lists.times.push_back(alone.microseconds - alone[Part::Overhead]);
+    cost.microseconds += share * lists.times.back();
     overhead += share * alone[Part::Overhead];
     for (size_t i = 0; i < cost.parts.size(); ++i)
       cost.parts[i] += share * alone.parts[i];
   });
-  if (schedule.splitK > 1)
-    cost.microseconds *= imbalance(fractions, times, weights, schedule.splitK);
+  if (schedule.splitK != 1)
+    cost.microseconds *= imbalance(lists, schedule, problem);
   double restarts = static_cast<double>(placed.parts.size() - 1) * memoryLatencyMicroseconds;
   cost.microseconds += overhead + restarts;
   cost[Part::Overhead] += restarts;

@@ -315,7 +315,7 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
         continue;
       if (!gemm.schedule.tile && instructionsPerTile(*placed, schedule) > unrollLimit)
         continue;
-      if (!placed->parts.empty() && schedule.splitK > 1 &&
+      if (!placed->parts.empty() && schedule.splitK != 1 &&
           gemm.schedule.balance != dsl::ScheduleDecl::Balance::Tiles)
         schedule.tileCosts = tileCosts(gemm, *placed, schedule, problem, device);
       double time = predict(gemm, *placed, schedule, problem, device).microseconds;

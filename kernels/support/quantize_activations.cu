@@ -1,16 +1,16 @@
-// Quantizes activations: x [m][k] in f32, f16 or bf16 -> codes of a format, in one launch. One CTA a
-// row; where parts of the format share the blocks of k, two.
+// Quantizes activations: x [m][k] in f32, f16 or bf16 -> codes of a format, in one launch. One CTA
+// a row; where parts of the format share the blocks of k, two.
 //
 // Compiled by NVRTC at run time. "rho_format.cuh" is generated from the format's declaration by
 // runtime/QuantizerSource.cpp, which says what it defines. The codes are bit for bit those of
-// dsl::quantize on the host: the same operations in double in the same order, reductions whose order
-// does not matter. Build with --fmad=false.
+// dsl::quantize on the host: the same operations in double in the same order, reductions whose
+// order does not matter. Build with --fmad=false.
 //
 // Output, see compiler::ActivationLayout: element codes row-major, `pitch` bytes a row, sub-byte
 // codes low nibble first, signed codes of fewer than elementBits bits sign-extended, zero past k;
-// group components [ceil(k/(w G))][groupStride][w] with w = groupsPerWord, zero past the last group,
-// row components [m], those in spare bits with their host; of a partition also which part has which
-// k tiles.
+// group components [ceil(k/(w G))][groupStride][w] with w = groupsPerWord, zero past the last
+// group, row components [m], those in spare bits with their host; of a partition also which part
+// has which k tiles.
 
 #include "quantize_numbers.cuh"
 #include "quantize_rows.cuh"
@@ -41,7 +41,8 @@ __device__ void storeElements(const Row &row, long long pitch, unsigned char *co
   unsigned *out = reinterpret_cast<unsigned *>(codes + row.row * pitch);
   const long long chunks = (pitch + words * 4 - 1) / (words * 4); // the last may be cut short
   for (long long at = threadIdx.x; at < chunks; at += threads) {
-    const long long place = at * chunk, column = within ? place : place / Part::placeRun * Part::placeRun;
+    const long long place = at * chunk,
+                    column = within ? place : place / Part::placeRun * Part::placeRun;
     float x[chunk];
     unsigned valid = 0;
     if constexpr (within) {
@@ -70,7 +71,7 @@ __device__ void storeElements(const Row &row, long long pitch, unsigned char *co
   }
 }
 
-// As runtime/cuda/CudaQuantizer.cpp has it.
+// As quantizerLaunch() in runtime/QuantizerSource.cpp has it.
 struct Arguments {
   const void *x;
   long long stride, m, k, groupStride;
@@ -84,8 +85,12 @@ struct Arguments {
 
 template <class Part, class Input>
 __device__ Row<Part, Input> rowOf(const Arguments &a, long long row, const int *choice) {
-  return {static_cast<const Input *>(a.x) + row * a.stride, a.k, row, a.groupStride,
-          a.buffers + Part::firstBuffer, choice};
+  return {static_cast<const Input *>(a.x) + row * a.stride,
+          a.k,
+          row,
+          a.groupStride,
+          a.buffers + Part::firstBuffer,
+          choice};
 }
 
 template <class Part, class Input>
@@ -176,8 +181,8 @@ template <int Index> __device__ void combineReductions(const Scratch &scratch) {
   }
 }
 
-// The blocks that a part takes from those before it, as dsl/Quantize.h says. The errors of the parts
-// that have the blocks are in those of part 0.
+// The blocks that a part takes from those before it, as dsl/Quantize.h says. The errors of the
+// parts that have the blocks are in those of part 0.
 template <int Index> __device__ void takeBlocks(const Scratch &scratch) {
   if constexpr (Index < Partition::Parts::size) {
     using Part = Get<Index, Partition::Parts>;
@@ -300,7 +305,7 @@ template <class Input> __device__ void quantize(const Arguments &a) {
 #endif
 
 #define RHO_QUANTIZE(name, Input)                                                                  \
-  extern "C" __global__ void __launch_bounds__(threads) name(const Arguments arguments) {         \
+  extern "C" __global__ void __launch_bounds__(threads) name(const Arguments arguments) {          \
     launchDependents();                                                                            \
     quantize<Input>(arguments);                                                                    \
   }

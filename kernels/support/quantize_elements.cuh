@@ -2,7 +2,8 @@
 
 // --- elements
 
-template <class Part> __device__ double elementOf(const typename Part::Scales &scales, unsigned code) {
+template <class Part>
+__device__ double elementOf(const typename Part::Scales &scales, unsigned code) {
   constexpr unsigned mask = (1u << (Part::Element::bits - 1) << 1) - 1;
   return Part::remapped >= 0 && (code & mask) == static_cast<unsigned>(Part::remapped)
              ? Part::special(scales)
@@ -49,7 +50,8 @@ __device__ unsigned nearestCode(const typename Part::Scales &scales, double x) {
   return isBefore(upper, lower) ? upper : lower;
 }
 
-// The host's way: encode(x / scale), 0 where the scale is 0; with a remapped code the nearest value.
+// The host's way: encode(x / scale), 0 where the scale is 0; with a remapped code the nearest
+// value.
 template <class Part>
 __device__ unsigned encodeExactly(const typename Part::Scales &scales, float x) {
   if constexpr (Part::remapped >= 0)
@@ -97,11 +99,11 @@ __device__ Rounded roundQuotient(Integer<Bits, Signed>, float quotient) {
           quotient == quotient && fabsf(clamped - (shifted - magic)) < 0.5f - 0x1p-14f};
 }
 
-// Floats of at most 8 bits: the quotient is off by less than 2^-18 of the step between codes. Adding
-// 1.5 * 2^23 steps rounds it to a step; those above the smallest number of its exponent are the
-// code's last bits.
-template <int Bits, int ExponentBits, int MantissaBits, int Bias, Special special,
-          unsigned MaxCode, unsigned NanCode, bool Signed>
+// Floats of at most 8 bits: the quotient is off by less than 2^-18 of the step between codes.
+// Adding 1.5 * 2^23 steps rounds it to a step; those above the smallest number of its exponent are
+// the code's last bits.
+template <int Bits, int ExponentBits, int MantissaBits, int Bias, Special special, unsigned MaxCode,
+          unsigned NanCode, bool Signed>
 __device__ Rounded
 roundQuotient(Float<Bits, ExponentBits, MantissaBits, Bias, special, MaxCode, NanCode, Signed>,
               float quotient) {
@@ -175,8 +177,7 @@ __device__ Codes encodeChunk(const Values &values, long long column, unsigned va
 #pragma unroll
       for (int j = 0; j < chunk; ++j)
         number = j == at ? x[j] : number;
-      const unsigned code =
-          encodeExactly<Part>(Part::scales(values, column + at), number);
+      const unsigned code = encodeExactly<Part>(Part::scales(values, column + at), number);
 #pragma unroll
       for (int j = 0; j < chunk; ++j)
         out.codes[j] = j == at ? code : out.codes[j];
@@ -227,8 +228,7 @@ __device__ inline double *sharedErrors() {
 }
 
 // The squared errors of the row's blocks, each summed number by number, to out[0 ...].
-template <class Row>
-__device__ void sumErrors(const Row &row, long long block, double *out) {
+template <class Row> __device__ void sumErrors(const Row &row, long long block, double *out) {
   constexpr int atOnce = threads * chunk;
   double *const errors = sharedErrors();
   for (long long first = 0; first < row.k; first += atOnce) {
@@ -294,8 +294,7 @@ __device__ void encodeComponent(const Row &row, int candidate) {
       Team<Row, lanes> team(row, begin, end, static_cast<int>(threadIdx.x % lanes));
       double value = Component::value(candidate, row, team);
       if (mine < groups.stored && threadIdx.x % lanes == 0)
-        row.template store<Component>(mine * group,
-                                      Type::encode(mine < groups.count ? value : 0));
+        row.template store<Component>(mine * group, Type::encode(mine < groups.count ? value : 0));
     }
   }
   __syncthreads();
@@ -319,8 +318,8 @@ template <class OfRow, int From> struct Trial {
   }
 };
 
-// Encodes the components from `Position` on for the numbers of [begin, end), which share all before.
-// Either the codes are stored, or the squared errors are added to `error`.
+// Encodes the components from `Position` on for the numbers of [begin, end), which share all
+// before. Either the codes are stored, or the squared errors are added to `error`.
 template <int Position, class Values>
 __device__ void encodeWithin(Values &values, long long begin, long long end, bool stores,
                              double &error) {

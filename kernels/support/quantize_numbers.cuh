@@ -1,5 +1,5 @@
-// Numbers and their codes, bit for bit as dsl/ElementType.cpp and dsl/EncodeRule.cpp have them. Part
-// of quantize_activations.cu.
+// Numbers and their codes, bit for bit as dsl/ElementType.cpp and dsl/EncodeRule.cpp have them.
+// Part of quantize_activations.cu.
 
 constexpr int threads = 256;
 constexpr int chunk = 16; // numbers that a thread takes at once
@@ -40,8 +40,8 @@ template <int Bits, bool Signed> struct Integer {
 
 enum class Special { None, NanOnly, Ieee };
 
-template <int Bits, int ExponentBits, int MantissaBits, int Bias, Special special,
-          unsigned MaxCode, unsigned NanCode, bool Signed = true>
+template <int Bits, int ExponentBits, int MantissaBits, int Bias, Special special, unsigned MaxCode,
+          unsigned NanCode, bool Signed = true>
 struct Float {
   static constexpr int bits = Bits;
   static __device__ double magnitude(unsigned code) {
@@ -86,8 +86,8 @@ struct Float {
         static_cast<unsigned>(r >> (52 - MantissaBits)) & ((1u << MantissaBits) - 1);
     const unsigned code = field << MantissaBits | mantissa;
     // Without mantissa a tie between powers of two was rounded up; the even code may be below.
-    const bool tie = MantissaBits == 0 && code % 2 != 0 &&
-                     positive - magnitude(code - 1) == rounded - positive;
+    const bool tie =
+        MantissaBits == 0 && code % 2 != 0 && positive - magnitude(code - 1) == rounded - positive;
     return sign | (tie ? code - 1 : code);
   }
 };

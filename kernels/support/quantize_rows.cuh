@@ -104,8 +104,8 @@ template <class Op, class R> __device__ R combine(R a, R b) {
   return b != b || Op::template better<R>(b, a) ? (a != a ? a : b) : a;
 }
 
-// The largest magnitude of floats as unsigned integers: their bits are ordered as they are, with NaN
-// above infinity.
+// The largest magnitude of floats as unsigned integers: their bits are ordered as they are, with
+// NaN above infinity.
 __device__ inline unsigned magnitudeBits(float x) {
   return static_cast<unsigned>(__float_as_int(x)) & 0x7fffffffu;
 }

@@ -166,6 +166,7 @@ Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal) {
   if (const dsl::Device *declared = compiler::declarationOf(model.name, model.architecture)) {
     model.clockGHz = model.clockGHz > 0 ? model.clockGHz : declared->clockGHz;
     model.bandwidthGBs = model.bandwidthGBs > 0 ? model.bandwidthGBs : declared->bandwidthGBs;
+    model.l2BandwidthGBs = declared->l2BandwidthGBs;
     model.registersPerSm = declared->registers;
     model.threadsPerSm = declared->threads;
     model.rates = declared->rates;

@@ -284,7 +284,7 @@ Result<int> planCommand(const Options &options) {
   Result<Choice> choice = readChoice(options, path, *model);
   if (!choice)
     return choice.error();
-  Result<compiler::DeviceModel> device = openModel(options.text("--device", "auto"));
+  Result<compiler::DeviceModel> device = plannedModel(options);
   if (!device)
     return device.error();
   Result<ModelPlan> plan = planModel(*model, choice->rules, choice->candidates.all, *device);

@@ -122,11 +122,33 @@ Result<Device> openDevice(const std::string &text) {
                    {dsl::shown(text), dsl::join(compiler::allTargets()), dsl::join(names)});
 }
 
+Result<compiler::Problem> plannedProblem(const Options &options) {
+  compiler::Problem problem;
+  for (auto [needed, extent] :
+       {std::pair{"--m", &problem.m}, std::pair{"--n", &problem.n}, std::pair{"--k", &problem.k}}) {
+    std::optional<int64_t> given = options.count(needed);
+    if (!given)
+      return makeError(DiagId::option_missing, {needed, "a plan needs --m, --n and --k"});
+    *extent = *given;
+  }
+  return problem;
+}
+
 Result<compiler::DeviceModel> openModel(const std::string &text) {
   Result<Device> device = openDevice(text);
   if (!device)
     return device.error();
   return device->impl().backend->model();
+}
+
+Result<compiler::DeviceModel> plannedModel(const Options &options) {
+  Result<compiler::DeviceModel> device = openModel(options.text("--device", "auto"));
+  if (!device)
+    return device;
+  device->warm = options.has("--warm");
+  if (device->warm && device->l2BandwidthGBs <= 0)
+    return makeError(DiagId::warm_without_l2, {device->name});
+  return device;
 }
 
 Result<EngineOptions> engineOptions(const Options &options) {

@@ -40,6 +40,11 @@ Result<Device> openDevice(const std::string &text);
 
 // What the planner knows of such a device.
 Result<compiler::DeviceModel> openModel(const std::string &text);
+// Of the commands that predict: --device and --warm. Error warm_without_l2.
+Result<compiler::DeviceModel> plannedModel(const Options &options);
+
+// What --m, --n and --k say together. Errors: option_missing.
+Result<compiler::Problem> plannedProblem(const Options &options);
 
 // What --cache-dir, --cache-limit, --no-cache and --untuned say. Errors: option_conflict.
 Result<EngineOptions> engineOptions(const Options &options);

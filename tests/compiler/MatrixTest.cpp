@@ -81,6 +81,19 @@ Cell cellOf(const Case &test) {
                                                : "float"};
 }
 
+// The same reason for all that have it: the cell's row and column say which they are.
+std::string withoutNames(const Case &test, std::string reason) {
+  auto replace = [&](const std::string &name, const std::string &kind) {
+    for (size_t at; (at = reason.find(name)) != std::string::npos;)
+      reason.replace(at, name.size(), kind);
+  };
+  replace("activation '" + test.activation + "'", "the activation");
+  replace("weight '" + test.weight + "'", "the weight");
+  replace("'" + test.weight + "'", "the weight");
+  replace(", " + test.target + " has", ", the target has");
+  return reason;
+}
+
 std::string table() {
   std::vector<std::string> reasons;
   std::ostringstream rows;
@@ -89,15 +102,17 @@ std::string table() {
     for (const char *activation : activations) {
       rows << "| " << weight << " | " << activation << " |";
       for (const std::string &target : targets) {
-        Cell cell = cellOf(caseOf(weight, activation, target));
+        Case test = caseOf(weight, activation, target);
+        Cell cell = cellOf(test);
         if (cell.legal) {
           rows << ' ' << cell.text << " |";
           continue;
         }
-        auto known = std::find(reasons.begin(), reasons.end(), cell.text);
+        std::string reason = withoutNames(test, cell.text);
+        auto known = std::find(reasons.begin(), reasons.end(), reason);
         rows << " no [" << known - reasons.begin() + 1 << "] |";
         if (known == reasons.end())
-          reasons.push_back(cell.text);
+          reasons.push_back(reason);
       }
       rows << '\n';
     }
@@ -110,7 +125,9 @@ std::string table() {
          "- float: operands hold exactly what the codes stand for, sums are those of the tensor "
          "cores;\n"
          "- rounded: operands are rounded to their type as well;\n"
-         "- no: the number in brackets is that of the reason below.\n\n"
+         "- no: the number in brackets is that of the reason below, which calls weight, activation "
+         "and\n"
+         "  target of the row and the column so.\n\n"
          "Each legal pair is executed on the emulator, with mma.sync on the first target that has\n"
          "it (the others' kernels differ in nothing but the target's name, that of sm_120a also "
          "in\n"

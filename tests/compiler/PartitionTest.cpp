@@ -93,6 +93,22 @@ TEST(Partition, Schedules) {
                             schedule, "bf16"));
 }
 
+// Equal shares of the work of all outputs, of which a CTA has parts of several or less than one; 40
+// CTAs have less than the dearest k tile each, and as many k tiles as any other.
+TEST(Partition, SharesOfEqualCostOfAllOutputs) {
+  for (const char *ctas : {"3", "16", "40"})
+    for (const char *selects : {"budget 40%", "where absmax(x) >= 0"})
+      expectWithinBound(mixed("int4_channel", mix("int4_token", "int8_token", selects), "sm_80",
+                              {21, 144, 1100},
+                              "tile: 16 x 64 x 128 warps: 1 x 2 split_k: stream balance: cost "
+                              "ctas: " +
+                                  std::string(ctas)));
+  for (const char *schedule :
+       {"split_k: stream balance: tiles", "split_k: stream balance: cost launch: dependent"})
+    expectWithinBound(mixed("int4_g128", mix("int4_token", "bf16"), "sm_80", {3, 130, 1000},
+                            std::string("tile: 16 x 64 x 64 warps: 1 x 2 ") + schedule, "bf16"));
+}
+
 // wgmma: one ring of stages through the loops of all parts.
 class Specialized : public testing::TestWithParam<Mix> {};
 
@@ -103,7 +119,10 @@ TEST_P(Specialized, AreWithinTheBound) {
        {"roles: imfp tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 2",
         "roles: imfp tile: 32 x 128 x 128 warps: 1 x 4 x 2 pipeline: 4 launch: dependent",
         "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 split_k: 3",
-        "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 split_k: stream",
+        "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 split_k: stream balance: tiles",
+        "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 split_k: stream balance: cost ctas: 5 "
+        "launch: "
+        "dependent",
         "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 cluster: 2 x 1"})
     for (GemmShape shape : {GemmShape{3, 65, 400}, GemmShape{37, 136, 1100}})
       expectWithinBound(mixed(test.weight, formats, "sm_90a", shape, schedule, "bf16"));
@@ -125,14 +144,14 @@ TEST(Partition, ThreeParts) {
 }
 
 Result<compiler::Plan> planOf(const std::string &formats, const std::string &schedule,
-                              const char *device) {
+                              const char *device, int64_t m = 256) {
   std::string text = declaration(mixed("int4_channel", formats, "sm_80", {}, schedule));
   Result<dsl::Module> module =
       dsl::parseModule(text, "t.rho", [](const std::string &) { return std::nullopt; });
   if (!module)
     return module.error();
   const compiler::DeviceModel model = compiler::modelOf(*compiler::shippedDevice(device));
-  return compiler::plan(module->gemms[0], {256, 4096, 4096}, model, nullptr);
+  return compiler::plan(module->gemms[0], {m, 4096, 4096}, model, nullptr);
 }
 
 // A quarter of the k tiles in 8 bits, four shares: one of equally many has all of them.
@@ -149,6 +168,18 @@ TEST(Partition, SharesOfEqualCostAreFaster) {
   Result<compiler::Plan> again = compiler::Plan::parse(cost->print());
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->schedule, cost->schedule);
+}
+
+// 108 CTAs have 9 or 10 k tiles each of outputs of 32, the last 8 of which are in 8 bits.
+TEST(Partition, SharesOfEqualCostOfAllOutputsAreFaster) {
+  std::string formats = mix("int4_token", "int8_token", "budget 25%");
+  std::string schedule = "tile: 128 x 128 x 128 warps: 2 x 4 pipeline: 3 split_k: stream balance: ";
+  Result<compiler::Plan> tiles = planOf(formats, schedule + "tiles", "a100_80g", 128);
+  Result<compiler::Plan> cost = planOf(formats, schedule + "cost", "a100_80g", 128);
+  ASSERT_TRUE(tiles.ok() && cost.ok());
+  EXPECT_TRUE(tiles->schedule.tileCosts.empty());
+  EXPECT_EQ(cost->schedule.tileCosts.size(), 2u);
+  EXPECT_LT(cost->predictedMicroseconds, 0.9 * tiles->predictedMicroseconds);
 }
 
 TEST(Partition, WhyNot) {
@@ -169,8 +200,7 @@ TEST(Partition, WhyNot) {
         Refusal{both, "tile: 16 x 64 x 256",
                 "it must divide the blocks of 128, each of which is stored in one format"},
         Refusal{both, "balance: cost split_k: 1",
-                "balance does not fit 'g': k is not split into a number of parts "
-                "[schedule_balance]"},
+                "balance does not fit 'g': k is not split [schedule_balance]"},
         Refusal{"format mix { element: s8 scale: f32 per token value = element * scale }\n",
                 "balance: cost", "all k tiles of its activation are stored alike"}}) {
     Result<compiler::Plan> planned = planOf(each.formats, each.schedule, "a100_80g");

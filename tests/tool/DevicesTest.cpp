@@ -6,6 +6,7 @@
 
 #include <fstream>
 #include <map>
+#include <regex>
 #include <sstream>
 
 using namespace rho::test;
@@ -103,6 +104,26 @@ TEST(DevicesTest, planningAndRunningTakeADescribedDevice) {
                        "sm_80", "--m", "1", "--n", "64", "--k", "64"})
                   .err,
               HasSubstr("[option_conflict]"));
+}
+
+// Of a launch that is repeated, an L40S has all weights in its L2.
+TEST(DevicesTest, aWarmL2IsFaster) {
+  auto explained = [](const std::string &device, std::vector<std::string> more) {
+    std::vector<std::string> arguments = {
+        "explain", gemmFile("int4_g128_f16"), "--m=16", "--n=8192", "--k=8192", "--device", device};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return runTool(arguments);
+  };
+  auto microseconds = [](const ToolResult &result) {
+    std::smatch found;
+    EXPECT_TRUE(std::regex_search(result.out, found, std::regex(R"((\d+\.\d+)  \d+ x )")))
+        << result.err;
+    return found.empty() ? 0 : std::stod(found[1]);
+  };
+  EXPECT_GT(microseconds(explained("l40s", {})), 2 * microseconds(explained("l40s", {"--warm"})));
+  EXPECT_EQ(explained("b200", {"--warm"}).err,
+            "error: device 'NVIDIA B200 (emulated)' declares no l2_bandwidth, --warm needs that "
+            "figure [warm_without_l2]\n");
 }
 
 TEST(DevicesTest, mistakesAreErrors) {
