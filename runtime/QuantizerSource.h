@@ -36,7 +36,7 @@ inline constexpr int quantizerThreads = 256;
 struct QuantizerLaunch {
   static constexpr size_t most =
       9 + 8 * (1 + 16); // of 8 parts with 16 components each, dsl's limits
-  std::array<uint64_t, most> words;
+  std::array<uint64_t, most> words{};
   size_t count = 0;
   uint32_t ctas = 0;
 };

@@ -170,7 +170,8 @@ public:
   Result<Activations> viewActivations(DevicePointer x) const;
   // Of a format with a partition: which part, by its index, stores each of the ceil(k / G) blocks
   // of k[G] from now on, whatever the numbers; none: the format's rules and the numbers say so
-  // again. A synchronous copy to the device, for set-up. Errors: bad_block_choice.
+  // again. A synchronous copy to the device, for set-up; a graph keeps which of the two held when
+  // it was captured. Errors: bad_block_choice.
   Status chooseParts(const Activations &out, std::span<const uint8_t> parts) const;
   // Quantizes x [m][k] in device memory into `out` on the stream: one NVRTC kernel. Emulated, and
   // on a GPU without NVRTC or for an activation of a codebook (then with a warning in report()),
