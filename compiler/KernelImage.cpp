@@ -60,6 +60,9 @@ std::string_view boxProblem(const KernelParameter &parameter) {
 
 // What is wrong with the facts of the grid together; empty if nothing is.
 std::string_view gridProblem(const KernelImage &image) {
+  for (int64_t extent : {image.k, image.tileM, image.tileN, image.tileK})
+    if ((extent > 0) != image.isGemm())
+      return "of 'n', 'k' and the tile some are 0";
   if (image.clusterK != 1 && image.clusterK != image.splitK)
     return "'cluster_k' is neither 1 nor 'split_k'";
   if (image.clusterN * image.clusterK > maxCluster)
@@ -145,6 +148,8 @@ std::string KernelImage::printFacts() const {
           " resident_ctas=" + std::to_string(residentCtas) +
           " dependent=" + std::to_string(int(dependentLaunch)) +
           " whole=" + std::to_string(int(wholeProgram)) + "\n";
+  if (!isGemm())
+    return text;
   for (const KernelParameter &parameter : parameters)
     text += "parameter kind=" + std::string(nameOf(parameter.kind)) +
             " index=" + std::to_string(parameter.index) +
@@ -177,11 +182,11 @@ Result<KernelImage> KernelImage::parse(std::string_view facts, std::string ptx) 
   image.target = head.text("target");
   image.threads = static_cast<int>(head.number("threads", 1, 1024));
   image.sharedBytes = head.number("shared", 0, maxExtent);
-  image.n = head.number("n", 1, maxExtent);
-  image.k = head.number("k", 1, maxExtent);
-  image.tileM = head.number("tile_m", 1, 1 << 16);
-  image.tileN = head.number("tile_n", 1, 1 << 16);
-  image.tileK = head.number("tile_k", 1, maxExtent);
+  image.n = head.number("n", 0, maxExtent);
+  image.k = head.number("k", 0, maxExtent);
+  image.tileM = head.number("tile_m", 0, 1 << 16);
+  image.tileN = head.number("tile_n", 0, 1 << 16);
+  image.tileK = head.number("tile_k", 0, maxExtent);
   image.pipeline = static_cast<int>(head.number("pipeline", 0, 64));
   image.splitK = head.number("split_k", 0, 65535);
   image.clusterN = head.number("cluster_n", 1, maxCluster);
@@ -196,6 +201,11 @@ Result<KernelImage> KernelImage::parse(std::string_view facts, std::string ptx) 
     return fail(number, std::string(problem));
   if (image.entry.empty() || image.target.empty())
     return fail(number, "the entry or the target has no name");
+  if (!image.isGemm()) {
+    if (!rest.empty())
+      return fail(number + 1, "nothing may follow the facts of a kernel that is no gemm");
+    return image;
+  }
 
   bool activationSeen = false;
   while (true) {

@@ -54,7 +54,9 @@ struct KernelImage {
   // Launch facts.
   int threads = 0;         // per CTA
   int64_t sharedBytes = 0; // dynamic shared memory per CTA
-  int64_t n = 0, k = 0;    // the kernel is specialised on both, not on m
+  // Of a kernel of KvCache.h that is all; the rest is that of a gemm.
+  bool isGemm() const { return n > 0; }
+  int64_t n = 0, k = 0; // the kernel is specialised on both, not on m
   int64_t tileM = 0, tileN = 0, tileK = 0;
   int pipeline = 0;
   int64_t splitK = 1; // dsl::ScheduleDecl::streamK: the k tiles of all tiles in equal shares for

@@ -2,6 +2,7 @@
 
 #include "compiler/LayoutMap.h"
 #include "compiler/TextFields.h"
+#include "dsl/Findings.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -212,9 +213,7 @@ std::optional<std::vector<AxisBit>> parseOrder(std::string_view text) {
   std::vector<AxisBit> order;
   if (text == "-")
     return order;
-  while (true) {
-    size_t comma = text.find(',');
-    std::string_view item = text.substr(0, comma);
+  for (std::string_view item : dsl::split(text, ',')) {
     if (item.empty() || (item[0] != 'n' && item[0] != 'k'))
       return std::nullopt;
     std::optional<int64_t> bit = readNumber(item.substr(1), 0, maxTileBits);
@@ -222,10 +221,8 @@ std::optional<std::vector<AxisBit>> parseOrder(std::string_view text) {
       return std::nullopt;
     order.push_back(
         {item[0] == 'n' ? AxisBit::Axis::N : AxisBit::Axis::K, static_cast<uint8_t>(*bit)});
-    if (comma == std::string_view::npos)
-      return order;
-    text.remove_prefix(comma + 1);
   }
+  return order;
 }
 
 std::string printSection(const char *head, const LayoutSection &section) {
@@ -279,23 +276,31 @@ std::string parseSection(std::string_view line, const char *head, int64_t alignm
   return sectionProblem(section, alignment);
 }
 
+// The numbers of a residual's line, in its order.
+struct ResidualField {
+  const char *key;
+  int64_t ResidualLayout::*number;
+  int64_t least, most;
+};
+constexpr ResidualField residualFields[] = {
+    {"block_n", &ResidualLayout::blockN, 1, maxExtent},
+    {"block_k", &ResidualLayout::blockK, 1, maxExtent},
+    {"tile_n", &ResidualLayout::tileN, 1, maxExtent},
+    {"tile_k", &ResidualLayout::tileK, 1, maxExtent},
+    {"tiles_n", &ResidualLayout::tilesN, 1, maxExtent},
+    {"tiles_k", &ResidualLayout::tilesK, 1, maxExtent},
+    {"piece_n", &ResidualLayout::pieceN, 1, maxExtent},
+    {"piece_k", &ResidualLayout::pieceK, 1, maxExtent},
+    {"list", &ResidualLayout::listOffset, 0, maxBytes},
+    {"offset", &ResidualLayout::pieceOffset, 0, maxBytes},
+    {"pieces", &ResidualLayout::pieces, 0, maxExtent},
+    {"piece_bytes", &ResidualLayout::pieceBytes, 1, maxExtent},
+};
+
 std::string printResidual(const ResidualLayout &residual) {
   std::string text = "residual";
-  auto field = [&](const char *key, int64_t value) {
-    text += " " + std::string(key) + "=" + std::to_string(value);
-  };
-  field("block_n", residual.blockN);
-  field("block_k", residual.blockK);
-  field("tile_n", residual.tileN);
-  field("tile_k", residual.tileK);
-  field("tiles_n", residual.tilesN);
-  field("tiles_k", residual.tilesK);
-  field("piece_n", residual.pieceN);
-  field("piece_k", residual.pieceK);
-  field("list", residual.listOffset);
-  field("offset", residual.pieceOffset);
-  field("pieces", residual.pieces);
-  field("piece_bytes", residual.pieceBytes);
+  for (const ResidualField &field : residualFields)
+    text += " " + std::string(field.key) + "=" + std::to_string(residual.*field.number);
   text += "\n";
   for (const LayoutSection &part : residual.parts)
     text += printSection("part", part);
@@ -308,18 +313,8 @@ std::string printResidual(const ResidualLayout &residual) {
 std::string parseResidual(std::string_view line, ResidualLayout &residual) {
   FieldReader fields(line);
   fields.word("residual");
-  residual.blockN = fields.number("block_n", 1, maxExtent);
-  residual.blockK = fields.number("block_k", 1, maxExtent);
-  residual.tileN = fields.number("tile_n", 1, maxExtent);
-  residual.tileK = fields.number("tile_k", 1, maxExtent);
-  residual.tilesN = fields.number("tiles_n", 1, maxExtent);
-  residual.tilesK = fields.number("tiles_k", 1, maxExtent);
-  residual.pieceN = fields.number("piece_n", 1, maxExtent);
-  residual.pieceK = fields.number("piece_k", 1, maxExtent);
-  residual.listOffset = fields.number("list", 0, maxBytes);
-  residual.pieceOffset = fields.number("offset", 0, maxBytes);
-  residual.pieces = fields.number("pieces", 0, maxExtent);
-  residual.pieceBytes = fields.number("piece_bytes", 1, maxExtent);
+  for (const ResidualField &field : residualFields)
+    residual.*field.number = fields.number(field.key, field.least, field.most);
   fields.end();
   return fields.problem();
 }

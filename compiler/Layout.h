@@ -52,11 +52,10 @@ struct LayoutSection {
 // The stored blocks of a residual, cut into pieces of pieceN x pieceK numbers. Of each tile of
 // tileN x tileK numbers, in the order [n tile][k tile], the pieces that are stored lie one after
 // the other, rows of pieces outermost; those of all tiles do. A list has four words (u32) for each
-// tile: the number of its first piece; 64 bits, low word first, of which bit i says that piece i of
-// the tile is stored; and of the tile `ahead` k tiles further on, for who fetches early, how many
-// pieces from this tile's first one its own begin (lower half), and how many it has (upper half).
+// tile: the number of its first piece, how many it has, and 64 bits, low word first, of which bit i
+// says that piece i of the tile is stored.
 struct ResidualLayout {
-  static constexpr int64_t listBytes = 16, mostPieces = 64, ahead = 8;
+  static constexpr int64_t listBytes = 16, mostPieces = 64;
   int64_t blockN = 0, blockK = 0; // of the declaration
   int64_t tileN = 0, tileK = 0, tilesN = 0, tilesK = 0;
   int64_t pieceN = 0, pieceK = 0;

@@ -423,7 +423,8 @@ void packSections(const std::vector<LayoutSection> &sections, const QuantizedMat
 }
 
 // Calls visit(row, column) for the first number of each stored piece of a tile, and returns their
-// bits.
+// bits. Pieces past the last row, of blocks that begin before it, are stored too: warps that share
+// a block have the same pieces.
 template <class Visit>
 uint64_t forStoredPieces(const ResidualLayout &r, const QuantizedMatrix &weight, int64_t tileRow,
                          int64_t tileColumn, const Visit &visit) {
@@ -432,7 +433,8 @@ uint64_t forStoredPieces(const ResidualLayout &r, const QuantizedMatrix &weight,
     int64_t row = tileRow * r.tileN + i / r.piecesAlongK() * r.pieceN;
     int64_t column = tileColumn * r.tileK + i % r.piecesAlongK() * r.pieceK;
     int64_t block = row / r.blockN * divideUp(weight.k, r.blockK) + column / r.blockK;
-    if (row >= weight.rows || column >= weight.k || weight.choice.get(block) == 0)
+    bool exists = row / r.blockN * r.blockN < weight.rows && column < weight.k;
+    if (!exists || weight.choice.get(block) == 0)
       continue;
     stored |= uint64_t(1) << i;
     visit(row, column);
@@ -464,12 +466,9 @@ Status packResidual(const ResidualLayout &r, const QuantizedMatrix &weight, uint
   std::memset(pieces, 0, static_cast<size_t>(r.pieces * r.pieceBytes));
   parallelFor(tiles, [&](int64_t tile) {
     auto i = static_cast<size_t>(tile);
-    size_t ahead = i + ResidualLayout::ahead;
-    uint32_t list[4] = {static_cast<uint32_t>(first[i]), static_cast<uint32_t>(stored[i]),
-                        static_cast<uint32_t>(stored[i] >> 32), 0};
-    if (tile % r.tilesK + ResidualLayout::ahead < r.tilesK)
-      list[3] = static_cast<uint32_t>(first[ahead] - first[i]) |
-                static_cast<uint32_t>(std::popcount(stored[ahead])) << 16;
+    uint32_t list[4] = {static_cast<uint32_t>(first[i]),
+                        static_cast<uint32_t>(first[i + 1] - first[i]),
+                        static_cast<uint32_t>(stored[i]), static_cast<uint32_t>(stored[i] >> 32)};
     std::memcpy(out + r.listOffset + tile * ResidualLayout::listBytes, list, sizeof list);
     std::vector<uint32_t> local;
     uint8_t *piece = pieces + first[i] * r.pieceBytes;
@@ -519,13 +518,17 @@ QuantizedMatrix unpackResidual(const ResidualLayout &r, const Format &format, in
   for (int64_t tile = 0; tile < r.tilesN * r.tilesK; ++tile) {
     uint32_t list[4];
     std::memcpy(list, in + r.listOffset + tile * ResidualLayout::listBytes, sizeof list);
-    uint64_t stored = list[1] | uint64_t(list[2]) << 32;
+    uint64_t stored = list[2] | uint64_t(list[3]) << 32;
     int64_t piece = list[0];
     for (int64_t i = 0; i < r.rowsOfPieces() * r.piecesAlongK(); ++i) {
       int64_t row = tile / r.tilesK * r.tileN + i / r.piecesAlongK() * r.pieceN;
       int64_t column = tile % r.tilesK * r.tileK + i % r.piecesAlongK() * r.pieceK;
-      if ((stored >> i & 1) == 0 || row >= n || column >= k || piece >= r.pieces)
+      if ((stored >> i & 1) == 0 || column >= k || piece >= r.pieces)
         continue;
+      if (row >= n) {
+        ++piece;
+        continue;
+      }
       choice.set(row / r.blockN * divideUp(k, r.blockK) + column / r.blockK, 1);
       for (const LayoutSection &part : r.parts) {
         const Component &component = residual.format->components[part.component];

@@ -1,5 +1,7 @@
 #include "compiler/TextFields.h"
 
+#include "dsl/Findings.h"
+
 #include <charconv>
 
 namespace rho::compiler {
@@ -89,16 +91,13 @@ std::optional<std::vector<uint8_t>> parseNumbers(std::string_view text) {
   std::vector<uint8_t> numbers;
   if (text == "-")
     return numbers;
-  while (true) {
-    size_t comma = text.find(',');
-    std::optional<int64_t> number = readNumber(text.substr(0, comma), 0, 255);
+  for (std::string_view item : dsl::split(text, ',')) {
+    std::optional<int64_t> number = readNumber(item, 0, 255);
     if (!number)
       return std::nullopt;
     numbers.push_back(static_cast<uint8_t>(*number));
-    if (comma == std::string_view::npos)
-      return numbers;
-    text.remove_prefix(comma + 1);
   }
+  return numbers;
 }
 
 } // namespace rho::compiler

@@ -122,4 +122,15 @@ std::string join(const std::vector<std::string> &names) {
   return out;
 }
 
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    size_t at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos)
+      return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
 } // namespace rho::dsl

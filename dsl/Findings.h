@@ -62,4 +62,7 @@ std::string listed(std::string_view name, const std::vector<std::string> &valid)
 // "a, b, c".
 std::string join(const std::vector<std::string> &names);
 
+// What stands between the separators: one piece more than there are of them.
+std::vector<std::string_view> split(std::string_view text, char separator);
+
 } // namespace rho::dsl

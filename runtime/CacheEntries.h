@@ -32,7 +32,7 @@ std::string_view name(EntryKind kind);
 // For people: nothing depends on it. Empty where it is not known.
 struct EntryLabel {
   EntryKind kind = EntryKind::Unknown;
-  std::string name = {};    // of the gemm, or of the quantizer's format
+  std::string name = {};    // of the gemm, of the quantizer's format, or which of a cache
   std::string problem = {}; // "m any, n 4096, k 4096"
   std::string target = {};
   std::string device = {};             // that it was made on; others may share it

@@ -100,33 +100,34 @@ Result<const dsl::Gemm *> findGemm(const dsl::Module &module, std::string_view n
   return makeError(DiagId::unknown_gemm, {std::string(name), dsl::listed(name, names)});
 }
 
-std::string Engine::Impl::kernelKey(const dsl::Gemm &gemm, const compiler::Plan &plan) const {
+std::string Engine::Impl::kernelKey(const std::vector<std::string> &what,
+                                    const std::string &target) const {
   cache::Sha256 hash;
-  hash.field("kernel");
-  hash.field(compiler::printSpec(gemm, plan));
+  for (const std::string &each : what)
+    hash.field(each);
   hash.field(compiler::buildId());
   hash.field(compiler::llvmVersion());
-  hash.field(plan.target);
+  hash.field(target);
   hash.field(backend->codeVersion());
   return cache::hex(hash.finish());
 }
 
-// The kernel of report.key from disk, or null; what cannot be used is discarded with a warning.
-std::shared_ptr<const Kernel> Engine::Impl::loadEntry(const dsl::Gemm &gemm,
+// The kernel from disk, or null; what cannot be used is discarded with a warning.
+std::shared_ptr<const Kernel> Engine::Impl::loadEntry(const WantedKernel &wanted,
                                                       CompileReport &report) {
   Stopwatch watch;
-  std::optional<cache::Entry> entry = disk.load(report.key, report.warnings);
+  std::optional<cache::Entry> entry = disk.load(wanted.key, report.warnings);
   if (!entry)
     return nullptr;
   auto discard = [&](const std::string &reason) {
-    disk.discard(report.key, reason, report.warnings);
+    disk.discard(wanted.key, reason, report.warnings);
     return nullptr;
   };
   compiler::KernelImage image;
   std::string code;
   if (std::string reason = readKernel(*entry, image, code); !reason.empty())
     return discard(reason);
-  if (std::string reason = misfit(image, gemm); !reason.empty())
+  if (std::string reason = wanted.misfit(image); !reason.empty())
     return discard(reason);
   double read = watch.lap();
   Result<std::shared_ptr<const LoadedKernel>> loaded = backend->load(image, code);
@@ -138,41 +139,50 @@ std::shared_ptr<const Kernel> Engine::Impl::loadEntry(const dsl::Gemm &gemm,
   return std::make_shared<Kernel>(Kernel{std::move(image), std::move(*loaded)});
 }
 
-Result<std::shared_ptr<const Kernel>> Engine::Impl::makeKernel(const dsl::Gemm &gemm,
-                                                               const compiler::Plan &plan,
-                                                               const SourceMap *sources,
+Result<std::shared_ptr<const Kernel>> Engine::Impl::makeKernel(const WantedKernel &wanted,
                                                                CompileReport &report) {
-  if (auto kernel = loadEntry(gemm, report))
+  if (auto kernel = loadEntry(wanted, report))
     return kernel;
-  cache::FileLock lock = disk.lock(report.key, report.warnings);
+  cache::FileLock lock = disk.lock(wanted.key, report.warnings);
   if (lock.held()) // another process may have published it meanwhile
-    if (auto kernel = loadEntry(gemm, report))
+    if (auto kernel = loadEntry(wanted, report))
       return kernel;
   report.source = CompileReport::Source::Compiled;
-  Result<compiler::Compiled> compiled = compiler::compile(gemm, plan, sources);
-  if (!compiled)
-    return compiled.error();
-  for (const compiler::StageTime &stage : compiled->times)
-    report.stages.push_back({stage.name, stage.milliseconds});
+  Result<compiler::KernelImage> image = wanted.compile(report);
+  if (!image)
+    return image.error();
   Stopwatch watch;
-  Result<std::string> code = backend->assemble(compiled->image);
+  Result<std::string> code = backend->assemble(*image);
   if (!code)
     return code.error();
   report.stages.push_back({"assemble", watch.lap()});
-  Result<std::shared_ptr<const LoadedKernel>> loaded = backend->load(compiled->image, *code);
+  Result<std::shared_ptr<const LoadedKernel>> loaded = backend->load(*image, *code);
   if (!loaded)
     return loaded.error();
   report.stages.push_back({"load", watch.lap()});
-  cache::Entry entry = kernelEntry(compiled->image, *code);
-  label(entry, {.kind = EntryKind::Kernel,
-                .name = gemm.name,
-                .problem = problemText("any", plan.problem),
-                .target = plan.target,
-                .device = backend->model().name + ", " + backend->codeVersion()});
-  disk.store(report.key, entry, report.warnings);
+  cache::Entry entry = kernelEntry(*image, *code);
+  EntryLabel made = wanted.label;
+  made.target = image->target;
+  made.device = backend->model().name + ", " + backend->codeVersion();
+  label(entry, made);
+  disk.store(wanted.key, entry, report.warnings);
   report.stages.push_back({"store", watch.lap()});
   return std::shared_ptr<const Kernel>(
-      std::make_shared<Kernel>(Kernel{std::move(compiled->image), std::move(*loaded)}));
+      std::make_shared<Kernel>(Kernel{std::move(*image), std::move(*loaded)}));
+}
+
+Result<std::shared_ptr<const Kernel>> Engine::Impl::kernel(const WantedKernel &wanted,
+                                                           CompileReport &report) {
+  report.key = wanted.key;
+  report.source = CompileReport::Source::Memory;
+  Result<std::shared_ptr<const Kernel>> kernel =
+      kernels.get(wanted.key, [&] { return makeKernel(wanted, report); });
+  if (!kernel)
+    return kernel;
+  report.registers = (*kernel)->loaded->registers;
+  report.localBytes = (*kernel)->loaded->localBytes;
+  report.sharedBytes = (*kernel)->image.sharedBytes;
+  return kernel;
 }
 
 Result<std::shared_ptr<const Prepared>>
@@ -224,7 +234,19 @@ Engine::Impl::prepareAs(const dsl::Gemm &gemm, const GemmShape &shape, const com
     return makeError(DiagId::grid_too_large,
                      {std::to_string(shape.m), std::to_string(rows), std::to_string(maxGridRows)});
   report.plan = plan.print();
-  report.key = kernelKey(gemm, plan);
+  WantedKernel wanted;
+  wanted.key = kernelKey({"kernel", compiler::printSpec(gemm, plan)}, plan.target);
+  wanted.label = {
+      .kind = EntryKind::Kernel, .name = gemm.name, .problem = problemText("any", plan.problem)};
+  wanted.misfit = [&](const compiler::KernelImage &image) { return misfit(image, gemm); };
+  wanted.compile = [&](CompileReport &into) -> Result<compiler::KernelImage> {
+    Result<compiler::Compiled> compiled = compiler::compile(gemm, plan, sources);
+    if (!compiled)
+      return compiled.error();
+    for (const compiler::StageTime &stage : compiled->times)
+      into.stages.push_back({stage.name, stage.milliseconds});
+    return std::move(compiled->image);
+  };
 
   // NVRTC takes as long as the rest together, so it runs beside it.
   cache::Warnings quantizerWarnings;
@@ -255,9 +277,7 @@ Engine::Impl::prepareAs(const dsl::Gemm &gemm, const GemmShape &shape, const com
       pending = {};
     }
   }
-  report.source = CompileReport::Source::Memory;
-  Result<std::shared_ptr<const Kernel>> kernel =
-      kernels.get(report.key, [&] { return makeKernel(gemm, plan, sources, report); });
+  Result<std::shared_ptr<const Kernel>> kernel = this->kernel(wanted, report);
   QuantizerResult quantizer = pending.valid() ? pending.get() : makeQuantizer();
   if (!kernel)
     return kernel.error();
@@ -267,9 +287,6 @@ Engine::Impl::prepareAs(const dsl::Gemm &gemm, const GemmShape &shape, const com
   report.warnings.insert(report.warnings.end(), quantizerWarnings.begin(), quantizerWarnings.end());
   prepared->kernel = std::move(*kernel);
   prepared->quantizer = std::move(*quantizer);
-  report.registers = prepared->kernel->loaded->registers;
-  report.localBytes = prepared->kernel->loaded->localBytes;
-  report.sharedBytes = prepared->kernel->image.sharedBytes;
   return prepared;
 }
 

@@ -7,6 +7,7 @@
 #include "runtime/cache/MemoryCache.h"
 
 #include <cstring>
+#include <functional>
 
 namespace rho {
 
@@ -40,6 +41,15 @@ Result<const dsl::Gemm *> findGemm(const dsl::Module &module, std::string_view n
 // `gemm` is one of the module's own.
 Request requestFor(const Module::Impl &module, const dsl::Gemm &gemm, const GemmShape &shape);
 
+// A kernel that is on disk or can be made.
+struct WantedKernel {
+  std::string key;
+  EntryLabel label;
+  // Why what was found on disk is not this kernel; empty: it is.
+  std::function<std::string(const compiler::KernelImage &)> misfit;
+  std::function<Result<compiler::KernelImage>(CompileReport &)> compile;
+};
+
 struct Engine::Impl {
   Impl(Device device, const CacheFolders &folders, bool useTuned)
       : device(std::move(device)), backend(this->device.impl().backend), disk(folders.kernels),
@@ -66,12 +76,16 @@ struct Engine::Impl {
                                        const dsl::Gemm &gemm, const GemmShape &shape,
                                        std::shared_ptr<const Prepared> prepared) const;
 
+  // The key of a kernel that `what` determines together with the generator, the target and what
+  // the device's code depends on.
+  std::string kernelKey(const std::vector<std::string> &what, const std::string &target) const;
+  // From memory, from disk, or made and kept in both.
+  Result<std::shared_ptr<const Kernel>> kernel(const WantedKernel &wanted, CompileReport &report);
+
 private:
-  Result<std::shared_ptr<const Kernel>> makeKernel(const dsl::Gemm &gemm,
-                                                   const compiler::Plan &plan,
-                                                   const SourceMap *sources, CompileReport &report);
-  std::shared_ptr<const Kernel> loadEntry(const dsl::Gemm &gemm, CompileReport &report);
-  std::string kernelKey(const dsl::Gemm &gemm, const compiler::Plan &plan) const;
+  Result<std::shared_ptr<const Kernel>> makeKernel(const WantedKernel &wanted,
+                                                   CompileReport &report);
+  std::shared_ptr<const Kernel> loadEntry(const WantedKernel &wanted, CompileReport &report);
 };
 
 } // namespace rho

@@ -1,6 +1,5 @@
 #include "runtime/KvCache.h"
 
-#include "compiler/Compiler.h"
 #include "dsl/Findings.h"
 #include "runtime/EngineImpl.h"
 #include "runtime/KvCacheImpl.h"
@@ -48,70 +47,63 @@ Status checkPointer(DevicePointer pointer, const char *what) {
   return Done{};
 }
 
-std::string keyOf(const compiler::KvLayout &layout, const char *kernel, const Backend &backend) {
-  cache::Sha256 hash;
-  hash.field("kv");
-  hash.field(kernel);
-  for (const compiler::KvTensor *tensor : {&layout.keys, &layout.values}) {
-    hash.field(print(tensor->format));
-    hash.field(std::to_string(tensor->step));
-  }
-  const compiler::KvShape &shape = layout.shape;
-  for (int64_t extent : {shape.pageTokens, shape.headDim, shape.kvHeads, shape.queryHeads})
-    hash.field(std::to_string(extent));
-  hash.field(shape.type.name());
-  hash.field(compiler::buildId());
-  hash.field(compiler::llvmVersion());
-  hash.field(backend.model().target);
-  hash.field(backend.codeVersion());
-  return cache::hex(hash.finish());
-}
+using Tensors = std::vector<const compiler::KvTensor *>;
 
-// In the engine's memory cache only.
-template <class Compile>
-Result<std::shared_ptr<const Kernel>> makeKernel(Engine::Impl &engine,
-                                                 const compiler::KvLayout &layout, const char *name,
-                                                 const Compile &compile) {
-  return engine.kernels.get(
-      keyOf(layout, name, *engine.backend), [&]() -> Result<std::shared_ptr<const Kernel>> {
-        Result<compiler::KernelImage> image = compile();
-        if (!image)
-          return image.error();
-        Result<std::string> code = engine.backend->assemble(*image);
-        if (!code)
-          return code.error();
-        Result<std::shared_ptr<const LoadedKernel>> loaded = engine.backend->load(*image, *code);
-        if (!loaded)
-          return loaded.error();
-        return std::shared_ptr<const Kernel>(
-            std::make_shared<Kernel>(Kernel{std::move(*image), std::move(*loaded)}));
-      });
+// All that a kernel over these tensors depends on but the device.
+std::vector<std::string> contentOf(const std::string &kernel, const Tensors &tensors) {
+  std::vector<std::string> content = {"kv", kernel};
+  for (const compiler::KvTensor *tensor : tensors) {
+    const compiler::KvShape &shape = tensor->shape;
+    content.push_back(print(tensor->format));
+    for (int64_t extent :
+         {tensor->step, shape.pageTokens, shape.headDim, shape.kvHeads, shape.queryHeads})
+      content.push_back(std::to_string(extent));
+    content.emplace_back(shape.type.name());
+  }
+  return content;
 }
 
 Status makeKernels(Engine::Impl &engine, KvCache::Impl &cache) {
-  const compiler::KvLayout &layout = cache.layout;
+  const compiler::KvTensor &keys = cache.layout.keys, &values = cache.layout.values;
+  const compiler::KvShape &shape = cache.layout.shape;
   const std::string &target = engine.backend->model().target;
-  struct Wanted {
-    std::shared_ptr<const Kernel> &kernel;
-    const char *name;
-    std::function<Result<compiler::KernelImage>()> compile;
+  const std::string problem =
+      "page " + std::to_string(shape.pageTokens) + ", head " + std::to_string(shape.headDim) +
+      ", heads " + std::to_string(shape.queryHeads) + " to " + std::to_string(shape.kvHeads);
+  auto make = [&](std::shared_ptr<const Kernel> &kernel, const std::string &name,
+                  const Tensors &tensors, const auto &compile) -> Status {
+    WantedKernel wanted;
+    wanted.key = engine.kernelKey(contentOf(name, tensors), target);
+    wanted.label = {.kind = EntryKind::Kernel,
+                    .name = name + ": " + tensors.front()->format.name,
+                    .problem = problem};
+    if (tensors.size() > 1)
+      wanted.label.name += ", " + tensors.back()->format.name;
+    wanted.misfit = [](const compiler::KernelImage &image) {
+      return image.isGemm() ? "it is the kernel of a gemm" : "";
+    };
+    wanted.compile = [&](CompileReport &) { return compile(); };
+    auto made = engine.kernel(wanted, cache.reports.emplace_back());
+    if (!made)
+      return made.error();
+    kernel = std::move(*made);
+    return Done{};
   };
-  const Wanted all[] = {
-      {cache.quantizeKeys, "quantize keys", [&] { return compileKvQuantize(layout.keys, target); }},
-      {cache.quantizeValues, "quantize values",
-       [&] { return compileKvQuantize(layout.values, target); }},
-      {cache.dequantizeKeys, "dequantize keys",
-       [&] { return compileKvDequantize(layout.keys, target); }},
-      {cache.dequantizeValues, "dequantize values",
-       [&] { return compileKvDequantize(layout.values, target); }},
-      {cache.attend, "attend", [&] { return compileKvAttend(layout, target); }}};
-  for (const Wanted &wanted : all) {
-    auto kernel = makeKernel(engine, layout, wanted.name, wanted.compile);
-    if (!kernel)
-      return kernel.error();
-    wanted.kernel = std::move(*kernel);
-  }
-  return Done{};
+  Status made = make(cache.quantizeKeys, "quantize keys", {&keys},
+                     [&] { return compileKvQuantize(keys, target); });
+  if (made)
+    made = make(cache.quantizeValues, "quantize values", {&values},
+                [&] { return compileKvQuantize(values, target); });
+  if (made)
+    made = make(cache.dequantizeKeys, "dequantize keys", {&keys},
+                [&] { return compileKvDequantize(keys, target); });
+  if (made)
+    made = make(cache.dequantizeValues, "dequantize values", {&values},
+                [&] { return compileKvDequantize(values, target); });
+  if (made)
+    made = make(cache.attend, "attend", {&keys, &values},
+                [&] { return compileKvAttend(cache.layout, target); });
+  return made;
 }
 
 Result<Buffer> upload(const Device &device, std::span<const int32_t> numbers) {
@@ -226,6 +218,11 @@ Result<KvCache> KvCache::create(const Engine &engine, const Module &module,
   KvCache cache;
   cache.pimpl = std::move(impl);
   return cache;
+}
+
+const std::vector<CompileReport> &KvCache::reports() const {
+  static const std::vector<CompileReport> none;
+  return pimpl ? pimpl->reports : none;
 }
 
 int64_t KvCache::pageBytes() const {

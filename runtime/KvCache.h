@@ -56,9 +56,13 @@ private:
 
 class KvCache {
 public:
-  // Compiles the kernels and allocates the pages. Errors: kv_shape, kv_format, kv_unknown_format.
+  // Gets the kernels through the engine's caches and allocates the pages. Errors: kv_shape,
+  // kv_format, kv_unknown_format.
   static Result<KvCache> create(const Engine &engine, const Module &module,
                                 const KvCacheOptions &options);
+  // Of its kernels, which have no plan: quantize keys, quantize values, dequantize keys, dequantize
+  // values, attend.
+  const std::vector<CompileReport> &reports() const;
   int64_t pageBytes() const;    // of keys and values together
   double bitsPerNumber() const; // stored bits, components included
 

@@ -16,6 +16,7 @@ struct KvCache::Impl {
   Buffer keys, values;
   std::shared_ptr<const Kernel> quantizeKeys, quantizeValues, dequantizeKeys, dequantizeValues,
       attend;
+  std::vector<CompileReport> reports;
 };
 
 struct KvJobs::Impl {

@@ -133,7 +133,6 @@ bool KernelLowering::lowerCommon(mlir::Operation *inner) {
       .Case<tile::LoadActivationOp>([&](auto o) { return lowerLoadActivation(o), true; })
       .Case<tile::MmaOp>([&](auto o) { return lowerMma(o), true; })
       .Case<tile::LoadBlockListOp>([&](auto o) { return lowerLoadBlockList(o), true; })
-      .Case<tile::PrefetchBlocksOp>([&](auto o) { return lowerPrefetchBlocks(o), true; })
       .Case<tile::LoadPieceOp>([&](auto o) { return lowerLoadPiece(o), true; })
       .Case<tile::LoadCodesOp>([&](auto o) { return lowerLoadCodes(o), true; })
       .Case<tile::LoadRowCodesOp>([&](auto o) { return lowerLoadRowCodes(o), true; })

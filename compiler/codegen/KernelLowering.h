@@ -69,10 +69,12 @@ protected:
   // Operands A, B and C of an instruction, each register one.
   std::vector<Value> mmaOperands(mlir::ValueRange a, Value b, int64_t step, Value c);
   void lowerMma(tile::MmaOp mma);
-  Value blockList(Value buffer, Value slot); // the four words of a tile
   void lowerLoadBlockList(tile::LoadBlockListOp load);
-  void lowerPrefetchBlocks(tile::PrefetchBlocksOp prefetch);
   void lowerLoadPiece(tile::LoadPieceOp load);
+  struct PiecesOfTile {
+    Value from, bytes;
+  };
+  PiecesOfTile piecesOf(tile::CopyPiecesOp copy);
 
   // Fragments.cpp
   void lowerLoadCodes(tile::LoadCodesOp load);

@@ -31,6 +31,7 @@ private:
   void computeFamilyValues() override;
   bool lowerFamily(mlir::Operation *inner) override;
   void lowerCopyTile(tile::CopyTileOp copy);
+  void lowerCopyPieces(tile::CopyPiecesOp copy);
   Value matrixRowAt(Value part, int64_t batchTile, Value piece, int64_t rowBytes) override;
   void lowerLoadBlockScales(tile::LoadBlockScalesOp load);
   void lowerLoadBlockCodes(tile::LoadBlockCodesOp load);
@@ -50,6 +51,7 @@ MmaSyncLowering::MatrixRow MmaSyncLowering::matrixRow(int64_t rowBytes) {
 bool MmaSyncLowering::lowerFamily(mlir::Operation *inner) {
   return llvm::TypeSwitch<mlir::Operation *, bool>(inner)
       .Case<tile::CopyTileOp>([&](auto o) { return lowerCopyTile(o), true; })
+      .Case<tile::CopyPiecesOp>([&](auto o) { return lowerCopyPieces(o), true; })
       .Case<tile::LoadBlockScalesOp>([&](auto o) { return lowerLoadBlockScales(o), true; })
       .Case<tile::LoadBlockCodesOp>([&](auto o) { return lowerLoadBlockCodes(o), true; })
       .Case<tile::PickBlockOp>([&](auto o) { return lowerPickBlock(o), true; })
@@ -65,6 +67,16 @@ void MmaSyncLowering::lowerCopyTile(tile::CopyTileOp copy) {
   forEachPiece(bytes / 16, [&](Value piece, Value exists) {
     Value offset = mul(piece, 16);
     copyPiece(sharedAt(add(part, offset)), globalAt(from, widen(offset)), Value(), exists);
+  });
+}
+
+void MmaSyncLowering::lowerCopyPieces(tile::CopyPiecesOp copy) {
+  PiecesOfTile stored = piecesOf(copy);
+  Value part = partOf(copy.getBuffer(), copy.getSlot());
+  forEachPiece(copy.getBuffer().getType().getBytes() / 16, [&](Value piece, Value) {
+    Value offset = mul(piece, 16);
+    copyPiece(sharedAt(add(part, offset)), globalAt(stored.from, widen(offset)), Value(),
+              less(offset, stored.bytes));
   });
 }
 

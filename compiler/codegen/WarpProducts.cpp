@@ -72,16 +72,13 @@ void KernelLowering::lowerMma(tile::MmaOp op) {
   op.replaceAllUsesWith(mmaResult(intrinsic, op.getC(), operands));
 }
 
-KernelLowering::Value KernelLowering::blockList(Value buffer, Value slot) {
-  return load(mlir::VectorType::get({4}, builder.getI32Type()), sharedAt(partOf(buffer, slot)), 16);
-}
-
 void KernelLowering::lowerLoadBlockList(tile::LoadBlockListOp op) {
-  Value list = blockList(op.getBuffer(), op.getSlot());
+  Value list = load(mlir::VectorType::get({4}, builder.getI32Type()),
+                    sharedAt(partOf(op.getBuffer(), op.getSlot())), 16);
   auto perWarp = static_cast<int64_t>(op.getPerWarp());
   Value stored = arith::OrIOp::create(
-      builder, loc, widen(element(list, 1)),
-      arith::ShLIOp::create(builder, loc, widen(element(list, 2)), i64(32)).getResult());
+      builder, loc, widen(element(list, 2)),
+      arith::ShLIOp::create(builder, loc, widen(element(list, 3)), i64(32)).getResult());
   Value place = widen(mul(warpN, perWarp));
   Value own = arith::ShRUIOp::create(builder, loc, stored, place);
   own = arith::TruncIOp::create(builder, loc, builder.getI32Type(), own);
@@ -90,30 +87,9 @@ void KernelLowering::lowerLoadBlockList(tile::LoadBlockListOp op) {
   Value below = arith::ShLIOp::create(builder, loc, i64(1), place);
   below = arith::AndIOp::create(builder, loc, stored, add(below, -1));
   Value before = mlir::math::CtPopOp::create(builder, loc, below);
-  before = arith::TruncIOp::create(builder, loc, builder.getI32Type(), before);
   op.getStored().replaceAllUsesWith(own);
-  op.getFirst().replaceAllUsesWith(add(element(list, 0), before));
-}
-
-// A line of a cache for each thread; what is more than all of them take is not worth a loop.
-void KernelLowering::lowerPrefetchBlocks(tile::PrefetchBlocksOp op) {
-  constexpr int64_t lineBytes = 128, half = int64_t{1} << 16;
-  auto pieceBytes = static_cast<int64_t>(op.getPieceBytes());
-  Value list = blockList(op.getBuffer(), op.getSlot());
-  Value ahead = element(list, 3);
-  Value before = mod(ahead, half), count = div(ahead, half);
-  auto choose = [&](Value all, Value one) -> Value {
-    return arith::SelectOp::create(builder, loc, op.getBetween(), all, one);
-  };
-  Value bytes = mul(choose(add(before, count), count), pieceBytes);
-  Value line = mul(mod(thread, g.groupThreads()), lineBytes);
-  auto some = mlir::scf::IfOp::create(builder, loc, less(line, bytes));
-  mlir::OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(&some.getThenRegion().front());
-  Value first = add(element(list, 0), choose(i32(0), before));
-  Value at = add(mul(widen(first), pieceBytes), widen(line));
-  ptx("prefetch.global.L2 [$0];", "l", mlir::TypeRange(),
-      {globalAt(op.getSource(), add(at, static_cast<int64_t>(op.getBase())))});
+  op.getFirst().replaceAllUsesWith(
+      arith::TruncIOp::create(builder, loc, builder.getI32Type(), before));
 }
 
 void KernelLowering::lowerLoadPiece(tile::LoadPieceOp op) {
@@ -124,9 +100,19 @@ void KernelLowering::lowerLoadPiece(tile::LoadPieceOp op) {
     bytes = g.rowsPerThread() * bits / 8;
     own = mul(laneRow, bytes);
   }
-  Value at = add(mul(widen(op.getPiece()), static_cast<int64_t>(op.getPieceBytes())), widen(own));
-  at = add(at, static_cast<int64_t>(op.getBase() + op.getOffset()));
-  op.replaceAllUsesWith(vectorOf(loadWords(globalAt(op.getSource(), at), bytes)));
+  Value at = add(mul(op.getPiece(), static_cast<int64_t>(op.getPieceBytes())), own);
+  at = add(partOf(op.getBuffer(), op.getSlot()), add(at, static_cast<int64_t>(op.getOffset())));
+  op.replaceAllUsesWith(vectorOf(loadWords(sharedAt(at), bytes)));
+}
+
+KernelLowering::PiecesOfTile KernelLowering::piecesOf(tile::CopyPiecesOp copy) {
+  Value at = add(mul(widen(copy.getTile()), ResidualLayout::listBytes),
+                 static_cast<int64_t>(copy.getList()));
+  Value list =
+      load(mlir::VectorType::get({2}, builder.getI32Type()), globalAt(copy.getSource(), at), 8);
+  auto pieceBytes = static_cast<int64_t>(copy.getPieceBytes());
+  Value from = add(mul(widen(element(list, 0)), pieceBytes), static_cast<int64_t>(copy.getBase()));
+  return {globalAt(copy.getSource(), from), mul(element(list, 1), pieceBytes)};
 }
 
 } // namespace rho::compiler

@@ -43,6 +43,7 @@ private:
   void awaitLoads(mlir::ValueRange vectors);
   void lowerRegisters(tile::RegistersOp registers);
   void lowerCopyTile(tile::CopyTileOp copy);
+  void lowerCopyPieces(tile::CopyPiecesOp copy);
   void lowerCopyBox(tile::CopyBoxOp copy);
   void lowerStoreOperand(tile::StoreOperandOp store);
   void lowerMma(tile::WarpgroupMmaOp mma);
@@ -86,6 +87,7 @@ bool WgmmaLowering::lowerFamily(mlir::Operation *inner) {
       .Case<tile::BarrierArriveOp>([&](auto o) { return lowerBarrierArrive(o), true; })
       .Case<tile::RegistersOp>([&](auto o) { return lowerRegisters(o), true; })
       .Case<tile::CopyTileOp>([&](auto o) { return lowerCopyTile(o), true; })
+      .Case<tile::CopyPiecesOp>([&](auto o) { return lowerCopyPieces(o), true; })
       .Case<tile::CopyBoxOp>([&](auto o) { return lowerCopyBox(o), true; })
       .Case<tile::StoreOperandOp>([&](auto o) { return lowerStoreOperand(o), true; })
       .Case<tile::WarpgroupMmaOp>([&](auto o) { return lowerMma(o), true; })
@@ -204,6 +206,16 @@ void WgmmaLowering::lowerCopyTile(tile::CopyTileOp copy) {
        barrierAt(barriers, copy.getSlot(), true)});
 }
 
+void WgmmaLowering::lowerCopyPieces(tile::CopyPiecesOp copy) {
+  PiecesOfTile stored = piecesOf(copy);
+  ptx("{\n.reg .pred any;\nmbarrier.arrive.expect_tx.shared::cta.b64 _, [$3], $2;\n"
+      "setp.ne.u32 any, $2, 0;\n@any cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::"
+      "bytes [$0], [$1], $2, [$3];\n}",
+      "r,l,r,r", mlir::TypeRange(),
+      {sharedAddress(partOf(copy.getBuffer(), copy.getSlot())), stored.from, stored.bytes,
+       barrierAt(barriers, copy.getSlot(), true)});
+}
+
 void WgmmaLowering::lowerCopyBox(tile::CopyBoxOp copy) {
   int64_t rowBytes = static_cast<int64_t>(copy.getRowBytes());
   int64_t boxBytes = static_cast<int64_t>(copy.getBoxBytes());
@@ -312,6 +324,11 @@ void WgmmaLowering::lowerMma(tile::WarpgroupMmaOp mma) {
   int64_t firstB = sums + static_cast<int64_t>(operands.size());
   auto columnOf = [&](int64_t step) { return (static_cast<int64_t>(mma.getFirst()) + step) * 32; };
   Value part = partOf(mma.getBuffer(), mma.getSlot());
+  if (mma.getFurther()) { // columnOffset
+    constexpr int64_t stepsOfRow = Geometry::swizzleBytes / 32;
+    Value rows = mul(div(mma.getFurther(), stepsOfRow), g.tileM * Geometry::swizzleBytes);
+    part = add(part, add(rows, mul(mod(mma.getFurther(), stepsOfRow), 32)));
+  }
   for (int64_t step = 0; step < steps; ++step) {
     constraints += "l,";
     operands.push_back(descriptor(part, columnOffset(g.tileM, columnOf(step))));

@@ -348,18 +348,20 @@ def Tile_WarpgroupMmaOp : Tile_Op<"warpgroup_mma", [AttrSizedOperandSegments]> {
   let description = [{
     For each step of k and each tile of 64 weight rows one instruction, steps outermost: `a` holds 4
     registers for each of them, or all are read from a part of `operand` (tile.store_operand).
-    Operand B is read from a part of `buffer`. Both are read from k step `first` on.
+    Operand B is read from a part of `buffer`, `further` k steps on. Both are read from k step
+    `first` on.
     `c` are the accumulators, row tile by row tile, n8 tiles innermost; without them the sums start
     at zero. Results may be used by further batches at once, by anything else after
     tile.warpgroup_wait.
   }];
   let arguments = (ins Variadic<I32>:$a, Tile_Shared:$buffer, I32:$slot, I64Attr:$first,
                        I64Attr:$steps, StrAttr:$element, Variadic<Accumulator>:$c,
-                       Optional<Tile_Shared>:$operand, Optional<I32>:$operandSlot);
+                       Optional<Tile_Shared>:$operand, Optional<I32>:$operandSlot,
+                       Optional<I32>:$further);
   let results = (outs Variadic<Accumulator>:$results);
   let assemblyFormat = [{
     $element (`(` $a^ `)`)? (`operand` $operand^ `[` $operandSlot `]` `:` type($operand))? `,`
-    $buffer `[` $slot `]` `steps` $steps `from` $first
+    $buffer `[` $slot `]` `steps` $steps `from` $first (`+` $further^)?
     (`plus` $c^ `:` type($c))? attr-dict `:` type($buffer) `->` type($results)
   }];
   let hasVerifier = 1;

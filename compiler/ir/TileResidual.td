@@ -2,11 +2,26 @@
 #ifndef TILE_RESIDUAL_TD
 #define TILE_RESIDUAL_TD
 
+def Tile_CopyPiecesOp : Tile_Op<"copy_pieces", []> {
+  let summary = "asynchronous copy of the stored pieces of one tile of a residual";
+  let description = [{
+    The tile's list, at `source + list`, says which of the pieces of `pieceBytes` at `source + base`
+    these are: any number of them, up to what the buffer holds. Where copies complete on barriers it
+    announces their bytes.
+  }];
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I64Attr:$pieceBytes,
+                       I64Attr:$list, I32:$tile, Tile_Shared:$buffer, I32:$slot);
+  let assemblyFormat = [{
+    $source `+` $base `pieces` `of` $pieceBytes `list` $list `tile` $tile `to` $buffer `[` $slot `]`
+    attr-dict `:` type($source) `,` type($buffer)
+  }];
+}
+
 def Tile_LoadBlockListOp : Tile_Op<"load_block_list", []> {
   let summary = "which pieces of a residual are stored of this warp's rows of a k tile";
   let description = [{
     Of the `perWarp` pieces along k bit i of `stored` says whether piece i is; they lie one after the
-    other from piece `first` of the packed residual on (ResidualLayout).
+    other from piece `first` of the tile's on (ResidualLayout).
   }];
   let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$perWarp);
   let results = (outs I32:$stored, I32:$first);
@@ -15,31 +30,18 @@ def Tile_LoadBlockListOp : Tile_Op<"load_block_list", []> {
   }];
 }
 
-def Tile_PrefetchBlocksOp : Tile_Op<"prefetch_blocks", []> {
-  let summary = "starts to bring the stored pieces of a k tile further on into L2";
-  let description = [{
-    With `between` also those of this k tile and of all up to that one.
-  }];
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, Tile_Shared:$buffer,
-                       I32:$slot, I64Attr:$pieceBytes, I1:$between);
-  let assemblyFormat = [{
-    $source `+` $base `pieces` `of` $pieceBytes `by` $buffer `[` $slot `]` `between` $between
-    attr-dict `:` type($source) `,` type($buffer)
-  }];
-}
-
 def Tile_LoadPieceOp : Tile_Op<"load_piece", []> {
-  let summary = "what belongs to this thread of one part of a piece of a residual, from global memory";
+  let summary = "what belongs to this thread of one part of a piece of a residual";
   let description = [{
-    The part begins `offset` bytes into the piece, pieces of `pieceBytes` at `source + base`. It holds
-    the words of one lane after another, or with `rowBits` a code of so many bits for each row.
+    The part begins `offset` bytes into the piece. It holds the words of one lane after another, or
+    with `rowBits` a code of so many bits for each row.
   }];
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$piece,
-                       I64Attr:$pieceBytes, I64Attr:$offset, OptionalAttr<I64Attr>:$rowBits);
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I32:$piece, I64Attr:$pieceBytes,
+                       I64Attr:$offset, OptionalAttr<I64Attr>:$rowBits);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
-    $source `+` $base `piece` $piece `of` $pieceBytes `at` $offset (`rows` `bits` $rowBits^)? attr-dict
-    `:` type($source) `->` type($words)
+    $buffer `[` $slot `]` `piece` $piece `of` $pieceBytes `at` $offset (`rows` `bits` $rowBits^)?
+    attr-dict `:` type($buffer) `->` type($words)
   }];
 }
 

@@ -17,29 +17,20 @@ public:
 private:
   const KvTensor &tensor;
 
-  std::vector<mlir::Type> parameterTypes() override {
-    return {pointer(), pointer(), pointer(), builder.getI64Type()};
-  }
+  std::vector<mlir::Type> parameterTypes() override { return moveTypes(); }
 
   void body(mlir::ValueRange parameters) override {
-    Value head = blockX(), job = globalAt(parameters[2], widen(mul(blockY(), 8)));
-    Value block = load(builder.getI32Type(), job, 8);
-    Value number = load(builder.getI32Type(), globalAt(job, i64(4)), 4);
-    Value page = headAt(parameters[0], tensor, number, head);
-    Value stride = mul(parameters[3], 2);
-    Value first = add(mul(mul(widen(block), tensor.shape.pageTokens), stride),
-                      widen(mul(head, tensor.shape.headDim * 2)));
-    Value output = globalAt(parameters[1], first);
+    Move move = moveOf(tensor, parameters);
     scalars.loop(warp, i32(tensor.steps()), i32(warps), {}, [&](Value step, mlir::ValueRange) {
-      writeStep(page, step, output, stride);
+      writeStep(step, move);
       return llvm::SmallVector<Value>();
     });
   }
 
   // A register has two channels of one token of keys, two tokens of one channel of values.
-  void writeStep(Value page, Value step, Value output, Value stride) {
+  void writeStep(Value step, const Move &move) {
     const bool keys = tensor.part == KvPart::Keys, bf16 = tensor.shape.type.name() == "bf16";
-    StepWords words = loadStep(tensor, page, step);
+    StepWords words = loadStep(tensor, move.page, step);
     std::vector<Value> registers = registersOf(tensor, words.codes);
     Numbers numbers = numbersOf(tensor, words.components);
     for (int64_t r = 0; r < tensor.registers(); ++r) {
@@ -55,13 +46,14 @@ private:
         value = numbers.offsets.empty() ? mulF(value, numbers.slopes[own])
                                         : fma(value, numbers.slopes[own], numbers.offsets[own]);
       }
-      Value at = globalAt(output, add(mul(widen(token), stride), widen(mul(channel, 2))));
+      Value at =
+          globalAt(move.outside, add(mul(widen(token), move.stride), widen(mul(channel, 2))));
       if (keys) {
         store(this->pair(pair[0], pair[1], tensor.shape.type), at, 4);
         continue;
       }
       store(rounded(pair[0], tensor.shape.type), at, 2);
-      store(rounded(pair[1], tensor.shape.type), globalAt(at, stride), 2);
+      store(rounded(pair[1], tensor.shape.type), globalAt(at, move.stride), 2);
     }
   }
 };

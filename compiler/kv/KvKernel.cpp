@@ -98,6 +98,16 @@ llvm::SmallVector<KvKernel::Value> KvKernel::either(Value condition, mlir::TypeR
   return chosen.getResults();
 }
 
+KvKernel::Move KvKernel::moveOf(const KvTensor &tensor, mlir::ValueRange parameters) {
+  Value head = blockX(), job = globalAt(parameters[2], widen(mul(blockY(), 8)));
+  Value block = load(builder.getI32Type(), job, 8);
+  Value page = load(builder.getI32Type(), globalAt(job, i64(4)), 4);
+  Value stride = mul(parameters[3], 2);
+  Value first = add(mul(mul(widen(block), tensor.shape.pageTokens), stride),
+                    widen(mul(head, tensor.shape.headDim * 2)));
+  return {headAt(parameters[0], tensor, page, head), globalAt(parameters[1], first), stride};
+}
+
 KvKernel::Value KvKernel::headAt(Value cache, const KvTensor &tensor, Value page, Value head) {
   Value inPage = mul(widen(head), tensor.headBytes());
   return globalAt(cache, add(mul(widen(page), tensor.pageBytes()), inPage));

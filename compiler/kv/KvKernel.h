@@ -55,6 +55,17 @@ protected:
   llvm::SmallVector<Value> either(Value condition, mlir::TypeRange types, const Branch &then,
                                   const Branch &otherwise);
 
+  // What a CTA of quantize or dequantize moves: one head of a block of the caller and of a page.
+  std::vector<mlir::Type> moveTypes() {
+    return {pointer(), pointer(), pointer(), builder.getI64Type()};
+  }
+  struct Move {
+    Value page;    // the head's bytes in the cache
+    Value outside; // its first number of the caller's
+    Value stride;  // bytes between tokens there
+  };
+  Move moveOf(const KvTensor &tensor, mlir::ValueRange parameters);
+
   // The bytes of one head of a page.
   Value headAt(Value cache, const KvTensor &tensor, Value page, Value head);
   // This lane's code words of a step, and its codes of each component that the numbers of the step

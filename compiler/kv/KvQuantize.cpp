@@ -24,36 +24,26 @@ private:
   const dsl::Format &format;
   DoubleBuilder doubles;
   const bool product;
-  Value page;        // this head's bytes in the cache
-  Value input;       // this thread's first number
-  Value strideBytes; // between tokens
+  Move move;
+  Value input; // this thread's first number
 
   // Codes of the components that share a number, and what they stand for.
   struct Known {
     std::vector<Value> codes, numbers;
   };
 
-  std::vector<mlir::Type> parameterTypes() override {
-    return {pointer(), pointer(), pointer(), builder.getI64Type()};
-  }
+  std::vector<mlir::Type> parameterTypes() override { return moveTypes(); }
 
   void body(mlir::ValueRange parameters) override {
-    const KvShape &shape = tensor.shape;
-    Value head = blockX(), job = globalAt(parameters[2], widen(mul(blockY(), 8)));
-    Value block = load(builder.getI32Type(), job, 8);
-    Value number = load(builder.getI32Type(), globalAt(job, i64(4)), 4);
-    page = headAt(parameters[0], tensor, number, head);
-    strideBytes = mul(parameters[3], 2);
-    Value first = mul(mul(widen(block), shape.pageTokens), strideBytes);
-    input =
-        globalAt(parameters[1], add(first, widen(mul(add(mul(head, shape.headDim), thread), 2))));
+    move = moveOf(tensor, parameters);
+    input = globalAt(move.outside, widen(mul(thread, 2)));
     Known known{std::vector<Value>(format.components.size()),
                 std::vector<Value>(format.components.size())};
-    encodeFrom(0, i32(0), shape.pageTokens, known);
+    encodeFrom(0, i32(0), tensor.shape.pageTokens, known);
   }
 
   Value numberAt(Value token) {
-    Value at = globalAt(input, mul(widen(token), strideBytes));
+    Value at = globalAt(input, mul(widen(token), move.stride));
     Value stored = load(halfType(tensor.shape.type), at, 2);
     Value single = arith::ExtFOp::create(builder, loc, f32(), stored);
     return arith::ExtFOp::create(builder, loc, builder.getF64Type(), single);
@@ -97,7 +87,7 @@ private:
     Value code = doubles.encode(component.type, doubles.rule(*component.encode, numbers, reduced));
     int64_t bytes = tensor.componentBytes(index);
     Value at = add(mul(divide(begin, group), tensor.shape.headDim), placeOfChannel());
-    storeCode(code, globalAt(page, add(widen(mul(at, bytes)), tensor.componentOffset(index))),
+    storeCode(code, globalAt(move.page, add(widen(mul(at, bytes)), tensor.componentOffset(index))),
               bytes);
     return code;
   }
@@ -180,7 +170,7 @@ private:
                      Value piece = add(mul(div(word, 4), 32), own);
                      Value at = add(mul(piece, 16), mul(mod(word, 4), 4));
                      at = add(at, mul(step, tensor.stepBytes()));
-                     store(made[static_cast<size_t>(w)], globalAt(page, widen(at)), 4);
+                     store(made[static_cast<size_t>(w)], globalAt(move.page, widen(at)), 4);
                    }
                    return llvm::SmallVector<Value>();
                  });

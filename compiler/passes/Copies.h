@@ -13,20 +13,22 @@ inline bool waitsFirst(tile::KernelOp kernel) {
   return !kernel.getBody().getOps<tile::WaitDependencyOp>().empty();
 }
 
-enum class Copies { Weight, Activation, All };
+// Sets of copies. Those of a residual's pieces must read first how many there are.
+enum Copies : unsigned { weightCopies = 1, pieceCopies = 2, activationCopies = 4, allCopies = 7 };
 
 // Clones the producer's body for one k tile and slot, without the copies that are not asked for.
 inline void cloneProduce(mlir::OpBuilder &builder, tile::PipelineOp pipeline, mlir::IRMapping map,
-                         mlir::Value kTile, mlir::Value slot, Copies which) {
+                         mlir::Value kTile, mlir::Value slot, unsigned which) {
   mlir::Block &body = pipeline.getProduce().front();
   map.map(body.getArgument(0), kTile);
   map.map(body.getArgument(1), slot);
   for (mlir::Operation &inner : body.without_terminator()) {
-    bool weight = llvm::isa<tile::CopyTileOp>(inner);
-    bool activation = llvm::isa<tile::CopyRowsOp, tile::CopyBoxOp>(inner);
-    if ((weight && which == Copies::Activation) || (activation && which == Copies::Weight))
-      continue;
-    builder.clone(inner, map);
+    unsigned kind = llvm::isa<tile::CopyTileOp>(inner)                    ? weightCopies
+                    : llvm::isa<tile::CopyPiecesOp>(inner)                ? pieceCopies
+                    : llvm::isa<tile::CopyRowsOp, tile::CopyBoxOp>(inner) ? activationCopies
+                                                                          : which;
+    if ((kind & which) != 0)
+      builder.clone(inner, map);
   }
 }
 

@@ -37,12 +37,12 @@ public:
     if (dependent) {
       tile::LaunchDependentsOp::create(builder, loc);
       for (int64_t ahead = 0; ahead < depth - 1; ++ahead)
-        produceIfAny(add(op.getFirst(), i32(ahead)), i32(ahead), Copies::Weight);
+        produceIfAny(add(op.getFirst(), i32(ahead)), i32(ahead), weightCopies | pieceCopies);
       tile::WaitDependencyOp::create(builder, loc);
     }
     for (int64_t ahead = 0; ahead < depth - 1; ++ahead) {
       produceIfAny(add(op.getFirst(), i32(ahead)), i32(ahead),
-                   dependent ? Copies::Activation : Copies::All);
+                   dependent ? activationCopies : allCopies);
       mlir::NVVM::CpAsyncCommitGroupOp::create(builder, loc);
     }
     llvm::SmallVector<Value> inits{i32(0), i32(depth - 1)}; // slots to read and to fill
@@ -55,7 +55,7 @@ public:
       // All threads see the tile, and all are done with the slot that is filled next.
       mlir::NVVM::Barrier0Op::create(builder, loc);
       Value read = loop.getRegionIterArg(0), fill = loop.getRegionIterArg(1);
-      produceIfAny(add(loop.getInductionVar(), i32(depth - 1)), fill, Copies::All);
+      produceIfAny(add(loop.getInductionVar(), i32(depth - 1)), fill, allCopies);
       mlir::NVVM::CpAsyncCommitGroupOp::create(builder, loc);
       mlir::IRMapping map;
       mlir::Block &consume = op.getConsume().front();
@@ -95,7 +95,7 @@ private:
   }
   // Every tile has a copy group of its own, also one past the last, so that counting them is
   // enough. Of the first tiles of a dependent kernel, all weights belong to the first group.
-  void produceIfAny(Value tile, Value slot, Copies which) {
+  void produceIfAny(Value tile, Value slot, unsigned which) {
     Value exists = mlir::arith::CmpIOp::create(builder, loc, mlir::arith::CmpIPredicate::ult, tile,
                                                op.getLast());
     auto guarded = mlir::scf::IfOp::create(builder, loc, exists);

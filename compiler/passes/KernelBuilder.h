@@ -175,6 +175,8 @@ private:
   void loadGroupScales(int64_t k, Value slot);
   std::vector<Value> buildGroupedProducts(Value slot, std::vector<Value> sums);
   std::vector<Value> buildWarpgroupProducts(Value slot, std::vector<Value> carried);
+  std::vector<Value> lastOperand; // A, of the batch that runs on
+  std::vector<Value> awaitBatch(const std::vector<Value> &sums);
   int64_t flushK() const;
   bool grouped() const { return !chain.accumulator.empty(); }
   bool biased() const { return context.plan.schedule.sums == dsl::ScheduleDecl::Sums::Biased; }
@@ -191,11 +193,7 @@ private:
   // Of such a builder: groups of k from the first of the kernel's k tile to that of the piece; null
   // where a group is no shorter than the k tile, or no piece is built.
   Value groupsBeforePiece(int64_t group);
-  // The pieces of this warp in a k tile, and what it loads of the first of them.
-  struct StoredPieces {
-    Value stored, first;
-    std::vector<Value> words;
-  };
+  Value stepsBeforePiece(); // the same of steps of k; null: no piece is built
   void makeResidual();
   // What this thread loads of a piece, in the order of ResidualLayout::parts.
   struct PieceLoad {
@@ -203,9 +201,12 @@ private:
     std::optional<int64_t> rowBits; // of a code for each row; none: words of each lane
   };
   std::vector<PieceLoad> pieceLoads();
-  std::vector<Value> loadPieceIf(Value exists, Value piece); // else zeros
-  Value isNotZero(Value bits);
-  StoredPieces startResidual(Value tileK, Value slot);
+  std::vector<Value> loadPiece(Value slot, Value piece);
+  // This warp's in a k tile: a bit for each, the number of the first, how many.
+  struct StoredPieces {
+    Value stored, first, count;
+  };
+  StoredPieces loadBlockList(Value slot);
   std::vector<Value> addResidual(Value slot, const StoredPieces &pieces, std::vector<Value> sums);
   std::vector<Value> buildPieceProducts(Value slot, Value inTile, const std::vector<Value> &words,
                                         std::vector<Value> sums);

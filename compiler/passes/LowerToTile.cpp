@@ -181,7 +181,7 @@ std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &start)
   StoredPieces pieces;
   std::vector<Value> ofResidual;
   if (residual) {
-    pieces = startResidual(consume.getArgument(0), slot);
+    pieces = loadBlockList(slot);
     auto first = carried.begin() + static_cast<std::ptrdiff_t>(ofWeight);
     auto last = carried.begin() + static_cast<std::ptrdiff_t>(sums);
     ofResidual.assign(first, last);
@@ -190,11 +190,13 @@ std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &start)
   std::vector<Value> sumsAfter = !g.specialized() ? buildWarpProducts(slot, carried)
                                  : grouped()      ? buildGroupedProducts(slot, carried)
                                                   : buildWarpgroupProducts(slot, carried);
-  if (residual) {
+  if (residual)
     ofResidual = addResidual(slot, pieces, ofResidual);
+  if (g.specialized() && !grouped() && !carriesBatch(g))
+    sumsAfter = awaitBatch(sumsAfter);
+  if (residual)
     sumsAfter.insert(sumsAfter.begin() + static_cast<std::ptrdiff_t>(ofWeight), ofResidual.begin(),
                      ofResidual.end());
-  }
   tile::YieldOp::create(builder, loc, sumsAfter);
   return {pipeline.getResults().begin(), pipeline.getResults().begin() + sums};
 }
@@ -224,6 +226,13 @@ void KernelBuilder::buildCopies(Value tileK, Value slot) {
       continue;
     }
     Value buffer = bufferOf(true, index);
+    if (index == StageBuffer::pieces) {
+      const ResidualLayout &stored = *layout.residual;
+      tile::CopyPiecesOp::create(builder, at(context.residual->weightOrigin), weight,
+                                 stored.pieceOffset, stored.pieceBytes, stored.listOffset,
+                                 add(mul(tileN, stored.tilesK), tileK), buffer, slot);
+      continue;
+    }
     if (index == StageBuffer::blockList) {
       const ResidualLayout &stored = *layout.residual;
       tile::CopyTileOp::create(builder, at(context.residual->weightOrigin), weight,

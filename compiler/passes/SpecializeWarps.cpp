@@ -78,8 +78,9 @@ public:
 
   void run() {
     int64_t decodeWarps = decodeThreads / 32;
-    tile::InitBarriersOp::create(
-        builder, loc, barriers, static_cast<uint64_t>(mathWarps / groups * clusterN + decodeWarps));
+    uint64_t consumers = static_cast<uint64_t>(mathWarps / groups * clusterN + decodeWarps);
+    uint64_t producers = loops[0].hasPieces ? 2 : 1; // times that bytes are announced
+    tile::InitBarriersOp::create(builder, loc, barriers, consumers, producers);
     if (operandBarriers)
       tile::InitBarriersOp::create(builder, loc, operandBarriers, static_cast<uint64_t>(mathWarps),
                                    static_cast<uint64_t>(decodeWarps));
@@ -128,6 +129,7 @@ private:
     tile::PipelineOp pipeline;
     int64_t stageBytes = 0;   // that the copies of one stage bring
     bool waitsInside = false; // for its sums, in every k tile
+    bool hasPieces = false;   // of a residual, copied as many as there are
   };
   llvm::SmallVector<Loop> loops;
   tile::TotalOp total; // of several loops
@@ -146,9 +148,8 @@ private:
     pipeline.getProduce().walk([&](tile::CopyBoxOp copy) {
       loop.stageBytes += static_cast<int64_t>(copy.getRows() * copy.getRowBytes());
     });
-    pipeline.getConsume().walk([&](tile::WarpgroupWaitOp wait) {
-      loop.waitsInside = loop.waitsInside || !wait.getValues().empty();
-    });
+    pipeline.getProduce().walk([&](tile::CopyPiecesOp) { loop.hasPieces = true; });
+    loop.waitsInside = pipeline.getConsume().front().getOps<tile::ReleaseOp>().empty();
     return loop;
   }
 
@@ -222,21 +223,27 @@ private:
     tile::PipelineOp pipeline = of.pipeline;
     Value first = head.lookupOrDefault(pipeline.getFirst());
     Value last = head.lookupOrDefault(pipeline.getLast());
+    // Of the first round through the ring copies are started in sets: how many pieces there are is
+    // read first, and activations wait for the kernel ahead. Others do not wait for that.
     Value ahead = i32(0);
-    if (waits) {
-      // Weights do not depend on the kernel ahead, activations do.
+    if (waits || of.hasPieces) {
       Value count = arith::MinUIOp::create(builder, loc, sub(last, first), i32(depth));
       ahead = select(share.isFirst, count, i32(0));
-      loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {
-        tile::BarrierExpectOp::create(builder, loc, barriers, i, of.stageBytes);
-        cloneProduce(builder, pipeline, head, add(first, i), i, Copies::Weight);
-        return llvm::SmallVector<Value>{};
-      });
-      when(share.isFirst, [&] { tile::WaitDependencyOp::create(builder, loc); });
-      loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {
-        cloneProduce(builder, pipeline, head, add(first, i), i, Copies::Activation);
-        return llvm::SmallVector<Value>{};
-      });
+      auto start = [&](unsigned copies, bool expect) {
+        loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {
+          if (expect)
+            tile::BarrierExpectOp::create(builder, loc, barriers, i, of.stageBytes);
+          cloneProduce(builder, pipeline, head, add(first, i), i, copies);
+          return llvm::SmallVector<Value>{};
+        });
+      };
+      start(weightCopies | (waits ? 0 : activationCopies), true);
+      if (of.hasPieces)
+        start(pieceCopies, false);
+      if (waits) {
+        when(share.isFirst, [&] { tile::WaitDependencyOp::create(builder, loc); });
+        start(activationCopies, false);
+      }
       // Those rounds end in slot `ahead`, or in slot 0 of the next round.
       Value whole = compare(arith::CmpIPredicate::eq, ahead, i32(depth));
       cursor.slot = select(share.isFirst, select(whole, i32(0), ahead), cursor.slot);
@@ -248,7 +255,7 @@ private:
                Cursor now{carried[0], carried[1]};
                tile::BarrierWaitOp::create(builder, loc, barriers, now.slot, now.parity, false);
                tile::BarrierExpectOp::create(builder, loc, barriers, now.slot, of.stageBytes);
-               cloneProduce(builder, pipeline, head, kTile, now.slot, Copies::All);
+               cloneProduce(builder, pipeline, head, kTile, now.slot, allCopies);
                Cursor following = next(now, i32(1));
                return llvm::SmallVector<Value>{following.slot, following.parity};
              });

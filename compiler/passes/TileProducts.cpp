@@ -130,13 +130,13 @@ std::vector<Value> KernelBuilder::startBatch(int64_t first, int64_t extent,
   auto batch = tile::WarpgroupMmaOp::create(
       builder, at("gemm"), types, a, bufferOf(false, 0), slot,
       static_cast<uint64_t>(first / g.mmaK), static_cast<uint64_t>(extent / g.mmaK),
-      context.placed.mmaType, sums, operandBuffer, operandSlot);
+      context.placed.mmaType, sums, operandBuffer, operandSlot, stepsBeforePiece());
   return {batch.getResults().begin(), batch.getResults().end()};
 }
 
 // A batch of instructions runs while the next one is decoded. The instructions read operand A from
 // registers all the while, so those are held until the batch has ended; those of a tile's last
-// batch go on into the next tile.
+// batch go on into the next tile, or until awaitBatch.
 std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector<Value> carried) {
   auto count = static_cast<std::ptrdiff_t>(g.rowTiles() * g.batchTiles());
   std::vector<Value> sums(carried.begin(), carried.begin() + count);
@@ -156,8 +156,13 @@ std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector
     sums.insert(sums.end(), held.begin(), held.end());
     return sums;
   }
+  lastOperand = std::move(held);
+  return sums;
+}
+
+std::vector<Value> KernelBuilder::awaitBatch(const std::vector<Value> &sums) {
   auto done = tile::WarpgroupWaitOp::create(builder, at("gemm"), mlir::ValueRange(sums).getTypes(),
-                                            0, sums, held);
+                                            0, sums, lastOperand);
   return {done.getResults().begin(), done.getResults().end()};
 }
 
@@ -219,7 +224,7 @@ std::vector<Value> KernelBuilder::joinChains(const std::vector<std::vector<Value
 
 // 1.5 adds one significant bit to a scale's.
 bool KernelBuilder::rowScalesTimesBiasAreExact() const {
-  constexpr int significantBits = 24;
+  constexpr int bitsOfF32 = 24;
   int scales = 0, bits = 1;
   for (ir::ComponentOp component : chain.accumulator) {
     bool ofWeight = false;
@@ -227,10 +232,10 @@ bool KernelBuilder::rowScalesTimesBiasAreExact() const {
     const dsl::Component &part = partOf(component, ofWeight, index);
     if (ofWeight) {
       ++scales;
-      bits += part.type.isFloat() ? part.type.mantissaBits() + 1 : part.type.bits();
+      bits += significantBits(part.type);
     }
   }
-  return scales > 0 && bits <= significantBits;
+  return scales > 0 && bits <= bitsOfF32;
 }
 
 void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value> &partial,

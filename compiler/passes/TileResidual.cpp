@@ -1,7 +1,7 @@
-// The stored blocks of a residual. A k tile's list of pieces comes with the tile; what this warp
-// needs of the first one is loaded before the tile is multiplied, and each further one while the
-// one before it is multiplied. Products go to sums of their own, by mma.sync in every family:
-// wgmma's accumulators of a warp are those of mma.sync.
+// The stored blocks of a residual. The pieces of a k tile and the list of which there are come with
+// the tile. Products go to sums of their own: by mma.sync, since each warp may have other pieces
+// (wgmma's accumulators of a warp are those of mma.sync), or by wgmma where those of a warpgroup
+// have the same.
 #include "compiler/passes/KernelBuilder.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -35,6 +35,10 @@ Value KernelBuilder::groupsBeforePiece(int64_t group) {
                           : mul(pieceInTile, g.tileK / group);
 }
 
+Value KernelBuilder::stepsBeforePiece() {
+  return pieceInTile ? mul(pieceInTile, g.tileK / g.mmaK) : Value();
+}
+
 std::vector<KernelBuilder::PieceLoad> KernelBuilder::pieceLoads() {
   std::vector<PieceLoad> loads;
   for (const LayoutSection &part : layout.residual->parts) {
@@ -51,75 +55,47 @@ std::vector<KernelBuilder::PieceLoad> KernelBuilder::pieceLoads() {
   return loads;
 }
 
-std::vector<Value> KernelBuilder::loadPieceIf(Value exists, Value piece) {
+std::vector<Value> KernelBuilder::loadPiece(Value slot, Value piece) {
   mlir::Location loc = at(context.residual->weightOrigin);
-  std::vector<PieceLoad> loads = pieceLoads();
-  std::vector<mlir::Type> types;
-  for (const PieceLoad &load : loads)
-    types.push_back(vectorOf(load.words, true));
-  auto loaded = scf::IfOp::create(builder, loc, types, exists, /*withElseRegion=*/true);
-  mlir::OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(&loaded.getThenRegion().front());
   std::vector<Value> words;
-  for (auto [load, type] : llvm::zip(loads, types)) {
+  for (const PieceLoad &load : pieceLoads()) {
     mlir::IntegerAttr bits = load.rowBits ? builder.getI64IntegerAttr(*load.rowBits) : nullptr;
     words.push_back(tile::LoadPieceOp::create(
-        builder, loc, type, weight, builder.getI64IntegerAttr(layout.residual->pieceOffset), piece,
+        builder, loc, vectorOf(load.words, true), buffers[{true, StageBuffer::pieces}], slot, piece,
         builder.getI64IntegerAttr(layout.residual->pieceBytes),
         builder.getI64IntegerAttr(load.offset), bits));
   }
-  scf::YieldOp::create(builder, loc, words);
-  builder.setInsertionPointToStart(&loaded.getElseRegion().front());
-  words.clear();
-  for (mlir::Type type : types)
-    words.push_back(arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type)));
-  scf::YieldOp::create(builder, loc, words);
-  return {loaded.getResults().begin(), loaded.getResults().end()};
+  return words;
 }
 
-Value KernelBuilder::isNotZero(Value bits) {
-  return arith::CmpIOp::create(builder, at(context.residual->weightOrigin),
-                               arith::CmpIPredicate::ne, bits, i32(0));
-}
-
-KernelBuilder::StoredPieces KernelBuilder::startResidual(Value tileK, Value slot) {
+KernelBuilder::StoredPieces KernelBuilder::loadBlockList(Value slot) {
   mlir::Location loc = at(context.residual->weightOrigin);
-  Value list = buffers[{true, StageBuffer::blockList}];
-  auto pieces =
-      tile::LoadBlockListOp::create(builder, loc, builder.getI32Type(), builder.getI32Type(), list,
-                                    slot, static_cast<uint64_t>(piecesOfWarp(g, residual->g)));
-  Value isFirst = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, tileK, firstK);
-  tile::PrefetchBlocksOp::create(builder, loc, weight, layout.residual->pieceOffset, list, slot,
-                                 layout.residual->pieceBytes, isFirst);
-  Value any = isNotZero(pieces.getStored());
-  return {pieces.getStored(), pieces.getFirst(), loadPieceIf(any, pieces.getFirst())};
+  auto list =
+      tile::LoadBlockListOp::create(builder, loc, builder.getI32Type(), builder.getI32Type(),
+                                    buffers[{true, StageBuffer::blockList}], slot,
+                                    static_cast<uint64_t>(piecesOfWarp(g, residual->g)));
+  Value count = mlir::math::CtPopOp::create(builder, loc, list.getStored());
+  return {list.getStored(), list.getFirst(), count};
 }
 
 std::vector<Value> KernelBuilder::addResidual(Value slot, const StoredPieces &pieces,
                                               std::vector<Value> sums) {
   mlir::Location loc = at(context.residual->weightOrigin);
-  Value count = mlir::math::CtPopOp::create(builder, loc, pieces.stored);
   std::vector<Value> inits{pieces.stored};
-  inits.insert(inits.end(), pieces.words.begin(), pieces.words.end());
   inits.insert(inits.end(), sums.begin(), sums.end());
-  auto loop = scf::ForOp::create(builder, loc, i32(0), count, i32(1), inits);
+  auto loop = scf::ForOp::create(builder, loc, i32(0), pieces.count, i32(1), inits);
   mlir::OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToEnd(loop.getBody());
   Value stored = loop.getRegionIterArg(0);
   auto carried = loop.getRegionIterArgs().drop_front(1);
-  size_t words = pieces.words.size();
   Value inTile = mlir::math::CountTrailingZerosOp::create(builder, loc, stored);
   Value rest = arith::AndIOp::create(builder, loc, stored, add(stored, i32(-1)));
-  Value next = add(add(pieces.first, loop.getInductionVar()), i32(1));
-  std::vector<Value> after{rest};
-  for (Value word : loadPieceIf(isNotZero(rest), next))
-    after.push_back(word);
-  std::vector<Value> sumsAfter =
-      buildPieceProducts(slot, inTile, {carried.begin(), carried.begin() + words},
-                         {carried.begin() + words, carried.end()});
-  after.insert(after.end(), sumsAfter.begin(), sumsAfter.end());
+  std::vector<Value> words = loadPiece(slot, add(pieces.first, loop.getInductionVar()));
+  std::vector<Value> after =
+      buildPieceProducts(slot, inTile, words, {carried.begin(), carried.end()});
+  after.insert(after.begin(), rest);
   scf::YieldOp::create(builder, loc, after);
-  return {loop.getResults().begin() + 1 + words, loop.getResults().end()};
+  return {loop.getResults().begin() + 1, loop.getResults().end()};
 }
 
 // What the residual's builder knows of a k tile is what was loaded of one piece.
@@ -142,7 +118,13 @@ std::vector<Value> KernelBuilder::buildPieceProducts(Value slot, Value inTile,
       piece.rowVectors[{part.component, unit}] = *word++;
   }
   piece.codes = {{0, std::move(codes)}};
-  return piece.buildWarpProducts(slot, std::move(sums));
+  if (!warpgroupsShareBlocks(*context.gemm.weight.residual, g))
+    return piece.buildWarpProducts(slot, std::move(sums));
+  if (piece.grouped())
+    return piece.buildGroupedProducts(slot, std::move(sums));
+  piece.lastOperand = piece.decodeBatch(0, piece.g.tileK, slot);
+  sums = piece.startBatch(0, piece.g.tileK, piece.lastOperand, slot, sums);
+  return piece.awaitBatch(sums);
 }
 
 } // namespace rho::compiler

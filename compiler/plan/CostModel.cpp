@@ -118,15 +118,15 @@ InstructionCounts scalingPerTile(const PlacedGemm &placed, const Geometry &g,
 // allows.
 struct ResidualShare {
   double bytes = 0;         // of a CTA
-  double macs = 0;          // of a CTA, by mma.sync
+  double macs = 0;          // of a CTA
   InstructionCounts issued; // of a warp
 };
 ResidualShare residualPerTile(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
   ResidualShare result;
   if (!placed.residual)
     return result;
-  // Loop, bits of the list, addresses, loads ahead: instructions a piece; and the list's of a tile.
-  constexpr double perPiece = 40, perTile = 30;
+  // Loop, bits of the list, addresses: instructions a piece; and the list's of a tile.
+  constexpr double perPiece = 30, perTile = 20;
   const dsl::Part &part = gemm.weight.residual->part;
   double stored = part.budget.value_or(100) / 100;
   Geometry piece = pieceGeometry(placed, g);
@@ -139,6 +139,12 @@ ResidualShare residualPerTile(const dsl::Gemm &gemm, const PlacedGemm &placed, c
   result.issued = stored * static_cast<double>(piecesOfWarp(g, piece)) * ofPiece;
   result.issued.others += perTile;
   return result;
+}
+
+// What a k tile brings into a stage's buffer.
+double copiedBytes(const StageBuffer &buffer, const ResidualShare &residual) {
+  return buffer.component == StageBuffer::pieces ? residual.bytes
+                                                 : static_cast<double>(buffer.bytes);
 }
 
 // Bytes that one CTA moves in and out of shared memory for one k tile: every warp reads its codes,
@@ -230,10 +236,9 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double active = std::min(ctas, slots);
 
   double weightBytes = 0, activationBytes = 0;
-  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
-    (buffer.weight ? weightBytes : activationBytes) += static_cast<double>(buffer.bytes);
   ResidualShare residual = residualPerTile(gemm, placed, g);
-  weightBytes += residual.bytes;
+  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
+    (buffer.weight ? weightBytes : activationBytes) += copiedBytes(buffer, residual);
   // Rows past the batch are zeros that no memory gives.
   activationBytes *= std::min(1.0, static_cast<double>(problem.m) / static_cast<double>(g.tileM));
   double bandwidth = device.bandwidthGBs * 1e3;
@@ -249,7 +254,11 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double perInstruction =
       std::max(instructionMinCycles, 64.0 * static_cast<double>(g.tileM * g.mmaK) / perCycle);
   double tensor = resident * instructions * perInstruction / clock;
-  tensor += resident * residual.macs / mmaPerCycle(device, placed.mmaType) / clock;
+  if (residual.macs > 0) {
+    bool together = warpgroupsShareBlocks(*gemm.weight.residual, g);
+    tensor += resident * residual.macs /
+              (together ? perCycle : mmaPerCycle(device, placed.mmaType)) / clock;
+  }
   WarpCycles warp = warpCycles(gemm, placed, g, device.rates);
   warp.decode += residual.issued.total();
   double cycles = warp.sum();
@@ -317,10 +326,9 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   // another place (APEX4's RTX 3090 and A40).
   double batches = static_cast<double>(ceilDiv(problem.m, g.tileM));
   double activationTile = 0, weightTile = 0;
-  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
-    (buffer.weight ? weightTile : activationTile) += static_cast<double>(buffer.bytes);
   ResidualShare residual = residualPerTile(gemm, placed, g);
-  weightTile += residual.bytes;
+  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
+    (buffer.weight ? weightTile : activationTile) += copiedBytes(buffer, residual);
   double tileBytes = weightTile + 0.3 * activationTile;
   auto tilesN = static_cast<double>(ceilDiv(problem.n, g.tileN));
   double weights = weightTile * tilesN * static_cast<double>(tilesK);
@@ -463,8 +471,7 @@ int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geome
 
 namespace {
 
-// What a residual adds: sums of its own and the codes of a piece. Those of the next one find the
-// registers of the dense operands free.
+// What a residual adds: sums of its own and the codes of a piece.
 int64_t residualRegisters(const PlacedGemm &placed, const Geometry &g) {
   if (!placed.residual)
     return 0;

@@ -200,6 +200,10 @@ Geometry pieceGeometry(const PlacedGemm &placed, const Geometry &g) {
   return piece;
 }
 
+bool warpgroupsShareBlocks(const dsl::Residual &residual, const Geometry &g) {
+  return g.specialized() && residual.blocks.rows % (4 * g.warpN()) == 0;
+}
+
 int64_t bufferStages(const Geometry &g, const Schedule &schedule, int64_t k) {
   return g.gemv() ? ceilDiv(k, g.tileK) : schedule.pipeline;
 }
@@ -306,9 +310,14 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
       result.push_back({"activation." + component.name, false, index,
                         g.groupsPerTile(component.group) * g.tileM});
   }
-  if (placed.residual)
-    result.push_back({"weight." + gemm.weight.residual->part.name, true, StageBuffer::blockList,
-                      ResidualLayout::listBytes});
+  if (placed.residual) {
+    std::string origin = "weight." + gemm.weight.residual->part.name;
+    result.push_back({origin, true, StageBuffer::blockList, ResidualLayout::listBytes});
+    Geometry piece = pieceGeometry(placed, g);
+    result.push_back({origin, true, StageBuffer::pieces,
+                      g.warpsN * piecesOfWarp(g, piece) *
+                          piecePartsOf(*gemm.weight.residual, *placed.residual, piece).bytes});
+  }
   if (g.specialized()) // a full and an empty barrier
     result.push_back({"schedule", false, StageBuffer::barriers, 16});
   for (StageBuffer &buffer : result) {
@@ -418,7 +427,24 @@ void append(LayoutSection section, int64_t alignment, std::vector<LayoutSection>
 
 constexpr int64_t sectionAlignment = 256, partAlignment = 16;
 
-// The pieces' parts are one tile each: a warp's rows, and as much of k.
+} // namespace
+
+PieceParts piecePartsOf(const dsl::Residual &declared, const PlacedGemm &placed, Geometry piece) {
+  const dsl::Format &format = *declared.part.format;
+  PieceParts result;
+  piece.tileN = piece.warpN();
+  piece.warpsN = 1;
+  Sections ofPiece(format, placed, piece, piece.tileN, piece.tileK);
+  for (size_t plane = 0; plane < planeBits(piece.weightBits).size(); ++plane)
+    append(ofPiece.plane(plane), partAlignment, result.parts, result.bytes);
+  for (int i = 1; i < static_cast<int>(format.components.size()); ++i)
+    if (placed.streamed[static_cast<size_t>(i)])
+      append(ofPiece.component(i), partAlignment, result.parts, result.bytes);
+  return result;
+}
+
+namespace {
+
 ResidualLayout makeResidualLayout(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                   const Geometry &g, const Geometry &piece, const Problem &problem,
                                   int64_t &end) {
@@ -433,30 +459,24 @@ ResidualLayout makeResidualLayout(const dsl::Gemm &gemm, const PlacedGemm &place
   r.tilesK = ceilDiv(problem.k, g.tileK);
   r.pieceN = piece.warpN();
   r.pieceK = piece.tileK;
-  Geometry ofWarp = piece;
-  ofWarp.tileN = r.pieceN;
-  ofWarp.warpsN = 1;
-  Sections inPiece(format, *placed.residual, ofWarp, r.pieceN, r.pieceK);
-  Sections whole(format, *placed.residual, g, problem.n, problem.k);
-  for (size_t plane = 0; plane < planeBits(piece.weightBits).size(); ++plane)
-    append(inPiece.plane(plane), partAlignment, r.parts, r.pieceBytes);
-  for (int i = 1; i < static_cast<int>(format.components.size()); ++i) {
-    if (!placed.residual->streamed[static_cast<size_t>(i)]) {
-      append(whole.component(i), sectionAlignment, r.sections, end);
-      continue;
-    }
-    LayoutSection part = inPiece.component(i);
-    dsl::Extent extent = format.components[static_cast<size_t>(i)].extent;
-    if (extent > dsl::Extent::Group) // one code for all of k
+  PieceParts ofPiece = piecePartsOf(declared, *placed.residual, piece);
+  r.pieceBytes = ofPiece.bytes;
+  r.parts = std::move(ofPiece.parts);
+  for (LayoutSection &part : r.parts) {
+    dsl::Extent extent = format.components[static_cast<size_t>(part.component)].extent;
+    if (part.component != 0 && extent > dsl::Extent::Group) // one code for all of k
       part.unitK = std::max(problem.k, r.pieceK);
-    if (extent == dsl::Extent::Tensor)
+    if (part.component != 0 && extent == dsl::Extent::Tensor)
       part.unitN = problem.n;
-    append(std::move(part), partAlignment, r.parts, r.pieceBytes);
   }
+  Sections whole(format, *placed.residual, g, problem.n, problem.k);
+  for (int i = 1; i < static_cast<int>(format.components.size()); ++i)
+    if (!placed.residual->streamed[static_cast<size_t>(i)])
+      append(whole.component(i), sectionAlignment, r.sections, end);
   int64_t blocks = ceilDiv(problem.n, r.blockN) * ceilDiv(problem.k, r.blockK);
   int64_t stored = static_cast<int64_t>(
       std::floor(declared.part.budget.value_or(100) * static_cast<double>(blocks) / 100));
-  int64_t perBlock = std::min(r.blockN, ceilDiv(problem.n, r.pieceN) * r.pieceN) / r.pieceN *
+  int64_t perBlock = std::min(r.blockN, r.tilesN * r.tileN) / r.pieceN *
                      (std::min(r.blockK, ceilDiv(problem.k, r.pieceK) * r.pieceK) / r.pieceK);
   r.pieces = stored * perBlock;
   r.listOffset = end;

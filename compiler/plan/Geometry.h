@@ -116,6 +116,14 @@ std::optional<std::vector<uint8_t>> columnBitsFor(const PlacedGemm &owner, Place
 
 // Of what is stored of a residual at a time, a piece: one chunk along k of the rows of one warp.
 Geometry pieceGeometry(const PlacedGemm &placed, const Geometry &geometry);
+// Whether the warps of a warpgroup have pieces of the same blocks: one instruction multiplies them.
+bool warpgroupsShareBlocks(const dsl::Residual &residual, const Geometry &geometry);
+// What lies in a piece, one tile of each section, offsets from its first byte; and its bytes.
+struct PieceParts {
+  std::vector<LayoutSection> parts = {};
+  int64_t bytes = 0;
+};
+PieceParts piecePartsOf(const dsl::Residual &declared, const PlacedGemm &placed, Geometry piece);
 // Pieces of one warp in a k tile.
 inline int64_t piecesOfWarp(const Geometry &geometry, const Geometry &piece) {
   return geometry.tileK / piece.tileK;
@@ -126,8 +134,8 @@ struct StageBuffer {
   std::string origin; // "weight.scale"
   bool weight = true;
   int component = 0; // a section of the weight, a component of the activation format, or barriers
-  static constexpr int barriers = -1, blockList = -2; // blockList: of a residual
-  int64_t bytes = 0;                                  // per stage, with what aligns the next one
+  static constexpr int barriers = -1, blockList = -2, pieces = -3; // the latter of a residual
+  int64_t bytes = 0; // per stage, with what aligns the next one
 };
 // Parts of each buffer: the pipeline's depth; of a gemv, which keeps the activations of all of its
 // k, the k tiles.

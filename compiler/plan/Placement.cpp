@@ -57,12 +57,6 @@ bool holdsAll(dsl::ElementType operand, dsl::ElementType type) {
   return type.bits() <= 16;
 }
 
-int significantBits(dsl::ElementType type) {
-  return type.isFloat()                                  ? type.mantissaBits() + 1
-         : type.kind() == dsl::ElementType::Kind::Signed ? type.bits() - 1
-                                                         : type.bits();
-}
-
 // Group scales multiplied into operand A: the decode that does it, or why there is none.
 struct ScaledOperand {
   std::optional<DecodeSequence> decode;
@@ -140,6 +134,12 @@ Error noDecode(const dsl::Gemm &gemm, const Factors &w, const std::string &mmaTy
 }
 
 } // namespace
+
+int significantBits(dsl::ElementType type) {
+  return type.isFloat()                                  ? type.mantissaBits() + 1
+         : type.kind() == dsl::ElementType::Kind::Signed ? type.bits() - 1
+                                                         : type.bits();
+}
 
 Error errorAt(DiagId id, const std::vector<std::string> &args, Span span,
               const SourceMap *sources) {

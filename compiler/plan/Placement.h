@@ -20,6 +20,10 @@ struct ScaleUse {
   int64_t group = 0; // G for Extent::Group
 };
 
+// The binary digits of a number of the type, at most: 11 of f16, 4 of e4m3 and u4, 3 of s4, whose
+// -8 is a power of two.
+int significantBits(dsl::ElementType type);
+
 // Scales that the matrix instruction applies to both operands itself, a block of k at a time (PTX
 // ISA, "Block Scaling for mma.sync").
 struct BlockScaling {

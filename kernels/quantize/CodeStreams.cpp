@@ -158,12 +158,17 @@ dsl::QuantizedMatrix emptyMatrix(std::shared_ptr<const dsl::Format> format, int6
   return matrix;
 }
 
-const dsl::CodeArray &codesOf(const dsl::QuantizedMatrix &matrix, const CodeStream &stream) {
+const dsl::QuantizedMatrix &partOf(const dsl::QuantizedMatrix &matrix, const CodeStream &stream) {
   const dsl::QuantizedMatrix *inner = &matrix;
   for (int part : stream.path)
     inner = &inner->parts[static_cast<size_t>(part)];
-  return stream.component < 0 ? inner->choice
-                              : inner->components[static_cast<size_t>(stream.component)];
+  return *inner;
+}
+
+const dsl::CodeArray &codesOf(const dsl::QuantizedMatrix &matrix, const CodeStream &stream) {
+  const dsl::QuantizedMatrix &part = partOf(matrix, stream);
+  return stream.component < 0 ? part.choice
+                              : part.components[static_cast<size_t>(stream.component)];
 }
 
 dsl::CodeArray &codesOf(dsl::QuantizedMatrix &matrix, const CodeStream &stream) {
@@ -184,6 +189,14 @@ bool isStored(const CodeStream &stream, const dsl::QuantizedMatrix &matrix, int6
     outer = &outer->parts[static_cast<size_t>(part)];
   }
   return true;
+}
+
+int64_t storedCount(const CodeStream &stream, const dsl::QuantizedMatrix &matrix) {
+  if (!stream.isSelective())
+    return stream.grid.size();
+  int64_t count = 0;
+  forEachStored(stream, matrix, [&](int64_t) { ++count; });
+  return count;
 }
 
 } // namespace rho::kernels

@@ -35,6 +35,9 @@ std::vector<CodeStream> streamsOf(const std::string &name, const dsl::Format &fo
 // as many bits, in rows, else packed (PackedCodes.h) in bytes, in rows where these end at a byte.
 TensorEntry entryOf(const CodeStream &stream);
 
+// The innermost part that has the stream.
+const dsl::QuantizedMatrix &partOf(const dsl::QuantizedMatrix &matrix, const CodeStream &stream);
+
 // With all codes 0.
 dsl::QuantizedMatrix emptyMatrix(std::shared_ptr<const dsl::Format> format, int64_t rows,
                                  int64_t k);
@@ -54,5 +57,8 @@ void forEachStored(const CodeStream &stream, const dsl::QuantizedMatrix &matrix,
       if (isStored(stream, matrix, row * stream.rows, column * stream.columns))
         visit(row * stream.grid.columns + column);
 }
+
+// How many codes of a stream are kept.
+int64_t storedCount(const CodeStream &stream, const dsl::QuantizedMatrix &matrix);
 
 } // namespace rho::kernels

@@ -14,16 +14,9 @@ namespace {
 int64_t storedBitsOf(const dsl::QuantizedMatrix &matrix) {
   int64_t bits = 0;
   for (const CodeStream &stream : streamsOf("", *matrix.format, matrix.rows, matrix.k)) {
-    int64_t count = stream.grid.size();
-    if (stream.isSelective()) {
-      count = 0;
-      forEachStored(stream, matrix, [&](int64_t) { ++count; });
-    }
-    const dsl::QuantizedMatrix *inner = &matrix;
-    for (int part : stream.path)
-      inner = &inner->parts[static_cast<size_t>(part)];
-    bits += count * (stream.component < 0 ? stream.type.bits()
-                                          : inner->format->storedBits(stream.component));
+    const dsl::Format &format = *partOf(matrix, stream).format;
+    bits += storedCount(stream, matrix) *
+            (stream.component < 0 ? stream.type.bits() : format.storedBits(stream.component));
   }
   return bits;
 }

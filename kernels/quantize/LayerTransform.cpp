@@ -4,7 +4,15 @@ namespace rho::kernels {
 
 namespace {
 
-Result<Matrix> withoutSmoothing(Matrix matrix, const LayerTransform &transform, unsigned threads) {
+template <class Smooth>
+Result<Matrix> transformed(Matrix matrix, const LayerTransform &transform, const Smooth &smooth,
+                           unsigned threads) {
+  if (transform.smoothing) {
+    Result<Matrix> smoothed = smooth(matrix, *transform.smoothing);
+    if (!smoothed)
+      return smoothed;
+    matrix = std::move(*smoothed);
+  }
   if (transform.order) {
     Result<Matrix> permuted = permuteChannels(matrix, *transform.order);
     if (!permuted)
@@ -19,24 +27,12 @@ Result<Matrix> withoutSmoothing(Matrix matrix, const LayerTransform &transform, 
 } // namespace
 
 Result<Matrix> transformWeight(Matrix weight, const LayerTransform &transform, unsigned threads) {
-  if (transform.smoothing) {
-    Result<Matrix> smoothed = smoothWeight(weight, *transform.smoothing);
-    if (!smoothed)
-      return smoothed;
-    weight = std::move(*smoothed);
-  }
-  return withoutSmoothing(std::move(weight), transform, threads);
+  return transformed(std::move(weight), transform, smoothWeight, threads);
 }
 
 Result<Matrix> transformActivation(Matrix activation, const LayerTransform &transform,
                                    unsigned threads) {
-  if (transform.smoothing) {
-    Result<Matrix> smoothed = smoothActivation(activation, *transform.smoothing);
-    if (!smoothed)
-      return smoothed;
-    activation = std::move(*smoothed);
-  }
-  return withoutSmoothing(std::move(activation), transform, threads);
+  return transformed(std::move(activation), transform, smoothActivation, threads);
 }
 
 } // namespace rho::kernels

@@ -46,15 +46,9 @@ Status writeCodes(SafetensorsWriter &writer, const dsl::CodeArray &codes, int bi
   return Done{};
 }
 
-// What the metadata says of a quantized matrix.
-struct Description {
-  std::string format;
-  int64_t rows = 0, k = 0;
-};
-
 // "nvfp4 4096 x 2048 BF16"
-std::optional<Description> parseDescription(std::string_view text) {
-  Description found;
+std::optional<QuantizedShape> parseDescription(std::string_view text) {
+  QuantizedShape found;
   size_t space = text.find(' ');
   if (space == std::string_view::npos)
     return std::nullopt;
@@ -78,15 +72,9 @@ public:
   Reader(const SafetensorsFile &file, const std::string &name) : file(file), name(name) {}
 
   Result<dsl::QuantizedMatrix> read() {
-    auto described = file.metadata().find(tensorKey + name);
-    if (described == file.metadata().end())
-      return makeError(DiagId::not_quantized, {file.path(), name});
-    std::optional<Description> what = parseDescription(described->second);
+    Result<QuantizedShape> what = quantizedShape(file, name);
     if (!what)
-      return invalid("'" + described->second + "' does not describe '" + name + "'");
-    // Before memory is taken: an element has at least 2 bits.
-    if (what->rows * what->k / 4 > file.size())
-      return invalid("the codes of '" + name + "' are fewer than its numbers");
+      return what.error();
     Result<std::shared_ptr<const dsl::Format>> format = readFormat(what->format);
     if (!format)
       return std::move(format.error());
@@ -150,8 +138,7 @@ private:
     if (!stream.isSelective()) {
       unpackCodes(bytes, bits, 0, codes.size(), codes);
     } else {
-      int64_t count = 0;
-      forEachStored(stream, matrix, [&](int64_t) { ++count; });
+      int64_t count = storedCount(stream, matrix);
       if (packedBytes(count, bits) != entry.bytes)
         return invalid("'" + stream.name + "' has " + std::to_string(entry.bytes) + " bytes, the " +
                        std::to_string(count) + " codes of its blocks need " +
@@ -202,9 +189,7 @@ Status writeQuantized(SafetensorsWriter &writer, const dsl::QuantizedMatrix &mat
     int bits = stream.type.bits();
     Status written = Done{};
     if (stream.isSelective()) {
-      int64_t count = 0;
-      forEachStored(stream, matrix, [&](int64_t) { ++count; });
-      dsl::CodeArray stored(bits, count);
+      dsl::CodeArray stored(bits, storedCount(stream, matrix));
       int64_t next = 0;
       forEachStored(stream, matrix, [&](int64_t at) { stored.set(next++, codes.get(at)); });
       written = writeCodes(writer, stored, bits, threads);
@@ -227,13 +212,29 @@ std::vector<std::string> quantizedNames(const SafetensorsFile &file) {
   return names;
 }
 
+Result<QuantizedShape> quantizedShape(const SafetensorsFile &file, const std::string &name) {
+  auto described = file.metadata().find(tensorKey + name);
+  if (described == file.metadata().end())
+    return makeError(DiagId::not_quantized, {file.path(), name});
+  auto invalid = [&](const std::string &what) {
+    return makeError(DiagId::quantized_file_invalid, {file.path(), what});
+  };
+  std::optional<QuantizedShape> what = parseDescription(described->second);
+  if (!what)
+    return invalid("'" + described->second + "' does not describe '" + name + "'");
+  // Before memory is taken: an element has at least 2 bits.
+  if (what->rows * what->k / 4 > file.size())
+    return invalid("the codes of '" + name + "' are fewer than its numbers");
+  return *std::move(what);
+}
+
 Result<dsl::QuantizedMatrix> readQuantized(const SafetensorsFile &file, const std::string &name) {
   return Reader(file, name).read();
 }
 
-Result<std::optional<dsl::QuantizedMatrix>> findQuantized(std::string_view text) {
+Result<std::optional<QuantizedReference>> findQuantized(std::string_view text) {
   TensorReference reference = splitReference(text);
-  std::optional<dsl::QuantizedMatrix> none;
+  std::optional<QuantizedReference> none;
   if (!reference.path.ends_with(".safetensors"))
     return none;
   Result<SafetensorsFile> file = SafetensorsFile::open(reference.path);
@@ -250,10 +251,7 @@ Result<std::optional<dsl::QuantizedMatrix>> findQuantized(std::string_view text)
     return makeError(DiagId::tensor_name_needed,
                      {reference.path, std::to_string(names.size()), printNames(entries)});
   }
-  Result<dsl::QuantizedMatrix> matrix = readQuantized(*file, reference.name.value_or(names[0]));
-  if (!matrix)
-    return std::move(matrix.error());
-  return std::optional(std::move(*matrix));
+  return std::optional(QuantizedReference{std::move(*file), reference.name.value_or(names[0])});
 }
 
 } // namespace rho::kernels

@@ -27,13 +27,24 @@ Status writeQuantized(SafetensorsWriter &writer, const dsl::QuantizedMatrix &mat
 
 // Names of the quantized matrices of a file, in order of name.
 std::vector<std::string> quantizedNames(const SafetensorsFile &file);
+// What the metadata says of one. Errors: not_quantized, quantized_file_invalid, also for a shape
+// that the file is too short for.
+struct QuantizedShape {
+  std::string format;
+  int64_t rows = 0, k = 0;
+};
+Result<QuantizedShape> quantizedShape(const SafetensorsFile &file, const std::string &name);
 // The matrix as it was written, bit for bit; of a format with parts the codes of numbers that a
 // part does not store are 0. Errors: not_quantized, quantized_file_invalid, those of the format's
 // text.
 Result<dsl::QuantizedMatrix> readQuantized(const SafetensorsFile &file, const std::string &name);
-// Of FILE.safetensors:NAME, or FILE.safetensors of one quantized matrix; none where the file, or
-// what has that name in it, is not quantized. Errors: those above, tensor_name_needed and those of
+// What FILE.safetensors:NAME, or FILE.safetensors of one quantized matrix, stands for; none where
+// the file, or what has that name in it, is not quantized. Errors: tensor_name_needed and those of
 // SafetensorsFile.
-Result<std::optional<dsl::QuantizedMatrix>> findQuantized(std::string_view reference);
+struct QuantizedReference {
+  SafetensorsFile file;
+  std::string name;
+};
+Result<std::optional<QuantizedReference>> findQuantized(std::string_view reference);
 
 } // namespace rho::kernels

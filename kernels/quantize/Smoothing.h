@@ -30,13 +30,13 @@ struct SmoothingSearch {
   std::vector<Point> points;
   SmoothingScales best; // of the least error; of equal ones the first
 };
-// Errors: those of checkLayer, dsl::quantize and rotateInputs.
 struct SmoothingOptions {
   int steps = 20;
   bool hessian = false;               // quantize the weight with hessianDiagonal of the inputs
   const Rotation *rotation = nullptr; // that follows smoothing
   unsigned threads = 0;
 };
+// Errors: those of checkLayer, dsl::quantize and rotateInputs.
 Result<SmoothingSearch> searchSmoothing(const Matrix &weight, const Matrix &activation,
                                         const LayerFormats &formats,
                                         const SmoothingOptions &options = {});

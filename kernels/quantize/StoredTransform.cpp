@@ -27,8 +27,10 @@ public:
 
   Result<LayerTransform> read() {
     LayerTransform transform;
-    if (!file.metadata().contains(tensorKey + name))
-      return makeError(DiagId::not_quantized, {file.path(), name});
+    Result<QuantizedShape> shape = quantizedShape(file, name);
+    if (!shape)
+      return shape.error();
+    k = shape->k;
     auto described = file.metadata().find(transformKey + name);
     if (described == file.metadata().end())
       return transform;
@@ -60,6 +62,9 @@ public:
       auto seed = number<uint64_t>();
       if (!size || !seeded || !seed)
         return invalid("'" + described->second + "' does not describe a transform");
+      if (*size != k)
+        return invalid("the rotation of '" + name + "' is of " + std::to_string(*size) +
+                       " channels, it has " + std::to_string(k));
       Result<Rotation> rotation = Rotation::ofSize(*size, seed);
       if (!rotation)
         return rotation.error();
@@ -96,9 +101,10 @@ private:
   template <class Number>
   Result<std::vector<Number>> vector(const char *suffix, std::string_view type) const {
     const TensorEntry *entry = file.find(name + suffix);
-    if (!entry || entry->type != type || entry->shape.size() != 1 ||
-        entry->bytes != entry->shape[0] * bytesOfNumber)
-      return invalid("'" + name + suffix + "' is no vector of " + std::string(type));
+    if (!entry || entry->type != type || entry->shape != std::vector{k} ||
+        entry->bytes != k * bytesOfNumber)
+      return invalid("'" + name + suffix + "' is no vector of " + std::to_string(k) + " " +
+                     std::string(type));
     std::vector<Number> numbers(static_cast<size_t>(entry->shape[0]));
     std::string_view bytes = file.bytes(*entry);
     std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char *>(numbers.data()));
@@ -107,6 +113,7 @@ private:
 
   const SafetensorsFile &file;
   const std::string &name;
+  int64_t k = 0;
   std::string_view rest;
 };
 

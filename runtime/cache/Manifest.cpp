@@ -1,5 +1,6 @@
 #include "runtime/cache/Manifest.h"
 
+#include "dsl/Findings.h"
 #include "runtime/cache/Sha256.h"
 
 #include <algorithm>
@@ -21,17 +22,6 @@ bool plainName(std::string_view name) {
 bool readLength(std::string_view text, uint64_t &length) {
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
   return error == std::errc() && end == text.data() + text.size() && length <= maxFileBytes;
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    size_t at = text.find(separator);
-    parts.push_back(text.substr(0, at));
-    if (at == std::string_view::npos)
-      return parts;
-    text.remove_prefix(at + 1);
-  }
 }
 
 } // namespace
@@ -59,13 +49,13 @@ std::string parseManifest(std::string_view text, const std::string &key,
   body.remove_suffix(sumLine);
   if (hex(sha256(body)) != sum)
     return "manifest has a wrong checksum";
-  std::vector<std::string_view> lines = split(body, '\n');
+  std::vector<std::string_view> lines = dsl::split(body, '\n');
   if (lines.size() < 3 || lines[0] != header)
     return "manifest is of another version";
   if (lines[1] != "key " + key)
     return "manifest is of another key";
   for (size_t i = 2; i + 1 < lines.size(); ++i) {
-    std::vector<std::string_view> words = split(lines[i], ' ');
+    std::vector<std::string_view> words = dsl::split(lines[i], ' ');
     ListedFile file;
     if (words.size() != 4 || words[0] != "file" || !plainName(words[1]) ||
         !readLength(words[2], file.length) ||

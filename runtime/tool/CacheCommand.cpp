@@ -39,7 +39,6 @@ struct Parts {
   }
 };
 
-// Of a command that works on the folders and on nothing else.
 Result<std::unique_ptr<Parts>> openParts(const Options &options) {
   Result<CacheFolders> folders = openCacheFolders(options);
   if (!folders)
@@ -47,12 +46,28 @@ Result<std::unique_ptr<Parts>> openParts(const Options &options) {
   return std::make_unique<Parts>(*folders);
 }
 
-Status expectNoFile(const Options &options) {
-  if (options.files().empty())
-    return Done{};
-  return makeError(DiagId::option_conflict,
-                   {dsl::shown(options.files()[0]), "rho " + std::string(options.commandName()),
-                    "it works on the cache folder, which --cache-dir names"});
+// Of a command that works on the folders and on nothing else.
+Result<std::unique_ptr<Parts>> openPartsAlone(const Options &options) {
+  if (!options.files().empty())
+    return makeError(DiagId::option_conflict,
+                     {dsl::shown(options.files()[0]), "rho " + std::string(options.commandName()),
+                      "it works on the cache folder, which --cache-dir names"});
+  return openParts(options);
+}
+
+// Of a command that brings entries to a file or from it.
+struct FileAndParts {
+  std::string file;
+  std::unique_ptr<Parts> parts;
+};
+Result<FileAndParts> openFileAndParts(const Options &options) {
+  Result<std::string> file = options.onlyFile();
+  if (!file)
+    return file.error();
+  Result<std::unique_ptr<Parts>> parts = openParts(options);
+  if (!parts)
+    return parts.error();
+  return FileAndParts{std::move(*file), std::move(*parts)};
 }
 
 // What is wrong with an entry, or "". Also "" for one that is gone by now.
@@ -121,9 +136,7 @@ Result<CacheFolders> openCacheFolders(const Options &options) {
 }
 
 Result<int> cacheListCommand(const Options &options) {
-  if (Status none = expectNoFile(options); !none)
-    return none.error();
-  Result<std::unique_ptr<Parts>> parts = openParts(options);
+  Result<std::unique_ptr<Parts>> parts = openPartsAlone(options);
   if (!parts)
     return parts.error();
   Table table = {
@@ -151,9 +164,7 @@ Result<int> cacheListCommand(const Options &options) {
 }
 
 Result<int> cacheVerifyCommand(const Options &options) {
-  if (Status none = expectNoFile(options); !none)
-    return none.error();
-  Result<std::unique_ptr<Parts>> parts = openParts(options);
+  Result<std::unique_ptr<Parts>> parts = openPartsAlone(options);
   if (!parts)
     return parts.error();
   size_t damaged = 0;
@@ -174,13 +185,11 @@ Result<int> cacheVerifyCommand(const Options &options) {
 }
 
 Result<int> cacheClearCommand(const Options &options) {
-  if (Status none = expectNoFile(options); !none)
-    return none.error();
   bool onlyDamaged = options.has("--damaged");
   if (onlyDamaged && options.has("--tuned"))
     return makeError(DiagId::option_conflict,
                      {"--damaged", "--tuned", "what is damaged goes from both folders"});
-  Result<std::unique_ptr<Parts>> parts = openParts(options);
+  Result<std::unique_ptr<Parts>> parts = openPartsAlone(options);
   if (!parts)
     return parts.error();
   for (Part *part : (*parts)->all()) {
@@ -213,16 +222,14 @@ Result<int> cacheClearCommand(const Options &options) {
 
 // The least recently used first: importing in this order keeps it.
 Result<int> cacheExportCommand(const Options &options) {
-  Result<std::string> path = options.onlyFile();
-  if (!path)
-    return path.error();
-  Result<std::unique_ptr<Parts>> parts = openParts(options);
-  if (!parts)
-    return parts.error();
-  Result<cache::BundleWriter> bundle = cache::BundleWriter::create(*path, generatorName());
+  Result<FileAndParts> opened = openFileAndParts(options);
+  if (!opened)
+    return opened.error();
+  const auto &[file, parts] = *opened;
+  Result<cache::BundleWriter> bundle = cache::BundleWriter::create(file, generatorName());
   if (!bundle)
     return bundle.error();
-  for (Part *part : (*parts)->all()) {
+  for (Part *part : parts->all()) {
     size_t written = 0, left = 0;
     int64_t bytes = 0;
     for (const cache::StoredEntry &stored : part->disk.entries()) {
@@ -247,12 +254,10 @@ Result<int> cacheExportCommand(const Options &options) {
 }
 
 Result<int> cacheImportCommand(const Options &options) {
-  Result<std::string> path = options.onlyFile();
-  if (!path)
-    return path.error();
-  Result<std::unique_ptr<Parts>> parts = openParts(options);
-  if (!parts)
-    return parts.error();
+  Result<FileAndParts> opened = openFileAndParts(options);
+  if (!opened)
+    return opened.error();
+  const auto &[file, parts] = *opened;
   struct Counts {
     size_t imported = 0, there = 0;
     std::set<std::string> keys;
@@ -260,13 +265,13 @@ Result<int> cacheImportCommand(const Options &options) {
   std::map<const Part *, Counts> counts;
   cache::Warnings warnings;
   auto damageOfItem = [&](const cache::BundleItem &item) -> std::string {
-    if (!(*parts)->find(item.folder))
+    if (!parts->find(item.folder))
       return "there is no folder '" + item.folder + "'";
     return contentDamage(item.entry);
   };
   // What was made or measured here stays.
   auto take = [&](const cache::BundleItem &item) -> Status {
-    Part *part = (*parts)->find(item.folder);
+    Part *part = parts->find(item.folder);
     Counts &count = counts[part];
     count.keys.insert(item.key);
     if (part->disk.inspect(item.key).entry)
@@ -275,12 +280,12 @@ Result<int> cacheImportCommand(const Options &options) {
       ++count.imported;
     return Done{};
   };
-  if (Status read = cache::readBundle(*path, generatorName(), damageOfItem, take); !read)
+  if (Status read = cache::readBundle(file, generatorName(), damageOfItem, take); !read)
     return read.error();
   for (const std::string &warning : warnings)
     printLine("warning", warning);
   bool complete = true;
-  for (Part *part : (*parts)->all()) {
+  for (Part *part : parts->all()) {
     const Counts &count = counts[part];
     size_t lost = 0;
     for (const std::string &key : count.keys)

@@ -49,14 +49,9 @@ Result<compiler::Plan> choosePlan(const Options &options, const dsl::Gemm &gemm,
       return text.error();
     return compiler::Plan::parse(*text);
   }
-  compiler::Problem problem;
-  for (auto [needed, extent] :
-       {std::pair{"--m", &problem.m}, std::pair{"--n", &problem.n}, std::pair{"--k", &problem.k}}) {
-    std::optional<int64_t> given = options.count(needed);
-    if (!given)
-      return makeError(DiagId::option_missing, {needed, "a plan needs --m, --n and --k"});
-    *extent = *given;
-  }
+  Result<compiler::Problem> problem = plannedProblem(options);
+  if (!problem)
+    return problem.error();
   if (options.has("--device") && options.has("--target"))
     return makeError(DiagId::option_conflict,
                      {"--device", "--target", "a device has a target of its own"});
@@ -65,7 +60,7 @@ Result<compiler::Plan> choosePlan(const Options &options, const dsl::Gemm &gemm,
                               : compiler::modelOfTarget(options.text("--target", "sm_80"));
   if (!device)
     return device.error();
-  return compiler::plan(gemm, problem, *device, sources);
+  return compiler::plan(gemm, *problem, *device, sources);
 }
 
 Result<std::string> textOf(const Options &options, const std::string &path) {

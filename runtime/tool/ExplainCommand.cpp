@@ -89,14 +89,10 @@ Result<int> explainCommand(const Options &options) {
   Result<std::string> path = options.onlyFile();
   if (!path)
     return path.error();
-  compiler::Problem problem;
-  for (auto [needed, extent] :
-       {std::pair{"--m", &problem.m}, std::pair{"--n", &problem.n}, std::pair{"--k", &problem.k}}) {
-    std::optional<int64_t> given = options.count(needed);
-    if (!given)
-      return makeError(DiagId::option_missing, {needed, "a plan needs --m, --n and --k"});
-    *extent = *given;
-  }
+  Result<compiler::Problem> given = plannedProblem(options);
+  if (!given)
+    return given.error();
+  const compiler::Problem &problem = *given;
   Result<dsl::Module> module = dsl::loadModule(*path);
   if (!module)
     return module.error();

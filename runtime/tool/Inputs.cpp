@@ -2,6 +2,7 @@
 
 #include "kernels/Synthetic.h"
 #include "kernels/quantize/QuantizedFile.h"
+#include "kernels/quantize/StoredTransform.h"
 
 #include <unistd.h>
 
@@ -49,6 +50,38 @@ HostMatrix synthetic(std::vector<float> values, int64_t rows, int64_t k, int64_t
   return {{owner->data(), Type::F32, rows, k, k}, owner, "synthetic, seed " + std::to_string(seed)};
 }
 
+// The codes of a quantized weight and what its file says of the inputs, where there are any.
+Status readWeightCodes(const std::string &from, Sources &sources) {
+  Result<std::optional<kernels::QuantizedReference>> found = kernels::findQuantized(from);
+  if (!found)
+    return found.error();
+  if (!*found)
+    return Done{};
+  const auto &[file, name] = **found;
+  Result<dsl::QuantizedMatrix> codes = kernels::readQuantized(file, name);
+  if (!codes)
+    return codes.error();
+  Result<kernels::LayerTransform> transform = kernels::readTransform(file, name);
+  if (!transform)
+    return transform.error();
+  sources.codes = std::move(*codes);
+  sources.transform = std::move(*transform);
+  return Done{};
+}
+
+HostMatrix untransformed(const Sources &sources) {
+  if (sources.activation)
+    return {sources.activation->view, sources.activation->owner, "from a file"};
+  const GemmShape &shape = sources.shape;
+  auto seed = static_cast<uint64_t>(sources.seed);
+  HostMatrix matrix = synthetic(kernels::syntheticActivation(shape.m, shape.k, seed), shape.m,
+                                shape.k, sources.seed);
+  size_t outliers = kernels::outlierChannels(shape.k, seed).size();
+  matrix.description +=
+      ", " + std::to_string(outliers) + (outliers == 1 ? " outlier channel" : " outlier channels");
+  return matrix;
+}
+
 } // namespace
 
 Result<Sources> openSources(const Options &options) {
@@ -73,12 +106,8 @@ Result<Sources> openSources(const Options &options) {
       return set;
     return k.set(tensor->view.k, options.text(option));
   };
-  if (Result<std::optional<dsl::QuantizedMatrix>> codes =
-          kernels::findQuantized(options.text("--weights"));
-      !codes)
-    return codes.error();
-  else if (*codes)
-    sources.codes = std::move(**codes);
+  if (Status read = readWeightCodes(options.text("--weights"), sources); !read)
+    return read.error();
   if (sources.codes) {
     Status set = n.set(sources.codes->rows, options.text("--weights"));
     if (set)
@@ -109,17 +138,21 @@ HostMatrix weightOf(const Sources &sources) {
                    sources.seed);
 }
 
-HostMatrix activationOf(const Sources &sources) {
-  if (sources.activation)
-    return {sources.activation->view, sources.activation->owner, "from a file"};
-  const GemmShape &shape = sources.shape;
-  auto seed = static_cast<uint64_t>(sources.seed);
-  HostMatrix matrix = synthetic(kernels::syntheticActivation(shape.m, shape.k, seed), shape.m,
-                                shape.k, sources.seed);
-  size_t outliers = kernels::outlierChannels(shape.k, seed).size();
-  matrix.description +=
-      ", " + std::to_string(outliers) + (outliers == 1 ? " outlier channel" : " outlier channels");
-  return matrix;
+Result<HostMatrix> activationOf(const Sources &sources) {
+  HostMatrix matrix = untransformed(sources);
+  const kernels::LayerTransform &transform = sources.transform;
+  if (transform.isIdentity())
+    return matrix;
+  Result<kernels::Matrix> changed =
+      kernels::transformActivation(kernels::matrixOf(matrix.view), transform);
+  if (!changed)
+    return changed.error();
+  auto owner = std::make_shared<const kernels::Matrix>(std::move(*changed));
+  for (auto [taken, word] : {std::pair(transform.smoothing.has_value(), ", smoothed"),
+                             {transform.order.has_value(), ", channels in the weight's order"},
+                             {transform.rotation.has_value(), ", rotated"}})
+    matrix.description += taken ? word : "";
+  return HostMatrix{owner->view(), owner, matrix.description};
 }
 
 Status checkHostMemory(const GemmShape &shape) {

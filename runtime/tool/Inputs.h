@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/TensorFile.h"
+#include "kernels/quantize/LayerTransform.h"
 #include "runtime/Rho.h"
 #include "runtime/tool/Options.h"
 
@@ -16,10 +17,11 @@ ScalarType scalarType(dsl::MatrixView::Type type);
 struct Sources {
   std::optional<kernels::Tensor> weight, activation;
   std::optional<dsl::QuantizedMatrix> codes; // of the weight, from a quantized file, in its place
+  kernels::LayerTransform transform;         // of the inputs, which that file has beside them
   GemmShape shape;
   int64_t seed = 1;
 };
-// Errors: those of readTensor, shape_conflict, option_missing.
+// Errors: those of readTensor, readQuantized and readTransform, shape_conflict, option_missing.
 Result<Sources> openSources(const Options &options);
 
 // A matrix of host numbers and what keeps them alive.
@@ -29,7 +31,8 @@ struct HostMatrix {
   std::string description;
 };
 HostMatrix weightOf(const Sources &sources);
-HostMatrix activationOf(const Sources &sources);
+// Transformed as the weight's file says. Errors: transform_width.
+Result<HostMatrix> activationOf(const Sources &sources);
 
 // Whether the host has room for the numbers of one run; error problem_too_large.
 Status checkHostMemory(const GemmShape &shape);

@@ -219,17 +219,6 @@ Error unknownOption(Command command, std::string_view name) {
                                             dsl::suggestion(name, known), list});
 }
 
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    size_t at = text.find(separator);
-    parts.push_back(text.substr(0, at));
-    if (at == std::string_view::npos)
-      return parts;
-    text.remove_prefix(at + 1);
-  }
-}
-
 std::optional<int64_t> readCount(std::string_view text) {
   int64_t value = 0;
   const char *begin = text.data();
@@ -243,7 +232,7 @@ std::optional<int64_t> readCount(std::string_view text) {
 bool isCount(std::string_view text, int64_t least) { return readCount(text).value_or(-1) >= least; }
 
 std::optional<std::pair<int64_t, int64_t>> readPair(std::string_view text) {
-  std::vector<std::string_view> parts = split(text, 'x');
+  std::vector<std::string_view> parts = dsl::split(text, 'x');
   if (parts.size() != 2 || !isCount(parts[0], 1) || !isCount(parts[1], 1))
     return std::nullopt;
   return std::pair{*readCount(parts[0]), *readCount(parts[1])};
@@ -259,7 +248,7 @@ std::string objection(const OptionSpec &spec, std::string_view value) {
     return value.empty() ? "text is needed" : "";
   case Kind::Choice: {
     std::vector<std::string> known;
-    for (std::string_view choice : split(spec.value, '|'))
+    for (std::string_view choice : dsl::split(spec.value, '|'))
       known.emplace_back(choice);
     for (const std::string &choice : known)
       if (choice == value)
@@ -269,12 +258,12 @@ std::string objection(const OptionSpec &spec, std::string_view value) {
   case Kind::Count:
     return isCount(value, 1) ? "" : "a whole number of at least 1 is needed";
   case Kind::Counts:
-    for (std::string_view part : split(value, ','))
+    for (std::string_view part : dsl::split(value, ','))
       if (!isCount(part, 1))
         return "whole numbers of at least 1 with commas between them are needed";
     return {};
   case Kind::Pairs:
-    for (std::string_view part : split(value, ','))
+    for (std::string_view part : dsl::split(value, ','))
       if (!readPair(part))
         return "pairs of whole numbers of at least 1 such as 64x128 with commas between them are "
                "needed";
@@ -394,7 +383,7 @@ std::vector<int64_t> Options::counts(std::string_view name, std::vector<int64_t>
   if (found == values.end())
     return otherwise;
   std::vector<int64_t> result;
-  for (std::string_view part : split(found->second[0], ','))
+  for (std::string_view part : dsl::split(found->second[0], ','))
     result.push_back(readCount(part).value_or(0));
   return result;
 }
@@ -402,7 +391,7 @@ std::vector<int64_t> Options::counts(std::string_view name, std::vector<int64_t>
 std::vector<std::pair<int64_t, int64_t>> Options::pairs(std::string_view name) const {
   std::vector<std::pair<int64_t, int64_t>> result;
   if (auto found = values.find(name); found != values.end())
-    for (std::string_view part : split(found->second[0], ','))
+    for (std::string_view part : dsl::split(found->second[0], ','))
       result.push_back(readPair(part).value_or(std::pair<int64_t, int64_t>()));
   return result;
 }

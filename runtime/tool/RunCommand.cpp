@@ -81,16 +81,18 @@ void printCompilation(const Gemm &gemm) {
 }
 
 Result<Operands> prepare(const Device &device, const Gemm &gemm, const Sources &sources) {
-  HostMatrix x = activationOf(sources);
+  Result<HostMatrix> x = activationOf(sources);
+  if (!x)
+    return x.error();
   std::optional<HostMatrix> w;
   if (!sources.codes)
     w = weightOf(sources);
   printLine("inputs", "weight " + (w ? w->description : "quantized, from a file") +
-                          "; activation " + x.description);
+                          "; activation " + x->description);
   Result<Operands> operands = [&] {
     Progress progress("quantizing and packing");
-    return w ? makeOperands(device, gemm, w->view, x.view)
-             : makeOperands(device, gemm, *sources.codes, x.view);
+    return w ? makeOperands(device, gemm, w->view, x->view)
+             : makeOperands(device, gemm, *sources.codes, x->view);
   }();
   if (operands)
     printLine("packing", "quantized in " + shortNumber(operands->quantizeMilliseconds) +

@@ -122,6 +122,18 @@ Result<Device> openDevice(const std::string &text) {
                    {dsl::shown(text), dsl::join(compiler::allTargets()), dsl::join(names)});
 }
 
+Result<compiler::Problem> plannedProblem(const Options &options) {
+  compiler::Problem problem;
+  for (auto [needed, extent] :
+       {std::pair{"--m", &problem.m}, std::pair{"--n", &problem.n}, std::pair{"--k", &problem.k}}) {
+    std::optional<int64_t> given = options.count(needed);
+    if (!given)
+      return makeError(DiagId::option_missing, {needed, "a plan needs --m, --n and --k"});
+    *extent = *given;
+  }
+  return problem;
+}
+
 Result<compiler::DeviceModel> openModel(const std::string &text) {
   Result<Device> device = openDevice(text);
   if (!device)

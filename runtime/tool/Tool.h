@@ -45,6 +45,9 @@ Result<compiler::DeviceModel> plannedModel(const Options &options);
 // Its line of a report.
 std::string plannedFor(const compiler::DeviceModel &device);
 
+// What --m, --n and --k say together. Errors: option_missing.
+Result<compiler::Problem> plannedProblem(const Options &options);
+
 // What --cache-dir, --cache-limit, --no-cache and --untuned say. Errors: option_conflict.
 Result<EngineOptions> engineOptions(const Options &options);
 

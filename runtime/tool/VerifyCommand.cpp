@@ -68,8 +68,10 @@ Result<Comparison> check(const Device &device, const Gemm &gemm, int64_t seed) {
   sources.shape = shape;
   sources.seed = seed;
   HostMatrix w = weightOf(sources);
-  HostMatrix x = activationOf(sources);
-  Result<Operands> operands = makeOperands(device, gemm, w.view, x.view);
+  Result<HostMatrix> x = activationOf(sources);
+  if (!x)
+    return x.error();
+  Result<Operands> operands = makeOperands(device, gemm, w.view, x->view);
   if (!operands)
     return operands.error();
   if (Status launched = launchAll(device, *operands); !launched)

@@ -2,7 +2,7 @@
 #include "compiler/decode/Sequences.h"
 
 #include "dsl/Evaluate.h"
-#include "dsl/Module.h"
+#include "tests/dsl/Formats.h"
 
 #include <gtest/gtest.h>
 
@@ -12,12 +12,7 @@
 namespace rho::compiler {
 namespace {
 
-dsl::Format formatOf(const std::string &text) {
-  Result<dsl::Module> module =
-      dsl::parseModule(text, "test.rho", [](const std::string &) { return std::nullopt; });
-  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
-  return module->formats.at(0);
-}
+dsl::Format formatOf(const std::string &text) { return *test::declared(text); }
 
 dsl::Format bare(const std::string &element) {
   return formatOf("format f { element: " + element +

@@ -3,7 +3,7 @@
 #include "compiler/decode/Extract.h"
 #include "compiler/decode/Affine.h"
 #include "dsl/Evaluate.h"
-#include "dsl/Module.h"
+#include "tests/dsl/Formats.h"
 
 #include <gtest/gtest.h>
 
@@ -14,12 +14,7 @@
 namespace rho::compiler {
 namespace {
 
-dsl::Format formatOf(const std::string &text) {
-  Result<dsl::Module> module =
-      dsl::parseModule(text, "test.rho", [](const std::string &) { return std::nullopt; });
-  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
-  return module->formats.at(0);
-}
+dsl::Format formatOf(const std::string &text) { return *test::declared(text); }
 
 double subElement(uint32_t reg, size_t s, const std::string &mmaType) {
   dsl::ElementType type = dsl::ElementType::get(mmaType);
@@ -181,7 +176,7 @@ uint32_t parameterOf(const DecodeParam &param, const dsl::Format &format,
 }
 
 struct AffineCase {
-  const char *format, *mmaType;
+  const char *name, *format, *mmaType;
   bool exact;
 };
 
@@ -276,15 +271,18 @@ constexpr const char *twoLevels =
 
 INSTANTIATE_TEST_SUITE_P(
     All, AffineCores,
-    testing::Values(AffineCase{liquid, "s8", true}, AffineCase{liquid, "f16", true},
-                    AffineCase{liquid, "bf16", true}, AffineCase{zeroU4, "s8", true},
-                    AffineCase{steps, "s8", true}, AffineCase{zeroU4, "f16", true},
-                    AffineCase{zeroU4, "bf16", true}, AffineCase{zeroU3, "s8", true},
-                    AffineCase{zeroU3, "f16", true}, AffineCase{zeroS5, "s8", true},
-                    AffineCase{zeroS5, "bf16", true}, AffineCase{zeroU8, "f16", true},
-                    AffineCase{zeroU8, "bf16", true}, AffineCase{offset, "f16", false},
-                    AffineCase{offset, "bf16", false}, AffineCase{twoLevels, "f16", false},
-                    AffineCase{twoLevels, "bf16", false}));
+    testing::Values(
+        AffineCase{"liquid", liquid, "s8", true}, AffineCase{"liquid", liquid, "f16", true},
+        AffineCase{"liquid", liquid, "bf16", true}, AffineCase{"zeroU4", zeroU4, "s8", true},
+        AffineCase{"steps", steps, "s8", true}, AffineCase{"zeroU4", zeroU4, "f16", true},
+        AffineCase{"zeroU4", zeroU4, "bf16", true}, AffineCase{"zeroU3", zeroU3, "s8", true},
+        AffineCase{"zeroU3", zeroU3, "f16", true}, AffineCase{"zeroS5", zeroS5, "s8", true},
+        AffineCase{"zeroS5", zeroS5, "bf16", true}, AffineCase{"zeroU8", zeroU8, "f16", true},
+        AffineCase{"zeroU8", zeroU8, "bf16", true}, AffineCase{"offset", offset, "f16", false},
+        AffineCase{"offset", offset, "bf16", false},
+        AffineCase{"twoLevels", twoLevels, "f16", false},
+        AffineCase{"twoLevels", twoLevels, "bf16", false}),
+    [](const auto &info) { return std::string(info.param.name) + "_" + info.param.mmaType; });
 
 TEST(Affine, ToBytesOnlyWhatFitsThem) {
   for (const char *text : {zeroU8, offset})

@@ -56,7 +56,8 @@ TEST_P(Widths, OfElementsAreWithinTheBound) {
       expectWithinBound(weight, activation, families[static_cast<size_t>(turn++) % 3]);
     }
 }
-INSTANTIATE_TEST_SUITE_P(All, Widths, testing::Range(2, 9));
+INSTANTIATE_TEST_SUITE_P(All, Widths, testing::Range(2, 9),
+                         [](const auto &info) { return "bits" + std::to_string(info.param); });
 
 TEST(Widths, InEveryFamily) {
   Weight weight = product("w", "u7", "f16 per k[64]"); // three planes

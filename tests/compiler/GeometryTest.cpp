@@ -300,7 +300,7 @@ TEST(Geometry, EveryWorkspaceByteBelongsToOneThread) {
   Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator,
                                     dsl::ScheduleDecl::Roles::Uniform, "sm_80", nullptr);
   ASSERT_TRUE(placed.ok());
-  for (Schedule schedule :
+  for (const Schedule &schedule :
        {Schedule{32, 128, 64, 2, 4, 1, 4, 3}, Schedule{64, 128, 64, 1, 4, 2, 4, 3, imfp}}) {
     Geometry g = makeGeometry(*placed, schedule);
     // Threads times accumulators is the tile: what split-K stores is what workspaceBytes counts.

@@ -45,6 +45,9 @@ constexpr Operands allOperands[] = {
     {"W4A8_wide", integers, "rest8 per n[16] k[32] budget 30%", "int8_token"},
     {"W4A8_planes", integers, "rest3 per n[16] k[64] budget 30%", "int8_token"},
     {"W4A8_tall", groups, "int4_channel per n[64] k[64] budget 30%", "int8_token"},
+    {"W4A8_tall_groups", integers, "int4_g64 per n[64] k[64] budget 30%", "int8_token"},
+    {"W4A4_tall_groups", integers, "int4_g128 per n[64] k[128] budget 30%", "int4_g128"},
+    {"W4A16_tall", groups, "rest4_g32 per n[128] k[64] budget 30%", "f16"},
     {"W4A8_long", groups, "int4_g64 per n[16] k[192] budget 30%", "x8_g128"},
     {"W8A8", "element: s8 scale: f16 per channel value = element * scale",
      "int4_channel per n[16] k[64] budget 30%", "int8_token"},
@@ -168,17 +171,21 @@ constexpr Division divisions[] = {
 };
 
 TEST(Residuals, SumsAreExactWhicheverBlocksAreStored) {
-  std::string formats = format(integers, "int4_channel per n[16] k[64]");
-  for (const Division &division : divisions)
-    for (const Pattern &pattern : patterns)
-      expectExactSums({"w",
-                       division.activation,
-                       "f32",
-                       division.schedule,
-                       division.target,
-                       {19, 76, 632},
-                       formats},
-                      pattern);
+  for (const char *blocks : {"n[16] k[64]", "n[64] k[64]"}) {
+    std::string formats = format(integers, std::string("int4_channel per ") + blocks);
+    bool tall = blocks[2] == '6';
+    for (const Division &division : divisions)
+      for (const Pattern &pattern : patterns)
+        if (!tall || std::string(division.target) == "sm_90a")
+          expectExactSums({"w",
+                           division.activation,
+                           "f32",
+                           division.schedule,
+                           division.target,
+                           {19, tall ? 268 : 76, 632},
+                           formats},
+                          pattern);
+  }
 }
 
 // --- Packing.

@@ -1,8 +1,7 @@
 // Encoding of blocks of rows, zero points, offsets and candidates, against what the rules say.
 #include "dsl/Evaluate.h"
-#include "dsl/Module.h"
 #include "dsl/Quantize.h"
-#include "tests/dsl/Files.h"
+#include "tests/dsl/Formats.h"
 
 #include <gtest/gtest.h>
 
@@ -12,13 +11,7 @@ namespace rho::dsl {
 namespace {
 
 using Numbers = std::vector<float>;
-using FormatPtr = std::shared_ptr<const Format>;
-
-FormatPtr declared(const std::string &text) {
-  Result<Module> module = parseModule(text, "a.rho", nullptr);
-  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
-  return std::make_shared<Format>(module->formats.at(0));
-}
+using test::declared, test::FormatPtr;
 
 Numbers numbers(int64_t count, uint32_t seed, float shift = 0) {
   std::mt19937_64 random = test::generator(seed);

@@ -1,6 +1,5 @@
 #include "dsl/Evaluate.h"
-#include "dsl/Module.h"
-#include "tests/dsl/Files.h"
+#include "tests/dsl/Formats.h"
 
 #include <gtest/gtest.h>
 
@@ -10,18 +9,8 @@
 namespace rho::dsl {
 namespace {
 
-Format shipped(const std::string &name) {
-  Result<Module> module =
-      loadModule((test::sourceDir() / "kernels/formats" / (name + ".rho")).string());
-  EXPECT_TRUE(module.ok()) << module.error().str();
-  return module->formats.at(0);
-}
-
-Format declared(const std::string &text) {
-  Result<Module> module = parseModule(text, "a.rho", nullptr);
-  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
-  return module->formats.at(0);
-}
+Format declared(const std::string &text) { return *test::declared(text); }
+Format shipped(const std::string &name) { return *test::shipped(name); }
 
 // LiquidGEMM, eq. 8 ff.: wherever the byte does not overflow, flipping its top bit and reading it
 // as s8 is subtracting 128.

@@ -3,7 +3,7 @@
 #include "dsl/Evaluate.h"
 #include "dsl/Module.h"
 #include "dsl/Quantize.h"
-#include "tests/dsl/Files.h"
+#include "tests/dsl/Formats.h"
 
 #include <gtest/gtest.h>
 
@@ -14,14 +14,7 @@
 namespace rho::dsl {
 namespace {
 
-using FormatPtr = std::shared_ptr<const Format>;
-
-FormatPtr shipped(const std::string &name) {
-  Result<Module> module =
-      loadModule((test::sourceDir() / "kernels/formats" / (name + ".rho")).string());
-  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
-  return std::make_shared<Format>(*module->findFormat(name));
-}
+using test::shipped, test::FormatPtr;
 
 // With parts or without, by their texts: before the first test no format is declared, since a death
 // test counts codebooks.

@@ -2,7 +2,7 @@
 #include "dsl/Evaluate.h"
 #include "dsl/Module.h"
 #include "dsl/Quantize.h"
-#include "tests/dsl/Files.h"
+#include "tests/dsl/Formats.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 namespace rho::dsl {
 namespace {
 
-using FormatPtr = std::shared_ptr<const Format>;
+using test::FormatPtr;
 using Numbers = std::vector<float>;
 
 constexpr const char *library = R"(
@@ -26,11 +26,7 @@ format int4_g64 { element: s4  scale: f16 per k[64]  value = element * scale }
 format int8_g64 { element: s8  scale: f16 per k[64]  value = element * scale }
 )";
 
-FormatPtr declared(const std::string &text) {
-  Result<Module> module = parseModule(text + library, "a.rho", nullptr);
-  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
-  return std::make_shared<Format>(module->formats.at(0));
-}
+FormatPtr declared(const std::string &text) { return test::declared(text + library); }
 
 // Bell-shaped, some columns 30 times as large: activations of a language model.
 Numbers numbers(int64_t rows, int64_t k, uint32_t seed) {

@@ -1,8 +1,7 @@
 #include "dsl/Quantize.h"
 #include "dsl/DeriveEncode.h"
 #include "dsl/Evaluate.h"
-#include "dsl/Module.h"
-#include "tests/dsl/Files.h"
+#include "tests/dsl/Formats.h"
 
 #include <gtest/gtest.h>
 
@@ -15,23 +14,10 @@ namespace rho::dsl {
 namespace {
 
 using Numbers = std::vector<float>;
-using FormatPtr = std::shared_ptr<const Format>;
+using test::declared, test::shipped, test::FormatPtr;
 
 const float nan = std::numeric_limits<float>::quiet_NaN();
 const float infinity = std::numeric_limits<float>::infinity();
-
-FormatPtr shipped(const std::string &name) {
-  Result<Module> module =
-      loadModule((test::sourceDir() / "kernels/formats" / (name + ".rho")).string());
-  EXPECT_TRUE(module.ok()) << module.error().str();
-  return std::make_shared<Format>(module->formats.at(0));
-}
-
-FormatPtr declared(const std::string &text) {
-  Result<Module> module = parseModule(text, "a.rho", nullptr);
-  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
-  return std::make_shared<Format>(module->formats.at(0));
-}
 
 FormatPtr plain(const char *type) {
   return std::make_shared<Format>(plainFormat(ElementType::get(type)));

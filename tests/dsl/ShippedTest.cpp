@@ -1,6 +1,7 @@
 // The library in Rho's own language: every file loads, prints and parses back.
 #include "dsl/Module.h"
-#include "tests/dsl/Files.h"
+#include "tests/dsl/Formats.h"
+#include "tests/dsl/Names.h"
 
 #include <gtest/gtest.h>
 
@@ -42,18 +43,13 @@ TEST_P(Shipped, LoadsPrintsAndParsesBack) {
   EXPECT_TRUE(test::text(path).starts_with("// ")) << "says what it is";
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, Shipped, testing::ValuesIn(shippedFiles()), [](const auto &info) {
-  std::string name = info.param;
-  std::replace_if(name.begin(), name.end(), [](char c) { return !isalnum(c); }, '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Files, Shipped, testing::ValuesIn(shippedFiles()),
+                         [](const auto &info) { return test::testName(info.param); });
 
 TEST(ShippedFormats, DerivedRulesUseTheWholeRange) {
   auto ruleOf = [](const std::string &format, size_t component) {
-    Result<Module> module =
-        loadModule((test::sourceDir() / "kernels/formats" / (format + ".rho")).string());
-    const Format &f = module->formats.at(0);
-    return print(*f.components.at(component).encode, f);
+    test::FormatPtr f = test::shipped(format);
+    return print(*f->components.at(component).encode, *f);
   };
   EXPECT_EQ(ruleOf("int4_g128", 1), "absmax(x) / 7");
   EXPECT_EQ(ruleOf("int8_token", 1), "absmax(x) / 127");

@@ -1,5 +1,6 @@
 // Fragment layouts of mma, ldmatrix and stmatrix against the formulas of the PTX ISA, section
 // "Warp Level Matrix Multiply-Accumulate Instructions", written here per shape as the ISA does.
+#include "tests/dsl/Names.h"
 #include "tests/emulator/Harness.h"
 
 #include <bit>
@@ -247,13 +248,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Shape{"m16n8k32.row.col.f32.e5m2.e4m3.f32", 32, 8, byteK32A, byteK32B},
                     Shape{"m16n8k32.row.col.kind::f8f6f4.f32.e4m3.e5m2.f32", 32, 8, byteK32A,
                           byteK32B}),
-    [](const auto &info) {
-      std::string name = info.param.instruction;
-      for (char &c : name)
-        if (!std::isalnum(static_cast<unsigned char>(c)))
-          c = '_';
-      return name;
-    });
+    [](const auto &info) { return rho::test::testName(info.param.instruction); });
 
 // The output in row 0 and column 0 of a product with up to four nonzero terms.
 float firstOutput(const std::string &instruction, uint32_t a0, uint32_t a1, uint32_t b0, float c) {

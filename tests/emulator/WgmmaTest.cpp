@@ -1,4 +1,5 @@
 // wgmma against plain loops over all operand forms, and the rules of its asynchrony.
+#include "tests/dsl/Names.h"
 #include "tests/emulator/Harness.h"
 
 #include <gmock/gmock.h>
@@ -240,7 +241,22 @@ INSTANTIATE_TEST_SUITE_P(
                     Form{"f32.e4m3.e4m3", 64, Swizzle::Span128, true},
                     Form{"s32.s8.s8", 64, Swizzle::Span128, true},
                     Form{"f32.f16.f16", 8, Swizzle::Span128, false, 0, "1, -1"},
-                    Form{"f32.f16.f16", 8, Swizzle::Span128, false, 0, "-1, -1"}));
+                    Form{"f32.f16.f16", 8, Swizzle::Span128, false, 0, "-1, -1"}),
+    [](const auto &info) {
+      const Form &form = info.param;
+      std::string name = form.types + "_" + std::to_string(form.columns);
+      name += form.swizzle == Swizzle::None     ? "_unswizzled"
+              : form.swizzle == Swizzle::Span32 ? "_span32"
+              : form.swizzle == Swizzle::Span64 ? "_span64"
+                                                : "";
+      if (form.registersA)
+        name += "_registers";
+      if (form.advance != 0)
+        name += "_advance" + std::to_string(form.advance);
+      if (form.scales != "1, 1")
+        name += form.scales == "1, -1" ? "_minus_b" : "_minus_a_minus_b";
+      return rho::test::testName(name);
+    });
 
 const Form plain{"f32.f16.f16", 16};
 const Form fragments{"f32.f16.f16", 16, Swizzle::Span128, true};

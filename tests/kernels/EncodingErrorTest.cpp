@@ -1,26 +1,19 @@
 #include "kernels/quantize/EncodingError.h"
-#include "dsl/Module.h"
 #include "kernels/ShippedFormats.h"
 #include "kernels/Synthetic.h"
+#include "tests/dsl/Formats.h"
+#include "tests/dsl/Names.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 
 using namespace rho;
 using namespace rho::kernels;
+using test::declared, test::FormatPtr;
 
 namespace {
-
-using FormatPtr = std::shared_ptr<const dsl::Format>;
-
-FormatPtr declared(const std::string &text) {
-  Result<dsl::Module> module = dsl::parseModule(text, "a.rho", nullptr);
-  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
-  return std::make_shared<const dsl::Format>(module->formats.back());
-}
 
 struct Weight {
   std::vector<float> numbers;
@@ -97,9 +90,10 @@ TEST(EncodingErrorTest, bitsAreThoseThatAreStored) {
     EXPECT_GE(bits, format->bitsPerElement()) << name;
     EXPECT_LE(bits, format->bitsPerElement() + rest) << name;
   }
-  FormatPtr parts = declared("format a { element: s4 scale: f16 per k[64] value = element * scale }"
-                             "format b { element: s8 scale: f16 per k[64] value = element * scale }"
-                             "format p { partition per k[64] { low: a high: b budget 25% } }");
+  FormatPtr parts =
+      declared("format p { partition per k[64] { low: a high: b budget 25% } }"
+               "format a { element: s4 scale: f16 per k[64] value = element * scale }"
+               "format b { element: s8 scale: f16 per k[64] value = element * scale }");
   EXPECT_DOUBLE_EQ(errorIn(parts, w).bitsPerWeight(), 4 + 0.25 * 4 + 17.0 / 64);
 }
 
@@ -181,11 +175,7 @@ TEST(LiquidQuantTest, wholeStepsCostLittleWithoutOutliers) {
             1.02 * errorIn(asymmetric, normal).squaredErrors);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Weights, Orderings, testing::ValuesIn(distributions), [](const auto &info) {
-      std::string name = info.param.name;
-      std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Weights, Orderings, testing::ValuesIn(distributions),
+                         [](const auto &info) { return test::testName(info.param.name); });
 
 } // namespace

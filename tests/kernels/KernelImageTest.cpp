@@ -93,6 +93,26 @@ TEST(KernelImageTest, factsOfClustersAndTensorMapsRoundTrip) {
   EXPECT_EQ(back->residentCtas, 132);
 }
 
+TEST(KernelImageTest, aKernelThatIsNoGemmHasLaunchFactsAlone) {
+  KernelImage image;
+  image.entry = "kv_attend";
+  image.target = "sm_80";
+  image.threads = 128;
+  image.sharedBytes = 1024;
+  const std::string facts = image.printFacts();
+  Result<KernelImage> back = KernelImage::parse(facts, "// ptx");
+  ASSERT_TRUE(back.ok()) << back.error().str();
+  EXPECT_FALSE(back->isGemm());
+  EXPECT_EQ(back->entry, "kv_attend");
+  EXPECT_EQ(back->target, "sm_80");
+  EXPECT_EQ(back->threads, 128);
+  EXPECT_EQ(back->sharedBytes, 1024);
+  EXPECT_EQ(back->printFacts(), facts);
+  EXPECT_TRUE(KernelImage::parse(sample().printFacts(), "")->isGemm());
+  EXPECT_NE(KernelImage::parse(facts + "origin path=w\n", "").error().str().find("line 3"),
+            std::string::npos);
+}
+
 TEST(KernelImageTest, gridCoversTheTiles) {
   KernelImage image = sample(); // 3 tiles along n
   image.n = 129;
@@ -171,6 +191,8 @@ TEST(KernelImageTest, refusesLaunchFactsThatDoNotFitTogether) {
       with("cluster_n=1 cluster_k=1 resident_ctas=0", "cluster_n=2 cluster_k=1 resident_ctas=3"),
       "'resident_ctas' is not a multiple of 'cluster_n'");
   EXPECT_EQ(with("resident_ctas=0", "resident_ctas=4"), "a persistent kernel splits k");
+  EXPECT_EQ(with("n=100", "n=0"), "of 'n', 'k' and the tile some are 0");
+  EXPECT_EQ(with("tile_k=64", "tile_k=0"), "of 'n', 'k' and the tile some are 0");
   EXPECT_EQ(with("dependent=0", "dependent=2"), "'dependent' is not a number from 0 to 1");
   const std::string pointer = "kind=activation index=0 box_bytes=0 box_rows=0 swizzle=0";
   auto box = [&](const std::string &fields) {

@@ -1,19 +1,14 @@
 // Layers and formats for the tests of offline algorithms.
 #pragma once
 
-#include "dsl/Module.h"
 #include "kernels/Synthetic.h"
 #include "kernels/quantize/Layer.h"
-#include "tests/dsl/Files.h"
-
-#include <gtest/gtest.h>
+#include "tests/dsl/Formats.h"
 
 #include <bit>
 #include <cmath>
 
 namespace rho::test {
-
-using FormatPtr = std::shared_ptr<const dsl::Format>;
 
 template <class T> T must(Result<T> result) {
   EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().str());
@@ -22,15 +17,6 @@ template <class T> T must(Result<T> result) {
 
 template <class T> std::string errorOf(const Result<T> &result) {
   return result.ok() ? "" : result.error().str();
-}
-
-// The first format of a text.
-inline FormatPtr declared(const std::string &text) {
-  return std::make_shared<dsl::Format>(must(dsl::parseModule(text, "a.rho", nullptr)).formats[0]);
-}
-
-inline FormatPtr shipped(const std::string &name) {
-  return declared(text(sourceDir() / "kernels/formats" / (name + ".rho")));
 }
 
 // A layer of n x k with outlier channels, and inputs of the same distribution to calibrate with and

@@ -144,6 +144,20 @@ void expectSameCodes(const QuantizedMatrix &a, const QuantizedMatrix &b) {
   }
 }
 
+// As its definition says, bit by bit, and back; the layout is that of its text.
+void expectPacksAndUnpacks(const WeightLayout &layout, const QuantizedMatrix &weight) {
+  Result<WeightLayout> read = WeightLayout::parse(layout.print());
+  ASSERT_TRUE(read.ok()) << read.error().str();
+  EXPECT_EQ(*read, layout);
+  std::vector<uint8_t> packed(layout.bytes, 0xcd);
+  Status status = pack(layout, weight, packed.data());
+  ASSERT_TRUE(status.ok()) << status.error().str();
+  EXPECT_EQ(packed, packNaively(layout, weight));
+  Result<QuantizedMatrix> back = unpack(layout, weight.format, packed.data());
+  ASSERT_TRUE(back.ok()) << back.error().str();
+  expectSameCodes(weight, *back);
+}
+
 struct Case {
   std::string_view element;
   int64_t n, k;
@@ -158,23 +172,20 @@ TEST_P(PackTest, equalsTheDefinitionBitByBitAndUnpacks) {
     std::shared_ptr<Format> format = fourLevels(c.element);
     QuantizedMatrix weight = randomMatrix(format, c.n, c.k, seed);
     WeightLayout layout = makeLayout(*format, c.n, c.k, c.bitsN, c.bitsK, seed);
-    std::vector<uint8_t> packed(layout.bytes, 0xcd);
-    Status status = pack(layout, weight, packed.data());
-    ASSERT_TRUE(status.ok()) << status.error().str();
-    EXPECT_EQ(packed, packNaively(layout, weight));
-    Result<QuantizedMatrix> back = unpack(layout, format, packed.data());
-    ASSERT_TRUE(back.ok()) << back.error().str();
-    expectSameCodes(weight, *back);
+    expectPacksAndUnpacks(layout, weight);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(widthsAndEdges, PackTest,
-                         testing::Values(Case{"s4", 64, 128, 4, 6}, Case{"s4", 1, 1, 3, 7},
-                                         Case{"u4", 33, 129, 5, 5}, Case{"s8", 17, 100, 3, 6},
-                                         Case{"e2m1", 40, 96, 3, 5}, Case{"u3", 19, 70, 2, 4},
-                                         Case{"s5", 9, 65, 1, 2}, Case{"u7", 5, 33, 0, 0},
-                                         Case{"s6", 8, 64, 3, 3}, Case{"f16", 12, 48, 2, 5},
-                                         Case{"s2", 70, 200, 6, 7}, Case{"f32", 3, 20, 1, 3}));
+INSTANTIATE_TEST_SUITE_P(
+    widthsAndEdges, PackTest,
+    testing::Values(Case{"s4", 64, 128, 4, 6}, Case{"s4", 1, 1, 3, 7}, Case{"u4", 33, 129, 5, 5},
+                    Case{"s8", 17, 100, 3, 6}, Case{"e2m1", 40, 96, 3, 5}, Case{"u3", 19, 70, 2, 4},
+                    Case{"s5", 9, 65, 1, 2}, Case{"u7", 5, 33, 0, 0}, Case{"s6", 8, 64, 3, 3},
+                    Case{"f16", 12, 48, 2, 5}, Case{"s2", 70, 200, 6, 7}, Case{"f32", 3, 20, 1, 3}),
+    [](const auto &info) {
+      const Case &c = info.param;
+      return std::string(c.element) + "_" + std::to_string(c.n) + "x" + std::to_string(c.k);
+    });
 
 TEST(PackTest, PlanesAndCopiesEqualTheDefinitionBitByBitAndUnpack) {
   struct Planes {
@@ -202,16 +213,7 @@ TEST(PackTest, PlanesAndCopiesEqualTheDefinitionBitByBitAndUnpack) {
                       ((section.tileN * section.tileK * section.codeBits + 7) / 8);
       layout.bytes = at = (at + section.bytes + 255) / 256 * 256;
     }
-    Result<WeightLayout> read = WeightLayout::parse(layout.print());
-    ASSERT_TRUE(read.ok()) << read.error().str();
-    EXPECT_EQ(*read, layout);
-    std::vector<uint8_t> packed(layout.bytes, 0xcd);
-    Status status = pack(layout, weight, packed.data());
-    ASSERT_TRUE(status.ok()) << status.error().str();
-    EXPECT_EQ(packed, packNaively(layout, weight));
-    Result<QuantizedMatrix> back = unpack(layout, format, packed.data());
-    ASSERT_TRUE(back.ok()) << back.error().str();
-    expectSameCodes(weight, *back);
+    expectPacksAndUnpacks(layout, weight);
   }
 }
 
@@ -236,16 +238,7 @@ TEST(PackTest, RenamedAndScatteredCodesEqualTheDefinitionBitByBitAndUnpack) {
           std::iota(section.wordBits.begin(), section.wordBits.end(), 0);
           std::shuffle(section.wordBits.begin(), section.wordBits.end(), random);
         }
-        Result<WeightLayout> read = WeightLayout::parse(layout.print());
-        ASSERT_TRUE(read.ok()) << read.error().str();
-        EXPECT_EQ(*read, layout);
-        std::vector<uint8_t> packed(layout.bytes, 0xcd);
-        Status status = pack(layout, weight, packed.data());
-        ASSERT_TRUE(status.ok()) << status.error().str();
-        EXPECT_EQ(packed, packNaively(layout, weight));
-        Result<QuantizedMatrix> back = unpack(layout, format, packed.data());
-        ASSERT_TRUE(back.ok()) << back.error().str();
-        expectSameCodes(weight, *back);
+        expectPacksAndUnpacks(layout, weight);
       }
 }
 

@@ -360,10 +360,10 @@ TEST_F(QuantizeFileTest, activationsAreThereForEachWeight) {
 
 // What a file says of a transform is not believed.
 TEST_F(QuantizeFileTest, storedTransformsAreChecked) {
-  auto error = [&](const std::string &text, const std::vector<TensorBytes> &tensors) {
+  auto error = [&](const std::string &text, const std::vector<TensorBytes> &tensors, int k = 4) {
     put("q.safetensors",
-        safetensors(tensors, R"("__metadata__":{"rho.tensor.w":"f 2 x 4 F32","rho.transform.w":")" +
-                                 text + "\"}"));
+        safetensors(tensors, R"("__metadata__":{"rho.tensor.w":"f 2 x )" + std::to_string(k) +
+                                 R"( F32","rho.transform.w":")" + text + "\"}"));
     Result<LayerTransform> read =
         readTransform(*SafetensorsFile::open(folder + "q.safetensors"), "w");
     std::string message = read.ok() ? "" : read.error().str();
@@ -385,7 +385,7 @@ TEST_F(QuantizeFileTest, storedTransformsAreChecked) {
     EXPECT_NE(error(text, {good, order}).find("' does not describe a transform" + id),
               std::string::npos)
         << text;
-  EXPECT_NE(error("smoothing", {order}).find("'w.smoothing' is no vector of F32" + id),
+  EXPECT_NE(error("smoothing", {order}).find("'w.smoothing' is no vector of 4 F32" + id),
             std::string::npos);
   EXPECT_NE(error("smoothing", {factors({1, 0, 3, 4})}).find("has the factor 0.000000" + id),
             std::string::npos);
@@ -393,7 +393,16 @@ TEST_F(QuantizeFileTest, storedTransformsAreChecked) {
        {std::vector<int32_t>{0, 1, 2, 4}, {0, 1, 1, 3}, {0, -1, 2, 3}})
     EXPECT_NE(error("order", {channels(bad)}).find("'w.order' is no permutation" + id),
               std::string::npos);
-  EXPECT_NE(error("rotation 92 seed 1", {good}).find("[no_hadamard_order]"), std::string::npos);
+  for (const std::vector<int32_t> &bad : {std::vector<int32_t>{0, 1, 2}, {0, 1, 2, 3, 4}})
+    EXPECT_NE(error("order", {channels(bad)}).find("'w.order' is no vector of 4 I32" + id),
+              std::string::npos);
+  for (const char *size : {"2", "8", "4611686018427387904"})
+    EXPECT_NE(
+        error(std::string("rotation ") + size + " seed 1", {good})
+            .find("the rotation of 'w' is of " + std::string(size) + " channels, it has 4" + id),
+        std::string::npos)
+        << size;
+  EXPECT_NE(error("rotation 92 seed 1", {good}, 92).find("[no_hadamard_order]"), std::string::npos);
 }
 
 // Sparse: 5 GB that take no room lie before the weight that is read.

@@ -1,25 +1,18 @@
 #include "kernels/quantize/QuantizedFile.h"
-#include "dsl/Module.h"
 #include "kernels/ShippedFormats.h"
 #include "kernels/Synthetic.h"
 #include "kernels/quantize/CodeStreams.h"
 #include "kernels/quantize/PackedCodes.h"
+#include "tests/dsl/Formats.h"
 #include "tests/kernels/TemporaryFiles.h"
 
 #include <random>
 
 using namespace rho;
 using namespace rho::kernels;
+using test::declared, test::FormatPtr;
 
 namespace {
-
-using FormatPtr = std::shared_ptr<const dsl::Format>;
-
-FormatPtr declared(const std::string &text) {
-  Result<dsl::Module> module = dsl::parseModule(text, "a.rho", nullptr);
-  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
-  return std::make_shared<const dsl::Format>(module->formats.back());
-}
 
 dsl::QuantizedMatrix quantized(const FormatPtr &format, int64_t rows, int64_t k) {
   WeightModel model;
@@ -141,13 +134,13 @@ const char *const partitions[] = {
     "format p { element: s3 scale: f16 per k[64] value = element * scale "
     "residual fix: low per n[2] k[64] budget 10% }",
     // parts of parts
-    "format inner { partition per k[32] { a: low b: high budget 50% } } "
-    "format p { partition per k[64] { a: inner b: mid budget 30% } }",
+    "format p { partition per k[64] { a: inner b: mid budget 30% } } "
+    "format inner { partition per k[32] { a: low b: high budget 50% } }",
 };
 
 TEST_F(QuantizedFileTest, ofPartsOnlyStoredBlocksAreKept) {
   for (const char *text : partitions) {
-    FormatPtr format = declared(std::string(parts) + text);
+    FormatPtr format = declared(text + std::string(parts));
     dsl::QuantizedMatrix matrix = quantized(format, 9, 300);
     SafetensorsFile file = written(matrix);
     Result<dsl::QuantizedMatrix> back = readQuantized(file, "w");
@@ -170,7 +163,7 @@ TEST_F(QuantizedFileTest, ofPartsOnlyStoredBlocksAreKept) {
 
 // Of s4 and s8 with 20% of s8: about 4.8 bits and the scales, not 12.
 TEST_F(QuantizedFileTest, aPartitionTakesTheRoomOfItsBlocks) {
-  FormatPtr format = declared(std::string(parts) + partitions[0]);
+  FormatPtr format = declared(partitions[0] + std::string(parts));
   const int64_t rows = 64, k = 512;
   SafetensorsFile file = written(quantized(format, rows, k));
   int64_t bytes = 0;
@@ -259,7 +252,7 @@ TEST_F(QuantizedFileTest, refusesPartsThatLie) {
 
 // Whatever is changed: the file is refused, or what is read has the size that it claims.
 TEST_F(QuantizedFileTest, survivesEveryCutAndEveryChangedByteOfAHeader) {
-  FormatPtr format = declared(std::string(parts) + partitions[1]);
+  FormatPtr format = declared(partitions[1] + std::string(parts));
   written(quantized(format, 3, 100));
   const std::string good = contentOf(folder + "q.safetensors");
   uint64_t header = 0;

@@ -58,7 +58,8 @@ TEST_P(RefinedFormats, LowerTheErrorOfTheOutputs) {
 
 INSTANTIATE_TEST_SUITE_P(Shipped, RefinedFormats,
                          testing::Values("int4_channel", "int4_g128", "int4_asym_g128", "nvfp4",
-                                         "nf4_g64", "liquidquant", "razer_g16"));
+                                         "nf4_g64", "liquidquant", "razer_g16"),
+                         [](const auto &info) { return std::string(info.param); });
 
 TEST(Refinement, ScalesThatRowsShareAreRefinedForThemTogether) {
   FormatPtr format = declared("format f { element: s4 scale: f16 per n[4] k[32] fine: e4m3 per "

@@ -58,7 +58,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, HadamardOrders,
                          testing::Values(Order{1, 1}, Order{2, 1}, Order{64, 1}, Order{12, 12},
                                          Order{48, 12}, Order{20, 20}, Order{28, 28},
                                          Order{224, 28}, Order{36, 36}, Order{52, 52},
-                                         Order{148, 148}, Order{344, 344}));
+                                         Order{148, 148}, Order{344, 344}),
+                         [](const auto &info) { return "k" + std::to_string(info.param.n); });
 
 // Widths of Llama 2 and 3 and Qwen 2.5.
 TEST(Hadamard, KnowsTheWidthsOfLanguageModels) {

@@ -1,6 +1,4 @@
 // What decides whether two compilations share an entry on disk, and what must not.
-#include "compiler/Compiler.h"
-#include "runtime/CacheEntries.h"
 #include "runtime/Handles.h"
 #include "tests/runtime/Declarations.h"
 #include "tests/runtime/TemporaryFolder.h"
@@ -20,12 +18,11 @@ using Source = CompileReport::Source;
 
 class CacheKeyTest : public testing::Test {
 protected:
-  Engine engine(const Device &device, const std::string &cache = "cache") const {
+  Engine engine(const std::string &cache = "cache") const {
     EngineOptions options;
     options.cacheDirectory = folder.path() + "/" + cache;
     return must(Engine::create(device, options));
   }
-  Engine engine(const std::string &cache = "cache") const { return engine(device, cache); }
   cache::Entry entry(const std::string &cache, const std::string &key) const {
     return cache::readEntry(folder.path() + "/" + cache + "/" + key, key)
         .entry.value_or(cache::Entry{});
@@ -112,55 +109,6 @@ TEST_F(CacheKeyTest, TheIdOfTheGeneratorIsOfItsSourcesAlone) {
   EXPECT_EQ(idOf("further/down", {"int a;", "int b;"}, true), id);
   EXPECT_NE(idOf("b", {"int a;", "int c;"}, false), id);
   EXPECT_NE(idOf("c", {"int b;", "int a;"}, false), id);
-}
-
-// Two GPUs of one target: the device is in the key only through the plan.
-TEST_F(CacheKeyTest, DescribedDevicesShareAnEntryWhereTheirPlansAgree) {
-  compiler::DeviceModel wide = must(compiler::modelOfTarget("sm_80"));
-  compiler::DeviceModel alike = wide, narrow = wide;
-  alike.name = "another of that architecture";
-  alike.clockGHz *= 0.99;
-  alike.bandwidthGBs *= 0.99;
-  narrow.name = "a small one";
-  narrow.smCount = 1;
-  const Module module = parsed(w4a16);
-  const GemmShape deep{3, 64, 2048}; // one SM has no use for a split of k
-  auto kernelPlan = [&](const compiler::DeviceModel &model) {
-    return must(compiler::plan(module.impl().module.gemms[0], {deep.m, deep.n, deep.k}, model,
-                               nullptr))
-        .printForKernel();
-  };
-  ASSERT_EQ(kernelPlan(wide), kernelPlan(alike));
-  ASSERT_NE(kernelPlan(wide), kernelPlan(narrow));
-
-  auto on = [&](const compiler::DeviceModel &model) {
-    Engine described = engine(must(Device::emulated(model)));
-    EXPECT_EQ(described.device().name(), model.name + " (emulated)");
-    return must(described.compile(module, "", deep)).report();
-  };
-  CompileReport first = on(wide), second = on(alike), third = on(narrow);
-  EXPECT_EQ(first.source, Source::Compiled);
-  EXPECT_EQ(second.source, Source::Disk);
-  EXPECT_EQ(second.key, first.key);
-  EXPECT_EQ(third.source, Source::Compiled);
-  EXPECT_NE(third.key, first.key);
-  EXPECT_EQ(cache::storedEntries(folder.path() + "/cache").size(), 2U);
-  EXPECT_EQ(labelOf(entry("cache", first.key)).device, wide.name + " (emulated), emulator");
-}
-
-TEST(DescribedDevices, NonsenseIsRefused) {
-  compiler::DeviceModel model = must(compiler::modelOfTarget("sm_80"));
-  model.name = "nothing";
-  model.smCount = 0;
-  EXPECT_EQ(Device::emulated(model).error().str(),
-            "error: device 'nothing' has 0 SMs, at least 1 is needed [bad_device_model]\n");
-  model.smCount = 4;
-  model.l2Bytes = -1;
-  EXPECT_EQ(Device::emulated(model).error().str(),
-            "error: device 'nothing' has -1 bytes of L2 cache, at least 1 is needed "
-            "[bad_device_model]\n");
-  model.target = "sm_10";
-  EXPECT_EQ(Device::emulated(model).error().diagnostics[0].id, DiagId::unknown_target);
 }
 
 } // namespace

@@ -1,5 +1,7 @@
-// Two devices of one target share a kernel where their plans agree, and only there.
+// Devices that a declaration describes: the rules that they are held to, and when two of one target
+// share a kernel.
 #include "compiler/Devices.h"
+#include "runtime/CacheEntries.h"
 #include "runtime/Handles.h"
 #include "tests/runtime/Declarations.h"
 #include "tests/runtime/TemporaryFolder.h"
@@ -10,43 +12,65 @@
 namespace rho {
 namespace {
 
-class DescribedDeviceTest : public testing::Test {
-protected:
-  CompileReport compileOn(const dsl::Device &described, const GemmShape &shape) {
-    EngineOptions options;
-    options.cacheDirectory = folder.path();
-    Engine engine =
-        must(Engine::create(must(Device::emulated(compiler::modelOf(described))), options));
-    return must(engine.compile(module, "", shape)).report();
-  }
+compiler::DeviceModel shippedModel(const char *name) {
+  return compiler::modelOf(*compiler::shippedDevice(name));
+}
+
+// The device is in a kernel's key only through the plan.
+TEST(DescribedDevices, ShareAnEntryWhereTheirPlansAgree) {
+  const compiler::DeviceModel first = shippedModel("a100_40g"), alike = shippedModel("a100_80g");
+  compiler::DeviceModel small = first; // one SM has no use for a split of k
+  small.name = "a small one";
+  small.smCount = 1;
+  const Module module = parsed(w4a16);
+  const GemmShape shape{3, 64, 2048};
+  auto kernelPlan = [&](const compiler::DeviceModel &model) {
+    return must(compiler::plan(module.impl().module.gemms[0], {shape.m, shape.n, shape.k}, model,
+                               nullptr))
+        .printForKernel();
+  };
+  ASSERT_EQ(kernelPlan(first), kernelPlan(alike));
+  ASSERT_NE(kernelPlan(first), kernelPlan(small));
+
   TemporaryFolder folder;
-  const Module module = parsed(w4a4);
-  const dsl::Device a100 = *compiler::shippedDevice("a100_40g");
-};
-
-TEST_F(DescribedDeviceTest, SharesWhatItPlansAlike) {
-  CompileReport first = compileOn(a100, {16, 512, 512});
-  EXPECT_EQ(first.source, CompileReport::Source::Compiled);
-  CompileReport second = compileOn(*compiler::shippedDevice("a100_80g"), {16, 512, 512});
-  EXPECT_EQ(second.source, CompileReport::Source::Disk);
-  EXPECT_EQ(second.key, first.key);
+  EngineOptions options;
+  options.cacheDirectory = folder.path();
+  auto on = [&](const compiler::DeviceModel &model) {
+    Engine engine = must(Engine::create(must(Device::emulated(model)), options));
+    return must(engine.compile(module, "", shape)).report();
+  };
+  using Source = CompileReport::Source;
+  CompileReport made = on(first), shared = on(alike), other = on(small);
+  EXPECT_EQ(made.source, Source::Compiled);
+  EXPECT_EQ(shared.source, Source::Disk);
+  EXPECT_EQ(shared.key, made.key);
+  EXPECT_EQ(other.source, Source::Compiled);
+  EXPECT_NE(other.key, made.key);
+  EXPECT_EQ(cache::storedEntries(folder.path()).size(), 2U);
+  cache::ReadEntry entry = cache::readEntry(folder.path() + "/" + made.key, made.key);
+  EXPECT_EQ(labelOf(entry.entry.value()).device, first.name + " (emulated), emulator");
 }
 
-TEST_F(DescribedDeviceTest, DoesNotShareWhatItPlansOtherwise) {
-  CompileReport first = compileOn(a100, {16, 512, 512});
-  dsl::Device small = a100; // of the same target, with an eighth of the SMs: no split of k
-  small.sms = 4;
-  CompileReport second = compileOn(small, {16, 512, 512});
-  EXPECT_EQ(second.source, CompileReport::Source::Compiled);
-  EXPECT_NE(second.plan, first.plan);
-  EXPECT_NE(second.key, first.key);
+TEST(DescribedDevices, HaveTheirNameAndTheNewestTargetThatRunsThere) {
+  EXPECT_EQ(must(Device::emulated(shippedModel("a100_40g"))).name(),
+            "NVIDIA A100-SXM4-40GB (emulated)");
+  EXPECT_EQ(must(Device::emulated(shippedModel("b200"))).target(), "sm_89");
 }
 
-TEST_F(DescribedDeviceTest, IsNamedAndHeldToItsRules) {
-  compiler::DeviceModel model = compiler::modelOf(a100);
-  EXPECT_EQ(must(Device::emulated(model)).name(), "NVIDIA A100-SXM4-40GB (emulated)");
-  compiler::DeviceModel b200 = compiler::modelOf(*compiler::shippedDevice("b200"));
-  EXPECT_EQ(must(Device::emulated(b200)).target(), "sm_89"); // the newest whose PTX runs there
+TEST(DescribedDevices, NonsenseIsRefused) {
+  compiler::DeviceModel model = must(compiler::modelOfTarget("sm_80"));
+  model.name = "nothing";
+  model.smCount = 0;
+  EXPECT_EQ(Device::emulated(model).error().str(),
+            "error: device 'nothing' has 0 SMs, at least 1 is needed [bad_device_model]\n");
+  model.smCount = 4;
+  model.l2Bytes = -1;
+  EXPECT_EQ(Device::emulated(model).error().str(),
+            "error: device 'nothing' has -1 bytes of L2 cache, at least 1 is needed "
+            "[bad_device_model]\n");
+  model.target = "sm_10";
+  EXPECT_EQ(Device::emulated(model).error().diagnostics[0].id, DiagId::unknown_target);
+  model = shippedModel("a100_40g");
   model.rates = {};
   EXPECT_THAT(Device::emulated(model).error().str(), testing::HasSubstr("[bad_device_model]"));
 }

@@ -84,7 +84,10 @@ TEST_P(GemmResults, ActivationCodesAreThoseOfTheHost) {
                         quantized(s.declared().activation, s.x, s.shape.m, s.shape.k)));
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, GemmResults, testing::Values(w4a16, w4a8, w4a4));
+INSTANTIATE_TEST_SUITE_P(Formats, GemmResults, testing::Values(w4a16, w4a8, w4a4),
+                         [](const auto &info) {
+                           return parsed(info.param).impl().module.gemms[0].name;
+                         });
 
 TEST(Gemm, RowsMayBeApart) {
   Walk s(w4a8);

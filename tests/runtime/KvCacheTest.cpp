@@ -5,6 +5,7 @@
 #include "dsl/Quantize.h"
 #include "runtime/Handles.h"
 #include "runtime/KvCacheImpl.h"
+#include "tests/dsl/Names.h"
 #include "tests/runtime/KvFixture.h"
 #include "tests/runtime/TemporaryFolder.h"
 
@@ -52,6 +53,24 @@ const Case cases[] = {
     {"kv_fp8", "kv_fp4", ScalarType::BF16, 64, 64, gpu},
 };
 
+KvCacheOptions optionsFor(const Case &c) {
+  KvCacheOptions options = rho::optionsFor(c.keys, c.values);
+  options.type = c.type;
+  options.headDim = c.headDim;
+  options.pageTokens = c.pageTokens;
+  return options;
+}
+ElementType typeOf(const KvCacheOptions &options) {
+  return ElementType::get(options.type == ScalarType::F16 ? "f16" : "bf16");
+}
+
+std::string nameOf(const Case &c) {
+  return test::testName(std::string(c.keys) + "_" + c.values + "_" +
+                        (c.type == ScalarType::F16 ? "f16" : "bf16") + "_head" +
+                        std::to_string(c.headDim) + "_page" + std::to_string(c.pageTokens) + "_" +
+                        std::string(c.target));
+}
+
 class KvCaches : public testing::TestWithParam<Case> {};
 
 TEST_P(KvCaches, quantizeIsThatOfTheHostAndDequantizeTheFormatsNumbers) {
@@ -59,14 +78,11 @@ TEST_P(KvCaches, quantizeIsThatOfTheHostAndDequantizeTheFormatsNumbers) {
   Fixture f = Fixture::make(c.target);
   if (!f.device.valid())
     GTEST_SKIP() << "there is no GPU";
-  KvCacheOptions o = optionsFor(c.keys, c.values);
-  o.type = c.type;
-  o.headDim = c.headDim;
-  o.pageTokens = c.pageTokens;
+  KvCacheOptions o = optionsFor(c);
   o.pages = 3;
   Result<KvCache> cache = KvCache::create(f.engine, f.module, o);
   ASSERT_GOOD(cache);
-  auto type = ElementType::get(c.type == ScalarType::F16 ? "f16" : "bf16");
+  const ElementType type = typeOf(o);
   // Tokens lie further apart than they are long.
   int64_t stride = o.kvHeads * o.headDim, blocks = 2;
   auto count = static_cast<size_t>(blocks * o.pageTokens * stride);
@@ -124,7 +140,8 @@ TEST_P(KvCaches, quantizeIsThatOfTheHostAndDequantizeTheFormatsNumbers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, KvCaches, testing::ValuesIn(cases));
+INSTANTIATE_TEST_SUITE_P(All, KvCaches, testing::ValuesIn(cases),
+                         [](const auto &info) { return nameOf(info.param); });
 
 // --- attention
 
@@ -236,16 +253,13 @@ TEST_P(KvAttentions, isThatOfTheStoredNumbers) {
   Fixture f = Fixture::make(a.formats.target);
   if (!f.device.valid())
     GTEST_SKIP() << "there is no GPU";
-  KvCacheOptions o = optionsFor(a.formats.keys, a.formats.values);
-  o.type = a.formats.type;
-  o.headDim = a.formats.headDim;
-  o.pageTokens = a.formats.pageTokens;
+  KvCacheOptions o = optionsFor(a.formats);
   o.kvHeads = a.kvHeads;
   o.queryHeads = a.queryHeads;
   o.pages = 32;
   Result<KvCache> cache = KvCache::create(f.engine, f.module, o);
   ASSERT_GOOD(cache);
-  auto type = ElementType::get(o.type == ScalarType::F16 ? "f16" : "bf16");
+  const ElementType type = typeOf(o);
   const int64_t row = o.kvHeads * o.headDim, sequences = static_cast<int64_t>(a.lengths.size());
   const compiler::KvLayout &layout = cache->impl().layout;
 
@@ -346,7 +360,11 @@ TEST_P(KvAttentions, isThatOfTheStoredNumbers) {
   RecordProperty("worst share of the bound", std::to_string(worst));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, KvAttentions, testing::ValuesIn(attendings));
+INSTANTIATE_TEST_SUITE_P(All, KvAttentions, testing::ValuesIn(attendings), [](const auto &info) {
+  const Attending &a = info.param;
+  return nameOf(a.formats) + "_heads" + std::to_string(a.queryHeads) + "to" +
+         std::to_string(a.kvHeads);
+});
 
 // --- machine code
 

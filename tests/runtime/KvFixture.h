@@ -127,14 +127,16 @@ struct KvFixture {
   Device device;
   Engine engine;
   Module module;
-  static KvFixture make(std::string_view target = "sm_80") {
+  // Without a folder nothing is kept on disk.
+  static KvFixture make(std::string_view target = "sm_80", const std::string &folder = "") {
     KvFixture f;
     Result<Device> device = target == gpu ? Device::cuda() : Device::emulated(target);
     if (!device)
       return f;
     f.device = *device;
     EngineOptions options;
-    options.diskCache = false;
+    options.diskCache = !folder.empty();
+    options.cacheDirectory = folder;
     f.engine = *Engine::create(f.device, options);
     Result<Module> module = Module::parse(kvDeclarations);
     EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());

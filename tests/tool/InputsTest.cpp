@@ -47,8 +47,8 @@ TEST_F(InputsTest, shapesComeFromOptionsAndFiles) {
     EXPECT_EQ(sources->shape.n, 6);
     EXPECT_EQ(sources->shape.k, 8);
     EXPECT_EQ(weightOf(*sources).view.rows, 6);
-    EXPECT_EQ(activationOf(*sources).view.rows, 3);
-    EXPECT_EQ(activationOf(*sources).view.k, 8);
+    EXPECT_EQ(activationOf(*sources)->view.rows, 3);
+    EXPECT_EQ(activationOf(*sources)->view.k, 8);
   }
   EXPECT_EQ(weightOf(*open({"--weights", w, "--m", "3"})).view.at(5, 7), 1.5);
 }

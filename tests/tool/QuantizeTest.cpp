@@ -130,6 +130,31 @@ TEST(QuantizeTest, gemmsRunOnWhatItWrites) {
   EXPECT_THAT(run("int4_g128_f16", out + ":v", "y.npy").err, HasSubstr("[tensor_not_found]"));
 }
 
+// Inputs are transformed as the file says, so that the outputs are those of the layer.
+TEST(QuantizeTest, gemmsTransformTheirInputsAsTheFileSays) {
+  std::string in = write("in.safetensors", weights()), out = scratchFolder() + "turned.safetensors";
+  std::vector<float> numbers = kernels::syntheticActivation(16, k, 1, {.outlierFraction = 0.02});
+  std::string x = write("x.safetensors", numbers, 16), y = scratchFolder() + "turned.npy";
+  ASSERT_EQ(runTool({"quantize", in, "--format", "int8_channel", "-o", out, "--activations", x,
+                     "--smooth", "--permute", "64", "--rotate", "3"})
+                .code,
+            0);
+  ToolResult result = runTool({"run", shipped("kernels/gemms/int8_channel_int8.rho"), "--weights",
+                               out, "--activations", x, "--device", "sm_80", "--output", y});
+  EXPECT_EQ(result.code, 0) << result.out << result.err;
+  EXPECT_THAT(result.out, HasSubstr("; activation from a file, smoothed, channels in the weight's "
+                                    "order, rotated\n"));
+  Result<kernels::Tensor> read = kernels::readTensor(y);
+  ASSERT_TRUE(read.ok()) << read.error().str();
+  std::vector<double> outputs;
+  for (int64_t row = 0; row < 16; ++row)
+    for (int64_t column = 0; column < rows; ++column)
+      outputs.push_back(read->view.at(row, column));
+  EXPECT_LT(kernels::relativeSquaredError(
+                kernels::layerOutputs({16, k, numbers}, {rows, k, weights()}), outputs),
+            1e-3);
+}
+
 TEST(QuantizeTest, mistakesAreErrors) {
   std::string in = write("in.safetensors", weights()), out = scratchFolder() + "none.safetensors";
   auto error = [&](std::vector<std::string> arguments) {

@@ -265,6 +265,11 @@ private:
   std::vector<Completion> found;
 };
 
+// That of the open text at this place.
+std::optional<size_t> tokenOf(const View &view, size_t offset) {
+  return view.sources() ? tokenAt(view.outline(0), offset) : std::nullopt;
+}
+
 } // namespace
 
 const Outline &View::outline(uint32_t file) const {
@@ -282,22 +287,17 @@ Span View::importOf(uint32_t file) const {
 }
 
 std::optional<Hover> hoverAt(const View &view, size_t offset) {
-  if (!view.sources())
-    return std::nullopt;
-  std::optional<size_t> token = tokenAt(view.outline(0), offset);
+  std::optional<size_t> token = tokenOf(view, offset);
   if (!token)
     return std::nullopt;
-  Target target = resolve(view, *token);
-  std::string markdown = Describer(view, *token, target).run();
+  std::string markdown = Describer(view, *token, resolve(view, *token)).run();
   if (markdown.empty())
     return std::nullopt;
   return Hover{view.outline(0).tokens[*token].span, std::move(markdown)};
 }
 
 std::optional<Span> definitionAt(const View &view, size_t offset) {
-  if (!view.sources())
-    return std::nullopt;
-  std::optional<size_t> token = tokenAt(view.outline(0), offset);
+  std::optional<size_t> token = tokenOf(view, offset);
   if (!token)
     return std::nullopt;
   Target target = resolve(view, *token);
