@@ -2,6 +2,7 @@
 // against the exact reference.
 #include "compiler/Compiler.h"
 #include "dsl/Module.h"
+#include "runtime/Kernel.h"
 #include "tests/compiler/EmulatedGemm.h"
 
 #include <gtest/gtest.h>
@@ -107,6 +108,25 @@ TEST(Partition, SharesOfEqualCostOfAllOutputs) {
        {"split_k: stream balance: tiles", "split_k: stream balance: cost launch: dependent"})
     expectWithinBound(mixed("int4_g128", mix("int4_token", "bf16"), "sm_80", {3, 130, 1000},
                             std::string("tile: 16 x 64 x 64 warps: 1 x 2 ") + schedule, "bf16"));
+}
+
+// 8 CTAs have 4 k tiles each of two outputs of 16, the last 4 of which are in 8 bits and take twice
+// the instructions; or as much work as a kernel's prediction says.
+TEST(Partition, SharesOfEqualCostHaveWorkAlike) {
+  auto most = [](const std::string &balance) {
+    Outcome result;
+    expectWithinBound(mixed("int4_channel", mix("int4_token", "int8_token", "budget 25%"), "sm_80",
+                            {128, 128, 2048},
+                            "tile: 128 x 64 x 128 warps: 2 x 2 pipeline: 3 split_k: stream ctas: 8 "
+                            "balance: " +
+                                balance),
+                      result);
+    EXPECT_EQ(storedHigh(result), 4);
+    return result.gemm.impl().backend->emulationTotals().mostMmas;
+  };
+  uint64_t ofTile = 128 / 16 * 64 / 8 * 128 / 64; // instructions of a k tile in 4 bits
+  EXPECT_EQ(most("tiles"), 8 * ofTile);
+  EXPECT_LE(most("cost"), 6 * ofTile); // 5 in the mean
 }
 
 // wgmma: one ring of stages through the loops of all parts.
