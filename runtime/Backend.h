@@ -55,6 +55,7 @@ public:
 struct EmulationTotals {
   uint64_t threadInstructions = 0; // executed instructions times active threads
   uint64_t bankConflicts = 0;      // see emulator::LaunchStats
+  uint64_t mostMmas = 0;           // of any launch's CTA, see emulator::LaunchStats
   double seconds = 0;
 };
 

@@ -112,6 +112,7 @@ public:
       return stats.error();
     totals.threadInstructions += stats->threadInstructions;
     totals.bankConflicts += stats->bankConflicts;
+    totals.mostMmas = std::max(totals.mostMmas, stats->mostMmas);
     totals.seconds += stats->seconds;
     return Done{};
   }

@@ -4,6 +4,8 @@
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
+#include <tuple>
+
 namespace rho::compiler {
 
 #define GEN_PASS_DEF_LOWERTOTILE
@@ -217,12 +219,10 @@ Value KernelBuilder::sectionTile(int index, Value tileK) {
 
 void KernelBuilder::buildCopies(Value tileK, Value slot) {
   std::vector<StageBuffer> own = stageBuffers(context.gemm, context.placed, g);
-  llvm::sort(own, [](const StageBuffer &a, const StageBuffer &b) {
-    return std::pair(a.weight, a.component) < std::pair(b.weight, b.component);
-  });
-  // Last what waits for a load.
-  llvm::stable_partition(
-      own, [](const StageBuffer &one) { return one.component != StageBuffer::pieces; });
+  auto order = [](const StageBuffer &one) { // last what waits for a load
+    return std::tuple(one.component == StageBuffer::pieces, one.weight, one.component);
+  };
+  llvm::sort(own, [&](const StageBuffer &a, const StageBuffer &b) { return order(a) < order(b); });
   for (const StageBuffer &one : own) {
     int index = one.component;
     if (index == StageBuffer::barriers)

@@ -32,6 +32,7 @@ struct Scales {
 template <class Element, ScaleValue Value> Flow blockScaled(Warp &w, const Inst &i, uint32_t mask) {
   if (!w.converged(i, mask))
     return Flow::Leave;
+  ++w.mmas;
   const int k = i.width, groups = i.n, groupK = k / groups;
   const uint32_t *list = w.list(i.list);
   const uint32_t *tail = list + 4 + 4 + 2 + 4;

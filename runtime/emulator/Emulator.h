@@ -66,6 +66,7 @@ struct Launch {
 struct LaunchStats {
   uint64_t threadInstructions = 0; // executed instructions times active threads
   uint64_t bankConflicts = 0; // passes of shared memory beyond those that the accesses' sizes need
+  uint64_t mostMmas = 0;      // mma.sync instructions of the CTA that executed most of them
   uint64_t ctas = 0;
   double seconds = 0;
 };

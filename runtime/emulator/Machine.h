@@ -95,6 +95,7 @@ struct Warp {
 
   uint64_t executed = 0;           // instructions
   uint64_t threadInstructions = 0; // times lanes
+  uint64_t mmas = 0;               // mma.sync
   uint64_t bankConflicts = 0;      // passes that shared memory took beyond those needed
 
   uint32_t asyncGroup[32] = {}; // group number that the lane's next cp.async belongs to

@@ -16,6 +16,7 @@ namespace {
 template <class A, class B> Flow integerHandler(Warp &w, const Inst &i, uint32_t mask) {
   if (!w.converged(i, mask))
     return Flow::Leave;
+  ++w.mmas;
   int k = i.width, countA = i.n;
   const uint32_t *list = w.list(i.list);
   // |sum| <= 64 * 255 * 255 < 2^24: exact in float.
@@ -42,6 +43,7 @@ template <class A, class B, bool HalfC, bool HalfD>
 Flow floatHandler(Warp &w, const Inst &i, uint32_t mask) {
   if (!w.converged(i, mask))
     return Flow::Leave;
+  ++w.mmas;
   int k = i.width, countA = i.n;
   constexpr int countC = HalfC ? 2 : 4, countD = HalfD ? 2 : 4;
   const uint32_t *list = w.list(i.list);

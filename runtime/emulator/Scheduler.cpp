@@ -7,6 +7,7 @@
 #include <cstring>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 namespace rho::emulator {
 
@@ -288,12 +289,15 @@ struct Worker {
       runCluster(number);
       for (Cta &cta : cluster.ctas) {
         ++stats.ctas;
+        uint64_t mmas = 0;
         for (Warp &warp : cta.warps) {
+          mmas += std::exchange(warp.mmas, 0);
           stats.threadInstructions += warp.threadInstructions;
           warp.threadInstructions = 0;
           stats.bankConflicts += warp.bankConflicts;
           warp.bankConflicts = 0;
         }
+        stats.mostMmas = std::max(stats.mostMmas, mmas);
       }
       std::optional<Error> *failed = failure();
       if (!failed)
@@ -406,6 +410,7 @@ Result<LaunchStats> run(const Program &program, Memory &memory, const Launch &la
     std::lock_guard lock(mutex);
     stats.threadInstructions += worker.stats.threadInstructions;
     stats.bankConflicts += worker.stats.bankConflicts;
+    stats.mostMmas = std::max(stats.mostMmas, worker.stats.mostMmas);
     stats.ctas += worker.stats.ctas;
   };
   std::vector<std::thread> others;

@@ -111,8 +111,8 @@ Result<int> explainCommand(const Options &options) {
   std::optional<double> rho = device->rates.rho(type);
   printLine("gemm", (*gemm)->name + ", m = " + std::to_string(problem.m) + ", n = " +
                         std::to_string(problem.n) + ", k = " + std::to_string(problem.k));
-  printLine("device", device->name + ", kernels for " + device->target +
-                          (rho ? ", rho of " + type + " " + shortNumber(*rho) : ""));
+  printLine("device",
+            plannedFor(*device) + (rho ? ", rho of " + type + " " + shortNumber(*rho) : ""));
   printLine("f16", microseconds(compiler::predictLibraryMicroseconds(problem, "f16", *device)) +
                        " us, a library's plain product");
   if (std::optional<double> more =

@@ -291,7 +291,7 @@ Result<int> planCommand(const Options &options) {
   if (!plan)
     return plan.error();
   printLine("model", model->name);
-  printLine("device", device->name + ", kernels for " + device->target);
+  printLine("device", plannedFor(*device));
   std::printf(
       "\n%s\npredicted us of one product, * of the plan; f16 is the faster of a gemm of f16 "
       "matrices and a library's\n\n%s\npredicted us of all layers, and of all with one gemm "

@@ -151,6 +151,10 @@ Result<compiler::DeviceModel> plannedModel(const Options &options) {
   return device;
 }
 
+std::string plannedFor(const compiler::DeviceModel &device) {
+  return device.name + ", kernels for " + device.target + (device.warm ? ", L2 warm" : "");
+}
+
 Result<EngineOptions> engineOptions(const Options &options) {
   if (options.has("--cache-dir") && options.has("--no-cache"))
     return makeError(DiagId::option_conflict,

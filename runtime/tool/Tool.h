@@ -42,6 +42,8 @@ Result<Device> openDevice(const std::string &text);
 Result<compiler::DeviceModel> openModel(const std::string &text);
 // Of the commands that predict: --device and --warm. Error warm_without_l2.
 Result<compiler::DeviceModel> plannedModel(const Options &options);
+// Its line of a report.
+std::string plannedFor(const compiler::DeviceModel &device);
 
 // What --m, --n and --k say together. Errors: option_missing.
 Result<compiler::Problem> plannedProblem(const Options &options);

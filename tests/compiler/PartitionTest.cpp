@@ -2,6 +2,7 @@
 // against the exact reference.
 #include "compiler/Compiler.h"
 #include "dsl/Module.h"
+#include "runtime/Kernel.h"
 #include "tests/compiler/EmulatedGemm.h"
 
 #include <gtest/gtest.h>
@@ -109,6 +110,25 @@ TEST(Partition, SharesOfEqualCostOfAllOutputs) {
                             std::string("tile: 16 x 64 x 64 warps: 1 x 2 ") + schedule, "bf16"));
 }
 
+// 8 CTAs have 4 k tiles each of two outputs of 16, the last 4 of which are in 8 bits and take twice
+// the instructions; or as much work as a kernel's prediction says.
+TEST(Partition, SharesOfEqualCostHaveWorkAlike) {
+  auto most = [](const std::string &balance) {
+    Outcome result;
+    expectWithinBound(mixed("int4_channel", mix("int4_token", "int8_token", "budget 25%"), "sm_80",
+                            {128, 128, 2048},
+                            "tile: 128 x 64 x 128 warps: 2 x 2 pipeline: 3 split_k: stream ctas: 8 "
+                            "balance: " +
+                                balance),
+                      result);
+    EXPECT_EQ(storedHigh(result), 4);
+    return result.gemm.impl().backend->emulationTotals().mostMmas;
+  };
+  uint64_t ofTile = 128 / 16 * 64 / 8 * 128 / 64; // instructions of a k tile in 4 bits
+  EXPECT_EQ(most("tiles"), 8 * ofTile);
+  EXPECT_LE(most("cost"), 6 * ofTile); // 5 in the mean
+}
+
 // wgmma: one ring of stages through the loops of all parts.
 class Specialized : public testing::TestWithParam<Mix> {};
 
@@ -144,14 +164,15 @@ TEST(Partition, ThreeParts) {
 }
 
 Result<compiler::Plan> planOf(const std::string &formats, const std::string &schedule,
-                              const char *device, int64_t m = 256) {
+                              const char *device,
+                              const compiler::Problem &problem = {256, 4096, 4096}) {
   std::string text = declaration(mixed("int4_channel", formats, "sm_80", {}, schedule));
   Result<dsl::Module> module =
       dsl::parseModule(text, "t.rho", [](const std::string &) { return std::nullopt; });
   if (!module)
     return module.error();
   const compiler::DeviceModel model = compiler::modelOf(*compiler::shippedDevice(device));
-  return compiler::plan(module->gemms[0], {m, 4096, 4096}, model, nullptr);
+  return compiler::plan(module->gemms[0], problem, model, nullptr);
 }
 
 // A quarter of the k tiles in 8 bits, four shares: one of equally many has all of them.
@@ -170,12 +191,13 @@ TEST(Partition, SharesOfEqualCostAreFaster) {
   EXPECT_EQ(again->schedule, cost->schedule);
 }
 
-// 108 CTAs have 9 or 10 k tiles each of outputs of 32, the last 8 of which are in 8 bits.
+// 108 CTAs have 37 or 38 k tiles each of outputs of 128, the last 32 of which are in 8 bits.
 TEST(Partition, SharesOfEqualCostOfAllOutputsAreFaster) {
+  compiler::Problem problem{128, 4096, 16384};
   std::string formats = mix("int4_token", "int8_token", "budget 25%");
   std::string schedule = "tile: 128 x 128 x 128 warps: 2 x 4 pipeline: 3 split_k: stream balance: ";
-  Result<compiler::Plan> tiles = planOf(formats, schedule + "tiles", "a100_80g", 128);
-  Result<compiler::Plan> cost = planOf(formats, schedule + "cost", "a100_80g", 128);
+  Result<compiler::Plan> tiles = planOf(formats, schedule + "tiles", "a100_80g", problem);
+  Result<compiler::Plan> cost = planOf(formats, schedule + "cost", "a100_80g", problem);
   ASSERT_TRUE(tiles.ok() && cost.ok());
   EXPECT_TRUE(tiles->schedule.tileCosts.empty());
   EXPECT_EQ(cost->schedule.tileCosts.size(), 2u);
