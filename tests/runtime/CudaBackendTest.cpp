@@ -282,10 +282,11 @@ TEST(CudaBackend, QuantizesOnTheHostWhereNoKernelCanBeBuilt) {
   const dsl::Format &format = module->impl().module.gemms[0].activation;
   cache::DiskCache disk({});
   cache::Warnings warnings;
-  auto refused = makeCudaQuantizer(contextOf(*backend), 90, format, 16, 1, disk, warnings);
+  const compiler::ActivationLayout layout = {.k = 64, .elementBits = 16};
+  auto refused = makeCudaQuantizer(contextOf(*backend), 90, format, layout, disk, warnings);
   ASSERT_FALSE(refused);
   auto quantizer =
-      backend->makeQuantizer(std::make_shared<const dsl::Format>(format), 16, 1, disk, warnings);
+      backend->makeQuantizer(std::make_shared<const dsl::Format>(format), layout, disk, warnings);
   ASSERT_TRUE(quantizer);
   EXPECT_THAT(warnings, ElementsAre("activations are quantized on the host, slowly: " +
                                     refused.error().diagnostics[0].message));
