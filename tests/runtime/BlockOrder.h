@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <ranges>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -117,8 +118,8 @@ private:
     blocks.back().targets.clear();
     visit(0, order);
     std::string out;
-    for (auto block = order.rbegin(); block != order.rend(); ++block) {
-      const Block &each = blocks[*block];
+    for (size_t block : std::views::reverse(order)) {
+      const Block &each = blocks[block];
       out += (each.label.empty() ? "" : each.label + ":\n") + each.text;
       if (each.falls)
         out += "\tbra.uni \t" + each.targets.back() + ";\n";

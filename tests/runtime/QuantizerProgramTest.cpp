@@ -28,6 +28,7 @@ std::string ptxOf(const std::string &header, ScalarType type) {
       " -std=c++17 -O2 -mllvm -inline-threshold=1000000 -ffp-contract=off -fno-jump-tables -S -I" +
       folder.path() + " -include " RHO_SOURCE_DIR "/tests/runtime/CudaBuiltins.h -o " + path +
       ".ptx " + path + ".cu";
+  // NOLINTNEXTLINE(bugprone-command-processor): the compiler that CMake found
   EXPECT_EQ(std::system(command.c_str()), 0);
   return BlockOrder::sorted(readText(path + ".ptx"));
 }
