@@ -161,10 +161,11 @@ std::string residualProblem(const WeightLayout &layout) {
            std::to_string(ResidualLayout::mostPieces);
   if (r.tileN * r.tilesN < layout.n || r.tileK * r.tilesK < layout.k)
     return "its tiles do not cover the weight";
-  if (r.pieces < 0 || r.pieces > maxExtent || r.pieceBytes % partAlignment != 0 ||
-      r.listOffset < 0 || r.listOffset % sectionAlignment != 0 || r.listOffset > maxBytes ||
-      r.pieceOffset < 0 || r.pieceOffset % sectionAlignment != 0 || r.pieceOffset > maxBytes)
+  if (r.pieces < 0 || r.pieces > maxExtent || r.pieceBytes % partAlignment != 0)
     return "its pieces have no possible place";
+  for (int64_t offset : {r.listOffset, r.firstsOffset, r.pieceOffset})
+    if (offset < 0 || offset % sectionAlignment != 0 || offset > maxBytes)
+      return "its pieces have no possible place";
   if (std::string problem =
           sectionsProblem({{&r.parts, partAlignment}, {&r.sections, sectionAlignment}});
       !problem.empty())
@@ -191,6 +192,7 @@ std::string layoutProblem(const WeightLayout &layout) {
     appendRanges(r.sections, ranges);
     ranges.emplace_back(r.listOffset,
                         r.listOffset + r.tilesN * r.tilesK * ResidualLayout::listBytes);
+    ranges.emplace_back(r.firstsOffset, r.firstsOffset + r.firstsBytes());
     ranges.emplace_back(r.pieceOffset, r.pieceOffset + r.pieces * r.pieceBytes);
   }
   if (collide(std::move(ranges), layout.bytes))
@@ -292,6 +294,7 @@ constexpr ResidualField residualFields[] = {
     {"piece_n", &ResidualLayout::pieceN, 1, maxExtent},
     {"piece_k", &ResidualLayout::pieceK, 1, maxExtent},
     {"list", &ResidualLayout::listOffset, 0, maxBytes},
+    {"firsts", &ResidualLayout::firstsOffset, 0, maxBytes},
     {"offset", &ResidualLayout::pieceOffset, 0, maxBytes},
     {"pieces", &ResidualLayout::pieces, 0, maxExtent},
     {"piece_bytes", &ResidualLayout::pieceBytes, 1, maxExtent},

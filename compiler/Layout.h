@@ -51,21 +51,25 @@ struct LayoutSection {
 
 // The stored blocks of a residual, cut into pieces of pieceN x pieceK numbers. Of each tile of
 // tileN x tileK numbers, in the order [n tile][k tile], the pieces that are stored lie one after
-// the other, rows of pieces outermost; those of all tiles do. A list has four words (u32) for each
-// tile: the number of its first piece, how many it has, and 64 bits, low word first, of which bit i
-// says that piece i of the tile is stored.
+// the other, rows of pieces outermost; those of all tiles do. For each tile there are a BlockList
+// and a word (u32), the number of its first piece; one more word is the number of all pieces.
+struct BlockList {
+  uint64_t stored = 0; // bit i: piece i of the tile is
+  uint64_t none = 0;   // copies are of 16 bytes
+};
 struct ResidualLayout {
-  static constexpr int64_t listBytes = 16, mostPieces = 64;
+  static constexpr int64_t listBytes = sizeof(BlockList), mostPieces = 64;
   int64_t blockN = 0, blockK = 0; // of the declaration
   int64_t tileN = 0, tileK = 0, tilesN = 0, tilesK = 0;
   int64_t pieceN = 0, pieceK = 0;
-  int64_t listOffset = 0, pieceOffset = 0; // first bytes in the packed weight
-  int64_t pieces = 0;                      // that there is room for
+  int64_t listOffset = 0, firstsOffset = 0, pieceOffset = 0; // first bytes in the packed weight
+  int64_t pieces = 0;                                        // that there is room for
   int64_t pieceBytes = 0;
   std::vector<LayoutSection> parts;    // of a piece, each one tile, offsets from its first byte
   std::vector<LayoutSection> sections; // of what blocks share: one code a row, or one
   int64_t rowsOfPieces() const { return tileN / pieceN; }
   int64_t piecesAlongK() const { return tileK / pieceK; }
+  int64_t firstsBytes() const { return 4 * (tilesN * tilesK + 1); }
   friend bool operator==(const ResidualLayout &, const ResidualLayout &) = default;
 };
 

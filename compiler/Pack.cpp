@@ -446,11 +446,11 @@ Status packResidual(const ResidualLayout &r, const QuantizedMatrix &weight, uint
   auto none = [](int64_t, int64_t) {};
   int64_t tiles = r.tilesN * r.tilesK;
   std::vector<uint64_t> stored(static_cast<size_t>(tiles));
-  std::vector<int64_t> first(static_cast<size_t>(tiles) + 1, 0);
+  std::vector<uint32_t> first(static_cast<size_t>(tiles) + 1, 0);
   for (int64_t tile = 0; tile < tiles; ++tile) {
     auto i = static_cast<size_t>(tile);
     stored[i] = forStoredPieces(r, weight, tile / r.tilesK, tile % r.tilesK, none);
-    first[i + 1] = first[i] + std::popcount(stored[i]);
+    first[i + 1] = first[i] + static_cast<uint32_t>(std::popcount(stored[i]));
   }
   if (first.back() > r.pieces)
     return makeError(DiagId::layout_mismatch,
@@ -462,14 +462,13 @@ Status packResidual(const ResidualLayout &r, const QuantizedMatrix &weight, uint
     parts.emplace_back(
         part, naturalShape(residual.format->components[part.component], weight.rows, weight.k),
         weight.rows);
+  std::memcpy(out + r.firstsOffset, first.data(), static_cast<size_t>(r.firstsBytes()));
   uint8_t *pieces = out + r.pieceOffset;
   std::memset(pieces, 0, static_cast<size_t>(r.pieces * r.pieceBytes));
   parallelFor(tiles, [&](int64_t tile) {
     auto i = static_cast<size_t>(tile);
-    uint32_t list[4] = {static_cast<uint32_t>(first[i]),
-                        static_cast<uint32_t>(first[i + 1] - first[i]),
-                        static_cast<uint32_t>(stored[i]), static_cast<uint32_t>(stored[i] >> 32)};
-    std::memcpy(out + r.listOffset + tile * ResidualLayout::listBytes, list, sizeof list);
+    BlockList list{stored[i]};
+    std::memcpy(out + r.listOffset + tile * ResidualLayout::listBytes, &list, sizeof list);
     std::vector<uint32_t> local;
     uint8_t *piece = pieces + first[i] * r.pieceBytes;
     forStoredPieces(r, weight, tile / r.tilesK, tile % r.tilesK, [&](int64_t row, int64_t column) {
@@ -516,14 +515,15 @@ QuantizedMatrix unpackResidual(const ResidualLayout &r, const Format &format, in
   choice = CodeArray(8, divideUp(n, r.blockN) * divideUp(k, r.blockK));
   std::vector<uint32_t> local;
   for (int64_t tile = 0; tile < r.tilesN * r.tilesK; ++tile) {
-    uint32_t list[4];
-    std::memcpy(list, in + r.listOffset + tile * ResidualLayout::listBytes, sizeof list);
-    uint64_t stored = list[2] | uint64_t(list[3]) << 32;
-    int64_t piece = list[0];
+    BlockList list;
+    std::memcpy(&list, in + r.listOffset + tile * ResidualLayout::listBytes, sizeof list);
+    uint32_t first = 0;
+    std::memcpy(&first, in + r.firstsOffset + 4 * tile, sizeof first);
+    int64_t piece = first;
     for (int64_t i = 0; i < r.rowsOfPieces() * r.piecesAlongK(); ++i) {
       int64_t row = tile / r.tilesK * r.tileN + i / r.piecesAlongK() * r.pieceN;
       int64_t column = tile % r.tilesK * r.tileK + i % r.piecesAlongK() * r.pieceK;
-      if ((stored >> i & 1) == 0 || column >= k || piece >= r.pieces)
+      if ((list.stored >> i & 1) == 0 || column >= k || piece >= r.pieces)
         continue;
       if (row >= n) {
         ++piece;

@@ -75,6 +75,7 @@ protected:
     Value from, bytes;
   };
   PiecesOfTile piecesOf(tile::CopyPiecesOp copy);
+  void lowerPrefetch(tile::PrefetchOp prefetch);
 
   // Fragments.cpp
   void lowerLoadCodes(tile::LoadCodesOp load);

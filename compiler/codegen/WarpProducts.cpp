@@ -73,12 +73,8 @@ void KernelLowering::lowerMma(tile::MmaOp op) {
 }
 
 void KernelLowering::lowerLoadBlockList(tile::LoadBlockListOp op) {
-  Value list = load(mlir::VectorType::get({4}, builder.getI32Type()),
-                    sharedAt(partOf(op.getBuffer(), op.getSlot())), 16);
+  Value stored = load(builder.getI64Type(), sharedAt(partOf(op.getBuffer(), op.getSlot())), 8);
   auto perWarp = static_cast<int64_t>(op.getPerWarp());
-  Value stored = arith::OrIOp::create(
-      builder, loc, widen(element(list, 2)),
-      arith::ShLIOp::create(builder, loc, widen(element(list, 3)), i64(32)).getResult());
   Value place = widen(mul(warpN, perWarp));
   Value own = arith::ShRUIOp::create(builder, loc, stored, place);
   own = arith::TruncIOp::create(builder, loc, builder.getI32Type(), own);
@@ -106,13 +102,28 @@ void KernelLowering::lowerLoadPiece(tile::LoadPieceOp op) {
 }
 
 KernelLowering::PiecesOfTile KernelLowering::piecesOf(tile::CopyPiecesOp copy) {
-  Value at = add(mul(widen(copy.getTile()), ResidualLayout::listBytes),
-                 static_cast<int64_t>(copy.getList()));
-  Value list =
-      load(mlir::VectorType::get({2}, builder.getI32Type()), globalAt(copy.getSource(), at), 8);
+  auto firstOf = [&](Value tile) {
+    Value at = add(mul(widen(tile), 4), static_cast<int64_t>(copy.getFirsts()));
+    return load(builder.getI32Type(), globalAt(copy.getSource(), at), 4);
+  };
   auto pieceBytes = static_cast<int64_t>(copy.getPieceBytes());
-  Value from = add(mul(widen(element(list, 0)), pieceBytes), static_cast<int64_t>(copy.getBase()));
-  return {globalAt(copy.getSource(), from), mul(element(list, 1), pieceBytes)};
+  Value first = firstOf(copy.getTile()), last = firstOf(add(copy.getTile(), 1));
+  Value from = add(mul(widen(first), pieceBytes), static_cast<int64_t>(copy.getBase()));
+  Value count = arith::SubIOp::create(builder, loc, last, first);
+  return {globalAt(copy.getSource(), from), mul(count, pieceBytes)};
+}
+
+// A line of the cache for each thread of a column of the grid; what is more is not worth a loop.
+void KernelLowering::lowerPrefetch(tile::PrefetchOp op) {
+  constexpr int64_t lineBytes = 128;
+  Value column = NVVM::BlockIdXOp::create(builder, loc, builder.getI32Type());
+  Value columns = NVVM::GridDimXOp::create(builder, loc, builder.getI32Type());
+  // Lines of a CTA are as many CTAs apart: each has some of them.
+  Value line = add(arith::MulIOp::create(builder, loc, thread, columns), column);
+  Value exists = less(line, i32((static_cast<int64_t>(op.getBytes()) + lineBytes - 1) / lineBytes));
+  Value at = add(mul(widen(line), lineBytes), static_cast<int64_t>(op.getBase()));
+  ptx("@$0 prefetch.global.L2 [$1];", "b,l", mlir::TypeRange(),
+      {exists, globalAt(op.getSource(), at)});
 }
 
 } // namespace rho::compiler

@@ -5,16 +5,22 @@
 def Tile_CopyPiecesOp : Tile_Op<"copy_pieces", []> {
   let summary = "asynchronous copy of the stored pieces of one tile of a residual";
   let description = [{
-    The tile's list, at `source + list`, says which of the pieces of `pieceBytes` at `source + base`
-    these are: any number of them, up to what the buffer holds. Where copies complete on barriers it
+    The words at `source + firsts` say which of the pieces of `pieceBytes` at `source + base` these
+    are: any number of them, up to what the buffer holds. Where copies complete on barriers it
     announces their bytes.
   }];
   let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I64Attr:$pieceBytes,
-                       I64Attr:$list, I32:$tile, Tile_Shared:$buffer, I32:$slot);
+                       I64Attr:$firsts, I32:$tile, Tile_Shared:$buffer, I32:$slot);
   let assemblyFormat = [{
-    $source `+` $base `pieces` `of` $pieceBytes `list` $list `tile` $tile `to` $buffer `[` $slot `]`
+    $source `+` $base `pieces` `of` $pieceBytes `firsts` $firsts `tile` $tile `to` $buffer `[` $slot `]`
     attr-dict `:` type($source) `,` type($buffer)
   }];
+}
+
+def Tile_PrefetchOp : Tile_Op<"prefetch", []> {
+  let summary = "starts to bring bytes that all CTAs will read into L2, once for all of them";
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I64Attr:$bytes);
+  let assemblyFormat = "$source `+` $base `bytes` $bytes attr-dict `:` type($source)";
 }
 
 def Tile_LoadBlockListOp : Tile_Op<"load_block_list", []> {

@@ -4,6 +4,8 @@
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
+#include <tuple>
+
 namespace rho::compiler {
 
 #define GEN_PASS_DEF_LOWERTOTILE
@@ -32,6 +34,9 @@ void KernelBuilder::build() {
   addParameters(block);
   builder.setInsertionPointToEnd(&block);
   allocateShared();
+  if (layout.residual) // who copies reads it ahead of the pieces
+    tile::PrefetchOp::create(builder, at(context.residual->weightOrigin), weight,
+                             layout.residual->firstsOffset, layout.residual->firstsBytes());
   findTile();
   makeResidual();
   if (g.gemv())
@@ -214,9 +219,10 @@ Value KernelBuilder::sectionTile(int index, Value tileK) {
 
 void KernelBuilder::buildCopies(Value tileK, Value slot) {
   std::vector<StageBuffer> own = stageBuffers(context.gemm, context.placed, g);
-  llvm::sort(own, [](const StageBuffer &a, const StageBuffer &b) {
-    return std::pair(a.weight, a.component) < std::pair(b.weight, b.component);
-  });
+  auto order = [](const StageBuffer &one) { // last what waits for a load
+    return std::tuple(one.component == StageBuffer::pieces, one.weight, one.component);
+  };
+  llvm::sort(own, [&](const StageBuffer &a, const StageBuffer &b) { return order(a) < order(b); });
   for (const StageBuffer &one : own) {
     int index = one.component;
     if (index == StageBuffer::barriers)
@@ -229,7 +235,7 @@ void KernelBuilder::buildCopies(Value tileK, Value slot) {
     if (index == StageBuffer::pieces) {
       const ResidualLayout &stored = *layout.residual;
       tile::CopyPiecesOp::create(builder, at(context.residual->weightOrigin), weight,
-                                 stored.pieceOffset, stored.pieceBytes, stored.listOffset,
+                                 stored.pieceOffset, stored.pieceBytes, stored.firstsOffset,
                                  add(mul(tileN, stored.tilesK), tileK), buffer, slot);
       continue;
     }

@@ -479,11 +479,14 @@ ResidualLayout makeResidualLayout(const dsl::Gemm &gemm, const PlacedGemm &place
   int64_t perBlock = std::min(r.blockN, r.tilesN * r.tileN) / r.pieceN *
                      (std::min(r.blockK, ceilDiv(problem.k, r.pieceK) * r.pieceK) / r.pieceK);
   r.pieces = stored * perBlock;
-  r.listOffset = end;
-  end = ceilDiv(end + r.tilesN * r.tilesK * ResidualLayout::listBytes, sectionAlignment) *
-        sectionAlignment;
-  r.pieceOffset = end;
-  end = ceilDiv(end + r.pieces * r.pieceBytes, sectionAlignment) * sectionAlignment;
+  auto take = [&](int64_t bytes) {
+    int64_t offset = end;
+    end = ceilDiv(end + bytes, sectionAlignment) * sectionAlignment;
+    return offset;
+  };
+  r.listOffset = take(r.tilesN * r.tilesK * ResidualLayout::listBytes);
+  r.firstsOffset = take(r.firstsBytes());
+  r.pieceOffset = take(r.pieces * r.pieceBytes);
   return r;
 }
 

@@ -47,6 +47,7 @@ compiler::WeightLayout sliceOf(const compiler::WeightLayout &layout) {
     residual->pieces =
         std::min(residual->pieces, tiles * residual->rowsOfPieces() * residual->piecesAlongK());
     residual->listOffset = take(tiles * compiler::ResidualLayout::listBytes);
+    residual->firstsOffset = take(residual->firstsBytes());
     residual->pieceOffset = take(residual->pieces * residual->pieceBytes);
   }
   return slice;
@@ -60,22 +61,23 @@ void repeat(std::span<const uint8_t> pattern, std::span<uint8_t> out) {
 // The pieces of a slice, one after the other as often as they fit, and the lists that say so.
 void repeatResidual(const compiler::ResidualLayout &from, const uint8_t *packed,
                     const compiler::ResidualLayout &to, std::vector<uint8_t> &whole) {
-  constexpr int64_t listBytes = compiler::ResidualLayout::listBytes;
-  int64_t ofSlice = from.tilesN * from.tilesK;
-  struct List {
-    uint32_t first, stored[2], ahead;
-    int64_t count() const { return std::popcount(stored[0]) + std::popcount(stored[1]); }
-  };
-  std::vector<List> lists(static_cast<size_t>(ofSlice));
-  std::memcpy(lists.data(), packed + from.listOffset, static_cast<size_t>(ofSlice * listBytes));
-  int64_t pieces = lists.back().first + lists.back().count();
-  for (int64_t tile = 0; tile < to.tilesN * to.tilesK; ++tile) {
-    List list = lists[static_cast<size_t>(tile % ofSlice)];
-    list.first += static_cast<uint32_t>(tile / ofSlice * pieces);
-    if (list.first + list.count() > to.pieces) // past the weight's last row
+  using compiler::BlockList;
+  int64_t ofSlice = from.tilesN * from.tilesK, tiles = to.tilesN * to.tilesK;
+  std::vector<BlockList> lists(static_cast<size_t>(ofSlice)), all(static_cast<size_t>(tiles));
+  std::memcpy(lists.data(), packed + from.listOffset, lists.size() * sizeof(BlockList));
+  std::vector<uint32_t> firsts(static_cast<size_t>(tiles) + 1, 0);
+  int64_t pieces = 0; // of the slice
+  for (const BlockList &list : lists)
+    pieces += std::popcount(list.stored);
+  for (size_t tile = 0; tile < all.size(); ++tile) {
+    BlockList list = lists[tile % lists.size()];
+    if (firsts[tile] + std::popcount(list.stored) > to.pieces) // past the weight's last row
       list = {};
-    std::memcpy(whole.data() + to.listOffset + tile * listBytes, &list, sizeof list);
+    all[tile] = list;
+    firsts[tile + 1] = firsts[tile] + static_cast<uint32_t>(std::popcount(list.stored));
   }
+  std::memcpy(whole.data() + to.listOffset, all.data(), all.size() * sizeof(BlockList));
+  std::memcpy(whole.data() + to.firstsOffset, firsts.data(), static_cast<size_t>(to.firstsBytes()));
   if (pieces > 0)
     repeat({packed + from.pieceOffset, static_cast<size_t>(pieces * from.pieceBytes)},
            {whole.data() + to.pieceOffset, static_cast<size_t>(to.pieces * to.pieceBytes)});
