@@ -69,6 +69,17 @@ mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int
   return mlir::success();
 }
 
+mlir::LogicalResult ForTilesOp::verify() {
+  llvm::ArrayRef<int64_t> costs = getCosts().value_or(llvm::ArrayRef<int64_t>());
+  if (costs.size() != getOfParts().size())
+    return emitOpError("has ") << getOfParts().size() << " parts and " << costs.size()
+                               << " costs; they are as many";
+  for (int64_t cost : costs)
+    if (cost < 1)
+      return emitOpError("a k tile costs ") << cost << "; it must be at least 1";
+  return mlir::success();
+}
+
 mlir::LogicalResult PipelineOp::verify() {
   constexpr int most = dsl::ScheduleDecl::mostStages;
   if (getDepth() < 2 || getDepth() > most)

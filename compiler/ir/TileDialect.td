@@ -90,6 +90,7 @@ def Tile_ForTilesOp : Tile_Op<"for_tiles", [SingleBlock, NoTerminator]> {
   let assemblyFormat = [{
     $tilesN `x` $tilesM `x` $tilesK (`parts` $ofParts^ `cost` $costs)? attr-dict-with-keyword $body
   }];
+  let hasVerifier = 1;
 }
 
 def Tile_PipelineOp : Tile_Op<"pipeline", []> {

@@ -4,6 +4,8 @@
 // RUN: not %rho compile %t/program.mlir --from=rho --emit=ptx 2>&1 | FileCheck %t/program.mlir
 // RUN: not %rho compile %t/shared.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/shared.mlir
 // RUN: not %rho compile %t/depth.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/depth.mlir
+// RUN: not %rho compile %t/costs.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/costs.mlir
+// RUN: not %rho compile %t/free.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/free.mlir
 // RUN: not %rho compile %t/mma.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/mma.mlir
 // RUN: not %rho compile %t/dot.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/dot.mlir
 // RUN: not %rho compile %t/run.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/run.mlir
@@ -47,6 +49,24 @@ tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x
   } consume {
   ^bb0(%kt: i32, %slot: i32):
     tile.yield
+  }
+}
+
+//--- costs.mlir
+// CHECK: has 2 parts and 1 costs; they are as many
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 0 roles "uniform" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+  %m = arith.constant 1 : i32
+  tile.for_tiles 8 x %m x 32 parts %m, %m cost [4] {
+  ^bb0(%n: i32, %row: i32, %first: i32, %last: i32, %shares: i32, %share: i32, %place: i32):
+  }
+}
+
+//--- free.mlir
+// CHECK: a k tile costs 0; it must be at least 1
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 0 roles "uniform" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+  %m = arith.constant 1 : i32
+  tile.for_tiles 8 x %m x 32 parts %m, %m cost [4, 0] {
+  ^bb0(%n: i32, %row: i32, %first: i32, %last: i32, %shares: i32, %share: i32, %place: i32):
   }
 }
 
