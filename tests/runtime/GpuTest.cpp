@@ -149,6 +149,7 @@ TEST_F(GpuTest, QuantizerChoosesAsTheHost) {
         const std::vector<uint8_t> choice = choiceFor(test, *activationOf(test.formats), k);
         expectHostBytes(test.formats, m, k, type, difficultNumbers(m, k), test.stored, choice);
         expectHostBytes(test.formats, m, k, type, numbers(m, k, 6), test.stored, choice);
+        expectHostBytes(test.formats, m, k, type, repeatedNumbers(m, k), test.stored, choice);
         expectHostBytes(test.formats, m, k, type, randomBits(m, k), test.stored, choice);
       }
 }

@@ -176,6 +176,14 @@ inline std::vector<float> difficultNumbers(int64_t m, int64_t k) {
   return x;
 }
 
+// Blocks that are alike, so that it is as good to choose one as another.
+inline std::vector<float> repeatedNumbers(int64_t m, int64_t k) {
+  std::vector<float> x = numbers(m, k, 6);
+  for (int64_t i = 0; i < m * k; ++i)
+    x[static_cast<size_t>(i)] = x[static_cast<size_t>(i / k * k + i % k % 64)];
+  return x;
+}
+
 // Any bits are some number.
 inline std::vector<float> randomBits(int64_t m, int64_t k) {
   std::mt19937 random(3); // NOLINT(bugprone-random-generator-seed): the same in every run

@@ -55,7 +55,7 @@ TEST_P(QuantizerProgram, LeavesTheHostsBytes) {
         choose(*out, choiceFor(test, *format, k));
     // Again and again in the same buffers: each launch leaves them ready for the next.
     for (const std::vector<float> &x :
-         {difficultNumbers(m, k), randomBits(m, k), numbers(m, k, 6)}) {
+         {difficultNumbers(m, k), randomBits(m, k), repeatedNumbers(m, k)}) {
       Buffer input = inputOf(device, x, m, k, stride, type);
       ASSERT_EQ(errorText(makeHostQuantizer()->run(host, input.address(), type, stride, nullptr)),
                 "");
