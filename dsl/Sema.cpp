@@ -350,7 +350,7 @@ private:
     }
     std::vector<bool> read(format.components.size(), false);
     collectComponents(*format.value, read);
-    if (read[0] && format.element().remap)
+    if (!read.empty() && read[0] && format.element().remap)
       for (int component : componentsOf(*format.element().remap))
         read[static_cast<size_t>(component)] = true;
     for (size_t i = 0; i < read.size(); ++i)

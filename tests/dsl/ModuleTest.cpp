@@ -180,6 +180,14 @@ TEST(Module, DeclarationsNestInAnyOrder) {
 }
 
 // Megabytes of nonsense and numbers beyond all bounds: a few errors, soon and of readable length.
+TEST(Module, AValueWithoutAnyComponentIsAnError) {
+  for (const char *text : {"format f { value = 8 }", "format f { elemer k[128]\n value = 8 }"}) {
+    Result<Module> module = parseModule(text, "t.rho", [](const auto &) { return std::nullopt; });
+    ASSERT_FALSE(module.ok()) << text;
+    EXPECT_NE(module.error().str().find("t.rho:1:"), std::string::npos) << module.error().str();
+  }
+}
+
 TEST(Module, HostileTextsGiveErrors) {
   constexpr size_t size = (size_t(1) << 20) - 100;
   auto full = [](const std::string &begin, const std::string &again) {

@@ -23,7 +23,7 @@ std::string ptxOf(const std::string &header, ScalarType type) {
   writeText(path + ".cu", program);
   const std::string command =
       std::string(RHO_CLANG) +
-      " -x cuda --cuda-device-only --cuda-gpu-arch=sm_80 -nocudainc "
+      " -x cuda --cuda-device-only --cuda-gpu-arch=sm_80 --cuda-feature=+ptx80 -nocudainc "
       "-nocudalib -Wno-unknown-cuda-version"
       " -std=c++17 -O2 -mllvm -inline-threshold=1000000 -ffp-contract=off -fno-jump-tables -S -I" +
       folder.path() + " -include " RHO_SOURCE_DIR "/tests/runtime/CudaBuiltins.h -o " + path +
