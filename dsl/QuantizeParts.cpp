@@ -11,6 +11,11 @@ namespace rho::dsl {
 
 namespace {
 
+int64_t blocksAcross(const Blocks &blocks, int64_t k) { return (k + blocks.k - 1) / blocks.k; }
+int64_t blocksDown(const Blocks &blocks, int64_t rows) {
+  return blocks.rows == 0 ? 1 : (rows + blocks.rows - 1) / blocks.rows;
+}
+
 // One number for each block, row by row of blocks.
 using PerBlock = std::vector<double>;
 
@@ -18,8 +23,7 @@ class PartQuantizer {
 public:
   PartQuantizer(const MatrixView &input, const Blocks &blocks, const QuantizeOptions &options)
       : rows(input.rows), k(input.k), blocks(blocks), options(options),
-        across((k + blocks.k - 1) / blocks.k),
-        down(blocks.rows == 0 ? 1 : (rows + blocks.rows - 1) / blocks.rows) {
+        across(blocksAcross(blocks, k)), down(blocksDown(blocks, rows)) {
     x.resize(static_cast<size_t>(rows * k));
     everyRow([&](int64_t row) {
       for (int64_t column = 0; column < k; ++column)
@@ -268,8 +272,7 @@ Status checkChoice(const Format &format, std::span<const uint8_t> choice, int64_
     return wrong("parts of " + std::to_string(choice.size()) + " blocks",
                  "format '" + format.name + "' has no partition");
   const Blocks &blocks = format.partition->blocks;
-  const int64_t count = (k + blocks.k - 1) / blocks.k *
-                        (blocks.rows == 0 ? 1 : (rows + blocks.rows - 1) / blocks.rows);
+  const int64_t count = blocksAcross(blocks, k) * blocksDown(blocks, rows);
   if (static_cast<int64_t>(choice.size()) != count)
     return wrong("parts of " + std::to_string(choice.size()) + " blocks",
                  "there are " + std::to_string(count));

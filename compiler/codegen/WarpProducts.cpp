@@ -1,4 +1,5 @@
 // Products of single warps: operand B by ldmatrix, mma.sync, and the stored pieces of a residual.
+#include "compiler/LayoutMap.h"
 #include "compiler/codegen/KernelLowering.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -120,7 +121,7 @@ void KernelLowering::lowerPrefetch(tile::PrefetchOp op) {
   Value columns = NVVM::GridDimXOp::create(builder, loc, builder.getI32Type());
   // Lines of a CTA are as many CTAs apart: each has some of them.
   Value line = add(arith::MulIOp::create(builder, loc, thread, columns), column);
-  Value exists = less(line, i32((static_cast<int64_t>(op.getBytes()) + lineBytes - 1) / lineBytes));
+  Value exists = less(line, i32(divideUp(static_cast<int64_t>(op.getBytes()), lineBytes)));
   Value at = add(mul(widen(line), lineBytes), static_cast<int64_t>(op.getBase()));
   ptx("@$0 prefetch.global.L2 [$1];", "b,l", mlir::TypeRange(),
       {exists, globalAt(op.getSource(), at)});

@@ -1,5 +1,7 @@
 #include "compiler/plan/CostModel.h"
 
+#include "compiler/LayoutMap.h"
+
 #include "compiler/plan/InstructionCounts.h"
 
 #include <algorithm>
@@ -11,8 +13,6 @@ namespace {
 
 using Class = dsl::InstructionClass;
 using Part = Cost::Part;
-
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // A rate of the declaration, or of the operands that a product of this type is widened to.
 double rateOf(const std::map<std::string, double, std::less<>> &rates, const std::string &type) {
@@ -92,7 +92,7 @@ InstructionCounts issuePerTile(const PlacedGemm &placed, const Geometry &g) {
   if (placed.blockScaling) { // a word has the scales of two row tiles, or of four batch tiles
     int64_t words = g.tileK / (BlockScaling::perWord * placed.blockScaling->block);
     counts.others +=
-        static_cast<double>(words * (ceilDiv(g.rowTiles(), 2) + ceilDiv(g.batchTiles(), 4)));
+        static_cast<double>(words * (divideUp(g.rowTiles(), 2) + divideUp(g.batchTiles(), 4)));
     for (bool ofWeight : {true, false})
       if (const std::optional<CodeSplit> &split = placed.blockScaling->split(ofWeight)) {
         int64_t registers = ofWeight ? 4 * g.rowTiles() : 2 * g.batchTiles();
@@ -217,8 +217,8 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
                         const Problem &problem, const DeviceModel &device) {
   Geometry g = makeGeometry(placed, schedule);
   double clock = device.clockGHz * 1e3 * sustainedClock; // cycles per microsecond
-  int64_t tiles = ceilDiv(problem.n, g.tileN) * ceilDiv(problem.m, g.tileM);
-  int64_t tilesK = ceilDiv(problem.k, g.tileK);
+  int64_t tiles = divideUp(problem.n, g.tileN) * divideUp(problem.m, g.tileM);
+  int64_t tilesK = divideUp(problem.k, g.tileK);
   double ctas = 0, slots = 0, steps = 0;
   if (g.streamK) {
     slots = static_cast<double>(schedule.residentCtas);
@@ -227,7 +227,7 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   } else {
     slots = static_cast<double>(device.smCount * schedule.ctasPerSm);
     ctas = static_cast<double>(tiles * schedule.splitK);
-    steps = static_cast<double>(ceilDiv(tilesK, schedule.splitK));
+    steps = static_cast<double>(divideUp(tilesK, schedule.splitK));
   }
   double resident = std::min(slots / device.smCount, std::ceil(ctas / device.smCount));
   if (g.streamK) // on an SM that has any
@@ -244,7 +244,7 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double bandwidth = device.bandwidthGBs * 1e3;
   double load = weightBytes * active / bandwidth;
   if (problem.m > g.tileM) // weights are read again from L2
-    load /= std::min(4.0, static_cast<double>(ceilDiv(problem.m, g.tileM)));
+    load /= std::min(4.0, static_cast<double>(divideUp(problem.m, g.tileM)));
   double cache = (weightBytes + activationBytes) * active /
                  (l2BytesPerCycle * device.smCount * device.clockGHz * 1e3);
   int64_t perWarpgroup = g.rowTiles() * g.tileK / g.mmaK;
@@ -304,13 +304,13 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
                             device.registersPerSm / (registers * g.threads()),
                             device.threadsPerSm / g.threads()});
   perSm = std::max<int64_t>(perSm, 1);
-  int64_t tiles = ceilDiv(problem.n, g.tileN) * ceilDiv(problem.m, g.tileM);
-  int64_t tilesK = ceilDiv(problem.k, g.tileK);
+  int64_t tiles = divideUp(problem.n, g.tileN) * divideUp(problem.m, g.tileM);
+  int64_t tilesK = divideUp(problem.k, g.tileK);
   int64_t ctas = tiles * schedule.splitK;
-  int64_t steps = ceilDiv(tilesK, schedule.splitK == 0 ? 1 : schedule.splitK);
+  int64_t steps = divideUp(tilesK, schedule.splitK == 0 ? 1 : schedule.splitK);
   if (g.streamK) {
     ctas = std::min(tiles * tilesK, schedule.residentCtas);
-    steps = ceilDiv(tiles * tilesK, ctas);
+    steps = divideUp(tiles * tilesK, ctas);
     perSm = schedule.ctasPerSm;
   }
   double waves = std::ceil(static_cast<double>(ctas) / static_cast<double>(perSm * device.smCount));
@@ -324,13 +324,13 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   // read from memory once, if they stay in L2 until the next batch tile. If not, the CTAs of a grid
   // that run side by side on the same weights share them; CTAs with equal shares of k are each at
   // another place (APEX4's RTX 3090 and A40).
-  double batches = static_cast<double>(ceilDiv(problem.m, g.tileM));
+  double batches = static_cast<double>(divideUp(problem.m, g.tileM));
   double activationTile = 0, weightTile = 0;
   ResidualShare residual = residualPerTile(gemm, placed, g);
   for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
     (buffer.weight ? weightTile : activationTile) += copiedBytes(buffer, residual);
   double tileBytes = weightTile + 0.3 * activationTile;
-  auto tilesN = static_cast<double>(ceilDiv(problem.n, g.tileN));
+  auto tilesN = static_cast<double>(divideUp(problem.n, g.tileN));
   double weights = weightTile * tilesN * static_cast<double>(tilesK);
   double fromMemory = tileBytes / batches;
   if (weights >= l2Share * static_cast<double>(device.l2Bytes)) {
@@ -363,7 +363,7 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
     step += std::pow(part, sharpness);
   step = std::pow(step, 1 / sharpness);
   // Each tile of a CTA begins with an empty pipeline.
-  double starts = waves * (g.streamK ? static_cast<double>(ceilDiv(steps, tilesK) + 1) : 1);
+  double starts = waves * (g.streamK ? static_cast<double>(divideUp(steps, tilesK) + 1) : 1);
   double fill = starts * memoryLatencyMicroseconds;
   double outputBytes = static_cast<double>(problem.m * problem.n) * 2;
   double epilogue = 0.5 + outputBytes / bandwidth;
@@ -407,7 +407,7 @@ double gemvCycles(const PlacedGemm &placed, const Geometry &g, const dsl::Device
   else
     cycles += registers * multiply * (2 * widening + 2 * rows) + chunks * rows * run * widening;
   if (placed.flushK > 0)
-    cycles += static_cast<double>(ceilDiv(g.tileK, g.parameterK(placed.flushK))) * 3 *
+    cycles += static_cast<double>(divideUp(g.tileK, g.parameterK(placed.flushK))) * 3 *
               static_cast<double>(g.rowsPerThread()) * rows;
   return cycles + chunks * rows * 4 + 20;
 }
@@ -421,9 +421,9 @@ Cost predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule
     if (component.extent == dsl::Extent::Group)
       bitsPerCode +=
           static_cast<double>(component.type.bits()) / static_cast<double>(component.group);
-  int64_t tilesK = ceilDiv(problem.k, g.tileK);
-  int64_t ctas = ceilDiv(problem.n, g.tileN) * ceilDiv(problem.m, g.tileM);
-  auto busiest = static_cast<double>(ceilDiv(ctas, device.smCount)); // CTAs of one SM
+  int64_t tilesK = divideUp(problem.k, g.tileK);
+  int64_t ctas = divideUp(problem.n, g.tileN) * divideUp(problem.m, g.tileM);
+  auto busiest = static_cast<double>(divideUp(ctas, device.smCount)); // CTAs of one SM
   double resident = std::min(busiest, static_cast<double>(schedule.ctasPerSm));
   double perCta = static_cast<double>(g.tileN * tilesK * g.tileK) * bitsPerCode / 8;
   double bandwidth = device.bandwidthGBs * 1e3; // bytes per microsecond
@@ -432,7 +432,7 @@ Cost predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule
                     (schedule.pipeline - 0.5);
   double load = std::max({static_cast<double>(ctas) * perCta / bandwidth, busiest * perCta / perSm,
                           busiest * perCta * loadedLatencyMicroseconds / inFlight});
-  double warpTiles = static_cast<double>(ceilDiv(tilesK, g.warpsK));
+  double warpTiles = static_cast<double>(divideUp(tilesK, g.warpsK));
   double cycles = gemvCycles(placed, g, device.rates) * warpTiles;
   double issue = busiest * static_cast<double>(g.warpsN * g.warpsK) * cycles / 4 / clock;
   double waves = std::ceil(busiest / resident);
@@ -459,13 +459,13 @@ Cost predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule
 int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
                     const Schedule &schedule, const Problem &problem) {
   int64_t alignment = g.sharedAlignment();
-  int64_t bytes = ceilDiv(sumsBytes(g), alignment) * alignment;
+  int64_t bytes = divideUp(sumsBytes(g), alignment) * alignment;
   if (std::optional<OutputSlices> slices = outputSlices(gemm, g, problem))
     bytes += slices->slots * slices->bytes;
   if (int64_t operand = operandBytes(g))
     bytes += operand * operandStages(placed) + alignment; // with its barriers
   for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
-    bytes += ceilDiv(buffer.bytes * bufferStages(g, schedule, problem.k), alignment) * alignment;
+    bytes += divideUp(buffer.bytes * bufferStages(g, schedule, problem.k), alignment) * alignment;
   return bytes;
 }
 
@@ -502,7 +502,7 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
     for (const dsl::Component &component : gemm.weight.components)
       if (component.extent == dsl::Extent::Group)
         codes += std::max<int64_t>(1, g.tileK / g.parameterK(component.group)) *
-                 ceilDiv(g.rowsPerThread() * storedBits(component.type), 32);
+                 divideUp(g.rowsPerThread() * storedBits(component.type), 32);
     int64_t sums = g.rowsPerThread() * g.tileM * (placed.flushK > 0 ? 2 : 1);
     int64_t run = g.tileM * g.chunkK() / (placed.integerAccumulator ? 16 : 4);
     return static_cast<int>(codes * pipeline + sums + run + 32);

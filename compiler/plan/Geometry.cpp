@@ -1,5 +1,7 @@
 #include "compiler/plan/Geometry.h"
 
+#include "compiler/LayoutMap.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -9,7 +11,6 @@ namespace rho::compiler {
 
 namespace {
 
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int log2Of(int64_t powerOfTwo) { return std::countr_zero(static_cast<uint64_t>(powerOfTwo)); }
 
 constexpr AxisBit nBit(int bit) { return {AxisBit::Axis::N, static_cast<uint8_t>(bit)}; }
@@ -205,7 +206,7 @@ bool warpgroupsShareBlocks(const dsl::Residual &residual, const Geometry &g) {
 }
 
 int64_t bufferStages(const Geometry &g, const Schedule &schedule, int64_t k) {
-  return g.gemv() ? ceilDiv(k, g.tileK) : schedule.pipeline;
+  return g.gemv() ? divideUp(k, g.tileK) : schedule.pipeline;
 }
 
 int64_t sumsBytes(const Geometry &g) {
@@ -323,7 +324,7 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
   for (StageBuffer &buffer : result) {
     bool byBox = g.specialized() && !buffer.weight && buffer.component != StageBuffer::barriers;
     int64_t alignment = byBox ? Geometry::boxAlignment : 16;
-    buffer.bytes = ceilDiv(buffer.bytes, alignment) * alignment;
+    buffer.bytes = divideUp(buffer.bytes, alignment) * alignment;
   }
   return result;
 }
@@ -359,9 +360,9 @@ public:
     section.codeBits = planes[plane];
     section.codeXor = placed.decode.codeXor >> section.shift & ((1U << planes[plane]) - 1);
     section.tileN = g.tileN;
-    section.tilesN = ceilDiv(n, g.tileN);
+    section.tilesN = divideUp(n, g.tileN);
     section.tileK = g.tileK;
-    section.tilesK = ceilDiv(k, g.tileK);
+    section.tilesK = divideUp(k, g.tileK);
     section.codeTable = placed.decode.codeTable;
     section.wordBits = placed.decode.wordBits();
     section.order = codeOrder(placed.decode, g, plane);
@@ -374,7 +375,7 @@ public:
     section.component = index;
     section.codeBits = storedBits(component.type);
     section.tileN = g.tileN;
-    section.tilesN = ceilDiv(n, g.tileN);
+    section.tilesN = divideUp(n, g.tileN);
     section.tileK = 1;
     section.tilesK = 1;
     section.unitK = k;
@@ -382,7 +383,7 @@ public:
       section.unitK = component.group;
       section.unitN = component.rows;
       section.tileK = g.groupsPerTile(component.group);
-      section.tilesK = ceilDiv(k, section.unitK * section.tileK);
+      section.tilesK = divideUp(k, section.unitK * section.tileK);
     } else if (component.extent == dsl::Extent::Tensor &&
                placed.streamed[static_cast<size_t>(index)]) {
       section.unitN = n; // in every row, as what decodes take
@@ -419,9 +420,9 @@ private:
 void append(LayoutSection section, int64_t alignment, std::vector<LayoutSection> &sections,
             int64_t &end) {
   section.offset = end;
-  section.bytes = ceilDiv(
+  section.bytes = divideUp(
       section.tilesN * section.tilesK * section.tileN * section.tileK * section.codeBits, 8);
-  end = ceilDiv(section.offset + section.bytes, alignment) * alignment;
+  end = divideUp(section.offset + section.bytes, alignment) * alignment;
   sections.push_back(std::move(section));
 }
 
@@ -455,8 +456,8 @@ ResidualLayout makeResidualLayout(const dsl::Gemm &gemm, const PlacedGemm &place
   r.blockK = declared.blocks.k;
   r.tileN = g.tileN;
   r.tileK = g.tileK;
-  r.tilesN = ceilDiv(problem.n, g.tileN);
-  r.tilesK = ceilDiv(problem.k, g.tileK);
+  r.tilesN = divideUp(problem.n, g.tileN);
+  r.tilesK = divideUp(problem.k, g.tileK);
   r.pieceN = piece.warpN();
   r.pieceK = piece.tileK;
   PieceParts ofPiece = piecePartsOf(declared, *placed.residual, piece);
@@ -473,15 +474,15 @@ ResidualLayout makeResidualLayout(const dsl::Gemm &gemm, const PlacedGemm &place
   for (int i = 1; i < static_cast<int>(format.components.size()); ++i)
     if (!placed.residual->streamed[static_cast<size_t>(i)])
       append(whole.component(i), sectionAlignment, r.sections, end);
-  int64_t blocks = ceilDiv(problem.n, r.blockN) * ceilDiv(problem.k, r.blockK);
+  int64_t blocks = divideUp(problem.n, r.blockN) * divideUp(problem.k, r.blockK);
   int64_t stored = static_cast<int64_t>(
       std::floor(declared.part.budget.value_or(100) * static_cast<double>(blocks) / 100));
   int64_t perBlock = std::min(r.blockN, r.tilesN * r.tileN) / r.pieceN *
-                     (std::min(r.blockK, ceilDiv(problem.k, r.pieceK) * r.pieceK) / r.pieceK);
+                     (std::min(r.blockK, divideUp(problem.k, r.pieceK) * r.pieceK) / r.pieceK);
   r.pieces = stored * perBlock;
   auto take = [&](int64_t bytes) {
     int64_t offset = end;
-    end = ceilDiv(end + bytes, sectionAlignment) * sectionAlignment;
+    end = divideUp(end + bytes, sectionAlignment) * sectionAlignment;
     return offset;
   };
   r.listOffset = take(r.tilesN * r.tilesK * ResidualLayout::listBytes);
@@ -564,7 +565,7 @@ ActivationLayout makeActivationLayout(const PlacedGemm &placed, const Geometry &
   ActivationLayout layout{problem.k, g.activationBits, 0,
                           placed.blockScaling ? BlockScaling::perWord : 1, placed.columnBits};
   int64_t unit = int64_t{1} << placed.columnBits.size();
-  layout.pitchBytes = ceilDiv(ceilDiv(problem.k, unit) * unit * g.activationBits, 128) * 16;
+  layout.pitchBytes = divideUp(divideUp(problem.k, unit) * unit * g.activationBits, 128) * 16;
   if (placed.parts.empty())
     return layout;
   layout = {.k = problem.k, .tileK = g.tileK};

@@ -1,5 +1,7 @@
 #include "compiler/plan/Legality.h"
 
+#include "compiler/LayoutMap.h"
+
 #include "compiler/plan/CostModel.h"
 #include "compiler/plan/IntegerSums.h"
 
@@ -15,8 +17,6 @@ using Roles = dsl::ScheduleDecl::Roles;
 using Sums = dsl::ScheduleDecl::Sums;
 
 constexpr int registerLimit = 255;
-
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 bool isPowerOfTwo(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
@@ -245,8 +245,8 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     return warps("a CTA has at most 16 warps");
   if (std::optional<Objection> why = resourceObjection(gemm, placed, problem, s, device))
     return why;
-  int64_t tilesK = ceilDiv(problem.k, s.tileK);
-  int64_t all = tilesK * ceilDiv(problem.n, s.tileN) * ceilDiv(problem.m, s.tileM);
+  int64_t tilesK = divideUp(problem.k, s.tileK);
+  int64_t all = tilesK * divideUp(problem.n, s.tileN) * divideUp(problem.m, s.tileM);
   if (g.streamK && all > std::numeric_limits<int32_t>::max())
     return Objection{DiagId::schedule_tile,
                      {"k", str(s.tileK),

@@ -1,6 +1,8 @@
 // Predictions for activations in parts.
 #include "compiler/plan/CostModel.h"
 
+#include "compiler/LayoutMap.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -49,9 +51,8 @@ double imbalance(const PartLists &lists, double outputs, int64_t shares) {
 double imbalance(const PartLists &lists, const Schedule &schedule, const Problem &problem) {
   if (schedule.splitK != dsl::ScheduleDecl::streamK)
     return imbalance(lists, 1, schedule.splitK);
-  auto ceilDiv = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  int64_t outputs = ceilDiv(problem.n, schedule.tileN) * ceilDiv(problem.m, schedule.tileM);
-  int64_t tiles = outputs * ceilDiv(problem.k, schedule.tileK);
+  int64_t outputs = divideUp(problem.n, schedule.tileN) * divideUp(problem.m, schedule.tileM);
+  int64_t tiles = outputs * divideUp(problem.k, schedule.tileK);
   return imbalance(lists, static_cast<double>(outputs), std::min(tiles, schedule.residentCtas));
 }
 

@@ -1,5 +1,7 @@
 #include "compiler/Plan.h"
 
+#include "compiler/LayoutMap.h"
+
 #include "compiler/plan/CostModel.h"
 #include "compiler/plan/IntegerSums.h"
 #include "compiler/plan/Legality.h"
@@ -23,8 +25,6 @@ using Sums = dsl::ScheduleDecl::Sums;
 // own 64-bit base; M so that the grid's y dimension does.
 constexpr int64_t largestExtent = int64_t(1) << 24;
 constexpr int64_t largestBatch = int64_t(1) << 19;
-
-int64_t ceilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // A k tile is fully unrolled: more matrix instructions than this and compiling, not running, is
 // what takes long.
@@ -131,7 +131,7 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
   int64_t bytes = sharedBytes(gemm, placed, g, schedule, problem) + reservedPerCta;
   // A gemv has no use for more than there are.
   int64_t most = g.gemv() ? std::min(threadsPerSm / g.threads(),
-                                     ceilDiv(ceilDiv(problem.n, g.tileN), device.smCount))
+                                     divideUp(divideUp(problem.n, g.tileN), device.smCount))
                           : 4;
   schedule.ctasPerSm = 1;
   for (int64_t more = 2; more <= most; ++more) {
@@ -157,7 +157,7 @@ std::vector<int64_t> residentCandidates(const dsl::ScheduleDecl &own, const Sche
   std::vector<int64_t> result{most};
   for (int64_t eighths : {7, 6, 5, 4, 3, 2})
     result.push_back(std::max<int64_t>(1, most * eighths / 8));
-  int64_t tiles = ceilDiv(problem.n, schedule.tileN) * ceilDiv(problem.m, schedule.tileM);
+  int64_t tiles = divideUp(problem.n, schedule.tileN) * divideUp(problem.m, schedule.tileM);
   if (most / tiles > 0)
     result.push_back(most / tiles * tiles);
   return result;
