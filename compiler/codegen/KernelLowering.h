@@ -71,10 +71,8 @@ protected:
   void lowerMma(tile::MmaOp mma);
   void lowerLoadBlockList(tile::LoadBlockListOp load);
   void lowerLoadPiece(tile::LoadPieceOp load);
-  struct PiecesOfTile {
-    Value from, bytes;
-  };
-  PiecesOfTile piecesOf(tile::CopyPiecesOp copy);
+  void lowerFindPieces(tile::FindPiecesOp find);
+  Value firstByteOf(tile::CopyPiecesOp copy); // in global memory
   void lowerPrefetch(tile::PrefetchOp prefetch);
 
   // Fragments.cpp

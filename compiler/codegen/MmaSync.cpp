@@ -71,12 +71,14 @@ void MmaSyncLowering::lowerCopyTile(tile::CopyTileOp copy) {
 }
 
 void MmaSyncLowering::lowerCopyPieces(tile::CopyPiecesOp copy) {
-  PiecesOfTile stored = piecesOf(copy);
+  Value from = firstByteOf(copy);
+  Value count = arith::SubIOp::create(builder, loc, copy.getEnd(), copy.getFirst());
+  Value bytes = mul(count, static_cast<int64_t>(copy.getPieceBytes()));
   Value part = partOf(copy.getBuffer(), copy.getSlot());
   forEachPiece(copy.getBuffer().getType().getBytes() / 16, [&](Value piece, Value) {
     Value offset = mul(piece, 16);
-    copyPiece(sharedAt(add(part, offset)), globalAt(stored.from, widen(offset)), Value(),
-              less(offset, stored.bytes));
+    copyPiece(sharedAt(add(part, offset)), globalAt(from, widen(offset)), Value(),
+              less(offset, bytes));
   });
 }
 

@@ -102,16 +102,16 @@ void KernelLowering::lowerLoadPiece(tile::LoadPieceOp op) {
   op.replaceAllUsesWith(vectorOf(loadWords(sharedAt(at), bytes)));
 }
 
-KernelLowering::PiecesOfTile KernelLowering::piecesOf(tile::CopyPiecesOp copy) {
-  auto firstOf = [&](Value tile) {
-    Value at = add(mul(widen(tile), 4), static_cast<int64_t>(copy.getFirsts()));
-    return load(builder.getI32Type(), globalAt(copy.getSource(), at), 4);
-  };
-  auto pieceBytes = static_cast<int64_t>(copy.getPieceBytes());
-  Value first = firstOf(copy.getTile()), last = firstOf(add(copy.getTile(), 1));
-  Value from = add(mul(widen(first), pieceBytes), static_cast<int64_t>(copy.getBase()));
-  Value count = arith::SubIOp::create(builder, loc, last, first);
-  return {globalAt(copy.getSource(), from), mul(count, pieceBytes)};
+void KernelLowering::lowerFindPieces(tile::FindPiecesOp op) {
+  Value at = add(mul(widen(op.getTile()), 4), static_cast<int64_t>(op.getFirsts()));
+  op.getFirst().replaceAllUsesWith(load(builder.getI32Type(), globalAt(op.getSource(), at), 4));
+  Value next = add(at, 4);
+  op.getEnd().replaceAllUsesWith(load(builder.getI32Type(), globalAt(op.getSource(), next), 4));
+}
+
+KernelLowering::Value KernelLowering::firstByteOf(tile::CopyPiecesOp copy) {
+  Value offset = mul(widen(copy.getFirst()), static_cast<int64_t>(copy.getPieceBytes()));
+  return globalAt(copy.getSource(), add(offset, static_cast<int64_t>(copy.getBase())));
 }
 
 // A line of the cache for each thread of a column of the grid; what is more is not worth a loop.

@@ -44,6 +44,7 @@ private:
   void lowerRegisters(tile::RegistersOp registers);
   void lowerCopyTile(tile::CopyTileOp copy);
   void lowerCopyPieces(tile::CopyPiecesOp copy);
+  Value placeOf(Value pieceBarriers, Value slot); // the word beside a slot's barrier for pieces
   void lowerCopyBox(tile::CopyBoxOp copy);
   void lowerStoreOperand(tile::StoreOperandOp store);
   void lowerMma(tile::WarpgroupMmaOp mma);
@@ -88,6 +89,14 @@ bool WgmmaLowering::lowerFamily(mlir::Operation *inner) {
       .Case<tile::RegistersOp>([&](auto o) { return lowerRegisters(o), true; })
       .Case<tile::CopyTileOp>([&](auto o) { return lowerCopyTile(o), true; })
       .Case<tile::CopyPiecesOp>([&](auto o) { return lowerCopyPieces(o), true; })
+      .Case<tile::StorePlaceOp>([&](tile::StorePlaceOp o) {
+        return store(o.getPlace(), placeOf(o.getBarriers(), o.getSlot()), 4), true;
+      })
+      .Case<tile::LoadPlaceOp>([&](tile::LoadPlaceOp o) {
+        Value at = placeOf(o.getBarriers(), o.getSlot());
+        o.replaceAllUsesWith(load(builder.getI32Type(), at, 4));
+        return true;
+      })
       .Case<tile::CopyBoxOp>([&](auto o) { return lowerCopyBox(o), true; })
       .Case<tile::StoreOperandOp>([&](auto o) { return lowerStoreOperand(o), true; })
       .Case<tile::WarpgroupMmaOp>([&](auto o) { return lowerMma(o), true; })
@@ -127,10 +136,14 @@ void WgmmaLowering::lowerInitBarriers(tile::InitBarriersOp init) {
     mlir::OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(&once.getThenRegion().front());
     for (int64_t stage = 0; stage < init.getBarriers().getType().getStages(); ++stage)
-      for (bool full : {true, false})
-        ptx("mbarrier.init.shared::cta.b64 [$0], $1;", "r,r", mlir::TypeRange(),
-            {barrierAt(init.getBarriers(), i32(stage), full),
-             i32(static_cast<int64_t>(full ? init.getProducers() : init.getConsumers()))});
+      for (bool full : {true, false}) {
+        auto arrivals = static_cast<int64_t>(full ? init.getProducers() : init.getConsumers());
+        if (arrivals == 0)
+          store(i32(0), placeOf(init.getBarriers(), i32(stage)), 4);
+        else
+          ptx("mbarrier.init.shared::cta.b64 [$0], $1;", "r,r", mlir::TypeRange(),
+              {barrierAt(init.getBarriers(), i32(stage), full), i32(arrivals)});
+      }
     ptx("fence.mbarrier_init.release.cluster;", "", mlir::TypeRange(), mlir::ValueRange());
   }
   if (g.clusterN == 1) {
@@ -206,14 +219,28 @@ void WgmmaLowering::lowerCopyTile(tile::CopyTileOp copy) {
        barrierAt(barriers, copy.getSlot(), true)});
 }
 
+// Two copies where the pieces go round the end of the ring.
 void WgmmaLowering::lowerCopyPieces(tile::CopyPiecesOp copy) {
-  PiecesOfTile stored = piecesOf(copy);
+  int64_t places = copy.getBuffer().getType().getStages();
+  auto pieceBytes = static_cast<int64_t>(copy.getPieceBytes());
+  Value place = arith::RemUIOp::create(builder, loc, copy.getPlace(), i32(places));
+  Value count = arith::SubIOp::create(builder, loc, copy.getEnd(), copy.getFirst());
+  Value toEnd = arith::SubIOp::create(builder, loc, i32(places), place);
+  Value ahead = arith::MinUIOp::create(builder, loc, count, toEnd);
+  Value rest = arith::SubIOp::create(builder, loc, count, ahead);
+  Value from = firstByteOf(copy), aheadBytes = mul(ahead, pieceBytes);
   ptx("{\n.reg .pred any;\nmbarrier.arrive.expect_tx.shared::cta.b64 _, [$3], $2;\n"
-      "setp.ne.u32 any, $2, 0;\n@any cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::"
-      "bytes [$0], [$1], $2, [$3];\n}",
-      "r,l,r,r", mlir::TypeRange(),
-      {sharedAddress(partOf(copy.getBuffer(), copy.getSlot())), stored.from, stored.bytes,
-       barrierAt(barriers, copy.getSlot(), true)});
+      "setp.ne.u32 any, $4, 0;\n@any cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::"
+      "bytes [$0], [$1], $4, [$3];\nsetp.ne.u32 any, $5, 0;\n@any cp.async.bulk.shared::cluster."
+      "global.mbarrier::complete_tx::bytes [$6], [$7], $5, [$3];\n}",
+      "r,l,r,r,r,r,r,l", mlir::TypeRange(),
+      {sharedAddress(partOf(copy.getBuffer(), place)), from, mul(count, pieceBytes),
+       barrierAt(copy.getBarriers(), copy.getSlot(), true), aheadBytes, mul(rest, pieceBytes),
+       sharedAddress(partOf(copy.getBuffer(), i32(0))), globalAt(from, widen(aheadBytes))});
+}
+
+WgmmaLowering::Value WgmmaLowering::placeOf(Value pieceBarriers, Value slot) {
+  return sharedAt(add(partOf(pieceBarriers, slot), barrierBytes));
 }
 
 void WgmmaLowering::lowerCopyBox(tile::CopyBoxOp copy) {

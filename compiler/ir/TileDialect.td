@@ -427,7 +427,8 @@ def Tile_InitBarriersOp : Tile_Op<"init_barriers", []> {
   let summary = "a pair of barriers for each stage, made by one thread and seen by all";
   let description = [{
     `full` completes when `producers` threads have arrived and all announced bytes are there, `empty`
-    when `consumers` threads have arrived, of all CTAs of the cluster along n.
+    when `consumers` threads have arrived, of all CTAs of the cluster along n. Without consumers there
+    is no `empty` but a word of 0 for tile.store_place.
   }];
   let arguments = (ins Tile_Shared:$barriers, I64Attr:$consumers,
                        DefaultValuedAttr<I64Attr, "1">:$producers);

@@ -13,23 +13,47 @@ inline bool waitsFirst(tile::KernelOp kernel) {
   return !kernel.getBody().getOps<tile::WaitDependencyOp>().empty();
 }
 
-// Sets of copies. Those of a residual's pieces must read first how many there are.
-enum Copies : unsigned { weightCopies = 1, pieceCopies = 2, activationCopies = 4, allCopies = 7 };
+// Sets of copies. Those of a residual's pieces must read first which there are.
+enum Copies : unsigned {
+  weightCopies = 1,
+  activationCopies = 2,
+  denseCopies = weightCopies | activationCopies,
+  pieceReads = 4,
+  pieceCopies = 8,
+  allCopies = 15
+};
 
 // Clones the producer's body for one k tile and slot, without the copies that are not asked for.
-inline void cloneProduce(mlir::OpBuilder &builder, tile::PipelineOp pipeline, mlir::IRMapping map,
-                         mlir::Value kTile, mlir::Value slot, unsigned which) {
+// Returns what its values became.
+inline mlir::IRMapping cloneProduce(mlir::OpBuilder &builder, tile::PipelineOp pipeline,
+                                    mlir::IRMapping map, mlir::Value kTile, mlir::Value slot,
+                                    unsigned which) {
   mlir::Block &body = pipeline.getProduce().front();
   map.map(body.getArgument(0), kTile);
   map.map(body.getArgument(1), slot);
   for (mlir::Operation &inner : body.without_terminator()) {
     unsigned kind = llvm::isa<tile::CopyTileOp>(inner)                    ? weightCopies
+                    : llvm::isa<tile::FindPiecesOp>(inner)                ? pieceReads
                     : llvm::isa<tile::CopyPiecesOp>(inner)                ? pieceCopies
                     : llvm::isa<tile::CopyRowsOp, tile::CopyBoxOp>(inner) ? activationCopies
                                                                           : which;
     if ((kind & which) != 0)
       builder.clone(inner, map);
   }
+  return map;
+}
+
+// The body of tile.add_pieces with other arguments. Returns the sums.
+inline llvm::SmallVector<mlir::Value> clonePieces(mlir::OpBuilder &builder, tile::AddPiecesOp op,
+                                                  mlir::IRMapping map, mlir::ValueRange arguments) {
+  mlir::Block &body = op.getBody().front();
+  map.map(body.getArguments(), arguments);
+  for (mlir::Operation &inner : body.without_terminator())
+    builder.clone(inner, map);
+  llvm::SmallVector<mlir::Value> sums;
+  for (mlir::Value sum : body.getTerminator()->getOperands())
+    sums.push_back(map.lookupOrDefault(sum));
+  return sums;
 }
 
 } // namespace rho::compiler

@@ -37,7 +37,8 @@ public:
     if (dependent) {
       tile::LaunchDependentsOp::create(builder, loc);
       for (int64_t ahead = 0; ahead < depth - 1; ++ahead)
-        produceIfAny(add(op.getFirst(), i32(ahead)), i32(ahead), weightCopies | pieceCopies);
+        produceIfAny(add(op.getFirst(), i32(ahead)), i32(ahead),
+                     weightCopies | pieceReads | pieceCopies);
       tile::WaitDependencyOp::create(builder, loc);
     }
     for (int64_t ahead = 0; ahead < depth - 1; ++ahead) {
@@ -90,8 +91,18 @@ private:
     return mlir::arith::SelectOp::create(builder, loc, wraps, i32(0), after);
   }
   void cloneBody(mlir::Block &body, mlir::IRMapping &map) {
-    for (mlir::Operation &inner : body.without_terminator())
-      builder.clone(inner, map);
+    for (mlir::Operation &inner : body.without_terminator()) {
+      auto pieces = llvm::dyn_cast<tile::AddPiecesOp>(inner);
+      if (!pieces) {
+        builder.clone(inner, map);
+        continue;
+      }
+      llvm::SmallVector<Value> arguments;
+      for (Value operand : pieces->getOperands())
+        arguments.push_back(map.lookupOrDefault(operand));
+      llvm::SmallVector<Value> sums = clonePieces(builder, pieces, map, arguments);
+      map.map(pieces.getResults(), sums);
+    }
   }
   // Every tile has a copy group of its own, also one past the last, so that counting them is
   // enough. Of the first tiles of a dependent kernel, all weights belong to the first group.

@@ -195,16 +195,18 @@ private:
   Value groupsBeforePiece(int64_t group);
   Value stepsBeforePiece(); // the same of steps of k; null: no piece is built
   void makeResidual();
+  void buildPieceCopies(Value tileK, Value slot);
   // What this thread loads of a piece, in the order of ResidualLayout::parts.
   struct PieceLoad {
     int64_t words, offset;          // the latter from the piece's first byte
     std::optional<int64_t> rowBits; // of a code for each row; none: words of each lane
   };
   std::vector<PieceLoad> pieceLoads();
+  // In the ring of pieces, which all slots share, `piece` counts its places.
   std::vector<Value> loadPiece(Value slot, Value piece);
-  // This warp's in a k tile: a bit for each, the number of the first, how many.
+  // This warp's in a k tile: a bit for each, the number of the first.
   struct StoredPieces {
-    Value stored, first, count;
+    Value stored, first;
   };
   StoredPieces loadBlockList(Value slot);
   std::vector<Value> addResidual(Value slot, const StoredPieces &pieces, std::vector<Value> sums);

@@ -124,6 +124,14 @@ void KernelBuilder::allocateShared() {
     buffers[{buffer.weight, buffer.component}] = tile::AllocSharedOp::create(
         builder, at(buffer.origin), tile::SharedType::get(op.getContext(), buffer.bytes, stages),
         buffer.origin);
+  if (std::optional<PieceRing> ring = pieceRing(context.gemm, context.placed, g, stages)) {
+    buffers[{true, StageBuffer::pieces}] = tile::AllocSharedOp::create(
+        builder, at(context.residual->weightOrigin),
+        tile::SharedType::get(op.getContext(), ring->pieceBytes, ring->places), "pieces");
+    buffers[{true, StageBuffer::pieceBarriers}] = tile::AllocSharedOp::create(
+        builder, at("schedule"),
+        tile::SharedType::get(op.getContext(), PieceRing::barrierBytes, stages), "pieces.schedule");
+  }
   if (int64_t bytes = sumsBytes(g))
     sumsBuffer = tile::AllocSharedOp::create(
         builder, at("output"), tile::SharedType::get(op.getContext(), bytes, 1), "output");
@@ -219,26 +227,18 @@ Value KernelBuilder::sectionTile(int index, Value tileK) {
 
 void KernelBuilder::buildCopies(Value tileK, Value slot) {
   std::vector<StageBuffer> own = stageBuffers(context.gemm, context.placed, g);
-  auto order = [](const StageBuffer &one) { // last what waits for a load
-    return std::tuple(one.component == StageBuffer::pieces, one.weight, one.component);
-  };
-  llvm::sort(own, [&](const StageBuffer &a, const StageBuffer &b) { return order(a) < order(b); });
+  llvm::sort(own, [](const StageBuffer &a, const StageBuffer &b) {
+    return std::tie(a.weight, a.component) < std::tie(b.weight, b.component);
+  });
   for (const StageBuffer &one : own) {
     int index = one.component;
-    if (index == StageBuffer::barriers)
+    if (index == StageBuffer::barriers || index == StageBuffer::pieces)
       continue;
     if (!one.weight) {
       buildActivationCopy(index, tileK, slot);
       continue;
     }
     Value buffer = bufferOf(true, index);
-    if (index == StageBuffer::pieces) {
-      const ResidualLayout &stored = *layout.residual;
-      tile::CopyPiecesOp::create(builder, at(context.residual->weightOrigin), weight,
-                                 stored.pieceOffset, stored.pieceBytes, stored.firstsOffset,
-                                 add(mul(tileN, stored.tilesK), tileK), buffer, slot);
-      continue;
-    }
     if (index == StageBuffer::blockList) {
       const ResidualLayout &stored = *layout.residual;
       tile::CopyTileOp::create(builder, at(context.residual->weightOrigin), weight,
@@ -249,6 +249,8 @@ void KernelBuilder::buildCopies(Value tileK, Value slot) {
     tile::CopyTileOp::create(builder, at(true, section(index).component), weight,
                              section(index).offset, sectionTile(index, tileK), buffer, slot);
   }
+  if (residual)
+    buildPieceCopies(tileK, slot); // last: it waits for a load
 }
 
 void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {

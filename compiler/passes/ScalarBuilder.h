@@ -44,6 +44,23 @@ struct ScalarBuilder {
     return result.getResults();
   }
 
+  // While `holds` says so of the carried values; `body` returns the next ones.
+  mlir::ValueRange
+  loopWhile(mlir::ValueRange inits, const std::function<Value(mlir::ValueRange carried)> &holds,
+            const std::function<llvm::SmallVector<Value>(mlir::ValueRange)> &body) {
+    llvm::SmallVector<mlir::Type> types(inits.getTypes());
+    llvm::SmallVector<mlir::Location> places(types.size(), loc);
+    auto result = mlir::scf::WhileOp::create(builder, loc, types, inits);
+    mlir::OpBuilder::InsertionGuard guard(builder);
+    mlir::Block *before = builder.createBlock(&result.getBefore(), {}, types, places);
+    mlir::scf::ConditionOp::create(builder, loc, holds(before->getArguments()),
+                                   before->getArguments());
+    mlir::Block *after = builder.createBlock(&result.getAfter(), {}, types, places);
+    llvm::SmallVector<Value> carried = body(after->getArguments());
+    mlir::scf::YieldOp::create(builder, loc, carried);
+    return result.getResults();
+  }
+
   void when(Value condition, const std::function<void()> &body) {
     auto guarded = mlir::scf::IfOp::create(builder, loc, condition);
     mlir::OpBuilder::InsertionGuard guard(builder);

@@ -4,6 +4,8 @@
 #include "compiler/ir/Dialects.h"
 #include "compiler/passes/Copies.h"
 #include "compiler/passes/Passes.h"
+#include "compiler/passes/PieceCopies.h"
+#include "compiler/passes/StageRing.h"
 #include "compiler/passes/TileOrder.h"
 #include "compiler/plan/Geometry.h"
 
@@ -26,10 +28,6 @@ namespace NVVM = mlir::NVVM;
 namespace arith = mlir::arith;
 namespace scf = mlir::scf;
 
-// A stage of the ring and the parity of the phase that its barriers are in.
-struct Cursor {
-  Value slot, parity;
-};
 // One for each ring that a role uses: of the stages that are loaded, of decoded operands.
 using Cursors = llvm::SmallVector<Cursor, 2>;
 
@@ -71,6 +69,8 @@ public:
         sumsBuffer = alloc.getBuffer();
       else if (alloc.getOrigin() == "operand.schedule")
         operandBarriers = alloc.getBuffer();
+      else if (alloc.getOrigin() == "pieces.schedule")
+        pieceBarriers = alloc.getBuffer();
     }
     waits = kernel.getDependent() && !waitsFirst(kernel);
     op.getBody().walk([&](tile::StoreBoxOp) { storesBoxes = true; });
@@ -79,8 +79,9 @@ public:
   void run() {
     int64_t decodeWarps = decodeThreads / 32;
     uint64_t consumers = static_cast<uint64_t>(mathWarps / groups * clusterN + decodeWarps);
-    uint64_t producers = loops[0].hasPieces ? 2 : 1; // times that bytes are announced
-    tile::InitBarriersOp::create(builder, loc, barriers, consumers, producers);
+    tile::InitBarriersOp::create(builder, loc, barriers, consumers);
+    if (pieceBarriers)
+      tile::InitBarriersOp::create(builder, loc, pieceBarriers, 0);
     if (operandBarriers)
       tile::InitBarriersOp::create(builder, loc, operandBarriers, static_cast<uint64_t>(mathWarps),
                                    static_cast<uint64_t>(decodeWarps));
@@ -100,7 +101,15 @@ public:
       }
       leaveCluster();
       builder.setInsertionPointToStart(&loader.getThenRegion().front());
-      buildLoader();
+      if (pieceBarriers)
+        buildPieceLoader();
+      else
+        buildLoader();
+      // Not earlier: where CTAs of the next kernel find no room on every SM some SMs get two of
+      // them, and where they do (half of an SM each), kernels take longer by as much as they
+      // overlap.
+      if (kernel.getDependent())
+        tile::LaunchDependentsOp::create(builder, loc);
       builder.setInsertionPointToStart(&roles.getElseRegion().front());
       if (operandBarriers) {
         Value decodes = compare(arith::CmpIPredicate::uge, thread, i32(32 * mathWarps));
@@ -129,12 +138,12 @@ private:
     tile::PipelineOp pipeline;
     int64_t stageBytes = 0;   // that the copies of one stage bring
     bool waitsInside = false; // for its sums, in every k tile
-    bool hasPieces = false;   // of a residual, copied as many as there are
   };
   llvm::SmallVector<Loop> loops;
   tile::TotalOp total; // of several loops
   Value barriers, sumsBuffer;
   Value operandBarriers; // of the ring of decoded operands, where there is one
+  Value pieceBarriers;   // of each stage's pieces of a residual, where there is one
   int64_t depth = 0, mathWarps = 0, splitK = 1, groups = 1, decodeThreads = 0;
   int64_t clusterN = 1, clusterK = 1;
   RegisterShares registers{};
@@ -148,19 +157,12 @@ private:
     pipeline.getProduce().walk([&](tile::CopyBoxOp copy) {
       loop.stageBytes += static_cast<int64_t>(copy.getRows() * copy.getRowBytes());
     });
-    pipeline.getProduce().walk([&](tile::CopyPiecesOp) { loop.hasPieces = true; });
     loop.waitsInside = pipeline.getConsume().front().getOps<tile::ReleaseOp>().empty();
     return loop;
   }
 
   // At most depth stages on.
-  Cursor next(Cursor now, Value stages, int64_t ofRing) {
-    Value after = add(now.slot, stages);
-    Value wraps = compare(arith::CmpIPredicate::uge, after, i32(ofRing));
-    Value flipped = arith::XOrIOp::create(builder, loc, now.parity, i32(1));
-    return {select(wraps, sub(after, i32(ofRing)), after), select(wraps, flipped, now.parity)};
-  }
-  Cursor next(Cursor now, Value stages) { return next(now, stages, depth); }
+  Cursor next(Cursor now, Value stages) { return advance(*this, now, stages, depth); }
   // Of the ring of decoded operands.
   int64_t operandDepth() {
     return llvm::cast<tile::SharedType>(operandBarriers.getType()).getStages();
@@ -212,10 +214,6 @@ private:
         now = buildLoads(loop, head, share, now[0]);
       return now;
     });
-    // Not earlier: where CTAs of the next kernel find no room on every SM some SMs get two of them,
-    // and where they do (half of an SM each), kernels take longer by as much as they overlap.
-    if (kernel.getDependent())
-      tile::LaunchDependentsOp::create(builder, loc);
   }
 
   Cursors buildLoads(const Loop &of, const mlir::IRMapping &head, const TileShare &share,
@@ -223,27 +221,14 @@ private:
     tile::PipelineOp pipeline = of.pipeline;
     Value first = head.lookupOrDefault(pipeline.getFirst());
     Value last = head.lookupOrDefault(pipeline.getLast());
-    // Of the first round through the ring copies are started in sets: how many pieces there are is
-    // read first, and activations wait for the kernel ahead. Others do not wait for that.
+    // Of the first round through the ring weights are started first: activations wait for the
+    // kernel ahead.
     Value ahead = i32(0);
-    if (waits || of.hasPieces) {
-      Value count = arith::MinUIOp::create(builder, loc, sub(last, first), i32(depth));
-      ahead = select(share.isFirst, count, i32(0));
-      auto start = [&](unsigned copies, bool expect) {
-        loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {
-          if (expect)
-            tile::BarrierExpectOp::create(builder, loc, barriers, i, of.stageBytes);
-          cloneProduce(builder, pipeline, head, add(first, i), i, copies);
-          return llvm::SmallVector<Value>{};
-        });
-      };
-      start(weightCopies | (waits ? 0 : activationCopies), true);
-      if (of.hasPieces)
-        start(pieceCopies, false);
-      if (waits) {
-        when(share.isFirst, [&] { tile::WaitDependencyOp::create(builder, loc); });
-        start(activationCopies, false);
-      }
+    if (waits) {
+      ahead = tilesAhead(share, first, last);
+      startAhead(of, head, first, ahead, weightCopies);
+      when(share.isFirst, [&] { tile::WaitDependencyOp::create(builder, loc); });
+      startAhead(of, head, first, ahead, activationCopies);
       // Those rounds end in slot `ahead`, or in slot 0 of the next round.
       Value whole = compare(arith::CmpIPredicate::eq, ahead, i32(depth));
       cursor.slot = select(share.isFirst, select(whole, i32(0), ahead), cursor.slot);
@@ -253,13 +238,93 @@ private:
         loop(add(first, ahead), last, i32(1), {cursor.slot, cursor.parity},
              [&](Value kTile, mlir::ValueRange carried) {
                Cursor now{carried[0], carried[1]};
-               tile::BarrierWaitOp::create(builder, loc, barriers, now.slot, now.parity, false);
-               tile::BarrierExpectOp::create(builder, loc, barriers, now.slot, of.stageBytes);
-               cloneProduce(builder, pipeline, head, kTile, now.slot, allCopies);
+               load(of, head, kTile, now);
                Cursor following = next(now, i32(1));
                return llvm::SmallVector<Value>{following.slot, following.parity};
              });
     return cursorsOf(after);
+  }
+
+  // k tiles of the first round through the ring, whose slots are empty; none of later shares.
+  Value tilesAhead(const TileShare &share, Value first, Value last) {
+    Value count = arith::MinUIOp::create(builder, loc, sub(last, first), i32(depth));
+    return select(share.isFirst, count, i32(0));
+  }
+
+  // Their copies of one set, which with weights announces the bytes of all.
+  void startAhead(const Loop &of, const mlir::IRMapping &head, Value first, Value ahead,
+                  unsigned copies) {
+    loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {
+      if ((copies & weightCopies) != 0)
+        tile::BarrierExpectOp::create(builder, loc, barriers, i, of.stageBytes);
+      cloneProduce(builder, of.pipeline, head, add(first, i), i, copies);
+      return llvm::SmallVector<Value>{};
+    });
+  }
+
+  // Dense copies of a k tile when its slot is empty.
+  void load(const Loop &of, const mlir::IRMapping &head, Value kTile, Cursor now) {
+    tile::BarrierWaitOp::create(builder, loc, barriers, now.slot, now.parity, false);
+    tile::BarrierExpectOp::create(builder, loc, barriers, now.slot, of.stageBytes);
+    cloneProduce(builder, of.pipeline, head, kTile, now.slot, denseCopies);
+  }
+
+  // With a residual pieces follow dense copies. Which these are is read one k tile ahead, and in
+  // the first round before any copy is started.
+  void buildPieceLoader() {
+    const Loop &of = loops[0];
+    tile::PipelineOp pipeline = of.pipeline;
+    PieceCopies pieces(*this, pipeline, barriers, pieceBarriers);
+    auto join = [](Cursor cursor, Value place, PieceCopies::Range range) {
+      return llvm::SmallVector<Value>{cursor.slot, cursor.parity, place, range.first, range.end};
+    };
+    llvm::SmallVector<Value> start{i32(0), i32(1), i32(0)}; // the slots are empty at first
+    forEachTile(*this, op, start, [&](const TileShare &share, mlir::ValueRange state) {
+      mlir::IRMapping head = cloneHead(share);
+      Value first = head.lookupOrDefault(pipeline.getFirst());
+      Value last = head.lookupOrDefault(pipeline.getLast());
+      auto find = [&](Value kTile) { // of the last one for those past it
+        return pieces.find(head, arith::MinUIOp::create(builder, loc, kTile, sub(last, i32(1))));
+      };
+      PieceCopies::Range range = find(first);
+      Cursor cursor{state[0], state[1]};
+      Value ahead = tilesAhead(share, first, last), place = state[2], done = first;
+      startAhead(of, head, first, ahead, waits ? weightCopies : denseCopies);
+      if (waits) {
+        // No more pieces than there are places: the activations of none have been started.
+        mlir::ValueRange after = loopWhile(
+            {first, place, range.first, range.end},
+            [&](mlir::ValueRange now) -> Value {
+              Value isAhead = compare(arith::CmpIPredicate::ult, now[0], add(first, ahead));
+              return arith::AndIOp::create(builder, loc, isAhead,
+                                           pieces.fits({now[2], now[3]}, now[1]));
+            },
+            [&](mlir::ValueRange now) {
+              Value following = add(now[0], i32(1));
+              PieceCopies::Range nextRange = find(following);
+              Value nextPlace =
+                  pieces.copy({now[2], now[3]}, {sub(now[0], first), cursor.parity}, now[1]);
+              return llvm::SmallVector<Value>{following, nextPlace, nextRange.first, nextRange.end};
+            });
+        done = after[0];
+        place = after[1];
+        range = {after[2], after[3]};
+        when(share.isFirst, [&] { tile::WaitDependencyOp::create(builder, loc); });
+        startAhead(of, head, first, ahead, activationCopies);
+        cursor = next(cursor, sub(done, first));
+      }
+      mlir::ValueRange after =
+          loop(done, last, i32(1), join(cursor, place, range),
+               [&](Value kTile, mlir::ValueRange carried) {
+                 Cursor now{carried[0], carried[1]};
+                 PieceCopies::Range following = find(add(kTile, i32(1)));
+                 when(compare(arith::CmpIPredicate::uge, kTile, add(first, ahead)),
+                      [&] { load(of, head, kTile, now); });
+                 Value after = pieces.copyWhenFree({carried[3], carried[4]}, now, carried[2]);
+                 return join(next(now, i32(1)), after, following);
+               });
+      return llvm::SmallVector<Value>(after.take_front(3));
+    });
   }
 
   void buildDecoder() {
@@ -288,7 +353,7 @@ private:
     tile::BarrierArriveOp::create(builder, loc, operandBarriers, operand.slot, true,
                                   mlir::ValueRange());
     tile::BarrierArriveOp::create(builder, loc, barriers, loaded.slot, false, mlir::ValueRange());
-    return {next(loaded, i32(1)), next(operand, i32(1), operandDepth())};
+    return {next(loaded, i32(1)), advance(*this, operand, i32(1), operandDepth())};
   }
 
   void buildMath() {
@@ -331,12 +396,16 @@ private:
       own[0] = next(cursors[0], ahead);
     }
     llvm::SmallVector<Value> inits = flatten(own);
+    if (pieceBarriers) // of what is before the first nothing is stored
+      inits.append(2, i32(0));
+    auto beforeSums = static_cast<unsigned>(inits.size());
     for (Value init : pipeline.getInits())
       inits.push_back(head.lookupOrDefault(init));
     mlir::ValueRange after =
         loop(first, last, i32(groups), inits, [&](Value kTile, mlir::ValueRange carried) {
-          return consume(of, head, first, kTile, cursorsOf(carried.take_front(cursorValues)),
-                         carried.drop_front(cursorValues));
+          mlir::ValueRange front = carried.take_front(beforeSums);
+          return consume(of, head, first, kTile, cursorsOf(front.take_front(cursorValues)),
+                         front.drop_front(cursorValues), carried.drop_front(beforeSums));
         });
     Cursors following = cursorsOf(after.take_front(cursorValues));
     Cursors lastUsed = before(following);
@@ -345,13 +414,14 @@ private:
       following[0] = skip(cursors[0], kTiles);
     }
     collect(of, head, compare(arith::CmpIPredicate::ult, first, last), lastUsed,
-            after.drop_front(cursorValues));
+            after.take_front(beforeSums).drop_front(cursorValues), after.drop_front(beforeSums));
     return following;
   }
 
-  // The sums of a loop: `any` says whether this group had a k tile, `last` where.
+  // The sums of a loop: `any` says whether this group had a k tile, `last` where, and `list` which
+  // pieces are stored of it.
   void collect(const Loop &of, mlir::IRMapping &head, Value any, const Cursors &last,
-               mlir::ValueRange carried) {
+               mlir::ValueRange list, mlir::ValueRange carried) {
     llvm::SmallVector<Value> sums, held;
     for (Value value : carried)
       (isOperand(value) ? held : sums).push_back(value);
@@ -359,11 +429,37 @@ private:
       llvm::SmallVector<mlir::Type> types(mlir::ValueRange(sums).getTypes());
       auto wait = tile::WarpgroupWaitOp::create(builder, loc, types, 0, sums, held);
       sums.assign(wait.getResults().begin(), wait.getResults().end());
+      if (!pieceBarriers)
+        when(any, [&] { release(last); });
+    }
+    tile::PipelineOp pipeline = of.pipeline;
+    for (tile::AddPiecesOp pieces : pipeline.getConsume().front().getOps<tile::AddPiecesOp>()) {
+      size_t count = pieces.getSums().size(), at = sums.size() - count;
+      auto ofPieces = llvm::ArrayRef<Value>(sums).drop_front(at);
+      llvm::SmallVector<Value> added = addPieces(pieces, head, last[0], list, ofPieces);
+      llvm::copy(added, sums.begin() + static_cast<std::ptrdiff_t>(at));
       when(any, [&] { release(last); });
     }
     for (auto [result, sum] : llvm::zip(of.pipeline->getResults(), sums))
       head.map(result, sum);
   }
+
+  // The stored pieces of a k tile whose dense products have been started.
+  llvm::SmallVector<Value> addPieces(tile::AddPiecesOp op, const mlir::IRMapping &map, Cursor at,
+                                     mlir::ValueRange list, mlir::ValueRange sums) {
+    Value any = compare(arith::CmpIPredicate::ne, list[0], i32(0));
+    auto guarded = scf::IfOp::create(builder, loc, sums.getTypes(), any, /*withElseRegion=*/true);
+    mlir::OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToEnd(guarded.thenBlock());
+    tile::BarrierWaitOp::create(builder, loc, pieceBarriers, at.slot, at.parity, true);
+    llvm::SmallVector<Value> arguments{at.slot, list[0], list[1]};
+    arguments.append(sums.begin(), sums.end());
+    scf::YieldOp::create(builder, loc, clonePieces(builder, op, map, arguments));
+    builder.setInsertionPointToEnd(guarded.elseBlock());
+    scf::YieldOp::create(builder, loc, sums);
+    return llvm::SmallVector<Value>(guarded.getResults());
+  }
+
   static bool isOperand(Value carried) { return carried.getType().isInteger(); }
 
   // What comes after a tile's last k tile. `stores`: whether there are outputs to store; null:
@@ -401,15 +497,11 @@ private:
       epilogue();
   }
 
-  // The stages that this group used before these; of their parities nothing is said.
+  // The stages that this group used before these.
   Cursors before(const Cursors &now) {
-    Cursors result = now;
-    for (size_t ring = 0; ring < now.size(); ++ring) {
-      int64_t ofRing = ring == 0 ? depth : operandDepth();
-      Value wraps = compare(arith::CmpIPredicate::ult, now[ring].slot, i32(groups));
-      result[ring].slot = select(wraps, add(now[ring].slot, i32(ofRing - groups)),
-                                 sub(now[ring].slot, i32(groups)));
-    }
+    Cursors result;
+    for (size_t ring = 0; ring < now.size(); ++ring)
+      result.push_back(goBack(*this, now[ring], groups, ring == 0 ? depth : operandDepth()));
     return result;
   }
 
@@ -434,8 +526,10 @@ private:
     return scales;
   }
 
+  // With a residual also the pieces of the group's k tile before, which are in `list`.
   llvm::SmallVector<Value> consume(const Loop &of, const mlir::IRMapping &head, Value first,
-                                   Value kTile, const Cursors &now, mlir::ValueRange carriedIn) {
+                                   Value kTile, const Cursors &now, mlir::ValueRange list,
+                                   mlir::ValueRange carriedIn) {
     tile::BarrierWaitOp::create(builder, loc, barriers, now[0].slot, now[0].parity, true);
     if (operandBarriers)
       tile::BarrierWaitOp::create(builder, loc, operandBarriers, now[1].slot, now[1].parity, true);
@@ -447,18 +541,31 @@ private:
       arguments.push_back(cursor.slot);
     arguments.append(carriedIn.begin(), carriedIn.end());
     map.map(body.getArguments(), arguments);
+    auto releaseBefore = [&] {
+      when(compare(arith::CmpIPredicate::ugt, kTile, first), [&] { release(before(now)); });
+    };
+    llvm::SmallVector<Value> ownList;
     for (mlir::Operation &inner : body.without_terminator()) {
-      if (llvm::isa<tile::ReleaseOp>(inner))
-        when(compare(arith::CmpIPredicate::ugt, kTile, first), [&] { release(before(now)); });
-      else
+      if (auto pieces = llvm::dyn_cast<tile::AddPiecesOp>(inner)) {
+        llvm::SmallVector<Value> sums;
+        for (Value sum : pieces.getSums())
+          sums.push_back(map.lookup(sum));
+        map.map(pieces.getResults(), addPieces(pieces, head, before(now)[0], list, sums));
+        releaseBefore();
+        ownList = {map.lookup(pieces.getStored()), map.lookup(pieces.getFirst())};
+      } else if (!llvm::isa<tile::ReleaseOp>(inner)) {
         builder.clone(inner, map);
+      } else if (!pieceBarriers) {
+        releaseBefore();
+      }
     }
-    if (of.waitsInside)
+    if (of.waitsInside && !pieceBarriers)
       release(now, scalesOf(body, map));
     Cursors following{next(now[0], i32(groups))};
     if (operandBarriers)
-      following.push_back(next(now[1], i32(groups), operandDepth()));
+      following.push_back(advance(*this, now[1], i32(groups), operandDepth()));
     llvm::SmallVector<Value> carried = flatten(following);
+    carried.append(ownList);
     for (Value value : body.getTerminator()->getOperands())
       carried.push_back(map.lookupOrDefault(value));
     return carried;

@@ -1,7 +1,7 @@
-// The stored blocks of a residual. The pieces of a k tile and the list of which there are come with
-// the tile. Products go to sums of their own: by mma.sync, since each warp may have other pieces
-// (wgmma's accumulators of a warp are those of mma.sync), or by wgmma where those of a warpgroup
-// have the same.
+// The stored blocks of a residual. A list of which pieces there are comes with the k tile, the
+// pieces of warps with roles through a ring of their own. Products go to sums of their own: by
+// mma.sync, since each warp may have other pieces (wgmma's accumulators of a warp are those of
+// mma.sync), or by wgmma where those of a warpgroup have the same.
 #include "compiler/passes/KernelBuilder.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -26,6 +26,17 @@ void KernelBuilder::makeResidual() {
   residual->kernelTileK = g.tileK;
   for (const LayoutSection &section : layout.residual->sections)
     residual->layout.sections[static_cast<size_t>(section.component)].offset = section.offset;
+}
+
+void KernelBuilder::buildPieceCopies(Value tileK, Value slot) {
+  const ResidualLayout &stored = *layout.residual;
+  mlir::Location loc = at(context.residual->weightOrigin);
+  mlir::Type type = builder.getI32Type();
+  auto found = tile::FindPiecesOp::create(builder, loc, type, type, weight, stored.firstsOffset,
+                                          add(mul(tileN, stored.tilesK), tileK));
+  tile::CopyPiecesOp::create(builder, loc, weight, stored.pieceOffset, found.getFirst(),
+                             found.getEnd(), stored.pieceBytes,
+                             buffers[{true, StageBuffer::pieces}], slot, Value(), Value());
 }
 
 Value KernelBuilder::groupsBeforePiece(int64_t group) {
@@ -57,13 +68,19 @@ std::vector<KernelBuilder::PieceLoad> KernelBuilder::pieceLoads() {
 
 std::vector<Value> KernelBuilder::loadPiece(Value slot, Value piece) {
   mlir::Location loc = at(context.residual->weightOrigin);
+  Value buffer = buffers[{true, StageBuffer::pieces}];
+  if (g.specialized()) {
+    int64_t places = llvm::cast<tile::SharedType>(buffer.getType()).getStages();
+    slot = arith::RemUIOp::create(builder, loc, piece, i32(places));
+    piece = i32(0);
+  }
   std::vector<Value> words;
   for (const PieceLoad &load : pieceLoads()) {
     mlir::IntegerAttr bits = load.rowBits ? builder.getI64IntegerAttr(*load.rowBits) : nullptr;
-    words.push_back(tile::LoadPieceOp::create(
-        builder, loc, vectorOf(load.words, true), buffers[{true, StageBuffer::pieces}], slot, piece,
-        builder.getI64IntegerAttr(layout.residual->pieceBytes),
-        builder.getI64IntegerAttr(load.offset), bits));
+    words.push_back(
+        tile::LoadPieceOp::create(builder, loc, vectorOf(load.words, true), buffer, slot, piece,
+                                  builder.getI64IntegerAttr(layout.residual->pieceBytes),
+                                  builder.getI64IntegerAttr(load.offset), bits));
   }
   return words;
 }
@@ -74,28 +91,42 @@ KernelBuilder::StoredPieces KernelBuilder::loadBlockList(Value slot) {
       tile::LoadBlockListOp::create(builder, loc, builder.getI32Type(), builder.getI32Type(),
                                     buffers[{true, StageBuffer::blockList}], slot,
                                     static_cast<uint64_t>(piecesOfWarp(g, residual->g)));
-  Value count = mlir::math::CtPopOp::create(builder, loc, list.getStored());
-  return {list.getStored(), list.getFirst(), count};
+  return {list.getStored(), list.getFirst()};
 }
 
 std::vector<Value> KernelBuilder::addResidual(Value slot, const StoredPieces &pieces,
                                               std::vector<Value> sums) {
   mlir::Location loc = at(context.residual->weightOrigin);
-  std::vector<Value> inits{pieces.stored};
-  inits.insert(inits.end(), sums.begin(), sums.end());
-  auto loop = scf::ForOp::create(builder, loc, i32(0), pieces.count, i32(1), inits);
+  auto whole = tile::AddPiecesOp::create(builder, loc, mlir::ValueRange(sums).getTypes(), slot,
+                                         pieces.stored, pieces.first, sums);
   mlir::OpBuilder::InsertionGuard guard(builder);
+  mlir::Block &body = whole.getBody().emplaceBlock();
+  for (Value operand : whole->getOperands())
+    body.addArgument(operand.getType(), loc);
+  builder.setInsertionPointToEnd(&body);
+  slot = body.getArgument(0);
+  Value first = body.getArgument(2);
+  if (g.specialized())
+    first =
+        add(first, tile::LoadPlaceOp::create(builder, loc, builder.getI32Type(),
+                                             buffers[{true, StageBuffer::pieceBarriers}], slot));
+  Value count = mlir::math::CtPopOp::create(builder, loc, body.getArgument(1));
+  auto inits = body.getArguments().drop_front(3);
+  std::vector<Value> carried{body.getArgument(1)};
+  carried.insert(carried.end(), inits.begin(), inits.end());
+  auto loop = scf::ForOp::create(builder, loc, i32(0), count, i32(1), carried);
+  tile::YieldOp::create(builder, loc, loop.getResults().drop_front(1));
   builder.setInsertionPointToEnd(loop.getBody());
   Value stored = loop.getRegionIterArg(0);
-  auto carried = loop.getRegionIterArgs().drop_front(1);
+  auto before = loop.getRegionIterArgs().drop_front(1);
   Value inTile = mlir::math::CountTrailingZerosOp::create(builder, loc, stored);
   Value rest = arith::AndIOp::create(builder, loc, stored, add(stored, i32(-1)));
-  std::vector<Value> words = loadPiece(slot, add(pieces.first, loop.getInductionVar()));
+  std::vector<Value> words = loadPiece(slot, add(first, loop.getInductionVar()));
   std::vector<Value> after =
-      buildPieceProducts(slot, inTile, words, {carried.begin(), carried.end()});
+      buildPieceProducts(slot, inTile, words, {before.begin(), before.end()});
   after.insert(after.begin(), rest);
   scf::YieldOp::create(builder, loc, after);
-  return {loop.getResults().begin() + 1, loop.getResults().end()};
+  return {whole.getResults().begin(), whole.getResults().end()};
 }
 
 // What the residual's builder knows of a k tile is what was loaded of one piece.

@@ -141,10 +141,12 @@ ResidualShare residualPerTile(const dsl::Gemm &gemm, const PlacedGemm &placed, c
   return result;
 }
 
-// What a k tile brings into a stage's buffer.
+// What a k tile brings into a stage's buffer, with a list the pieces that it lists.
 double copiedBytes(const StageBuffer &buffer, const ResidualShare &residual) {
-  return buffer.component == StageBuffer::pieces ? residual.bytes
-                                                 : static_cast<double>(buffer.bytes);
+  if (buffer.component == StageBuffer::pieces)
+    return 0;
+  double pieces = buffer.component == StageBuffer::blockList ? residual.bytes : 0;
+  return static_cast<double>(buffer.bytes) + pieces;
 }
 
 // Bytes that one CTA moves in and out of shared memory for one k tile: every warp reads its codes,
@@ -464,8 +466,13 @@ int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geome
     bytes += slices->slots * slices->bytes;
   if (int64_t operand = operandBytes(g))
     bytes += operand * operandStages(placed) + alignment; // with its barriers
+  auto add = [&](int64_t buffer) { bytes += divideUp(buffer, alignment) * alignment; };
   for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
-    bytes += divideUp(buffer.bytes * bufferStages(g, schedule, problem.k), alignment) * alignment;
+    add(buffer.bytes * bufferStages(g, schedule, problem.k));
+  if (std::optional<PieceRing> ring = pieceRing(gemm, placed, g, schedule.pipeline)) {
+    add(ring->places * ring->pieceBytes);
+    add(schedule.pipeline * PieceRing::barrierBytes);
+  }
   return bytes;
 }
 

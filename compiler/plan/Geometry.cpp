@@ -315,9 +315,10 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
     std::string origin = "weight." + gemm.weight.residual->part.name;
     result.push_back({origin, true, StageBuffer::blockList, ResidualLayout::listBytes});
     Geometry piece = pieceGeometry(placed, g);
-    result.push_back({origin, true, StageBuffer::pieces,
-                      g.warpsN * piecesOfWarp(g, piece) *
-                          piecePartsOf(*gemm.weight.residual, *placed.residual, piece).bytes});
+    if (!g.specialized())
+      result.push_back({origin, true, StageBuffer::pieces,
+                        g.warpsN * piecesOfWarp(g, piece) *
+                            piecePartsOf(*gemm.weight.residual, *placed.residual, piece).bytes});
   }
   if (g.specialized()) // a full and an empty barrier
     result.push_back({"schedule", false, StageBuffer::barriers, 16});
@@ -327,6 +328,22 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
     buffer.bytes = divideUp(buffer.bytes, alignment) * alignment;
   }
   return result;
+}
+
+// Twice what the budget lets the stages hold where blocks are spread evenly, for where they are
+// not. As many as the k tiles can store that the groups of warps multiply at a time: these release
+// theirs only when the next ones are there, for which nothing of this must be waited for.
+std::optional<PieceRing> pieceRing(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                   const Geometry &g, int64_t stages) {
+  if (!placed.residual || !g.specialized())
+    return std::nullopt;
+  const dsl::Residual &declared = *gemm.weight.residual;
+  Geometry piece = pieceGeometry(placed, g);
+  int64_t most = g.warpsN * piecesOfWarp(g, piece); // of a k tile
+  double expected = declared.part.budget.value_or(100) / 100 * static_cast<double>(most * stages);
+  int64_t places = std::max(g.warpsK * most, static_cast<int64_t>(std::ceil(2 * expected)));
+  return PieceRing{std::min(places, most * stages),
+                   piecePartsOf(declared, *placed.residual, piece).bytes};
 }
 
 int planeSection(const dsl::Gemm &gemm, size_t plane) {

@@ -134,7 +134,8 @@ struct StageBuffer {
   std::string origin; // "weight.scale"
   bool weight = true;
   int component = 0; // a section of the weight, a component of the activation format, or barriers
-  static constexpr int barriers = -1, blockList = -2, pieces = -3; // the latter of a residual
+  // The latter of a residual.
+  static constexpr int barriers = -1, blockList = -2, pieces = -3, pieceBarriers = -4;
   int64_t bytes = 0; // per stage, with what aligns the next one
 };
 // Parts of each buffer: the pipeline's depth; of a gemv, which keeps the activations of all of its
@@ -157,8 +158,18 @@ struct OutputSlices {
 // None where each thread stores its own outputs.
 std::optional<OutputSlices> outputSlices(const dsl::Gemm &gemm, const Geometry &geometry,
                                          const Problem &problem);
+// Those of warps without roles have room for all pieces of a k tile that a residual could store.
 std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                       const Geometry &geometry);
+
+// Where a loading warp leaves the stored pieces of a residual: places of one piece each, which all
+// stages share. Beside it are for each stage a barrier and the place of the stage's first piece.
+struct PieceRing {
+  int64_t places, pieceBytes;
+  static constexpr int64_t barrierBytes = 16; // of a stage
+};
+std::optional<PieceRing> pieceRing(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                   const Geometry &geometry, int64_t stages);
 
 // What names the section of plane `plane` of the element, as its index names that of a component.
 int planeSection(const dsl::Gemm &gemm, size_t plane);

@@ -202,8 +202,10 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
       return warps("roles excp have one or two warpgroups that multiply, 1 x 4 or 1 x 8, and one "
                    "group of warps along k");
     // A barrier tells only this phase from the last: all phases of a stage must be one group's.
-    // Without partial sums a group's last batch reads its stage until the group's next tile starts.
-    int64_t stages = s.warpsK * (placed.accumulator.empty() ? 2 : 1);
+    // Without partial sums a group's last batch reads its stage until the group's next tile starts,
+    // of a residual the pieces of a tile are multiplied only then.
+    bool holdsTwo = placed.accumulator.empty() || placed.residual;
+    int64_t stages = s.warpsK * (holdsTwo ? 2 : 1);
     if (s.pipeline % s.warpsK != 0 || s.pipeline < stages)
       return warps(str(s.warpsK) + " groups along k need a pipeline of a multiple of " +
                    str(s.warpsK) + " stages, at least " + str(stages));

@@ -1,0 +1,64 @@
+#include "compiler/passes/PieceCopies.h"
+
+#include "compiler/passes/Copies.h"
+
+namespace rho::compiler {
+
+using mlir::Value;
+namespace arith = mlir::arith;
+
+PieceCopies::PieceCopies(const ScalarBuilder &at, tile::PipelineOp pipeline, Value empty,
+                         Value barriers)
+    : ScalarBuilder(at), pipeline(pipeline), empty(empty), barriers(barriers) {
+  mlir::Block &produce = pipeline.getProduce().front();
+  found = *produce.getOps<tile::FindPiecesOp>().begin();
+  copied = *produce.getOps<tile::CopyPiecesOp>().begin();
+  places = copied.getBuffer().getType().getStages();
+}
+
+PieceCopies::Range PieceCopies::find(const mlir::IRMapping &head, Value kTile) {
+  mlir::IRMapping map = cloneProduce(builder, pipeline, head, kTile, i32(0), pieceReads);
+  return {map.lookup(found.getFirst()), map.lookup(found.getEnd())};
+}
+
+Value PieceCopies::fits(Range pieces, Value place) {
+  Value after = add(place, sub(pieces.end, pieces.first));
+  return compare(arith::CmpIPredicate::ule, after, i32(places));
+}
+
+Value PieceCopies::start(Range pieces, Cursor stage, Value place) {
+  tile::CopyPiecesOp::create(builder, loc, copied.getSource(), copied.getBase(), pieces.first,
+                             pieces.end, copied.getPieceBytes(), copied.getBuffer(), stage.slot,
+                             barriers, place);
+  return add(place, sub(pieces.end, pieces.first));
+}
+
+Value PieceCopies::copy(Range pieces, Cursor stage, Value place) {
+  tile::StorePlaceOp::create(builder, loc, place, barriers, stage.slot);
+  return start(pieces, stage, place);
+}
+
+Value PieceCopies::copyWhenFree(Range pieces, Cursor stage, Value place) {
+  auto depth = static_cast<int64_t>(pipeline.getDepth());
+  auto placeOf = [&](Cursor of) -> Value {
+    return tile::LoadPlaceOp::create(builder, loc, builder.getI32Type(), barriers, of.slot);
+  };
+  // This stage's own word ends the walk: nothing is in use then.
+  tile::StorePlaceOp::create(builder, loc, place, barriers, stage.slot);
+  Cursor oldest = advance(*this, stage, i32(1), depth);
+  loopWhile(
+      {oldest.slot, oldest.parity, placeOf(oldest)},
+      [&](mlir::ValueRange carried) {
+        Value used = sub(add(place, sub(pieces.end, pieces.first)), carried[2]);
+        return compare(arith::CmpIPredicate::ugt, used, i32(places));
+      },
+      [&](mlir::ValueRange carried) {
+        Cursor now{carried[0], carried[1]};
+        tile::BarrierWaitOp::create(builder, loc, empty, now.slot, now.parity, false);
+        Cursor following = advance(*this, now, i32(1), depth);
+        return llvm::SmallVector<Value>{following.slot, following.parity, placeOf(following)};
+      });
+  return start(pieces, stage, place);
+}
+
+} // namespace rho::compiler
