@@ -188,6 +188,32 @@ TEST(Residuals, SumsAreExactWhicheverBlocksAreStored) {
   }
 }
 
+// Blocks of one n tile take the whole budget: its k tiles store more pieces than their ring holds at a
+// time, which has as few places as are legal where groups of warps take turns.
+TEST(Residuals, SumsAreExactWherePiecesWaitForPlaces) {
+  constexpr Pattern tall{"one n tile", [](int64_t row, int64_t) { return row == 1; }};
+  constexpr Pattern flat{"one n tile", [](int64_t row, int64_t) { return row / 4 == 1; }};
+  for (const auto &[blocks, pattern] : {std::pair("n[64] k[64]", tall), {"n[16] k[64]", flat}}) {
+    std::string residual = std::string("int4_channel per ") + blocks + " budget 20%";
+    for (const char *schedule :
+         {"tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 8", "warps: 1 x 4 pipeline: 2 split_k: 3",
+          "warps: 1 x 4 x 2 split_k: stream pipeline: 4 launch: dependent",
+          "warps: 1 x 4 x 3 split_k: stream pipeline: 9",
+          "warps: 1 x 4 x 4 split_k: 2 pipeline: 8 cluster: 1 x 2 launch: dependent",
+          "warps: 1 x 4 x 2 pipeline: 6 cluster: 2 x 1"}) {
+      std::string tile = std::string(schedule).starts_with("tile") ? "" : "tile: 16 x 64 x 128 ";
+      expectExactSums({"w",
+                       "int8_token",
+                       "f32",
+                       "roles: imfp " + tile + schedule,
+                       "sm_90a",
+                       {19, 320, 2000},
+                       format(integers, residual)},
+                      pattern);
+    }
+  }
+}
+
 // --- Packing.
 
 struct Packed {
