@@ -330,9 +330,9 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
   return result;
 }
 
-// Twice what the budget lets the stages hold where blocks are spread evenly, for where they are
-// not. As many as the k tiles can store that the groups of warps multiply at a time: these release
-// theirs only when the next ones are there, for which nothing of this must be waited for.
+// Half more than the stages hold where blocks of the budget are spread evenly; where they are not
+// the loader waits. At least what the k tiles can store that the groups of warps multiply at a
+// time: these release theirs only when the next ones are there, which must not wait for that.
 std::optional<PieceRing> pieceRing(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                    const Geometry &g, int64_t stages) {
   if (!placed.residual || !g.specialized())
@@ -341,7 +341,7 @@ std::optional<PieceRing> pieceRing(const dsl::Gemm &gemm, const PlacedGemm &plac
   Geometry piece = pieceGeometry(placed, g);
   int64_t most = g.warpsN * piecesOfWarp(g, piece); // of a k tile
   double expected = declared.part.budget.value_or(100) / 100 * static_cast<double>(most * stages);
-  int64_t places = std::max(g.warpsK * most, static_cast<int64_t>(std::ceil(2 * expected)));
+  int64_t places = std::max(g.warpsK * most, static_cast<int64_t>(std::ceil(1.5 * expected)));
   return PieceRing{std::min(places, most * stages),
                    piecePartsOf(declared, *placed.residual, piece).bytes};
 }
