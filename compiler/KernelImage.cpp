@@ -133,8 +133,7 @@ int64_t KernelImage::workspaceBytes(int64_t m) const {
   int64_t counters = (tiles * 4 + 255) / 256 * 256;
   // Equal shares: one begins with each CTA and with each tile.
   int64_t shares = splitK == dsl::ScheduleDecl::streamK ? tiles + residentCtas : tiles * splitK;
-  int64_t sets = weight.residual ? 2 : 1; // of sums
-  return counters + shares * tileM * tileN * 4 * sets;
+  return counters + shares * tileM * tileN * 4;
 }
 
 std::string KernelImage::printFacts() const {

@@ -91,6 +91,8 @@ private:
   std::vector<std::pair<Value, Value>> rangesOfParts();
   // Sums times what belongs to the part alone, plus those of other parts.
   std::vector<Value> finishPart(const std::vector<Value> &own, const std::vector<Value> &others);
+  // Of warps with roles: what is done to sums from here on is done once a tile.
+  std::vector<Value> totalOf(const std::vector<Value> &sums);
   std::vector<Value> scaledBy(const std::vector<Value> &sums, double factor);
   Value &bufferOf(bool ofWeight, int component) {
     bool shared = ofWeight || component == 0;
@@ -210,6 +212,8 @@ private:
   };
   StoredPieces loadBlockList(Value slot);
   std::vector<Value> addResidual(Value slot, const StoredPieces &pieces, std::vector<Value> sums);
+  std::vector<Value> joinSums(std::vector<Value> sums);
+  std::vector<ir::ComponentOp> scalesOfBoth; // in the epilogue of the weight and of the residual
   std::vector<Value> buildPieceProducts(Value slot, Value inTile, const std::vector<Value> &words,
                                         std::vector<Value> sums);
 
@@ -230,6 +234,8 @@ private:
   };
   std::optional<EpilogueFactors> early; // made before the products
   EpilogueFactors buildFactors();
+  // Accumulator i of a thread times what belongs to it, plus another.
+  Value scaled(const EpilogueFactors &by, size_t i, Value value, Value plus = {});
   void buildEpilogue(std::vector<Value> sums);
 
   // Small builders.

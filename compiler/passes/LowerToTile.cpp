@@ -41,6 +41,8 @@ void KernelBuilder::build() {
   makeResidual();
   if (g.gemv())
     buildGemv();
+  else if (residual)
+    buildEpilogue(joinSums(buildPipeline()));
   else
     buildEpilogue(whole.parts() > 1 ? buildParts() : buildPipeline());
   op.erase();

@@ -55,6 +55,17 @@ KernelBuilder::EpilogueFactors KernelBuilder::buildFactors() {
   return factors;
 }
 
+Value KernelBuilder::scaled(const EpilogueFactors &by, size_t i, Value value, Value plus) {
+  auto tiles = static_cast<size_t>(g.batchTiles());
+  size_t t = i / tiles, j = i % tiles;
+  std::vector<Value> pair;
+  if (!by.rows.empty())
+    pair = {by.rows[2 * t], by.rows[2 * t + 1]};
+  return tile::ScaleOp::create(builder, at("output"), accumulatorType(false), value, pair,
+                               by.columns.empty() ? Value() : by.columns[j], by.all, plus, false,
+                               mlir::ValueRange());
+}
+
 void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
   if (workspace) {
     int64_t tilesN = layout.sections[0].tilesN;
@@ -70,27 +81,8 @@ void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
     builder.setInsertionPointToStart(&last.getThenRegion().front());
   }
   EpilogueFactors factors = early ? *early : buildFactors();
-  auto scaled = [&](const EpilogueFactors &by, int64_t t, int64_t j, Value value, Value plus) {
-    std::vector<Value> pair;
-    if (!by.rows.empty())
-      pair = {by.rows[2 * t], by.rows[2 * t + 1]};
-    return tile::ScaleOp::create(builder, at("output"), accumulatorType(false), value, pair,
-                                 by.columns.empty() ? Value() : by.columns[j], by.all, plus, false,
-                                 mlir::ValueRange());
-  };
-  EpilogueFactors ofResidual;
-  if (residual) {
-    residual->builder.restoreInsertionPoint(builder.saveInsertionPoint());
-    ofResidual = residual->buildFactors();
-  }
-  int64_t ofWeight = g.rowTiles() * g.batchTiles();
-  for (int64_t t = 0; t < g.rowTiles(); ++t)
-    for (int64_t j = 0; j < g.batchTiles(); ++j) {
-      int64_t i = t * g.batchTiles() + j;
-      Value plus = residual ? scaled(ofResidual, t, j, sums[ofWeight + i], Value()) : Value();
-      sums[i] = scaled(factors, t, j, sums[i], plus);
-    }
-  sums.resize(ofWeight);
+  for (size_t i = 0; i < sums.size(); ++i)
+    sums[i] = scaled(factors, i, sums[i]);
   if (slices)
     tile::StoreBoxOp::create(builder, at("output"), output, tileN, tileM, slicesBuffer,
                              slices->rows, context.gemm.output.name(), sums);

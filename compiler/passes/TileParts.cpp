@@ -124,8 +124,10 @@ std::vector<Value> KernelBuilder::buildParts() {
   }
   context = whole;
   chain = wholeChain;
-  if (!g.specialized())
-    return sums;
+  return g.specialized() ? totalOf(sums) : sums;
+}
+
+std::vector<Value> KernelBuilder::totalOf(const std::vector<Value> &sums) {
   auto total = tile::TotalOp::create(builder, at("gemm"), mlir::ValueRange(sums).getTypes(), sums);
   return {total.getResults().begin(), total.getResults().end()};
 }

@@ -18,6 +18,13 @@ double underflow(dsl::ElementType type) {
   return std::ldexp(1.0, smallestExponent - 1);
 }
 
+// Equal shares divide an output's k tiles among as many CTAs at most.
+int64_t sharesOfOutput(const Plan &plan) {
+  return plan.schedule.splitK == dsl::ScheduleDecl::streamK
+             ? (plan.problem.k + plan.schedule.tileK - 1) / plan.schedule.tileK
+             : plan.schedule.splitK;
+}
+
 } // namespace
 
 // With u = 2^-24 and S the magnitude:
@@ -48,7 +55,8 @@ double underflow(dsl::ElementType type) {
 //   before the epilogue: the worst of the parts, with all multiplications relative to the
 //   magnitude, and 2u for each part;
 // - a residual's sums have such errors of their own, relative to its share of S; scaling both sums
-//   and adding them costs u of each share for each factor, one for the fused add.
+//   and adding them costs u of each share for each factor, one for the fused add, and what groups
+//   of warps and parts of k exchange are then floats: u for each.
 static double errorOfSums(const PlacedGemm &placed, const Plan &plan, int64_t tileK) {
   const double u = std::ldexp(1.0, -24);
   double k = static_cast<double>(plan.problem.k), error = 0;
@@ -71,10 +79,7 @@ static double errorOfSums(const PlacedGemm &placed, const Plan &plan, int64_t ti
     if (plan.schedule.roles == dsl::ScheduleDecl::Roles::Gemv)
       error += static_cast<double>(plan.schedule.warpsK + 2) * u;
   }
-  // Equal shares divide an output's k tiles among as many CTAs at most.
-  int64_t shares = plan.schedule.splitK;
-  if (shares == dsl::ScheduleDecl::streamK)
-    shares = (plan.problem.k + plan.schedule.tileK - 1) / plan.schedule.tileK;
+  int64_t shares = sharesOfOutput(plan);
   if (shares > 1 && (!placed.integerAccumulator || placed.flushK > 0))
     error += static_cast<double>(shares) * u;
   return error;
@@ -107,7 +112,8 @@ void ErrorBound::cover(const PlacedGemm &placed, const Plan &plan) {
     int64_t tileK = chunkK(residual->weightBits);
     size_t factors = std::max(placed.epilogue.size(), residual->epilogue.size());
     perMagnitude = std::max(perMagnitude, errorOfSums(*residual, plan, tileK)) +
-                   (static_cast<double>(factors) + 3) * u * 1.001;
+                   (static_cast<double>(factors) + 3) * u * 1.001 +
+                   static_cast<double>(sharesOfOutput(plan) + plan.schedule.warpsK) * u;
   }
 }
 

@@ -190,8 +190,7 @@ Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
           schedule.roles,
           schedule.splitK == dsl::ScheduleDecl::streamK,
           schedule.clusterN,
-          schedule.clusterK,
-          placed.residual ? 2 : 1};
+          schedule.clusterK};
 }
 
 Geometry pieceGeometry(const PlacedGemm &placed, const Geometry &g) {
@@ -211,7 +210,7 @@ int64_t bufferStages(const Geometry &g, const Schedule &schedule, int64_t k) {
 
 int64_t sumsBytes(const Geometry &g) {
   int64_t parts = std::max<int64_t>(g.warpsK - 1, g.clusterK > 1 ? 1 : 0);
-  return parts * g.groupThreads() * g.rowTiles() * g.batchTiles() * g.sumSets * 16;
+  return parts * g.groupThreads() * g.rowTiles() * g.batchTiles() * 16;
 }
 
 std::optional<OutputSlices> outputSlices(const dsl::Gemm &gemm, const Geometry &g,

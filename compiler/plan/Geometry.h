@@ -27,7 +27,6 @@ struct Geometry {
   Roles roles = Roles::Uniform;
   bool streamK = false;               // CTAs have equal shares of the k tiles of all outputs
   int64_t clusterN = 1, clusterK = 1; // CTAs of a cluster along weight rows and along k
-  int64_t sumSets = 1;                // of sums: a residual has one of its own
 
   static constexpr int64_t smallestTileK = 64;
 
