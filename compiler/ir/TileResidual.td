@@ -46,7 +46,7 @@ def Tile_AddPiecesOp : Tile_Op<"add_pieces", [SingleBlock]> {
   let description = [{
     `stored` and `first` are what tile.load_block_list says of the tile. The body sees the slot, both
     and the sums. Warps with roles do this one k tile later than the dense products of the slot: those
-    do not wait for pieces.
+    do not wait for pieces. Their body sees instead of `first` the place in the ring.
   }];
   let arguments = (ins I32:$slot, I32:$stored, I32:$first, Variadic<Accumulator>:$sums);
   let results = (outs Variadic<Accumulator>:$results);

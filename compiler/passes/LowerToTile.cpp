@@ -130,7 +130,7 @@ void KernelBuilder::allocateShared() {
     buffers[{true, StageBuffer::pieces}] = tile::AllocSharedOp::create(
         builder, at(context.residual->weightOrigin),
         tile::SharedType::get(op.getContext(), ring->pieceBytes, ring->places), "pieces");
-    buffers[{true, StageBuffer::pieceBarriers}] = tile::AllocSharedOp::create(
+    tile::AllocSharedOp::create(
         builder, at("schedule"),
         tile::SharedType::get(op.getContext(), PieceRing::barrierBytes, stages), "pieces.schedule");
   }

@@ -448,16 +448,21 @@ private:
   llvm::SmallVector<Value> addPieces(tile::AddPiecesOp op, const mlir::IRMapping &map, Cursor at,
                                      mlir::ValueRange list, mlir::ValueRange sums) {
     Value any = compare(arith::CmpIPredicate::ne, list[0], i32(0));
-    auto guarded = scf::IfOp::create(builder, loc, sums.getTypes(), any, /*withElseRegion=*/true);
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToEnd(guarded.thenBlock());
-    tile::BarrierWaitOp::create(builder, loc, pieceBarriers, at.slot, at.parity, true);
-    llvm::SmallVector<Value> arguments{at.slot, list[0], list[1]};
+    auto there = scf::IfOp::create(builder, loc, builder.getI32Type(), any, true);
+    {
+      mlir::OpBuilder::InsertionGuard guard(builder);
+      builder.setInsertionPointToEnd(there.thenBlock());
+      tile::BarrierWaitOp::create(builder, loc, pieceBarriers, at.slot, at.parity, true);
+      Value place =
+          tile::LoadPlaceOp::create(builder, loc, builder.getI32Type(), pieceBarriers, at.slot);
+      scf::YieldOp::create(builder, loc, add(place, list[1]));
+      builder.setInsertionPointToEnd(there.elseBlock());
+      scf::YieldOp::create(builder, loc, list[1]);
+    }
+    // Not under that condition: dense sums would be left to be scaled behind it, beside all others.
+    llvm::SmallVector<Value> arguments{at.slot, list[0], there.getResult(0)};
     arguments.append(sums.begin(), sums.end());
-    scf::YieldOp::create(builder, loc, clonePieces(builder, op, map, arguments));
-    builder.setInsertionPointToEnd(guarded.elseBlock());
-    scf::YieldOp::create(builder, loc, sums);
-    return llvm::SmallVector<Value>(guarded.getResults());
+    return clonePieces(builder, op, map, arguments);
   }
 
   static bool isOperand(Value carried) { return carried.getType().isInteger(); }

@@ -131,10 +131,6 @@ std::vector<Value> KernelBuilder::addResidual(Value slot, const StoredPieces &pi
   builder.setInsertionPointToEnd(&body);
   slot = body.getArgument(0);
   Value first = body.getArgument(2);
-  if (g.specialized())
-    first =
-        add(first, tile::LoadPlaceOp::create(builder, loc, builder.getI32Type(),
-                                             buffers[{true, StageBuffer::pieceBarriers}], slot));
   Value count = mlir::math::CtPopOp::create(builder, loc, body.getArgument(1));
   auto inits = body.getArguments().drop_front(3);
   std::vector<Value> carried{body.getArgument(1)};

@@ -133,8 +133,7 @@ struct StageBuffer {
   std::string origin; // "weight.scale"
   bool weight = true;
   int component = 0; // a section of the weight, a component of the activation format, or barriers
-  // The latter of a residual.
-  static constexpr int barriers = -1, blockList = -2, pieces = -3, pieceBarriers = -4;
+  static constexpr int barriers = -1, blockList = -2, pieces = -3; // the latter of a residual
   int64_t bytes = 0; // per stage, with what aligns the next one
 };
 // Parts of each buffer: the pipeline's depth; of a gemv, which keeps the activations of all of its
