@@ -16,36 +16,46 @@ PieceCopies::PieceCopies(const ScalarBuilder &at, tile::PipelineOp pipeline, Val
   places = copied.getBuffer().getType().getStages();
 }
 
-PieceCopies::Range PieceCopies::find(const mlir::IRMapping &head, Value kTile) {
+PieceCopies::Range PieceCopies::find(const mlir::IRMapping &head, Value kTile, Value last) {
+  kTile = arith::MinUIOp::create(builder, loc, kTile, sub(last, i32(1)));
   mlir::IRMapping map = cloneProduce(builder, pipeline, head, kTile, i32(0), pieceReads);
   return {map.lookup(found.getFirst()), map.lookup(found.getEnd())};
 }
 
-Value PieceCopies::fits(Range pieces, Value place) {
-  Value after = add(place, sub(pieces.end, pieces.first));
-  return compare(arith::CmpIPredicate::ule, after, i32(places));
-}
-
-Value PieceCopies::start(Range pieces, Cursor stage, Value place) {
+Value PieceCopies::start(Range pieces, Value slot, Value place) {
   tile::CopyPiecesOp::create(builder, loc, copied.getSource(), copied.getBase(), pieces.first,
-                             pieces.end, copied.getPieceBytes(), copied.getBuffer(), stage.slot,
-                             barriers, place);
+                             pieces.end, copied.getPieceBytes(), copied.getBuffer(), slot, barriers,
+                             place);
   return add(place, sub(pieces.end, pieces.first));
 }
 
-Value PieceCopies::copy(Range pieces, Cursor stage, Value place) {
-  tile::StorePlaceOp::create(builder, loc, place, barriers, stage.slot);
-  return start(pieces, stage, place);
+PieceCopies::Progress PieceCopies::copyWhatFits(const mlir::IRMapping &head, const Progress &from,
+                                                Value end, Value last) {
+  mlir::ValueRange after = loopWhile(
+      {from.kTile, from.place, from.pieces.first, from.pieces.end},
+      [&](mlir::ValueRange now) -> Value {
+        Value exists = compare(arith::CmpIPredicate::ult, now[0], end);
+        Value used = add(now[1], sub(now[3], now[2]));
+        Value fits = compare(arith::CmpIPredicate::ule, used, i32(places));
+        return arith::AndIOp::create(builder, loc, exists, fits);
+      },
+      [&](mlir::ValueRange now) {
+        Value following = add(now[0], i32(1)), slot = sub(now[0], from.kTile);
+        Range next = find(head, following, last);
+        tile::StorePlaceOp::create(builder, loc, now[1], barriers, slot);
+        Value place = start({now[2], now[3]}, slot, now[1]);
+        return llvm::SmallVector<Value>{following, place, next.first, next.end};
+      });
+  return {after[0], after[1], {after[2], after[3]}};
 }
 
-Value PieceCopies::copyWhenFree(Range pieces, Cursor stage, Value place) {
+Value PieceCopies::copyWhenFree(Range pieces, Value slot, Value place, Cursor oldest) {
   auto depth = static_cast<int64_t>(pipeline.getDepth());
   auto placeOf = [&](Cursor of) -> Value {
     return tile::LoadPlaceOp::create(builder, loc, builder.getI32Type(), barriers, of.slot);
   };
-  // This stage's own word ends the walk: nothing is in use then.
-  tile::StorePlaceOp::create(builder, loc, place, barriers, stage.slot);
-  Cursor oldest = advance(*this, stage, i32(1), depth);
+  // This slot's own word ends the walk: nothing is in use then.
+  tile::StorePlaceOp::create(builder, loc, place, barriers, slot);
   loopWhile(
       {oldest.slot, oldest.parity, placeOf(oldest)},
       [&](mlir::ValueRange carried) {
@@ -58,7 +68,7 @@ Value PieceCopies::copyWhenFree(Range pieces, Cursor stage, Value place) {
         Cursor following = advance(*this, now, i32(1), depth);
         return llvm::SmallVector<Value>{following.slot, following.parity, placeOf(following)};
       });
-  return start(pieces, stage, place);
+  return start(pieces, slot, place);
 }
 
 } // namespace rho::compiler

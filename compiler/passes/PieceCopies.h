@@ -16,21 +16,25 @@ public:
   // `pipeline` has pieces; `empty` are the barriers of its stages.
   PieceCopies(const ScalarBuilder &at, tile::PipelineOp pipeline, Value empty, Value barriers);
 
-  // Which pieces are those of a k tile. Starts a load.
+  // Which pieces are those of a k tile; of one past `last` (exclusive) those of the last. Starts a
+  // load.
   struct Range {
     Value first, end;
   };
-  Range find(const mlir::IRMapping &head, Value kTile);
+  Range find(const mlir::IRMapping &head, Value kTile, Value last);
 
-  // Whether there are places for them, when the first `place` have been taken and none given back.
-  Value fits(Range pieces, Value place);
+  // The k tile whose pieces are copied next, the place of its first one.
+  struct Progress {
+    Value kTile, place;
+    Range pieces;
+  };
+  // Starts the copies of k tiles before `end` into slots from 0 on, of as many as there are places
+  // for when none have been given back.
+  Progress copyWhatFits(const mlir::IRMapping &head, const Progress &from, Value end, Value last);
 
-  // Starts the copies of pieces to a stage, from `place` on. Returns the next place.
-  Value copy(Range pieces, Cursor stage, Value place);
-
-  // The same when their places are free: waits for stages before this one, from the oldest on. The
-  // wait for this stage itself has ended.
-  Value copyWhenFree(Range pieces, Cursor stage, Value place);
+  // Starts the copies to a slot when their places are free: waits for those before it, from the
+  // oldest on that may have pieces of a k tile before. Returns the next place.
+  Value copyWhenFree(Range pieces, Value slot, Value place, Cursor oldest);
 
 private:
   tile::PipelineOp pipeline;
@@ -39,7 +43,7 @@ private:
   Value empty, barriers;
   int64_t places;
 
-  Value start(Range pieces, Cursor stage, Value place);
+  Value start(Range pieces, Value slot, Value place);
 };
 
 } // namespace rho::compiler

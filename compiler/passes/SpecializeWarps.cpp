@@ -275,54 +275,37 @@ private:
     const Loop &of = loops[0];
     tile::PipelineOp pipeline = of.pipeline;
     PieceCopies pieces(*this, pipeline, barriers, pieceBarriers);
-    auto join = [](Cursor cursor, Value place, PieceCopies::Range range) {
-      return llvm::SmallVector<Value>{cursor.slot, cursor.parity, place, range.first, range.end};
-    };
     llvm::SmallVector<Value> start{i32(0), i32(1), i32(0)}; // the slots are empty at first
     forEachTile(*this, op, start, [&](const TileShare &share, mlir::ValueRange state) {
       mlir::IRMapping head = cloneHead(share);
       Value first = head.lookupOrDefault(pipeline.getFirst());
       Value last = head.lookupOrDefault(pipeline.getLast());
-      auto find = [&](Value kTile) { // of the last one for those past it
-        return pieces.find(head, arith::MinUIOp::create(builder, loc, kTile, sub(last, i32(1))));
-      };
-      PieceCopies::Range range = find(first);
-      Cursor cursor{state[0], state[1]};
-      Value ahead = tilesAhead(share, first, last), place = state[2], done = first;
+      PieceCopies::Progress done{first, state[2], pieces.find(head, first, last)};
+      Value ahead = tilesAhead(share, first, last), later = add(first, ahead);
       startAhead(of, head, first, ahead, waits ? weightCopies : denseCopies);
+      Cursor cursor{state[0], state[1]};
       if (waits) {
-        // No more pieces than there are places: the activations of none have been started.
-        mlir::ValueRange after = loopWhile(
-            {first, place, range.first, range.end},
-            [&](mlir::ValueRange now) -> Value {
-              Value isAhead = compare(arith::CmpIPredicate::ult, now[0], add(first, ahead));
-              return arith::AndIOp::create(builder, loc, isAhead,
-                                           pieces.fits({now[2], now[3]}, now[1]));
-            },
-            [&](mlir::ValueRange now) {
-              Value following = add(now[0], i32(1));
-              PieceCopies::Range nextRange = find(following);
-              Value nextPlace =
-                  pieces.copy({now[2], now[3]}, {sub(now[0], first), cursor.parity}, now[1]);
-              return llvm::SmallVector<Value>{following, nextPlace, nextRange.first, nextRange.end};
-            });
-        done = after[0];
-        place = after[1];
-        range = {after[2], after[3]};
+        done = pieces.copyWhatFits(head, done, later, last);
         when(share.isFirst, [&] { tile::WaitDependencyOp::create(builder, loc); });
         startAhead(of, head, first, ahead, activationCopies);
-        cursor = next(cursor, sub(done, first));
+        cursor = next(cursor, sub(done.kTile, first));
       }
+      llvm::SmallVector<Value> inits{cursor.slot, cursor.parity, done.place, done.pieces.first,
+                                     done.pieces.end};
       mlir::ValueRange after =
-          loop(done, last, i32(1), join(cursor, place, range),
-               [&](Value kTile, mlir::ValueRange carried) {
-                 Cursor now{carried[0], carried[1]};
-                 PieceCopies::Range following = find(add(kTile, i32(1)));
-                 when(compare(arith::CmpIPredicate::uge, kTile, add(first, ahead)),
-                      [&] { load(of, head, kTile, now); });
-                 Value after = pieces.copyWhenFree({carried[3], carried[4]}, now, carried[2]);
-                 return join(next(now, i32(1)), after, following);
-               });
+          loop(done.kTile, last, i32(1), inits, [&](Value kTile, mlir::ValueRange carried) {
+            Cursor now{carried[0], carried[1]}, following = next(now, i32(1));
+            PieceCopies::Range nextPieces = pieces.find(head, add(kTile, i32(1)), last);
+            Value isLater = compare(arith::CmpIPredicate::uge, kTile, later);
+            when(isLater, [&] { load(of, head, kTile, now); });
+            // Slots ahead of the first round's may have been given back already.
+            Cursor oldest{select(isLater, following.slot, i32(0)),
+                          select(isLater, following.parity, i32(0))};
+            Value place =
+                pieces.copyWhenFree({carried[3], carried[4]}, now.slot, carried[2], oldest);
+            return llvm::SmallVector<Value>{following.slot, following.parity, place,
+                                            nextPieces.first, nextPieces.end};
+          });
       return llvm::SmallVector<Value>(after.take_front(3));
     });
   }

@@ -214,6 +214,23 @@ TEST(Residuals, SumsAreExactWherePiecesWaitForPlaces) {
   }
 }
 
+// A k tile without pieces is done with before those of tiles ahead of it are copied.
+TEST(Residuals, SumsAreExactWhereLaterTilesAreReleasedFirst) {
+  constexpr Pattern first{"the first seven k tiles of an n tile",
+                          [](int64_t row, int64_t column) { return row == 1 && column < 14; }};
+  for (const char *launch : {"serial", "dependent"})
+    expectExactSums({"w",
+                     "int8_token",
+                     "f32",
+                     std::string("roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 x 4 pipeline: 8 "
+                                 "split_k: 1 launch: ") +
+                         launch,
+                     "sm_90a",
+                     {19, 320, 1000},
+                     format(integers, "int4_channel per n[64] k[64] budget 20%")},
+                    first);
+}
+
 // --- Packing.
 
 struct Packed {
