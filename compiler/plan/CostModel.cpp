@@ -273,7 +273,11 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double latency = own / static_cast<double>(g.warpsK) / clock;
   constexpr double sharpness = 4;
   double step = 0;
-  double wait = stageLatencyMicroseconds / (schedule.pipeline * resident);
+  // Groups of warps keep a stage for its pieces of a residual, where they do not for the last
+  // batch.
+  bool keeps = placed.residual && !(placed.accumulator.empty() && carriesBatch(g));
+  int64_t running = schedule.pipeline - (keeps ? schedule.warpsK : 0);
+  double wait = stageLatencyMicroseconds / (std::max(1.0, static_cast<double>(running)) * resident);
   for (double part : {load, cache, issue, tensor, latency, wait})
     step += std::pow(part, sharpness);
   step = std::pow(step, 1 / sharpness);

@@ -104,11 +104,15 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Role
 }
 
 // Of equal predictions the first wins: a ring of stages has no cost but its shared memory, while
-// copies that all threads start have a prologue.
-std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles) {
-  return roles == Roles::Gemv      ? choices<int64_t, int>(own.pipeline, {2, 3, 4})
-         : roles == Roles::Uniform ? choices<int64_t, int>(own.pipeline, {3, 4, 6})
-                                   : choices<int64_t, int>(own.pipeline, {8, 9, 6, 5, 4, 3, 2});
+// copies that all threads start have a prologue. Groups of warps that keep a stage for the pieces
+// of a residual take as many more.
+std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles, bool keepsStages) {
+  std::vector<int> stages = roles == Roles::Gemv      ? std::vector{2, 3, 4}
+                            : roles == Roles::Uniform ? std::vector{3, 4, 6}
+                                                      : std::vector{8, 9, 6, 5, 4, 3, 2};
+  if (keepsStages && roles == Roles::ImFP)
+    stages.insert(stages.begin(), {12, 10});
+  return own.pipeline ? std::vector{static_cast<int>(*own.pipeline)} : stages;
 }
 
 // CTAs of a persistent grid. A cluster lies in one GPC, which has 16 or 18 SMs on Hopper: one of
@@ -194,7 +198,7 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
   for (const dsl::ScheduleDecl::Tile &tile : tileCandidates(gemm, placed, roles, problem))
     for (const dsl::ScheduleDecl::Warps &warps :
          warpCandidates(gemm, roles, placed.flushK > 0, tile))
-      for (int pipeline : pipelineCandidates(own, roles))
+      for (int pipeline : pipelineCandidates(own, roles, placed.residual != nullptr))
         for (int64_t split : choices<int64_t, int64_t>(ownSplit, {1, 2, 3, 4, 6, 8, 12, 16})) {
           Schedule schedule;
           schedule.tileM = tile.m;
