@@ -211,7 +211,8 @@ private:
     Value stored, first;
   };
   StoredPieces loadBlockList(Value slot);
-  std::vector<Value> addResidual(Value slot, const StoredPieces &pieces, std::vector<Value> sums);
+  std::vector<Value> addResidual(Value slot, const StoredPieces &pieces,
+                                 const std::vector<Value> &sums);
   std::vector<Value> joinSums(std::vector<Value> sums);
   std::vector<ir::ComponentOp> scalesOfBoth; // in the epilogue of the weight and of the residual
   std::vector<Value> buildPieceProducts(Value slot, Value inTile, const std::vector<Value> &words,

@@ -120,7 +120,7 @@ KernelBuilder::StoredPieces KernelBuilder::loadBlockList(Value slot) {
 }
 
 std::vector<Value> KernelBuilder::addResidual(Value slot, const StoredPieces &pieces,
-                                              std::vector<Value> sums) {
+                                              const std::vector<Value> &sums) {
   mlir::Location loc = at(context.residual->weightOrigin);
   auto whole = tile::AddPiecesOp::create(builder, loc, mlir::ValueRange(sums).getTypes(), slot,
                                          pieces.stored, pieces.first, sums);
