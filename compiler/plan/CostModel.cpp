@@ -64,7 +64,8 @@ constexpr double l2Share = 0.9; // of L2 that one operand can have
 constexpr double dependentCycles = 2.6;
 constexpr double barrierCycles = 100;
 constexpr double barrierCyclesPerWarp = 20;
-constexpr int issuePerCycle = 4; // warp instructions per cycle and SM
+constexpr int issuePerCycle = 4;   // warp instructions per cycle and SM
+constexpr double issueStall = 1.3; // cycles to those that are issued
 // Scaling follows the product that it scales and precedes the next one into the same registers, and
 // its pipes are not kept full: cycles to those of the pipes. Fitted to APEX4's group kernels (A100
 // 0.43 to 0.47 and L40S 1.9 to 2.1 times f16), on which the same constant does for both
@@ -77,6 +78,27 @@ double sharedBytesPerCycle(const DeviceModel &device) {
   return 0.75 * 4 * device.rates.of(dsl::InstructionClass::Lds);
 }
 
+// Instructions of one warp that make the decode's parameters for one k tile.
+double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
+  double result = 0;
+  for (const DecodeParam &param : placed.decode.params) {
+    const dsl::Component &component = gemm.weight.components[param.component];
+    int64_t group = extentK(component);
+    for (int used : param.number.uses())
+      group = std::min(group, extentK(gemm.weight.components[used]));
+    auto groups = static_cast<double>(g.groupsPerTile(group));
+    double perScale = 1;
+    if (param.form == DecodeParam::Form::Number) // to f32, products, and back
+      perScale = 4 * static_cast<double>(param.number.terms.size());
+    if (param.form == DecodeParam::Form::Multiplier)
+      if (auto scales = scaleSequence(component.type, placed.mmaType, placed.decode.scaleLog2))
+        perScale = static_cast<double>(scales->instructions.size()) /
+                   static_cast<double>(scales->outputs.size());
+    result += groups * static_cast<double>(g.rowTiles()) * (perScale + 0.5);
+  }
+  return result;
+}
+
 // What one warp issues for one k tile, without the scaling of its accumulators.
 InstructionCounts issuePerTile(const PlacedGemm &placed, const Geometry &g) {
   double fragments = static_cast<double>(g.chunks() * g.rowTiles());
@@ -87,8 +109,6 @@ InstructionCounts issuePerTile(const PlacedGemm &placed, const Geometry &g) {
                                                std::max<int64_t>(1, g.stepsPerChunk() / 2));
   InstructionCounts counts = units * countDecode(placed.decode.program);
   counts.others = fragments + mmas + activationLoads + 20; // and loop, addresses, barrier
-  counts.others += static_cast<double>(placed.decode.params.size()) *
-                   static_cast<double>(g.rowTiles()) * static_cast<double>(g.chunks());
   if (placed.blockScaling) { // a word has the scales of two row tiles, or of four batch tiles
     int64_t words = g.tileK / (BlockScaling::perWord * placed.blockScaling->block);
     counts.others +=
@@ -156,42 +176,23 @@ double sharedTraffic(const Geometry &g, double tileBytes) {
   return tileBytes + static_cast<double>(g.warpsM * g.codeBytes() + activations);
 }
 
-// --- wgmma kernels with warps in roles. Constants fitted (9% rms) to 680 runs of int4 channel and
-// int4 g128 x s8, LiquidQuant and int4 g128 x bf16 at three shapes, m = 1 to 4096, on an H200.
+// --- wgmma kernels with warps in roles. Constants fitted to 5300 runs of int4 g128 x s8 and bf16,
+// LiquidQuant x s8 and NVFP4 x bf16 at three shapes, m = 1 to 4096, on an H200, for the choice that
+// they lead to: the schedule predicted fastest takes 1.02 times the fastest measured.
 
-constexpr double sustainedClock = 0.855;    // of the boost clock, under matrix load
-constexpr double l2BytesPerCycle = 65.81;   // of one SM, in cycles of the boost clock
-constexpr double instructionMinCycles = 12; // of one wgmma instruction, however few its columns
-constexpr double decodeIssueShare = 0.6;    // cycles of a decode's instruction to a bitwise one's
-constexpr double stepCycles = 8;            // descriptors and the order of one step along k
-constexpr double stageCycles = 50;          // from a full barrier to the first instruction
-constexpr double dependentFactor = 2.7;     // of one warp alone, to its issue
-constexpr double flushIssueShare = 0.8;     // the same of conversion and multiply-add
-constexpr double epilogueMicroseconds = 0.27, epiloguePer32KOutputs = 1.8;
-constexpr double splitMicroseconds = 1.2;
-constexpr double startMicroseconds = 1.45, serialMicroseconds = 1.05;
-constexpr double stageLatencyMicroseconds = 0.85;
-
-// Instructions of one warp that make the decode's parameters for one k tile.
-double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
-  double result = 0;
-  for (const DecodeParam &param : placed.decode.params) {
-    const dsl::Component &component = gemm.weight.components[param.component];
-    int64_t group = extentK(component);
-    for (int used : param.number.uses())
-      group = std::min(group, extentK(gemm.weight.components[used]));
-    auto groups = static_cast<double>(g.groupsPerTile(group));
-    double perScale = 1;
-    if (param.form == DecodeParam::Form::Number) // to f32, products, and back
-      perScale = 4 * static_cast<double>(param.number.terms.size());
-    if (param.form == DecodeParam::Form::Multiplier)
-      if (auto scales = scaleSequence(component.type, placed.mmaType, placed.decode.scaleLog2))
-        perScale = static_cast<double>(scales->instructions.size()) /
-                   static_cast<double>(scales->outputs.size());
-    result += groups * static_cast<double>(g.rowTiles()) * (perScale + 0.5);
-  }
-  return result;
-}
+constexpr double sustainedClock = 0.9;   // of the boost clock, under matrix load
+constexpr double l2BytesPerCycle = 64;   // of one SM, in cycles of the boost clock
+constexpr double decodeIssueShare = 0.9; // cycles of a decode's instruction to a bitwise one's
+constexpr double stepCycles = 13;        // descriptors and the order of one step along k
+constexpr double stageCycles = 75;       // from a full barrier to the first instruction
+constexpr double dependentFactor = 1.6;  // of one warp alone, to its issue
+constexpr double flushIssueShare = 0.95; // the same of conversion and multiply-add
+constexpr double partsSharpness = 3.5;   // how little of a step's shorter parts is seen
+constexpr double epilogueMicroseconds = 0.19, epiloguePer32KOutputs = 5.2;
+constexpr double sumsPerMicrosecond = 14000; // through shared memory
+constexpr double splitMicroseconds = 1.28;
+constexpr double startMicroseconds = 1.15, serialMicroseconds = 0.5;
+constexpr double stageLatencyMicroseconds = 0.97;
 
 // Cycles that one warp issues for one k tile.
 struct WarpCycles {
@@ -253,8 +254,7 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   int64_t warpgroups = g.warpsN / 4;
   auto instructions = static_cast<double>(perWarpgroup * warpgroups);
   double perCycle = std::max(rateOf(device.rates.tensor, placed.mmaType), 1.0);
-  double perInstruction =
-      std::max(instructionMinCycles, 64.0 * static_cast<double>(g.tileM * g.mmaK) / perCycle);
+  double perInstruction = 64.0 * static_cast<double>(g.tileM * g.mmaK) / perCycle;
   double tensor = resident * instructions * perInstruction / clock;
   if (residual.macs > 0) {
     bool together = warpgroupsShareBlocks(*gemm.weight.residual, g);
@@ -271,7 +271,6 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   if (placed.flushK >= g.tileK) // a tile's only group is waited for before it is scaled
     own += static_cast<double>(perWarpgroup) * perInstruction;
   double latency = own / static_cast<double>(g.warpsK) / clock;
-  constexpr double sharpness = 4;
   double step = 0;
   // Groups of warps keep a stage for its pieces of a residual, where they do not for the last
   // batch.
@@ -279,13 +278,16 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   int64_t running = schedule.pipeline - (keeps ? schedule.warpsK : 0);
   double wait = stageLatencyMicroseconds / (std::max(1.0, static_cast<double>(running)) * resident);
   for (double part : {load, cache, issue, tensor, latency, wait})
-    step += std::pow(part, sharpness);
-  step = std::pow(step, 1 / sharpness);
+    step += std::pow(part, partsSharpness);
+  step = std::pow(step, 1 / partsSharpness);
   double outputs = static_cast<double>(g.tileM * g.tileN);
   double epilogue = epilogueMicroseconds + outputs * resident / 32768 * epiloguePer32KOutputs;
-  double tail = outputs * static_cast<double>(g.warpsK - 1) / 9000;
+  int64_t otherSums = g.warpsK - 1 + g.clusterK - 1;
+  double tail = outputs * static_cast<double>(otherSums) / sumsPerMicrosecond;
   if (schedule.splitK != 1)
-    tail += splitMicroseconds + ctas * outputs * 8 / (bandwidth * 2);
+    tail += splitMicroseconds;
+  if (schedule.splitK != 1 && g.clusterK == 1) // through memory
+    tail += ctas * outputs * 8 / (bandwidth * 2);
   double launch = startMicroseconds + (schedule.dependent ? 0 : serialMicroseconds);
   Cost cost;
   cost.microseconds = // the first tile fills the ring
@@ -350,9 +352,10 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   double warps = resident * static_cast<double>(schedule.warpsM * schedule.warpsN); // of an SM
   InstructionCounts perWarp = issuePerTile(placed, g),
                     scaling = scalingPerTile(placed, g, schedule.sums);
+  perWarp.others += parameterInstructions(gemm, placed, g);
   perWarp += residual.issued;
   double issued = perWarp.total() + scaling.total();
-  double issue = warps * issued / issuePerCycle / clock * 1.3;
+  double issue = warps * issued / issuePerCycle / clock * issueStall;
   double pipes = warps * pipeCycles(perWarp, device.rates).slowest() / clock;
   double macs =
       static_cast<double>(g.tileM * g.tileN * g.tileK * placed.products()) + residual.macs;
@@ -388,14 +391,16 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   return cost;
 }
 
-// --- gemv kernels. Constants fitted (16% rms, worst where one CTA has an SM for itself) to 288
-// runs of the same formats at three shapes, m = 1, 2 and 4, on an H200.
+// --- gemv kernels. Constants fitted, as above, to 260 dependent launches of int4 g128 and
+// LiquidQuant x s8 at three shapes, m = 1, on an H200; what serial ones take more to others.
 
-constexpr double loadedLatencyMicroseconds = 0.42; // of memory at nearly its full bandwidth
-constexpr double smBandwidthShare = 1.5;           // of one SM, to its share of the device's
-constexpr double gemvDependentFactor = 1.25;       // of one warp alone, to its issue
-constexpr double gemvStartMicroseconds = 0.6;      // the first loads, activations, sums over warps
-constexpr double gemvSerialMicroseconds = 0.4;
+constexpr double loadedLatencyMicroseconds = 0.405; // of memory at nearly its full bandwidth
+constexpr double smBandwidthShare = 3.7;            // of one SM, to its share of the device's
+constexpr double gemvStall = 1.22;                  // cycles to those that are issued
+constexpr double gemvDependentFactor = 1.7;         // of one warp alone, to its issue
+constexpr double gemvSharpness = 2.6;
+constexpr double gemvStartMicroseconds = 1.16; // the first loads, activations, sums over warps
+constexpr double gemvLaunchMicroseconds = 0.72, gemvSerialMicroseconds = 0.4;
 
 // Cycles that a warp keeps one of an SM's four schedulers busy with one k tile. Bitwise operations,
 // by which bf16 is widened too, and dp4a have half the rate of multiply-adds.
@@ -439,20 +444,19 @@ Cost predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule
   double load = std::max({static_cast<double>(ctas) * perCta / bandwidth, busiest * perCta / perSm,
                           busiest * perCta * loadedLatencyMicroseconds / inFlight});
   double warpTiles = static_cast<double>(divideUp(tilesK, g.warpsK));
-  double cycles = gemvCycles(placed, g, device.rates) * warpTiles;
+  double cycles = gemvStall * gemvCycles(placed, g, device.rates) * warpTiles;
   double issue = busiest * static_cast<double>(g.warpsN * g.warpsK) * cycles / 4 / clock;
   double waves = std::ceil(busiest / resident);
   double latency = waves * cycles * gemvDependentFactor / clock;
-  constexpr double sharpness = 4;
   double time = 0;
   for (double part : {load, issue, latency})
-    time += std::pow(part, sharpness);
+    time += std::pow(part, gemvSharpness);
   double tail =
       resident * static_cast<double>(2 * sumsBytes(g)) / sharedBytesPerCycle(device) / clock;
-  double launch = startMicroseconds + (schedule.dependent ? 0 : gemvSerialMicroseconds);
+  double launch = gemvLaunchMicroseconds + (schedule.dependent ? 0 : gemvSerialMicroseconds);
   double start = gemvStartMicroseconds * (1 + (waves - 1) / resident);
   Cost cost;
-  cost.microseconds = launch + start + std::pow(time, 1 / sharpness) + tail;
+  cost.microseconds = launch + start + std::pow(time, 1 / gemvSharpness) + tail;
   cost[Part::Load] = load;
   cost[Part::Decode] = issue;
   cost[Part::Latency] = latency;

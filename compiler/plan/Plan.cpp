@@ -104,15 +104,12 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Role
 }
 
 // Of equal predictions the first wins: a ring of stages has no cost but its shared memory, while
-// copies that all threads start have a prologue. Groups of warps that keep a stage for the pieces
-// of a residual take as many more.
-std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles, bool keepsStages) {
-  std::vector<int> stages = roles == Roles::Gemv      ? std::vector{2, 3, 4}
-                            : roles == Roles::Uniform ? std::vector{3, 4, 6}
-                                                      : std::vector{8, 9, 6, 5, 4, 3, 2};
-  if (keepsStages && roles == Roles::ImFP)
-    stages.insert(stages.begin(), {12, 10});
-  return own.pipeline ? std::vector{static_cast<int>(*own.pipeline)} : stages;
+// copies that all threads start have a prologue. Beside a residual 12 stages were slower.
+std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles, bool residual) {
+  return roles == Roles::Gemv      ? choices<int64_t, int>(own.pipeline, {2, 3, 4})
+         : roles == Roles::Uniform ? choices<int64_t, int>(own.pipeline, {3, 4, 6})
+         : residual                ? choices<int64_t, int>(own.pipeline, {8, 9, 6, 5, 4, 3, 2})
+                                   : choices<int64_t, int>(own.pipeline, {8, 12, 9, 6, 5, 4, 3, 2});
 }
 
 // CTAs of a persistent grid. A cluster lies in one GPC, which has 16 or 18 SMs on Hopper: one of
@@ -182,6 +179,17 @@ bool mayBeGemv(const PlacedGemm &placed, const Schedule &schedule) {
   return placed.integerAccumulator && schedule.ctasPerSm > 1;
 }
 
+// The parts of a split are added in memory, or within a cluster of them. Copies to all CTAs of a
+// cluster along n saved less than they cost wherever measured.
+std::vector<dsl::ScheduleDecl::Cluster> clusterCandidates(const dsl::ScheduleDecl &own, Roles roles,
+                                                          int64_t split) {
+  if (own.cluster)
+    return {*own.cluster};
+  if (roles == Roles::ImFP && split > 1 && split <= 4)
+    return {{1, split}, {1, 1}};
+  return {{1, 1}};
+}
+
 // All schedules of a division of labour that respect what the user fixed, whether or not they can
 // be generated.
 std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm &placed,
@@ -199,29 +207,28 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
     for (const dsl::ScheduleDecl::Warps &warps :
          warpCandidates(gemm, roles, placed.flushK > 0, tile))
       for (int pipeline : pipelineCandidates(own, roles, placed.residual != nullptr))
-        for (int64_t split : choices<int64_t, int64_t>(ownSplit, {1, 2, 3, 4, 6, 8, 12, 16})) {
-          Schedule schedule;
-          schedule.tileM = tile.m;
-          schedule.tileN = tile.n;
-          schedule.tileK = tile.k;
-          schedule.warpsM = warps.m;
-          schedule.warpsN = warps.n;
-          schedule.warpsK = warps.k;
-          schedule.pipeline = pipeline;
-          schedule.splitK = split;
-          schedule.roles = roles;
-          schedule.sums = sums;
-          if (own.cluster) {
-            schedule.clusterN = own.cluster->n;
-            schedule.clusterK = own.cluster->k;
+        for (int64_t split : choices<int64_t, int64_t>(ownSplit, {1, 2, 3, 4, 6, 8, 12, 16}))
+          for (const dsl::ScheduleDecl::Cluster &cluster : clusterCandidates(own, roles, split)) {
+            Schedule schedule;
+            schedule.tileM = tile.m;
+            schedule.tileN = tile.n;
+            schedule.tileK = tile.k;
+            schedule.warpsM = warps.m;
+            schedule.warpsN = warps.n;
+            schedule.warpsK = warps.k;
+            schedule.pipeline = pipeline;
+            schedule.splitK = split;
+            schedule.roles = roles;
+            schedule.sums = sums;
+            schedule.clusterN = cluster.n;
+            schedule.clusterK = cluster.k;
+            schedule.dependent = own.dependent.value_or(false);
+            settleResidency(gemm, placed, problem, device, schedule);
+            for (int64_t resident : residentCandidates(own, schedule, problem)) {
+              schedule.residentCtas = resident;
+              result.push_back(schedule);
+            }
           }
-          schedule.dependent = own.dependent.value_or(false);
-          settleResidency(gemm, placed, problem, device, schedule);
-          for (int64_t resident : residentCandidates(own, schedule, problem)) {
-            schedule.residentCtas = resident;
-            result.push_back(schedule);
-          }
-        }
   return result;
 }
 
