@@ -29,26 +29,6 @@ Value PieceCopies::start(Range pieces, Value slot, Value place) {
   return add(place, sub(pieces.end, pieces.first));
 }
 
-PieceCopies::Progress PieceCopies::copyWhatFits(const mlir::IRMapping &head, const Progress &from,
-                                                Value end, Value last) {
-  mlir::ValueRange after = loopWhile(
-      {from.kTile, from.place, from.pieces.first, from.pieces.end},
-      [&](mlir::ValueRange now) -> Value {
-        Value exists = compare(arith::CmpIPredicate::ult, now[0], end);
-        Value used = add(now[1], sub(now[3], now[2]));
-        Value fits = compare(arith::CmpIPredicate::ule, used, i32(places));
-        return arith::AndIOp::create(builder, loc, exists, fits);
-      },
-      [&](mlir::ValueRange now) {
-        Value following = add(now[0], i32(1)), slot = sub(now[0], from.kTile);
-        Range next = find(head, following, last);
-        tile::StorePlaceOp::create(builder, loc, now[1], barriers, slot);
-        Value place = start({now[2], now[3]}, slot, now[1]);
-        return llvm::SmallVector<Value>{following, place, next.first, next.end};
-      });
-  return {after[0], after[1], {after[2], after[3]}};
-}
-
 Value PieceCopies::copyWhenFree(Range pieces, Value slot, Value place, Cursor oldest) {
   auto depth = static_cast<int64_t>(pipeline.getDepth());
   auto placeOf = [&](Cursor of) -> Value {

@@ -1,4 +1,4 @@
-// The loading warp's part of a residual: stored pieces to their ring.
+// What a loading thread does for a residual: stored pieces to their ring.
 #pragma once
 
 #include "compiler/ir/Dialects.h"
@@ -22,15 +22,6 @@ public:
     Value first, end;
   };
   Range find(const mlir::IRMapping &head, Value kTile, Value last);
-
-  // The k tile whose pieces are copied next, the place of its first one.
-  struct Progress {
-    Value kTile, place;
-    Range pieces;
-  };
-  // Starts the copies of k tiles before `end` into slots from 0 on, of as many as there are places
-  // for when none have been given back.
-  Progress copyWhatFits(const mlir::IRMapping &head, const Progress &from, Value end, Value last);
 
   // Starts the copies to a slot when their places are free: waits for those before it, from the
   // oldest on that may have pieces of a k tile before. Returns the next place.

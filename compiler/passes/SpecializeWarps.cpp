@@ -100,11 +100,13 @@ public:
         NVVM::ClusterWaitOp::create(builder, loc, mlir::UnitAttr());
       }
       leaveCluster();
+      if (pieceBarriers) {
+        builder.setInsertionPointAfter(loader);
+        Value isNext = compare(arith::CmpIPredicate::eq, thread, add(firstLoader, i32(32)));
+        when(isNext, [&] { buildPieceLoader(); });
+      }
       builder.setInsertionPointToStart(&loader.getThenRegion().front());
-      if (pieceBarriers)
-        buildPieceLoader();
-      else
-        buildLoader();
+      buildLoader();
       // Not earlier: where CTAs of the next kernel find no room on every SM some SMs get two of
       // them, and where they do (half of an SM each), kernels take longer by as much as they
       // overlap.
@@ -269,40 +271,27 @@ private:
     cloneProduce(builder, of.pipeline, head, kTile, now.slot, denseCopies);
   }
 
-  // With a residual pieces follow dense copies. Which these are is read one k tile ahead, and in
-  // the first round before any copy is started.
+  // Of a residual, by a thread of another warp: it reads which pieces a k tile has, one k tile
+  // ahead, and waits for their places while dense copies go on. They do not wait for the kernel
+  // ahead.
   void buildPieceLoader() {
-    const Loop &of = loops[0];
-    tile::PipelineOp pipeline = of.pipeline;
+    tile::PipelineOp pipeline = loops[0].pipeline;
     PieceCopies pieces(*this, pipeline, barriers, pieceBarriers);
     llvm::SmallVector<Value> start{i32(0), i32(1), i32(0)}; // the slots are empty at first
     forEachTile(*this, op, start, [&](const TileShare &share, mlir::ValueRange state) {
       mlir::IRMapping head = cloneHead(share);
       Value first = head.lookupOrDefault(pipeline.getFirst());
       Value last = head.lookupOrDefault(pipeline.getLast());
-      PieceCopies::Progress done{first, state[2], pieces.find(head, first, last)};
-      Value ahead = tilesAhead(share, first, last), later = add(first, ahead);
-      startAhead(of, head, first, ahead, waits ? weightCopies : denseCopies);
-      Cursor cursor{state[0], state[1]};
-      if (waits) {
-        done = pieces.copyWhatFits(head, done, later, last);
-        when(share.isFirst, [&] { tile::WaitDependencyOp::create(builder, loc); });
-        startAhead(of, head, first, ahead, activationCopies);
-        cursor = next(cursor, sub(done.kTile, first));
-      }
-      llvm::SmallVector<Value> inits{cursor.slot, cursor.parity, done.place, done.pieces.first,
-                                     done.pieces.end};
+      PieceCopies::Range found = pieces.find(head, first, last);
+      llvm::SmallVector<Value> inits(state.begin(), state.end());
+      inits.append({found.first, found.end});
       mlir::ValueRange after =
-          loop(done.kTile, last, i32(1), inits, [&](Value kTile, mlir::ValueRange carried) {
+          loop(first, last, i32(1), inits, [&](Value kTile, mlir::ValueRange carried) {
             Cursor now{carried[0], carried[1]}, following = next(now, i32(1));
             PieceCopies::Range nextPieces = pieces.find(head, add(kTile, i32(1)), last);
-            Value isLater = compare(arith::CmpIPredicate::uge, kTile, later);
-            when(isLater, [&] { load(of, head, kTile, now); });
-            // Slots ahead of the first round's may have been given back already.
-            Cursor oldest{select(isLater, following.slot, i32(0)),
-                          select(isLater, following.parity, i32(0))};
+            tile::BarrierWaitOp::create(builder, loc, barriers, now.slot, now.parity, false);
             Value place =
-                pieces.copyWhenFree({carried[3], carried[4]}, now.slot, carried[2], oldest);
+                pieces.copyWhenFree({carried[3], carried[4]}, now.slot, carried[2], following);
             return llvm::SmallVector<Value>{following.slot, following.parity, place,
                                             nextPieces.first, nextPieces.end};
           });
@@ -419,7 +408,7 @@ private:
     for (tile::AddPiecesOp pieces : pipeline.getConsume().front().getOps<tile::AddPiecesOp>()) {
       size_t count = pieces.getSums().size(), at = sums.size() - count;
       auto ofPieces = llvm::ArrayRef<Value>(sums).drop_front(at);
-      llvm::SmallVector<Value> added = addPieces(pieces, head, last[0], list, ofPieces);
+      llvm::SmallVector<Value> added = addPieces(pieces, head, any, last[0], list, ofPieces);
       llvm::copy(added, sums.begin() + static_cast<std::ptrdiff_t>(at));
       when(any, [&] { release(last); });
     }
@@ -427,10 +416,10 @@ private:
       head.map(result, sum);
   }
 
-  // The stored pieces of a k tile whose dense products have been started.
-  llvm::SmallVector<Value> addPieces(tile::AddPiecesOp op, const mlir::IRMapping &map, Cursor at,
-                                     mlir::ValueRange list, mlir::ValueRange sums) {
-    Value any = compare(arith::CmpIPredicate::ne, list[0], i32(0));
+  // The stored pieces of a k tile whose dense products have been started, if there is `any` such
+  // tile. It is waited for without pieces too: their loader must not fall a round behind.
+  llvm::SmallVector<Value> addPieces(tile::AddPiecesOp op, const mlir::IRMapping &map, Value any,
+                                     Cursor at, mlir::ValueRange list, mlir::ValueRange sums) {
     auto there = scf::IfOp::create(builder, loc, builder.getI32Type(), any, true);
     {
       mlir::OpBuilder::InsertionGuard guard(builder);
@@ -538,7 +527,8 @@ private:
         llvm::SmallVector<Value> sums;
         for (Value sum : pieces.getSums())
           sums.push_back(map.lookup(sum));
-        map.map(pieces.getResults(), addPieces(pieces, head, before(now)[0], list, sums));
+        Value any = compare(arith::CmpIPredicate::ugt, kTile, first);
+        map.map(pieces.getResults(), addPieces(pieces, head, any, before(now)[0], list, sums));
         releaseBefore();
         ownList = {map.lookup(pieces.getStored()), map.lookup(pieces.getFirst())};
       } else if (!llvm::isa<tile::ReleaseOp>(inner)) {
