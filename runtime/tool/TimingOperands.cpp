@@ -2,6 +2,7 @@
 
 #include "compiler/LayoutMap.h"
 #include "kernels/Synthetic.h"
+#include "kernels/quantize/Layer.h"
 #include "runtime/Kernel.h"
 
 #include <algorithm>
@@ -90,7 +91,15 @@ Result<dsl::QuantizedMatrix> sliceCodes(const compiler::WeightLayout &layout,
   int64_t rows = sliceOf(layout).n;
   std::vector<float> values = kernels::syntheticWeight(rows, layout.k, seed);
   dsl::MatrixView view{values.data(), dsl::MatrixView::Type::F32, rows, layout.k, layout.k};
-  return dsl::quantize(std::move(format), view, true);
+  dsl::QuantizeOptions options{.rejectNonFinite = true};
+  std::vector<double> inputs;
+  if (layout.residual) { // which blocks are stored depends on what they are multiplied with
+    constexpr int64_t tokens = 64;
+    inputs = kernels::hessianDiagonal(
+        {tokens, layout.k, kernels::syntheticActivation(tokens, layout.k, seed)});
+    options.columnWeights = inputs;
+  }
+  return dsl::quantize(std::move(format), view, options);
 }
 
 Result<std::vector<uint8_t>> packRepeated(const compiler::WeightLayout &layout,

@@ -12,7 +12,8 @@
 
 namespace rho::tool {
 
-// The codes of synthetic numbers for the first rows of a weight, one or more tiles high.
+// The codes of synthetic numbers for the first rows of a weight, one or more tiles high. The blocks
+// of a residual are chosen by the H-score, for inputs with a few large channels.
 Result<dsl::QuantizedMatrix> sliceCodes(const compiler::WeightLayout &layout,
                                         std::shared_ptr<const dsl::Format> format, uint64_t seed);
 // A packed weight of which each slice of rows holds the same codes: those of sliceCodes().
