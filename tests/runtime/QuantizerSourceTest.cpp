@@ -137,7 +137,7 @@ TEST(QuantizerSource, PartsWithRulesAndRemappedCodes) {
     auto format = activationOf(test.formats);
     expectGolden(quantizerHeader(*format, layoutOf(*format, 64, test.stored)), name);
   };
-  expect(cases[5], "remapped.cuh");
+  expect(cases[6], "remapped.cuh");
   expect(cases.back(), "parts.cuh");
 }
 
