@@ -1,7 +1,10 @@
 #include "runtime/QuantizerSource.h"
 
+#include "compiler/LayoutMap.h"
 #include "dsl/DeriveEncode.h"
+#include "dsl/Findings.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
@@ -13,7 +16,7 @@ namespace rho {
 namespace {
 
 // Numbers that a thread of the kernel takes at once (`chunk` there).
-constexpr int64_t chunk = 16;
+constexpr int64_t chunk = 8;
 
 // The same double in CUDA C++.
 std::string literal(double value) {
@@ -50,12 +53,13 @@ std::string componentName(int index) { return "C" + std::to_string(index); }
 // Translates expressions: double arithmetic in the order in which it is written.
 class ExpressionWriter {
 public:
-  // Statements that define what the returned expressions need, each on a line.
+  // What the returned expressions of rules need: variables, and statements that set them.
+  std::vector<std::string> variables;
   std::string statements;
   std::vector<std::pair<std::string, std::string>>
       reductions; // their operation, and how to call it
 
-  // A rule: components are read where the team begins, its reductions are variables.
+  // A rule: components, read where the team begins, and reductions are variables.
   std::string rule(const dsl::Expr &expr) { return write(expr, Reads::Once); }
   // What two sides of a partition's rule make of reduced(0), reduced(1), ...
   std::string comparison(const dsl::Expr &expr) { return write(expr, Reads::Reduced); }
@@ -117,11 +121,30 @@ private:
 
   // Constant over the extent of the rule: read once.
   std::string component(int index) {
-    std::string variable = "c" + std::to_string(index);
-    if (statements.find("double " + variable + " ") == std::string::npos)
-      statements += "    const double " + variable + " = values.template read<" +
-                    componentName(index) + ">(team.begin);\n";
-    return variable;
+    return variable("c" + std::to_string(index),
+                    "values.template read<" + componentName(index) + ">(team.begin)");
+  }
+
+  std::string variable(const std::string &name, const std::string &value) {
+    if (std::find(variables.begin(), variables.end(), name) == variables.end()) {
+      variables.push_back(name);
+      statements += "      " + name + " = " + value + ";\n";
+    }
+    return name;
+  }
+
+  // The numbers over what they share.
+  static bool isQuotient(const dsl::Expr &expr) {
+    if (expr.kind == dsl::Expr::Kind::Input)
+      return true;
+    return expr.kind == dsl::Expr::Kind::Binary && expr.op == dsl::Expr::Op::Div &&
+           isQuotient(*expr.operands[0]) && !readsNumbers(*expr.operands[1]);
+  }
+  static bool readsNumbers(const dsl::Expr &expr) {
+    return expr.kind == dsl::Expr::Kind::Input ||
+           (expr.kind != dsl::Expr::Kind::Reduce &&
+            std::any_of(expr.operands.begin(), expr.operands.end(),
+                        [](const auto &operand) { return readsNumbers(*operand); }));
   }
 
   std::string reduction(const dsl::Expr &expr, bool reduced) {
@@ -130,20 +153,22 @@ private:
                                                                            : "Max";
     const dsl::Expr &operand = *expr.operands[0];
     // Input itself is compared in float, which holds it exactly.
-    bool plain = operand.kind == dsl::Expr::Kind::Input;
-    std::string call =
+    const bool plain = operand.kind == dsl::Expr::Kind::Input;
+    const std::string call =
         plain && expr.reduction == dsl::Expr::Reduction::Absmax
             ? "team.absmax()"
-            : "team.template reduce<" + std::string(operation) + ">(" +
+            : std::string("team.template ") +
+                  (!plain && isQuotient(operand) ? "reduceQuotients<" : "reduce<") + operation +
+                  ">(" +
                   (plain ? "[](float x) { return x; }"
                          : "[&](double x) { return " + write(operand, Reads::Inside) + "; }") +
                   ")";
-    std::string index = std::to_string(reductions.size());
-    reductions.emplace_back(operation, call);
-    if (reduced)
-      return "reduced(" + index + ")";
-    statements += "    const double r" + index + " = " + call + ";\n";
-    return "r" + index;
+    const std::pair<std::string, std::string> wanted = {operation, call};
+    const auto found = std::find(reductions.begin(), reductions.end(), wanted);
+    const std::string index = std::to_string(found - reductions.begin());
+    if (found == reductions.end())
+      reductions.push_back(wanted);
+    return reduced ? "reduced(" + index + ")" : variable("r" + index, call);
   }
 };
 
@@ -156,20 +181,25 @@ std::string constant(const char *name, int64_t value) {
   return "  static constexpr int " + std::string(name) + " = " + std::to_string(value) + ";\n";
 }
 
-// The body of a function that gives the rule's value, or that of a candidate.
-std::string ruleBody(const dsl::Expr &rule) {
-  auto body = [](const dsl::Expr &expr) {
-    ExpressionWriter writer;
-    std::string value = writer.rule(expr);
-    return writer.statements + "    return " + value + ";\n";
-  };
-  if (rule.kind != dsl::Expr::Kind::Call || rule.function != dsl::Expr::Function::Best)
-    return body(rule);
-  std::string text;
-  for (size_t i = 0; i + 1 < rule.operands.size(); ++i)
-    text +=
-        "    if (candidate == " + std::to_string(i) + ") {\n" + body(*rule.operands[i]) + "    }\n";
-  return text + body(*rule.operands.back());
+// What a rule reads, once for all of its candidates, and what each candidate makes of it.
+std::string ruleText(const dsl::ExprPtr &ptr) {
+  const dsl::Expr &rule = *ptr;
+  ExpressionWriter writer;
+  std::string values;
+  if (dsl::isBest(ptr)) {
+    for (size_t i = 0; i + 1 < rule.operands.size(); ++i)
+      values += "      if (candidate == " + std::to_string(i) + ")\n        return " +
+                writer.rule(*rule.operands[i]) + ";\n";
+    values += "      return " + writer.rule(*rule.operands.back()) + ";\n";
+  } else {
+    values = "      return " + writer.rule(rule) + ";\n";
+  }
+  return "  struct Rule {\n" +
+         (writer.variables.empty() ? "" : "    double " + dsl::join(writer.variables) + ";\n") +
+         "    template <class Values, class Team>\n"
+         "    __device__ Rule(const Values &values, const Team &team) {\n" +
+         writer.statements + "    }\n    __device__ double value(int candidate) const {\n" +
+         values + "    }\n  };\n";
 }
 
 std::string componentText(const dsl::Format &format, int index, int position) {
@@ -177,8 +207,6 @@ std::string componentText(const dsl::Format &format, int index, int position) {
   const int unit = component.host < 0 ? index : component.host;
   const int unitBits = compiler::storedBits(format.components[static_cast<size_t>(unit)].type);
   const bool best = dsl::isBest(component.encode);
-  std::string parameters = "(int" + std::string(best ? " candidate" : "") +
-                           ", const Values &values, const Team &team) {\n";
   return "struct " + componentName(index) + " { // " + std::string(component.type.name()) +
          " per " + extentName(component) + "\n  using Type = " + nameOf(component.type) +
          ";\n  using Unit = unsigned " +
@@ -187,11 +215,10 @@ std::string componentText(const dsl::Format &format, int index, int position) {
                            : "int") +
          ";\n" + constant("index", index) + constant("position", position) +
          constant("buffer", unit) + constant("shift", component.shift) +
-         "  static constexpr long long group = " + std::to_string(component.group) + ";\n" +
+         "  static constexpr int group = " + std::to_string(component.group) + ";\n" +
          constant("candidates",
                   best ? static_cast<int64_t>(component.encode->operands.size()) : 1) +
-         "  template <class Values, class Team>\n  static __device__ double value" + parameters +
-         ruleBody(*component.encode) + "  }\n};\n";
+         ruleText(component.encode) + "};\n";
 }
 
 // The scales of a number, what they make of an element's number, and of a remapped code.
@@ -214,7 +241,7 @@ std::string valueText(const dsl::Format &format) {
   return "  struct Scales {" + members + (members.empty() ? "" : ";") +
          " };\n"
          "  template <class Values>\n"
-         "  static __device__ Scales scales(const Values &values, long long column) {\n"
+         "  static __device__ Scales scales(const Values &values, int column) {\n"
          "    return {" +
          reads +
          "};\n  }\n"
@@ -239,8 +266,7 @@ std::string columnText(const std::vector<uint8_t> &columnBits) {
           " | (place >> " + std::to_string(bit) + " & 1) << " + std::to_string(columnBits[bit]);
   }
   return constant("placeRun", int64_t{1} << columnBits.size()) +
-         "  static constexpr __device__ long long columnOf(long long place) { return " + column +
-         "; }\n";
+         "  static constexpr __device__ int columnOf(int place) { return " + column + "; }\n";
 }
 
 // What a part says of the blocks that it takes.
@@ -286,7 +312,7 @@ std::string partText(const PartText &part) {
          constant("elementBits", part.layout.elementBits) +
          constant("groupsPerWord", part.layout.groupsPerWord) + constant("scaleRun", run) +
          constant("remapped", remap ? static_cast<int64_t>(remap->code) : -1) +
-         "  static constexpr long long block = " + std::to_string(part.block) + ";\n" +
+         "  static constexpr int block = " + std::to_string(part.block) + ";\n" +
          columnText(part.layout.columnBits) + valueText(format) + part.selection +
          "};\n} // namespace " + name + "\n";
 }
@@ -318,23 +344,17 @@ std::string partitionText(const dsl::Format &format, const compiler::ActivationL
   }
   return "#define RHO_PARTITION\n" + text + "struct Partition {\n  using Parts = List<" + parts +
          ">;\n  using Reductions = List<" + reductions +
-         ">;\n  static constexpr long long block = " + std::to_string(partition.blocks.k) +
-         ";\n};\n" + countsText(partition.parts.size(), static_cast<size_t>(buffers));
+         ">;\n  static constexpr int block = " + std::to_string(partition.blocks.k) + ";\n};\n" +
+         countsText(partition.parts.size(), static_cast<size_t>(buffers));
 }
 
 // What the program cannot do with a format that is not divided.
-std::optional<std::string> problemOfWhole(const dsl::Format &format,
-                                          const compiler::ActivationLayout &layout) {
+std::optional<std::string> problemOfWhole(const dsl::Format &format) {
   for (const dsl::Component &component : format.components)
     if (component.type.isCodebook())
       return "'" + component.name + "' is of a codebook, whose values the kernel does not have";
   if (format.element().remap && format.element().type.bits() > 8)
     return "'" + format.element().name + "' has a remapped code among more than 256";
-  const int64_t run = int64_t{1} << layout.columnBits.size();
-  for (const dsl::Component &component : format.components)
-    if (component.extent == dsl::Extent::Group && run > chunk && component.group % run != 0)
-      return "codes of " + std::to_string(run) + " numbers change places across '" +
-             component.name + "'";
   return std::nullopt;
 }
 
@@ -348,12 +368,14 @@ std::string quantizerHeader(const dsl::Format &format, const compiler::Activatio
 }
 
 // As the program's Arguments.
-QuantizerLaunch quantizerLaunch(const Activations::Impl &out, DevicePointer x, int64_t stride) {
+QuantizerLaunch quantizerLaunch(const Activations::Impl &out, DevicePointer x, ScalarType type,
+                                int64_t stride) {
   QuantizerLaunch launch;
   auto add = [&](auto word) { launch.words[launch.count++] = static_cast<uint64_t>(word); };
   const compiler::ActivationLayout &layout = out.layout;
   const bool divided = !layout.parts.empty();
   add(x);
+  add(type);
   add(stride);
   add(out.m);
   add(layout.k);
@@ -378,22 +400,20 @@ int64_t quantizerScratchBytes(const dsl::Format &format, int64_t m, int64_t k) {
   ExpressionWriter rules;
   for (const dsl::Part &part : partition.parts)
     selectionText(part, rules);
-  const int64_t blocks = (k + partition.blocks.k - 1) / partition.blocks.k;
+  const int64_t blocks = compiler::divideUp(k, partition.blocks.k);
   const auto terms = static_cast<int64_t>(partition.parts.size() + rules.reductions.size());
   return quantizerChoiceOffset + (blocks + 1) / 2 * 8 + (1 + terms * m) * blocks * 8;
 }
 
-std::optional<std::string> quantizerSourceProblem(const dsl::Format &format,
-                                                  const compiler::ActivationLayout &layout) {
+std::optional<std::string> quantizerSourceProblem(const dsl::Format &format) {
   if (!format.partition)
-    return problemOfWhole(format, layout);
+    return problemOfWhole(format);
   if (format.partition->blocks.rows != 0 || format.partition->blocks.k % chunk != 0)
     return "its blocks are per " + dsl::print(format.partition->blocks) +
            ", not per tensor k[G] with G a multiple of " + std::to_string(chunk);
-  for (size_t i = 0; i < format.partition->parts.size(); ++i)
-    if (std::optional<std::string> problem =
-            problemOfWhole(*format.partition->parts[i].format, layout.parts[i]))
-      return "of part '" + format.partition->parts[i].name + "' " + *problem;
+  for (const dsl::Part &part : format.partition->parts)
+    if (std::optional<std::string> problem = problemOfWhole(*part.format))
+      return "of part '" + part.name + "' " + *problem;
   return std::nullopt;
 }
 

@@ -15,9 +15,8 @@ namespace rho {
 // unsupported_activation with the span of what is not (`sources` may be null).
 Status checkActivationFormat(const dsl::Gemm &gemm, const SourceMap *sources);
 
-// What of such a format, stored so, the source cannot say. Those are quantized on the host.
-std::optional<std::string> quantizerSourceProblem(const dsl::Format &format,
-                                                  const compiler::ActivationLayout &layout);
+// What of such a format the source cannot say. Those are quantized on the host.
+std::optional<std::string> quantizerSourceProblem(const dsl::Format &format);
 
 // The generated header "rho_format.cuh" of a format without such a problem: a type for each part,
 // and of a partition one that lists them. Equal declarations give equal text. Of the layout the
@@ -29,18 +28,18 @@ int64_t quantizerScratchBytes(const dsl::Format &format, int64_t m, int64_t k);
 inline constexpr int64_t quantizerChoiceOffset = 64;
 inline constexpr const char *quantizerHeaderName = "rho_format.cuh";
 
-// How kernels of that program are launched: by ScalarType, with one argument, of `count` words.
-inline constexpr std::array<const char *, 3> quantizerEntries = {
-    "rho_quantize_f32", "rho_quantize_f16", "rho_quantize_bf16"};
-inline constexpr int quantizerThreads = 256;
+// How that program's kernel is launched: with one argument, of `count` words.
+inline constexpr const char *quantizerEntry = "rho_quantize";
+inline constexpr int quantizerThreads = 512;
 struct QuantizerLaunch {
   static constexpr size_t most =
-      9 + 8 * (1 + 16); // of 8 parts with 16 components each, dsl's limits
+      10 + 8 * (1 + 16); // of 8 parts with 16 components each, dsl's limits
   std::array<uint64_t, most> words{};
   size_t count = 0;
   uint32_t ctas = 0;
 };
-QuantizerLaunch quantizerLaunch(const Activations::Impl &out, DevicePointer x, int64_t stride);
+QuantizerLaunch quantizerLaunch(const Activations::Impl &out, DevicePointer x, ScalarType type,
+                                int64_t stride);
 
 // The text of kernels/support/quantize_*, embedded by the build.
 std::string_view quantizerProgram();

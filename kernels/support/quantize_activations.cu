@@ -18,62 +18,10 @@
 
 #include "quantize_elements.cuh"
 
-// --- codes to memory
-
-// A code as it is stored: in StoredBits bits.
-template <int StoredBits, class Type> __device__ unsigned widened(Type, unsigned code) {
-  return code;
-}
-template <int StoredBits, int Bits>
-__device__ unsigned widened(Integer<Bits, true>, unsigned code) {
-  constexpr unsigned signBit = 1u << (Bits - 1), mask = (1u << (StoredBits - 1) << 1) - 1;
-  return ((code ^ signBit) - signBit) & mask;
-}
-
-// A thread makes the codes of `chunk` places in memory, of which column Part::columnOf(place) has
-// each.
-template <class Row>
-__device__ void storeElements(const Row &row, long long pitch, unsigned char *codes) {
-  using Part = typename Row::Part;
-  constexpr int bits = Part::elementBits;
-  constexpr int words = chunk * bits / 32;
-  constexpr bool within = Part::placeRun <= chunk; // places change within a chunk
-  unsigned *out = reinterpret_cast<unsigned *>(codes + row.row * pitch);
-  const long long chunks = (pitch + words * 4 - 1) / (words * 4); // the last may be cut short
-  for (long long at = threadIdx.x; at < chunks; at += threads) {
-    const long long place = at * chunk,
-                    column = within ? place : place / Part::placeRun * Part::placeRun;
-    float x[chunk];
-    unsigned valid = 0;
-    if constexpr (within) {
-      row.load(column, row.k, x);
-      valid = validBits(column, row.k);
-    } else {
-#pragma unroll
-      for (int j = 0; j < chunk; ++j) {
-        x[j] = row.number(Part::columnOf(place + j));
-        valid |= Part::columnOf(place + j) < row.k ? 1u << j : 0u;
-      }
-    }
-    const Codes found = encodeChunk(row, column, valid, x);
-    unsigned packed[words] = {};
-#pragma unroll
-    for (int j = 0; j < chunk; ++j) {
-      const int from = within ? static_cast<int>(Part::columnOf(j)) : j;
-      const unsigned code =
-          valid >> from & 1 ? widened<bits>(typename Part::Element(), found.codes[from]) : 0u;
-      packed[j * bits / 32] |= code << (j * bits % 32);
-    }
-#pragma unroll
-    for (int i = 0; i < words; ++i)
-      if ((at * words + i) * 4 < pitch)
-        out[at * words + i] = packed[i];
-  }
-}
-
 // As quantizerLaunch() in runtime/QuantizerSource.cpp has it.
 struct Arguments {
-  const void *x;
+  const unsigned char *x;
+  Input input;
   long long stride, m, k, groupStride;
   long long tileK;        // of a partition: of the gemm's k tiles
   int *tiles;             // which part has which of them
@@ -83,21 +31,16 @@ struct Arguments {
   unsigned char *buffers[bufferCount];
 };
 
-template <class Part, class Input>
-__device__ Row<Part, Input> rowOf(const Arguments &a, long long row, const int *choice) {
-  return {static_cast<const Input *>(a.x) + row * a.stride,
-          a.k,
-          row,
-          a.groupStride,
-          a.buffers + Part::firstBuffer,
-          choice};
+template <class Part>
+__device__ Row<Part> rowOf(const Arguments &a, long long row, const int *choice) {
+  const int width = a.input == Input::F32 ? 4 : 2;
+  return {a.x + row * a.stride * width,  a.input, width, static_cast<int>(a.k), row, a.groupStride,
+          a.buffers + Part::firstBuffer, choice};
 }
 
-template <class Part, class Input>
-__device__ void quantizeRow(const Arguments &a, long long index, const int *choice) {
-  const Row<Part, Input> row = rowOf<Part, Input>(a, index, choice);
-  encodeComponents<0>(row);
-  storeElements(row, a.pitch[Part::index], a.buffers[Part::firstBuffer]);
+template <class Part> __device__ Elements codesOf(const Arguments &a, long long row) {
+  const long long pitch = a.pitch[Part::index];
+  return {a.buffers[Part::firstBuffer] + row * pitch, static_cast<int>(pitch), nullptr, 0};
 }
 
 // The gemm behind may start: it waits for this kernel's end before it reads codes.
@@ -116,11 +59,12 @@ struct Scratch {
   unsigned *counters; // CTAs started, rows measured, choice made, rows stored
   int *choice;
   double *gains, *terms;
-  long long blocks, rows;
+  int blocks;
+  long long rows;
   __device__ explicit Scratch(const Arguments &a)
       : counters(reinterpret_cast<unsigned *>(a.scratch)),
         choice(reinterpret_cast<int *>(a.scratch + 64)),
-        blocks((a.k + Partition::block - 1) / Partition::block), rows(a.m) {
+        blocks((static_cast<int>(a.k) + Partition::block - 1) / Partition::block), rows(a.m) {
     gains = reinterpret_cast<double *>(choice + (blocks + 1) / 2 * 2);
     terms = gains + blocks;
   }
@@ -129,43 +73,40 @@ struct Scratch {
   }
 };
 
-template <int Index, class Input>
-__device__ void measureParts(const Arguments &a, const Scratch &scratch, long long index) {
+// Measures what each part would make of a row, or stores what it has of it.
+template <int Index>
+__device__ void encodeParts(const Arguments &a, const Scratch &scratch, long long index,
+                            bool stores) {
   if constexpr (Index < Partition::Parts::size) {
-    auto row = rowOf<Get<Index, Partition::Parts>, Input>(a, index, nullptr);
-    encodeComponents<0>(row);
-    sumErrors(row, Partition::block, scratch.term(Index, index));
-    measureParts<Index + 1, Input>(a, scratch, index);
-  }
-}
-
-template <int Index, class Input>
-__device__ void quantizeParts(const Arguments &a, const Scratch &scratch, long long index) {
-  if constexpr (Index < Partition::Parts::size) {
-    quantizeRow<Get<Index, Partition::Parts>, Input>(a, index, scratch.choice);
-    quantizeParts<Index + 1, Input>(a, scratch, index);
+    using Part = Get<Index, Partition::Parts>;
+    const Row<Part> row = rowOf<Part>(a, index, stores ? scratch.choice : nullptr);
+    encodeRow<0>(row, stores ? codesOf<Part>(a, index)
+                             : Elements{nullptr, 0, scratch.term(Index, index), Partition::block});
+    encodeParts<Index + 1>(a, scratch, index, stores);
   }
 }
 
 // What rules compare, of each block of a row.
-template <int Index, class Input>
+template <int Index>
 __device__ void reduceBlocks(const Arguments &a, const Scratch &scratch, long long index) {
   if constexpr (Index < Partition::Reductions::size) {
-    auto row = rowOf<Get<0, Partition::Parts>, Input>(a, index, nullptr);
+    const auto row = rowOf<Get<0, Partition::Parts>>(a, index, nullptr);
     using Reduction = Get<Index, Partition::Reductions>;
-    for (long long i = threadIdx.x; i < scratch.blocks; i += threads) {
-      const long long begin = i * Partition::block;
-      Team<decltype(row), 1> team(row, begin, min(begin + Partition::block, a.k), 0);
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x); i < scratch.blocks; i += threads) {
+      const int begin = i * Partition::block;
+      Team<decltype(row), 1> team(row, begin, min(begin + Partition::block, row.k), 0);
       scratch.term(Partition::Parts::size + Index, index)[i] = Reduction::value(team);
     }
-    reduceBlocks<Index + 1, Input>(a, scratch, index);
+    reduceBlocks<Index + 1>(a, scratch, index);
   }
 }
 
 // Of each block what all rows make of a term, in its first row.
 template <class Combine>
 __device__ void combineRows(const Scratch &scratch, int term, const Combine &combine) {
-  for (long long i = threadIdx.x; i < scratch.blocks; i += threads) {
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < scratch.blocks; i += threads) {
     double all = scratch.term(term, 0)[i];
     for (long long row = 1; row < scratch.rows; ++row)
       all = combine(all, scratch.term(term, row)[i]);
@@ -188,7 +129,8 @@ template <int Index> __device__ void takeBlocks(const Scratch &scratch) {
     using Part = Get<Index, Partition::Parts>;
     double *const current = scratch.term(0, 0), *const own = scratch.term(Index, 0);
     const double none = bitsToDouble(0x7ff8000000000000ull);
-    for (long long i = threadIdx.x; i < scratch.blocks; i += threads) {
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x); i < scratch.blocks; i += threads) {
       const double gain = current[i] - own[i];
       const bool takes = Part::hasRule ? Part::holds([&](int reduction) {
         return scratch.term(Partition::Parts::size + reduction, 0)[i] + 0.0;
@@ -199,13 +141,14 @@ template <int Index> __device__ void takeBlocks(const Scratch &scratch) {
     }
     __syncthreads();
     const double most = floor(Part::budget * static_cast<double>(scratch.blocks) / 100);
-    for (long long i = threadIdx.x; i < scratch.blocks; i += threads) {
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x); i < scratch.blocks; i += threads) {
       const double gain = scratch.gains[i];
       if (gain != gain)
         continue;
-      long long before = 0;
+      int before = 0;
       if (Part::budget >= 0)
-        for (long long other = 0; other < scratch.blocks; ++other) {
+        for (int other = 0; other < scratch.blocks; ++other) {
           const double its = scratch.gains[other];
           before += its > gain || (its == gain && other < i) ? 1 : 0;
         }
@@ -221,30 +164,36 @@ template <int Index> __device__ void takeBlocks(const Scratch &scratch) {
 
 // Where each part's list of k tiles begins and ends, and the lists.
 __device__ inline void listTiles(const Arguments &a, const Scratch &scratch) {
-  const long long tiles = (a.k + a.tileK - 1) / a.tileK, perBlock = Partition::block / a.tileK;
+  const int tileK = static_cast<int>(a.tileK), tiles = (static_cast<int>(a.k) + tileK - 1) / tileK,
+            perBlock = Partition::block / tileK;
   constexpr int parts = Partition::Parts::size;
-  auto partOf = [&](long long tile) { return scratch.choice[tile / perBlock]; };
-  for (long long i = threadIdx.x; i < tiles; i += threads) {
-    const int part = partOf(i);
-    int before = 0;
-    for (long long other = 0; other < tiles; ++other)
-      before += partOf(other) < part || (partOf(other) == part && other < i) ? 1 : 0;
-    a.tiles[parts + 1 + before] = static_cast<int>(i);
+  auto tilesOf = [&](int block) { return min(perBlock, tiles - block * perBlock); };
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < tiles; i += threads) {
+    const int block = i / perBlock, part = scratch.choice[block];
+    int before = i % perBlock;
+    for (int other = 0; other < scratch.blocks; ++other) {
+      const int its = scratch.choice[other];
+      before += its < part || (its == part && other < block) ? tilesOf(other) : 0;
+    }
+    a.tiles[parts + 1 + before] = i;
   }
   if (threadIdx.x <= parts) {
     int before = 0;
-    for (long long other = 0; other < tiles; ++other)
-      before += partOf(other) < static_cast<int>(threadIdx.x) ? 1 : 0;
+    for (int other = 0; other < scratch.blocks; ++other)
+      before += scratch.choice[other] < static_cast<int>(threadIdx.x) ? tilesOf(other) : 0;
     a.tiles[threadIdx.x] = before;
   }
 }
 
 // By all rows' terms.
 __device__ inline void chooseParts(const Arguments &a, const Scratch &scratch) {
+#pragma unroll 1
   for (int part = 0; part < Partition::Parts::size; ++part)
     combineRows(scratch, part, [](double sum, double more) { return sum + more; });
   combineReductions<0>(scratch);
-  for (long long i = threadIdx.x; i < scratch.blocks; i += threads)
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < scratch.blocks; i += threads)
     scratch.choice[i] = 0;
   __syncthreads();
   takeBlocks<1>(scratch);
@@ -266,19 +215,26 @@ __device__ inline bool isLast(unsigned *counter, long long all) {
 
 // m CTAs measure a row each, of which the last chooses, and m others wait for that and store a row
 // each. They take turns as they start, so that who waits only waits for CTAs that run.
-template <class Input> __device__ void quantize(const Arguments &a) {
+__device__ inline void quantize(const Arguments &a) {
   const Scratch scratch(a);
-  if (a.choiceGiven)
-    return quantizeParts<0, Input>(a, scratch, blockIdx.x);
   unsigned *const started = scratch.counters, *const measured = started + 1,
                   *const chosen = started + 2, *const stored = started + 3;
   __shared__ unsigned turn;
   if (threadIdx.x == 0)
-    turn = atomicAdd(started, 1u);
+    turn = a.choiceGiven ? blockIdx.x + a.m : atomicAdd(started, 1u);
   __syncthreads();
-  if (turn < a.m) {
-    measureParts<0, Input>(a, scratch, turn);
-    reduceBlocks<0, Input>(a, scratch, turn);
+  const bool stores = turn >= a.m;
+  if (stores && !a.choiceGiven) {
+    if (threadIdx.x == 0) {
+      while (*static_cast<volatile unsigned *>(chosen) == 0)
+        ;
+      __threadfence();
+    }
+    __syncthreads();
+  }
+  encodeParts<0>(a, scratch, stores ? turn - a.m : turn, stores);
+  if (!stores) {
+    reduceBlocks<0>(a, scratch, turn);
     if (isLast(measured, a.m)) {
       chooseParts(a, scratch);
       __threadfence();
@@ -286,29 +242,17 @@ template <class Input> __device__ void quantize(const Arguments &a) {
       if (threadIdx.x == 0)
         atomicExch(chosen, 1u);
     }
-    return;
-  }
-  if (threadIdx.x == 0) {
-    while (*static_cast<volatile unsigned *>(chosen) == 0)
-      ;
-    __threadfence();
-  }
-  __syncthreads();
-  quantizeParts<0, Input>(a, scratch, turn - a.m);
-  if (isLast(stored, a.m) && threadIdx.x < 4)
+  } else if (!a.choiceGiven && isLast(stored, a.m) && threadIdx.x < 4) {
     scratch.counters[threadIdx.x] = 0;
+  }
 }
 #else
-template <class Input> __device__ void quantize(const Arguments &a) {
-  quantizeRow<Only, Input>(a, blockIdx.x, nullptr);
+__device__ inline void quantize(const Arguments &a) {
+  encodeRow<0>(rowOf<Only>(a, blockIdx.x, nullptr), codesOf<Only>(a, blockIdx.x));
 }
 #endif
 
-#define RHO_QUANTIZE(name, Input)                                                                  \
-  extern "C" __global__ void __launch_bounds__(threads) name(const Arguments arguments) {          \
-    launchDependents();                                                                            \
-    quantize<Input>(arguments);                                                                    \
-  }
-RHO_QUANTIZE(rho_quantize_f32, float)
-RHO_QUANTIZE(rho_quantize_f16, InputF16)
-RHO_QUANTIZE(rho_quantize_bf16, InputBf16)
+extern "C" __global__ void __launch_bounds__(threads) rho_quantize(const Arguments arguments) {
+  launchDependents();
+  quantize(arguments);
+}

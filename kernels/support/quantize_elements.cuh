@@ -61,68 +61,68 @@ __device__ unsigned encodeExactly(const typename Part::Scales &scales, float x) 
                     : Part::Element::encode(static_cast<double>(x) / scale);
 }
 
-// A chunk's codes and those among them (bits of `unsure`) that only encodeExactly() may decide.
-struct Codes {
-  unsigned unsure;
-  unsigned codes[chunk];
-};
-
-// A number over its scale, in float: off by at most 2^-22 of itself where the scale is usable.
+// Numbers over their scale, in float: off by at most 2^-22 of themselves, not at all where the
+// scale is a power of two.
 struct Quotient {
   float inverse = 0;
-  bool usable = false;
+  float error = 0; // 1, 0, or infinity where the scale is of no use
   __device__ void divideBy(double scale) {
-    const double positive = fabs(scale);
-    usable = positive > 1e-30 && positive < 1e30;
-    inverse = static_cast<float>(1.0 / scale);
+    const float rounded = static_cast<float>(scale);
+    const bool usable = fabsf(rounded) > 1e-30f && fabsf(rounded) < 1e30f;
+    const bool isPower = (doubleToBits(scale) & 0xfffffffffffffull) == 0;
+    inverse = 1.0f / rounded;
+    error = !usable ? __int_as_float(0x7f800000) : isPower ? 0.0f : 1.0f;
   }
 };
 
 // What rounding a quotient gave: the code, its number, and whether that is what the exact quotient
-// gives.
+// gives: the distance to the number is that of a tie less `error` times a margin.
 struct Rounded {
   unsigned code;
   float number;
   bool sure;
 };
 
-// Integers: after clamping to at most 8 bits the quotient is off by less than 2^-15. Only within
-// 2^-14 of a tie can that change the code.
+// Integers: after clamping to at most 8 bits the quotient is off by less than 2^-15, half of the
+// margin.
 template <int Bits, bool Signed>
-__device__ Rounded roundQuotient(Integer<Bits, Signed>, float quotient) {
+__device__ Rounded roundQuotient(Integer<Bits, Signed>, float quotient, float error) {
   using Type = Integer<Bits, Signed>;
   constexpr float magic = 12582912.0f; // 1.5 * 2^23: its last bit is 1
   const float clamped =
       fminf(fmaxf(quotient, static_cast<float>(Type::low)), static_cast<float>(Type::high));
   const float shifted = clamped + magic;
   return {static_cast<unsigned>(__float_as_int(shifted)) & ((1u << Bits) - 1), shifted - magic,
-          quotient == quotient && fabsf(clamped - (shifted - magic)) < 0.5f - 0x1p-14f};
+          quotient == quotient && fabsf(clamped - (shifted - magic)) <= 0.5f - error * 0x1p-14f};
 }
 
-// Floats of at most 8 bits: the quotient is off by less than 2^-18 of the step between codes.
-// Adding 1.5 * 2^23 steps rounds it to a step; those above the smallest number of its exponent are
-// the code's last bits.
+// Floats: the quotient is off by less than 2^(MantissaBits - 21) of the step between codes, half of
+// the margin. Adding 1.5 * 2^23 steps rounds it to a step; those above the smallest number of its
+// exponent are the code's last bits.
 template <int Bits, int ExponentBits, int MantissaBits, int Bias, Special special, unsigned MaxCode,
           unsigned NanCode, bool Signed>
 __device__ Rounded
 roundQuotient(Float<Bits, ExponentBits, MantissaBits, Bias, special, MaxCode, NanCode, Signed>,
-              float quotient) {
+              float quotient, float error) {
   using Type = Float<Bits, ExponentBits, MantissaBits, Bias, special, MaxCode, NanCode, Signed>;
-  constexpr int minField = 128 - Bias; // of f32's exponent at the smallest normal number
+  constexpr int drop = 23 - MantissaBits; // bits that the code does not have
+  constexpr int minField = 128 - Bias;    // of f32's exponent at the smallest normal number
+  constexpr float margin = 8.0f / (1 << drop);
   const float largest = static_cast<float>(Type::magnitude(MaxCode));
   const float positive = fminf(Signed ? fabsf(quotient) : fmaxf(quotient, 0.0f), largest);
   const int field = max(static_cast<int>(__float_as_int(positive) >> 23), minField);
-  const float magic = __int_as_float((field + 23 - MantissaBits) << 23 | 0x400000);
-  const float shifted = positive + magic, step = __int_as_float((field - MantissaBits) << 23);
-  const bool infinite = special == Special::Ieee && fabsf(quotient) > 1e30f;
+  const float power = __int_as_float((field + drop) << 23), magic = 1.5f * power;
+  const float shifted = positive + magic;
   const unsigned sign = Signed ? static_cast<unsigned>(__float_as_int(quotient)) >> 31 : 0;
   const unsigned code = sign << (Bits - 1) | ((field - minField) << MantissaBits) +
                                                  (__float_as_int(shifted) - __float_as_int(magic));
+  // Below 1e30 nothing overflows.
   return {code, sign ? magic - shifted : shifted - magic,
-          MantissaBits > 0 && !infinite && quotient == quotient &&
-              fabsf(positive - (shifted - magic)) < step * (0.5f - 0x1p-14f)};
+          MantissaBits > 0 && fabsf(quotient) < 1e30f &&
+              fabsf(positive - (shifted - magic)) <=
+                  power * (0x1p-24f - error * margin * 0x1p-23f)};
 }
-__device__ inline Rounded roundQuotient(PowerOfTwo, float) { return {0, 0, false}; }
+template <class Type> __device__ Rounded roundQuotient(Type, float, float) { return {0, 0, false}; }
 
 // Whether the remapped code's number is nearer than the rounded one, where the margin of the
 // quotient's error allows to say.
@@ -143,113 +143,209 @@ __device__ void considerSpecial(Rounded &rounded, float quotient, float special)
   }
 }
 
-// Codes of the chunk at `column`, of which the bits of `valid` count.
+// A code as it is stored: in StoredBits bits.
+template <int StoredBits, class Type> __device__ unsigned stored(Type, unsigned code) {
+  return code;
+}
+template <int StoredBits, int Bits> __device__ unsigned stored(Integer<Bits, true>, unsigned code) {
+  constexpr unsigned signBit = 1u << (Bits - 1), mask = (1u << (StoredBits - 1) << 1) - 1;
+  return ((code ^ signBit) - signBit) & mask;
+}
+
+// Codes of a chunk as they are stored, and their numbers; that of a remapped code is
+// Part::special().
+template <class Part> struct Codes {
+  static constexpr int bits = Part::elementBits, wordCount = chunk * bits / 32;
+  unsigned words[wordCount] = {};
+  float numbers[chunk];
+  unsigned remapped = 0; // a bit for each number
+
+  // Drops the first and appends one.
+  __device__ void push(unsigned code, float number) {
+#pragma unroll
+    for (int i = 0; i < wordCount; ++i) {
+      const unsigned next = i + 1 < wordCount ? words[i + 1] : code;
+      words[i] = bits == 32 ? next : words[i] >> bits % 32 | next << (32 - bits) % 32;
+    }
+#pragma unroll
+    for (int j = 0; j + 1 < chunk; ++j)
+      numbers[j] = numbers[j + 1];
+    numbers[chunk - 1] = number;
+  }
+};
+
+// Codes of the `count` first numbers of the chunk at `column`, 0 behind them.
 template <class Values>
-__device__ Codes encodeChunk(const Values &values, long long column, unsigned valid,
-                             const float (&x)[chunk]) {
+__device__ Codes<typename Values::Part> encodeChunk(const Values &values, int column, int count,
+                                                    const float (&x)[chunk]) {
   using Part = typename Values::Part;
   using Type = typename Part::Element;
-  Codes out;
-  out.unsure = 0;
-  typename Part::Scales scales = {};
-  if constexpr (Type::bits <= 8) {
-    Quotient over;
-    float special = 0;
+  constexpr int bits = Part::elementBits;
+  Codes<Part> out;
+  unsigned unsure = 0;
+  Quotient over;
+  float special = 0;
 #pragma unroll
-    for (int j = 0; j < chunk; ++j) {
-      if (j % Part::scaleRun == 0 && valid >> j != 0) {
-        scales = Part::scales(values, column + j);
-        over.divideBy(Part::product(scales));
-        if constexpr (Part::remapped >= 0)
-          special = static_cast<float>(Part::special(scales));
-      }
-      const float quotient = x[j] * over.inverse;
-      Rounded rounded = roundQuotient(Type(), quotient);
+  for (int j = 0; j < chunk; ++j) {
+    if (j % Part::scaleRun == 0 && j < count) {
+      const typename Part::Scales scales = Part::scales(values, column + j);
+      over.divideBy(Part::product(scales));
       if constexpr (Part::remapped >= 0)
-        considerSpecial<Part>(rounded, quotient, special);
-      out.codes[j] = rounded.code;
-      out.unsure |= over.usable && rounded.sure ? 0u : 1u << j;
+        special = static_cast<float>(Part::special(scales));
     }
-    // Rare, hence one by one; an index that varies would keep x and codes out of registers.
-    for (unsigned unsure = out.unsure & valid; unsure != 0; unsure &= unsure - 1) {
-      const int at = __ffs(static_cast<int>(unsure)) - 1;
-      float number = 0;
-#pragma unroll
-      for (int j = 0; j < chunk; ++j)
-        number = j == at ? x[j] : number;
-      const unsigned code = encodeExactly<Part>(Part::scales(values, column + at), number);
-#pragma unroll
-      for (int j = 0; j < chunk; ++j)
-        out.codes[j] = j == at ? code : out.codes[j];
+    const float quotient = x[j] * over.inverse;
+    Rounded rounded = roundQuotient(Type(), quotient, over.error);
+    if constexpr (Part::remapped >= 0) {
+      considerSpecial<Part>(rounded, quotient, special);
+      out.remapped |= rounded.code == static_cast<unsigned>(Part::remapped) ? 1u << j : 0u;
     }
-  } else {
+    out.words[j * bits / 32] |= stored<bits>(Type(), rounded.code) << (j * bits % 32);
+    out.numbers[j] = rounded.number;
+    unsure |= rounded.sure ? 0u : 1u << j;
+  }
+  // Rare, hence one by one, pushed in behind: an index that varies would keep all out of registers.
+  if ((unsure & ((1u << count) - 1)) != 0) {
+    float left[chunk];
 #pragma unroll
-    for (int j = 0; j < chunk; ++j) {
-      if (j % Part::scaleRun == 0 && valid >> j != 0)
-        scales = Part::scales(values, column + j);
-      out.codes[j] = encodeExactly<Part>(scales, x[j]);
+    for (int j = 0; j < chunk; ++j)
+      left[j] = x[j];
+    out.remapped = 0;
+#pragma unroll 1
+    for (int at = 0; at < chunk; ++at) {
+      const unsigned code =
+          encodeExactly<Part>(Part::scales(values, column + min(at, count - 1)), left[0]);
+      out.push(stored<bits>(Type(), code), static_cast<float>(Type::decode(code)));
+      out.remapped |= code == static_cast<unsigned>(Part::remapped) ? 1u << at : 0u;
+#pragma unroll
+      for (int j = 0; j + 1 < chunk; ++j)
+        left[j] = left[j + 1];
     }
+  }
+#pragma unroll
+  for (int i = 0; i < Codes<Part>::wordCount; ++i)
+    out.words[i] &= static_cast<unsigned>((1ull << min(max(count * bits - 32 * i, 0), 32)) - 1);
+  return out;
+}
+
+// How many of a chunk's numbers at `column` lie before `end`.
+__device__ inline int countUpTo(int column, int end) { return min(max(end - column, 0), chunk); }
+
+// Calls visit(j, squared error) for the `count` first numbers of a chunk.
+template <class Values, class Visit>
+__device__ void visitErrors(const Values &values, int column, int count, const float (&x)[chunk],
+                            const Codes<typename Values::Part> &found, const Visit &visit) {
+  using Part = typename Values::Part;
+  typename Part::Scales scales = {};
+#pragma unroll
+  for (int j = 0; j < chunk; ++j) {
+    if (j % Part::scaleRun == 0 && j < count)
+      scales = Part::scales(values, column + j);
+    const bool remapped = Part::remapped >= 0 && found.remapped >> j & 1;
+    const double element = remapped ? Part::special(scales) : found.numbers[j];
+    const double difference = static_cast<double>(x[j]) - Part::value(scales, element);
+    if (j < count)
+      visit(j, difference * difference);
+  }
+}
+
+// What becomes of a row's elements: their codes go to memory, `pitch` bytes of them, or else the
+// squared errors of each block, summed number by number. A block is a multiple of chunk or the row.
+struct Elements {
+  unsigned char *codes;
+  int pitch;
+  double *errors;
+  int block;
+};
+
+// What threads exchange of the numbers that they encode at once.
+constexpr int atOnce = threads * chunk;
+union Exchange {
+  double errors[atOnce + threads + threads + 1];
+  unsigned words[atOnce];
+};
+__device__ inline Exchange &exchange() {
+  __shared__ Exchange shared;
+  return shared;
+}
+
+// An error's place, by its number and its block of those at once: between those of two chunks and
+// of two blocks lies an unused one, against bank conflicts.
+__device__ inline int placeOfError(int number, int block) {
+  return number + number / chunk + block;
+}
+
+// Adds the errors from column `first` on to those of their blocks, a thread for each block.
+__device__ inline void sumErrors(const Elements &to, int first, int k) {
+  const int end = min(first + atOnce, k), block = first / to.block + static_cast<int>(threadIdx.x);
+  if (block > (end - 1) / to.block)
+    return;
+  const int begin = block * to.block, stop = min(begin + to.block, end);
+  double sum = begin < first ? to.errors[block] : 0;
+#pragma unroll 4
+  for (int column = max(begin, first); column < stop; ++column)
+    sum += exchange().errors[placeOfError(column - first, static_cast<int>(threadIdx.x))];
+  to.errors[block] = sum;
+}
+
+// Codes to memory, in the order of places.
+template <class Part>
+__device__ void storeCodes(const Codes<Part> &codes, int place, const Elements &to) {
+  constexpr int words = Codes<Part>::wordCount;
+  const int first = place / chunk * words;
+#pragma unroll
+  for (int i = 0; i < words; ++i)
+    if (words <= 4 || (first + i) * 4 < to.pitch) // a multiple of 16 bytes
+      reinterpret_cast<unsigned *>(to.codes)[first + i] = codes.words[i];
+}
+
+// The codes of the chunk at place `at` of those that threads have exchanged.
+template <class Part> __device__ Codes<Part> exchangedCodes(int at) {
+  constexpr int bits = Part::elementBits;
+  constexpr unsigned mask = (1u << (bits - 1) << 1) - 1;
+  Codes<Part> out;
+#pragma unroll
+  for (int j = 0; j < chunk; ++j) {
+    const int bit = Part::columnOf(at + j) * bits;
+    out.words[j * bits / 32] |= (exchange().words[bit / 32] >> bit % 32 & mask) << (j * bits % 32);
   }
   return out;
 }
 
-// Bits of a chunk's numbers at `column` that lie before `end`.
-__device__ inline unsigned validBits(long long column, long long end) {
-  const long long left = end - column;
-  return left >= chunk ? 0xffffu : left <= 0 ? 0u : (1u << left) - 1;
-}
-
-// Calls visit(j, squared error of the chunk's number j).
-template <class Values, class Visit>
-__device__ void visitErrors(const Values &values, long long column, long long end,
-                            const Visit &visit) {
-  using Part = typename Values::Part;
-  float x[chunk];
-  values.load(column, end, x);
-  const unsigned valid = validBits(column, end);
-  const Codes found = encodeChunk(values, column, valid, x);
-  typename Part::Scales scales = {};
+// All numbers of a row, whose components are there.
+template <class Row> __device__ void encodeElements(const Row &row, const Elements &to) {
+  using Part = typename Row::Part;
+  constexpr bool inOrder = Part::placeRun == 1; // of columns
+  const bool measures = to.errors != nullptr;
+  const int places = to.pitch * 8 / Part::elementBits;
+  const int end =
+      measures ? row.k : (places + Part::placeRun - 1) / Part::placeRun * Part::placeRun;
+#pragma unroll 1
+  for (int first = 0; first < end; first += atOnce) {
+    const int at = static_cast<int>(threadIdx.x) * chunk, column = first + at;
+    if (column < end) {
+      float x[chunk];
+      row.load(column, row.k, x);
+      const int count = countUpTo(column, row.k);
+      const Codes<Part> found = encodeChunk(row, column, count, x);
+      if (measures) {
+        double *const errors =
+            exchange().errors + placeOfError(at, column / to.block - first / to.block);
+        visitErrors(row, column, count, x, found, [&](int j, double error) { errors[j] = error; });
+      } else if constexpr (inOrder) {
+        storeCodes(found, column, to);
+      } else {
 #pragma unroll
-  for (int j = 0; j < chunk; ++j) {
-    if (j % Part::scaleRun == 0 && valid >> j != 0)
-      scales = Part::scales(values, column + j);
-    if (valid >> j & 1) {
-      const double difference =
-          static_cast<double>(x[j]) - Part::value(scales, elementOf<Part>(scales, found.codes[j]));
-      visit(j, difference * difference);
+        for (int i = 0; i < Codes<Part>::wordCount; ++i)
+          exchange().words[at / chunk * Codes<Part>::wordCount + i] = found.words[i];
+      }
     }
-  }
-}
-
-// In an order without bank conflicts: one number is left out after each chunk and each block.
-__device__ inline double *sharedErrors() {
-  __shared__ double errors[threads * chunk + threads + threads + 1];
-  return errors;
-}
-
-// The squared errors of the row's blocks, each summed number by number, to out[0 ...].
-template <class Row> __device__ void sumErrors(const Row &row, long long block, double *out) {
-  constexpr int atOnce = threads * chunk;
-  double *const errors = sharedErrors();
-  for (long long first = 0; first < row.k; first += atOnce) {
-    const long long firstBlock = first / block;
-    auto place = [&](long long column, long long ofBlock) {
-      return column - first + (column - first) / chunk + (ofBlock - firstBlock);
-    };
-    if (const long long column = first + threadIdx.x * chunk; column < row.k) {
-      double *const to = errors + place(column, column / block);
-      visitErrors(row, column, row.k, [&](int j, double error) { to[j] = error; });
-    }
+    if (inOrder && !measures)
+      continue;
     __syncthreads();
-    const long long mine = firstBlock + threadIdx.x;
-    const long long begin = max(mine * block, first);
-    const long long end = min(min((mine + 1) * block, first + atOnce), row.k);
-    if (begin < end) {
-      double sum = begin > mine * block ? out[mine] : 0;
-      for (long long column = begin; column < end; ++column)
-        sum += errors[place(column, mine)];
-      out[mine] = sum;
-    }
+    if (measures)
+      sumErrors(to, first, row.k);
+    else if (column < places)
+      storeCodes(exchangedCodes<Part>(at), column, to);
     __syncthreads();
   }
 }
@@ -257,8 +353,8 @@ template <class Row> __device__ void sumErrors(const Row &row, long long block, 
 // --- components
 
 template <class Component, class Row> struct Groups {
-  static constexpr long long size = Component::group;
-  long long count, stored; // with padding
+  static constexpr int size = Component::group;
+  int count, stored; // with padding
   __device__ explicit Groups(const Row &row) {
     constexpr int w = Row::Part::groupsPerWord;
     count = (row.k + size - 1) / size;
@@ -266,36 +362,29 @@ template <class Component, class Row> struct Groups {
   }
 };
 
-// Computes one component of the whole row by a candidate of its rule. All threads take part; the
-// codes are visible to all threads afterwards.
-template <class Component, class Row>
-__device__ void encodeComponent(const Row &row, int candidate) {
-  constexpr long long group = Component::group;
-  using Type = typename Component::Type;
-  if constexpr (group == 0) {
-    Team<Row, threads> team(row, 0, row.k, static_cast<int>(threadIdx.x));
-    const double value = Component::value(candidate, row, team);
-    if (threadIdx.x == 0)
-      row.template store<Component>(0, Type::encode(value));
-  } else {
-    constexpr int lanes = group >= 512   ? 32
-                          : group >= 256 ? 16
-                          : group >= 128 ? 8
-                          : group >= 64  ? 4
-                          : group >= 32  ? 2
-                                         : 1;
-    const Groups<Component, Row> groups(row);
-    // Every lane makes every round: the shuffles are the whole warp's.
-    for (long long first = 0; first < groups.stored; first += threads / lanes) {
-      long long mine = first + threadIdx.x / lanes;
-      // A team past the last group reduces nothing; column 0 is there to be read.
-      long long begin = mine < groups.count ? mine * group : 0;
-      long long end = mine >= groups.count ? begin : min(begin + group, row.k);
-      Team<Row, lanes> team(row, begin, end, static_cast<int>(threadIdx.x % lanes));
-      double value = Component::value(candidate, row, team);
-      if (mine < groups.stored && threadIdx.x % lanes == 0)
-        row.template store<Component>(mine * group, Type::encode(mine < groups.count ? value : 0));
-    }
+// One component of the whole row, by its rule's only value. All threads take part; the codes are
+// visible to all threads afterwards.
+template <class Component, class Row> __device__ void encodeGroups(const Row &row) {
+  constexpr int group = Component::group;
+  constexpr int lanes = group >= 32 * chunk   ? 32
+                        : group >= 16 * chunk ? 16
+                        : group >= 8 * chunk  ? 8
+                        : group >= 4 * chunk  ? 4
+                        : group >= 2 * chunk  ? 2
+                                              : 1;
+  const Groups<Component, Row> groups(row);
+  // Every lane makes every round: the shuffles are the whole warp's.
+#pragma unroll 1
+  for (int first = 0; first < groups.stored; first += threads / lanes) {
+    const int mine = first + static_cast<int>(threadIdx.x) / lanes;
+    // A team past the last group reduces nothing; column 0 is there to be read.
+    const bool there = mine < groups.count;
+    const int begin = there ? mine * group : 0;
+    const int end = there ? min(begin + group, row.k) : begin;
+    const Team<Row, lanes> team(row, begin, end, static_cast<int>(threadIdx.x % lanes));
+    const double value = typename Component::Rule(row, team).value(0);
+    if (mine < groups.stored && threadIdx.x % lanes == 0)
+      row.template store<Component>(mine * group, Component::Type::encode(there ? value : 0));
   }
   __syncthreads();
 }
@@ -307,10 +396,7 @@ template <class OfRow, int From> struct Trial {
   using Row = OfRow;
   const Row &row;
   unsigned codes[Part::components];
-  __device__ void load(long long column, long long end, float (&out)[chunk]) const {
-    row.load(column, end, out);
-  }
-  template <class Component> __device__ double read(long long column) const {
+  template <class Component> __device__ double read(int column) const {
     if constexpr (Component::position >= From)
       return Component::Type::decode(codes[Component::index]);
     else
@@ -321,39 +407,44 @@ template <class OfRow, int From> struct Trial {
 // Encodes the components from `Position` on for the numbers of [begin, end), which share all
 // before. Either the codes are stored, or the squared errors are added to `error`.
 template <int Position, class Values>
-__device__ void encodeWithin(Values &values, long long begin, long long end, bool stores,
-                             double &error) {
+__device__ void encodeWithin(Values &values, int begin, int end, bool stores, double &error) {
   using Part = typename Values::Part;
   if constexpr (Position == Part::Order::size) {
-    if (!stores)
-      for (long long column = begin; column < end; column += chunk)
-        visitErrors(values, column, end, [&](int, double more) { error += more; });
+#pragma unroll 1
+    for (int column = stores ? end : begin; column < end; column += chunk) {
+      float x[chunk];
+      values.row.load(column, end, x);
+      const int count = countUpTo(column, end);
+      const auto found = encodeChunk(values, column, count, x);
+      visitErrors(values, column, count, x, found, [&](int, double more) { error += more; });
+    }
   } else {
     using Component = Get<Position, typename Part::Order>;
-    for (long long at = begin; at < end; at += Component::group) {
-      const long long stop = min(end, at + Component::group);
-      Team<typename Values::Row, 1> team(values.row, at, stop, 0);
-      auto take = [&](int candidate) {
-        values.codes[Component::index] =
-            Component::Type::encode(Component::value(candidate, values, team));
-      };
+#pragma unroll 1
+    for (int at = begin; at < end; at += Component::group) {
+      const int stop = min(end, at + Component::group);
+      const Team<typename Values::Row, 1> team(values.row, at, stop, 0);
+      const typename Component::Rule rule(values, team);
+      double least = 0;
       int best = 0;
-      if constexpr (Component::candidates > 1) {
-        double least = 0;
-        for (int i = 0; i < Component::candidates; ++i) {
-          take(i);
-          double here = 0;
-          encodeWithin<Position + 1>(values, at, stop, false, here);
-          if (i == 0 || here < least) {
-            best = i;
-            least = here;
-          }
+      // Of several candidates the best one is taken in the end.
+      constexpr int trials = Component::candidates > 1 ? Component::candidates : 0;
+#pragma unroll 1
+      for (int i = 0; i <= trials; ++i) {
+        const bool tries = i < trials;
+        const unsigned code = Component::Type::encode(rule.value(tries ? i : best));
+        values.codes[Component::index] = code;
+        if (stores && !tries)
+          values.row.template store<Component>(at, code);
+        double here = tries ? 0 : error;
+        encodeWithin<Position + 1>(values, at, stop, stores && !tries, here);
+        if (!tries)
+          error = here;
+        else if (i == 0 || here < least) {
+          best = i;
+          least = here;
         }
       }
-      take(best);
-      if (stores)
-        values.row.template store<Component>(at, values.codes[Component::index]);
-      encodeWithin<Position + 1>(values, at, stop, stores, error);
     }
   }
 }
@@ -362,47 +453,55 @@ template <int Position, class Row> __device__ void clearPadding(const Row &row) 
   if constexpr (Position < Row::Part::Order::size) {
     using Component = Get<Position, typename Row::Part::Order>;
     const Groups<Component, Row> groups(row);
-    for (long long i = groups.count + threadIdx.x; i < groups.stored; i += threads)
+    for (int i = groups.count + static_cast<int>(threadIdx.x); i < groups.stored; i += threads)
       row.template store<Component>(i * Component::group, 0);
     clearPadding<Position + 1>(row);
   }
 }
 
-// All components from `Position` on. The best of several candidates is that with the least squared
-// error of all numbers that share it.
-template <int Position, class Row> __device__ void encodeComponents(const Row &row) {
+// The components of a row from `Position` on and its elements. The best of several candidates is
+// that with the least squared error of all numbers that share it.
+template <int Position, class Row> __device__ void encodeRow(const Row &row, const Elements &to) {
   using Order = typename Row::Part::Order;
-  if constexpr (Position < Order::size) {
+  if constexpr (Position == Order::size) {
+    encodeElements(row, to);
+  } else {
     using Component = Get<Position, Order>;
-    if constexpr (Component::candidates == 1) {
-      encodeComponent<Component>(row, 0);
-      encodeComponents<Position + 1>(row);
-    } else if constexpr (Component::group != 0) {
-      const Groups<Component, Row> groups(row);
-      for (long long i = threadIdx.x; i < groups.count; i += threads) {
-        Trial<Row, Position> values{row, {}};
-        const long long begin = i * Component::group;
-        double none = 0;
-        encodeWithin<Position>(values, begin, min(begin + Component::group, row.k), true, none);
-      }
-      clearPadding<Position>(row);
-      __syncthreads();
-    } else {
+    if constexpr (Component::group == 0) {
+      const Team<Row, threads> team(row, 0, row.k, static_cast<int>(threadIdx.x));
+      const typename Component::Rule rule(row, team);
+      constexpr int trials = Component::candidates > 1 ? Component::candidates : 0;
       __shared__ double error;
-      int best = 0;
       double least = 0;
-      for (int i = 0; i < Component::candidates; ++i) {
-        encodeComponent<Component>(row, i);
-        encodeComponents<Position + 1>(row);
-        sumErrors(row, row.k, &error);
-        if (i == 0 || error < least) {
+      int best = 0;
+#pragma unroll 1
+      for (int i = 0; i <= trials; ++i) {
+        const bool tries = i < trials;
+        if (threadIdx.x == 0)
+          row.template store<Component>(0, Component::Type::encode(rule.value(tries ? i : best)));
+        __syncthreads();
+        encodeRow<Position + 1>(row, tries ? Elements{nullptr, 0, &error, row.k} : to);
+        if (tries && (i == 0 || error < least)) {
           best = i;
           least = error;
         }
         __syncthreads(); // read before the next one is summed
       }
-      encodeComponent<Component>(row, best);
-      encodeComponents<Position + 1>(row);
+    } else if constexpr (Component::candidates == 1) {
+      encodeGroups<Component>(row);
+      encodeRow<Position + 1>(row, to);
+    } else {
+      const Groups<Component, Row> groups(row);
+#pragma unroll 1
+      for (int i = static_cast<int>(threadIdx.x); i < groups.count; i += threads) {
+        Trial<Row, Position> values{row, {}};
+        const int begin = i * Component::group;
+        double none = 0;
+        encodeWithin<Position>(values, begin, min(begin + Component::group, row.k), true, none);
+      }
+      clearPadding<Position>(row);
+      __syncthreads();
+      encodeElements(row, to);
     }
   }
 }

@@ -1,8 +1,8 @@
 // Numbers and their codes, bit for bit as dsl/ElementType.cpp and dsl/EncodeRule.cpp have them.
 // Part of quantize_activations.cu.
 
-constexpr int threads = 256;
-constexpr int chunk = 16; // numbers that a thread takes at once
+constexpr int threads = 512;
+constexpr int chunk = 8; // numbers that a thread takes at once
 
 // --- encodings: ports of dsl/ElementType.cpp
 
@@ -113,6 +113,19 @@ struct PowerOfTwo {
   }
 };
 
+struct f32 {
+  static constexpr int bits = 32;
+  static __device__ double decode(unsigned code) { return __uint_as_float(code); }
+  static __device__ unsigned encode(double value) {
+    if (value != value)
+      return 0x7fc00000u;
+    const unsigned code = __float_as_uint(static_cast<float>(value));
+    const bool overflows =
+        (code & 0x7fffffffu) == 0x7f800000u && fabs(value) < bitsToDouble(0x7ff0000000000000ull);
+    return overflows ? code - 1 : code; // to the largest
+  }
+};
+
 using u1 = Integer<1, false>;
 using s2 = Integer<2, true>;
 using s3 = Integer<3, true>;
@@ -133,7 +146,6 @@ using e4m3 = Float<8, 4, 3, 7, Special::NanOnly, 0x7e, 0x7f>;
 using e8m0 = PowerOfTwo;
 using f16 = Float<16, 5, 10, 15, Special::Ieee, 0x7bff, 0x7e00>;
 using bf16 = Float<16, 8, 7, 127, Special::Ieee, 0x7f7f, 0x7fc0>;
-using f32 = Float<32, 8, 23, 127, Special::Ieee, 0x7f7fffffu, 0x7fc00000u>;
 
 // Division in encode rules: an all-zero group has scale 0.
 __device__ inline double divide(double a, double b) { return a == 0 && b == 0 ? 0 : a / b; }
@@ -155,18 +167,10 @@ __device__ inline double bitFloor(double a) {
 
 // --- input numbers, all exact in float
 
-struct InputF16 {
-  unsigned short bits;
-};
-struct InputBf16 {
-  unsigned short bits;
-};
-__device__ inline float toFloat(float x) { return x; }
-__device__ inline float toFloat(InputF16 x) {
+enum class Input : long long { F32, F16, Bf16 }; // as rho::ScalarType
+
+__device__ inline float halfToFloat(unsigned short bits) {
   float value;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(x.bits));
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
   return value;
-}
-__device__ inline float toFloat(InputBf16 x) {
-  return __uint_as_float(static_cast<unsigned>(x.bits) << 16);
 }

@@ -16,64 +16,85 @@ template <int Index, class Types> using Get = typename At<Index, Types>::type;
 
 // --- one row in one part of the format
 
-template <class OfPart, class OfInput> struct Row {
+template <class OfPart> struct Row {
   using Part = OfPart;
-  using Input = OfInput;
-  const Input *x;
-  long long k;
-  long long row;
-  long long groupStride;
+  const unsigned char *x;
+  Input input;
+  int width; // of a number, in bytes
+  int k;
+  long long row, groupStride;
   unsigned char *const *buffers; // of the part's components
   const int *choice;             // or null; numbers of blocks in other parts are 0
 
-  __device__ bool isMasked(long long column) const {
+  __device__ bool isMasked(int column) const {
     if constexpr (Part::block != 0)
       return choice && choice[column / Part::block] != Part::index;
     return false;
   }
+  __device__ const unsigned char *at(int column) const {
+    return x + static_cast<long long>(column) * width;
+  }
+  // Bits of the number of `column`, as those of a float; f16 in the upper half.
+  __device__ unsigned bitsAt(int column) const {
+    const auto *halves = reinterpret_cast<const unsigned short *>(at(column));
+    const unsigned low = width == 4 ? 0xffffu : 0;
+    return halves[width / 2 - 1] << 16 | (halves[0] & low);
+  }
   // chunk numbers from `column` on, of one block; those at `end` and after are 0.
-  __device__ void load(long long column, long long end, float (&out)[chunk]) const {
-    const Input *from = x + column;
+  __device__ void load(int column, int end, float (&out)[chunk]) const {
+    const auto *vectors = reinterpret_cast<const uint4 *>(at(column));
+    unsigned bits[chunk];
     if (column < end && isMasked(column))
       end = column;
-    if (column + chunk <= end && reinterpret_cast<unsigned long long>(from) % 16 == 0) {
-      constexpr int perVector = 16 / sizeof(Input);
+    if (column + chunk <= end && reinterpret_cast<unsigned long long>(vectors) % 16 == 0) {
+      const uint4 first = vectors[0];
+      const unsigned words[] = {first.x, first.y, first.z, first.w};
 #pragma unroll
-      for (int i = 0; i < chunk / perVector; ++i) {
-        union {
-          uint4 vector;
-          Input numbers[perVector];
-        } loaded;
-        loaded.vector = reinterpret_cast<const uint4 *>(from)[i];
-#pragma unroll
-        for (int j = 0; j < perVector; ++j)
-          out[i * perVector + j] = toFloat(loaded.numbers[j]);
+      for (int j = 0; j < chunk; ++j)
+        bits[j] = j % 2 == 0 ? words[j / 2] << 16 : words[j / 2] & 0xffff0000u;
+      if (width == 4) {
+        const uint4 second = vectors[1];
+        bits[0] = first.x, bits[1] = first.y, bits[2] = first.z, bits[3] = first.w;
+        bits[4] = second.x, bits[5] = second.y, bits[6] = second.z, bits[7] = second.w;
       }
-      return;
-    }
+    } else { // rare, hence one by one; an index that varies would keep bits out of registers
 #pragma unroll
-    for (int j = 0; j < chunk; ++j)
-      out[j] = column + j < end ? toFloat(from[j]) : 0.0f;
-  }
-  __device__ float number(long long column) const {
-    return column < k && !isMasked(column) ? toFloat(x[column]) : 0.0f;
+      for (int j = 0; j < chunk; ++j)
+        bits[j] = 0;
+#pragma unroll 1
+      for (int from = min(column + chunk, end) - 1; from >= column; --from) {
+#pragma unroll
+        for (int j = chunk - 1; j > 0; --j)
+          bits[j] = bits[j - 1];
+        bits[0] = bitsAt(from);
+      }
+    }
+    if (input == Input::F16) {
+#pragma unroll
+      for (int j = 0; j < chunk; ++j)
+        out[j] = halfToFloat(bits[j] >> 16);
+    } else {
+#pragma unroll
+      for (int j = 0; j < chunk; ++j)
+        out[j] = __uint_as_float(bits[j]);
+    }
   }
 
   // The unit that has the code of a component for `column`.
-  template <class Component> __device__ typename Component::Unit &unit(long long column) const {
+  template <class Component> __device__ typename Component::Unit &unit(int column) const {
     long long at = row;
     if constexpr (Component::group != 0) {
       constexpr int w = Part::groupsPerWord;
-      const long long group = column / Component::group;
+      const int group = column / Component::group;
       at = (group / w * groupStride + row) * w + group % w;
     }
     return reinterpret_cast<typename Component::Unit *>(buffers[Component::buffer])[at];
   }
-  template <class Component> __device__ double read(long long column) const {
+  template <class Component> __device__ double read(int column) const {
     return Component::Type::decode(unit<Component>(column) >> Component::shift);
   }
   // Components in spare bits are stored after their host.
-  template <class Component> __device__ void store(long long column, unsigned code) const {
+  template <class Component> __device__ void store(int column, unsigned code) const {
     using Unit = typename Component::Unit;
     Unit &to = unit<Component>(column);
     constexpr unsigned mask = (1u << (Component::Type::bits - 1) << 1) - 1;
@@ -86,16 +107,19 @@ template <class OfPart, class OfInput> struct Row {
 // --- reductions: NaN wins, so that no input hides it
 
 struct Absmax {
+  static constexpr bool ofMagnitude = true;
   template <class R> static __device__ R start() { return 0; }
   template <class R> static __device__ R prepare(R x) { return x < 0 ? -x : x; }
   template <class R> static __device__ bool better(R a, R b) { return a > b; }
 };
 struct Min {
+  static constexpr bool ofMagnitude = false;
   template <class R> static __device__ R start() { return __int_as_float(0x7f800000); }
   template <class R> static __device__ R prepare(R x) { return x; }
   template <class R> static __device__ bool better(R a, R b) { return a < b; }
 };
 struct Max {
+  static constexpr bool ofMagnitude = false;
   template <class R> static __device__ R start() { return __int_as_float(0xff800000); }
   template <class R> static __device__ R prepare(R x) { return x; }
   template <class R> static __device__ bool better(R a, R b) { return a > b; }
@@ -113,62 +137,67 @@ __device__ inline unsigned magnitudeBits(float x) {
 // The threads that share one extent: `Lanes` of a warp, or the whole CTA for Lanes == threads.
 template <class Row, int Lanes> class Team {
 public:
-  __device__ Team(const Row &row, long long begin, long long end, int lane)
+  __device__ Team(const Row &row, int begin, int end, int lane)
       : row(row), begin(begin), end(end), lane(lane) {}
   const Row &row;
-  const long long begin, end; // columns
+  const int begin, end; // columns
   const int lane;
 
   // Op over function(x) of all numbers of the extent.
   template <class Op, class Function> __device__ double reduce(Function function) const {
     using R = decltype(function(0.0f));
     R best = Op::template start<R>();
-    visit([&](float x) { best = combine<Op>(best, Op::template prepare<R>(function(x))); });
+    visit([&](float x, bool counts) {
+      const R more = combine<Op>(best, Op::template prepare<R>(function(x)));
+      best = counts ? more : best;
+    });
     best = share(best, [](R a, R b) { return combine<Op>(a, b); });
     return static_cast<double>(best) + 0.0; // never -0: which zero is found depends on the order
+  }
+  // The same of a function that divides. Division and its rounding keep the order of numbers or
+  // turn it, so that the extremes of what it gives are those of the numbers.
+  template <class Op, class Function> __device__ double reduceQuotients(Function function) const {
+    if constexpr (Op::ofMagnitude)
+      return Op::prepare(function(absmax())) + 0.0;
+    auto number = [](float x) { return x; };
+    return combine<Op>(function(reduce<Min>(number)), function(reduce<Max>(number))) + 0.0;
   }
   // Absmax of the numbers themselves.
   __device__ double absmax() const {
     unsigned best = 0;
-    visit([&](float x) { best = max(best, magnitudeBits(x)); });
+    visit([&](float x, bool) { best = max(best, magnitudeBits(x)); }); // past the end are zeros
     best = share(best, [](unsigned a, unsigned b) { return max(a, b); });
     return static_cast<double>(__uint_as_float(best));
   }
 
 private:
   template <class Visitor> __device__ void visit(Visitor visitor) const {
-    for (long long column = begin + lane * chunk; column < end; column += Lanes * chunk) {
+#pragma unroll 1
+    for (int column = begin + lane * chunk; column < end; column += Lanes * chunk) {
       float x[chunk];
       row.load(column, end, x);
-      if (column + chunk <= end) {
 #pragma unroll
-        for (int j = 0; j < chunk; ++j)
-          visitor(x[j]);
-      } else {
-#pragma unroll
-        for (int j = 0; j < chunk; ++j)
-          if (column + j < end)
-            visitor(x[j]);
-      }
+      for (int j = 0; j < chunk; ++j)
+        visitor(x[j], column + j < end);
     }
   }
 
   // All threads' results as one, in all threads.
   template <class R, class Combine> __device__ R share(R best, Combine combine) const {
-    constexpr int inWarp = Lanes < 32 ? Lanes : 32;
-#pragma unroll
-    for (int distance = inWarp / 2; distance > 0; distance /= 2)
-      best = combine(best, __shfl_xor_sync(0xffffffffu, best, distance));
+    constexpr int warps = threads / 32;
+    auto ofLanes = [&](int lanes) {
+      for (int distance = lanes / 2; distance > 0; distance /= 2)
+        best = combine(best, __shfl_xor_sync(0xffffffffu, best, distance));
+    };
+    ofLanes(Lanes < 32 ? Lanes : 32);
     if (Lanes > 32) {
-      __shared__ R partial[threads / 32];
+      __shared__ R partial[warps];
       __syncthreads(); // a previous reduction is read
       if (threadIdx.x % 32 == 0)
         partial[threadIdx.x / 32] = best;
       __syncthreads();
-      best = partial[0];
-#pragma unroll
-      for (int i = 1; i < threads / 32; ++i)
-        best = combine(best, partial[i]);
+      best = partial[threadIdx.x % warps];
+      ofLanes(warps);
     }
     return best;
   }

@@ -6,25 +6,22 @@
 #include "runtime/cuda/Code.h"
 #include "runtime/cuda/Nvrtc.h"
 
-#include <array>
-
 namespace rho::cuda {
 namespace {
 
 class CudaQuantizer final : public Quantizer {
 public:
-  explicit CudaQuantizer(std::array<std::shared_ptr<const CudaKernel>, 3> kernels)
-      : kernels(std::move(kernels)) {}
+  explicit CudaQuantizer(std::shared_ptr<const CudaKernel> kernel) : kernel(std::move(kernel)) {}
 
   Status run(const Activations::Impl &out, DevicePointer x, ScalarType type, int64_t stride,
              Stream stream) const override {
-    const QuantizerLaunch launch = quantizerLaunch(out, x, stride);
+    const QuantizerLaunch launch = quantizerLaunch(out, x, type, stride);
     const LaunchArgument arguments[] = {{launch.words.data(), static_cast<int>(launch.count * 8)}};
-    return kernels[static_cast<size_t>(type)]->launch({.grid = {launch.ctas}}, arguments, stream);
+    return kernel->launch({.grid = {launch.ctas}}, arguments, stream);
   }
 
 private:
-  std::array<std::shared_ptr<const CudaKernel>, 3> kernels; // by ScalarType
+  std::shared_ptr<const CudaKernel> kernel;
 };
 
 // Of each part.
@@ -39,15 +36,11 @@ std::string bitsText(const compiler::ActivationLayout &layout) {
 
 Result<std::shared_ptr<const Quantizer>> load(const std::shared_ptr<const Context> &context,
                                               const std::string &cubin) {
-  std::array<std::shared_ptr<const CudaKernel>, 3> kernels;
-  for (size_t i = 0; i < kernels.size(); ++i) {
-    Result<std::shared_ptr<const CudaKernel>> kernel =
-        CudaKernel::load(context, cubin, quantizerEntries[i], {quantizerThreads, 0, 1});
-    if (!kernel)
-      return kernel.error();
-    kernels[i] = std::move(*kernel);
-  }
-  return std::shared_ptr<const Quantizer>(std::make_shared<CudaQuantizer>(std::move(kernels)));
+  Result<std::shared_ptr<const CudaKernel>> kernel =
+      CudaKernel::load(context, cubin, quantizerEntry, {quantizerThreads, 0, 1});
+  if (!kernel)
+    return kernel.error();
+  return std::shared_ptr<const Quantizer>(std::make_shared<CudaQuantizer>(std::move(*kernel)));
 }
 
 } // namespace
@@ -56,7 +49,7 @@ Result<std::shared_ptr<const Quantizer>>
 makeCudaQuantizer(const std::shared_ptr<const Context> &context, int capability,
                   const dsl::Format &format, const compiler::ActivationLayout &layout,
                   cache::DiskCache &disk, cache::Warnings &warnings) {
-  if (std::optional<std::string> problem = quantizerSourceProblem(format, layout))
+  if (std::optional<std::string> problem = quantizerSourceProblem(format))
     return makeError(DiagId::unsupported_activation, {format.name, *problem});
   const std::string header = quantizerHeader(format, layout);
   // The cubin is for a whole architecture and NVRTC of any version gives a right one: neither the

@@ -29,6 +29,7 @@ __device__ inline long long __double_as_longlong(double x) { return bitsAs<long 
 __device__ inline float __int_as_float(int x) { return bitsAs<float>(x); }
 __device__ inline float __uint_as_float(unsigned x) { return bitsAs<float>(x); }
 __device__ inline int __float_as_int(float x) { return bitsAs<int>(x); }
+__device__ inline unsigned __float_as_uint(float x) { return bitsAs<unsigned>(x); }
 __device__ inline double fabs(double x) { return __builtin_fabs(x); }
 __device__ inline float fabsf(float x) { return __builtin_fabsf(x); }
 __device__ inline float fminf(float a, float b) { return __builtin_fminf(a, b); }

@@ -139,6 +139,13 @@ inline std::vector<QuantizerCase> quantizerCases() {
       {"format a { element: s4 scale: f16 per k[64] value = element * scale }", {{8}}},
       {"format a { element: e5m2 scale: ue3m3 per k[32] value = element * scale encode { scale = "
        "max(min(absmax(x), 8), e3m2(min(x)) / 2) / 4 } }"},
+      // Places of codes change across groups.
+      {"format a { element: s8 scale: f16 per k[24] value = element * scale }",
+       {{8, 1, {4, 0, 1, 2, 3}}}},
+      {"format a { element: bf16 value = element }"},
+      // Extremes of quotients by what is negative.
+      {"format a { element: s8 block: f16 per k[16] row: f32 per token value = element * block * "
+       "row encode { row = min(x) / 127 block = max(max(x / row), -min(x / row)) / 127 } }"},
       // Two levels, the best of two candidates for each.
       {"format a { element: e2m1 block: e4m3 per k[16] row: f32 per token value = element * block "
        "* row encode { row = best(absmax(x) / 6 / 448, absmax(x) / 6 / 256) "

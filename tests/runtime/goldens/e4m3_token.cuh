@@ -6,13 +6,18 @@ struct C1 { // f32 per token
   static constexpr int position = 0;
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
-  static constexpr long long group = 0;
+  static constexpr int group = 0;
   static constexpr int candidates = 1;
-  template <class Values, class Team>
-  static __device__ double value(int, const Values &values, const Team &team) {
-    const double r0 = team.absmax();
-    return divide(r0, 448.0);
-  }
+  struct Rule {
+    double r0;
+    template <class Values, class Team>
+    __device__ Rule(const Values &values, const Team &team) {
+      r0 = team.absmax();
+    }
+    __device__ double value(int candidate) const {
+      return divide(r0, 448.0);
+    }
+  };
 };
 struct Part {
   using Element = e4m3;
@@ -22,14 +27,14 @@ struct Part {
   static constexpr int components = 2;
   static constexpr int elementBits = 8;
   static constexpr int groupsPerWord = 1;
-  static constexpr int scaleRun = 16;
+  static constexpr int scaleRun = 8;
   static constexpr int remapped = -1;
-  static constexpr long long block = 0;
+  static constexpr int block = 0;
   static constexpr int placeRun = 1;
-  static constexpr __device__ long long columnOf(long long place) { return place; }
+  static constexpr __device__ int columnOf(int place) { return place; }
   struct Scales { double c1; };
   template <class Values>
-  static __device__ Scales scales(const Values &values, long long column) {
+  static __device__ Scales scales(const Values &values, int column) {
     return {values.template read<C1>(column)};
   }
   static __device__ double product(const Scales &scales) { return scales.c1; }

@@ -7,14 +7,14 @@ struct Part {
   static constexpr int components = 1;
   static constexpr int elementBits = 16;
   static constexpr int groupsPerWord = 1;
-  static constexpr int scaleRun = 16;
+  static constexpr int scaleRun = 8;
   static constexpr int remapped = -1;
-  static constexpr long long block = 0;
+  static constexpr int block = 0;
   static constexpr int placeRun = 1;
-  static constexpr __device__ long long columnOf(long long place) { return place; }
+  static constexpr __device__ int columnOf(int place) { return place; }
   struct Scales { };
   template <class Values>
-  static __device__ Scales scales(const Values &values, long long column) {
+  static __device__ Scales scales(const Values &values, int column) {
     return {};
   }
   static __device__ double product(const Scales &scales) { return 1.0; }

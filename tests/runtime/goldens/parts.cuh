@@ -7,13 +7,18 @@ struct C1 { // f16 per k[64]
   static constexpr int position = 0;
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
-  static constexpr long long group = 64;
+  static constexpr int group = 64;
   static constexpr int candidates = 1;
-  template <class Values, class Team>
-  static __device__ double value(int, const Values &values, const Team &team) {
-    const double r0 = team.absmax();
-    return divide(r0, 7.0);
-  }
+  struct Rule {
+    double r0;
+    template <class Values, class Team>
+    __device__ Rule(const Values &values, const Team &team) {
+      r0 = team.absmax();
+    }
+    __device__ double value(int candidate) const {
+      return divide(r0, 7.0);
+    }
+  };
 };
 struct Part {
   using Element = s4;
@@ -23,14 +28,14 @@ struct Part {
   static constexpr int components = 2;
   static constexpr int elementBits = 4;
   static constexpr int groupsPerWord = 1;
-  static constexpr int scaleRun = 16;
+  static constexpr int scaleRun = 8;
   static constexpr int remapped = -1;
-  static constexpr long long block = 64;
+  static constexpr int block = 64;
   static constexpr int placeRun = 1;
-  static constexpr __device__ long long columnOf(long long place) { return place; }
+  static constexpr __device__ int columnOf(int place) { return place; }
   struct Scales { double c1; };
   template <class Values>
-  static __device__ Scales scales(const Values &values, long long column) {
+  static __device__ Scales scales(const Values &values, int column) {
     return {values.template read<C1>(column)};
   }
   static __device__ double product(const Scales &scales) { return scales.c1; }
@@ -51,13 +56,18 @@ struct C1 { // f32 per token
   static constexpr int position = 0;
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
-  static constexpr long long group = 0;
+  static constexpr int group = 0;
   static constexpr int candidates = 1;
-  template <class Values, class Team>
-  static __device__ double value(int, const Values &values, const Team &team) {
-    const double r0 = team.absmax();
-    return divide(r0, 127.0);
-  }
+  struct Rule {
+    double r0;
+    template <class Values, class Team>
+    __device__ Rule(const Values &values, const Team &team) {
+      r0 = team.absmax();
+    }
+    __device__ double value(int candidate) const {
+      return divide(r0, 127.0);
+    }
+  };
 };
 struct Part {
   using Element = s8;
@@ -67,14 +77,14 @@ struct Part {
   static constexpr int components = 2;
   static constexpr int elementBits = 8;
   static constexpr int groupsPerWord = 1;
-  static constexpr int scaleRun = 16;
+  static constexpr int scaleRun = 8;
   static constexpr int remapped = -1;
-  static constexpr long long block = 64;
+  static constexpr int block = 64;
   static constexpr int placeRun = 64;
-  static constexpr __device__ long long columnOf(long long place) { return place >> 6 << 6 | (place >> 0 & 1) << 5 | (place >> 1 & 1) << 0 | (place >> 2 & 1) << 1 | (place >> 3 & 1) << 2 | (place >> 4 & 1) << 3 | (place >> 5 & 1) << 4; }
+  static constexpr __device__ int columnOf(int place) { return place >> 6 << 6 | (place >> 0 & 1) << 5 | (place >> 1 & 1) << 0 | (place >> 2 & 1) << 1 | (place >> 3 & 1) << 2 | (place >> 4 & 1) << 3 | (place >> 5 & 1) << 4; }
   struct Scales { double c1; };
   template <class Values>
-  static __device__ Scales scales(const Values &values, long long column) {
+  static __device__ Scales scales(const Values &values, int column) {
     return {values.template read<C1>(column)};
   }
   static __device__ double product(const Scales &scales) { return scales.c1; }
@@ -96,14 +106,14 @@ struct Part {
   static constexpr int components = 1;
   static constexpr int elementBits = 16;
   static constexpr int groupsPerWord = 1;
-  static constexpr int scaleRun = 16;
+  static constexpr int scaleRun = 8;
   static constexpr int remapped = -1;
-  static constexpr long long block = 64;
+  static constexpr int block = 64;
   static constexpr int placeRun = 1;
-  static constexpr __device__ long long columnOf(long long place) { return place; }
+  static constexpr __device__ int columnOf(int place) { return place; }
   struct Scales { };
   template <class Values>
-  static __device__ Scales scales(const Values &values, long long column) {
+  static __device__ Scales scales(const Values &values, int column) {
     return {};
   }
   static __device__ double product(const Scales &scales) { return 1.0; }
@@ -131,6 +141,6 @@ struct Reduction2 {
 struct Partition {
   using Parts = List<part0::Part, part1::Part, part2::Part>;
   using Reductions = List<Reduction0, Reduction1, Reduction2>;
-  static constexpr long long block = 64;
+  static constexpr int block = 64;
 };
 constexpr int partCount = 3, bufferCount = 5;

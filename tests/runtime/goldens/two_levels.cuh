@@ -6,15 +6,20 @@ struct C2 { // f32 per k[48]
   static constexpr int position = 0;
   static constexpr int buffer = 2;
   static constexpr int shift = 0;
-  static constexpr long long group = 48;
+  static constexpr int group = 48;
   static constexpr int candidates = 1;
-  template <class Values, class Team>
-  static __device__ double value(int, const Values &values, const Team &team) {
-    const double r0 = team.template reduce<Max>([](float x) { return x; });
-    const double r1 = team.template reduce<Min>([](float x) { return x; });
-    const double r2 = team.absmax();
-    return (divide((r0 - (r1 * 2.0)), 0.10000000000000001) + (-f16::decode(f16::encode(r2))));
-  }
+  struct Rule {
+    double r0, r1, r2;
+    template <class Values, class Team>
+    __device__ Rule(const Values &values, const Team &team) {
+      r0 = team.template reduce<Max>([](float x) { return x; });
+      r1 = team.template reduce<Min>([](float x) { return x; });
+      r2 = team.absmax();
+    }
+    __device__ double value(int candidate) const {
+      return (divide((r0 - (r1 * 2.0)), 0.10000000000000001) + (-f16::decode(f16::encode(r2))));
+    }
+  };
 };
 struct C1 { // e4m3 per k[24]
   using Type = e4m3;
@@ -23,14 +28,19 @@ struct C1 { // e4m3 per k[24]
   static constexpr int position = 1;
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
-  static constexpr long long group = 24;
+  static constexpr int group = 24;
   static constexpr int candidates = 1;
-  template <class Values, class Team>
-  static __device__ double value(int, const Values &values, const Team &team) {
-    const double c2 = values.template read<C2>(team.begin);
-    const double r0 = team.template reduce<Absmax>([&](double x) { return (divide(x, c2) + 1.0); });
-    return divide(r0, 6.0);
-  }
+  struct Rule {
+    double c2, r0;
+    template <class Values, class Team>
+    __device__ Rule(const Values &values, const Team &team) {
+      c2 = values.template read<C2>(team.begin);
+      r0 = team.template reduce<Absmax>([&](double x) { return (divide(x, c2) + 1.0); });
+    }
+    __device__ double value(int candidate) const {
+      return divide(r0, 6.0);
+    }
+  };
 };
 struct Part {
   using Element = e2m1;
@@ -42,12 +52,12 @@ struct Part {
   static constexpr int groupsPerWord = 1;
   static constexpr int scaleRun = 8;
   static constexpr int remapped = -1;
-  static constexpr long long block = 0;
+  static constexpr int block = 0;
   static constexpr int placeRun = 1;
-  static constexpr __device__ long long columnOf(long long place) { return place; }
+  static constexpr __device__ int columnOf(int place) { return place; }
   struct Scales { double c1, c2; };
   template <class Values>
-  static __device__ Scales scales(const Values &values, long long column) {
+  static __device__ Scales scales(const Values &values, int column) {
     return {values.template read<C1>(column), values.template read<C2>(column)};
   }
   static __device__ double product(const Scales &scales) { return scales.c1 * scales.c2; }
