@@ -400,7 +400,7 @@ constexpr double gemvStall = 1.22;                  // cycles to those that are 
 constexpr double gemvDependentFactor = 1.7;         // of one warp alone, to its issue
 constexpr double gemvSharpness = 2.6;
 constexpr double gemvStartMicroseconds = 1.16; // the first loads, activations, sums over warps
-constexpr double gemvLaunchMicroseconds = 0.72, gemvSerialMicroseconds = 0.4;
+constexpr double gemvLaunchMicroseconds = 0.45, gemvSerialMicroseconds = 0.4;
 
 // Cycles that a warp keeps one of an SM's four schedulers busy with one k tile. Bitwise operations,
 // by which bf16 is widened too, and dp4a have half the rate of multiply-adds.

@@ -87,11 +87,17 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Role
     // never won but where partial sums are scaled. With more rows of the batch many groups have too
     // few registers to run ahead.
     int64_t mostWarps = tile.m <= 32 ? 16 : 12;
+    // Stored blocks that a warpgroup's instruction can have are not cut up for single warps.
+    constexpr int64_t instructionRows = 64;
+    int64_t blockRows = gemm.weight.residual ? gemm.weight.residual->blocks.rows : 0;
+    auto cutsBlocks = [&](int64_t n) {
+      return blockRows > 0 && blockRows % instructionRows == 0 && blockRows % (4 * tile.n / n) != 0;
+    };
     std::vector<dsl::ScheduleDecl::Warps> result;
     for (int64_t n : {4, 8})
       for (int64_t k : {1, 2, 3, 4})
         if (tile.n >= 16 * n && tile.n <= 32 * n && n * k <= mostWarps && (k != 3 || grouped) &&
-            (k == 1 || tile.m * tile.n <= 8192))
+            !cutsBlocks(n) && (k == 1 || tile.m * tile.n <= 8192))
           result.push_back({1, n, k});
     return result;
   }

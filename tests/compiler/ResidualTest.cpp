@@ -188,8 +188,8 @@ TEST(Residuals, SumsAreExactWhicheverBlocksAreStored) {
   }
 }
 
-// Blocks of one n tile take the whole budget: its k tiles store more pieces than their ring holds at a
-// time, which has as few places as are legal where groups of warps take turns.
+// Blocks of one n tile take the whole budget: its k tiles store more pieces than their ring holds
+// at a time, which has as few places as are legal where groups of warps take turns.
 TEST(Residuals, SumsAreExactWherePiecesWaitForPlaces) {
   constexpr Pattern tall{"one n tile", [](int64_t row, int64_t) { return row == 1; }};
   constexpr Pattern flat{"one n tile", [](int64_t row, int64_t) { return row / 4 == 1; }};
