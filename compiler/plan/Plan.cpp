@@ -110,12 +110,16 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Role
 }
 
 // Of equal predictions the first wins: a ring of stages has no cost but its shared memory, while
-// copies that all threads start have a prologue. Beside a residual 12 stages were slower.
-std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles, bool residual) {
-  return roles == Roles::Gemv      ? choices<int64_t, int>(own.pipeline, {2, 3, 4})
-         : roles == Roles::Uniform ? choices<int64_t, int>(own.pipeline, {3, 4, 6})
-         : residual                ? choices<int64_t, int>(own.pipeline, {8, 9, 6, 5, 4, 3, 2})
-                                   : choices<int64_t, int>(own.pipeline, {8, 12, 9, 6, 5, 4, 3, 2});
+// copies that all threads start have a prologue. Deep rings were slower beside a residual and where
+// a CTA fills them less than twice.
+std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles, bool mayBeDeep) {
+  if (own.pipeline)
+    return {static_cast<int>(*own.pipeline)};
+  if (roles == Roles::Gemv)
+    return {2, 3, 4};
+  if (roles == Roles::Uniform)
+    return {3, 4, 6};
+  return mayBeDeep ? std::vector{8, 12, 9, 6, 5, 4, 3, 2} : std::vector{8, 9, 6, 5, 4, 3, 2};
 }
 
 // CTAs of a persistent grid. A cluster lies in one GPC, which has 16 or 18 SMs on Hopper: one of
@@ -212,8 +216,11 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
   for (const dsl::ScheduleDecl::Tile &tile : tileCandidates(gemm, placed, roles, problem))
     for (const dsl::ScheduleDecl::Warps &warps :
          warpCandidates(gemm, roles, placed.flushK > 0, tile))
-      for (int pipeline : pipelineCandidates(own, roles, placed.residual != nullptr))
-        for (int64_t split : choices<int64_t, int64_t>(ownSplit, {1, 2, 3, 4, 6, 8, 12, 16}))
+      for (int64_t split : choices<int64_t, int64_t>(ownSplit, {1, 2, 3, 4, 6, 8, 12, 16})) {
+        constexpr int64_t twiceTheDeepest = 24;
+        int64_t tilesK = divideUp(problem.k, tile.k) / std::max<int64_t>(1, split);
+        bool mayBeDeep = !placed.residual && tilesK >= twiceTheDeepest;
+        for (int pipeline : pipelineCandidates(own, roles, mayBeDeep))
           for (const dsl::ScheduleDecl::Cluster &cluster : clusterCandidates(own, roles, split)) {
             Schedule schedule;
             schedule.tileM = tile.m;
@@ -235,6 +242,7 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
               result.push_back(schedule);
             }
           }
+      }
   return result;
 }
 
