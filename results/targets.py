@@ -4,7 +4,9 @@
 Usage: targets.py [SUITE.csv ...]   (default: h200/llama.csv and h200/dependent.csv beside this file)
 
 SUITE.csv is what `rho bench --suite llama --csv` writes. A time is the best of all of them and of the
-ways of launching; ratios of times are below 1 where the first is faster.
+ways of launching; ratios of times are below 1 where the first is faster. Relations and the floor are
+also reported of h200/operands.csv, from that run alone. Counters are of one launch of the kernel that
+is planned for serial launches (h200/counters.csv).
 """
 
 import csv
@@ -90,7 +92,17 @@ class Suite:
         return found
 
 
-def reached(suite, targets):
+COUNTERS = {"tensor cores": "tensor_pct", "memory": "dram_pct", "L2": "l2_pct", "issue": "issue_pct"}
+
+
+def busiest(counters):
+    """What was busy in a launch, the busiest first: percent of its peak rate over the launch."""
+    shares = sorted(((float(counters[column]), name) for name, column in COUNTERS.items()), reverse=True)
+    return ", ".join(f"{name} {share:.0f}%" for share, name in shares[:3])
+
+
+def reached(suite, targets, counters):
+    counted = {(row["kernel"], row["n"], row["k"], row["m"]): row for row in counters}
     rows, met, judged = [], 0, 0
     for name, kernels in CLASSES.items():
         for kernel, target in itertools.product(kernels, targets):
@@ -99,14 +111,15 @@ def reached(suite, targets):
             n, k, m = int(target["n"]), int(target["k"]), int(target["m"])
             row = [f"{n}x{k}", kernel, str(m), target["target_us"]]
             if (kernel, n, k, m) not in suite.best:
-                rows.append(row + ["not measured", "", ""])
+                rows.append(row + ["not measured", "", "", ""])
                 continue
             us, launch = suite.best[(kernel, n, k, m)]
             ratio = us / float(target["target_us"])
             judged += 1
             met += ratio <= 1
-            rows.append(row + [f"{us:.2f}", launch, verdict(ratio)])
-    head = ["n x k", "kernel", "m", "target us", "reached us", "launch", "met"]
+            seen = counted.get((kernel, target["n"], target["k"], target["m"]))
+            rows.append(row + [f"{us:.2f}", launch, verdict(ratio), busiest(seen) if seen else ""])
+    head = ["n x k", "kernel", "m", "target us", "reached us", "launch", "met", "busy"]
     return table(f"Times: {met} of {judged} met", head, rows)
 
 
@@ -161,9 +174,8 @@ def floor(suite):
     return table(title, head, rows)
 
 
-def report(suite_rows, targets):
-    suite = Suite(suite_rows)
-    return "\n".join([reached(suite, targets), means(suite), relations(suite), floor(suite)])
+def relations_and_floor(title, suite):
+    return f"# {title}\n\n" + "\n".join([relations(suite), floor(suite)])
 
 
 if __name__ == "__main__":
@@ -171,4 +183,9 @@ if __name__ == "__main__":
         sys.exit(__doc__.strip())
     here = pathlib.Path(__file__).parent
     paths = sys.argv[1:] or [here / "h200/llama.csv", here / "h200/dependent.csv"]
-    print(report([row for path in paths for row in read(path)], read(here / "targets.csv")), end="")
+    suite = Suite([row for path in paths for row in read(path)])
+    print(reached(suite, read(here / "targets.csv"), read(here / "h200/counters.csv")))
+    print(means(suite))
+    print(relations_and_floor("The same run", suite))
+    print(relations_and_floor("Other operand types, an earlier run",
+                              Suite(read(here / "h200/operands.csv"))), end="")

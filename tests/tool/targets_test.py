@@ -26,7 +26,7 @@ class TargetsTest(unittest.TestCase):
         suite = targets.Suite([row("int4_g128_int8", 1, 5),
                                row("int4_g128_int8", 1, 4, launch="dependent"),
                                row("floor_serial", "", 1)])
-        text = targets.reached(suite, [target(1, 4.4), target(16, 5)])
+        text = targets.reached(suite, [target(1, 4.4), target(16, 5)], [])
         self.assertIn("Times: 1 of 1 met", text)
         self.assertIn("| 64x128 | int4_g128_int8 | 1 | 4.4 | 4.00 | dependent | yes, 9.1% faster |",
                       text)
@@ -36,7 +36,14 @@ class TargetsTest(unittest.TestCase):
     def test_a_time_above_its_target_is_not_met(self):
         suite = targets.Suite([row("int4_g128_bf16", 1, 12)])
         self.assertIn("| 12.00 | serial | no, 20.0% slower |",
-                      targets.reached(suite, [target(1, 10, "W4A16")]))
+                      targets.reached(suite, [target(1, 10, "W4A16")], []))
+
+    def test_the_busiest_of_what_was_counted_comes_first(self):
+        counted = {"kernel": "int4_g128_bf16", "n": "64", "k": "128", "m": "1",
+                   "tensor_pct": "9", "dram_pct": "60.4", "l2_pct": "70", "issue_pct": "8"}
+        suite = targets.Suite([row("int4_g128_bf16", 1, 12)])
+        self.assertIn("| no, 20.0% slower | L2 70%, memory 60%, tensor cores 9% |",
+                      targets.reached(suite, [target(1, 10, "W4A16")], [counted]))
 
     def test_means_are_geometric_and_over_the_fastest_peer(self):
         suite = targets.Suite([row("int4_g128_int8", 64, 2), row("cublaslt_fp8", 64, 4),
@@ -65,7 +72,8 @@ class TargetsTest(unittest.TestCase):
         committed = targets.read(path / "targets.csv")
         self.assertEqual(len(committed), 42)
         suite = targets.Suite(targets.read(path / "h200" / "llama.csv"))
-        self.assertIn(" of 63 met", targets.reached(suite, committed))
+        counters = targets.read(path / "h200" / "counters.csv")
+        self.assertIn(" of 63 met", targets.reached(suite, committed, counters))
 
 
 if __name__ == "__main__":
