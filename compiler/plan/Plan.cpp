@@ -110,8 +110,8 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Role
 }
 
 // Of equal predictions the first wins: a ring of stages has no cost but its shared memory, while
-// copies that all threads start have a prologue. Deep rings were slower beside a residual and where
-// a CTA fills them less than twice.
+// copies that all threads start have a prologue. Deep rings won where a CTA fills them more than
+// twice with few rows of a weight, and nowhere else.
 std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles, bool mayBeDeep) {
   if (own.pipeline)
     return {static_cast<int>(*own.pipeline)};
@@ -189,14 +189,18 @@ bool mayBeGemv(const PlacedGemm &placed, const Schedule &schedule) {
   return placed.integerAccumulator && schedule.ctasPerSm > 1;
 }
 
-// The parts of a split are added in memory, or within a cluster of them. Copies to all CTAs of a
-// cluster along n saved less than they cost wherever measured.
+// The parts of a split are added in memory, or within a cluster of them: faster where each CTA has
+// an SM for itself; of more parts and more CTAs than that slower, since a cluster waits for room in
+// one GPC. Copies to all CTAs of a cluster along n saved less than they cost wherever measured.
 std::vector<dsl::ScheduleDecl::Cluster> clusterCandidates(const dsl::ScheduleDecl &own, Roles roles,
-                                                          int64_t split) {
+                                                          const Problem &problem,
+                                                          const dsl::ScheduleDecl::Tile &tile,
+                                                          int64_t split, int64_t sms) {
   if (own.cluster)
     return {*own.cluster};
-  if (roles == Roles::ImFP && split > 1 && split <= 4)
-    return {{1, split}, {1, 1}};
+  int64_t ctas = divideUp(problem.n, tile.n) * divideUp(problem.m, tile.m) * split;
+  if (roles == Roles::ImFP && split == 2 && ctas <= sms)
+    return {{1, split}};
   return {{1, 1}};
 }
 
@@ -217,11 +221,11 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
     for (const dsl::ScheduleDecl::Warps &warps :
          warpCandidates(gemm, roles, placed.flushK > 0, tile))
       for (int64_t split : choices<int64_t, int64_t>(ownSplit, {1, 2, 3, 4, 6, 8, 12, 16})) {
-        constexpr int64_t twiceTheDeepest = 24;
         int64_t tilesK = divideUp(problem.k, tile.k) / std::max<int64_t>(1, split);
-        bool mayBeDeep = !placed.residual && tilesK >= twiceTheDeepest;
+        bool mayBeDeep = !placed.residual && tile.n == 64 && tile.k == 256 && tilesK >= 24;
         for (int pipeline : pipelineCandidates(own, roles, mayBeDeep))
-          for (const dsl::ScheduleDecl::Cluster &cluster : clusterCandidates(own, roles, split)) {
+          for (const dsl::ScheduleDecl::Cluster &cluster :
+               clusterCandidates(own, roles, problem, tile, split, device.smCount)) {
             Schedule schedule;
             schedule.tileM = tile.m;
             schedule.tileN = tile.n;
