@@ -4,9 +4,8 @@
 Usage: targets.py [SUITE.csv ...]   (default: h200/llama.csv and h200/dependent.csv beside this file)
 
 SUITE.csv is what `rho bench --suite llama --csv` writes. A time is the best of all of them and of the
-ways of launching; ratios of times are below 1 where the first is faster. Relations and the floor are
-also reported of h200/operands.csv, from that run alone. Counters are of one launch of the kernel that
-is planned for serial launches (h200/counters.csv).
+ways of launching; ratios of times are below 1 where the first is faster. Counters are of one launch of
+a kernel that was planned for serial launches (h200/counters.csv).
 """
 
 import csv
@@ -174,8 +173,9 @@ def floor(suite):
     return table(title, head, rows)
 
 
-def relations_and_floor(title, suite):
-    return f"# {title}\n\n" + "\n".join([relations(suite), floor(suite)])
+def report(suite_rows, targets, counters):
+    suite = Suite(suite_rows)
+    return "\n".join([reached(suite, targets, counters), means(suite), relations(suite), floor(suite)])
 
 
 if __name__ == "__main__":
@@ -183,9 +183,5 @@ if __name__ == "__main__":
         sys.exit(__doc__.strip())
     here = pathlib.Path(__file__).parent
     paths = sys.argv[1:] or [here / "h200/llama.csv", here / "h200/dependent.csv"]
-    suite = Suite([row for path in paths for row in read(path)])
-    print(reached(suite, read(here / "targets.csv"), read(here / "h200/counters.csv")))
-    print(means(suite))
-    print(relations_and_floor("The same run", suite))
-    print(relations_and_floor("Other operand types, an earlier run",
-                              Suite(read(here / "h200/operands.csv"))), end="")
+    print(report([row for path in paths for row in read(path)], read(here / "targets.csv"),
+                 read(here / "h200/counters.csv")), end="")
