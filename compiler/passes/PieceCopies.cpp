@@ -22,13 +22,6 @@ PieceCopies::Range PieceCopies::find(const mlir::IRMapping &head, Value kTile, V
   return {map.lookup(found.getFirst()), map.lookup(found.getEnd())};
 }
 
-Value PieceCopies::start(Range pieces, Value slot, Value place) {
-  tile::CopyPiecesOp::create(builder, loc, copied.getSource(), copied.getBase(), pieces.first,
-                             pieces.end, copied.getPieceBytes(), copied.getBuffer(), slot, barriers,
-                             place);
-  return add(place, sub(pieces.end, pieces.first));
-}
-
 Value PieceCopies::copyWhenFree(Range pieces, Value slot, Value place, Cursor oldest) {
   auto depth = static_cast<int64_t>(pipeline.getDepth());
   auto placeOf = [&](Cursor of) -> Value {
@@ -36,19 +29,22 @@ Value PieceCopies::copyWhenFree(Range pieces, Value slot, Value place, Cursor ol
   };
   // This slot's own word ends the walk: nothing is in use then.
   tile::StorePlaceOp::create(builder, loc, place, barriers, slot);
+  Value following = add(place, sub(pieces.end, pieces.first));
   loopWhile(
       {oldest.slot, oldest.parity, placeOf(oldest)},
       [&](mlir::ValueRange carried) {
-        Value used = sub(add(place, sub(pieces.end, pieces.first)), carried[2]);
-        return compare(arith::CmpIPredicate::ugt, used, i32(places));
+        return compare(arith::CmpIPredicate::ugt, sub(following, carried[2]), i32(places));
       },
       [&](mlir::ValueRange carried) {
         Cursor now{carried[0], carried[1]};
         tile::BarrierWaitOp::create(builder, loc, empty, now.slot, now.parity, false);
-        Cursor following = advance(*this, now, i32(1), depth);
-        return llvm::SmallVector<Value>{following.slot, following.parity, placeOf(following)};
+        Cursor next = advance(*this, now, i32(1), depth);
+        return llvm::SmallVector<Value>{next.slot, next.parity, placeOf(next)};
       });
-  return start(pieces, slot, place);
+  tile::CopyPiecesOp::create(builder, loc, copied.getSource(), copied.getBase(), pieces.first,
+                             pieces.end, copied.getPieceBytes(), copied.getBuffer(), slot, barriers,
+                             place);
+  return following;
 }
 
 } // namespace rho::compiler

@@ -33,8 +33,6 @@ private:
   tile::CopyPiecesOp copied;
   Value empty, barriers;
   int64_t places;
-
-  Value start(Range pieces, Value slot, Value place);
 };
 
 } // namespace rho::compiler

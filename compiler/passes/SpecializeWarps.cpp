@@ -227,7 +227,8 @@ private:
     // kernel ahead.
     Value ahead = i32(0);
     if (waits) {
-      ahead = tilesAhead(share, first, last);
+      Value count = arith::MinUIOp::create(builder, loc, sub(last, first), i32(depth));
+      ahead = select(share.isFirst, count, i32(0));
       startAhead(of, head, first, ahead, weightCopies);
       when(share.isFirst, [&] { tile::WaitDependencyOp::create(builder, loc); });
       startAhead(of, head, first, ahead, activationCopies);
@@ -240,20 +241,17 @@ private:
         loop(add(first, ahead), last, i32(1), {cursor.slot, cursor.parity},
              [&](Value kTile, mlir::ValueRange carried) {
                Cursor now{carried[0], carried[1]};
-               load(of, head, kTile, now);
+               tile::BarrierWaitOp::create(builder, loc, barriers, now.slot, now.parity, false);
+               tile::BarrierExpectOp::create(builder, loc, barriers, now.slot, of.stageBytes);
+               cloneProduce(builder, pipeline, head, kTile, now.slot, denseCopies);
                Cursor following = next(now, i32(1));
                return llvm::SmallVector<Value>{following.slot, following.parity};
              });
     return cursorsOf(after);
   }
 
-  // k tiles of the first round through the ring, whose slots are empty; none of later shares.
-  Value tilesAhead(const TileShare &share, Value first, Value last) {
-    Value count = arith::MinUIOp::create(builder, loc, sub(last, first), i32(depth));
-    return select(share.isFirst, count, i32(0));
-  }
-
-  // Their copies of one set, which with weights announces the bytes of all.
+  // Copies of one set into the first slots, which are empty; with weights the bytes of all sets are
+  // announced.
   void startAhead(const Loop &of, const mlir::IRMapping &head, Value first, Value ahead,
                   unsigned copies) {
     loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {
@@ -262,13 +260,6 @@ private:
       cloneProduce(builder, of.pipeline, head, add(first, i), i, copies);
       return llvm::SmallVector<Value>{};
     });
-  }
-
-  // Dense copies of a k tile when its slot is empty.
-  void load(const Loop &of, const mlir::IRMapping &head, Value kTile, Cursor now) {
-    tile::BarrierWaitOp::create(builder, loc, barriers, now.slot, now.parity, false);
-    tile::BarrierExpectOp::create(builder, loc, barriers, now.slot, of.stageBytes);
-    cloneProduce(builder, of.pipeline, head, kTile, now.slot, denseCopies);
   }
 
   // Of a residual, by a thread of another warp: it reads which pieces a k tile has, one k tile

@@ -331,7 +331,7 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
 
 // Half more than the stages hold where blocks of the budget are spread evenly; where they are not
 // the loader waits. At least what the k tiles can store that the groups of warps multiply at a
-// time: these release theirs only when the next ones are there, which must not wait for that.
+// time.
 std::optional<PieceRing> pieceRing(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                    const Geometry &g, int64_t stages) {
   if (!placed.residual || !g.specialized())

@@ -192,16 +192,15 @@ bool mayBeGemv(const PlacedGemm &placed, const Schedule &schedule) {
 // The parts of a split are added in memory, or within a cluster of them: faster where each CTA has
 // an SM for itself; of more parts and more CTAs than that slower, since a cluster waits for room in
 // one GPC. Copies to all CTAs of a cluster along n saved less than they cost wherever measured.
-std::vector<dsl::ScheduleDecl::Cluster> clusterCandidates(const dsl::ScheduleDecl &own, Roles roles,
-                                                          const Problem &problem,
-                                                          const dsl::ScheduleDecl::Tile &tile,
-                                                          int64_t split, int64_t sms) {
+dsl::ScheduleDecl::Cluster chooseCluster(const dsl::ScheduleDecl &own, Roles roles,
+                                         const Problem &problem,
+                                         const dsl::ScheduleDecl::Tile &tile, int64_t split,
+                                         int64_t sms) {
   if (own.cluster)
-    return {*own.cluster};
+    return *own.cluster;
   int64_t ctas = divideUp(problem.n, tile.n) * divideUp(problem.m, tile.m) * split;
-  if (roles == Roles::ImFP && split == 2 && ctas <= sms)
-    return {{1, split}};
-  return {{1, 1}};
+  bool together = roles == Roles::ImFP && split == 2 && ctas <= sms;
+  return {1, together ? split : 1};
 }
 
 // All schedules of a division of labour that respect what the user fixed, whether or not they can
@@ -223,29 +222,29 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
       for (int64_t split : choices<int64_t, int64_t>(ownSplit, {1, 2, 3, 4, 6, 8, 12, 16})) {
         int64_t tilesK = divideUp(problem.k, tile.k) / std::max<int64_t>(1, split);
         bool mayBeDeep = !placed.residual && tile.n == 64 && tile.k == 256 && tilesK >= 24;
-        for (int pipeline : pipelineCandidates(own, roles, mayBeDeep))
-          for (const dsl::ScheduleDecl::Cluster &cluster :
-               clusterCandidates(own, roles, problem, tile, split, device.smCount)) {
-            Schedule schedule;
-            schedule.tileM = tile.m;
-            schedule.tileN = tile.n;
-            schedule.tileK = tile.k;
-            schedule.warpsM = warps.m;
-            schedule.warpsN = warps.n;
-            schedule.warpsK = warps.k;
-            schedule.pipeline = pipeline;
-            schedule.splitK = split;
-            schedule.roles = roles;
-            schedule.sums = sums;
-            schedule.clusterN = cluster.n;
-            schedule.clusterK = cluster.k;
-            schedule.dependent = own.dependent.value_or(false);
-            settleResidency(gemm, placed, problem, device, schedule);
-            for (int64_t resident : residentCandidates(own, schedule, problem)) {
-              schedule.residentCtas = resident;
-              result.push_back(schedule);
-            }
+        dsl::ScheduleDecl::Cluster cluster =
+            chooseCluster(own, roles, problem, tile, split, device.smCount);
+        for (int pipeline : pipelineCandidates(own, roles, mayBeDeep)) {
+          Schedule schedule;
+          schedule.tileM = tile.m;
+          schedule.tileN = tile.n;
+          schedule.tileK = tile.k;
+          schedule.warpsM = warps.m;
+          schedule.warpsN = warps.n;
+          schedule.warpsK = warps.k;
+          schedule.pipeline = pipeline;
+          schedule.splitK = split;
+          schedule.roles = roles;
+          schedule.sums = sums;
+          schedule.clusterN = cluster.n;
+          schedule.clusterK = cluster.k;
+          schedule.dependent = own.dependent.value_or(false);
+          settleResidency(gemm, placed, problem, device, schedule);
+          for (int64_t resident : residentCandidates(own, schedule, problem)) {
+            schedule.residentCtas = resident;
+            result.push_back(schedule);
           }
+        }
       }
   return result;
 }
