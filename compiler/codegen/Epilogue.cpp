@@ -196,13 +196,11 @@ void KernelLowering::lowerGroupSum(tile::GroupSumOp sum) {
 }
 
 void KernelLowering::lowerLoadRowScales(tile::LoadRowScalesOp op) {
-  auto unit = static_cast<int64_t>(op.getUnit()), bytes = unit / 8;
+  auto bytes = static_cast<int64_t>(op.getUnit()) / 8;
   Value row = add(mul(op.getTileN(), g.tileN), firstRow);
   Value at =
       globalAt(op.getSource(), add(mul(widen(row), bytes), static_cast<int64_t>(op.getBase())));
-  int64_t count = g.rowsPerThread();
-  op.replaceAllUsesWith(vectorOf(toF32(loadWords(at, count * bytes), op.getElement(), count, unit,
-                                       static_cast<int64_t>(op.getShift()))));
+  op.replaceAllUsesWith(vectorOf(loadWords(at, g.rowsPerThread() * bytes)));
 }
 
 // This thread's batch rows of an n8 tile are columns 2 c and 2 c + 1 of the instruction.

@@ -37,6 +37,7 @@ private:
   Value sharedAddress(Value byteOffset); // as the 32-bit number that PTX takes
   Value barrierAt(Value barriers, Value slot, bool full);
   void lowerInitBarriers(tile::InitBarriersOp init);
+  void lowerBarriersMade(tile::BarriersMadeOp made);
   void lowerBarrierWait(tile::BarrierWaitOp wait);
   void lowerBarrierExpect(tile::BarrierExpectOp expect);
   void lowerBarrierArrive(tile::BarrierArriveOp arrive);
@@ -83,6 +84,10 @@ void WgmmaLowering::computeFamilyValues() {
 bool WgmmaLowering::lowerFamily(mlir::Operation *inner) {
   return llvm::TypeSwitch<mlir::Operation *, bool>(inner)
       .Case<tile::InitBarriersOp>([&](auto o) { return lowerInitBarriers(o), true; })
+      .Case<tile::BarriersMadeOp>([&](auto o) { return lowerBarriersMade(o), true; })
+      .Case<tile::PrefetchMapOp>([&](tile::PrefetchMapOp o) {
+        return ptx("prefetch.tensormap [$0];", "l", mlir::TypeRange(), o.getMap()), true;
+      })
       .Case<tile::BarrierWaitOp>([&](auto o) { return lowerBarrierWait(o), true; })
       .Case<tile::BarrierExpectOp>([&](auto o) { return lowerBarrierExpect(o), true; })
       .Case<tile::BarrierArriveOp>([&](auto o) { return lowerBarrierArrive(o), true; })
@@ -130,28 +135,26 @@ WgmmaLowering::Value WgmmaLowering::barrierAt(Value buffer, Value slot, bool ful
 }
 
 void WgmmaLowering::lowerInitBarriers(tile::InitBarriersOp init) {
-  Value isFirst = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, thread, i32(0));
-  auto once = mlir::scf::IfOp::create(builder, loc, isFirst);
-  {
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(&once.getThenRegion().front());
-    for (int64_t stage = 0; stage < init.getBarriers().getType().getStages(); ++stage)
-      for (bool full : {true, false}) {
-        auto arrivals = static_cast<int64_t>(full ? init.getProducers() : init.getConsumers());
-        if (arrivals == 0)
-          store(i32(0), placeOf(init.getBarriers(), i32(stage)), 4);
-        else
-          ptx("mbarrier.init.shared::cta.b64 [$0], $1;", "r,r", mlir::TypeRange(),
-              {barrierAt(init.getBarriers(), i32(stage), full), i32(arrivals)});
-      }
-    ptx("fence.mbarrier_init.release.cluster;", "", mlir::TypeRange(), mlir::ValueRange());
-  }
-  if (g.clusterN == 1) {
-    NVVM::Barrier0Op::create(builder, loc);
+  for (int64_t stage = 0; stage < init.getBarriers().getType().getStages(); ++stage)
+    for (bool full : {true, false}) {
+      auto arrivals = static_cast<int64_t>(full ? init.getProducers() : init.getConsumers());
+      if (arrivals == 0)
+        store(i32(0), placeOf(init.getBarriers(), i32(stage)), 4);
+      else
+        ptx("mbarrier.init.shared::cta.b64 [$0], $1;", "r,r", mlir::TypeRange(),
+            {barrierAt(init.getBarriers(), i32(stage), full), i32(arrivals)});
+    }
+  ptx("fence.mbarrier_init.release.cluster;", "", mlir::TypeRange(), mlir::ValueRange());
+}
+
+void WgmmaLowering::lowerBarriersMade(tile::BarriersMadeOp made) {
+  if (g.clusterN > 1) {
+    NVVM::ClusterArriveRelaxedOp::create(builder, loc, mlir::UnitAttr()); // behind the fence
+    NVVM::ClusterWaitOp::create(builder, loc, mlir::UnitAttr());
     return;
   }
-  NVVM::ClusterArriveRelaxedOp::create(builder, loc, mlir::UnitAttr()); // behind the fence
-  NVVM::ClusterWaitOp::create(builder, loc, mlir::UnitAttr());
+  ptx((made.getWaits() ? "bar.sync 0, " : "bar.arrive 0, ") + number(g.threads()) + ";", "",
+      mlir::TypeRange(), mlir::ValueRange());
 }
 
 void WgmmaLowering::lowerBarrierWait(tile::BarrierWaitOp wait) {

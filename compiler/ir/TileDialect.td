@@ -424,8 +424,9 @@ def Tile_GroupIndexOp : Tile_Op<"group_index", [Pure]> {
 }
 
 def Tile_InitBarriersOp : Tile_Op<"init_barriers", []> {
-  let summary = "a pair of barriers for each stage, made by one thread and seen by all";
+  let summary = "a pair of barriers for each stage, made by this thread";
   let description = [{
+    Others see them behind tile.barriers_made.
     `full` completes when `producers` threads have arrived and all announced bytes are there, `empty`
     when `consumers` threads have arrived, of all CTAs of the cluster along n. Without consumers there
     is no `empty` but a word of 0 for tile.store_place.
@@ -435,6 +436,22 @@ def Tile_InitBarriersOp : Tile_Op<"init_barriers", []> {
   let assemblyFormat = [{
     $barriers `consumers` $consumers (`producers` $producers^)? attr-dict `:` type($barriers)
   }];
+}
+
+def Tile_BarriersMadeOp : Tile_Op<"barriers_made", []> {
+  let summary = "barriers that one thread has made are seen by all that wait here";
+  let description = [{
+    All threads come here. Without `waits` a thread goes on at once, where no other CTA has barriers
+    that it uses.
+  }];
+  let arguments = (ins UnitAttr:$waits);
+  let assemblyFormat = "(`waits` $waits^)? attr-dict";
+}
+
+def Tile_PrefetchMapOp : Tile_Op<"prefetch_map", []> {
+  let summary = "starts to bring a tensor map near, for the first copy that uses it";
+  let arguments = (ins LLVM_AnyPointer:$map);
+  let assemblyFormat = "$map attr-dict `:` type($map)";
 }
 
 def Tile_BarrierWaitOp : Tile_Op<"barrier_wait", []> {

@@ -18,15 +18,13 @@ def Tile_SplitSumOp : Tile_Op<"split_sum", []> {
 }
 
 def Tile_LoadRowScalesOp : Tile_Op<"load_row_scales", []> {
-  let summary = "per-channel scales of this thread's weight rows, from global memory";
-  let description = [{Units and shifts as of tile.convert_scales.}];
+  let summary = "per-channel scales of this thread's weight rows, from global memory, as they are packed";
+  let description = [{Each in a unit of `unit` bits; tile.convert_scales makes them f32.}];
   let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$tileN,
-                       StrAttr:$element, I64Attr:$unit,
-                       I64Attr:$shift);
-  let results = (outs F32Vector:$scales);
+                       I64Attr:$unit);
+  let results = (outs I32Vector:$words);
   let assemblyFormat = [{
-    $source `+` $base `tile` $tileN `as` $element `in` $unit `at` $shift attr-dict
-    `:` type($source) `->` type($scales)
+    $source `+` $base `tile` $tileN `in` $unit attr-dict `:` type($source) `->` type($words)
   }];
 }
 

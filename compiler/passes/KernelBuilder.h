@@ -220,8 +220,6 @@ private:
 
   // TileGemv.cpp
   void buildGemv();
-  std::map<int, Value> rowScaleWords; // of the epilogue's components, where they are loaded early
-  void loadRowScales();
   std::vector<Value> streamTile(Value tileK);
   void takeTile(const std::vector<Value> &words);
   std::vector<Value> buildDotProducts(Value tileK, std::vector<Value> sums);
@@ -233,8 +231,12 @@ private:
     Value all;
     std::vector<Value> rows, columns;
   };
-  std::optional<EpilogueFactors> early; // made before the products
   EpilogueFactors buildFactors();
+  // Their loads, words of rows and numbers of all else, are those of buildFactors() unless they were
+  // asked for before.
+  std::map<mlir::Operation *, std::vector<Value>> factorLoads; // by component
+  void loadFactors(bool ofWeight);
+  const std::vector<Value> &loadFactor(ir::ComponentOp component);
   // Accumulator i of a thread times what belongs to it, plus another.
   Value scaled(const EpilogueFactors &by, size_t i, Value value, Value plus = {});
   void buildEpilogue(std::vector<Value> sums);

@@ -14,6 +14,8 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
 
+#include "llvm/ADT/SetVector.h"
+
 #include <functional>
 
 namespace rho::compiler {
@@ -73,18 +75,14 @@ public:
         pieceBarriers = alloc.getBuffer();
     }
     waits = kernel.getDependent() && !waitsFirst(kernel);
-    op.getBody().walk([&](tile::StoreBoxOp) { storesBoxes = true; });
+    op.getBody().walk([&](tile::CopyBoxOp copy) { maps.insert(copy.getMap()); });
+    op.getBody().walk([&](tile::StoreBoxOp store) {
+      storesBoxes = true;
+      maps.insert(store.getMap());
+    });
   }
 
   void run() {
-    int64_t decodeWarps = decodeThreads / 32;
-    uint64_t consumers = static_cast<uint64_t>(mathWarps / groups * clusterN + decodeWarps);
-    tile::InitBarriersOp::create(builder, loc, barriers, consumers);
-    if (pieceBarriers)
-      tile::InitBarriersOp::create(builder, loc, pieceBarriers, 0);
-    if (operandBarriers)
-      tile::InitBarriersOp::create(builder, loc, operandBarriers, static_cast<uint64_t>(mathWarps),
-                                   static_cast<uint64_t>(decodeWarps));
     Value thread = NVVM::ThreadIdXOp::create(builder, loc, builder.getI32Type());
     Value firstLoader = i32(32 * mathWarps + decodeThreads);
     Value loads = compare(arith::CmpIPredicate::uge, thread, firstLoader);
@@ -92,8 +90,11 @@ public:
     {
       mlir::OpBuilder::InsertionGuard guard(builder);
       builder.setInsertionPointToStart(&roles.getThenRegion().front());
-      tile::RegistersOp::create(builder, loc, registers.loader, false);
       Value isLoader = compare(arith::CmpIPredicate::eq, thread, firstLoader);
+      when(isLoader, [&] { makeBarriers(); });
+      NVVM::SyncWarpOp::create(builder, loc, i32(-1));
+      tile::BarriersMadeOp::create(builder, loc, /*waits=*/static_cast<bool>(pieceBarriers));
+      tile::RegistersOp::create(builder, loc, registers.loader, false);
       auto loader = scf::IfOp::create(builder, loc, isLoader);
       if (clusterK > 1) { // takes part in the barrier of tile.group_sum
         NVVM::ClusterArriveOp::create(builder, loc, mlir::UnitAttr());
@@ -113,6 +114,7 @@ public:
       if (kernel.getDependent())
         tile::LaunchDependentsOp::create(builder, loc);
       builder.setInsertionPointToStart(&roles.getElseRegion().front());
+      tile::BarriersMadeOp::create(builder, loc, /*waits=*/true);
       if (operandBarriers) {
         Value decodes = compare(arith::CmpIPredicate::uge, thread, i32(32 * mathWarps));
         auto others = scf::IfOp::create(builder, loc, decodes, /*withElseRegion=*/true);
@@ -133,6 +135,20 @@ public:
   }
 
 private:
+  // By the thread that loads, which so starts its first copies before any other thread is there.
+  void makeBarriers() {
+    for (Value map : maps)
+      tile::PrefetchMapOp::create(builder, loc, map);
+    int64_t decodeWarps = decodeThreads / 32;
+    auto consumers = static_cast<uint64_t>(mathWarps / groups * clusterN + decodeWarps);
+    tile::InitBarriersOp::create(builder, loc, barriers, consumers);
+    if (pieceBarriers)
+      tile::InitBarriersOp::create(builder, loc, pieceBarriers, 0);
+    if (operandBarriers)
+      tile::InitBarriersOp::create(builder, loc, operandBarriers, static_cast<uint64_t>(mathWarps),
+                                   static_cast<uint64_t>(decodeWarps));
+  }
+
   tile::ForTilesOp op;
   tile::KernelOp kernel;
   // One after the other, each goes on through the stages where the one before it ended.
@@ -143,6 +159,7 @@ private:
   };
   llvm::SmallVector<Loop> loops;
   tile::TotalOp total; // of several loops
+  llvm::SetVector<Value> maps;
   Value barriers, sumsBuffer;
   Value operandBarriers; // of the ring of decoded operands, where there is one
   Value pieceBarriers;   // of each stage's pieces of a residual, where there is one
@@ -320,6 +337,8 @@ private:
   }
 
   void buildMath() {
+    if (waits) // for scales of activations, and the kernel ahead may still read the outputs
+      tile::WaitDependencyOp::create(builder, loc);
     Value group = groups > 1
                       ? tile::GroupIndexOp::create(builder, loc, builder.getI32Type()).getResult()
                       : i32(0);
@@ -454,8 +473,6 @@ private:
       head.map(result, sum);
     mlir::Operation *end = total ? total.getOperation() : loops[0].pipeline.getOperation();
     auto epilogue = [&] {
-      if (waits) // the kernel ahead may still read what is written here
-        tile::WaitDependencyOp::create(builder, loc);
       for (mlir::Operation *inner = end->getNextNode(); inner; inner = inner->getNextNode())
         builder.clone(*inner, head);
     };

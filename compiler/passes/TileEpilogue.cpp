@@ -7,6 +7,39 @@ namespace rho::compiler {
 
 using mlir::Value;
 
+void KernelBuilder::loadFactors(bool ofWeight) {
+  for (ir::ComponentOp component : chain.epilogue)
+    if ((component.getRole() != "activation") == ofWeight)
+      loadFactor(component);
+}
+
+const std::vector<Value> &KernelBuilder::loadFactor(ir::ComponentOp component) {
+  auto [found, isNew] = factorLoads.try_emplace(component);
+  std::vector<Value> &loads = found->second;
+  if (!isNew)
+    return loads;
+  bool ofWeight = false;
+  int index = 0;
+  const dsl::Component &part = partOf(component, ofWeight, index);
+  mlir::Location loc = component.getLoc();
+  Value source = ofWeight ? weight : activationOf(index);
+  int64_t base = ofWeight ? section(index).offset : 0;
+  int64_t unit = ofWeight ? unitBits(index) : storedBits(part.type);
+  if (part.extent == dsl::Extent::Tensor) {
+    loads.push_back(tile::LoadTensorScaleOp::create(builder, loc, builder.getF32Type(), source,
+                                                    base, part.type.name(), unit, part.shift));
+  } else if (ofWeight) {
+    int64_t words = std::max<int64_t>(1, g.rowsPerThread() * unit / 32);
+    loads.push_back(tile::LoadRowScalesOp::create(builder, loc, vectorOf(words, true), source, base,
+                                                  tileN, unit));
+  } else {
+    for (int64_t j = 0; j < g.batchTiles(); ++j)
+      loads.push_back(tile::LoadTokenScalesOp::create(builder, loc, vectorOf(2, false), source, m,
+                                                      tileM, j, part.type.name()));
+  }
+  return loads;
+}
+
 KernelBuilder::EpilogueFactors KernelBuilder::buildFactors() {
   EpilogueFactors factors;
   auto &[factor, rows, columns] = factors;
@@ -18,33 +51,21 @@ KernelBuilder::EpilogueFactors KernelBuilder::buildFactors() {
     int index = 0;
     const dsl::Component &part = partOf(component, ofWeight, index);
     mlir::Location loc = component.getLoc();
-    Value source = ofWeight ? weight : activationOf(index);
-    int64_t base = ofWeight ? section(index).offset : 0;
+    const std::vector<Value> &loads = loadFactor(component);
     if (part.extent == dsl::Extent::Tensor) {
-      multiply(loc, factor,
-               tile::LoadTensorScaleOp::create(
-                   builder, loc, builder.getF32Type(), source, base, part.type.name(),
-                   ofWeight ? unitBits(index) : storedBits(part.type), part.shift));
+      multiply(loc, factor, loads[0]);
     } else if (ofWeight) {
-      mlir::VectorType type = vectorOf(g.rowsPerThread(), false);
-      auto early = rowScaleWords.find(index);
       Value scales =
-          early == rowScaleWords.end()
-              ? tile::LoadRowScalesOp::create(builder, loc, type, source, base, tileN,
-                                              part.type.name(), unitBits(index), part.shift)
-                    .getResult()
-              : tile::ConvertScalesOp::create(builder, loc, type, early->second, part.type.name(),
-                                              unitBits(index), part.shift);
+          tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false), loads[0],
+                                        part.type.name(), unitBits(index), part.shift);
       rows.resize(g.rowsPerThread());
       for (int64_t r = 0; r < g.rowsPerThread(); ++r)
         multiply(loc, rows[r],
                  tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, r));
     } else {
       columns.resize(g.batchTiles());
-      for (int64_t j = 0; j < g.batchTiles(); ++j)
-        multiply(loc, columns[j],
-                 tile::LoadTokenScalesOp::create(builder, loc, vectorOf(2, false), source, m, tileM,
-                                                 j, part.type.name()));
+      for (size_t j = 0; j < loads.size(); ++j)
+        multiply(loc, columns[j], loads[j]);
     }
   }
   double constant = chain.factor;
@@ -80,7 +101,7 @@ void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
     sums.assign(split.getSums().begin(), split.getSums().end());
     builder.setInsertionPointToStart(&last.getThenRegion().front());
   }
-  EpilogueFactors factors = early ? *early : buildFactors();
+  EpilogueFactors factors = buildFactors();
   for (size_t i = 0; i < sums.size(); ++i)
     sums[i] = scaled(factors, i, sums[i]);
   if (slices)

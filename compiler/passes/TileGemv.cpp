@@ -38,22 +38,6 @@ std::vector<Value> KernelBuilder::streamTile(Value tileK) {
   return words;
 }
 
-// Their latency hides behind the whole product.
-void KernelBuilder::loadRowScales() {
-  for (ir::ComponentOp component : chain.epilogue) {
-    bool ofWeight = false;
-    int index = 0;
-    const dsl::Component &part = partOf(component, ofWeight, index);
-    if (!ofWeight || part.extent != dsl::Extent::Row)
-      continue;
-    int64_t bits = unitBits(index);
-    int64_t count = std::max<int64_t>(1, g.rowsPerThread() * bits / 32);
-    rowScaleWords[index] =
-        tile::StreamRowCodesOp::create(builder, component.getLoc(), vectorOf(count, true), weight,
-                                       section(index).offset, tileN, 1, 0, 1, bits);
-  }
-}
-
 // Makes the words of a k tile those that decodes and scales take.
 void KernelBuilder::takeTile(const std::vector<Value> &words) {
   codes.clear();
@@ -148,7 +132,7 @@ void KernelBuilder::buildGemv() {
     std::vector<Value> words = streamTile(tileK);
     carried.insert(carried.end(), words.begin(), words.end());
   }
-  loadRowScales();
+  loadFactors(/*ofWeight=*/true);
   if (s.dependent)
     tile::WaitDependencyOp::create(builder, loc);
   auto copies = scf::ForOp::create(builder, loc, first, end, i32(g.warpsK));
@@ -158,7 +142,7 @@ void KernelBuilder::buildGemv() {
     for (const auto &[key, buffer] : buffers)
       buildActivationCopy(key.second, copies.getInductionVar(), copies.getInductionVar());
   }
-  early = buildFactors(); // what is late hides behind the first weights
+  loadFactors(/*ofWeight=*/false); // what is late hides behind the first weights
   mlir::NVVM::CpAsyncCommitGroupOp::create(builder, loc);
   mlir::NVVM::CpAsyncWaitGroupOp::create(builder, loc, 0);
   mlir::NVVM::Barrier0Op::create(builder, loc);

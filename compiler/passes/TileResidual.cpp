@@ -30,24 +30,21 @@ void KernelBuilder::makeResidual() {
   llvm::copy_if(chain.epilogue, std::back_inserter(scalesOfBoth), moved);
   llvm::erase_if(chain.epilogue, moved);
   llvm::erase_if(residual->chain.epilogue, moved);
-  if (!g.specialized()) // these have few rows to a thread: their scales are there before the sums
+  if (!g.specialized())
     return;
-  early = buildFactors();
   residual->builder.restoreInsertionPoint(builder.saveInsertionPoint());
-  residual->early = residual->buildFactors();
+  residual->loadFactors(/*ofWeight=*/true);
 }
 
 // From two sets of sums to one in f32, which is all that groups of warps and CTAs exchange. Scales
 // of the activation are left to the epilogue.
 std::vector<Value> KernelBuilder::joinSums(std::vector<Value> sums) {
   residual->builder.restoreInsertionPoint(builder.saveInsertionPoint());
-  EpilogueFactors ofWeight = early ? *early : buildFactors();
-  EpilogueFactors ofResidual = residual->early ? *residual->early : residual->buildFactors();
+  EpilogueFactors ofWeight = buildFactors(), ofResidual = residual->buildFactors();
   size_t count = sums.size() / 2;
   for (size_t i = 0; i < count; ++i)
     sums[i] = scaled(ofWeight, i, sums[i], scaled(ofResidual, i, sums[count + i]));
   sums.resize(count);
-  early.reset();
   chain.epilogue = scalesOfBoth;
   chain.factor = 1;
   return g.specialized() ? totalOf(sums) : sums;
