@@ -38,20 +38,33 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
   const dsl::ElementType type = part.type;
   int64_t perWord = 32 / unitBits(component);
   int64_t warpgroup = row / g.rowsPerThread(), inWarpgroup = row % g.rowsPerThread();
-  Value word = rowWordsOf(component, group, warpgroup, slot)[inWarpgroup / perWord];
   mlir::Location loc = at(true, component);
   if (form == "multiplier") {
     DecodeProgram scales =
         *scaleSequence(type, context.placed.mmaType, context.placed.decode.scaleLog2);
-    int64_t outputs = static_cast<int64_t>(scales.outputs.size());
-    auto decoded =
-        tile::DecodeOp::create(builder, loc, std::vector<mlir::Type>(outputs, builder.getI32Type()),
-                               word, mlir::ValueRange(), scales.print());
-    int64_t base = row - inWarpgroup % perWord; // a word may be longer than the thread's rows
-    for (int64_t i = 0; i < std::min(outputs, g.rowsPerThread()); ++i)
-      parameterCache[{form.str(), component, group, base + i}] = decoded.getResult(i);
+    // A word may be longer than the thread's rows: it then takes the next group's too.
+    int64_t rows = std::min(perWord, g.rowsPerThread()), base = row - inWarpgroup % perWord;
+    int64_t groups = g.gemv() || g.groupsPerTile(extentK(part)) % 2 != 0 ? 1 : perWord / rows;
+    group = group / groups * groups;
+    Value word = rowWordsOf(component, group, warpgroup, slot)[inWarpgroup / perWord];
+    if (groups > 1) {
+      Value next = rowWordsOf(component, group + 1, warpgroup, slot)[0];
+      DecodeProgram join;
+      join.output(join.add(DecodeInstr::Op::Prmt, DecodeProgram::word(0), DecodeProgram::word(1),
+                           DecodeProgram::constant(0x5410)));
+      word = tile::DecodeOp::create(builder, loc, mlir::TypeRange{builder.getI32Type()},
+                                    mlir::ValueRange{word, next}, mlir::ValueRange(), join.print())
+                 .getResult(0);
+    }
+    auto decoded = tile::DecodeOp::create(
+        builder, loc, std::vector<mlir::Type>(scales.outputs.size(), builder.getI32Type()), word,
+        mlir::ValueRange(), scales.print());
+    for (int64_t i = 0; i < groups * rows; ++i)
+      parameterCache[{form.str(), component, group + i / rows, base + i % rows}] =
+          decoded.getResult(static_cast<unsigned>(i));
     return parameterCache[key];
   }
+  Value word = rowWordsOf(component, group, warpgroup, slot)[inWarpgroup / perWord];
   DecodeProgram pick;
   auto bit = static_cast<uint32_t>(inWarpgroup % perWord * unitBits(component) + part.shift);
   uint32_t byte = bit / 8;
