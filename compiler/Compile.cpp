@@ -4,7 +4,7 @@
 #include "compiler/codegen/Ptx.h"
 #include "compiler/passes/GemmContext.h"
 #include "compiler/passes/Passes.h"
-#include "compiler/plan/CostModel.h"
+#include "compiler/plan/Resources.h"
 
 #include "compiler/BuildId.inc"
 

@@ -38,7 +38,7 @@ void KernelBuilder::build() {
     tile::PrefetchOp::create(builder, at(context.residual->weightOrigin), weight,
                              layout.residual->firstsOffset, layout.residual->firstsBytes());
   findTile();
-  if (g.specialized()) { // their latency hides behind the products
+  if (g.specialized()) {               // their latency hides behind the products
     constexpr int64_t mostTokens = 64; // a register for four of them
     loadFactors(/*ofWeight=*/true);
     if (g.tileM <= mostTokens)

@@ -16,6 +16,7 @@
 
 #include "llvm/ADT/SetVector.h"
 
+#include <algorithm>
 #include <functional>
 
 namespace rho::compiler {
@@ -240,11 +241,10 @@ private:
     tile::PipelineOp pipeline = of.pipeline;
     Value first = head.lookupOrDefault(pipeline.getFirst());
     Value last = head.lookupOrDefault(pipeline.getLast());
-    // Of the first round through the ring weights are started first: activations wait for the
-    // kernel ahead.
+    // Weights of the first k tiles are started first: activations wait for the kernel ahead.
     Value ahead = i32(0);
     if (waits) {
-      Value count = arith::MinUIOp::create(builder, loc, sub(last, first), i32(depth));
+      Value count = arith::MinUIOp::create(builder, loc, sub(last, first), i32(tilesAhead()));
       ahead = select(share.isFirst, count, i32(0));
       startAhead(of, head, first, ahead, weightCopies);
       when(share.isFirst, [&] { tile::WaitDependencyOp::create(builder, loc); });
@@ -265,6 +265,19 @@ private:
                return llvm::SmallVector<Value>{following.slot, following.parity};
              });
     return cursorsOf(after);
+  }
+
+  // Activations come behind the weights that are on their way when the kernel ahead ends, so these
+  // are no more than the memory brings until then. Kernels that multiply more slowly than it loads
+  // take fewer: for them only the start counts. The shares of all k tiles are those that were
+  // fastest on an H200 for 60 kernels.
+  int64_t tilesAhead() {
+    tile::GeometryAttr a = kernel.getGeometry();
+    constexpr int64_t fewRows = 16, fewest = 2;
+    bool isLoadBound = dsl::ElementType::get(a.getMma()).bits() <= 8 && a.getTileM() <= fewRows;
+    int64_t share = isLoadBound ? 5 : 10;
+    int64_t tiles = static_cast<int64_t>(op.getTilesK()) / std::max<int64_t>(1, splitK);
+    return std::clamp((tiles + share / 2) / share, std::min(fewest, depth), depth);
   }
 
   // Copies of one set into the first slots, which are empty; with weights the bytes of all sets are

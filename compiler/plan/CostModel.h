@@ -25,12 +25,4 @@ Cost predictParts(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedul
                   const Problem &problem, const DeviceModel &device);
 constexpr double memoryLatencyMicroseconds = 0.8;
 
-// Estimated registers of one thread, from accumulators, fragments and scales.
-int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry,
-                      int pipeline);
-
-// Dynamic shared memory of one CTA in bytes.
-int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry,
-                    const Schedule &schedule, const Problem &problem);
-
 } // namespace rho::compiler

@@ -2,8 +2,8 @@
 
 #include "compiler/LayoutMap.h"
 
-#include "compiler/plan/CostModel.h"
 #include "compiler/plan/IntegerSums.h"
+#include "compiler/plan/Resources.h"
 
 #include <algorithm>
 #include <limits>

@@ -5,6 +5,7 @@
 #include "compiler/plan/CostModel.h"
 #include "compiler/plan/IntegerSums.h"
 #include "compiler/plan/Legality.h"
+#include "compiler/plan/Resources.h"
 
 #include <algorithm>
 #include <cmath>

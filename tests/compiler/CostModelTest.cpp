@@ -211,8 +211,7 @@ TEST(Razer, fewBatchRowsOnADgxSpark) {
   }
 }
 
-// What the model said when it was fitted to that GPU (9% rms of wgmma kernels, 15% of gemv ones),
-// for schedules of results/h200/tune.csv; int4 to bf16 took two instructions more then (18.98 us).
+// What the model said when it was fitted to that GPU (10% rms of 1700 wgmma kernels).
 TEST(H200, predictionsAreThoseThatWereFitted) {
   struct Row {
     const char *gemm;
@@ -247,7 +246,7 @@ TEST(H200, predictionsAreThoseThatWereFitted) {
             4,
             1,
             imfp,
-            59.83},
+            62.36},
         Row{"int4_channel_int8",
             {1024, 28672, 4096},
             sums,
@@ -257,10 +256,10 @@ TEST(H200, predictionsAreThoseThatWereFitted) {
             1,
             imfp,
             156.09},
-        Row{"int4_channel_int8", {1, 4096, 4096}, sums, {1, 16, 128}, {1, 1, 8}, 2, 1, gemv, 3.84},
+        Row{"int4_channel_int8", {1, 4096, 4096}, sums, {1, 16, 128}, {1, 1, 8}, 2, 1, gemv, 4.04},
         Row{"int4_g128_int8", {1, 8192, 8192}, sums, {1, 16, 256}, {1, 1, 4}, 2, 1, gemv, 9.42},
-        Row{"liquidquant_int8", {1, 4096, 4096}, sums, {1, 16, 256}, {1, 1, 4}, 2, 1, gemv, 4.05},
-        Row{"int4_channel_int8", {16, 4096, 4096}, sums, {8, 64, 512}, {1, 4, 4}, 8, 1, imfp, 5.21},
+        Row{"liquidquant_int8", {1, 4096, 4096}, sums, {1, 16, 256}, {1, 1, 4}, 2, 1, gemv, 4.25},
+        Row{"int4_channel_int8", {16, 4096, 4096}, sums, {8, 64, 512}, {1, 4, 4}, 8, 1, imfp, 4.95},
         Row{"int4_g128_int8", {16, 8192, 8192}, sums, {16, 64, 256}, {1, 4, 4}, 8, 1, imfp, 10.84},
         Row{"liquidquant_int8",
             {16, 4096, 4096},
@@ -270,7 +269,7 @@ TEST(H200, predictionsAreThoseThatWereFitted) {
             6,
             4,
             imfp,
-            6.61}}) {
+            7.42}}) {
     dsl::Gemm gemm = shipped(row.gemm);
     gemm.schedule = {};
     gemm.schedule.scales = row.scales;

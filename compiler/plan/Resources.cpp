@@ -1,0 +1,99 @@
+#include "compiler/plan/Resources.h"
+
+#include "compiler/LayoutMap.h"
+
+#include <algorithm>
+
+namespace rho::compiler {
+
+int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
+                    const Schedule &schedule, const Problem &problem) {
+  int64_t alignment = g.sharedAlignment();
+  int64_t bytes = divideUp(sumsBytes(g), alignment) * alignment;
+  if (std::optional<OutputSlices> slices = outputSlices(gemm, g, problem))
+    bytes += slices->slots * slices->bytes;
+  if (int64_t operand = operandBytes(g))
+    bytes += operand * operandStages(placed) + alignment; // with its barriers
+  auto add = [&](int64_t buffer) { bytes += divideUp(buffer, alignment) * alignment; };
+  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
+    add(buffer.bytes * bufferStages(g, schedule, problem.k));
+  if (std::optional<PieceRing> ring = pieceRing(gemm, placed, g, schedule.pipeline)) {
+    add(ring->places * ring->pieceBytes);
+    add(schedule.pipeline * PieceRing::barrierBytes);
+  }
+  return bytes;
+}
+
+namespace {
+
+// What a residual adds: sums of its own and the codes of a piece.
+int64_t residualRegisters(const PlacedGemm &placed, const Geometry &g) {
+  if (!placed.residual)
+    return 0;
+  Geometry piece = pieceGeometry(placed, g);
+  int64_t sums = g.rowTiles() * g.batchTiles() * 4;
+  bool partial = placed.residual->flushK > 0 && placed.flushK == 0;
+  int64_t codes = g.rowTiles() * piece.chunkCodes() * piece.weightBits / 32;
+  return sums * (partial ? 2 : 1) + codes;
+}
+
+} // namespace
+
+int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
+                      int pipeline) {
+  if (!placed.parts.empty()) { // with the scaled sums of the parts before
+    int most = 0;
+    int64_t sums = g.specialized() ? g.rowTiles() * g.tileM / 2 : g.rowTiles() * g.batchTiles() * 4;
+    forEachGemm(gemm, placed, [&](const dsl::Gemm &one, const PlacedGemm &part) {
+      most = std::max(most, estimateRegisters(one, part, geometryOfPart(part, g), pipeline));
+    });
+    bool together = std::all_of(placed.parts.begin(), placed.parts.end(), addsToSums);
+    return most + (together ? 0 : static_cast<int>(sums));
+  }
+  int64_t residual = residualRegisters(placed, g);
+  if (g.gemv()) {
+    // Codes and row parameters on their way, sums, the activations of a chunk.
+    int64_t codes = g.chunks() * g.rowTiles() * g.planeWords(g.weightBits);
+    for (const dsl::Component &component : gemm.weight.components)
+      if (component.extent == dsl::Extent::Group)
+        codes += std::max<int64_t>(1, g.tileK / g.parameterK(component.group)) *
+                 divideUp(g.rowsPerThread() * storedBits(component.type), 32);
+    int64_t sums = g.rowsPerThread() * g.tileM * (placed.flushK > 0 ? 2 : 1);
+    int64_t run = g.tileM * g.chunkK() / (placed.integerAccumulator ? 16 : 4);
+    return static_cast<int>(codes * pipeline + sums + run + 32);
+  }
+  if (g.specialized()) {
+    // Sums, operand A of the batches on their way, codes and addresses.
+    int64_t sums = g.rowTiles() * g.tileM / 2;
+    int64_t steps = 2 * batchSteps(g) + 1;
+    int64_t others = 48;
+    if (placed.flushK > 0) { // with partial sums of up to two groups
+      int64_t extent = std::min(placed.flushK, g.tileK);
+      int64_t batch = groupBatchSteps(g, extent);
+      steps = batch * (batch * g.mmaK < g.tileK ? 2 : 1);
+      sums *= extent < g.tileK ? 3 : 2;
+      // Many sums leave few registers for others, with which ptxas gets along in simple loops.
+      constexpr int64_t fewest = 8, most = 32;
+      others = std::max(fewest, most - sums / 8);
+      if (g.warpsK > 1)
+        others = std::max(2 * fewest, others);
+      if (2 * extent < g.tileK)
+        others = std::max(3 * fewest, others);
+    }
+    int64_t operand = g.decodesApart() ? 0 : g.rowTiles() * steps * 4;
+    return static_cast<int>(sums + operand + others + residual);
+  }
+  int64_t accumulators = g.rowTiles() * g.batchTiles() * 4;
+  int64_t partial = accumulators * (mmaChains(g) - (placed.flushK > 0 ? 0 : 1));
+  int64_t activations = g.batchTiles() * g.stepsPerChunk() * 2;
+  int64_t scales = placed.flushK > 0 || !placed.decode.params.empty() ? g.rowsPerThread() * 2 : 0;
+  int64_t tables = 0;
+  for (bool ofWeight : {true, false})
+    if (placed.blockScaling && placed.blockScaling->split(ofWeight))
+      tables += ofWeight ? 12 : 4; // and operand A
+  if (placed.blockScaling)
+    activations *= placed.blockScaling->parts(false);
+  return static_cast<int>(accumulators + partial + activations + scales + tables + residual + 52);
+}
+
+} // namespace rho::compiler
