@@ -232,8 +232,8 @@ private:
     std::vector<Value> rows, columns;
   };
   EpilogueFactors buildFactors();
-  // Their loads, words of rows and numbers of all else, are those of buildFactors() unless they were
-  // asked for before.
+  // Their loads, words of rows and numbers of all else, are those of buildFactors() unless they
+  // were asked for before.
   std::map<mlir::Operation *, std::vector<Value>> factorLoads; // by component
   void loadFactors(bool ofWeight);
   const std::vector<Value> &loadFactor(ir::ComponentOp component);
