@@ -4,7 +4,8 @@
 Usage: targets.py [SUITE.csv ...]   (default: h200/llama.csv and h200/dependent.csv beside this file)
 
 SUITE.csv is what `rho bench --suite llama --csv` writes. A time is the best of all of them and of the
-ways of launching; ratios of times are below 1 where the first is faster. Counters are of one launch of
+ways of launching, in relations of those that both kernels have; ratios of times are below 1 where the
+first is faster. Counters are of one launch of
 a kernel that was planned for serial launches (h200/counters.csv).
 """
 
@@ -71,10 +72,12 @@ class Suite:
     def __init__(self, rows):
         self.rows = [row for row in rows if row["m"]]  # without those of the floor
         self.best = {}  # (kernel, n, k, m) -> (us, launch)
+        self.ways = {}  # the same -> {launch: us}
         for row in self.rows:
             key = (row["kernel"], int(row["n"]), int(row["k"]), int(row["m"]))
             time = (float(row["us"]), row.get("launch", ""))
             self.best[key] = min(self.best.get(key, time), time)
+            self.ways.setdefault(key, {})[time[1]] = time[0]
         self.sizes = sorted({key[3] for key in self.best})
 
     def shapes(self, kernel, m):
@@ -88,6 +91,17 @@ class Suite:
                      if (other, n, k, m) in self.best]
             if times:
                 found.append((self.best[(kernel, n, k, m)][0] / min(times), f"{n}x{k}"))
+        return found
+
+    def like_ratios(self, kernel, base, m):
+        """(time / that of the base, shape), each the best of the ways that both were launched in."""
+        found = []
+        for n, k in self.shapes(kernel, m):
+            own, other = (self.ways.get((name, n, k, m), {}) for name in (kernel, base))
+            both = own.keys() & other.keys()
+            if both:
+                found.append((min(own[way] for way in both) / min(other[way] for way in both),
+                              f"{n}x{k}"))
         return found
 
 
@@ -143,7 +157,7 @@ def relations(suite):
     rows = []
     for kernel, base, most in RELATIONS:
         for m in suite.sizes:
-            ratios = suite.ratios(kernel, [base], m)
+            ratios = suite.like_ratios(kernel, base, m)
             if not ratios:
                 continue
             average = mean([ratio for ratio, _ in ratios])

@@ -54,6 +54,12 @@ class TargetsTest(unittest.TestCase):
         self.assertIn("| 64 | 1.50 | 1.581 | yes, 5.1% faster |", text)
         self.assertIn("| 512 |  | 0.500 | reported only |", text)
 
+    def test_relations_are_of_launches_that_both_have(self):
+        suite = targets.Suite([row("int4_g128_fp8", 1, 6), row("int4_g128_int8", 1, 5),
+                               row("int4_g128_int8", 1, 4, launch="dependent")])
+        self.assertIn("| int4_g128_fp8 | int4_g128_int8 | 1 | 1.05 | 1.200 |",
+                      targets.relations(suite))
+
     def test_relations_count_the_shapes_within(self):
         suite = targets.Suite([row("nvfp4_bf16", 1, 1.05), row("int4_g128_bf16", 1, 1),
                                row("nvfp4_bf16", 1, 1.2, n=32), row("int4_g128_bf16", 1, 1, n=32)])
