@@ -38,8 +38,9 @@ void KernelBuilder::build() {
     tile::PrefetchOp::create(builder, at(context.residual->weightOrigin), weight,
                              layout.residual->firstsOffset, layout.residual->firstsBytes());
   findTile();
-  if (g.specialized()) {               // their latency hides behind the products
-    constexpr int64_t mostTokens = 64; // a register for four of them
+  if (g.specialized()) {
+    // Their latency hides behind the products. Each thread has a quarter of the tokens.
+    constexpr int64_t mostTokens = 64;
     loadFactors(/*ofWeight=*/true);
     if (g.tileM <= mostTokens)
       loadFactors(/*ofWeight=*/false);
