@@ -153,8 +153,9 @@ void WgmmaLowering::lowerBarriersMade(tile::BarriersMadeOp made) {
     NVVM::ClusterWaitOp::create(builder, loc, mlir::UnitAttr());
     return;
   }
-  ptx((made.getWaits() ? "bar.sync 0, " : "bar.arrive 0, ") + number(g.threads()) + ";", "",
-      mlir::TypeRange(), mlir::ValueRange());
+  if (made.getWaits())
+    return namedBarrier(0, g.threads());
+  ptx("bar.arrive 0, " + number(g.threads()) + ";", "", mlir::TypeRange(), mlir::ValueRange());
 }
 
 void WgmmaLowering::lowerBarrierWait(tile::BarrierWaitOp wait) {

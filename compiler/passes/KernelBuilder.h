@@ -71,6 +71,10 @@ private:
     int host = all[component].host;
     return storedBits(all[host < 0 ? component : host].type);
   }
+  // Words that hold such a unit for each of this thread's weight rows.
+  int64_t wordsOfRows(int64_t bits) const {
+    return std::max<int64_t>(1, g.rowsPerThread() * bits / 32);
+  }
   bool sharesUnit(int component) const {
     const dsl::Format &weight = context.gemm.weight;
     return weight.components[component].host >= 0 || !dsl::guestsOf(weight, component).empty();
@@ -248,8 +252,9 @@ private:
   mlir::Location at(bool ofWeight, int component) {
     return componentLocation(op.getContext(), context, ofWeight, component);
   }
+  static bool isOfWeight(ir::ComponentOp component) { return component.getRole() != "activation"; }
   const dsl::Component &partOf(ir::ComponentOp component, bool &ofWeight, int &index) const {
-    ofWeight = component.getRole() != "activation";
+    ofWeight = isOfWeight(component);
     const dsl::Format &format = ofWeight ? context.gemm.weight : context.gemm.activation;
     llvm::StringRef name = component.getComponent();
     if (!ofWeight)

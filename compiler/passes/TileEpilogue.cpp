@@ -9,7 +9,7 @@ using mlir::Value;
 
 void KernelBuilder::loadFactors(bool ofWeight) {
   for (ir::ComponentOp component : chain.epilogue)
-    if ((component.getRole() != "activation") == ofWeight)
+    if (isOfWeight(component) == ofWeight)
       loadFactor(component);
 }
 
@@ -29,9 +29,8 @@ const std::vector<Value> &KernelBuilder::loadFactor(ir::ComponentOp component) {
     loads.push_back(tile::LoadTensorScaleOp::create(builder, loc, builder.getF32Type(), source,
                                                     base, part.type.name(), unit, part.shift));
   } else if (ofWeight) {
-    int64_t words = std::max<int64_t>(1, g.rowsPerThread() * unit / 32);
-    loads.push_back(tile::LoadRowScalesOp::create(builder, loc, vectorOf(words, true), source, base,
-                                                  tileN, unit));
+    loads.push_back(tile::LoadRowScalesOp::create(builder, loc, vectorOf(wordsOfRows(unit), true),
+                                                  source, base, tileN, unit));
   } else {
     for (int64_t j = 0; j < g.batchTiles(); ++j)
       loads.push_back(tile::LoadTokenScalesOp::create(builder, loc, vectorOf(2, false), source, m,

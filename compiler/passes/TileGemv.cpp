@@ -28,7 +28,7 @@ std::vector<Value> KernelBuilder::streamTile(Value tileK) {
     if (!context.placed.streamed[i] || part.host >= 0)
       continue;
     int64_t group = extentK(part), bits = unitBits(index), spread = g.groupsPerChunk(group);
-    mlir::VectorType type = vectorOf(std::max<int64_t>(1, g.rowsPerThread() * bits / 32), true);
+    mlir::VectorType type = vectorOf(wordsOfRows(bits), true);
     Value partTile = sectionTile(index, tileK);
     for (int64_t k = 0; k < g.tileK; k += g.parameterK(group))
       words.push_back(tile::StreamRowCodesOp::create(

@@ -11,9 +11,9 @@ Value KernelBuilder::rowVectorOf(int component, int64_t group, int64_t warpgroup
   if (auto known = rowVectors.find({component, group}); known != rowVectors.end())
     return known->second;
   int64_t bits = unitBits(component);
-  int64_t count = std::max<int64_t>(1, g.rowsPerThread() * bits / 32);
-  return tile::LoadRowCodesOp::create(builder, at(true, component), vectorOf(count, true),
-                                      buffers[{true, component}], slot, group, bits, warpgroup);
+  return tile::LoadRowCodesOp::create(builder, at(true, component),
+                                      vectorOf(wordsOfRows(bits), true), buffers[{true, component}],
+                                      slot, group, bits, warpgroup);
 }
 
 const std::vector<Value> &KernelBuilder::rowWordsOf(int component, int64_t group, int64_t warpgroup,

@@ -26,7 +26,7 @@ void KernelBuilder::makeResidual() {
   residual->kernelTileK = g.tileK;
   for (const LayoutSection &section : layout.residual->sections)
     residual->layout.sections[static_cast<size_t>(section.component)].offset = section.offset;
-  auto moved = [](ir::ComponentOp scale) { return scale.getRole() == "activation"; };
+  auto moved = [](ir::ComponentOp scale) { return !isOfWeight(scale); };
   llvm::copy_if(chain.epilogue, std::back_inserter(scalesOfBoth), moved);
   llvm::erase_if(chain.epilogue, moved);
   llvm::erase_if(residual->chain.epilogue, moved);
@@ -81,7 +81,7 @@ std::vector<KernelBuilder::PieceLoad> KernelBuilder::pieceLoads() {
         loads.push_back({words, part.offset + t * 32 * 4 * words, std::nullopt});
       continue;
     }
-    int64_t words = std::max<int64_t>(1, g.rowsPerThread() * part.codeBits / 32);
+    int64_t words = wordsOfRows(part.codeBits);
     for (int64_t unit = 0; unit < part.tileK; ++unit)
       loads.push_back({words, part.offset + unit * part.tileN * part.codeBits / 8, part.codeBits});
   }
