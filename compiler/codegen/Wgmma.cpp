@@ -295,9 +295,10 @@ WgmmaLowering::Value WgmmaLowering::matrixRowAt(Value part, int64_t batchTile, V
 // swizzle; addresses in units of 16 bytes. The swizzle is on address bits, so a start within the
 // row is an offset like any other.
 WgmmaLowering::Value WgmmaLowering::descriptor(Value part, int64_t offset) {
-  constexpr int64_t high = (int64_t(1) << 62) | (int64_t(1024 / 16) << 32) | (int64_t(1) << 16);
-  Value start = add(div(sharedAddress(part), 16), offset / 16);
-  return arith::OrIOp::create(builder, loc, widen(start), i64(high));
+  constexpr int64_t high = (int64_t(1) << 62) | (int64_t(1024 / 16) << 32), leading = 1 << 16;
+  // The same for all of a part but for one addition.
+  Value start = arith::OrIOp::create(builder, loc, div(sharedAddress(part), 16), i32(leading));
+  return arith::OrIOp::create(builder, loc, widen(add(start, offset / 16)), i64(high));
 }
 
 // Rows are 128 bytes of k, whose eight pieces of 16 bytes are permuted by the row's last three

@@ -182,6 +182,10 @@ Result<DecodeProgram> DecodeProgram::parse(std::string_view text) {
   return program;
 }
 
+bool DecodeInstr::isCopy() const {
+  return op == Op::Or && operands[1] == DecodeProgram::constant(0);
+}
+
 int DecodeProgram::words() const {
   uint32_t count = 0;
   for (const DecodeInstr &instr : instructions)

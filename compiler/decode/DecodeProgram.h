@@ -37,6 +37,8 @@ struct DecodeInstr {
   };
   Op op;
   std::array<Operand, 3> operands;
+  // a | 0: an output that is a word or a parameter as it is.
+  bool isCopy() const;
   friend bool operator==(const DecodeInstr &, const DecodeInstr &) = default;
 };
 

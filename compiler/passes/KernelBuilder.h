@@ -116,6 +116,7 @@ private:
   std::map<ParameterKey, Value> parameterCache;
   std::map<std::pair<int, int64_t>, Value> rowVectors; // by component and group, where in registers
   Value rowVectorOf(int component, int64_t group, int64_t warpgroup, Value slot);
+  void loadRowVector(int component, int64_t k, Value slot); // into rowVectors
   // By component, group and warpgroup.
   std::map<std::tuple<int, int64_t, int64_t>, std::vector<Value>> rowWords;
   const std::vector<Value> &rowWordsOf(int component, int64_t group, int64_t warpgroup, Value slot);
@@ -178,7 +179,8 @@ private:
   // `sums` empty: starts at zero.
   std::vector<Value> startBatch(int64_t first, int64_t extent, const std::vector<Value> &a,
                                 Value slot, const std::vector<Value> &sums);
-  void loadGroupScales(int64_t k, Value slot);
+  int64_t batchExtent() const; // along k
+  void loadBatch(int64_t first, Value slot);
   std::vector<Value> buildGroupedProducts(Value slot, std::vector<Value> sums);
   std::vector<Value> buildWarpgroupProducts(Value slot, std::vector<Value> carried);
   std::vector<Value> lastOperand; // A, of the batch that runs on

@@ -16,6 +16,14 @@ Value KernelBuilder::rowVectorOf(int component, int64_t group, int64_t warpgroup
                                       slot, group, bits, warpgroup);
 }
 
+void KernelBuilder::loadRowVector(int component, int64_t k, Value slot) {
+  const std::vector<dsl::Component> &components = context.gemm.weight.components;
+  if (components[component].host >= 0)
+    component = components[component].host;
+  int64_t group = groupIn(k, extentK(components[component]));
+  rowVectors[{component, group}] = rowVectorOf(component, group, 0, slot);
+}
+
 const std::vector<Value> &KernelBuilder::rowWordsOf(int component, int64_t group, int64_t warpgroup,
                                                     Value slot) {
   std::vector<Value> &words = rowWords[{component, group, warpgroup}];

@@ -2,6 +2,7 @@
 #include "compiler/passes/KernelBuilder.h"
 
 #include <bit>
+#include <functional>
 
 namespace rho::compiler {
 
@@ -106,6 +107,26 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
   return grouped ? sums : joinChains(partial);
 }
 
+int64_t KernelBuilder::batchExtent() const {
+  return (grouped() ? groupBatchSteps(g, flushK()) : batchSteps(g)) * g.mmaK;
+}
+
+// What a batch needs of shared memory. No load passes an instruction of the warpgroup, and one that
+// follows them waits behind all that those of every warpgroup of the SM read.
+void KernelBuilder::loadBatch(int64_t first, Value slot) {
+  std::vector<Value> needed;
+  if (!g.decodesApart())
+    llvm::append_range(needed, chain.decode.getParameters());
+  llvm::append_range(needed, llvm::make_filter_range(chain.accumulator, isOfWeight));
+  for (int64_t k = first; k < std::min(first + batchExtent(), g.tileK); k += g.mmaK) {
+    if (!g.decodesApart())
+      codesOf(k / g.chunkK(), slot);
+    for (Value value : needed)
+      for (int component : componentsOf(value))
+        loadRowVector(component, k, slot);
+  }
+}
+
 // Operand A of the instructions from k on: 4 registers for each step and row tile. None where
 // another warpgroup has left it in shared memory.
 std::vector<Value> KernelBuilder::decodeBatch(int64_t first, int64_t extent, Value slot) {
@@ -141,8 +162,15 @@ std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector
   auto count = static_cast<std::ptrdiff_t>(g.rowTiles() * g.batchTiles());
   std::vector<Value> sums(carried.begin(), carried.begin() + count);
   std::vector<Value> held(carried.begin() + count, carried.end());
-  int64_t extent = batchSteps(g) * g.mmaK;
+  int64_t extent = batchExtent();
+  // The next batch's codes arrive while this one's are decoded. Not those that are operand A as
+  // they are: its registers may be read until the batch of the tile before has ended.
+  bool ahead =
+      llvm::none_of(context.placed.decode.program.instructions, std::mem_fn(&DecodeInstr::isCopy));
   for (int64_t k = 0; k < g.tileK; k += extent) {
+    loadBatch(k, slot);
+    if (ahead)
+      loadBatch(k + extent, slot);
     std::vector<Value> a = decodeBatch(k, extent, slot);
     sums = startBatch(k, extent, a, slot, sums);
     if (k > 0 || carriesBatch(g))
@@ -152,6 +180,7 @@ std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector
       tile::ReleaseOp::create(builder, at("gemm"));
     held = std::move(a);
   }
+  rowVectors.clear();
   if (carriesBatch(g)) {
     sums.insert(sums.end(), held.begin(), held.end());
     return sums;
@@ -169,15 +198,13 @@ std::vector<Value> KernelBuilder::awaitBatch(const std::vector<Value> &sums) {
 // The same with partial sums that are scaled after each group, while the instructions of the next
 // group run.
 std::vector<Value> KernelBuilder::buildGroupedProducts(Value slot, std::vector<Value> sums) {
-  int64_t flush = flushK();
-  int64_t extent = groupBatchSteps(g, flush) * g.mmaK;
+  int64_t flush = flushK(), extent = batchExtent();
   std::vector<Value> held, running;
   for (int64_t k = 0; k <= g.tileK; k += extent) {
     bool startsGroup = k % flush == 0;
     std::vector<Value> a, started;
     if (k < g.tileK) {
-      if (startsGroup)
-        loadGroupScales(k, slot);
+      loadBatch(k, slot);
       a = decodeBatch(k, extent, slot);
       started = startBatch(k, extent, a, slot, startsGroup ? std::vector<Value>() : running);
     }
@@ -195,18 +222,6 @@ std::vector<Value> KernelBuilder::buildGroupedProducts(Value slot, std::vector<V
   }
   rowVectors.clear();
   return sums;
-}
-
-// Ahead of the group's instructions: a load that follows them waits behind all that those of every
-// warpgroup of the SM read of shared memory.
-void KernelBuilder::loadGroupScales(int64_t k, Value slot) {
-  for (ir::ComponentOp component : chain.accumulator) {
-    bool ofWeight = false;
-    int index = 0;
-    int64_t group = groupIn(k, partOf(component, ofWeight, index).group);
-    if (ofWeight)
-      rowVectors[{index, group}] = rowVectorOf(index, group, 0, slot);
-  }
 }
 
 std::vector<Value> KernelBuilder::joinChains(const std::vector<std::vector<Value>> &partial) {

@@ -57,9 +57,8 @@ InstructionCounts operator*(double times, InstructionCounts counts) {
 
 InstructionCounts countDecode(const DecodeProgram &program) {
   InstructionCounts counts;
-  for (const DecodeInstr &instr :
-       program.instructions) // operands that are the codes have no decode
-    if (instr.op != DecodeInstr::Op::Or || instr.operands[1] != DecodeProgram::constant(0))
+  for (const DecodeInstr &instr : program.instructions)
+    if (!instr.isCopy()) // operands that are the codes have no decode
       counts[classOf(instr.op)] += 1;
   return counts;
 }
