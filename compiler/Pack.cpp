@@ -561,6 +561,9 @@ Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *
     return *negative;
   if (std::optional<Error> none = noSum(layout.sections, *parts[0]))
     return *none;
+  if (layout.residual)
+    if (auto negative = negativeScale(layout.residual->parts, weight.parts[1]))
+      return *negative;
 
   std::memset(out, 0, static_cast<size_t>(layout.bytes));
   packSections(layout.sections, *parts[0], out);

@@ -231,4 +231,35 @@ ExprPtr deriveEncode(const Format &format, int component) {
   return deriveOffset(format, component);
 }
 
+static bool isNeverNegative(const Format &format, const Expr &rule) {
+  auto all = [&] {
+    return std::all_of(rule.operands.begin(), rule.operands.end(),
+                       [&](const ExprPtr &operand) { return isNeverNegative(format, *operand); });
+  };
+  switch (rule.kind) {
+  case Expr::Kind::Integer:
+    return rule.integer >= 0;
+  case Expr::Kind::Real:
+    return rule.real >= 0;
+  case Expr::Kind::Component:
+    return isNeverNegative(format, format.components[static_cast<size_t>(rule.component)]);
+  case Expr::Kind::Reduce:
+    return rule.reduction == Expr::Reduction::Absmax || all();
+  case Expr::Kind::Cast:
+    return all();
+  case Expr::Kind::Call:
+    return rule.function == Expr::Function::Best && all();
+  case Expr::Kind::Binary:
+    return (rule.op == Expr::Op::Add || rule.op == Expr::Op::Mul || rule.op == Expr::Op::Div) &&
+           all();
+  default:
+    return false;
+  }
+}
+
+bool isNeverNegative(const Format &format, const Component &component) {
+  return component.type.minFinite() >= 0 ||
+         (component.encode && isNeverNegative(format, *component.encode));
+}
+
 } // namespace rho::dsl

@@ -37,4 +37,8 @@ bool isRemappedProduct(const Format &format);
 // Null where the value has none of these forms.
 ExprPtr deriveEncode(const Format &format, int component);
 
+// Whether a component has no negative number by its type, or as the form of its rule shows. Codes
+// that the user brings are none of the rule's; who relies on it must look at those.
+bool isNeverNegative(const Format &format, const Component &component);
+
 } // namespace rho::dsl

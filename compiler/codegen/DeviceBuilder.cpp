@@ -143,8 +143,9 @@ std::vector<DeviceBuilder::Value> DeviceBuilder::toF32(llvm::ArrayRef<Value> wor
     }
     return result;
   }
+  unit = unit == 0 ? storedBits(type) : unit;
   if (std::optional<DecodeProgram> sequence = scaleSequence(type, "f16", 0)) {
-    // Each register holds one number twice.
+    // A register for each byte, which holds its number twice.
     std::vector<Value> pairs;
     for (Value word : words) {
       auto decode = tile::DecodeOp::create(
@@ -153,13 +154,13 @@ std::vector<DeviceBuilder::Value> DeviceBuilder::toF32(llvm::ArrayRef<Value> wor
       pairs.insert(pairs.end(), decode.getResults().begin(), decode.getResults().end());
     }
     for (int64_t i = 0; i < count; ++i) {
-      Value pair = LLVM::BitcastOp::create(
-          builder, loc, mlir::VectorType::get({2}, builder.getF16Type()), pairs[i]);
+      Value pair =
+          LLVM::BitcastOp::create(builder, loc, mlir::VectorType::get({2}, builder.getF16Type()),
+                                  pairs[(i * unit + shift) / 8]);
       result.push_back(arith::ExtFOp::create(builder, loc, f32(), this->element(pair, 0)));
     }
     return result;
   }
-  unit = unit == 0 ? storedBits(type) : unit;
   int64_t perWord = 32 / unit;
   for (int64_t i = 0; i < count; ++i) {
     Value code =

@@ -3,6 +3,7 @@
 #include "compiler/decode/Affine.h"
 #include "compiler/decode/Extract.h"
 #include "compiler/decode/Synthesis.h"
+#include "dsl/DeriveEncode.h"
 #include "dsl/Evaluate.h"
 
 #include <bit>
@@ -354,7 +355,7 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
                                         int component, std::string_view mmaType) {
   if (dsl::ElementType::get(mmaType).bits() != 16)
     return std::nullopt;
-  dsl::ElementType type = format.components[component].type;
+  dsl::ElementType type = multiplierType(format, component);
   // A power of two that the decode left out may travel in the scale instead, as far as the
   // operand type's range allows; the epilogue restores the rest.
   if (sequence.log2Factor < 0) {
@@ -363,7 +364,7 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
     else if (type.bits() <= 8)
       sequence.scaleLog2 = std::min(-sequence.log2Factor, scaleHeadroom(type, mmaType));
   }
-  if (!scaleSequence(type, mmaType, sequence.scaleLog2))
+  if (!scaleSequence(type, mmaType, sequence.scaleLog2) || format.components[component].shift != 0)
     return std::nullopt;
   sequence.log2Factor += sequence.scaleLog2;
   int base = static_cast<int>(sequence.params.size());
@@ -393,6 +394,12 @@ DecodeSequence restored(DecodeSequence sequence, std::string_view mmaType) {
   return sequence;
 }
 
+dsl::ElementType multiplierType(const dsl::Format &format, int component) {
+  const dsl::Component &scale = format.components[static_cast<size_t>(component)];
+  bool noSign = scale.type.name() == "e4m3" && dsl::isNeverNegative(format, scale);
+  return noSign ? dsl::ElementType::get("ue4m3") : scale.type;
+}
+
 int scaleHeadroom(dsl::ElementType type, std::string_view mmaType) {
   double room = dsl::ElementType::get(mmaType).maxFinite() / type.maxFinite();
   return static_cast<int>(std::floor(std::log2(room)));
@@ -410,10 +417,11 @@ std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_vi
     p.output(p.add(Op::Prmt, word, word, constant(highTwice)));
     return p;
   }
-  if (type.name() != "e4m3" || (mmaType != "f16" && mmaType != "bf16"))
+  bool isSigned = type.name() == "e4m3";
+  if ((!isSigned && type.name() != "ue4m3") || (mmaType != "f16" && mmaType != "bf16"))
     return std::nullopt;
-  // e4m3 placed under the wider exponent field, as in floatByPlacement: bytes 1 and 3 of the word
-  // at once, then bytes 0 and 2.
+  // Placed under the wider exponent field, as in floatByPlacement: bytes 1 and 3 of the word at
+  // once, then bytes 0 and 2.
   bool f16 = mmaType == "f16";
   int drop = f16 ? 1 : 4;
   int restore = (f16 ? 8 : 120) + log2Factor;
@@ -421,12 +429,15 @@ std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_vi
   field |= field << 16;
   Operand placed[2];
   for (int odd = 1; odd >= 0; --odd) {
-    Operand top = odd ? word : p.add(Op::Shl, word, constant(8));
+    Operand top = word;
+    if (isSigned && odd == 0)
+      top = p.add(Op::Shl, word, constant(8));
     int net = (odd ? 0 : 8) - drop;
     Operand moved =
         p.add(net < 0 ? Op::Shr : Op::Shl, word, constant(static_cast<uint32_t>(std::abs(net))));
-    Operand value =
-        p.add(Op::AndOr, top, constant(0x80008000), p.add(Op::And, moved, constant(field)));
+    Operand value = p.add(Op::And, moved, constant(field));
+    if (isSigned)
+      value = p.add(Op::AndOr, top, constant(0x80008000), value);
     int rest = restore;
     int largest = f16 ? 15 : 127;
     while (rest != 0) { // powers of two beyond the type's range take two steps

@@ -108,6 +108,10 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
 // would leave the exact range is multiplied back in.
 DecodeSequence withoutScale(DecodeSequence sequence, std::string_view mmaType);
 
+// What a decode reads the codes of a scale as that it multiplies with. e4m3 that its rule never
+// makes negative is read as ue4m3; of such a weight other codes must not be packed.
+dsl::ElementType multiplierType(const dsl::Format &format, int component);
+
 // One 32-bit word of packed scales -> one register (s * 2^log2Factor twice) per scale: 2 registers
 // for 16-bit scales, 4 for 8-bit ones. None when the scale type is not exact in mmaType ("f16" or
 // "bf16").

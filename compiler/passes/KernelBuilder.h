@@ -65,11 +65,27 @@ private:
   const LayoutSection &section(int index) const {
     return layout.sections[sectionIndex(context.gemm.weight, index)];
   }
-  // Of the stored unit of a weight component; several share one where they lie in spare bits.
+  // Of a weight component: that in whose stored codes it lies, itself or where those have spare
+  // bits another one.
+  int hostOf(int component) const {
+    int host = context.gemm.weight.components[component].host;
+    return host < 0 ? component : host;
+  }
+  int64_t storedBitsOf(int component) const {
+    return storedBits(context.gemm.weight.components[hostOf(component)].type);
+  }
+  // What is loaded of it for a row at a time, the codes of one or more groups.
+  int64_t groupsTogether(int component) const {
+    return g.groupsTogether(storedBitsOf(component),
+                            extentK(context.gemm.weight.components[component]));
+  }
   int64_t unitBits(int component) const {
-    const std::vector<dsl::Component> &all = context.gemm.weight.components;
-    int host = all[component].host;
-    return storedBits(all[host < 0 ? component : host].type);
+    return storedBitsOf(component) * groupsTogether(component);
+  }
+  // Where a group's code begins in it.
+  int64_t bitInUnit(int component, int64_t group) const {
+    return group % groupsTogether(component) * storedBitsOf(component) +
+           context.gemm.weight.components[component].shift;
   }
   // Words that hold such a unit for each of this thread's weight rows.
   int64_t wordsOfRows(int64_t bits) const {
@@ -114,10 +130,10 @@ private:
   };
   // Registers per weight row of one parameter of the decode, for one group of the tile.
   std::map<ParameterKey, Value> parameterCache;
-  std::map<std::pair<int, int64_t>, Value> rowVectors; // by component and group, where in registers
+  std::map<std::pair<int, int64_t>, Value> rowVectors; // by component and unit, where in registers
   Value rowVectorOf(int component, int64_t group, int64_t warpgroup, Value slot);
   void loadRowVector(int component, int64_t k, Value slot); // into rowVectors
-  // By component, group and warpgroup.
+  // By component, unit and warpgroup.
   std::map<std::tuple<int, int64_t, int64_t>, std::vector<Value>> rowWords;
   const std::vector<Value> &rowWordsOf(int component, int64_t group, int64_t warpgroup, Value slot);
   // Rows count on through the warpgroups whose operand this thread decodes.

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
 
 namespace rho::compiler {
 
@@ -77,6 +78,12 @@ private:
     case Op::RotateLeft: // a funnel shift of a register with itself
       return mlir::LLVM::FshlOp::create(builder, loc, a, a, b);
     case Op::Prmt:
+      if (llvm::APInt bytes; a == b && mlir::matchPattern(c, mlir::m_ConstantInt(&bytes))) {
+        if (bytes == 0x1010)
+          return twice(a, "l");
+        if (bytes == 0x3232)
+          return twice(a, "h");
+      }
       return mlir::NVVM::PermuteOp::create(builder, loc, builder.getI32Type(), a, b, c,
                                            mlir::NVVM::PermuteMode::DEFAULT);
     case Op::Mad:
@@ -98,12 +105,24 @@ private:
   // Written out: of two bitwise operations with a constant each, ptxas makes two instructions,
   // since one instruction takes only one constant. As one it puts the other constant in a register.
   Value lop3(Value a, Value b, Value c, llvm::StringRef table) {
-    return mlir::LLVM::InlineAsmOp::create(
-               builder, loc, mlir::TypeRange{builder.getI32Type()}, mlir::ValueRange{a, b, c},
-               ("lop3.b32 $0, $1, $2, $3, " + table + ";").str(), "=r,r,r,r",
-               /*has_side_effects=*/false, /*is_align_stack=*/false,
-               mlir::LLVM::tailcallkind::TailCallKind::None, mlir::LLVM::AsmDialectAttr(),
-               mlir::ArrayAttr())
+    return ptx(("lop3.b32 $0, $1, $2, $3, " + table + ";").str(), "=r,r,r,r", {a, b, c});
+  }
+
+  // A half of a word, twice. Written so that ptxas sees halves: instructions on two of them read
+  // either one from a register, a permutation of bytes it leaves as one.
+  Value twice(Value word, llvm::StringRef half) {
+    return ptx(
+        ("{\n.reg .b16 l, h;\nmov.b32 {l, h}, $1;\nmov.b32 $0, {" + half + ", " + half + "};\n}")
+            .str(),
+        "=r,r", word);
+  }
+
+  Value ptx(const std::string &text, llvm::StringRef constraints, mlir::ValueRange operands) {
+    return mlir::LLVM::InlineAsmOp::create(builder, loc, mlir::TypeRange{builder.getI32Type()},
+                                           operands, text, constraints,
+                                           /*has_side_effects=*/false, /*is_align_stack=*/false,
+                                           mlir::LLVM::tailcallkind::TailCallKind::None,
+                                           mlir::LLVM::AsmDialectAttr(), mlir::ArrayAttr())
         .getResult(0);
   }
 

@@ -6,27 +6,25 @@ namespace rho::compiler {
 using mlir::Value;
 
 Value KernelBuilder::rowVectorOf(int component, int64_t group, int64_t warpgroup, Value slot) {
-  if (int host = context.gemm.weight.components[component].host; host >= 0)
-    component = host;
-  if (auto known = rowVectors.find({component, group}); known != rowVectors.end())
+  component = hostOf(component);
+  int64_t unit = group / groupsTogether(component), bits = unitBits(component);
+  if (auto known = rowVectors.find({component, unit}); known != rowVectors.end())
     return known->second;
-  int64_t bits = unitBits(component);
   return tile::LoadRowCodesOp::create(builder, at(true, component),
                                       vectorOf(wordsOfRows(bits), true), buffers[{true, component}],
-                                      slot, group, bits, warpgroup);
+                                      slot, unit, bits, warpgroup);
 }
 
 void KernelBuilder::loadRowVector(int component, int64_t k, Value slot) {
-  const std::vector<dsl::Component> &components = context.gemm.weight.components;
-  if (components[component].host >= 0)
-    component = components[component].host;
-  int64_t group = groupIn(k, extentK(components[component]));
-  rowVectors[{component, group}] = rowVectorOf(component, group, 0, slot);
+  component = hostOf(component);
+  int64_t group = groupIn(k, extentK(context.gemm.weight.components[component]));
+  rowVectors[{component, group / groupsTogether(component)}] =
+      rowVectorOf(component, group, 0, slot);
 }
 
 const std::vector<Value> &KernelBuilder::rowWordsOf(int component, int64_t group, int64_t warpgroup,
                                                     Value slot) {
-  std::vector<Value> &words = rowWords[{component, group, warpgroup}];
+  std::vector<Value> &words = rowWords[{component, group / groupsTogether(component), warpgroup}];
   if (!words.empty())
     return words;
   Value vector = rowVectorOf(component, group, warpgroup, slot);
@@ -44,37 +42,26 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
     return known;
   const dsl::Component &part = context.gemm.weight.components[component];
   const dsl::ElementType type = part.type;
-  int64_t perWord = 32 / unitBits(component);
+  int64_t perWord = 32 / unitBits(component), together = groupsTogether(component); // rows, groups
   int64_t warpgroup = row / g.rowsPerThread(), inWarpgroup = row % g.rowsPerThread();
   mlir::Location loc = at(true, component);
+  Value word = rowWordsOf(component, group, warpgroup, slot)[inWarpgroup / perWord];
   if (form == "multiplier") {
-    DecodeProgram scales =
-        *scaleSequence(type, context.placed.mmaType, context.placed.decode.scaleLog2);
-    // A word may be longer than the thread's rows: it then takes the next group's too.
-    int64_t rows = std::min(perWord, g.rowsPerThread()), base = row - inWarpgroup % perWord;
-    int64_t groups = g.gemv() || g.groupsPerTile(extentK(part)) % 2 != 0 ? 1 : perWord / rows;
-    group = group / groups * groups;
-    Value word = rowWordsOf(component, group, warpgroup, slot)[inWarpgroup / perWord];
-    if (groups > 1) {
-      Value next = rowWordsOf(component, group + 1, warpgroup, slot)[0];
-      DecodeProgram join;
-      join.output(join.add(DecodeInstr::Op::Prmt, DecodeProgram::word(0), DecodeProgram::word(1),
-                           DecodeProgram::constant(0x5410)));
-      word = tile::DecodeOp::create(builder, loc, mlir::TypeRange{builder.getI32Type()},
-                                    mlir::ValueRange{word, next}, mlir::ValueRange(), join.print())
-                 .getResult(0);
-    }
+    DecodeProgram scales = *scaleSequence(multiplierType(context.gemm.weight, component),
+                                          context.placed.mmaType, context.placed.decode.scaleLog2);
+    int64_t codes = std::min(perWord, g.rowsPerThread()) * together;
+    int64_t firstRow = row - inWarpgroup % perWord, firstGroup = group - group % together;
     auto decoded = tile::DecodeOp::create(
         builder, loc, std::vector<mlir::Type>(scales.outputs.size(), builder.getI32Type()), word,
         mlir::ValueRange(), scales.print());
-    for (int64_t i = 0; i < groups * rows; ++i)
-      parameterCache[{form.str(), component, group + i / rows, base + i % rows}] =
+    for (int64_t i = 0; i < codes; ++i)
+      parameterCache[{form.str(), component, firstGroup + i % together, firstRow + i / together}] =
           decoded.getResult(static_cast<unsigned>(i));
     return parameterCache[key];
   }
-  Value word = rowWordsOf(component, group, warpgroup, slot)[inWarpgroup / perWord];
   DecodeProgram pick;
-  auto bit = static_cast<uint32_t>(inWarpgroup % perWord * unitBits(component) + part.shift);
+  auto bit = static_cast<uint32_t>(inWarpgroup % perWord * unitBits(component) +
+                                   bitInUnit(component, group));
   uint32_t byte = bit / 8;
   uint32_t selector = form == "byte" ? 0x4440 | byte : byte * 0x1111;
   auto picked = pick.add(DecodeInstr::Op::Prmt, DecodeProgram::word(), DecodeProgram::constant(0),
@@ -114,7 +101,8 @@ Value KernelBuilder::componentNumber(int component, int64_t group, int64_t row, 
   const dsl::Component &part = context.gemm.weight.components[component];
   Value scales = tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
                                                rowVectorOf(component, group, warpgroup, slot),
-                                               part.type.name(), unitBits(component), part.shift);
+                                               part.type.name(), unitBits(component),
+                                               bitInUnit(component, group));
   for (int64_t i = 0; i < g.rowsPerThread(); ++i)
     componentNumbers[{component, group, row - inWarpgroup + i}] =
         tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, i);

@@ -268,7 +268,7 @@ void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value
       Value words = rowVectorOf(index, group, 0, slot);
       Value scales =
           tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false), words,
-                                        part.type.name(), unitBits(index), part.shift);
+                                        part.type.name(), unitBits(index), bitInUnit(index, group));
       for (int64_t r = 0; r < g.rowsPerThread(); ++r) {
         Value scale = tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, r);
         if (static_cast<int64_t>(rows.size()) <= r)

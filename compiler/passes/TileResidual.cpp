@@ -81,9 +81,9 @@ std::vector<KernelBuilder::PieceLoad> KernelBuilder::pieceLoads() {
         loads.push_back({words, part.offset + t * 32 * 4 * words, std::nullopt});
       continue;
     }
-    int64_t words = wordsOfRows(part.codeBits);
-    for (int64_t unit = 0; unit < part.tileK; ++unit)
-      loads.push_back({words, part.offset + unit * part.tileN * part.codeBits / 8, part.codeBits});
+    int64_t bits = residual->unitBits(part.component);
+    for (int64_t unit = 0; unit < part.tileK * part.codeBits / bits; ++unit)
+      loads.push_back({wordsOfRows(bits), part.offset + unit * part.tileN * bits / 8, bits});
   }
   return loads;
 }
@@ -163,7 +163,8 @@ std::vector<Value> KernelBuilder::buildPieceProducts(Value slot, Value inTile,
   for (const LayoutSection &part : layout.residual->parts) {
     for (int64_t t = 0; t < g.rowTiles() && part.component == 0; ++t)
       codes[static_cast<size_t>(t)].push_back(*word++);
-    for (int64_t unit = 0; unit < part.tileK && part.component != 0; ++unit)
+    int64_t bits = part.component == 0 ? 0 : piece.unitBits(part.component);
+    for (int64_t unit = 0; bits != 0 && unit < part.tileK * part.codeBits / bits; ++unit)
       piece.rowVectors[{part.component, unit}] = *word++;
   }
   piece.codes = {{0, std::move(codes)}};

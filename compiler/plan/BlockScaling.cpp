@@ -1,5 +1,7 @@
 #include "compiler/plan/Placement.h"
 
+#include "dsl/DeriveEncode.h"
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -50,37 +52,6 @@ std::string allInstructions(std::string_view mmaType) {
       text += (text.empty() ? "" : " or ") + std::string(instruction.components) + " per k[" +
               std::to_string(instruction.block) + "]";
   return text;
-}
-
-// Whether a rule gives no negative number, as its form shows. Codes that the user brings are none
-// of the rule's; packing looks at those.
-bool neverNegative(const Expr &expr, const dsl::Format &format) {
-  auto all = [&] {
-    for (const dsl::ExprPtr &operand : expr.operands)
-      if (!neverNegative(*operand, format))
-        return false;
-    return true;
-  };
-  switch (expr.kind) {
-  case Expr::Kind::Integer:
-    return expr.integer >= 0;
-  case Expr::Kind::Real:
-    return expr.real >= 0;
-  case Expr::Kind::Component: {
-    const dsl::Component &component = format.components[expr.component];
-    return component.type.minFinite() >= 0 ||
-           (component.encode && neverNegative(*component.encode, format));
-  }
-  case Expr::Kind::Reduce:
-    return expr.reduction == Expr::Reduction::Absmax || all();
-  case Expr::Kind::Cast:
-    return all();
-  case Expr::Kind::Binary:
-    return (expr.op == Expr::Op::Add || expr.op == Expr::Op::Mul || expr.op == Expr::Op::Div) &&
-           all();
-  default:
-    return false;
-  }
 }
 
 // The group scale of one operand; null: it has none. `problem` where it has several.
@@ -144,8 +115,7 @@ std::string fitBlockScaling(const dsl::Gemm &gemm, const std::vector<ScaleUse> &
   for (const dsl::Component *component : {weight, activation})
     if (component)
       scaling.log2 += *scaleLog2(component->type, chosen->type);
-  if (activation && activation->type.minFinite() < 0 &&
-      !(activation->encode && neverNegative(*activation->encode, gemm.activation)))
+  if (activation && !dsl::isNeverNegative(gemm.activation, *activation))
     return "the rule of '" + activation->name + "' may give a negative scale, " +
            std::string(chosen->type) + " has no sign";
   if (gemm.weight.element().remap)

@@ -95,9 +95,12 @@ double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, co
     if (param.form == DecodeParam::Form::Number) // to f32, products, and back
       perScale = 4 * static_cast<double>(param.number.terms.size());
     if (param.form == DecodeParam::Form::Multiplier)
-      if (auto scales = scaleSequence(component.type, placed.mmaType, placed.decode.scaleLog2))
-        perScale = static_cast<double>(scales->instructions.size()) /
-                   static_cast<double>(scales->outputs.size());
+      if (auto scales = scaleSequence(multiplierType(gemm.weight, param.component), placed.mmaType,
+                                      placed.decode.scaleLog2)) {
+        // The last of each output, a half twice, is part of the multiplication.
+        auto outputs = static_cast<double>(scales->outputs.size());
+        perScale = (static_cast<double>(scales->instructions.size()) - outputs) / outputs;
+      }
     result += groups * static_cast<double>(g.rowTiles()) * (perScale + 0.5);
   }
   return result;

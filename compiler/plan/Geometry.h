@@ -73,6 +73,12 @@ struct Geometry {
   // Groups of one chunk, one after the other along the runs of a quad.
   int64_t groupsPerChunk(int64_t group) const { return parameterK(group) / group; }
   int64_t groupsPerTile(int64_t group) const { return group >= tileK ? 1 : tileK / group; }
+  // Groups whose codes of a weight row, of so many bits each, are stored side by side: as many as
+  // make one word of all that a thread has of them.
+  int64_t groupsTogether(int64_t bits, int64_t group) const {
+    int64_t count = gemv() ? 1 : std::max<int64_t>(1, 32 / (bits * rowsPerThread()));
+    return groupsPerTile(group) % count == 0 ? count : 1;
+  }
 };
 
 // The k that shares a code of a component: its group, or more than any k.

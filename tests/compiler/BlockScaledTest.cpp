@@ -165,8 +165,10 @@ TEST(BlockScaled, WhatHasNoInstructionIsRefusedWithTheReason) {
 }
 
 // Codes that the user brings may break what no rule of the format gives.
-TEST(BlockScaled, NegativeScalesOfAWeightAreNotPacked) {
-  Case test{"nvfp4", "nvfp4_token", "f32", "", "sm_120a", {4, 64, 136}};
+class ScalesWithoutSign : public testing::TestWithParam<Case> {};
+
+TEST_P(ScalesWithoutSign, AreNotPackedWhereNegative) {
+  const Case &test = GetParam();
   Outcome result;
   ASSERT_NO_FATAL_FAILURE(
       run(test, exactNumbers(64, 136, 16, 1), exactNumbers(4, 136, 16, 2), result));
@@ -174,10 +176,17 @@ TEST(BlockScaled, NegativeScalesOfAWeightAreNotPacked) {
   weight.components[1].set(7, 0xb8);
   Result<Buffer> packed = result.gemm.packQuantized(weight);
   ASSERT_FALSE(packed.ok());
-  EXPECT_EQ(packed.error().str(),
-            "error: code 7 of 'block' is -1, a negative scale; this kernel's matrix instruction "
-            "reads scales without a sign [pack_negative_scale]\n");
+  EXPECT_EQ(
+      packed.error().str(),
+      "error: code 7 of 'block' is -1, a negative scale; its rule gives none, and this kernel "
+      "reads scales without a sign [pack_negative_scale]\n");
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ScalesWithoutSign,
+    testing::Values(Case{"nvfp4", "nvfp4_token", "f32", "", "sm_120a", {4, 64, 136}},
+                    Case{"nvfp4", "bf16", "f32", "scales: operand", "sm_90a", {4, 64, 136}},
+                    Case{"nvfp4_4over6", "f16", "f32", "scales: operand", "sm_80", {4, 64, 136}}));
 
 // LLVM makes packed f32 arithmetic for sm_120a, and no other target's text has it.
 TEST(Sm120, OtherInstructionsAreWithinTheBound) {

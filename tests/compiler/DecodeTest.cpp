@@ -165,19 +165,21 @@ class ScaleCodes : public testing::TestWithParam<Case> {};
 TEST_P(ScaleCodes, EveryScaleInEveryPlace) {
   auto [element, mmaType] = GetParam();
   dsl::ElementType type = dsl::ElementType::get(element);
-  int log2 = type.bits() == 8 ? scaleHeadroom(type, mmaType) : 0;
+  int stored = type.bits() <= 8 ? 8 : 16;
+  int log2 = stored == 8 ? scaleHeadroom(type, mmaType) : 0;
   std::optional<DecodeProgram> sequence = scaleSequence(type, mmaType, log2);
   ASSERT_TRUE(sequence);
   std::mt19937 random(3);
-  int perWord = 32 / type.bits();
+  int perWord = 32 / stored;
   ASSERT_EQ(static_cast<int>(sequence->outputs.size()), perWord);
   for (uint32_t code = 0; code < (1u << type.bits()); ++code) {
     double value = type.decode(code);
     if (!std::isfinite(value))
       continue; // packing refuses such scales
     for (int place = 0; place < perWord; ++place) {
-      uint32_t mask = ((1ull << type.bits()) - 1) << (place * type.bits());
-      uint32_t word = (random() & ~mask) | (code << (place * type.bits()));
+      // What is stored beside a code, in its unit too, is not part of the number.
+      uint32_t mask = ((1ull << type.bits()) - 1) << (place * stored);
+      uint32_t word = (random() & ~mask) | (code << (place * stored));
       uint32_t reg = sequence->run({word}, {})[place];
       ASSERT_EQ(subElement(reg, 0, mmaType), std::ldexp(value, log2)) << "code " << code;
       ASSERT_EQ(reg >> 16, reg & 0xffff);
@@ -187,15 +189,19 @@ TEST_P(ScaleCodes, EveryScaleInEveryPlace) {
 
 INSTANTIATE_TEST_SUITE_P(All, ScaleCodes,
                          testing::Values(Case{"e4m3", "f16"}, Case{"e4m3", "bf16"},
+                                         Case{"ue4m3", "f16"}, Case{"ue4m3", "bf16"},
                                          Case{"f16", "f16"}, Case{"bf16", "bf16"}),
                          [](const auto &info) {
                            return info.param.element + "_" + info.param.mmaType;
                          });
 
-// NVFP4's element times block scale is exact in both operand types, for all 16 x 254 pairs.
-TEST(Decode, Nvfp4ProductsAreExact) {
-  dsl::Format format = formatOf("format f { element: e2m1 block: e4m3 per k[16] tensor: f32 per "
-                                "tensor value = element * block * tensor }");
+// NVFP4's element times block scale is exact in both operand types, for all pairs of codes.
+class Nvfp4Products : public testing::TestWithParam<std::string> {};
+
+TEST_P(Nvfp4Products, AreExact) {
+  dsl::Format format = formatOf("format f { element: e2m1 block: " + GetParam() +
+                                " per k[16] tensor: f32 per tensor "
+                                "value = element * block * tensor }");
   for (const char *mmaType : {"f16", "bf16"}) {
     const dsl::Expr &core = *format.value->operands[0]->operands[0];
     dsl::ElementType scaleType = format.components[1].type;
@@ -209,7 +215,7 @@ TEST(Decode, Nvfp4ProductsAreExact) {
     ASSERT_TRUE(scales);
     std::mt19937 random(5);
     for (uint32_t code = 0; code < 16; ++code)
-      for (uint32_t scale = 0; scale < 256; ++scale) {
+      for (uint32_t scale = 0; scale < 1U << scaleType.bits(); ++scale) {
         if (!std::isfinite(scaleType.decode(scale)))
           continue;
         uint32_t multiplier = scales->run({scale * 0x01010101u}, {})[0];
@@ -224,6 +230,9 @@ TEST(Decode, Nvfp4ProductsAreExact) {
       }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(All, Nvfp4Products, testing::Values("e4m3", "ue4m3"),
+                         [](const auto &info) { return info.param; });
 
 TEST(DecodeProgram, PrintsAndParsesBack) {
   dsl::Format format = formatOf(liquidQuant);

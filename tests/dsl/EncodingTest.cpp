@@ -1,4 +1,5 @@
 // Encoding of blocks of rows, zero points, offsets and candidates, against what the rules say.
+#include "dsl/DeriveEncode.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Quantize.h"
 #include "tests/dsl/Formats.h"
@@ -239,6 +240,22 @@ TEST(Best, TheFirstOfEqualCandidatesAndThoseThatFulfil) {
   EXPECT_EQ(quantize(none, {x.data(), MatrixView::Type::F32, 1, 16, 16}, true).error().str(),
             "error: no code of 'f' fulfils 'step <= 1' at row 0, column 0 "
             "[requirement_unfulfilled]\n");
+}
+
+TEST(Rules, AreNeverNegativeWhereTheirFormShowsIt) {
+  auto shown = [](const std::string &type, const std::string &rule) {
+    FormatPtr format = declared("format f { element: e2m1 block: " + type +
+                                " per k[16] all: f32 per tensor value = element * block * all " +
+                                (rule.empty() ? "" : "encode { block = " + rule + " }") + " }");
+    return isNeverNegative(*format, format->components[1]);
+  };
+  EXPECT_TRUE(shown("e4m3", ""));
+  EXPECT_TRUE(shown("e4m3", "absmax(x / all) / 6"));
+  EXPECT_TRUE(shown("e4m3", "best(absmax(x / all) / 6, absmax(x / all) / 4)"));
+  EXPECT_TRUE(shown("ue4m3", "max(x) / 6"));
+  EXPECT_FALSE(shown("e4m3", "max(x) / 6"));
+  EXPECT_FALSE(shown("e4m3", "best(absmax(x / all) / 6, -1)"));
+  EXPECT_FALSE(shown("e4m3", "absmax(x) - 1"));
 }
 
 TEST(Codebook, ElementsAreNearestAfterTheScale) {
