@@ -209,12 +209,12 @@ std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &start)
     ofResidual.assign(first, last);
     carried.erase(first, last);
   }
-  std::vector<Value> sumsAfter = !g.specialized() ? buildWarpProducts(slot, carried)
-                                 : grouped()      ? buildGroupedProducts(slot, carried)
-                                                  : buildWarpgroupProducts(slot, carried);
+  std::vector<Value> sumsAfter = !g.warpgroupsMultiply() ? buildWarpProducts(slot, carried)
+                                 : grouped()             ? buildGroupedProducts(slot, carried)
+                                                         : buildWarpgroupProducts(slot, carried);
   if (residual)
     ofResidual = addResidual(slot, pieces, ofResidual);
-  if (g.specialized() && !grouped() && !carriesBatch(g))
+  if (g.warpgroupsMultiply() && !grouped() && !carriesBatch(g))
     sumsAfter = awaitBatch(sumsAfter);
   if (residual)
     sumsAfter.insert(sumsAfter.begin() + static_cast<std::ptrdiff_t>(ofWeight), ofResidual.begin(),

@@ -31,7 +31,9 @@ int64_t groupBatchSteps(const Geometry &g, int64_t flushK) {
   return g.decodesApart() ? steps : std::min(steps, mostBatchSteps);
 }
 
-bool carriesBatch(const Geometry &g) { return g.decodesApart() || g.rowTiles() * g.tileM > 32; }
+bool carriesBatch(const Geometry &g) {
+  return g.decodesApart() || (g.warpgroupsMultiply() && g.rowTiles() * g.tileM > 32);
+}
 
 RegisterShares divideRegisters(int64_t mathThreads, int64_t decodeThreads, int64_t ctasPerSm) {
   constexpr int64_t loader = 24, decode = 80, largest = 240, perSm = 65536, unit = 8;
@@ -43,6 +45,12 @@ RegisterShares divideRegisters(int64_t mathThreads, int64_t decodeThreads, int64
 }
 
 Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
+  // wgmma takes the batch from shared memory. Eight rows of it, the least of an instruction, are
+  // few registers: with them mma.sync takes fewer instructions in all and has nothing to wait for.
+  // That of e4m3 is slow on Hopper.
+  bool fewRows = schedule.tileM <= 8 && placed.mmaType != "e4m3";
+  bool warpgroups = schedule.roles == Geometry::Roles::ExCP ||
+                    (schedule.roles == Geometry::Roles::ImFP && !fewRows);
   return {schedule.tileM,
           schedule.tileN,
           schedule.tileK,
@@ -55,7 +63,8 @@ Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
           schedule.roles,
           schedule.splitK == dsl::ScheduleDecl::streamK,
           schedule.clusterN,
-          schedule.clusterK};
+          schedule.clusterK,
+          !warpgroups};
 }
 
 Geometry pieceGeometry(const PlacedGemm &placed, const Geometry &g) {
@@ -66,7 +75,7 @@ Geometry pieceGeometry(const PlacedGemm &placed, const Geometry &g) {
 }
 
 bool warpgroupsShareBlocks(const dsl::Residual &residual, const Geometry &g) {
-  return g.specialized() && residual.blocks.rows % (4 * g.warpN()) == 0;
+  return g.warpgroupsMultiply() && residual.blocks.rows % (4 * g.warpN()) == 0;
 }
 
 int64_t bufferStages(const Geometry &g, const Schedule &schedule, int64_t k) {

@@ -27,6 +27,7 @@ struct Geometry {
   Roles roles = Roles::Uniform;
   bool streamK = false;               // CTAs have equal shares of the k tiles of all outputs
   int64_t clusterN = 1, clusterK = 1; // CTAs of a cluster along weight rows and along k
+  bool warpsMultiply = true;          // each by itself, by mma.sync
 
   static constexpr int64_t smallestTileK = 64;
 
@@ -38,6 +39,7 @@ struct Geometry {
   bool gemv() const { return roles == Roles::Gemv; }
   bool decodesApart() const { return roles == Roles::ExCP; } // a warpgroup of its own decodes
   bool specialized() const { return roles == Roles::ImFP || decodesApart(); } // has a loading warp
+  bool warpgroupsMultiply() const { return specialized() && !warpsMultiply; } // by wgmma
   int64_t mathThreads() const { return 32 * warpsM * warpsN * warpsK; }
   int64_t groupThreads() const { return 32 * warpsM * warpsN; } // that hold one set of sums
   int64_t decodeThreads() const { return decodesApart() ? warpgroup : 0; }
