@@ -10,8 +10,6 @@ namespace rho::compiler {
 
 namespace {
 
-using dsl::Expr;
-
 // PTX ISA, the table of valid combinations of kinds, element types, scale types and sizes of the
 // vector of scales; `components` says which of a format are such.
 struct Instruction {
