@@ -96,11 +96,9 @@ double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, co
       perScale = 4 * static_cast<double>(param.number.terms.size());
     if (param.form == DecodeParam::Form::Multiplier)
       if (auto scales = scaleSequence(multiplierType(gemm.weight, param.component), placed.mmaType,
-                                      placed.decode.scaleLog2)) {
-        // The last of each output, a half twice, is part of the multiplication.
-        auto outputs = static_cast<double>(scales->outputs.size());
-        perScale = (static_cast<double>(scales->instructions.size()) - outputs) / outputs;
-      }
+                                      placed.decode.scaleLog2))
+        perScale = static_cast<double>(scales->instructions.size()) /
+                   static_cast<double>(scales->outputs.size());
     result += groups * static_cast<double>(g.rowTiles()) * (perScale + 0.5);
   }
   return result;
@@ -191,8 +189,7 @@ constexpr double sustainedClock = 0.855;    // of the boost clock, under matrix 
 constexpr double l2BytesPerCycle = 65.81;   // of one SM, in cycles of the boost clock
 constexpr double instructionMinCycles = 12; // of one wgmma instruction, however few its columns
 constexpr double decodeIssueShare = 0.6;    // cycles of a decode's instruction to a bitwise one's
-constexpr double stepCycles = 8;            // descriptors and the order of one step of wgmma
-constexpr double warpStepCycles = 4;        // the same of mma.sync: loads of its operand B
+constexpr double stepCycles = 8;            // descriptors and the order of one step along k
 constexpr double tileCycles = 24;           // barriers and addresses of one k tile
 constexpr double stageCycles = 24;          // from a full barrier to the first instruction
 constexpr double dependentFactor = 2.75;    // of one warp alone, to its issue
@@ -217,9 +214,8 @@ WarpCycles warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
   double decode =
       units * (placed.decode.instructions() + 0.5) + parameterInstructions(gemm, placed, g);
   int64_t stepsAlongK = g.tileK / g.mmaK;
-  double perStep = g.warpgroupsMultiply() ? stepCycles : warpStepCycles;
   double cycles = decode * decodeIssueShare * issueCycles(Class::Lop3, rates) +
-                  static_cast<double>(stepsAlongK) * perStep + tileCycles;
+                  static_cast<double>(stepsAlongK) * stepCycles + tileCycles;
   if (placed.flushK == 0)
     return {cycles, 0};
   double flushes = static_cast<double>(std::max<int64_t>(1, g.tileK / placed.flushK));
@@ -417,7 +413,7 @@ constexpr double gemvDependentFactor = 1.7;         // of one warp alone, to its
 constexpr double gemvSharpness = 3.2;
 constexpr double gemvStartMicroseconds = 1.16; // the first loads, activations, sums over warps
 // The former was set later, by where wgmma kernels are faster.
-constexpr double gemvLaunchMicroseconds = 0.9, gemvSerialMicroseconds = 0.4;
+constexpr double gemvLaunchMicroseconds = 0.6, gemvSerialMicroseconds = 0.4;
 
 // Cycles that a warp keeps one of an SM's four schedulers busy with one k tile. Bitwise operations,
 // by which bf16 is widened too, and dp4a have half the rate of multiply-adds.
