@@ -37,17 +37,17 @@ KernelLowering::Value KernelLowering::partAt(const SplitWorkspace &space, Value 
 }
 
 // Leaves this CTA's share and counts it: every thread's stores, then the CTA's arrival. Gives how
-// many came before, to the first thread.
+// many came before, to the first thread, which alone waits until the stores are seen.
 KernelLowering::Value KernelLowering::leaveShare(tile::SplitSumOp op, const SplitWorkspace &space) {
   Value place = add(op.getFirst(), op.getShare());
   for (int64_t i = 0; i < space.values; ++i)
     store(op.getValues()[static_cast<unsigned>(i)], partAt(space, place, i), 16);
-  NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
   sumBarrier();
   auto arrive = mlir::scf::IfOp::create(builder, loc, builder.getI32Type(), space.isFirstThread,
                                         /*withElseRegion=*/true);
   mlir::OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(&arrive.getThenRegion().front());
+  NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
   Value before = LLVM::AtomicRMWOp::create(builder, loc, LLVM::AtomicBinOp::add, space.counter,
                                            i32(1), LLVM::AtomicOrdering::monotonic);
   mlir::scf::YieldOp::create(builder, loc, before);
