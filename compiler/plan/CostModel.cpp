@@ -200,7 +200,9 @@ constexpr double flushIssueShare = 0.8; // the same of conversion and multiply-a
 constexpr double epilogueMicroseconds = 0.27, epiloguePer32KOutputs = 1.8;
 constexpr double sumsPerMicrosecond = 9000; // through shared memory
 constexpr double splitMicroseconds = 2, clusterMicroseconds = 0.45;
-constexpr double startMicroseconds = 0.8, serialMicroseconds = 1.35, loadMicroseconds = 1.18;
+// Equal shares of k. Where they save less than the factor they were as often slower.
+constexpr double streamMicroseconds = 1.3, streamPer32KOutputs = 2, streamFactor = 1.02;
+constexpr double startMicroseconds = 0.8, serialMicroseconds = 1.35, loadMicroseconds = 0.9;
 
 // Cycles that one warp issues for one k tile.
 struct WarpCycles {
@@ -220,8 +222,11 @@ WarpCycles warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
     return {cycles, 0};
   double flushes = static_cast<double>(std::max<int64_t>(1, g.tileK / placed.flushK));
   double sums = static_cast<double>(g.rowTiles() * g.batchTiles()) * 4;
-  double perSum = issueCycles(Class::Ffma, rates) + issueCycles(Class::I2f, rates);
-  return {cycles, flushes * sums * flushIssueShare * perSum};
+  double convert = issueCycles(Class::I2f, rates);
+  double perSum = issueCycles(Class::Ffma, rates) + convert;
+  // Between the products of a warp that multiplies alone its scales become f32.
+  double scales = g.warpsMultiply ? static_cast<double>(g.rowsPerThread()) * convert : 0;
+  return {cycles, flushes * (sums * flushIssueShare * perSum + scales)};
 }
 
 Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
@@ -282,10 +287,11 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double latency = own / static_cast<double>(g.warpsK) / clock;
   constexpr double sharpness = 4;
   double step = 0;
-  // Groups of warps keep a stage for its pieces, where they do not for the last batch.
+  // A group of warps holds the stage that it multiplies half of the time; longer for its pieces,
+  // where it does not for the last batch.
   bool keeps = placed.residual && !(placed.accumulator.empty() && carriesBatch(g));
-  int64_t running = schedule.pipeline - (keeps ? schedule.warpsK : 0);
-  double wait = loadMicroseconds / (std::max(1.0, static_cast<double>(running)) * resident);
+  double held = static_cast<double>(schedule.warpsK) * (keeps ? 1.5 : 0.5);
+  double wait = loadMicroseconds / (std::max(0.5, schedule.pipeline - held) * resident);
   for (double part : {load, cache, issue, tensor, latency, wait})
     step += std::pow(part, sharpness);
   step = std::pow(step, 1 / sharpness) * (resident > 1 ? sharedSmFactor : 1);
@@ -298,17 +304,25 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   if (g.clusterK > 1)
     tail += clusterMicroseconds;
   else if (schedule.splitK != 1) // through memory
-    tail += splitMicroseconds + ctas * outputs * 8 / (bandwidth * 2);
+    tail +=
+        (g.streamK ? streamMicroseconds : splitMicroseconds) + ctas * outputs * 8 / (bandwidth * 2);
+  double finished = waves; // outputs of a CTA, one after the other
+  if (g.streamK) {         // the first and the last of them in part
+    finished = steps / static_cast<double>(tilesK) + 1;
+    tail += outputs / 32768 * streamPer32KOutputs;
+  }
   double launch = startMicroseconds + (schedule.dependent ? 0 : serialMicroseconds);
   Cost cost; // the first tile fills the ring
-  cost.microseconds = launch + step + waves * (steps * step + epilogue) + tail;
+  cost.microseconds = launch + step + waves * steps * step + finished * epilogue + tail;
+  if (g.streamK)
+    cost.microseconds *= streamFactor;
   double all = waves * steps;
   cost[Part::Load] = all * std::max(load, cache);
   cost[Part::Decode] = all * issue * warp.decode / cycles;
   cost[Part::Scaling] = all * issue * warp.scaling / cycles;
   cost[Part::Tensor] = all * tensor;
   cost[Part::Latency] = all * std::max(latency, wait);
-  cost[Part::Overhead] = launch + step + waves * epilogue + tail;
+  cost[Part::Overhead] = launch + step + finished * epilogue + tail;
   return cost;
 }
 

@@ -166,6 +166,8 @@ std::vector<int64_t> residentCandidates(const dsl::ScheduleDecl &own, const Sche
   int64_t most = schedule.residentCtas;
   if (own.ctas)
     return {std::min(most, *own.ctas)};
+  if (!own.splitK)
+    return {most};
   std::vector<int64_t> result{most};
   for (int64_t eighths : {7, 6, 5, 4, 3, 2})
     result.push_back(std::max<int64_t>(1, most * eighths / 8));
@@ -204,15 +206,38 @@ dsl::ScheduleDecl::Cluster chooseCluster(const dsl::ScheduleDecl &own, Roles rol
   return {1, together ? split : 1};
 }
 
+// In how many parts k may be divided. With more rows of the batch equal shares lost wherever
+// measured: CTAs side by side then read different k tiles of the same weights.
+std::vector<int64_t> splitCandidates(const dsl::Gemm &gemm, Roles roles, const Problem &problem) {
+  const dsl::ScheduleDecl &own = gemm.schedule;
+  if (own.splitK)
+    return {*own.splitK};
+  if (own.cluster && own.cluster->k > 1)
+    return {own.cluster->k};
+  std::vector<int64_t> result{1, 2, 3, 4, 6, 8, 12, 16};
+  constexpr int64_t mostRows = 512;
+  if (roles == Roles::ImFP && problem.m <= mostRows && !gemm.weight.residual &&
+      !gemm.activation.partition)
+    result.push_back(dsl::ScheduleDecl::streamK);
+  return result;
+}
+
+// Where equal shares were faster: not for eight rows of the batch, nor where several tiles of these
+// take turns on the same weights and CTAs have many tiles. Two CTAs of an SM were not measured.
+bool mayShareEqually(const Schedule &schedule, const Problem &problem) {
+  constexpr int64_t fewRows = 8, mostTiles = 2; // the latter of a CTA
+  int64_t tilesM = divideUp(problem.m, schedule.tileM);
+  int64_t tiles = tilesM * divideUp(problem.n, schedule.tileN);
+  return std::min(problem.m, schedule.tileM) > fewRows && schedule.ctasPerSm == 1 &&
+         (tilesM == 1 || tiles <= mostTiles * schedule.residentCtas);
+}
+
 // All schedules of a division of labour that respect what the user fixed, whether or not they can
 // be generated.
 std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                          Roles roles, const Problem &problem,
                                          const DeviceModel &device) {
   const dsl::ScheduleDecl &own = gemm.schedule;
-  std::optional<int64_t> ownSplit = own.splitK;
-  if (!ownSplit && own.cluster && own.cluster->k > 1)
-    ownSplit = own.cluster->k;
   // An instruction of full throughput in place of a conversion.
   Sums sums = own.sums.value_or(
       whyNotBiased(gemm, placed, problem, roles).empty() ? Sums::Biased : Sums::Converted);
@@ -220,7 +245,7 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
   for (const dsl::ScheduleDecl::Tile &tile : tileCandidates(gemm, placed, roles, problem))
     for (const dsl::ScheduleDecl::Warps &warps :
          warpCandidates(gemm, roles, placed.flushK > 0, tile))
-      for (int64_t split : choices<int64_t, int64_t>(ownSplit, {1, 2, 3, 4, 6, 8, 12, 16})) {
+      for (int64_t split : splitCandidates(gemm, roles, problem)) {
         int64_t tilesK = divideUp(problem.k, tile.k) / std::max<int64_t>(1, split);
         bool mayBeDeep = !placed.residual && tile.n == 64 && tile.k == 256 && tilesK >= 24;
         dsl::ScheduleDecl::Cluster cluster =
@@ -241,6 +266,9 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
           schedule.clusterK = cluster.k;
           schedule.dependent = own.dependent.value_or(false);
           settleResidency(gemm, placed, problem, device, schedule);
+          bool streams = split == dsl::ScheduleDecl::streamK;
+          if (streams && !own.splitK && !mayShareEqually(schedule, problem))
+            continue;
           for (int64_t resident : residentCandidates(own, schedule, problem)) {
             schedule.residentCtas = resident;
             result.push_back(schedule);

@@ -139,5 +139,33 @@ TEST(Shares, haveAsManyCtasAsIsFixedOrFewerWhereThatIsFaster) {
   }
 }
 
+// Outputs that leave many SMs idle in their last wave; not where whole tiles fit, of few rows of
+// the batch or of many, beside a residual, or where the declaration fixes another split.
+TEST(Shares, areEqualWhereTheLastWaveWouldIdle) {
+  const dsl::Module module =
+      dsl::parseModule(
+          "format int4 { element: s4 scale: f16 per channel value = element * scale }\n"
+          "format both { element: s4 scale: f16 per channel value = element * scale\n"
+          "  residual rest: int4 per n[64] k[64] budget 10% }\n"
+          "format int8 { element: s8 scale: f32 per token value = element * scale }\n"
+          "gemm g { weight: int4 activation: int8 output: f16 }\n"
+          "gemm with_residual { weight: both activation: int8 output: f16 }\n"
+          "gemm fixed { weight: int4 activation: int8 output: f16 schedule { split_k: 1 } }\n",
+          "t.rho", [](const std::string &) { return std::nullopt; })
+          .value();
+  auto isEqual = [&](const char *name, const Problem &problem) {
+    Plan planned =
+        plan(*module.findGemm(name), problem, modelOfTarget("sm_90a").value(), nullptr).value();
+    return planned.schedule.splitK == dsl::ScheduleDecl::streamK;
+  };
+  const Problem idle{256, 10240, 8192}; // 160 tiles of 64 rows for 132 SMs
+  EXPECT_TRUE(isEqual("g", idle));
+  EXPECT_FALSE(isEqual("g", {256, 8192, 8192}));
+  EXPECT_FALSE(isEqual("g", {8, 10240, 8192}));
+  EXPECT_FALSE(isEqual("g", {1024, 10240, 8192}));
+  EXPECT_FALSE(isEqual("with_residual", idle));
+  EXPECT_FALSE(isEqual("fixed", idle));
+}
+
 } // namespace
 } // namespace rho::compiler

@@ -237,8 +237,9 @@ struct Packed {
   compiler::WeightLayout layout;
   std::shared_ptr<const dsl::Format> format;
 };
-Packed packedLayout(const std::string &residual, GemmShape shape, const char *target = "sm_80") {
-  Case test{"w", "int8_token", "f16", "", target, shape, format(integers, residual)};
+Packed packedLayout(const std::string &residual, GemmShape shape, const char *target = "sm_80",
+                    const char *activation = "int8_token", const char *schedule = "") {
+  Case test{"w", activation, "f16", schedule, target, shape, format(integers, residual)};
   EngineOptions options;
   options.diskCache = false;
   Result<Engine> engine = Engine::create(*Device::emulated(target), options);
@@ -283,6 +284,25 @@ TEST(ResidualLayout, TextParsesBackAndIsChecked) {
   EXPECT_TRUE(refused([](auto &r) { r.tileK *= 64; }));
   EXPECT_TRUE(refused([](auto &r) { r.blockN = 24; }));
   EXPECT_TRUE(refused([](auto &r) { r.parts[1].offset = 0; }));
+}
+
+// Scales whose rule gives no negative one are read without a sign.
+TEST(ResidualLayout, RefusesNegativeScalesThatAreReadWithoutASign) {
+  Packed packed =
+      packedLayout("nvfp4 per n[16] k[64]", {8, 64, 128}, "sm_80", "f16", "scales: operand");
+  std::vector<uint8_t> bytes(static_cast<size_t>(packed.layout.bytes));
+  dsl::QuantizedMatrix weight = randomCodes(packed.format, 64, 128, patterns[5]);
+  dsl::CodeArray &blocks = weight.parts[1].components[1];
+  for (int64_t i = 0; i < blocks.size(); ++i)
+    blocks.set(i, 0x38);
+  ASSERT_TRUE(pack(packed.layout, weight, bytes.data()).ok());
+  blocks.set(7, 0xb8);
+  Status status = pack(packed.layout, weight, bytes.data());
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(
+      status.error().str(),
+      "error: code 7 of 'block' is -1, a negative scale; its rule gives none, and this kernel "
+      "reads scales without a sign [pack_negative_scale]\n");
 }
 
 TEST(ResidualLayout, RefusesMoreBlocksThanTheBudget) {
