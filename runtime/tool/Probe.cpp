@@ -158,17 +158,17 @@ private:
   }
 
   static int64_t stepBytes(int64_t ctas) {
-    return ctas * ReadKernel::threads * ReadKernel::bytesPerStep;
+    return ctas * ProbeReadKernel::threads * ProbeReadKernel::bytesPerStep;
   }
 
   Status memory() {
-    auto kernel = load(readProbe(model.target).ptx, ReadKernel::threads, 0);
+    auto kernel = load(readProbe(model.target).ptx, ProbeReadKernel::threads, 0);
     if (!kernel)
       return kernel.error();
     int64_t declared = std::max(model.l2Bytes, mebi);
     int64_t bytes = std::max(8 * declared, 512 * mebi), ctas = int64_t{4} * model.smCount;
     Result<Buffer> from = device.allocate(bytes);
-    Result<Buffer> out = device.allocate(ctas * ReadKernel::threads * 4);
+    Result<Buffer> out = device.allocate(ctas * ProbeReadKernel::threads * 4);
     if (!from || !out)
       return (from ? out : from).error();
     Result<double> bandwidth =

@@ -234,11 +234,11 @@ std::optional<ProbeKernel> wgmmaProbe(const std::string &type, const std::string
   return probe;
 }
 
-ReadKernel readProbe(const std::string &target) {
+ProbeReadKernel readProbe(const std::string &target) {
   std::string text = header(target) +
                      ".visible .entry probe(.param .u64 out, .param .u32 turns, .param .u32 steps, "
                      ".param .u64 from)\n.maxntid " +
-                     str(ReadKernel::threads) + R"(, 1, 1
+                     str(ProbeReadKernel::threads) + R"(, 1, 1
 {
   .reg .b64 %out, %from, %at, %wide, %stride;
   .reg .b32 %turns, %steps, %step, %thread, %cta, %grid, %all, %id, %sum, %r<16>;

@@ -27,10 +27,10 @@ std::optional<ProbeKernel> wgmmaProbe(const std::string &type, const std::string
 
 // Entry `probe(out, turns, steps, from)`: each turn the grid reads its bytes from `from` on, a
 // thread in `steps` steps of four 16-byte loads that bypass L1.
-struct ReadKernel {
+struct ProbeReadKernel {
   std::string ptx;
   static constexpr int threads = 256, bytesPerStep = 64; // of a CTA, of a thread
 };
-ReadKernel readProbe(const std::string &target);
+ProbeReadKernel readProbe(const std::string &target);
 
 } // namespace rho::tool

@@ -170,20 +170,20 @@ TEST(ProbeKernels, readingReadsEveryByteOnce) {
   Result<emulator::Program> program = emulator::Program::parse(readProbe("sm_80").ptx);
   ASSERT_TRUE(program.ok()) << program.error().str();
   const uint32_t ctas = 2, steps = 3, turns = 1;
-  std::vector<uint32_t> words(size_t{ctas} * ReadKernel::threads * steps *
-                              ReadKernel::bytesPerStep / 4);
+  std::vector<uint32_t> words(size_t{ctas} * ProbeReadKernel::threads * steps *
+                              ProbeReadKernel::bytesPerStep / 4);
   uint32_t expected = 0;
   for (size_t i = 0; i < words.size(); ++i)
     expected ^= words[i] = static_cast<uint32_t>(i * 2654435761U);
   emulator::Memory memory;
   auto bytes = static_cast<int64_t>(4 * words.size());
   uint64_t from = memory.allocate(bytes),
-           out = memory.allocate(int64_t{4} * ctas * ReadKernel::threads);
+           out = memory.allocate(int64_t{4} * ctas * ProbeReadKernel::threads);
   ASSERT_TRUE(memory.write(from, words.data(), bytes).ok());
   emulator::Launch launch;
   launch.entry = ProbeKernel::entry;
   launch.grid.x = ctas;
-  launch.block.x = ReadKernel::threads;
+  launch.block.x = ProbeReadKernel::threads;
   launch.parameters.resize(24);
   std::memcpy(launch.parameters.data(), &out, 8);
   std::memcpy(launch.parameters.data() + 8, &turns, 4);
@@ -191,7 +191,7 @@ TEST(ProbeKernels, readingReadsEveryByteOnce) {
   std::memcpy(launch.parameters.data() + 16, &from, 8);
   Result<emulator::LaunchStats> stats = emulator::run(*program, memory, launch);
   ASSERT_TRUE(stats.ok()) << stats.error().str();
-  std::vector<uint32_t> sums(size_t{ctas} * ReadKernel::threads);
+  std::vector<uint32_t> sums(size_t{ctas} * ProbeReadKernel::threads);
   ASSERT_TRUE(memory.read(out, sums.data(), static_cast<int64_t>(4 * sums.size())).ok());
   uint32_t all = 0;
   for (uint32_t sum : sums)
