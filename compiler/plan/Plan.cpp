@@ -241,11 +241,12 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
   // An instruction of full throughput in place of a conversion.
   Sums sums = own.sums.value_or(
       whyNotBiased(gemm, placed, problem, roles).empty() ? Sums::Biased : Sums::Converted);
+  const std::vector<int64_t> splits = splitCandidates(gemm, roles, problem);
   std::vector<Schedule> result;
   for (const dsl::ScheduleDecl::Tile &tile : tileCandidates(gemm, placed, roles, problem))
     for (const dsl::ScheduleDecl::Warps &warps :
          warpCandidates(gemm, roles, placed.flushK > 0, tile))
-      for (int64_t split : splitCandidates(gemm, roles, problem)) {
+      for (int64_t split : splits) {
         int64_t tilesK = divideUp(problem.k, tile.k) / std::max<int64_t>(1, split);
         bool mayBeDeep = !placed.residual && tile.n == 64 && tile.k == 256 && tilesK >= 24;
         dsl::ScheduleDecl::Cluster cluster =
