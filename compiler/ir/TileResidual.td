@@ -45,11 +45,11 @@ def Tile_AddPiecesOp : Tile_Op<"add_pieces", [SingleBlock]> {
   let summary = "in tile.pipeline's consume: products of what is stored of a k tile of a residual, plus sums";
   let description = [{
     `stored` and `first` are what tile.load_block_list says of the tile. The body sees the slot, both
-    and the sums. Warps with roles do this one k tile later than the dense products of the slot: those
-    do not wait for pieces. Their body sees instead of `first` the place in the ring.
+    and the sums. That of warps with roles sees instead of `first` the place in the ring. Registers of
+    operand A are carried where the last piece's products may still run at the end.
   }];
-  let arguments = (ins I32:$slot, I32:$stored, I32:$first, Variadic<Accumulator>:$sums);
-  let results = (outs Variadic<Accumulator>:$results);
+  let arguments = (ins I32:$slot, I32:$stored, I32:$first, Variadic<Carried>:$sums);
+  let results = (outs Variadic<Carried>:$results);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     `slot` $slot `stored` $stored `first` $first `plus` $sums `:` type($sums)

@@ -203,6 +203,10 @@ private:
   std::vector<Value> awaitBatch(const std::vector<Value> &sums);
   int64_t flushK() const;
   bool grouped() const { return !chain.accumulator.empty(); }
+  // Registers of operand A from k tile to k tile.
+  bool carries() const {
+    return g.specialized() && !grouped() && !g.decodesApart() && carriesBatch(g);
+  }
   bool biased() const { return context.plan.schedule.sums == dsl::ScheduleDecl::Sums::Biased; }
   bool rowScalesTimesBiasAreExact() const;
   std::vector<Value> joinChains(const std::vector<std::vector<Value>> &partial);
@@ -233,8 +237,9 @@ private:
     Value stored, first;
   };
   StoredPieces loadBlockList(Value slot);
-  std::vector<Value> addResidual(Value slot, const StoredPieces &pieces,
-                                 const std::vector<Value> &sums);
+  // Returns sums, behind them operand A of the products that run on: heldOfPieces() registers.
+  std::vector<Value> addResidual(Value slot, const StoredPieces &pieces, std::vector<Value> sums);
+  int64_t heldOfPieces() const;
   std::vector<Value> joinSums(std::vector<Value> sums);
   std::vector<ir::ComponentOp> scalesOfBoth; // in the epilogue of the weight and of the residual
   std::vector<Value> buildPieceProducts(Value slot, Value inTile, const std::vector<Value> &words,

@@ -168,9 +168,10 @@ std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &start)
     inits.insert(inits.end(), ofWeight,
                  tile::ZeroOp::create(builder, at("gemm"), residual->sumType()));
   size_t sums = inits.size();
-  bool carries = g.specialized() && !grouped() && !g.decodesApart() && carriesBatch(g);
-  if (carries) // operand A of the batch that runs on
+  if (carries()) // operand A of the batch that runs on
     inits.insert(inits.end(), static_cast<size_t>(4 * g.rowTiles() * batchSteps(g)), i32(0));
+  if (residual)
+    inits.insert(inits.end(), static_cast<size_t>(heldOfPieces()), i32(0));
   auto pipeline =
       tile::PipelineOp::create(builder, at("schedule"), mlir::ValueRange(inits).getTypes(), firstK,
                                lastK, static_cast<uint64_t>(context.plan.schedule.pipeline), inits);
@@ -216,9 +217,12 @@ std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &start)
     ofResidual = addResidual(slot, pieces, ofResidual);
   if (g.warpgroupsMultiply() && !grouped() && !carriesBatch(g))
     sumsAfter = awaitBatch(sumsAfter);
-  if (residual)
+  if (residual) {
+    auto held = ofResidual.begin() + static_cast<std::ptrdiff_t>(ofWeight);
+    sumsAfter.insert(sumsAfter.end(), held, ofResidual.end());
     sumsAfter.insert(sumsAfter.begin() + static_cast<std::ptrdiff_t>(ofWeight), ofResidual.begin(),
-                     ofResidual.end());
+                     held);
+  }
   tile::YieldOp::create(builder, loc, sumsAfter);
   return {pipeline.getResults().begin(), pipeline.getResults().begin() + sums};
 }

@@ -391,16 +391,12 @@ private:
       own[0] = next(cursors[0], ahead);
     }
     llvm::SmallVector<Value> inits = flatten(own);
-    if (pieceBarriers) // of what is before the first nothing is stored
-      inits.append(2, i32(0));
-    auto beforeSums = static_cast<unsigned>(inits.size());
     for (Value init : pipeline.getInits())
       inits.push_back(head.lookupOrDefault(init));
     mlir::ValueRange after =
         loop(first, last, i32(groups), inits, [&](Value kTile, mlir::ValueRange carried) {
-          mlir::ValueRange front = carried.take_front(beforeSums);
-          return consume(of, head, first, kTile, cursorsOf(front.take_front(cursorValues)),
-                         front.drop_front(cursorValues), carried.drop_front(beforeSums));
+          return consume(of, head, first, kTile, cursorsOf(carried.take_front(cursorValues)),
+                         carried.drop_front(cursorValues));
         });
     Cursors following = cursorsOf(after.take_front(cursorValues));
     Cursors lastUsed = before(following);
@@ -409,14 +405,13 @@ private:
       following[0] = skip(cursors[0], kTiles);
     }
     collect(of, head, compare(arith::CmpIPredicate::ult, first, last), lastUsed,
-            after.take_front(beforeSums).drop_front(cursorValues), after.drop_front(beforeSums));
+            after.drop_front(cursorValues));
     return following;
   }
 
-  // The sums of a loop: `any` says whether this group had a k tile, `last` where, and `list` which
-  // pieces are stored of it.
+  // The sums of a loop: `any` says whether this group had a k tile, `last` where.
   void collect(const Loop &of, mlir::IRMapping &head, Value any, const Cursors &last,
-               mlir::ValueRange list, mlir::ValueRange carried) {
+               mlir::ValueRange carried) {
     llvm::SmallVector<Value> sums, held;
     for (Value value : carried)
       (isOperand(value) ? held : sums).push_back(value);
@@ -424,40 +419,23 @@ private:
       llvm::SmallVector<mlir::Type> types(mlir::ValueRange(sums).getTypes());
       auto wait = tile::WarpgroupWaitOp::create(builder, loc, types, 0, sums, held);
       sums.assign(wait.getResults().begin(), wait.getResults().end());
-      if (!pieceBarriers)
-        when(any, [&] { release(last); });
-    }
-    tile::PipelineOp pipeline = of.pipeline;
-    for (tile::AddPiecesOp pieces : pipeline.getConsume().front().getOps<tile::AddPiecesOp>()) {
-      size_t count = pieces.getSums().size(), at = sums.size() - count;
-      auto ofPieces = llvm::ArrayRef<Value>(sums).drop_front(at);
-      llvm::SmallVector<Value> added = addPieces(pieces, head, any, last[0], list, ofPieces);
-      llvm::copy(added, sums.begin() + static_cast<std::ptrdiff_t>(at));
       when(any, [&] { release(last); });
     }
     for (auto [result, sum] : llvm::zip(of.pipeline->getResults(), sums))
       head.map(result, sum);
   }
 
-  // The stored pieces of a k tile whose dense products have been started, if there is `any` such
-  // tile. It is waited for without pieces too: their loader must not fall a round behind.
-  llvm::SmallVector<Value> addPieces(tile::AddPiecesOp op, const mlir::IRMapping &map, Value any,
-                                     Cursor at, mlir::ValueRange list, mlir::ValueRange sums) {
-    auto there = scf::IfOp::create(builder, loc, builder.getI32Type(), any, true);
-    {
-      mlir::OpBuilder::InsertionGuard guard(builder);
-      builder.setInsertionPointToEnd(there.thenBlock());
-      tile::BarrierWaitOp::create(builder, loc, pieceBarriers, at.slot, at.parity, true);
-      Value place =
-          tile::LoadPlaceOp::create(builder, loc, builder.getI32Type(), pieceBarriers, at.slot);
-      scf::YieldOp::create(builder, loc, add(place, list[1]));
-      builder.setInsertionPointToEnd(there.elseBlock());
-      scf::YieldOp::create(builder, loc, list[1]);
-    }
-    // Not under that condition: dense sums would be left to be scaled behind it, beside all others.
-    llvm::SmallVector<Value> arguments{at.slot, list[0], there.getResult(0)};
-    arguments.append(sums.begin(), sums.end());
-    return clonePieces(builder, op, map, arguments);
+  // The stored pieces of a k tile whose dense products have been started. It is waited for without
+  // pieces too: their loader must not fall a round behind.
+  void addPieces(tile::AddPiecesOp op, mlir::IRMapping &map, Cursor now) {
+    tile::BarrierWaitOp::create(builder, loc, pieceBarriers, now.slot, now.parity, true);
+    Value place =
+        tile::LoadPlaceOp::create(builder, loc, builder.getI32Type(), pieceBarriers, now.slot);
+    llvm::SmallVector<Value> arguments{now.slot, map.lookup(op.getStored()),
+                                       add(place, map.lookup(op.getFirst()))};
+    for (Value sum : op.getSums())
+      arguments.push_back(map.lookupOrDefault(sum));
+    map.map(op.getResults(), clonePieces(builder, op, map, arguments));
   }
 
   static bool isOperand(Value carried) { return carried.getType().isInteger(); }
@@ -524,10 +502,8 @@ private:
     return scales;
   }
 
-  // With a residual also the pieces of the group's k tile before, which are in `list`.
   llvm::SmallVector<Value> consume(const Loop &of, const mlir::IRMapping &head, Value first,
-                                   Value kTile, const Cursors &now, mlir::ValueRange list,
-                                   mlir::ValueRange carriedIn) {
+                                   Value kTile, const Cursors &now, mlir::ValueRange carriedIn) {
     tile::BarrierWaitOp::create(builder, loc, barriers, now[0].slot, now[0].parity, true);
     if (operandBarriers)
       tile::BarrierWaitOp::create(builder, loc, operandBarriers, now[1].slot, now[1].parity, true);
@@ -539,32 +515,20 @@ private:
       arguments.push_back(cursor.slot);
     arguments.append(carriedIn.begin(), carriedIn.end());
     map.map(body.getArguments(), arguments);
-    auto releaseBefore = [&] {
-      when(compare(arith::CmpIPredicate::ugt, kTile, first), [&] { release(before(now)); });
-    };
-    llvm::SmallVector<Value> ownList;
     for (mlir::Operation &inner : body.without_terminator()) {
-      if (auto pieces = llvm::dyn_cast<tile::AddPiecesOp>(inner)) {
-        llvm::SmallVector<Value> sums;
-        for (Value sum : pieces.getSums())
-          sums.push_back(map.lookup(sum));
-        Value any = compare(arith::CmpIPredicate::ugt, kTile, first);
-        map.map(pieces.getResults(), addPieces(pieces, head, any, before(now)[0], list, sums));
-        releaseBefore();
-        ownList = {map.lookup(pieces.getStored()), map.lookup(pieces.getFirst())};
-      } else if (!llvm::isa<tile::ReleaseOp>(inner)) {
+      if (auto pieces = llvm::dyn_cast<tile::AddPiecesOp>(inner))
+        addPieces(pieces, map, now[0]);
+      else if (llvm::isa<tile::ReleaseOp>(inner))
+        when(compare(arith::CmpIPredicate::ugt, kTile, first), [&] { release(before(now)); });
+      else
         builder.clone(inner, map);
-      } else if (!pieceBarriers) {
-        releaseBefore();
-      }
     }
-    if (of.waitsInside && !pieceBarriers)
+    if (of.waitsInside)
       release(now, scalesOf(body, map));
     Cursors following{next(now[0], i32(groups))};
     if (operandBarriers)
       following.push_back(advance(*this, now[1], i32(groups), operandDepth()));
     llvm::SmallVector<Value> carried = flatten(following);
-    carried.append(ownList);
     for (Value value : body.getTerminator()->getOperands())
       carried.push_back(map.lookupOrDefault(value));
     return carried;

@@ -116,9 +116,19 @@ KernelBuilder::StoredPieces KernelBuilder::loadBlockList(Value slot) {
   return {list.getStored(), list.getFirst()};
 }
 
+int64_t KernelBuilder::heldOfPieces() const {
+  bool awaited =
+      residual->grouped() || !carries() || !warpgroupsShareBlocks(*context.gemm.weight.residual, g);
+  return awaited ? 0 : 4 * g.rowTiles() * residual->g.tileK / g.mmaK;
+}
+
+// Products of a k tile's first piece wait for none before them. Its last piece's run on, as the
+// dense tile's last batch does, until the next tile's first batch has been started.
 std::vector<Value> KernelBuilder::addResidual(Value slot, const StoredPieces &pieces,
-                                              const std::vector<Value> &sums) {
+                                              std::vector<Value> sums) {
   mlir::Location loc = at(context.residual->weightOrigin);
+  auto held = static_cast<size_t>(heldOfPieces());
+  sums.insert(sums.end(), held, held > 0 ? i32(0) : Value());
   auto whole = tile::AddPiecesOp::create(builder, loc, mlir::ValueRange(sums).getTypes(), slot,
                                          pieces.stored, pieces.first, sums);
   mlir::OpBuilder::InsertionGuard guard(builder);
@@ -127,23 +137,43 @@ std::vector<Value> KernelBuilder::addResidual(Value slot, const StoredPieces &pi
     body.addArgument(operand.getType(), loc);
   builder.setInsertionPointToEnd(&body);
   slot = body.getArgument(0);
-  Value first = body.getArgument(2);
-  Value count = mlir::math::CtPopOp::create(builder, loc, body.getArgument(1));
-  auto inits = body.getArguments().drop_front(3);
-  std::vector<Value> carried{body.getArgument(1)};
-  carried.insert(carried.end(), inits.begin(), inits.end());
-  auto loop = scf::ForOp::create(builder, loc, i32(0), count, i32(1), carried);
-  tile::YieldOp::create(builder, loc, loop.getResults().drop_front(1));
-  builder.setInsertionPointToEnd(loop.getBody());
-  Value stored = loop.getRegionIterArg(0);
-  auto before = loop.getRegionIterArgs().drop_front(1);
-  Value inTile = mlir::math::CountTrailingZerosOp::create(builder, loc, stored);
-  Value rest = arith::AndIOp::create(builder, loc, stored, add(stored, i32(-1)));
-  std::vector<Value> words = loadPiece(slot, add(first, loop.getInductionVar()));
-  std::vector<Value> after =
-      buildPieceProducts(slot, inTile, words, {before.begin(), before.end()});
-  after.insert(after.begin(), rest);
-  scf::YieldOp::create(builder, loc, after);
+  Value stored = body.getArgument(1), first = body.getArgument(2);
+  Value count = mlir::math::CtPopOp::create(builder, loc, stored);
+  std::vector<Value> inits(body.args_begin() + 3, body.args_end());
+  // The piece of the lowest bit of `stored`; returns the other bits, then what products return.
+  auto multiply = [&](Value stored, Value piece, std::vector<Value> before) {
+    Value inTile = mlir::math::CountTrailingZerosOp::create(builder, loc, stored);
+    Value rest = arith::AndIOp::create(builder, loc, stored, add(stored, i32(-1)));
+    before.resize(before.size() - held);
+    std::vector<Value> after = buildPieceProducts(slot, inTile, loadPiece(slot, piece), before);
+    after.insert(after.begin(), rest);
+    return after;
+  };
+  auto multiplyFrom = [&](int64_t start, const std::vector<Value> &carried) {
+    auto loop = scf::ForOp::create(builder, loc, i32(start), count, i32(1), carried);
+    mlir::OpBuilder::InsertionGuard inLoop(builder);
+    builder.setInsertionPointToEnd(loop.getBody());
+    mlir::ValueRange before = loop.getRegionIterArgs().drop_front(1);
+    if (held > 0) // the same registers are written again
+      tile::WarpgroupWaitOp::create(builder, at("gemm"), mlir::TypeRange(), 0, mlir::ValueRange(),
+                                    before.take_back(held));
+    scf::YieldOp::create(builder, loc,
+                         multiply(loop.getRegionIterArg(0), add(first, loop.getInductionVar()),
+                                  {before.begin(), before.end()}));
+    return loop.getResults().drop_front(1);
+  };
+  if (held == 0) {
+    inits.insert(inits.begin(), stored);
+    tile::YieldOp::create(builder, loc, multiplyFrom(0, inits));
+    return {whole.getResults().begin(), whole.getResults().end()};
+  }
+  Value any = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, stored, i32(0));
+  auto some = scf::IfOp::create(builder, loc, mlir::ValueRange(inits).getTypes(), any, true);
+  tile::YieldOp::create(builder, loc, some.getResults());
+  builder.setInsertionPointToEnd(some.thenBlock());
+  scf::YieldOp::create(builder, loc, multiplyFrom(1, multiply(stored, first, inits)));
+  builder.setInsertionPointToEnd(some.elseBlock());
+  scf::YieldOp::create(builder, loc, inits);
   return {whole.getResults().begin(), whole.getResults().end()};
 }
 
@@ -174,7 +204,10 @@ std::vector<Value> KernelBuilder::buildPieceProducts(Value slot, Value inTile,
     return piece.buildGroupedProducts(slot, std::move(sums));
   piece.lastOperand = piece.decodeBatch(0, piece.g.tileK, slot);
   sums = piece.startBatch(0, piece.g.tileK, piece.lastOperand, slot, sums);
-  return piece.awaitBatch(sums);
+  if (heldOfPieces() == 0)
+    return piece.awaitBatch(sums);
+  llvm::append_range(sums, piece.lastOperand);
+  return sums;
 }
 
 } // namespace rho::compiler

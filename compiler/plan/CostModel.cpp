@@ -203,6 +203,8 @@ constexpr double splitMicroseconds = 2, clusterMicroseconds = 0.45;
 // Equal shares of k. Where they save less than the factor they were as often slower.
 constexpr double streamMicroseconds = 1.3, streamPer32KOutputs = 2, streamFactor = 1.02;
 constexpr double startMicroseconds = 0.8, serialMicroseconds = 1.35, loadMicroseconds = 0.9;
+// The loader of a residual's pieces reads which a k tile has, and waits for their places.
+constexpr double pieceMicroseconds = 0.25;
 
 // Cycles that one warp issues for one k tile.
 struct WarpCycles {
@@ -287,12 +289,11 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double latency = own / static_cast<double>(g.warpsK) / clock;
   constexpr double sharpness = 4;
   double step = 0;
-  // A group of warps holds the stage that it multiplies half of the time; longer for its pieces,
-  // where it does not for the last batch.
-  bool keeps = placed.residual && !(placed.accumulator.empty() && carriesBatch(g));
-  double held = static_cast<double>(schedule.warpsK) * (keeps ? 1.5 : 0.5);
+  // A group of warps holds the stage that it multiplies half of the time; longer for its pieces.
+  double held = static_cast<double>(schedule.warpsK) * 0.5 + (placed.residual ? 0.5 : 0);
   double wait = loadMicroseconds / (std::max(0.5, schedule.pipeline - held) * resident);
-  for (double part : {load, cache, issue, tensor, latency, wait})
+  double pieces = placed.residual ? pieceMicroseconds : 0;
+  for (double part : {load, cache, issue, tensor, latency, wait, pieces})
     step += std::pow(part, sharpness);
   step = std::pow(step, 1 / sharpness) * (resident > 1 ? sharedSmFactor : 1);
   if (schedule.splitK > 1 && waves > 1)

@@ -203,9 +203,9 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
   return result;
 }
 
-// Half more than the stages hold where blocks of the budget are spread evenly; where they are not
-// the loader waits. At least what the k tiles can store that the groups of warps multiply at a
-// time.
+// Three times what the stages hold where blocks of the budget are spread evenly: they are not, and
+// a loader that waits for places waits for the memory's latency as well. At least two rounds of
+// what the k tiles can store that the groups of warps multiply at a time.
 std::optional<PieceRing> pieceRing(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                    const Geometry &g, int64_t stages) {
   if (!placed.residual || !g.specialized())
@@ -214,7 +214,7 @@ std::optional<PieceRing> pieceRing(const dsl::Gemm &gemm, const PlacedGemm &plac
   Geometry piece = pieceGeometry(placed, g);
   int64_t most = g.warpsN * piecesOfWarp(g, piece); // of a k tile
   double expected = declared.part.budget.value_or(100) / 100 * static_cast<double>(most * stages);
-  int64_t places = std::max(g.warpsK * most, static_cast<int64_t>(std::ceil(1.5 * expected)));
+  int64_t places = std::max(2 * g.warpsK * most, static_cast<int64_t>(std::ceil(3 * expected)));
   return PieceRing{std::min(places, most * stages),
                    piecePartsOf(declared, *placed.residual, piece).bytes};
 }
