@@ -18,8 +18,6 @@ namespace {
 using Op = DecodeInstr::Op;
 using Operand = DecodeProgram::Operand;
 
-constexpr int wordBits = 32;
-
 bool exactIn(dsl::ElementType type, double value) {
   return std::isfinite(value) && type.decode(type.encode(value)) == value;
 }
@@ -139,7 +137,7 @@ private:
 
   void placed(const std::vector<LaneForm> &all, int log2) {
     std::vector<LaneForm> forms;
-    std::vector<InstructionCounts> extra;
+    std::vector<OpCounts> extra;
     for (const LaneForm &form : all)
       if (std::optional<Arithmetic> arithmetic = arithmeticFor(form, log2)) {
         forms.push_back(form);

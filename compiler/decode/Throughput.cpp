@@ -8,7 +8,7 @@ InstructionRates hopperRates() { return {}; }
 InstructionRates ampereRates() { return {2, 2, 1, 2}; }
 InstructionRates adaRates() { return {2, 2, 2, 2}; }
 
-void InstructionCounts::add(DecodeInstr::Op op) {
+void OpCounts::add(DecodeInstr::Op op) {
   using Op = DecodeInstr::Op;
   switch (op) {
   case Op::Shl:
@@ -30,19 +30,19 @@ void InstructionCounts::add(DecodeInstr::Op op) {
   }
 }
 
-InstructionCounts InstructionCounts::operator+(const InstructionCounts &other) const {
+OpCounts OpCounts::operator+(const OpCounts &other) const {
   return {logic + other.logic, multiply + other.multiply, f16 + other.f16, bf16 + other.bf16,
           shiftLeft + other.shiftLeft};
 }
 
-InstructionCounts countInstructions(const DecodeProgram &program) {
-  InstructionCounts counts;
+OpCounts countInstructions(const DecodeProgram &program) {
+  OpCounts counts;
   for (const DecodeInstr &instr : program.instructions)
     counts.add(instr.op);
   return counts;
 }
 
-int cycles(const InstructionCounts &counts, const InstructionRates &rates) {
+int cycles(const OpCounts &counts, const InstructionRates &rates) {
   int logic = counts.logic * rates.logic;
   int multiply =
       counts.multiply * rates.multiply + counts.f16 * rates.f16 + counts.bf16 * rates.bf16;

@@ -24,18 +24,18 @@ InstructionRates ampereRates(); // compute capability 8.0
 InstructionRates adaRates();    // compute capability 8.6 and 8.9
 
 // Instructions by what they occupy.
-struct InstructionCounts {
+struct OpCounts {
   int logic = 0, multiply = 0, f16 = 0, bf16 = 0;
   int shiftLeft = 0; // either pipe
 
   void add(DecodeInstr::Op op);
-  InstructionCounts operator+(const InstructionCounts &other) const;
+  OpCounts operator+(const OpCounts &other) const;
   int total() const { return logic + multiply + f16 + bf16 + shiftLeft; }
 };
-InstructionCounts countInstructions(const DecodeProgram &program);
+OpCounts countInstructions(const DecodeProgram &program);
 
 // Cycles of a warp that alone uses its quarter of the SM: what the busiest of issue and pipes
 // takes.
-int cycles(const InstructionCounts &counts, const InstructionRates &rates);
+int cycles(const OpCounts &counts, const InstructionRates &rates);
 
 } // namespace rho::compiler

@@ -11,9 +11,6 @@ namespace {
 
 using Op = DecodeInstr::Op;
 using Operand = DecodeProgram::Operand;
-using Kind = Extraction::Kind;
-
-constexpr int wordBits = 32;
 
 uint32_t rotatedRight(uint32_t lane, int by, int laneBits) {
   uint32_t all = laneBits == wordBits ? ~0u : (1u << laneBits) - 1;
@@ -97,7 +94,7 @@ Moves bitOf(const Move &move) {
   return Moves{1} << (16 * kind + move.amount);
 }
 
-void countMoves(InstructionCounts &counts, Moves moves) {
+void countMoves(OpCounts &counts, Moves moves) {
   counts.shiftLeft += std::popcount(moves & leftMoves);
   counts.logic += std::popcount(moves & ~leftMoves);
 }
@@ -106,16 +103,16 @@ void countMoves(InstructionCounts &counts, Moves moves) {
 struct Option {
   size_t form;
   Extraction extraction;
-  InstructionCounts own; // with the form's arithmetic
+  OpCounts own; // with the form's arithmetic
   Moves moves = 0;
 };
 
 // What bounds the search: the cost of a plan, first cycles and then instructions.
-class Cost {
+class CostBound {
 public:
-  Cost(int registers, const std::vector<InstructionCounts> &extra, const InstructionRates &rates)
+  CostBound(int registers, const std::vector<OpCounts> &extra, const InstructionRates &rates)
       : registers(registers), rates(rates) {
-    for (const InstructionCounts &counts : extra)
+    for (const OpCounts &counts : extra)
       if (cheapest.total() == 0 || counts.total() + 1 < cheapest.total()) {
         cheapest = counts;
         ++cheapest.logic;
@@ -123,7 +120,7 @@ public:
   }
 
   // Of `taken` registers with these counts and moves, and of at least what the others need.
-  WordCost atLeast(InstructionCounts counts, Moves moves, int taken) const {
+  WordCost atLeast(OpCounts counts, Moves moves, int taken) const {
     countMoves(counts, moves);
     for (; taken < registers; ++taken)
       counts = counts + cheapest;
@@ -133,13 +130,13 @@ public:
 private:
   int registers;
   const InstructionRates &rates;
-  InstructionCounts cheapest; // one register in place
+  OpCounts cheapest; // one register in place
 };
 
 class Options {
 public:
-  Options(const std::vector<LaneForm> &forms, const std::vector<InstructionCounts> &extra,
-          int laneBits, const Cost &cost, WordCost bound)
+  Options(const std::vector<LaneForm> &forms, const std::vector<OpCounts> &extra, int laneBits,
+          const CostBound &cost, WordCost bound)
       : forms(forms), extra(extra), laneBits(laneBits), cost(cost), bound(bound) {}
 
   // Registers whose places are moved together, and with `inPieces` all others.
@@ -161,9 +158,9 @@ public:
 
 private:
   const std::vector<LaneForm> &forms;
-  const std::vector<InstructionCounts> &extra;
+  const std::vector<OpCounts> &extra;
   int laneBits;
-  const Cost &cost;
+  const CostBound &cost;
   WordCost bound;
   // The first of those that use the same bits and moves at the same cost.
   std::map<std::tuple<uint32_t, int, Moves>, Option> options;
@@ -196,7 +193,7 @@ private:
 
   // The weighted bit may be taken from any place at which a factor makes it its weight.
   void weighted(size_t i) {
-    InstructionCounts own;
+    OpCounts own;
     own.logic = 2;
     own.multiply = 1;
     uint32_t places = forms[i].places;
@@ -209,13 +206,13 @@ private:
             continue;
           for (Move moveA : movesFor(places, a, laneBits))
             for (Move moveB : movesFor(1u << at, b, laneBits))
-              add(i, Kind::Weighted, {{places, moveA}, {1u << at, moveB}}, first | second, own,
-                  bitOf(moveA) | bitOf(moveB));
+              add(i, Extraction::Kind::Weighted, {{places, moveA}, {1u << at, moveB}},
+                  first | second, own, bitOf(moveA) | bitOf(moveB));
         }
   }
 
-  void add(size_t form, Kind kind, std::vector<Extraction::Piece> pieces, uint32_t used,
-           InstructionCounts own, Moves moves) {
+  void add(size_t form, Extraction::Kind kind, std::vector<Extraction::Piece> pieces, uint32_t used,
+           OpCounts own, Moves moves) {
     own = own + extra[form];
     if (cost.atLeast(own, moves, 1) < bound)
       options.try_emplace({used, own.total(), moves},
@@ -223,12 +220,12 @@ private:
   }
 
   void addMoved(size_t form, std::vector<Extraction::Piece> pieces, uint32_t used) {
-    InstructionCounts own;
+    OpCounts own;
     own.logic = static_cast<int>(pieces.size());
     Moves moves = 0;
     for (const auto &piece : pieces)
       moves |= bitOf(piece.move);
-    add(form, Kind::Moved, std::move(pieces), used, own, moves);
+    add(form, Extraction::Kind::Moved, std::move(pieces), used, own, moves);
   }
 
   // Whole bytes: any byte of the word to any, and constant bytes beside them.
@@ -236,10 +233,11 @@ private:
     uint32_t places = forms[form].places;
     if (places % 255 != 0 || std::popcount(places) != 8 || laneBits != 16)
       return;
-    InstructionCounts own;
+    OpCounts own;
     own.logic = 1;
     for (int by : {0, 8})
-      add(form, Kind::Bytes, {{places, {by == 0 ? Move::Kind::None : Move::Kind::Rotate, by}}},
+      add(form, Extraction::Kind::Bytes,
+          {{places, {by == 0 ? Move::Kind::None : Move::Kind::Rotate, by}}},
           rotatedRight(places, by, laneBits), own, 0);
   }
 
@@ -251,10 +249,10 @@ private:
       if (std::popcount(used) != std::popcount(forms[form].places) ||
           !productIsClean(pieces, laneBits))
         return;
-      InstructionCounts own;
+      OpCounts own;
       own.logic = 2;
       own.multiply = 1;
-      add(form, Kind::Multiply, std::move(pieces), used, own, 0);
+      add(form, Extraction::Kind::Multiply, std::move(pieces), used, own, 0);
       return;
     }
     uint32_t piece = division[pieces.size()];
@@ -273,7 +271,8 @@ private:
 // Exact cover of a lane's bits by one option for each register, cheapest first.
 class Cover {
 public:
-  Cover(std::vector<Option> options, int registers, int laneBits, const Cost &cost, WordCost bound)
+  Cover(std::vector<Option> options, int registers, int laneBits, const CostBound &cost,
+        WordCost bound)
       : options(std::move(options)), registers(registers), cost(cost), bestCost(bound),
         all(laneBits == wordBits ? ~0u : (1u << laneBits) - 1) {
     auto rank = [&](const Option &option) {
@@ -299,7 +298,7 @@ public:
 private:
   std::vector<Option> options;
   int registers;
-  const Cost &cost;
+  const CostBound &cost;
   WordCost bestCost;
   uint32_t all;
   std::vector<std::vector<size_t>> users; // options that use a bit
@@ -307,7 +306,7 @@ private:
   int steps = 0;
   static constexpr int mostSteps = 100'000; // then the best so far: a bound on time
 
-  void extend(uint32_t used, const InstructionCounts &own, Moves moves) {
+  void extend(uint32_t used, const OpCounts &own, Moves moves) {
     int taken = static_cast<int>(chosen.size());
     if (taken == registers || used == all) {
       if (WordCost total = cost.atLeast(own, moves, taken);
@@ -321,7 +320,7 @@ private:
       const Option &option = options[i];
       if ((option.extraction.used & used) != 0)
         continue;
-      InstructionCounts together = own + option.own;
+      OpCounts together = own + option.own;
       if (!(cost.atLeast(together, moves | option.moves, taken + 1) < bestCost))
         continue;
       if (++steps > mostSteps)
@@ -346,9 +345,9 @@ public:
   Operand extract(const WordPlan::Register &r) {
     uint32_t constant = everywhere(r.form.constant, laneBits);
     switch (r.extraction.kind) {
-    case Kind::Bytes:
+    case Extraction::Kind::Bytes:
       return permuted(r, constant);
-    case Kind::Multiply: {
+    case Extraction::Kind::Multiply: {
       uint32_t sources = 0, powers = 0, places = 0;
       for (const auto &piece : r.extraction.pieces) {
         uint32_t all = everywhere(piece.places, laneBits);
@@ -360,13 +359,13 @@ public:
       bits = program.add(Op::Mad, bits, number(powers), number(0));
       return masked(bits, places, constant);
     }
-    case Kind::Weighted: {
+    case Extraction::Kind::Weighted: {
       const auto &rest = r.extraction.pieces[0], &last = r.extraction.pieces[1];
       Operand bits = masked(moved(rest.move), everywhere(rest.places, laneBits), constant);
       Operand bit = masked(moved(last.move), everywhere(last.places, laneBits), 0);
       return program.add(Op::Mad, bit, number(r.form.weight / last.places), bits);
     }
-    case Kind::Moved:
+    case Extraction::Kind::Moved:
       break;
     }
     Operand result;
@@ -432,11 +431,11 @@ uint32_t everywhere(uint32_t lane, int laneBits) {
 }
 
 std::optional<WordPlan> searchWord(const std::vector<LaneForm> &forms,
-                                   const std::vector<InstructionCounts> &extra, int registers,
-                                   int laneBits, const InstructionRates &rates, WordCost bound) {
-  Cost cost(registers, extra, rates);
+                                   const std::vector<OpCounts> &extra, int registers, int laneBits,
+                                   const InstructionRates &rates, WordCost bound) {
+  CostBound cost(registers, extra, rates);
   std::vector<Option> best;
-  InstructionCounts counts;
+  OpCounts counts;
   for (bool inPieces : {false, true}) {
     std::vector<Option> options = Options(forms, extra, laneBits, cost, bound).take(inPieces);
     std::vector<Option> chosen = Cover(std::move(options), registers, laneBits, cost, bound).run();
@@ -465,7 +464,7 @@ int sourceBit(const WordPlan::Register &r, int place, int lane, int laneBits) {
   for (const auto &piece : r.extraction.pieces) {
     if ((piece.places >> place & 1) == 0)
       continue;
-    if (r.extraction.kind == Kind::Bytes)
+    if (r.extraction.kind == Extraction::Kind::Bytes)
       return piece.move.amount == 0 ? at : at ^ 8;
     return movedFrom(at, piece.move);
   }

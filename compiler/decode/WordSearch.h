@@ -10,6 +10,8 @@
 
 namespace rho::compiler {
 
+constexpr int wordBits = 32;
+
 // A lane's bits in every lane of a 32-bit word.
 uint32_t everywhere(uint32_t lane, int laneBits);
 
@@ -56,8 +58,8 @@ struct WordPlan {
 // `forms`, that together use every bit of the word; `extra[i]` is the arithmetic of form i. None
 // where no plan that costs less than `bound` uses them all.
 std::optional<WordPlan> searchWord(const std::vector<LaneForm> &forms,
-                                   const std::vector<InstructionCounts> &extra, int registers,
-                                   int laneBits, const InstructionRates &rates, WordCost bound);
+                                   const std::vector<OpCounts> &extra, int registers, int laneBits,
+                                   const InstructionRates &rates, WordCost bound);
 
 // The bit of the word from which place `place` of lane `lane` comes.
 int sourceBit(const WordPlan::Register &r, int place, int lane, int laneBits);
