@@ -11,7 +11,6 @@ namespace rho::compiler {
 namespace {
 
 constexpr std::string_view firstLine = "rho kernel 2";
-constexpr int64_t maxExtent = int64_t(1) << 31;
 constexpr int64_t maxCluster = 16; // CTAs; past 8 a device may have none
 constexpr int64_t maxBox = 256;    // elements of a tensor map's box along one axis
 constexpr int64_t swizzleSpan = 128;

@@ -17,7 +17,6 @@ using dsl::Format;
 namespace {
 
 // Bounds that keep every product of a layout's numbers inside int64.
-constexpr int64_t maxExtent = int64_t(1) << 31;
 constexpr int64_t maxBytes = int64_t(1) << 46;
 constexpr int maxTileBits = 24;
 

@@ -9,6 +9,9 @@
 
 namespace rho::compiler {
 
+// No extent of a matrix or a layout is larger; products of two stay inside int64.
+constexpr int64_t maxExtent = int64_t(1) << 31;
+
 // Takes the next line (without its newline) off `rest`; none when nothing is left. Every line,
 // the last too, must end in a newline: a cut text is seen.
 std::optional<std::string_view> takeLine(std::string_view &rest);

@@ -149,8 +149,8 @@ constexpr Encoding encodingOf(const Spelling &s) {
 
 // The table: integers, f16, bf16, f32, then every spelling of eXmY at its place.
 constexpr size_t u1Index = 14, f16Index = 15, bf16Index = 16, f32Index = 17, firstSpelling = 18;
-constexpr size_t mantissaPlaces = 16, spellings = 3 * 2 * 8 * mantissaPlaces;
-constexpr size_t firstCodebook = firstSpelling + spellings;
+constexpr size_t mantissaPlaces = 16, spellingCount = 3 * 2 * 8 * mantissaPlaces;
+constexpr size_t firstCodebook = firstSpelling + spellingCount;
 constexpr char suffixes[] = {0, 'f', 'i'};
 
 constexpr size_t indexOf(const Spelling &s) {

@@ -11,11 +11,10 @@ namespace rho::dsl {
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 // Numbers that are computed at a time: intermediate results stay in the first-level cache.
 constexpr int64_t chunk = 256;
 
-double divide(double a, double b) { return a == 0 && b == 0 ? 0 : a / b; }
+double quotient(double a, double b) { return a == 0 && b == 0 ? 0 : a / b; }
 
 double apply(Expr::Op op, double a, double b) {
   switch (op) {
@@ -26,7 +25,7 @@ double apply(Expr::Op op, double a, double b) {
   case Expr::Op::Mul:
     return a * b;
   case Expr::Op::Div:
-    return divide(a, b);
+    return quotient(a, b);
   default:
     return std::nan(""); // bitwise operators in rules do not pass sema
   }
@@ -46,7 +45,7 @@ template <class Right> void applyAll(Expr::Op op, double *a, Right b, int64_t co
   case Expr::Op::Mul:
     return each([](double l, double r) { return l * r; });
   case Expr::Op::Div:
-    return each(divide);
+    return each(quotient);
   default:
     return each([](double, double) { return std::nan(""); }); // does not pass sema
   }
@@ -169,6 +168,7 @@ void elementwise(const Expr &expr, const double *components, const double *x, in
 }
 
 double identity(Expr::Reduction reduction) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
   switch (reduction) {
   case Expr::Reduction::Absmax:
     return 0;

@@ -11,12 +11,13 @@ namespace {
 constexpr std::array<std::string_view, 3> kinds = {"int", "type", "format"};
 
 // Words that an entry may begin with or contain where a parameter could stand.
-constexpr std::array<std::string_view, 16> words = {
+constexpr std::array<std::string_view, 16> entryWords = {
     "k",     "n",      "m",        "channel", "token", "tensor", "residual", "partition",
     "where", "budget", "codebook", "best",    "in",    "remap",  "to",       "by"};
 
 bool isWord(const std::string &name) {
-  return isReserved(name, true) || std::find(words.begin(), words.end(), name) != words.end();
+  return isReserved(name, true) ||
+         std::find(entryWords.begin(), entryWords.end(), name) != entryWords.end();
 }
 
 std::string article(const std::string &kind) { return (kind == "int" ? "an " : "a ") + kind; }

@@ -7,7 +7,7 @@ namespace rho::dsl {
 
 namespace {
 
-constexpr std::string_view spellings[] = {
+constexpr std::string_view tokenSpellings[] = {
 #define RHO_TOKEN(kind, spelling) spelling,
 #include "dsl/Tokens.def"
 #undef RHO_TOKEN
@@ -66,10 +66,10 @@ private:
       return number();
     if (peek() == '"')
       return string();
-    for (size_t i = firstPunctuation; i < std::size(spellings); ++i) {
-      if (text.substr(at, spellings[i].size()) == spellings[i]) {
+    for (size_t i = firstPunctuation; i < std::size(tokenSpellings); ++i) {
+      if (text.substr(at, tokenSpellings[i].size()) == tokenSpellings[i]) {
         size_t begin = at;
-        at += spellings[i].size();
+        at += tokenSpellings[i].size();
         push(static_cast<TokenKind>(i), begin);
         return;
       }
@@ -180,7 +180,7 @@ private:
 
 std::string describe(TokenKind kind) {
   auto index = static_cast<size_t>(kind);
-  std::string spelling(spellings[index]);
+  std::string spelling(tokenSpellings[index]);
   return index >= firstPunctuation ? "'" + spelling + "'" : spelling;
 }
 

@@ -4,7 +4,7 @@ namespace rho::dsl {
 
 namespace {
 
-constexpr Word words[] = {
+constexpr Word wordTable[] = {
 #define RHO_WORD(place, text, meaning) {WordPlace::place, text, meaning},
 #include "dsl/Words.def"
 #undef RHO_WORD
@@ -12,6 +12,6 @@ constexpr Word words[] = {
 
 } // namespace
 
-std::span<const Word> allWords() { return words; }
+std::span<const Word> allWords() { return wordTable; }
 
 } // namespace rho::dsl

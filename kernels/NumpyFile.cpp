@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view magic = "\x93NUMPY";
 
 // numpy has no bfloat16: ml_dtypes writes it as the raw type V2, others as its name.
-constexpr std::array<std::pair<std::string_view, Type>, 5> types = {{
+constexpr std::array<std::pair<std::string_view, Type>, 5> numpyTypes = {{
     {"<f4", Type::F32},
     {"<f2", Type::F16},
     {"<V2", Type::BF16},
@@ -144,7 +144,7 @@ TensorHeader readNumpyHeader(std::string_view file) {
     return fail(reader.problem());
   tensor.begin = static_cast<int64_t>(start + length);
   tensor.bytes = static_cast<int64_t>(file.size()) - tensor.begin;
-  for (const auto &[name, type] : types)
+  for (const auto &[name, type] : numpyTypes)
     if (name == tensor.type)
       tensor.supported = type;
   if (tensor.supported) {
@@ -161,7 +161,7 @@ TensorHeader readNumpyHeader(std::string_view file) {
 
 std::string writeNumpyHeader(const dsl::MatrixView &matrix) {
   std::string_view descr; // the first of its type in the table
-  for (const auto &[name, type] : types)
+  for (const auto &[name, type] : numpyTypes)
     if (type == matrix.type && descr.empty())
       descr = name;
   std::string text = "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': (" +

@@ -16,7 +16,7 @@ constexpr int64_t blockN = 16;
 // Rows of the activation that are dequantized together.
 constexpr int64_t blockM = 512;
 
-struct Dot {
+struct DotProduct {
   double sum = 0, magnitude = 0;
 };
 
@@ -38,7 +38,7 @@ Row rowOf(const dsl::QuantizedMatrix &matrix, int64_t row) {
   return result;
 }
 
-Dot dot(const Row &activation, const Row &weight, int64_t k) {
+DotProduct dotProduct(const Row &activation, const Row &weight, int64_t k) {
   const double *x = activation.values.data(), *w = weight.values.data();
   const double *xSize = activation.magnitudes().data(), *wSize = weight.magnitudes().data();
   double sum[lanes] = {};
@@ -53,7 +53,7 @@ Dot dot(const Row &activation, const Row &weight, int64_t k) {
     sum[lane] += x[i] * w[i];
     magnitude[lane] += std::fabs(xSize[i] * wSize[i]);
   }
-  Dot dot;
+  DotProduct dot;
   for (int lane = 0; lane < lanes; ++lane) {
     dot.sum += sum[lane];
     dot.magnitude += magnitude[lane];
@@ -82,7 +82,7 @@ ReferenceOutput reference(const dsl::QuantizedMatrix &activation,
         w.push_back(rowOf(weight, n));
       for (int64_t m = 0; m < countM; ++m)
         for (int64_t n = block * blockN; n < end; ++n) {
-          Dot value = dot(x[m], w[n - block * blockN], k);
+          DotProduct value = dotProduct(x[m], w[n - block * blockN], k);
           output.y[(firstM + m) * output.n + n] = value.sum;
           output.magnitude[(firstM + m) * output.n + n] = value.magnitude;
         }
@@ -107,7 +107,7 @@ SampleOutput referenceAt(const dsl::QuantizedMatrix &activation, const dsl::Quan
     Row x = rowOf(activation, row);
     parallelFor(static_cast<int64_t>(wanted.size()), [&, &wanted = wanted](int64_t i) {
       size_t sample = wanted[i];
-      Dot value = dot(x, rowOf(weight, samples[sample].n), k);
+      DotProduct value = dotProduct(x, rowOf(weight, samples[sample].n), k);
       output.y[sample] = value.sum;
       output.magnitude[sample] = value.magnitude;
     });

@@ -22,7 +22,7 @@ struct TypeInfo {
   int bits;
   std::optional<Type> supported;
 };
-constexpr std::array<TypeInfo, 21> types = {{
+constexpr std::array<TypeInfo, 21> safetensorsTypes = {{
     {"F32", 32, Type::F32}, {"F16", 16, Type::F16}, {"BF16", 16, Type::BF16}, {"F64", 64, {}},
     {"C64", 64, {}},        {"I64", 64, {}},        {"I32", 32, {}},          {"I16", 16, {}},
     {"I8", 8, {}},          {"U64", 64, {}},        {"U32", 32, {}},          {"U16", 16, {}},
@@ -202,9 +202,9 @@ private:
       return fail("the data_offsets of " + what + " are not a begin and an end");
     tensor.begin = offsets[0];
     tensor.bytes = offsets[1] - offsets[0];
-    const auto *info = std::find_if(types.begin(), types.end(),
+    const auto *info = std::find_if(safetensorsTypes.begin(), safetensorsTypes.end(),
                                     [&](const TypeInfo &type) { return type.name == tensor.type; });
-    if (info == types.end())
+    if (info == safetensorsTypes.end())
       return fail("'" + tensor.type + "', the dtype of " + what + ", is not known");
     tensor.supported = info->supported;
     std::optional<int64_t> elements = elementsOf(tensor.shape);
@@ -221,7 +221,7 @@ private:
 };
 
 // A JSON string. Bytes of UTF-8 stay as they are.
-std::string quoted(std::string_view text) {
+std::string jsonString(std::string_view text) {
   std::string result = "\"";
   for (char c : text) {
     if (c == '"' || c == '\\') {
@@ -292,7 +292,7 @@ TensorHeader readSafetensorsHeader(std::string_view file) {
 }
 
 std::string_view safetensorsName(Type type) {
-  const auto *info = std::find_if(types.begin(), types.end(),
+  const auto *info = std::find_if(safetensorsTypes.begin(), safetensorsTypes.end(),
                                   [&](const TypeInfo &known) { return known.supported == type; });
   return info->name;
 }
@@ -301,13 +301,13 @@ std::string writeSafetensorsHeader(const std::vector<TensorEntry> &tensors,
                                    const Metadata &metadata, size_t least) {
   std::string text = "{";
   auto member = [&](const std::string &key) {
-    text += (text.size() > 1 ? "," : "") + quoted(key) + ":";
+    text += (text.size() > 1 ? "," : "") + jsonString(key) + ":";
   };
   if (!metadata.empty()) {
     member("__metadata__");
     char before = '{';
     for (const auto &[key, value] : metadata) {
-      text += before + quoted(key) + ":" + quoted(value);
+      text += before + jsonString(key) + ":" + jsonString(value);
       before = ',';
     }
     text += "}";

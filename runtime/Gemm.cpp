@@ -9,18 +9,8 @@ namespace rho {
 namespace {
 
 constexpr uint64_t weightAlignment = 256;
-constexpr uint64_t dataAlignment = 16;
 
 using Kind = compiler::KernelParameter::Kind;
-
-Status checkPointer(DevicePointer address, const char *what, uint64_t alignment) {
-  if (address == 0)
-    return makeError(DiagId::null_pointer, {what});
-  if (address % alignment != 0)
-    return makeError(DiagId::misaligned_pointer,
-                     {what, std::to_string(address), std::to_string(alignment)});
-  return Done{};
-}
 
 Status checkBuffer(const Buffer &buffer, const Backend &backend, const char *what, int64_t needed,
                    uint64_t alignment) {

@@ -58,6 +58,19 @@ struct Activations::Impl {
 // The codes of activations, back on the host in natural order.
 Result<dsl::QuantizedMatrix> readActivations(const Activations &activations);
 
+// Of what the caller gives on the device, unless said otherwise.
+inline constexpr uint64_t dataAlignment = 16;
+
+// Errors null_pointer and misaligned_pointer.
+inline Status checkPointer(DevicePointer address, const char *what, uint64_t alignment) {
+  if (address == 0)
+    return makeError(DiagId::null_pointer, {what});
+  if (address % alignment != 0)
+    return makeError(DiagId::misaligned_pointer,
+                     {what, std::to_string(address), std::to_string(alignment)});
+  return Done{};
+}
+
 // A null-safe way to a handle's insides: error empty_handle.
 template <class Handle> Status checkHandle(const Handle &handle, const char *what) {
   if (!handle.valid())

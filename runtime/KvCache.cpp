@@ -14,7 +14,6 @@ namespace {
 
 using compiler::KvPart;
 
-constexpr uint64_t dataAlignment = 16;
 constexpr int64_t mostGridRows = 65535; // of y and z
 constexpr int64_t mostPages = int64_t{1} << 30;
 // CTAs of the attention kernel that an SM holds: the device is filled with them once. More parts
@@ -36,15 +35,6 @@ Result<dsl::Format> findFormat(const dsl::Module &module, const std::string &nam
   for (const dsl::Format &format : module.formats)
     names.push_back(format.name);
   return makeError(DiagId::kv_unknown_format, {name, dsl::listed(name, names)});
-}
-
-Status checkPointer(DevicePointer pointer, const char *what) {
-  if (pointer == 0)
-    return makeError(DiagId::null_pointer, {what});
-  if (pointer % dataAlignment != 0)
-    return makeError(DiagId::misaligned_pointer,
-                     {what, std::to_string(pointer), std::to_string(dataAlignment)});
-  return Done{};
 }
 
 using Tensors = std::vector<const compiler::KvTensor *>;
@@ -120,9 +110,9 @@ Result<Buffer> upload(const Device &device, std::span<const int32_t> numbers) {
 Status moveBlocks(const KvCache::Impl &cache, const KvJobs::Impl &jobs, const Kernel &keyKernel,
                   const Kernel &valueKernel, DevicePointer keys, DevicePointer values,
                   int64_t stride, Stream stream) {
-  if (Status good = checkPointer(keys, "keys"); !good)
+  if (Status good = checkPointer(keys, "keys", dataAlignment); !good)
     return good;
-  if (Status good = checkPointer(values, "values"); !good)
+  if (Status good = checkPointer(values, "values", dataAlignment); !good)
     return good;
   const compiler::KvShape &shape = cache.layout.shape;
   constexpr int64_t mostStride = int64_t{1} << 32;
@@ -372,7 +362,7 @@ Status KvCache::attend(const KvBatch &batch, DevicePointer queries, DevicePointe
                                {tailKeys, "tail keys"},
                                {tailValues, "tail values"},
                                {output, "output"}})
-    if (Status good = checkPointer(pointer, what); !good)
+    if (Status good = checkPointer(pointer, what, dataAlignment); !good)
       return good;
   const KvBatch::Impl &b = *batch.pimpl;
   const uint64_t pointers[] = {pimpl->keys.address(),

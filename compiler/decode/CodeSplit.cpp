@@ -14,8 +14,6 @@ constexpr int codeBits = 4;
 constexpr uint32_t signBit = 8, codeMask = 15;
 constexpr size_t entriesPerWord = 4, mostEntries = 8;
 
-Operand constant(uint32_t value) { return DecodeProgram::constant(value); }
-
 std::string text(double value) {
   std::ostringstream out;
   out << value;

@@ -84,7 +84,7 @@ bool parseNumber(std::string_view text, int base, uint32_t &value) {
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
-constexpr uint32_t mostWords = 32; // of a unit of codes
+constexpr uint32_t mostUnitWords = 32; // of a unit of codes
 
 // Reads one operand; every register it names must exist already.
 bool parseOperand(std::string_view text, int params, size_t temps, DecodeInstr::Operand &operand) {
@@ -96,7 +96,7 @@ bool parseOperand(std::string_view text, int params, size_t temps, DecodeInstr::
     return false;
   if (text[0] == 'w') {
     operand.kind = Kind::Word;
-    return operand.value < mostWords;
+    return operand.value < mostUnitWords;
   }
   if (text[0] == 'p') {
     operand.kind = Kind::Param;

@@ -77,4 +77,7 @@ struct DecodeProgram {
   friend bool operator==(const DecodeProgram &, const DecodeProgram &) = default;
 };
 
+// Short, for the sequences, which are full of them.
+inline DecodeInstr::Operand constant(uint32_t value) { return DecodeProgram::constant(value); }
+
 } // namespace rho::compiler

@@ -13,8 +13,6 @@ namespace {
 using Op = DecodeInstr::Op;
 using Operand = DecodeProgram::Operand;
 
-Operand constant(uint32_t value) { return DecodeProgram::constant(value); }
-
 uint32_t lowBits(int count) { return count >= 32 ? UINT32_MAX : (1U << count) - 1; }
 
 // `lane` in every lane of a register.

@@ -18,8 +18,6 @@ namespace {
 using Op = DecodeInstr::Op;
 using Operand = DecodeProgram::Operand;
 
-Operand constant(uint32_t value) { return DecodeProgram::constant(value); }
-
 // The same number in both halves, or the same byte in all four.
 uint32_t both(std::string_view type, double value) {
   uint32_t code = dsl::ElementType::get(type).encode(value);

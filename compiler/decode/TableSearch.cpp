@@ -12,8 +12,6 @@ namespace {
 using Op = DecodeInstr::Op;
 using Operand = DecodeProgram::Operand;
 
-Operand constant(uint32_t value) { return DecodeProgram::constant(value); }
-
 // One byte of what the lanes hold, entry i for stored code i.
 using Bytes = std::array<uint8_t, 16>;
 

@@ -24,7 +24,7 @@ namespace arith = mlir::arith;
 namespace {
 
 constexpr int64_t warps = KvLayout::warps, threads = 32 * warps, setHeads = KvShape::setHeads;
-constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float infinityF32 = std::numeric_limits<float>::infinity();
 constexpr int64_t tailStep = 16; // tokens
 
 class AttendKernel final : public KvKernel {
@@ -57,7 +57,8 @@ private:
   using State = llvm::SmallVector<Value>;
   int64_t tiles() const { return shape.headDim / 16; }
   State emptyState() {
-    State state{constantF32(-infinity), constantF32(-infinity), constantF32(0), constantF32(0)};
+    State state{constantF32(-infinityF32), constantF32(-infinityF32), constantF32(0),
+                constantF32(0)};
     state.append(static_cast<size_t>(4 * tiles()), constantF32(0));
     return state;
   }
@@ -191,8 +192,9 @@ private:
       for (int64_t i = 0; i < 4; ++i) {
         own[static_cast<size_t>(i)] = element(sums, i);
         if (step.exists)
-          own[static_cast<size_t>(i)] = select(step.exists(16 * t + i / 2 * 8),
-                                               own[static_cast<size_t>(i)], constantF32(-infinity));
+          own[static_cast<size_t>(i)] =
+              select(step.exists(16 * t + i / 2 * 8), own[static_cast<size_t>(i)],
+                     constantF32(-infinityF32));
       }
       scores.push_back(own);
     }
@@ -426,7 +428,7 @@ private:
     Value most = larger(a.most, b.most);
     auto fading = [&](Value from) { // nothing: of an empty side, whose maximum is -infinity
       Value empty = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OEQ, from,
-                                          constantF32(-infinity));
+                                          constantF32(-infinityF32));
       return select(empty, constantF32(0), exp2(arith::SubFOp::create(builder, loc, from, most)));
     };
     Value left = fading(a.most), right = fading(b.most);

@@ -7,8 +7,6 @@ namespace rho::compiler {
 
 namespace {
 
-constexpr int64_t warps = KvLayout::warps;
-
 class DequantizeKernel final : public KvKernel {
 public:
   DequantizeKernel(mlir::MLIRContext &context, const KvLaunch &launch, const KvTensor &tensor)
@@ -21,10 +19,11 @@ private:
 
   void body(mlir::ValueRange parameters) override {
     Move move = moveOf(tensor, parameters);
-    scalars.loop(warp, i32(tensor.steps()), i32(warps), {}, [&](Value step, mlir::ValueRange) {
-      writeStep(step, move);
-      return llvm::SmallVector<Value>();
-    });
+    scalars.loop(warp, i32(tensor.steps()), i32(KvLayout::warps), {},
+                 [&](Value step, mlir::ValueRange) {
+                   writeStep(step, move);
+                   return llvm::SmallVector<Value>();
+                 });
   }
 
   // A register has two channels of one token of keys, two tokens of one channel of values.
@@ -61,7 +60,8 @@ private:
 } // namespace
 
 Result<KernelImage> compileKvDequantize(const KvTensor &tensor, const std::string &target) {
-  return compileKvKernel<DequantizeKernel>({"kv_dequantize", target, warps * 32, 0}, tensor);
+  return compileKvKernel<DequantizeKernel>({"kv_dequantize", target, KvLayout::warps * 32, 0},
+                                           tensor);
 }
 
 } // namespace rho::compiler

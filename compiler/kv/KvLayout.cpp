@@ -13,7 +13,7 @@ namespace rho::compiler {
 namespace {
 
 // Words of codes that a lane holds of keys, and of values, in a step.
-constexpr int64_t mostWords = 32;
+constexpr int64_t mostLaneWords = 32;
 constexpr int64_t rowsOfTile = 16;
 
 // A register of a lane is two codes of 16 bits: what lies in memory is what is multiplied.
@@ -81,7 +81,7 @@ public:
     tensor.step = step;
     auto unit = static_cast<int64_t>(tensor.decode.registers());
     return run() % step == 0 && tensor.registers() % unit == 0 && tensor.words() % 4 == 0 &&
-           tensor.words() <= mostWords;
+           tensor.words() <= mostLaneWords;
   }
 
 private:

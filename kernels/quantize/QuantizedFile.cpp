@@ -67,9 +67,9 @@ std::optional<QuantizedShape> parseDescription(std::string_view text) {
   return found;
 }
 
-class Reader {
+class MatrixReader {
 public:
-  Reader(const SafetensorsFile &file, const std::string &name) : file(file), name(name) {}
+  MatrixReader(const SafetensorsFile &file, const std::string &name) : file(file), name(name) {}
 
   Result<dsl::QuantizedMatrix> read() {
     Result<QuantizedShape> what = quantizedShape(file, name);
@@ -229,7 +229,7 @@ Result<QuantizedShape> quantizedShape(const SafetensorsFile &file, const std::st
 }
 
 Result<dsl::QuantizedMatrix> readQuantized(const SafetensorsFile &file, const std::string &name) {
-  return Reader(file, name).read();
+  return MatrixReader(file, name).read();
 }
 
 Result<std::optional<QuantizedReference>> findQuantized(std::string_view text) {

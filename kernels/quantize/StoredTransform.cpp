@@ -21,9 +21,9 @@ TensorEntry vectorOf(std::string name, std::string type, int64_t k) {
   return entry;
 }
 
-class Reader {
+class TransformReader {
 public:
-  Reader(const SafetensorsFile &file, const std::string &name) : file(file), name(name) {}
+  TransformReader(const SafetensorsFile &file, const std::string &name) : file(file), name(name) {}
 
   Result<LayerTransform> read() {
     LayerTransform transform;
@@ -158,7 +158,7 @@ Status writeTransform(SafetensorsWriter &writer, const LayerTransform &transform
 }
 
 Result<LayerTransform> readTransform(const SafetensorsFile &file, const std::string &name) {
-  return Reader(file, name).read();
+  return TransformReader(file, name).read();
 }
 
 } // namespace rho::kernels

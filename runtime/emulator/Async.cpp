@@ -80,14 +80,14 @@ Flow copyHandler(Warp &w, const Inst &i, uint32_t mask) {
   return Flow::Next;
 }
 
-Flow commitHandler(Warp &w, const Inst &i, uint32_t mask) {
+Flow asyncCommitHandler(Warp &w, const Inst &i, uint32_t mask) {
   for (uint32_t rest = mask; rest; rest &= rest - 1)
     ++w.asyncGroup[std::countr_zero(rest)];
   return Flow::Next;
 }
 
 // Completes each lane's groups but the last inst.imm ones.
-Flow waitHandler(Warp &w, const Inst &i, uint32_t mask) {
+Flow asyncWaitHandler(Warp &w, const Inst &i, uint32_t mask) {
   size_t kept = 0;
   for (size_t c = 0; c < w.copies.size(); ++c) {
     PendingCopy &copy = w.copies[c];
@@ -111,8 +111,8 @@ Flow waitHandler(Warp &w, const Inst &i, uint32_t mask) {
 }
 
 Flow waitAllHandler(Warp &w, const Inst &i, uint32_t mask) {
-  commitHandler(w, i, mask);
-  return waitHandler(w, i, mask);
+  asyncCommitHandler(w, i, mask);
+  return asyncWaitHandler(w, i, mask);
 }
 
 void copy(Decoder &d, bool cacheAll) {
@@ -172,7 +172,7 @@ void cp(Decoder &d) {
     return decodeBulk(d);
   if (d.take("commit_group")) {
     d.expectOperands(0);
-    return d.emit(commitHandler);
+    return d.emit(asyncCommitHandler);
   }
   if (d.take("wait_all")) {
     d.expectOperands(0);
@@ -183,15 +183,16 @@ void cp(Decoder &d) {
     d.inst.imm = d.immediate(0);
     if (d.inst.imm < 0 || d.inst.imm > INT32_MAX)
       d.bad("a number of groups is not negative");
-    return d.emit(waitHandler);
+    return d.emit(asyncWaitHandler);
   }
   d.unknown();
 }
 
-constexpr Opcode opcodes[] = {{"cp", cp}};
-
 } // namespace
 
-std::span<const Opcode> asyncOpcodes() { return opcodes; }
+std::span<const Opcode> asyncOpcodes() {
+  static constexpr Opcode opcodes[] = {{"cp", cp}};
+  return opcodes;
+}
 
 } // namespace rho::emulator

@@ -167,10 +167,11 @@ template <bool Returns> void atomic(Decoder &d) {
   d.emit(handlerOf(operation, type));
 }
 
-constexpr Opcode opcodes[] = {{"atom", atomic<true>}, {"red", atomic<false>}};
-
 } // namespace
 
-std::span<const Opcode> atomicOpcodes() { return opcodes; }
+std::span<const Opcode> atomicOpcodes() {
+  static constexpr Opcode opcodes[] = {{"atom", atomic<true>}, {"red", atomic<false>}};
+  return opcodes;
+}
 
 } // namespace rho::emulator

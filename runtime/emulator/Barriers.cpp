@@ -73,7 +73,7 @@ Flow syncHandler(Warp &w, const Inst &i, uint32_t mask) {
   return complete(*w.cta, number) ? Flow::Next : Flow::Leave;
 }
 
-Flow arriveHandler(Warp &w, const Inst &i, uint32_t mask) {
+Flow barrierArriveHandler(Warp &w, const Inst &i, uint32_t mask) {
   uint32_t number = 0;
   if (!arriveAt(w, i, mask, number))
     return Flow::Leave;
@@ -104,7 +104,7 @@ void barrier(Decoder &d) {
   d.inst.a = d.source(0, Type::U32);
   if (d.operandCount() == 2)
     d.inst.b = d.source(1, Type::U32);
-  d.emit(action == 0 ? syncHandler : arriveHandler);
+  d.emit(action == 0 ? syncHandler : barrierArriveHandler);
 }
 
 Flow fenceHandler(Warp &w, const Inst &, uint32_t) {
@@ -158,11 +158,12 @@ void fence(Decoder &d) {
   d.emit(fenceHandler);
 }
 
-constexpr Opcode opcodes[] = {
-    {"bar", barrier}, {"barrier", barrier}, {"membar", membar}, {"fence", fence}};
-
 } // namespace
 
-std::span<const Opcode> barrierOpcodes() { return opcodes; }
+std::span<const Opcode> barrierOpcodes() {
+  static constexpr Opcode opcodes[] = {
+      {"bar", barrier}, {"barrier", barrier}, {"membar", membar}, {"fence", fence}};
+  return opcodes;
+}
 
 } // namespace rho::emulator

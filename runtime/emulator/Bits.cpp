@@ -389,16 +389,17 @@ void prmt(Decoder &d) {
   d.emit(mode < 0 ? ternary32<PrmtIndex> : prmtMode);
 }
 
-constexpr Opcode opcodes[] = {
-    {"and", logic<And>},    {"or", logic<Or>},     {"xor", logic<Xor>}, {"not", logicNot},
-    {"cnot", unary<CNot>},  {"shl", shl},          {"shr", shr},        {"popc", counting<Popc>},
-    {"clz", counting<Clz>}, {"brev", unary<Brev>}, {"bfind", bfind},    {"bfe", bfe},
-    {"bfi", bfi},           {"shf", shf},          {"bmsk", bmsk},      {"lop3", lop3},
-    {"prmt", prmt},
-};
-
 } // namespace
 
-std::span<const Opcode> bitOpcodes() { return opcodes; }
+std::span<const Opcode> bitOpcodes() {
+  static constexpr Opcode opcodes[] = {
+      {"and", logic<And>},    {"or", logic<Or>},     {"xor", logic<Xor>}, {"not", logicNot},
+      {"cnot", unary<CNot>},  {"shl", shl},          {"shr", shr},        {"popc", counting<Popc>},
+      {"clz", counting<Clz>}, {"brev", unary<Brev>}, {"bfind", bfind},    {"bfe", bfe},
+      {"bfi", bfi},           {"shf", shf},          {"bmsk", bmsk},      {"lop3", lop3},
+      {"prmt", prmt},
+  };
+  return opcodes;
+}
 
 } // namespace rho::emulator

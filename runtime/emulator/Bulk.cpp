@@ -114,7 +114,7 @@ uint32_t length(Warp &w, const Inst &i, int lane) {
   return misaligned(w, i, lane, "global", global, 16) ? 0 : bytes;
 }
 
-Flow loadHandler(Warp &w, const Inst &i, uint32_t mask) {
+Flow bulkLoadHandler(Warp &w, const Inst &i, uint32_t mask) {
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
     int l = std::countr_zero(rest);
     uint32_t bytes = length(w, i, l);
@@ -127,7 +127,7 @@ Flow loadHandler(Warp &w, const Inst &i, uint32_t mask) {
   return Flow::Next;
 }
 
-template <bool Adds> Flow storeHandler(Warp &w, const Inst &i, uint32_t mask) {
+template <bool Adds> Flow bulkStoreHandler(Warp &w, const Inst &i, uint32_t mask) {
   std::vector<uint8_t> staged;
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
     int l = std::countr_zero(rest);
@@ -167,7 +167,7 @@ Flow storeAsyncHandler(Warp &w, const Inst &i, uint32_t mask) {
   return Flow::Next;
 }
 
-Flow commitHandler(Warp &w, const Inst &, uint32_t mask) {
+Flow bulkCommitHandler(Warp &w, const Inst &, uint32_t mask) {
   for (uint32_t rest = mask; rest; rest &= rest - 1)
     ++w.bulkGroup[std::countr_zero(rest)];
   return Flow::Next;
@@ -175,7 +175,7 @@ Flow commitHandler(Warp &w, const Inst &, uint32_t mask) {
 
 // Completes each lane's groups but the last inst.imm ones. With or without .read: what was read has
 // been written too.
-Flow waitHandler(Warp &w, const Inst &i, uint32_t mask) {
+Flow bulkWaitHandler(Warp &w, const Inst &i, uint32_t mask) {
   std::erase_if(w.bulkReads, [&](const BulkRead &read) {
     if (!(mask >> read.lane & 1) || int64_t(read.group) + i.imm >= int64_t(w.bulkGroup[read.lane]))
       return false;
@@ -185,10 +185,8 @@ Flow waitHandler(Warp &w, const Inst &i, uint32_t mask) {
   return Flow::Next;
 }
 
-Flow nothing(Warp &, const Inst &, uint32_t) { return Flow::Next; }
-
 // [address], size
-void prefetch(Decoder &d) {
+void prefetchBulk(Decoder &d) {
   if (!d.take("L2") || !d.take("global"))
     return d.unknown();
   bool policy = d.take("L2::cache_hint");
@@ -205,7 +203,7 @@ void load(Decoder &d) {
   decodeGlobalOperand(d, 1);
   decodeSharedOperand(d, 0);
   d.inst.e = d.source(2, Type::U32);
-  d.emit(loadHandler);
+  d.emit(bulkLoadHandler);
 }
 
 void store(Decoder &d, bool adds) {
@@ -218,7 +216,7 @@ void store(Decoder &d, bool adds) {
   decodeGlobalOperand(d, 0);
   decodeSharedOperand(d, 1);
   d.inst.e = d.source(2, Type::U32);
-  d.emit(adds ? storeHandler<true> : storeHandler<false>);
+  d.emit(adds ? bulkStoreHandler<true> : bulkStoreHandler<false>);
 }
 
 } // namespace
@@ -256,7 +254,7 @@ void decodeGlobalOperand(Decoder &d, size_t operand) {
 void decodeBulk(Decoder &d) {
   if (d.take("commit_group")) {
     d.expectOperands(0);
-    return d.emit(commitHandler);
+    return d.emit(bulkCommitHandler);
   }
   if (d.take("wait_group")) {
     d.take("read");
@@ -264,12 +262,12 @@ void decodeBulk(Decoder &d) {
     d.inst.imm = d.immediate(0);
     if (d.inst.imm < 0 || d.inst.imm > INT32_MAX)
       d.bad("a number of groups is not negative");
-    return d.emit(waitHandler);
+    return d.emit(bulkWaitHandler);
   }
   if (d.take("tensor"))
     return decodeBulkTensor(d);
   if (d.take("prefetch"))
-    return d.take("tensor") ? decodeBulkPrefetchTensor(d) : prefetch(d);
+    return d.take("tensor") ? decodeBulkPrefetchTensor(d) : prefetchBulk(d);
   if (d.takeOne({"shared::cluster", "shared::cta"}) >= 0)
     return load(d);
   if (d.take("global"))

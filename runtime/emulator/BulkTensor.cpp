@@ -45,7 +45,7 @@ bool findMap(Warp &w, const Inst &i, int lane, TensorMap &out) {
 
 // Calls row(place in the box, global address, bytes) for what lies inside the tensor.
 template <class Row>
-bool rows(const Warp &w, const Inst &i, int lane, const TensorMap &map, Row row) {
+bool forRows(const Warp &w, const Inst &i, int lane, const TensorMap &map, Row row) {
   int64_t at[maxTensorRank] = {};
   for (uint32_t r = 0; r < map.rank; ++r)
     at[r] = w.reg<int32_t>(w.list(i.list)[r])[lane];
@@ -69,14 +69,14 @@ bool rows(const Warp &w, const Inst &i, int lane, const TensorMap &map, Row row)
   return true;
 }
 
-Flow loadHandler(Warp &w, const Inst &i, uint32_t mask) {
+Flow tensorLoadHandler(Warp &w, const Inst &i, uint32_t mask) {
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
     int l = std::countr_zero(rest);
     TensorMap map;
     if (!findMap(w, i, l, map))
       return Flow::Leave;
     std::vector<uint8_t> box(map.boxBytes(), 0);
-    bool good = rows(w, i, l, map, [&](uint64_t place, uint64_t address, uint32_t bytes) {
+    bool good = forRows(w, i, l, map, [&](uint64_t place, uint64_t address, uint32_t bytes) {
       const uint8_t *from = resolveGlobal(w, i, l, address, bytes, AccessKind::Read);
       if (from)
         std::memcpy(box.data() + place, from, bytes);
@@ -88,7 +88,7 @@ Flow loadHandler(Warp &w, const Inst &i, uint32_t mask) {
   return Flow::Next;
 }
 
-Flow storeHandler(Warp &w, const Inst &i, uint32_t mask) {
+Flow tensorStoreHandler(Warp &w, const Inst &i, uint32_t mask) {
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
     int l = std::countr_zero(rest);
     TensorMap map;
@@ -97,7 +97,7 @@ Flow storeHandler(Warp &w, const Inst &i, uint32_t mask) {
     std::vector<uint8_t> box(map.boxBytes());
     if (!collect(w, i, l, box, tileAlign, map.swizzle))
       return Flow::Leave;
-    bool good = rows(w, i, l, map, [&](uint64_t place, uint64_t address, uint32_t bytes) {
+    bool good = forRows(w, i, l, map, [&](uint64_t place, uint64_t address, uint32_t bytes) {
       uint8_t *to = resolveGlobal(w, i, l, address, bytes, AccessKind::Write);
       if (to)
         std::memcpy(to, box.data() + place, bytes);
@@ -108,8 +108,6 @@ Flow storeHandler(Warp &w, const Inst &i, uint32_t mask) {
   }
   return Flow::Next;
 }
-
-Flow nothing(Warp &, const Inst &, uint32_t) { return Flow::Next; }
 
 // The number of dimensions; 0: unknown.
 uint32_t takeRank(Decoder &d) { return uint32_t(d.takeOne({"1d", "2d", "3d"}) + 1); }
@@ -138,7 +136,7 @@ void decodeBulkTensor(Decoder &d) {
     decodeLoadOperands(d, 3, 2);
     tensorOperand(d, 1, rank);
     decodeSharedOperand(d, 0);
-    return d.emit(loadHandler);
+    return d.emit(tensorLoadHandler);
   }
   if (!d.take("shared::cta"))
     return d.unknown();
@@ -149,7 +147,7 @@ void decodeBulkTensor(Decoder &d) {
   d.expectOperands(policy ? 3 : 2);
   tensorOperand(d, 0, rank);
   decodeSharedOperand(d, 1);
-  d.emit(storeHandler);
+  d.emit(tensorStoreHandler);
 }
 
 void decodeBulkPrefetchTensor(Decoder &d) {

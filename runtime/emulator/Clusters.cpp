@@ -52,7 +52,7 @@ bool together(Warp &w, const Inst &i, uint32_t mask, bool inTurn) {
 }
 
 // Inst: flag relaxed.
-Flow arriveHandler(Warp &w, const Inst &i, uint32_t mask) {
+Flow clusterArriveHandler(Warp &w, const Inst &i, uint32_t mask) {
   if (!together(w, i, mask, w.clusterArrival == Warp::Arrival::None))
     return Flow::Leave;
   Cluster &cluster = *w.cta->cluster;
@@ -66,7 +66,7 @@ Flow arriveHandler(Warp &w, const Inst &i, uint32_t mask) {
   return Flow::Next;
 }
 
-Flow waitHandler(Warp &w, const Inst &i, uint32_t mask) {
+Flow clusterWaitHandler(Warp &w, const Inst &i, uint32_t mask) {
   if (!together(w, i, mask, w.clusterArrival != Warp::Arrival::None))
     return Flow::Leave;
   Cluster &cluster = *w.cta->cluster;
@@ -131,8 +131,6 @@ void ctaRank(Decoder &d) {
   d.emit(type == Type::U64 ? ctaRankHandler<uint64_t> : ctaRankHandler<uint32_t>);
 }
 
-Flow nothing(Warp &, const Inst &, uint32_t) { return Flow::Next; }
-
 // Grids run one after the other here.
 void gridDependency(Decoder &d) {
   if (d.takeOne({"wait", "launch_dependents"}) < 0)
@@ -140,9 +138,6 @@ void gridDependency(Decoder &d) {
   d.expectOperands(0);
   d.emit(nothing);
 }
-
-constexpr Opcode opcodes[] = {
-    {"mapa", mapa}, {"getctarank", ctaRank}, {"griddepcontrol", gridDependency}};
 
 } // namespace
 
@@ -156,9 +151,13 @@ void decodeClusterBarrier(Decoder &d) {
     d.take("acquire");
   d.take("aligned");
   d.expectOperands(0);
-  d.emit(arrives ? arriveHandler : waitHandler);
+  d.emit(arrives ? clusterArriveHandler : clusterWaitHandler);
 }
 
-std::span<const Opcode> clusterOpcodes() { return opcodes; }
+std::span<const Opcode> clusterOpcodes() {
+  static constexpr Opcode opcodes[] = {
+      {"mapa", mapa}, {"getctarank", ctaRank}, {"griddepcontrol", gridDependency}};
+  return opcodes;
+}
 
 } // namespace rho::emulator

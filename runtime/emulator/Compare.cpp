@@ -269,10 +269,12 @@ void slct(Decoder &d) {
                             : nullptr);
 }
 
-constexpr Opcode opcodes[] = {{"setp", setp}, {"set", set}, {"selp", selp}, {"slct", slct}};
-
 } // namespace
 
-std::span<const Opcode> compareOpcodes() { return opcodes; }
+std::span<const Opcode> compareOpcodes() {
+  static constexpr Opcode opcodes[] = {
+      {"setp", setp}, {"set", set}, {"selp", selp}, {"slct", slct}};
+  return opcodes;
+}
 
 } // namespace rho::emulator

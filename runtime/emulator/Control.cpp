@@ -111,11 +111,12 @@ void nanosleep(Decoder &d) {
   d.emit(sleepHandler);
 }
 
-constexpr Opcode opcodes[] = {{"bra", bra},   {"brx", brx},   {"ret", exit},
-                              {"exit", exit}, {"trap", trap}, {"nanosleep", nanosleep}};
-
 } // namespace
 
-std::span<const Opcode> controlOpcodes() { return opcodes; }
+std::span<const Opcode> controlOpcodes() {
+  static constexpr Opcode opcodes[] = {{"bra", bra},   {"brx", brx},   {"ret", exit},
+                                       {"exit", exit}, {"trap", trap}, {"nanosleep", nanosleep}};
+  return opcodes;
+}
 
 } // namespace rho::emulator

@@ -10,9 +10,6 @@ namespace rho::emulator {
 
 namespace {
 
-// Inst::flag
-enum Modifier : uint8_t { Ftz = 1, Sat = 2, Relu = 4, Integral = 8, SatFinite = 16 };
-
 // A cvt in general goes through 64-bit integers or doubles, which hold every source exactly.
 // Inst: n source type, width result type, mode rounding, list and list2 register widths.
 
@@ -432,10 +429,11 @@ void cvt(Decoder &d) {
   d.emit(handler ? handler : stagedHandler);
 }
 
-constexpr Opcode opcodes[] = {{"cvt", cvt}};
-
 } // namespace
 
-std::span<const Opcode> convertOpcodes() { return opcodes; }
+std::span<const Opcode> convertOpcodes() {
+  static constexpr Opcode opcodes[] = {{"cvt", cvt}};
+  return opcodes;
+}
 
 } // namespace rho::emulator

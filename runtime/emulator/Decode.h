@@ -145,6 +145,9 @@ private:
   std::optional<Error> error;
 };
 
+// Modifiers of conversions (Inst::flag) and of arithmetic on f16 and bf16 (Inst::mode).
+enum Modifier : uint8_t { Ftz = 1, Sat = 2, Relu = 4, Integral = 8, SatFinite = 16 };
+
 // add, sub, mul, ... on floating point types, called by the integer rows of the same names.
 void decodeFloatArithmetic(Decoder &decoder);
 // The same on f16, bf16 and their pairs.

@@ -220,20 +220,6 @@ void testp(Decoder &d) {
                              : nullptr);
 }
 
-constexpr Opcode opcodes[] = {
-    {"fma", maybeHalf<Fma, 3>},
-    {"rcp", arithmetic<Rcp, 1>},
-    {"sqrt", arithmetic<Sqrt, 1>},
-    {"rsqrt", arithmetic<Rsqrt, 1>},
-    {"ex2", maybeHalf<Ex2, 1>},
-    {"lg2", arithmetic<Lg2, 1>},
-    {"sin", arithmetic<Sin, 1>},
-    {"cos", arithmetic<Cos, 1>},
-    {"tanh", maybeHalf<Tanh, 1>},
-    {"copysign", arithmetic<Copysign, 2>},
-    {"testp", testp},
-};
-
 } // namespace
 
 void decodeFloatArithmetic(Decoder &d) {
@@ -246,6 +232,21 @@ void decodeFloatArithmetic(Decoder &d) {
   d.unknown();
 }
 
-std::span<const Opcode> floatOpcodes() { return opcodes; }
+std::span<const Opcode> floatOpcodes() {
+  static constexpr Opcode opcodes[] = {
+      {"fma", maybeHalf<Fma, 3>},
+      {"rcp", arithmetic<Rcp, 1>},
+      {"sqrt", arithmetic<Sqrt, 1>},
+      {"rsqrt", arithmetic<Rsqrt, 1>},
+      {"ex2", maybeHalf<Ex2, 1>},
+      {"lg2", arithmetic<Lg2, 1>},
+      {"sin", arithmetic<Sin, 1>},
+      {"cos", arithmetic<Cos, 1>},
+      {"tanh", maybeHalf<Tanh, 1>},
+      {"copysign", arithmetic<Copysign, 2>},
+      {"testp", testp},
+  };
+  return opcodes;
+}
 
 } // namespace rho::emulator

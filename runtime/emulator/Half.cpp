@@ -23,30 +23,30 @@ struct Bf16 {
 
 // Sums and products of two in float have more than twice the digits, so rounding them again equals
 // rounding once (Figueroa, "When is double rounding innocuous?", 1995).
-struct Add {
+struct HalfAdd {
   template <class F> static uint16_t apply(uint16_t a, uint16_t b) {
     return F::narrow(F::widen(a) + F::widen(b));
   }
 };
-struct Sub {
+struct HalfSub {
   template <class F> static uint16_t apply(uint16_t a, uint16_t b) {
     return F::narrow(F::widen(a) - F::widen(b));
   }
 };
-struct Mul {
+struct HalfMul {
   template <class F> static uint16_t apply(uint16_t a, uint16_t b) {
     return F::narrow(F::widen(a) * F::widen(b));
   }
 };
 // The product is exact in double; both narrowings keep a sticky bit until the last.
-struct Fma {
+struct HalfFma {
   template <class F> static uint16_t apply(uint16_t a, uint16_t b, uint16_t c) {
     double product = double(F::widen(a)) * double(F::widen(b));
     return F::narrow(toFloatOdd(addToOdd(product, double(F::widen(c)))));
   }
 };
 template <class F> bool isNan(uint16_t x) { return (x & 0x7fff) > F::infinity; }
-struct Min {
+struct HalfMin {
   template <class F> static uint16_t apply(uint16_t a, uint16_t b) {
     float x = F::widen(a), y = F::widen(b);
     uint16_t least = x < y || (x == y && a & 0x8000) ? a : b;
@@ -54,7 +54,7 @@ struct Min {
     return isNan<F>(number) ? 0x7fff : number;
   }
 };
-struct Max {
+struct HalfMax {
   template <class F> static uint16_t apply(uint16_t a, uint16_t b) {
     float x = F::widen(a), y = F::widen(b);
     uint16_t most = x > y || (x == y && !(a & 0x8000)) ? a : b;
@@ -62,30 +62,27 @@ struct Max {
     return isNan<F>(number) ? 0x7fff : number;
   }
 };
-template <class Op> struct PropagateNan {
+template <class Op> struct HalfPropagateNan {
   template <class F> static uint16_t apply(uint16_t a, uint16_t b) {
     return isNan<F>(a) || isNan<F>(b) ? uint16_t(0x7fff) : Op::template apply<F>(a, b);
   }
 };
-struct Abs {
+struct HalfAbs {
   template <class F> static uint16_t apply(uint16_t a) { return a & 0x7fff; }
 };
-struct Neg {
+struct HalfNeg {
   template <class F> static uint16_t apply(uint16_t a) { return a ^ 0x8000; }
 };
-struct Ex2 {
+struct HalfEx2 {
   template <class F> static uint16_t apply(uint16_t a) {
     return F::narrow(toFloatOdd(std::exp2(double(F::widen(a)))));
   }
 };
-struct Tanh {
+struct HalfTanh {
   template <class F> static uint16_t apply(uint16_t a) {
     return F::narrow(toFloatOdd(std::tanh(double(F::widen(a)))));
   }
 };
-
-// Inst::mode
-enum Modifier : uint8_t { Ftz = 1, Sat = 2, Relu = 4 };
 
 template <class F> uint16_t flush(uint16_t x) {
   return (x & 0x7fff) < F::smallestNormal ? x & 0x8000 : x;
@@ -166,10 +163,10 @@ template <class Op, int Sources> void finish(Decoder &d) {
   if (Sources > 2)
     d.inst.c = d.source(3, type);
   d.inst.mode = mode;
-  if constexpr (std::is_same_v<Op, Min> || std::is_same_v<Op, Max>) {
+  if constexpr (std::is_same_v<Op, HalfMin> || std::is_same_v<Op, HalfMax>) {
     if (nan)
-      return d.emit(mode ? pick<PropagateNan<Op>, 2, true>(type)
-                         : pick<PropagateNan<Op>, 2, false>(type));
+      return d.emit(mode ? pick<HalfPropagateNan<Op>, 2, true>(type)
+                         : pick<HalfPropagateNan<Op>, 2, false>(type));
   } else if (nan) {
     return d.unknown();
   }
@@ -181,21 +178,21 @@ template <class Op, int Sources> void rounded(Decoder &d) {
   finish<Op, Sources>(d);
 }
 
-struct Form {
+struct HalfOpcode {
   std::string_view name;
   void (*decode)(Decoder &);
 };
-constexpr Form forms[] = {
-    {"add", rounded<Add, 2>},   {"sub", rounded<Sub, 2>}, {"mul", rounded<Mul, 2>},
-    {"fma", rounded<Fma, 3>},   {"min", finish<Min, 2>},  {"max", finish<Max, 2>},
-    {"abs", finish<Abs, 1>},    {"neg", finish<Neg, 1>},  {"ex2", rounded<Ex2, 1>},
-    {"tanh", rounded<Tanh, 1>},
+constexpr HalfOpcode halfOpcodes[] = {
+    {"add", rounded<HalfAdd, 2>},   {"sub", rounded<HalfSub, 2>}, {"mul", rounded<HalfMul, 2>},
+    {"fma", rounded<HalfFma, 3>},   {"min", finish<HalfMin, 2>},  {"max", finish<HalfMax, 2>},
+    {"abs", finish<HalfAbs, 1>},    {"neg", finish<HalfNeg, 1>},  {"ex2", rounded<HalfEx2, 1>},
+    {"tanh", rounded<HalfTanh, 1>},
 };
 
 } // namespace
 
 void decodeHalfArithmetic(Decoder &d) {
-  for (const Form &form : forms)
+  for (const HalfOpcode &form : halfOpcodes)
     if (form.name == d.opcode())
       return form.decode(d);
   d.unknown();

@@ -36,10 +36,10 @@ template <class T> using Wide = typename Twice<T>::Value;
 template <class T>
 using Wrap = std::conditional_t<sizeof(T) < 4, uint32_t, std::make_unsigned_t<T>>;
 
-struct Add {
+struct IntegerAdd {
   template <class T> static T apply(T a, T b) { return T(Wrap<T>(a) + Wrap<T>(b)); }
 };
-struct Sub {
+struct IntegerSub {
   template <class T> static T apply(T a, T b) { return T(Wrap<T>(a) - Wrap<T>(b)); }
 };
 struct MulLo {
@@ -57,23 +57,25 @@ struct MadLo {
   }
 };
 struct MadHi {
-  template <class T> static T apply(T a, T b, T c) { return Add::apply(MulHi::apply(a, b), c); }
+  template <class T> static T apply(T a, T b, T c) {
+    return IntegerAdd::apply(MulHi::apply(a, b), c);
+  }
 };
 struct MulWide {
   template <class T> static Wide<T> apply(T a, T b) { return Wide<T>(a) * Wide<T>(b); }
 };
 struct MadWide {
   template <class T> static Wide<T> apply(T a, T b, Wide<T> c) {
-    return Add::apply(MulWide::apply(a, b), c);
+    return IntegerAdd::apply(MulWide::apply(a, b), c);
   }
 };
 // Division by zero is unspecified in PTX; all ones is what the hardware's sequence gives.
-struct Div {
+struct IntegerDiv {
   template <class T> static T apply(T a, T b) {
     if (b == 0)
       return T(-1);
     if (std::is_signed_v<T> && b == T(-1))
-      return Sub::apply(T(0), a);
+      return IntegerSub::apply(T(0), a);
     return T(a / b);
   }
 };
@@ -86,21 +88,21 @@ struct Rem {
     return T(a % b);
   }
 };
-struct Min {
+struct IntegerMin {
   template <class T> static T apply(T a, T b) { return b < a ? b : a; }
 };
-struct Max {
+struct IntegerMax {
   template <class T> static T apply(T a, T b) { return a < b ? b : a; }
 };
-struct Abs {
-  template <class T> static T apply(T a) { return a < 0 ? Sub::apply(T(0), a) : a; }
+struct IntegerAbs {
+  template <class T> static T apply(T a) { return a < 0 ? IntegerSub::apply(T(0), a) : a; }
 };
-struct Neg {
-  template <class T> static T apply(T a) { return Sub::apply(T(0), a); }
+struct IntegerNeg {
+  template <class T> static T apply(T a) { return IntegerSub::apply(T(0), a); }
 };
 struct Sad {
   template <class T> static T apply(T a, T b, T c) {
-    return Add::apply(c, a < b ? Sub::apply(b, a) : Sub::apply(a, b));
+    return IntegerAdd::apply(c, a < b ? IntegerSub::apply(b, a) : IntegerSub::apply(a, b));
   }
 };
 struct AddSaturate {
@@ -157,7 +159,7 @@ bool floating(const Decoder &d) {
   return k == TypeKind::Float || k == TypeKind::Packed;
 }
 
-template <class Op> void unary(Decoder &d) {
+template <class Op> void integerUnary(Decoder &d) {
   if (floating(d))
     return decodeFloatArithmetic(d);
   Type type = d.takeType();
@@ -288,23 +290,24 @@ void dp4a(Decoder &d) {
   d.emit(known ? both[isSigned(a)][isSigned(b)] : nullptr);
 }
 
-constexpr Opcode opcodes[] = {
-    {"add", addSub<Add, AddSaturate>},
-    {"sub", addSub<Sub, SubSaturate>},
-    {"mul", mul},
-    {"mad", mad},
-    {"div", binary<Div>},
-    {"rem", binary<Rem>},
-    {"min", binary<Min>},
-    {"max", binary<Max>},
-    {"abs", unary<Abs>},
-    {"neg", unary<Neg>},
-    {"sad", sad},
-    {"dp4a", dp4a},
-};
-
 } // namespace
 
-std::span<const Opcode> integerOpcodes() { return opcodes; }
+std::span<const Opcode> integerOpcodes() {
+  static constexpr Opcode opcodes[] = {
+      {"add", addSub<IntegerAdd, AddSaturate>},
+      {"sub", addSub<IntegerSub, SubSaturate>},
+      {"mul", mul},
+      {"mad", mad},
+      {"div", binary<IntegerDiv>},
+      {"rem", binary<Rem>},
+      {"min", binary<IntegerMin>},
+      {"max", binary<IntegerMax>},
+      {"abs", integerUnary<IntegerAbs>},
+      {"neg", integerUnary<IntegerNeg>},
+      {"sad", sad},
+      {"dp4a", dp4a},
+  };
+  return opcodes;
+}
 
 } // namespace rho::emulator

@@ -46,6 +46,9 @@ inline void setPredicate(uint32_t &predicate, uint32_t mask, uint32_t value) {
   predicate = (predicate & ~mask) | (value & mask);
 }
 
+// The handler of an instruction without effect that a kernel could see.
+inline Flow nothing(Warp &, const Inst &, uint32_t) { return Flow::Next; }
+
 // Handlers for operations without state: Op::apply on lane values.
 template <class D, class A, class Op> Flow unaryHandler(Warp &w, const Inst &i, uint32_t mask) {
   const A *a = w.reg<A>(i.a);

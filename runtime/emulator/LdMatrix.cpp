@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t rowBytes = 16;
 
 // The rows' host addresses. Inst: a base, imm offset, list registers, n matrices, mode transposed.
-bool rows(Warp &w, const Inst &i, uint32_t mask, bool write, uint8_t *(&out)[32]) {
+bool rowAddresses(Warp &w, const Inst &i, uint32_t mask, bool write, uint8_t *(&out)[32]) {
   if (!w.converged(i, mask))
     return false;
   LaneAddresses addresses;
@@ -39,9 +39,9 @@ bool rows(Warp &w, const Inst &i, uint32_t mask, bool write, uint8_t *(&out)[32]
   return true;
 }
 
-template <bool Transposed> Flow loadHandler(Warp &w, const Inst &i, uint32_t mask) {
+template <bool Transposed> Flow matrixLoadHandler(Warp &w, const Inst &i, uint32_t mask) {
   uint8_t *row[32];
-  if (!rows(w, i, mask, false, row))
+  if (!rowAddresses(w, i, mask, false, row))
     return Flow::Leave;
   for (ptrdiff_t m = 0; m < i.n; ++m) {
     auto *d = w.reg<uint32_t>(w.list(i.list)[m]);
@@ -61,9 +61,9 @@ template <bool Transposed> Flow loadHandler(Warp &w, const Inst &i, uint32_t mas
   return Flow::Next;
 }
 
-template <bool Transposed> Flow storeHandler(Warp &w, const Inst &i, uint32_t mask) {
+template <bool Transposed> Flow matrixStoreHandler(Warp &w, const Inst &i, uint32_t mask) {
   uint8_t *row[32];
-  if (!rows(w, i, mask, true, row))
+  if (!rowAddresses(w, i, mask, true, row))
     return Flow::Leave;
   for (ptrdiff_t m = 0; m < i.n; ++m) {
     const auto *s = w.reg<uint32_t>(w.list(i.list)[m]);
@@ -101,8 +101,8 @@ template <bool Store> void matrix(Decoder &d) {
   d.inst.n = uint8_t(count);
   d.inst.flag = baseBits == 32 ? addressIs32 : 0;
   d.noteSharedAccess(Space::Shared, rowBytes);
-  d.emit(Store ? (transposed ? storeHandler<true> : storeHandler<false>)
-               : (transposed ? loadHandler<true> : loadHandler<false>));
+  d.emit(Store ? (transposed ? matrixStoreHandler<true> : matrixStoreHandler<false>)
+               : (transposed ? matrixLoadHandler<true> : matrixLoadHandler<false>));
 }
 
 Flow transposeHandler(Warp &w, const Inst &i, uint32_t mask) {
@@ -128,11 +128,12 @@ void moveMatrix(Decoder &d) {
   d.emit(transposeHandler);
 }
 
-constexpr Opcode opcodes[] = {
-    {"ldmatrix", matrix<false>}, {"stmatrix", matrix<true>}, {"movmatrix", moveMatrix}};
-
 } // namespace
 
-std::span<const Opcode> matrixOpcodes() { return opcodes; }
+std::span<const Opcode> matrixOpcodes() {
+  static constexpr Opcode opcodes[] = {
+      {"ldmatrix", matrix<false>}, {"stmatrix", matrix<true>}, {"movmatrix", moveMatrix}};
+  return opcodes;
+}
 
 } // namespace rho::emulator

@@ -11,7 +11,7 @@ namespace rho::emulator {
 namespace {
 
 // Inst: a base, imm offset, list registers, n their number, width bytes of one, mode space.
-enum Flag : uint8_t { Acquire = 1, Release = 2 };
+enum OrderFlag : uint8_t { Acquire = 1, Release = 2 };
 
 bool pointers(Warp &w, const Inst &i, uint32_t mask, AccessKind kind, LanePointers &out) {
   LaneAddresses addresses;
@@ -128,7 +128,7 @@ bool takeSpace(Decoder &d, Space &space) {
   return which >= 0;
 }
 
-struct Form {
+struct AccessForm {
   Space space = Space::Generic;
   uint8_t flag = 0;
   uint32_t count = 1;
@@ -137,8 +137,8 @@ struct Form {
 
 // Order of memory operations and cache hints, in any order: they change no value here, where one
 // warp runs at a time and CTAs meet only in atomics and fences.
-Form takeForm(Decoder &d) {
-  Form form;
+AccessForm takeForm(Decoder &d) {
+  AccessForm form;
   while (true) {
     if (takeSpace(d, form.space) || (!d.peekModifier().ends_with("cache_hint") &&
                                      (d.takePrefix("L1::") || d.takePrefix("L2::"))))
@@ -209,7 +209,7 @@ uint32_t registers(Decoder &d, size_t operand, uint32_t count, Type type, bool s
 template <bool Store> void access(Decoder &d) {
   if (Store && d.take("async"))
     return decodeStoreAsync(d);
-  Form form = takeForm(d);
+  AccessForm form = takeForm(d);
   Type type = d.takeType();
   if (bits(type) < 8 || kind(type) == TypeKind::Packed)
     return d.unknown();
@@ -228,8 +228,6 @@ template <bool Store> void access(Decoder &d) {
   d.emit(Store ? storeOf(type, registerBits) : loadOf(type, registerBits));
 }
 
-Flow nothing(Warp &, const Inst &, uint32_t) { return Flow::Next; }
-
 // A prefetch of any address is allowed and has no effect that a kernel could see.
 void prefetch(Decoder &d) {
   Space space;
@@ -242,11 +240,12 @@ void prefetch(Decoder &d) {
   d.emit(nothing);
 }
 
-constexpr Opcode opcodes[] = {
-    {"ld", access<false>}, {"ldu", access<false>}, {"st", access<true>}, {"prefetch", prefetch}};
-
 } // namespace
 
-std::span<const Opcode> memoryOpcodes() { return opcodes; }
+std::span<const Opcode> memoryOpcodes() {
+  static constexpr Opcode opcodes[] = {
+      {"ld", access<false>}, {"ldu", access<false>}, {"st", access<true>}, {"prefetch", prefetch}};
+  return opcodes;
+}
 
 } // namespace rho::emulator

@@ -39,7 +39,7 @@ bool settle(Warp &w, const Inst &i, int lane, uint64_t address, Mbarrier &barrie
 }
 
 // Inst: a base, imm offset, mode space, b count, bytes, parity or state (0: none).
-enum Flag : uint8_t { Relaxed = 1, Parity = 2 };
+enum MbarrierFlag : uint8_t { Relaxed = 1, Parity = 2 };
 
 // The CTA that a lane's operand names; `address` is the offset there. Null: failed.
 Cta *target(Warp &w, const Inst &i, int lane, uint64_t &address) {
@@ -101,7 +101,7 @@ Flow invalHandler(Warp &w, const Inst &i, uint32_t mask) {
 // n: what the instruction does besides an arrival.
 enum class Action : uint8_t { Arrive, ArriveExpect, Expect, Complete };
 
-Flow arriveHandler(Warp &w, const Inst &i, uint32_t mask) {
+Flow mbarrierArriveHandler(Warp &w, const Inst &i, uint32_t mask) {
   auto action = Action(i.n);
   Cluster &cluster = *w.cta->cluster;
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
@@ -147,7 +147,7 @@ Flow arriveHandler(Warp &w, const Inst &i, uint32_t mask) {
 
 // A false test gives the warp's turn away: on hardware try_wait sleeps too, and a loop around
 // test_wait would run for nothing.
-Flow waitHandler(Warp &w, const Inst &i, uint32_t mask) {
+Flow mbarrierWaitHandler(Warp &w, const Inst &i, uint32_t mask) {
   Order &order = w.cta->cluster->order;
   uint32_t complete = 0;
   const Mbarrier *passed = nullptr;
@@ -205,7 +205,7 @@ void arrive(Decoder &d) {
       return d.bad("an arrival at another cta returns no state");
     d.inst.d = d.destination(0, Type::B64);
   }
-  d.emit(arriveHandler);
+  d.emit(mbarrierArriveHandler);
 }
 
 void transaction(Decoder &d, Action action) {
@@ -213,7 +213,7 @@ void transaction(Decoder &d, Action action) {
   d.expectOperands(2);
   form(d, 0);
   d.inst.b = d.source(1, Type::U32);
-  d.emit(arriveHandler);
+  d.emit(mbarrierArriveHandler);
 }
 
 void wait(Decoder &d, bool suspends) {
@@ -225,7 +225,7 @@ void wait(Decoder &d, bool suspends) {
   d.inst.b = d.source(2, parity ? Type::U32 : Type::B64);
   if (d.operandCount() == 4)
     d.source(3, Type::U32); // how long to sleep at most
-  d.emit(waitHandler);
+  d.emit(mbarrierWaitHandler);
 }
 
 void mbarrier(Decoder &d) {
@@ -251,8 +251,6 @@ void mbarrier(Decoder &d) {
     return d.unknown();
   wait(d, waits == 1);
 }
-
-constexpr Opcode opcodes[] = {{"mbarrier", mbarrier}};
 
 } // namespace
 
@@ -291,6 +289,9 @@ bool addTransaction(Warp &w, const Inst &i, int lane, uint64_t address, Mbarrier
   return settle(w, i, lane, address, barrier);
 }
 
-std::span<const Opcode> mbarrierOpcodes() { return opcodes; }
+std::span<const Opcode> mbarrierOpcodes() {
+  static constexpr Opcode opcodes[] = {{"mbarrier", mbarrier}};
+  return opcodes;
+}
 
 } // namespace rho::emulator

@@ -196,10 +196,11 @@ void mma(Decoder &d) {
   d.emit(handler);
 }
 
-constexpr Opcode opcodes[] = {{"mma", mma}};
-
 } // namespace
 
-std::span<const Opcode> mmaOpcodes() { return opcodes; }
+std::span<const Opcode> mmaOpcodes() {
+  static constexpr Opcode opcodes[] = {{"mma", mma}};
+  return opcodes;
+}
 
 } // namespace rho::emulator

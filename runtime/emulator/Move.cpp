@@ -161,9 +161,6 @@ void createPolicy(Decoder &d) {
   d.emit(createPolicyHandler);
 }
 
-constexpr Opcode opcodes[] = {
-    {"mov", mov}, {"cvta", cvta}, {"isspacep", isspacep}, {"createpolicy", createPolicy}};
-
 } // namespace
 
 // Clocks count the warp's instructions, so that a run can be repeated; only %globaltimer is time.
@@ -183,6 +180,10 @@ Flow readClock(Warp &w, const Inst &i, uint32_t) {
   return Flow::Next;
 }
 
-std::span<const Opcode> moveOpcodes() { return opcodes; }
+std::span<const Opcode> moveOpcodes() {
+  static constexpr Opcode opcodes[] = {
+      {"mov", mov}, {"cvta", cvta}, {"isspacep", isspacep}, {"createpolicy", createPolicy}};
+  return opcodes;
+}
 
 } // namespace rho::emulator

@@ -283,11 +283,13 @@ void elect(Decoder &d) {
   d.emit(electHandler);
 }
 
-constexpr Opcode opcodes[] = {{"shfl", shfl},   {"vote", vote},   {"activemask", activemask},
-                              {"match", match}, {"redux", redux}, {"elect", elect}};
-
 } // namespace
 
-std::span<const Opcode> warpOpcodes() { return opcodes; }
+std::span<const Opcode> warpOpcodes() {
+  static constexpr Opcode opcodes[] = {
+      {"shfl", shfl},   {"vote", vote},   {"activemask", activemask},
+      {"match", match}, {"redux", redux}, {"elect", elect}};
+  return opcodes;
+}
 
 } // namespace rho::emulator

@@ -48,7 +48,7 @@ namespace {
 
 // Inst of mma_async: list D, then A where it is in registers; a, b descriptors, c predicate that
 // keeps D; n columns / 8.
-enum Flag : uint8_t { RegistersA = 1, NegateA = 2, NegateB = 4, ScaleFlip = 8, Integer = 16 };
+enum WgmmaFlag : uint8_t { RegistersA = 1, NegateA = 2, NegateB = 4, ScaleFlip = 8, Integer = 16 };
 
 constexpr uint32_t groupRows = 64, warpRows = 16;
 constexpr uint32_t maxColumns = 256;
@@ -228,7 +228,7 @@ Flow productHandler(Warp &w, const Inst &i, uint32_t mask) {
   return Flow::Next;
 }
 
-Flow fenceHandler(Warp &w, const Inst &i, uint32_t mask) {
+Flow wgmmaFenceHandler(Warp &w, const Inst &i, uint32_t mask) {
   if (!w.converged(i, mask))
     return Flow::Leave;
   for (RegisterUse &use : w.uses)
@@ -236,7 +236,7 @@ Flow fenceHandler(Warp &w, const Inst &i, uint32_t mask) {
   return Flow::Next;
 }
 
-Flow commitHandler(Warp &w, const Inst &i, uint32_t mask) {
+Flow wgmmaCommitHandler(Warp &w, const Inst &i, uint32_t mask) {
   if (!w.converged(i, mask))
     return Flow::Leave;
   ++w.wgmmaGroup;
@@ -244,7 +244,7 @@ Flow commitHandler(Warp &w, const Inst &i, uint32_t mask) {
 }
 
 // Completes the groups but the last inst.imm ones.
-Flow waitHandler(Warp &w, const Inst &i, uint32_t mask) {
+Flow wgmmaWaitHandler(Warp &w, const Inst &i, uint32_t mask) {
   if (!w.converged(i, mask))
     return Flow::Leave;
   std::erase_if(w.wgmmas, [&](const PendingWgmma &pending) {
@@ -361,7 +361,7 @@ void wgmma(Decoder &d) {
     if (d.inst.imm < 0 || d.inst.imm > 7)
       d.bad("0 to 7 groups are left");
   }
-  d.emit(which == 0 ? fenceHandler : which == 1 ? commitHandler : waitHandler);
+  d.emit(which == 0 ? wgmmaFenceHandler : which == 1 ? wgmmaCommitHandler : wgmmaWaitHandler);
 }
 
 Flow maxRegistersHandler(Warp &w, const Inst &i, uint32_t mask) {
@@ -378,10 +378,11 @@ void setMaxRegisters(Decoder &d) {
   d.emit(maxRegistersHandler);
 }
 
-constexpr Opcode opcodes[] = {{"wgmma", wgmma}, {"setmaxnreg", setMaxRegisters}};
-
 } // namespace
 
-std::span<const Opcode> wgmmaOpcodes() { return opcodes; }
+std::span<const Opcode> wgmmaOpcodes() {
+  static constexpr Opcode opcodes[] = {{"wgmma", wgmma}, {"setmaxnreg", setMaxRegisters}};
+  return opcodes;
+}
 
 } // namespace rho::emulator

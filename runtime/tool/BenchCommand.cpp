@@ -61,7 +61,7 @@ struct Latency {
   double ready() const { return parse + cold; }
 };
 
-struct Row {
+struct BenchRow {
   std::string file, gemm, device, target;
   GemmShape shape;
   Latency latency;
@@ -71,59 +71,59 @@ struct Row {
   std::optional<EmulatedTime> emulated;
 };
 
-std::string optional(const std::optional<double> &value) {
-  return value ? shortNumber(*value) : "";
-}
-
-const std::vector<CsvColumn<Row>> &columns() {
-  static const std::vector<CsvColumn<Row>> all = {
-      {"file", [](const Row &row) { return row.file; }},
-      {"gemm", [](const Row &row) { return row.gemm; }},
-      {"device", [](const Row &row) { return row.device; }},
-      {"target", [](const Row &row) { return row.target; }},
-      {"m", [](const Row &row) { return std::to_string(row.shape.m); }},
-      {"n", [](const Row &row) { return std::to_string(row.shape.n); }},
-      {"k", [](const Row &row) { return std::to_string(row.shape.k); }},
-      {"parse_ms", [](const Row &row) { return shortNumber(row.latency.parse); }},
-      {"plan_ms", [](const Row &row) { return shortNumber(row.latency.stage("plan")); }},
-      {"rho_ms", [](const Row &row) { return shortNumber(row.latency.stage("rho")); }},
-      {"tile_ms", [](const Row &row) { return shortNumber(row.latency.stage("tile")); }},
-      {"llvm_ms", [](const Row &row) { return shortNumber(row.latency.stage("llvm")); }},
-      {"ptx_ms", [](const Row &row) { return shortNumber(row.latency.stage("ptx")); }},
-      {"assemble_ms", [](const Row &row) { return shortNumber(row.latency.stage("assemble")); }},
-      {"load_ms", [](const Row &row) { return shortNumber(row.latency.stage("load")); }},
-      {"quantizer_ms", [](const Row &row) { return shortNumber(row.latency.stage("quantizer")); }},
-      {"text_to_ptx_ms", [](const Row &row) { return shortNumber(row.latency.textToPtx()); }},
-      {"ptx_to_loaded_ms", [](const Row &row) { return shortNumber(row.latency.ptxToLoaded()); }},
-      {"text_to_loaded_ms", [](const Row &row) { return shortNumber(row.latency.textToLoaded()); }},
-      {"ready_ms", [](const Row &row) { return shortNumber(row.latency.ready()); }},
-      {"disk_hit_ms", [](const Row &row) { return shortNumber(row.latency.disk); }},
-      {"memory_hit_us", [](const Row &row) { return shortNumber(row.latency.memory * 1e3); }},
-      {"plan_source", [](const Row &row) { return std::string(name(row.planSource)); }},
-      {"weight_bytes", [](const Row &row) { return std::to_string(row.weightBytes); }},
-      {"kernel_us", [](const Row &row) { return optional(row.microseconds); }},
+const std::vector<CsvColumn<BenchRow>> &benchColumns() {
+  static const std::vector<CsvColumn<BenchRow>> all = {
+      {"file", [](const BenchRow &row) { return row.file; }},
+      {"gemm", [](const BenchRow &row) { return row.gemm; }},
+      {"device", [](const BenchRow &row) { return row.device; }},
+      {"target", [](const BenchRow &row) { return row.target; }},
+      {"m", [](const BenchRow &row) { return std::to_string(row.shape.m); }},
+      {"n", [](const BenchRow &row) { return std::to_string(row.shape.n); }},
+      {"k", [](const BenchRow &row) { return std::to_string(row.shape.k); }},
+      {"parse_ms", [](const BenchRow &row) { return shortNumber(row.latency.parse); }},
+      {"plan_ms", [](const BenchRow &row) { return shortNumber(row.latency.stage("plan")); }},
+      {"rho_ms", [](const BenchRow &row) { return shortNumber(row.latency.stage("rho")); }},
+      {"tile_ms", [](const BenchRow &row) { return shortNumber(row.latency.stage("tile")); }},
+      {"llvm_ms", [](const BenchRow &row) { return shortNumber(row.latency.stage("llvm")); }},
+      {"ptx_ms", [](const BenchRow &row) { return shortNumber(row.latency.stage("ptx")); }},
+      {"assemble_ms",
+       [](const BenchRow &row) { return shortNumber(row.latency.stage("assemble")); }},
+      {"load_ms", [](const BenchRow &row) { return shortNumber(row.latency.stage("load")); }},
+      {"quantizer_ms",
+       [](const BenchRow &row) { return shortNumber(row.latency.stage("quantizer")); }},
+      {"text_to_ptx_ms", [](const BenchRow &row) { return shortNumber(row.latency.textToPtx()); }},
+      {"ptx_to_loaded_ms",
+       [](const BenchRow &row) { return shortNumber(row.latency.ptxToLoaded()); }},
+      {"text_to_loaded_ms",
+       [](const BenchRow &row) { return shortNumber(row.latency.textToLoaded()); }},
+      {"ready_ms", [](const BenchRow &row) { return shortNumber(row.latency.ready()); }},
+      {"disk_hit_ms", [](const BenchRow &row) { return shortNumber(row.latency.disk); }},
+      {"memory_hit_us", [](const BenchRow &row) { return shortNumber(row.latency.memory * 1e3); }},
+      {"plan_source", [](const BenchRow &row) { return std::string(name(row.planSource)); }},
+      {"weight_bytes", [](const BenchRow &row) { return std::to_string(row.weightBytes); }},
+      {"kernel_us", [](const BenchRow &row) { return numberOrNone(row.microseconds); }},
       {"weight_gb_per_s",
-       [](const Row &row) {
+       [](const BenchRow &row) {
          return row.microseconds
                     ? shortNumber(gigabytesPerSecond(row.weightBytes, *row.microseconds))
                     : "";
        }},
-      {"bandwidth_percent", [](const Row &row) { return optional(row.bandwidthShare); }},
+      {"bandwidth_percent", [](const BenchRow &row) { return numberOrNone(row.bandwidthShare); }},
       {"tops",
-       [](const Row &row) {
+       [](const BenchRow &row) {
          return row.microseconds ? shortNumber(teraOperations(row.shape, *row.microseconds)) : "";
        }},
       {"emulated_thread_instructions",
-       [](const Row &row) {
+       [](const BenchRow &row) {
          return row.emulated ? std::to_string(row.emulated->threadInstructions) : "";
        }},
       {"emulated_mips",
-       [](const Row &row) { return row.emulated ? shortNumber(row.emulated->mips()) : ""; }},
+       [](const BenchRow &row) { return row.emulated ? shortNumber(row.emulated->mips()) : ""; }},
   };
   return all;
 }
 
-void print(const Row &row) {
+void print(const BenchRow &row) {
   const Latency &latency = row.latency;
   printLine("gemm", row.gemm + " on " + row.device + ", m = " + std::to_string(row.shape.m) +
                         ", n = " + std::to_string(row.shape.n) + ", k = " +
@@ -152,9 +152,9 @@ void print(const Row &row) {
                                 " MIPS");
 }
 
-std::string plot(const std::vector<Row> &rows, const Device &device) {
+std::string plot(const std::vector<BenchRow> &rows, const Device &device) {
   std::vector<Bar> bars;
-  for (const Row &row : rows) {
+  for (const BenchRow &row : rows) {
     std::optional<double> value = row.bandwidthShare;
     if (row.emulated)
       value = row.emulated->mips();
@@ -174,11 +174,12 @@ public:
   Bench(const Device &device, uint64_t seed, std::string folder, bool useTuned)
       : device(device), operands(device, seed), folder(std::move(folder)), useTuned(useTuned) {}
 
-  Result<Row> measure(const std::string &path, const std::string &name, const GemmShape &shape) {
+  Result<BenchRow> measure(const std::string &path, const std::string &name,
+                           const GemmShape &shape) {
     if (Status room = checkHostMemory(shape); !room)
       return room.error();
     Progress progress("measuring " + name);
-    Row row;
+    BenchRow row;
     row.file = path;
     row.gemm = name;
     row.device = device.name();
@@ -243,7 +244,7 @@ private:
     return cold;
   }
 
-  Status measureKernel(const Gemm &gemm, Row &row) {
+  Status measureKernel(const Gemm &gemm, BenchRow &row) {
     Result<TimingOperands::OfLaunches> all = operands.ofLaunches(gemm);
     if (!all)
       return all.error();
@@ -303,13 +304,13 @@ Result<int> benchCommand(const Options &options) {
 
   Bench bench(*device, static_cast<uint64_t>(options.count("--seed").value_or(1)), (*folder)->path,
               !options.has("--untuned"));
-  std::vector<Row> rows;
+  std::vector<BenchRow> rows;
   int code = success;
   for (const BenchGemm &gemm : *gemms)
     for (int64_t n : sizesN)
       for (int64_t k : sizesK)
         for (int64_t m : sizesM) {
-          Result<Row> row = bench.measure(gemm.file, gemm.name, {m, n, k});
+          Result<BenchRow> row = bench.measure(gemm.file, gemm.name, {m, n, k});
           if (!row) {
             // The other shapes are still of interest.
             std::fputs(row.error().str().c_str(), stderr);
@@ -320,7 +321,7 @@ Result<int> benchCommand(const Options &options) {
           rows.push_back(std::move(*row));
         }
   if (options.has("--csv"))
-    if (Status written = writeText(options.text("--csv"), csv(columns(), rows)); !written)
+    if (Status written = writeText(options.text("--csv"), csv(benchColumns(), rows)); !written)
       return written.error();
   if (options.has("--plot"))
     if (Status written = writeText(options.text("--plot"), plot(rows, *device)); !written)

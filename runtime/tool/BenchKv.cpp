@@ -30,7 +30,7 @@ struct Measured {
   double rate() const { return time ? gigabytesPerSecond(bytes, time->microseconds) : 0; }
 };
 
-struct Row {
+struct KvRow {
   std::string keys, values, device, target;
   Shape shape{};
   int64_t parts = 0;
@@ -42,42 +42,42 @@ struct Row {
 std::string number(const Measured &measured, double value) {
   return measured.time ? shortNumber(value) : "";
 }
-std::string share(const Row &row) {
+std::string share(const KvRow &row) {
   return row.bandwidth > 0 ? number(row.attend, 100 * row.attend.rate() / row.bandwidth) : "";
 }
 
-const std::vector<CsvColumn<Row>> &columns() {
-  static const std::vector<CsvColumn<Row>> all = {
-      {"keys", [](const Row &row) { return row.keys; }},
-      {"values", [](const Row &row) { return row.values; }},
-      {"device", [](const Row &row) { return row.device; }},
-      {"target", [](const Row &row) { return row.target; }},
-      {"batch", [](const Row &row) { return std::to_string(row.shape.batch); }},
-      {"length", [](const Row &row) { return std::to_string(row.shape.length); }},
-      {"query_heads", [](const Row &row) { return std::to_string(row.shape.queryHeads); }},
-      {"kv_heads", [](const Row &row) { return std::to_string(row.shape.kvHeads); }},
-      {"head_dim", [](const Row &row) { return std::to_string(row.shape.headDim); }},
-      {"page", [](const Row &row) { return std::to_string(row.shape.page); }},
-      {"parts", [](const Row &row) { return std::to_string(row.parts); }},
-      {"bits", [](const Row &row) { return shortNumber(row.bits); }},
-      {"bytes", [](const Row &row) { return std::to_string(row.attend.bytes); }},
+const std::vector<CsvColumn<KvRow>> &kvColumns() {
+  static const std::vector<CsvColumn<KvRow>> all = {
+      {"keys", [](const KvRow &row) { return row.keys; }},
+      {"values", [](const KvRow &row) { return row.values; }},
+      {"device", [](const KvRow &row) { return row.device; }},
+      {"target", [](const KvRow &row) { return row.target; }},
+      {"batch", [](const KvRow &row) { return std::to_string(row.shape.batch); }},
+      {"length", [](const KvRow &row) { return std::to_string(row.shape.length); }},
+      {"query_heads", [](const KvRow &row) { return std::to_string(row.shape.queryHeads); }},
+      {"kv_heads", [](const KvRow &row) { return std::to_string(row.shape.kvHeads); }},
+      {"head_dim", [](const KvRow &row) { return std::to_string(row.shape.headDim); }},
+      {"page", [](const KvRow &row) { return std::to_string(row.shape.page); }},
+      {"parts", [](const KvRow &row) { return std::to_string(row.parts); }},
+      {"bits", [](const KvRow &row) { return shortNumber(row.bits); }},
+      {"bytes", [](const KvRow &row) { return std::to_string(row.attend.bytes); }},
       {"us",
-       [](const Row &row) {
+       [](const KvRow &row) {
          return row.attend.time ? shortNumber(row.attend.time->microseconds) : "";
        }},
       {"us_min",
-       [](const Row &row) { return row.attend.time ? shortNumber(row.attend.time->least) : ""; }},
+       [](const KvRow &row) { return row.attend.time ? shortNumber(row.attend.time->least) : ""; }},
       {"us_max",
-       [](const Row &row) { return row.attend.time ? shortNumber(row.attend.time->most) : ""; }},
-      {"gb_per_s", [](const Row &row) { return number(row.attend, row.attend.rate()); }},
+       [](const KvRow &row) { return row.attend.time ? shortNumber(row.attend.time->most) : ""; }},
+      {"gb_per_s", [](const KvRow &row) { return number(row.attend, row.attend.rate()); }},
       {"bandwidth_percent", share},
       {"speedup_over_f16",
-       [](const Row &row) { return row.speedup ? shortNumber(*row.speedup) : ""; }},
+       [](const KvRow &row) { return row.speedup ? shortNumber(*row.speedup) : ""; }},
       {"quantize_gb_per_s",
-       [](const Row &row) { return number(row.quantize, row.quantize.rate()); }},
+       [](const KvRow &row) { return number(row.quantize, row.quantize.rate()); }},
       {"dequantize_gb_per_s",
-       [](const Row &row) { return number(row.dequantize, row.dequantize.rate()); }},
-      {"emulated_thread_instructions", [](const Row &row) {
+       [](const KvRow &row) { return number(row.dequantize, row.dequantize.rate()); }},
+      {"emulated_thread_instructions", [](const KvRow &row) {
          return row.attend.time ? "" : std::to_string(row.attend.threadInstructions);
        }}};
   return all;
@@ -89,7 +89,7 @@ public:
       : device(engine.device()), backend(*device.impl().backend), engine(engine), module(module),
         random(seed), parts(parts) {}
 
-  Result<Row> measure(const std::string &keys, const std::string &values, const Shape &shape) {
+  Result<KvRow> measure(const std::string &keys, const std::string &values, const Shape &shape) {
     KvCacheOptions options;
     options.keys = keys;
     options.values = values;
@@ -108,7 +108,7 @@ public:
     Result<KvCache> cache = KvCache::create(engine, module, options);
     if (!cache)
       return cache.error();
-    Row row;
+    KvRow row;
     row.keys = keys;
     row.values = values;
     row.device = device.name();
@@ -163,7 +163,7 @@ private:
   }
 
   // Encodes random blocks to all pages, and times both directions on some of them.
-  Status fill(const KvCache &cache, const KvCacheOptions &options, Row &row) {
+  Status fill(const KvCache &cache, const KvCacheOptions &options, KvRow &row) {
     constexpr int64_t mostBlocks = 256, mostJobs = 65535;
     int64_t stride = options.kvHeads * options.headDim, blockNumbers = options.pageTokens * stride;
     int64_t blocks = std::min(options.pages, mostBlocks);
@@ -208,7 +208,7 @@ private:
   }
 
   Status attend(const KvCache &cache, const KvCacheOptions &options, int64_t pages, int copies,
-                Row &row) {
+                KvRow &row) {
     const Shape &shape = row.shape;
     int64_t stride = options.kvHeads * options.headDim, tail = shape.length % shape.page;
     Result<Buffer> queries = randomNumbers(shape.batch * shape.queryHeads * shape.headDim);
@@ -246,7 +246,7 @@ private:
   }
 };
 
-void print(const Row &row) {
+void print(const KvRow &row) {
   std::string time = row.attend.time
                          ? shortNumber(row.attend.time->microseconds) + " us, " +
                                shortNumber(row.attend.rate()) + " GB/s, " + share(row) +
@@ -290,7 +290,7 @@ Result<int> kvCommand(const Options &options) {
     heads = {emulated ? std::pair<int64_t, int64_t>{2, 1} : std::pair<int64_t, int64_t>{32, 8}};
   KvBench bench(*engine, *module, static_cast<uint64_t>(options.count("--seed").value_or(1)),
                 options.count("--parts").value_or(0));
-  std::vector<Row> rows;
+  std::vector<KvRow> rows;
   for (auto [queryHeads, kvHeads] : heads)
     for (int64_t batch : options.counts("--batch", {emulated ? 1 : 64}))
       for (int64_t length : options.counts("--length", {emulated ? 160 : 4096})) {
@@ -303,7 +303,7 @@ Result<int> kvCommand(const Options &options) {
         std::optional<double> plain;
         for (const auto &[k, v] :
              {std::pair<std::string, std::string>{"f16", "f16"}, {keys, values}}) {
-          Result<Row> row = bench.measure(k, v, shape);
+          Result<KvRow> row = bench.measure(k, v, shape);
           if (!row)
             return row.error();
           if (row->attend.time && plain)
@@ -315,7 +315,7 @@ Result<int> kvCommand(const Options &options) {
         }
       }
   if (options.has("--csv"))
-    if (Status written = writeText(options.text("--csv"), csv(columns(), rows)); !written)
+    if (Status written = writeText(options.text("--csv"), csv(kvColumns(), rows)); !written)
       return written.error();
   return success;
 }

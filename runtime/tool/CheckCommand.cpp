@@ -8,7 +8,7 @@ namespace rho::tool {
 
 namespace {
 
-std::string describe(const dsl::Format &format) {
+std::string declared(const dsl::Format &format) {
   std::string text = "format " + format.name + ": " + bitCount(format.bitsPerElement());
   if (format.value)
     text += ", value = " + dsl::print(*format.value, format);
@@ -19,7 +19,7 @@ std::string describe(const dsl::Format &format) {
   return text;
 }
 
-std::string describe(const dsl::Gemm &gemm) {
+std::string declared(const dsl::Gemm &gemm) {
   return "gemm " + gemm.name + ": weight " + gemm.weight.name + ", activation " +
          gemm.activation.name + ", output " + std::string(gemm.output.name());
 }
@@ -28,9 +28,9 @@ std::string describe(const dsl::Gemm &gemm) {
 void printDeclarations(const std::string &path, const dsl::Module &module) {
   for (const dsl::Format &format : module.formats)
     if (format.span.file == 0)
-      std::printf("%s: %s\n", path.c_str(), describe(format).c_str());
+      std::printf("%s: %s\n", path.c_str(), declared(format).c_str());
   for (const dsl::Gemm &gemm : module.gemms)
-    std::printf("%s: %s\n", path.c_str(), describe(gemm).c_str());
+    std::printf("%s: %s\n", path.c_str(), declared(gemm).c_str());
 }
 
 } // namespace

@@ -11,7 +11,7 @@ namespace rho::tool {
 namespace {
 
 // Operand types from narrow to wide.
-constexpr const char *columns[] = {"s4", "e2m1", "s8", "e4m3", "f16", "bf16"};
+constexpr const char *operandTypes[] = {"s4", "e2m1", "s8", "e4m3", "f16", "bf16"};
 
 std::vector<std::string> rowOf(const dsl::Device &device) {
   std::vector<std::string> row = {device.name,
@@ -20,7 +20,7 @@ std::vector<std::string> rowOf(const dsl::Device &device) {
                                   dsl::shortest(device.clockGHz),
                                   dsl::shortest(device.bandwidthGBs),
                                   std::to_string(device.l2Bytes >> 20)};
-  for (const char *type : columns) {
+  for (const char *type : operandTypes) {
     std::optional<double> rho = device.rates.rho(type);
     row.push_back(rho ? dsl::shortest(*rho) : "-");
   }
@@ -42,7 +42,7 @@ Result<int> devicesCommand(const Options &options) {
   }
   std::vector<std::vector<std::string>> rows = {
       {"device", "target", "SMs", "GHz", "GB/s", "L2 MiB"}};
-  for (const char *type : columns)
+  for (const char *type : operandTypes)
     rows[0].push_back("rho " + std::string(type));
   rows[0].emplace_back("product");
   for (const dsl::Device &device : devices)

@@ -41,10 +41,10 @@ Result<std::vector<double>> readActivations(const SafetensorsFile &file, const s
   return x;
 }
 
-class Comparison {
+class FormatComparison {
 public:
-  Comparison(const SafetensorsFile &file, std::vector<bool> chosen,
-             const std::optional<SafetensorsFile> &activations)
+  FormatComparison(const SafetensorsFile &file, std::vector<bool> chosen,
+                   const std::optional<SafetensorsFile> &activations)
       : file(file), chosen(std::move(chosen)), activations(activations) {}
 
   Status checkActivations() const {
@@ -148,7 +148,7 @@ Result<int> errorCommand(const Options &options) {
       return opened.error();
     activations = std::move(*opened);
   }
-  Comparison comparison(*file, std::move(*chosen), activations);
+  FormatComparison comparison(*file, std::move(*chosen), activations);
   if (Status matched = comparison.checkActivations(); !matched)
     return matched.error();
   Result<std::vector<ErrorRow>> measured = comparison.measure(*formats);

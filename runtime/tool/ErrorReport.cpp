@@ -25,7 +25,7 @@ std::string outputOf(const ErrorRow &row, const char *none) {
   return row.output ? exactNumber(row.output->relative()) : none;
 }
 
-const std::vector<CsvColumn<ErrorRow>> &columns() {
+const std::vector<CsvColumn<ErrorRow>> &errorColumns() {
   static const std::vector<CsvColumn<ErrorRow>> all = {
       {"tensor", [](const ErrorRow &row) { return row.tensor; }},
       {"format", [](const ErrorRow &row) { return row.format; }},
@@ -75,7 +75,7 @@ std::string errorTable(const std::vector<ErrorRow> &rows) {
   return table(cells);
 }
 
-std::string errorCsv(const std::vector<ErrorRow> &rows) { return csv(columns(), rows); }
+std::string errorCsv(const std::vector<ErrorRow> &rows) { return csv(errorColumns(), rows); }
 
 std::string errorPlot(const std::vector<ErrorRow> &rows) {
   std::vector<Bar> bars;

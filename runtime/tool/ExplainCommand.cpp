@@ -22,8 +22,6 @@ std::string nameOf(const Alternative &alternative) {
          std::string(dsl::name(alternative.scales));
 }
 
-std::string microseconds(double value) { return fixedNumber(value, value < 100 ? 2 : 1); }
-
 std::vector<std::string> rowOf(const Alternative &alternative) {
   std::vector<std::string> row = {std::string(dsl::name(alternative.scales)),
                                   std::string(dsl::name(alternative.roles))};

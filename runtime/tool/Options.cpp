@@ -17,10 +17,10 @@ constexpr unsigned fmt = bit(Command::Fmt);
 constexpr unsigned compile = bit(Command::Compile);
 constexpr unsigned bench = bit(Command::Bench);
 constexpr unsigned tune = bit(Command::Tune);
-constexpr unsigned verify = bit(Command::Verify);
+constexpr unsigned verifying = bit(Command::Verify);
 constexpr unsigned explain = bit(Command::Explain);
 constexpr unsigned plan = bit(Command::Plan);
-constexpr unsigned probe = bit(Command::Probe);
+constexpr unsigned probing = bit(Command::Probe);
 constexpr unsigned quantize = bit(Command::Quantize);
 constexpr unsigned error = bit(Command::Error);
 constexpr unsigned clearing = bit(Command::CacheClear);
@@ -108,22 +108,22 @@ constexpr OptionSpec options[] = {
     {"--n", Kind::Counts, "N,...", warm, true, "rows of the weight"},
     {"--k", Kind::Counts, "K,...", warm, true, "columns of both operands"},
     {"--n-k", Kind::Pairs, "NxK,...", warm, true, "shapes of the weight in place of --n and --k"},
-    {"--launch", Kind::Choice, "serial|dependent|both", bench | tune | verify | warm, true,
+    {"--launch", Kind::Choice, "serial|dependent|both", bench | tune | verifying | warm, true,
      "each gemm with serial launches, with programmatic dependent ones, or as two (default as "
      "declared)"},
     {"--candidates", Kind::Count, "COUNT", tune, false,
      "plans to measure for each shape, at most (default 24)"},
-    {"--count", Kind::Count, "COUNT", verify, false, "problems to draw (default 200)"},
-    {"--m", Kind::Count, "M", verify, true, "rows of the activations, at most (default 300)"},
-    {"--n", Kind::Count, "N", verify, true, "rows of the weight, at most (default 2000)"},
-    {"--k", Kind::Count, "K", verify, true, "columns of both operands, at most (default 4000)"},
+    {"--count", Kind::Count, "COUNT", verifying, false, "problems to draw (default 200)"},
+    {"--m", Kind::Count, "M", verifying, true, "rows of the activations, at most (default 300)"},
+    {"--n", Kind::Count, "N", verifying, true, "rows of the weight, at most (default 2000)"},
+    {"--k", Kind::Count, "K", verifying, true, "columns of both operands, at most (default 4000)"},
     {"--m", Kind::Counts, "M,...", plan, false,
      "rows of the activations (default those of the model)"},
     {"--policy", Kind::Text, "FILE", plan, false,
      "candidates and rules (JSON; default what the model names)"},
-    {"--gemm", Kind::Text, "NAME", run | compile | bench | tune | verify | warm | explain, true,
+    {"--gemm", Kind::Text, "NAME", run | compile | bench | tune | verifying | warm | explain, true,
      "which gemm of the file, if it declares several"},
-    {"--device", Kind::Text, "DEVICE", run | bench | tune | verify | warm | probe, true,
+    {"--device", Kind::Text, "DEVICE", run | bench | tune | verifying | warm | probing, true,
      "auto (the first GPU, else the emulator), cuda, cuda:I, or emulated: a target such as sm_80, "
      "a device of 'rho devices', FILE.rho that describes one"},
     {"--device", Kind::Text, "DEVICE", compile | explain | plan, true,
@@ -137,7 +137,7 @@ constexpr OptionSpec options[] = {
      "m x k numbers from FILE.npy or FILE.safetensors[:NAME] (default synthetic)"},
     {"--output", Kind::Text, "FILE", run, false,
      "write the output to FILE.npy or FILE.safetensors"},
-    {"--seed", Kind::Seed, "S", run | bench | tune | verify, false,
+    {"--seed", Kind::Seed, "S", run | bench | tune | verifying, false,
      "of synthetic numbers and random shapes (default 1)"},
     {"--verify", Kind::Choice, "full|sample|none", run, false,
      "outputs to check (default full, for large problems sample)"},
@@ -178,7 +178,7 @@ constexpr OptionSpec options[] = {
      "lower the errors of the outputs by other scales and codes"},
     {"-o", Kind::Text, "FILE", quantize, false, "the quantized file; may be the input"},
     {"-o", Kind::Text, "FILE", compile, false, "write to FILE instead of standard output"},
-    {"--csv", Kind::Text, "FILE", bench | tune | verify | plan | error, false,
+    {"--csv", Kind::Text, "FILE", bench | tune | verifying | plan | error, false,
      "write the table to FILE as well"},
     {"--measured", Kind::Text, "FILE", tune, false,
      "write every candidate with its predicted and its measured time to FILE (CSV)"},

@@ -81,11 +81,10 @@ Result<Choice> readChoice(const Options &options, const std::string &path, const
   return choice;
 }
 
-std::string microseconds(double value) { return fixedNumber(value, value < 100 ? 2 : 1); }
 std::string ratio(double value) { return fixedNumber(value, 2); }
 
 // One row for each candidate of each layer and m.
-struct Row {
+struct CandidateRow {
   const Model *model;
   const compiler::DeviceModel *device;
   const LayerPlan *layer;
@@ -110,54 +109,58 @@ std::string joined(std::initializer_list<int64_t> parts) {
 
 std::string csvOf(const Model &model, const ModelPlan &plan, const compiler::DeviceModel &device) {
   using compiler::Plan;
-  static const std::vector<CsvColumn<Row>> columns = {
-      {"model", [](const Row &row) { return row.model->name; }},
-      {"device", [](const Row &row) { return row.device->name; }},
-      {"layer", [](const Row &row) { return row.layer->layer.name; }},
-      {"n", [](const Row &row) { return std::to_string(row.layer->layer.n); }},
-      {"k", [](const Row &row) { return std::to_string(row.layer->layer.k); }},
-      {"count", [](const Row &row) { return std::to_string(row.layer->layer.count); }},
-      {"m", [](const Row &row) { return std::to_string(row.m); }},
-      {"gemm", [](const Row &row) { return row.gemm; }},
+  static const std::vector<CsvColumn<CandidateRow>> columns = {
+      {"model", [](const CandidateRow &row) { return row.model->name; }},
+      {"device", [](const CandidateRow &row) { return row.device->name; }},
+      {"layer", [](const CandidateRow &row) { return row.layer->layer.name; }},
+      {"n", [](const CandidateRow &row) { return std::to_string(row.layer->layer.n); }},
+      {"k", [](const CandidateRow &row) { return std::to_string(row.layer->layer.k); }},
+      {"count", [](const CandidateRow &row) { return std::to_string(row.layer->layer.count); }},
+      {"m", [](const CandidateRow &row) { return std::to_string(row.m); }},
+      {"gemm", [](const CandidateRow &row) { return row.gemm; }},
       {"chosen",
-       [](const Row &row) { return std::string(row.layer->chosen == row.candidate ? "1" : "0"); }},
+       [](const CandidateRow &row) {
+         return std::string(row.layer->chosen == row.candidate ? "1" : "0");
+       }},
       {"decided_by",
-       [](const Row &row) {
+       [](const CandidateRow &row) {
          return row.layer->chosen == row.candidate ? row.layer->reason : std::string();
        }},
       {"predicted_us",
-       [](const Row &row) {
+       [](const CandidateRow &row) {
          return row.ofPlan([](const Plan &p) { return fixedNumber(p.predictedMicroseconds, 3); });
        }},
-      {"f16_kernel_us", [](const Row &row) { return fixedNumber(row.prediction->f16Kernel, 3); }},
-      {"f16_library_us", [](const Row &row) { return fixedNumber(row.prediction->f16Library, 3); }},
+      {"f16_kernel_us",
+       [](const CandidateRow &row) { return fixedNumber(row.prediction->f16Kernel, 3); }},
+      {"f16_library_us",
+       [](const CandidateRow &row) { return fixedNumber(row.prediction->f16Library, 3); }},
       {"over_f16",
-       [](const Row &row) {
+       [](const CandidateRow &row) {
          return row.ofPlan([&](const Plan &p) {
            return fixedNumber(row.prediction->f16() / p.predictedMicroseconds, 3);
          });
        }},
       {"mma_type",
-       [](const Row &row) { return row.ofPlan([](const Plan &p) { return p.mmaType; }); }},
+       [](const CandidateRow &row) { return row.ofPlan([](const Plan &p) { return p.mmaType; }); }},
       {"rho",
-       [](const Row &row) {
+       [](const CandidateRow &row) {
          return row.ofPlan([&](const Plan &p) {
            std::optional<double> rho = row.device->rates.rho(p.mmaType);
            return rho ? shortNumber(*rho) : std::string();
          });
        }},
       {"roles",
-       [](const Row &row) {
+       [](const CandidateRow &row) {
          return row.ofPlan([](const Plan &p) { return std::string(dsl::name(p.schedule.roles)); });
        }},
       {"tile",
-       [](const Row &row) {
+       [](const CandidateRow &row) {
          return row.ofPlan([](const Plan &p) {
            return joined({p.schedule.tileM, p.schedule.tileN, p.schedule.tileK});
          });
        }},
       {"split_k",
-       [](const Row &row) {
+       [](const CandidateRow &row) {
          return row.ofPlan([](const Plan &p) {
            return p.schedule.splitK == dsl::ScheduleDecl::streamK
                       ? std::string("stream")
@@ -165,18 +168,18 @@ std::string csvOf(const Model &model, const ModelPlan &plan, const compiler::Dev
          });
        }},
       {"sums",
-       [](const Row &row) {
+       [](const CandidateRow &row) {
          return row.ofPlan([](const Plan &p) {
            return std::string(p.schedule.sums == dsl::ScheduleDecl::Sums::Biased ? "biased"
                                                                                  : "converted");
          });
        }},
       {"why_not",
-       [](const Row &row) {
+       [](const CandidateRow &row) {
          return row.plan() ? std::string() : row.plan().error().diagnostics[0].message;
        }},
   };
-  std::vector<Row> rows;
+  std::vector<CandidateRow> rows;
   for (const LayerPlan &layer : plan.layers)
     for (size_t i = 0; i < model.m.size(); ++i)
       for (size_t candidate = 0; candidate < plan.gemms.size(); ++candidate)

@@ -27,6 +27,12 @@ std::string shortNumber(double value) {
   return fixedNumber(value, std::clamp(2 - before, 0, 6));
 }
 
+std::string numberOrNone(const std::optional<double> &value) {
+  return value ? shortNumber(*value) : "";
+}
+
+std::string microseconds(double value) { return fixedNumber(value, value < 100 ? 2 : 1); }
+
 std::string bitCount(double bits) {
   char text[40];
   std::snprintf(text, sizeof text, "%.6g bits per element", bits);

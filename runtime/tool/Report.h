@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -13,9 +14,11 @@ namespace rho::tool {
 
 // 3 significant digits and no exponent for usual sizes: 0.00123, 1.23, 123, 12345.
 std::string shortNumber(double value);
+std::string numberOrNone(const std::optional<double> &value); // shortNumber(), or an empty text
 std::string fixedNumber(double value, int digits);
-std::string bitCount(double bits);    // "4.125 bits per element"
-std::string byteCount(int64_t bytes); // "69.6 KB" in units of 1000
+std::string microseconds(double value); // of a kernel
+std::string bitCount(double bits);      // "4.125 bits per element"
+std::string byteCount(int64_t bytes);   // "69.6 KB" in units of 1000
 
 // "label      text"; an empty label goes on with the line before.
 void printLine(std::string_view label, std::string_view text);

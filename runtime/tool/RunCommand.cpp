@@ -10,7 +10,7 @@ namespace rho::tool {
 
 namespace {
 
-std::string describe(const dsl::Format &format) {
+std::string summary(const dsl::Format &format) {
   std::string text = format.name + ": ";
   if (format.partition) {
     for (const dsl::Part &part : format.partition->parts)
@@ -37,8 +37,8 @@ void printDeclaration(const Gemm &gemm, const Device &device) {
                         ", n = " + std::to_string(shape.n) + ", k = " + std::to_string(shape.k) +
                         ", output " + std::string(declared.output.name()));
   printLine("weight",
-            describe(declared.weight) + ", " + byteCount(gemm.packedWeightBytes()) + " packed");
-  printLine("activation", describe(declared.activation));
+            summary(declared.weight) + ", " + byteCount(gemm.packedWeightBytes()) + " packed");
+  printLine("activation", summary(declared.activation));
   printLine("device", device.name() + ", " + device.target());
 }
 
@@ -100,7 +100,7 @@ Result<Operands> prepare(const Device &device, const Gemm &gemm, const Sources &
   return operands;
 }
 
-std::string describe(const Comparison::Place &place) {
+std::string summary(const Comparison::Place &place) {
   return "y[" + std::to_string(place.m) + "," + std::to_string(place.n) +
          "] = " + shortNumber(place.computed) + ", exact " + shortNumber(place.exact) + ", error " +
          shortNumber(place.judgement.error) + ", bound " + shortNumber(place.judgement.bound);
@@ -124,8 +124,8 @@ Result<bool> checkOutput(const Operands &operands, const HostOutput &output, Ver
   const Comparison &comparison = *compared;
   std::string count = std::to_string(comparison.checked) + " of " +
                       std::to_string(output.view.rows * output.view.k) + " outputs";
-  printLine("largest", describe(comparison.largestError));
-  printLine("worst", describe(comparison.worstRatio) + ", error / bound " +
+  printLine("largest", summary(comparison.largestError));
+  printLine("worst", summary(comparison.worstRatio) + ", error / bound " +
                          shortNumber(comparison.worstRatio.judgement.ratio));
   bool passed = comparison.passed() && operands.differing == 0;
   printLine("result", passed ? "PASS: " + count + " within the bound"

@@ -17,10 +17,6 @@ namespace {
 using Peer = SuiteRow::Peer;
 using Measure = std::function<std::optional<double>(const SuiteRow &row)>;
 
-std::string optional(const std::optional<double> &value) {
-  return value ? shortNumber(*value) : "";
-}
-
 std::string titleOf(const GemmShape &shape) {
   return "n = " + std::to_string(shape.n) + ", k = " + std::to_string(shape.k);
 }
@@ -45,7 +41,7 @@ std::string titleOf(const SuiteRow &row) {
   return row.launch == launchName(true) ? row.name + ", dependent" : row.name;
 }
 
-const std::vector<CsvColumn<FullRow>> &columns() {
+const std::vector<CsvColumn<FullRow>> &suiteColumns() {
   using Row = FullRow;
   auto ofGemm = [](const Row &full, std::string text) {
     return full.row->peer == Peer::None ? std::move(text) : "";
@@ -80,12 +76,12 @@ const std::vector<CsvColumn<FullRow>> &columns() {
        [](const Row &full) {
          return shortNumber(gigabytesPerSecond(full.row->weightBytes, full.row->time.microseconds));
        }},
-      {"roofline_us", [](const Row &full) { return optional(full.row->roofline); }},
-      {"roofline_fraction", [](const Row &full) { return optional(full.rooflineShare); }},
-      {"speedup_over_bf16", [](const Row &full) { return optional(full.overBf16); }},
-      {"speedup_over_8bit", [](const Row &full) { return optional(full.overByte); }},
-      {"over_floor", [](const Row &full) { return optional(full.overFloor); }},
-      {"quantize_us", [](const Row &full) { return optional(full.row->quantize); }},
+      {"roofline_us", [](const Row &full) { return numberOrNone(full.row->roofline); }},
+      {"roofline_fraction", [](const Row &full) { return numberOrNone(full.rooflineShare); }},
+      {"speedup_over_bf16", [](const Row &full) { return numberOrNone(full.overBf16); }},
+      {"speedup_over_8bit", [](const Row &full) { return numberOrNone(full.overByte); }},
+      {"over_floor", [](const Row &full) { return numberOrNone(full.overFloor); }},
+      {"quantize_us", [](const Row &full) { return numberOrNone(full.row->quantize); }},
       {"tile", [](const Row &full) { return full.row->tile; }},
       {"pipeline",
        [](const Row &full) { return gemmOnly(full, std::to_string(full.row->pipeline)); }},
@@ -218,7 +214,7 @@ std::string SuiteResults::csv() const {
   for (const SuiteRow &row : all)
     rows.push_back({&row, speedUp(row, Peer::Half), speedUp(row, Peer::Byte), rooflineShare(row),
                     overFloor(row)});
-  return tool::csv(columns(), rows);
+  return tool::csv(suiteColumns(), rows);
 }
 
 std::string SuiteResults::tables() const {

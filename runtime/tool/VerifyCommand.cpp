@@ -20,29 +20,33 @@ namespace {
 constexpr size_t compiledAtOnce = 64;
 constexpr size_t reportEvery = 20;
 
-struct Row {
+struct VerifyRow {
   std::string device, gemm, launch;
   GemmShape shape;
   Comparison comparison;
   std::string result; // "PASS", "FAIL" or why there is none
 };
 
-const std::vector<CsvColumn<Row>> &columns() {
-  static const std::vector<CsvColumn<Row>> all = {
-      {"device", [](const Row &row) { return row.device; }},
-      {"gemm", [](const Row &row) { return row.gemm; }},
-      {"launch", [](const Row &row) { return row.launch; }},
-      {"m", [](const Row &row) { return std::to_string(row.shape.m); }},
-      {"n", [](const Row &row) { return std::to_string(row.shape.n); }},
-      {"k", [](const Row &row) { return std::to_string(row.shape.k); }},
-      {"outputs", [](const Row &row) { return std::to_string(row.comparison.checked); }},
+const std::vector<CsvColumn<VerifyRow>> &verifyColumns() {
+  static const std::vector<CsvColumn<VerifyRow>> all = {
+      {"device", [](const VerifyRow &row) { return row.device; }},
+      {"gemm", [](const VerifyRow &row) { return row.gemm; }},
+      {"launch", [](const VerifyRow &row) { return row.launch; }},
+      {"m", [](const VerifyRow &row) { return std::to_string(row.shape.m); }},
+      {"n", [](const VerifyRow &row) { return std::to_string(row.shape.n); }},
+      {"k", [](const VerifyRow &row) { return std::to_string(row.shape.k); }},
+      {"outputs", [](const VerifyRow &row) { return std::to_string(row.comparison.checked); }},
       {"largest_error",
-       [](const Row &row) { return shortNumber(row.comparison.largestError.judgement.error); }},
+       [](const VerifyRow &row) {
+         return shortNumber(row.comparison.largestError.judgement.error);
+       }},
       {"its_bound",
-       [](const Row &row) { return shortNumber(row.comparison.largestError.judgement.bound); }},
+       [](const VerifyRow &row) {
+         return shortNumber(row.comparison.largestError.judgement.bound);
+       }},
       {"worst_error_over_bound",
-       [](const Row &row) { return shortNumber(row.comparison.worstRatio.judgement.ratio); }},
-      {"result", [](const Row &row) { return row.result; }},
+       [](const VerifyRow &row) { return shortNumber(row.comparison.worstRatio.judgement.ratio); }},
+      {"result", [](const VerifyRow &row) { return row.result; }},
   };
   return all;
 }
@@ -86,9 +90,9 @@ Result<Comparison> check(const Device &device, const Gemm &gemm, int64_t seed) {
   return comparison;
 }
 
-Row checkedRow(const Device &device, const BenchGemm &declared, const GemmShape &shape,
-               const Result<Gemm> &gemm, int64_t seed) {
-  Row row{device.name() + " " + device.target(), declared.name, "", shape, {}, "FAIL"};
+VerifyRow checkedRow(const Device &device, const BenchGemm &declared, const GemmShape &shape,
+                     const Result<Gemm> &gemm, int64_t seed) {
+  VerifyRow row{device.name() + " " + device.target(), declared.name, "", shape, {}, "FAIL"};
   if (gemm)
     row.launch = launchName(gemm->impl().image().dependentLaunch);
   Status room = checkHostMemory(shape);
@@ -135,7 +139,7 @@ Result<int> verifyCommand(const Options &options) {
                      static_cast<uint64_t>(seed));
   printLine("device", device->name() + ", " + device->target());
 
-  std::vector<Row> rows;
+  std::vector<VerifyRow> rows;
   size_t failed = 0;
   for (size_t begin = 0; begin < problems.size(); begin += compiledAtOnce) {
     size_t end = std::min(problems.size(), begin + compiledAtOnce);
@@ -152,7 +156,8 @@ Result<int> verifyCommand(const Options &options) {
     for (size_t i = begin; i < end; ++i) {
       const BenchGemm &gemm = (*gemms)[problems[i].gemm];
       const GemmShape &shape = problems[i].shape;
-      Row &row = rows.emplace_back(checkedRow(*device, gemm, shape, compiled[i - begin], seed));
+      VerifyRow &row =
+          rows.emplace_back(checkedRow(*device, gemm, shape, compiled[i - begin], seed));
       progress.update("checking " + progressBar(static_cast<int64_t>(i + 1),
                                                 static_cast<int64_t>(problems.size())));
       if (row.result != "PASS") {
@@ -167,7 +172,7 @@ Result<int> verifyCommand(const Options &options) {
     }
   }
   if (options.has("--csv"))
-    if (Status written = writeText(options.text("--csv"), csv(columns(), rows)); !written)
+    if (Status written = writeText(options.text("--csv"), csv(verifyColumns(), rows)); !written)
       return written.error();
   return failed == 0 ? success : failure;
 }
