@@ -13,7 +13,7 @@ namespace {
 
 const dsl::ElementType e2m1 = dsl::ElementType::get("e2m1");
 
-dsl::Format formatOf(const std::string &components) {
+dsl::Format formatWith(const std::string &components) {
   Result<dsl::Module> module =
       dsl::parseModule("format w { " + components + " value = element * scale }", "t.rho", nullptr);
   EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
@@ -79,26 +79,27 @@ void expectSplits(const dsl::Format &format, const std::vector<double> &stored) 
 
 TEST(CodeSplit, EveryCodeOfEverySelectorInEveryPlace) {
   expectSplits(
-      formatOf("element: e2m1 remap 8 to [5, -5, 8, -8] by selector scale: ue3m3 per k[16] "
-               "selector: u2 in scale"),
+      formatWith("element: e2m1 remap 8 to [5, -5, 8, -8] by selector scale: ue3m3 per k[16] "
+                 "selector: u2 in scale"),
       {});
   // A special value of the tensor's own, and another code remapped.
   for (double special : {7.0, 9.0, -2.5, 3.0})
-    expectSplits(formatOf("element: e2m1 remap 13 to [5, -special, special, -8] by selector "
-                          "scale: ue3m3 per k[16] selector: u2 in scale special: f16 per tensor "
-                          "encode { special = 8 }"),
+    expectSplits(formatWith("element: e2m1 remap 13 to [5, -special, special, -8] by selector "
+                            "scale: ue3m3 per k[16] selector: u2 in scale special: f16 per tensor "
+                            "encode { special = 8 }"),
                  {special});
   // Two words of a table.
-  expectSplits(formatOf("element: e2m1 remap 8 to [5, -5, 7, -7, 8, -8, other, -other] by selector "
-                        "scale: ue2m3 per k[16] selector: u3 in scale other: f16 per tensor "
-                        "encode { other = 8 }"),
-               {10});
+  expectSplits(
+      formatWith("element: e2m1 remap 8 to [5, -5, 7, -7, 8, -8, other, -other] by selector "
+                 "scale: ue2m3 per k[16] selector: u3 in scale other: f16 per tensor "
+                 "encode { other = 8 }"),
+      {10});
 }
 
 TEST(CodeSplit, OfTheOperandsOwnNumbersNeedsNoRest) {
   std::string problem;
-  EXPECT_FALSE(splitCodes(formatOf("element: e2m1 remap 8 to [3, -3] by selector "
-                                   "scale: ue3m3 per k[16] selector: u1 in scale"),
+  EXPECT_FALSE(splitCodes(formatWith("element: e2m1 remap 8 to [3, -3] by selector "
+                                     "scale: ue3m3 per k[16] selector: u1 in scale"),
                           problem)
                    .hasRest);
   EXPECT_EQ(problem, "");

@@ -12,7 +12,7 @@
 namespace rho::compiler {
 namespace {
 
-dsl::Format formatOf(const std::string &text) { return *test::declared(text); }
+using test::formatOf;
 
 dsl::Format bare(const std::string &element) {
   return formatOf("format f { element: " + element +
@@ -36,11 +36,11 @@ uint32_t wordWith(uint32_t code, const DecodeSequence &decode, size_t r, size_t 
   return noise;
 }
 
-struct Case {
+struct DecodeCase {
   std::string element, mmaType;
 };
 
-class BareElement : public testing::TestWithParam<Case> {};
+class BareElement : public testing::TestWithParam<DecodeCase> {};
 
 TEST_P(BareElement, DecodesEveryCodeInEveryPlace) {
   auto [element, mmaType] = GetParam();
@@ -64,15 +64,14 @@ TEST_P(BareElement, DecodesEveryCodeInEveryPlace) {
         }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BareElement,
-                         testing::Values(Case{"s4", "f16"}, Case{"s4", "bf16"}, Case{"u4", "f16"},
-                                         Case{"u4", "bf16"}, Case{"e2m1", "f16"},
-                                         Case{"e2m1", "bf16"}, Case{"s4", "e4m3"},
-                                         Case{"u4", "e4m3"}, Case{"e2m1", "e4m3"}, Case{"s4", "s8"},
-                                         Case{"s4", "s4"}, Case{"s8", "s8"}, Case{"e4m3", "e4m3"}),
-                         [](const auto &info) {
-                           return info.param.element + "_" + info.param.mmaType;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, BareElement,
+    testing::Values(DecodeCase{"s4", "f16"}, DecodeCase{"s4", "bf16"}, DecodeCase{"u4", "f16"},
+                    DecodeCase{"u4", "bf16"}, DecodeCase{"e2m1", "f16"}, DecodeCase{"e2m1", "bf16"},
+                    DecodeCase{"s4", "e4m3"}, DecodeCase{"u4", "e4m3"}, DecodeCase{"e2m1", "e4m3"},
+                    DecodeCase{"s4", "s8"}, DecodeCase{"s4", "s4"}, DecodeCase{"s8", "s8"},
+                    DecodeCase{"e4m3", "e4m3"}),
+    [](const auto &info) { return info.param.element + "_" + info.param.mmaType; });
 
 // Published counts and their sources: docs/DECODE.md.
 TEST(Decode, SequencesAreNoLongerThanPublishedOnes) {
@@ -160,7 +159,7 @@ TEST(Decode, BytesThatCouldCarryHaveNoSequence) {
   EXPECT_FALSE(decodeSequence(format, *format.value->operands[0], "s8"));
 }
 
-class ScaleCodes : public testing::TestWithParam<Case> {};
+class ScaleCodes : public testing::TestWithParam<DecodeCase> {};
 
 TEST_P(ScaleCodes, EveryScaleInEveryPlace) {
   auto [element, mmaType] = GetParam();
@@ -188,9 +187,9 @@ TEST_P(ScaleCodes, EveryScaleInEveryPlace) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ScaleCodes,
-                         testing::Values(Case{"e4m3", "f16"}, Case{"e4m3", "bf16"},
-                                         Case{"ue4m3", "f16"}, Case{"ue4m3", "bf16"},
-                                         Case{"f16", "f16"}, Case{"bf16", "bf16"}),
+                         testing::Values(DecodeCase{"e4m3", "f16"}, DecodeCase{"e4m3", "bf16"},
+                                         DecodeCase{"ue4m3", "f16"}, DecodeCase{"ue4m3", "bf16"},
+                                         DecodeCase{"f16", "f16"}, DecodeCase{"bf16", "bf16"}),
                          [](const auto &info) {
                            return info.param.element + "_" + info.param.mmaType;
                          });

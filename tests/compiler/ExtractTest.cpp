@@ -14,7 +14,7 @@
 namespace rho::compiler {
 namespace {
 
-dsl::Format formatOf(const std::string &text) { return *test::declared(text); }
+using test::formatOf;
 
 double subElement(uint32_t reg, size_t s, const std::string &mmaType) {
   dsl::ElementType type = dsl::ElementType::get(mmaType);

@@ -1,5 +1,6 @@
 // Kernels without matrix instructions, executed on the emulator against the exact reference.
 #include "tests/compiler/EmulatedGemm.h"
+#include "tests/compiler/Operands.h"
 
 #include "kernels/Synthetic.h"
 #include "runtime/Kernel.h"
@@ -14,11 +15,7 @@
 namespace rho::test {
 namespace {
 
-// Two formats and where the weight's group scale goes; empty: it has none.
-struct Operands {
-  const char *weight, *activation, *scales;
-};
-constexpr Operands allOperands[] = {
+constexpr Operands gemvOperands[] = {
     {"int4_channel", "f16", ""},
     {"int4_g32", "f16", "operand"},
     {"int4_g32", "f16", "accumulator"},
@@ -49,16 +46,6 @@ constexpr Operands allOperands[] = {
     {"int4_g128", "int4_g128", "accumulator"},
     {"int8_channel", "int8_token", ""},
 };
-
-std::ostream &operator<<(std::ostream &out, const Operands &operands) {
-  return out << operands.weight << " x " << operands.activation << ' ' << operands.scales;
-}
-
-std::string name(const testing::TestParamInfo<Operands> &info) {
-  std::string scales = info.param.scales;
-  return std::string(info.param.weight) + "_" + info.param.activation +
-         (scales.empty() ? "" : "_" + scales);
-}
 
 std::string schedule(const Operands &operands, const std::string &entries) {
   std::string text = "roles: gemv " + entries;
@@ -95,10 +82,10 @@ TEST_P(Gemv, IsWithinTheBound) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Gemv, testing::ValuesIn(allOperands), name);
+INSTANTIATE_TEST_SUITE_P(All, Gemv, testing::ValuesIn(gemvOperands), nameOfOperands);
 
 TEST(GemvIntegers, AreExactBitForBit) {
-  for (const Operands &operands : allOperands)
+  for (const Operands &operands : gemvOperands)
     if (std::string activation = operands.activation;
         activation == "int8_token" || activation == "int4_token")
       for (const char *entries : schedules)
@@ -128,7 +115,7 @@ TEST(GemvRandom, SchedulesAreWithinTheBound) {
   auto below = [&](size_t limit) { return static_cast<int>(random() % limit); };
   auto text = [](int number) { return std::to_string(number); };
   for (int drawn = 0; drawn < 60;) {
-    const Operands &operands = allOperands[below(std::size(allOperands))];
+    const Operands &operands = gemvOperands[below(std::size(gemvOperands))];
     std::string entries = "tile: " + text(1 << below(3)) + " x " + text(16 << below(4)) + " x " +
                           text(64 << below(4)) + " warps: 1 x " + text(1 << below(3)) + " x " +
                           text(1 + below(16)) + " pipeline: " + text(2 + below(4)) +

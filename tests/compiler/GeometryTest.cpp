@@ -48,13 +48,13 @@ Coordinates fragmentElement(int elementsPerRegister, int lane, int i) {
   return {row, column};
 }
 
-struct Case {
+struct OrderCase {
   std::string activation;
   Schedule schedule;
   std::string weight = "w";
 };
 
-class CodeOrder : public testing::TestWithParam<Case> {};
+class CodeOrder : public testing::TestWithParam<OrderCase> {};
 
 TEST_P(CodeOrder, IsTheFragmentOrderOfThePtxIsa) {
   auto [activation, schedule, weight] = GetParam();
@@ -97,16 +97,16 @@ TEST_P(CodeOrder, IsTheFragmentOrderOfThePtxIsa) {
 constexpr auto imfp = dsl::ScheduleDecl::Roles::ImFP;
 
 INSTANTIATE_TEST_SUITE_P(Families, CodeOrder,
-                         testing::Values(Case{"f16", {16, 128, 128, 1, 4, 1, 4, 1}},
-                                         Case{"bf16", {8, 64, 64, 1, 4, 1, 4, 1}},
-                                         Case{"s8_token", {32, 256, 128, 2, 4, 1, 4, 1}},
-                                         Case{"w", {16, 64, 256, 1, 2, 1, 4, 1}},
-                                         Case{"f16", {8, 16, 64, 1, 1, 1, 2, 1}},
-                                         Case{"s8_token", {16, 128, 128, 1, 4, 1, 4, 1}, "w8"},
-                                         Case{"f16", {256, 64, 64, 1, 4, 1, 4, 1, imfp}},
-                                         Case{"bf16", {16, 256, 128, 1, 8, 2, 4, 1, imfp}},
-                                         Case{"s8_token", {64, 64, 128, 1, 4, 2, 4, 1, imfp}},
-                                         Case{"s8_token", {8, 128, 256, 1, 4, 1, 4, 1, imfp}}),
+                         testing::Values(OrderCase{"f16", {16, 128, 128, 1, 4, 1, 4, 1}},
+                                         OrderCase{"bf16", {8, 64, 64, 1, 4, 1, 4, 1}},
+                                         OrderCase{"s8_token", {32, 256, 128, 2, 4, 1, 4, 1}},
+                                         OrderCase{"w", {16, 64, 256, 1, 2, 1, 4, 1}},
+                                         OrderCase{"f16", {8, 16, 64, 1, 1, 1, 2, 1}},
+                                         OrderCase{"s8_token", {16, 128, 128, 1, 4, 1, 4, 1}, "w8"},
+                                         OrderCase{"f16", {256, 64, 64, 1, 4, 1, 4, 1, imfp}},
+                                         OrderCase{"bf16", {16, 256, 128, 1, 8, 2, 4, 1, imfp}},
+                                         OrderCase{"s8_token", {64, 64, 128, 1, 4, 2, 4, 1, imfp}},
+                                         OrderCase{"s8_token", {8, 128, 256, 1, 4, 1, 4, 1, imfp}}),
                          [](const auto &info) {
                            const Schedule &s = info.param.schedule;
                            return (s.roles == imfp ? "imfp_" : "") + info.param.weight + "_" +
@@ -116,10 +116,10 @@ INSTANTIATE_TEST_SUITE_P(Families, CodeOrder,
 
 // Without matrix instructions each thread of a quad has a run of k of its own, in order.
 TEST(GemvOrder, GivesEachThreadARun) {
-  for (const Case &test :
-       {Case{"f16", {1, 16, 64, 1, 1, 1, 2}}, Case{"bf16", {4, 64, 128, 1, 2, 4, 2}},
-        Case{"s8_token", {2, 64, 256, 1, 1, 8, 2}},
-        Case{"s8_token", {1, 32, 64, 1, 1, 1, 2}, "w8"}}) {
+  for (const OrderCase &test :
+       {OrderCase{"f16", {1, 16, 64, 1, 1, 1, 2}}, OrderCase{"bf16", {4, 64, 128, 1, 2, 4, 2}},
+        OrderCase{"s8_token", {2, 64, 256, 1, 1, 8, 2}},
+        OrderCase{"s8_token", {1, 32, 64, 1, 1, 1, 2}, "w8"}}) {
     dsl::Gemm gemm = gemmWith(test.activation, test.weight);
     Schedule schedule = test.schedule;
     schedule.roles = dsl::ScheduleDecl::Roles::Gemv;
@@ -160,8 +160,8 @@ Coordinates warpgroupElement(int elementsPerRegister, int thread, int i) {
 // What wgmma multiplies is the weight with its rows in another order, the same for every k: the
 // order in which the epilogue stores them.
 TEST(WarpgroupOrder, FeedsConsecutiveInstructionsFromOneLoad) {
-  for (const Case &test : {Case{"s8_token", {16, 128, 128, 1, 4, 1, 4, 1, imfp}},
-                           Case{"f16", {16, 128, 128, 1, 8, 1, 4, 1, imfp}}}) {
+  for (const OrderCase &test : {OrderCase{"s8_token", {16, 128, 128, 1, 4, 1, 4, 1, imfp}},
+                                OrderCase{"f16", {16, 128, 128, 1, 8, 1, 4, 1, imfp}}}) {
     dsl::Gemm gemm = gemmWith(test.activation);
     Result<PlacedGemm> placed =
         place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, "sm_90a", nullptr);

@@ -7,7 +7,7 @@
 namespace rho::compiler {
 namespace {
 
-std::string messageOf(const std::string &text) {
+std::string planOrMessage(const std::string &text) {
   Result<dsl::Module> module =
       dsl::parseModule(text, "t.rho", [](const std::string &) { return std::nullopt; });
   EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
@@ -19,17 +19,18 @@ std::string messageOf(const std::string &text) {
 TEST(ResidualDiagnostics, SayWhyNoKernelAddsOne) {
   auto whyNot = [](const std::string &residual, const std::string &schedule,
                    const std::string &activation = "int8") {
-    return messageOf("format int8 { element: s8 scale: f32 per token value = element * scale }\n"
-                     "format nested { element: s4 scale: f16 per channel value = element * scale "
-                     "residual more: rest per n[16] k[64] }\n"
-                     "format rest { element: s4 scale: f16 per channel value = element * scale }\n"
-                     "format g96 { element: s4 scale: f16 per k[96] value = element * scale }\n"
-                     "format w { element: s4 scale: f16 per channel value = element * scale "
-                     "residual fix: " +
-                     residual +
-                     " }\n"
-                     "gemm g { weight: w activation: " +
-                     activation + " output: f16 schedule { " + schedule + " } }");
+    return planOrMessage(
+        "format int8 { element: s8 scale: f32 per token value = element * scale }\n"
+        "format nested { element: s4 scale: f16 per channel value = element * scale "
+        "residual more: rest per n[16] k[64] }\n"
+        "format rest { element: s4 scale: f16 per channel value = element * scale }\n"
+        "format g96 { element: s4 scale: f16 per k[96] value = element * scale }\n"
+        "format w { element: s4 scale: f16 per channel value = element * scale "
+        "residual fix: " +
+        residual +
+        " }\n"
+        "gemm g { weight: w activation: " +
+        activation + " output: f16 schedule { " + schedule + " } }");
   };
   struct Refusal {
     const char *residual, *schedule, *text;

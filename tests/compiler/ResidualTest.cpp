@@ -35,10 +35,10 @@ std::string format(const std::string &base, const std::string &residual) {
 
 // --- Every base with every residual whose operands one instruction takes.
 
-struct Operands {
+struct ResidualOperands {
   const char *name, *base, *residual, *activation;
 };
-constexpr Operands allOperands[] = {
+constexpr ResidualOperands residualOperands[] = {
     {"W4A8", integers, "int4_channel per n[16] k[64] budget 10%", "int8_token"},
     {"W4A8_groups", integers, "int4_g64 per n[16] k[64] budget 30%", "int8_token"},
     {"W4A8_rows", integers, "rest4_rows per n[16] k[64] budget 30%", "int8_token"},
@@ -60,10 +60,10 @@ constexpr Operands allOperands[] = {
     {"NVFP4_rest", integers, "nvfp4 per n[16] k[64] budget 30%", "f16"},
 };
 
-class Residuals : public testing::TestWithParam<Operands> {};
+class Residuals : public testing::TestWithParam<ResidualOperands> {};
 
 TEST_P(Residuals, AreWithinTheBound) {
-  const Operands &operands = GetParam();
+  const ResidualOperands &operands = GetParam();
   std::string formats = format(operands.base, operands.residual);
   for (const char *target : {"sm_80", "sm_90a"})
     expectWithinBound({"w",
@@ -74,7 +74,7 @@ TEST_P(Residuals, AreWithinTheBound) {
                        {19, 88, 456},
                        formats});
 }
-INSTANTIATE_TEST_SUITE_P(All, Residuals, testing::ValuesIn(allOperands),
+INSTANTIATE_TEST_SUITE_P(All, Residuals, testing::ValuesIn(residualOperands),
                          [](const auto &info) { return std::string(info.param.name); });
 
 TEST(Residuals, TakeFp8AndRowsOfThirtyTwo) {

@@ -1,5 +1,6 @@
 // Kernels of the wgmma family, executed on the emulator against the exact reference.
 #include "tests/compiler/EmulatedGemm.h"
+#include "tests/compiler/Operands.h"
 
 #include "compiler/plan/Geometry.h"
 #include "dsl/Module.h"
@@ -13,17 +14,17 @@
 namespace rho::test {
 namespace {
 
-// Two formats and where the weight's group scale goes; empty: it has none.
-struct Operands {
-  const char *weight, *activation, *scales;
-  bool grouped() const { // partial sums are kept beside the sums, in as many registers again
-    return std::string(scales) == "accumulator" || std::string(activation) == "int8_g128";
-  }
-  int64_t rowK() const { // of 128 bytes as the kernel reads them: s4 is widened to s8
-    return std::string(activation).ends_with("16") ? 64 : 128;
-  }
-};
-constexpr Operands allOperands[] = {
+// Partial sums are kept beside the sums, in as many registers again.
+bool grouped(const Operands &operands) {
+  return std::string(operands.scales) == "accumulator" ||
+         std::string(operands.activation) == "int8_g128";
+}
+// A row along k of 128 bytes as the kernel reads them: s4 is widened to s8.
+int64_t rowK(const Operands &operands) {
+  return std::string(operands.activation).ends_with("16") ? 64 : 128;
+}
+
+constexpr Operands wgmmaOperands[] = {
     {"int4_channel", "f16", ""},
     {"int4_g64", "f16", "operand"},
     {"int4_g64", "f16", "accumulator"},
@@ -56,12 +57,6 @@ constexpr Operands allOperands[] = {
     {"fp8_g128", "fp8_token", "accumulator"},
 };
 
-std::string name(const testing::TestParamInfo<Operands> &info) {
-  std::string scales = info.param.scales;
-  return std::string(info.param.weight) + "_" + info.param.activation +
-         (scales.empty() ? "" : "_" + scales);
-}
-
 // A schedule by its own terms; `rows` counts 128-byte rows of activations along k.
 struct Shape {
   int m, n, rows;
@@ -74,7 +69,7 @@ struct Shape {
 
 std::string schedule(const Operands &operands, const Shape &s) {
   std::string text = std::string("roles: ") + s.roles + " tile: " + std::to_string(s.m) + " x " +
-                     std::to_string(s.n) + " x " + std::to_string(s.rows * operands.rowK()) +
+                     std::to_string(s.n) + " x " + std::to_string(s.rows * rowK(operands)) +
                      " warps: " + s.warps +
                      " split_k: " + (s.split == 0 ? "stream" : std::to_string(s.split)) +
                      " pipeline: " + std::to_string(s.pipeline) +
@@ -123,7 +118,7 @@ Case clusterCase(const Operands &operands, const Shape &shape, const char *outpu
           schedule(operands, shape),
           "sm_90a",
           {shape.m + 5, shape.n * (shape.clusterN + 1) - 31,
-           (shape.split + 3) * operands.rowK() * shape.rows - 7 * (operands.rowK() / 16)}};
+           (shape.split + 3) * rowK(operands) * shape.rows - 7 * (rowK(operands) / 16)}};
 }
 
 // A warpgroup decodes for one or two others, of one, two or four row tiles each.
@@ -142,10 +137,6 @@ constexpr Shape largeApartShapes[] = {
     {128, 128, 1, "1 x 8", 2, 3, true, 1, 1, "excp"},
 };
 
-std::ostream &operator<<(std::ostream &out, const Operands &operands) {
-  return out << operands.weight << " x " << operands.activation << ' ' << operands.scales;
-}
-
 class Wgmma : public testing::TestWithParam<Operands> {};
 
 // Ragged in every dimension, with four k tiles: the last of three splits and some groups of warps
@@ -155,7 +146,7 @@ TEST_P(Wgmma, IsWithinTheBound) {
   std::vector<Shape> all(std::begin(shapes), std::end(shapes));
   auto append = [&](const auto &more) { all.insert(all.end(), std::begin(more), std::end(more)); };
   append(apartShapes);
-  if (operands.grouped()) {
+  if (grouped(operands)) {
     append(groupedShapes);
   } else {
     append(largeShapes);
@@ -168,7 +159,7 @@ TEST_P(Wgmma, IsWithinTheBound) {
                        schedule(operands, all[i]),
                        "sm_90a",
                        {all[i].m + 5, all[i].n + 33,
-                        4 * operands.rowK() * all[i].rows - 7 * (operands.rowK() / 16)}});
+                        4 * rowK(operands) * all[i].rows - 7 * (rowK(operands) / 16)}});
 }
 
 TEST_P(Wgmma, IsWithinTheBoundOnSmallAndOddShapes) {
@@ -192,10 +183,10 @@ TEST_P(Wgmma, OfClustersIsWithinTheBound) {
     expectWithinBound(clusterCase(GetParam(), shape, "f16"));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Wgmma, testing::ValuesIn(allOperands), name);
+INSTANTIATE_TEST_SUITE_P(All, Wgmma, testing::ValuesIn(wgmmaOperands), nameOfOperands);
 
 TEST(WgmmaIntegers, AreExactBitForBit) {
-  for (const Operands &operands : allOperands) {
+  for (const Operands &operands : wgmmaOperands) {
     if (std::string(operands.activation) != "int8_token")
       continue;
     for (const Shape &shape : {shapes[0], shapes[1], shapes[4], shapes[7], shapes[9],
@@ -205,7 +196,7 @@ TEST(WgmmaIntegers, AreExactBitForBit) {
                    "f32",
                    schedule(operands, shape),
                    "sm_90a",
-                   {shape.m + 3, shape.n + 16, 3 * operands.rowK() * shape.rows + 64}});
+                   {shape.m + 3, shape.n + 16, 3 * rowK(operands) * shape.rows + 64}});
     for (const Shape &shape : clusterShapes)
       expectExact(clusterCase(operands, shape, "f32"));
   }
@@ -231,7 +222,7 @@ TEST(WgmmaPersistent, TilesOfOneCtaFollowEachOther) {
                           Run{half, {8, 64, 1, "1 x 4", 1, 2, true, 1, 1, "excp"}, 1},
                           Run{half, {8, 64, 1, "1 x 4", 1, 5, false, 1, 1, "excp"}, 4}}) {
     // The tiles with the last rows of the weight are followed by others of the same CTA.
-    GemmShape size{8 * 24 + 3, 64 * 40 - 7, each.operands.rowK() * each.kTiles - 11};
+    GemmShape size{8 * 24 + 3, 64 * 40 - 7, rowK(each.operands) * each.kTiles - 11};
     Case test{each.operands.weight,
               each.operands.activation,
               "f16",
@@ -259,7 +250,7 @@ TEST(WgmmaPersistent, TilesOfOneClusterFollowEachOther) {
                           Run{half, {32, 64, 1, "1 x 4 x 2", 1, 4, true, 4, 1}, 13, 5},
                           Run{half, {64, 64, 1, "1 x 4", 1, 3, false, 8, 1}, 12, 2}}) {
     GemmShape size{each.shape.m * each.tilesM - 3, 64 * 45 - 7,
-                   each.operands.rowK() * each.kTiles - 11};
+                   rowK(each.operands) * each.kTiles - 11};
     Case test{each.operands.weight,
               each.operands.activation,
               "f16",
@@ -294,7 +285,7 @@ TEST(WgmmaSplitK, IsDeterministic) {
 class Draws {
 public:
   Case next() {
-    const Operands &operands = allOperands[below(std::size(allOperands))];
+    const Operands &operands = wgmmaOperands[below(std::size(wgmmaOperands))];
     GemmShape size{1 + below(300), 1 + below(300), 1 + below(700)};
     for (;;) {
       const char *warps[] = {"1 x 4",     "1 x 8",     "1 x 16",   "1 x 4 x 2",

@@ -3,6 +3,7 @@
 #include "dsl/Evaluate.h"
 #include "dsl/Quantize.h"
 #include "tests/dsl/Formats.h"
+#include "tests/dsl/Numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -11,20 +12,11 @@
 namespace rho::dsl {
 namespace {
 
-using Numbers = std::vector<float>;
 using test::declared, test::FormatPtr;
+using test::numbers, test::Numbers;
 
-Numbers numbers(int64_t count, uint32_t seed, float shift = 0) {
-  std::mt19937_64 random = test::generator(seed);
-  std::normal_distribution<float> normal;
-  Numbers x(static_cast<size_t>(count));
-  for (float &value : x)
-    value = normal(random) * (random() % 50 == 0 ? 20.0f : 1.0f) + shift;
-  return x;
-}
-
-QuantizedMatrix quantized(const FormatPtr &format, const Numbers &x, int64_t rows, int64_t k,
-                          unsigned threads = 0, const std::vector<double> &weights = {}) {
+QuantizedMatrix encoded(const FormatPtr &format, const Numbers &x, int64_t rows, int64_t k,
+                        unsigned threads = 0, const std::vector<double> &weights = {}) {
   Result<QuantizedMatrix> result =
       quantize(format, {x.data(), MatrixView::Type::F32, rows, k, k},
                {.rejectNonFinite = true, .threads = threads, .columnWeights = weights});
@@ -32,14 +24,14 @@ QuantizedMatrix quantized(const FormatPtr &format, const Numbers &x, int64_t row
   return std::move(*result);
 }
 
-constexpr int64_t rows = 11, k = 150; // no multiple of a block
+constexpr int64_t encodedRows = 11, encodedK = 150; // no multiple of a block
 
 double squaredError(const QuantizedMatrix &q, const Numbers &x, int64_t row, int64_t rowEnd,
                     int64_t begin, int64_t end, const std::vector<double> &weights = {}) {
   double sum = 0;
   for (; row < rowEnd; ++row)
     for (int64_t column = begin; column < end; ++column)
-      sum += std::pow(x[static_cast<size_t>(row * k + column)] - q.value(row, column), 2) *
+      sum += std::pow(x[static_cast<size_t>(row * encodedK + column)] - q.value(row, column), 2) *
              (weights.empty() ? 1 : weights[static_cast<size_t>(column)]);
   return sum;
 }
@@ -49,27 +41,27 @@ TEST(Blocks, AScaleIsThatOfItsRowsAndColumns) {
                               "fine: e5m2 per n[2] k[16]  value = element * scale * fine "
                               "encode { fine = absmax(x / scale) scale = absmax(x) / 448 } }");
   EXPECT_EQ(format->bitsPerElement(), 8 + 32.0 / 256 + 8.0 / 32);
-  Numbers x = numbers(rows * k, 1);
-  QuantizedMatrix q = quantized(format, x, rows, k);
+  Numbers x = numbers(encodedRows * encodedK, 1);
+  QuantizedMatrix q = encoded(format, x, encodedRows, encodedK);
   ASSERT_EQ(q.components[1].size(), 3 * 3);
   ASSERT_EQ(q.components[2].size(), 6 * 10);
   ElementType f32 = ElementType::get("f32"), e5m2 = ElementType::get("e5m2");
   auto absmax = [&](int64_t row, int64_t high, int64_t begin, int64_t wide) {
     double most = 0;
-    for (int64_t r = row; r < std::min(rows, row + high); ++r)
-      for (int64_t c = begin; c < std::min(k, begin + wide); ++c)
-        most = std::fmax(most, std::fabs(x[static_cast<size_t>(r * k + c)]));
+    for (int64_t r = row; r < std::min(encodedRows, row + high); ++r)
+      for (int64_t c = begin; c < std::min(encodedK, begin + wide); ++c)
+        most = std::fmax(most, std::fabs(x[static_cast<size_t>(r * encodedK + c)]));
     return most;
   };
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t column = 0; column < k; ++column) {
+  for (int64_t row = 0; row < encodedRows; ++row)
+    for (int64_t column = 0; column < encodedK; ++column) {
       uint32_t coarse = q.components[1].get(row / 4 * 3 + column / 64);
       uint32_t fine = q.components[2].get(row / 2 * 10 + column / 16);
       ASSERT_EQ(coarse, f32.encode(absmax(row / 4 * 4, 4, column / 64 * 64, 64) / 448));
       ASSERT_EQ(fine,
                 e5m2.encode(absmax(row / 2 * 2, 2, column / 16 * 16, 16) / f32.decode(coarse)));
       ASSERT_EQ(q.value(row, column),
-                ElementType::get("e4m3").decode(q.components[0].get(row * k + column)) *
+                ElementType::get("e4m3").decode(q.components[0].get(row * encodedK + column)) *
                     f32.decode(coarse) * e5m2.decode(fine));
       ASSERT_EQ(q.rowValues(row)[static_cast<size_t>(column)], q.value(row, column));
     }
@@ -81,10 +73,10 @@ TEST(Blocks, AreTheSameForAnyNumberOfThreads) {
                "per tensor  value = (element - zero) * scale * t "
                "encode { t = best(absmax(x) / 3, 0.25, 0.5) scale = best(absmax(x / t) / 15, "
                "(max(x / t) - min(x / t)) / 15) zero = -min(x / t / scale) } }");
-  Numbers x = numbers(rows * k, 2);
-  QuantizedMatrix one = quantized(format, x, rows, k, 1);
+  Numbers x = numbers(encodedRows * encodedK, 2);
+  QuantizedMatrix one = encoded(format, x, encodedRows, encodedK, 1);
   for (unsigned threads : {2u, 3u, 16u}) {
-    QuantizedMatrix many = quantized(format, x, rows, k, threads);
+    QuantizedMatrix many = encoded(format, x, encodedRows, encodedK, threads);
     for (size_t c = 0; c < one.components.size(); ++c)
       for (int64_t i = 0; i < one.components[c].size(); ++i)
         ASSERT_EQ(one.components[c].get(i), many.components[c].get(i)) << c << " at " << i;
@@ -97,21 +89,21 @@ TEST(Asymmetric, ZeroPointsCoverTheRange) {
       "format f { element: u4 scale: f32 per k[32] zero: u4 per k[32] value = (element - zero) * "
       "scale }");
   for (float shift : {0.0f, 3.0f, -3.0f, 100.0f}) {
-    Numbers x = numbers(rows * k, 3, shift);
+    Numbers x = numbers(encodedRows * encodedK, 3, shift);
     x[40] = 0;
-    QuantizedMatrix q = quantized(format, x, rows, k);
+    QuantizedMatrix q = encoded(format, x, encodedRows, encodedK);
     EXPECT_EQ(q.value(0, 40), 0);
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t group = 0; group * 32 < k; ++group) {
+    for (int64_t row = 0; row < encodedRows; ++row)
+      for (int64_t group = 0; group * 32 < encodedK; ++group) {
         double low = 0, high = 0;
-        for (int64_t c = group * 32; c < std::min(k, group * 32 + 32); ++c) {
-          low = std::fmin(low, x[static_cast<size_t>(row * k + c)]);
-          high = std::fmax(high, x[static_cast<size_t>(row * k + c)]);
+        for (int64_t c = group * 32; c < std::min(encodedK, group * 32 + 32); ++c) {
+          low = std::fmin(low, x[static_cast<size_t>(row * encodedK + c)]);
+          high = std::fmax(high, x[static_cast<size_t>(row * encodedK + c)]);
         }
         double step = (high - low) / 15;
-        for (int64_t c = group * 32; c < std::min(k, group * 32 + 32); ++c)
+        for (int64_t c = group * 32; c < std::min(encodedK, group * 32 + 32); ++c)
           // Half a step for the element, half a step for the zero point.
-          ASSERT_LE(std::fabs(x[static_cast<size_t>(row * k + c)] - q.value(row, c)),
+          ASSERT_LE(std::fabs(x[static_cast<size_t>(row * encodedK + c)] - q.value(row, c)),
                     step * 1.0001);
       }
   }
@@ -123,16 +115,16 @@ TEST(Asymmetric, OffsetsReachBothEnds) {
         std::string("format f { element: u5 offset: f32 per k[32] scale: f32 per k[32] value = "
                     "element * scale ") +
         sign + " offset }");
-    Numbers x = numbers(rows * k, 4, 0.5f);
-    QuantizedMatrix q = quantized(format, x, rows, k);
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t c = 0; c < k; ++c) {
+    Numbers x = numbers(encodedRows * encodedK, 4, 0.5f);
+    QuantizedMatrix q = encoded(format, x, encodedRows, encodedK);
+    for (int64_t row = 0; row < encodedRows; ++row)
+      for (int64_t c = 0; c < encodedK; ++c) {
         double low = *sign == '+' ? 1e9 : 0, high = *sign == '+' ? -1e9 : 0;
-        for (int64_t i = c / 32 * 32; i < std::min(k, c / 32 * 32 + 32); ++i) {
-          low = std::fmin(low, x[static_cast<size_t>(row * k + i)]);
-          high = std::fmax(high, x[static_cast<size_t>(row * k + i)]);
+        for (int64_t i = c / 32 * 32; i < std::min(encodedK, c / 32 * 32 + 32); ++i) {
+          low = std::fmin(low, x[static_cast<size_t>(row * encodedK + i)]);
+          high = std::fmax(high, x[static_cast<size_t>(row * encodedK + i)]);
         }
-        ASSERT_LE(std::fabs(x[static_cast<size_t>(row * k + c)] - q.value(row, c)),
+        ASSERT_LE(std::fabs(x[static_cast<size_t>(row * encodedK + c)] - q.value(row, c)),
                   (high - low) / 62 * 1.0001);
       }
   }
@@ -144,7 +136,7 @@ TEST(Rules, FunctionsOfOneAndTwoNumbers) {
       "e: f32 per k[8] value = element * a * b * c * d * e encode { a = bit_floor(absmax(x)) "
       "b = bit_floor(-0.75) c = min(max(x), 2) d = max(min(x, -3)) e = bit_floor(min(x) - min(x)) "
       "} }");
-  QuantizedMatrix q = quantized(format, {1, 2, 3, -4, 5, 6, 7.5f, 0}, 1, 8);
+  QuantizedMatrix q = encoded(format, {1, 2, 3, -4, 5, 6, 7.5f, 0}, 1, 8);
   const double expected[] = {4, 0.5, 2, -3, 0};
   for (size_t i = 0; i < 5; ++i)
     EXPECT_EQ(ElementType::get("f32").decode(q.components[i + 1].get(0)), expected[i]) << i;
@@ -158,16 +150,16 @@ void expectLeastErrorWins(const std::vector<double> &weights) {
                     rule + " } }");
   };
   const std::string rules[] = {"absmax(x) / 6", "absmax(x) / 4", "absmax(x) / 7"};
-  Numbers x = numbers(rows * k, 5);
-  QuantizedMatrix best = quantized(
-      with("best(" + rules[0] + ", " + rules[1] + ", " + rules[2] + ")"), x, rows, k, 0, weights);
+  Numbers x = numbers(encodedRows * encodedK, 5);
+  QuantizedMatrix best = encoded(with("best(" + rules[0] + ", " + rules[1] + ", " + rules[2] + ")"),
+                                 x, encodedRows, encodedK, 0, weights);
   std::vector<QuantizedMatrix> each;
   for (const std::string &rule : rules)
-    each.push_back(quantized(with(rule), x, rows, k));
+    each.push_back(encoded(with(rule), x, encodedRows, encodedK));
   int chosen[3] = {};
-  for (int64_t row = 0; row < rows; row += 2)
-    for (int64_t column = 0; column < k; column += 16) {
-      int64_t rowEnd = std::min(rows, row + 2), end = std::min(k, column + 16);
+  for (int64_t row = 0; row < encodedRows; row += 2)
+    for (int64_t column = 0; column < encodedK; column += 16) {
+      int64_t rowEnd = std::min(encodedRows, row + 2), end = std::min(encodedK, column + 16);
       size_t expected = 0;
       double least = squaredError(each[0], x, row, rowEnd, column, end, weights);
       for (size_t i = 1; i < 3; ++i)
@@ -181,7 +173,8 @@ void expectLeastErrorWins(const std::vector<double> &weights) {
       ASSERT_EQ(best.components[1].get(at), each[expected].components[1].get(at));
       for (int64_t r = row; r < rowEnd; ++r)
         for (int64_t c = column; c < end; ++c)
-          ASSERT_EQ(best.components[0].get(r * k + c), each[expected].components[0].get(r * k + c));
+          ASSERT_EQ(best.components[0].get(r * encodedK + c),
+                    each[expected].components[0].get(r * encodedK + c));
     }
   for (int count : chosen)
     EXPECT_GT(count, 0) << chosen[0] << " " << chosen[1] << " "
@@ -192,7 +185,7 @@ TEST(Best, TheLeastSquaredErrorWins) { expectLeastErrorWins({}); }
 
 TEST(Best, TheLeastWeightedErrorWins) {
   std::vector<double> weights;
-  for (int64_t column = 0; column < k; ++column)
+  for (int64_t column = 0; column < encodedK; ++column)
     weights.push_back(column % 7 == 0 ? 1000 : column % 3);
   expectLeastErrorWins(weights);
 }
@@ -204,34 +197,35 @@ TEST(Best, CoarseCandidatesAreJudgedAfterTheFinerOnes) {
                     "= element * block * tensor encode { tensor = " +
                     tensor + " block = best(absmax(x / tensor) / 3, absmax(x / tensor) / 2) } }");
   };
-  Numbers x = numbers(rows * k, 6);
-  QuantizedMatrix best = quantized(with("best(0.01, 0.1, 0.2, 3)"), x, rows, k);
+  Numbers x = numbers(encodedRows * encodedK, 6);
+  QuantizedMatrix best = encoded(with("best(0.01, 0.1, 0.2, 3)"), x, encodedRows, encodedK);
   double least = 1e300;
   float expected = 0;
   for (const char *tensor : {"0.01", "0.1", "0.2", "3"}) {
-    QuantizedMatrix q = quantized(with(tensor), x, rows, k);
-    double error = squaredError(q, x, 0, rows, 0, k);
+    QuantizedMatrix q = encoded(with(tensor), x, encodedRows, encodedK);
+    double error = squaredError(q, x, 0, encodedRows, 0, encodedK);
     if (error < least) {
       least = error;
       expected = std::strtof(tensor, nullptr);
     }
   }
   EXPECT_EQ(best.components[2].get(0), ElementType::get("f32").encode(expected));
-  EXPECT_EQ(squaredError(best, x, 0, rows, 0, k), least);
+  EXPECT_EQ(squaredError(best, x, 0, encodedRows, 0, encodedK), least);
 }
 
 TEST(Best, TheFirstOfEqualCandidatesAndThoseThatFulfil) {
   FormatPtr equal = declared("format f { element: s4 scale: f16 per k[16] other: f16 per k[16] "
                              "value = element * scale * other encode { scale = best(2, 1, 4) "
                              "other = best(0.5, 1, 0.25) } }");
-  QuantizedMatrix zeros = quantized(equal, Numbers(16, 0.0f), 1, 16);
+  QuantizedMatrix zeros = encoded(equal, Numbers(16, 0.0f), 1, 16);
   EXPECT_EQ(zeros.components[1].get(0), ElementType::get("f16").encode(2));
   EXPECT_EQ(zeros.components[2].get(0), ElementType::get("f16").encode(0.5));
   // Only step 1 leaves codes that fulfil; the other candidates are no error.
   FormatPtr required = declared(
       "format f { element: u4 step: u8 per k[16] value = element * step + step require element + "
       "step >= 1 require step <= 1 encode { step = best(20, 1, 10) } }");
-  QuantizedMatrix q = quantized(required, numbers(rows * k, 7, 3), rows, k);
+  QuantizedMatrix q =
+      encoded(required, numbers(encodedRows * encodedK, 7, 3), encodedRows, encodedK);
   for (int64_t i = 0; i < q.components[1].size(); ++i)
     EXPECT_EQ(q.components[1].get(i), 1u);
   FormatPtr none = declared("format f { element: u4 step: u8 per k[16] value = element * step "
@@ -261,18 +255,19 @@ TEST(Rules, AreNeverNegativeWhereTheirFormShowsIt) {
 TEST(Codebook, ElementsAreNearestAfterTheScale) {
   FormatPtr format = declared("format f { element: codebook [-1, -0.4, 0.1, 0.6, 1, -2, 3, 0]  "
                               "scale: f16 per k[16]  value = element * scale }");
-  Numbers x = numbers(rows * k, 8);
+  Numbers x = numbers(encodedRows * encodedK, 8);
   std::fill_n(x.begin(), 16, 0.0f);
-  QuantizedMatrix q = quantized(format, x, rows, k);
+  QuantizedMatrix q = encoded(format, x, encodedRows, encodedK);
   const double book[] = {-1, -0.4, 0.1, 0.6, 1, -2, 3, 0};
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t c = 0; c < k; ++c) {
+  for (int64_t row = 0; row < encodedRows; ++row)
+    for (int64_t c = 0; c < encodedK; ++c) {
       double scale = ElementType::get("f16").decode(q.components[1].get(row * 10 + c / 16));
       double nearest = 1e300;
       for (double value : book)
-        nearest =
-            std::fmin(nearest, std::fabs(value * scale - x[static_cast<size_t>(row * k + c)]));
-      ASSERT_NEAR(std::fabs(q.value(row, c) - x[static_cast<size_t>(row * k + c)]), nearest, 1e-12);
+        nearest = std::fmin(nearest,
+                            std::fabs(value * scale - x[static_cast<size_t>(row * encodedK + c)]));
+      ASSERT_NEAR(std::fabs(q.value(row, c) - x[static_cast<size_t>(row * encodedK + c)]), nearest,
+                  1e-12);
     }
   EXPECT_EQ(q.value(0, 3), 0);
 }

@@ -9,13 +9,14 @@
 namespace rho::dsl {
 namespace {
 
-Format declared(const std::string &text) { return *test::declared(text); }
-Format shipped(const std::string &name) { return *test::shipped(name); }
+using test::formatOf;
+
+Format shippedFormat(const std::string &name) { return *test::shipped(name); }
 
 // LiquidGEMM, eq. 8 ff.: wherever the byte does not overflow, flipping its top bit and reading it
 // as s8 is subtracting 128.
 TEST(Evaluate, LiquidQuantIsThePapersFormula) {
-  Format format = shipped("liquidquant");
+  Format format = shippedFormat("liquidquant");
   uint32_t channel = ElementType::get("f32").encode(0.25);
   for (uint32_t step = 0; step < 256; ++step)
     for (uint32_t origin = 0; origin < 256; origin += 5)
@@ -29,12 +30,12 @@ TEST(Evaluate, LiquidQuantIsThePapersFormula) {
 }
 
 TEST(Evaluate, NvFp4MultipliesThreeFactors) {
-  Format format = shipped("nvfp4");
+  Format format = shippedFormat("nvfp4");
   uint32_t codes[] = {0xf, 0x7e, ElementType::get("f32").encode(0.5)};
   EXPECT_EQ(evaluate(format, codes), -6.0 * 448 * 0.5);
   EXPECT_EQ(format.bitsPerElement(), 4.5);
-  EXPECT_EQ(shipped("int4_g128").bitsPerElement(), 4.125);
-  EXPECT_EQ(shipped("int8_token").bitsPerElement(), 8);
+  EXPECT_EQ(shippedFormat("int4_g128").bitsPerElement(), 4.125);
+  EXPECT_EQ(shippedFormat("int8_token").bitsPerElement(), 8);
 }
 
 TEST(Evaluate, OperatorsHaveTheirMeaningAndPrecedence) {
@@ -54,7 +55,7 @@ TEST(Evaluate, OperatorsHaveTheirMeaningAndPrecedence) {
                   Row{"0x10 + b + element", 213},      Row{"1.5e1 + b + element", 212},
                   Row{"element * 3 << 2 | b & 0", -36}}) {
     // Both are read, so that neither is an unused component.
-    Format format = declared("format f { element: s4 b: u8 per k[64] value = (" +
+    Format format = formatOf("format f { element: s4 b: u8 per k[64] value = (" +
                              std::string(row.value) + ") + 0 * (element + b) encode { b = 1 } }");
     uint32_t codes[] = {13, 200};
     EXPECT_EQ(evaluate(format, codes), row.expected) << row.value;
@@ -62,7 +63,7 @@ TEST(Evaluate, OperatorsHaveTheirMeaningAndPrecedence) {
 }
 
 TEST(Evaluate, TableIsTheValueOfEveryElement) {
-  Format format = shipped("liquidquant");
+  Format format = shippedFormat("liquidquant");
   uint32_t codes[] = {99, 7, 40, ElementType::get("f32").encode(1.5)};
   double table[16];
   valueTable(format, codes, table);
@@ -86,7 +87,7 @@ TEST(Evaluate, RangesHoldEveryValueAndAreTightForIntegers) {
         Row{"-element * b", -1785, 2040, true}, Row{"(element & 3) + (b >> 4)", 0, 18, true},
         Row{"e4m3(b) + element", -8, 263, false}}) {
     Format format =
-        declared("format f { element: s4 b: u8 per k[64] value = " + std::string(row.value) +
+        formatOf("format f { element: s4 b: u8 per k[64] value = " + std::string(row.value) +
                  " encode { b = 1 } }");
     Range range = rangeOf(*format.value, format);
     EXPECT_EQ(range.integer, row.integer) << row.value;

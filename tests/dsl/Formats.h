@@ -19,6 +19,8 @@ inline FormatPtr declared(const std::string &text) {
   return std::make_shared<const dsl::Format>(module->formats.at(0));
 }
 
+inline dsl::Format formatOf(const std::string &text) { return *declared(text); }
+
 inline FormatPtr shipped(const std::string &name) {
   Result<dsl::Module> module =
       dsl::loadModule((sourceDir() / "kernels/formats" / (name + ".rho")).string());

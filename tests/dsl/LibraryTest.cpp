@@ -34,31 +34,31 @@ std::vector<std::string> names(bool parts) {
   return found;
 }
 
-constexpr int64_t rows = 5, k = 333; // k is no multiple of any group
+constexpr int64_t libraryRows = 5, libraryK = 333; // k is no multiple of any group
 
-std::vector<float> numbers(uint32_t seed) {
+std::vector<float> libraryNumbers(uint32_t seed) {
   std::mt19937_64 random = test::generator(seed);
   std::normal_distribution<float> normal;
-  std::vector<float> x(static_cast<size_t>(rows * k));
+  std::vector<float> x(static_cast<size_t>(libraryRows * libraryK));
   for (float &value : x)
     value = normal(random) * (random() % 50 == 0 ? 20.0f : 1.0f) * 0.1f;
   return x;
 }
 
-QuantizedMatrix quantized(const FormatPtr &format, const std::vector<float> &x) {
+QuantizedMatrix quantizedRows(const FormatPtr &format, const std::vector<float> &x) {
   Result<QuantizedMatrix> result =
-      quantize(format, {x.data(), MatrixView::Type::F32, rows, k, k}, true);
+      quantize(format, {x.data(), MatrixView::Type::F32, libraryRows, libraryK, libraryK}, true);
   EXPECT_TRUE(result.ok()) << (result.ok() ? "" : result.error().str());
   return std::move(*result);
 }
 
 double squaredError(const QuantizedMatrix &q, const std::vector<float> &x) {
   double sum = 0;
-  for (int64_t row = 0; row < rows; ++row) {
+  for (int64_t row = 0; row < libraryRows; ++row) {
     std::vector<double> values = q.rowValues(row);
-    for (int64_t column = 0; column < k; ++column)
+    for (int64_t column = 0; column < libraryK; ++column)
       sum += std::pow(
-          values[static_cast<size_t>(column)] - x[static_cast<size_t>(row * k + column)], 2);
+          values[static_cast<size_t>(column)] - x[static_cast<size_t>(row * libraryK + column)], 2);
   }
   return sum;
 }
@@ -67,16 +67,18 @@ class Library : public testing::TestWithParam<std::string> {};
 
 TEST_P(Library, NumbersAreTheNearestOfTheirFormat) {
   FormatPtr format = shipped(GetParam());
-  std::vector<float> x = numbers(3);
-  QuantizedMatrix q = quantized(format, x);
+  std::vector<float> x = libraryNumbers(3);
+  QuantizedMatrix q = quantizedRows(format, x);
   int bits = format->element().type.bits();
   double power = 0;
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t column = 0; column < k; ++column) {
+  for (int64_t row = 0; row < libraryRows; ++row)
+    for (int64_t column = 0; column < libraryK; ++column) {
       std::vector<uint32_t> codes;
       for (size_t c = 0; c < q.components.size(); ++c)
-        codes.push_back(q.components[c].get(codeIndex(format->components[c], k, row, column)));
-      double number = x[static_cast<size_t>(row * k + column)], chosen = q.value(row, column);
+        codes.push_back(
+            q.components[c].get(codeIndex(format->components[c], libraryK, row, column)));
+      double number = x[static_cast<size_t>(row * libraryK + column)],
+             chosen = q.value(row, column);
       power += number * number;
       ASSERT_TRUE(fulfils(*format, codes.data()));
       ASSERT_EQ(chosen, evaluate(*format, codes.data()));
@@ -95,12 +97,12 @@ TEST_P(Library, NumbersAreTheNearestOfTheirFormat) {
 // first.
 TEST_P(Library, WhatComesOutGoesBackIn) {
   FormatPtr format = shipped(GetParam());
-  std::vector<float> x = numbers(8), once;
-  QuantizedMatrix first = quantized(format, x);
-  for (int64_t row = 0; row < rows; ++row)
+  std::vector<float> x = libraryNumbers(8), once;
+  QuantizedMatrix first = quantizedRows(format, x);
+  for (int64_t row = 0; row < libraryRows; ++row)
     for (double value : first.rowValues(row))
       once.push_back(static_cast<float>(value));
-  QuantizedMatrix second = quantized(format, once);
+  QuantizedMatrix second = quantizedRows(format, once);
   double moved = squaredError(second, once), error = squaredError(first, x);
   bool twoLevels = GetParam() == "liquidquant" || GetParam() == "qoq_g128" || GetParam() == "q4_k";
   EXPECT_LE(moved, twoLevels ? error : error * 1e-9);
@@ -323,23 +325,24 @@ double blockError(const float *x, int64_t count, double scale, double special) {
   return sum;
 }
 
-// Calls visit(first number, count, index) for the blocks of 16 of numbers().
+// Calls visit(first number, count, index) for the blocks of 16 of libraryNumbers().
 template <class Visit> void forEachBlock(const Visit &visit) {
-  int64_t blocks = (k + 15) / 16;
-  for (int64_t row = 0; row < rows; ++row)
+  int64_t blocks = (libraryK + 15) / 16;
+  for (int64_t row = 0; row < libraryRows; ++row)
     for (int64_t block = 0; block < blocks; ++block)
-      visit(row * k + block * 16, std::min<int64_t>(16, k - block * 16), row * blocks + block);
+      visit(row * libraryK + block * 16, std::min<int64_t>(16, libraryK - block * 16),
+            row * blocks + block);
 }
 
 TEST(Razer, ChoosesTheSpecialValueOfEachBlock) {
-  std::vector<float> x = numbers(31);
+  std::vector<float> x = libraryNumbers(31);
   FormatPtr format = shipped("razer_token");
-  QuantizedMatrix q = quantized(format, x);
+  QuantizedMatrix q = quantizedRows(format, x);
   const double specials[] = {5, -5};
   int64_t chosen[2] = {};
   forEachBlock([&](int64_t first, int64_t count, int64_t index) {
     double scale = format->components[1].type.decode(q.components[1].get(index)) *
-                   format->components[3].type.decode(q.components[3].get(first / k));
+                   format->components[3].type.decode(q.components[3].get(first / libraryK));
     uint32_t selector = q.components[2].get(index);
     ++chosen[selector];
     double own = blockError(&x[static_cast<size_t>(first)], count, scale, specials[selector]);
@@ -347,7 +350,7 @@ TEST(Razer, ChoosesTheSpecialValueOfEachBlock) {
     EXPECT_LE(own, other * (1 + 1e-12)) << index;
     double stored = 0;
     for (int64_t i = first; i < first + count; ++i)
-      stored += std::pow(q.value(i / k, i % k) - x[static_cast<size_t>(i)], 2);
+      stored += std::pow(q.value(i / libraryK, i % libraryK) - x[static_cast<size_t>(i)], 2);
     EXPECT_NEAR(stored, own, own * 1e-12) << index;
   });
   EXPECT_GT(chosen[0], 10);
@@ -359,10 +362,10 @@ TEST(Razer, FindsTheSecondPairOfTheTensor) {
   ElementType block = format->components[1].type;
   std::set<uint32_t> found;
   for (uint32_t seed : {40, 41, 42, 43}) {
-    std::vector<float> x = numbers(seed);
+    std::vector<float> x = libraryNumbers(seed);
     for (float &value : x) // outliers of several lengths prefer different pairs
       value *= 1 + static_cast<float>(seed % 3) * std::fabs(value);
-    QuantizedMatrix q = quantized(format, x);
+    QuantizedMatrix q = quantizedRows(format, x);
     double tensor = format->components[4].type.decode(q.components[4].get(0));
     double least = std::numeric_limits<double>::infinity();
     uint32_t best = 0;
@@ -394,7 +397,7 @@ TEST(Razer, FindsTheSecondPairOfTheTensor) {
 
 // Special values only add choices: for numbers between 4 and 6 and beyond 6 they are nearer.
 TEST(Razer, SpecialValuesReduceTheError) {
-  std::vector<float> x = numbers(12);
+  std::vector<float> x = libraryNumbers(12);
   auto declared = [](const std::string &text) {
     Result<Module> module = parseModule(text, "a.rho", nullptr);
     EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
@@ -402,8 +405,8 @@ TEST(Razer, SpecialValuesReduceTheError) {
   };
   FormatPtr plain = declared("format f { element: e2m1 block: ue3m3 per k[16] tensor: f32 per "
                              "tensor value = element * block * tensor }");
-  QuantizedMatrix razer = quantized(shipped("razer_g16"), x);
-  EXPECT_LT(squaredError(razer, x), squaredError(quantized(plain, x), x) * 0.9);
+  QuantizedMatrix razer = quantizedRows(shipped("razer_g16"), x);
+  EXPECT_LT(squaredError(razer, x), squaredError(quantizedRows(plain, x), x) * 0.9);
   std::set<uint32_t> selectors;
   for (int64_t i = 0; i < razer.components[2].size(); ++i)
     selectors.insert(razer.components[2].get(i));
@@ -411,27 +414,28 @@ TEST(Razer, SpecialValuesReduceTheError) {
 }
 
 TEST(FourOverSix, ChoosesFourWhereThatIsBetter) {
-  std::vector<float> x = numbers(13);
-  QuantizedMatrix q = quantized(shipped("nvfp4_4over6"), x);
+  std::vector<float> x = libraryNumbers(13);
+  QuantizedMatrix q = quantizedRows(shipped("nvfp4_4over6"), x);
   int fours = 0, sixes = 0;
   double tensor = ElementType::get("f32").decode(q.components[2].get(0));
   ElementType e4m3 = ElementType::get("e4m3"), e2m1 = ElementType::get("e2m1");
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t begin = 0; begin < k; begin += 16) {
+  for (int64_t row = 0; row < libraryRows; ++row)
+    for (int64_t begin = 0; begin < libraryK; begin += 16) {
       double most = 0, errors[2] = {};
-      int64_t end = std::min(k, begin + 16);
+      int64_t end = std::min(libraryK, begin + 16);
       for (int64_t c = begin; c < end; ++c)
-        most = std::fmax(most, std::fabs(x[static_cast<size_t>(row * k + c)] / tensor));
+        most = std::fmax(most, std::fabs(x[static_cast<size_t>(row * libraryK + c)] / tensor));
       uint32_t codes[2] = {e4m3.encode(most / 6), e4m3.encode(most / 4)};
       for (int i = 0; i < 2; ++i)
         for (int64_t c = begin; c < end; ++c) {
           double scale = e4m3.decode(codes[i]) * tensor,
-                 number = x[static_cast<size_t>(row * k + c)];
+                 number = x[static_cast<size_t>(row * libraryK + c)];
           errors[i] += std::pow(number - e2m1.decode(e2m1.encode(number / scale)) * scale, 2);
         }
       bool four = errors[1] < errors[0] * (1 - 1e-12);
       if (std::fabs(errors[0] - errors[1]) > errors[0] * 1e-9)
-        ASSERT_EQ(q.components[1].get(row * ((k + 15) / 16) + begin / 16), codes[four ? 1 : 0]);
+        ASSERT_EQ(q.components[1].get(row * ((libraryK + 15) / 16) + begin / 16),
+                  codes[four ? 1 : 0]);
       ++(four ? fours : sixes);
     }
   EXPECT_GT(fours, 10);
@@ -441,18 +445,18 @@ TEST(FourOverSix, ChoosesFourWhereThatIsBetter) {
 // OCP Microscaling Formats 1.0, section 6.3: the exponent of the largest number less the largest
 // exponent of the element type.
 TEST(Microscaling, ScalesFollowTheStandard) {
-  std::vector<float> x = numbers(14);
+  std::vector<float> x = libraryNumbers(14);
   for (auto [name, largest] : {std::pair{"mxfp4", 2},
                                {"mxfp6_e2m3", 2},
                                {"mxfp6_e3m2", 4},
                                {"mxfp8_e4m3", 8},
                                {"mxfp8_e5m2", 15}}) {
-    QuantizedMatrix q = quantized(shipped(name), x);
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t begin = 0; begin < k; begin += 32) {
+    QuantizedMatrix q = quantizedRows(shipped(name), x);
+    for (int64_t row = 0; row < libraryRows; ++row)
+      for (int64_t begin = 0; begin < libraryK; begin += 32) {
         float most = 0;
-        for (int64_t c = begin; c < std::min(k, begin + 32); ++c)
-          most = std::fmax(most, std::fabs(x[static_cast<size_t>(row * k + c)]));
+        for (int64_t c = begin; c < std::min(libraryK, begin + 32); ++c)
+          most = std::fmax(most, std::fabs(x[static_cast<size_t>(row * libraryK + c)]));
         ASSERT_EQ(q.components[1].get(row * 11 + begin / 32),
                   static_cast<uint32_t>(std::ilogb(most) - largest + 127))
             << name;

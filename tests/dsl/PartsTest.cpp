@@ -3,6 +3,7 @@
 #include "dsl/Module.h"
 #include "dsl/Quantize.h"
 #include "tests/dsl/Formats.h"
+#include "tests/dsl/Numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -15,8 +16,7 @@
 namespace rho::dsl {
 namespace {
 
-using test::FormatPtr;
-using Numbers = std::vector<float>;
+using test::FormatPtr, test::Numbers;
 
 constexpr const char *library = R"(
 format int4_token { element: s4  scale: f16 per token  value = element * scale }
@@ -26,10 +26,10 @@ format int4_g64 { element: s4  scale: f16 per k[64]  value = element * scale }
 format int8_g64 { element: s8  scale: f16 per k[64]  value = element * scale }
 )";
 
-FormatPtr declared(const std::string &text) { return test::declared(text + library); }
+FormatPtr declaredWithLibrary(const std::string &text) { return test::declared(text + library); }
 
 // Bell-shaped, some columns 30 times as large: activations of a language model.
-Numbers numbers(int64_t rows, int64_t k, uint32_t seed) {
+Numbers activations(int64_t rows, int64_t k, uint32_t seed) {
   std::mt19937_64 random = test::generator(seed);
   std::normal_distribution<float> normal;
   std::vector<float> large;
@@ -41,8 +41,8 @@ Numbers numbers(int64_t rows, int64_t k, uint32_t seed) {
   return x;
 }
 
-QuantizedMatrix quantized(const FormatPtr &format, const Numbers &x, int64_t rows,
-                          const QuantizeOptions &options) {
+QuantizedMatrix partitioned(const FormatPtr &format, const Numbers &x, int64_t rows,
+                            const QuantizeOptions &options) {
   auto k = static_cast<int64_t>(x.size()) / rows;
   Result<QuantizedMatrix> result =
       quantize(format, {x.data(), MatrixView::Type::F32, rows, k, k}, options);
@@ -50,9 +50,9 @@ QuantizedMatrix quantized(const FormatPtr &format, const Numbers &x, int64_t row
   return std::move(*result);
 }
 
-QuantizedMatrix quantized(const FormatPtr &format, const Numbers &x, int64_t rows,
-                          unsigned threads = 0) {
-  return quantized(format, x, rows, QuantizeOptions{.threads = threads});
+QuantizedMatrix partitioned(const FormatPtr &format, const Numbers &x, int64_t rows,
+                            unsigned threads = 0) {
+  return partitioned(format, x, rows, QuantizeOptions{.threads = threads});
 }
 
 // The block of each number, and how many there are.
@@ -104,18 +104,18 @@ void expectSameCodes(const QuantizedMatrix &a, const QuantizedMatrix &b) {
     expectSameCodes(a.parts[p], b.parts[p]);
 }
 
-constexpr int64_t rows = 21, k = 1000; // no multiple of any block
+constexpr int64_t partRows = 21, partK = 1000; // no multiple of any block
 
 // FMPQ of COMET, section 3.2: blocks of 128 along k of the whole tensor, s4, the worst fifth s8.
 TEST(Partition, StoresTheBlocksThatGainMostInTheWiderPart) {
-  FormatPtr format = declared("format comet { partition per tensor k[128] {\n"
-                              "low: int4_token  high: int8_token budget 40% } }");
-  Numbers x = numbers(rows, k, 1);
-  QuantizedMatrix q = quantized(format, x, rows);
-  Grid grid{rows, k, rows, 128};
+  FormatPtr format = declaredWithLibrary("format comet { partition per tensor k[128] {\n"
+                                         "low: int4_token  high: int8_token budget 40% } }");
+  Numbers x = activations(partRows, partK, 1);
+  QuantizedMatrix q = partitioned(format, x, partRows);
+  Grid grid{partRows, partK, partRows, 128};
   ASSERT_EQ(q.choice.size(), grid.count());
-  QuantizedMatrix low = quantized(declared("format f = int4_token"), x, rows);
-  QuantizedMatrix high = quantized(declared("format f = int8_token"), x, rows);
+  QuantizedMatrix low = partitioned(declaredWithLibrary("format f = int4_token"), x, partRows);
+  QuantizedMatrix high = partitioned(declaredWithLibrary("format f = int8_token"), x, partRows);
   std::vector<std::pair<double, int64_t>> gains;
   for (int64_t block = 0; block < grid.count(); ++block)
     gains.emplace_back(errorOf(grid, block, x, low) - errorOf(grid, block, x, high), block);
@@ -123,13 +123,13 @@ TEST(Partition, StoresTheBlocksThatGainMostInTheWiderPart) {
   for (size_t i = 0; i < gains.size(); ++i)
     EXPECT_EQ(q.choice.get(gains[i].second), i < 3u) << "40% of 8 blocks are 3";
   // Each part is what the format makes of its own blocks.
-  expectSameCodes(q.parts[0],
-                  quantized(declared("format f = int4_token"), masked(grid, x, q, 0), rows));
-  expectSameCodes(q.parts[1],
-                  quantized(declared("format f = int8_token"), masked(grid, x, q, 1), rows));
-  for (int64_t row = 0; row < rows; ++row) {
+  expectSameCodes(q.parts[0], partitioned(declaredWithLibrary("format f = int4_token"),
+                                          masked(grid, x, q, 0), partRows));
+  expectSameCodes(q.parts[1], partitioned(declaredWithLibrary("format f = int8_token"),
+                                          masked(grid, x, q, 1), partRows));
+  for (int64_t row = 0; row < partRows; ++row) {
     std::vector<double> values = q.rowValues(row);
-    for (int64_t column = 0; column < k; ++column) {
+    for (int64_t column = 0; column < partK; ++column) {
       uint32_t part = q.choice.get(grid.at(row, column));
       ASSERT_EQ(values[static_cast<size_t>(column)], q.parts[part].value(row, column));
       ASSERT_EQ(values[static_cast<size_t>(column)], q.value(row, column));
@@ -138,13 +138,13 @@ TEST(Partition, StoresTheBlocksThatGainMostInTheWiderPart) {
 }
 
 TEST(Partition, RulesSeeTheNumbersOfABlock) {
-  FormatPtr format = declared("format f { partition per m[4] k[64] {\n"
-                              "low: int4_g64\n"
-                              "middle: int8_g64 where max(x) - min(x) >= 8\n"
-                              "high: f16 where absmax(x) >= 60 } }");
-  Numbers x = numbers(rows, k, 2);
-  QuantizedMatrix q = quantized(format, x, rows);
-  Grid grid{rows, k, 4, 64};
+  FormatPtr format = declaredWithLibrary("format f { partition per m[4] k[64] {\n"
+                                         "low: int4_g64\n"
+                                         "middle: int8_g64 where max(x) - min(x) >= 8\n"
+                                         "high: f16 where absmax(x) >= 60 } }");
+  Numbers x = activations(partRows, partK, 2);
+  QuantizedMatrix q = partitioned(format, x, partRows);
+  Grid grid{partRows, partK, 4, 64};
   std::array<int, 3> seen = {};
   for (int64_t block = 0; block < grid.count(); ++block) {
     double low = HUGE_VAL, high = -HUGE_VAL;
@@ -161,19 +161,19 @@ TEST(Partition, RulesSeeTheNumbersOfABlock) {
 }
 
 TEST(Partition, WithoutRuleOrBudgetEachBlockIsStoredWhereItsErrorIsLeast) {
-  FormatPtr format =
-      declared("format f { partition per k[64] { even: even  fine: fine } }\n"
-               "format even { element: s4 scale: f16 per k[64] value = element * scale }\n"
-               "format fine { element: e2m1 scale: f16 per k[64] value = element * scale }");
-  Numbers x = numbers(rows, k, 3);
-  QuantizedMatrix q = quantized(format, x, rows);
-  Grid grid{rows, k, 1, 64};
+  FormatPtr format = declaredWithLibrary(
+      "format f { partition per k[64] { even: even  fine: fine } }\n"
+      "format even { element: s4 scale: f16 per k[64] value = element * scale }\n"
+      "format fine { element: e2m1 scale: f16 per k[64] value = element * scale }");
+  Numbers x = activations(partRows, partK, 3);
+  QuantizedMatrix q = partitioned(format, x, partRows);
+  Grid grid{partRows, partK, 1, 64};
   int changed = 0;
   for (int64_t block = 0; block < grid.count(); ++block) {
     double even =
-        errorOf(grid, block, x, quantized(format->partition->parts[0].format, x, rows, 1));
+        errorOf(grid, block, x, partitioned(format->partition->parts[0].format, x, partRows, 1));
     double fine =
-        errorOf(grid, block, x, quantized(format->partition->parts[1].format, x, rows, 1));
+        errorOf(grid, block, x, partitioned(format->partition->parts[1].format, x, partRows, 1));
     ASSERT_EQ(q.choice.get(block), fine < even) << block;
     changed += fine < even;
     if (block > 40)
@@ -199,10 +199,10 @@ Numbers leftBy(const QuantizedMatrix &base, const Numbers &x) {
 // MosaicQuant, section 4.1: the H-score of each block, and which blocks it chooses.
 void expectChosenByGain(const QuantizedMatrix &q, const Numbers &x, const Grid &grid,
                         const std::vector<double> &weights) {
-  FormatPtr int4 = declared("format f = int4_channel");
-  QuantizedMatrix base = quantized(int4, x, grid.rows);
+  FormatPtr int4 = declaredWithLibrary("format f = int4_channel");
+  QuantizedMatrix base = partitioned(int4, x, grid.rows);
   Numbers left = leftBy(base, x);
-  QuantizedMatrix fix = quantized(int4, left, grid.rows);
+  QuantizedMatrix fix = partitioned(int4, left, grid.rows);
   std::vector<std::pair<double, int64_t>> scores;
   for (int64_t block = 0; block < grid.count(); ++block) {
     double score = 0;
@@ -218,37 +218,38 @@ void expectChosenByGain(const QuantizedMatrix &q, const Numbers &x, const Grid &
 }
 
 TEST(Residual, IsStoredWhereItLowersTheWeightedErrorMost) {
-  FormatPtr format = declared(mosaic);
-  Numbers x = numbers(rows, k, 4);
-  Grid grid{rows, k, 16, 64};
-  expectChosenByGain(quantized(format, x, rows), x, grid, std::vector<double>(k, 1.0));
+  FormatPtr format = declaredWithLibrary(mosaic);
+  Numbers x = activations(partRows, partK, 4);
+  Grid grid{partRows, partK, 16, 64};
+  expectChosenByGain(partitioned(format, x, partRows), x, grid, std::vector<double>(partK, 1.0));
   std::vector<double> weights;
-  for (int64_t column = 0; column < k; ++column)
+  for (int64_t column = 0; column < partK; ++column)
     weights.push_back(column / 64 % 5 == 2 ? 400 : 1 + column % 3);
-  QuantizedMatrix weighted = quantized(format, x, rows, {.columnWeights = weights});
+  QuantizedMatrix weighted = partitioned(format, x, partRows, {.columnWeights = weights});
   expectChosenByGain(weighted, x, grid, weights);
   int moved = 0;
   for (int64_t block = 0; block < grid.count(); ++block)
-    moved += weighted.choice.get(block) != quantized(format, x, rows).choice.get(block);
+    moved += weighted.choice.get(block) != partitioned(format, x, partRows).choice.get(block);
   EXPECT_GT(moved, 0);
 }
 
 TEST(Residual, GivenScoresChooseTheBlocks) {
-  FormatPtr format = declared(mosaic);
-  Numbers x = numbers(rows, k, 4);
+  FormatPtr format = declaredWithLibrary(mosaic);
+  Numbers x = activations(partRows, partK, 4);
   std::vector<double> scores(32, 0);
   scores[7] = 2;
   scores[20] = 1;
   scores[31] = -1;
-  QuantizedMatrix q = quantized(format, x, rows, {.residualScores = scores});
+  QuantizedMatrix q = partitioned(format, x, partRows, {.residualScores = scores});
   for (int64_t block = 0; block < 32; ++block)
     EXPECT_EQ(q.choice.get(block), block == 7 || block == 20) << block;
   auto error = [&](const FormatPtr &of, std::span<const double> given) {
-    Result<QuantizedMatrix> result = quantize(of, {x.data(), MatrixView::Type::F32, rows, k, k},
-                                              QuantizeOptions{.residualScores = given});
+    Result<QuantizedMatrix> result =
+        quantize(of, {x.data(), MatrixView::Type::F32, partRows, partK, partK},
+                 QuantizeOptions{.residualScores = given});
     return result.ok() ? "" : result.error().str();
   };
-  EXPECT_EQ(error(declared("format f = int4_channel"), scores),
+  EXPECT_EQ(error(declaredWithLibrary("format f = int4_channel"), scores),
             "error: 32 scores, format 'f' has no residual [bad_block_scores]\n");
   EXPECT_EQ(error(format, std::span(scores).first(31)),
             "error: 31 scores, there are 32 blocks [bad_block_scores]\n");
@@ -258,28 +259,29 @@ TEST(Residual, GivenScoresChooseTheBlocks) {
 }
 
 TEST(Partition, AGivenChoiceTakesThePlaceOfRulesAndBudgets) {
-  FormatPtr format = declared(
+  FormatPtr format = declaredWithLibrary(
       "format f { partition per tensor k[64] { low: int4_token high: int8_token budget 10% } }");
-  Numbers x = numbers(rows, k, 9);
-  std::vector<uint8_t> choice((k + 63) / 64, 1);
+  Numbers x = activations(partRows, partK, 9);
+  std::vector<uint8_t> choice((partK + 63) / 64, 1);
   choice[2] = 0;
-  QuantizedMatrix q = quantized(format, x, rows, QuantizeOptions{.choice = choice});
+  QuantizedMatrix q = partitioned(format, x, partRows, QuantizeOptions{.choice = choice});
   for (size_t part : {0, 1}) {
     Numbers own = x;
     for (size_t i = 0; i < own.size(); ++i)
-      own[i] *= choice[i % static_cast<size_t>(k) / 64] == part ? 1.0f : 0.0f;
-    QuantizedMatrix alone = quantized(format->partition->parts[part].format, own, rows);
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t column = 0; column < k; ++column)
+      own[i] *= choice[i % static_cast<size_t>(partK) / 64] == part ? 1.0f : 0.0f;
+    QuantizedMatrix alone = partitioned(format->partition->parts[part].format, own, partRows);
+    for (int64_t row = 0; row < partRows; ++row)
+      for (int64_t column = 0; column < partK; ++column)
         if (choice[static_cast<size_t>(column / 64)] == part)
           ASSERT_EQ(q.value(row, column), alone.value(row, column)) << row << " " << column;
   }
   auto error = [&](const FormatPtr &of, std::span<const uint8_t> given) {
-    Result<QuantizedMatrix> result = quantize(of, {x.data(), MatrixView::Type::F32, rows, k, k},
-                                              QuantizeOptions{.choice = given});
+    Result<QuantizedMatrix> result =
+        quantize(of, {x.data(), MatrixView::Type::F32, partRows, partK, partK},
+                 QuantizeOptions{.choice = given});
     return result.ok() ? "" : result.error().str();
   };
-  EXPECT_EQ(error(declared("format f = int4_channel"), choice),
+  EXPECT_EQ(error(declaredWithLibrary("format f = int4_channel"), choice),
             "error: parts of 16 blocks, format 'f' has no partition [bad_block_choice]\n");
   choice[1] = 2;
   EXPECT_EQ(error(format, choice),
@@ -289,14 +291,14 @@ TEST(Partition, AGivenChoiceTakesThePlaceOfRulesAndBudgets) {
 }
 
 TEST(Partition, ColumnWeightsSayWhichErrorsCount) {
-  FormatPtr format = declared("format comet { partition per tensor k[128] {\n"
-                              "low: int4_token  high: int8_token budget 15% } }");
-  Numbers x = numbers(rows, k, 1);
+  FormatPtr format = declaredWithLibrary("format comet { partition per tensor k[128] {\n"
+                                         "low: int4_token  high: int8_token budget 15% } }");
+  Numbers x = activations(partRows, partK, 1);
   for (int64_t block = 0; block < 8; ++block) {
-    std::vector<double> weights(k, 0.0);
-    for (int64_t column = block * 128; column < std::min(k, block * 128 + 128); ++column)
+    std::vector<double> weights(partK, 0.0);
+    for (int64_t column = block * 128; column < std::min(partK, block * 128 + 128); ++column)
       weights[static_cast<size_t>(column)] = 0.5;
-    QuantizedMatrix q = quantized(format, x, rows, {.columnWeights = weights});
+    QuantizedMatrix q = partitioned(format, x, partRows, {.columnWeights = weights});
     for (int64_t other = 0; other < 8; ++other)
       EXPECT_EQ(q.choice.get(other), other == block);
   }
@@ -304,15 +306,15 @@ TEST(Partition, ColumnWeightsSayWhichErrorsCount) {
 
 // 4 bits, and 4 bits of what is left on a tenth of the blocks.
 TEST(Residual, CorrectsTheChosenBlocksOnly) {
-  FormatPtr format = declared(mosaic);
-  Numbers x = numbers(rows, k, 4);
-  QuantizedMatrix q = quantized(format, x, rows);
-  Grid grid{rows, k, 16, 64};
-  QuantizedMatrix base = quantized(declared("format f = int4_channel"), x, rows);
+  FormatPtr format = declaredWithLibrary(mosaic);
+  Numbers x = activations(partRows, partK, 4);
+  QuantizedMatrix q = partitioned(format, x, partRows);
+  Grid grid{partRows, partK, 16, 64};
+  QuantizedMatrix base = partitioned(declaredWithLibrary("format f = int4_channel"), x, partRows);
   expectSameCodes(q.parts[0], base);
   Numbers left = leftBy(base, x);
-  expectSameCodes(q.parts[1],
-                  quantized(declared("format f = int4_channel"), masked(grid, left, q, 1), rows));
+  expectSameCodes(q.parts[1], partitioned(declaredWithLibrary("format f = int4_channel"),
+                                          masked(grid, left, q, 1), partRows));
   double before = 0, after = 0;
   for (int64_t block = 0; block < grid.count(); ++block) {
     before += errorOf(grid, block, x, base);
@@ -321,7 +323,7 @@ TEST(Residual, CorrectsTheChosenBlocksOnly) {
       ASSERT_EQ(errorOf(grid, block, x, q), errorOf(grid, block, x, base));
   }
   EXPECT_LT(after, before);
-  for (int64_t column = 0; column < k; ++column) {
+  for (int64_t column = 0; column < partK; ++column) {
     double expected = q.parts[0].value(3, column) +
                       (q.choice.get(grid.at(3, column)) ? q.parts[1].value(3, column) : 0);
     ASSERT_EQ(q.value(3, column), expected);
@@ -336,14 +338,14 @@ constexpr const char *nested =
     "residual fix: int4_g64 per k[64] budget 50% }";
 
 TEST(Parts, NestAndAreTheSameForAnyNumberOfThreads) {
-  FormatPtr format = declared(nested);
-  Numbers x = numbers(rows, k, 5);
-  QuantizedMatrix one = quantized(format, x, rows, 1);
+  FormatPtr format = declaredWithLibrary(nested);
+  Numbers x = activations(partRows, partK, 5);
+  QuantizedMatrix one = partitioned(format, x, partRows, 1);
   for (unsigned threads : {2u, 7u})
-    expectSameCodes(one, quantized(format, x, rows, threads));
+    expectSameCodes(one, partitioned(format, x, partRows, threads));
   double flat = 0, parts = 0;
-  Grid whole{rows, k, rows, k};
-  flat = errorOf(whole, 0, x, quantized(declared("format f = int4_g64"), x, rows));
+  Grid whole{partRows, partK, partRows, partK};
+  flat = errorOf(whole, 0, x, partitioned(declaredWithLibrary("format f = int4_g64"), x, partRows));
   parts = errorOf(whole, 0, x, one);
   EXPECT_LT(parts, flat * 0.7);
 }
@@ -364,7 +366,7 @@ TEST(Parts, PrintAndParseBack) {
 }
 
 TEST(Parts, CountTheBitsThatBudgetsAllow) {
-  auto bits = [](const std::string &text) { return declared(text)->bitsPerElement(); };
+  auto bits = [](const std::string &text) { return declaredWithLibrary(text)->bitsPerElement(); };
   EXPECT_DOUBLE_EQ(bits("format f { partition per tensor k[128] { low: int4_token high: int8_token "
                         "budget 20% } }"),
                    4 * 0.8 + 8 * 0.2);
@@ -380,15 +382,16 @@ TEST(Parts, CountTheBitsThatBudgetsAllow) {
 }
 
 TEST(Parts, NonFiniteNumbersAreRefusedOrGoThrough) {
-  FormatPtr format = declared("format f { partition per k[64] { low: int4_g64 high: int8_g64 } }");
-  Numbers x = numbers(2, 128, 6);
+  FormatPtr format =
+      declaredWithLibrary("format f { partition per k[64] { low: int4_g64 high: int8_g64 } }");
+  Numbers x = activations(2, 128, 6);
   x[130] = std::numeric_limits<float>::quiet_NaN();
   Result<QuantizedMatrix> refused =
       quantize(format, {x.data(), MatrixView::Type::F32, 2, 128, 128}, true, 1);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().str(),
             "error: NaN at row 1, column 2, a weight is finite [non_finite_input]\n");
-  QuantizedMatrix q = quantized(format, x, 2);
+  QuantizedMatrix q = partitioned(format, x, 2);
   EXPECT_TRUE(std::isnan(q.value(1, 2)));
   EXPECT_TRUE(std::isfinite(q.value(0, 2)));
 }

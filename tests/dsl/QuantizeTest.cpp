@@ -2,6 +2,7 @@
 #include "dsl/DeriveEncode.h"
 #include "dsl/Evaluate.h"
 #include "tests/dsl/Formats.h"
+#include "tests/dsl/Numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -13,8 +14,8 @@
 namespace rho::dsl {
 namespace {
 
-using Numbers = std::vector<float>;
 using test::declared, test::shipped, test::FormatPtr;
+using test::numbers, test::Numbers;
 
 const float nan = std::numeric_limits<float>::quiet_NaN();
 const float infinity = std::numeric_limits<float>::infinity();
@@ -25,16 +26,6 @@ FormatPtr plain(const char *type) {
 
 MatrixView view(const Numbers &x, int64_t rows, int64_t k) {
   return {x.data(), MatrixView::Type::F32, rows, k, k};
-}
-
-// Bell-shaped with a few outliers, as weights and activations are.
-Numbers numbers(int64_t count, uint32_t seed) {
-  std::mt19937_64 random = test::generator(seed);
-  std::normal_distribution<float> normal;
-  Numbers x(static_cast<size_t>(count));
-  for (float &value : x)
-    value = normal(random) * (random() % 50 == 0 ? 20.0f : 1.0f);
-  return x;
 }
 
 QuantizedMatrix quantized(const FormatPtr &format, const Numbers &x, int64_t rows, int64_t k,
@@ -60,21 +51,21 @@ std::vector<std::string> shippedNames() {
 class EveryFormat : public testing::TestWithParam<std::string> {};
 
 // k is no multiple of any group.
-constexpr int64_t rows = 9, k = 333;
+constexpr int64_t trialRows = 9, trialK = 333;
 
 TEST_P(EveryFormat, ElementsAreNearestAmongAllowedCodes) {
   FormatPtr format = shipped(GetParam());
-  Numbers x = numbers(rows * k, 3);
-  QuantizedMatrix q = quantized(format, x, rows, k);
+  Numbers x = numbers(trialRows * trialK, 3);
+  QuantizedMatrix q = quantized(format, x, trialRows, trialK);
   int bits = format->element().type.bits();
-  for (int64_t row = 0; row < rows; ++row) {
+  for (int64_t row = 0; row < trialRows; ++row) {
     std::vector<double> values = q.rowValues(row);
-    for (int64_t column = 0; column < k; ++column) {
+    for (int64_t column = 0; column < trialK; ++column) {
       std::vector<uint32_t> codes;
       for (size_t c = 0; c < q.components.size(); ++c) {
         const Component &component = format->components[c];
-        int64_t groups = (k + component.group - 1) / std::max<int64_t>(component.group, 1);
-        int64_t at = component.extent == Extent::Element ? row * k + column
+        int64_t groups = (trialK + component.group - 1) / std::max<int64_t>(component.group, 1);
+        int64_t at = component.extent == Extent::Element ? row * trialK + column
                      : component.extent == Extent::Group
                          ? row * groups + column / std::max<int64_t>(component.group, 1)
                      : component.extent == Extent::Row ? row
@@ -85,7 +76,7 @@ TEST_P(EveryFormat, ElementsAreNearestAmongAllowedCodes) {
       ASSERT_EQ(chosen, evaluate(*format, codes.data()));
       ASSERT_EQ(chosen, q.value(row, column));
       ASSERT_TRUE(fulfils(*format, codes.data()));
-      double number = x[static_cast<size_t>(row * k + column)];
+      double number = x[static_cast<size_t>(row * trialK + column)];
       for (codes[0] = 0; codes[0] < (1u << bits); ++codes[0])
         if (fulfils(*format, codes.data()))
           ASSERT_LE(std::fabs(number - chosen),
@@ -123,19 +114,19 @@ TEST_P(EveryFormat, ZerosStayZeros) {
 // that all values are f32 numbers.
 TEST_P(EveryFormat, QuantizingItsOwnValuesChangesNothing) {
   FormatPtr format = shipped(GetParam());
-  Numbers x = numbers(rows * k, 8);
+  Numbers x = numbers(trialRows * trialK, 8);
   if (GetParam() == "liquidquant") {
     // Groups that use both ends of their steps, a channel that reaches -119.
     std::mt19937_64 random = test::generator(4);
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t group = 0; group * 64 < k; ++group) {
+    for (int64_t row = 0; row < trialRows; ++row)
+      for (int64_t group = 0; group * 64 < trialK; ++group) {
         int step = 1 + static_cast<int>(random() % 13);
         int origin =
             group == 0 ? 9
                        : 9 + static_cast<int>(random() % (static_cast<unsigned>(239 - 15 * step)));
-        for (int64_t i = 0; i < 64 && group * 64 + i < k; ++i) {
+        for (int64_t i = 0; i < 64 && group * 64 + i < trialK; ++i) {
           int element = i == 0 ? 0 : i == 1 ? 15 : static_cast<int>(random() % 16);
-          x[static_cast<size_t>(row * k + group * 64 + i)] =
+          x[static_cast<size_t>(row * trialK + group * 64 + i)] =
               static_cast<float>(element * step + origin - 128) / 8;
         }
       }
@@ -143,18 +134,18 @@ TEST_P(EveryFormat, QuantizingItsOwnValuesChangesNothing) {
     float top = GetParam() == "nvfp4" ? 6 * 448 : GetParam() == "int8_token" ? 127 : 7;
     for (float &value : x)
       value = std::fmin(std::fmax(value, -80.0f), 80.0f) / 100 * top / 64;
-    for (int64_t row = 0; row < rows; ++row)
-      x[static_cast<size_t>(row * k)] = top / 64;
+    for (int64_t row = 0; row < trialRows; ++row)
+      x[static_cast<size_t>(row * trialK)] = top / 64;
   }
-  QuantizedMatrix first = quantized(format, x, rows, k);
+  QuantizedMatrix first = quantized(format, x, trialRows, trialK);
   Numbers values;
-  for (int64_t row = 0; row < rows; ++row)
+  for (int64_t row = 0; row < trialRows; ++row)
     for (double value : first.rowValues(row)) {
       ASSERT_EQ(static_cast<float>(value), value);
       values.push_back(static_cast<float>(value));
     }
-  QuantizedMatrix second = quantized(format, values, rows, k);
-  for (int64_t row = 0; row < rows; ++row)
+  QuantizedMatrix second = quantized(format, values, trialRows, trialK);
+  for (int64_t row = 0; row < trialRows; ++row)
     ASSERT_EQ(first.rowValues(row), second.rowValues(row));
   if (GetParam() == "liquidquant")
     EXPECT_EQ(values, x);

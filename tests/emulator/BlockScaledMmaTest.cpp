@@ -10,20 +10,21 @@
 namespace rho::emulator::test {
 namespace {
 
-struct Form {
+struct BlockScaledForm {
   std::string kind, element, scale;
   int k, bits, groups;
 };
-const Form nvfp4{"kind::mxf4nvf4.block_scale.scale_vec::4X", "e2m1", "ue4m3", 64, 4, 4};
-const Form mxfp4{"kind::mxf4.block_scale.scale_vec::2X", "e2m1", "ue8m0", 64, 4, 2};
-const Form mxfp4In{"kind::mxf4nvf4.block_scale.scale_vec::2X", "e2m1", "ue8m0", 64, 4, 2};
-const Form mxfp8{"kind::mxf8f6f4.block_scale.scale_vec::1X", "e4m3", "ue8m0", 32, 8, 1};
+const BlockScaledForm nvfp4{"kind::mxf4nvf4.block_scale.scale_vec::4X", "e2m1", "ue4m3", 64, 4, 4};
+const BlockScaledForm mxfp4{"kind::mxf4.block_scale.scale_vec::2X", "e2m1", "ue8m0", 64, 4, 2};
+const BlockScaledForm mxfp4In{
+    "kind::mxf4nvf4.block_scale.scale_vec::2X", "e2m1", "ue8m0", 64, 4, 2};
+const BlockScaledForm mxfp8{"kind::mxf8f6f4.block_scale.scale_vec::1X", "e4m3", "ue8m0", 32, 8, 1};
 
 struct Selectors {
   int byteA, threadA, byteB, threadB;
 };
 
-std::string body(const Form &form, const Selectors &s) {
+std::string body(const BlockScaledForm &form, const Selectors &s) {
   auto pair = [](int a, int b) { return "{" + std::to_string(a) + ", " + std::to_string(b) + "}"; };
   return "mad.wide.u32 %d8, %tid32, 64, %din;\nmad.wide.u32 %d9, %tid32, 16, %dout;\n"
          "ld.global.v4.b32 {%r0, %r1, %r2, %r3}, [%d8];\n"
@@ -47,10 +48,10 @@ double minifloat(uint32_t code, int exponentBits, int mantissaBits, int bias) {
                     : std::ldexp(mantissa + (1 << mantissaBits), exponent - bias - mantissaBits);
   return code >> (exponentBits + mantissaBits) & 1 ? -magnitude : magnitude;
 }
-double elementValue(const Form &form, uint32_t code) {
+double elementValue(const BlockScaledForm &form, uint32_t code) {
   return form.bits == 4 ? minifloat(code, 2, 1, 1) : minifloat(code, 4, 3, 7);
 }
-double scaleValue(const Form &form, uint32_t code) {
+double scaleValue(const BlockScaledForm &form, uint32_t code) {
   return form.scale == "ue8m0" ? std::ldexp(1.0, int(code) - 127) : minifloat(code, 4, 3, 7);
 }
 
@@ -59,7 +60,7 @@ struct Operands {
   double a[16][64], b[64][8], c[16][8], scaleA[16][4], scaleB[8][4];
 };
 
-Operands draw(const Form &form, const Selectors &s, uint64_t seed) {
+Operands draw(const BlockScaledForm &form, const Selectors &s, uint64_t seed) {
   Operands result;
   std::mt19937_64 random = repeatable(seed);
   auto put = [&](int lane, int word, int element, uint32_t code) {
@@ -114,7 +115,7 @@ Operands draw(const Form &form, const Selectors &s, uint64_t seed) {
   return result;
 }
 
-void check(const Form &form, const Selectors &s) {
+void check(const BlockScaledForm &form, const Selectors &s) {
   Operands operands = draw(form, s, unsigned(s.byteA * 8 + s.threadB));
   Config config;
   config.in = bytesOf(operands.in);
@@ -149,7 +150,7 @@ TEST(BlockScaledMma, FollowsTheIsaForEverySelector) {
     }
 }
 
-std::string failure(const Form &form, const Selectors &s, uint32_t scales = 0x38383838) {
+std::string failure(const BlockScaledForm &form, const Selectors &s, uint32_t scales = 0x38383838) {
   Config config;
   std::vector<uint32_t> in(size_t(32) * 16);
   for (size_t lane = 0; lane < 32; ++lane)
@@ -198,12 +199,12 @@ TEST(BlockScaledMma, NanScalesGiveNan) {
 
 // Kinds, shapes and types that the ISA does not combine.
 TEST(BlockScaledMma, RefusesOtherCombinations) {
-  for (const Form &form :
-       {Form{"kind::mxf4nvf4.block_scale.scale_vec::4X", "e2m1", "ue8m0", 64, 4, 4},
-        Form{"kind::mxf4.block_scale.scale_vec::4X", "e2m1", "ue8m0", 64, 4, 4},
-        Form{"kind::mxf4nvf4.block_scale.scale_vec::4X", "e2m1", "ue4m3", 32, 4, 4},
-        Form{"kind::mxf8f6f4.block_scale.scale_vec::1X", "e4m3", "ue4m3", 32, 8, 1},
-        Form{"kind::mxf4.block_scale.scale_vec::2X", "e4m3", "ue8m0", 64, 8, 2}})
+  for (const BlockScaledForm &form :
+       {BlockScaledForm{"kind::mxf4nvf4.block_scale.scale_vec::4X", "e2m1", "ue8m0", 64, 4, 4},
+        BlockScaledForm{"kind::mxf4.block_scale.scale_vec::4X", "e2m1", "ue8m0", 64, 4, 4},
+        BlockScaledForm{"kind::mxf4nvf4.block_scale.scale_vec::4X", "e2m1", "ue4m3", 32, 4, 4},
+        BlockScaledForm{"kind::mxf8f6f4.block_scale.scale_vec::1X", "e4m3", "ue4m3", 32, 8, 1},
+        BlockScaledForm{"kind::mxf4.block_scale.scale_vec::2X", "e4m3", "ue8m0", 64, 8, 2}})
     EXPECT_NE(parseError(kernel(body(form, {0, 0, 0, 0}))).find("emulator_unknown_instruction"),
               std::string::npos)
         << form.kind;

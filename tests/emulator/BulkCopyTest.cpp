@@ -8,12 +8,12 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string buffers = ".shared .align 1024 .b8 tile[16384]; .shared .align 8 .b64 full;";
+const std::string bulkBuffers = ".shared .align 1024 .b8 tile[16384]; .shared .align 8 .b64 full;";
 
 // %p1: thread 0, %p0: warp 0.
-const std::string init = "setp.lt.u32 %p0, %tid32, 32;\nsetp.eq.u32 %p1, %tid32, 0;\n"
-                         "@%p1 mbarrier.init.shared.b64 [full], 1;\n"
-                         "fence.mbarrier_init.release.cluster;\nbar.sync 0;\n";
+const std::string initFull = "setp.lt.u32 %p0, %tid32, 32;\nsetp.eq.u32 %p1, %tid32, 0;\n"
+                             "@%p1 mbarrier.init.shared.b64 [full], 1;\n"
+                             "fence.mbarrier_init.release.cluster;\nbar.sync 0;\n";
 
 std::string expectBytes(size_t bytes) {
   return "@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [full], " + std::to_string(bytes) + ";\n";
@@ -35,46 +35,46 @@ std::vector<uint8_t> numbers(size_t count) {
   return bytes;
 }
 
-Ran runBody(const std::string &body, Config config = {}) {
+Ran runBulk(const std::string &body, Config config = {}) {
   if (config.in.empty())
     config.in = numbers(16384);
   if (config.outBytes == 0)
     config.outBytes = 16384;
-  return runKernel(kernel(body, buffers, config.maps.size()), config);
+  return runKernel(kernel(body, bulkBuffers, config.maps.size()), config);
 }
 
 TEST(BulkCopy, LoadsWhatTheMbarrierAnnounces) {
-  Ran ran = runBody(init + expectBytes(512) + load + waitFull + copyOut);
+  Ran ran = runBulk(initFull + expectBytes(512) + load + waitFull + copyOut);
   ASSERT_EQ(ran.error, "");
   std::vector<uint8_t> expected = numbers(512);
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), ran.out.begin()));
 }
 
 TEST(BulkCopy, QualifiersThatChangeNothing) {
-  Ran ran =
-      runBody("createpolicy.fractional.L2::evict_first.b64 %d5, 1.0;\n" + init + expectBytes(512) +
-              "@%p1 cp.async.bulk.prefetch.L2.global [%din], 512;\n"
-              "@%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
-              ".L2::cache_hint [tile], [%din], 512, [full], %d5;\n" +
-              waitFull + copyOut);
+  Ran ran = runBulk("createpolicy.fractional.L2::evict_first.b64 %d5, 1.0;\n" + initFull +
+                    expectBytes(512) +
+                    "@%p1 cp.async.bulk.prefetch.L2.global [%din], 512;\n"
+                    "@%p1 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes"
+                    ".L2::cache_hint [tile], [%din], 512, [full], %d5;\n" +
+                    waitFull + copyOut);
   ASSERT_EQ(ran.error, "");
   EXPECT_EQ(ran.out[511], numbers(512)[511]);
 }
 
 TEST(BulkCopy, ReadBeforeItsMbarrierIsWaitedFor) {
-  EXPECT_THAT(runBody(init + expectBytes(512) + load + copyOut).error,
+  EXPECT_THAT(runBulk(initFull + expectBytes(512) + load + copyOut).error,
               HasSubstr("[emulator_bulk_not_waited]"));
   // Another copy's mbarrier is no help; a barrier behind the right wait is.
   std::string two = "setp.eq.u32 %p1, %tid32, 0;\n"
                     "@%p1 mbarrier.init.shared.b64 [full2], 1;\n" +
-                    init + expectBytes(512) + load +
+                    initFull + expectBytes(512) + load +
                     "@%p1 mbarrier.arrive.shared.b64 _, [full2];\n";
   auto run = [](const std::string &body) {
     Config config;
     config.block.x = 64;
     config.in = numbers(1024);
     config.outBytes = 1024;
-    return runKernel(kernel(body, buffers + ".shared .align 8 .b64 full2;"), config).error;
+    return runKernel(kernel(body, bulkBuffers + ".shared .align 8 .b64 full2;"), config).error;
   };
   std::string other = waitFull;
   other.replace(other.find("[full]"), 6, "[full2]");
@@ -85,16 +85,16 @@ TEST(BulkCopy, ReadBeforeItsMbarrierIsWaitedFor) {
 }
 
 TEST(BulkCopy, WritesOverWhatIsStillRead) {
-  std::string body = init + "@%p0 bra B;\nst.shared.b32 [tile], %tid32;\nB:\n";
+  std::string body = initFull + "@%p0 bra B;\nst.shared.b32 [tile], %tid32;\nB:\n";
   Config config;
   config.block.x = 64;
-  EXPECT_THAT(runBody(body + expectBytes(512) + load, config).error,
+  EXPECT_THAT(runBulk(body + expectBytes(512) + load, config).error,
               HasSubstr("[emulator_race_write]"));
-  EXPECT_EQ(runBody(body + "bar.sync 0;\n" + expectBytes(512) + load, config).error, "");
+  EXPECT_EQ(runBulk(body + "bar.sync 0;\n" + expectBytes(512) + load, config).error, "");
 }
 
 std::string storeBody(const std::string &fence, const std::string &after) {
-  return init +
+  return initFull +
          "shl.b32 %r1, %tid32, 2;\nmov.b32 %r2, tile;\nadd.u32 %r1, %r1, %r2;\n"
          "cvt.rn.f32.u32 %r3, %tid32;\nst.shared.b32 [%r1], %r3;\n" +
          fence +
@@ -106,7 +106,7 @@ std::string storeBody(const std::string &fence, const std::string &after) {
 }
 
 TEST(BulkCopy, StoresAndAdds) {
-  Ran ran = runBody(storeBody("fence.proxy.async.shared::cta;\n",
+  Ran ran = runBulk(storeBody("fence.proxy.async.shared::cta;\n",
                               "@%p1 cp.async.bulk.wait_group.read 0;\nbar.sync 0;\n"
                               "st.shared.b32 [%r1], %r3;\n"));
   ASSERT_EQ(ran.error, "");
@@ -115,25 +115,25 @@ TEST(BulkCopy, StoresAndAdds) {
 }
 
 TEST(BulkCopy, StoresNeedAFenceAndAWait) {
-  EXPECT_THAT(runBody(storeBody("", "")).error, HasSubstr("[emulator_proxy_fence]"));
-  EXPECT_THAT(runBody(storeBody("fence.proxy.async.global;\n", "")).error,
+  EXPECT_THAT(runBulk(storeBody("", "")).error, HasSubstr("[emulator_proxy_fence]"));
+  EXPECT_THAT(runBulk(storeBody("fence.proxy.async.global;\n", "")).error,
               HasSubstr("[emulator_proxy_fence]"));
-  EXPECT_THAT(runBody(storeBody("fence.proxy.async;\n", "st.shared.b32 [%r1], %r3;\n")).error,
+  EXPECT_THAT(runBulk(storeBody("fence.proxy.async;\n", "st.shared.b32 [%r1], %r3;\n")).error,
               HasSubstr("[emulator_async_read]"));
-  EXPECT_THAT(runBody(storeBody("fence.proxy.async;\n", "@%p1 cp.async.bulk.wait_group.read 1;\n"
+  EXPECT_THAT(runBulk(storeBody("fence.proxy.async;\n", "@%p1 cp.async.bulk.wait_group.read 1;\n"
                                                         "st.shared.b32 [%r1], %r3;\n"))
                   .error,
               HasSubstr("[emulator_async_read]"));
 }
 
 TEST(BulkCopy, SharedMemoryOutlivesItsReads) {
-  EXPECT_THAT(runBody(storeBody("fence.proxy.async;\n", "")).error,
+  EXPECT_THAT(runBulk(storeBody("fence.proxy.async;\n", "")).error,
               HasSubstr("[emulator_bulk_exit]"));
 }
 
 TEST(BulkCopy, OperandRules) {
   auto expect = [](const std::string &operands, const std::string &what) {
-    std::string error = runBody(init + expectBytes(512) +
+    std::string error = runBulk(initFull + expectBytes(512) +
                                 "@%p1 cp.async.bulk.shared::cluster.global"
                                 ".mbarrier::complete_tx::bytes " +
                                 operands)
@@ -148,10 +148,10 @@ TEST(BulkCopy, OperandRules) {
   expect("[tile], [%din+16376], 16, [full];", "[emulator_misaligned]");
   expect("[tile], [%din+16368], 32, [full];", "[emulator_global_bounds]");
   expect("[tile], [%din], 16, [tile+1024];", "[emulator_mbarrier]");
-  std::string unfenced = init + expectBytes(512) + load;
+  std::string unfenced = initFull + expectBytes(512) + load;
   std::string fence = "fence.mbarrier_init.release.cluster;\n";
   unfenced.erase(unfenced.find(fence), fence.size());
-  EXPECT_THAT(runBody(unfenced).error, HasSubstr("behind its initialisation"));
+  EXPECT_THAT(runBulk(unfenced).error, HasSubstr("behind its initialisation"));
 }
 
 struct Box {
@@ -237,7 +237,7 @@ TEST(BulkTensor, LoadsBoxesWithZerosOutside) {
     config.block.x = uint32_t(box.map.boxBytes() / 16);
     // The map's address as generated by compilers, in the space of parameters.
     Ran ran =
-        runBody(init + "mov.b64 %d1, map0;\n@%p1 prefetch.tensormap [%d1];\n" +
+        runBulk(initFull + "mov.b64 %d1, map0;\n@%p1 prefetch.tensormap [%d1];\n" +
                     expectBytes(box.map.boxBytes()) + tensorLoad(box, "%d1") + waitFull + copyOut,
                 config);
     ASSERT_EQ(ran.error, "");
@@ -256,15 +256,16 @@ TEST(BulkTensor, StoresWhatIsInside) {
   config.maps = {box.map};
   config.maps[0].address = inOut;
   // The tile is loaded as it is, then stored as a box.
-  Ran ran = runBody("mov.b64 %d2, map0;\ncvta.param.u64 %d1, %d2;\n" + init + expectBytes(2048) +
-                        "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
-                        " [tile], [%din], 2048, [full];\n" +
-                        waitFull +
-                        "@%p1 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
-                        " [%d1, " +
-                        coordinates(box) + "], [tile];\n@%p1 cp.async.bulk.commit_group;\n" +
-                        "@%p1 cp.async.bulk.wait_group 0;\n",
-                    config);
+  Ran ran =
+      runBulk("mov.b64 %d2, map0;\ncvta.param.u64 %d1, %d2;\n" + initFull + expectBytes(2048) +
+                  "@%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                  " [tile], [%din], 2048, [full];\n" +
+                  waitFull +
+                  "@%p1 cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group"
+                  " [%d1, " +
+                  coordinates(box) + "], [tile];\n@%p1 cp.async.bulk.commit_group;\n" +
+                  "@%p1 cp.async.bulk.wait_group 0;\n",
+              config);
   ASSERT_EQ(ran.error, "");
   std::vector<uint8_t> expected(size_t(config.outBytes));
   for (size_t y = 0; y < 10; ++y)
@@ -279,7 +280,7 @@ std::string boxStoreBody(const std::string &fence, const std::string &between,
   std::string write = "st.shared.v4.b32 [%r1], {%r3, %r3, %r3, %r3};\n";
   std::string store = "@%p1 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group"
                       " [%d1, {0, 0}], [tile];\n@%p1 cp.async.bulk.commit_group;\n";
-  return "mov.b64 %d1, map0;\n" + init +
+  return "mov.b64 %d1, map0;\n" + initFull +
          "shl.b32 %r1, %tid32, 4;\nmov.b32 %r2, tile;\nadd.u32 %r1, %r1, %r2;\n"
          "mov.b32 %r3, %tid32;\n" +
          write + fence + "bar.sync 0;\n" + store + between + "bar.sync 0;\nadd.u32 %r3, %r3, 1;\n" +
@@ -292,7 +293,7 @@ Ran runBoxStores(const std::string &fence, const std::string &between, const std
   config.outBytes = 30 * 208;
   config.maps = {box2d(Swizzle::Span128, 64, {}).map};
   config.maps[0].address = inOut;
-  return runBody(boxStoreBody(fence, between, after), config);
+  return runBulk(boxStoreBody(fence, between, after), config);
 }
 
 TEST(BulkTensor, StoresNeedAFenceAndWaits) {
@@ -328,7 +329,7 @@ TEST(BulkTensor, StoresOfBoxesOutsideWriteNothing) {
     std::string to = "{" + std::to_string(at[0]) + ", " + std::to_string(at[1]) + "}";
     for (size_t found; (found = body.find("{0, 0}")) != std::string::npos;)
       body.replace(found, 6, to);
-    Ran ran = runBody(body, config);
+    Ran ran = runBulk(body, config);
     ASSERT_EQ(ran.error, "");
     EXPECT_EQ(ran.out, std::vector<uint8_t>(size_t(config.outBytes))) << to;
   }
@@ -338,7 +339,7 @@ TEST(BulkTensor, OperandRules) {
   auto expect = [](Box box, const std::string &text, const std::string &id) {
     Config config;
     config.maps = {box.map};
-    Ran ran = runBody("mov.b64 %d1, map0;\n" + init + expectBytes(2048) + text, config);
+    Ran ran = runBulk("mov.b64 %d1, map0;\n" + initFull + expectBytes(2048) + text, config);
     EXPECT_THAT(ran.error, HasSubstr(id)) << text;
   };
   Box good = box2d(Swizzle::Span128, 64, {0, 0, 0});

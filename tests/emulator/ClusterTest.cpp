@@ -8,15 +8,15 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string buffers = ".shared .align 16 .b8 data[1024]; .shared .align 8 .b64 full;"
-                            ".shared .align 8 .b64 empty;";
+const std::string clusterBuffers = ".shared .align 16 .b8 data[1024]; .shared .align 8 .b64 full;"
+                                   ".shared .align 8 .b64 empty;";
 const std::string barrier = "barrier.cluster.arrive.release.aligned;\n"
                             "barrier.cluster.wait.acquire.aligned;\n";
 // %r20: rank, %r21: the other of two CTAs; %p1: thread 0; data lies at 0.
 const std::string ranks = "mov.b32 %r22, data;\nmov.u32 %r20, %cluster_ctarank;\n"
                           "xor.b32 %r21, %r20, 1;\nsetp.eq.u32 %p1, %tid32, 0;\n";
 
-Ran runBody(const std::string &body, Dim3 cluster = {2, 1, 1}, Dim3 grid = {4, 1, 1}) {
+Ran runCluster(const std::string &body, Dim3 cluster = {2, 1, 1}, Dim3 grid = {4, 1, 1}) {
   Config config;
   config.grid = grid;
   config.cluster = cluster;
@@ -24,7 +24,7 @@ Ran runBody(const std::string &body, Dim3 cluster = {2, 1, 1}, Dim3 grid = {4, 1
   for (size_t i = 0; i < config.in.size(); ++i)
     config.in[i] = uint8_t(i * 5 + i / 256);
   config.outBytes = 8192;
-  return runKernel(kernel(body, buffers), config);
+  return runKernel(kernel(body, clusterBuffers), config);
 }
 
 TEST(Cluster, SpecialRegisters) {
@@ -38,7 +38,7 @@ TEST(Cluster, SpecialRegisters) {
   for (size_t i = 0; i < names.size(); ++i)
     body += "mov.u32 %r1, %" + names[i] + ";\nst.global.b32 [%d9+" + std::to_string(4 * i) +
             "], %r1;\n";
-  Ran ran = runBody(body, {2, 3, 1}, {4, 6, 2});
+  Ran ran = runCluster(body, {2, 3, 1}, {4, 6, 2});
   ASSERT_EQ(ran.error, "");
   std::vector<uint32_t> out = ran.as<uint32_t>();
   for (uint32_t z = 0; z < 2; ++z)
@@ -63,7 +63,7 @@ TEST(Cluster, ExchangeThroughOtherCtas) {
                      "mov.u32 %r6, %ctaid.x;\nmad.lo.u32 %r6, %r6, 32, %tid32;\n"
                      "mad.wide.u32 %d9, %r6, 16, %dout;\n"
                      "st.global.v4.b32 [%d9], {%r4, %r5, %r7, 0};\n";
-  Ran ran = runBody(store + remote + barrier + load + barrier);
+  Ran ran = runCluster(store + remote + barrier + load + barrier);
   ASSERT_EQ(ran.error, "");
   std::vector<uint32_t> out = ran.as<uint32_t>();
   for (uint32_t cta = 0; cta < 4; ++cta)
@@ -73,45 +73,46 @@ TEST(Cluster, ExchangeThroughOtherCtas) {
       EXPECT_EQ(out[at + 1], rank * 32 + lane + 100);
       EXPECT_EQ(out[at + 2], 1 - rank);
     }
-  EXPECT_THAT(runBody(store + remote + "nanosleep.u32 10;\n" + load + barrier).error,
+  EXPECT_THAT(runCluster(store + remote + "nanosleep.u32 10;\n" + load + barrier).error,
               HasSubstr("warp 0 of cta 1 of the cluster has written it"));
-  EXPECT_THAT(runBody(store + remote + "barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;\n" +
-                      load + barrier)
+  EXPECT_THAT(runCluster(store + remote +
+                         "barrier.cluster.arrive.relaxed;\nbarrier.cluster.wait;\n" + load +
+                         barrier)
                   .error,
               HasSubstr("[emulator_race_"));
-  EXPECT_EQ(runBody(store + remote +
-                    "fence.acq_rel.cluster;\nbarrier.cluster.arrive.relaxed;\n"
-                    "barrier.cluster.wait;\n" +
-                    load + barrier)
+  EXPECT_EQ(runCluster(store + remote +
+                       "fence.acq_rel.cluster;\nbarrier.cluster.arrive.relaxed;\n"
+                       "barrier.cluster.wait;\n" +
+                       load + barrier)
                 .error,
             "");
   // CTA 1 reads the memory of CTA 0 when that has exited.
-  EXPECT_THAT(runBody(store + remote + barrier +
-                      "setp.eq.u32 %p2, %r20, 0;\n@%p2 exit;\nnanosleep.u32 10;\n" + load)
+  EXPECT_THAT(runCluster(store + remote + barrier +
+                         "setp.eq.u32 %p2, %r20, 0;\n@%p2 exit;\nnanosleep.u32 10;\n" + load)
                   .error,
               HasSubstr("[emulator_cluster_address]"));
-  EXPECT_THAT(runBody("mov.u32 %r1, 2;\nmapa.shared::cluster.u32 %r2, %r1, %r1;").error,
+  EXPECT_THAT(runCluster("mov.u32 %r1, 2;\nmapa.shared::cluster.u32 %r2, %r1, %r1;").error,
               HasSubstr("[emulator_cluster_address]"));
-  EXPECT_THAT(runBody("mov.u32 %r1, 0x4000000;\nld.shared::cluster.b32 %r2, [%r1];").error,
+  EXPECT_THAT(runCluster("mov.u32 %r1, 0x4000000;\nld.shared::cluster.b32 %r2, [%r1];").error,
               HasSubstr("[emulator_cluster_address]"));
   // The window of the own CTA ends where its memory does.
-  EXPECT_THAT(runBody("mov.u32 %r1, 0x1000000;\nld.shared.b32 %r2, [%r1];").error,
+  EXPECT_THAT(runCluster("mov.u32 %r1, 0x1000000;\nld.shared.b32 %r2, [%r1];").error,
               HasSubstr("[emulator_shared_bounds]"));
 }
 
 TEST(Cluster, BarrierInTurn) {
-  EXPECT_THAT(runBody("barrier.cluster.wait;").error, HasSubstr("[emulator_barrier_operand]"));
-  EXPECT_THAT(runBody("barrier.cluster.arrive;\nbarrier.cluster.arrive;").error,
+  EXPECT_THAT(runCluster("barrier.cluster.wait;").error, HasSubstr("[emulator_barrier_operand]"));
+  EXPECT_THAT(runCluster("barrier.cluster.arrive;\nbarrier.cluster.arrive;").error,
               HasSubstr("[emulator_barrier_operand]"));
-  EXPECT_THAT(runBody("setp.lt.u32 %p2, %tid32, 5;\n@%p2 barrier.cluster.arrive.aligned;").error,
+  EXPECT_THAT(runCluster("setp.lt.u32 %p2, %tid32, 5;\n@%p2 barrier.cluster.arrive.aligned;").error,
               HasSubstr("[emulator_divergent_barrier]"));
   // Warps that have exited are not waited for, others are.
-  EXPECT_EQ(runBody(ranks + "setp.eq.u32 %p2, %r20, 0;\n@%p2 exit;\n" + barrier).error, "");
-  EXPECT_THAT(runBody(ranks + "setp.eq.u32 %p2, %r20, 0;\n@%p2 barrier.cluster.arrive;\n"
-                              "@%p2 barrier.cluster.wait;\n"
-                              "@!%p2 mbarrier.init.shared.b64 [full], 32;\n"
-                              "W: @!%p2 mbarrier.try_wait.parity.shared.b64 %p2, [full], 0;\n"
-                              "@!%p2 bra W;\n")
+  EXPECT_EQ(runCluster(ranks + "setp.eq.u32 %p2, %r20, 0;\n@%p2 exit;\n" + barrier).error, "");
+  EXPECT_THAT(runCluster(ranks + "setp.eq.u32 %p2, %r20, 0;\n@%p2 barrier.cluster.arrive;\n"
+                                 "@%p2 barrier.cluster.wait;\n"
+                                 "@!%p2 mbarrier.init.shared.b64 [full], 32;\n"
+                                 "W: @!%p2 mbarrier.try_wait.parity.shared.b64 %p2, [full], 0;\n"
+                                 "@!%p2 bra W;\n")
                   .error,
               HasSubstr("[emulator_deadlock]"));
 }
@@ -141,7 +142,7 @@ W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p7, [full], 0;
   st.global.b32 [%d9], %r2;
 END:
 )";
-  Ran ran = runBody(body + barrier);
+  Ran ran = runCluster(body + barrier);
   ASSERT_EQ(ran.error, "");
   EXPECT_EQ(ran.as<uint32_t>()[0], 77u);
   EXPECT_EQ(ran.as<uint32_t>()[2], 77u);
@@ -168,14 +169,14 @@ std::string multicast(const std::string &mask) {
 }
 
 TEST(Cluster, MulticastFillsAllCtas) {
-  Ran ran = runBody(multicast("3"));
+  Ran ran = runCluster(multicast("3"));
   ASSERT_EQ(ran.error, "");
   for (size_t cta = 0; cta < 4; ++cta)
     for (size_t i = 0; i < 512; ++i)
       ASSERT_EQ(ran.out[cta * 512 + i], uint8_t(i * 5 + i / 256));
-  EXPECT_THAT(runBody(multicast("4")).error, HasSubstr("[emulator_bulk_operand]"));
+  EXPECT_THAT(runCluster(multicast("4")).error, HasSubstr("[emulator_bulk_operand]"));
   // Only its own half comes: nobody completes the transaction.
-  EXPECT_THAT(runBody(multicast("1")).error, HasSubstr("[emulator_deadlock]"));
+  EXPECT_THAT(runCluster(multicast("1")).error, HasSubstr("[emulator_deadlock]"));
 }
 
 // CTA 0 fills both CTAs twice; `arrivals` empty its barrier, `rank` says at whose one arrives.
@@ -202,9 +203,9 @@ std::string refill(int arrivals, const std::string &rank) {
 }
 
 TEST(Cluster, MulticastWaitsForTheReadersOfAllCtas) {
-  EXPECT_EQ(runBody(refill(2, "0")).error, "");
+  EXPECT_EQ(runCluster(refill(2, "0")).error, "");
   // Each CTA tells only itself: CTA 0 does not know that CTA 1 has waited for its copy and read.
-  EXPECT_THAT(runBody(refill(1, "%r20")).error, HasSubstr("[emulator_bulk_not_waited]"));
+  EXPECT_THAT(runCluster(refill(1, "%r20")).error, HasSubstr("[emulator_bulk_not_waited]"));
 }
 
 // Each CTA's 32 threads store 8 bytes into the other's.
@@ -226,19 +227,19 @@ TEST(Cluster, AsynchronousStores) {
                       "mad.wide.u32 %d9, %tid32, 8, %d9;\n"
                       "st.global.v2.b32 [%d9], {%r4, %r5};\n" +
                       barrier;
-  Ran ran = runBody(body + wait + after, {2, 1, 1}, {2, 1, 1});
+  Ran ran = runCluster(body + wait + after, {2, 1, 1}, {2, 1, 1});
   ASSERT_EQ(ran.error, "");
   for (uint32_t i = 0; i < 64; ++i) {
     EXPECT_EQ(ran.as<uint32_t>()[size_t(2) * i], i < 32 ? 1u : 0u);
     EXPECT_EQ(ran.as<uint32_t>()[size_t(2) * i + 1], i % 32);
   }
-  EXPECT_THAT(runBody(body + "nanosleep.u32 1;\n" + after).error,
+  EXPECT_THAT(runCluster(body + "nanosleep.u32 1;\n" + after).error,
               HasSubstr("[emulator_bulk_not_waited]"));
 }
 
 TEST(Cluster, LaunchesThatDoNotFit) {
   auto expect = [](Dim3 cluster, Dim3 grid, const std::string &what) {
-    std::string error = runBody("", cluster, grid).error;
+    std::string error = runCluster("", cluster, grid).error;
     EXPECT_THAT(error, HasSubstr(what));
     EXPECT_THAT(error, HasSubstr("[emulator_bad_launch]"));
   };
@@ -256,7 +257,7 @@ TEST(Cluster, LaunchesThatDoNotFit) {
 }
 
 TEST(Cluster, DependentGridsWaitForNothing) {
-  EXPECT_EQ(runBody("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;").error, "");
+  EXPECT_EQ(runCluster("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;").error, "");
 }
 
 } // namespace

@@ -8,11 +8,11 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::string buffers = ".shared .align 8 .b64 full; .shared .align 8 .b64 empty; "
-                            ".shared .align 16 .b32 data[32];";
+const std::string mbarrierBuffers = ".shared .align 8 .b64 full; .shared .align 8 .b64 empty; "
+                                    ".shared .align 16 .b32 data[32];";
 
 // Lane 0 of warp 0 initialises full and empty; %p0: the thread is in warp 0.
-std::string init(const std::string &fullCount, const std::string &emptyCount) {
+std::string initBarriers(const std::string &fullCount, const std::string &emptyCount) {
   return "setp.lt.u32 %p0, %tid32, 32;\nsetp.eq.u32 %p1, %tid32, 0;\n"
          "@%p1 mbarrier.init.shared::cta.b64 [full], " +
          fullCount + ";\n@%p1 mbarrier.init.shared::cta.b64 [empty], " + emptyCount +
@@ -25,16 +25,16 @@ std::string waitFor(const std::string &barrier, const std::string &parity,
          ";\n@!%p7 bra " + label + ";\n";
 }
 
-Ran runBody(const std::string &body, uint32_t threads = 32) {
+Ran runMbarriers(const std::string &body, uint32_t threads = 32) {
   Config config;
   config.block.x = threads;
   config.outBytes = 1024;
-  return runKernel(kernel(body, buffers), config);
+  return runKernel(kernel(body, mbarrierBuffers), config);
 }
 
 // Warp 0 writes `rounds` times 32 numbers, warp 1 adds them up.
 std::string pipeline(const std::string &producerWait, const std::string &consumerWait) {
-  return init("32", "32") + R"(
+  return initBarriers("32", "32") + R"(
   mov.b32 %r1, 0;  // round
   mov.b32 %r2, 0;  // sum
   shl.b32 %r3, %tid32, 2;
@@ -70,32 +70,34 @@ CONSUMER:
 }
 
 TEST(Mbarrier, PhasesOrderProducerAndConsumer) {
-  Ran ran = runBody(pipeline(waitFor("empty", "%r7", "WE"), waitFor("full", "%r6", "WF")), 64);
+  Ran ran = runMbarriers(pipeline(waitFor("empty", "%r7", "WE"), waitFor("full", "%r6", "WF")), 64);
   ASSERT_EQ(ran.error, "");
   for (uint32_t lane = 0; lane < 32; ++lane)
     EXPECT_EQ(ran.as<uint32_t>()[32 + lane], 10 + 5 * lane);
 }
 
 TEST(Mbarrier, WithoutAWaitThereIsARace) {
-  std::string once = init("32", "1") + R"(
+  std::string once = initBarriers("32", "1") + R"(
   @!%p0 st.shared.b32 [data], %tid32;
   @!%p0 mbarrier.arrive.shared.b64 _, [full];
 )";
   EXPECT_THAT(
-      runBody(once + waitFor("full", "0", "W") + "@%p0 ld.shared.b32 %r1, [data];", 64).error, "");
-  EXPECT_THAT(runBody(once + "@%p0 ld.shared.b32 %r1, [data];", 64).error,
+      runMbarriers(once + waitFor("full", "0", "W") + "@%p0 ld.shared.b32 %r1, [data];", 64).error,
+      "");
+  EXPECT_THAT(runMbarriers(once + "@%p0 ld.shared.b32 %r1, [data];", 64).error,
               HasSubstr("[emulator_race_read]"));
   // Relaxed arrivals order nothing.
   std::string relaxed = once;
   relaxed.replace(relaxed.find("arrive.shared"), 6, "arrive.relaxed.cta");
   EXPECT_THAT(
-      runBody(relaxed + waitFor("full", "0", "W") + "@%p0 ld.shared.b32 %r1, [data];", 64).error,
+      runMbarriers(relaxed + waitFor("full", "0", "W") + "@%p0 ld.shared.b32 %r1, [data];", 64)
+          .error,
       HasSubstr("[emulator_race_read]"));
 }
 
 TEST(Mbarrier, PhasesAlsoWaitForBytes) {
   // State before and after the transaction is complete.
-  Ran ran = runBody(init("1", "1") + R"(
+  Ran ran = runMbarriers(initBarriers("1", "1") + R"(
   mbarrier.arrive.expect_tx.shared::cta.b64 %d1, [full], 32;
   mbarrier.test_wait.shared::cta.b64 %p2, [full], %d1;
   mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [full], 16;
@@ -116,14 +118,14 @@ TEST(Mbarrier, PhasesAlsoWaitForBytes) {
   or.b32 %r1, %r1, %r5;
   st.global.b32 [%dout], %r1;
 )",
-                    1);
+                         1);
   ASSERT_EQ(ran.error, "");
   EXPECT_EQ(ran.as<uint32_t>()[0], 12u);
 }
 
 // A loop around a test that nobody makes true ends by its own count.
 TEST(Mbarrier, FalseTestsAreAnswered) {
-  Ran ran = runBody(init("1", "1") + R"(
+  Ran ran = runMbarriers(initBarriers("1", "1") + R"(
   mov.b32 %r1, 0;
 LOOP:
   mbarrier.try_wait.parity.shared::cta.b64 %p2, [full], 0;
@@ -137,7 +139,7 @@ LOOP:
 }
 
 TEST(Mbarrier, NobodyArrives) {
-  std::string error = runBody(init("2", "1") + R"(
+  std::string error = runMbarriers(initBarriers("2", "1") + R"(
   @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [full], 64;
 )" + waitFor("full", "0", "W"))
                           .error;
@@ -147,35 +149,37 @@ TEST(Mbarrier, NobodyArrives) {
 
 TEST(Mbarrier, Misuse) {
   auto expect = [](const std::string &body, const std::string &what) {
-    std::string error = runBody(body).error;
+    std::string error = runMbarriers(body).error;
     EXPECT_THAT(error, HasSubstr(what)) << body;
     EXPECT_THAT(error, HasSubstr("[emulator_mbarrier]")) << body;
   };
   expect(waitFor("full", "0", "W"), "is not initialised");
   expect("mbarrier.arrive.shared.b64 _, [full];", "is not initialised");
-  expect(init("0", "1"), "0 arrivals, it takes 1 to 1048575");
-  expect(init("31", "1") + "mbarrier.arrive.shared.b64 _, [full], 32;",
+  expect(initBarriers("0", "1"), "0 arrivals, it takes 1 to 1048575");
+  expect(initBarriers("31", "1") + "mbarrier.arrive.shared.b64 _, [full], 32;",
          "32 arrivals, the phase lacks 31 of 31");
-  expect(init("2", "1") + "@%p1 mbarrier.arrive.shared.b64 _, [full];\n"
-                          "@%p1 mbarrier.init.shared.b64 [full], 2;",
+  expect(initBarriers("2", "1") + "@%p1 mbarrier.arrive.shared.b64 _, [full];\n"
+                                  "@%p1 mbarrier.init.shared.b64 [full], 2;",
          "is initialised again in the middle of a phase");
-  expect(init("1", "1") + "mbarrier.expect_tx.shared.b64 [full], 1048576;", "1048576 bytes");
-  expect(init("1", "1") + "mbarrier.expect_tx.shared.b64 [full], 524288;",
+  expect(initBarriers("1", "1") + "mbarrier.expect_tx.shared.b64 [full], 1048576;",
+         "1048576 bytes");
+  expect(initBarriers("1", "1") + "mbarrier.expect_tx.shared.b64 [full], 524288;",
          "1048576 bytes to come, a phase has at most 1048575");
-  expect(init("1", "1") + "@%p1 mbarrier.complete_tx.shared.b64 [full], 16;\n"
-                          "@%p1 mbarrier.arrive.shared.b64 _, [full];",
+  expect(initBarriers("1", "1") + "@%p1 mbarrier.complete_tx.shared.b64 [full], 16;\n"
+                                  "@%p1 mbarrier.arrive.shared.b64 _, [full];",
          "16 bytes more have come than its phase expects");
-  expect(init("1", "1") + "@%p1 mbarrier.inval.shared.b64 [full];\n"
-                          "@%p1 mbarrier.arrive.shared.b64 _, [full];",
+  expect(initBarriers("1", "1") + "@%p1 mbarrier.inval.shared.b64 [full];\n"
+                                  "@%p1 mbarrier.arrive.shared.b64 _, [full];",
          "is not initialised");
 }
 
 TEST(Mbarrier, OthersMustKnowOfTheInitialisation) {
-  EXPECT_THAT(runBody("setp.eq.u32 %p1, %tid32, 0;\n@%p1 mbarrier.init.shared.b64 [full], 64;\n"
-                      "mbarrier.arrive.shared.b64 _, [full];",
-                      64)
-                  .error,
-              HasSubstr("[emulator_race_read]"));
+  EXPECT_THAT(
+      runMbarriers("setp.eq.u32 %p1, %tid32, 0;\n@%p1 mbarrier.init.shared.b64 [full], 64;\n"
+                   "mbarrier.arrive.shared.b64 _, [full];",
+                   64)
+          .error,
+      HasSubstr("[emulator_race_read]"));
 }
 
 } // namespace

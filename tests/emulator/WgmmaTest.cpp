@@ -11,7 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 
-struct Form {
+struct WgmmaForm {
   std::string types; // "f32.f16.f16"
   int columns;
   Swizzle swizzle = Swizzle::Span128;
@@ -114,7 +114,7 @@ std::string registers(const std::string &prefix, int count) {
 constexpr int tileBytes = 32768; // of A, then of B
 
 // Loads both tiles with bulk copies, sets %d20 and %d21 to the descriptors, zeroes %acc, fences.
-std::string prologue(const Form &form) {
+std::string prologue(const WgmmaForm &form) {
   std::string body = "mov.b32 %r10, tiles; // named first, it lies at 0\n"
                      "setp.eq.u32 %p1, %tid32, 0;\n@%p1 mbarrier.init.shared.b64 [full], 1;\n"
                      "fence.mbarrier_init.release.cluster;\nbar.sync 0;\n"
@@ -137,7 +137,7 @@ std::string prologue(const Form &form) {
   return body + "wgmma.fence.sync.aligned;\n";
 }
 
-std::string product(const Form &form, const std::string &keep) {
+std::string product(const WgmmaForm &form, const std::string &keep) {
   std::string text = form.instruction() + " " + registers("%acc", form.columns / 2) + ", " +
                      (form.registersA ? "{%r0, %r1, %r2, %r3}" : "%d20") + ", %d21, " + keep;
   if (!form.integer())
@@ -150,7 +150,7 @@ const std::string commit = "wgmma.commit_group.sync.aligned;\n";
 const std::string wait = "wgmma.wait_group.sync.aligned 0;\n";
 
 // Thread t stores its accumulators behind one another.
-std::string epilogue(const Form &form) {
+std::string epilogue(const WgmmaForm &form) {
   std::string body =
       "mad.wide.u32 %d18, %tid32, " + std::to_string(2 * form.columns) + ", %dout;\n";
   for (int i = 0; i < form.columns / 2; ++i)
@@ -167,7 +167,7 @@ struct Problem {
   Matrix a, b;
   Config config;
 };
-Problem problemOf(const Form &form) {
+Problem problemOf(const WgmmaForm &form) {
   std::string typeA = typeOf(form.types, 1), typeB = typeOf(form.types, 2);
   std::mt19937_64 random = repeatable(uint64_t(form.columns));
   Problem problem{randomMatrix(typeA, 64, form.k(), random),
@@ -196,14 +196,14 @@ Problem problemOf(const Form &form) {
   return problem;
 }
 
-std::string errorOf(const Form &form, const std::string &body) {
+std::string errorOf(const WgmmaForm &form, const std::string &body) {
   return runKernel(wrap(prologue(form) + body), problemOf(form).config).error;
 }
 
-class WgmmaForms : public testing::TestWithParam<Form> {};
+class WgmmaForms : public testing::TestWithParam<WgmmaForm> {};
 
 TEST_P(WgmmaForms, MultiplyAndAccumulate) {
-  const Form &form = GetParam();
+  const WgmmaForm &form = GetParam();
   Problem problem = problemOf(form);
   // 0 + AB, then twice more onto it.
   Ran ran =
@@ -229,21 +229,23 @@ TEST_P(WgmmaForms, MultiplyAndAccumulate) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, WgmmaForms,
-    testing::Values(Form{"f32.f16.f16", 128}, Form{"f32.bf16.bf16", 256}, Form{"f32.e4m3.e4m3", 64},
-                    Form{"f32.e5m2.e4m3", 8}, Form{"s32.s8.s8", 32}, Form{"s32.u8.s8", 48},
-                    Form{"f32.f16.f16", 24, Swizzle::None}, Form{"s32.s8.u8", 64, Swizzle::None},
-                    Form{"f32.f16.f16", 40, Swizzle::Span32},
-                    Form{"f32.bf16.bf16", 16, Swizzle::Span64, false, 32},
-                    Form{"f32.f16.f16", 64, Swizzle::Span128, false, 32},
-                    Form{"f32.f16.f16", 64, Swizzle::Span128, false, 64},
-                    Form{"f32.e4m3.e4m3", 64, Swizzle::Span128, false, 96},
-                    Form{"f32.f16.f16", 64, Swizzle::Span128, true},
-                    Form{"f32.e4m3.e4m3", 64, Swizzle::Span128, true},
-                    Form{"s32.s8.s8", 64, Swizzle::Span128, true},
-                    Form{"f32.f16.f16", 8, Swizzle::Span128, false, 0, "1, -1"},
-                    Form{"f32.f16.f16", 8, Swizzle::Span128, false, 0, "-1, -1"}),
+    testing::Values(WgmmaForm{"f32.f16.f16", 128}, WgmmaForm{"f32.bf16.bf16", 256},
+                    WgmmaForm{"f32.e4m3.e4m3", 64}, WgmmaForm{"f32.e5m2.e4m3", 8},
+                    WgmmaForm{"s32.s8.s8", 32}, WgmmaForm{"s32.u8.s8", 48},
+                    WgmmaForm{"f32.f16.f16", 24, Swizzle::None},
+                    WgmmaForm{"s32.s8.u8", 64, Swizzle::None},
+                    WgmmaForm{"f32.f16.f16", 40, Swizzle::Span32},
+                    WgmmaForm{"f32.bf16.bf16", 16, Swizzle::Span64, false, 32},
+                    WgmmaForm{"f32.f16.f16", 64, Swizzle::Span128, false, 32},
+                    WgmmaForm{"f32.f16.f16", 64, Swizzle::Span128, false, 64},
+                    WgmmaForm{"f32.e4m3.e4m3", 64, Swizzle::Span128, false, 96},
+                    WgmmaForm{"f32.f16.f16", 64, Swizzle::Span128, true},
+                    WgmmaForm{"f32.e4m3.e4m3", 64, Swizzle::Span128, true},
+                    WgmmaForm{"s32.s8.s8", 64, Swizzle::Span128, true},
+                    WgmmaForm{"f32.f16.f16", 8, Swizzle::Span128, false, 0, "1, -1"},
+                    WgmmaForm{"f32.f16.f16", 8, Swizzle::Span128, false, 0, "-1, -1"}),
     [](const auto &info) {
-      const Form &form = info.param;
+      const WgmmaForm &form = info.param;
       std::string name = form.types + "_" + std::to_string(form.columns);
       name += form.swizzle == Swizzle::None     ? "_unswizzled"
               : form.swizzle == Swizzle::Span32 ? "_span32"
@@ -258,8 +260,8 @@ INSTANTIATE_TEST_SUITE_P(
       return rho::test::testName(name);
     });
 
-const Form plain{"f32.f16.f16", 16};
-const Form fragments{"f32.f16.f16", 16, Swizzle::Span128, true};
+const WgmmaForm plain{"f32.f16.f16", 16};
+const WgmmaForm fragments{"f32.f16.f16", 16, Swizzle::Span128, true};
 
 TEST(Wgmma, RegistersAreUntouchableUntilWaitedFor) {
   std::string issued = product(plain, "1") + commit;
@@ -271,7 +273,7 @@ TEST(Wgmma, RegistersAreUntouchableUntilWaitedFor) {
   EXPECT_THAT(errorOf(plain, product(plain, "1") + wait + "mov.b32 %r9, %acc3;"),
               HasSubstr("[emulator_wgmma_pending]"));
   // The older of two groups.
-  Form other{"f32.f16.f16", 8};
+  WgmmaForm other{"f32.f16.f16", 8};
   std::string otherProduct = product(other, "1");
   EXPECT_THAT(errorOf(plain, issued + otherProduct), HasSubstr("[emulator_wgmma_pending]"));
   // Fragments of A may be read, not overwritten.

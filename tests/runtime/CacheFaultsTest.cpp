@@ -2,7 +2,7 @@
 // too few descriptors, and things in an entry's place that are no files. Each in a process of its
 // own.
 #include "runtime/cache/DiskCache.h"
-#include "runtime/cache/Sha256.h"
+#include "tests/runtime/CacheKeys.h"
 #include "tests/runtime/TemporaryFolder.h"
 
 #include <gmock/gmock.h>
@@ -26,8 +26,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-
-std::string keyOf(const std::string &text) { return hex(sha256(text)); }
 
 class CacheFaultsTest : public testing::Test {
 protected:

@@ -43,35 +43,35 @@ struct FakeLt {
   };
   std::vector<Launch> launches;
 };
-FakeLt fake;
+FakeLt fakeLt;
 
 FakeLt::Layout &layoutOf(CublasLt::Layout layout) {
   return *reinterpret_cast<FakeLt::Layout *>(layout);
 }
 
 int destroyed() {
-  --fake.alive;
+  --fakeLt.alive;
   return 0;
 }
 
-CublasLt resetFake() {
-  fake = FakeLt();
+CublasLt resetFakeLt() {
+  fakeLt = FakeLt();
   CublasLt table;
   table.statusString = [](int) { return "CUBLAS_STATUS_FAKE"; };
   table.create = [](CublasLt::Handle *handle) {
-    *handle = reinterpret_cast<CublasLt::Handle>(&fake);
-    ++fake.alive;
+    *handle = reinterpret_cast<CublasLt::Handle>(&fakeLt);
+    ++fakeLt.alive;
     return 0;
   };
   table.destroy = [](CublasLt::Handle) { return destroyed(); };
   table.operationCreate = [](CublasLt::Operation *operation, int compute, int scale) {
-    *operation = reinterpret_cast<CublasLt::Operation>(&fake);
-    fake.operationAttributes = {{0, std::to_string(compute)}, {1, std::to_string(scale)}};
-    ++fake.alive;
+    *operation = reinterpret_cast<CublasLt::Operation>(&fakeLt);
+    fakeLt.operationAttributes = {{0, std::to_string(compute)}, {1, std::to_string(scale)}};
+    ++fakeLt.alive;
     return 0;
   };
   table.operationSet = [](CublasLt::Operation, int attribute, const void *value, size_t size) {
-    fake.operationAttributes[attribute] = std::string(static_cast<const char *>(value), size);
+    fakeLt.operationAttributes[attribute] = std::string(static_cast<const char *>(value), size);
     return 0;
   };
   table.operationDestroy = [](CublasLt::Operation) { return destroyed(); };
@@ -79,7 +79,7 @@ CublasLt resetFake() {
                           int64_t leadingDimension) {
     *layout = reinterpret_cast<CublasLt::Layout>(
         new FakeLt::Layout{type, rows, columns, leadingDimension});
-    ++fake.alive;
+    ++fakeLt.alive;
     return 0;
   };
   table.layoutDestroy = [](CublasLt::Layout layout) {
@@ -87,21 +87,21 @@ CublasLt resetFake() {
     return destroyed();
   };
   table.preferenceCreate = [](CublasLt::Preference *preference) {
-    *preference = reinterpret_cast<CublasLt::Preference>(&fake);
-    ++fake.alive;
+    *preference = reinterpret_cast<CublasLt::Preference>(&fakeLt);
+    ++fakeLt.alive;
     return 0;
   };
   table.preferenceSet = [](CublasLt::Preference, int, const void *value, size_t size) {
-    std::memcpy(&fake.workspaceBytes, value, size);
+    std::memcpy(&fakeLt.workspaceBytes, value, size);
     return 0;
   };
   table.preferenceDestroy = [](CublasLt::Preference) { return destroyed(); };
   table.heuristic = [](CublasLt::Handle, CublasLt::Operation, CublasLt::Layout, CublasLt::Layout b,
                        CublasLt::Layout, CublasLt::Layout, CublasLt::Preference, int most,
                        LtHeuristicResult *results, int *count) {
-    if (layoutOf(b).columns % static_cast<uint64_t>(fake.rowMultiple) != 0)
+    if (layoutOf(b).columns % static_cast<uint64_t>(fakeLt.rowMultiple) != 0)
       return 15;
-    *count = std::min(most, fake.known);
+    *count = std::min(most, fakeLt.known);
     for (int i = 0; i < *count; ++i)
       results[i] = {{{static_cast<uint64_t>(100 + i)}}, 0, i == 1 ? 15 : 0, 0, {}};
     return 0;
@@ -112,9 +112,9 @@ CublasLt resetFake() {
                     CublasLt::Layout dLayout, const LtAlgorithm *algorithm, void *, size_t,
                     Stream) {
     auto number = [](const void *at) { return std::string(static_cast<const char *>(at), 4); };
-    fake.launches.push_back({layoutOf(aLayout), layoutOf(bLayout), layoutOf(dLayout),
-                             algorithm->data[0], number(alpha), number(beta), a, b, d});
-    return fake.matmulStatus;
+    fakeLt.launches.push_back({layoutOf(aLayout), layoutOf(bLayout), layoutOf(dLayout),
+                               algorithm->data[0], number(alpha), number(beta), a, b, d});
+    return fakeLt.matmulStatus;
   };
   return table;
 }
@@ -130,17 +130,17 @@ Result<LtMatmul> create(const CublasLt &library, const LtProblem &problem, int m
 }
 
 TEST(LtMatmul, RowMajorOperandsAreTransposedColumnMajorOnes) {
-  CublasLt library = resetFake();
+  CublasLt library = resetFakeLt();
   {
     Result<LtMatmul> matmul = create(library, {LtType::Bf16, 3, 64, 128});
     ASSERT_TRUE(matmul) << matmul.error().str();
     EXPECT_EQ(matmul->rows(), 3);
     EXPECT_EQ(matmul->algorithms(), 2) << "the second of three is not for this problem";
-    EXPECT_EQ(fake.workspaceBytes, 32U << 20);
+    EXPECT_EQ(fakeLt.workspaceBytes, 32U << 20);
     ASSERT_TRUE(matmul->launch(1, 0x10, 0x20, 0x30, nullptr));
   }
-  ASSERT_EQ(fake.launches.size(), 1U);
-  const FakeLt::Launch &launch = fake.launches[0];
+  ASSERT_EQ(fakeLt.launches.size(), 1U);
+  const FakeLt::Launch &launch = fakeLt.launches[0];
   auto shape = [](const FakeLt::Layout &layout) {
     return std::to_string(layout.type) + ": " + std::to_string(layout.rows) + " x " +
            std::to_string(layout.columns) + ", " + std::to_string(layout.leadingDimension);
@@ -154,44 +154,44 @@ TEST(LtMatmul, RowMajorOperandsAreTransposedColumnMajorOnes) {
   EXPECT_EQ(launch.weight, reinterpret_cast<void *>(0x10));
   EXPECT_EQ(launch.x, reinterpret_cast<void *>(0x20));
   EXPECT_EQ(launch.y, reinterpret_cast<void *>(0x30));
-  EXPECT_EQ(fake.operationAttributes,
+  EXPECT_EQ(fakeLt.operationAttributes,
             (std::map<int, std::string>{{0, "68"}, {1, "0"}, {3, bytesOf(int32_t(1))}}));
-  EXPECT_EQ(fake.alive, 0);
+  EXPECT_EQ(fakeLt.alive, 0);
 }
 
 TEST(LtMatmul, Fp8HasScalesAndFastAccumulation) {
-  CublasLt library = resetFake();
+  CublasLt library = resetFakeLt();
   ASSERT_TRUE(create(library, {LtType::E4m3, 16, 64, 128}));
-  EXPECT_EQ(fake.operationAttributes[17], bytesOf(DevicePointer(0x2000)));
-  EXPECT_EQ(fake.operationAttributes[18], bytesOf(DevicePointer(0x2000)));
-  EXPECT_EQ(fake.operationAttributes[25], std::string(1, '\1'));
+  EXPECT_EQ(fakeLt.operationAttributes[17], bytesOf(DevicePointer(0x2000)));
+  EXPECT_EQ(fakeLt.operationAttributes[18], bytesOf(DevicePointer(0x2000)));
+  EXPECT_EQ(fakeLt.operationAttributes[25], std::string(1, '\1'));
 }
 
 TEST(LtMatmul, IntegersAreScaledByIntegers) {
-  CublasLt library = resetFake();
+  CublasLt library = resetFakeLt();
   Result<LtMatmul> matmul = create(library, {LtType::S8, 16, 64, 128});
   ASSERT_TRUE(matmul && matmul->launch(0, 0x10, 0x20, 0x30, nullptr));
-  EXPECT_EQ(fake.launches[0].alpha, bytesOf(int32_t(1)));
-  EXPECT_EQ(fake.launches[0].d.type, 10);
-  EXPECT_EQ(fake.operationAttributes[0], "72");
+  EXPECT_EQ(fakeLt.launches[0].alpha, bytesOf(int32_t(1)));
+  EXPECT_EQ(fakeLt.launches[0].d.type, 10);
+  EXPECT_EQ(fakeLt.operationAttributes[0], "72");
 }
 
 TEST(LtMatmul, RowsArePaddedWhereNothingElseIsSupported) {
-  CublasLt library = resetFake();
-  fake.rowMultiple = 4;
+  CublasLt library = resetFakeLt();
+  fakeLt.rowMultiple = 4;
   EXPECT_EQ(create(library, {LtType::S8, 17, 64, 128})->rows(), 32);
   EXPECT_EQ(create(library, {LtType::S8, 20, 64, 128})->rows(), 20);
-  fake.rowMultiple = 64;
+  fakeLt.rowMultiple = 64;
   Result<LtMatmul> none = create(library, {LtType::S8, 17, 64, 128});
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().str(), "error: cuBLASLt has no int8 algorithm for m = 17, n = 64, k = 128 "
                                 "[cublaslt_no_algorithm]\n");
-  EXPECT_EQ(fake.alive, 0);
+  EXPECT_EQ(fakeLt.alive, 0);
 }
 
 TEST(LtMatmul, AFailureNamesTheCall) {
-  CublasLt library = resetFake();
-  fake.matmulStatus = 13;
+  CublasLt library = resetFakeLt();
+  fakeLt.matmulStatus = 13;
   Status launched = create(library, {LtType::Bf16, 1, 64, 128})->launch(0, 1, 2, 3, nullptr);
   ASSERT_FALSE(launched);
   EXPECT_EQ(launched.error().str(),

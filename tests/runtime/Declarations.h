@@ -82,6 +82,12 @@ template <class T> T must(Result<T> result) {
   return std::move(*result);
 }
 
+inline EngineOptions noDisk() {
+  EngineOptions options;
+  options.diskCache = false;
+  return options;
+}
+
 inline Module parsed(const char *text, const char *name = "test.rho") {
   return must(Module::parse(text, name));
 }

@@ -1,7 +1,7 @@
 #include "runtime/cache/DiskCache.h"
 
 #include "dsl/Error.h"
-#include "runtime/cache/Sha256.h"
+#include "tests/runtime/CacheKeys.h"
 #include "tests/runtime/TemporaryFolder.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,6 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-std::string keyOf(const std::string &text) { return hex(sha256(text)); }
 const Entry &sampleEntry() {
   static const Entry entry = {{"facts", "rho kernel 1\n"}, {"ptx", ".version 7.0\n"}};
   return entry;

@@ -9,12 +9,6 @@
 namespace rho {
 namespace {
 
-EngineOptions noDisk() {
-  EngineOptions options;
-  options.diskCache = false;
-  return options;
-}
-
 dsl::QuantizedMatrix quantized(const dsl::Format &format, const std::vector<float> &x, int64_t rows,
                                int64_t k) {
   return must(dsl::quantize(std::make_shared<const dsl::Format>(format),

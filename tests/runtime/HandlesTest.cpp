@@ -7,12 +7,6 @@
 namespace rho {
 namespace {
 
-EngineOptions noDisk() {
-  EngineOptions options;
-  options.diskCache = false;
-  return options;
-}
-
 TEST(Handles, EmptyOnesGiveErrors) {
   Device device;
   Module module;

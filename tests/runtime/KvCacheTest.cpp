@@ -53,7 +53,7 @@ const Case cases[] = {
     {"kv_fp8", "kv_fp4", ScalarType::BF16, 64, 64, gpu},
 };
 
-KvCacheOptions optionsFor(const Case &c) {
+KvCacheOptions optionsOf(const Case &c) {
   KvCacheOptions options = rho::optionsFor(c.keys, c.values);
   options.type = c.type;
   options.headDim = c.headDim;
@@ -78,7 +78,7 @@ TEST_P(KvCaches, quantizeIsThatOfTheHostAndDequantizeTheFormatsNumbers) {
   Fixture f = Fixture::make(c.target);
   if (!f.device.valid())
     GTEST_SKIP() << "there is no GPU";
-  KvCacheOptions o = optionsFor(c);
+  KvCacheOptions o = optionsOf(c);
   o.pages = 3;
   Result<KvCache> cache = KvCache::create(f.engine, f.module, o);
   ASSERT_GOOD(cache);
@@ -253,7 +253,7 @@ TEST_P(KvAttentions, isThatOfTheStoredNumbers) {
   Fixture f = Fixture::make(a.formats.target);
   if (!f.device.valid())
     GTEST_SKIP() << "there is no GPU";
-  KvCacheOptions o = optionsFor(a.formats);
+  KvCacheOptions o = optionsOf(a.formats);
   o.kvHeads = a.kvHeads;
   o.queryHeads = a.queryHeads;
   o.pages = 32;

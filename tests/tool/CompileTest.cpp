@@ -32,11 +32,6 @@ std::string stage(const std::string &name) {
   return result.out;
 }
 
-std::string put(const std::string &name, const std::string &text) {
-  std::ofstream(scratchFolder() + name, std::ios::binary) << text;
-  return scratchFolder() + name;
-}
-
 // LLVM names a module that it reads after the file.
 std::string withoutModuleName(const std::string &text) {
   return text.starts_with("; ModuleID") ? text.substr(text.find('\n')) : text;

@@ -44,13 +44,6 @@ Table tableOf(const std::string &text) {
   return table;
 }
 
-std::string put(const std::string &name, const std::string &text) {
-  std::ofstream(scratchFolder() + name) << text;
-  return scratchFolder() + name;
-}
-
-std::string gemmFile(const std::string &name) { return shipped("kernels/gemms/" + name + ".rho"); }
-
 // A device of sm_80 with few SMs.
 std::string described(const std::string &name) {
   return "device " + name +

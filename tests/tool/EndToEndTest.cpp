@@ -24,8 +24,6 @@ std::vector<std::string> shippedGemms() {
   return names;
 }
 
-std::string gemmFile(const std::string &name) { return shipped("kernels/gemms/" + name + ".rho"); }
-
 class ShippedGemmTest : public testing::TestWithParam<std::string> {};
 
 TEST_P(ShippedGemmTest, runsWithinItsBound) {

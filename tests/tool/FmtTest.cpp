@@ -4,28 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 
 using namespace rho;
 using namespace rho::test;
 
 namespace {
 
-std::string contentOf(const std::string &path) {
-  return std::string(std::istreambuf_iterator<char>(std::ifstream(path).rdbuf()), {});
-}
-
-std::string write(const std::string &name, const std::string &text) {
-  std::string path = scratchFolder() + name;
-  std::ofstream(path, std::ios::binary) << text;
-  return path;
-}
-
 constexpr char odd[] = "gemm g{ // what\nweight:f16}";
 constexpr char canonical[] = "gemm g { // what\n  weight: f16\n}\n";
 
 TEST(FmtCommandTest, RewritesWhatDiffersAndNothingElse) {
-  std::string changed = write("changed.rho", odd), same = write("same.rho", canonical);
+  std::string changed = put("changed.rho", odd), same = put("same.rho", canonical);
   std::filesystem::permissions(changed, std::filesystem::perms(0604));
   auto before = std::filesystem::last_write_time(same);
   ToolResult result = runTool({"fmt", changed, same});
@@ -37,7 +26,7 @@ TEST(FmtCommandTest, RewritesWhatDiffersAndNothingElse) {
 }
 
 TEST(FmtCommandTest, CheckListsAndWritesNothing) {
-  std::string changed = write("changed.rho", odd), same = write("same.rho", canonical);
+  std::string changed = put("changed.rho", odd), same = put("same.rho", canonical);
   ToolResult result = runTool({"fmt", "--check", same, changed});
   EXPECT_EQ(result.code, 1);
   EXPECT_EQ(result.out, changed + "\n");
@@ -46,7 +35,7 @@ TEST(FmtCommandTest, CheckListsAndWritesNothing) {
 }
 
 TEST(FmtCommandTest, DashIsAFilter) {
-  std::string changed = write("changed.rho", odd), same = write("same.rho", canonical);
+  std::string changed = put("changed.rho", odd), same = put("same.rho", canonical);
   for (const std::string &input : {changed, same}) {
     ToolResult result = runTool({"fmt", "-"}, input);
     EXPECT_EQ(result.code, 0) << result.err;
@@ -56,7 +45,7 @@ TEST(FmtCommandTest, DashIsAFilter) {
 }
 
 TEST(FmtCommandTest, AWrongFileStaysAndTheOthersAreFormatted) {
-  std::string wrong = write("wrong.rho", "gemm {"), changed = write("changed.rho", odd);
+  std::string wrong = put("wrong.rho", "gemm {"), changed = put("changed.rho", odd);
   ToolResult result = runTool({"fmt", wrong, scratchFolder() + "none.rho", changed});
   EXPECT_EQ(result.code, 1);
   EXPECT_EQ(result.err, wrong +

@@ -21,9 +21,6 @@ json range(int line, int begin, int end) {
   return {{"start", place(line, begin)}, {"end", place(line, end)}};
 }
 int errorOf(const json &answer) { return answer.value("error", json::object()).value("code", 0); }
-std::string contentOf(const std::string &path) {
-  return std::string(std::istreambuf_iterator<char>(std::ifstream(path).rdbuf()), {});
-}
 // What a hover says.
 std::string markdown(const json &answer) {
   EXPECT_TRUE(answer["result"].is_object()) << answer;

@@ -6,18 +6,12 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 
 using namespace rho::test;
 using testing::HasSubstr;
 using testing::StartsWith;
 
 namespace {
-
-std::string contentOf(const std::string &path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 TEST(PlanCommandTest, plansAModelByItsPolicy) {
   std::string csv = scratchFolder() + "plan.csv", plot = scratchFolder() + "plan.svg";

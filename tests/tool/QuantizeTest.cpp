@@ -13,7 +13,6 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <sstream>
 
 using namespace rho;
 using namespace rho::test;
@@ -34,12 +33,6 @@ std::string write(const std::string &name, const std::vector<float> &values, int
 const std::vector<float> &weights() {
   static const std::vector<float> values = kernels::syntheticWeight(rows, k, 1);
   return values;
-}
-
-std::string contentOf(const std::string &path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
 }
 
 TEST(QuantizeTest, stepsAreTakenAndLowerTheErrorOfTheOutputs) {

@@ -14,12 +14,6 @@ namespace rho::test {
 
 namespace {
 
-std::string contentOf(const std::string &path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
 class Scratch {
 public:
   Scratch() : path(testing::TempDir() + "rho-tool-XXXXXX") {
@@ -43,7 +37,20 @@ const std::string &scratchFolder() {
   return scratch.path;
 }
 
+std::string put(const std::string &name, const std::string &text) {
+  std::ofstream(scratchFolder() + name, std::ios::binary) << text;
+  return scratchFolder() + name;
+}
+
+std::string contentOf(const std::string &path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
 std::string shipped(const std::string &path) { return std::string(RHO_SOURCE_DIR) + "/" + path; }
+
+std::string gemmFile(const std::string &name) { return shipped("kernels/gemms/" + name + ".rho"); }
 
 ToolProcess startTool(const std::vector<std::string> &arguments, const std::string &input) {
   static int started = 0;

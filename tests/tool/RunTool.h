@@ -29,7 +29,13 @@ ToolResult runTool(const std::vector<std::string> &arguments,
 // A folder that exists until the process ends.
 const std::string &scratchFolder();
 
+// Writes a file there and returns its path.
+std::string put(const std::string &name, const std::string &text);
+
+std::string contentOf(const std::string &path);
+
 // A file of the source tree.
 std::string shipped(const std::string &path);
+std::string gemmFile(const std::string &name);
 
 } // namespace rho::test

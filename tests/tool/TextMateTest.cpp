@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <regex>
 
 using namespace rho;
@@ -17,16 +16,12 @@ using nlohmann::json;
 
 namespace {
 
-std::string contentOf(const std::string &path) {
-  return std::string(std::istreambuf_iterator<char>(std::ifstream(path).rdbuf()), {});
-}
-
 // Applies the patterns as editors do: of all, the one that matches first, of those the first in the
 // list. Only flat lists of `match` are known, and expressions that mean the same to std::regex.
 class TextMate {
 public:
   TextMate() {
-    json grammar = json::parse(contentOf(test::shipped("docs/editors/rho.tmLanguage.json")));
+    json grammar = json::parse(test::contentOf(test::shipped("docs/editors/rho.tmLanguage.json")));
     for (const json &pattern : grammar["patterns"])
       patterns.push_back({std::regex(pattern["match"].get<std::string>()), pattern});
   }
@@ -197,7 +192,7 @@ TEST(TextMate, AgreesWithTheLexerOnShippedFiles) {
     if (entry.path().extension() != ".rho")
       continue;
     ++files;
-    std::string text = contentOf(entry.path());
+    std::string text = test::contentOf(entry.path());
     std::vector<std::string> scopes = grammar().scopes(text);
     SourceMap sources;
     uint32_t file = sources.add(entry.path().string(), text);
