@@ -153,6 +153,38 @@ Violations foreignHeadersInPublicOnes(const Sources &sources) {
   return violations;
 }
 
+Violations includedSources(const Sources &sources) {
+  Violations violations;
+  for (const SourceFile &file : sources)
+    for (const std::string &header : includesOf(file))
+      if (header.ends_with(".cpp"))
+        violations.push_back(file.path + " includes " + header);
+  return violations;
+}
+
+Violations unusedUsings(const Sources &sources) {
+  static const std::regex comment("//[^\n]*"), word("[A-Za-z_]\\w*"), include("#include[^\n]*");
+  static const std::regex declaration(R"((^|\n)using ([\w:]+::\w+(?:, *[\w:]+::\w+)*);)");
+  static const std::regex name(R"(::(\w+) *(?=,|$))");
+  Violations violations;
+  for (const SourceFile &file : sources) {
+    if (!file.path.ends_with(".cpp"))
+      continue;
+    std::string code = std::regex_replace(file.text, comment, "");
+    code = std::regex_replace(code, include, "");
+    std::map<std::string, int> uses;
+    for (std::sregex_iterator it(code.begin(), code.end(), word), end; it != end; ++it)
+      ++uses[it->str()];
+    for (std::sregex_iterator it(code.begin(), code.end(), declaration), end; it != end; ++it) {
+      std::string names = (*it)[2];
+      for (std::sregex_iterator each(names.begin(), names.end(), name); each != end; ++each)
+        if (uses[(*each)[1]] < 2)
+          violations.push_back(file.path + ": nothing uses " + (*each)[1].str());
+    }
+  }
+  return violations;
+}
+
 Violations longFiles(const Sources &sources, int limit) {
   Violations violations;
   for (const SourceFile &file : sources) {

@@ -33,6 +33,11 @@ Violations cudaHeaders(const Sources &sources);
 // Public headers: dsl/*.h, the compiler's MLIR-free ones, runtime/Rho.h. Everything that they
 // reach is ours or the standard library's.
 Violations foreignHeadersInPublicOnes(const Sources &sources);
+// Two checks that clang-tidy makes in a main file only, which in a unity build is a generated one.
+// No file includes a source.
+Violations includedSources(const Sources &sources);
+// In sources, names in `using a::b;` at the start of a line that occur nowhere else.
+Violations unusedUsings(const Sources &sources);
 // No file written by a person exceeds `limit` lines.
 Violations longFiles(const Sources &sources, int limit);
 // Each id of dsl/Diagnostics.def is named in a test source, as DiagId::id or as [id].

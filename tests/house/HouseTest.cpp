@@ -38,6 +38,10 @@ TEST(House, PublicHeadersReachNoForeignHeader) {
   EXPECT_EQ(lines(foreignHeadersInPublicOnes(ourSources())), "");
 }
 
+TEST(House, SourcesAreNotIncluded) { EXPECT_EQ(lines(includedSources(ourSources())), ""); }
+
+TEST(House, UsingsAreUsed) { EXPECT_EQ(lines(unusedUsings(ourSources())), ""); }
+
 TEST(House, FilesAreReadInOneSitting) { EXPECT_EQ(lines(longFiles(ourSources(), 600)), ""); }
 
 TEST(House, EveryDiagnosticIsProvoked) {
@@ -101,6 +105,20 @@ TEST(HouseRules, AForeignHeaderReachedFromAPublicOneIsNamedWithTheWay) {
                                           {"dsl/Format.h", "#include <vector>\n"},
                                           {"runtime/Private.h", "#include <cuda.h>\n"}}),
               ElementsAre("runtime/Rho.h -> compiler/Inner.h -> mlir/IR/Types.h"));
+}
+
+TEST(HouseRules, AnIncludedSourceIsNamed) {
+  EXPECT_THAT(includedSources({{"dsl/A.cpp", "#include \"dsl/B.cpp\"\n#include \"dsl/C.h\"\n"}}),
+              ElementsAre("dsl/A.cpp includes dsl/B.cpp"));
+}
+
+TEST(HouseRules, AUsingThatNothingUsesIsNamed) {
+  EXPECT_THAT(unusedUsings({{"dsl/A.cpp", "#include \"b/One.h\"\n"
+                                          "using b::One, b::c::Two;\n"
+                                          "using b::Three; // and Three\n"
+                                          "using Four = b::Four;\nusing namespace b;\nTwo x;\n"},
+                            {"dsl/A.h", "using b::One;\n"}}),
+              ElementsAre("dsl/A.cpp: nothing uses One", "dsl/A.cpp: nothing uses Three"));
 }
 
 TEST(HouseRules, ALongFileIsNamed) {
