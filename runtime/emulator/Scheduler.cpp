@@ -89,12 +89,46 @@ bool runWarp(Cta &cta, Warp &warp) {
   return goesOn;
 }
 
+// How far warps fall behind each other: a GPU promises nothing, and what waits for the wrong phase
+// of a barrier, or for none, shows only where one of them is late. By chance, the same in every
+// run.
+class Lags {
+public:
+  void start(uint64_t seed, size_t warps) {
+    state = (seed + 1) * 0x9e3779b97f4a7c15U;
+    rounds.assign(warps, 0);
+  }
+
+  // Whether a warp that could go on stays where it is for a round.
+  bool holds(const Warp &warp) {
+    uint16_t &left = rounds[warp.id];
+    if (left > 0) {
+      --left;
+      return true;
+    }
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    if ((state >> 40 & (oneIn - 1)) == 0)
+      left = static_cast<uint16_t>(state >> 20 & (mostRounds - 1));
+    return false;
+  }
+
+  void end() { std::fill(rounds.begin(), rounds.end(), 0); }
+
+private:
+  static constexpr uint64_t oneIn = 32, mostRounds = 64; // powers of two
+  uint64_t state = 0;
+  std::vector<uint16_t> rounds; // by warp
+};
+
 bool is64Bit(Special special) { return special == Special::GridId; }
 
 // What a worker keeps from cluster to cluster.
 struct Worker {
   LaunchState &state;
   Cluster cluster;
+  Lags lags;
   std::vector<uint8_t> storage; // register files, 64-byte aligned inside
   LaunchStats stats;
 
@@ -132,6 +166,7 @@ struct Worker {
   void startCluster(uint64_t number) {
     const Dim3 &grid = state.gridClusters, &shape = state.launch.cluster;
     cluster.number = number;
+    lags.start(number, cluster.ctas.size() * cluster.ctas[0].warps.size());
     Dim3 first{uint32_t(number % grid.x) * shape.x, uint32_t(number / grid.x % grid.y) * shape.y,
                uint32_t(number / grid.x / grid.y) * shape.z};
     if (cluster.order.start())
@@ -233,15 +268,23 @@ struct Worker {
 
   // One turn for each warp that can go on. False: the launch is over for this cluster.
   bool runReady(bool &progress, bool &waiting) {
+    bool held = false;
     for (Cta &cta : cluster.ctas)
       for (Warp &warp : cta.warps) {
-        if (warp.state == Warp::State::Ready) {
-          progress = true;
-          if (!runWarp(cta, warp))
-            return false;
-        }
         waiting |= warp.state != Warp::State::Done;
+        if (warp.state != Warp::State::Ready)
+          continue;
+        if (lags.holds(warp)) {
+          held = true;
+          continue;
+        }
+        progress = true;
+        if (!runWarp(cta, warp))
+          return false;
       }
+    if (held && !progress) // nobody else can go on
+      lags.end();
+    progress |= held;
     return true;
   }
 

@@ -76,6 +76,53 @@ TEST(Mbarrier, PhasesOrderProducerAndConsumer) {
     EXPECT_EQ(ran.as<uint32_t>()[32 + lane], 10 + 5 * lane);
 }
 
+// Warp 0 waits for warp 1 in each round and for warp 2 in none (`others` 32) or in each (64). Where
+// it does not, warp 2 may fall a round behind and take one phase of `full` for another.
+std::string audience(const std::string &others) {
+  return initBarriers("32", others) + R"(
+  mov.b32 %r1, 0;  // round
+  @!%p0 bra CONSUMER;
+PRODUCER:
+  and.b32 %r6, %r1, 1;
+  xor.b32 %r7, %r6, 1;
+)" + waitFor("empty", "%r7", "WE") +
+         R"(
+  mbarrier.arrive.shared::cta.b64 _, [full];
+  add.u32 %r1, %r1, 1;
+  setp.lt.u32 %p2, %r1, 40;
+  @%p2 bra PRODUCER;
+  exit;
+CONSUMER:
+  setp.lt.u32 %p3, %tid32, )" +
+         others + R"(;
+  setp.lt.u32 %p4, %tid32, 64;
+  or.pred %p3, %p3, %p4;
+  setp.eq.u32 %p5, )" +
+         others + R"(, 64;
+  or.pred %p3, %p3, %p5;
+NEXT:
+  and.b32 %r6, %r1, 1;
+)" + waitFor("full", "%r6", "WF") +
+         R"(
+  @%p3 mbarrier.arrive.shared::cta.b64 _, [empty];
+  add.u32 %r1, %r1, 1;
+  setp.lt.u32 %p2, %r1, 40;
+  @%p2 bra NEXT;
+)";
+}
+
+TEST(Mbarrier, AWarpThatNobodyWaitsForFallsBehind) {
+  auto run = [](const std::string &others) {
+    Config config;
+    config.block.x = 96;
+    config.grid.x = 16;
+    config.outBytes = 1024;
+    return runKernel(kernel(audience(others), mbarrierBuffers), config).error;
+  };
+  EXPECT_EQ(run("64"), "");
+  EXPECT_THAT(run("32"), HasSubstr("[emulator_deadlock]"));
+}
+
 TEST(Mbarrier, WithoutAWaitThereIsARace) {
   std::string once = initBarriers("32", "1") + R"(
   @!%p0 st.shared.b32 [data], %tid32;
