@@ -53,7 +53,9 @@ public:
       --depth;
     }
     for (const Residual &residual : format.residuals)
-      print("residual per " + text(residual.blocks) + " ", residual.part);
+      print("residual per " + text(residual.blocks) +
+                (residual.divisor ? " / " + std::to_string(residual.divisor->value) : "") + " ",
+            residual.part);
     --depth;
   }
 

@@ -132,9 +132,11 @@ struct Partition {
   Span span;
 };
 
+// `name: format` or `name: type / divisor`, then as a part.
 struct Residual {
   Blocks blocks;
   Part part;
+  std::optional<Number> divisor;
   Span span;
 };
 

@@ -23,6 +23,11 @@ static double partBits(const Partition &partition) {
   return bits;
 }
 
+// Bits a number that a part stores itself.
+static double ownBits(const Part &part) {
+  return part.divisor != 0 ? part.format->bitsPerElement(0) : part.format->bitsPerElement();
+}
+
 // Bits a number that say how each block is stored.
 static double choiceBits(const Blocks &blocks, size_t choices) {
   double numbers = static_cast<double>(blocks.rows) * static_cast<double>(blocks.k);
@@ -72,7 +77,7 @@ double Format::bitsPerElement() const {
   if (partition)
     bits += partBits(*partition) + choiceBits(partition->blocks, partition->parts.size());
   if (residual)
-    bits += residual->part.format->bitsPerElement() * residual->part.budget.value_or(100) / 100 +
+    bits += ownBits(residual->part) * residual->part.budget.value_or(100) / 100 +
             choiceBits(residual->blocks, 2);
   for (size_t i = 0; i < components.size(); ++i)
     bits += bitsPerElement(static_cast<int>(i));
@@ -87,6 +92,33 @@ Format plainFormat(ElementType type) {
   auto value = std::make_shared<Expr>();
   value->kind = Expr::Kind::Component;
   format.value = value;
+  return format;
+}
+
+// The expression with the element times `factor`.
+static ExprPtr scaledElement(const ExprPtr &expr, double factor) {
+  auto copy = std::make_shared<Expr>(*expr);
+  if (expr->kind != Expr::Kind::Component || expr->component != 0) {
+    for (ExprPtr &operand : copy->operands)
+      operand = scaledElement(operand, factor);
+    return copy;
+  }
+  auto constant = std::make_shared<Expr>();
+  constant->kind = Expr::Kind::Real;
+  constant->real = factor;
+  auto product = std::make_shared<Expr>();
+  product->kind = Expr::Kind::Binary;
+  product->op = Expr::Op::Mul;
+  product->operands = {std::move(copy), std::move(constant)};
+  return product;
+}
+
+Format withElement(Format format, ElementType type, double factor, std::string name) {
+  format.name = std::move(name);
+  format.residual.reset();
+  format.partition.reset();
+  format.components[0].type = type;
+  format.value = scaledElement(format.value, factor);
   return format;
 }
 
@@ -119,7 +151,7 @@ static bool equal(const Requirement &a, const Requirement &b) {
 
 static bool equal(const Part &a, const Part &b) {
   return a.name == b.name && a.atLeast == b.atLeast && a.budget == b.budget &&
-         equal(a.left, b.left) && equal(a.right, b.right) &&
+         a.divisor == b.divisor && equal(a.left, b.left) && equal(a.right, b.right) &&
          (a.format == b.format || *a.format == *b.format);
 }
 

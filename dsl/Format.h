@@ -123,6 +123,10 @@ struct Part {
   ExprPtr left, right;          // `where left >= right`; both null where there is no rule
   bool atLeast = true;          // else `<=`
   std::optional<double> budget; // percent of all blocks that it stores, at most
+  // Of a residual `fix: s4 / 16`: 16, and `format`, of this name, is that which it is the residual
+  // of with an s4 as its element, whose value is divided by 16. It shares the codes of all other
+  // components. 0: a format of its own.
+  int64_t divisor = 0;
   Span span;
 };
 
@@ -186,6 +190,10 @@ std::vector<int> guestsOf(const Format &format, int host);
 
 // As a declaration says it after `per`: "n[128] k[128]", "channel". Empty for the element.
 std::string printExtent(const Component &component);
+
+// The format by the given name with another type of element, whose value is multiplied by a factor;
+// without parts.
+Format withElement(Format format, ElementType type, double factor, std::string name);
 
 // Whether a rule chooses among candidates, its operands.
 bool isBest(const ExprPtr &rule);

@@ -346,6 +346,11 @@ private:
     if (!takeName(residual.part.name, "the name of the residual") || !take(TokenKind::Colon) ||
         !use(residual.part.format))
       return false;
+    if (is(TokenKind::Slash)) {
+      advance();
+      if (!takeNumber(residual.divisor.emplace(), "the divisor of the residual's numbers"))
+        return false;
+    }
     if (!word("per"))
       return expected("'per', then what is stored together");
     advance();

@@ -67,8 +67,23 @@ public:
     }
   }
 
+  // Elements alone, with these codes of all other components.
+  Result<QuantizedMatrix> finish(QuantizedMatrix &&given, double scale) {
+    byDivision = true;
+    factor = scale;
+    out.components = std::move(given.components);
+    out.components[0] = CodeArray(format.element().type.bits(), out.rows * out.k);
+    encodeBands(format.encodeOrder.size());
+    return result();
+  }
+
   Result<QuantizedMatrix> finish() {
     encodeTensors(0);
+    return result();
+  }
+
+private:
+  Result<QuantizedMatrix> result() {
     if (nonFinite.found()) {
       double value = input.at(nonFinite.row(), nonFinite.column());
       return makeError(DiagId::non_finite_input,
@@ -80,7 +95,6 @@ public:
     return std::move(out);
   }
 
-private:
   // What one thread works with.
   struct State {
     int64_t firstRow = 0;        // of x
@@ -356,7 +370,7 @@ private:
 
   void divideElements(const Block &part, State &state) {
     loadValues(format.encodeOrder.size(), part, state);
-    double scale = 1;
+    double scale = factor;
     for (size_t c = 1; c < state.values.size(); ++c)
       scale *= state.values[c];
     ElementType type = format.element().type;
@@ -450,7 +464,8 @@ private:
   const bool reject;
   const unsigned threads;
   const std::span<const double> columnWeights;
-  const bool byDivision;
+  bool byDivision;
+  double factor = 1;                                     // of S
   const QuotientEncoder quotients;                       // where codes have at most 8 bits
   int64_t run = std::numeric_limits<int64_t>::max() / 2; // numbers that share every other component
   int tensorTrials = 0;
@@ -474,6 +489,11 @@ std::optional<Error> wrongWeights(std::span<const double> weights, int64_t k) {
 }
 
 } // namespace
+
+Result<QuantizedMatrix> quantizeElements(QuantizedMatrix matrix, const MatrixView &input,
+                                         double factor, const QuantizeOptions &options) {
+  return Quantizer(matrix.format, input, options).finish(std::move(matrix), factor);
+}
 
 Result<QuantizedMatrix> quantize(std::shared_ptr<const Format> format, const MatrixView &input,
                                  const QuantizeOptions &options) {

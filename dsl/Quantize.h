@@ -100,6 +100,10 @@ struct MatrixView {
 // more. With h = mean(x_k^2) of the layer's inputs this is the H-score of MosaicQuant (section 4.1,
 // algorithm 1, appendix A), the sum over a block of H_kk * (R^2 - (R - Q4(R))^2), clipped at 0.
 //
+// A residual `s4 / 16` has the components of the format without it, whose codes it shares: only its
+// element is encoded, with S / 16 in place of S; where the format's element is the lowest of its
+// type, at least 0, so that the two are the halves of one number of 8 bits.
+//
 // A partition: x is encoded in each part. A block belongs to the first part; each other part, in
 // order of declaration, takes from those before it the blocks where its rule holds (without a rule:
 // where its squared error is less than that of the part that has the block), with a budget those

@@ -58,13 +58,13 @@ public:
       return base;
     const Part &part = format.residual->part;
     std::vector<float> left = difference(*base);
-    Result<PerBlock> scores = residualScores(part, left);
+    Result<PerBlock> scores = residualScores(part, *base, left);
     if (!scores)
       return scores.error();
     std::vector<uint32_t> choice(count(), 0);
     for (size_t block : chosen(part, *scores, false))
       choice[block] = 1;
-    Result<QuantizedMatrix> fix = encode(part.format, masked(left, choice, 1));
+    Result<QuantizedMatrix> fix = encodeResidual(part, *base, masked(left, choice, 1));
     if (!fix)
       return fix;
     QuantizedMatrix out = result(format, choice);
@@ -126,6 +126,29 @@ private:
     return quantize(std::move(format), view, all);
   }
 
+  // What `base` leaves over, or a part of it.
+  Result<QuantizedMatrix> encodeResidual(const Part &part, const QuantizedMatrix &base,
+                                         const std::vector<float> &numbers) const {
+    if (part.divisor == 0)
+      return encode(part.format, numbers);
+    MatrixView view{numbers.data(), MatrixView::Type::F32, rows, k, k};
+    QuantizedMatrix shared = base;
+    shared.format = part.format;
+    Result<QuantizedMatrix> fix =
+        quantizeElements(std::move(shared), view, 1 / static_cast<double>(part.divisor), options);
+    if (!fix)
+      return fix;
+    const CodeArray &codes = base.components[0];
+    ElementType element = base.format->element().type, type = part.format->element().type;
+    uint32_t lowest = element.encode(element.minFinite());
+    everyRow([&](int64_t row) {
+      for (int64_t i = row * k; i < (row + 1) * k; ++i)
+        if (codes.get(i) == lowest && type.decode(fix->components[0].get(i)) < 0)
+          fix->components[0].set(i, 0);
+    });
+    return fix;
+  }
+
   // What `matrix` leaves over of each number of x.
   std::vector<float> difference(const QuantizedMatrix &matrix) const {
     std::vector<float> left(x.size());
@@ -139,7 +162,8 @@ private:
   }
 
   // How much the part lowers the squared error of each block of `left`.
-  Result<PerBlock> residualScores(const Part &part, const std::vector<float> &left) const {
+  Result<PerBlock> residualScores(const Part &part, const QuantizedMatrix &base,
+                                  const std::vector<float> &left) const {
     std::span<const double> given = options.residualScores;
     if (!given.empty()) {
       if (given.size() != count())
@@ -152,7 +176,7 @@ private:
                            {"NaN for block " + std::to_string(block), "scores are numbers"});
       return PerBlock(given.begin(), given.end());
     }
-    Result<QuantizedMatrix> whole = encode(part.format, left);
+    Result<QuantizedMatrix> whole = encodeResidual(part, base, left);
     if (!whole)
       return whole.error();
     return sums(left, *whole, [](double r, double value) { return r * r - square(r - value); });

@@ -5,6 +5,11 @@
 
 namespace rho::dsl {
 
+// The elements alone of a product, by division; `matrix` has the codes of all other components, and
+// S is theirs times `factor`.
+Result<QuantizedMatrix> quantizeElements(QuantizedMatrix matrix, const MatrixView &input,
+                                         double factor, const QuantizeOptions &options);
+
 // `input` has numbers.
 Result<QuantizedMatrix> quantizeParts(const Format &format, const MatrixView &input,
                                       const QuantizeOptions &options);

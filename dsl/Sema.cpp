@@ -55,6 +55,7 @@ public:
       candidates();
     if (good)
       elementWidth();
+    good = good && shareComponents(syntax, findings, format);
     if (!good)
       return std::nullopt;
     return std::move(format);

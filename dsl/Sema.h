@@ -58,6 +58,8 @@ inline constexpr int maxPartDepth = 3;
 // Checks partition and residual and adds them to `format`. False after errors.
 bool checkParts(const ast::Format &syntax, const FormatLookup &lookup, Findings &findings,
                 Format &format);
+// Makes the format of a residual that is divided, when that of the rest is complete.
+bool shareComponents(const ast::Format &syntax, Findings &findings, Format &format);
 
 // --- SemaGemm.cpp
 

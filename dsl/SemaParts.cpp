@@ -1,4 +1,5 @@
 // Formats that are made of others: partitions and residuals.
+#include "dsl/DeriveEncode.h"
 #include "dsl/Numbers.h"
 #include "dsl/Sema.h"
 
@@ -25,7 +26,7 @@ public:
     if (!syntax.residuals.empty()) {
       const ast::Residual &declared = syntax.residuals[0];
       Residual residual{blocks(declared.blocks), {}};
-      residual.part = part(declared.part, residual.blocks);
+      residual.part = part(declared.part, residual.blocks, declared.divisor.has_value());
       format.residual = std::move(residual);
     }
     if (good && depthOfParts(format) > maxPartDepth)
@@ -108,9 +109,9 @@ private:
             number.span);
   }
 
-  Part part(const ast::Part &declared, const Blocks &blocks) {
+  Part part(const ast::Part &declared, const Blocks &blocks, bool sharesComponents = false) {
     Part part{.name = declared.name.text,
-              .format = lookup(declared.format),
+              .format = sharesComponents ? nullptr : lookup(declared.format),
               .left = nullptr,
               .right = nullptr,
               .atLeast = declared.atLeast,
@@ -126,7 +127,7 @@ private:
     }
     if (part.format)
       fits(*part.format, blocks, declared.format.span);
-    else
+    else if (!sharesComponents) // else see shareComponents
       good = false;
     return part;
   }
@@ -175,6 +176,39 @@ private:
 bool checkParts(const ast::Format &syntax, const FormatLookup &lookup, Findings &findings,
                 Format &format) {
   return PartChecker(syntax, lookup, findings).run(format);
+}
+
+bool shareComponents(const ast::Format &syntax, Findings &findings, Format &format) {
+  if (!format.residual || !syntax.residuals[0].divisor)
+    return true;
+  const ast::Residual &declared = syntax.residuals[0];
+  Part &part = format.residual->part;
+  part.divisor = declared.divisor->value;
+  ElementType element = format.element().type;
+  std::optional<ElementType> type = ElementType::fromName(declared.part.format.name.text);
+  auto isSigned = [](ElementType t) { return t.kind() == ElementType::Kind::Signed; };
+  auto refuse = [&](const std::string &why, Span span) {
+    findings.add(DiagId::residual_shares, {part.name, ast::print(declared.part.format), why}, span);
+    return false;
+  };
+  if (!type || declared.part.format.parentheses || !isSigned(*type))
+    return refuse("that is no signed integer type", declared.part.format.span);
+  if (!isSigned(element) || !isProduct(format) || !format.requirements.empty())
+    return refuse("the value of '" + format.name + "' is no product of a signed integer and scales",
+                  declared.part.format.span);
+  if (element.bits() + type->bits() > 8)
+    return refuse("with the " + std::to_string(element.bits()) +
+                      " bits of the element they are more than 8",
+                  declared.part.format.span);
+  if (part.divisor != int64_t{1} << type->bits())
+    return refuse("divided by " + std::to_string(part.divisor) + ", " +
+                      std::to_string(int64_t{1} << type->bits()) + " puts their " +
+                      std::to_string(type->bits()) + " bits below those of the element",
+                  declared.divisor->span);
+  part.format = std::make_shared<const Format>(
+      withElement(format, *type, 1 / static_cast<double>(part.divisor),
+                  std::string(type->name()) + " / " + std::to_string(part.divisor)));
+  return true;
 }
 
 } // namespace rho::dsl

@@ -17,7 +17,7 @@ format mosaic {
   element: s4
   scale:   f16 per channel
   value = element * scale
-  residual fix: int4_channel per n[64] k[64] budget 10%
+  residual fix: s4 / 16 per n[64] k[64] budget 10%
 }
 format comet { partition per tensor k[128] { low: int4_token  high: int8_token budget 20% } }
 )";

@@ -63,7 +63,10 @@ private:
     path.push_back(index);
     bool outer = selective;
     selective = true;
-    collect(prefix + part.name + ".", *part.format);
+    if (part.divisor != 0) // the others are those of the rest
+      component(prefix + part.name + ".", part.format->element(), 0);
+    else
+      collect(prefix + part.name + ".", *part.format);
     selective = outer;
     path.pop_back();
   }
@@ -156,6 +159,16 @@ dsl::QuantizedMatrix emptyMatrix(std::shared_ptr<const dsl::Format> format, int6
   }
   matrix.format = std::move(format);
   return matrix;
+}
+
+void shareCodes(dsl::QuantizedMatrix &matrix) {
+  for (dsl::QuantizedMatrix &part : matrix.parts)
+    shareCodes(part);
+  if (!matrix.format->residual || matrix.format->residual->part.divisor == 0)
+    return;
+  std::vector<dsl::CodeArray> &own = matrix.parts[1].components;
+  std::copy(matrix.parts[0].components.begin() + 1, matrix.parts[0].components.end(),
+            own.begin() + 1);
 }
 
 const dsl::QuantizedMatrix &partOf(const dsl::QuantizedMatrix &matrix, const CodeStream &stream) {

@@ -38,6 +38,9 @@ TensorEntry entryOf(const CodeStream &stream);
 // The innermost part that has the stream.
 const dsl::QuantizedMatrix &partOf(const dsl::QuantizedMatrix &matrix, const CodeStream &stream);
 
+// Copies what a residual shares with the rest of its format.
+void shareCodes(dsl::QuantizedMatrix &matrix);
+
 // With all codes 0.
 dsl::QuantizedMatrix emptyMatrix(std::shared_ptr<const dsl::Format> format, int64_t rows,
                                  int64_t k);

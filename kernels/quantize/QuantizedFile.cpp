@@ -18,8 +18,10 @@ namespace {
 constexpr int64_t chunkCodes = int64_t(1) << 24, sliceCodes = int64_t(1) << 18;
 
 void collect(const dsl::Format &format, std::vector<dsl::Format> &formats) {
-  forEachPart(format,
-              [&](const dsl::Part &part, const dsl::Blocks &) { collect(*part.format, formats); });
+  forEachPart(format, [&](const dsl::Part &part, const dsl::Blocks &) {
+    if (part.divisor == 0) // else it is part of the declaration
+      collect(*part.format, formats);
+  });
   bool known = std::any_of(formats.begin(), formats.end(),
                            [&](const dsl::Format &other) { return other.name == format.name; });
   if (!known && !isPlain(format))
@@ -85,6 +87,7 @@ public:
     for (const CodeStream &stream : streams)
       if (Status read = readStream(stream, matrix); !read)
         return std::move(read.error());
+    shareCodes(matrix);
     return matrix;
   }
 

@@ -331,6 +331,39 @@ TEST(Residual, CorrectsTheChosenBlocksOnly) {
   }
 }
 
+// r / 16 of the scales of the rest, and with the lowest code of the rest no less than nothing.
+TEST(Residual, OfSharedScalesIsTheSixteenthsThatAreLeft) {
+  FormatPtr format = declaredWithLibrary(
+      "format f { element: s4 scale: f16 per k[64] value = element * scale\n"
+      "encode { scale = absmax(x) / 10 } residual fix: s4 / 16 per n[16] k[64] budget 30% }");
+  Numbers x = activations(partRows, partK, 4);
+  QuantizedMatrix q = partitioned(format, x, partRows);
+  ASSERT_EQ(q.parts.size(), 2U);
+  const QuantizedMatrix &base = q.parts[0], &fix = q.parts[1];
+  Grid grid{partRows, partK, 16, 64};
+  int lowest = 0, stored = 0;
+  for (int64_t row = 0; row < partRows; ++row)
+    for (int64_t column = 0; column < partK; ++column) {
+      int64_t i = row * partK + column, group = row * ((partK + 63) / 64) + column / 64;
+      ASSERT_EQ(fix.components[1].get(group), base.components[1].get(group));
+      double scale = ElementType::get("f16").decode(base.components[1].get(group));
+      double q4 = ElementType::get("s4").decode(base.components[0].get(i));
+      double r = 0;
+      if (q.choice.get(grid.at(row, column)) != 0) {
+        auto left = static_cast<double>(
+            static_cast<float>(static_cast<double>(x[static_cast<size_t>(i)]) - q4 * scale));
+        r = std::clamp(std::nearbyint(left / (scale / 16)), q4 == -8 ? 0.0 : -8.0, 7.0);
+        lowest += q4 == -8 && left < 0;
+        ++stored;
+      }
+      ASSERT_EQ(ElementType::get("s4").decode(fix.components[0].get(i)), r) << row << " " << column;
+      ASSERT_EQ(q.value(row, column), (q4 + r / 16) * scale);
+    }
+  EXPECT_GT(lowest, 0);
+  EXPECT_GT(stored, 0);
+  EXPECT_NEAR(format->bitsPerElement(), 4 + 0.25 + 0.3 * 4 + 1.0 / 1024, 1e-9);
+}
+
 constexpr const char *nested =
     "format f { partition per tensor k[256] { low: inner  high: f16 budget 25% }\n"
     "residual rest: int4_g64 per n[2] k[256] where absmax(x) >= 10 }\n"

@@ -133,7 +133,12 @@ const char *const partitions[] = {
     "format p { partition per tensor k[64] { a: low b: high budget 20% } }",
     "format p { element: s3 scale: f16 per k[64] value = element * scale "
     "residual fix: low per n[2] k[64] budget 10% }",
+    "format p { element: s4 scale: f16 per k[64] value = element * scale "
+    "residual fix: s4 / 16 per n[2] k[64] budget 10% }",
     // parts of parts
+    "format p { partition per n[4] k[64] { a: inner b: mid budget 30% } } "
+    "format inner { element: s2 scale: f16 per channel value = element * scale "
+    "residual fix: s4 / 16 per n[2] k[64] budget 50% }",
     "format p { partition per k[64] { a: inner b: mid budget 30% } } "
     "format inner { partition per k[32] { a: low b: high budget 50% } }",
 };
