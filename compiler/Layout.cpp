@@ -117,17 +117,22 @@ using Ranges = std::vector<std::pair<int64_t, int64_t>>; // of bytes, the end ex
 using Sections = std::vector<LayoutSection>;
 
 // What is wrong with the sections of one format.
-std::string sectionsProblem(std::initializer_list<std::pair<const Sections *, int64_t>> all) {
+std::string sectionsProblem(std::initializer_list<const Sections *> all) {
   std::map<int, std::vector<const LayoutSection *>> planes; // by component
-  for (auto [sections, alignment] : all)
-    for (const LayoutSection &section : *sections) {
-      if (std::string problem = sectionProblem(section, alignment); !problem.empty())
-        return "section of component " + std::to_string(section.component) + ": " + problem;
+  for (const Sections *sections : all)
+    for (const LayoutSection &section : *sections)
       planes[section.component].push_back(&section);
-    }
   for (auto &[component, sections] : planes)
     if (std::string problem = planeProblem(sections); !problem.empty())
       return "component " + std::to_string(component) + ": " + problem;
+  return {};
+}
+
+// What is wrong with each of them by itself.
+std::string eachProblem(const Sections &sections, int64_t alignment) {
+  for (const LayoutSection &section : sections)
+    if (std::string problem = sectionProblem(section, alignment); !problem.empty())
+      return "section of component " + std::to_string(section.component) + ": " + problem;
   return {};
 }
 
@@ -154,7 +159,7 @@ std::string residualProblem(const WeightLayout &layout) {
       return "extents and counts must be positive";
   if (r.tileN % r.pieceN != 0 || r.tileK % r.pieceK != 0 || r.blockN % r.pieceN != 0 ||
       r.blockK % r.pieceK != 0 || r.rowsOfPieces() > ResidualLayout::mostPieces ||
-      r.piecesAlongK() > ResidualLayout::mostPieces ||
+      r.piecesAlongK() > BandWord::storedBits ||
       r.rowsOfPieces() * r.piecesAlongK() > ResidualLayout::mostPieces)
     return "tiles and blocks have whole pieces, a tile at most " +
            std::to_string(ResidualLayout::mostPieces);
@@ -162,13 +167,14 @@ std::string residualProblem(const WeightLayout &layout) {
     return "its tiles do not cover the weight";
   if (r.pieces < 0 || r.pieces > maxExtent || r.pieceBytes % partAlignment != 0)
     return "its pieces have no possible place";
-  for (int64_t offset : {r.listOffset, r.firstsOffset, r.pieceOffset})
+  for (int64_t offset : {r.wordsOffset, r.firstsOffset, r.pieceOffset})
     if (offset < 0 || offset % sectionAlignment != 0 || offset > maxBytes)
       return "its pieces have no possible place";
-  if (std::string problem =
-          sectionsProblem({{&r.parts, partAlignment}, {&r.sections, sectionAlignment}});
-      !problem.empty())
-    return problem;
+  for (const std::string &problem :
+       {eachProblem(r.parts, partAlignment), eachProblem(r.sections, sectionAlignment),
+        layout.isRefined() ? "" : sectionsProblem({&r.parts, &r.sections})})
+    if (!problem.empty())
+      return problem;
   Ranges inPiece;
   appendRanges(r.parts, inPiece);
   if (collide(std::move(inPiece), r.pieceBytes))
@@ -179,9 +185,12 @@ std::string residualProblem(const WeightLayout &layout) {
 std::string layoutProblem(const WeightLayout &layout) {
   if (layout.n < 1 || layout.n > maxExtent || layout.k < 1 || layout.k > maxExtent)
     return "n and k must be positive";
-  if (std::string problem = sectionsProblem({{&layout.sections, sectionAlignment}});
-      !problem.empty())
-    return problem;
+  for (const std::string &problem :
+       {eachProblem(layout.sections, sectionAlignment),
+        layout.isRefined() ? sectionsProblem({&layout.sections, &layout.residual->parts})
+                           : sectionsProblem({&layout.sections})})
+    if (!problem.empty())
+      return problem;
   Ranges ranges;
   appendRanges(layout.sections, ranges);
   if (layout.residual) {
@@ -189,8 +198,7 @@ std::string layoutProblem(const WeightLayout &layout) {
       return "residual: " + problem;
     const ResidualLayout &r = *layout.residual;
     appendRanges(r.sections, ranges);
-    ranges.emplace_back(r.listOffset,
-                        r.listOffset + r.tilesN * r.tilesK * ResidualLayout::listBytes);
+    ranges.emplace_back(r.wordsOffset, r.wordsOffset + r.wordsBytes());
     ranges.emplace_back(r.firstsOffset, r.firstsOffset + r.firstsBytes());
     ranges.emplace_back(r.pieceOffset, r.pieceOffset + r.pieces * r.pieceBytes);
   }
@@ -292,7 +300,7 @@ constexpr ResidualField residualFields[] = {
     {"tiles_k", &ResidualLayout::tilesK, 1, maxExtent},
     {"piece_n", &ResidualLayout::pieceN, 1, maxExtent},
     {"piece_k", &ResidualLayout::pieceK, 1, maxExtent},
-    {"list", &ResidualLayout::listOffset, 0, maxBytes},
+    {"words", &ResidualLayout::wordsOffset, 0, maxBytes},
     {"firsts", &ResidualLayout::firstsOffset, 0, maxBytes},
     {"offset", &ResidualLayout::pieceOffset, 0, maxBytes},
     {"pieces", &ResidualLayout::pieces, 0, maxExtent},
@@ -336,6 +344,13 @@ std::string parseLine(std::string_view line, WeightLayout &layout) {
 }
 
 } // namespace
+
+Format refinedWeight(const Format &weight) {
+  const dsl::Part &part = weight.residual->part;
+  int bits = weight.element().type.bits() + part.format->element().type.bits();
+  return withElement(weight, dsl::ElementType::get("s" + std::to_string(bits)),
+                     1 / static_cast<double>(part.divisor), weight.name);
+}
 
 NaturalShape naturalShape(const Component &component, int64_t rows, int64_t k) {
   switch (component.extent) {
@@ -426,7 +441,11 @@ std::string mismatch(const WeightLayout &layout, const Format &format) {
   if (residual.blockN != format.residual->blocks.rows ||
       residual.blockK != format.residual->blocks.k)
     return "its residual has other blocks";
-  if (std::string problem = mismatchOf(layout, {&layout.sections}, format); !problem.empty())
+  if (layout.isRefined() && format.residual->part.divisor == 0)
+    return "the format's residual has scales of its own";
+  if (std::string problem =
+          layout.isRefined() ? "" : mismatchOf(layout, {&layout.sections}, format);
+      !problem.empty())
     return problem;
   // Of each piece's parts one tile each, those of all of the weight.
   Sections parts = residual.parts;
@@ -438,6 +457,8 @@ std::string mismatch(const WeightLayout &layout, const Format &format) {
     part.tilesN = divideUp(layout.n, part.tileN);
     part.tilesK = divideUp(layout.k, part.tileK * part.unitK);
   }
+  if (layout.isRefined())
+    return mismatchOf(layout, {&layout.sections, &parts}, refinedWeight(format));
   return mismatchOf(layout, {&parts, &residual.sections}, *format.residual->part.format);
 }
 

@@ -51,25 +51,31 @@ struct LayoutSection {
 
 // The stored blocks of a residual, cut into pieces of pieceN x pieceK numbers. Of each tile of
 // tileN x tileK numbers, in the order [n tile][k tile], the pieces that are stored lie one after
-// the other, rows of pieces outermost; those of all tiles do. For each tile there are a BlockList
-// and a word (u32), the number of its first piece; one more word is the number of all pieces.
-struct BlockList {
-  uint64_t stored = 0; // bit i: piece i of the tile is
-  uint64_t none = 0;   // copies are of 16 bytes
+// the other, those of the same rows, a band, together; those of all tiles do. For each tile there
+// is a word (u32), the number of its first piece, and one more word is the number of all pieces.
+// For each band of a tile, in the order [n tile][band][k tile], there is a BandWord.
+struct BandWord {
+  static constexpr int storedBits = 8; // bit i: piece i of the band along k is; above them the
+                                       // number of the first that is, modulo 2^24
+  static constexpr int numberBits = 32 - storedBits;
 };
 struct ResidualLayout {
-  static constexpr int64_t listBytes = sizeof(BlockList), mostPieces = 64;
-  int64_t blockN = 0, blockK = 0; // of the declaration
+  static constexpr int64_t mostPieces = 256; // of a tile
+  int64_t blockN = 0, blockK = 0;            // of the declaration
   int64_t tileN = 0, tileK = 0, tilesN = 0, tilesK = 0;
   int64_t pieceN = 0, pieceK = 0;
-  int64_t listOffset = 0, firstsOffset = 0, pieceOffset = 0; // first bytes in the packed weight
-  int64_t pieces = 0;                                        // that there is room for
+  int64_t wordsOffset = 0, firstsOffset = 0, pieceOffset = 0; // first bytes in the packed weight
+  int64_t pieces = 0;                                         // that there is room for
   int64_t pieceBytes = 0;
-  std::vector<LayoutSection> parts;    // of a piece, each one tile, offsets from its first byte
+  // Of a piece, each one tile, offsets from its first byte. Where they hold the bits of the
+  // element's codes below those of the weight's sections, the residual shares the weight's scales,
+  // and the codes are those of both as one number.
+  std::vector<LayoutSection> parts;
   std::vector<LayoutSection> sections; // of what blocks share: one code a row, or one
   int64_t rowsOfPieces() const { return tileN / pieceN; }
   int64_t piecesAlongK() const { return tileK / pieceK; }
   int64_t firstsBytes() const { return 4 * (tilesN * tilesK + 1); }
+  int64_t wordsBytes() const { return 4 * tilesN * rowsOfPieces() * tilesK; }
   friend bool operator==(const ResidualLayout &, const ResidualLayout &) = default;
 };
 
@@ -79,6 +85,7 @@ struct WeightLayout {
   int64_t bytes = 0;    // of the packed weight
   std::vector<LayoutSection> sections;
   std::optional<ResidualLayout> residual = std::nullopt;
+  bool isRefined() const { return residual && !sections.empty() && sections[0].shift > 0; }
   std::string print() const; // canonical, one line a section; part of the spec
   static Result<WeightLayout> parse(std::string_view text);
   friend bool operator==(const WeightLayout &, const WeightLayout &) = default;

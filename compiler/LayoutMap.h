@@ -32,6 +32,10 @@ inline int64_t storedRows(const LayoutSection &section, NaturalShape shape, int6
   return section.unitN > 1 ? n : shape.rows;
 }
 
+// A format with a residual that shares its scales as one of wider elements: those of the residual
+// are their low bits, 0 outside of the stored blocks. It has no residual.
+dsl::Format refinedWeight(const dsl::Format &weight);
+
 // What keeps `layout` from holding a weight of `format`; empty: nothing.
 std::string mismatch(const WeightLayout &layout, const dsl::Format &format);
 

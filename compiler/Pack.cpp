@@ -1,5 +1,6 @@
 #include "compiler/CodePair.h"
 #include "compiler/LayoutMap.h"
+#include "compiler/PackChecks.h"
 #include "compiler/Parallel.h"
 #include "compiler/Requirements.h"
 
@@ -8,7 +9,6 @@
 #include <bit>
 #include <cstring>
 #include <optional>
-#include <sstream>
 
 namespace rho::compiler {
 
@@ -236,103 +236,6 @@ void unpackSection(const LayoutSection &section, NaturalShape shape, int64_t n, 
   });
 }
 
-// The first code that is wider than its type; codes of 8, 16 and 32 bits cannot be.
-std::optional<int64_t> firstTooWide(const CodeArray &codes, int bits) {
-  if (bits == codes.width() * 8)
-    return std::nullopt;
-  constexpr int64_t chunk = int64_t(1) << 20;
-  std::atomic<int64_t> first = codes.size();
-  parallelFor(divideUp(codes.size(), chunk), [&](int64_t task) {
-    int64_t end = std::min(codes.size(), (task + 1) * chunk);
-    uint8_t all = 0;
-    for (int64_t i = task * chunk; i < end && codes.width() == 1; ++i)
-      all |= codes.data()[i];
-    if (codes.width() == 1 && (all >> bits) == 0)
-      return;
-    for (int64_t i = task * chunk; i < end; ++i)
-      if ((codes.get(i) >> bits) != 0) {
-        int64_t known = first;
-        while (i < known && !first.compare_exchange_weak(known, i)) {
-        }
-        return;
-      }
-  });
-  if (first == codes.size())
-    return std::nullopt;
-  return first;
-}
-
-// What keeps the codes of a weight without parts from being those of its format; empty: nothing.
-std::string codesProblem(const QuantizedMatrix &weight) {
-  if (weight.components.size() != weight.format->components.size())
-    return "the weight lacks components";
-  for (size_t c = 0; c < weight.components.size(); ++c) {
-    const Component &component = weight.format->components[c];
-    NaturalShape shape = naturalShape(component, weight.rows, weight.k);
-    int bits = component.type.bits();
-    int width = bits <= 8 ? 1 : bits <= 16 ? 2 : 4;
-    const CodeArray &codes = weight.components[c];
-    if (codes.size() != shape.rows * shape.units || codes.width() != width)
-      return "'" + component.name + "' has " + std::to_string(codes.size()) + " codes of " +
-             std::to_string(codes.width()) + " bytes, " + std::to_string(shape.rows * shape.units) +
-             " of " + std::to_string(width) + " are needed";
-    if (std::optional<int64_t> wide = firstTooWide(codes, bits))
-      return "code " + std::to_string(*wide) + " of '" + component.name + "' is " +
-             std::to_string(codes.get(*wide)) + ", '" + std::string(component.type.name()) +
-             "' has " + std::to_string(bits) + " bits";
-  }
-  return {};
-}
-
-std::string weightProblem(const WeightLayout &layout, const QuantizedMatrix &weight) {
-  if (!weight.format)
-    return "the weight has no format";
-  if (weight.rows != layout.n || weight.k != layout.k)
-    return "the weight is " + std::to_string(weight.rows) + " x " + std::to_string(weight.k) +
-           ", the layout is for " + std::to_string(layout.n) + " x " + std::to_string(layout.k);
-  if (std::string problem = mismatch(layout, *weight.format); !problem.empty())
-    return problem;
-  if (!layout.residual)
-    return codesProblem(weight);
-  int64_t blocks =
-      divideUp(layout.n, layout.residual->blockN) * divideUp(layout.k, layout.residual->blockK);
-  bool complete = weight.parts.size() == 2 && weight.choice.size() == blocks;
-  for (const QuantizedMatrix &part : weight.parts) {
-    if (!complete || !part.format || part.rows != weight.rows || part.k != weight.k)
-      break;
-    const Format &expected =
-        &part == weight.parts.data() ? *weight.format : *weight.format->residual->part.format;
-    if (part.format->components.size() != expected.components.size())
-      return "the codes of its parts are of other formats";
-    if (std::string problem = codesProblem(part); !problem.empty())
-      return problem;
-  }
-  if (!complete)
-    return "the weight has " + std::to_string(weight.parts.size()) + " parts and " +
-           std::to_string(weight.choice.size()) + " choices, 2 and " + std::to_string(blocks) +
-           " are needed";
-  return {};
-}
-
-// The first code with a sign where the kernel reads none.
-std::optional<Error> negativeScale(const std::vector<LayoutSection> &sections,
-                                   const QuantizedMatrix &weight) {
-  for (const LayoutSection &section : sections) {
-    const CodeArray &codes = weight.components[section.component];
-    if (!section.noSign)
-      continue;
-    const Component &component = weight.format->components[section.component];
-    for (int64_t i = 0; i < codes.size(); ++i)
-      if ((codes.get(i) >> (section.codeBits - 1)) != 0) {
-        std::ostringstream value;
-        value << component.type.decode(codes.get(i));
-        return makeError(DiagId::pack_negative_scale,
-                         {std::to_string(i), component.name, value.str()});
-      }
-  }
-  return std::nullopt;
-}
-
 // Units of a component and of those in its spare bits; none where it has a unit for itself.
 std::optional<CodeArray> unitsOf(const QuantizedMatrix &weight, int host) {
   std::vector<int> guests = dsl::guestsOf(*weight.format, host);
@@ -346,27 +249,6 @@ std::optional<CodeArray> unitsOf(const QuantizedMatrix &weight, int host) {
     units.set(i, unit);
   }
   return units;
-}
-
-// The first code that no sum of two codes of the section's type stands for.
-std::optional<Error> noSum(const std::vector<LayoutSection> &sections,
-                           const QuantizedMatrix &weight) {
-  for (const LayoutSection &section : sections) {
-    if (section.sumType.empty())
-      continue;
-    const Component &component = weight.format->components[section.component];
-    const CodeArray &codes = weight.components[section.component];
-    for (int64_t i = 0; i < codes.size(); ++i) {
-      double value = component.type.decode(codes.get(i));
-      if (codePair(dsl::ElementType::get(section.sumType), value))
-        continue;
-      std::ostringstream text;
-      text << value;
-      return makeError(DiagId::pack_no_sum,
-                       {std::to_string(i), component.name, text.str(), section.sumType});
-    }
-  }
-  return std::nullopt;
 }
 
 // Codes as the two that sum to them; none where the section has them as they are.
@@ -422,61 +304,66 @@ void packSections(const std::vector<LayoutSection> &sections, const QuantizedMat
   }
 }
 
-// Calls visit(row, column) for the first number of each stored piece of a tile, and returns their
-// bits. Pieces past the last row, of blocks that begin before it, are stored too: warps that share
-// a block have the same pieces.
+// Calls visit(piece, row, column) for each stored piece of a tile and its first number. Pieces past
+// the last row, of blocks that begin before it, are stored too: warps that share a block have the
+// same pieces.
 template <class Visit>
-uint64_t forStoredPieces(const ResidualLayout &r, const QuantizedMatrix &weight, int64_t tileRow,
-                         int64_t tileColumn, const Visit &visit) {
-  uint64_t stored = 0;
+void forStoredPieces(const ResidualLayout &r, const QuantizedMatrix &weight, int64_t tileRow,
+                     int64_t tileColumn, const Visit &visit) {
   for (int64_t i = 0; i < r.rowsOfPieces() * r.piecesAlongK(); ++i) {
     int64_t row = tileRow * r.tileN + i / r.piecesAlongK() * r.pieceN;
     int64_t column = tileColumn * r.tileK + i % r.piecesAlongK() * r.pieceK;
     int64_t block = row / r.blockN * divideUp(weight.k, r.blockK) + column / r.blockK;
     bool exists = row / r.blockN * r.blockN < weight.rows && column < weight.k;
-    if (!exists || weight.choice.get(block) == 0)
-      continue;
-    stored |= uint64_t(1) << i;
-    visit(row, column);
+    if (exists && weight.choice.get(block) != 0)
+      visit(i, row, column);
   }
-  return stored;
 }
 
-Status packResidual(const ResidualLayout &r, const QuantizedMatrix &weight, uint8_t *out) {
-  auto none = [](int64_t, int64_t) {};
-  int64_t tiles = r.tilesN * r.tilesK;
-  std::vector<uint64_t> stored(static_cast<size_t>(tiles));
+// `residual` has the codes of the pieces' parts.
+Status packResidual(const ResidualLayout &r, const QuantizedMatrix &weight,
+                    const QuantizedMatrix &residual, uint8_t *out) {
+  int64_t tiles = r.tilesN * r.tilesK, bands = r.rowsOfPieces();
   std::vector<uint32_t> first(static_cast<size_t>(tiles) + 1, 0);
+  std::vector<uint32_t> words(static_cast<size_t>(tiles * bands));
   for (int64_t tile = 0; tile < tiles; ++tile) {
-    auto i = static_cast<size_t>(tile);
-    stored[i] = forStoredPieces(r, weight, tile / r.tilesK, tile % r.tilesK, none);
-    first[i + 1] = first[i] + static_cast<uint32_t>(std::popcount(stored[i]));
+    std::vector<uint32_t> stored(static_cast<size_t>(bands), 0);
+    forStoredPieces(
+        r, weight, tile / r.tilesK, tile % r.tilesK, [&](int64_t piece, int64_t, int64_t) {
+          stored[static_cast<size_t>(piece / r.piecesAlongK())] |= 1U << piece % r.piecesAlongK();
+        });
+    uint32_t next = first[static_cast<size_t>(tile)];
+    for (int64_t band = 0; band < bands; ++band) {
+      uint32_t own = stored[static_cast<size_t>(band)];
+      int64_t place = (tile / r.tilesK * bands + band) * r.tilesK + tile % r.tilesK;
+      words[static_cast<size_t>(place)] = own | next << BandWord::storedBits;
+      next += static_cast<uint32_t>(std::popcount(own));
+    }
+    first[static_cast<size_t>(tile) + 1] = next;
   }
   if (first.back() > r.pieces)
     return makeError(DiagId::layout_mismatch,
                      {"the weight's residual has " + std::to_string(first.back()) +
                       " pieces of blocks, the budget leaves room for " + std::to_string(r.pieces)});
-  const QuantizedMatrix &residual = weight.parts[1];
   std::vector<SectionCodes> parts;
   for (const LayoutSection &part : r.parts)
     parts.emplace_back(
         part, naturalShape(residual.format->components[part.component], weight.rows, weight.k),
         weight.rows);
   std::memcpy(out + r.firstsOffset, first.data(), static_cast<size_t>(r.firstsBytes()));
+  std::memcpy(out + r.wordsOffset, words.data(), static_cast<size_t>(r.wordsBytes()));
   uint8_t *pieces = out + r.pieceOffset;
   std::memset(pieces, 0, static_cast<size_t>(r.pieces * r.pieceBytes));
   parallelFor(tiles, [&](int64_t tile) {
-    auto i = static_cast<size_t>(tile);
-    BlockList list{stored[i]};
-    std::memcpy(out + r.listOffset + tile * ResidualLayout::listBytes, &list, sizeof list);
     std::vector<uint32_t> local;
-    uint8_t *piece = pieces + first[i] * r.pieceBytes;
-    forStoredPieces(r, weight, tile / r.tilesK, tile % r.tilesK, [&](int64_t row, int64_t column) {
-      for (size_t p = 0; p < parts.size(); ++p)
-        parts[p].pack(residual.components[r.parts[p].component], row, column / r.parts[p].unitK,
-                      local, piece + r.parts[p].offset);
-      piece += r.pieceBytes;
-    });
+    uint8_t *piece = pieces + first[static_cast<size_t>(tile)] * r.pieceBytes;
+    forStoredPieces(r, weight, tile / r.tilesK, tile % r.tilesK,
+                    [&](int64_t, int64_t row, int64_t column) {
+                      for (size_t p = 0; p < parts.size(); ++p)
+                        parts[p].pack(residual.components[r.parts[p].component], row,
+                                      column / r.parts[p].unitK, local, piece + r.parts[p].offset);
+                      piece += r.pieceBytes;
+                    });
   });
   packSections(r.sections, residual, out);
   return Done{};
@@ -507,23 +394,24 @@ void unpackSections(const std::vector<LayoutSection> &sections, const uint8_t *i
     divideUnits(weight, static_cast<int>(c));
 }
 
-// The residual's codes, and which blocks are stored. Codes of the others are 0.
-QuantizedMatrix unpackResidual(const ResidualLayout &r, const Format &format, int64_t n, int64_t k,
-                               const uint8_t *in, CodeArray &choice) {
-  QuantizedMatrix residual = emptyMatrix(format.residual->part.format, n, k);
+// The residual's codes, and which blocks are stored. Codes of the others stay as they are.
+void unpackResidual(const ResidualLayout &r, const uint8_t *in, QuantizedMatrix &residual,
+                    CodeArray &choice) {
+  const int64_t n = residual.rows, k = residual.k;
   unpackSections(r.sections, in, residual);
   choice = CodeArray(8, divideUp(n, r.blockN) * divideUp(k, r.blockK));
   std::vector<uint32_t> local;
   for (int64_t tile = 0; tile < r.tilesN * r.tilesK; ++tile) {
-    BlockList list;
-    std::memcpy(&list, in + r.listOffset + tile * ResidualLayout::listBytes, sizeof list);
     uint32_t first = 0;
     std::memcpy(&first, in + r.firstsOffset + 4 * tile, sizeof first);
     int64_t piece = first;
     for (int64_t i = 0; i < r.rowsOfPieces() * r.piecesAlongK(); ++i) {
       int64_t row = tile / r.tilesK * r.tileN + i / r.piecesAlongK() * r.pieceN;
       int64_t column = tile % r.tilesK * r.tileK + i % r.piecesAlongK() * r.pieceK;
-      if ((list.stored >> i & 1) == 0 || column >= k || piece >= r.pieces)
+      uint32_t word = 0;
+      int64_t band = tile / r.tilesK * r.rowsOfPieces() + i / r.piecesAlongK();
+      std::memcpy(&word, in + r.wordsOffset + 4 * (band * r.tilesK + tile % r.tilesK), sizeof word);
+      if ((word >> i % r.piecesAlongK() & 1) == 0 || column >= k || piece >= r.pieces)
         continue;
       if (row >= n) {
         ++piece;
@@ -539,7 +427,55 @@ QuantizedMatrix unpackResidual(const ResidualLayout &r, const Format &format, in
       ++piece;
     }
   }
-  return residual;
+}
+
+// Codes of a weight and a residual that shares its scales: weight * divisor + residual.
+Result<QuantizedMatrix> refinedCodes(const QuantizedMatrix &weight) {
+  const dsl::Part &part = weight.format->residual->part;
+  const QuantizedMatrix &base = weight.parts[0], &fix = weight.parts[1];
+  QuantizedMatrix whole = base;
+  whole.format = std::make_shared<const Format>(refinedWeight(*weight.format));
+  dsl::ElementType high = base.format->element().type, low = part.format->element().type,
+                   both = whole.format->element().type;
+  whole.components[0] = CodeArray(both.bits(), weight.rows * weight.k);
+  std::atomic<int64_t> beyond = weight.rows * weight.k;
+  parallelFor(weight.rows, [&](int64_t row) {
+    for (int64_t column = 0; column < weight.k; ++column) {
+      int64_t i = row * weight.k + column;
+      auto value = static_cast<int64_t>(high.decode(base.components[0].get(i))) * part.divisor;
+      if (weight.choice.get(blockIndex(weight.format->residual->blocks, weight, row, column)) != 0)
+        value += static_cast<int64_t>(low.decode(fix.components[0].get(i)));
+      if (value < static_cast<int64_t>(both.minFinite()))
+        for (int64_t first = beyond; i < first && !beyond.compare_exchange_weak(first, i);) {
+        }
+      whole.components[0].set(i, static_cast<uint32_t>(value) & ((1U << both.bits()) - 1));
+    }
+  });
+  if (int64_t i = beyond; i < weight.rows * weight.k)
+    return makeError(DiagId::pack_beyond_element,
+                     {std::to_string(i / weight.k), std::to_string(i % weight.k), part.name,
+                      std::to_string(static_cast<int64_t>(low.decode(fix.components[0].get(i)))),
+                      std::to_string(static_cast<int64_t>(high.minFinite()))});
+  return whole;
+}
+
+// The inverse.
+void divideCodes(const QuantizedMatrix &whole, QuantizedMatrix &weight) {
+  const dsl::Part &part = weight.format->residual->part;
+  dsl::ElementType both = whole.format->element().type,
+                   high = weight.parts[0].format->element().type, low = part.format->element().type;
+  for (QuantizedMatrix &each : weight.parts)
+    std::copy(whole.components.begin() + 1, whole.components.end(), each.components.begin() + 1);
+  auto half = part.divisor / 2;
+  parallelFor(weight.rows, [&](int64_t row) {
+    for (int64_t i = row * weight.k; i < (row + 1) * weight.k; ++i) {
+      auto value = static_cast<int64_t>(both.decode(whole.components[0].get(i)));
+      int64_t rest = ((value + half) & (part.divisor - 1)) - half; // the divisor is a power of two
+      weight.parts[0].components[0].set(
+          i, high.encode(static_cast<double>((value - rest) / part.divisor)));
+      weight.parts[1].components[0].set(i, low.encode(static_cast<double>(rest)));
+    }
+  });
 }
 
 } // namespace
@@ -566,8 +502,15 @@ Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *
       return *negative;
 
   std::memset(out, 0, static_cast<size_t>(layout.bytes));
+  if (layout.isRefined()) {
+    Result<QuantizedMatrix> whole = refinedCodes(weight);
+    if (!whole)
+      return whole.error();
+    packSections(layout.sections, *whole, out);
+    return packResidual(*layout.residual, weight, *whole, out);
+  }
   packSections(layout.sections, *parts[0], out);
-  return layout.residual ? packResidual(*layout.residual, weight, out) : Done{};
+  return layout.residual ? packResidual(*layout.residual, weight, weight.parts[1], out) : Done{};
 }
 
 Result<QuantizedMatrix> unpack(const WeightLayout &layout, std::shared_ptr<const Format> format,
@@ -587,10 +530,18 @@ Result<QuantizedMatrix> unpack(const WeightLayout &layout, std::shared_ptr<const
   weight.k = layout.k;
   weight.parts.push_back(
       emptyMatrix(std::make_shared<const Format>(std::move(without)), layout.n, layout.k));
-  unpackSections(layout.sections, in, weight.parts[0]);
-  weight.parts.push_back(
-      unpackResidual(*layout.residual, *format, layout.n, layout.k, in, weight.choice));
+  weight.parts.push_back(emptyMatrix(format->residual->part.format, layout.n, layout.k));
   weight.format = std::move(format);
+  if (layout.isRefined()) {
+    QuantizedMatrix whole = emptyMatrix(
+        std::make_shared<const Format>(refinedWeight(*weight.format)), layout.n, layout.k);
+    unpackSections(layout.sections, in, whole);
+    unpackResidual(*layout.residual, in, whole, weight.choice);
+    divideCodes(whole, weight);
+    return weight;
+  }
+  unpackSections(layout.sections, in, weight.parts[0]);
+  unpackResidual(*layout.residual, in, weight.parts[1], weight.choice);
   return weight;
 }
 

@@ -132,7 +132,7 @@ bool KernelLowering::lowerCommon(mlir::Operation *inner) {
       .Case<tile::CopyRowsOp>([&](auto o) { return lowerCopyRows(o), true; })
       .Case<tile::LoadActivationOp>([&](auto o) { return lowerLoadActivation(o), true; })
       .Case<tile::MmaOp>([&](auto o) { return lowerMma(o), true; })
-      .Case<tile::LoadBlockListOp>([&](auto o) { return lowerLoadBlockList(o), true; })
+      .Case<tile::BandWordOp>([&](auto o) { return lowerBandWord(o), true; })
       .Case<tile::FindPiecesOp>([&](auto o) { return lowerFindPieces(o), true; })
       .Case<tile::PrefetchOp>([&](auto o) { return lowerPrefetch(o), true; })
       .Case<tile::LoadPieceOp>([&](auto o) { return lowerLoadPiece(o), true; })

@@ -69,7 +69,8 @@ protected:
   // Operands A, B and C of an instruction, each register one.
   std::vector<Value> mmaOperands(mlir::ValueRange a, Value b, int64_t step, Value c);
   void lowerMma(tile::MmaOp mma);
-  void lowerLoadBlockList(tile::LoadBlockListOp load);
+  void lowerBandWord(tile::BandWordOp word);
+  std::vector<Value> loadWordsIf(Value condition, Value at, int64_t bytes);
   void lowerLoadPiece(tile::LoadPieceOp load);
   void lowerFindPieces(tile::FindPiecesOp find);
   Value firstByteOf(tile::CopyPiecesOp copy); // in global memory

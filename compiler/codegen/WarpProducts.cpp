@@ -73,20 +73,43 @@ void KernelLowering::lowerMma(tile::MmaOp op) {
   op.replaceAllUsesWith(mmaResult(intrinsic, op.getC(), operands));
 }
 
-void KernelLowering::lowerLoadBlockList(tile::LoadBlockListOp op) {
-  Value stored = load(builder.getI64Type(), sharedAt(partOf(op.getBuffer(), op.getSlot())), 8);
-  auto perWarp = static_cast<int64_t>(op.getPerWarp());
-  Value place = widen(mul(warpN, perWarp));
-  Value own = arith::ShRUIOp::create(builder, loc, stored, place);
-  own = arith::TruncIOp::create(builder, loc, builder.getI32Type(), own);
-  if (perWarp < 32)
-    own = mod(own, int64_t{1} << perWarp);
-  Value below = arith::ShLIOp::create(builder, loc, i64(1), place);
-  below = arith::AndIOp::create(builder, loc, stored, add(below, -1));
-  Value before = mlir::math::CtPopOp::create(builder, loc, below);
-  op.getStored().replaceAllUsesWith(own);
-  op.getFirst().replaceAllUsesWith(
-      arith::TruncIOp::create(builder, loc, builder.getI32Type(), before));
+// Where the row of the table begins does not change along k: what is left is one instruction, if
+// LLVM does not take the table's offset, which no load has room for, apart again.
+void KernelLowering::lowerBandWord(tile::BandWordOp op) {
+  Value band = add(mul(op.getTileN(), static_cast<int64_t>(op.getBands())), warpN);
+  Value inTable = mul(widen(band), 4 * static_cast<int64_t>(op.getTilesK()));
+  Value row = globalAt(op.getSource(), add(inTable, static_cast<int64_t>(op.getWords())));
+  row = LLVM::InlineAsmOp::create(builder, loc, row.getType(), row, "mov.b64 $0, $1;", "=l,l",
+                                  /*has_side_effects=*/false, /*is_align_stack=*/false,
+                                  LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(),
+                                  mlir::ArrayAttr())
+            .getResult(0);
+  Value at = globalAt(row, mul(widen(op.getTileK()), 4));
+  at = globalAt(at, i64(4 * static_cast<int64_t>(op.getAhead())));
+  op.replaceAllUsesWith(load(builder.getI32Type(), at, 4));
+}
+
+// Without a branch: instructions of the warpgroup may be running.
+std::vector<KernelLowering::Value> KernelLowering::loadWordsIf(Value condition, Value at,
+                                                               int64_t bytes) {
+  std::vector<Value> words;
+  for (int64_t done = 0; done < bytes; done += 16) {
+    int64_t count = std::min<int64_t>(16, bytes - done) / 4;
+    std::string zeros, registers, constraints;
+    for (int64_t i = 0; i < count; ++i) {
+      zeros += "mov.b32 $" + std::to_string(i) + ", 0;\n";
+      registers += (i == 0 ? "$" : ", $") + std::to_string(i);
+      constraints += "=&r,";
+    }
+    std::string vector = count == 1 ? "" : ".v" + std::to_string(count);
+    llvm::SmallVector<mlir::Type> types(static_cast<size_t>(count), builder.getI32Type());
+    llvm::SmallVector<Value> loaded =
+        ptx(zeros + "@$" + std::to_string(count) + " ld.shared" + vector + ".b32 {" + registers +
+                "}, [$" + std::to_string(count + 1) + "];",
+            constraints + "b,l", types, {condition, sharedAt(add(at, done))});
+    words.insert(words.end(), loaded.begin(), loaded.end());
+  }
+  return words;
 }
 
 void KernelLowering::lowerLoadPiece(tile::LoadPieceOp op) {
@@ -99,7 +122,8 @@ void KernelLowering::lowerLoadPiece(tile::LoadPieceOp op) {
   }
   Value at = add(mul(op.getPiece(), static_cast<int64_t>(op.getPieceBytes())), own);
   at = add(partOf(op.getBuffer(), op.getSlot()), add(at, static_cast<int64_t>(op.getOffset())));
-  op.replaceAllUsesWith(vectorOf(loadWords(sharedAt(at), bytes)));
+  op.replaceAllUsesWith(vectorOf(op.getStored() ? loadWordsIf(op.getStored(), at, bytes)
+                                                : loadWords(sharedAt(at), bytes)));
 }
 
 void KernelLowering::lowerFindPieces(tile::FindPiecesOp op) {

@@ -45,7 +45,6 @@ private:
   void lowerRegisters(tile::RegistersOp registers);
   void lowerCopyTile(tile::CopyTileOp copy);
   void lowerCopyPieces(tile::CopyPiecesOp copy);
-  Value placeOf(Value pieceBarriers, Value slot); // the word beside a slot's barrier for pieces
   void lowerCopyBox(tile::CopyBoxOp copy);
   void lowerStoreOperand(tile::StoreOperandOp store);
   void lowerMma(tile::WarpgroupMmaOp mma);
@@ -95,10 +94,10 @@ bool WgmmaLowering::lowerFamily(mlir::Operation *inner) {
       .Case<tile::CopyTileOp>([&](auto o) { return lowerCopyTile(o), true; })
       .Case<tile::CopyPiecesOp>([&](auto o) { return lowerCopyPieces(o), true; })
       .Case<tile::StorePlaceOp>([&](tile::StorePlaceOp o) {
-        return store(o.getPlace(), placeOf(o.getBarriers(), o.getSlot()), 4), true;
+        return store(o.getPlace(), sharedAt(partOf(o.getPlaces(), o.getSlot())), 4), true;
       })
       .Case<tile::LoadPlaceOp>([&](tile::LoadPlaceOp o) {
-        Value at = placeOf(o.getBarriers(), o.getSlot());
+        Value at = sharedAt(partOf(o.getPlaces(), o.getSlot()));
         o.replaceAllUsesWith(load(builder.getI32Type(), at, 4));
         return true;
       })
@@ -138,11 +137,8 @@ void WgmmaLowering::lowerInitBarriers(tile::InitBarriersOp init) {
   for (int64_t stage = 0; stage < init.getBarriers().getType().getStages(); ++stage)
     for (bool full : {true, false}) {
       auto arrivals = static_cast<int64_t>(full ? init.getProducers() : init.getConsumers());
-      if (arrivals == 0)
-        store(i32(0), placeOf(init.getBarriers(), i32(stage)), 4);
-      else
-        ptx("mbarrier.init.shared::cta.b64 [$0], $1;", "r,r", mlir::TypeRange(),
-            {barrierAt(init.getBarriers(), i32(stage), full), i32(arrivals)});
+      ptx("mbarrier.init.shared::cta.b64 [$0], $1;", "r,r", mlir::TypeRange(),
+          {barrierAt(init.getBarriers(), i32(stage), full), i32(arrivals)});
     }
   ptx("fence.mbarrier_init.release.cluster;", "", mlir::TypeRange(), mlir::ValueRange());
 }
@@ -239,12 +235,8 @@ void WgmmaLowering::lowerCopyPieces(tile::CopyPiecesOp copy) {
       "global.mbarrier::complete_tx::bytes [$6], [$7], $5, [$3];\n}",
       "r,l,r,r,r,r,r,l", mlir::TypeRange(),
       {sharedAddress(partOf(copy.getBuffer(), place)), from, mul(count, pieceBytes),
-       barrierAt(copy.getBarriers(), copy.getSlot(), true), aheadBytes, mul(rest, pieceBytes),
+       barrierAt(barriers, copy.getSlot(), true), aheadBytes, mul(rest, pieceBytes),
        sharedAddress(partOf(copy.getBuffer(), i32(0))), globalAt(from, widen(aheadBytes))});
-}
-
-WgmmaLowering::Value WgmmaLowering::placeOf(Value pieceBarriers, Value slot) {
-  return sharedAt(add(partOf(pieceBarriers, slot), barrierBytes));
 }
 
 void WgmmaLowering::lowerCopyBox(tile::CopyBoxOp copy) {

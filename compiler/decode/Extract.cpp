@@ -33,9 +33,9 @@ struct Field {
 // one mask take a plane's bits of a group.
 class Extractor {
 public:
-  Extractor(DecodeProgram &program, int codeBits, int laneBits)
-      : program(program), laneBits(laneBits), planes(planeBits(codeBits)),
-        smallestPlane(planes.back()) {}
+  Extractor(DecodeProgram &program, int codeBits, int laneBits, int sparseBits = 0)
+      : program(program), laneBits(laneBits), planes(planesOf(codeBits, sparseBits)),
+        smallestPlane(std::min(planes.front().bits, planes.back().bits)) {}
 
   int codes() const { return 32 / smallestPlane; }
   int groups() const { return codes() * laneBits / 32; }
@@ -45,8 +45,8 @@ public:
     // Bits that one shift brings to their places share it.
     std::map<std::pair<int, int>, uint32_t> masks; // by word and shift to the right
     for (const Field &field : wanted) {
-      int shift = 0, word = 0; // of the plane
-      for (int plane : planes) {
+      int word = 0; // of the plane
+      for (auto [shift, plane] : planes) {
         int perWord = laneBits / plane;
         int low = std::max(field.from, shift),
             high = std::min(field.from + field.count, shift + plane);
@@ -54,11 +54,18 @@ public:
           int place = group % perWord * plane + low - shift, to = field.to + low - field.from;
           masks[{word + group / perWord, place - to}] |= lowBits(high - low) << to;
         }
-        shift += plane;
         word += codes() * plane / 32;
       }
     }
     std::optional<Operand> result;
+    if (masks.size() == 2 && rest == 0) { // two planes that fill the lanes
+      const auto &[one, mask] = *masks.begin();
+      const auto &[other, otherMask] = *masks.rbegin();
+      if ((mask ^ otherMask) == lowBits(laneBits)) {
+        Operand bits = shifted(one.first, one.second), others = shifted(other.first, other.second);
+        return program.add(Op::Select, constant(inLanes(mask, laneBits)), bits, others);
+      }
+    }
     for (const auto &[source, mask] : masks) {
       Operand bits = shifted(source.first, source.second);
       Operand lanes = constant(inLanes(mask, laneBits));
@@ -74,13 +81,12 @@ public:
 
   // Word of the group in which bit `bit` of the codes is bit `to` of their lanes, beside others.
   Operand raw(int group, int bit, int to) {
-    int shift = 0, word = 0;
-    for (int plane : planes) {
-      if (bit < shift + plane) {
+    int word = 0;
+    for (auto [shift, plane] : planes) {
+      if (bit >= shift && bit < shift + plane) {
         int perWord = laneBits / plane;
         return shifted(word + group / perWord, group % perWord * plane + bit - shift - to);
       }
-      shift += plane;
       word += codes() * plane / 32;
     }
     return {};
@@ -90,10 +96,12 @@ public:
   std::vector<CodeBit> place(int group, int lane) const {
     std::vector<CodeBit> result;
     int word = 0;
-    for (int plane : planes) {
+    for (auto [shift, plane] : planes) {
       int perWord = laneBits / plane;
+      result.resize(std::max(result.size(), static_cast<size_t>(shift + plane)));
       for (int bit = 0; bit < plane; ++bit)
-        result.push_back({word + group / perWord, laneBits * lane + group % perWord * plane + bit});
+        result[static_cast<size_t>(shift + bit)] = {
+            word + group / perWord, laneBits * lane + group % perWord * plane + bit};
       word += codes() * plane / 32;
     }
     return result;
@@ -102,7 +110,7 @@ public:
 private:
   DecodeProgram &program;
   int laneBits;
-  std::vector<int> planes;
+  std::vector<CodePlane> planes;
   int smallestPlane;
   std::map<std::pair<int, int>, Operand> known;
 
@@ -120,14 +128,24 @@ private:
 // A decode in the making: which codes stand where, and what is common to all constructions.
 class Decoder {
 public:
-  Decoder(dsl::ElementType type, std::string_view mmaType)
-      : type(type), mma(dsl::ElementType::get(mmaType)), bits(type.bits()) {}
+  Decoder(dsl::ElementType type, std::string_view mmaType, int sparseBits = 0)
+      : type(type), mma(dsl::ElementType::get(mmaType)), bits(type.bits()) {
+    result.sparseBits = sparseBits;
+  }
 
   std::optional<DecodeSequence> decode() {
     if (bits > 8 || bits < 2)
       return std::nullopt;
     bool fits = type.isInteger() ? integers() : type.isFloat() && placement();
     if (!fits && !table())
+      return std::nullopt;
+    return std::move(result);
+  }
+
+  // Integers of which some blocks have the low bits: without tables.
+  std::optional<DecodeSequence> refined() {
+    if (bits > 8 || type.kind() != dsl::ElementType::Kind::Signed ||
+        !(mma.name() == "f16" && bits == 8 ? halvesOfBytes() : integers()))
       return std::nullopt;
     return std::move(result);
   }
@@ -174,7 +192,7 @@ private:
       return isSigned || bits < mma.bits() ? integerLanes(isSigned) : false;
     if (!isHalf())
       return false;
-    Extractor extractor(p, bits, 16);
+    Extractor extractor(p, bits, 16, result.sparseBits);
     double bias = isSigned ? offsetBinary() : 0;
     // The bits of 2^m with a small number u in its lowest mantissa bits are the number 2^m + u.
     double magic = std::ldexp(1.0, mma.mantissaBits());
@@ -195,12 +213,35 @@ private:
     return true;
   }
 
+  // Bytes in offset binary become the lowest bits of f16 between 2^m and 2^(m+1) whose last bit is
+  // 2^-sparseBits, a pair of them by one Prmt.
+  bool halvesOfBytes() {
+    Extractor extractor(p, bits, 8, result.sparseBits);
+    int log2 = mma.mantissaBits() - result.sparseBits;
+    double magic = std::ldexp(1.0, log2), bias = std::ldexp(offsetBinary(), -result.sparseBits);
+    for (int group = 0; group < extractor.groups(); ++group) {
+      Operand bytes = extractor.fields(group, {{0, bits, 0}});
+      for (int half = 0; half < 2; ++half) {
+        Operand top = constant(mma.encode(magic) >> 8);
+        p.output(plus(p.add(Op::Prmt, bytes, top, constant(half == 0 ? 0x4140 : 0x4342)),
+                      -magic - bias));
+        result.bits.emplace_back();
+        for (int lane = 0; lane < 2; ++lane)
+          result.bits.back().push_back(extractor.place(group, 2 * half + lane));
+      }
+    }
+    result.codes = extractor.codes();
+    result.codeXor = offsetBinary();
+    result.log2Factor = -result.sparseBits;
+    return true;
+  }
+
   // In offset binary of the lane and then, by its top bit, in two's complement: nothing carries.
   bool integerLanes(bool isSigned) {
     int laneBits = mma.bits();
     if (bits > laneBits)
       return false;
-    Extractor extractor(p, bits, laneBits);
+    Extractor extractor(p, bits, laneBits, result.sparseBits);
     uint32_t top = 1U << (laneBits - 1);
     for (int group = 0; group < extractor.groups(); ++group) {
       Operand codes = extractor.fields(group, {{0, bits, 0}});
@@ -357,6 +398,11 @@ private:
 };
 
 } // namespace
+
+std::optional<DecodeSequence> extractRefined(dsl::ElementType type, std::string_view mmaType,
+                                             int sparseBits) {
+  return Decoder(type, mmaType, sparseBits).refined();
+}
 
 DecodeSequence extractBytes(dsl::ElementType type) { return Decoder(type, "s8").bytes(); }
 

@@ -10,6 +10,11 @@ namespace rho::compiler {
 // None where that is not possible. NaN and infinity of a table become 0: packing refuses them.
 std::optional<DecodeSequence> extractElement(dsl::ElementType type, std::string_view mmaType);
 
+// Signed integers of which not all blocks have the `sparseBits` low bits. Operands of 16 bits may
+// hold them times 2^-sparseBits.
+std::optional<DecodeSequence> extractRefined(dsl::ElementType type, std::string_view mmaType,
+                                             int sparseBits);
+
 // Codes of an integer type of up to 8 bits, signed ones in offset binary, in bytes.
 DecodeSequence extractBytes(dsl::ElementType type);
 

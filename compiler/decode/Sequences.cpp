@@ -225,10 +225,13 @@ void restoreFactor(DecodeSequence &sequence, std::string_view mmaType) {
 
 } // namespace
 
-std::vector<int> planeBits(int codeBits) {
-  std::vector<int> planes;
-  for (auto rest = static_cast<unsigned>(codeBits); rest != 0; rest -= std::bit_floor(rest))
-    planes.push_back(static_cast<int>(std::bit_floor(rest)));
+std::vector<CodePlane> planesOf(int codeBits, int sparseBits) {
+  if (sparseBits > 0)
+    return {{sparseBits, codeBits - sparseBits}, {0, sparseBits}};
+  std::vector<CodePlane> planes;
+  for (int shift = 0; shift < codeBits; shift += planes.back().bits)
+    planes.push_back(
+        {shift, static_cast<int>(std::bit_floor(static_cast<unsigned>(codeBits - shift)))});
   return planes;
 }
 
@@ -272,11 +275,13 @@ std::vector<uint8_t> DecodeSequence::wordBits() const {
 int DecodeSequence::position(size_t r, size_t s, size_t plane) const {
   if (!wordBits().empty())
     return static_cast<int>(r * perRegister() + s);
-  std::vector<int> planes = planeBits(static_cast<int>(bits[r][s].size()));
-  int firstBit = std::accumulate(planes.begin(), planes.begin() + static_cast<int>(plane), 0);
-  CodeBit at = bits[r][s][static_cast<size_t>(firstBit)];
-  int firstWord = firstBit * codes / 32;
-  return ((at.word - firstWord) * 32 + at.bit) / planes[plane];
+  std::vector<CodePlane> planes = planesOf(static_cast<int>(bits[r][s].size()), sparseBits);
+  int bitsBefore = 0;
+  for (size_t before = 0; before < plane; ++before)
+    bitsBefore += planes[before].bits;
+  CodeBit at = bits[r][s][static_cast<size_t>(planes[plane].shift)];
+  int firstWord = bitsBefore * codes / 32;
+  return ((at.word - firstWord) * 32 + at.bit) / planes[plane].bits;
 }
 
 int elementsPerRegister(std::string_view mmaType) {

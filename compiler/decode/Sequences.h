@@ -38,11 +38,12 @@ struct CodeBit {
 // fragment in the PTX ISA, section 9.7.14.5 (all of these shapes keep the same byte layout).
 //
 // Codes of 1, 2, 4 or 8 bits lie in words one after the other. Those of other widths are divided
-// into planes of such widths, see planeBits(): the words of the first plane come first.
+// into planes of such widths, see planesOf(): the words of the first plane come first.
 struct DecodeSequence {
   DecodeProgram program;
   std::vector<DecodeParam> params; // parameter registers, in order
   int codes = 0;                   // of a unit
+  int sparseBits = 0;              // of a code, that lie in a plane of their own: see planesOf()
   // bits[r][s][b]: where bit b of the code of sub-element s of register r lies.
   std::vector<std::vector<std::vector<CodeBit>>> bits;
   int roundings = 0;              // of values, to the operand type
@@ -64,9 +65,14 @@ struct DecodeSequence {
   std::vector<uint8_t> wordBits() const;
 };
 
-// Widths of the planes in which codes of so many bits are stored, low bits first: powers of two,
-// each the largest that the bits left over have.
-std::vector<int> planeBits(int codeBits);
+// A plane of bits of codes: `bits`, from bit `shift` on.
+struct CodePlane {
+  int shift, bits;
+};
+// The planes in which codes of so many bits are stored, low bits first, each of a power of two of
+// bits, the largest that those left over have. `sparseBits` low bits that not all blocks have are
+// the last plane, behind one plane of the others.
+std::vector<CodePlane> planesOf(int codeBits, int sparseBits = 0);
 
 // Elements in a register of one MMA operand element type: "f16" and "bf16" 2, "e4m3" and "s8" 4,
 // "s4" 8.

@@ -428,8 +428,7 @@ def Tile_InitBarriersOp : Tile_Op<"init_barriers", []> {
   let description = [{
     Others see them behind tile.barriers_made.
     `full` completes when `producers` threads have arrived and all announced bytes are there, `empty`
-    when `consumers` threads have arrived, of all CTAs of the cluster along n. Without consumers there
-    is no `empty` but a word of 0 for tile.store_place.
+    when `consumers` threads have arrived, of all CTAs of the cluster along n.
   }];
   let arguments = (ins Tile_Shared:$barriers, I64Attr:$consumers,
                        DefaultValuedAttr<I64Attr, "1">:$producers);

@@ -10,51 +10,53 @@ def Tile_FindPiecesOp : Tile_Op<"find_pieces", []> {
   let assemblyFormat = "$source `+` $firsts `tile` $tile attr-dict `:` type($source)";
 }
 
-def Tile_CopyPiecesOp : Tile_Op<"copy_pieces", [AttrSizedOperandSegments]> {
+def Tile_CopyPiecesOp : Tile_Op<"copy_pieces", []> {
   let summary = "asynchronous copy of stored pieces of a residual, `pieceBytes` each, from `source + base`";
   let description = [{
     To the slot of a buffer that has room for all pieces of a k tile. Or `from` a place of a ring of
     places that all slots share, each of one piece: places are counted on without end and taken
-    modulo the ring. These copies complete on the slot's own barrier for pieces, which is told their
-    bytes. What warps with roles copy has a place only when they have been specialized.
+    modulo the ring. These copies complete on the slot's barrier, which is told their bytes. What
+    warps with roles copy has a place only when they have been specialized.
   }];
   let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$first, I32:$end,
-                       I64Attr:$pieceBytes, Tile_Shared:$buffer, I32:$slot,
-                       Optional<Tile_Shared>:$barriers, Optional<I32>:$place);
+                       I64Attr:$pieceBytes, Tile_Shared:$buffer, I32:$slot, Optional<I32>:$place);
   let assemblyFormat = [{
     $source `+` $base `pieces` $first `to` $end `of` $pieceBytes `to` $buffer `[` $slot `]`
-    (`from` $place^)? (`on` $barriers^ `:` type($barriers))? attr-dict
-    `:` type($source) `,` type($buffer)
+    (`from` $place^)? attr-dict `:` type($source) `,` type($buffer)
   }];
 }
 
 def Tile_StorePlaceOp : Tile_Op<"store_place", []> {
-  let summary = "says beside a slot's barrier for pieces where in their ring its first one is";
-  let arguments = (ins I32:$place, Tile_Shared:$barriers, I32:$slot);
-  let assemblyFormat = "$place `to` $barriers `[` $slot `]` attr-dict `:` type($barriers)";
+  let summary = "notes where in the ring of pieces a slot's first one is";
+  let arguments = (ins I32:$place, Tile_Shared:$places, I32:$slot);
+  let assemblyFormat = "$place `to` $places `[` $slot `]` attr-dict `:` type($places)";
 }
 
 def Tile_LoadPlaceOp : Tile_Op<"load_place", []> {
-  let summary = "what tile.store_place said last; 0 before";
-  let arguments = (ins Tile_Shared:$barriers, I32:$slot);
+  let summary = "what tile.store_place said last";
+  let arguments = (ins Tile_Shared:$places, I32:$slot);
   let results = (outs I32:$place);
-  let assemblyFormat = "$barriers `[` $slot `]` attr-dict `:` type($barriers)";
+  let assemblyFormat = "$places `[` $slot `]` attr-dict `:` type($places)";
 }
 
-def Tile_AddPiecesOp : Tile_Op<"add_pieces", [SingleBlock]> {
-  let summary = "in tile.pipeline's consume: products of what is stored of a k tile of a residual, plus sums";
-  let description = [{
-    `stored` and `first` are what tile.load_block_list says of the tile. The body sees the slot, both
-    and the sums. That of warps with roles sees instead of `first` the place in the ring. Registers of
-    operand A are carried where the last piece's products may still run at the end.
-  }];
-  let arguments = (ins I32:$slot, I32:$stored, I32:$first, Variadic<Carried>:$sums);
-  let results = (outs Variadic<Carried>:$results);
-  let regions = (region SizedRegion<1>:$body);
+def Tile_BandWordOp : Tile_Op<"band_word", [Pure]> {
+  let summary = "what is stored of this warp's band of a k tile (BandWord), from a table at `source + words`";
+  let description = "Or of the tile `ahead` k tiles later, where there may be none.";
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$words, I64Attr:$bands,
+                       I64Attr:$tilesK, I32:$tileN, I32:$tileK,
+                       DefaultValuedAttr<I64Attr, "0">:$ahead);
+  let results = (outs I32:$word);
   let assemblyFormat = [{
-    `slot` $slot `stored` $stored `first` $first `plus` $sums `:` type($sums)
-    attr-dict-with-keyword $body `->` type($results)
+    $source `+` $words `tile` $tileN `of` $bands `bands` `,` $tileK (`+` $ahead^)? `of` $tilesK
+    attr-dict `:` type($source)
   }];
+}
+
+def Tile_PiecePlaceOp : Tile_Op<"piece_place", []> {
+  let summary = "in tile.pipeline's consume, of warps with roles: the place in the ring of a piece by its number";
+  let arguments = (ins I32:$number);
+  let results = (outs I32:$place);
+  let assemblyFormat = "$number attr-dict";
 }
 
 def Tile_PrefetchOp : Tile_Op<"prefetch", []> {
@@ -63,31 +65,18 @@ def Tile_PrefetchOp : Tile_Op<"prefetch", []> {
   let assemblyFormat = "$source `+` $base `bytes` $bytes attr-dict `:` type($source)";
 }
 
-def Tile_LoadBlockListOp : Tile_Op<"load_block_list", []> {
-  let summary = "which pieces of a residual are stored of this warp's rows of a k tile";
-  let description = [{
-    Of the `perWarp` pieces along k bit i of `stored` says whether piece i is; they lie one after the
-    other from piece `first` of the tile's on (ResidualLayout).
-  }];
-  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$perWarp);
-  let results = (outs I32:$stored, I32:$first);
-  let assemblyFormat = [{
-    $buffer `[` $slot `]` `per_warp` $perWarp attr-dict `:` type($buffer)
-  }];
-}
-
 def Tile_LoadPieceOp : Tile_Op<"load_piece", []> {
   let summary = "what belongs to this thread of one part of a piece of a residual";
   let description = [{
     The part begins `offset` bytes into the piece. It holds the words of one lane after another, or
-    with `rowBits` a code of so many bits for each row.
+    with `rowBits` a code of so many bits for each row. Zeros where `stored` is given and false.
   }];
   let arguments = (ins Tile_Shared:$buffer, I32:$slot, I32:$piece, I64Attr:$pieceBytes,
-                       I64Attr:$offset, OptionalAttr<I64Attr>:$rowBits);
+                       I64Attr:$offset, OptionalAttr<I64Attr>:$rowBits, Optional<I1>:$stored);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
     $buffer `[` $slot `]` `piece` $piece `of` $pieceBytes `at` $offset (`rows` `bits` $rowBits^)?
-    attr-dict `:` type($buffer) `->` type($words)
+    (`if` $stored^)? attr-dict `:` type($buffer) `->` type($words)
   }];
 }
 

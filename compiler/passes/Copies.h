@@ -43,17 +43,4 @@ inline mlir::IRMapping cloneProduce(mlir::OpBuilder &builder, tile::PipelineOp p
   return map;
 }
 
-// The body of tile.add_pieces with other arguments. Returns the sums.
-inline llvm::SmallVector<mlir::Value> clonePieces(mlir::OpBuilder &builder, tile::AddPiecesOp op,
-                                                  mlir::IRMapping map, mlir::ValueRange arguments) {
-  mlir::Block &body = op.getBody().front();
-  map.map(body.getArguments(), arguments);
-  for (mlir::Operation &inner : body.without_terminator())
-    builder.clone(inner, map);
-  llvm::SmallVector<mlir::Value> sums;
-  for (mlir::Value sum : body.getTerminator()->getOperands())
-    sums.push_back(map.lookupOrDefault(sum));
-  return sums;
-}
-
 } // namespace rho::compiler

@@ -64,7 +64,8 @@ public:
       map.map(consume.getArgument(1), read);
       for (size_t i = 0; i < op.getInits().size(); ++i)
         map.map(consume.getArgument(2 + i), loop.getRegionIterArg(2 + i));
-      cloneBody(consume, map);
+      for (mlir::Operation &inner : consume.without_terminator())
+        builder.clone(inner, map);
       llvm::SmallVector<Value> carried{next(read, depth), next(fill, depth)};
       for (Value value : consume.getTerminator()->getOperands())
         carried.push_back(map.lookupOrDefault(value));
@@ -89,20 +90,6 @@ private:
     Value wraps = mlir::arith::CmpIOp::create(builder, loc, mlir::arith::CmpIPredicate::eq, after,
                                               i32(depth));
     return mlir::arith::SelectOp::create(builder, loc, wraps, i32(0), after);
-  }
-  void cloneBody(mlir::Block &body, mlir::IRMapping &map) {
-    for (mlir::Operation &inner : body.without_terminator()) {
-      auto pieces = llvm::dyn_cast<tile::AddPiecesOp>(inner);
-      if (!pieces) {
-        builder.clone(inner, map);
-        continue;
-      }
-      llvm::SmallVector<Value> arguments;
-      for (Value operand : pieces->getOperands())
-        arguments.push_back(map.lookupOrDefault(operand));
-      llvm::SmallVector<Value> sums = clonePieces(builder, pieces, map, arguments);
-      map.map(pieces.getResults(), sums);
-    }
   }
   // Every tile has a copy group of its own, also one past the last, so that counting them is
   // enough. Of the first tiles of a dependent kernel, all weights belong to the first group.

@@ -46,7 +46,8 @@ namespace {
 // The declarations of a format, those of its parts before it; none of a bare type.
 void appendTexts(const dsl::Format &format, std::vector<std::string> &texts) {
   dsl::forEachPart(format, [&](const dsl::Part &part, const dsl::Blocks &) {
-    appendTexts(*part.format, texts);
+    if (part.divisor == 0) // else it is part of the declaration
+      appendTexts(*part.format, texts);
   });
   std::string text = dsl::print(format);
   if (!dsl::isPlain(format) && std::find(texts.begin(), texts.end(), text) == texts.end())

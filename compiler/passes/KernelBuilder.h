@@ -199,6 +199,7 @@ private:
   void loadBatch(int64_t first, Value slot);
   std::vector<Value> buildGroupedProducts(Value slot, std::vector<Value> sums);
   std::vector<Value> buildWarpgroupProducts(Value slot, std::vector<Value> carried);
+  std::vector<Value> buildProducts(Value slot, const std::vector<Value> &carried);
   std::vector<Value> lastOperand; // A, of the batch that runs on
   std::vector<Value> awaitBatch(const std::vector<Value> &sums);
   int64_t flushK() const;
@@ -232,13 +233,16 @@ private:
   std::vector<PieceLoad> pieceLoads();
   // In the ring of pieces, which all slots share, `piece` counts its places.
   std::vector<Value> loadPiece(Value slot, Value piece);
-  // This warp's in a k tile: a bit for each, the number of the first.
-  struct StoredPieces {
-    Value stored, first;
-  };
-  StoredPieces loadBlockList(Value slot);
+  // This warp's in the k tile: a bit for each, and where the first is.
+  Value storedPieces, firstPiece;
+  void findPieces(Value tileK);
+  // Of a residual that shares the weight's scales: the words of a chunk's sparse plane, which are
+  // zeros where no piece of the k tile is stored.
+  bool someAreStored = true;
+  Value loadSparseWords(int64_t chunk, int64_t rowTile, Value slot);
+  std::vector<Value> buildEitherProducts(Value slot, const std::vector<Value> &carried);
   // Returns sums, behind them operand A of the products that run on: heldOfPieces() registers.
-  std::vector<Value> addResidual(Value slot, const StoredPieces &pieces, std::vector<Value> sums);
+  std::vector<Value> addResidual(Value slot, std::vector<Value> sums);
   int64_t heldOfPieces() const;
   std::vector<Value> joinSums(std::vector<Value> sums);
   std::vector<ir::ComponentOp> scalesOfBoth; // in the epilogue of the weight and of the residual
@@ -272,6 +276,7 @@ private:
   mlir::Location at(llvm::StringRef origin) {
     return locationOf(op.getContext(), context.origins, origin);
   }
+  mlir::Location atResidual() { return at("weight." + context.gemm.weight.residual->part.name); }
   mlir::Location at(bool ofWeight, int component) {
     return componentLocation(op.getContext(), context, ofWeight, component);
   }

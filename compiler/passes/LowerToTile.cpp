@@ -24,7 +24,7 @@ void KernelBuilder::build() {
   builder.setInsertionPoint(op);
   const Schedule &s = context.plan.schedule;
   auto geometry = tile::GeometryAttr::get(op.getContext(), s.tileM, s.tileN, s.tileK, s.warpsM,
-                                          s.warpsN, s.warpsK, context.placed.mmaType, g.weightBits,
+                                          s.warpsN, s.warpsK, context.placed.mmaType, g.denseBits(),
                                           s.splitK, dsl::name(s.roles), s.clusterN, s.clusterK);
   llvm::SmallVector<llvm::StringRef> origins(context.origins.begin(), context.origins.end());
   auto kernel = tile::KernelOp::create(builder, at("gemm"), op.getSymName(), context.plan.target,
@@ -35,8 +35,8 @@ void KernelBuilder::build() {
   builder.setInsertionPointToEnd(&block);
   allocateShared();
   if (layout.residual) // who copies reads it ahead of the pieces
-    tile::PrefetchOp::create(builder, at(context.residual->weightOrigin), weight,
-                             layout.residual->firstsOffset, layout.residual->firstsBytes());
+    tile::PrefetchOp::create(builder, atResidual(), weight, layout.residual->firstsOffset,
+                             layout.residual->firstsBytes());
   findTile();
   if (g.specialized()) {
     // Their latency hides behind the products. Each thread has a quarter of the tokens.
@@ -135,11 +135,11 @@ void KernelBuilder::allocateShared() {
         buffer.origin);
   if (std::optional<PieceRing> ring = pieceRing(context.gemm, context.placed, g, stages)) {
     buffers[{true, StageBuffer::pieces}] = tile::AllocSharedOp::create(
-        builder, at(context.residual->weightOrigin),
+        builder, atResidual(),
         tile::SharedType::get(op.getContext(), ring->pieceBytes, ring->places), "pieces");
     tile::AllocSharedOp::create(
         builder, at("schedule"),
-        tile::SharedType::get(op.getContext(), PieceRing::barrierBytes, stages), "pieces.schedule");
+        tile::SharedType::get(op.getContext(), PieceRing::placeBytes, stages), "pieces.schedule");
   }
   if (int64_t bytes = sumsBytes(g))
     sumsBuffer = tile::AllocSharedOp::create(
@@ -201,21 +201,22 @@ std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &start)
     carried.push_back(consume.addArgument(init.getType(), loc));
   builder.setInsertionPointToEnd(&consume);
   Value slot = consume.getArgument(1);
-  StoredPieces pieces;
+  if (layout.residual)
+    findPieces(consume.getArgument(0));
   std::vector<Value> ofResidual;
   if (residual) {
-    pieces = loadBlockList(slot);
     auto first = carried.begin() + static_cast<std::ptrdiff_t>(ofWeight);
     auto last = carried.begin() + static_cast<std::ptrdiff_t>(sums);
     ofResidual.assign(first, last);
     carried.erase(first, last);
   }
-  std::vector<Value> sumsAfter = !g.warpgroupsMultiply() ? buildWarpProducts(slot, carried)
-                                 : grouped()             ? buildGroupedProducts(slot, carried)
-                                                         : buildWarpgroupProducts(slot, carried);
+  bool either =
+      g.sparseBits > 0 && !grouped() && warpgroupsShareBlocks(*context.gemm.weight.residual, g);
+  std::vector<Value> sumsAfter =
+      either ? buildEitherProducts(slot, carried) : buildProducts(slot, carried);
   if (residual)
-    ofResidual = addResidual(slot, pieces, ofResidual);
-  if (g.warpgroupsMultiply() && !grouped() && !carriesBatch(g))
+    ofResidual = addResidual(slot, ofResidual);
+  if (g.warpgroupsMultiply() && !grouped() && !carriesBatch(g) && !either)
     sumsAfter = awaitBatch(sumsAfter);
   if (residual) {
     auto held = ofResidual.begin() + static_cast<std::ptrdiff_t>(ofWeight);
@@ -225,6 +226,12 @@ std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &start)
   }
   tile::YieldOp::create(builder, loc, sumsAfter);
   return {pipeline.getResults().begin(), pipeline.getResults().begin() + sums};
+}
+
+std::vector<Value> KernelBuilder::buildProducts(Value slot, const std::vector<Value> &carried) {
+  if (!g.warpgroupsMultiply())
+    return buildWarpProducts(slot, carried);
+  return grouped() ? buildGroupedProducts(slot, carried) : buildWarpgroupProducts(slot, carried);
 }
 
 Value KernelBuilder::sectionTile(int index, Value tileK) {
@@ -252,17 +259,10 @@ void KernelBuilder::buildCopies(Value tileK, Value slot) {
       continue;
     }
     Value buffer = bufferOf(true, index);
-    if (index == StageBuffer::blockList) {
-      const ResidualLayout &stored = *layout.residual;
-      tile::CopyTileOp::create(builder, at(context.residual->weightOrigin), weight,
-                               stored.listOffset, add(mul(tileN, stored.tilesK), tileK), buffer,
-                               slot);
-      continue;
-    }
     tile::CopyTileOp::create(builder, at(true, section(index).component), weight,
                              section(index).offset, sectionTile(index, tileK), buffer, slot);
   }
-  if (residual)
+  if (layout.residual)
     buildPieceCopies(tileK, slot); // last: it waits for a load
 }
 

@@ -8,8 +8,8 @@ using mlir::Value;
 namespace arith = mlir::arith;
 
 PieceCopies::PieceCopies(const ScalarBuilder &at, tile::PipelineOp pipeline, Value empty,
-                         Value barriers)
-    : ScalarBuilder(at), pipeline(pipeline), empty(empty), barriers(barriers) {
+                         Value slots)
+    : ScalarBuilder(at), pipeline(pipeline), empty(empty), slots(slots) {
   mlir::Block &produce = pipeline.getProduce().front();
   found = *produce.getOps<tile::FindPiecesOp>().begin();
   copied = *produce.getOps<tile::CopyPiecesOp>().begin();
@@ -25,10 +25,10 @@ PieceCopies::Range PieceCopies::find(const mlir::IRMapping &head, Value kTile, V
 Value PieceCopies::copyWhenFree(Range pieces, Value slot, Value place, Cursor oldest) {
   auto depth = static_cast<int64_t>(pipeline.getDepth());
   auto placeOf = [&](Cursor of) -> Value {
-    return tile::LoadPlaceOp::create(builder, loc, builder.getI32Type(), barriers, of.slot);
+    return tile::LoadPlaceOp::create(builder, loc, builder.getI32Type(), slots, of.slot);
   };
   // This slot's own word ends the walk: nothing is in use then.
-  tile::StorePlaceOp::create(builder, loc, place, barriers, slot);
+  tile::StorePlaceOp::create(builder, loc, place, slots, slot);
   Value following = add(place, sub(pieces.end, pieces.first));
   loopWhile(
       {oldest.slot, oldest.parity, placeOf(oldest)},
@@ -42,8 +42,7 @@ Value PieceCopies::copyWhenFree(Range pieces, Value slot, Value place, Cursor ol
         return llvm::SmallVector<Value>{next.slot, next.parity, placeOf(next)};
       });
   tile::CopyPiecesOp::create(builder, loc, copied.getSource(), copied.getBase(), pieces.first,
-                             pieces.end, copied.getPieceBytes(), copied.getBuffer(), slot, barriers,
-                             place);
+                             pieces.end, copied.getPieceBytes(), copied.getBuffer(), slot, place);
   return following;
 }
 

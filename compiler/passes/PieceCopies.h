@@ -9,12 +9,11 @@
 namespace rho::compiler {
 
 // Places of the ring are counted on through all k tiles of a CTA, whatever output tile they are of.
-// The place of each stage's first piece is beside its barrier: consumers read it there, and the
-// loader what is free.
+// The loader notes the place of each stage's first piece and so finds what is free.
 class PieceCopies : private ScalarBuilder {
 public:
-  // `pipeline` has pieces; `empty` are the barriers of its stages.
-  PieceCopies(const ScalarBuilder &at, tile::PipelineOp pipeline, Value empty, Value barriers);
+  // `pipeline` has pieces; `empty` are the barriers of its stages, `slots` has the notes.
+  PieceCopies(const ScalarBuilder &at, tile::PipelineOp pipeline, Value empty, Value slots);
 
   // Which pieces are those of a k tile; of one past `last` (exclusive) those of the last. Starts a
   // load.
@@ -31,7 +30,7 @@ private:
   tile::PipelineOp pipeline;
   tile::FindPiecesOp found;
   tile::CopyPiecesOp copied;
-  Value empty, barriers;
+  Value empty, slots;
   int64_t places;
 };
 

@@ -73,7 +73,7 @@ public:
       else if (alloc.getOrigin() == "operand.schedule")
         operandBarriers = alloc.getBuffer();
       else if (alloc.getOrigin() == "pieces.schedule")
-        pieceBarriers = alloc.getBuffer();
+        pieceSlots = alloc.getBuffer();
     }
     waits = kernel.getDependent() && !waitsFirst(kernel);
     op.getBody().walk([&](tile::CopyBoxOp copy) { maps.insert(copy.getMap()); });
@@ -94,7 +94,7 @@ public:
       Value isLoader = compare(arith::CmpIPredicate::eq, thread, firstLoader);
       when(isLoader, [&] { makeBarriers(); });
       NVVM::SyncWarpOp::create(builder, loc, i32(-1));
-      tile::BarriersMadeOp::create(builder, loc, /*waits=*/static_cast<bool>(pieceBarriers));
+      tile::BarriersMadeOp::create(builder, loc, /*waits=*/static_cast<bool>(pieceSlots));
       tile::RegistersOp::create(builder, loc, registers.loader, false);
       auto loader = scf::IfOp::create(builder, loc, isLoader);
       if (clusterK > 1) { // takes part in the barrier of tile.group_sum
@@ -102,7 +102,7 @@ public:
         NVVM::ClusterWaitOp::create(builder, loc, mlir::UnitAttr());
       }
       leaveCluster();
-      if (pieceBarriers) {
+      if (pieceSlots) {
         builder.setInsertionPointAfter(loader);
         Value isNext = compare(arith::CmpIPredicate::eq, thread, add(firstLoader, i32(32)));
         when(isNext, [&] { buildPieceLoader(); });
@@ -142,9 +142,8 @@ private:
       tile::PrefetchMapOp::create(builder, loc, map);
     int64_t decodeWarps = decodeThreads / 32;
     auto consumers = static_cast<uint64_t>(mathWarps / groups * clusterN + decodeWarps);
-    tile::InitBarriersOp::create(builder, loc, barriers, consumers);
-    if (pieceBarriers)
-      tile::InitBarriersOp::create(builder, loc, pieceBarriers, 0);
+    tile::InitBarriersOp::create(builder, loc, barriers, consumers,
+                                 static_cast<uint64_t>(pieceSlots ? 2 : 1));
     if (operandBarriers)
       tile::InitBarriersOp::create(builder, loc, operandBarriers, static_cast<uint64_t>(mathWarps),
                                    static_cast<uint64_t>(decodeWarps));
@@ -163,7 +162,8 @@ private:
   llvm::SetVector<Value> maps;
   Value barriers, sumsBuffer;
   Value operandBarriers; // of the ring of decoded operands, where there is one
-  Value pieceBarriers;   // of each stage's pieces of a residual, where there is one
+  Value pieceSlots;      // notes on each stage's pieces of a residual, where there is one
+  Value ringOffset;      // what makes places in their ring of numbers of pieces
   int64_t depth = 0, mathWarps = 0, splitK = 1, groups = 1, decodeThreads = 0;
   int64_t clusterN = 1, clusterK = 1;
   RegisterShares registers{};
@@ -177,7 +177,9 @@ private:
     pipeline.getProduce().walk([&](tile::CopyBoxOp copy) {
       loop.stageBytes += static_cast<int64_t>(copy.getRows() * copy.getRowBytes());
     });
-    loop.waitsInside = pipeline.getConsume().front().getOps<tile::ReleaseOp>().empty();
+    loop.waitsInside = !pipeline.getConsume()
+                            .walk([](tile::ReleaseOp) { return mlir::WalkResult::interrupt(); })
+                            .wasInterrupted();
     return loop;
   }
 
@@ -297,7 +299,9 @@ private:
   // ahead.
   void buildPieceLoader() {
     tile::PipelineOp pipeline = loops[0].pipeline;
-    PieceCopies pieces(*this, pipeline, barriers, pieceBarriers);
+    PieceCopies pieces(*this, pipeline, barriers, pieceSlots);
+    for (int64_t slot = 0; slot < depth; ++slot)
+      tile::StorePlaceOp::create(builder, loc, i32(0), pieceSlots, i32(slot));
     llvm::SmallVector<Value> start{i32(0), i32(1), i32(0)}; // the slots are empty at first
     forEachTile(*this, op, start, [&](const TileShare &share, mlir::ValueRange state) {
       mlir::IRMapping head = cloneHead(share);
@@ -356,9 +360,13 @@ private:
                       ? tile::GroupIndexOp::create(builder, loc, builder.getI32Type()).getResult()
                       : i32(0);
     Cursors start(operandBarriers ? 2 : 1, Cursor{i32(0), i32(0)});
-    forEachShare(start, [&](const TileShare &share, const Cursors &cursors) {
+    llvm::SmallVector<Value> inits = flatten(start);
+    if (pieceSlots) // pieces that came before
+      inits.push_back(i32(0));
+    forEachTile(*this, op, inits, [&](const TileShare &share, mlir::ValueRange state) {
       mlir::IRMapping head = cloneHead(share);
-      Cursors now = cursors;
+      Cursors now = cursorsOf(state.take_front(2 * start.size()));
+      Value pieces = pieceSlots ? countPieces(head, state.back()) : Value();
       for (const Loop &of : loops) {
         now = multiply(of, head, group, now);
         mlir::Operation *inner = of.pipeline->getNextNode();
@@ -370,10 +378,27 @@ private:
       // Bounds of the output part the threads of a warp; the next tile's instructions need them
       // together.
       NVVM::SyncWarpOp::create(builder, loc, i32(-1));
-      return now;
+      llvm::SmallVector<Value> following = flatten(now);
+      if (pieces)
+        following.push_back(pieces);
+      return following;
     });
     if (storesBoxes)
       tile::WaitStoresOp::create(builder, loc);
+  }
+
+  // Sets `ringOffset` for an output tile where `before` pieces came before. Returns those that will
+  // have come with it.
+  Value countPieces(const mlir::IRMapping &head, Value before) {
+    tile::PipelineOp pipeline = loops[0].pipeline;
+    Value first = head.lookupOrDefault(pipeline.getFirst());
+    Value last = head.lookupOrDefault(pipeline.getLast());
+    PieceCopies pieces(*this, pipeline, barriers, pieceSlots);
+    Value number = pieces.find(head, first, last).first;
+    Value count = sub(pieces.find(head, sub(last, i32(1)), last).end, number);
+    ringOffset = sub(before, number);
+    Value any = compare(arith::CmpIPredicate::ult, first, last);
+    return add(before, select(any, count, i32(0)));
   }
 
   // One loop over k tiles; its sums are waited for and known to `head`.
@@ -391,12 +416,24 @@ private:
       own[0] = next(cursors[0], ahead);
     }
     llvm::SmallVector<Value> inits = flatten(own);
+    unsigned words = pieceSlots ? 1 : 0; // what is stored of a k tile is read a tile ahead
+    if (pieceSlots)
+      inits.push_back(bandWord(head, first, 0));
     for (Value init : pipeline.getInits())
       inits.push_back(head.lookupOrDefault(init));
     mlir::ValueRange after =
         loop(first, last, i32(groups), inits, [&](Value kTile, mlir::ValueRange carried) {
-          return consume(of, head, first, kTile, cursorsOf(carried.take_front(cursorValues)),
-                         carried.drop_front(cursorValues));
+          Value word, nextWord;
+          if (pieceSlots) {
+            word = carried[cursorValues];
+            nextWord = bandWord(head, kTile, groups);
+          }
+          llvm::SmallVector<Value> next =
+              consume(of, head, first, kTile, cursorsOf(carried.take_front(cursorValues)), word,
+                      carried.drop_front(cursorValues + words));
+          if (nextWord)
+            next.insert(next.begin() + cursorValues, nextWord);
+          return next;
         });
     Cursors following = cursorsOf(after.take_front(cursorValues));
     Cursors lastUsed = before(following);
@@ -405,8 +442,20 @@ private:
       following[0] = skip(cursors[0], kTiles);
     }
     collect(of, head, compare(arith::CmpIPredicate::ult, first, last), lastUsed,
-            after.drop_front(cursorValues));
+            after.drop_front(cursorValues + words));
     return following;
+  }
+
+  // What is stored of a k tile. Starts a load, of one past the last too: other tables follow.
+  Value bandWord(const mlir::IRMapping &head, Value kTile, int64_t ahead) {
+    tile::PipelineOp pipeline = loops[0].pipeline;
+    mlir::Block &body = pipeline.getConsume().front();
+    mlir::IRMapping map = head;
+    map.map(body.getArgument(0), kTile);
+    tile::BandWordOp word = *body.getOps<tile::BandWordOp>().begin();
+    auto load = llvm::cast<tile::BandWordOp>(builder.clone(*word, map));
+    load.setAhead(static_cast<uint64_t>(ahead));
+    return load;
   }
 
   // The sums of a loop: `any` says whether this group had a k tile, `last` where.
@@ -423,19 +472,6 @@ private:
     }
     for (auto [result, sum] : llvm::zip(of.pipeline->getResults(), sums))
       head.map(result, sum);
-  }
-
-  // The stored pieces of a k tile whose dense products have been started. It is waited for without
-  // pieces too: their loader must not fall a round behind.
-  void addPieces(tile::AddPiecesOp op, mlir::IRMapping &map, Cursor now) {
-    tile::BarrierWaitOp::create(builder, loc, pieceBarriers, now.slot, now.parity, true);
-    Value place =
-        tile::LoadPlaceOp::create(builder, loc, builder.getI32Type(), pieceBarriers, now.slot);
-    llvm::SmallVector<Value> arguments{now.slot, map.lookup(op.getStored()),
-                                       add(place, map.lookup(op.getFirst()))};
-    for (Value sum : op.getSums())
-      arguments.push_back(map.lookupOrDefault(sum));
-    map.map(op.getResults(), clonePieces(builder, op, map, arguments));
   }
 
   static bool isOperand(Value carried) { return carried.getType().isInteger(); }
@@ -503,7 +539,8 @@ private:
   }
 
   llvm::SmallVector<Value> consume(const Loop &of, const mlir::IRMapping &head, Value first,
-                                   Value kTile, const Cursors &now, mlir::ValueRange carriedIn) {
+                                   Value kTile, const Cursors &now, Value word,
+                                   mlir::ValueRange carriedIn) {
     tile::BarrierWaitOp::create(builder, loc, barriers, now[0].slot, now[0].parity, true);
     if (operandBarriers)
       tile::BarrierWaitOp::create(builder, loc, operandBarriers, now[1].slot, now[1].parity, true);
@@ -516,12 +553,17 @@ private:
     arguments.append(carriedIn.begin(), carriedIn.end());
     map.map(body.getArguments(), arguments);
     for (mlir::Operation &inner : body.without_terminator()) {
-      if (auto pieces = llvm::dyn_cast<tile::AddPiecesOp>(inner))
-        addPieces(pieces, map, now[0]);
-      else if (llvm::isa<tile::ReleaseOp>(inner))
-        when(compare(arith::CmpIPredicate::ugt, kTile, first), [&] { release(before(now)); });
+      if (llvm::isa<tile::BandWordOp>(inner))
+        map.map(inner.getResult(0), word);
+      else if (auto place = llvm::dyn_cast<tile::PiecePlaceOp>(inner))
+        map.map(place.getPlace(), add(map.lookup(place.getNumber()), ringOffset));
       else
-        builder.clone(inner, map);
+        builder.clone(inner, map)->walk([&](tile::ReleaseOp op) {
+          mlir::OpBuilder::InsertionGuard guard(builder);
+          builder.setInsertionPoint(op);
+          when(compare(arith::CmpIPredicate::ugt, kTile, first), [&] { release(before(now)); });
+          op.erase();
+        });
     }
     if (of.waitsInside)
       release(now, scalesOf(body, map));

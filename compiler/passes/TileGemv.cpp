@@ -15,12 +15,12 @@ namespace scf = mlir::scf;
 std::vector<Value> KernelBuilder::streamTile(Value tileK) {
   std::vector<Value> words;
   Value tile = sectionTile(0, tileK);
-  std::vector<int> planes = planeBits(g.weightBits);
+  std::vector<CodePlane> planes = g.planes();
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
     for (int64_t t = 0; t < g.rowTiles(); ++t)
       for (size_t plane = 0; plane < planes.size(); ++plane)
         words.push_back(tile::StreamCodesOp::create(
-            builder, at(true, 0), vectorOf(g.planeWords(planes[plane]), true), weight,
+            builder, at(true, 0), vectorOf(g.planeWords(planes[plane].bits), true), weight,
             section(planeSection(context.gemm, plane)).offset, tile, chunk, t));
   for (size_t i = 1; i < context.gemm.weight.components.size(); ++i) {
     int index = static_cast<int>(i);
@@ -46,7 +46,7 @@ void KernelBuilder::takeTile(const std::vector<Value> &words) {
   parameterCache.clear();
   componentNumbers.clear();
   auto next = words.begin();
-  auto planes = static_cast<std::ptrdiff_t>(planeBits(g.weightBits).size());
+  auto planes = static_cast<std::ptrdiff_t>(g.planes().size());
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
     for (int64_t t = 0; t < g.rowTiles(); ++t) {
       codes[chunk].emplace_back(next, next + planes);

@@ -169,10 +169,10 @@ std::vector<Value> KernelBuilder::decodeParameters(int64_t k, int64_t rowTile, V
 }
 
 std::vector<Value> KernelBuilder::wordsOfUnit(const Chunk &words, int64_t unit) {
-  std::vector<int> planes = planeBits(g.weightBits);
+  std::vector<CodePlane> planes = g.planes();
   std::vector<Value> result;
   for (size_t plane = 0; plane < planes.size(); ++plane) {
-    int64_t count = int64_t{context.placed.decode.codes} * planes[plane] / 32;
+    int64_t count = int64_t{context.placed.decode.codes} * planes[plane].bits / 32;
     for (int64_t word = unit * count; word < (unit + 1) * count; ++word)
       result.push_back(
           tile::ExtractOp::create(builder, at(true, 0), builder.getI32Type(), words[plane], word));
@@ -228,12 +228,14 @@ std::vector<Value> KernelBuilder::decodeStep(const Chunk &words, int64_t step, i
 }
 
 KernelBuilder::Chunk KernelBuilder::loadChunk(int64_t chunk, int64_t rowTile, Value slot) {
-  std::vector<int> planes = planeBits(g.weightBits);
+  std::vector<CodePlane> planes = g.densePlanes();
   Chunk words;
   for (size_t plane = 0; plane < planes.size(); ++plane)
     words.push_back(tile::LoadCodesOp::create(
-        builder, at(true, 0), vectorOf(g.planeWords(planes[plane]), true),
+        builder, at(true, 0), vectorOf(g.planeWords(planes[plane].bits), true),
         buffers[{true, planeSection(context.gemm, plane)}], slot, chunk, rowTile));
+  if (g.sparseBits > 0)
+    words.push_back(loadSparseWords(chunk, rowTile, slot));
   return words;
 }
 

@@ -135,10 +135,8 @@ std::vector<Value> KernelBuilder::decodeBatch(int64_t first, int64_t extent, Val
   std::vector<Value> a;
   for (int64_t k = first; k < first + extent; k += g.mmaK) {
     const std::vector<Chunk> &words = codesOf(k / g.chunkK(), slot);
-    for (int64_t t = 0; t < g.rowTiles(); ++t) {
-      std::vector<Value> registers = decodeStep(words[t], k % g.chunkK() / g.mmaK, k, t, slot);
-      a.insert(a.end(), registers.begin(), registers.end());
-    }
+    for (int64_t t = 0; t < g.rowTiles(); ++t)
+      llvm::append_range(a, decodeStep(words[t], k % g.chunkK() / g.mmaK, k, t, slot));
   }
   return a;
 }

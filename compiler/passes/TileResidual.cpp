@@ -1,9 +1,11 @@
-// The stored blocks of a residual. A list of which pieces there are comes with the k tile, the
-// pieces of warps with roles through a ring of their own. Products go to sums of their own: by
+// The stored blocks of a residual. A word says which pieces of a warp's rows there are in a k tile;
+// those of warps with roles come through a ring of their own. Where the residual shares the
+// weight's scales they are low bits of its codes. Else products go to sums of their own: by
 // mma.sync, since each warp may have other pieces (wgmma's accumulators of a warp are those of
 // mma.sync), or by wgmma where those of a warpgroup have the same.
 #include "compiler/passes/KernelBuilder.h"
 
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -51,14 +53,32 @@ std::vector<Value> KernelBuilder::joinSums(std::vector<Value> sums) {
 }
 
 void KernelBuilder::buildPieceCopies(Value tileK, Value slot) {
-  const ResidualLayout &stored = *layout.residual;
-  mlir::Location loc = at(context.residual->weightOrigin);
+  const ResidualLayout &r = *layout.residual;
+  mlir::Location loc = atResidual();
   mlir::Type type = builder.getI32Type();
-  auto found = tile::FindPiecesOp::create(builder, loc, type, type, weight, stored.firstsOffset,
-                                          add(mul(tileN, stored.tilesK), tileK));
-  tile::CopyPiecesOp::create(builder, loc, weight, stored.pieceOffset, found.getFirst(),
-                             found.getEnd(), stored.pieceBytes,
-                             buffers[{true, StageBuffer::pieces}], slot, Value(), Value());
+  auto found = tile::FindPiecesOp::create(builder, loc, type, type, weight, r.firstsOffset,
+                                          add(mul(tileN, r.tilesK), tileK));
+  tile::CopyPiecesOp::create(builder, loc, weight, r.pieceOffset, found.getFirst(), found.getEnd(),
+                             r.pieceBytes, buffers[{true, StageBuffer::pieces}], slot, Value());
+}
+
+// Pieces of a k tile that came to its slot are counted from that tile's first.
+void KernelBuilder::findPieces(Value tileK) {
+  const ResidualLayout &r = *layout.residual;
+  mlir::Location loc = atResidual();
+  mlir::Type type = builder.getI32Type();
+  Value word = tile::BandWordOp::create(builder, loc, type, weight, r.wordsOffset, r.rowsOfPieces(),
+                                        r.tilesK, tileN, tileK);
+  storedPieces = arith::AndIOp::create(builder, loc, word, i32((1 << BandWord::storedBits) - 1));
+  firstPiece = arith::ShRUIOp::create(builder, loc, word, i32(BandWord::storedBits));
+  if (g.specialized()) {
+    firstPiece = tile::PiecePlaceOp::create(builder, loc, type, firstPiece);
+    return;
+  }
+  auto found = tile::FindPiecesOp::create(builder, loc, type, type, weight, r.firstsOffset,
+                                          add(mul(tileN, r.tilesK), tileK));
+  Value inTile = arith::SubIOp::create(builder, loc, firstPiece, found.getFirst());
+  firstPiece = arith::AndIOp::create(builder, loc, inTile, i32((1 << BandWord::numberBits) - 1));
 }
 
 Value KernelBuilder::groupsBeforePiece(int64_t group) {
@@ -89,7 +109,7 @@ std::vector<KernelBuilder::PieceLoad> KernelBuilder::pieceLoads() {
 }
 
 std::vector<Value> KernelBuilder::loadPiece(Value slot, Value piece) {
-  mlir::Location loc = at(context.residual->weightOrigin);
+  mlir::Location loc = atResidual();
   Value buffer = buffers[{true, StageBuffer::pieces}];
   if (g.specialized()) {
     int64_t places = llvm::cast<tile::SharedType>(buffer.getType()).getStages();
@@ -102,18 +122,62 @@ std::vector<Value> KernelBuilder::loadPiece(Value slot, Value piece) {
     words.push_back(
         tile::LoadPieceOp::create(builder, loc, vectorOf(load.words, true), buffer, slot, piece,
                                   builder.getI64IntegerAttr(layout.residual->pieceBytes),
-                                  builder.getI64IntegerAttr(load.offset), bits));
+                                  builder.getI64IntegerAttr(load.offset), bits, Value()));
   }
   return words;
 }
 
-KernelBuilder::StoredPieces KernelBuilder::loadBlockList(Value slot) {
-  mlir::Location loc = at(context.residual->weightOrigin);
-  auto list =
-      tile::LoadBlockListOp::create(builder, loc, builder.getI32Type(), builder.getI32Type(),
-                                    buffers[{true, StageBuffer::blockList}], slot,
-                                    static_cast<uint64_t>(piecesOfWarp(g, residual->g)));
-  return {list.getStored(), list.getFirst()};
+// Most k tiles of a warpgroup store nothing. They take no words and decode the dense codes alone: a
+// branch around all of it leaves ptxas as much to schedule as without a residual. All warps of a
+// warpgroup take the same side, since their instructions are common.
+std::vector<Value> KernelBuilder::buildEitherProducts(Value slot,
+                                                      const std::vector<Value> &carried) {
+  mlir::Location loc = atResidual();
+  Value some = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, storedPieces, i32(0));
+  // All lanes know the same. A vote tells ptxas so, whose branch then is one of the warp.
+  Value any = mlir::NVVM::VoteSyncOp::create(builder, loc, builder.getI1Type(), i32(-1), some,
+                                             mlir::NVVM::VoteSyncKind::any);
+  auto either = scf::IfOp::create(builder, loc, mlir::ValueRange(carried).getTypes(), any,
+                                  /*withElseRegion=*/true);
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  for (bool stored : {true, false}) {
+    builder.setInsertionPointToStart(stored ? either.thenBlock() : either.elseBlock());
+    someAreStored = stored;
+    std::vector<Value> sums = buildProducts(slot, carried);
+    scf::YieldOp::create(builder, loc, carriesBatch(g) ? sums : awaitBatch(sums));
+    codes.clear(); // what the other side has loaded and decoded
+    rowVectors.clear();
+    rowWords.clear();
+    parameterCache.clear();
+    componentNumbers.clear();
+  }
+  return {either.getResults().begin(), either.getResults().end()};
+}
+
+// Bit i is chunk i; the pieces of a warp lie one after the other.
+Value KernelBuilder::loadSparseWords(int64_t chunk, int64_t rowTile, Value slot) {
+  mlir::Location loc = atResidual();
+  int64_t words = g.planeWords(g.sparseBits);
+  if (!someAreStored)
+    return tile::ZeroOp::create(builder, loc, vectorOf(words, true));
+  Value buffer = buffers[{true, StageBuffer::pieces}], piece = firstPiece;
+  auto bits = [&](int64_t mask) -> Value {
+    return arith::AndIOp::create(builder, loc, storedPieces, i32(mask));
+  };
+  Value stored = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne,
+                                       bits(int64_t{1} << chunk), i32(0));
+  if (chunk > 0)
+    piece = add(piece, mlir::math::CtPopOp::create(builder, loc, bits((int64_t{1} << chunk) - 1)));
+  if (g.specialized()) {
+    int64_t places = llvm::cast<tile::SharedType>(buffer.getType()).getStages();
+    slot = arith::RemUIOp::create(builder, loc, piece, i32(places));
+    piece = i32(0);
+  }
+  return tile::LoadPieceOp::create(
+      builder, loc, vectorOf(words, true), buffer, slot, piece,
+      builder.getI64IntegerAttr(layout.residual->pieceBytes),
+      builder.getI64IntegerAttr(layout.residual->parts[0].offset + rowTile * 32 * 4 * words),
+      nullptr, stored);
 }
 
 int64_t KernelBuilder::heldOfPieces() const {
@@ -124,26 +188,15 @@ int64_t KernelBuilder::heldOfPieces() const {
 
 // Products of a k tile's first piece wait for none before them. Its last piece's run on, as the
 // dense tile's last batch does, until the next tile's first batch has been started.
-std::vector<Value> KernelBuilder::addResidual(Value slot, const StoredPieces &pieces,
-                                              std::vector<Value> sums) {
-  mlir::Location loc = at(context.residual->weightOrigin);
+std::vector<Value> KernelBuilder::addResidual(Value slot, std::vector<Value> sums) {
+  mlir::Location loc = atResidual();
   auto held = static_cast<size_t>(heldOfPieces());
   sums.insert(sums.end(), held, held > 0 ? i32(0) : Value());
-  auto whole = tile::AddPiecesOp::create(builder, loc, mlir::ValueRange(sums).getTypes(), slot,
-                                         pieces.stored, pieces.first, sums);
-  mlir::OpBuilder::InsertionGuard guard(builder);
-  mlir::Block &body = whole.getBody().emplaceBlock();
-  for (Value operand : whole->getOperands())
-    body.addArgument(operand.getType(), loc);
-  builder.setInsertionPointToEnd(&body);
-  slot = body.getArgument(0);
-  Value stored = body.getArgument(1), first = body.getArgument(2);
-  Value count = mlir::math::CtPopOp::create(builder, loc, stored);
-  std::vector<Value> inits(body.args_begin() + 3, body.args_end());
-  // The piece of the lowest bit of `stored`; returns the other bits, then what products return.
-  auto multiply = [&](Value stored, Value piece, std::vector<Value> before) {
-    Value inTile = mlir::math::CountTrailingZerosOp::create(builder, loc, stored);
-    Value rest = arith::AndIOp::create(builder, loc, stored, add(stored, i32(-1)));
+  Value count = mlir::math::CtPopOp::create(builder, loc, storedPieces);
+  // The piece of the lowest bit of `left`; returns the other bits, then what products return.
+  auto multiply = [&](Value left, Value piece, std::vector<Value> before) {
+    Value inTile = mlir::math::CountTrailingZerosOp::create(builder, loc, left);
+    Value rest = arith::AndIOp::create(builder, loc, left, add(left, i32(-1)));
     before.resize(before.size() - held);
     std::vector<Value> after = buildPieceProducts(slot, inTile, loadPiece(slot, piece), before);
     after.insert(after.begin(), rest);
@@ -158,23 +211,22 @@ std::vector<Value> KernelBuilder::addResidual(Value slot, const StoredPieces &pi
       tile::WarpgroupWaitOp::create(builder, at("gemm"), mlir::TypeRange(), 0, mlir::ValueRange(),
                                     before.take_back(held));
     scf::YieldOp::create(builder, loc,
-                         multiply(loop.getRegionIterArg(0), add(first, loop.getInductionVar()),
+                         multiply(loop.getRegionIterArg(0), add(firstPiece, loop.getInductionVar()),
                                   {before.begin(), before.end()}));
-    return loop.getResults().drop_front(1);
+    return std::vector<Value>(loop.getResults().begin() + 1, loop.getResults().end());
   };
   if (held == 0) {
-    inits.insert(inits.begin(), stored);
-    tile::YieldOp::create(builder, loc, multiplyFrom(0, inits));
-    return {whole.getResults().begin(), whole.getResults().end()};
+    sums.insert(sums.begin(), storedPieces);
+    return multiplyFrom(0, sums);
   }
-  Value any = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, stored, i32(0));
-  auto some = scf::IfOp::create(builder, loc, mlir::ValueRange(inits).getTypes(), any, true);
-  tile::YieldOp::create(builder, loc, some.getResults());
-  builder.setInsertionPointToEnd(some.thenBlock());
-  scf::YieldOp::create(builder, loc, multiplyFrom(1, multiply(stored, first, inits)));
-  builder.setInsertionPointToEnd(some.elseBlock());
-  scf::YieldOp::create(builder, loc, inits);
-  return {whole.getResults().begin(), whole.getResults().end()};
+  Value any = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, storedPieces, i32(0));
+  auto some = scf::IfOp::create(builder, loc, mlir::ValueRange(sums).getTypes(), any, true);
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(some.thenBlock());
+  scf::YieldOp::create(builder, loc, multiplyFrom(1, multiply(storedPieces, firstPiece, sums)));
+  builder.setInsertionPointToStart(some.elseBlock());
+  scf::YieldOp::create(builder, loc, sums);
+  return {some.getResults().begin(), some.getResults().end()};
 }
 
 // What the residual's builder knows of a k tile is what was loaded of one piece.

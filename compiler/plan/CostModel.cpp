@@ -148,15 +148,21 @@ struct ResidualShare {
 };
 ResidualShare residualPerTile(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
   ResidualShare result;
-  if (!placed.residual)
+  if (!placed.storesBlocks())
     return result;
   // Loop, bits of the list, addresses: instructions a piece; and the list's of a tile.
-  constexpr double perPiece = 30, perTile = 20;
+  constexpr double perPiece = 30, perTile = 12;
   const dsl::Part &part = gemm.weight.residual->part;
   double stored = part.budget.value_or(100) / 100;
   Geometry piece = pieceGeometry(placed, g);
-  result.bytes =
-      stored * static_cast<double>(g.tileN * g.tileK) * part.format->bitsPerElement() / 8;
+  auto codes = static_cast<double>(g.tileN * g.tileK);
+  if (placed.sparseBits > 0) {     // every chunk is decoded with both planes
+    constexpr double perChunk = 4; // bits, addresses and the load, of some
+    result.bytes = stored * codes * placed.sparseBits / 8;
+    result.issued.others = perTile + perChunk * static_cast<double>(g.chunks());
+    return result;
+  }
+  result.bytes = stored * codes * part.format->bitsPerElement() / 8;
   result.macs = stored * static_cast<double>(g.tileM * g.tileN * g.tileK);
   InstructionCounts ofPiece = issuePerTile(*placed.residual, piece);
   ofPiece += scalingPerTile(*placed.residual, piece, dsl::ScheduleDecl::Sums::Converted);
@@ -166,12 +172,9 @@ ResidualShare residualPerTile(const dsl::Gemm &gemm, const PlacedGemm &placed, c
   return result;
 }
 
-// What a k tile brings into a stage's buffer, with a list the pieces that it lists.
-double copiedBytes(const StageBuffer &buffer, const ResidualShare &residual) {
-  if (buffer.component == StageBuffer::pieces)
-    return 0;
-  double pieces = buffer.component == StageBuffer::blockList ? residual.bytes : 0;
-  return static_cast<double>(buffer.bytes) + pieces;
+// What a k tile brings into a stage's buffer but for pieces of a residual.
+double copiedBytes(const StageBuffer &buffer) {
+  return buffer.component == StageBuffer::pieces ? 0 : static_cast<double>(buffer.bytes);
 }
 
 // Bytes that one CTA moves in and out of shared memory for one k tile: every warp reads its codes,
@@ -204,7 +207,7 @@ constexpr double splitMicroseconds = 2, clusterMicroseconds = 0.45;
 constexpr double streamMicroseconds = 1.3, streamPer32KOutputs = 2, streamFactor = 1.02;
 constexpr double startMicroseconds = 0.8, serialMicroseconds = 1.35, loadMicroseconds = 0.9;
 // The loader of a residual's pieces reads which a k tile has, and waits for their places.
-constexpr double pieceMicroseconds = 0.25;
+constexpr double pieceMicroseconds = 0.1;
 
 // Cycles that one warp issues for one k tile.
 struct WarpCycles {
@@ -256,7 +259,8 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double weightBytes = 0, activationBytes = 0;
   ResidualShare residual = residualPerTile(gemm, placed, g);
   for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
-    (buffer.weight ? weightBytes : activationBytes) += copiedBytes(buffer, residual);
+    (buffer.weight ? weightBytes : activationBytes) += copiedBytes(buffer);
+  weightBytes += residual.bytes;
   // Rows past the batch are zeros that no memory gives.
   activationBytes *= std::min(1.0, static_cast<double>(problem.m) / static_cast<double>(g.tileM));
   double bandwidth = device.bandwidthGBs * 1e3;
@@ -290,9 +294,9 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   constexpr double sharpness = 4;
   double step = 0;
   // A group of warps holds the stage that it multiplies half of the time; longer for its pieces.
-  double held = static_cast<double>(schedule.warpsK) * 0.5 + (placed.residual ? 0.5 : 0);
+  double held = static_cast<double>(schedule.warpsK) * 0.5 + (placed.storesBlocks() ? 0.5 : 0);
   double wait = loadMicroseconds / (std::max(0.5, schedule.pipeline - held) * resident);
-  double pieces = placed.residual ? pieceMicroseconds : 0;
+  double pieces = placed.storesBlocks() ? pieceMicroseconds : 0;
   for (double part : {load, cache, issue, tensor, latency, wait, pieces})
     step += std::pow(part, sharpness);
   step = std::pow(step, 1 / sharpness) * (resident > 1 ? sharedSmFactor : 1);
@@ -361,7 +365,8 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   double activationTile = 0, weightTile = 0;
   ResidualShare residual = residualPerTile(gemm, placed, g);
   for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
-    (buffer.weight ? weightTile : activationTile) += copiedBytes(buffer, residual);
+    (buffer.weight ? weightTile : activationTile) += copiedBytes(buffer);
+  weightTile += residual.bytes;
   double tileBytes = weightTile + 0.3 * activationTile;
   auto tilesN = static_cast<double>(divideUp(problem.n, g.tileN));
   double weights = weightTile * tilesN * static_cast<double>(tilesK);

@@ -22,12 +22,13 @@ std::string explainDecode(const dsl::Gemm &gemm, const Plan &plan) {
     }
     return text;
   }
-  const dsl::Component &element = gemm.weight.element();
   Result<PlacedGemm> placed =
       place(gemm, plan.groupScales, plan.schedule.roles, plan.target, nullptr);
   Result<Factors> factors = factorValue(gemm.weight, true, gemm.weightSpan, nullptr);
   if (!placed || !factors)
     return {};
+  const dsl::Format weight = decodedWeight(gemm, *placed);
+  const dsl::Component &element = weight.element();
   const DecodeSequence &decode = placed->decode;
   std::ostringstream out;
   out << "weight." << element.name << ", " << element.type.name() << " to " << placed->mmaType
@@ -46,7 +47,7 @@ std::string explainDecode(const dsl::Gemm &gemm, const Plan &plan) {
   for (const DecodeParam &param : decode.params)
     if (param.form == DecodeParam::Form::Multiplier)
       leastLog2 = leastScaledLog2(gemm.weight.components[param.component].type, placed->mmaType);
-  if (bare && !element.remap)
+  if (bare && !element.remap && decode.sparseBits == 0)
     out << "of the element alone\n"
         << describe(elementDecodes(element.type, placed->mmaType, leastLog2), 4);
   return out.str();

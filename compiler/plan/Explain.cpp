@@ -122,12 +122,14 @@ std::optional<double> residualMicroseconds(const dsl::Gemm &gemm, const Plan &pl
                                            const DeviceModel &device) {
   Result<PlacedGemm> placed =
       place(gemm, plan.groupScales, plan.schedule.roles, device.target, nullptr);
-  if (!placed || !placed->residual)
+  if (!placed || !placed->storesBlocks())
     return std::nullopt;
-  PlacedGemm without = *placed;
-  without.residual.reset();
+  dsl::Gemm dense = gemm;
+  dense.weight.residual.reset();
+  Result<PlacedGemm> without =
+      place(dense, plan.groupScales, plan.schedule.roles, device.target, nullptr);
   return predict(gemm, *placed, plan.schedule, plan.problem, device).microseconds -
-         predict(gemm, without, plan.schedule, plan.problem, device).microseconds;
+         predict(dense, *without, plan.schedule, plan.problem, device).microseconds;
 }
 
 } // namespace rho::compiler

@@ -64,12 +64,14 @@ Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
           schedule.splitK == dsl::ScheduleDecl::streamK,
           schedule.clusterN,
           schedule.clusterK,
-          !warpgroups};
+          !warpgroups,
+          placed.sparseBits};
 }
 
 Geometry pieceGeometry(const PlacedGemm &placed, const Geometry &g) {
   Geometry piece = g;
-  piece.weightBits = placed.residual->weightBits;
+  if (placed.residual)
+    piece.weightBits = placed.residual->weightBits;
   piece.tileK = piece.chunkK();
   return piece;
 }
@@ -156,10 +158,10 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
   if (!placed.parts.empty())
     return buffersOfParts(gemm, placed, g);
   std::vector<StageBuffer> result;
-  std::vector<int> planes = planeBits(g.weightBits);
+  std::vector<CodePlane> planes = g.densePlanes();
   for (size_t plane = 0; plane < planes.size() && !g.gemv(); ++plane) // else straight to registers
     result.push_back({"weight." + gemm.weight.element().name, true, planeSection(gemm, plane),
-                      g.codeBytes(planes[plane])});
+                      g.codeBytes(planes[plane].bits)});
   result.push_back(
       {"activation." + gemm.activation.element().name, false, 0, g.tileM * g.activationRowBytes()});
   for (size_t i = 1; i < gemm.weight.components.size(); ++i) {
@@ -184,14 +186,12 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
       result.push_back({"activation." + component.name, false, index,
                         g.groupsPerTile(component.group) * g.tileM});
   }
-  if (placed.residual) {
+  if (placed.storesBlocks()) {
     std::string origin = "weight." + gemm.weight.residual->part.name;
-    result.push_back({origin, true, StageBuffer::blockList, ResidualLayout::listBytes});
     Geometry piece = pieceGeometry(placed, g);
     if (!g.specialized())
       result.push_back({origin, true, StageBuffer::pieces,
-                        g.warpsN * piecesOfWarp(g, piece) *
-                            piecePartsOf(*gemm.weight.residual, *placed.residual, piece).bytes});
+                        g.warpsN * piecesOfWarp(g, piece) * piecePartsOf(gemm, placed, g).bytes});
   }
   if (g.specialized()) // a full and an empty barrier
     result.push_back({"schedule", false, StageBuffer::barriers, 16});
@@ -208,15 +208,17 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
 // what the k tiles can store that the groups of warps multiply at a time.
 std::optional<PieceRing> pieceRing(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                    const Geometry &g, int64_t stages) {
-  if (!placed.residual || !g.specialized())
+  if (!placed.storesBlocks() || !g.specialized())
     return std::nullopt;
   const dsl::Residual &declared = *gemm.weight.residual;
   Geometry piece = pieceGeometry(placed, g);
   int64_t most = g.warpsN * piecesOfWarp(g, piece); // of a k tile
   double expected = declared.part.budget.value_or(100) / 100 * static_cast<double>(most * stages);
   int64_t places = std::max(2 * g.warpsK * most, static_cast<int64_t>(std::ceil(3 * expected)));
-  return PieceRing{std::min(places, most * stages),
-                   piecePartsOf(declared, *placed.residual, piece).bytes};
+  places = std::min(places, most * stages);
+  // Numbers of pieces are taken modulo the ring.
+  places = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(places)));
+  return PieceRing{places, piecePartsOf(gemm, placed, g).bytes};
 }
 
 int planeSection(const dsl::Gemm &gemm, size_t plane) {

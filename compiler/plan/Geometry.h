@@ -28,6 +28,7 @@ struct Geometry {
   bool streamK = false;               // CTAs have equal shares of the k tiles of all outputs
   int64_t clusterN = 1, clusterK = 1; // CTAs of a cluster along weight rows and along k
   bool warpsMultiply = true;          // each by itself, by mma.sync
+  int sparseBits = 0;                 // of a code, that only the stored blocks of a residual have
 
   static constexpr int64_t smallestTileK = 64;
 
@@ -52,7 +53,15 @@ struct Geometry {
   // Batch rows from one accumulator of a thread to its next, which has two of them.
   int64_t batchStep() const { return gemv() ? 2 : 8; }
   int64_t batchTiles() const { return (warpM() + batchStep() - 1) / batchStep(); } // of a warp
-  int64_t chunkK() const { return compiler::chunkK(weightBits); }
+  int denseBits() const { return weightBits - sparseBits; }
+  // Those of dense bits come first.
+  std::vector<CodePlane> planes() const { return planesOf(weightBits, sparseBits); }
+  std::vector<CodePlane> densePlanes() const {
+    std::vector<CodePlane> all = planes();
+    all.resize(all.size() - (sparseBits > 0 ? 1 : 0));
+    return all;
+  }
+  int64_t chunkK() const { return compiler::chunkK(denseBits()); }
   int64_t chunkCodes() const { return chunkK() / 2; } // of a thread
   // Words of a thread in a chunk of a plane of so many bits.
   int64_t planeWords(int64_t bits) const { return chunkCodes() * bits / 32; }
@@ -62,8 +71,8 @@ struct Geometry {
   // (r % 8) * rowsPerThread + 2 t + r / 8 of the warp, so that a thread's outputs are contiguous.
   int64_t rowsPerThread() const { return warpN() / 8; }
   int64_t activationRowBytes() const { return tileK * activationBits / 8; }
-  // Of one stage: all planes of a tile, or one.
-  int64_t codeBytes() const { return codeBytes(weightBits); }
+  // Of one stage: all dense planes of a tile, or one.
+  int64_t codeBytes() const { return codeBytes(denseBits()); }
   int64_t codeBytes(int64_t bits) const { return tileN * tileK * bits / 8; }
   // Alignment of shared buffers: the 128-byte swizzle repeats every 1024 bytes.
   int64_t sharedAlignment() const { return specialized() ? 1024 : 128; }
@@ -130,7 +139,7 @@ struct PieceParts {
   std::vector<LayoutSection> parts = {};
   int64_t bytes = 0;
 };
-PieceParts piecePartsOf(const dsl::Residual &declared, const PlacedGemm &placed, Geometry piece);
+PieceParts piecePartsOf(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry);
 // Pieces of one warp in a k tile.
 inline int64_t piecesOfWarp(const Geometry &geometry, const Geometry &piece) {
   return geometry.tileK / piece.tileK;
@@ -141,8 +150,8 @@ struct StageBuffer {
   std::string origin; // "weight.scale"
   bool weight = true;
   int component = 0; // a section of the weight, a component of the activation format, or barriers
-  static constexpr int barriers = -1, blockList = -2, pieces = -3; // the latter of a residual
-  int64_t bytes = 0; // per stage, with what aligns the next one
+  static constexpr int barriers = -1, pieces = -2; // the latter of a residual
+  int64_t bytes = 0;                               // per stage, with what aligns the next one
 };
 // Parts of each buffer: the pipeline's depth; of a gemv, which keeps the activations of all of its
 // k, the k tiles.
@@ -169,10 +178,10 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
                                       const Geometry &geometry);
 
 // Where a loading warp leaves the stored pieces of a residual: places of one piece each, which all
-// stages share. Beside it are for each stage a barrier and the place of the stage's first piece.
+// stages share. Beside it is for each stage the place of its first piece, which the loader keeps.
 struct PieceRing {
   int64_t places, pieceBytes;
-  static constexpr int64_t barrierBytes = 16; // of a stage
+  static constexpr int64_t placeBytes = 16; // of a stage
 };
 std::optional<PieceRing> pieceRing(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                    const Geometry &geometry, int64_t stages);
@@ -184,8 +193,8 @@ size_t sectionIndex(const dsl::Format &weight, int section);
 // The codes of plane `plane`, component `component`, in the piece of a residual; null: none there.
 const LayoutSection *partOfPiece(const ResidualLayout &residual, int component, size_t plane = 0);
 
-// Each component of the weight has a section of its own, at its index; the element's other planes
-// follow, see planeBits().
+// Each component of the weight has a section of its own, at its index; the element's other dense
+// planes follow.
 WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed,
                               const Geometry &geometry, const Problem &problem);
 ActivationLayout makeActivationLayout(const PlacedGemm &placed, const Geometry &geometry,

@@ -14,10 +14,11 @@ namespace {
 // its largest.
 Result<double> largestSum(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
                           const SourceMap *sources) {
-  Result<Factors> factors = factorValue(gemm.weight, true, gemm.weightSpan, sources);
+  dsl::Format decoded = decodedWeight(gemm, placed);
+  Result<Factors> factors = factorValue(decoded, true, gemm.weightSpan, sources);
   if (!factors)
     return factors.error();
-  dsl::Range weight = dsl::rangeOf(*factors->core, gemm.weight);
+  dsl::Range weight = dsl::rangeOf(*factors->core, decoded);
   dsl::ElementType x = gemm.activation.element().type;
   double largest = std::max(std::abs(weight.min), std::abs(weight.max)) *
                    std::ldexp(1.0, placed.log2Factor) *

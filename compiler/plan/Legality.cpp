@@ -220,17 +220,17 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
   }
   if (std::optional<Objection> why = rowProblem(gemm, placed, g))
     return why;
-  if (placed.residual) {
+  if (placed.storesBlocks()) {
     int64_t rows = gemm.weight.residual->blocks.rows;
     if (rows % g.warpN() != 0)
       return warps("a warp has " + str(g.warpN()) + " weight rows, which blocks of " + str(rows) +
                    " rows of the residual are no multiple of");
-    int64_t pieces = s.warpsN * piecesOfWarp(g, pieceGeometry(placed, g));
-    if (pieces > ResidualLayout::mostPieces)
+    int64_t pieces = piecesOfWarp(g, pieceGeometry(placed, g));
+    if (pieces > BandWord::storedBits)
       return Objection{DiagId::schedule_tile,
                        {"k", str(s.tileK),
-                        "its warps have " + str(pieces) + " pieces of a residual, a tile at most " +
-                            str(ResidualLayout::mostPieces)}};
+                        "its warps have " + str(pieces) + " pieces of a residual each, at most " +
+                            str(BandWord::storedBits)}};
   }
   if (s.sums == Sums::Biased)
     if (std::string why = whyNotBiased(gemm, placed, problem, s.roles); !why.empty())

@@ -155,12 +155,10 @@ public:
       : weight(weight), placed(placed), g(g), n(n), k(k) {}
 
   LayoutSection plane(size_t plane) const {
-    std::vector<int> planes = planeBits(g.weightBits);
     LayoutSection section;
-    for (size_t below = 0; below < plane; ++below)
-      section.shift += planes[below];
-    section.codeBits = planes[plane];
-    section.codeXor = placed.decode.codeXor >> section.shift & ((1U << planes[plane]) - 1);
+    section.shift = g.planes()[plane].shift;
+    section.codeBits = g.planes()[plane].bits;
+    section.codeXor = placed.decode.codeXor >> section.shift & ((1U << section.codeBits) - 1);
     section.tileN = g.tileN;
     section.tilesN = divideUp(n, g.tileN);
     section.tileK = g.tileK;
@@ -238,16 +236,19 @@ constexpr int64_t sectionAlignment = 256, partAlignment = 16;
 
 } // namespace
 
-PieceParts piecePartsOf(const dsl::Residual &declared, const PlacedGemm &placed, Geometry piece) {
-  const dsl::Format &format = *declared.part.format;
+PieceParts piecePartsOf(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
+  const dsl::Format &format = *gemm.weight.residual->part.format;
   PieceParts result;
+  Geometry piece = pieceGeometry(placed, g);
   piece.tileN = piece.warpN();
   piece.warpsN = 1;
-  Sections ofPiece(format, placed, piece, piece.tileN, piece.tileK);
-  for (size_t plane = 0; plane < planeBits(piece.weightBits).size(); ++plane)
+  const PlacedGemm &own = placed.residual ? *placed.residual : placed;
+  Sections ofPiece(format, own, piece, piece.tileN, piece.tileK);
+  size_t firstPlane = g.densePlanes().size() % g.planes().size(); // all, or the sparse one
+  for (size_t plane = firstPlane; plane < piece.planes().size(); ++plane)
     append(ofPiece.plane(plane), partAlignment, result.parts, result.bytes);
-  for (int i = 1; i < static_cast<int>(format.components.size()); ++i)
-    if (placed.streamed[static_cast<size_t>(i)])
+  for (int i = 1; i < static_cast<int>(format.components.size()) && placed.residual; ++i)
+    if (own.streamed[static_cast<size_t>(i)])
       append(ofPiece.component(i), partAlignment, result.parts, result.bytes);
   return result;
 }
@@ -268,7 +269,7 @@ ResidualLayout makeResidualLayout(const dsl::Gemm &gemm, const PlacedGemm &place
   r.tilesK = divideUp(problem.k, g.tileK);
   r.pieceN = piece.warpN();
   r.pieceK = piece.tileK;
-  PieceParts ofPiece = piecePartsOf(declared, *placed.residual, piece);
+  PieceParts ofPiece = piecePartsOf(gemm, placed, g);
   r.pieceBytes = ofPiece.bytes;
   r.parts = std::move(ofPiece.parts);
   for (LayoutSection &part : r.parts) {
@@ -278,10 +279,10 @@ ResidualLayout makeResidualLayout(const dsl::Gemm &gemm, const PlacedGemm &place
     if (part.component != 0 && extent == dsl::Extent::Tensor)
       part.unitN = problem.n;
   }
-  Sections whole(format, *placed.residual, g, problem.n, problem.k);
-  for (int i = 1; i < static_cast<int>(format.components.size()); ++i)
+  for (int i = 1; i < static_cast<int>(format.components.size()) && placed.residual; ++i)
     if (!placed.residual->streamed[static_cast<size_t>(i)])
-      append(whole.component(i), sectionAlignment, r.sections, end);
+      append(Sections(format, *placed.residual, g, problem.n, problem.k).component(i),
+             sectionAlignment, r.sections, end);
   int64_t blocks = divideUp(problem.n, r.blockN) * divideUp(problem.k, r.blockK);
   int64_t stored = static_cast<int64_t>(
       std::floor(declared.part.budget.value_or(100) * static_cast<double>(blocks) / 100));
@@ -293,7 +294,7 @@ ResidualLayout makeResidualLayout(const dsl::Gemm &gemm, const PlacedGemm &place
     end = divideUp(end + bytes, sectionAlignment) * sectionAlignment;
     return offset;
   };
-  r.listOffset = take(r.tilesN * r.tilesK * ResidualLayout::listBytes);
+  r.wordsOffset = take(r.wordsBytes());
   r.firstsOffset = take(r.firstsBytes());
   r.pieceOffset = take(r.pieces * r.pieceBytes);
   return r;
@@ -321,9 +322,9 @@ WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, c
   for (int i = 1; i < static_cast<int>(gemm.weight.components.size()); ++i)
     if (gemm.weight.components[static_cast<size_t>(i)].host < 0) // else stored with its host
       add(sections.component(i));
-  for (size_t plane = 1; plane < planeBits(g.weightBits).size(); ++plane)
+  for (size_t plane = 1; plane < g.densePlanes().size(); ++plane)
     add(sections.plane(plane));
-  if (placed.residual)
+  if (placed.storesBlocks())
     layout.residual =
         makeResidualLayout(gemm, placed, g, pieceGeometry(placed, g), problem, layout.bytes);
   return layout;

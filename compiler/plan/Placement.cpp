@@ -1,10 +1,14 @@
 #include "compiler/plan/Placement.h"
 
+#include "compiler/LayoutMap.h"
 #include "compiler/decode/Affine.h"
+#include "compiler/decode/Extract.h"
 #include "dsl/Evaluate.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <utility>
 
 namespace rho::compiler {
 
@@ -88,7 +92,8 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
                  significantBits(type) + significantBits(weight.element().type) <=
                      operand.mantissaBits() + 1;
     int leastLog2 = leastScaledLog2(type, placed.mmaType);
-    DecodeSequence unscaled = *decodeSequence(weight, core, placed.mmaType, leastLog2);
+    DecodeSequence unscaled =
+        decode.sparseBits > 0 ? decode : *decodeSequence(weight, core, placed.mmaType, leastLog2);
     if (auto scaled = withScale(unscaled, weight, groups[0].component, placed.mmaType))
       return {std::move(scaled), exact ? 0 : 1, ""};
     if (!holdsAll(operand, type))
@@ -415,6 +420,45 @@ dsl::Gemm residualOf(const dsl::Gemm &gemm) {
   return result;
 }
 
+dsl::Format decodedWeight(const dsl::Gemm &gemm, const PlacedGemm &placed) {
+  return placed.sparseBits > 0 ? refinedWeight(gemm.weight) : gemm.weight;
+}
+
+namespace {
+
+// A weight and a residual that shares its scales, as the halves of one operand; none where
+// operands or planes of codes do not hold them so.
+std::optional<Result<PlacedGemm>> placeRefined(const dsl::Gemm &gemm, const PlacedGemm &dense,
+                                               Scales groupScales, Roles roles,
+                                               std::string_view target, const SourceMap *sources) {
+  const dsl::Part &part = gemm.weight.residual->part;
+  auto isPlane = [](int bits) { return std::has_single_bit(static_cast<unsigned>(bits)); };
+  int sparseBits = part.divisor == 0 ? 0 : part.format->element().type.bits();
+  if (sparseBits == 0 || !isPlane(sparseBits) || !isPlane(dense.weightBits))
+    return std::nullopt;
+  dsl::Gemm refined = gemm;
+  refined.weight = refinedWeight(gemm.weight);
+  dsl::ElementType type = refined.weight.element().type;
+  dsl::ElementType operand = dsl::ElementType::get(dense.mmaType);
+  if (operand.isInteger() ? operand.bits() < type.bits() : operand.bits() < 16)
+    return std::nullopt;
+  std::optional<DecodeSequence> decode = extractRefined(type, dense.mmaType, sparseBits);
+  if (!decode)
+    return std::nullopt;
+  int log2Factor = std::exchange(decode->log2Factor, 0);
+  Result<PlacedGemm> placed = placeFormats(refined, groupScales, roles, target, &*decode, sources);
+  if (placed) {
+    placed->sparseBits = sparseBits;
+    placed->constant = std::ldexp(placed->constant, -log2Factor);
+    placed->placements.push_back({"weight." + part.name, Placement::Operand,
+                                  "the low " + std::to_string(sparseBits) +
+                                      " bits of the decoded operand, in stored blocks"});
+  }
+  return placed;
+}
+
+} // namespace
+
 Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                          std::string_view target, const SourceMap *sources) {
   if (gemm.activation.partition)
@@ -426,6 +470,8 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
   if (std::string why = residualProblem(gemm, *result, roles); !why.empty())
     return errorAt(DiagId::no_residual_kernel, {name, gemm.weight.name, why}, gemm.weightSpan,
                    sources);
+  if (auto refined = placeRefined(gemm, *result, groupScales, roles, target, sources))
+    return *refined;
   dsl::Gemm residual = residualOf(gemm);
   residual.schedule.scales.reset();
   // Scaled operands need no second set of partial sums.

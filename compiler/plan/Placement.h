@@ -58,9 +58,12 @@ struct PlacedGemm {
   int mmaK = 0;                    // k of one MMA
   int leastGroup = 0;              // of k, whose sums can be scaled: mmaK, or half an instruction
   int weightBits = 0;              // of a weight's element code
-  DecodeSequence decode;           // weight codes -> operand A
-  bool scalesOperand = false;      // group scales are multiplied into operand A
-  int operandRoundings = 0;        // of each product with a weight, to the operand type
+  // Of those the low ones that only the stored blocks of a residual have: it shares the weight's
+  // scales and is no weight by itself.
+  int sparseBits = 0;
+  DecodeSequence decode;      // weight codes -> operand A
+  bool scalesOperand = false; // group scales are multiplied into operand A
+  int operandRoundings = 0;   // of each product with a weight, to the operand type
   std::vector<bool> streamed; // weight components that are read beside the codes of each k tile
   std::vector<ScaleUse> accumulator;
   std::vector<ScaleUse> epilogue;
@@ -72,6 +75,7 @@ struct PlacedGemm {
   // Of a weight with a residual: the residual's blocks as a weight by themselves, with the same
   // activations. Their sums are added to those of the rest.
   std::shared_ptr<const PlacedGemm> residual;
+  bool storesBlocks() const { return residual || sparseBits > 0; }
 
   // Of activations that are a partition: each part as if it were alone. What is above is that of
   // part `owner`, whose decode the packed weight is laid out for.
@@ -90,6 +94,9 @@ struct PlacedGemm {
 
 // The gemm whose weight is the residual of another's.
 dsl::Gemm residualOf(const dsl::Gemm &gemm);
+
+// The weight whose codes a kernel decodes.
+dsl::Format decodedWeight(const dsl::Gemm &gemm, const PlacedGemm &placed);
 
 // The factors of a value expression; of a format with a residual without that.
 struct Factors {

@@ -70,8 +70,8 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
   return result;
 }
 
-std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Roles roles,
-                                                     bool grouped,
+std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
+                                                     const PlacedGemm &placed, Roles roles,
                                                      const dsl::ScheduleDecl::Tile &tile) {
   if (gemm.schedule.warps)
     return {*gemm.schedule.warps};
@@ -90,15 +90,15 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm, Role
     int64_t mostWarps = tile.m <= 32 ? 16 : 12;
     // Stored blocks that a warpgroup's instruction can have are not cut up for single warps.
     constexpr int64_t instructionRows = 64;
-    int64_t blockRows = gemm.weight.residual ? gemm.weight.residual->blocks.rows : 0;
+    int64_t blockRows = placed.residual ? gemm.weight.residual->blocks.rows : 0;
     auto cutsBlocks = [&](int64_t n) {
       return blockRows > 0 && blockRows % instructionRows == 0 && blockRows % (4 * tile.n / n) != 0;
     };
     std::vector<dsl::ScheduleDecl::Warps> result;
     for (int64_t n : {4, 8})
       for (int64_t k : {1, 2, 3, 4})
-        if (tile.n >= 16 * n && tile.n <= 32 * n && n * k <= mostWarps && (k != 3 || grouped) &&
-            !cutsBlocks(n) && (k == 1 || tile.m * tile.n <= 8192))
+        if (tile.n >= 16 * n && tile.n <= 32 * n && n * k <= mostWarps &&
+            (k != 3 || placed.flushK > 0) && !cutsBlocks(n) && (k == 1 || tile.m * tile.n <= 8192))
           result.push_back({1, n, k});
     return result;
   }
@@ -208,7 +208,8 @@ dsl::ScheduleDecl::Cluster chooseCluster(const dsl::ScheduleDecl &own, Roles rol
 
 // In how many parts k may be divided. With more rows of the batch equal shares lost wherever
 // measured: CTAs side by side then read different k tiles of the same weights.
-std::vector<int64_t> splitCandidates(const dsl::Gemm &gemm, Roles roles, const Problem &problem) {
+std::vector<int64_t> splitCandidates(const dsl::Gemm &gemm, const PlacedGemm &placed, Roles roles,
+                                     const Problem &problem) {
   const dsl::ScheduleDecl &own = gemm.schedule;
   if (own.splitK)
     return {*own.splitK};
@@ -216,7 +217,7 @@ std::vector<int64_t> splitCandidates(const dsl::Gemm &gemm, Roles roles, const P
     return {own.cluster->k};
   std::vector<int64_t> result{1, 2, 3, 4, 6, 8, 12, 16};
   constexpr int64_t mostRows = 512;
-  if (roles == Roles::ImFP && problem.m <= mostRows && !gemm.weight.residual &&
+  if (roles == Roles::ImFP && problem.m <= mostRows && !placed.residual &&
       !gemm.activation.partition)
     result.push_back(dsl::ScheduleDecl::streamK);
   return result;
@@ -241,14 +242,13 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
   // An instruction of full throughput in place of a conversion.
   Sums sums = own.sums.value_or(
       whyNotBiased(gemm, placed, problem, roles).empty() ? Sums::Biased : Sums::Converted);
-  const std::vector<int64_t> splits = splitCandidates(gemm, roles, problem);
+  const std::vector<int64_t> splits = splitCandidates(gemm, placed, roles, problem);
   std::vector<Schedule> result;
   for (const dsl::ScheduleDecl::Tile &tile : tileCandidates(gemm, placed, roles, problem))
-    for (const dsl::ScheduleDecl::Warps &warps :
-         warpCandidates(gemm, roles, placed.flushK > 0, tile))
+    for (const dsl::ScheduleDecl::Warps &warps : warpCandidates(gemm, placed, roles, tile))
       for (int64_t split : splits) {
         int64_t tilesK = divideUp(problem.k, tile.k) / std::max<int64_t>(1, split);
-        bool mayBeDeep = !placed.residual && tile.n == 64 && tile.k == 256 && tilesK >= 24;
+        bool mayBeDeep = !placed.storesBlocks() && tile.n == 64 && tile.k == 256 && tilesK >= 24;
         dsl::ScheduleDecl::Cluster cluster =
             chooseCluster(own, roles, problem, tile, split, device.smCount);
         for (int pipeline : pipelineCandidates(own, roles, mayBeDeep)) {

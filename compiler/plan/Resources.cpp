@@ -19,7 +19,7 @@ int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geome
     add(buffer.bytes * bufferStages(g, schedule, problem.k));
   if (std::optional<PieceRing> ring = pieceRing(gemm, placed, g, schedule.pipeline)) {
     add(ring->places * ring->pieceBytes);
-    add(schedule.pipeline * PieceRing::barrierBytes);
+    add(schedule.pipeline * PieceRing::placeBytes);
   }
   return bytes;
 }
@@ -28,6 +28,8 @@ namespace {
 
 // What a residual adds: sums of its own and the codes of a piece.
 int64_t residualRegisters(const PlacedGemm &placed, const Geometry &g) {
+  if (placed.sparseBits > 0) // codes of the chunks of two batches, and where they are
+    return 2 * g.rowTiles() * g.planeWords(g.sparseBits) + 8;
   if (!placed.residual)
     return 0;
   Geometry piece = pieceGeometry(placed, g);

@@ -47,7 +47,7 @@ compiler::WeightLayout sliceOf(const compiler::WeightLayout &layout) {
     int64_t tiles = residual->tilesN * residual->tilesK;
     residual->pieces =
         std::min(residual->pieces, tiles * residual->rowsOfPieces() * residual->piecesAlongK());
-    residual->listOffset = take(tiles * compiler::ResidualLayout::listBytes);
+    residual->wordsOffset = take(residual->wordsBytes());
     residual->firstsOffset = take(residual->firstsBytes());
     residual->pieceOffset = take(residual->pieces * residual->pieceBytes);
   }
@@ -59,25 +59,32 @@ void repeat(std::span<const uint8_t> pattern, std::span<uint8_t> out) {
     std::memcpy(out.data() + at, pattern.data(), std::min(pattern.size(), out.size() - at));
 }
 
-// The pieces of a slice, one after the other as often as they fit, and the lists that say so.
+// The pieces of a slice, one after the other as often as they fit, and the words that say so.
 void repeatResidual(const compiler::ResidualLayout &from, const uint8_t *packed,
                     const compiler::ResidualLayout &to, std::vector<uint8_t> &whole) {
-  using compiler::BlockList;
-  int64_t ofSlice = from.tilesN * from.tilesK, tiles = to.tilesN * to.tilesK;
-  std::vector<BlockList> lists(static_cast<size_t>(ofSlice)), all(static_cast<size_t>(tiles));
-  std::memcpy(lists.data(), packed + from.listOffset, lists.size() * sizeof(BlockList));
+  using compiler::BandWord;
+  constexpr uint32_t storedMask = (1U << BandWord::storedBits) - 1;
+  int64_t bands = to.rowsOfPieces(), tilesK = to.tilesK, tiles = to.tilesN * tilesK;
+  std::vector<uint32_t> words(static_cast<size_t>(from.wordsBytes() / 4)),
+      all(static_cast<size_t>(to.wordsBytes() / 4));
+  std::memcpy(words.data(), packed + from.wordsOffset, static_cast<size_t>(from.wordsBytes()));
   std::vector<uint32_t> firsts(static_cast<size_t>(tiles) + 1, 0);
   int64_t pieces = 0; // of the slice
-  for (const BlockList &list : lists)
-    pieces += std::popcount(list.stored);
-  for (size_t tile = 0; tile < all.size(); ++tile) {
-    BlockList list = lists[tile % lists.size()];
-    if (firsts[tile] + std::popcount(list.stored) > to.pieces) // past the weight's last row
-      list = {};
-    all[tile] = list;
-    firsts[tile + 1] = firsts[tile] + static_cast<uint32_t>(std::popcount(list.stored));
+  for (uint32_t word : words)
+    pieces += std::popcount(word & storedMask);
+  uint32_t next = 0;
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    for (int64_t band = 0; band < bands; ++band) {
+      auto place = static_cast<size_t>((tile / tilesK * bands + band) * tilesK + tile % tilesK);
+      uint32_t stored = words[place % words.size()] & storedMask;
+      if (next + std::popcount(stored) > to.pieces) // past the weight's last row
+        stored = 0;
+      all[place] = stored | next << BandWord::storedBits;
+      next += static_cast<uint32_t>(std::popcount(stored));
+    }
+    firsts[static_cast<size_t>(tile) + 1] = next;
   }
-  std::memcpy(whole.data() + to.listOffset, all.data(), all.size() * sizeof(BlockList));
+  std::memcpy(whole.data() + to.wordsOffset, all.data(), static_cast<size_t>(to.wordsBytes()));
   std::memcpy(whole.data() + to.firstsOffset, firsts.data(), static_cast<size_t>(to.firstsBytes()));
   if (pieces > 0)
     repeat({packed + from.pieceOffset, static_cast<size_t>(pieces * from.pieceBytes)},

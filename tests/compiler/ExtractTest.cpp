@@ -66,6 +66,46 @@ bool isExact(dsl::ElementType type, const std::string &mmaType) {
   return true;
 }
 
+// An element of so many bits, of which the low ones lie in a plane of their own, 0 where a block is
+// not stored.
+TEST(Extract, DecodesHighAndLowBitsFromTwoPlanes) {
+  struct Planes {
+    int high, low;
+    std::string mmaType;
+    int mostInstructions; // for 8 codes
+  };
+  for (const Planes &planes :
+       {Planes{4, 4, "s8", 4}, Planes{4, 4, "f16", 12}, Planes{4, 4, "bf16", 30},
+        Planes{4, 2, "s8", 12}, Planes{4, 2, "f16", 24}, Planes{2, 4, "s8", 12},
+        Planes{2, 2, "bf16", 24}, Planes{2, 2, "s8", 12}}) {
+    dsl::ElementType type = dsl::ElementType::get("s" + std::to_string(planes.high + planes.low));
+    SCOPED_TRACE(std::string(type.name()) + " to " + planes.mmaType);
+    std::optional<DecodeSequence> decode = extractRefined(type, planes.mmaType, planes.low);
+    ASSERT_TRUE(decode);
+    EXPECT_LE(decode->instructions() * 8, planes.mostInstructions * decode->codes);
+    EXPECT_EQ(decode->stored(0) & ((1U << planes.low) - 1), 0U); // what is read of other blocks
+    int highWords = decode->codes * planes.high / 32;
+    std::mt19937 random(1);
+    std::set<std::pair<int, int>> places;
+    for (size_t r = 0; r < decode->registers(); ++r)
+      for (size_t s = 0; s < decode->perRegister(); ++s) {
+        const std::vector<CodeBit> &bits = decode->bits[r][s];
+        for (size_t b = 0; b < bits.size(); ++b) {
+          EXPECT_TRUE(places.emplace(bits[b].word, bits[b].bit).second);
+          EXPECT_EQ(bits[b].word < highWords, static_cast<int>(b) >= planes.low);
+        }
+        for (uint32_t code = 0; code < 1U << type.bits(); ++code) {
+          std::vector<uint32_t> words = wordsWith(decode->stored(code), *decode, r, s, random);
+          ASSERT_EQ(subElement(decode->program.run(words, {})[r], s, planes.mmaType),
+                    std::ldexp(type.decode(code), decode->log2Factor))
+              << "code " << code << " register " << r << " sub-element " << s;
+        }
+      }
+  }
+  EXPECT_FALSE(extractRefined(dsl::ElementType::get("u8"), "s8", 4));
+  EXPECT_FALSE(extractRefined(dsl::ElementType::get("s8"), "s4", 4));
+}
+
 TEST(Extract, DecodesEveryCodeOfEveryElementInEveryPlace) {
   for (const std::string &name : elements())
     for (const std::string mmaType : {"f16", "bf16", "e4m3", "s8", "s4"}) {
@@ -114,7 +154,7 @@ TEST(Extract, PlacesOfCodesAreLinear) {
       std::optional<DecodeSequence> decode = extractElement(*type, mmaType);
       if (!decode)
         continue;
-      for (size_t plane = 0; plane < planeBits(type->bits()).size(); ++plane)
+      for (size_t plane = 0; plane < planesOf(type->bits()).size(); ++plane)
         for (size_t r = 0; r < decode->registers(); ++r)
           for (size_t s = 0; s < decode->perRegister(); ++s) {
             int expected = decode->position(0, 0, plane);

@@ -57,8 +57,8 @@ TEST(ResidualDiagnostics, SayWhyNoKernelAddsOne) {
            Refusal{"rest per n[16] k[64]", "tile: 16 x 64 x 128 warps: 1 x 2",
                    "a warp has 32 weight rows, which blocks of 16 rows of the residual are no "
                    "multiple of [schedule_warps]"},
-           Refusal{"rest per n[16] k[64]", "tile: 8 x 256 x 512 warps: 1 x 16",
-                   "its warps have 128 pieces of a residual, a tile at most 64 [schedule_tile]"},
+           Refusal{"rest per n[16] k[64]", "tile: 8 x 64 x 1024 warps: 1 x 4",
+                   "its warps have 16 pieces of a residual each, at most 8 [schedule_tile]"},
        })
     EXPECT_NE(whyNot(refusal.residual, refusal.schedule).find(refusal.text), std::string::npos)
         << refusal.residual << " {" << refusal.schedule

@@ -55,6 +55,19 @@ constexpr ResidualOperands residualOperands[] = {
     {"W4A4_groups", integers, "int4_g128 per n[32] k[128] budget 30%", "int4_g128"},
     {"W4A16", groups, "rest4_g32 per n[32] k[64] budget 30%", "f16"},
     {"W4A16_asymmetric", integers, "rest_asym per n[16] k[64] budget 30%", "f16"},
+    {"W4A8_shared", integers, "s4 / 16 per n[16] k[64] budget 30%", "int8_token"},
+    {"W4A8_shared_tall", integers, "s4 / 16 per n[64] k[64] budget 10%", "int8_token"},
+    {"W4A8_shared_groups", groups, "s4 / 16 per n[64] k[64] budget 30%", "int8_token"},
+    {"W4A8_shared_narrow", integers, "s2 / 4 per n[16] k[64] budget 30%", "x8_g128"},
+    {"W2A8_shared", "element: s2 scale: f16 per channel value = scale * element",
+     "s4 / 16 per n[16] k[128] budget 30%", "int8_token"},
+    {"W4A4_shared", integers, "s4 / 16 per n[32] k[64] budget 30%", "int4_token"},
+    {"W4A4_shared_groups", integers, "s4 / 16 per n[64] k[128] budget 30%", "int4_g128"},
+    {"W4A16_shared", groups, "s4 / 16 per n[64] k[64] budget 30%", "f16"},
+    {"W4A16_shared_channel", integers, "s4 / 16 per n[16] k[64] budget 30%", "bf16"},
+    {"W4A16_shared_narrow", groups, "s2 / 4 per n[32] k[64] budget 30%", "f16"},
+    {"W3A8_shared", "element: s3 scale: f16 per channel value = element * scale",
+     "s4 / 16 per n[16] k[64] budget 30%", "int8_token"}, // one plane does not hold 3 bits
     {"NVFP4_f16", nvfp4, "int4_channel per n[16] k[64] budget 30%", "f16"},
     {"NVFP4_bf16", nvfp4, "int4_channel per n[16] k[64] budget 30%", "bf16"},
     {"NVFP4_rest", integers, "nvfp4 per n[16] k[64] budget 30%", "f16"},
@@ -101,7 +114,7 @@ constexpr Pattern patterns[] = {
     {"some", [](int64_t row, int64_t column) { return (5 * row + 3 * column) % 7 < 2; }},
 };
 
-// Random codes; scales of 1 and, of the residual, 1/16: outputs are exact in f32.
+// Random codes; scales of 1 and, of a residual with its own, 1/16: outputs are exact in f32.
 dsl::QuantizedMatrix randomCodes(const std::shared_ptr<const dsl::Format> &format, int64_t rows,
                                  int64_t k, const Pattern &pattern) {
   std::mt19937 random(3);
@@ -125,7 +138,12 @@ dsl::QuantizedMatrix randomCodes(const std::shared_ptr<const dsl::Format> &forma
   weight.rows = rows;
   weight.k = k;
   weight.parts.push_back(codesOf(std::make_shared<const dsl::Format>(without), 0x3c00));
-  weight.parts.push_back(codesOf(format->residual->part.format, 0x2c00));
+  bool shares = format->residual->part.divisor != 0;
+  weight.parts.push_back(codesOf(format->residual->part.format, shares ? 0x3c00 : 0x2c00));
+  dsl::CodeArray &codes = weight.parts[0].components[0], &rest = weight.parts[1].components[0];
+  for (int64_t i = 0; shares && i < codes.size(); ++i)
+    if (codes.get(i) == 8) // -8 and less than nothing are no number of 8 bits
+      rest.set(i, rest.get(i) & 7);
   const dsl::Blocks &blocks = format->residual->blocks;
   int64_t down = (rows + blocks.rows - 1) / blocks.rows, across = (k + blocks.k - 1) / blocks.k;
   weight.choice = dsl::CodeArray(8, down * across);
@@ -171,9 +189,10 @@ constexpr Division divisions[] = {
 };
 
 TEST(Residuals, SumsAreExactWhicheverBlocksAreStored) {
-  for (const char *blocks : {"n[16] k[64]", "n[64] k[64]"}) {
-    std::string formats = format(integers, std::string("int4_channel per ") + blocks);
-    bool tall = blocks[2] == '6';
+  for (std::string residual : {"int4_channel per n[16] k[64]", "int4_channel per n[64] k[64]",
+                               "s4 / 16 per n[16] k[64]", "s4 / 16 per n[64] k[64]"}) {
+    std::string formats = format(integers, residual);
+    bool tall = residual.find("n[64]") != std::string::npos;
     for (const Division &division : divisions)
       for (const Pattern &pattern : patterns)
         if (!tall || std::string(division.target) == "sm_90a")
@@ -193,8 +212,10 @@ TEST(Residuals, SumsAreExactWhicheverBlocksAreStored) {
 TEST(Residuals, SumsAreExactWherePiecesWaitForPlaces) {
   constexpr Pattern tall{"one n tile", [](int64_t row, int64_t) { return row == 1; }};
   constexpr Pattern flat{"one n tile", [](int64_t row, int64_t) { return row / 4 == 1; }};
-  for (const auto &[blocks, pattern] : {std::pair("n[64] k[64]", tall), {"n[16] k[64]", flat}}) {
-    std::string residual = std::string("int4_channel per ") + blocks + " budget 20%";
+  for (const auto &[blocks, pattern] : {std::pair("int4_channel per n[64] k[64]", tall),
+                                        {"int4_channel per n[16] k[64]", flat},
+                                        {"s4 / 16 per n[64] k[64]", tall}}) {
+    std::string residual = std::string(blocks) + " budget 20%";
     for (const char *schedule :
          {"tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 8", "warps: 1 x 4 pipeline: 2 split_k: 3",
           "warps: 1 x 4 x 2 split_k: stream pipeline: 4 launch: dependent",
@@ -252,17 +273,45 @@ Packed packedLayout(const std::string &residual, GemmShape shape, const char *ta
 }
 
 TEST(ResidualLayout, KeepsCodesOfStoredBlocks) {
-  Packed packed = packedLayout("int4_g64 per n[32] k[128]", {8, 150, 700});
-  const Pattern &some = patterns[5];
-  dsl::QuantizedMatrix weight = randomCodes(packed.format, 150, 700, some);
+  for (const char *residual : {"int4_g64 per n[32] k[128]", "s4 / 16 per n[32] k[128]"}) {
+    Packed packed = packedLayout(residual, {8, 150, 700});
+    const Pattern &some = patterns[5];
+    dsl::QuantizedMatrix weight = randomCodes(packed.format, 150, 700, some);
+    std::vector<uint8_t> bytes(static_cast<size_t>(packed.layout.bytes));
+    ASSERT_TRUE(pack(packed.layout, weight, bytes.data()).ok());
+    Result<dsl::QuantizedMatrix> back = unpack(packed.layout, packed.format, bytes.data());
+    ASSERT_TRUE(back.ok()) << back.error().str();
+    for (int64_t row = 0; row < 150; ++row) {
+      EXPECT_EQ(back->rowValues(row), weight.rowValues(row)) << residual << ", " << row;
+      EXPECT_EQ(back->parts[0].rowValues(row), weight.parts[0].rowValues(row)) << residual;
+    }
+    for (int64_t i = 0; i < weight.choice.size(); ++i)
+      EXPECT_EQ(back->choice.get(i), weight.choice.get(i)) << i;
+  }
+}
+
+// The operands of stored blocks are 16 q + r, of 8 bits.
+TEST(ResidualLayout, RefusesNumbersBelowTheOperandsAndScalesThatDiffer) {
+  Packed packed = packedLayout("s4 / 16 per n[16] k[64]", {8, 64, 128});
+  EXPECT_TRUE(packed.layout.isRefined());
   std::vector<uint8_t> bytes(static_cast<size_t>(packed.layout.bytes));
-  ASSERT_TRUE(pack(packed.layout, weight, bytes.data()).ok());
-  Result<dsl::QuantizedMatrix> back = unpack(packed.layout, packed.format, bytes.data());
-  ASSERT_TRUE(back.ok()) << back.error().str();
-  for (int64_t row = 0; row < 150; ++row)
-    EXPECT_EQ(back->rowValues(row), weight.rowValues(row)) << row;
-  for (int64_t i = 0; i < weight.choice.size(); ++i)
-    EXPECT_EQ(back->choice.get(i), weight.choice.get(i)) << i;
+  auto message = [&](const dsl::QuantizedMatrix &weight) {
+    Status status = pack(packed.layout, weight, bytes.data());
+    return status.ok() ? "packed" : status.error().str();
+  };
+  dsl::QuantizedMatrix weight = randomCodes(packed.format, 64, 128, patterns[1]);
+  ASSERT_EQ(message(weight), "packed");
+  weight.parts[0].components[0].set(2 * 128 + 70, 8);
+  weight.parts[1].components[0].set(2 * 128 + 70, 15);
+  EXPECT_EQ(message(weight),
+            "error: at n=2, k=70 the residual 'fix' is -1 and the element -8, its least: a kernel "
+            "takes both as one number, which must not be less [pack_beyond_element]\n");
+  weight.parts[1].components[0].set(2 * 128 + 70, 0);
+  ASSERT_EQ(message(weight), "packed");
+  weight.parts[1].components[1].set(5, 0x2c00);
+  EXPECT_NE(message(weight).find("the residual has another 'scale' than the weight, they share it"),
+            std::string::npos)
+      << message(weight);
 }
 
 TEST(ResidualLayout, TextParsesBackAndIsChecked) {
@@ -275,8 +324,8 @@ TEST(ResidualLayout, TextParsesBackAndIsChecked) {
     change(*wrong.residual);
     return !compiler::WeightLayout::parse(wrong.print()).ok();
   };
-  EXPECT_TRUE(refused([](auto &r) { r.pieceOffset = r.listOffset; }));
-  EXPECT_TRUE(refused([](auto &r) { r.firstsOffset = r.listOffset; }));
+  EXPECT_TRUE(refused([](auto &r) { r.pieceOffset = r.wordsOffset; }));
+  EXPECT_TRUE(refused([](auto &r) { r.firstsOffset = r.wordsOffset; }));
   EXPECT_TRUE(refused([](auto &r) { r.firstsOffset += 64; }));
   EXPECT_TRUE(refused([](auto &r) { r.pieceBytes -= 16; }));
   EXPECT_TRUE(refused([](auto &r) { r.pieces += 1 << 20; }));
@@ -284,6 +333,23 @@ TEST(ResidualLayout, TextParsesBackAndIsChecked) {
   EXPECT_TRUE(refused([](auto &r) { r.tileK *= 64; }));
   EXPECT_TRUE(refused([](auto &r) { r.blockN = 24; }));
   EXPECT_TRUE(refused([](auto &r) { r.parts[1].offset = 0; }));
+}
+
+// Low bits in the pieces, high bits in the sections: each once.
+TEST(ResidualLayout, OfSharedScalesIsChecked) {
+  compiler::WeightLayout layout = packedLayout("s4 / 16 per n[16] k[64]", {8, 150, 700}).layout;
+  Result<compiler::WeightLayout> back = compiler::WeightLayout::parse(layout.print());
+  ASSERT_TRUE(back.ok()) << back.error().str();
+  EXPECT_EQ(*back, layout);
+  auto refused = [&](auto change) {
+    compiler::WeightLayout wrong = layout;
+    change(wrong);
+    return !compiler::WeightLayout::parse(wrong.print()).ok();
+  };
+  EXPECT_TRUE(refused([](auto &wrong) { wrong.sections[0].shift = 5; }));
+  EXPECT_TRUE(refused([](auto &wrong) { wrong.residual->parts[0].shift = 4; }));
+  EXPECT_TRUE(refused([](auto &wrong) { wrong.residual->parts.clear(); }));
+  EXPECT_TRUE(refused([](auto &wrong) { wrong.residual.reset(); }));
 }
 
 // Scales whose rule gives no negative one are read without a sign.
@@ -322,14 +388,19 @@ TEST(ResidualLayout, RefusesMoreBlocksThanTheBudget) {
             std::string::npos);
 }
 
-// A tenth of the blocks takes a tenth of the bytes, a list of 16 for each tile and a word.
+// A tenth of the blocks takes a tenth of the bytes, a word for each tile and one for each band of
+// it.
 TEST(ResidualLayout, TakesATenthMore) {
   constexpr int64_t codes = 4096 * 4096 / 2, scales = 4096 * 2;
-  compiler::WeightLayout layout =
-      packedLayout("int4_channel per n[16] k[64] budget 10%", {64, 4096, 4096}, "sm_90a").layout;
-  int64_t tiles = layout.residual->tilesN * layout.residual->tilesK;
-  EXPECT_LE(layout.bytes - codes - scales, codes / 10 + scales + 20 * tiles + 512);
-  EXPECT_LE(static_cast<double>(layout.bytes), 1.105 * (codes + scales));
+  for (const char *residual : {"int4_channel per n[16] k[64]", "s4 / 16 per n[16] k[64]"}) {
+    compiler::WeightLayout layout =
+        packedLayout(std::string(residual) + " budget 10%", {64, 4096, 4096}, "sm_90a").layout;
+    bool shares = residual[0] == 's';
+    const compiler::ResidualLayout &r = *layout.residual;
+    int64_t words = 4 * r.tilesN * r.tilesK * (1 + r.rowsOfPieces());
+    EXPECT_LE(layout.bytes - codes - scales, codes / 10 + (shares ? 0 : scales) + words + 768);
+    EXPECT_LE(static_cast<double>(layout.bytes), (shares ? 1.103 : 1.104) * (codes + scales));
+  }
 }
 
 // --- What the planner makes of it.

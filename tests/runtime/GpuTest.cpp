@@ -344,16 +344,25 @@ TEST_F(GpuWgmmaTest, ResultsAreWithinTheBound) {
 
 // Pieces are read past L1 while tiles of the ring come and go, and by other instructions.
 TEST_F(GpuWgmmaTest, ResidualsAreWithinTheBoundAndGiveTheSameBits) {
-  for (const char *schedule :
-       {"roles: uniform", "roles: imfp", "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 x 4",
-        "roles: imfp tile: 64 x 64 x 256 warps: 1 x 4 x 2 split_k: stream launch: dependent",
-        "roles: imfp tile: 128 x 128 x 128 warps: 1 x 8 cluster: 2 x 1"}) {
+  for (const auto &[residual, schedule] :
+       {std::pair("rest per n[16]", "roles: uniform"),
+        {"rest per n[16]", "roles: imfp"},
+        {"rest per n[16]", "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 x 4"},
+        {"rest per n[64]", "roles: imfp tile: 128 x 128 x 128 warps: 1 x 8 cluster: 2 x 1"},
+        {"s4 / 16 per n[16]", "roles: uniform"},
+        {"s4 / 16 per n[64]", "roles: imfp"},
+        {"s4 / 16 per n[16]", "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 x 4"},
+        {"s4 / 16 per n[64]",
+         "roles: imfp tile: 64 x 64 x 256 warps: 1 x 4 x 2 split_k: stream launch: dependent"},
+        {"s4 / 16 per n[64]", "roles: imfp tile: 128 x 128 x 128 warps: 1 x 8 cluster: 2 x 1"}}) {
     Module module = parsed(
         (std::string("format rest { element: s4 scale: f16 per channel value = element * scale }\n"
                      "format w { element: s4 scale: f16 per channel value = element * scale "
-                     "residual fix: rest per n[16] k[64] budget 20% }\n"
-                     "format x { element: s8 scale: f32 per token value = element * scale }\n"
-                     "gemm g { weight: w activation: x output: f32 schedule { ") +
+                     "residual fix: ") +
+         residual +
+         (" k[64] budget 20% }\n"
+          "format x { element: s8 scale: f32 per token value = element * scale }\n"
+          "gemm g { weight: w activation: x output: f32 schedule { ") +
          schedule + " } }")
             .c_str());
     for (GemmShape shape : {GemmShape{1, 700, 1999}, GemmShape{37, 1500, 640}})

@@ -1,0 +1,145 @@
+#include "compiler/PackChecks.h"
+
+#include "compiler/CodePair.h"
+#include "compiler/LayoutMap.h"
+#include "compiler/Parallel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <sstream>
+
+namespace rho::compiler {
+
+using dsl::CodeArray;
+using dsl::Component;
+using dsl::Format;
+using dsl::QuantizedMatrix;
+
+namespace {
+
+// The first code that is wider than its type; codes of 8, 16 and 32 bits cannot be.
+std::optional<int64_t> firstTooWide(const CodeArray &codes, int bits) {
+  if (bits == codes.width() * 8)
+    return std::nullopt;
+  constexpr int64_t chunk = int64_t(1) << 20;
+  std::atomic<int64_t> first = codes.size();
+  parallelFor(divideUp(codes.size(), chunk), [&](int64_t task) {
+    int64_t end = std::min(codes.size(), (task + 1) * chunk);
+    uint8_t all = 0;
+    for (int64_t i = task * chunk; i < end && codes.width() == 1; ++i)
+      all |= codes.data()[i];
+    if (codes.width() == 1 && (all >> bits) == 0)
+      return;
+    for (int64_t i = task * chunk; i < end; ++i)
+      if ((codes.get(i) >> bits) != 0) {
+        int64_t known = first;
+        while (i < known && !first.compare_exchange_weak(known, i)) {
+        }
+        return;
+      }
+  });
+  if (first == codes.size())
+    return std::nullopt;
+  return first;
+}
+
+// What keeps the codes of a weight without parts from being those of its format; empty: nothing.
+std::string codesProblem(const QuantizedMatrix &weight) {
+  if (weight.components.size() != weight.format->components.size())
+    return "the weight lacks components";
+  for (size_t c = 0; c < weight.components.size(); ++c) {
+    const Component &component = weight.format->components[c];
+    NaturalShape shape = naturalShape(component, weight.rows, weight.k);
+    int bits = component.type.bits();
+    int width = bits <= 8 ? 1 : bits <= 16 ? 2 : 4;
+    const CodeArray &codes = weight.components[c];
+    if (codes.size() != shape.rows * shape.units || codes.width() != width)
+      return "'" + component.name + "' has " + std::to_string(codes.size()) + " codes of " +
+             std::to_string(codes.width()) + " bytes, " + std::to_string(shape.rows * shape.units) +
+             " of " + std::to_string(width) + " are needed";
+    if (std::optional<int64_t> wide = firstTooWide(codes, bits))
+      return "code " + std::to_string(*wide) + " of '" + component.name + "' is " +
+             std::to_string(codes.get(*wide)) + ", '" + std::string(component.type.name()) +
+             "' has " + std::to_string(bits) + " bits";
+  }
+  return {};
+}
+
+} // namespace
+
+std::string weightProblem(const WeightLayout &layout, const QuantizedMatrix &weight) {
+  if (!weight.format)
+    return "the weight has no format";
+  if (weight.rows != layout.n || weight.k != layout.k)
+    return "the weight is " + std::to_string(weight.rows) + " x " + std::to_string(weight.k) +
+           ", the layout is for " + std::to_string(layout.n) + " x " + std::to_string(layout.k);
+  if (std::string problem = mismatch(layout, *weight.format); !problem.empty())
+    return problem;
+  if (!layout.residual)
+    return codesProblem(weight);
+  int64_t blocks =
+      divideUp(layout.n, layout.residual->blockN) * divideUp(layout.k, layout.residual->blockK);
+  bool complete = weight.parts.size() == 2 && weight.choice.size() == blocks;
+  for (const QuantizedMatrix &part : weight.parts) {
+    if (!complete || !part.format || part.rows != weight.rows || part.k != weight.k)
+      break;
+    const Format &expected =
+        &part == weight.parts.data() ? *weight.format : *weight.format->residual->part.format;
+    if (part.format->components.size() != expected.components.size())
+      return "the codes of its parts are of other formats";
+    if (std::string problem = codesProblem(part); !problem.empty())
+      return problem;
+  }
+  bool shares = weight.format->residual->part.divisor != 0;
+  for (size_t c = 1; complete && shares && c < weight.parts[0].components.size(); ++c) {
+    const CodeArray &ours = weight.parts[0].components[c], &theirs = weight.parts[1].components[c];
+    if (!std::equal(ours.data(), ours.data() + ours.size() * ours.width(), theirs.data()))
+      return "the residual has another '" + weight.parts[0].format->components[c].name +
+             "' than the weight, they share it";
+  }
+  if (!complete)
+    return "the weight has " + std::to_string(weight.parts.size()) + " parts and " +
+           std::to_string(weight.choice.size()) + " choices, 2 and " + std::to_string(blocks) +
+           " are needed";
+  return {};
+}
+
+std::optional<Error> negativeScale(const std::vector<LayoutSection> &sections,
+                                   const QuantizedMatrix &weight) {
+  for (const LayoutSection &section : sections) {
+    const CodeArray &codes = weight.components[section.component];
+    if (!section.noSign)
+      continue;
+    const Component &component = weight.format->components[section.component];
+    for (int64_t i = 0; i < codes.size(); ++i)
+      if ((codes.get(i) >> (section.codeBits - 1)) != 0) {
+        std::ostringstream value;
+        value << component.type.decode(codes.get(i));
+        return makeError(DiagId::pack_negative_scale,
+                         {std::to_string(i), component.name, value.str()});
+      }
+  }
+  return std::nullopt;
+}
+
+std::optional<Error> noSum(const std::vector<LayoutSection> &sections,
+                           const QuantizedMatrix &weight) {
+  for (const LayoutSection &section : sections) {
+    if (section.sumType.empty())
+      continue;
+    const Component &component = weight.format->components[section.component];
+    const CodeArray &codes = weight.components[section.component];
+    for (int64_t i = 0; i < codes.size(); ++i) {
+      double value = component.type.decode(codes.get(i));
+      if (codePair(dsl::ElementType::get(section.sumType), value))
+        continue;
+      std::ostringstream text;
+      text << value;
+      return makeError(DiagId::pack_no_sum,
+                       {std::to_string(i), component.name, text.str(), section.sumType});
+    }
+  }
+  return std::nullopt;
+}
+
+} // namespace rho::compiler

@@ -1,0 +1,19 @@
+// What keeps a weight from being packed.
+#pragma once
+
+#include "compiler/Layout.h"
+
+namespace rho::compiler {
+
+// Whether the layout is for such a weight, and its codes are those of its format; empty: so it is.
+std::string weightProblem(const WeightLayout &layout, const dsl::QuantizedMatrix &weight);
+
+// The first code with a sign where the kernel reads none.
+std::optional<Error> negativeScale(const std::vector<LayoutSection> &sections,
+                                   const dsl::QuantizedMatrix &weight);
+
+// The first code that no sum of two codes of the section's type stands for.
+std::optional<Error> noSum(const std::vector<LayoutSection> &sections,
+                           const dsl::QuantizedMatrix &weight);
+
+} // namespace rho::compiler
