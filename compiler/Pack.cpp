@@ -471,8 +471,8 @@ void divideCodes(const QuantizedMatrix &whole, QuantizedMatrix &weight) {
     for (int64_t i = row * weight.k; i < (row + 1) * weight.k; ++i) {
       auto value = static_cast<int64_t>(both.decode(whole.components[0].get(i)));
       int64_t rest = ((value + half) & (part.divisor - 1)) - half; // the divisor is a power of two
-      weight.parts[0].components[0].set(
-          i, high.encode(static_cast<double>((value - rest) / part.divisor)));
+      int64_t quotient = (value - rest) / part.divisor;
+      weight.parts[0].components[0].set(i, high.encode(static_cast<double>(quotient)));
       weight.parts[1].components[0].set(i, low.encode(static_cast<double>(rest)));
     }
   });

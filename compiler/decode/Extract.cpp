@@ -98,10 +98,11 @@ public:
     int word = 0;
     for (auto [shift, plane] : planes) {
       int perWord = laneBits / plane;
-      result.resize(std::max(result.size(), static_cast<size_t>(shift + plane)));
-      for (int bit = 0; bit < plane; ++bit)
-        result[static_cast<size_t>(shift + bit)] = {
-            word + group / perWord, laneBits * lane + group % perWord * plane + bit};
+      auto first = static_cast<size_t>(shift), count = static_cast<size_t>(plane);
+      result.resize(std::max(result.size(), first + count));
+      int at = laneBits * lane + group % perWord * plane;
+      for (size_t bit = 0; bit < count; ++bit)
+        result[first + bit] = {word + group / perWord, at + static_cast<int>(bit)};
       word += codes() * plane / 32;
     }
     return result;
