@@ -32,6 +32,13 @@ inline int64_t storedRows(const LayoutSection &section, NaturalShape shape, int6
   return section.unitN > 1 ? n : shape.rows;
 }
 
+// Which of a residual's words (BandWord) is that of a band of a tile.
+inline int64_t wordOfBand(const ResidualLayout &residual, int64_t tile, int64_t band) {
+  int64_t row = tile / residual.tilesK * residual.rowsOfPieces() + band;
+  return row * residual.tilesK + tile % residual.tilesK;
+}
+constexpr uint32_t storedMask = (uint32_t(1) << BandWord::storedBits) - 1; // of a BandWord
+
 // A format with a residual that shares its scales as one of wider elements: those of the residual
 // are their low bits, 0 outside of the stored blocks. It has no residual.
 dsl::Format refinedWeight(const dsl::Format &weight);

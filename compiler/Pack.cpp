@@ -335,8 +335,7 @@ Status packResidual(const ResidualLayout &r, const QuantizedMatrix &weight,
     uint32_t next = first[static_cast<size_t>(tile)];
     for (int64_t band = 0; band < bands; ++band) {
       uint32_t own = stored[static_cast<size_t>(band)];
-      int64_t place = (tile / r.tilesK * bands + band) * r.tilesK + tile % r.tilesK;
-      words[static_cast<size_t>(place)] = own | next << BandWord::storedBits;
+      words[static_cast<size_t>(wordOfBand(r, tile, band))] = own | next << BandWord::storedBits;
       next += static_cast<uint32_t>(std::popcount(own));
     }
     first[static_cast<size_t>(tile) + 1] = next;
@@ -409,8 +408,8 @@ void unpackResidual(const ResidualLayout &r, const uint8_t *in, QuantizedMatrix 
       int64_t row = tile / r.tilesK * r.tileN + i / r.piecesAlongK() * r.pieceN;
       int64_t column = tile % r.tilesK * r.tileK + i % r.piecesAlongK() * r.pieceK;
       uint32_t word = 0;
-      int64_t band = tile / r.tilesK * r.rowsOfPieces() + i / r.piecesAlongK();
-      std::memcpy(&word, in + r.wordsOffset + 4 * (band * r.tilesK + tile % r.tilesK), sizeof word);
+      int64_t at = wordOfBand(r, tile, i / r.piecesAlongK());
+      std::memcpy(&word, in + r.wordsOffset + 4 * at, sizeof word);
       if ((word >> i % r.piecesAlongK() & 1) == 0 || column >= k || piece >= r.pieces)
         continue;
       if (row >= n) {

@@ -99,6 +99,7 @@ private:
   Value sectionTile(int index, Value tileK);
 
   // TileParts.cpp: activations stored in several formats.
+  void forgetTile(); // the values loaded and decoded of a k tile
   void enterPart(size_t part);
   std::vector<Value> buildParts();
   void waitForLists();

@@ -40,11 +40,7 @@ std::vector<Value> KernelBuilder::streamTile(Value tileK) {
 
 // Makes the words of a k tile those that decodes and scales take.
 void KernelBuilder::takeTile(const std::vector<Value> &words) {
-  codes.clear();
-  rowVectors.clear();
-  rowWords.clear();
-  parameterCache.clear();
-  componentNumbers.clear();
+  forgetTile();
   auto next = words.begin();
   auto planes = static_cast<std::ptrdiff_t>(g.planes().size());
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)

@@ -13,14 +13,18 @@ Value KernelBuilder::tableEntry(Value index) {
   return tile::LoadEntryOp::create(builder, at("schedule"), builder.getI32Type(), partTiles, index);
 }
 
+void KernelBuilder::forgetTile() {
+  codes.clear();
+  rowVectors.clear();
+  rowWords.clear();
+  parameterCache.clear();
+  componentNumbers.clear();
+}
+
 void KernelBuilder::enterPart(size_t part) {
   context = contextOfPart(whole, part);
   chain = wholeChain.parts[part];
-  parameterCache.clear();
-  rowVectors.clear();
-  rowWords.clear();
-  componentNumbers.clear();
-  codes.clear();
+  forgetTile();
   decodedUnits.clear();
   unitPrograms.clear();
 }

@@ -3,6 +3,7 @@
 // weight's scales they are low bits of its codes. Else products go to sums of their own: by
 // mma.sync, since each warp may have other pieces (wgmma's accumulators of a warp are those of
 // mma.sync), or by wgmma where those of a warpgroup have the same.
+#include "compiler/LayoutMap.h"
 #include "compiler/passes/KernelBuilder.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -69,7 +70,7 @@ void KernelBuilder::findPieces(Value tileK) {
   mlir::Type type = builder.getI32Type();
   Value word = tile::BandWordOp::create(builder, loc, type, weight, r.wordsOffset, r.rowsOfPieces(),
                                         r.tilesK, tileN, tileK);
-  storedPieces = arith::AndIOp::create(builder, loc, word, i32((1 << BandWord::storedBits) - 1));
+  storedPieces = arith::AndIOp::create(builder, loc, word, i32(storedMask));
   firstPiece = arith::ShRUIOp::create(builder, loc, word, i32(BandWord::storedBits));
   if (g.specialized()) {
     firstPiece = tile::PiecePlaceOp::create(builder, loc, type, firstPiece);
@@ -145,11 +146,7 @@ std::vector<Value> KernelBuilder::buildEitherProducts(Value slot,
     someAreStored = stored;
     std::vector<Value> sums = buildProducts(slot, carried);
     scf::YieldOp::create(builder, loc, carriesBatch(g) ? sums : awaitBatch(sums));
-    codes.clear(); // what the other side has loaded and decoded
-    rowVectors.clear();
-    rowWords.clear();
-    parameterCache.clear();
-    componentNumbers.clear();
+    forgetTile(); // what the other side has loaded and decoded
   }
   return {either.getResults().begin(), either.getResults().end()};
 }
@@ -236,10 +233,7 @@ std::vector<Value> KernelBuilder::buildPieceProducts(Value slot, Value inTile,
   KernelBuilder &piece = *residual;
   piece.builder.restoreInsertionPoint(builder.saveInsertionPoint());
   piece.pieceInTile = inTile;
-  piece.parameterCache.clear();
-  piece.rowVectors.clear();
-  piece.rowWords.clear();
-  piece.componentNumbers.clear();
+  piece.forgetTile();
   std::vector<Chunk> codes(static_cast<size_t>(g.rowTiles()));
   auto word = words.begin();
   for (const LayoutSection &part : layout.residual->parts) {

@@ -244,7 +244,7 @@ PieceParts piecePartsOf(const dsl::Gemm &gemm, const PlacedGemm &placed, const G
   piece.warpsN = 1;
   const PlacedGemm &own = placed.residual ? *placed.residual : placed;
   Sections ofPiece(format, own, piece, piece.tileN, piece.tileK);
-  size_t firstPlane = g.densePlanes().size() % g.planes().size(); // all, or the sparse one
+  size_t firstPlane = g.sparseBits > 0 ? g.densePlanes().size() : 0;
   for (size_t plane = firstPlane; plane < piece.planes().size(); ++plane)
     append(ofPiece.plane(plane), partAlignment, result.parts, result.bytes);
   for (int i = 1; i < static_cast<int>(format.components.size()) && placed.residual; ++i)

@@ -63,8 +63,8 @@ void repeat(std::span<const uint8_t> pattern, std::span<uint8_t> out) {
 void repeatResidual(const compiler::ResidualLayout &from, const uint8_t *packed,
                     const compiler::ResidualLayout &to, std::vector<uint8_t> &whole) {
   using compiler::BandWord;
-  constexpr uint32_t storedMask = (1U << BandWord::storedBits) - 1;
-  int64_t bands = to.rowsOfPieces(), tilesK = to.tilesK, tiles = to.tilesN * tilesK;
+  using compiler::storedMask;
+  int64_t bands = to.rowsOfPieces(), tiles = to.tilesN * to.tilesK;
   std::vector<uint32_t> words(static_cast<size_t>(from.wordsBytes() / 4)),
       all(static_cast<size_t>(to.wordsBytes() / 4));
   std::memcpy(words.data(), packed + from.wordsOffset, static_cast<size_t>(from.wordsBytes()));
@@ -75,7 +75,7 @@ void repeatResidual(const compiler::ResidualLayout &from, const uint8_t *packed,
   uint32_t next = 0;
   for (int64_t tile = 0; tile < tiles; ++tile) {
     for (int64_t band = 0; band < bands; ++band) {
-      auto place = static_cast<size_t>((tile / tilesK * bands + band) * tilesK + tile % tilesK);
+      auto place = static_cast<size_t>(compiler::wordOfBand(to, tile, band));
       uint32_t stored = words[place % words.size()] & storedMask;
       if (next + std::popcount(stored) > to.pieces) // past the weight's last row
         stored = 0;

@@ -93,13 +93,9 @@ PRODUCER:
   @%p2 bra PRODUCER;
   exit;
 CONSUMER:
-  setp.lt.u32 %p3, %tid32, )" +
+  sub.u32 %r9, %tid32, 32;
+  setp.lt.u32 %p3, %r9, )" +
          others + R"(;
-  setp.lt.u32 %p4, %tid32, 64;
-  or.pred %p3, %p3, %p4;
-  setp.eq.u32 %p5, )" +
-         others + R"(, 64;
-  or.pred %p3, %p3, %p5;
 NEXT:
   and.b32 %r6, %r1, 1;
 )" + waitFor("full", "%r6", "WF") +
