@@ -22,12 +22,22 @@ void KernelLowering::lowerLoadCodes(tile::LoadCodesOp op) {
   op.replaceAllUsesWith(load(op.getType(), sharedAt(at), bytes));
 }
 
-// Row codes lie in the order [group][row], and a thread's rows are consecutive.
+// Row codes lie in the order [group][thread's rows][group of the quad][row], and a thread's rows
+// are consecutive.
+KernelLowering::Value KernelLowering::rowCodeByte(int64_t group, int64_t spread, int64_t row,
+                                                  int64_t bits) {
+  Value index = mul(firstRow, spread);
+  if (spread > 1)
+    index = add(index, mul(div(laneColumn, 4 / spread), g.rowsPerThread()));
+  return mul(add(index, (group * g.tileN + row) * spread), bits / 8);
+}
+
 void KernelLowering::lowerLoadRowCodes(tile::LoadRowCodesOp op) {
   int64_t bits = static_cast<int64_t>(op.getBits());
-  Value index = add(firstRow, static_cast<int64_t>(op.getGroup()) * g.tileN +
-                                  static_cast<int64_t>(op.getWarpgroup()) * 4 * g.warpN());
-  Value at = add(partOf(op.getBuffer(), op.getSlot()), mul(index, bits / 8));
+  Value byte =
+      rowCodeByte(static_cast<int64_t>(op.getGroup()), static_cast<int64_t>(op.getSpread()),
+                  static_cast<int64_t>(op.getWarpgroup()) * 4 * g.warpN(), bits);
+  Value at = add(partOf(op.getBuffer(), op.getSlot()), byte);
   op.replaceAllUsesWith(vectorOf(loadWords(sharedAt(at), g.rowsPerThread() * bits / 8)));
 }
 

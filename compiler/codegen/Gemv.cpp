@@ -80,10 +80,7 @@ void GemvLowering::lowerStreamCodes(tile::StreamCodesOp op) {
 
 void GemvLowering::lowerStreamRowCodes(tile::StreamRowCodesOp op) {
   int64_t bits = static_cast<int64_t>(op.getBits()), spread = static_cast<int64_t>(op.getSpread());
-  Value group = i32(static_cast<int64_t>(op.getGroup()));
-  if (spread > 1)
-    group = add(group, div(laneColumn, 4 / spread));
-  Value inTile = mul(add(mul(group, g.tileN), firstRow), bits / 8);
+  Value inTile = rowCodeByte(static_cast<int64_t>(op.getGroup()), spread, 0, bits);
   int64_t tileBytes = static_cast<int64_t>(op.getGroups()) * g.tileN * bits / 8;
   Value at = add(mul(widen(op.getTile()), tileBytes), widen(inTile));
   at = globalAt(op.getSource(), add(at, static_cast<int64_t>(op.getBase())));

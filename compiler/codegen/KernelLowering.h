@@ -47,9 +47,10 @@ protected:
   // them then, of those where `first` is true.
   virtual Value sumCluster(Value buffer, Value first, llvm::SmallVector<Value> &sums);
 
-  // Byte in shared memory of 16-byte piece `piece` of this lane's row of n8 tile `batchTile` of the
+  // Byte in shared memory of 16-byte piece `piece` of row `row` (< 8) of n8 tile `batchTile` of the
   // activations that a part holds; families of warps that multiply from there say where.
-  virtual Value matrixRowAt(Value part, int64_t batchTile, Value piece, int64_t rowBytes) {
+  virtual Value matrixRowAt(Value part, int64_t batchTile, Value row, Value piece,
+                            int64_t rowBytes) {
     return {};
   }
 
@@ -65,6 +66,7 @@ protected:
   void lowerCopyRows(tile::CopyRowsOp copy);
 
   // WarpProducts.cpp
+  std::vector<Value> loadRun(tile::LoadActivationOp load, Value part, int64_t rowBytes);
   void lowerLoadActivation(tile::LoadActivationOp load);
   // Operands A, B and C of an instruction, each register one.
   std::vector<Value> mmaOperands(mlir::ValueRange a, Value b, int64_t step, Value c);
@@ -78,6 +80,9 @@ protected:
 
   // Fragments.cpp
   void lowerLoadCodes(tile::LoadCodesOp load);
+  // Byte in a tile of this thread's row codes of its group among the `group`th `spread`, `row` rows
+  // further on.
+  Value rowCodeByte(int64_t group, int64_t spread, int64_t row, int64_t bits);
   void lowerLoadRowCodes(tile::LoadRowCodesOp load);
   void lowerLoadColumnScales(tile::LoadColumnScalesOp load);
   void lowerConvertScales(tile::ConvertScalesOp convert);

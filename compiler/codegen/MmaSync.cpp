@@ -20,33 +20,16 @@ public:
   using KernelLowering::KernelLowering;
 
 private:
-  // Of this lane's ldmatrix row.
-  struct MatrixRow {
-    Value swizzle; // exclusive-or mask of its 16-byte pieces
-    Value base;    // its byte in a part, batch tile 0
-  };
-  MatrixRow ownRow; // of rows as the geometry says
-
-  MatrixRow matrixRow(int64_t rowBytes);
-  void computeFamilyValues() override;
   bool lowerFamily(mlir::Operation *inner) override;
   void lowerCopyTile(tile::CopyTileOp copy);
   void lowerCopyPieces(tile::CopyPiecesOp copy);
-  Value matrixRowAt(Value part, int64_t batchTile, Value piece, int64_t rowBytes) override;
+  Value matrixRowAt(Value part, int64_t batchTile, Value row, Value piece,
+                    int64_t rowBytes) override;
   void lowerLoadBlockScales(tile::LoadBlockScalesOp load);
   void lowerLoadBlockCodes(tile::LoadBlockCodesOp load);
   void lowerPickBlock(tile::PickBlockOp pick);
   void lowerBlockMma(tile::BlockMmaOp mma);
 };
-
-void MmaSyncLowering::computeFamilyValues() { ownRow = matrixRow(g.activationRowBytes()); }
-
-MmaSyncLowering::MatrixRow MmaSyncLowering::matrixRow(int64_t rowBytes) {
-  int64_t sharing = std::max<int64_t>(1, 128 / rowBytes);
-  int64_t pieces = std::min<int64_t>(rowBytes / 16, 8);
-  Value swizzle = mod(div(mod(lane, 8), sharing), pieces);
-  return {swizzle, mul(add(mul(warpM, g.warpM()), mod(lane, 8)), rowBytes)};
-}
 
 bool MmaSyncLowering::lowerFamily(mlir::Operation *inner) {
   return llvm::TypeSwitch<mlir::Operation *, bool>(inner)
@@ -84,11 +67,13 @@ void MmaSyncLowering::lowerCopyPieces(tile::CopyPiecesOp copy) {
 
 // Rows of at least 128 bytes are permuted by their low three bits; of shorter ones several share
 // 128 bytes, and the permutation uses the bits above.
-MmaSyncLowering::Value MmaSyncLowering::matrixRowAt(Value part, int64_t batchTile, Value piece,
-                                                    int64_t rowBytes) {
-  MatrixRow lanes = rowBytes == g.activationRowBytes() ? ownRow : matrixRow(rowBytes);
-  Value row = add(add(part, lanes.base), batchTile * 8 * rowBytes);
-  return add(row, mul(arith::XOrIOp::create(builder, loc, piece, lanes.swizzle).getResult(), 16));
+MmaSyncLowering::Value MmaSyncLowering::matrixRowAt(Value part, int64_t batchTile, Value row,
+                                                    Value piece, int64_t rowBytes) {
+  int64_t sharing = std::max<int64_t>(1, 128 / rowBytes);
+  int64_t pieces = std::min<int64_t>(rowBytes / 16, 8);
+  Value swizzled = arith::XOrIOp::create(builder, loc, piece, mod(div(row, sharing), pieces));
+  Value first = mul(add(mul(warpM, g.warpM()), row), rowBytes);
+  return add(add(add(part, first), batchTile * 8 * rowBytes), mul(swizzled, 16));
 }
 
 // Words of weights lie in the order of blockScaleOrder() in plan/Geometry.cpp, those of activations

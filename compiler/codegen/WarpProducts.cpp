@@ -13,6 +13,24 @@ namespace LLVM = mlir::LLVM;
 namespace NVVM = mlir::NVVM;
 namespace arith = mlir::arith;
 
+// Register 2 i + h of a thread's run is register h of operand B in the chunk's i-th instruction.
+// Threads that read at a time have even pieces of two neighbouring rows, which the swizzle tells
+// apart: no two of them meet in a bank where a run is of two pieces.
+std::vector<KernelLowering::Value> KernelLowering::loadRun(tile::LoadActivationOp op, Value part,
+                                                           int64_t rowBytes) {
+  constexpr int64_t threads = 4;
+  int64_t words = op.getType().getNumElements(), pieces = words / 4;
+  int64_t firstPiece = static_cast<int64_t>(op.getChunk()) * pieces * threads;
+  std::vector<Value> result;
+  for (int64_t i = 0; i < pieces; ++i) {
+    Value piece = add(mul(laneColumn, pieces), firstPiece + i);
+    Value at = matrixRowAt(part, static_cast<int64_t>(op.getBatchTile()), laneRow, piece, rowBytes);
+    for (Value word : loadWords(sharedAt(at), 16))
+      result.push_back(word);
+  }
+  return result;
+}
+
 // ldmatrix row addresses: lanes 8 i .. 8 i + 7 give the rows of matrix i, 16 bytes of k each. The
 // matrices of one chunk are consecutive along k, two for each instruction.
 void KernelLowering::lowerLoadActivation(tile::LoadActivationOp op) {
@@ -21,7 +39,9 @@ void KernelLowering::lowerLoadActivation(tile::LoadActivationOp op) {
   auto rowBytes = static_cast<int64_t>(
       op.getRowBytes().value_or(static_cast<uint64_t>(g.activationRowBytes())));
   Value part = partOf(op.getBuffer(), op.getSlot());
-  Value matrixOfLane = div(lane, 8);
+  if (op.getRuns())
+    return op.replaceAllUsesWith(vectorOf(loadRun(op, part, rowBytes)));
+  Value matrixOfLane = div(lane, 8), row = mod(lane, 8);
   std::vector<Value> words;
   for (int64_t done = 0; done < matrices; done += 4) {
     int64_t count = std::min<int64_t>(4, matrices - done);
@@ -30,7 +50,7 @@ void KernelLowering::lowerLoadActivation(tile::LoadActivationOp op) {
     if (op.getFurther())
       piece = add(piece, mul(op.getFurther(), matrices));
     Value address =
-        sharedAt(matrixRowAt(part, static_cast<int64_t>(op.getBatchTile()), piece, rowBytes));
+        sharedAt(matrixRowAt(part, static_cast<int64_t>(op.getBatchTile()), row, piece, rowBytes));
     llvm::SmallVector<mlir::Type> types(static_cast<size_t>(count), builder.getI32Type());
     auto structure = LLVM::LLVMStructType::getLiteral(op.getContext(), types);
     auto shape = NVVM::LdStMatrixShapeAttr::get(op.getContext(), 8, 8);

@@ -51,7 +51,8 @@ private:
   void lowerWait(tile::WarpgroupWaitOp wait);
   void lowerStoreBox(tile::StoreBoxOp store);
   void lowerWaitStores();
-  Value matrixRowAt(Value part, int64_t batchTile, Value piece, int64_t rowBytes) override;
+  Value matrixRowAt(Value part, int64_t batchTile, Value row, Value piece,
+                    int64_t rowBytes) override;
   Value isWarpgroupLeader(); // the thread that starts and awaits its warpgroup's stores
   // Of a part with `rows` rows: where byte `column` of the rows lies.
   static int64_t columnOffset(int64_t rows, int64_t column);
@@ -273,10 +274,9 @@ int64_t WgmmaLowering::columnOffset(int64_t rows, int64_t column) {
 
 // Boxes of 128 bytes a row, one after the other along k; the swizzle permutes the pieces of eight
 // rows.
-WgmmaLowering::Value WgmmaLowering::matrixRowAt(Value part, int64_t batchTile, Value piece,
-                                                int64_t /*rowBytes*/) {
+WgmmaLowering::Value WgmmaLowering::matrixRowAt(Value part, int64_t batchTile, Value row,
+                                                Value piece, int64_t /*rowBytes*/) {
   constexpr int64_t pieces = Geometry::swizzleBytes / 16;
-  Value row = mod(lane, 8);
   Value box = add(part, mul(div(piece, pieces), g.tileM * Geometry::swizzleBytes));
   Value place = arith::XOrIOp::create(builder, loc, mod(piece, pieces), row);
   return add(add(add(box, mul(row, Geometry::swizzleBytes)), mul(place, 16)),

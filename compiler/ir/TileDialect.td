@@ -200,7 +200,7 @@ def Tile_StreamRowCodesOp : Tile_Op<"stream_row_codes", []> {
   let summary = "packed codes of this thread's weight rows for one group, from global memory";
   let description = [{
     `tile` counts tiles of `groups` groups. The threads of a quad take `spread` consecutive groups in
-    turn, from `group` on.
+    turn, the `group`th so many.
   }];
   let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$tile,
                        I64Attr:$groups, I64Attr:$group, I64Attr:$spread, I64Attr:$bits);
@@ -212,12 +212,13 @@ def Tile_StreamRowCodesOp : Tile_Op<"stream_row_codes", []> {
 }
 
 def Tile_LoadActivationOp : Tile_Op<"load_activation", []> {
-  let summary = "operand B registers of a chunk of k and an n8 tile, by ldmatrix; `further` chunks on";
+  let summary = "operand B registers of a chunk of k and an n8 tile; `further` chunks on";
   let description = [{
-    Rows of the part have `rowBytes` bytes; without it those that the kernel's geometry says.
+    Rows of the part have `rowBytes` bytes; without it those that the kernel's geometry says. By
+    ldmatrix, or, with `runs`, each thread a run of the chunk's k.
   }];
   let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$chunk, I64Attr:$batchTile,
-                       Optional<I32>:$further, OptionalAttr<I64Attr>:$rowBytes);
+                       Optional<I32>:$further, OptionalAttr<I64Attr>:$rowBytes, UnitAttr:$runs);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
     $buffer `[` $slot `]` `chunk` $chunk (`+` $further^)? `batch_tile` $batchTile
@@ -239,10 +240,12 @@ def Tile_LoadBatchRowOp : Tile_Op<"load_batch_row", []> {
 def Tile_LoadRowCodesOp : Tile_Op<"load_row_codes", []> {
   let summary = "packed codes of this thread's weight rows for one group of the tile";
   let description = [{
-    `warpgroup` n: of the rows that the thread of the same place n warpgroups further on has.
+    `warpgroup` n: of the rows that the thread of the same place n warpgroups further on has. The
+    threads of a quad take `spread` consecutive groups in turn, the `group`th so many.
   }];
   let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$group, I64Attr:$bits,
-                       DefaultValuedAttr<I64Attr, "0">:$warpgroup);
+                       DefaultValuedAttr<I64Attr, "0">:$warpgroup,
+                       DefaultValuedAttr<I64Attr, "1">:$spread);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
     $buffer `[` $slot `]` `group` $group `bits` $bits (`warpgroup` $warpgroup^)? attr-dict `:` type($buffer) `->` type($words)

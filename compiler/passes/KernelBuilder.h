@@ -191,6 +191,8 @@ private:
   std::vector<Value> splitActivation(Value b, int64_t chunk, int64_t batchTile, Value slot);
   Value multiply(const std::vector<Value> &a, Value b, int64_t step, Value sum, int64_t k,
                  int64_t rowTile, int64_t batchTile, Value slot);
+  // Sums of each fragment that go on from k tile to k tile, to be added at the end.
+  size_t carriedChains() const;
   std::vector<Value> buildWarpProducts(Value slot, std::vector<Value> sums);
   std::vector<Value> decodeBatch(int64_t first, int64_t extent, Value slot);
   // `sums` empty: starts at zero.

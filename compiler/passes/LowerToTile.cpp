@@ -163,7 +163,7 @@ std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &start)
   size_t ofWeight = static_cast<size_t>(g.rowTiles() * g.batchTiles());
   std::vector<Value> inits = start;
   if (inits.empty())
-    inits.assign(ofWeight, tile::ZeroOp::create(builder, at("gemm"), sumType()));
+    inits.assign(ofWeight * carriedChains(), tile::ZeroOp::create(builder, at("gemm"), sumType()));
   if (residual)
     inits.insert(inits.end(), ofWeight,
                  tile::ZeroOp::create(builder, at("gemm"), residual->sumType()));
@@ -225,7 +225,16 @@ std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &start)
                      held);
   }
   tile::YieldOp::create(builder, loc, sumsAfter);
-  return {pipeline.getResults().begin(), pipeline.getResults().begin() + sums};
+  std::vector<Value> results(pipeline.getResults().begin(), pipeline.getResults().begin() + sums);
+  if (!start.empty() || carriedChains() == 1)
+    return results;
+  builder.setInsertionPointAfter(pipeline);
+  auto count = static_cast<std::ptrdiff_t>(ofWeight);
+  std::vector<std::vector<Value>> chains;
+  for (auto first = results.begin(); first != results.end(); first += count)
+    chains.emplace_back(first, first + count);
+  results = joinChains(chains);
+  return g.specialized() ? totalOf(results) : results;
 }
 
 std::vector<Value> KernelBuilder::buildProducts(Value slot, const std::vector<Value> &carried) {

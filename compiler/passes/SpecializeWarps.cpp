@@ -158,7 +158,7 @@ private:
     bool waitsInside = false; // for its sums, in every k tile
   };
   llvm::SmallVector<Loop> loops;
-  tile::TotalOp total; // of several loops
+  tile::TotalOp total; // of several loops or chains of sums
   llvm::SetVector<Value> maps;
   Value barriers, sumsBuffer;
   Value operandBarriers; // of the ring of decoded operands, where there is one

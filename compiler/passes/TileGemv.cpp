@@ -33,7 +33,7 @@ std::vector<Value> KernelBuilder::streamTile(Value tileK) {
     for (int64_t k = 0; k < g.tileK; k += g.parameterK(group))
       words.push_back(tile::StreamRowCodesOp::create(
           builder, at(true, index), type, weight, section(index).offset, partTile,
-          g.groupsPerTile(group), groupIn(k, group) * spread, spread, bits));
+          g.groupsPerTile(group), groupIn(k, group), spread, bits));
   }
   return words;
 }

@@ -10,9 +10,10 @@ Value KernelBuilder::rowVectorOf(int component, int64_t group, int64_t warpgroup
   int64_t unit = group / groupsTogether(component), bits = unitBits(component);
   if (auto known = rowVectors.find({component, unit}); known != rowVectors.end())
     return known->second;
+  int64_t spread = g.groupsPerChunk(extentK(context.gemm.weight.components[component]));
   return tile::LoadRowCodesOp::create(builder, at(true, component),
                                       vectorOf(wordsOfRows(bits), true), buffers[{true, component}],
-                                      slot, unit, bits, warpgroup);
+                                      slot, unit, bits, warpgroup, spread);
 }
 
 void KernelBuilder::loadRowVector(int component, int64_t k, Value slot) {

@@ -49,6 +49,12 @@ Value KernelBuilder::multiply(const std::vector<Value> &a, Value b, int64_t step
                                   g.mmaK / scaling.block, context.placed.mmaType, scaling.type);
 }
 
+size_t KernelBuilder::carriedChains() const {
+  if (grouped() || !g.warpsMultiply || g.gemv() || layout.residual || whole.parts() > 1)
+    return 1;
+  return static_cast<size_t>(std::min(mmaChains(g), g.tileK / g.mmaK));
+}
+
 std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Value> sums) {
   int64_t steps = g.stepsPerChunk();
   bool grouped = this->grouped();
@@ -66,18 +72,24 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
   // Groups of half an instruction's k take its two halves one after the other.
   int64_t extent = std::min<int64_t>(flush, g.mmaK), halves = g.mmaK / extent;
   int64_t chains = std::min(mmaChains(g), flush / extent);
+  auto count = static_cast<size_t>(g.rowTiles() * g.batchTiles());
   std::vector<std::vector<Value>> partial(static_cast<size_t>(chains),
-                                          std::vector<Value>(sums.size(), zero));
-  partial[0] = grouped ? std::vector<Value>(sums.size(), start) : sums;
+                                          std::vector<Value>(count, zero));
+  bool carried = sums.size() > count; // all chains, one after the other
+  if (grouped)
+    partial[0].assign(count, start);
+  else
+    for (size_t i = 0; i < sums.size(); ++i)
+      partial[i / count][i % count] = sums[i];
   mlir::IntegerAttr rowBytes; // where parts differ in it
   if (whole.parts() > 1)
     rowBytes = builder.getI64IntegerAttr(g.activationRowBytes());
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk) {
     std::vector<std::vector<Value>> b; // by batch tile: operands whose sum it is
     for (int64_t j = 0; j < g.batchTiles(); ++j) {
-      Value words =
-          tile::LoadActivationOp::create(builder, at(false, 0), vectorOf(2 * steps, true),
-                                         bufferOf(false, 0), slot, chunk, j, pieceInTile, rowBytes);
+      Value words = tile::LoadActivationOp::create(builder, at(false, 0), vectorOf(2 * steps, true),
+                                                   bufferOf(false, 0), slot, chunk, j, pieceInTile,
+                                                   rowBytes, g.hasRuns);
       b.push_back(splitActivation(words, chunk, j, slot));
     }
     const std::vector<Chunk> &words = codesOf(chunk, slot);
@@ -104,7 +116,14 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
       }
     }
   }
-  return grouped ? sums : joinChains(partial);
+  if (grouped)
+    return sums;
+  if (!carried)
+    return joinChains(partial);
+  sums.clear();
+  for (const std::vector<Value> &chain : partial)
+    llvm::append_range(sums, chain);
+  return sums;
 }
 
 int64_t KernelBuilder::batchExtent() const {

@@ -44,28 +44,45 @@ RegisterShares divideRegisters(int64_t mathThreads, int64_t decodeThreads, int64
   return {start, loader, decode, std::min(math, largest)};
 }
 
+namespace {
+
+// Whether runs of k spare parameters of a decode: groups are finer than a chunk, a run has one of
+// them at a time, and 16 bytes of activations or more.
+bool runsSpareParameters(const PlacedGemm &placed) {
+  constexpr int64_t threads = 4, leastBytes = 16;
+  int64_t chunk = chunkK(placed.weightBits), run = chunk / threads;
+  int64_t activationBits = 256 / placed.mmaK;
+  bool scalesChunks = placed.flushK == 0 || placed.flushK >= chunk;
+  return placed.operandGroup >= run && placed.operandGroup < chunk && scalesChunks &&
+         run * activationBits / 8 >= leastBytes;
+}
+
+} // namespace
+
 Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
+  using Roles = Geometry::Roles;
+  bool runs = runsSpareParameters(placed);
   // wgmma takes the batch from shared memory. Eight rows of it, the least of an instruction, are
   // few registers: with them mma.sync takes fewer instructions in all and has nothing to wait for.
-  // That of e4m3 is slow on Hopper.
-  bool fewRows = schedule.tileM <= 8 && placed.mmaType != "e4m3";
-  bool warpgroups = schedule.roles == Geometry::Roles::ExCP ||
-                    (schedule.roles == Geometry::Roles::ImFP && !fewRows);
-  return {schedule.tileM,
-          schedule.tileN,
-          schedule.tileK,
-          schedule.warpsM,
-          schedule.warpsN,
-          schedule.warpsK,
-          placed.mmaK,
-          256 / placed.mmaK,
-          placed.weightBits,
-          schedule.roles,
-          schedule.splitK == dsl::ScheduleDecl::streamK,
-          schedule.clusterN,
-          schedule.clusterK,
-          !warpgroups,
-          placed.sparseBits};
+  // That of e4m3 is slow on Hopper. With runs that is so of 16 rows, too.
+  bool fewRows = schedule.tileM <= (runs ? 16 : 8) && placed.mmaType != "e4m3";
+  bool warpgroups = schedule.roles == Roles::ExCP || (schedule.roles == Roles::ImFP && !fewRows);
+  return {.tileM = schedule.tileM,
+          .tileN = schedule.tileN,
+          .tileK = schedule.tileK,
+          .warpsM = schedule.warpsM,
+          .warpsN = schedule.warpsN,
+          .warpsK = schedule.warpsK,
+          .mmaK = placed.mmaK,
+          .activationBits = 256 / placed.mmaK,
+          .weightBits = placed.weightBits,
+          .roles = schedule.roles,
+          .streamK = schedule.splitK == dsl::ScheduleDecl::streamK,
+          .clusterN = schedule.clusterN,
+          .clusterK = schedule.clusterK,
+          .warpsMultiply = !warpgroups,
+          .sparseBits = placed.sparseBits,
+          .hasRuns = schedule.roles == Roles::Gemv || (runs && !warpgroups)};
 }
 
 Geometry pieceGeometry(const PlacedGemm &placed, const Geometry &g) {

@@ -16,6 +16,10 @@ namespace rho::compiler {
 //
 // Without matrix instructions (roles gemv) a warp has the same 16 weight rows in the same threads,
 // but the four threads of a quad divide each chunk's k into four runs, and each has all batch rows.
+//
+// A product does not depend on which k an instruction takes where, so warps that multiply by
+// themselves may have runs as well: what a decode takes beside codes is then made once for a run of
+// a group, not for the few codes of one instruction.
 struct Geometry {
   using Roles = dsl::ScheduleDecl::Roles;
   int64_t tileM, tileN, tileK; // batch, weight rows, k
@@ -29,6 +33,7 @@ struct Geometry {
   int64_t clusterN = 1, clusterK = 1; // CTAs of a cluster along weight rows and along k
   bool warpsMultiply = true;          // each by itself, by mma.sync
   int sparseBits = 0;                 // of a code, that only the stored blocks of a residual have
+  bool hasRuns = false;               // of k, the threads of a quad in each chunk
 
   static constexpr int64_t smallestTileK = 64;
 
@@ -78,16 +83,16 @@ struct Geometry {
   int64_t sharedAlignment() const { return specialized() ? 1024 : 128; }
   // Codes in a group's row of activation scales. A gemv takes the block of 8 that has its rows.
   int64_t scaleColumns() const { return gemv() ? 8 : tileM; }
-  // What of k shares the parameters that a thread holds at a time: a group, of a gemv at least a
-  // chunk, where each run of k may have a group of its own.
-  int64_t parameterK(int64_t group) const { return gemv() ? std::max(group, chunkK()) : group; }
+  // What of k shares the parameters that a thread holds at a time: a group, where each run of k may
+  // have a group of its own at least a chunk.
+  int64_t parameterK(int64_t group) const { return hasRuns ? std::max(group, chunkK()) : group; }
   // Groups of one chunk, one after the other along the runs of a quad.
   int64_t groupsPerChunk(int64_t group) const { return parameterK(group) / group; }
   int64_t groupsPerTile(int64_t group) const { return group >= tileK ? 1 : tileK / group; }
   // Groups whose codes of a weight row, of so many bits each, are stored side by side: as many as
   // make one word of all that a thread has of them.
   int64_t groupsTogether(int64_t bits, int64_t group) const {
-    int64_t count = gemv() ? 1 : std::max<int64_t>(1, 32 / (bits * rowsPerThread()));
+    int64_t count = hasRuns ? 1 : std::max<int64_t>(1, 32 / (bits * rowsPerThread()));
     return groupsPerTile(group) % count == 0 ? count : 1;
   }
 };

@@ -48,10 +48,10 @@ std::vector<AxisBit> codeOrder(const DecodeSequence &decode, const Positions &po
   size_t registers = decode.registers() << (oneRowHalf ? 1 : 0);
   int kLow = std::countr_zero(decode.perRegister()), kStep = log2Of(g.mmaK);
   int kChunk = log2Of(g.chunkK());
-  // Instructions interleave the k of a quad; without them each thread has a run of its own.
-  int kLane = g.gemv() ? kChunk - 2 : kLow;
-  AxisBit upperHalf = kBit(g.gemv() ? kLow : kStep - 1);
-  int firstStep = g.gemv() ? kStep - 2 : kStep;
+  // Instructions interleave the k of a quad, unless each thread has a run of its own.
+  int kLane = g.hasRuns ? kChunk - 2 : kLow;
+  AxisBit upperHalf = kBit(g.hasRuns ? kLow : kStep - 1);
+  int firstStep = g.hasRuns ? kStep - 2 : kStep;
   std::vector<AxisBit> order = unitOrder(decode, position, upperHalf, firstStep, oneRowHalf);
   // Units of a chunk: first what the unit leaves of one instruction's four registers, then the
   // instructions along k.
@@ -206,12 +206,18 @@ public:
       if (param.form == DecodeParam::Form::Multiplier && param.component == index)
         section.noSign = multiplierType(weight, index) != component.type;
     int together = log2Of(g.groupsTogether(section.codeBits, extentK(component)));
-    for (int bit = 0; bit < together; ++bit)
-      section.order.push_back(kBit(bit));
-    for (int bit = 0; bit < log2Of(section.tileN); ++bit)
-      section.order.push_back(nBit(bit));
-    for (int bit = together; bit < log2Of(section.tileK); ++bit)
-      section.order.push_back(kBit(bit));
+    // Of the runs of a quad, those of the rows of a thread together.
+    int spread = together + log2Of(g.groupsPerChunk(extentK(component)));
+    int rows = section.tileN > 1 ? log2Of(g.rowsPerThread()) : 0;
+    auto take = [&](AxisBit::Axis axis, int first, int last) {
+      for (int bit = first; bit < last; ++bit)
+        section.order.push_back({axis, static_cast<uint8_t>(bit)});
+    };
+    take(AxisBit::Axis::K, 0, together);
+    take(AxisBit::Axis::N, 0, rows);
+    take(AxisBit::Axis::K, together, spread);
+    take(AxisBit::Axis::N, rows, log2Of(section.tileN));
+    take(AxisBit::Axis::K, spread, log2Of(section.tileK));
     return section;
   }
 

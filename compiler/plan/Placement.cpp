@@ -121,6 +121,22 @@ std::vector<bool> streamedComponents(const dsl::Format &weight, const DecodeSequ
   return result;
 }
 
+int64_t operandGroupOf(const dsl::Format &weight, const DecodeSequence &decode) {
+  int64_t result = 0;
+  auto take = [&](int index) {
+    const dsl::Component &component = weight.components[static_cast<size_t>(index)];
+    if (component.extent == Extent::Group)
+      result = result == 0 ? component.group : std::min(result, component.group);
+  };
+  for (const DecodeParam &param : decode.params) {
+    if (param.form != DecodeParam::Form::Number)
+      take(param.component);
+    for (int component : param.number.uses())
+      take(component);
+  }
+  return result;
+}
+
 // Why no sequence makes operands of the core.
 Error noDecode(const dsl::Gemm &gemm, const Factors &w, const std::string &mmaType,
                const SourceMap *sources) {
@@ -464,8 +480,12 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
   if (gemm.activation.partition)
     return placeParts(gemm, groupScales, roles, target, sources);
   Result<PlacedGemm> result = placeFormats(gemm, groupScales, roles, target, nullptr, sources);
-  if (!result || !gemm.weight.residual)
+  if (!result)
     return result;
+  if (!gemm.weight.residual) {
+    result->operandGroup = operandGroupOf(gemm.weight, result->decode);
+    return result;
+  }
   const std::string &name = gemm.weight.residual->part.name;
   if (std::string why = residualProblem(gemm, *result, roles); !why.empty())
     return errorAt(DiagId::no_residual_kernel, {name, gemm.weight.name, why}, gemm.weightSpan,

@@ -64,6 +64,9 @@ struct PlacedGemm {
   DecodeSequence decode;      // weight codes -> operand A
   bool scalesOperand = false; // group scales are multiplied into operand A
   int operandRoundings = 0;   // of each product with a weight, to the operand type
+  // Of a weight without a residual and activations without parts: the least k that shares what the
+  // decode takes beside codes; 0: nothing changes along k.
+  int64_t operandGroup = 0;
   std::vector<bool> streamed; // weight components that are read beside the codes of each k tile
   std::vector<ScaleUse> accumulator;
   std::vector<ScaleUse> epilogue;
