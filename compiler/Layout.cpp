@@ -366,6 +366,14 @@ NaturalShape naturalShape(const Component &component, int64_t rows, int64_t k) {
   return {1, 1};
 }
 
+NaturalShape storedShape(const LayoutSection &section, const Component &component, int64_t rows,
+                         int64_t k) {
+  NaturalShape shape = naturalShape(component, rows, k);
+  if (component.extent == Extent::Group)
+    shape.units = divideUp(k, section.unitK);
+  return shape;
+}
+
 namespace {
 
 // The same of sections that hold all components of a format without parts.
@@ -386,10 +394,10 @@ std::string mismatchOf(const WeightLayout &layout, std::initializer_list<const S
                component.name + "' has " + std::to_string(component.type.bits());
       bits[section.component] += section.codeBits;
       int64_t unit = component.extent == Extent::Element ? 1 : component.group;
-      if (component.extent <= Extent::Group && section.unitK != unit)
+      if (component.extent <= Extent::Group && unit % section.unitK != 0)
         return where + "one code stands for " + std::to_string(section.unitK) + " columns, of '" +
                component.name + "' for " + std::to_string(unit);
-      NaturalShape shape = naturalShape(component, layout.n, layout.k);
+      NaturalShape shape = storedShape(section, component, layout.n, layout.k);
       if (section.unitN > 1 && divideUp(layout.n, section.unitN) != shape.rows)
         return where + "one code stands for " + std::to_string(section.unitN) + " rows, '" +
                component.name + "' has " + std::to_string(shape.rows) + " for " +
@@ -454,6 +462,11 @@ std::string mismatch(const WeightLayout &layout, const Format &format) {
     if (part.tilesN != 1 || part.tilesK != 1 || part.tileN != residual.pieceN ||
         part.tileK != unitsOfPiece)
       return "a part of the residual is no tile of a piece";
+    if (const std::vector<Component> &all = format.residual->part.format->components;
+        part.component > 0 && part.component < static_cast<int>(all.size()) &&
+        all[static_cast<size_t>(part.component)].extent == Extent::Group &&
+        part.unitK != all[static_cast<size_t>(part.component)].group)
+      return "a part of the residual divides groups";
     part.tilesN = divideUp(layout.n, part.tileN);
     part.tilesK = divideUp(layout.k, part.tileK * part.unitK);
   }

@@ -32,7 +32,9 @@ struct LayoutSection {
   int codeBits = 0;
   int64_t tileN = 0; // rows of one tile
   int64_t tileK = 0; // columns of one tile, in units of `unitK`
-  int64_t unitK = 1; // k extent of one code: 1 (element), G (group), whole k (row, tensor)
+  // k extent of one code: 1 (element), G or a divisor of it (group, whose code is then there
+  // several times), whole k (row, tensor)
+  int64_t unitK = 1;
   int64_t unitN = 1; // rows that share one code, each of which holds a copy of it
   int64_t tilesN = 0, tilesK = 0;
   uint32_t codeXor =

@@ -26,6 +26,9 @@ struct NaturalShape {
   int64_t rows, units;
 };
 NaturalShape naturalShape(const dsl::Component &component, int64_t rows, int64_t k);
+// The same of what a section stores of it: copies of a group's code are units, too.
+NaturalShape storedShape(const LayoutSection &section, const dsl::Component &component,
+                         int64_t rows, int64_t k);
 
 // Rows of a section: those of its codes, or of all copies of them.
 inline int64_t storedRows(const LayoutSection &section, NaturalShape shape, int64_t n) {

@@ -292,14 +292,33 @@ void divideUnits(QuantizedMatrix &weight, int host) {
   }
 }
 
+// Units of a section along k in each group.
+int64_t copiesOf(const LayoutSection &section, const Component &component) {
+  return component.extent == dsl::Extent::Group ? component.group / section.unitK : 1;
+}
+
+// A group's code for each unit of the section that lies in it.
+CodeArray copied(const CodeArray &codes, NaturalShape natural, NaturalShape stored,
+                 int64_t copies) {
+  CodeArray result(codes.width() * 8, stored.rows * stored.units);
+  for (int64_t row = 0; row < stored.rows; ++row)
+    for (int64_t unit = 0; unit < stored.units; ++unit)
+      result.set(row * stored.units + unit, codes.get(row * natural.units + unit / copies));
+  return result;
+}
+
 void packSections(const std::vector<LayoutSection> &sections, const QuantizedMatrix &weight,
                   uint8_t *out) {
   for (const LayoutSection &section : sections) {
     const Component &component = weight.format->components[section.component];
+    NaturalShape shape = storedShape(section, component, weight.rows, weight.k);
     std::optional<CodeArray> stored = unitsOf(weight, section.component);
     if (!stored)
       stored = sumsOf(section, weight);
-    packSection(section, naturalShape(component, weight.rows, weight.k), weight.rows,
+    if (int64_t copies = copiesOf(section, component); copies > 1)
+      stored = copied(stored ? *stored : weight.components[section.component],
+                      naturalShape(component, weight.rows, weight.k), shape, copies);
+    packSection(section, shape, weight.rows,
                 stored ? *stored : weight.components[section.component], out);
   }
 }
@@ -385,9 +404,18 @@ void unpackSections(const std::vector<LayoutSection> &sections, const uint8_t *i
                     QuantizedMatrix &weight) {
   for (const LayoutSection &section : sections) {
     const Component &component = weight.format->components[section.component];
-    unpackSection(section, naturalShape(component, weight.rows, weight.k), weight.rows, in,
-                  weight.components[section.component]);
-    addSums(section, component.type, weight.components[section.component]);
+    CodeArray &codes = weight.components[section.component];
+    NaturalShape shape = storedShape(section, component, weight.rows, weight.k);
+    if (int64_t copies = copiesOf(section, component); copies > 1) {
+      CodeArray stored(codes.width() * 8, shape.rows * shape.units);
+      unpackSection(section, shape, weight.rows, in, stored);
+      NaturalShape natural = naturalShape(component, weight.rows, weight.k);
+      for (int64_t i = 0; i < codes.size(); ++i)
+        codes.set(i, stored.get(i / natural.units * shape.units + i % natural.units * copies));
+    } else {
+      unpackSection(section, shape, weight.rows, in, codes);
+    }
+    addSums(section, component.type, codes);
   }
   for (size_t c = 1; c < weight.components.size(); ++c)
     divideUnits(weight, static_cast<int>(c));

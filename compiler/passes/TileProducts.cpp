@@ -13,7 +13,7 @@ int64_t KernelBuilder::flushK() const {
   for (ir::ComponentOp component : chain.accumulator) {
     bool ofWeight = false;
     int index = 0;
-    flush = std::min(flush, g.parameterK(partOf(component, ofWeight, index).group));
+    flush = std::min(flush, g.parameterK(extentK(partOf(component, ofWeight, index))));
   }
   return flush;
 }
@@ -279,7 +279,7 @@ void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value
     bool ofWeight = false;
     int index = 0;
     const dsl::Component &part = partOf(component, ofWeight, index);
-    int64_t group = groupIn(k, part.group);
+    int64_t group = groupIn(k, extentK(part));
     mlir::Location loc = component.getLoc();
     if (ofWeight) {
       Value words = rowVectorOf(index, group, 0, slot);

@@ -481,7 +481,7 @@ Cost predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule
   for (const dsl::Component &component : gemm.weight.components)
     if (component.extent == dsl::Extent::Group)
       bitsPerCode +=
-          static_cast<double>(component.type.bits()) / static_cast<double>(component.group);
+          static_cast<double>(component.type.bits()) / static_cast<double>(extentK(component));
   int64_t tilesK = divideUp(problem.k, g.tileK);
   int64_t ctas = divideUp(problem.n, g.tileN) * divideUp(problem.m, g.tileM);
   auto busiest = static_cast<double>(divideUp(ctas, device.smCount)); // CTAs of one SM

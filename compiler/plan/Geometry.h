@@ -97,9 +97,9 @@ struct Geometry {
   }
 };
 
-// The k that shares a code of a component: its group, or more than any k.
+// The k that shares a code of a component in a kernel: a group, or more than any k.
 inline int64_t extentK(const dsl::Component &component) {
-  return component.extent == dsl::Extent::Group ? component.group : int64_t{1} << 30;
+  return component.extent == dsl::Extent::Group ? kernelGroup(component.group) : int64_t{1} << 30;
 }
 
 // Independent accumulators that a warp keeps for each of its output fragments.

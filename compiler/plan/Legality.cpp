@@ -174,14 +174,6 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
   if (!gemv && (!isPowerOfTwo(s.tileM) || s.tileM < 8))
     return Objection{DiagId::schedule_tile,
                      {"m", str(s.tileM), "it must be a power of two of at least 8"}};
-  for (const dsl::Format *format : {&gemm.weight, &gemm.activation})
-    for (const dsl::Component &component : format->components)
-      if (component.extent == dsl::Extent::Group && component.group % s.tileK != 0 &&
-          s.tileK % component.group != 0)
-        return Objection{DiagId::schedule_tile,
-                         {"k", str(s.tileK),
-                          "it must divide the group of " + str(component.group) + " of '" +
-                              component.name + "' or be a multiple of it"}};
   auto warps = [&](const std::string &why) {
     return Objection{DiagId::schedule_warps,
                      {str(s.warpsM), str(s.warpsN), str(s.tileM), str(s.tileN), why}};

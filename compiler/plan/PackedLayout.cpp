@@ -180,9 +180,9 @@ public:
     section.tilesK = 1;
     section.unitK = k;
     if (component.extent == dsl::Extent::Group) {
-      section.unitK = component.group;
+      section.unitK = extentK(component);
       section.unitN = component.rows;
-      section.tileK = g.groupsPerTile(component.group);
+      section.tileK = g.groupsPerTile(section.unitK);
       section.tilesK = divideUp(k, section.unitK * section.tileK);
     } else if (component.extent == dsl::Extent::Tensor &&
                placed.streamed[static_cast<size_t>(index)]) {

@@ -19,7 +19,7 @@ int64_t smallestGroup(const dsl::Gemm &gemm) {
   for (const dsl::Format *format : {&gemm.weight, &gemm.activation})
     for (const dsl::Component &component : format->components)
       if (component.extent == dsl::Extent::Group)
-        smallest = std::min(smallest, component.group);
+        smallest = std::min(smallest, kernelGroup(component.group));
   return smallest;
 }
 

@@ -45,10 +45,10 @@ bool isBareElement(const Expr &expr) {
 
 // Why partial sums cannot be scaled, or operands, by such groups; empty: they can.
 std::string groupProblem(const ScaleUse &use, const PlacedGemm &placed) {
-  return use.group % placed.leastGroup == 0
-             ? ""
-             : "group " + std::to_string(use.group) + " is no multiple of the instruction's k, " +
-                   std::to_string(placed.leastGroup);
+  if (use.group % placed.leastGroup == 0)
+    return "";
+  return "group " + std::to_string(use.declared) + " is no multiple of the instruction's k, " +
+         std::to_string(placed.leastGroup);
 }
 
 // Whether a type holds every finite number of another of up to 16 bits.
@@ -126,7 +126,8 @@ int64_t operandGroupOf(const dsl::Format &weight, const DecodeSequence &decode) 
   auto take = [&](int index) {
     const dsl::Component &component = weight.components[static_cast<size_t>(index)];
     if (component.extent == Extent::Group)
-      result = result == 0 ? component.group : std::min(result, component.group);
+      result = result == 0 ? kernelGroup(component.group)
+                           : std::min(result, kernelGroup(component.group));
   };
   for (const DecodeParam &param : decode.params) {
     if (param.form != DecodeParam::Form::Number)
@@ -185,7 +186,8 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
       result.core = part;
     } else if (part->kind == Expr::Kind::Component) {
       const dsl::Component &component = format.components[part->component];
-      result.scales.push_back({weight, part->component, component.extent, component.group});
+      result.scales.push_back({weight, part->component, component.extent,
+                               kernelGroup(component.group), component.group});
     } else if (part->kind == Expr::Kind::Integer) {
       result.constant *= static_cast<double>(part->integer);
     } else if (part->kind == Expr::Kind::Real) {
@@ -379,7 +381,10 @@ Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles
     const dsl::Component &component = activation.components[use.component];
     if (placeOutside(use, path(false, component.name)))
       continue;
-    if (std::string why = groupProblem(use, result); !why.empty())
+    std::string why = groupProblem(use, result);
+    if (use.group != use.declared) // nobody makes copies of these
+      why = "group " + std::to_string(use.declared) + " of activations is no power of two";
+    if (!why.empty())
       return errorAt(DiagId::no_legal_placement, {component.name, activation.name, why},
                      gemm.activationSpan, sources);
     accumulate(use, component.name, "activations are not decoded again");
@@ -421,10 +426,9 @@ std::string residualProblem(const dsl::Gemm &gemm, const PlacedGemm &placed, Rol
       return "'" + component.name + "' of '" + residual.part.format->name +
              "' lies in spare bits of another component";
   for (const dsl::Component &component : residual.part.format->components)
-    if (component.extent == Extent::Group && component.group % chunk != 0 &&
-        chunk % component.group != 0)
+    if (component.extent == Extent::Group && kernelGroup(component.group) != component.group)
       return "'" + component.name + "' is per k[" + std::to_string(component.group) +
-             "], a kernel takes divisors and multiples of " + std::to_string(chunk);
+             "], a kernel takes powers of two";
   return "";
 }
 

@@ -12,12 +12,17 @@ namespace rho::compiler {
 // plane, 64 k, of 8-bit codes 32, of 16-bit ones 16.
 constexpr int64_t chunkK(int codeBits) { return codeBits < 8 ? 64 : 256 / codeBits; }
 
+// A kernel's groups are of a power of two of k: those of a weight, declared per k[48], of the
+// largest that divides them, and each of these has a copy of the code (LayoutSection::unitK).
+inline int64_t kernelGroup(int64_t declared) { return declared & -declared; }
+
 // A scale factor of one operand.
 struct ScaleUse {
   bool weight = true;
   int component = 0;
   dsl::Extent extent = dsl::Extent::Tensor;
-  int64_t group = 0; // G for Extent::Group
+  int64_t group = 0;    // of a kernel, for Extent::Group
+  int64_t declared = 0; // G
 };
 
 // The binary digits of a number of the type, at most: 11 of f16, 4 of e4m3 and u4, 3 of s4, whose

@@ -132,6 +132,26 @@ TEST(Scales, OfSeveralLevelsAreWithinTheBound) {
   expectWithinBound(weight, "bf16", vectors, " scales: operand");
 }
 
+// Kernels have groups of a power of two, of which a declared one may have several.
+TEST(Groups, OfAnySizeAreWithinTheBound) {
+  for (const char *group : {"48", "80", "144", "192"})
+    for (const Way &way : {uniform, warpgroups, vectors})
+      expectWithinBound(product("w", "s4", std::string("f16 per k[") + group + "]"), "f16", way);
+  for (const char *group : {"96", "160", "224"})
+    for (const Way &way : {uniform, warpgroups, decodedApart})
+      expectWithinBound(product("w", "s4", std::string("f16 per k[") + group + "]"), "int8_token",
+                        way);
+  expectWithinBound(product("w", "s4", "f16 per k[48]"), "int8_token", uniform);
+  Weight book{"w", "format w { element: codebook [-1.6, -0.9, -0.45, -0.1, 0.2, 0.55, 1, 1.7] "
+                   "fine: u4 per k[48] coarse: f16 per channel value = element * fine * coarse }\n"};
+  for (const Way &way : {uniform, warpgroups, vectors})
+    expectWithinBound(book, "f16", way);
+  Weight zeros{"w", "format w { element: u4 scale: f16 per k[96] zero: u4 per k[48] "
+                    "value = (element - zero) * scale }\n"};
+  for (const Way &way : {uniform, warpgroups, vectors})
+    expectWithinBound(zeros, "bf16", way);
+}
+
 TEST(ZeroPoints, AreWithinTheBound) {
   Weight group{"w", "format w { element: u4 scale: f16 per k[64] zero: u4 per k[64] "
                     "value = (element - zero) * scale }\n"};

@@ -79,7 +79,10 @@ std::vector<uint8_t> packNaively(const WeightLayout &layout, const QuantizedMatr
   for (const LayoutSection &section : layout.sections) {
     const Component &component = weight.format->components[section.component];
     int64_t rows = component.extent == Extent::Tensor && section.unitN == 1 ? 1 : layout.n;
-    int64_t units = unitsOf(component, layout.k);
+    int64_t units = unitsOf(component, layout.k), copies = 1;
+    if (component.extent == Extent::Group)
+      copies = component.group / section.unitK;
+    int64_t stored = copies > 1 ? (layout.k + section.unitK - 1) / section.unitK : units;
     int64_t tileBytes = (section.tileN * section.tileK * section.codeBits + 7) / 8;
     for (int64_t tile = 0; tile < section.tilesN * section.tilesK; ++tile)
       for (int64_t position = 0; position < section.tileN * section.tileK; ++position) {
@@ -89,8 +92,8 @@ std::vector<uint8_t> packNaively(const WeightLayout &layout, const QuantizedMatr
           (section.order[i].axis == Axis::N ? n : unit) += (position >> i & 1)
                                                            << section.order[i].bit;
         uint32_t code = 0;
-        if (n < rows && unit < units)
-          code = weight.components[section.component].get(n / section.unitN * units + unit);
+        if (n < rows && unit < stored)
+          code = weight.components[section.component].get(n / section.unitN * units + unit / copies);
         code = code >> section.shift & static_cast<uint32_t>((uint64_t(1) << section.codeBits) - 1);
         code ^= section.codeXor;
         if (!section.codeTable.empty())
@@ -218,6 +221,23 @@ TEST(PackTest, PlanesAndCopiesEqualTheDefinitionBitByBitAndUnpack) {
 }
 
 // Codes renamed by a table, and their bits anywhere in a word.
+TEST(PackTest, CopiesAlongKEqualTheDefinitionBitByBitAndUnpack) {
+  auto format = productFormat("w", {component("element", "s4", Extent::Element),
+                                    component("scale", "f16", Extent::Group, 48)});
+  for (int64_t unitK : {16, 8, 48}) {
+    QuantizedMatrix weight = randomMatrix(format, 13, 200, 1); // five groups, the last one short
+    WeightLayout layout = makeLayout(*format, 13, 200, 2, 5, 1);
+    LayoutSection &scale = layout.sections[1];
+    scale.unitK = unitK;
+    scale.tileK = 4;
+    scale.tilesK = (200 + 4 * unitK - 1) / (4 * unitK);
+    scale.order = randomOrder(2, 2, 3);
+    scale.bytes = scale.tilesN * scale.tilesK * 4 * 4 * 2;
+    layout.bytes = (scale.offset + scale.bytes + 255) / 256 * 256;
+    expectPacksAndUnpacks(layout, weight);
+  }
+}
+
 TEST(PackTest, RenamedAndScatteredCodesEqualTheDefinitionBitByBitAndUnpack) {
   std::mt19937 random(5);
   for (std::string_view element : {"s4", "e2m1", "u2", "s8"})
