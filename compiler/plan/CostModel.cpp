@@ -198,11 +198,11 @@ constexpr double tileCycles = 24;           // barriers and addresses of one k t
 constexpr double stageCycles = 24;          // from a full barrier to the first instruction
 constexpr double dependentFactor = 2.75;    // of one warp alone, to its issue
 constexpr double sharedSmFactor = 1.12;     // of CTAs that share an SM
-// Of warps that multiply by themselves. Fitted to the order of 2300 candidates of eight gemms at
-// five shapes, m = 1, 8 and 16.
-constexpr double warpMmaCycles = 1.2, warpTileCycles = 100;
-constexpr double warpDependentFactor = 1.2, warpSharedSmFactor = 1.05;
-constexpr double warpSharedShare = 0.75; // of what it reads from shared memory, that takes time
+// Of warps with runs of k. Fitted to the order of 1400 candidates of NVFP4, MXFP4, RaZeR and Q4_K
+// at five shapes, m = 1, 8 and 16; for others that multiply by themselves it brought nothing.
+constexpr double runMmaCycles = 1.2, runTileCycles = 100;
+constexpr double runDependentFactor = 1.2, runSharedSmFactor = 1.05;
+constexpr double runSharedShare = 0.75; // of what is read from shared memory, that takes time
 // Of shares of k that wait for room; CTAs of the next kernel may take it.
 constexpr double laterWavesFactor = 1.08, laterWavesDependentFactor = 1.25;
 constexpr double flushIssueShare = 0.8; // the same of conversion and multiply-add
@@ -228,9 +228,9 @@ WarpCycles warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
       units * (placed.decode.instructions() + 0.5) + parameterInstructions(gemm, placed, g);
   int64_t stepsAlongK = g.tileK / g.mmaK;
   double cycles = decode * decodeIssueShare * issueCycles(Class::Lop3, rates);
-  if (g.warpsMultiply)
-    cycles += warpMmaCycles * static_cast<double>(stepsAlongK * g.rowTiles() * g.batchTiles()) +
-              warpTileCycles;
+  if (g.hasRuns)
+    cycles += runMmaCycles * static_cast<double>(stepsAlongK * g.rowTiles() * g.batchTiles()) +
+              runTileCycles;
   else
     cycles += static_cast<double>(stepsAlongK) * stepCycles + tileCycles;
   if (placed.flushK == 0)
@@ -297,8 +297,7 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double warpsPerScheduler = static_cast<double>(g.warpsM * g.warpsN) / 4;
   double issue = resident * warpsPerScheduler * cycles / clock;
   // What one group of warps does for a tile one after the other; groups along k take turns.
-  double own =
-      g.warpsMultiply ? cycles * warpDependentFactor : cycles * dependentFactor + stageCycles;
+  double own = g.hasRuns ? cycles * runDependentFactor : cycles * dependentFactor + stageCycles;
   if (placed.flushK >= g.tileK) // a tile's only group is waited for before it is scaled
     own += static_cast<double>(perWarpgroup) * perInstruction;
   double latency = own / static_cast<double>(g.warpsK) / clock;
@@ -309,14 +308,14 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double wait = loadMicroseconds / (std::max(0.5, schedule.pipeline - held) * resident);
   double pieces = placed.storesBlocks() ? pieceMicroseconds : 0;
   double shared = 0; // memory, from which each warp reads all activations
-  if (g.warpsMultiply)
-    shared = warpSharedShare * resident * sharedTraffic(g, weightBytes + activationBytes) /
+  if (g.hasRuns)
+    shared = runSharedShare * resident * sharedTraffic(g, weightBytes + activationBytes) /
              (4 * device.rates.of(Class::Lds)) / clock;
   for (double part : {load, cache, issue, tensor, latency, wait, pieces, shared})
     step += std::pow(part, sharpness);
   step = std::pow(step, 1 / sharpness);
   if (resident > 1)
-    step *= g.warpsMultiply ? warpSharedSmFactor : sharedSmFactor;
+    step *= g.hasRuns ? runSharedSmFactor : sharedSmFactor;
   if (schedule.splitK > 1 && waves > 1)
     step *= schedule.dependent ? laterWavesDependentFactor : laterWavesFactor;
   double outputs = static_cast<double>(g.tileM * g.tileN);

@@ -126,7 +126,7 @@ TEST(Shares, haveAsManyCtasAsIsFixedOrFewerWhereThatIsFaster) {
     return plan(module.value().gemms.at(0), problem, modelOfTarget("sm_90a").value(), nullptr)
         .value();
   };
-  const Problem small{16, 2048, 4096}, large{16, 28672, 8192};
+  const Problem small{16, 512, 2048}, large{16, 28672, 8192};
   for (const char *roles : {"imfp", "uniform"}) {
     std::string own = std::string("split_k: stream roles: ") + roles;
     EXPECT_EQ(planned(own + " ctas: 40", small).schedule.residentCtas, 40);
