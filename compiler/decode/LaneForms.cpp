@@ -97,8 +97,10 @@ public:
     for (uint32_t places = (1u << bits) - 1; places <= all;) {
       // A constant sign is a slope's business, or the other half of a symmetric set.
       uint32_t others = all & ~places & ~signBit;
+      auto last = static_cast<uint32_t>(values.size() - 1);
+      Ends ends{patternAt(0, places), patternAt(1, places), patternAt(last, places)};
       for (uint32_t constant = others;; constant = (constant - 1) & others) {
-        tryForm(places, constant);
+        tryForm(places, constant, ends);
         if (constant == 0)
           break;
       }
@@ -140,17 +142,21 @@ private:
     return spread(i ^ half, places); // two's complement
   }
 
-  void tryForm(uint32_t places, uint32_t constant) {
+  // The two smallest patterns of some places and the largest: nearly all constants fail on these.
+  struct Ends {
+    uint32_t first, second, last;
+  };
+  void tryForm(uint32_t places, uint32_t constant, const Ends &ends) {
     if (!complete) {
       tryPlaced(places, constant);
       return;
     }
     auto last = static_cast<uint32_t>(values.size() - 1);
-    double first = numberAt(0, places, constant), top = numberAt(last, places, constant);
+    double first = numbers[ends.first | constant], top = numbers[ends.last | constant];
     double span = top - first, valueSpan = sorted[last] - sorted[0];
     if (!std::isfinite(span) || span == 0)
       return;
-    double step = (numberAt(1, places, constant) - first) * valueSpan;
+    double step = (numbers[ends.second | constant] - first) * valueSpan;
     if (step == (sorted[1] - sorted[0]) * span)
       tryLine(places, constant, span, false);
     else if (arithmetic && step == (sorted[last] - sorted[last - 1]) * span)
