@@ -22,6 +22,20 @@ bool exactIn(dsl::ElementType type, double value) {
   return std::isfinite(value) && type.decode(type.encode(value)) == value;
 }
 
+// Those of all factors, which are most of a search's time: made once in a process.
+const std::vector<LaneForm> &formsOf(const std::vector<double> &values, dsl::ElementType lane) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, std::vector<uint64_t>>, std::vector<LaneForm>> known;
+  std::vector<uint64_t> bits; // NaN is not equal to itself
+  for (double value : values)
+    bits.push_back(std::bit_cast<uint64_t>(value));
+  std::lock_guard lock(mutex);
+  auto [entry, isNew] = known.try_emplace({std::string(lane.name()), std::move(bits)});
+  if (isNew)
+    entry->second = laneForms(values, lane, lane.bits() == 16);
+  return entry->second;
+}
+
 // The multiply-add after an extraction: what registers hold is value * 2^log2.
 struct Arithmetic {
   double slope = 1, offset = 0;
@@ -103,8 +117,8 @@ private:
     if (wordBits % bits != 0 || lane.bits() % bits != 0 || values.size() > 256)
       return;
     std::map<std::vector<uint8_t>, std::vector<LaneForm>> byStored;
-    for (LaneForm &form : laneForms(values, lane, lane.bits() == 16))
-      byStored[form.stored].push_back(std::move(form));
+    for (const LaneForm &form : formsOf(values, lane))
+      byStored[form.stored].push_back(form);
     for (const auto &[stored, forms] : byStored) {
       for (int log2 : factorsOf(forms))
         placed(forms, log2);
