@@ -1,6 +1,7 @@
 #include "compiler/decode/Affine.h"
 
 #include "compiler/decode/Extract.h"
+#include "compiler/decode/ScaledLine.h"
 #include "compiler/decode/TableSearch.h"
 #include "dsl/Evaluate.h"
 
@@ -446,7 +447,7 @@ std::optional<DecodeSequence> affineDecode(const dsl::Format &format, const dsl:
 }
 
 DecodeSequence numberScaled(DecodeSequence sequence, const RowNumber &number, double largest,
-                            std::string_view mmaType) {
+                            int digits, std::string_view mmaType) {
   double room = dsl::ElementType::get(mmaType).maxFinite() / largest;
   int carried = std::clamp(static_cast<int>(std::floor(std::log2(room))), 0, -sequence.log2Factor);
   if (sequence.log2Factor + carried < smallestUsefulLog2) {
@@ -456,6 +457,10 @@ DecodeSequence numberScaled(DecodeSequence sequence, const RowNumber &number, do
   sequence.log2Factor += carried;
   RowNumber factor = number.times(std::ldexp(1.0, carried));
   Extension extension(sequence, mmaType);
+  if (carried == 0 &&
+      scaleLine(sequence, {extension.number(factor, 0), extension.number(factor, 1)}, largest,
+                digits, mmaType))
+    return sequence;
   for (size_t r = 0; r < sequence.registers(); ++r)
     extension.setOutput(r, extension.times(extension.output(r), extension.number(factor, r)));
   return sequence;

@@ -2,6 +2,7 @@
 
 #include "compiler/decode/Affine.h"
 #include "compiler/decode/Extract.h"
+#include "compiler/decode/ScaledLine.h"
 #include "compiler/decode/Synthesis.h"
 #include "dsl/DeriveEncode.h"
 #include "dsl/Evaluate.h"
@@ -373,6 +374,12 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
   int base = static_cast<int>(sequence.params.size());
   for (int half = 0; half < 2; ++half)
     sequence.params.push_back({DecodeParam::Form::Multiplier, component, half, {}});
+  sequence.program.params = static_cast<int>(sequence.params.size());
+  int digits = type.isFloat() ? type.mantissaBits() + 1 : type.bits();
+  if (sequence.scaleLog2 == 0 &&
+      scaleLine(sequence, {DecodeProgram::param(base), DecodeProgram::param(base + 1)},
+                type.maxFinite(), digits, mmaType))
+    return sequence;
   for (size_t r = 0; r < sequence.program.outputs.size(); ++r) {
     Operand value{Operand::Kind::Temp, static_cast<uint32_t>(sequence.program.outputs[r])};
     Operand scale = DecodeProgram::param(base + static_cast<int>(r & 1));
@@ -381,7 +388,6 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
                           : sequence.program.add(Op::FmaBF16, value, scale, constant(0x80008000));
     sequence.program.outputs[r] = static_cast<int>(product.value);
   }
-  sequence.program.params = static_cast<int>(sequence.params.size());
   return sequence;
 }
 

@@ -98,11 +98,13 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
       return {std::move(scaled), exact ? 0 : 1, ""};
     if (!holdsAll(operand, type))
       return {{}, 0, std::string(type.name()) + " is not exact in " + placed.mmaType};
-    return {numberScaled(decode, product, largest, placed.mmaType), exact ? 0 : 1, ""};
+    return {numberScaled(decode, product, largest, significantBits(type), placed.mmaType),
+            exact ? 0 : 1, ""};
   }
   if (largest > operand.maxFinite())
     return {{}, 0, "products of scales leave the range of " + placed.mmaType};
-  return {numberScaled(decode, product, largest, placed.mmaType), 2, ""};
+  constexpr int ofF32 = 24; // rounded products
+  return {numberScaled(decode, product, largest, ofF32, placed.mmaType), 2, ""};
 }
 
 std::vector<bool> streamedComponents(const dsl::Format &weight, const DecodeSequence &decode) {

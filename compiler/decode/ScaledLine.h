@@ -1,0 +1,20 @@
+// Decodes that end in a multiply-add take a factor in that same instruction.
+#pragma once
+
+#include "compiler/decode/Sequences.h"
+
+#include <array>
+
+namespace rho::compiler {
+
+// Where every register of `sequence` is made by x * slope + offset at last, the same for all:
+// multiplies them by a number of their row half, a bf16 in both halves of a register, as
+// x * number + (offset / slope) * number. The sum is rounded once, as a product is. False, and
+// nothing done, where that is not so, where the second product is no bf16 for numbers of up to
+// `largest` with at most `digits` significant binary digits, or for other operands than bf16, which
+// lack the range.
+bool scaleLine(DecodeSequence &sequence,
+               const std::array<DecodeProgram::Operand, 2> &numbers, // of row halves
+               double largest, int digits, std::string_view mmaType);
+
+} // namespace rho::compiler
