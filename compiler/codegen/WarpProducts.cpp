@@ -14,8 +14,8 @@ namespace NVVM = mlir::NVVM;
 namespace arith = mlir::arith;
 
 // Register 2 i + h of a thread's run is register h of operand B in the chunk's i-th instruction.
-// Threads that read at a time have even pieces of two neighbouring rows, which the swizzle tells
-// apart: no two of them meet in a bank where a run is of two pieces.
+// Threads that read at a time have every other piece of two neighbouring rows, which the swizzle
+// tells apart: no two of them meet in a bank.
 std::vector<KernelLowering::Value> KernelLowering::loadRun(tile::LoadActivationOp op, Value part,
                                                            int64_t rowBytes) {
   constexpr int64_t threads = 4;

@@ -47,9 +47,9 @@ RegisterShares divideRegisters(int64_t mathThreads, int64_t decodeThreads, int64
 namespace {
 
 // Whether runs of k spare parameters of a decode: groups are finer than a chunk, a run has one of
-// them at a time, and 16 bytes of activations or more.
+// them at a time, and two pieces of activations, with which no bank has two readers.
 bool runsSpareParameters(const PlacedGemm &placed) {
-  constexpr int64_t threads = 4, leastBytes = 16;
+  constexpr int64_t threads = 4, leastBytes = 32;
   int64_t chunk = chunkK(placed.weightBits), run = chunk / threads;
   int64_t activationBits = 256 / placed.mmaK;
   bool scalesChunks = placed.flushK == 0 || placed.flushK >= chunk;

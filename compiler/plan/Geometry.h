@@ -83,8 +83,8 @@ struct Geometry {
   int64_t sharedAlignment() const { return specialized() ? 1024 : 128; }
   // Codes in a group's row of activation scales. A gemv takes the block of 8 that has its rows.
   int64_t scaleColumns() const { return gemv() ? 8 : tileM; }
-  // What of k shares the parameters that a thread holds at a time: a group, where each run of k may
-  // have a group of its own at least a chunk.
+  // What of k shares the parameters that a thread holds at a time: a group, or at least a chunk
+  // where each run of k may have a group of its own.
   int64_t parameterK(int64_t group) const { return hasRuns ? std::max(group, chunkK()) : group; }
   // Groups of one chunk, one after the other along the runs of a quad.
   int64_t groupsPerChunk(int64_t group) const { return parameterK(group) / group; }
