@@ -142,8 +142,9 @@ TEST(Groups, OfAnySizeAreWithinTheBound) {
       expectWithinBound(product("w", "s4", std::string("f16 per k[") + group + "]"), "int8_token",
                         way);
   expectWithinBound(product("w", "s4", "f16 per k[48]"), "int8_token", uniform);
-  Weight book{"w", "format w { element: codebook [-1.6, -0.9, -0.45, -0.1, 0.2, 0.55, 1, 1.7] "
-                   "fine: u4 per k[48] coarse: f16 per channel value = element * fine * coarse }\n"};
+  Weight book{"w",
+              "format w { element: codebook [-1.6, -0.9, -0.45, -0.1, 0.2, 0.55, 1, 1.7] "
+              "fine: u4 per k[48] coarse: f16 per channel value = element * fine * coarse }\n"};
   for (const Way &way : {uniform, warpgroups, vectors})
     expectWithinBound(book, "f16", way);
   Weight zeros{"w", "format w { element: u4 scale: f16 per k[96] zero: u4 per k[48] "

@@ -93,7 +93,8 @@ std::vector<uint8_t> packNaively(const WeightLayout &layout, const QuantizedMatr
                                                            << section.order[i].bit;
         uint32_t code = 0;
         if (n < rows && unit < stored)
-          code = weight.components[section.component].get(n / section.unitN * units + unit / copies);
+          code =
+              weight.components[section.component].get(n / section.unitN * units + unit / copies);
         code = code >> section.shift & static_cast<uint32_t>((uint64_t(1) << section.codeBits) - 1);
         code ^= section.codeXor;
         if (!section.codeTable.empty())
