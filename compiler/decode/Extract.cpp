@@ -272,24 +272,16 @@ private:
     return true;
   }
 
-  // In offset binary of the lane and then, by its top bit, in two's complement: nothing carries.
+  // Signed codes as the top bits of lanes, times a power of two: what is below is zero.
   bool integerLanes(bool isSigned) {
-    int laneBits = mma.bits();
+    int laneBits = mma.bits(), to = isSigned ? laneBits - bits : 0;
     if (bits > laneBits)
       return false;
     Extractor extractor(p, bits, laneBits, result.sparseBits);
-    uint32_t top = 1U << (laneBits - 1);
-    for (int group = 0; group < extractor.groups(); ++group) {
-      Operand codes = extractor.fields(group, {{0, bits, 0}});
-      if (isSigned && bits < laneBits) {
-        codes =
-            p.add(Op::Mad, codes, constant(1), constant(inLanes(top - offsetBinary(), laneBits)));
-        codes = p.add(Op::Xor, codes, constant(inLanes(top, laneBits)));
-      }
-      p.output(codes);
-    }
+    for (int group = 0; group < extractor.groups(); ++group)
+      p.output(extractor.fields(group, {{0, bits, to}}));
     lanesAreRegisters(extractor);
-    result.codeXor = isSigned && bits < laneBits ? offsetBinary() : 0;
+    result.log2Factor = to;
     return true;
   }
 

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <random>
 #include <set>
@@ -371,6 +372,24 @@ TEST(Remap, EveryCodeOfEverySelectorInEveryPlace) {
               }
         }
       EXPECT_FALSE(decodeSequence(format, *format.value, "s8"));
+    }
+}
+
+// What docs/DECODE.md says of widths that are no power of two: instructions for 32 codes.
+TEST(Extract, IsAsLongAsPublished) {
+  struct Lengths {
+    const char *operand;
+    std::array<int, 4> of; // s3, s5, s6, s7
+  };
+  for (const Lengths &lengths :
+       {Lengths{"f16", {54, 60, 60, 105}}, Lengths{"bf16", {62, 75, 74, 105}},
+        Lengths{"s8", {31, 31, 30, 47}}})
+    for (size_t i = 0; i < lengths.of.size(); ++i) {
+      std::string element = std::array{"s3", "s5", "s6", "s7"}[i];
+      auto sequence = extractElement(dsl::ElementType::get(element), lengths.operand);
+      ASSERT_TRUE(sequence);
+      EXPECT_EQ(sequence->instructions() * 32, lengths.of[i] * sequence->codes)
+          << element << " " << lengths.operand;
     }
 }
 
