@@ -47,7 +47,7 @@ bool scaleLine(DecodeSequence &sequence, const std::array<Operand, 2> &numbers, 
     return false;
   dsl::ElementType type = dsl::ElementType::get(mmaType);
   std::optional<Line> line = lastLine(sequence.program);
-  if (!line || digitsOf(line->slope) != 1)
+  if (!line || line->offset == 0 || line->slope > 1 || digitsOf(line->slope) != 1)
     return false;
   double shift = line->offset / line->slope;
   if (digitsOf(shift) + digits > digitsOfBF16 || std::fabs(shift) * largest > type.maxFinite())

@@ -7,7 +7,8 @@
 
 namespace rho::compiler {
 
-// Where every register of `sequence` is made by x * slope + offset at last, the same for all:
+// Where every register of `sequence` is made by x * slope + offset at last, the same for all, slope
+// at most 1 (a larger one brings numbers back from the end of the range) and offset not 0:
 // multiplies them by a number of their row half, a bf16 in both halves of a register, as
 // x * number + (offset / slope) * number. The sum is rounded once, as a product is. False, and
 // nothing done, where that is not so, where the second product is no bf16 for numbers of up to

@@ -90,8 +90,8 @@ double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, co
     int64_t group = extentK(component);
     for (int used : param.number.uses())
       group = std::min(group, extentK(gemm.weight.components[used]));
-    auto groups =
-        static_cast<double>(g.groupsPerTile(group) / g.groupsPerChunk(group)); // of a thread
+    int64_t ofThread = g.groupsPerTile(group) / g.groupsPerChunk(group);
+    auto groups = static_cast<double>(ofThread);
     double perScale = 1;
     if (param.form == DecodeParam::Form::Number) // to f32, products, and back
       perScale = 4 * static_cast<double>(param.number.terms.size());
