@@ -451,9 +451,8 @@ std::string mismatch(const WeightLayout &layout, const Format &format) {
     return "its residual has other blocks";
   if (layout.isRefined() && format.residual->part.divisor == 0)
     return "the format's residual has scales of its own";
-  if (std::string problem =
-          layout.isRefined() ? "" : mismatchOf(layout, {&layout.sections}, format);
-      !problem.empty())
+  std::string problem = layout.isRefined() ? "" : mismatchOf(layout, {&layout.sections}, format);
+  if (!problem.empty())
     return problem;
   // Of each piece's parts one tile each, those of all of the weight.
   Sections parts = residual.parts;
@@ -462,17 +461,18 @@ std::string mismatch(const WeightLayout &layout, const Format &format) {
     if (part.tilesN != 1 || part.tilesK != 1 || part.tileN != residual.pieceN ||
         part.tileK != unitsOfPiece)
       return "a part of the residual is no tile of a piece";
-    if (const std::vector<Component> &all = format.residual->part.format->components;
-        part.component > 0 && part.component < static_cast<int>(all.size()) &&
-        all[static_cast<size_t>(part.component)].extent == Extent::Group &&
-        part.unitK != all[static_cast<size_t>(part.component)].group)
-      return "a part of the residual divides groups";
     part.tilesN = divideUp(layout.n, part.tileN);
     part.tilesK = divideUp(layout.k, part.tileK * part.unitK);
   }
   if (layout.isRefined())
     return mismatchOf(layout, {&layout.sections, &parts}, refinedWeight(format));
-  return mismatchOf(layout, {&parts, &residual.sections}, *format.residual->part.format);
+  const Format &part = *format.residual->part.format;
+  problem = mismatchOf(layout, {&parts, &residual.sections}, part);
+  for (const LayoutSection &section : problem.empty() ? parts : Sections())
+    if (const Component &component = part.components[section.component];
+        component.extent == Extent::Group && section.unitK != component.group)
+      return "a part of the residual divides groups";
+  return problem;
 }
 
 std::string WeightLayout::print() const {

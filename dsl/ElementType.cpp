@@ -364,6 +364,9 @@ int ElementType::exponentBits() const {
 int ElementType::mantissaBits() const {
   return index < firstCodebook ? encodings[index].mantissaBits : 0;
 }
+int ElementType::significantBits() const {
+  return isFloat() ? mantissaBits() + 1 : kind() == Kind::Signed ? bits() - 1 : bits();
+}
 bool ElementType::hasSign() const { return index < firstCodebook && encodings[index].hasSign; }
 double ElementType::maxFinite() const {
   return index < firstCodebook ? maxOf(encodings[index]) : bookOf(index).max();

@@ -52,6 +52,9 @@ public:
   int mantissaBits() const;
   // Float only: whether the top bit of a code is a sign.
   bool hasSign() const;
+  // Binary digits of its numbers, at most: 11 of f16, 4 of e4m3 and u4, 3 of s4, whose -8 is a
+  // power of two. Not of a codebook.
+  int significantBits() const;
   // Largest and smallest finite value.
   double maxFinite() const;
   double minFinite() const;

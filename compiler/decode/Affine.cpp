@@ -126,8 +126,7 @@ private:
 class Extension {
 public:
   Extension(DecodeSequence &sequence, std::string_view mmaType)
-      : sequence(sequence), p(sequence.program), f16(mmaType == "f16"),
-        type(dsl::ElementType::get(mmaType)) {}
+      : sequence(sequence), p(sequence.program), type(dsl::ElementType::get(mmaType)) {}
 
   Operand param(const DecodeParam &wanted) {
     for (size_t i = 0; i < sequence.params.size(); ++i)
@@ -144,13 +143,8 @@ public:
     uint32_t code = type.encode(number.constant());
     return DecodeProgram::constant(code | code << 16);
   }
-  Operand fma(Operand a, Operand b, Operand c) {
-    return p.add(f16 ? Op::FmaF16 : Op::FmaBF16, a, b, c);
-  }
-  Operand times(Operand a, Operand b) {
-    return f16 ? p.add(Op::MulF16, a, b)
-               : p.add(Op::FmaBF16, a, b, DecodeProgram::constant(0x80008000));
-  }
+  Operand fma(Operand a, Operand b, Operand c) { return p.fma(type.name(), a, b, c); }
+  Operand times(Operand a, Operand b) { return p.times(type.name(), a, b); }
   Operand output(size_t r) const {
     return {Operand::Kind::Temp, static_cast<uint32_t>(p.outputs[r])};
   }
@@ -159,7 +153,6 @@ public:
 private:
   DecodeSequence &sequence;
   DecodeProgram &p;
-  bool f16;
   dsl::ElementType type;
 };
 

@@ -224,22 +224,42 @@ DecodeProgram DecodeProgram::part(size_t first, size_t count) const {
 DecodeProgram DecodeProgram::ofWordsXor(const std::vector<uint32_t> &masks) const {
   DecodeProgram result;
   result.params = params;
-  auto added = static_cast<uint32_t>(masks.size());
-  for (uint32_t word = 0; word < added; ++word)
+  for (size_t word = 0; word < masks.size(); ++word)
     result.add(DecodeInstr::Op::Xor, DecodeProgram::word(static_cast<int>(word)),
                constant(masks[word]));
-  for (DecodeInstr instr : instructions) {
-    for (Operand &operand : instr.operands) {
-      if (operand.kind == Kind::Temp)
-        operand.value += added;
-      else if (operand.kind == Kind::Word)
+  result.append(*this);
+  for (size_t i = masks.size(); i < result.instructions.size(); ++i)
+    for (Operand &operand : result.instructions[i].operands)
+      if (operand.kind == Kind::Word)
         operand.kind = Kind::Temp; // whose first ones are the words
-    }
-    result.instructions.push_back(instr);
-  }
-  for (int output : outputs)
-    result.outputs.push_back(output + static_cast<int>(added));
   return result;
+}
+
+DecodeProgram::Operand DecodeProgram::fma(std::string_view type, Operand x, Operand y, Operand z) {
+  return add(type == "f16" ? DecodeInstr::Op::FmaF16 : DecodeInstr::Op::FmaBF16, x, y, z);
+}
+
+DecodeProgram::Operand DecodeProgram::times(std::string_view type, Operand x, Operand y) {
+  constexpr uint32_t negativeZeros = 0x80008000; // keeps the sign of a product that is 0
+  return type == "f16" ? add(DecodeInstr::Op::MulF16, x, y)
+                       : fma(type, x, y, constant(negativeZeros));
+}
+
+DecodeProgram::Operand DecodeProgram::plus(std::string_view type, Operand x, Operand y) {
+  constexpr uint32_t ones = 0x3f803f80; // of bf16
+  return type == "f16" ? add(DecodeInstr::Op::AddF16, x, y) : fma(type, x, constant(ones), y);
+}
+
+void DecodeProgram::append(const DecodeProgram &other) {
+  auto before = static_cast<uint32_t>(instructions.size());
+  for (DecodeInstr instr : other.instructions) {
+    for (Operand &operand : instr.operands)
+      if (operand.kind == Kind::Temp)
+        operand.value += before;
+    instructions.push_back(instr);
+  }
+  for (int output : other.outputs)
+    outputs.push_back(output + static_cast<int>(before));
 }
 
 std::vector<uint32_t> DecodeProgram::run(const std::vector<uint32_t> &words,

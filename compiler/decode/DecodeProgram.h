@@ -72,6 +72,13 @@ struct DecodeProgram {
   static Operand param(int index) { return {Operand::Kind::Param, static_cast<uint32_t>(index)}; }
   static Operand constant(uint32_t value) { return {Operand::Kind::Const, value}; }
   Operand add(DecodeInstr::Op op, Operand a, Operand b = {}, Operand c = {});
+  // Of both halves of registers, numbers of type f16 or bf16, each with one rounding. x + y is
+  // written x * 1 + y and x * y as x * y + -0 where an operation of its own is not there.
+  Operand fma(std::string_view type, Operand x, Operand y, Operand z);
+  Operand times(std::string_view type, Operand x, Operand y);
+  Operand plus(std::string_view type, Operand x, Operand y);
+  // Behind what is there, with the outputs behind its own; words and parameters are the same.
+  void append(const DecodeProgram &other);
   void output(Operand temp) { outputs.push_back(static_cast<int>(temp.value)); }
 
   friend bool operator==(const DecodeProgram &, const DecodeProgram &) = default;

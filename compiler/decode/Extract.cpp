@@ -207,18 +207,14 @@ private:
     }
   }
 
-  Operand plus(Operand x, double addend) {
-    return mma.name() == "f16" ? p.add(Op::AddF16, x, constant(both(addend)))
-                               : p.add(Op::FmaBF16, x, constant(both(1)), constant(both(addend)));
-  }
+  Operand plus(Operand x, double addend) { return p.plus(mma.name(), x, constant(both(addend))); }
 
   // magic + u * 2^base to u - bias.
   Operand minusMagic(Operand x, int base, double magic, double bias) {
     double slope = std::ldexp(1, -base), addend = -magic * slope - bias;
     if (base == 0)
       return plus(x, addend);
-    return p.add(mma.name() == "f16" ? Op::FmaF16 : Op::FmaBF16, x, constant(both(slope)),
-                 constant(both(addend)));
+    return p.fma(mma.name(), x, constant(both(slope)), constant(both(addend)));
   }
 
   // Integers by an offset. Signed codes are stored in offset binary.
@@ -242,7 +238,7 @@ private:
       }
       constexpr int half = 4; // 8 bits in bf16: a multiple of 16 and the rest
       Operand high = plus(number(half, bits - half), -magic - bias / (1 << half));
-      p.output(p.add(Op::FmaBF16, high, constant(both(1 << half)), plus(number(0, half), -magic)));
+      p.output(p.fma(mma.name(), high, constant(both(1 << half)), plus(number(0, half), -magic)));
     }
     lanesAreRegisters(extractor);
     result.codeXor = isSigned ? offsetBinary() : 0;

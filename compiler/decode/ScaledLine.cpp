@@ -60,18 +60,11 @@ bool scaleLine(DecodeSequence &sequence, const std::array<Operand, 2> &numbers, 
     offsets[half] =
         scaled.add(Op::FmaBF16, numbers[half], DecodeProgram::constant(offset | offset << 16),
                    DecodeProgram::constant(0x80008000));
-  for (DecodeInstr instr : sequence.program.instructions) {
-    for (Operand &operand : instr.operands)
-      if (operand.kind == Operand::Kind::Temp)
-        operand.value += static_cast<uint32_t>(offsets.size());
-    scaled.instructions.push_back(instr);
-  }
-  for (size_t r = 0; r < sequence.program.outputs.size(); ++r) {
-    int output = sequence.program.outputs[r] + static_cast<int>(offsets.size());
-    DecodeInstr &last = scaled.instructions[static_cast<size_t>(output)];
+  scaled.append(sequence.program);
+  for (size_t r = 0; r < scaled.outputs.size(); ++r) {
+    DecodeInstr &last = scaled.instructions[static_cast<size_t>(scaled.outputs[r])];
     last.operands[1] = numbers[r & 1];
     last.operands[2] = offsets[r & 1];
-    scaled.outputs.push_back(output);
   }
   sequence.program = std::move(scaled);
   sequence.log2Factor -= std::ilogb(line->slope);

@@ -33,9 +33,7 @@ void setPositions(DecodeSequence &sequence, const std::vector<std::vector<int>> 
 }
 
 Operand timesConstant(DecodeProgram &program, std::string_view mmaType, Operand x, int log2) {
-  Operand factor = constant(both(mmaType, std::ldexp(1.0, log2)));
-  return mmaType == "f16" ? program.add(Op::MulF16, x, factor)
-                          : program.add(Op::FmaBF16, x, factor, constant(0x80008000));
+  return program.times(mmaType, x, constant(both(mmaType, std::ldexp(1.0, log2))));
 }
 
 // Operands that are the packed codes themselves.
@@ -375,18 +373,15 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
   for (int half = 0; half < 2; ++half)
     sequence.params.push_back({DecodeParam::Form::Multiplier, component, half, {}});
   sequence.program.params = static_cast<int>(sequence.params.size());
-  int digits = type.isFloat() ? type.mantissaBits() + 1 : type.bits();
   if (sequence.scaleLog2 == 0 &&
       scaleLine(sequence, {DecodeProgram::param(base), DecodeProgram::param(base + 1)},
-                type.maxFinite(), digits, mmaType))
+                type.maxFinite(), type.significantBits(), mmaType))
     return sequence;
   for (size_t r = 0; r < sequence.program.outputs.size(); ++r) {
     Operand value{Operand::Kind::Temp, static_cast<uint32_t>(sequence.program.outputs[r])};
     Operand scale = DecodeProgram::param(base + static_cast<int>(r & 1));
-    Operand product = mmaType == "f16"
-                          ? sequence.program.add(Op::MulF16, value, scale)
-                          : sequence.program.add(Op::FmaBF16, value, scale, constant(0x80008000));
-    sequence.program.outputs[r] = static_cast<int>(product.value);
+    sequence.program.outputs[r] =
+        static_cast<int>(sequence.program.times(mmaType, value, scale).value);
   }
   return sequence;
 }

@@ -66,7 +66,6 @@ public:
     DecodeProgram &p = sequence.program;
     p.params = 2;
     dsl::ElementType type = dsl::ElementType::get(mmaType);
-    bool f16 = mmaType == "f16";
     // A byte under the exponent at which the last bit of the lane's mantissa is 1.
     double start = std::ldexp(1.0, type.mantissaBits());
     uint32_t exponent = type.encode(start) >> 8;
@@ -83,8 +82,8 @@ public:
       for (uint32_t selector : {0x4140U, 0x4342U}) {
         Operand lane =
             p.add(Op::Prmt, numbers, constant(exponent * 0x01010101U), constant(selector));
-        registers.push_back(p.add(f16 ? Op::FmaF16 : Op::FmaBF16, lane, both(line.slope),
-                                  both(line.offset - start * line.slope)));
+        registers.push_back(
+            p.fma(mmaType, lane, both(line.slope), both(line.offset - start * line.slope)));
       }
     }
     for (size_t r : {0, 2, 1, 3}) { // those of a row half are every second

@@ -264,7 +264,7 @@ bool KernelBuilder::rowScalesTimesBiasAreExact() const {
     const dsl::Component &part = partOf(component, ofWeight, index);
     if (ofWeight) {
       ++scales;
-      bits += significantBits(part.type);
+      bits += part.type.significantBits();
     }
   }
   return scales > 0 && bits <= bitsOfF32;

@@ -89,7 +89,7 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
     dsl::ElementType type = weight.components[groups[0].component].type;
     // Exact when the bits of element and scale fit the operand type.
     bool exact = decode.roundings == 0 && !weight.element().type.isCodebook() &&
-                 significantBits(type) + significantBits(weight.element().type) <=
+                 type.significantBits() + weight.element().type.significantBits() <=
                      operand.mantissaBits() + 1;
     int leastLog2 = leastScaledLog2(type, placed.mmaType);
     DecodeSequence unscaled =
@@ -98,7 +98,7 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
       return {std::move(scaled), exact ? 0 : 1, ""};
     if (!holdsAll(operand, type))
       return {{}, 0, std::string(type.name()) + " is not exact in " + placed.mmaType};
-    return {numberScaled(decode, product, largest, significantBits(type), placed.mmaType),
+    return {numberScaled(decode, product, largest, type.significantBits(), placed.mmaType),
             exact ? 0 : 1, ""};
   }
   if (largest > operand.maxFinite())
@@ -158,12 +158,6 @@ Error noDecode(const dsl::Gemm &gemm, const Factors &w, const std::string &mmaTy
 }
 
 } // namespace
-
-int significantBits(dsl::ElementType type) {
-  return type.isFloat()                                  ? type.mantissaBits() + 1
-         : type.kind() == dsl::ElementType::Kind::Signed ? type.bits() - 1
-                                                         : type.bits();
-}
 
 Error errorAt(DiagId id, const std::vector<std::string> &args, Span span,
               const SourceMap *sources) {

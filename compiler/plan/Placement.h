@@ -25,10 +25,6 @@ struct ScaleUse {
   int64_t declared = 0; // G
 };
 
-// The binary digits of a number of the type, at most: 11 of f16, 4 of e4m3 and u4, 3 of s4, whose
-// -8 is a power of two.
-int significantBits(dsl::ElementType type);
-
 // Scales that the matrix instruction applies to both operands itself, a block of k at a time (PTX
 // ISA, "Block Scaling for mma.sync").
 struct BlockScaling {
