@@ -189,8 +189,12 @@ double sharedTraffic(const Geometry &g, double tileBytes) {
 // x s8, LiquidQuant and int4 g128 x bf16 at three shapes, m = 1 to 4096, on an H200; those of
 // tiles, stages and starts to the order of 1700 candidates at the ten shapes of the llama suite.
 
-constexpr double sustainedClock = 0.855;    // of the boost clock, under matrix load
-constexpr double l2BytesPerCycle = 65.81;   // of one SM, in cycles of the boost clock
+constexpr double sustainedClock = 0.855;  // of the boost clock, under matrix load
+constexpr double l2BytesPerCycle = 65.81; // of one SM, in cycles of the boost clock
+// What one SM gets of memory at most, in such cycles: 80 CTAs on 132 SMs do not reach its
+// bandwidth. With the costs of equal shares fitted to 3700 candidates of the same gemms, m = 1
+// to 256, a third of them with equal shares.
+constexpr double memoryBytesPerCycle = 25.3;
 constexpr double instructionMinCycles = 12; // of one wgmma instruction, however few its columns
 constexpr double decodeIssueShare = 0.6;    // cycles of a decode's instruction to a bitwise one's
 constexpr double stepCycles = 8;            // descriptors and the order of one step along k
@@ -202,7 +206,7 @@ constexpr double sharedSmFactor = 1.12;     // of CTAs that share an SM
 // at five shapes, m = 1, 8 and 16; for others that multiply by themselves it brought nothing.
 constexpr double runMmaCycles = 1.2, runTileCycles = 100;
 constexpr double runDependentFactor = 1.2, runSharedSmFactor = 1.05;
-constexpr double runSharedShare = 0.75; // of what is read from shared memory, that takes time
+constexpr double runSharedShare = 0.56; // of what is read from shared memory, that takes time
 // Of shares of k that wait for room; CTAs of the next kernel may take it.
 constexpr double laterWavesFactor = 1.08, laterWavesDependentFactor = 1.25;
 constexpr double flushIssueShare = 0.8; // the same of conversion and multiply-add
@@ -210,7 +214,7 @@ constexpr double epilogueMicroseconds = 0.27, epiloguePer32KOutputs = 1.8;
 constexpr double sumsPerMicrosecond = 9000; // through shared memory
 constexpr double splitMicroseconds = 2, clusterMicroseconds = 0.45;
 // Equal shares of k. Where they save less than the factor they were as often slower.
-constexpr double streamMicroseconds = 1.3, streamPer32KOutputs = 2, streamFactor = 1.02;
+constexpr double streamMicroseconds = 0.5, streamPer32KOutputs = 1.5, streamFactor = 1.05;
 constexpr double startMicroseconds = 0.8, serialMicroseconds = 1.35, loadMicroseconds = 0.9;
 // The loader of a residual's pieces reads which a k tile has, and waits for their places.
 constexpr double pieceMicroseconds = 0.1;
@@ -238,7 +242,7 @@ WarpCycles warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
   double flushes = static_cast<double>(std::max<int64_t>(1, g.tileK / placed.flushK));
   double sums = static_cast<double>(g.rowTiles() * g.batchTiles()) * 4;
   double convert = issueCycles(Class::I2f, rates);
-  double perSum = issueCycles(Class::Ffma, rates) + convert;
+  double perSum = issueCycles(Class::Ffma, rates) + (placed.integerAccumulator ? convert : 0);
   // Between the products of a warp that multiplies alone its scales become f32.
   double scales = g.warpsMultiply ? static_cast<double>(g.rowsPerThread()) * convert : 0;
   return {cycles, flushes * (sums * flushIssueShare * perSum + scales)};
@@ -274,7 +278,10 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   // Rows past the batch are zeros that no memory gives.
   activationBytes *= std::min(1.0, static_cast<double>(problem.m) / static_cast<double>(g.tileM));
   double bandwidth = device.bandwidthGBs * 1e3;
-  double load = weightBytes * active / bandwidth;
+  double ofSm = memoryBytesPerCycle * device.clockGHz * 1e3;
+  if (schedule.dependent && 2 * active <= device.smCount) // the next kernel loads on the others
+    ofSm *= 2;
+  double load = weightBytes * std::max(active / bandwidth, resident / ofSm);
   if (problem.m > g.tileM) // weights are read again from L2
     load /= std::min(4.0, static_cast<double>(divideUp(problem.m, g.tileM)));
   double cache = (weightBytes + activationBytes) * active /
@@ -310,7 +317,7 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double shared = 0; // memory, from which each warp reads all activations
   if (g.hasRuns)
     shared = runSharedShare * resident * sharedTraffic(g, weightBytes + activationBytes) /
-             (4 * device.rates.of(Class::Lds)) / clock;
+             sharedBytesPerCycle(device) / clock;
   for (double part : {load, cache, issue, tensor, latency, wait, pieces, shared})
     step += std::pow(part, sharpness);
   step = std::pow(step, 1 / sharpness);

@@ -223,14 +223,13 @@ std::vector<int64_t> splitCandidates(const dsl::Gemm &gemm, const PlacedGemm &pl
   return result;
 }
 
-// Where equal shares were faster: not for eight rows of the batch, nor where several tiles of these
-// take turns on the same weights and CTAs have many tiles. Two CTAs of an SM were not measured.
+// Where equal shares were faster: not where several tiles of the batch take turns on the same
+// weights and CTAs have many tiles. Two CTAs of an SM were not measured.
 bool mayShareEqually(const Schedule &schedule, const Problem &problem) {
-  constexpr int64_t fewRows = 8, mostTiles = 2; // the latter of a CTA
+  constexpr int64_t mostTiles = 2; // of a CTA
   int64_t tilesM = divideUp(problem.m, schedule.tileM);
   int64_t tiles = tilesM * divideUp(problem.n, schedule.tileN);
-  return std::min(problem.m, schedule.tileM) > fewRows && schedule.ctasPerSm == 1 &&
-         (tilesM == 1 || tiles <= mostTiles * schedule.residentCtas);
+  return schedule.ctasPerSm == 1 && (tilesM == 1 || tiles <= mostTiles * schedule.residentCtas);
 }
 
 // All schedules of a division of labour that respect what the user fixed, whether or not they can
