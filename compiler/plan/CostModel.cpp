@@ -191,9 +191,10 @@ double sharedTraffic(const Geometry &g, double tileBytes) {
 
 constexpr double sustainedClock = 0.855;  // of the boost clock, under matrix load
 constexpr double l2BytesPerCycle = 65.81; // of one SM, in cycles of the boost clock
-// What one SM gets of memory at most, in such cycles: 80 CTAs on 132 SMs do not reach its
-// bandwidth. With the costs of equal shares fitted to 3700 candidates of the same gemms, m = 1
-// to 256, a third of them with equal shares.
+// What one SM gets of memory at most, in such cycles, while the next kernel loads on the SMs that
+// this one leaves free. With the cost of equal shares fitted to the choice among 4000 candidates of
+// these gemms, m = 1 to 256, a third of them with equal shares; the suite's serial launches show no
+// such bound.
 constexpr double memoryBytesPerCycle = 25.3;
 constexpr double instructionMinCycles = 12; // of one wgmma instruction, however few its columns
 constexpr double decodeIssueShare = 0.6;    // cycles of a decode's instruction to a bitwise one's
@@ -214,7 +215,7 @@ constexpr double epilogueMicroseconds = 0.27, epiloguePer32KOutputs = 1.8;
 constexpr double sumsPerMicrosecond = 9000; // through shared memory
 constexpr double splitMicroseconds = 2, clusterMicroseconds = 0.45;
 // Equal shares of k. Where they save less than the factor they were as often slower.
-constexpr double streamMicroseconds = 0.5, streamPer32KOutputs = 1.5, streamFactor = 1.05;
+constexpr double streamMicroseconds = 0.8, streamPer32KOutputs = 2, streamFactor = 1.02;
 constexpr double startMicroseconds = 0.8, serialMicroseconds = 1.35, loadMicroseconds = 0.9;
 // The loader of a residual's pieces reads which a k tile has, and waits for their places.
 constexpr double pieceMicroseconds = 0.1;
@@ -278,10 +279,9 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   // Rows past the batch are zeros that no memory gives.
   activationBytes *= std::min(1.0, static_cast<double>(problem.m) / static_cast<double>(g.tileM));
   double bandwidth = device.bandwidthGBs * 1e3;
-  double ofSm = memoryBytesPerCycle * device.clockGHz * 1e3;
-  if (schedule.dependent && 2 * active <= device.smCount) // the next kernel loads on the others
-    ofSm *= 2;
-  double load = weightBytes * std::max(active / bandwidth, resident / ofSm);
+  double load = weightBytes * active / bandwidth;
+  if (schedule.dependent && 2 * active > device.smCount) // else the next kernel has SMs of its own
+    load = std::max(load, weightBytes * resident / (memoryBytesPerCycle * device.clockGHz * 1e3));
   if (problem.m > g.tileM) // weights are read again from L2
     load /= std::min(4.0, static_cast<double>(divideUp(problem.m, g.tileM)));
   double cache = (weightBytes + activationBytes) * active /
@@ -308,8 +308,6 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   if (placed.flushK >= g.tileK) // a tile's only group is waited for before it is scaled
     own += static_cast<double>(perWarpgroup) * perInstruction;
   double latency = own / static_cast<double>(g.warpsK) / clock;
-  constexpr double sharpness = 4;
-  double step = 0;
   // A group of warps holds the stage that it multiplies half of the time; longer for its pieces.
   double held = static_cast<double>(schedule.warpsK) * 0.5 + (placed.storesBlocks() ? 0.5 : 0);
   double wait = loadMicroseconds / (std::max(0.5, schedule.pipeline - held) * resident);
@@ -318,13 +316,25 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   if (g.hasRuns)
     shared = runSharedShare * resident * sharedTraffic(g, weightBytes + activationBytes) /
              sharedBytesPerCycle(device) / clock;
-  for (double part : {load, cache, issue, tensor, latency, wait, pieces, shared})
-    step += std::pow(part, sharpness);
-  step = std::pow(step, 1 / sharpness);
+  double factor = 1;
   if (resident > 1)
-    step *= g.hasRuns ? runSharedSmFactor : sharedSmFactor;
+    factor *= g.hasRuns ? runSharedSmFactor : sharedSmFactor;
   if (schedule.splitK > 1 && waves > 1)
-    step *= schedule.dependent ? laterWavesDependentFactor : laterWavesFactor;
+    factor *= schedule.dependent ? laterWavesDependentFactor : laterWavesFactor;
+  // With shares of the CTAs that run at a time, and of those of an SM.
+  auto stepOf = [&](double ofAll, double ofSm) {
+    constexpr double sharpness = 4;
+    double sum = 0;
+    for (double part : {load * ofAll, cache * ofAll, issue * ofSm, tensor * ofSm, shared * ofSm,
+                        latency, wait, pieces})
+      sum += std::pow(part, sharpness);
+    return factor * std::pow(sum, 1 / sharpness);
+  };
+  double step = stepOf(1, 1), lastStep = step; // of the last wave
+  if (!g.streamK) {
+    double last = ctas - (waves - 1) * slots;
+    lastStep = stepOf(last / active, std::ceil(last / device.smCount) / resident);
+  }
   double outputs = static_cast<double>(g.tileM * g.tileN);
   double epilogue = epilogueMicroseconds + outputs * resident / 32768 * epiloguePer32KOutputs;
   int64_t otherSums = g.warpsK - 1 + g.clusterK - 1;
@@ -341,7 +351,8 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   }
   double launch = startMicroseconds + (schedule.dependent ? 0 : serialMicroseconds);
   Cost cost; // the first tile fills the ring
-  cost.microseconds = launch + step + waves * steps * step + finished * epilogue + tail;
+  cost.microseconds =
+      launch + step + ((waves - 1) * step + lastStep) * steps + finished * epilogue + tail;
   if (g.streamK)
     cost.microseconds *= streamFactor;
   double all = waves * steps;
