@@ -191,11 +191,11 @@ double sharedTraffic(const Geometry &g, double tileBytes) {
 
 constexpr double sustainedClock = 0.855;  // of the boost clock, under matrix load
 constexpr double l2BytesPerCycle = 65.81; // of one SM, in cycles of the boost clock
-// What one SM gets of memory at most, in such cycles, while the next kernel loads on the SMs that
-// this one leaves free. With the cost of equal shares fitted to the choice among 4000 candidates of
-// these gemms, m = 1 to 256, a third of them with equal shares; the suite's serial launches show no
-// such bound.
-constexpr double memoryBytesPerCycle = 25.3;
+// What one SM gets of memory at most, in such cycles: while the next kernel loads on the SMs that
+// this one leaves free, and in a last wave that leaves SMs idle. With the cost of equal shares
+// fitted to the choice among 4000 candidates of these gemms, m = 1 to 256, a third of them with
+// equal shares; serial launches of one wave show no such bound.
+constexpr double memoryBytesPerCycle = 25.3, lastMemoryBytesPerCycle = 23.5;
 constexpr double instructionMinCycles = 12; // of one wgmma instruction, however few its columns
 constexpr double decodeIssueShare = 0.6;    // cycles of a decode's instruction to a bitwise one's
 constexpr double stepCycles = 8;            // descriptors and the order of one step along k
@@ -321,19 +321,21 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
     factor *= g.hasRuns ? runSharedSmFactor : sharedSmFactor;
   if (schedule.splitK > 1 && waves > 1)
     factor *= schedule.dependent ? laterWavesDependentFactor : laterWavesFactor;
-  // With shares of the CTAs that run at a time, and of those of an SM.
-  auto stepOf = [&](double ofAll, double ofSm) {
+  // With shares of memory's time, of the CTAs that run at a time, and of those of an SM.
+  auto stepOf = [&](double ofMemory, double ofAll, double ofSm) {
     constexpr double sharpness = 4;
     double sum = 0;
-    for (double part : {load * ofAll, cache * ofAll, issue * ofSm, tensor * ofSm, shared * ofSm,
+    for (double part : {load * ofMemory, cache * ofAll, issue * ofSm, tensor * ofSm, shared * ofSm,
                         latency, wait, pieces})
       sum += std::pow(part, sharpness);
     return factor * std::pow(sum, 1 / sharpness);
   };
-  double step = stepOf(1, 1), lastStep = step; // of the last wave
+  double step = stepOf(1, 1, 1), lastStep = step; // of the last wave
   if (!g.streamK) {
-    double last = ctas - (waves - 1) * slots;
-    lastStep = stepOf(last / active, std::ceil(last / device.smCount) / resident);
+    double last = ctas - (waves - 1) * slots, share = last / active;
+    double ofSms = lastMemoryBytesPerCycle * device.clockGHz * 1e3 * device.smCount;
+    lastStep = stepOf(std::min(1.0, std::max(share, bandwidth / ofSms)), share,
+                      std::ceil(last / device.smCount) / resident);
   }
   double outputs = static_cast<double>(g.tileM * g.tileN);
   double epilogue = epilogueMicroseconds + outputs * resident / 32768 * epiloguePer32KOutputs;
