@@ -98,6 +98,19 @@ TEST_P(Narrow, EveryCodeRoundTrips) {
   }
 }
 
+TEST_P(Narrow, SignificantBitsAreThoseOfTheLongestNumber) {
+  int longest = 0;
+  for (uint32_t code = 0; code < codes(); ++code) {
+    int exponent = 0, bits = 0;
+    double value = type.decode(code);
+    for (double rest = std::fabs(std::frexp(value, &exponent)); rest != 0 && std::isfinite(rest);
+         ++bits)
+      rest = 2 * rest - std::floor(2 * rest);
+    longest = std::max(longest, bits);
+  }
+  EXPECT_EQ(type.significantBits(), longest);
+}
+
 TEST_P(Narrow, RoundsToNearestEven) { expectNearestEven(type); }
 
 TEST_P(Narrow, OnlyTheLowBitsOfACodeAreRead) {
