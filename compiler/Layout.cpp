@@ -468,11 +468,13 @@ std::string mismatch(const WeightLayout &layout, const Format &format) {
     return mismatchOf(layout, {&layout.sections, &parts}, refinedWeight(format));
   const Format &part = *format.residual->part.format;
   problem = mismatchOf(layout, {&parts, &residual.sections}, part);
-  for (const LayoutSection &section : problem.empty() ? parts : Sections())
+  if (!problem.empty())
+    return problem;
+  for (const LayoutSection &section : parts)
     if (const Component &component = part.components[section.component];
         component.extent == Extent::Group && section.unitK != component.group)
       return "a part of the residual divides groups";
-  return problem;
+  return "";
 }
 
 std::string WeightLayout::print() const {

@@ -58,8 +58,7 @@ bool scaleLine(DecodeSequence &sequence, const std::array<Operand, 2> &numbers, 
   std::array<Operand, 2> offsets;
   for (size_t half = 0; half < 2; ++half)
     offsets[half] =
-        scaled.add(Op::FmaBF16, numbers[half], DecodeProgram::constant(offset | offset << 16),
-                   DecodeProgram::constant(0x80008000));
+        scaled.times(mmaType, numbers[half], DecodeProgram::constant(offset | offset << 16));
   scaled.append(sequence.program);
   for (size_t r = 0; r < scaled.outputs.size(); ++r) {
     DecodeInstr &last = scaled.instructions[static_cast<size_t>(scaled.outputs[r])];
