@@ -3,8 +3,6 @@
 #include "dsl/Numbers.h"
 #include "dsl/Operators.h"
 
-#include <charconv>
-
 namespace rho::dsl::ast {
 
 namespace {
@@ -104,7 +102,7 @@ private:
 
   void print(const std::string &title, const Part &part) {
     line(title + part.name.text + ": " + ast::print(part.format) +
-         (part.budget ? " budget " + number(*part.budget) + "%" : ""));
+         (part.budget ? " budget " + printNumber(*part.budget) + "%" : ""));
     if (!part.left)
       return;
     ++depth;
@@ -158,14 +156,8 @@ private:
   void print(const DeviceEntry &entry) {
     std::string value = entry.word     ? entry.word->text
                         : entry.string ? "\"" + entry.string->text + "\""
-                                       : number(*entry.number);
+                                       : printNumber(*entry.number);
     line(entry.key.text + ": " + value + (entry.unit.empty() ? "" : " " + entry.unit));
-  }
-
-  static std::string number(double value) {
-    char buffer[64];
-    auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
-    return {buffer, end};
   }
 
   void nested(const Expr &expr) {
@@ -180,7 +172,7 @@ private:
       line(std::to_string(expr.integer));
       break;
     case Expr::Kind::Real:
-      line(number(expr.real));
+      line(printNumber(expr.real));
       break;
     case Expr::Kind::Name:
       line(expr.name);

@@ -2,9 +2,9 @@
 
 #include "dsl/DeviceFields.h"
 #include "dsl/Findings.h"
+#include "dsl/Numbers.h"
 
 #include <algorithm>
-#include <charconv>
 
 namespace rho::dsl {
 
@@ -37,7 +37,7 @@ std::string printRates(const std::string &title,
   std::string out = "  " + title + " {";
   for (std::string_view type : tensorTypes)
     if (auto found = rates.find(type); found != rates.end())
-      out += " " + std::string(type) + ": " + shortest(found->second);
+      out += " " + std::string(type) + ": " + printNumber(found->second);
   return out + " }\n";
 }
 
@@ -57,14 +57,6 @@ std::string instructionClassNames() { return join({classNames.begin(), className
 
 std::span<const DeviceField> deviceFields() { return fields; }
 
-std::string shortest(double value) {
-  char buffer[64];
-  auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
-  std::string text(buffer, end);
-  // The language has digits before an exponent's sign only.
-  return text.find("e+") == std::string::npos ? text : std::to_string(static_cast<int64_t>(value));
-}
-
 std::optional<double> DeviceRates::rho(std::string_view type) const {
   auto found = tensor.find(type);
   if (found == tensor.end() || of(InstructionClass::Ffma) <= 0)
@@ -77,12 +69,12 @@ std::string print(const Device &device) {
   out += "  product: \"" + device.product + "\"\n  target: " + device.target + "\n";
   for (const DeviceField &field : fields)
     if (!field.optional || field.get(device) > 0)
-      out += "  " + std::string(field.name) + ": " + shortest(field.get(device)) +
+      out += "  " + std::string(field.name) + ": " + printNumber(field.get(device)) +
              (field.unit.empty() ? "" : " " + std::string(field.unit)) + "\n";
   out += printRates("tensor", device.rates.tensor) + printRates("mma", device.rates.mma);
   out += "  throughput {";
   for (size_t i = 0; i < instructionClasses; ++i)
-    out += " " + std::string(classNames[i]) + ": " + shortest(device.rates.throughput[i]);
+    out += " " + std::string(classNames[i]) + ": " + printNumber(device.rates.throughput[i]);
   return out + " }\n}\n";
 }
 

@@ -34,7 +34,4 @@ inline constexpr std::array<std::string_view, 6> tensorTypes = {"f16", "bf16", "
 std::string tensorTypeNames();
 std::string instructionClassNames();
 
-// A number in as few digits as read back as the same.
-std::string shortest(double value);
-
 } // namespace rho::dsl

@@ -2,13 +2,20 @@
 #pragma once
 
 #include <charconv>
+#include <cmath>
 #include <string>
 
 namespace rho::dsl {
 
-// Without a point where the number is an integer: "-8", "0.5", "1e+30". "-0" is its own text.
+// Without a point where the number is an integer, whose digits are all there below 2^53: "-8",
+// "100000", "0.5", "1e+30". "-0" is its own text.
 inline std::string printNumber(double value) {
   char buffer[64];
+  if (std::fabs(value) < 0x1p53 && std::floor(value) == value) {
+    auto [end, error] =
+        std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed);
+    return {buffer, end};
+  }
   auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
   return {buffer, end};
 }

@@ -3,6 +3,7 @@
 #include "dsl/Codebook.h"
 #include "dsl/DeriveEncode.h"
 #include "dsl/Evaluate.h"
+#include "dsl/Numbers.h"
 #include "dsl/Operators.h"
 
 #include <algorithm>
@@ -376,7 +377,7 @@ private:
       if (declared.atMost ? range.min > bound : range.max < bound)
         error(DiagId::requirement_impossible,
               {text, declared.atMost ? "least" : "most",
-               std::to_string(static_cast<int64_t>(declared.atMost ? range.min : range.max)),
+               printNumber(declared.atMost ? range.min : range.max),
                declared.atMost ? "<=" : ">=", std::to_string(declared.bound)},
               declared.span);
       format.requirements.push_back({expr, declared.atMost, declared.bound, declared.span});

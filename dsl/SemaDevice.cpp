@@ -1,6 +1,7 @@
 #include "dsl/Sema.h"
 
 #include "dsl/DeviceFields.h"
+#include "dsl/Numbers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -107,7 +108,7 @@ private:
     if (value >= least && value <= most)
       return true;
     error(DiagId::device_out_of_range,
-          {shown(entry.key.text), shortest(value), shortest(least), shortest(most)},
+          {shown(entry.key.text), printNumber(value), printNumber(least), printNumber(most)},
           entry.valueSpan);
     return false;
   }

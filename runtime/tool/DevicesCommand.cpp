@@ -1,6 +1,6 @@
 #include "compiler/Devices.h"
-#include "dsl/DeviceFields.h"
 #include "dsl/Module.h"
+#include "dsl/Numbers.h"
 #include "runtime/tool/Table.h"
 #include "runtime/tool/Tool.h"
 
@@ -17,12 +17,12 @@ std::vector<std::string> rowOf(const dsl::Device &device) {
   std::vector<std::string> row = {device.name,
                                   device.target,
                                   std::to_string(device.sms),
-                                  dsl::shortest(device.clockGHz),
-                                  dsl::shortest(device.bandwidthGBs),
+                                  dsl::printNumber(device.clockGHz),
+                                  dsl::printNumber(device.bandwidthGBs),
                                   std::to_string(device.l2Bytes >> 20)};
   for (const char *type : operandTypes) {
     std::optional<double> rho = device.rates.rho(type);
-    row.push_back(rho ? dsl::shortest(*rho) : "-");
+    row.push_back(rho ? dsl::printNumber(*rho) : "-");
   }
   row.push_back(device.product);
   return row;
