@@ -1,8 +1,8 @@
 #include "compiler/decode/Affine.h"
 
+#include "compiler/decode/Extension.h"
 #include "compiler/decode/Extract.h"
 #include "compiler/decode/ScaledLine.h"
-#include "compiler/decode/TableSearch.h"
 #include "dsl/Evaluate.h"
 
 #include <algorithm>
@@ -15,10 +15,6 @@ namespace {
 using dsl::Expr;
 using Op = DecodeInstr::Op;
 using Operand = DecodeProgram::Operand;
-
-RowNumber constantNumber(double value) {
-  return value == 0 ? RowNumber{} : RowNumber{{{.factor = value, .components = {}}}};
-}
 
 bool isMinMax(const Expr &expr, const dsl::Format &format, double min, double max) {
   dsl::Range range = dsl::rangeOf(expr, format);
@@ -42,12 +38,12 @@ public:
   std::optional<Affine> read(const Expr &expr) const {
     switch (expr.kind) {
     case Expr::Kind::Integer:
-      return Affine{{}, constantNumber(static_cast<double>(expr.integer))};
+      return Affine{{}, RowNumber::of(static_cast<double>(expr.integer))};
     case Expr::Kind::Real:
-      return Affine{{}, constantNumber(expr.real)};
+      return Affine{{}, RowNumber::of(expr.real)};
     case Expr::Kind::Component:
       if (expr.component == 0)
-        return Affine{constantNumber(1), {}};
+        return Affine{RowNumber::of(1), {}};
       return Affine{{}, {{{.factor = 1, .components = {expr.component}}}}};
     case Expr::Kind::Negate: {
       std::optional<Affine> a = read(*expr.operands[0]);
@@ -117,43 +113,9 @@ private:
       return std::nullopt;
     std::optional<Affine> a = read(*inner.operands[0]);
     if (a)
-      a->offset = a->offset.plus(constantNumber(-static_cast<double>(top)));
+      a->offset = a->offset.plus(RowNumber::of(-static_cast<double>(top)));
     return a;
   }
-};
-
-// The outputs of a sequence and its parameters, to which more is added.
-class Extension {
-public:
-  Extension(DecodeSequence &sequence, std::string_view mmaType)
-      : sequence(sequence), p(sequence.program), type(dsl::ElementType::get(mmaType)) {}
-
-  Operand param(const DecodeParam &wanted) {
-    for (size_t i = 0; i < sequence.params.size(); ++i)
-      if (sequence.params[i] == wanted)
-        return DecodeProgram::param(static_cast<int>(i));
-    sequence.params.push_back(wanted);
-    p.params = static_cast<int>(sequence.params.size());
-    return DecodeProgram::param(static_cast<int>(sequence.params.size()) - 1);
-  }
-  // A number of the row of register r, in both halves of a register.
-  Operand number(const RowNumber &number, size_t r) {
-    if (!number.isConstant())
-      return param({DecodeParam::Form::Number, 0, static_cast<int>(r & 1), number});
-    uint32_t code = type.encode(number.constant());
-    return DecodeProgram::constant(code | code << 16);
-  }
-  Operand fma(Operand a, Operand b, Operand c) { return p.fma(type.name(), a, b, c); }
-  Operand times(Operand a, Operand b) { return p.times(type.name(), a, b); }
-  Operand output(size_t r) const {
-    return {Operand::Kind::Temp, static_cast<uint32_t>(p.outputs[r])};
-  }
-  void setOutput(size_t r, Operand value) { p.outputs[r] = static_cast<int>(value.value); }
-
-private:
-  DecodeSequence &sequence;
-  DecodeProgram &p;
-  dsl::ElementType type;
 };
 
 // Largest integer up to which an operand type holds all.
@@ -198,8 +160,9 @@ std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::E
   result.roundings = exact ? 0 : result.roundings + 2;
   Extension extension(result, mmaType);
   for (size_t r = 0; r < result.registers(); ++r)
-    extension.setOutput(r, extension.fma(extension.output(r), extension.number(affine.slope, r),
-                                         extension.number(affine.offset, r)));
+    extension.setOutput(r, result.program.fma(mmaType, extension.output(r),
+                                              extension.number(affine.slope, r),
+                                              extension.number(affine.offset, r)));
   return result;
 }
 
@@ -285,148 +248,6 @@ std::optional<Affine> affineCore(const dsl::Format &format, const dsl::Expr &cor
   return AffineReader(format).read(core);
 }
 
-namespace {
-
-// What a remapped code stands for, by the selector of its row; counts what is not exact.
-RowNumber entryOf(const dsl::Remap &remap, const dsl::Format &format, dsl::ElementType operand,
-                  int &roundings) {
-  RowNumber entry;
-  for (size_t i = 0; i < remap.entries.size(); ++i) {
-    const dsl::Remap::Entry &own = remap.entries[i];
-    RowNumber::Term term{own.value, {}, remap.selector, static_cast<int>(i)};
-    bool exact = operand.decode(operand.encode(own.value)) == own.value;
-    if (own.component >= 0) {
-      term.factor = own.negated ? -1 : 1;
-      term.components = {own.component};
-      exact = format.components[static_cast<size_t>(own.component)].type == operand;
-    }
-    if (!exact)
-      roundings = std::max(roundings, 1);
-    if (term.factor != 0)
-      entry.terms.push_back(term);
-  }
-  return entry;
-}
-
-// Whether a number times 2^log2 is an integer of so few bits that it and an offset fit a byte whose
-// top bit is clear.
-constexpr double byteOffset = 64;
-bool fitsByte(double value, int log2) {
-  double scaled = std::ldexp(value, log2);
-  return scaled == std::floor(scaled) && scaled >= -byteOffset && scaled < byteOffset;
-}
-
-// 16 codes of small multiples of one number by tables of bytes. None where other numbers stand
-// among them, or may.
-std::optional<DecodeSequence> remappedBytes(const dsl::Format &format, std::string_view mmaType) {
-  const dsl::Remap &remap = *format.element().remap;
-  dsl::ElementType type = format.element().type, operand = dsl::ElementType::get(mmaType);
-  int roundings = 0; // none: each is an integer of 8 bits
-  RowNumber entry = entryOf(remap, format, operand, roundings);
-  if (type.bits() != 4 || operand.bits() != 16 || entry.isConstant())
-    return std::nullopt;
-  std::vector<double> values; // that must fit
-  for (uint32_t code = 0; code < 16; ++code)
-    if (code != remap.code)
-      values.push_back(type.decode(code));
-  for (const dsl::Remap::Entry &entry : remap.entries) {
-    if (entry.component < 0) {
-      values.push_back(entry.value);
-      continue;
-    }
-    dsl::ElementType own = format.components[static_cast<size_t>(entry.component)].type;
-    if (own.bits() > 8)
-      return std::nullopt;
-    for (uint32_t code = 0; code < 1U << own.bits(); ++code)
-      values.push_back(entry.negated ? -own.decode(code) : own.decode(code));
-  }
-  constexpr int mostHalvings = 6;
-  for (int log2 = 0; log2 <= mostHalvings; ++log2) {
-    if (!std::all_of(values.begin(), values.end(), [&](double v) { return fitsByte(v, log2); }))
-      continue;
-    std::vector<uint32_t> bytes;
-    for (uint32_t code = 0; code < 16; ++code)
-      bytes.push_back(static_cast<uint32_t>(std::ldexp(type.decode(code), log2) + byteOffset));
-    double slope = std::ldexp(1.0, -log2);
-    DecodeSequence result =
-        bytesWithParameter(bytes, remap.code, {-byteOffset * slope, slope}, mmaType).sequence;
-    double start = std::ldexp(1.0, operand.mantissaBits());
-    entry = entry.times(std::ldexp(1.0, log2)).plus(constantNumber(start + byteOffset));
-    for (int half = 0; half < 2; ++half)
-      result.params.push_back({DecodeParam::Form::Number, 0, half, entry});
-    return result;
-  }
-  return std::nullopt;
-}
-
-// 16 codes by tables of bytes, of which the remapped code's are a row's own. None where other codes
-// are not exact.
-std::optional<DecodeSequence> remappedTable(const dsl::Format &format, dsl::ElementType operand) {
-  const dsl::Remap &remap = *format.element().remap;
-  dsl::ElementType type = format.element().type;
-  int roundings = 0;
-  RowNumber entry = entryOf(remap, format, operand, roundings);
-  if (type.bits() != 4 || operand.bits() != 16 || entry.isConstant())
-    return std::nullopt;
-  std::vector<uint32_t> lanes;
-  for (uint32_t code = 0; code < 16; ++code) {
-    double value = type.decode(code);
-    lanes.push_back(code == remap.code ? 0 : operand.encode(value));
-    if (code != remap.code && operand.decode(lanes.back()) != value)
-      return std::nullopt;
-  }
-  DecodeSequence result = tableWithParameter(lanes, remap.code).sequence;
-  for (int half = 0; half < 2; ++half)
-    result.params.push_back({DecodeParam::Form::Number, 0, half, entry});
-  result.roundings = roundings;
-  return result;
-}
-
-} // namespace
-
-std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::string_view mmaType) {
-  const dsl::Remap &remap = *format.element().remap;
-  dsl::ElementType operand = dsl::ElementType::get(mmaType);
-  if (std::optional<DecodeSequence> byBytes = remappedBytes(format, mmaType))
-    return byBytes;
-  if (std::optional<DecodeSequence> byTable = remappedTable(format, operand))
-    return byTable;
-  std::optional<DecodeSequence> base;
-  if (operand.bits() == 16)
-    base = extractElement(format.element().type, mmaType);
-  if (!base || base->perRegister() != 2 || base->codeXor != 0)
-    return std::nullopt;
-  DecodeSequence result = *std::move(base);
-  RowNumber entry = entryOf(remap, format, operand, result.roundings);
-  Extension extension(result, mmaType);
-  DecodeProgram &p = result.program;
-  uint32_t code = remap.code | remap.code << 16;
-  for (size_t r = 0; r < result.registers(); ++r) {
-    // The codes in the halves of a register, all bits flipped that the code has: 0 is a match.
-    std::optional<Operand> codes;
-    for (size_t b = 0; b < result.bits[r][0].size(); ++b) {
-      CodeBit low = result.bits[r][0][b], high = result.bits[r][1][b];
-      if (low.word != high.word || high.bit != low.bit + 16)
-        return std::nullopt;
-      Operand word = DecodeProgram::word(low.word);
-      int right = low.bit - static_cast<int>(b);
-      auto distance = DecodeProgram::constant(static_cast<uint32_t>(std::abs(right)));
-      if (right != 0)
-        word = p.add(right > 0 ? Op::Shr : Op::Shl, word, distance);
-      Operand mask = DecodeProgram::constant(0x00010001U << b);
-      codes = codes ? p.add(Op::AndOr, word, mask, *codes) : p.add(Op::And, word, mask);
-    }
-    Operand differ = p.add(Op::Xor, *codes, DecodeProgram::constant(code));
-    // 0x8000 less the difference has its top bit where there is none.
-    Operand top = p.add(Op::Mad, differ, DecodeProgram::constant(UINT32_MAX),
-                        DecodeProgram::constant(0x80008000));
-    Operand match = p.add(Op::Prmt, top, top, DecodeProgram::constant(0xbb99));
-    RowNumber own = entry.times(std::ldexp(1.0, result.log2Factor));
-    extension.setOutput(r, p.add(Op::Select, match, extension.number(own, r), extension.output(r)));
-  }
-  return result;
-}
-
 std::optional<DecodeSequence> affineDecode(const dsl::Format &format, const dsl::Expr &core,
                                            std::string_view mmaType) {
   std::optional<Affine> affine = affineCore(format, core);
@@ -455,7 +276,8 @@ DecodeSequence numberScaled(DecodeSequence sequence, const RowNumber &number, do
                 digits, mmaType))
     return sequence;
   for (size_t r = 0; r < sequence.registers(); ++r)
-    extension.setOutput(r, extension.times(extension.output(r), extension.number(factor, r)));
+    extension.setOutput(
+        r, sequence.program.times(mmaType, extension.output(r), extension.number(factor, r)));
   return sequence;
 }
 

@@ -21,9 +21,6 @@ std::optional<Affine> affineCore(const dsl::Format &format, const dsl::Expr &cor
 std::optional<DecodeSequence> affineDecode(const dsl::Format &format, const dsl::Expr &core,
                                            std::string_view mmaType);
 
-// Decodes an element with a remapped code to operands of 16 bits. None for others.
-std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::string_view mmaType);
-
 // Multiplies every register by a number of its row, of at most `largest` and of at most `digits`
 // significant binary digits, for operands of 16 bits.
 // A power of two that the decode left out travels in that number as far as the range allows.

@@ -8,6 +8,10 @@
 
 namespace rho::compiler {
 
+RowNumber RowNumber::of(double constant) {
+  return constant == 0 ? RowNumber{} : RowNumber{{{.factor = constant, .components = {}}}};
+}
+
 bool RowNumber::isConstant() const {
   return std::all_of(terms.begin(), terms.end(),
                      [](const Term &t) { return t.components.empty() && t.selector == 0; });

@@ -21,6 +21,7 @@ struct RowNumber {
   };
   std::vector<Term> terms;
 
+  static RowNumber of(double constant);
   bool isConstant() const;       // no component
   double constant() const;       // of the term without components, 0 where there is none
   std::vector<int> uses() const; // components, each once

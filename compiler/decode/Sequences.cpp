@@ -1,15 +1,14 @@
 #include "compiler/decode/Sequences.h"
 
 #include "compiler/decode/Affine.h"
-#include "compiler/decode/Extract.h"
+#include "compiler/decode/ElementCore.h"
+#include "compiler/decode/Remap.h"
 #include "compiler/decode/ScaledLine.h"
-#include "compiler/decode/Synthesis.h"
 #include "dsl/DeriveEncode.h"
 #include "dsl/Evaluate.h"
 
 #include <bit>
 #include <cmath>
-#include <numeric>
 #include <set>
 
 namespace rho::compiler {
@@ -26,24 +25,8 @@ uint32_t both(std::string_view type, double value) {
 }
 uint32_t fourTimes(uint32_t byte) { return byte * 0x01010101u; }
 
-void setPositions(DecodeSequence &sequence, const std::vector<std::vector<int>> &position,
-                  int codeBits) {
-  sequence.codes = 32 / codeBits;
-  sequence.bits = bitsOfWholeCodes(position, codeBits);
-}
-
 Operand timesConstant(DecodeProgram &program, std::string_view mmaType, Operand x, int log2) {
   return program.times(mmaType, x, constant(both(mmaType, std::ldexp(1.0, log2))));
-}
-
-// Operands that are the packed codes themselves.
-DecodeSequence unchanged(dsl::ElementType type) {
-  DecodeSequence result;
-  result.program.output(result.program.add(Op::Or, DecodeProgram::word(), constant(0)));
-  std::vector<int> codes(static_cast<size_t>(32 / type.bits()));
-  std::iota(codes.begin(), codes.end(), 0);
-  setPositions(result, {codes}, type.bits());
-  return result;
 }
 
 // Integer expressions over an unsigned 4-bit element, four codes to a register, one in each byte.
@@ -76,7 +59,8 @@ public:
         return std::nullopt;
       p.output(*value);
     }
-    setPositions(sequence, {{0, 2, 4, 6}, {1, 3, 5, 7}}, 4);
+    sequence.codes = 8;
+    sequence.bits = bitsOfWholeCodes({{0, 2, 4, 6}, {1, 3, 5, 7}}, 4);
     p.params = static_cast<int>(sequence.params.size());
     return sequence;
   }
@@ -205,14 +189,6 @@ private:
   }
 };
 
-std::optional<DecodeSequence> bareElement(dsl::ElementType type, std::string_view mmaType,
-                                          int leastLog2) {
-  if (mmaType == type.name())
-    return unchanged(type);
-  const std::vector<SynthesizedDecode> &found = elementDecodes(type, mmaType, leastLog2);
-  return found.empty() ? extractElement(type, mmaType) : found[0].sequence;
-}
-
 void restoreFactor(DecodeSequence &sequence, std::string_view mmaType) {
   for (int &output : sequence.program.outputs)
     output = static_cast<int>(timesConstant(sequence.program, mmaType,
@@ -283,18 +259,27 @@ int DecodeSequence::position(size_t r, size_t s, size_t plane) const {
   return ((at.word - firstWord) * 32 + at.bit) / planes[plane].bits;
 }
 
+std::string_view numberType(std::string_view mmaType) {
+  return dsl::ElementType::get(mmaType).bits() == 16 ? mmaType : "f16";
+}
+
 int elementsPerRegister(std::string_view mmaType) {
   return 32 / dsl::ElementType::get(mmaType).bits();
 }
 
 std::optional<DecodeSequence> decodeSequence(const dsl::Format &format, const dsl::Expr &core,
                                              std::string_view mmaType, int leastLog2) {
-  bool bare = core.kind == dsl::Expr::Kind::Component && core.component == 0;
-  std::optional<DecodeSequence> result;
   if (format.element().remap)
-    return bare ? remappedDecode(format, mmaType) : affineDecode(format, core, mmaType);
-  if (bare)
-    return bareElement(format.element().type, mmaType, leastLog2);
+    return isBareElement(core) ? remappedDecode(format, mmaType)
+                               : affineDecode(format, core, mmaType);
+  if (std::optional<ElementCore> alone = elementCore(format, core)) {
+    std::vector<DecodeSequence> best = elementSequences(*alone, mmaType, leastLog2, 1);
+    if (!best.empty())
+      return best[0];
+    if (isBareElement(core))
+      return std::nullopt;
+  }
+  std::optional<DecodeSequence> result;
   if (mmaType == "s8")
     result = BytewiseBuilder(format).build(core);
   return result ? result : affineDecode(format, core, mmaType);
@@ -303,17 +288,11 @@ std::optional<DecodeSequence> decodeSequence(const dsl::Format &format, const ds
 std::vector<DecodeSequence> decodeSequences(const dsl::Format &format, const dsl::Expr &core,
                                             std::string_view mmaType) {
   std::vector<DecodeSequence> result;
-  if (auto best = decodeSequence(format, core, mmaType))
-    result.push_back(*std::move(best));
-  dsl::ElementType type = format.element().type;
-  bool bare = core.kind == dsl::Expr::Kind::Component && core.component == 0;
-  if (!bare || format.element().remap || type.name() == mmaType)
-    return result;
-  const auto &found = elementDecodes(type, mmaType, smallestUsefulLog2);
-  for (size_t i = 1; i < found.size(); ++i)
-    result.push_back(found[i].sequence);
-  if (auto extracted = extractElement(type, mmaType); extracted && !found.empty())
-    result.push_back(*std::move(extracted));
+  if (std::optional<ElementCore> alone = elementCore(format, core))
+    result = elementSequences(*alone, mmaType, smallestUsefulLog2);
+  if (result.empty())
+    if (auto best = decodeSequence(format, core, mmaType))
+      result.push_back(*std::move(best));
   return result;
 }
 

@@ -19,13 +19,16 @@ struct DecodeParam {
     Byte,       // the code, zero-extended
     Bytes,      // the code in all four bytes
     Multiplier, // the scale as an operand-type pair (s, s), from a scale sequence
-    Number,     // `number` as an operand-type pair, rounded
+    Number,     // `number` twice, rounded to numberType()
   } form;
   int component;         // index into the weight's components, but of a Number
   int rowHalf;           // 0: fragment rows 0..7, 1: rows 8..15
   RowNumber number = {}; // of form Number
   friend bool operator==(const DecodeParam &, const DecodeParam &) = default;
 };
+
+// What a Number is rounded to: operands of 16 bits, or f16 beside others.
+std::string_view numberType(std::string_view mmaType);
 
 // Where one bit of a code lies in the words of a unit.
 struct CodeBit {

@@ -22,15 +22,20 @@ bool exactIn(dsl::ElementType type, double value) {
   return std::isfinite(value) && type.decode(type.encode(value)) == value;
 }
 
+// To be found again by: NaN is not equal to itself.
+std::vector<uint64_t> bitsOf(const std::vector<double> &values) {
+  std::vector<uint64_t> bits;
+  for (double value : values)
+    bits.push_back(std::bit_cast<uint64_t>(value));
+  return bits;
+}
+
 // Those of all factors, which are most of a search's time: made once in a process.
 const std::vector<LaneForm> &formsOf(const std::vector<double> &values, dsl::ElementType lane) {
   static std::mutex mutex;
   static std::map<std::pair<std::string, std::vector<uint64_t>>, std::vector<LaneForm>> known;
-  std::vector<uint64_t> bits; // NaN is not equal to itself
-  for (double value : values)
-    bits.push_back(std::bit_cast<uint64_t>(value));
   std::lock_guard lock(mutex);
-  auto [entry, isNew] = known.try_emplace({std::string(lane.name()), std::move(bits)});
+  auto [entry, isNew] = known.try_emplace({std::string(lane.name()), bitsOf(values)});
   if (isNew)
     entry->second = laneForms(values, lane, lane.bits() == 16);
   return entry->second;
@@ -245,15 +250,16 @@ std::vector<SynthesizedDecode> synthesizeDecode(const std::vector<double> &value
   return Search(values, mmaType, leastLog2, rates).run();
 }
 
-const std::vector<SynthesizedDecode> &elementDecodes(dsl::ElementType type,
-                                                     std::string_view mmaType, int leastLog2) {
+const std::vector<SynthesizedDecode> &knownDecodes(const std::vector<double> &values,
+                                                   std::string_view mmaType, int leastLog2) {
   static std::mutex mutex;
-  static std::map<std::tuple<std::string, std::string, int>, std::vector<SynthesizedDecode>> known;
+  static std::map<std::tuple<std::vector<uint64_t>, std::string, int>,
+                  std::vector<SynthesizedDecode>>
+      known;
   std::lock_guard lock(mutex);
-  auto [entry, isNew] =
-      known.try_emplace({std::string(type.name()), std::string(mmaType), leastLog2});
+  auto [entry, isNew] = known.try_emplace({bitsOf(values), std::string(mmaType), leastLog2});
   if (isNew)
-    entry->second = synthesizeDecode(valuesOf(type), mmaType, leastLog2, hopperRates());
+    entry->second = synthesizeDecode(values, mmaType, leastLog2, hopperRates());
   return entry->second;
 }
 

@@ -27,10 +27,10 @@ std::vector<SynthesizedDecode> synthesizeDecode(const std::vector<double> &value
                                                 std::string_view mmaType, int leastLog2,
                                                 const InstructionRates &rates);
 
-// synthesizeDecode() for the codes of a bare element, by the rates of compute capability 9.0, once
-// for each type. The result stays valid; any thread may ask.
-const std::vector<SynthesizedDecode> &elementDecodes(dsl::ElementType type,
-                                                     std::string_view mmaType, int leastLog2);
+// synthesizeDecode() by the rates of compute capability 9.0, once for the same values. The result
+// stays valid; any thread may ask.
+const std::vector<SynthesizedDecode> &knownDecodes(const std::vector<double> &values,
+                                                   std::string_view mmaType, int leastLog2);
 
 // Whether the sequence gives value * 2^log2Factor for every code in every place, whatever its
 // neighbours are.

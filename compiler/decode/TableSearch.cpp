@@ -49,9 +49,11 @@ public:
     TableDecode result = *byMask();
     DecodeSequence &decode = result.sequence;
     decode.codeTable.clear(); // each code is stored as it is
-    // Group g made registers 2 g and 2 g + 1; those of a row half are r and r + 2.
-    std::swap(decode.program.outputs[1], decode.program.outputs[2]);
-    std::swap(decode.bits[1], decode.bits[2]);
+    if (planes ==
+        2) { // group g made registers 2 g and 2 g + 1; those of a row half are r and r + 2
+      std::swap(decode.program.outputs[1], decode.program.outputs[2]);
+      std::swap(decode.bits[1], decode.bits[2]);
+    }
     decode.program.params = 2;
     return result;
   }
@@ -295,8 +297,8 @@ private:
 
 } // namespace
 
-TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, uint32_t code) {
-  return TableBuilder(lanes, 16).withParameter(code);
+TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, int laneBits, uint32_t code) {
+  return TableBuilder(lanes, laneBits).withParameter(code);
 }
 
 TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code, ByteLine line,

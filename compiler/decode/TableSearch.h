@@ -19,9 +19,9 @@ struct TableDecode {
 // tables admit.
 std::vector<TableDecode> tableDecodes(const std::vector<uint32_t> &lanes, int laneBits);
 
-// The same for lanes of 16 bits of which that of `code` is not known before a kernel runs:
-// parameter h has it, twice, for weight row half h. A group of four codes is of one row half.
-TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, uint32_t code);
+// The same of which the lane of `code` is not known before a kernel runs: the low bits of parameter
+// h are it, for weight row half h. A group of four codes is of one row half.
+TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, int laneBits, uint32_t code);
 
 // Codes that stand for offset + slope * byte, of a byte below 128 for each code, for `code` the
 // lowest byte of a parameter register; to operands of 16 bits ("f16", "bf16"). Each code is stored

@@ -186,8 +186,9 @@ private:
       return context.gemm.weight.components[use].extent == dsl::Extent::Group;
     });
     std::string axes = grouped ? "n k/" + std::to_string(group) : "n";
-    value = ir::NumberOp::create(builder, at("gemm"), tensor(axes, context.placed.mmaType),
-                                 operands, local.print());
+    value =
+        ir::NumberOp::create(builder, at("gemm"), tensor(axes, numberType(context.placed.mmaType)),
+                             operands, local.print());
     return value;
   }
   mlir::Value scale(mlir::Value value, const ScaleUse &use, llvm::StringRef axes) {

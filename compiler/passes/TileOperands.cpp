@@ -149,8 +149,8 @@ Value KernelBuilder::number(ir::NumberOp op, int64_t k, int64_t row, Value slot)
     }
     sum = sum ? mlir::arith::AddFOp::create(builder, loc, sum, product).getResult() : product;
   }
-  return parameterCache[key] =
-             tile::PairOp::create(builder, loc, builder.getI32Type(), sum, context.placed.mmaType);
+  return parameterCache[key] = tile::PairOp::create(builder, loc, builder.getI32Type(), sum,
+                                                    numberType(context.placed.mmaType));
 }
 
 std::vector<Value> KernelBuilder::decodeParameters(int64_t k, int64_t rowTile, Value slot) {

@@ -1,6 +1,6 @@
 #include "compiler/DecodeText.h"
 
-#include "compiler/decode/Synthesis.h"
+#include "compiler/decode/ElementCore.h"
 #include "compiler/plan/Placement.h"
 
 #include <sstream>
@@ -42,14 +42,14 @@ std::string explainDecode(const dsl::Gemm &gemm, const Plan &plan) {
           << " operands: " << split.split.instructions.size() << " instructions for 8 codes\n"
           << instructionLines(split.split);
     }
-  bool bare = factors->core->kind == dsl::Expr::Kind::Component;
   int leastLog2 = smallestUsefulLog2;
   for (const DecodeParam &param : decode.params)
     if (param.form == DecodeParam::Form::Multiplier)
       leastLog2 = leastScaledLog2(gemm.weight.components[param.component].type, placed->mmaType);
-  if (bare && !element.remap && decode.sparseBits == 0)
+  std::optional<ElementCore> alone = elementCore(weight, *factors->core);
+  if (alone && !alone->values.empty() && decode.sparseBits == 0)
     out << "of the element alone\n"
-        << describe(elementDecodes(element.type, placed->mmaType, leastLog2), 4);
+        << describe(knownDecodes(alone->values, placed->mmaType, leastLog2), 4);
   return out.str();
 }
 

@@ -2,6 +2,7 @@
 
 #include "compiler/LayoutMap.h"
 #include "compiler/decode/Affine.h"
+#include "compiler/decode/ElementCore.h"
 #include "compiler/decode/Extract.h"
 #include "dsl/Evaluate.h"
 
@@ -37,10 +38,6 @@ void flattenProduct(const dsl::ExprPtr &expr, std::vector<dsl::ExprPtr> &factors
 
 std::string path(bool weight, const std::string &component) {
   return (weight ? "weight." : "activation.") + component;
-}
-
-bool isBareElement(const Expr &expr) {
-  return expr.kind == Expr::Kind::Component && expr.component == 0;
 }
 
 // Why partial sums cannot be scaled, or operands, by such groups; empty: they can.
@@ -88,9 +85,9 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
   if (groups.size() == 1) {
     dsl::ElementType type = weight.components[groups[0].component].type;
     // Exact when the bits of element and scale fit the operand type.
-    bool exact = decode.roundings == 0 && !weight.element().type.isCodebook() &&
-                 type.significantBits() + weight.element().type.significantBits() <=
-                     operand.mantissaBits() + 1;
+    std::optional<int> digits = significantBits(weight, core);
+    bool exact = decode.roundings == 0 && digits &&
+                 type.significantBits() + *digits <= operand.mantissaBits() + 1;
     int leastLog2 = leastScaledLog2(type, placed.mmaType);
     DecodeSequence unscaled =
         decode.sparseBits > 0 ? decode : *decodeSequence(weight, core, placed.mmaType, leastLog2);

@@ -2,6 +2,8 @@
 // value expression.
 #include "compiler/decode/Extract.h"
 #include "compiler/decode/Affine.h"
+#include "compiler/decode/ElementCore.h"
+#include "compiler/decode/Remap.h"
 #include "dsl/Evaluate.h"
 #include "tests/dsl/Formats.h"
 

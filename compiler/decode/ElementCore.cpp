@@ -1,0 +1,147 @@
+#include "compiler/decode/ElementCore.h"
+
+#include "compiler/decode/Extract.h"
+#include "dsl/Evaluate.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <numeric>
+
+namespace rho::compiler {
+
+namespace {
+
+using dsl::Expr;
+
+bool readsOthers(const Expr &expr) {
+  return (expr.kind == Expr::Kind::Component && expr.component != 0) ||
+         std::any_of(expr.operands.begin(), expr.operands.end(),
+                     [](const dsl::ExprPtr &operand) { return readsOthers(*operand); });
+}
+
+// Of an integer type as wide as the codes.
+void findType(ElementCore &core) {
+  int bits = std::countr_zero(core.values.size());
+  uint32_t top = 1U << (bits - 1);
+  for (const char *kind : {"s", "u"})
+    for (uint32_t renamed : {0U, top}) {
+      std::optional<dsl::ElementType> type =
+          dsl::ElementType::fromName(kind + std::to_string(bits));
+      bool same = type.has_value();
+      for (uint32_t code = 0; same && code < core.values.size(); ++code)
+        same = type->decode(code ^ renamed) == core.values[code];
+      if (same) {
+        core = {renamed, valuesOf(*type), type};
+        return;
+      }
+    }
+}
+
+// Operands that are the packed codes themselves.
+DecodeSequence unchanged(dsl::ElementType type) {
+  DecodeSequence result;
+  result.program.output(
+      result.program.add(DecodeInstr::Op::Or, DecodeProgram::word(), constant(0)));
+  std::vector<int> codes(static_cast<size_t>(32 / type.bits()));
+  std::iota(codes.begin(), codes.end(), 0);
+  result.codes = 32 / type.bits();
+  result.bits = bitsOfWholeCodes({codes}, type.bits());
+  return result;
+}
+
+DecodeSequence withCodesRenamed(DecodeSequence sequence, uint32_t renamed) {
+  if (sequence.codeTable.empty()) {
+    sequence.codeXor ^= renamed;
+    return sequence;
+  }
+  std::vector<uint8_t> table = sequence.codeTable;
+  for (uint32_t code = 0; code < table.size(); ++code)
+    sequence.codeTable[code] = table[code ^ renamed];
+  return sequence;
+}
+
+// Digits between the first one and the last one that is not 0.
+int significantBits(double value) {
+  int exponent = 0;
+  auto digits = static_cast<uint64_t>(std::ldexp(std::frexp(std::abs(value), &exponent), 53));
+  return digits == 0 ? 0 : std::bit_width(digits) - std::countr_zero(digits);
+}
+
+} // namespace
+
+bool isBareElement(const Expr &core) {
+  return core.kind == Expr::Kind::Component && core.component == 0;
+}
+
+std::optional<ElementCore> elementCore(const dsl::Format &format, const Expr &core) {
+  dsl::ElementType type = format.element().type;
+  if (format.element().remap || readsOthers(core) || (type.bits() > 8 && !isBareElement(core)))
+    return std::nullopt;
+  ElementCore result;
+  if (type.bits() <= 8) {
+    dsl::Format alone = format;
+    alone.value = std::make_shared<Expr>(core);
+    std::vector<uint32_t> codes(format.components.size());
+    result.values.resize(size_t{1} << type.bits());
+    dsl::valueTable(alone, codes.data(), result.values.data());
+  }
+  if (isBareElement(core))
+    result.type = type;
+  else
+    findType(result);
+  return result;
+}
+
+std::vector<DecodeSequence> elementSequences(const ElementCore &core, std::string_view mmaType,
+                                             int leastLog2, size_t most) {
+  std::vector<DecodeSequence> result;
+  if (core.type && core.type->name() == mmaType) {
+    result.push_back(unchanged(*core.type));
+  } else {
+    if (!core.values.empty())
+      for (const SynthesizedDecode &found : knownDecodes(core.values, mmaType, leastLog2))
+        if (result.size() < most)
+          result.push_back(found.sequence);
+    if (core.type && result.size() < most)
+      if (std::optional<DecodeSequence> extracted = extractElement(*core.type, mmaType))
+        result.push_back(*std::move(extracted));
+  }
+  for (DecodeSequence &sequence : result)
+    sequence = withCodesRenamed(std::move(sequence), core.renamed);
+  return result;
+}
+
+std::optional<int> significantBits(const dsl::Format &format, const Expr &core) {
+  const dsl::Component &element = format.element();
+  int most = 0;
+  auto holdValues = [&](const std::vector<double> &values) {
+    for (double value : values)
+      if (std::isfinite(value))
+        most = std::max(most, significantBits(value));
+  };
+  if (std::optional<ElementCore> alone = elementCore(format, core)) {
+    holdValues(alone->values);
+    return alone->values.empty() ? element.type.significantBits() : most;
+  }
+  if (element.remap) {
+    if (!isBareElement(core))
+      return std::nullopt;
+    holdValues(valuesOf(element.type));
+    for (const dsl::Remap::Entry &entry : element.remap->entries)
+      if (entry.component < 0)
+        holdValues({entry.value});
+      else
+        most = std::max(
+            most, format.components[static_cast<size_t>(entry.component)].type.significantBits());
+    return most;
+  }
+  dsl::Range range = dsl::rangeOf(core, format);
+  double largest = std::max(std::abs(range.min), std::abs(range.max));
+  if (!range.integer || largest >= 0x1p53)
+    return std::nullopt;
+  return std::bit_width(static_cast<uint64_t>(largest));
+}
+
+} // namespace rho::compiler

@@ -1,0 +1,29 @@
+// Cores of a value expression in which the element stands alone, `element - 8` for one: as good as
+// an element type of these numbers.
+#pragma once
+
+#include "compiler/decode/Synthesis.h"
+
+namespace rho::compiler {
+
+bool isBareElement(const dsl::Expr &core);
+
+struct ElementCore {
+  uint32_t renamed = 0;       // code c has number c ^ renamed of
+  std::vector<double> values; // these; empty of an element of more than 8 bits
+  // The type of these numbers, where there is one: `element - 8` of u4 is s4, the top bit flipped.
+  std::optional<dsl::ElementType> type;
+};
+
+// None where the core reads other components, an element with a remapped code, or computes with one
+// of more than 8 bits.
+std::optional<ElementCore> elementCore(const dsl::Format &format, const dsl::Expr &core);
+
+// Its decodes, cheapest first, `most` at most: found by search, or extracted.
+std::vector<DecodeSequence> elementSequences(const ElementCore &core, std::string_view mmaType,
+                                             int leastLog2, size_t most = SIZE_MAX);
+
+// Binary digits of the numbers that a core can be, at most; none where that is not known.
+std::optional<int> significantBits(const dsl::Format &format, const dsl::Expr &core);
+
+} // namespace rho::compiler

@@ -1,0 +1,42 @@
+// What decodes of parameters of a row are made with.
+#pragma once
+
+#include "compiler/decode/Sequences.h"
+
+namespace rho::compiler {
+
+// The outputs of a sequence and its parameters, to which more is added.
+class Extension {
+public:
+  using Operand = DecodeProgram::Operand;
+
+  Extension(DecodeSequence &sequence, std::string_view mmaType)
+      : sequence(sequence), p(sequence.program), type(dsl::ElementType::get(mmaType)) {}
+
+  Operand param(const DecodeParam &wanted) {
+    for (size_t i = 0; i < sequence.params.size(); ++i)
+      if (sequence.params[i] == wanted)
+        return DecodeProgram::param(static_cast<int>(i));
+    sequence.params.push_back(wanted);
+    p.params = static_cast<int>(sequence.params.size());
+    return DecodeProgram::param(static_cast<int>(sequence.params.size()) - 1);
+  }
+  // A number of the row of register r, in both halves of a register.
+  Operand number(const RowNumber &number, size_t r) {
+    if (!number.isConstant())
+      return param({DecodeParam::Form::Number, 0, static_cast<int>(r & 1), number});
+    uint32_t code = type.encode(number.constant());
+    return DecodeProgram::constant(code | code << 16);
+  }
+  Operand output(size_t r) const {
+    return {Operand::Kind::Temp, static_cast<uint32_t>(p.outputs[r])};
+  }
+  void setOutput(size_t r, Operand value) { p.outputs[r] = static_cast<int>(value.value); }
+
+private:
+  DecodeSequence &sequence;
+  DecodeProgram &p;
+  dsl::ElementType type;
+};
+
+} // namespace rho::compiler

@@ -1,0 +1,208 @@
+#include "compiler/decode/Remap.h"
+
+#include "compiler/decode/Extension.h"
+#include "compiler/decode/Extract.h"
+#include "compiler/decode/TableSearch.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace rho::compiler {
+
+namespace {
+
+// What a remapped code stands for, by the selector of its row; counts what is not exact.
+RowNumber entryOf(const dsl::Remap &remap, const dsl::Format &format, dsl::ElementType operand,
+                  int &roundings) {
+  RowNumber entry;
+  for (size_t i = 0; i < remap.entries.size(); ++i) {
+    const dsl::Remap::Entry &own = remap.entries[i];
+    RowNumber::Term term{own.value, {}, remap.selector, static_cast<int>(i)};
+    bool exact = operand.decode(operand.encode(own.value)) == own.value;
+    if (own.component >= 0) {
+      term.factor = own.negated ? -1 : 1;
+      term.components = {own.component};
+      exact = format.components[static_cast<size_t>(own.component)].type == operand;
+    }
+    if (!exact)
+      roundings = std::max(roundings, 1);
+    if (term.factor != 0)
+      entry.terms.push_back(term);
+  }
+  return entry;
+}
+
+// Whether a number times 2^log2 is an integer of so few bits that it and an offset fit a byte whose
+// top bit is clear.
+constexpr double byteOffset = 64;
+bool fitsByte(double value, int log2) {
+  double scaled = std::ldexp(value, log2);
+  return scaled == std::floor(scaled) && scaled >= -byteOffset && scaled < byteOffset;
+}
+
+// Every number that a code may stand for; none where an entry is of more than 8 bits.
+std::optional<std::vector<double>> everyValue(const dsl::Format &format) {
+  const dsl::Remap &remap = *format.element().remap;
+  dsl::ElementType type = format.element().type;
+  std::vector<double> values;
+  for (uint32_t code = 0; code < 1U << type.bits(); ++code)
+    if (code != remap.code)
+      values.push_back(type.decode(code));
+  for (const dsl::Remap::Entry &entry : remap.entries) {
+    if (entry.component < 0) {
+      values.push_back(entry.value);
+      continue;
+    }
+    dsl::ElementType own = format.components[static_cast<size_t>(entry.component)].type;
+    if (own.bits() > 8)
+      return std::nullopt;
+    for (uint32_t code = 0; code < 1U << own.bits(); ++code)
+      values.push_back(entry.negated ? -own.decode(code) : own.decode(code));
+  }
+  return values;
+}
+
+// 16 codes of small multiples of one number by tables of bytes. None where other numbers stand
+// among them, or may.
+std::optional<DecodeSequence> remappedBytes(const dsl::Format &format, std::string_view mmaType) {
+  const dsl::Remap &remap = *format.element().remap;
+  dsl::ElementType type = format.element().type, operand = dsl::ElementType::get(mmaType);
+  int roundings = 0; // none: each is an integer of 8 bits
+  RowNumber entry = entryOf(remap, format, operand, roundings);
+  std::optional<std::vector<double>> values = everyValue(format); // that must fit
+  if (type.bits() != 4 || operand.bits() != 16 || entry.isConstant() || !values)
+    return std::nullopt;
+  constexpr int mostHalvings = 6;
+  for (int log2 = 0; log2 <= mostHalvings; ++log2) {
+    if (!std::all_of(values->begin(), values->end(), [&](double v) { return fitsByte(v, log2); }))
+      continue;
+    std::vector<uint32_t> bytes;
+    for (uint32_t code = 0; code < 16; ++code)
+      bytes.push_back(static_cast<uint32_t>(std::ldexp(type.decode(code), log2) + byteOffset));
+    double slope = std::ldexp(1.0, -log2);
+    DecodeSequence result =
+        bytesWithParameter(bytes, remap.code, {-byteOffset * slope, slope}, mmaType).sequence;
+    double start = std::ldexp(1.0, operand.mantissaBits());
+    entry = entry.times(std::ldexp(1.0, log2)).plus(RowNumber::of(start + byteOffset));
+    for (int half = 0; half < 2; ++half)
+      result.params.push_back({DecodeParam::Form::Number, 0, half, entry});
+    return result;
+  }
+  return std::nullopt;
+}
+
+// 16 codes by tables of bytes, of which the remapped code's are a row's own. None where other codes
+// are not exact.
+std::optional<DecodeSequence> remappedTable(const dsl::Format &format, dsl::ElementType operand) {
+  const dsl::Remap &remap = *format.element().remap;
+  dsl::ElementType type = format.element().type;
+  int roundings = 0;
+  RowNumber entry = entryOf(remap, format, operand, roundings);
+  if (type.bits() != 4 || operand.bits() != 16 || entry.isConstant())
+    return std::nullopt;
+  std::vector<uint32_t> lanes;
+  for (uint32_t code = 0; code < 16; ++code) {
+    double value = type.decode(code);
+    lanes.push_back(code == remap.code ? 0 : operand.encode(value));
+    if (code != remap.code && operand.decode(lanes.back()) != value)
+      return std::nullopt;
+  }
+  DecodeSequence result = tableWithParameter(lanes, operand.bits(), remap.code).sequence;
+  for (int half = 0; half < 2; ++half)
+    result.params.push_back({DecodeParam::Form::Number, 0, half, entry});
+  result.roundings = roundings;
+  return result;
+}
+
+// 16 codes to operands of 8 bits that hold all of their numbers. The parameter is an f16 whose low
+// byte is the remapped code's operand: 1024 and half as much again, plus that byte.
+std::optional<DecodeSequence> remappedOperandBytes(const dsl::Format &format,
+                                                   dsl::ElementType operand) {
+  const dsl::Remap &remap = *format.element().remap;
+  dsl::ElementType type = format.element().type;
+  std::optional<std::vector<double>> values = everyValue(format);
+  if (type.bits() != 4 || operand.bits() != 8 || !values)
+    return std::nullopt;
+  constexpr int mostDoublings = 6;
+  for (int log2 = 0; log2 <= mostDoublings; ++log2) {
+    auto exact = [&](double value) {
+      double scaled = std::ldexp(value, log2);
+      return operand.decode(operand.encode(scaled)) == scaled;
+    };
+    if (!std::all_of(values->begin(), values->end(), exact))
+      continue;
+    auto byteOf = [&](double value) { return operand.encode(std::ldexp(value, log2)); };
+    RowNumber number = RowNumber::of(1536);
+    for (size_t i = 0; i < remap.entries.size(); ++i) {
+      const dsl::Remap::Entry &own = remap.entries[i];
+      RowNumber::Term term{
+          static_cast<double>(byteOf(own.value)), {}, remap.selector, static_cast<int>(i)};
+      if (own.component >= 0) {
+        if (!operand.isInteger())
+          return std::nullopt; // codes of floats are not linear in their numbers
+        term.factor = std::ldexp(own.negated ? -1.0 : 1.0, log2);
+        term.components = {own.component};
+      }
+      if (term.factor != 0)
+        number.terms.push_back(term);
+    }
+    std::vector<uint32_t> lanes;
+    for (uint32_t code = 0; code < 16; ++code)
+      lanes.push_back(code == remap.code ? 0 : byteOf(type.decode(code)));
+    DecodeSequence result = tableWithParameter(lanes, operand.bits(), remap.code).sequence;
+    for (int half = 0; half < 2; ++half)
+      result.params.push_back({DecodeParam::Form::Number, 0, half, number});
+    result.log2Factor = log2;
+    return result;
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::string_view mmaType) {
+  const dsl::Remap &remap = *format.element().remap;
+  dsl::ElementType operand = dsl::ElementType::get(mmaType);
+  if (std::optional<DecodeSequence> byBytes = remappedBytes(format, mmaType))
+    return byBytes;
+  if (std::optional<DecodeSequence> byTable = remappedTable(format, operand))
+    return byTable;
+  if (std::optional<DecodeSequence> byOperand = remappedOperandBytes(format, operand))
+    return byOperand;
+  std::optional<DecodeSequence> base;
+  if (operand.bits() == 16)
+    base = extractElement(format.element().type, mmaType);
+  if (!base || base->perRegister() != 2 || base->codeXor != 0)
+    return std::nullopt;
+  DecodeSequence result = *std::move(base);
+  RowNumber entry = entryOf(remap, format, operand, result.roundings);
+  Extension extension(result, mmaType);
+  DecodeProgram &p = result.program;
+  uint32_t code = remap.code | remap.code << 16;
+  for (size_t r = 0; r < result.registers(); ++r) {
+    // The codes in the halves of a register, all bits flipped that the code has: 0 is a match.
+    std::optional<Operand> codes;
+    for (size_t b = 0; b < result.bits[r][0].size(); ++b) {
+      CodeBit low = result.bits[r][0][b], high = result.bits[r][1][b];
+      if (low.word != high.word || high.bit != low.bit + 16)
+        return std::nullopt;
+      Operand word = DecodeProgram::word(low.word);
+      int right = low.bit - static_cast<int>(b);
+      auto distance = DecodeProgram::constant(static_cast<uint32_t>(std::abs(right)));
+      if (right != 0)
+        word = p.add(right > 0 ? Op::Shr : Op::Shl, word, distance);
+      Operand mask = DecodeProgram::constant(0x00010001U << b);
+      codes = codes ? p.add(Op::AndOr, word, mask, *codes) : p.add(Op::And, word, mask);
+    }
+    Operand differ = p.add(Op::Xor, *codes, DecodeProgram::constant(code));
+    // 0x8000 less the difference has its top bit where there is none.
+    Operand top = p.add(Op::Mad, differ, DecodeProgram::constant(UINT32_MAX),
+                        DecodeProgram::constant(0x80008000));
+    Operand match = p.add(Op::Prmt, top, top, DecodeProgram::constant(0xbb99));
+    RowNumber own = entry.times(std::ldexp(1.0, result.log2Factor));
+    extension.setOutput(r, p.add(Op::Select, match, extension.number(own, r), extension.output(r)));
+  }
+  return result;
+}
+
+} // namespace rho::compiler
