@@ -2,11 +2,12 @@
 
 #include "compiler/decode/Extension.h"
 #include "compiler/decode/Extract.h"
-#include "compiler/decode/ScaledLine.h"
+#include "compiler/decode/Line.h"
 #include "dsl/Evaluate.h"
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace rho::compiler {
 
@@ -142,20 +143,47 @@ bool fitsExactly(const RowNumber &number, const dsl::Format &format, double limi
   return min >= -limit && max <= limit;
 }
 
+// Operands of 16 bits whose last multiply-add takes an offset of the row, rounding nothing. None
+// where there is no such instruction, or not all that it adds is exact.
+std::optional<DecodeSequence> shiftedDecode(DecodeSequence sequence, const Affine &affine,
+                                            const dsl::Format &format, std::string_view mmaType) {
+  dsl::ElementType operand = dsl::ElementType::get(mmaType);
+  Extension extension(sequence, mmaType);
+  for (size_t r = 0; r < sequence.registers(); ++r) {
+    std::optional<Line> line = lineOf(sequence.program, r, mmaType);
+    if (!line)
+      return std::nullopt;
+    // Offsets in units of what registers hold.
+    double slope = affine.slope.constant() * line->slope;
+    RowNumber units = affine.offset.plus(
+        RowNumber::of(std::ldexp(affine.slope.constant() * line->offset, -sequence.log2Factor)));
+    if (operand.decode(operand.encode(slope)) != slope ||
+        !fitsExactly(units, format, exactIntegers(operand)))
+      return std::nullopt;
+    setLine(sequence.program, r, mmaType, extension.number(RowNumber::of(slope), r),
+            extension.number(units.times(std::ldexp(1.0, sequence.log2Factor)), r));
+  }
+  return sequence;
+}
+
 std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::Expr &core,
                                          const Affine &affine, std::string_view mmaType) {
   Expr elementExpr{};
   elementExpr.kind = Expr::Kind::Component;
-  std::optional<DecodeSequence> base = decodeSequence(format, elementExpr, mmaType, 0);
+  int leastLog2 = leastScaledLog2(dsl::ElementType::get("f16"), mmaType);
+  std::optional<DecodeSequence> base = decodeSequence(format, elementExpr, mmaType, leastLog2);
   if (!base)
     return std::nullopt;
-  DecodeSequence result = restored(*std::move(base), mmaType);
   double limit = exactIntegers(dsl::ElementType::get(mmaType));
-  bool exact = result.roundings == 0 && isMinMax(core, format, -limit, limit) &&
+  bool exact = base->roundings == 0 && isMinMax(core, format, -limit, limit) &&
                fitsExactly(affine.slope, format, limit) &&
                fitsExactly(affine.offset, format, limit);
   if (!exact && dsl::isIntegerTyped(core, format))
     return std::nullopt;
+  if (exact && affine.slope.isConstant())
+    if (std::optional<DecodeSequence> shifted = shiftedDecode(*base, affine, format, mmaType))
+      return shifted;
+  DecodeSequence result = restored(*decodeSequence(format, elementExpr, mmaType, 0), mmaType);
   // Of the slope and of the offset, and of the number, which is no larger than both together.
   result.roundings = exact ? 0 : result.roundings + 2;
   Extension extension(result, mmaType);
@@ -163,6 +191,34 @@ std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::E
     extension.setOutput(r, result.program.fma(mmaType, extension.output(r),
                                               extension.number(affine.slope, r),
                                               extension.number(affine.offset, r)));
+  return result;
+}
+
+// Through f16: integers that e4m3 holds.
+std::optional<DecodeSequence> narrowDecode(const dsl::Format &format, const dsl::Expr &core,
+                                           const Affine &affine) {
+  double limit = exactIntegers(dsl::ElementType::get("e4m3"));
+  if (!isMinMax(core, format, -limit, limit))
+    return std::nullopt;
+  std::optional<DecodeSequence> halves = halfDecode(format, core, affine, "f16");
+  if (!halves || halves->roundings != 0 || halves->registers() % 4 != 0)
+    return std::nullopt;
+  DecodeSequence result = *std::move(halves);
+  DecodeProgram &p = result.program;
+  std::vector<int> outputs = std::exchange(p.outputs, {});
+  auto codes = std::exchange(result.bits, {});
+  // Registers r and r + 2 of four are those of a row half.
+  for (size_t r = 0; r < outputs.size(); r += r % 4 == 1 ? 3 : 1) {
+    Operand pairs[2];
+    result.bits.emplace_back();
+    for (size_t i = 0; i < 2; ++i) {
+      Operand half{Operand::Kind::Temp, static_cast<uint32_t>(outputs[r + 2 * i])};
+      pairs[i] = p.add(Op::ToE4M3, half);
+      result.bits.back().insert(result.bits.back().end(), codes[r + 2 * i].begin(),
+                                codes[r + 2 * i].end());
+    }
+    p.output(p.add(Op::Prmt, pairs[0], pairs[1], constant(0x5410)));
+  }
   return result;
 }
 
@@ -255,6 +311,8 @@ std::optional<DecodeSequence> affineDecode(const dsl::Format &format, const dsl:
     return std::nullopt;
   if (mmaType == "s8")
     return byteDecode(format, core, *affine);
+  if (mmaType == "e4m3")
+    return narrowDecode(format, core, *affine);
   if (dsl::ElementType::get(mmaType).bits() == 16)
     return halfDecode(format, core, *affine, mmaType);
   return std::nullopt;

@@ -17,7 +17,8 @@ std::optional<Affine> affineCore(const dsl::Format &format, const dsl::Expr &cor
 
 // Decodes the core. Operands of 16 bits: exact where it is an integer that they hold, else the
 // slope, the offset and the number are each rounded to the operand type. "s8": integers
-// of that range. None for other operands, and where the core is not affine.
+// of that range. "e4m3": integers up to 16, all of which it holds. None for other operands, and
+// where the core is not affine.
 std::optional<DecodeSequence> affineDecode(const dsl::Format &format, const dsl::Expr &core,
                                            std::string_view mmaType);
 

@@ -23,7 +23,7 @@ struct OpInfo {
 constexpr OpInfo opTable[] = {
     {"and", 2},     {"or", 2},      {"xor", 2},     {"andor", 3},    {"select", 3},
     {"shl", 2},     {"shr", 2},     {"rotl", 2},    {"prmt", 3},     {"mad", 3},
-    {"mul.f16", 2}, {"add.f16", 2}, {"fma.f16", 3}, {"fma.bf16", 3},
+    {"mul.f16", 2}, {"add.f16", 2}, {"fma.f16", 3}, {"fma.bf16", 3}, {"to.e4m3", 1},
 };
 
 uint32_t selectBytes(uint32_t a, uint32_t b, uint32_t selector) {
@@ -36,6 +36,15 @@ uint32_t selectBytes(uint32_t a, uint32_t b, uint32_t selector) {
       byte = (byte & 0x80) ? 0xff : 0;
     result |= byte << (8 * i);
   }
+  return result;
+}
+
+// Both halves of a register from f16 to e4m3, in its low half.
+uint32_t narrowed(uint32_t a) {
+  dsl::ElementType wide = dsl::ElementType::get("f16"), narrow = dsl::ElementType::get("e4m3");
+  uint32_t result = 0;
+  for (int half = 0; half < 2; ++half)
+    result |= narrow.encode(wide.decode(a >> (16 * half))) << (8 * half);
   return result;
 }
 
@@ -327,6 +336,9 @@ std::vector<uint32_t> DecodeProgram::run(const std::vector<uint32_t> &words,
       break;
     case Op::FmaBF16:
       temps.push_back(packedFma("bf16", a, b, c));
+      break;
+    case Op::ToE4M3:
+      temps.push_back(narrowed(a));
       break;
     }
   }

@@ -29,6 +29,7 @@ struct DecodeInstr {
     AddF16,  // f16x2
     FmaF16,  // f16x2, one rounding
     FmaBF16, // bf16x2, subnormals kept; multiply and add are written with it (sm_80 has no others)
+    ToE4M3,  // f16x2 to two e4m3 in the low half, rounded to nearest even, saturating (sm_89 on)
   };
   struct Operand {
     enum class Kind : uint8_t { None, Word, Param, Temp, Const } kind = Kind::None;

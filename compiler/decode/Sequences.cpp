@@ -2,8 +2,8 @@
 
 #include "compiler/decode/Affine.h"
 #include "compiler/decode/ElementCore.h"
+#include "compiler/decode/Line.h"
 #include "compiler/decode/Remap.h"
-#include "compiler/decode/ScaledLine.h"
 #include "dsl/DeriveEncode.h"
 #include "dsl/Evaluate.h"
 

@@ -25,6 +25,7 @@ void OpCounts::add(DecodeInstr::Op op) {
   case Op::FmaBF16:
     ++bf16;
     return;
+  case Op::ToE4M3:
   default:
     ++logic;
   }

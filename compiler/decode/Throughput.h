@@ -8,8 +8,8 @@ namespace rho::compiler {
 // Cycles for which one instruction of a warp occupies its pipe, from the results per cycle and SM
 // of the CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions" (128 lanes are
 // one cycle, 64 are two). A quarter of an SM issues one instruction a cycle. Bitwise operations,
-// shifts and byte permutes share one pipe, multiplications another; ptxas writes a shift to the
-// left as a multiplication where that pipe has room.
+// shifts, byte permutes and conversions share one pipe, multiplications another; ptxas writes a
+// shift to the left as a multiplication where that pipe has room.
 struct InstructionRates {
   int logic = 2;    // 64 results per cycle
   int multiply = 2; // 64 results: 32-bit integer multiply-add

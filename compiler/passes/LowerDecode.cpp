@@ -93,6 +93,10 @@ private:
       return word(mlir::arith::MulFOp::create(builder, loc, halves(a, true), halves(b, true)));
     case Op::AddF16:
       return word(mlir::arith::AddFOp::create(builder, loc, halves(a, true), halves(b, true)));
+    case Op::ToE4M3:
+      return ptx("{\n.reg .b16 l, h;\ncvt.rn.satfinite.e4m3x2.f16x2 l, $1;\nmov.b16 h, 0;\n"
+                 "mov.b32 $0, {l, h};\n}",
+                 "=r,r", a);
     case Op::FmaF16:
     case Op::FmaBF16:
       break;

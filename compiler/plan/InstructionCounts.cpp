@@ -31,6 +31,8 @@ Class classOf(DecodeInstr::Op op) {
   case Op::AddF16:
   case Op::FmaF16:
     return Class::Hfma2;
+  case Op::ToE4M3:
+    return Class::F2f;
   case Op::FmaBF16:
     break;
   }

@@ -1,4 +1,5 @@
-// Decodes that end in a multiply-add take a factor in that same instruction.
+// The multiply-add that a decode ends in: it takes a factor or a term of the row in the same
+// instruction.
 #pragma once
 
 #include "compiler/decode/Sequences.h"
@@ -6,6 +7,18 @@
 #include <array>
 
 namespace rho::compiler {
+
+// x * slope + offset.
+struct Line {
+  double slope, offset;
+  friend bool operator==(const Line &, const Line &) = default;
+};
+
+// What makes output r of x, where that is an addition, a multiplication or both, with constants.
+std::optional<Line> lineOf(const DecodeProgram &program, size_t r, std::string_view mmaType);
+// Instead these, for an output that has one.
+void setLine(DecodeProgram &program, size_t r, std::string_view mmaType,
+             DecodeProgram::Operand slope, DecodeProgram::Operand offset);
 
 // Where every register of `sequence` is made by x * slope + offset at last, the same for all, slope
 // at most 1 (a larger one brings numbers back from the end of the range) and offset not 0:
