@@ -47,7 +47,7 @@ const char *ptxFeature(const llvm::Module &module, llvm::StringRef target) {
     return "+ptx87";
   for (const llvm::Function &function : module)
     if (function.getName().starts_with("llvm.nvvm.mma.") && function.getName().contains("e4m3"))
-      return "+ptx84";
+      return function.getName().contains("m16n8k16") ? "+ptx87" : "+ptx84";
   bool isOld = target == "sm_80" || target == "sm_86";
   if (isOld && contains(module, "movmatrix"))
     return "+ptx78";

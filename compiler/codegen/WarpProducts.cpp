@@ -74,16 +74,23 @@ std::vector<KernelLowering::Value> KernelLowering::mmaOperands(mlir::ValueRange 
   return operands;
 }
 
+// mma.sync of 32 bytes of k, or of `half` as much.
+static const char *intrinsicOf(llvm::StringRef element, bool half) {
+  if (element == "f16")
+    return "llvm.nvvm.mma.m16n8k16.row.col.f32.f32";
+  if (element == "bf16")
+    return "llvm.nvvm.mma.m16n8k16.row.col.bf16";
+  if (element == "e4m3")
+    return half ? "llvm.nvvm.mma.m16n8k16.row.col.f32.e4m3.e4m3.f32"
+                : "llvm.nvvm.mma.m16n8k32.row.col.f32.e4m3.e4m3.f32";
+  if (element == "s8")
+    return half ? "llvm.nvvm.mma.m16n8k16.row.col.s8" : "llvm.nvvm.mma.m16n8k32.row.col.s8";
+  return half ? "llvm.nvvm.mma.m16n8k32.row.col.s4" : "llvm.nvvm.mma.m16n8k64.row.col.s4";
+}
+
 void KernelLowering::lowerMma(tile::MmaOp op) {
   llvm::StringRef type = op.getElement();
-  bool half = op.getA().size() == 2;
-  const char *intrinsic = type == "f16"    ? "llvm.nvvm.mma.m16n8k16.row.col.f32.f32"
-                          : type == "bf16" ? "llvm.nvvm.mma.m16n8k16.row.col.bf16"
-                          : type == "e4m3" ? "llvm.nvvm.mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
-                          : type == "s8"   ? (half ? "llvm.nvvm.mma.m16n8k16.row.col.s8"
-                                                   : "llvm.nvvm.mma.m16n8k32.row.col.s8")
-                          : half           ? "llvm.nvvm.mma.m16n8k32.row.col.s4"
-                                           : "llvm.nvvm.mma.m16n8k64.row.col.s4";
+  const char *intrinsic = intrinsicOf(type, op.getA().size() == 2);
   std::vector<Value> operands =
       mmaOperands(op.getA(), op.getB(), static_cast<int64_t>(op.getStep()), op.getC());
   constexpr size_t multiplied = 6; // registers of A and B

@@ -3,11 +3,11 @@
 #include "compiler/decode/Extension.h"
 #include "compiler/decode/Extract.h"
 #include "compiler/decode/Line.h"
+#include "compiler/decode/Narrow.h"
 #include "dsl/Evaluate.h"
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace rho::compiler {
 
@@ -201,25 +201,9 @@ std::optional<DecodeSequence> narrowDecode(const dsl::Format &format, const dsl:
   if (!isMinMax(core, format, -limit, limit))
     return std::nullopt;
   std::optional<DecodeSequence> halves = halfDecode(format, core, affine, "f16");
-  if (!halves || halves->roundings != 0 || halves->registers() % 4 != 0)
+  if (!halves || halves->roundings != 0)
     return std::nullopt;
-  DecodeSequence result = *std::move(halves);
-  DecodeProgram &p = result.program;
-  std::vector<int> outputs = std::exchange(p.outputs, {});
-  auto codes = std::exchange(result.bits, {});
-  // Registers r and r + 2 of four are those of a row half.
-  for (size_t r = 0; r < outputs.size(); r += r % 4 == 1 ? 3 : 1) {
-    Operand pairs[2];
-    result.bits.emplace_back();
-    for (size_t i = 0; i < 2; ++i) {
-      Operand half{Operand::Kind::Temp, static_cast<uint32_t>(outputs[r + 2 * i])};
-      pairs[i] = p.add(Op::ToE4M3, half);
-      result.bits.back().insert(result.bits.back().end(), codes[r + 2 * i].begin(),
-                                codes[r + 2 * i].end());
-    }
-    p.output(p.add(Op::Prmt, pairs[0], pairs[1], constant(0x5410)));
-  }
-  return result;
+  return narrowedToE4M3(*std::move(halves));
 }
 
 // Bytes of number + 128: sums of multiples of whole registers, whose bytes are numbers from 0 to

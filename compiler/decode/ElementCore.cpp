@@ -1,6 +1,7 @@
 #include "compiler/decode/ElementCore.h"
 
 #include "compiler/decode/Extract.h"
+#include "compiler/decode/Narrow.h"
 #include "dsl/Evaluate.h"
 
 #include <algorithm>
@@ -62,11 +63,22 @@ DecodeSequence withCodesRenamed(DecodeSequence sequence, uint32_t renamed) {
   return sequence;
 }
 
-// Digits between the first one and the last one that is not 0.
-int significantBits(double value) {
-  int exponent = 0;
-  auto digits = static_cast<uint64_t>(std::ldexp(std::frexp(std::abs(value), &exponent), 53));
-  return digits == 0 ? 0 : std::bit_width(digits) - std::countr_zero(digits);
+// Numbers that are integers of 8 bits when multiplied by a power of two.
+std::optional<DecodeSequence> fractionsToS8(const ElementCore &core) {
+  constexpr int mostDoublings = 7;
+  dsl::ElementType s8 = dsl::ElementType::get("s8");
+  for (int log2 = 0; log2 <= mostDoublings; ++log2) {
+    bool exact = std::all_of(core.values.begin(), core.values.end(), [&](double value) {
+      double scaled = std::ldexp(value, log2);
+      return std::isnan(value) || s8.decode(s8.encode(scaled)) == scaled;
+    });
+    std::optional<DecodeSequence> halves;
+    if (exact && !core.values.empty())
+      halves = extractElement(*core.type, "f16");
+    if (halves)
+      return narrowedToS8(*std::move(halves), log2);
+  }
+  return std::nullopt;
 }
 
 } // namespace
@@ -107,10 +119,19 @@ std::vector<DecodeSequence> elementSequences(const ElementCore &core, std::strin
     if (core.type && result.size() < most)
       if (std::optional<DecodeSequence> extracted = extractElement(*core.type, mmaType))
         result.push_back(*std::move(extracted));
+    if (core.type && result.empty() && mmaType == "s8")
+      if (std::optional<DecodeSequence> narrow = fractionsToS8(core))
+        result.push_back(*std::move(narrow));
   }
   for (DecodeSequence &sequence : result)
     sequence = withCodesRenamed(std::move(sequence), core.renamed);
   return result;
+}
+
+int significantBits(double number) {
+  int exponent = 0;
+  auto digits = static_cast<uint64_t>(std::ldexp(std::frexp(std::abs(number), &exponent), 53));
+  return digits == 0 ? 0 : std::bit_width(digits) - std::countr_zero(digits);
 }
 
 std::optional<int> significantBits(const dsl::Format &format, const Expr &core) {

@@ -23,7 +23,9 @@ std::optional<ElementCore> elementCore(const dsl::Format &format, const dsl::Exp
 std::vector<DecodeSequence> elementSequences(const ElementCore &core, std::string_view mmaType,
                                              int leastLog2, size_t most = SIZE_MAX);
 
-// Binary digits of the numbers that a core can be, at most; none where that is not known.
+// Binary digits of a number, from the first to the last that is not 0.
+int significantBits(double number);
+// Of the numbers that a core can be, at most; none where that is not known.
 std::optional<int> significantBits(const dsl::Format &format, const dsl::Expr &core);
 
 } // namespace rho::compiler

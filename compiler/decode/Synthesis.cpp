@@ -216,7 +216,7 @@ private:
   }
 
   void byTables() {
-    if (bits != 4)
+    if (values.size() > 16)
       return;
     // The factor nearest to 1 at which all values are exact.
     for (int distance = 0; distance <= farthest; ++distance)

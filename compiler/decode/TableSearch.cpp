@@ -306,7 +306,40 @@ TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code
   return TableBuilder(bytes, 8).bytesWithParameter(code, line, mmaType);
 }
 
+namespace {
+
+// Of 4 values: codes come to where selectors have them by shifts of the whole word.
+TableDecode fourBytes(const std::vector<uint32_t> &lanes) {
+  TableDecode result{{}, "a table of 4"};
+  DecodeSequence &sequence = result.sequence;
+  DecodeProgram &p = sequence.program;
+  sequence.codes = 16;
+  sequence.codeTable = {0, 1, 2, 3};
+  uint32_t table = lanes[0] | lanes[1] << 8 | lanes[2] << 16 | lanes[3] << 24;
+  for (int place : {0, 2}) { // of a code in its four bits
+    Operand selectors = DecodeProgram::word();
+    if (place != 0)
+      selectors = p.add(Op::Shr, selectors, constant(2));
+    selectors = p.add(Op::And, selectors, constant(0x33333333));
+    for (int half = 0; half < 2; ++half) {
+      if (half == 1)
+        selectors = p.add(Op::Shr, selectors, constant(16));
+      p.output(p.add(Op::Prmt, constant(table), constant(table), selectors));
+      sequence.bits.emplace_back();
+      for (int i = 0; i < 4; ++i) {
+        int at = 16 * half + 4 * i + place;
+        sequence.bits.back().push_back({{0, at}, {0, at + 1}});
+      }
+    }
+  }
+  return result;
+}
+
+} // namespace
+
 std::vector<TableDecode> tableDecodes(const std::vector<uint32_t> &lanes, int laneBits) {
+  if (lanes.size() == 4 && laneBits == 8)
+    return {fourBytes(lanes)};
   if (lanes.size() != 16 || (laneBits != 8 && laneBits != 16))
     return {};
   return TableBuilder(lanes, laneBits).run();

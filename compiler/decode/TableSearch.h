@@ -1,4 +1,4 @@
-// Decodes of 4-bit codes by byte permutation: one Prmt looks up four of eight bytes.
+// Decodes of codes of 2 and 4 bits by byte permutation: one Prmt looks up four of eight bytes.
 #pragma once
 
 #include "compiler/decode/Sequences.h"
@@ -9,14 +9,14 @@
 
 namespace rho::compiler {
 
-// A way to make operands of 16 codes by tables.
+// A way to make operands of codes by tables.
 struct TableDecode {
   DecodeSequence sequence;
   std::string method;
 };
 
-// lanes[code]: what a lane shall hold; lanes have 8 or 16 bits. Every construction that these
-// tables admit.
+// lanes[code]: what a lane shall hold, of 16 codes in 8 or 16 bits, of 4 codes in 8. Every
+// construction that these tables admit.
 std::vector<TableDecode> tableDecodes(const std::vector<uint32_t> &lanes, int laneBits);
 
 // The same of which the lane of `code` is not known before a kernel runs: the low bits of parameter

@@ -119,9 +119,10 @@ mlir::LogicalResult DecodeOp::verify() {
 
 mlir::LogicalResult MmaOp::verify() {
   bool integer = getElement() == "s8" || getElement() == "s4";
-  if (getA().size() != 4 && !(integer && getA().size() == 2))
+  bool halves = integer || getElement() == "e4m3"; // there are instructions of half the k
+  if (getA().size() != 4 && !(halves && getA().size() == 2))
     return emitOpError("operand A has ")
-           << getA().size() << " registers; it must have 4" << (integer ? ", or 2 of a half" : "");
+           << getA().size() << " registers; it must have 4" << (halves ? ", or 2 of a half" : "");
   auto ofB = static_cast<int64_t>(getA().size() / 2);
   if (getB().getType().getNumElements() < ofB * (static_cast<int64_t>(getStep()) + 1))
     return emitOpError("operand B has no registers of step ") << getStep();

@@ -137,6 +137,38 @@ int64_t operandGroupOf(const dsl::Format &weight, const DecodeSequence &decode) 
   return result;
 }
 
+// What of the core's numbers no operand holds; empty where that is not the reason.
+std::string numberProblem(const dsl::Format &weight, const Expr &core, dsl::ElementType operand) {
+  const std::string stored =
+      operand.bits() > 4 ? "" : ": operands of 4 bits are codes as they are stored";
+  auto exact = [&](double value, int log2) {
+    double scaled = std::ldexp(value, log2);
+    return !std::isfinite(value) || operand.decode(operand.encode(scaled)) == scaled;
+  };
+  std::string name(operand.name());
+  if (std::optional<ElementCore> alone = elementCore(weight, core)) {
+    constexpr int farthest = 40;
+    for (int log2 = -farthest; log2 <= farthest; ++log2)
+      if (std::all_of(alone->values.begin(), alone->values.end(),
+                      [&](double value) { return exact(value, log2); }))
+        return stored;
+    return ": its numbers are not all ones of " + name + ", times any power of two";
+  }
+  if (weight.element().remap) {
+    for (int component : dsl::componentsOf(*weight.element().remap))
+      if (component != weight.element().remap->selector)
+        return ": '" + weight.components[static_cast<size_t>(component)].name +
+               "' is a number that only the kernel sees, of which it makes no " + name;
+    return stored;
+  }
+  dsl::Range range = dsl::rangeOf(core, weight);
+  for (double value : {range.min, range.max})
+    if (range.integer && !exact(value, 0))
+      return ": it can be " + std::to_string(static_cast<int64_t>(value)) + ", which " + name +
+             " does not hold";
+  return stored;
+}
+
 // Why no sequence makes operands of the core.
 Error noDecode(const dsl::Gemm &gemm, const Factors &w, const std::string &mmaType,
                const SourceMap *sources) {
@@ -150,7 +182,9 @@ Error noDecode(const dsl::Gemm &gemm, const Factors &w, const std::string &mmaTy
                                      " hold what the element alone stands for; with activations of "
                                      "f16 or bf16 it is possible"},
                    gemm.weightSpan, sources);
-  return errorAt(DiagId::no_decode, {core, weight.name, mmaType, gemm.activation.name},
+  return errorAt(DiagId::no_decode,
+                 {core, weight.name, mmaType, gemm.activation.name,
+                  numberProblem(weight, *w.core, dsl::ElementType::get(mmaType))},
                  gemm.weightSpan, sources);
 }
 
@@ -258,8 +292,8 @@ Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles
   result.integerAccumulator = operand.isInteger();
   // One k step of every instruction in use covers 32 bytes of each operand row.
   result.mmaK = 256 / operand.bits();
-  // Integers have a shape of mma.sync with half of that k.
-  bool halves = roles == Roles::Uniform && result.integerAccumulator;
+  // Integers and e4m3 have a shape of mma.sync with half of that k.
+  bool halves = roles == Roles::Uniform && operand.bits() <= 8 && !blockScaled;
   result.leastGroup = halves ? result.mmaK / 2 : result.mmaK;
 
   dsl::Format stored = weight;

@@ -1,5 +1,6 @@
 // Every decode sequence, run over all of its inputs against the value expression.
 #include "compiler/decode/Affine.h"
+#include "compiler/decode/Remap.h"
 #include "compiler/decode/Sequences.h"
 
 #include "dsl/Evaluate.h"

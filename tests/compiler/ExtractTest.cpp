@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <random>
@@ -194,6 +195,82 @@ TEST(DecodeProgram, PartsEqualTheWhole) {
   }
 }
 
+// --- what is computed of the element alone
+
+struct CoreCase {
+  const char *element, *value, *mmaType;
+  int instructions; // for 32 codes
+};
+
+class ElementCores : public testing::TestWithParam<CoreCase> {};
+
+TEST_P(ElementCores, AreDecodedAsTypesOfTheirNumbers) {
+  CoreCase test = GetParam();
+  dsl::Format format = formatOf(std::string("format f { element: ") + test.element +
+                                " value = " + test.value + " }");
+  std::optional<DecodeSequence> decode = decodeSequence(format, *format.value, test.mmaType);
+  ASSERT_TRUE(decode);
+  EXPECT_EQ(decode->roundings, 0);
+  EXPECT_EQ(decode->instructions() * 32, test.instructions * decode->codes);
+  std::mt19937 random(3);
+  for (uint32_t code = 0; code < 1U << format.element().type.bits(); ++code)
+    for (size_t r = 0; r < decode->registers(); ++r)
+      for (size_t s = 0; s < decode->perRegister(); ++s) {
+        std::vector<uint32_t> words = wordsWith(decode->stored(code), *decode, r, s, random);
+        ASSERT_EQ(subElement(decode->program.run(words, {})[r], s, test.mmaType),
+                  std::ldexp(dsl::evaluate(format, &code), decode->log2Factor))
+            << "code " << code << " register " << r << " sub-element " << s;
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ElementCores,
+    testing::Values(
+        // Those of s4: as long as its own.
+        CoreCase{"u4", "element - 8", "s8", 12}, CoreCase{"u4", "element - 8", "f16", 36},
+        CoreCase{"u4", "element - 8", "bf16", 36}, CoreCase{"u4", "element - 8", "e4m3", 28},
+        CoreCase{"u4", "element - 8", "s4", 4}, CoreCase{"u4", "s8(element ^ 8) - 8", "s8", 12},
+        CoreCase{"s4", "(element ^ 3) + 8", "s8", 12}, CoreCase{"u8", "element - 128", "s8", 8},
+        CoreCase{"u8", "element - 128", "f16", 32},
+        // Widths that are extracted.
+        CoreCase{"u3", "element - 4", "f16", 54}, CoreCase{"u5", "element - 16", "bf16", 75},
+        CoreCase{"u6", "element - 32", "s8", 30},
+        // No type's numbers.
+        CoreCase{"u4", "2 * element - 15", "s8", 12}, CoreCase{"u4", "2 * element - 15", "f16", 28},
+        CoreCase{"u4", "2 * element - 15", "bf16", 44},
+        CoreCase{"u4", "2 * element - 15", "e4m3", 20}, CoreCase{"u2", "3 * element - 4", "s8", 18},
+        CoreCase{"u4", "element * 0.5 - 3.75", "f16", 28},
+        CoreCase{"e2m1", "element + 0.25", "bf16", 48},
+        // Of fractions, by way of f16.
+        CoreCase{"e2m3", "element", "s8", 134}, CoreCase{"e1m3", "element", "s8", 103},
+        // Small tables.
+        CoreCase{"codebook [-1, -0.5, 0.25, 1]", "element", "s8", 18},
+        CoreCase{"codebook [-1, -0.5, 0.25, 1]", "element", "e4m3", 18}),
+    [](const auto &info) {
+      std::string name =
+          std::string(info.param.element) + "_" + info.param.value + "_" + info.param.mmaType;
+      std::replace_if(name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+      return name + std::to_string(info.index);
+    });
+
+TEST(ElementCores, HaveSoManyDigits) {
+  auto digits = [](const std::string &text) {
+    dsl::Format format = formatOf("format f { " + text + " }");
+    return significantBits(format, *format.value);
+  };
+  EXPECT_EQ(digits("element: s4 value = element"), 3); // -8 is a power of two
+  EXPECT_EQ(digits("element: e4m3 value = element"), 4);
+  EXPECT_EQ(digits("element: u4 value = 3 * element - 1"), 6);    // 44
+  EXPECT_EQ(digits("element: u4 value = 0.25 * element + 8"), 6); // 8.75 and 11.75
+  EXPECT_EQ(digits("element: codebook [0, 0.5, 1.25, 3] value = element"), 3);
+  EXPECT_EQ(digits("element: f16 value = element"), 11);
+  EXPECT_EQ(digits("element: u4 zero: u4 per k[64] value = element - zero encode { zero = 8 }"), 4);
+  EXPECT_EQ(digits("element: e2m1 remap 8 to [5, 4.125] by s s: u1 per k[64] value = element "
+                   "encode { s = best(0, 1) }"),
+            6); // 4.125 = 33 / 8
+  EXPECT_FALSE(digits("element: u4 low: f16 per k[64] value = element + low encode { low = 1 }"));
+}
+
 // --- what is linear in the element
 
 // Operand registers' parameters for given codes of the other components.
@@ -214,7 +291,7 @@ uint32_t parameterOf(const DecodeParam &param, const dsl::Format &format,
           codes[static_cast<size_t>(component)]);
     sum += product;
   }
-  uint32_t code = dsl::ElementType::get(mmaType).encode(sum);
+  uint32_t code = dsl::ElementType::get(numberType(mmaType)).encode(sum);
   return code | code << 16;
 }
 
@@ -260,7 +337,8 @@ TEST_P(AffineCores, EqualTheValueForAllCodes) {
             words[static_cast<size_t>(places[b].word)] |= (decode->stored(code) >> b & 1)
                                                           << places[b].bit;
       double exact = dsl::evaluate(format, codes.data());
-      double found = subElement(decode->program.run(words, params)[r], s, mmaType);
+      double found = std::ldexp(subElement(decode->program.run(words, params)[r], s, mmaType),
+                                -decode->log2Factor);
       if (test.exact) {
         ASSERT_EQ(found, exact) << "code " << code;
       } else {
@@ -293,6 +371,12 @@ constexpr const char *liquid =
     "encode { step = 1 origin = 2 }";
 constexpr const char *zeroU4 = "element: u4 zero: u4 per k[64] value = element - zero "
                                "encode { zero = 8 }";
+constexpr const char *zeroU2 = "element: u2 zero: u2 per k[64] value = element - zero "
+                               "encode { zero = 2 }";
+constexpr const char *zeroAndOne = "element: u3 zero: u3 per k[64] value = element - (zero + 1) "
+                                   "encode { zero = 3 }";
+constexpr const char *doubled = "element: u4 zero: u5 per k[64] value = 2 * element - zero "
+                                "encode { zero = 15 }";
 constexpr const char *zeroU3 = "element: u3 zero: s8 per k[64] value = element + zero "
                                "require element + zero <= 127 require element + zero >= -128 "
                                "encode { zero = 1 }";
@@ -321,16 +405,30 @@ INSTANTIATE_TEST_SUITE_P(
         AffineCase{"zeroU4", zeroU4, "bf16", true}, AffineCase{"zeroU3", zeroU3, "s8", true},
         AffineCase{"zeroU3", zeroU3, "f16", true}, AffineCase{"zeroS5", zeroS5, "s8", true},
         AffineCase{"zeroS5", zeroS5, "bf16", true}, AffineCase{"zeroU8", zeroU8, "f16", true},
-        AffineCase{"zeroU8", zeroU8, "bf16", true}, AffineCase{"offset", offset, "f16", false},
-        AffineCase{"offset", offset, "bf16", false},
+        AffineCase{"zeroU8", zeroU8, "bf16", true}, AffineCase{"zeroU4", zeroU4, "e4m3", true},
+        AffineCase{"zeroU2", zeroU2, "e4m3", true}, AffineCase{"zeroU2", zeroU2, "bf16", true},
+        AffineCase{"zeroAndOne", zeroAndOne, "e4m3", true},
+        AffineCase{"zeroAndOne", zeroAndOne, "f16", true},
+        AffineCase{"doubled", doubled, "f16", true}, AffineCase{"doubled", doubled, "bf16", true},
+        AffineCase{"offset", offset, "f16", false}, AffineCase{"offset", offset, "bf16", false},
         AffineCase{"twoLevels", twoLevels, "f16", false},
         AffineCase{"twoLevels", twoLevels, "bf16", false}),
     [](const auto &info) { return std::string(info.param.name) + "_" + info.param.mmaType; });
 
+// A zero point goes into the multiply-add that ends the decode of the element.
+TEST(Affine, ZeroPointsTakeNoInstructionOfTheirOwn) {
+  dsl::Format format = formatOf(std::string("format f { ") + zeroU4 + " }");
+  for (auto [mmaType, instructions] : {std::pair{"f16", 9}, {"bf16", 9}, {"e4m3", 15}, {"s8", 9}})
+    EXPECT_EQ(decodeSequence(format, *format.value, mmaType)->instructions(), instructions)
+        << mmaType;
+}
+
 TEST(Affine, ToBytesOnlyWhatFitsThem) {
   for (const char *text : {zeroU8, offset})
-    EXPECT_FALSE(affineDecode(formatOf(std::string("format f { ") + text + " }"),
-                              *formatOf(std::string("format f { ") + text + " }").value, "s8"));
+    for (const char *mmaType : {"s8", "e4m3"})
+      EXPECT_FALSE(affineDecode(formatOf(std::string("format f { ") + text + " }"),
+                                *formatOf(std::string("format f { ") + text + " }").value,
+                                mmaType));
 }
 
 // Of a special value of any f16 by tables of both bytes, of small multiples by tables of one.
@@ -339,10 +437,13 @@ TEST(Remap, EveryCodeOfEverySelectorInEveryPlace) {
     const char *type;
     std::vector<double> values;
     int code, instructions;
+    std::vector<const char *> operands;
   };
-  for (const Special &special : {Special{"f16", {7.5, -0.25, 0.0}, 8, 25},
-                                 Special{"u4", {7, 9, 15, 0}, 8, 19}, Special{"u4", {8}, 3, 19}})
-    for (const std::string mmaType : {"f16", "bf16"}) {
+  for (const Special &special :
+       {Special{"f16", {7.5, -0.25, 0.0}, 8, 25, {"f16", "bf16"}},
+        Special{"u4", {7, 9, 15, 0}, 8, 19, {"f16", "bf16"}},
+        Special{"u4", {8}, 3, 19, {"f16", "bf16"}}, Special{"u4", {7, 9, 15, 0}, 8, 13, {"s8"}}})
+    for (const std::string mmaType : special.operands) {
       dsl::Format format =
           formatOf("format f { element: e2m1 remap " + std::to_string(special.code) +
                    " to [5, -5, special, -special] by selector selector: u2 per "
@@ -364,7 +465,7 @@ TEST(Remap, EveryCodeOfEverySelectorInEveryPlace) {
             params.push_back(parameterOf(param, format, codes, mmaType));
           for (uint32_t code = 0; code < 16; ++code)
             for (size_t r = 0; r < decode->registers(); ++r)
-              for (size_t s = 0; s < 2; ++s) {
+              for (size_t s = 0; s < decode->perRegister(); ++s) {
                 codes[0] = code;
                 std::vector<uint32_t> words = wordsWith(code, *decode, r, s, random);
                 // A number of the row is computed with the power of two that was left out.
@@ -373,8 +474,35 @@ TEST(Remap, EveryCodeOfEverySelectorInEveryPlace) {
                     << "code " << code << " selector " << selector;
               }
         }
-      EXPECT_FALSE(decodeSequence(format, *format.value, "s8"));
+      // Bytes hold no numbers with a fraction, and codes of floats are none that add up.
+      EXPECT_EQ(decodeSequence(format, *format.value, "s8").has_value(),
+                std::string(special.type) == "u4");
+      EXPECT_FALSE(decodeSequence(format, *format.value, "e4m3"));
     }
+}
+
+// Special values that are literals: in e4m3, too.
+TEST(Remap, LiteralsAreOperandsOf8Bits) {
+  dsl::Format format = formatOf("format f { element: e2m1 remap 8 to [5, -5, 8, -7] by s "
+                                "s: u2 per k[128] value = element encode { s = 0 } }");
+  for (const std::string mmaType : {"s8", "e4m3"}) {
+    std::optional<DecodeSequence> decode = decodeSequence(format, *format.value, mmaType);
+    ASSERT_TRUE(decode);
+    EXPECT_EQ(decode->instructions(), 13);
+    std::mt19937 random(2);
+    for (uint32_t selector = 0; selector < 4; ++selector)
+      for (uint32_t code = 0; code < 16; ++code)
+        for (size_t r = 0; r < decode->registers(); ++r)
+          for (size_t s = 0; s < decode->perRegister(); ++s) {
+            std::vector<uint32_t> codes{code, selector}, params;
+            for (const DecodeParam &param : decode->params)
+              params.push_back(parameterOf(param, format, codes, mmaType));
+            std::vector<uint32_t> words = wordsWith(code, *decode, r, s, random);
+            ASSERT_EQ(subElement(decode->program.run(words, params)[r], s, mmaType),
+                      std::ldexp(dsl::evaluate(format, codes.data()), decode->log2Factor))
+                << mmaType << " code " << code << " selector " << selector;
+          }
+  }
 }
 
 // What docs/DECODE.md says of widths that are no power of two: instructions for 32 codes.

@@ -49,14 +49,8 @@ std::vector<std::string> weights() {
 }
 
 // One kernel for each family of instructions, the same on all targets that have it.
-const char *scheduleFor(const std::string &target) {
-  return target == "sm_90a" ? "roles: imfp tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 2"
-                            : "roles: uniform tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 2";
-}
-
-Case caseOf(const std::string &weight, const std::string &activation, const std::string &target) {
-  return {weight, activation, "f32", scheduleFor(target), target, shape};
-}
+constexpr const char *mmaSync = "roles: uniform tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 2";
+constexpr const char *wgmma = "roles: imfp tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 2";
 
 struct Cell {
   bool legal = false;
@@ -79,6 +73,14 @@ Cell cellOf(const Case &test) {
   return {true, placed->integerAccumulator     ? "integer"
                 : placed->operandRoundings > 0 ? "rounded"
                                                : "float"};
+}
+
+// By wgmma where that is possible, else by mma.sync.
+Case caseOf(const std::string &weight, const std::string &activation, const std::string &target) {
+  Case test{weight, activation, "f32", target == "sm_90a" ? wgmma : mmaSync, target, shape};
+  if (!cellOf(test).legal)
+    test.schedule = mmaSync;
+  return test;
 }
 
 // The same reason for all that have it: the cell's row and column say which they are.

@@ -133,8 +133,7 @@ TEST(Synthesis, FindsNothingForInexactValues) {
 
 // A wrong sequence is not proved.
 TEST(Synthesis, ProofsFindWrongCodesAndNeighbours) {
-  DecodeSequence right =
-      knownDecodes(valuesOf(dsl::ElementType::get("s4")), "f16", -24)[0].sequence;
+  DecodeSequence right = knownDecodes(valuesOf("s4"), "f16", -24)[0].sequence;
   std::vector<double> values = valuesOf("s4");
   EXPECT_TRUE(proveDecode(right, values, "f16"));
   DecodeSequence wrong = right;
@@ -176,8 +175,7 @@ TEST(Throughput, TheBusiestPipeDecides) {
 TEST(Throughput, RatesOfOtherArchitecturesChooseTheSame) {
   for (const char *element : {"s4", "e2m1"})
     for (const char *mmaType : {"f16", "bf16"}) {
-      int chosen = knownDecodes(valuesOf(dsl::ElementType::get(element)), mmaType, -24)[0]
-                       .sequence.instructions();
+      int chosen = knownDecodes(valuesOf(element), mmaType, -24)[0].sequence.instructions();
       for (const InstructionRates &other : {ampereRates(), adaRates()})
         EXPECT_EQ(
             synthesizeDecode(valuesOf(element), mmaType, -24, other)[0].sequence.instructions(),
@@ -228,8 +226,7 @@ TEST(Synthesis, IsNoLongerThanWhatIsPublished) {
   std::string table;
   for (const Published &known : published) {
     const SynthesizedDecode &found =
-        knownDecodes(valuesOf(dsl::ElementType::get(known.element)), known.mmaType, known.leastLog2)
-            .at(0);
+        knownDecodes(valuesOf(known.element), known.mmaType, known.leastLog2).at(0);
     if (known.instructions > 0)
       EXPECT_LE(found.sequence.instructions() * 8 / found.sequence.codes, known.instructions)
           << known.element << " to " << known.mmaType;
