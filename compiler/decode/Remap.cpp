@@ -11,6 +11,9 @@ namespace rho::compiler {
 
 namespace {
 
+using Op = DecodeInstr::Op;
+using Operand = DecodeProgram::Operand;
+
 // What a remapped code stands for, by the selector of its row; counts what is not exact.
 RowNumber entryOf(const dsl::Remap &remap, const dsl::Format &format, dsl::ElementType operand,
                   int &roundings) {

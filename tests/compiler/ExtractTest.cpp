@@ -253,6 +253,32 @@ INSTANTIATE_TEST_SUITE_P(
       return name + std::to_string(info.index);
     });
 
+// Whatever way they are found.
+TEST(ElementCores, OfEveryTypeInOperandsOf8Bits) {
+  int found = 0;
+  for (const std::string &element : elements())
+    for (const std::string mmaType : {"s8", "e4m3"}) {
+      if (dsl::ElementType::get(element).bits() < 2)
+        continue; // no element
+      dsl::Format format = formatOf("format f { element: " + element + " value = element }");
+      std::optional<DecodeSequence> decode = decodeSequence(format, *format.value, mmaType);
+      std::mt19937 random(5);
+      for (uint32_t code = 0; decode && code < 1U << format.element().type.bits(); ++code)
+        for (size_t r = 0; r < decode->registers(); ++r) {
+          double value = dsl::evaluate(format, &code);
+          size_t s = random() % decode->perRegister();
+          std::vector<uint32_t> words = wordsWith(decode->stored(code), *decode, r, s, random);
+          if (std::isfinite(value)) {
+            ASSERT_EQ(subElement(decode->program.run(words, {})[r], s, mmaType),
+                      std::ldexp(value, decode->log2Factor))
+                << element << " " << mmaType << " code " << code;
+          }
+        }
+      found += decode ? 1 : 0;
+    }
+  EXPECT_EQ(found, 41);
+}
+
 TEST(ElementCores, HaveSoManyDigits) {
   auto digits = [](const std::string &text) {
     dsl::Format format = formatOf("format f { " + text + " }");
