@@ -303,7 +303,7 @@ std::optional<DecodeSequence> affineDecode(const dsl::Format &format, const dsl:
 }
 
 DecodeSequence numberScaled(DecodeSequence sequence, const RowNumber &number, double largest,
-                            int digits, std::string_view mmaType) {
+                            int digits, bool groupsOfHalves, std::string_view mmaType) {
   double room = dsl::ElementType::get(mmaType).maxFinite() / largest;
   int carried = std::clamp(static_cast<int>(std::floor(std::log2(room))), 0, -sequence.log2Factor);
   if (sequence.log2Factor + carried < smallestUsefulLog2) {
@@ -312,8 +312,8 @@ DecodeSequence numberScaled(DecodeSequence sequence, const RowNumber &number, do
   }
   sequence.log2Factor += carried;
   RowNumber factor = number.times(std::ldexp(1.0, carried));
-  Extension extension(sequence, mmaType);
-  if (carried == 0 &&
+  Extension extension(sequence, mmaType, groupsOfHalves);
+  if (carried == 0 && !groupsOfHalves &&
       scaleLine(sequence, {extension.number(factor, 0), extension.number(factor, 1)}, largest,
                 digits, mmaType))
     return sequence;

@@ -25,7 +25,8 @@ std::optional<DecodeSequence> affineDecode(const dsl::Format &format, const dsl:
 // Multiplies every register by a number of its row, of at most `largest` and of at most `digits`
 // significant binary digits, for operands of 16 bits.
 // A power of two that the decode left out travels in that number as far as the range allows.
+// `groupsOfHalves`: the number is another one for each half of an instruction's k.
 DecodeSequence numberScaled(DecodeSequence sequence, const RowNumber &number, double largest,
-                            int digits, std::string_view mmaType);
+                            int digits, bool groupsOfHalves, std::string_view mmaType);
 
 } // namespace rho::compiler

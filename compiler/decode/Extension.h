@@ -10,8 +10,9 @@ class Extension {
 public:
   using Operand = DecodeProgram::Operand;
 
-  Extension(DecodeSequence &sequence, std::string_view mmaType)
-      : sequence(sequence), p(sequence.program), type(dsl::ElementType::get(mmaType)) {}
+  Extension(DecodeSequence &sequence, std::string_view mmaType, bool groupsOfHalves = false)
+      : sequence(sequence), p(sequence.program), type(dsl::ElementType::get(mmaType)),
+        groupsOfHalves(groupsOfHalves) {}
 
   Operand param(const DecodeParam &wanted) {
     for (size_t i = 0; i < sequence.params.size(); ++i)
@@ -21,10 +22,12 @@ public:
     p.params = static_cast<int>(sequence.params.size());
     return DecodeProgram::param(static_cast<int>(sequence.params.size()) - 1);
   }
-  // A number of the row of register r, in both halves of a register.
+  // A number of the row of register r, and of its half of k where that has a group of its own, in
+  // both halves of a register.
   Operand number(const RowNumber &number, size_t r) {
     if (!number.isConstant())
-      return param({DecodeParam::Form::Number, 0, static_cast<int>(r & 1), number});
+      return param({DecodeParam::Form::Number, 0, static_cast<int>(r & 1), number,
+                    groupsOfHalves ? static_cast<int>(r >> 1 & 1) : 0});
     uint32_t code = type.encode(number.constant());
     return DecodeProgram::constant(code | code << 16);
   }
@@ -37,6 +40,7 @@ private:
   DecodeSequence &sequence;
   DecodeProgram &p;
   dsl::ElementType type;
+  bool groupsOfHalves;
 };
 
 } // namespace rho::compiler

@@ -349,16 +349,18 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
     return std::nullopt;
   sequence.log2Factor += sequence.scaleLog2;
   int base = static_cast<int>(sequence.params.size());
-  for (int half = 0; half < 2; ++half)
-    sequence.params.push_back({DecodeParam::Form::Multiplier, component, half, {}});
+  bool halves = isGroupOfHalf(kernelGroup(format.components[component].group));
+  for (int kHalf = 0; kHalf < (halves ? 2 : 1); ++kHalf)
+    for (int half = 0; half < 2; ++half)
+      sequence.params.push_back({DecodeParam::Form::Multiplier, component, half, {}, kHalf});
   sequence.program.params = static_cast<int>(sequence.params.size());
-  if (sequence.scaleLog2 == 0 &&
+  if (!halves && sequence.scaleLog2 == 0 &&
       scaleLine(sequence, {DecodeProgram::param(base), DecodeProgram::param(base + 1)},
                 type.maxFinite(), type.significantBits(), mmaType))
     return sequence;
   for (size_t r = 0; r < sequence.program.outputs.size(); ++r) {
     Operand value{Operand::Kind::Temp, static_cast<uint32_t>(sequence.program.outputs[r])};
-    Operand scale = DecodeProgram::param(base + static_cast<int>(r & 1));
+    Operand scale = DecodeProgram::param(base + static_cast<int>(halves ? r & 3 : r & 1));
     sequence.program.outputs[r] =
         static_cast<int>(sequence.program.times(mmaType, value, scale).value);
   }

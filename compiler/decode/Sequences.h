@@ -13,6 +13,12 @@
 
 namespace rho::compiler {
 
+// A kernel's groups are of a power of two of k: those of a weight, declared per k[48], of the
+// largest that divides them, and each of these has a copy of the code (LayoutSection::unitK).
+inline int64_t kernelGroup(int64_t declared) { return declared & -declared; }
+// Whether the two halves of an instruction's k, for operands of 16 bits, have a group each.
+inline bool isGroupOfHalf(int64_t group) { return group == 8; }
+
 // What a parameter register of a decode holds, for the weight row of the output register.
 struct DecodeParam {
   enum class Form : uint8_t {
@@ -24,6 +30,7 @@ struct DecodeParam {
   int component;         // index into the weight's components, but of a Number
   int rowHalf;           // 0: fragment rows 0..7, 1: rows 8..15
   RowNumber number = {}; // of form Number
+  int kHalf = 0;         // of an instruction's k, where its halves are of two groups
   friend bool operator==(const DecodeParam &, const DecodeParam &) = default;
 };
 

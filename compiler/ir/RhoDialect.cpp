@@ -53,11 +53,13 @@ mlir::LogicalResult DecodeOp::verify() {
            << getForms().size() << " forms are given";
   for (mlir::Attribute form : getForms()) {
     llvm::StringRef text = llvm::cast<mlir::StringAttr>(form).getValue();
-    auto [kind, half] = text.split('.');
+    auto [kind, halves] = text.split('.');
+    auto [rowHalf, kHalf] = halves.split('.');
     bool known = kind == "byte" || kind == "bytes" || kind == "multiplier" || kind == "number";
-    if (!known || (half != "0" && half != "1"))
+    if (!known || (rowHalf != "0" && rowHalf != "1") || (!kHalf.empty() && kHalf != "1"))
       return emitOpError("form is '")
-             << text << "'; it must be byte, bytes, multiplier or number, '.', and 0 or 1";
+             << text
+             << "'; it must be byte, bytes, multiplier or number, '.', and 0 or 1, perhaps '.1'";
   }
   return mlir::success();
 }

@@ -31,7 +31,7 @@ std::string formOf(const DecodeParam &param) {
                      : param.form == DecodeParam::Form::Bytes  ? "bytes."
                      : param.form == DecodeParam::Form::Number ? "number."
                                                                : "multiplier.";
-  return form + std::to_string(param.rowHalf);
+  return form + std::to_string(param.rowHalf) + (param.kHalf == 1 ? ".1" : "");
 }
 
 class PlacedBody {

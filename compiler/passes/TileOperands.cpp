@@ -156,15 +156,17 @@ Value KernelBuilder::number(ir::NumberOp op, int64_t k, int64_t row, Value slot)
 std::vector<Value> KernelBuilder::decodeParameters(int64_t k, int64_t rowTile, Value slot) {
   std::vector<Value> result;
   for (auto [value, attribute] : llvm::zip(chain.decode.getParameters(), chain.decode.getForms())) {
-    auto [form, half] = llvm::cast<mlir::StringAttr>(attribute).getValue().split('.');
-    int64_t row = 2 * rowTile + (half == "1" ? 1 : 0);
+    auto [form, halves] = llvm::cast<mlir::StringAttr>(attribute).getValue().split('.');
+    auto [rowHalf, kHalf] = halves.split('.');
+    int64_t row = 2 * rowTile + (rowHalf == "1" ? 1 : 0);
+    int64_t own = k + (kHalf == "1" ? g.mmaK / 2 : 0);
     if (auto op = value.getDefiningOp<ir::NumberOp>()) {
-      result.push_back(number(op, k, row, slot));
+      result.push_back(number(op, own, row, slot));
       continue;
     }
     int component = componentsOf(value)[0];
     int64_t group = extentK(context.gemm.weight.components[component]);
-    result.push_back(parameter(form, component, groupIn(k, group), row, slot));
+    result.push_back(parameter(form, component, groupIn(own, group), row, slot));
   }
   return result;
 }
@@ -220,8 +222,9 @@ std::vector<Value> KernelBuilder::decodeStep(const Chunk &words, int64_t step, i
     int64_t unit = i / parts;
     std::vector<Value> unitWords = wordsOfUnit(words, unit);
     std::vector<mlir::Type> types(static_cast<size_t>(perDecode), builder.getI32Type());
+    int64_t kHalf = perDecode == 2 ? i % 2 : 0; // four registers are of both
     auto decoded = tile::DecodeOp::create(builder, chain.decode.getLoc(), types, unitWords,
-                                          decodeParameters(k, rowTile, slot),
+                                          decodeParameters(k + kHalf * g.mmaK / 2, rowTile, slot),
                                           unitPrograms[static_cast<size_t>(i % parts)].print());
     a.insert(a.end(), decoded.getResults().begin(), decoded.getResults().end());
   }
@@ -263,7 +266,7 @@ void KernelBuilder::buildOperandStores(Value slot, Value to) {
     int64_t first = piece.chunk * g.chunkK(), warpgroup = piece.rowTile / g.rowTiles();
     for (Value parameter : chain.decode.getParameters())
       for (int component : componentsOf(parameter))
-        for (int64_t k = first; k < first + g.chunkK(); k += g.mmaK)
+        for (int64_t k = first; k < first + g.chunkK(); k += g.mmaK / 2)
           rowWordsOf(component, groupIn(k, extentK(context.gemm.weight.components[component])),
                      warpgroup, slot);
   };

@@ -75,8 +75,10 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
     return {{}, 0, "products with scales do not fit operands of " + placed.mmaType};
   RowNumber product{{{.factor = 1, .components = {}}}};
   double largest = 1;
+  bool groupsOfHalves = false;
   for (const ScaleUse &use : groups) {
-    if (std::string why = groupProblem(use, placed); !why.empty())
+    groupsOfHalves = groupsOfHalves || isGroupOfHalf(use.group);
+    if (std::string why = groupProblem(use, placed); !why.empty() && !isGroupOfHalf(use.group))
       return {{}, 0, why};
     product = product.times(RowNumber{{{.factor = 1, .components = {use.component}}}});
     dsl::ElementType type = weight.components[use.component].type;
@@ -95,13 +97,14 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
       return {std::move(scaled), exact ? 0 : 1, ""};
     if (!holdsAll(operand, type))
       return {{}, 0, std::string(type.name()) + " is not exact in " + placed.mmaType};
-    return {numberScaled(decode, product, largest, type.significantBits(), placed.mmaType),
+    return {numberScaled(decode, product, largest, type.significantBits(), groupsOfHalves,
+                         placed.mmaType),
             exact ? 0 : 1, ""};
   }
   if (largest > operand.maxFinite())
     return {{}, 0, "products of scales leave the range of " + placed.mmaType};
   constexpr int ofF32 = 24; // rounded products
-  return {numberScaled(decode, product, largest, ofF32, placed.mmaType), 2, ""};
+  return {numberScaled(decode, product, largest, ofF32, groupsOfHalves, placed.mmaType), 2, ""};
 }
 
 std::vector<bool> streamedComponents(const dsl::Format &weight, const DecodeSequence &decode) {
@@ -139,7 +142,7 @@ int64_t operandGroupOf(const dsl::Format &weight, const DecodeSequence &decode) 
 
 // What of the core's numbers no operand holds; empty where that is not the reason.
 std::string numberProblem(const dsl::Format &weight, const Expr &core, dsl::ElementType operand) {
-  const std::string stored =
+  std::string stored =
       operand.bits() > 4 ? "" : ": operands of 4 bits are codes as they are stored";
   auto exact = [&](double value, int log2) {
     double scaled = std::ldexp(value, log2);
@@ -307,12 +310,14 @@ Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles
     return noDecode(gemm, *w, result.mmaType, sources);
   for (int parameter : w->coreParameters) {
     const dsl::Component &component = weight.components[parameter];
-    if (component.extent == Extent::Group && component.group % result.mmaK != 0 && !splitsWeight)
+    // A unit of two registers lies in half of an instruction's k.
+    int least = decode->registers() == 2 ? result.mmaK / 2 : result.mmaK;
+    if (component.extent == Extent::Group && component.group % least != 0 && !splitsWeight)
       return errorAt(DiagId::unsupported_value,
                      {weight.name, "'" + component.name +
                                        "' beside the element needs an extent of k[G] with G a "
                                        "multiple of " +
-                                       std::to_string(result.mmaK)},
+                                       std::to_string(least)},
                      gemm.weightSpan, sources);
   }
   for (const dsl::Format *format : {&weight, &activation})
@@ -378,6 +383,10 @@ Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles
     if (!placeOutside(use, path(true, weight.components[use.component].name)))
       groups.push_back(use);
   ScaledOperand scaled = scaleOperand(weight, *w->core, groups, *decode, result);
+  // Why neither operands nor accumulators.
+  auto neither = [&](const std::string &accumulators) {
+    return scaled.why == accumulators ? accumulators : scaled.why + "; " + accumulators;
+  };
   if (groupScales == Scales::Operand && !groups.empty()) {
     if (!scaled.why.empty())
       return errorAt(groupProblem(groups[0], result).empty() ? DiagId::scales_not_legal
@@ -385,7 +394,8 @@ Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles
                      groupProblem(groups[0], result).empty()
                          ? std::vector<std::string>{"operand", gemm.name, scaled.why}
                          : std::vector<std::string>{weight.components[groups[0].component].name,
-                                                    weight.name, groupProblem(groups[0], result)},
+                                                    weight.name,
+                                                    neither(groupProblem(groups[0], result))},
                      gemm.schedule.scales ? gemm.schedule.scalesSpan : gemm.weightSpan, sources);
     result.scalesOperand = true;
     for (const ScaleUse &use : groups)
@@ -396,8 +406,9 @@ Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles
       const std::string &name = weight.components[use.component].name;
       if (std::string why = groupProblem(use, result); !why.empty())
         return errorAt(scaled.why.empty() ? DiagId::scales_not_legal : DiagId::no_legal_placement,
-                       scaled.why.empty() ? std::vector<std::string>{"accumulator", gemm.name, why}
-                                          : std::vector<std::string>{name, weight.name, why},
+                       scaled.why.empty()
+                           ? std::vector<std::string>{"accumulator", gemm.name, why}
+                           : std::vector<std::string>{name, weight.name, neither(why)},
                        gemm.schedule.scales ? gemm.schedule.scalesSpan : gemm.weightSpan, sources);
       accumulate(use, name,
                  scaled.why.empty() ? "scales the partial sum of each group"

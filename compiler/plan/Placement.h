@@ -12,10 +12,6 @@ namespace rho::compiler {
 // plane, 64 k, of 8-bit codes 32, of 16-bit ones 16.
 constexpr int64_t chunkK(int codeBits) { return codeBits < 8 ? 64 : 256 / codeBits; }
 
-// A kernel's groups are of a power of two of k: those of a weight, declared per k[48], of the
-// largest that divides them, and each of these has a copy of the code (LayoutSection::unitK).
-inline int64_t kernelGroup(int64_t declared) { return declared & -declared; }
-
 // A scale factor of one operand.
 struct ScaleUse {
   bool weight = true;

@@ -22,26 +22,11 @@ std::optional<Stage> stageOf(std::string_view name) {
   return std::nullopt;
 }
 
-Result<const dsl::Gemm *> chooseGemm(const dsl::Module &module, const std::string &name) {
-  std::vector<std::string> names;
-  names.reserve(module.gemms.size());
-  for (const dsl::Gemm &gemm : module.gemms)
-    names.push_back(gemm.name);
-  if (names.empty())
-    return makeError(DiagId::no_gemm);
-  if (name.empty() && names.size() > 1)
-    return makeError(DiagId::ambiguous_gemm, {std::to_string(names.size()), dsl::join(names)});
-  const dsl::Gemm *gemm = name.empty() ? &module.gemms[0] : module.findGemm(name);
-  if (!gemm)
-    return makeError(DiagId::unknown_gemm, {dsl::shown(name), dsl::join(names)});
-  return gemm;
-}
-
 // The plan that --plan names, or the planner's own for --target and --m --n --k.
 Result<compiler::Plan> choosePlan(const Options &options, const dsl::Gemm &gemm,
                                   const SourceMap *sources) {
   if (options.has("--plan")) {
-    for (const char *fixed : {"--m", "--n", "--k", "--target", "--device"})
+    for (const char *fixed : {"--m", "--n", "--k", "--target", "--device", "--launch"})
       if (options.has(fixed))
         return makeError(DiagId::option_conflict, {"--plan", fixed, "the plan says it already"});
     Result<std::string> text = readText(options.text("--plan"));
@@ -71,7 +56,8 @@ Result<std::string> textOf(const Options &options, const std::string &path) {
       return makeError(DiagId::option_conflict,
                        {"--from " + options.text("--from"), "--emit " + emit,
                         "compilation goes from rho to tile to llvm to ptx"});
-    for (const char *fixed : {"--m", "--n", "--k", "--target", "--device", "--gemm", "--plan"})
+    for (const char *fixed :
+         {"--m", "--n", "--k", "--target", "--device", "--gemm", "--launch", "--plan"})
       if (options.has(fixed))
         return makeError(DiagId::option_conflict, {"--from", fixed, "the text says it already"});
     Result<std::string> text = readText(path);
@@ -90,17 +76,17 @@ Result<std::string> textOf(const Options &options, const std::string &path) {
     return module.error();
   if (emit == "format")
     return dsl::print(*module);
-  Result<const dsl::Gemm *> gemm = chooseGemm(*module, options.text("--gemm"));
+  Result<dsl::Gemm> gemm = plannedGemm(*module, options);
   if (!gemm)
     return gemm.error();
-  Result<compiler::Plan> plan = choosePlan(options, **gemm, module->sources.get());
+  Result<compiler::Plan> plan = choosePlan(options, *gemm, module->sources.get());
   if (!plan)
     return plan.error();
   if (emit == "decode")
-    return compiler::explainDecode(**gemm, *plan);
+    return compiler::explainDecode(*gemm, *plan);
   if (!to)
     return plan->print();
-  return compiler::emit(**gemm, *plan, *to, module->sources.get());
+  return compiler::emit(*gemm, *plan, *to, module->sources.get());
 }
 
 } // namespace

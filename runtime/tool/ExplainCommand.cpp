@@ -1,7 +1,6 @@
 #include "compiler/Explain.h"
 #include "dsl/Findings.h"
 #include "dsl/Module.h"
-#include "runtime/EngineImpl.h"
 #include "runtime/tool/Files.h"
 #include "runtime/tool/LineChart.h"
 #include "runtime/tool/Report.h"
@@ -94,28 +93,28 @@ Result<int> explainCommand(const Options &options) {
   Result<dsl::Module> module = dsl::loadModule(*path);
   if (!module)
     return module.error();
-  Result<const dsl::Gemm *> gemm = findGemm(*module, options.text("--gemm"));
+  Result<dsl::Gemm> gemm = plannedGemm(*module, options);
   if (!gemm)
     return gemm.error();
   Result<compiler::DeviceModel> device = plannedModel(options);
   if (!device)
     return device.error();
   const SourceMap *sources = module->sources.get();
-  Result<std::vector<Alternative>> all = compiler::explain(**gemm, problem, *device, sources);
+  Result<std::vector<Alternative>> all = compiler::explain(*gemm, problem, *device, sources);
   if (!all)
     return all.error();
 
   const std::string &type = all->front().plan->mmaType;
   std::optional<double> rho = device->rates.rho(type);
-  printLine("gemm", (*gemm)->name + ", m = " + std::to_string(problem.m) + ", n = " +
+  printLine("gemm", gemm->name + ", m = " + std::to_string(problem.m) + ", n = " +
                         std::to_string(problem.n) + ", k = " + std::to_string(problem.k));
   printLine("device",
             plannedFor(*device) + (rho ? ", rho of " + type + " " + shortNumber(*rho) : ""));
   printLine("f16", microseconds(compiler::predictLibraryMicroseconds(problem, "f16", *device)) +
                        " us, a library's plain product");
   if (std::optional<double> more =
-          compiler::residualMicroseconds(**gemm, *all->front().plan, *device)) {
-    const dsl::Part &part = (*gemm)->weight.residual->part;
+          compiler::residualMicroseconds(*gemm, *all->front().plan, *device)) {
+    const dsl::Part &part = gemm->weight.residual->part;
     printLine("residual", "'" + part.name + "' of at most " +
                               shortNumber(part.budget.value_or(100)) + "% of the blocks, " +
                               microseconds(*more) + " us of the winner's");
@@ -126,7 +125,7 @@ Result<int> explainCommand(const Options &options) {
     rows.push_back(rowOf(alternative));
   std::printf("\n%s", table(rows).c_str());
   if (options.has("--plot")) {
-    Result<std::string> plot = plotOf(**gemm, problem, *device, sources);
+    Result<std::string> plot = plotOf(*gemm, problem, *device, sources);
     if (!plot)
       return plot.error();
     if (Status written = writeText(options.text("--plot"), *plot); !written)

@@ -111,6 +111,8 @@ constexpr OptionSpec options[] = {
     {"--launch", Kind::Choice, "serial|dependent|both", bench | tune | verifying | warm, true,
      "each gemm with serial launches, with programmatic dependent ones, or as two (default as "
      "declared)"},
+    {"--launch", Kind::Choice, "serial|dependent", compile | explain, true,
+     "plan for serial launches, or for programmatic dependent ones (default as declared)"},
     {"--candidates", Kind::Count, "COUNT", tune, false,
      "plans to measure for each shape, at most (default 24)"},
     {"--count", Kind::Count, "COUNT", verifying, false, "problems to draw (default 200)"},

@@ -2,8 +2,8 @@
 
 #include "compiler/Compiler.h"
 #include "dsl/Findings.h"
-#include "dsl/Module.h"
 #include "runtime/CacheEntries.h"
+#include "runtime/EngineImpl.h"
 #include "runtime/Handles.h"
 
 #include <charconv>
@@ -120,6 +120,16 @@ Result<Device> openDevice(const std::string &text) {
     names.push_back(device.name);
   return makeError(DiagId::bad_device,
                    {dsl::shown(text), dsl::join(compiler::allTargets()), dsl::join(names)});
+}
+
+Result<dsl::Gemm> plannedGemm(const dsl::Module &module, const Options &options) {
+  Result<const dsl::Gemm *> found = findGemm(module, options.text("--gemm"));
+  if (!found)
+    return found.error();
+  dsl::Gemm gemm = **found;
+  if (options.has("--launch"))
+    gemm.schedule.dependent = options.text("--launch") == "dependent";
+  return gemm;
 }
 
 Result<compiler::Problem> plannedProblem(const Options &options) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/Devices.h"
+#include "dsl/Module.h"
 #include "runtime/CacheEntries.h"
 #include "runtime/tool/Options.h"
 
@@ -44,6 +45,9 @@ Result<compiler::DeviceModel> openModel(const std::string &text);
 Result<compiler::DeviceModel> plannedModel(const Options &options);
 // Its line of a report.
 std::string plannedFor(const compiler::DeviceModel &device);
+
+// The gemm of --gemm, with the launch of --launch. Errors: as of Engine::compile.
+Result<dsl::Gemm> plannedGemm(const dsl::Module &module, const Options &options);
 
 // What --m, --n and --k say together. Errors: option_missing.
 Result<compiler::Problem> plannedProblem(const Options &options);

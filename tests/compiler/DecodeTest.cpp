@@ -246,13 +246,13 @@ TEST(ScaledLines, AreProductsRoundedOnce) {
   RowNumber number{{{.factor = 1, .components = {1}}}};
   constexpr int fewDigits = 4, manyDigits = 7;
   auto added = [&](double largest, int digits) {
-    return numberScaled(plain, number, largest, digits, "bf16").instructions() -
+    return numberScaled(plain, number, largest, digits, false, "bf16").instructions() -
            plain.instructions();
   };
   EXPECT_EQ(added(1, fewDigits), 2); // of each row half
   EXPECT_EQ(added(1, manyDigits), 4);
   EXPECT_EQ(added(std::ldexp(1, 125), fewDigits), 4); // the offset's product would be infinite
-  DecodeSequence scaled = numberScaled(plain, number, 1, fewDigits, "bf16");
+  DecodeSequence scaled = numberScaled(plain, number, 1, fewDigits, false, "bf16");
   std::mt19937 random(7);
   for (int repeat = 0; repeat < 2000; ++repeat) {
     uint32_t word = random(), special = random() % 0x80 * 0x01010101;

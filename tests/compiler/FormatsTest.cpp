@@ -153,6 +153,29 @@ TEST(Groups, OfAnySizeAreWithinTheBound) {
     expectWithinBound(zeros, "bf16", way);
 }
 
+// The halves of an instruction's k are of two groups.
+TEST(Groups, OfHalfAnInstructionAreWithinTheBound) {
+  for (const char *group : {"8", "24", "40"})
+    for (const Way &way : {uniform, warpgroups, decodedApart})
+      expectWithinBound(product("w", "s4", std::string("f16 per k[") + group + "]"), "f16", way);
+  Weight fine{"w", "format w { element: e2m1 block: e4m3 per k[8] value = element * block }\n"};
+  Weight levels{"w", "format w { element: s6 fine: u4 per k[8] d: f16 per k[128] "
+                     "value = element * fine * d "
+                     "encode { d = absmax(x) / 31 / 15 fine = absmax(x / d) / 31 } }\n"};
+  for (const Weight &weight : {fine, levels})
+    for (const Way &way : {uniform, warpgroups})
+      expectWithinBound(weight, "bf16", way);
+  Weight zeros{"w", "format w { element: u4 zero: u4 per k[16] scale: f16 per channel "
+                    "value = (element - zero) * scale }\n"};
+  Weight remapped{"w", "format w { element: e2m1 remap 8 to [5, -5] by s s: u1 per k[16] "
+                       "scale: f16 per channel value = element * scale encode { s = best(0, 1) } "
+                       "}\n"};
+  for (const Weight &weight : {zeros, remapped})
+    for (const Way &way : {uniform, warpgroups, vectors})
+      expectWithinBound(weight, "int8_token", way);
+  expectWithinBound(zeros, "fp8_token", warpgroups);
+}
+
 TEST(ZeroPoints, AreWithinTheBound) {
   Weight group{"w", "format w { element: u4 scale: f16 per k[64] zero: u4 per k[64] "
                     "value = (element - zero) * scale }\n"};

@@ -248,7 +248,8 @@ TEST_F(Planned, RulesAreChecked) {
 TEST_F(Planned, GemmsThatAreNotPossibleAreSaid) {
   dsl::Module other =
       dsl::parseModule("format g8 { element: s4 scale: f16 per k[8] value = element * scale }\n"
-                       "gemm eights { weight: g8 activation: f16 output: f16 }",
+                       "format x { element: s8 scale: f32 per token value = element * scale }\n"
+                       "gemm eights { weight: g8 activation: x output: f16 }",
                        "t.rho", nullptr)
           .value();
   model.m = {16};
@@ -263,8 +264,8 @@ TEST_F(Planned, GemmsThatAreNotPossibleAreSaid) {
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().str(),
             "error: layer 'q_proj' of n = 4096, k = 4096 has no gemm at m = 16: scale 'scale' of "
-            "'g8' can be applied neither to operands nor to accumulators: group 8 is no multiple "
-            "of the instruction's k, 16 [plan_no_candidate]\n");
+            "'g8' can be applied neither to operands nor to accumulators: operands are integers "
+            "(s8); group 8 is no multiple of the instruction's k, 16 [plan_no_candidate]\n");
 }
 
 } // namespace
