@@ -183,7 +183,10 @@ std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::E
   if (exact && affine.slope.isConstant())
     if (std::optional<DecodeSequence> shifted = shiftedDecode(*base, affine, format, mmaType))
       return shifted;
-  DecodeSequence result = restored(*decodeSequence(format, elementExpr, mmaType, 0), mmaType);
+  base = decodeSequence(format, elementExpr, mmaType, 0);
+  if (!base)
+    return std::nullopt;
+  DecodeSequence result = restored(*std::move(base), mmaType);
   // Of the slope and of the offset, and of the number, which is no larger than both together.
   result.roundings = exact ? 0 : result.roundings + 2;
   Extension extension(result, mmaType);
