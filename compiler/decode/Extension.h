@@ -12,7 +12,7 @@ public:
 
   Extension(DecodeSequence &sequence, std::string_view mmaType, bool groupsOfHalves = false)
       : sequence(sequence), p(sequence.program), type(dsl::ElementType::get(mmaType)),
-        groupsOfHalves(groupsOfHalves) {}
+        groupsOfHalves(groupsOfHalves && sequence.hasBothHalves()) {}
 
   Operand param(const DecodeParam &wanted) {
     for (size_t i = 0; i < sequence.params.size(); ++i)

@@ -349,7 +349,8 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
     return std::nullopt;
   sequence.log2Factor += sequence.scaleLog2;
   int base = static_cast<int>(sequence.params.size());
-  bool halves = isGroupOfHalf(kernelGroup(format.components[component].group));
+  bool halves =
+      sequence.hasBothHalves() && isGroupOfHalf(kernelGroup(format.components[component].group));
   for (int kHalf = 0; kHalf < (halves ? 2 : 1); ++kHalf)
     for (int half = 0; half < 2; ++half)
       sequence.params.push_back({DecodeParam::Form::Multiplier, component, half, {}, kHalf});

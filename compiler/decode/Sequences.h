@@ -30,7 +30,7 @@ struct DecodeParam {
   int component;         // index into the weight's components, but of a Number
   int rowHalf;           // 0: fragment rows 0..7, 1: rows 8..15
   RowNumber number = {}; // of form Number
-  int kHalf = 0;         // of an instruction's k, where its halves are of two groups
+  int kHalf = 0;         // where a unit has both halves of an instruction's k, of two groups
   friend bool operator==(const DecodeParam &, const DecodeParam &) = default;
 };
 
@@ -66,6 +66,8 @@ struct DecodeSequence {
   }
   int instructions() const { return static_cast<int>(program.instructions.size()); }
   size_t registers() const { return bits.size(); }
+  // Of an instruction's k. A unit of two registers lies in one.
+  bool hasBothHalves() const { return registers() >= 4; }
   size_t perRegister() const { return bits[0].size(); }
   // Which code of plane `plane` of the unit (0 = least significant of its first word) is that of
   // sub-element s of register r; where bits of codes lie scattered, in order of registers.

@@ -222,7 +222,7 @@ std::vector<Value> KernelBuilder::decodeStep(const Chunk &words, int64_t step, i
     int64_t unit = i / parts;
     std::vector<Value> unitWords = wordsOfUnit(words, unit);
     std::vector<mlir::Type> types(static_cast<size_t>(perDecode), builder.getI32Type());
-    int64_t kHalf = perDecode == 2 ? i % 2 : 0; // four registers are of both
+    int64_t kHalf = i * perDecode / 2 % 2; // of the first register
     auto decoded = tile::DecodeOp::create(builder, chain.decode.getLoc(), types, unitWords,
                                           decodeParameters(k + kHalf * g.mmaK / 2, rowTile, slot),
                                           unitPrograms[static_cast<size_t>(i % parts)].print());

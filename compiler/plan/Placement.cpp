@@ -310,8 +310,7 @@ Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles
     return noDecode(gemm, *w, result.mmaType, sources);
   for (int parameter : w->coreParameters) {
     const dsl::Component &component = weight.components[parameter];
-    // A unit of two registers lies in half of an instruction's k.
-    int least = decode->registers() == 2 ? result.mmaK / 2 : result.mmaK;
+    int least = decode->hasBothHalves() ? result.mmaK : result.mmaK / 2;
     if (component.extent == Extent::Group && component.group % least != 0 && !splitsWeight)
       return errorAt(DiagId::unsupported_value,
                      {weight.name, "'" + component.name +

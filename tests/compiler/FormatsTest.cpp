@@ -162,7 +162,10 @@ TEST(Groups, OfHalfAnInstructionAreWithinTheBound) {
   Weight levels{"w", "format w { element: s6 fine: u4 per k[8] d: f16 per k[128] "
                      "value = element * fine * d "
                      "encode { d = absmax(x) / 31 / 15 fine = absmax(x / d) / 31 } }\n"};
-  for (const Weight &weight : {fine, levels})
+  Weight bytes{
+      "w", "format w { element: u8 block: e4m3 per k[8] zero: u8 per k[8] "
+           "value = (element - zero) * block encode { block = absmax(x) / 127 zero = 128 } }\n"};
+  for (const Weight &weight : {fine, levels, bytes})
     for (const Way &way : {uniform, warpgroups})
       expectWithinBound(weight, "bf16", way);
   Weight zeros{"w", "format w { element: u4 zero: u4 per k[16] scale: f16 per channel "
