@@ -157,8 +157,7 @@ std::optional<DecodeSequence> shiftedDecode(DecodeSequence sequence, const Affin
     double slope = affine.slope.constant() * line->slope;
     RowNumber units = affine.offset.plus(
         RowNumber::of(std::ldexp(affine.slope.constant() * line->offset, -sequence.log2Factor)));
-    if (operand.decode(operand.encode(slope)) != slope ||
-        !fitsExactly(units, format, exactIntegers(operand)))
+    if (!exactIn(operand, slope) || !fitsExactly(units, format, exactIntegers(operand)))
       return std::nullopt;
     setLine(sequence.program, r, mmaType, extension.number(RowNumber::of(slope), r),
             extension.number(units.times(std::ldexp(1.0, sequence.log2Factor)), r));
@@ -170,6 +169,7 @@ std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::E
                                          const Affine &affine, std::string_view mmaType) {
   Expr elementExpr{};
   elementExpr.kind = Expr::Kind::Component;
+  // As small as scales of 16 bits let it be, which may come on top.
   int leastLog2 = leastScaledLog2(dsl::ElementType::get("f16"), mmaType);
   std::optional<DecodeSequence> base = decodeSequence(format, elementExpr, mmaType, leastLog2);
   if (!base)

@@ -120,6 +120,10 @@ bool parseOperand(std::string_view text, int params, size_t temps, DecodeInstr::
 int operandCount(Op op) { return opTable[static_cast<int>(op)].operands; }
 std::string_view name(Op op) { return opTable[static_cast<int>(op)].name; }
 
+DecodeProgram::Operand DecodeProgram::number(std::string_view type, double value) {
+  return constant(dsl::ElementType::get(type).encode(value) * 0x10001U);
+}
+
 DecodeProgram::Operand DecodeProgram::add(Op op, Operand a, Operand b, Operand c) {
   instructions.push_back({op, {a, b, c}});
   return {Kind::Temp, static_cast<uint32_t>(instructions.size() - 1)};

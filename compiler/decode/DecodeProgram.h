@@ -72,6 +72,8 @@ struct DecodeProgram {
   static Operand word(int index = 0) { return {Operand::Kind::Word, static_cast<uint32_t>(index)}; }
   static Operand param(int index) { return {Operand::Kind::Param, static_cast<uint32_t>(index)}; }
   static Operand constant(uint32_t value) { return {Operand::Kind::Const, value}; }
+  // A number of type f16 or bf16 in both halves of a register.
+  static Operand number(std::string_view type, double value);
   Operand add(DecodeInstr::Op op, Operand a, Operand b = {}, Operand c = {});
   // Of both halves of registers, numbers of type f16 or bf16, each with one rounding. x + y is
   // written x * 1 + y and x * y as x * y + -0 where an operation of its own is not there.

@@ -69,8 +69,7 @@ std::optional<DecodeSequence> fractionsToS8(const ElementCore &core) {
   dsl::ElementType s8 = dsl::ElementType::get("s8");
   for (int log2 = 0; log2 <= mostDoublings; ++log2) {
     bool exact = std::all_of(core.values.begin(), core.values.end(), [&](double value) {
-      double scaled = std::ldexp(value, log2);
-      return std::isnan(value) || s8.decode(s8.encode(scaled)) == scaled;
+      return std::isnan(value) || exactIn(s8, std::ldexp(value, log2));
     });
     std::optional<DecodeSequence> halves;
     if (exact && !core.values.empty())
@@ -91,18 +90,15 @@ std::optional<ElementCore> elementCore(const dsl::Format &format, const Expr &co
   dsl::ElementType type = format.element().type;
   if (format.element().remap || readsOthers(core) || (type.bits() > 8 && !isBareElement(core)))
     return std::nullopt;
-  ElementCore result;
-  if (type.bits() <= 8) {
-    dsl::Format alone = format;
-    alone.value = std::make_shared<Expr>(core);
-    std::vector<uint32_t> codes(format.components.size());
-    result.values.resize(size_t{1} << type.bits());
-    dsl::valueTable(alone, codes.data(), result.values.data());
-  }
   if (isBareElement(core))
-    result.type = type;
-  else
-    findType(result);
+    return ElementCore{0, type.bits() <= 8 ? valuesOf(type) : std::vector<double>(), type};
+  dsl::Format alone = format;
+  alone.value = std::make_shared<Expr>(core);
+  std::vector<uint32_t> codes(format.components.size());
+  ElementCore result;
+  result.values.resize(size_t{1} << type.bits());
+  dsl::valueTable(alone, codes.data(), result.values.data());
+  findType(result);
   return result;
 }
 

@@ -11,7 +11,7 @@ public:
   using Operand = DecodeProgram::Operand;
 
   Extension(DecodeSequence &sequence, std::string_view mmaType, bool groupsOfHalves = false)
-      : sequence(sequence), p(sequence.program), type(dsl::ElementType::get(mmaType)),
+      : sequence(sequence), p(sequence.program), mmaType(mmaType),
         groupsOfHalves(groupsOfHalves && sequence.hasBothHalves()) {}
 
   Operand param(const DecodeParam &wanted) {
@@ -28,8 +28,7 @@ public:
     if (!number.isConstant())
       return param({DecodeParam::Form::Number, 0, static_cast<int>(r & 1), number,
                     groupsOfHalves ? static_cast<int>(r >> 1 & 1) : 0});
-    uint32_t code = type.encode(number.constant());
-    return DecodeProgram::constant(code | code << 16);
+    return DecodeProgram::number(mmaType, number.constant());
   }
   Operand output(size_t r) const {
     return {Operand::Kind::Temp, static_cast<uint32_t>(p.outputs[r])};
@@ -39,7 +38,7 @@ public:
 private:
   DecodeSequence &sequence;
   DecodeProgram &p;
-  dsl::ElementType type;
+  std::string_view mmaType;
   bool groupsOfHalves;
 };
 

@@ -60,13 +60,11 @@ bool scaleLine(DecodeSequence &sequence, const std::array<Operand, 2> &numbers, 
   if (significantBits(shift) + digits > digitsOfBF16 ||
       std::fabs(shift) * largest > type.maxFinite())
     return false;
-  uint32_t offset = type.encode(shift);
   DecodeProgram scaled;
   scaled.params = sequence.program.params;
   std::array<Operand, 2> offsets;
   for (size_t half = 0; half < 2; ++half)
-    offsets[half] =
-        scaled.times(mmaType, numbers[half], DecodeProgram::constant(offset | offset << 16));
+    offsets[half] = scaled.times(mmaType, numbers[half], DecodeProgram::number(mmaType, shift));
   scaled.append(sequence.program);
   for (size_t r = 0; r < scaled.outputs.size(); ++r)
     setLine(scaled, r, mmaType, numbers[r & 1], offsets[r & 1]);

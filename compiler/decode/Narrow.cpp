@@ -44,9 +44,8 @@ std::optional<DecodeSequence> narrowedToE4M3(DecodeSequence halves) {
 
 std::optional<DecodeSequence> narrowedToS8(DecodeSequence halves, int log2) {
   // From 1024 to 2047 the last bits of an f16 count ones, and 1536 is a multiple of 256.
-  dsl::ElementType f16 = dsl::ElementType::get("f16");
-  auto both = [&](double value) { return constant(f16.encode(value) * 0x10001U); };
-  auto holds = [&](double value) { return f16.decode(f16.encode(value)) == value; };
+  auto both = [](double value) { return DecodeProgram::number("f16", value); };
+  auto holds = [](double value) { return exactIn(dsl::ElementType::get("f16"), value); };
   if (!holds(std::ldexp(1.0, log2 - halves.log2Factor)))
     halves = restored(std::move(halves), "f16");
   double factor = std::ldexp(1.0, log2 - halves.log2Factor);

@@ -21,7 +21,7 @@ RowNumber entryOf(const dsl::Remap &remap, const dsl::Format &format, dsl::Eleme
   for (size_t i = 0; i < remap.entries.size(); ++i) {
     const dsl::Remap::Entry &own = remap.entries[i];
     RowNumber::Term term{own.value, {}, remap.selector, static_cast<int>(i)};
-    bool exact = operand.decode(operand.encode(own.value)) == own.value;
+    bool exact = exactIn(operand, own.value);
     if (own.component >= 0) {
       term.factor = own.negated ? -1 : 1;
       term.components = {own.component};
@@ -126,29 +126,21 @@ std::optional<DecodeSequence> remappedOperandBytes(const dsl::Format &format,
   std::optional<std::vector<double>> values = everyValue(format);
   if (type.bits() != 4 || operand.bits() != 8 || !values)
     return std::nullopt;
+  int roundings = 0; // none of numbers times the power of two
   constexpr int mostDoublings = 6;
   for (int log2 = 0; log2 <= mostDoublings; ++log2) {
-    auto exact = [&](double value) {
-      double scaled = std::ldexp(value, log2);
-      return operand.decode(operand.encode(scaled)) == scaled;
-    };
-    if (!std::all_of(values->begin(), values->end(), exact))
+    if (!std::all_of(values->begin(), values->end(),
+                     [&](double value) { return exactIn(operand, std::ldexp(value, log2)); }))
       continue;
     auto byteOf = [&](double value) { return operand.encode(std::ldexp(value, log2)); };
-    RowNumber number = RowNumber::of(1536);
-    for (size_t i = 0; i < remap.entries.size(); ++i) {
-      const dsl::Remap::Entry &own = remap.entries[i];
-      RowNumber::Term term{
-          static_cast<double>(byteOf(own.value)), {}, remap.selector, static_cast<int>(i)};
-      if (own.component >= 0) {
-        if (!operand.isInteger())
+    RowNumber number = entryOf(remap, format, operand, roundings).times(std::ldexp(1.0, log2));
+    if (operand.isFloat()) // of integers the last bits of the sum are the operand
+      for (RowNumber::Term &term : number.terms) {
+        if (!term.components.empty())
           return std::nullopt; // codes of floats are not linear in their numbers
-        term.factor = std::ldexp(own.negated ? -1.0 : 1.0, log2);
-        term.components = {own.component};
+        term.factor = operand.encode(term.factor);
       }
-      if (term.factor != 0)
-        number.terms.push_back(term);
-    }
+    number = number.plus(RowNumber::of(1536));
     std::vector<uint32_t> lanes;
     for (uint32_t code = 0; code < 16; ++code)
       lanes.push_back(code == remap.code ? 0 : byteOf(type.decode(code)));

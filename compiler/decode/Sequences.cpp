@@ -18,15 +18,10 @@ namespace {
 using Op = DecodeInstr::Op;
 using Operand = DecodeProgram::Operand;
 
-// The same number in both halves, or the same byte in all four.
-uint32_t both(std::string_view type, double value) {
-  uint32_t code = dsl::ElementType::get(type).encode(value);
-  return code | (code << 16);
-}
 uint32_t fourTimes(uint32_t byte) { return byte * 0x01010101u; }
 
 Operand timesConstant(DecodeProgram &program, std::string_view mmaType, Operand x, int log2) {
-  return program.times(mmaType, x, constant(both(mmaType, std::ldexp(1.0, log2))));
+  return program.times(mmaType, x, DecodeProgram::number(mmaType, std::ldexp(1.0, log2)));
 }
 
 // Integer expressions over an unsigned 4-bit element, four codes to a register, one in each byte.
@@ -261,6 +256,10 @@ int DecodeSequence::position(size_t r, size_t s, size_t plane) const {
 
 std::string_view numberType(std::string_view mmaType) {
   return dsl::ElementType::get(mmaType).bits() == 16 ? mmaType : "f16";
+}
+
+bool exactIn(dsl::ElementType type, double value) {
+  return std::isfinite(value) && type.decode(type.encode(value)) == value;
 }
 
 int elementsPerRegister(std::string_view mmaType) {

@@ -86,6 +86,9 @@ struct CodePlane {
 // the last plane, behind one plane of the others.
 std::vector<CodePlane> planesOf(int codeBits, int sparseBits = 0);
 
+// Whether a type holds a finite number.
+bool exactIn(dsl::ElementType type, double value);
+
 // Elements in a register of one MMA operand element type: "f16" and "bf16" 2, "e4m3" and "s8" 4,
 // "s4" 8.
 int elementsPerRegister(std::string_view mmaType);

@@ -18,10 +18,6 @@ namespace {
 using Op = DecodeInstr::Op;
 using Operand = DecodeProgram::Operand;
 
-bool exactIn(dsl::ElementType type, double value) {
-  return std::isfinite(value) && type.decode(type.encode(value)) == value;
-}
-
 // To be found again by: NaN is not equal to itself.
 std::vector<uint64_t> bitsOf(const std::vector<double> &values) {
   std::vector<uint64_t> bits;

@@ -71,7 +71,6 @@ public:
     // A byte under the exponent at which the last bit of the lane's mantissa is 1.
     double start = std::ldexp(1.0, type.mantissaBits());
     uint32_t exponent = type.encode(start) >> 8;
-    auto both = [&](double value) { return constant(type.encode(value) * 0x10001U); };
     Operand low = DecodeProgram::word(), high = p.add(Op::Xor, low, constant(0x88888888));
     std::vector<Operand> registers;
     for (int group = 0; group < 2; ++group) {
@@ -85,7 +84,8 @@ public:
         Operand lane =
             p.add(Op::Prmt, numbers, constant(exponent * 0x01010101U), constant(selector));
         registers.push_back(
-            p.fma(mmaType, lane, both(line.slope), both(line.offset - start * line.slope)));
+            p.fma(mmaType, lane, DecodeProgram::number(mmaType, line.slope),
+                  DecodeProgram::number(mmaType, line.offset - start * line.slope)));
       }
     }
     for (size_t r : {0, 2, 1, 3}) { // those of a row half are every second

@@ -137,6 +137,7 @@ void KernelBuilder::loadBatch(int64_t first, Value slot) {
   if (!g.decodesApart())
     llvm::append_range(needed, chain.decode.getParameters());
   llvm::append_range(needed, llvm::make_filter_range(chain.accumulator, isOfWeight));
+  // The halves of an instruction's k may have a group each.
   for (int64_t k = first; k < std::min(first + batchExtent(), g.tileK); k += g.mmaK / 2) {
     if (!g.decodesApart())
       codesOf(k / g.chunkK(), slot);

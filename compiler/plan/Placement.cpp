@@ -52,7 +52,7 @@ std::string groupProblem(const ScaleUse &use, const PlacedGemm &placed) {
 bool holdsAll(dsl::ElementType operand, dsl::ElementType type) {
   for (uint32_t code = 0; type.bits() <= 16 && code < 1U << type.bits(); ++code) {
     double value = type.decode(code);
-    if (std::isfinite(value) && operand.decode(operand.encode(value)) != value)
+    if (std::isfinite(value) && !exactIn(operand, value))
       return false;
   }
   return type.bits() <= 16;
@@ -145,8 +145,7 @@ std::string numberProblem(const dsl::Format &weight, const Expr &core, dsl::Elem
   std::string stored =
       operand.bits() > 4 ? "" : ": operands of 4 bits are codes as they are stored";
   auto exact = [&](double value, int log2) {
-    double scaled = std::ldexp(value, log2);
-    return !std::isfinite(value) || operand.decode(operand.encode(scaled)) == scaled;
+    return !std::isfinite(value) || exactIn(operand, std::ldexp(value, log2));
   };
   std::string name(operand.name());
   if (std::optional<ElementCore> alone = elementCore(weight, core)) {
