@@ -75,12 +75,10 @@ constexpr double scalingStall = 2.3;
 // On Hopper mma.sync takes longer than this says (NVFP4 x bf16, m = 1 and 16, on an H200; standard
 // deviation 0.19).
 constexpr double uniformBesideWgmma = 1.2;
-
-// Bytes per cycle that one SM moves through ldmatrix and 16-byte loads, three quarters of the peak
-// as measured on an H200.
-double sharedBytesPerCycle(const DeviceModel &device) {
-  return 0.75 * 4 * device.rates.of(dsl::InstructionClass::Lds);
-}
+// Of launches there that overlap: the start of one, and cycles of a k tile of which the above knows
+// nothing. Fitted to 1400 of int4 g128 and LiquidQuant x s8, int4 g128 and NVFP4 x bf16, RaZeR x
+// f16, m = 1 and 16, at four shapes.
+constexpr double uniformDependentMicroseconds = 1.48, uniformDependentCycles = 467;
 
 // Instructions of one warp that make the decode's parameters for one k tile.
 double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
@@ -185,40 +183,48 @@ double sharedTraffic(const Geometry &g, double tileBytes) {
   return tileBytes + static_cast<double>(g.warpsM * g.codeBytes() + activations);
 }
 
-// --- wgmma kernels with warps in roles. Constants fitted to 680 runs of int4 channel and int4 g128
-// x s8, LiquidQuant and int4 g128 x bf16 at three shapes, m = 1 to 4096, on an H200; those of
-// tiles, stages and starts to the order of 1700 candidates at the ten shapes of the llama suite.
+// --- wgmma kernels with warps in roles. Constants fitted to the order of 7600 candidates of eight
+// gemms (int4 channel, int4 g128, LiquidQuant and a residual x s8, int4 g128 and NVFP4 x bf16,
+// RaZeR x f16, int4 g128 x e4m3) at seven shapes, m = 1 to 512, one in eleven a serial launch; to
+// the choice among two or three plans for the cells of the llama suite; and to the times of all
+// these, on an H200. What is predicted fastest takes 1.017 times the fastest of those candidates.
 
-constexpr double sustainedClock = 0.855;  // of the boost clock, under matrix load
-constexpr double l2BytesPerCycle = 65.81; // of one SM, in cycles of the boost clock
+constexpr double sustainedClock = 0.855; // of the boost clock, under matrix load
+constexpr double l2BytesPerCycle = 100;  // of one SM, in cycles of the boost clock
 // What one SM gets of memory at most, in such cycles: while the next kernel loads on the SMs that
-// this one leaves free, and in a last wave that leaves SMs idle. With the cost of equal shares
-// fitted to the choice among 4000 candidates of these gemms, m = 1 to 256, a third of them with
-// equal shares; serial launches of one wave show no such bound.
-constexpr double memoryBytesPerCycle = 25.3, lastMemoryBytesPerCycle = 23.5;
-constexpr double instructionMinCycles = 12; // of one wgmma instruction, however few its columns
-constexpr double decodeIssueShare = 0.6;    // cycles of a decode's instruction to a bitwise one's
-constexpr double stepCycles = 8;            // descriptors and the order of one step along k
-constexpr double tileCycles = 24;           // barriers and addresses of one k tile
-constexpr double stageCycles = 24;          // from a full barrier to the first instruction
-constexpr double dependentFactor = 2.75;    // of one warp alone, to its issue
-constexpr double sharedSmFactor = 1.12;     // of CTAs that share an SM
-// Of warps with runs of k. Fitted to the order of 1400 candidates of NVFP4, MXFP4, RaZeR and Q4_K
-// at five shapes, m = 1, 8 and 16; for others that multiply by themselves it brought nothing.
-constexpr double runMmaCycles = 1.2, runTileCycles = 100;
-constexpr double runDependentFactor = 1.2, runSharedSmFactor = 1.05;
-constexpr double runSharedShare = 0.56; // of what is read from shared memory, that takes time
-// Of shares of k that wait for room; CTAs of the next kernel may take it.
-constexpr double laterWavesFactor = 1.08, laterWavesDependentFactor = 1.25;
-constexpr double flushIssueShare = 0.8; // the same of conversion and multiply-add
-constexpr double epilogueMicroseconds = 0.27, epiloguePer32KOutputs = 1.8;
-constexpr double sumsPerMicrosecond = 9000; // through shared memory
-constexpr double splitMicroseconds = 2, clusterMicroseconds = 0.45;
-// Equal shares of k. Where they save less than the factor they were as often slower.
-constexpr double streamMicroseconds = 0.8, streamPer32KOutputs = 2, streamFactor = 1.02;
-constexpr double startMicroseconds = 0.8, serialMicroseconds = 1.35, loadMicroseconds = 0.9;
+// this one leaves free, and in a last wave that leaves SMs idle.
+constexpr double memoryBytesPerCycle = 27, lastMemoryBytesPerCycle = 21.5;
+constexpr double rereadShare = 0.11;        // of memory's time, from L2
+constexpr double instructionMinCycles = 13; // of one wgmma instruction of 8 or 16 columns, measured
+constexpr double decodeIssueShare = 0.64;   // cycles of a decode's instruction to a bitwise one's
+constexpr double stepCycles = 3.9;          // descriptors and the order of one step along k
+constexpr double tileCycles = 54;           // barriers and addresses of one k tile
+// Of one warp alone, to its issue; scaling has sums that do not depend on each other. Of its
+// products a warp waits for the start of the last, and for more before it scales a tile's only
+// group.
+constexpr double decodeDependentFactor = 2.04, scalingDependentFactor = 1.22;
+constexpr double startedShare = 0.51, waitedShare = 0.41;
+constexpr double sharedSmFactor = 1.035, unevenShare = 0.3; // of CTAs that share an SM
+// Where the CTAs of the next kernel find room beside all of this one, its start is hidden, the more
+// the less this one computes; but where these leave few SMs free, they share the memory of theirs.
+// Where they leave many, deep rings cost something, the more the more they hold.
+constexpr double fewSmsFree = 0.8; // from this share of them in use
+constexpr double besideMicroseconds = 2.9, besideSharpness = 6, besideLoadFactor = 1.18;
+constexpr double ringKilobytes = 124, ringShare = 0.2;
+// Of warps with runs of k.
+constexpr double runMmaCycles = 1, runTileCycles = 58;
+constexpr double runDependentFactor = 1.15, runSharedSmFactor = 1.05;
+constexpr double runSharedShare = 0.67; // of what is read from shared memory, that takes time
+// Of shares of k that wait for room.
+constexpr double laterWavesFactor = 1.1;
+constexpr double flushIssueShare = 1.25; // the same of conversion and multiply-add
+constexpr double epilogueMicroseconds = 0.62, epiloguePer32KOutputs = 1.9;
+constexpr double sumsPerMicrosecond = 11000; // through shared memory
+constexpr double splitMicroseconds = 1.37, clusterMicroseconds = 0.58;
+constexpr double streamMicroseconds = 1.29; // of equal shares of k
+constexpr double startMicroseconds = 0.5, serialMicroseconds = 1.24, loadMicroseconds = 0.95;
 // The loader of a residual's pieces reads which a k tile has, and waits for their places.
-constexpr double pieceMicroseconds = 0.1;
+constexpr double pieceMicroseconds = 0.2;
 
 // Cycles that one warp issues for one k tile.
 struct WarpCycles {
@@ -243,7 +249,9 @@ WarpCycles warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
   double flushes = static_cast<double>(std::max<int64_t>(1, g.tileK / placed.flushK));
   double sums = static_cast<double>(g.rowTiles() * g.batchTiles()) * 4;
   double convert = issueCycles(Class::I2f, rates);
-  double perSum = issueCycles(Class::Ffma, rates) + (placed.integerAccumulator ? convert : 0);
+  double multiplies = placed.accumulator.size() > 1 ? 2 : 1; // where both operands have scales
+  double perSum =
+      multiplies * issueCycles(Class::Ffma, rates) + (placed.integerAccumulator ? convert : 0);
   // Between the products of a warp that multiplies alone its scales become f32.
   double scales = g.warpsMultiply ? static_cast<double>(g.rowsPerThread()) * convert : 0;
   return {cycles, flushes * (sums * flushIssueShare * perSum + scales)};
@@ -282,8 +290,17 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double load = weightBytes * active / bandwidth;
   if (schedule.dependent && 2 * active > device.smCount) // else the next kernel has SMs of its own
     load = std::max(load, weightBytes * resident / (memoryBytesPerCycle * device.clockGHz * 1e3));
-  if (problem.m > g.tileM) // weights are read again from L2
-    load /= std::min(4.0, static_cast<double>(divideUp(problem.m, g.tileM)));
+  if (problem.m > g.tileM) { // weights are read again from L2
+    double times = std::min(4.0, static_cast<double>(divideUp(problem.m, g.tileM)));
+    load *= (1 + rereadShare * (times - 1)) / times;
+  }
+  if (resident > 1 && ctas < slots) // some SMs have more CTAs than others
+    load *= 1 + unevenShare * (resident * device.smCount / active - 1);
+  bool nextBeside = schedule.dependent && schedule.splitK == 1 && schedule.ctasPerSm > 1 &&
+                    slots - active >= active;
+  bool fewFree = active > fewSmsFree * device.smCount;
+  if (nextBeside && fewFree)
+    load *= besideLoadFactor;
   double cache = (weightBytes + activationBytes) * active /
                  (l2BytesPerCycle * device.smCount * device.clockGHz * 1e3);
   int64_t perWarpgroup = g.rowTiles() * g.tileK / g.mmaK;
@@ -304,13 +321,16 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double warpsPerScheduler = static_cast<double>(g.warpsM * g.warpsN) / 4;
   double issue = resident * warpsPerScheduler * cycles / clock;
   // What one group of warps does for a tile one after the other; groups along k take turns.
-  double own = g.hasRuns ? cycles * runDependentFactor : cycles * dependentFactor + stageCycles;
-  if (placed.flushK >= g.tileK) // a tile's only group is waited for before it is scaled
-    own += static_cast<double>(perWarpgroup) * perInstruction;
+  double own = cycles * runDependentFactor;
+  if (!g.hasRuns) {
+    double waited = startedShare + (placed.flushK >= g.tileK ? waitedShare : 0);
+    own = warp.decode * decodeDependentFactor + warp.scaling * scalingDependentFactor +
+          waited * static_cast<double>(perWarpgroup) * perInstruction;
+  }
   double latency = own / static_cast<double>(g.warpsK) / clock;
   // A group of warps holds the stage that it multiplies half of the time; longer for its pieces.
   double held = static_cast<double>(schedule.warpsK) * 0.5 + (placed.storesBlocks() ? 0.5 : 0);
-  double wait = loadMicroseconds / (std::max(0.5, schedule.pipeline - held) * resident);
+  double wait = loadMicroseconds / std::max(0.5, schedule.pipeline - held);
   double pieces = placed.storesBlocks() ? pieceMicroseconds : 0;
   double shared = 0; // memory, from which each warp reads all activations
   if (g.hasRuns)
@@ -320,7 +340,7 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   if (resident > 1)
     factor *= g.hasRuns ? runSharedSmFactor : sharedSmFactor;
   if (schedule.splitK > 1 && waves > 1)
-    factor *= schedule.dependent ? laterWavesDependentFactor : laterWavesFactor;
+    factor *= laterWavesFactor;
   // With shares of memory's time, of the CTAs that run at a time, and of those of an SM.
   auto stepOf = [&](double ofMemory, double ofAll, double ofSm) {
     constexpr double sharpness = 4;
@@ -347,23 +367,26 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
     tail +=
         (g.streamK ? streamMicroseconds : splitMicroseconds) + ctas * outputs * 8 / (bandwidth * 2);
   double finished = waves; // outputs of a CTA, one after the other
-  if (g.streamK) {         // the first and the last of them in part
+  if (g.streamK)           // the first and the last of them in part
     finished = steps / static_cast<double>(tilesK) + 1;
-    tail += outputs / 32768 * streamPer32KOutputs;
+  // The first tile fills the ring.
+  double start = startMicroseconds + (schedule.dependent ? 0 : serialMicroseconds) + step;
+  if (nextBeside)
+    start = std::max(0.0, start - besideMicroseconds *
+                                      std::pow(std::min(1.0, load / step), besideSharpness));
+  if (!fewFree) {
+    double ring = schedule.pipeline * (weightBytes + activationBytes) - ringKilobytes * 1024;
+    tail += ringShare * std::max(0.0, ring) * device.smCount / bandwidth;
   }
-  double launch = startMicroseconds + (schedule.dependent ? 0 : serialMicroseconds);
-  Cost cost; // the first tile fills the ring
-  cost.microseconds =
-      launch + step + ((waves - 1) * step + lastStep) * steps + finished * epilogue + tail;
-  if (g.streamK)
-    cost.microseconds *= streamFactor;
+  Cost cost;
+  cost.microseconds = start + ((waves - 1) * step + lastStep) * steps + finished * epilogue + tail;
   double all = waves * steps;
   cost[Part::Load] = all * std::max(load, cache);
   cost[Part::Decode] = all * issue * warp.decode / cycles;
   cost[Part::Scaling] = all * issue * warp.scaling / cycles;
   cost[Part::Tensor] = all * tensor;
   cost[Part::Latency] = all * std::max(latency, wait);
-  cost[Part::Overhead] = launch + step + finished * epilogue + tail;
+  cost[Part::Overhead] = start + finished * epilogue + tail;
   return cost;
 }
 
@@ -430,7 +453,9 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   double shared = resident * sharedTraffic(g, tileBytes) / sharedBytesPerCycle(device) / clock;
   // One warp's own dependences. CTAs of an SM overlap theirs.
   double own = static_cast<double>(schedule.warpsM * schedule.warpsN);
-  double latency = (barrierCycles + barrierCyclesPerWarp * own + dependentCycles * issued) / clock;
+  bool overlaps = schedule.dependent && device.target == "sm_90a";
+  double cycles = barrierCycles + barrierCyclesPerWarp * own + dependentCycles * issued;
+  double latency = (cycles + (overlaps ? uniformDependentCycles : 0)) / clock;
   // The slowest decides; the others hide behind it the less the closer they come.
   constexpr double sharpness = 4;
   double step = 0;
@@ -439,15 +464,16 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   step = std::pow(step, 1 / sharpness);
   // Each tile of a CTA begins with an empty pipeline.
   double starts = waves * (g.streamK ? static_cast<double>(divideUp(steps, tilesK) + 1) : 1);
-  double fill = starts * memoryLatencyMicroseconds;
+  double start = overlaps ? uniformDependentMicroseconds
+                          : launchMicroseconds + starts * memoryLatencyMicroseconds;
   double outputBytes = static_cast<double>(problem.m * problem.n) * 2;
   double epilogue = 0.5 + outputBytes / bandwidth;
   if (schedule.splitK != 1)
     epilogue += 1.0 + static_cast<double>(ctas * g.tileM * g.tileN) * 8 / (bandwidth * 2);
   double all = waves * static_cast<double>(steps);
   Cost cost;
-  cost.microseconds = launchMicroseconds + fill + all * step + epilogue;
-  if (device.target == "sm_90a")
+  cost.microseconds = start + all * step + epilogue;
+  if (device.target == "sm_90a" && !overlaps)
     cost.microseconds *= uniformBesideWgmma;
   cost[Part::Load] = all * load;
   cost[Part::Decode] = all * std::max(issue, pipes);
@@ -455,81 +481,7 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   cost[Part::Scaling] = all * scale;
   cost[Part::Shared] = all * shared;
   cost[Part::Latency] = all * latency;
-  cost[Part::Overhead] = launchMicroseconds + fill + epilogue;
-  return cost;
-}
-
-// --- gemv kernels. Constants fitted to 260 dependent launches of int4 g128 and LiquidQuant x s8 at
-// three shapes, m = 1, on an H200: what is predicted fastest takes 1.04 times the fastest.
-
-constexpr double loadedLatencyMicroseconds = 0.405; // of memory at nearly its full bandwidth
-constexpr double smBandwidthShare = 3.7;            // of one SM, to its share of the device's
-constexpr double gemvStall = 1.1;                   // cycles to those that are issued
-constexpr double gemvDependentFactor = 1.7;         // of one warp alone, to its issue
-constexpr double gemvSharpness = 3.2;
-constexpr double gemvStartMicroseconds = 1.16; // the first loads, activations, sums over warps
-// The former was set later, by where wgmma kernels are faster.
-constexpr double gemvLaunchMicroseconds = 0.6, gemvSerialMicroseconds = 0.4;
-
-// Cycles that a warp keeps one of an SM's four schedulers busy with one k tile. Bitwise operations,
-// by which bf16 is widened too, and dp4a have half the rate of multiply-adds.
-double gemvCycles(const PlacedGemm &placed, const Geometry &g, const dsl::DeviceRates &rates) {
-  auto chunks = static_cast<double>(g.chunks());
-  double units = chunks * static_cast<double>(g.rowTiles() * g.chunkCodes()) / placed.decode.codes;
-  double registers = chunks * static_cast<double>(g.stepsPerChunk() * g.rowTiles()) * 4;
-  auto rows = static_cast<double>(g.tileM);
-  double run = static_cast<double>(g.chunkK()) / 4;
-  double widening = placed.mmaType == "bf16" ? 2 : 1; // of a number
-  double multiply = issueCycles(Class::Ffma, rates);
-  double cycles = units * placed.decode.instructions() * 0.75 * issueCycles(Class::Lop3, rates);
-  if (placed.integerAccumulator)
-    cycles += registers * rows * issueCycles(Class::Dp4a, rates);
-  else
-    cycles += registers * multiply * (2 * widening + 2 * rows) + chunks * rows * run * widening;
-  if (placed.flushK > 0)
-    cycles += static_cast<double>(divideUp(g.tileK, g.parameterK(placed.flushK))) * 3 *
-              static_cast<double>(g.rowsPerThread()) * rows;
-  return cycles + chunks * rows * 4 + 20;
-}
-
-Cost predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
-                 const Problem &problem, const DeviceModel &device) {
-  Geometry g = makeGeometry(placed, schedule);
-  double clock = device.clockGHz * 1e3; // cycles per microsecond
-  double bitsPerCode = placed.weightBits;
-  for (const dsl::Component &component : gemm.weight.components)
-    if (component.extent == dsl::Extent::Group)
-      bitsPerCode +=
-          static_cast<double>(component.type.bits()) / static_cast<double>(extentK(component));
-  int64_t tilesK = divideUp(problem.k, g.tileK);
-  int64_t ctas = divideUp(problem.n, g.tileN) * divideUp(problem.m, g.tileM);
-  auto busiest = static_cast<double>(divideUp(ctas, device.smCount)); // CTAs of one SM
-  double resident = std::min(busiest, static_cast<double>(schedule.ctasPerSm));
-  double perCta = static_cast<double>(g.tileN * tilesK * g.tileK) * bitsPerCode / 8;
-  double bandwidth = device.bandwidthGBs * 1e3; // bytes per microsecond
-  double perSm = bandwidth / device.smCount * smBandwidthShare;
-  double inFlight = resident * static_cast<double>(g.tileN * g.tileK * g.warpsK) * bitsPerCode / 8 *
-                    (schedule.pipeline - 0.5);
-  double load = std::max({static_cast<double>(ctas) * perCta / bandwidth, busiest * perCta / perSm,
-                          busiest * perCta * loadedLatencyMicroseconds / inFlight});
-  double warpTiles = static_cast<double>(divideUp(tilesK, g.warpsK));
-  double cycles = gemvStall * gemvCycles(placed, g, device.rates) * warpTiles;
-  double issue = busiest * static_cast<double>(g.warpsN * g.warpsK) * cycles / 4 / clock;
-  double waves = std::ceil(busiest / resident);
-  double latency = waves * cycles * gemvDependentFactor / clock;
-  double time = 0;
-  for (double part : {load, issue, latency})
-    time += std::pow(part, gemvSharpness);
-  double tail =
-      resident * static_cast<double>(2 * sumsBytes(g)) / sharedBytesPerCycle(device) / clock;
-  double launch = gemvLaunchMicroseconds + (schedule.dependent ? 0 : gemvSerialMicroseconds);
-  double start = gemvStartMicroseconds * (1 + (waves - 1) / resident);
-  Cost cost;
-  cost.microseconds = launch + start + std::pow(time, 1 / gemvSharpness) + tail;
-  cost[Part::Load] = load;
-  cost[Part::Decode] = issue;
-  cost[Part::Latency] = latency;
-  cost[Part::Overhead] = launch + start + tail;
+  cost[Part::Overhead] = start + epilogue;
   return cost;
 }
 

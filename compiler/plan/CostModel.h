@@ -25,4 +25,14 @@ Cost predictParts(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedul
                   const Problem &problem, const DeviceModel &device);
 constexpr double memoryLatencyMicroseconds = 0.8;
 
+// Of kernels that multiply on CUDA cores.
+Cost predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
+                 const Problem &problem, const DeviceModel &device);
+
+// Bytes per cycle that one SM moves through ldmatrix and 16-byte loads, three quarters of the peak
+// as measured on an H200.
+inline double sharedBytesPerCycle(const DeviceModel &device) {
+  return 0.75 * 4 * device.rates.of(dsl::InstructionClass::Lds);
+}
+
 } // namespace rho::compiler

@@ -126,7 +126,7 @@ TEST(Shares, haveAsManyCtasAsIsFixedOrFewerWhereThatIsFaster) {
     return plan(module.value().gemms.at(0), problem, modelOfTarget("sm_90a").value(), nullptr)
         .value();
   };
-  const Problem small{16, 512, 2048}, large{16, 28672, 8192};
+  const Problem small{16, 1024, 2048}, large{16, 28672, 8192};
   for (const char *roles : {"imfp", "uniform"}) {
     std::string own = std::string("split_k: stream roles: ") + roles;
     EXPECT_EQ(planned(own + " ctas: 40", small).schedule.residentCtas, 40);
@@ -163,10 +163,10 @@ TEST(Shares, areEqualWhereTheLastWaveWouldIdle) {
   const Problem idle{256, 10240, 8192}; // 160 tiles of 64 rows for 132 SMs
   EXPECT_TRUE(isEqual("g", idle));
   EXPECT_FALSE(isEqual("g", {256, 8192, 8192}));
-  // 80 CTAs do not load as fast as 132 while the next kernel's do.
-  EXPECT_TRUE(isEqual("early", {8, 10240, 8192}));
+  // 72 CTAs do not load as fast as 132 while the next kernel's do.
+  EXPECT_TRUE(isEqual("early", {8, 9216, 16384}));
   EXPECT_FALSE(isEqual("early", {8, 8192, 8192}));
-  EXPECT_FALSE(isEqual("g", {8, 10240, 8192}));
+  EXPECT_FALSE(isEqual("g", {8, 9216, 16384}));
   EXPECT_FALSE(isEqual("g", {1024, 10240, 8192}));
   EXPECT_FALSE(isEqual("with_residual", idle));
   EXPECT_FALSE(isEqual("fixed", idle));

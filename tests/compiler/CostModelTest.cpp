@@ -211,8 +211,8 @@ TEST(Razer, fewBatchRowsOnADgxSpark) {
   }
 }
 
-// What the model said when it was fitted to that GPU (10% rms of 1700 wgmma kernels).
-TEST(H200, predictionsAreThoseThatWereFitted) {
+// Kernels as that GPU ran them, of those that the constants were fitted to.
+TEST(H200, predictionsAreNearWhatTheyWereFittedTo) {
   struct Row {
     const char *gemm;
     Problem problem;
@@ -226,50 +226,60 @@ TEST(H200, predictionsAreThoseThatWereFitted) {
   };
   constexpr auto operand = Scales::Operand, sums = Scales::Accumulator;
   constexpr auto imfp = Roles::ImFP, gemv = Roles::Gemv;
-  for (const Row &row :
-       {Row{"int4_g128_bf16",
-            {256, 28672, 4096},
-            operand,
-            {128, 256, 128},
-            {1, 8, 1},
-            4,
-            1,
-            imfp,
-            87.12},
-        Row{"liquidquant_int8", {64, 4096, 4096}, sums, {32, 64, 256}, {1, 4, 4}, 8, 1, imfp, 6.65},
-        Row{"int4_g128_bf16", {1, 28672, 4096}, sums, {8, 256, 128}, {1, 8, 2}, 8, 1, imfp, 18.16},
-        Row{"int4_g128_int8",
-            {256, 28672, 4096},
-            sums,
-            {128, 64, 256},
-            {1, 4, 2},
-            4,
-            1,
-            imfp,
-            62.36},
-        Row{"int4_channel_int8",
-            {1024, 28672, 4096},
-            sums,
-            {256, 128, 128},
-            {1, 8, 1},
-            4,
-            1,
-            imfp,
-            156.09},
-        Row{"int4_channel_int8", {1, 4096, 4096}, sums, {1, 16, 128}, {1, 1, 8}, 2, 1, gemv, 4.04},
-        Row{"int4_g128_int8", {1, 8192, 8192}, sums, {1, 16, 256}, {1, 1, 4}, 2, 1, gemv, 9.42},
-        Row{"liquidquant_int8", {1, 4096, 4096}, sums, {1, 16, 256}, {1, 1, 4}, 2, 1, gemv, 4.25},
-        Row{"int4_channel_int8", {16, 4096, 4096}, sums, {8, 64, 512}, {1, 4, 4}, 8, 1, imfp, 4.95},
-        Row{"int4_g128_int8", {16, 8192, 8192}, sums, {16, 64, 256}, {1, 4, 4}, 8, 1, imfp, 10.84},
-        Row{"liquidquant_int8",
-            {16, 4096, 4096},
-            sums,
-            {16, 64, 128},
-            {1, 4, 2},
-            6,
-            4,
-            imfp,
-            7.42}}) {
+  for (
+      const Row &row :
+      {Row{"int4_channel_int8", {1, 8192, 8192}, sums, {1, 16, 256}, {1, 1, 4}, 2, 1, gemv, 9.56},
+       Row{"int4_channel_int8", {1, 28672, 4096}, sums, {1, 16, 256}, {1, 1, 4}, 2, 1, gemv, 15.21},
+       Row{"liquidquant_int8", {1, 8192, 8192}, sums, {1, 32, 256}, {1, 2, 4}, 2, 1, gemv, 10.61},
+       Row{"int4_channel_int8", {16, 4096, 4096}, sums, {16, 64, 512}, {1, 4, 2}, 6, 1, imfp, 4.89},
+       Row{"int4_channel_int8",
+           {64, 8192, 8192},
+           sums,
+           {64, 64, 256},
+           {1, 4, 2},
+           8,
+           1,
+           imfp,
+           11.34},
+       Row{"int4_g128_bf16", {1, 28672, 4096}, sums, {8, 256, 128}, {1, 8, 2}, 8, 1, imfp, 17.74},
+       Row{"int4_g128_bf16", {16, 8192, 8192}, sums, {16, 64, 256}, {1, 4, 3}, 9, 1, imfp, 11.43},
+       Row{"int4_g128_bf16",
+           {64, 8192, 8192},
+           operand,
+           {64, 128, 128},
+           {1, 4, 2},
+           6,
+           2,
+           imfp,
+           17.84},
+       Row{"liquidquant_int8", {64, 4096, 4096}, sums, {32, 64, 256}, {1, 4, 2}, 8, 1, imfp, 6.41},
+       Row{"liquidquant_int8",
+           {256, 8192, 8192},
+           sums,
+           {128, 128, 256},
+           {1, 8, 1},
+           3,
+           1,
+           imfp,
+           25.90},
+       Row{"liquidquant_int8",
+           {1024, 8192, 8192},
+           sums,
+           {256, 128, 128},
+           {1, 8, 1},
+           4,
+           1,
+           imfp,
+           88.39},
+       Row{"int4_channel_int8",
+           {4096, 28672, 4096},
+           sums,
+           {128, 256, 256},
+           {1, 8, 1},
+           3,
+           1,
+           imfp,
+           631.50}}) {
     dsl::Gemm gemm = shipped(row.gemm);
     gemm.schedule = {};
     gemm.schedule.scales = row.scales;
@@ -279,7 +289,7 @@ TEST(H200, predictionsAreThoseThatWereFitted) {
     gemm.schedule.splitK = row.splitK;
     gemm.schedule.roles = row.roles;
     double predicted = microseconds(gemm, row.problem, model("h200"));
-    EXPECT_NEAR(predicted / row.microseconds, 1, 0.03) << row.gemm << ", m = " << row.problem.m;
+    EXPECT_NEAR(predicted / row.microseconds, 1, 0.05) << row.gemm << ", m = " << row.problem.m;
   }
 }
 
