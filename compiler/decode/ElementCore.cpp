@@ -80,6 +80,10 @@ std::optional<DecodeSequence> fractionsToS8(const ElementCore &core) {
   return std::nullopt;
 }
 
+bool isShorter(const DecodeSequence &a, const DecodeSequence &b) {
+  return a.instructions() * b.codes < b.instructions() * a.codes;
+}
+
 } // namespace
 
 bool isBareElement(const Expr &core) {
@@ -112,12 +116,15 @@ std::vector<DecodeSequence> elementSequences(const ElementCore &core, std::strin
       for (const SynthesizedDecode &found : knownDecodes(core.values, mmaType, leastLog2))
         if (result.size() < most)
           result.push_back(found.sequence);
-    if (core.type && result.size() < most)
-      if (std::optional<DecodeSequence> extracted = extractElement(*core.type, mmaType))
+    if (core.type && result.size() < most) {
+      std::optional<DecodeSequence> extracted = extractElement(*core.type, mmaType);
+      if (result.empty() && mmaType == "s8" && !(extracted && extracted->log2Factor == 0))
+        if (std::optional<DecodeSequence> narrow = fractionsToS8(core))
+          if (!extracted || isShorter(*narrow, *extracted))
+            extracted = std::move(narrow);
+      if (extracted)
         result.push_back(*std::move(extracted));
-    if (core.type && result.empty() && mmaType == "s8")
-      if (std::optional<DecodeSequence> narrow = fractionsToS8(core))
-        result.push_back(*std::move(narrow));
+    }
   }
   for (DecodeSequence &sequence : result)
     sequence = withCodesRenamed(std::move(sequence), core.renamed);

@@ -307,20 +307,37 @@ private:
   // --- Tables. One Prmt takes four of 8 bytes by the low 3 bits of four codes, which stand in
   // nibbles; further bits choose among such results by masks of bytes.
 
+  // The power of two nearest to 1 at which all numbers are exact operands.
+  std::optional<int> exactFactor() const {
+    constexpr int farthest = 8;
+    auto isExact = [&](int log2) {
+      for (int code = 0; code < 1 << bits; ++code) {
+        double value = std::ldexp(type.decode(static_cast<uint32_t>(code)), log2);
+        if (std::isfinite(value) && mma.decode(mma.encode(value)) != value)
+          return false;
+      }
+      return true;
+    };
+    for (int distance = 0; distance <= farthest; ++distance)
+      for (int log2 : {distance, -distance})
+        if (isExact(log2))
+          return log2;
+    return std::nullopt;
+  }
+
   bool table() {
-    int entries = 1 << bits;
-    std::vector<uint32_t> codes;
-    for (int code = 0; code < entries; ++code) {
-      double value = type.decode(static_cast<uint32_t>(code));
-      uint32_t image = std::isfinite(value) ? mma.encode(value) : 0;
-      bool exact = !std::isfinite(value) || mma.decode(image) == value;
-      if (!exact && (!isHalf() || std::abs(value) > mma.maxFinite()))
-        return false;
-      result.roundings = std::max(result.roundings, exact ? 0 : 1);
-      codes.push_back(image);
-    }
-    if (mma.bits() < 8)
+    std::optional<int> factor = exactFactor();
+    if (mma.bits() < 8 || (!factor && !isHalf()))
       return false;
+    result.log2Factor = factor.value_or(0);
+    result.roundings = factor ? 0 : 1;
+    std::vector<uint32_t> codes;
+    for (int code = 0; code < 1 << bits; ++code) {
+      double value = std::ldexp(type.decode(static_cast<uint32_t>(code)), result.log2Factor);
+      if (std::isfinite(value) && std::abs(value) > mma.maxFinite())
+        return false;
+      codes.push_back(std::isfinite(value) ? mma.encode(value) : 0);
+    }
     if (bits == 8)
       return byteTable(codes);
     Extractor extractor(p, bits, 4);

@@ -260,7 +260,7 @@ WarpCycles warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
 Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
                         const Problem &problem, const DeviceModel &device) {
   Geometry g = makeGeometry(placed, schedule);
-  double clock = device.clockGHz * 1e3 * sustainedClock; // cycles per microsecond
+  double boost = device.clockGHz * 1e3, clock = boost * sustainedClock; // cycles per microsecond
   int64_t tiles = divideUp(problem.n, g.tileN) * divideUp(problem.m, g.tileM);
   int64_t tilesK = divideUp(problem.k, g.tileK);
   double ctas = 0, slots = 0, steps = 0;
@@ -289,7 +289,7 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double bandwidth = device.bandwidthGBs * 1e3;
   double load = weightBytes * active / bandwidth;
   if (schedule.dependent && 2 * active > device.smCount) // else the next kernel has SMs of its own
-    load = std::max(load, weightBytes * resident / (memoryBytesPerCycle * device.clockGHz * 1e3));
+    load = std::max(load, weightBytes * resident / (memoryBytesPerCycle * boost));
   if (problem.m > g.tileM) { // weights are read again from L2
     double times = std::min(4.0, static_cast<double>(divideUp(problem.m, g.tileM)));
     load *= (1 + rereadShare * (times - 1)) / times;
@@ -301,8 +301,8 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   bool fewFree = active > fewSmsFree * device.smCount;
   if (nextBeside && fewFree)
     load *= besideLoadFactor;
-  double cache = (weightBytes + activationBytes) * active /
-                 (l2BytesPerCycle * device.smCount * device.clockGHz * 1e3);
+  double cache =
+      (weightBytes + activationBytes) * active / (l2BytesPerCycle * device.smCount * boost);
   int64_t perWarpgroup = g.rowTiles() * g.tileK / g.mmaK;
   int64_t warpgroups = g.warpsN / 4;
   auto instructions = static_cast<double>(perWarpgroup * warpgroups);
@@ -353,7 +353,7 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double step = stepOf(1, 1, 1), lastStep = step; // of the last wave
   if (!g.streamK) {
     double last = ctas - (waves - 1) * slots, share = last / active;
-    double ofSms = lastMemoryBytesPerCycle * device.clockGHz * 1e3 * device.smCount;
+    double ofSms = lastMemoryBytesPerCycle * boost * device.smCount;
     lastStep = stepOf(std::min(1.0, std::max(share, bandwidth / ofSms)), share,
                       std::ceil(last / device.smCount) / resident);
   }

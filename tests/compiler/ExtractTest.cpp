@@ -241,8 +241,10 @@ INSTANTIATE_TEST_SUITE_P(
         CoreCase{"u4", "2 * element - 15", "e4m3", 20}, CoreCase{"u2", "3 * element - 4", "s8", 18},
         CoreCase{"u4", "element * 0.5 - 3.75", "f16", 28},
         CoreCase{"e2m1", "element + 0.25", "bf16", 48},
-        // Of fractions, by way of f16.
-        CoreCase{"e2m3", "element", "s8", 134}, CoreCase{"e1m3", "element", "s8", 103},
+        // Of fractions, by way of f16 or by tables.
+        CoreCase{"e2m3", "element", "s8", 134}, CoreCase{"e1m3", "element", "s8", 91},
+        CoreCase{"codebook [-4, -2, -1, -0.5, 0, 0.5, 1.5, 3]", "element", "s8", 25},
+        CoreCase{"codebook [-4, -2, -1, -0.0009765625, 0, 0.5, 1.5, 3]", "element", "e4m3", 25},
         // Small tables.
         CoreCase{"codebook [-1, -0.5, 0.25, 1]", "element", "s8", 18},
         CoreCase{"codebook [-1, -0.5, 0.25, 1]", "element", "e4m3", 18}),
