@@ -3,6 +3,7 @@
 // decode themselves a third, whose warps leave operand A in a ring of stages of its own.
 #include "compiler/ir/Dialects.h"
 #include "compiler/passes/Copies.h"
+#include "compiler/passes/DependentLaunch.h"
 #include "compiler/passes/Passes.h"
 #include "compiler/passes/PieceCopies.h"
 #include "compiler/passes/StageRing.h"
@@ -109,10 +110,7 @@ public:
       }
       builder.setInsertionPointToStart(&loader.getThenRegion().front());
       buildLoader();
-      // Not earlier: where CTAs of the next kernel find no room on every SM some SMs get two of
-      // them, and where they do (half of an SM each), kernels take longer by as much as they
-      // overlap.
-      if (kernel.getDependent())
+      if (kernel.getDependent()) // of a CTA that loads nothing, or too little
         tile::LaunchDependentsOp::create(builder, loc);
       builder.setInsertionPointToStart(&roles.getElseRegion().front());
       tile::BarriersMadeOp::create(builder, loc, /*waits=*/true);
@@ -155,6 +153,7 @@ private:
   struct Loop {
     tile::PipelineOp pipeline;
     int64_t stageBytes = 0;   // that the copies of one stage bring
+    int64_t weightBytes = 0;  // of them
     bool waitsInside = false; // for its sums, in every k tile
   };
   llvm::SmallVector<Loop> loops;
@@ -173,7 +172,8 @@ private:
   static Loop loopOf(tile::PipelineOp pipeline) {
     Loop loop{pipeline};
     pipeline.getProduce().walk(
-        [&](tile::CopyTileOp copy) { loop.stageBytes += copy.getBuffer().getType().getBytes(); });
+        [&](tile::CopyTileOp copy) { loop.weightBytes += copy.getBuffer().getType().getBytes(); });
+    loop.stageBytes = loop.weightBytes;
     pipeline.getProduce().walk([&](tile::CopyBoxOp copy) {
       loop.stageBytes += static_cast<int64_t>(copy.getRows() * copy.getRowBytes());
     });
@@ -246,7 +246,8 @@ private:
     // Weights of the first k tiles are started first: activations wait for the kernel ahead.
     Value ahead = i32(0);
     if (waits) {
-      Value count = arith::MinUIOp::create(builder, loc, sub(last, first), i32(tilesAhead()));
+      int64_t tiles = tilesAhead(kernel.getGeometry(), static_cast<int64_t>(op.getTilesK()), depth);
+      Value count = arith::MinUIOp::create(builder, loc, sub(last, first), i32(tiles));
       ahead = select(share.isFirst, count, i32(0));
       startAhead(of, head, first, ahead, weightCopies);
       when(share.isFirst, [&] { tile::WaitDependencyOp::create(builder, loc); });
@@ -256,9 +257,18 @@ private:
       cursor.slot = select(share.isFirst, select(whole, i32(0), ahead), cursor.slot);
       cursor.parity = select(whole, i32(0), cursor.parity);
     }
+    Value start = add(first, ahead);
+    Value launching; // the k tile at which the next kernel may start
+    if (kernel.getDependent() && &of == &loops.back()) {
+      Value early = sub(last, i32(tilesInLaunch(of.weightBytes)));
+      launching = select(share.isLast, arith::MaxSIOp::create(builder, loc, early, start), i32(-1));
+    }
     mlir::ValueRange after =
-        loop(add(first, ahead), last, i32(1), {cursor.slot, cursor.parity},
+        loop(start, last, i32(1), {cursor.slot, cursor.parity},
              [&](Value kTile, mlir::ValueRange carried) {
+               if (launching)
+                 when(compare(arith::CmpIPredicate::eq, kTile, launching),
+                      [&] { tile::LaunchDependentsOp::create(builder, loc); });
                Cursor now{carried[0], carried[1]};
                tile::BarrierWaitOp::create(builder, loc, barriers, now.slot, now.parity, false);
                tile::BarrierExpectOp::create(builder, loc, barriers, now.slot, of.stageBytes);
@@ -267,19 +277,6 @@ private:
                return llvm::SmallVector<Value>{following.slot, following.parity};
              });
     return cursorsOf(after);
-  }
-
-  // Activations come behind the weights that are on their way when the kernel ahead ends, so these
-  // are no more than the memory brings until then. Kernels that multiply more slowly than it loads
-  // take fewer: for them only the start counts. The shares of all k tiles are those that were
-  // fastest on an H200 for 60 kernels.
-  int64_t tilesAhead() {
-    tile::GeometryAttr a = kernel.getGeometry();
-    constexpr int64_t fewRows = 16, fewest = 2;
-    bool isLoadBound = dsl::ElementType::get(a.getMma()).bits() <= 8 && a.getTileM() <= fewRows;
-    int64_t share = isLoadBound ? 5 : 10;
-    int64_t tiles = static_cast<int64_t>(op.getTilesK()) / std::max<int64_t>(1, splitK);
-    return std::clamp((tiles + share / 2) / share, std::min(fewest, depth), depth);
   }
 
   // Copies of one set into the first slots, which are empty; with weights the bytes of all sets are

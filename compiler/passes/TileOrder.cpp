@@ -37,7 +37,8 @@ public:
       Value last = arith::MinUIOp::create(builder, loc, add(first, perSplit), tilesK);
       Value place = mul(add(mul(tileM, i32(tilesN)), blockX), i32(splitK));
       Value always = arith::ConstantIntOp::create(builder, loc, builder.getI1Type(), 1);
-      TileShare share{{blockX, tileM, first, last, i32(splitK), split, place}, always, Value()};
+      TileShare share{
+          {blockX, tileM, first, last, i32(splitK), split, place}, always, always, Value()};
       bound(share);
       body(share, inits);
       return;
@@ -68,6 +69,7 @@ public:
                     arith::RemUIOp::create(builder, loc, blockX, i32(clusterN)));
       TileShare share{{tileN, tileM, zero, tilesK, one, zero, zero},
                       compare(arith::CmpIPredicate::eq, i, firstTile),
+                      compare(arith::CmpIPredicate::uge, add(i, step), endTile),
                       Value()};
       if (begin) {
         Value tileBegin = mul(index, work.whole), tileEnd = add(tileBegin, work.whole);

@@ -6,11 +6,11 @@
 
 namespace rho::compiler {
 
-// What the body of tile.for_tiles takes, whether the tile is the CTA's first, and whether it
-// exists: null where every CTA of a cluster has one.
+// What the body of tile.for_tiles takes, whether the tile is the CTA's first or its last, and
+// whether it exists: null where every CTA of a cluster has one.
 struct TileShare {
   llvm::SmallVector<mlir::Value, 7> arguments;
-  mlir::Value isFirst, exists;
+  mlir::Value isFirst, isLast, exists;
 };
 
 // Of a list of k tiles, part by part: how many there are of a part, and what one of them costs.
