@@ -215,6 +215,9 @@ constexpr double ringKilobytes = 124, ringShare = 0.2;
 constexpr double runMmaCycles = 1, runTileCycles = 58;
 constexpr double runDependentFactor = 1.15, runSharedSmFactor = 1.05;
 constexpr double runSharedShare = 0.67; // of what is read from shared memory, that takes time
+// Of CTAs with less rows of weights than an instruction of wgmma: 28 candidates at n = 4096, k =
+// 14336, m = 1 and 16.
+constexpr double narrowFactor = 0.94;
 // Of shares of k that wait for room.
 constexpr double laterWavesFactor = 1.1;
 constexpr double flushIssueShare = 1.25; // the same of conversion and multiply-add
@@ -341,6 +344,8 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
     factor *= g.hasRuns ? runSharedSmFactor : sharedSmFactor;
   if (schedule.splitK > 1 && waves > 1)
     factor *= laterWavesFactor;
+  if (g.tileN < 64)
+    factor *= narrowFactor;
   // With shares of memory's time, of the CTAs that run at a time, and of those of an SM.
   auto stepOf = [&](double ofMemory, double ofAll, double ofSm) {
     constexpr double sharpness = 4;

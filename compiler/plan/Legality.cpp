@@ -192,8 +192,10 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
   if (g.specialized()) {
     if (device.target != "sm_90a")
       return Objection{DiagId::schedule_roles, {roles, device.target, "they need sm_90a"}};
-    if (s.warpsM != 1 || s.warpsN % 4 != 0)
+    if (s.warpsM != 1 || (g.warpgroupsMultiply() && s.warpsN % 4 != 0))
       return warps("warps that share wgmma instructions stand 1 x 4, 1 x 8 or 1 x 16");
+    if (s.warpsN * s.warpsK % 4 != 0) // PTX ISA, setmaxnreg: all warps of a warpgroup
+      return warps("warps exchange registers in fours, here are " + str(s.warpsN * s.warpsK));
     if (g.decodesApart() && (s.warpsN > 8 || s.warpsK > 1))
       return warps("roles excp have one or two warpgroups that multiply, 1 x 4 or 1 x 8, and one "
                    "group of warps along k");

@@ -43,8 +43,30 @@ std::vector<U> choices(const std::optional<T> &own, std::initializer_list<U> can
   return own ? std::vector<U>{static_cast<U>(*own)} : std::vector<U>(candidates);
 }
 
+// Of fewer weight rows than an instruction of wgmma, where more would leave half of the SMs without
+// outputs: each SM then has all of k, and no sums of parts meet. All CTAs read all activations: of
+// 16 bits and a long k, with scales along k, and of rows past the batch, that took longer than it
+// saved.
+std::vector<dsl::ScheduleDecl::Tile> narrowTiles(const PlacedGemm &placed, const Problem &problem,
+                                                 int64_t sms) {
+  constexpr int64_t rows = 32, mostBatch = 16, longK = 6144, widestOperand = 16;
+  std::vector<dsl::ScheduleDecl::Tile> result;
+  bool isLong = problem.k > longK;
+  bool isWide = 256 / placed.mmaK == widestOperand;
+  auto isOfActivation = [](const ScaleUse &use) { return !use.weight; };
+  if (problem.m > mostBatch || divideUp(problem.n, 2 * rows) > sms / 2 || (isLong && isWide) ||
+      std::ranges::any_of(placed.accumulator, isOfActivation))
+    return result;
+  int64_t batch = problem.m <= 8 ? 8 : mostBatch;
+  for (int64_t k : {256, 512})
+    if (k <= 16 * placed.mmaK && (k == 256 || !isLong))
+      result.push_back({batch, rows, k});
+  return result;
+}
+
 std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const PlacedGemm &placed,
-                                                    Roles roles, const Problem &problem) {
+                                                    Roles roles, const Problem &problem,
+                                                    int64_t sms) {
   if (gemm.schedule.tile)
     return {*gemm.schedule.tile};
   std::vector<dsl::ScheduleDecl::Tile> result;
@@ -67,6 +89,9 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
         if (uniform ? k <= 256 : k % rowK == 0 && k <= mostRows * rowK)
           result.push_back({m, n, k});
   }
+  if (!uniform)
+    for (const dsl::ScheduleDecl::Tile &tile : narrowTiles(placed, problem, sms))
+      result.push_back(tile);
   return result;
 }
 
@@ -95,11 +120,13 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
       return blockRows > 0 && blockRows % instructionRows == 0 && blockRows % (4 * tile.n / n) != 0;
     };
     std::vector<dsl::ScheduleDecl::Warps> result;
-    for (int64_t n : {4, 8})
-      for (int64_t k : {1, 2, 3, 4})
-        if (tile.n >= 16 * n && tile.n <= 32 * n && n * k <= mostWarps &&
+    for (int64_t n : {2, 4, 8})
+      for (int64_t k : {1, 2, 3, 4, 6, 8}) {
+        bool isUsual = n == 2 ? tile.n == 16 * n && k % 2 == 0 : k <= 4;
+        if (isUsual && tile.n >= 16 * n && tile.n <= 32 * n && n * k <= mostWarps &&
             (k != 3 || placed.flushK > 0) && !cutsBlocks(n) && (k == 1 || tile.m * tile.n <= 8192))
           result.push_back({1, n, k});
+      }
     return result;
   }
   std::vector<dsl::ScheduleDecl::Warps> result;
@@ -243,11 +270,11 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
       whyNotBiased(gemm, placed, problem, roles).empty() ? Sums::Biased : Sums::Converted);
   const std::vector<int64_t> splits = splitCandidates(gemm, placed, roles, problem);
   std::vector<Schedule> result;
-  for (const dsl::ScheduleDecl::Tile &tile : tileCandidates(gemm, placed, roles, problem))
+  for (const dsl::ScheduleDecl::Tile &tile : tileCandidates(gemm, placed, roles, problem, device.smCount))
     for (const dsl::ScheduleDecl::Warps &warps : warpCandidates(gemm, placed, roles, tile))
       for (int64_t split : splits) {
         int64_t tilesK = divideUp(problem.k, tile.k) / std::max<int64_t>(1, split);
-        bool mayBeDeep = !placed.storesBlocks() && tile.n == 64 && tile.k == 256 && tilesK >= 24;
+        bool mayBeDeep = !placed.storesBlocks() && tile.n <= 64 && tile.k == 256 && tilesK >= 24;
         dsl::ScheduleDecl::Cluster cluster =
             chooseCluster(own, roles, problem, tile, split, device.smCount);
         for (int pipeline : pipelineCandidates(own, roles, mayBeDeep)) {

@@ -44,6 +44,32 @@ TEST_F(CandidatesTest, thePlannersChoiceIsTheFirst) {
   EXPECT_EQ(candidates(1).value().size(), 1U);
 }
 
+// Where tiles of 64 weight rows would leave half of the SMs without outputs, each has all of k.
+TEST_F(CandidatesTest, aWeightOfFewRowsIsDividedIntoNarrowTiles) {
+  const dsl::Module more =
+      dsl::parseModule("format int4 { element: s4 scale: f16 per k[128] value = element * scale }\n"
+                       "format int8 { element: s8 scale: f32 per token value = element * scale }\n"
+                       "gemm g8 { weight: int4 activation: int8 output: f16\n"
+                       "  schedule { roles: imfp } }\n"
+                       "gemm g16 { weight: int4 activation: f16 output: f16\n"
+                       "  schedule { roles: imfp } }\n"
+                       "gemm g4 { weight: int4 activation: int4 output: f16\n"
+                       "  schedule { roles: imfp } }\n",
+                       "t.rho", [](const std::string &) { return std::nullopt; })
+          .value();
+  auto rowsOf = [&](size_t gemm, const Problem &problem) {
+    return plan(more.gemms.at(gemm), problem, device, nullptr).value().schedule.tileN;
+  };
+  EXPECT_EQ(rowsOf(0, {8, 4096, 4096}), 32);
+  EXPECT_EQ(rowsOf(0, {16, 4096, 4096}), 32);
+  EXPECT_EQ(rowsOf(1, {8, 4096, 4096}), 32);
+  EXPECT_EQ(rowsOf(0, {8, 4096, 14336}), 32);
+  EXPECT_NE(rowsOf(1, {8, 4096, 14336}), 32); // each CTA reads all activations, of 16 bits
+  EXPECT_NE(rowsOf(2, {8, 4096, 4096}), 32);  // and their scales
+  EXPECT_NE(rowsOf(0, {32, 4096, 4096}), 32); // more rows than warps multiply alone
+  EXPECT_NE(rowsOf(0, {8, 8192, 8192}), 32);
+}
+
 TEST_F(CandidatesTest, atMostThreeAreAlikeAndNoTwoTheSame) {
   std::map<std::string, int> alike;
   std::set<std::string> texts;

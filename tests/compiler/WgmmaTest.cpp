@@ -90,6 +90,13 @@ constexpr Shape shapes[] = {
     {16, 256, 1, "1 x 16", 1, 3, false},  {16, 64, 2, "1 x 4 x 4", 3, 8, false},
     {16, 64, 1, "1 x 4 x 3", 1, 6, true},
 };
+// Fewer weight rows than an instruction has: each warp multiplies alone, in groups along k.
+constexpr Shape narrowShapes[] = {
+    {8, 32, 1, "1 x 2 x 4", 1, 8, true},
+    {16, 32, 2, "1 x 2 x 2", 1, 4, false},
+    {8, 32, 2, "1 x 2 x 8", 1, 16, false},
+    {16, 32, 1, "1 x 2 x 6", 3, 12, true},
+};
 // Sums of groups of k are added up at the end of each tile, so that no stage is held longer.
 constexpr Shape groupedShapes[] = {
     {16, 64, 1, "1 x 4 x 2", 1, 2, true},
@@ -146,6 +153,8 @@ TEST_P(Wgmma, IsWithinTheBound) {
   std::vector<Shape> all(std::begin(shapes), std::end(shapes));
   auto append = [&](const auto &more) { all.insert(all.end(), std::begin(more), std::end(more)); };
   append(apartShapes);
+  if (std::string(operands.activation) != "fp8_token") // of which wgmma alone multiplies few rows
+    append(narrowShapes);
   if (grouped(operands)) {
     append(groupedShapes);
   } else {
@@ -195,8 +204,9 @@ TEST(WgmmaIntegers, AreExactBitForBit) {
   for (const Operands &operands : wgmmaOperands) {
     if (std::string(operands.activation) != "int8_token")
       continue;
-    for (const Shape &shape : {shapes[0], shapes[1], shapes[4], shapes[7], shapes[9],
-                               apartShapes[0], apartShapes[1], apartShapes[3], apartShapes[5]})
+    for (const Shape &shape :
+         {shapes[0], shapes[1], shapes[4], shapes[7], shapes[9], narrowShapes[0], narrowShapes[3],
+          apartShapes[0], apartShapes[1], apartShapes[3], apartShapes[5]})
       expectExact({operands.weight,
                    operands.activation,
                    "f32",
@@ -224,6 +234,7 @@ TEST(WgmmaPersistent, TilesOfOneCtaFollowEachOther) {
                           Run{half, {8, 64, 1, "1 x 4", 1, 2, true}, 2},
                           Run{half, {8, 64, 1, "1 x 4 x 4", 1, 8, true}, 1},
                           Run{s8, {8, 64, 1, "1 x 4 x 4", 1, 4, true}, 3},
+                          Run{s8, {8, 32, 1, "1 x 2 x 4", 1, 4, true}, 3},
                           Run{s8, {8, 64, 1, "1 x 4", 1, 3, true, 1, 1, "excp"}, 3},
                           Run{half, {8, 64, 1, "1 x 4", 1, 2, true, 1, 1, "excp"}, 1},
                           Run{half, {8, 64, 1, "1 x 4", 1, 5, false, 1, 1, "excp"}, 4}}) {
