@@ -51,15 +51,15 @@ std::vector<dsl::ScheduleDecl::Tile> narrowTiles(const PlacedGemm &placed, const
                                                  int64_t sms) {
   constexpr int64_t rows = 32, mostBatch = 16, longK = 6144, widestOperand = 16;
   std::vector<dsl::ScheduleDecl::Tile> result;
-  bool isLong = problem.k > longK;
-  bool isWide = 256 / placed.mmaK == widestOperand;
+  bool isLong = problem.k > longK, isWide = 256 / placed.mmaK == widestOperand;
+  int64_t mostK = int64_t{16} * placed.mmaK; // four 128-byte rows of activations
   auto isOfActivation = [](const ScaleUse &use) { return !use.weight; };
   if (problem.m > mostBatch || divideUp(problem.n, 2 * rows) > sms / 2 || (isLong && isWide) ||
       std::ranges::any_of(placed.accumulator, isOfActivation))
     return result;
   int64_t batch = problem.m <= 8 ? 8 : mostBatch;
   for (int64_t k : {256, 512})
-    if (k <= 16 * placed.mmaK && (k == 256 || !isLong))
+    if (k <= mostK && (k == 256 || !isLong))
       result.push_back({batch, rows, k});
   return result;
 }
@@ -270,7 +270,8 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
       whyNotBiased(gemm, placed, problem, roles).empty() ? Sums::Biased : Sums::Converted);
   const std::vector<int64_t> splits = splitCandidates(gemm, placed, roles, problem);
   std::vector<Schedule> result;
-  for (const dsl::ScheduleDecl::Tile &tile : tileCandidates(gemm, placed, roles, problem, device.smCount))
+  for (const dsl::ScheduleDecl::Tile &tile :
+       tileCandidates(gemm, placed, roles, problem, device.smCount))
     for (const dsl::ScheduleDecl::Warps &warps : warpCandidates(gemm, placed, roles, tile))
       for (int64_t split : splits) {
         int64_t tilesK = divideUp(problem.k, tile.k) / std::max<int64_t>(1, split);
