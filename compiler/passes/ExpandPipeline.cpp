@@ -24,8 +24,8 @@ using mlir::Value;
 
 class Expansion {
 public:
-  Expansion(tile::PipelineOp op, bool follows, bool isLast)
-      : op(op), loc(op.getLoc()), builder(op), follows(follows), isLast(isLast) {}
+  Expansion(tile::PipelineOp op, bool follows)
+      : op(op), loc(op.getLoc()), builder(op), follows(follows) {}
 
   void run() {
     int64_t depth = static_cast<int64_t>(op.getDepth());
@@ -35,6 +35,7 @@ public:
     if (follows) // all are done with the slots of the pipeline before
       mlir::NVVM::Barrier0Op::create(builder, loc);
     if (dependent) {
+      tile::LaunchDependentsOp::create(builder, loc);
       for (int64_t ahead = 0; ahead < depth - 1; ++ahead)
         produceIfAny(add(op.getFirst(), i32(ahead)), i32(ahead),
                      weightCopies | pieceReads | pieceCopies);
@@ -57,8 +58,6 @@ public:
       Value read = loop.getRegionIterArg(0), fill = loop.getRegionIterArg(1);
       produceIfAny(add(loop.getInductionVar(), i32(depth - 1)), fill, allCopies);
       mlir::NVVM::CpAsyncCommitGroupOp::create(builder, loc);
-      if (kernel.getDependent() && isLast)
-        launchDependents(loop.getInductionVar(), depth);
       mlir::IRMapping map;
       mlir::Block &consume = op.getConsume().front();
       map.map(consume.getArgument(0), loop.getInductionVar());
@@ -80,36 +79,17 @@ private:
   tile::PipelineOp op;
   mlir::Location loc;
   mlir::OpBuilder builder;
-  bool follows, isLast; // of the pipelines of a kernel
+  bool follows; // another pipeline of the kernel
 
-  // The CTAs of the next kernel that find room beside this one's take their share of the memory, so
-  // they come when this CTA's last copies are on their way. A CTA without k tiles says nothing: its
-  // end does.
-  void launchDependents(Value kTile, int64_t depth) {
-    Value from = mlir::arith::SubIOp::create(builder, loc, op.getLast(), i32(depth));
-    from = mlir::arith::MaxSIOp::create(builder, loc, from, op.getFirst());
-    Value now = equal(kTile, from);
-    if (auto tiles = op->getParentOfType<mlir::scf::ForOp>()) { // output tiles
-      Value isLast = mlir::arith::CmpIOp::create(builder, loc, mlir::arith::CmpIPredicate::uge,
-                                                 add(tiles.getInductionVar(), tiles.getStep()),
-                                                 tiles.getUpperBound());
-      now = mlir::arith::AndIOp::create(builder, loc, now, isLast);
-    }
-    auto guarded = mlir::scf::IfOp::create(builder, loc, now);
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(&guarded.getThenRegion().front());
-    tile::LaunchDependentsOp::create(builder, loc);
-  }
-  Value equal(Value a, Value b) {
-    return mlir::arith::CmpIOp::create(builder, loc, mlir::arith::CmpIPredicate::eq, a, b);
-  }
   Value i32(int64_t value) {
     return mlir::arith::ConstantIntOp::create(builder, loc, builder.getI32Type(), value);
   }
   Value add(Value a, Value b) { return mlir::arith::AddIOp::create(builder, loc, a, b); }
   Value next(Value slot, int64_t depth) {
     Value after = add(slot, i32(1));
-    return mlir::arith::SelectOp::create(builder, loc, equal(after, i32(depth)), i32(0), after);
+    Value wraps = mlir::arith::CmpIOp::create(builder, loc, mlir::arith::CmpIPredicate::eq, after,
+                                              i32(depth));
+    return mlir::arith::SelectOp::create(builder, loc, wraps, i32(0), after);
   }
   // Every tile has a copy group of its own, also one past the last, so that counting them is
   // enough. Of the first tiles of a dependent kernel, all weights belong to the first group.
@@ -151,11 +131,9 @@ struct ExpandPipelinePass : impl::ExpandPipelineBase<ExpandPipelinePass> {
     llvm::SmallVector<tile::PipelineOp> pipelines;
     getOperation().walk([&](tile::PipelineOp op) { pipelines.push_back(op); });
     tile::KernelOp last;
-    for (auto [i, op] : llvm::enumerate(pipelines)) {
+    for (tile::PipelineOp op : pipelines) {
       auto kernel = op->getParentOfType<tile::KernelOp>();
-      bool isLast = i + 1 == pipelines.size() ||
-                    pipelines[i + 1]->getParentOfType<tile::KernelOp>() != kernel;
-      Expansion(op, kernel == last, isLast).run();
+      Expansion(op, kernel == last).run();
       last = kernel;
     }
   }

@@ -107,6 +107,8 @@ void KernelBuilder::waitForLists() {
   mlir::Operation *around = builder.getBlock()->getParentOp();
   if (llvm::isa<tile::ForTilesOp>(around)) // before the loop over tiles
     builder.setInsertionPoint(around);
+  if (!g.specialized())
+    tile::LaunchDependentsOp::create(builder, at("schedule"));
   tile::WaitDependencyOp::create(builder, at("schedule"));
 }
 

@@ -73,7 +73,8 @@ constexpr double issueStall = 1.3; // cycles to those that are issued
 // conversions.
 constexpr double scalingStall = 2.3;
 // On Hopper mma.sync takes longer than this says (NVFP4 x bf16, m = 1 and 16, on an H200; standard
-// deviation 0.19).
+// deviation 0.19), between dependent launches only where instructions are what takes long (RaZeR x
+// bf16).
 constexpr double uniformBesideWgmma = 1.2;
 // Of launches there that overlap: the start of one, and cycles of a k tile of which the above knows
 // nothing. Fitted to 1400 of int4 g128 and LiquidQuant x s8, int4 g128 and NVFP4 x bf16, RaZeR x
@@ -449,7 +450,10 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   perWarp.others += parameterInstructions(gemm, placed, g);
   perWarp += residual.issued;
   double issued = perWarp.total() + scaling.total();
+  bool overlaps = schedule.dependent && device.target == "sm_90a";
   double issue = warps * issued / issuePerCycle / clock * issueStall;
+  if (overlaps)
+    issue *= uniformBesideWgmma;
   double pipes = warps * pipeCycles(perWarp, device.rates).slowest() / clock;
   double macs =
       static_cast<double>(g.tileM * g.tileN * g.tileK * placed.products()) + residual.macs;
@@ -458,7 +462,6 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   double shared = resident * sharedTraffic(g, tileBytes) / sharedBytesPerCycle(device) / clock;
   // One warp's own dependences. CTAs of an SM overlap theirs.
   double own = static_cast<double>(schedule.warpsM * schedule.warpsN);
-  bool overlaps = schedule.dependent && device.target == "sm_90a";
   double cycles = barrierCycles + barrierCyclesPerWarp * own + dependentCycles * issued;
   double latency = (cycles + (overlaps ? uniformDependentCycles : 0)) / clock;
   // The slowest decides; the others hide behind it the less the closer they come.
