@@ -505,29 +505,13 @@ void divideCodes(const QuantizedMatrix &whole, QuantizedMatrix &weight) {
   });
 }
 
-} // namespace
+// The dense part of a weight with a residual, else all of it.
+const QuantizedMatrix &densePart(const QuantizedMatrix &weight) {
+  return weight.parts.empty() ? weight : weight.parts[0];
+}
 
-Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *out) {
-  std::string problem = weightProblem(layout, weight);
-  if (!problem.empty())
-    return makeError(DiagId::layout_mismatch, {problem});
-  std::vector<const QuantizedMatrix *> parts;
-  for (const QuantizedMatrix &part : weight.parts)
-    parts.push_back(&part);
-  if (parts.empty())
-    parts.push_back(&weight);
-  for (const QuantizedMatrix *part : parts)
-    if (std::optional<Place> breach = firstBreach(*part))
-      return makeError(DiagId::pack_breaks_requirement,
-                       {std::to_string(breach->n), std::to_string(breach->k), weight.format->name});
-  if (std::optional<Error> negative = negativeScale(layout.sections, *parts[0]))
-    return *negative;
-  if (std::optional<Error> none = noSum(layout.sections, *parts[0]))
-    return *none;
-  if (layout.residual)
-    if (auto negative = negativeScale(layout.residual->parts, weight.parts[1]))
-      return *negative;
-
+// All bytes of a weight whose codes fit the layout.
+Status write(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *out) {
   std::memset(out, 0, static_cast<size_t>(layout.bytes));
   if (layout.isRefined()) {
     Result<QuantizedMatrix> whole = refinedCodes(weight);
@@ -536,15 +520,13 @@ Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *
     packSections(layout.sections, *whole, out);
     return packResidual(*layout.residual, weight, *whole, out);
   }
-  packSections(layout.sections, *parts[0], out);
+  packSections(layout.sections, densePart(weight), out);
   return layout.residual ? packResidual(*layout.residual, weight, weight.parts[1], out) : Done{};
 }
 
-Result<QuantizedMatrix> unpack(const WeightLayout &layout, std::shared_ptr<const Format> format,
-                               const uint8_t *in) {
-  std::string problem = format ? mismatch(layout, *format) : "there is no format";
-  if (!problem.empty())
-    return makeError(DiagId::layout_mismatch, {problem});
+// The codes that are read where write() would have left them.
+QuantizedMatrix read(const WeightLayout &layout, std::shared_ptr<const Format> format,
+                     const uint8_t *in) {
   if (!layout.residual) {
     QuantizedMatrix weight = emptyMatrix(std::move(format), layout.n, layout.k);
     unpackSections(layout.sections, in, weight);
@@ -569,6 +551,48 @@ Result<QuantizedMatrix> unpack(const WeightLayout &layout, std::shared_ptr<const
   }
   unpackSections(layout.sections, in, weight.parts[0]);
   unpackResidual(*layout.residual, in, weight.parts[1], weight.choice);
+  return weight;
+}
+
+} // namespace
+
+Status pack(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *out) {
+  std::string problem = weightProblem(layout, weight);
+  if (!problem.empty())
+    return makeError(DiagId::layout_mismatch, {problem});
+  std::vector<const QuantizedMatrix *> parts;
+  for (const QuantizedMatrix &part : weight.parts)
+    parts.push_back(&part);
+  if (parts.empty())
+    parts.push_back(&weight);
+  for (const QuantizedMatrix *part : parts)
+    if (std::optional<Place> breach = firstBreach(*part))
+      return makeError(DiagId::pack_breaks_requirement,
+                       {std::to_string(breach->n), std::to_string(breach->k), weight.format->name});
+  if (std::optional<Error> negative = negativeScale(layout.sections, *parts[0]))
+    return *negative;
+  if (std::optional<Error> none = noSum(layout.sections, *parts[0]))
+    return *none;
+  if (layout.residual)
+    if (auto negative = negativeScale(layout.residual->parts, weight.parts[1]))
+      return *negative;
+  return write(layout, weight, out);
+}
+
+Result<QuantizedMatrix> unpack(const WeightLayout &layout, std::shared_ptr<const Format> format,
+                               const uint8_t *in) {
+  std::string problem = format ? mismatch(layout, *format) : "there is no format";
+  if (!problem.empty())
+    return makeError(DiagId::layout_mismatch, {problem});
+  QuantizedMatrix weight = read(layout, std::move(format), in);
+  std::vector<uint8_t> again(static_cast<size_t>(layout.bytes));
+  if (Status written = write(layout, weight, again.data()); !written)
+    return written.error();
+  auto [made, found] = std::mismatch(again.begin(), again.end(), in);
+  if (made != again.end())
+    return makeError(DiagId::unpack_not_packed,
+                     {std::to_string(made - again.begin()), std::to_string(*found),
+                      std::to_string(*made)});
   return weight;
 }
 

@@ -88,7 +88,7 @@ void repeatResidual(const compiler::ResidualLayout &from, const uint8_t *packed,
   std::memcpy(whole.data() + to.firstsOffset, firsts.data(), static_cast<size_t>(to.firstsBytes()));
   if (pieces > 0)
     repeat({packed + from.pieceOffset, static_cast<size_t>(pieces * from.pieceBytes)},
-           {whole.data() + to.pieceOffset, static_cast<size_t>(to.pieces * to.pieceBytes)});
+           {whole.data() + to.pieceOffset, static_cast<size_t>(next * to.pieceBytes)});
 }
 
 } // namespace

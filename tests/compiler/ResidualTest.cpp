@@ -290,6 +290,24 @@ TEST(ResidualLayout, KeepsCodesOfStoredBlocks) {
   }
 }
 
+// Tables of pieces that fit none, whatever they say.
+TEST(ResidualLayout, RefusesTablesThatPackDoesNotMake) {
+  for (const char *residual : {"int4_g64 per n[32] k[128]", "s4 / 16 per n[32] k[128]"}) {
+    Packed packed = packedLayout(residual, {8, 150, 700});
+    const compiler::ResidualLayout &tables = *packed.layout.residual;
+    std::vector<uint8_t> bytes(static_cast<size_t>(packed.layout.bytes));
+    ASSERT_TRUE(pack(packed.layout, randomCodes(packed.format, 150, 700, patterns[5]), bytes.data())
+                    .ok());
+    for (auto [offset, count] : {std::pair(tables.firstsOffset, tables.firstsBytes()),
+                                 std::pair(tables.wordsOffset, tables.wordsBytes())})
+      for (int value : {0x00, 0xff, 0x81}) {
+        std::vector<uint8_t> wrong = bytes;
+        std::fill_n(wrong.begin() + offset, count, static_cast<uint8_t>(value));
+        EXPECT_FALSE(unpack(packed.layout, packed.format, wrong.data()).ok()) << offset;
+      }
+  }
+}
+
 // The operands of stored blocks are 16 q + r, of 8 bits.
 TEST(ResidualLayout, RefusesNumbersBelowTheOperandsAndScalesThatDiffer) {
   Packed packed = packedLayout("s4 / 16 per n[16] k[64]", {8, 64, 128});

@@ -221,24 +221,60 @@ TEST(PackTest, PlanesAndCopiesEqualTheDefinitionBitByBitAndUnpack) {
   }
 }
 
-// Codes renamed by a table, and their bits anywhere in a word.
+std::shared_ptr<Format> scaledBy48() {
+  return productFormat("w", {component("element", "s4", Extent::Element),
+                             component("scale", "f16", Extent::Group, 48)});
+}
+// Of 13 x 200 numbers: five groups, the last one short, whose codes are there for each unitK.
+WeightLayout layoutOfCopies(const Format &format, int64_t unitK) {
+  WeightLayout layout = makeLayout(format, 13, 200, 2, 5, 1);
+  LayoutSection &scale = layout.sections[1];
+  scale.unitK = unitK;
+  scale.tileK = 4;
+  scale.tilesK = (200 + 4 * unitK - 1) / (4 * unitK);
+  scale.order = randomOrder(2, 2, 3);
+  scale.bytes = scale.tilesN * scale.tilesK * 4 * 4 * 2;
+  layout.bytes = (scale.offset + scale.bytes + 255) / 256 * 256;
+  return layout;
+}
+
 TEST(PackTest, CopiesAlongKEqualTheDefinitionBitByBitAndUnpack) {
-  auto format = productFormat("w", {component("element", "s4", Extent::Element),
-                                    component("scale", "f16", Extent::Group, 48)});
   for (int64_t unitK : {16, 8, 48}) {
-    QuantizedMatrix weight = randomMatrix(format, 13, 200, 1); // five groups, the last one short
-    WeightLayout layout = makeLayout(*format, 13, 200, 2, 5, 1);
-    LayoutSection &scale = layout.sections[1];
-    scale.unitK = unitK;
-    scale.tileK = 4;
-    scale.tilesK = (200 + 4 * unitK - 1) / (4 * unitK);
-    scale.order = randomOrder(2, 2, 3);
-    scale.bytes = scale.tilesN * scale.tilesK * 4 * 4 * 2;
-    layout.bytes = (scale.offset + scale.bytes + 255) / 256 * 256;
-    expectPacksAndUnpacks(layout, weight);
+    std::shared_ptr<Format> format = scaledBy48();
+    expectPacksAndUnpacks(layoutOfCopies(*format, unitK), randomMatrix(format, 13, 200, 1));
   }
 }
 
+// Whatever one bit more makes of the bytes, they are refused or those of the codes that come back.
+TEST(PackTest, UnpacksNothingThatPackDoesNotMake) {
+  std::shared_ptr<Format> format = scaledBy48();
+  WeightLayout layout = layoutOfCopies(*format, 16);
+  std::vector<uint8_t> packed(layout.bytes), again(layout.bytes);
+  ASSERT_TRUE(pack(layout, randomMatrix(format, 13, 200, 1), packed.data()).ok());
+  int64_t codes = 0, copies = 0; // that are taken, that are refused
+  for (size_t byte = 0; byte < packed.size(); ++byte) {
+    packed[byte] ^= 1;
+    Result<QuantizedMatrix> back = unpack(layout, format, packed.data());
+    bool isScale = byte >= static_cast<size_t>(layout.sections[1].offset);
+    if (back) {
+      ASSERT_TRUE(pack(layout, *back, again.data()).ok());
+      EXPECT_EQ(packed, again) << byte;
+      codes += isScale ? 0 : 1;
+    } else {
+      EXPECT_EQ(back.error().diagnostics[0].id, DiagId::unpack_not_packed) << byte;
+      copies += isScale ? 1 : 0;
+    }
+    packed[byte] ^= 1;
+  }
+  EXPECT_GE(codes, 13 * 200 / 2);
+  EXPECT_GE(copies, 13 * 4 * 3 * 2); // each scale of a whole group is there three times
+  packed.back() = 7;
+  EXPECT_EQ(unpack(layout, format, packed.data()).error().diagnostics[0].message,
+            "byte " + std::to_string(packed.size() - 1) +
+                " of a packed weight is 7, where packing the codes that it holds gives 0");
+}
+
+// Codes renamed by a table, and their bits anywhere in a word.
 TEST(PackTest, RenamedAndScatteredCodesEqualTheDefinitionBitByBitAndUnpack) {
   std::mt19937 random(5);
   for (std::string_view element : {"s4", "e2m1", "u2", "s8"})

@@ -32,8 +32,10 @@ TEST(TimingOperandsTest, aLargeWeightRepeatsValidNumbers) {
     dsl::QuantizedMatrix slice = sliceCodes(layout, gemm.impl().weight(), 1).value();
     std::vector<uint8_t> packed = packRepeated(layout, slice).value();
     ASSERT_EQ(static_cast<int64_t>(packed.size()), layout.bytes);
-    dsl::QuantizedMatrix weight =
-        compiler::unpack(layout, gemm.impl().weight(), packed.data()).value();
+    Result<dsl::QuantizedMatrix> unpacked =
+        compiler::unpack(layout, gemm.impl().weight(), packed.data());
+    ASSERT_TRUE(unpacked) << unpacked.error().str();
+    const dsl::QuantizedMatrix &weight = *unpacked;
     std::vector<double> first = weight.rowValues(3);
     EXPECT_EQ(weight.rowValues(3 + 512), first);
     EXPECT_EQ(slice.rowValues(3), first);
