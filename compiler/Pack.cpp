@@ -505,11 +505,6 @@ void divideCodes(const QuantizedMatrix &whole, QuantizedMatrix &weight) {
   });
 }
 
-// The dense part of a weight with a residual, else all of it.
-const QuantizedMatrix &densePart(const QuantizedMatrix &weight) {
-  return weight.parts.empty() ? weight : weight.parts[0];
-}
-
 // All bytes of a weight whose codes fit the layout.
 Status write(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *out) {
   std::memset(out, 0, static_cast<size_t>(layout.bytes));
@@ -520,7 +515,7 @@ Status write(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t 
     packSections(layout.sections, *whole, out);
     return packResidual(*layout.residual, weight, *whole, out);
   }
-  packSections(layout.sections, densePart(weight), out);
+  packSections(layout.sections, weight.parts.empty() ? weight : weight.parts[0], out);
   return layout.residual ? packResidual(*layout.residual, weight, weight.parts[1], out) : Done{};
 }
 
@@ -590,9 +585,8 @@ Result<QuantizedMatrix> unpack(const WeightLayout &layout, std::shared_ptr<const
     return written.error();
   auto [made, found] = std::mismatch(again.begin(), again.end(), in);
   if (made != again.end())
-    return makeError(DiagId::unpack_not_packed,
-                     {std::to_string(made - again.begin()), std::to_string(*found),
-                      std::to_string(*made)});
+    return makeError(DiagId::unpack_not_packed, {std::to_string(made - again.begin()),
+                                                 std::to_string(*found), std::to_string(*made)});
   return weight;
 }
 

@@ -296,8 +296,8 @@ TEST(ResidualLayout, RefusesTablesThatPackDoesNotMake) {
     Packed packed = packedLayout(residual, {8, 150, 700});
     const compiler::ResidualLayout &tables = *packed.layout.residual;
     std::vector<uint8_t> bytes(static_cast<size_t>(packed.layout.bytes));
-    ASSERT_TRUE(pack(packed.layout, randomCodes(packed.format, 150, 700, patterns[5]), bytes.data())
-                    .ok());
+    ASSERT_TRUE(
+        pack(packed.layout, randomCodes(packed.format, 150, 700, patterns[5]), bytes.data()).ok());
     for (auto [offset, count] : {std::pair(tables.firstsOffset, tables.firstsBytes()),
                                  std::pair(tables.wordsOffset, tables.wordsBytes())})
       for (int value : {0x00, 0xff, 0x81}) {
