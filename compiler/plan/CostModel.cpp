@@ -345,7 +345,7 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
     factor *= g.hasRuns ? runSharedSmFactor : sharedSmFactor;
   if (schedule.splitK > 1 && waves > 1)
     factor *= laterWavesFactor;
-  if (g.tileN < 64)
+  if (g.tileN < Geometry::instructionRows)
     factor *= narrowFactor;
   // With shares of memory's time, of the CTAs that run at a time, and of those of an SM.
   auto stepOf = [&](double ofMemory, double ofAll, double ofSm) {

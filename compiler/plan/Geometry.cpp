@@ -66,8 +66,7 @@ Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
   // few registers: with them mma.sync takes fewer instructions in all and has nothing to wait for.
   // That of e4m3 is slow on Hopper. With runs that is so of 16 rows, too. A tile of fewer weight
   // rows than an instruction has no other way.
-  constexpr int64_t instructionRows = 64;
-  bool sixteen = runs || schedule.tileN < instructionRows;
+  bool sixteen = runs || schedule.tileN < Geometry::instructionRows;
   bool fewRows = schedule.tileM <= (sixteen ? 16 : 8) && placed.mmaType != "e4m3";
   bool warpgroups = schedule.roles == Roles::ExCP || (schedule.roles == Roles::ImFP && !fewRows);
   return {.tileM = schedule.tileM,

@@ -49,9 +49,9 @@ std::vector<U> choices(const std::optional<T> &own, std::initializer_list<U> can
 // saved.
 std::vector<dsl::ScheduleDecl::Tile> narrowTiles(const PlacedGemm &placed, const Problem &problem,
                                                  int64_t sms) {
-  constexpr int64_t rows = 32, mostBatch = 16, longK = 6144, widestOperand = 16;
+  constexpr int64_t rows = Geometry::instructionRows / 2, mostBatch = 16, longK = 6144;
   std::vector<dsl::ScheduleDecl::Tile> result;
-  bool isLong = problem.k > longK, isWide = 256 / placed.mmaK == widestOperand;
+  bool isLong = problem.k > longK, isWide = 256 / placed.mmaK == 16;
   int64_t mostK = int64_t{16} * placed.mmaK; // four 128-byte rows of activations
   auto isOfActivation = [](const ScaleUse &use) { return !use.weight; };
   if (problem.m > mostBatch || divideUp(problem.n, 2 * rows) > sms / 2 || (isLong && isWide) ||
@@ -114,10 +114,10 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
     // few registers to run ahead.
     int64_t mostWarps = tile.m <= 32 ? 16 : 12;
     // Stored blocks that a warpgroup's instruction can have are not cut up for single warps.
-    constexpr int64_t instructionRows = 64;
     int64_t blockRows = placed.residual ? gemm.weight.residual->blocks.rows : 0;
     auto cutsBlocks = [&](int64_t n) {
-      return blockRows > 0 && blockRows % instructionRows == 0 && blockRows % (4 * tile.n / n) != 0;
+      return blockRows > 0 && blockRows % Geometry::instructionRows == 0 &&
+             blockRows % (4 * tile.n / n) != 0;
     };
     std::vector<dsl::ScheduleDecl::Warps> result;
     for (int64_t n : {2, 4, 8})
