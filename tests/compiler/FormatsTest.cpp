@@ -26,6 +26,8 @@ constexpr Way uniform{
     "roles: uniform tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 2", "sm_80", {5, 70, 328}};
 constexpr Way warpgroups{
     "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 2", "sm_90a", {9, 80, 256}};
+constexpr Way narrow{
+    "roles: imfp tile: 16 x 32 x 128 warps: 1 x 2 x 2 pipeline: 4", "sm_90a", {9, 80, 256}};
 constexpr Way decodedApart{
     "roles: excp tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 2", "sm_90a", {9, 80, 256}};
 constexpr Way vectors{"roles: gemv tile: 2 x 32 x 128 warps: 1 x 1 x 4", "sm_80", {2, 70, 328}};
@@ -45,7 +47,7 @@ class Widths : public testing::TestWithParam<int> {};
 // which sign in which family takes turns.
 TEST_P(Widths, OfElementsAreWithinTheBound) {
   int bits = GetParam();
-  std::array families{uniform, warpgroups, vectors};
+  std::array families{uniform, warpgroups, vectors, narrow};
   int turn = bits;
   for (const char *sign : {"s", "u"})
     for (const char *activation : {"f16", "bf16", "int8_token"}) {
@@ -53,7 +55,8 @@ TEST_P(Widths, OfElementsAreWithinTheBound) {
       if (isByte && sign[0] == 'u' && bits == 8)
         continue; // exceeds s8
       Weight weight = product("w", sign + std::to_string(bits), "f16 per k[64]");
-      expectWithinBound(weight, activation, families[static_cast<size_t>(turn++) % 3]);
+      expectWithinBound(weight, activation,
+                        families[static_cast<size_t>(turn++) % families.size()]);
     }
 }
 INSTANTIATE_TEST_SUITE_P(All, Widths, testing::Range(2, 9),
@@ -61,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(All, Widths, testing::Range(2, 9),
 
 TEST(Widths, InEveryFamily) {
   Weight weight = product("w", "u7", "f16 per k[64]"); // three planes
-  for (const Way &way : {uniform, warpgroups, decodedApart, vectors})
+  for (const Way &way : {uniform, warpgroups, narrow, decodedApart, vectors})
     for (const char *activation : {"f16", "int8_token"})
       expectWithinBound(weight, activation, way);
 }
@@ -82,7 +85,7 @@ TEST(Floats, AreWithinTheBound) {
 // Operands that are the codes themselves, alone and with scales.
 TEST(Floats, OfSixteenBitsAreWithinTheBound) {
   for (const char *type : ways) {
-    for (const Way &way : {uniform, warpgroups, decodedApart, vectors})
+    for (const Way &way : {uniform, warpgroups, narrow, decodedApart, vectors})
       expectWithinBound({type, ""}, type, way);
     for (const Way &way : {uniform, warpgroups})
       expectWithinBound({"w", std::string("format w { element: ") + type +
@@ -145,7 +148,7 @@ TEST(Groups, OfAnySizeAreWithinTheBound) {
   Weight book{"w",
               "format w { element: codebook [-1.6, -0.9, -0.45, -0.1, 0.2, 0.55, 1, 1.7] "
               "fine: u4 per k[48] coarse: f16 per channel value = element * fine * coarse }\n"};
-  for (const Way &way : {uniform, warpgroups, vectors})
+  for (const Way &way : {uniform, warpgroups, narrow, vectors})
     expectWithinBound(book, "f16", way);
   Weight zeros{"w", "format w { element: u4 scale: f16 per k[96] zero: u4 per k[48] "
                     "value = (element - zero) * scale }\n"};
@@ -156,7 +159,7 @@ TEST(Groups, OfAnySizeAreWithinTheBound) {
 // The halves of an instruction's k are of two groups.
 TEST(Groups, OfHalfAnInstructionAreWithinTheBound) {
   for (const char *group : {"8", "24", "40"})
-    for (const Way &way : {uniform, warpgroups, decodedApart})
+    for (const Way &way : {uniform, warpgroups, narrow, decodedApart})
       expectWithinBound(product("w", "s4", std::string("f16 per k[") + group + "]"), "f16", way);
   Weight fine{"w", "format w { element: e2m1 block: e4m3 per k[8] value = element * block }\n"};
   Weight levels{"w", "format w { element: s6 fine: u4 per k[8] d: f16 per k[128] "
@@ -194,7 +197,7 @@ TEST(ZeroPoints, AreWithinTheBound) {
   Weight tensor{"w",
                 "format w { element: s5 scale: f16 per k[128] zero: s4 per tensor "
                 "value = (element - zero) * scale encode { scale = absmax(x) / 15 zero = 2 } }\n"};
-  for (const Way &way : {uniform, warpgroups, vectors})
+  for (const Way &way : {uniform, warpgroups, narrow, vectors})
     expectWithinBound(tensor, "int8_token", way);
 }
 

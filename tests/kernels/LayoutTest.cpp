@@ -269,9 +269,10 @@ TEST(PackTest, UnpacksNothingThatPackDoesNotMake) {
   EXPECT_GE(codes, 13 * 200 / 2);
   EXPECT_GE(copies, 13 * 4 * 3 * 2); // each scale of a whole group is there three times
   packed.back() = 7;
-  EXPECT_EQ(unpack(layout, format, packed.data()).error().diagnostics[0].message,
-            "byte " + std::to_string(packed.size() - 1) +
-                " of a packed weight is 7, where packing the codes that it holds gives 0");
+  EXPECT_EQ(unpack(layout, format, packed.data()).error().str(),
+            "error: byte " + std::to_string(packed.size() - 1) +
+                " of a packed weight is 7, where packing the codes that it holds gives 0 "
+                "[unpack_not_packed]\n");
 }
 
 // Codes renamed by a table, and their bits anywhere in a word.
