@@ -216,7 +216,7 @@ constexpr double ringKilobytes = 124, ringShare = 0.2;
 constexpr double runMmaCycles = 1, runTileCycles = 58;
 constexpr double runDependentFactor = 1.15, runSharedSmFactor = 1.05;
 constexpr double runSharedShare = 0.67; // of what is read from shared memory, that takes time
-// Of CTAs with less rows of weights than an instruction of wgmma: 28 candidates at n = 4096, k =
+// Of CTAs with fewer rows of weights than an instruction of wgmma: 28 candidates at n = 4096, k =
 // 14336, m = 1 and 16.
 constexpr double narrowFactor = 0.94;
 // Of shares of k that wait for room.
