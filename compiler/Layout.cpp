@@ -5,6 +5,7 @@
 #include "dsl/Findings.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <map>
 
@@ -46,7 +47,7 @@ std::string storedCodeProblem(const LayoutSection &section) {
        !isPermutation(section.codeTable, size_t(1) << section.codeBits)))
     return "'table' does not rename codes of " + std::to_string(section.codeBits) + " bits";
   if (!section.wordBits.empty() && (section.codeBits > 8 || 32 % section.codeBits != 0 ||
-                                    (int64_t(section.codeBits) << section.order.size()) % 32 != 0 ||
+                                    section.tileN * section.tileK * section.codeBits % 32 != 0 ||
                                     !isPermutation(section.wordBits, 32)))
     return "'word' does not order the bits of words of codes of " +
            std::to_string(section.codeBits) + " bits";
@@ -75,7 +76,7 @@ std::string sectionProblem(const LayoutSection &section, int64_t alignment) {
       return "the order names a bit twice or beyond a tile";
     bits |= mask;
   }
-  if (seen[0] + 1 != static_cast<uint64_t>(section.tileN) ||
+  if (seen[0] + 1 != std::bit_ceil(static_cast<uint64_t>(section.tileN)) ||
       seen[1] + 1 != static_cast<uint64_t>(section.tileK))
     return "the order does not name each bit of a " + std::to_string(section.tileN) + " x " +
            std::to_string(section.tileK) + " tile once";

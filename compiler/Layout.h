@@ -23,7 +23,8 @@ struct AxisBit {
 // them, or one of several bit planes. A section is a sequence of equal tiles in the order [n
 // tile][k tile]; a tile is a sequence of `codeBits` bits of each code, from bit `shift` on (zeros
 // past the type's), least significant first; the position of a code in its tile is read bit by bit,
-// low to high, from `order`.
+// low to high, from `order`. Of rows that are no power of two `order` names the bits of the next
+// one: positions of rows that the tile does not have are left out.
 struct LayoutSection {
   int component = 0;  // index into Format::components
   int64_t offset = 0; // first byte, a multiple of 256

@@ -11,7 +11,7 @@ inline int64_t divideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Every tile starts at a byte of its own, also when its codes end inside one.
 inline int64_t tileBytes(const LayoutSection &section) {
-  return divideUp((int64_t(1) << section.order.size()) * section.codeBits, 8);
+  return divideUp(section.tileN * section.tileK * section.codeBits, 8);
 }
 
 // What is stored of a code, before wordBits.

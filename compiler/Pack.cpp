@@ -21,15 +21,17 @@ namespace {
 
 // For each position of a tile, the local coordinate n * tileK + k that it holds.
 std::vector<uint32_t> positionTable(const LayoutSection &section) {
-  std::vector<uint32_t> table(size_t(1) << section.order.size());
-  for (uint32_t position = 0; position < table.size(); ++position) {
+  std::vector<uint32_t> table;
+  table.reserve(static_cast<size_t>(section.tileN * section.tileK));
+  for (uint32_t position = 0; position >> section.order.size() == 0; ++position) {
     uint32_t n = 0;
     uint32_t k = 0;
     for (size_t i = 0; i < section.order.size(); ++i) {
       uint32_t bit = (position >> i) & 1;
       (section.order[i].axis == AxisBit::Axis::N ? n : k) |= bit << section.order[i].bit;
     }
-    table[position] = n * static_cast<uint32_t>(section.tileK) + k;
+    if (n < section.tileN)
+      table.push_back(n * static_cast<uint32_t>(section.tileK) + k);
   }
   return table;
 }

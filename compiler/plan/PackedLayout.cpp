@@ -13,6 +13,8 @@ namespace rho::compiler {
 namespace {
 
 int log2Of(int64_t powerOfTwo) { return std::countr_zero(static_cast<uint64_t>(powerOfTwo)); }
+// Of numbers below `count`.
+int bitsBelow(int64_t count) { return std::bit_width(static_cast<uint64_t>(count - 1)); }
 
 constexpr AxisBit nBit(int bit) { return {AxisBit::Axis::N, static_cast<uint8_t>(bit)}; }
 constexpr AxisBit kBit(int bit) { return {AxisBit::Axis::K, static_cast<uint8_t>(bit)}; }
@@ -73,7 +75,7 @@ std::vector<AxisBit> codeOrder(const DecodeSequence &decode, const Positions &po
     order.push_back(nBit(1 + bit));
   for (int bit = kChunk; bit < log2Of(g.tileK); ++bit)
     order.push_back(kBit(bit));
-  for (int bit = 1 + rowTileBits + 3; bit < log2Of(g.tileN); ++bit)
+  for (int bit = 1 + rowTileBits + 3; bit < bitsBelow(g.tileN); ++bit)
     order.push_back(nBit(bit));
   return order;
 }
@@ -107,7 +109,7 @@ std::vector<AxisBit> blockScaleOrder(const Geometry &g, int64_t groups) {
   rows(1, 1 + paired);
   rows(1 + rowTileBits, 4 + rowTileBits);
   rows(1 + paired, 1 + rowTileBits);
-  rows(4 + rowTileBits, log2Of(g.tileN));
+  rows(4 + rowTileBits, bitsBelow(g.tileN));
   for (int bit = 2; bit < log2Of(groups); ++bit)
     order.push_back(kBit(bit));
   return order;
@@ -216,7 +218,7 @@ public:
     take(AxisBit::Axis::K, 0, together);
     take(AxisBit::Axis::N, 0, rows);
     take(AxisBit::Axis::K, together, spread);
-    take(AxisBit::Axis::N, rows, log2Of(section.tileN));
+    take(AxisBit::Axis::N, rows, bitsBelow(section.tileN));
     take(AxisBit::Axis::K, spread, log2Of(section.tileK));
     return section;
   }

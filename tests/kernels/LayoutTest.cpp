@@ -84,13 +84,17 @@ std::vector<uint8_t> packNaively(const WeightLayout &layout, const QuantizedMatr
       copies = component.group / section.unitK;
     int64_t stored = copies > 1 ? (layout.k + section.unitK - 1) / section.unitK : units;
     int64_t tileBytes = (section.tileN * section.tileK * section.codeBits + 7) / 8;
-    for (int64_t tile = 0; tile < section.tilesN * section.tilesK; ++tile)
-      for (int64_t position = 0; position < section.tileN * section.tileK; ++position) {
-        int64_t n = tile / section.tilesK * section.tileN;
-        int64_t unit = tile % section.tilesK * section.tileK;
+    for (int64_t tile = 0; tile < section.tilesN * section.tilesK; ++tile) {
+      int64_t place = 0; // of those that exist
+      for (int64_t position = 0; position >> section.order.size() == 0; ++position) {
+        int64_t n = 0, unit = 0;
         for (size_t i = 0; i < section.order.size(); ++i)
           (section.order[i].axis == Axis::N ? n : unit) += (position >> i & 1)
                                                            << section.order[i].bit;
+        if (n >= section.tileN)
+          continue;
+        n += tile / section.tilesK * section.tileN;
+        unit += tile % section.tilesK * section.tileK;
         uint32_t code = 0;
         if (n < rows && unit < stored)
           code =
@@ -100,12 +104,14 @@ std::vector<uint8_t> packNaively(const WeightLayout &layout, const QuantizedMatr
         if (!section.codeTable.empty())
           code = section.codeTable[code];
         for (int bit = 0; bit < section.codeBits; ++bit) {
-          int64_t at = position * section.codeBits + bit;
+          int64_t at = place * section.codeBits + bit;
           if (!section.wordBits.empty())
             at = at / 32 * 32 + section.wordBits[static_cast<size_t>(at % 32)];
           setBit(bytes, (section.offset + tile * tileBytes) * 8 + at, code >> bit & 1);
         }
+        ++place;
       }
+    }
   }
   return bytes;
 }
@@ -191,6 +197,34 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(c.element) + "_" + std::to_string(c.n) + "x" + std::to_string(c.k);
     });
 
+// Sections one after the other, of as many bytes as their tiles have.
+void placeSections(WeightLayout &layout) {
+  layout.bytes = 0;
+  for (LayoutSection &section : layout.sections) {
+    section.offset = layout.bytes;
+    section.bytes = section.tilesN * section.tilesK *
+                    ((section.tileN * section.tileK * section.codeBits + 7) / 8);
+    layout.bytes = (section.offset + section.bytes + 255) / 256 * 256;
+  }
+}
+
+TEST(PackTest, TilesOfAnyNumberOfRowsEqualTheDefinitionBitByBitAndUnpack) {
+  for (std::string_view element : {"s4", "u3", "e4m3"})
+    for (int64_t rows : {3, 5, 6, 7, 12}) {
+      std::shared_ptr<Format> format = fourLevels(element);
+      QuantizedMatrix weight = randomMatrix(format, 37, 150, 1);
+      int bits = std::bit_width(static_cast<uint64_t>(rows - 1));
+      WeightLayout layout = makeLayout(*format, 37, 150, bits, 5, static_cast<uint32_t>(rows));
+      for (LayoutSection &section : layout.sections)
+        if (section.tileN > 1) {
+          section.tileN = rows;
+          section.tilesN = (layout.n + rows - 1) / rows;
+        }
+      placeSections(layout);
+      expectPacksAndUnpacks(layout, weight);
+    }
+}
+
 TEST(PackTest, PlanesAndCopiesEqualTheDefinitionBitByBitAndUnpack) {
   struct Planes {
     std::string_view element;
@@ -211,12 +245,7 @@ TEST(PackTest, PlanesAndCopiesEqualTheDefinitionBitByBitAndUnpack) {
       section.tilesN = 5;
       section.order = randomOrder(3, 0, 1);
     }
-    for (int64_t at = 0; LayoutSection &section : layout.sections) {
-      section.offset = at;
-      section.bytes = section.tilesN * section.tilesK *
-                      ((section.tileN * section.tileK * section.codeBits + 7) / 8);
-      layout.bytes = at = (at + section.bytes + 255) / 256 * 256;
-    }
+    placeSections(layout);
     expectPacksAndUnpacks(layout, weight);
   }
 }
