@@ -34,14 +34,18 @@ DeviceBuilder::Value DeviceBuilder::mul(Value a, Value b) {
 DeviceBuilder::Value DeviceBuilder::mul(Value a, int64_t b) {
   return b == 1 ? a : mul(a, a.getType().isInteger(64) ? i64(b) : i32(b));
 }
-DeviceBuilder::Value DeviceBuilder::div(Value a, int64_t powerOfTwo) {
-  if (powerOfTwo == 1)
+DeviceBuilder::Value DeviceBuilder::div(Value a, int64_t b) {
+  if (b == 1)
     return a;
-  return arith::ShRUIOp::create(builder, loc, a,
-                                i32(std::countr_zero(static_cast<uint64_t>(powerOfTwo))));
+  auto divisor = static_cast<uint64_t>(b);
+  if (!std::has_single_bit(divisor))
+    return arith::DivUIOp::create(builder, loc, a, i32(b));
+  return arith::ShRUIOp::create(builder, loc, a, i32(std::countr_zero(divisor)));
 }
-DeviceBuilder::Value DeviceBuilder::mod(Value a, int64_t powerOfTwo) {
-  return arith::AndIOp::create(builder, loc, a, i32(powerOfTwo - 1));
+DeviceBuilder::Value DeviceBuilder::mod(Value a, int64_t b) {
+  if (!std::has_single_bit(static_cast<uint64_t>(b)))
+    return arith::RemUIOp::create(builder, loc, a, i32(b));
+  return arith::AndIOp::create(builder, loc, a, i32(b - 1));
 }
 DeviceBuilder::Value DeviceBuilder::less(Value a, Value b) {
   return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ult, a, b);

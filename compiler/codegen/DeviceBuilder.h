@@ -26,8 +26,8 @@ protected:
   Value add(Value a, int64_t b);
   Value mul(Value a, Value b);
   Value mul(Value a, int64_t b);
-  Value div(Value a, int64_t powerOfTwo);
-  Value mod(Value a, int64_t powerOfTwo);
+  Value div(Value a, int64_t b); // unsigned
+  Value mod(Value a, int64_t b);
   Value less(Value a, Value b); // unsigned
   Value widen(Value a);         // u32 -> i64
   Value globalAt(Value base, Value byteOffset);

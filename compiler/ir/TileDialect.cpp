@@ -48,9 +48,14 @@ mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int
                                          int64_t splitK, llvm::StringRef roles, int64_t clusterN,
                                          int64_t clusterK) {
   auto powerOfTwo = [](int64_t x) { return x > 0 && (x & (x - 1)) == 0; };
-  for (int64_t size : {tileM, tileN, tileK, warpsM, warpsN})
-    if (!powerOfTwo(size) || size > 4096)
-      return emitError() << "tile and warp counts must be powers of two up to 4096, found " << size;
+  constexpr int64_t most = 4096;
+  for (int64_t size : {tileM, tileK, warpsM})
+    if (!powerOfTwo(size) || size > most)
+      return emitError() << "tile and warp counts along m and k must be powers of two up to "
+                         << most << ", found " << size;
+  if (warpsN < 1 || tileN > most || tileN % warpsN != 0 || !powerOfTwo(tileN / warpsN))
+    return emitError() << tileN << " weight rows on " << warpsN
+                       << " warps; each needs a power of two of them, all at most " << most;
   if (warpsK < 1 || warpsK > 16)
     return emitError() << "warps stand in " << warpsK << " groups along k; there are 1 to 16";
   if (tileM / warpsM < (roles == "gemv" ? 1 : 8) || tileN / warpsN < 16 || tileK < 64)

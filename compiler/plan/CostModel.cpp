@@ -216,9 +216,14 @@ constexpr double ringKilobytes = 124, ringShare = 0.2;
 constexpr double runMmaCycles = 1, runTileCycles = 58;
 constexpr double runDependentFactor = 1.15, runSharedSmFactor = 1.05;
 constexpr double runSharedShare = 0.67; // of what is read from shared memory, that takes time
-// Of CTAs with fewer rows of weights than an instruction of wgmma: 28 candidates at n = 4096, k =
+// Of CTAs with half the rows of weights of an instruction of wgmma: 28 candidates at n = 4096, k =
 // 14336, m = 1 and 16.
 constexpr double narrowFactor = 0.94;
+// Of three warpgroups with few rows of the batch, more with operands of 16 bits, or with many rows
+// whose partial sums leave few registers to run ahead: 109 of 210 candidates at n = 6144 to 28672.
+// The others took what the terms say.
+constexpr double threeFactor = 1.08, threeWideFactor = 1.16;
+constexpr int64_t threeMostBatch = 64;
 // Of shares of k that wait for room.
 constexpr double laterWavesFactor = 1.1;
 constexpr double flushIssueShare = 1.25; // the same of conversion and multiply-add
@@ -308,8 +313,7 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
   double cache =
       (weightBytes + activationBytes) * active / (l2BytesPerCycle * device.smCount * boost);
   int64_t perWarpgroup = g.rowTiles() * g.tileK / g.mmaK;
-  int64_t warpgroups = g.warpsN / 4;
-  auto instructions = static_cast<double>(perWarpgroup * warpgroups);
+  auto instructions = static_cast<double>(perWarpgroup * g.warpgroups());
   double perCycle = std::max(rateOf(device.rates.tensor, placed.mmaType), 1.0);
   double perInstruction =
       std::max(instructionMinCycles, 64.0 * static_cast<double>(g.tileM * g.mmaK) / perCycle);
@@ -345,8 +349,15 @@ Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const S
     factor *= g.hasRuns ? runSharedSmFactor : sharedSmFactor;
   if (schedule.splitK > 1 && waves > 1)
     factor *= laterWavesFactor;
-  if (g.tileN < Geometry::instructionRows)
+  if (g.tileN <= Geometry::instructionRows / 2)
     factor *= narrowFactor;
+  if (g.warpgroups() == 3) {
+    bool scales = placed.flushK > 0, few = g.tileM <= threeMostBatch;
+    if (placed.isWide() && few)
+      factor *= threeWideFactor;
+    else if (scales != few)
+      factor *= threeFactor;
+  }
   // With shares of memory's time, of the CTAs that run at a time, and of those of an SM.
   auto stepOf = [&](double ofMemory, double ofAll, double ofSm) {
     constexpr double sharpness = 4;

@@ -64,9 +64,9 @@ Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
   bool runs = runsSpareParameters(placed);
   // wgmma takes the batch from shared memory. Eight rows of it, the least of an instruction, are
   // few registers: with them mma.sync takes fewer instructions in all and has nothing to wait for.
-  // That of e4m3 is slow on Hopper. With runs that is so of 16 rows, too. A tile of fewer weight
-  // rows than an instruction has no other way.
-  bool sixteen = runs || schedule.tileN < Geometry::instructionRows;
+  // That of e4m3 is slow on Hopper. With runs that is so of 16 rows, too. A tile whose weight rows
+  // are no whole instructions has no other way.
+  bool sixteen = runs || schedule.tileN % Geometry::instructionRows != 0;
   bool fewRows = schedule.tileM <= (sixteen ? 16 : 8) && placed.mmaType != "e4m3";
   bool warpgroups = schedule.roles == Roles::ExCP || (schedule.roles == Roles::ImFP && !fewRows);
   return {.tileM = schedule.tileM,
@@ -121,7 +121,8 @@ std::optional<OutputSlices> outputSlices(const dsl::Gemm &gemm, const Geometry &
   if (g.tileM * rowBytes <= bufferBytes)
     return OutputSlices{g.tileM, 1, g.tileM * rowBytes};
   // One is written while the other is being copied; no box has less than the swizzle's 8 rows.
-  int64_t rows = std::max<int64_t>(8, bufferBytes / 2 / rowBytes);
+  auto fitting = static_cast<uint64_t>(bufferBytes / 2 / rowBytes);
+  auto rows = std::max<int64_t>(8, static_cast<int64_t>(std::bit_floor(fitting)));
   return OutputSlices{rows, 2, rows * rowBytes};
 }
 

@@ -47,6 +47,7 @@ struct Geometry {
   bool decodesApart() const { return roles == Roles::ExCP; } // a warpgroup of its own decodes
   bool specialized() const { return roles == Roles::ImFP || decodesApart(); } // has a loading warp
   bool warpgroupsMultiply() const { return specialized() && !warpsMultiply; } // by wgmma
+  int64_t warpgroups() const { return warpsN / 4; } // of one group along k
   int64_t mathThreads() const { return 32 * warpsM * warpsN * warpsK; }
   int64_t groupThreads() const { return 32 * warpsM * warpsN; } // that hold one set of sums
   int64_t decodeThreads() const { return decodesApart() ? warpgroup : 0; }

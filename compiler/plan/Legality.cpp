@@ -168,9 +168,14 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
   if (gemv)
     if (std::optional<Objection> why = gemvObjection(gemm, placed, problem, s))
       return why;
-  if (!isPowerOfTwo(s.tileN) || s.tileN < 16)
+  constexpr int64_t mostRows = 4096, leastRows = 16; // of a tile, of a warp
+  if (s.tileN > mostRows || s.tileN % s.warpsN != 0 || !isPowerOfTwo(s.tileN / s.warpsN) ||
+      s.tileN / s.warpsN < leastRows)
     return Objection{DiagId::schedule_tile,
-                     {"n", str(s.tileN), "it must be a power of two of at least 16"}};
+                     {"n", str(s.tileN),
+                      "each of its " + str(s.warpsN) +
+                          " warps needs a power of two of rows, from " + str(leastRows) +
+                          ", of at most " + str(mostRows)}};
   if (!isPowerOfTwo(s.tileK) || s.tileK < Geometry::smallestTileK)
     return Objection{DiagId::schedule_tile,
                      {"k", str(s.tileK),
@@ -193,7 +198,7 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     if (device.target != "sm_90a")
       return Objection{DiagId::schedule_roles, {roles, device.target, "they need sm_90a"}};
     if (s.warpsM != 1 || (g.warpgroupsMultiply() && s.warpsN % 4 != 0))
-      return warps("warps that share wgmma instructions stand 1 x 4, 1 x 8 or 1 x 16");
+      return warps("warps that share wgmma instructions stand 1 x 4, 1 x 8, 1 x 12 or 1 x 16");
     if (s.warpsN * s.warpsK % 4 != 0) // PTX ISA, setmaxnreg: all warps of a warpgroup
       return warps("warps exchange registers in fours, here are " + str(s.warpsN * s.warpsK));
     if (g.decodesApart() && (s.warpsN > 8 || s.warpsK > 1))
@@ -235,10 +240,8 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
       return Objection{DiagId::schedule_sums, {"'" + gemm.name + "'", why}};
   if (std::string why = clusterProblem(s); !why.empty())
     return Objection{DiagId::schedule_cluster, {str(s.clusterN), str(s.clusterK), why}};
-  if (!isPowerOfTwo(s.warpsM) || !isPowerOfTwo(s.warpsN))
-    return warps("both must be powers of two");
-  if (s.tileN / s.warpsN < 16)
-    return warps("each warp needs at least 16 weight rows");
+  if (!isPowerOfTwo(s.warpsM))
+    return warps("those along m must be a power of two");
   if (!gemv && s.tileM / s.warpsM < 8)
     return warps("each warp needs at least 8 batch rows");
   if (s.warpsM * s.warpsN * s.warpsK > 16)

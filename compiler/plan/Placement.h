@@ -76,6 +76,7 @@ struct PlacedGemm {
   // activations. Their sums are added to those of the rest.
   std::shared_ptr<const PlacedGemm> residual;
   bool storesBlocks() const { return residual || sparseBits > 0; }
+  bool isWide() const { return mmaK == 16; } // operands have 16 bits
 
   // Of activations that are a partition: each part as if it were alone. What is above is that of
   // part `owner`, whose decode the packed weight is laid out for.

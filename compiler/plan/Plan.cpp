@@ -8,6 +8,7 @@
 #include "compiler/plan/Resources.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <iomanip>
 #include <limits>
@@ -43,23 +44,28 @@ std::vector<U> choices(const std::optional<T> &own, std::initializer_list<U> can
   return own ? std::vector<U>{static_cast<U>(*own)} : std::vector<U>(candidates);
 }
 
-// Of fewer weight rows than an instruction of wgmma, where more would leave half of the SMs without
+// Of weight rows that are no whole instructions of wgmma, where tiles that are leave SMs without
 // outputs: each SM then has all of k, and no sums of parts meet. All CTAs read all activations: of
 // 16 bits and a long k, with scales along k, and of rows past the batch, that took longer than it
 // saved.
 std::vector<dsl::ScheduleDecl::Tile> narrowTiles(const PlacedGemm &placed, const Problem &problem,
                                                  int64_t sms) {
-  constexpr int64_t rows = Geometry::instructionRows / 2, mostBatch = 16, longK = 6144;
+  constexpr int64_t mostBatch = 16, longK = 6144;
   std::vector<dsl::ScheduleDecl::Tile> result;
-  bool isLong = problem.k > longK, isWide = 256 / placed.mmaK == 16;
+  int64_t rows = 0; // the fewest with which each CTA has one tile
+  for (int64_t some : {96, 64, 48, 32})
+    if (divideUp(problem.n, some) <= sms)
+      rows = some;
+  bool isLong = problem.k > longK;
   int64_t mostK = int64_t{16} * placed.mmaK; // four 128-byte rows of activations
   auto isOfActivation = [](const ScaleUse &use) { return !use.weight; };
-  if (problem.m > mostBatch || divideUp(problem.n, 2 * rows) > sms / 2 || (isLong && isWide) ||
-      std::ranges::any_of(placed.accumulator, isOfActivation))
+  if (problem.m > mostBatch || rows % Geometry::instructionRows == 0 ||
+      (isLong && placed.isWide()) || std::ranges::any_of(placed.accumulator, isOfActivation))
     return result;
   int64_t batch = problem.m <= 8 ? 8 : mostBatch;
+  constexpr int64_t mostCodes = int64_t{32} * 512; // with longer tiles few are on their way
   for (int64_t k : {256, 512})
-    if (k <= mostK && (k == 256 || !isLong))
+    if (k <= mostK && (k == 256 || (!isLong && rows * k <= mostCodes)))
       result.push_back({batch, rows, k});
   return result;
 }
@@ -79,15 +85,21 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
     return result;
   }
   bool uniform = roles == Roles::Uniform;
+  constexpr int64_t ofThree = 3 * Geometry::instructionRows; // warpgroups
+  // With fewer rows of the batch three lost where their sums are not scaled on the way.
+  int64_t leastOfThree = placed.flushK > 0 ? 8 : 64;
   int64_t rowK = int64_t{4} * placed.mmaK; // of one 128-byte row of activations
   for (int64_t m : {8, 16, 32, 64, 128, 256}) {
     if ((m > 16 && m >= 2 * problem.m) || (uniform && m > 128))
       continue;
     int64_t mostRows = m <= 16 ? 4 : 2; // few sums leave registers for the codes of more
-    for (int64_t n : {64, 128, 256})
+    for (int64_t n : {int64_t{64}, int64_t{128}, ofThree, int64_t{256}}) {
+      if (n == ofThree && (uniform || m < leastOfThree))
+        continue;
       for (int64_t k : {64, 128, 256, 512})
         if (uniform ? k <= 256 : k % rowK == 0 && k <= mostRows * rowK)
           result.push_back({m, n, k});
+    }
   }
   if (!uniform)
     for (const dsl::ScheduleDecl::Tile &tile : narrowTiles(placed, problem, sms))
@@ -95,11 +107,23 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
   return result;
 }
 
+// Whether n warps have a power of two of the tile's weight rows each.
+bool dividesRows(const dsl::ScheduleDecl::Tile &tile, int64_t n) {
+  return tile.n % n == 0 && tile.n / n >= 16 &&
+         std::has_single_bit(static_cast<uint64_t>(tile.n / n));
+}
+
 std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
                                                      const PlacedGemm &placed, Roles roles,
                                                      const dsl::ScheduleDecl::Tile &tile) {
   if (gemm.schedule.warps)
     return {*gemm.schedule.warps};
+  constexpr int64_t mostAlongN = 12;
+  bool fits = false;
+  for (int64_t n = 1; n <= mostAlongN; ++n)
+    fits |= dividesRows(tile, n);
+  if (!fits) // the user's tile, which is then refused
+    return {{1, 4}};
   if (roles == Roles::Gemv) {
     std::vector<dsl::ScheduleDecl::Warps> result;
     for (int64_t n : {1, 2, 4})
@@ -108,6 +132,7 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
           result.push_back({1, n, k});
     return result;
   }
+  std::vector<dsl::ScheduleDecl::Warps> result;
   if (roles != Roles::Uniform) {
     // 64 or 128 weight rows for each warpgroup; groups along k where sums are small. Three of them
     // never won but where partial sums are scaled. With more rows of the batch many groups have too
@@ -119,20 +144,19 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
       return blockRows > 0 && blockRows % Geometry::instructionRows == 0 &&
              blockRows % (4 * tile.n / n) != 0;
     };
-    std::vector<dsl::ScheduleDecl::Warps> result;
-    for (int64_t n : {2, 4, 8})
+    bool byInstruction = tile.n % Geometry::instructionRows == 0;
+    for (int64_t n = 2; n <= mostAlongN; ++n)
       for (int64_t k : {1, 2, 3, 4, 6, 8}) {
-        bool isUsual = n == 2 ? tile.n == 16 * n && k % 2 == 0 : k <= 4;
-        if (isUsual && tile.n >= 16 * n && tile.n <= 32 * n && n * k <= mostWarps &&
+        bool isUsual = byInstruction ? n % 4 == 0 && k <= 4 : n * k % 4 == 0;
+        if (isUsual && dividesRows(tile, n) && tile.n <= 32 * n && n * k <= mostWarps &&
             (k != 3 || placed.flushK > 0) && !cutsBlocks(n) && (k == 1 || tile.m * tile.n <= 8192))
           result.push_back({1, n, k});
       }
     return result;
   }
-  std::vector<dsl::ScheduleDecl::Warps> result;
   for (int64_t m : {1, 2, 4})
-    for (int64_t n : {2, 4, 8})
-      if (m * n >= 4 && m * n <= 8 && tile.n / n >= 16 && tile.m / m >= 8)
+    for (int64_t n = 2; n <= 8; ++n)
+      if (m * n >= 4 && m * n <= 8 && dividesRows(tile, n) && tile.m / m >= 8)
         result.push_back({m, n});
   return result;
 }
@@ -251,11 +275,14 @@ std::vector<int64_t> splitCandidates(const dsl::Gemm &gemm, const PlacedGemm &pl
 }
 
 // Where equal shares were faster: not where several tiles of the batch take turns on the same
-// weights and CTAs have many tiles. Two CTAs of an SM were not measured.
-bool mayShareEqually(const Schedule &schedule, const Problem &problem) {
+// weights and CTAs have many tiles, or three warpgroups each; nor where three have operands of 16
+// bits. Two CTAs of an SM were not measured.
+bool mayShareEqually(const PlacedGemm &placed, const Schedule &schedule, const Problem &problem) {
   constexpr int64_t mostTiles = 2; // of a CTA
   int64_t tilesM = divideUp(problem.m, schedule.tileM);
   int64_t tiles = tilesM * divideUp(problem.n, schedule.tileN);
+  if (makeGeometry(placed, schedule).warpgroups() == 3 && (tilesM > 1 || placed.isWide()))
+    return false;
   return schedule.ctasPerSm == 1 && (tilesM == 1 || tiles <= mostTiles * schedule.residentCtas);
 }
 
@@ -295,7 +322,7 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
           schedule.dependent = own.dependent.value_or(false);
           settleResidency(gemm, placed, problem, device, schedule);
           bool streams = split == dsl::ScheduleDecl::streamK;
-          if (streams && !own.splitK && !mayShareEqually(schedule, problem))
+          if (streams && !own.splitK && !mayShareEqually(placed, schedule, problem))
             continue;
           for (int64_t resident : residentCandidates(own, schedule, problem)) {
             schedule.residentCtas = resident;

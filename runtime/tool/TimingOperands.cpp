@@ -25,7 +25,7 @@ compiler::WeightLayout sliceOf(const compiler::WeightLayout &layout) {
   compiler::WeightLayout slice = layout;
   int64_t rows = sliceRows;
   for (const compiler::LayoutSection &section : layout.sections)
-    rows = std::max(rows, section.tileN); // both powers of two
+    rows = compiler::divideUp(rows, section.tileN) * section.tileN; // whole tiles
   slice.n = std::min(rows, layout.n);
   slice.bytes = 0;
   auto take = [&](int64_t bytes) {

@@ -189,10 +189,10 @@ TEST(Shares, areEqualWhereTheLastWaveWouldIdle) {
   const Problem idle{256, 10240, 8192}; // 160 tiles of 64 rows for 132 SMs
   EXPECT_TRUE(isEqual("g", idle));
   EXPECT_FALSE(isEqual("g", {256, 8192, 8192}));
-  // 72 CTAs do not load as fast as 132 while the next kernel's do.
-  EXPECT_TRUE(isEqual("early", {8, 9216, 16384}));
+  // 80 CTAs do not load as fast as 132 while the next kernel's do.
+  EXPECT_TRUE(isEqual("early", {8, 20480, 16384}));
   EXPECT_FALSE(isEqual("early", {8, 8192, 8192}));
-  EXPECT_FALSE(isEqual("g", {8, 9216, 16384}));
+  EXPECT_FALSE(isEqual("g", {8, 20480, 16384}));
   EXPECT_FALSE(isEqual("g", {1024, 10240, 8192}));
   EXPECT_FALSE(isEqual("with_residual", idle));
   EXPECT_FALSE(isEqual("fixed", idle));

@@ -28,6 +28,10 @@ constexpr Way warpgroups{
     "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 2", "sm_90a", {9, 80, 256}};
 constexpr Way narrow{
     "roles: imfp tile: 16 x 32 x 128 warps: 1 x 2 x 2 pipeline: 4", "sm_90a", {9, 80, 256}};
+constexpr Way three{// warpgroups
+                    "roles: imfp tile: 32 x 192 x 128 warps: 1 x 12 pipeline: 2",
+                    "sm_90a",
+                    {9, 200, 256}};
 constexpr Way decodedApart{
     "roles: excp tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 2", "sm_90a", {9, 80, 256}};
 constexpr Way vectors{"roles: gemv tile: 2 x 32 x 128 warps: 1 x 1 x 4", "sm_80", {2, 70, 328}};
@@ -47,7 +51,7 @@ class Widths : public testing::TestWithParam<int> {};
 // which sign in which family takes turns.
 TEST_P(Widths, OfElementsAreWithinTheBound) {
   int bits = GetParam();
-  std::array families{uniform, warpgroups, vectors, narrow};
+  std::array families{uniform, warpgroups, vectors, narrow, three};
   int turn = bits;
   for (const char *sign : {"s", "u"})
     for (const char *activation : {"f16", "bf16", "int8_token"}) {
@@ -64,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(All, Widths, testing::Range(2, 9),
 
 TEST(Widths, InEveryFamily) {
   Weight weight = product("w", "u7", "f16 per k[64]"); // three planes
-  for (const Way &way : {uniform, warpgroups, narrow, decodedApart, vectors})
+  for (const Way &way : {uniform, warpgroups, narrow, three, decodedApart, vectors})
     for (const char *activation : {"f16", "int8_token"})
       expectWithinBound(weight, activation, way);
 }
@@ -85,7 +89,7 @@ TEST(Floats, AreWithinTheBound) {
 // Operands that are the codes themselves, alone and with scales.
 TEST(Floats, OfSixteenBitsAreWithinTheBound) {
   for (const char *type : ways) {
-    for (const Way &way : {uniform, warpgroups, narrow, decodedApart, vectors})
+    for (const Way &way : {uniform, warpgroups, narrow, three, decodedApart, vectors})
       expectWithinBound({type, ""}, type, way);
     for (const Way &way : {uniform, warpgroups})
       expectWithinBound({"w", std::string("format w { element: ") + type +
@@ -148,7 +152,7 @@ TEST(Groups, OfAnySizeAreWithinTheBound) {
   Weight book{"w",
               "format w { element: codebook [-1.6, -0.9, -0.45, -0.1, 0.2, 0.55, 1, 1.7] "
               "fine: u4 per k[48] coarse: f16 per channel value = element * fine * coarse }\n"};
-  for (const Way &way : {uniform, warpgroups, narrow, vectors})
+  for (const Way &way : {uniform, warpgroups, narrow, three, vectors})
     expectWithinBound(book, "f16", way);
   Weight zeros{"w", "format w { element: u4 scale: f16 per k[96] zero: u4 per k[48] "
                     "value = (element - zero) * scale }\n"};
@@ -197,7 +201,7 @@ TEST(ZeroPoints, AreWithinTheBound) {
   Weight tensor{"w",
                 "format w { element: s5 scale: f16 per k[128] zero: s4 per tensor "
                 "value = (element - zero) * scale encode { scale = absmax(x) / 15 zero = 2 } }\n"};
-  for (const Way &way : {uniform, warpgroups, narrow, vectors})
+  for (const Way &way : {uniform, warpgroups, narrow, three, vectors})
     expectWithinBound(tensor, "int8_token", way);
 }
 

@@ -74,7 +74,8 @@ TEST_P(Schedules, AreWithinTheBound) {
        {"pipeline: 2", "pipeline: 5", "pipeline: 8 tile: 8 x 32 x 64 warps: 1 x 2",
         "tile: 8 x 16 x 64 warps: 1 x 1", "tile: 16 x 128 x 128 warps: 2 x 2",
         "tile: 64 x 64 x 64 warps: 4 x 2", "tile: 32 x 256 x 64 warps: 1 x 8", "split_k: 2",
-        "split_k: 5 tile: 16 x 64 x 64 warps: 1 x 4", "split_k: 9 tile: 8 x 64 x 64"})
+        "split_k: 5 tile: 16 x 64 x 64 warps: 1 x 4", "split_k: 9 tile: 8 x 64 x 64",
+        "tile: 16 x 96 x 128 warps: 2 x 3", "tile: 16 x 80 x 64 split_k: 2"})
     expectWithinBound({pair.weight, pair.activation, "bf16", schedule, "sm_80", {21, 144, 600}});
 }
 

@@ -61,6 +61,7 @@ constexpr const char *schedules[] = {
     "tile: 1 x 16 x 64 warps: 1 x 1 pipeline: 2",
     "tile: 2 x 32 x 128 warps: 1 x 2 x 3 pipeline: 3 launch: dependent",
     "tile: 4 x 64 x 128 warps: 1 x 1 x 4 pipeline: 2",
+    "tile: 2 x 48 x 64 warps: 1 x 3 x 2 pipeline: 2",
     "tile: 4 x 64 x 64 warps: 1 x 4 x 2 pipeline: 8 launch: dependent",
     "tile: 1 x 16 x 256 warps: 1 x 1 x 16 pipeline: 2",
 };

@@ -106,6 +106,9 @@ INSTANTIATE_TEST_SUITE_P(Families, CodeOrder,
                                          OrderCase{"f16", {256, 64, 64, 1, 4, 1, 4, 1, imfp}},
                                          OrderCase{"bf16", {16, 256, 128, 1, 8, 2, 4, 1, imfp}},
                                          OrderCase{"s8_token", {64, 64, 128, 1, 4, 2, 4, 1, imfp}},
+                                         OrderCase{"s8_token",
+                                                   {64, 192, 128, 1, 12, 1, 4, 1, imfp}},
+                                         OrderCase{"f16", {8, 96, 128, 1, 3, 4, 8, 1, imfp}},
                                          OrderCase{"s8_token", {8, 128, 256, 1, 4, 1, 4, 1, imfp}}),
                          [](const auto &info) {
                            const Schedule &s = info.param.schedule;
@@ -161,6 +164,7 @@ Coordinates warpgroupElement(int elementsPerRegister, int thread, int i) {
 // order in which the epilogue stores them.
 TEST(WarpgroupOrder, FeedsConsecutiveInstructionsFromOneLoad) {
   for (const OrderCase &test : {OrderCase{"s8_token", {16, 128, 128, 1, 4, 1, 4, 1, imfp}},
+                                OrderCase{"s8_token", {16, 192, 128, 1, 12, 1, 4, 1, imfp}},
                                 OrderCase{"f16", {16, 128, 128, 1, 8, 1, 4, 1, imfp}}}) {
     dsl::Gemm gemm = gemmWith(test.activation);
     Result<PlacedGemm> placed =
@@ -326,6 +330,11 @@ TEST(Outputs, GoInSlicesThatFitTheirBuffer) {
   EXPECT_EQ(part->rows, 64);
   EXPECT_EQ(part->slots, 2);
   EXPECT_EQ(part->bytes, 64 * 128 * 2);
+  Schedule wide{128, 192, 64, 1, 12, 1, 4, 1, imfp}; // of which 42 rows are half of the buffer
+  std::optional<OutputSlices> ofWide = slicesOf(wide, 136);
+  ASSERT_TRUE(ofWide);
+  EXPECT_EQ(ofWide->rows, 32);
+  EXPECT_EQ(ofWide->slots, 2);
   for (int64_t n : {129, 132}) // no pitch of a tensor map
     EXPECT_FALSE(slicesOf(small, n));
   gemm.output = dsl::ElementType::get("f32");

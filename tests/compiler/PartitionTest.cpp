@@ -138,6 +138,7 @@ TEST_P(Specialized, AreWithinTheBound) {
   for (const char *schedule :
        {"roles: imfp tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 2",
         "roles: imfp tile: 32 x 128 x 128 warps: 1 x 4 x 2 pipeline: 4 launch: dependent",
+        "roles: imfp tile: 32 x 192 x 128 warps: 1 x 12 pipeline: 3",
         "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 split_k: 3",
         "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 split_k: stream balance: tiles",
         "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 split_k: stream balance: cost ctas: 5 "

@@ -88,14 +88,15 @@ constexpr Shape shapes[] = {
     {128, 64, 1, "1 x 4", 1, 6, false},   {128, 128, 1, "1 x 8", 3, 3, false},
     {64, 256, 1, "1 x 8", 1, 4, false},   {32, 64, 1, "1 x 4 x 2", 3, 4, false},
     {16, 256, 1, "1 x 16", 1, 3, false},  {16, 64, 2, "1 x 4 x 4", 3, 8, false},
-    {16, 64, 1, "1 x 4 x 3", 1, 6, true},
+    {16, 64, 1, "1 x 4 x 3", 1, 6, true}, {64, 192, 1, "1 x 12", 1, 3, true},
+    {16, 192, 1, "1 x 12", 3, 4, false},
 };
-// Fewer weight rows than an instruction has: each warp multiplies alone, in groups along k.
+// Weight rows that are no whole instructions: each warp multiplies alone, in groups along k.
 constexpr Shape narrowShapes[] = {
-    {8, 32, 1, "1 x 2 x 4", 1, 8, true},
-    {16, 32, 2, "1 x 2 x 2", 1, 4, false},
-    {8, 32, 2, "1 x 2 x 8", 1, 16, false},
-    {16, 32, 1, "1 x 2 x 6", 3, 12, true},
+    {8, 32, 1, "1 x 2 x 4", 1, 8, true},   {16, 32, 2, "1 x 2 x 2", 1, 4, false},
+    {8, 32, 2, "1 x 2 x 8", 1, 16, false}, {16, 32, 1, "1 x 2 x 6", 3, 12, true},
+    {8, 48, 1, "1 x 3 x 4", 1, 8, false},  {16, 96, 1, "1 x 6 x 2", 1, 4, true},
+    {8, 96, 2, "1 x 3 x 4", 1, 8, true},
 };
 // Sums of groups of k are added up at the end of each tile, so that no stage is held longer.
 constexpr Shape groupedShapes[] = {
@@ -106,7 +107,7 @@ constexpr Shape groupedShapes[] = {
 constexpr Shape largeShapes[] = {
     {256, 64, 1, "1 x 4", 1, 2, true},    {256, 128, 1, "1 x 8", 3, 3, true},
     {64, 256, 1, "1 x 4", 1, 4, false},   {256, 64, 1, "1 x 4 x 2", 1, 4, false},
-    {64, 64, 1, "1 x 4 x 4", 3, 8, true},
+    {64, 64, 1, "1 x 4 x 4", 3, 8, true}, {128, 192, 1, "1 x 12", 1, 3, false},
 };
 
 constexpr Shape clusterShapes[] = {
@@ -204,9 +205,9 @@ TEST(WgmmaIntegers, AreExactBitForBit) {
   for (const Operands &operands : wgmmaOperands) {
     if (std::string(operands.activation) != "int8_token")
       continue;
-    for (const Shape &shape :
-         {shapes[0], shapes[1], shapes[4], shapes[7], shapes[9], narrowShapes[0], narrowShapes[3],
-          apartShapes[0], apartShapes[1], apartShapes[3], apartShapes[5]})
+    for (const Shape &shape : {shapes[0], shapes[1], shapes[4], shapes[7], shapes[9], shapes[15],
+                               narrowShapes[0], narrowShapes[3], narrowShapes[4], narrowShapes[5],
+                               apartShapes[0], apartShapes[1], apartShapes[3], apartShapes[5]})
       expectExact({operands.weight,
                    operands.activation,
                    "f32",
@@ -235,6 +236,8 @@ TEST(WgmmaPersistent, TilesOfOneCtaFollowEachOther) {
                           Run{half, {8, 64, 1, "1 x 4 x 4", 1, 8, true}, 1},
                           Run{s8, {8, 64, 1, "1 x 4 x 4", 1, 4, true}, 3},
                           Run{s8, {8, 32, 1, "1 x 2 x 4", 1, 4, true}, 3},
+                          Run{s8, {8, 96, 1, "1 x 3 x 4", 1, 4, true}, 3},
+                          Run{half, {16, 192, 1, "1 x 12", 1, 3, true}, 5},
                           Run{s8, {8, 64, 1, "1 x 4", 1, 3, true, 1, 1, "excp"}, 3},
                           Run{half, {8, 64, 1, "1 x 4", 1, 2, true, 1, 1, "excp"}, 1},
                           Run{half, {8, 64, 1, "1 x 4", 1, 5, false, 1, 1, "excp"}, 4}}) {
@@ -305,9 +308,10 @@ public:
     const Operands &operands = wgmmaOperands[below(std::size(wgmmaOperands))];
     GemmShape size{1 + below(300), 1 + below(300), 1 + below(700)};
     for (;;) {
-      const char *warps[] = {"1 x 4",     "1 x 8",     "1 x 16",   "1 x 4 x 2",
-                             "1 x 4 x 3", "1 x 4 x 4", "1 x 8 x 2"};
-      Shape shape{8 << below(6), 64 << below(3), 1 + below(2), warps[below(std::size(warps))],
+      const char *warps[] = {"1 x 4",     "1 x 8",     "1 x 16",    "1 x 4 x 2",
+                             "1 x 4 x 3", "1 x 4 x 4", "1 x 8 x 2", "1 x 12"};
+      const int rows[] = {64, 128, 192, 256};
+      Shape shape{8 << below(6), rows[below(4)], 1 + below(2), warps[below(std::size(warps))],
                   1 + below(4),  2 + below(7),   below(2) == 1};
       shape.clusterN = 1 << below(3);
       shape.clusterK = below(2) == 0 ? shape.split : 1;

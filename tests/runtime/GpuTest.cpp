@@ -336,6 +336,8 @@ TEST_F(GpuWgmmaTest, ResultsAreWithinTheBound) {
       "tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 4 split_k: 3 cluster: 2 x 1",
       "tile: 8 x 32 x 128 warps: 1 x 2 x 4 pipeline: 8 launch: dependent",
       "tile: 16 x 32 x 128 warps: 1 x 2 x 2 pipeline: 4 split_k: 2",
+      "tile: 64 x 192 x 128 warps: 1 x 12 pipeline: 3 launch: dependent",
+      "tile: 16 x 96 x 128 warps: 1 x 3 x 4 pipeline: 8",
   };
   for (int i = 0; i < 40; ++i) {
     GemmShape shape{1 + below(600), 1 + below(1500), 257 + below(2000)};
