@@ -83,12 +83,17 @@ std::optional<DecodeSequence> remappedBytes(const dsl::Format &format, std::stri
     for (uint32_t code = 0; code < 16; ++code)
       bytes.push_back(static_cast<uint32_t>(std::ldexp(type.decode(code), log2) + byteOffset));
     double slope = std::ldexp(1.0, -log2);
+    int selector = entry.fewChoices(format);
+    ByteLine line{-byteOffset * slope, slope};
     DecodeSequence result =
-        bytesWithParameter(bytes, remap.code, {-byteOffset * slope, slope}, mmaType).sequence;
+        bytesWithParameter(bytes, remap.code, selector != 0, line, mmaType).sequence;
     double start = std::ldexp(1.0, operand.mantissaBits());
     entry = entry.times(std::ldexp(1.0, log2)).plus(RowNumber::of(start + byteOffset));
+    using Form = DecodeParam::Form;
     for (int half = 0; half < 2; ++half)
-      result.params.push_back({DecodeParam::Form::Number, 0, half, entry});
+      result.params.push_back({selector != 0 ? Form::Choices : Form::Number, 0, half, entry});
+    for (int half = 0; half < 2 && selector != 0; ++half)
+      result.params.push_back({Form::Byte, selector, half, {}});
     return result;
   }
   return std::nullopt;

@@ -35,6 +35,36 @@ std::vector<int> RowNumber::uses() const {
   return {all.begin(), all.end()};
 }
 
+int RowNumber::fewChoices(const dsl::Format &weight) const {
+  constexpr int mostBits = 2;
+  auto componentAt = [&](int component) -> const dsl::Component & {
+    return weight.components[static_cast<size_t>(component)];
+  };
+  int selector = 0;
+  for (const Term &term : terms) {
+    if (term.selector != 0 && selector != 0 && term.selector != selector)
+      return 0;
+    if (std::any_of(term.components.begin(), term.components.end(), [&](int component) {
+          return componentAt(component).extent == dsl::Extent::Group;
+        }))
+      return 0;
+    selector = term.selector != 0 ? term.selector : selector;
+  }
+  return selector != 0 && componentAt(selector).type.bits() <= mostBits ? selector : 0;
+}
+
+RowNumber RowNumber::chosen(int selector, int code) const {
+  RowNumber result;
+  for (Term term : terms) {
+    if (term.selector == selector && term.code != code)
+      continue;
+    if (term.selector == selector)
+      term.selector = term.code = 0;
+    result.terms.push_back(std::move(term));
+  }
+  return result;
+}
+
 RowNumber RowNumber::times(double factor) const {
   RowNumber result = *this;
   for (Term &term : result.terms)

@@ -1,6 +1,8 @@
 // Numbers that are the same for all of a group's codes of one weight row.
 #pragma once
 
+#include "dsl/Format.h"
+
 #include <functional>
 #include <optional>
 #include <string>
@@ -25,6 +27,10 @@ struct RowNumber {
   bool isConstant() const;       // no component
   double constant() const;       // of the term without components, 0 where there is none
   std::vector<int> uses() const; // components, each once
+  // Where nothing but the code of one selector of at most 2 bits changes it along k, so that it is
+  // one of four numbers: that selector, else 0.
+  int fewChoices(const dsl::Format &weight) const;
+  RowNumber chosen(int selector, int code) const; // where that has this code, without it
   RowNumber times(double factor) const;
   RowNumber plus(const RowNumber &other) const;
   RowNumber times(const RowNumber &other) const;

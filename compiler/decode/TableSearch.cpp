@@ -59,14 +59,16 @@ public:
   }
 
   // The table of either half is silent for the other's codes, whose selectors have bit 3 set.
-  TableDecode bytesWithParameter(uint32_t code, ByteLine line, std::string_view mmaType) {
+  TableDecode bytesWithParameter(uint32_t code, bool byChoice, ByteLine line,
+                                 std::string_view mmaType) {
     parameterCode = static_cast<int>(code);
+    parameterIsChosen = byChoice;
     std::vector<int> codes(lanes.size());
     std::iota(codes.begin(), codes.end(), 0);
     begin(codes);
     sequence.codeTable.clear();
     DecodeProgram &p = sequence.program;
-    p.params = 2;
+    p.params = byChoice ? 4 : 2;
     dsl::ElementType type = dsl::ElementType::get(mmaType);
     // A byte under the exponent at which the last bit of the lane's mantissa is 1.
     double start = std::ldexp(1.0, type.mantissaBits());
@@ -103,6 +105,7 @@ private:
   const std::vector<uint32_t> &lanes;
   int planes; // bytes of a lane
   int parameterCode = -1;
+  bool parameterIsChosen = false;
   DecodeSequence sequence;
   std::vector<Bytes> bytes; // by plane, then by stored code
 
@@ -288,8 +291,14 @@ private:
         continue;
       int shift = 4 * (at % 4);
       selector = (selector & ~(0xfu << shift)) | static_cast<uint32_t>(4 + plane) << shift;
-      words[word] =
-          p.add(Op::Prmt, constant(known), DecodeProgram::param(group), constant(selector));
+      Operand picks = constant(selector);
+      if (parameterIsChosen) { // one of bytes 4 to 7
+        Operand choice = DecodeProgram::param(2 + group);
+        if (shift > 0)
+          choice = p.add(Op::Shl, choice, constant(static_cast<uint32_t>(shift)));
+        picks = p.add(Op::Or, choice, picks);
+      }
+      words[word] = p.add(Op::Prmt, constant(known), DecodeProgram::param(group), picks);
     }
     return p.add(Op::Prmt, words[0], words[1], index);
   }
@@ -301,9 +310,9 @@ TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, int laneBits,
   return TableBuilder(lanes, laneBits).withParameter(code);
 }
 
-TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code, ByteLine line,
-                               std::string_view mmaType) {
-  return TableBuilder(bytes, 8).bytesWithParameter(code, line, mmaType);
+TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code, bool byChoice,
+                               ByteLine line, std::string_view mmaType) {
+  return TableBuilder(bytes, 8).bytesWithParameter(code, byChoice, line, mmaType);
 }
 
 namespace {

@@ -24,12 +24,12 @@ std::vector<TableDecode> tableDecodes(const std::vector<uint32_t> &lanes, int la
 TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, int laneBits, uint32_t code);
 
 // Codes that stand for offset + slope * byte, of a byte below 128 for each code, for `code` the
-// lowest byte of a parameter register; to operands of 16 bits ("f16", "bf16"). Each code is stored
-// as it is.
+// lowest byte of parameter h; to operands of 16 bits ("f16", "bf16"). Each code is stored as it is.
+// `byChoice`: for `code` the byte of parameter h whose number, 0 to 3, parameter 2 + h is.
 struct ByteLine {
   double offset, slope;
 };
-TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code, ByteLine line,
-                               std::string_view mmaType);
+TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code, bool byChoice,
+                               ByteLine line, std::string_view mmaType);
 
 } // namespace rho::compiler

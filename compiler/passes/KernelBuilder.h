@@ -139,10 +139,32 @@ private:
   const std::vector<Value> &rowWordsOf(int component, int64_t group, int64_t warpgroup, Value slot);
   // Rows count on through the warpgroups whose operand this thread decodes.
   Value parameter(llvm::StringRef form, int component, int64_t group, int64_t row, Value slot);
+  // A row's code of a component: where it begins in a packed word.
+  struct PackedCode {
+    Value word;
+    int64_t bit;
+  };
+  PackedCode packedCode(int component, int64_t group, int64_t row, Value slot);
+  // Appends what makes that of it that begins at `bit`.
+  static DecodeProgram::Operand codeAt(DecodeProgram &program, int64_t bit, int bits);
+  // TileNumbers.cpp
   Value number(ir::NumberOp op, int64_t k, int64_t row, Value slot);
+  Value choices(ir::NumberOp op, int64_t k, int64_t row, Value slot);
   // A component of a number, by component, group and row.
   Value componentNumber(int component, int64_t group, int64_t row, Value slot);
   std::map<std::tuple<int, int64_t, int64_t>, Value> componentNumbers;
+  // `number` names components by their places in `components`, counted from 1.
+  Value sumOf(const RowNumber &number, const std::vector<int> &components, int64_t k, int64_t row,
+              Value slot); // in f32
+  Value rounded(Value number);
+  // The four that a selector, a component, chooses from.
+  std::vector<Value> fewChoices(const RowNumber &number, const std::vector<int> &components,
+                                int selector, int64_t k, int64_t row, Value slot);
+  // Null where it is none of few that a selector chooses from.
+  Value chosenNumber(const RowNumber &number, const std::vector<int> &components, int64_t k,
+                     int64_t row, Value slot);
+  // Tables of those few, by their form, the number's text, the selector and the row.
+  std::map<std::tuple<std::string, std::string, int, int64_t>, std::vector<Value>> choiceTables;
   // Components of the weight that a parameter of the decode is made from.
   std::vector<int> componentsOf(Value parameter) const;
   // The parameters of the decode for k of a row tile.

@@ -27,10 +27,11 @@ std::string axesOf(const dsl::Component &component, bool weight) {
 }
 
 std::string formOf(const DecodeParam &param) {
-  const char *form = param.form == DecodeParam::Form::Byte     ? "byte."
-                     : param.form == DecodeParam::Form::Bytes  ? "bytes."
-                     : param.form == DecodeParam::Form::Number ? "number."
-                                                               : "multiplier.";
+  const char *form = param.form == DecodeParam::Form::Byte      ? "byte."
+                     : param.form == DecodeParam::Form::Bytes   ? "bytes."
+                     : param.form == DecodeParam::Form::Number  ? "number."
+                     : param.form == DecodeParam::Form::Choices ? "choices."
+                                                                : "multiplier.";
   return form + std::to_string(param.rowHalf) + (param.kHalf == 1 ? ".1" : "");
 }
 
@@ -101,9 +102,8 @@ private:
     std::vector<mlir::Value> parameters;
     std::vector<mlir::Attribute> forms;
     for (const DecodeParam &param : placed.decode.params) {
-      parameters.push_back(param.form == DecodeParam::Form::Number
-                               ? number(param.number)
-                               : component(true, param.component));
+      parameters.push_back(param.hasNumber() ? number(param.number)
+                                             : component(true, param.component));
       forms.push_back(builder.getStringAttr(formOf(param)));
     }
     mlir::Value weight = ir::DecodeOp::create(

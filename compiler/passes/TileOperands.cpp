@@ -61,8 +61,13 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
     return parameterCache[key];
   }
   DecodeProgram pick;
-  auto bit = static_cast<uint32_t>(inWarpgroup % perWord * unitBits(component) +
-                                   bitInUnit(component, group));
+  auto bit = static_cast<uint32_t>(packedCode(component, group, row, slot).bit);
+  if (sharesUnit(component) && form == "byte") {
+    pick.output(codeAt(pick, bit, type.bits()));
+    auto code = tile::DecodeOp::create(builder, loc, mlir::TypeRange{builder.getI32Type()}, word,
+                                       mlir::ValueRange(), pick.print());
+    return parameterCache[key] = code.getResult(0);
+  }
   uint32_t byte = bit / 8;
   uint32_t selector = form == "byte" ? 0x4440 | byte : byte * 0x1111;
   auto picked = pick.add(DecodeInstr::Op::Prmt, DecodeProgram::word(), DecodeProgram::constant(0),
@@ -93,66 +98,6 @@ std::vector<int> KernelBuilder::componentsOf(Value parameter) const {
   return result;
 }
 
-Value KernelBuilder::componentNumber(int component, int64_t group, int64_t row, Value slot) {
-  Value &known = componentNumbers[{component, group, row}];
-  if (known)
-    return known;
-  int64_t warpgroup = row / g.rowsPerThread(), inWarpgroup = row % g.rowsPerThread();
-  mlir::Location loc = at(true, component);
-  const dsl::Component &part = context.gemm.weight.components[component];
-  Value scales = tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
-                                               rowVectorOf(component, group, warpgroup, slot),
-                                               part.type.name(), unitBits(component),
-                                               bitInUnit(component, group));
-  for (int64_t i = 0; i < g.rowsPerThread(); ++i)
-    componentNumbers[{component, group, row - inWarpgroup + i}] =
-        tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, i);
-  return known;
-}
-
-Value KernelBuilder::number(ir::NumberOp op, int64_t k, int64_t row, Value slot) {
-  std::vector<int> components = componentsOf(op.getResult());
-  ParameterKey key{op.getTerms().str(), components[0], 0, row};
-  for (int component : components) // of the finest, which tells the others apart too
-    key.group = std::max(key.group, groupIn(k, extentK(context.gemm.weight.components[component])));
-  for (int component : components)
-    key.form += " " + std::to_string(component);
-  if (Value known = parameterCache[key])
-    return known;
-  mlir::Location loc = op.getLoc();
-  auto constant = [&](double value) -> Value {
-    return mlir::arith::ConstantFloatOp::create(builder, loc, builder.getF32Type(),
-                                                llvm::APFloat(static_cast<float>(value)));
-  };
-  RowNumber terms = *RowNumber::parse(op.getTerms().str());
-  Value sum;
-  for (const RowNumber::Term &term : terms.terms) {
-    auto factorOf = [&](int place) {
-      int component = components[static_cast<size_t>(place) - 1];
-      int64_t group = groupIn(k, extentK(context.gemm.weight.components[component]));
-      return componentNumber(component, group, row, slot);
-    };
-    Value product;
-    for (int place : term.components) {
-      Value factor = factorOf(place);
-      product =
-          product ? mlir::arith::MulFOp::create(builder, loc, product, factor).getResult() : factor;
-    }
-    if (!product)
-      product = constant(term.factor);
-    else if (term.factor != 1)
-      product = mlir::arith::MulFOp::create(builder, loc, product, constant(term.factor));
-    if (term.selector != 0) {
-      Value selected = mlir::arith::CmpFOp::create(builder, loc, mlir::arith::CmpFPredicate::OEQ,
-                                                   factorOf(term.selector), constant(term.code));
-      product = mlir::arith::SelectOp::create(builder, loc, selected, product, constant(0));
-    }
-    sum = sum ? mlir::arith::AddFOp::create(builder, loc, sum, product).getResult() : product;
-  }
-  return parameterCache[key] = tile::PairOp::create(builder, loc, builder.getI32Type(), sum,
-                                                    numberType(context.placed.mmaType));
-}
-
 std::vector<Value> KernelBuilder::decodeParameters(int64_t k, int64_t rowTile, Value slot) {
   std::vector<Value> result;
   for (auto [value, attribute] : llvm::zip(chain.decode.getParameters(), chain.decode.getForms())) {
@@ -161,7 +106,8 @@ std::vector<Value> KernelBuilder::decodeParameters(int64_t k, int64_t rowTile, V
     int64_t row = 2 * rowTile + (rowHalf == "1" ? 1 : 0);
     int64_t own = k + (kHalf == "1" ? g.mmaK / 2 : 0);
     if (auto op = value.getDefiningOp<ir::NumberOp>()) {
-      result.push_back(number(op, own, row, slot));
+      result.push_back(form == "choices" ? choices(op, own, row, slot)
+                                         : number(op, own, row, slot));
       continue;
     }
     int component = componentsOf(value)[0];

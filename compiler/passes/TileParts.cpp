@@ -19,6 +19,7 @@ void KernelBuilder::forgetTile() {
   rowWords.clear();
   parameterCache.clear();
   componentNumbers.clear();
+  choiceTables.clear();
 }
 
 void KernelBuilder::enterPart(size_t part) {

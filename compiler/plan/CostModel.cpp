@@ -82,9 +82,15 @@ constexpr double uniformBesideWgmma = 1.2;
 constexpr double uniformDependentMicroseconds = 1.48, uniformDependentCycles = 467;
 
 // Instructions of one warp that make the decode's parameters for one k tile.
+constexpr double choiceInstructions = 4; // the selector, its code, the table's places, the number
 double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
   double result = 0;
   for (const DecodeParam &param : placed.decode.params) {
+    double ofNumber = 4 * static_cast<double>(param.number.terms.size()); // to f32, and back
+    if (param.form == DecodeParam::Form::Choices) {                       // once for a k tile
+      result += static_cast<double>(g.rowTiles()) * ofNumber;
+      continue;
+    }
     const dsl::Component &component = gemm.weight.components[param.component];
     int64_t group = extentK(component);
     for (int used : param.number.uses())
@@ -92,8 +98,12 @@ double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, co
     int64_t ofThread = g.groupsPerTile(group) / g.groupsPerChunk(group);
     auto groups = static_cast<double>(ofThread);
     double perScale = 1;
-    if (param.form == DecodeParam::Form::Number) // to f32, products, and back
-      perScale = 4 * static_cast<double>(param.number.terms.size());
+    if (param.form == DecodeParam::Form::Number) {
+      bool isChosen = param.number.fewChoices(gemm.weight) != 0; // from those of a k tile
+      perScale = isChosen ? choiceInstructions : ofNumber;
+      if (isChosen)
+        result += static_cast<double>(g.rowTiles()) * ofNumber;
+    }
     if (param.form == DecodeParam::Form::Multiplier)
       if (auto scales = scaleSequence(multiplierType(gemm.weight, param.component), placed.mmaType,
                                       placed.decode.scaleLog2))

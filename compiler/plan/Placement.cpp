@@ -112,7 +112,7 @@ std::vector<bool> streamedComponents(const dsl::Format &weight, const DecodeSequ
   for (const dsl::Component &component : weight.components)
     result.push_back(component.extent == Extent::Group);
   for (const DecodeParam &param : decode.params) {
-    if (param.form != DecodeParam::Form::Number)
+    if (!param.hasNumber())
       result[param.component] = true;
     for (int component : param.number.uses())
       result[component] = true;
@@ -132,7 +132,7 @@ int64_t operandGroupOf(const dsl::Format &weight, const DecodeSequence &decode) 
                            : std::min(result, kernelGroup(component.group));
   };
   for (const DecodeParam &param : decode.params) {
-    if (param.form != DecodeParam::Form::Number)
+    if (!param.hasNumber())
       take(param.component);
     for (int component : param.number.uses())
       take(component);

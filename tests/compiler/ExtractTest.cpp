@@ -308,6 +308,17 @@ uint32_t parameterOf(const DecodeParam &param, const dsl::Format &format,
     return codes[static_cast<size_t>(param.component)];
   if (param.form == DecodeParam::Form::Bytes)
     return codes[static_cast<size_t>(param.component)] * 0x01010101u;
+  if (param.form == DecodeParam::Form::Choices) {
+    uint32_t bytes = 0;
+    int selector = param.number.fewChoices(format);
+    for (uint32_t code = 0; code < 4; ++code) {
+      std::vector<uint32_t> chosen = codes;
+      chosen[static_cast<size_t>(selector)] = code;
+      DecodeParam number{DecodeParam::Form::Number, 0, 0, param.number};
+      bytes |= (parameterOf(number, format, chosen, mmaType) & 0xff) << (8 * code);
+    }
+    return bytes;
+  }
   double sum = 0;
   for (const RowNumber::Term &term : param.number.terms) {
     if (term.selector != 0 &&
@@ -469,8 +480,8 @@ TEST(Remap, EveryCodeOfEverySelectorInEveryPlace) {
   };
   for (const Special &special :
        {Special{"f16", {7.5, -0.25, 0.0}, 8, 25, {"f16", "bf16"}},
-        Special{"u4", {7, 9, 15, 0}, 8, 19, {"f16", "bf16"}},
-        Special{"u4", {8}, 3, 19, {"f16", "bf16"}}, Special{"u4", {7, 9, 15, 0}, 8, 13, {"s8"}}})
+        Special{"u4", {7, 9, 15, 0}, 8, 21, {"f16", "bf16"}},
+        Special{"u4", {8}, 3, 23, {"f16", "bf16"}}, Special{"u4", {7, 9, 15, 0}, 8, 13, {"s8"}}})
     for (const std::string mmaType : special.operands) {
       dsl::Format format =
           formatOf("format f { element: e2m1 remap " + std::to_string(special.code) +

@@ -1,0 +1,169 @@
+// Numbers of a weight row that a decode takes: computed in f32, rounded, in both halves of a
+// register.
+#include "compiler/passes/KernelBuilder.h"
+
+#include <algorithm>
+
+namespace rho::compiler {
+
+using mlir::Value;
+namespace arith = mlir::arith;
+
+Value KernelBuilder::componentNumber(int component, int64_t group, int64_t row, Value slot) {
+  Value &known = componentNumbers[{component, group, row}];
+  if (known)
+    return known;
+  int64_t warpgroup = row / g.rowsPerThread(), inWarpgroup = row % g.rowsPerThread();
+  mlir::Location loc = at(true, component);
+  const dsl::Component &part = context.gemm.weight.components[component];
+  Value scales = tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
+                                               rowVectorOf(component, group, warpgroup, slot),
+                                               part.type.name(), unitBits(component),
+                                               bitInUnit(component, group));
+  for (int64_t i = 0; i < g.rowsPerThread(); ++i)
+    componentNumbers[{component, group, row - inWarpgroup + i}] =
+        tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, i);
+  return known;
+}
+
+KernelBuilder::PackedCode KernelBuilder::packedCode(int component, int64_t group, int64_t row,
+                                                    Value slot) {
+  int64_t perWord = std::max<int64_t>(1, 32 / unitBits(component)); // rows
+  int64_t warpgroup = row / g.rowsPerThread(), inWarpgroup = row % g.rowsPerThread();
+  Value word = rowWordsOf(component, group, warpgroup, slot)[inWarpgroup / perWord];
+  return {word, inWarpgroup % perWord * unitBits(component) + bitInUnit(component, group)};
+}
+
+Value KernelBuilder::sumOf(const RowNumber &number, const std::vector<int> &components, int64_t k,
+                           int64_t row, Value slot) {
+  mlir::Location loc = chain.decode.getLoc();
+  auto constant = [&](double value) -> Value {
+    return arith::ConstantFloatOp::create(builder, loc, builder.getF32Type(),
+                                          llvm::APFloat(static_cast<float>(value)));
+  };
+  auto factorOf = [&](int place) {
+    int component = components[static_cast<size_t>(place) - 1];
+    int64_t group = groupIn(k, extentK(context.gemm.weight.components[component]));
+    return componentNumber(component, group, row, slot);
+  };
+  Value sum;
+  for (const RowNumber::Term &term : number.terms) {
+    Value product;
+    for (int place : term.components) {
+      Value factor = factorOf(place);
+      product = product ? arith::MulFOp::create(builder, loc, product, factor).getResult() : factor;
+    }
+    if (!product)
+      product = constant(term.factor);
+    else if (term.factor != 1)
+      product = arith::MulFOp::create(builder, loc, product, constant(term.factor));
+    if (term.selector != 0) {
+      Value selected = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OEQ,
+                                             factorOf(term.selector), constant(term.code));
+      product = arith::SelectOp::create(builder, loc, selected, product, constant(0));
+    }
+    sum = sum ? arith::AddFOp::create(builder, loc, sum, product).getResult() : product;
+  }
+  return sum ? sum : constant(0);
+}
+
+Value KernelBuilder::rounded(Value number) {
+  return tile::PairOp::create(builder, chain.decode.getLoc(), builder.getI32Type(), number,
+                              numberType(context.placed.mmaType));
+}
+
+DecodeProgram::Operand KernelBuilder::codeAt(DecodeProgram &program, int64_t bit, int bits) {
+  DecodeProgram::Operand code = DecodeProgram::word();
+  if (bit > 0)
+    code = program.add(DecodeInstr::Op::Shr, code, constant(static_cast<uint32_t>(bit)));
+  if (bit + bits < 32)
+    code = program.add(DecodeInstr::Op::And, code, constant((1U << bits) - 1));
+  return code;
+}
+
+std::vector<Value> KernelBuilder::fewChoices(const RowNumber &number,
+                                             const std::vector<int> &components, int selector,
+                                             int64_t k, int64_t row, Value slot) {
+  auto found = std::find(components.begin(), components.end(), selector);
+  int place = static_cast<int>(found - components.begin()) + 1;
+  std::vector<Value> result;
+  for (int code = 0; code < 4; ++code)
+    result.push_back(rounded(sumOf(number.chosen(place, code), components, k, row, slot)));
+  return result;
+}
+
+static int selectorOf(const RowNumber &number, const std::vector<int> &components,
+                      const dsl::Format &weight) {
+  auto ofWeight = [&](int place) { return components[static_cast<size_t>(place) - 1]; };
+  return number.renumbered(ofWeight).fewChoices(weight);
+}
+
+// Where only a selector of few codes changes along k, the numbers that it chooses from are made
+// once for a k tile, and a byte permutation takes one of them by the packed code.
+Value KernelBuilder::chosenNumber(const RowNumber &number, const std::vector<int> &components,
+                                  int64_t k, int64_t row, Value slot) {
+  int component = selectorOf(number, components, context.gemm.weight);
+  if (component == 0)
+    return {};
+  const dsl::Component &selector = context.gemm.weight.components[component];
+  mlir::Location loc = chain.decode.getLoc();
+  std::vector<Value> &pairs = choiceTables[{"number", number.print(), component, row}];
+  if (pairs.empty()) {
+    std::vector<Value> numbers = fewChoices(number, components, component, k, row, slot);
+    for (size_t i = 0; i < numbers.size(); i += 2) {
+      Value low = arith::AndIOp::create(builder, loc, numbers[i], i32(0xffff));
+      Value high = arith::ShLIOp::create(builder, loc, numbers[i + 1], i32(16));
+      pairs.push_back(arith::OrIOp::create(builder, loc, low, high));
+    }
+  }
+  auto [word, bit] = packedCode(component, groupIn(k, extentK(selector)), row, slot);
+  DecodeProgram choose;
+  // Bytes 2 c and 2 c + 1 of both registers, twice.
+  DecodeProgram::Operand places =
+      choose.add(DecodeInstr::Op::Mad, codeAt(choose, bit, selector.type.bits()), constant(0x2222),
+                 constant(0x1010));
+  choose.params = 2;
+  choose.output(
+      choose.add(DecodeInstr::Op::Prmt, DecodeProgram::param(0), DecodeProgram::param(1), places));
+  return tile::DecodeOp::create(builder, loc, mlir::TypeRange{builder.getI32Type()}, word, pairs,
+                                choose.print())
+      .getResult(0);
+}
+
+Value KernelBuilder::choices(ir::NumberOp op, int64_t k, int64_t row, Value slot) {
+  std::vector<int> components = componentsOf(op.getResult());
+  RowNumber number = *RowNumber::parse(op.getTerms().str());
+  int selector = selectorOf(number, components, context.gemm.weight);
+  std::vector<Value> &bytes = choiceTables[{"bytes", op.getTerms().str(), selector, row}];
+  if (!bytes.empty())
+    return bytes[0];
+  std::vector<Value> numbers = fewChoices(number, components, selector, k, row, slot);
+  Value all;
+  for (Value each : llvm::reverse(numbers)) {
+    Value byte = arith::AndIOp::create(builder, op.getLoc(), each, i32(0xff));
+    if (all)
+      byte = arith::OrIOp::create(builder, op.getLoc(), byte,
+                                  arith::ShLIOp::create(builder, op.getLoc(), all, i32(8)));
+    all = byte;
+  }
+  bytes = {all};
+  return all;
+}
+
+Value KernelBuilder::number(ir::NumberOp op, int64_t k, int64_t row, Value slot) {
+  std::vector<int> components = componentsOf(op.getResult());
+  ParameterKey key{op.getTerms().str(), components[0], 0, row};
+  for (int component : components) // of the finest, which tells the others apart too
+    key.group = std::max(key.group, groupIn(k, extentK(context.gemm.weight.components[component])));
+  for (int component : components)
+    key.form += " " + std::to_string(component);
+  if (Value known = parameterCache[key])
+    return known;
+  RowNumber terms = *RowNumber::parse(op.getTerms().str());
+  Value result = chosenNumber(terms, components, k, row, slot);
+  if (!result)
+    result = rounded(sumOf(terms, components, k, row, slot));
+  return parameterCache[key] = result;
+}
+
+} // namespace rho::compiler
