@@ -187,6 +187,11 @@ inline int spareUnitBits(ElementType type) {
 
 // The components that lie in the spare bits of one.
 std::vector<int> guestsOf(const Format &format, int host);
+// The component in whose stored codes one lies: itself, or that whose spare bits it has.
+inline int hostOf(const Format &format, int component) {
+  int host = format.components[static_cast<size_t>(component)].host;
+  return host < 0 ? component : host;
+}
 
 // As a declaration says it after `per`: "n[128] k[128]", "channel". Empty for the element.
 std::string printExtent(const Component &component);

@@ -134,9 +134,8 @@ dsl::CodeArray readComponent(const compiler::StoredComponent &stored,
   if (stored.component == 0)
     return readElements(component.type, bytes, from.m, layout);
   dsl::CodeArray codes(component.type.bits(), naturalCodes(component, from.m, layout.k));
-  const dsl::Component &host = component.host < 0
-                                   ? component
-                                   : stored.format->components[static_cast<size_t>(component.host)];
+  const int hostIndex = dsl::hostOf(*stored.format, stored.component);
+  const dsl::Component &host = stored.format->components[static_cast<size_t>(hostIndex)];
   const int64_t width = componentBytes(host.type);
   const uint32_t mask = UINT32_MAX >> (32 - component.type.bits());
   for (int64_t j = 0; j < codes.size(); ++j) {
@@ -214,9 +213,8 @@ Result<dsl::QuantizedMatrix> readActivations(const Activations &activations) {
   matrix.k = from.layout.k;
   const std::vector<compiler::StoredComponent> stored = compiler::storedComponents(*from.format);
   for (size_t i = 0; i < stored.size(); ++i) {
-    const int host = stored[i].declared().host;
-    const Buffer &unit =
-        from.components[host < 0 ? i : i - static_cast<size_t>(stored[i].component - host)];
+    const int host = dsl::hostOf(*stored[i].format, stored[i].component);
+    const Buffer &unit = from.components[i - static_cast<size_t>(stored[i].component - host)];
     std::vector<uint8_t> bytes(static_cast<size_t>(unit.bytes()));
     if (Status read = unit.read(bytes.data(), unit.bytes()); !read)
       return read.error();

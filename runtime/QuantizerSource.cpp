@@ -204,7 +204,7 @@ std::string ruleText(const dsl::ExprPtr &ptr) {
 
 std::string componentText(const dsl::Format &format, int index, int position) {
   const dsl::Component &component = format.components[static_cast<size_t>(index)];
-  const int unit = component.host < 0 ? index : component.host;
+  const int unit = dsl::hostOf(format, index);
   const int unitBits = compiler::storedBits(format.components[static_cast<size_t>(unit)].type);
   const bool best = dsl::isBest(component.encode);
   return "struct " + componentName(index) + " { // " + std::string(component.type.name()) +

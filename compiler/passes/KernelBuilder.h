@@ -65,14 +65,9 @@ private:
   const LayoutSection &section(int index) const {
     return layout.sections[sectionIndex(context.gemm.weight, index)];
   }
-  // Of a weight component: that in whose stored codes it lies, itself or where those have spare
-  // bits another one.
-  int hostOf(int component) const {
-    int host = context.gemm.weight.components[component].host;
-    return host < 0 ? component : host;
-  }
   int64_t storedBitsOf(int component) const {
-    return storedBits(context.gemm.weight.components[hostOf(component)].type);
+    const dsl::Format &weight = context.gemm.weight;
+    return storedBits(weight.components[dsl::hostOf(weight, component)].type);
   }
   // What is loaded of it for a row at a time, the codes of one or more groups.
   int64_t groupsTogether(int component) const {

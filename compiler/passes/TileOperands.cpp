@@ -6,7 +6,7 @@ namespace rho::compiler {
 using mlir::Value;
 
 Value KernelBuilder::rowVectorOf(int component, int64_t group, int64_t warpgroup, Value slot) {
-  component = hostOf(component);
+  component = dsl::hostOf(context.gemm.weight, component);
   int64_t unit = group / groupsTogether(component), bits = unitBits(component);
   if (auto known = rowVectors.find({component, unit}); known != rowVectors.end())
     return known->second;
@@ -17,7 +17,7 @@ Value KernelBuilder::rowVectorOf(int component, int64_t group, int64_t warpgroup
 }
 
 void KernelBuilder::loadRowVector(int component, int64_t k, Value slot) {
-  component = hostOf(component);
+  component = dsl::hostOf(context.gemm.weight, component);
   int64_t group = groupIn(k, extentK(context.gemm.weight.components[component]));
   rowVectors[{component, group / groupsTogether(component)}] =
       rowVectorOf(component, group, 0, slot);

@@ -81,8 +81,9 @@ constexpr double uniformBesideWgmma = 1.2;
 // f16, m = 1 and 16, at four shapes.
 constexpr double uniformDependentMicroseconds = 1.48, uniformDependentCycles = 467;
 
-// Instructions of one warp that make the decode's parameters for one k tile.
 constexpr double choiceInstructions = 4; // the selector, its code, the table's places, the number
+
+// Instructions of one warp that make the decode's parameters for one k tile.
 double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
   double result = 0;
   for (const DecodeParam &param : placed.decode.params) {

@@ -246,11 +246,11 @@ int planeSection(const dsl::Gemm &gemm, size_t plane) {
 }
 
 size_t sectionIndex(const dsl::Format &weight, int section) {
-  auto last = std::min<size_t>(static_cast<size_t>(section), weight.components.size());
-  if (last < weight.components.size() && weight.components[last].host >= 0)
-    return sectionIndex(weight, weight.components[last].host);
-  auto guests = std::count_if(weight.components.begin(),
-                              weight.components.begin() + static_cast<std::ptrdiff_t>(last),
+  auto components = static_cast<int>(weight.components.size());
+  if (section < components)
+    section = dsl::hostOf(weight, section);
+  int last = std::min(section, components);
+  auto guests = std::count_if(weight.components.begin(), weight.components.begin() + last,
                               [](const dsl::Component &component) { return component.host >= 0; });
   return static_cast<size_t>(section - guests);
 }
