@@ -158,8 +158,9 @@ private:
   // Null where it is none of few that a selector chooses from.
   Value chosenNumber(const RowNumber &number, const std::vector<int> &components, int64_t k,
                      int64_t row, Value slot);
-  // Tables of those few, by their form, the number's text, the selector and the row.
-  std::map<std::tuple<std::string, std::string, int, int64_t>, std::vector<Value>> choiceTables;
+  // Tables of those few, by their form, the number's text and components, and the row.
+  std::map<std::tuple<std::string, std::string, std::vector<int>, int64_t>, std::vector<Value>>
+      choiceTables;
   // Components of the weight that a parameter of the decode is made from.
   std::vector<int> componentsOf(Value parameter) const;
   // The parameters of the decode for k of a row tile.

@@ -107,7 +107,7 @@ Value KernelBuilder::chosenNumber(const RowNumber &number, const std::vector<int
     return {};
   const dsl::Component &selector = context.gemm.weight.components[component];
   mlir::Location loc = chain.decode.getLoc();
-  std::vector<Value> &pairs = choiceTables[{"number", number.print(), component, row}];
+  std::vector<Value> &pairs = choiceTables[{"number", number.print(), components, row}];
   if (pairs.empty()) {
     std::vector<Value> numbers = fewChoices(number, components, component, k, row, slot);
     for (size_t i = 0; i < numbers.size(); i += 2) {
@@ -134,7 +134,7 @@ Value KernelBuilder::choices(ir::NumberOp op, int64_t k, int64_t row, Value slot
   std::vector<int> components = componentsOf(op.getResult());
   RowNumber number = *RowNumber::parse(op.getTerms().str());
   int selector = selectorOf(number, components, context.gemm.weight);
-  std::vector<Value> &bytes = choiceTables[{"bytes", op.getTerms().str(), selector, row}];
+  std::vector<Value> &bytes = choiceTables[{"bytes", op.getTerms().str(), components, row}];
   if (!bytes.empty())
     return bytes[0];
   std::vector<Value> numbers = fewChoices(number, components, selector, k, row, slot);

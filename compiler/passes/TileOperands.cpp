@@ -44,9 +44,9 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
   const dsl::Component &part = context.gemm.weight.components[component];
   const dsl::ElementType type = part.type;
   int64_t perWord = 32 / unitBits(component), together = groupsTogether(component); // rows, groups
-  int64_t warpgroup = row / g.rowsPerThread(), inWarpgroup = row % g.rowsPerThread();
+  int64_t inWarpgroup = row % g.rowsPerThread();
   mlir::Location loc = at(true, component);
-  Value word = rowWordsOf(component, group, warpgroup, slot)[inWarpgroup / perWord];
+  auto [word, bit] = packedCode(component, group, row, slot);
   if (form == "multiplier") {
     DecodeProgram scales = *scaleSequence(multiplierType(context.gemm.weight, component),
                                           context.placed.mmaType, context.placed.decode.scaleLog2);
@@ -61,19 +61,19 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
     return parameterCache[key];
   }
   DecodeProgram pick;
-  auto bit = static_cast<uint32_t>(packedCode(component, group, row, slot).bit);
   if (sharesUnit(component) && form == "byte") {
     pick.output(codeAt(pick, bit, type.bits()));
     auto code = tile::DecodeOp::create(builder, loc, mlir::TypeRange{builder.getI32Type()}, word,
                                        mlir::ValueRange(), pick.print());
     return parameterCache[key] = code.getResult(0);
   }
-  uint32_t byte = bit / 8;
+  auto byte = static_cast<uint32_t>(bit / 8);
   uint32_t selector = form == "byte" ? 0x4440 | byte : byte * 0x1111;
   auto picked = pick.add(DecodeInstr::Op::Prmt, DecodeProgram::word(), DecodeProgram::constant(0),
                          DecodeProgram::constant(selector));
   if (sharesUnit(component)) {
-    picked = pick.add(DecodeInstr::Op::Shr, picked, DecodeProgram::constant(bit % 8));
+    picked = pick.add(DecodeInstr::Op::Shr, picked,
+                      DecodeProgram::constant(static_cast<uint32_t>(bit % 8)));
     picked = pick.add(DecodeInstr::Op::And, picked,
                       DecodeProgram::constant(((1U << type.bits()) - 1) * 0x01010101U));
   }
