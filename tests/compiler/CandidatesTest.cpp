@@ -198,5 +198,30 @@ TEST(Shares, areEqualWhereTheLastWaveWouldIdle) {
   EXPECT_FALSE(isEqual("fixed", idle));
 }
 
+// Weights of which tiles of a power of two leave SMs without outputs, or fill a second wave in
+// part: 64 tiles of 192 rows, 128 of 96 and of 48.
+TEST(Tiles, haveRowsThatFillTheSms) {
+  const dsl::Module module =
+      dsl::parseModule(
+          "format int4 { element: s4 scale: bf16 per k[128] value = element * scale }\n"
+          "format rows { element: s4 scale: f16 per channel value = element * scale }\n"
+          "format int8 { element: s8 scale: f32 per token value = element * scale }\n"
+          "gemm g { weight: rows activation: int8 output: f16 }\n"
+          "gemm half { weight: int4 activation: bf16 output: bf16 }\n",
+          "t.rho", [](const std::string &) { return std::nullopt; })
+          .value();
+  auto rowsOf = [&](const char *name, const Problem &problem, const char *target = "sm_90a") {
+    Plan planned =
+        plan(*module.findGemm(name), problem, modelOfTarget(target).value(), nullptr).value();
+    return planned.schedule.tileN;
+  };
+  EXPECT_EQ(rowsOf("g", {256, 12288, 4096}), 192);
+  EXPECT_EQ(rowsOf("half", {256, 12288, 4096}), 192);
+  EXPECT_EQ(rowsOf("half", {8, 12288, 4096}), 96);
+  EXPECT_EQ(rowsOf("half", {8, 6144, 4096}), 48);
+  EXPECT_NE(rowsOf("g", {256, 8192, 8192}), 192); // 128 tiles of 128 x 128
+  EXPECT_NE(rowsOf("half", {256, 12288, 4096}, "sm_80") % 3, 0);
+}
+
 } // namespace
 } // namespace rho::compiler
