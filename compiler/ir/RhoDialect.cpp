@@ -58,10 +58,8 @@ mlir::LogicalResult DecodeOp::verify() {
     bool known = kind == "byte" || kind == "bytes" || kind == "multiplier" || kind == "number" ||
                  kind == "choices";
     if (!known || (rowHalf != "0" && rowHalf != "1") || (!kHalf.empty() && kHalf != "1"))
-      return emitOpError("form is '") << text
-                                      << "'; it must be byte, bytes, multiplier, number or "
-                                         "choices, '.', and 0 or 1, perhaps "
-                                         "'.1'";
+      return emitOpError("form is '") << text << "'; it must be byte, bytes, multiplier, number or "
+                                      << "choices, '.', and 0 or 1, perhaps '.1'";
   }
   return mlir::success();
 }

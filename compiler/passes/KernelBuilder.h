@@ -153,8 +153,8 @@ private:
               Value slot); // in f32
   Value rounded(Value number);
   // The four that a selector, a component, chooses from.
-  std::vector<Value> fewChoices(const RowNumber &number, const std::vector<int> &components,
-                                int selector, int64_t k, int64_t row, Value slot);
+  std::vector<Value> chosenNumbers(const RowNumber &number, const std::vector<int> &components,
+                                   int selector, int64_t k, int64_t row, Value slot);
   // Null where it is none of few that a selector chooses from.
   Value chosenNumber(const RowNumber &number, const std::vector<int> &components, int64_t k,
                      int64_t row, Value slot);

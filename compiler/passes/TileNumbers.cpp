@@ -81,9 +81,9 @@ DecodeProgram::Operand KernelBuilder::codeAt(DecodeProgram &program, int64_t bit
   return code;
 }
 
-std::vector<Value> KernelBuilder::fewChoices(const RowNumber &number,
-                                             const std::vector<int> &components, int selector,
-                                             int64_t k, int64_t row, Value slot) {
+std::vector<Value> KernelBuilder::chosenNumbers(const RowNumber &number,
+                                                const std::vector<int> &components, int selector,
+                                                int64_t k, int64_t row, Value slot) {
   auto found = std::find(components.begin(), components.end(), selector);
   int place = static_cast<int>(found - components.begin()) + 1;
   std::vector<Value> result;
@@ -109,7 +109,7 @@ Value KernelBuilder::chosenNumber(const RowNumber &number, const std::vector<int
   mlir::Location loc = chain.decode.getLoc();
   std::vector<Value> &pairs = choiceTables[{"number", number.print(), components, row}];
   if (pairs.empty()) {
-    std::vector<Value> numbers = fewChoices(number, components, component, k, row, slot);
+    std::vector<Value> numbers = chosenNumbers(number, components, component, k, row, slot);
     for (size_t i = 0; i < numbers.size(); i += 2) {
       Value low = arith::AndIOp::create(builder, loc, numbers[i], i32(0xffff));
       Value high = arith::ShLIOp::create(builder, loc, numbers[i + 1], i32(16));
@@ -132,12 +132,12 @@ Value KernelBuilder::chosenNumber(const RowNumber &number, const std::vector<int
 
 Value KernelBuilder::choices(ir::NumberOp op, int64_t k, int64_t row, Value slot) {
   std::vector<int> components = componentsOf(op.getResult());
-  RowNumber number = *RowNumber::parse(op.getTerms().str());
-  int selector = selectorOf(number, components, context.gemm.weight);
   std::vector<Value> &bytes = choiceTables[{"bytes", op.getTerms().str(), components, row}];
   if (!bytes.empty())
     return bytes[0];
-  std::vector<Value> numbers = fewChoices(number, components, selector, k, row, slot);
+  RowNumber number = *RowNumber::parse(op.getTerms().str());
+  int selector = selectorOf(number, components, context.gemm.weight);
+  std::vector<Value> numbers = chosenNumbers(number, components, selector, k, row, slot);
   Value all;
   for (Value each : llvm::reverse(numbers)) {
     Value byte = arith::AndIOp::create(builder, op.getLoc(), each, i32(0xff));

@@ -87,11 +87,12 @@ constexpr double choiceInstructions = 4; // the selector, its code, the table's 
 double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
   double result = 0;
   for (const DecodeParam &param : placed.decode.params) {
+    bool isChosen = param.number.fewChoices(gemm.weight) != 0;            // from those of a k tile
     double ofNumber = 4 * static_cast<double>(param.number.terms.size()); // to f32, and back
-    if (param.form == DecodeParam::Form::Choices) {                       // once for a k tile
+    if (isChosen)
       result += static_cast<double>(g.rowTiles()) * ofNumber;
+    if (param.form == DecodeParam::Form::Choices)
       continue;
-    }
     const dsl::Component &component = gemm.weight.components[param.component];
     int64_t group = extentK(component);
     for (int used : param.number.uses())
@@ -99,12 +100,8 @@ double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, co
     int64_t ofThread = g.groupsPerTile(group) / g.groupsPerChunk(group);
     auto groups = static_cast<double>(ofThread);
     double perScale = 1;
-    if (param.form == DecodeParam::Form::Number) {
-      bool isChosen = param.number.fewChoices(gemm.weight) != 0; // from those of a k tile
+    if (param.form == DecodeParam::Form::Number)
       perScale = isChosen ? choiceInstructions : ofNumber;
-      if (isChosen)
-        result += static_cast<double>(g.rowTiles()) * ofNumber;
-    }
     if (param.form == DecodeParam::Form::Multiplier)
       if (auto scales = scaleSequence(multiplierType(gemm.weight, param.component), placed.mmaType,
                                       placed.decode.scaleLog2))

@@ -99,6 +99,13 @@ struct Geometry {
   }
 };
 
+// Whether so many warps have a power of two of a tile's weight rows each, at least 16.
+constexpr int64_t leastWarpRows = 16;
+inline bool dividesRows(int64_t tileN, int64_t warpsN) {
+  int64_t rows = tileN / warpsN;
+  return tileN % warpsN == 0 && rows >= leastWarpRows && (rows & (rows - 1)) == 0;
+}
+
 // The k that shares a code of a component in a kernel: a group, or more than any k.
 inline int64_t extentK(const dsl::Component &component) {
   return component.extent == dsl::Extent::Group ? kernelGroup(component.group) : int64_t{1} << 30;

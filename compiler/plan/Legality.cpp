@@ -168,13 +168,11 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
   if (gemv)
     if (std::optional<Objection> why = gemvObjection(gemm, placed, problem, s))
       return why;
-  constexpr int64_t leastRows = 16; // of a warp
-  if (s.tileN % s.warpsN != 0 || !isPowerOfTwo(s.tileN / s.warpsN) ||
-      s.tileN / s.warpsN < leastRows)
+  if (!dividesRows(s.tileN, s.warpsN))
     return Objection{DiagId::schedule_tile,
                      {"n", str(s.tileN),
                       "each of its " + str(s.warpsN) +
-                          " warps needs a power of two of rows, from " + str(leastRows)}};
+                          " warps needs a power of two of rows, from " + str(leastWarpRows)}};
   if (!isPowerOfTwo(s.tileK) || s.tileK < Geometry::smallestTileK)
     return Objection{DiagId::schedule_tile,
                      {"k", str(s.tileK),

@@ -8,7 +8,6 @@
 #include "compiler/plan/Resources.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <iomanip>
 #include <limits>
@@ -44,6 +43,15 @@ std::vector<U> choices(const std::optional<T> &own, std::initializer_list<U> can
   return own ? std::vector<U>{static_cast<U>(*own)} : std::vector<U>(candidates);
 }
 
+constexpr int64_t warpsOfThree = 3 * 4; // of three warpgroups, along n
+
+// k of one 128-byte row of activations, and of the rows that a tile has at most: few sums leave
+// registers for the codes of more.
+int64_t rowK(const PlacedGemm &placed) { return int64_t{4} * placed.mmaK; }
+int64_t mostTileK(const PlacedGemm &placed, int64_t tileM) {
+  return rowK(placed) * (tileM <= 16 ? 4 : 2);
+}
+
 // Of weight rows that are no whole instructions of wgmma, where tiles that are leave SMs without
 // outputs: each SM then has all of k, and no sums of parts meet. All CTAs read all activations: of
 // 16 bits and a long k, with scales along k, and of rows past the batch, that took longer than it
@@ -57,7 +65,6 @@ std::vector<dsl::ScheduleDecl::Tile> narrowTiles(const PlacedGemm &placed, const
     if (divideUp(problem.n, some) <= sms)
       rows = some;
   bool isLong = problem.k > longK;
-  int64_t mostK = int64_t{16} * placed.mmaK; // four 128-byte rows of activations
   auto isOfActivation = [](const ScaleUse &use) { return !use.weight; };
   if (problem.m > mostBatch || rows % Geometry::instructionRows == 0 ||
       (isLong && placed.isWide()) || std::ranges::any_of(placed.accumulator, isOfActivation))
@@ -65,7 +72,7 @@ std::vector<dsl::ScheduleDecl::Tile> narrowTiles(const PlacedGemm &placed, const
   int64_t batch = problem.m <= 8 ? 8 : mostBatch;
   constexpr int64_t mostCodes = int64_t{32} * 512; // with longer tiles few are on their way
   for (int64_t k : {256, 512})
-    if (k <= mostK && (k == 256 || (!isLong && rows * k <= mostCodes)))
+    if (k <= mostTileK(placed, batch) && (k == 256 || (!isLong && rows * k <= mostCodes)))
       result.push_back({batch, rows, k});
   return result;
 }
@@ -85,19 +92,17 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
     return result;
   }
   bool uniform = roles == Roles::Uniform;
-  constexpr int64_t ofThree = 3 * Geometry::instructionRows; // warpgroups
+  constexpr int64_t ofThree = 3 * Geometry::instructionRows;
   // With fewer rows of the batch three lost where their sums are not scaled on the way.
   int64_t leastOfThree = placed.flushK > 0 ? 8 : 64;
-  int64_t rowK = int64_t{4} * placed.mmaK; // of one 128-byte row of activations
   for (int64_t m : {8, 16, 32, 64, 128, 256}) {
     if ((m > 16 && m >= 2 * problem.m) || (uniform && m > 128))
       continue;
-    int64_t mostRows = m <= 16 ? 4 : 2; // few sums leave registers for the codes of more
     for (int64_t n : {int64_t{64}, int64_t{128}, ofThree, int64_t{256}}) {
       if (n == ofThree && (uniform || m < leastOfThree))
         continue;
       for (int64_t k : {64, 128, 256, 512})
-        if (uniform ? k <= 256 : k % rowK == 0 && k <= mostRows * rowK)
+        if (uniform ? k <= 256 : k % rowK(placed) == 0 && k <= mostTileK(placed, m))
           result.push_back({m, n, k});
     }
   }
@@ -107,21 +112,15 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
   return result;
 }
 
-// Whether n warps have a power of two of the tile's weight rows each.
-bool dividesRows(const dsl::ScheduleDecl::Tile &tile, int64_t n) {
-  return tile.n % n == 0 && tile.n / n >= 16 &&
-         std::has_single_bit(static_cast<uint64_t>(tile.n / n));
-}
-
 std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
                                                      const PlacedGemm &placed, Roles roles,
                                                      const dsl::ScheduleDecl::Tile &tile) {
   if (gemm.schedule.warps)
     return {*gemm.schedule.warps};
-  constexpr int64_t mostAlongN = 12;
+  constexpr int64_t mostAlongN = warpsOfThree;
   bool fits = false;
   for (int64_t n = 1; n <= mostAlongN; ++n)
-    fits |= dividesRows(tile, n);
+    fits |= dividesRows(tile.n, n);
   if (!fits) // the user's tile, which is then refused
     return {{1, 4}};
   if (roles == Roles::Gemv) {
@@ -148,7 +147,7 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
     for (int64_t n = 2; n <= mostAlongN; ++n)
       for (int64_t k : {1, 2, 3, 4, 6, 8}) {
         bool isUsual = byInstruction ? n % 4 == 0 && k <= 4 : n * k % 4 == 0;
-        if (isUsual && dividesRows(tile, n) && tile.n <= 32 * n && n * k <= mostWarps &&
+        if (isUsual && dividesRows(tile.n, n) && tile.n <= 32 * n && n * k <= mostWarps &&
             (k != 3 || placed.flushK > 0) && !cutsBlocks(n) && (k == 1 || tile.m * tile.n <= 8192))
           result.push_back({1, n, k});
       }
@@ -156,7 +155,7 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
   }
   for (int64_t m : {1, 2, 4})
     for (int64_t n = 2; n <= 8; ++n)
-      if (m * n >= 4 && m * n <= 8 && dividesRows(tile, n) && tile.m / m >= 8)
+      if (m * n >= 4 && m * n <= 8 && dividesRows(tile.n, n) && tile.m / m >= 8)
         result.push_back({m, n});
   return result;
 }
@@ -281,7 +280,7 @@ bool mayShareEqually(const PlacedGemm &placed, const Schedule &schedule, const P
   constexpr int64_t mostTiles = 2; // of a CTA
   int64_t tilesM = divideUp(problem.m, schedule.tileM);
   int64_t tiles = tilesM * divideUp(problem.n, schedule.tileN);
-  if (makeGeometry(placed, schedule).warpgroups() == 3 && (tilesM > 1 || placed.isWide()))
+  if (schedule.warpsN == warpsOfThree && (tilesM > 1 || placed.isWide()))
     return false;
   return schedule.ctasPerSm == 1 && (tilesM == 1 || tiles <= mostTiles * schedule.residentCtas);
 }
