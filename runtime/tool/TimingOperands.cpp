@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
 
 namespace rho::tool {
 
@@ -23,10 +24,12 @@ int64_t usedBytes(const compiler::LayoutSection &section) {
 // The layout of the first rows alone.
 compiler::WeightLayout sliceOf(const compiler::WeightLayout &layout) {
   compiler::WeightLayout slice = layout;
-  int64_t rows = sliceRows;
+  int64_t whole = 1; // tiles and blocks of a residual
   for (const compiler::LayoutSection &section : layout.sections)
-    rows = compiler::divideUp(rows, section.tileN) * section.tileN; // whole tiles
-  slice.n = std::min(rows, layout.n);
+    whole = std::lcm(whole, section.tileN);
+  if (layout.residual)
+    whole = std::lcm(whole, layout.residual->blockN);
+  slice.n = std::min(compiler::divideUp(sliceRows, whole) * whole, layout.n);
   slice.bytes = 0;
   auto take = [&](int64_t bytes) {
     int64_t offset = slice.bytes;
@@ -77,8 +80,6 @@ void repeatResidual(const compiler::ResidualLayout &from, const uint8_t *packed,
     for (int64_t band = 0; band < bands; ++band) {
       auto place = static_cast<size_t>(compiler::wordOfBand(to, tile, band));
       uint32_t stored = words[place % words.size()] & storedMask;
-      if (next + std::popcount(stored) > to.pieces) // past the weight's last row
-        stored = 0;
       all[place] = stored | next << BandWord::storedBits;
       next += static_cast<uint32_t>(std::popcount(stored));
     }
@@ -101,6 +102,12 @@ Result<dsl::QuantizedMatrix> sliceCodes(const compiler::WeightLayout &layout,
   dsl::QuantizeOptions options{.rejectNonFinite = true};
   std::vector<double> inputs;
   if (layout.residual) { // which blocks are stored depends on what they are multiplied with
+    // The last slice may be cut off behind most of its blocks: all of it has room.
+    auto sparser = std::make_shared<dsl::Format>(*format);
+    if (std::optional<double> &budget = sparser->residual->part.budget)
+      *budget *= static_cast<double>(layout.n) /
+                 static_cast<double>(compiler::divideUp(layout.n, rows) * rows);
+    format = std::move(sparser);
     constexpr int64_t tokens = 64;
     inputs = kernels::hessianDiagonal(
         {tokens, layout.k, kernels::syntheticActivation(tokens, layout.k, seed)});

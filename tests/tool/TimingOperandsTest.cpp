@@ -46,6 +46,45 @@ TEST(TimingOperandsTest, aLargeWeightRepeatsValidNumbers) {
   }
 }
 
+// Tiles of 192 rows and blocks of 64 beside a last slice that is cut off: still those that the
+// budget has room for, and each slice the same.
+TEST(TimingOperandsTest, blocksOfAResidualRepeatWithWholeSlices) {
+  constexpr const char *text = R"(
+format a { element: s8 scale: f32 per token value = element * scale }
+format w {
+  element: s4
+  scale: f16 per channel
+  value = element * scale
+  residual fix: s4 / 16 per n[64] k[64] budget 10%
+}
+gemm g { weight: w activation: a output: f16
+         schedule { roles: imfp tile: 16 x TILE } }
+)";
+  Device device = Device::emulated("sm_90a").value();
+  EngineOptions options;
+  options.diskCache = false;
+  Engine engine = Engine::create(device, options).value();
+  for (std::string tile : {"96 x 128 warps: 1 x 6 x 2", "192 x 128 warps: 1 x 12"}) {
+    std::string declaration = text;
+    declaration.replace(declaration.find("TILE"), 4, tile);
+    constexpr int64_t rows = 2 * 384 + 192;
+    Gemm gemm = engine.compile(Module::parse(declaration).value(), "", {16, rows, 512}).value();
+    const compiler::WeightLayout &layout = gemm.impl().image().weight;
+    dsl::QuantizedMatrix slice = sliceCodes(layout, gemm.impl().weight(), 1).value();
+    ASSERT_EQ(slice.rows, 384);
+    std::vector<uint8_t> packed = packRepeated(layout, slice).value();
+    Result<dsl::QuantizedMatrix> unpacked =
+        compiler::unpack(layout, gemm.impl().weight(), packed.data());
+    ASSERT_TRUE(unpacked) << unpacked.error().str();
+    for (int64_t row = 0; row < rows; ++row)
+      ASSERT_EQ(unpacked->rowValues(row), slice.rowValues(row % slice.rows)) << tile << ", " << row;
+    int64_t stored = 0;
+    for (int64_t i = 0; i < slice.choice.size(); ++i)
+      stored += static_cast<int64_t>(slice.choice.get(i));
+    EXPECT_GT(stored, 0);
+  }
+}
+
 // Where a part is the whole: what packing gives.
 TEST(TimingOperandsTest, aSmallWeightIsPackedAsItIs) {
   Device device = Device::emulated("sm_80").value();
