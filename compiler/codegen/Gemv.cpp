@@ -28,6 +28,7 @@ private:
   bool lowerFamily(mlir::Operation *inner) override;
   void lowerStreamCodes(tile::StreamCodesOp stream);
   void lowerStreamRowCodes(tile::StreamRowCodesOp stream);
+  void lowerStreamPiece(tile::StreamPieceOp stream);
   void lowerLoadBatchRow(tile::LoadBatchRowOp load);
   void lowerDot(tile::DotOp dot);
   void lowerComputed(tile::ComputedOp computed);
@@ -48,6 +49,7 @@ bool GemvLowering::lowerFamily(mlir::Operation *inner) {
   return llvm::TypeSwitch<mlir::Operation *, bool>(inner)
       .Case<tile::StreamCodesOp>([&](auto o) { return lowerStreamCodes(o), true; })
       .Case<tile::StreamRowCodesOp>([&](auto o) { return lowerStreamRowCodes(o), true; })
+      .Case<tile::StreamPieceOp>([&](auto o) { return lowerStreamPiece(o), true; })
       .Case<tile::LoadBatchRowOp>([&](auto o) { return lowerLoadBatchRow(o), true; })
       .Case<tile::DotOp>([&](auto o) { return lowerDot(o), true; })
       .Case<tile::ComputedOp>([&](auto o) { return lowerComputed(o), true; })
@@ -85,6 +87,15 @@ void GemvLowering::lowerStreamRowCodes(tile::StreamRowCodesOp op) {
   Value at = add(mul(widen(op.getTile()), tileBytes), widen(inTile));
   at = globalAt(op.getSource(), add(at, static_cast<int64_t>(op.getBase())));
   op.replaceAllUsesWith(vectorOf(loadWords(at, g.rowsPerThread() * bits / 8)));
+}
+
+void GemvLowering::lowerStreamPiece(tile::StreamPieceOp op) {
+  int64_t bytes = 4 * op.getType().getNumElements();
+  Value piece = mul(widen(op.getPiece()), static_cast<int64_t>(op.getPieceBytes()));
+  Value own = add(piece, widen(mul(lane, bytes)));
+  Value at = globalAt(op.getSource(), add(own, static_cast<int64_t>(op.getBase())));
+  op.replaceAllUsesWith(
+      vectorOf(loadWordsIf(op.getStored(), "ld.global.nc.L1::no_allocate", at, bytes)));
 }
 
 void GemvLowering::lowerLoadBatchRow(tile::LoadBatchRowOp op) {

@@ -72,7 +72,9 @@ protected:
   std::vector<Value> mmaOperands(mlir::ValueRange a, Value b, int64_t step, Value c);
   void lowerMma(tile::MmaOp mma);
   void lowerBandWord(tile::BandWordOp word);
-  std::vector<Value> loadWordsIf(Value condition, Value at, int64_t bytes);
+  // By that instruction of PTX from `at`; else zeros.
+  std::vector<Value> loadWordsIf(Value condition, const std::string &instruction, Value at,
+                                 int64_t bytes);
   void lowerLoadPiece(tile::LoadPieceOp load);
   void lowerFindPieces(tile::FindPiecesOp find);
   Value firstByteOf(tile::CopyPiecesOp copy); // in global memory

@@ -117,8 +117,9 @@ void KernelLowering::lowerBandWord(tile::BandWordOp op) {
 }
 
 // Without a branch: instructions of the warpgroup may be running.
-std::vector<KernelLowering::Value> KernelLowering::loadWordsIf(Value condition, Value at,
-                                                               int64_t bytes) {
+std::vector<KernelLowering::Value> KernelLowering::loadWordsIf(Value condition,
+                                                               const std::string &instruction,
+                                                               Value at, int64_t bytes) {
   std::vector<Value> words;
   for (int64_t done = 0; done < bytes; done += 16) {
     int64_t count = std::min<int64_t>(16, bytes - done) / 4;
@@ -131,9 +132,10 @@ std::vector<KernelLowering::Value> KernelLowering::loadWordsIf(Value condition, 
     std::string vector = count == 1 ? "" : ".v" + std::to_string(count);
     llvm::SmallVector<mlir::Type> types(static_cast<size_t>(count), builder.getI32Type());
     llvm::SmallVector<Value> loaded =
-        ptx(zeros + "@$" + std::to_string(count) + " ld.shared" + vector + ".b32 {" + registers +
-                "}, [$" + std::to_string(count + 1) + "];",
-            constraints + "b,l", types, {condition, sharedAt(add(at, done))});
+        ptx(zeros + "@$" + std::to_string(count) + " " + instruction + vector + ".b32 {" +
+                registers + "}, [$" + std::to_string(count + 1) + " + " + std::to_string(done) +
+                "];",
+            constraints + "b,l", types, {condition, at});
     words.insert(words.end(), loaded.begin(), loaded.end());
   }
   return words;
@@ -149,8 +151,9 @@ void KernelLowering::lowerLoadPiece(tile::LoadPieceOp op) {
   }
   Value at = add(mul(op.getPiece(), static_cast<int64_t>(op.getPieceBytes())), own);
   at = add(partOf(op.getBuffer(), op.getSlot()), add(at, static_cast<int64_t>(op.getOffset())));
-  op.replaceAllUsesWith(vectorOf(op.getStored() ? loadWordsIf(op.getStored(), at, bytes)
-                                                : loadWords(sharedAt(at), bytes)));
+  at = sharedAt(at);
+  op.replaceAllUsesWith(vectorOf(
+      op.getStored() ? loadWordsIf(op.getStored(), "ld.shared", at, bytes) : loadWords(at, bytes)));
 }
 
 void KernelLowering::lowerFindPieces(tile::FindPiecesOp op) {

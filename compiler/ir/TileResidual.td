@@ -80,4 +80,19 @@ def Tile_LoadPieceOp : Tile_Op<"load_piece", []> {
   }];
 }
 
+def Tile_StreamPieceOp : Tile_Op<"stream_piece", []> {
+  let summary = "the words of this thread of one part of a piece of a residual, straight from global memory";
+  let description = [{
+    `source + base` is where that part of the first piece is. Zeros where `stored` is false. Not kept
+    in L1: nobody else reads them.
+  }];
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$piece,
+                       I64Attr:$pieceBytes, I1:$stored);
+  let results = (outs I32Vector:$words);
+  let assemblyFormat = [{
+    $source `+` $base `piece` $piece `of` $pieceBytes `if` $stored attr-dict
+    `:` type($source) `->` type($words)
+  }];
+}
+
 #endif // TILE_RESIDUAL_TD

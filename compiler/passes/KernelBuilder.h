@@ -256,11 +256,19 @@ private:
   std::vector<Value> loadPiece(Value slot, Value piece);
   // This warp's in the k tile: a bit for each, and where the first is.
   Value storedPieces, firstPiece;
+  Value loadBandWord(Value tileK);
+  void takeBandWord(Value word);
   void findPieces(Value tileK);
+  struct StoredPiece {
+    Value stored, piece; // whether it is, and its number
+  };
+  StoredPiece pieceOfChunk(int64_t chunk);
   // Of a residual that shares the weight's scales: the words of a chunk's sparse plane, which are
   // zeros where no piece of the k tile is stored.
   bool someAreStored = true;
   Value loadSparseWords(int64_t chunk, int64_t rowTile, Value slot);
+  int64_t sparseOffset(int64_t rowTile); // of a row tile's, from a piece's first byte
+  std::vector<Value> streamPieces(Value bandWord); // the same of a k tile, from global memory
   std::vector<Value> buildEitherProducts(Value slot, const std::vector<Value> &carried);
   // Returns sums, behind them operand A of the products that run on: heldOfPieces() registers.
   std::vector<Value> addResidual(Value slot, std::vector<Value> sums);

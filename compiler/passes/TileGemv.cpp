@@ -10,12 +10,12 @@ namespace rho::compiler {
 using mlir::Value;
 namespace scf = mlir::scf;
 
-// Codes of a k tile, chunk by chunk, row tile by row tile, planes innermost; then those of the row
-// parameters.
+// Codes of a k tile, chunk by chunk, row tile by row tile, dense planes innermost; then those of the
+// row parameters.
 std::vector<Value> KernelBuilder::streamTile(Value tileK) {
   std::vector<Value> words;
   Value tile = sectionTile(0, tileK);
-  std::vector<CodePlane> planes = g.planes();
+  std::vector<CodePlane> planes = g.densePlanes();
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
     for (int64_t t = 0; t < g.rowTiles(); ++t)
       for (size_t plane = 0; plane < planes.size(); ++plane)
@@ -38,11 +38,12 @@ std::vector<Value> KernelBuilder::streamTile(Value tileK) {
   return words;
 }
 
-// Makes the words of a k tile those that decodes and scales take.
+// Makes the words of a k tile, those of its stored pieces behind them, the ones that decodes and
+// scales take.
 void KernelBuilder::takeTile(const std::vector<Value> &words) {
   forgetTile();
   auto next = words.begin();
-  auto planes = static_cast<std::ptrdiff_t>(g.planes().size());
+  auto planes = static_cast<std::ptrdiff_t>(g.densePlanes().size());
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
     for (int64_t t = 0; t < g.rowTiles(); ++t) {
       codes[chunk].emplace_back(next, next + planes);
@@ -55,6 +56,10 @@ void KernelBuilder::takeTile(const std::vector<Value> &words) {
       for (int64_t k = 0; k < g.tileK; k += g.parameterK(extentK(part)))
         rowVectors[{index, groupIn(k, extentK(part))}] = *next++;
   }
+  if (g.sparseBits > 0)
+    for (auto &[chunk, ofRowTiles] : codes)
+      for (Chunk &chunkWords : ofRowTiles)
+        chunkWords.push_back(*next++);
 }
 
 std::vector<Value> KernelBuilder::buildDotProducts(Value tileK, std::vector<Value> sums) {
@@ -95,7 +100,9 @@ std::vector<Value> KernelBuilder::buildDotProducts(Value tileK, std::vector<Valu
 }
 
 // Warps along k take k tiles in turn. Each keeps `pipeline` of them in registers: the loads of the
-// tile that many turns ahead start as soon as a tile has been consumed, into its registers.
+// tile that many turns ahead start as soon as a tile has been consumed, into its registers. Which
+// pieces of a residual that tile has is known by then: its word has been loaded with the codes of
+// the tile before, and is kept behind them.
 void KernelBuilder::buildGemv() {
   const Schedule &s = context.plan.schedule;
   mlir::Location loc = at("schedule");
@@ -118,15 +125,29 @@ void KernelBuilder::buildGemv() {
     return std::vector<Value>(guarded.getResults().begin(), guarded.getResults().end());
   };
 
+  // Of those that not all warps have any tile does.
+  auto tileAhead = [&](int64_t ahead) {
+    Value tileK = add(first, i32(ahead * g.warpsK));
+    if ((ahead + 1) * g.warpsK > tilesK)
+      tileK = mlir::arith::MinUIOp::create(builder, loc, tileK, i32(tilesK - 1));
+    return tileK;
+  };
+
   if (s.dependent)
     tile::LaunchDependentsOp::create(builder, loc);
+  std::vector<Value> bands;
+  for (int64_t ahead = 0; layout.residual && ahead < 2 * depth; ++ahead)
+    bands.push_back(loadBandWord(tileAhead(ahead)));
+  std::vector<std::vector<Value>> tiles;
+  for (int64_t ahead = 0; ahead < depth; ++ahead)
+    tiles.push_back(streamTile(tileAhead(ahead)));
   std::vector<Value> carried;
   for (int64_t ahead = 0; ahead < depth; ++ahead) {
-    Value tileK = add(first, i32(ahead * g.warpsK));
-    if ((ahead + 1) * g.warpsK > tilesK) // not all have that many: any tile does
-      tileK = mlir::arith::MinUIOp::create(builder, loc, tileK, i32(tilesK - 1));
-    std::vector<Value> words = streamTile(tileK);
-    carried.insert(carried.end(), words.begin(), words.end());
+    llvm::append_range(carried, tiles[static_cast<size_t>(ahead)]);
+    if (!layout.residual)
+      continue;
+    llvm::append_range(carried, streamPieces(bands[static_cast<size_t>(ahead)]));
+    carried.push_back(bands[static_cast<size_t>(depth + ahead)]);
   }
   loadFactors(/*ofWeight=*/true);
   if (s.dependent)
@@ -169,7 +190,16 @@ void KernelBuilder::buildGemv() {
           tile::ComputedOp::create(builder, at("gemm"), mlir::ValueRange(sums).getTypes(), sums);
       sums.assign(computed.getSums().begin(), computed.getSums().end());
       Value later = add(tileK, i32(depth * g.warpsK));
-      words = ifExists(later, words, [&] { return streamTile(later); });
+      words = ifExists(later, words, [&] {
+        std::vector<Value> loaded = streamTile(later);
+        if (layout.residual) {
+          llvm::append_range(loaded, streamPieces(words.back()));
+          Value next = add(later, i32(depth * g.warpsK));
+          loaded.push_back(
+              loadBandWord(mlir::arith::MinUIOp::create(builder, loc, next, i32(tilesK - 1))));
+        }
+        return loaded;
+      });
       next.insert(next.end(), words.begin(), words.end());
     }
     next.insert(next.end(), sums.begin(), sums.end());

@@ -1,5 +1,6 @@
 // The stored blocks of a residual. A word says which pieces of a warp's rows there are in a k tile;
-// those of warps with roles come through a ring of their own. Where the residual shares the
+// those of warps with roles come through a ring of their own, those of a gemv straight to registers.
+// Where the residual shares the
 // weight's scales they are low bits of its codes. Else products go to sums of their own: by
 // mma.sync, since each warp may have other pieces (wgmma's accumulators of a warp are those of
 // mma.sync), or by wgmma where those of a warpgroup have the same.
@@ -63,15 +64,24 @@ void KernelBuilder::buildPieceCopies(Value tileK, Value slot) {
                              r.pieceBytes, buffers[{true, StageBuffer::pieces}], slot, Value());
 }
 
+Value KernelBuilder::loadBandWord(Value tileK) {
+  const ResidualLayout &r = *layout.residual;
+  return tile::BandWordOp::create(builder, atResidual(), builder.getI32Type(), weight,
+                                  r.wordsOffset, r.rowsOfPieces(), r.tilesK, tileN, tileK);
+}
+
+void KernelBuilder::takeBandWord(Value word) {
+  mlir::Location loc = atResidual();
+  storedPieces = arith::AndIOp::create(builder, loc, word, i32(storedMask));
+  firstPiece = arith::ShRUIOp::create(builder, loc, word, i32(BandWord::storedBits));
+}
+
 // Pieces of a k tile that came to its slot are counted from that tile's first.
 void KernelBuilder::findPieces(Value tileK) {
   const ResidualLayout &r = *layout.residual;
   mlir::Location loc = atResidual();
   mlir::Type type = builder.getI32Type();
-  Value word = tile::BandWordOp::create(builder, loc, type, weight, r.wordsOffset, r.rowsOfPieces(),
-                                        r.tilesK, tileN, tileK);
-  storedPieces = arith::AndIOp::create(builder, loc, word, i32(storedMask));
-  firstPiece = arith::ShRUIOp::create(builder, loc, word, i32(BandWord::storedBits));
+  takeBandWord(loadBandWord(tileK));
   if (g.specialized()) {
     firstPiece = tile::PiecePlaceOp::create(builder, loc, type, firstPiece);
     return;
@@ -152,29 +162,55 @@ std::vector<Value> KernelBuilder::buildEitherProducts(Value slot,
 }
 
 // Bit i is chunk i; the pieces of a warp lie one after the other.
-Value KernelBuilder::loadSparseWords(int64_t chunk, int64_t rowTile, Value slot) {
+KernelBuilder::StoredPiece KernelBuilder::pieceOfChunk(int64_t chunk) {
   mlir::Location loc = atResidual();
-  int64_t words = g.planeWords(g.sparseBits);
-  if (!someAreStored)
-    return tile::ZeroOp::create(builder, loc, vectorOf(words, true));
-  Value buffer = buffers[{true, StageBuffer::pieces}], piece = firstPiece;
   auto bits = [&](int64_t mask) -> Value {
     return arith::AndIOp::create(builder, loc, storedPieces, i32(mask));
   };
   Value stored = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne,
                                        bits(int64_t{1} << chunk), i32(0));
+  Value piece = firstPiece;
   if (chunk > 0)
     piece = add(piece, mlir::math::CtPopOp::create(builder, loc, bits((int64_t{1} << chunk) - 1)));
+  return {stored, piece};
+}
+
+int64_t KernelBuilder::sparseOffset(int64_t rowTile) {
+  return layout.residual->parts[0].offset + rowTile * 32 * 4 * g.planeWords(g.sparseBits);
+}
+
+// Chunk by chunk, row tile by row tile.
+std::vector<Value> KernelBuilder::streamPieces(Value bandWord) {
+  const ResidualLayout &r = *layout.residual;
+  mlir::VectorType type = vectorOf(g.planeWords(g.sparseBits), true);
+  std::vector<Value> words;
+  takeBandWord(bandWord);
+  for (int64_t chunk = 0; chunk < g.chunks(); ++chunk) {
+    auto [stored, piece] = pieceOfChunk(chunk);
+    for (int64_t t = 0; t < g.rowTiles(); ++t)
+      words.push_back(tile::StreamPieceOp::create(builder, atResidual(), type, weight,
+                                                  r.pieceOffset + sparseOffset(t), piece,
+                                                  r.pieceBytes, stored));
+  }
+  return words;
+}
+
+Value KernelBuilder::loadSparseWords(int64_t chunk, int64_t rowTile, Value slot) {
+  mlir::Location loc = atResidual();
+  mlir::VectorType type = vectorOf(g.planeWords(g.sparseBits), true);
+  if (!someAreStored)
+    return tile::ZeroOp::create(builder, loc, type);
+  Value buffer = buffers[{true, StageBuffer::pieces}];
+  auto [stored, piece] = pieceOfChunk(chunk);
   if (g.specialized()) {
     int64_t places = llvm::cast<tile::SharedType>(buffer.getType()).getStages();
     slot = arith::RemUIOp::create(builder, loc, piece, i32(places));
     piece = i32(0);
   }
-  return tile::LoadPieceOp::create(
-      builder, loc, vectorOf(words, true), buffer, slot, piece,
-      builder.getI64IntegerAttr(layout.residual->pieceBytes),
-      builder.getI64IntegerAttr(layout.residual->parts[0].offset + rowTile * 32 * 4 * words),
-      nullptr, stored);
+  return tile::LoadPieceOp::create(builder, loc, type, buffer, slot, piece,
+                                   builder.getI64IntegerAttr(layout.residual->pieceBytes),
+                                   builder.getI64IntegerAttr(sparseOffset(rowTile)), nullptr,
+                                   stored);
 }
 
 int64_t KernelBuilder::heldOfPieces() const {

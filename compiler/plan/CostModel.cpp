@@ -241,7 +241,7 @@ constexpr double splitMicroseconds = 1.37, clusterMicroseconds = 0.58;
 constexpr double streamMicroseconds = 1.29; // of equal shares of k
 constexpr double startMicroseconds = 0.5, serialMicroseconds = 1.24, loadMicroseconds = 0.95;
 // The loader of a residual's pieces reads which a k tile has, and waits for their places.
-constexpr double pieceMicroseconds = 0.2;
+constexpr double pieceMicroseconds = 0.15;
 
 // Cycles that one warp issues for one k tile.
 struct WarpCycles {

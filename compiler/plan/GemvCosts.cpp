@@ -25,6 +25,9 @@ constexpr double gemvDependentFactor = 1.7;         // of one warp alone, to its
 constexpr double gemvSharpness = 2.5;
 constexpr double gemvStartMicroseconds = 1.35; // the first loads, activations, sums over warps
 constexpr double gemvLaunchMicroseconds = 0.65;
+// Of the pieces of a residual that a warp loads: instructions for each chunk of a k tile, and
+// cycles of the tile.
+constexpr double gemvPieceInstructions = 5, gemvPieceCycles = 13;
 
 // Cycles that a warp keeps one of an SM's four schedulers busy with one k tile. Bitwise operations,
 // by which bf16 is widened too, and dp4a have half the rate of multiply-adds.
@@ -44,6 +47,9 @@ double gemvCycles(const PlacedGemm &placed, const Geometry &g, const dsl::Device
   if (placed.flushK > 0)
     cycles += static_cast<double>(divideUp(g.tileK, g.parameterK(placed.flushK))) * 3 *
               static_cast<double>(g.rowsPerThread()) * rows;
+  if (placed.storesBlocks())
+    cycles +=
+        gemvPieceCycles + chunks * (gemvPieceInstructions + 3 * static_cast<double>(g.rowTiles()));
   return cycles + chunks * rows * 4 + 20;
 }
 
@@ -53,7 +59,9 @@ Cost predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule
                  const Problem &problem, const DeviceModel &device) {
   Geometry g = makeGeometry(placed, schedule);
   double clock = device.clockGHz * 1e3; // cycles per microsecond
-  double bitsPerCode = placed.weightBits;
+  double bitsPerCode = g.denseBits();
+  if (placed.storesBlocks())
+    bitsPerCode += gemm.weight.residual->part.budget.value_or(100) / 100 * placed.sparseBits;
   for (const dsl::Component &component : gemm.weight.components)
     if (component.extent == dsl::Extent::Group)
       bitsPerCode +=

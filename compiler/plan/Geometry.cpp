@@ -209,7 +209,7 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
   if (placed.storesBlocks()) {
     std::string origin = "weight." + gemm.weight.residual->part.name;
     Geometry piece = pieceGeometry(placed, g);
-    if (!g.specialized())
+    if (!g.specialized() && !g.gemv())
       result.push_back({origin, true, StageBuffer::pieces,
                         g.warpsN * piecesOfWarp(g, piece) * piecePartsOf(gemm, placed, g).bytes});
   }

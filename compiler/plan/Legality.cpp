@@ -92,7 +92,7 @@ std::optional<Objection> gemvObjection(const dsl::Gemm &gemm, const PlacedGemm &
                  "they take at most " + str(largestGemvBatch) + " batch rows");
   if (placed.mmaType == "e4m3")
     return roles("activations of e4m3", "CUDA cores multiply s8, f16 and bf16");
-  if (int64_t run = chunkK(placed.weightBits) / 4;
+  if (int64_t run = makeGeometry(placed, s).chunkK() / 4;
       placed.operandGroup > 0 && placed.operandGroup < run)
     return roles("groups of " + str(placed.operandGroup),
                  "a thread has runs of " + str(run) + " along k of one group");

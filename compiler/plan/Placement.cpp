@@ -444,8 +444,8 @@ std::string residualProblem(const dsl::Gemm &gemm, const PlacedGemm &placed, Rol
     return "its activations '" + gemm.activation.name + "' are a partition";
   if (residual.part.format->hasParts())
     return "its format '" + residual.part.format->name + "' has parts";
-  if (roles != Roles::Uniform && roles != Roles::ImFP)
-    return "roles " + std::string(dsl::name(roles)) + " have no residual, uniform and imfp have";
+  if (roles == Roles::ExCP)
+    return "roles excp have no residual, others have";
   if (placed.blockScaling)
     return "instructions with block scales have none";
   if (residual.blocks.rows == 0)
@@ -527,11 +527,16 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
     return result;
   }
   const std::string &name = gemm.weight.residual->part.name;
-  if (std::string why = residualProblem(gemm, *result, roles); !why.empty())
+  auto refuse = [&](const std::string &why) {
     return errorAt(DiagId::no_residual_kernel, {name, gemm.weight.name, why}, gemm.weightSpan,
                    sources);
+  };
+  if (std::string why = residualProblem(gemm, *result, roles); !why.empty())
+    return refuse(why);
   if (auto refined = placeRefined(gemm, *result, groupScales, roles, target, sources))
     return *refined;
+  if (roles == Roles::Gemv)
+    return refuse("roles gemv add low bits of the weight's operands, it has products of its own");
   dsl::Gemm residual = residualOf(gemm);
   residual.schedule.scales.reset();
   // Scaled operands need no second set of partial sums.

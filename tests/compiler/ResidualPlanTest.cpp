@@ -53,7 +53,10 @@ TEST(ResidualDiagnostics, SayWhyNoKernelAddsOne) {
            Refusal{"nested per n[16] k[64]", "",
                    "its format 'nested' has parts [no_residual_kernel]"},
            Refusal{"rest per n[16] k[64]", "roles: gemv",
-                   "roles gemv have no residual, uniform and imfp have [no_residual_kernel]"},
+                   "roles gemv add low bits of the weight's operands, it has products of its own "
+                   "[no_residual_kernel]"},
+           Refusal{"rest per n[16] k[64]", "roles: excp",
+                   "roles excp have no residual, others have [no_residual_kernel]"},
            Refusal{"rest per n[16] k[64]", "tile: 16 x 64 x 128 warps: 1 x 2",
                    "a warp has 32 weight rows, which blocks of 16 rows of the residual are no "
                    "multiple of [schedule_warps]"},

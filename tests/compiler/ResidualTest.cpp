@@ -90,6 +90,26 @@ TEST_P(Residuals, AreWithinTheBound) {
 INSTANTIATE_TEST_SUITE_P(All, Residuals, testing::ValuesIn(residualOperands),
                          [](const auto &info) { return std::string(info.param.name); });
 
+// Those that share the weight's scales, in 8-bit operands of planes.
+TEST(Residuals, OfGemvAreWithinTheBound) {
+  int executed = 0;
+  for (const ResidualOperands &operands : residualOperands) {
+    std::string name = operands.name;
+    if (name.find("shared") == std::string::npos || name.starts_with("W3"))
+      continue;
+    for (std::string schedule : {"roles: gemv", "roles: gemv launch: dependent pipeline: 3"})
+      expectWithinBound({"w",
+                         operands.activation,
+                         "f32",
+                         schedule,
+                         "sm_90a",
+                         {3, 88, 456},
+                         format(operands.base, operands.residual)});
+    ++executed;
+  }
+  EXPECT_EQ(executed, 10);
+}
+
 TEST(Residuals, TakeFp8AndRowsOfThirtyTwo) {
   std::string formats = format("element: e4m3 scale: f32 per channel value = element * scale",
                                "int4_channel per n[32] k[64] budget 30%");
@@ -208,6 +228,25 @@ TEST(Residuals, SumsAreExactWhicheverBlocksAreStored) {
                            formats},
                           pattern);
   }
+}
+
+// Warps of a gemv read ahead which pieces their next k tiles have: with all, and with fewer k tiles
+// than they read ahead.
+TEST(Residuals, SumsOfGemvAreExactWhicheverBlocksAreStored) {
+  for (const char *residual : {"s4 / 16 per n[16] k[64]", "s4 / 16 per n[64] k[64]"})
+    for (const char *schedule :
+         {"tile: 1 x 16 x 256 warps: 1 x 1 x 8 pipeline: 2",
+          "tile: 2 x 64 x 64 warps: 1 x 4 x 2 pipeline: 4 launch: dependent",
+          "tile: 4 x 64 x 128 warps: 1 x 4 x 2", "tile: 1 x 64 x 64 warps: 1 x 4 x 1"})
+      for (const Pattern &pattern : patterns)
+        expectExactSums({"w",
+                         "int8_token",
+                         "f32",
+                         std::string("roles: gemv ") + schedule,
+                         "sm_90a",
+                         {3, 268, 632},
+                         format(integers, residual)},
+                        pattern);
 }
 
 // Blocks of one n tile take the whole budget: its k tiles store more pieces than their ring holds
@@ -426,28 +465,34 @@ TEST(ResidualLayout, TakesATenthMore) {
 
 // --- What the planner makes of it.
 
-TEST(Residuals, AreChargedAndHaveNoGemv) {
-  std::string formats = format(integers, "int4_channel per n[16] k[64] budget 10%");
-  for (int64_t m : {1, 16, 256}) {
-    auto planned = [&](const char *weight) {
-      Case test{weight, "int8_token", "f16", "", "sm_90a", {m, 8192, 8192}, formats};
-      Result<dsl::Module> module = dsl::parseModule(
-          declaration(test), "t.rho", [](const std::string &) { return std::nullopt; });
-      Result<compiler::DeviceModel> device = compiler::modelOfTarget("sm_90a");
-      dsl::Gemm gemm = module->gemms.at(0);
-      gemm.schedule = {};
-      compiler::Plan plan = *compiler::plan(gemm, {m, 8192, 8192}, *device, nullptr);
-      return std::pair(plan, residualMicroseconds(gemm, plan, *device));
-    };
-    auto [dense, nothing] = planned("int4_channel");
-    auto [plan, more] = planned("w");
-    EXPECT_FALSE(nothing.has_value());
-    EXPECT_NE(plan.schedule.roles, dsl::ScheduleDecl::Roles::Gemv) << m;
-    EXPECT_GT(plan.predictedMicroseconds, dense.predictedMicroseconds) << m;
-    ASSERT_TRUE(more.has_value());
-    EXPECT_GT(*more, 0) << m;
-    EXPECT_LT(*more, 0.25 * plan.predictedMicroseconds) << m;
-  }
+struct Charged {
+  const char *residual;
+  bool hasGemv;
+};
+TEST(Residuals, AreCharged) {
+  for (auto [residual, hasGemv] : {Charged{"int4_channel per n[16] k[64] budget 10%", false},
+                                   {"s4 / 16 per n[64] k[64] budget 10%", true}})
+    for (int64_t m : {1, 16, 256}) {
+      std::string formats = format(integers, residual);
+      auto planned = [&](const char *weight) {
+        Case test{weight, "int8_token", "f16", "", "sm_90a", {m, 8192, 8192}, formats};
+        Result<dsl::Module> module = dsl::parseModule(
+            declaration(test), "t.rho", [](const std::string &) { return std::nullopt; });
+        Result<compiler::DeviceModel> device = compiler::modelOfTarget("sm_90a");
+        dsl::Gemm gemm = module->gemms.at(0);
+        gemm.schedule = {};
+        compiler::Plan plan = *compiler::plan(gemm, {m, 8192, 8192}, *device, nullptr);
+        return std::pair(plan, residualMicroseconds(gemm, plan, *device));
+      };
+      auto [dense, nothing] = planned("int4_channel");
+      auto [plan, more] = planned("w");
+      EXPECT_FALSE(nothing.has_value());
+      EXPECT_EQ(plan.schedule.roles == dsl::ScheduleDecl::Roles::Gemv, hasGemv && m == 1) << m;
+      EXPECT_GT(plan.predictedMicroseconds, dense.predictedMicroseconds) << m;
+      ASSERT_TRUE(more.has_value());
+      EXPECT_GT(*more, 0) << m;
+      EXPECT_LT(*more, 0.25 * plan.predictedMicroseconds) << m;
+    }
 }
 
 } // namespace
