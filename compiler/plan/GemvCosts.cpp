@@ -25,9 +25,6 @@ constexpr double gemvDependentFactor = 1.7;         // of one warp alone, to its
 constexpr double gemvSharpness = 2.5;
 constexpr double gemvStartMicroseconds = 1.35; // the first loads, activations, sums over warps
 constexpr double gemvLaunchMicroseconds = 0.65;
-// Of the pieces of a residual that a warp loads: instructions for each chunk of a k tile, and
-// cycles of the tile.
-constexpr double gemvPieceInstructions = 5, gemvPieceCycles = 13;
 
 // Cycles that a warp keeps one of an SM's four schedulers busy with one k tile. Bitwise operations,
 // by which bf16 is widened too, and dp4a have half the rate of multiply-adds.
@@ -47,9 +44,6 @@ double gemvCycles(const PlacedGemm &placed, const Geometry &g, const dsl::Device
   if (placed.flushK > 0)
     cycles += static_cast<double>(divideUp(g.tileK, g.parameterK(placed.flushK))) * 3 *
               static_cast<double>(g.rowsPerThread()) * rows;
-  if (placed.storesBlocks())
-    cycles +=
-        gemvPieceCycles + chunks * (gemvPieceInstructions + 3 * static_cast<double>(g.rowTiles()));
   return cycles + chunks * rows * 4 + 20;
 }
 
