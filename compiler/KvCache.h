@@ -101,7 +101,9 @@ Result<KernelImage> compileKvAttend(const KvLayout &layout, const std::string &t
 
 // Bytes of attend's workspace: counters, zeroed once and left at zero, then the parts' sums.
 int64_t kvWorkspaceBytes(const KvShape &shape, int64_t sequences, int64_t parts);
-// Where the sums begin; a part's are [set's head][headDim], then the head's maximum and sum.
+// Where the sums begin.
 int64_t kvCounterBytes(const KvShape &shape, int64_t sequences);
+// Of one head of a part: [headDim], the head's maximum and sum, and what aligns the next to 16.
+inline int64_t kvSumsBytes(const KvShape &shape) { return (shape.headDim + 4) * 4; }
 
 } // namespace rho::compiler

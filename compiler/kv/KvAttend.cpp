@@ -25,7 +25,8 @@ namespace {
 
 constexpr int64_t warps = KvLayout::warps, threads = 32 * warps, setHeads = KvShape::setHeads;
 constexpr float infinityF32 = std::numeric_limits<float>::infinity();
-constexpr int64_t tailStep = 16; // tokens
+constexpr int64_t tailStep = 16;    // tokens
+constexpr int64_t partsAtATime = 8; // that are added
 
 class AttendKernel final : public KvKernel {
 public:
@@ -420,10 +421,32 @@ private:
     }
   }
 
-  // A maximum, the sum of weights below it, and one channel's sum.
+  // A maximum, the sum of weights below it, and the sums of a thread's channels.
+  static constexpr int64_t itemChannels = 4;
   struct Sums {
-    Value most, weights, value;
+    Value most, weights;
+    std::array<Value, itemChannels> values;
   };
+  static llvm::SmallVector<Value> flat(const Sums &sums) {
+    llvm::SmallVector<Value> all{sums.most, sums.weights};
+    llvm::append_range(all, sums.values);
+    return all;
+  }
+  static Sums sumsIn(mlir::ValueRange all) {
+    Sums sums{all[0], all[1], {}};
+    llvm::copy(all.drop_front(2), sums.values.begin());
+    return sums;
+  }
+  Sums sumsFrom(Value facts, Value values) {
+    auto vectorAt = [&](Value at, int64_t count) {
+      return load(mlir::VectorType::get({count}, f32()), at, 4 * count);
+    };
+    Value both = vectorAt(facts, 2), all = vectorAt(values, itemChannels);
+    Sums sums{element(both, 0), element(both, 1), {}};
+    for (int64_t i = 0; i < itemChannels; ++i)
+      sums.values[static_cast<size_t>(i)] = element(all, i);
+    return sums;
+  }
   Sums merged(const Sums &a, const Sums &b) {
     Value most = larger(a.most, b.most);
     auto fading = [&](Value from) { // nothing: of an empty side, whose maximum is -infinity
@@ -432,16 +455,18 @@ private:
       return select(empty, constantF32(0), exp2(arith::SubFOp::create(builder, loc, from, most)));
     };
     Value left = fading(a.most), right = fading(b.most);
-    return {most, fma(b.weights, right, mulF(a.weights, left)),
-            fma(b.value, right, mulF(a.value, left))};
+    Sums result{most, fma(b.weights, right, mulF(a.weights, left)), {}};
+    for (size_t i = 0; i < a.values.size(); ++i)
+      result.values[i] = fma(b.values[i], right, mulF(a.values[i], left));
+    return result;
   }
 
-  // Each thread takes channels of the set's heads, all threads one head or two at a time.
+  // Each thread takes some channels of one of the set's heads, from `channel` on.
   void forEachItem(const std::function<void(Value head, Value channel)> &item) {
-    int64_t most8 = std::min(shape.sharing(), setHeads);
-    for (int64_t first = 0; first < most8 * shape.headDim; first += threads) {
-      Value index = add(thread, first), head = div(index, shape.headDim);
-      scalars.when(less(head, heads), [&] { item(head, mod(index, shape.headDim)); });
+    int64_t most8 = std::min(shape.sharing(), setHeads), ofHead = shape.headDim / itemChannels;
+    for (int64_t first = 0; first < most8 * ofHead; first += threads) {
+      Value index = add(thread, first), head = div(index, ofHead);
+      scalars.when(less(head, heads), [&] { item(head, mul(mod(index, ofHead), itemChannels)); });
     }
   }
 
@@ -451,18 +476,16 @@ private:
     forEachItem([&](Value head, Value channel) {
       Sums sums{};
       for (int64_t w = 0; w < warps; ++w) {
-        Value facts = warpFacts(i32(w), head);
-        Sums own{load(f32(), sharedAt(facts), 4), load(f32(), sharedAt(add(facts, 4)), 4),
-                 load(f32(), sharedAt(add(warpHead(i32(w), head), mul(channel, 4))), 4)};
+        Sums own = sumsFrom(sharedAt(warpFacts(i32(w), head)),
+                            sharedAt(add(warpHead(i32(w), head), mul(channel, 4))));
         sums = w == 0 ? own : merged(sums, own);
       }
       scalars.when(alone, [&] { storeOutput(head, channel, sums); });
       scalars.when(several, [&] {
         Value at = partAt(part, head);
-        store(sums.value, globalAt(at, widen(mul(channel, 4))), 4);
+        store(vectorOf(sums.values), globalAt(at, widen(mul(channel, 4))), 4 * itemChannels);
         scalars.when(scalars.compare(arith::CmpIPredicate::eq, channel, i32(0)), [&] {
-          store(sums.most, globalAt(at, i64(shape.headDim * 4)), 4);
-          store(sums.weights, globalAt(at, i64(shape.headDim * 4 + 4)), 4);
+          store(vectorOf({sums.most, sums.weights}), globalAt(at, i64(shape.headDim * 4)), 8);
         });
       });
     });
@@ -473,15 +496,21 @@ private:
     Value row = add(add(mul(sequence, shape.queryHeads), mul(kvHead, shape.sharing())),
                     add(mul(set, setHeads), head));
     Value at = add(mul(widen(row), shape.headDim * 2), widen(mul(channel, 2)));
-    Value value = arith::DivFOp::create(builder, loc, sums.value, sums.weights);
-    store(rounded(value, shape.type), globalAt(output, at), 2);
+    llvm::SmallVector<Value> words;
+    for (size_t i = 0; i < sums.values.size(); i += 2) {
+      auto value = [&](size_t of) {
+        return arith::DivFOp::create(builder, loc, sums.values[of], sums.weights).getResult();
+      };
+      words.push_back(pair(value(i), value(i + 1), shape.type));
+    }
+    store(vectorOf(words), globalAt(output, at), 2 * itemChannels);
   }
 
   Value headSet() { // of the launch
     return add(mul(sequence, shape.kvHeads * shape.headSets()), blockY());
   }
   Value partAt(Value of, Value head) {
-    int64_t most8 = std::min(shape.sharing(), setHeads), bytes = (shape.headDim + 2) * 4;
+    int64_t most8 = std::min(shape.sharing(), setHeads), bytes = kvSumsBytes(shape);
     Value index = add(mul(widen(headSet()), widen(partsMost)), widen(of));
     Value sequences = NVVM::GridDimZOp::create(builder, loc, builder.getI32Type());
     Value counters = mul(sequences, shape.kvHeads * shape.headSets() * 4);
@@ -490,7 +519,8 @@ private:
                     add(add(mul(index, most8 * bytes), widen(mul(head, bytes))), widen(counters)));
   }
 
-  // The last part to come adds all of them, in their order, and leaves the counter at 0.
+  // The last part to come adds all of them, in their order, and leaves the counter at 0. Loads of
+  // several are on their way at a time: one after the other each would wait for L2.
   void combineParts() {
     Value isFirst = scalars.compare(arith::CmpIPredicate::eq, thread, i32(0));
     Value counter = globalAt(workspace, widen(mul(headSet(), 4)));
@@ -507,19 +537,25 @@ private:
     scalars.when(scalars.compare(arith::CmpIPredicate::eq, arrived, parts), [&] {
       NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
       forEachItem([&](Value head, Value channel) {
-        auto sumsOf = [&](Value of) -> Sums {
-          Value at = partAt(of, head), facts = globalAt(at, i64(shape.headDim * 4));
-          return {load(f32(), facts, 4), load(f32(), globalAt(facts, i64(4)), 4),
-                  load(f32(), globalAt(at, widen(mul(channel, 4))), 4)};
+        auto sumsOf = [&](Value of) -> Sums { // of one that does not exist nothing
+          Value exists = less(of, parts);
+          Value at = partAt(select(exists, of, i32(0)), head);
+          Sums sums =
+              sumsFrom(globalAt(at, i64(shape.headDim * 4)), globalAt(at, widen(mul(channel, 4))));
+          sums.most = select(exists, sums.most, constantF32(-infinityF32));
+          return sums;
         };
-        Sums first = sumsOf(i32(0));
-        mlir::ValueRange all =
-            scalars.loop(i32(1), parts, i32(1), {first.most, first.weights, first.value},
-                         [&](Value of, mlir::ValueRange now) {
-                           Sums sums = merged({now[0], now[1], now[2]}, sumsOf(of));
-                           return llvm::SmallVector<Value>{sums.most, sums.weights, sums.value};
-                         });
-        storeOutput(head, channel, {all[0], all[1], all[2]});
+        mlir::ValueRange all = scalars.loop(i32(1), parts, i32(partsAtATime), flat(sumsOf(i32(0))),
+                                            [&](Value begin, mlir::ValueRange now) {
+                                              std::vector<Sums> next;
+                                              for (int64_t i = 0; i < partsAtATime; ++i)
+                                                next.push_back(sumsOf(add(begin, i)));
+                                              Sums sums = sumsIn(now);
+                                              for (const Sums &one : next)
+                                                sums = merged(sums, one);
+                                              return flat(sums);
+                                            });
+        storeOutput(head, channel, sumsIn(all));
       });
       scalars.when(isFirst, [&] { store(i32(0), counter, 4); });
     });

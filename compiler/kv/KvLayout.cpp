@@ -251,7 +251,7 @@ int64_t kvCounterBytes(const KvShape &shape, int64_t sequences) {
 int64_t kvWorkspaceBytes(const KvShape &shape, int64_t sequences, int64_t parts) {
   int64_t heads = std::min(shape.sharing(), KvShape::setHeads);
   return kvCounterBytes(shape, sequences) +
-         sequences * shape.kvHeads * shape.headSets() * parts * heads * (shape.headDim + 2) * 4;
+         sequences * shape.kvHeads * shape.headSets() * parts * heads * kvSumsBytes(shape);
 }
 
 } // namespace rho::compiler
