@@ -6,6 +6,7 @@
 // groups).
 #pragma once
 
+#include "compiler/Devices.h"
 #include "compiler/KernelImage.h"
 #include "compiler/decode/Affine.h"
 #include "compiler/decode/Sequences.h"
@@ -93,11 +94,16 @@ Result<KvLayout> kvLayout(const dsl::Format &keys, const dsl::Format &values, co
 // output [sequence][queryHeads][headDim], tails [sequence][pageTokens][kvHeads][headDim].
 //
 // attend: a sequence's floor(length / pageTokens) pages lie in the cache, what is left in the tail.
-// A part is the tokens of some pages, or a tail. Parts write sums to the workspace, and the last
+// A part is the tokens of some pages, or a tail, or all. Parts write sums to the workspace, and the last
 // CTA of a head set adds them in order.
 Result<KernelImage> compileKvQuantize(const KvTensor &tensor, const std::string &target);
 Result<KernelImage> compileKvDequantize(const KvTensor &tensor, const std::string &target);
 Result<KernelImage> compileKvAttend(const KvLayout &layout, const std::string &target);
+
+// In how many parts attention divides the pages of each sequence, `pages` at most: what is predicted
+// fastest for a kernel with so many bytes of shared memory. At least 1.
+int64_t kvParts(const KvLayout &layout, int64_t sequences, int64_t pages, int64_t sharedBytes,
+                const DeviceModel &device);
 
 // Bytes of attend's workspace: counters, zeroed once and left at zero, then the parts' sums.
 int64_t kvWorkspaceBytes(const KvShape &shape, int64_t sequences, int64_t parts);

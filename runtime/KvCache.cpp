@@ -16,10 +16,6 @@ using compiler::KvPart;
 
 constexpr int64_t mostGridRows = 65535; // of y and z
 constexpr int64_t mostPages = int64_t{1} << 30;
-// CTAs of the attention kernel that an SM holds: the device is filled with them once. More parts
-// cost more than they even out (an H200, batch 64, 4096 tokens: 90 us as one part, 116 as four, 139
-// as eight).
-constexpr int64_t residentCtas = 3;
 
 Error badShape(const std::string &what, int64_t value, const std::string &rule) {
   return makeError(DiagId::kv_shape, {what, std::to_string(value), rule});
@@ -296,15 +292,9 @@ Result<KvBatch> KvCache::batch(std::span<const int32_t> lengths, std::span<const
   if (!longest)
     return longest.error();
   const int64_t pages = *longest;
-  int64_t headSets = shape.kvHeads * shape.headSets();
-  if (parts == 0) {
-    int64_t slots = pimpl->backend->model().smCount * residentCtas;
-    parts = (slots + sequences * headSets - 1) / (sequences * headSets);
-    // A step at least for every warp.
-    int64_t least =
-        (compiler::KvLayout::warps + pimpl->layout.keys.steps() - 1) / pimpl->layout.keys.steps();
-    parts = std::min(parts, std::max<int64_t>(1, pages / least));
-  }
+  if (parts == 0)
+    parts = compiler::kvParts(pimpl->layout, sequences, pages, pimpl->attend->image.sharedBytes,
+                              pimpl->backend->model());
   auto impl = std::make_shared<KvBatch::Impl>();
   impl->cache = pimpl;
   impl->sequences = sequences;

@@ -27,6 +27,7 @@ constexpr int64_t warps = KvLayout::warps, threads = 32 * warps, setHeads = KvSh
 constexpr float infinityF32 = std::numeric_limits<float>::infinity();
 constexpr int64_t tailStep = 16;    // tokens
 constexpr int64_t partsAtATime = 8; // that are added
+constexpr int64_t stages = 2;       // of a warp: the step that it computes with, and the next
 
 class AttendKernel final : public KvKernel {
 public:
@@ -37,8 +38,15 @@ public:
   // Sums of a head [headDim], padded so that the lanes of a warp write to banks of their own; then
   // maxima and sums of weights; then how many parts have come.
   static int64_t headStride(const KvShape &shape) { return (shape.headDim + 4) * 4; }
-  static int64_t warpBytes(const KvShape &shape) { return setHeads * (headStride(shape) + 8); }
-  static int64_t sharedBytes(const KvShape &shape) { return warps * warpBytes(shape) + 16; }
+  static int64_t sumsBytes(const KvShape &shape) { return setHeads * (headStride(shape) + 8); }
+  // A warp's steps on their way, and when all are done its sums.
+  static int64_t warpBytes(const KvLayout &layout) {
+    return std::max(stages * stageBytes(layout), sumsBytes(layout.shape));
+  }
+  static int64_t stageBytes(const KvLayout &layout) {
+    return stagedBytes(layout.keys) + stagedBytes(layout.values);
+  }
+  static int64_t sharedBytes(const KvLayout &layout) { return warps * warpBytes(layout) + 16; }
 
 private:
   const KvLayout &layout;
@@ -95,7 +103,9 @@ private:
     Value pages = divide(length, shape.pageTokens), tail = remainder(length, shape.pageTokens);
     Value cached = arith::CeilDivUIOp::create(builder, loc, pages, partPages);
     Value hasTail = less(i32(0), tail);
-    parts = add(cached, select(hasTail, i32(1), i32(0)));
+    // A tail is a part, or of the only part: its sums then meet no others.
+    Value alone = scalars.compare(arith::CmpIPredicate::eq, cached, i32(1));
+    parts = select(alone, i32(1), add(cached, select(hasTail, i32(1), i32(0))));
     scalars.when(less(part, parts), [&] {
       loadQueries();
       State empty = emptyState();
@@ -106,8 +116,9 @@ private:
             Value last = arith::MinUIOp::create(builder, loc, pages, add(first, partPages));
             return attendPages(first, last, empty);
           },
-          [&] { return attendTail(tail, empty); });
-      leaveWarp(state);
+          [&] { return empty; });
+      Value isLast = scalars.compare(arith::CmpIPredicate::eq, part, add(parts, -1));
+      leaveWarp(attendTail(select(isLast, tail, i32(0)), state));
       barrier();
       combineWarps();
     });
@@ -283,8 +294,8 @@ private:
 
   // --- pages
 
-  // Pages [first, last) of the sequence. While a warp computes with the keys of one step, those of
-  // its next step and the values of this one are on their way.
+  // Pages [first, last) of the sequence. While a warp computes with one step its next one is on its
+  // way to shared memory.
   State attendPages(Value firstPage, Value lastPage, const State &empty) {
     int64_t perPage = layout.keys.steps();
     Value first = add(mul(firstPage, perPage), warp), last = mul(lastPage, perPage);
@@ -293,56 +304,54 @@ private:
       Value entry = add(mul(sequence, columns), divide(within, perPage));
       return load(builder.getI32Type(), globalAt(table, mul(widen(entry), 4)), 4);
     };
-    auto keysOf = [&](Value step, Value page) {
-      auto words = static_cast<size_t>(layout.keys.words() + componentWords(layout.keys));
-      std::vector<mlir::Type> types(words, builder.getI32Type());
-      return either(
-          less(step, last), types,
-          [&] {
-            StepWords loaded = loadStep(layout.keys, headAt(keyCache, layout.keys, page, kvHead),
-                                        remainder(step, perPage));
-            llvm::SmallVector<Value> all(loaded.codes.begin(), loaded.codes.end());
-            llvm::append_range(all, loaded.components);
-            return all;
-          },
-          [&] { return llvm::SmallVector<Value>(words, i32(0)); });
+    Value ring = mul(warp, warpBytes(layout));
+    auto copy = [&](Value step, Value page, Value stage) {
+      scalars.when(less(step, last), [&] {
+        Value inPage = remainder(step, perPage);
+        copyStep(layout.keys, headAt(keyCache, layout.keys, page, kvHead), inPage, stage);
+        copyStep(layout.values, headAt(valueCache, layout.values, page, kvHead), inPage,
+                 add(stage, stagedBytes(layout.keys)));
+      });
+      NVVM::CpAsyncCommitGroupOp::create(builder, loc);
     };
-    size_t stateSize = empty.size();
+    Value second = add(first, warps);
+    Value page = pageOf(first), nextPage = pageOf(second);
+    Value pageAfter = pageOf(add(second, warps));
+    copy(first, page, ring);
+    copy(second, nextPage, add(ring, stageBytes(layout)));
     llvm::SmallVector<Value> carried(empty);
-    Value page = pageOf(first);
-    carried.push_back(page);
-    carried.push_back(pageOf(add(first, warps)));
-    llvm::append_range(carried, keysOf(first, page));
+    carried.append({pageAfter, ring});
+    size_t stateSize = empty.size();
     mlir::ValueRange result =
         scalars.loop(first, last, i32(warps), carried, [&](Value s, mlir::ValueRange now) {
-          mlir::ValueRange before = now.take_front(stateSize), keys = now.drop_front(stateSize + 2);
-          Value page = now[stateSize], nextPage = now[stateSize + 1], next = add(s, warps);
-          StepWords values =
-              loadStep(layout.values, headAt(valueCache, layout.values, page, kvHead),
-                       remainder(s, perPage));
-          Value pageAfter = pageOf(add(next, warps));
-          auto codes = static_cast<size_t>(layout.keys.words());
-          Step step = stepOf(keys.take_front(codes), keys.drop_front(codes), values);
-          State after = attendStep(step, before);
-          after.push_back(nextPage);
-          after.push_back(pageAfter);
-          llvm::append_range(after, keysOf(next, nextPage));
+          Value page = now[stateSize], stage = now[stateSize + 1];
+          NVVM::CpAsyncWaitGroupOp::create(builder, loc, stages - 1);
+          NVVM::SyncWarpOp::create(builder, loc, i32(-1)); // components are copied for all lanes
+          Value following = add(s, stages * warps), pageAfter = pageOf(add(following, warps));
+          State after = attendStep(stepOf(stage), now.take_front(stateSize));
+          NVVM::SyncWarpOp::create(builder, loc, i32(-1));
+          copy(following, page, stage);
+          Value other = scalars.sub(add(mul(ring, 2), stageBytes(layout)), stage);
+          after.append({pageAfter, other});
           return after;
         });
+    NVVM::CpAsyncWaitGroupOp::create(builder, loc, 0);
     return State(result.take_front(stateSize));
   }
 
-  Step stepOf(mlir::ValueRange keyCodes, mlir::ValueRange keyComponents, const StepWords &values) {
+  Step stepOf(Value stage) {
     auto same = [](const KvTensor &tensor) {
       return tensor.offset.terms.empty() && tensor.slope.isConstant() &&
              tensor.slope.constant() == 1;
     };
+    Value ofValues = add(stage, stagedBytes(layout.keys));
+    StepWords keys = stagedStep(layout.keys, stage), values = stagedStep(layout.values, ofValues);
     Step step{};
     step.tokens = layout.step();
-    Numbers keyNumbers = numbersOf(layout.keys, keyComponents);
+    Numbers keyNumbers = numbersOf(layout.keys, keys.components);
     step.queries = queryRegisters(same(layout.keys) ? std::vector<Value>() : keyNumbers.slopes);
     step.offsets = scoreOffsets(keyNumbers.offsets);
-    step.keys = registersOf(layout.keys, keyCodes);
+    step.keys = registersOf(layout.keys, keys.codes);
     step.values = registersOf(layout.values, values.codes);
     if (!same(layout.values))
       step.scaling = numbersOf(layout.values, values.components);
@@ -351,10 +360,10 @@ private:
 
   // --- the tail, numbers of 16 bits
 
-  State attendTail(Value tokens, const State &empty) {
+  State attendTail(Value tokens, const State &start) {
     Value first = mul(warp, tailStep);
     mlir::ValueRange result = scalars.loop(
-        first, tokens, i32(warps * tailStep), empty, [&](Value begin, mlir::ValueRange before) {
+        first, tokens, i32(warps * tailStep), start, [&](Value begin, mlir::ValueRange before) {
           Step step{};
           step.tokens = tailStep;
           step.queries = queryRegisters({});
@@ -397,11 +406,11 @@ private:
   // --- from warps to the CTA, from parts to the sequence
 
   Value warpHead(Value of, Value head) {
-    return add(mul(of, warpBytes(shape)), mul(head, headStride(shape)));
+    return add(mul(of, warpBytes(layout)), mul(head, headStride(shape)));
   }
   // Where the maximum of a head lies, and behind it the sum.
   Value warpFacts(Value of, Value head) {
-    return add(add(mul(of, warpBytes(shape)), mul(head, 8)), setHeads * headStride(shape));
+    return add(add(mul(of, warpBytes(layout)), mul(head, 8)), setHeads * headStride(shape));
   }
 
   void leaveWarp(const State &state) {
@@ -524,7 +533,7 @@ private:
   void combineParts() {
     Value isFirst = scalars.compare(arith::CmpIPredicate::eq, thread, i32(0));
     Value counter = globalAt(workspace, widen(mul(headSet(), 4)));
-    Value place = sharedAt(i32(warps * warpBytes(shape)));
+    Value place = sharedAt(i32(warps * warpBytes(layout)));
     NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
     barrier();
     scalars.when(isFirst, [&] {
@@ -566,8 +575,7 @@ private:
 
 Result<KernelImage> compileKvAttend(const KvLayout &layout, const std::string &target) {
   return compileKvKernel<AttendKernel>(
-      {"kv_attend", target, static_cast<int>(threads), AttendKernel::sharedBytes(layout.shape)},
-      layout);
+      {"kv_attend", target, static_cast<int>(threads), AttendKernel::sharedBytes(layout)}, layout);
 }
 
 } // namespace rho::compiler

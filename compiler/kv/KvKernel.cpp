@@ -113,23 +113,16 @@ KvKernel::Value KvKernel::headAt(Value cache, const KvTensor &tensor, Value page
   return globalAt(cache, add(mul(widen(page), tensor.pageBytes()), inPage));
 }
 
-int64_t KvKernel::laneChannels(const KvTensor &tensor) const {
+int64_t KvKernel::laneChannels(const KvTensor &tensor) {
   return tensor.shape.headDim / (tensor.part == KvPart::Keys ? 4 : 8);
 }
 
-std::vector<int> KvKernel::usedComponents(const KvTensor &tensor) const {
+std::vector<int> KvKernel::usedComponents(const KvTensor &tensor) {
   std::set<int> used;
   for (const RowNumber *number : {&tensor.slope, &tensor.offset})
     for (int component : number->uses())
       used.insert(component);
   return {used.begin(), used.end()};
-}
-
-int64_t KvKernel::componentWords(const KvTensor &tensor) const {
-  int64_t words = 0;
-  for (int component : usedComponents(tensor))
-    words += laneChannels(tensor) * tensor.componentBytes(component) / 4;
-  return words;
 }
 
 // What one lane alone reads, and nobody again, goes past L1.
@@ -156,14 +149,65 @@ KvKernel::StepWords KvKernel::loadStep(const KvTensor &tensor, Value head, Value
   StepWords result;
   Value codes = add(mul(step, tensor.stepBytes()), mul(lane, 16));
   result.codes = streamWords(globalAt(head, widen(codes)), tensor.words() * 4, true);
-  Value place = tensor.part == KvPart::Keys ? mod(lane, 4) : div(lane, 4);
   for (int i : usedComponents(tensor)) {
     int64_t bytes = laneChannels(tensor) * tensor.componentBytes(i);
-    Value group = divide(step, tensor.component(i).group / tensor.step);
-    Value at = add(mul(group, tensor.shape.headDim * tensor.componentBytes(i)), mul(place, bytes));
-    llvm::append_range(
-        result.components,
-        streamWords(globalAt(head, add(widen(at), tensor.componentOffset(i))), bytes, false));
+    Value at = add(groupOf(tensor, i, step), laneComponents(tensor, i));
+    llvm::append_range(result.components, streamWords(globalAt(head, widen(at)), bytes, false));
+  }
+  return result;
+}
+
+KvKernel::Value KvKernel::groupOf(const KvTensor &tensor, int component, Value step) {
+  Value group = divide(step, tensor.component(component).group / tensor.step);
+  return add(mul(group, groupBytes(tensor, component)), tensor.componentOffset(component));
+}
+
+KvKernel::Value KvKernel::laneComponents(const KvTensor &tensor, int component) {
+  Value place = tensor.part == KvPart::Keys ? mod(lane, 4) : div(lane, 4);
+  return mul(place, laneChannels(tensor) * tensor.componentBytes(component));
+}
+
+int64_t KvKernel::stagedBytes(const KvTensor &tensor) {
+  int64_t bytes = tensor.stepBytes();
+  for (int component : usedComponents(tensor))
+    bytes += groupBytes(tensor, component);
+  return bytes;
+}
+
+void KvKernel::copyStep(const KvTensor &tensor, Value head, Value step, Value to) {
+  constexpr int64_t piece = 16, ofWarp = 32 * piece;
+  auto copy = [&](Value from, Value place, int64_t bytes) {
+    Value own = mul(lane, piece);
+    for (int64_t at = 0; at < bytes; at += ofWarp) {
+      Value there = sharedAt(add(add(place, own), at));
+      Value here = globalAt(head, widen(add(add(from, own), at)));
+      if (bytes - at >= ofWarp)
+        NVVM::CpAsyncOp::create(builder, loc, there, here, piece, NVVM::LoadCacheModifierKind::CG,
+                                Value());
+      else
+        ptx("@$0 cp.async.cg.shared.global [$1], [$2], 16;", "b,l,l", mlir::TypeRange(),
+            {less(lane, i32((bytes - at) / piece)), there, here});
+    }
+  };
+  copy(mul(step, tensor.stepBytes()), to, tensor.stepBytes());
+  to = add(to, tensor.stepBytes());
+  for (int i : usedComponents(tensor)) {
+    copy(groupOf(tensor, i, step), to, groupBytes(tensor, i));
+    to = add(to, groupBytes(tensor, i));
+  }
+}
+
+KvKernel::StepWords KvKernel::stagedStep(const KvTensor &tensor, Value from) {
+  StepWords result;
+  for (int64_t at = 0; at < tensor.words() * 4; at += 16)
+    llvm::append_range(result.codes,
+                       loadWords(sharedAt(add(add(from, mul(lane, 16)), at * 32)), 16));
+  from = add(from, tensor.stepBytes());
+  for (int i : usedComponents(tensor)) {
+    int64_t bytes = laneChannels(tensor) * tensor.componentBytes(i);
+    llvm::append_range(result.components,
+                       loadWords(sharedAt(add(from, laneComponents(tensor, i))), bytes));
+    from = add(from, groupBytes(tensor, i));
   }
   return result;
 }

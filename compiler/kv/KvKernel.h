@@ -75,7 +75,11 @@ protected:
     std::vector<Value> components; // one component's words after the other's
   };
   StepWords loadStep(const KvTensor &tensor, Value head, Value step);
-  int64_t componentWords(const KvTensor &tensor) const;
+  // The same through shared memory: a lane copies the codes that it will read, a warp together the
+  // components of a step. Copies are asynchronous, of the group that is committed next.
+  static int64_t stagedBytes(const KvTensor &tensor);
+  void copyStep(const KvTensor &tensor, Value head, Value step, Value to);
+  StepWords stagedStep(const KvTensor &tensor, Value from);
   // Operand registers.
   std::vector<Value> registersOf(const KvTensor &tensor, mlir::ValueRange codes);
   // Of each of this lane's channels, in the order of KvTensor::channelPlace: f32. `offsets` is
@@ -84,11 +88,18 @@ protected:
     std::vector<Value> slopes, offsets;
   };
   Numbers numbersOf(const KvTensor &tensor, mlir::ValueRange components);
-  int64_t laneChannels(const KvTensor &tensor) const;
+  static int64_t laneChannels(const KvTensor &tensor);
 
 private:
   KvLaunch launch;
-  std::vector<int> usedComponents(const KvTensor &tensor) const;
+  static std::vector<int> usedComponents(const KvTensor &tensor);
+  static int64_t groupBytes(const KvTensor &tensor, int component) {
+    return tensor.shape.headDim * tensor.componentBytes(component);
+  }
+  // Where the codes of a component in a step's group begin, from the head's first byte.
+  Value groupOf(const KvTensor &tensor, int component, Value step);
+  // Where those that a lane needs begin among them.
+  Value laneComponents(const KvTensor &tensor, int component);
   std::vector<Value> streamWords(Value from, int64_t bytes, bool once);
   Value numberOf(const RowNumber &number, const std::vector<std::vector<Value>> &components,
                  size_t channel);

@@ -1,0 +1,64 @@
+// In how many parts attention divides the pages of a sequence.
+#include "compiler/KvCache.h"
+#include "compiler/LayoutMap.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace rho::compiler {
+
+namespace {
+
+// Fitted to an H200: batches of 1, 16 and 64 with 1024 to 16384 tokens, 8 heads of 128 channels of
+// 4 bits, in 1 to 64 parts.
+constexpr int64_t mostResident = 3; // CTAs of an SM; more have too few registers
+// Of a CTA with a head of 128 tokens x 128 channels, one to three of them on an SM.
+constexpr std::array<double, mostResident> pageMicroseconds{1.1, 1.6, 1.72};
+constexpr double fittedNumbers = 128 * 128;
+constexpr double waveMicroseconds = 3; // until the first pages are there, and the last are added
+constexpr double addMicroseconds = 4, addPartMicroseconds = 0.25; // parts, by the last CTA
+constexpr double memoryShare = 0.95;                                // of the bandwidth
+constexpr int64_t mostWaves = 4;
+
+} // namespace
+
+int64_t kvParts(const KvLayout &layout, int64_t sequences, int64_t pages, int64_t sharedBytes,
+                const DeviceModel &device) {
+  constexpr int64_t reservedPerCta = 1024;
+  const KvShape &shape = layout.shape;
+  int64_t heads = sequences * shape.kvHeads * shape.headSets(), sms = device.smCount;
+  int64_t resident =
+      std::clamp<int64_t>(device.sharedPerSm / (sharedBytes + reservedPerCta), 1, mostResident);
+  double numbers = static_cast<double>(shape.pageTokens * shape.headDim) / fittedNumbers;
+  double pageBytes = static_cast<double>(layout.keys.headBytes() + layout.values.headBytes());
+  // Of `ctas` that run at a time, with so many pages each.
+  auto waveTime = [&](int64_t ctas, int64_t ofPart) {
+    double own = pageMicroseconds[static_cast<size_t>(divideUp(ctas, sms) - 1)] * numbers;
+    double memory = static_cast<double>(ctas) * pageBytes /
+                    (device.bandwidthGBs * 1e3 * memoryShare); // 1e3: bytes of a microsecond
+    return static_cast<double>(ofPart) * std::max(own, memory) + waveMicroseconds;
+  };
+  int64_t slots = sms * resident;
+  // A step at least for every warp.
+  int64_t leastPages = divideUp(KvLayout::warps, layout.keys.steps());
+  int64_t most =
+      std::clamp<int64_t>(mostWaves * slots / heads, 1, std::max<int64_t>(1, pages / leastPages));
+  int64_t best = 1;
+  double bestTime = 0;
+  for (int64_t parts = 1; parts <= most; ++parts) {
+    int64_t ctas = heads * parts, ofPart = divideUp(pages, parts);
+    double time = static_cast<double>(ctas / slots) * waveTime(slots, ofPart);
+    if (ctas % slots != 0)
+      time += waveTime(ctas % slots, ofPart);
+    if (parts > 1)
+      time += addMicroseconds + addPartMicroseconds * static_cast<double>(parts);
+    if (parts == 1 || time < bestTime) {
+      best = parts;
+      bestTime = time;
+    }
+  }
+  return best;
+}
+
+} // namespace rho::compiler
