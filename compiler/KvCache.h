@@ -78,6 +78,7 @@ struct KvLayout {
   int64_t step() const { return keys.step; }
   // Warps of a CTA of the attention kernel, each with steps of its own.
   static constexpr int64_t warps = 4;
+  static constexpr int mostCtasPerSm = 3; // more have too few registers
 };
 
 // Errors: kv_shape, kv_format.
@@ -99,6 +100,9 @@ Result<KvLayout> kvLayout(const dsl::Format &keys, const dsl::Format &values, co
 Result<KernelImage> compileKvQuantize(const KvTensor &tensor, const std::string &target);
 Result<KernelImage> compileKvDequantize(const KvTensor &tensor, const std::string &target);
 Result<KernelImage> compileKvAttend(const KvLayout &layout, const std::string &target);
+
+// CTAs of the attention kernel, with so many bytes of shared memory, that an SM holds.
+int kvCtasPerSm(int64_t sharedBytes, const DeviceModel &device);
 
 // In how many parts attention divides the pages of each sequence, `pages` at most: what is predicted
 // fastest for a kernel with so many bytes of shared memory. At least 1.

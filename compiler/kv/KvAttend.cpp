@@ -168,12 +168,15 @@ private:
 
   // --- one step of a warp
 
+  struct Values {
+    std::vector<Value> registers; // of operands
+    Numbers scaling;              // empty: 1 and 0
+  };
   struct Step {
     int64_t tokens;
-    std::vector<Value> keys, values;          // operand registers
-    std::vector<Value> queries;               // operand registers
+    std::vector<Value> keys, queries;         // operand registers
     std::array<Value, 2> offsets;             // that scores begin with
-    Numbers scaling;                          // of values; empty: 1 and 0
+    std::function<Values()> values;           // asked for when the weights are known
     std::function<Value(int64_t row)> exists; // whether token lane / 4 + row does; null: all do
   };
 
@@ -268,7 +271,9 @@ private:
   void addValues(const Step &step, mlir::ValueRange before, const std::vector<Value> &weights,
                  const std::array<Value, 2> &fade, const std::array<Value, 2> &sums, State &after) {
     int64_t alongK = step.tokens / 16;
-    bool plain = step.scaling.slopes.empty();
+    const Values values = step.values();
+    const Numbers &scaling = values.scaling;
+    bool plain = scaling.slopes.empty();
     for (int64_t tile = 0; tile < tiles(); ++tile) {
       std::vector<Value> faded;
       for (int64_t i = 0; i < 4; ++i)
@@ -277,16 +282,16 @@ private:
       Value sum = plain ? vectorOf(faded) : vectorOf(std::vector<Value>(4, constantF32(0)));
       for (int64_t k = 0; k < alongK; ++k) {
         auto b = static_cast<size_t>(2 * k);
-        sum = multiply(&step.values[static_cast<size_t>((tile * alongK + k) * 4)], weights[b],
+        sum = multiply(&values.registers[static_cast<size_t>((tile * alongK + k) * 4)], weights[b],
                        weights[b + 1], sum);
       }
       for (int64_t i = 0; i < 4; ++i) {
         Value value = element(sum, i);
         auto channel = static_cast<size_t>(2 * tile + i / 2);
         if (!plain)
-          value = fma(value, step.scaling.slopes[channel], faded[static_cast<size_t>(i)]);
-        if (!step.scaling.offsets.empty())
-          value = fma(step.scaling.offsets[channel], sums[static_cast<size_t>(i % 2)], value);
+          value = fma(value, scaling.slopes[channel], faded[static_cast<size_t>(i)]);
+        if (!scaling.offsets.empty())
+          value = fma(scaling.offsets[channel], sums[static_cast<size_t>(i % 2)], value);
         after.push_back(value);
       }
     }
@@ -344,17 +349,18 @@ private:
       return tensor.offset.terms.empty() && tensor.slope.isConstant() &&
              tensor.slope.constant() == 1;
     };
-    Value ofValues = add(stage, stagedBytes(layout.keys));
-    StepWords keys = stagedStep(layout.keys, stage), values = stagedStep(layout.values, ofValues);
+    StepWords keys = stagedStep(layout.keys, stage);
     Step step{};
     step.tokens = layout.step();
     Numbers keyNumbers = numbersOf(layout.keys, keys.components);
     step.queries = queryRegisters(same(layout.keys) ? std::vector<Value>() : keyNumbers.slopes);
     step.offsets = scoreOffsets(keyNumbers.offsets);
     step.keys = registersOf(layout.keys, keys.codes);
-    step.values = registersOf(layout.values, values.codes);
-    if (!same(layout.values))
-      step.scaling = numbersOf(layout.values, values.components);
+    step.values = [=, this] {
+      StepWords values = stagedStep(layout.values, add(stage, stagedBytes(layout.keys)));
+      return Values{registersOf(layout.values, values.codes),
+                    same(layout.values) ? Numbers{} : numbersOf(layout.values, values.components)};
+    };
     return step;
   }
 
@@ -378,6 +384,7 @@ private:
             step.keys.push_back(
                 load(builder.getI32Type(), tailAt(tailKeys, token, tokens, channel), 4));
           }
+          Values values;
           for (int64_t r = 0; r < 4 * tiles(); ++r) {
             Value channel = add(div(lane, 4), r / 4 * 16 + r % 2 * 8);
             Value token = add(add(begin, mul(mod(lane, 4), 2)), r / 2 % 2 * 8);
@@ -387,9 +394,10 @@ private:
                   builder, loc, builder.getI32Type(),
                   load(builder.getI16Type(), tailAt(tailValues, add(token, i), tokens, channel),
                        2));
-            step.values.push_back(
+            values.registers.push_back(
                 arith::OrIOp::create(builder, loc, pair[0], mul(pair[1], 1 << 16)));
           }
+          step.values = [&] { return values; };
           return attendStep(step, before);
         });
     return State(result);
@@ -574,8 +582,13 @@ private:
 } // namespace
 
 Result<KernelImage> compileKvAttend(const KvLayout &layout, const std::string &target) {
-  return compileKvKernel<AttendKernel>(
-      {"kv_attend", target, static_cast<int>(threads), AttendKernel::sharedBytes(layout)}, layout);
+  Result<DeviceModel> device = modelOfTarget(target);
+  if (!device)
+    return device.error();
+  int64_t sharedBytes = AttendKernel::sharedBytes(layout);
+  return compileKvKernel<AttendKernel>({"kv_attend", target, static_cast<int>(threads), sharedBytes,
+                                        kvCtasPerSm(sharedBytes, *device)},
+                                       layout);
 }
 
 } // namespace rho::compiler

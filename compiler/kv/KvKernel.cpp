@@ -26,6 +26,9 @@ mlir::OwningOpRef<mlir::ModuleOp> KvKernel::build() {
   function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
   function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
                     builder.getDenseI32ArrayAttr({launch.threads, 1, 1}));
+  if (launch.ctasPerSm > 1)
+    function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                      builder.getI32IntegerAttr(launch.ctasPerSm));
   function->setAttr("rho.target", builder.getStringAttr(launch.target));
   constexpr uint64_t alignment = 16;
   auto global = LLVM::GlobalOp::create(

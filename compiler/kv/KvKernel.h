@@ -16,6 +16,7 @@ struct KvLaunch {
   std::string entry, target;
   int threads = 0;
   int64_t sharedBytes = 0;
+  int ctasPerSm = 1; // that registers must have room for
 };
 
 class KvKernel : protected DeviceBuilder {

@@ -12,24 +12,27 @@ namespace {
 
 // Fitted to an H200: batches of 1, 16 and 64 with 1024 to 16384 tokens, 8 heads of 128 channels of
 // 4 bits, in 1 to 64 parts.
-constexpr int64_t mostResident = 3; // CTAs of an SM; more have too few registers
 // Of a CTA with a head of 128 tokens x 128 channels, one to three of them on an SM.
-constexpr std::array<double, mostResident> pageMicroseconds{1.1, 1.6, 1.72};
+constexpr std::array<double, KvLayout::mostCtasPerSm> pageMicroseconds{1.1, 1.6, 1.72};
 constexpr double fittedNumbers = 128 * 128;
 constexpr double waveMicroseconds = 3; // until the first pages are there, and the last are added
 constexpr double addMicroseconds = 4, addPartMicroseconds = 0.25; // parts, by the last CTA
-constexpr double memoryShare = 0.95;                                // of the bandwidth
+constexpr double memoryShare = 0.95;                              // of the bandwidth
 constexpr int64_t mostWaves = 4;
 
 } // namespace
 
+int kvCtasPerSm(int64_t sharedBytes, const DeviceModel &device) {
+  constexpr int64_t reservedPerCta = 1024;
+  return static_cast<int>(std::clamp<int64_t>(device.sharedPerSm / (sharedBytes + reservedPerCta),
+                                              1, KvLayout::mostCtasPerSm));
+}
+
 int64_t kvParts(const KvLayout &layout, int64_t sequences, int64_t pages, int64_t sharedBytes,
                 const DeviceModel &device) {
-  constexpr int64_t reservedPerCta = 1024;
   const KvShape &shape = layout.shape;
   int64_t heads = sequences * shape.kvHeads * shape.headSets(), sms = device.smCount;
-  int64_t resident =
-      std::clamp<int64_t>(device.sharedPerSm / (sharedBytes + reservedPerCta), 1, mostResident);
+  int64_t resident = kvCtasPerSm(sharedBytes, device);
   double numbers = static_cast<double>(shape.pageTokens * shape.headDim) / fittedNumbers;
   double pageBytes = static_cast<double>(layout.keys.headBytes() + layout.values.headBytes());
   // Of `ctas` that run at a time, with so many pages each.

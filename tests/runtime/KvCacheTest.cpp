@@ -245,7 +245,7 @@ const Attending attendings[] = {
     {{"bf16", "kv4", ScalarType::BF16, 64, 64, "sm_80"}, 1, 4, {129}, 1},
     {{"kv4", "kv4", ScalarType::F16, 128, 64, gpu}, 2, 8, {1, 63, 64, 65, 300, 960}, 0},
     {{"f16", "f16", ScalarType::F16, 128, 64, gpu}, 2, 24, {200, 1000}, 3},
-    {{"kv_fp8", "kv3", ScalarType::BF16, 64, 64, gpu}, 2, 2, {700}, 4},
+    {{"kv_fp8", "kv3", ScalarType::BF16, 128, 64, gpu}, 2, 2, {700}, 4},
 };
 
 class KvAttentions : public testing::TestWithParam<Attending> {};
