@@ -50,8 +50,8 @@ int64_t kvParts(const KvLayout &layout, int64_t sequences, int64_t pages, int64_
   int64_t best = 1;
   double bestTime = 0;
   for (int64_t parts = 1; parts <= most; ++parts) {
-    int64_t ctas = heads * parts, ofPart = divideUp(pages, parts);
-    double time = static_cast<double>(ctas / slots) * waveTime(slots, ofPart);
+    int64_t ctas = heads * parts, ofPart = divideUp(pages, parts), fullWaves = ctas / slots;
+    double time = static_cast<double>(fullWaves) * waveTime(slots, ofPart);
     if (ctas % slots != 0)
       time += waveTime(ctas % slots, ofPart);
     if (parts > 1)

@@ -1,9 +1,9 @@
 // The stored blocks of a residual. A word says which pieces of a warp's rows there are in a k tile;
-// those of warps with roles come through a ring of their own, those of a gemv straight to registers.
-// Where the residual shares the
-// weight's scales they are low bits of its codes. Else products go to sums of their own: by
-// mma.sync, since each warp may have other pieces (wgmma's accumulators of a warp are those of
-// mma.sync), or by wgmma where those of a warpgroup have the same.
+// those of warps with roles come through a ring of their own, those of a gemv straight to
+// registers. Where the residual shares the weight's scales they are low bits of its codes. Else
+// products go to sums of their own: by mma.sync, since each warp may have other pieces (wgmma's
+// accumulators of a warp are those of mma.sync), or by wgmma where those of a warpgroup have the
+// same.
 #include "compiler/LayoutMap.h"
 #include "compiler/passes/KernelBuilder.h"
 
