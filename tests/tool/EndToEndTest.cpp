@@ -214,15 +214,42 @@ TEST(VerifyCommandTest, checksRandomShapesOfEveryGemm) {
 }
 
 TEST(VerifyCommandTest, aProblemThatFailsIsNamedAndTheOthersAreChecked) {
-  std::string eightBits = gemmFile("int4_channel_fp8");
-  ToolResult result = runTool({"verify", eightBits, gemmFile("int4_channel_f16"), "--count", "4",
-                               "--m", "1", "--n", "1", "--k", "64", "--device", "sm_80"});
+  std::string roles = scratchFolder() + "roles.rho";
+  std::ofstream(roles)
+      << "format w { element: s4 scale: f16 per channel value = element * scale }\n"
+         "gemm roles { weight: w activation: f16 output: f16 "
+         "schedule { roles: imfp } }\n";
+  ToolResult result = runTool({"verify", roles, gemmFile("int4_channel_f16"), "--count", "4", "--m",
+                               "1", "--n", "1", "--k", "64", "--device", "sm_80"});
   EXPECT_EQ(result.code, 1);
-  EXPECT_THAT(result.out, HasSubstr("failed      int4_channel_fp8: "));
-  EXPECT_THAT(result.out, HasSubstr("rho run " + eightBits +
-                                    " --gemm int4_channel_fp8 --m 1 --n 1 "
-                                    "--k "));
+  EXPECT_THAT(result.out, HasSubstr("failed      roles: "));
+  EXPECT_THAT(result.out, HasSubstr("rho run " + roles + " --gemm roles --m 1 --n 1 --k "));
   EXPECT_THAT(result.out, HasSubstr("checked     4 of 4, 2 failed\n"));
+}
+
+TEST(VerifyCommandTest, gemmsWithoutAKernelAreNamedOnceAndDoNotFail) {
+  std::vector<std::string> arguments = {"verify",
+                                        gemmFile("int4_channel_fp8"),
+                                        gemmFile("int4_channel_f16"),
+                                        "--count",
+                                        "4",
+                                        "--m",
+                                        "1",
+                                        "--n",
+                                        "1",
+                                        "--k",
+                                        "64",
+                                        "--device",
+                                        "sm_80"};
+  ToolResult result = runTool(arguments);
+  EXPECT_EQ(result.code, 0) << result.out;
+  const std::string line = "left out    int4_channel_fp8: activation 'fp8_token' has operands of "
+                           "e4m3, sm_80 has no matrix instruction for them";
+  EXPECT_THAT(result.out, HasSubstr(line));
+  EXPECT_EQ(result.out.find(line), result.out.rfind(line));
+  EXPECT_THAT(result.out, HasSubstr("checked     4 of 4, 0 failed, 2 without a kernel\n"));
+  arguments.erase(arguments.begin() + 2); // nothing is checked
+  EXPECT_EQ(runTool(arguments).code, 1);
 }
 
 TEST(TuneTest, isForGpusAndNeedsShapes) {
