@@ -35,13 +35,12 @@ int64_t kvParts(const KvLayout &layout, int64_t sequences, int64_t pages, int64_
   int64_t resident = kvCtasPerSm(sharedBytes, device);
   double numbers = static_cast<double>(shape.pageTokens * shape.headDim) / fittedNumbers;
   double pageBytes = static_cast<double>(layout.keys.headBytes() + layout.values.headBytes());
-  // Of `ctas` that run at a time, with so many pages each.
-  auto waveTime = [&](int64_t ctas, int64_t ofPart) {
-    double own = pageMicroseconds[static_cast<size_t>(divideUp(ctas, sms) - 1)] * numbers;
-    double memory = static_cast<double>(ctas) * pageBytes /
-                    (device.bandwidthGBs * 1e3 * memoryShare); // 1e3: bytes of a microsecond
-    return static_cast<double>(ofPart) * std::max(own, memory) + waveMicroseconds;
+  // Of a page, of each of `ctas` that run at a time.
+  auto pageTime = [&](int64_t ctas) {
+    return pageMicroseconds[static_cast<size_t>(divideUp(ctas, sms) - 1)] * numbers;
   };
+  double memory = static_cast<double>(heads * pages) * pageBytes /
+                  (device.bandwidthGBs * 1e3 * memoryShare); // 1e3: bytes of a microsecond
   int64_t slots = sms * resident;
   // A step at least for every warp.
   int64_t leastPages = divideUp(KvLayout::warps, layout.keys.steps());
@@ -50,10 +49,12 @@ int64_t kvParts(const KvLayout &layout, int64_t sequences, int64_t pages, int64_
   int64_t best = 1;
   double bestTime = 0;
   for (int64_t parts = 1; parts <= most; ++parts) {
-    int64_t ctas = heads * parts, ofPart = divideUp(pages, parts), fullWaves = ctas / slots;
-    double time = static_cast<double>(fullWaves) * waveTime(slots, ofPart);
-    if (ctas % slots != 0)
-      time += waveTime(ctas % slots, ofPart);
+    int64_t ctas = heads * parts, fullWaves = ctas / slots, rest = ctas % slots;
+    double perPage = static_cast<double>(fullWaves) * pageTime(slots);
+    if (rest > 0)
+      perPage += pageTime(rest);
+    double time = std::max(static_cast<double>(divideUp(pages, parts)) * perPage, memory) +
+                  static_cast<double>(divideUp(ctas, slots)) * waveMicroseconds;
     if (parts > 1)
       time += addMicroseconds + addPartMicroseconds * static_cast<double>(parts);
     if (parts == 1 || time < bestTime) {

@@ -132,6 +132,7 @@ TEST(KvParts, FillTheDeviceAndAreNotMoreThanThat) {
   EXPECT_EQ(parts("kv4", 16, 32), 3);
   EXPECT_EQ(parts("kv4", 16, 128), 3);
   EXPECT_EQ(parts("kv4", 64, 8), 1);
+  EXPECT_EQ(parts("kv8", 64, 32), 1);
   EXPECT_EQ(parts("f16", 16, 32), 1);
   EXPECT_EQ(parts("f16", 64, 128), 1);
   EXPECT_GE(parts("kv4", 1, 128), 12);
