@@ -95,8 +95,8 @@ Result<KvLayout> kvLayout(const dsl::Format &keys, const dsl::Format &values, co
 // output [sequence][queryHeads][headDim], tails [sequence][pageTokens][kvHeads][headDim].
 //
 // attend: a sequence's floor(length / pageTokens) pages lie in the cache, what is left in the tail.
-// A part is the tokens of some pages, or a tail, or all. Parts write sums to the workspace, and the last
-// CTA of a head set adds them in order.
+// A part is the tokens of some pages, or a tail, or all. Parts write sums to the workspace, and the
+// last CTA of a head set adds them in order.
 Result<KernelImage> compileKvQuantize(const KvTensor &tensor, const std::string &target);
 Result<KernelImage> compileKvDequantize(const KvTensor &tensor, const std::string &target);
 Result<KernelImage> compileKvAttend(const KvLayout &layout, const std::string &target);
@@ -104,8 +104,8 @@ Result<KernelImage> compileKvAttend(const KvLayout &layout, const std::string &t
 // CTAs of the attention kernel, with so many bytes of shared memory, that an SM holds.
 int kvCtasPerSm(int64_t sharedBytes, const DeviceModel &device);
 
-// In how many parts attention divides the pages of each sequence, `pages` at most: what is predicted
-// fastest for a kernel with so many bytes of shared memory. At least 1.
+// In how many parts attention divides the pages of each sequence, `pages` at most: what is
+// predicted fastest for a kernel with so many bytes of shared memory. At least 1.
 int64_t kvParts(const KvLayout &layout, int64_t sequences, int64_t pages, int64_t sharedBytes,
                 const DeviceModel &device);
 

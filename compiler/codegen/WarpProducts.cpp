@@ -131,11 +131,10 @@ std::vector<KernelLowering::Value> KernelLowering::loadWordsIf(Value condition,
     }
     std::string vector = count == 1 ? "" : ".v" + std::to_string(count);
     llvm::SmallVector<mlir::Type> types(static_cast<size_t>(count), builder.getI32Type());
-    llvm::SmallVector<Value> loaded =
-        ptx(zeros + "@$" + std::to_string(count) + " " + instruction + vector + ".b32 {" +
-                registers + "}, [$" + std::to_string(count + 1) + " + " + std::to_string(done) +
-                "];",
-            constraints + "b,l", types, {condition, at});
+    llvm::SmallVector<Value> loaded = ptx(
+        zeros + "@$" + std::to_string(count) + " " + instruction + vector + ".b32 {" + registers +
+            "}, [$" + std::to_string(count + 1) + " + " + std::to_string(done) + "];",
+        constraints + "b,l", types, {condition, at});
     words.insert(words.end(), loaded.begin(), loaded.end());
   }
   return words;

@@ -252,7 +252,8 @@ private:
     std::optional<int64_t> rowBits; // of a code for each row; none: words of each lane
   };
   std::vector<PieceLoad> pieceLoads();
-  // In the ring of pieces, which all slots share, `piece` counts its places.
+  // In the ring of pieces, which all slots share, `piece` counts its places: each is a slot.
+  void takePlace(Value &slot, Value &piece);
   std::vector<Value> loadPiece(Value slot, Value piece);
   // This warp's in the k tile: a bit for each, and where the first is.
   Value storedPieces, firstPiece;
@@ -267,7 +268,7 @@ private:
   // zeros where no piece of the k tile is stored.
   bool someAreStored = true;
   Value loadSparseWords(int64_t chunk, int64_t rowTile, Value slot);
-  int64_t sparseOffset(int64_t rowTile); // of a row tile's, from a piece's first byte
+  int64_t sparseOffset(int64_t rowTile);           // of a row tile's, from a piece's first byte
   std::vector<Value> streamPieces(Value bandWord); // the same of a k tile, from global memory
   std::vector<Value> buildEitherProducts(Value slot, const std::vector<Value> &carried);
   // Returns sums, behind them operand A of the products that run on: heldOfPieces() registers.

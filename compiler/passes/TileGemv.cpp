@@ -10,8 +10,8 @@ namespace rho::compiler {
 using mlir::Value;
 namespace scf = mlir::scf;
 
-// Codes of a k tile, chunk by chunk, row tile by row tile, dense planes innermost; then those of the
-// row parameters.
+// Codes of a k tile, chunk by chunk, row tile by row tile, dense planes innermost; then those of
+// the row parameters.
 std::vector<Value> KernelBuilder::streamTile(Value tileK) {
   std::vector<Value> words;
   Value tile = sectionTile(0, tileK);

@@ -119,14 +119,19 @@ std::vector<KernelBuilder::PieceLoad> KernelBuilder::pieceLoads() {
   return loads;
 }
 
+void KernelBuilder::takePlace(Value &slot, Value &piece) {
+  if (!g.specialized())
+    return;
+  mlir::Type buffer = buffers[{true, StageBuffer::pieces}].getType();
+  int64_t places = llvm::cast<tile::SharedType>(buffer).getStages();
+  slot = arith::RemUIOp::create(builder, atResidual(), piece, i32(places));
+  piece = i32(0);
+}
+
 std::vector<Value> KernelBuilder::loadPiece(Value slot, Value piece) {
   mlir::Location loc = atResidual();
   Value buffer = buffers[{true, StageBuffer::pieces}];
-  if (g.specialized()) {
-    int64_t places = llvm::cast<tile::SharedType>(buffer.getType()).getStages();
-    slot = arith::RemUIOp::create(builder, loc, piece, i32(places));
-    piece = i32(0);
-  }
+  takePlace(slot, piece);
   std::vector<Value> words;
   for (const PieceLoad &load : pieceLoads()) {
     mlir::IntegerAttr bits = load.rowBits ? builder.getI64IntegerAttr(*load.rowBits) : nullptr;
@@ -202,11 +207,7 @@ Value KernelBuilder::loadSparseWords(int64_t chunk, int64_t rowTile, Value slot)
     return tile::ZeroOp::create(builder, loc, type);
   Value buffer = buffers[{true, StageBuffer::pieces}];
   auto [stored, piece] = pieceOfChunk(chunk);
-  if (g.specialized()) {
-    int64_t places = llvm::cast<tile::SharedType>(buffer.getType()).getStages();
-    slot = arith::RemUIOp::create(builder, loc, piece, i32(places));
-    piece = i32(0);
-  }
+  takePlace(slot, piece);
   return tile::LoadPieceOp::create(builder, loc, type, buffer, slot, piece,
                                    builder.getI64IntegerAttr(layout.residual->pieceBytes),
                                    builder.getI64IntegerAttr(sparseOffset(rowTile)), nullptr,
