@@ -9,11 +9,9 @@
 // the sums of a step. The softmax is online (Milakov and Gimelshein 2018), each warp has steps of
 // its own, and parts of a sequence are independent until the end, as in flash-decoding (Dao et al.
 // 2023).
-#include "compiler/kv/KvKernel.h"
+#include "compiler/kv/KvSums.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-
-#include <limits>
 
 namespace rho::compiler {
 
@@ -23,48 +21,22 @@ namespace arith = mlir::arith;
 
 namespace {
 
-constexpr int64_t warps = KvLayout::warps, threads = 32 * warps, setHeads = KvShape::setHeads;
-constexpr float infinityF32 = std::numeric_limits<float>::infinity();
-constexpr int64_t tailStep = 16;    // tokens
-constexpr int64_t partsAtATime = 8; // that are added
-constexpr int64_t stages = 2;       // of a warp: the step that it computes with, and the next
+constexpr int64_t tailStep = 16; // tokens
 
-class AttendKernel final : public KvKernel {
+class AttendKernel final : public KvSums {
 public:
-  AttendKernel(mlir::MLIRContext &context, const KvLaunch &launch, const KvLayout &layout)
-      : KvKernel(context, launch), layout(layout), shape(layout.shape),
-        bf16(shape.type.name() == "bf16") {}
-
-  // Sums of a head [headDim], padded so that the lanes of a warp write to banks of their own; then
-  // maxima and sums of weights; then how many parts have come.
-  static int64_t headStride(const KvShape &shape) { return (shape.headDim + 4) * 4; }
-  static int64_t sumsBytes(const KvShape &shape) { return setHeads * (headStride(shape) + 8); }
-  // A warp's steps on their way, and when all are done its sums.
-  static int64_t warpBytes(const KvLayout &layout) {
-    return std::max(stages * stageBytes(layout), sumsBytes(layout.shape));
-  }
-  static int64_t stageBytes(const KvLayout &layout) {
-    return stagedBytes(layout.keys) + stagedBytes(layout.values);
-  }
-  static int64_t sharedBytes(const KvLayout &layout) { return warps * warpBytes(layout) + 16; }
+  AttendKernel(mlir::MLIRContext &context, const KvLaunch &launch, const KvLayout &layout,
+               int64_t stages)
+      : KvSums(context, launch, layout, stages), bf16(shape.type.name() == "bf16") {}
 
 private:
-  const KvLayout &layout;
-  const KvShape &shape;
   const bool bf16;
 
   // Parameters.
-  Value keyCache, valueCache, table, queries, tailKeys, tailValues, output, workspace;
-  Value columns, partsMost, scale;
-  // Of this CTA.
-  Value part, kvHead, set, sequence, heads; // heads of the set
-  Value parts;                              // of the sequence
-  std::vector<Value> query;                 // scaled, of lane / 4, in the order of channelPlace
+  Value keyCache, valueCache, table, queries, tailKeys, tailValues;
+  Value columns, scale;
+  std::vector<Value> query; // scaled, of lane / 4, in the order of channelPlace
 
-  // Of two heads, columns 2 (lane % 4) and the next: the largest score in units of log2, and the
-  // sum of weights; then accumulators of the output, four to 16 channels.
-  using State = llvm::SmallVector<Value>;
-  int64_t tiles() const { return shape.headDim / 16; }
   State emptyState() {
     State state{constantF32(-infinityF32), constantF32(-infinityF32), constantF32(0),
                 constantF32(0)};
@@ -118,9 +90,7 @@ private:
           },
           [&] { return empty; });
       Value isLast = scalars.compare(arith::CmpIPredicate::eq, part, add(parts, -1));
-      leaveWarp(attendTail(select(isLast, tail, i32(0)), state));
-      barrier();
-      combineWarps();
+      finish(attendTail(select(isLast, tail, i32(0)), state));
     });
   }
 
@@ -222,15 +192,6 @@ private:
       value = combine(value, shuffle(value, i32(distance), NVVM::ShflKind::bfly));
     return value;
   }
-  Value larger(Value a, Value b) { return arith::MaxNumFOp::create(builder, loc, a, b); }
-  Value exp2(Value x) {
-    auto call = LLVM::InlineAsmOp::create(
-        builder, loc, mlir::TypeRange{f32()}, mlir::ValueRange{x}, "ex2.approx.ftz.f32 $0, $1;",
-        "=f,f", /*has_side_effects=*/false, /*is_align_stack=*/false,
-        LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), mlir::ArrayAttr());
-    return call.getResult(0);
-  }
-
   State attendStep(const Step &step, mlir::ValueRange before) {
     std::vector<std::array<Value, 4>> scores = scoresOf(step);
     std::array<Value, 2> most, fade, sums;
@@ -309,7 +270,7 @@ private:
       Value entry = add(mul(sequence, columns), divide(within, perPage));
       return load(builder.getI32Type(), globalAt(table, mul(widen(entry), 4)), 4);
     };
-    Value ring = mul(warp, warpBytes(layout));
+    Value ring = mul(warp, warpBytes(layout, stages));
     auto copy = [&](Value step, Value page, Value stage) {
       scalars.when(less(step, last), [&] {
         Value inPage = remainder(step, perPage);
@@ -319,13 +280,13 @@ private:
       });
       NVVM::CpAsyncCommitGroupOp::create(builder, loc);
     };
-    Value second = add(first, warps);
-    Value page = pageOf(first), nextPage = pageOf(second);
-    Value pageAfter = pageOf(add(second, warps));
-    copy(first, page, ring);
-    copy(second, nextPage, add(ring, stageBytes(layout)));
+    std::vector<Value> pages;
+    for (int64_t i = 0; i <= stages; ++i)
+      pages.push_back(pageOf(add(first, i * warps)));
+    for (int64_t i = 0; i < stages; ++i)
+      copy(add(first, i * warps), pages[static_cast<size_t>(i)], add(ring, i * stageBytes(layout)));
     llvm::SmallVector<Value> carried(empty);
-    carried.append({pageAfter, ring});
+    carried.append({pages.back(), ring});
     size_t stateSize = empty.size();
     mlir::ValueRange result =
         scalars.loop(first, last, i32(warps), carried, [&](Value s, mlir::ValueRange now) {
@@ -336,8 +297,8 @@ private:
           State after = attendStep(stepOf(stage), now.take_front(stateSize));
           NVVM::SyncWarpOp::create(builder, loc, i32(-1));
           copy(following, page, stage);
-          Value other = scalars.sub(add(mul(ring, 2), stageBytes(layout)), stage);
-          after.append({pageAfter, other});
+          Value last = add(ring, (stages - 1) * stageBytes(layout)); // the other of two
+          after.append({pageAfter, scalars.sub(add(ring, last), stage)});
           return after;
         });
     NVVM::CpAsyncWaitGroupOp::create(builder, loc, 0);
@@ -410,173 +371,6 @@ private:
     row = add(mul(widen(row), shape.kvHeads), widen(kvHead));
     return globalAt(tail, mul(add(mul(row, shape.headDim), widen(channel)), 2));
   }
-
-  // --- from warps to the CTA, from parts to the sequence
-
-  Value warpHead(Value of, Value head) {
-    return add(mul(of, warpBytes(layout)), mul(head, headStride(shape)));
-  }
-  // Where the maximum of a head lies, and behind it the sum.
-  Value warpFacts(Value of, Value head) {
-    return add(add(mul(of, warpBytes(layout)), mul(head, 8)), setHeads * headStride(shape));
-  }
-
-  void leaveWarp(const State &state) {
-    Value column = mul(mod(lane, 4), 2);
-    for (int64_t c = 0; c < 2; ++c) {
-      Value head = add(column, c);
-      for (int64_t i = 0; i < 2 * tiles(); ++i) { // 8 channels
-        Value channel = add(div(lane, 4), i * 8);
-        store(state[static_cast<size_t>(4 + 2 * i + c)],
-              sharedAt(add(warpHead(warp, head), mul(channel, 4))), 4);
-      }
-      scalars.when(less(lane, i32(4)), [&] {
-        Value facts = warpFacts(warp, head);
-        store(state[static_cast<size_t>(c)], sharedAt(facts), 4);
-        store(state[static_cast<size_t>(2 + c)], sharedAt(add(facts, 4)), 4);
-      });
-    }
-  }
-
-  // A maximum, the sum of weights below it, and the sums of a thread's channels.
-  static constexpr int64_t itemChannels = 4;
-  struct Sums {
-    Value most, weights;
-    std::array<Value, itemChannels> values;
-  };
-  static llvm::SmallVector<Value> flat(const Sums &sums) {
-    llvm::SmallVector<Value> all{sums.most, sums.weights};
-    llvm::append_range(all, sums.values);
-    return all;
-  }
-  static Sums sumsIn(mlir::ValueRange all) {
-    Sums sums{all[0], all[1], {}};
-    llvm::copy(all.drop_front(2), sums.values.begin());
-    return sums;
-  }
-  Sums sumsFrom(Value facts, Value values) {
-    auto vectorAt = [&](Value at, int64_t count) {
-      return load(mlir::VectorType::get({count}, f32()), at, 4 * count);
-    };
-    Value both = vectorAt(facts, 2), all = vectorAt(values, itemChannels);
-    Sums sums{element(both, 0), element(both, 1), {}};
-    for (int64_t i = 0; i < itemChannels; ++i)
-      sums.values[static_cast<size_t>(i)] = element(all, i);
-    return sums;
-  }
-  Sums merged(const Sums &a, const Sums &b) {
-    Value most = larger(a.most, b.most);
-    auto fading = [&](Value from) { // nothing: of an empty side, whose maximum is -infinity
-      Value empty = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OEQ, from,
-                                          constantF32(-infinityF32));
-      return select(empty, constantF32(0), exp2(arith::SubFOp::create(builder, loc, from, most)));
-    };
-    Value left = fading(a.most), right = fading(b.most);
-    Sums result{most, fma(b.weights, right, mulF(a.weights, left)), {}};
-    for (size_t i = 0; i < a.values.size(); ++i)
-      result.values[i] = fma(b.values[i], right, mulF(a.values[i], left));
-    return result;
-  }
-
-  // Each thread takes some channels of one of the set's heads, from `channel` on.
-  void forEachItem(const std::function<void(Value head, Value channel)> &item) {
-    int64_t most8 = std::min(shape.sharing(), setHeads), ofHead = shape.headDim / itemChannels;
-    for (int64_t first = 0; first < most8 * ofHead; first += threads) {
-      Value index = add(thread, first), head = div(index, ofHead);
-      scalars.when(less(head, heads), [&] { item(head, mul(mod(index, ofHead), itemChannels)); });
-    }
-  }
-
-  void combineWarps() {
-    Value alone = scalars.compare(arith::CmpIPredicate::eq, parts, i32(1));
-    Value several = less(i32(1), parts);
-    forEachItem([&](Value head, Value channel) {
-      Sums sums{};
-      for (int64_t w = 0; w < warps; ++w) {
-        Sums own = sumsFrom(sharedAt(warpFacts(i32(w), head)),
-                            sharedAt(add(warpHead(i32(w), head), mul(channel, 4))));
-        sums = w == 0 ? own : merged(sums, own);
-      }
-      scalars.when(alone, [&] { storeOutput(head, channel, sums); });
-      scalars.when(several, [&] {
-        Value at = partAt(part, head);
-        store(vectorOf(sums.values), globalAt(at, widen(mul(channel, 4))), 4 * itemChannels);
-        scalars.when(scalars.compare(arith::CmpIPredicate::eq, channel, i32(0)), [&] {
-          store(vectorOf({sums.most, sums.weights}), globalAt(at, i64(shape.headDim * 4)), 8);
-        });
-      });
-    });
-    scalars.when(several, [&] { combineParts(); });
-  }
-
-  void storeOutput(Value head, Value channel, const Sums &sums) {
-    Value row = add(add(mul(sequence, shape.queryHeads), mul(kvHead, shape.sharing())),
-                    add(mul(set, setHeads), head));
-    Value at = add(mul(widen(row), shape.headDim * 2), widen(mul(channel, 2)));
-    llvm::SmallVector<Value> words;
-    for (size_t i = 0; i < sums.values.size(); i += 2) {
-      auto value = [&](size_t of) {
-        return arith::DivFOp::create(builder, loc, sums.values[of], sums.weights).getResult();
-      };
-      words.push_back(pair(value(i), value(i + 1), shape.type));
-    }
-    store(vectorOf(words), globalAt(output, at), 2 * itemChannels);
-  }
-
-  Value headSet() { // of the launch
-    return add(mul(sequence, shape.kvHeads * shape.headSets()), blockY());
-  }
-  Value partAt(Value of, Value head) {
-    int64_t most8 = std::min(shape.sharing(), setHeads), bytes = kvSumsBytes(shape);
-    Value index = add(mul(widen(headSet()), widen(partsMost)), widen(of));
-    Value sequences = NVVM::GridDimZOp::create(builder, loc, builder.getI32Type());
-    Value counters = mul(sequences, shape.kvHeads * shape.headSets() * 4);
-    counters = mul(div(add(counters, 255), 256), 256); // kvCounterBytes
-    return globalAt(workspace,
-                    add(add(mul(index, most8 * bytes), widen(mul(head, bytes))), widen(counters)));
-  }
-
-  // The last part to come adds all of them, in their order, and leaves the counter at 0. Loads of
-  // several are on their way at a time: one after the other each would wait for L2.
-  void combineParts() {
-    Value isFirst = scalars.compare(arith::CmpIPredicate::eq, thread, i32(0));
-    Value counter = globalAt(workspace, widen(mul(headSet(), 4)));
-    Value place = sharedAt(i32(warps * warpBytes(layout)));
-    NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
-    barrier();
-    scalars.when(isFirst, [&] {
-      Value before = LLVM::AtomicRMWOp::create(builder, loc, LLVM::AtomicBinOp::add, counter,
-                                               i32(1), LLVM::AtomicOrdering::monotonic);
-      store(before, place, 4);
-    });
-    barrier();
-    Value arrived = add(load(builder.getI32Type(), place, 4), 1);
-    scalars.when(scalars.compare(arith::CmpIPredicate::eq, arrived, parts), [&] {
-      NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
-      forEachItem([&](Value head, Value channel) {
-        auto sumsOf = [&](Value of) -> Sums { // of one that does not exist nothing
-          Value exists = less(of, parts);
-          Value at = partAt(select(exists, of, i32(0)), head);
-          Sums sums =
-              sumsFrom(globalAt(at, i64(shape.headDim * 4)), globalAt(at, widen(mul(channel, 4))));
-          sums.most = select(exists, sums.most, constantF32(-infinityF32));
-          return sums;
-        };
-        mlir::ValueRange all = scalars.loop(i32(1), parts, i32(partsAtATime), flat(sumsOf(i32(0))),
-                                            [&](Value begin, mlir::ValueRange now) {
-                                              std::vector<Sums> next;
-                                              for (int64_t i = 0; i < partsAtATime; ++i)
-                                                next.push_back(sumsOf(add(begin, i)));
-                                              Sums sums = sumsIn(now);
-                                              for (const Sums &one : next)
-                                                sums = merged(sums, one);
-                                              return flat(sums);
-                                            });
-        storeOutput(head, channel, sumsIn(all));
-      });
-      scalars.when(isFirst, [&] { store(i32(0), counter, 4); });
-    });
-  }
 };
 
 } // namespace
@@ -585,10 +379,12 @@ Result<KernelImage> compileKvAttend(const KvLayout &layout, const std::string &t
   Result<DeviceModel> device = modelOfTarget(target);
   if (!device)
     return device.error();
-  int64_t sharedBytes = AttendKernel::sharedBytes(layout);
-  return compileKvKernel<AttendKernel>({"kv_attend", target, static_cast<int>(threads), sharedBytes,
-                                        kvCtasPerSm(sharedBytes, *device)},
-                                       layout);
+  int64_t stages = 2, sharedBytes = KvSums::sharedBytes(layout, stages);
+  if (sharedBytes > device->sharedPerCta) // one has room with any components that a format may have
+    sharedBytes = KvSums::sharedBytes(layout, --stages);
+  return compileKvKernel<AttendKernel>({"kv_attend", target, static_cast<int>(KvSums::threads),
+                                        sharedBytes, kvCtasPerSm(sharedBytes, *device)},
+                                       layout, stages);
 }
 
 } // namespace rho::compiler

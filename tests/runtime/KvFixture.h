@@ -53,6 +53,24 @@ format kv_nf {
   scale:   f16 per k[64]
   value = element * scale
 }
+format kv_wide {
+  element: s8
+  a: f32 per k[64]
+  b: f32 per k[64]
+  c: f32 per k[64]
+  d: f32 per k[64]
+  e: f32 per k[64]
+  f: f32 per k[64]
+  value = element * a * b * c * d * e * f
+  encode {
+    a = absmax(x) / 127
+    b = 1
+    c = 1
+    d = 1
+    e = 1
+    f = 1
+  }
+}
 format by_channel {
   element: s4
   scale:   f16 per channel
