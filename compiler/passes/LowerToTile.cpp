@@ -34,7 +34,7 @@ void KernelBuilder::build() {
   addParameters(block);
   builder.setInsertionPointToEnd(&block);
   allocateShared();
-  if (layout.residual) // who copies reads it ahead of the pieces
+  if (layout.residual && !g.gemv()) // who copies reads it ahead of the pieces
     tile::PrefetchOp::create(builder, atResidual(), weight, layout.residual->firstsOffset,
                              layout.residual->firstsBytes());
   findTile();
