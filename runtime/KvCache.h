@@ -81,7 +81,7 @@ public:
 
   // Sequences of `lengths` tokens; table [sequence][columns] has the page of each whole page of
   // tokens, what lies behind is not read. `parts`: CTAs that share the pages of a head of the
-  // longest sequence; 0: enough to fill the device. Errors: kv_length, kv_page, kv_table_size,
+  // longest sequence; 0: those predicted fastest. Errors: kv_length, kv_page, kv_table_size,
   // kv_shape.
   Result<KvBatch> batch(std::span<const int32_t> lengths, std::span<const int32_t> table,
                         int64_t columns, int64_t parts = 0) const;

@@ -98,7 +98,7 @@ constexpr OptionSpec options[] = {
     {"--head-dim", Kind::Count, "D", bench, true, "channels of a head, 64 or 128 (default 128)"},
     {"--page", Kind::Count, "T", bench, true, "tokens of a page (default 128)"},
     {"--parts", Kind::Count, "P", bench, false,
-     "CTAs that share the pages of a sequence's head (default: enough to fill the device)"},
+     "CTAs that share the pages of a sequence's head (default: those predicted fastest)"},
     {"--suite", Kind::Choice, "llama", tune, false, "tune for the shapes of such models"},
     {"--n-k", Kind::Pairs, "NxK,...", tune, false, "shapes of the weight to tune for"},
     {"--m", Kind::Counts, "M,...", tune, false,
