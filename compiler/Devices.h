@@ -18,8 +18,9 @@ struct DeviceModel {
   std::string target;
   std::string architecture;
   int smCount = 0;
-  int64_t sharedPerCta = 0; // bytes, opt-in limit
-  int64_t sharedPerSm = 0;  // bytes
+  int64_t sharedPerCta = 0;                       // bytes, opt-in limit
+  int64_t sharedPerSm = 0;                        // bytes
+  static constexpr int64_t reservedPerCta = 1024; // of them
   int64_t l2Bytes = 0;
   double l2BandwidthGBs = 0;  // 0: no figure is known
   int64_t registersPerSm = 0; // 32 bits each

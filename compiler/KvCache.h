@@ -13,6 +13,8 @@
 #include "dsl/Error.h"
 #include "dsl/Quantize.h"
 
+#include <algorithm>
+
 namespace rho::compiler {
 
 enum class KvPart : uint8_t { Keys, Values };
@@ -27,6 +29,7 @@ struct KvShape {
   // Query heads are worked on in sets of at most 8, the columns of a matrix instruction.
   static constexpr int64_t setHeads = 8;
   int64_t headSets() const { return (sharing() + setHeads - 1) / setHeads; }
+  int64_t mostHeads() const { return std::min(sharing(), setHeads); } // of a set
 };
 
 // Keys or values of one head of a page, as they lie in memory.

@@ -20,21 +20,6 @@ void KernelLowering::forEachPiece(int64_t pieces,
   }
 }
 
-// A thread without a piece is predicated off, not branched around: LLVM may copy what follows a
-// branch into both of its paths, and ldmatrix and mma need all threads of the warp on one.
-void KernelLowering::copyPiece(Value to, Value from, Value size, Value exists) {
-  if (!exists) {
-    NVVM::CpAsyncOp::create(builder, loc, to, from, 16, NVVM::LoadCacheModifierKind::CG, size);
-    return;
-  }
-  llvm::SmallVector<Value> operands{exists, to, from};
-  if (size)
-    operands.push_back(size);
-  ptx(size ? "@$0 cp.async.cg.shared.global [$1], [$2], 16, $3;"
-           : "@$0 cp.async.cg.shared.global [$1], [$2], 16;",
-      size ? "b,l,l,r" : "b,l,l", mlir::TypeRange(), operands);
-}
-
 void KernelLowering::lowerCopyRows(tile::CopyRowsOp copy) {
   int64_t rowBytes = static_cast<int64_t>(copy.getRowBytes());
   int64_t perRow = rowBytes / 16;

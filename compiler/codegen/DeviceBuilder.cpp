@@ -128,6 +128,49 @@ std::vector<DeviceBuilder::Value> DeviceBuilder::loadWords(Value pointer, int64_
   return words;
 }
 
+llvm::SmallVector<DeviceBuilder::Value> DeviceBuilder::loadBy(const std::string &instruction,
+                                                              Value from, int64_t offset,
+                                                              int64_t count, Value condition) {
+  std::string zeros, registers, constraints;
+  for (int64_t i = 0; i < count; ++i) {
+    zeros += "mov.b32 $" + std::to_string(i) + ", 0;\n";
+    registers += (i == 0 ? "$" : ", $") + std::to_string(i);
+    constraints += condition ? "=&r," : "=r,";
+  }
+  std::string text = instruction;
+  if (count > 1) {
+    text += ".v" + std::to_string(count);
+    registers = "{" + registers + "}";
+  }
+  llvm::SmallVector<Value> operands;
+  if (condition) {
+    text = zeros + "@$" + std::to_string(count) + " " + text;
+    constraints += "b,";
+    operands.push_back(condition);
+  }
+  operands.push_back(from);
+  text += ".b32 " + registers + ", [$" +
+          std::to_string(count + static_cast<int64_t>(operands.size()) - 1) + " + " +
+          std::to_string(offset) + "];";
+  llvm::SmallVector<mlir::Type> types(static_cast<size_t>(count), builder.getI32Type());
+  return ptx(text, constraints + "l", types, operands);
+}
+
+// A thread without a piece is predicated off, not branched around: LLVM may copy what follows a
+// branch into both of its paths, and ldmatrix and mma need all threads of the warp on one.
+void DeviceBuilder::copyPiece(Value to, Value from, Value size, Value exists) {
+  if (!exists) {
+    NVVM::CpAsyncOp::create(builder, loc, to, from, 16, NVVM::LoadCacheModifierKind::CG, size);
+    return;
+  }
+  llvm::SmallVector<Value> operands{exists, to, from};
+  if (size)
+    operands.push_back(size);
+  ptx(size ? "@$0 cp.async.cg.shared.global [$1], [$2], 16, $3;"
+           : "@$0 cp.async.cg.shared.global [$1], [$2], 16;",
+      size ? "b,l,l,r" : "b,l,l", mlir::TypeRange(), operands);
+}
+
 std::vector<DeviceBuilder::Value> DeviceBuilder::toF32(llvm::ArrayRef<Value> words,
                                                        llvm::StringRef element, int64_t count,
                                                        int64_t unit, int64_t shift) {

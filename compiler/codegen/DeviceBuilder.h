@@ -42,6 +42,13 @@ protected:
   Value vectorOf(llvm::ArrayRef<Value> values);
   // `bytes` bytes at a pointer as 32-bit words; fewer than 4 bytes are zero-extended.
   std::vector<Value> loadWords(Value pointer, int64_t bytes);
+  // One to four words by that instruction of PTX, which stays where it is put; where there is a
+  // condition and it is false zeros, without a branch.
+  llvm::SmallVector<Value> loadBy(const std::string &instruction, Value from, int64_t offset,
+                                  int64_t count, Value condition = Value());
+  // Starts an asynchronous copy of 16 bytes, of which `size` are read, all if it is null; none
+  // where there is an `exists` and it is false.
+  void copyPiece(Value to, Value from, Value size, Value exists);
   // Packed scales of an element type to f32, each in a unit of so many bits, from bit `shift` on;
   // 0: of as many as the type is stored in.
   std::vector<Value> toF32(llvm::ArrayRef<Value> words, llvm::StringRef element, int64_t count,

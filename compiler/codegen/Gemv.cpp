@@ -15,6 +15,8 @@ namespace arith = mlir::arith;
 
 namespace {
 
+constexpr const char *streamed = "ld.global.nc.L1::no_allocate"; // what nobody else reads
+
 class GemvLowering final : public KernelLowering {
 public:
   using KernelLowering::KernelLowering;
@@ -64,20 +66,7 @@ void GemvLowering::lowerStreamCodes(tile::StreamCodesOp op) {
   int64_t tileBytes = g.codeBytes(32 * words / g.chunkCodes());
   Value tile = add(mul(widen(op.getTile()), tileBytes), widen(mul(firstCodes, bytes)));
   Value at = globalAt(op.getSource(), add(tile, static_cast<int64_t>(op.getBase())));
-  llvm::SmallVector<mlir::Type> types(static_cast<size_t>(words), builder.getI32Type());
-  std::string registers, constraints;
-  for (int64_t i = 0; i < words; ++i) {
-    registers += (i == 0 ? "$" : ", $") + std::to_string(i);
-    constraints += "=r,";
-  }
-  std::string vector;
-  if (words > 1) {
-    vector = ".v" + std::to_string(words);
-    registers = "{" + registers + "}";
-  }
-  std::string text = "ld.global.nc.L1::no_allocate" + vector + ".b32 " + registers + ", [$" +
-                     std::to_string(words) + " + " + std::to_string(chunk * 32 * bytes) + "];";
-  op.replaceAllUsesWith(vectorOf(ptx(text, constraints + "l", types, at)));
+  op.replaceAllUsesWith(vectorOf(loadBy(streamed, at, chunk * 32 * bytes, words)));
 }
 
 void GemvLowering::lowerStreamRowCodes(tile::StreamRowCodesOp op) {
@@ -94,8 +83,7 @@ void GemvLowering::lowerStreamPiece(tile::StreamPieceOp op) {
   Value piece = mul(widen(op.getPiece()), static_cast<int64_t>(op.getPieceBytes()));
   Value own = add(piece, widen(mul(lane, bytes)));
   Value at = globalAt(op.getSource(), add(own, static_cast<int64_t>(op.getBase())));
-  op.replaceAllUsesWith(
-      vectorOf(loadWordsIf(op.getStored(), "ld.global.nc.L1::no_allocate", at, bytes)));
+  op.replaceAllUsesWith(vectorOf(loadWordsIf(op.getStored(), streamed, at, bytes)));
 }
 
 void GemvLowering::lowerLoadBatchRow(tile::LoadBatchRowOp op) {

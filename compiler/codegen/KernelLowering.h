@@ -62,7 +62,6 @@ protected:
 
   // AsyncCopies.cpp
   void forEachPiece(int64_t pieces, const std::function<void(Value piece, Value exists)> &body);
-  void copyPiece(Value to, Value from, Value size, Value exists);
   void lowerCopyRows(tile::CopyRowsOp copy);
 
   // WarpProducts.cpp

@@ -121,22 +121,9 @@ std::vector<KernelLowering::Value> KernelLowering::loadWordsIf(Value condition,
                                                                const std::string &instruction,
                                                                Value at, int64_t bytes) {
   std::vector<Value> words;
-  for (int64_t done = 0; done < bytes; done += 16) {
-    int64_t count = std::min<int64_t>(16, bytes - done) / 4;
-    std::string zeros, registers, constraints;
-    for (int64_t i = 0; i < count; ++i) {
-      zeros += "mov.b32 $" + std::to_string(i) + ", 0;\n";
-      registers += (i == 0 ? "$" : ", $") + std::to_string(i);
-      constraints += "=&r,";
-    }
-    std::string vector = count == 1 ? "" : ".v" + std::to_string(count);
-    llvm::SmallVector<mlir::Type> types(static_cast<size_t>(count), builder.getI32Type());
-    llvm::SmallVector<Value> loaded = ptx(
-        zeros + "@$" + std::to_string(count) + " " + instruction + vector + ".b32 {" + registers +
-            "}, [$" + std::to_string(count + 1) + " + " + std::to_string(done) + "];",
-        constraints + "b,l", types, {condition, at});
-    words.insert(words.end(), loaded.begin(), loaded.end());
-  }
+  for (int64_t done = 0; done < bytes; done += 16)
+    llvm::append_range(
+        words, loadBy(instruction, at, done, std::min<int64_t>(16, bytes - done) / 4, condition));
   return words;
 }
 

@@ -133,17 +133,8 @@ std::vector<KvKernel::Value> KvKernel::streamWords(Value from, int64_t bytes, bo
   std::vector<Value> words;
   for (int64_t at = 0; at < bytes; at += 16) {
     int64_t count = std::min<int64_t>(16, bytes - at) / 4;
-    std::string registers, constraints;
-    for (int64_t i = 0; i < count; ++i) {
-      registers += (i == 0 ? "$" : ", $") + std::to_string(i);
-      constraints += "=r,";
-    }
-    std::string vector = count > 1 ? ".v" + std::to_string(count) : "";
-    std::string text = "ld.global.nc" + std::string(once ? ".L1::no_allocate" : "") + vector +
-                       ".b32 " + (count > 1 ? "{" + registers + "}" : registers) + ", [$" +
-                       std::to_string(count) + " + " + std::to_string(once ? at * 32 : at) + "];";
-    llvm::SmallVector<mlir::Type> types(static_cast<size_t>(count), builder.getI32Type());
-    llvm::append_range(words, ptx(text, constraints + "l", types, from));
+    llvm::append_range(words, once ? loadBy("ld.global.nc.L1::no_allocate", from, at * 32, count)
+                                   : loadBy("ld.global.nc", from, at, count));
   }
   return words;
 }
@@ -182,14 +173,9 @@ void KvKernel::copyStep(const KvTensor &tensor, Value head, Value step, Value to
   auto copy = [&](Value from, Value place, int64_t bytes) {
     Value own = mul(lane, piece);
     for (int64_t at = 0; at < bytes; at += ofWarp) {
-      Value there = sharedAt(add(add(place, own), at));
-      Value here = globalAt(head, widen(add(add(from, own), at)));
-      if (bytes - at >= ofWarp)
-        NVVM::CpAsyncOp::create(builder, loc, there, here, piece, NVVM::LoadCacheModifierKind::CG,
-                                Value());
-      else
-        ptx("@$0 cp.async.cg.shared.global [$1], [$2], 16;", "b,l,l", mlir::TypeRange(),
-            {less(lane, i32((bytes - at) / piece)), there, here});
+      Value exists = bytes - at < ofWarp ? less(lane, i32((bytes - at) / piece)) : Value();
+      copyPiece(sharedAt(add(add(place, own), at)), globalAt(head, widen(add(add(from, own), at))),
+                Value(), exists);
     }
   };
   copy(mul(step, tensor.stepBytes()), to, tensor.stepBytes());

@@ -249,9 +249,8 @@ int64_t kvCounterBytes(const KvShape &shape, int64_t sequences) {
 }
 
 int64_t kvWorkspaceBytes(const KvShape &shape, int64_t sequences, int64_t parts) {
-  int64_t heads = std::min(shape.sharing(), KvShape::setHeads);
-  return kvCounterBytes(shape, sequences) +
-         sequences * shape.kvHeads * shape.headSets() * parts * heads * kvSumsBytes(shape);
+  return kvCounterBytes(shape, sequences) + sequences * shape.kvHeads * shape.headSets() * parts *
+                                                shape.mostHeads() * kvSumsBytes(shape);
 }
 
 } // namespace rho::compiler

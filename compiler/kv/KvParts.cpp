@@ -23,9 +23,9 @@ constexpr int64_t mostWaves = 4;
 } // namespace
 
 int kvCtasPerSm(int64_t sharedBytes, const DeviceModel &device) {
-  constexpr int64_t reservedPerCta = 1024;
-  return static_cast<int>(std::clamp<int64_t>(device.sharedPerSm / (sharedBytes + reservedPerCta),
-                                              1, KvLayout::mostCtasPerSm));
+  return static_cast<int>(
+      std::clamp<int64_t>(device.sharedPerSm / (sharedBytes + DeviceModel::reservedPerCta), 1,
+                          KvLayout::mostCtasPerSm));
 }
 
 int64_t kvParts(const KvLayout &layout, int64_t sequences, int64_t pages, int64_t sharedBytes,

@@ -78,8 +78,8 @@ KvSums::Sums KvSums::merged(const Sums &a, const Sums &b) {
 }
 
 void KvSums::forEachItem(const std::function<void(Value head, Value channel)> &item) {
-  int64_t most8 = std::min(shape.sharing(), setHeads), ofHead = shape.headDim / itemChannels;
-  for (int64_t first = 0; first < most8 * ofHead; first += threads) {
+  int64_t ofHead = shape.headDim / itemChannels;
+  for (int64_t first = 0; first < shape.mostHeads() * ofHead; first += threads) {
     Value index = add(thread, first), head = div(index, ofHead);
     scalars.when(less(head, heads), [&] { item(head, mul(mod(index, ofHead), itemChannels)); });
   }
@@ -126,13 +126,14 @@ KvSums::Value KvSums::headSet() {
 }
 
 KvSums::Value KvSums::partAt(Value of, Value head) {
-  int64_t most8 = std::min(shape.sharing(), setHeads), bytes = kvSumsBytes(shape);
+  int64_t bytes = kvSumsBytes(shape);
   Value index = add(mul(widen(headSet()), widen(partsMost)), widen(of));
   Value sequences = NVVM::GridDimZOp::create(builder, loc, builder.getI32Type());
   Value counters = mul(sequences, shape.kvHeads * shape.headSets() * 4);
   counters = mul(div(add(counters, 255), 256), 256); // kvCounterBytes
-  return globalAt(workspace,
-                  add(add(mul(index, most8 * bytes), widen(mul(head, bytes))), widen(counters)));
+  return globalAt(
+      workspace,
+      add(add(mul(index, shape.mostHeads() * bytes), widen(mul(head, bytes))), widen(counters)));
 }
 
 // The last part to come adds all of them, in their order, and leaves the counter at 0. Loads of

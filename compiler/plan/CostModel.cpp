@@ -421,7 +421,7 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   double clock = device.clockGHz * 1e3; // cycles per microsecond
   int64_t perCta = sharedBytes(gemm, placed, g, schedule, problem);
   int registers = estimateRegisters(gemm, placed, g, schedule.pipeline);
-  int64_t perSm = std::min({device.sharedPerSm / (perCta + 1024),
+  int64_t perSm = std::min({device.sharedPerSm / (perCta + DeviceModel::reservedPerCta),
                             device.registersPerSm / (registers * g.threads()),
                             device.threadsPerSm / g.threads()});
   perSm = std::max<int64_t>(perSm, 1);

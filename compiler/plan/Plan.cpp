@@ -189,8 +189,8 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
   Geometry g = makeGeometry(placed, schedule);
   if (!g.specialized() && !g.gemv() && !g.streamK)
     return;
-  constexpr int64_t reservedPerCta = 1024, threadsPerSm = 1536;
-  int64_t bytes = sharedBytes(gemm, placed, g, schedule, problem) + reservedPerCta;
+  constexpr int64_t threadsPerSm = 1536;
+  int64_t bytes = sharedBytes(gemm, placed, g, schedule, problem) + DeviceModel::reservedPerCta;
   // A gemv has no use for more than there are.
   int64_t most = g.gemv() ? std::min(threadsPerSm / g.threads(),
                                      divideUp(divideUp(problem.n, g.tileN), device.smCount))
