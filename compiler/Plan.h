@@ -66,4 +66,8 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
 Result<Plan> plan(const dsl::Gemm &gemm, const Problem &problem, const DeviceModel &device,
                   const SourceMap *sources);
 
+// The most batch rows that have the same tiles to choose from as `m`: one plan serves all up to
+// them.
+int64_t mostRowsAlike(int64_t m);
+
 } // namespace rho::compiler

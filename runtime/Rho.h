@@ -221,8 +221,9 @@ public:
   Result<Gemm> compile(const Module &module, std::string_view gemm, const GemmShape &shape) const;
   // Compiles the planner's best candidates, in as many threads as there are cores, then measures
   // one after the other and keeps the fastest on disk. compile() uses it from then on for this
-  // declaration, n, k, m up to the next power of two, and devices of the same name, target and
-  // number of SMs. Errors: those of compile(), the first candidate's where none can be chosen.
+  // declaration, n, k, m up to the next multiple of 16 (from 33 to 1024, else the next power of
+  // two), and devices of the same name, target and number of SMs. Errors: those of compile(), the
+  // first candidate's where none can be chosen.
   Result<TuneReport> tune(const Module &module, std::string_view gemm, const GemmShape &shape,
                           const MeasureGemm &measure, const TuneOptions &options = {}) const;
   bool valid() const { return pimpl != nullptr; }

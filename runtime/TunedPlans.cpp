@@ -4,26 +4,15 @@
 #include "compiler/Compiler.h"
 #include "runtime/CacheEntries.h"
 
-#include <algorithm>
-#include <bit>
-
 namespace rho {
-namespace {
-
-// The largest m that a plan for m rows stands for.
-uint64_t mostRows(int64_t m) {
-  return std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(m, 1)));
-}
-
-} // namespace
 
 std::string TunedPlans::key(const cache::Digest &declaration, const GemmShape &shape,
                             const compiler::DeviceModel &device) {
   cache::Sha256 hash;
   hash.field("tuned");
   hash.field(cache::hex(declaration));
-  for (uint64_t part : {mostRows(shape.m), static_cast<uint64_t>(shape.n),
-                        static_cast<uint64_t>(shape.k), static_cast<uint64_t>(device.smCount)})
+  for (int64_t part :
+       {compiler::mostRowsAlike(shape.m), shape.n, shape.k, static_cast<int64_t>(device.smCount)})
     hash.field(std::to_string(part));
   hash.field(device.name);
   hash.field(device.target);
@@ -58,7 +47,8 @@ bool TunedPlans::store(const std::string &key, const TunedPlan &tuned, cache::Wa
   const compiler::Problem &problem = tuned.plan.problem;
   label(entry, {.kind = EntryKind::TunedPlan,
                 .name = tuned.gemm,
-                .problem = problemText("up to " + std::to_string(mostRows(problem.m)), problem),
+                .problem = problemText(
+                    "up to " + std::to_string(compiler::mostRowsAlike(problem.m)), problem),
                 .target = tuned.plan.target,
                 .device = tuned.device});
   return disk.store(key, entry, warnings);

@@ -1,5 +1,6 @@
-// Plans that measuring chose, on disk: an entry for each declaration, n, k, power of two of m and
-// class of devices. Made by another generator they are not found.
+// Plans that measuring chose, on disk: an entry for each declaration, n, k, range of m that gets
+// the same tiles (compiler::mostRowsAlike) and class of devices. Made by another generator they are
+// not found.
 #pragma once
 
 #include "compiler/Plan.h"

@@ -49,10 +49,12 @@ mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int
                                          int64_t clusterK) {
   auto powerOfTwo = [](int64_t x) { return x > 0 && (x & (x - 1)) == 0; };
   constexpr int64_t most = 4096;
-  for (int64_t size : {tileM, tileK, warpsM})
+  constexpr int64_t batchUnit = 16; // of wgmma
+  for (int64_t size : {tileK, warpsM, tileM % batchUnit == 0 && tileM <= most ? 1 : tileM})
     if (!powerOfTwo(size) || size > most)
       return emitError() << "tile and warp counts along m and k must be powers of two up to "
-                         << most << ", found " << size;
+                         << most << ", batch rows may be a multiple of " << batchUnit << ", found "
+                         << size;
   if (warpsN < 1 || tileN > most || tileN % warpsN != 0 || !powerOfTwo(tileN / warpsN))
     return emitError() << tileN << " weight rows on " << warpsN
                        << " warps; each needs a power of two of them, all at most " << most;

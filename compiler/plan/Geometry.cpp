@@ -20,7 +20,8 @@ int64_t batchSteps(const Geometry &g) {
   if (g.decodesApart())
     return g.tileK / g.mmaK;
   constexpr int64_t enough = 256; // row tiles times batch rows times steps: 128 cycles at full rate
-  int64_t steps = std::max<int64_t>(1, enough / std::max<int64_t>(1, g.rowTiles() * g.tileM));
+  auto fitting = static_cast<uint64_t>(enough / std::max<int64_t>(1, g.rowTiles() * g.tileM));
+  auto steps = static_cast<int64_t>(std::bit_floor(fitting)); // which divide a tile's
   // At least two to a tile: a batch's registers are written again a tile later, and only the next
   // batch waits for it.
   return std::max<int64_t>(1, std::min({steps, g.tileK / g.mmaK / 2, mostBatchSteps}));
@@ -121,8 +122,9 @@ std::optional<OutputSlices> outputSlices(const dsl::Gemm &gemm, const Geometry &
   if (g.tileM * rowBytes <= bufferBytes)
     return OutputSlices{g.tileM, 1, g.tileM * rowBytes};
   // One is written while the other is being copied; no box has less than the swizzle's 8 rows.
-  auto fitting = static_cast<uint64_t>(bufferBytes / 2 / rowBytes);
-  auto rows = std::max<int64_t>(8, static_cast<int64_t>(std::bit_floor(fitting)));
+  int64_t rows = std::max<int64_t>(8, bufferBytes / 2 / rowBytes / 8 * 8);
+  while (g.tileM % (2 * rows) != 0)
+    rows -= 8;
   return OutputSlices{rows, 2, rows * rowBytes};
 }
 

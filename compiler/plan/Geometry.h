@@ -22,6 +22,8 @@ namespace rho::compiler {
 // a group, not for the few codes of one instruction.
 struct Geometry {
   using Roles = dsl::ScheduleDecl::Roles;
+  // The batch rows of wgmma, on any operands, from 32 on (PTX ISA, wgmma.mma_async: N).
+  static constexpr int64_t batchUnit = 16, mostBatch = 256;
   int64_t tileM, tileN, tileK; // batch, weight rows, k
   int64_t warpsM, warpsN;      // that multiply
   int64_t warpsK;              // groups of them that take turns along k

@@ -177,9 +177,14 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     return Objection{DiagId::schedule_tile,
                      {"k", str(s.tileK),
                       "it must be a power of two of at least " + str(Geometry::smallestTileK)}};
-  if (!gemv && (!isPowerOfTwo(s.tileM) || s.tileM < 8))
+  bool takesAny =
+      makeGeometry(placed, s).warpgroupsMultiply() && s.tileM % Geometry::batchUnit == 0;
+  if (!gemv && !takesAny && (!isPowerOfTwo(s.tileM) || s.tileM < 8))
     return Objection{DiagId::schedule_tile,
-                     {"m", str(s.tileM), "it must be a power of two of at least 8"}};
+                     {"m", str(s.tileM),
+                      "it must be a power of two of at least 8, or where warpgroups multiply a "
+                      "multiple of " +
+                          str(Geometry::batchUnit)}};
   auto warps = [&](const std::string &why) {
     return Objection{DiagId::schedule_warps,
                      {str(s.warpsM), str(s.warpsN), str(s.tileM), str(s.tileN), why}};
@@ -209,7 +214,7 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     if (s.pipeline % s.warpsK != 0 || s.pipeline < stages)
       return warps(str(s.warpsK) + " groups along k need a pipeline of a multiple of " +
                    str(s.warpsK) + " stages, at least " + str(stages));
-    if (s.tileM > 256)
+    if (s.tileM > Geometry::mostBatch)
       return Objection{DiagId::schedule_tile,
                        {"m", str(s.tileM), "a wgmma instruction has at most 256 batch rows"}};
     if (g.activationRowBytes() % Geometry::swizzleBytes != 0)

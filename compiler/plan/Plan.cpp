@@ -8,6 +8,7 @@
 #include "compiler/plan/Resources.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <iomanip>
 #include <limits>
@@ -77,6 +78,30 @@ std::vector<dsl::ScheduleDecl::Tile> narrowTiles(const PlacedGemm &placed, const
   return result;
 }
 
+// Up to so many rows warpgroups have tiles that the batch divides into evenly. With more a part of
+// the last tile is little.
+constexpr int64_t mostFittedRows = 4 * Geometry::mostBatch;
+constexpr int64_t leastFittedTile = 3 * Geometry::batchUnit;
+
+// Batch rows of a tile: powers of two, and for warpgroups as many as the fewest tiles, or one more,
+// have each.
+std::vector<int64_t> batchCandidates(int64_t m, bool uniform) {
+  constexpr int64_t most = Geometry::mostBatch, unit = Geometry::batchUnit;
+  std::vector<int64_t> result;
+  for (int64_t rows = 8; rows <= (uniform ? most / 2 : most); rows *= 2)
+    if (rows <= 16 || rows < 2 * m)
+      result.push_back(rows);
+  if (uniform || m > mostFittedRows || m % (most / 2) == 0)
+    return result;
+  int64_t fewest = divideUp(m, most);
+  for (int64_t tiles : {fewest, fewest + 1}) {
+    int64_t rows = divideUp(divideUp(m, tiles), unit) * unit;
+    if (rows >= leastFittedTile && std::ranges::find(result, rows) == result.end())
+      result.push_back(rows);
+  }
+  return result;
+}
+
 std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                                     Roles roles, const Problem &problem,
                                                     int64_t sms) {
@@ -95,9 +120,7 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
   constexpr int64_t ofThree = 3 * Geometry::instructionRows;
   // With fewer rows of the batch three lost where their sums are not scaled on the way.
   int64_t leastOfThree = placed.flushK > 0 ? 8 : 64;
-  for (int64_t m : {8, 16, 32, 64, 128, 256}) {
-    if ((m > 16 && m >= 2 * problem.m) || (uniform && m > 128))
-      continue;
+  for (int64_t m : batchCandidates(problem.m, uniform))
     for (int64_t n : {int64_t{64}, int64_t{128}, ofThree, int64_t{256}}) {
       if (n == ofThree && (uniform || m < leastOfThree))
         continue;
@@ -105,7 +128,6 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
         if (uniform ? k <= 256 : k % rowK(placed) == 0 && k <= mostTileK(placed, m))
           result.push_back({m, n, k});
     }
-  }
   if (!uniform)
     for (const dsl::ScheduleDecl::Tile &tile : narrowTiles(placed, problem, sms))
       result.push_back(tile);
@@ -377,6 +399,13 @@ std::string_view name(Placement placement) {
     break;
   }
   return "hardware";
+}
+
+int64_t mostRowsAlike(int64_t m) {
+  constexpr int64_t unit = Geometry::batchUnit;
+  if (m > leastFittedTile - unit && m <= mostFittedRows)
+    return divideUp(m, unit) * unit;
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(m, 1))));
 }
 
 Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &problem,

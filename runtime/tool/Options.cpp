@@ -102,8 +102,8 @@ constexpr OptionSpec options[] = {
     {"--suite", Kind::Choice, "llama", tune, false, "tune for the shapes of such models"},
     {"--n-k", Kind::Pairs, "NxK,...", tune, false, "shapes of the weight to tune for"},
     {"--m", Kind::Counts, "M,...", tune, false,
-     "rows of the activations; each stands for all up to the next power of two (default 1 to "
-     "8192)"},
+     "rows of the activations; each stands for all up to the next multiple of 16, below 33 and "
+     "above 1024 the next power of two (default 1 to 8192)"},
     {"--m", Kind::Counts, "M,...", warm, true, "rows of the activations (default 1)"},
     {"--n", Kind::Counts, "N,...", warm, true, "rows of the weight"},
     {"--k", Kind::Counts, "K,...", warm, true, "columns of both operands"},

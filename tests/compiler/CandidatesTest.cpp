@@ -223,5 +223,32 @@ TEST(Tiles, haveRowsThatFillTheSms) {
   EXPECT_NE(rowsOf("half", {256, 12288, 4096}, "sm_80") % 3, 0);
 }
 
+// Batches between powers of two: the rows of one tile, or of each of two.
+TEST(Tiles, haveRowsThatTheBatchDividesInto) {
+  const dsl::Module module =
+      dsl::parseModule(
+          "format rows { element: s4 scale: f16 per channel value = element * scale }\n"
+          "format int8 { element: s8 scale: f32 per token value = element * scale }\n"
+          "gemm g { weight: rows activation: int8 output: f16 }\n",
+          "t.rho", [](const std::string &) { return std::nullopt; })
+          .value();
+  auto batchOf = [&](int64_t m, const char *target = "sm_90a") {
+    return plan(module.gemms.at(0), {m, 8192, 8192}, modelOfTarget(target).value(), nullptr)
+        ->schedule.tileM;
+  };
+  EXPECT_EQ(batchOf(75), 80);
+  for (int64_t m : {96, 128, 160, 256}) // one or more whole tiles
+    EXPECT_EQ(m % batchOf(m), 0) << m;
+  EXPECT_EQ(batchOf(300), 160);
+  EXPECT_EQ(batchOf(96, "sm_80") & (batchOf(96, "sm_80") - 1), 0);
+  for (int64_t m = 1; m <= 1100; ++m) // tiles of one plan are those of all it serves
+    EXPECT_GE(mostRowsAlike(m), m);
+  EXPECT_EQ(mostRowsAlike(9), 16);
+  EXPECT_EQ(mostRowsAlike(17), 32);
+  EXPECT_EQ(mostRowsAlike(33), 48);
+  EXPECT_EQ(mostRowsAlike(1009), 1024);
+  EXPECT_EQ(mostRowsAlike(1025), 2048);
+}
+
 } // namespace
 } // namespace rho::compiler

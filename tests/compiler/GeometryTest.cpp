@@ -286,6 +286,18 @@ TEST(WarpgroupOrder, ATileOfCodesIsOneRun) {
 
 // What the roles hold together is never more than what all threads started with, of which an SM has
 // enough.
+TEST(Geometry, BatchesDivideATile) {
+  dsl::Gemm gemm = gemmWith("s8_token", "w8");
+  Result<PlacedGemm> placed =
+      place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, "sm_90a", nullptr);
+  ASSERT_TRUE(placed.ok());
+  for (int64_t tileM = 32; tileM <= Geometry::mostBatch; tileM += Geometry::batchUnit)
+    for (int64_t tileK : {128, 256, 512}) {
+      Geometry g = makeGeometry(*placed, {tileM, 128, tileK, 1, 8, 1, 4, 1, imfp});
+      EXPECT_EQ(tileK / g.mmaK % batchSteps(g), 0) << tileM << " x " << tileK;
+    }
+}
+
 TEST(Geometry, RolesShareTheRegistersOfAnSm) {
   constexpr int64_t perSm = 65536, loaders = Geometry::warpgroup;
   for (int64_t math : {128, 256, 384, 512})
@@ -335,6 +347,12 @@ TEST(Outputs, GoInSlicesThatFitTheirBuffer) {
   ASSERT_TRUE(ofWide);
   EXPECT_EQ(ofWide->rows, 32);
   EXPECT_EQ(ofWide->slots, 2);
+  // Two slots take turns through all slices of a tile, whatever its rows.
+  for (auto [tileM, rows] : {std::pair{144, 24}, {176, 8}, {192, 48}, {240, 40}}) {
+    Schedule even{tileM, 128, 64, 1, 8, 1, 4, 1, imfp};
+    EXPECT_EQ(slicesOf(even, 136)->rows, rows);
+    EXPECT_EQ(slicesOf(even, 136)->slots, 2);
+  }
   for (int64_t n : {129, 132}) // no pitch of a tensor map
     EXPECT_FALSE(slicesOf(small, n));
   gemm.output = dsl::ElementType::get("f32");

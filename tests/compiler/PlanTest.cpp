@@ -519,6 +519,9 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
                 12, 5,
                 "warps 1 x 4 do not fit tile 16 x 64: 3 groups along k need a pipeline of a "
                 "multiple of 3 stages, at least 3 [schedule_warps]"},
+        Refusal{"sm_90a", "int8", "roles: imfp tile: 40 x 64 x 128", 12, 4,
+                "tile m = 40 does not fit: it must be a power of two of at least 8, or where "
+                "warpgroups multiply a multiple of 16 [schedule_tile]"},
         Refusal{"sm_90a", "int8", "roles: imfp tile: 16 x 64 x 64", 12, 4,
                 "tile k = 64 does not fit: it must cover a multiple of 128 bytes of activations "
                 "[schedule_tile]"},

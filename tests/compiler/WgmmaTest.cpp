@@ -89,7 +89,8 @@ constexpr Shape shapes[] = {
     {64, 256, 1, "1 x 8", 1, 4, false},   {32, 64, 1, "1 x 4 x 2", 3, 4, false},
     {16, 256, 1, "1 x 16", 1, 3, false},  {16, 64, 2, "1 x 4 x 4", 3, 8, false},
     {16, 64, 1, "1 x 4 x 3", 1, 6, true}, {64, 192, 1, "1 x 12", 1, 3, true},
-    {16, 192, 1, "1 x 12", 3, 4, false},
+    {16, 192, 1, "1 x 12", 3, 4, false},  {48, 64, 2, "1 x 4 x 2", 1, 4, true},
+    {80, 128, 1, "1 x 8", 3, 3, false},
 };
 // Weight rows that are no whole instructions: each warp multiplies alone, in groups along k.
 constexpr Shape narrowShapes[] = {
@@ -108,6 +109,7 @@ constexpr Shape largeShapes[] = {
     {256, 64, 1, "1 x 4", 1, 2, true},    {256, 128, 1, "1 x 8", 3, 3, true},
     {64, 256, 1, "1 x 4", 1, 4, false},   {256, 64, 1, "1 x 4 x 2", 1, 4, false},
     {64, 64, 1, "1 x 4 x 4", 3, 8, true}, {128, 192, 1, "1 x 12", 1, 3, false},
+    {80, 64, 2, "1 x 4", 1, 3, false},    {176, 128, 1, "1 x 8", 1, 2, true},
 };
 
 constexpr Shape clusterShapes[] = {
@@ -137,6 +139,7 @@ constexpr Shape apartShapes[] = {
     {32, 256, 1, "1 x 8", 1, 2, true, 1, 1, "excp"},
     {16, 256, 1, "1 x 4", 1, 3, false, 1, 1, "excp"},
     {64, 128, 1, "1 x 8", 2, 3, true, 1, 1, "excp"},
+    {48, 128, 1, "1 x 8", 1, 3, false, 1, 1, "excp"},
 };
 constexpr Shape largeApartShapes[] = {
     {256, 64, 1, "1 x 4", 1, 3, true, 1, 1, "excp"},
@@ -310,9 +313,15 @@ public:
     for (;;) {
       const char *warps[] = {"1 x 4",     "1 x 8",     "1 x 16",    "1 x 4 x 2",
                              "1 x 4 x 3", "1 x 4 x 4", "1 x 8 x 2", "1 x 12"};
+      const int batches[] = {8, 16, 32, 48, 64, 80, 112, 128, 144, 176, 240, 256};
       const int rows[] = {64, 128, 192, 256};
-      Shape shape{8 << below(6), rows[below(4)], 1 + below(2), warps[below(std::size(warps))],
-                  1 + below(4),  2 + below(7),   below(2) == 1};
+      Shape shape{batches[below(std::size(batches))],
+                  rows[below(4)],
+                  1 + below(2),
+                  warps[below(std::size(warps))],
+                  1 + below(4),
+                  2 + below(7),
+                  below(2) == 1};
       shape.clusterN = 1 << below(3);
       shape.clusterK = below(2) == 0 ? shape.split : 1;
       if (below(3) == 0)

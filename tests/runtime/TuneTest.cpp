@@ -99,6 +99,8 @@ TEST_F(TuneTest, KeysAreOfDeclarationShapeAndDeviceClass) {
   EXPECT_EQ(keyOf({4, 128, 256}), key);
   EXPECT_NE(keyOf({2, 128, 256}), key);
   EXPECT_NE(keyOf({5, 128, 256}), key);
+  EXPECT_EQ(keyOf({65, 128, 256}), keyOf({80, 128, 256})); // of other tiles than 128
+  EXPECT_NE(keyOf({80, 128, 256}), keyOf({81, 128, 256}));
   EXPECT_NE(keyOf({3, 256, 256}), key);
   EXPECT_NE(keyOf({3, 128, 128}), key);
   auto of = [&](const Module &module, const compiler::DeviceModel &model) {
