@@ -49,12 +49,14 @@ mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int
                                          int64_t clusterK) {
   auto powerOfTwo = [](int64_t x) { return x > 0 && (x & (x - 1)) == 0; };
   constexpr int64_t most = 4096;
-  constexpr int64_t batchUnit = 16; // of wgmma
-  for (int64_t size : {tileK, warpsM, tileM % batchUnit == 0 && tileM <= most ? 1 : tileM})
+  for (int64_t size : {tileK, warpsM})
     if (!powerOfTwo(size) || size > most)
-      return emitError() << "tile and warp counts along m and k must be powers of two up to "
-                         << most << ", batch rows may be a multiple of " << batchUnit << ", found "
-                         << size;
+      return emitError() << "k of a tile and warps along m must be powers of two up to " << most
+                         << ", found " << size;
+  constexpr int64_t batchUnit = 16; // of wgmma
+  if (tileM > most || !(powerOfTwo(tileM) || (tileM > 0 && tileM % batchUnit == 0)))
+    return emitError() << "batch rows of a tile must be a power of two or a multiple of "
+                       << batchUnit << ", at most " << most << ", found " << tileM;
   if (warpsN < 1 || tileN > most || tileN % warpsN != 0 || !powerOfTwo(tileN / warpsN))
     return emitError() << tileN << " weight rows on " << warpsN
                        << " warps; each needs a power of two of them, all at most " << most;

@@ -3,6 +3,7 @@
 // RUN: not %rho compile %t/role.mlir --from=rho --emit=ptx 2>&1 | FileCheck %t/role.mlir
 // RUN: not %rho compile %t/program.mlir --from=rho --emit=ptx 2>&1 | FileCheck %t/program.mlir
 // RUN: not %rho compile %t/shared.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/shared.mlir
+// RUN: not %rho compile %t/batch.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/batch.mlir
 // RUN: not %rho compile %t/depth.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/depth.mlir
 // RUN: not %rho compile %t/costs.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/costs.mlir
 // RUN: not %rho compile %t/free.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/free.mlir
@@ -37,6 +38,11 @@ rho.gemm @g attributes {weight = "f16", activation = "f16", output = "f16", plan
 // CHECK: shared part has 24 bytes; it must be a multiple of 16
 tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %0 = tile.alloc_shared "x" : <24 x 4>
+}
+
+//--- batch.mlir
+// CHECK: batch rows of a tile must be a power of two or a multiple of 16, at most 4096, found 24
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 24 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "imfp" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
 }
 
 //--- depth.mlir
