@@ -66,8 +66,7 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
 Result<Plan> plan(const dsl::Gemm &gemm, const Problem &problem, const DeviceModel &device,
                   const SourceMap *sources);
 
-// The most batch rows that have the same tiles to choose from as `m`: one plan serves all up to
-// them.
+// The most batch rows that a plan for `m` serves: from m up to them its tiles are as many.
 int64_t mostRowsAlike(int64_t m);
 
 } // namespace rho::compiler

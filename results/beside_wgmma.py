@@ -19,6 +19,7 @@ STREAMS = {"nothing": 0, "ffma, 2 chains": 2, "ffma, 3 chains": 3, "ffma": 64, "
 FRAME = r"""
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 template <int S> __device__ void issue(float *f, float s) {
 #pragma unroll
   for (int i = 0; i < 64; i += 8)
@@ -85,7 +86,7 @@ template <class M, int S> void measure(const char *stream) {
   for (int i = 0; i < 2; ++i)
     run<M, S><<<132, 256, 33792>>>(out, times);
   if (cudaMemcpy(host, out, sizeof(host), cudaMemcpyDeviceToHost) != cudaSuccess)
-    printf("error\n");
+    exit(1);
   printf("%d,\"%s\",%.1f,%.1f,%.2f\n", M::n, stream, M::n / 2.0, host[0] / (4.0 * times),
          host[1] ? double(host[1]) / host[2] : 0);
   cudaFree(out);

@@ -42,6 +42,7 @@ protected:
   Value vectorOf(llvm::ArrayRef<Value> values);
   // `bytes` bytes at a pointer as 32-bit words; fewer than 4 bytes are zero-extended.
   std::vector<Value> loadWords(Value pointer, int64_t bytes);
+  static constexpr const char *streamed = "ld.global.nc.L1::no_allocate"; // what nobody else reads
   // One to four words by that instruction of PTX, which stays where it is put; where there is a
   // condition and it is false zeros, without a branch.
   llvm::SmallVector<Value> loadBy(const std::string &instruction, Value from, int64_t offset,

@@ -15,8 +15,6 @@ namespace arith = mlir::arith;
 
 namespace {
 
-constexpr const char *streamed = "ld.global.nc.L1::no_allocate"; // what nobody else reads
-
 class GemvLowering final : public KernelLowering {
 public:
   using KernelLowering::KernelLowering;

@@ -133,7 +133,7 @@ std::vector<KvKernel::Value> KvKernel::streamWords(Value from, int64_t bytes, bo
   std::vector<Value> words;
   for (int64_t at = 0; at < bytes; at += 16) {
     int64_t count = std::min<int64_t>(16, bytes - at) / 4;
-    llvm::append_range(words, once ? loadBy("ld.global.nc.L1::no_allocate", from, at * 32, count)
+    llvm::append_range(words, once ? loadBy(streamed, from, at * 32, count)
                                    : loadBy("ld.global.nc", from, at, count));
   }
   return words;

@@ -241,8 +241,10 @@ TEST(Tiles, haveRowsThatTheBatchDividesInto) {
     EXPECT_EQ(m % batchOf(m), 0) << m;
   EXPECT_EQ(batchOf(300), 160);
   EXPECT_EQ(batchOf(96, "sm_80") & (batchOf(96, "sm_80") - 1), 0);
-  for (int64_t m = 1; m <= 1100; ++m) // tiles of one plan are those of all it serves
+  for (int64_t m = 1; m <= 1100; ++m) {
     EXPECT_GE(mostRowsAlike(m), m);
+    EXPECT_EQ(mostRowsAlike(mostRowsAlike(m)), mostRowsAlike(m));
+  }
   EXPECT_EQ(mostRowsAlike(9), 16);
   EXPECT_EQ(mostRowsAlike(17), 32);
   EXPECT_EQ(mostRowsAlike(33), 48);

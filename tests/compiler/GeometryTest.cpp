@@ -284,8 +284,6 @@ TEST(WarpgroupOrder, ATileOfCodesIsOneRun) {
     }
 }
 
-// What the roles hold together is never more than what all threads started with, of which an SM has
-// enough.
 TEST(Geometry, BatchesDivideATile) {
   dsl::Gemm gemm = gemmWith("s8_token", "w8");
   Result<PlacedGemm> placed =
@@ -298,6 +296,8 @@ TEST(Geometry, BatchesDivideATile) {
     }
 }
 
+// What the roles hold together is never more than what all threads started with, of which an SM has
+// enough.
 TEST(Geometry, RolesShareTheRegistersOfAnSm) {
   constexpr int64_t perSm = 65536, loaders = Geometry::warpgroup;
   for (int64_t math : {128, 256, 384, 512})
