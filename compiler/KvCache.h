@@ -14,6 +14,7 @@
 #include "dsl/Quantize.h"
 
 #include <algorithm>
+#include <span>
 
 namespace rho::compiler {
 
@@ -91,15 +92,15 @@ Result<KvLayout> kvLayout(const dsl::Format &keys, const dsl::Format &values, co
 // two i32, the block of pageTokens tokens in `outside` and the page:
 //   quantize    cache, outside, jobs, token stride of `outside` in numbers (i64)
 //   dequantize  the same; grid (kvHeads, jobs)
-//   attend      key cache, value cache, table, lengths, queries, tail keys, tail values, output,
-//               workspace; table columns, tokens of a part (a multiple of a page), parts at most
-//               (i32); softmax scale * log2(e) (f32); grid (parts, kvHeads * headSets, sequences)
+//   attend      key cache, value cache, table, items, queries, tail keys, tail values, output,
+//               workspace; table columns (i32); softmax scale * log2(e) (f32); grid
+//               (items * kvHeads * headSets), all head sets of an item one after the other
 // Shapes: outside [block][pageTokens][kvHeads][headDim], table [sequence][columns], queries and
 // output [sequence][queryHeads][headDim], tails [sequence][pageTokens][kvHeads][headDim].
 //
 // attend: a sequence's floor(length / pageTokens) pages lie in the cache, what is left in the tail.
-// A part is the tokens of some pages, or a tail, or all. Parts write sums to the workspace, and the
-// last CTA of a head set adds them in order.
+// An item is a part of a sequence: the tokens of some pages, or a tail, or all. Parts write sums to
+// the workspace, and the last CTA of a head set adds them in order.
 Result<KernelImage> compileKvQuantize(const KvTensor &tensor, const std::string &target);
 Result<KernelImage> compileKvDequantize(const KvTensor &tensor, const std::string &target);
 Result<KernelImage> compileKvAttend(const KvLayout &layout, const std::string &target);
@@ -107,15 +108,31 @@ Result<KernelImage> compileKvAttend(const KvLayout &layout, const std::string &t
 // CTAs of the attention kernel, with so many bytes of shared memory, that an SM holds.
 int kvCtasPerSm(int64_t sharedBytes, const DeviceModel &device);
 
-// In how many parts attention divides the pages of each sequence, `pages` at most: what is
-// predicted fastest for a kernel with so many bytes of shared memory. At least 1.
-int64_t kvParts(const KvLayout &layout, int64_t sequences, int64_t pages, int64_t sharedBytes,
-                const DeviceModel &device);
+// What CTAs take, one for each head set, as it lies in memory. Without parts: nothing.
+struct KvItem {
+  int32_t sequence = 0;
+  int32_t firstPage = 0, lastPage = 0; // exclusive
+  int32_t tail = 0;                    // tokens
+  int32_t part = 0, parts = 0;         // of the sequence
+  int32_t firstSums = 0;               // place of its first part's sums in the workspace
+  int32_t none = 0;
+};
+
+// The pages of a part of sequences with so many whole pages: what is predicted fastest for a kernel
+// with so many bytes of shared memory. At least 1. Not so few that there were more than `mostItems`
+// items, unless each sequence is one.
+int64_t kvPartPages(const KvLayout &layout, std::span<const int64_t> pages, int64_t mostItems,
+                    int64_t sharedBytes, const DeviceModel &device);
+// Items of sequences with so many whole pages, whatever tails they have: at most.
+int64_t kvMostItems(std::span<const int64_t> pages, int64_t partPages);
+// Those of sequences of so many tokens, the longest first.
+std::vector<KvItem> kvItems(const KvShape &shape, std::span<const int32_t> lengths,
+                            int64_t partPages);
 
 // Bytes of attend's workspace: counters, zeroed once and left at zero, then the parts' sums.
-int64_t kvWorkspaceBytes(const KvShape &shape, int64_t sequences, int64_t parts);
-// Where the sums begin.
-int64_t kvCounterBytes(const KvShape &shape, int64_t sequences);
+int64_t kvWorkspaceBytes(const KvShape &shape, int64_t items);
+// Those of the counters, one for each CTA.
+inline int64_t kvCounterBytes(int64_t ctas) { return (ctas * 4 + 255) / 256 * 256; }
 // Of one head of a part: [headDim], the head's maximum and sum, and what aligns the next to 16.
 inline int64_t kvSumsBytes(const KvShape &shape) { return (shape.headDim + 4) * 4; }
 

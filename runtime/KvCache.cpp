@@ -14,7 +14,8 @@ namespace {
 
 using compiler::KvPart;
 
-constexpr int64_t mostGridRows = 65535; // of y and z
+constexpr int64_t mostGridRows = 65535; // of y
+constexpr int64_t mostSequences = 65535;
 constexpr int64_t mostPages = int64_t{1} << 30;
 
 Error badShape(const std::string &what, int64_t value, const std::string &rule) {
@@ -92,12 +93,13 @@ Status makeKernels(Engine::Impl &engine, KvCache::Impl &cache) {
   return made;
 }
 
-Result<Buffer> upload(const Device &device, std::span<const int32_t> numbers) {
+template <class T> Result<Buffer> upload(const Device &device, const T &numbers) {
   // A buffer has an address even where nothing is in it.
-  Result<Buffer> buffer = device.allocate(std::max<int64_t>(4, int64_t(numbers.size()) * 4));
+  auto bytes = static_cast<int64_t>(std::span(numbers).size_bytes());
+  Result<Buffer> buffer = device.allocate(std::max<int64_t>(4, bytes));
   if (!buffer)
     return buffer;
-  if (Status written = buffer->write(numbers.data(), int64_t(numbers.size()) * 4); !written)
+  if (Status written = buffer->write(numbers.data(), bytes); !written)
     return written.error();
   return buffer;
 }
@@ -129,22 +131,24 @@ Status moveBlocks(const KvCache::Impl &cache, const KvJobs::Impl &jobs, const Ke
   return launch(valueKernel, cache.values, values);
 }
 
-// The whole pages of the longest sequence. Errors: kv_table_size, kv_length, kv_page.
-Result<int64_t> checkSequences(const KvCache::Impl &cache, std::span<const int32_t> lengths,
-                               std::span<const int32_t> table, int64_t columns) {
+// The whole pages of each sequence. Errors: kv_table_size, kv_length, kv_page.
+Result<std::vector<int64_t>> checkSequences(const KvCache::Impl &cache,
+                                            std::span<const int32_t> lengths,
+                                            std::span<const int32_t> table, int64_t columns) {
   const int64_t pageTokens = cache.layout.shape.pageTokens;
   auto sequences = static_cast<int64_t>(lengths.size());
   if (static_cast<int64_t>(table.size()) != sequences * columns)
     return makeError(DiagId::kv_table_size, {"the table", std::to_string(table.size()),
                                              std::to_string(sequences * columns)});
-  int64_t most = std::min<int64_t>(INT32_MAX, (columns + 1) * pageTokens - 1), pages = 0;
+  int64_t most = std::min<int64_t>(INT32_MAX, (columns + 1) * pageTokens - 1);
+  std::vector<int64_t> pages;
   for (int64_t s = 0; s < sequences; ++s) {
     int32_t length = lengths[static_cast<size_t>(s)];
     if (length < 1 || length > most)
       return makeError(DiagId::kv_length,
                        {std::to_string(s), std::to_string(length), std::to_string(most)});
     int64_t own = length / pageTokens;
-    pages = std::max(pages, own);
+    pages.push_back(own);
     for (int64_t i = 0; i < own; ++i)
       if (int32_t page = table[static_cast<size_t>(s * columns + i)];
           page < 0 || page >= cache.options.pages)
@@ -153,6 +157,29 @@ Result<int64_t> checkSequences(const KvCache::Impl &cache, std::span<const int32
                           std::to_string(page), std::to_string(cache.options.pages)});
   }
   return pages;
+}
+
+// Pages of a part. `asked`: parts of the longest sequence; 0: as is predicted fastest.
+int64_t partPagesOf(const KvCache::Impl &cache, std::span<const int64_t> pages, int64_t asked,
+                    int64_t mostItems) {
+  if (asked > 0)
+    return std::max<int64_t>(1,
+                             (*std::max_element(pages.begin(), pages.end()) + asked - 1) / asked);
+  return compiler::kvPartPages(cache.layout, pages, mostItems, cache.attend->image.sharedBytes,
+                               cache.backend->model());
+}
+
+// As many as the batch has room for: CTAs of those behind the sequences' do nothing.
+std::vector<compiler::KvItem> itemsOf(const KvCache::Impl &cache, KvBatch::Impl &batch,
+                                      std::span<const int32_t> lengths,
+                                      std::span<const int64_t> pages) {
+  std::vector<compiler::KvItem> items = compiler::kvItems(
+      cache.layout.shape, lengths, partPagesOf(cache, pages, batch.asked, batch.mostItems));
+  batch.parts = 1;
+  for (const compiler::KvItem &item : items)
+    batch.parts = std::max<int64_t>(batch.parts, item.parts);
+  items.resize(static_cast<size_t>(batch.mostItems));
+  return items;
 }
 
 } // namespace
@@ -278,40 +305,45 @@ Result<KvBatch> KvCache::batch(std::span<const int32_t> lengths, std::span<const
     return valid.error();
   const compiler::KvShape &shape = pimpl->layout.shape;
   auto sequences = static_cast<int64_t>(lengths.size());
-  constexpr int64_t mostColumns = int64_t{1} << 24;
-  if (sequences < 1 || sequences > mostGridRows)
+  constexpr int64_t mostColumns = int64_t{1} << 24, mostParts = 65535;
+  if (sequences < 1 || sequences > mostSequences)
     return badShape("the number of sequences", sequences,
-                    "it is between 1 and " + std::to_string(mostGridRows));
+                    "it is between 1 and " + std::to_string(mostSequences));
   if (columns < 0 || columns > mostColumns || sequences * columns > INT32_MAX)
     return badShape("the number of columns of the table", columns,
                     "it is at most " +
                         std::to_string(std::min<int64_t>(mostColumns, INT32_MAX / sequences)));
-  if (parts < 0 || parts > mostGridRows)
-    return badShape("the number of parts", parts, "it is at most " + std::to_string(mostGridRows));
-  Result<int64_t> longest = checkSequences(*pimpl, lengths, table, columns);
-  if (!longest)
-    return longest.error();
-  const int64_t pages = *longest;
-  if (parts == 0)
-    parts = compiler::kvParts(pimpl->layout, sequences, pages, pimpl->attend->image.sharedBytes,
-                              pimpl->backend->model());
+  if (parts < 0 || parts > mostParts)
+    return badShape("the number of parts", parts, "it is at most " + std::to_string(mostParts));
+  Result<std::vector<int64_t>> pages = checkSequences(*pimpl, lengths, table, columns);
+  if (!pages)
+    return pages.error();
   auto impl = std::make_shared<KvBatch::Impl>();
   impl->cache = pimpl;
   impl->sequences = sequences;
   impl->columns = columns;
-  impl->partPages = std::max<int64_t>(1, (pages + parts - 1) / parts);
-  impl->parts = std::max<int64_t>(1, (pages + impl->partPages - 1) / impl->partPages) + 1;
-  Result<Buffer> lengthsOnDevice = upload(pimpl->device, lengths);
-  if (!lengthsOnDevice)
-    return lengthsOnDevice.error();
+  impl->asked = parts;
+  // Room for these sequences, and for some as long as the table allows.
+  const std::vector<int64_t> longest(lengths.size(), columns);
+  for (std::span<const int64_t> some : {std::span<const int64_t>(*pages), std::span(longest)})
+    impl->mostItems = std::max(
+        impl->mostItems, compiler::kvMostItems(some, partPagesOf(*pimpl, some, parts, INT32_MAX)));
+  constexpr int64_t mostItems = int64_t{1} << 22;
+  if (int64_t heads = shape.kvHeads * shape.headSets();
+      impl->mostItems > std::min(mostItems, INT32_MAX / heads))
+    return badShape("the number of parts of all sequences", impl->mostItems,
+                    "it is at most " + std::to_string(std::min(mostItems, INT32_MAX / heads)));
+  Result<Buffer> items = upload(pimpl->device, itemsOf(*pimpl, *impl, lengths, *pages));
+  if (!items)
+    return items.error();
   Result<Buffer> tableOnDevice = upload(pimpl->device, table);
   if (!tableOnDevice)
     return tableOnDevice.error();
   Result<Buffer> workspace =
-      pimpl->device.allocate(compiler::kvWorkspaceBytes(shape, sequences, impl->parts));
+      pimpl->device.allocate(compiler::kvWorkspaceBytes(shape, impl->mostItems));
   if (!workspace)
     return workspace.error();
-  impl->lengths = std::move(*lengthsOnDevice);
+  impl->items = std::move(*items);
   impl->table = std::move(*tableOnDevice);
   impl->workspace = std::move(*workspace);
   KvBatch batch;
@@ -329,17 +361,13 @@ Status KvCache::update(const KvBatch &batch, std::span<const int32_t> lengths,
   if (static_cast<int64_t>(lengths.size()) != b.sequences)
     return makeError(DiagId::kv_table_size, {"the list of lengths", std::to_string(lengths.size()),
                                              std::to_string(b.sequences)});
-  Result<int64_t> pages = checkSequences(*pimpl, lengths, table, b.columns);
+  Result<std::vector<int64_t>> pages = checkSequences(*pimpl, lengths, table, b.columns);
   if (!pages)
     return pages.error();
-  if (Status written = b.lengths.write(lengths.data(), b.sequences * 4); !written)
+  const std::vector<compiler::KvItem> items = itemsOf(*pimpl, b, lengths, *pages);
+  if (Status written = b.items.write(items.data(), std::span(items).size_bytes()); !written)
     return written;
-  if (Status written = b.table.write(table.data(), b.sequences * b.columns * 4); !written)
-    return written;
-  // As many parts as the workspace has, the last one a tail.
-  int64_t shares = std::max<int64_t>(1, b.parts - 1);
-  b.partPages = std::max(b.partPages, (*pages + shares - 1) / shares);
-  return Done{};
+  return b.table.write(table.data(), b.sequences * b.columns * 4);
 }
 
 Status KvCache::attend(const KvBatch &batch, DevicePointer queries, DevicePointer tailKeys,
@@ -358,25 +386,21 @@ Status KvCache::attend(const KvBatch &batch, DevicePointer queries, DevicePointe
   const uint64_t pointers[] = {pimpl->keys.address(),
                                pimpl->values.address(),
                                b.table.address(),
-                               b.lengths.address(),
+                               b.items.address(),
                                queries,
                                tailKeys,
                                tailValues,
                                output,
                                b.workspace.address()};
-  const int32_t numbers[] = {static_cast<int32_t>(b.columns), static_cast<int32_t>(b.partPages),
-                             static_cast<int32_t>(b.parts)};
+  const auto columns = static_cast<int32_t>(b.columns);
   std::vector<LaunchArgument> arguments;
   for (const uint64_t &pointer : pointers)
     arguments.push_back({&pointer, 8});
-  for (const int32_t &number : numbers)
-    arguments.push_back({&number, 4});
+  arguments.push_back({&columns, 4});
   arguments.push_back({&pimpl->scoreScale, 4});
   const compiler::KvShape &shape = pimpl->layout.shape;
   LaunchShape grid;
-  grid.grid = {static_cast<uint32_t>(b.parts),
-               static_cast<uint32_t>(shape.kvHeads * shape.headSets()),
-               static_cast<uint32_t>(b.sequences)};
+  grid.grid = {static_cast<uint32_t>(b.mostItems * shape.kvHeads * shape.headSets()), 1, 1};
   return pimpl->backend->launch(*pimpl->attend->loaded, grid, arguments, stream);
 }
 

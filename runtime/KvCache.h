@@ -41,8 +41,8 @@ private:
   std::shared_ptr<const Impl> pimpl;
 };
 
-// Checked lengths and tables of sequences, on the device, with a workspace: for one launch at a
-// time.
+// Checked lengths and tables of sequences, on the device, divided among CTAs, with a workspace: for
+// one launch at a time.
 class KvBatch {
 public:
   bool valid() const { return pimpl != nullptr; }
@@ -80,13 +80,15 @@ public:
                     Stream stream = nullptr) const;
 
   // Sequences of `lengths` tokens; table [sequence][columns] has the page of each whole page of
-  // tokens, what lies behind is not read. `parts`: CTAs that share the pages of a head of the
-  // longest sequence; 0: those predicted fastest. Errors: kv_length, kv_page, kv_table_size,
-  // kv_shape.
+  // tokens, what lies behind is not read. All sequences are divided into parts of so many pages as
+  // are predicted fastest for these lengths, or as make `parts` of the longest one, and the longest
+  // parts start first. Errors: kv_length, kv_page, kv_table_size, kv_shape.
   Result<KvBatch> batch(std::span<const int32_t> lengths, std::span<const int32_t> table,
                         int64_t columns, int64_t parts = 0) const;
-  // Other lengths and pages for a batch of as many sequences and columns, when no launch uses it:
-  // two copies, nothing is allocated. Errors: those of batch(), kv_other_cache.
+  // Other lengths and pages for a batch of as many sequences and columns, when no launch uses it,
+  // divided anew: two copies, nothing is allocated. Launches that a graph has captured read them. A
+  // batch has room for as many parts as its first lengths need, or as many sequences as long as its
+  // columns allow. Errors: those of batch(), kv_other_cache.
   Status update(const KvBatch &batch, std::span<const int32_t> lengths,
                 std::span<const int32_t> table) const;
   // One query token of each sequence: queries and output [sequence][queryHeads][headDim], tails

@@ -27,9 +27,11 @@ struct KvJobs::Impl {
 
 struct KvBatch::Impl {
   std::weak_ptr<const KvCache::Impl> cache;
-  Buffer lengths, table, workspace;
-  int64_t sequences, columns;
-  int64_t partPages, parts; // pages of a part; parts of a sequence at most, a tail included
+  Buffer items, table, workspace;
+  int64_t sequences = 0, columns = 0;
+  int64_t mostItems = 0; // there is room for
+  int64_t asked = 0;     // parts of the longest sequence's pages; 0: those predicted fastest
+  int64_t parts = 1;     // of a sequence at most, a tail included
 };
 
 } // namespace rho

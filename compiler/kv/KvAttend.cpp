@@ -13,6 +13,8 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
+#include <cstddef>
+
 namespace rho::compiler {
 
 namespace LLVM = mlir::LLVM;
@@ -46,8 +48,7 @@ private:
 
   std::vector<mlir::Type> parameterTypes() override {
     std::vector<mlir::Type> types(9, pointer());
-    types.insert(types.end(), 3, builder.getI32Type());
-    types.push_back(f32());
+    types.insert(types.end(), {builder.getI32Type(), f32()});
     return types;
   }
 
@@ -61,37 +62,42 @@ private:
     output = p[7];
     workspace = p[8];
     columns = p[9];
-    Value partPages = p[10];
-    partsMost = p[11];
-    scale = p[12];
-    part = blockX();
-    kvHead = divide(blockY(), shape.headSets());
-    set = remainder(blockY(), shape.headSets());
-    sequence = blockZ();
+    scale = p[10];
+    Value ofItem = remainder(blockX(), headSets());
+    kvHead = divide(ofItem, shape.headSets());
+    set = remainder(ofItem, shape.headSets());
     Value setBegin = mul(set, setHeads);
     heads = arith::MinUIOp::create(builder, loc, scalars.sub(i32(shape.sharing()), setBegin),
                                    i32(setHeads));
-    Value length = load(builder.getI32Type(), globalAt(p[3], widen(mul(sequence, 4))), 4);
-    Value pages = divide(length, shape.pageTokens), tail = remainder(length, shape.pageTokens);
-    Value cached = arith::CeilDivUIOp::create(builder, loc, pages, partPages);
-    Value hasTail = less(i32(0), tail);
-    // A tail is a part, or of the only part: its sums then meet no others.
-    Value alone = scalars.compare(arith::CmpIPredicate::eq, cached, i32(1));
-    parts = select(alone, i32(1), add(cached, select(hasTail, i32(1), i32(0))));
-    scalars.when(less(part, parts), [&] {
+    const std::array<Value, itemWords> item = loadItem(p[3], divide(blockX(), headSets()));
+    auto word = [&](size_t at) { return item[at / sizeof(int32_t)]; };
+    sequence = word(offsetof(KvItem, sequence));
+    part = word(offsetof(KvItem, part));
+    parts = word(offsetof(KvItem, parts));
+    firstSums = word(offsetof(KvItem, firstSums));
+    Value firstPage = word(offsetof(KvItem, firstPage)),
+          lastPage = word(offsetof(KvItem, lastPage));
+    scalars.when(less(i32(0), parts), [&] {
       loadQueries();
       State empty = emptyState();
       State state = either(
-          less(part, cached), mlir::ValueRange(empty).getTypes(),
-          [&] {
-            Value first = mul(part, partPages);
-            Value last = arith::MinUIOp::create(builder, loc, pages, add(first, partPages));
-            return attendPages(first, last, empty);
-          },
-          [&] { return empty; });
-      Value isLast = scalars.compare(arith::CmpIPredicate::eq, part, add(parts, -1));
-      finish(attendTail(select(isLast, tail, i32(0)), state));
+          less(firstPage, lastPage), mlir::ValueRange(empty).getTypes(),
+          [&] { return attendPages(firstPage, lastPage, empty); }, [&] { return empty; });
+      finish(attendTail(word(offsetof(KvItem, tail)), state));
     });
+  }
+
+  static constexpr size_t itemWords = sizeof(KvItem) / sizeof(int32_t);
+  std::array<Value, itemWords> loadItem(Value items, Value index) {
+    Value at = mul(widen(index), sizeof(KvItem));
+    std::array<Value, itemWords> item;
+    for (size_t i = 0; i < itemWords; i += 4) {
+      Value four = load(mlir::VectorType::get({4}, builder.getI32Type()),
+                        globalAt(items, add(at, static_cast<int64_t>(4 * i))), 16);
+      for (size_t j = 0; j < 4; ++j)
+        item[i + j] = element(four, static_cast<int64_t>(j));
+    }
+    return item;
   }
 
   // --- queries

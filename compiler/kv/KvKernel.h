@@ -36,7 +36,6 @@ protected:
   mlir::Type pointer() { return mlir::LLVM::LLVMPointerType::get(builder.getContext(), 1); }
   Value blockX() { return mlir::NVVM::BlockIdXOp::create(builder, loc, builder.getI32Type()); }
   Value blockY() { return mlir::NVVM::BlockIdYOp::create(builder, loc, builder.getI32Type()); }
-  Value blockZ() { return mlir::NVVM::BlockIdZOp::create(builder, loc, builder.getI32Type()); }
   void barrier() { mlir::NVVM::Barrier0Op::create(builder, loc); }
 
   // Unsigned, by a constant.

@@ -244,13 +244,9 @@ Result<KvLayout> kvLayout(const dsl::Format &keys, const dsl::Format &values,
                                            keys.name + "'"});
 }
 
-int64_t kvCounterBytes(const KvShape &shape, int64_t sequences) {
-  return (sequences * shape.kvHeads * shape.headSets() * 4 + 255) / 256 * 256;
-}
-
-int64_t kvWorkspaceBytes(const KvShape &shape, int64_t sequences, int64_t parts) {
-  return kvCounterBytes(shape, sequences) + sequences * shape.kvHeads * shape.headSets() * parts *
-                                                shape.mostHeads() * kvSumsBytes(shape);
+int64_t kvWorkspaceBytes(const KvShape &shape, int64_t items) {
+  int64_t ctas = items * shape.kvHeads * shape.headSets();
+  return kvCounterBytes(ctas) + ctas * shape.mostHeads() * kvSumsBytes(shape);
 }
 
 } // namespace rho::compiler

@@ -121,16 +121,13 @@ void KvSums::storeOutput(Value head, Value channel, const Sums &sums) {
   store(vectorOf(words), globalAt(output, at), 2 * itemChannels);
 }
 
-KvSums::Value KvSums::headSet() {
-  return add(mul(sequence, shape.kvHeads * shape.headSets()), blockY());
-}
+KvSums::Value KvSums::headSet() { return add(mul(kvHead, shape.headSets()), set); }
 
 KvSums::Value KvSums::partAt(Value of, Value head) {
   int64_t bytes = kvSumsBytes(shape);
-  Value index = add(mul(widen(headSet()), widen(partsMost)), widen(of));
-  Value sequences = NVVM::GridDimZOp::create(builder, loc, builder.getI32Type());
-  Value counters = mul(sequences, shape.kvHeads * shape.headSets() * 4);
-  counters = mul(div(add(counters, 255), 256), 256); // kvCounterBytes
+  Value index = widen(add(mul(add(firstSums, of), headSets()), headSet()));
+  Value ctas = NVVM::GridDimXOp::create(builder, loc, builder.getI32Type());
+  Value counters = mul(div(add(mul(ctas, 4), 255), 256), 256); // kvCounterBytes
   return globalAt(
       workspace,
       add(add(mul(index, shape.mostHeads() * bytes), widen(mul(head, bytes))), widen(counters)));
@@ -140,7 +137,7 @@ KvSums::Value KvSums::partAt(Value of, Value head) {
 // several are on their way at a time: one after the other each would wait for L2.
 void KvSums::combineParts() {
   Value isFirst = scalars.compare(arith::CmpIPredicate::eq, thread, i32(0));
-  Value counter = globalAt(workspace, widen(mul(headSet(), 4)));
+  Value counter = globalAt(workspace, mul(widen(add(mul(firstSums, headSets()), headSet())), 4));
   Value place = sharedAt(i32(warps * warpBytes(layout, stages)));
   NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
   barrier();

@@ -41,14 +41,15 @@ protected:
   const KvShape &shape;
   const int64_t stages;
   // To be set: parameters, and those of this CTA.
-  Value output, workspace, partsMost;
-  Value part, kvHead, set, sequence, heads; // heads of the set
-  Value parts;                              // of the sequence
+  Value output, workspace;
+  Value kvHead, set, heads;               // heads of the set
+  Value sequence, part, parts, firstSums; // of the item
 
   // Of two heads, columns 2 (lane % 4) and the next: the largest score in units of log2, and the
   // sum of weights; then accumulators of the output, four to 16 channels.
   using State = llvm::SmallVector<Value>;
   int64_t tiles() const { return shape.headDim / 16; }
+  int64_t headSets() const { return shape.kvHeads * shape.headSets(); } // of a sequence
 
   Value larger(Value a, Value b);
   Value exp2(Value x);
@@ -75,7 +76,7 @@ private:
   void leaveWarp(const State &state);
   void combineWarps();
 
-  Value headSet(); // of the launch
+  Value headSet(); // of the sequence
   Value partAt(Value of, Value head);
   void combineParts();
   void storeOutput(Value head, Value channel, const Sums &sums);

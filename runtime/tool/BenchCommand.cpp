@@ -279,7 +279,8 @@ Result<int> benchCommand(const Options &options) {
     return suiteCommand(options);
   if (options.has("--kv"))
     return kvCommand(options);
-  for (const char *own : {"--batch", "--length", "--heads", "--head-dim", "--page", "--parts"})
+  for (const char *own :
+       {"--batch", "--length", "--shortest", "--heads", "--head-dim", "--page", "--parts"})
     if (options.has(own))
       return makeError(DiagId::option_missing, {"--kv", std::string(own) + " is for caches only"});
   for (const char *own : {"--n-k", "--launch"})

@@ -19,8 +19,30 @@ namespace rho::tool {
 namespace {
 
 struct Shape {
-  int64_t batch, length, queryHeads, kvHeads, headDim, page;
+  int64_t queryHeads, kvHeads, headDim, page;
+  std::vector<int32_t> lengths; // of the sequences
+
+  auto batch() const { return static_cast<int64_t>(lengths.size()); }
+  int64_t longest() const { return *std::max_element(lengths.begin(), lengths.end()); }
+  int64_t shortest() const { return *std::min_element(lengths.begin(), lengths.end()); }
+  int64_t tokens() const { return std::reduce(lengths.begin(), lengths.end(), int64_t{0}); }
+  int64_t tails() const { // tokens behind the last whole pages
+    return std::transform_reduce(lengths.begin(), lengths.end(), int64_t{0}, std::plus<>(),
+                                 [this](int32_t length) { return length % page; });
+  }
+  int64_t pages() const { return (tokens() - tails()) / page; }
 };
+
+// Spread evenly, in random order.
+std::vector<int32_t> lengthsFrom(int64_t shortest, int64_t longest, int64_t batch, uint64_t seed) {
+  std::vector<int32_t> lengths;
+  for (int64_t i = 0; i < batch; ++i)
+    lengths.push_back(
+        static_cast<int32_t>(longest - (longest - shortest) * i / std::max<int64_t>(1, batch - 1)));
+  std::mt19937_64 random(seed);
+  std::shuffle(lengths.begin(), lengths.end(), random);
+  return lengths;
+}
 
 // A kernel's time, or on an emulated device its instructions.
 struct Measured {
@@ -52,8 +74,9 @@ const std::vector<CsvColumn<KvRow>> &kvColumns() {
       {"values", [](const KvRow &row) { return row.values; }},
       {"device", [](const KvRow &row) { return row.device; }},
       {"target", [](const KvRow &row) { return row.target; }},
-      {"batch", [](const KvRow &row) { return std::to_string(row.shape.batch); }},
-      {"length", [](const KvRow &row) { return std::to_string(row.shape.length); }},
+      {"batch", [](const KvRow &row) { return std::to_string(row.shape.batch()); }},
+      {"length", [](const KvRow &row) { return std::to_string(row.shape.longest()); }},
+      {"shortest", [](const KvRow &row) { return std::to_string(row.shape.shortest()); }},
       {"query_heads", [](const KvRow &row) { return std::to_string(row.shape.queryHeads); }},
       {"kv_heads", [](const KvRow &row) { return std::to_string(row.shape.kvHeads); }},
       {"head_dim", [](const KvRow &row) { return std::to_string(row.shape.headDim); }},
@@ -98,12 +121,12 @@ public:
     options.queryHeads = shape.queryHeads;
     options.pageTokens = shape.page;
     // So many caches that what is read next is in no cache of the device.
-    int64_t numbers = 2 * shape.batch * shape.length * shape.kvHeads * shape.headDim;
+    int64_t numbers = 2 * shape.tokens() * shape.kvHeads * shape.headDim;
     int64_t copies = device.isEmulated()
                          ? 1
                          : 1 + 4 * backend.model().l2Bytes / std::max<int64_t>(numbers / 2, 1);
     copies = std::min<int64_t>(copies, 64);
-    int64_t pages = shape.length / shape.page * shape.batch;
+    int64_t pages = shape.pages();
     options.pages = std::max<int64_t>(1, pages * copies);
     Result<KvCache> cache = KvCache::create(engine, module, options);
     if (!cache)
@@ -210,31 +233,36 @@ private:
   Status attend(const KvCache &cache, const KvCacheOptions &options, int64_t pages, int copies,
                 KvRow &row) {
     const Shape &shape = row.shape;
-    int64_t stride = options.kvHeads * options.headDim, tail = shape.length % shape.page;
-    Result<Buffer> queries = randomNumbers(shape.batch * shape.queryHeads * shape.headDim);
+    int64_t stride = options.kvHeads * options.headDim;
+    Result<Buffer> queries = randomNumbers(shape.batch() * shape.queryHeads * shape.headDim);
     if (!queries)
       return queries.error();
-    Result<Buffer> tails = randomNumbers(shape.batch * shape.page * stride);
+    Result<Buffer> tails = randomNumbers(shape.batch() * shape.page * stride);
     if (!tails)
       return tails.error();
     Result<Buffer> output = device.allocate(queries->bytes());
     if (!output)
       return output.error();
-    std::vector<int32_t> lengths(static_cast<size_t>(shape.batch),
-                                 static_cast<int32_t>(shape.length));
     std::vector<KvBatch> batches;
     for (int copy = 0; copy < copies; ++copy) {
-      std::vector<int32_t> table(static_cast<size_t>(pages));
-      std::iota(table.begin(), table.end(), static_cast<int32_t>(copy * pages));
-      std::shuffle(table.begin(), table.end(), random);
-      Result<KvBatch> batch = cache.batch(lengths, table, shape.length / shape.page, parts);
+      std::vector<int32_t> places(static_cast<size_t>(pages));
+      std::iota(places.begin(), places.end(), static_cast<int32_t>(copy * pages));
+      std::shuffle(places.begin(), places.end(), random);
+      int64_t columns = shape.longest() / shape.page;
+      std::vector<int32_t> table(static_cast<size_t>(shape.batch() * columns), -1);
+      auto place = places.begin();
+      for (int64_t s = 0; s < shape.batch(); ++s) {
+        int64_t own = shape.lengths[static_cast<size_t>(s)] / shape.page;
+        std::copy_n(place, own, table.begin() + s * columns);
+        place += own;
+      }
+      Result<KvBatch> batch = cache.batch(shape.lengths, table, columns, parts);
       if (!batch)
         return batch.error();
       batches.push_back(*batch);
     }
     row.parts = batches[0].parts();
-    int64_t bytes =
-        pages * cache.pageBytes() + shape.batch * tail * stride * 4 + 2 * queries->bytes();
+    int64_t bytes = pages * cache.pageBytes() + shape.tails() * stride * 4 + 2 * queries->bytes();
     Result<Measured> measured = time(copies, bytes, [&](int copy, Stream stream) {
       return cache.attend(batches[static_cast<size_t>(copy)], queries->address(), tails->address(),
                           tails->address(), output->address(), stream);
@@ -253,9 +281,11 @@ void print(const KvRow &row) {
                                "% of the bandwidth"
                          : std::to_string(row.attend.threadInstructions) + " thread-instructions";
   std::string against = row.speedup ? ", " + shortNumber(*row.speedup) + " x f16" : "";
-  std::printf("%s, %s: batch %lld, length %lld, heads %lld x %lld, %s bits: %s%s\n",
-              row.keys.c_str(), row.values.c_str(), static_cast<long long>(row.shape.batch),
-              static_cast<long long>(row.shape.length),
+  std::string lengths = std::to_string(row.shape.longest());
+  if (int64_t shortest = row.shape.shortest(); shortest < row.shape.longest())
+    lengths = std::to_string(shortest) + " to " + lengths;
+  std::printf("%s, %s: batch %lld, length %s, heads %lld x %lld, %s bits: %s%s\n", row.keys.c_str(),
+              row.values.c_str(), static_cast<long long>(row.shape.batch()), lengths.c_str(),
               static_cast<long long>(row.shape.queryHeads),
               static_cast<long long>(row.shape.kvHeads), shortNumber(row.bits).c_str(),
               time.c_str(), against.c_str());
@@ -288,18 +318,20 @@ Result<int> kvCommand(const Options &options) {
   std::vector<std::pair<int64_t, int64_t>> heads = options.pairs("--heads");
   if (heads.empty())
     heads = {emulated ? std::pair<int64_t, int64_t>{2, 1} : std::pair<int64_t, int64_t>{32, 8}};
-  KvBench bench(*engine, *module, static_cast<uint64_t>(options.count("--seed").value_or(1)),
-                options.count("--parts").value_or(0));
+  const auto seed = static_cast<uint64_t>(options.count("--seed").value_or(1));
+  KvBench bench(*engine, *module, seed, options.count("--parts").value_or(0));
   std::vector<KvRow> rows;
   for (auto [queryHeads, kvHeads] : heads)
     for (int64_t batch : options.counts("--batch", {emulated ? 1 : 64}))
       for (int64_t length : options.counts("--length", {emulated ? 160 : 4096})) {
-        Shape shape{batch,
-                    length,
-                    queryHeads,
-                    kvHeads,
-                    options.count("--head-dim").value_or(128),
-                    options.count("--page").value_or(128)};
+        int64_t shortest = options.count("--shortest").value_or(length);
+        if (shortest > length)
+          return makeError(DiagId::bad_option_value,
+                           {"--shortest", std::to_string(shortest),
+                            "it is at most --length, " + std::to_string(length)});
+        Shape shape{queryHeads, kvHeads, options.count("--head-dim").value_or(128),
+                    options.count("--page").value_or(128),
+                    lengthsFrom(shortest, length, batch, seed)};
         std::optional<double> plain;
         for (const auto &[k, v] :
              {std::pair<std::string, std::string>{"f16", "f16"}, {keys, values}}) {

@@ -93,6 +93,8 @@ constexpr OptionSpec options[] = {
     {"--batch", Kind::Counts, "B,...", bench, false, "sequences of --kv (default 64, emulated 1)"},
     {"--length", Kind::Counts, "L,...", bench, false,
      "tokens of each sequence (default 4096, emulated 160)"},
+    {"--shortest", Kind::Count, "L", bench, false,
+     "tokens of the shortest sequence, from which lengths are spread evenly to --length"},
     {"--heads", Kind::Pairs, "QxKV,...", bench, true,
      "query heads and heads of the cache (default 32x8, emulated 2x1)"},
     {"--head-dim", Kind::Count, "D", bench, true, "channels of a head, 64 or 128 (default 128)"},

@@ -114,34 +114,5 @@ TEST(KvKernels, AnEntryOfAnotherKindIsMadeAnew) {
       << again.warnings[0];
 }
 
-// On an H200, whose SMs hold three CTAs: what was fastest of those that were measured, or within a
-// few percent of it (results/h200/kv_parts.csv).
-TEST(KvParts, FillTheDeviceAndAreNotMoreThanThat) {
-  compiler::DeviceModel device = compiler::modelOf(*compiler::shippedDevice("h200"));
-  KvFixture f = KvFixture::make();
-  auto parts = [&](const char *format, int64_t sequences, int64_t pages) {
-    KvCacheOptions options = optionsFor(format, format);
-    options.pageTokens = options.headDim = 128;
-    options.kvHeads = 8;
-    options.queryHeads = 32;
-    KvCache cache = cacheOf(f, options);
-    return compiler::kvParts(cache.impl().layout, sequences, pages,
-                             cache.impl().attend->image.sharedBytes, device);
-  };
-  EXPECT_EQ(parts("kv4", 16, 8), 1);
-  EXPECT_EQ(parts("kv4", 16, 32), 3);
-  EXPECT_EQ(parts("kv4", 16, 128), 3);
-  EXPECT_EQ(parts("kv4", 64, 8), 1);
-  EXPECT_EQ(parts("kv8", 64, 32), 1);
-  EXPECT_EQ(parts("f16", 16, 32), 1);
-  EXPECT_EQ(parts("f16", 64, 128), 1);
-  EXPECT_GE(parts("kv4", 1, 128), 12);
-  EXPECT_LE(parts("kv4", 1, 128), 24);
-  // Never more than there are pages, or none.
-  EXPECT_EQ(parts("kv4", 1, 1), 1);
-  EXPECT_EQ(parts("kv4", 1, 0), 1);
-  EXPECT_EQ(parts("kv4", 65535, 1 << 20), 1);
-}
-
 } // namespace
 } // namespace rho
