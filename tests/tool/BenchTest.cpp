@@ -62,30 +62,64 @@ TEST(BenchGemmsTest, suitesAndTheTunerNeedAGpu) {
 // What a launch has to move: a page of codes and components, a tail of 32 tokens, queries and
 // outputs.
 TEST(BenchKvTest, countsTheBytesOfPagesAndTails) {
-  std::string file = testing::TempDir() + "/rho_bench_kv.csv";
-  std::vector<std::string> line = {"bench",
-                                   "--kv",
-                                   "int4_asym_g128",
-                                   "--device=sm_80",
-                                   "--csv",
-                                   file,
-                                   std::string(RHO_SOURCE_DIR) +
-                                       "/kernels/formats/int4_asym_g128.rho"};
-  Result<int> code = kvCommand(Options::parse(line).value());
-  ASSERT_TRUE(code.ok()) << code.error().str();
-  std::ifstream table(file);
-  std::string head, plain, kv4;
-  ASSERT_TRUE(std::getline(table, head) && std::getline(table, plain) && std::getline(table, kv4));
-  EXPECT_TRUE(head.starts_with("keys,values,device,target,batch,length,"));
-  const int tail = 32 * 128 * 2 * 2, others = 2 * 2 * 128 * 2;
-  const int plainPage = 2 * 128 * 128 * 2, page = 2 * (128 * 128 / 2 + 128 * 3);
-  auto with = [&](int bytes) {
-    return ",1,160,2,1,128,128,2," + std::string(bytes == plainPage ? "16.0," : "4.19,") +
-           std::to_string(bytes + tail + others) + ",";
+  const int token = 128 * 2 * 2, others = 2 * 2 * 128 * 2; // of a sequence
+  const int plainPage = 128 * token, page = 2 * (128 * 128 / 2 + 128 * 3);
+  struct Lengths {
+    std::vector<std::string> options;
+    std::string columns;
+    int pages, tails, sequences;
   };
-  EXPECT_NE(plain.find(with(plainPage)), std::string::npos) << plain;
-  EXPECT_NE(kv4.find(with(page)), std::string::npos) << kv4;
-  std::filesystem::remove(file);
+  for (const Lengths &lengths :
+       {Lengths{{}, "1,160,160", 1, 32, 1},
+        // Of 100, 200 and 300 tokens.
+        Lengths{
+            {"--batch", "3", "--length", "300", "--shortest", "100"}, "3,300,100", 3, 216, 3}}) {
+    std::string file = testing::TempDir() + "/rho_bench_kv.csv";
+    std::vector<std::string> line = {"bench",
+                                     "--kv",
+                                     "int4_asym_g128",
+                                     "--device=sm_80",
+                                     "--csv",
+                                     file,
+                                     std::string(RHO_SOURCE_DIR) +
+                                         "/kernels/formats/int4_asym_g128.rho"};
+    line.insert(line.end(), lengths.options.begin(), lengths.options.end());
+    Result<int> code = kvCommand(Options::parse(line).value());
+    ASSERT_TRUE(code.ok()) << code.error().str();
+    std::ifstream table(file);
+    std::string head, plain, kv4;
+    ASSERT_TRUE(std::getline(table, head) && std::getline(table, plain) &&
+                std::getline(table, kv4));
+    EXPECT_TRUE(head.starts_with("keys,values,device,target,batch,length,shortest,"));
+    auto bytes = [&](int ofPage) {
+      return "," +
+             std::to_string(lengths.pages * ofPage + lengths.tails * token +
+                            lengths.sequences * others) +
+             ",";
+    };
+    for (const std::string *row : {&plain, &kv4})
+      EXPECT_NE(row->find("," + lengths.columns + ",2,1,128,128,"), std::string::npos) << *row;
+    EXPECT_NE(plain.find(",16.0" + bytes(plainPage)), std::string::npos) << plain;
+    EXPECT_NE(kv4.find(",4.19" + bytes(page)), std::string::npos) << kv4;
+    std::filesystem::remove(file);
+  }
+}
+
+TEST(BenchKvTest, shortestSequencesAreNoLongerThanTheLongest) {
+  std::vector<std::string> line = {
+      "bench",
+      "--kv",
+      "int4_asym_g128",
+      "--device=sm_80",
+      "--length",
+      "64",
+      "--shortest",
+      "65",
+      std::string(RHO_SOURCE_DIR) + "/kernels/formats/int4_asym_g128.rho"};
+  Result<int> code = kvCommand(Options::parse(line).value());
+  ASSERT_FALSE(code.ok());
+  EXPECT_EQ(code.error().str(),
+            "error: --shortest is '65', it is at most --length, 64 [bad_option_value]\n");
 }
 
 TEST(BenchKvTest, optionsOfCachesBelongToCaches) {
