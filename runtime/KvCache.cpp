@@ -169,6 +169,19 @@ int64_t partPagesOf(const KvCache::Impl &cache, std::span<const int64_t> pages, 
                                cache.backend->model());
 }
 
+// Items of these sequences, and of as many with any pages that the table allows: where parts are
+// asked for all of those, else of the longest.
+int64_t roomFor(const KvCache::Impl &cache, const std::vector<int64_t> &pages, int64_t columns,
+                int64_t asked) {
+  auto sequences = static_cast<int64_t>(pages.size());
+  if (int64_t parts = std::min(asked, columns); asked > 0)
+    return sequences * (parts > 1 ? parts + 1 : 1);
+  int64_t most = 0;
+  for (const std::vector<int64_t> &some : {pages, std::vector<int64_t>(pages.size(), columns)})
+    most = std::max(most, compiler::kvMostItems(some, partPagesOf(cache, some, 0, INT32_MAX)));
+  return most;
+}
+
 // As many as the batch has room for: CTAs of those behind the sequences' do nothing.
 std::vector<compiler::KvItem> itemsOf(const KvCache::Impl &cache, KvBatch::Impl &batch,
                                       std::span<const int32_t> lengths,
@@ -323,11 +336,7 @@ Result<KvBatch> KvCache::batch(std::span<const int32_t> lengths, std::span<const
   impl->sequences = sequences;
   impl->columns = columns;
   impl->asked = parts;
-  // Room for these sequences, and for some as long as the table allows.
-  const std::vector<int64_t> longest(lengths.size(), columns);
-  for (std::span<const int64_t> some : {std::span<const int64_t>(*pages), std::span(longest)})
-    impl->mostItems = std::max(
-        impl->mostItems, compiler::kvMostItems(some, partPagesOf(*pimpl, some, parts, INT32_MAX)));
+  impl->mostItems = roomFor(*pimpl, *pages, columns, parts);
   constexpr int64_t mostItems = int64_t{1} << 22;
   if (int64_t heads = shape.kvHeads * shape.headSets();
       impl->mostItems > std::min(mostItems, INT32_MAX / heads))

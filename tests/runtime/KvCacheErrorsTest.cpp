@@ -86,6 +86,8 @@ TEST(KvCacheErrors, callsOutOfRange) {
          "the table has 3 entries, 2 are needed [kv_table_size]");
   expect(cache.batch(Ints{1}, Ints{}, -1), "the number of columns of the table is -1");
   expect(cache.batch(Ints{1}, Ints{}, 0, -1), "the number of parts is -1");
+  expect(cache.batch(Ints(128, 1), Ints(size_t{128} * 65535), 65535, 65535),
+         "the number of parts of all sequences is 8388608, it is at most 4194304 [kv_shape]");
 
   Result<KvJobs> jobs = cache.jobs(Jobs{{0, 0}});
   ASSERT_GOOD(jobs);

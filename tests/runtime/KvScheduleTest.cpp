@@ -2,6 +2,7 @@
 #include "runtime/KvCacheImpl.h"
 #include "tests/runtime/KvFixture.h"
 
+#include <random>
 #include <set>
 
 namespace rho {
@@ -58,6 +59,25 @@ TEST(KvSchedule, ALongSequenceIsDividedAmongShortOnes) {
   EXPECT_LE(partPages(cache, pages), 16);
   EXPECT_EQ(partPages(cache, pages, 64), 128); // no room for parts
   EXPECT_LE(compiler::kvMostItems(pages, partPages(cache, pages, 70)), 70);
+}
+
+// Of any sequences, where there is room for one item of each at least.
+TEST(KvSchedule, ItemsAreNoMoreThanThereIsRoomFor) {
+  KvFixture f = KvFixture::make();
+  KvCache cache = cacheOfHeads(f, "kv4");
+  std::mt19937 random(7);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<int32_t> lengths(1 + random() % 20);
+    std::vector<int64_t> pages;
+    for (int32_t &length : lengths) {
+      length = static_cast<int32_t>(1 + random() % (random() % 4 == 0 ? 40000 : 1000));
+      pages.push_back(length / 128);
+    }
+    auto room = static_cast<int64_t>(lengths.size() + random() % 50);
+    std::vector<compiler::KvItem> items =
+        compiler::kvItems(cache.impl().layout.shape, lengths, partPages(cache, pages, room));
+    EXPECT_LE(static_cast<int64_t>(items.size()), room);
+  }
 }
 
 TEST(KvSchedule, ItemsHaveEachPageAndTailOnceTheLongestFirst) {
