@@ -109,18 +109,22 @@ def mma(n):
             f'                 : {outputs} : "l"(b), "r"(a)); }} }};\n')
 
 
+def table_of(source):
+    """What a CUDA program prints."""
+    with tempfile.TemporaryDirectory() as folder:
+        file, program = pathlib.Path(folder, "program.cu"), pathlib.Path(folder, "program")
+        file.write_text(source)
+        subprocess.run(["nvcc", "-gencode=arch=compute_90a,code=sm_90a", "-O3", "-o", program, file],
+                       check=True)
+        return subprocess.run([program], check=True, capture_output=True, text=True).stdout
+
+
 def main():
     mmas = "".join(mma(n) for n in WIDTHS)
     calls = "".join(f'  measure<M{n}, {number}>("{name}");\n'
                     for n in WIDTHS for name, number in STREAMS.items())
-    with tempfile.TemporaryDirectory() as folder:
-        source = pathlib.Path(folder, "beside.cu")
-        source.write_text(FRAME.replace("@MMAS@", mmas).replace("@CALLS@", calls))
-        program = pathlib.Path(folder, "beside")
-        subprocess.run(["nvcc", "-gencode=arch=compute_90a,code=sm_90a", "-O3", "-o", program, source],
-                       check=True)
-        table = subprocess.run([program], check=True, capture_output=True, text=True).stdout
-    pathlib.Path(sys.argv[1]).write_text(table)
+    source = FRAME.replace("@MMAS@", mmas).replace("@CALLS@", calls)
+    pathlib.Path(sys.argv[1]).write_text(table_of(source))
 
 
 if __name__ == "__main__":

@@ -10,9 +10,9 @@ are scaled when their instructions have ended, or while those of the next group 
 been decoded meanwhile. Cycles are of one group of both warpgroups; the tensor cores need 512.
 """
 import pathlib
-import subprocess
 import sys
-import tempfile
+
+from beside_wgmma import table_of
 
 SCALINGS = {
     "nothing": "",
@@ -135,12 +135,7 @@ def main():
                     for ahead in (0, 1) for decode in (0, 1) for i, name in enumerate(SCALINGS))
     source = FRAME.replace("@MMAS@", mmas).replace("@OUTPUTS@", outputs)
     source = source.replace("@SCALINGS@", scalings).replace("@CALLS@", calls)
-    with tempfile.TemporaryDirectory() as folder:
-        file, program = pathlib.Path(folder, "sums.cu"), pathlib.Path(folder, "sums")
-        file.write_text(source)
-        subprocess.run(["nvcc", "-gencode=arch=compute_90a,code=sm_90a", "-O3", "-o", program, file], check=True)
-        table = subprocess.run([program], check=True, capture_output=True, text=True).stdout
-    pathlib.Path(sys.argv[1]).write_text(table)
+    pathlib.Path(sys.argv[1]).write_text(table_of(source))
 
 
 if __name__ == "__main__":

@@ -63,9 +63,9 @@ private:
     workspace = p[8];
     columns = p[9];
     scale = p[10];
-    Value ofItem = remainder(blockX(), headSets());
-    kvHead = divide(ofItem, shape.headSets());
-    set = remainder(ofItem, shape.headSets());
+    headSet = remainder(blockX(), headSets());
+    kvHead = divide(headSet, shape.headSets());
+    set = remainder(headSet, shape.headSets());
     Value setBegin = mul(set, setHeads);
     heads = arith::MinUIOp::create(builder, loc, scalars.sub(i32(shape.sharing()), setBegin),
                                    i32(setHeads));

@@ -121,23 +121,24 @@ void KvSums::storeOutput(Value head, Value channel, const Sums &sums) {
   store(vectorOf(words), globalAt(output, at), 2 * itemChannels);
 }
 
-KvSums::Value KvSums::headSet() { return add(mul(kvHead, shape.headSets()), set); }
+KvSums::Value KvSums::sumsPlace(Value of) {
+  return widen(add(mul(add(firstSums, of), headSets()), headSet));
+}
 
 KvSums::Value KvSums::partAt(Value of, Value head) {
   int64_t bytes = kvSumsBytes(shape);
-  Value index = widen(add(mul(add(firstSums, of), headSets()), headSet()));
   Value ctas = NVVM::GridDimXOp::create(builder, loc, builder.getI32Type());
   Value counters = mul(div(add(mul(ctas, 4), 255), 256), 256); // kvCounterBytes
-  return globalAt(
-      workspace,
-      add(add(mul(index, shape.mostHeads() * bytes), widen(mul(head, bytes))), widen(counters)));
+  return globalAt(workspace,
+                  add(add(mul(sumsPlace(of), shape.mostHeads() * bytes), widen(mul(head, bytes))),
+                      widen(counters)));
 }
 
 // The last part to come adds all of them, in their order, and leaves the counter at 0. Loads of
 // several are on their way at a time: one after the other each would wait for L2.
 void KvSums::combineParts() {
   Value isFirst = scalars.compare(arith::CmpIPredicate::eq, thread, i32(0));
-  Value counter = globalAt(workspace, mul(widen(add(mul(firstSums, headSets()), headSet())), 4));
+  Value counter = globalAt(workspace, mul(sumsPlace(i32(0)), 4));
   Value place = sharedAt(i32(warps * warpBytes(layout, stages)));
   NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
   barrier();

@@ -42,7 +42,8 @@ protected:
   const int64_t stages;
   // To be set: parameters, and those of this CTA.
   Value output, workspace;
-  Value kvHead, set, heads;               // heads of the set
+  Value headSet;                          // of the sequence's: a set of a head of the cache
+  Value kvHead, set, heads;               // those two, and heads of the set
   Value sequence, part, parts, firstSums; // of the item
 
   // Of two heads, columns 2 (lane % 4) and the next: the largest score in units of log2, and the
@@ -76,7 +77,7 @@ private:
   void leaveWarp(const State &state);
   void combineWarps();
 
-  Value headSet(); // of the sequence
+  Value sumsPlace(Value of); // of the sums of part `of`, in the workspace
   Value partAt(Value of, Value head);
   void combineParts();
   void storeOutput(Value head, Value channel, const Sums &sums);

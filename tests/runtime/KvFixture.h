@@ -178,4 +178,10 @@ inline KvCacheOptions optionsFor(const char *keys, const char *values) {
   return options;
 }
 
+inline KvCache cacheOf(const KvFixture &f, const KvCacheOptions &options) {
+  Result<KvCache> cache = KvCache::create(f.engine, f.module, options);
+  EXPECT_TRUE(cache.ok()) << (cache.ok() ? "" : cache.error().str());
+  return *cache;
+}
+
 } // namespace rho

@@ -11,12 +11,6 @@ namespace {
 
 using Source = CompileReport::Source;
 
-KvCache cacheOf(const KvFixture &f, const KvCacheOptions &options) {
-  Result<KvCache> cache = KvCache::create(f.engine, f.module, options);
-  EXPECT_TRUE(cache.ok()) << (cache.ok() ? "" : cache.error().str());
-  return *cache;
-}
-
 std::vector<const Kernel *> kernelsOf(const KvCache &cache) {
   const KvCache::Impl &c = cache.impl();
   return {c.quantizeKeys.get(), c.quantizeValues.get(), c.dequantizeKeys.get(),

@@ -13,9 +13,7 @@ KvCache cacheOfHeads(const KvFixture &f, const char *format) {
   options.pageTokens = options.headDim = 128;
   options.kvHeads = 8;
   options.queryHeads = 32;
-  Result<KvCache> cache = KvCache::create(f.engine, f.module, options);
-  EXPECT_TRUE(cache.ok()) << (cache.ok() ? "" : cache.error().str());
-  return *cache;
+  return cacheOf(f, options);
 }
 
 int64_t partPages(const KvCache &cache, const std::vector<int64_t> &pages,
