@@ -191,9 +191,9 @@ KernelImage launchFacts(const dsl::Gemm &gemm, const Plan &plan, const PlacedGem
 } // namespace
 
 std::string printSpec(const dsl::Gemm &gemm, const Plan &plan) {
-  return "weight " + formatText(gemm.weight) + "\nactivation " + formatText(gemm.activation) +
-         "\noutput " + std::string(gemm.output.name()) + "\nentry " + gemm.name + "\n" +
-         plan.printForKernel();
+  return "weight " + dsl::printWithParts(gemm.weight) + "\nactivation " +
+         dsl::printWithParts(gemm.activation) + "\noutput " + std::string(gemm.output.name()) +
+         "\nentry " + gemm.name + "\n" + plan.printForKernel();
 }
 
 Result<Compiled> compile(const dsl::Gemm &gemm, const Plan &plan, const SourceMap *sources) {

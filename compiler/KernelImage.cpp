@@ -129,10 +129,9 @@ int64_t KernelImage::workspaceBytes(int64_t m) const {
   if (splitK == clusterK)
     return 0;
   int64_t tiles = wholeClusters(*this) * tilesM(m);
-  int64_t counters = (tiles * 4 + 255) / 256 * 256;
   // Equal shares: one begins with each CTA and with each tile.
   int64_t shares = splitK == dsl::ScheduleDecl::streamK ? tiles + residentCtas : tiles * splitK;
-  return counters + shares * tileM * tileN * 4;
+  return counterBytes + shares * tileM * tileN * 4;
 }
 
 std::string KernelImage::printFacts() const {

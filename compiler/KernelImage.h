@@ -85,6 +85,9 @@ struct KernelImage {
   // Persistent: the same tiles, at most residentCtas, along x alone.
   Dim3 grid(int64_t m) const;
   Dim3 cluster() const;
+  // Counters of output tiles, then the sums that CTAs leave. The counters have their room whatever
+  // the gemm: no gemm that uses a workspace after another finds sums in place of zeros.
+  static constexpr int64_t counterBytes = int64_t(1) << 18, mostSharedTiles = counterBytes / 4;
   int64_t workspaceBytes(int64_t m) const;
 
   // Text form for the disk cache: everything but the PTX.

@@ -81,8 +81,11 @@ std::string weightProblem(const WeightLayout &layout, const QuantizedMatrix &wei
       divideUp(layout.n, layout.residual->blockN) * divideUp(layout.k, layout.residual->blockK);
   bool complete = weight.parts.size() == 2 && weight.choice.size() == blocks;
   for (const QuantizedMatrix &part : weight.parts) {
-    if (!complete || !part.format || part.rows != weight.rows || part.k != weight.k)
+    if (!complete)
       break;
+    if (!part.format || part.rows != weight.rows || part.k != weight.k)
+      return "the codes of its parts are not of " + std::to_string(weight.rows) + " x " +
+             std::to_string(weight.k) + " numbers of a format";
     const Format &expected =
         &part == weight.parts.data() ? *weight.format : *weight.format->residual->part.format;
     if (part.format->components.size() != expected.components.size())

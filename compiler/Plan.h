@@ -40,6 +40,11 @@ struct Schedule {
   friend bool operator==(const Schedule &, const Schedule &) = default;
 };
 
+// N and K are bounded so that every byte offset within one operand fits 32 bits after the tile's
+// own 64-bit base; M so that the grid's y dimension does.
+inline constexpr int64_t largestExtent = int64_t(1) << 24;
+inline constexpr int64_t largestBatch = int64_t(1) << 19;
+
 struct Plan {
   Problem problem;
   std::string target;

@@ -209,6 +209,9 @@ bool equal(const Expr &a, const Expr &b);
 // Canonical text: parses back to an equal declaration; equal declarations print equal text. Parts
 // are printed by the names of their formats.
 std::string print(const Format &format);
+// The same after the declarations of its parts, each once: all that the format is. Of a plain
+// format its name.
+std::string printWithParts(const Format &format);
 std::string printComponent(const Format &format, int component); // `name: type per extent`
 std::string print(const Expr &expr, const Format &format);
 std::string print(const Blocks &blocks); // "n[16] k[64]"

@@ -197,6 +197,28 @@ std::string print(const Format &format) {
   return out + "}\n";
 }
 
+// The declarations of a format, those of its parts before it; none of a bare type.
+static void appendTexts(const Format &format, std::vector<std::string> &texts) {
+  forEachPart(format, [&](const Part &part, const Blocks &) {
+    if (part.divisor == 0) // else it is part of the declaration
+      appendTexts(*part.format, texts);
+  });
+  std::string text = print(format);
+  if (!isPlain(format) && std::find(texts.begin(), texts.end(), text) == texts.end())
+    texts.push_back(std::move(text));
+}
+
+std::string printWithParts(const Format &format) {
+  if (isPlain(format))
+    return format.name;
+  std::vector<std::string> texts;
+  appendTexts(format, texts);
+  std::string whole;
+  for (const std::string &text : texts)
+    whole += (whole.empty() ? "" : "\n") + text;
+  return whole;
+}
+
 std::string_view name(ScheduleDecl::Roles roles) {
   switch (roles) {
   case ScheduleDecl::Roles::Uniform:

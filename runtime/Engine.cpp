@@ -296,6 +296,10 @@ Engine::Impl::prepareAs(const dsl::Gemm &gemm, const GemmShape &shape, const com
     return quantizer.error();
   report.stages.push_back({"quantizer", quantizerTime});
   report.warnings.insert(report.warnings.end(), quantizerWarnings.begin(), quantizerWarnings.end());
+  cache::Sha256 layout;
+  layout.field(dsl::printWithParts(gemm.weight));
+  layout.field((*kernel)->image.weight.print());
+  prepared->weightLayout = cache::hex(layout.finish());
   prepared->kernel = std::move(*kernel);
   prepared->quantizer = std::move(*quantizer);
   return prepared;

@@ -4,6 +4,7 @@
 #include "runtime/QuantizerSource.h"
 
 #include <array>
+#include <new>
 
 namespace rho {
 namespace {
@@ -47,8 +48,10 @@ Status checkActivations(const Activations &activations, const Gemm::Impl &gemm) 
 }
 
 Status checkStride(int64_t stride, int64_t k) {
-  if (stride < k)
-    return makeError(DiagId::bad_stride, {std::to_string(stride), std::to_string(k)});
+  constexpr int64_t mostStride = int64_t(1) << 32;
+  if (stride < k || stride > mostStride)
+    return makeError(DiagId::bad_stride,
+                     {std::to_string(stride), std::to_string(k), std::to_string(mostStride)});
   return Done{};
 }
 
@@ -71,6 +74,15 @@ TensorMapShape tensorMapShape(const compiler::KernelParameter &parameter, Device
   return {base, rowBytes, rows, rowBytes, parameter.boxBytes, parameter.boxRows, parameter.swizzle};
 }
 
+// What the host cannot hold is an error as well.
+template <class Make> Result<Buffer> withinMemory(int64_t bytes, const Make &make) {
+  try {
+    return make();
+  } catch (const std::bad_alloc &) {
+    return makeError(DiagId::out_of_memory, {std::to_string(bytes), "the host"});
+  }
+}
+
 } // namespace
 
 GemmShape Gemm::shape() const { return pimpl ? pimpl->shape : GemmShape{}; }
@@ -87,6 +99,8 @@ ScalarType Gemm::outputType() const {
 
 int64_t Gemm::packedWeightBytes() const { return pimpl ? pimpl->image().weight.bytes : 0; }
 
+std::string Gemm::weightLayout() const { return pimpl ? pimpl->prepared->weightLayout : ""; }
+
 int64_t Gemm::workspaceBytes() const {
   return pimpl ? pimpl->image().workspaceBytes(pimpl->shape.m) : 0;
 }
@@ -99,10 +113,12 @@ Result<Buffer> Gemm::packWeights(const void *host, ScalarType type, int64_t stri
   if (Status good = checkStride(stride, pimpl->shape.k); !good)
     return good.error();
   dsl::MatrixView view{host, viewType(type), pimpl->shape.n, pimpl->shape.k, stride};
-  Result<dsl::QuantizedMatrix> codes = dsl::quantize(pimpl->weight(), view, true);
-  if (!codes)
-    return codes.error();
-  return packQuantized(*codes);
+  return withinMemory(view.rows * view.k, [&]() -> Result<Buffer> {
+    Result<dsl::QuantizedMatrix> codes = dsl::quantize(pimpl->weight(), view, true);
+    if (!codes)
+      return codes.error();
+    return packQuantized(*codes);
+  });
 }
 
 Result<Buffer> Gemm::packQuantized(const dsl::QuantizedMatrix &weight) const {
@@ -115,15 +131,18 @@ Result<Buffer> Gemm::packQuantized(const dsl::QuantizedMatrix &weight) const {
                      {"the codes are of format '" + weight.format->name + "', the gemm takes '" +
                       pimpl->gemm->weight.name + "'"});
   const compiler::WeightLayout &layout = pimpl->image().weight;
-  std::vector<uint8_t> packed(static_cast<size_t>(layout.bytes));
-  if (Status done = compiler::pack(layout, weight, packed.data()); !done)
-    return done.error();
-  Result<Buffer> buffer = Device::allocateOn(pimpl->backend, layout.bytes);
-  if (!buffer)
+  return withinMemory(layout.bytes, [&]() -> Result<Buffer> {
+    std::vector<uint8_t> packed(static_cast<size_t>(layout.bytes));
+    if (Status done = compiler::pack(layout, weight, packed.data()); !done)
+      return done.error();
+    Result<Buffer> buffer = Device::allocateOn(pimpl->backend, layout.bytes);
+    if (!buffer)
+      return buffer;
+    if (Status written = buffer->write(packed.data(), layout.bytes); !written)
+      return written.error();
+    buffer->impl()->layout = pimpl->prepared->weightLayout;
     return buffer;
-  if (Status written = buffer->write(packed.data(), layout.bytes); !written)
-    return written.error();
-  return buffer;
+  });
 }
 
 Result<Activations> Gemm::makeActivations() const {
@@ -236,6 +255,9 @@ Status Gemm::launch(const Buffer &weight, const Activations &x, DevicePointer y,
           checkBuffer(weight, *pimpl->backend, "weight", image.weight.bytes, weightAlignment);
       !good)
     return good;
+  if (const std::string &layout = weight.impl()->layout;
+      !layout.empty() && layout != pimpl->prepared->weightLayout)
+    return makeError(DiagId::weight_mismatch, {pimpl->gemm->name, std::to_string(pimpl->shape.m)});
   if (Status good = checkActivations(x, *pimpl); !good)
     return good;
   if (Status good = checkPointer(y, "y", dataAlignment); !good)

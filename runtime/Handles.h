@@ -20,6 +20,7 @@ struct Buffer::Impl {
   std::shared_ptr<Backend> backend;
   DevicePointer address = 0; // 0 when empty
   int64_t bytes = 0;
+  std::string layout; // of the weight that a gemm packed here: Gemm::weightLayout
   Impl(std::shared_ptr<Backend> backend, DevicePointer address, int64_t bytes)
       : backend(std::move(backend)), address(address), bytes(bytes) {}
   Impl(const Impl &) = delete;

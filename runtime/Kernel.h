@@ -20,7 +20,8 @@ struct Kernel {
 struct Prepared {
   std::shared_ptr<const Kernel> kernel;
   std::shared_ptr<const Quantizer> quantizer;
-  CompileReport report; // of the compilation itself
+  std::string weightLayout; // Gemm::weightLayout
+  CompileReport report;     // of the compilation itself
 };
 
 struct Gemm::Impl {

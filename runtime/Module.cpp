@@ -8,8 +8,8 @@ std::shared_ptr<const Module::Impl> freeze(dsl::Module module) {
   impl->module = std::move(module);
   for (const dsl::Gemm &gemm : impl->module.gemms) {
     cache::Sha256 hash;
-    hash.field(dsl::print(gemm.weight));
-    hash.field(dsl::print(gemm.activation));
+    hash.field(dsl::printWithParts(gemm.weight));
+    hash.field(dsl::printWithParts(gemm.activation));
     hash.field(dsl::print(gemm));
     impl->digests.push_back(hash.finish());
   }

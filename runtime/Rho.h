@@ -154,6 +154,9 @@ public:
   const CompileReport &report() const;
   ScalarType outputType() const;
   int64_t packedWeightBytes() const;
+  // Names how a weight is packed for this gemm. It depends on the plan, so on m: gemms of which it
+  // is the same read one packed weight, others need their own.
+  std::string weightLayout() const;
   int64_t workspaceBytes() const; // 0: launch needs none
 
   // Quantizes [n][k] host numbers by the weight format's encode rules and packs them for this
@@ -170,8 +173,8 @@ public:
   Result<Activations> viewActivations(DevicePointer x) const;
   // Of a format with a partition: which part, by its index, stores each of the ceil(k / G) blocks
   // of k[G] from now on, whatever the numbers; none: the format's rules and the numbers say so
-  // again. A synchronous copy to the device, for set-up; a graph keeps which of the two held when
-  // it was captured. Errors: bad_block_choice.
+  // again. What was quantized before is of no use then. A synchronous copy to the device, for
+  // set-up; a graph keeps which of the two held when it was captured. Errors: bad_block_choice.
   Status chooseParts(const Activations &out, std::span<const uint8_t> parts) const;
   // Quantizes x [m][k] in device memory into `out` on the stream: one NVRTC kernel. Emulated, and
   // on a GPU without NVRTC or for an activation of a codebook (then with a warning in report()),
@@ -179,7 +182,8 @@ public:
   Status quantizeActivations(const Activations &out, DevicePointer x, ScalarType type,
                              int64_t stride, Stream stream = nullptr) const;
   // y [m][n] in outputType(), 16-byte aligned. `workspace` has workspaceBytes() bytes from
-  // Device::allocate and serves one launch at a time. Errors: misaligned_pointer, buffer_too_small.
+  // Device::allocate, which nothing but launches writes, of whichever gemms; it serves one at a
+  // time. Errors: misaligned_pointer, buffer_too_small, weight_mismatch.
   Status launch(const Buffer &weight, const Activations &x, DevicePointer y,
                 const Buffer &workspace, Stream stream = nullptr) const;
   bool valid() const { return pimpl != nullptr; }

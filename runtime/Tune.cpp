@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <exception>
+#include <mutex>
 #include <numeric>
 
 namespace rho {
@@ -40,6 +43,8 @@ Result<TuneReport> Engine::tune(const Module &module, std::string_view name, con
     return valid.error();
   if (Status valid = checkHandle(module, "module"); !valid)
     return valid.error();
+  if (!measure)
+    return makeError(DiagId::null_pointer, {"measure"});
   const dsl::Module &declared = module.impl().module;
   Result<const dsl::Gemm *> found = findGemm(declared, name);
   if (!found)
@@ -56,6 +61,8 @@ Result<TuneReport> Engine::tune(const Module &module, std::string_view name, con
   std::vector<Result<Gemm>> gemms(plans->size(), Gemm());
   auto total = static_cast<int64_t>(plans->size());
   std::atomic<int64_t> done = 0;
+  std::mutex thrownMutex;
+  std::exception_ptr thrown; // by the caller's function, for the caller's thread
   parallelFor(total, [&](int64_t i) {
     auto at = static_cast<size_t>(i);
     auto prepared = pimpl->prepareAs(gemm, shape, (*plans)[at], declared.sources.get(), {});
@@ -67,9 +74,16 @@ Result<TuneReport> Engine::tune(const Module &module, std::string_view name, con
       gemms[at] = prepared.error();
     }
     int64_t ready = ++done;
-    if (options.compiled)
-      options.compiled(ready, total);
+    try {
+      if (options.compiled)
+        options.compiled(ready, total);
+    } catch (...) {
+      std::lock_guard<std::mutex> lock(thrownMutex);
+      thrown = std::current_exception();
+    }
   });
+  if (thrown)
+    std::rethrow_exception(thrown);
 
   TuneReport report;
   report.warnings = warningsOf(gemms);
@@ -81,6 +95,8 @@ Result<TuneReport> Engine::tune(const Module &module, std::string_view name, con
     Result<double> &time = report.candidates[i].microseconds;
     if (gemms[i])
       time = measure(*gemms[i]);
+    if (time && !(std::isfinite(*time) && *time > 0))
+      time = makeError(DiagId::bad_time, {std::to_string(*time)});
     if (time && (!best || *time < *report.candidates[*best].microseconds))
       best = i;
   }

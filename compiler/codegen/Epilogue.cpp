@@ -1,5 +1,6 @@
 // From accumulators to global memory: the sum over splits of k, scales that are constant along k,
 // and the stores.
+#include "compiler/KernelImage.h"
 #include "compiler/codegen/KernelLowering.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -14,15 +15,13 @@ namespace LLVM = mlir::LLVM;
 namespace NVVM = mlir::NVVM;
 namespace arith = mlir::arith;
 
-// Workspace: one counter per output tile, then the accumulators of all threads for each share of a
-// tile (KernelImage::workspaceBytes). Shares are summed in an order that does not depend on when
-// they come; the counter is left at zero for the next launch.
+// Workspace: counters, one for an output tile, then the accumulators of all threads for each share
+// of a tile (KernelImage::workspaceBytes). Shares are summed in an order that does not depend on
+// when they come; the counter is left at zero for the next launch.
 void KernelLowering::lowerSplitSum(tile::SplitSumOp op) {
   SplitWorkspace space;
   space.values = static_cast<int64_t>(op.getValues().size());
   space.pointer = op.getWorkspace();
-  space.parts = widen(
-      arith::AndIOp::create(builder, loc, add(mul(op.getTiles(), 4), 255), i32(~int64_t(255))));
   space.counter = globalAt(op.getWorkspace(), widen(mul(op.getTile(), 4)));
   space.isFirstThread =
       arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, thread, i32(0));
@@ -33,7 +32,8 @@ void KernelLowering::lowerSplitSum(tile::SplitSumOp op) {
 
 KernelLowering::Value KernelLowering::partAt(const SplitWorkspace &space, Value place,
                                              int64_t value) {
-  return globalAt(space.pointer, add(sumAt(widen(place), space.values, value), space.parts));
+  return globalAt(space.pointer,
+                  add(sumAt(widen(place), space.values, value), KernelImage::counterBytes));
 }
 
 // Leaves this CTA's share and counts it: every thread's stores, then the CTA's arrival. Gives how

@@ -94,7 +94,7 @@ protected:
   void lowerSplitSum(tile::SplitSumOp sum);
   struct SplitWorkspace {
     int64_t values; // accumulators of a thread
-    Value pointer, parts, counter, isFirstThread;
+    Value pointer, counter, isFirstThread;
   };
   Value partAt(const SplitWorkspace &space, Value place, int64_t value);
   Value leaveShare(tile::SplitSumOp sum, const SplitWorkspace &space);

@@ -5,14 +5,13 @@ def Tile_SplitSumOp : Tile_Op<"split_sum", []> {
     Of the `shares` of an output tile one CTA adds all in an order that does not depend on when they
     come: with a split of k the last to come, with equal shares (split 0) the one of the last share.
     `last` is true in that CTA, whose results are the sums. The others leave their accumulators in
-    the workspace, at place `first` + `share`, and count them in the counter of `tile` of `tiles`.
+    the workspace, at place `first` + `share`, and count them in the counter of `tile`.
   }];
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$workspace, I32:$tile, I32:$tiles, I32:$shares,
-                       I32:$share, I32:$first,
-                       Variadic<Accumulator>:$values);
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$workspace, I32:$tile, I32:$shares, I32:$share,
+                       I32:$first, Variadic<Accumulator>:$values);
   let results = (outs I1:$last, Variadic<Accumulator>:$sums);
   let assemblyFormat = [{
-    $workspace `tile` $tile `of` $tiles `share` $share `of` $shares `at` $first
+    $workspace `tile` $tile `share` $share `of` $shares `at` $first
     `(` $values `:` type($values) `)` attr-dict `:` type($workspace) `->` type($sums)
   }];
 }
@@ -31,7 +30,7 @@ def Tile_LoadRowScalesOp : Tile_Op<"load_row_scales", []> {
 def Tile_LoadTokenScalesOp : Tile_Op<"load_token_scales", []> {
   let summary = "per-token scales of this thread's two batch rows of an n8 tile; past the last row that of row 0";
   let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I32:$rows, I32:$tileM,
-                       I64Attr:$batchTile, StrAttr:$element);
+                       I64Attr:$batchTile, ElementName:$element);
   let results = (outs F32Vector:$scales);
   let assemblyFormat = [{
     $source `rows` $rows `tile` $tileM `batch_tile` $batchTile `as` $element attr-dict `:` type($source) `->` type($scales)
@@ -41,7 +40,7 @@ def Tile_LoadTokenScalesOp : Tile_Op<"load_token_scales", []> {
 def Tile_LoadTensorScaleOp : Tile_Op<"load_tensor_scale", []> {
   let summary = "a single scale from global memory";
   let description = [{Unit and shift as of tile.convert_scales.}];
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, StrAttr:$element,
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, ElementName:$element,
                        I64Attr:$unit, I64Attr:$shift);
   let results = (outs F32:$scale);
   let assemblyFormat = "$source `+` $base `as` $element `in` $unit `at` $shift attr-dict `:` type($source)";
@@ -50,7 +49,7 @@ def Tile_LoadTensorScaleOp : Tile_Op<"load_tensor_scale", []> {
 def Tile_StoreOutputOp : Tile_Op<"store_output", []> {
   let summary = "rounds and stores the outputs that lie inside the matrix";
   let arguments = (ins LLVM_PointerInAddressSpace<1>:$target, I32:$rows, I64Attr:$columns,
-                       I32:$tileN, I32:$tileM, StrAttr:$element, Variadic<Accumulator>:$values);
+                       I32:$tileN, I32:$tileM, ElementName:$element, Variadic<Accumulator>:$values);
   let assemblyFormat = [{
     $target `rows` $rows `columns` $columns `tile` $tileN `,` $tileM `as` $element `(` $values `:` type($values) `)` attr-dict
     `:` type($target)
@@ -66,7 +65,7 @@ def Tile_StoreBoxOp : Tile_Op<"store_box", []> {
     once its copies have read it.
   }];
   let arguments = (ins LLVM_AnyPointer:$map, I32:$tileN, I32:$tileM, Tile_Shared:$buffer,
-                       I64Attr:$rows, StrAttr:$element, Variadic<Accumulator>:$values);
+                       I64Attr:$rows, ElementName:$element, Variadic<Accumulator>:$values);
   let assemblyFormat = [{
     $map `tile` $tileN `,` $tileM `through` $buffer `rows` $rows `as` $element `(` $values `:` type($values) `)` attr-dict
     `:` type($map) `,` type($buffer)

@@ -11,9 +11,9 @@ mlir::OwningOpRef<mlir::ModuleOp> buildGemm(mlir::MLIRContext &context, const ds
   mlir::OpBuilder builder(&context);
   mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(at("gemm"));
   builder.setInsertionPointToEnd(module->getBody());
-  auto op =
-      ir::GemmOp::create(builder, at("gemm"), gemm.name, formatText(gemm.weight),
-                         formatText(gemm.activation), gemm.output.name(), plan.printForKernel());
+  auto op = ir::GemmOp::create(builder, at("gemm"), gemm.name, dsl::printWithParts(gemm.weight),
+                               dsl::printWithParts(gemm.activation), gemm.output.name(),
+                               plan.printForKernel());
   builder.setInsertionPointToEnd(&op.getBody().emplaceBlock());
   auto tensor = [&](llvm::StringRef axes) { return ir::TensorType::get(&context, axes, "real"); };
   mlir::Value weight = ir::OperandOp::create(builder, at("weight." + gemm.weight.element().name),

@@ -1,8 +1,7 @@
 #include "compiler/passes/GemmContext.h"
 
+#include "compiler/plan/Legality.h"
 #include "dsl/Module.h"
-
-#include "llvm/ADT/StringExtras.h"
 
 #include <algorithm>
 
@@ -43,17 +42,6 @@ mlir::Location componentLocation(mlir::MLIRContext *context, const GemmContext &
 
 namespace {
 
-// The declarations of a format, those of its parts before it; none of a bare type.
-void appendTexts(const dsl::Format &format, std::vector<std::string> &texts) {
-  dsl::forEachPart(format, [&](const dsl::Part &part, const dsl::Blocks &) {
-    if (part.divisor == 0) // else it is part of the declaration
-      appendTexts(*part.format, texts);
-  });
-  std::string text = dsl::print(format);
-  if (!dsl::isPlain(format) && std::find(texts.begin(), texts.end(), text) == texts.end())
-    texts.push_back(std::move(text));
-}
-
 constexpr llvm::StringLiteral declaration = "format ";
 
 // Appends to a module's text the declarations that it lacks, and returns the name of the last.
@@ -89,14 +77,6 @@ std::shared_ptr<const GemmContext> residualContext(const GemmContext &context) {
 
 } // namespace
 
-std::string formatText(const dsl::Format &format) {
-  if (dsl::isPlain(format))
-    return format.name;
-  std::vector<std::string> texts;
-  appendTexts(format, texts);
-  return llvm::join(texts, "\n");
-}
-
 mlir::FailureOr<GemmContext> contextOf(ir::GemmOp op) {
   auto fail = [&](const Error &error) {
     return op.emitError(error.diagnostics.empty() ? "" : error.diagnostics[0].message);
@@ -120,6 +100,8 @@ mlir::FailureOr<GemmContext> contextOf(ir::GemmOp op) {
       place(result.gemm, plan->groupScales, plan->schedule.roles, plan->target, nullptr);
   if (!placed)
     return fail(placed.error());
+  if (std::optional<Error> error = planError(result.gemm, *placed, *plan))
+    return fail(*error);
   result.placed = *placed;
   result.geometry = makeGeometry(*placed, plan->schedule);
   result.origins = originsOf(result.gemm);

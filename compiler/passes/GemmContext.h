@@ -18,10 +18,6 @@ mlir::Location locationOf(mlir::MLIRContext *context, const std::vector<std::str
 // "low." of a part of an activation: what names of its components begin with; empty without parts.
 std::string partPrefix(const dsl::Format &activation, size_t part);
 
-// The format as an attribute text, after those of its parts: the bare type name for a plain f16 or
-// bf16 operand.
-std::string formatText(const dsl::Format &format);
-
 struct GemmContext {
   dsl::Gemm gemm;
   Plan plan;

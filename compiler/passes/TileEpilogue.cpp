@@ -89,13 +89,12 @@ Value KernelBuilder::scaled(const EpilogueFactors &by, size_t i, Value value, Va
 void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
   if (workspace) {
     int64_t tilesN = layout.sections[0].tilesN;
-    Value tilesM = outputTilesM();
     std::vector<mlir::Type> types;
     for (Value sum : sums)
       types.push_back(sum.getType());
-    auto split = tile::SplitSumOp::create(builder, at("schedule"), builder.getI1Type(), types,
-                                          workspace, add(mul(tileM, tilesN), tileN),
-                                          mul(tilesM, tilesN), shares, share, firstPlace, sums);
+    auto split =
+        tile::SplitSumOp::create(builder, at("schedule"), builder.getI1Type(), types, workspace,
+                                 add(mul(tileM, tilesN), tileN), shares, share, firstPlace, sums);
     auto last = mlir::scf::IfOp::create(builder, at("schedule"), split.getLast());
     sums.assign(split.getSums().begin(), split.getSums().end());
     builder.setInsertionPointToStart(&last.getThenRegion().front());

@@ -1,5 +1,6 @@
 #include "compiler/plan/Legality.h"
 
+#include "compiler/KernelImage.h"
 #include "compiler/LayoutMap.h"
 
 #include "compiler/plan/IntegerSums.h"
@@ -261,6 +262,12 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     return Objection{DiagId::schedule_ctas,
                      {str(*gemm.schedule.ctas), "it counts those of split_k: stream, others follow "
                                                 "from tiles and parts of k"}};
+  int64_t tiles = divideUp(divideUp(problem.n, s.tileN), s.clusterN) * s.clusterN *
+                  divideUp(problem.m, s.tileM);
+  if (s.splitK != s.clusterK && tiles > KernelImage::mostSharedTiles)
+    return Objection{
+        DiagId::schedule_split_tiles,
+        {g.streamK ? "stream" : str(s.splitK), str(tiles), str(KernelImage::mostSharedTiles)}};
   if (s.splitK > tilesK)
     return Objection{DiagId::schedule_split_k, {str(s.splitK), str(tilesK)}};
   return std::nullopt;

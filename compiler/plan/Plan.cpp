@@ -23,11 +23,6 @@ using Scales = dsl::ScheduleDecl::Scales;
 using Roles = dsl::ScheduleDecl::Roles;
 using Sums = dsl::ScheduleDecl::Sums;
 
-// N and K are bounded so that every byte offset within one operand fits 32 bits after the tile's
-// own 64-bit base; M so that the grid's y dimension does.
-constexpr int64_t largestExtent = int64_t(1) << 24;
-constexpr int64_t largestBatch = int64_t(1) << 19;
-
 // A k tile is fully unrolled: more matrix instructions than this and compiling, not running, is
 // what takes long.
 constexpr int64_t unrollLimit = 128;
@@ -368,7 +363,7 @@ Span objectionSpan(const dsl::Gemm &gemm, DiagId id) {
     return decl.warpsSpan;
   if (id == DiagId::schedule_ctas && decl.ctas)
     return decl.ctasSpan;
-  if (id == DiagId::schedule_split_k && decl.splitK)
+  if ((id == DiagId::schedule_split_k || id == DiagId::schedule_split_tiles) && decl.splitK)
     return decl.splitKSpan;
   if (id == DiagId::schedule_roles && decl.roles)
     return decl.rolesSpan;
@@ -499,6 +494,17 @@ Result<Plan> plan(const dsl::Gemm &gemm, const Problem &problem, const DeviceMod
   if (!plans)
     return plans.error();
   return std::move(plans->front());
+}
+
+std::optional<Error> planError(const dsl::Gemm &gemm, const PlacedGemm &placed, const Plan &plan) {
+  if (plan.mmaType != mmaTypes(placed))
+    return makeError(DiagId::bad_plan, {"mma " + plan.mmaType});
+  Result<DeviceModel> device = modelOfTarget(plan.target);
+  if (!device)
+    return device.error();
+  if (std::optional<Objection> why = objection(gemm, placed, plan.problem, plan.schedule, *device))
+    return makeError(why->id, why->args);
+  return std::nullopt;
 }
 
 } // namespace rho::compiler

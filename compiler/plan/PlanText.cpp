@@ -13,18 +13,31 @@ namespace {
 using Scales = dsl::ScheduleDecl::Scales;
 using Sums = dsl::ScheduleDecl::Sums;
 
-// Splits into the numbers between the words that stand in `separator` ("m=1 n=2" -> 1, 2).
-bool readNumbers(std::string_view text, std::initializer_list<int64_t *> numbers) {
+// Whether a text is `pattern` with a number in place of each '#', which go to `numbers`.
+bool readNumbers(std::string_view text, std::string_view pattern,
+                 std::initializer_list<int64_t *> numbers) {
   const char *at = text.data(), *end = at + text.size();
-  for (int64_t *number : numbers) {
-    while (at != end && (*at < '0' || *at > '9'))
-      ++at;
-    auto [next, error] = std::from_chars(at, end, *number);
+  const auto *number = numbers.begin();
+  for (char expected : pattern) {
+    if (expected != '#') {
+      if (at == end || *at++ != expected)
+        return false;
+      continue;
+    }
+    if (at == end || *at == '-')
+      return false;
+    auto [next, error] = std::from_chars(at, end, **number++);
     if (error != std::errc())
       return false;
     at = next;
   }
   return at == end;
+}
+
+// Sizes that no plan has to be read with, before what can be generated is asked.
+bool areSizes(std::initializer_list<int64_t> values) {
+  return std::all_of(values.begin(), values.end(),
+                     [](int64_t value) { return value >= 1 && value <= largestExtent; });
 }
 
 } // namespace
@@ -79,9 +92,10 @@ Result<Plan> Plan::parse(std::string_view text) {
     int64_t depth = 0;
     bool good = true;
     if (key == "m") {
-      good = readNumbers(rest, {&plan.problem.m});
+      good = readNumbers(rest, "#", {&plan.problem.m}) && areSizes({plan.problem.m});
     } else if (key == "shape") {
-      good = shape = readNumbers(rest, {&plan.problem.n, &plan.problem.k});
+      good = shape = readNumbers(rest, "n=# k=#", {&plan.problem.n, &plan.problem.k}) &&
+                     areSizes({plan.problem.n, plan.problem.k});
     } else if (key == "target") {
       plan.target = rest;
     } else if (key == "mma") {
@@ -91,18 +105,20 @@ Result<Plan> Plan::parse(std::string_view text) {
       good = scales.has_value();
       plan.groupScales = scales.value_or(plan.groupScales);
     } else if (key == "tile") {
-      good = tile = readNumbers(rest, {&s.tileM, &s.tileN, &s.tileK});
+      good = tile = readNumbers(rest, "# x # x #", {&s.tileM, &s.tileN, &s.tileK}) &&
+                    areSizes({s.tileM, s.tileN, s.tileK});
     } else if (key == "warps") {
-      good = warps = readNumbers(rest, {&s.warpsM, &s.warpsN, &s.warpsK}) && s.warpsK >= 1;
+      good = warps = readNumbers(rest, "# x # x #", {&s.warpsM, &s.warpsN, &s.warpsK}) &&
+                     areSizes({s.warpsM, s.warpsN, s.warpsK});
     } else if (key == "pipeline") {
       good = pipeline =
-          readNumbers(rest, {&depth}) && depth >= 2 && depth <= dsl::ScheduleDecl::mostStages;
+          readNumbers(rest, "#", {&depth}) && depth >= 2 && depth <= dsl::ScheduleDecl::mostStages;
       s.pipeline = static_cast<int>(depth);
     } else if (key == "split_k") {
       if (rest == "stream")
         s.splitK = dsl::ScheduleDecl::streamK;
       else
-        good = readNumbers(rest, {&s.splitK}) && s.splitK >= 1;
+        good = readNumbers(rest, "#", {&s.splitK}) && s.splitK >= 1;
     } else if (key == "sums") {
       good = rest == "converted" || rest == "biased";
       s.sums = rest == "biased" ? Sums::Biased : Sums::Converted;
@@ -111,13 +127,13 @@ Result<Plan> Plan::parse(std::string_view text) {
       good = roles.has_value();
       s.roles = roles.value_or(s.roles);
     } else if (key == "cluster") {
-      good = readNumbers(rest, {&s.clusterN, &s.clusterK}) && s.clusterN >= 1 &&
+      good = readNumbers(rest, "# x #", {&s.clusterN, &s.clusterK}) && s.clusterN >= 1 &&
              (s.clusterK == 1 || s.clusterK == s.splitK);
     } else if (key == "launch") {
       good = rest == "serial" || rest == "dependent";
       s.dependent = rest == "dependent";
     } else if (key == "resident") {
-      good = readNumbers(rest, {&s.residentCtas, &s.ctasPerSm}) && s.ctasPerSm >= 1;
+      good = readNumbers(rest, "# at #", {&s.residentCtas, &s.ctasPerSm}) && s.ctasPerSm >= 1;
     } else if (key == "predicted") {
       std::istringstream number(rest);
       std::string unit;

@@ -156,7 +156,7 @@ const std::vector<uint8_t> &TimingOperands::pattern(dsl::ElementType type) {
 Result<const dsl::QuantizedMatrix *> TimingOperands::codes(const Gemm &gemm) {
   std::shared_ptr<const dsl::Format> format = gemm.impl().weight();
   const compiler::WeightLayout &layout = gemm.impl().image().weight;
-  std::string key = dsl::print(*format) + " " + std::to_string(sliceOf(layout).n) + " x " +
+  std::string key = dsl::printWithParts(*format) + " " + std::to_string(sliceOf(layout).n) + " x " +
                     std::to_string(layout.k);
   if (key == sliceKey)
     return &slice;
@@ -171,7 +171,7 @@ Result<const dsl::QuantizedMatrix *> TimingOperands::codes(const Gemm &gemm) {
 
 Result<const WeightCopies *> TimingOperands::weight(const Gemm &gemm) {
   const compiler::WeightLayout &layout = gemm.impl().image().weight;
-  std::string key = dsl::print(*gemm.impl().weight()) + layout.print();
+  std::string key = dsl::printWithParts(*gemm.impl().weight()) + layout.print();
   if (key == weightKey)
     return &copies;
   weightKey.clear();

@@ -404,6 +404,13 @@ TEST(PlanDiagnostics, Schedules) {
          "ctas 100 does not fit: it counts those of split_k: stream, others follow from tiles and "
          "parts of k [schedule_ctas]",
          73, 4);
+  const std::string line = "gemm g { weight: int4 activation: f16 output: f16 schedule { tile: 8 x "
+                           "64 x 64 split_k: 2 } }";
+  EXPECT_EQ(messageOf(line, {8 * 1024, 64 * 64, 256}).substr(0, 7), "planned");
+  EXPECT_EQ(messageOf(line, {8 * 1024 + 1, 64 * 64, 256}),
+            "t.rho:4:80: error: split_k 2 shares 65600 output tiles, a workspace counts those of "
+            "65536 [schedule_split_tiles]\n" +
+                line + "\n" + std::string(79, ' ') + "^~~~~~~\n");
 }
 
 // Bounds of 8 * 16 * 128 * G (s4 in s8 operands, times 16) and 8 * 8 * G (s4 operands) against

@@ -446,6 +446,13 @@ TEST(ResidualLayout, RefusesMoreBlocksThanTheBudget) {
   lacking.parts.pop_back();
   EXPECT_NE(message(lacking).find("the weight has 1 parts and 100 choices, 2 and 100 are needed"),
             std::string::npos);
+  for (auto spoil : {+[](dsl::QuantizedMatrix &part) { part.format = nullptr; },
+                     +[](dsl::QuantizedMatrix &part) { part.k = 64; }}) {
+    dsl::QuantizedMatrix spoilt = randomCodes(packed.format, 160, 640, patterns[2]);
+    spoil(spoilt.parts[1]);
+    EXPECT_NE(message(spoilt).find("the codes of its parts are not of 160 x 640 numbers"),
+              std::string::npos);
+  }
 }
 
 // A tenth of the blocks takes a tenth of the bytes, a word for each tile and one for each band of

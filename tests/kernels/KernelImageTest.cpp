@@ -130,13 +130,13 @@ TEST(KernelImageTest, gridCoversTheTiles) {
 
 TEST(KernelImageTest, workspaceHoldsCountersAndPartialSums) {
   KernelImage image = sample();
-  // m = 40: 3 tiles along m, 2 along n. 6 counters in 256 bytes, then 6 * 3 tiles of 16 x 64
-  // floats.
-  EXPECT_EQ(image.workspaceBytes(40), 256 + 6 * 3 * 16 * 64 * 4);
-  // m = 1024: 64 * 2 tiles have 512 bytes of counters.
-  EXPECT_EQ(image.workspaceBytes(1024), 512 + 128 * 3 * 16 * 64 * 4);
+  // m = 40: 3 tiles along m, 2 along n. Counters, then 6 * 3 tiles of 16 x 64 floats.
+  constexpr int64_t counters = 65536 * 4;
+  EXPECT_EQ(image.workspaceBytes(40), counters + 6 * 3 * 16 * 64 * 4);
+  // m = 1024: 64 * 2 tiles have as much room for theirs.
+  EXPECT_EQ(image.workspaceBytes(1024), counters + 128 * 3 * 16 * 64 * 4);
   image.clusterN = 4; // two more tiles along n have no output, only a place
-  EXPECT_EQ(image.workspaceBytes(40), 256 + 12 * 3 * 16 * 64 * 4);
+  EXPECT_EQ(image.workspaceBytes(40), counters + 12 * 3 * 16 * 64 * 4);
   image.clusterK = image.splitK; // reduced in shared memory
   EXPECT_EQ(image.workspaceBytes(40), 0);
   image.clusterK = image.splitK = 1;

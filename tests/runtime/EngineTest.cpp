@@ -8,6 +8,7 @@
 
 #include <sys/wait.h>
 #include <thread>
+#include <tuple>
 #include <unistd.h>
 
 namespace fs = std::filesystem;
@@ -78,6 +79,27 @@ TEST_F(EngineTest, OtherDeclarationsTargetsAndShapesAreOtherKernels) {
   EXPECT_NE(must(engine().compile(parsed(w4a8), "", shape)).report().key, key);
   Engine other = must(Engine::create(must(Device::emulated("sm_90a")), options()));
   EXPECT_NE(must(other.compile(module, "", shape)).report().key, key);
+}
+
+// Formats of parts and of a residual are declarations of their own, of which a format has the
+// names.
+TEST_F(EngineTest, OtherPartsAreOtherKernels) {
+  Engine one = engine();
+  const std::string residual = "format fix { element: s4 scale: f16 per k[64] value = element * "
+                               "scale }\nformat w { element: s4 scale: f16 per channel value = "
+                               "element * scale residual r: fix per n[16] k[64] budget 10% }\n"
+                               "gemm g { weight: w activation: f16 output: f32 }\n";
+  for (const auto &[text, from, to] :
+       {std::tuple{std::string(mixedActivation), "f32 per token", "f16 per token"},
+        std::tuple{residual, "f16 per k[64]", "bf16 per k[64]"}}) {
+    std::string changed = text;
+    changed.replace(changed.find(from), std::string(from).size(), to);
+    CompileReport first = must(one.compile(parsed(text.c_str()), "", {3, 64, 256})).report();
+    CompileReport second = must(one.compile(parsed(changed.c_str()), "", {3, 64, 256})).report();
+    EXPECT_NE(first.key, second.key) << changed;
+    EXPECT_EQ(must(one.compile(parsed(text.c_str()), "", {3, 64, 256})).report().source,
+              CompileReport::Source::Memory);
+  }
 }
 
 TEST_F(EngineTest, ThreadsOnOneColdGemmCompileOnce) {

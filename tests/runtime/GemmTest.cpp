@@ -121,8 +121,9 @@ TEST(Gemm, PackRefusesBadInput) {
   Walk s(w4a16);
   EXPECT_EQ(errorText(s.gemm.packWeights(nullptr, ScalarType::F32, 192)),
             "error: weights is null [null_pointer]\n");
-  EXPECT_EQ(errorText(s.gemm.packWeights(s.w.data(), ScalarType::F32, 191)),
-            "error: stride 191, rows have 192 numbers [bad_stride]\n");
+  EXPECT_EQ(
+      errorText(s.gemm.packWeights(s.w.data(), ScalarType::F32, 191)),
+      "error: stride 191, rows have 192 numbers and a stride is at most 4294967296 [bad_stride]\n");
   s.w[192 + 7] = std::nanf("");
   EXPECT_EQ(errorText(s.gemm.packWeights(s.w.data(), ScalarType::F32, 192)),
             "error: NaN at row 1, column 7, a weight is finite [non_finite_input]\n");
@@ -136,10 +137,14 @@ TEST(Gemm, QuantizeRefusesBadInput) {
   EXPECT_EQ(quantize(0, 192), "error: x is null [null_pointer]\n");
   EXPECT_EQ(quantize(1026, 192),
             "error: x is at address 1026, it must be a multiple of 4 [misaligned_pointer]\n");
-  EXPECT_EQ(quantize(s.input.address(), 100),
-            "error: stride 100, rows have 192 numbers [bad_stride]\n");
+  EXPECT_EQ(
+      quantize(s.input.address(), 100),
+      "error: stride 100, rows have 192 numbers and a stride is at most 4294967296 [bad_stride]\n");
   EXPECT_NE(quantize(s.input.address(), 193), "");              // past the buffer
-  EXPECT_NE(quantize(s.input.address(), int64_t(1) << 60), ""); // far past it
+  EXPECT_NE(quantize(s.input.address(), int64_t(1) << 32), ""); // far past it
+  EXPECT_EQ(quantize(s.input.address(), int64_t(1) << 62),      // whose bytes are 0 in 64 bits
+            "error: stride 4611686018427387904, rows have 192 numbers and a stride is at most "
+            "4294967296 [bad_stride]\n");
 }
 
 TEST(Gemm, LaunchRefusesBadBuffers) {
@@ -175,6 +180,71 @@ TEST(Gemm, LaunchNeedsItsWorkspace) {
   ASSERT_EQ(errorText(s.launch()), "");
   ASSERT_TRUE(s.output.read(second.data(), s.output.bytes()));
   EXPECT_EQ(first, second);
+}
+
+// The sums that a gemm of few output tiles leaves do not lie where one of many counts its own.
+TEST(Gemm, GemmsOfAnySizeUseAWorkspaceInTurns) {
+  for (const char *split : {"2", "stream"}) {
+    std::string text(w4a16);
+    text.insert(text.rfind('}'), "  schedule {\n    tile: 8 x 64 x 64\n    split_k: " +
+                                     std::string(split) + "\n  }\n");
+    Walk many(text.c_str(), {1, 64 * 100, 128});
+    ASSERT_EQ(errorText(many.quantize()), "");
+    Gemm few = must(many.engine.compile(many.module, "", {1, 128, 512}));
+    std::vector<float> w = numbers(128, 512, 3), x = numbers(1, 512, 4);
+    Buffer weight = must(few.packWeights(w.data(), ScalarType::F32, 512));
+    Activations activations = must(few.makeActivations());
+    Buffer input = must(many.device.allocate(512 * 4)),
+           output = must(many.device.allocate(128 * 4));
+    ASSERT_TRUE(input.write(x.data(), input.bytes()));
+    ASSERT_TRUE(few.quantizeActivations(activations, input.address(), ScalarType::F32, 512));
+    ASSERT_GT(few.workspaceBytes(), 0);
+    ASSERT_GE(many.workspace.bytes(), few.workspaceBytes());
+    std::vector<float> first(64 * 100), second(first.size());
+    ASSERT_EQ(errorText(many.launch()), "");
+    ASSERT_TRUE(many.output.read(first.data(), many.output.bytes()));
+    ASSERT_EQ(errorText(few.launch(weight, activations, output.address(), many.workspace)), "");
+    ASSERT_TRUE(many.output.write(second.data(), many.output.bytes()));
+    ASSERT_EQ(errorText(many.launch()), "") << split;
+    ASSERT_TRUE(many.output.read(second.data(), many.output.bytes()));
+    EXPECT_EQ(first, second) << split;
+  }
+}
+
+TEST(Gemm, WeightsArePackedForALayout) {
+  Walk s(w4a16, {1, 256, 256}, "sm_90a");
+  Gemm alike = must(s.engine.compile(s.module, "", {2, 256, 256}));
+  Gemm other = must(s.engine.compile(s.module, "", {128, 256, 256}));
+  EXPECT_EQ(alike.weightLayout(), s.gemm.weightLayout());
+  ASSERT_NE(other.weightLayout(), s.gemm.weightLayout());
+  ASSERT_EQ(other.packedWeightBytes(), s.gemm.packedWeightBytes());
+  Activations activations = must(other.makeActivations());
+  Buffer output = must(s.device.allocate(128 * 256 * 4));
+  Buffer workspace = must(s.device.allocate(other.workspaceBytes()));
+  auto launch = [&](const Buffer &weight) {
+    return errorText(other.launch(weight, activations, output.address(), workspace));
+  };
+  EXPECT_EQ(launch(s.weight), "error: the weight was packed for another gemm, 'w4a16' at m = 128 "
+                              "reads another weightLayout() [weight_mismatch]\n");
+  EXPECT_EQ(launch(must(other.packWeights(s.w.data(), ScalarType::F32, 256))), "");
+  // What was not packed here, for instance read from a file, is what the caller says it is.
+  std::vector<uint8_t> bytes(static_cast<size_t>(s.weight.bytes()));
+  Buffer copy = must(s.device.allocate(s.weight.bytes()));
+  ASSERT_TRUE(s.weight.read(bytes.data(), s.weight.bytes()));
+  ASSERT_TRUE(copy.write(bytes.data(), copy.bytes()));
+  EXPECT_EQ(launch(copy), "");
+}
+
+TEST(Gemm, WeightsThatTheHostCannotHoldAreAnError) {
+  Walk s(w4a16);
+  const int64_t most = int64_t(1) << 24;
+  Gemm huge = must(s.engine.compile(s.module, "", {1, most, most}));
+  for (const Result<Buffer> &packed :
+       {huge.packWeights(s.w.data(), ScalarType::F32, most),
+        huge.packQuantized(quantized(s.declared().weight, s.w, s.shape.n, s.shape.k))}) {
+    ASSERT_FALSE(packed);
+    EXPECT_EQ(packed.error().diagnostics[0].id, DiagId::out_of_memory) << packed.error().str();
+  }
 }
 
 TEST(Gemm, ActivationsBelongToAShapeAndAFormat) {

@@ -8,6 +8,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <stdexcept>
+
 namespace fs = std::filesystem;
 
 namespace rho {
@@ -255,6 +258,39 @@ TEST_F(TuneTest, WrongCandidatesAreNeverChosen) {
       [](const Gemm &) -> Result<double> { return makeError(DiagId::null_pointer, {"x"}); },
       options);
   EXPECT_EQ(errorText(none), "error: x is null [null_pointer]\n");
+}
+
+TEST_F(TuneTest, TimesAreFiniteAndPositive) {
+  TuneOptions options;
+  options.candidates = 4;
+  int measured = 0;
+  const double times[] = {std::nan(""), -INFINITY, 3, 2};
+  TuneReport report = must(engine().tune(
+      module, "", shape, [&](const Gemm &) -> Result<double> { return times[measured++]; },
+      options));
+  EXPECT_EQ(report.candidates[report.best].microseconds.value(), 2);
+  EXPECT_TRUE(report.kept);
+  int refused = 0;
+  for (const auto &candidate : report.candidates)
+    refused += !candidate.microseconds;
+  EXPECT_EQ(refused, 2);
+  Result<TuneReport> none =
+      engine().tune(module, "", shape, [](const Gemm &) -> Result<double> { return 0; }, options);
+  EXPECT_EQ(errorText(none), "error: the candidate is said to take 0.000000 us, a time is finite "
+                             "and more than 0 [bad_time]\n");
+}
+
+TEST_F(TuneTest, TheCallersFunctionsMayBeMissingOrThrow) {
+  EXPECT_EQ(errorText(engine().tune(module, "", shape, nullptr)),
+            "error: measure is null [null_pointer]\n");
+  TuneOptions options;
+  options.candidates = 3;
+  options.compiled = [](int64_t, int64_t) { throw std::runtime_error("cancelled"); };
+  auto tune = [&] {
+    return engine().tune(
+        module, "", shape, [](const Gemm &) -> Result<double> { return 1; }, options);
+  };
+  EXPECT_THROW(tune().ok(), std::runtime_error);
 }
 
 TEST_F(TuneTest, ErrorsAreThoseOfCompiling) {
