@@ -294,7 +294,9 @@ Status KvCache::quantize(const KvJobs &jobs, DevicePointer keys, DevicePointer v
                          int64_t stride, Stream stream) const {
   if (Status valid = checkHandle(*this, "cache"); !valid)
     return valid;
-  if (!jobs.valid() || jobs.pimpl->cache.lock() != pimpl)
+  if (Status valid = checkHandle(jobs, "list of jobs"); !valid)
+    return valid;
+  if (jobs.pimpl->cache.lock() != pimpl)
     return makeError(DiagId::kv_other_cache, {"the list of jobs"});
   return moveBlocks(*pimpl, *jobs.pimpl, *pimpl->quantizeKeys, *pimpl->quantizeValues, keys, values,
                     stride, stream);
@@ -304,7 +306,9 @@ Status KvCache::dequantize(const KvJobs &jobs, DevicePointer keys, DevicePointer
                            int64_t stride, Stream stream) const {
   if (Status valid = checkHandle(*this, "cache"); !valid)
     return valid;
-  if (!jobs.valid() || jobs.pimpl->cache.lock() != pimpl)
+  if (Status valid = checkHandle(jobs, "list of jobs"); !valid)
+    return valid;
+  if (jobs.pimpl->cache.lock() != pimpl)
     return makeError(DiagId::kv_other_cache, {"the list of jobs"});
   return moveBlocks(*pimpl, *jobs.pimpl, *pimpl->dequantizeKeys, *pimpl->dequantizeValues, keys,
                     values, stride, stream);
@@ -364,7 +368,9 @@ Status KvCache::update(const KvBatch &batch, std::span<const int32_t> lengths,
                        std::span<const int32_t> table) const {
   if (Status valid = checkHandle(*this, "cache"); !valid)
     return valid;
-  if (!batch.valid() || batch.pimpl->cache.lock() != pimpl)
+  if (Status valid = checkHandle(batch, "batch"); !valid)
+    return valid;
+  if (batch.pimpl->cache.lock() != pimpl)
     return makeError(DiagId::kv_other_cache, {"the batch"});
   KvBatch::Impl &b = *batch.pimpl;
   if (static_cast<int64_t>(lengths.size()) != b.sequences)
@@ -383,7 +389,9 @@ Status KvCache::attend(const KvBatch &batch, DevicePointer queries, DevicePointe
                        DevicePointer tailValues, DevicePointer output, Stream stream) const {
   if (Status valid = checkHandle(*this, "cache"); !valid)
     return valid;
-  if (!batch.valid() || batch.pimpl->cache.lock() != pimpl)
+  if (Status valid = checkHandle(batch, "batch"); !valid)
+    return valid;
+  if (batch.pimpl->cache.lock() != pimpl)
     return makeError(DiagId::kv_other_cache, {"the batch"});
   for (auto [pointer, what] : {std::pair{queries, "queries"},
                                {tailKeys, "tail keys"},

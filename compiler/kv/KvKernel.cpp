@@ -72,18 +72,25 @@ mlir::Type KvKernel::halfType(dsl::ElementType type) {
   return type.name() == "bf16" ? mlir::Type(builder.getBF16Type())
                                : mlir::Type(builder.getF16Type());
 }
+// Not as a conversion that LLVM knows: of a product with a bf16 it makes one of two f16, out of
+// whose range the bf16 may be.
 KvKernel::Value KvKernel::rounded(Value number, dsl::ElementType type) {
-  return arith::TruncFOp::create(builder, loc, halfType(type), number);
+  std::string text = "cvt.rn." + std::string(type.name()) + ".f32 $0, $1;";
+  Value bits = assembly(builder.getI16Type(), {number}, text, "=h,f");
+  return arith::BitcastOp::create(builder, loc, halfType(type), bits);
 }
-// One instruction; of two roundings that are put together ptxas makes three.
-KvKernel::Value KvKernel::pair(Value low, Value high, dsl::ElementType type) {
-  std::string text = "cvt.rn." + std::string(type.name()) + "x2.f32 $0, $1, $2;";
-  return LLVM::InlineAsmOp::create(builder, loc, mlir::TypeRange{builder.getI32Type()},
-                                   mlir::ValueRange{high, low}, text, "=r,f,f",
+KvKernel::Value KvKernel::assembly(mlir::Type type, mlir::ValueRange operands,
+                                   const std::string &text, const char *constraints) {
+  return LLVM::InlineAsmOp::create(builder, loc, mlir::TypeRange{type}, operands, text, constraints,
                                    /*has_side_effects=*/false, /*is_align_stack=*/false,
                                    LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(),
                                    mlir::ArrayAttr())
       .getResult(0);
+}
+// One instruction; of two roundings that are put together ptxas makes three.
+KvKernel::Value KvKernel::pair(Value low, Value high, dsl::ElementType type) {
+  std::string text = "cvt.rn." + std::string(type.name()) + "x2.f32 $0, $1, $2;";
+  return assembly(builder.getI32Type(), {high, low}, text, "=r,f,f");
 }
 KvKernel::Value KvKernel::shuffle(Value value, Value from, NVVM::ShflKind kind) {
   return NVVM::ShflOp::create(builder, loc, value.getType(), i32(-1), value, from, i32(31), kind,

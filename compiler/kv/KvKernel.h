@@ -47,6 +47,9 @@ protected:
   Value fma(Value a, Value b, Value c);
   Value half(Value word, int which); // i16 of an i32
   mlir::Type halfType(dsl::ElementType type);
+  // One instruction's text, without side effects.
+  Value assembly(mlir::Type type, mlir::ValueRange operands, const std::string &text,
+                 const char *constraints);
   Value rounded(Value number, dsl::ElementType type);       // f32 -> f16 or bf16
   Value pair(Value low, Value high, dsl::ElementType type); // rounded, an i32
   Value shuffle(Value value, Value from, mlir::NVVM::ShflKind kind);

@@ -108,7 +108,7 @@ TEST(KvCacheErrors, callsOutOfRange) {
   expect(other->quantize(*jobs, at, at, 256),
          "the list of jobs was made for another cache [kv_other_cache]");
   expect(other->attend(*batch, at, at, at, at), "the batch was made for another cache");
-  expect(other->attend(KvBatch(), at, at, at, at), "the batch was made for another cache");
+  expect(other->attend(KvBatch(), at, at, at, at), "empty batch, it must come from");
   expect(KvCache().attend(*batch, at, at, at, at), "[empty_handle]");
 }
 

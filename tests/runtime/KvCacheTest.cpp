@@ -93,6 +93,9 @@ TEST_P(KvCaches, quantizeIsThatOfTheHostAndDequantizeTheFormatsNumbers) {
       numbers->codes[static_cast<size_t>(t * stride + 3)] = 0;
       numbers->codes[static_cast<size_t>(t * stride + 5)] =
           static_cast<uint16_t>(type.encode(t % 7 == 0 ? 30000.0 : -0.001));
+      // A scale below what an f16 holds.
+      numbers->codes[static_cast<size_t>(t * stride + 7)] =
+          static_cast<uint16_t>(type.encode(static_cast<double>(t % 9 - 4) * 2e-6));
     }
   }
   Buffer keysIn = f.upload(keys), valuesIn = f.upload(values);
