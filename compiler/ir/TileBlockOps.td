@@ -66,7 +66,7 @@ def Tile_BlockMmaOp : Tile_Op<"block_mma", [Pure]> {
   }];
   let arguments = (ins Variadic<I32>:$a, I32Vector:$b, I64Attr:$step, Accumulator:$c, I32:$scaleA,
                        I32:$scaleB, I64Attr:$byte, I64Attr:$threadA, I64Attr:$threadB,
-                       I64Attr:$perStep, StrAttr:$element, StrAttr:$scale);
+                       I64Attr:$perStep, ElementName:$element, ElementName:$scale);
   let results = (outs Accumulator:$result);
   let assemblyFormat = [{
     $element `(` $a `)` `,` $b `step` $step `,` $c `scales` $scale `x` $perStep `byte` $byte

@@ -18,6 +18,12 @@ def Tile_Dialect : Dialect {
   let useDefaultAttributePrinterParser = 1;
 }
 
+// Attributes that the lowering looks up.
+def ElementName
+    : ConfinedAttr<StrAttr, [AttrConstraint<
+          CPred<"::rho::dsl::ElementType::fromName(::llvm::cast<::mlir::StringAttr>($_self).getValue())">,
+          "names an element type">]>;
+
 def Tile_Shared : TypeDef<Tile_Dialect, "Shared"> {
   let mnemonic = "shared";
   let summary = "a shared-memory buffer of `stages` equal parts";
@@ -229,7 +235,7 @@ def Tile_LoadActivationOp : Tile_Op<"load_activation", []> {
 def Tile_LoadBatchRowOp : Tile_Op<"load_batch_row", []> {
   let summary = "this thread's run of k of one chunk and batch row: four s8 to a word, or f32";
   let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$chunk, I64Attr:$row,
-                       StrAttr:$element);
+                       ElementName:$element);
   let results = (outs AnyTypeOf<[I32Vector, F32Vector]>:$numbers);
   let assemblyFormat = [{
     $buffer `[` $slot `]` `chunk` $chunk `row` $row `as` $element attr-dict
@@ -258,7 +264,7 @@ def Tile_LoadColumnScalesOp : Tile_Op<"load_column_scales", []> {
     The threads of a quad take `spread` consecutive groups in turn, from `group` + `further` on.
   }];
   let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$group, I64Attr:$batchTile,
-                       StrAttr:$element, DefaultValuedAttr<I64Attr, "1">:$spread,
+                       ElementName:$element, DefaultValuedAttr<I64Attr, "1">:$spread,
                        Optional<I32>:$further);
   let results = (outs F32Vector:$scales);
   let assemblyFormat = [{
@@ -289,7 +295,7 @@ def Tile_ConvertScalesOp : Tile_Op<"convert_scales", [Pure]> {
   let description = [{
     Each lies in a unit of `unit` bits, from bit `shift` on.
   }];
-  let arguments = (ins I32Vector:$words, StrAttr:$element, I64Attr:$unit,
+  let arguments = (ins I32Vector:$words, ElementName:$element, I64Attr:$unit,
                        I64Attr:$shift);
   let results = (outs F32Vector:$scales);
   let assemblyFormat = "$words `from` $element `in` $unit `at` $shift attr-dict `:` type($words) `->` type($scales)";
@@ -297,7 +303,7 @@ def Tile_ConvertScalesOp : Tile_Op<"convert_scales", [Pure]> {
 
 def Tile_PairOp : Tile_Op<"pair", [Pure]> {
   let summary = "a number rounded to f16 or bf16, in both halves of a register";
-  let arguments = (ins F32:$number, StrAttr:$element);
+  let arguments = (ins F32:$number, ElementName:$element);
   let results = (outs I32:$result);
   let assemblyFormat = "$number `as` $element attr-dict";
 }
@@ -308,7 +314,7 @@ def Tile_MmaOp : Tile_Op<"mma", [Pure]> {
     Of integers also with 16 bytes, operand A then has two registers, and `step` counts such halves.
   }];
   let arguments = (ins Variadic<I32>:$a, I32Vector:$b, I64Attr:$step, Accumulator:$c,
-                       StrAttr:$element);
+                       ElementName:$element);
   let results = (outs Accumulator:$result);
   let assemblyFormat = [{
     $element `(` $a `)` `,` $b `step` $step `,` $c attr-dict `:` type($b) `,` type($c) `->` type($result)
@@ -338,7 +344,7 @@ def Tile_DotOp : Tile_Op<"dot", [Pure, AttrSizedOperandSegments]> {
     c, whose numbers of those k begin at register `position` of its run.
   }];
   let arguments = (ins Variadic<I32>:$a, Variadic<AnyTypeOf<[I32Vector, F32Vector]>>:$b,
-                       I64Attr:$position, Accumulator:$c, StrAttr:$element);
+                       I64Attr:$position, Accumulator:$c, ElementName:$element);
   let results = (outs Accumulator:$result);
   let assemblyFormat = [{
     $element `(` $a `)` `,` `(` $b `:` type($b) `)` `at` $position `,` $c attr-dict
@@ -359,7 +365,7 @@ def Tile_WarpgroupMmaOp : Tile_Op<"warpgroup_mma", [AttrSizedOperandSegments]> {
     tile.warpgroup_wait.
   }];
   let arguments = (ins Variadic<I32>:$a, Tile_Shared:$buffer, I32:$slot, I64Attr:$first,
-                       I64Attr:$steps, StrAttr:$element, Variadic<Accumulator>:$c,
+                       I64Attr:$steps, ElementName:$element, Variadic<Accumulator>:$c,
                        Optional<Tile_Shared>:$operand, Optional<I32>:$operandSlot,
                        Optional<I32>:$further);
   let results = (outs Variadic<Accumulator>:$results);

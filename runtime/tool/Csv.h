@@ -13,7 +13,7 @@ template <class Row> struct CsvColumn {
 
 // Quoted where the text holds what separates cells.
 inline std::string csvCell(const std::string &text) {
-  if (text.find_first_of(",\"\n") == std::string::npos)
+  if (text.find_first_of(",\"\n\r") == std::string::npos)
     return text;
   std::string quoted = "\"";
   for (char c : text)

@@ -118,6 +118,12 @@ Result<std::vector<std::shared_ptr<const dsl::Format>>> openFormats(const Option
     Result<std::shared_ptr<const dsl::Format>> format = openFormat(text);
     if (!format)
       return format.error();
+    for (const auto &other : formats)
+      if (other->name == (*format)->name)
+        return makeError(
+            DiagId::option_conflict,
+            {"--format", "--format " + text,
+             "rows of two formats named " + dsl::shown(other->name) + " cannot be told apart"});
     formats.push_back(std::move(*format));
   }
   if (formats.empty())

@@ -36,7 +36,10 @@ std::string reasonOf(const std::string &what) {
 
 Json parse(std::string_view text, Reading &reading) {
   std::vector<std::set<std::string>> objects; // keys of those that are open
-  auto keysAreNew = [&](int, Json::parse_event_t event, Json &parsed) {
+  constexpr int deepest = 64;                 // what is printed of a value is printed by recursion
+  bool tooDeep = false;
+  auto keysAreNew = [&](int depth, Json::parse_event_t event, Json &parsed) {
+    tooDeep |= depth > deepest;
     if (event == Json::parse_event_t::object_start)
       objects.emplace_back();
     else if (event == Json::parse_event_t::object_end)
@@ -48,7 +51,11 @@ Json parse(std::string_view text, Reading &reading) {
     return true;
   };
   try {
-    return Json::parse(text, keysAreNew);
+    Json parsed = Json::parse(text, keysAreNew);
+    if (!tooDeep)
+      return parsed;
+    reading.refuse(
+        makeError(DiagId::json_too_deep, {dsl::shown(reading.path), std::to_string(deepest)}));
   } catch (const Json::parse_error &error) {
     SourceMap sources;
     uint32_t file = sources.add(reading.path, std::string(text));
@@ -56,7 +63,8 @@ Json parse(std::string_view text, Reading &reading) {
     reading.refuse(Error{{makeDiagnostic(DiagId::json_syntax, {reasonOf(error.what())},
                                          {file, at, at + 1}, sources)}});
   } catch (const Json::exception &error) { // a number that no double holds
-    reading.refuse(makeError(DiagId::json_syntax, {reasonOf(error.what())}));
+    reading.refuse(makeError(DiagId::json_syntax,
+                             {reasonOf(error.what()) + ", in " + dsl::shown(reading.path)}));
   }
   return {};
 }

@@ -2,17 +2,28 @@
 
 #include "runtime/tool/Report.h"
 
+#include <nlohmann/json.hpp>
+
 namespace rho::tool {
 
 namespace {
 
+// As XML 1.0 takes it. What is no character there, or no UTF-8, becomes U+FFFD.
 std::string escaped(const std::string &text) {
+  using Json = nlohmann::json;
+  const std::string characters =
+      Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace));
   std::string result;
-  for (char c : text) {
+  for (char c : characters) {
+    bool control = static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r';
     if (c == '&')
       result += "&amp;";
     else if (c == '<')
       result += "&lt;";
+    else if (c == '>')
+      result += "&gt;";
+    else if (control)
+      result += "\xEF\xBF\xBD";
     else
       result += c;
   }

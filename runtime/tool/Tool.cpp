@@ -6,8 +6,10 @@
 #include "runtime/EngineImpl.h"
 #include "runtime/Handles.h"
 
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 namespace rho::tool {
@@ -185,6 +187,11 @@ int runTool(std::span<const std::string> arguments) {
       return wrongUsage;
     }
     Result<int> code = dispatch(*options);
+    errno = 0;
+    const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+    if (code && lost)
+      code = makeError(DiagId::file_not_writable,
+                       {"standard output", std::strerror(errno != 0 ? errno : EIO)});
     if (code)
       return *code;
     std::fputs(code.error().str().c_str(), stderr);

@@ -17,6 +17,7 @@
 // RUN: not %rho compile %t/box_bytes.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/box_bytes.mlir
 // RUN: not %rho compile %t/two_operands.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/two_operands.mlir
 // RUN: not %rho compile %t/store_operand.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/store_operand.mlir
+// RUN: not %rho compile %t/element.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/element.mlir
 // RUN: not %rho compile %t/decode.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/decode.mlir
 
 //--- role.mlir
@@ -156,6 +157,13 @@ tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 
   %a = arith.constant 0 : i32
   %y = tile.alloc_shared "y" : <8192 x 3>
   tile.store_operand(%a, %a) to %y[%a] step 0 row_tile 0 : <8192 x 3>
+}
+
+//--- element.mlir
+// CHECK: attribute 'element' failed to satisfy constraint: string attribute names an element type
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+  %n = arith.constant 1.0 : f32
+  %0 = tile.pair %n as "f-1"
 }
 
 //--- decode.mlir

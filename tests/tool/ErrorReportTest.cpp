@@ -53,4 +53,13 @@ TEST(ErrorReportTest, tableCsvAndPlotSayTheSame) {
   EXPECT_EQ(errorPlot(rows).find("exact"), std::string::npos);
 }
 
+// Names of tensors are any text: a reader of CSV or XML gets it back, or a character that says that
+// there was one.
+TEST(ErrorReportTest, namesMayHoldAnything) {
+  std::vector<ErrorRow> rows = {row("a\rb,\"", "f", 1)};
+  EXPECT_THAT(errorCsv(rows), HasSubstr("\n\"a\rb,\"\"\",f,"));
+  rows[0].tensor = "a]]>\x01<&\xff\xc3\xa9";
+  EXPECT_THAT(errorPlot(rows), HasSubstr(">a]]&gt;\xEF\xBF\xBD&lt;&amp;\xEF\xBF\xBD\xc3\xa9 f<"));
+}
+
 } // namespace

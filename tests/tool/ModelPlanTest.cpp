@@ -67,6 +67,12 @@ TEST(ModelFile, SyntaxErrorsHaveTheirPlace) {
     EXPECT_NE(modelError(text).find("[json_syntax]"), std::string::npos) << text;
 }
 
+TEST(ModelFile, NestingHasALimit) {
+  const std::string deep(100000, '['), closed(100000, ']');
+  EXPECT_EQ(modelError("{\"name\": " + deep + closed + "}"),
+            "error: 'm.json': values are nested more than 64 deep [json_too_deep]\n");
+}
+
 TEST(ModelFile, ErrorsNameTheValue) {
   auto layers = [](const std::string &layer) {
     return R"({"name": "x", "m": [1], "layers": [{"name": "a", "n": 8, "k": 8}, )" + layer + "]}";

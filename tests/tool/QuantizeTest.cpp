@@ -234,6 +234,9 @@ TEST(ErrorTest, mistakesAreErrors) {
   };
   EXPECT_EQ(error({}),
             "error: --format is missing, one or several are compared [option_missing]\n");
+  EXPECT_EQ(error({"--format", "nvfp4", "--format", "int4_g128", "--format", "nvfp4"}),
+            "error: --format and --format nvfp4 do not go together: rows of two formats named "
+            "nvfp4 cannot be told apart [option_conflict]\n");
   std::string x = scratchFolder() + "bad.safetensors";
   auto activations = [&](const std::vector<float> &values, const std::string &name, int64_t width) {
     EXPECT_TRUE(kernels::writeTensor(x, name, {values.data(), Type::F32, 1, width, width}).ok());

@@ -52,11 +52,13 @@ std::string shipped(const std::string &path) { return std::string(RHO_SOURCE_DIR
 
 std::string gemmFile(const std::string &name) { return shipped("kernels/gemms/" + name + ".rho"); }
 
-ToolProcess startTool(const std::vector<std::string> &arguments, const std::string &input) {
+ToolProcess startTool(const std::vector<std::string> &arguments, const std::string &input,
+                      const std::string &output) {
   static int started = 0;
   ToolProcess process;
   process.outputs = scratchFolder() + "process" + std::to_string(started++);
-  std::string out = process.outputs + ".out", err = process.outputs + ".err";
+  std::string out = output.empty() ? process.outputs + ".out" : output,
+              err = process.outputs + ".err";
   std::vector<std::string> owned = {RHO_TOOL};
   owned.insert(owned.end(), arguments.begin(), arguments.end());
   std::vector<char *> argv;
@@ -70,7 +72,10 @@ ToolProcess startTool(const std::vector<std::string> &arguments, const std::stri
   posix_spawn_file_actions_init(&actions);
   constexpr int flags = O_WRONLY | O_CREAT | O_TRUNC;
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, input.c_str(), O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(), flags, 0600);
+  if (output == "-")
+    posix_spawn_file_actions_addclose(&actions, STDOUT_FILENO);
+  else
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out.c_str(), flags, 0600);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err.c_str(), flags, 0600);
   if (posix_spawn(&process.child, RHO_TOOL, &actions, nullptr, argv.data(), environ) != 0)
     process.child = 0;
@@ -91,8 +96,9 @@ ToolResult ToolProcess::wait() {
   return result;
 }
 
-ToolResult runTool(const std::vector<std::string> &arguments, const std::string &input) {
-  return startTool(arguments, input).wait();
+ToolResult runTool(const std::vector<std::string> &arguments, const std::string &input,
+                   const std::string &output) {
+  return startTool(arguments, input, output).wait();
 }
 
 } // namespace rho::test
