@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <sstream>
 
 namespace rho::compiler {
@@ -43,6 +44,22 @@ std::optional<int64_t> firstTooWide(const CodeArray &codes, int bits) {
   return first;
 }
 
+// The first code of at most 8 bits that is no number, which kernels would decode as one.
+std::optional<int64_t> firstNaN(const CodeArray &codes, dsl::ElementType type) {
+  std::optional<int64_t> first;
+  if (codes.width() > 1)
+    return first;
+  for (uint32_t code = 0; code < 1U << type.bits(); ++code) {
+    if (!std::isnan(type.decode(code)))
+      continue;
+    const uint8_t *end = codes.data() + codes.size();
+    const uint8_t *found = std::find(codes.data(), end, static_cast<uint8_t>(code));
+    if (found != end && (!first || found - codes.data() < *first))
+      first = found - codes.data();
+  }
+  return first;
+}
+
 // What keeps the codes of a weight without parts from being those of its format; empty: nothing.
 std::string codesProblem(const QuantizedMatrix &weight) {
   if (weight.components.size() != weight.format->components.size())
@@ -61,6 +78,10 @@ std::string codesProblem(const QuantizedMatrix &weight) {
       return "code " + std::to_string(*wide) + " of '" + component.name + "' is " +
              std::to_string(codes.get(*wide)) + ", '" + std::string(component.type.name()) +
              "' has " + std::to_string(bits) + " bits";
+    if (std::optional<int64_t> none = firstNaN(codes, component.type))
+      return "code " + std::to_string(*none) + " of '" + component.name + "' is " +
+             std::to_string(codes.get(*none)) + ", no number in '" +
+             std::string(component.type.name()) + "'";
   }
   return {};
 }

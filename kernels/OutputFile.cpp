@@ -30,6 +30,8 @@ Result<OutputFile> OutputFile::create(const std::string &path) {
     if (error)
       return unwritable(path, error.message());
     mode = info.st_mode & 07777;
+  } else if (lstat(path.c_str(), &info) == 0) {
+    return unwritable(path, "it is a symbolic link to nothing");
   }
   static std::atomic<int> counter = 0;
   std::string temporary =

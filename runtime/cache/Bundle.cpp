@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <optional>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -176,15 +177,19 @@ struct BundleWriter::Impl {
 
 Result<BundleWriter> BundleWriter::create(const std::string &path, const std::string &origin) {
   struct stat there = {};
-  if (::stat(path.c_str(), &there) == 0 && !S_ISREG(there.st_mode))
+  const bool exists = ::stat(path.c_str(), &there) == 0;
+  if (exists && !S_ISREG(there.st_mode))
     return makeError(DiagId::file_not_writable, {path, "it is no regular file"});
+  if (!exists && ::lstat(path.c_str(), &there) == 0)
+    return makeError(DiagId::file_not_writable, {path, "it is a symbolic link to nothing"});
   BundleWriter writer;
   writer.pimpl = std::make_shared<Impl>();
   Impl &impl = *writer.pimpl;
-  impl.path = path;
-  impl.temporary = path + "." + std::to_string(::getpid()) + ".part";
+  std::error_code ignored; // a file that was there a moment ago
+  impl.path = exists ? std::filesystem::canonical(path, ignored).string() : path;
+  impl.temporary = impl.path + "." + std::to_string(::getpid()) + ".part";
   impl.file.reset(std::fopen(impl.temporary.c_str(), "wb"));
-  if (!impl.file)
+  if (!impl.file || (exists && ::fchmod(::fileno(impl.file.get()), there.st_mode & 07777) != 0))
     return impl.failure();
   if (Status begun = impl.write(std::string(firstLine) + std::string(originWord) + origin + "\n");
       !begun)

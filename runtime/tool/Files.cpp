@@ -56,6 +56,8 @@ Status writeText(const std::string &path, std::string_view text) {
   bool exists = stat(path.c_str(), &info) == 0;
   if (exists && access(path.c_str(), W_OK) != 0)
     return failed(DiagId::file_not_writable, path, errno);
+  if (struct stat link = {}; !exists && lstat(path.c_str(), &link) == 0)
+    return makeError(DiagId::file_not_writable, {path, "it is a symbolic link to nothing"});
   // A pipe or a device is written in place: a rename would replace it.
   bool special = exists && !S_ISREG(info.st_mode);
   std::error_code ignored;

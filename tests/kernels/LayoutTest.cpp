@@ -465,6 +465,14 @@ TEST(PackTest, refusesWhatDoesNotFit) {
   QuantizedMatrix wide = weight;
   wide.components[0].set(5, 16);
   EXPECT_EQ(packError(layout, wide), expected("code 5 of 'element' is 16, 's4' has 4 bits"));
+  auto floats = productFormat("fp8", {component("element", "e4m3", Extent::Element)});
+  QuantizedMatrix none = randomMatrix(floats, 8, 32, 1);
+  for (int64_t i = 0; i < 8 * 32; ++i)
+    none.components[0].set(i, i == 77 ? 0xff : i == 99 ? 0x7f : 0x7e);
+  std::vector<uint8_t> bytes(256);
+  Status status = pack(makeLayout(*floats, 8, 32, 2, 4, 1), none, bytes.data());
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().str(), expected("code 77 of 'element' is 255, no number in 'e4m3'"));
   QuantizedMatrix lacking = weight;
   lacking.components[1] = CodeArray(16, 3);
   EXPECT_EQ(packError(layout, lacking),

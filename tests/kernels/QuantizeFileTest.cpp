@@ -131,6 +131,10 @@ TEST_F(QuantizeFileTest, theInputMayBeTheOutput) {
               0640);
   }
   EXPECT_EQ(filesThere(), 4U);
+  std::filesystem::create_symlink("none", folder + "dangling.safetensors");
+  EXPECT_NE(error("other.safetensors", "dangling.safetensors").find("a symbolic link to nothing"),
+            std::string::npos);
+  EXPECT_TRUE(std::filesystem::is_symlink(folder + "dangling.safetensors"));
 }
 
 TEST_F(QuantizeFileTest, afterAnErrorTheOldOutputIsThere) {

@@ -4,6 +4,7 @@
 
 #include "dsl/Quantize.h"
 
+#include <cmath>
 #include <memory>
 #include <random>
 
@@ -75,6 +76,8 @@ inline QuantizedMatrix randomMatrix(std::shared_ptr<const Format> format, int64_
         code &= (1U << component.type.bits()) - 1;
       if (component.type.bits() > 8)
         code = component.type.encode(0.25 + (random() % 1024) / 512.0);
+      else if (std::isnan(component.type.decode(code)))
+        code = 0; // no weight has it
       codes.set(i, code);
     }
     matrix.components.push_back(std::move(codes));

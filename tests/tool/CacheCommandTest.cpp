@@ -10,6 +10,7 @@
 
 #include <filesystem>
 #include <sstream>
+#include <sys/stat.h>
 
 namespace fs = std::filesystem;
 
@@ -213,6 +214,16 @@ TEST_F(CacheCommandTest, exportLeavesOutWhatNobodyCouldUse) {
   EXPECT_THAT(out, HasSubstr("kernels     1 exported, "));
   EXPECT_THAT(out, HasSubstr(", 2 damaged or of another build left out\n"));
   EXPECT_EQ(rho({"cache", "export", "/none/x"}).code, 1);
+  // As every other output: through a link, and with the mode of the file that was there.
+  const std::string link = bundle + ".link";
+  ASSERT_EQ(chmod(bundle.c_str(), 0600), 0);
+  std::filesystem::create_symlink(bundle, link);
+  ASSERT_EQ(rho({"cache", "export", link}).code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(std::filesystem::status(bundle).permissions(), std::filesystem::perms(0600));
+  std::filesystem::remove(bundle);
+  EXPECT_THAT(rho({"cache", "export", link}).err, HasSubstr("a symbolic link to nothing"));
+  std::filesystem::remove(link);
 }
 
 TEST_F(CacheCommandTest, importTakesAllOrNothing) {

@@ -247,6 +247,13 @@ TEST(FilesTest, writingKeepsPermissionsAndLinks) {
   EXPECT_TRUE(std::filesystem::is_symlink(link));
   EXPECT_EQ(readText(path).value(), "after");
   EXPECT_EQ(std::filesystem::status(path).permissions(), std::filesystem::perms(0640));
+  std::filesystem::remove(path);
+  Status dangling = writeText(link, "again");
+  ASSERT_FALSE(dangling);
+  EXPECT_EQ(dangling.error().str(), "error: '" + link +
+                                        "' cannot be written: it is a symbolic link to nothing "
+                                        "[file_not_writable]\n");
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
   std::filesystem::remove_all(pattern);
 }
 
