@@ -19,13 +19,12 @@ bool readNumbers(std::string_view text, std::string_view pattern,
   const char *at = text.data(), *end = at + text.size();
   const auto *number = numbers.begin();
   for (char expected : pattern) {
+    if (at == end || (expected != '#' && *at != expected) || (expected == '#' && *at == '-'))
+      return false;
     if (expected != '#') {
-      if (at == end || *at++ != expected)
-        return false;
+      ++at;
       continue;
     }
-    if (at == end || *at == '-')
-      return false;
     auto [next, error] = std::from_chars(at, end, **number++);
     if (error != std::errc())
       return false;
