@@ -44,13 +44,13 @@ std::optional<int64_t> firstTooWide(const CodeArray &codes, int bits) {
   return first;
 }
 
-// The first code of at most 8 bits that is no number, which kernels would decode as one.
-std::optional<int64_t> firstNaN(const CodeArray &codes, dsl::ElementType type) {
+// The first code of at most 8 bits that is NaN or infinite, which kernels would decode as a number.
+std::optional<int64_t> firstNonFinite(const CodeArray &codes, dsl::ElementType type) {
   std::optional<int64_t> first;
   if (codes.width() > 1)
     return first;
   for (uint32_t code = 0; code < 1U << type.bits(); ++code) {
-    if (!std::isnan(type.decode(code)))
+    if (std::isfinite(type.decode(code)))
       continue;
     const uint8_t *end = codes.data() + codes.size();
     const uint8_t *found = std::find(codes.data(), end, static_cast<uint8_t>(code));
@@ -78,9 +78,9 @@ std::string codesProblem(const QuantizedMatrix &weight) {
       return "code " + std::to_string(*wide) + " of '" + component.name + "' is " +
              std::to_string(codes.get(*wide)) + ", '" + std::string(component.type.name()) +
              "' has " + std::to_string(bits) + " bits";
-    if (std::optional<int64_t> none = firstNaN(codes, component.type))
+    if (std::optional<int64_t> none = firstNonFinite(codes, component.type))
       return "code " + std::to_string(*none) + " of '" + component.name + "' is " +
-             std::to_string(codes.get(*none)) + ", no number in '" +
+             std::to_string(codes.get(*none)) + ", no finite number in '" +
              std::string(component.type.name()) + "'";
   }
   return {};

@@ -120,15 +120,26 @@ static ExprPtr overCoarser(const Format &format, int component, const std::vecto
   return input;
 }
 
-// rule / the largest values of the components after `component` in the order, those of `among`.
-static ExprPtr overLargestFiner(const Format &format, int component, ExprPtr rule,
-                                const std::vector<bool> &among) {
+// Whether numbers of a type need another scale that brings them into its range.
+static bool isNarrow(ElementType type) { return type.bits() <= 8 && type.exponentBits() <= 4; }
+
+// The rule of a scale, from one for it and all finer ones of `among` together: over the largest
+// values of those that are narrow. A narrow one before a wide one is 1: the wide one needs no help,
+// and cannot give any to one that was rounded to 0.
+static ExprPtr shareOfScale(const Format &format, int component, ExprPtr rule,
+                            const std::vector<bool> &among) {
   const auto &order = format.encodeOrder;
+  ElementType own = format.components[static_cast<size_t>(component)].type;
+  bool yields = isNarrow(own) && own.decode(own.encode(1)) == 1;
   auto self = std::find(order.begin(), order.end(), component);
   for (auto finer = self == order.end() ? self : self + 1; finer != order.end(); ++finer) {
     ElementType type = format.components[static_cast<size_t>(*finer)].type;
-    if (among[static_cast<size_t>(*finer)] && type.bits() <= 8 && type.exponentBits() <= 5)
+    if (!among[static_cast<size_t>(*finer)])
+      continue;
+    if (isNarrow(type))
       rule = divide(rule, constant(type.maxFinite()));
+    else if (yields)
+      return constant(1);
   }
   return rule;
 }
@@ -169,7 +180,7 @@ static ExprPtr deriveZeroPoint(const Format &format, int component, int zero) {
   if (component == zero)
     return binary(Expr::Op::Sub, constant(lo), reachFromZero(false, numbers));
   ExprPtr rule = divide(rangeWithZero(numbers), constant(hi - lo));
-  return overLargestFiner(format, component, rule, scales);
+  return shareOfScale(format, component, rule, scales);
 }
 
 // element * scale + offset or - offset; null where the value has another form.
@@ -222,7 +233,7 @@ ExprPtr deriveEncode(const Format &format, int component) {
   if (!factors.empty() && factors[self]) {
     ExprPtr rule = divide(reduce(Expr::Reduction::Absmax, overCoarser(format, component, factors)),
                           constant(largestElement(format.element().type)));
-    return overLargestFiner(format, component, rule, factors);
+    return shareOfScale(format, component, rule, factors);
   }
   if (!factors.empty() || remap)
     return nullptr;

@@ -76,11 +76,11 @@ struct MatrixView {
 //
 // 1. Components in the order Format::encodeOrder, coarse to fine. All arithmetic of a rule is in
 //    double, in the order that the rule is written; the components that it reads are the decoded
-//    codes; 0 / 0 is 0 (an all-zero group has scale 0); a reduction gives NaN when one of its
-//    numbers is NaN and never -0. The result becomes a code by ElementType::encode. Of the
-//    candidates of a rule best(...) the code is that with which the numbers that share it, after
-//    all that is encoded later, have the least squared error (in double, number by number in each
-//    row, row by row); of equal ones the first. A candidate for which a requirement cannot be
+//    codes; a number over 0 is 0 (what a scale that is 0 multiplies); a reduction gives NaN when
+//    one of its numbers is NaN and never -0. The result becomes a code by ElementType::encode. Of
+//    the candidates of a rule best(...) the code is that with which the numbers that share it,
+//    after all that is encoded later, have the least squared error (in double, number by number in
+//    each row, row by row); of equal ones the first. A candidate for which a requirement cannot be
 //    fulfilled is as far off as can be.
 // 2. The element of a product without requirements (isProduct): S is the product in double, in the
 //    order of declaration, of the other components' decoded codes (1 where there are none). The

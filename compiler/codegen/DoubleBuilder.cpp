@@ -364,10 +364,8 @@ DoubleBuilder::Value DoubleBuilder::ruleValue(const Expr &expr,
     Value a = operand(0), b = operand(1), result = arithmetic(expr.op, a, b);
     if (expr.op != Expr::Op::Div)
       return result;
-    Value zero = constant(0); // 0 / 0 is 0
-    Value both = arith::AndIOp::create(builder, loc, compare(CmpFPredicate::OEQ, a, zero),
-                                       compare(CmpFPredicate::OEQ, b, zero));
-    return select(both, zero, result);
+    Value zero = constant(0); // of anything over 0
+    return select(compare(CmpFPredicate::OEQ, b, zero), zero, result);
   }
   case Expr::Kind::Cast: {
     dsl::ElementType type = dsl::castTypeOf(expr);

@@ -58,6 +58,28 @@ bool holdsAll(dsl::ElementType operand, dsl::ElementType type) {
   return type.bits() <= 16;
 }
 
+double largest(dsl::ElementType type) {
+  return std::max(std::abs(type.minFinite()), type.maxFinite());
+}
+
+// The largest number that codes of at most 8 bits can make of the core. What wider ones make has
+// the size of the weights, which operands of 16 bits have always been trusted to hold: 1.
+double largestOfNarrow(const dsl::Format &weight, const Expr &core) {
+  auto isWide = [&](int component) {
+    return weight.components[static_cast<size_t>(component)].type.bits() > 8;
+  };
+  for (int component = 0; component < static_cast<int>(weight.components.size()); ++component)
+    if (isWide(component) && mentions(core, component))
+      return 1;
+  if (const std::optional<dsl::Remap> &remap = weight.element().remap) {
+    std::vector<int> others = dsl::componentsOf(*remap);
+    if (std::any_of(others.begin(), others.end(), isWide))
+      return largest(weight.element().type);
+  }
+  dsl::Range range = dsl::rangeOf(core, weight);
+  return std::max(std::abs(range.min), std::abs(range.max));
+}
+
 // Group scales multiplied into operand A: the decode that does it, or why there is none.
 struct ScaledOperand {
   std::optional<DecodeSequence> decode;
@@ -74,7 +96,7 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
   if (operand.bits() < 16)
     return {{}, 0, "products with scales do not fit operands of " + placed.mmaType};
   RowNumber product{{{.factor = 1, .components = {}}}};
-  double largest = 1;
+  double scales = 1; // the largest product of them
   bool groupsOfHalves = false;
   for (const ScaleUse &use : groups) {
     groupsOfHalves = groupsOfHalves || isGroupOfHalf(use.group);
@@ -82,8 +104,19 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
       return {{}, 0, why};
     product = product.times(RowNumber{{{.factor = 1, .components = {use.component}}}});
     dsl::ElementType type = weight.components[use.component].type;
-    largest *= std::max(std::abs(type.minFinite()), type.maxFinite());
+    scales *= largest(type);
   }
+  // Of scales of more than 8 bits, powers of two among them, products have the size of the weights.
+  bool narrow = std::all_of(groups.begin(), groups.end(), [&](const ScaleUse &use) {
+    dsl::ElementType type = weight.components[use.component].type;
+    return type.bits() <= 8 && type.exponentBits() <= 5;
+  });
+  auto checked = [&](DecodeSequence scaled, int roundings) -> ScaledOperand {
+    double most = std::ldexp(scales * largestOfNarrow(weight, core), scaled.log2Factor);
+    if (narrow && most > operand.maxFinite())
+      return {{}, 0, "products with scales leave the range of " + placed.mmaType};
+    return {std::move(scaled), roundings, ""};
+  };
   if (groups.size() == 1) {
     dsl::ElementType type = weight.components[groups[0].component].type;
     // Exact when the bits of element and scale fit the operand type.
@@ -94,17 +127,17 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
     DecodeSequence unscaled =
         decode.sparseBits > 0 ? decode : *decodeSequence(weight, core, placed.mmaType, leastLog2);
     if (auto scaled = withScale(unscaled, weight, groups[0].component, placed.mmaType))
-      return {std::move(scaled), exact ? 0 : 1, ""};
+      return checked(*std::move(scaled), exact ? 0 : 1);
     if (!holdsAll(operand, type))
       return {{}, 0, std::string(type.name()) + " is not exact in " + placed.mmaType};
-    return {numberScaled(decode, product, largest, type.significantBits(), groupsOfHalves,
-                         placed.mmaType),
-            exact ? 0 : 1, ""};
+    return checked(numberScaled(decode, product, scales, type.significantBits(), groupsOfHalves,
+                                placed.mmaType),
+                   exact ? 0 : 1);
   }
-  if (largest > operand.maxFinite())
+  if (scales > operand.maxFinite())
     return {{}, 0, "products of scales leave the range of " + placed.mmaType};
   constexpr int ofF32 = 24; // rounded products
-  return {numberScaled(decode, product, largest, ofF32, groupsOfHalves, placed.mmaType), 2, ""};
+  return checked(numberScaled(decode, product, scales, ofF32, groupsOfHalves, placed.mmaType), 2);
 }
 
 std::vector<bool> streamedComponents(const dsl::Format &weight, const DecodeSequence &decode) {

@@ -147,8 +147,8 @@ using e8m0 = PowerOfTwo;
 using f16 = Float<16, 5, 10, 15, Special::Ieee, 0x7bff, 0x7e00>;
 using bf16 = Float<16, 8, 7, 127, Special::Ieee, 0x7f7f, 0x7fc0>;
 
-// Division in encode rules: an all-zero group has scale 0.
-__device__ inline double divide(double a, double b) { return a == 0 && b == 0 ? 0 : a / b; }
+// Division in encode rules: what a scale that is 0 multiplies is 0.
+__device__ inline double divide(double a, double b) { return b == 0 ? 0 : a / b; }
 
 // min() and max() of two numbers in encode rules: NaN where one is.
 __device__ inline double smaller(double a, double b) { return a != a || a < b ? a : b; }

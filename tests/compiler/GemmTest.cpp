@@ -105,6 +105,31 @@ TEST(Placements, OperandAndAccumulatorAreWithinTheBound) {
     expectWithinBound({"nvfp4", "bf16", "f32", scales, "sm_80", {12, 96, 384}});
 }
 
+// The largest scale times the largest element leaves the range of f16, so that the scales stand at
+// the accumulators; where both fit, operands may be scaled.
+TEST(Placements, ScaledOperandsStayInTheRangeOfTheirType) {
+  struct Wide {
+    const char *element, *scale;
+    double scaleMax, elementMax;
+    bool fits;
+  };
+  for (Wide wide : {Wide{"s4", "e5m2", 57344, 7, false}, Wide{"e4m3", "ue4m3", 448, 448, false},
+                    Wide{"u8", "e4m3", 448, 255, false}, Wide{"e2m1", "ue4m3", 448, 6, true},
+                    Wide{"s4", "u8", 255, 7, true}}) {
+    std::string most = std::to_string(wide.elementMax);
+    std::string zero = *wide.element == 'u' ? " - 128" : "";
+    std::string format =
+        std::string("format wide { element: ") + wide.element + " fine: " + wide.scale +
+        " per k[32] scale: f32 per channel value = (element" + zero +
+        ") * fine * scale encode { scale = absmax(x) / " + most + " / " +
+        std::to_string(wide.scaleMax) + " fine = absmax(x / scale) / " + most + " } }";
+    for (const char *target : {"sm_80", "sm_90a"})
+      expectWithinBound({"wide", "f16", "f32", "", target, {3, 72, 256}, format});
+    if (wide.fits)
+      expectWithinBound({"wide", "f16", "f32", "scales: operand", "sm_80", {3, 72, 256}, format});
+  }
+}
+
 TEST(IntegerPaths, AreExactBitForBit) {
   for (Pair pair : {Pair{"int4_g64", "int8_token"}, Pair{"int4_g128", "int8_token"},
                     Pair{"int4_channel", "int8_token"}, Pair{"liquidquant", "int8_token"},

@@ -223,6 +223,10 @@ TEST(PlanDiagnostics, Scales) {
             "k, 16 [no_legal_placement]\n"
             "gemm g { weight: g8 activation: int8 output: f16 }\n"
             "                 ^~\n");
+  EXPECT_THAT(messageOf("format w { element: s4 scale: e5m2 per k[32] value = element * scale }\n"
+                        "gemm g { weight: w activation: f16 output: f16 "
+                        "schedule { scales: operand } }"),
+              testing::HasSubstr("products with scales leave the range of f16 [scales_not_legal]"));
   EXPECT_THAT(messageOf("format w { element: s4 scale: f16 per k[40] value = element * scale }\n"
                         "gemm g { weight: w activation: int8 output: f16 }"),
               testing::HasSubstr("group 40 is no multiple of the instruction's k"));

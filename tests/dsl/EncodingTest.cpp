@@ -142,6 +142,36 @@ TEST(Rules, FunctionsOfOneAndTwoNumbers) {
     EXPECT_EQ(ElementType::get("f32").decode(q.components[i + 1].get(0)), expected[i]) << i;
 }
 
+// A scale that is rounded to 0 leaves zeros, not infinities and NaN.
+TEST(Rules, ANumberOverZeroIsZero) {
+  FormatPtr format = declared(
+      "format f { element: s4 coarse: u4 per channel fine: e5m2 per k[8] value = element * coarse "
+      "* fine encode { coarse = absmax(x) / 1000 fine = absmax(x / coarse) / 7 } }");
+  QuantizedMatrix q = encoded(format, {1, 2, 3, -4, 5, 6, 7.5f, 0}, 1, 8);
+  EXPECT_EQ(q.components[2].get(0), 0u);
+  for (int64_t c = 0; c < 8; ++c)
+    EXPECT_EQ(q.value(0, c), 0);
+}
+
+// Derived rules of two scales, whichever of them is narrow: no scale is lost.
+TEST(Rules, DerivedOnesShareAScaleByWhatItsPartsHold) {
+  for (const char *scales :
+       {"a: f16 per k[64] b: e5m2 per k[32]", "a: f32 per channel b: e4m3 per k[32]",
+        "a: s5 per channel b: bf16 per k[32]", "a: u4 per k[64] b: f16 per k[64]",
+        "a: bf16 per channel b: u6 per k[32]", "a: e5m2 per k[64] b: e5m2 per k[32]"}) {
+    FormatPtr format =
+        declared(std::string("format f { element: s6 ") + scales + " value = element * a * b }");
+    Numbers x = numbers(encodedRows * encodedK, 6);
+    for (float &number : x)
+      number *= 0.01f;
+    QuantizedMatrix q = encoded(format, x, encodedRows, encodedK);
+    double error = squaredError(q, x, 0, encodedRows, 0, encodedK), all = 0;
+    for (float number : x)
+      all += double(number) * number;
+    EXPECT_LT(error, all * 0.01) << scales;
+  }
+}
+
 // Each candidate alone is encoded by a format with that rule; the least error must be chosen.
 void expectLeastErrorWins(const std::vector<double> &weights) {
   auto with = [](const std::string &rule) {

@@ -472,7 +472,8 @@ TEST(PackTest, refusesWhatDoesNotFit) {
   std::vector<uint8_t> bytes(256);
   Status status = pack(makeLayout(*floats, 8, 32, 2, 4, 1), none, bytes.data());
   ASSERT_FALSE(status.ok());
-  EXPECT_EQ(status.error().str(), expected("code 77 of 'element' is 255, no number in 'e4m3'"));
+  EXPECT_EQ(status.error().str(),
+            expected("code 77 of 'element' is 255, no finite number in 'e4m3'"));
   QuantizedMatrix lacking = weight;
   lacking.components[1] = CodeArray(16, 3);
   EXPECT_EQ(packError(layout, lacking),
