@@ -67,11 +67,14 @@ KernelBuilder::EpilogueFactors KernelBuilder::buildFactors() {
         multiply(loc, columns[j], loads[j]);
     }
   }
-  double constant = chain.factor;
-  if (constant != 1.0)
-    multiply(at("output"), factor,
-             mlir::arith::ConstantFloatOp::create(builder, at("output"), builder.getF32Type(),
-                                                  llvm::APFloat(static_cast<float>(constant))));
+  if (chain.factor == 1.0)
+    return factors;
+  Value constant = mlir::arith::ConstantFloatOp::create(
+      builder, at("output"), builder.getF32Type(), llvm::APFloat(static_cast<float>(chain.factor)));
+  if (rows.empty())
+    multiply(at("output"), factor, constant);
+  for (Value &row : rows) // of which a thread has a few, and outputs many
+    multiply(at("output"), row, constant);
   return factors;
 }
 

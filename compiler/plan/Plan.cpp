@@ -23,13 +23,11 @@ using Scales = dsl::ScheduleDecl::Scales;
 using Roles = dsl::ScheduleDecl::Roles;
 using Sums = dsl::ScheduleDecl::Sums;
 
-// A k tile is fully unrolled: more matrix instructions than this and compiling, not running, is
-// what takes long.
-constexpr int64_t unrollLimit = 128;
-int64_t instructionsPerTile(const PlacedGemm &placed, const Schedule &schedule) {
+// A k tile is fully unrolled: with more updates of a thread's four sums than this, compiling takes
+// what running no longer gains.
+constexpr int64_t unrollLimit = 192;
+int64_t updatesPerTile(const PlacedGemm &placed, const Schedule &schedule) {
   Geometry g = makeGeometry(placed, schedule);
-  if (g.specialized()) // an instruction does tileM / 8 times 4 as much
-    return g.chunks() * g.stepsPerChunk() * g.rowTiles();
   return g.chunks() * g.stepsPerChunk() * g.rowTiles() * g.batchTiles() * placed.products();
 }
 
@@ -448,7 +446,7 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
       }
       if (roles == Roles::Gemv && !gemm.schedule.roles && !mayBeGemv(*placed, schedule))
         continue;
-      if (!gemm.schedule.tile && instructionsPerTile(*placed, schedule) > unrollLimit)
+      if (!gemm.schedule.tile && updatesPerTile(*placed, schedule) > unrollLimit)
         continue;
       if (!placed->parts.empty() && schedule.splitK != 1 &&
           gemm.schedule.balance != dsl::ScheduleDecl::Balance::Tiles)
