@@ -17,7 +17,12 @@
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/Config/llvm-config.h"
+#include "llvm/IR/DiagnosticInfo.h"
+#include "llvm/IR/DiagnosticPrinter.h"
+#include "llvm/IR/Verifier.h"
 #include "llvm/IRReader/IRReader.h"
+#include "llvm/Support/CrashRecoveryContext.h"
+#include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/SourceMgr.h"
 
 #include <chrono>
@@ -55,7 +60,15 @@ public:
           if (message.empty())
             message = describe(d);
           return mlir::success();
-        }) {}
+        }) {
+    llvmContext.setDiagnosticHandlerCallBack(
+        [](const llvm::DiagnosticInfo *info, void *to) {
+          std::string &message = static_cast<Compilation *>(to)->message;
+          if (info->getSeverity() == llvm::DS_Error && message.empty())
+            message = describe(*info);
+        },
+        this);
+  }
 
   void start(const dsl::Gemm &gemm, const Plan &plan) { module = buildGemm(*context, gemm, plan); }
   void start(const ModuleMaker &make) { module = make(*context); }
@@ -65,11 +78,14 @@ public:
       llvm::SMDiagnostic problem;
       llvm::MemoryBufferRef buffer{llvm::StringRef(text), llvm::StringRef(name)};
       llvmModule = llvm::parseIR(buffer, problem, llvmContext);
-      if (llvmModule)
-        return std::nullopt;
-      return makeError(DiagId::bad_ir,
-                       {"llvm", std::string(name) + ":" + std::to_string(problem.getLineNo()) +
-                                    ": " + problem.getMessage().str()});
+      if (!llvmModule)
+        return makeError(DiagId::bad_ir,
+                         {"llvm", std::string(name) + ":" + std::to_string(problem.getLineNo()) +
+                                      ": " + problem.getMessage().str()});
+      llvm::raw_string_ostream out(message);
+      bool isBroken = llvm::verifyModule(*llvmModule, &out);
+      message.resize(std::min(message.size(), message.find('\n')));
+      return isBroken ? failure(stage) : std::nullopt;
     }
     module = mlir::parseSourceString<mlir::ModuleOp>(
         llvm::StringRef(text), mlir::ParserConfig(context.get()), llvm::StringRef(name));
@@ -93,8 +109,10 @@ public:
   Result<std::string> print(Stage stage) {
     std::string text;
     llvm::raw_string_ostream out(text);
-    if (stage == Stage::Ptx)
-      return emitPtx(*llvmModule);
+    if (stage == Stage::Ptx) {
+      Result<std::string> ptx = emitPtx(*llvmModule);
+      return ptx && !message.empty() ? *failure(Stage::Llvm) : ptx;
+    }
     if (stage == Stage::Llvm)
       llvmModule->print(out, nullptr);
     else // with locations: they carry the origins, and re-entry must not lose them
@@ -116,6 +134,14 @@ private:
     if (auto at = llvm::dyn_cast<mlir::FileLineColLoc>(diagnostic.getLocation()))
       out << at.getFilename().getValue() << ':' << at.getLine() << ':' << at.getColumn() << ": ";
     out << diagnostic.str();
+    return text;
+  }
+
+  static std::string describe(const llvm::DiagnosticInfo &diagnostic) {
+    std::string text;
+    llvm::raw_string_ostream out(text);
+    llvm::DiagnosticPrinterRawOStream printer(out);
+    diagnostic.print(printer);
     return text;
   }
 
@@ -160,6 +186,28 @@ Result<std::string> runStages(Compilation &compilation, Stage next, Stage last,
     if (text)
       return *text;
   }
+}
+
+// What a compilation of somebody else's text makes. LLVM ends the process over code that it cannot
+// compile, which our own passes never make: here that is an error, and what the compilation holds
+// is lost.
+Result<std::string> orFatal(llvm::function_ref<Result<std::string>(Compilation &)> work) {
+  std::string reason = "LLVM crashed";
+  llvm::ScopedFatalErrorHandler handler(
+      [](void *to, const char *why, bool) {
+        *static_cast<std::string *>(to) = why;
+        llvm::CrashRecoveryContext::GetCurrent()->HandleExit(1);
+      },
+      &reason);
+  auto compilation = std::make_unique<Compilation>();
+  std::optional<Result<std::string>> result;
+  llvm::CrashRecoveryContext::Enable();
+  bool finished = llvm::CrashRecoveryContext().RunSafely([&] { result = work(*compilation); });
+  llvm::CrashRecoveryContext::Disable();
+  if (finished)
+    return *std::move(result);
+  [[maybe_unused]] Compilation *lost = compilation.release();
+  return makeError(DiagId::bad_ir, {"llvm", reason});
 }
 
 KernelImage launchFacts(const dsl::Gemm &gemm, const Plan &plan, const PlacedGemm &placed) {
@@ -226,15 +274,16 @@ Result<std::string> emit(const dsl::Gemm &gemm, const Plan &plan, Stage stage,
 Result<std::string> reenter(std::string_view text, std::string_view name, Stage from, Stage to) {
   if (from == Stage::Ptx || to < from)
     return makeError(DiagId::bad_stage_order, {std::string(nameOf(from)), std::string(nameOf(to))});
-  Compilation compilation;
-  if (std::optional<Error> error = compilation.parse(text, name, from))
-    return *error;
-  if (to == from && from != Stage::Rho)
-    return compilation.print(to);
-  Stage next = from == Stage::Rho && to == Stage::Rho
-                   ? Stage::Rho
-                   : static_cast<Stage>(static_cast<int>(from) + 1);
-  return runStages(compilation, next, to, nullptr);
+  return orFatal([&](Compilation &compilation) -> Result<std::string> {
+    if (std::optional<Error> error = compilation.parse(text, name, from))
+      return *error;
+    if (to == from && from != Stage::Rho)
+      return compilation.print(to);
+    Stage next = from == Stage::Rho && to == Stage::Rho
+                     ? Stage::Rho
+                     : static_cast<Stage>(static_cast<int>(from) + 1);
+    return runStages(compilation, next, to, nullptr);
+  });
 }
 
 Result<std::string> compileModule(const ModuleMaker &make) {

@@ -45,7 +45,7 @@ def Tile_PickBlockOp : Tile_Op<"pick_block", [Pure]> {
 
 def Tile_LoadTensorCodeOp : Tile_Op<"load_tensor_code", []> {
   let summary = "a single code of so many bits from global memory";
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I64Attr:$bits);
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, CodeBits:$bits);
   let results = (outs I32:$code);
   let assemblyFormat = "$source `+` $base `bits` $bits attr-dict `:` type($source)";
 }

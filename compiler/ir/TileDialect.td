@@ -24,6 +24,8 @@ def ElementName
           CPred<"::rho::dsl::ElementType::fromName(::llvm::cast<::mlir::StringAttr>($_self).getValue())">,
           "names an element type">]>;
 
+def CodeBits : ConfinedAttr<I64Attr, [IntMinValue<1>, IntMaxValue<32>]>;
+
 def Tile_Shared : TypeDef<Tile_Dialect, "Shared"> {
   let mnemonic = "shared";
   let summary = "a shared-memory buffer of `stages` equal parts";
@@ -209,7 +211,7 @@ def Tile_StreamRowCodesOp : Tile_Op<"stream_row_codes", []> {
     turn, the `group`th so many.
   }];
   let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$tile,
-                       I64Attr:$groups, I64Attr:$group, I64Attr:$spread, I64Attr:$bits);
+                       I64Attr:$groups, I64Attr:$group, I64Attr:$spread, CodeBits:$bits);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
     $source `+` $base `tile` $tile `of` $groups `group` $group `spread` $spread `bits` $bits attr-dict
@@ -249,7 +251,7 @@ def Tile_LoadRowCodesOp : Tile_Op<"load_row_codes", []> {
     `warpgroup` n: of the rows that the thread of the same place n warpgroups further on has. The
     threads of a quad take `spread` consecutive groups in turn, the `group`th so many.
   }];
-  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$group, I64Attr:$bits,
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$group, CodeBits:$bits,
                        DefaultValuedAttr<I64Attr, "0">:$warpgroup,
                        DefaultValuedAttr<I64Attr, "1">:$spread);
   let results = (outs I32Vector:$words);
@@ -295,7 +297,7 @@ def Tile_ConvertScalesOp : Tile_Op<"convert_scales", [Pure]> {
   let description = [{
     Each lies in a unit of `unit` bits, from bit `shift` on.
   }];
-  let arguments = (ins I32Vector:$words, ElementName:$element, I64Attr:$unit,
+  let arguments = (ins I32Vector:$words, ElementName:$element, CodeBits:$unit,
                        I64Attr:$shift);
   let results = (outs F32Vector:$scales);
   let assemblyFormat = "$words `from` $element `in` $unit `at` $shift attr-dict `:` type($words) `->` type($scales)";

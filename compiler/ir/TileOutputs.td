@@ -20,7 +20,7 @@ def Tile_LoadRowScalesOp : Tile_Op<"load_row_scales", []> {
   let summary = "per-channel scales of this thread's weight rows, from global memory, as they are packed";
   let description = [{Each in a unit of `unit` bits; tile.convert_scales makes them f32.}];
   let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$tileN,
-                       I64Attr:$unit);
+                       CodeBits:$unit);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
     $source `+` $base `tile` $tileN `in` $unit attr-dict `:` type($source) `->` type($words)
@@ -41,7 +41,7 @@ def Tile_LoadTensorScaleOp : Tile_Op<"load_tensor_scale", []> {
   let summary = "a single scale from global memory";
   let description = [{Unit and shift as of tile.convert_scales.}];
   let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, ElementName:$element,
-                       I64Attr:$unit, I64Attr:$shift);
+                       CodeBits:$unit, I64Attr:$shift);
   let results = (outs F32:$scale);
   let assemblyFormat = "$source `+` $base `as` $element `in` $unit `at` $shift attr-dict `:` type($source)";
 }

@@ -72,7 +72,7 @@ def Tile_LoadPieceOp : Tile_Op<"load_piece", []> {
     with `rowBits` a code of so many bits for each row. Zeros where `stored` is given and false.
   }];
   let arguments = (ins Tile_Shared:$buffer, I32:$slot, I32:$piece, I64Attr:$pieceBytes,
-                       I64Attr:$offset, OptionalAttr<I64Attr>:$rowBits, Optional<I1>:$stored);
+                       I64Attr:$offset, OptionalAttr<CodeBits>:$rowBits, Optional<I1>:$stored);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
     $buffer `[` $slot `]` `piece` $piece `of` $pieceBytes `at` $offset (`rows` `bits` $rowBits^)?

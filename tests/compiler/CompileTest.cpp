@@ -1,6 +1,7 @@
 // The stages as values: what each prints, that each can be entered again, and what is refused.
 #include "compiler/Compiler.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace rho::compiler {
@@ -158,6 +159,27 @@ TEST(Reenter, NamesWhatIsWrong) {
   EXPECT_EQ(
       failure("", Stage::Llvm, Stage::Rho),
       "error: cannot go from llvm to rho; stages run rho, tile, llvm, ptx [bad_stage_order]\n");
+}
+
+// LLVM's own answer to these is to end the process.
+TEST(Reenter, SurvivesCodeThatCannotBeCompiled) {
+  auto kernel = [](const std::string &body) {
+    return "target triple = \"nvptx64-nvidia-cuda\"\n"
+           "declare <4 x float> @llvm.x86.sse.rcp.ss(<4 x float>)\n"
+           "define ptx_kernel void @k(ptr %p, i32 %i) #0 {\n" +
+           body + "}\nattributes #0 = { \"target-cpu\"=\"sm_80\" }\n";
+  };
+  const std::string good = kernel("store i32 %i, ptr %p\nret void\n");
+  const std::string bad = kernel("%a = load <4 x float>, ptr %p\n"
+                                 "%b = call <4 x float> @llvm.x86.sse.rcp.ss(<4 x float> %a)\n"
+                                 "store <4 x float> %b, ptr %p\nret void\n");
+  const std::string broken = kernel("store i32 %j, ptr %p\n%j = add i32 %i, 1\nret void\n");
+  EXPECT_EQ(failure(good, Stage::Llvm), "accepted");
+  for (int i = 0; i < 2; ++i)
+    EXPECT_THAT(failure(bad, Stage::Llvm), testing::StartsWith("error: malformed llvm module: "));
+  EXPECT_EQ(failure(broken, Stage::Llvm),
+            "error: malformed llvm module: Instruction does not dominate all uses! [bad_ir]\n");
+  EXPECT_EQ(failure(good, Stage::Llvm), "accepted");
 }
 
 } // namespace
