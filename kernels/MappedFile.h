@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace rho::kernels {
 
@@ -15,7 +16,10 @@ public:
   Descriptor(const Descriptor &) = delete;
   Descriptor &operator=(const Descriptor &) = delete;
   Descriptor(Descriptor &&other) noexcept : number(other.number) { other.number = -1; }
-  Descriptor &operator=(Descriptor &&) = delete;
+  Descriptor &operator=(Descriptor &&other) noexcept {
+    std::swap(number, other.number);
+    return *this;
+  }
   ~Descriptor();
   int get() const { return number; }
 

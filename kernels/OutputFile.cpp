@@ -8,11 +8,22 @@
 #include <optional>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 namespace rho::kernels {
 
 static Error unwritable(const std::string &path, const std::string &reason) {
   return makeError(DiagId::file_not_writable, {path, reason});
+}
+
+static std::string folderOf(const std::string &path) {
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+// By which a file without a name gets one.
+static std::string linkOf(const Descriptor &file) {
+  return "/proc/self/fd/" + std::to_string(file.get());
 }
 
 Error OutputFile::failed(int error) const { return unwritable(path, std::strerror(error)); }
@@ -22,7 +33,7 @@ Result<OutputFile> OutputFile::create(const std::string &path) {
   std::optional<mode_t> mode;
   if (struct stat info = {}; stat(path.c_str(), &info) == 0) {
     if (!S_ISREG(info.st_mode))
-      return unwritable(path, "not a regular file");
+      return unwritable(path, "it is no regular file");
     if (access(path.c_str(), W_OK) != 0)
       return unwritable(path, std::strerror(errno));
     std::error_code error;
@@ -36,10 +47,14 @@ Result<OutputFile> OutputFile::create(const std::string &path) {
   static std::atomic<int> counter = 0;
   std::string temporary =
       target + "." + std::to_string(getpid()) + "." + std::to_string(counter++) + ".part";
-  Descriptor file(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  constexpr mode_t everyone = 0666;
+  Descriptor file(open(folderOf(target).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, everyone));
+  bool isNamed = file.get() < 0 || access(linkOf(file).c_str(), F_OK) != 0;
+  if (isNamed)
+    file = Descriptor(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, everyone));
   if (file.get() < 0)
     return unwritable(path, std::strerror(errno));
-  OutputFile output(target, temporary, std::move(file));
+  OutputFile output(target, temporary, std::move(file), isNamed);
   if (mode && fchmod(output.file.get(), *mode) != 0)
     return output.failed(errno);
   return output;
@@ -47,12 +62,10 @@ Result<OutputFile> OutputFile::create(const std::string &path) {
 
 OutputFile::OutputFile(OutputFile &&other) noexcept
     : path(std::move(other.path)), temporary(std::move(other.temporary)),
-      file(std::move(other.file)), end(other.end) {
-  other.temporary.clear();
-}
+      file(std::move(other.file)), isNamed(std::exchange(other.isNamed, false)), end(other.end) {}
 
 OutputFile::~OutputFile() {
-  if (!temporary.empty())
+  if (isNamed)
     unlink(temporary.c_str());
 }
 
@@ -81,13 +94,15 @@ Status OutputFile::writeAt(int64_t offset, const void *data, int64_t bytes) {
 Status OutputFile::commit() {
   if (fsync(file.get()) != 0)
     return failed(errno);
+  if (!isNamed &&
+      linkat(AT_FDCWD, linkOf(file).c_str(), AT_FDCWD, temporary.c_str(), AT_SYMLINK_FOLLOW) != 0)
+    return failed(errno);
+  isNamed = true;
   if (rename(temporary.c_str(), path.c_str()) != 0)
     return failed(errno);
-  temporary.clear();
+  isNamed = false;
   // The new name lives in the folder. Not every file system can sync one: what is renamed stays so.
-  std::string folder = std::filesystem::path(path).parent_path().string();
-  Descriptor parent(
-      open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  Descriptor parent(open(folderOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (parent.get() >= 0)
     fsync(parent.get());
   return Done{};

@@ -1,4 +1,4 @@
-// Files that appear whole or not at all. Internal to kernels/.
+// Files that appear whole or not at all.
 #pragma once
 
 #include "dsl/Error.h"
@@ -9,8 +9,10 @@
 
 namespace rho::kernels {
 
-// A file that grows beside its place and takes it when it is complete, over what was there: who
-// reads the old file goes on reading it. Gone when the object is, unless it was committed.
+// A file that grows without a name and takes its place when it is complete, over what was there:
+// who reads the old file goes on reading it. Gone when the object is, and when the process is,
+// unless it was committed; where the file system has no nameless files it grows beside its place,
+// as PATH.PID.N.part, which a killed process leaves behind.
 class OutputFile {
 public:
   // A link is followed. What is there and is replaced keeps its permissions. Errors of all
@@ -23,17 +25,19 @@ public:
   Status append(const void *data, int64_t bytes);
   Status writeAt(int64_t offset, const void *data, int64_t bytes);
   int64_t size() const { return end; }
-  // Waits until the file is on disk, then renames it.
+  // Waits until the file is on disk, then gives it its name.
   Status commit();
 
 private:
-  OutputFile(std::string path, std::string temporary, Descriptor file)
-      : path(std::move(path)), temporary(std::move(temporary)), file(std::move(file)) {}
+  OutputFile(std::string path, std::string temporary, Descriptor file, bool isNamed)
+      : path(std::move(path)), temporary(std::move(temporary)), file(std::move(file)),
+        isNamed(isNamed) {}
   Error failed(int error) const;
 
   std::string path;      // its place
-  std::string temporary; // empty once it has that place
+  std::string temporary; // a name beside it
   Descriptor file;
+  bool isNamed; // it has that name
   int64_t end = 0;
 };
 

@@ -1,12 +1,12 @@
 #include "runtime/tool/Files.h"
 
+#include "kernels/OutputFile.h"
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <sys/stat.h>
-#include <unistd.h>
 
 namespace rho::tool {
 
@@ -52,34 +52,20 @@ Status writeText(const std::string &path, std::string_view text) {
       return failed(DiagId::file_not_writable, "standard output", errno);
     return Done{};
   }
-  struct stat info = {};
-  bool exists = stat(path.c_str(), &info) == 0;
-  if (exists && access(path.c_str(), W_OK) != 0)
-    return failed(DiagId::file_not_writable, path, errno);
-  if (struct stat link = {}; !exists && lstat(path.c_str(), &link) == 0)
-    return makeError(DiagId::file_not_writable, {path, "it is a symbolic link to nothing"});
-  // A pipe or a device is written in place: a rename would replace it.
-  bool special = exists && !S_ISREG(info.st_mode);
-  std::error_code ignored;
-  std::string target = exists ? std::filesystem::canonical(path, ignored).string() : path;
-  std::string temporary = special ? path : target + "." + std::to_string(getpid()) + ".part";
-  File file(std::fopen(temporary.c_str(), "wb"));
-  if (!file)
-    return failed(DiagId::file_not_writable, path, errno);
-  bool written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size() &&
-                 (!exists || special || fchmod(fileno(file.get()), info.st_mode & 07777) == 0);
-  int error = errno;
-  if (std::fclose(file.release()) != 0 && written) {
-    written = false;
-    error = errno;
-  }
-  if (written && (special || std::rename(temporary.c_str(), target.c_str()) == 0))
+  // A pipe or a device is written in place.
+  if (struct stat info = {}; stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    File file(std::fopen(path.c_str(), "wb"));
+    bool written = file && std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
+    if (!written || std::fclose(file.release()) != 0)
+      return failed(DiagId::file_not_writable, path, errno);
     return Done{};
-  if (written)
-    error = errno;
-  if (!special)
-    std::remove(temporary.c_str());
-  return failed(DiagId::file_not_writable, path, error);
+  }
+  Result<kernels::OutputFile> file = kernels::OutputFile::create(path);
+  if (!file)
+    return file.error();
+  if (Status written = file->append(text.data(), static_cast<int64_t>(text.size())); !written)
+    return written;
+  return file->commit();
 }
 
 } // namespace rho::tool

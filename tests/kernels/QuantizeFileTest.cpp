@@ -274,8 +274,9 @@ TEST_F(QuantizeFileTest, outputsThatCannotBeAreRefused) {
   EXPECT_EQ(error("in.safetensors", "out.bin"), "error: 'out.bin' does not end in .safetensors, "
                                                 "whole files of tensors do [safetensors_needed]\n");
   std::filesystem::create_directory(folder + "d.safetensors");
-  EXPECT_EQ(error("in.safetensors", "d.safetensors"),
-            "error: 'd.safetensors' cannot be written: not a regular file [file_not_writable]\n");
+  EXPECT_EQ(
+      error("in.safetensors", "d.safetensors"),
+      "error: 'd.safetensors' cannot be written: it is no regular file [file_not_writable]\n");
   EXPECT_EQ(filesThere(), 2U);
 }
 

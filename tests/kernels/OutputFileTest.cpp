@@ -1,0 +1,47 @@
+// Files that take their place when they are complete.
+#include "kernels/OutputFile.h"
+#include "tests/kernels/TemporaryFiles.h"
+
+#include <csignal>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace rho::kernels {
+namespace {
+
+using OutputFileTest = test::TemporaryFiles;
+
+TEST_F(OutputFileTest, TakesItsPlaceWhole) {
+  std::string path = put("out", "old");
+  for (bool complete : {false, true}) {
+    Result<OutputFile> file = OutputFile::create(path);
+    ASSERT_TRUE(file.ok());
+    ASSERT_TRUE(file->append("new", 3).ok());
+    EXPECT_EQ(contentOf(path), "old");
+    if (complete)
+      ASSERT_TRUE(file->commit().ok());
+  }
+  EXPECT_EQ(contentOf(path), "new");
+  EXPECT_EQ(filesThere(), 1u);
+}
+
+TEST_F(OutputFileTest, AKilledProcessLeavesNothing) {
+  int nameless = open(folder.c_str(), O_WRONLY | O_TMPFILE, 0600);
+  if (nameless < 0)
+    GTEST_SKIP() << "this file system has no files without a name";
+  close(nameless);
+  pid_t child = fork();
+  if (child == 0) {
+    Result<OutputFile> file = OutputFile::create(folder + "out");
+    bool written = file.ok() && file->append("half", 4).ok();
+    raise(written ? SIGKILL : SIGTERM);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  EXPECT_EQ(filesThere(), 0u);
+}
+
+} // namespace
+} // namespace rho::kernels
