@@ -165,6 +165,28 @@ std::optional<DecodeSequence> shiftedDecode(DecodeSequence sequence, const Affin
   return sequence;
 }
 
+// Whether the element as it stands, or the number, may be too large for the operand type. Of
+// components of more than 8 bits no limit is known that they reach; a zero point among them is
+// somewhere between the ends of the element.
+bool leavesRange(const dsl::Format &format, const dsl::Expr &core, const Affine &affine,
+                 dsl::ElementType operand) {
+  dsl::ElementType element = format.element().type;
+  double largest = std::max(std::abs(element.minFinite()), element.maxFinite());
+  std::vector<int> others = affine.offset.uses();
+  for (int component : affine.slope.uses())
+    others.push_back(component);
+  bool narrow = std::all_of(others.begin(), others.end(), [&](int component) {
+    return format.components[static_cast<size_t>(component)].type.bits() <= 8;
+  });
+  dsl::Range range = dsl::rangeOf(core, format);
+  if (narrow)
+    largest = std::max({largest, std::abs(range.min), std::abs(range.max)});
+  else if (affine.slope.isConstant())
+    largest = std::max(largest, std::abs(affine.slope.constant()) *
+                                    (element.maxFinite() - element.minFinite()));
+  return largest > operand.maxFinite();
+}
+
 std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::Expr &core,
                                          const Affine &affine, std::string_view mmaType) {
   Expr elementExpr{};
@@ -184,7 +206,7 @@ std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::E
     if (std::optional<DecodeSequence> shifted = shiftedDecode(*base, affine, format, mmaType))
       return shifted;
   base = decodeSequence(format, elementExpr, mmaType, 0);
-  if (!base)
+  if (!base || leavesRange(format, core, affine, dsl::ElementType::get(mmaType)))
     return std::nullopt;
   DecodeSequence result = restored(*std::move(base), mmaType);
   // Of the slope and of the offset, and of the number, which is no larger than both together.

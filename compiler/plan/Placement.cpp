@@ -4,6 +4,7 @@
 #include "compiler/decode/Affine.h"
 #include "compiler/decode/ElementCore.h"
 #include "compiler/decode/Extract.h"
+#include "compiler/plan/ScaledOperand.h"
 #include "dsl/Evaluate.h"
 
 #include <algorithm>
@@ -20,13 +21,6 @@ using dsl::Extent;
 using Scales = dsl::ScheduleDecl::Scales;
 using Roles = dsl::ScheduleDecl::Roles;
 
-bool mentions(const Expr &expr, int component) {
-  if (expr.kind == Expr::Kind::Component && expr.component == component)
-    return true;
-  return std::any_of(expr.operands.begin(), expr.operands.end(),
-                     [&](const dsl::ExprPtr &operand) { return mentions(*operand, component); });
-}
-
 void flattenProduct(const dsl::ExprPtr &expr, std::vector<dsl::ExprPtr> &factors) {
   if (expr->kind == Expr::Kind::Binary && expr->op == Expr::Op::Mul) {
     flattenProduct(expr->operands[0], factors);
@@ -38,106 +32,6 @@ void flattenProduct(const dsl::ExprPtr &expr, std::vector<dsl::ExprPtr> &factors
 
 std::string path(bool weight, const std::string &component) {
   return (weight ? "weight." : "activation.") + component;
-}
-
-// Why partial sums cannot be scaled, or operands, by such groups; empty: they can.
-std::string groupProblem(const ScaleUse &use, const PlacedGemm &placed) {
-  if (use.group % placed.leastGroup == 0)
-    return "";
-  return "group " + std::to_string(use.declared) + " is no multiple of the instruction's k, " +
-         std::to_string(placed.leastGroup);
-}
-
-// Whether a type holds every finite number of another of up to 16 bits.
-bool holdsAll(dsl::ElementType operand, dsl::ElementType type) {
-  for (uint32_t code = 0; type.bits() <= 16 && code < 1U << type.bits(); ++code) {
-    double value = type.decode(code);
-    if (std::isfinite(value) && !exactIn(operand, value))
-      return false;
-  }
-  return type.bits() <= 16;
-}
-
-double largest(dsl::ElementType type) {
-  return std::max(std::abs(type.minFinite()), type.maxFinite());
-}
-
-// The largest number that codes of at most 8 bits can make of the core. What wider ones make has
-// the size of the weights, which operands of 16 bits have always been trusted to hold: 1.
-double largestOfNarrow(const dsl::Format &weight, const Expr &core) {
-  auto isWide = [&](int component) {
-    return weight.components[static_cast<size_t>(component)].type.bits() > 8;
-  };
-  for (int component = 0; component < static_cast<int>(weight.components.size()); ++component)
-    if (isWide(component) && mentions(core, component))
-      return 1;
-  if (const std::optional<dsl::Remap> &remap = weight.element().remap) {
-    std::vector<int> others = dsl::componentsOf(*remap);
-    if (std::any_of(others.begin(), others.end(), isWide))
-      return largest(weight.element().type);
-  }
-  dsl::Range range = dsl::rangeOf(core, weight);
-  return std::max(std::abs(range.min), std::abs(range.max));
-}
-
-// Group scales multiplied into operand A: the decode that does it, or why there is none.
-struct ScaledOperand {
-  std::optional<DecodeSequence> decode;
-  int roundings = 0; // of a product, to the operand type
-  std::string why;
-};
-
-ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
-                           const std::vector<ScaleUse> &groups, const DecodeSequence &decode,
-                           const PlacedGemm &placed) {
-  dsl::ElementType operand = dsl::ElementType::get(placed.mmaType);
-  if (placed.integerAccumulator)
-    return {{}, 0, "operands are integers (" + placed.mmaType + ")"};
-  if (operand.bits() < 16)
-    return {{}, 0, "products with scales do not fit operands of " + placed.mmaType};
-  RowNumber product{{{.factor = 1, .components = {}}}};
-  double scales = 1; // the largest product of them
-  bool groupsOfHalves = false;
-  for (const ScaleUse &use : groups) {
-    groupsOfHalves = groupsOfHalves || isGroupOfHalf(use.group);
-    if (std::string why = groupProblem(use, placed); !why.empty() && !isGroupOfHalf(use.group))
-      return {{}, 0, why};
-    product = product.times(RowNumber{{{.factor = 1, .components = {use.component}}}});
-    dsl::ElementType type = weight.components[use.component].type;
-    scales *= largest(type);
-  }
-  // Of scales of more than 8 bits, powers of two among them, products have the size of the weights.
-  bool narrow = std::all_of(groups.begin(), groups.end(), [&](const ScaleUse &use) {
-    dsl::ElementType type = weight.components[use.component].type;
-    return type.bits() <= 8 && type.exponentBits() <= 5;
-  });
-  auto checked = [&](DecodeSequence scaled, int roundings) -> ScaledOperand {
-    double most = std::ldexp(scales * largestOfNarrow(weight, core), scaled.log2Factor);
-    if (narrow && most > operand.maxFinite())
-      return {{}, 0, "products with scales leave the range of " + placed.mmaType};
-    return {std::move(scaled), roundings, ""};
-  };
-  if (groups.size() == 1) {
-    dsl::ElementType type = weight.components[groups[0].component].type;
-    // Exact when the bits of element and scale fit the operand type.
-    std::optional<int> digits = significantBits(weight, core);
-    bool exact = decode.roundings == 0 && digits &&
-                 type.significantBits() + *digits <= operand.mantissaBits() + 1;
-    int leastLog2 = leastScaledLog2(type, placed.mmaType);
-    DecodeSequence unscaled =
-        decode.sparseBits > 0 ? decode : *decodeSequence(weight, core, placed.mmaType, leastLog2);
-    if (auto scaled = withScale(unscaled, weight, groups[0].component, placed.mmaType))
-      return checked(*std::move(scaled), exact ? 0 : 1);
-    if (!holdsAll(operand, type))
-      return {{}, 0, std::string(type.name()) + " is not exact in " + placed.mmaType};
-    return checked(numberScaled(decode, product, scales, type.significantBits(), groupsOfHalves,
-                                placed.mmaType),
-                   exact ? 0 : 1);
-  }
-  if (scales > operand.maxFinite())
-    return {{}, 0, "products of scales leave the range of " + placed.mmaType};
-  constexpr int ofF32 = 24; // rounded products
-  return checked(numberScaled(decode, product, scales, ofF32, groupsOfHalves, placed.mmaType), 2);
 }
 
 std::vector<bool> streamedComponents(const dsl::Format &weight, const DecodeSequence &decode) {
@@ -201,6 +95,9 @@ std::string numberProblem(const dsl::Format &weight, const Expr &core, dsl::Elem
     if (range.integer && !exact(value, 0))
       return ": it can be " + std::to_string(static_cast<int64_t>(value)) + ", which " + name +
              " does not hold";
+  if (!range.integer && operand.bits() == 16 &&
+      std::max(std::abs(range.min), std::abs(range.max)) > operand.maxFinite())
+    return ": it can leave the range of " + name;
   return stored;
 }
 

@@ -130,6 +130,29 @@ TEST(Placements, ScaledOperandsStayInTheRangeOfTheirType) {
   }
 }
 
+// Scales as small as weights are, of a type with as many exponents as f16: the power of two that a
+// decode leaves out would take products with them below f16's range.
+TEST(Placements, ScaledOperandsDoNotVanish) {
+  for (const char *element : {"u4", "u2", "e2m1", "e3m2", "s4"})
+    for (const char *group : {"k[16]", "n[2] k[16]", "k[128]"}) {
+      std::string format = std::string("format fine { element: ") + element + " scale: e5m2 per " +
+                           group + " value = element * scale }";
+      for (const char *activation : {"f16", "bf16"})
+        for (const char *target : {"sm_80", "sm_90a"})
+          expectWithinBound({"fine", activation, "f32", "", target, {3, 40, 96}, format});
+    }
+}
+
+// Elements of 8 bits of exponent are scaled to at most 1, whose sums are floats.
+TEST(Placements, SumsOfPowersOfTwoAreFloats) {
+  for (const char *scale : {"f32 per channel", "bf16 per k[32]"}) {
+    std::string format =
+        std::string("format powers { element: e8m0 scale: ") + scale + " value = element * scale }";
+    for (const char *target : {"sm_80", "sm_90a"})
+      expectWithinBound({"powers", "bf16", "f32", "", target, {3, 40, 96}, format});
+  }
+}
+
 TEST(IntegerPaths, AreExactBitForBit) {
   for (Pair pair : {Pair{"int4_g64", "int8_token"}, Pair{"int4_g128", "int8_token"},
                     Pair{"int4_channel", "int8_token"}, Pair{"liquidquant", "int8_token"},

@@ -1,0 +1,170 @@
+#include "compiler/plan/ScaledOperand.h"
+
+#include "compiler/LayoutMap.h"
+#include "compiler/decode/Affine.h"
+#include "compiler/decode/ElementCore.h"
+#include "dsl/Evaluate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace rho::compiler {
+
+using dsl::Expr;
+
+bool mentions(const Expr &expr, int component) {
+  if (expr.kind == Expr::Kind::Component && expr.component == component)
+    return true;
+  return std::any_of(expr.operands.begin(), expr.operands.end(),
+                     [&](const dsl::ExprPtr &operand) { return mentions(*operand, component); });
+}
+
+std::string groupProblem(const ScaleUse &use, const PlacedGemm &placed) {
+  if (use.group % placed.leastGroup == 0)
+    return "";
+  return "group " + std::to_string(use.declared) + " is no multiple of the instruction's k, " +
+         std::to_string(placed.leastGroup);
+}
+
+namespace {
+
+// Whether a type holds every finite number of another of up to 16 bits.
+bool holdsAll(dsl::ElementType operand, dsl::ElementType type) {
+  for (uint32_t code = 0; type.bits() <= 16 && code < 1U << type.bits(); ++code) {
+    double value = type.decode(code);
+    if (std::isfinite(value) && !exactIn(operand, value))
+      return false;
+  }
+  return type.bits() <= 16;
+}
+
+// Of numbers that are not 0, in magnitude: the least and the largest, and their lowest binary
+// digit.
+struct Spread {
+  double least = 1, largest = 1, digit = 1;
+
+  void take(double number) {
+    if (!std::isfinite(number) || number == 0)
+      return;
+    double digitHere = std::ldexp(1.0, std::ilogb(number) + 1 - significantBits(number));
+    least = std::min(least, std::abs(number));
+    largest = std::max(largest, std::abs(number));
+    digit = std::min(digit, digitHere);
+  }
+  friend Spread operator*(const Spread &a, const Spread &b) {
+    return {a.least * b.least, a.largest * b.largest, a.digit * b.digit};
+  }
+};
+Spread spreadOf(const std::vector<double> &numbers) {
+  constexpr double most = std::numeric_limits<double>::max();
+  Spread spread{most, 0, most};
+  for (double number : numbers)
+    spread.take(number);
+  return spread.largest == 0 ? Spread() : spread;
+}
+Spread spreadOf(dsl::ElementType type) {
+  constexpr int mostBits = 8;
+  if (type.bits() > mostBits) // of which only this is asked
+    return {1, std::max(std::abs(type.minFinite()), type.maxFinite()), 1};
+  std::vector<double> numbers;
+  for (uint32_t code = 0; code < 1U << type.bits(); ++code)
+    numbers.push_back(type.decode(code));
+  return spreadOf(numbers);
+}
+
+// What codes of at most 8 bits can make of the core. What wider ones make has the size of the
+// weights, which operands of 16 bits have always been trusted to hold: 1.
+Spread spreadOf(const dsl::Format &weight, const Expr &core) {
+  auto isWide = [&](int component) {
+    return weight.components[static_cast<size_t>(component)].type.bits() > 8;
+  };
+  for (int component = 0; component < static_cast<int>(weight.components.size()); ++component)
+    if (isWide(component) && mentions(core, component))
+      return {};
+  if (std::optional<ElementCore> alone = elementCore(weight, core))
+    return alone->type ? spreadOf(*alone->type) : spreadOf(alone->values);
+  if (const std::optional<dsl::Remap> &remap = weight.element().remap) {
+    std::vector<int> others = dsl::componentsOf(*remap);
+    if (std::any_of(others.begin(), others.end(), isWide))
+      return spreadOf(weight.element().type);
+  }
+  dsl::Range range = dsl::rangeOf(core, weight);
+  return {1, std::max(std::abs(range.min), std::abs(range.max)), 1};
+}
+
+// Whether a type holds products of these numbers times 2^log2, as they are or rounded once.
+bool holdsProducts(dsl::ElementType operand, const Spread &products, int log2, bool exact) {
+  int normal = 2 - (1 << (operand.exponentBits() - 1)); // exponent of the smallest such number
+  double least = exact ? std::ldexp(products.digit, operand.mantissaBits()) : products.least;
+  return std::ldexp(products.largest, log2) <= operand.maxFinite() &&
+         std::ldexp(least, log2 - normal) >= 1;
+}
+
+} // namespace
+
+ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
+                           const std::vector<ScaleUse> &groups, const DecodeSequence &decode,
+                           const PlacedGemm &placed) {
+  dsl::ElementType operand = dsl::ElementType::get(placed.mmaType);
+  if (placed.integerAccumulator)
+    return {{}, 0, "operands are integers (" + placed.mmaType + ")"};
+  if (operand.bits() < 16)
+    return {{}, 0, "products with scales do not fit operands of " + placed.mmaType};
+  RowNumber product{{{.factor = 1, .components = {}}}};
+  Spread scales; // of products of them
+  bool groupsOfHalves = false;
+  for (const ScaleUse &use : groups) {
+    groupsOfHalves = groupsOfHalves || isGroupOfHalf(use.group);
+    if (std::string why = groupProblem(use, placed); !why.empty() && !isGroupOfHalf(use.group))
+      return {{}, 0, why};
+    product = product.times(RowNumber{{{.factor = 1, .components = {use.component}}}});
+    dsl::ElementType type = weight.components[use.component].type;
+    scales = scales * spreadOf(type);
+  }
+  // Of scales of more than 8 bits, powers of two among them, products have the size of the weights.
+  bool narrow = std::all_of(groups.begin(), groups.end(), [&](const ScaleUse &use) {
+    dsl::ElementType type = weight.components[use.component].type;
+    return type.bits() <= 8 && type.exponentBits() <= 5;
+  });
+  Spread products = scales * spreadOf(weight, core);
+  auto checked = [&](DecodeSequence scaled, int roundings) -> ScaledOperand {
+    if (narrow && !holdsProducts(operand, products, scaled.log2Factor, roundings == 0))
+      return {{}, 0, "products with scales leave the range of " + placed.mmaType};
+    return {std::move(scaled), roundings, ""};
+  };
+  // The power of two that a decode has left out may take what is small out of the range.
+  auto checkedNumber = [&](int digits, int roundings) -> ScaledOperand {
+    ScaledOperand result;
+    for (const DecodeSequence &start : {decode, restored(decode, placed.mmaType)}) {
+      result = checked(
+          numberScaled(start, product, scales.largest, digits, groupsOfHalves, placed.mmaType),
+          roundings);
+      if (result.decode)
+        break;
+    }
+    return result;
+  };
+  if (groups.size() == 1) {
+    dsl::ElementType type = weight.components[groups[0].component].type;
+    // Exact when the bits of element and scale fit the operand type.
+    std::optional<int> digits = significantBits(weight, core);
+    bool exact = decode.roundings == 0 && digits &&
+                 type.significantBits() + *digits <= operand.mantissaBits() + 1;
+    int leastLog2 = leastScaledLog2(type, placed.mmaType);
+    DecodeSequence unscaled =
+        decode.sparseBits > 0 ? decode : *decodeSequence(weight, core, placed.mmaType, leastLog2);
+    if (auto scaled = withScale(unscaled, weight, groups[0].component, placed.mmaType))
+      return checked(*std::move(scaled), exact ? 0 : 1);
+    if (!holdsAll(operand, type))
+      return {{}, 0, std::string(type.name()) + " is not exact in " + placed.mmaType};
+    return checkedNumber(type.significantBits(), exact ? 0 : 1);
+  }
+  if (scales.largest > operand.maxFinite())
+    return {{}, 0, "products of scales leave the range of " + placed.mmaType};
+  constexpr int ofF32 = 24; // rounded products
+  return checkedNumber(ofF32, 2);
+}
+
+} // namespace rho::compiler
