@@ -288,6 +288,13 @@ private:
         if (line->second)
           second = std::max(second, line->second - line->first);
       }
+      bool fits = std::all_of(run.begin(), run.end(), [&](const Line *line) {
+        size_t widened =
+            first - line->first + (line->second ? second - (line->second - line->first) : 0);
+        return line->indent + line->text.size() + widened <= lineWidth;
+      });
+      if (!fits)
+        return run.clear();
       for (Line *line : run) {
         if (line->second)
           line->text.insert(line->second, second - (line->second - line->first), ' ');

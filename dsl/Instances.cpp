@@ -1,5 +1,7 @@
 #include "dsl/Instances.h"
 
+#include "dsl/Codebook.h"
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -27,6 +29,25 @@ std::string joined(const std::vector<Token> &tokens) {
   for (const Token &token : tokens)
     text += token.text;
   return text;
+}
+
+// The name of a type argument that is known by all its spellings: of a codebook the values.
+std::string typeName(const ast::Argument &argument) {
+  if (argument.tokens.size() == 1) {
+    std::optional<ElementType> type = ElementType::fromName(argument.use.name.text);
+    return type ? std::string(type->name()) : "";
+  }
+  std::vector<double> values;
+  bool negative = false;
+  for (const Token &token : argument.tokens) {
+    negative = token.kind == TokenKind::Minus ? !negative : negative;
+    if (token.kind != TokenKind::Integer && token.kind != TokenKind::Real)
+      continue;
+    double value = token.kind == TokenKind::Real ? token.real : static_cast<double>(token.integer);
+    values.push_back(negative ? -value : value);
+    negative = false;
+  }
+  return codebookText(values);
 }
 
 // A number of 64 bits that tells texts apart (FNV-1a), in hexadecimal.
@@ -64,11 +85,12 @@ public:
       return std::nullopt;
     }
     if (kind == "int") {
-      bool negative = argument.tokens.size() == 2;
-      value.text = (negative ? "-" : "") + std::to_string(argument.tokens.back().integer);
+      int64_t number = argument.tokens.back().integer;
+      value.text = std::to_string(argument.tokens.size() == 2 ? -number : number);
     }
-    if (kind == "type" && argument.tokens.size() == 1 &&
-        !ElementType::fromName(argument.use.name.text)) {
+    if (kind == "type")
+      value.text = typeName(argument);
+    if (kind == "type" && value.text.empty()) {
       std::vector<std::string> known;
       for (std::string_view name : ElementType::allNames())
         known.emplace_back(name);

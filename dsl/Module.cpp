@@ -22,6 +22,13 @@ std::string normalized(const std::filesystem::path &path) {
   return path.lexically_normal().generic_string();
 }
 
+// The same for every name of a file, links to it included.
+std::string identityOf(const std::string &path) {
+  std::error_code error;
+  std::string identity = std::filesystem::weakly_canonical(path, error).generic_string();
+  return error ? path : identity;
+}
+
 class Loader {
 public:
   explicit Loader(const FileReader &reader)
@@ -57,8 +64,8 @@ private:
     uint32_t index = sources->add(std::move(name), std::move(text));
     File file{lex(*sources, index, findings), {}};
     file.syntax = parse(file.tokens, findings);
-    active.push_back(path);
-    seen.insert(path);
+    active.push_back({path, identityOf(path)});
+    seen.insert(active.back().identity);
     std::set<std::string> own;
     for (const ast::Declaration &declaration : file.syntax.declarations)
       if (const auto *import = std::get_if<ast::Import>(&declaration))
@@ -68,17 +75,18 @@ private:
   }
 
   void import(const ast::Import &import, std::set<std::string> &own) {
-    std::filesystem::path folder = std::filesystem::path(active.back()).parent_path();
-    std::string path = normalized(folder / import.path);
-    if (!own.insert(path).second)
+    std::filesystem::path folder = std::filesystem::path(active.back().path).parent_path();
+    std::string path = normalized(folder / import.path), identity = identityOf(path);
+    if (!own.insert(identity).second)
       return findings.add(DiagId::duplicate_import, {shown(import.path)}, import.span);
-    if (auto from = std::find(active.begin(), active.end(), path); from != active.end()) {
+    auto isIt = [&](const Active &file) { return file.identity == identity; };
+    if (auto from = std::find_if(active.begin(), active.end(), isIt); from != active.end()) {
       std::string cycle;
       for (; from != active.end(); ++from)
-        cycle += *from + " -> ";
+        cycle += from->path + " -> ";
       return findings.add(DiagId::import_cycle, {shown(import.path), cycle + path}, import.span);
     }
-    if (seen.count(path))
+    if (seen.count(identity))
       return;
     if (sources->size() >= maxFiles)
       return findings.add(DiagId::too_many_imports, {shown(import.path), std::to_string(maxFiles)},
@@ -158,10 +166,13 @@ private:
   const FileReader &reader;
   std::shared_ptr<SourceMap> sources;
   Findings findings;
-  std::deque<File> files;          // imports first, the module's own file last
-  std::vector<Span> importedAt;    // as in Module
-  std::vector<std::string> active; // the chain of imports that is being read
-  std::set<std::string> seen;
+  std::deque<File> files;       // imports first, the module's own file last
+  std::vector<Span> importedAt; // as in Module
+  struct Active {
+    std::string path, identity;
+  };
+  std::vector<Active> active; // the chain of imports that is being read
+  std::set<std::string> seen; // identities
   size_t instanceTokens = 0;
   FormatLookup lookup = [this](const ast::Use &use) { return resolve(use); };
   Library<ast::Format, Format> formats{
@@ -180,10 +191,7 @@ const Format *Module::findFormat(std::string_view name) const { return findNamed
 const Gemm *Module::findGemm(std::string_view name) const { return findNamed(gemms, name); }
 const Device *Module::findDevice(std::string_view name) const { return findNamed(devices, name); }
 
-std::optional<std::string> readSource(const std::string &path) {
-  std::error_code error;
-  if (path.empty() || std::filesystem::is_directory(path, error))
-    return std::nullopt;
+static std::optional<std::string> readText(const std::string &path) {
   std::ifstream in(path, std::ios::binary);
   if (!in)
     return std::nullopt;
@@ -191,6 +199,11 @@ std::optional<std::string> readSource(const std::string &path) {
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(in.gcount()));
   return text;
+}
+
+std::optional<std::string> readSource(const std::string &path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error) ? readText(path) : std::nullopt;
 }
 
 Checked checkModule(std::string_view text, std::string_view name, const FileReader &reader) {
@@ -205,7 +218,9 @@ Result<Module> parseModule(std::string_view text, std::string_view name, const F
 }
 
 Result<Module> loadModule(const std::string &path) {
-  std::optional<std::string> text = readSource(path);
+  std::error_code error;
+  bool isFolder = path.empty() || std::filesystem::is_directory(path, error);
+  std::optional<std::string> text = isFolder ? std::nullopt : readText(path); // or a pipe
   if (!text)
     return makeError(DiagId::module_not_found, {shown(path)});
   return parseModule(*text, path, readSource);

@@ -71,9 +71,9 @@ protected:
     return true;
   }
   bool takeReal(double &number) {
-    bool negative = is(TokenKind::Minus);
-    if (negative)
-      advance();
+    bool negative = false; // -N is two signs where N is a negative parameter
+    for (; is(TokenKind::Minus); advance())
+      negative = !negative;
     if (!is(TokenKind::Integer) && !is(TokenKind::Real))
       return expected("a number");
     const Token &token = advance();

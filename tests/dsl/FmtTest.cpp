@@ -143,6 +143,16 @@ TEST(Fmt, LongEntriesAreBroken) {
   EXPECT_EQ(formatted(text), text);
 }
 
+// Columns that would make a line too long are left out.
+TEST(Fmt, AlignmentKeepsToTheWidth) {
+  const std::string name(60, 'a');
+  std::string text = formatted("format f {\n  " + name +
+                               ": f16 per k[64]\n  z: u2 remap 1 to [1.5, 2.5, 3.5, 4.5] by sel\n"
+                               "  value = z\n}\n");
+  EXPECT_NE(text.find("\n  z: u2 remap 1 to [1.5, 2.5, 3.5, 4.5] by sel\n"), std::string::npos);
+  EXPECT_EQ(formatted(text), text);
+}
+
 TEST(Fmt, NothingAndOnlyComments) {
   EXPECT_EQ(formatted(""), "");
   EXPECT_EQ(formatted(" \n\n"), "");

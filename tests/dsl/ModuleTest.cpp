@@ -4,8 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <random>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace rho::dsl {
 namespace {
@@ -146,6 +150,49 @@ TEST(Module, EqualInstancesAreOneFormat) {
   Result<Module> defaults = parseModule(gemm("int4", "int4(128)"), "a.rho", nullptr);
   EXPECT_EQ(defaults->formats.size(), 1u);
   EXPECT_EQ(defaults->gemms[0].weight, defaults->gemms[0].activation);
+}
+
+// However the values are written.
+TEST(Module, EqualValuesMakeEqualInstances) {
+  Result<Module> module = parseModule(
+      "format f(T: type = e5m2) { element: s4 scale: T per k[64] value = element * scale }\n"
+      "format h(T: type) { element: T scale: f16 per k[64] value = element * scale }\n"
+      "format j(N: int) { element: s4 scale: f16 per k[64] value = element * scale * (N + 1)\n"
+      "encode { scale = absmax(x) / 7 } }\n"
+      "format c(N: int) { element: codebook [-N, 0, N, 3] value = element }\n"
+      "format all { partition per k[64] { a: f b: f(e5m2i) c: h(codebook [0, 1, 2, 3])\n"
+      "d: h(codebook [0x0,1,2,3.0]) e: h(e8m0) g: h(ue8m0) i: j(-0) k: j(0) } }\n"
+      "format signs { partition per k[64] { a: c(-1) b: c(1) } }",
+      "a.rho", nullptr);
+  ASSERT_TRUE(module.ok()) << module.error().str();
+  const std::vector<Part> &parts = module->findFormat("all")->partition->parts;
+  for (size_t i = 0; i < 8; i += 2)
+    EXPECT_EQ(parts[i].format->name, parts[i + 1].format->name);
+  EXPECT_EQ(parts[1].format->name, "f");
+  const std::vector<Part> &signs = module->findFormat("signs")->partition->parts;
+  EXPECT_EQ(signs[0].format->element().type.decode(0), 1); // -(-1)
+  EXPECT_EQ(signs[1].format->element().type.decode(0), -1);
+}
+
+// A file is one however it is reached, and what never ends is none.
+TEST(Module, LinksAndPipesAsImports) {
+  std::string folder = testing::TempDir() + "rho-module-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  std::ofstream(folder + "/base.rho") << one;
+  ASSERT_EQ(symlink("base.rho", (folder + "/link.rho").c_str()), 0);
+  ASSERT_EQ(mkfifo((folder + "/pipe.rho").c_str(), 0600), 0);
+  std::ofstream(folder + "/both.rho") << "import \"base.rho\" import \"other.rho\"\n";
+  std::ofstream(folder + "/other.rho") << "import \"link.rho\"\n";
+  std::ofstream(folder + "/twice.rho") << "import \"base.rho\" import \"link.rho\"\n";
+  std::ofstream(folder + "/piped.rho") << "import \"pipe.rho\"\n";
+  Result<Module> both = loadModule(folder + "/both.rho");
+  ASSERT_TRUE(both.ok()) << both.error().str();
+  EXPECT_EQ(both->formats.size(), 1u);
+  EXPECT_NE(loadModule(folder + "/twice.rho").error().str().find("[duplicate_import]"),
+            std::string::npos);
+  EXPECT_NE(loadModule(folder + "/piped.rho").error().str().find("[import_not_found]"),
+            std::string::npos);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Module, InstancesAreBounded) {
