@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <limits>
 
 namespace rho::dsl {
 
@@ -32,6 +34,15 @@ static double ownBits(const Part &part) {
 static double choiceBits(const Blocks &blocks, size_t choices) {
   double numbers = static_cast<double>(blocks.rows) * static_cast<double>(blocks.k);
   return blocks.rows == 0 ? 0 : std::bit_width(choices - 1) / numbers;
+}
+
+// A budget is the double next to the decimal that was written, so that a product which is whole may
+// come out a little short of that.
+int64_t mostBlocks(const Part &part, int64_t blocks) {
+  double most = part.budget.value_or(100) * static_cast<double>(blocks) / 100;
+  double whole = std::round(most);
+  bool isWhole = std::abs(most - whole) <= 4 * std::numeric_limits<double>::epsilon() * whole;
+  return static_cast<int64_t>(isWhole ? whole : std::floor(most));
 }
 
 std::vector<int> componentsOf(const Remap &remap) {

@@ -129,6 +129,8 @@ struct Part {
   int64_t divisor = 0;
   Span span;
 };
+// How many of so many blocks a part's budget allows: floor(budget * blocks / 100).
+int64_t mostBlocks(const Part &part, int64_t blocks);
 
 // In place of components: each block is stored in one of the parts.
 struct Partition {

@@ -178,6 +178,8 @@ private:
     for (size_t i = 0; i < count; ++i) {
       codesOf(index).set(at, type.encode(value(i)));
       double here = encodeFiner() ? error() : std::numeric_limits<double>::infinity();
+      if (std::isnan(here))
+        here = std::numeric_limits<double>::infinity();
       if (i == 0 || here < least) {
         best = i;
         least = here;

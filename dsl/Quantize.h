@@ -80,8 +80,8 @@ struct MatrixView {
 //    one of its numbers is NaN and never -0. The result becomes a code by ElementType::encode. Of
 //    the candidates of a rule best(...) the code is that with which the numbers that share it,
 //    after all that is encoded later, have the least squared error (in double, number by number in
-//    each row, row by row); of equal ones the first. A candidate for which a requirement cannot be
-//    fulfilled is as far off as can be.
+//    each row, row by row; NaN is infinite); of equal ones the first. A candidate for which a
+//    requirement cannot be fulfilled is as far off as can be.
 // 2. The element of a product without requirements (isProduct): S is the product in double, in the
 //    order of declaration, of the other components' decoded codes (1 where there are none). The
 //    code is ElementType::encode(0) when S is 0, else ElementType::encode(x / S) with x / S in

@@ -223,8 +223,8 @@ private:
       double ga = gain(a), gb = gain(b);
       return ga != gb ? ga > gb : a < b;
     });
-    double most = std::floor(*part.budget * static_cast<double>(count()) / 100);
-    candidates.resize(std::min(candidates.size(), static_cast<size_t>(most)));
+    auto most = static_cast<size_t>(mostBlocks(part, static_cast<int64_t>(count())));
+    candidates.resize(std::min(candidates.size(), most));
     return candidates;
   }
 

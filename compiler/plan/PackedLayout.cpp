@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <functional>
 
 namespace rho::compiler {
@@ -292,8 +291,7 @@ ResidualLayout makeResidualLayout(const dsl::Gemm &gemm, const PlacedGemm &place
       append(Sections(format, *placed.residual, g, problem.n, problem.k).component(i),
              sectionAlignment, r.sections, end);
   int64_t blocks = divideUp(problem.n, r.blockN) * divideUp(problem.k, r.blockK);
-  int64_t stored = static_cast<int64_t>(
-      std::floor(declared.part.budget.value_or(100) * static_cast<double>(blocks) / 100));
+  int64_t stored = dsl::mostBlocks(declared.part, blocks);
   int64_t perBlock = std::min(r.blockN, r.tilesN * r.tileN) / r.pieceN *
                      (std::min(r.blockK, divideUp(problem.k, r.pieceK) * r.pieceK) / r.pieceK);
   r.pieces = stored * perBlock;

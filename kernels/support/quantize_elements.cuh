@@ -440,9 +440,9 @@ __device__ void encodeWithin(Values &values, int begin, int end, bool stores, do
         encodeWithin<Position + 1>(values, at, stop, stores && !tries, here);
         if (!tries)
           error = here;
-        else if (i == 0 || here < least) {
+        else if (i == 0 || farOrNear(here) < least) {
           best = i;
-          least = here;
+          least = farOrNear(here);
         }
       }
     }
@@ -481,9 +481,9 @@ template <int Position, class Row> __device__ void encodeRow(const Row &row, con
           row.template store<Component>(0, Component::Type::encode(rule.value(tries ? i : best)));
         __syncthreads();
         encodeRow<Position + 1>(row, tries ? Elements{nullptr, 0, &error, row.k} : to);
-        if (tries && (i == 0 || error < least)) {
+        if (tries && (i == 0 || farOrNear(error) < least)) {
           best = i;
-          least = error;
+          least = farOrNear(error);
         }
         __syncthreads(); // read before the next one is summed
       }

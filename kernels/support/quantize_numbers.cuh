@@ -150,6 +150,11 @@ using bf16 = Float<16, 8, 7, 127, Special::Ieee, 0x7f7f, 0x7fc0>;
 // Division in encode rules: what a scale that is 0 multiplies is 0.
 __device__ inline double divide(double a, double b) { return b == 0 ? 0 : a / b; }
 
+// The squared error of a candidate of best(): with NaN it is as far off as can be.
+__device__ inline double farOrNear(double error) {
+  return error == error ? error : bitsToDouble(0x7ff0000000000000ull);
+}
+
 // min() and max() of two numbers in encode rules: NaN where one is.
 __device__ inline double smaller(double a, double b) { return a != a || a < b ? a : b; }
 __device__ inline double larger(double a, double b) { return a != a || a > b ? a : b; }

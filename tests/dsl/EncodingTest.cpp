@@ -243,6 +243,20 @@ TEST(Best, CoarseCandidatesAreJudgedAfterTheFinerOnes) {
   EXPECT_EQ(squaredError(best, x, 0, encodedRows, 0, encodedK), least);
 }
 
+// With an infinite scale zeros decode to NaN, which is no small error.
+TEST(Best, ACandidateWithoutAnErrorIsTheLast) {
+  FormatPtr format =
+      declared("format f { element: s4 scale: f16 per k[16] value = element * scale "
+               "encode { scale = best(absmax(x) * 1e300 * 1e300, absmax(x) / 7) } }");
+  Numbers x = numbers(64, 8);
+  QuantizedMatrix q = encoded(format, x, 2, 32);
+  FormatPtr second = declared("format f { element: s4 scale: f16 per k[16] value = element * scale "
+                              "encode { scale = absmax(x) / 7 } }");
+  QuantizedMatrix expected = encoded(second, x, 2, 32);
+  for (int64_t i = 0; i < 4; ++i)
+    EXPECT_EQ(q.components[1].get(i), expected.components[1].get(i));
+}
+
 TEST(Best, TheFirstOfEqualCandidatesAndThoseThatFulfil) {
   FormatPtr equal = declared("format f { element: s4 scale: f16 per k[16] other: f16 per k[16] "
                              "value = element * scale * other encode { scale = best(2, 1, 4) "

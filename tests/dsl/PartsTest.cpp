@@ -304,6 +304,16 @@ TEST(Partition, ColumnWeightsSayWhichErrorsCount) {
   }
 }
 
+TEST(Partition, BudgetsAreTheDecimalsThatWereWritten) {
+  Part part;
+  for (int64_t tenths = 1; tenths <= 1000; ++tenths) {
+    part.budget = std::strtod(
+        (std::to_string(tenths / 10) + "." + std::to_string(tenths % 10)).c_str(), nullptr);
+    for (int64_t blocks : {7, 10, 360, 1000, 5500, 20000, 123457})
+      ASSERT_EQ(mostBlocks(part, blocks), tenths * blocks / 1000) << tenths << " " << blocks;
+  }
+}
+
 // 4 bits, and 4 bits of what is left on a tenth of the blocks.
 TEST(Residual, CorrectsTheChosenBlocksOnly) {
   FormatPtr format = declaredWithLibrary(mosaic);
