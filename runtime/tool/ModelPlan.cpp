@@ -94,9 +94,11 @@ private:
       reasons.push_back("layer " + each.layer.name);
     }
     if (rule.rhoAtMost || rule.rhoAbove) {
-      const Result<compiler::Plan> &found = each.predictions.back().plans[candidateOf(rule)];
+      auto most = std::max_element(model.m.begin(), model.m.end());
+      const Result<compiler::Plan> &found =
+          each.predictions[static_cast<size_t>(most - model.m.begin())].plans[candidateOf(rule)];
       if (!found)
-        return noCandidate(each, model.m.back(), found.error());
+        return noCandidate(each, *most, found.error());
       std::optional<double> rho = device.rates.rho(found->mmaType);
       if (!rho)
         return makeError(DiagId::plan_no_rho, {rule.name, found->mmaType, device.name});

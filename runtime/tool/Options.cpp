@@ -4,6 +4,7 @@
 #include "runtime/CacheEntries.h"
 
 #include <charconv>
+#include <filesystem>
 
 namespace rho::tool {
 
@@ -295,6 +296,32 @@ std::string helpOf(const OptionSpec &spec) {
 std::span<const CommandSpec> commandTable() { return commands; }
 std::span<const OptionSpec> optionTable() { return options; }
 
+// A pipe or a device holds nothing that could be lost.
+static bool isSameFile(const std::string &a, const std::string &b) {
+  std::error_code ignored;
+  bool holds = std::filesystem::is_regular_file(a, ignored) || !std::filesystem::exists(a, ignored);
+  return holds && (a == b || std::filesystem::equivalent(a, b, ignored));
+}
+
+std::optional<Error> Options::lostFile() const {
+  constexpr std::string_view written[] = {"-o", "--csv", "--measured", "--plot"};
+  for (const std::string_view *name = std::begin(written); name != std::end(written); ++name) {
+    if (!has(*name))
+      continue;
+    const std::string file = text(*name);
+    for (const std::string_view *other = name + 1; other != std::end(written); ++other)
+      if (has(*other) && isSameFile(file, text(*other)))
+        return makeError(DiagId::option_conflict, {std::string(*name), std::string(*other),
+                                                   "both write " + dsl::shown(file)});
+    bool replaces = chosen == Command::Quantize && *name == "-o";
+    for (const std::string &input : positional)
+      if (!replaces && isSameFile(file, input))
+        return makeError(DiagId::option_conflict,
+                         {std::string(*name), input, "it would write over what is read"});
+  }
+  return std::nullopt;
+}
+
 Result<Options> Options::parse(std::span<const std::string> arguments) {
   Options result;
   if (arguments.empty())
@@ -355,6 +382,8 @@ Result<Options> Options::parse(std::span<const std::string> arguments) {
       return makeError(DiagId::option_twice, {name});
     all.push_back(std::move(value));
   }
+  if (std::optional<Error> lost = result.lostFile())
+    return *std::move(lost);
   return result;
 }
 

@@ -74,7 +74,7 @@ std::span<const OptionSpec> optionTable();
 class Options {
 public:
   // `arguments` without the program's name. Errors: unknown_command, unknown_option,
-  // option_without_value, option_with_value, option_twice, bad_option_value.
+  // option_without_value, option_with_value, option_twice, bad_option_value, option_conflict.
   static Result<Options> parse(std::span<const std::string> arguments);
 
   Command command() const { return chosen; }
@@ -92,6 +92,9 @@ public:
   std::vector<std::pair<int64_t, int64_t>> pairs(std::string_view name) const;
 
 private:
+  // An output that would replace an input or another output.
+  std::optional<Error> lostFile() const;
+
   Command chosen = Command::Help;
   std::vector<std::string> positional;
   std::map<std::string, std::vector<std::string>, std::less<>> values; // of Texts several

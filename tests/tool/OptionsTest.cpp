@@ -236,6 +236,24 @@ TEST(FilesTest, whatCannotBeReadOrWrittenIsNamed) {
       "error: '/none/x.txt' cannot be written: No such file or directory [file_not_writable]\n");
 }
 
+TEST(OptionsTest, outputsReplaceNoInputAndNoOtherOutput) {
+  EXPECT_EQ(
+      parseError({"error", "m.safetensors", "--format", "nvfp4", "--csv", "a", "--plot", "a"}),
+      "error: --csv and --plot do not go together: both write a [option_conflict]\n");
+  EXPECT_EQ(parseError({"error", "m.safetensors", "--format", "nvfp4", "--csv", "m.safetensors"}),
+            "error: --csv and m.safetensors do not go together: it would write over what is read "
+            "[option_conflict]\n");
+  EXPECT_EQ(parseError({"compile", "/proc/self/exe", "--emit", "ptx", "-o",
+                        std::filesystem::read_symlink("/proc/self/exe").string()}),
+            "error: -o and /proc/self/exe do not go together: it would write over what is read "
+            "[option_conflict]\n");
+  EXPECT_EQ(parseError({"quantize", "m.safetensors", "--format", "nvfp4", "-o", "m.safetensors"}),
+            "parsed");
+  EXPECT_EQ(
+      parseError({"error", "m", "--format", "nvfp4", "--csv", "/dev/null", "--plot", "/dev/null"}),
+      "parsed");
+}
+
 TEST(FilesTest, writingKeepsPermissionsAndLinks) {
   std::string pattern = testing::TempDir() + "rho-files-XXXXXX";
   ASSERT_NE(mkdtemp(pattern.data()), nullptr);
