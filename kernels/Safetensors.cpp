@@ -14,21 +14,18 @@ using Type = dsl::MatrixView::Type;
 
 namespace {
 
-// The reference implementation's limit.
-constexpr uint64_t maxHeaderBytes = 100'000'000;
-
 struct TypeInfo {
   std::string_view name;
   int bits;
   std::optional<Type> supported;
 };
-constexpr std::array<TypeInfo, 21> safetensorsTypes = {{
+constexpr std::array<TypeInfo, 22> safetensorsTypes = {{
     {"F32", 32, Type::F32}, {"F16", 16, Type::F16}, {"BF16", 16, Type::BF16}, {"F64", 64, {}},
     {"C64", 64, {}},        {"I64", 64, {}},        {"I32", 32, {}},          {"I16", 16, {}},
     {"I8", 8, {}},          {"U64", 64, {}},        {"U32", 32, {}},          {"U16", 16, {}},
     {"U8", 8, {}},          {"BOOL", 8, {}},        {"F8_E5M2", 8, {}},       {"F8_E4M3", 8, {}},
     {"F8_E8M0", 8, {}},     {"F8_E4M3FNUZ", 8, {}}, {"F8_E5M2FNUZ", 8, {}},   {"F6_E3M2", 6, {}},
-    {"F4", 4, {}},
+    {"F6_E2M3", 6, {}},     {"F4", 4, {}},
 }};
 
 void appendUtf8(std::string &text, uint32_t point) {
@@ -253,9 +250,9 @@ TensorHeader readSafetensorsHeader(std::string_view file) {
                 "the header");
   uint64_t length = 0;
   std::memcpy(&length, file.data(), 8); // little endian, as every host that this runs on
-  if (length > maxHeaderBytes || length > file.size() - 8)
+  if (length > mostHeaderBytes || length > file.size() - 8)
     return fail("its header is said to have " + std::to_string(length) + " bytes, " +
-                std::to_string(file.size() - 8) + " follow and " + std::to_string(maxHeaderBytes) +
+                std::to_string(file.size() - 8) + " follow and " + std::to_string(mostHeaderBytes) +
                 " are possible");
   JsonReader reader(file.substr(8, length));
   header.tensors = reader.read();

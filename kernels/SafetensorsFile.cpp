@@ -75,6 +75,10 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const std::string &path,
     begin += tensor.bytes;
   }
   std::string room = writeSafetensorsHeader(plan, metadata);
+  if (uint64_t bytes = room.size() - sizeof(uint64_t); bytes > mostHeaderBytes)
+    return makeError(DiagId::file_not_writable,
+                     {path, "its header would have " + std::to_string(bytes) + " bytes, " +
+                                std::to_string(mostHeaderBytes) + " are possible"});
   SafetensorsWriter writer(std::move(*file), std::move(plan), std::move(metadata));
   writer.headerBytes = static_cast<int64_t>(room.size());
   if (Status written = writer.append(room.data(), writer.headerBytes); !written)

@@ -35,6 +35,9 @@ struct TensorHeader {
 TensorHeader readSafetensorsHeader(std::string_view file);
 TensorHeader readNumpyHeader(std::string_view file);
 
+// Of .safetensors, behind the 8 bytes of its length: the reference implementation's limit.
+constexpr uint64_t mostHeaderBytes = 100'000'000;
+
 // The bytes before the data, a multiple of 8 and at least `least`. What lies where in the data is
 // said by the entries, whose `begin` counts from the end of the header here.
 std::string writeSafetensorsHeader(const std::vector<TensorEntry> &tensors,

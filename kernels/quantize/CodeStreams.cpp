@@ -41,13 +41,17 @@ public:
       path.push_back(0);
       collect(prefix, withoutResidual(format));
       path.pop_back();
-      choice(prefix, format.residual->blocks, 2);
+      bool isTaken = std::any_of(streams.begin(), streams.end(), [&](const CodeStream &stream) {
+        return stream.name == prefix + "choice";
+      });
+      choice(prefix + "choice" + (isTaken ? "." + format.residual->part.name : ""),
+             format.residual->blocks, 2);
       part(prefix, format.residual->part, 1);
       return;
     }
     if (format.partition) {
       const std::vector<dsl::Part> &parts = format.partition->parts;
-      choice(prefix, format.partition->blocks, static_cast<int>(parts.size()));
+      choice(prefix + "choice", format.partition->blocks, static_cast<int>(parts.size()));
       for (size_t i = 0; i < parts.size(); ++i)
         part(prefix, parts[i], static_cast<int>(i));
       return;
@@ -71,9 +75,9 @@ private:
     path.pop_back();
   }
 
-  void choice(const std::string &prefix, const dsl::Blocks &blocks, int choices) {
+  void choice(const std::string &name, const dsl::Blocks &blocks, int choices) {
     std::string type = "u" + std::to_string(std::bit_width(static_cast<unsigned>(choices - 1)));
-    streams.push_back({.name = prefix + "choice",
+    streams.push_back({.name = name,
                        .type = dsl::ElementType::get(type),
                        .extent = dsl::Extent::Group,
                        .grid = blockGrid(blocks, rows, k),

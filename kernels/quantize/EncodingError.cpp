@@ -11,6 +11,9 @@ namespace rho::kernels {
 
 namespace {
 
+// NaN where one is.
+double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+
 int64_t storedBitsOf(const dsl::QuantizedMatrix &matrix) {
   int64_t bits = 0;
   for (const CodeStream &stream : streamsOf("", *matrix.format, matrix.rows, matrix.k)) {
@@ -68,7 +71,7 @@ EncodingError &EncodingError::operator+=(const EncodingError &other) {
   valueSquares += other.valueSquares;
   products += other.products;
   squaredErrors += other.squaredErrors;
-  largest = std::max(largest, other.largest);
+  largest = larger(largest, other.largest);
   return *this;
 }
 
@@ -84,7 +87,7 @@ EncodingError encodingError(const dsl::MatrixView &weight, const dsl::QuantizedM
                  sums.valueSquares += q[i] * q[i];
                  sums.products += w[i] * q[i];
                  sums.squaredErrors += error * error;
-                 sums.largest = std::max(sums.largest, std::fabs(error));
+                 sums.largest = larger(sums.largest, std::fabs(error));
                }
              });
   EncodingError all = total(rows);

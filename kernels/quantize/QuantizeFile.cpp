@@ -80,6 +80,9 @@ private:
           texts[transformKey + tensor.name] = steps;
       }
     Metadata kept = file.metadata();
+    std::erase_if(kept, [](const auto &entry) { // of another quantized file
+      return entry.first.starts_with(tensorKey) || entry.first.starts_with(transformKey);
+    });
     texts.merge(kept);
     return texts;
   }

@@ -116,7 +116,19 @@ private:
     return format.requirements.empty() || dsl::fulfils(format, codes.data());
   }
 
+  // Zeros stay zeros.
+  bool isZero(const Block &block) const {
+    for (int64_t row = block.rowBegin; row < block.rowEnd; ++row) {
+      const auto *numbers = problem.weight.row(row);
+      if (std::any_of(numbers + block.begin, numbers + block.end, [](auto w) { return w != 0; }))
+        return false;
+    }
+    return true;
+  }
+
   bool improveComponent(int index, const Block &block) {
+    if (isZero(block))
+      return false;
     dsl::CodeArray &all = matrix.components[static_cast<size_t>(index)];
     int64_t at = dsl::codeIndex(component(index), k, block.rowBegin, block.begin);
     dsl::ElementType type = component(index).type;
@@ -216,7 +228,7 @@ private:
   // Of a run of one row.
   bool improveElements(const Block &part) {
     const int64_t row = part.rowBegin, m = problem.tokens;
-    if (!prepare(row, part.begin))
+    if (isZero(part) || !prepare(row, part.begin))
       return false;
     bool changed = false;
     for (int64_t column = part.begin; column < part.end; ++column) {

@@ -4,14 +4,21 @@
 #include "kernels/quantize/QuantizedFile.h"
 
 #include <algorithm>
+#include <clocale>
 #include <fnmatch.h>
 
 namespace rho::kernels {
 
 namespace {
 
+// Names are UTF-8, in which `?` is a character and not a byte, whatever the process' locale is.
 bool matches(const std::string &pattern, const std::string &name) {
-  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  static const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+  locale_t own = utf8 ? uselocale(utf8) : nullptr;
+  bool found = fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  if (own)
+    uselocale(own);
+  return found;
 }
 
 bool matchesAny(const std::vector<std::string> &patterns, const std::string &name) {

@@ -6,6 +6,8 @@
 #include "kernels/quantize/StoredTransform.h"
 #include "tests/kernels/TemporaryFiles.h"
 
+#include <gmock/gmock.h>
+
 #include <cmath>
 #include <csignal>
 #include <limits>
@@ -59,12 +61,13 @@ TEST_F(QuantizeFileTest, weightsAreEncodedAndTheRestIsCopied) {
                                      {"cube", "F32", "1,1,2", bytesOf(std::vector<float>{8, 9})},
                                      {"ids", "I64", "1,2", std::string(16, 'i')},
                                      {"flag", "BOOL", "3", "abc"},
+                                     {"six", "F6_E2M3", "2,8", std::string(12, 's')},
                                      {"h", "F16", "3,16", bytesOf(halves)}},
                                     R"("__metadata__":{"format":"pt","a\"b\n":"\u00e9"})"));
   Result<QuantizeFileSummary> done = quantize("in.safetensors", "out.safetensors");
   ASSERT_TRUE(done.ok()) << done.error().str();
   EXPECT_EQ(done->quantized, 2);
-  EXPECT_EQ(done->copied, 5);
+  EXPECT_EQ(done->copied, 6);
   EXPECT_EQ(done->numbers, 6 * 200 + 48);
   EXPECT_EQ(done->weightBytes, 6 * 200 * 4 + 48 * 2);
   EXPECT_EQ(done->storedBytes, 600 + 6 * 4 * 2 + 24 + 6);
@@ -76,8 +79,9 @@ TEST_F(QuantizeFileTest, weightsAreEncodedAndTheRestIsCopied) {
   std::vector<std::string> order;
   for (const TensorEntry &tensor : file->tensors())
     order.push_back(tensor.name);
-  EXPECT_EQ(order, (std::vector<std::string>{"norm", "layer.w.element", "layer.w.scale", "empty",
-                                             "cube", "ids", "flag", "h.element", "h.scale"}));
+  EXPECT_EQ(order,
+            (std::vector<std::string>{"norm", "layer.w.element", "layer.w.scale", "empty", "cube",
+                                      "ids", "flag", "six", "h.element", "h.scale"}));
   EXPECT_EQ(file->bytes(*file->find("norm")), norm.data);
   EXPECT_EQ(file->bytes(*file->find("ids")), std::string(16, 'i'));
   EXPECT_EQ(file->bytes(*file->find("flag")), "abc");
@@ -208,6 +212,30 @@ TEST_F(QuantizeFileTest, patternsChooseTensors) {
   EXPECT_NE(
       error("in.safetensors", "out.safetensors", "int4_g64", options).find("[nothing_to_quantize]"),
       std::string::npos);
+  a.name = "\u00fc"; // two bytes, one character
+  put("in.safetensors", safetensors({a, b, c}));
+  EXPECT_EQ(names({{"?"}, {}}), (Names{"\u00fc"}));
+}
+
+// What a quantized file says of tensors is not true of those that are quantized anew.
+TEST_F(QuantizeFileTest, entriesOfFormerCodesAreNotKept) {
+  put("in.safetensors",
+      safetensors({w}, R"("__metadata__":{"rho.transform.layer.w":"rotation 200 seed 5",)"
+                       R"("rho.tensor.gone":"nvfp4 2 x 2 F32","kept":"yes"})"));
+  EXPECT_EQ(error("in.safetensors"), "done");
+  Metadata texts = SafetensorsFile::open(folder + "out.safetensors")->metadata();
+  EXPECT_TRUE(texts.contains("kept") && texts.contains("rho.tensor.layer.w"));
+  EXPECT_FALSE(texts.contains("rho.transform.layer.w") || texts.contains("rho.tensor.gone"));
+}
+
+TEST_F(QuantizeFileTest, headersThatNobodyReadsAreNotWritten) {
+  put("in.safetensors",
+      safetensors({w}, R"("__metadata__":{"x":")" + std::string(99'999'800, 'y') + "\"}"));
+  EXPECT_THAT(error("in.safetensors"),
+              testing::MatchesRegex("error: 'out.safetensors' cannot be written: its header would "
+                                    "have 1[0-9]* bytes, 100000000 are possible "
+                                    ".file_not_writable.\n"));
+  EXPECT_EQ(filesThere(), 1U);
 }
 
 TEST_F(QuantizeFileTest, filesWithoutWeightsAreRefused) {

@@ -106,6 +106,28 @@ TEST_F(QuantizedFileTest, everyShippedFormatComesBackBitForBit) {
   }
 }
 
+// What a residual is added to may have a `choice` of its own.
+TEST_F(QuantizedFileTest, everyChoiceHasItsName) {
+  for (const char *text : {"format f { partition per k[64] { low: a4 high: a8 budget 20% }\n"
+                           "residual fix: a4 per k[64] budget 10% }",
+                           "format f { element: s4 choice: f16 per k[32] value = element * choice\n"
+                           "residual fix: a4 per n[4] k[64] budget 25% }"}) {
+    dsl::QuantizedMatrix matrix = quantized(
+        declared(std::string(text) +
+                 "\nformat a4 { element: s4 scale: f16 per k[64] value = element * scale }\n"
+                 "format a8 { element: s8 scale: f16 per k[64] value = element * scale }"),
+        9, 256);
+    SafetensorsFile file = written(matrix);
+    EXPECT_NE(file.find("w.choice"), nullptr);
+    EXPECT_NE(file.find("w.choice.fix"), nullptr);
+    Result<dsl::QuantizedMatrix> back = readQuantized(file, "w");
+    ASSERT_TRUE(back.ok()) << back.error().str();
+    expectSame(matrix, *back);
+    for (int64_t row = 0; row < 9; ++row)
+      EXPECT_EQ(back->rowValues(row), matrix.rowValues(row));
+  }
+}
+
 TEST_F(QuantizedFileTest, componentsAreTensorsWithoutGaps) {
   SafetensorsFile file = written(quantized(shippedFormat("nvfp4"), 6, 64));
   const TensorEntry *element = file.find("w.element"), *block = file.find("w.block"),

@@ -107,6 +107,18 @@ TEST(Refinement, ChangesNothingThatTheOutputsDoNotAskFor) {
     ASSERT_EQ(r.result.matrix.components[0].get(i), r.start.components[0].get(i));
 }
 
+TEST(Refinement, ZerosStayZeros) {
+  for (const char *name : {"mxfp4", "liquidquant", "int4_g128", "nvfp4"}) {
+    Layer layer = syntheticLayer(2, 256, 9, 5);
+    for (int64_t row = 0; row < 2; ++row)
+      std::fill_n(layer.weight.row(row) + 128, 128, 0.0F);
+    Matrix values = valuesOf(refined(layer, {shipped(name), nullptr}).result.matrix);
+    for (int64_t row = 0; row < 2; ++row)
+      for (int64_t column = 128; column < 256; ++column)
+        ASSERT_EQ(values.row(row)[column], 0) << name;
+  }
+}
+
 TEST(Refinement, NeverRaisesTheErrorOnItsCalibration) {
   for (uint64_t seed = 1; seed <= 6; ++seed)
     for (double damping : {0.0, 0.3, 100.0}) {
