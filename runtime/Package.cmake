@@ -1,0 +1,40 @@
+# What `cmake --install` puts into a prefix: the shared library with all of Rho and the headers of
+# its C++ API, for find_package(rho) in somebody else's build, the tool, and the shipped
+# declarations.
+
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# Everything of namespace rho that the static libraries hold, and nothing else: a process may have an
+# LLVM of its own.
+add_library(rho_shared SHARED ${CMAKE_BINARY_DIR}/rho_shared.cpp)
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/rho_shared.cpp CONTENT "")
+target_link_libraries(rho_shared PRIVATE
+  -Wl,--whole-archive $<TARGET_FILE:rho_runtime> $<TARGET_FILE:rho_dsl> -Wl,--no-whole-archive
+  rho_runtime)
+target_link_options(rho_shared PRIVATE
+  -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/exported.map)
+set_target_properties(rho_shared PROPERTIES
+  OUTPUT_NAME rho EXPORT_NAME rho VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION}
+  LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/exported.map)
+target_compile_features(rho_shared INTERFACE cxx_std_20)
+target_include_directories(rho_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/rho>)
+
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/rho)
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/rho-config.cmake
+  CONTENT "include(\${CMAKE_CURRENT_LIST_DIR}/rho-targets.cmake)\n" @ONLY)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/rho-config-version.cmake
+  COMPATIBILITY SameMinorVersion)
+set_target_properties(rho_shared rho PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON) # to LLVM's folder
+install(TARGETS rho_shared EXPORT rho-targets)
+install(EXPORT rho-targets NAMESPACE rho:: DESTINATION ${package})
+install(FILES ${CMAKE_BINARY_DIR}/rho-config.cmake ${CMAKE_BINARY_DIR}/rho-config-version.cmake
+  DESTINATION ${package})
+foreach(header runtime/Rho.h runtime/KvCache.h dsl/Error.h dsl/Source.h dsl/Diagnostics.def)
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${CMAKE_SOURCE_DIR}/${header}
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rho/${folder})
+endforeach()
+install(TARGETS rho)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/kernels/formats ${CMAKE_SOURCE_DIR}/kernels/gemms
+  ${CMAKE_SOURCE_DIR}/kernels/devices DESTINATION ${CMAKE_INSTALL_DATADIR}/rho/kernels)
