@@ -185,12 +185,17 @@ private:
 };
 
 void restoreFactor(DecodeSequence &sequence, std::string_view mmaType) {
-  for (int &output : sequence.program.outputs)
-    output = static_cast<int>(timesConstant(sequence.program, mmaType,
-                                            {Operand::Kind::Temp, static_cast<uint32_t>(output)},
-                                            -sequence.log2Factor)
-                                  .value);
-  sequence.log2Factor = 0;
+  constexpr int least = -14; // of f16 without subnormals
+  const int most = std::ilogb(dsl::ElementType::get(mmaType).maxFinite());
+  while (sequence.log2Factor != 0) { // powers of two beyond the type's range take several steps
+    int step = std::clamp(-sequence.log2Factor, least, most);
+    for (int &output : sequence.program.outputs)
+      output =
+          static_cast<int>(timesConstant(sequence.program, mmaType,
+                                         {Operand::Kind::Temp, static_cast<uint32_t>(output)}, step)
+                               .value);
+    sequence.log2Factor += step;
+  }
 }
 
 } // namespace

@@ -143,6 +143,19 @@ TEST(Placements, ScaledOperandsDoNotVanish) {
     }
 }
 
+// The power of two that the decode of a u4 leaves out is more than f16 holds, when it is restored.
+TEST(Placements, ProductsOfIntegerScalesAreWithinTheBound) {
+  for (const char *target : {"sm_80", "sm_90a"})
+    expectWithinBound({"whole",
+                       "f16",
+                       "f32",
+                       "scales: operand",
+                       target,
+                       {3, 40, 96},
+                       "format whole { element: u4 fine: u4 per k[32] coarse: u8 per n[3] k[32] "
+                       "scale: f32 per tensor value = element * fine * coarse * scale }"});
+}
+
 // Elements of 8 bits of exponent are scaled to at most 1, whose sums are floats.
 TEST(Placements, SumsOfPowersOfTwoAreFloats) {
   for (const char *scale : {"f32 per channel", "bf16 per k[32]"}) {

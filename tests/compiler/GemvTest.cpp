@@ -83,6 +83,17 @@ TEST_P(Gemv, IsWithinTheBound) {
     }
 }
 
+// Where LLVM takes multiply-adds of mixed precision.
+TEST_P(Gemv, IsWithinTheBoundOnBlackwell) {
+  for (int64_t m : {1, 3})
+    expectWithinBound({GetParam().weight,
+                       GetParam().activation,
+                       "f32",
+                       schedule(GetParam(), ""),
+                       "sm_120a",
+                       {m, 70, 523}});
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Gemv, testing::ValuesIn(gemvOperands), nameOfOperands);
 
 TEST(GemvIntegers, AreExactBitForBit) {

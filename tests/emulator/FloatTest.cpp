@@ -197,6 +197,33 @@ TEST(Float, FmaRoundsOnce) {
               bitsOf(std::fma(floatOf(cases[i][0]), floatOf(cases[i][1]), floatOf(cases[i][2]))));
 }
 
+// Mixed precision of sm_100 and later: halves are exact in f32, their products in double.
+TEST(Float, SumsOfHalvesAreOfF32) {
+  for (const Small &f : {half, brain}) {
+    const std::string type = f.bias == 15 ? "f16" : "bf16";
+    auto cases = halfCases(f, 2000);
+    std::mt19937_64 random = repeatable(9);
+    for (Case &each : cases)
+      each[2] =
+          bitsOf(static_cast<float>(static_cast<int64_t>(random() % 2000000) - 1000000) / 512);
+    auto number = [&](uint64_t code) {
+      Parts parts = partsOf(uint16_t(code), f);
+      double magnitude = std::ldexp(double(parts.significand), parts.exponent);
+      return parts.negative ? -magnitude : magnitude;
+    };
+    auto products = evaluate("fma.rn.f32." + type + " %x32, %a16, %b16, %c32;", 32, cases);
+    auto sums = evaluate("add.rn.f32." + type + " %x32, %a16, %c32;", 32, cases);
+    auto differences = evaluate("sub.rn.f32." + type + " %x32, %b16, %c32;", 32, cases);
+    for (size_t i = 0; i < cases.size(); ++i) {
+      float a = float(number(cases[i][0])), b = float(number(cases[i][1])),
+            c = floatOf(cases[i][2]);
+      ASSERT_EQ(products[i], bitsOf(std::fma(a, b, c))) << type;
+      ASSERT_EQ(sums[i], bitsOf(a + c)) << type;
+      ASSERT_EQ(differences[i], bitsOf(b - c)) << type;
+    }
+  }
+}
+
 // f32x2 of sm_100 and later: the same operation on each half of a 64-bit register.
 TEST(Float, PairsAreTwoOperations) {
   auto cases = floatCases();
