@@ -128,6 +128,8 @@ Result<bool> checkOutput(const Operands &operands, const HostOutput &output, Ver
   printLine("worst", summary(comparison.worstRatio) + ", error / bound " +
                          shortNumber(comparison.worstRatio.judgement.ratio));
   bool passed = comparison.passed() && operands.differing == 0;
+  if (comparison.notFinite > 0)
+    printLine("exact", std::to_string(comparison.notFinite) + " values are NaN or infinite");
   printLine("result", passed ? "PASS: " + count + " within the bound"
                              : "FAIL: " + std::to_string(comparison.outside) + " of " + count +
                                    " outside the bound");

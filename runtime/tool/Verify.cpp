@@ -51,6 +51,8 @@ void add(Comparison &comparison, const Comparison::Place &place) {
   const Judgement &judgement = place.judgement;
   if (!(judgement.ratio <= 1))
     ++comparison.outside;
+  if (!std::isfinite(place.exact))
+    ++comparison.notFinite;
   if (comparison.checked == 1 || judgement.error > comparison.largestError.judgement.error)
     comparison.largestError = place;
   if (comparison.checked == 1 || judgement.ratio > comparison.worstRatio.judgement.ratio)
@@ -123,10 +125,12 @@ Comparison verify(const dsl::Gemm &gemm, const compiler::Plan &plan,
   for (const Comparison &part : parts) {
     int64_t checked = comparison.checked + part.checked;
     int64_t outside = comparison.outside + part.outside;
+    int64_t notFinite = comparison.notFinite + part.notFinite;
     add(comparison, part.largestError);
     add(comparison, part.worstRatio);
     comparison.checked = checked;
     comparison.outside = outside;
+    comparison.notFinite = notFinite;
   }
   return comparison;
 }

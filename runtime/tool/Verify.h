@@ -20,7 +20,8 @@ Judgement judge(double computed, double exact, double bound, dsl::ElementType ou
 // How an output stands to the reference as a whole.
 struct Comparison {
   int64_t checked = 0;
-  int64_t outside = 0; // outputs beyond their bound
+  int64_t outside = 0;   // outputs beyond their bound
+  int64_t notFinite = 0; // exact values that are NaN or infinite, of whatever use that is
   // The output with the largest error, and that with the largest share of its bound.
   struct Place {
     int64_t m = 0, n = 0;

@@ -121,6 +121,17 @@ TEST_F(VerifyTest, aNumberThatIsNoneFails) {
   EXPECT_FALSE(compare(VerifyMode::Sample).passed()); // corners are always among the samples
 }
 
+// NaN beside NaN is right, but said.
+TEST_F(VerifyTest, exactValuesThatAreNoneAreCounted) {
+  EXPECT_EQ(compare(VerifyMode::Full).notFinite, 0);
+  weight.components[1].set(5 * 2, 0x7e00); // the first group of row 5
+  for (int64_t row = 0; row < m; ++row)
+    output[row * n + 5] = std::nanf("");
+  Comparison full = compare(VerifyMode::Full);
+  EXPECT_TRUE(full.passed());
+  EXPECT_EQ(full.notFinite, m);
+}
+
 TEST_F(VerifyTest, samplesFindAWrongColumn) {
   for (int64_t row = 0; row < m; ++row)
     output[row * n + 13] = 0;
