@@ -164,7 +164,8 @@ private:
   // Components of the weight that a parameter of the decode is made from.
   std::vector<int> componentsOf(Value parameter) const;
   // The parameters of the decode for k of a row tile.
-  std::vector<Value> decodeParameters(int64_t k, int64_t rowTile, Value slot);
+  // Of a decode whose first register is of that row of two.
+  std::vector<Value> decodeParameters(int64_t k, int64_t rowTile, Value slot, int64_t firstRow);
   int64_t groupIn(int64_t k, int64_t group) const {
     return g.parameterK(group) >= g.tileK ? 0 : k / g.parameterK(group);
   }

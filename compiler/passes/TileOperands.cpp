@@ -98,12 +98,13 @@ std::vector<int> KernelBuilder::componentsOf(Value parameter) const {
   return result;
 }
 
-std::vector<Value> KernelBuilder::decodeParameters(int64_t k, int64_t rowTile, Value slot) {
+std::vector<Value> KernelBuilder::decodeParameters(int64_t k, int64_t rowTile, Value slot,
+                                                   int64_t firstRow) {
   std::vector<Value> result;
   for (auto [value, attribute] : llvm::zip(chain.decode.getParameters(), chain.decode.getForms())) {
     auto [form, halves] = llvm::cast<mlir::StringAttr>(attribute).getValue().split('.');
     auto [rowHalf, kHalf] = halves.split('.');
-    int64_t row = 2 * rowTile + (rowHalf == "1" ? 1 : 0);
+    int64_t row = 2 * rowTile + (rowHalf == "1" ? 1 : firstRow);
     int64_t own = k + (kHalf == "1" ? g.mmaK / 2 : 0);
     if (auto op = value.getDefiningOp<ir::NumberOp>()) {
       result.push_back(form == "choices" ? choices(op, own, row, slot)
@@ -168,10 +169,12 @@ std::vector<Value> KernelBuilder::decodeStep(const Chunk &words, int64_t step, i
     int64_t unit = i / parts;
     std::vector<Value> unitWords = wordsOfUnit(words, unit);
     std::vector<mlir::Type> types(static_cast<size_t>(perDecode), builder.getI32Type());
-    int64_t kHalf = i * perDecode / 2 % 2; // of the first register
-    auto decoded = tile::DecodeOp::create(builder, chain.decode.getLoc(), types, unitWords,
-                                          decodeParameters(k + kHalf * g.mmaK / 2, rowTile, slot),
-                                          unitPrograms[static_cast<size_t>(i % parts)].print());
+    // Of the first register; registers of both rows take turns.
+    int64_t kHalf = i * perDecode / 2 % 2, row = i * perDecode % 2;
+    auto decoded =
+        tile::DecodeOp::create(builder, chain.decode.getLoc(), types, unitWords,
+                               decodeParameters(k + kHalf * g.mmaK / 2, rowTile, slot, row),
+                               unitPrograms[static_cast<size_t>(i % parts)].print());
     a.insert(a.end(), decoded.getResults().begin(), decoded.getResults().end());
   }
   return a;

@@ -156,6 +156,32 @@ TEST(Placements, ProductsOfIntegerScalesAreWithinTheBound) {
                        "scale: f32 per tensor value = element * fine * coarse * scale }"});
 }
 
+// One register is made of a word where elements are as wide as operands: rows take turns in words.
+TEST(Placements, WideElementsHaveTheParametersOfTheirRow) {
+  const std::string half = "format wide { element: f16 fine: f16 per k[64] scale: f32 per channel "
+                           "value = element * fine * scale encode { scale = absmax(x) "
+                           "fine = max(absmax(x) / scale, 0.1) } }";
+  for (const char *schedule : {"", "roles: gemv "})
+    for (const char *target : {"sm_80", "sm_90a", "sm_120a"})
+      expectWithinBound({"wide",
+                         "f16",
+                         "f32",
+                         schedule + std::string("scales: operand"),
+                         target,
+                         {2, 70, 256},
+                         half});
+  expectWithinBound(
+      {"wide", "f16", "f32", "roles: excp scales: operand", "sm_90a", {20, 70, 256}, half});
+  const std::string bytes =
+      "format wide { element: u8 step: u4 per k[16] origin: u4 per k[16] scale: f32 per channel "
+      "value = s8(element * step + origin ^ 128) * scale require element * step + origin <= 255 "
+      "encode { scale = absmax(x) / 7 step = (max(x / scale) - min(x / scale)) / 15 "
+      "origin = 8 + min(x / scale) } }";
+  for (const char *schedule : {"", "roles: gemv"})
+    for (const char *target : {"sm_80", "sm_90a"})
+      expectWithinBound({"wide", "int8_token", "f32", schedule, target, {3, 70, 256}, bytes});
+}
+
 // Elements of 8 bits of exponent are scaled to at most 1, whose sums are floats.
 TEST(Placements, SumsOfPowersOfTwoAreFloats) {
   for (const char *scale : {"f32 per channel", "bf16 per k[32]"}) {
