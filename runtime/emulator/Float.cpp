@@ -158,27 +158,59 @@ template <class Op> void minMax(Decoder &d) {
   finish<Op, 2>(d, ftz, false);
 }
 
+bool isHalf(Type type) {
+  return bits(type) == 16 || (kind(type) == TypeKind::Packed && type != Type::F32x2);
+}
+
+// f32 operations whose sources but the last are halves, which f32 holds exactly ("Mixed Precision
+// Floating Point Instructions").
+template <class Op, float (*widen)(uint16_t)> struct Widened {
+  static float apply(uint16_t a, float c) { return Op::apply(widen(a), c); }
+  static float apply(uint16_t a, uint16_t b, float c) { return Op::apply(widen(a), widen(b), c); }
+};
+template <class Op, int Sources> constexpr Handler mixedHandler() {
+  if constexpr (Sources == 2)
+    return binaryHandler<float, uint16_t, float, Op>;
+  else
+    return ternaryHandler<float, uint16_t, uint16_t, float, Op>;
+}
+
+// OP.rn.f32.TYPE, of a TYPE that is a half.
+bool isMixed(const Decoder &d) { return d.peekModifier(d.peekModifier() == "rn" ? 1 : 0) == "f32"; }
+template <class Op, int Sources> void mixed(Decoder &d) {
+  d.takeOne({"rn"});
+  d.takeType();
+  Type type = d.takeType();
+  d.expectOperands(Sources + 1);
+  d.inst.d = d.destination(0, Type::F32);
+  d.inst.a = d.source(1, type);
+  d.inst.b = d.source(2, Sources == 2 ? Type::F32 : type);
+  if (Sources > 2)
+    d.inst.c = d.source(3, Type::F32);
+  d.emit(type == Type::F16    ? mixedHandler<Widened<Op, f16ToF32>, Sources>()
+         : type == Type::BF16 ? mixedHandler<Widened<Op, bf16ToF32>, Sources>()
+                              : nullptr);
+}
+
+template <class Op, int Sources> void maybeHalf(Decoder &d) {
+  if (!isHalf(d.lastType()))
+    return arithmetic<Op, Sources>(d);
+  if constexpr (std::is_same_v<Op, Add> || std::is_same_v<Op, Sub> || std::is_same_v<Op, Fma>)
+    if (isMixed(d))
+      return mixed<Op, Sources>(d);
+  decodeHalfArithmetic(d);
+}
+
 struct Form {
   std::string_view name;
   void (*decode)(Decoder &);
 };
 // The rows that share their names with integer instructions.
 constexpr Form forms[] = {
-    {"add", arithmetic<Add, 2>}, {"sub", arithmetic<Sub, 2>}, {"mul", arithmetic<Mul, 2>},
+    {"add", maybeHalf<Add, 2>},  {"sub", maybeHalf<Sub, 2>},  {"mul", arithmetic<Mul, 2>},
     {"div", arithmetic<Div, 2>}, {"mad", arithmetic<Fma, 3>}, {"min", minMax<Min>},
     {"max", minMax<Max>},        {"abs", arithmetic<Abs, 1>}, {"neg", arithmetic<Neg, 1>},
 };
-
-bool isHalf(Type type) {
-  return bits(type) == 16 || (kind(type) == TypeKind::Packed && type != Type::F32x2);
-}
-
-template <class Op, int Sources> void maybeHalf(Decoder &d) {
-  Type type = d.lastType();
-  if (isHalf(type))
-    return decodeHalfArithmetic(d);
-  arithmetic<Op, Sources>(d);
-}
 
 enum class Test : uint8_t { Finite, Infinite, Number, NotANumber, Normal, Subnormal };
 
@@ -223,8 +255,7 @@ void testp(Decoder &d) {
 } // namespace
 
 void decodeFloatArithmetic(Decoder &d) {
-  Type type = d.lastType();
-  if (isHalf(type))
+  if (isHalf(d.lastType()) && !isMixed(d))
     return decodeHalfArithmetic(d);
   for (const Form &form : forms)
     if (form.name == d.opcode())

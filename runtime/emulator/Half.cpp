@@ -178,59 +178,14 @@ template <class Op, int Sources> void rounded(Decoder &d) {
   finish<Op, Sources>(d);
 }
 
-// The sum in f32 of a half, or of a product of two, and an f32 ("Mixed Precision Floating Point
-// Instructions"), rounded once.
-template <class F> struct MixedAdd {
-  static float apply(uint16_t a, float c) { return F::widen(a) + c; }
-};
-template <class F> struct MixedSub {
-  static float apply(uint16_t a, float c) { return F::widen(a) - c; }
-};
-template <class F> struct MixedFma {
-  static float apply(uint16_t a, uint16_t b, float c) {
-    return float(addToOdd(double(F::widen(a)) * double(F::widen(b)), double(c)));
-  }
-};
-
-template <template <class> class Op, class F, int Sources> constexpr Handler mixedHandler() {
-  if constexpr (Sources == 2)
-    return binaryHandler<float, uint16_t, float, Op<F>>;
-  else
-    return ternaryHandler<float, uint16_t, uint16_t, float, Op<F>>;
-}
-
-// OP.rn.f32.TYPE: the last source and the result are f32.
-template <class Op, template <class> class Mixed, int Sources> void maybeMixed(Decoder &d) {
-  d.takeOne({"rn"});
-  if (d.peekModifier() != "f32")
-    return finish<Op, Sources>(d);
-  d.takeType();
-  Type type = d.takeType();
-  d.expectOperands(Sources + 1);
-  d.inst.d = d.destination(0, Type::F32);
-  d.inst.a = d.source(1, type);
-  d.inst.b = d.source(2, Sources == 2 ? Type::F32 : type);
-  if (Sources > 2)
-    d.inst.c = d.source(3, Type::F32);
-  d.emit(type == Type::F16    ? mixedHandler<Mixed, F16, Sources>()
-         : type == Type::BF16 ? mixedHandler<Mixed, Bf16, Sources>()
-                              : nullptr);
-}
-
 struct HalfOpcode {
   std::string_view name;
   void (*decode)(Decoder &);
 };
 constexpr HalfOpcode halfOpcodes[] = {
-    {"add", maybeMixed<HalfAdd, MixedAdd, 2>},
-    {"sub", maybeMixed<HalfSub, MixedSub, 2>},
-    {"fma", maybeMixed<HalfFma, MixedFma, 3>},
-    {"mul", rounded<HalfMul, 2>},
-    {"min", finish<HalfMin, 2>},
-    {"max", finish<HalfMax, 2>},
-    {"abs", finish<HalfAbs, 1>},
-    {"neg", finish<HalfNeg, 1>},
-    {"ex2", rounded<HalfEx2, 1>},
+    {"add", rounded<HalfAdd, 2>},   {"sub", rounded<HalfSub, 2>}, {"mul", rounded<HalfMul, 2>},
+    {"fma", rounded<HalfFma, 3>},   {"min", finish<HalfMin, 2>},  {"max", finish<HalfMax, 2>},
+    {"abs", finish<HalfAbs, 1>},    {"neg", finish<HalfNeg, 1>},  {"ex2", rounded<HalfEx2, 1>},
     {"tanh", rounded<HalfTanh, 1>},
 };
 
