@@ -50,7 +50,7 @@ public:
   Quantizer(std::shared_ptr<const Format> shared, const MatrixView &input,
             const QuantizeOptions &options)
       : format(*shared), input(input), reject(options.rejectNonFinite), threads(options.threads),
-        columnWeights(options.columnWeights),
+        columnWeights(options.columnWeights), given(options.given),
         byDivision(isProduct(format) && format.requirements.empty()),
         quotients(format.element().type) {
     out.format = std::move(shared);
@@ -199,6 +199,10 @@ private:
         component(format.encodeOrder[position]).extent != Extent::Tensor)
       return encodeBands(position);
     int index = format.encodeOrder[position];
+    if (const auto found = given.find(index); found != given.end()) {
+      codesOf(index).set(0, found->second);
+      return encodeTensors(position + 1);
+    }
     std::vector<double> values = tensorValues();
     if (rulesOf(index).size() == 1) {
       codesOf(index).set(0, component(index).type.encode(reduceAll(index, 0, values)));
@@ -466,6 +470,7 @@ private:
   const bool reject;
   const unsigned threads;
   const std::span<const double> columnWeights;
+  const std::map<int, uint32_t> &given;
   bool byDivision;
   double factor = 1;                                     // of S
   const QuotientEncoder quotients;                       // where codes have at most 8 bits

@@ -6,6 +6,7 @@
 #include "dsl/Format.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -132,6 +133,8 @@ struct QuantizeOptions {
   // rules, errors and budgets. Error bad_block_choice for a format without partition, another
   // number of blocks, or a part that is none.
   std::span<const uint8_t> choice = {};
+  // Codes of components per tensor, by their index, in place of what their rules say.
+  std::map<int, uint32_t> given = {};
 };
 Status checkChoice(const Format &format, std::span<const uint8_t> choice, int64_t rows, int64_t k);
 Result<QuantizedMatrix> quantize(std::shared_ptr<const Format> format, const MatrixView &input,

@@ -1,8 +1,10 @@
 #include "compiler/Layout.h"
+#include "dsl/Numbers.h"
 #include "runtime/Kernel.h"
 #include "runtime/Origin.h"
 #include "runtime/QuantizerSource.h"
 
+#include <algorithm>
 #include <array>
 #include <new>
 
@@ -174,8 +176,9 @@ Result<Activations> Gemm::makeActivations() const {
     if (!tiles)
       return tiles.error();
     impl->tiles = std::move(*tiles);
-    Result<Buffer> scratch = Device::allocateOn(
-        pimpl->backend, quantizerScratchBytes(*impl->format, impl->m, impl->layout.k));
+  }
+  if (int64_t bytes = quantizerScratchBytes(*impl->format, impl->m, impl->layout.k); bytes > 0) {
+    Result<Buffer> scratch = Device::allocateOn(pimpl->backend, bytes);
     if (!scratch)
       return scratch.error();
     impl->scratch = std::move(*scratch);
@@ -228,6 +231,40 @@ Status Gemm::chooseParts(const Activations &out, std::span<const uint8_t> parts)
       return written;
   }
   impl.choice = choice;
+  return Done{};
+}
+
+Status Gemm::fixComponent(const Activations &out, std::string_view component,
+                          std::optional<double> value) const {
+  if (Status valid = checkHandle(*this, "gemm"); !valid)
+    return valid;
+  if (Status good = checkActivations(out, *pimpl); !good)
+    return good;
+  Activations::Impl &impl = out.impl();
+  const std::vector<dsl::Component> &all = impl.format->components;
+  const auto found = std::find_if(all.begin(), all.end(), [&](const dsl::Component &each) {
+    return each.name == component && each.extent == dsl::Extent::Tensor;
+  });
+  if (found == all.end())
+    return makeError(DiagId::bad_fixed_component,
+                     {"'" + impl.format->name + "' has no component '" + std::string(component) +
+                      "' per tensor"});
+  const auto index = static_cast<int>(found - all.begin());
+  if (!value) {
+    impl.given.erase(index);
+    return Done{};
+  }
+  const dsl::ElementType type = found->type;
+  const uint32_t code = type.encode(*value);
+  if (!(*value >= type.minFinite() && *value <= type.maxFinite()) ||
+      (*value != 0 && type.decode(code) == 0))
+    return makeError(DiagId::bad_fixed_component,
+                     {dsl::printNumber(*value) + " is outside of " + std::string(type.name()) +
+                      ", the type of '" + found->name + "'"});
+  Buffer &stored = impl.components[static_cast<size_t>(index)];
+  if (Status written = stored.write(&code, componentBytes(type)); !written)
+    return written;
+  impl.given[index] = code;
   return Done{};
 }
 

@@ -7,6 +7,7 @@
 #include "runtime/Rho.h"
 #include "runtime/cache/Sha256.h"
 
+#include <map>
 #include <vector>
 
 namespace rho {
@@ -43,10 +44,11 @@ struct Activations::Impl {
   // As compiler::storedComponents(); [0] are element codes, those in spare bits of others are
   // empty.
   std::vector<Buffer> components;
-  Buffer tiles;                // of a partition: which part has which k tiles
-  Buffer scratch;              // of a partition, see quantizerScratchBytes()
-  std::vector<uint8_t> choice; // Gemm::chooseParts: the part of each block; empty: by the numbers
-  DevicePointer view = 0;      // Gemm::viewActivations: the caller's own codes instead of [0]
+  Buffer tiles;                  // of a partition: which part has which k tiles
+  Buffer scratch;                // see quantizerScratchBytes()
+  std::vector<uint8_t> choice;   // Gemm::chooseParts: the part of each block; empty: by the numbers
+  std::map<int, uint32_t> given; // Gemm::fixComponent: codes of components per tensor
+  DevicePointer view = 0;        // Gemm::viewActivations: the caller's own codes instead of [0]
 
   const compiler::ActivationLayout &layoutOf(const compiler::StoredComponent &stored) const {
     return layout.parts.empty() ? layout : layout.parts[stored.part];

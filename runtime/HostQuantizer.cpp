@@ -58,7 +58,7 @@ int64_t deviceIndex(const dsl::Component &component, int64_t natural, int64_t m,
 int64_t naturalCodes(const dsl::Component &component, int64_t m, int64_t k) {
   if (component.extent == dsl::Extent::Group)
     return (k + component.group - 1) / component.group * m;
-  return m;
+  return component.extent == dsl::Extent::Tensor ? 1 : m;
 }
 
 // A component's codes as its buffer has them, with those in its spare bits.
@@ -102,8 +102,8 @@ public:
           return read;
     }
     dsl::MatrixView view{rows.data(), viewType(type), out.m, k, k};
-    Result<dsl::QuantizedMatrix> codes =
-        dsl::quantize(out.format, view, dsl::QuantizeOptions{.choice = out.choice});
+    Result<dsl::QuantizedMatrix> codes = dsl::quantize(
+        out.format, view, dsl::QuantizeOptions{.choice = out.choice, .given = out.given});
     if (!codes)
       return codes.error();
     const std::vector<compiler::StoredComponent> stored = compiler::storedComponents(*out.format);

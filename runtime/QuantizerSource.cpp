@@ -61,8 +61,8 @@ public:
 
   // A rule: components, read where the team begins, and reductions are variables.
   std::string rule(const dsl::Expr &expr) { return write(expr, Reads::Once); }
-  // What two sides of a partition's rule make of reduced(0), reduced(1), ...
-  std::string comparison(const dsl::Expr &expr) { return write(expr, Reads::Reduced); }
+  // What the same, or a side of a partition's rule, makes of reduced(0), reduced(1), ...
+  std::string ofReduced(const dsl::Expr &expr) { return write(expr, Reads::Reduced); }
   // A value: the element and components of `scales`.
   std::string value(const dsl::Expr &expr) { return write(expr, Reads::Scales); }
 
@@ -172,9 +172,12 @@ private:
   }
 };
 
+bool isOfTensor(const dsl::Component &component) { return component.extent == dsl::Extent::Tensor; }
+
 std::string extentName(const dsl::Component &component) {
-  return component.extent == dsl::Extent::Group ? "k[" + std::to_string(component.group) + "]"
-                                                : "token";
+  return isOfTensor(component)                    ? "tensor"
+         : component.extent == dsl::Extent::Group ? "k[" + std::to_string(component.group) + "]"
+                                                  : "token";
 }
 
 std::string constant(const char *name, int64_t value) {
@@ -202,7 +205,29 @@ std::string ruleText(const dsl::ExprPtr &ptr) {
          values + "    }\n  };\n";
 }
 
-std::string componentText(const dsl::Format &format, int index, int position) {
+// The same of a component per tensor, whose reductions all rows make.
+std::string reducedText(const dsl::ExprPtr &rule, ExpressionWriter &reductions) {
+  return "  template <class Reduced> static __device__ double value(const Reduced &reduced) {\n"
+         "    return " +
+         reductions.ofReduced(*rule) + ";\n  }\n";
+}
+
+std::string reductionsText(const ExpressionWriter &rules) {
+  std::string text, names;
+  for (size_t i = 0; i < rules.reductions.size(); ++i) {
+    const auto &[operation, call] = rules.reductions[i];
+    text +=
+        "struct Reduction" + std::to_string(i) + " {\n  using Operation = " + operation +
+        ";\n  template <class Team> static __device__ double value(const Team &team) { return " +
+        call + "; }\n};\n";
+    names += (i == 0 ? "Reduction" : ", Reduction") + std::to_string(i);
+  }
+  return text + "using Reductions = List<" + names + ">;\n";
+}
+
+// `tensorRules` is where the reductions of a component per tensor go; else null.
+std::string componentText(const dsl::Format &format, int index, int position,
+                          ExpressionWriter *tensorRules) {
   const dsl::Component &component = format.components[static_cast<size_t>(index)];
   const int unit = dsl::hostOf(format, index);
   const int unitBits = compiler::storedBits(format.components[static_cast<size_t>(unit)].type);
@@ -215,10 +240,12 @@ std::string componentText(const dsl::Format &format, int index, int position) {
                            : "int") +
          ";\n" + constant("index", index) + constant("position", position) +
          constant("buffer", unit) + constant("shift", component.shift) +
-         "  static constexpr int group = " + std::to_string(component.group) + ";\n" +
+         "  static constexpr int group = " + std::to_string(component.group) +
+         ";\n  static constexpr bool ofTensor = " + (tensorRules ? "true" : "false") + ";\n" +
          constant("candidates",
                   best ? static_cast<int64_t>(component.encode->operands.size()) : 1) +
-         ruleText(component.encode) + "};\n";
+         (tensorRules ? reducedText(component.encode, *tensorRules) : ruleText(component.encode)) +
+         "};\n";
 }
 
 // The scales of a number, what they make of an element's number, and of a remapped code.
@@ -273,8 +300,8 @@ std::string columnText(const std::vector<uint8_t> &columnBits) {
 std::string selectionText(const dsl::Part &part, ExpressionWriter &reductions) {
   std::string budget = part.budget ? literal(*part.budget) : "-1.0", holds = "true";
   if (part.left) {
-    holds = reductions.comparison(*part.left);
-    holds += (part.atLeast ? " >= " : " <= ") + reductions.comparison(*part.right);
+    holds = reductions.ofReduced(*part.left);
+    holds += (part.atLeast ? " >= " : " <= ") + reductions.ofReduced(*part.right);
   }
   return "  static constexpr double budget = " + budget +
          ";\n  static constexpr bool hasRule = " + (part.left ? "true" : "false") +
@@ -291,23 +318,29 @@ struct PartText {
   std::string selection = {};
 };
 
-std::string partText(const PartText &part) {
+// Components per tensor come first in the order of encoding; they are not in `Order`, which is that
+// of a row.
+std::string partText(const PartText &part, ExpressionWriter &tensorRules) {
   const dsl::Format &format = part.format;
   int64_t run = chunk; // numbers of an aligned chunk that share all scales
-  std::string components, order;
+  std::string components, order, ofTensor;
   for (const dsl::Component &component : format.components)
     if (component.extent == dsl::Extent::Group)
       run = std::gcd(run, component.group);
-  for (size_t i = 0; i < format.encodeOrder.size(); ++i) {
-    components += componentText(format, format.encodeOrder[i], static_cast<int>(i));
-    order += (i == 0 ? "" : ", ") + componentName(format.encodeOrder[i]);
+  int position = 0;
+  for (int index : format.encodeOrder) {
+    const bool whole = isOfTensor(format.components[static_cast<size_t>(index)]);
+    components +=
+        componentText(format, index, whole ? -1 : position++, whole ? &tensorRules : nullptr);
+    std::string &list = whole ? ofTensor : order;
+    list += (list.empty() ? "" : ", ") + componentName(index);
   }
   const std::optional<dsl::Remap> &remap = format.element().remap;
   const std::string name = "part" + std::to_string(part.index);
   return "namespace " + name + " {\n" + components +
          "struct Part {\n  using Element = " + nameOf(format.element().type) +
-         ";\n  using Order = List<" + order + ">;\n" + constant("index", part.index) +
-         constant("firstBuffer", part.firstBuffer) +
+         ";\n  using Order = List<" + order + ">;\n  using OfTensor = List<" + ofTensor + ">;\n" +
+         constant("index", part.index) + constant("firstBuffer", part.firstBuffer) +
          constant("components", static_cast<int64_t>(format.components.size())) +
          constant("elementBits", part.layout.elementBits) +
          constant("groupsPerWord", part.layout.groupsPerWord) + constant("scaleRun", run) +
@@ -324,28 +357,32 @@ std::string countsText(size_t parts, size_t buffers) {
 
 std::string partitionText(const dsl::Format &format, const compiler::ActivationLayout &layout) {
   const dsl::Partition &partition = *format.partition;
-  std::string text, parts, reductions;
+  std::string text, parts;
   ExpressionWriter rules;
   int buffers = 0;
   for (size_t i = 0; i < partition.parts.size(); ++i) {
     const dsl::Part &part = partition.parts[i];
     text += partText({*part.format, layout.parts[i], static_cast<int>(i), buffers,
-                      partition.blocks.k, selectionText(part, rules)});
+                      partition.blocks.k, selectionText(part, rules)},
+                     rules);
     buffers += static_cast<int>(part.format->components.size());
     parts += (i == 0 ? "part" : ", part") + std::to_string(i) + "::Part";
   }
-  for (size_t i = 0; i < rules.reductions.size(); ++i) {
-    const auto &[operation, call] = rules.reductions[i];
-    text +=
-        "struct Reduction" + std::to_string(i) + " {\n  using Operation = " + operation +
-        ";\n  template <class Team> static __device__ double value(const Team &team) { return " +
-        call + "; }\n};\n";
-    reductions += (i == 0 ? "Reduction" : ", Reduction") + std::to_string(i);
-  }
-  return "#define RHO_PARTITION\n" + text + "struct Partition {\n  using Parts = List<" + parts +
-         ">;\n  using Reductions = List<" + reductions +
+  return "#define RHO_PARTITION\n" + text + reductionsText(rules) +
+         "struct Partition {\n  using Parts = List<" + parts +
          ">;\n  static constexpr int block = " + std::to_string(partition.blocks.k) + ";\n};\n" +
          countsText(partition.parts.size(), static_cast<size_t>(buffers));
+}
+
+bool hasTensorRules(const dsl::Format &format) {
+  return std::any_of(format.components.begin(), format.components.end(), isOfTensor);
+}
+
+// Whether a rule reads other components.
+bool readsComponents(const dsl::Expr &expr) {
+  return expr.kind == dsl::Expr::Kind::Component ||
+         std::any_of(expr.operands.begin(), expr.operands.end(),
+                     [](const auto &operand) { return readsComponents(*operand); });
 }
 
 // What the program cannot do with a format that is not divided.
@@ -353,8 +390,17 @@ std::optional<std::string> problemOfWhole(const dsl::Format &format) {
   for (const dsl::Component &component : format.components)
     if (component.type.isCodebook())
       return "'" + component.name + "' is of a codebook, whose values the kernel does not have";
-  if (format.element().remap && format.element().type.bits() > 8)
+  const std::optional<dsl::Remap> &remap = format.element().remap;
+  if (remap && format.element().type.bits() > 8)
     return "'" + format.element().name + "' has a remapped code among more than 256";
+  if (remap && std::any_of(remap->entries.begin(), remap->entries.end(),
+                           [](const dsl::Remap::Entry &entry) { return entry.component >= 0; }))
+    return "a code of '" + format.element().name + "' stands for a component's value";
+  for (const dsl::Component &component : format.components)
+    if (isOfTensor(component) && (dsl::isBest(component.encode) ||
+                                  readsComponents(*component.encode) || component.host >= 0))
+      return "'" + component.name +
+             "' is per tensor, its rule has candidates or reads other components";
   return std::nullopt;
 }
 
@@ -363,8 +409,10 @@ std::optional<std::string> problemOfWhole(const dsl::Format &format) {
 std::string quantizerHeader(const dsl::Format &format, const compiler::ActivationLayout &layout) {
   if (format.partition)
     return partitionText(format, layout);
-  return partText({format, layout, 0, 0, 0}) + "using Only = part0::Part;\n" +
-         countsText(1, format.components.size());
+  ExpressionWriter rules;
+  const std::string part = partText({format, layout, 0, 0, 0}, rules);
+  return (hasTensorRules(format) ? "#define RHO_TENSOR\n" + part + reductionsText(rules) : part) +
+         "using Only = part0::Part;\n" + countsText(1, format.components.size());
 }
 
 // As the program's Arguments.
@@ -382,22 +430,37 @@ QuantizerLaunch quantizerLaunch(const Activations::Impl &out, DevicePointer x, S
   add(compiler::activationGroupStride(out.m));
   add(layout.tileK);
   add(divided ? out.tiles.address() : 0);
-  add(divided ? out.scratch.address() : 0);
-  add(out.choice.empty() ? 0 : 1);
+  add(out.scratch.bytes() != 0 ? out.scratch.address() : 0);
+  uint64_t given = 0, ofTensor = 0;
+  for (size_t i = 0; i < out.format->components.size(); ++i) {
+    if (isOfTensor(out.format->components[i]))
+      ofTensor |= uint64_t{1} << i;
+    if (out.given.contains(static_cast<int>(i)))
+      given |= uint64_t{1} << i;
+  }
+  add(given);
   if (!divided)
     add(layout.pitchBytes);
   for (const compiler::ActivationLayout &part : layout.parts)
     add(part.pitchBytes);
   for (const Buffer &component : out.components)
     add(component.address());
-  // A CTA for each row; where the numbers decide which part has a block, one more to wait for that.
-  launch.ctas = static_cast<uint32_t>(divided && out.choice.empty() ? 2 * out.m : out.m);
+  const bool decided = divided ? !out.choice.empty() : given == ofTensor;
+  launch.ctas = static_cast<uint32_t>(decided ? out.m : 2 * out.m);
   return launch;
 }
 
 int64_t quantizerScratchBytes(const dsl::Format &format, int64_t m, int64_t k) {
-  const dsl::Partition &partition = *format.partition;
   ExpressionWriter rules;
+  if (!format.partition) {
+    if (!hasTensorRules(format) || problemOfWhole(format))
+      return 0;
+    for (const dsl::Component &component : format.components)
+      if (isOfTensor(component))
+        reducedText(component.encode, rules);
+    return quantizerChoiceOffset + static_cast<int64_t>(rules.reductions.size()) * m * 8;
+  }
+  const dsl::Partition &partition = *format.partition;
   for (const dsl::Part &part : partition.parts)
     selectionText(part, rules);
   const int64_t blocks = compiler::divideUp(k, partition.blocks.k);
@@ -411,9 +474,14 @@ std::optional<std::string> quantizerSourceProblem(const dsl::Format &format) {
   if (format.partition->blocks.rows != 0 || format.partition->blocks.k % chunk != 0)
     return "its blocks are per " + dsl::print(format.partition->blocks) +
            ", not per tensor k[G] with G a multiple of " + std::to_string(chunk);
-  for (const dsl::Part &part : format.partition->parts)
+  for (const dsl::Part &part : format.partition->parts) {
+    const std::string of = "of part '" + part.name + "' ";
     if (std::optional<std::string> problem = problemOfWhole(*part.format))
-      return "of part '" + part.name + "' " + *problem;
+      return of + *problem;
+    for (const dsl::Component &component : part.format->components)
+      if (isOfTensor(component))
+        return of + "'" + component.name + "' is per tensor";
+  }
   return std::nullopt;
 }
 
@@ -439,9 +507,6 @@ Status checkActivationFormat(const dsl::Gemm &gemm, const SourceMap *sources) {
                   format.element().span);
   for (size_t i = 1; i < format.components.size(); ++i) {
     const dsl::Component &component = format.components[i];
-    if (component.extent == dsl::Extent::Tensor)
-      return refuse("'" + component.name + "' is per tensor, it must be per token or per k[G]",
-                    component.span);
     if (!component.encode)
       return refuse("'" + component.name + "' has no encode rule", component.span);
   }

@@ -11,7 +11,7 @@
 
 namespace rho {
 
-// Activations are plain products of an element and scales per token or per k[G]. Error
+// Activations are plain products of an element and scales per tensor, per token or per k[G]. Error
 // unsupported_activation with the span of what is not (`sources` may be null).
 Status checkActivationFormat(const dsl::Gemm &gemm, const SourceMap *sources);
 
@@ -22,8 +22,9 @@ std::optional<std::string> quantizerSourceProblem(const dsl::Format &format);
 // and of a partition one that lists them. Equal declarations give equal text. Of the layout the
 // sizes of codes and words and the order of codes count, not k.
 std::string quantizerHeader(const dsl::Format &format, const compiler::ActivationLayout &layout);
-// Of a partition, for m rows of k numbers: what the program works with, zeros before the first
-// launch. The parts of the blocks, 32 bits each, begin at quantizerChoiceOffset.
+// For m rows of k numbers: what the program works with, zeros before the first launch; none where
+// no row depends on others. Of a partition the parts of the blocks, 32 bits each, begin at
+// quantizerChoiceOffset.
 int64_t quantizerScratchBytes(const dsl::Format &format, int64_t m, int64_t k);
 inline constexpr int64_t quantizerChoiceOffset = 64;
 inline constexpr const char *quantizerHeaderName = "rho_format.cuh";

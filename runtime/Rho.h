@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -176,6 +177,12 @@ public:
   // again. What was quantized before is of no use then. A synchronous copy to the device, for
   // set-up; a graph keeps which of the two held when it was captured. Errors: bad_block_choice.
   Status chooseParts(const Activations &out, std::span<const uint8_t> parts) const;
+  // Of a format without parts: the number of a component per tensor from now on, rounded to its
+  // type, whatever the numbers (static quantization); none: its rule says it again, from the
+  // numbers of all rows. A synchronous copy to the device, for set-up; a graph keeps which of the
+  // two held when it was captured. Errors: bad_fixed_component.
+  Status fixComponent(const Activations &out, std::string_view component,
+                      std::optional<double> value) const;
   // Quantizes x [m][k] in device memory into `out` on the stream: one NVRTC kernel. Emulated, and
   // on a GPU without NVRTC or for an activation of a codebook (then with a warning in report()),
   // the host does it between synchronous copies, which no graph can capture.

@@ -1,5 +1,6 @@
 // Quantizes activations: x [m][k] in f32, f16 or bf16 -> codes of a format, in one launch. One CTA
-// a row; where parts of the format share the blocks of k, two.
+// a row; two where something depends on the numbers of all rows: a component per tensor, or which
+// part of the format has which block of k.
 //
 // Compiled by NVRTC at run time. "rho_format.cuh" is generated from the format's declaration by
 // runtime/QuantizerSource.cpp, which says what it defines. The codes are bit for bit those of
@@ -26,7 +27,7 @@ struct Arguments {
   long long tileK;        // of a partition: of the gemm's k tiles
   int *tiles;             // which part has which of them
   unsigned char *scratch; // see Scratch
-  long long choiceGiven;  // whether the scratch says which part has which block
+  long long given;        // of the components per tensor, a bit each: what is in memory stays
   long long pitch[partCount];
   unsigned char *buffers[bufferCount];
 };
@@ -50,20 +51,140 @@ __device__ inline void launchDependents() {
 #endif
 }
 
+// What depends on all rows, found before it is used: m CTAs measure a row each, of which the last
+// decides, and m others wait for that and store a row each. They take turns as they start, so that
+// who waits only waits for CTAs that run. With m CTAs in all it is decided already.
+
+// In memory: counters of CTAs, which are all 0 between launches, and 64 bytes on what is measured.
+struct Counters {
+  unsigned started, measured, decided, stored;
+};
+
+// Whether this CTA is the last of `all` to come.
+__device__ inline bool isLast(unsigned *counter, long long all) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    last = atomicAdd(counter, 1u) + 1 == all;
+    __threadfence();
+  }
+  __syncthreads();
+  return last;
+}
+
+template <class Scratch> __device__ void quantizeInTwo(const Arguments &a) {
+  const Scratch scratch(a);
+  auto *const counters = reinterpret_cast<Counters *>(a.scratch);
+  const bool decided = gridDim.x == a.m;
+  __shared__ unsigned turn;
+  if (threadIdx.x == 0)
+    turn = decided ? blockIdx.x + a.m : atomicAdd(&counters->started, 1u);
+  __syncthreads();
+  if (turn < a.m) {
+    measure(a, scratch, turn);
+    if (isLast(&counters->measured, a.m)) {
+      decide(a, scratch);
+      __threadfence();
+      __syncthreads();
+      if (threadIdx.x == 0)
+        atomicExch(&counters->decided, 1u);
+    }
+    return;
+  }
+  if (!decided) {
+    if (threadIdx.x == 0) {
+      while (*static_cast<volatile unsigned *>(&counters->decided) == 0)
+        ;
+      __threadfence();
+    }
+    __syncthreads();
+  }
+  store(a, scratch, turn - a.m);
+  if (!decided && isLast(&counters->stored, a.m) && threadIdx.x == 0)
+    *counters = {0, 0, 0, 0};
+}
+
+#ifdef RHO_TENSOR
+// --- components per tensor
+
+// Behind the counters: for each reduction of their rules a number for each row.
+struct Scratch {
+  double *terms;
+  long long rows;
+  __device__ explicit Scratch(const Arguments &a)
+      : terms(reinterpret_cast<double *>(a.scratch + 64)), rows(a.m) {}
+};
+
+template <int Index>
+__device__ void reduceRow(const Arguments &a, const Scratch &scratch, long long index) {
+  if constexpr (Index < Reductions::size) {
+    const auto row = rowOf<Only>(a, index, nullptr);
+    const Team<decltype(row), threads> team(row, 0, row.k, static_cast<int>(threadIdx.x));
+    const double reduced = Get<Index, Reductions>::value(team);
+    if (threadIdx.x == 0)
+      scratch.terms[Index * scratch.rows + index] = reduced;
+    reduceRow<Index + 1>(a, scratch, index);
+  }
+}
+
+// Of each reduction what all rows give, in its first row.
+template <int Index> __device__ void combineRows(const Scratch &scratch) {
+  if constexpr (Index < Reductions::size) {
+    using Operation = typename Get<Index, Reductions>::Operation;
+    double *const terms = scratch.terms + Index * scratch.rows;
+    double *const partial = exchange().errors;
+    double all = terms[0];
+    for (long long row = threadIdx.x; row < scratch.rows; row += threads)
+      all = combine<Operation>(all, terms[row]);
+    __syncthreads(); // the last reduction's are read
+    partial[threadIdx.x] = all;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      for (int i = 1; i < threads; ++i)
+        all = combine<Operation>(all, partial[i]);
+      terms[0] = all;
+    }
+    combineRows<Index + 1>(scratch);
+  }
+}
+
+template <int Index> __device__ void storeComponents(const Arguments &a, const Scratch &scratch) {
+  if constexpr (Index < Only::OfTensor::size) {
+    using Component = Get<Index, Only::OfTensor>;
+    const double value = Component::value(
+        [&](int reduction) { return scratch.terms[reduction * scratch.rows] + 0.0; });
+    if ((a.given >> Component::index & 1) == 0)
+      rowOf<Only>(a, 0, nullptr).template store<Component>(0, Component::Type::encode(value));
+    storeComponents<Index + 1>(a, scratch);
+  }
+}
+
+__device__ inline void measure(const Arguments &a, const Scratch &scratch, long long row) {
+  reduceRow<0>(a, scratch, row);
+}
+__device__ inline void decide(const Arguments &a, const Scratch &scratch) {
+  combineRows<0>(scratch);
+  if (threadIdx.x == 0)
+    storeComponents<0>(a, scratch);
+}
+__device__ inline void store(const Arguments &a, const Scratch &, long long row) {
+  encodeRow<0>(rowOf<Only>(a, row, nullptr), codesOf<Only>(a, row));
+}
+#endif
+
 #ifdef RHO_PARTITION
 // --- blocks of k in several parts
 
-// In memory: counters of CTAs, which are all 0 between launches; the part of each block; a number
-// for each block; for each part and then each reduction of rules a number for each row and block.
+// Behind the counters: the part of each block; a number for each block; for each part and then each
+// reduction of rules a number for each row and block.
 struct Scratch {
-  unsigned *counters; // CTAs started, rows measured, choice made, rows stored
   int *choice;
   double *gains, *terms;
   int blocks;
   long long rows;
   __device__ explicit Scratch(const Arguments &a)
-      : counters(reinterpret_cast<unsigned *>(a.scratch)),
-        choice(reinterpret_cast<int *>(a.scratch + 64)),
+      : choice(reinterpret_cast<int *>(a.scratch + 64)),
         blocks((static_cast<int>(a.k) + Partition::block - 1) / Partition::block), rows(a.m) {
     gains = reinterpret_cast<double *>(choice + (blocks + 1) / 2 * 2);
     terms = gains + blocks;
@@ -89,9 +210,9 @@ __device__ void encodeParts(const Arguments &a, const Scratch &scratch, long lon
 // What rules compare, of each block of a row.
 template <int Index>
 __device__ void reduceBlocks(const Arguments &a, const Scratch &scratch, long long index) {
-  if constexpr (Index < Partition::Reductions::size) {
+  if constexpr (Index < Reductions::size) {
     const auto row = rowOf<Get<0, Partition::Parts>>(a, index, nullptr);
-    using Reduction = Get<Index, Partition::Reductions>;
+    using Reduction = Get<Index, Reductions>;
 #pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < scratch.blocks; i += threads) {
       const int begin = i * Partition::block;
@@ -114,8 +235,8 @@ __device__ void combineRows(const Scratch &scratch, int term, const Combine &com
   }
 }
 template <int Index> __device__ void combineReductions(const Scratch &scratch) {
-  if constexpr (Index < Partition::Reductions::size) {
-    using Operation = typename Get<Index, Partition::Reductions>::Operation;
+  if constexpr (Index < Reductions::size) {
+    using Operation = typename Get<Index, Reductions>::Operation;
     combineRows(scratch, Partition::Parts::size + Index,
                 [](double a, double b) { return combine<Operation>(a, b); });
     combineReductions<Index + 1>(scratch);
@@ -187,7 +308,7 @@ __device__ inline void listTiles(const Arguments &a, const Scratch &scratch) {
 }
 
 // By all rows' terms.
-__device__ inline void chooseParts(const Arguments &a, const Scratch &scratch) {
+__device__ inline void decide(const Arguments &a, const Scratch &scratch) {
 #pragma unroll 1
   for (int part = 0; part < Partition::Parts::size; ++part)
     combineRows(scratch, part, [](double sum, double more) { return sum + more; });
@@ -200,57 +321,22 @@ __device__ inline void chooseParts(const Arguments &a, const Scratch &scratch) {
   listTiles(a, scratch);
 }
 
-// Whether this CTA is the last of `all` to come.
-__device__ inline bool isLast(unsigned *counter, long long all) {
-  __shared__ bool last;
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    last = atomicAdd(counter, 1u) + 1 == all;
-    __threadfence();
-  }
-  __syncthreads();
-  return last;
+__device__ inline void measure(const Arguments &a, const Scratch &scratch, long long row) {
+  encodeParts<0>(a, scratch, row, false);
+  reduceBlocks<0>(a, scratch, row);
 }
-
-// m CTAs measure a row each, of which the last chooses, and m others wait for that and store a row
-// each. They take turns as they start, so that who waits only waits for CTAs that run.
-__device__ inline void quantize(const Arguments &a) {
-  const Scratch scratch(a);
-  unsigned *const started = scratch.counters, *const measured = started + 1,
-                  *const chosen = started + 2, *const stored = started + 3;
-  __shared__ unsigned turn;
-  if (threadIdx.x == 0)
-    turn = a.choiceGiven ? blockIdx.x + a.m : atomicAdd(started, 1u);
-  __syncthreads();
-  const bool stores = turn >= a.m;
-  if (stores && !a.choiceGiven) {
-    if (threadIdx.x == 0) {
-      while (*static_cast<volatile unsigned *>(chosen) == 0)
-        ;
-      __threadfence();
-    }
-    __syncthreads();
-  }
-  encodeParts<0>(a, scratch, stores ? turn - a.m : turn, stores);
-  if (!stores) {
-    reduceBlocks<0>(a, scratch, turn);
-    if (isLast(measured, a.m)) {
-      chooseParts(a, scratch);
-      __threadfence();
-      __syncthreads();
-      if (threadIdx.x == 0)
-        atomicExch(chosen, 1u);
-    }
-  } else if (!a.choiceGiven && isLast(stored, a.m) && threadIdx.x < 4) {
-    scratch.counters[threadIdx.x] = 0;
-  }
-}
-#else
-__device__ inline void quantize(const Arguments &a) {
-  encodeRow<0>(rowOf<Only>(a, blockIdx.x, nullptr), codesOf<Only>(a, blockIdx.x));
+__device__ inline void store(const Arguments &a, const Scratch &scratch, long long row) {
+  encodeParts<0>(a, scratch, row, true);
 }
 #endif
+
+__device__ inline void quantize(const Arguments &a) {
+#if defined(RHO_PARTITION) || defined(RHO_TENSOR)
+  quantizeInTwo<Scratch>(a);
+#else
+  encodeRow<0>(rowOf<Only>(a, blockIdx.x, nullptr), codesOf<Only>(a, blockIdx.x));
+#endif
+}
 
 extern "C" __global__ void __launch_bounds__(threads) rho_quantize(const Arguments arguments) {
   launchDependents();

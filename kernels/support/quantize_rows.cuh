@@ -82,7 +82,7 @@ template <class OfPart> struct Row {
 
   // The unit that has the code of a component for `column`.
   template <class Component> __device__ typename Component::Unit &unit(int column) const {
-    long long at = row;
+    long long at = Component::ofTensor ? 0 : row;
     if constexpr (Component::group != 0) {
       constexpr int w = Part::groupsPerWord;
       const int group = column / Component::group;

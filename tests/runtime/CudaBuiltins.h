@@ -18,8 +18,14 @@ struct BlockIndex {
     __device__ operator unsigned() const { return __nvvm_read_ptx_sreg_ctaid_x(); }
   } x;
 };
+struct GridDimension {
+  struct Nctaid {
+    __device__ operator unsigned() const { return __nvvm_read_ptx_sreg_nctaid_x(); }
+  } x;
+};
 static constexpr ThreadIndex threadIdx{};
 static constexpr BlockIndex blockIdx{};
+static constexpr GridDimension gridDim{};
 
 template <class To, class From> __device__ To bitsAs(From from) {
   return __builtin_bit_cast(To, from);

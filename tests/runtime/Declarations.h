@@ -57,21 +57,22 @@ inline constexpr const char *mixedActivation =
     "gemm w4ax { weight: int4 activation: mix output: f32 }\n";
 
 // An activation format that the quantizer does not support.
-inline constexpr const char *tensorScaledActivation = "format w {\n"
-                                                      "  element: s4\n"
-                                                      "  scale: f16 per k[64]\n"
-                                                      "  value = element * scale\n"
-                                                      "}\n"
-                                                      "format a {\n"
-                                                      "  element: s8\n"
-                                                      "  scale: f32 per tensor\n"
-                                                      "  value = element * scale\n"
-                                                      "}\n"
-                                                      "gemm g {\n"
-                                                      "  weight: w\n"
-                                                      "  activation: a\n"
-                                                      "  output: f32\n"
-                                                      "}\n";
+inline constexpr const char *restrictedActivation = "format w {\n"
+                                                    "  element: s4\n"
+                                                    "  scale: f16 per k[64]\n"
+                                                    "  value = element * scale\n"
+                                                    "}\n"
+                                                    "format a {\n"
+                                                    "  element: s8\n"
+                                                    "  scale: f32 per token\n"
+                                                    "  value = element * scale\n"
+                                                    "  require element >= -127\n"
+                                                    "}\n"
+                                                    "gemm g {\n"
+                                                    "  weight: w\n"
+                                                    "  activation: a\n"
+                                                    "  output: f32\n"
+                                                    "}\n";
 
 // The value of a call that a test relies on.
 template <class T> T must(Result<T> result) {

@@ -203,11 +203,11 @@ TEST_F(EngineTest, TheEnvironmentNamesTheFolder) {
 }
 
 TEST_F(EngineTest, UnsupportedActivationsAreRefusedWithTheirPlace) {
-  Module tensor = parsed(tensorScaledActivation);
-  Result<Gemm> gemm = engine().compile(tensor, "", shape);
+  Module module = parsed(restrictedActivation);
+  Result<Gemm> gemm = engine().compile(module, "", shape);
   ASSERT_FALSE(gemm);
   EXPECT_EQ(gemm.error().diagnostics[0].id, DiagId::unsupported_activation);
-  EXPECT_EQ(gemm.error().diagnostics[0].rendered.substr(0, 20), "test.rho:8:3: error:");
+  EXPECT_EQ(gemm.error().diagnostics[0].rendered.substr(0, 21), "test.rho:10:3: error:");
 }
 
 } // namespace

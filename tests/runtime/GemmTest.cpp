@@ -401,5 +401,61 @@ TEST(Gemm, PartsOfBlocksAreChosenByTheCaller) {
             "error: parts of 5 blocks, format 'int8' has no partition [bad_block_choice]\n");
 }
 
+// Dynamic and static quantization with what all rows share.
+TEST(Gemm, ComponentsPerTensorAreThoseOfAllRowsOrGiven) {
+  Module module = parsed("format w { element: s4 scale: f16 per k[64] value = element * scale } "
+                         "format a { element: s8 scale: f16 per tensor value = element * scale } "
+                         "gemm g { weight: w activation: a output: f32 }");
+  Device device = must(Device::emulated("sm_80"));
+  TemporaryFolder folder;
+  EngineOptions options;
+  options.cacheDirectory = folder.path();
+  Gemm gemm = must(must(Engine::create(device, options)).compile(module, "", {5, 64, 200}));
+  std::vector<float> w = numbers(64, 200, 1), x = numbers(5, 200, 2);
+  x[4 * 200 + 7] = -254;
+  Buffer input = must(device.allocate(5 * 200 * 4)), y = must(device.allocate(5 * 64 * 4));
+  Buffer workspace = must(device.allocate(gemm.workspaceBytes()));
+  Buffer weight = must(gemm.packWeights(w.data(), ScalarType::F32, 200));
+  ASSERT_TRUE(input.write(x.data(), input.bytes()));
+  Activations activations = must(gemm.makeActivations());
+  auto quantized = [&] {
+    EXPECT_EQ(
+        errorText(gemm.quantizeActivations(activations, input.address(), ScalarType::F32, 200)),
+        "");
+    return must(readActivations(activations));
+  };
+  auto expectOutputs = [&](const dsl::QuantizedMatrix &codes) {
+    ASSERT_EQ(errorText(gemm.launch(weight, activations, y.address(), workspace)), "");
+    const dsl::Format &declared = module.impl().module.gemms[0].weight;
+    kernels::ReferenceOutput expected = kernels::reference(
+        codes, must(dsl::quantize(std::make_shared<const dsl::Format>(declared),
+                                  {w.data(), dsl::MatrixView::Type::F32, 64, 200, 200}, true)));
+    std::vector<float> outputs(5 * 64);
+    ASSERT_TRUE(y.read(outputs.data(), y.bytes()));
+    for (size_t i = 0; i < outputs.size(); ++i)
+      ASSERT_NEAR(outputs[i], expected.y[i], expected.magnitude[i] * 1e-3) << i;
+  };
+  dsl::QuantizedMatrix byNumbers = quantized();
+  EXPECT_EQ(byNumbers.components[1].size(), 1);
+  EXPECT_EQ(byNumbers.components[1].get(0), 0x4000U); // 254 / 127
+  expectOutputs(byNumbers);
+  ASSERT_EQ(errorText(gemm.fixComponent(activations, "scale", 0.5)), "");
+  dsl::QuantizedMatrix fixed = quantized();
+  EXPECT_EQ(fixed.components[1].get(0), 0x3800U);
+  EXPECT_EQ(fixed.components[0].get(4 * 200 + 7), 0x80U); // -508 saturates
+  expectOutputs(fixed);
+  ASSERT_EQ(errorText(gemm.fixComponent(activations, "scale", std::nullopt)), "");
+  EXPECT_EQ(quantized().components[1].get(0), 0x4000U);
+
+  EXPECT_EQ(errorText(gemm.fixComponent(activations, "element", 1.0)),
+            "error: 'a' has no component 'element' per tensor [bad_fixed_component]\n");
+  EXPECT_EQ(errorText(gemm.fixComponent(activations, "scale", 1e6)),
+            "error: 1000000 is outside of f16, the type of 'scale' [bad_fixed_component]\n");
+  EXPECT_EQ(errorText(gemm.fixComponent(activations, "scale", 1e-9)),
+            "error: 1e-09 is outside of f16, the type of 'scale' [bad_fixed_component]\n");
+  EXPECT_EQ(errorText(gemm.fixComponent(activations, "scale", std::nan(""))),
+            "error: nan is outside of f16, the type of 'scale' [bad_fixed_component]\n");
+}
+
 } // namespace
 } // namespace rho

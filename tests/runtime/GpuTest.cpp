@@ -28,7 +28,8 @@ protected:
   // it is launched again in the same buffers.
   void expectHostBytes(const std::string &text, int64_t m, int64_t k, ScalarType type,
                        const std::vector<float> &x, const std::vector<StoredCodes> &stored = {},
-                       const std::vector<uint8_t> &choice = {}) {
+                       const std::vector<uint8_t> &choice = {},
+                       const std::map<int, uint32_t> &given = {}) {
     auto format = activationOf(text);
     const compiler::ActivationLayout layout = layoutOf(*format, k, stored);
     const int64_t stride = k + 8;
@@ -46,6 +47,8 @@ protected:
     if (!choice.empty())
       for (Activations::Impl *out : {&fromGpu, &fromHost})
         choose(*out, choice);
+    for (Activations::Impl *out : {&fromGpu, &fromHost})
+      fix(*out, given);
     ASSERT_EQ(errorText(makeHostQuantizer()->run(fromHost, data.address(), type, stride, nullptr)),
               "");
     for (int launch = 0; launch < 2; ++launch) {
@@ -150,10 +153,12 @@ TEST_F(GpuTest, QuantizerChoosesAsTheHost) {
     for (auto [m, k, type] : {Input{3, 64, ScalarType::F32}, Input{17, 1000, ScalarType::BF16},
                               Input{300, 1024, ScalarType::F16}}) {
       const std::vector<uint8_t> choice = choiceFor(test, *activationOf(test.formats), k);
-      expectHostBytes(test.formats, m, k, type, difficultNumbers(m, k), test.stored, choice);
-      expectHostBytes(test.formats, m, k, type, numbers(m, k, 6), test.stored, choice);
-      expectHostBytes(test.formats, m, k, type, repeatedNumbers(m, k), test.stored, choice);
-      expectHostBytes(test.formats, m, k, type, randomBits(m, k), test.stored, choice);
+      expectHostBytes(test.formats, m, k, type, difficultNumbers(m, k), test.stored, choice,
+                      test.given);
+      expectHostBytes(test.formats, m, k, type, numbers(m, k, 6), test.stored, choice, test.given);
+      expectHostBytes(test.formats, m, k, type, repeatedNumbers(m, k), test.stored, choice,
+                      test.given);
+      expectHostBytes(test.formats, m, k, type, randomBits(m, k), test.stored, choice, test.given);
     }
 }
 

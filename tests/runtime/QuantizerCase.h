@@ -63,8 +63,9 @@ inline Activations::Impl buffersFor(const Device &device, std::shared_ptr<const 
   }
   if (!layout.parts.empty()) {
     out.tiles = must(device.allocate(layout.tableEntries() * tableEntryBytes));
-    out.scratch = must(device.allocate(quantizerScratchBytes(*out.format, m, layout.k)));
   }
+  if (int64_t bytes = quantizerScratchBytes(*out.format, m, layout.k); bytes > 0)
+    out.scratch = must(device.allocate(bytes));
   return out;
 }
 
@@ -95,6 +96,14 @@ inline void choose(Activations::Impl &out, const std::vector<uint8_t> &choice) {
   EXPECT_TRUE(out.tiles.write(table.data(), out.tiles.bytes()));
 }
 
+// Codes as Gemm::fixComponent gives them.
+inline void fix(Activations::Impl &out, const std::map<int, uint32_t> &given) {
+  out.given = given;
+  for (const auto &[index, code] : given)
+    EXPECT_TRUE(out.components[static_cast<size_t>(index)].write(
+        &code, componentBytes(out.format->components[static_cast<size_t>(index)].type)));
+}
+
 // The first byte that differs, padding included; empty: none.
 inline std::string difference(const Activations::Impl &a, const Activations::Impl &b) {
   auto compare = [](const Buffer &left, const Buffer &right, const std::string &what) {
@@ -117,6 +126,7 @@ struct QuantizerCase {
   std::string formats;
   std::vector<StoredCodes> stored = {}; // of each part
   std::vector<uint8_t> choice = {};     // of the first blocks, and so on; empty: by the numbers
+  std::map<int, uint32_t> given = {};   // codes of components per tensor
 };
 
 inline std::vector<uint8_t> choiceFor(const QuantizerCase &test, const dsl::Format &format,
@@ -167,6 +177,22 @@ inline std::vector<QuantizerCase> quantizerCases() {
                "budget 30%",
                64),
        {{}, {8, 1, {5, 0, 1, 2, 3, 4}}}},
+      // What all rows share, alone and above others, by the numbers and given.
+      {"format a { element: e4m3 scale: f32 per tensor value = element * scale }"},
+      {"format a { element: e2m1 block: ue4m3 per k[16] second: f16 per tensor all: f32 per tensor "
+       "value = element * block * second * all encode { all = 0.5 second = max(absmax(x), max(x) - "
+       "min(x)) / 2688 block = best(absmax(x / all / second) / 6, absmax(x / all / second) / 4) } "
+       "}",
+       {{4, 4}}},
+      {"format a { element: s8 scale: f32 per tensor value = element * scale }",
+       {},
+       {},
+       {{1, 0x3d000000}}},
+      {"format a { element: s8 one: f16 per tensor row: f32 per token two: bf16 per tensor value = "
+       "element * row * one * two encode { one = max(x) two = -min(x) row = absmax(x / one) } }",
+       {},
+       {},
+       {{3, 0x3f40}}},
   };
 }
 

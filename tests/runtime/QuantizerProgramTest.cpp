@@ -49,6 +49,8 @@ TEST_P(QuantizerProgram, LeavesTheHostsBytes) {
     if (!test.choice.empty())
       for (Activations::Impl *out : {&host, &made})
         choose(*out, choiceFor(test, *format, k));
+    for (Activations::Impl *out : {&host, &made})
+      fix(*out, test.given);
     // Again and again in the same buffers: each launch leaves them ready for the next.
     for (const std::vector<float> &x :
          {difficultNumbers(m, k), randomBits(m, k), repeatedNumbers(m, k)}) {

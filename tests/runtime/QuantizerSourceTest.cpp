@@ -98,19 +98,18 @@ TEST(QuantizerSource, TheProgramTakesTheGeneratedHeader) {
   EXPECT_EQ(std::string(quantizerHeaderName), "rho_format.cuh");
 }
 
-TEST(QuantizerSource, TensorScalesAreRefusedWithTheirPlace) {
-  Module module = parsed(tensorScaledActivation);
+TEST(QuantizerSource, RequirementsAreRefusedWithTheirPlace) {
+  Module module = parsed(restrictedActivation);
   Status status = checkActivationFormat(gemmOf(module), module.impl().module.sources.get());
   EXPECT_EQ(
       errorText(status),
-      "test.rho:8:3: error: activation format 'a' cannot be quantized at run time: 'scale' is "
-      "per tensor, it must be per token or per k[G] [unsupported_activation]\n"
-      "  scale: f32 per tensor\n"
-      "  ^~~~~\n");
-  EXPECT_EQ(
-      errorText(checkActivationFormat(gemmOf(module), nullptr)),
-      "error: activation format 'a' cannot be quantized at run time: 'scale' is per tensor, it "
-      "must be per token or per k[G] [unsupported_activation]\n");
+      "test.rho:10:3: error: activation format 'a' cannot be quantized at run time: it must have "
+      "no requirement [unsupported_activation]\n"
+      "  require element >= -127\n"
+      "  ^~~~~~~~~~~~~~~~~~~~~~~\n");
+  EXPECT_EQ(errorText(checkActivationFormat(gemmOf(module), nullptr)),
+            "error: activation format 'a' cannot be quantized at run time: it must have no "
+            "requirement [unsupported_activation]\n");
 }
 
 TEST(QuantizerSource, OtherFormsAreRefused) {
@@ -138,7 +137,8 @@ TEST(QuantizerSource, PartsWithRulesAndRemappedCodes) {
     expectGolden(quantizerHeader(*format, layoutOf(*format, 64, test.stored)), name);
   };
   expect(cases[6], "remapped.cuh");
-  expect(cases.back(), "parts.cuh");
+  expect(cases[10], "parts.cuh");
+  expect(cases[12], "tensor.cuh");
 }
 
 // What the host knows and the generated source does not.
@@ -155,6 +155,21 @@ TEST(QuantizerSource, WhatOnlyTheHostQuantizes) {
             "its blocks are per k[64], not per tensor k[G] with G a multiple of 8");
   EXPECT_EQ(problem("format a { partition per tensor k[76] { low: f16 high: bf16 } }"),
             "its blocks are per tensor k[76], not per tensor k[G] with G a multiple of 8");
+  const std::string reason = "'t' is per tensor, its rule has candidates or reads other components";
+  EXPECT_EQ(problem("format a { element: s8 t: f16 per tensor value = element * t encode { t = "
+                    "best(absmax(x) / 127, absmax(x) / 100) } }"),
+            reason);
+  EXPECT_EQ(
+      problem("format a { element: s8 all: f32 per tensor t: f16 per tensor value = element * "
+              "all * t encode { all = 2 t = absmax(x / all) / 127 } }"),
+      reason);
+  EXPECT_EQ(problem("format p { element: s8 all: f32 per tensor value = element * all } format a { "
+                    "partition per tensor k[64] { low: p high: bf16 } }"),
+            "of part 'low' 'all' is per tensor");
+  EXPECT_EQ(
+      problem("format a { element: s4 remap 0 to [t, -t] by sel t: f16 per tensor block: ue4m3 "
+              "per k[16] sel: u1 in block value = element * block encode { t = 9 } }"),
+      "a code of 'element' stands for a component's value");
 }
 
 } // namespace

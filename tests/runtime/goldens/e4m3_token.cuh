@@ -7,6 +7,7 @@ struct C1 { // f32 per token
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
   static constexpr int group = 0;
+  static constexpr bool ofTensor = false;
   static constexpr int candidates = 1;
   struct Rule {
     double r0;
@@ -22,6 +23,7 @@ struct C1 { // f32 per token
 struct Part {
   using Element = e4m3;
   using Order = List<C1>;
+  using OfTensor = List<>;
   static constexpr int index = 0;
   static constexpr int firstBuffer = 0;
   static constexpr int components = 2;

@@ -7,6 +7,7 @@ struct C1 { // e8m0 per k[32]
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
   static constexpr int group = 32;
+  static constexpr bool ofTensor = false;
   static constexpr int candidates = 1;
   struct Rule {
     double r0;
@@ -22,6 +23,7 @@ struct C1 { // e8m0 per k[32]
 struct Part {
   using Element = e2m1;
   using Order = List<C1>;
+  using OfTensor = List<>;
   static constexpr int index = 0;
   static constexpr int firstBuffer = 0;
   static constexpr int components = 2;

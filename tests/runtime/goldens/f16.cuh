@@ -2,6 +2,7 @@ namespace part0 {
 struct Part {
   using Element = f16;
   using Order = List<>;
+  using OfTensor = List<>;
   static constexpr int index = 0;
   static constexpr int firstBuffer = 0;
   static constexpr int components = 1;

@@ -8,6 +8,7 @@ struct C1 { // f16 per k[64]
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
   static constexpr int group = 64;
+  static constexpr bool ofTensor = false;
   static constexpr int candidates = 1;
   struct Rule {
     double r0;
@@ -23,6 +24,7 @@ struct C1 { // f16 per k[64]
 struct Part {
   using Element = s4;
   using Order = List<C1>;
+  using OfTensor = List<>;
   static constexpr int index = 0;
   static constexpr int firstBuffer = 0;
   static constexpr int components = 2;
@@ -57,6 +59,7 @@ struct C1 { // f32 per token
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
   static constexpr int group = 0;
+  static constexpr bool ofTensor = false;
   static constexpr int candidates = 1;
   struct Rule {
     double r0;
@@ -72,6 +75,7 @@ struct C1 { // f32 per token
 struct Part {
   using Element = s8;
   using Order = List<C1>;
+  using OfTensor = List<>;
   static constexpr int index = 1;
   static constexpr int firstBuffer = 2;
   static constexpr int components = 2;
@@ -101,6 +105,7 @@ namespace part2 {
 struct Part {
   using Element = bf16;
   using Order = List<>;
+  using OfTensor = List<>;
   static constexpr int index = 2;
   static constexpr int firstBuffer = 4;
   static constexpr int components = 1;
@@ -138,9 +143,9 @@ struct Reduction2 {
   using Operation = Min;
   template <class Team> static __device__ double value(const Team &team) { return team.template reduce<Min>([](float x) { return x; }); }
 };
+using Reductions = List<Reduction0, Reduction1, Reduction2>;
 struct Partition {
   using Parts = List<part0::Part, part1::Part, part2::Part>;
-  using Reductions = List<Reduction0, Reduction1, Reduction2>;
   static constexpr int block = 64;
 };
 constexpr int partCount = 3, bufferCount = 5;

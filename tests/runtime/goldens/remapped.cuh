@@ -7,6 +7,7 @@ struct C3 { // f32 per token
   static constexpr int buffer = 3;
   static constexpr int shift = 0;
   static constexpr int group = 0;
+  static constexpr bool ofTensor = false;
   static constexpr int candidates = 1;
   struct Rule {
     double r0;
@@ -27,6 +28,7 @@ struct C1 { // ue4m3 per k[16]
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
   static constexpr int group = 16;
+  static constexpr bool ofTensor = false;
   static constexpr int candidates = 1;
   struct Rule {
     double c3, r0;
@@ -48,6 +50,7 @@ struct C2 { // u1 per k[16]
   static constexpr int buffer = 1;
   static constexpr int shift = 7;
   static constexpr int group = 16;
+  static constexpr bool ofTensor = false;
   static constexpr int candidates = 2;
   struct Rule {
     template <class Values, class Team>
@@ -63,6 +66,7 @@ struct C2 { // u1 per k[16]
 struct Part {
   using Element = e2m1;
   using Order = List<C3, C1, C2>;
+  using OfTensor = List<>;
   static constexpr int index = 0;
   static constexpr int firstBuffer = 0;
   static constexpr int components = 4;

@@ -7,6 +7,7 @@ struct C1 { // f16 per k[64]
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
   static constexpr int group = 64;
+  static constexpr bool ofTensor = false;
   static constexpr int candidates = 1;
   struct Rule {
     double r0;
@@ -22,6 +23,7 @@ struct C1 { // f16 per k[64]
 struct Part {
   using Element = s4;
   using Order = List<C1>;
+  using OfTensor = List<>;
   static constexpr int index = 0;
   static constexpr int firstBuffer = 0;
   static constexpr int components = 2;

@@ -7,6 +7,7 @@ struct C2 { // f32 per k[48]
   static constexpr int buffer = 2;
   static constexpr int shift = 0;
   static constexpr int group = 48;
+  static constexpr bool ofTensor = false;
   static constexpr int candidates = 1;
   struct Rule {
     double r0, r1, r2;
@@ -29,6 +30,7 @@ struct C1 { // e4m3 per k[24]
   static constexpr int buffer = 1;
   static constexpr int shift = 0;
   static constexpr int group = 24;
+  static constexpr bool ofTensor = false;
   static constexpr int candidates = 1;
   struct Rule {
     double c2, r0;
@@ -45,6 +47,7 @@ struct C1 { // e4m3 per k[24]
 struct Part {
   using Element = e2m1;
   using Order = List<C2, C1>;
+  using OfTensor = List<>;
   static constexpr int index = 0;
   static constexpr int firstBuffer = 0;
   static constexpr int components = 3;
