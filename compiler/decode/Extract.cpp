@@ -325,12 +325,36 @@ private:
     return std::nullopt;
   }
 
+  // The power of two nearest to 1 at which no number leaves the normal ones, whose roundoff is
+  // relative.
+  std::optional<int> normalFactor() const {
+    double least = HUGE_VAL, most = 0;
+    for (int code = 0; code < 1 << bits; ++code) {
+      double value = std::abs(type.decode(static_cast<uint32_t>(code)));
+      if (value == 0 || !std::isfinite(value))
+        continue;
+      least = std::min(least, value);
+      most = std::max(most, value);
+    }
+    const int lowest = 2 - (1 << (mma.exponentBits() - 1)); // of a normal number
+    int log2 = std::max(0, lowest - std::ilogb(least));
+    if (log2 == 0)
+      while (std::ldexp(most, log2) > mma.maxFinite())
+        --log2;
+    const bool fits =
+        std::ldexp(most, log2) <= mma.maxFinite() && std::ilogb(least) + log2 >= lowest;
+    return fits ? std::optional(log2) : std::nullopt;
+  }
+
   bool table() {
-    std::optional<int> factor = exactFactor();
-    if (mma.bits() < 8 || (!factor && !isHalf()))
+    std::optional<int> exact = exactFactor();
+    if (mma.bits() < 8 || (!exact && !isHalf()))
       return false;
-    result.log2Factor = factor.value_or(0);
-    result.roundings = factor ? 0 : 1;
+    std::optional<int> factor = exact ? exact : normalFactor();
+    if (!factor)
+      return false;
+    result.log2Factor = *factor;
+    result.roundings = exact ? 0 : 1;
     std::vector<uint32_t> codes;
     for (int code = 0; code < 1 << bits; ++code) {
       double value = std::ldexp(type.decode(static_cast<uint32_t>(code)), result.log2Factor);

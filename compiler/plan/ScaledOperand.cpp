@@ -128,8 +128,10 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
     dsl::ElementType type = weight.components[use.component].type;
     return type.bits() <= 8 && type.exponentBits() <= 5;
   });
-  Spread products = scales * spreadOf(weight, core);
+  const Spread elements = spreadOf(weight, core), products = scales * elements;
   auto checked = [&](DecodeSequence scaled, int roundings) -> ScaledOperand {
+    if (std::ldexp(elements.largest, scaled.log2Factor) > operand.maxFinite())
+      return {{}, 0, "the elements leave the range of " + placed.mmaType};
     if (narrow && !holdsProducts(operand, products, scaled.log2Factor, roundings == 0))
       return {{}, 0, "products with scales leave the range of " + placed.mmaType};
     return {std::move(scaled), roundings, ""};

@@ -86,6 +86,22 @@ TEST(Floats, AreWithinTheBound) {
   expectWithinBound(product("w", "e3m2", "f32 per channel"), "fp8_token", warpgroups);
 }
 
+// Finite elements above 65504: f16 holds them times a power of two alone.
+TEST(Floats, BeyondF16AreWithinTheBound) {
+  for (const char *element : {"e5m1", "e5m2f", "ue5m2f", "e5m0"})
+    for (const Way &way : {uniform, warpgroups, vectors})
+      expectWithinBound(product("w", element, "f16 per k[64]"), "f16", way);
+}
+
+// Tables of numbers that are subnormal in f16, or 0.
+TEST(Codebooks, OfSmallNumbersAreWithinTheBound) {
+  for (const char *element :
+       {"codebook [-1e-8, -5e-9, 5e-9, 1e-8]", "codebook [-1e-6, -7e-7, 3e-7, 1e-6]",
+        "codebook [-3e5, -1.1e5, 1e5, 2.3e5]"})
+    for (const char *activation : ways)
+      expectWithinBound(product("w", element, "f32 per k[64]"), activation, uniform);
+}
+
 // Operands that are the codes themselves, alone and with scales.
 TEST(Floats, OfSixteenBitsAreWithinTheBound) {
   for (const char *type : ways) {
