@@ -10,10 +10,12 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 
 namespace rho::compiler {
 
 namespace LLVM = mlir::LLVM;
+namespace NVVM = mlir::NVVM;
 namespace arith = mlir::arith;
 
 DeviceBuilder::Value DeviceBuilder::i32(int64_t value) {
@@ -216,6 +218,50 @@ std::vector<DeviceBuilder::Value> DeviceBuilder::toF32(llvm::ArrayRef<Value> wor
     result.push_back(type.isInteger() ? integerToF32(code, type) : floatToF32(code, type));
   }
   return result;
+}
+
+std::vector<DeviceBuilder::Value> DeviceBuilder::inputToF32(llvm::ArrayRef<Value> words,
+                                                            llvm::StringRef element, int64_t count,
+                                                            int64_t unit, int64_t shift) {
+  std::vector<Value> result = toF32(words, element, count, unit, shift);
+  dsl::ElementType type = dsl::ElementType::get(element.str());
+  const bool keepsThem = !type.isFloat() || type.bits() > 16 || element == "f16" ||
+                         element == "bf16" || type.mantissaBits() == 0;
+  if (keepsThem || !std::isnan(type.decode(type.encode(std::nan("")))))
+    return result;
+  unit = unit == 0 ? storedBits(type) : unit;
+  int64_t perWord = 32 / unit;
+  for (int64_t i = 0; i < count; ++i) {
+    Value code =
+        arith::ShRUIOp::create(builder, loc, words[i / perWord], i32(i % perWord * unit + shift));
+    result[i] = withSpecials(result[i], code, type);
+  }
+  return result;
+}
+
+DeviceBuilder::Value DeviceBuilder::withSpecials(Value number, Value code, dsl::ElementType type) {
+  constexpr int64_t exponent = 0x7f800000;
+  const int64_t magnitudeMask = (int64_t{1} << (type.bits() - (type.hasSign() ? 1 : 0))) - 1;
+  const int64_t mantissaMask = (int64_t{1} << type.mantissaBits()) - 1;
+  const bool hasInfinity =
+      std::isinf(type.decode(type.encode(std::numeric_limits<double>::infinity())));
+  const int64_t first = hasInfinity ? magnitudeMask & ~mantissaMask : magnitudeMask;
+  Value magnitude = arith::AndIOp::create(builder, loc, code, i32(magnitudeMask));
+  // Infinity has no mantissa, NaN has; the sign is that of the number.
+  Value bits = arith::OrIOp::create(
+      builder, loc,
+      arith::ShLIOp::create(builder, loc,
+                            arith::AndIOp::create(builder, loc, code, i32(mantissaMask)),
+                            i32(23 - type.mantissaBits())),
+      i32(exponent));
+  Value sign = arith::AndIOp::create(
+      builder, loc, arith::BitcastOp::create(builder, loc, builder.getI32Type(), number),
+      i32(int32_t(0x80000000)));
+  Value special = arith::BitcastOp::create(
+      builder, loc, f32(), arith::OrIOp::create(builder, loc, bits, sign).getResult());
+  Value isSpecial =
+      arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::uge, magnitude, i32(first));
+  return arith::SelectOp::create(builder, loc, isSpecial, special, number);
 }
 
 // 2^23 + u for a small number u has u in its lowest bits. Signed codes go by offset binary.

@@ -54,6 +54,11 @@ protected:
   // 0: of as many as the type is stored in.
   std::vector<Value> toF32(llvm::ArrayRef<Value> words, llvm::StringRef element, int64_t count,
                            int64_t unit = 0, int64_t shift = 0);
+  // The same of scales that may be NaN or infinite, which those of weights are not.
+  std::vector<Value> inputToF32(llvm::ArrayRef<Value> words, llvm::StringRef element, int64_t count,
+                                int64_t unit = 0, int64_t shift = 0);
+  // `number`, which is that of a code if it is finite, else NaN or the infinity.
+  Value withSpecials(Value number, Value code, dsl::ElementType type);
   Value integerToF32(Value code, dsl::ElementType type);
   Value floatToF32(Value code, dsl::ElementType type);
   Value constantF32(double value);

@@ -213,7 +213,7 @@ void KernelLowering::lowerLoadTokenScales(tile::LoadTokenScalesOp op) {
     Value row = add(first, i);
     row = arith::SelectOp::create(builder, loc, less(row, op.getRows()), row, i32(0));
     Value at = globalAt(op.getSource(), mul(widen(row), bytes));
-    scales.push_back(toF32(loadWords(at, bytes), op.getElement(), 1)[0]);
+    scales.push_back(inputToF32(loadWords(at, bytes), op.getElement(), 1)[0]);
   }
   op.replaceAllUsesWith(vectorOf(scales));
 }
@@ -221,8 +221,8 @@ void KernelLowering::lowerLoadTokenScales(tile::LoadTokenScalesOp op) {
 void KernelLowering::lowerLoadTensorScale(tile::LoadTensorScaleOp op) {
   auto unit = static_cast<int64_t>(op.getUnit());
   Value at = globalAt(op.getSource(), i64(static_cast<int64_t>(op.getBase())));
-  op.replaceAllUsesWith(toF32(loadWords(at, unit / 8), op.getElement(), 1, unit,
-                              static_cast<int64_t>(op.getShift()))[0]);
+  op.replaceAllUsesWith(inputToF32(loadWords(at, unit / 8), op.getElement(), 1, unit,
+                                   static_cast<int64_t>(op.getShift()))[0]);
 }
 
 KernelLowering::Value KernelLowering::outputs(mlir::ValueRange accumulators,

@@ -52,7 +52,8 @@ void KernelLowering::lowerLoadColumnScales(tile::LoadColumnScalesOp op) {
     column = add(column, mul(div(laneColumn, 4 / spread), columns));
   Value at = add(partOf(op.getBuffer(), op.getSlot()), mul(column, bytes));
   int64_t count = std::min<int64_t>(g.tileM, 2);
-  std::vector<Value> scales = toF32(loadWords(sharedAt(at), count * bytes), op.getElement(), count);
+  std::vector<Value> scales =
+      inputToF32(loadWords(sharedAt(at), count * bytes), op.getElement(), count);
   scales.resize(2, scales[0]); // of a tile of one row
   op.replaceAllUsesWith(vectorOf(scales));
 }

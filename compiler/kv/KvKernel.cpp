@@ -246,8 +246,8 @@ KvKernel::Numbers KvKernel::numbersOf(const KvTensor &tensor, mlir::ValueRange w
   int64_t channels = laneChannels(tensor);
   for (int i : usedComponents(tensor)) {
     auto count = static_cast<size_t>(channels * tensor.componentBytes(i) / 4);
-    components[static_cast<size_t>(i)] =
-        toF32(llvm::to_vector(words.take_front(count)), tensor.component(i).type.name(), channels);
+    components[static_cast<size_t>(i)] = inputToF32(llvm::to_vector(words.take_front(count)),
+                                                    tensor.component(i).type.name(), channels);
     words = words.drop_front(count);
   }
   Numbers numbers;
