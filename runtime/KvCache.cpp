@@ -104,6 +104,14 @@ template <class T> Result<Buffer> upload(const Device &device, const T &numbers)
   return buffer;
 }
 
+Status checkOnce(const char *kind, const std::optional<KvJobs::Impl::Twice> &twice) {
+  if (!twice)
+    return Done{};
+  return makeError(DiagId::kv_written_twice,
+                   {kind, std::to_string(twice->what), std::to_string(twice->first),
+                    std::to_string(twice->second)});
+}
+
 // Blocks of the caller to pages or back, keys and values.
 Status moveBlocks(const KvCache::Impl &cache, const KvJobs::Impl &jobs, const Kernel &keyKernel,
                   const Kernel &valueKernel, DevicePointer keys, DevicePointer values,
@@ -266,7 +274,8 @@ Result<KvJobs> KvCache::jobs(std::span<const KvJob> jobs) const {
   if (count < 1 || count > mostGridRows)
     return badShape("the number of jobs", count,
                     "it is between 1 and " + std::to_string(mostGridRows));
-  std::unordered_map<int32_t, size_t> writers;
+  std::unordered_map<int32_t, size_t> ofPage, ofBlock;
+  std::optional<KvJobs::Impl::Twice> page, block;
   std::vector<int32_t> numbers;
   for (size_t i = 0; i < jobs.size(); ++i) {
     const KvJob &job = jobs[i];
@@ -276,17 +285,18 @@ Result<KvJobs> KvCache::jobs(std::span<const KvJob> jobs) const {
       return makeError(DiagId::kv_page,
                        {"that of job " + std::to_string(i), std::to_string(job.page),
                         std::to_string(pimpl->options.pages)});
-    auto [writer, isNew] = writers.try_emplace(job.page, i);
-    if (!isNew)
-      return makeError(DiagId::kv_page_twice, {std::to_string(job.page),
-                                               std::to_string(writer->second), std::to_string(i)});
+    for (auto [known, what, twice] :
+         {std::tuple{&ofPage, job.page, &page}, {&ofBlock, job.block, &block}})
+      if (auto [first, isNew] = known->try_emplace(what, i); !isNew && !*twice)
+        *twice = {what, first->second, i};
     numbers.insert(numbers.end(), {job.block, job.page});
   }
   Result<Buffer> buffer = upload(pimpl->device, numbers);
   if (!buffer)
     return buffer.error();
   KvJobs result;
-  result.pimpl = std::make_shared<KvJobs::Impl>(KvJobs::Impl{pimpl, std::move(*buffer), count});
+  result.pimpl =
+      std::make_shared<KvJobs::Impl>(KvJobs::Impl{pimpl, std::move(*buffer), count, page, block});
   return result;
 }
 
@@ -298,6 +308,8 @@ Status KvCache::quantize(const KvJobs &jobs, DevicePointer keys, DevicePointer v
     return valid;
   if (jobs.pimpl->cache.lock() != pimpl)
     return makeError(DiagId::kv_other_cache, {"the list of jobs"});
+  if (Status good = checkOnce("page", jobs.pimpl->page); !good)
+    return good;
   return moveBlocks(*pimpl, *jobs.pimpl, *pimpl->quantizeKeys, *pimpl->quantizeValues, keys, values,
                     stride, stream);
 }
@@ -310,6 +322,8 @@ Status KvCache::dequantize(const KvJobs &jobs, DevicePointer keys, DevicePointer
     return valid;
   if (jobs.pimpl->cache.lock() != pimpl)
     return makeError(DiagId::kv_other_cache, {"the list of jobs"});
+  if (Status good = checkOnce("block", jobs.pimpl->block); !good)
+    return good;
   return moveBlocks(*pimpl, *jobs.pimpl, *pimpl->dequantizeKeys, *pimpl->dequantizeValues, keys,
                     values, stride, stream);
 }
@@ -418,7 +432,10 @@ Status KvCache::attend(const KvBatch &batch, DevicePointer queries, DevicePointe
   const compiler::KvShape &shape = pimpl->layout.shape;
   LaunchShape grid;
   grid.grid = {static_cast<uint32_t>(b.mostItems * shape.kvHeads * shape.headSets()), 1, 1};
-  return pimpl->backend->launch(*pimpl->attend->loaded, grid, arguments, stream);
+  Status launched = pimpl->backend->launch(*pimpl->attend->loaded, grid, arguments, stream);
+  if (!launched)
+    clearCounters(*pimpl->backend, b.workspace);
+  return launched;
 }
 
 } // namespace rho

@@ -66,16 +66,17 @@ public:
   int64_t pageBytes() const;    // of keys and values together
   double bitsPerNumber() const; // stored bits, components included
 
-  // Errors: kv_page, kv_page_twice, kv_shape for a negative block or no job.
+  // Errors: kv_page, kv_shape for a negative block or no job.
   Result<KvJobs> jobs(std::span<const KvJob> jobs) const;
   // Encodes blocks of keys and of values [block][pageTokens][kvHeads][headDim] in device memory, of
   // which tokens are `stride` numbers apart (an even number; blocks pageTokens * stride): bit for
   // bit what dsl::quantize makes of each head's [headDim][pageTokens]. A NaN or an infinity becomes
   // a scale that is not finite, where the scale's type has those. Errors: misaligned_pointer,
-  // kv_shape, kv_other_cache.
+  // kv_shape, kv_other_cache, kv_written_twice where two jobs have one page.
   Status quantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values, int64_t stride,
                   Stream stream = nullptr) const;
-  // The reverse: the format's numbers, in f32 and then rounded to `type`.
+  // The reverse: the format's numbers, in f32 and then rounded to `type`. Errors: the same,
+  // kv_written_twice where two jobs have one block.
   Status dequantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values, int64_t stride,
                     Stream stream = nullptr) const;
 

@@ -23,6 +23,13 @@ struct KvJobs::Impl {
   std::weak_ptr<const KvCache::Impl> cache;
   Buffer jobs;
   int64_t count;
+  // Two jobs that have one page, or one block: which, and the jobs. Only what is written must be
+  // of one job.
+  struct Twice {
+    int32_t what;
+    size_t first, second;
+  };
+  std::optional<Twice> page, block;
 };
 
 struct KvBatch::Impl {

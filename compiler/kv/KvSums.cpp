@@ -140,6 +140,7 @@ void KvSums::combineParts() {
   Value isFirst = scalars.compare(arith::CmpIPredicate::eq, thread, i32(0));
   Value counter = globalAt(workspace, mul(sumsPlace(i32(0)), 4));
   Value place = sharedAt(i32(warps * warpBytes(layout, stages)));
+  NVVM::SyncWarpOp::create(builder, loc, i32(-1)); // one lane stores more than the others
   NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
   barrier();
   scalars.when(isFirst, [&] {

@@ -324,6 +324,12 @@ Result<int> kvCommand(const Options &options) {
   for (auto [queryHeads, kvHeads] : heads)
     for (int64_t batch : options.counts("--batch", {emulated ? 1 : 64}))
       for (int64_t length : options.counts("--length", {emulated ? 160 : 4096})) {
+        constexpr int64_t longest = int64_t{1} << 24, most = 65535;
+        for (auto [option, value, limit] :
+             {std::tuple{"--batch", batch, most}, {"--length", length, longest}})
+          if (value > limit)
+            return makeError(DiagId::bad_option_value, {option, std::to_string(value),
+                                                        "it is at most " + std::to_string(limit)});
         int64_t shortest = options.count("--shortest").value_or(length);
         if (shortest > length)
           return makeError(DiagId::bad_option_value,

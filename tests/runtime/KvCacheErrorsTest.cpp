@@ -75,8 +75,23 @@ TEST(KvCacheErrors, callsOutOfRange) {
          "that of job 0 is page 8, the cache has 8 pages, numbered from 0 [kv_page]");
   expect(cache.jobs(Jobs{{0, -1}}), "that of job 0 is page -1");
   expect(cache.jobs(Jobs{{-2, 0}}), "the block of job 0 is -2");
-  expect(cache.jobs(Jobs{{0, 3}, {1, 2}, {2, 3}}),
-         "page 3 is written by jobs 0 and 2, a call writes a page once [kv_page_twice]");
+  Result<Buffer> room = f.device.allocate(3 * 64 * 1024);
+  ASSERT_GOOD(room);
+  const Buffer &tokens = *room;
+  auto move = [&](const Jobs &jobs, bool quantizes) {
+    Result<KvJobs> list = cache.jobs(jobs);
+    EXPECT_TRUE(list);
+    const DevicePointer at = tokens.address();
+    const KvCacheOptions options = optionsFor("kv4", "kv4");
+    const int64_t stride = options.kvHeads * options.headDim;
+    return quantizes ? cache.quantize(*list, at, at, stride)
+                     : cache.dequantize(*list, at, at, stride);
+  };
+  expect(move({{0, 3}, {1, 2}, {2, 3}}, true),
+         "page 3 is written by jobs 0 and 2, a call writes each once [kv_written_twice]");
+  expect(move({{0, 3}, {1, 2}, {1, 1}}, false),
+         "block 1 is written by jobs 1 and 2, a call writes each once [kv_written_twice]");
+  EXPECT_TRUE(move({{0, 3}, {1, 3}}, false)); // a page that sequences share
   expect(cache.batch(Ints{}, Ints{}, 0), "the number of sequences is 0");
   expect(cache.batch(Ints{5, 0}, Ints{}, 0),
          "sequence 1 has 0 tokens, it has between 1 and 63 [kv_length]");

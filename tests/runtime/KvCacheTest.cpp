@@ -238,6 +238,8 @@ const Attending attendings[] = {
     {{"kv4", "kv4", ScalarType::F16, 128, 64, "sm_80"}, 2, 8, {1, 63, 64, 65, 300}, 2},
     // No sharing; every page a part.
     {{"kv4", "kv4", ScalarType::F16, 64, 64, "sm_90a"}, 3, 3, {17, 330}, 100},
+    // As many items as lanes, of which one stores a head's weights as well.
+    {{"kv4", "kv4", ScalarType::F16, 128, 64, "sm_80"}, 1, 1, {400, 130}, 3},
     // Steps of which a CTA of that target has room for one.
     {{"kv_wide", "kv_wide", ScalarType::F16, 128, 64, "sm_89"}, 1, 4, {40, 600}, 2},
     // More parts than are added at a time.
