@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <system_error>
+#include <exception>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -12,24 +13,39 @@ namespace rho::dsl {
 
 // Calls work(next) on up to `threads` threads (0: one for each core). Each call takes indices with
 // next() until that gives one not below `count`; every index is given once. Results must not depend
-// on which thread takes which index.
+// on which thread takes which index. What work throws on any thread is thrown by this, after all of
+// them have ended.
 template <class Work> void parallel(int64_t count, unsigned threads, const Work &work) {
   if (threads == 0)
     threads = std::max(1U, std::thread::hardware_concurrency());
   threads = static_cast<unsigned>(std::clamp<int64_t>(count, 1, threads));
   std::atomic<int64_t> taken = 0;
   auto next = [&] { return taken++; };
+  std::exception_ptr thrown;
+  std::mutex mutex;
+  auto guarded = [&] {
+    try {
+      work(next);
+    } catch (...) {
+      taken = count; // nobody begins anything else
+      std::lock_guard<std::mutex> lock(mutex);
+      if (!thrown)
+        thrown = std::current_exception();
+    }
+  };
   std::vector<std::thread> helpers;
   while (helpers.size() + 1 < threads) {
     try {
-      helpers.emplace_back([&] { work(next); });
-    } catch (const std::system_error &) {
+      helpers.emplace_back(guarded);
+    } catch (const std::exception &) {
       break; // a machine that gives no more threads: those that there are do the work
     }
   }
-  work(next);
+  guarded();
   for (std::thread &helper : helpers)
     helper.join();
+  if (thrown)
+    std::rethrow_exception(thrown);
 }
 
 } // namespace rho::dsl

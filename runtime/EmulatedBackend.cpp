@@ -1,11 +1,14 @@
+#include "dsl/Numbers.h"
 #include "runtime/Backend.h"
 #include "runtime/Quantizer.h"
 #include "runtime/emulator/Emulator.h"
 #include "runtime/emulator/TensorMap.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <unistd.h>
 #include <unordered_map>
 
@@ -54,6 +57,8 @@ public:
     if (bytes > physicalBytes() - allocated)
       return makeError(DiagId::out_of_memory, {std::to_string(bytes), device.name});
     uint64_t address = memory.allocate(bytes);
+    if (address == 0)
+      return makeError(DiagId::out_of_memory, {std::to_string(bytes), device.name});
     if (Status filled = memory.fill(address, 0, bytes); !filled)
       return filled.error();
     sizes.emplace(address, bytes);
@@ -107,7 +112,13 @@ public:
     launch.parameters = parameterBuffer(arguments);
     launch.origins = loaded.origins;
     std::lock_guard lock(mutex);
-    Result<emulator::LaunchStats> stats = emulator::run(loaded.program, memory, launch);
+    Result<emulator::LaunchStats> stats = [&]() -> Result<emulator::LaunchStats> {
+      try {
+        return emulator::run(loaded.program, memory, launch);
+      } catch (const std::bad_alloc &) {
+        return makeError(DiagId::out_of_memory, {"more", "the host"});
+      }
+    }();
     if (!stats)
       return stats.error();
     totals.threadInstructions += stats->threadInstructions;
@@ -139,6 +150,7 @@ public:
   }
 
   Result<std::shared_ptr<const Quantizer>> makeQuantizer(std::shared_ptr<const dsl::Format>,
+                                                         const dsl::Format &,
                                                          const compiler::ActivationLayout &,
                                                          cache::DiskCache &,
                                                          cache::Warnings &) override {
@@ -174,6 +186,11 @@ Result<std::shared_ptr<Backend>> makeEmulatedBackend(compiler::DeviceModel model
                              std::pair{model.threadsPerSm, "threads for an SM"}})
     if (count < 1)
       return makeError(DiagId::bad_device_model, {model.name, std::to_string(count), what});
+  for (auto [rate, what] :
+       {std::pair{model.clockGHz, "GHz"}, std::pair{model.bandwidthGBs, "GB/s of memory"},
+        std::pair{model.l2BandwidthGBs == 0 ? 1 : model.l2BandwidthGBs, "GB/s of L2 cache"}})
+    if (!(rate > 0 && std::isfinite(rate)))
+      return makeError(DiagId::bad_device_model, {model.name, dsl::printNumber(rate), what});
   for (size_t i = 0; i < dsl::instructionClasses; ++i)
     if (double rate = model.rates.throughput[i]; !(rate > 0))
       return makeError(

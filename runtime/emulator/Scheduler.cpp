@@ -1,8 +1,10 @@
 // Runs a grid: CTAs on host threads, the warps of a CTA in turns, the lanes of a warp by least pc.
+#include "dsl/Parallel.h"
 #include "runtime/emulator/Faults.h"
 #include "runtime/emulator/Machine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <mutex>
@@ -447,21 +449,16 @@ Result<LaunchStats> run(const Program &program, Memory &memory, const Launch &la
   std::mutex mutex;
   std::optional<Error> error;
   LaunchStats stats;
-  auto work = [&](uint32_t index) {
-    Worker worker(state, index);
+  std::atomic<uint32_t> workers = 0;
+  dsl::parallel(static_cast<int64_t>(hosts), static_cast<unsigned>(hosts), [&](const auto &) {
+    Worker worker(state, workers++);
     worker.run(mutex, error);
     std::lock_guard lock(mutex);
     stats.threadInstructions += worker.stats.threadInstructions;
     stats.bankConflicts += worker.stats.bankConflicts;
     stats.mostMmas = std::max(stats.mostMmas, worker.stats.mostMmas);
     stats.ctas += worker.stats.ctas;
-  };
-  std::vector<std::thread> others;
-  for (uint32_t i = 1; i < hosts; ++i)
-    others.emplace_back(work, i);
-  work(0);
-  for (std::thread &thread : others)
-    thread.join();
+  });
   stats.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (error)
     return std::move(*error);

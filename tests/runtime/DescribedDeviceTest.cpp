@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace rho {
 namespace {
 
@@ -62,12 +64,16 @@ TEST(DescribedDevices, NonsenseIsRefused) {
   model.name = "nothing";
   model.smCount = 0;
   EXPECT_EQ(Device::emulated(model).error().str(),
-            "error: device 'nothing' has 0 SMs, at least 1 is needed [bad_device_model]\n");
+            "error: device 'nothing' has 0 SMs, more are needed [bad_device_model]\n");
   model.smCount = 4;
   model.l2Bytes = -1;
   EXPECT_EQ(Device::emulated(model).error().str(),
-            "error: device 'nothing' has -1 bytes of L2 cache, at least 1 is needed "
+            "error: device 'nothing' has -1 bytes of L2 cache, more are needed "
             "[bad_device_model]\n");
+  model.l2Bytes = 1 << 20;
+  model.bandwidthGBs = std::nan("");
+  EXPECT_EQ(Device::emulated(model).error().str(),
+            "error: device 'nothing' has nan GB/s of memory, more are needed [bad_device_model]\n");
   model.target = "sm_10";
   EXPECT_EQ(Device::emulated(model).error().diagnostics[0].id, DiagId::unknown_target);
   model = shippedModel("a100_40g");
