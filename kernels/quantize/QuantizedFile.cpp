@@ -14,6 +14,14 @@ namespace rho::kernels {
 
 namespace {
 
+// "[16, 64], 1024 bytes".
+std::string sizeOf(const TensorEntry &entry) {
+  std::string text = "[";
+  for (size_t i = 0; i < entry.shape.size(); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(entry.shape[i]);
+  return text + "], " + std::to_string(entry.bytes) + " bytes";
+}
+
 // Codes that are packed and written at a time, and those of one thread: multiples of 8.
 constexpr int64_t chunkCodes = int64_t(1) << 24, sliceCodes = int64_t(1) << 18;
 
@@ -125,10 +133,9 @@ private:
                       ? entry->bytes <= planned.bytes && entry->type == "U8"
                       : entry->shape == planned.shape && entry->type == planned.type;
       if (!fits)
-        return invalid("'" + stream.name + "' is " + entry->type + " of " +
-                       std::to_string(entry->bytes) + " bytes, it needs " +
-                       (stream.isSelective() ? "at most " : "") + planned.type + " of " +
-                       std::to_string(planned.bytes));
+        return invalid("'" + stream.name + "' is " + entry->type + " of " + sizeOf(*entry) +
+                       ", it needs " + (stream.isSelective() ? "at most " : "") + planned.type +
+                       " of " + sizeOf(planned));
     }
     return Done{};
   }

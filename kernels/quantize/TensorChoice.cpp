@@ -38,6 +38,33 @@ Status checkPatterns(const SafetensorsFile &file, const std::vector<std::string>
   return Done{};
 }
 
+// "'experts' is BF16 of 4 x 16 x 64".
+std::string described(const TensorEntry &tensor) {
+  std::string shape;
+  for (int64_t extent : tensor.shape)
+    shape += (shape.empty() ? "" : " x ") + std::to_string(extent);
+  return "'" + dsl::shown(tensor.name) + "' is " + tensor.type + " of " +
+         (shape.empty() ? "no extent" : shape);
+}
+
+// Where none of what a pattern names can be quantized, all of it would stay as it is.
+Status checkWeights(const SafetensorsFile &file, const std::vector<std::string> &patterns) {
+  for (const std::string &pattern : patterns) {
+    const TensorEntry *other = nullptr;
+    bool any = false;
+    for (const TensorEntry &tensor : file.tensors()) {
+      if (!matches(pattern, tensor.name))
+        continue;
+      any = any || file.matrix(tensor);
+      other = other ? other : &tensor;
+    }
+    if (!any && other)
+      return makeError(DiagId::pattern_matches_no_weight,
+                       {dsl::shown(pattern), file.path(), described(*other)});
+  }
+  return Done{};
+}
+
 } // namespace
 
 Result<std::vector<bool>> chooseTensors(const SafetensorsFile &file, const TensorChoice &choice) {
@@ -46,6 +73,8 @@ Result<std::vector<bool>> chooseTensors(const SafetensorsFile &file, const Tenso
   for (const auto *patterns : {&choice.only, &choice.skip})
     if (Status known = checkPatterns(file, *patterns); !known)
       return std::move(known.error());
+  if (Status weights = checkWeights(file, choice.only); !weights)
+    return std::move(weights.error());
   std::vector<bool> chosen;
   for (const TensorEntry &tensor : file.tensors())
     chosen.push_back(file.matrix(tensor) &&

@@ -215,6 +215,18 @@ TEST_F(QuantizeFileTest, patternsChooseTensors) {
   a.name = "\u00fc"; // two bytes, one character
   put("in.safetensors", safetensors({a, b, c}));
   EXPECT_EQ(names({{"?"}, {}}), (Names{"\u00fc"}));
+  // What is named and stays as it is.
+  a.name = "experts";
+  a.shape = "2," + a.shape;
+  a.data += a.data;
+  put("in.safetensors", safetensors({a, b, c}));
+  options.tensors = {{"exp*", "lm_head"}, {}};
+  EXPECT_NE(error("in.safetensors", "out.safetensors", "int4_g64", options)
+                .find("error: 'exp*' matches no weight of 'in.safetensors': 'experts' is "),
+            std::string::npos);
+  EXPECT_NE(error("in.safetensors", "out.safetensors", "int4_g64", options)
+                .find("[pattern_matches_no_weight]"),
+            std::string::npos);
 }
 
 // What a quantized file says of tensors is not true of those that are quantized anew.

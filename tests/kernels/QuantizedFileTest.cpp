@@ -240,9 +240,9 @@ TEST_F(QuantizedFileTest, refusesFilesThatLie) {
             std::string::npos);
   EXPECT_EQ(readError(file("f 2 x 8 F32", f, {element})), invalid("'w.scale' is missing"));
   EXPECT_EQ(readError(file("f 2 x 8 F32", f, {element, {"w.scale", "F16", "1,2", "abcd"}})),
-            invalid("'w.scale' is F16 of 4 bytes, it needs F16 of 4"));
+            invalid("'w.scale' is F16 of [1, 2], 4 bytes, it needs F16 of [2, 1], 4 bytes"));
   EXPECT_EQ(readError(file("f 3 x 8 F32", f, {element, scale})),
-            invalid("'w.element' is U8 of 8 bytes, it needs U8 of 12"));
+            invalid("'w.element' is U8 of [2, 4], 8 bytes, it needs U8 of [3, 4], 12 bytes"));
   EXPECT_EQ(readError(file("f 2000000000 x 2000000000 F32", f, {element, scale})),
             invalid("the codes of 'w' are fewer than its numbers"));
 }
