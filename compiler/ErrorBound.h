@@ -10,7 +10,8 @@ struct PlacedGemm;
 // Bounds |computed - y| for the outputs of one kernel. The derivation stands at the definition.
 class ErrorBound {
 public:
-  ErrorBound(const dsl::Gemm &gemm, const Plan &plan);
+  // A plan of the gemm on the plan's target (compiler/OnTarget.h).
+  ErrorBound(const dsl::Gemm &declared, const Plan &plan);
   // For one output: y is the exact result, `magnitude` the sum over k of |activation * weight|.
   // Outputs that overflow the output type are infinite in both.
   double operator()(double magnitude, double y) const;

@@ -87,11 +87,12 @@ public:
   virtual Result<TensorMap> makeTensorMap(const TensorMapShape &shape) = 0;
   virtual EmulationTotals emulationTotals() { return {}; }
 
-  // A format that checkActivationFormat() accepts, with its codes stored as a layout for some k
-  // says. Falls back to the host with a warning.
+  // A format that checkActivationFormat() accepts, with its codes, or the numbers of `stored`
+  // (dsl::valuesAs() of it), as a layout for some k says. Falls back to the host with a warning.
   virtual Result<std::shared_ptr<const Quantizer>>
-  makeQuantizer(std::shared_ptr<const dsl::Format> format, const compiler::ActivationLayout &layout,
-                cache::DiskCache &disk, cache::Warnings &warnings) = 0;
+  makeQuantizer(std::shared_ptr<const dsl::Format> format, const dsl::Format &stored,
+                const compiler::ActivationLayout &layout, cache::DiskCache &disk,
+                cache::Warnings &warnings) = 0;
 };
 
 Result<std::shared_ptr<Backend>> makeEmulatedBackend(std::string_view target);

@@ -198,8 +198,10 @@ Result<std::shared_ptr<const Kernel>> Engine::Impl::kernel(const WantedKernel &w
 }
 
 Result<std::shared_ptr<const Prepared>>
-Engine::Impl::prepare(const Request &request, const dsl::Gemm &gemm, const SourceMap *sources) {
+Engine::Impl::prepare(const Request &request, const dsl::Gemm &declared, const SourceMap *sources) {
   Stopwatch watch;
+  const auto target = onTarget(declared);
+  const dsl::Gemm &gemm = target->gemm;
   const GemmShape &shape = request.shape;
   std::string tunedKey;
   std::optional<Error> tunedError;
@@ -212,7 +214,7 @@ Engine::Impl::prepare(const Request &request, const dsl::Gemm &gemm, const Sourc
       report.planSource = CompileReport::PlanSource::Tuned;
       report.tunedMicroseconds = found->microseconds;
       report.warnings = warnings;
-      auto made = prepareAs(gemm, shape, found->plan, sources, std::move(report));
+      auto made = prepareAs(declared, target, shape, found->plan, sources, std::move(report));
       if (made)
         return std::shared_ptr<const Prepared>(std::move(*made));
       tunedError = std::move(made.error());
@@ -226,7 +228,7 @@ Engine::Impl::prepare(const Request &request, const dsl::Gemm &gemm, const Sourc
   CompileReport report;
   report.stages.push_back({"plan", watch.lap()});
   report.warnings = std::move(warnings);
-  auto made = prepareAs(gemm, shape, *plan, sources, std::move(report));
+  auto made = prepareAs(declared, target, shape, *plan, sources, std::move(report));
   if (!made)
     return made.error();
   if (tunedError) // and only the tuned plan fails: no kernel can be made of it
@@ -235,10 +237,11 @@ Engine::Impl::prepare(const Request &request, const dsl::Gemm &gemm, const Sourc
 }
 
 Result<std::shared_ptr<Prepared>>
-Engine::Impl::prepareAs(const dsl::Gemm &gemm, const GemmShape &shape, const compiler::Plan &plan,
-                        const SourceMap *sources, CompileReport start) {
-  if (Status supported = checkActivationFormat(gemm, sources); !supported)
-    return supported.error();
+Engine::Impl::prepareAs(const dsl::Gemm &declared,
+                        std::shared_ptr<const compiler::TargetGemm> target, const GemmShape &shape,
+                        const compiler::Plan &plan, const SourceMap *sources, CompileReport start) {
+  const dsl::Gemm &gemm = target->gemm;
+  const bool asDeclared = target->reason.empty();
   auto prepared = std::make_shared<Prepared>();
   CompileReport &report = prepared->report;
   report = std::move(start);
@@ -265,9 +268,10 @@ Engine::Impl::prepareAs(const dsl::Gemm &gemm, const GemmShape &shape, const com
   double quantizerTime = 0;
   auto makeQuantizer = [&](const compiler::ActivationLayout &layout) {
     Stopwatch quantizerWatch;
-    auto format = std::make_shared<const dsl::Format>(gemm.activation);
-    auto result = quantizers.get(storedAs(*format, layout), [&] {
-      return backend->makeQuantizer(format, layout, disk, quantizerWarnings);
+    auto format = std::make_shared<const dsl::Format>(declared.activation);
+    const std::string stored = asDeclared ? "" : dsl::printWithParts(declared.activation);
+    auto result = quantizers.get(stored + storedAs(gemm.activation, layout), [&] {
+      return backend->makeQuantizer(format, gemm.activation, layout, disk, quantizerWarnings);
     });
     quantizerTime = quantizerWatch.lap();
     return result;
@@ -302,6 +306,7 @@ Engine::Impl::prepareAs(const dsl::Gemm &gemm, const GemmShape &shape, const com
   prepared->weightLayout = cache::hex(layout.finish());
   prepared->kernel = std::move(*kernel);
   prepared->quantizer = std::move(*quantizer);
+  prepared->target = std::move(target);
   return prepared;
 }
 

@@ -67,10 +67,15 @@ struct Engine::Impl {
   // By the tuned plan where there is one, else by the planner's.
   Result<std::shared_ptr<const Prepared>> prepare(const Request &request, const dsl::Gemm &gemm,
                                                   const SourceMap *sources);
-  // By this plan; `report` says how it came about.
-  Result<std::shared_ptr<Prepared>> prepareAs(const dsl::Gemm &gemm, const GemmShape &shape,
-                                              const compiler::Plan &plan, const SourceMap *sources,
-                                              CompileReport report);
+  // By this plan of what the target computes of it; `report` says how it came about.
+  Result<std::shared_ptr<Prepared>> prepareAs(const dsl::Gemm &declared,
+                                              std::shared_ptr<const compiler::TargetGemm> target,
+                                              const GemmShape &shape, const compiler::Plan &plan,
+                                              const SourceMap *sources, CompileReport report);
+  std::shared_ptr<const compiler::TargetGemm> onTarget(const dsl::Gemm &declared) const {
+    return std::make_shared<const compiler::TargetGemm>(
+        compiler::onTarget(declared, backend->model().target));
+  }
   // Without a report.
   std::shared_ptr<Gemm::Impl> makeGemm(std::shared_ptr<const Module::Impl> module,
                                        const dsl::Gemm &gemm, const GemmShape &shape,

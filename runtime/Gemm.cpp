@@ -1,5 +1,6 @@
 #include "compiler/Layout.h"
 #include "dsl/Numbers.h"
+#include "dsl/StoredValues.h"
 #include "runtime/Kernel.h"
 #include "runtime/Origin.h"
 #include "runtime/QuantizerSource.h"
@@ -40,11 +41,14 @@ Status checkActivations(const Activations &activations, const Gemm::Impl &gemm) 
   if (given.backend != gemm.backend)
     return makeError(DiagId::wrong_device, {"activations"});
   const compiler::ActivationLayout &layout = gemm.image().activation;
+  const std::shared_ptr<const dsl::Format> stored = gemm.storedActivation();
   const dsl::Format &format = gemm.gemm->activation;
-  bool sameFormat = given.format.get() == &format || *given.format == format;
+  bool sameFormat = (given.format == stored || *given.format == *stored) &&
+                    (given.declared.get() == &format || given.format == given.declared ||
+                     *given.declared == format);
   if (!sameFormat || given.m != gemm.shape.m || given.layout != layout)
     return makeError(DiagId::activations_mismatch,
-                     {describe(given.format->name, given.m, given.layout),
+                     {describe(given.declared->name, given.m, given.layout),
                       describe(format.name, gemm.shape.m, layout)});
   return Done{};
 }
@@ -65,7 +69,7 @@ TensorMapShape tensorMapShape(const compiler::KernelParameter &parameter, Device
   compiler::StoredComponent stored;
   if (parameter.kind != Kind::Output)
     stored =
-        compiler::storedComponents(gemm.gemm->activation)[static_cast<size_t>(parameter.index)];
+        compiler::storedComponents(*gemm.storedActivation())[static_cast<size_t>(parameter.index)];
   if (parameter.kind == Kind::Activation)
     rowBytes = (layout.parts.empty() ? layout : layout.parts[stored.part]).pitchBytes;
   if (parameter.kind == Kind::ActivationComponent) {
@@ -147,29 +151,55 @@ Result<Buffer> Gemm::packQuantized(const dsl::QuantizedMatrix &weight) const {
   });
 }
 
+Result<Buffer> Activations::Impl::allocate(const compiler::StoredComponent &stored) const {
+  const compiler::ActivationLayout &layout = layoutOf(stored);
+  const dsl::Component &component = stored.declared();
+  if (component.host >= 0)
+    return Buffer(); // stored with its host
+  int64_t bytes = stored.component == 0
+                      ? m * layout.pitchBytes
+                      : deviceCodes(component, m, layout) * componentBytes(component.type);
+  return Device::allocateOn(backend, bytes);
+}
+
+Status Activations::Impl::makeQuantized() {
+  const std::vector<compiler::StoredComponent> all = compiler::storedComponents(*format);
+  for (const compiler::StoredComponent &wanted : compiler::storedComponents(*declared)) {
+    auto isIt = [&](const compiler::StoredComponent &each) {
+      return each.part == wanted.part && each.declared().name == wanted.declared().name;
+    };
+    const auto found = std::find_if(all.begin(), all.end(), isIt);
+    if (found != all.end()) {
+      quantized.push_back(components[static_cast<size_t>(found - all.begin())].address());
+      continue;
+    }
+    Result<Buffer> buffer = allocate(wanted);
+    if (!buffer)
+      return buffer.error();
+    quantized.push_back(buffer->address());
+    unstored.push_back(std::move(*buffer));
+  }
+  return Done{};
+}
+
 Result<Activations> Gemm::makeActivations() const {
   if (Status valid = checkHandle(*this, "gemm"); !valid)
     return valid.error();
   auto impl = std::make_shared<Activations::Impl>();
   impl->backend = pimpl->backend;
-  impl->format = pimpl->activation();
+  impl->declared = pimpl->activation();
+  impl->format = pimpl->storedActivation();
   impl->layout = pimpl->image().activation;
   impl->m = pimpl->shape.m;
   for (const compiler::StoredComponent &stored : compiler::storedComponents(*impl->format)) {
-    const compiler::ActivationLayout &layout = impl->layoutOf(stored);
-    const dsl::Component &component = stored.declared();
-    if (component.host >= 0) { // stored with its host
-      impl->components.emplace_back();
-      continue;
-    }
-    int64_t bytes = stored.component == 0
-                        ? impl->m * layout.pitchBytes
-                        : deviceCodes(component, impl->m, layout) * componentBytes(component.type);
-    Result<Buffer> buffer = Device::allocateOn(pimpl->backend, bytes);
+    Result<Buffer> buffer = impl->allocate(stored);
     if (!buffer)
       return buffer.error();
     impl->components.push_back(std::move(*buffer));
   }
+  if (!quantizerSourceProblem(*impl->declared, *impl->format))
+    if (Status made = impl->makeQuantized(); !made)
+      return made.error();
   if (!impl->layout.parts.empty()) {
     Result<Buffer> tiles =
         Device::allocateOn(pimpl->backend, impl->layout.tableEntries() * tableEntryBytes);
@@ -177,7 +207,9 @@ Result<Activations> Gemm::makeActivations() const {
       return tiles.error();
     impl->tiles = std::move(*tiles);
   }
-  if (int64_t bytes = quantizerScratchBytes(*impl->format, impl->m, impl->layout.k); bytes > 0) {
+  if (int64_t bytes =
+          quantizerScratchBytes(*impl->declared, *impl->format, impl->m, impl->layout.k);
+      bytes > 0) {
     Result<Buffer> scratch = Device::allocateOn(pimpl->backend, bytes);
     if (!scratch)
       return scratch.error();
@@ -194,7 +226,8 @@ Result<Activations> Gemm::viewActivations(DevicePointer x) const {
   std::shared_ptr<const dsl::Format> format = pimpl->activation();
   const compiler::ActivationLayout &layout = pimpl->image().activation;
   int64_t rowBytes = pimpl->shape.k * layout.elementBits / 8;
-  bool asDeclared = dsl::isPlain(*format) && layout.elementBits == format->element().type.bits();
+  bool asDeclared = dsl::isPlain(*format) && pimpl->storedActivation() == format &&
+                    layout.elementBits == format->element().type.bits();
   if (!asDeclared || rowBytes != layout.pitchBytes)
     return makeError(DiagId::activations_not_viewable,
                      {format->name, std::to_string(pimpl->shape.k), std::to_string(rowBytes)});
@@ -203,6 +236,7 @@ Result<Activations> Gemm::viewActivations(DevicePointer x) const {
   Activations activations;
   activations.pimpl = std::make_shared<Activations::Impl>();
   activations.pimpl->backend = pimpl->backend;
+  activations.pimpl->declared = format;
   activations.pimpl->format = std::move(format);
   activations.pimpl->layout = layout;
   activations.pimpl->m = pimpl->shape.m;
@@ -241,13 +275,13 @@ Status Gemm::fixComponent(const Activations &out, std::string_view component,
   if (Status good = checkActivations(out, *pimpl); !good)
     return good;
   Activations::Impl &impl = out.impl();
-  const std::vector<dsl::Component> &all = impl.format->components;
+  const std::vector<dsl::Component> &all = impl.declared->components;
   const auto found = std::find_if(all.begin(), all.end(), [&](const dsl::Component &each) {
     return each.name == component && each.extent == dsl::Extent::Tensor;
   });
   if (found == all.end())
     return makeError(DiagId::bad_fixed_component,
-                     {"'" + impl.format->name + "' has no component '" + std::string(component) +
+                     {"'" + impl.declared->name + "' has no component '" + std::string(component) +
                       "' per tensor"});
   const auto index = static_cast<int>(found - all.begin());
   if (!value) {
@@ -256,14 +290,20 @@ Status Gemm::fixComponent(const Activations &out, std::string_view component,
   }
   const dsl::ElementType type = found->type;
   const uint32_t code = type.encode(*value);
+  // What multiplies numbers says nothing of them when it is 0.
+  const bool isFactor = dsl::componentNamed(
+      dsl::valuesAs(dsl::ElementType::get("f32"), *impl.declared, true), component);
   if (!(*value >= type.minFinite() && *value <= type.maxFinite()) ||
-      (*value != 0 && type.decode(code) == 0))
+      (isFactor && !(type.decode(code) > 0)))
     return makeError(DiagId::bad_fixed_component,
-                     {dsl::printNumber(*value) + " is outside of " + std::string(type.name()) +
-                      ", the type of '" + found->name + "'"});
-  Buffer &stored = impl.components[static_cast<size_t>(index)];
-  if (Status written = stored.write(&code, componentBytes(type)); !written)
-    return written;
+                     {dsl::printNumber(*value) + " is no " + (isFactor ? "positive " : "") +
+                      "number of " + std::string(type.name()) + ", the type of '" + found->name +
+                      "'"});
+  if (!impl.quantized.empty())
+    if (Status written = impl.backend->write(impl.quantized[static_cast<size_t>(index)], &code,
+                                             componentBytes(type));
+        !written)
+      return written;
   impl.given[index] = code;
   return Done{};
 }
@@ -346,9 +386,10 @@ Status Gemm::launch(const Buffer &weight, const Activations &x, DevicePointer y,
   const LaunchShape shape{image.grid(pimpl->shape.m), image.cluster(), image.dependentLaunch};
   Status launched = pimpl->backend->launch(*pimpl->prepared->kernel->loaded, shape,
                                            {arguments.data(), count}, stream);
-  if (!launched)
-    return withSpans(launched.error(), image.origins, *pimpl->gemm, *pimpl->module->module.sources);
-  return launched;
+  if (launched)
+    return launched;
+  clearCounters(*pimpl->backend, workspace);
+  return withSpans(launched.error(), image.origins, *pimpl->gemm, *pimpl->module->module.sources);
 }
 
 } // namespace rho

@@ -38,12 +38,17 @@ struct Device::Impl {
 
 struct Activations::Impl {
   std::shared_ptr<Backend> backend;
-  std::shared_ptr<const dsl::Format> format;
+  std::shared_ptr<const dsl::Format> declared; // what numbers are quantized to
+  std::shared_ptr<const dsl::Format> format;   // of what is stored: it, or dsl::valuesAs() of it
   compiler::ActivationLayout layout;
   int64_t m = 0;
-  // As compiler::storedComponents(); [0] are element codes, those in spare bits of others are
-  // empty.
+  // As compiler::storedComponents(*format); [0] are element codes, those in spare bits of others
+  // are empty.
   std::vector<Buffer> components;
+  std::vector<Buffer> unstored; // of components that *declared has and *format has not
+  // As compiler::storedComponents(*declared): where a device's quantizer puts each; empty where the
+  // host quantizes.
+  std::vector<DevicePointer> quantized;
   Buffer tiles;                  // of a partition: which part has which k tiles
   Buffer scratch;                // see quantizerScratchBytes()
   std::vector<uint8_t> choice;   // Gemm::chooseParts: the part of each block; empty: by the numbers
@@ -54,11 +59,15 @@ struct Activations::Impl {
     return layout.parts.empty() ? layout : layout.parts[stored.part];
   }
 
+  // Memory for one of storedComponents(), of either format.
+  Result<Buffer> allocate(const compiler::StoredComponent &stored) const;
+  // Sets `quantized`, once `components` are there.
+  Status makeQuantized();
   DevicePointer elements() const { return view ? view : components[0].address(); }
   DevicePointer component(size_t i) const { return i == 0 ? elements() : components[i].address(); }
 };
 
-// The codes of activations, back on the host in natural order.
+// What activations hold, back on the host in natural order.
 Result<dsl::QuantizedMatrix> readActivations(const Activations &activations);
 
 // Of what the caller gives on the device, unless said otherwise.
@@ -72,6 +81,15 @@ inline Status checkPointer(DevicePointer address, const char *what, uint64_t ali
     return makeError(DiagId::misaligned_pointer,
                      {what, std::to_string(address), std::to_string(alignment)});
   return Done{};
+}
+
+// What a launch that failed on its way leaves in a workspace, whose counters are 0 between
+// launches: the emulator stops in the middle, after a GPU's fault nothing of its memory is of use.
+inline void clearCounters(Backend &backend, const Buffer &workspace) {
+  const std::vector<uint8_t> zeros(backend.emulated() ? static_cast<size_t>(workspace.bytes())
+                                                      : size_t{0});
+  if (!zeros.empty())
+    (void)backend.write(workspace.address(), zeros.data(), workspace.bytes());
 }
 
 // A null-safe way to a handle's insides: error empty_handle.

@@ -1,6 +1,9 @@
 #include "runtime/Quantizer.h"
 
+#include "dsl/StoredValues.h"
+
 #include <cstring>
+#include <new>
 
 namespace rho {
 namespace {
@@ -87,6 +90,17 @@ class HostQuantizer final : public Quantizer {
 public:
   Status run(const Activations::Impl &out, DevicePointer x, ScalarType type, int64_t stride,
              Stream stream) const override {
+    try {
+      return runWithin(out, x, type, stride, stream);
+    } catch (const std::bad_alloc &) {
+      return makeError(DiagId::out_of_memory,
+                       {std::to_string(out.m * out.layout.k * scalarBytes(type)), "the host"});
+    }
+  }
+
+private:
+  static Status runWithin(const Activations::Impl &out, DevicePointer x, ScalarType type,
+                          int64_t stride, Stream stream) {
     if (Status done = out.backend->synchronize(stream); !done)
       return done;
     const int64_t k = out.layout.k, element = scalarBytes(type);
@@ -103,9 +117,11 @@ public:
     }
     dsl::MatrixView view{rows.data(), viewType(type), out.m, k, k};
     Result<dsl::QuantizedMatrix> codes = dsl::quantize(
-        out.format, view, dsl::QuantizeOptions{.choice = out.choice, .given = out.given});
+        out.declared, view, dsl::QuantizeOptions{.choice = out.choice, .given = out.given});
     if (!codes)
       return codes.error();
+    if (out.declared != out.format)
+      codes = dsl::storedValues(*std::move(codes), out.format);
     const std::vector<compiler::StoredComponent> stored = compiler::storedComponents(*out.format);
     for (size_t i = 0; i < stored.size(); ++i) {
       if (stored[i].declared().host >= 0)

@@ -1,6 +1,7 @@
 // Compiled kernels inside an engine.
 #pragma once
 
+#include "compiler/OnTarget.h"
 #include "runtime/Handles.h"
 #include "runtime/Quantizer.h"
 
@@ -18,6 +19,7 @@ struct Kernel {
 // What one shape of one declaration was compiled to. Without spans: gemms of several modules share
 // it.
 struct Prepared {
+  std::shared_ptr<const compiler::TargetGemm> target;
   std::shared_ptr<const Kernel> kernel;
   std::shared_ptr<const Quantizer> quantizer;
   std::string weightLayout; // Gemm::weightLayout
@@ -32,9 +34,16 @@ struct Gemm::Impl {
   std::shared_ptr<const Prepared> prepared;
   CompileReport report;
 
-  // Formats that live as long as the module.
+  // As declared.
   std::shared_ptr<const dsl::Format> weight() const { return {module, &gemm->weight}; }
   std::shared_ptr<const dsl::Format> activation() const { return {module, &gemm->activation}; }
+  // As it is in memory, the declared one or its numbers.
+  std::shared_ptr<const dsl::Format> storedActivation() const {
+    return prepared->target->reason.empty()
+               ? activation()
+               : std::shared_ptr<const dsl::Format>(prepared->target,
+                                                    &prepared->target->gemm.activation);
+  }
   const compiler::KernelImage &image() const { return prepared->kernel->image; }
 };
 

@@ -3,6 +3,7 @@
 #include "compiler/LayoutMap.h"
 #include "dsl/DeriveEncode.h"
 #include "dsl/Findings.h"
+#include "dsl/StoredValues.h"
 
 #include <algorithm>
 #include <cinttypes>
@@ -311,12 +312,23 @@ std::string selectionText(const dsl::Part &part, ExpressionWriter &reductions) {
 }
 
 struct PartText {
-  const dsl::Format &format;
+  const dsl::Format &format, &stored;
   const compiler::ActivationLayout &layout;
   int index, firstBuffer;
   int64_t block; // of the partition, or 0
   std::string selection = {};
 };
+
+// What is stored of an element's number where that is not its code.
+std::string numberText(const dsl::Format &format, const dsl::Format &stored) {
+  const bool asNumbers = format.element().type != stored.element().type;
+  const std::string number =
+      asNumbers ? ExpressionWriter().value(*dsl::valueOfElement(format, stored).value) : "element";
+  return "  static constexpr bool storesNumbers = " + std::string(asNumbers ? "true" : "false") +
+         ";\n  using Number = " + nameOf(stored.element().type) +
+         ";\n  static __device__ double number(const Scales &scales, double element) { return " +
+         number + "; }\n";
+}
 
 // Components per tensor come first in the order of encoding; they are not in `Order`, which is that
 // of a row.
@@ -346,8 +358,8 @@ std::string partText(const PartText &part, ExpressionWriter &tensorRules) {
          constant("groupsPerWord", part.layout.groupsPerWord) + constant("scaleRun", run) +
          constant("remapped", remap ? static_cast<int64_t>(remap->code) : -1) +
          "  static constexpr int block = " + std::to_string(part.block) + ";\n" +
-         columnText(part.layout.columnBits) + valueText(format) + part.selection +
-         "};\n} // namespace " + name + "\n";
+         columnText(part.layout.columnBits) + valueText(format) + numberText(format, part.stored) +
+         part.selection + "};\n} // namespace " + name + "\n";
 }
 
 std::string countsText(size_t parts, size_t buffers) {
@@ -355,15 +367,16 @@ std::string countsText(size_t parts, size_t buffers) {
          ", bufferCount = " + std::to_string(buffers) + ";\n";
 }
 
-std::string partitionText(const dsl::Format &format, const compiler::ActivationLayout &layout) {
+std::string partitionText(const dsl::Format &format, const dsl::Format &stored,
+                          const compiler::ActivationLayout &layout) {
   const dsl::Partition &partition = *format.partition;
   std::string text, parts;
   ExpressionWriter rules;
   int buffers = 0;
   for (size_t i = 0; i < partition.parts.size(); ++i) {
     const dsl::Part &part = partition.parts[i];
-    text += partText({*part.format, layout.parts[i], static_cast<int>(i), buffers,
-                      partition.blocks.k, selectionText(part, rules)},
+    text += partText({*part.format, *stored.partition->parts[i].format, layout.parts[i],
+                      static_cast<int>(i), buffers, partition.blocks.k, selectionText(part, rules)},
                      rules);
     buffers += static_cast<int>(part.format->components.size());
     parts += (i == 0 ? "part" : ", part") + std::to_string(i) + "::Part";
@@ -386,31 +399,45 @@ bool readsComponents(const dsl::Expr &expr) {
 }
 
 // What the program cannot do with a format that is not divided.
-std::optional<std::string> problemOfWhole(const dsl::Format &format) {
+std::optional<std::string> problemOfWhole(const dsl::Format &format, const dsl::Format &stored) {
+  const dsl::Component &element = format.element();
+  if (element.remap &&
+      std::any_of(element.remap->entries.begin(), element.remap->entries.end(),
+                  [](const dsl::Remap::Entry &entry) { return entry.component >= 0; }))
+    return "a code of '" + element.name + "' stands for a component's value";
+  if (!dsl::isProduct(format) && !dsl::isRemappedProduct(format))
+    return "its value is no product of the element and scales";
+  if (!format.requirements.empty())
+    return "it has a requirement";
+  if (format.residual)
+    return "it has a residual";
   for (const dsl::Component &component : format.components)
     if (component.type.isCodebook())
       return "'" + component.name + "' is of a codebook, whose values the kernel does not have";
-  const std::optional<dsl::Remap> &remap = format.element().remap;
-  if (remap && format.element().type.bits() > 8)
-    return "'" + format.element().name + "' has a remapped code among more than 256";
-  if (remap && std::any_of(remap->entries.begin(), remap->entries.end(),
-                           [](const dsl::Remap::Entry &entry) { return entry.component >= 0; }))
-    return "a code of '" + format.element().name + "' stands for a component's value";
-  for (const dsl::Component &component : format.components)
+  if (element.remap && element.type.bits() > 8)
+    return "'" + element.name + "' has a remapped code among more than 256";
+  for (const dsl::Component &component : format.components) {
     if (isOfTensor(component) && (dsl::isBest(component.encode) ||
                                   readsComponents(*component.encode) || component.host >= 0))
       return "'" + component.name +
              "' is per tensor, its rule has candidates or reads other components";
+    if (component.rows != 1)
+      return "'" + component.name + "' is per " + dsl::printExtent(component);
+    if (component.host >= 0 && !(format == stored) &&
+        dsl::componentNamed(stored, format.components[static_cast<size_t>(component.host)].name))
+      return "'" + component.name + "' lies in spare bits of a scale that is stored alone";
+  }
   return std::nullopt;
 }
 
 } // namespace
 
-std::string quantizerHeader(const dsl::Format &format, const compiler::ActivationLayout &layout) {
+std::string quantizerHeader(const dsl::Format &format, const dsl::Format &stored,
+                            const compiler::ActivationLayout &layout) {
   if (format.partition)
-    return partitionText(format, layout);
+    return partitionText(format, stored, layout);
   ExpressionWriter rules;
-  const std::string part = partText({format, layout, 0, 0, 0}, rules);
+  const std::string part = partText({format, stored, layout, 0, 0, 0}, rules);
   return (hasTensorRules(format) ? "#define RHO_TENSOR\n" + part + reductionsText(rules) : part) +
          "using Only = part0::Part;\n" + countsText(1, format.components.size());
 }
@@ -432,8 +459,8 @@ QuantizerLaunch quantizerLaunch(const Activations::Impl &out, DevicePointer x, S
   add(divided ? out.tiles.address() : 0);
   add(out.scratch.bytes() != 0 ? out.scratch.address() : 0);
   uint64_t given = 0, ofTensor = 0;
-  for (size_t i = 0; i < out.format->components.size(); ++i) {
-    if (isOfTensor(out.format->components[i]))
+  for (size_t i = 0; i < out.declared->components.size(); ++i) {
+    if (isOfTensor(out.declared->components[i]))
       ofTensor |= uint64_t{1} << i;
     if (out.given.contains(static_cast<int>(i)))
       given |= uint64_t{1} << i;
@@ -443,17 +470,18 @@ QuantizerLaunch quantizerLaunch(const Activations::Impl &out, DevicePointer x, S
     add(layout.pitchBytes);
   for (const compiler::ActivationLayout &part : layout.parts)
     add(part.pitchBytes);
-  for (const Buffer &component : out.components)
-    add(component.address());
+  for (DevicePointer component : out.quantized)
+    add(component);
   const bool decided = divided ? !out.choice.empty() : given == ofTensor;
   launch.ctas = static_cast<uint32_t>(decided ? out.m : 2 * out.m);
   return launch;
 }
 
-int64_t quantizerScratchBytes(const dsl::Format &format, int64_t m, int64_t k) {
+int64_t quantizerScratchBytes(const dsl::Format &format, const dsl::Format &stored, int64_t m,
+                              int64_t k) {
   ExpressionWriter rules;
-  if (!format.partition) {
-    if (!hasTensorRules(format) || problemOfWhole(format))
+  if (!stored.partition) {
+    if (!hasTensorRules(format) || quantizerSourceProblem(format, stored))
       return 0;
     for (const dsl::Component &component : format.components)
       if (isOfTensor(component))
@@ -468,54 +496,26 @@ int64_t quantizerScratchBytes(const dsl::Format &format, int64_t m, int64_t k) {
   return quantizerChoiceOffset + (blocks + 1) / 2 * 8 + (1 + terms * m) * blocks * 8;
 }
 
-std::optional<std::string> quantizerSourceProblem(const dsl::Format &format) {
+std::optional<std::string> quantizerSourceProblem(const dsl::Format &format,
+                                                  const dsl::Format &stored) {
   if (!format.partition)
-    return problemOfWhole(format);
+    return problemOfWhole(format, stored);
+  if (!stored.partition)
+    return "its parts are stored as one";
   if (format.partition->blocks.rows != 0 || format.partition->blocks.k % chunk != 0)
     return "its blocks are per " + dsl::print(format.partition->blocks) +
            ", not per tensor k[G] with G a multiple of " + std::to_string(chunk);
-  for (const dsl::Part &part : format.partition->parts) {
+  for (size_t i = 0; i < format.partition->parts.size(); ++i) {
+    const dsl::Part &part = format.partition->parts[i];
     const std::string of = "of part '" + part.name + "' ";
-    if (std::optional<std::string> problem = problemOfWhole(*part.format))
+    if (std::optional<std::string> problem =
+            problemOfWhole(*part.format, *stored.partition->parts[i].format))
       return of + *problem;
     for (const dsl::Component &component : part.format->components)
       if (isOfTensor(component))
         return of + "'" + component.name + "' is per tensor";
   }
   return std::nullopt;
-}
-
-Status checkActivationFormat(const dsl::Gemm &gemm, const SourceMap *sources) {
-  const dsl::Format &format = gemm.activation;
-  if (format.partition) {
-    dsl::Gemm alone = gemm;
-    for (const dsl::Part &part : format.partition->parts) {
-      alone.activation = *part.format;
-      if (Status supported = checkActivationFormat(alone, sources); !supported)
-        return supported;
-    }
-    return Done{};
-  }
-  auto refuse = [&](const std::string &reason, Span span) -> Status {
-    std::vector<std::string> args = {format.name, reason};
-    return sources ? Error{{makeDiagnostic(DiagId::unsupported_activation, args, span, *sources)}}
-                   : makeError(DiagId::unsupported_activation, args);
-  };
-  int bits = format.element().type.bits();
-  if (bits != 4 && bits != 8 && bits != 16 && bits != 32)
-    return refuse("its element has " + std::to_string(bits) + " bits, it must have 4, 8, 16 or 32",
-                  format.element().span);
-  for (size_t i = 1; i < format.components.size(); ++i) {
-    const dsl::Component &component = format.components[i];
-    if (!component.encode)
-      return refuse("'" + component.name + "' has no encode rule", component.span);
-  }
-  if (!dsl::isProduct(format) && !dsl::isRemappedProduct(format))
-    return refuse("its value must be the product of the element and scales",
-                  format.value ? format.value->span : format.span);
-  if (!format.requirements.empty())
-    return refuse("it must have no requirement", format.requirements[0].span);
-  return Done{};
 }
 
 } // namespace rho

@@ -11,21 +11,21 @@
 
 namespace rho {
 
-// Activations are plain products of an element and scales per tensor, per token or per k[G]. Error
-// unsupported_activation with the span of what is not (`sources` may be null).
-Status checkActivationFormat(const dsl::Gemm &gemm, const SourceMap *sources);
-
-// What of such a format the source cannot say. Those are quantized on the host.
-std::optional<std::string> quantizerSourceProblem(const dsl::Format &format);
+// What of an activation format the source cannot say, with its codes in memory or, as `stored` has
+// it, its numbers (dsl::valuesAs). Those are quantized on the host.
+std::optional<std::string> quantizerSourceProblem(const dsl::Format &format,
+                                                  const dsl::Format &stored);
 
 // The generated header "rho_format.cuh" of a format without such a problem: a type for each part,
 // and of a partition one that lists them. Equal declarations give equal text. Of the layout the
 // sizes of codes and words and the order of codes count, not k.
-std::string quantizerHeader(const dsl::Format &format, const compiler::ActivationLayout &layout);
+std::string quantizerHeader(const dsl::Format &format, const dsl::Format &stored,
+                            const compiler::ActivationLayout &layout);
 // For m rows of k numbers: what the program works with, zeros before the first launch; none where
 // no row depends on others. Of a partition the parts of the blocks, 32 bits each, begin at
 // quantizerChoiceOffset.
-int64_t quantizerScratchBytes(const dsl::Format &format, int64_t m, int64_t k);
+int64_t quantizerScratchBytes(const dsl::Format &format, const dsl::Format &stored, int64_t m,
+                              int64_t k);
 inline constexpr int64_t quantizerChoiceOffset = 64;
 inline constexpr const char *quantizerHeaderName = "rho_format.cuh";
 

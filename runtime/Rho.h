@@ -97,6 +97,7 @@ public:
   Impl &impl() const { return *pimpl; }
 
 private:
+  friend class Activations;
   friend class Gemm;
   static Result<Buffer> allocateOn(const std::shared_ptr<Backend> &backend, int64_t bytes);
   std::shared_ptr<Impl> pimpl;

@@ -50,10 +50,11 @@ Result<TuneReport> Engine::tune(const Module &module, std::string_view name, con
   if (!found)
     return found.error();
   const dsl::Gemm &gemm = **found;
+  const auto target = pimpl->onTarget(gemm);
   const compiler::DeviceModel &device = pimpl->backend->model();
   auto most = static_cast<size_t>(std::max<int64_t>(options.candidates, 1));
   Result<std::vector<compiler::Plan>> plans = compiler::planCandidates(
-      gemm, {shape.m, shape.n, shape.k}, device, most, declared.sources.get());
+      target->gemm, {shape.m, shape.n, shape.k}, device, most, declared.sources.get());
   if (!plans)
     return plans.error();
 
@@ -65,7 +66,7 @@ Result<TuneReport> Engine::tune(const Module &module, std::string_view name, con
   std::exception_ptr thrown; // by the caller's function, for the caller's thread
   parallelFor(total, [&](int64_t i) {
     auto at = static_cast<size_t>(i);
-    auto prepared = pimpl->prepareAs(gemm, shape, (*plans)[at], declared.sources.get(), {});
+    auto prepared = pimpl->prepareAs(gemm, target, shape, (*plans)[at], declared.sources.get(), {});
     if (prepared) {
       auto impl = pimpl->makeGemm(module.pimpl, gemm, shape, *prepared);
       impl->report = (*prepared)->report;

@@ -1,5 +1,6 @@
 #include "compiler/ErrorBound.h"
 
+#include "compiler/OnTarget.h"
 #include "compiler/plan/Geometry.h"
 
 #include <algorithm>
@@ -47,6 +48,7 @@ int64_t sharesOfOutput(const Plan &plan) {
 //   roundoff of S; a product of scales is computed in f32 and rounded as well. Of a number slope *
 //   element + offset both are, and the number itself: together twice the roundoff of |slope *
 //   element| + |offset|, of which S is the sum for such formats;
+// - activations that are stored as rounded numbers cost a roundoff of S, once;
 // - scaling a group's partial sum costs u for the product of scales and u for the fused add; the
 //   running sum collects one such error per group, and of a gemv, whose threads have such sums of
 //   parts of k, one for each addition of those;
@@ -85,13 +87,15 @@ static double errorOfSums(const PlacedGemm &placed, const Plan &plan, int64_t ti
   return error;
 }
 
-ErrorBound::ErrorBound(const dsl::Gemm &gemm, const Plan &plan) : output(gemm.output) {
+ErrorBound::ErrorBound(const dsl::Gemm &declared, const Plan &plan) : output(declared.output) {
+  const TargetGemm target = onTarget(declared, plan.target);
   Result<PlacedGemm> placed =
-      place(gemm, plan.groupScales, plan.schedule.roles, plan.target, nullptr);
+      place(target.gemm, plan.groupScales, plan.schedule.roles, plan.target, nullptr);
   if (!placed)
     return; // such a plan has no kernel
   if (placed->parts.empty()) {
     cover(*placed, plan);
+    perMagnitude += target.roundoff * (1 + perMagnitude);
     return;
   }
   double worst = 0;
@@ -100,8 +104,8 @@ ErrorBound::ErrorBound(const dsl::Gemm &gemm, const Plan &plan) : output(gemm.ou
     cover(part, plan);
     worst = std::max(worst, perMagnitude + perResult);
   }
-  perMagnitude =
-      worst + std::ldexp(static_cast<double>(placed->parts.size() + plan.schedule.splitK), -23);
+  perMagnitude = worst + target.roundoff * (1 + worst) +
+                 std::ldexp(static_cast<double>(placed->parts.size() + plan.schedule.splitK), -23);
 }
 
 void ErrorBound::cover(const PlacedGemm &placed, const Plan &plan) {

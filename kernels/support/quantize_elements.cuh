@@ -311,6 +311,28 @@ template <class Part> __device__ Codes<Part> exchangedCodes(int at) {
   return out;
 }
 
+// The numbers that codes stand for, in their places; 0 for -0.
+template <class Row>
+__device__ void storeNumbers(const Row &row, int column, int count,
+                             Codes<typename Row::Part> &found) {
+  using Part = typename Row::Part;
+  constexpr int bits = Part::elementBits;
+  typename Part::Scales scales = {};
+#pragma unroll
+  for (int i = 0; i < Codes<Part>::wordCount; ++i)
+    found.words[i] = 0;
+#pragma unroll
+  for (int j = 0; j < chunk; ++j) {
+    if (j % Part::scaleRun == 0 && j < count)
+      scales = Part::scales(row, column + j);
+    const bool remapped = Part::remapped >= 0 && found.remapped >> j & 1;
+    const double element = remapped ? Part::special(scales) : found.numbers[j];
+    if (j < count)
+      found.words[j * bits / 32] |= Part::Number::encode(Part::number(scales, element) + 0.0)
+                                    << (j * bits % 32);
+  }
+}
+
 // All numbers of a row, whose components are there.
 template <class Row> __device__ void encodeElements(const Row &row, const Elements &to) {
   using Part = typename Row::Part;
@@ -326,7 +348,10 @@ template <class Row> __device__ void encodeElements(const Row &row, const Elemen
       float x[chunk];
       row.load(column, row.k, x);
       const int count = countUpTo(column, row.k);
-      const Codes<Part> found = encodeChunk(row, column, count, x);
+      Codes<Part> found = encodeChunk(row, column, count, x);
+      if constexpr (Part::storesNumbers)
+        if (!measures)
+          storeNumbers(row, column, count, found);
       if (measures) {
         double *const errors =
             exchange().errors + placeOfError(at, column / to.block - first / to.block);

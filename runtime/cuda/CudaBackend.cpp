@@ -96,11 +96,12 @@ public:
   }
 
   Result<std::shared_ptr<const Quantizer>> makeQuantizer(std::shared_ptr<const dsl::Format> format,
+                                                         const dsl::Format &stored,
                                                          const compiler::ActivationLayout &layout,
                                                          cache::DiskCache &disk,
                                                          cache::Warnings &warnings) override {
     Result<std::shared_ptr<const Quantizer>> made =
-        makeCudaQuantizer(context, capability, *format, layout, disk, warnings);
+        makeCudaQuantizer(context, capability, *format, stored, layout, disk, warnings);
     if (made)
       return made;
     warnings.push_back(

@@ -47,11 +47,12 @@ Result<std::shared_ptr<const Quantizer>> load(const std::shared_ptr<const Contex
 
 Result<std::shared_ptr<const Quantizer>>
 makeCudaQuantizer(const std::shared_ptr<const Context> &context, int capability,
-                  const dsl::Format &format, const compiler::ActivationLayout &layout,
-                  cache::DiskCache &disk, cache::Warnings &warnings) {
-  if (std::optional<std::string> problem = quantizerSourceProblem(format))
-    return makeError(DiagId::unsupported_activation, {format.name, *problem});
-  const std::string header = quantizerHeader(format, layout);
+                  const dsl::Format &format, const dsl::Format &stored,
+                  const compiler::ActivationLayout &layout, cache::DiskCache &disk,
+                  cache::Warnings &warnings) {
+  if (std::optional<std::string> problem = quantizerSourceProblem(format, stored))
+    return makeError(DiagId::no_quantizer_kernel, {format.name, *problem});
+  const std::string header = quantizerHeader(format, stored, layout);
   // The cubin is for a whole architecture and NVRTC of any version gives a right one: neither the
   // driver nor the library takes part in the key, so that a cached quantizer needs no NVRTC.
   cache::Sha256 hash;

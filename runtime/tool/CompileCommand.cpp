@@ -45,7 +45,7 @@ Result<compiler::Plan> choosePlan(const Options &options, const dsl::Gemm &gemm,
                               : compiler::modelOfTarget(options.text("--target", "sm_80"));
   if (!device)
     return device.error();
-  return compiler::plan(gemm, *problem, *device, sources);
+  return compiler::plan(compiler::onTarget(gemm, device->target).gemm, *problem, *device, sources);
 }
 
 Result<std::string> textOf(const Options &options, const std::string &path) {
@@ -82,11 +82,12 @@ Result<std::string> textOf(const Options &options, const std::string &path) {
   Result<compiler::Plan> plan = choosePlan(options, *gemm, module->sources.get());
   if (!plan)
     return plan.error();
+  const dsl::Gemm onTarget = compiler::onTarget(*gemm, plan->target).gemm;
   if (emit == "decode")
-    return compiler::explainDecode(*gemm, *plan);
+    return compiler::explainDecode(onTarget, *plan);
   if (!to)
     return plan->print();
-  return compiler::emit(*gemm, *plan, *to, module->sources.get());
+  return compiler::emit(onTarget, *plan, *to, module->sources.get());
 }
 
 } // namespace

@@ -1,3 +1,4 @@
+#include "dsl/Findings.h"
 #include "dsl/Parallel.h"
 #include "kernels/quantize/TensorChoice.h"
 #include "runtime/tool/ErrorReport.h"

@@ -100,7 +100,8 @@ Result<int> explainCommand(const Options &options) {
   if (!device)
     return device.error();
   const SourceMap *sources = module->sources.get();
-  Result<std::vector<Alternative>> all = compiler::explain(*gemm, problem, *device, sources);
+  const compiler::TargetGemm target = compiler::onTarget(*gemm, device->target);
+  Result<std::vector<Alternative>> all = compiler::explain(target.gemm, problem, *device, sources);
   if (!all)
     return all.error();
 
@@ -112,6 +113,7 @@ Result<int> explainCommand(const Options &options) {
             plannedFor(*device) + (rho ? ", rho of " + type + " " + shortNumber(*rho) : ""));
   printLine("f16", microseconds(compiler::predictLibraryMicroseconds(problem, "f16", *device)) +
                        " us, a library's plain product");
+  printStored(target);
   if (std::optional<double> more =
           compiler::residualMicroseconds(*gemm, *all->front().plan, *device)) {
     const dsl::Part &part = gemm->weight.residual->part;
@@ -125,7 +127,7 @@ Result<int> explainCommand(const Options &options) {
     rows.push_back(rowOf(alternative));
   std::printf("\n%s", table(rows).c_str());
   if (options.has("--plot")) {
-    Result<std::string> plot = plotOf(*gemm, problem, *device, sources);
+    Result<std::string> plot = plotOf(target.gemm, problem, *device, sources);
     if (!plot)
       return plot.error();
     if (Status written = writeText(options.text("--plot"), *plot); !written)

@@ -1,6 +1,7 @@
 #include "runtime/tool/ModelPlan.h"
 
 #include "compiler/Explain.h"
+#include "compiler/OnTarget.h"
 #include "dsl/Findings.h"
 #include "dsl/Parallel.h"
 #include "runtime/tool/Report.h"
@@ -23,15 +24,18 @@ void predictAll(ModelPlan &plan, const Model &model, const std::vector<PlanCandi
   auto perLayer = static_cast<int64_t>(model.m.size());
   for (LayerPlan &each : plan.layers)
     each.predictions.resize(model.m.size());
+  std::vector<dsl::Gemm> onTarget;
+  for (const PlanCandidate &candidate : candidates)
+    onTarget.push_back(compiler::onTarget(*candidate.gemm, device.target).gemm);
   dsl::parallel(perLayer * static_cast<int64_t>(plan.layers.size()), 0, [&](auto next) {
     for (int64_t i = next(); i < perLayer * static_cast<int64_t>(plan.layers.size()); i = next()) {
       LayerPlan &each = plan.layers[static_cast<size_t>(i / perLayer)];
       auto at = static_cast<size_t>(i % perLayer);
       compiler::Problem problem{model.m[at], each.layer.n, each.layer.k};
       LayerPrediction &prediction = each.predictions[at];
-      for (const PlanCandidate &candidate : candidates)
+      for (size_t j = 0; j < candidates.size(); ++j)
         prediction.plans.push_back(
-            compiler::plan(*candidate.gemm, problem, device, candidate.sources));
+            compiler::plan(onTarget[j], problem, device, candidates[j].sources));
       Result<compiler::Plan> kernel = compiler::plan(f16->gemms[0], problem, device, nullptr);
       prediction.f16Kernel =
           kernel ? kernel->predictedMicroseconds : std::numeric_limits<double>::infinity();

@@ -1,5 +1,6 @@
 #include "runtime/tool/Operands.h"
 
+#include "dsl/StoredValues.h"
 #include "runtime/Kernel.h"
 #include "runtime/tool/Inputs.h"
 #include "runtime/tool/Report.h"
@@ -43,11 +44,17 @@ Result<Operands> makeOperands(const Device &device, const Gemm &gemm,
   Result<dsl::QuantizedMatrix> activation = readActivations(operands.ready.activations);
   if (!activation)
     return activation.error();
-  operands.activation = std::move(*activation);
   Result<dsl::QuantizedMatrix> byHost = dsl::quantize(gemm.impl().activation(), x, false);
   if (!byHost)
     return byHost.error();
-  operands.differing = differingCodes(operands.activation, *byHost);
+  if (gemm.impl().prepared->target->reason.empty()) {
+    operands.differing = differingCodes(*activation, *byHost);
+    operands.activation = std::move(*activation);
+  } else { // what is stored may be rounded, the reference is what is declared
+    operands.activation = *byHost;
+    operands.differing = differingCodes(
+        *activation, dsl::storedValues(*std::move(byHost), gemm.impl().storedActivation()));
+  }
   return operands;
 }
 

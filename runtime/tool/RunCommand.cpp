@@ -39,6 +39,7 @@ void printDeclaration(const Gemm &gemm, const Device &device) {
   printLine("weight",
             summary(declared.weight) + ", " + byteCount(gemm.packedWeightBytes()) + " packed");
   printLine("activation", summary(declared.activation));
+  printStored(*gemm.impl().prepared->target);
   printLine("device", device.name() + ", " + device.target());
 }
 
@@ -122,17 +123,19 @@ Result<bool> checkOutput(const Operands &operands, const HostOutput &output, Ver
   if (!compared)
     return compared.error();
   const Comparison &comparison = *compared;
-  std::string count = std::to_string(comparison.checked) + " of " +
-                      std::to_string(output.view.rows * output.view.k) + " outputs";
+  const std::string checked = std::to_string(comparison.checked);
+  const std::string all = std::to_string(output.view.rows * output.view.k) + " outputs";
   printLine("largest", summary(comparison.largestError));
   printLine("worst", summary(comparison.worstRatio) + ", error / bound " +
                          shortNumber(comparison.worstRatio.judgement.ratio));
   bool passed = comparison.passed() && operands.differing == 0;
   if (comparison.notFinite > 0)
     printLine("exact", std::to_string(comparison.notFinite) + " values are NaN or infinite");
-  printLine("result", passed ? "PASS: " + count + " within the bound"
-                             : "FAIL: " + std::to_string(comparison.outside) + " of " + count +
-                                   " outside the bound");
+  printLine("result", passed ? "PASS: " + checked + " of " + all + " within the bound"
+                      : comparison.passed()
+                          ? "FAIL: codes differ from the host's"
+                          : "FAIL: " + std::to_string(comparison.outside) + " of " + checked +
+                                " that were checked of " + all + " outside the bound");
   return passed;
 }
 

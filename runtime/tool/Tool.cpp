@@ -5,6 +5,7 @@
 #include "runtime/CacheEntries.h"
 #include "runtime/EngineImpl.h"
 #include "runtime/Handles.h"
+#include "runtime/tool/Report.h"
 
 #include <cerrno>
 #include <charconv>
@@ -122,6 +123,20 @@ Result<Device> openDevice(const std::string &text) {
     names.push_back(device.name);
   return makeError(DiagId::bad_device,
                    {dsl::shown(text), dsl::join(compiler::allTargets()), dsl::join(names)});
+}
+
+void printStored(const compiler::TargetGemm &target) {
+  if (target.reason.empty())
+    return;
+  const dsl::Format &stored = target.gemm.activation;
+  std::string types;
+  dsl::forEachPart(stored, [&](const dsl::Part &part, const dsl::Blocks &) {
+    types += (types.empty() ? "" : ", ") + std::string(part.format->element().type.name());
+  });
+  if (!stored.partition)
+    types = stored.element().type.name();
+  printLine("stored as",
+            types + (target.roundoff > 0 ? ", rounded: " : ", exact: ") + target.reason);
 }
 
 Result<dsl::Gemm> plannedGemm(const dsl::Module &module, const Options &options) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/Devices.h"
+#include "compiler/OnTarget.h"
 #include "dsl/Module.h"
 #include "runtime/CacheEntries.h"
 #include "runtime/tool/Options.h"
@@ -48,6 +49,9 @@ std::string plannedFor(const compiler::DeviceModel &device);
 
 // The gemm of --gemm, with the launch of --launch. Errors: as of Engine::compile.
 Result<dsl::Gemm> plannedGemm(const dsl::Module &module, const Options &options);
+
+// Prints how activations are stored where it is not by their codes, and why.
+void printStored(const compiler::TargetGemm &target);
 
 // What --m, --n and --k say together. Errors: option_missing.
 Result<compiler::Problem> plannedProblem(const Options &options);

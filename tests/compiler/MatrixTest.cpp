@@ -1,6 +1,7 @@
 // Every shipped weight format with every kind of activation on every target: what is legal, how
 // exact it is, and why not. docs/MATRIX.md is that table; RHO_BLESS=1 rewrites it. What is legal is
 // executed on the emulator.
+#include "compiler/OnTarget.h"
 #include "compiler/plan/Placement.h"
 #include "tests/compiler/EmulatedGemm.h"
 
@@ -52,25 +53,31 @@ constexpr const char *wgmma = "roles: imfp tile: 8 x 64 x 128 warps: 1 x 4 pipel
 
 struct Cell {
   bool legal = false;
-  std::string text; // how exact, or why not
+  std::string text;   // how exact, or why not
+  std::string reason; // why activations are stored as numbers
 };
 
 Cell cellOf(const Case &test) {
   Result<dsl::Module> module = dsl::parseModule(declaration(test), "cell.rho",
                                                 [](const std::string &) { return std::nullopt; });
   if (!module)
-    return {false, module.error().diagnostics[0].message};
-  const dsl::Gemm &gemm = module->gemms[0];
+    return {false, module.error().diagnostics[0].message, ""};
+  const compiler::TargetGemm target = compiler::onTarget(module->gemms[0], test.target);
+  const dsl::Gemm &gemm = target.gemm;
   Result<compiler::DeviceModel> device = compiler::modelOfTarget(test.target);
   Result<compiler::Plan> plan =
       compiler::plan(gemm, {test.shape.m, test.shape.n, test.shape.k}, *device, nullptr);
   if (!plan)
-    return {false, plan.error().diagnostics[0].message};
+    return {false, plan.error().diagnostics[0].message, ""};
   Result<compiler::PlacedGemm> placed =
       compiler::place(gemm, plan->groupScales, plan->schedule.roles, plan->target, nullptr);
-  return {true, placed->integerAccumulator     ? "integer"
-                : placed->operandRoundings > 0 ? "rounded"
-                                               : "float"};
+  if (!target.reason.empty())
+    return {true, plan->mmaType + (target.roundoff > 0 ? " rounded" : ""), target.reason};
+  return {true,
+          placed->integerAccumulator     ? "integer"
+          : placed->operandRoundings > 0 ? "rounded"
+                                         : "float",
+          ""};
 }
 
 // By wgmma where that is possible, else by mma.sync.
@@ -104,13 +111,14 @@ std::string table() {
       for (const std::string &target : targets) {
         Case test = caseOf(weight, activation, target);
         Cell cell = cellOf(test);
-        if (cell.legal) {
+        if (cell.legal && cell.reason.empty()) {
           rows << ' ' << cell.text << " |";
           continue;
         }
-        std::string reason = withoutNames(test, cell.text);
+        std::string reason = withoutNames(test, cell.legal ? cell.reason : cell.text);
         auto known = std::find(reasons.begin(), reasons.end(), reason);
-        rows << " no [" << known - reasons.begin() + 1 << "] |";
+        rows << ' ' << (cell.legal ? cell.text : "no") << " [" << known - reasons.begin() + 1
+             << "] |";
         if (known == reasons.end())
           reasons.push_back(reason);
       }
@@ -125,9 +133,12 @@ std::string table() {
          "- float: operands hold exactly what the codes stand for, sums are those of the tensor "
          "cores;\n"
          "- rounded: operands are rounded to their type as well;\n"
-         "- no: the number in brackets is that of the reason below, which calls weight, activation "
-         "and\n"
-         "  target of the row and the column so.\n\n"
+         "- f16, bf16: activations are stored as numbers of that type, not as codes, exactly or "
+         "rounded;\n"
+         "- no: there is no kernel.\n\n"
+         "The number in brackets is that of the reason below, which calls weight, activation and "
+         "target\n"
+         "of the row and the column so.\n\n"
          "Each pair that is legal on a target is executed on that target's emulator, on sm_90a by\n"
          "wgmma where that is possible and else by mma.sync, and is within its computed error "
          "bound.\n\n"

@@ -283,10 +283,18 @@ TEST(CudaBackend, QuantizesOnTheHostWhereNoKernelCanBeBuilt) {
   cache::DiskCache disk({});
   cache::Warnings warnings;
   const compiler::ActivationLayout layout = {.k = 64, .elementBits = 16};
-  auto refused = makeCudaQuantizer(contextOf(*backend), 90, format, layout, disk, warnings);
+  auto refused = makeCudaQuantizer(contextOf(*backend), 90, format, format, layout, disk, warnings);
   ASSERT_FALSE(refused);
-  auto quantizer =
-      backend->makeQuantizer(std::make_shared<const dsl::Format>(format), layout, disk, warnings);
+  dsl::Format looked = format;
+  looked.components[0].type = *dsl::ElementType::codebook({-1, 1});
+  auto codebook =
+      makeCudaQuantizer(contextOf(*backend), 90, looked, looked, layout, disk, warnings);
+  ASSERT_FALSE(codebook);
+  EXPECT_EQ(codebook.error().str(),
+            "error: no kernel quantizes to format 'f16': 'element' is of a codebook, whose values "
+            "the kernel does not have [no_quantizer_kernel]\n");
+  auto quantizer = backend->makeQuantizer(std::make_shared<const dsl::Format>(format), format,
+                                          layout, disk, warnings);
   ASSERT_TRUE(quantizer);
   EXPECT_THAT(warnings, ElementsAre("activations are quantized on the host, slowly: " +
                                     refused.error().diagnostics[0].message));

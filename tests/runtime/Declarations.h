@@ -56,21 +56,18 @@ inline constexpr const char *mixedActivation =
     "format mix { partition per tensor k[128] { low: low high: high budget 20% } }\n"
     "gemm w4ax { weight: int4 activation: mix output: f32 }\n";
 
-// An activation format that the quantizer does not support.
-inline constexpr const char *restrictedActivation = "format w {\n"
+// A weight that no kernel decodes.
+inline constexpr const char *weightWithoutKernels = "format w {\n"
                                                     "  element: s4\n"
                                                     "  scale: f16 per k[64]\n"
-                                                    "  value = element * scale\n"
-                                                    "}\n"
-                                                    "format a {\n"
-                                                    "  element: s8\n"
-                                                    "  scale: f32 per token\n"
-                                                    "  value = element * scale\n"
-                                                    "  require element >= -127\n"
+                                                    "  value = element * element * scale\n"
+                                                    "  encode {\n"
+                                                    "    scale = absmax(x) / 49\n"
+                                                    "  }\n"
                                                     "}\n"
                                                     "gemm g {\n"
                                                     "  weight: w\n"
-                                                    "  activation: a\n"
+                                                    "  activation: f16\n"
                                                     "  output: f32\n"
                                                     "}\n";
 

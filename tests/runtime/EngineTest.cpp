@@ -1,4 +1,5 @@
 // How kernels reach an engine: compiled, from disk, from memory.
+#include "kernels/Reference.h"
 #include "runtime/Handles.h"
 #include "tests/runtime/Declarations.h"
 #include "tests/runtime/TemporaryFolder.h"
@@ -202,12 +203,47 @@ TEST_F(EngineTest, TheEnvironmentNamesTheFolder) {
     ::unsetenv("RHO_CACHE_DIR");
 }
 
-TEST_F(EngineTest, UnsupportedActivationsAreRefusedWithTheirPlace) {
-  Module module = parsed(restrictedActivation);
-  Result<Gemm> gemm = engine().compile(module, "", shape);
+TEST_F(EngineTest, WhatNoKernelComputesIsRefusedWithItsPlace) {
+  Result<Gemm> gemm = engine().compile(parsed(weightWithoutKernels), "", shape);
   ASSERT_FALSE(gemm);
-  EXPECT_EQ(gemm.error().diagnostics[0].id, DiagId::unsupported_activation);
-  EXPECT_EQ(gemm.error().diagnostics[0].rendered.substr(0, 21), "test.rho:10:3: error:");
+  EXPECT_EQ(gemm.error().diagnostics[0].id, DiagId::unsupported_value);
+  EXPECT_EQ(gemm.error().diagnostics[0].rendered.substr(0, 21), "test.rho:10:11: error");
+}
+
+// Activations that no instruction of a target takes.
+TEST_F(EngineTest, NumbersAreStoredInPlaceOfCodes) {
+  Module module = parsed("format w { element: s4 scale: f16 per k[64] value = element * scale } "
+                         "format a { element: u8 scale: f32 per token zero: u8 per token value = "
+                         "(element - zero) * scale } "
+                         "gemm g { weight: w activation: a output: f32 }");
+  Gemm gemm = must(engine().compile(module, "", {5, 64, 200}));
+  std::vector<float> w = numbers(64, 200, 1), x = numbers(5, 200, 2);
+  const Device &device = engine().device();
+  Buffer input = must(device.allocate(5 * 200 * 4)), y = must(device.allocate(5 * 64 * 4));
+  Buffer workspace = must(device.allocate(gemm.workspaceBytes()));
+  Buffer weight = must(gemm.packWeights(w.data(), ScalarType::F32, 200));
+  ASSERT_TRUE(input.write(x.data(), input.bytes()));
+  Activations activations = must(gemm.makeActivations());
+  ASSERT_EQ(errorText(gemm.quantizeActivations(activations, input.address(), ScalarType::F32, 200)),
+            "");
+  ASSERT_EQ(errorText(gemm.launch(weight, activations, y.address(), workspace)), "");
+  const dsl::Gemm &declared = module.impl().module.gemms[0];
+  auto codesOf = [](const dsl::Format &format, const std::vector<float> &from, int64_t rows) {
+    return must(dsl::quantize(std::make_shared<const dsl::Format>(format),
+                              {from.data(), dsl::MatrixView::Type::F32, rows, 200, 200}, true));
+  };
+  kernels::ReferenceOutput expected =
+      kernels::reference(codesOf(declared.activation, x, 5), codesOf(declared.weight, w, 64));
+  std::vector<float> outputs(5 * 64);
+  ASSERT_TRUE(y.read(outputs.data(), y.bytes()));
+  for (size_t i = 0; i < outputs.size(); ++i)
+    ASSERT_NEAR(outputs[i], expected.y[i], expected.magnitude[i] * 1e-3) << i;
+  dsl::QuantizedMatrix stored = must(readActivations(activations));
+  EXPECT_EQ(stored.format->name, "a_as_f16");
+  EXPECT_EQ(stored.components.size(), 2U); // and the scale
+  Result<Activations> view = gemm.viewActivations(input.address());
+  ASSERT_FALSE(view);
+  EXPECT_EQ(view.error().diagnostics[0].id, DiagId::activations_not_viewable);
 }
 
 } // namespace

@@ -449,12 +449,16 @@ TEST(Gemm, ComponentsPerTensorAreThoseOfAllRowsOrGiven) {
 
   EXPECT_EQ(errorText(gemm.fixComponent(activations, "element", 1.0)),
             "error: 'a' has no component 'element' per tensor [bad_fixed_component]\n");
-  EXPECT_EQ(errorText(gemm.fixComponent(activations, "scale", 1e6)),
-            "error: 1000000 is outside of f16, the type of 'scale' [bad_fixed_component]\n");
-  EXPECT_EQ(errorText(gemm.fixComponent(activations, "scale", 1e-9)),
-            "error: 1e-09 is outside of f16, the type of 'scale' [bad_fixed_component]\n");
+  EXPECT_EQ(
+      errorText(gemm.fixComponent(activations, "scale", 1e6)),
+      "error: 1000000 is no positive number of f16, the type of 'scale' [bad_fixed_component]\n");
+  EXPECT_EQ(
+      errorText(gemm.fixComponent(activations, "scale", 1e-9)),
+      "error: 1e-09 is no positive number of f16, the type of 'scale' [bad_fixed_component]\n");
+  EXPECT_FALSE(gemm.fixComponent(activations, "scale", 0.0));
+  EXPECT_FALSE(gemm.fixComponent(activations, "scale", -1.0));
   EXPECT_EQ(errorText(gemm.fixComponent(activations, "scale", std::nan(""))),
-            "error: nan is outside of f16, the type of 'scale' [bad_fixed_component]\n");
+            "error: nan is no positive number of f16, the type of 'scale' [bad_fixed_component]\n");
 }
 
 } // namespace

@@ -29,9 +29,11 @@ protected:
   void expectHostBytes(const std::string &text, int64_t m, int64_t k, ScalarType type,
                        const std::vector<float> &x, const std::vector<StoredCodes> &stored = {},
                        const std::vector<uint8_t> &choice = {},
-                       const std::map<int, uint32_t> &given = {}) {
+                       const std::map<int, uint32_t> &given = {},
+                       const std::string &asNumbers = {}) {
     auto format = activationOf(text);
-    const compiler::ActivationLayout layout = layoutOf(*format, k, stored);
+    auto inMemory = storedAs({.formats = text, .numbers = asNumbers}, format);
+    const compiler::ActivationLayout layout = layoutOf(*inMemory, k, stored);
     const int64_t stride = k + 8;
     Buffer data = inputOf(device, x, m, k, stride, type);
     cache::DiskCacheOptions options;
@@ -39,11 +41,11 @@ protected:
     cache::DiskCache disk(options);
     cache::Warnings warnings;
     std::shared_ptr<const Quantizer> gpu =
-        must(device.impl().backend->makeQuantizer(format, layout, disk, warnings));
+        must(device.impl().backend->makeQuantizer(format, *inMemory, layout, disk, warnings));
     if (!warnings.empty())
       GTEST_SKIP() << warnings[0];
-    Activations::Impl fromGpu = buffersFor(device, format, layout, m);
-    Activations::Impl fromHost = buffersFor(device, format, layout, m);
+    Activations::Impl fromGpu = buffersFor(device, format, inMemory, layout, m);
+    Activations::Impl fromHost = buffersFor(device, format, inMemory, layout, m);
     if (!choice.empty())
       for (Activations::Impl *out : {&fromGpu, &fromHost})
         choose(*out, choice);
@@ -154,11 +156,13 @@ TEST_F(GpuTest, QuantizerChoosesAsTheHost) {
                               Input{300, 1024, ScalarType::F16}}) {
       const std::vector<uint8_t> choice = choiceFor(test, *activationOf(test.formats), k);
       expectHostBytes(test.formats, m, k, type, difficultNumbers(m, k), test.stored, choice,
-                      test.given);
-      expectHostBytes(test.formats, m, k, type, numbers(m, k, 6), test.stored, choice, test.given);
+                      test.given, test.numbers);
+      expectHostBytes(test.formats, m, k, type, numbers(m, k, 6), test.stored, choice, test.given,
+                      test.numbers);
       expectHostBytes(test.formats, m, k, type, repeatedNumbers(m, k), test.stored, choice,
-                      test.given);
-      expectHostBytes(test.formats, m, k, type, randomBits(m, k), test.stored, choice, test.given);
+                      test.given, test.numbers);
+      expectHostBytes(test.formats, m, k, type, randomBits(m, k), test.stored, choice, test.given,
+                      test.numbers);
     }
 }
 

@@ -1,6 +1,7 @@
 // What the tests of quantizers share: a format, how its codes are stored, and where.
 #pragma once
 
+#include "dsl/StoredValues.h"
 #include "runtime/Handles.h"
 #include "runtime/Quantizer.h"
 #include "runtime/QuantizerSource.h"
@@ -44,27 +45,23 @@ inline compiler::ActivationLayout layoutOf(const dsl::Format &format, int64_t k,
 }
 
 // Buffers for m rows.
-inline Activations::Impl buffersFor(const Device &device, std::shared_ptr<const dsl::Format> format,
+inline Activations::Impl buffersFor(const Device &device,
+                                    std::shared_ptr<const dsl::Format> declared,
+                                    std::shared_ptr<const dsl::Format> format,
                                     const compiler::ActivationLayout &layout, int64_t m) {
   Activations::Impl out;
   out.backend = device.impl().backend;
+  out.declared = std::move(declared);
   out.format = std::move(format);
   out.layout = layout;
   out.m = m;
-  for (const compiler::StoredComponent &stored : compiler::storedComponents(*out.format)) {
-    const compiler::ActivationLayout &of = out.layoutOf(stored);
-    const dsl::Component &component = stored.declared();
-    out.components.push_back(
-        component.host >= 0
-            ? Buffer()
-            : must(device.allocate(stored.component == 0 ? m * of.pitchBytes
-                                                         : deviceCodes(component, m, of) *
-                                                               componentBytes(component.type))));
-  }
+  for (const compiler::StoredComponent &stored : compiler::storedComponents(*out.format))
+    out.components.push_back(must(out.allocate(stored)));
+  EXPECT_EQ(errorText(out.makeQuantized()), "");
   if (!layout.parts.empty()) {
     out.tiles = must(device.allocate(layout.tableEntries() * tableEntryBytes));
   }
-  if (int64_t bytes = quantizerScratchBytes(*out.format, m, layout.k); bytes > 0)
+  if (int64_t bytes = quantizerScratchBytes(*out.declared, *out.format, m, layout.k); bytes > 0)
     out.scratch = must(device.allocate(bytes));
   return out;
 }
@@ -100,8 +97,9 @@ inline void choose(Activations::Impl &out, const std::vector<uint8_t> &choice) {
 inline void fix(Activations::Impl &out, const std::map<int, uint32_t> &given) {
   out.given = given;
   for (const auto &[index, code] : given)
-    EXPECT_TRUE(out.components[static_cast<size_t>(index)].write(
-        &code, componentBytes(out.format->components[static_cast<size_t>(index)].type)));
+    EXPECT_TRUE(out.backend->write(
+        out.quantized[static_cast<size_t>(index)], &code,
+        componentBytes(out.declared->components[static_cast<size_t>(index)].type)));
 }
 
 // The first byte that differs, padding included; empty: none.
@@ -127,7 +125,16 @@ struct QuantizerCase {
   std::vector<StoredCodes> stored = {}; // of each part
   std::vector<uint8_t> choice = {};     // of the first blocks, and so on; empty: by the numbers
   std::map<int, uint32_t> given = {};   // codes of components per tensor
+  std::string numbers = {};             // stored in place of codes: their type
 };
+
+inline std::shared_ptr<const dsl::Format> storedAs(const QuantizerCase &test,
+                                                   std::shared_ptr<const dsl::Format> format) {
+  if (test.numbers.empty())
+    return format;
+  return std::make_shared<const dsl::Format>(
+      dsl::valuesAs(dsl::ElementType::get(test.numbers), *format, false));
+}
 
 inline std::vector<uint8_t> choiceFor(const QuantizerCase &test, const dsl::Format &format,
                                       int64_t k) {
@@ -193,6 +200,21 @@ inline std::vector<QuantizerCase> quantizerCases() {
        {},
        {},
        {{3, 0x3f40}}},
+      // Numbers in place of codes: of groups, of what is remapped, with what all rows share.
+      {"format a { element: s5 scale: f16 per k[64] value = element * scale }", {}, {}, {}, "bf16"},
+      {"format a { element: e3m3 block: ue4m3 per k[32] all: f32 per tensor value = element * "
+       "block "
+       "* all }",
+       {},
+       {},
+       {},
+       "f16"},
+      {"format a { element: e2m1 remap 8 to [5, -5] by selector block: ue4m3 per k[16] "
+       "selector: u1 in block token: f32 per token value = element * block * token }",
+       {},
+       {},
+       {},
+       "f16"},
   };
 }
 

@@ -37,15 +37,16 @@ TEST_P(QuantizerProgram, LeavesTheHostsBytes) {
   Device device = must(Device::emulated("sm_80"));
   auto format = activationOf(test.formats);
   compiler::KernelImage image;
-  image.ptx = ptxOf(quantizerHeader(*format, layoutOf(*format, 64, test.stored)));
+  const auto stored = storedAs(test, format);
+  image.ptx = ptxOf(quantizerHeader(*format, *stored, layoutOf(*stored, 64, test.stored)));
   image.threads = quantizerThreads;
   image.entry = quantizerEntry;
   auto kernel = must(device.impl().backend->load(image, ""));
   for (auto [m, k] : std::vector<std::pair<int64_t, int64_t>>{{3, 64}, {5, 683}, {3, 4232}}) {
     const int64_t stride = k + 8;
-    const compiler::ActivationLayout layout = layoutOf(*format, k, test.stored);
-    Activations::Impl host = buffersFor(device, format, layout, m);
-    Activations::Impl made = buffersFor(device, format, layout, m);
+    const compiler::ActivationLayout layout = layoutOf(*stored, k, test.stored);
+    Activations::Impl host = buffersFor(device, format, stored, layout, m);
+    Activations::Impl made = buffersFor(device, format, stored, layout, m);
     if (!test.choice.empty())
       for (Activations::Impl *out : {&host, &made})
         choose(*out, choiceFor(test, *format, k));

@@ -19,7 +19,7 @@ void expectGolden(const std::string &text, const std::string &name) {
 }
 
 std::string headerOf(const dsl::Format &format, const StoredCodes &stored = {}) {
-  return quantizerHeader(format, layoutOf(format, 64, {stored}));
+  return quantizerHeader(format, format, layoutOf(format, 64, {stored}));
 }
 
 std::string headerOf(const std::string &format) {
@@ -98,53 +98,24 @@ TEST(QuantizerSource, TheProgramTakesTheGeneratedHeader) {
   EXPECT_EQ(std::string(quantizerHeaderName), "rho_format.cuh");
 }
 
-TEST(QuantizerSource, RequirementsAreRefusedWithTheirPlace) {
-  Module module = parsed(restrictedActivation);
-  Status status = checkActivationFormat(gemmOf(module), module.impl().module.sources.get());
-  EXPECT_EQ(
-      errorText(status),
-      "test.rho:10:3: error: activation format 'a' cannot be quantized at run time: it must have "
-      "no requirement [unsupported_activation]\n"
-      "  require element >= -127\n"
-      "  ^~~~~~~~~~~~~~~~~~~~~~~\n");
-  EXPECT_EQ(errorText(checkActivationFormat(gemmOf(module), nullptr)),
-            "error: activation format 'a' cannot be quantized at run time: it must have no "
-            "requirement [unsupported_activation]\n");
-}
-
-TEST(QuantizerSource, OtherFormsAreRefused) {
-  auto reason = [](const std::string &body) {
-    Module module = parsed(
-        ("format a {\n" + body + "}\ngemm g {\n  weight: a\n  activation: a\n  output: f32\n}\n")
-            .c_str());
-    Status status = checkActivationFormat(gemmOf(module), nullptr);
-    return status ? "" : status.error().diagnostics[0].message;
-  };
-  const std::string start = "activation format 'a' cannot be quantized at run time: ";
-  EXPECT_EQ(reason("  element: s5\n  value = element\n"),
-            start + "its element has 5 bits, it must have 4, 8, 16 or 32");
-  EXPECT_EQ(reason("  element: u4\n  scale: f16 per k[64]\n  value = (element - 8) * scale\n"
-                   "  encode {\n    scale = absmax(x) / 7\n  }\n"),
-            start + "its value must be the product of the element and scales");
-  EXPECT_EQ(reason("  element: s4\n  value = element\n  require element <= 6\n"),
-            start + "it must have no requirement");
-}
-
 TEST(QuantizerSource, PartsWithRulesAndRemappedCodes) {
   const std::vector<QuantizerCase> cases = quantizerCases();
   auto expect = [](const QuantizerCase &test, const std::string &name) {
     auto format = activationOf(test.formats);
-    expectGolden(quantizerHeader(*format, layoutOf(*format, 64, test.stored)), name);
+    const auto stored = storedAs(test, format);
+    expectGolden(quantizerHeader(*format, *stored, layoutOf(*stored, 64, test.stored)), name);
   };
   expect(cases[6], "remapped.cuh");
   expect(cases[10], "parts.cuh");
   expect(cases[12], "tensor.cuh");
+  expect(cases.back(), "numbers.cuh");
 }
 
 // What the host knows and the generated source does not.
 TEST(QuantizerSource, WhatOnlyTheHostQuantizes) {
   auto problem = [](const std::string &text) {
-    return quantizerSourceProblem(*activationOf(text)).value_or("none");
+    const auto format = activationOf(text);
+    return quantizerSourceProblem(*format, *format).value_or("none");
   };
   for (const QuantizerCase &test : quantizerCases())
     EXPECT_EQ(problem(test.formats), "none");
@@ -155,6 +126,15 @@ TEST(QuantizerSource, WhatOnlyTheHostQuantizes) {
             "its blocks are per k[64], not per tensor k[G] with G a multiple of 8");
   EXPECT_EQ(problem("format a { partition per tensor k[76] { low: f16 high: bf16 } }"),
             "its blocks are per tensor k[76], not per tensor k[G] with G a multiple of 8");
+  EXPECT_EQ(
+      problem("format a { element: u8 scale: f32 per token zero: u8 per token value = (element - "
+              "zero) * scale }"),
+      "its value is no product of the element and scales");
+  EXPECT_EQ(
+      problem("format a { element: e4m3 scale: f32 per m[8] k[128] value = element * scale }"),
+      "'scale' is per m[8] k[128]");
+  EXPECT_EQ(problem("format a { element: s4 value = element require element <= 6 }"),
+            "it has a requirement");
   const std::string reason = "'t' is per tensor, its rule has candidates or reads other components";
   EXPECT_EQ(problem("format a { element: s8 t: f16 per tensor value = element * t encode { t = "
                     "best(absmax(x) / 127, absmax(x) / 100) } }"),

@@ -300,8 +300,8 @@ TEST_F(TuneTest, ErrorsAreThoseOfCompiling) {
   for (const auto &[name, wrong] : {std::pair{"none", shape}, std::pair{"", GemmShape{0, 1, 1}}})
     EXPECT_EQ(errorText(engine().tune(module, name, wrong, measure)),
               errorText(engine().compile(module, name, wrong)));
-  EXPECT_EQ(errorText(engine().tune(parsed(restrictedActivation), "", shape, measure)),
-            errorText(engine().compile(parsed(restrictedActivation), "", shape)));
+  EXPECT_EQ(errorText(engine().tune(parsed(weightWithoutKernels), "", shape, measure)),
+            errorText(engine().compile(parsed(weightWithoutKernels), "", shape)));
 }
 
 TEST_F(TuneTest, WithoutAFolderNothingIsKept) {

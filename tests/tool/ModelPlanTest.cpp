@@ -253,10 +253,12 @@ TEST_F(Planned, RulesAreChecked) {
 
 TEST_F(Planned, GemmsThatAreNotPossibleAreSaid) {
   dsl::Module other =
-      dsl::parseModule("format g8 { element: s4 scale: f16 per k[8] value = element * scale }\n"
-                       "format x { element: s8 scale: f32 per token value = element * scale }\n"
-                       "gemm eights { weight: g8 activation: x output: f16 }",
-                       "t.rho", nullptr)
+      dsl::parseModule(
+          "format square { element: s4 scale: f16 per channel value = element * element * "
+          "scale encode { scale = absmax(x) / 49 } }\n"
+          "format x { element: s8 scale: f32 per token value = element * scale }\n"
+          "gemm squares { weight: square activation: x output: f16 }",
+          "t.rho", nullptr)
           .value();
   model.m = {16};
   std::vector<PlanCandidate> all = candidates({"w4a4_g32"});
@@ -266,12 +268,13 @@ TEST_F(Planned, GemmsThatAreNotPossibleAreSaid) {
   EXPECT_EQ(planned->layers[0].chosen, 0U);
   EXPECT_FALSE(planned->uniform(1, 0).has_value());
   Result<ModelPlan> none =
-      planModel(model, {{{}, {}, {}, "eights", "rule 1"}}, all, modelOf("a40"));
+      planModel(model, {{{}, {}, {}, "squares", "rule 1"}}, all, modelOf("a40"));
   ASSERT_FALSE(none.ok());
-  EXPECT_EQ(none.error().str(),
-            "error: layer 'q_proj' of n = 4096, k = 4096 has no gemm at m = 16: scale 'scale' of "
-            "'g8' can be applied neither to operands nor to accumulators: operands are integers "
-            "(s8); group 8 is no multiple of the instruction's k, 16 [plan_no_candidate]\n");
+  EXPECT_EQ(
+      none.error().str(),
+      "error: layer 'q_proj' of n = 4096, k = 4096 has no gemm at m = 16: the value of "
+      "'square' is no product of one factor with the element and scales: the element stands in "
+      "two factors [plan_no_candidate]\n");
 }
 
 } // namespace

@@ -21,6 +21,9 @@ struct Part {
   static __device__ double product(const Scales &scales) { return 1.0; }
   static __device__ double value(const Scales &scales, double element) { return element; }
   static __device__ double special(const Scales &scales) { return 0.0; }
+  static constexpr bool storesNumbers = false;
+  using Number = f16;
+  static __device__ double number(const Scales &scales, double element) { return element; }
 };
 } // namespace part0
 using Only = part0::Part;

@@ -43,6 +43,9 @@ struct Part {
   static __device__ double product(const Scales &scales) { return scales.c1; }
   static __device__ double value(const Scales &scales, double element) { return (element * scales.c1); }
   static __device__ double special(const Scales &scales) { return 0.0; }
+  static constexpr bool storesNumbers = false;
+  using Number = s4;
+  static __device__ double number(const Scales &scales, double element) { return element; }
   static constexpr double budget = -1.0;
   static constexpr bool hasRule = false;
   template <class Reduced> static __device__ bool holds(const Reduced &reduced) {
@@ -94,6 +97,9 @@ struct Part {
   static __device__ double product(const Scales &scales) { return scales.c1; }
   static __device__ double value(const Scales &scales, double element) { return (element * scales.c1); }
   static __device__ double special(const Scales &scales) { return 0.0; }
+  static constexpr bool storesNumbers = false;
+  using Number = s8;
+  static __device__ double number(const Scales &scales, double element) { return element; }
   static constexpr double budget = -1.0;
   static constexpr bool hasRule = true;
   template <class Reduced> static __device__ bool holds(const Reduced &reduced) {
@@ -124,6 +130,9 @@ struct Part {
   static __device__ double product(const Scales &scales) { return 1.0; }
   static __device__ double value(const Scales &scales, double element) { return element; }
   static __device__ double special(const Scales &scales) { return 0.0; }
+  static constexpr bool storesNumbers = false;
+  using Number = bf16;
+  static __device__ double number(const Scales &scales, double element) { return element; }
   static constexpr double budget = 30.0;
   static constexpr bool hasRule = true;
   template <class Reduced> static __device__ bool holds(const Reduced &reduced) {

@@ -42,6 +42,9 @@ struct Part {
   static __device__ double product(const Scales &scales) { return scales.c1; }
   static __device__ double value(const Scales &scales, double element) { return (element * scales.c1); }
   static __device__ double special(const Scales &scales) { return 0.0; }
+  static constexpr bool storesNumbers = false;
+  using Number = s4;
+  static __device__ double number(const Scales &scales, double element) { return element; }
 };
 } // namespace part0
 using Only = part0::Part;

@@ -75,6 +75,9 @@ struct Part {
   static __device__ double product(const Scales &scales) { return scales.c1 * scales.c2 * scales.c3; }
   static __device__ double value(const Scales &scales, double element) { return (((element * scales.c1) * scales.c2) * scales.c3); }
   static __device__ double special(const Scales &scales) { return 0.0; }
+  static constexpr bool storesNumbers = false;
+  using Number = e2m1;
+  static __device__ double number(const Scales &scales, double element) { return element; }
 };
 } // namespace part0
 struct Reduction0 {

@@ -1,0 +1,22 @@
+// What a target multiplies where it has no instructions for a gemm as it is declared.
+#pragma once
+
+#include "dsl/Format.h"
+
+#include <string>
+#include <string_view>
+
+namespace rho::compiler {
+
+// A gemm with kernels on a target. Activations whose codes are operands of no instruction there, or
+// of none beside this weight, are stored as the numbers that they stand for (dsl::valuesAs), of f16
+// or bf16: exactly where one of the two holds them, with group scales beside the elements where
+// sums can be scaled, else rounded. Of a partition each part by itself.
+struct TargetGemm {
+  dsl::Gemm gemm;      // as declared where `reason` is empty
+  std::string reason;  // why not the codes
+  double roundoff = 0; // of the numbers, relative; 0: they are exact
+};
+TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target);
+
+} // namespace rho::compiler

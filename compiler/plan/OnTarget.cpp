@@ -1,0 +1,218 @@
+#include "compiler/OnTarget.h"
+
+#include "compiler/plan/Placement.h"
+#include "dsl/Evaluate.h"
+#include "dsl/StoredValues.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <optional>
+
+namespace rho::compiler {
+
+namespace {
+
+using Scales = dsl::ScheduleDecl::Scales;
+using Roles = dsl::ScheduleDecl::Roles;
+
+// Why no kernel takes the gemm as it is; empty: one does.
+std::string problemOf(const dsl::Gemm &gemm, std::string_view target) {
+  std::string first;
+  for (Scales scales : {Scales::Accumulator, Scales::Operand, Scales::Hardware})
+    for (Roles roles : {Roles::Uniform, Roles::ImFP}) { // of few rows alone others are no help
+      if (roles == Roles::ImFP && target != "sm_90a")
+        continue;
+      Result<PlacedGemm> placed = place(gemm, scales, roles, target, nullptr);
+      if (placed)
+        return "";
+      if (first.empty())
+        first = placed.error().diagnostics[0].message;
+    }
+  return first;
+}
+
+// Binary digits, the largest magnitude, and the lowest digit, as an exponent of 2, of all numbers
+// of an expression's factor.
+struct Digits {
+  int count = 0, lowest = 0;
+  double largest = 0;
+  bool exact = true; // else nothing is known but `largest`
+};
+
+Digits digitsOf(const std::vector<double> &values) {
+  Digits result{.lowest = 1100};
+  for (double value : values) {
+    if (value == 0 || !std::isfinite(value))
+      continue;
+    int exponent = 0;
+    const auto digits =
+        static_cast<uint64_t>(std::ldexp(std::frexp(std::abs(value), &exponent), 53));
+    const int count = 53 - std::countr_zero(digits);
+    result.count = std::max(result.count, count);
+    result.lowest = std::min(result.lowest, exponent - count);
+    result.largest = std::max(result.largest, std::abs(value));
+  }
+  return result;
+}
+
+Digits digitsOf(dsl::ElementType type) {
+  if (type.bits() > 16)
+    return {.largest = type.maxFinite(), .exact = false};
+  std::vector<double> values;
+  for (uint32_t code = 0; code < uint32_t{1} << type.bits(); ++code)
+    values.push_back(type.decode(code));
+  return digitsOf(values);
+}
+
+Digits digitsOf(const dsl::Expr &factor, const dsl::Format &format) {
+  const dsl::Component &element = format.element();
+  if (factor.kind == dsl::Expr::Kind::Component) {
+    Digits digits = digitsOf(format.components[static_cast<size_t>(factor.component)].type);
+    if (factor.component != 0 || !element.remap)
+      return digits;
+    std::vector<double> values;
+    for (uint32_t code = 0; code < uint32_t{1} << element.type.bits(); ++code)
+      if (code != element.remap->code)
+        values.push_back(element.type.decode(code));
+    for (const dsl::Remap::Entry &entry : element.remap->entries)
+      if (entry.component < 0)
+        values.push_back(entry.value);
+    const Digits found = digitsOf(values);
+    for (const dsl::Remap::Entry &entry : element.remap->entries)
+      if (entry.component >= 0)
+        return {.largest = std::max(
+                    found.largest,
+                    format.components[static_cast<size_t>(entry.component)].type.maxFinite()),
+                .exact = false};
+    return found;
+  }
+  const dsl::Range range = dsl::rangeOf(factor, format);
+  const double largest = std::max(std::abs(range.min), std::abs(range.max));
+  if (range.integer)
+    return {.count = largest == 0 ? 0 : std::ilogb(largest) + 1, .largest = largest};
+  return {.largest = largest, .exact = false};
+}
+
+// Of what is stored for one number.
+Digits digitsOfValues(const dsl::Format &format, const dsl::Format &values) {
+  const dsl::Format folded = dsl::valueOfElement(format, values);
+  std::vector<const dsl::Expr *> left{folded.value.get()};
+  Digits all{.largest = 1};
+  while (!left.empty()) {
+    const dsl::Expr &expr = *left.back();
+    left.pop_back();
+    if (expr.kind == dsl::Expr::Kind::Binary && expr.op == dsl::Expr::Op::Mul) {
+      for (const dsl::ExprPtr &operand : expr.operands)
+        left.push_back(operand.get());
+      continue;
+    }
+    const Digits factor = digitsOf(expr, format);
+    all.count += factor.count;
+    all.lowest += factor.lowest;
+    all.largest *= factor.largest;
+    all.exact = all.exact && factor.exact;
+  }
+  return all;
+}
+
+bool holds(dsl::ElementType type, const Digits &digits) {
+  // Numbers beyond what bf16 has are beyond what activations are: it saturates.
+  const bool inRange =
+      type.exponentBits() == 8 ||
+      (digits.largest <= type.maxFinite() &&
+       digits.lowest >= 2 - (1 << (type.exponentBits() - 1)) - type.mantissaBits());
+  return digits.exact && digits.count <= type.mantissaBits() + 1 && inRange;
+}
+
+double roundoffOf(dsl::ElementType type) { return std::ldexp(1.0, -type.mantissaBits() - 1); }
+
+// The activation of `gemm`, without parts, as numbers; none where no kernel takes those either.
+std::optional<TargetGemm> withValues(const dsl::Gemm &gemm, std::string_view target) {
+  const dsl::Format &format = gemm.activation;
+  if (format.hasParts())
+    return std::nullopt;
+  const dsl::ElementType f16 = dsl::ElementType::get("f16"), bf16 = dsl::ElementType::get("bf16");
+  TargetGemm result{gemm, "", 0};
+  auto fits = [&](dsl::ElementType type, bool keepsGroups, bool rounds) {
+    dsl::Format values = dsl::valuesAs(type, format, keepsGroups);
+    const Digits digits = digitsOfValues(format, values);
+    if (rounds ? type == f16 && !(digits.largest <= f16.maxFinite()) : !holds(type, digits))
+      return false;
+    result.gemm.activation = std::move(values);
+    result.roundoff = rounds ? roundoffOf(type) : 0;
+    return problemOf(result.gemm, target).empty();
+  };
+  for (bool rounds : {false, true})
+    for (bool keepsGroups : {false, true})
+      for (dsl::ElementType type : {f16, bf16})
+        if (fits(type, keepsGroups, rounds))
+          return result;
+  return std::nullopt;
+}
+
+// Of a partition, with those parts as numbers that no kernel takes as codes, or all that can be;
+// none where no kernel takes those parts together.
+std::optional<TargetGemm> withParts(const dsl::Gemm &gemm, std::string_view target, bool all) {
+  TargetGemm result{gemm, "", 0};
+  for (size_t i = 0; i < gemm.activation.partition->parts.size(); ++i) {
+    const dsl::Gemm alone = gemmOfPart(gemm, i);
+    if (dsl::isPlain(alone.activation) || (!all && problemOf(alone, target).empty()))
+      continue;
+    std::optional<TargetGemm> part = withValues(alone, target);
+    if (!part)
+      return std::nullopt;
+    result.roundoff = std::max(result.roundoff, part->roundoff);
+    result.gemm.activation.partition->parts[i].format =
+        std::make_shared<const dsl::Format>(std::move(part->gemm.activation));
+  }
+  result.gemm.activation.name += "_as_numbers";
+  if (!problemOf(result.gemm, target).empty())
+    return std::nullopt;
+  return result;
+}
+
+// Of a format with parts, all of them as one matrix of numbers.
+std::optional<TargetGemm> withoutParts(const dsl::Gemm &gemm, std::string_view target) {
+  TargetGemm result{gemm, "", 0};
+  for (dsl::ElementType type : {dsl::ElementType::get("f16"), dsl::ElementType::get("bf16")}) {
+    result.gemm.activation = dsl::plainFormat(type);
+    result.roundoff = roundoffOf(type);
+    bool inRange = true;
+    auto take = [&](const dsl::Format &format) {
+      inRange =
+          inRange && (type.exponentBits() == 8 ||
+                      (format.value &&
+                       digitsOfValues(format, result.gemm.activation).largest <= type.maxFinite()));
+    };
+    dsl::forEachPart(gemm.activation,
+                     [&](const dsl::Part &part, const dsl::Blocks &) { take(*part.format); });
+    if (gemm.activation.residual)
+      take(gemm.activation);
+    if (inRange && problemOf(result.gemm, target).empty())
+      return result;
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
+  std::string reason = problemOf(gemm, target);
+  std::optional<TargetGemm> found;
+  if (reason.empty())
+    return {gemm, "", 0};
+  if (!gemm.activation.hasParts())
+    found = withValues(gemm, target);
+  for (bool all : {false, true})
+    if (!found && gemm.activation.partition)
+      found = withParts(gemm, target, all);
+  if (!found && gemm.activation.hasParts())
+    found = withoutParts(gemm, target);
+  if (!found)
+    return {gemm, "", 0};
+  found->reason = std::move(reason);
+  return *std::move(found);
+}
+
+} // namespace rho::compiler

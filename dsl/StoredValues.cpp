@@ -1,0 +1,137 @@
+#include "dsl/StoredValues.h"
+
+#include <algorithm>
+
+namespace rho::dsl {
+
+namespace {
+
+void flatten(const ExprPtr &expr, std::vector<ExprPtr> &factors) {
+  if (expr->kind == Expr::Kind::Binary && expr->op == Expr::Op::Mul)
+    for (const ExprPtr &operand : expr->operands)
+      flatten(operand, factors);
+  else
+    factors.push_back(expr);
+}
+
+bool isLiteral(const Expr &expr) {
+  return expr.kind == Expr::Kind::Integer || expr.kind == Expr::Kind::Real;
+}
+
+ExprPtr leaf(Expr::Kind kind) {
+  auto expr = std::make_shared<Expr>();
+  expr->kind = kind;
+  return expr;
+}
+
+ExprPtr product(ExprPtr a, ExprPtr b) {
+  if (!a)
+    return b;
+  auto expr = std::make_shared<Expr>();
+  expr->kind = Expr::Kind::Binary;
+  expr->op = Expr::Op::Mul;
+  expr->operands = {std::move(a), std::move(b)};
+  return expr;
+}
+
+} // namespace
+
+const Component *componentNamed(const Format &format, std::string_view name) {
+  const auto found = std::find_if(format.components.begin() + 1, format.components.end(),
+                                  [&](const Component &each) { return each.name == name; });
+  return found == format.components.end() ? nullptr : &*found;
+}
+
+Format valuesAs(ElementType type, const Format &format, bool keepsGroups) {
+  Format values;
+  values.name = format.name + "_as_" + std::string(type.name());
+  values.span = format.span;
+  Component element = format.element();
+  element.type = type;
+  element.remap.reset();
+  values.components.push_back(std::move(element));
+  ExprPtr value = leaf(Expr::Kind::Component);
+  std::vector<ExprPtr> factors;
+  flatten(format.value, factors);
+  for (const ExprPtr &factor : factors) {
+    if (isLiteral(*factor))
+      value = product(value, factor);
+    if (factor->kind != Expr::Kind::Component || factor->component == 0)
+      continue;
+    Component component = format.components[static_cast<size_t>(factor->component)];
+    if (component.type.isCodebook() || (component.extent == Extent::Group && !keepsGroups) ||
+        componentNamed(values, component.name))
+      continue;
+    component.host = -1;
+    component.shift = 0;
+    auto one = std::make_shared<Expr>(); // nothing is ever encoded by it
+    one->kind = Expr::Kind::Integer;
+    one->integer = 1;
+    component.encode = std::move(one);
+    component.encodeDeclared = true;
+    auto read = std::make_shared<Expr>();
+    read->kind = Expr::Kind::Component;
+    read->component = static_cast<int>(values.components.size());
+    value = product(value, std::move(read));
+    values.components.push_back(std::move(component));
+  }
+  values.value = std::move(value);
+  for (Extent extent : {Extent::Tensor, Extent::Row, Extent::Group})
+    for (size_t i = 1; i < values.components.size(); ++i)
+      if (values.components[i].extent == extent)
+        values.encodeOrder.push_back(static_cast<int>(i));
+  return values;
+}
+
+Format valueOfElement(const Format &format, const Format &values) {
+  Format result = format;
+  result.requirements.clear();
+  result.value = nullptr;
+  std::vector<ExprPtr> factors;
+  std::vector<bool> kept(format.components.size(), false);
+  flatten(format.value, factors);
+  for (const ExprPtr &factor : factors) {
+    const bool bare = factor->kind == Expr::Kind::Component && factor->component != 0;
+    const auto component = static_cast<size_t>(factor->component);
+    if (bare && !kept[component] && componentNamed(values, format.components[component].name))
+      kept[component] = true;
+    else if (!isLiteral(*factor))
+      result.value = product(result.value, factor);
+  }
+  return result;
+}
+
+QuantizedMatrix storedValues(QuantizedMatrix codes, std::shared_ptr<const Format> values) {
+  if (*codes.format == *values)
+    return codes;
+  if (values->partition) {
+    for (size_t part = 0; part < codes.parts.size(); ++part)
+      codes.parts[part] =
+          storedValues(std::move(codes.parts[part]), values->partition->parts[part].format);
+    codes.format = std::move(values);
+    return codes;
+  }
+  const std::shared_ptr<const Format> format = codes.format;
+  QuantizedMatrix result;
+  result.rows = codes.rows;
+  result.k = codes.k;
+  const ElementType type = values->element().type;
+  result.components.emplace_back(type.bits(), codes.rows * codes.k);
+  if (!format->hasParts())
+    codes.format = std::make_shared<const Format>(valueOfElement(*format, *values));
+  for (int64_t row = 0; row < codes.rows; ++row) {
+    const std::vector<double> numbers = codes.rowValues(row);
+    for (int64_t column = 0; column < codes.k; ++column)
+      result.components[0].set(row * codes.k + column,
+                               type.encode(numbers[static_cast<size_t>(column)] + 0.0)); // no -0
+  }
+  for (size_t i = 1; i < values->components.size(); ++i) {
+    const Component *from = componentNamed(*format, values->components[i].name);
+    result.components.push_back(
+        std::move(codes.components[static_cast<size_t>(from - format->components.data())]));
+  }
+  result.format = std::move(values);
+  return result;
+}
+
+} // namespace rho::dsl
