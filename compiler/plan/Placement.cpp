@@ -134,7 +134,7 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
   if (format.partition || (format.residual && !weight))
     return errorAt(DiagId::parts_not_compiled,
                    {format.name, format.partition ? "partition" : "residual"}, span, sources);
-  std::vector<dsl::ExprPtr> parts;
+  std::vector<dsl::ExprPtr> parts, others; // such as (scale - 32)
   flattenProduct(format.value, parts);
   Factors result;
   for (const dsl::ExprPtr &part : parts) {
@@ -152,14 +152,19 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
     } else if (part->kind == Expr::Kind::Real) {
       result.constant *= part->real;
     } else {
-      return errorAt(DiagId::unsupported_value,
-                     {format.name, "'" + dsl::print(*part, format) + "' is neither"}, span,
-                     sources);
+      others.push_back(part);
     }
   }
   if (!result.core)
     return errorAt(DiagId::unsupported_value, {format.name, "the element is missing"}, span,
                    sources);
+  for (const dsl::ExprPtr &other : others) {
+    auto product = std::make_shared<Expr>();
+    product->kind = Expr::Kind::Binary;
+    product->op = Expr::Op::Mul;
+    product->operands = {result.core, other};
+    result.core = std::move(product);
+  }
   std::vector<int> remapped;
   if (format.element().remap)
     remapped = dsl::componentsOf(*format.element().remap);

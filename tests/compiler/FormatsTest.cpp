@@ -285,6 +285,22 @@ TEST(SpareBits, HoldFactorsOfAnyPlacement) {
     expectWithinBound(linear, "int8_token", way);
 }
 
+// As Q3_K stores them, and with a mean of the scales (QLoRA).
+TEST(Factors, ThatAreSumsAreWithinTheBound) {
+  const Weight less{"w", "format w { element: s3 scale: u6 per k[16] d: f16 per k[256] "
+                         "value = element * (d * (scale - 32)) "
+                         "encode { d = absmax(x) / 4 / 31 scale = 32 + absmax(x / d) / 4 } }\n"};
+  const Weight mean{"w", "format w { element: u4 zero: u4 per k[64] s: u8 per k[64] outer: f32 per "
+                         "k[256] mean: f32 per tensor "
+                         "value = (element - zero) * (s * outer + mean) "
+                         "encode { mean = 0.0001 outer = absmax(x) / 15 / 255 "
+                         "s = (max(x) - min(x)) / 15 / outer zero = 8 } }\n"};
+  for (const Weight &weight : {less, mean})
+    for (const char *activation : ways)
+      for (const Way &way : {uniform, warpgroups})
+        expectWithinBound(weight, activation, way);
+}
+
 TEST(Blocks, OfRowsAreWithinTheBound) {
   Weight weight = product("w", "e4m3", "f32 per n[32] k[128]");
   expectWithinBound(weight, "fp8_token", warpgroups);
