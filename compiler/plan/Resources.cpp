@@ -79,8 +79,12 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
       others = std::max(fewest, most - sums / 8);
       if (g.warpsK > 1)
         others = std::max(2 * fewest, others);
+      // ptxas loads scales of further groups ahead, those of columns most of all.
       if (2 * extent < g.tileK)
-        others = std::max(3 * fewest, others);
+        others = std::max(fewest * (placed.accumulator.size() > 1 ? 8
+                                    : g.warpsK > 1                ? 5
+                                                                  : 3),
+                          others);
     }
     int64_t operand = g.decodesApart() ? 0 : g.rowTiles() * steps * 4;
     return static_cast<int>(sums + operand + others + residual);
