@@ -7,6 +7,9 @@ namespace rho::compiler {
 
 struct PlacedGemm;
 
+// Unit roundoff of rounding to nearest: half a unit in the last place, relative.
+double roundoff(dsl::ElementType type);
+
 // Bounds |computed - y| for the outputs of one kernel. The derivation stands at the definition.
 class ErrorBound {
 public:

@@ -1,5 +1,7 @@
 #include "dsl/DeriveEncode.h"
 
+#include "dsl/Expressions.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -23,32 +25,12 @@ ExprPtr leaf(Expr::Kind kind) {
   return expr;
 }
 
-ExprPtr componentOf(int index) {
-  auto expr = std::make_shared<Expr>();
-  expr->kind = Expr::Kind::Component;
-  expr->component = index;
-  return expr;
-}
-
 ExprPtr constant(double value) {
-  auto expr = std::make_shared<Expr>();
-  if (std::floor(value) == value && std::fabs(value) < 0x1p53) {
-    expr->kind = Expr::Kind::Integer;
-    expr->integer = static_cast<int64_t>(value);
-  } else {
-    expr->kind = Expr::Kind::Real;
-    expr->real = value;
-  }
-  return expr;
+  return std::floor(value) == value && std::fabs(value) < 0x1p53
+             ? integerOf(static_cast<int64_t>(value))
+             : realOf(value);
 }
 
-ExprPtr binary(Expr::Op op, ExprPtr a, ExprPtr b) {
-  auto expr = std::make_shared<Expr>();
-  expr->kind = Expr::Kind::Binary;
-  expr->op = op;
-  expr->operands = {std::move(a), std::move(b)};
-  return expr;
-}
 ExprPtr divide(ExprPtr a, ExprPtr b) { return binary(Expr::Op::Div, std::move(a), std::move(b)); }
 
 ExprPtr reduce(Expr::Reduction reduction, ExprPtr of) {
@@ -84,7 +66,7 @@ double largestElement(ElementType type) {
 } // namespace
 
 // Components that are factors of the value; none where it is no product of the element and such.
-static std::vector<bool> factorsOf(const Format &format) {
+static std::vector<bool> componentFactors(const Format &format) {
   std::vector<int> counts(format.components.size(), 0);
   if (!countFactors(*format.value, counts) ||
       std::any_of(counts.begin(), counts.end(), [](int count) { return count > 1; }))
@@ -229,7 +211,7 @@ static ExprPtr deriveSelector(ElementType type) {
 
 ExprPtr deriveEncode(const Format &format, int component) {
   const std::optional<Remap> &remap = format.element().remap;
-  std::vector<bool> factors = factorsOf(format);
+  std::vector<bool> factors = componentFactors(format);
   auto self = static_cast<size_t>(component);
   if (remap && remap->selector == component && (factors.empty() || !factors[self]))
     return deriveSelector(format.components[self].type);

@@ -50,6 +50,8 @@ public:
   // Float only: exponent bits and explicitly stored mantissa bits.
   int exponentBits() const;
   int mantissaBits() const;
+  // Float only: of the smallest number that is normal.
+  int leastExponent() const { return 2 - (1 << (exponentBits() - 1)); }
   // Float only: whether the top bit of a code is a sign.
   bool hasSign() const;
   // Binary digits of its numbers, at most: 11 of f16, 4 of e4m3 and u4, 3 of s4, whose -8 is a

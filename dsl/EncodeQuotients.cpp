@@ -37,7 +37,7 @@ std::optional<QuotientEncoder::Float> shapeOf(ElementType type) {
   if (!type.isFloat() || type.bits() > 8 || mantissa == 0 ||
       std::isinf(type.decode(type.encode(HUGE_VAL))))
     return std::nullopt;
-  int leastExponent = 2 - (1 << (type.exponentBits() - 1));
+  int leastExponent = type.leastExponent();
   QuotientEncoder::Float t{};
   t.largest = type.maxFinite();
   t.leastNormal = std::ldexp(1.0, leastExponent);

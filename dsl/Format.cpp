@@ -1,4 +1,4 @@
-#include "dsl/Format.h"
+#include "dsl/Expressions.h"
 
 #include <algorithm>
 #include <bit>
@@ -100,9 +100,7 @@ Format plainFormat(ElementType type) {
   format.name = type.name();
   format.components.push_back(
       Component{.name = "element", .type = type, .encode = nullptr, .span = {}});
-  auto value = std::make_shared<Expr>();
-  value->kind = Expr::Kind::Component;
-  format.value = value;
+  format.value = componentOf(0);
   return format;
 }
 
@@ -114,14 +112,7 @@ static ExprPtr scaledElement(const ExprPtr &expr, double factor) {
       operand = scaledElement(operand, factor);
     return copy;
   }
-  auto constant = std::make_shared<Expr>();
-  constant->kind = Expr::Kind::Real;
-  constant->real = factor;
-  auto product = std::make_shared<Expr>();
-  product->kind = Expr::Kind::Binary;
-  product->op = Expr::Op::Mul;
-  product->operands = {std::move(copy), std::move(constant)};
-  return product;
+  return binary(Expr::Op::Mul, std::move(copy), realOf(factor));
 }
 
 Format withElement(Format format, ElementType type, double factor, std::string name) {

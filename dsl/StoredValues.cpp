@@ -1,37 +1,15 @@
 #include "dsl/StoredValues.h"
 
+#include "dsl/Expressions.h"
+
 #include <algorithm>
 
 namespace rho::dsl {
 
 namespace {
 
-void flatten(const ExprPtr &expr, std::vector<ExprPtr> &factors) {
-  if (expr->kind == Expr::Kind::Binary && expr->op == Expr::Op::Mul)
-    for (const ExprPtr &operand : expr->operands)
-      flatten(operand, factors);
-  else
-    factors.push_back(expr);
-}
-
 bool isLiteral(const Expr &expr) {
   return expr.kind == Expr::Kind::Integer || expr.kind == Expr::Kind::Real;
-}
-
-ExprPtr leaf(Expr::Kind kind) {
-  auto expr = std::make_shared<Expr>();
-  expr->kind = kind;
-  return expr;
-}
-
-ExprPtr product(ExprPtr a, ExprPtr b) {
-  if (!a)
-    return b;
-  auto expr = std::make_shared<Expr>();
-  expr->kind = Expr::Kind::Binary;
-  expr->op = Expr::Op::Mul;
-  expr->operands = {std::move(a), std::move(b)};
-  return expr;
 }
 
 } // namespace
@@ -50,12 +28,13 @@ Format valuesAs(ElementType type, const Format &format, bool keepsGroups) {
   element.type = type;
   element.remap.reset();
   values.components.push_back(std::move(element));
-  ExprPtr value = leaf(Expr::Kind::Component);
-  std::vector<ExprPtr> factors;
-  flatten(format.value, factors);
-  for (const ExprPtr &factor : factors) {
+  values.value = componentOf(0);
+  auto multiply = [&](const ExprPtr &factor) {
+    values.value = binary(Expr::Op::Mul, values.value, factor);
+  };
+  for (const ExprPtr &factor : factorsOf(format.value)) {
     if (isLiteral(*factor))
-      value = product(value, factor);
+      multiply(factor);
     if (factor->kind != Expr::Kind::Component || factor->component == 0)
       continue;
     Component component = format.components[static_cast<size_t>(factor->component)];
@@ -64,18 +43,11 @@ Format valuesAs(ElementType type, const Format &format, bool keepsGroups) {
       continue;
     component.host = -1;
     component.shift = 0;
-    auto one = std::make_shared<Expr>(); // nothing is ever encoded by it
-    one->kind = Expr::Kind::Integer;
-    one->integer = 1;
-    component.encode = std::move(one);
+    component.encode = integerOf(1); // nothing is ever encoded by it
     component.encodeDeclared = true;
-    auto read = std::make_shared<Expr>();
-    read->kind = Expr::Kind::Component;
-    read->component = static_cast<int>(values.components.size());
-    value = product(value, std::move(read));
+    multiply(componentOf(static_cast<int>(values.components.size())));
     values.components.push_back(std::move(component));
   }
-  values.value = std::move(value);
   for (Extent extent : {Extent::Tensor, Extent::Row, Extent::Group})
     for (size_t i = 1; i < values.components.size(); ++i)
       if (values.components[i].extent == extent)
@@ -87,16 +59,14 @@ Format valueOfElement(const Format &format, const Format &values) {
   Format result = format;
   result.requirements.clear();
   result.value = nullptr;
-  std::vector<ExprPtr> factors;
   std::vector<bool> kept(format.components.size(), false);
-  flatten(format.value, factors);
-  for (const ExprPtr &factor : factors) {
+  for (const ExprPtr &factor : factorsOf(format.value)) {
     const bool bare = factor->kind == Expr::Kind::Component && factor->component != 0;
     const auto component = static_cast<size_t>(factor->component);
     if (bare && !kept[component] && componentNamed(values, format.components[component].name))
       kept[component] = true;
     else if (!isLiteral(*factor))
-      result.value = product(result.value, factor);
+      result.value = result.value ? binary(Expr::Op::Mul, result.value, factor) : factor;
   }
   return result;
 }

@@ -1,5 +1,6 @@
 #include "dsl/Numbers.h"
 #include "runtime/Backend.h"
+#include "runtime/Handles.h"
 #include "runtime/Quantizer.h"
 #include "runtime/emulator/Emulator.h"
 #include "runtime/emulator/TensorMap.h"
@@ -8,7 +9,6 @@
 #include <cmath>
 #include <cstring>
 #include <mutex>
-#include <new>
 #include <unistd.h>
 #include <unordered_map>
 
@@ -112,13 +112,8 @@ public:
     launch.parameters = parameterBuffer(arguments);
     launch.origins = loaded.origins;
     std::lock_guard lock(mutex);
-    Result<emulator::LaunchStats> stats = [&]() -> Result<emulator::LaunchStats> {
-      try {
-        return emulator::run(loaded.program, memory, launch);
-      } catch (const std::bad_alloc &) {
-        return makeError(DiagId::out_of_memory, {"more", "the host"});
-      }
-    }();
+    Result<emulator::LaunchStats> stats =
+        withinMemory("more", [&] { return emulator::run(loaded.program, memory, launch); });
     if (!stats)
       return stats.error();
     totals.threadInstructions += stats->threadInstructions;

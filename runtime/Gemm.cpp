@@ -1,13 +1,12 @@
 #include "compiler/Layout.h"
+#include "dsl/Expressions.h"
 #include "dsl/Numbers.h"
-#include "dsl/StoredValues.h"
 #include "runtime/Kernel.h"
 #include "runtime/Origin.h"
 #include "runtime/QuantizerSource.h"
 
 #include <algorithm>
 #include <array>
-#include <new>
 
 namespace rho {
 namespace {
@@ -80,15 +79,6 @@ TensorMapShape tensorMapShape(const compiler::KernelParameter &parameter, Device
   return {base, rowBytes, rows, rowBytes, parameter.boxBytes, parameter.boxRows, parameter.swizzle};
 }
 
-// What the host cannot hold is an error as well.
-template <class Make> Result<Buffer> withinMemory(int64_t bytes, const Make &make) {
-  try {
-    return make();
-  } catch (const std::bad_alloc &) {
-    return makeError(DiagId::out_of_memory, {std::to_string(bytes), "the host"});
-  }
-}
-
 } // namespace
 
 GemmShape Gemm::shape() const { return pimpl ? pimpl->shape : GemmShape{}; }
@@ -119,7 +109,7 @@ Result<Buffer> Gemm::packWeights(const void *host, ScalarType type, int64_t stri
   if (Status good = checkStride(stride, pimpl->shape.k); !good)
     return good.error();
   dsl::MatrixView view{host, viewType(type), pimpl->shape.n, pimpl->shape.k, stride};
-  return withinMemory(view.rows * view.k, [&]() -> Result<Buffer> {
+  return withinMemory(std::to_string(view.rows * view.k), [&]() -> Result<Buffer> {
     Result<dsl::QuantizedMatrix> codes = dsl::quantize(pimpl->weight(), view, true);
     if (!codes)
       return codes.error();
@@ -137,7 +127,7 @@ Result<Buffer> Gemm::packQuantized(const dsl::QuantizedMatrix &weight) const {
                      {"the codes are of format '" + weight.format->name + "', the gemm takes '" +
                       pimpl->gemm->weight.name + "'"});
   const compiler::WeightLayout &layout = pimpl->image().weight;
-  return withinMemory(layout.bytes, [&]() -> Result<Buffer> {
+  return withinMemory(std::to_string(layout.bytes), [&]() -> Result<Buffer> {
     std::vector<uint8_t> packed(static_cast<size_t>(layout.bytes));
     if (Status done = compiler::pack(layout, weight, packed.data()); !done)
       return done.error();
@@ -291,8 +281,11 @@ Status Gemm::fixComponent(const Activations &out, std::string_view component,
   const dsl::ElementType type = found->type;
   const uint32_t code = type.encode(*value);
   // What multiplies numbers says nothing of them when it is 0.
-  const bool isFactor = dsl::componentNamed(
-      dsl::valuesAs(dsl::ElementType::get("f32"), *impl.declared, true), component);
+  const std::vector<dsl::ExprPtr> factors = dsl::factorsOf(impl.declared->value);
+  const bool isFactor =
+      std::any_of(factors.begin(), factors.end(), [&](const dsl::ExprPtr &factor) {
+        return factor->kind == dsl::Expr::Kind::Component && factor->component == index;
+      });
   if (!(*value >= type.minFinite() && *value <= type.maxFinite()) ||
       (isFactor && !(type.decode(code) > 0)))
     return makeError(DiagId::bad_fixed_component,

@@ -8,6 +8,7 @@
 #include "runtime/cache/Sha256.h"
 
 #include <map>
+#include <new>
 #include <vector>
 
 namespace rho {
@@ -90,6 +91,16 @@ inline void clearCounters(Backend &backend, const Buffer &workspace) {
                                                       : size_t{0});
   if (!zeros.empty())
     (void)backend.write(workspace.address(), zeros.data(), workspace.bytes());
+}
+
+// What the host cannot hold is an error as well.
+template <class Make> auto withinMemory(const std::string &bytes, const Make &make) {
+  using Made = decltype(make());
+  try {
+    return make();
+  } catch (const std::bad_alloc &) {
+    return Made(makeError(DiagId::out_of_memory, {bytes, "the host"}));
+  }
 }
 
 // A null-safe way to a handle's insides: error empty_handle.

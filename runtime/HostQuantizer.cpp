@@ -3,7 +3,6 @@
 #include "dsl/StoredValues.h"
 
 #include <cstring>
-#include <new>
 
 namespace rho {
 namespace {
@@ -90,12 +89,8 @@ class HostQuantizer final : public Quantizer {
 public:
   Status run(const Activations::Impl &out, DevicePointer x, ScalarType type, int64_t stride,
              Stream stream) const override {
-    try {
-      return runWithin(out, x, type, stride, stream);
-    } catch (const std::bad_alloc &) {
-      return makeError(DiagId::out_of_memory,
-                       {std::to_string(out.m * out.layout.k * scalarBytes(type)), "the host"});
-    }
+    return withinMemory(std::to_string(out.m * out.layout.k * scalarBytes(type)),
+                        [&] { return runWithin(out, x, type, stride, stream); });
   }
 
 private:

@@ -336,7 +336,7 @@ private:
       least = std::min(least, value);
       most = std::max(most, value);
     }
-    const int lowest = 2 - (1 << (mma.exponentBits() - 1)); // of a normal number
+    const int lowest = mma.leastExponent();
     int log2 = std::max(0, lowest - std::ilogb(least));
     if (log2 == 0)
       while (std::ldexp(most, log2) > mma.maxFinite())

@@ -8,15 +8,13 @@
 
 namespace rho::compiler {
 
-namespace {
-
-// Unit roundoff of rounding to nearest: half a unit in the last place, relative.
 double roundoff(dsl::ElementType type) { return std::ldexp(1.0, -type.mantissaBits() - 1); }
+
+namespace {
 
 // Below the smallest normal number the error is absolute: half of the smallest subnormal.
 double underflow(dsl::ElementType type) {
-  int smallestExponent = 2 - (1 << (type.exponentBits() - 1)) - type.mantissaBits();
-  return std::ldexp(1.0, smallestExponent - 1);
+  return std::ldexp(1.0, type.leastExponent() - type.mantissaBits() - 1);
 }
 
 // Equal shares divide an output's k tiles among as many CTAs at most.

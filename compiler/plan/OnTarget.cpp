@@ -1,11 +1,13 @@
 #include "compiler/OnTarget.h"
 
+#include "compiler/ErrorBound.h"
+#include "compiler/decode/ElementCore.h"
 #include "compiler/plan/Placement.h"
 #include "dsl/Evaluate.h"
+#include "dsl/Expressions.h"
 #include "dsl/StoredValues.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <optional>
 
@@ -45,12 +47,9 @@ Digits digitsOf(const std::vector<double> &values) {
   for (double value : values) {
     if (value == 0 || !std::isfinite(value))
       continue;
-    int exponent = 0;
-    const auto digits =
-        static_cast<uint64_t>(std::ldexp(std::frexp(std::abs(value), &exponent), 53));
-    const int count = 53 - std::countr_zero(digits);
+    const int count = significantBits(value);
     result.count = std::max(result.count, count);
-    result.lowest = std::min(result.lowest, exponent - count);
+    result.lowest = std::min(result.lowest, std::ilogb(value) + 1 - count);
     result.largest = std::max(result.largest, std::abs(value));
   }
   return result;
@@ -97,17 +96,9 @@ Digits digitsOf(const dsl::Expr &factor, const dsl::Format &format) {
 // Of what is stored for one number.
 Digits digitsOfValues(const dsl::Format &format, const dsl::Format &values) {
   const dsl::Format folded = dsl::valueOfElement(format, values);
-  std::vector<const dsl::Expr *> left{folded.value.get()};
   Digits all{.largest = 1};
-  while (!left.empty()) {
-    const dsl::Expr &expr = *left.back();
-    left.pop_back();
-    if (expr.kind == dsl::Expr::Kind::Binary && expr.op == dsl::Expr::Op::Mul) {
-      for (const dsl::ExprPtr &operand : expr.operands)
-        left.push_back(operand.get());
-      continue;
-    }
-    const Digits factor = digitsOf(expr, format);
+  for (const dsl::ExprPtr &each : dsl::factorsOf(folded.value)) {
+    const Digits factor = digitsOf(*each, format);
     all.count += factor.count;
     all.lowest += factor.lowest;
     all.largest *= factor.largest;
@@ -119,13 +110,10 @@ Digits digitsOfValues(const dsl::Format &format, const dsl::Format &values) {
 bool holds(dsl::ElementType type, const Digits &digits) {
   // Numbers beyond what bf16 has are beyond what activations are: it saturates.
   const bool inRange =
-      type.exponentBits() == 8 ||
-      (digits.largest <= type.maxFinite() &&
-       digits.lowest >= 2 - (1 << (type.exponentBits() - 1)) - type.mantissaBits());
+      type.exponentBits() == 8 || (digits.largest <= type.maxFinite() &&
+                                   digits.lowest >= type.leastExponent() - type.mantissaBits());
   return digits.exact && digits.count <= type.mantissaBits() + 1 && inRange;
 }
-
-double roundoffOf(dsl::ElementType type) { return std::ldexp(1.0, -type.mantissaBits() - 1); }
 
 // The activation of `gemm`, without parts, as numbers; none where no kernel takes those either.
 std::optional<TargetGemm> withValues(const dsl::Gemm &gemm, std::string_view target) {
@@ -140,7 +128,7 @@ std::optional<TargetGemm> withValues(const dsl::Gemm &gemm, std::string_view tar
     if (rounds ? type == f16 && !(digits.largest <= f16.maxFinite()) : !holds(type, digits))
       return false;
     result.gemm.activation = std::move(values);
-    result.roundoff = rounds ? roundoffOf(type) : 0;
+    result.roundoff = rounds ? roundoff(type) : 0;
     return problemOf(result.gemm, target).empty();
   };
   for (bool rounds : {false, true})
@@ -177,7 +165,7 @@ std::optional<TargetGemm> withoutParts(const dsl::Gemm &gemm, std::string_view t
   TargetGemm result{gemm, "", 0};
   for (dsl::ElementType type : {dsl::ElementType::get("f16"), dsl::ElementType::get("bf16")}) {
     result.gemm.activation = dsl::plainFormat(type);
-    result.roundoff = roundoffOf(type);
+    result.roundoff = roundoff(type);
     bool inRange = true;
     auto take = [&](const dsl::Format &format) {
       inRange =

@@ -6,6 +6,7 @@
 #include "compiler/decode/Extract.h"
 #include "compiler/plan/ScaledOperand.h"
 #include "dsl/Evaluate.h"
+#include "dsl/Expressions.h"
 
 #include <algorithm>
 #include <bit>
@@ -20,15 +21,6 @@ using dsl::Expr;
 using dsl::Extent;
 using Scales = dsl::ScheduleDecl::Scales;
 using Roles = dsl::ScheduleDecl::Roles;
-
-void flattenProduct(const dsl::ExprPtr &expr, std::vector<dsl::ExprPtr> &factors) {
-  if (expr->kind == Expr::Kind::Binary && expr->op == Expr::Op::Mul) {
-    flattenProduct(expr->operands[0], factors);
-    flattenProduct(expr->operands[1], factors);
-    return;
-  }
-  factors.push_back(expr);
-}
 
 std::string path(bool weight, const std::string &component) {
   return (weight ? "weight." : "activation.") + component;
@@ -134,10 +126,9 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
   if (format.partition || (format.residual && !weight))
     return errorAt(DiagId::parts_not_compiled,
                    {format.name, format.partition ? "partition" : "residual"}, span, sources);
-  std::vector<dsl::ExprPtr> parts, others; // such as (scale - 32)
-  flattenProduct(format.value, parts);
+  std::vector<dsl::ExprPtr> others; // such as (scale - 32)
   Factors result;
-  for (const dsl::ExprPtr &part : parts) {
+  for (const dsl::ExprPtr &part : dsl::factorsOf(format.value)) {
     if (mentions(*part, 0)) {
       if (result.core)
         return errorAt(DiagId::unsupported_value,
@@ -158,13 +149,8 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
   if (!result.core)
     return errorAt(DiagId::unsupported_value, {format.name, "the element is missing"}, span,
                    sources);
-  for (const dsl::ExprPtr &other : others) {
-    auto product = std::make_shared<Expr>();
-    product->kind = Expr::Kind::Binary;
-    product->op = Expr::Op::Mul;
-    product->operands = {result.core, other};
-    result.core = std::move(product);
-  }
+  for (const dsl::ExprPtr &other : others)
+    result.core = dsl::binary(Expr::Op::Mul, result.core, other);
   std::vector<int> remapped;
   if (format.element().remap)
     remapped = dsl::componentsOf(*format.element().remap);

@@ -96,7 +96,7 @@ Spread spreadOf(const dsl::Format &weight, const Expr &core) {
 
 // Whether a type holds products of these numbers times 2^log2, as they are or rounded once.
 bool holdsProducts(dsl::ElementType operand, const Spread &products, int log2, bool exact) {
-  int normal = 2 - (1 << (operand.exponentBits() - 1)); // exponent of the smallest such number
+  const int normal = operand.leastExponent();
   double least = exact ? std::ldexp(products.digit, operand.mantissaBits()) : products.least;
   return std::ldexp(products.largest, log2) <= operand.maxFinite() &&
          std::ldexp(least, log2 - normal) >= 1;

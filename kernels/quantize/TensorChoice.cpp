@@ -38,15 +38,6 @@ Status checkPatterns(const SafetensorsFile &file, const std::vector<std::string>
   return Done{};
 }
 
-// "'experts' is BF16 of 4 x 16 x 64".
-std::string described(const TensorEntry &tensor) {
-  std::string shape;
-  for (int64_t extent : tensor.shape)
-    shape += (shape.empty() ? "" : " x ") + std::to_string(extent);
-  return "'" + dsl::shown(tensor.name) + "' is " + tensor.type + " of " +
-         (shape.empty() ? "no extent" : shape);
-}
-
 // Where none of what a pattern names can be quantized, all of it would stay as it is.
 Status checkWeights(const SafetensorsFile &file, const std::vector<std::string> &patterns) {
   for (const std::string &pattern : patterns) {
@@ -60,7 +51,8 @@ Status checkWeights(const SafetensorsFile &file, const std::vector<std::string> 
     }
     if (!any && other)
       return makeError(DiagId::pattern_matches_no_weight,
-                       {dsl::shown(pattern), file.path(), described(*other)});
+                       {dsl::shown(pattern), file.path(),
+                        "'" + dsl::shown(other->name) + "' is " + printExtents(*other)});
   }
   return Done{};
 }

@@ -1,0 +1,54 @@
+// Expressions that are made and not written by a user.
+#pragma once
+
+#include "dsl/Format.h"
+
+#include <utility>
+#include <vector>
+
+namespace rho::dsl {
+
+inline ExprPtr componentOf(int index) {
+  auto expr = std::make_shared<Expr>();
+  expr->kind = Expr::Kind::Component;
+  expr->component = index;
+  return expr;
+}
+
+inline ExprPtr integerOf(int64_t value) {
+  auto expr = std::make_shared<Expr>();
+  expr->kind = Expr::Kind::Integer;
+  expr->integer = value;
+  return expr;
+}
+
+inline ExprPtr realOf(double value) {
+  auto expr = std::make_shared<Expr>();
+  expr->kind = Expr::Kind::Real;
+  expr->real = value;
+  return expr;
+}
+
+inline ExprPtr binary(Expr::Op op, ExprPtr a, ExprPtr b) {
+  auto expr = std::make_shared<Expr>();
+  expr->kind = Expr::Kind::Binary;
+  expr->op = op;
+  expr->operands = {std::move(a), std::move(b)};
+  return expr;
+}
+
+// What an expression is the product of, from left to right.
+inline void appendFactors(const ExprPtr &expr, std::vector<ExprPtr> &factors) {
+  if (expr->kind == Expr::Kind::Binary && expr->op == Expr::Op::Mul)
+    for (const ExprPtr &operand : expr->operands)
+      appendFactors(operand, factors);
+  else
+    factors.push_back(expr);
+}
+inline std::vector<ExprPtr> factorsOf(const ExprPtr &expr) {
+  std::vector<ExprPtr> factors;
+  appendFactors(expr, factors);
+  return factors;
+}
+
+} // namespace rho::dsl
