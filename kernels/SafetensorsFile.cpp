@@ -1,5 +1,7 @@
 #include "kernels/SafetensorsFile.h"
 
+#include "kernels/ShardIndex.h"
+
 #include <algorithm>
 #include <limits>
 #include <sys/mman.h>
@@ -8,30 +10,69 @@
 
 namespace rho::kernels {
 
-static Status checkEnding(const std::string &path) {
-  if (path.ends_with(".safetensors"))
-    return Done{};
-  return makeError(DiagId::safetensors_needed, {path});
+Result<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
+  SafetensorsFile file;
+  file.name = path;
+  Status added = isShardIndex(path)    ? file.addIndexed()
+                 : isSafetensors(path) ? file.add(path)
+                                       : makeError(DiagId::safetensors_needed, {path});
+  if (!added)
+    return std::move(added.error());
+  std::sort(file.order.begin(), file.order.end(), [](const TensorEntry &a, const TensorEntry &b) {
+    return std::tie(a.shard, a.begin, a.bytes, a.name) <
+           std::tie(b.shard, b.begin, b.bytes, b.name);
+  });
+  return file;
 }
 
-Result<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
-  if (Status ending = checkEnding(path); !ending)
-    return std::move(ending.error());
+Status SafetensorsFile::add(const std::string &path) {
   Result<Mapping> mapping = mapFile(path);
   if (!mapping)
     return std::move(mapping.error());
   TensorHeader header = readSafetensorsHeader(mapping->bytes);
   if (!header.problem.empty())
-    return makeError(DiagId::tensor_file_invalid, {path, ".safetensors", header.problem});
-  SafetensorsFile file;
-  file.name = path;
-  file.mapping = std::move(*mapping);
-  file.order = std::move(header.tensors);
-  file.texts = std::move(header.metadata);
-  std::sort(file.order.begin(), file.order.end(), [](const TensorEntry &a, const TensorEntry &b) {
-    return std::tie(a.begin, a.bytes, a.name) < std::tie(b.begin, b.bytes, b.name);
-  });
-  return file;
+    return makeError(DiagId::tensor_file_invalid,
+                     {path, std::string(safetensorsEnding), header.problem});
+  for (TensorEntry &tensor : header.tensors) {
+    tensor.shard = mappings.size();
+    order.push_back(std::move(tensor));
+  }
+  texts.merge(header.metadata);
+  mappings.push_back(std::move(*mapping));
+  return Done{};
+}
+
+Status SafetensorsFile::addIndexed() {
+  Result<WeightMap> weightMap = readShardIndex(name);
+  if (!weightMap)
+    return std::move(weightMap.error());
+  std::map<std::string, size_t> shardOf; // by file
+  for (const auto &[tensor, shard] : *weightMap)
+    shardOf[shard] = 0;
+  for (auto &[shard, number] : shardOf) {
+    number = mappings.size();
+    if (Status added = add(besideIndex(name, shard)); !added)
+      return added;
+  }
+  std::map<std::string_view, size_t> found;
+  for (const TensorEntry &tensor : order)
+    if (!found.emplace(tensor.name, tensor.shard).second)
+      return makeError(
+          DiagId::tensor_file_invalid,
+          {name, std::string(indexEnding), "two of its files hold '" + tensor.name + "'"});
+  for (const auto &[tensor, shard] : *weightMap)
+    if (auto at = found.find(tensor); at == found.end() || at->second != shardOf[shard])
+      return makeError(DiagId::tensor_file_invalid,
+                       {name, std::string(indexEnding),
+                        "'" + tensor + "' is not in '" + shard + "', as it says"});
+  return Done{};
+}
+
+int64_t SafetensorsFile::size() const {
+  int64_t bytes = 0;
+  for (const Mapping &mapping : mappings)
+    bytes += static_cast<int64_t>(mapping.bytes.size());
+  return bytes;
 }
 
 const TensorEntry *SafetensorsFile::find(std::string_view tensor) const {
@@ -45,15 +86,15 @@ std::optional<dsl::MatrixView> SafetensorsFile::matrix(const TensorEntry &tensor
   if (!tensor.supported || tensor.shape.size() != 2 || tensor.bytes == 0 ||
       std::max(tensor.shape[0], tensor.shape[1]) > most)
     return std::nullopt;
-  return dsl::MatrixView{mapping.bytes.data() + tensor.begin, *tensor.supported, tensor.shape[0],
-                         tensor.shape[1], tensor.shape[1]};
+  const char *data = mappings[tensor.shard].bytes.data() + tensor.begin;
+  return dsl::MatrixView{data, *tensor.supported, tensor.shape[0], tensor.shape[1],
+                         tensor.shape[1]};
 }
 
 void SafetensorsFile::release(const TensorEntry &tensor) const {
   // Whole pages inside of the tensor.
   auto page = static_cast<uintptr_t>(sysconf(_SC_PAGE_SIZE));
-  auto at =
-      reinterpret_cast<uintptr_t>(mapping.bytes.data()) + static_cast<uintptr_t>(tensor.begin);
+  auto at = reinterpret_cast<uintptr_t>(bytes(tensor).data());
   uintptr_t begin = (at + page - 1) / page * page;
   uintptr_t end = (at + static_cast<uintptr_t>(tensor.bytes)) / page * page;
   if (begin < end)
@@ -63,8 +104,6 @@ void SafetensorsFile::release(const TensorEntry &tensor) const {
 Result<SafetensorsWriter> SafetensorsWriter::create(const std::string &path,
                                                     std::vector<TensorEntry> plan,
                                                     Metadata metadata) {
-  if (Status ending = checkEnding(path); !ending)
-    return std::move(ending.error());
   Result<OutputFile> file = OutputFile::create(path);
   if (!file)
     return std::move(file.error());
@@ -95,14 +134,9 @@ void SafetensorsWriter::endTensor() {
     tensor.shape = {tensor.bytes};
 }
 
-Result<int64_t> SafetensorsWriter::finish() {
+Status SafetensorsWriter::complete() {
   std::string header = writeSafetensorsHeader(tensors, texts, static_cast<size_t>(headerBytes));
-  Status done = file.writeAt(0, header.data(), static_cast<int64_t>(header.size()));
-  if (done)
-    done = file.commit();
-  if (!done)
-    return std::move(done.error());
-  return file.size();
+  return file.writeAt(0, header.data(), static_cast<int64_t>(header.size()));
 }
 
 } // namespace rho::kernels

@@ -1,5 +1,5 @@
-// .safetensors files of any size: all tensors of one, read where they lie, and written one after
-// the other.
+// .safetensors files of any size, one or several that an index joins: all tensors, read where they
+// lie, and written one after the other.
 #pragma once
 
 #include "kernels/MappedFile.h"
@@ -8,48 +8,61 @@
 
 namespace rho::kernels {
 
-// The file is mapped: what is read of it need not stay in memory.
+// The files are mapped: what is read of them need not stay in memory.
 class SafetensorsFile {
 public:
-  // Errors: safetensors_needed, file_not_readable, tensor_file_invalid.
+  // A .safetensors file, or a .safetensors.index.json with the files that it names (ShardIndex.h):
+  // their tensors together, none of them twice, and the entries of their metadata, the first of
+  // each. Errors: safetensors_needed, file_not_readable, tensor_file_invalid.
   static Result<SafetensorsFile> open(const std::string &path);
 
   const std::string &path() const { return name; }
-  int64_t size() const { return static_cast<int64_t>(mapping.bytes.size()); }
-  const std::vector<TensorEntry> &tensors() const { return order; } // in the order of their data
+  int64_t size() const; // of the .safetensors files
+  size_t shards() const { return mappings.size(); }
+  // In the order of their data, one shard after the other.
+  const std::vector<TensorEntry> &tensors() const { return order; }
   const Metadata &metadata() const { return texts; }
   const TensorEntry *find(std::string_view tensor) const;
   std::string_view bytes(const TensorEntry &tensor) const {
-    return mapping.bytes.substr(static_cast<size_t>(tensor.begin),
-                                static_cast<size_t>(tensor.bytes));
+    return mappings[tensor.shard].bytes.substr(static_cast<size_t>(tensor.begin),
+                                               static_cast<size_t>(tensor.bytes));
   }
   // The numbers of a matrix of a supported type, at any address. None for all other tensors.
   std::optional<dsl::MatrixView> matrix(const TensorEntry &tensor) const;
   // That the bytes of a tensor are not needed soon: they leave this process's memory.
   void release(const TensorEntry &tensor) const;
+  // Of what memory stays while any of it is used.
+  std::shared_ptr<const void> owner(const TensorEntry &tensor) const {
+    return mappings[tensor.shard].owner;
+  }
 
 private:
+  Status add(const std::string &path); // a shard
+  Status addIndexed();
+
   std::string name;
-  Mapping mapping;
+  std::vector<Mapping> mappings; // by shard
   std::vector<TensorEntry> order;
   Metadata texts;
 };
 
-// Writes the tensors of a plan in its order. The header comes first in the file and last in time:
-// its room is that of the plan.
+// Writes the tensors of a plan to one file, in its order. The header comes first in the file and
+// last in time: its room is that of the plan.
 class SafetensorsWriter {
 public:
   // `plan`: name, type and shape of each tensor, and its bytes, of a vector of bytes (U8) at most.
-  // Errors of all functions: file_not_writable; safetensors_needed here.
+  // Errors of all functions: file_not_writable.
   static Result<SafetensorsWriter> create(const std::string &path, std::vector<TensorEntry> plan,
                                           Metadata metadata);
   // Bytes of the present tensor.
   Status append(const void *data, int64_t bytes) { return file.append(data, bytes); }
   int64_t size() const { return file.size(); } // so far
+  int64_t dataBytes() const { return file.size() - headerBytes; }
   // Goes on to the next tensor. A vector of bytes that got fewer than planned is so much shorter.
   void endTensor();
-  // After the last tensor: the file takes its place. Gives its size.
-  Result<int64_t> finish();
+  // After the last tensor, whose end is the file's: writes the header, then takes its place.
+  Status complete();
+  Status commit() { return file.commit(); }
 
 private:
   SafetensorsWriter(OutputFile file, std::vector<TensorEntry> plan, Metadata metadata)

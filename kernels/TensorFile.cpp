@@ -2,7 +2,8 @@
 
 #include "kernels/MappedFile.h"
 #include "kernels/OutputFile.h"
-#include "kernels/TensorHeader.h"
+#include "kernels/SafetensorsFile.h"
+#include "kernels/ShardIndex.h"
 
 #include <cstring>
 
@@ -10,7 +11,6 @@ namespace rho::kernels {
 
 using Type = dsl::MatrixView::Type;
 
-constexpr std::string_view safetensorsEnding = ".safetensors";
 constexpr std::string_view numpyEnding = ".npy";
 
 int64_t bytesOf(Type type) { return type == Type::F32 ? 4 : 2; }
@@ -41,11 +41,12 @@ std::string printNames(const std::vector<TensorEntry> &tensors) {
 }
 
 TensorReference splitReference(std::string_view text) {
-  size_t at = text.find(std::string(safetensorsEnding) + ":");
-  if (at == std::string_view::npos)
-    return {std::string(text), std::nullopt};
-  size_t end = at + safetensorsEnding.size();
-  return {std::string(text.substr(0, end)), std::string(text.substr(end + 1))};
+  for (std::string_view ending : {indexEnding, safetensorsEnding})
+    if (size_t at = text.find(std::string(ending) + ":"); at != std::string_view::npos) {
+      size_t end = at + ending.size();
+      return {std::string(text.substr(0, end)), std::string(text.substr(end + 1))};
+    }
+  return {std::string(text), std::nullopt};
 }
 
 namespace {
@@ -57,18 +58,60 @@ std::string printShape(const std::vector<int64_t> &shape) {
   return text.empty() ? "a single number" : text;
 }
 
-Result<const TensorEntry *> select(const TensorReference &reference, const TensorHeader &header) {
-  if (!reference.name && header.tensors.size() != 1)
-    return makeError(
-        DiagId::tensor_name_needed,
-        {reference.path, std::to_string(header.tensors.size()), printNames(header.tensors)});
-  if (!reference.name)
-    return &header.tensors[0];
-  for (const TensorEntry &tensor : header.tensors)
-    if (tensor.name == *reference.name)
-      return &tensor;
-  return makeError(DiagId::tensor_not_found,
-                   {*reference.name, reference.path, printNames(header.tensors)});
+// What a file holds of a tensor, as a message names it.
+struct Found {
+  const TensorEntry &entry;
+  std::string shown;
+  std::string_view bytes;
+  std::shared_ptr<const void> owner;
+};
+
+Result<Tensor> matrixOf(const Found &found) {
+  const TensorEntry &entry = found.entry;
+  if (!entry.supported)
+    return makeError(DiagId::tensor_type_unsupported, {found.shown, entry.type});
+  if (entry.shape.size() != 2 || entry.shape[0] == 0 || entry.shape[1] == 0)
+    return makeError(DiagId::tensor_shape_unsupported, {found.shown, printShape(entry.shape)});
+  const char *data = found.bytes.data();
+  Tensor tensor{entry.name,
+                {data, *entry.supported, entry.shape[0], entry.shape[1], entry.shape[1]},
+                found.owner};
+  // Headers of any length are valid, so data may start at any byte.
+  if (entry.begin % bytesOf(*entry.supported) != 0) {
+    std::shared_ptr<char[]> copy(new char[static_cast<size_t>(entry.bytes)]);
+    std::memcpy(copy.get(), data, static_cast<size_t>(entry.bytes));
+    tensor.view.data = copy.get();
+    tensor.owner = std::move(copy);
+  }
+  return tensor;
+}
+
+Result<Tensor> readNumpy(const std::string &path) {
+  Result<Mapping> mapping = mapFile(path);
+  if (!mapping)
+    return std::move(mapping.error());
+  TensorHeader header = readNumpyHeader(mapping->bytes);
+  if (!header.problem.empty())
+    return makeError(DiagId::tensor_file_invalid, {path, ".npy", header.problem});
+  const TensorEntry &entry = header.tensors[0];
+  return matrixOf(
+      {entry, path, mapping->bytes.substr(static_cast<size_t>(entry.begin)), mapping->owner});
+}
+
+Result<Tensor> readSafetensors(const TensorReference &reference) {
+  Result<SafetensorsFile> file = SafetensorsFile::open(reference.path);
+  if (!file)
+    return std::move(file.error());
+  const std::vector<TensorEntry> &tensors = file->tensors();
+  if (!reference.name && tensors.size() != 1)
+    return makeError(DiagId::tensor_name_needed,
+                     {reference.path, std::to_string(tensors.size()), printNames(tensors)});
+  const TensorEntry *entry = reference.name ? file->find(*reference.name) : &tensors[0];
+  if (!entry)
+    return makeError(DiagId::tensor_not_found,
+                     {*reference.name, reference.path, printNames(tensors)});
+  return matrixOf(
+      {*entry, reference.path + ":" + entry->name, file->bytes(*entry), file->owner(*entry)});
 }
 
 TensorEntry entryOf(std::string_view name, const dsl::MatrixView &matrix) {
@@ -84,40 +127,11 @@ TensorEntry entryOf(std::string_view name, const dsl::MatrixView &matrix) {
 
 Result<Tensor> readTensor(std::string_view text) {
   TensorReference reference = splitReference(text);
-  bool numpy = reference.path.ends_with(numpyEnding);
-  if (!numpy && !reference.path.ends_with(safetensorsEnding))
-    return makeError(DiagId::tensor_file_kind, {reference.path});
-  Result<Mapping> mapping = mapFile(reference.path);
-  if (!mapping)
-    return std::move(mapping.error());
-  TensorHeader header =
-      numpy ? readNumpyHeader(mapping->bytes) : readSafetensorsHeader(mapping->bytes);
-  if (!header.problem.empty())
-    return makeError(DiagId::tensor_file_invalid,
-                     {reference.path, numpy ? ".npy" : ".safetensors", header.problem});
-  Result<const TensorEntry *> selected = select(reference, header);
-  if (!selected)
-    return std::move(selected.error());
-  const TensorEntry &entry = **selected;
-  std::string shown = numpy ? reference.path : reference.path + ":" + entry.name;
-  if (!entry.supported)
-    return makeError(DiagId::tensor_type_unsupported, {shown, entry.type});
-  if (entry.shape.size() != 2 || entry.shape[0] == 0 || entry.shape[1] == 0)
-    return makeError(DiagId::tensor_shape_unsupported, {shown, printShape(entry.shape)});
-
-  Tensor tensor;
-  tensor.name = entry.name;
-  tensor.owner = mapping->owner;
-  tensor.view = {mapping->bytes.data() + entry.begin, *entry.supported, entry.shape[0],
-                 entry.shape[1], entry.shape[1]};
-  // Headers of any length are valid, so data may start at any byte.
-  if (entry.begin % bytesOf(*entry.supported) != 0) {
-    std::shared_ptr<char[]> copy(new char[static_cast<size_t>(entry.bytes)]);
-    std::memcpy(copy.get(), tensor.view.data, static_cast<size_t>(entry.bytes));
-    tensor.view.data = copy.get();
-    tensor.owner = std::move(copy);
-  }
-  return tensor;
+  if (reference.path.ends_with(numpyEnding))
+    return readNumpy(reference.path);
+  if (isSafetensors(reference.path))
+    return readSafetensors(reference);
+  return makeError(DiagId::tensor_file_kind, {reference.path});
 }
 
 Status writeTensor(const std::string &path, std::string_view name, const dsl::MatrixView &matrix) {

@@ -18,10 +18,11 @@ struct Tensor {
   std::shared_ptr<const void> owner;
 };
 
-// `reference` is FILE.npy, FILE.safetensors:NAME, or FILE.safetensors if that file has one tensor.
-// The file must not be cut short by others while it is in use.
-// Errors: file_not_readable, tensor_file_kind, tensor_file_invalid, tensor_not_found,
-// tensor_name_needed, tensor_type_unsupported, tensor_shape_unsupported.
+// `reference` is FILE.npy, FILE.safetensors:NAME, or FILE.safetensors if that file has one tensor;
+// an index FILE.safetensors.index.json stands for the files that it joins. The file must not be cut
+// short by others while it is in use. Errors: file_not_readable, tensor_file_kind,
+// tensor_file_invalid, tensor_not_found, tensor_name_needed, tensor_type_unsupported,
+// tensor_shape_unsupported.
 Result<Tensor> readTensor(std::string_view reference);
 
 // Writes a matrix with `rows` x `k` elements without gaps between rows, as .npy or .safetensors by

@@ -20,6 +20,7 @@ struct TensorEntry {
   std::optional<dsl::MatrixView::Type> supported;
   std::vector<int64_t> shape;
   int64_t begin = 0, bytes = 0; // in the file
+  size_t shard = 0;             // which of the files that an index joins
 };
 
 using Metadata = std::map<std::string, std::string>;
@@ -46,7 +47,15 @@ std::string writeSafetensorsHeader(const std::vector<TensorEntry> &tensors,
 std::string writeSafetensorsHeader(std::string_view name, const dsl::MatrixView &matrix);
 std::string writeNumpyHeader(const dsl::MatrixView &matrix);
 
-// FILE.safetensors:NAME in two.
+constexpr std::string_view safetensorsEnding = ".safetensors";
+// Of an index of several such files (ShardIndex.h).
+constexpr std::string_view indexEnding = ".safetensors.index.json";
+inline bool isShardIndex(std::string_view path) { return path.ends_with(indexEnding); }
+inline bool isSafetensors(std::string_view path) {
+  return path.ends_with(safetensorsEnding) || isShardIndex(path);
+}
+
+// FILE.safetensors:NAME, or that of an index, in two.
 struct TensorReference {
   std::string path;
   std::optional<std::string> name;

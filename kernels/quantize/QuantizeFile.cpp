@@ -1,5 +1,6 @@
 #include "kernels/quantize/QuantizeFile.h"
 
+#include "kernels/CheckpointWriter.h"
 #include "kernels/quantize/QuantizedFile.h"
 #include "kernels/quantize/StoredTransform.h"
 
@@ -11,11 +12,12 @@ namespace rho::kernels {
 namespace {
 
 // A name that two tensors of the output would have.
-Status checkNames(const std::string &path, const std::vector<TensorEntry> &plan) {
+Status checkNames(const std::string &path, const std::vector<CheckpointWriter::Shard> &plan) {
   std::set<std::string_view> names;
-  for (const TensorEntry &tensor : plan)
-    if (!names.insert(tensor.name).second)
-      return makeError(DiagId::output_name_taken, {tensor.name, path});
+  for (const CheckpointWriter::Shard &shard : plan)
+    for (const TensorEntry &tensor : shard.tensors)
+      if (!names.insert(tensor.name).second)
+        return makeError(DiagId::output_name_taken, {tensor.name, path});
   return Done{};
 }
 
@@ -26,23 +28,25 @@ public:
       : file(file), chosen(std::move(chosen)), options(options) {}
 
   Result<QuantizeFileSummary> write(const std::string &to) {
-    std::vector<TensorEntry> plan = planned();
+    bool keepsShards = isShardIndex(to);
+    std::vector<CheckpointWriter::Shard> plan = planned(keepsShards);
     if (Status distinct = checkNames(file.path(), plan); !distinct)
       return std::move(distinct.error());
-    Result<SafetensorsWriter> writer = SafetensorsWriter::create(to, std::move(plan), metadata());
-    if (!writer)
-      return std::move(writer.error());
+    Result<CheckpointWriter> output = CheckpointWriter::create(to, std::move(plan));
+    if (!output)
+      return std::move(output.error());
     const std::vector<TensorEntry> &tensors = file.tensors();
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (options.progress)
         options.progress(static_cast<int64_t>(i), static_cast<int64_t>(tensors.size()),
                          tensors[i].name);
-      Status done = chosen[i] ? quantize(tensors[i], *writer) : copy(tensors[i], *writer);
+      SafetensorsWriter &writer = output->shard(keepsShards ? tensors[i].shard : 0);
+      Status done = chosen[i] ? quantize(tensors[i], writer) : copy(tensors[i], writer);
       if (!done)
         return std::move(done.error());
       file.release(tensors[i]);
     }
-    Result<int64_t> size = writer->finish();
+    Result<int64_t> size = output->finish();
     if (!size)
       return std::move(size.error());
     summary.outputBytes = *size;
@@ -52,39 +56,40 @@ public:
   }
 
 private:
-  std::vector<TensorEntry> planned() const {
-    std::vector<TensorEntry> plan;
+  // One shard, or as many as the input has. Each can be read alone.
+  std::vector<CheckpointWriter::Shard> planned(bool keepsShards) const {
+    std::vector<CheckpointWriter::Shard> plan(keepsShards ? file.shards() : 1);
+    for (CheckpointWriter::Shard &shard : plan) {
+      shard.metadata = options.metadata;
+      shard.metadata[formatKey] = moduleText(*options.format);
+    }
     for (size_t i = 0; i < chosen.size(); ++i) {
       const TensorEntry &tensor = file.tensors()[i];
-      if (!chosen[i]) {
-        plan.push_back(tensor);
-        continue;
-      }
-      for (TensorEntry &part :
-           planQuantized(tensor.name, *options.format, tensor.shape[0], tensor.shape[1]))
-        plan.push_back(std::move(part));
-      for (TensorEntry &part : planTransform(tensor.name, options.steps, tensor.shape[1]))
-        plan.push_back(std::move(part));
+      CheckpointWriter::Shard &shard = plan[keepsShards ? tensor.shard : 0];
+      if (chosen[i])
+        planWeight(tensor, shard);
+      else
+        shard.tensors.push_back(tensor);
     }
-    return plan;
-  }
-
-  Metadata metadata() const {
-    Metadata texts = options.metadata;
-    texts[formatKey] = moduleText(*options.format);
-    for (size_t i = 0; i < chosen.size(); ++i)
-      if (const TensorEntry &tensor = file.tensors()[i]; chosen[i]) {
-        texts[tensorKey + tensor.name] =
-            describeQuantized(*options.format, tensor.shape[0], tensor.shape[1], tensor.type);
-        if (std::string steps = describeTransform(options.steps, tensor.shape[1]); !steps.empty())
-          texts[transformKey + tensor.name] = steps;
-      }
     Metadata kept = file.metadata();
     std::erase_if(kept, [](const auto &entry) { // of another quantized file
       return entry.first.starts_with(tensorKey) || entry.first.starts_with(transformKey);
     });
-    texts.merge(kept);
-    return texts;
+    for (CheckpointWriter::Shard &shard : plan)
+      shard.metadata.insert(kept.begin(), kept.end());
+    return plan;
+  }
+
+  void planWeight(const TensorEntry &tensor, CheckpointWriter::Shard &shard) const {
+    int64_t rows = tensor.shape[0], k = tensor.shape[1];
+    for (TensorEntry &part : planQuantized(tensor.name, *options.format, rows, k))
+      shard.tensors.push_back(std::move(part));
+    for (TensorEntry &part : planTransform(tensor.name, options.steps, k))
+      shard.tensors.push_back(std::move(part));
+    shard.metadata[tensorKey + tensor.name] =
+        describeQuantized(*options.format, rows, k, tensor.type);
+    if (std::string steps = describeTransform(options.steps, k); !steps.empty())
+      shard.metadata[transformKey + tensor.name] = steps;
   }
 
   Status copy(const TensorEntry &tensor, SafetensorsWriter &writer) {

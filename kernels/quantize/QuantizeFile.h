@@ -1,4 +1,4 @@
-// Whole .safetensors files to quantized ones, a tensor at a time.
+// Whole models in .safetensors files to quantized ones, a tensor at a time.
 #pragma once
 
 #include "kernels/quantize/EncodeLayer.h"
@@ -32,14 +32,15 @@ struct QuantizeFileSummary {
   OutlierShares withoutOutliers{0, 0};     // with permute: the mean of the weights
 };
 
-// Encodes the chosen matrices of a file and copies all other tensors. The tensors are read once, in
-// the order of their data. Memory: beside what of the file the system keeps, the codes of one
-// matrix (dsl::CodeArray; for each number 1 byte, 2 beyond 8 bits) and 32 MiB; with steps or
-// activations 8 bytes for each of its numbers, with refinement 16, and 12 for each of the inputs;
-// of a format with parts 13 bytes a number and the codes of each part. The output appears when it
-// is complete and may be the input itself.
+// Encodes the chosen matrices of a file, or of those that an index joins, and copies all other
+// tensors. To an index each file becomes one (CheckpointWriter.h), to a file all become one. The
+// tensors are read once, in the order of their data. Memory: beside what of the file the system
+// keeps, the codes of one matrix (dsl::CodeArray; for each number 1 byte, 2 beyond 8 bits) and 32
+// MiB; with steps or activations 8 bytes for each of its numbers, with refinement 16, and 12 for
+// each of the inputs; of a format with parts 13 bytes a number and the codes of each part. The
+// output appears when it is complete and may be the input itself.
 //
-// Errors: those of SafetensorsFile and SafetensorsWriter, chooseTensors, already_quantized,
+// Errors: those of SafetensorsFile and CheckpointWriter, chooseTensors, already_quantized,
 // nothing_to_quantize, output_name_taken, activations_missing and activations_do_not_fit for a
 // weight's, tensor_not_encoded with the reason of the encoder or of a step.
 Result<QuantizeFileSummary> quantizeFile(const std::string &from, const std::string &to,

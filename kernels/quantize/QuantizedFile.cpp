@@ -245,7 +245,7 @@ Result<dsl::QuantizedMatrix> readQuantized(const SafetensorsFile &file, const st
 Result<std::optional<QuantizedReference>> findQuantized(std::string_view text) {
   TensorReference reference = splitReference(text);
   std::optional<QuantizedReference> none;
-  if (!reference.path.ends_with(".safetensors"))
+  if (!isSafetensors(reference.path))
     return none;
   Result<SafetensorsFile> file = SafetensorsFile::open(reference.path);
   if (!file)

@@ -57,7 +57,7 @@ constexpr CommandSpec commands[] = {
      "measure what a device declaration says on the GPU at hand"},
     {Command::Quantize, "quantize",
      "FILE.safetensors --format FORMAT -o FILE.safetensors [options]",
-     "encode the weights of a file"},
+     "encode the weights of a file, or of those that FILE.safetensors.index.json joins"},
     {Command::Error, "error", "FILE.safetensors --format FORMAT... [options]",
      "compare the errors that weights have in formats"},
     {Command::CacheList, "cache list", "[options]",

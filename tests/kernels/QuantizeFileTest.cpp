@@ -259,8 +259,9 @@ TEST_F(QuantizeFileTest, filesWithoutWeightsAreRefused) {
         "error: no tensor of 'in.safetensors' is chosen, weights have two extents of at least "
         "1 and numbers in f32, f16 or bf16; it holds '" +
             tensor.name + "' [nothing_to_quantize]\n");
-  EXPECT_EQ(error("in.npy"), "error: 'in.npy' does not end in .safetensors, whole files of tensors "
-                             "do [safetensors_needed]\n");
+  EXPECT_EQ(error("in.npy"),
+            "error: 'in.npy' ends in neither .safetensors nor "
+            ".safetensors.index.json, whole files of tensors do [safetensors_needed]\n");
   EXPECT_EQ(error("none.safetensors"), "error: 'none.safetensors' cannot be read: No such file or "
                                        "directory [file_not_readable]\n");
 }
@@ -311,8 +312,9 @@ TEST_F(QuantizeFileTest, outputsThatCannotBeAreRefused) {
   EXPECT_EQ(error("in.safetensors", "none/out.safetensors"),
             "error: 'none/out.safetensors' cannot be written: No such file or directory "
             "[file_not_writable]\n");
-  EXPECT_EQ(error("in.safetensors", "out.bin"), "error: 'out.bin' does not end in .safetensors, "
-                                                "whole files of tensors do [safetensors_needed]\n");
+  EXPECT_EQ(error("in.safetensors", "out.bin"), "error: 'out.bin' ends in neither .safetensors nor "
+                                                ".safetensors.index.json, whole files of tensors "
+                                                "do [safetensors_needed]\n");
   std::filesystem::create_directory(folder + "d.safetensors");
   EXPECT_EQ(
       error("in.safetensors", "d.safetensors"),

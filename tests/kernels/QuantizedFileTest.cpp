@@ -74,9 +74,9 @@ protected:
         path, planQuantized("w", *matrix.format, matrix.rows, matrix.k), metadata);
     EXPECT_TRUE(writer.ok());
     EXPECT_TRUE(writeQuantized(*writer, matrix).ok());
-    Result<int64_t> size = writer->finish();
-    EXPECT_TRUE(size.ok());
-    EXPECT_EQ(*size, static_cast<int64_t>(std::filesystem::file_size(path)));
+    EXPECT_TRUE(writer->complete().ok());
+    EXPECT_TRUE(writer->commit().ok());
+    EXPECT_EQ(writer->size(), static_cast<int64_t>(std::filesystem::file_size(path)));
     Result<SafetensorsFile> file = SafetensorsFile::open(path);
     EXPECT_TRUE(file.ok()) << (file.ok() ? "" : file.error().str());
     return std::move(*file);

@@ -93,10 +93,10 @@ TEST_F(TensorFileTest, readsOneOfManySafetensors) {
                                           ":ids' are I64, only f32, f16 and bf16 are read "
                                           "[tensor_type_unsupported]\n");
   EXPECT_EQ(readError(path), "error: '" + path +
-                                 "' holds 3 tensors, choose one as FILE.safetensors:NAME: 'b', "
-                                 "'ids', 'q\u00e9\U0001f600\n' [tensor_name_needed]\n");
+                                 "' holds 3 tensors, choose one as FILE.safetensors:NAME: "
+                                 "'q\u00e9\U0001f600\n', 'b', 'ids' [tensor_name_needed]\n");
   EXPECT_EQ(readError(path + ":c"), "error: there is no tensor 'c' in '" + path +
-                                        "', it holds 'b', 'ids', 'q\u00e9\U0001f600\n' "
+                                        "', it holds 'q\u00e9\U0001f600\n', 'b', 'ids' "
                                         "[tensor_not_found]\n");
 }
 

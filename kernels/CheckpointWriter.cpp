@@ -1,0 +1,56 @@
+#include "kernels/CheckpointWriter.h"
+
+#include <filesystem>
+
+namespace rho::kernels {
+
+Result<CheckpointWriter> CheckpointWriter::create(const std::string &path,
+                                                  std::vector<Shard> shards) {
+  CheckpointWriter checkpoint;
+  checkpoint.path = path;
+  if (!isSafetensors(path))
+    return makeError(DiagId::safetensors_needed, {path});
+  std::vector<std::string> names{std::filesystem::path(path).filename().string()};
+  if (isShardIndex(path))
+    names = shardNames(path, shards.size());
+  for (size_t i = 0; i < shards.size(); ++i) {
+    if (isShardIndex(path))
+      for (const TensorEntry &tensor : shards[i].tensors)
+        checkpoint.weightMap[tensor.name] = names[i];
+    Result<SafetensorsWriter> writer = SafetensorsWriter::create(
+        besideIndex(path, names[i]), std::move(shards[i].tensors), std::move(shards[i].metadata));
+    if (!writer)
+      return std::move(writer.error());
+    checkpoint.writers.push_back(std::move(*writer));
+  }
+  return checkpoint;
+}
+
+Result<int64_t> CheckpointWriter::finish() {
+  int64_t size = 0, dataBytes = 0;
+  for (SafetensorsWriter &writer : writers) {
+    if (Status completed = writer.complete(); !completed)
+      return std::move(completed.error());
+    size += writer.size();
+    dataBytes += writer.dataBytes();
+  }
+  std::optional<OutputFile> index;
+  if (isShardIndex(path)) {
+    Result<OutputFile> created = OutputFile::create(path);
+    if (!created)
+      return std::move(created.error());
+    index.emplace(std::move(*created));
+    std::string text = writeShardIndex(weightMap, dataBytes);
+    if (Status written = index->append(text.data(), static_cast<int64_t>(text.size())); !written)
+      return std::move(written.error());
+  }
+  for (SafetensorsWriter &writer : writers)
+    if (Status committed = writer.commit(); !committed)
+      return std::move(committed.error());
+  if (index)
+    if (Status committed = index->commit(); !committed)
+      return std::move(committed.error());
+  return size;
+}
+
+} // namespace rho::kernels

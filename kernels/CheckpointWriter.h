@@ -1,0 +1,32 @@
+// Whole models written as one .safetensors file, or as several and the index that joins them.
+#pragma once
+
+#include "kernels/SafetensorsFile.h"
+#include "kernels/ShardIndex.h"
+
+namespace rho::kernels {
+
+// All files are written before the first takes its place, and the index is the last.
+class CheckpointWriter {
+public:
+  struct Shard {
+    std::vector<TensorEntry> tensors; // a plan, as of SafetensorsWriter
+    Metadata metadata;
+  };
+  // To an index (isShardIndex) any number of shards, to other paths one. The files of
+  // x.safetensors.index.json are x-00001-of-00003.safetensors and so on.
+  // Errors: safetensors_needed for a path that has neither ending, file_not_writable.
+  static Result<CheckpointWriter> create(const std::string &path, std::vector<Shard> shards);
+
+  SafetensorsWriter &shard(size_t number) { return writers[number]; }
+  // After the last tensor of each shard: the files take their places. Gives the size of all,
+  // without the index. Errors: file_not_writable.
+  Result<int64_t> finish();
+
+private:
+  std::string path;
+  WeightMap weightMap; // of an index
+  std::vector<SafetensorsWriter> writers;
+};
+
+} // namespace rho::kernels

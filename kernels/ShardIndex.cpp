@@ -1,0 +1,79 @@
+#include "kernels/ShardIndex.h"
+
+#include "dsl/Findings.h"
+#include "kernels/MappedFile.h"
+#include "kernels/TensorHeader.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdio>
+#include <filesystem>
+
+namespace rho::kernels {
+
+namespace {
+
+using Json = nlohmann::json;
+
+// What is read of an index: `weight_map`. Everything deeper than its names is left out.
+Json parse(std::string_view text) {
+  constexpr int deepest = 3; // the index, a map, a value
+  auto keep = [](int depth, Json::parse_event_t, const Json &) { return depth <= deepest; };
+  return Json::parse(text, keep, false);
+}
+
+// Whether it names a file and no way to one.
+bool isFileName(const std::string &name) {
+  return name.ends_with(safetensorsEnding) && name.find('\0') == std::string::npos &&
+         std::filesystem::path(name).filename() == name;
+}
+
+} // namespace
+
+Result<WeightMap> readShardIndex(const std::string &path) {
+  auto invalid = [&](const std::string &what) {
+    return makeError(DiagId::tensor_file_invalid, {path, std::string(indexEnding), what});
+  };
+  Result<Mapping> mapping = mapFile(path);
+  if (!mapping)
+    return std::move(mapping.error());
+  Json index = parse(mapping->bytes);
+  if (index.is_discarded())
+    return invalid("it is no JSON");
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object() ||
+      index["weight_map"].empty())
+    return invalid("it has no 'weight_map' with the files of tensors");
+  WeightMap files;
+  for (const auto &[tensor, file] : index["weight_map"].items()) {
+    if (!file.is_string() || !isFileName(file.get<std::string>()))
+      return invalid("what 'weight_map' says of '" + dsl::shown(tensor) +
+                     "' is no name of a .safetensors file beside it");
+    files[tensor] = file.get<std::string>();
+  }
+  return files;
+}
+
+std::string writeShardIndex(const WeightMap &weightMap, int64_t bytes) {
+  Json index;
+  index["metadata"]["total_size"] = bytes;
+  index["weight_map"] = weightMap;
+  return index.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string besideIndex(const std::string &index, const std::string &file) {
+  return (std::filesystem::path(index).parent_path() / file).string();
+}
+
+std::vector<std::string> shardNames(const std::string &index, size_t count) {
+  std::string stem = std::filesystem::path(index).filename().string();
+  stem.resize(stem.size() - indexEnding.size());
+  std::vector<std::string> names;
+  for (size_t i = 1; i <= count; ++i) {
+    char ending[64];
+    std::snprintf(ending, sizeof ending, "-%05zu-of-%05zu.safetensors", i, count);
+    names.push_back(stem + ending);
+  }
+  return names;
+}
+
+} // namespace rho::kernels

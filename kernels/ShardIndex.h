@@ -1,0 +1,29 @@
+// Checkpoints of several .safetensors files, as models beyond a few GB are published: an index, a
+// .safetensors.index.json whose `weight_map` names for each tensor the file beside it that holds
+// it. Internal to kernels/.
+#pragma once
+
+#include "dsl/Error.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rho::kernels {
+
+// By tensor, the file that holds it: a name without a folder.
+using WeightMap = std::map<std::string, std::string>;
+
+// Errors: file_not_readable, tensor_file_invalid.
+Result<WeightMap> readShardIndex(const std::string &path);
+// The text of an index: `bytes` are those of all tensors.
+std::string writeShardIndex(const WeightMap &weightMap, int64_t bytes);
+
+// The file of that name in the folder of the index.
+std::string besideIndex(const std::string &index, const std::string &file);
+// Names for the files of an index that is written: "model-00001-of-00003.safetensors", ...
+std::vector<std::string> shardNames(const std::string &index, size_t count);
+
+} // namespace rho::kernels

@@ -1,0 +1,166 @@
+// Checkpoints of several files and an index.
+#include "kernels/ShippedFormats.h"
+#include "kernels/Synthetic.h"
+#include "kernels/TensorFile.h"
+#include "kernels/quantize/QuantizeFile.h"
+#include "kernels/quantize/QuantizedFile.h"
+#include "tests/kernels/TemporaryFiles.h"
+
+using namespace rho;
+using namespace rho::kernels;
+using test::bytesOf;
+using test::safetensors;
+using test::TensorBytes;
+
+namespace {
+
+class ShardedFileTest : public test::TemporaryFiles {
+protected:
+  // in.safetensors.index.json with two shards: the weights, and one more with the norm.
+  void putModel() const {
+    put("in-00001-of-00002.safetensors",
+        safetensors({a, norm}, R"("__metadata__":{"format":"pt"})"));
+    put("in-00002-of-00002.safetensors", safetensors({b}, R"("__metadata__":{"format":"pt"})"));
+    put("in.safetensors.index.json", R"({"metadata": {"total_size": 9, "more": [[1.5e3], {}]},
+      "weight_map": {"b": "in-00002-of-00002.safetensors", "a": "in-00001-of-00002.safetensors",
+                     "norm": "in-00001-of-00002.safetensors"}})");
+  }
+  Result<QuantizeFileSummary> quantize(const std::string &from, const std::string &to) const {
+    QuantizeFileOptions options;
+    options.format = shippedFormat("int4_g64");
+    return quantizeFile(folder + from, folder + to, options);
+  }
+  std::string error(const std::string &from, const std::string &to = "out.safetensors") const {
+    Result<QuantizeFileSummary> done = quantize(from, to);
+    std::string text = done.ok() ? "done" : done.error().str();
+    for (size_t at = text.find(folder); at != std::string::npos; at = text.find(folder))
+      text.erase(at, folder.size());
+    return text;
+  }
+  // Of an index that says so of its tensors.
+  std::string errorOfIndex(const std::string &text) const {
+    put("in.safetensors.index.json", text);
+    return error("in.safetensors.index.json");
+  }
+
+  const std::vector<float> numbers = syntheticWeight(6, 200, 1), others = syntheticWeight(3, 64, 2);
+  const TensorBytes a{"a", "F32", "6,200", bytesOf(numbers)};
+  const TensorBytes b{"b", "F32", "3,64", bytesOf(others)};
+  const TensorBytes norm{"norm", "F32", "5", bytesOf(std::vector<float>{1, 2, 3, 4, 5})};
+};
+
+TEST_F(ShardedFileTest, becomesOneFile) {
+  putModel();
+  put("whole.safetensors", safetensors({a, norm, b}, R"("__metadata__":{"format":"pt"})"));
+  Result<QuantizeFileSummary> done = quantize("in.safetensors.index.json", "out.safetensors");
+  ASSERT_TRUE(done.ok()) << done.error().str();
+  EXPECT_EQ(done->quantized, 2);
+  EXPECT_EQ(done->copied, 1);
+  EXPECT_EQ(done->inputBytes,
+            static_cast<int64_t>(contentOf(folder + "in-00001-of-00002.safetensors").size() +
+                                 contentOf(folder + "in-00002-of-00002.safetensors").size()));
+  ASSERT_EQ(error("whole.safetensors", "same.safetensors"), "done");
+  EXPECT_EQ(contentOf(folder + "out.safetensors"), contentOf(folder + "same.safetensors"));
+}
+
+TEST_F(ShardedFileTest, keepsItsShardsWhereAnIndexIsWritten) {
+  putModel();
+  Result<QuantizeFileSummary> done =
+      quantize("in.safetensors.index.json", "out.safetensors.index.json");
+  ASSERT_TRUE(done.ok()) << done.error().str();
+  EXPECT_EQ(filesThere(), 6U);
+  EXPECT_EQ(contentOf(folder + "out.safetensors.index.json"), R"({
+  "metadata": {
+    "total_size": 770
+  },
+  "weight_map": {
+    "a.element": "out-00001-of-00002.safetensors",
+    "a.scale": "out-00001-of-00002.safetensors",
+    "b.element": "out-00002-of-00002.safetensors",
+    "b.scale": "out-00002-of-00002.safetensors",
+    "norm": "out-00001-of-00002.safetensors"
+  }
+}
+)");
+  Result<SafetensorsFile> all = SafetensorsFile::open(folder + "out.safetensors.index.json");
+  ASSERT_TRUE(all.ok()) << all.error().str();
+  EXPECT_EQ(all->size(), done->outputBytes);
+  EXPECT_EQ(all->shards(), 2U);
+  EXPECT_EQ(quantizedNames(*all), (std::vector<std::string>{"a", "b"}));
+  // Each shard is a quantized file of its own.
+  Result<SafetensorsFile> second = SafetensorsFile::open(folder + "out-00002-of-00002.safetensors");
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ(quantizedNames(*second), std::vector<std::string>{"b"});
+  EXPECT_EQ(second->metadata().at("format"), "pt");
+  Result<dsl::QuantizedMatrix> direct = dsl::quantize(
+      shippedFormat("int4_g64"), {others.data(), dsl::MatrixView::Type::F32, 3, 64, 64}, true);
+  for (const SafetensorsFile *file : {&*all, &*second}) {
+    Result<dsl::QuantizedMatrix> back = readQuantized(*file, "b");
+    ASSERT_TRUE(direct.ok() && back.ok());
+    for (int64_t row = 0; row < 3; ++row)
+      EXPECT_EQ(direct->rowValues(row), back->rowValues(row));
+  }
+  EXPECT_EQ(error("out.safetensors.index.json", "twice.safetensors"),
+            "error: 'out.safetensors.index.json' is a quantized file, numbers are needed "
+            "[already_quantized]\n");
+  auto found = findQuantized(folder + "out.safetensors.index.json:b");
+  ASSERT_TRUE(found.ok() && found->has_value());
+  EXPECT_EQ((*found)->name, "b");
+}
+
+TEST_F(ShardedFileTest, mayBeItsOwnOutput) {
+  putModel();
+  ASSERT_EQ(error("in.safetensors.index.json", "in.safetensors.index.json"), "done");
+  EXPECT_EQ(filesThere(), 3U);
+  Result<SafetensorsFile> all = SafetensorsFile::open(folder + "in.safetensors.index.json");
+  ASSERT_TRUE(all.ok()) << all.error().str();
+  EXPECT_EQ(quantizedNames(*all), (std::vector<std::string>{"a", "b"}));
+}
+
+TEST_F(ShardedFileTest, givesMatricesByName) {
+  putModel();
+  Result<Tensor> tensor = readTensor(folder + "in.safetensors.index.json:b");
+  ASSERT_TRUE(tensor.ok()) << tensor.error().str();
+  EXPECT_EQ(tensor->view.rows, 3);
+  EXPECT_EQ(tensor->view.at(2, 63), static_cast<double>(others.back()));
+}
+
+TEST_F(ShardedFileTest, indicesThatLieAreRefused) {
+  auto invalid = [](const std::string &what) {
+    return "error: 'in.safetensors.index.json' is not a valid .safetensors.index.json file: " +
+           what + " [tensor_file_invalid]\n";
+  };
+  putModel();
+  EXPECT_EQ(errorOfIndex("{"), invalid("it is no JSON"));
+  EXPECT_EQ(errorOfIndex(""), invalid("it is no JSON"));
+  EXPECT_EQ(errorOfIndex(std::string(1 << 20, '[')), invalid("it is no JSON"));
+  for (const char *text : {"{}", "[]", "7", R"({"weight_map": []})", R"({"weight_map": {}})"})
+    EXPECT_EQ(errorOfIndex(text), invalid("it has no 'weight_map' with the files of tensors"));
+  for (const char *file : {"7", "[\"x.safetensors\"]", "\"../x.safetensors\"", "\"/x.safetensors\"",
+                           "\"x.bin\"", "\"d/x.safetensors\"", "{\"x\": {}}"})
+    EXPECT_EQ(errorOfIndex(std::string(R"({"weight_map": {"a": )") + file + "}}"),
+              invalid("what 'weight_map' says of 'a' is no name of a .safetensors file beside it"));
+  EXPECT_EQ(errorOfIndex(R"({"weight_map": {"a": "none.safetensors"}})"),
+            "error: 'none.safetensors' cannot be read: No such file or directory "
+            "[file_not_readable]\n");
+  EXPECT_EQ(errorOfIndex(R"({"weight_map": {"c": "in-00002-of-00002.safetensors"}})"),
+            invalid("'c' is not in 'in-00002-of-00002.safetensors', as it says"));
+  put("in-00002-of-00002.safetensors", safetensors({b, norm}));
+  EXPECT_EQ(errorOfIndex(R"({"weight_map": {"a": "in-00001-of-00002.safetensors",
+                                            "b": "in-00002-of-00002.safetensors"}})"),
+            invalid("two of its files hold 'norm'"));
+  EXPECT_EQ(filesThere(), 3U);
+}
+
+TEST_F(ShardedFileTest, nothingIsWrittenWhereATensorIsRefused) {
+  putModel();
+  std::vector<float> bad = others;
+  bad[7] = std::numeric_limits<float>::infinity();
+  put("in-00002-of-00002.safetensors", safetensors({{"b", "F32", "3,64", bytesOf(bad)}}));
+  EXPECT_NE(error("in.safetensors.index.json", "out.safetensors.index.json")
+                .find("error: 'b' of 'in.safetensors.index.json'"),
+            std::string::npos);
+  EXPECT_EQ(filesThere(), 3U);
+}
+
+} // namespace
