@@ -4,174 +4,18 @@
 #include "dsl/DeriveEncode.h"
 #include "dsl/Findings.h"
 #include "dsl/StoredValues.h"
+#include "runtime/QuantizerExpressions.h"
 
 #include <algorithm>
-#include <cinttypes>
-#include <cmath>
-#include <cstdio>
-#include <limits>
 #include <numeric>
-#include <set>
 
 namespace rho {
 namespace {
 
+using namespace quantizer;
+
 // Numbers that a thread of the kernel takes at once (`chunk` there).
 constexpr int64_t chunk = 8;
-
-// The same double in CUDA C++.
-std::string literal(double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.17g", value);
-  std::string out = text;
-  return out.find_first_of(".e") == std::string::npos ? out + ".0" : out;
-}
-
-std::string hexadecimal(uint32_t value) {
-  char text[16];
-  std::snprintf(text, sizeof text, "0x%" PRIx32 "u", value);
-  return text;
-}
-
-// As the program calls it, or spells it out.
-std::string nameOf(dsl::ElementType type) {
-  static const std::set<std::string_view> named = {"e2m1", "e4m3", "e8m0", "f16", "bf16", "f32"};
-  if (type.isInteger() || named.contains(type.name()))
-    return std::string(type.name());
-  const double infinity = std::numeric_limits<double>::infinity();
-  const char *special = std::isinf(type.decode(type.encode(infinity)))       ? "Special::Ieee"
-                        : std::isnan(type.decode(type.encode(std::nan("")))) ? "Special::NanOnly"
-                                                                             : "Special::None";
-  auto number = [](int value) { return std::to_string(value) + ", "; };
-  return "Float<" + number(type.bits()) + number(type.exponentBits()) +
-         number(type.mantissaBits()) + number((1 << (type.exponentBits() - 1)) - 1) + special +
-         ", " + hexadecimal(type.encode(type.maxFinite())) + ", " +
-         hexadecimal(type.encode(std::nan(""))) + (type.hasSign() ? ">" : ", false>");
-}
-
-std::string componentName(int index) { return "C" + std::to_string(index); }
-
-// Translates expressions: double arithmetic in the order in which it is written.
-class ExpressionWriter {
-public:
-  // What the returned expressions of rules need: variables, and statements that set them.
-  std::vector<std::string> variables;
-  std::string statements;
-  std::vector<std::pair<std::string, std::string>>
-      reductions; // their operation, and how to call it
-
-  // A rule: components, read where the team begins, and reductions are variables.
-  std::string rule(const dsl::Expr &expr) { return write(expr, Reads::Once); }
-  // What the same, or a side of a partition's rule, makes of reduced(0), reduced(1), ...
-  std::string ofReduced(const dsl::Expr &expr) { return write(expr, Reads::Reduced); }
-  // A value: the element and components of `scales`.
-  std::string value(const dsl::Expr &expr) { return write(expr, Reads::Scales); }
-
-private:
-  enum class Reads : uint8_t { Once, Inside, Reduced, Scales };
-
-  std::string write(const dsl::Expr &expr, Reads reads) {
-    using Kind = dsl::Expr::Kind;
-    auto operand = [&](size_t i) { return write(*expr.operands[i], reads); };
-    switch (expr.kind) {
-    case Kind::Integer:
-      return literal(static_cast<double>(expr.integer));
-    case Kind::Real:
-      return literal(expr.real);
-    case Kind::Component:
-      if (reads == Reads::Scales)
-        return expr.component == 0 ? "element" : "scales.c" + std::to_string(expr.component);
-      return component(expr.component);
-    case Kind::Input:
-      return "x";
-    case Kind::Negate:
-      return "(-" + operand(0) + ")";
-    case Kind::Cast: {
-      std::string type = expr.type ? nameOf(*expr.type) : "f32"; // sema gives every cast its type
-      return type + "::decode(" + type + "::encode(" + operand(0) + "))";
-    }
-    case Kind::Reduce:
-      return reduction(expr, reads == Reads::Reduced);
-    case Kind::Call:
-      return call(expr, reads);
-    case Kind::Binary:
-      break;
-    }
-    std::string a = operand(0), b = operand(1);
-    switch (expr.op) {
-    case dsl::Expr::Op::Add:
-      return "(" + a + " + " + b + ")";
-    case dsl::Expr::Op::Sub:
-      return "(" + a + " - " + b + ")";
-    case dsl::Expr::Op::Mul:
-      return "(" + a + " * " + b + ")";
-    case dsl::Expr::Op::Div:
-      return "divide(" + a + ", " + b + ")";
-    default:
-      return "(" + a + " * 0.0)"; // bitwise operators in rules do not pass sema
-    }
-  }
-
-  std::string call(const dsl::Expr &expr, Reads reads) {
-    std::string a = write(*expr.operands[0], reads);
-    if (expr.function == dsl::Expr::Function::BitFloor)
-      return "bitFloor(" + a + ")";
-    const char *name = expr.function == dsl::Expr::Function::Min ? "smaller(" : "larger(";
-    return name + a + ", " + write(*expr.operands[1], reads) + ")";
-  }
-
-  // Constant over the extent of the rule: read once.
-  std::string component(int index) {
-    return variable("c" + std::to_string(index),
-                    "values.template read<" + componentName(index) + ">(team.begin)");
-  }
-
-  std::string variable(const std::string &name, const std::string &value) {
-    if (std::find(variables.begin(), variables.end(), name) == variables.end()) {
-      variables.push_back(name);
-      statements += "      " + name + " = " + value + ";\n";
-    }
-    return name;
-  }
-
-  // The numbers over what they share.
-  static bool isQuotient(const dsl::Expr &expr) {
-    if (expr.kind == dsl::Expr::Kind::Input)
-      return true;
-    return expr.kind == dsl::Expr::Kind::Binary && expr.op == dsl::Expr::Op::Div &&
-           isQuotient(*expr.operands[0]) && !readsNumbers(*expr.operands[1]);
-  }
-  static bool readsNumbers(const dsl::Expr &expr) {
-    return expr.kind == dsl::Expr::Kind::Input ||
-           (expr.kind != dsl::Expr::Kind::Reduce &&
-            std::any_of(expr.operands.begin(), expr.operands.end(),
-                        [](const auto &operand) { return readsNumbers(*operand); }));
-  }
-
-  std::string reduction(const dsl::Expr &expr, bool reduced) {
-    const char *operation = expr.reduction == dsl::Expr::Reduction::Absmax ? "Absmax"
-                            : expr.reduction == dsl::Expr::Reduction::Min  ? "Min"
-                                                                           : "Max";
-    const dsl::Expr &operand = *expr.operands[0];
-    // Input itself is compared in float, which holds it exactly.
-    const bool plain = operand.kind == dsl::Expr::Kind::Input;
-    const std::string call =
-        plain && expr.reduction == dsl::Expr::Reduction::Absmax
-            ? "team.absmax()"
-            : std::string("team.template ") +
-                  (!plain && isQuotient(operand) ? "reduceQuotients<" : "reduce<") + operation +
-                  ">(" +
-                  (plain ? "[](float x) { return x; }"
-                         : "[&](double x) { return " + write(operand, Reads::Inside) + "; }") +
-                  ")";
-    const std::pair<std::string, std::string> wanted = {operation, call};
-    const auto found = std::find(reductions.begin(), reductions.end(), wanted);
-    const std::string index = std::to_string(found - reductions.begin());
-    if (found == reductions.end())
-      reductions.push_back(wanted);
-    return reduced ? "reduced(" + index + ")" : variable("r" + index, call);
-  }
-};
 
 bool isOfTensor(const dsl::Component &component) { return component.extent == dsl::Extent::Tensor; }
 
@@ -208,7 +52,8 @@ std::string ruleText(const dsl::ExprPtr &ptr) {
 
 // The same of a component per tensor, whose reductions all rows make.
 std::string reducedText(const dsl::ExprPtr &rule, ExpressionWriter &reductions) {
-  return "  template <class Reduced> static __device__ double value(const Reduced &reduced) {\n"
+  return "  template <class Reduced, class Values>\n"
+         "  static __device__ double value(const Reduced &reduced, const Values &values) {\n"
          "    return " +
          reductions.ofReduced(*rule) + ";\n  }\n";
 }
@@ -261,12 +106,18 @@ std::string valueText(const dsl::Format &format) {
     if (!remap || remap->selector != static_cast<int>(i))
       product += (product.empty() ? "scales." : " * scales.") + member;
   }
+  const bool isProduct = dsl::isProduct(format) || dsl::isRemappedProduct(format);
+  const bool isLine = format.element().type.isInteger() && !remap && isLineOfElement(*format.value);
   std::string special;
   for (size_t i = 0; remap && i + 1 < remap->entries.size(); ++i)
     special += "scales.c" + std::to_string(remap->selector) + " == " + std::to_string(i) + " ? " +
                literal(remap->entries[i].value) + " : ";
   special += remap ? literal(remap->entries.back().value) : "0.0";
-  return "  struct Scales {" + members + (members.empty() ? "" : ";") +
+  return std::string("  static constexpr Value valueForm = Value::") +
+         (isProduct ? "Product"
+          : isLine  ? "Line"
+                    : "Other") +
+         ";\n" + "  struct Scales {" + members + (members.empty() ? "" : ";") +
          " };\n"
          "  template <class Values>\n"
          "  static __device__ Scales scales(const Values &values, int column) {\n"
@@ -373,15 +224,17 @@ std::string partitionText(const dsl::Format &format, const dsl::Format &stored,
   std::string text, parts;
   ExpressionWriter rules;
   int buffers = 0;
+  std::vector<const dsl::Format *> formats;
   for (size_t i = 0; i < partition.parts.size(); ++i) {
     const dsl::Part &part = partition.parts[i];
+    formats.push_back(part.format.get());
     text += partText({*part.format, *stored.partition->parts[i].format, layout.parts[i],
                       static_cast<int>(i), buffers, partition.blocks.k, selectionText(part, rules)},
                      rules);
     buffers += static_cast<int>(part.format->components.size());
     parts += (i == 0 ? "part" : ", part") + std::to_string(i) + "::Part";
   }
-  return "#define RHO_PARTITION\n" + text + reductionsText(rules) +
+  return "#define RHO_PARTITION\n" + tablesText(formats) + text + reductionsText(rules) +
          "struct Partition {\n  using Parts = List<" + parts +
          ">;\n  static constexpr int block = " + std::to_string(partition.blocks.k) + ";\n};\n" +
          countsText(partition.parts.size(), static_cast<size_t>(buffers));
@@ -391,13 +244,6 @@ bool hasTensorRules(const dsl::Format &format) {
   return std::any_of(format.components.begin(), format.components.end(), isOfTensor);
 }
 
-// Whether a rule reads other components.
-bool readsComponents(const dsl::Expr &expr) {
-  return expr.kind == dsl::Expr::Kind::Component ||
-         std::any_of(expr.operands.begin(), expr.operands.end(),
-                     [](const auto &operand) { return readsComponents(*operand); });
-}
-
 // What the program cannot do with a format that is not divided.
 std::optional<std::string> problemOfWhole(const dsl::Format &format, const dsl::Format &stored) {
   const dsl::Component &element = format.element();
@@ -405,22 +251,19 @@ std::optional<std::string> problemOfWhole(const dsl::Format &format, const dsl::
       std::any_of(element.remap->entries.begin(), element.remap->entries.end(),
                   [](const dsl::Remap::Entry &entry) { return entry.component >= 0; }))
     return "a code of '" + element.name + "' stands for a component's value";
-  if (!dsl::isProduct(format) && !dsl::isRemappedProduct(format))
-    return "its value is no product of the element and scales";
+  if (readsBits(*format.value))
+    return "its value has bitwise operators or casts to integers";
   if (!format.requirements.empty())
     return "it has a requirement";
   if (format.residual)
     return "it has a residual";
-  for (const dsl::Component &component : format.components)
-    if (component.type.isCodebook())
-      return "'" + component.name + "' is of a codebook, whose values the kernel does not have";
   if (element.remap && element.type.bits() > 8)
     return "'" + element.name + "' has a remapped code among more than 256";
   for (const dsl::Component &component : format.components) {
     if (isOfTensor(component) && (dsl::isBest(component.encode) ||
-                                  readsComponents(*component.encode) || component.host >= 0))
+                                  reducesComponents(*component.encode) || component.host >= 0))
       return "'" + component.name +
-             "' is per tensor, its rule has candidates or reads other components";
+             "' is per tensor, its rule has candidates or reduces other components";
     if (component.rows != 1)
       return "'" + component.name + "' is per " + dsl::printExtent(component);
     if (component.host >= 0 && !(format == stored) &&
@@ -437,7 +280,8 @@ std::string quantizerHeader(const dsl::Format &format, const dsl::Format &stored
   if (format.partition)
     return partitionText(format, stored, layout);
   ExpressionWriter rules;
-  const std::string part = partText({format, stored, layout, 0, 0, 0}, rules);
+  const std::string part =
+      tablesText({&format}) + partText({format, stored, layout, 0, 0, 0}, rules);
   return (hasTensorRules(format) ? "#define RHO_TENSOR\n" + part + reductionsText(rules) : part) +
          "using Only = part0::Part;\n" + countsText(1, format.components.size());
 }

@@ -152,10 +152,11 @@ template <int Index> __device__ void combineRows(const Scratch &scratch) {
 template <int Index> __device__ void storeComponents(const Arguments &a, const Scratch &scratch) {
   if constexpr (Index < Only::OfTensor::size) {
     using Component = Get<Index, Only::OfTensor>;
+    const auto row = rowOf<Only>(a, 0, nullptr);
     const double value = Component::value(
-        [&](int reduction) { return scratch.terms[reduction * scratch.rows] + 0.0; });
+        [&](int reduction) { return scratch.terms[reduction * scratch.rows] + 0.0; }, row);
     if ((a.given >> Component::index & 1) == 0)
-      rowOf<Only>(a, 0, nullptr).template store<Component>(0, Component::Type::encode(value));
+      row.template store<Component>(0, Component::Type::encode(value));
     storeComponents<Index + 1>(a, scratch);
   }
 }

@@ -10,51 +10,21 @@ __device__ double elementOf(const typename Part::Scales &scales, unsigned code) 
              : Part::Element::decode(code);
 }
 
-// Of equal values the even code is taken, then the lower.
-__device__ inline bool isBefore(unsigned a, unsigned b) {
-  return a % 2 != b % 2 ? a % 2 == 0 : a < b;
-}
-
-// The code with the nearest value: of two equally near ones the even code, then the lower.
+// The code with the nearest value.
 template <class Part>
 __device__ unsigned nearestCode(const typename Part::Scales &scales, double x) {
   if (x != x)
     return 0;
-  bool hasLower = false, hasUpper = false;
-  unsigned lower = 0, upper = 0;
-  double below = 0, above = 0;
-#pragma unroll 1
-  for (unsigned code = 0; code < 1u << Part::Element::bits; ++code) {
-    const double value = Part::value(scales, elementOf<Part>(scales, code));
-    if (!(fabs(value) < bitsToDouble(0x7ff0000000000000ull)))
-      continue;
-    if (value < x) {
-      if (!hasLower || value > below || (value == below && isBefore(code, lower))) {
-        lower = code;
-        below = value;
-      }
-      hasLower = true;
-    } else {
-      if (!hasUpper || value < above || (value == above && isBefore(code, upper))) {
-        upper = code;
-        above = value;
-      }
-      hasUpper = true;
-    }
-  }
-  if (!hasLower || !hasUpper)
-    return hasUpper ? upper : lower;
-  const double up = above - x, down = x - below;
-  if (up != down)
-    return up < down ? upper : lower;
-  return isBefore(upper, lower) ? upper : lower;
+  return nearestOf(1u << Part::Element::bits,
+                   [&](unsigned code) { return Part::value(scales, elementOf<Part>(scales, code)); },
+                   x);
 }
 
-// The host's way: encode(x / scale), 0 where the scale is 0; with a remapped code the nearest
-// value.
+// The host's way: encode(x / scale), 0 where the scale is 0; with a remapped code, and where the
+// value is no product, the nearest value.
 template <class Part>
 __device__ unsigned encodeExactly(const typename Part::Scales &scales, float x) {
-  if constexpr (Part::remapped >= 0)
+  if constexpr (Part::remapped >= 0 || Part::valueForm != Value::Product)
     return nearestCode<Part>(scales, x);
   const double scale = Part::product(scales);
   return scale == 0 ? Part::Element::encode(0)
@@ -62,31 +32,47 @@ __device__ unsigned encodeExactly(const typename Part::Scales &scales, float x) 
 }
 
 // Numbers over their scale, in float: off by at most 2^-22 of themselves, not at all where the
-// scale is a power of two.
-struct Quotient {
+// scale is a power of two. Where the value is a line, element * slope + offset, numbers less the
+// offset over the slope, off by as much.
+template <class Part> struct Quotient {
   float inverse = 0;
   float error = 0; // 1, 0, or infinity where the scale is of no use
-  __device__ void divideBy(double scale) {
+  double offset = 0;
+  __device__ void divideBy(const typename Part::Scales &scales) {
+    double scale = 0; // no quotient
+    if constexpr (Part::valueForm == Value::Product)
+      scale = Part::product(scales);
+    if constexpr (Part::valueForm == Value::Line) {
+      offset = Part::value(scales, 0);
+      const double slope = Part::value(scales, 1) - offset;
+      scale = fabs(offset) < fabs(slope) * 0x1p20 ? slope : 0;
+    }
     const float rounded = static_cast<float>(scale);
     const bool usable = fabsf(rounded) > 1e-30f && fabsf(rounded) < 1e30f;
-    const bool isPower = (doubleToBits(scale) & 0xfffffffffffffull) == 0;
+    const bool isExact = Part::valueForm == Value::Product &&
+                         (doubleToBits(scale) & 0xfffffffffffffull) == 0; // a power of two
     inverse = 1.0f / rounded;
-    error = !usable ? __int_as_float(0x7f800000) : isPower ? 0.0f : 1.0f;
+    error = !usable ? __int_as_float(0x7f800000) : isExact ? 0.0f : 1.0f;
+  }
+  __device__ float of(float x) const {
+    if constexpr (Part::valueForm == Value::Line)
+      return static_cast<float>(static_cast<double>(x) - offset) * inverse;
+    return x * inverse;
   }
 };
 
 // What rounding a quotient gave: the code, its number, and whether that is what the exact quotient
 // gives: the distance to the number is that of a tie less `error` times a margin.
-struct Rounded {
+template <class Real> struct Rounded {
   unsigned code;
-  float number;
+  Real number;
   bool sure;
 };
 
 // Integers: after clamping to at most 8 bits the quotient is off by less than 2^-15, half of the
 // margin.
 template <int Bits, bool Signed>
-__device__ Rounded roundQuotient(Integer<Bits, Signed>, float quotient, float error) {
+__device__ Rounded<float> roundQuotient(Integer<Bits, Signed>, float quotient, float error) {
   using Type = Integer<Bits, Signed>;
   constexpr float magic = 12582912.0f; // 1.5 * 2^23: its last bit is 1
   const float clamped =
@@ -101,7 +87,7 @@ __device__ Rounded roundQuotient(Integer<Bits, Signed>, float quotient, float er
 // exponent are the code's last bits.
 template <int Bits, int ExponentBits, int MantissaBits, int Bias, Special special, unsigned MaxCode,
           unsigned NanCode, bool Signed>
-__device__ Rounded
+__device__ Rounded<float>
 roundQuotient(Float<Bits, ExponentBits, MantissaBits, Bias, special, MaxCode, NanCode, Signed>,
               float quotient, float error) {
   using Type = Float<Bits, ExponentBits, MantissaBits, Bias, special, MaxCode, NanCode, Signed>;
@@ -122,19 +108,40 @@ roundQuotient(Float<Bits, ExponentBits, MantissaBits, Bias, special, MaxCode, Na
               fabsf(positive - (shifted - magic)) <=
                   power * (0x1p-24f - error * margin * 0x1p-23f)};
 }
-template <class Type> __device__ Rounded roundQuotient(Type, float, float) { return {0, 0, false}; }
+// Codebooks: differences are off by less than 2^-21 of what they are of.
+template <class Table>
+__device__ Rounded<double> roundQuotient(Codebook<Table>, float quotient, float error) {
+  const float infinity = __int_as_float(0x7f800000);
+  float nearest = infinity, second = infinity;
+  unsigned found = 0;
+#pragma unroll 1
+  for (unsigned code = 0; code < Codebook<Table>::codes; ++code) {
+    const float distance = fabsf(quotient - static_cast<float>(Table::values(code)));
+    const bool isNearer = distance < nearest;
+    second = isNearer ? nearest : fminf(second, distance);
+    nearest = isNearer ? distance : nearest;
+    found = isNearer ? code : found;
+  }
+  const float margin = (1.0f + error) * 0x1p-20f * (fabsf(quotient) + second);
+  return {found, Table::values(found), second - nearest > margin};
+}
+template <class Type> __device__ Rounded<float> roundQuotient(Type, float, float) {
+  return {0, 0, false};
+}
 
 // Whether the remapped code's number is nearer than the rounded one, where the margin of the
 // quotient's error allows to say.
 template <class Part>
-__device__ void considerSpecial(Rounded &rounded, float quotient, float special) {
+__device__ void considerSpecial(Rounded<typename Part::Element::Real> &rounded, float quotient,
+                                float special) {
   constexpr unsigned code = static_cast<unsigned>(Part::remapped);
   if (rounded.code == code) { // -0, whose number code 0 has too; or a number that is no more
     rounded.sure = rounded.sure && code != 0 && Part::Element::decode(code) == 0;
     rounded.code = 0;
   }
-  const float nearer = fabsf(quotient - special), far = fabsf(quotient - rounded.number);
-  const float margin = 0x1p-19f * (fabsf(quotient) + fabsf(special) + fabsf(rounded.number));
+  const float number = static_cast<float>(rounded.number);
+  const float nearer = fabsf(quotient - special), far = fabsf(quotient - number);
+  const float margin = 0x1p-19f * (fabsf(quotient) + fabsf(special) + fabsf(number));
   if (nearer < far - margin) {
     rounded.code = code;
     rounded.sure = fabsf(quotient) < 1e30f;
@@ -156,12 +163,13 @@ template <int StoredBits, int Bits> __device__ unsigned stored(Integer<Bits, tru
 // Part::special().
 template <class Part> struct Codes {
   static constexpr int bits = Part::elementBits, wordCount = chunk * bits / 32;
+  using Real = typename Part::Element::Real;
   unsigned words[wordCount] = {};
-  float numbers[chunk];
+  Real numbers[chunk];
   unsigned remapped = 0; // a bit for each number
 
   // Drops the first and appends one.
-  __device__ void push(unsigned code, float number) {
+  __device__ void push(unsigned code, Real number) {
 #pragma unroll
     for (int i = 0; i < wordCount; ++i) {
       const unsigned next = i + 1 < wordCount ? words[i + 1] : code;
@@ -183,18 +191,18 @@ __device__ Codes<typename Values::Part> encodeChunk(const Values &values, int co
   constexpr int bits = Part::elementBits;
   Codes<Part> out;
   unsigned unsure = 0;
-  Quotient over;
+  Quotient<Part> over;
   float special = 0;
 #pragma unroll
   for (int j = 0; j < chunk; ++j) {
     if (j % Part::scaleRun == 0 && j < count) {
       const typename Part::Scales scales = Part::scales(values, column + j);
-      over.divideBy(Part::product(scales));
+      over.divideBy(scales);
       if constexpr (Part::remapped >= 0)
         special = static_cast<float>(Part::special(scales));
     }
-    const float quotient = x[j] * over.inverse;
-    Rounded rounded = roundQuotient(Type(), quotient, over.error);
+    const float quotient = over.of(x[j]);
+    auto rounded = roundQuotient(Type(), quotient, over.error);
     if constexpr (Part::remapped >= 0) {
       considerSpecial<Part>(rounded, quotient, special);
       out.remapped |= rounded.code == static_cast<unsigned>(Part::remapped) ? 1u << j : 0u;
@@ -214,7 +222,8 @@ __device__ Codes<typename Values::Part> encodeChunk(const Values &values, int co
     for (int at = 0; at < chunk; ++at) {
       const unsigned code =
           encodeExactly<Part>(Part::scales(values, column + min(at, count - 1)), left[0]);
-      out.push(stored<bits>(Type(), code), static_cast<float>(Type::decode(code)));
+      out.push(stored<bits>(Type(), code),
+               static_cast<typename Type::Real>(Type::decode(code)));
       out.remapped |= code == static_cast<unsigned>(Part::remapped) ? 1u << at : 0u;
 #pragma unroll
       for (int j = 0; j + 1 < chunk; ++j)

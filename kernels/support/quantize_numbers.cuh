@@ -21,8 +21,10 @@ __device__ inline double roundToMultiple(double value, int exponent) {
   return (value + magic) - magic;
 }
 
+// `Real` of a type holds the numbers of all of its codes.
 template <int Bits, bool Signed> struct Integer {
   static constexpr int bits = Bits;
+  using Real = float;
   static constexpr int low = Signed ? -(1 << (Bits - 1)) : 0;
   static constexpr int high = Signed ? (1 << (Bits - 1)) - 1 : (1 << Bits) - 1;
   static __device__ double decode(unsigned code) {
@@ -44,6 +46,7 @@ template <int Bits, int ExponentBits, int MantissaBits, int Bias, Special specia
           unsigned NanCode, bool Signed = true>
 struct Float {
   static constexpr int bits = Bits;
+  using Real = float;
   static __device__ double magnitude(unsigned code) {
     unsigned exponent = code >> MantissaBits, mantissa = code & ((1u << MantissaBits) - 1);
     if (special == Special::Ieee && exponent == (1u << ExponentBits) - 1)
@@ -92,9 +95,61 @@ struct Float {
   }
 };
 
+// Of equal values the even code is taken, then the lower.
+__device__ inline bool isBefore(unsigned a, unsigned b) {
+  return a % 2 != b % 2 ? a % 2 == 0 : a < b;
+}
+
+// Of the codes below `count` that with the finite value nearest to x: of two equally near ones the
+// even code, then the lower. 0 where none is finite.
+template <class ValueOf>
+__device__ unsigned nearestOf(unsigned count, const ValueOf &valueOf, double x) {
+  bool hasLower = false, hasUpper = false;
+  unsigned lower = 0, upper = 0;
+  double below = 0, above = 0;
+#pragma unroll 1
+  for (unsigned code = 0; code < count; ++code) {
+    const double value = valueOf(code);
+    if (!(fabs(value) < bitsToDouble(0x7ff0000000000000ull)))
+      continue;
+    if (value < x) {
+      if (!hasLower || value > below || (value == below && isBefore(code, lower))) {
+        lower = code;
+        below = value;
+      }
+      hasLower = true;
+    } else {
+      if (!hasUpper || value < above || (value == above && isBefore(code, upper))) {
+        upper = code;
+        above = value;
+      }
+      hasUpper = true;
+    }
+  }
+  if (!hasLower || !hasUpper)
+    return hasUpper ? upper : lower;
+  const double up = above - x, down = x - below;
+  if (up != down)
+    return up < down ? upper : lower;
+  return isBefore(upper, lower) ? upper : lower;
+}
+
+// A codebook; `Table` has its bits and the values of its codes. A port of dsl/Codebook.cpp.
+template <class Table> struct Codebook {
+  static constexpr int bits = Table::bits;
+  static constexpr unsigned codes = 1u << bits;
+  using Real = double;
+  static __device__ double decode(unsigned code) { return Table::values(code & (codes - 1)); }
+  static __device__ unsigned encode(double value) {
+    return nearestOf(codes, [](unsigned code) { return Table::values(code); },
+                     value == value ? value : 0);
+  }
+};
+
 // e8m0: the exponent alone; of a tie the even code.
 struct PowerOfTwo {
   static constexpr int bits = 8;
+  using Real = float;
   static __device__ double decode(unsigned code) {
     return code == 0xff ? bitsToDouble(0x7ff8000000000000ull)
                         : powerOfTwo(static_cast<int>(code) - 127);
@@ -115,6 +170,7 @@ struct PowerOfTwo {
 
 struct f32 {
   static constexpr int bits = 32;
+  using Real = float;
   static __device__ double decode(unsigned code) { return __uint_as_float(code); }
   static __device__ unsigned encode(double value) {
     if (value != value)
@@ -146,6 +202,10 @@ using e4m3 = Float<8, 4, 3, 7, Special::NanOnly, 0x7e, 0x7f>;
 using e8m0 = PowerOfTwo;
 using f16 = Float<16, 5, 10, 15, Special::Ieee, 0x7bff, 0x7e00>;
 using bf16 = Float<16, 8, 7, 127, Special::Ieee, 0x7f7f, 0x7fc0>;
+
+// What the value of a number is: the element times its scales, Part::product(); a line in an element of
+// integers; or neither.
+enum class Value { Product, Line, Other };
 
 // Division in encode rules: what a scale that is 0 multiplies is 0.
 __device__ inline double divide(double a, double b) { return b == 0 ? 0 : a / b; }

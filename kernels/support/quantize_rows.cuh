@@ -128,6 +128,17 @@ template <class Op, class R> __device__ R combine(R a, R b) {
   return b != b || Op::template better<R>(b, a) ? (a != a ? a : b) : a;
 }
 
+// What a function that divides makes of numbers with these extremes, or that largest magnitude, of
+// all of them. Division and its rounding keep the order of numbers or turn it, so that the extremes
+// of what it gives are those of the numbers.
+template <class Op, class Function> __device__ double quotient(Function function, double largest) {
+  return Op::prepare(function(largest)) + 0.0;
+}
+template <class Op, class Function>
+__device__ double quotient(Function function, double least, double most) {
+  return combine<Op>(function(least), function(most)) + 0.0;
+}
+
 // The largest magnitude of floats as unsigned integers: their bits are ordered as they are, with
 // NaN above infinity.
 __device__ inline unsigned magnitudeBits(float x) {
@@ -154,13 +165,12 @@ public:
     best = share(best, [](R a, R b) { return combine<Op>(a, b); });
     return static_cast<double>(best) + 0.0; // never -0: which zero is found depends on the order
   }
-  // The same of a function that divides. Division and its rounding keep the order of numbers or
-  // turn it, so that the extremes of what it gives are those of the numbers.
+  // The same of a function that divides.
   template <class Op, class Function> __device__ double reduceQuotients(Function function) const {
     if constexpr (Op::ofMagnitude)
-      return Op::prepare(function(absmax())) + 0.0;
+      return quotient<Op>(function, absmax());
     auto number = [](float x) { return x; };
-    return combine<Op>(function(reduce<Min>(number)), function(reduce<Max>(number))) + 0.0;
+    return quotient<Op>(function, reduce<Min>(number), reduce<Max>(number));
   }
   // Absmax of the numbers themselves.
   __device__ double absmax() const {

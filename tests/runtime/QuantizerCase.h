@@ -215,6 +215,41 @@ inline std::vector<QuantizerCase> quantizerCases() {
        {},
        {},
        "f16"},
+      // Zero points and offsets, of rows, groups and the tensor; numbers in place of their codes.
+      {"format a { element: u8 scale: f32 per token zero: u8 per token value = (element - zero) * "
+       "scale }"},
+      {"format a { element: u4 scale: f16 per k[32] zero: u4 per k[32] value = (element - zero) * "
+       "scale }",
+       {},
+       {},
+       {},
+       "f16"},
+      {"format a { element: u8 scale: f32 per tensor zero: u8 per tensor value = (element - zero) "
+       "* "
+       "scale }"},
+      {"format a { element: u8 scale: f32 per tensor zero: u8 per tensor value = (element - zero) "
+       "* "
+       "scale }",
+       {},
+       {},
+       {{1, 0x3d000000}}},
+      {"format a { element: u5 scale: f32 per k[16] low: f32 per k[16] value = element * scale + "
+       "low }",
+       {{8}}},
+      // Neither a product nor a line of integers.
+      {"format a { element: e2m1 scale: f16 per token low: f16 per token value = bf16(element * "
+       "scale) - low encode { scale = best(absmax(x) / 6, max(x) / 4) low = absmax(x) / 8 } }"},
+      // Codebooks as elements and as scales.
+      {"format a { element: codebook [-1, -0.6961928009986877, 0, 0, 0.1, 0.33791524171829224, 1, "
+       "1.7, 2, 2.1, 2.2, 3, -5, -7, 0.5, 0.55] scale: codebook [0.25, 0.5, 1, 3.1] per k[24] "
+       "value "
+       "= element * scale }"},
+      {"format a { element: codebook [-3, -1, 1.5, 2] scale: bf16 per k[64] value = element * "
+       "scale }",
+       {},
+       {},
+       {},
+       "bf16"},
   };
 }
 

@@ -108,7 +108,9 @@ TEST(QuantizerSource, PartsWithRulesAndRemappedCodes) {
   expect(cases[6], "remapped.cuh");
   expect(cases[10], "parts.cuh");
   expect(cases[12], "tensor.cuh");
-  expect(cases.back(), "numbers.cuh");
+  expect(cases[17], "numbers.cuh");
+  expect(cases[20], "zero_of_tensor.cuh");
+  expect(cases[24], "codebooks.cuh");
 }
 
 // What the host knows and the generated source does not.
@@ -119,29 +121,26 @@ TEST(QuantizerSource, WhatOnlyTheHostQuantizes) {
   };
   for (const QuantizerCase &test : quantizerCases())
     EXPECT_EQ(problem(test.formats), "none");
-  EXPECT_EQ(problem("format a { element: s8 scale: codebook [1, 2] per k[64] value = element * "
-                    "scale encode { scale = 1 } }"),
-            "'scale' is of a codebook, whose values the kernel does not have");
   EXPECT_EQ(problem("format a { partition per k[64] { low: f16 high: bf16 } }"),
             "its blocks are per k[64], not per tensor k[G] with G a multiple of 8");
   EXPECT_EQ(problem("format a { partition per tensor k[76] { low: f16 high: bf16 } }"),
             "its blocks are per tensor k[76], not per tensor k[G] with G a multiple of 8");
-  EXPECT_EQ(
-      problem("format a { element: u8 scale: f32 per token zero: u8 per token value = (element - "
-              "zero) * scale }"),
-      "its value is no product of the element and scales");
+  EXPECT_EQ(problem("format a { element: u4 step: u8 per token value = s8(element * step ^ 0x80) "
+                    "encode { step = 1 } }"),
+            "its value has bitwise operators or casts to integers");
   EXPECT_EQ(
       problem("format a { element: e4m3 scale: f32 per m[8] k[128] value = element * scale }"),
       "'scale' is per m[8] k[128]");
   EXPECT_EQ(problem("format a { element: s4 value = element require element <= 6 }"),
             "it has a requirement");
-  const std::string reason = "'t' is per tensor, its rule has candidates or reads other components";
+  const std::string reason =
+      "'t' is per tensor, its rule has candidates or reduces other components";
   EXPECT_EQ(problem("format a { element: s8 t: f16 per tensor value = element * t encode { t = "
                     "best(absmax(x) / 127, absmax(x) / 100) } }"),
             reason);
   EXPECT_EQ(
       problem("format a { element: s8 all: f32 per tensor t: f16 per tensor value = element * "
-              "all * t encode { all = 2 t = absmax(x / all) / 127 } }"),
+              "all * t encode { all = 2 t = absmax(x * all) / 127 } }"),
       reason);
   EXPECT_EQ(problem("format p { element: s8 all: f32 per tensor value = element * all } format a { "
                     "partition per tensor k[64] { low: p high: bf16 } }"),

@@ -35,6 +35,7 @@ struct Part {
   static constexpr int block = 64;
   static constexpr int placeRun = 1;
   static constexpr __device__ int columnOf(int place) { return place; }
+  static constexpr Value valueForm = Value::Product;
   struct Scales { double c1; };
   template <class Values>
   static __device__ Scales scales(const Values &values, int column) {
@@ -89,6 +90,7 @@ struct Part {
   static constexpr int block = 64;
   static constexpr int placeRun = 64;
   static constexpr __device__ int columnOf(int place) { return place >> 6 << 6 | (place >> 0 & 1) << 5 | (place >> 1 & 1) << 0 | (place >> 2 & 1) << 1 | (place >> 3 & 1) << 2 | (place >> 4 & 1) << 3 | (place >> 5 & 1) << 4; }
+  static constexpr Value valueForm = Value::Product;
   struct Scales { double c1; };
   template <class Values>
   static __device__ Scales scales(const Values &values, int column) {
@@ -122,6 +124,7 @@ struct Part {
   static constexpr int block = 64;
   static constexpr int placeRun = 1;
   static constexpr __device__ int columnOf(int place) { return place; }
+  static constexpr Value valueForm = Value::Product;
   struct Scales { };
   template <class Values>
   static __device__ Scales scales(const Values &values, int column) {

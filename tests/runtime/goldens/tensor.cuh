@@ -10,7 +10,8 @@ struct C2 { // f16 per tensor
   static constexpr int group = 0;
   static constexpr bool ofTensor = true;
   static constexpr int candidates = 1;
-  template <class Reduced> static __device__ double value(const Reduced &reduced) {
+  template <class Reduced, class Values>
+  static __device__ double value(const Reduced &reduced, const Values &values) {
     return divide(larger(reduced(0), (reduced(1) - reduced(2))), 2688.0);
   }
 };
@@ -24,7 +25,8 @@ struct C3 { // f32 per tensor
   static constexpr int group = 0;
   static constexpr bool ofTensor = true;
   static constexpr int candidates = 1;
-  template <class Reduced> static __device__ double value(const Reduced &reduced) {
+  template <class Reduced, class Values>
+  static __device__ double value(const Reduced &reduced, const Values &values) {
     return 0.5;
   }
 };
@@ -67,6 +69,7 @@ struct Part {
   static constexpr int block = 0;
   static constexpr int placeRun = 1;
   static constexpr __device__ int columnOf(int place) { return place; }
+  static constexpr Value valueForm = Value::Product;
   struct Scales { double c1, c2, c3; };
   template <class Values>
   static __device__ Scales scales(const Values &values, int column) {

@@ -58,6 +58,7 @@ struct Part {
   static constexpr int block = 0;
   static constexpr int placeRun = 1;
   static constexpr __device__ int columnOf(int place) { return place; }
+  static constexpr Value valueForm = Value::Product;
   struct Scales { double c1, c2; };
   template <class Values>
   static __device__ Scales scales(const Values &values, int column) {
