@@ -1,5 +1,5 @@
-// What measuring needs of the planner: plans that are worth it, and the way back from the one that
-// was chosen.
+// Plans beside plan()'s own: those that are worth measuring, the way back from the one that was
+// chosen, and those that several problems share a packed weight with.
 #pragma once
 
 #include "compiler/Plan.h"
@@ -17,5 +17,11 @@ Result<std::vector<Plan>> planCandidates(const dsl::Gemm &gemm, const Problem &p
 // another weight, device or declaration, else those of plan(), whose rules it is held to.
 Result<Plan> adoptPlan(const dsl::Gemm &gemm, const Problem &problem, const DeviceModel &device,
                        const Plan &found, const SourceMap *sources);
+
+// A plan for each problem, all of one n and k, such that all read a weight that is packed in one
+// way: of these ways that with the least product of predicted times, and of its plans the fastest.
+// Errors: those of plan(), no_shared_layout.
+Result<std::vector<Plan>> sharedPlans(const dsl::Gemm &gemm, const std::vector<Problem> &problems,
+                                      const DeviceModel &device, const SourceMap *sources);
 
 } // namespace rho::compiler

@@ -1,6 +1,8 @@
 #include "runtime/EngineImpl.h"
 
+#include "compiler/Candidates.h"
 #include "compiler/Compiler.h"
+#include "compiler/Parallel.h"
 #include "dsl/Findings.h"
 #include "runtime/QuantizerSource.h"
 
@@ -340,6 +342,68 @@ std::shared_ptr<Gemm::Impl> Engine::Impl::makeGemm(std::shared_ptr<const Module:
   impl->shape = shape;
   impl->prepared = std::move(prepared);
   return impl;
+}
+
+Result<Gemm> Engine::Impl::compileAs(std::shared_ptr<const Module::Impl> module,
+                                     const dsl::Gemm &declared,
+                                     std::shared_ptr<const compiler::TargetGemm> target,
+                                     const GemmShape &shape, const compiler::Plan &plan) {
+  Stopwatch watch;
+  const SourceMap *sources = module->module.sources.get();
+  auto prepared = prepareAs(declared, std::move(target), shape, plan, sources, {});
+  if (!prepared)
+    return prepared.error();
+  Gemm gemm;
+  auto impl = makeGemm(std::move(module), declared, shape, *prepared);
+  impl->report = (*prepared)->report;
+  impl->report.totalMilliseconds = watch.lap();
+  gemm.pimpl = std::move(impl);
+  return gemm;
+}
+
+Result<std::vector<Gemm>> Engine::compileShared(const Module &module, std::string_view name,
+                                                int64_t n, int64_t k,
+                                                std::span<const int64_t> batches) const {
+  if (Status valid = checkHandle(*this, "engine"); !valid)
+    return valid.error();
+  if (Status valid = checkHandle(module, "module"); !valid)
+    return valid.error();
+  const dsl::Module &declared = module.impl().module;
+  Result<const dsl::Gemm *> found = findGemm(declared, name);
+  if (!found)
+    return found.error();
+  const dsl::Gemm &gemm = **found;
+  const auto target = pimpl->onTarget(gemm);
+  using Plans = std::vector<compiler::Plan>;
+  std::vector<compiler::Problem> problems;
+  std::string key = cache::hex(requestFor(module.impl(), gemm, {}).declaration);
+  for (int64_t part : {n, k})
+    key += " " + std::to_string(part);
+  for (int64_t m : batches) {
+    problems.push_back({m, n, k});
+    key += " " + std::to_string(m);
+  }
+  auto plans = pimpl->sharedPlans.get(key, [&]() -> Result<std::shared_ptr<const Plans>> {
+    Result<Plans> shared = compiler::sharedPlans(target->gemm, problems, pimpl->backend->model(),
+                                                 declared.sources.get());
+    if (!shared)
+      return shared.error();
+    return std::make_shared<const Plans>(std::move(*shared));
+  });
+  if (!plans)
+    return plans.error();
+  std::vector<Result<Gemm>> compiled(batches.size(), Gemm());
+  parallelFor(static_cast<int64_t>(batches.size()), [&](int64_t i) {
+    const auto at = static_cast<size_t>(i);
+    compiled[at] = pimpl->compileAs(module.pimpl, gemm, target, {batches[at], n, k}, (**plans)[at]);
+  });
+  std::vector<Gemm> gemms;
+  for (Result<Gemm> &each : compiled) {
+    if (!each)
+      return each.error();
+    gemms.push_back(std::move(*each));
+  }
+  return gemms;
 }
 
 Result<Gemm> Engine::compile(const Module &module, std::string_view name,

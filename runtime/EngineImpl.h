@@ -1,6 +1,7 @@
 // The insides of an engine.
 #pragma once
 
+#include "compiler/Plan.h"
 #include "runtime/CacheEntries.h"
 #include "runtime/Kernel.h"
 #include "runtime/TunedPlans.h"
@@ -15,6 +16,7 @@ namespace rho {
 inline constexpr size_t maxRequests = 8192;
 inline constexpr size_t maxKernels = 1024;
 inline constexpr size_t maxQuantizers = 64;
+inline constexpr size_t maxSharedPlans = 256;
 
 struct Request {
   cache::Digest declaration;
@@ -63,6 +65,8 @@ struct Engine::Impl {
   cache::MemoryCache<Request, Prepared, RequestHash> requests{maxRequests};
   cache::MemoryCache<std::string, Kernel> kernels{maxKernels};
   cache::MemoryCache<std::string, Quantizer> quantizers{maxQuantizers};
+  // By declaration, n, k and all m.
+  cache::MemoryCache<std::string, std::vector<compiler::Plan>> sharedPlans{maxSharedPlans};
 
   // By the tuned plan where there is one, else by the planner's.
   Result<std::shared_ptr<const Prepared>> prepare(const Request &request, const dsl::Gemm &gemm,
@@ -72,6 +76,10 @@ struct Engine::Impl {
                                               std::shared_ptr<const compiler::TargetGemm> target,
                                               const GemmShape &shape, const compiler::Plan &plan,
                                               const SourceMap *sources, CompileReport report);
+  // The same as a gemm.
+  Result<Gemm> compileAs(std::shared_ptr<const Module::Impl> module, const dsl::Gemm &declared,
+                         std::shared_ptr<const compiler::TargetGemm> target, const GemmShape &shape,
+                         const compiler::Plan &plan);
   std::shared_ptr<const compiler::TargetGemm> onTarget(const dsl::Gemm &declared) const {
     return std::make_shared<const compiler::TargetGemm>(
         compiler::onTarget(declared, backend->model().target));

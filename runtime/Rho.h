@@ -157,7 +157,7 @@ public:
   ScalarType outputType() const;
   int64_t packedWeightBytes() const;
   // Names how a weight is packed for this gemm. It depends on the plan, so on m: gemms of which it
-  // is the same read one packed weight, others need their own.
+  // is the same read one packed weight, others need their own. See Engine::compileShared.
   std::string weightLayout() const;
   int64_t workspaceBytes() const; // 0: launch needs none
 
@@ -231,6 +231,12 @@ public:
   const Device &device() const;
   // `gemm` may be empty when the module declares exactly one.
   Result<Gemm> compile(const Module &module, std::string_view gemm, const GemmShape &shape) const;
+  // Gemms for several numbers of rows that read one packed weight: weightLayout() of all is the
+  // same. Of the layouts that serve all of `batches` (m of each gemm, in their order) that with the
+  // least product of predicted times; what tune() kept does not count. In as many threads as there
+  // are cores. Errors: those of compile(), no_shared_layout.
+  Result<std::vector<Gemm>> compileShared(const Module &module, std::string_view gemm, int64_t n,
+                                          int64_t k, std::span<const int64_t> batches) const;
   // Compiles the planner's best candidates, in as many threads as there are cores, then measures
   // one after the other and keeps the fastest on disk. compile() uses it from then on for this
   // declaration, n, k, m up to the next multiple of 16 (from 33 to 1024, else the next power of

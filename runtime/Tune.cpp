@@ -66,14 +66,7 @@ Result<TuneReport> Engine::tune(const Module &module, std::string_view name, con
   std::exception_ptr thrown; // by the caller's function, for the caller's thread
   parallelFor(total, [&](int64_t i) {
     auto at = static_cast<size_t>(i);
-    auto prepared = pimpl->prepareAs(gemm, target, shape, (*plans)[at], declared.sources.get(), {});
-    if (prepared) {
-      auto impl = pimpl->makeGemm(module.pimpl, gemm, shape, *prepared);
-      impl->report = (*prepared)->report;
-      gemms[at]->pimpl = std::move(impl);
-    } else {
-      gemms[at] = prepared.error();
-    }
+    gemms[at] = pimpl->compileAs(module.pimpl, gemm, target, shape, (*plans)[at]);
     int64_t ready = ++done;
     try {
       if (options.compiled)

@@ -283,7 +283,7 @@ Result<int> benchCommand(const Options &options) {
        {"--batch", "--length", "--shortest", "--heads", "--head-dim", "--page", "--parts"})
     if (options.has(own))
       return makeError(DiagId::option_missing, {"--kv", std::string(own) + " is for caches only"});
-  for (const char *own : {"--n-k", "--launch"})
+  for (const char *own : {"--n-k", "--launch", "--one-weight"})
     if (options.has(own))
       return makeError(DiagId::option_missing,
                        {"--suite", std::string(own) + " is for suites only"});

@@ -83,6 +83,8 @@ constexpr OptionSpec options[] = {
     {"--k", Kind::Count, "K", run | compile | explain, true, "columns of both operands"},
     {"--suite", Kind::Choice, "llama", bench, false,
      "kernels alone on a GPU at the shapes of such models, beside cuBLASLt"},
+    {"--one-weight", Kind::Flag, "", bench, false,
+     "of a suite: each gemm once more, with one packed weight for all m"},
     {"--m", Kind::Counts, "M,...", bench, true,
      "rows of the activations (default 1,16, of a suite 1 to 8192)"},
     {"--n", Kind::Counts, "N,...", bench, true, "rows of the weight (default 8192, emulated 256)"},

@@ -30,7 +30,8 @@ public:
       : device(device), weights(std::move(weights)), sizesM(std::move(sizesM)),
         operands(device, seed) {}
 
-  Status compile(const std::vector<BenchGemm> &gemms, bool useTuned);
+  // With `oneWeight` each gemm once more, with one packed weight for all rows.
+  Status compile(const std::vector<BenchGemm> &gemms, bool useTuned, bool oneWeight);
   void openPeers();
   Status openFloor();
   // Everything at one weight's shape.
@@ -69,7 +70,7 @@ void Suite::complain(const Error &error) {
 }
 
 // In as many threads as there are cores, ahead of all timing: loading kernels would disturb it.
-Status Suite::compile(const std::vector<BenchGemm> &gemms, bool useTuned) {
+Status Suite::compile(const std::vector<BenchGemm> &gemms, bool useTuned, bool oneWeight) {
   EngineOptions options;
   options.useTuned = useTuned;
   Result<Engine> engine = Engine::create(device, options);
@@ -90,6 +91,20 @@ Status Suite::compile(const std::vector<BenchGemm> &gemms, bool useTuned) {
         gemms[gemm].module, gemms[gemm].name, {sizesM[shape % sizesM.size()], weight.n, weight.k});
     progress.update("compiling, " + std::to_string(++done) + " of " + std::to_string(total));
   });
+  for (const BenchGemm &gemm : gemms) {
+    if (!oneWeight)
+      break;
+    Kernels &shared =
+        kernels.emplace_back(Kernels{gemm.name + "_one_weight", gemm.title() + ", one weight", {}});
+    for (const WeightShape &weight : weights) {
+      Result<std::vector<Gemm>> compiled =
+          engine->compileShared(gemm.module, gemm.name, weight.n, weight.k, sizesM);
+      for (size_t i = 0; i < sizesM.size(); ++i)
+        shared.byShape.push_back(compiled ? Result<Gemm>((*compiled)[i]) : compiled.error());
+      total += static_cast<int64_t>(sizesM.size());
+      progress.update("compiling, " + std::to_string(total));
+    }
+  }
   printLine("compiled", std::to_string(total) + " kernels in " +
                             shortNumber(watch.milliseconds() / 1e3) + " s");
   return Done{};
@@ -220,7 +235,9 @@ Result<int> suiteCommand(const Options &options) {
   std::vector<WeightShape> weights = chooseWeights(options);
   Suite suite(task->device, weights, options.counts("--m", suiteRows()),
               static_cast<uint64_t>(options.count("--seed").value_or(1)));
-  if (Status compiled = suite.compile(task->gemms, !options.has("--untuned")); !compiled)
+  if (Status compiled =
+          suite.compile(task->gemms, !options.has("--untuned"), options.has("--one-weight"));
+      !compiled)
     return compiled.error();
   suite.openPeers();
   if (Status opened = suite.openFloor(); !opened)

@@ -44,6 +44,28 @@ TEST_F(CandidatesTest, thePlannersChoiceIsTheFirst) {
   EXPECT_EQ(candidates(1).value().size(), 1U);
 }
 
+TEST_F(CandidatesTest, plansOfSeveralBatchesShareALayoutOrSayThatNoneServes) {
+  std::vector<Problem> problems{{1, 4096, 4096}, {4096, 4096, 4096}, {1, 4096, 4096}};
+  std::vector<Plan> shared = sharedPlans(module.gemms[0], problems, device, nullptr).value();
+  ASSERT_EQ(shared.size(), 3U);
+  EXPECT_EQ(shared[0].print(), shared[2].print());
+  EXPECT_EQ(shared[1].problem, problems[1]);
+  EXPECT_EQ(shared[0].schedule.tileN, shared[1].schedule.tileN);
+  EXPECT_EQ(shared[0].schedule.tileK, shared[1].schedule.tileK);
+  for (size_t i = 0; i < 3; ++i)
+    EXPECT_GE(shared[i].predictedMicroseconds,
+              plan(module.gemms[0], problems[i], device, nullptr)->predictedMicroseconds);
+  // One problem has its own plan.
+  EXPECT_EQ(sharedPlans(module.gemms[0], {problem}, device, nullptr)->at(0).print(),
+            candidates(1)->at(0).print());
+  // A packed weight is of one n.
+  Result<std::vector<Plan>> none =
+      sharedPlans(module.gemms[0], {{1, 4096, 4096}, {16, 8192, 4096}}, device, nullptr);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().str(), "error: no packed weight of 'g' serves all of m = 1, 16: compile "
+                                "them one by one [no_shared_layout]\n");
+}
+
 // Where tiles of 64 weight rows would leave half of the SMs without outputs, each has all of k.
 TEST_F(CandidatesTest, aWeightOfFewRowsIsDividedIntoNarrowTiles) {
   const dsl::Module more =

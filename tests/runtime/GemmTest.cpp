@@ -211,6 +211,43 @@ TEST(Gemm, GemmsOfAnySizeUseAWorkspaceInTurns) {
   }
 }
 
+// What decoding and prefilling read of a model lies in memory once.
+TEST(Gemm, GemmsOfSeveralBatchesShareAWeight) {
+  for (const char *text : {w4a8, w4a16}) {
+    Walk s(text, {300, 256, 256}, "sm_90a");
+    const std::vector<int64_t> batches{1, 300, 40};
+    std::vector<Gemm> gemms = must(s.engine.compileShared(s.module, "", 256, 256, batches));
+    ASSERT_EQ(gemms.size(), batches.size());
+    Buffer weight = must(gemms[0].packWeights(s.w.data(), ScalarType::F32, 256));
+    for (size_t i = 0; i < gemms.size(); ++i) {
+      const Gemm &gemm = gemms[i];
+      const int64_t m = batches[i];
+      EXPECT_EQ(gemm.shape().m, m);
+      EXPECT_EQ(gemm.weightLayout(), gemms[0].weightLayout());
+      Activations activations = must(gemm.makeActivations());
+      Buffer workspace = must(s.device.allocate(gemm.workspaceBytes()));
+      ASSERT_TRUE(gemm.quantizeActivations(activations, s.input.address(), ScalarType::F32, 256));
+      ASSERT_EQ(errorText(gemm.launch(weight, activations, s.output.address(), workspace)), "");
+      std::vector<float> y(static_cast<size_t>(m * 256));
+      ASSERT_TRUE(s.output.read(y.data(), m * 256 * 4));
+      kernels::ReferenceOutput expected =
+          kernels::reference(quantized(s.declared().activation, s.x, m, 256),
+                             quantized(s.declared().weight, s.w, 256, 256));
+      for (size_t j = 0; j < y.size(); ++j)
+        ASSERT_NEAR(y[j], expected.y[j], expected.magnitude[j] * 1e-3) << m << ", " << j;
+    }
+    // Not the layouts that they have alone, which differ.
+    EXPECT_NE(must(s.engine.compile(s.module, "", {1, 256, 256})).weightLayout(),
+              must(s.engine.compile(s.module, "", {300, 256, 256})).weightLayout());
+    // The plans are kept.
+    EXPECT_EQ(must(s.engine.compileShared(s.module, "", 256, 256, batches))[1].report().plan,
+              gemms[1].report().plan);
+    EXPECT_TRUE(must(s.engine.compileShared(s.module, "", 256, 256, {})).empty());
+    EXPECT_EQ(errorText(s.engine.compileShared(s.module, "", 256, 256, std::vector<int64_t>{1, 0})),
+              errorText(s.engine.compile(s.module, "", {0, 256, 256})));
+  }
+}
+
 TEST(Gemm, WeightsArePackedForALayout) {
   Walk s(w4a16, {1, 256, 256}, "sm_90a");
   Gemm alike = must(s.engine.compile(s.module, "", {2, 256, 256}));

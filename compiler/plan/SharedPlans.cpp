@@ -1,0 +1,80 @@
+#include "compiler/Candidates.h"
+#include "compiler/plan/Geometry.h"
+#include "compiler/plan/Placement.h"
+
+#include <cmath>
+#include <limits>
+#include <map>
+
+namespace rho::compiler {
+
+namespace {
+
+// How the weight is packed for the plans of one gemm on one target.
+class LayoutOfPlans {
+public:
+  LayoutOfPlans(const dsl::Gemm &gemm, const DeviceModel &device) : gemm(gemm), device(device) {}
+
+  Result<std::string> of(const Plan &plan) {
+    const std::pair way{plan.groupScales, plan.schedule.roles};
+    auto at = placed.find(way);
+    if (at == placed.end()) {
+      Result<PlacedGemm> made = place(gemm, way.first, way.second, device.target, nullptr);
+      if (!made)
+        return made.error();
+      at = placed.emplace(way, *std::move(made)).first;
+    }
+    return makeWeightLayout(gemm, at->second, makeGeometry(at->second, plan.schedule), plan.problem)
+        .print();
+  }
+
+private:
+  const dsl::Gemm &gemm;
+  const DeviceModel &device;
+  std::map<std::pair<dsl::ScheduleDecl::Scales, dsl::ScheduleDecl::Roles>, PlacedGemm> placed;
+};
+
+// The fastest plans, by prediction, of the problems so far that read a weight in one layout.
+struct Shared {
+  std::vector<Plan> plans;
+  double logarithm = 0; // of the product of their times
+};
+
+} // namespace
+
+Result<std::vector<Plan>> sharedPlans(const dsl::Gemm &gemm, const std::vector<Problem> &problems,
+                                      const DeviceModel &device, const SourceMap *sources) {
+  LayoutOfPlans layouts(gemm, device);
+  std::map<std::string, Shared> byLayout;
+  for (const Problem &problem : problems) {
+    Result<std::vector<Plan>> ranked =
+        rankedPlans(gemm, problem, device, std::numeric_limits<size_t>::max(), sources);
+    if (!ranked)
+      return ranked;
+    const auto before = static_cast<size_t>(&problem - problems.data());
+    for (Plan &plan : *ranked) {
+      Result<std::string> layout = layouts.of(plan);
+      if (!layout)
+        return layout.error();
+      Shared &shared = byLayout[*layout];
+      if (shared.plans.size() != before) // not for all problems before, or a faster plan is there
+        continue;
+      shared.logarithm += std::log(plan.predictedMicroseconds);
+      shared.plans.push_back(std::move(plan));
+    }
+  }
+  if (problems.empty())
+    return std::vector<Plan>();
+  Shared *best = nullptr;
+  for (auto &[layout, shared] : byLayout)
+    if (shared.plans.size() == problems.size() && (!best || shared.logarithm < best->logarithm))
+      best = &shared;
+  if (best)
+    return std::move(best->plans);
+  std::string sizes;
+  for (const Problem &problem : problems)
+    sizes += (sizes.empty() ? "" : ", ") + std::to_string(problem.m);
+  return makeError(DiagId::no_shared_layout, {gemm.name, sizes});
+}
+
+} // namespace rho::compiler
