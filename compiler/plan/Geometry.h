@@ -38,6 +38,7 @@ struct Geometry {
   bool hasRuns = false;               // of k, the threads of a quad in each chunk
 
   static constexpr int64_t smallestTileK = 64;
+  static constexpr int64_t leastMmaRows = 8; // of the batch, that a matrix instruction has
 
   static constexpr int64_t warpgroup = 128;      // threads
   static constexpr int64_t instructionRows = 64; // of weights, that a wgmma instruction has

@@ -180,12 +180,12 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
                       "it must be a power of two of at least " + str(Geometry::smallestTileK)}};
   bool takesAny =
       makeGeometry(placed, s).warpgroupsMultiply() && s.tileM % Geometry::batchUnit == 0;
-  if (!gemv && !takesAny && (!isPowerOfTwo(s.tileM) || s.tileM < 8))
+  if (!gemv && !takesAny && (!isPowerOfTwo(s.tileM) || s.tileM < Geometry::leastMmaRows))
     return Objection{DiagId::schedule_tile,
                      {"m", str(s.tileM),
-                      "it must be a power of two of at least 8, or where warpgroups multiply a "
-                      "multiple of " +
-                          str(Geometry::batchUnit)}};
+                      "it must be a power of two of at least " + str(Geometry::leastMmaRows) +
+                          ", or where warpgroups multiply a multiple of " +
+                          str(Geometry::batchUnit) + ", or with roles gemv 1, 2 or 4"}};
   auto warps = [&](const std::string &why) {
     return Objection{DiagId::schedule_warps,
                      {str(s.warpsM), str(s.warpsN), str(s.tileM), str(s.tileN), why}};
@@ -245,8 +245,8 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
     return Objection{DiagId::schedule_cluster, {str(s.clusterN), str(s.clusterK), why}};
   if (!isPowerOfTwo(s.warpsM))
     return warps("those along m must be a power of two");
-  if (!gemv && s.tileM / s.warpsM < 8)
-    return warps("each warp needs at least 8 batch rows");
+  if (!gemv && s.tileM / s.warpsM < Geometry::leastMmaRows)
+    return warps("each warp needs at least " + str(Geometry::leastMmaRows) + " batch rows");
   if (s.warpsM * s.warpsN * s.warpsK > 16)
     return warps("a CTA has at most 16 warps");
   if (std::optional<Objection> why = resourceObjection(gemm, placed, problem, s, device))

@@ -170,7 +170,14 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
   }
   for (int64_t m : {1, 2, 4})
     for (int64_t n = 2; n <= 8; ++n)
-      if (m * n >= 4 && m * n <= 8 && dividesRows(tile.n, n) && tile.m / m >= 8)
+      if (m * n >= 4 && m * n <= 8 && dividesRows(tile.n, n) &&
+          tile.m / m >= Geometry::leastMmaRows)
+        result.push_back({m, n});
+  if (!result.empty())
+    return result;
+  for (int64_t m : {1, 2, 4}) // of a user's tile that is too small for four warps
+    for (int64_t n : {1, 2, 3})
+      if (dividesRows(tile.n, n) && tile.m / m >= Geometry::leastMmaRows)
         result.push_back({m, n});
   return result;
 }
@@ -244,6 +251,8 @@ std::vector<int64_t> residentCandidates(const dsl::ScheduleDecl &own, const Sche
 
 // Of ExCP none was faster than ImFP where both were measured.
 std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &device) {
+  if (!gemm.schedule.roles && gemm.schedule.tile && gemm.schedule.tile->m < Geometry::leastMmaRows)
+    return {Roles::Gemv}; // nothing else has such a tile
   if (!gemm.schedule.roles && gemm.activation.partition && device.target == "sm_90a")
     return {Roles::Uniform, Roles::ImFP};
   if (!gemm.schedule.roles && device.target == "sm_90a")
@@ -424,6 +433,7 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
   std::vector<Candidate> found;
   std::optional<Error> illegal;
   std::optional<Objection> firstObjection;
+  const std::vector<Roles> allRoles = roleCandidates(gemm, device);
   auto consider = [&](Scales scales, Roles roles) {
     Result<PlacedGemm> placed = place(gemm, scales, roles, device.target, sources);
     std::optional<Error> error =
@@ -444,7 +454,7 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
           firstObjection = why;
         continue;
       }
-      if (roles == Roles::Gemv && !gemm.schedule.roles && !mayBeGemv(*placed, schedule))
+      if (roles == Roles::Gemv && allRoles.size() > 1 && !mayBeGemv(*placed, schedule))
         continue;
       if (!gemm.schedule.tile && updatesPerTile(*placed, schedule) > unrollLimit)
         continue;
@@ -458,7 +468,7 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
   };
   for (Scales scales : choices<Scales, Scales>(
            gemm.schedule.scales, {Scales::Accumulator, Scales::Operand, Scales::Hardware}))
-    for (Roles roles : roleCandidates(gemm, device))
+    for (Roles roles : allRoles)
       consider(scales, roles);
   if (!found.empty()) {
     std::vector<size_t> order(found.size());
@@ -478,12 +488,13 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
   if (firstObjection)
     return errorAt(firstObjection->id, firstObjection->args,
                    objectionSpan(gemm, firstObjection->id), sources);
-  if (illegal)
+  if (ways.empty())
     return *illegal;
-  return errorAt(DiagId::schedule_warps,
-                 {"1", "1", std::to_string(problem.m), std::to_string(problem.n),
-                  "no division into warps fits"},
-                 gemm.span, sources);
+  const dsl::ScheduleDecl::Tile tile = gemm.schedule.tile.value_or(dsl::ScheduleDecl::Tile{});
+  return errorAt(
+      DiagId::schedule_warps,
+      {"1", "1", std::to_string(tile.m), std::to_string(tile.n), "no division into warps fits"},
+      gemm.span, sources);
 }
 
 Result<Plan> plan(const dsl::Gemm &gemm, const Problem &problem, const DeviceModel &device,
