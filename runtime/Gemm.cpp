@@ -52,14 +52,6 @@ Status checkActivations(const Activations &activations, const Gemm::Impl &gemm) 
   return Done{};
 }
 
-Status checkStride(int64_t stride, int64_t k) {
-  constexpr int64_t mostStride = int64_t(1) << 32;
-  if (stride < k || stride > mostStride)
-    return makeError(DiagId::bad_stride,
-                     {std::to_string(stride), std::to_string(k), std::to_string(mostStride)});
-  return Done{};
-}
-
 // The operand at `base` as the matrix of bytes that KernelParameter says.
 TensorMapShape tensorMapShape(const compiler::KernelParameter &parameter, DevicePointer base,
                               const Gemm::Impl &gemm, int64_t outputBytes) {

@@ -84,6 +84,15 @@ inline Status checkPointer(DevicePointer address, const char *what, uint64_t ali
   return Done{};
 }
 
+// Of rows of k numbers. Errors: bad_stride.
+inline Status checkStride(int64_t stride, int64_t k) {
+  constexpr int64_t mostStride = int64_t(1) << 32;
+  if (stride < k || stride > mostStride)
+    return makeError(DiagId::bad_stride,
+                     {std::to_string(stride), std::to_string(k), std::to_string(mostStride)});
+  return Done{};
+}
+
 // What a launch that failed on its way leaves in a workspace, whose counters are 0 between
 // launches: the emulator stops in the middle, after a GPU's fault nothing of its memory is of use.
 inline void clearCounters(Backend &backend, const Buffer &workspace) {

@@ -10,8 +10,8 @@ include(CMakePackageConfigHelpers)
 add_library(rho_shared SHARED ${CMAKE_BINARY_DIR}/rho_shared.cpp)
 file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/rho_shared.cpp CONTENT "")
 target_link_libraries(rho_shared PRIVATE
-  -Wl,--whole-archive $<TARGET_FILE:rho_runtime> $<TARGET_FILE:rho_dsl> -Wl,--no-whole-archive
-  rho_runtime)
+  -Wl,--whole-archive $<TARGET_FILE:rho_runtime> $<TARGET_FILE:rho_dsl> $<TARGET_FILE:rho_weights>
+  -Wl,--no-whole-archive rho_runtime rho_weights)
 target_link_options(rho_shared PRIVATE
   -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/exported.map)
 set_target_properties(rho_shared PROPERTIES
@@ -30,7 +30,7 @@ install(TARGETS rho_shared EXPORT rho-targets)
 install(EXPORT rho-targets NAMESPACE rho:: DESTINATION ${package})
 install(FILES ${CMAKE_BINARY_DIR}/rho-config.cmake ${CMAKE_BINARY_DIR}/rho-config-version.cmake
   DESTINATION ${package})
-foreach(header runtime/Rho.h runtime/KvCache.h dsl/Error.h dsl/Source.h dsl/Diagnostics.def)
+foreach(header runtime/Rho.h runtime/KvCache.h kernels/WeightFile.h dsl/Error.h dsl/Source.h dsl/Diagnostics.def)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${CMAKE_SOURCE_DIR}/${header}
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rho/${folder})

@@ -44,6 +44,19 @@ TEST_F(CandidatesTest, thePlannersChoiceIsTheFirst) {
   EXPECT_EQ(candidates(1).value().size(), 1U);
 }
 
+// Also those that four warps do not fit, and those that no matrix instruction has.
+TEST_F(CandidatesTest, smallTilesOfTheScheduleAreTaken) {
+  for (const char *target : {"sm_80", "sm_90a"})
+    for (int64_t m : {16, 8, 4})
+      for (int64_t n : {16, 32, 48}) {
+        dsl::Gemm small = module.gemms[0];
+        small.schedule.tile = dsl::ScheduleDecl::Tile{m, n, 128};
+        Result<Plan> planned = plan(small, {4, 96, 256}, modelOfTarget(target).value(), nullptr);
+        ASSERT_TRUE(planned.ok()) << target << ": " << planned.error().str();
+        EXPECT_EQ(planned->schedule.roles == dsl::ScheduleDecl::Roles::Gemv, m == 4);
+      }
+}
+
 TEST_F(CandidatesTest, plansOfSeveralBatchesShareALayoutOrSayThatNoneServes) {
   std::vector<Problem> problems{{1, 4096, 4096}, {4096, 4096, 4096}, {1, 4096, 4096}};
   std::vector<Plan> shared = sharedPlans(module.gemms[0], problems, device, nullptr).value();

@@ -74,19 +74,6 @@ TEST(Plan, TakesWhatTheScheduleFixes) {
   EXPECT_EQ(fixed->schedule, (Schedule{32, 64, 128, 2, 2, 1, 5, 3}));
 }
 
-// Also those that four warps do not fit, and those that no matrix instruction has.
-TEST(Plan, TakesSmallTilesOfTheSchedule) {
-  for (const char *target : {"sm_80", "sm_90a"})
-    for (const char *tile : {"16 x 16 x 64", "8 x 32 x 64", "8 x 48 x 64", "4 x 64 x 64"}) {
-      Result<Plan> plan = planOf(std::string("gemm g { weight: int4 activation: f16 output: f16 "
-                                             "schedule { tile: ") +
-                                     tile + " } }",
-                                 {4, 96, 256}, target);
-      ASSERT_TRUE(plan.ok()) << target << ", " << tile << ": " << plan.error().str();
-      EXPECT_EQ(plan->schedule.roles == dsl::ScheduleDecl::Roles::Gemv, plan->schedule.tileM == 4);
-    }
-}
-
 TEST(Plan, SmallBatchesGetSmallTiles) {
   Result<Plan> one = planOf("gemm g { weight: int4 activation: f16 output: f16 }", {1, 8192, 8192});
   Result<Plan> many =

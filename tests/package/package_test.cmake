@@ -1,5 +1,6 @@
-# Installs the build into a prefix, builds the example against that prefix alone and runs it.
-# cmake -DBUILD=... -DWORK=... -DEXAMPLE=... -DCOMPILER=... -P package_test.cmake
+# Installs the build into a prefix, builds the examples against that prefix alone and runs them, one
+# on a file that the installed tool quantized.
+# cmake -DBUILD=... -DWORK=... -DEXAMPLES=... -DCOMPILER=... -P package_test.cmake
 
 set(prefix ${WORK}/prefix)
 file(REMOVE_RECURSE ${WORK})
@@ -10,7 +11,16 @@ endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
 run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK}/build -G Ninja
-  -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${COMPILER} -DEXAMPLE=${EXAMPLE})
+  -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${COMPILER} -DEXAMPLES=${EXAMPLES})
 run(${CMAKE_COMMAND} --build ${WORK}/build)
-run(${CMAKE_COMMAND} -E env RHO_CACHE_DIR=${WORK}/cache ${WORK}/build/embedding ${prefix}/share/rho/kernels/gemms/int4_g128_f16.rho)
+run(${CMAKE_COMMAND} -E env RHO_CACHE_DIR=${WORK}/cache ${WORK}/build/gemm ${prefix}/share/rho/kernels/gemms/int4_g128_f16.rho)
+# A .safetensors file of one weight `w` of 64 x 128 numbers in f16, all of them 1 + 2^-10 * 15.
+set(header "{\"w\":{\"dtype\":\"F16\",\"shape\":[64,128],\"data_offsets\":[0,16384]}}  ")
+string(LENGTH "${header}" length)
+string(REPEAT "<<" 8192 numbers)
+string(ASCII ${length} size)
+execute_process(COMMAND printf "%s\\0\\0\\0\\0\\0\\0\\0%s%s" "${size}" "${header}" "${numbers}"
+  OUTPUT_FILE ${WORK}/in.safetensors COMMAND_ERROR_IS_FATAL ANY)
+run(${prefix}/bin/rho quantize ${WORK}/in.safetensors --format int4_g64 -o ${WORK}/q.safetensors)
+run(${CMAKE_COMMAND} -E env RHO_CACHE_DIR=${WORK}/cache ${WORK}/build/weights ${WORK}/q.safetensors w)
 run(${prefix}/bin/rho check ${prefix}/share/rho/kernels/gemms/nvfp4_bf16.rho)

@@ -1,0 +1,88 @@
+#include "kernels/WeightFile.h"
+
+#include "kernels/quantize/QuantizedFile.h"
+#include "kernels/quantize/StoredTransform.h"
+#include "runtime/Handles.h"
+
+#include <algorithm>
+
+namespace rho {
+
+struct WeightFile::Impl {
+  kernels::SafetensorsFile file;
+};
+
+Result<WeightFile> WeightFile::open(const std::string &path) {
+  Result<kernels::SafetensorsFile> file = kernels::SafetensorsFile::open(path);
+  if (!file)
+    return std::move(file.error());
+  if (!file->metadata().contains(kernels::formatKey))
+    return makeError(DiagId::quantized_file_invalid,
+                     {path, std::string("its metadata has no '") + kernels::formatKey + "'"});
+  WeightFile opened;
+  opened.pimpl = std::make_shared<const Impl>(Impl{std::move(*file)});
+  return opened;
+}
+
+std::vector<std::string> WeightFile::names() const {
+  return pimpl ? kernels::quantizedNames(pimpl->file) : std::vector<std::string>();
+}
+
+std::string WeightFile::formats() const {
+  return pimpl ? pimpl->file.metadata().at(kernels::formatKey) : "";
+}
+
+Result<WeightFile::Weight> WeightFile::describe(std::string_view name) const {
+  if (Status valid = checkHandle(*this, "weight file"); !valid)
+    return std::move(valid.error());
+  Result<kernels::QuantizedShape> shape = kernels::quantizedShape(pimpl->file, std::string(name));
+  if (!shape)
+    return std::move(shape.error());
+  Result<kernels::LayerTransform> transform =
+      kernels::readTransform(pimpl->file, std::string(name));
+  if (!transform)
+    return std::move(transform.error());
+  return Weight{shape->format, shape->rows, shape->k, !transform->isIdentity()};
+}
+
+Result<Buffer> WeightFile::pack(std::string_view name, const Gemm &gemm) const {
+  if (Status valid = checkHandle(*this, "weight file"); !valid)
+    return std::move(valid.error());
+  if (Status valid = checkHandle(gemm, "gemm"); !valid)
+    return std::move(valid.error());
+  return withinMemory(std::to_string(pimpl->file.size()), [&]() -> Result<Buffer> {
+    Result<dsl::QuantizedMatrix> codes = kernels::readQuantized(pimpl->file, std::string(name));
+    if (!codes)
+      return std::move(codes.error());
+    return gemm.packQuantized(*codes);
+  });
+}
+
+Status WeightFile::transformInputs(std::string_view name, float *x, int64_t m,
+                                   int64_t stride) const {
+  Result<Weight> weight = describe(name);
+  if (!weight)
+    return std::move(weight.error());
+  if (!x)
+    return makeError(DiagId::null_pointer, {"x"});
+  const int64_t k = weight->k;
+  if (Status fits = checkStride(stride, k); !fits)
+    return fits;
+  if (!weight->transformsInputs || m < 1)
+    return Done{};
+  return withinMemory(std::to_string(m * k * 4), [&]() -> Status {
+    Result<kernels::LayerTransform> transform =
+        kernels::readTransform(pimpl->file, std::string(name));
+    if (!transform)
+      return std::move(transform.error());
+    Result<kernels::Matrix> inputs = kernels::transformActivation(
+        kernels::matrixOf({x, dsl::MatrixView::Type::F32, m, k, stride}), *transform);
+    if (!inputs)
+      return std::move(inputs.error());
+    for (int64_t row = 0; row < m; ++row)
+      std::copy_n(inputs->row(row), k, x + row * stride);
+    return Done{};
+  });
+}
+
+} // namespace rho

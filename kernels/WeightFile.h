@@ -1,0 +1,51 @@
+// The public API to files that `rho quantize` wrote: from a name to a weight that a Gemm launches
+// with. As runtime/Rho.h free of MLIR, LLVM and CUDA headers; docs/CLI.md, rho quantize, states the
+// layout of the files.
+#pragma once
+
+#include "runtime/Rho.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rho {
+
+// A quantized .safetensors file, or the .safetensors.index.json of several. Mapped, not read: it
+// may be larger than memory, and must not be cut short while it is open. Cheap to copy; its
+// functions may be called from several threads.
+class WeightFile {
+public:
+  // Errors: safetensors_needed, file_not_readable, tensor_file_invalid, quantized_file_invalid
+  // where nothing in it is quantized.
+  static Result<WeightFile> open(const std::string &path);
+
+  std::vector<std::string> names() const; // of its quantized weights, sorted
+  // A .rho text that declares their formats: with `gemm g { weight: FORMAT ... }` behind it a text
+  // for Module::parse.
+  std::string formats() const;
+
+  struct Weight {
+    std::string format; // f16, bf16 and f32 are declared nowhere
+    int64_t n = 0, k = 0;
+    bool transformsInputs = false; // see transformInputs()
+  };
+  // Errors of this and what follows: not_quantized for a name that is none of names(),
+  // quantized_file_invalid.
+  Result<Weight> describe(std::string_view name) const;
+  // The codes of a weight, packed for a gemm whose weight has this format, n and k, in memory of
+  // its device. Other errors: layout_mismatch, pack_breaks_requirement.
+  Result<Buffer> pack(std::string_view name, const Gemm &gemm) const;
+  // What `--smooth`, `--permute` and `--rotate` ask of the inputs of the layer before they are
+  // quantized: rows of k numbers on the host, `stride` numbers apart, are changed in place. Nothing
+  // where !transformsInputs. Other errors: null_pointer, bad_stride.
+  Status transformInputs(std::string_view name, float *x, int64_t m, int64_t stride) const;
+  bool valid() const { return pimpl != nullptr; }
+
+private:
+  struct Impl;
+  std::shared_ptr<const Impl> pimpl;
+};
+
+} // namespace rho
