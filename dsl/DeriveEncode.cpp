@@ -80,6 +80,20 @@ bool isProduct(const Format &format) {
          std::all_of(counts.begin(), counts.end(), [](int count) { return count == 1; });
 }
 
+std::optional<double> literalFactor(const Format &format) {
+  double all = 1;
+  ExprPtr others;
+  for (const ExprPtr &factor : factorsOf(format.value)) {
+    if (isLiteral(*factor))
+      all *= numberOf(*factor);
+    else
+      others = others ? binary(Expr::Op::Mul, others, factor) : factor;
+  }
+  Format rest = format;
+  rest.value = others;
+  return others && isProduct(rest) ? std::optional(all) : std::nullopt;
+}
+
 bool isRemappedProduct(const Format &format) {
   std::vector<int> counts(format.components.size(), 0);
   if (!format.element().remap || !countFactors(*format.value, counts))

@@ -9,6 +9,9 @@ namespace rho::dsl {
 // code is remapped: `element * scale`, `element * block * tensor`. Such a number is encoded by
 // division.
 bool isProduct(const Format &format);
+// The product of the literals where the value is such a product but for them, 1 where there are
+// none; else none.
+std::optional<double> literalFactor(const Format &format);
 // The same with a remapped element, whose selector is no factor.
 bool isRemappedProduct(const Format &format);
 

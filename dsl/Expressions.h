@@ -37,6 +37,13 @@ inline ExprPtr binary(Expr::Op op, ExprPtr a, ExprPtr b) {
   return expr;
 }
 
+inline bool isLiteral(const Expr &expr) {
+  return expr.kind == Expr::Kind::Integer || expr.kind == Expr::Kind::Real;
+}
+inline double numberOf(const Expr &literal) {
+  return literal.kind == Expr::Kind::Integer ? static_cast<double>(literal.integer) : literal.real;
+}
+
 // What an expression is the product of, from left to right.
 inline void appendFactors(const ExprPtr &expr, std::vector<ExprPtr> &factors) {
   if (expr->kind == Expr::Kind::Binary && expr->op == Expr::Op::Mul)

@@ -53,6 +53,11 @@ public:
         columnWeights(options.columnWeights), given(options.given),
         byDivision(isProduct(format) && format.requirements.empty()),
         quotients(format.element().type) {
+    if (std::optional<double> literals = literalFactor(format);
+        literals && format.element().type.bits() > maxSearchedElementBits) {
+      byDivision = true;
+      factor = *literals;
+    }
     out.format = std::move(shared);
     out.rows = input.rows;
     out.k = input.k;

@@ -87,6 +87,7 @@ struct MatrixView {
 //    order of declaration, of the other components' decoded codes (1 where there are none). The
 //    code is ElementType::encode(0) when S is 0, else ElementType::encode(x / S) with x / S in
 //    double: to nearest, ties to even, saturated, and that of 0 for NaN where the type has no NaN.
+//    So is one of more than 8 bits beside literal factors, which S begins with.
 // 3. The element of any other format: of the codes that fulfil the requirements and have a finite
 //    value, that whose value is nearest to x; of two equally near values that with the even code;
 //    of equal values the even code, then the lower. The lowest code that fulfils the requirements

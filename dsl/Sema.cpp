@@ -5,6 +5,7 @@
 #include "dsl/Evaluate.h"
 #include "dsl/Numbers.h"
 #include "dsl/Operators.h"
+#include "dsl/ValueSearch.h"
 
 #include <algorithm>
 #include <array>
@@ -444,7 +445,7 @@ private:
     const Component &element = format.element();
     if (element.type.bits() < minElementBits)
       error(DiagId::element_too_narrow, {std::to_string(element.type.bits())}, element.span);
-    bool searched = !isProduct(format) || !format.requirements.empty();
+    bool searched = !literalFactor(format) || !format.requirements.empty();
     if (searched && element.type.bits() > maxSearchedElementBits)
       error(DiagId::element_too_wide,
             {std::string(element.type.name()), std::to_string(element.type.bits()),

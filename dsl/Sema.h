@@ -19,8 +19,6 @@ inline constexpr int64_t maxGroup = int64_t(1) << 20;
 // Combinations of candidates that the encoder tries.
 inline constexpr int64_t maxCandidates = 256;
 inline constexpr int minElementBits = 2;
-// Wider elements have no table of values to search.
-inline constexpr int maxSearchedElementBits = 8;
 // Integers are exact in double up to here, which keeps ranges and evaluation exact.
 inline constexpr double maxInteger = 0x1p53 - 1;
 

@@ -6,14 +6,6 @@
 
 namespace rho::dsl {
 
-namespace {
-
-bool isLiteral(const Expr &expr) {
-  return expr.kind == Expr::Kind::Integer || expr.kind == Expr::Kind::Real;
-}
-
-} // namespace
-
 const Component *componentNamed(const Format &format, std::string_view name) {
   const auto found = std::find_if(format.components.begin() + 1, format.components.end(),
                                   [&](const Component &each) { return each.name == name; });

@@ -8,7 +8,10 @@
 
 namespace rho::dsl {
 
-// The values of all codes of an element that may be chosen, sorted. Elements of at most 8 bits.
+// Wider elements have no table of values to search.
+inline constexpr int maxSearchedElementBits = 8;
+
+// The values of all codes of an element that may be chosen, sorted.
 class ValueSearch {
 public:
   explicit ValueSearch(const Format &format) : format(format) {}

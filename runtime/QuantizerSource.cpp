@@ -257,8 +257,8 @@ std::optional<std::string> problemOfWhole(const dsl::Format &format, const dsl::
     return "it has a requirement";
   if (format.residual)
     return "it has a residual";
-  if (element.remap && element.type.bits() > 8)
-    return "'" + element.name + "' has a remapped code among more than 256";
+  if (element.type.bits() > 8 && !dsl::isProduct(format))
+    return "'" + element.name + "' has more than 256 codes and the value is no plain product";
   for (const dsl::Component &component : format.components) {
     if (isOfTensor(component) && (dsl::isBest(component.encode) ||
                                   reducesComponents(*component.encode) || component.host >= 0))

@@ -11,7 +11,8 @@ namespace rho::compiler {
 
 int64_t mmaChains(const Geometry &g) {
   constexpr int64_t enough = 4; // covers the latency of dependent instructions
-  return std::max<int64_t>(1, enough / (g.rowTiles() * g.batchTiles()));
+  // A schedule that is refused may have warps without rows.
+  return std::max<int64_t>(1, enough / std::max<int64_t>(1, g.rowTiles() * g.batchTiles()));
 }
 
 constexpr int64_t mostBatchSteps = 4; // 16 registers for each row tile

@@ -3,11 +3,13 @@
 #include "compiler/ErrorBound.h"
 #include "compiler/decode/ElementCore.h"
 #include "compiler/plan/Placement.h"
+#include "compiler/plan/ScaledOperand.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Expressions.h"
 #include "dsl/StoredValues.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 
@@ -115,12 +117,30 @@ bool holds(dsl::ElementType type, const Digits &digits) {
   return digits.exact && digits.count <= type.mantissaBits() + 1 && inRange;
 }
 
+// Whether sums of wide parameters are decoded as operands and other factors are not: such operands
+// have no size that the weights have.
+bool hasSumsBesideScales(const dsl::Format &weight) {
+  if (weight.hasParts())
+    return false;
+  bool sums = false, scales = false;
+  for (const dsl::ExprPtr &factor : dsl::factorsOf(weight.value)) {
+    const bool isComponent = factor->kind == dsl::Expr::Kind::Component;
+    scales = scales || (isComponent && factor->component != 0);
+    for (size_t i = 1; i < weight.components.size() && !isComponent; ++i)
+      sums =
+          sums || (weight.components[i].type.bits() > 8 && mentions(*factor, static_cast<int>(i)));
+  }
+  return sums && scales;
+}
+
 // The activation of `gemm`, without parts, as numbers; none where no kernel takes those either.
 std::optional<TargetGemm> withValues(const dsl::Gemm &gemm, std::string_view target) {
   const dsl::Format &format = gemm.activation;
   if (format.hasParts())
     return std::nullopt;
   const dsl::ElementType f16 = dsl::ElementType::get("f16"), bf16 = dsl::ElementType::get("bf16");
+  const auto types =
+      hasSumsBesideScales(gemm.weight) ? std::array{bf16, f16} : std::array{f16, bf16};
   TargetGemm result{gemm, "", 0};
   auto fits = [&](dsl::ElementType type, bool keepsGroups, bool rounds) {
     dsl::Format values = dsl::valuesAs(type, format, keepsGroups);
@@ -133,7 +153,7 @@ std::optional<TargetGemm> withValues(const dsl::Gemm &gemm, std::string_view tar
   };
   for (bool rounds : {false, true})
     for (bool keepsGroups : {false, true})
-      for (dsl::ElementType type : {f16, bf16})
+      for (dsl::ElementType type : types)
         if (fits(type, keepsGroups, rounds))
           return result;
   return std::nullopt;

@@ -301,7 +301,11 @@ Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles
   for (const ScaleUse &use : w->scales)
     if (!placeOutside(use, path(true, weight.components[use.component].name)))
       groups.push_back(use);
-  ScaledOperand scaled = scaleOperand(weight, *w->core, groups, *decode, result);
+  const bool accumulates = std::all_of(groups.begin(), groups.end(), [&](const ScaleUse &use) {
+    return groupProblem(use, result).empty();
+  });
+  ScaledOperand scaled = scaleOperand(
+      weight, *w->core, groups, accumulates && groups.size() < w->scales.size(), *decode, result);
   // Why neither operands nor accumulators.
   auto neither = [&](const std::string &accumulators) {
     return scaled.why == accumulators ? accumulators : scaled.why + "; " + accumulators;

@@ -73,7 +73,9 @@ Result<Comparison> compare(const Operands &operands, const HostOutput &output, V
   Result<compiler::Plan> plan = compiler::Plan::parse(gemm.report().plan);
   if (!plan)
     return plan.error();
-  return verify(*gemm.impl().gemm, *plan, operands.activation, operands.weight, output.view, mode);
+  return verify(*gemm.impl().gemm, *plan, operands.activation, operands.weight, output.view, mode,
+                gemm.impl().backend->emulated() ? compiler::Summing::Emulator
+                                                : compiler::Summing::Gpu);
 }
 
 } // namespace rho::tool

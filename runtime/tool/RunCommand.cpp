@@ -131,6 +131,9 @@ Result<bool> checkOutput(const Operands &operands, const HostOutput &output, Ver
   bool passed = comparison.passed() && operands.differing == 0;
   if (comparison.notFinite > 0)
     printLine("exact", std::to_string(comparison.notFinite) + " values are NaN or infinite");
+  if (comparison.loose * 2 > comparison.checked)
+    printLine("loose", std::to_string(comparison.loose) + " of " + checked +
+                           " bounds are larger than the output: tensor cores promise no more");
   printLine("result", passed ? "PASS: " + checked + " of " + all + " within the bound"
                       : comparison.passed()
                           ? "FAIL: codes differ from the host's"

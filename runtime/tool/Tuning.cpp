@@ -170,7 +170,7 @@ Status ExpectedRows::check(const ReadyGemm &ready) const {
   Result<compiler::Plan> plan = compiler::Plan::parse(ready.gemm.report().plan);
   if (!plan)
     return plan.error();
-  const compiler::ErrorBound bound(declared, *plan);
+  const compiler::ErrorBound bound(declared, *plan, compiler::Summing::Gpu);
   int64_t n = ready.gemm.shape().n;
   ScalarType type = ready.gemm.outputType();
   std::vector<uint8_t> output(static_cast<size_t>(n * (type == ScalarType::F32 ? 4 : 2)));

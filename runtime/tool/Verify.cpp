@@ -1,6 +1,5 @@
 #include "runtime/tool/Verify.h"
 
-#include "compiler/ErrorBound.h"
 #include "compiler/Parallel.h"
 #include "kernels/Reference.h"
 
@@ -53,6 +52,8 @@ void add(Comparison &comparison, const Comparison::Place &place) {
     ++comparison.outside;
   if (!std::isfinite(place.exact))
     ++comparison.notFinite;
+  if (judgement.bound >= std::fabs(place.exact) && place.exact != 0)
+    ++comparison.loose;
   if (comparison.checked == 1 || judgement.error > comparison.largestError.judgement.error)
     comparison.largestError = place;
   if (comparison.checked == 1 || judgement.ratio > comparison.worstRatio.judgement.ratio)
@@ -93,7 +94,7 @@ VerifyMode verifyMode(const std::string &text, const compiler::Problem &problem)
 
 Comparison verify(const dsl::Gemm &gemm, const compiler::Plan &plan,
                   const dsl::QuantizedMatrix &activation, const dsl::QuantizedMatrix &weight,
-                  const dsl::MatrixView &output, VerifyMode mode) {
+                  const dsl::MatrixView &output, VerifyMode mode, compiler::Summing by) {
   Comparison comparison;
   if (mode == VerifyMode::None)
     return comparison;
@@ -107,7 +108,7 @@ Comparison verify(const dsl::Gemm &gemm, const compiler::Plan &plan,
     exact = kernels::referenceAt(activation, weight, samples);
   }
   auto count = static_cast<int64_t>(exact.y.size());
-  const compiler::ErrorBound errorBound(gemm, plan);
+  const compiler::ErrorBound errorBound(gemm, plan, by);
   constexpr int64_t chunk = 4096;
   int64_t chunks = (count + chunk - 1) / chunk;
   std::vector<Comparison> parts(static_cast<size_t>(chunks));
@@ -126,11 +127,13 @@ Comparison verify(const dsl::Gemm &gemm, const compiler::Plan &plan,
     int64_t checked = comparison.checked + part.checked;
     int64_t outside = comparison.outside + part.outside;
     int64_t notFinite = comparison.notFinite + part.notFinite;
+    int64_t loose = comparison.loose + part.loose;
     add(comparison, part.largestError);
     add(comparison, part.worstRatio);
     comparison.checked = checked;
     comparison.outside = outside;
     comparison.notFinite = notFinite;
+    comparison.loose = loose;
   }
   return comparison;
 }

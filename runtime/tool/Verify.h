@@ -1,7 +1,7 @@
 // Compares a kernel's output with the exact reference.
 #pragma once
 
-#include "compiler/Plan.h"
+#include "compiler/ErrorBound.h"
 #include "dsl/Quantize.h"
 
 #include <cstdint>
@@ -22,6 +22,7 @@ struct Comparison {
   int64_t checked = 0;
   int64_t outside = 0;   // outputs beyond their bound
   int64_t notFinite = 0; // exact values that are NaN or infinite, of whatever use that is
+  int64_t loose = 0;     // outputs whose bound is larger than they are, so that 0 would be within it
   // The output with the largest error, and that with the largest share of its bound.
   struct Place {
     int64_t m = 0, n = 0;
@@ -35,10 +36,10 @@ enum class VerifyMode : uint8_t { Full, Sample, None };
 // "full", "sample" or "none"; what suits the size for an empty text.
 VerifyMode verifyMode(const std::string &text, const compiler::Problem &problem);
 
-// `output` holds m x n codes of the gemm's output type.
+// `output` holds m x n codes of the gemm's output type, computed on a GPU or the emulator.
 Comparison verify(const dsl::Gemm &gemm, const compiler::Plan &plan,
                   const dsl::QuantizedMatrix &activation, const dsl::QuantizedMatrix &weight,
-                  const dsl::MatrixView &output, VerifyMode mode);
+                  const dsl::MatrixView &output, VerifyMode mode, compiler::Summing by);
 
 // Codes that differ between two matrices of one format.
 int64_t differingCodes(const dsl::QuantizedMatrix &a, const dsl::QuantizedMatrix &b);

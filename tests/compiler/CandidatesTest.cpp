@@ -57,6 +57,19 @@ TEST_F(CandidatesTest, smallTilesOfTheScheduleAreTaken) {
       }
 }
 
+// Of a tile with fewer rows than its warps need nothing is estimated before it is refused.
+TEST_F(CandidatesTest, moreWarpsThanRowsAreRefused) {
+  dsl::Gemm wide = module.gemms[0];
+  wide.schedule.warps = dsl::ScheduleDecl::Warps{1, 16};
+  wide.schedule.splitK = dsl::ScheduleDecl::streamK;
+  for (const char *target : {"sm_80", "sm_90a", "sm_120a"})
+    EXPECT_TRUE(plan(wide, {1, 96, 256}, modelOfTarget(target).value(), nullptr).ok()) << target;
+  wide.schedule.tile = dsl::ScheduleDecl::Tile{8, 32, 128};
+  EXPECT_EQ(plan(wide, {1, 96, 256}, modelOfTarget("sm_80").value(), nullptr).error().str(),
+            "error: tile n = 32 does not fit: each of its 16 warps needs a power of two of rows, "
+            "from 16 [schedule_tile]\n");
+}
+
 TEST_F(CandidatesTest, plansOfSeveralBatchesShareALayoutOrSayThatNoneServes) {
   std::vector<Problem> problems{{1, 4096, 4096}, {4096, 4096, 4096}, {1, 4096, 4096}};
   std::vector<Plan> shared = sharedPlans(module.gemms[0], problems, device, nullptr).value();

@@ -135,7 +135,8 @@ void expectWithinBound(const Case &test, Outcome &result) {
   ASSERT_TRUE(plan.ok());
   tool::Comparison comparison =
       tool::verify(*result.gemm.impl().gemm, *plan, result.activation, result.weight,
-                   {result.output.data(), viewType(test.output), m, n, n}, tool::VerifyMode::Full);
+                   {result.output.data(), viewType(test.output), m, n, n}, tool::VerifyMode::Full,
+                   compiler::Summing::Emulator);
   EXPECT_EQ(comparison.checked, m * n);
   EXPECT_EQ(result.gemm.impl().backend->emulationTotals().bankConflicts, 0u) << describe(test);
   EXPECT_TRUE(comparison.passed())

@@ -22,9 +22,9 @@ TEST(ErrorBound, GrowsWithWhatRounds) {
           "gemm whole { weight: channel4 activation: fp8 output: f32 }",
           "t.rho", [](const std::string &) { return std::nullopt; })
           .value();
-  auto bound = [&](size_t i, double magnitude) {
+  auto bound = [&](size_t i, double magnitude, Summing by = Summing::Gpu) {
     Result<Plan> planned = plan(module.gemms[i], {16, 256, 1024}, *modelOfTarget("sm_89"), nullptr);
-    return ErrorBound(module.gemms[i], *planned)(magnitude, 1.0);
+    return ErrorBound(module.gemms[i], *planned, by)(magnitude, 1.0);
   };
   double u = 1.0 / (1 << 24);
   // An exact integer sum: conversion, two scales and the output, each at most one rounding of f32.
@@ -37,6 +37,9 @@ TEST(ErrorBound, GrowsWithWhatRounds) {
   EXPECT_GE(bound(3, 1.0), 32.0 / (1 << 13));
   EXPECT_GE(bound(4, 1.0), 1024.0 / (1 << 13));
   EXPECT_LE(bound(3, 1.0), bound(4, 1.0) / 4);
+  // The emulator adds them as it adds all floats.
+  EXPECT_LE(bound(4, 1.0, Summing::Emulator), 4096 * u);
+  EXPECT_EQ(bound(1, 1.0, Summing::Emulator), bound(1, 1.0));
 }
 
 } // namespace

@@ -155,6 +155,30 @@ TEST(Scales, OfSeveralLevelsAreWithinTheBound) {
   expectWithinBound(weight, "bf16", vectors, " scales: operand");
 }
 
+// What is applied to sums leaves numbers of any size to operands: f16 has no room for these.
+TEST(Scales, OfManyBitsBesideOthersAreWithinTheBound) {
+  Weight group{"w",
+               "format w { element: s4 block: f16 per k[32] all: f32 per tensor value = element * "
+               "block * all encode { all = absmax(x) / 7 / 57344 block = absmax(x / all) / 7 } "
+               "}\n"};
+  for (const Way &way : {uniform, warpgroups, narrow})
+    expectWithinBound(group, "f16", way);
+  Weight sum{"w",
+             "format w { element: u4 d: f32 per k[32] m: f32 per k[32] outer: f32 per channel "
+             "value = (element * d + m) * outer encode { outer = absmax(x) / 120000 d = (max(x / "
+             "outer) - min(x / outer)) / 15 m = min(x / outer) } }\n"};
+  expectWithinBound(sum, "int8_token", uniform);
+}
+
+// Activations that are stored as numbers beside a factor of their own.
+TEST(Activations, WithLiteralFactorsAreWithinTheBound) {
+  Weight weight{"int4_g128",
+                "format low { element: s3 scale: f32 per token value = element * scale * "
+                "0.125 encode { scale = absmax(x) / 0.375 } }\n"};
+  expectWithinBound(weight, "low", uniform);
+  expectWithinBound({"int4_g128", ""}, "razer_g128", uniform);
+}
+
 // Kernels have groups of a power of two, of which a declared one may have several.
 TEST(Groups, OfAnySizeAreWithinTheBound) {
   for (const char *group : {"48", "80", "144", "192"})

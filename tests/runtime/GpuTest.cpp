@@ -312,7 +312,8 @@ protected:
         must(dsl::quantize(std::make_shared<const dsl::Format>(declaration.weight),
                            {o.w.data(), dsl::MatrixView::Type::F32, shape.n, shape.k, shape.k},
                            true)));
-    compiler::ErrorBound bound(declaration, must(compiler::Plan::parse(gemm.report().plan)));
+    compiler::ErrorBound bound(declaration, must(compiler::Plan::parse(gemm.report().plan)),
+                               compiler::Summing::Gpu);
     std::vector<float> y = o.y();
     for (size_t j = 0; j < y.size(); ++j)
       ASSERT_LE(std::abs(y[j] - expected.y[j]), bound(expected.magnitude[j], expected.y[j]))

@@ -84,7 +84,8 @@ protected:
   }
   Comparison compare(VerifyMode mode) const {
     return verify(gemm, plan, activation, weight,
-                  {output.data(), dsl::MatrixView::Type::F32, m, n, n}, mode);
+                  {output.data(), dsl::MatrixView::Type::F32, m, n, n}, mode,
+                  compiler::Summing::Emulator);
   }
 
   dsl::Gemm gemm;
