@@ -210,6 +210,30 @@ Result<std::string> orFatal(llvm::function_ref<Result<std::string>(Compilation &
   return makeError(DiagId::bad_ir, {"llvm", reason});
 }
 
+// Of f16, and scales or offsets of any size: what codes of at most 8 bits make is known when a
+// kernel is planned.
+std::vector<OperandRange> operandRanges(const dsl::Gemm &gemm, const PlacedGemm &placed) {
+  std::vector<OperandRange> ranges;
+  forEachGemm(gemm, placed, [&](const dsl::Gemm &part, const PlacedGemm &how) {
+    if (how.mmaType != "f16")
+      return;
+    OperandRange range{how.mmaType, how.decode.log2Factor, {}};
+    std::vector<bool> inside(part.weight.components.size(), true);
+    for (const auto *uses : {&how.accumulator, &how.epilogue})
+      for (const ScaleUse &use : *uses)
+        if (use.weight) {
+          inside[static_cast<size_t>(use.component)] = false;
+          range.outside.push_back(static_cast<uint8_t>(use.component));
+        }
+    bool wide = false;
+    for (size_t i = 1; i < inside.size(); ++i)
+      wide = wide || (inside[i] && part.weight.components[i].type.bits() > 8);
+    if (wide)
+      ranges.push_back(std::move(range));
+  });
+  return ranges;
+}
+
 KernelImage launchFacts(const dsl::Gemm &gemm, const Plan &plan, const PlacedGemm &placed) {
   Geometry g = makeGeometry(placed, plan.schedule);
   KernelImage image;
@@ -231,6 +255,7 @@ KernelImage launchFacts(const dsl::Gemm &gemm, const Plan &plan, const PlacedGem
   image.dependentLaunch = plan.schedule.dependent;
   image.parameters = kernelParameters(gemm, g, plan.schedule, plan.problem);
   image.weight = makeWeightLayout(gemm, placed, g, plan.problem);
+  image.operands = operandRanges(gemm, placed);
   image.activation = makeActivationLayout(placed, g, plan.problem);
   image.origins = originsOf(gemm);
   return image;

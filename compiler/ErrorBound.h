@@ -10,8 +10,8 @@ struct PlacedGemm;
 // Unit roundoff of rounding to nearest: half a unit in the last place, relative.
 double roundoff(dsl::ElementType type);
 
-// Who adds the products of an instruction: a GPU, which truncates those of e4m3 and of block scales to
-// few digits, or the emulator, which rounds each sum to f32 once.
+// Who adds the products of an instruction: a GPU, which truncates those of e4m3 and of block scales
+// to few digits, or the emulator, which rounds each sum to f32 once.
 enum class Summing : uint8_t { Gpu, Emulator };
 
 // Bounds |computed - y| for the outputs of one kernel. The derivation stands at the definition.

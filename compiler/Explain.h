@@ -25,7 +25,8 @@ struct Alternative {
   dsl::ScheduleDecl::Roles roles;
   Result<Plan> plan; // or why there is none
   Cost cost;
-  bool winner = false; // the planner's choice
+  bool winner = false;      // the planner's choice
+  bool mayOverflow = false; // operands of f16, of weights that f16 holds
   // One line: what bounds the winner; what a loser is slower by and bound by, or why it is not
   // legal.
   std::string reason;

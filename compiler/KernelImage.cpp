@@ -158,6 +158,9 @@ std::string KernelImage::printFacts() const {
     text += printActivation("part", part);
   for (const std::string &origin : origins)
     text += "origin path=" + origin + "\n";
+  for (const OperandRange &range : operands)
+    text += "operands type=" + range.type + " log2=" + std::to_string(range.log2) +
+            " outside=" + printNumbers(range.outside) + "\n";
   return text + weight.print();
 }
 
@@ -224,6 +227,16 @@ Result<KernelImage> KernelImage::parse(std::string_view facts, std::string ptx) 
     if (line->starts_with("origin ")) {
       fields.word("origin");
       image.origins.emplace_back(fields.text("path"));
+    } else if (line->starts_with("operands ")) {
+      fields.word("operands");
+      OperandRange range;
+      range.type = fields.text("type");
+      range.log2 = static_cast<int>(fields.number("log2", -1100, 1100));
+      std::optional<std::vector<uint8_t>> outside = parseNumbers(fields.text("outside"));
+      if (fields.ok() && (!outside || !dsl::ElementType::fromName(range.type)))
+        return fail(number, "there are no such operands");
+      range.outside = outside.value_or(std::vector<uint8_t>());
+      image.operands.push_back(std::move(range));
     } else if (line->starts_with("parameter ")) {
       fields.word("parameter");
       std::optional<Kind> kind = kindOf(fields.text("kind"));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "compiler/Layout.h"
+#include "compiler/OperandRange.h"
 
 #include <cstdint>
 #include <string>
@@ -72,6 +73,7 @@ struct KernelImage {
   bool dependentLaunch = false; // may start before the kernel ahead of it in the stream has ended
   std::vector<KernelParameter> parameters;
   WeightLayout weight;
+  std::vector<OperandRange> operands; // of a weight whose numbers may be beyond them
   ActivationLayout activation;
 
   // PTX `.loc` line i (1-based, file "rho") belongs to origins[i-1], a dotted path into the

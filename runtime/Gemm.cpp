@@ -118,11 +118,15 @@ Result<Buffer> Gemm::packQuantized(const dsl::QuantizedMatrix &weight) const {
     return makeError(DiagId::layout_mismatch,
                      {"the codes are of format '" + weight.format->name + "', the gemm takes '" +
                       pimpl->gemm->weight.name + "'"});
-  const compiler::WeightLayout &layout = pimpl->image().weight;
+  const compiler::KernelImage &image = pimpl->image();
+  const compiler::WeightLayout &layout = image.weight;
   return withinMemory(std::to_string(layout.bytes), [&]() -> Result<Buffer> {
     std::vector<uint8_t> packed(static_cast<size_t>(layout.bytes));
     if (Status done = compiler::pack(layout, weight, packed.data()); !done)
       return done.error();
+    for (const compiler::OperandRange &range : image.operands)
+      if (std::optional<Error> beyond = compiler::beyondOperands(range, weight))
+        return *beyond;
     Result<Buffer> buffer = Device::allocateOn(pimpl->backend, layout.bytes);
     if (!buffer)
       return buffer;

@@ -165,7 +165,8 @@ public:
   // kernel. Stride in elements between rows. Errors: non_finite_input.
   Result<Buffer> packWeights(const void *host, ScalarType type, int64_t stride) const;
   // The same for codes that another quantizer chose, e.g. one of kernels/. The matrix is [n][k] in
-  // the weight's format. Errors: layout_mismatch, pack_breaks_requirement.
+  // the weight's format. Errors: layout_mismatch, pack_breaks_requirement, pack_beyond_operand where
+  // this kernel's operands of f16 would be infinite.
   Result<Buffer> packQuantized(const dsl::QuantizedMatrix &weight) const;
   // Buffers for this gemm's activations, to be filled by quantizeActivations.
   Result<Activations> makeActivations() const;

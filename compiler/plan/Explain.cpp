@@ -43,6 +43,10 @@ std::string reasonOf(const Alternative &loser, const Alternative &winner) {
   if (!loser.plan)
     return "not legal: " + loser.plan.error().diagnostics[0].message;
   double ratio = loser.plan->predictedMicroseconds / winner.plan->predictedMicroseconds;
+  if (ratio < 1 && loser.mayOverflow && !winner.mayOverflow)
+    return "not trusted: scales of more than 8 bits without the weight's others may leave the "
+           "range "
+           "of f16";
   if (ratio < 1)
     return notTrusted(loser.roles);
   return fixed(ratio, 2) + " times the winner's; bound by " + boundBy(loser);
@@ -55,13 +59,14 @@ Result<Alternative> alternativeOf(dsl::Gemm gemm, Scales scales, Roles roles, co
   gemm.schedule.scales = scales;
   gemm.schedule.roles = roles;
   Result<Plan> best = winner ? chosen : plan(gemm, problem, device, sources);
-  Alternative result{scales, roles, std::move(best), {}, winner, {}};
+  Alternative result{scales, roles, std::move(best), {}, winner, false, {}};
   if (!result.plan)
     return result;
   Result<PlacedGemm> placed = place(gemm, scales, roles, device.target, sources);
   if (!placed)
     return placed.error();
   result.cost = predict(gemm, *placed, result.plan->schedule, problem, device);
+  result.mayOverflow = placed->mayOverflow;
   return result;
 }
 

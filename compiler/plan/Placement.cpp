@@ -301,11 +301,7 @@ Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles
   for (const ScaleUse &use : w->scales)
     if (!placeOutside(use, path(true, weight.components[use.component].name)))
       groups.push_back(use);
-  const bool accumulates = std::all_of(groups.begin(), groups.end(), [&](const ScaleUse &use) {
-    return groupProblem(use, result).empty();
-  });
-  ScaledOperand scaled = scaleOperand(
-      weight, *w->core, groups, accumulates && groups.size() < w->scales.size(), *decode, result);
+  ScaledOperand scaled = scaleOperand(weight, *w->core, groups, *decode, result);
   // Why neither operands nor accumulators.
   auto neither = [&](const std::string &accumulators) {
     return scaled.why == accumulators ? accumulators : scaled.why + "; " + accumulators;
@@ -321,6 +317,13 @@ Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles
                                                     neither(groupProblem(groups[0], result))},
                      gemm.schedule.scales ? gemm.schedule.scalesSpan : gemm.weightSpan, sources);
     result.scalesOperand = true;
+    // All scales together make numbers of the weights' size; without one of them nobody knows
+    // which.
+    result.mayOverflow =
+        result.mmaType == "f16" && groups.size() < w->scales.size() &&
+        std::any_of(
+            groups.begin(), groups.end(),
+            [&](const ScaleUse &use) { return weight.components[use.component].type.bits() > 8; });
     for (const ScaleUse &use : groups)
       result.placements.push_back({path(true, weight.components[use.component].name),
                                    Placement::Operand, "multiplied into the decoded operand"});

@@ -60,7 +60,8 @@ struct PlacedGemm {
   int sparseBits = 0;
   DecodeSequence decode;      // weight codes -> operand A
   bool scalesOperand = false; // group scales are multiplied into operand A
-  int operandRoundings = 0;   // of each product with a weight, to the operand type
+  bool mayOverflow = false; // operands may be infinite of weights that are not: see OperandRange.h
+  int operandRoundings = 0; // of each product with a weight, to the operand type
   // Of a weight without a residual and activations without parts: the least k that shares what the
   // decode takes beside codes; 0: nothing changes along k.
   int64_t operandGroup = 0;

@@ -448,6 +448,10 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
     bool usesGroupScales = placed->scalesOperand;
     if (!gemm.schedule.scales && scales == Scales::Operand && !usesGroupScales)
       return; // no group scale to move: the same kernel as Accumulator
+    auto accumulates = [](const auto &way) { return way.first == Scales::Accumulator; };
+    if (!gemm.schedule.scales && placed->mayOverflow &&
+        std::any_of(ways.begin(), ways.end(), accumulates))
+      return;
     for (Schedule schedule : scheduleCandidates(gemm, *placed, roles, problem, device)) {
       if (std::optional<Objection> why = objection(gemm, *placed, problem, schedule, device)) {
         if (!firstObjection)

@@ -105,8 +105,8 @@ bool holdsProducts(dsl::ElementType operand, const Spread &products, int log2, b
 } // namespace
 
 ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
-                           const std::vector<ScaleUse> &groups, bool leavesOthers,
-                           const DecodeSequence &decode, const PlacedGemm &placed) {
+                           const std::vector<ScaleUse> &groups, const DecodeSequence &decode,
+                           const PlacedGemm &placed) {
   dsl::ElementType operand = dsl::ElementType::get(placed.mmaType);
   if (placed.integerAccumulator)
     return {{}, 0, "operands are integers (" + placed.mmaType + ")"};
@@ -123,15 +123,11 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
     dsl::ElementType type = weight.components[use.component].type;
     scales = scales * spreadOf(type);
   }
-  // Of scales of more than 8 bits, powers of two among them, products have the size of the weights,
-  // but where other scales of the weight are left out.
+  // Of scales of more than 8 bits, powers of two among them, products have the size of the weights.
   bool narrow = std::all_of(groups.begin(), groups.end(), [&](const ScaleUse &use) {
     dsl::ElementType type = weight.components[use.component].type;
     return type.bits() <= 8 && type.exponentBits() <= 5;
   });
-  if (!narrow && leavesOthers && operand.exponentBits() < 8)
-    return {
-        {}, 0, "scales of more than 8 bits beside others may leave the range of " + placed.mmaType};
   const Spread elements = spreadOf(weight, core), products = scales * elements;
   auto checked = [&](DecodeSequence scaled, int roundings) -> ScaledOperand {
     if (std::ldexp(elements.largest, scaled.log2Factor) > operand.maxFinite())

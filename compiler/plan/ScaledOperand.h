@@ -17,10 +17,8 @@ struct ScaledOperand {
   std::string why;
 };
 
-// `leavesOthers`: the weight has other scales as well, which are applied to sums, and might be
-// applied to these instead.
 ScaledOperand scaleOperand(const dsl::Format &weight, const dsl::Expr &core,
-                           const std::vector<ScaleUse> &groups, bool leavesOthers,
-                           const DecodeSequence &decode, const PlacedGemm &placed);
+                           const std::vector<ScaleUse> &groups, const DecodeSequence &decode,
+                           const PlacedGemm &placed);
 
 } // namespace rho::compiler

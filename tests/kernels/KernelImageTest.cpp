@@ -26,6 +26,7 @@ KernelImage sample() {
                       {Kind::Output, 0}, {Kind::Workspace, 0},  {Kind::M, 0}};
   image.activation = {64, 16, 128};
   image.origins = {"weight.scale", "schedule.pipeline"};
+  image.operands = {{"f16", -3, {1, 2}}, {"f16", 0, {}}};
   image.weight.n = 100;
   image.weight.k = 64;
   image.weight.bytes = 4096;
@@ -53,6 +54,7 @@ TEST(KernelImageTest, factsRoundTrip) {
   EXPECT_EQ(back->weight, image.weight);
   EXPECT_EQ(back->activation, image.activation);
   EXPECT_EQ(back->origins, image.origins);
+  EXPECT_EQ(back->operands, image.operands);
   EXPECT_EQ(back->entry, image.entry);
   EXPECT_EQ(back->target, image.target);
   EXPECT_EQ(back->threads, 128);
@@ -169,7 +171,7 @@ TEST(KernelImageTest, namesTheLineAndWhatIsWrong) {
   EXPECT_EQ(parseError(replaced(facts, "activation k=64", "something k=64")),
             expected(9, "'activation' is missing"));
   EXPECT_EQ(parseError(facts.substr(0, facts.find("weight n="))),
-            expected(12, "'weight' is missing"));
+            expected(14, "'weight' is missing"));
   EXPECT_EQ(parseError(replaced(facts, "order=n0", "order=n7")),
             "error: line 2 of a weight layout cannot be read: the order does not name each bit of "
             "a 64 x 2 tile once [layout_text_invalid]\n");

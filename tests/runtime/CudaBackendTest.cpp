@@ -285,14 +285,13 @@ TEST(CudaBackend, QuantizesOnTheHostWhereNoKernelCanBeBuilt) {
   const compiler::ActivationLayout layout = {.k = 64, .elementBits = 16};
   auto refused = makeCudaQuantizer(contextOf(*backend), 90, format, format, layout, disk, warnings);
   ASSERT_FALSE(refused);
-  dsl::Format looked = format;
-  looked.components[0].type = *dsl::ElementType::codebook({-1, 1});
-  auto codebook =
-      makeCudaQuantizer(contextOf(*backend), 90, looked, looked, layout, disk, warnings);
-  ASSERT_FALSE(codebook);
-  EXPECT_EQ(codebook.error().str(),
-            "error: no kernel quantizes to format 'f16': 'element' is of a codebook, whose values "
-            "the kernel does not have [no_quantizer_kernel]\n");
+  dsl::Format demanding = format;
+  demanding.requirements.emplace_back();
+  auto required =
+      makeCudaQuantizer(contextOf(*backend), 90, demanding, demanding, layout, disk, warnings);
+  ASSERT_FALSE(required);
+  EXPECT_EQ(required.error().str(), "error: no kernel quantizes to format 'f16': it has a "
+                                    "requirement [no_quantizer_kernel]\n");
   auto quantizer = backend->makeQuantizer(std::make_shared<const dsl::Format>(format), format,
                                           layout, disk, warnings);
   ASSERT_TRUE(quantizer);

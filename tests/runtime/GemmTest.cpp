@@ -248,6 +248,31 @@ TEST(Gemm, GemmsOfSeveralBatchesShareAWeight) {
   }
 }
 
+// Infinite operands are an error of packing, with the first of them, and no NaN in an output.
+TEST(Gemm, WeightsBeyondTheOperandsAreNotPacked) {
+  for (const char *group : {"k[16]", "k[128]"}) {
+    const std::string text =
+        "format w { element: s4 scale: f16 per " + std::string(group) +
+        " value = element * scale } gemm g { weight: w activation: f16 output: "
+        "f32 schedule { scales: operand } }";
+    Walk s(text.c_str(), {1, 64, 128});
+    std::vector<float> w = s.w;
+    w[5 * 128 + 33] = 60000;
+    Buffer packed = must(s.gemm.packWeights(w.data(), ScalarType::F32, 128));
+    w[5 * 128 + 33] = -70000;
+    EXPECT_EQ(
+        errorText(s.gemm.packWeights(w.data(), ScalarType::F32, 128)),
+        "error: row 5, column 33 of the weight is -70000 where it is an operand of f16, which "
+        "holds up to 65504: bf16 has the range [pack_beyond_operand]\n");
+    const std::string sums =
+        text.substr(0, text.find("schedule")) + "schedule { scales: accumulator } }";
+    if (group == std::string("k[128]")) {
+      Walk outside(sums.c_str(), {1, 64, 128});
+      (void)must(outside.gemm.packWeights(w.data(), ScalarType::F32, 128));
+    }
+  }
+}
+
 TEST(Gemm, WeightsArePackedForALayout) {
   Walk s(w4a16, {1, 256, 256}, "sm_90a");
   Gemm alike = must(s.engine.compile(s.module, "", {2, 256, 256}));

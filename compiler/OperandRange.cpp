@@ -1,0 +1,125 @@
+#include "compiler/OperandRange.h"
+
+#include "compiler/Parallel.h"
+#include "dsl/Evaluate.h"
+#include "dsl/Expressions.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+namespace rho::compiler {
+
+using dsl::Expr;
+
+namespace {
+
+double largestOf(const dsl::CodeArray &codes, dsl::ElementType type) {
+  double largest = 0;
+  auto take = [&](uint32_t code) {
+    const double value = std::abs(type.decode(code));
+    largest = value > largest ? value : largest;
+  };
+  if (type.bits() > 16) {
+    for (int64_t i = 0; i < codes.size(); ++i)
+      take(codes.get(i));
+    return largest;
+  }
+  std::vector<uint8_t> seen(size_t{1} << type.bits());
+  for (int64_t i = 0; i < codes.size(); ++i)
+    seen[codes.get(i)] = 1;
+  for (uint32_t code = 0; code < seen.size(); ++code)
+    if (seen[code] != 0)
+      take(code);
+  return largest;
+}
+
+// An upper bound of an expression's magnitude, by those of components.
+double mostOf(const Expr &expr, const dsl::Format &format, const std::vector<double> &largest) {
+  auto operand = [&](size_t i) { return mostOf(*expr.operands[i], format, largest); };
+  switch (expr.kind) {
+  case Expr::Kind::Integer:
+  case Expr::Kind::Real:
+    return std::abs(dsl::numberOf(expr));
+  case Expr::Kind::Component:
+    return largest[static_cast<size_t>(expr.component)];
+  case Expr::Kind::Negate:
+    return operand(0);
+  case Expr::Kind::Binary:
+    if (expr.op == Expr::Op::Add || expr.op == Expr::Op::Sub)
+      return operand(0) + operand(1);
+    if (expr.op == Expr::Op::Mul)
+      return operand(0) * operand(1);
+    break;
+  default:
+    break;
+  }
+  const dsl::Range range = dsl::rangeOf(expr, format);
+  return std::max(std::abs(range.min), std::abs(range.max));
+}
+
+// What operands hold of a number: the weight's format with fewer factors.
+std::shared_ptr<const dsl::Format> insideOf(const OperandRange &range, const dsl::Format &format) {
+  dsl::Format inside = format;
+  inside.requirements.clear();
+  inside.residual.reset();
+  inside.value = nullptr;
+  for (const dsl::ExprPtr &factor : dsl::factorsOf(format.value)) {
+    const bool isOutside = factor->kind == Expr::Kind::Component &&
+                           std::find(range.outside.begin(), range.outside.end(),
+                                     factor->component) != range.outside.end();
+    if (!isOutside && !dsl::isLiteral(*factor))
+      inside.value = inside.value ? dsl::binary(Expr::Op::Mul, inside.value, factor) : factor;
+  }
+  return std::make_shared<const dsl::Format>(std::move(inside));
+}
+
+} // namespace
+
+std::optional<Error> beyondOperands(const OperandRange &range, const dsl::QuantizedMatrix &weight) {
+  const dsl::QuantizedMatrix &codes = weight.parts.empty() ? weight : weight.parts[0];
+  const auto inside = insideOf(range, *codes.format);
+  const double limit = std::ldexp(dsl::ElementType::get(range.type).maxFinite(), -range.log2);
+  std::vector<double> largest;
+  for (size_t i = 0; i < codes.components.size(); ++i) {
+    const dsl::ElementType type = inside->components[i].type;
+    largest.push_back(i == 0 ? std::max(std::abs(type.minFinite()), type.maxFinite())
+                             : largestOf(codes.components[i], type));
+  }
+  if (const std::optional<dsl::Remap> &remap = inside->element().remap)
+    for (const dsl::Remap::Entry &entry : remap->entries)
+      largest[0] =
+          std::max(largest[0], entry.component < 0 ? std::abs(entry.value)
+                                                   : largest[static_cast<size_t>(entry.component)]);
+  if (mostOf(*inside->value, *inside, largest) <= limit)
+    return std::nullopt;
+  dsl::QuantizedMatrix numbers = codes;
+  numbers.format = inside;
+  std::atomic<int64_t> first = numbers.rows;
+  parallelFor(numbers.rows, [&](int64_t row) {
+    int64_t known = first;
+    if (row >= known)
+      return;
+    const std::vector<double> values = numbers.rowValues(row);
+    if (std::all_of(values.begin(), values.end(),
+                    [&](double value) { return std::abs(value) <= limit; }))
+      return;
+    while (row < known && !first.compare_exchange_weak(known, row)) {
+    }
+  });
+  if (first == numbers.rows)
+    return std::nullopt;
+  const std::vector<double> values = numbers.rowValues(first);
+  const auto found = std::find_if(values.begin(), values.end(),
+                                  [&](double value) { return !(std::abs(value) <= limit); });
+  std::ostringstream number, most;
+  number << *found;
+  most << limit;
+  return makeError(DiagId::pack_beyond_operand,
+                   {std::to_string(first), std::to_string(found - values.begin()), number.str(),
+                    range.type, most.str()});
+}
+
+} // namespace rho::compiler

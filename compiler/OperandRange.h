@@ -1,0 +1,25 @@
+// Whether a weight's numbers fit the operands that its kernel makes of them.
+#pragma once
+
+#include "dsl/Quantize.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace rho::compiler {
+
+// Operands of a type that hold what a weight's codes stand for, without some of its scales and
+// literal factors, times 2^log2.
+struct OperandRange {
+  std::string type;
+  int log2 = 0;
+  std::vector<uint8_t> outside; // components that are applied to sums
+  friend bool operator==(const OperandRange &, const OperandRange &) = default;
+};
+
+// The first number, row by row, that is beyond the type: an infinite operand. The codes are those
+// of the weight's format. Quick where the largest scale times the largest element is not beyond it.
+std::optional<Error> beyondOperands(const OperandRange &range, const dsl::QuantizedMatrix &weight);
+
+} // namespace rho::compiler
