@@ -4,6 +4,7 @@
 #include "dsl/Findings.h"
 #include "dsl/Parser.h"
 #include "dsl/Sema.h"
+#include "dsl/StandardLibrary.h"
 
 #include <algorithm>
 #include <functional>
@@ -91,8 +92,10 @@ public:
       if (!findings.full()) {
         std::vector<std::string> known = names();
         known.insert(known.begin(), otherNames.begin(), otherNames.end());
-        findings.add(DiagId::unknown_name, {what, shown(use.name.text), hint(use.name.text, known)},
-                     use.name.span);
+        std::string advice = hint(use.name.text, known);
+        if (what == "format" && libraryText(use.name.text))
+          advice = "import \"" + std::string(libraryPrefix) + use.name.text + "\" declares it";
+        findings.add(DiagId::unknown_name, {what, shown(use.name.text), advice}, use.name.span);
       }
       return nullptr;
     }

@@ -4,6 +4,7 @@
 #include "dsl/Lexer.h"
 #include "dsl/Parser.h"
 #include "dsl/Sema.h"
+#include "dsl/StandardLibrary.h"
 
 #include <algorithm>
 #include <deque>
@@ -74,9 +75,27 @@ private:
     files.push_back(std::move(file));
   }
 
+  // Of the standard library, or relative to the importing file. Files of the library import each
+  // other by their file names.
+  std::string pathOf(const ast::Import &import) const {
+    const std::string &importing = active.back().path;
+    if (import.path.starts_with(libraryPrefix))
+      return import.path;
+    if (importing.starts_with(libraryPrefix))
+      return std::string(libraryPrefix) + std::filesystem::path(import.path).stem().string();
+    return normalized(std::filesystem::path(importing).parent_path() / import.path);
+  }
+
+  std::optional<std::string> textOf(const std::string &path) const {
+    if (!path.starts_with(libraryPrefix))
+      return reader ? reader(path) : std::nullopt;
+    std::optional<std::string_view> text = libraryText(path.substr(libraryPrefix.size()));
+    return text ? std::optional(std::string(*text)) : std::nullopt;
+  }
+
   void import(const ast::Import &import, std::set<std::string> &own) {
-    std::filesystem::path folder = std::filesystem::path(active.back().path).parent_path();
-    std::string path = normalized(folder / import.path), identity = identityOf(path);
+    const std::string path = pathOf(import), identity = identityOf(path);
+    const bool isLibrary = path.starts_with(libraryPrefix);
     if (!own.insert(identity).second)
       return findings.add(DiagId::duplicate_import, {shown(import.path)}, import.span);
     auto isIt = [&](const Active &file) { return file.identity == identity; };
@@ -91,7 +110,12 @@ private:
     if (sources->size() >= maxFiles)
       return findings.add(DiagId::too_many_imports, {shown(import.path), std::to_string(maxFiles)},
                           import.span);
-    std::optional<std::string> text = reader ? reader(path) : std::nullopt;
+    std::optional<std::string> text = textOf(path);
+    if (isLibrary && !text) {
+      const std::string name = path.substr(libraryPrefix.size());
+      return findings.add(DiagId::import_not_shipped, {shown(name), hint(name, libraryNames())},
+                          import.span);
+    }
     if (import.path.empty() || !text)
       return findings.add(DiagId::import_not_found, {shown(import.path)}, import.span);
     if (text->size() > maxFileBytes)

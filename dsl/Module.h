@@ -27,8 +27,8 @@ struct Module {
   const Device *findDevice(std::string_view name) const;
 };
 
-// Reads an imported file: path as written, resolved against the importing file's folder. Returns
-// none when there is no such file.
+// Reads an imported file that is not of the standard library: path as written, resolved against the
+// importing file's folder. Returns none when there is no such file.
 using FileReader = std::function<std::optional<std::string>(const std::string &path)>;
 
 // Checks `text`; `name` is shown in messages and is the path that imports are relative to. All

@@ -1,4 +1,4 @@
-// The formats of kernels/formats, inside the binary.
+// The formats of the standard library, checked.
 #pragma once
 
 #include "dsl/Format.h"

@@ -10,25 +10,15 @@ __device__ double elementOf(const typename Part::Scales &scales, unsigned code) 
              : Part::Element::decode(code);
 }
 
-// The code with the nearest value.
-template <class Part>
-__device__ unsigned nearestCode(const typename Part::Scales &scales, double x) {
+// Of some codes that with the nearest value.
+template <class Part, class CodeOf>
+__device__ unsigned nearestCode(const typename Part::Scales &scales, int count,
+                                const CodeOf &codeOf, double x) {
   if (x != x)
     return 0;
-  return nearestOf(1u << Part::Element::bits,
-                   [&](unsigned code) { return Part::value(scales, elementOf<Part>(scales, code)); },
-                   x);
-}
-
-// The host's way: encode(x / scale), 0 where the scale is 0; with a remapped code, and where the
-// value is no product, the nearest value.
-template <class Part>
-__device__ unsigned encodeExactly(const typename Part::Scales &scales, float x) {
-  if constexpr (Part::remapped >= 0 || Part::valueForm != Value::Product)
-    return nearestCode<Part>(scales, x);
-  const double scale = Part::product(scales);
-  return scale == 0 ? Part::Element::encode(0)
-                    : Part::Element::encode(static_cast<double>(x) / scale);
+  return nearestOf(
+      count, codeOf,
+      [&](unsigned code) { return Part::value(scales, elementOf<Part>(scales, code)); }, x);
 }
 
 // Numbers over their scale, in float: off by at most 2^-22 of themselves, not at all where the
@@ -60,6 +50,36 @@ template <class Part> struct Quotient {
     return x * inverse;
   }
 };
+
+// The host's way: encode(x / scale), 0 where the scale is 0; with a remapped code, and where the
+// value is no product, the nearest value, on a line one of three.
+template <class Part>
+__device__ unsigned encodeExactly(const typename Part::Scales &scales, float x) {
+  using Type = typename Part::Element;
+  if constexpr (Part::remapped >= 0 || Part::valueForm != Value::Product) {
+    Quotient<Part> over;
+    if constexpr (Part::valueForm == Value::Line) {
+      over.divideBy(scales);
+      const int low = static_cast<int>(Type::low), high = static_cast<int>(Type::high);
+      if (over.error < 2) { // the quotient is off by far less than 1
+        const float clamped = fminf(fmaxf(over.of(x), static_cast<float>(low)),
+                                    static_cast<float>(high));
+        const int middle = static_cast<int>(clamped); // the next towards 0
+        return nearestCode<Part>(
+            scales, 3,
+            [&](int i) {
+              return static_cast<unsigned>(min(max(middle - 1 + i, low), high)) &
+                     ((1u << Type::bits) - 1);
+            },
+            x);
+      }
+    }
+    return nearestCode<Part>(
+        scales, 1 << Type::bits, [](int i) { return static_cast<unsigned>(i); }, x);
+  }
+  const double scale = Part::product(scales);
+  return scale == 0 ? Type::encode(0) : Type::encode(static_cast<double>(x) / scale);
+}
 
 // What rounding a quotient gave: the code, its number, and whether that is what the exact quotient
 // gives: the distance to the number is that of a tie less `error` times a margin.
@@ -114,13 +134,13 @@ __device__ Rounded<double> roundQuotient(Codebook<Table>, float quotient, float 
   const float infinity = __int_as_float(0x7f800000);
   float nearest = infinity, second = infinity;
   unsigned found = 0;
-#pragma unroll 1
-  for (unsigned code = 0; code < Codebook<Table>::codes; ++code) {
+#pragma unroll 16
+  for (int code = 0; code < Codebook<Table>::codes; ++code) {
     const float distance = fabsf(quotient - static_cast<float>(Table::values(code)));
     const bool isNearer = distance < nearest;
     second = isNearer ? nearest : fminf(second, distance);
     nearest = isNearer ? distance : nearest;
-    found = isNearer ? code : found;
+    found = isNearer ? static_cast<unsigned>(code) : found;
   }
   const float margin = (1.0f + error) * 0x1p-20f * (fabsf(quotient) + second);
   return {found, Table::values(found), second - nearest > margin};

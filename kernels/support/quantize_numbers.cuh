@@ -100,15 +100,16 @@ __device__ inline bool isBefore(unsigned a, unsigned b) {
   return a % 2 != b % 2 ? a % 2 == 0 : a < b;
 }
 
-// Of the codes below `count` that with the finite value nearest to x: of two equally near ones the
-// even code, then the lower. 0 where none is finite.
-template <class ValueOf>
-__device__ unsigned nearestOf(unsigned count, const ValueOf &valueOf, double x) {
+// Of the codes codeOf(0), codeOf(1), ... that with the finite value nearest to x: of two equally near
+// ones the even code, then the lower. 0 where none is finite.
+template <class CodeOf, class ValueOf>
+__device__ unsigned nearestOf(int count, const CodeOf &codeOf, const ValueOf &valueOf, double x) {
   bool hasLower = false, hasUpper = false;
   unsigned lower = 0, upper = 0;
   double below = 0, above = 0;
 #pragma unroll 1
-  for (unsigned code = 0; code < count; ++code) {
+  for (int i = 0; i < count; ++i) {
+    const unsigned code = codeOf(i);
     const double value = valueOf(code);
     if (!(fabs(value) < bitsToDouble(0x7ff0000000000000ull)))
       continue;
@@ -137,12 +138,13 @@ __device__ unsigned nearestOf(unsigned count, const ValueOf &valueOf, double x) 
 // A codebook; `Table` has its bits and the values of its codes. A port of dsl/Codebook.cpp.
 template <class Table> struct Codebook {
   static constexpr int bits = Table::bits;
-  static constexpr unsigned codes = 1u << bits;
+  static constexpr int codes = 1 << bits;
   using Real = double;
-  static __device__ double decode(unsigned code) { return Table::values(code & (codes - 1)); }
+  static __device__ double decode(unsigned code) { return Table::values(code & (codes - 1u)); }
   static __device__ unsigned encode(double value) {
-    return nearestOf(codes, [](unsigned code) { return Table::values(code); },
-                     value == value ? value : 0);
+    return nearestOf(
+        codes, [](int i) { return static_cast<unsigned>(i); },
+        [](unsigned code) { return Table::values(code); }, value == value ? value : 0);
   }
 };
 

@@ -1,5 +1,7 @@
 // Files, imports, limits, and texts that nobody would write.
 #include "dsl/Module.h"
+
+#include "dsl/StandardLibrary.h"
 #include "tests/dsl/Files.h"
 
 #include <gtest/gtest.h>
@@ -45,6 +47,30 @@ TEST(Module, ImportsAreRelativeToTheImportingFile) {
   EXPECT_EQ(module->findGemm("g")->weight, *module->findFormat("one"));
   EXPECT_EQ(module->findGemm("inner"), nullptr);
   EXPECT_EQ(module->findFormat("f16"), nullptr);
+}
+
+// Without a reader of files, and whoever imports what from it by which name.
+TEST(Module, TheStandardLibraryIsInTheBinary) {
+  Result<Module> module = parseModule("import \"rho:comet_token\" import \"rho:int8_token\"\n"
+                                      "gemm g { weight: f16 activation: int8_token output: f16 }",
+                                      "deep/er/a.rho", nullptr);
+  ASSERT_TRUE(module.ok()) << module.error().str();
+  for (const char *name : {"comet_token", "int4_token", "int8_token"})
+    EXPECT_NE(module->findFormat(name), nullptr) << name;
+  EXPECT_EQ(module->formats.size(), 3U);
+  EXPECT_EQ(errorsOf("import \"rho:nvpf4\""),
+            "a.rho:1:1: error: the standard library has no 'nvpf4', did you mean 'nvfp4' "
+            "[import_not_shipped]\nimport \"rho:nvpf4\"\n^~~~~~~~~~~~~~~~~~\n");
+  EXPECT_NE(
+      errorsOf("import \"rho:nvfp4\" import \"rho:nvfp4\"").find("a.rho:1:20: error: 'rho:nvfp4' "),
+      std::string::npos);
+  EXPECT_EQ(errorsOf("gemm g { weight: f16 activation: int8_token output: f16 }"),
+            "a.rho:1:34: error: unknown format 'int8_token', import \"rho:int8_token\" declares it "
+            "[unknown_name]\n"
+            "gemm g { weight: f16 activation: int8_token output: f16 }\n"
+            "                                 ^~~~~~~~~~\n");
+  for (const LibraryFile &file : libraryFiles())
+    EXPECT_EQ(errorsOf("import \"rho:" + std::string(file.name) + "\""), "no error") << file.name;
 }
 
 TEST(Module, TooManyFilesAreRefused) {

@@ -1,5 +1,7 @@
 #include "runtime/tool/lsp/Resolve.h"
 
+#include "dsl/StandardLibrary.h"
+
 #include <algorithm>
 #include <filesystem>
 
@@ -104,7 +106,9 @@ private:
     if (!precededBy("import"))
       return {};
     fs::path folder = fs::path(sources.name(0)).parent_path();
-    std::string path = (folder / std::string(text())).lexically_normal().generic_string();
+    std::string path(text());
+    if (!path.starts_with(dsl::libraryPrefix))
+      path = (folder / path).lexically_normal().generic_string();
     for (uint32_t file = 1; file < sources.size(); ++file)
       if (sources.name(file) == path)
         return {Target::Kind::File, file, declaration, at, {}};

@@ -1,6 +1,7 @@
 #include "runtime/tool/lsp/Server.h"
 
 #include "dsl/Fmt.h"
+#include "dsl/StandardLibrary.h"
 #include "runtime/tool/lsp/Connection.h"
 #include "runtime/tool/lsp/Language.h"
 #include "runtime/tool/lsp/Text.h"
@@ -385,6 +386,8 @@ private:
     if (!span)
       return Json();
     const SourceMap &sources = *place.document.view->sources();
+    if (sources.name(span->file).starts_with(dsl::libraryPrefix))
+      return Json(); // inside the binary: no file that an editor could open
     LineIndex lines(sources.text(span->file));
     std::string uri = span->file == 0 ? *textAt(params, {"textDocument", "uri"})
                                       : uriOf(sources.name(span->file));

@@ -1,23 +1,9 @@
-// Generated from kernels/formats.
 #include "kernels/ShippedFormats.h"
 
 #include "dsl/Module.h"
+#include "dsl/StandardLibrary.h"
 
 namespace {
-
-struct File {
-  std::string_view name, text;
-};
-constexpr File files[] = {@RHO_FORMAT_TEXTS@};
-
-std::optional<std::string> readShipped(const std::string &path) {
-  std::string_view name = path;
-  name.remove_prefix(name.rfind('/') == name.npos ? 0 : name.rfind('/') + 1);
-  for (const File &file : files)
-    if (file.name == name)
-      return std::string(file.text);
-  return std::nullopt;
-}
 
 using Formats = std::vector<std::shared_ptr<const rho::dsl::Format>>;
 
@@ -30,8 +16,9 @@ std::shared_ptr<const rho::dsl::Format> find(const Formats &formats, std::string
 
 Formats readAll() {
   Formats formats;
-  for (const File &file : files)
-    if (auto module = rho::dsl::parseModule(file.text, file.name, readShipped))
+  for (const rho::dsl::LibraryFile &file : rho::dsl::libraryFiles())
+    if (auto module = rho::dsl::parseModule(
+            file.text, std::string(rho::dsl::libraryPrefix) + std::string(file.name), nullptr))
       for (const rho::dsl::Format &format : module->formats)
         if (!find(formats, format.name)) // a file may import others
           formats.push_back(std::make_shared<const rho::dsl::Format>(format));
