@@ -143,8 +143,7 @@ static ExprPtr shareOfScale(const Format &format, int component, ExprPtr rule,
   return rule;
 }
 
-// The zero point of (element - zero) * scales; -1 where the value has another form.
-static int zeroPoint(const Format &format) {
+int zeroPointOf(const Format &format) {
   std::vector<const Expr *> factors = {format.value.get()};
   int zero = -1;
   std::vector<int> counts(format.components.size(), 0);
@@ -167,7 +166,7 @@ static int zeroPoint(const Format &format) {
         return -1;
   }
   bool once = std::all_of(counts.begin(), counts.end(), [](int count) { return count == 1; });
-  return once && zero > 0 && format.encodeOrder.back() == zero ? zero : -1;
+  return once && zero > 0 ? zero : -1;
 }
 
 static ExprPtr deriveZeroPoint(const Format &format, int component, int zero) {
@@ -236,7 +235,7 @@ ExprPtr deriveEncode(const Format &format, int component) {
   }
   if (!factors.empty() || remap)
     return nullptr;
-  if (int zero = zeroPoint(format); zero > 0)
+  if (int zero = zeroPointOf(format); zero > 0 && format.encodeOrder.back() == zero)
     return deriveZeroPoint(format, component, zero);
   return deriveOffset(format, component);
 }

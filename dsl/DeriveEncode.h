@@ -24,7 +24,7 @@ bool isRemappedProduct(const Format &format);
 // float, of a codebook the largest magnitude that no number of either sign exceeds.
 //
 // With an asymmetric type there is a zero point or an offset to choose too. In
-//   value = (element - zero) * scales    zero the finest component, declared after the scales
+//   value = (element - zero) * scales    zero the finest component, encoded after the scales
 // lo and hi are the smallest and largest element, u is x / coarser scales, and
 //   scale = (max(max(u), 0) - min(min(u), 0)) / (hi - lo) / largest finer scales
 //   zero  = lo - min(min(x / scales), 0)
@@ -39,6 +39,9 @@ bool isRemappedProduct(const Format &format);
 //
 // Null where the value has none of these forms.
 ExprPtr deriveEncode(const Format &format, int component);
+
+// The zero point of a value (element - zero) * scales; -1 where it has another form.
+int zeroPointOf(const Format &format);
 
 // Whether a component has no negative number by its type, or as the form of its rule shows. Codes
 // that the user brings are none of the rule's; who relies on it must look at those.

@@ -430,7 +430,29 @@ private:
             format.span);
   }
 
+  // A zero point is found by the scales, also where it is declared before one that is as fine.
+  void orderZeroPoint() {
+    std::vector<int> &order = format.encodeOrder;
+    const int zero = zeroPointOf(format);
+    if (zero < 0 || format.components[static_cast<size_t>(zero)].encode)
+      return;
+    const auto &last = format.components[static_cast<size_t>(order.back())];
+    if (coarseness(last) != coarseness(format.components[static_cast<size_t>(zero)]))
+      return;
+    for (const Component &component : format.components)
+      if (component.encode && reads(*component.encode, zero))
+        return;
+    order.erase(std::find(order.begin(), order.end(), zero));
+    order.push_back(zero);
+  }
+  static bool reads(const Expr &expr, int component) {
+    return (expr.kind == Expr::Kind::Component && expr.component == component) ||
+           std::any_of(expr.operands.begin(), expr.operands.end(),
+                       [&](const ExprPtr &operand) { return reads(*operand, component); });
+  }
+
   void deriveRules() {
+    orderZeroPoint();
     for (int index : format.encodeOrder) {
       Component &component = format.components[static_cast<size_t>(index)];
       if (component.encode)

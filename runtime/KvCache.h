@@ -17,7 +17,7 @@ struct KvCacheOptions {
   std::string keys, values; // formats of the module, or the plain "f16" or "bf16" of `type`
   ScalarType type = ScalarType::F16; // F16 or BF16: of all numbers outside of the cache
   int64_t pages = 0;                 // of the cache
-  int64_t pageTokens = 64;           // a multiple of 16 and of every group, at most 1024
+  int64_t pageTokens = 128;          // a multiple of 16 and of every group, at most 1024
   int64_t headDim = 128;             // 64 or 128
   int64_t kvHeads = 0;
   int64_t queryHeads = 0;  // a multiple of kvHeads

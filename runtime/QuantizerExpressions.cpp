@@ -35,7 +35,8 @@ std::string tableText(dsl::ElementType codebook) {
     values += (values.empty() ? "" : ", ") + literal(codebook.decode(code));
   return "struct " + tableName(codebook) +
          " {\n  static constexpr int bits = " + std::to_string(codebook.bits()) +
-         ";\n  static __device__ double values(unsigned code) {\n    static constexpr double all[] = {" +
+         ";\n  static __device__ double values(unsigned code) {\n    static constexpr double all[] "
+         "= {" +
          values + "};\n    return all[code];\n  }\n};\n";
 }
 

@@ -53,7 +53,7 @@ Result<int> quantizeCommand(const Options &options) {
     if (!options.has(needed))
       return makeError(DiagId::option_missing,
                        {needed, "'rho quantize FILE --format FORMAT -o FILE' has both"});
-  Result<std::shared_ptr<const dsl::Format>> format = openFormat(options.text("--format"));
+  Result<std::shared_ptr<const dsl::Format>> format = openWeightFormat(options.text("--format"));
   if (!format)
     return format.error();
   const std::string to = options.text("-o");

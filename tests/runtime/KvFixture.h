@@ -173,6 +173,7 @@ inline KvCacheOptions optionsFor(const char *keys, const char *values) {
   options.keys = keys;
   options.values = values;
   options.pages = 8;
+  options.pageTokens = 64;
   options.kvHeads = 2;
   options.queryHeads = 4;
   return options;

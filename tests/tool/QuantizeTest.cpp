@@ -166,6 +166,10 @@ TEST(QuantizeTest, mistakesAreErrors) {
   EXPECT_THAT(error({"--format", "nvpf4", "-o", out}),
               HasSubstr("did you mean 'nvfp4' [unknown_format]"));
   EXPECT_THAT(error({"--format", "none.rho", "-o", out}), HasSubstr("[module_not_found]"));
+  for (const char *ofTokens : {"int8_token", "comet_token"})
+    EXPECT_THAT(error({"--format", ofTokens, "-o", out}),
+                HasSubstr("per token and is the weight, the rows of a weight are channels "
+                          "[extent_not_in_operand]"));
   EXPECT_THAT(error({"--format", shipped("kernels/formats/nvfp4.rho:nvpf4"), "-o", out}),
               HasSubstr("error: unknown format 'nvpf4', did you mean 'nvfp4' [unknown_name]"));
   std::string two = scratchFolder() + "two.rho";
