@@ -9,7 +9,7 @@
 namespace rho::compiler {
 
 // The textual stages after the declaration itself, in order. Each one's text is accepted by
-// compileFrom().
+// reenter().
 enum class Stage : uint8_t { Rho, Tile, Llvm, Ptx };
 
 struct StageTime {

@@ -11,7 +11,7 @@
 
 namespace rho::compiler {
 
-// A GPU as found or as described. `target` is what kernels are generated for, "sm_80" .. "sm_90a";
+// A GPU as found or as described. `target` is what kernels are generated for, "sm_80" .. "sm_120a";
 // `architecture` is the GPU's own, for which there may be no generator.
 struct DeviceModel {
   std::string name;

@@ -57,7 +57,7 @@ struct KvTensor {
   int64_t stepBytes() const { return words() * 32 * 4; }
   int64_t steps() const { return shape.pageTokens / step; }
   const dsl::Component &component(int i) const { return format.components[static_cast<size_t>(i)]; }
-  int64_t componentBytes(int i) const { return storedBits(component(i).type) / 8; } // of a code
+  int64_t componentBytes(int i) const { return dsl::unitBits(component(i).type) / 8; } // of a code
   int64_t componentOffset(int i) const;
   int64_t headBytes() const; // a multiple of 16
   int64_t pageBytes() const { return headBytes() * shape.kvHeads; }

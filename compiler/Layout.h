@@ -134,11 +134,6 @@ struct StoredComponent {
 };
 std::vector<StoredComponent> storedComponents(const dsl::Format &activation);
 
-// Bits that a code other than an element's takes in memory: 8, 16 or 32.
-inline int storedBits(dsl::ElementType type) {
-  return type.bits() <= 8 ? 8 : type.bits() <= 16 ? 16 : 32;
-}
-
 // Distance in codes, or words of them, between groups of an activation's group component: m rounded
 // up to 16, so that a group begins at a multiple of 16 bytes.
 inline int64_t activationGroupStride(int64_t m) { return (m + 15) / 16 * 16; }

@@ -68,7 +68,7 @@ std::string codesProblem(const QuantizedMatrix &weight) {
     const Component &component = weight.format->components[c];
     NaturalShape shape = naturalShape(component, weight.rows, weight.k);
     int bits = component.type.bits();
-    int width = bits <= 8 ? 1 : bits <= 16 ? 2 : 4;
+    int width = dsl::unitBits(component.type) / 8;
     const CodeArray &codes = weight.components[c];
     if (codes.size() != shape.rows * shape.units || codes.width() != width)
       return "'" + component.name + "' has " + std::to_string(codes.size()) + " codes of " +

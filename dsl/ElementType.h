@@ -76,4 +76,8 @@ private:
   uint16_t index;
 };
 
+// Bits that a code takes in memory where each has a unit of its own, and others may have the spare
+// ones.
+inline int unitBits(ElementType type) { return type.bits() <= 8 ? 8 : type.bits() <= 16 ? 16 : 32; }
+
 } // namespace rho::dsl

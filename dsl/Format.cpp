@@ -66,7 +66,7 @@ int Format::storedBits(int component) const {
   if (self.host >= 0)
     return 0;
   bool shared = !guestsOf(*this, component).empty();
-  return shared ? spareUnitBits(self.type) : self.type.bits();
+  return shared ? unitBits(self.type) : self.type.bits();
 }
 
 double Format::bitsPerElement(int component) const {

@@ -182,11 +182,6 @@ template <class Visit> void forEachPart(const Format &format, const Visit &visit
 Format plainFormat(ElementType type);
 bool isPlain(const Format &format);
 
-// Bits of the stored unit of a component with others in its spare bits.
-inline int spareUnitBits(ElementType type) {
-  return type.bits() <= 8 ? 8 : type.bits() <= 16 ? 16 : 32;
-}
-
 // The components that lie in the spare bits of one.
 std::vector<int> guestsOf(const Format &format, int host);
 // The component in whose stored codes one lies: itself, or that whose spare bits it has.

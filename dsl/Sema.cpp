@@ -146,7 +146,7 @@ private:
     for (const Component &other : format.components)
       if (other.host == component.host)
         component.shift += other.type.bits();
-    int unit = spareUnitBits(host.type);
+    int unit = unitBits(host.type);
     if (component.shift + component.type.bits() <= unit)
       return true;
     error(DiagId::spare_bits,

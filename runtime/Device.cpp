@@ -1,3 +1,4 @@
+#include "compiler/Devices.h"
 #include "runtime/Handles.h"
 #include "runtime/cuda/CudaBackend.h"
 
@@ -50,8 +51,10 @@ Result<Device> Device::cuda(int ordinal) {
   return device;
 }
 
-Result<Device> Device::emulated(std::string_view target) {
-  Result<std::shared_ptr<Backend>> backend = makeEmulatedBackend(target);
+Result<Device> Device::emulated(std::string_view name) {
+  if (const dsl::Device *shipped = compiler::shippedDevice(name))
+    return emulated(compiler::modelOf(*shipped));
+  Result<std::shared_ptr<Backend>> backend = makeEmulatedBackend(name);
   if (!backend)
     return backend.error();
   Device device;

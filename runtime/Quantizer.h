@@ -20,9 +20,7 @@ std::shared_ptr<const Quantizer> makeHostQuantizer();
 inline constexpr int64_t tableEntryBytes = 4;
 
 // Bytes of one code of a component where every code has bytes of its own (all but the element).
-inline int64_t componentBytes(dsl::ElementType type) {
-  return type.bits() <= 8 ? 1 : type.bits() <= 16 ? 2 : 4;
-}
+inline int64_t componentBytes(dsl::ElementType type) { return dsl::unitBits(type) / 8; }
 inline int64_t scalarBytes(ScalarType type) { return type == ScalarType::F32 ? 4 : 2; }
 dsl::MatrixView::Type viewType(ScalarType type);
 

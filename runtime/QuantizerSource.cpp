@@ -76,7 +76,7 @@ std::string componentText(const dsl::Format &format, int index, int position,
                           ExpressionWriter *tensorRules) {
   const dsl::Component &component = format.components[static_cast<size_t>(index)];
   const int unit = dsl::hostOf(format, index);
-  const int unitBits = compiler::storedBits(format.components[static_cast<size_t>(unit)].type);
+  const int unitBits = dsl::unitBits(format.components[static_cast<size_t>(unit)].type);
   const bool best = dsl::isBest(component.encode);
   return "struct " + componentName(index) + " { // " + std::string(component.type.name()) +
          " per " + extentName(component) + "\n  using Type = " + nameOf(component.type) +

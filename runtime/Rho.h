@@ -2,8 +2,8 @@
 //
 // Shapes: weight [n][k], activations x [m][k], output y [m][n]; y = x * weight^T; row-major.
 // Errors are values (Result, Status) that carry the diagnostics; nothing throws or asserts.
-// A handle that was default-constructed or moved from is empty: valid() is false, calls on it give
-// the error empty_handle.
+// A handle that was default-constructed or moved from is empty: valid() is false (of a Buffer,
+// address() is 0), calls on it give the error empty_handle.
 // Threads: Device, Engine, Module and Gemm are cheap handles, safe to copy and to use from any
 // number of threads at once. A Buffer belongs to whoever holds it.
 #pragma once
@@ -82,8 +82,9 @@ private:
 // A GPU, or the emulator behind the same door.
 class Device {
 public:
-  static Result<Device> cuda(int ordinal = 0);             // through libcuda, opened now
-  static Result<Device> emulated(std::string_view target); // "sm_80", ...
+  static Result<Device> cuda(int ordinal = 0); // through libcuda, opened now
+  // A target, "sm_80", or a device of `rho devices`, "h200". Errors: unknown_target.
+  static Result<Device> emulated(std::string_view name);
   static Result<Device> emulated(const compiler::DeviceModel &described);
   static Result<Device> automatic(); // the first GPU, else emulated sm_80
   std::string name() const;
@@ -165,8 +166,8 @@ public:
   // kernel. Stride in elements between rows. Errors: non_finite_input.
   Result<Buffer> packWeights(const void *host, ScalarType type, int64_t stride) const;
   // The same for codes that another quantizer chose, e.g. one of kernels/. The matrix is [n][k] in
-  // the weight's format. Errors: layout_mismatch, pack_breaks_requirement, pack_beyond_operand where
-  // this kernel's operands of f16 would be infinite.
+  // the weight's format. Errors: layout_mismatch, pack_breaks_requirement, pack_beyond_operand
+  // where this kernel's operands of f16 would be infinite.
   Result<Buffer> packQuantized(const dsl::QuantizedMatrix &weight) const;
   // Buffers for this gemm's activations, to be filled by quantizeActivations.
   Result<Activations> makeActivations() const;

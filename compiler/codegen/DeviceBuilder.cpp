@@ -192,7 +192,7 @@ std::vector<DeviceBuilder::Value> DeviceBuilder::toF32(llvm::ArrayRef<Value> wor
     }
     return result;
   }
-  unit = unit == 0 ? storedBits(type) : unit;
+  unit = unit == 0 ? dsl::unitBits(type) : unit;
   if (std::optional<DecodeProgram> sequence = scaleSequence(type, "f16", 0)) {
     // A register for each byte, which holds its number twice.
     std::vector<Value> pairs;
@@ -229,7 +229,7 @@ std::vector<DeviceBuilder::Value> DeviceBuilder::inputToF32(llvm::ArrayRef<Value
                          element == "bf16" || type.mantissaBits() == 0;
   if (keepsThem || !std::isnan(type.decode(type.encode(std::nan("")))))
     return result;
-  unit = unit == 0 ? storedBits(type) : unit;
+  unit = unit == 0 ? dsl::unitBits(type) : unit;
   int64_t perWord = 32 / unit;
   for (int64_t i = 0; i < count; ++i) {
     Value code =

@@ -205,7 +205,7 @@ void KernelLowering::lowerLoadRowScales(tile::LoadRowScalesOp op) {
 
 // This thread's batch rows of an n8 tile are columns 2 c and 2 c + 1 of the instruction.
 void KernelLowering::lowerLoadTokenScales(tile::LoadTokenScalesOp op) {
-  int64_t bytes = storedBits(dsl::ElementType::get(op.getElement().str())) / 8;
+  int64_t bytes = dsl::unitBits(dsl::ElementType::get(op.getElement().str())) / 8;
   Value first = add(add(mul(op.getTileM(), g.tileM), firstBatch),
                     static_cast<int64_t>(op.getBatchTile()) * g.batchStep());
   std::vector<Value> scales;

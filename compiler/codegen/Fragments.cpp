@@ -42,7 +42,7 @@ void KernelLowering::lowerLoadRowCodes(tile::LoadRowCodesOp op) {
 }
 
 void KernelLowering::lowerLoadColumnScales(tile::LoadColumnScalesOp op) {
-  int64_t bytes = storedBits(dsl::ElementType::get(op.getElement().str())) / 8;
+  int64_t bytes = dsl::unitBits(dsl::ElementType::get(op.getElement().str())) / 8;
   int64_t columns = g.scaleColumns(), spread = static_cast<int64_t>(op.getSpread());
   Value column = add(firstScale, static_cast<int64_t>(op.getGroup()) * columns +
                                      static_cast<int64_t>(op.getBatchTile()) * g.batchStep());

@@ -67,7 +67,7 @@ private:
   }
   int64_t storedBitsOf(int component) const {
     const dsl::Format &weight = context.gemm.weight;
-    return storedBits(weight.components[dsl::hostOf(weight, component)].type);
+    return dsl::unitBits(weight.components[dsl::hostOf(weight, component)].type);
   }
   // What is loaded of it for a row at a time, the codes of one or more groups.
   int64_t groupsTogether(int component) const {

@@ -280,7 +280,7 @@ void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
   mlir::Location loc = at(false, index);
   Value buffer = bufferOf(false, index);
   Value batch = mul(tileM, g.tileM);
-  int64_t bytes = storedBits(part.type) / 8; // of a component other than the element
+  int64_t bytes = dsl::unitBits(part.type) / 8; // of a component other than the element
   bool element = index == 0;
   int64_t perTile = element ? 0 : g.groupsPerTile(part.group);
   int64_t tilesPerGroup = element ? 0 : std::max<int64_t>(1, part.group / g.tileK);

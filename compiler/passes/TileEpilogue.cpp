@@ -24,7 +24,7 @@ const std::vector<Value> &KernelBuilder::loadFactor(ir::ComponentOp component) {
   mlir::Location loc = component.getLoc();
   Value source = ofWeight ? weight : activationOf(index);
   int64_t base = ofWeight ? section(index).offset : 0;
-  int64_t unit = ofWeight ? unitBits(index) : storedBits(part.type);
+  int64_t unit = ofWeight ? unitBits(index) : dsl::unitBits(part.type);
   if (part.extent == dsl::Extent::Tensor) {
     loads.push_back(tile::LoadTensorScaleOp::create(builder, loc, builder.getF32Type(), source,
                                                     base, part.type.name(), unit, part.shift));

@@ -6,8 +6,9 @@
 
 namespace rho::compiler {
 
-// After LiquidGEMM equation 6: per k tile the slowest of load, CUDA-core issue and tensor core,
-// times tiles and waves, plus pipeline fill, epilogue and split-K reduction.
+// After LiquidGEMM equation 6: per k tile the load, CUDA-core issue and tensor core, of which the
+// slowest counts most (a norm of their times), times tiles and waves, plus pipeline fill, epilogue
+// and split-K reduction.
 Cost predict(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
              const Problem &problem, const DeviceModel &device);
 

@@ -192,7 +192,7 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
     if (placed.streamed[i] && component.host < 0 && !g.gemv())
       result.push_back(
           {"weight." + component.name, true, static_cast<int>(i),
-           g.groupsPerTile(extentK(component)) * g.tileN * storedBits(component.type) / 8});
+           g.groupsPerTile(extentK(component)) * g.tileN * dsl::unitBits(component.type) / 8});
   }
   for (const ScaleUse &use : placed.accumulator) {
     if (use.weight)
@@ -200,7 +200,7 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
     const dsl::Component &component = gemm.activation.components[use.component];
     result.push_back(
         {"activation." + component.name, false, use.component,
-         g.groupsPerTile(use.group) * g.scaleColumns() * storedBits(component.type) / 8});
+         g.groupsPerTile(use.group) * g.scaleColumns() * dsl::unitBits(component.type) / 8});
   }
   for (size_t i = 1; i < gemm.activation.components.size() && placed.blockScaling; ++i) {
     const dsl::Component &component = gemm.activation.components[i];
@@ -279,7 +279,7 @@ std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geome
       continue; // stored with its host
     result.push_back({Kind::ActivationComponent, index});
     if (g.specialized() && component.extent == dsl::Extent::Group) {
-      result.back().boxBytes = g.tileM * storedBits(component.type) / 8;
+      result.back().boxBytes = g.tileM * dsl::unitBits(component.type) / 8;
       result.back().boxRows = g.groupsPerTile(component.group);
     }
   }

@@ -51,7 +51,7 @@ std::optional<Objection> rowProblem(const dsl::Gemm &gemm, const PlacedGemm &pla
     if (use.weight)
       continue;
     const dsl::Component &component = gemm.activation.components[use.component];
-    int64_t bytes = g.tileM * storedBits(component.type) / 8;
+    int64_t bytes = g.tileM * dsl::unitBits(component.type) / 8;
     std::string found = "a group has " + str(bytes) + " bytes of '" + component.name + "'; ";
     if (bytes % 16 != 0)
       return Objection{DiagId::schedule_tile,

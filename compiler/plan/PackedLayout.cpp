@@ -174,7 +174,7 @@ public:
     const dsl::Component &component = weight.components[static_cast<size_t>(index)];
     LayoutSection section;
     section.component = index;
-    section.codeBits = storedBits(component.type);
+    section.codeBits = dsl::unitBits(component.type);
     section.tileN = g.tileN;
     section.tilesN = divideUp(n, g.tileN);
     section.tileK = 1;

@@ -59,7 +59,7 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
     for (const dsl::Component &component : gemm.weight.components)
       if (component.extent == dsl::Extent::Group)
         codes += std::max<int64_t>(1, g.tileK / g.parameterK(extentK(component))) *
-                 divideUp(g.rowsPerThread() * storedBits(component.type), 32);
+                 divideUp(g.rowsPerThread() * dsl::unitBits(component.type), 32);
     int64_t sums = g.rowsPerThread() * g.tileM * (placed.flushK > 0 ? 2 : 1);
     int64_t run = g.tileM * g.chunkK() / (placed.integerAccumulator ? 16 : 4);
     return static_cast<int>(codes * pipeline + sums + run + 32);

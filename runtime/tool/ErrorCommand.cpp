@@ -1,5 +1,6 @@
 #include "dsl/Findings.h"
-#include "dsl/Parallel.h"
+#include "kernels/quantize/QuantizedFile.h"
+#include "kernels/quantize/StoredTransform.h"
 #include "kernels/quantize/TensorChoice.h"
 #include "runtime/tool/ErrorReport.h"
 #include "runtime/tool/Files.h"
@@ -42,11 +43,26 @@ Result<std::vector<double>> readActivations(const SafetensorsFile &file, const s
   return x;
 }
 
+using FormatPtr = std::shared_ptr<const dsl::Format>;
+
 class FormatComparison {
 public:
   FormatComparison(const SafetensorsFile &file, std::vector<bool> chosen,
                    const std::optional<SafetensorsFile> &activations)
       : file(file), chosen(std::move(chosen)), activations(activations) {}
+
+  // Leaves out the weights that one of these files does not have.
+  Status keepThoseOf(const std::vector<SafetensorsFile> &quantized) {
+    for (const SafetensorsFile &other : quantized) {
+      const std::vector<std::string> names = kernels::quantizedNames(other);
+      for (size_t i = 0; i < chosen.size(); ++i)
+        chosen[i] =
+            chosen[i] && std::binary_search(names.begin(), names.end(), file.tensors()[i].name);
+      if (std::none_of(chosen.begin(), chosen.end(), [](bool each) { return each; }))
+        return makeError(DiagId::nothing_to_compare, {other.path(), file.path()});
+    }
+    return Done{};
+  }
 
   Status checkActivations() const {
     if (!activations)
@@ -58,8 +74,8 @@ public:
                      {activations->path(), kernels::printNames(activations->tensors())});
   }
 
-  Result<std::vector<ErrorRow>>
-  measure(const std::vector<std::shared_ptr<const dsl::Format>> &formats) const {
+  Result<std::vector<ErrorRow>> measure(const std::vector<FormatPtr> &formats,
+                                        const std::vector<SafetensorsFile> &quantized) const {
     std::vector<ErrorRow> rows;
     Progress progress("reading " + file.path());
     auto total = std::count(chosen.begin(), chosen.end(), true);
@@ -84,6 +100,14 @@ public:
           return row.error();
         rows.push_back(std::move(*row));
       }
+      for (const SafetensorsFile &other : quantized) {
+        progress.update("comparing " + progressBar(done, total) + ", " + tensor.name + " in " +
+                        other.path());
+        Result<ErrorRow> row = compare(tensor, weight, x, other);
+        if (!row)
+          return row.error();
+        rows.push_back(std::move(*row));
+      }
       ++done;
       file.release(tensor);
     }
@@ -92,8 +116,7 @@ public:
 
 private:
   Result<ErrorRow> compare(const TensorEntry &tensor, const dsl::MatrixView &weight,
-                           const std::vector<double> &x,
-                           const std::shared_ptr<const dsl::Format> &format) const {
+                           const std::vector<double> &x, const FormatPtr &format) const {
     Result<dsl::QuantizedMatrix> matrix = dsl::quantize(format, weight, true);
     if (!matrix) {
       Error error = makeError(DiagId::tensor_not_encoded, {tensor.name, file.path(), format->name});
@@ -101,22 +124,61 @@ private:
                                matrix.error().diagnostics.end());
       return error;
     }
-    ErrorRow row{tensor.name, format->name, weight.rows, weight.k, {}, {}};
-    row.error = kernels::encodingError(weight, *matrix);
+    return rowOf(tensor, format->name, weight, *matrix, x);
+  }
+
+  // Of codes that a file has. What it says was done to the weight before it was encoded, and is to
+  // be done to inputs, is done here to both: errors are those of what was encoded.
+  Result<ErrorRow> compare(const TensorEntry &tensor, const dsl::MatrixView &weight,
+                           const std::vector<double> &x, const SafetensorsFile &other) const {
+    Result<dsl::QuantizedMatrix> matrix = kernels::readQuantized(other, tensor.name);
+    if (!matrix)
+      return matrix.error();
+    if (matrix->rows != weight.rows || matrix->k != weight.k)
+      return makeError(DiagId::quantized_file_invalid,
+                       {other.path(),
+                        "'" + tensor.name + "' has " + std::to_string(matrix->rows) + " x " +
+                            std::to_string(matrix->k) + " numbers, that of '" + file.path() + "' " +
+                            std::to_string(weight.rows) + " x " + std::to_string(weight.k)});
+    Result<kernels::LayerTransform> transform = kernels::readTransform(other, tensor.name);
+    if (!transform)
+      return transform.error();
+    const std::string label = matrix->format->name + " of " + other.path();
+    if (transform->isIdentity())
+      return rowOf(tensor, label, weight, *matrix, x);
+    Result<kernels::Matrix> encoded =
+        kernels::transformWeight(kernels::matrixOf(weight), *transform);
+    if (!encoded)
+      return encoded.error();
+    kernels::Matrix inputs{
+        static_cast<int64_t>(x.size()) / weight.k, weight.k, {x.begin(), x.end()}};
+    Result<kernels::Matrix> transformed =
+        x.empty() ? inputs : kernels::transformActivation(std::move(inputs), *transform);
+    if (!transformed)
+      return transformed.error();
+    return rowOf(tensor, label, encoded->view(), *matrix,
+                 {transformed->values.begin(), transformed->values.end()});
+  }
+
+  static ErrorRow rowOf(const TensorEntry &tensor, const std::string &label,
+                        const dsl::MatrixView &weight, const dsl::QuantizedMatrix &matrix,
+                        const std::vector<double> &x) {
+    ErrorRow row{tensor.name, label, weight.rows, weight.k, {}, {}};
+    row.error = kernels::encodingError(weight, matrix);
     if (!x.empty())
-      row.output = kernels::outputError(weight, *matrix, x);
+      row.output = kernels::outputError(weight, matrix, x);
     return row;
   }
 
   const SafetensorsFile &file;
-  const std::vector<bool> chosen;
+  std::vector<bool> chosen;
   const std::optional<SafetensorsFile> &activations;
 };
 
-Result<std::vector<std::shared_ptr<const dsl::Format>>> openFormats(const Options &options) {
-  std::vector<std::shared_ptr<const dsl::Format>> formats;
+Result<std::vector<FormatPtr>> openFormats(const Options &options) {
+  std::vector<FormatPtr> formats;
   for (const std::string &text : options.texts("--format")) {
-    Result<std::shared_ptr<const dsl::Format>> format = openFormat(text);
+    Result<FormatPtr> format = openFormat(text);
     if (!format)
       return format.error();
     for (const auto &other : formats)
@@ -127,9 +189,21 @@ Result<std::vector<std::shared_ptr<const dsl::Format>>> openFormats(const Option
              "rows of two formats named " + dsl::shown(other->name) + " cannot be told apart"});
     formats.push_back(std::move(*format));
   }
-  if (formats.empty())
-    return makeError(DiagId::option_missing, {"--format", "one or several are compared"});
+  if (formats.empty() && !options.has("--quantized"))
+    return makeError(DiagId::option_missing,
+                     {"--format", "one or several are compared, or files of --quantized"});
   return formats;
+}
+
+Result<std::vector<SafetensorsFile>> openQuantized(const Options &options) {
+  std::vector<SafetensorsFile> files;
+  for (const std::string &path : options.texts("--quantized")) {
+    Result<SafetensorsFile> file = SafetensorsFile::open(path);
+    if (!file)
+      return file.error();
+    files.push_back(std::move(*file));
+  }
+  return files;
 }
 
 } // namespace
@@ -138,7 +212,7 @@ Result<int> errorCommand(const Options &options) {
   Result<std::string> path = options.onlyFile();
   if (!path)
     return path.error();
-  Result<std::vector<std::shared_ptr<const dsl::Format>>> formats = openFormats(options);
+  Result<std::vector<FormatPtr>> formats = openFormats(options);
   if (!formats)
     return formats.error();
   Result<SafetensorsFile> file = SafetensorsFile::open(*path);
@@ -155,10 +229,15 @@ Result<int> errorCommand(const Options &options) {
       return opened.error();
     activations = std::move(*opened);
   }
+  Result<std::vector<SafetensorsFile>> quantized = openQuantized(options);
+  if (!quantized)
+    return quantized.error();
   FormatComparison comparison(*file, std::move(*chosen), activations);
+  if (Status kept = comparison.keepThoseOf(*quantized); !kept)
+    return kept.error();
   if (Status matched = comparison.checkActivations(); !matched)
     return matched.error();
-  Result<std::vector<ErrorRow>> measured = comparison.measure(*formats);
+  Result<std::vector<ErrorRow>> measured = comparison.measure(*formats, *quantized);
   if (!measured)
     return measured.error();
   std::vector<ErrorRow> rows = withTotals(std::move(*measured));

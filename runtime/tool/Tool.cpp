@@ -7,6 +7,7 @@
 #include "runtime/Handles.h"
 #include "runtime/tool/Report.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -104,11 +105,10 @@ Result<Device> openDevice(const std::string &text) {
     if (error == std::errc() && stop == end && ordinal >= 0)
       return Device::cuda(ordinal);
   }
-  for (const std::string &target : compiler::allTargets())
-    if (text == target)
-      return Device::emulated(target);
-  if (const dsl::Device *shipped = compiler::shippedDevice(text))
-    return Device::emulated(compiler::modelOf(*shipped));
+  const std::vector<std::string> targets = compiler::allTargets();
+  if (std::find(targets.begin(), targets.end(), text) != targets.end() ||
+      compiler::shippedDevice(text))
+    return Device::emulated(text);
   if (text.ends_with(".rho")) {
     Result<dsl::Module> module = dsl::loadModule(text);
     if (!module)

@@ -104,6 +104,7 @@ std::string withoutNames(const Case &test, std::string reason) {
 std::string table() {
   std::vector<std::string> reasons;
   std::ostringstream rows;
+  bool complete = true;
   std::vector<std::string> targets = compiler::allTargets();
   for (const std::string &weight : weights())
     for (const char *activation : activations) {
@@ -117,6 +118,7 @@ std::string table() {
         }
         std::string reason = withoutNames(test, cell.legal ? cell.reason : cell.text);
         auto known = std::find(reasons.begin(), reasons.end(), reason);
+        complete = complete && cell.legal;
         rows << ' ' << (cell.legal ? cell.text : "no") << " [" << known - reasons.begin() + 1
              << "] |";
         if (known == reasons.end())
@@ -134,9 +136,9 @@ std::string table() {
          "cores;\n"
          "- rounded: operands are rounded to their type as well;\n"
          "- f16, bf16: activations are stored as numbers of that type, not as codes, exactly or "
-         "rounded;\n"
-         "- no: there is no kernel.\n\n"
-         "The number in brackets is that of the reason below, which calls weight, activation and "
+         "rounded"
+      << (complete ? ".\n\n" : ";\n- no: there is no kernel.\n\n")
+      << "The number in brackets is that of the reason below, which calls weight, activation and "
          "target\n"
          "of the row and the column so.\n\n"
          "Each pair that is legal on a target is executed on that target's emulator, on sm_90a by\n"

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <sstream>
 
 using namespace rho;
 using namespace rho::test;
@@ -227,6 +228,50 @@ TEST(ErrorTest, formatsMayHaveParts) {
   EXPECT_TRUE(kernels::readQuantized(*opened, "w").ok());
 }
 
+// The codes of a file as those that a format makes; what was refined on the same inputs is better.
+TEST(ErrorTest, comparesWhatFilesHold) {
+  std::string in = write("in.safetensors", weights());
+  std::string x = write("x.safetensors", kernels::syntheticActivation(32, k, 1), 32);
+  auto quantized = [&](const std::string &name, std::vector<std::string> steps) {
+    std::string out = scratchFolder() + name;
+    steps.insert(steps.begin(), {"quantize", in, "--format", "int4_g128", "-o", out});
+    EXPECT_EQ(runTool(steps).code, 0);
+    return out;
+  };
+  const std::string plain = quantized("plain.safetensors", {}),
+                    rotated = quantized("rotated.safetensors",
+                                        {"--rotate", "3", "--refine", "--activations", x});
+  const std::string csv = scratchFolder() + "e.csv";
+  ToolResult result = runTool({"error", in, "--format", "int4_g128", "--quantized", plain,
+                               "--quantized", rotated, "--activations", x, "--csv", csv});
+  ASSERT_EQ(result.code, 0) << result.err;
+  std::istringstream lines(contentOf(csv));
+  std::vector<std::string> numbers;
+  std::vector<double> outputErrors;
+  for (std::string line; std::getline(lines, line);) {
+    size_t label = line.find("int4_g128"), end = line.find(',', label);
+    if (label == std::string::npos)
+      continue;
+    numbers.push_back(line.substr(end));
+    outputErrors.push_back(std::stod(line.substr(line.rfind(',') + 1)));
+  }
+  ASSERT_EQ(numbers.size(), 3U) << contentOf(csv);
+  EXPECT_EQ(numbers[0], numbers[1]);
+  EXPECT_LT(outputErrors[2], outputErrors[1]);
+  EXPECT_THAT(contentOf(csv), HasSubstr("int4_g128 of " + rotated));
+
+  std::string other = scratchFolder() + "other.safetensors";
+  EXPECT_TRUE(kernels::writeTensor(other, "v", {weights().data(), Type::F32, rows, k, k}).ok());
+  ToolResult none = runTool({"error", other, "--quantized", plain});
+  EXPECT_EQ(none.err, "error: '" + plain + "' has none of the chosen weights of '" + other +
+                          "' [nothing_to_compare]\n");
+  std::string narrow = scratchFolder() + "narrow.safetensors";
+  EXPECT_TRUE(kernels::writeTensor(narrow, "w", {weights().data(), Type::F32, rows, 64, 64}).ok());
+  EXPECT_THAT(runTool({"error", narrow, "--quantized", plain}).err,
+              HasSubstr("'w' has 8 x 128 numbers, that of '" + narrow +
+                        "' 8 x 64 [quantized_file_invalid]"));
+}
+
 TEST(ErrorTest, mistakesAreErrors) {
   std::string in = write("in.safetensors", weights());
   auto error = [&](std::vector<std::string> arguments) {
@@ -237,7 +282,8 @@ TEST(ErrorTest, mistakesAreErrors) {
     return result.err;
   };
   EXPECT_EQ(error({}),
-            "error: --format is missing, one or several are compared [option_missing]\n");
+            "error: --format is missing, one or several are compared, or files of --quantized "
+            "[option_missing]\n");
   EXPECT_EQ(error({"--format", "nvfp4", "--format", "int4_g128", "--format", "nvfp4"}),
             "error: --format and --format nvfp4 do not go together: rows of two formats named "
             "nvfp4 cannot be told apart [option_conflict]\n");
