@@ -11,7 +11,8 @@ namespace rho::tool {
 // FILE.rho of one format, FILE.rho:NAME, the name of a shipped format, f16, bf16 or f32. Errors:
 // unknown_format, format_name_needed, those of the file.
 Result<std::shared_ptr<const dsl::Format>> openFormat(const std::string &text);
-// The same of a weight, whose rows are channels and not tokens. Other errors: extent_not_in_operand.
+// The same of a weight, whose rows are channels and not tokens. Other errors:
+// extent_not_in_operand.
 Result<std::shared_ptr<const dsl::Format>> openWeightFormat(const std::string &text);
 
 } // namespace rho::tool

@@ -22,7 +22,7 @@ struct Comparison {
   int64_t checked = 0;
   int64_t outside = 0;   // outputs beyond their bound
   int64_t notFinite = 0; // exact values that are NaN or infinite, of whatever use that is
-  int64_t loose = 0;     // outputs whose bound is larger than they are, so that 0 would be within it
+  int64_t loose = 0; // outputs whose bound is larger than they are, so that 0 would be within it
   // The output with the largest error, and that with the largest share of its bound.
   struct Place {
     int64_t m = 0, n = 0;
