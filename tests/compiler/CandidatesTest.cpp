@@ -57,6 +57,21 @@ TEST_F(CandidatesTest, smallTilesOfTheScheduleAreTaken) {
       }
 }
 
+// What k tiles of each part cost goes along with a plan that divides k by work.
+TEST_F(CandidatesTest, dividedPartsHaveTheCostsOfTheirTiles) {
+  const dsl::Module parts =
+      dsl::parseModule("import \"rho:comet_token\" import \"rho:int4_channel\"\n"
+                       "gemm g { weight: int4_channel activation: comet_token output: f16 }",
+                       "t.rho", nullptr)
+          .value();
+  size_t divided = 0;
+  for (const Plan &plan : planCandidates(parts.gemms[0], problem, device, 24, nullptr).value()) {
+    EXPECT_EQ(plan.schedule.tileCosts.size(), plan.schedule.splitK == 1 ? 0U : 2U);
+    divided += plan.schedule.splitK != 1 ? 1 : 0;
+  }
+  EXPECT_GT(divided, 0U);
+}
+
 // Of a tile with fewer rows than its warps need nothing is estimated before it is refused.
 TEST_F(CandidatesTest, moreWarpsThanRowsAreRefused) {
   dsl::Gemm wide = module.gemms[0];

@@ -1,0 +1,338 @@
+#include "compiler/plan/ScheduleCandidates.h"
+
+#include "compiler/LayoutMap.h"
+#include "compiler/plan/IntegerSums.h"
+#include "compiler/plan/Legality.h"
+#include "compiler/plan/Resources.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace rho::compiler {
+
+namespace {
+
+using Roles = dsl::ScheduleDecl::Roles;
+using Sums = dsl::ScheduleDecl::Sums;
+
+constexpr int64_t warpsOfThree = 3 * 4; // of three warpgroups, along n
+
+// k of one 128-byte row of activations, and of the rows that a tile has at most: few sums leave
+// registers for the codes of more.
+int64_t rowK(const PlacedGemm &placed) { return int64_t{4} * placed.mmaK; }
+int64_t mostTileK(const PlacedGemm &placed, int64_t tileM) {
+  return rowK(placed) * (tileM <= 16 ? 4 : 2);
+}
+
+// Of weight rows that are no whole instructions of wgmma, where tiles that are leave SMs without
+// outputs: each SM then has all of k, and no sums of parts meet. All CTAs read all activations: of
+// 16 bits and a long k, with scales along k, and of rows past the batch, that took longer than it
+// saved.
+std::vector<dsl::ScheduleDecl::Tile> narrowTiles(const PlacedGemm &placed, const Problem &problem,
+                                                 int64_t sms) {
+  constexpr int64_t mostBatch = 16, longK = 6144;
+  std::vector<dsl::ScheduleDecl::Tile> result;
+  int64_t rows = 0; // the fewest with which each CTA has one tile
+  for (int64_t some : {96, 64, 48, 32})
+    if (divideUp(problem.n, some) <= sms)
+      rows = some;
+  bool isLong = problem.k > longK;
+  auto isOfActivation = [](const ScaleUse &use) { return !use.weight; };
+  if (problem.m > mostBatch || rows % Geometry::instructionRows == 0 ||
+      (isLong && placed.isWide()) || std::ranges::any_of(placed.accumulator, isOfActivation))
+    return result;
+  int64_t batch = problem.m <= 8 ? 8 : mostBatch;
+  constexpr int64_t mostCodes = int64_t{32} * 512; // with longer tiles few are on their way
+  for (int64_t k : {256, 512})
+    if (k <= mostTileK(placed, batch) && (k == 256 || (!isLong && rows * k <= mostCodes)))
+      result.push_back({batch, rows, k});
+  return result;
+}
+
+// Up to so many rows warpgroups have tiles that the batch divides into evenly. With more a part of
+// the last tile is little.
+constexpr int64_t mostFittedRows = 4 * Geometry::mostBatch;
+constexpr int64_t leastFittedTile = 3 * Geometry::batchUnit;
+
+// Batch rows of a tile: powers of two, and for warpgroups as many as the fewest tiles, or one more,
+// have each. Whole tiles of 128 leave nothing to gain.
+std::vector<int64_t> batchCandidates(int64_t m, bool uniform) {
+  constexpr int64_t most = Geometry::mostBatch, unit = Geometry::batchUnit;
+  std::vector<int64_t> result;
+  for (int64_t rows = 8; rows <= (uniform ? most / 2 : most); rows *= 2)
+    if (rows <= 16 || rows < 2 * m)
+      result.push_back(rows);
+  if (uniform || m > mostFittedRows || m % (most / 2) == 0)
+    return result;
+  int64_t fewest = divideUp(m, most);
+  for (int64_t tiles : {fewest, fewest + 1}) {
+    int64_t rows = divideUp(divideUp(m, tiles), unit) * unit;
+    if (rows >= leastFittedTile && std::ranges::find(result, rows) == result.end())
+      result.push_back(rows);
+  }
+  return result;
+}
+
+std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                                    Roles roles, const Problem &problem,
+                                                    int64_t sms) {
+  if (gemm.schedule.tile)
+    return {*gemm.schedule.tile};
+  std::vector<dsl::ScheduleDecl::Tile> result;
+  if (roles == Roles::Gemv) {
+    for (int64_t m = largestGemvBatch; m >= 1; m /= 2) // fewer rows where more do not fit
+      for (int64_t n : {16, 32, 64})
+        for (int64_t k : {64, 128, 256})
+          if (m < 2 * problem.m)
+            result.push_back({m, n, k});
+    return result;
+  }
+  bool uniform = roles == Roles::Uniform;
+  constexpr int64_t ofThree = 3 * Geometry::instructionRows;
+  // With fewer rows of the batch three lost where their sums are not scaled on the way.
+  int64_t leastOfThree = placed.flushK > 0 ? 8 : 64;
+  for (int64_t m : batchCandidates(problem.m, uniform))
+    for (int64_t n : {int64_t{64}, int64_t{128}, ofThree, int64_t{256}}) {
+      if (n == ofThree && (uniform || m < leastOfThree))
+        continue;
+      for (int64_t k : {64, 128, 256, 512})
+        if (uniform ? k <= 256 : k % rowK(placed) == 0 && k <= mostTileK(placed, m))
+          result.push_back({m, n, k});
+    }
+  if (!uniform)
+    for (const dsl::ScheduleDecl::Tile &tile : narrowTiles(placed, problem, sms))
+      result.push_back(tile);
+  return result;
+}
+
+std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
+                                                     const PlacedGemm &placed, Roles roles,
+                                                     const dsl::ScheduleDecl::Tile &tile) {
+  if (gemm.schedule.warps)
+    return {*gemm.schedule.warps};
+  constexpr int64_t mostAlongN = warpsOfThree;
+  bool fits = false;
+  for (int64_t n = 1; n <= mostAlongN; ++n)
+    fits |= dividesRows(tile.n, n);
+  if (!fits) // the user's tile, which is then refused
+    return {{1, 4}};
+  if (roles == Roles::Gemv) {
+    std::vector<dsl::ScheduleDecl::Warps> result;
+    for (int64_t n : {1, 2, 4})
+      for (int64_t k : {2, 4, 8, 16})
+        if (tile.n >= 16 * n && n * k >= 4 && n * k <= 16)
+          result.push_back({1, n, k});
+    return result;
+  }
+  std::vector<dsl::ScheduleDecl::Warps> result;
+  if (roles != Roles::Uniform) {
+    // 64 or 128 weight rows for each warpgroup; groups along k where sums are small. Three of them
+    // never won but where partial sums are scaled. With more rows of the batch many groups have too
+    // few registers to run ahead.
+    int64_t mostWarps = tile.m <= 32 ? 16 : 12;
+    // Stored blocks that a warpgroup's instruction can have are not cut up for single warps.
+    int64_t blockRows = placed.residual ? gemm.weight.residual->blocks.rows : 0;
+    auto cutsBlocks = [&](int64_t n) {
+      return blockRows > 0 && blockRows % Geometry::instructionRows == 0 &&
+             blockRows % (4 * tile.n / n) != 0;
+    };
+    bool byInstruction = tile.n % Geometry::instructionRows == 0;
+    for (int64_t n = 2; n <= mostAlongN; ++n)
+      for (int64_t k : {1, 2, 3, 4, 6, 8}) {
+        bool isUsual = byInstruction ? n % 4 == 0 && k <= 4 : n * k % 4 == 0;
+        if (isUsual && dividesRows(tile.n, n) && tile.n <= 32 * n && n * k <= mostWarps &&
+            (k != 3 || placed.flushK > 0) && !cutsBlocks(n) && (k == 1 || tile.m * tile.n <= 8192))
+          result.push_back({1, n, k});
+      }
+    return result;
+  }
+  for (int64_t m : {1, 2, 4})
+    for (int64_t n = 2; n <= 8; ++n)
+      if (m * n >= 4 && m * n <= 8 && dividesRows(tile.n, n) &&
+          tile.m / m >= Geometry::leastMmaRows)
+        result.push_back({m, n});
+  if (!result.empty())
+    return result;
+  for (int64_t m : {1, 2, 4}) // of a user's tile that is too small for four warps
+    for (int64_t n : {1, 2, 3})
+      if (dividesRows(tile.n, n) && tile.m / m >= Geometry::leastMmaRows)
+        result.push_back({m, n});
+  return result;
+}
+
+// Of equal predictions the first wins: a ring of stages has no cost but its shared memory, while
+// copies that all threads start have a prologue. Deep rings won where a CTA fills them more than
+// twice with few rows of a weight, and nowhere else.
+std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles, bool mayBeDeep) {
+  if (own.pipeline)
+    return {static_cast<int>(*own.pipeline)};
+  if (roles == Roles::Gemv)
+    return {2, 3, 4};
+  if (roles == Roles::Uniform)
+    return {3, 4, 6};
+  return mayBeDeep ? std::vector{8, 12, 9, 6, 5, 4, 3, 2} : std::vector{8, 9, 6, 5, 4, 3, 2};
+}
+
+// CTAs of a persistent grid. A cluster lies in one GPC, which has 16 or 18 SMs on Hopper: one of
+// four or eight SMs leaves the last two idle.
+int64_t residentCtas(const DeviceModel &device, const Schedule &schedule) {
+  constexpr int64_t wholeSms = 16, moreSms = 2;
+  int64_t sms = device.smCount, perSm = schedule.ctasPerSm;
+  if (moreSms * perSm % schedule.clusterN != 0)
+    sms = sms / wholeSms * wholeSms;
+  return sms * perSm / schedule.clusterN * schedule.clusterN;
+}
+
+// What follows from a schedule on a device: how many CTAs share an SM, and a persistent grid.
+void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
+                     const DeviceModel &device, Schedule &schedule) {
+  Geometry g = makeGeometry(placed, schedule);
+  if (!g.specialized() && !g.gemv() && !g.streamK)
+    return;
+  constexpr int64_t threadsPerSm = 1536;
+  int64_t bytes = sharedBytes(gemm, placed, g, schedule, problem) + DeviceModel::reservedPerCta;
+  // A gemv has no use for more than there are.
+  int64_t most = g.gemv() ? std::min(threadsPerSm / g.threads(),
+                                     divideUp(divideUp(problem.n, g.tileN), device.smCount))
+                          : 4;
+  schedule.ctasPerSm = 1;
+  for (int64_t more = 2; more <= most; ++more) {
+    auto [registers, limit] = registerUse(gemm, placed, g, schedule.pipeline, more);
+    if (bytes * more <= device.sharedPerSm && registers <= limit)
+      schedule.ctasPerSm = more;
+  }
+  if (g.gemv() || schedule.splitK > 1)
+    return;
+  schedule.residentCtas = residentCtas(device, schedule);
+}
+
+// How many CTAs may have the shares of equal shares of k. Of a small weight fewer CTAs have fuller
+// shares, so that fewer of them meet in an output (RaZeR, Chen et al. 2025, appendix E); as many as
+// divide each output evenly add no sums but those of its own parts.
+std::vector<int64_t> residentCandidates(const dsl::ScheduleDecl &own, const Schedule &schedule,
+                                        const Problem &problem) {
+  if (schedule.splitK != dsl::ScheduleDecl::streamK)
+    return {schedule.residentCtas};
+  int64_t most = schedule.residentCtas;
+  if (own.ctas)
+    return {std::min(most, *own.ctas)};
+  if (!own.splitK)
+    return {most};
+  std::vector<int64_t> result{most};
+  for (int64_t eighths : {7, 6, 5, 4, 3, 2})
+    result.push_back(std::max<int64_t>(1, most * eighths / 8));
+  int64_t tiles = divideUp(problem.n, schedule.tileN) * divideUp(problem.m, schedule.tileM);
+  if (most / tiles > 0)
+    result.push_back(most / tiles * tiles);
+  return result;
+}
+// The parts of a split are added in memory, or within a cluster of them: faster where each CTA has
+// an SM for itself; of more parts and more CTAs than that slower, since a cluster waits for room in
+// one GPC. Copies to all CTAs of a cluster along n saved less than they cost wherever measured.
+dsl::ScheduleDecl::Cluster chooseCluster(const dsl::ScheduleDecl &own, Roles roles,
+                                         const Problem &problem,
+                                         const dsl::ScheduleDecl::Tile &tile, int64_t split,
+                                         int64_t sms) {
+  if (own.cluster)
+    return *own.cluster;
+  int64_t ctas = divideUp(problem.n, tile.n) * divideUp(problem.m, tile.m) * split;
+  bool together = roles == Roles::ImFP && split == 2 && ctas <= sms;
+  return {1, together ? split : 1};
+}
+
+// In how many parts k may be divided. With more rows of the batch equal shares lost wherever
+// measured: CTAs side by side then read different k tiles of the same weights.
+std::vector<int64_t> splitCandidates(const dsl::Gemm &gemm, const PlacedGemm &placed, Roles roles,
+                                     const Problem &problem) {
+  const dsl::ScheduleDecl &own = gemm.schedule;
+  if (own.splitK)
+    return {*own.splitK};
+  if (own.cluster && own.cluster->k > 1)
+    return {own.cluster->k};
+  std::vector<int64_t> result{1, 2, 3, 4, 6, 8, 12, 16};
+  constexpr int64_t mostRows = 512;
+  if (roles == Roles::ImFP && problem.m <= mostRows && !placed.residual &&
+      !gemm.activation.partition)
+    result.push_back(dsl::ScheduleDecl::streamK);
+  return result;
+}
+
+// Where equal shares were faster: not where several tiles of the batch take turns on the same
+// weights and CTAs have many tiles, or three warpgroups each; nor where three have operands of 16
+// bits. Two CTAs of an SM were not measured.
+bool mayShareEqually(const PlacedGemm &placed, const Schedule &schedule, const Problem &problem) {
+  constexpr int64_t mostTiles = 2; // of a CTA
+  int64_t tilesM = divideUp(problem.m, schedule.tileM);
+  int64_t tiles = tilesM * divideUp(problem.n, schedule.tileN);
+  if (schedule.warpsN == warpsOfThree && (tilesM > 1 || placed.isWide()))
+    return false;
+  return schedule.ctasPerSm == 1 && (tilesM == 1 || tiles <= mostTiles * schedule.residentCtas);
+}
+
+} // namespace
+
+std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                         Roles roles, const Problem &problem,
+                                         const DeviceModel &device) {
+  const dsl::ScheduleDecl &own = gemm.schedule;
+  // An instruction of full throughput in place of a conversion.
+  Sums sums = own.sums.value_or(
+      whyNotBiased(gemm, placed, problem, roles).empty() ? Sums::Biased : Sums::Converted);
+  const std::vector<int64_t> splits = splitCandidates(gemm, placed, roles, problem);
+  std::vector<Schedule> result;
+  for (const dsl::ScheduleDecl::Tile &tile :
+       tileCandidates(gemm, placed, roles, problem, device.smCount))
+    for (const dsl::ScheduleDecl::Warps &warps : warpCandidates(gemm, placed, roles, tile))
+      for (int64_t split : splits) {
+        int64_t tilesK = divideUp(problem.k, tile.k) / std::max<int64_t>(1, split);
+        bool mayBeDeep = !placed.storesBlocks() && tile.n <= 64 && tile.k == 256 && tilesK >= 24;
+        dsl::ScheduleDecl::Cluster cluster =
+            chooseCluster(own, roles, problem, tile, split, device.smCount);
+        for (int pipeline : pipelineCandidates(own, roles, mayBeDeep)) {
+          Schedule schedule;
+          schedule.tileM = tile.m;
+          schedule.tileN = tile.n;
+          schedule.tileK = tile.k;
+          schedule.warpsM = warps.m;
+          schedule.warpsN = warps.n;
+          schedule.warpsK = warps.k;
+          schedule.pipeline = pipeline;
+          schedule.splitK = split;
+          schedule.roles = roles;
+          schedule.sums = sums;
+          schedule.clusterN = cluster.n;
+          schedule.clusterK = cluster.k;
+          schedule.dependent = own.dependent.value_or(false);
+          settleResidency(gemm, placed, problem, device, schedule);
+          bool streams = split == dsl::ScheduleDecl::streamK;
+          if (streams && !own.splitK && !mayShareEqually(placed, schedule, problem))
+            continue;
+          for (int64_t resident : residentCandidates(own, schedule, problem)) {
+            schedule.residentCtas = resident;
+            result.push_back(schedule);
+          }
+        }
+      }
+  return result;
+}
+
+// Of ExCP none was faster than ImFP where both were measured.
+std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &device) {
+  if (!gemm.schedule.roles && gemm.schedule.tile && gemm.schedule.tile->m < Geometry::leastMmaRows)
+    return {Roles::Gemv}; // nothing else has such a tile
+  if (!gemm.schedule.roles && gemm.activation.partition && device.target == "sm_90a")
+    return {Roles::Uniform, Roles::ImFP};
+  if (!gemm.schedule.roles && device.target == "sm_90a")
+    return {Roles::Uniform, Roles::ImFP, Roles::Gemv};
+  return {gemm.schedule.roles.value_or(Roles::Uniform)};
+}
+
+int64_t mostRowsAlike(int64_t m) {
+  constexpr int64_t unit = Geometry::batchUnit;
+  if (m > leastFittedTile - unit && m <= mostFittedRows)
+    return divideUp(m, unit) * unit;
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(m, 1))));
+}
+
+} // namespace rho::compiler

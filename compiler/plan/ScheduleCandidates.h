@@ -1,0 +1,21 @@
+// The schedules that the planner compares.
+#pragma once
+
+#include "compiler/plan/Placement.h"
+
+#include <vector>
+
+namespace rho::compiler {
+
+// Divisions of labour of a gemm on a device: the user's own, or those that have been faster than
+// others.
+std::vector<dsl::ScheduleDecl::Roles> roleCandidates(const dsl::Gemm &gemm,
+                                                     const DeviceModel &device);
+
+// All schedules of a division of labour that respect what the user fixed, whether or not they can
+// be generated.
+std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                         dsl::ScheduleDecl::Roles roles, const Problem &problem,
+                                         const DeviceModel &device);
+
+} // namespace rho::compiler
