@@ -2,6 +2,7 @@
 
 #include "compiler/LayoutMap.h"
 
+#include "compiler/Targets.h"
 #include "compiler/plan/InstructionCounts.h"
 #include "compiler/plan/Resources.h"
 
@@ -469,7 +470,7 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   perWarp.others += parameterInstructions(gemm, placed, g);
   perWarp += residual.issued;
   double issued = perWarp.total() + scaling.total();
-  bool overlaps = schedule.dependent && device.target == "sm_90a";
+  bool overlaps = schedule.dependent && targetOf(device.target).hasWgmma;
   double issue = warps * issued / issuePerCycle / clock * issueStall;
   if (overlaps)
     issue *= uniformBesideWgmma;
@@ -500,7 +501,7 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   double all = waves * static_cast<double>(steps);
   Cost cost;
   cost.microseconds = start + all * step + epilogue;
-  if (device.target == "sm_90a" && !overlaps)
+  if (targetOf(device.target).hasWgmma && !overlaps)
     cost.microseconds *= uniformBesideWgmma;
   cost[Part::Load] = all * load;
   cost[Part::Decode] = all * std::max(issue, pipes);
@@ -523,7 +524,7 @@ double predictLibraryMicroseconds(const Problem &problem, const std::string &typ
   // Of the peaks, as libraries reach them; Hopper's clock falls under matrix load (cuBLASLt on an
   // H200, results/h200/llama.csv: 0.94 of what was measured, standard deviation 0.08).
   constexpr double memoryShare = 0.9;
-  double tensorShare = 0.85 * (device.target == "sm_90a" ? sustainedClock : 1);
+  double tensorShare = 0.85 * (targetOf(device.target).hasWgmma ? sustainedClock : 1);
   double memory = bytes / (device.bandwidthGBs * 1e3 * memoryShare);
   double perMicrosecond =
       rateOf(device.rates.tensor, type) * device.smCount * device.clockGHz * 1e3;

@@ -1,5 +1,6 @@
 #include "compiler/Devices.h"
 
+#include "compiler/Targets.h"
 #include "compiler/plan/ShippedDevices.h"
 #include "dsl/Findings.h"
 #include "dsl/Module.h"
@@ -10,12 +11,6 @@
 namespace rho::compiler {
 
 namespace {
-
-constexpr std::string_view targets[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_120a"};
-
-bool isTarget(std::string_view name) {
-  return std::find(std::begin(targets), std::end(targets), name) != std::end(targets);
-}
 
 // 90 of "sm_90a".
 int capabilityOf(std::string_view architecture) {
@@ -30,11 +25,11 @@ int capabilityOf(std::string_view architecture) {
 std::string targetFor(const std::string &architecture) {
   if (isTarget(architecture))
     return architecture;
-  std::string_view best = targets[0];
-  for (std::string_view target : targets)
-    if (target.back() >= '0' && target.back() <= '9' &&
-        capabilityOf(target) <= capabilityOf(architecture))
-      best = target;
+  std::string_view best = targets().front().name;
+  for (const Target &target : targets())
+    if (target.name.back() >= '0' && target.name.back() <= '9' &&
+        capabilityOf(target.name) <= capabilityOf(architecture))
+      best = target.name;
   return std::string(best);
 }
 
@@ -64,7 +59,12 @@ DeviceModel modelOf(const dsl::Device &device) {
           .rates = device.rates};
 }
 
-std::vector<std::string> allTargets() { return {std::begin(targets), std::end(targets)}; }
+std::vector<std::string> allTargets() {
+  std::vector<std::string> names;
+  for (const Target &target : targets())
+    names.emplace_back(target.name);
+  return names;
+}
 
 Result<DeviceModel> modelOfTarget(std::string_view target) {
   const dsl::Device *device = isTarget(target) ? declarationOf({}, target) : nullptr;

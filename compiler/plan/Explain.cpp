@@ -1,5 +1,6 @@
 #include "compiler/Explain.h"
 
+#include "compiler/Targets.h"
 #include "compiler/plan/CostModel.h"
 
 #include <algorithm>
@@ -93,7 +94,7 @@ Result<std::vector<Alternative>> explain(const dsl::Gemm &gemm, const Problem &p
   std::vector<Alternative> all;
   std::vector<Scales> placements =
       open(gemm.schedule.scales, {Scales::Accumulator, Scales::Operand});
-  if (!gemm.schedule.scales && device.target == "sm_120a")
+  if (!gemm.schedule.scales && targetOf(device.target).hasBlockScales)
     placements.push_back(Scales::Hardware);
   for (Roles roles :
        open(gemm.schedule.roles, {Roles::Uniform, Roles::ImFP, Roles::ExCP, Roles::Gemv}))

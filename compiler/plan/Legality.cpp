@@ -3,6 +3,7 @@
 #include "compiler/KernelImage.h"
 #include "compiler/LayoutMap.h"
 
+#include "compiler/Targets.h"
 #include "compiler/plan/IntegerSums.h"
 #include "compiler/plan/Resources.h"
 
@@ -198,7 +199,7 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
                       "it must have at least " + str(BlockScaling::perWord) + " blocks of " +
                           str(placed.blockScaling->block) + ", whose scales are loaded together"}};
   if (g.specialized()) {
-    if (device.target != "sm_90a")
+    if (!targetOf(device.target).hasWgmma)
       return Objection{DiagId::schedule_roles, {roles, device.target, "they need sm_90a"}};
     if (s.warpsM != 1 || (g.warpgroupsMultiply() && s.warpsN % 4 != 0))
       return warps("warps that share wgmma instructions stand 1 x 4, 1 x 8, 1 x 12 or 1 x 16");

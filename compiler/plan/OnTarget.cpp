@@ -1,6 +1,7 @@
 #include "compiler/OnTarget.h"
 
 #include "compiler/ErrorBound.h"
+#include "compiler/Targets.h"
 #include "compiler/decode/ElementCore.h"
 #include "compiler/plan/Placement.h"
 #include "compiler/plan/ScaledOperand.h"
@@ -25,7 +26,7 @@ std::string problemOf(const dsl::Gemm &gemm, std::string_view target) {
   std::string first;
   for (Scales scales : {Scales::Accumulator, Scales::Operand, Scales::Hardware})
     for (Roles roles : {Roles::Uniform, Roles::ImFP}) { // of few rows alone others are no help
-      if (roles == Roles::ImFP && target != "sm_90a")
+      if (roles == Roles::ImFP && !targetOf(target).hasWgmma)
         continue;
       Result<PlacedGemm> placed = place(gemm, scales, roles, target, nullptr);
       if (placed)

@@ -1,6 +1,7 @@
 #include "compiler/plan/Placement.h"
 
 #include "compiler/LayoutMap.h"
+#include "compiler/Targets.h"
 #include "compiler/decode/Affine.h"
 #include "compiler/decode/ElementCore.h"
 #include "compiler/decode/Extract.h"
@@ -161,11 +162,6 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
   return result;
 }
 
-// The targets whose matrix instructions take operands of a type; empty: all.
-std::string targetsOf(std::string_view mmaType) {
-  return mmaType == "e4m3" ? "sm_89, sm_90a, sm_120a" : mmaType == "e2m1" ? "sm_120a" : "";
-}
-
 Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                                 std::string_view target, const DecodeSequence *fixed,
                                 const SourceMap *sources) {
@@ -201,14 +197,14 @@ Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles
     return errorAt(DiagId::no_mma_for_activation,
                    {activation.name, result.mmaType, dsl::print(*x->core, activation)},
                    gemm.activationSpan, sources);
-  if (std::string targets = targetsOf(result.mmaType);
+  if (std::string targets = targetsWith(result.mmaType);
       !targets.empty() && targets.find(target) == std::string::npos)
     return errorAt(DiagId::no_mma_on_target,
                    {activation.name, result.mmaType, std::string(target), targets},
                    gemm.activationSpan, sources);
   // Neither wgmma nor sm_120a has 4-bit integers (ptxas 13.0 makes its s4 instruction of bitwise
   // operations and two of s8): the same integers, widened.
-  if (result.mmaType == "s4" && (roles != Roles::Uniform || target == "sm_120a"))
+  if (result.mmaType == "s4" && (roles != Roles::Uniform || !targetOf(target).hasS4))
     result.mmaType = "s8";
   dsl::ElementType operand = dsl::ElementType::get(result.mmaType);
   result.weightBits = weight.element().type.bits();
@@ -252,9 +248,10 @@ Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles
   };
   if (blockScaled) {
     BlockScaling scaling;
-    std::string why = target != "sm_120a" ? "instructions with block scales need sm_120a, the "
-                                            "target is " +
-                                                std::string(target)
+    std::string why = !targetOf(target).hasBlockScales
+                          ? "instructions with block scales need sm_120a, the "
+                            "target is " +
+                                std::string(target)
                       : roles != Roles::Uniform
                           ? "instructions with block scales need roles uniform"
                           : fitBlockScaling(gemm, w->scales, x->scales, result.mmaType, scaling);

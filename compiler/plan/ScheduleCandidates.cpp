@@ -1,6 +1,7 @@
 #include "compiler/plan/ScheduleCandidates.h"
 
 #include "compiler/LayoutMap.h"
+#include "compiler/Targets.h"
 #include "compiler/plan/IntegerSums.h"
 #include "compiler/plan/Legality.h"
 #include "compiler/plan/Resources.h"
@@ -321,9 +322,9 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
 std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &device) {
   if (!gemm.schedule.roles && gemm.schedule.tile && gemm.schedule.tile->m < Geometry::leastMmaRows)
     return {Roles::Gemv}; // nothing else has such a tile
-  if (!gemm.schedule.roles && gemm.activation.partition && device.target == "sm_90a")
+  if (!gemm.schedule.roles && gemm.activation.partition && targetOf(device.target).hasWgmma)
     return {Roles::Uniform, Roles::ImFP};
-  if (!gemm.schedule.roles && device.target == "sm_90a")
+  if (!gemm.schedule.roles && targetOf(device.target).hasWgmma)
     return {Roles::Uniform, Roles::ImFP, Roles::Gemv};
   return {gemm.schedule.roles.value_or(Roles::Uniform)};
 }

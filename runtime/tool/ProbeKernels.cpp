@@ -1,5 +1,7 @@
 #include "runtime/tool/ProbeKernels.h"
 
+#include "compiler/Targets.h"
+
 #include <functional>
 
 namespace rho::tool {
@@ -140,7 +142,7 @@ int mmaK(const std::string &type, const std::string &target) {
     return 32;
   if (type == "s4")
     return 64;
-  bool hasE4m3 = target != "sm_80" && target != "sm_86";
+  bool hasE4m3 = compiler::targetOf(target).hasE4m3;
   return type == "e4m3" && hasE4m3 ? 32 : 0;
 }
 
@@ -197,7 +199,7 @@ std::optional<ProbeKernel> mmaProbe(const std::string &type, const std::string &
 
 std::optional<ProbeKernel> wgmmaProbe(const std::string &type, const std::string &target) {
   int k = mmaK(type, target);
-  if (target != "sm_90a" || k == 0 || type == "s4")
+  if (!compiler::targetOf(target).hasWgmma || k == 0 || type == "s4")
     return std::nullopt;
   bool integer = type == "s8";
   constexpr int batch = 8, columns = 256, sums = columns / 2, bytesOfK = 32;

@@ -1,0 +1,25 @@
+// The architectures that kernels are generated for, and what their instructions are.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace rho::compiler {
+
+struct Target {
+  std::string_view name;
+  bool hasWgmma = false; // and TMA, clusters and launches that overlap
+  bool hasE4m3 = false;  // matrix instructions on operands of that type
+  bool hasS4 = false;    // that are none of bitwise operations and two of s8
+  bool hasBlockScales = false;
+};
+
+std::span<const Target> targets(); // the oldest first
+bool isTarget(std::string_view name);
+// That of this name; for others one without any of these.
+const Target &targetOf(std::string_view name);
+// The targets whose matrix instructions take operands of a type, in words; empty: all.
+std::string targetsWith(std::string_view mmaType);
+
+} // namespace rho::compiler

@@ -1,0 +1,33 @@
+#include "compiler/Targets.h"
+
+namespace rho::compiler {
+
+static constexpr Target known[] = {
+    {.name = "sm_80", .hasS4 = true},
+    {.name = "sm_86", .hasS4 = true},
+    {.name = "sm_89", .hasE4m3 = true, .hasS4 = true},
+    {.name = "sm_90a", .hasWgmma = true, .hasE4m3 = true, .hasS4 = true},
+    {.name = "sm_120a", .hasE4m3 = true, .hasBlockScales = true},
+};
+
+std::span<const Target> targets() { return known; }
+
+bool isTarget(std::string_view name) { return !name.empty() && targetOf(name).name == name; }
+
+const Target &targetOf(std::string_view name) {
+  static constexpr Target other;
+  for (const Target &target : known)
+    if (target.name == name)
+      return target;
+  return other;
+}
+
+std::string targetsWith(std::string_view mmaType) {
+  std::string names;
+  for (const Target &target : known)
+    if ((mmaType == "e4m3" && target.hasE4m3) || (mmaType == "e2m1" && target.hasBlockScales))
+      names += (names.empty() ? "" : ", ") + std::string(target.name);
+  return names;
+}
+
+} // namespace rho::compiler
