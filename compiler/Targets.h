@@ -9,7 +9,8 @@ namespace rho::compiler {
 
 struct Target {
   std::string_view name;
-  bool hasWgmma = false; // and TMA, clusters and launches that overlap
+  bool hasWgmma = false; // and TMA and clusters
+  bool hasDependentLaunch = false;
   bool hasE4m3 = false;  // matrix instructions on operands of that type
   bool hasS4 = false;    // that are none of bitwise operations and two of s8
   bool hasBlockScales = false;

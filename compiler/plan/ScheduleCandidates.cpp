@@ -304,7 +304,8 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
           schedule.sums = sums;
           schedule.clusterN = cluster.n;
           schedule.clusterK = cluster.k;
-          schedule.dependent = own.dependent.value_or(false);
+          schedule.dependent =
+              own.dependent.value_or(false) && targetOf(device.target).hasDependentLaunch;
           settleResidency(gemm, placed, problem, device, schedule);
           bool streams = split == dsl::ScheduleDecl::streamK;
           if (streams && !own.splitK && !mayShareEqually(placed, schedule, problem))

@@ -6,8 +6,12 @@ static constexpr Target known[] = {
     {.name = "sm_80", .hasS4 = true},
     {.name = "sm_86", .hasS4 = true},
     {.name = "sm_89", .hasE4m3 = true, .hasS4 = true},
-    {.name = "sm_90a", .hasWgmma = true, .hasE4m3 = true, .hasS4 = true},
-    {.name = "sm_120a", .hasE4m3 = true, .hasBlockScales = true},
+    {.name = "sm_90a",
+     .hasWgmma = true,
+     .hasDependentLaunch = true,
+     .hasE4m3 = true,
+     .hasS4 = true},
+    {.name = "sm_120a", .hasDependentLaunch = true, .hasE4m3 = true, .hasBlockScales = true},
 };
 
 std::span<const Target> targets() { return known; }

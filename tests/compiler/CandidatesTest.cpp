@@ -57,6 +57,16 @@ TEST_F(CandidatesTest, smallTilesOfTheScheduleAreTaken) {
       }
 }
 
+// Before sm_90 there is no instruction for it.
+TEST_F(CandidatesTest, launchesOverlapWhereATargetCan) {
+  dsl::Gemm early = module.gemms[0];
+  early.schedule.dependent = true;
+  for (const std::string &target : allTargets())
+    EXPECT_EQ(plan(early, problem, modelOfTarget(target).value(), nullptr)->schedule.dependent,
+              target == "sm_90a" || target == "sm_120a")
+        << target;
+}
+
 // What k tiles of each part cost goes along with a plan that divides k by work.
 TEST_F(CandidatesTest, dividedPartsHaveTheCostsOfTheirTiles) {
   const dsl::Module parts =
