@@ -210,26 +210,33 @@ Result<std::string> orFatal(llvm::function_ref<Result<std::string>(Compilation &
   return makeError(DiagId::bad_ir, {"llvm", reason});
 }
 
-// Of f16, and scales or offsets of any size: what codes of at most 8 bits make is known when a
-// kernel is planned.
+// Of operands of f16, where scales, offsets or special values of any size make them: what codes of
+// at most 8 bits make is known when a kernel is planned.
+void addOperandRange(const dsl::Format &weight, const PlacedGemm &placed, int of,
+                     std::vector<OperandRange> &ranges) {
+  if (placed.mmaType != "f16")
+    return;
+  OperandRange range{placed.mmaType, placed.decode.log2Factor, {}, of};
+  std::vector<bool> inside(weight.components.size(), true);
+  for (const auto *uses : {&placed.accumulator, &placed.epilogue})
+    for (const ScaleUse &use : *uses)
+      if (use.weight) {
+        inside[static_cast<size_t>(use.component)] = false;
+        range.outside.push_back(static_cast<uint8_t>(use.component));
+      }
+  bool mayExceed = weight.element().remap.has_value();
+  for (size_t i = 1; i < inside.size(); ++i)
+    mayExceed = mayExceed || (inside[i] && weight.components[i].type.bits() > 8);
+  if (mayExceed)
+    ranges.push_back(std::move(range));
+}
+
 std::vector<OperandRange> operandRanges(const dsl::Gemm &gemm, const PlacedGemm &placed) {
   std::vector<OperandRange> ranges;
   forEachGemm(gemm, placed, [&](const dsl::Gemm &part, const PlacedGemm &how) {
-    if (how.mmaType != "f16")
-      return;
-    OperandRange range{how.mmaType, how.decode.log2Factor, {}};
-    std::vector<bool> inside(part.weight.components.size(), true);
-    for (const auto *uses : {&how.accumulator, &how.epilogue})
-      for (const ScaleUse &use : *uses)
-        if (use.weight) {
-          inside[static_cast<size_t>(use.component)] = false;
-          range.outside.push_back(static_cast<uint8_t>(use.component));
-        }
-    bool wide = false;
-    for (size_t i = 1; i < inside.size(); ++i)
-      wide = wide || (inside[i] && part.weight.components[i].type.bits() > 8);
-    if (wide)
-      ranges.push_back(std::move(range));
+    addOperandRange(part.weight, how, how.sparseBits > 0 ? 2 : 0, ranges);
+    if (how.residual)
+      addOperandRange(residualOf(part).weight, *how.residual, 1, ranges);
   });
   return ranges;
 }

@@ -79,9 +79,16 @@ std::shared_ptr<const dsl::Format> insideOf(const OperandRange &range, const dsl
 } // namespace
 
 std::optional<Error> beyondOperands(const OperandRange &range, const dsl::QuantizedMatrix &weight) {
-  const dsl::QuantizedMatrix &codes = weight.parts.empty() ? weight : weight.parts[0];
+  const dsl::QuantizedMatrix &codes =
+      weight.parts.empty() ? weight : weight.parts[range.of == 1 ? 1 : 0];
   const auto inside = insideOf(range, *codes.format);
-  const double limit = std::ldexp(dsl::ElementType::get(range.type).maxFinite(), -range.log2);
+  // What is rounded to the largest number is in range.
+  const dsl::ElementType operand = dsl::ElementType::get(range.type);
+  const double most = operand.maxFinite(),
+               halfStep = std::ldexp(0.5, std::ilogb(most) - operand.mantissaBits());
+  const double element = inside->element().type.maxFinite();
+  const double share = range.of == 2 ? element / (element + 0.5) : 1;
+  const double limit = std::ldexp((most + halfStep) * share, -range.log2);
   std::vector<double> largest;
   for (size_t i = 0; i < codes.components.size(); ++i) {
     const dsl::ElementType type = inside->components[i].type;
@@ -93,7 +100,7 @@ std::optional<Error> beyondOperands(const OperandRange &range, const dsl::Quanti
       largest[0] =
           std::max(largest[0], entry.component < 0 ? std::abs(entry.value)
                                                    : largest[static_cast<size_t>(entry.component)]);
-  if (mostOf(*inside->value, *inside, largest) <= limit)
+  if (mostOf(*inside->value, *inside, largest) < limit)
     return std::nullopt;
   dsl::QuantizedMatrix numbers = codes;
   numbers.format = inside;
@@ -104,7 +111,7 @@ std::optional<Error> beyondOperands(const OperandRange &range, const dsl::Quanti
       return;
     const std::vector<double> values = numbers.rowValues(row);
     if (std::all_of(values.begin(), values.end(),
-                    [&](double value) { return std::abs(value) <= limit; }))
+                    [&](double value) { return std::abs(value) < limit; }))
       return;
     while (row < known && !first.compare_exchange_weak(known, row)) {
     }
@@ -113,13 +120,13 @@ std::optional<Error> beyondOperands(const OperandRange &range, const dsl::Quanti
     return std::nullopt;
   const std::vector<double> values = numbers.rowValues(first);
   const auto found = std::find_if(values.begin(), values.end(),
-                                  [&](double value) { return !(std::abs(value) <= limit); });
-  std::ostringstream number, most;
+                                  [&](double value) { return !(std::abs(value) < limit); });
+  std::ostringstream number, largestThere;
   number << *found;
-  most << limit;
+  largestThere << std::ldexp(most * share, -range.log2);
   return makeError(DiagId::pack_beyond_operand,
                    {std::to_string(first), std::to_string(found - values.begin()), number.str(),
-                    range.type, most.str()});
+                    range.type, largestThere.str()});
 }
 
 } // namespace rho::compiler

@@ -11,8 +11,8 @@ struct Target {
   std::string_view name;
   bool hasWgmma = false; // and TMA and clusters
   bool hasDependentLaunch = false;
-  bool hasE4m3 = false;  // matrix instructions on operands of that type
-  bool hasS4 = false;    // that are none of bitwise operations and two of s8
+  bool hasE4m3 = false; // matrix instructions on operands of that type
+  bool hasS4 = false;   // that are none of bitwise operations and two of s8
   bool hasBlockScales = false;
 };
 

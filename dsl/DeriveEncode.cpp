@@ -235,7 +235,10 @@ ExprPtr deriveEncode(const Format &format, int component) {
   }
   if (!factors.empty() || remap)
     return nullptr;
-  if (int zero = zeroPointOf(format); zero > 0 && format.encodeOrder.back() == zero)
+  // By the scales, but for one whose rule the user wrote.
+  if (int zero = zeroPointOf(format);
+      zero > 0 && (format.encodeOrder.back() == zero ||
+                   format.components[static_cast<size_t>(zero)].encodeDeclared))
     return deriveZeroPoint(format, component, zero);
   return deriveOffset(format, component);
 }

@@ -37,11 +37,15 @@ inline ExprPtr binary(Expr::Op op, ExprPtr a, ExprPtr b) {
   return expr;
 }
 
+// A number that is written, or what is less than 0 of one.
 inline bool isLiteral(const Expr &expr) {
-  return expr.kind == Expr::Kind::Integer || expr.kind == Expr::Kind::Real;
+  return expr.kind == Expr::Kind::Integer || expr.kind == Expr::Kind::Real ||
+         (expr.kind == Expr::Kind::Negate && isLiteral(*expr.operands[0]));
 }
 inline double numberOf(const Expr &literal) {
-  return literal.kind == Expr::Kind::Integer ? static_cast<double>(literal.integer) : literal.real;
+  return literal.kind == Expr::Kind::Negate    ? -numberOf(*literal.operands[0])
+         : literal.kind == Expr::Kind::Integer ? static_cast<double>(literal.integer)
+                                               : literal.real;
 }
 
 // What an expression is the product of, from left to right.

@@ -40,7 +40,7 @@ public:
       return {
           {},
           {makeDiagnostic(DiagId::file_too_large, {shown(name), std::to_string(maxFileBytes)})}};
-    add(std::string(text), std::string(name), normalized(std::string(name)), {});
+    add(std::string(text), std::string(name), normalized(std::string(name)), {}, false);
     Module module;
     module.sources = sources;
     module.importedAt = std::move(importedAt);
@@ -60,12 +60,13 @@ private:
   };
 
   // Parses a file and, before it, what it imports: files end up in order of declaration.
-  void add(std::string text, std::string name, const std::string &path, Span importing) {
+  void add(std::string text, std::string name, const std::string &path, Span importing,
+           bool isLibrary) {
     importedAt.push_back(importing);
     uint32_t index = sources->add(std::move(name), std::move(text));
     File file{lex(*sources, index, findings), {}};
     file.syntax = parse(file.tokens, findings);
-    active.push_back({path, identityOf(path)});
+    active.push_back({path, isLibrary ? path : identityOf(path), isLibrary});
     seen.insert(active.back().identity);
     std::set<std::string> own;
     for (const ast::Declaration &declaration : file.syntax.declarations)
@@ -77,25 +78,30 @@ private:
 
   // Of the standard library, or relative to the importing file. Files of the library import each
   // other by their file names.
-  std::string pathOf(const ast::Import &import) const {
-    const std::string &importing = active.back().path;
+  struct ImportTarget {
+    std::string path;
+    bool isLibrary;
+  };
+  ImportTarget targetOf(const ast::Import &import) const {
+    const Active &importing = active.back();
     if (import.path.starts_with(libraryPrefix))
-      return import.path;
-    if (importing.starts_with(libraryPrefix))
-      return std::string(libraryPrefix) + std::filesystem::path(import.path).stem().string();
-    return normalized(std::filesystem::path(importing).parent_path() / import.path);
+      return {import.path, true};
+    if (importing.isLibrary)
+      return {std::string(libraryPrefix) + std::filesystem::path(import.path).stem().string(),
+              true};
+    return {normalized(std::filesystem::path(importing.path).parent_path() / import.path), false};
   }
 
-  std::optional<std::string> textOf(const std::string &path) const {
-    if (!path.starts_with(libraryPrefix))
+  std::optional<std::string> textOf(const std::string &path, bool isLibrary) const {
+    if (!isLibrary)
       return reader ? reader(path) : std::nullopt;
     std::optional<std::string_view> text = libraryText(path.substr(libraryPrefix.size()));
     return text ? std::optional(std::string(*text)) : std::nullopt;
   }
 
   void import(const ast::Import &import, std::set<std::string> &own) {
-    const std::string path = pathOf(import), identity = identityOf(path);
-    const bool isLibrary = path.starts_with(libraryPrefix);
+    const auto [path, isLibrary] = targetOf(import);
+    const std::string identity = isLibrary ? path : identityOf(path);
     if (!own.insert(identity).second)
       return findings.add(DiagId::duplicate_import, {shown(import.path)}, import.span);
     auto isIt = [&](const Active &file) { return file.identity == identity; };
@@ -110,7 +116,7 @@ private:
     if (sources->size() >= maxFiles)
       return findings.add(DiagId::too_many_imports, {shown(import.path), std::to_string(maxFiles)},
                           import.span);
-    std::optional<std::string> text = textOf(path);
+    std::optional<std::string> text = textOf(path, isLibrary);
     if (isLibrary && !text) {
       const std::string name = path.substr(libraryPrefix.size());
       return findings.add(DiagId::import_not_shipped, {shown(name), hint(name, libraryNames())},
@@ -121,7 +127,7 @@ private:
     if (text->size() > maxFileBytes)
       return findings.add(DiagId::file_too_large,
                           {shown(import.path), std::to_string(maxFileBytes)}, import.span);
-    add(std::move(*text), path, path, import.span);
+    add(std::move(*text), path, path, import.span, isLibrary);
   }
 
   void checkFormats(Module &module) {
@@ -194,6 +200,7 @@ private:
   std::vector<Span> importedAt; // as in Module
   struct Active {
     std::string path, identity;
+    bool isLibrary;
   };
   std::vector<Active> active; // the chain of imports that is being read
   std::set<std::string> seen; // identities

@@ -15,8 +15,8 @@ int main(int argc, char **argv) { // NOLINT(bugprone-exception-escape)
     return std::fputs("usage: example_weights FILE.safetensors NAME\n", stderr), 2;
   rho::WeightFile file = get(rho::WeightFile::open(argv[1]));
   const rho::WeightFile::Weight what = get(file.describe(argv[2]));
-  rho::Module module = get(rho::Module::parse(file.formats() + "gemm g { weight: " + what.format +
-                                              "  activation: f16  output: f32 }"));
+  rho::Module module = get(rho::Module::parse(
+      what.declarations + "gemm g { weight: " + what.format + "  activation: f16  output: f32 }"));
   rho::Engine engine = get(rho::Engine::create(get(rho::Device::automatic())));
   const std::vector<int64_t> batches{1, 64};
   std::vector<rho::Gemm> gemms = get(engine.compileShared(module, "", what.n, what.k, batches));

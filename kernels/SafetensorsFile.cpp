@@ -37,7 +37,8 @@ Status SafetensorsFile::add(const std::string &path) {
     tensor.shard = mappings.size();
     order.push_back(std::move(tensor));
   }
-  texts.merge(header.metadata);
+  texts.insert(header.metadata.begin(), header.metadata.end());
+  ofShards.push_back(std::move(header.metadata));
   mappings.push_back(std::move(*mapping));
   return Done{};
 }
@@ -66,6 +67,13 @@ Status SafetensorsFile::addIndexed() {
                        {name, std::string(indexEnding),
                         "'" + tensor + "' is not in '" + shard + "', as it says"});
   return Done{};
+}
+
+const Metadata &SafetensorsFile::metadataWith(const std::string &key) const {
+  static const Metadata none;
+  auto found = std::find_if(ofShards.begin(), ofShards.end(),
+                            [&](const Metadata &shard) { return shard.contains(key); });
+  return found == ofShards.end() ? none : *found;
 }
 
 int64_t SafetensorsFile::size() const {

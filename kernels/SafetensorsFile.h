@@ -22,6 +22,8 @@ public:
   // In the order of their data, one shard after the other.
   const std::vector<TensorEntry> &tensors() const { return order; }
   const Metadata &metadata() const { return texts; }
+  // That of the first shard that has such an entry; of none, none.
+  const Metadata &metadataWith(const std::string &key) const;
   const TensorEntry *find(std::string_view tensor) const;
   std::string_view bytes(const TensorEntry &tensor) const {
     return mappings[tensor.shard].bytes.substr(static_cast<size_t>(tensor.begin),
@@ -44,6 +46,7 @@ private:
   std::vector<Mapping> mappings; // by shard
   std::vector<TensorEntry> order;
   Metadata texts;
+  std::vector<Metadata> ofShards;
 };
 
 // Writes the tensors of a plan to one file, in its order. The header comes first in the file and

@@ -17,8 +17,9 @@ std::shared_ptr<const rho::dsl::Format> find(const Formats &formats, std::string
 Formats readAll() {
   Formats formats;
   for (const rho::dsl::LibraryFile &file : rho::dsl::libraryFiles())
-    if (auto module = rho::dsl::parseModule(
-            file.text, std::string(rho::dsl::libraryPrefix) + std::string(file.name), nullptr))
+    if (auto module = rho::dsl::parseModule("import \"" + std::string(rho::dsl::libraryPrefix) +
+                                                std::string(file.name) + "\"",
+                                            "library", nullptr))
       for (const rho::dsl::Format &format : module->formats)
         if (!find(formats, format.name)) // a file may import others
           formats.push_back(std::make_shared<const rho::dsl::Format>(format));

@@ -28,10 +28,6 @@ std::vector<std::string> WeightFile::names() const {
   return pimpl ? kernels::quantizedNames(pimpl->file) : std::vector<std::string>();
 }
 
-std::string WeightFile::formats() const {
-  return pimpl ? pimpl->file.metadata().at(kernels::formatKey) : "";
-}
-
 Result<WeightFile::Weight> WeightFile::describe(std::string_view name) const {
   if (Status valid = checkHandle(*this, "weight file"); !valid)
     return std::move(valid.error());
@@ -42,7 +38,10 @@ Result<WeightFile::Weight> WeightFile::describe(std::string_view name) const {
       kernels::readTransform(pimpl->file, std::string(name));
   if (!transform)
     return std::move(transform.error());
-  return Weight{shape->format, shape->rows, shape->k, !transform->isIdentity()};
+  const kernels::Metadata &texts = pimpl->file.metadataWith(kernels::tensorKey + std::string(name));
+  auto declared = texts.find(kernels::formatKey);
+  return Weight{shape->format, declared == texts.end() ? "" : declared->second, shape->rows,
+                shape->k, !transform->isIdentity()};
 }
 
 Result<Buffer> WeightFile::pack(std::string_view name, const Gemm &gemm) const {

@@ -22,12 +22,11 @@ public:
   static Result<WeightFile> open(const std::string &path);
 
   std::vector<std::string> names() const; // of its quantized weights, sorted
-  // A .rho text that declares their formats: with `gemm g { weight: FORMAT ... }` behind it a text
-  // for Module::parse.
-  std::string formats() const;
-
   struct Weight {
     std::string format; // f16, bf16 and f32 are declared nowhere
+    // A .rho text that declares it: with `gemm g { weight: FORMAT ... }` behind it one for
+    // Module::parse.
+    std::string declarations;
     int64_t n = 0, k = 0;
     bool transformsInputs = false; // see transformInputs()
   };

@@ -108,8 +108,9 @@ private:
     if (std::optional<dsl::ElementType> type = dsl::ElementType::fromName(formatName);
         type && (formatName == "f16" || formatName == "bf16" || formatName == "f32"))
       return std::make_shared<const dsl::Format>(dsl::plainFormat(*type));
-    auto text = file.metadata().find(formatKey);
-    if (text == file.metadata().end())
+    const Metadata &metadata = file.metadataWith(tensorKey + name);
+    auto text = metadata.find(formatKey);
+    if (text == metadata.end())
       return invalid(std::string("its metadata has no '") + formatKey + "'");
     Result<dsl::Module> module =
         dsl::parseModule(text->second, file.path() + ":" + formatKey,

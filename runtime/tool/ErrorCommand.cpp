@@ -201,6 +201,10 @@ Result<std::vector<SafetensorsFile>> openQuantized(const Options &options) {
     Result<SafetensorsFile> file = SafetensorsFile::open(path);
     if (!file)
       return file.error();
+    for (const SafetensorsFile &other : files)
+      if (other.path() == path)
+        return makeError(DiagId::option_conflict, {"--quantized", "--quantized " + path,
+                                                   "rows of one file cannot be told apart"});
     files.push_back(std::move(*file));
   }
   return files;

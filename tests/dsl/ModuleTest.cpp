@@ -73,6 +73,24 @@ TEST(Module, TheStandardLibraryIsInTheBinary) {
     EXPECT_EQ(errorsOf("import \"rho:" + std::string(file.name) + "\""), "no error") << file.name;
 }
 
+// A file whose name begins like those of the library is none of it.
+TEST(Module, FilesMayBeNamedLikeTheLibrary) {
+  auto reader = from({{"rho:mine/a.rho", "import \"b.rho\""}, {"rho:mine/b.rho", one}});
+  EXPECT_EQ(errorsOf("import \"./rho:mine/a.rho\"", reader), "no error");
+}
+
+TEST(Module, LiteralsMayBeNegativeAndZeroPointsHaveRules) {
+  EXPECT_EQ(
+      errorsOf("format n { element: f16 scale: f32 per token value = element * scale * -0.125 "
+               "encode { scale = absmax(x) / 100 } }"),
+      "no error");
+  for (const char *order :
+       {"zero: u4 per k[64] scale: f16 per k[64]", "scale: f16 per k[64] zero: u4 per k[64]"})
+    EXPECT_EQ(errorsOf("format z { element: u4 " + std::string(order) +
+                       " value = (element - zero) * scale encode { zero = 8 } }"),
+              "no error");
+}
+
 TEST(Module, TooManyFilesAreRefused) {
   std::map<std::string, std::string> files;
   for (int i = 0; i < 300; ++i)

@@ -1,4 +1,5 @@
 // Checkpoints of several files and an index.
+#include "dsl/Module.h"
 #include "kernels/ShippedFormats.h"
 #include "kernels/Synthetic.h"
 #include "kernels/TensorFile.h"
@@ -106,6 +107,35 @@ TEST_F(ShardedFileTest, keepsItsShardsWhereAnIndexIsWritten) {
   auto found = findQuantized(folder + "out.safetensors.index.json:b");
   ASSERT_TRUE(found.ok() && found->has_value());
   EXPECT_EQ((*found)->name, "b");
+}
+
+// Of shards that were quantized one by one each weight is of its own shard's format.
+TEST_F(ShardedFileTest, mayHaveAFormatForEachShard) {
+  putModel();
+  auto quantizeShard = [&](const std::string &shard, const std::string &value) {
+    Result<dsl::Module> module =
+        dsl::parseModule("format my { element: s4 scale: f16 per k[64] value = " + value +
+                             " encode { scale = absmax(x) / 7 } }",
+                         "my.rho", nullptr);
+    QuantizeFileOptions options;
+    options.format = std::make_shared<const dsl::Format>(module->formats[0]);
+    return quantizeFile(folder + shard, folder + shard, options).ok();
+  };
+  ASSERT_TRUE(quantizeShard("in-00001-of-00002.safetensors", "element * scale"));
+  ASSERT_TRUE(quantizeShard("in-00002-of-00002.safetensors", "element * scale * 2"));
+  put("in.safetensors.index.json",
+      R"({"weight_map": {"b.element": "in-00002-of-00002.safetensors",
+                         "a.element": "in-00001-of-00002.safetensors"}})");
+  Result<SafetensorsFile> all = SafetensorsFile::open(folder + "in.safetensors.index.json");
+  ASSERT_TRUE(all.ok()) << all.error().str();
+  for (const auto &[name, shard] : {std::pair{"a", "in-00001-of-00002.safetensors"},
+                                    std::pair{"b", "in-00002-of-00002.safetensors"}}) {
+    Result<SafetensorsFile> alone = SafetensorsFile::open(folder + shard);
+    Result<dsl::QuantizedMatrix> one = readQuantized(*alone, name),
+                                 same = readQuantized(*all, name);
+    ASSERT_TRUE(one.ok() && same.ok());
+    EXPECT_EQ(one->rowValues(0), same->rowValues(0)) << name;
+  }
 }
 
 TEST_F(ShardedFileTest, mayBeItsOwnOutput) {

@@ -50,8 +50,8 @@ TEST_F(WeightFileTest, aWeightIsPackedAndLaunched) {
     EXPECT_EQ(what.k, k);
     EXPECT_EQ(what.transformsInputs, steps.rotate.has_value());
 
-    Module module = must(
-        Module::parse(file.formats() + "gemm g { weight: int4_g64 activation: f16 output: f32 }"));
+    Module module = must(Module::parse(what.declarations +
+                                       "gemm g { weight: int4_g64 activation: f16 output: f32 }"));
     EngineOptions options;
     options.diskCache = false;
     Device device = must(Device::emulated("sm_80"));
