@@ -74,8 +74,10 @@ TEST_F(CandidatesTest, dividedPartsHaveTheCostsOfTheirTiles) {
                        "gemm g { weight: int4_channel activation: comet_token output: f16 }",
                        "t.rho", nullptr)
           .value();
+  const std::vector<Plan> plans =
+      planCandidates(parts.gemms[0], problem, device, 24, nullptr).value();
   size_t divided = 0;
-  for (const Plan &plan : planCandidates(parts.gemms[0], problem, device, 24, nullptr).value()) {
+  for (const Plan &plan : plans) {
     EXPECT_EQ(plan.schedule.tileCosts.size(), plan.schedule.splitK == 1 ? 0U : 2U);
     divided += plan.schedule.splitK != 1 ? 1 : 0;
   }
