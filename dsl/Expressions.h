@@ -3,6 +3,7 @@
 
 #include "dsl/Format.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,18 @@ inline ExprPtr binary(Expr::Op op, ExprPtr a, ExprPtr b) {
   expr->op = op;
   expr->operands = {std::move(a), std::move(b)};
   return expr;
+}
+
+// Whether it holds for an expression or for one within it.
+template <class Holds> bool anyWithin(const Expr &expr, const Holds &holds) {
+  return holds(expr) ||
+         std::any_of(expr.operands.begin(), expr.operands.end(),
+                     [&](const ExprPtr &operand) { return anyWithin(*operand, holds); });
+}
+inline bool mentions(const Expr &expr, int component) {
+  return anyWithin(expr, [&](const Expr &within) {
+    return within.kind == Expr::Kind::Component && within.component == component;
+  });
 }
 
 // A number that is written, or what is less than 0 of one.

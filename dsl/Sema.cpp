@@ -3,6 +3,7 @@
 #include "dsl/Codebook.h"
 #include "dsl/DeriveEncode.h"
 #include "dsl/Evaluate.h"
+#include "dsl/Expressions.h"
 #include "dsl/Numbers.h"
 #include "dsl/Operators.h"
 #include "dsl/ValueSearch.h"
@@ -440,15 +441,10 @@ private:
     if (coarseness(last) != coarseness(format.components[static_cast<size_t>(zero)]))
       return;
     for (const Component &component : format.components)
-      if (component.encode && reads(*component.encode, zero))
+      if (component.encode && mentions(*component.encode, zero))
         return;
     order.erase(std::find(order.begin(), order.end(), zero));
     order.push_back(zero);
-  }
-  static bool reads(const Expr &expr, int component) {
-    return (expr.kind == Expr::Kind::Component && expr.component == component) ||
-           std::any_of(expr.operands.begin(), expr.operands.end(),
-                       [&](const ExprPtr &operand) { return reads(*operand, component); });
   }
 
   void deriveRules() {

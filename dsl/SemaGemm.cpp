@@ -1,3 +1,4 @@
+#include "dsl/OperandRows.h"
 #include "dsl/Sema.h"
 
 #include <algorithm>
@@ -88,25 +89,8 @@ private:
       return;
     }
     format = *found;
-    rowsOf(format, weight, span);
-  }
-
-  // Rows of a weight are channels, those of an activation tokens.
-  void rowsOf(const Format &format, bool weight, Span span) {
-    auto refuse = [&](const std::string &what, const std::string &extent) {
-      error(DiagId::extent_not_in_operand,
-            {format.name, what, extent, weight ? "weight" : "activation",
-             weight ? "the rows of a weight are channels" : "the rows of an activation are tokens"},
-            span);
-    };
-    for (const Component &component : format.components)
-      if ((component.extent == Extent::Row || component.rows > 1) && component.perToken == weight)
-        refuse(component.name, printExtent(component));
-    forEachPart(format, [&](const Part &part, const Blocks &blocks) {
-      if (blocks.rows > 1 && blocks.perToken == weight)
-        refuse(part.name, print(blocks));
-      rowsOf(*part.format, weight, span);
-    });
+    for (const std::vector<std::string> &arguments : extentsNotInOperand(format, weight))
+      error(DiagId::extent_not_in_operand, arguments, span);
   }
 
   void output(const ast::GemmEntry &entry) {

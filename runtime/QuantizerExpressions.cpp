@@ -1,5 +1,7 @@
 #include "runtime/QuantizerExpressions.h"
 
+#include "dsl/Expressions.h"
+
 #include <algorithm>
 #include <array>
 #include <cinttypes>
@@ -38,13 +40,6 @@ std::string tableText(dsl::ElementType codebook) {
          ";\n  static __device__ double values(unsigned code) {\n    static constexpr double all[] "
          "= {" +
          values + "};\n    return all[code];\n  }\n};\n";
-}
-
-// Whether it holds for an expression or for one within it.
-template <class Holds> bool anyWithin(const dsl::Expr &expr, const Holds &holds) {
-  return holds(expr) ||
-         std::any_of(expr.operands.begin(), expr.operands.end(),
-                     [&](const auto &operand) { return anyWithin(*operand, holds); });
 }
 
 bool readsComponents(const dsl::Expr &expr) {

@@ -4,7 +4,6 @@
 #include "compiler/Targets.h"
 #include "compiler/decode/ElementCore.h"
 #include "compiler/plan/Placement.h"
-#include "compiler/plan/ScaledOperand.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Expressions.h"
 #include "dsl/StoredValues.h"

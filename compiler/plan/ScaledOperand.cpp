@@ -4,6 +4,7 @@
 #include "compiler/decode/Affine.h"
 #include "compiler/decode/ElementCore.h"
 #include "dsl/Evaluate.h"
+#include "dsl/Expressions.h"
 
 #include <algorithm>
 #include <cmath>
@@ -13,13 +14,6 @@
 namespace rho::compiler {
 
 using dsl::Expr;
-
-bool mentions(const Expr &expr, int component) {
-  if (expr.kind == Expr::Kind::Component && expr.component == component)
-    return true;
-  return std::any_of(expr.operands.begin(), expr.operands.end(),
-                     [&](const dsl::ExprPtr &operand) { return mentions(*operand, component); });
-}
 
 std::string groupProblem(const ScaleUse &use, const PlacedGemm &placed) {
   if (use.group % placed.leastGroup == 0)

@@ -5,8 +5,6 @@
 
 namespace rho::compiler {
 
-bool mentions(const dsl::Expr &expr, int component);
-
 // Why partial sums cannot be scaled, or operands, by such groups; empty: they can.
 std::string groupProblem(const ScaleUse &use, const PlacedGemm &placed);
 

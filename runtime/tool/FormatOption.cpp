@@ -2,6 +2,7 @@
 
 #include "dsl/Findings.h"
 #include "dsl/Module.h"
+#include "dsl/OperandRows.h"
 #include "kernels/ShippedFormats.h"
 
 namespace rho::tool {
@@ -42,30 +43,12 @@ Result<FormatPtr> openFormat(const std::string &text) {
                    {dsl::shown(text), dsl::listed(text, kernels::shippedFormatNames())});
 }
 
-static Status checkRows(const dsl::Format &format) {
-  Status good = Done{};
-  auto refuse = [&](const std::string &what, const std::string &extent) {
-    good = makeError(DiagId::extent_not_in_operand,
-                     {format.name, what, extent, "weight", "the rows of a weight are channels"});
-  };
-  for (const dsl::Component &component : format.components)
-    if (good && component.perToken && (component.extent == dsl::Extent::Row || component.rows > 1))
-      refuse(component.name, dsl::printExtent(component));
-  dsl::forEachPart(format, [&](const dsl::Part &part, const dsl::Blocks &blocks) {
-    if (good && blocks.rows > 1 && blocks.perToken)
-      refuse(part.name, dsl::print(blocks));
-    if (good)
-      good = checkRows(*part.format);
-  });
-  return good;
-}
-
 Result<FormatPtr> openWeightFormat(const std::string &text) {
   Result<FormatPtr> format = openFormat(text);
   if (!format)
     return format;
-  if (Status channels = checkRows(**format); !channels)
-    return channels.error();
+  if (auto misplaced = dsl::extentsNotInOperand(**format, true); !misplaced.empty())
+    return makeError(DiagId::extent_not_in_operand, misplaced.front());
   return format;
 }
 
