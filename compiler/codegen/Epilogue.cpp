@@ -203,18 +203,21 @@ void KernelLowering::lowerLoadRowScales(tile::LoadRowScalesOp op) {
   op.replaceAllUsesWith(vectorOf(loadWords(at, g.rowsPerThread() * bytes)));
 }
 
+KernelLowering::Value KernelLowering::tokenScale(Value source, Value row, Value rows,
+                                                 llvm::StringRef element) {
+  int64_t bytes = dsl::unitBits(dsl::ElementType::get(element.str())) / 8;
+  row = arith::SelectOp::create(builder, loc, less(row, rows), row, i32(0));
+  Value at = globalAt(source, mul(widen(row), bytes));
+  return inputToF32(loadWords(at, bytes), element, 1)[0];
+}
+
 // This thread's batch rows of an n8 tile are columns 2 c and 2 c + 1 of the instruction.
 void KernelLowering::lowerLoadTokenScales(tile::LoadTokenScalesOp op) {
-  int64_t bytes = dsl::unitBits(dsl::ElementType::get(op.getElement().str())) / 8;
   Value first = add(add(mul(op.getTileM(), g.tileM), firstBatch),
                     static_cast<int64_t>(op.getBatchTile()) * g.batchStep());
   std::vector<Value> scales;
-  for (int64_t i = 0; i < 2; ++i) {
-    Value row = add(first, i);
-    row = arith::SelectOp::create(builder, loc, less(row, op.getRows()), row, i32(0));
-    Value at = globalAt(op.getSource(), mul(widen(row), bytes));
-    scales.push_back(inputToF32(loadWords(at, bytes), op.getElement(), 1)[0]);
-  }
+  for (int64_t i = 0; i < 2; ++i)
+    scales.push_back(tokenScale(op.getSource(), add(first, i), op.getRows(), op.getElement()));
   op.replaceAllUsesWith(vectorOf(scales));
 }
 

@@ -112,6 +112,8 @@ protected:
   using Parts = llvm::function_ref<Value(int64_t part, int64_t value)>;
   llvm::SmallVector<Value> addParts(Value has, mlir::ValueRange sums, int64_t parts, Parts pointer);
   void lowerLoadRowScales(tile::LoadRowScalesOp load);
+  // Of batch row `row` of `rows`, past the last that of row 0, in f32.
+  Value tokenScale(Value source, Value row, Value rows, llvm::StringRef element);
   void lowerLoadTokenScales(tile::LoadTokenScalesOp load);
   void lowerLoadTensorScale(tile::LoadTensorScaleOp load);
   void lowerStoreOutput(tile::StoreOutputOp store);

@@ -51,6 +51,9 @@ private:
   void lowerWait(tile::WarpgroupWaitOp wait);
   void lowerStoreBox(tile::StoreBoxOp store);
   void lowerWaitStores();
+  void lowerLoadShareOfTokens(tile::LoadShareOfTokensOp load);
+  void lowerShareTokens(tile::ShareTokensOp share);
+  void warpgroupBarrier();
   Value matrixRowAt(Value part, int64_t batchTile, Value row, Value piece,
                     int64_t rowBytes) override;
   Value isWarpgroupLeader(); // the thread that starts and awaits its warpgroup's stores
@@ -107,6 +110,8 @@ bool WgmmaLowering::lowerFamily(mlir::Operation *inner) {
       .Case<tile::WarpgroupMmaOp>([&](auto o) { return lowerMma(o), true; })
       .Case<tile::WarpgroupWaitOp>([&](auto o) { return lowerWait(o), true; })
       .Case<tile::StoreBoxOp>([&](auto o) { return lowerStoreBox(o), true; })
+      .Case<tile::LoadShareOfTokensOp>([&](auto o) { return lowerLoadShareOfTokens(o), true; })
+      .Case<tile::ShareTokensOp>([&](auto o) { return lowerShareTokens(o), true; })
       .Case<tile::WaitStoresOp>([&](auto) { return lowerWaitStores(), true; })
       .Default([](auto) { return false; });
 }
@@ -458,7 +463,6 @@ WgmmaLowering::Value WgmmaLowering::isWarpgroupLeader() {
 // in the order of its own parity to that end.
 void WgmmaLowering::lowerStoreBox(tile::StoreBoxOp store) {
   constexpr int64_t boxBytes = Geometry::swizzleBytes, piece = 16;
-  constexpr int64_t firstStore = 8; // the named barrier of the first warpgroup
   int64_t bytes = dsl::ElementType::get(store.getElement().str()).bits() / 8;
   int64_t rows = static_cast<int64_t>(store.getRows());
   int64_t slots = store.getBuffer().getType().getStages();
@@ -467,10 +471,6 @@ void WgmmaLowering::lowerStoreBox(tile::StoreBoxOp store) {
   int64_t boxes = 4 * g.warpN() * bytes / boxBytes; // of a warpgroup
 
   Value warpgroup = div(warpN, 4);
-  Value barrier = add(warpgroup, firstStore);
-  auto meet = [&] {
-    ptx("bar.sync $0, " + number(Geometry::warpgroup) + ";", "r", mlir::TypeRange(), {barrier});
-  };
   Value leader = isWarpgroupLeader();
   Value isOdd =
       arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, mod(laneRow, 2), i32(0));
@@ -492,7 +492,7 @@ void WgmmaLowering::lowerStoreBox(tile::StoreBoxOp store) {
     Value part = partOf(store.getBuffer(), i32(slice % slots));
     ptx("@$0 cp.async.bulk.wait_group.read " + number(slots - 1) + ";", "b", mlir::TypeRange(),
         {leader});
-    meet();
+    warpgroupBarrier();
     for (int64_t j = 0; j < rows / 8; ++j)
       for (int64_t c = 0; c < 2; ++c) {
         llvm::SmallVector<Value> own;
@@ -511,7 +511,7 @@ void WgmmaLowering::lowerStoreBox(tile::StoreBoxOp store) {
         }
       }
     ptx("fence.proxy.async.shared::cta;", "", mlir::TypeRange(), mlir::ValueRange());
-    meet();
+    warpgroupBarrier();
     for (int64_t box = 0; box < boxes; ++box) {
       Value from = add(part, mul(add(mul(warpgroup, boxes), box), boxBytes * rows));
       ptx("@$0 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [$1, {$2, $3}], [$4];",
@@ -521,6 +521,43 @@ void WgmmaLowering::lowerStoreBox(tile::StoreBoxOp store) {
     }
     ptx("@$0 cp.async.bulk.commit_group;", "b", mlir::TypeRange(), {leader});
   }
+}
+
+// Of one that multiplies.
+void WgmmaLowering::warpgroupBarrier() {
+  constexpr int64_t first = 8;
+  ptx("bar.sync $0, " + number(Geometry::warpgroup) + ";", "r", mlir::TypeRange(),
+      {add(div(warpN, 4), first)});
+}
+
+void WgmmaLowering::lowerLoadShareOfTokens(tile::LoadShareOfTokensOp op) {
+  Value first = add(mul(op.getTileM(), g.tileM), mod(thread, Geometry::warpgroup));
+  std::vector<Value> scales;
+  for (int64_t i = 0; i < op.getScales().getType().getNumElements(); ++i)
+    scales.push_back(tokenScale(op.getSource(), add(first, i * Geometry::warpgroup), op.getRows(),
+                                op.getElement()));
+  op.replaceAllUsesWith(vectorOf(scales));
+}
+
+void WgmmaLowering::lowerShareTokens(tile::ShareTokensOp op) {
+  constexpr int64_t bytes = 4;
+  Value part = partOf(op.getBuffer(), div(warpN, 4));
+  Value own = mod(thread, Geometry::warpgroup);
+  for (int64_t i = 0; i < op.getShare().getType().getNumElements(); ++i) {
+    int64_t first = i * Geometry::warpgroup;
+    mlir::OpBuilder::InsertionGuard guard(builder);
+    if (first + Geometry::warpgroup > g.tileM) {
+      auto inTile = mlir::scf::IfOp::create(builder, loc, less(own, i32(g.tileM - first)));
+      builder.setInsertionPointToStart(&inTile.getThenRegion().front());
+    }
+    store(element(op.getShare(), i), sharedAt(add(part, add(mul(own, bytes), first * bytes))),
+          bytes);
+  }
+  warpgroupBarrier();
+  Value columns = add(part, mul(laneColumn, 2 * bytes));
+  for (auto [j, scales] : llvm::enumerate(op.getScales()))
+    scales.replaceAllUsesWith(load(
+        scales.getType(), sharedAt(add(columns, static_cast<int64_t>(j) * 8 * bytes)), 2 * bytes));
 }
 
 void WgmmaLowering::lowerWaitStores() {

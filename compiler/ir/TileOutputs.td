@@ -37,6 +37,30 @@ def Tile_LoadTokenScalesOp : Tile_Op<"load_token_scales", []> {
   }];
 }
 
+def Tile_LoadShareOfTokensOp : Tile_Op<"load_share_of_tokens", []> {
+  let summary = "per-token scales of this thread's share of a tile: of the batch rows that equal its place in the warpgroup, modulo 128";
+  let description = [{Past the last row that of row 0.}];
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I32:$rows, I32:$tileM,
+                       ElementName:$element);
+  let results = (outs F32Vector:$scales);
+  let assemblyFormat = [{
+    $source `rows` $rows `tile` $tileM `as` $element attr-dict `:` type($source) `->` type($scales)
+  }];
+}
+
+def Tile_ShareTokensOp : Tile_Op<"share_tokens", []> {
+  let summary = "scales of all shares to those of this thread's two batch rows of each n8 tile";
+  let description = [{
+    Through a part of `buffer` for each warpgroup, whose threads meet here. They must meet again
+    before the next.
+  }];
+  let arguments = (ins F32Vector:$share, Tile_Shared:$buffer);
+  let results = (outs Variadic<F32Vector>:$scales);
+  let assemblyFormat = [{
+    $share `through` $buffer attr-dict `:` type($share) `,` type($buffer) `->` type($scales)
+  }];
+}
+
 def Tile_LoadTensorScaleOp : Tile_Op<"load_tensor_scale", []> {
   let summary = "a single scale from global memory";
   let description = [{Unit and shift as of tile.convert_scales.}];

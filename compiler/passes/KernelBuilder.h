@@ -46,6 +46,7 @@ private:
   Value shares, share, firstPlace; // of the output tile, as tile.for_tiles has them
   std::optional<OutputSlices> slices;
   Value slicesBuffer;
+  Value tokensBuffer;              // tokenBytes; null: none
   Value partTiles;                 // the table of which part has which k tiles
   std::map<int, Value> activation; // by place in storedComponents()
   std::map<Pair, Value> buffers; // shared, by section or by that place; elements of all parts at 0

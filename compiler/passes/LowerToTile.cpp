@@ -39,10 +39,9 @@ void KernelBuilder::build() {
                              layout.residual->firstsBytes());
   findTile();
   if (g.specialized()) {
-    // Their latency hides behind the products. Each thread has a quarter of the tokens.
-    constexpr int64_t mostTokens = 64;
+    // Their latency hides behind the products.
     loadFactors(/*ofWeight=*/true);
-    if (g.tileM <= mostTokens)
+    if (g.tileM <= mostOwnTokens || tokensBuffer)
       loadFactors(/*ofWeight=*/false);
   }
   makeResidual();
@@ -148,6 +147,11 @@ void KernelBuilder::allocateShared() {
     slicesBuffer = tile::AllocSharedOp::create(
         builder, at("output"), tile::SharedType::get(op.getContext(), slices->bytes, slices->slots),
         "output.slices");
+  if (int64_t bytes = tokenBytes(context.gemm, context.placed, g, context.plan.problem))
+    tokensBuffer = tile::AllocSharedOp::create(
+        builder, at("output"),
+        tile::SharedType::get(op.getContext(), bytes, g.groupThreads() / Geometry::warpgroup),
+        "output.tokens");
   if (int64_t bytes = operandBytes(g)) {
     int64_t stages = operandStages(context.placed);
     operandBuffer = tile::AllocSharedOp::create(

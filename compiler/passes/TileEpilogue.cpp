@@ -1,4 +1,5 @@
 // From sums to outputs: the sum over parts of k, scales that are constant along k, the store.
+#include "compiler/LayoutMap.h"
 #include "compiler/passes/KernelBuilder.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -31,6 +32,10 @@ const std::vector<Value> &KernelBuilder::loadFactor(ir::ComponentOp component) {
   } else if (ofWeight) {
     loads.push_back(tile::LoadRowScalesOp::create(builder, loc, vectorOf(wordsOfRows(unit), true),
                                                   source, base, tileN, unit));
+  } else if (tokensBuffer) {
+    loads.push_back(tile::LoadShareOfTokensOp::create(
+        builder, loc, vectorOf(divideUp(g.tileM, Geometry::warpgroup), false), source, m, tileM,
+        part.type.name()));
   } else {
     for (int64_t j = 0; j < g.batchTiles(); ++j)
       loads.push_back(tile::LoadTokenScalesOp::create(builder, loc, vectorOf(2, false), source, m,
@@ -42,6 +47,7 @@ const std::vector<Value> &KernelBuilder::loadFactor(ir::ComponentOp component) {
 KernelBuilder::EpilogueFactors KernelBuilder::buildFactors() {
   EpilogueFactors factors;
   auto &[factor, rows, columns] = factors;
+  Value shareOfTokens;
   auto multiply = [&](mlir::Location loc, Value &product, Value with) {
     product = product ? mlir::arith::MulFOp::create(builder, loc, product, with).getResult() : with;
   };
@@ -61,11 +67,19 @@ KernelBuilder::EpilogueFactors KernelBuilder::buildFactors() {
       for (int64_t r = 0; r < g.rowsPerThread(); ++r)
         multiply(loc, rows[r],
                  tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, r));
+    } else if (tokensBuffer) {
+      multiply(loc, shareOfTokens, loads[0]);
     } else {
       columns.resize(g.batchTiles());
       for (size_t j = 0; j < loads.size(); ++j)
         multiply(loc, columns[j], loads[j]);
     }
+  }
+  if (shareOfTokens) {
+    std::vector<mlir::Type> types(static_cast<size_t>(g.batchTiles()), vectorOf(2, false));
+    auto shared =
+        tile::ShareTokensOp::create(builder, at("output"), types, shareOfTokens, tokensBuffer);
+    llvm::append_range(columns, shared.getScales());
   }
   if (chain.factor == 1.0)
     return factors;

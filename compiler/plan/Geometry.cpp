@@ -129,6 +129,17 @@ std::optional<OutputSlices> outputSlices(const dsl::Gemm &gemm, const Geometry &
   return OutputSlices{rows, 2, rows * rowBytes};
 }
 
+int64_t tokenBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
+                   const Problem &problem) {
+  bool any =
+      std::any_of(gemm.activation.components.begin(), gemm.activation.components.end(),
+                  [](const dsl::Component &part) { return part.extent == dsl::Extent::Row; });
+  // The barriers of slices keep them until all have read them.
+  bool shared =
+      any && g.tileM > mostOwnTokens && placed.parts.empty() && outputSlices(gemm, g, problem);
+  return shared ? g.tileM * 4 : 0;
+}
+
 int64_t operandBytes(const Geometry &g) {
   return g.decodesApart() ? g.tileN * g.activationRowBytes() : 0;
 }

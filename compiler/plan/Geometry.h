@@ -190,6 +190,13 @@ struct OutputSlices {
 // None where each thread stores its own outputs.
 std::optional<OutputSlices> outputSlices(const dsl::Gemm &gemm, const Geometry &geometry,
                                          const Problem &problem);
+// Batch rows of a tile whose token scales each thread loads ahead of the products for itself: it has
+// a quarter of them.
+constexpr int64_t mostOwnTokens = 64;
+// Where the threads of each warpgroup share what they loaded of a tile's token scales: bytes for
+// one warpgroup, 0 where each loads its own.
+int64_t tokenBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry,
+                   const Problem &problem);
 // Those of warps without roles have room for all pieces of a k tile that a residual could store.
 std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                       const Geometry &geometry);
