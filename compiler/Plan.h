@@ -27,9 +27,10 @@ struct Schedule {
   int pipeline = 0;
   int64_t splitK = 1; // or dsl::ScheduleDecl::streamK
   dsl::ScheduleDecl::Roles roles = dsl::ScheduleDecl::Roles::Uniform;
-  int64_t clusterN = 1;     // CTAs along weight rows that share their activations by multicast
-  int64_t clusterK = 1;     // 1, or splitK: parts of k that are summed inside a cluster
-  bool dependent = false;   // programmatic dependent launch
+  int64_t clusterN = 1;   // CTAs along weight rows that share their activations by multicast
+  int64_t clusterK = 1;   // 1, or splitK: parts of k that are summed inside a cluster
+  bool dependent = false; // programmatic dependent launch
+  dsl::ScheduleDecl::Packing packing = dsl::ScheduleDecl::Packing::Tiles; // panels: of four warps
   int64_t ctasPerSm = 1;    // of roles but uniform: how many share an SM's registers
   int64_t residentCtas = 0; // of a persistent kernel, as KernelImage has it
   dsl::ScheduleDecl::Sums sums = dsl::ScheduleDecl::Sums::Converted;

@@ -241,6 +241,9 @@ struct ScheduleDecl {
   // Of a split of k whose k tiles are stored in several formats: shares of as many k tiles, or of
   // as much work.
   enum class Balance : uint8_t { Tiles, Cost };
+  // Of a weight: as the tiles of one kernel are, or in panels that kernels with other tiles read
+  // too.
+  enum class Packing : uint8_t { Tiles, Panels };
   struct Cluster {
     int64_t n, k;
     friend bool operator==(const Cluster &, const Cluster &) = default;
@@ -256,17 +259,18 @@ struct ScheduleDecl {
   std::optional<Sums> sums;       // sums: converted | biased
   std::optional<Roles> roles;     // roles: uniform | imfp | excp | gemv
   std::optional<Balance> balance; // balance: tiles | cost
+  std::optional<Packing> packing; // packing: tiles | panels
   std::optional<Cluster> cluster; // cluster: N x K, CTAs that share activations x parts of k
   std::optional<bool>
       dependent; // launch: serial | dependent, may start before its predecessor ends
   Span span, pipelineSpan, tileSpan, warpsSpan, splitKSpan, ctasSpan, scalesSpan, sumsSpan,
-      rolesSpan, balanceSpan, clusterSpan, launchSpan;
+      rolesSpan, balanceSpan, packingSpan, clusterSpan, launchSpan;
 
   friend bool operator==(const ScheduleDecl &a, const ScheduleDecl &b) {
     return a.pipeline == b.pipeline && a.tile == b.tile && a.warps == b.warps &&
            a.splitK == b.splitK && a.ctas == b.ctas && a.scales == b.scales && a.sums == b.sums &&
-           a.roles == b.roles && a.balance == b.balance && a.cluster == b.cluster &&
-           a.dependent == b.dependent;
+           a.roles == b.roles && a.balance == b.balance && a.packing == b.packing &&
+           a.cluster == b.cluster && a.dependent == b.dependent;
   }
 };
 

@@ -287,6 +287,9 @@ std::string print(const Gemm &gemm) {
     entry("roles: " + std::string(name(*schedule.roles)));
   if (schedule.balance)
     entry(*schedule.balance == ScheduleDecl::Balance::Cost ? "balance: cost" : "balance: tiles");
+  if (schedule.packing)
+    entry(*schedule.packing == ScheduleDecl::Packing::Panels ? "packing: panels"
+                                                             : "packing: tiles");
   if (schedule.cluster)
     entry("cluster: " + std::to_string(schedule.cluster->n) + " x " +
           std::to_string(schedule.cluster->k));

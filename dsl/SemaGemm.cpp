@@ -157,6 +157,9 @@ private:
     } else if (key == "balance") {
       if (first(schedule.balanceSpan, entry.key, where))
         balance(entry);
+    } else if (key == "packing") {
+      if (first(schedule.packingSpan, entry.key, where))
+        packing(entry);
     } else if (key == "cluster") {
       if (first(schedule.clusterSpan, entry.key, where) && numbers(entry, clusterLimits, "N x K"))
         schedule.cluster = {entry.numbers[0].value, entry.numbers[1].value};
@@ -167,7 +170,7 @@ private:
       error(DiagId::unknown_entry,
             {shown(key), where,
              listed(key, {"pipeline", "tile", "warps", "split_k", "ctas", "scales", "sums", "roles",
-                          "balance", "cluster", "launch"})},
+                          "balance", "packing", "cluster", "launch"})},
             entry.key.span);
     }
   }
@@ -244,6 +247,14 @@ private:
           entry.word->text == "cost" ? ScheduleDecl::Balance::Cost : ScheduleDecl::Balance::Tiles;
     else
       wordForm(entry, "tiles or cost", {"tiles", "cost"});
+  }
+
+  void packing(const ast::ScheduleEntry &entry) {
+    if (entry.word && (entry.word->text == "tiles" || entry.word->text == "panels"))
+      gemm.schedule.packing = entry.word->text == "panels" ? ScheduleDecl::Packing::Panels
+                                                           : ScheduleDecl::Packing::Tiles;
+    else
+      wordForm(entry, "tiles or panels", {"tiles", "panels"});
   }
 
   void launch(const ast::ScheduleEntry &entry) {

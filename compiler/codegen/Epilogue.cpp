@@ -198,6 +198,9 @@ void KernelLowering::lowerGroupSum(tile::GroupSumOp sum) {
 void KernelLowering::lowerLoadRowScales(tile::LoadRowScalesOp op) {
   auto bytes = static_cast<int64_t>(op.getUnit()) / 8;
   Value row = add(mul(op.getTileN(), g.tileN), firstRow);
+  auto rows = static_cast<int64_t>(op.getRows());
+  if (rows % g.tileN != 0)
+    row = arith::MinUIOp::create(builder, loc, row, i32(rows - g.rowsPerThread()));
   Value at =
       globalAt(op.getSource(), add(mul(widen(row), bytes), static_cast<int64_t>(op.getBase())));
   op.replaceAllUsesWith(vectorOf(loadWords(at, g.rowsPerThread() * bytes)));

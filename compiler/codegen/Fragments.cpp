@@ -10,11 +10,12 @@ namespace LLVM = mlir::LLVM;
 namespace NVVM = mlir::NVVM;
 namespace arith = mlir::arith;
 
-// Chunks lie in the order [warp][chunk along k][row tile], lane by lane.
+// Chunks lie in the order [panel][chunk along k][warp][row tile], lane by lane.
 void KernelLowering::lowerLoadCodes(tile::LoadCodesOp op) {
   int64_t rowTile = static_cast<int64_t>(op.getRowTile());
-  int64_t warp = rowTile / g.rowTiles() * 4; // further on
-  int64_t chunk = (warp * g.chunks() + static_cast<int64_t>(op.getChunk())) * g.rowTiles() +
+  int64_t warps = rowTile / g.rowTiles() * 4; // further on
+  int64_t inPanel = static_cast<int64_t>(op.getChunk()) * g.panelWarps + warps % g.panelWarps;
+  int64_t chunk = (warps / g.panelWarps * g.chunks() * g.panelWarps + inPanel) * g.rowTiles() +
                   rowTile % g.rowTiles();
   int64_t bytes = op.getType().getNumElements() * 4;
   Value at = mul(add(firstCodes, chunk * 32), bytes);
@@ -22,20 +23,23 @@ void KernelLowering::lowerLoadCodes(tile::LoadCodesOp op) {
   op.replaceAllUsesWith(load(op.getType(), sharedAt(at), bytes));
 }
 
-// Row codes lie in the order [group][thread's rows][group of the quad][row], and a thread's rows
-// are consecutive.
-KernelLowering::Value KernelLowering::rowCodeByte(int64_t group, int64_t spread, int64_t row,
-                                                  int64_t bits) {
-  Value index = mul(firstRow, spread);
+// Row codes lie in the order [panel][group][thread's rows][group of the quad][row], and a thread's
+// rows are consecutive.
+KernelLowering::Value KernelLowering::rowCodeByte(int64_t group, int64_t groups, int64_t spread,
+                                                  int64_t further, int64_t bits) {
+  int64_t rows = g.panelRows();
+  Value index = add(rowInPanel, mul(panel, groups * rows));
+  index = mul(add(index, (further / rows * groups + group) * rows + further % rows), spread);
   if (spread > 1)
     index = add(index, mul(div(laneColumn, 4 / spread), g.rowsPerThread()));
-  return mul(add(index, (group * g.tileN + row) * spread), bits / 8);
+  return mul(index, bits / 8);
 }
 
 void KernelLowering::lowerLoadRowCodes(tile::LoadRowCodesOp op) {
   int64_t bits = static_cast<int64_t>(op.getBits());
   Value byte =
-      rowCodeByte(static_cast<int64_t>(op.getGroup()), static_cast<int64_t>(op.getSpread()),
+      rowCodeByte(static_cast<int64_t>(op.getGroup()), static_cast<int64_t>(op.getGroups()),
+                  static_cast<int64_t>(op.getSpread()),
                   static_cast<int64_t>(op.getWarpgroup()) * 4 * g.warpN(), bits);
   Value at = add(partOf(op.getBuffer(), op.getSlot()), byte);
   op.replaceAllUsesWith(vectorOf(loadWords(sharedAt(at), g.rowsPerThread() * bits / 8)));

@@ -58,10 +58,10 @@ bool GemvLowering::lowerFamily(mlir::Operation *inner) {
 }
 
 void GemvLowering::lowerStreamCodes(tile::StreamCodesOp op) {
-  int64_t chunk =
-      static_cast<int64_t>(op.getChunk()) * g.rowTiles() + static_cast<int64_t>(op.getRowTile());
+  int64_t chunk = static_cast<int64_t>(op.getChunk()) * g.panelWarps * g.rowTiles() +
+                  static_cast<int64_t>(op.getRowTile());
   int64_t words = op.getType().getNumElements(), bytes = 4 * words;
-  int64_t tileBytes = g.codeBytes(32 * words / g.chunkCodes());
+  int64_t tileBytes = g.codeBytes(32 * words / g.chunkCodes()) / g.chunks();
   Value tile = add(mul(widen(op.getTile()), tileBytes), widen(mul(firstCodes, bytes)));
   Value at = globalAt(op.getSource(), add(tile, static_cast<int64_t>(op.getBase())));
   op.replaceAllUsesWith(vectorOf(loadBy(streamed, at, chunk * 32 * bytes, words)));
@@ -69,8 +69,8 @@ void GemvLowering::lowerStreamCodes(tile::StreamCodesOp op) {
 
 void GemvLowering::lowerStreamRowCodes(tile::StreamRowCodesOp op) {
   int64_t bits = static_cast<int64_t>(op.getBits()), spread = static_cast<int64_t>(op.getSpread());
-  Value inTile = rowCodeByte(static_cast<int64_t>(op.getGroup()), spread, 0, bits);
-  int64_t tileBytes = static_cast<int64_t>(op.getGroups()) * g.tileN * bits / 8;
+  Value inTile = rowCodeByte(static_cast<int64_t>(op.getGroup()), 1, spread, 0, bits);
+  int64_t tileBytes = spread * g.tileN * bits / 8;
   Value at = add(mul(widen(op.getTile()), tileBytes), widen(inTile));
   at = globalAt(op.getSource(), add(at, static_cast<int64_t>(op.getBase())));
   op.replaceAllUsesWith(vectorOf(loadWords(at, g.rowsPerThread() * bits / 8)));

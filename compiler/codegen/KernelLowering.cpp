@@ -26,7 +26,8 @@ KernelLowering::KernelLowering(tile::KernelOp op)
        *dsl::rolesNamed(a.getRoles()),
        a.getSplitK() == dsl::ScheduleDecl::streamK,
        a.getClusterN(),
-       a.getClusterK()};
+       a.getClusterK(),
+       a.getPanelWarps()};
 }
 
 mlir::LogicalResult KernelLowering::run() {
@@ -118,7 +119,12 @@ void KernelLowering::computeThreadValues() {
   laneRow = div(lane, 4);
   laneColumn = mod(lane, 4);
   firstRow = add(mul(warpN, g.warpN()), mul(laneRow, g.rowsPerThread()));
-  firstCodes = add(mul(warpN, g.chunks() * g.rowTiles() * 32), lane);
+  bool onePanel = g.panelWarps == g.warpsN;
+  panel = onePanel ? i32(0) : div(warpN, g.panelWarps);
+  rowInPanel = onePanel ? firstRow : mod(firstRow, g.panelRows());
+  Value warpInPanel = onePanel ? warpN : mod(warpN, g.panelWarps);
+  Value firstWarp = add(mul(panel, g.chunks() * g.panelWarps), warpInPanel);
+  firstCodes = add(mul(firstWarp, g.rowTiles() * 32), lane);
   firstBatch = add(mul(warpM, g.warpM()), mul(laneColumn, 2));
   firstScale = firstBatch;
   copyThread = thread;

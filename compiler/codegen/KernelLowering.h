@@ -28,6 +28,7 @@ protected:
   Value thread, lane, warpM, warpN, warpK;
   Value laneRow, laneColumn;              // lane / 4, lane % 4
   Value firstRow;                         // this thread's first weight row within the CTA tile
+  Value panel, rowInPanel;                // of a tile, and that row's place in it
   Value firstBatch;                       // and its first batch row
   Value firstScale;                       // and that row's place in a row of scales
   Value firstCodes;                       // this thread's place among those of a part of codes
@@ -77,13 +78,14 @@ protected:
   void lowerLoadPiece(tile::LoadPieceOp load);
   void lowerFindPieces(tile::FindPiecesOp find);
   Value firstByteOf(tile::CopyPiecesOp copy); // in global memory
+  Value firstByteOf(tile::CopyPanelOp copy);
   void lowerPrefetch(tile::PrefetchOp prefetch);
 
   // Fragments.cpp
   void lowerLoadCodes(tile::LoadCodesOp load);
-  // Byte in a tile of this thread's row codes of its group among the `group`th `spread`, `row` rows
-  // further on.
-  Value rowCodeByte(int64_t group, int64_t spread, int64_t row, int64_t bits);
+  // Byte in a tile of `groups` times `spread` groups of this thread's row codes of its group among
+  // the `group`th `spread`, `further` rows on.
+  Value rowCodeByte(int64_t group, int64_t groups, int64_t spread, int64_t further, int64_t bits);
   void lowerLoadRowCodes(tile::LoadRowCodesOp load);
   void lowerLoadColumnScales(tile::LoadColumnScalesOp load);
   void lowerConvertScales(tile::ConvertScalesOp convert);

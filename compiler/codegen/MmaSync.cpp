@@ -21,7 +21,7 @@ public:
 
 private:
   bool lowerFamily(mlir::Operation *inner) override;
-  void lowerCopyTile(tile::CopyTileOp copy);
+  void lowerCopyPanel(tile::CopyPanelOp copy);
   void lowerCopyPieces(tile::CopyPiecesOp copy);
   Value matrixRowAt(Value part, int64_t batchTile, Value row, Value piece,
                     int64_t rowBytes) override;
@@ -33,7 +33,7 @@ private:
 
 bool MmaSyncLowering::lowerFamily(mlir::Operation *inner) {
   return llvm::TypeSwitch<mlir::Operation *, bool>(inner)
-      .Case<tile::CopyTileOp>([&](auto o) { return lowerCopyTile(o), true; })
+      .Case<tile::CopyPanelOp>([&](auto o) { return lowerCopyPanel(o), true; })
       .Case<tile::CopyPiecesOp>([&](auto o) { return lowerCopyPieces(o), true; })
       .Case<tile::LoadBlockScalesOp>([&](auto o) { return lowerLoadBlockScales(o), true; })
       .Case<tile::LoadBlockCodesOp>([&](auto o) { return lowerLoadBlockCodes(o), true; })
@@ -42,12 +42,11 @@ bool MmaSyncLowering::lowerFamily(mlir::Operation *inner) {
       .Default([](auto) { return false; });
 }
 
-void MmaSyncLowering::lowerCopyTile(tile::CopyTileOp copy) {
-  int64_t bytes = copy.getBuffer().getType().getBytes();
-  Value part = partOf(copy.getBuffer(), copy.getSlot());
-  Value from = globalAt(copy.getSource(), add(mul(widen(copy.getTile()), bytes),
-                                              static_cast<int64_t>(copy.getBase())));
-  forEachPiece(bytes / 16, [&](Value piece, Value exists) {
+void MmaSyncLowering::lowerCopyPanel(tile::CopyPanelOp copy) {
+  Value part = add(partOf(copy.getBuffer(), copy.getSlot()),
+                   static_cast<int64_t>(copy.getPanel()) * copy.copiedBytes());
+  Value from = firstByteOf(copy);
+  forEachPiece(copy.copiedBytes() / 16, [&](Value piece, Value exists) {
     Value offset = mul(piece, 16);
     copyPiece(sharedAt(add(part, offset)), globalAt(from, widen(offset)), Value(), exists);
   });

@@ -149,6 +149,11 @@ void KernelLowering::lowerFindPieces(tile::FindPiecesOp op) {
   op.getEnd().replaceAllUsesWith(load(builder.getI32Type(), globalAt(op.getSource(), next), 4));
 }
 
+KernelLowering::Value KernelLowering::firstByteOf(tile::CopyPanelOp copy) {
+  Value tiles = mul(widen(copy.getTile()), static_cast<int64_t>(copy.getSize()));
+  return globalAt(copy.getSource(), add(tiles, static_cast<int64_t>(copy.getBase())));
+}
+
 KernelLowering::Value KernelLowering::firstByteOf(tile::CopyPiecesOp copy) {
   Value offset = mul(widen(copy.getFirst()), static_cast<int64_t>(copy.getPieceBytes()));
   return globalAt(copy.getSource(), add(offset, static_cast<int64_t>(copy.getBase())));

@@ -43,7 +43,7 @@ private:
   void lowerBarrierArrive(tile::BarrierArriveOp arrive);
   void awaitLoads(mlir::ValueRange vectors);
   void lowerRegisters(tile::RegistersOp registers);
-  void lowerCopyTile(tile::CopyTileOp copy);
+  void lowerCopyPanel(tile::CopyPanelOp copy);
   void lowerCopyPieces(tile::CopyPiecesOp copy);
   void lowerCopyBox(tile::CopyBoxOp copy);
   void lowerStoreOperand(tile::StoreOperandOp store);
@@ -95,7 +95,7 @@ bool WgmmaLowering::lowerFamily(mlir::Operation *inner) {
       .Case<tile::BarrierExpectOp>([&](auto o) { return lowerBarrierExpect(o), true; })
       .Case<tile::BarrierArriveOp>([&](auto o) { return lowerBarrierArrive(o), true; })
       .Case<tile::RegistersOp>([&](auto o) { return lowerRegisters(o), true; })
-      .Case<tile::CopyTileOp>([&](auto o) { return lowerCopyTile(o), true; })
+      .Case<tile::CopyPanelOp>([&](auto o) { return lowerCopyPanel(o), true; })
       .Case<tile::CopyPiecesOp>([&](auto o) { return lowerCopyPieces(o), true; })
       .Case<tile::StorePlaceOp>([&](tile::StorePlaceOp o) {
         return store(o.getPlace(), sharedAt(partOf(o.getPlaces(), o.getSlot())), 4), true;
@@ -215,13 +215,13 @@ void WgmmaLowering::lowerRegisters(tile::RegistersOp registers) {
       "", mlir::TypeRange(), mlir::ValueRange());
 }
 
-void WgmmaLowering::lowerCopyTile(tile::CopyTileOp copy) {
-  int64_t bytes = copy.getBuffer().getType().getBytes();
-  Value from = globalAt(copy.getSource(), add(mul(widen(copy.getTile()), bytes),
-                                              static_cast<int64_t>(copy.getBase())));
+void WgmmaLowering::lowerCopyPanel(tile::CopyPanelOp copy) {
+  int64_t bytes = copy.copiedBytes();
+  Value to =
+      add(partOf(copy.getBuffer(), copy.getSlot()), static_cast<int64_t>(copy.getPanel()) * bytes);
   ptx("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];",
       "r,l,r,r", mlir::TypeRange(),
-      {sharedAddress(partOf(copy.getBuffer(), copy.getSlot())), from, i32(bytes),
+      {sharedAddress(to), firstByteOf(copy), i32(bytes),
        barrierAt(barriers, copy.getSlot(), true)});
 }
 
@@ -543,16 +543,9 @@ void WgmmaLowering::lowerShareTokens(tile::ShareTokensOp op) {
   constexpr int64_t bytes = 4;
   Value part = partOf(op.getBuffer(), div(warpN, 4));
   Value own = mod(thread, Geometry::warpgroup);
-  for (int64_t i = 0; i < op.getShare().getType().getNumElements(); ++i) {
-    int64_t first = i * Geometry::warpgroup;
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    if (first + Geometry::warpgroup > g.tileM) {
-      auto inTile = mlir::scf::IfOp::create(builder, loc, less(own, i32(g.tileM - first)));
-      builder.setInsertionPointToStart(&inTile.getThenRegion().front());
-    }
-    store(element(op.getShare(), i), sharedAt(add(part, add(mul(own, bytes), first * bytes))),
-          bytes);
-  }
+  for (int64_t i = 0; i < op.getShare().getType().getNumElements(); ++i)
+    store(element(op.getShare(), i),
+          sharedAt(add(part, mul(add(own, i * Geometry::warpgroup), bytes))), bytes);
   warpgroupBarrier();
   Value columns = add(part, mul(laneColumn, 2 * bytes));
   for (auto [j, scales] : llvm::enumerate(op.getScales()))

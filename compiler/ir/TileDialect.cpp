@@ -46,7 +46,7 @@ mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int
                                          int64_t tileK, int64_t warpsM, int64_t warpsN,
                                          int64_t warpsK, llvm::StringRef mma, int64_t codeBits,
                                          int64_t splitK, llvm::StringRef roles, int64_t clusterN,
-                                         int64_t clusterK) {
+                                         int64_t clusterK, int64_t panelWarps) {
   auto powerOfTwo = [](int64_t x) { return x > 0 && (x & (x - 1)) == 0; };
   constexpr int64_t most = 4096;
   for (int64_t size : {tileK, warpsM})
@@ -60,6 +60,9 @@ mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int
   if (warpsN < 1 || tileN > most || tileN % warpsN != 0 || !powerOfTwo(tileN / warpsN))
     return emitError() << tileN << " weight rows on " << warpsN
                        << " warps; each needs a power of two of them, all at most " << most;
+  if (panelWarps < 1 || warpsN % panelWarps != 0)
+    return emitError() << "panels are of " << panelWarps << " warps; their number must divide "
+                       << warpsN;
   if (warpsK < 1 || warpsK > 16)
     return emitError() << "warps stand in " << warpsK << " groups along k; there are 1 to 16";
   if (tileM / warpsM < (roles == "gemv" ? 1 : 8) || tileN / warpsN < 16 || tileK < 64)
@@ -160,6 +163,16 @@ mlir::LogicalResult BlockMmaOp::verify() {
     return emitOpError("selects scales from byte ")
            << getByte() << ", threads " << getThreadA() << " and " << getThreadB()
            << "; they begin at a multiple of their number, threads are 0 to 1 and 0 to 3";
+  return mlir::success();
+}
+
+mlir::LogicalResult CopyPanelOp::verify() {
+  int64_t bytes = getBuffer().getType().getBytes();
+  auto panels = static_cast<int64_t>(getPanels());
+  if (panels < 1 || getPanel() >= getPanels() || bytes % (16 * panels) != 0)
+    return emitOpError("fills share ")
+           << getPanel() << " of " << panels << " of " << bytes
+           << " bytes; shares are numbered from 0 and multiples of 16 bytes";
   return mlir::success();
 }
 

@@ -40,10 +40,11 @@ def Tile_Geometry : AttrDef<Tile_Dialect, "Geometry"> {
   let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$tileK, "int64_t":$warpsM,
                         "int64_t":$warpsN, "int64_t":$warpsK, StringRefParameter<"MMA operand type">:$mma,
                         "int64_t":$codeBits, "int64_t":$splitK, StringRefParameter<"uniform, imfp, excp or gemv">:$roles,
-                        "int64_t":$clusterN, "int64_t":$clusterK);
+                        "int64_t":$clusterN, "int64_t":$clusterK,
+                        "int64_t":$panelWarps);
   let assemblyFormat = [{
     `<` `tile` $tileM `x` $tileN `x` $tileK `warps` $warpsM `x` $warpsN `x` $warpsK `mma` $mma `codes` $codeBits `split` $splitK
-    `roles` $roles `cluster` $clusterN `x` $clusterK `>`
+    `roles` $roles `cluster` $clusterN `x` $clusterK `panel` $panelWarps `>`
   }];
   let genVerifyDecl = 1;
 }
@@ -133,15 +134,24 @@ def Tile_YieldOp : Tile_Op<"yield", [Terminator]> {
   let assemblyFormat = "($values^ `:` type($values))? attr-dict";
 }
 
-def Tile_CopyTileOp : Tile_Op<"copy_tile", []> {
-  let summary = "asynchronous copy of one contiguous tile of a packed section";
+def Tile_CopyPanelOp : Tile_Op<"copy_panel", []> {
+  let summary = "asynchronous copy of the contiguous tiles of one panel of a packed section";
   let description = [{
-    Copies the buffer part's size from `source + base + tile * size` by all threads of the CTA.
+    Fills the `panel`th of `panels` equal shares of a buffer part from `source + base + tile * size`
+    on, where tiles of `size` bytes begin.
   }];
   let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$tile,
-                       Tile_Shared:$buffer, I32:$slot);
+                       I64Attr:$size, Tile_Shared:$buffer, I32:$slot, I64Attr:$panel,
+                       I64Attr:$panels);
   let assemblyFormat = [{
-    $source `+` $base `tile` $tile `to` $buffer `[` $slot `]` attr-dict `:` type($source) `,` type($buffer)
+    $source `+` $base `tile` $tile `of` $size `to` $buffer `[` $slot `]` `panel` $panel `of` $panels attr-dict
+    `:` type($source) `,` type($buffer)
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    int64_t copiedBytes() {
+      return getBuffer().getType().getBytes() / static_cast<int64_t>(getPanels());
+    }
   }];
 }
 
@@ -192,8 +202,8 @@ def Tile_LoadCodesOp : Tile_Op<"load_codes", []> {
 def Tile_StreamCodesOp : Tile_Op<"stream_codes", []> {
   let summary = "what belongs to this thread of one chunk of a plane of codes, straight from global memory";
   let description = [{
-    `tile` counts k tiles of the packed section that begins at `source + base`. Not kept in L1: nobody
-    else reads them.
+    `tile` counts tiles of a chunk, from the packed section that begins at `source + base` on. Not kept
+    in L1: nobody else reads them.
   }];
   let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$tile,
                        I64Attr:$chunk, I64Attr:$rowTile);
@@ -207,14 +217,13 @@ def Tile_StreamCodesOp : Tile_Op<"stream_codes", []> {
 def Tile_StreamRowCodesOp : Tile_Op<"stream_row_codes", []> {
   let summary = "packed codes of this thread's weight rows for one group, from global memory";
   let description = [{
-    `tile` counts tiles of `groups` groups. The threads of a quad take `spread` consecutive groups in
-    turn, the `group`th so many.
+    `tile` counts tiles of `spread` groups, which the threads of a quad take in turn.
   }];
   let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$tile,
-                       I64Attr:$groups, I64Attr:$group, I64Attr:$spread, CodeBits:$bits);
+                       I64Attr:$group, I64Attr:$spread, CodeBits:$bits);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
-    $source `+` $base `tile` $tile `of` $groups `group` $group `spread` $spread `bits` $bits attr-dict
+    $source `+` $base `tile` $tile `group` $group `spread` $spread `bits` $bits attr-dict
     `:` type($source) `->` type($words)
   }];
 }
@@ -249,14 +258,15 @@ def Tile_LoadRowCodesOp : Tile_Op<"load_row_codes", []> {
   let summary = "packed codes of this thread's weight rows for one group of the tile";
   let description = [{
     `warpgroup` n: of the rows that the thread of the same place n warpgroups further on has. The
-    threads of a quad take `spread` consecutive groups in turn, the `group`th so many.
+    threads of a quad take `spread` consecutive groups in turn, the `group`th so many of `groups`.
   }];
-  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$group, CodeBits:$bits,
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$group, I64Attr:$groups,
+                       CodeBits:$bits,
                        DefaultValuedAttr<I64Attr, "0">:$warpgroup,
                        DefaultValuedAttr<I64Attr, "1">:$spread);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
-    $buffer `[` $slot `]` `group` $group `bits` $bits (`warpgroup` $warpgroup^)? attr-dict `:` type($buffer) `->` type($words)
+    $buffer `[` $slot `]` `group` $group `of` $groups `bits` $bits (`warpgroup` $warpgroup^)? attr-dict `:` type($buffer) `->` type($words)
   }];
 }
 

@@ -18,12 +18,15 @@ def Tile_SplitSumOp : Tile_Op<"split_sum", []> {
 
 def Tile_LoadRowScalesOp : Tile_Op<"load_row_scales", []> {
   let summary = "per-channel scales of this thread's weight rows, from global memory, as they are packed";
-  let description = [{Each in a unit of `unit` bits; tile.convert_scales makes them f32.}];
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$tileN,
-                       CodeBits:$unit);
+  let description = [{
+    Each in a unit of `unit` bits; tile.convert_scales makes them f32. Past the `rows` that there are
+    those of the last.
+  }];
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I64Attr:$rows,
+                       I32:$tileN, CodeBits:$unit);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
-    $source `+` $base `tile` $tileN `in` $unit attr-dict `:` type($source) `->` type($words)
+    $source `+` $base `rows` $rows `tile` $tileN `in` $unit attr-dict `:` type($source) `->` type($words)
   }];
 }
 

@@ -32,7 +32,7 @@ inline mlir::IRMapping cloneProduce(mlir::OpBuilder &builder, tile::PipelineOp p
   map.map(body.getArgument(0), kTile);
   map.map(body.getArgument(1), slot);
   for (mlir::Operation &inner : body.without_terminator()) {
-    unsigned kind = llvm::isa<tile::CopyTileOp>(inner)                    ? weightCopies
+    unsigned kind = llvm::isa<tile::CopyPanelOp>(inner)                   ? weightCopies
                     : llvm::isa<tile::FindPiecesOp>(inner)                ? pieceReads
                     : llvm::isa<tile::CopyPiecesOp>(inner)                ? pieceCopies
                     : llvm::isa<tile::CopyRowsOp, tile::CopyBoxOp>(inner) ? activationCopies

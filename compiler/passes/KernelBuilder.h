@@ -91,8 +91,8 @@ private:
     const dsl::Format &weight = context.gemm.weight;
     return weight.components[component].host >= 0 || !dsl::guestsOf(weight, component).empty();
   }
-  // Tile of a section of the weight that has k tile `tileK`.
-  Value sectionTile(int index, Value tileK);
+  // The first tile of a section of the weight that k tile `tileK` has of a panel of this CTA's.
+  Value sectionTile(int index, Value tileK, int64_t panel = 0);
 
   // TileParts.cpp: activations stored in several formats.
   void forgetTile(); // the values loaded and decoded of a k tile

@@ -1,4 +1,5 @@
 // Placed gemms to programs of one thread block: the frame of the kernel, its tiles and its copies.
+#include "compiler/LayoutMap.h"
 #include "compiler/passes/KernelBuilder.h"
 #include "compiler/passes/Passes.h"
 
@@ -23,9 +24,10 @@ KernelBuilder::KernelBuilder(ir::GemmOp op, const GemmContext &whole, Chain chai
 void KernelBuilder::build() {
   builder.setInsertionPoint(op);
   const Schedule &s = context.plan.schedule;
-  auto geometry = tile::GeometryAttr::get(op.getContext(), s.tileM, s.tileN, s.tileK, s.warpsM,
-                                          s.warpsN, s.warpsK, context.placed.mmaType, g.denseBits(),
-                                          s.splitK, dsl::name(s.roles), s.clusterN, s.clusterK);
+  auto geometry =
+      tile::GeometryAttr::get(op.getContext(), s.tileM, s.tileN, s.tileK, s.warpsM, s.warpsN,
+                              s.warpsK, context.placed.mmaType, g.denseBits(), s.splitK,
+                              dsl::name(s.roles), s.clusterN, s.clusterK, g.panelWarps);
   llvm::SmallVector<llvm::StringRef> origins(context.origins.begin(), context.origins.end());
   auto kernel = tile::KernelOp::create(builder, at("gemm"), op.getSymName(), context.plan.target,
                                        geometry, builder.getStrArrayAttr(origins), s.dependent,
@@ -59,7 +61,8 @@ void KernelBuilder::build() {
 void KernelBuilder::findTile() {
   mlir::Location loc = at("schedule");
   mlir::Type type = builder.getI32Type();
-  const LayoutSection &codes = layout.sections[0];
+  int64_t tilesN = divideUp(context.plan.problem.n, g.tileN);
+  int64_t tilesK = divideUp(context.plan.problem.k, g.tileK);
   if (g.specialized() || g.streamK) {
     std::vector<Value> ofParts;
     mlir::DenseI64ArrayAttr costs;
@@ -70,8 +73,8 @@ void KernelBuilder::findTile() {
       costs = builder.getDenseI64ArrayAttr(context.plan.schedule.tileCosts);
     }
     auto tiles =
-        tile::ForTilesOp::create(builder, loc, static_cast<uint64_t>(codes.tilesN), outputTilesM(),
-                                 static_cast<uint64_t>(codes.tilesK), ofParts, costs);
+        tile::ForTilesOp::create(builder, loc, static_cast<uint64_t>(tilesN), outputTilesM(),
+                                 static_cast<uint64_t>(tilesK), ofParts, costs);
     mlir::Block &body = tiles.getBody().emplaceBlock();
     for (Value *argument : {&tileN, &tileM, &firstK, &lastK, &shares, &share, &firstPlace})
       *argument = body.addArgument(type, loc);
@@ -81,16 +84,16 @@ void KernelBuilder::findTile() {
   tileN = NVVM::BlockIdXOp::create(builder, loc, type);
   tileM = NVVM::BlockIdYOp::create(builder, loc, type);
   firstK = i32(0);
-  lastK = i32(codes.tilesK);
+  lastK = i32(tilesK);
   int64_t splitK = context.plan.schedule.splitK;
   if (splitK == 1)
     return;
   shares = i32(splitK);
   share = NVVM::BlockIdZOp::create(builder, loc, type);
-  int64_t perSplit = (codes.tilesK + splitK - 1) / splitK;
+  int64_t perSplit = (tilesK + splitK - 1) / splitK;
   firstK = mlir::arith::MinUIOp::create(builder, loc, mul(share, perSplit), lastK);
   lastK = mlir::arith::MinUIOp::create(builder, loc, add(firstK, i32(perSplit)), lastK);
-  firstPlace = mul(add(mul(tileM, codes.tilesN), tileN), splitK);
+  firstPlace = mul(add(mul(tileM, tilesN), tileN), splitK);
 }
 
 void KernelBuilder::addParameters(mlir::Block &block) {
@@ -247,15 +250,21 @@ std::vector<Value> KernelBuilder::buildProducts(Value slot, const std::vector<Va
   return grouped() ? buildGroupedProducts(slot, carried) : buildWarpgroupProducts(slot, carried);
 }
 
-Value KernelBuilder::sectionTile(int index, Value tileK) {
+Value KernelBuilder::sectionTile(int index, Value tileK, int64_t panel) {
   const LayoutSection &section = this->section(index);
-  Value row = mul(tileN, section.tilesK);
+  int64_t panels = g.tileN / section.tileN;
+  Value row = add(mul(tileN, panels), i32(panel));
+  // Panels of the last tile may be past the weight. Nobody looks at their rows: any will do.
+  if (divideUp(context.plan.problem.n, g.tileN) * panels > section.tilesN && panel > 0)
+    row = mlir::arith::MinUIOp::create(builder, at("schedule"), row, i32(section.tilesN - 1));
+  row = mul(row, section.tilesK);
   if (section.tilesK == 1) // a group may be longer than k
     return row;
   // Several k tiles may lie inside one group.
-  int64_t tilesPerGroup =
-      section.component == 0 ? 1 : std::max<int64_t>(1, section.unitK / g.tileK);
-  return add(row, divide(tileK, tilesPerGroup));
+  bool codes = section.component == 0;
+  int64_t inGroup = codes ? 1 : std::max<int64_t>(1, section.unitK / g.tileK);
+  int64_t inTile = (codes ? g.tileK : g.groupsPerTile(section.unitK)) / section.tileK;
+  return add(row, mul(divide(tileK, inGroup), inTile));
 }
 
 void KernelBuilder::buildCopies(Value tileK, Value slot) {
@@ -272,8 +281,11 @@ void KernelBuilder::buildCopies(Value tileK, Value slot) {
       continue;
     }
     Value buffer = bufferOf(true, index);
-    tile::CopyTileOp::create(builder, at(true, section(index).component), weight,
-                             section(index).offset, sectionTile(index, tileK), buffer, slot);
+    int64_t panels = g.tileN / section(index).tileN;
+    for (int64_t panel = 0; panel < panels; ++panel)
+      tile::CopyPanelOp::create(builder, at(true, section(index).component), weight,
+                                section(index).offset, sectionTile(index, tileK, panel),
+                                tileBytes(section(index)), buffer, slot, panel, panels);
   }
   if (layout.residual)
     buildPieceCopies(tileK, slot); // last: it waits for a load

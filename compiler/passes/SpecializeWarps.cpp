@@ -172,7 +172,7 @@ private:
   static Loop loopOf(tile::PipelineOp pipeline) {
     Loop loop{pipeline};
     pipeline.getProduce().walk(
-        [&](tile::CopyTileOp copy) { loop.weightBytes += copy.getBuffer().getType().getBytes(); });
+        [&](tile::CopyPanelOp copy) { loop.weightBytes += copy.copiedBytes(); });
     loop.stageBytes = loop.weightBytes;
     pipeline.getProduce().walk([&](tile::CopyBoxOp copy) {
       loop.stageBytes += static_cast<int64_t>(copy.getRows() * copy.getRowBytes());

@@ -30,8 +30,9 @@ const std::vector<Value> &KernelBuilder::loadFactor(ir::ComponentOp component) {
     loads.push_back(tile::LoadTensorScaleOp::create(builder, loc, builder.getF32Type(), source,
                                                     base, part.type.name(), unit, part.shift));
   } else if (ofWeight) {
-    loads.push_back(tile::LoadRowScalesOp::create(builder, loc, vectorOf(wordsOfRows(unit), true),
-                                                  source, base, tileN, unit));
+    loads.push_back(
+        tile::LoadRowScalesOp::create(builder, loc, vectorOf(wordsOfRows(unit), true), source, base,
+                                      section(index).tilesN * section(index).tileN, tileN, unit));
   } else if (tokensBuffer) {
     loads.push_back(tile::LoadShareOfTokensOp::create(
         builder, loc, vectorOf(divideUp(g.tileM, Geometry::warpgroup), false), source, m, tileM,
@@ -105,7 +106,7 @@ Value KernelBuilder::scaled(const EpilogueFactors &by, size_t i, Value value, Va
 
 void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
   if (workspace) {
-    int64_t tilesN = layout.sections[0].tilesN;
+    int64_t tilesN = divideUp(context.plan.problem.n, g.tileN);
     std::vector<mlir::Type> types;
     for (Value sum : sums)
       types.push_back(sum.getType());

@@ -31,9 +31,9 @@ std::vector<Value> KernelBuilder::streamTile(Value tileK) {
     mlir::VectorType type = vectorOf(wordsOfRows(bits), true);
     Value partTile = sectionTile(index, tileK);
     for (int64_t k = 0; k < g.tileK; k += g.parameterK(group))
-      words.push_back(tile::StreamRowCodesOp::create(
-          builder, at(true, index), type, weight, section(index).offset, partTile,
-          g.groupsPerTile(group), groupIn(k, group), spread, bits));
+      words.push_back(tile::StreamRowCodesOp::create(builder, at(true, index), type, weight,
+                                                     section(index).offset, partTile,
+                                                     groupIn(k, group), spread, bits));
   }
   return words;
 }

@@ -10,10 +10,11 @@ Value KernelBuilder::rowVectorOf(int component, int64_t group, int64_t warpgroup
   int64_t unit = group / groupsTogether(component), bits = unitBits(component);
   if (auto known = rowVectors.find({component, unit}); known != rowVectors.end())
     return known->second;
-  int64_t spread = g.groupsPerChunk(extentK(context.gemm.weight.components[component]));
-  return tile::LoadRowCodesOp::create(builder, at(true, component),
-                                      vectorOf(wordsOfRows(bits), true), buffers[{true, component}],
-                                      slot, unit, bits, warpgroup, spread);
+  int64_t extent = extentK(context.gemm.weight.components[component]);
+  int64_t spread = g.groupsPerChunk(extent);
+  return tile::LoadRowCodesOp::create(
+      builder, at(true, component), vectorOf(wordsOfRows(bits), true), buffers[{true, component}],
+      slot, unit, g.unitsPerTile(storedBitsOf(component), extent), bits, warpgroup, spread);
 }
 
 void KernelBuilder::loadRowVector(int component, int64_t k, Value slot) {

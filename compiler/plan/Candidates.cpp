@@ -54,6 +54,7 @@ Result<Plan> adoptPlan(const dsl::Gemm &gemm, const Problem &problem, const Devi
   using Balance = dsl::ScheduleDecl::Balance;
   if (gemm.activation.partition)
     settle(decl.balance, s.tileCosts.empty() ? Balance::Tiles : Balance::Cost);
+  settle(decl.packing, s.packing);
   settle(decl.cluster, dsl::ScheduleDecl::Cluster{s.clusterN, s.clusterK});
   settle(decl.dependent, s.dependent);
   Result<Plan> adopted = plan(fixed, problem, device, sources);
@@ -61,8 +62,8 @@ Result<Plan> adoptPlan(const dsl::Gemm &gemm, const Problem &problem, const Devi
     return adopted;
   // Where they differ, the declaration fixes something else or the device is another.
   std::istringstream lines(found.printForKernel()), legal(adopted->printForKernel());
-  for (std::string line, other; std::getline(lines, line) && std::getline(legal, other);)
-    if (line != other)
+  for (std::string line, other; std::getline(lines, line);)
+    if (!std::getline(legal, other) || line != other)
       return makeError(DiagId::bad_plan, {line});
   return adopted;
 }

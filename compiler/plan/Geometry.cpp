@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <functional>
+#include <numeric>
 
 namespace rho::compiler {
 
@@ -63,7 +64,8 @@ bool runsSpareParameters(const PlacedGemm &placed) {
 
 Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
   using Roles = Geometry::Roles;
-  bool runs = runsSpareParameters(placed);
+  bool panels = schedule.packing == dsl::ScheduleDecl::Packing::Panels;
+  bool runs = runsSpareParameters(placed) && !panels; // which only some kernels could read
   // wgmma takes the batch from shared memory. Eight rows of it, the least of an instruction, are
   // few registers: with them mma.sync takes fewer instructions in all and has nothing to wait for.
   // That of e4m3 is slow on Hopper. With runs that is so of 16 rows, too. A tile whose weight rows
@@ -84,6 +86,7 @@ Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
           .streamK = schedule.splitK == dsl::ScheduleDecl::streamK,
           .clusterN = schedule.clusterN,
           .clusterK = schedule.clusterK,
+          .panelWarps = panels ? std::gcd(schedule.warpsN, int64_t{4}) : schedule.warpsN,
           .warpsMultiply = !warpgroups,
           .sparseBits = placed.sparseBits,
           .hasRuns = schedule.roles == Roles::Gemv || (runs && !warpgroups)};
@@ -137,7 +140,8 @@ int64_t tokenBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geomet
   // The barriers of slices keep them until all have read them.
   bool shared =
       any && g.tileM > mostOwnTokens && placed.parts.empty() && outputSlices(gemm, g, problem);
-  return shared ? g.tileM * 4 : 0;
+  constexpr int64_t perScale = 4;
+  return shared ? divideUp(g.tileM, Geometry::warpgroup) * Geometry::warpgroup * perScale : 0;
 }
 
 int64_t operandBytes(const Geometry &g) {

@@ -33,9 +33,12 @@ struct Geometry {
   Roles roles = Roles::Uniform;
   bool streamK = false;               // CTAs have equal shares of the k tiles of all outputs
   int64_t clusterN = 1, clusterK = 1; // CTAs of a cluster along weight rows and along k
-  bool warpsMultiply = true;          // each by itself, by mma.sync
-  int sparseBits = 0;                 // of a code, that only the stored blocks of a residual have
-  bool hasRuns = false;               // of k, the threads of a quad in each chunk
+  // Whose rows make a panel. The packed weight is a sequence of panels, each of which holds all of
+  // k chunk by chunk, so that it does not depend on tileK, nor on tileN where a tile has several.
+  int64_t panelWarps = 1;
+  bool warpsMultiply = true; // each by itself, by mma.sync
+  int sparseBits = 0;        // of a code, that only the stored blocks of a residual have
+  bool hasRuns = false;      // of k, the threads of a quad in each chunk
 
   static constexpr int64_t smallestTileK = 64;
   static constexpr int64_t leastMmaRows = 8; // of the batch, that a matrix instruction has
@@ -76,6 +79,7 @@ struct Geometry {
   // Words of a thread in a chunk of a plane of so many bits.
   int64_t planeWords(int64_t bits) const { return chunkCodes() * bits / 32; }
   int64_t chunks() const { return tileK / chunkK(); }
+  int64_t panelRows() const { return panelWarps * warpN(); }
   int64_t stepsPerChunk() const { return chunkK() / mmaK; }
   // Consecutive weight rows that one thread holds: fragment row r of row tile t is weight row
   // (r % 8) * rowsPerThread + 2 t + r / 8 of the warp, so that a thread's outputs are contiguous.
@@ -99,6 +103,13 @@ struct Geometry {
   int64_t groupsTogether(int64_t bits, int64_t group) const {
     int64_t count = hasRuns ? 1 : std::max<int64_t>(1, 32 / (bits * rowsPerThread()));
     return groupsPerTile(group) % count == 0 ? count : 1;
+  }
+  // Codes of a weight row in a unit of its codes for groups, and such units in a tile.
+  int64_t groupsPerUnit(int64_t bits, int64_t group) const {
+    return groupsTogether(bits, group) * groupsPerChunk(group);
+  }
+  int64_t unitsPerTile(int64_t bits, int64_t group) const {
+    return groupsPerTile(group) / groupsPerUnit(bits, group);
   }
 };
 
@@ -190,8 +201,8 @@ struct OutputSlices {
 // None where each thread stores its own outputs.
 std::optional<OutputSlices> outputSlices(const dsl::Gemm &gemm, const Geometry &geometry,
                                          const Problem &problem);
-// Batch rows of a tile whose token scales each thread loads ahead of the products for itself: it has
-// a quarter of them.
+// Batch rows of a tile whose token scales each thread loads ahead of the products for itself: it
+// has a quarter of them.
 constexpr int64_t mostOwnTokens = 64;
 // Where the threads of each warpgroup share what they loaded of a tile's token scales: bytes for
 // one warpgroup, 0 where each loads its own.

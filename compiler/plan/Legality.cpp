@@ -105,6 +105,8 @@ std::optional<Objection> gemvObjection(const dsl::Gemm &gemm, const PlacedGemm &
   }
   if (s.splitK != 1)
     return roles("a split of k", "one CTA sums all of k");
+  if (s.packing == dsl::ScheduleDecl::Packing::Panels)
+    return roles("packing: panels", "each warp streams tiles of its own");
   if (!isPowerOfTwo(s.tileM) || s.tileM > largestGemvBatch)
     return Objection{DiagId::schedule_tile,
                      {"m", str(s.tileM), "roles gemv take 1, 2 or 4 batch rows"}};

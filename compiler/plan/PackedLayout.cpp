@@ -69,12 +69,10 @@ std::vector<AxisBit> codeOrder(const DecodeSequence &decode, const Positions &po
   int rowTileBits = log2Of(g.rowTiles());
   for (int bit = 0; bit < 3; ++bit)
     order.push_back(nBit(1 + rowTileBits + bit));
-  // Row tiles of the warp, chunks along k, warps.
+  // Row tiles of the warp, warps of the panel.
   for (int bit = 0; bit < rowTileBits; ++bit)
     order.push_back(nBit(1 + bit));
-  for (int bit = kChunk; bit < log2Of(g.tileK); ++bit)
-    order.push_back(kBit(bit));
-  for (int bit = 1 + rowTileBits + 3; bit < bitsBelow(g.tileN); ++bit)
+  for (int bit = 1 + rowTileBits + 3; bit < bitsBelow(g.panelRows()); ++bit)
     order.push_back(nBit(bit));
   return order;
 }
@@ -152,18 +150,18 @@ namespace {
 class Sections {
 public:
   Sections(const dsl::Format &weight, const PlacedGemm &placed, const Geometry &g, int64_t n,
-           int64_t k)
-      : weight(weight), placed(placed), g(g), n(n), k(k) {}
+           int64_t k, bool isPiece = false)
+      : weight(weight), placed(placed), g(g), n(n), k(k), isPiece(isPiece) {}
 
   LayoutSection plane(size_t plane) const {
     LayoutSection section;
     section.shift = g.planes()[plane].shift;
     section.codeBits = g.planes()[plane].bits;
     section.codeXor = placed.decode.codeXor >> section.shift & ((1U << section.codeBits) - 1);
-    section.tileN = g.tileN;
-    section.tilesN = divideUp(n, g.tileN);
-    section.tileK = g.tileK;
-    section.tilesK = divideUp(k, g.tileK);
+    section.tileN = g.panelRows();
+    section.tilesN = divideUp(n, section.tileN);
+    section.tileK = g.chunkK();
+    section.tilesK = divideUp(k, g.tileK) * g.chunks();
     section.codeTable = placed.decode.codeTable;
     section.wordBits = placed.decode.wordBits();
     section.order = codeOrder(placed.decode, g, plane);
@@ -175,16 +173,19 @@ public:
     LayoutSection section;
     section.component = index;
     section.codeBits = dsl::unitBits(component.type);
-    section.tileN = g.tileN;
-    section.tilesN = divideUp(n, g.tileN);
+    bool inWords = placed.blockScaling && placed.blockScaling->isInWords(true, section.component);
+    section.tileN = inWords ? g.tileN : g.panelRows();
+    section.tilesN = divideUp(n, section.tileN);
     section.tileK = 1;
     section.tilesK = 1;
     section.unitK = k;
     if (component.extent == dsl::Extent::Group) {
       section.unitK = extentK(component);
       section.unitN = component.rows;
-      section.tileK = g.groupsPerTile(section.unitK);
-      section.tilesK = divideUp(k, section.unitK * section.tileK);
+      int64_t groups = g.groupsPerTile(section.unitK);
+      section.tileK =
+          inWords || isPiece ? groups : g.groupsPerUnit(section.codeBits, section.unitK);
+      section.tilesK = divideUp(k, section.unitK * groups) * (groups / section.tileK);
     } else if (component.extent == dsl::Extent::Tensor &&
                placed.streamed[static_cast<size_t>(index)]) {
       section.unitN = n; // in every row, as what decodes take
@@ -192,7 +193,7 @@ public:
       section.tileN = 1;
       section.tilesN = 1;
     }
-    if (placed.blockScaling && placed.blockScaling->isInWords(true, section.component)) {
+    if (inWords) {
       section.order = blockScaleOrder(g, section.tileK);
       section.noSign = placed.blockScaling->type == "ue4m3" &&
                        placed.blockScaling->isScale(true, section.component);
@@ -227,6 +228,7 @@ private:
   const PlacedGemm &placed;
   const Geometry &g;
   int64_t n, k;
+  bool isPiece; // of a residual, which is one tile
 };
 
 // Puts a section behind what has `end` bytes already.
@@ -248,9 +250,9 @@ PieceParts piecePartsOf(const dsl::Gemm &gemm, const PlacedGemm &placed, const G
   PieceParts result;
   Geometry piece = pieceGeometry(placed, g);
   piece.tileN = piece.warpN();
-  piece.warpsN = 1;
+  piece.warpsN = piece.panelWarps = 1;
   const PlacedGemm &own = placed.residual ? *placed.residual : placed;
-  Sections ofPiece(format, own, piece, piece.tileN, piece.tileK);
+  Sections ofPiece(format, own, piece, piece.tileN, piece.tileK, true);
   size_t firstPlane = g.sparseBits > 0 ? g.densePlanes().size() : 0;
   for (size_t plane = firstPlane; plane < piece.planes().size(); ++plane)
     append(ofPiece.plane(plane), partAlignment, result.parts, result.bytes);

@@ -53,6 +53,8 @@ Span objectionSpan(const dsl::Gemm &gemm, DiagId id) {
     return decl.splitKSpan;
   if (id == DiagId::schedule_roles && decl.roles)
     return decl.rolesSpan;
+  if (id == DiagId::schedule_roles && decl.packing)
+    return decl.packingSpan;
   if (id == DiagId::schedule_sums && decl.sums)
     return decl.sumsSpan;
   if (id == DiagId::schedule_balance && decl.balance)

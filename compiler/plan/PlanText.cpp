@@ -11,6 +11,7 @@ namespace rho::compiler {
 namespace {
 
 using Scales = dsl::ScheduleDecl::Scales;
+using Packing = dsl::ScheduleDecl::Packing;
 using Sums = dsl::ScheduleDecl::Sums;
 
 // Whether a text is `pattern` with a number in place of each '#', which go to `numbers`.
@@ -57,6 +58,8 @@ std::string Plan::printForKernel() const {
       << "cluster " << schedule.clusterN << " x " << schedule.clusterK << '\n'
       << "launch " << (schedule.dependent ? "dependent" : "serial") << '\n'
       << "resident " << schedule.residentCtas << " at " << schedule.ctasPerSm << '\n';
+  if (schedule.packing == Packing::Panels)
+    out << "packing panels\n";
   if (!schedule.tileCosts.empty()) {
     out << "costs";
     for (int64_t cost : schedule.tileCosts)
@@ -133,6 +136,9 @@ Result<Plan> Plan::parse(std::string_view text) {
       s.dependent = rest == "dependent";
     } else if (key == "resident") {
       good = readNumbers(rest, "# at #", {&s.residentCtas, &s.ctasPerSm}) && s.ctasPerSm >= 1;
+    } else if (key == "packing") {
+      good = rest == "tiles" || rest == "panels";
+      s.packing = rest == "panels" ? Packing::Panels : Packing::Tiles;
     } else if (key == "predicted") {
       std::istringstream number(rest);
       std::string unit;

@@ -112,7 +112,9 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
                                                      const dsl::ScheduleDecl::Tile &tile) {
   if (gemm.schedule.warps)
     return {*gemm.schedule.warps};
-  constexpr int64_t mostAlongN = warpsOfThree;
+  // In panels also four warpgroups: of 16 rows a warp, as kernels for more rows of the batch have.
+  bool panels = gemm.schedule.packing == dsl::ScheduleDecl::Packing::Panels;
+  const int64_t mostAlongN = panels ? 16 : warpsOfThree;
   bool fits = false;
   for (int64_t n = 1; n <= mostAlongN; ++n)
     fits |= dividesRows(tile.n, n);
@@ -302,6 +304,7 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
           schedule.splitK = split;
           schedule.roles = roles;
           schedule.sums = sums;
+          schedule.packing = own.packing.value_or(schedule.packing);
           schedule.clusterN = cluster.n;
           schedule.clusterK = cluster.k;
           schedule.dependent =

@@ -28,7 +28,7 @@ compiler::WeightLayout sliceOf(const compiler::WeightLayout &layout) {
   for (const compiler::LayoutSection &section : layout.sections)
     whole = std::lcm(whole, section.tileN);
   if (layout.residual)
-    whole = std::lcm(whole, layout.residual->blockN);
+    whole = std::lcm(whole, std::lcm(layout.residual->blockN, layout.residual->tileN));
   slice.n = std::min(compiler::divideUp(sliceRows, whole) * whole, layout.n);
   slice.bytes = 0;
   auto take = [&](int64_t bytes) {

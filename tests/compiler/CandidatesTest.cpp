@@ -1,6 +1,7 @@
 // Plans for measuring, and plans that come back from a measurement.
 #include "compiler/Candidates.h"
 
+#include "compiler/plan/Geometry.h"
 #include "dsl/Module.h"
 
 #include <gtest/gtest.h>
@@ -21,6 +22,14 @@ protected:
   Result<Plan> adopted(const std::string &text, Problem problem, int gemm = 0) const {
     return adoptPlan(module.gemms.at(static_cast<size_t>(gemm)), problem, device,
                      Plan::parse(text).value(), nullptr);
+  }
+
+  std::string layoutOf(const Plan &plan) const {
+    const dsl::Gemm &gemm = module.gemms[0];
+    PlacedGemm placed =
+        place(gemm, plan.groupScales, plan.schedule.roles, device.target, nullptr).value();
+    return makeWeightLayout(gemm, placed, makeGeometry(placed, plan.schedule), plan.problem)
+        .print();
   }
 
   const dsl::Module module =
@@ -103,11 +112,19 @@ TEST_F(CandidatesTest, plansOfSeveralBatchesShareALayoutOrSayThatNoneServes) {
   ASSERT_EQ(shared.size(), 3U);
   EXPECT_EQ(shared[0].print(), shared[2].print());
   EXPECT_EQ(shared[1].problem, problems[1]);
-  EXPECT_EQ(shared[0].schedule.tileN, shared[1].schedule.tileN);
-  EXPECT_EQ(shared[0].schedule.tileK, shared[1].schedule.tileK);
+  EXPECT_EQ(layoutOf(shared[0]), layoutOf(shared[1]));
   for (size_t i = 0; i < 3; ++i)
     EXPECT_GE(shared[i].predictedMicroseconds,
               plan(module.gemms[0], problems[i], device, nullptr)->predictedMicroseconds);
+  // Panels are what tiles of different sizes have in common.
+  EXPECT_NE(shared[0].schedule.tileN, shared[1].schedule.tileN);
+  for (const Plan &plan : shared)
+    EXPECT_EQ(plan.schedule.packing, dsl::ScheduleDecl::Packing::Panels);
+  Result<Plan> again = Plan::parse(shared[1].print());
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again->schedule, shared[1].schedule);
+  EXPECT_EQ(adoptPlan(module.gemms[0], problems[1], device, *again, nullptr)->printForKernel(),
+            shared[1].printForKernel());
   // One problem has its own plan.
   EXPECT_EQ(sharedPlans(module.gemms[0], {problem}, device, nullptr)->at(0).print(),
             candidates(1)->at(0).print());
@@ -117,6 +134,17 @@ TEST_F(CandidatesTest, plansOfSeveralBatchesShareALayoutOrSayThatNoneServes) {
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().str(), "error: no packed weight of 'g' serves all of m = 1, 16: compile "
                                 "them one by one [no_shared_layout]\n");
+}
+
+TEST_F(CandidatesTest, gemvHasNoPanels) {
+  dsl::Gemm gemm = module.gemms[0];
+  gemm.schedule.packing = dsl::ScheduleDecl::Packing::Panels;
+  for (const char *target : {"sm_80", "sm_90a"})
+    EXPECT_EQ(plan(gemm, {1, 4096, 4096}, modelOfTarget(target).value(), nullptr)->schedule.packing,
+              dsl::ScheduleDecl::Packing::Panels);
+  gemm.schedule.roles = dsl::ScheduleDecl::Roles::Gemv;
+  EXPECT_EQ(plan(gemm, {1, 4096, 4096}, device, nullptr).error().diagnostics[0].message,
+            "roles gemv do not fit packing: panels: each warp streams tiles of its own");
 }
 
 // Where tiles of 64 weight rows would leave half of the SMs without outputs, each has all of k.

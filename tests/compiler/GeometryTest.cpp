@@ -25,6 +25,17 @@ Coordinates coordinatesOf(const LayoutSection &section, int64_t position) {
   return result;
 }
 
+// The code `code` of word `word` that a lane loads of a row tile of a warp and of a chunk. Each
+// panel has the chunks one after the other, each chunk is a tile of the section.
+Coordinates codeOf(const LayoutSection &section, const Geometry &g, int64_t warp, int64_t chunk,
+                   int64_t rowTile, int64_t lane, int64_t word, int64_t code) {
+  int64_t block = warp % g.panelWarps * g.rowTiles() + rowTile;
+  int64_t position =
+      ((block * 32 + lane) * g.planeWords(g.weightBits) + word) * (32 / g.weightBits) + code;
+  Coordinates at = coordinatesOf(section, position);
+  return {warp / g.panelWarps * section.tileN + at.n, chunk * section.tileK + at.k};
+}
+
 dsl::Gemm gemmWith(const std::string &activation, const std::string &weight = "w") {
   std::string text =
       "format w { element: s4 scale: f16 per k[128] value = element * scale }\n"
@@ -79,12 +90,7 @@ TEST_P(CodeOrder, IsTheFragmentOrderOfThePtxIsa) {
               int word = step * (4 / registersPerWord) + reg / registersPerWord;
               int code = placed->decode.position(static_cast<size_t>(reg % registersPerWord),
                                                  static_cast<size_t>(sub));
-              // A thread's chunk is 16 bytes at (chunk of the warp) * 512 + lane * 16.
-              int64_t chunkIndex = (warp * g.chunks() + chunk) * g.rowTiles() + t;
-              int64_t position =
-                  ((chunkIndex * 32 + lane) * g.planeWords(g.weightBits) + word) * codesPerWord +
-                  code;
-              Coordinates at = coordinatesOf(codes, position);
+              Coordinates at = codeOf(codes, g, warp, chunk, t, lane, word, code);
               Coordinates fragment = fragmentElement(perRegister, lane, i);
               EXPECT_EQ(at.n, warp * g.warpN() + fragment.n % 8 * g.rowsPerThread() + 2 * t +
                                   fragment.n / 8);
@@ -96,26 +102,34 @@ TEST_P(CodeOrder, IsTheFragmentOrderOfThePtxIsa) {
 
 constexpr auto imfp = dsl::ScheduleDecl::Roles::ImFP;
 
-INSTANTIATE_TEST_SUITE_P(Families, CodeOrder,
-                         testing::Values(OrderCase{"f16", {16, 128, 128, 1, 4, 1, 4, 1}},
-                                         OrderCase{"bf16", {8, 64, 64, 1, 4, 1, 4, 1}},
-                                         OrderCase{"s8_token", {32, 256, 128, 2, 4, 1, 4, 1}},
-                                         OrderCase{"w", {16, 64, 256, 1, 2, 1, 4, 1}},
-                                         OrderCase{"f16", {8, 16, 64, 1, 1, 1, 2, 1}},
-                                         OrderCase{"s8_token", {16, 128, 128, 1, 4, 1, 4, 1}, "w8"},
-                                         OrderCase{"f16", {256, 64, 64, 1, 4, 1, 4, 1, imfp}},
-                                         OrderCase{"bf16", {16, 256, 128, 1, 8, 2, 4, 1, imfp}},
-                                         OrderCase{"s8_token", {64, 64, 128, 1, 4, 2, 4, 1, imfp}},
-                                         OrderCase{"s8_token",
-                                                   {64, 192, 128, 1, 12, 1, 4, 1, imfp}},
-                                         OrderCase{"f16", {8, 96, 128, 1, 3, 4, 8, 1, imfp}},
-                                         OrderCase{"s8_token", {8, 128, 256, 1, 4, 1, 4, 1, imfp}}),
-                         [](const auto &info) {
-                           const Schedule &s = info.param.schedule;
-                           return (s.roles == imfp ? "imfp_" : "") + info.param.weight + "_" +
-                                  info.param.activation + "_" + std::to_string(s.tileN) + "x" +
-                                  std::to_string(s.tileK);
-                         });
+Schedule panels(Schedule schedule) {
+  schedule.packing = dsl::ScheduleDecl::Packing::Panels;
+  return schedule;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, CodeOrder,
+    testing::Values(OrderCase{"f16", {16, 128, 128, 1, 4, 1, 4, 1}},
+                    OrderCase{"bf16", {8, 64, 64, 1, 4, 1, 4, 1}},
+                    OrderCase{"s8_token", {32, 256, 128, 2, 4, 1, 4, 1}},
+                    OrderCase{"w", {16, 64, 256, 1, 2, 1, 4, 1}},
+                    OrderCase{"f16", {8, 16, 64, 1, 1, 1, 2, 1}},
+                    OrderCase{"s8_token", {16, 128, 128, 1, 4, 1, 4, 1}, "w8"},
+                    OrderCase{"f16", {256, 64, 64, 1, 4, 1, 4, 1, imfp}},
+                    OrderCase{"bf16", {16, 256, 128, 1, 8, 2, 4, 1, imfp}},
+                    OrderCase{"s8_token", {64, 64, 128, 1, 4, 2, 4, 1, imfp}},
+                    OrderCase{"s8_token", {64, 192, 128, 1, 12, 1, 4, 1, imfp}},
+                    OrderCase{"f16", {8, 96, 128, 1, 3, 4, 8, 1, imfp}},
+                    OrderCase{"f16", panels({16, 256, 64, 1, 8, 1, 4, 1, imfp})},
+                    OrderCase{"f16", panels({8, 96, 256, 1, 6, 2, 8, 1, imfp})},
+                    OrderCase{"s8_token", {8, 128, 256, 1, 4, 1, 4, 1, imfp}}),
+    [](const auto &info) {
+      const Schedule &s = info.param.schedule;
+      return std::string(s.roles == imfp ? "imfp_" : "") +
+             (s.packing == dsl::ScheduleDecl::Packing::Panels ? "panels_" : "") +
+             info.param.weight + "_" + info.param.activation + "_" + std::to_string(s.tileN) + "x" +
+             std::to_string(s.tileK);
+    });
 
 // Without matrix instructions each thread of a quad has a run of k of its own, in order.
 TEST(GemvOrder, GivesEachThreadARun) {
@@ -142,10 +156,8 @@ TEST(GemvOrder, GivesEachThreadARun) {
               int reg = i / perRegister, sub = i % perRegister;
               int code = placed->decode.position(static_cast<size_t>(reg % registersPerWord),
                                                  static_cast<size_t>(sub));
-              int64_t chunkIndex = (warp * g.chunks() + chunk) * g.rowTiles() + t;
-              int64_t word =
-                  (chunkIndex * 32 + lane) * g.planeWords(g.weightBits) + reg / registersPerWord;
-              Coordinates at = coordinatesOf(layout.sections[0], word * codesPerWord + code);
+              Coordinates at =
+                  codeOf(layout.sections[0], g, warp, chunk, t, lane, reg / registersPerWord, code);
               EXPECT_EQ(at.n, warp * g.warpN() + lane / 4 * g.rowsPerThread() + 2 * t + reg % 2);
               EXPECT_EQ(at.k, chunk * g.chunkK() + lane % 4 * g.chunkK() / 4 +
                                   int64_t{reg / 2} * perRegister + sub);
@@ -165,6 +177,7 @@ Coordinates warpgroupElement(int elementsPerRegister, int thread, int i) {
 TEST(WarpgroupOrder, FeedsConsecutiveInstructionsFromOneLoad) {
   for (const OrderCase &test : {OrderCase{"s8_token", {16, 128, 128, 1, 4, 1, 4, 1, imfp}},
                                 OrderCase{"s8_token", {16, 192, 128, 1, 12, 1, 4, 1, imfp}},
+                                OrderCase{"s8_token", panels({16, 192, 128, 1, 12, 1, 4, 1, imfp})},
                                 OrderCase{"f16", {16, 128, 128, 1, 8, 1, 4, 1, imfp}}}) {
     dsl::Gemm gemm = gemmWith(test.activation);
     Result<PlacedGemm> placed =
@@ -181,15 +194,14 @@ TEST(WarpgroupOrder, FeedsConsecutiveInstructionsFromOneLoad) {
       for (int64_t t = 0; t < g.rowTiles(); ++t)
         for (int thread = 0; thread < g.groupThreads(); ++thread) {
           int64_t warp = thread / 32;
-          int64_t load = ((warp * g.chunks() + chunk) * g.rowTiles() + t) * 1024 + // in codes
-                         int64_t{thread % 32} * 32;
           for (int i = 0; i < 32; ++i) { // step by step, each in the fragment's own order
             int step = i / (4 * perRegister), inStep = i % (4 * perRegister);
             int reg = inStep / perRegister, sub = inStep % perRegister;
             int word = step * (4 / registersPerWord) + reg / registersPerWord;
             int nibble = placed->decode.position(static_cast<size_t>(reg % registersPerWord),
                                                  static_cast<size_t>(sub));
-            Coordinates at = coordinatesOf(layout.sections[0], load + int64_t{word} * 8 + nibble);
+            Coordinates at =
+                codeOf(layout.sections[0], g, warp, chunk, t, thread % 32, word, nibble);
             Coordinates fragment = warpgroupElement(perRegister, thread % 128, inStep);
             EXPECT_EQ(at.k, chunk * g.chunkK() + int64_t{step} * g.mmaK + fragment.k);
             // Of row tile t, warpgroup by warpgroup.
@@ -217,9 +229,10 @@ TEST(WarpgroupOrder, LanesOfAWarpReadDifferentBanks) {
   const LayoutSection &codes = layout.sections[0];
   // Where the layout puts each code of the tile.
   std::map<std::pair<int64_t, int64_t>, int64_t> byteOf;
+  int64_t inTile = codes.tileN * codes.tileK;
   for (int64_t position = 0; position < g.tileN * g.tileK; ++position) {
-    Coordinates at = coordinatesOf(codes, position);
-    byteOf[{at.n, at.k}] = position / 2;
+    Coordinates at = coordinatesOf(codes, position % inTile);
+    byteOf[{at.n, position / inTile * codes.tileK + at.k}] = position / 2;
   }
   int perRegister = elementsPerRegister(placed->mmaType);
   for (int64_t warp = 0; warp < g.warpsN; ++warp)
@@ -249,7 +262,8 @@ TEST(WarpgroupOrder, LanesOfAWarpReadDifferentBanks) {
     }
 }
 
-// One bulk copy brings a k tile of codes: it is contiguous, aligned and in the order of the tiles.
+// One bulk copy brings a k tile of codes of a panel: it is contiguous, aligned and in the order of
+// the tiles.
 TEST(WarpgroupOrder, ATileOfCodesIsOneRun) {
   dsl::Gemm gemm = gemmWith("f16");
   Result<PlacedGemm> placed =

@@ -89,7 +89,8 @@ TEST(Partition, Schedules) {
   for (const char *schedule :
        {"pipeline: 2", "pipeline: 5 launch: dependent", "tile: 8 x 32 x 64 warps: 1 x 2",
         "tile: 64 x 64 x 128 warps: 2 x 2", "split_k: 2 balance: tiles",
-        "split_k: 7 tile: 16 x 64 x 64 balance: cost"})
+        "split_k: 7 tile: 16 x 64 x 64 balance: cost",
+        "tile: 16 x 128 x 128 warps: 1 x 8 packing: panels"})
     expectWithinBound(mixed("int4_g128", mix("int4_token", "int8_token"), "sm_80", {21, 144, 1100},
                             schedule, "bf16"));
 }
@@ -140,7 +141,8 @@ TEST_P(Specialized, AreWithinTheBound) {
         "roles: imfp tile: 32 x 128 x 128 warps: 1 x 4 x 2 pipeline: 4 launch: dependent",
         "roles: imfp tile: 32 x 192 x 128 warps: 1 x 12 pipeline: 3",
         "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 split_k: 3",
-        "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 split_k: stream balance: tiles",
+        "roles: imfp tile: 16 x 128 x 128 warps: 1 x 8 split_k: stream balance: tiles "
+        "packing: panels",
         "roles: imfp tile: 16 x 64 x 128 warps: 1 x 4 split_k: stream balance: cost ctas: 5 "
         "launch: "
         "dependent",

@@ -169,7 +169,7 @@ TEST_P(Wgmma, IsWithinTheBound) {
     expectWithinBound({operands.weight,
                        operands.activation,
                        i % 2 == 0 ? "f16" : "f32",
-                       schedule(operands, all[i]),
+                       schedule(operands, all[i]) + (i % 3 == 1 ? " packing: panels" : ""),
                        "sm_90a",
                        {all[i].m + 5, all[i].n + 33,
                         4 * rowK(operands) * all[i].rows - 7 * (rowK(operands) / 16)}});
@@ -183,12 +183,13 @@ TEST_P(Wgmma, IsWithinTheBoundOnSmallAndOddShapes) {
   const Shape apart{16, 128, 1, "1 x 8", 1, 3, true, 1, 1, "excp"};
   const Shape stream{16, 64, 1, "1 x 4 x 2", 0, 4, true};
   const std::string schedules[] = {schedule(operands, one),
-                                   schedule(operands, two),
+                                   schedule(operands, two) + " packing: panels",
                                    schedule(operands, four),
-                                   schedule(operands, apart),
+                                   schedule(operands, apart) + " packing: panels",
                                    schedule(operands, stream),
                                    "roles: imfp",
-                                   "roles: excp"};
+                                   "roles: excp",
+                                   "packing: panels"};
   constexpr GemmShape sizes[] = {
       {1, 64, 128}, {3, 65, 321}, {37, 130, 1000}, {130, 264, 192}, {9, 1, 7}};
   for (size_t i = 0; i < std::size(sizes); ++i)
@@ -249,7 +250,7 @@ TEST(WgmmaPersistent, TilesOfOneCtaFollowEachOther) {
     Case test{each.operands.weight,
               each.operands.activation,
               "f16",
-              schedule(each.operands, each.shape),
+              schedule(each.operands, each.shape) + (each.shape.n > 64 ? " packing: panels" : ""),
               "sm_90a",
               size};
     Outcome result;
@@ -329,9 +330,10 @@ public:
       else if (below(3) == 0)
         shape.split = 0;
       const char *outputs[] = {"f16", "bf16", "f32"};
-      Case test{operands.weight,   operands.activation,
-                outputs[below(3)], schedule(operands, shape),
-                "sm_90a",          size};
+      Case test{
+          operands.weight,   operands.activation,
+          outputs[below(3)], schedule(operands, shape) + (below(2) == 0 ? " packing: panels" : ""),
+          "sm_90a",          size};
       Result<dsl::Module> module = dsl::parseModule(declaration(test), "drawn.rho", nullptr);
       EXPECT_TRUE(module.ok()) << module.error().str();
       if (compiler::plan(module->gemms.at(0), {size.m, size.n, size.k},

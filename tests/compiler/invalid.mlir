@@ -4,6 +4,8 @@
 // RUN: not %rho compile %t/program.mlir --from=rho --emit=ptx 2>&1 | FileCheck %t/program.mlir
 // RUN: not %rho compile %t/shared.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/shared.mlir
 // RUN: not %rho compile %t/batch.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/batch.mlir
+// RUN: not %rho compile %t/panel.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/panel.mlir
+// RUN: not %rho compile %t/copy_panel.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/copy_panel.mlir
 // RUN: not %rho compile %t/depth.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/depth.mlir
 // RUN: not %rho compile %t/costs.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/costs.mlir
 // RUN: not %rho compile %t/free.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/free.mlir
@@ -37,18 +39,32 @@ rho.gemm @g attributes {weight = "f16", activation = "f16", output = "f16", plan
 
 //--- shared.mlir
 // CHECK: shared part has 24 bytes; it must be a multiple of 16
-tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %0 = tile.alloc_shared "x" : <24 x 4>
 }
 
 //--- batch.mlir
 // CHECK: batch rows of a tile must be a power of two or a multiple of 16, at most 4096, found 24
-tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 24 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "imfp" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 24 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "imfp" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+}
+
+//--- panel.mlir
+// CHECK: panels are of 3 warps; their number must divide 4
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "imfp" cluster 1 x 1 panel 3>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+}
+
+//--- copy_panel.mlir
+// CHECK: 'tile.copy_panel' op fills share 2 of 2 of 2048 bytes; shares are numbered from 0 and multiples of 16 bytes
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+^bb0(%w: !llvm.ptr<1>):
+  %c = arith.constant 0 : i32
+  %b = tile.alloc_shared "weight.element" : <2048 x 2>
+  tile.copy_panel %w + 0 tile %c of 1024 to %b[%c] panel 2 of 2 : !llvm.ptr<1>, <2048 x 2>
 }
 
 //--- depth.mlir
 // CHECK: 'tile.pipeline' op depth is 17; it must be between 2 and 16
-tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %c = arith.constant 0 : i32
   tile.pipeline %c to %c depth 17 produce {
   ^bb0(%kt: i32, %slot: i32):
@@ -61,7 +77,7 @@ tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x
 
 //--- costs.mlir
 // CHECK: has 2 parts and 1 costs; they are as many
-tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 0 roles "uniform" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 0 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %m = arith.constant 1 : i32
   tile.for_tiles 8 x %m x 32 parts %m, %m cost [4] {
   ^bb0(%n: i32, %row: i32, %first: i32, %last: i32, %shares: i32, %share: i32, %place: i32):
@@ -70,7 +86,7 @@ tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x
 
 //--- free.mlir
 // CHECK: a k tile costs 0; it must be at least 1
-tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 0 roles "uniform" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 0 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %m = arith.constant 1 : i32
   tile.for_tiles 8 x %m x 32 parts %m, %m cost [4, 0] {
   ^bb0(%n: i32, %row: i32, %first: i32, %last: i32, %shares: i32, %share: i32, %place: i32):
@@ -79,7 +95,7 @@ tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x
 
 //--- mma.mlir
 // CHECK: 'tile.mma' op operand A has 1 registers; it must have 4
-tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %a = arith.constant 0 : i32
   %b = arith.constant dense<0> : vector<2xi32>
   %c = tile.zero : vector<4xf32>
@@ -88,7 +104,7 @@ tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x
 
 //--- dot.mlir
 // CHECK: 'tile.dot' op batch rows must be vectors of one length of the accumulator's type
-tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 2 x 16 x 64 warps 1 x 1 x 1 mma "s8" codes 4 split 1 roles "gemv" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 2 x 16 x 64 warps 1 x 1 x 1 mma "s8" codes 4 split 1 roles "gemv" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %a = arith.constant 0 : i32
   %b = arith.constant dense<0> : vector<4xi32>
   %c = tile.zero : vector<4xf32>
@@ -97,7 +113,7 @@ tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 2 x 
 
 //--- run.mlir
 // CHECK: 'tile.dot' op batch rows have no numbers of register 4
-tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 2 x 16 x 64 warps 1 x 1 x 1 mma "s8" codes 4 split 1 roles "gemv" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 2 x 16 x 64 warps 1 x 1 x 1 mma "s8" codes 4 split 1 roles "gemv" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %a = arith.constant 0 : i32
   %b = arith.constant dense<0> : vector<4xi32>
   %c = tile.zero : vector<4xi32>
@@ -106,17 +122,17 @@ tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 2 x 
 
 //--- roles.mlir
 // CHECK: roles are 'both'; they must be uniform, imfp, excp or gemv
-tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "both" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "both" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
 }
 
 //--- cluster.mlir
 // CHECK: cluster is 4 x 4; it must have 1 to 8 CTAs
-tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "imfp" cluster 4 x 4>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "imfp" cluster 4 x 4 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
 }
 
 //--- warpgroup_mma.mlir
 // CHECK: 'tile.warpgroup_mma' op operand A has 3 registers; it must have 4 for each step and row tile
-tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "imfp" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "imfp" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %a = arith.constant 0 : i32
   %x = tile.alloc_shared "x" : <2048 x 4>
   %c:2 = tile.warpgroup_mma "f16"(%a, %a, %a), %x[%a] steps 1 from 0 : <2048 x 4> -> vector<4xf32>, vector<4xf32>
@@ -124,7 +140,7 @@ tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 
 
 //--- box_rows.mlir
 // CHECK: 'tile.store_box' op slices have 32 rows and the buffer holds 4; they must be multiples of 8 and fill a tile of 64
-tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 64 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "imfp" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 64 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "imfp" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
 ^bb0(%map: !llvm.ptr):
   %i = arith.constant 0 : i32
   %c = tile.zero : vector<4xf32>
@@ -134,7 +150,7 @@ tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 64 
 
 //--- box_bytes.mlir
 // CHECK: 'tile.store_box' op buffer part has 4096 bytes; 64 rows of f16 have 8192
-tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 64 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "imfp" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 64 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "imfp" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
 ^bb0(%map: !llvm.ptr):
   %i = arith.constant 0 : i32
   %c = tile.zero : vector<4xf32>
@@ -144,7 +160,7 @@ tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 64 
 
 //--- two_operands.mlir
 // CHECK: 'tile.warpgroup_mma' op operand A is in registers and in shared memory; it must be in one of them
-tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "excp" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "excp" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %a = arith.constant 0 : i32
   %x = tile.alloc_shared "x" : <2048 x 4>
   %y = tile.alloc_shared "y" : <8192 x 3>
@@ -153,7 +169,7 @@ tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 
 
 //--- store_operand.mlir
 // CHECK: 'tile.store_operand' op operand A has 2 registers; it must have 4
-tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "excp" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "excp" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %a = arith.constant 0 : i32
   %y = tile.alloc_shared "y" : <8192 x 3>
   tile.store_operand(%a, %a) to %y[%a] step 0 row_tile 0 : <8192 x 3>
@@ -161,14 +177,14 @@ tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 
 
 //--- element.mlir
 // CHECK: attribute 'element' failed to satisfy constraint: string attribute names an element type
-tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %n = arith.constant 1.0 : f32
   %0 = tile.pair %n as "f-1"
 }
 
 //--- decode.mlir
 // CHECK: 'tile.pipeline' op bodies take the k tile and the slot, decode and then consume also the operand's slot
-tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "excp" cluster 1 x 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 4 x 1 mma "f16" codes 4 split 1 roles "excp" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %c = arith.constant 0 : i32
   tile.pipeline %c to %c depth 4 produce {
   ^bb0(%kt: i32, %slot: i32):
