@@ -112,9 +112,12 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
                                                      const dsl::ScheduleDecl::Tile &tile) {
   if (gemm.schedule.warps)
     return {*gemm.schedule.warps};
-  // In panels also four warpgroups: of 16 rows a warp, as kernels for more rows of the batch have.
-  bool panels = gemm.schedule.packing == dsl::ScheduleDecl::Packing::Panels;
-  const int64_t mostAlongN = panels ? 16 : warpsOfThree;
+  // Four warpgroups won where integer sums are scaled. In panels they have 16 rows a warp, as
+  // kernels for more rows of the batch do.
+  constexpr int64_t warpsOfFour = 4 * 4;
+  bool mayBeFour = gemm.schedule.packing == dsl::ScheduleDecl::Packing::Panels ||
+                   (placed.flushK > 0 && placed.integerAccumulator);
+  const int64_t mostAlongN = mayBeFour ? warpsOfFour : warpsOfThree;
   bool fits = false;
   for (int64_t n = 1; n <= mostAlongN; ++n)
     fits |= dividesRows(tile.n, n);
@@ -143,8 +146,9 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
     bool byInstruction = tile.n % Geometry::instructionRows == 0;
     for (int64_t n = 2; n <= mostAlongN; ++n)
       for (int64_t k : {1, 2, 3, 4, 6, 8}) {
+        int64_t most = n == warpsOfFour ? n : mostWarps;
         bool isUsual = byInstruction ? n % 4 == 0 && k <= 4 : n * k % 4 == 0;
-        if (isUsual && dividesRows(tile.n, n) && tile.n <= 32 * n && n * k <= mostWarps &&
+        if (isUsual && dividesRows(tile.n, n) && tile.n <= 32 * n && n * k <= most &&
             (k != 3 || placed.flushK > 0) && !cutsBlocks(n) && (k == 1 || tile.m * tile.n <= 8192))
           result.push_back({1, n, k});
       }
