@@ -212,7 +212,7 @@ Result<std::string> orFatal(llvm::function_ref<Result<std::string>(Compilation &
 
 // Of operands of f16, where scales, offsets or special values of any size make them: what codes of
 // at most 8 bits make is known when a kernel is planned.
-void addOperandRange(const dsl::Format &weight, const PlacedGemm &placed, int of,
+void addOperandRange(const dsl::Format &weight, const PlacedGemm &placed, OperandRange::Of of,
                      std::vector<OperandRange> &ranges) {
   if (placed.mmaType != "f16")
     return;
@@ -234,9 +234,10 @@ void addOperandRange(const dsl::Format &weight, const PlacedGemm &placed, int of
 std::vector<OperandRange> operandRanges(const dsl::Gemm &gemm, const PlacedGemm &placed) {
   std::vector<OperandRange> ranges;
   forEachGemm(gemm, placed, [&](const dsl::Gemm &part, const PlacedGemm &how) {
-    addOperandRange(part.weight, how, how.sparseBits > 0 ? 2 : 0, ranges);
+    addOperandRange(part.weight, how,
+                    how.sparseBits > 0 ? OperandRange::Of::Both : OperandRange::Of::Weight, ranges);
     if (how.residual)
-      addOperandRange(residualOf(part).weight, *how.residual, 1, ranges);
+      addOperandRange(residualOf(part).weight, *how.residual, OperandRange::Of::Residual, ranges);
   });
   return ranges;
 }

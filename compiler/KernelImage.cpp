@@ -160,7 +160,8 @@ std::string KernelImage::printFacts() const {
     text += "origin path=" + origin + "\n";
   for (const OperandRange &range : operands)
     text += "operands type=" + range.type + " log2=" + std::to_string(range.log2) +
-            " outside=" + printNumbers(range.outside) + " of=" + std::to_string(range.of) + "\n";
+            " outside=" + printNumbers(range.outside) +
+            " of=" + std::to_string(static_cast<int>(range.of)) + "\n";
   return text + weight.print();
 }
 
@@ -236,7 +237,7 @@ Result<KernelImage> KernelImage::parse(std::string_view facts, std::string ptx) 
       if (fields.ok() && (!outside || !dsl::ElementType::fromName(range.type)))
         return fail(number, "there are no such operands");
       range.outside = outside.value_or(std::vector<uint8_t>());
-      range.of = static_cast<int>(fields.number("of", 0, 2));
+      range.of = static_cast<OperandRange::Of>(fields.number("of", 0, 2));
       image.operands.push_back(std::move(range));
     } else if (line->starts_with("parameter ")) {
       fields.word("parameter");

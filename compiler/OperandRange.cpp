@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <limits>
 #include <sstream>
 
 namespace rho::compiler {
@@ -65,14 +64,15 @@ std::shared_ptr<const dsl::Format> insideOf(const OperandRange &range, const dsl
   dsl::Format inside = format;
   inside.requirements.clear();
   inside.residual.reset();
-  inside.value = nullptr;
+  std::vector<dsl::ExprPtr> factors;
   for (const dsl::ExprPtr &factor : dsl::factorsOf(format.value)) {
     const bool isOutside = factor->kind == Expr::Kind::Component &&
                            std::find(range.outside.begin(), range.outside.end(),
                                      factor->component) != range.outside.end();
     if (!isOutside && !dsl::isLiteral(*factor))
-      inside.value = inside.value ? dsl::binary(Expr::Op::Mul, inside.value, factor) : factor;
+      factors.push_back(factor);
   }
+  inside.value = dsl::productOf(factors);
   return std::make_shared<const dsl::Format>(std::move(inside));
 }
 
@@ -80,14 +80,14 @@ std::shared_ptr<const dsl::Format> insideOf(const OperandRange &range, const dsl
 
 std::optional<Error> beyondOperands(const OperandRange &range, const dsl::QuantizedMatrix &weight) {
   const dsl::QuantizedMatrix &codes =
-      weight.parts.empty() ? weight : weight.parts[range.of == 1 ? 1 : 0];
+      weight.parts.empty() ? weight : weight.parts[range.of == OperandRange::Of::Residual ? 1 : 0];
   const auto inside = insideOf(range, *codes.format);
   // What is rounded to the largest number is in range.
   const dsl::ElementType operand = dsl::ElementType::get(range.type);
   const double most = operand.maxFinite(),
                halfStep = std::ldexp(0.5, std::ilogb(most) - operand.mantissaBits());
   const double element = inside->element().type.maxFinite();
-  const double share = range.of == 2 ? element / (element + 0.5) : 1;
+  const double share = range.of == OperandRange::Of::Both ? element / (element + 0.5) : 1;
   const double limit = std::ldexp((most + halfStep) * share, -range.log2);
   std::vector<double> largest;
   for (size_t i = 0; i < codes.components.size(); ++i) {

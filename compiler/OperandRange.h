@@ -15,9 +15,9 @@ struct OperandRange {
   std::string type;
   int log2 = 0;
   std::vector<uint8_t> outside; // components that are applied to sums
-  // Of which numbers: the weight's (0), its residual's (1), or the weight's with a residual that
-  // shares its scales, at most half a step of the element more (2).
-  int of = 0;
+  // Of the weight's numbers, of its residual's, or of the weight's with a residual that shares its
+  // scales, at most half a step of the element more.
+  enum class Of : uint8_t { Weight, Residual, Both } of = Of::Weight;
   friend bool operator==(const OperandRange &, const OperandRange &) = default;
 };
 

@@ -74,24 +74,24 @@ static std::vector<bool> componentFactors(const Format &format) {
   return {counts.begin(), counts.end()};
 }
 
-bool isProduct(const Format &format) {
+static bool isProduct(const Expr &value, const Format &format) {
   std::vector<int> counts(format.components.size(), 0);
-  return !format.element().remap && countFactors(*format.value, counts) &&
+  return !format.element().remap && countFactors(value, counts) &&
          std::all_of(counts.begin(), counts.end(), [](int count) { return count == 1; });
 }
+bool isProduct(const Format &format) { return isProduct(*format.value, format); }
 
 std::optional<double> literalFactor(const Format &format) {
   double all = 1;
-  ExprPtr others;
-  for (const ExprPtr &factor : factorsOf(format.value)) {
+  std::vector<ExprPtr> others;
+  for (ExprPtr &factor : factorsOf(format.value)) {
     if (isLiteral(*factor))
       all *= numberOf(*factor);
     else
-      others = others ? binary(Expr::Op::Mul, others, factor) : factor;
+      others.push_back(std::move(factor));
   }
-  Format rest = format;
-  rest.value = others;
-  return others && isProduct(rest) ? std::optional(all) : std::nullopt;
+  ExprPtr rest = productOf(others);
+  return rest && isProduct(*rest, format) ? std::optional(all) : std::nullopt;
 }
 
 bool isRemappedProduct(const Format &format) {

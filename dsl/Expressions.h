@@ -74,5 +74,12 @@ inline std::vector<ExprPtr> factorsOf(const ExprPtr &expr) {
   appendFactors(expr, factors);
   return factors;
 }
+// Null of none.
+inline ExprPtr productOf(const std::vector<ExprPtr> &factors) {
+  ExprPtr product;
+  for (const ExprPtr &factor : factors)
+    product = product ? binary(Expr::Op::Mul, product, factor) : factor;
+  return product;
+}
 
 } // namespace rho::dsl

@@ -50,7 +50,7 @@ Format valuesAs(ElementType type, const Format &format, bool keepsGroups) {
 Format valueOfElement(const Format &format, const Format &values) {
   Format result = format;
   result.requirements.clear();
-  result.value = nullptr;
+  std::vector<ExprPtr> others;
   std::vector<bool> kept(format.components.size(), false);
   for (const ExprPtr &factor : factorsOf(format.value)) {
     const bool bare = factor->kind == Expr::Kind::Component && factor->component != 0;
@@ -58,8 +58,9 @@ Format valueOfElement(const Format &format, const Format &values) {
     if (bare && !kept[component] && componentNamed(values, format.components[component].name))
       kept[component] = true;
     else if (!isLiteral(*factor))
-      result.value = result.value ? binary(Expr::Op::Mul, result.value, factor) : factor;
+      others.push_back(factor);
   }
+  result.value = productOf(others);
   return result;
 }
 

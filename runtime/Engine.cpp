@@ -114,6 +114,15 @@ Result<const dsl::Gemm *> findGemm(const dsl::Module &module, std::string_view n
   return makeError(DiagId::unknown_gemm, {std::string(name), dsl::listed(name, names)});
 }
 
+Result<const dsl::Gemm *> gemmOf(const Engine &engine, const Module &module,
+                                 std::string_view name) {
+  if (Status valid = checkHandle(engine, "engine"); !valid)
+    return valid.error();
+  if (Status valid = checkHandle(module, "module"); !valid)
+    return valid.error();
+  return findGemm(module.impl().module, name);
+}
+
 std::string Engine::Impl::kernelKey(const std::vector<std::string> &what,
                                     const std::string &target) const {
   cache::Sha256 hash;
@@ -364,12 +373,7 @@ Result<Gemm> Engine::Impl::compileAs(std::shared_ptr<const Module::Impl> module,
 Result<std::vector<Gemm>> Engine::compileShared(const Module &module, std::string_view name,
                                                 int64_t n, int64_t k,
                                                 std::span<const int64_t> batches) const {
-  if (Status valid = checkHandle(*this, "engine"); !valid)
-    return valid.error();
-  if (Status valid = checkHandle(module, "module"); !valid)
-    return valid.error();
-  const dsl::Module &declared = module.impl().module;
-  Result<const dsl::Gemm *> found = findGemm(declared, name);
+  Result<const dsl::Gemm *> found = gemmOf(*this, module, name);
   if (!found)
     return found.error();
   const dsl::Gemm &gemm = **found;
@@ -385,7 +389,7 @@ Result<std::vector<Gemm>> Engine::compileShared(const Module &module, std::strin
   }
   auto plans = pimpl->sharedPlans.get(key, [&]() -> Result<std::shared_ptr<const Plans>> {
     Result<Plans> shared = compiler::sharedPlans(target->gemm, problems, pimpl->backend->model(),
-                                                 declared.sources.get());
+                                                 module.impl().module.sources.get());
     if (!shared)
       return shared.error();
     return std::make_shared<const Plans>(std::move(*shared));
@@ -408,12 +412,8 @@ Result<std::vector<Gemm>> Engine::compileShared(const Module &module, std::strin
 
 Result<Gemm> Engine::compile(const Module &module, std::string_view name,
                              const GemmShape &shape) const {
-  if (Status valid = checkHandle(*this, "engine"); !valid)
-    return valid.error();
-  if (Status valid = checkHandle(module, "module"); !valid)
-    return valid.error();
   Stopwatch watch;
-  Result<const dsl::Gemm *> found = findGemm(module.impl().module, name);
+  Result<const dsl::Gemm *> found = gemmOf(*this, module, name);
   if (!found)
     return found.error();
   const Request request = requestFor(module.impl(), **found, shape);

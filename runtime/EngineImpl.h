@@ -40,6 +40,8 @@ struct RequestHash {
 // The gemm of that name, or the only one for an empty name. Errors: no_gemm, ambiguous_gemm,
 // unknown_gemm.
 Result<const dsl::Gemm *> findGemm(const dsl::Module &module, std::string_view name);
+// The same for calls of the API, whose handles may be empty.
+Result<const dsl::Gemm *> gemmOf(const Engine &engine, const Module &module, std::string_view name);
 // `gemm` is one of the module's own.
 Request requestFor(const Module::Impl &module, const dsl::Gemm &gemm, const GemmShape &shape);
 

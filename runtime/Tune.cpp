@@ -39,22 +39,17 @@ std::vector<std::string> warningsOf(const std::vector<Result<Gemm>> &gemms) {
 
 Result<TuneReport> Engine::tune(const Module &module, std::string_view name, const GemmShape &shape,
                                 const MeasureGemm &measure, const TuneOptions &options) const {
-  if (Status valid = checkHandle(*this, "engine"); !valid)
-    return valid.error();
-  if (Status valid = checkHandle(module, "module"); !valid)
-    return valid.error();
-  if (!measure)
-    return makeError(DiagId::null_pointer, {"measure"});
-  const dsl::Module &declared = module.impl().module;
-  Result<const dsl::Gemm *> found = findGemm(declared, name);
+  Result<const dsl::Gemm *> found = gemmOf(*this, module, name);
   if (!found)
     return found.error();
+  if (!measure)
+    return makeError(DiagId::null_pointer, {"measure"});
   const dsl::Gemm &gemm = **found;
   const auto target = pimpl->onTarget(gemm);
   const compiler::DeviceModel &device = pimpl->backend->model();
   auto most = static_cast<size_t>(std::max<int64_t>(options.candidates, 1));
   Result<std::vector<compiler::Plan>> plans = compiler::planCandidates(
-      target->gemm, {shape.m, shape.n, shape.k}, device, most, declared.sources.get());
+      target->gemm, {shape.m, shape.n, shape.k}, device, most, module.impl().module.sources.get());
   if (!plans)
     return plans.error();
 
