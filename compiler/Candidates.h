@@ -23,5 +23,9 @@ Result<Plan> adoptPlan(const dsl::Gemm &gemm, const Problem &problem, const Devi
 // Errors: those of plan(), no_shared_layout.
 Result<std::vector<Plan>> sharedPlans(const dsl::Gemm &gemm, const std::vector<Problem> &problems,
                                       const DeviceModel &device, const SourceMap *sources);
+// The fastest plan for `m` that reads the weight of `other`, a plan of the same gemm. Errors: as
+// above.
+Result<Plan> planSharing(const dsl::Gemm &gemm, const Plan &other, int64_t m,
+                         const DeviceModel &device, const SourceMap *sources);
 
 } // namespace rho::compiler

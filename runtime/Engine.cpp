@@ -410,6 +410,26 @@ Result<std::vector<Gemm>> Engine::compileShared(const Module &module, std::strin
   return gemms;
 }
 
+Result<Gemm> Engine::compileSharing(const Gemm &gemm, int64_t m) const {
+  if (Status valid = checkHandle(*this, "engine"); !valid)
+    return valid.error();
+  if (Status valid = checkHandle(gemm, "gemm"); !valid)
+    return valid.error();
+  const Gemm::Impl &other = gemm.impl();
+  if (other.backend != pimpl->backend)
+    return makeError(DiagId::wrong_device, {"the engine"});
+  const auto &target = other.prepared->target;
+  Result<compiler::Plan> read = compiler::Plan::parse(other.prepared->report.plan);
+  if (!read)
+    return read.error();
+  Result<compiler::Plan> plan = compiler::planSharing(
+      target->gemm, *read, m, pimpl->backend->model(), other.module->module.sources.get());
+  if (!plan)
+    return plan.error();
+  return pimpl->compileAs(other.module, *other.gemm, target, {m, other.shape.n, other.shape.k},
+                          *plan);
+}
+
 Result<Gemm> Engine::compile(const Module &module, std::string_view name,
                              const GemmShape &shape) const {
   Stopwatch watch;

@@ -239,6 +239,10 @@ public:
   // are cores. Errors: those of compile(), no_shared_layout.
   Result<std::vector<Gemm>> compileShared(const Module &module, std::string_view gemm, int64_t n,
                                           int64_t k, std::span<const int64_t> batches) const;
+  // The same gemm for `m` rows, reading weights that were packed for `gemm`: the fastest, by
+  // prediction, of its weightLayout(). What compileShared() made serves most m; what compile() made
+  // for few rows may serve those alone. Errors: those of compile(), no_shared_layout, wrong_device.
+  Result<Gemm> compileSharing(const Gemm &gemm, int64_t m) const;
   // Compiles the planner's best candidates, in as many threads as there are cores, then measures
   // one after the other and keeps the fastest on disk. compile() uses it from then on for this
   // declaration, n, k, m up to the next multiple of 16 (from 33 to 1024, else the next power of

@@ -70,6 +70,13 @@ Result<Shared> bestLayout(const dsl::Gemm &gemm, const std::vector<Problem> &pro
   return best;
 }
 
+Error noneShared(const dsl::Gemm &gemm, const std::vector<Problem> &problems) {
+  std::string sizes;
+  for (const Problem &problem : problems)
+    sizes += (sizes.empty() ? "" : ", ") + std::to_string(problem.m);
+  return makeError(DiagId::no_shared_layout, {gemm.name, sizes});
+}
+
 } // namespace
 
 Result<std::vector<Plan>> sharedPlans(const dsl::Gemm &gemm, const std::vector<Problem> &problems,
@@ -94,10 +101,30 @@ Result<std::vector<Plan>> sharedPlans(const dsl::Gemm &gemm, const std::vector<P
   Shared &best = panels ? byPanels : *byTiles;
   if (!best.plans.empty() || problems.empty())
     return std::move(best.plans);
-  std::string sizes;
-  for (const Problem &problem : problems)
-    sizes += (sizes.empty() ? "" : ", ") + std::to_string(problem.m);
-  return makeError(DiagId::no_shared_layout, {gemm.name, sizes});
+  return noneShared(gemm, problems);
+}
+
+Result<Plan> planSharing(const dsl::Gemm &gemm, const Plan &other, int64_t m,
+                         const DeviceModel &device, const SourceMap *sources) {
+  LayoutOfPlans layouts(gemm, device);
+  Result<std::string> wanted = layouts.of(other);
+  if (!wanted)
+    return wanted.error();
+  dsl::Gemm packedAlike = gemm;
+  packedAlike.schedule.packing = other.schedule.packing;
+  const Problem problem{m, other.problem.n, other.problem.k};
+  Result<std::vector<Plan>> ranked =
+      rankedPlans(packedAlike, problem, device, std::numeric_limits<size_t>::max(), sources);
+  if (!ranked)
+    return ranked.error();
+  for (Plan &plan : *ranked) {
+    Result<std::string> layout = layouts.of(plan);
+    if (!layout)
+      return layout.error();
+    if (*layout == *wanted)
+      return std::move(plan);
+  }
+  return noneShared(gemm, {other.problem, problem});
 }
 
 } // namespace rho::compiler

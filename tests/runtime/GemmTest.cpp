@@ -3,17 +3,12 @@
 #include "runtime/Handles.h"
 #include "tests/runtime/Declarations.h"
 #include "tests/runtime/TemporaryFolder.h"
+#include "tests/runtime/Walk.h"
 
 #include <gtest/gtest.h>
 
 namespace rho {
 namespace {
-
-dsl::QuantizedMatrix quantized(const dsl::Format &format, const std::vector<float> &x, int64_t rows,
-                               int64_t k) {
-  return must(dsl::quantize(std::make_shared<const dsl::Format>(format),
-                            {x.data(), dsl::MatrixView::Type::F32, rows, k, k}, false));
-}
 
 bool sameCodes(const dsl::QuantizedMatrix &a, const dsl::QuantizedMatrix &b) {
   if (a.components.size() != b.components.size())
@@ -27,35 +22,6 @@ bool sameCodes(const dsl::QuantizedMatrix &a, const dsl::QuantizedMatrix &b) {
   }
   return true;
 }
-
-struct Walk {
-  explicit Walk(const char *text, GemmShape shape = {5, 64, 192}, const char *target = "sm_80")
-      : device(must(Device::emulated(target))), module(parsed(text)),
-        gemm(must(engine.compile(module, "", shape))), shape(shape),
-        w(numbers(shape.n, shape.k, 1)), x(numbers(shape.m, shape.k, 2)),
-        weight(must(gemm.packWeights(w.data(), ScalarType::F32, shape.k))),
-        activations(must(gemm.makeActivations())),
-        input(must(device.allocate(shape.m * shape.k * 4))),
-        output(must(device.allocate(shape.m * shape.n * 4))),
-        workspace(must(device.allocate(gemm.workspaceBytes()))) {
-    EXPECT_TRUE(input.write(x.data(), input.bytes()));
-  }
-  Status quantize() const {
-    return gemm.quantizeActivations(activations, input.address(), ScalarType::F32, shape.k);
-  }
-  Status launch() const { return gemm.launch(weight, activations, output.address(), workspace); }
-  const dsl::Gemm &declared() const { return module.impl().module.gemms[0]; }
-
-  Device device;
-  Engine engine = must(Engine::create(device, noDisk()));
-  Module module;
-  Gemm gemm;
-  GemmShape shape;
-  std::vector<float> w, x;
-  Buffer weight;
-  Activations activations;
-  Buffer input, output, workspace;
-};
 
 class GemmResults : public testing::TestWithParam<const char *> {};
 
@@ -209,69 +175,6 @@ TEST(Gemm, GemmsOfAnySizeUseAWorkspaceInTurns) {
     ASSERT_TRUE(many.output.read(second.data(), many.output.bytes()));
     EXPECT_EQ(first, second) << split;
   }
-}
-
-// What decoding and prefilling read of a model lies in memory once.
-TEST(Gemm, GemmsOfSeveralBatchesShareAWeight) {
-  constexpr const char *fine =
-      "format w { element: e2m1 block: e4m3 per k[16] value = element * block } "
-      "gemm g { weight: w activation: bf16 output: f32 }";
-  struct Shared {
-    const char *text, *target;
-    int64_t n, k;
-  };
-  for (auto [text, target, n, k] :
-       {Shared{w4a8, "sm_90a", 256, 256}, Shared{w4a16, "sm_90a", 256, 256},
-        Shared{w4a8, "sm_90a", 4096, 192}, Shared{w4a8, "sm_80", 200, 320},
-        Shared{fine, "sm_90a", 200, 320}}) {
-    Walk s(text, {300, n, k}, target);
-    const std::vector<int64_t> batches{1, 300, 40};
-    std::vector<Gemm> gemms = must(s.engine.compileShared(s.module, "", n, k, batches));
-    ASSERT_EQ(gemms.size(), batches.size());
-    Buffer weight = must(gemms[0].packWeights(s.w.data(), ScalarType::F32, k));
-    for (size_t i = 0; i < gemms.size(); ++i) {
-      const Gemm &gemm = gemms[i];
-      const int64_t m = batches[i];
-      EXPECT_EQ(gemm.shape().m, m);
-      EXPECT_EQ(gemm.weightLayout(), gemms[0].weightLayout());
-      Activations activations = must(gemm.makeActivations());
-      Buffer workspace = must(s.device.allocate(gemm.workspaceBytes()));
-      ASSERT_TRUE(gemm.quantizeActivations(activations, s.input.address(), ScalarType::F32, k));
-      ASSERT_EQ(errorText(gemm.launch(weight, activations, s.output.address(), workspace)), "");
-      std::vector<float> y(static_cast<size_t>(m * n));
-      ASSERT_TRUE(s.output.read(y.data(), m * n * 4));
-      kernels::ReferenceOutput expected = kernels::reference(
-          quantized(s.declared().activation, s.x, m, k), quantized(s.declared().weight, s.w, n, k));
-      for (size_t j = 0; j < y.size(); ++j)
-        ASSERT_NEAR(y[j], expected.y[j], expected.magnitude[j] * 1e-3) << m << ", " << j;
-    }
-    // Not the layouts that they have alone, which differ.
-    if (n == 256)
-      EXPECT_NE(must(s.engine.compile(s.module, "", {1, n, k})).weightLayout(),
-                must(s.engine.compile(s.module, "", {300, n, k})).weightLayout());
-    // The plans are kept.
-    EXPECT_EQ(must(s.engine.compileShared(s.module, "", n, k, batches))[1].report().plan,
-              gemms[1].report().plan);
-    EXPECT_TRUE(must(s.engine.compileShared(s.module, "", n, k, {})).empty());
-    EXPECT_EQ(errorText(s.engine.compileShared(s.module, "", n, k, std::vector<int64_t>{1, 0})),
-              errorText(s.engine.compile(s.module, "", {0, n, k})));
-  }
-}
-
-TEST(Gemm, PanelsAreTheSameBytesForOtherTiles) {
-  auto packed = [](const std::string &schedule, std::vector<uint8_t> &bytes) {
-    std::string text = w4a8;
-    text.insert(text.rfind('}'), " schedule { packing: panels " + schedule + " } ");
-    Walk s(text.c_str(), {70, 200, 512}, "sm_90a");
-    bytes.resize(static_cast<size_t>(s.weight.bytes()));
-    EXPECT_TRUE(s.weight.read(bytes.data(), s.weight.bytes()));
-    return s.gemm.weightLayout();
-  };
-  std::vector<uint8_t> few, many, wide;
-  const std::string layout = packed("roles: imfp tile: 16 x 64 x 256 warps: 1 x 4 x 2", few);
-  EXPECT_EQ(packed("roles: imfp tile: 64 x 192 x 128 warps: 1 x 12", many), layout);
-  EXPECT_EQ(packed("roles: excp tile: 32 x 128 x 128 warps: 1 x 8", wide), layout);
-  EXPECT_TRUE(few == many && few == wide);
 }
 
 // Infinite operands are an error of packing, with the first of them, and no NaN in an output.
