@@ -31,8 +31,8 @@ struct LayoutSection {
   int64_t bytes = 0;  // of the whole section
   int shift = 0;
   int codeBits = 0;
-  int64_t tileN = 0; // rows of one tile
-  int64_t tileK = 0; // columns of one tile, in units of `unitK`
+  int64_t tileN = 0; // rows of one tile: of codes and scales a panel
+  int64_t tileK = 0; // columns of one tile, in units of `unitK`: a chunk, or what is loaded at once
   // k extent of one code: 1 (element), G or a divisor of it (group, whose code is then there
   // several times), whole k (row, tensor)
   int64_t unitK = 1;
