@@ -92,22 +92,21 @@ public:
           return read.error();
         x = std::move(*read);
       }
-      for (const auto &format : formats) {
+      auto add = [&](const std::string &name, const auto &encoded) -> Status {
         progress.update("comparing " + progressBar(done, total) + ", " + tensor.name + " in " +
-                        format->name);
-        Result<ErrorRow> row = compare(tensor, weight, x, format);
+                        name);
+        Result<ErrorRow> row = compare(tensor, weight, x, encoded);
         if (!row)
           return row.error();
         rows.push_back(std::move(*row));
-      }
-      for (const SafetensorsFile &other : quantized) {
-        progress.update("comparing " + progressBar(done, total) + ", " + tensor.name + " in " +
-                        other.path());
-        Result<ErrorRow> row = compare(tensor, weight, x, other);
-        if (!row)
-          return row.error();
-        rows.push_back(std::move(*row));
-      }
+        return Done{};
+      };
+      for (const auto &format : formats)
+        if (Status added = add(format->name, format); !added)
+          return added.error();
+      for (const SafetensorsFile &other : quantized)
+        if (Status added = add(other.path(), other); !added)
+          return added.error();
       ++done;
       file.release(tensor);
     }
