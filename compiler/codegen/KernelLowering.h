@@ -79,6 +79,7 @@ protected:
   void lowerFindPieces(tile::FindPiecesOp find);
   Value firstByteOf(tile::CopyPiecesOp copy); // in global memory
   Value firstByteOf(tile::CopyPanelOp copy);
+  Value shareOf(tile::CopyPanelOp copy); // first byte in shared memory
   void lowerPrefetch(tile::PrefetchOp prefetch);
 
   // Fragments.cpp

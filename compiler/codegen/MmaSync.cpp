@@ -43,9 +43,7 @@ bool MmaSyncLowering::lowerFamily(mlir::Operation *inner) {
 }
 
 void MmaSyncLowering::lowerCopyPanel(tile::CopyPanelOp copy) {
-  Value part = add(partOf(copy.getBuffer(), copy.getSlot()),
-                   static_cast<int64_t>(copy.getPanel()) * copy.copiedBytes());
-  Value from = firstByteOf(copy);
+  Value part = shareOf(copy), from = firstByteOf(copy);
   forEachPiece(copy.copiedBytes() / 16, [&](Value piece, Value exists) {
     Value offset = mul(piece, 16);
     copyPiece(sharedAt(add(part, offset)), globalAt(from, widen(offset)), Value(), exists);

@@ -154,6 +154,11 @@ KernelLowering::Value KernelLowering::firstByteOf(tile::CopyPanelOp copy) {
   return globalAt(copy.getSource(), add(tiles, static_cast<int64_t>(copy.getBase())));
 }
 
+KernelLowering::Value KernelLowering::shareOf(tile::CopyPanelOp copy) {
+  return add(partOf(copy.getBuffer(), copy.getSlot()),
+             static_cast<int64_t>(copy.getPanel()) * copy.copiedBytes());
+}
+
 KernelLowering::Value KernelLowering::firstByteOf(tile::CopyPiecesOp copy) {
   Value offset = mul(widen(copy.getFirst()), static_cast<int64_t>(copy.getPieceBytes()));
   return globalAt(copy.getSource(), add(offset, static_cast<int64_t>(copy.getBase())));

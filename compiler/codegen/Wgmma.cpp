@@ -216,12 +216,9 @@ void WgmmaLowering::lowerRegisters(tile::RegistersOp registers) {
 }
 
 void WgmmaLowering::lowerCopyPanel(tile::CopyPanelOp copy) {
-  int64_t bytes = copy.copiedBytes();
-  Value to =
-      add(partOf(copy.getBuffer(), copy.getSlot()), static_cast<int64_t>(copy.getPanel()) * bytes);
   ptx("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];",
       "r,l,r,r", mlir::TypeRange(),
-      {sharedAddress(to), firstByteOf(copy), i32(bytes),
+      {sharedAddress(shareOf(copy)), firstByteOf(copy), i32(copy.copiedBytes()),
        barrierAt(barriers, copy.getSlot(), true)});
 }
 

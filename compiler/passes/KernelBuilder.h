@@ -3,6 +3,7 @@
 // plan.
 #pragma once
 
+#include "compiler/LayoutMap.h"
 #include "compiler/passes/GemmContext.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -335,7 +336,8 @@ private:
     return b == 1 ? a
                   : mlir::arith::DivUIOp::create(builder, at("schedule"), a, i32(b)).getResult();
   }
-  // Output tiles along m.
+  // Output tiles along n, and along m.
+  int64_t outputTilesN() const { return divideUp(context.plan.problem.n, g.tileN); }
   Value outputTilesM() { return divide(add(m, i32(g.tileM - 1)), g.tileM); }
   mlir::VectorType vectorOf(int64_t count, bool integer) {
     mlir::Type element = integer ? mlir::Type(builder.getI32Type()) : builder.getF32Type();

@@ -1,5 +1,4 @@
 // Placed gemms to programs of one thread block: the frame of the kernel, its tiles and its copies.
-#include "compiler/LayoutMap.h"
 #include "compiler/passes/KernelBuilder.h"
 #include "compiler/passes/Passes.h"
 
@@ -61,7 +60,7 @@ void KernelBuilder::build() {
 void KernelBuilder::findTile() {
   mlir::Location loc = at("schedule");
   mlir::Type type = builder.getI32Type();
-  int64_t tilesN = divideUp(context.plan.problem.n, g.tileN);
+  int64_t tilesN = outputTilesN();
   int64_t tilesK = divideUp(context.plan.problem.k, g.tileK);
   if (g.specialized() || g.streamK) {
     std::vector<Value> ofParts;
@@ -152,8 +151,7 @@ void KernelBuilder::allocateShared() {
         "output.slices");
   if (int64_t bytes = tokenBytes(context.gemm, context.placed, g, context.plan.problem))
     tokensBuffer = tile::AllocSharedOp::create(
-        builder, at("output"),
-        tile::SharedType::get(op.getContext(), bytes, g.groupThreads() / Geometry::warpgroup),
+        builder, at("output"), tile::SharedType::get(op.getContext(), bytes, g.warpgroups()),
         "output.tokens");
   if (int64_t bytes = operandBytes(g)) {
     int64_t stages = operandStages(context.placed);
@@ -255,7 +253,7 @@ Value KernelBuilder::sectionTile(int index, Value tileK, int64_t panel) {
   int64_t panels = g.tileN / section.tileN;
   Value row = add(mul(tileN, panels), i32(panel));
   // Panels of the last tile may be past the weight. Nobody looks at their rows: any will do.
-  if (divideUp(context.plan.problem.n, g.tileN) * panels > section.tilesN && panel > 0)
+  if (outputTilesN() * panels > section.tilesN && panel > 0)
     row = mlir::arith::MinUIOp::create(builder, at("schedule"), row, i32(section.tilesN - 1));
   row = mul(row, section.tilesK);
   if (section.tilesK == 1) // a group may be longer than k

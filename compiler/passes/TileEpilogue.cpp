@@ -1,5 +1,4 @@
 // From sums to outputs: the sum over parts of k, scales that are constant along k, the store.
-#include "compiler/LayoutMap.h"
 #include "compiler/passes/KernelBuilder.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -106,13 +105,12 @@ Value KernelBuilder::scaled(const EpilogueFactors &by, size_t i, Value value, Va
 
 void KernelBuilder::buildEpilogue(std::vector<Value> sums) {
   if (workspace) {
-    int64_t tilesN = divideUp(context.plan.problem.n, g.tileN);
     std::vector<mlir::Type> types;
     for (Value sum : sums)
       types.push_back(sum.getType());
-    auto split =
-        tile::SplitSumOp::create(builder, at("schedule"), builder.getI1Type(), types, workspace,
-                                 add(mul(tileM, tilesN), tileN), shares, share, firstPlace, sums);
+    auto split = tile::SplitSumOp::create(builder, at("schedule"), builder.getI1Type(), types,
+                                          workspace, add(mul(tileM, outputTilesN()), tileN), shares,
+                                          share, firstPlace, sums);
     auto last = mlir::scf::IfOp::create(builder, at("schedule"), split.getLast());
     sums.assign(split.getSums().begin(), split.getSums().end());
     builder.setInsertionPointToStart(&last.getThenRegion().front());

@@ -62,9 +62,12 @@ Result<Plan> adoptPlan(const dsl::Gemm &gemm, const Problem &problem, const Devi
     return adopted;
   // Where they differ, the declaration fixes something else or the device is another.
   std::istringstream lines(found.printForKernel()), legal(adopted->printForKernel());
-  for (std::string line, other; std::getline(lines, line);)
+  std::string line, other;
+  while (std::getline(lines, line))
     if (!std::getline(legal, other) || line != other)
       return makeError(DiagId::bad_plan, {line});
+  if (std::getline(legal, other))
+    return makeError(DiagId::bad_plan, {"its end: '" + other + "' is missing"});
   return adopted;
 }
 

@@ -12,7 +12,7 @@ int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geome
   int64_t bytes = divideUp(sumsBytes(g), alignment) * alignment;
   if (std::optional<OutputSlices> slices = outputSlices(gemm, g, problem))
     bytes += slices->slots * slices->bytes;
-  bytes += tokenBytes(gemm, placed, g, problem) * g.groupThreads() / Geometry::warpgroup;
+  bytes += tokenBytes(gemm, placed, g, problem) * g.warpgroups();
   if (int64_t operand = operandBytes(g))
     bytes += operand * operandStages(placed) + alignment; // with its barriers
   auto add = [&](int64_t buffer) { bytes += divideUp(buffer, alignment) * alignment; };

@@ -125,6 +125,13 @@ TEST_F(CandidatesTest, plansOfSeveralBatchesShareALayoutOrSayThatNoneServes) {
   EXPECT_EQ(again->schedule, shared[1].schedule);
   EXPECT_EQ(adoptPlan(module.gemms[0], problems[1], device, *again, nullptr)->printForKernel(),
             shared[1].printForKernel());
+  // Nor is a plan by tiles adopted where panels are declared.
+  dsl::Gemm panels = module.gemms[0];
+  panels.schedule.packing = dsl::ScheduleDecl::Packing::Panels;
+  Plan byTiles = shared[1];
+  byTiles.schedule.packing = dsl::ScheduleDecl::Packing::Tiles;
+  EXPECT_EQ(adoptPlan(panels, problems[1], device, byTiles, nullptr).error().diagnostics[0].id,
+            DiagId::bad_plan);
   // One problem has its own plan.
   EXPECT_EQ(sharedPlans(module.gemms[0], {problem}, device, nullptr)->at(0).print(),
             candidates(1)->at(0).print());

@@ -27,15 +27,7 @@ class GemmResults : public testing::TestWithParam<const char *> {};
 
 TEST_P(GemmResults, AreTheReferences) {
   Walk s(GetParam());
-  ASSERT_EQ(errorText(s.quantize()), "");
-  ASSERT_EQ(errorText(s.launch()), "");
-  std::vector<float> y(static_cast<size_t>(s.shape.m * s.shape.n));
-  ASSERT_TRUE(s.output.read(y.data(), s.output.bytes()));
-  kernels::ReferenceOutput expected =
-      kernels::reference(quantized(s.declared().activation, s.x, s.shape.m, s.shape.k),
-                         quantized(s.declared().weight, s.w, s.shape.n, s.shape.k));
-  for (size_t i = 0; i < y.size(); ++i)
-    ASSERT_NEAR(y[i], expected.y[i], expected.magnitude[i] * 1e-3) << i;
+  s.expectReference(s.gemm, s.weight);
 }
 
 TEST_P(GemmResults, ActivationCodesAreThoseOfTheHost) {

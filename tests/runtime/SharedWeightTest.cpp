@@ -1,5 +1,4 @@
 // One packed weight for several numbers of rows.
-#include "kernels/Reference.h"
 #include "tests/runtime/Walk.h"
 
 namespace rho {
@@ -28,16 +27,7 @@ TEST(SharedWeight, GemmsOfSeveralBatchesShareAWeight) {
       const int64_t m = batches[i];
       EXPECT_EQ(gemm.shape().m, m);
       EXPECT_EQ(gemm.weightLayout(), gemms[0].weightLayout());
-      Activations activations = must(gemm.makeActivations());
-      Buffer workspace = must(s.device.allocate(gemm.workspaceBytes()));
-      ASSERT_TRUE(gemm.quantizeActivations(activations, s.input.address(), ScalarType::F32, k));
-      ASSERT_EQ(errorText(gemm.launch(weight, activations, s.output.address(), workspace)), "");
-      std::vector<float> y(static_cast<size_t>(m * n));
-      ASSERT_TRUE(s.output.read(y.data(), m * n * 4));
-      kernels::ReferenceOutput expected = kernels::reference(
-          quantized(s.declared().activation, s.x, m, k), quantized(s.declared().weight, s.w, n, k));
-      for (size_t j = 0; j < y.size(); ++j)
-        ASSERT_NEAR(y[j], expected.y[j], expected.magnitude[j] * 1e-3) << m << ", " << j;
+      ASSERT_NO_FATAL_FAILURE(s.expectReference(gemm, weight));
     }
     // Not the layouts that they have alone, which differ.
     if (n == 256)
@@ -63,16 +53,7 @@ TEST(SharedWeight, OneMoreBatchReadsAWeightThatIsPacked) {
     Gemm more = must(s.engine.compileSharing(gemms[0], m));
     EXPECT_EQ(more.shape().m, m);
     EXPECT_EQ(more.weightLayout(), gemms[0].weightLayout());
-    Activations activations = must(more.makeActivations());
-    Buffer workspace = must(s.device.allocate(more.workspaceBytes()));
-    ASSERT_TRUE(more.quantizeActivations(activations, s.input.address(), ScalarType::F32, k));
-    ASSERT_EQ(errorText(more.launch(weight, activations, s.output.address(), workspace)), "");
-    std::vector<float> y(static_cast<size_t>(m * n));
-    ASSERT_TRUE(s.output.read(y.data(), m * n * 4));
-    kernels::ReferenceOutput expected = kernels::reference(
-        quantized(s.declared().activation, s.x, m, k), quantized(s.declared().weight, s.w, n, k));
-    for (size_t j = 0; j < y.size(); ++j)
-      ASSERT_NEAR(y[j], expected.y[j], expected.magnitude[j] * 1e-3) << j;
+    ASSERT_NO_FATAL_FAILURE(s.expectReference(more, weight));
     EXPECT_EQ(errorText(s.engine.compileSharing(more, 0)),
               errorText(s.engine.compile(s.module, "", {0, n, k})));
     EXPECT_EQ(errorText(s.engine.compileSharing(Gemm(), m)),

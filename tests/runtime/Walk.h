@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dsl/Quantize.h"
+#include "kernels/Reference.h"
 #include "runtime/Handles.h"
 #include "tests/runtime/Declarations.h"
 
@@ -31,6 +32,21 @@ struct Walk {
     return gemm.quantizeActivations(activations, input.address(), ScalarType::F32, shape.k);
   }
   Status launch() const { return gemm.launch(weight, activations, output.address(), workspace); }
+  // Of a gemm of this declaration, n and k, with a weight that may have been packed for another:
+  // its outputs, in f32, are the reference's. Fatal failures where they are not.
+  void expectReference(const Gemm &of, const Buffer &packed) const {
+    auto [m, n, k] = of.shape();
+    Activations codes = must(of.makeActivations());
+    Buffer partial = must(device.allocate(of.workspaceBytes()));
+    ASSERT_EQ(errorText(of.quantizeActivations(codes, input.address(), ScalarType::F32, k)), "");
+    ASSERT_EQ(errorText(of.launch(packed, codes, output.address(), partial)), "");
+    std::vector<float> y(static_cast<size_t>(m * n));
+    ASSERT_TRUE(output.read(y.data(), m * n * 4));
+    kernels::ReferenceOutput expected = kernels::reference(
+        quantized(declared().activation, x, m, k), quantized(declared().weight, w, n, k));
+    for (size_t i = 0; i < y.size(); ++i)
+      ASSERT_NEAR(y[i], expected.y[i], expected.magnitude[i] * 1e-3) << m << ", " << i;
+  }
   const dsl::Gemm &declared() const { return module.impl().module.gemms[0]; }
 
   Device device;
