@@ -1,6 +1,6 @@
 // A map from key to shared value with at most one computation per key at a time: whoever asks for a
 // key that another thread computes waits for that result. Failures reach all who wait and are not
-// kept. Thread-safe.
+// kept; of a computation that throws, those who wait begin their own. Thread-safe.
 #pragma once
 
 #include "dsl/Error.h"
@@ -33,45 +33,59 @@ public:
   // find(), else compute() -> Result<Pointer>. compute must not ask for the same key.
   template <class Compute> Result<Pointer> get(const Key &key, Compute &&compute) {
     std::unique_lock lock(mutex);
-    auto it = slots.find(key);
-    if (it != slots.end()) {
+    for (auto it = slots.find(key); it != slots.end(); it = slots.find(key)) {
       std::shared_ptr<Slot> slot = it->second;
-      ready.wait(lock, [&] { return slot->value || slot->error; });
+      ready.wait(lock, [&] { return slot->value || slot->error || slot->abandoned; });
       if (slot->error)
         return *slot->error;
+      if (!slot->value)
+        continue;
       slot->used = ++clock;
       return slot->value;
     }
     auto slot = std::make_shared<Slot>();
     slots.emplace(key, slot);
     lock.unlock();
-    Result<Pointer> result = compute();
-    lock.lock();
-    if (result.ok()) {
-      slot->value = *result;
-      slot->used = ++clock;
-      shrink();
-    } else {
-      slot->error = std::make_unique<Error>(result.error());
-      slots.erase(key);
+    try {
+      Result<Pointer> result = compute();
+      finish(key, *slot, [&] {
+        if (result.ok())
+          slot->value = *result;
+        else
+          slot->error = std::make_unique<Error>(result.error());
+      });
+      return result;
+    } catch (...) {
+      finish(key, *slot, [&] { slot->abandoned = true; });
+      throw;
     }
-    lock.unlock();
-    ready.notify_all();
-    return result;
   }
 
-  // Forgets what is kept; computations that go on are kept when they are done.
+  // Forgets what is kept. Computations that go on reach those who wait for them, and are not kept.
   void clear() {
     std::lock_guard lock(mutex);
-    std::erase_if(slots, [](const auto &slot) { return slot.second->value != nullptr; });
+    slots.clear();
   }
 
 private:
   struct Slot {
     Pointer value;
     std::unique_ptr<Error> error;
+    bool abandoned = false; // by a computation that threw
     uint64_t used = 0;
   };
+
+  template <class Settle> void finish(const Key &key, Slot &slot, const Settle &settle) {
+    {
+      std::lock_guard lock(mutex);
+      settle();
+      slot.used = ++clock;
+      if (auto it = slots.find(key); !slot.value && it != slots.end() && it->second.get() == &slot)
+        slots.erase(it);
+      shrink();
+    }
+    ready.notify_all();
+  }
 
   void shrink() {
     while (slots.size() > capacity) {

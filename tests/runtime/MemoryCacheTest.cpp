@@ -43,15 +43,34 @@ TEST(MemoryCache, ThreadsOnOneColdKeyComputeOnce) {
 TEST(MemoryCache, ClearingForgetsWhatIsKept) {
   Cache cache(10);
   Cache::Pointer old = *cache.get(1, value(7));
-  // The computation of another key goes on meanwhile and is kept.
-  (void)cache.get(2, [&] {
+  // A computation that goes on meanwhile is of what was before.
+  Result<Cache::Pointer> begun = cache.get(2, [&] {
     cache.clear();
     return value(8)();
   });
+  EXPECT_EQ(**begun, 8);
   EXPECT_EQ(cache.find(1), nullptr);
-  EXPECT_EQ(*cache.find(2), 8);
+  EXPECT_EQ(cache.find(2), nullptr);
   EXPECT_EQ(*old, 7);
   EXPECT_EQ(**cache.get(1, value(9)), 9);
+}
+
+TEST(MemoryCache, WhoWaitsForAComputationThatThrowsBeginsItsOwn) {
+  Cache cache(10);
+  std::latch computing(1);
+  std::thread first([&] {
+    EXPECT_THROW((void)cache.get(1,
+                                 [&]() -> Result<Cache::Pointer> {
+                                   computing.count_down();
+                                   std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                                   throw std::bad_alloc();
+                                 }),
+                 std::bad_alloc);
+  });
+  computing.wait();
+  EXPECT_EQ(**cache.get(1, value(3)), 3);
+  first.join();
+  EXPECT_EQ(*cache.find(1), 3);
 }
 
 TEST(MemoryCache, KeysDoNotWaitForEachOther) {
