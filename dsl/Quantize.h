@@ -98,7 +98,7 @@ struct MatrixView {
 // f32, is encoded in the residual's format as a matrix. The score of a block is by how much that
 // lowers its squared error: the sum of h * (r^2 - (r - value of r)^2). Of the blocks where the rule
 // holds and the score is above 0, those with the largest are stored, the first of equal ones, at
-// most floor(budget * blocks / 100). r, with 0 in place of all other blocks, is then encoded once
+// most mostBlocks(). r, with 0 in place of all other blocks, is then encoded once
 // more. With h = mean(x_k^2) of the layer's inputs this is the H-score of MosaicQuant (section 4.1,
 // algorithm 1, appendix A), the sum over a block of H_kk * (R^2 - (R - Q4(R))^2), clipped at 0.
 //
@@ -109,7 +109,7 @@ struct MatrixView {
 // A partition: x is encoded in each part. A block belongs to the first part; each other part, in
 // order of declaration, takes from those before it the blocks where its rule holds (without a rule:
 // where its squared error is less than that of the part that has the block), with a budget those
-// that lower the error most, the first of equal ones, at most floor(budget * blocks / 100). Then
+// that lower the error most, the first of equal ones, at most mostBlocks(). Then
 // each part encodes x once more, with 0 in place of all blocks that others store: what rows and the
 // tensor share comes from its own numbers.
 //

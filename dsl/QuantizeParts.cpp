@@ -123,6 +123,7 @@ private:
     QuantizeOptions all = options;
     all.residualScores = {};
     all.choice = {};
+    all.given = {}; // of the components of the whole
     return quantize(std::move(format), view, all);
   }
 

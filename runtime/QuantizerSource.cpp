@@ -150,14 +150,16 @@ std::string columnText(const std::vector<uint8_t> &columnBits) {
 
 // What a part says of the blocks that it takes.
 std::string selectionText(const dsl::Part &part, ExpressionWriter &reductions) {
-  std::string budget = part.budget ? literal(*part.budget) : "-1.0", holds = "true";
+  std::string holds = "true";
   if (part.left) {
     holds = reductions.ofReduced(*part.left);
     holds += (part.atLeast ? " >= " : " <= ") + reductions.ofReduced(*part.right);
   }
-  return "  static constexpr double budget = " + budget +
-         ";\n  static constexpr bool hasRule = " + (part.left ? "true" : "false") +
-         ";\n  template <class Reduced> static __device__ bool holds(const Reduced &reduced) {\n"
+  auto flag = [](const char *name, bool is) {
+    return std::string("  static constexpr bool ") + name + (is ? " = true;\n" : " = false;\n");
+  };
+  return flag("hasBudget", part.budget.has_value()) + flag("hasRule", part.left != nullptr) +
+         "  template <class Reduced> static __device__ bool holds(const Reduced &reduced) {\n"
          "    return " +
          holds + ";\n  }\n";
 }
@@ -314,6 +316,11 @@ QuantizerLaunch quantizerLaunch(const Activations::Impl &out, DevicePointer x, S
     add(layout.pitchBytes);
   for (const compiler::ActivationLayout &part : layout.parts)
     add(part.pitchBytes);
+  if (divided)
+    for (const dsl::Part &part : out.declared->partition->parts)
+      add(dsl::mostBlocks(part, compiler::divideUp(layout.k, out.declared->partition->blocks.k)));
+  else
+    add(0);
   for (DevicePointer component : out.quantized)
     add(component);
   const bool decided = divided ? !out.choice.empty() : given == ofTensor;

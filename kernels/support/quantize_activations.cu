@@ -29,6 +29,7 @@ struct Arguments {
   unsigned char *scratch; // see Scratch
   long long given;        // of the components per tensor, a bit each: what is in memory stays
   long long pitch[partCount];
+  long long most[partCount]; // blocks of a partition that the part may have
   unsigned char *buffers[bufferCount];
 };
 
@@ -246,7 +247,8 @@ template <int Index> __device__ void combineReductions(const Scratch &scratch) {
 
 // The blocks that a part takes from those before it, as dsl/Quantize.h says. The errors of the
 // parts that have the blocks are in those of part 0.
-template <int Index> __device__ void takeBlocks(const Scratch &scratch) {
+template <int Index>
+__device__ void takeBlocks(const Arguments &a, const Scratch &scratch) {
   if constexpr (Index < Partition::Parts::size) {
     using Part = Get<Index, Partition::Parts>;
     double *const current = scratch.term(0, 0), *const own = scratch.term(Index, 0);
@@ -262,25 +264,24 @@ template <int Index> __device__ void takeBlocks(const Scratch &scratch) {
       scratch.gains[i] = takes ? key : none;
     }
     __syncthreads();
-    const double most = floor(Part::budget * static_cast<double>(scratch.blocks) / 100);
 #pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x); i < scratch.blocks; i += threads) {
       const double gain = scratch.gains[i];
       if (gain != gain)
         continue;
       int before = 0;
-      if (Part::budget >= 0)
+      if (Part::hasBudget)
         for (int other = 0; other < scratch.blocks; ++other) {
           const double its = scratch.gains[other];
           before += its > gain || (its == gain && other < i) ? 1 : 0;
         }
-      if (Part::budget < 0 || static_cast<double>(before) < most) {
+      if (before < a.most[Index]) {
         scratch.choice[i] = Index;
         current[i] = own[i];
       }
     }
     __syncthreads();
-    takeBlocks<Index + 1>(scratch);
+    takeBlocks<Index + 1>(a, scratch);
   }
 }
 
@@ -318,7 +319,7 @@ __device__ inline void decide(const Arguments &a, const Scratch &scratch) {
   for (int i = static_cast<int>(threadIdx.x); i < scratch.blocks; i += threads)
     scratch.choice[i] = 0;
   __syncthreads();
-  takeBlocks<1>(scratch);
+  takeBlocks<1>(a, scratch);
   listTiles(a, scratch);
 }
 
