@@ -67,7 +67,7 @@ std::vector<std::string> allTargets() {
 }
 
 Result<DeviceModel> modelOfTarget(std::string_view target) {
-  const dsl::Device *device = isTarget(target) ? declarationOf({}, target) : nullptr;
+  const dsl::Device *device = isTarget(target) ? declarationOf({}, std::string(target)) : nullptr;
   if (device)
     return modelOf(*device);
   return makeError(DiagId::unknown_target, {std::string(target), dsl::join(allTargets())});
@@ -85,15 +85,17 @@ const dsl::Device *shippedDevice(std::string_view name) {
   return nullptr;
 }
 
-const dsl::Device *declarationOf(std::string_view product, std::string_view architecture) {
-  const dsl::Device *alike = nullptr;
+const dsl::Device *declarationOf(std::string_view product, const std::string &architecture) {
+  const dsl::Device *alike = nullptr, *running = nullptr;
   for (const dsl::Device &device : shippedDevices()) {
     if (device.product == product)
       return &device;
     if (!alike && capabilityOf(device.target) == capabilityOf(architecture))
       alike = &device;
+    if (!running && device.target == targetFor(architecture))
+      running = &device;
   }
-  return alike;
+  return alike ? alike : running;
 }
 
 std::optional<double> peakTeraOperations(const DeviceModel &device, std::string_view mmaType) {

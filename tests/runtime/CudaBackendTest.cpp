@@ -49,6 +49,21 @@ TEST(CudaBackend, ClocksThatTheDriverHidesAreThePublishedOnes) {
   EXPECT_GT(backend->model().bandwidthGBs, 1000);
 }
 
+TEST(CudaBackend, RatesOfUndeclaredArchitecturesAreThoseOfTheKernelsThatTheyRun) {
+  for (auto [major, minor] : {std::pair{8, 7}, {10, 3}, {11, 0}}) {
+    const Driver &driver = resetFake();
+    fake().attributes[COMPUTE_CAPABILITY_MAJOR] = major;
+    fake().attributes[COMPUTE_CAPABILITY_MINOR] = minor;
+    std::shared_ptr<Backend> backend = *openDevice(driver, 0);
+    const compiler::DeviceModel &model = backend->model();
+    const compiler::DeviceModel like = *compiler::modelOfTarget(model.target);
+    EXPECT_EQ(model.registersPerSm, like.registersPerSm) << major << minor;
+    EXPECT_EQ(model.threadsPerSm, like.threadsPerSm) << major << minor;
+    EXPECT_EQ(model.rates.throughput, like.rates.throughput) << major << minor;
+    EXPECT_EQ(model.smCount, 132);
+  }
+}
+
 TEST(CudaBackend, TargetsOfComputeCapabilities) {
   EXPECT_EQ(targetOf(7, 5), "");
   EXPECT_EQ(targetOf(8, 0), "sm_80");
