@@ -1,8 +1,11 @@
-// Real numbers as text: the shortest digits that read back as the same double.
+// Numbers as text, whatever the locale of the process: real ones in the shortest digits that read
+// back as the same double.
 #pragma once
 
 #include <charconv>
 #include <cmath>
+#include <locale>
+#include <sstream>
 #include <string>
 
 namespace rho::dsl {
@@ -25,5 +28,15 @@ inline std::string printReal(double value) {
   std::string text = printNumber(value);
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
+
+// For text that is read back: "1000" is never "1,000".
+struct TextWriter : std::ostringstream {
+  TextWriter() { imbue(std::locale::classic()); }
+};
+struct TextReader : std::istringstream {
+  explicit TextReader(std::string text) : std::istringstream(std::move(text)) {
+    imbue(std::locale::classic());
+  }
+};
 
 } // namespace rho::dsl

@@ -1,6 +1,7 @@
 #include "runtime/QuantizerExpressions.h"
 
 #include "dsl/Expressions.h"
+#include "dsl/Numbers.h"
 
 #include <algorithm>
 #include <array>
@@ -74,12 +75,7 @@ std::string extreme(const std::string &operation) {
 
 } // namespace
 
-std::string literal(double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.17g", value);
-  std::string out = text;
-  return out.find_first_of(".e") == std::string::npos ? out + ".0" : out;
-}
+std::string literal(double value) { return dsl::printReal(value); }
 
 std::string nameOf(dsl::ElementType type) {
   if (type.isCodebook())

@@ -1,12 +1,12 @@
 #include "compiler/decode/DecodeProgram.h"
 
 #include "dsl/ElementType.h"
+#include "dsl/Numbers.h"
 
 #include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cmath>
-#include <sstream>
 
 namespace rho::compiler {
 
@@ -75,13 +75,13 @@ std::string printOperand(const DecodeInstr::Operand &operand) {
   case Kind::Const:
     break;
   }
-  std::ostringstream out;
+  dsl::TextWriter out;
   out << "0x" << std::hex << operand.value;
   return out.str();
 }
 
 std::vector<std::string> tokensOf(std::string_view text) {
-  std::istringstream in{std::string(text)};
+  dsl::TextReader in{std::string(text)};
   std::vector<std::string> result;
   for (std::string word; in >> word;)
     result.push_back(word);
@@ -130,7 +130,7 @@ DecodeProgram::Operand DecodeProgram::add(Op op, Operand a, Operand b, Operand c
 }
 
 std::string DecodeProgram::print() const {
-  std::ostringstream out;
+  dsl::TextWriter out;
   out << "params " << params;
   for (size_t i = 0; i < instructions.size(); ++i) {
     const DecodeInstr &instr = instructions[i];

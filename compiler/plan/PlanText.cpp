@@ -1,10 +1,10 @@
 // Plans as canonical text.
 #include "compiler/Plan.h"
+#include "dsl/Numbers.h"
 
 #include <algorithm>
 #include <charconv>
 #include <iomanip>
-#include <sstream>
 
 namespace rho::compiler {
 
@@ -43,7 +43,7 @@ bool areSizes(std::initializer_list<int64_t> values) {
 } // namespace
 
 std::string Plan::printForKernel() const {
-  std::ostringstream out;
+  dsl::TextWriter out;
   bool streams = schedule.splitK == dsl::ScheduleDecl::streamK;
   out << "shape n=" << problem.n << " k=" << problem.k << '\n'
       << "target " << target << '\n'
@@ -70,7 +70,7 @@ std::string Plan::printForKernel() const {
 }
 
 std::string Plan::print() const {
-  std::ostringstream out;
+  dsl::TextWriter out;
   out << "m " << problem.m << '\n' << printForKernel();
   for (const FactorPlacement &placement : placements)
     out << "place " << placement.factor << " in " << name(placement.placement) << ": "
@@ -82,7 +82,7 @@ std::string Plan::print() const {
 Result<Plan> Plan::parse(std::string_view text) {
   Plan plan;
   plan.problem.m = 1;
-  std::istringstream lines{std::string(text)};
+  dsl::TextReader lines{std::string(text)};
   bool shape = false, tile = false, warps = false, pipeline = false;
   for (std::string line; std::getline(lines, line);) {
     if (line.empty())
@@ -140,11 +140,11 @@ Result<Plan> Plan::parse(std::string_view text) {
       good = rest == "tiles" || rest == "panels";
       s.packing = rest == "panels" ? Packing::Panels : Packing::Tiles;
     } else if (key == "predicted") {
-      std::istringstream number(rest);
+      dsl::TextReader number(rest);
       std::string unit;
       good = (number >> plan.predictedMicroseconds >> unit) && unit == "us";
     } else if (key == "costs") {
-      std::istringstream numbers(rest);
+      dsl::TextReader numbers(rest);
       for (int64_t cost = 0; numbers >> cost;)
         s.tileCosts.push_back(cost);
       good = numbers.eof() && !s.tileCosts.empty() &&

@@ -6,11 +6,19 @@
 
 #include <gtest/gtest.h>
 
+#include <locale>
 #include <map>
 #include <set>
 
 namespace rho::compiler {
 namespace {
+
+// "1.000" for a thousand.
+struct Grouping : std::numpunct<char> {
+  char do_decimal_point() const override { return ','; }
+  char do_thousands_sep() const override { return '.'; }
+  std::string do_grouping() const override { return "\3"; }
+};
 
 class CandidatesTest : public testing::Test {
 protected:
@@ -123,6 +131,11 @@ TEST_F(CandidatesTest, plansOfSeveralBatchesShareALayoutOrSayThatNoneServes) {
   Result<Plan> again = Plan::parse(shared[1].print());
   ASSERT_TRUE(again.ok());
   EXPECT_EQ(again->schedule, shared[1].schedule);
+  const std::string text = shared[1].print();
+  std::locale before = std::locale::global(std::locale(std::locale::classic(), new Grouping));
+  EXPECT_EQ(shared[1].print(), text);
+  EXPECT_EQ(Plan::parse(text)->printForKernel(), shared[1].printForKernel());
+  std::locale::global(before);
   EXPECT_EQ(adoptPlan(module.gemms[0], problems[1], device, *again, nullptr)->printForKernel(),
             shared[1].printForKernel());
   // Nor is a plan by tiles adopted where panels are declared.

@@ -1,14 +1,14 @@
 struct Book0e4b5b83148b9dd4 {
   static constexpr int bits = 4;
   static __device__ double values(unsigned code) {
-    static constexpr double all[] = {-1.0, -0.69619280099868774, 0.0, 0.0, 0.10000000000000001, 0.33791524171829224, 1.0, 1.7, 2.0, 2.1000000000000001, 2.2000000000000002, 3.0, -5.0, -7.0, 0.5, 0.55000000000000004};
+    static constexpr double all[] = {-1.0, -0.6961928009986877, 0.0, 0.0, 0.1, 0.33791524171829224, 1.0, 1.7, 2.0, 2.1, 2.2, 3.0, -5.0, -7.0, 0.5, 0.55};
     return all[code];
   }
 };
 struct Bookd2aa6bfe7553be64 {
   static constexpr int bits = 2;
   static __device__ double values(unsigned code) {
-    static constexpr double all[] = {0.25, 0.5, 1.0, 3.1000000000000001};
+    static constexpr double all[] = {0.25, 0.5, 1.0, 3.1};
     return all[code];
   }
 };

@@ -47,7 +47,7 @@ struct Part {
   static constexpr bool storesNumbers = false;
   using Number = s4;
   static __device__ double number(const Scales &scales, double element) { return element; }
-  static constexpr double budget = -1.0;
+  static constexpr bool hasBudget = false;
   static constexpr bool hasRule = false;
   template <class Reduced> static __device__ bool holds(const Reduced &reduced) {
     return true;
@@ -102,7 +102,7 @@ struct Part {
   static constexpr bool storesNumbers = false;
   using Number = s8;
   static __device__ double number(const Scales &scales, double element) { return element; }
-  static constexpr double budget = -1.0;
+  static constexpr bool hasBudget = false;
   static constexpr bool hasRule = true;
   template <class Reduced> static __device__ bool holds(const Reduced &reduced) {
     return reduced(0) >= 2.0;
@@ -136,7 +136,7 @@ struct Part {
   static constexpr bool storesNumbers = false;
   using Number = bf16;
   static __device__ double number(const Scales &scales, double element) { return element; }
-  static constexpr double budget = 30.0;
+  static constexpr bool hasBudget = true;
   static constexpr bool hasRule = true;
   template <class Reduced> static __device__ bool holds(const Reduced &reduced) {
     return (reduced(1) - reduced(2)) >= 5.0;

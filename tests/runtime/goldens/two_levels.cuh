@@ -18,7 +18,7 @@ struct C2 { // f32 per k[48]
       r2 = team.absmax();
     }
     __device__ double value(int candidate) const {
-      return (divide((r0 - (r1 * 2.0)), 0.10000000000000001) + (-f16::decode(f16::encode(r2))));
+      return (divide((r0 - (r1 * 2.0)), 0.1) + (-f16::decode(f16::encode(r2))));
     }
   };
 };
