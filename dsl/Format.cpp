@@ -124,6 +124,26 @@ Format withElement(Format format, ElementType type, double factor, std::string n
   return format;
 }
 
+static void forgetChoice(Part &part) {
+  part.left = part.right = nullptr;
+  part.format = std::make_shared<const Format>(meaningOf(*part.format));
+}
+
+Format meaningOf(Format format) {
+  format.name.clear();
+  format.encodeOrder.clear();
+  for (Component &component : format.components) {
+    component.encode = nullptr;
+    component.encodeDeclared = false;
+  }
+  if (format.partition)
+    for (Part &part : format.partition->parts)
+      forgetChoice(part);
+  if (format.residual)
+    forgetChoice(format.residual->part);
+  return format;
+}
+
 bool isBest(const ExprPtr &rule) {
   return rule && rule->kind == Expr::Kind::Call && rule->function == Expr::Function::Best;
 }

@@ -129,7 +129,8 @@ struct Part {
   int64_t divisor = 0;
   Span span;
 };
-// How many of so many blocks a part's budget allows: floor(budget * blocks / 100).
+// How many of so many blocks a part's budget allows: budget * blocks / 100 as decimals, rounded
+// down.
 int64_t mostBlocks(const Part &part, int64_t blocks);
 
 // In place of components: each block is stored in one of the parts.
@@ -197,6 +198,10 @@ std::string printExtent(const Component &component);
 // without parts.
 Format withElement(Format format, ElementType type, double factor, std::string name);
 
+// What of a format says which number its codes are: without its name, how numbers become codes, and
+// what may be stored of them. Of parts the same.
+Format meaningOf(Format format);
+
 // Whether a rule chooses among candidates, its operands.
 bool isBest(const ExprPtr &rule);
 
@@ -249,7 +254,7 @@ struct ScheduleDecl {
     friend bool operator==(const Cluster &, const Cluster &) = default;
   };
 
-  std::optional<int64_t> pipeline; // stages of the load pipeline, 2..8
+  std::optional<int64_t> pipeline; // stages of the load pipeline, 2..16
   std::optional<Tile> tile;        // tile: M x N x K of one CTA
   std::optional<Warps> warps; // warps: M x N of one CTA, or M x N x K: K groups take turns along k
   std::optional<int64_t> splitK; // split_k: CTAs that share one output tile, or streamK

@@ -109,15 +109,34 @@ Result<Buffer> Gemm::packWeights(const void *host, ScalarType type, int64_t stri
   });
 }
 
+// What two formats' codes do not have in common, by the first lines of their declarations that
+// differ; empty: each number has the same codes in both.
+static std::string difference(const dsl::Format &codes, const dsl::Format &taken) {
+  const dsl::Format a = dsl::meaningOf(codes), b = dsl::meaningOf(taken);
+  if (a == b)
+    return {};
+  dsl::TextReader linesA(dsl::printWithParts(a)), linesB(dsl::printWithParts(b));
+  std::string lineA, lineB;
+  while (lineA == lineB && linesA && linesB) {
+    std::getline(linesA, lineA);
+    std::getline(linesB, lineB);
+  }
+  auto shown = [](const dsl::Format &format, const std::string &line) {
+    const size_t begin = line.find_first_not_of(' ');
+    return "'" + format.name + "'" +
+           (begin == std::string::npos || line == "}" ? "" : " with '" + line.substr(begin) + "'");
+  };
+  return "the codes are of format " + shown(codes, lineA) + ", the gemm takes " +
+         shown(taken, lineB);
+}
+
 Result<Buffer> Gemm::packQuantized(const dsl::QuantizedMatrix &weight) const {
   if (Status valid = checkHandle(*this, "gemm"); !valid)
     return valid.error();
   if (!weight.format)
     return makeError(DiagId::empty_handle, {"quantized matrix"});
-  if (!(*weight.format == pimpl->gemm->weight))
-    return makeError(DiagId::layout_mismatch,
-                     {"the codes are of format '" + weight.format->name + "', the gemm takes '" +
-                      pimpl->gemm->weight.name + "'"});
+  if (std::string other = difference(*weight.format, pimpl->gemm->weight); !other.empty())
+    return makeError(DiagId::layout_mismatch, {other});
   const compiler::KernelImage &image = pimpl->image();
   const compiler::WeightLayout &layout = image.weight;
   return withinMemory(std::to_string(layout.bytes), [&]() -> Result<Buffer> {

@@ -70,8 +70,23 @@ TEST(Gemm, CodesOfAnotherQuantizerPackTheSame) {
   EXPECT_EQ(a, b);
   EXPECT_EQ(errorText(s.gemm.packQuantized(
                 quantized(s.declared().activation, s.w, s.shape.n, s.shape.k))),
-            "error: a weight and its packed layout do not fit: the codes are of format 'int8', the "
-            "gemm takes 'int4' [layout_mismatch]\n");
+            "error: a weight and its packed layout do not fit: the codes are of format 'int8' with "
+            "'element: s8', the gemm takes 'int4' with 'element: s4' [layout_mismatch]\n");
+  // Only which number a code is counts.
+  auto codesOf = [&](const char *format) {
+    Module other = parsed(
+        (std::string(format) + " gemm g { weight: other activation: f16 output: f32 }").c_str());
+    return quantized(other.impl().module.gemms[0].weight, s.w, s.shape.n, s.shape.k);
+  };
+  EXPECT_TRUE(s.gemm.packQuantized(
+      codesOf("format other { element: s4 scale: f16 per k[64] value = element * scale encode { "
+              "scale = best(absmax(x) / 7, absmax(x) / 6) } }")));
+  EXPECT_EQ(
+      errorText(s.gemm.packQuantized(
+          codesOf("format other { element: s4 scale: f16 per k[96] value = element * scale }"))),
+      "error: a weight and its packed layout do not fit: the codes are of format 'other' with "
+      "'scale: f16 per k[96]', the gemm takes 'int4' with 'scale: f16 per k[64]' "
+      "[layout_mismatch]\n");
   EXPECT_FALSE(s.gemm.packQuantized({}));
 }
 
@@ -191,6 +206,21 @@ TEST(Gemm, WeightsBeyondTheOperandsAreNotPacked) {
       Walk outside(sums.c_str(), {1, 64, 128});
       (void)must(outside.gemm.packWeights(w.data(), ScalarType::F32, 128));
     }
+  }
+}
+
+// A literal below 0 is one factor as any: it waits for the epilogue.
+TEST(Gemm, NegativeLiteralsAreFactors) {
+  const std::string text = "format w { element: s4 scale: f16 per k[16] value = -4.0 * element * "
+                           "scale encode { scale = absmax(x) / 28 } } format a { element: s8 "
+                           "scale: f32 per token value = -0.5 * element * scale encode { scale = "
+                           "absmax(x) / 63 } } gemm g { weight: w activation: ";
+  for (const char *activation : {"a", "f16"}) {
+    Walk s((text + activation + " output: f32 }").c_str(), {2, 64, 128});
+    std::vector<float> w = s.w;
+    w[5 * 128 + 33] = 100000; // of which operands hold a quarter
+    (void)must(s.gemm.packWeights(w.data(), ScalarType::F32, 128));
+    s.expectReference(s.gemm, s.weight);
   }
 }
 
