@@ -1,5 +1,7 @@
 #include "kernels/CheckpointWriter.h"
 
+#include "dsl/Findings.h"
+
 #include <filesystem>
 
 namespace rho::kernels {
@@ -11,12 +13,17 @@ Result<CheckpointWriter> CheckpointWriter::create(const std::string &path,
   if (!isSafetensors(path))
     return makeError(DiagId::safetensors_needed, {path});
   std::vector<std::string> names{std::filesystem::path(path).filename().string()};
-  if (isShardIndex(path))
+  if (isShardIndex(path)) {
     names = shardNames(path, shards.size());
-  for (size_t i = 0; i < shards.size(); ++i) {
-    if (isShardIndex(path))
+    for (size_t i = 0; i < shards.size(); ++i)
       for (const TensorEntry &tensor : shards[i].tensors)
         checkpoint.weightMap[tensor.name] = names[i];
+    if (std::optional<std::string> name = nameBeyondIndex(checkpoint.weightMap))
+      return makeError(DiagId::tensor_file_invalid,
+                       {dsl::shown(path), std::string(indexEnding),
+                        "it cannot name '" + dsl::shown(*name) + "', which is not UTF-8"});
+  }
+  for (size_t i = 0; i < shards.size(); ++i) {
     Result<SafetensorsWriter> writer = SafetensorsWriter::create(
         besideIndex(path, names[i]), std::move(shards[i].tensors), std::move(shards[i].metadata));
     if (!writer)

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <sys/mman.h>
 #include <tuple>
 #include <unistd.h>
@@ -22,6 +23,10 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string &path) {
     return std::tie(a.shard, a.begin, a.bytes, a.name) <
            std::tie(b.shard, b.begin, b.bytes, b.name);
   });
+  file.byName.resize(file.order.size());
+  std::iota(file.byName.begin(), file.byName.end(), size_t{0});
+  std::sort(file.byName.begin(), file.byName.end(),
+            [&](size_t a, size_t b) { return file.order[a].name < file.order[b].name; });
   return file;
 }
 
@@ -84,9 +89,10 @@ int64_t SafetensorsFile::size() const {
 }
 
 const TensorEntry *SafetensorsFile::find(std::string_view tensor) const {
-  auto found = std::find_if(order.begin(), order.end(),
-                            [&](const TensorEntry &entry) { return entry.name == tensor; });
-  return found == order.end() ? nullptr : &*found;
+  auto found =
+      std::lower_bound(byName.begin(), byName.end(), tensor,
+                       [&](size_t i, std::string_view name) { return order[i].name < name; });
+  return found == byName.end() || order[*found].name != tensor ? nullptr : &order[*found];
 }
 
 std::optional<dsl::MatrixView> SafetensorsFile::matrix(const TensorEntry &tensor) const {

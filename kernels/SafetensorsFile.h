@@ -45,6 +45,7 @@ private:
   std::string name;
   std::vector<Mapping> mappings; // by shard
   std::vector<TensorEntry> order;
+  std::vector<size_t> byName; // where in it
   Metadata texts;
   std::vector<Metadata> ofShards;
 };

@@ -53,11 +53,22 @@ Result<WeightMap> readShardIndex(const std::string &path) {
   return files;
 }
 
+std::optional<std::string> nameBeyondIndex(const WeightMap &weightMap) {
+  for (const auto &[tensor, file] : weightMap)
+    for (const std::string &name : {tensor, file})
+      try {
+        (void)Json(name).dump();
+      } catch (const Json::type_error &) {
+        return name;
+      }
+  return std::nullopt;
+}
+
 std::string writeShardIndex(const WeightMap &weightMap, int64_t bytes) {
   Json index;
   index["metadata"]["total_size"] = bytes;
   index["weight_map"] = weightMap;
-  return index.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return index.dump(2) + "\n";
 }
 
 std::string besideIndex(const std::string &index, const std::string &file) {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,9 @@ using WeightMap = std::map<std::string, std::string>;
 
 // Errors: file_not_readable, tensor_file_invalid.
 Result<WeightMap> readShardIndex(const std::string &path);
-// The text of an index: `bytes` are those of all tensors.
+// The first name of a tensor or a file that no index can hold: it is not UTF-8.
+std::optional<std::string> nameBeyondIndex(const WeightMap &weightMap);
+// The text of an index of other names: `bytes` are those of all tensors.
 std::string writeShardIndex(const WeightMap &weightMap, int64_t bytes);
 
 // The file of that name in the folder of the index.

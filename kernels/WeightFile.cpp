@@ -1,10 +1,12 @@
 #include "kernels/WeightFile.h"
 
+#include "dsl/Numbers.h"
 #include "kernels/quantize/QuantizedFile.h"
 #include "kernels/quantize/StoredTransform.h"
 #include "runtime/Handles.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace rho {
 
@@ -59,21 +61,26 @@ Result<Buffer> WeightFile::pack(std::string_view name, const Gemm &gemm) const {
 
 Status WeightFile::transformInputs(std::string_view name, float *x, int64_t m,
                                    int64_t stride) const {
-  Result<Weight> weight = describe(name);
-  if (!weight)
-    return std::move(weight.error());
+  if (Status valid = checkHandle(*this, "weight file"); !valid)
+    return valid;
+  Result<kernels::QuantizedShape> shape = kernels::quantizedShape(pimpl->file, std::string(name));
+  if (!shape)
+    return std::move(shape.error());
+  Result<kernels::LayerTransform> transform =
+      kernels::readTransform(pimpl->file, std::string(name));
+  if (!transform)
+    return std::move(transform.error());
   if (!x)
     return makeError(DiagId::null_pointer, {"x"});
-  const int64_t k = weight->k;
+  const int64_t k = shape->k;
   if (Status fits = checkStride(stride, k); !fits)
     return fits;
-  if (!weight->transformsInputs || m < 1)
+  if (transform->isIdentity() || m < 1)
     return Done{};
-  return withinMemory(std::to_string(m * k * 4), [&]() -> Status {
-    Result<kernels::LayerTransform> transform =
-        kernels::readTransform(pimpl->file, std::string(name));
-    if (!transform)
-      return std::move(transform.error());
+  const std::string bytes = dsl::printNumber(static_cast<double>(m) * static_cast<double>(k) * 4);
+  if (m > std::numeric_limits<int64_t>::max() / 4 / stride)
+    return makeError(DiagId::out_of_memory, {bytes, "the host"});
+  return withinMemory(bytes, [&]() -> Status {
     Result<kernels::Matrix> inputs = kernels::transformActivation(
         kernels::matrixOf({x, dsl::MatrixView::Type::F32, m, k, stride}), *transform);
     if (!inputs)

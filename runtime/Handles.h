@@ -108,8 +108,9 @@ template <class Make> auto withinMemory(const std::string &bytes, const Make &ma
   try {
     return make();
   } catch (const std::bad_alloc &) {
-    return Made(makeError(DiagId::out_of_memory, {bytes, "the host"}));
+  } catch (const std::length_error &) { // more than any memory
   }
+  return Made(makeError(DiagId::out_of_memory, {bytes, "the host"}));
 }
 
 // A null-safe way to a handle's insides: error empty_handle.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <mutex>
 #include <optional>
 
 namespace rho::kernels {
@@ -66,9 +68,9 @@ private:
   std::vector<int> characters; // by element
 };
 
-class Core {
+class SquareMatrix {
 public:
-  explicit Core(int64_t m) : m(m), entries(static_cast<size_t>(m * m)) {}
+  explicit SquareMatrix(int64_t m) : m(m), entries(static_cast<size_t>(m * m)) {}
   double &at(int64_t row, int64_t column) { return entries[static_cast<size_t>(row * m + column)]; }
   std::vector<double> take() { return std::move(entries); }
 
@@ -80,7 +82,7 @@ private:
 // I + S, S skew with a border of ones around the characters of differences.
 std::vector<double> firstPaley(const Field &field) {
   int64_t m = field.size() + 1;
-  Core core(m);
+  SquareMatrix core(m);
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < m; ++j)
       core.at(i, j) = i == j ? 1 : i == 0 ? 1 : j == 0 ? -1 : field.character(i - 1, j - 1);
@@ -90,7 +92,7 @@ std::vector<double> firstPaley(const Field &field) {
 // The symmetric conference matrix with 2 x 2 blocks in place of its entries.
 std::vector<double> secondPaley(const Field &field) {
   int64_t half = field.size() + 1;
-  Core core(2 * half);
+  SquareMatrix core(2 * half);
   for (int64_t i = 0; i < half; ++i)
     for (int64_t j = 0; j < half; ++j) {
       int sign = i == j ? 0 : i == 0 || j == 0 ? 1 : field.character(i - 1, j - 1);
@@ -112,34 +114,48 @@ std::optional<std::vector<double>> paley(int64_t m) {
 
 } // namespace
 
-Hadamard::Hadamard(int64_t n, int64_t m, std::vector<double> given)
-    : n(n), m(m), core(std::move(given)), transposedCore(core.size()) {
+Hadamard::Core::Core(int64_t m, std::vector<double> given)
+    : m(m), entries(std::move(given)), transposed(entries.size()) {
   for (int64_t row = 0; row < m; ++row)
     for (int64_t column = 0; column < m; ++column)
-      transposedCore[static_cast<size_t>(column * m + row)] =
-          core[static_cast<size_t>(row * m + column)];
+      transposed[static_cast<size_t>(column * m + row)] =
+          entries[static_cast<size_t>(row * m + column)];
+}
+
+std::shared_ptr<const Hadamard::Core> Hadamard::coreOf(int64_t m) {
+  static std::mutex mutex;
+  static std::map<int64_t, std::shared_ptr<const Core>> known;
+  std::lock_guard lock(mutex);
+  auto [entry, isNew] = known.try_emplace(m);
+  if (isNew) {
+    std::optional<std::vector<double>> entries = m == 1 ? std::vector<double>{1} : paley(m);
+    if (entries)
+      entry->second = std::make_shared<const Core>(m, std::move(*entries));
+  }
+  return entry->second;
 }
 
 Result<Hadamard> Hadamard::ofOrder(int64_t n) {
   if (n >= 1) {
     int64_t odd = n >> std::countr_zero(static_cast<uint64_t>(n));
     if (odd == 1)
-      return Hadamard(n, 1, {1});
+      return Hadamard(n, coreOf(1));
     for (int64_t m = 4 * std::min(odd, maxCore); m <= std::min(n, maxCore) && n % m == 0; m *= 2)
-      if (auto core = paley(m))
-        return Hadamard(n, m, std::move(*core));
+      if (std::shared_ptr<const Core> core = coreOf(m))
+        return Hadamard(n, std::move(core));
   }
   return makeError(DiagId::no_hadamard_order, {std::to_string(n), std::to_string(maxCore)});
 }
 
 int Hadamard::entry(int64_t row, int64_t column) const {
+  const int64_t m = core->m;
   bool negative = std::popcount(static_cast<uint64_t>((row / m) & (column / m))) % 2 != 0;
-  auto sign = static_cast<int>(core[static_cast<size_t>(row % m * m + column % m)]);
+  auto sign = static_cast<int>(core->entries[static_cast<size_t>(row % m * m + column % m)]);
   return negative ? -sign : sign;
 }
 
 void Hadamard::doublings(std::span<double> x) const {
-  for (int64_t half = m; half < n; half *= 2)
+  for (int64_t half = core->m; half < n; half *= 2)
     for (int64_t begin = 0; begin < n; begin += 2 * half) {
       double *low = x.data() + begin, *high = low + half;
       for (int64_t i = 0; i < half; ++i) {
@@ -152,6 +168,7 @@ void Hadamard::doublings(std::span<double> x) const {
 
 // `columns` are those of the matrix, one after the other: a loop without a carried sum.
 void Hadamard::cores(std::span<double> x, const std::vector<double> &columns) const {
+  const int64_t m = core->m;
   if (m == 1)
     return;
   std::vector<double> sums(static_cast<size_t>(m));
@@ -167,12 +184,12 @@ void Hadamard::cores(std::span<double> x, const std::vector<double> &columns) co
 }
 
 void Hadamard::apply(std::span<double> x) const {
-  cores(x, transposedCore);
+  cores(x, core->transposed);
   doublings(x);
 }
 
 void Hadamard::applyTransposed(std::span<double> x) const {
-  cores(x, core);
+  cores(x, core->entries);
   doublings(x);
 }
 

@@ -4,6 +4,7 @@
 #include "dsl/Error.h"
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -20,7 +21,7 @@ public:
   static constexpr int64_t maxCore = 1024;
 
   int64_t order() const { return n; }
-  int64_t coreOrder() const { return m; }
+  int64_t coreOrder() const { return core->m; }
   int entry(int64_t row, int64_t column) const;
 
   // x <- H x and x <- H^T x for a column of n numbers, n * (log2(n / m) + m) additions.
@@ -28,12 +29,20 @@ public:
   void applyTransposed(std::span<double> x) const;
 
 private:
-  Hadamard(int64_t n, int64_t m, std::vector<double> core);
+  struct Core {
+    Core(int64_t m, std::vector<double> entries);
+    int64_t m;
+    std::vector<double> entries, transposed; // [m][m]
+  };
+  // Made once in a process, shared by all matrices; null where there is none.
+  static std::shared_ptr<const Core> coreOf(int64_t m);
+
+  Hadamard(int64_t n, std::shared_ptr<const Core> core) : n(n), core(std::move(core)) {}
   void doublings(std::span<double> x) const;
   void cores(std::span<double> x, const std::vector<double> &columns) const;
 
-  int64_t n, m;
-  std::vector<double> core, transposedCore; // [m][m]
+  int64_t n;
+  std::shared_ptr<const Core> core;
 };
 
 } // namespace rho::kernels

@@ -16,6 +16,8 @@ template <class Visit> void everyRow(int64_t rows, unsigned threads, const Visit
   });
 }
 
+} // namespace
+
 Status checkNumbers(const Matrix &matrix, DiagId id) {
   if (matrix.rows < 1 || matrix.k < 1)
     return makeError(DiagId::empty_matrix, {std::to_string(matrix.rows), std::to_string(matrix.k)});
@@ -26,8 +28,6 @@ Status checkNumbers(const Matrix &matrix, DiagId id) {
                               std::to_string(column)});
   return Done();
 }
-
-} // namespace
 
 dsl::MatrixView Matrix::view() const {
   return {values.data(), dsl::MatrixView::Type::F32, rows, k, k};

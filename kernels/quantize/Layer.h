@@ -26,6 +26,8 @@ Matrix matrixOf(const dsl::MatrixView &view);
 // The values of codes, rounded to f32.
 Matrix valuesOf(const dsl::QuantizedMatrix &matrix, unsigned threads = 0);
 
+// Errors: empty_matrix, `nonFinite` with the first number that is none, row by row.
+Status checkNumbers(const Matrix &matrix, DiagId nonFinite);
 // Errors: empty_matrix, non_finite_input for the weight, activation_width for activations of
 // another k, activation_not_finite.
 Status checkLayer(const Matrix &weight, const Matrix &activation);

@@ -78,8 +78,11 @@ TEST(EncodeLayer, RotationNeedsNoActivations) {
   EXPECT_EQ(errorOf(encodeLayer(layer.weight, nullptr, formats, steps)),
             "error: smoothing without activations, it is found on those of the layer "
             "[calibration_needed]\n");
-  layer.weight = integers(4, 92, 1);
   steps.smooth = false;
+  layer.weight.row(2)[5] = std::nanf(""); // which a rotation spreads over its row
+  EXPECT_EQ(errorOf(encodeLayer(layer.weight, nullptr, formats, steps)),
+            "error: NaN at row 2, column 5, a weight is finite [non_finite_input]\n");
+  layer.weight = integers(4, 92, 1);
   EXPECT_NE(errorOf(encodeLayer(layer.weight, nullptr, formats, steps)).find("[no_hadamard_order]"),
             std::string::npos);
 }

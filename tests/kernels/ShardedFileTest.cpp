@@ -182,6 +182,16 @@ TEST_F(ShardedFileTest, indicesThatLieAreRefused) {
   EXPECT_EQ(filesThere(), 3U);
 }
 
+TEST_F(ShardedFileTest, namesThatAreNotUtf8AreNotWrittenToAnIndex) {
+  putModel();
+  EXPECT_EQ(error("in.safetensors.index.json", "o\xff.safetensors.index.json"),
+            "error: 'o\xff.safetensors.index.json' is not a valid .safetensors.index.json file: it "
+            "cannot name 'o\xff-00001-of-00002.safetensors', which is not UTF-8 "
+            "[tensor_file_invalid]\n");
+  EXPECT_EQ(filesThere(), 3U);
+  EXPECT_EQ(error("in.safetensors.index.json", "o\xff.safetensors"), "done");
+}
+
 TEST_F(ShardedFileTest, nothingIsWrittenWhereATensorIsRefused) {
   putModel();
   std::vector<float> bad = others;

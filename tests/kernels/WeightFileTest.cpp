@@ -103,6 +103,10 @@ TEST_F(WeightFileTest, whatIsAskedInVainIsRefused) {
   EXPECT_EQ(error(file.transformInputs("a.w", nullptr, 1, k)), "error: x is null [null_pointer]\n");
   EXPECT_NE(error(file.transformInputs("a.w", x.data(), 1, k - 1)).find("[bad_stride]"),
             std::string::npos);
+  WeightFile rotated = must(WeightFile::open(quantized({.rotate = 7})));
+  for (int64_t rows : {int64_t{1} << 57, int64_t{1} << 60, std::numeric_limits<int64_t>::max()})
+    EXPECT_NE(error(rotated.transformInputs("a.w", x.data(), rows, k)).find("[out_of_memory]"),
+              std::string::npos);
   EXPECT_EQ(error(file.pack("a.w", Gemm())),
             "error: empty gemm, it must come from a successful call [empty_handle]\n");
   EXPECT_EQ(error(WeightFile().describe("a.w")),
@@ -112,7 +116,7 @@ TEST_F(WeightFileTest, whatIsAskedInVainIsRefused) {
   EngineOptions options;
   options.diskCache = false;
   Engine engine = must(Engine::create(must(Device::emulated("sm_80")), options));
-  Module module = must(Module::parse("format other { element: s4 scale: f16 per k[64] value = "
+  Module module = must(Module::parse("format other { element: s4 scale: f32 per k[64] value = "
                                      "element * scale } gemm g { weight: other activation: f16 "
                                      "output: f32 }"));
   Gemm gemm = must(engine.compile(module, "", {1, n, k}));
