@@ -21,6 +21,19 @@ constexpr size_t longestLine = 160;
 constexpr size_t contextBefore = 60;
 
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
+bool isControl(char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f; }
+
+// What a user's name holds moves no cursor and ends no text; lines of a compiler's log stay lines.
+std::string harmless(std::string_view text) {
+  constexpr char digits[] = "0123456789abcdef";
+  std::string out;
+  for (char c : text)
+    if (auto byte = static_cast<unsigned char>(c); isControl(c) && c != '\n')
+      out += std::string("\\x") + digits[byte >> 4] + digits[byte & 15];
+    else
+      out += c;
+  return out;
+}
 
 // Replaces {0}, {1}, ...; every other brace stands for itself.
 std::string fill(std::string_view text, const std::vector<std::string> &args) {
@@ -29,7 +42,7 @@ std::string fill(std::string_view text, const std::vector<std::string> &args) {
     if (i + 2 < text.size() && text[i] == '{' && isDigit(text[i + 1]) && text[i + 2] == '}') {
       size_t index = static_cast<size_t>(text[i + 1] - '0');
       if (index < args.size())
-        out += args[index];
+        out += harmless(args[index]);
       i += 2;
     } else {
       out += text[i];
@@ -38,7 +51,6 @@ std::string fill(std::string_view text, const std::vector<std::string> &args) {
   return out;
 }
 
-bool isControl(char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f; }
 // Second and later bytes of a UTF-8 character take no column on a screen.
 bool isContinuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 

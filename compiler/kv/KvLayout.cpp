@@ -104,6 +104,8 @@ private:
         return "'" + c.name + "' is per k[" + std::to_string(c.group) +
                "], groups of tokens are multiples of 16 that divide the page of " +
                std::to_string(tensor.shape.pageTokens);
+      else if (c.type.isCodebook())
+        return "'" + c.name + "' is a codebook, only elements are";
       else if (dsl::isBest(c.encode))
         return "the rule of '" + c.name + "' chooses among candidates";
     }

@@ -47,6 +47,12 @@ TEST(Diagnostics, CaretStandsBelowItsPlaceBehindTabs) {
   EXPECT_EQ(found.message, "unexpected character '$'");
 }
 
+TEST(Diagnostics, ControlCharactersOfNamesAreShown) {
+  EXPECT_EQ(makeDiagnostic(DiagId::unexpected_character, {std::string("\x1b[31m\0\x7f\n\tb", 10)})
+                .message,
+            "unexpected character \\x1b[31m\\x00\\x7f\n\tb");
+}
+
 TEST(Diagnostics, PlacesAtTheEndOfTheTextHaveACaret) {
   SourceMap sources;
   uint32_t file = sources.add("a.rho", "ab\n");

@@ -24,6 +24,7 @@ TEST(KvCacheErrors, formatsThatCannotHoldACache) {
   refused("chosen", "the rule of 'scale' chooses among candidates");
   refused("bounded", "it has a requirement");
   refused("masked", "its value is not linear in the element");
+  refused("books", "'scale' is a codebook, only elements are");
   refused("spare", "its element is remapped");
   refused("f32", "its element f32 has no decode to f16");
   refused("bf16", "its element bf16 has no decode to f16");

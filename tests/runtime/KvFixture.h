@@ -108,6 +108,11 @@ format masked {
     scale = absmax(x) / 7
   }
 }
+format books {
+  element: s4
+  scale:   codebook [0.5, 1, 2, 4] per k[64]
+  value = element * scale
+}
 format spare {
   element: e2m1 remap 8 to [5, -5] by which
   block:   ue3m3 per k[64]
