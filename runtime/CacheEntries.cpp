@@ -1,11 +1,13 @@
 #include "runtime/CacheEntries.h"
 
 #include "compiler/Compiler.h"
+#include "dsl/Numbers.h"
 
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <limits>
 
 namespace rho {
@@ -84,6 +86,13 @@ Result<CacheFolders> cacheFolders(const EngineOptions &options) {
     folders.tuned.directory = options.tunedDirectory;
   else if (!folders.kernels.directory.empty())
     folders.tuned.directory = folders.kernels.directory + "/tuned";
+  // The folders stay the same ones where the process changes its own.
+  for (std::string *folder : {&folders.kernels.directory, &folders.tuned.directory}) {
+    std::error_code error;
+    if (std::filesystem::path absolute = std::filesystem::absolute(*folder, error);
+        !folder->empty() && !error)
+      *folder = absolute.string();
+  }
   return folders;
 }
 
@@ -163,7 +172,7 @@ std::string readKernel(const cache::Entry &entry, compiler::KernelImage &image, 
 }
 
 cache::Entry planEntry(const compiler::Plan &plan, double microseconds) {
-  return {{"plan", plan.print()}, {"microseconds", std::to_string(microseconds)}};
+  return {{"plan", plan.print()}, {"microseconds", dsl::printNumber(microseconds)}};
 }
 
 std::string readPlan(const cache::Entry &entry, compiler::Plan &plan, double &microseconds) {

@@ -16,20 +16,6 @@ namespace {
 // CUDA C++ Programming Guide, "Technical specifications per compute capability": grid y and z.
 constexpr int64_t maxGridRows = 65535;
 
-class Stopwatch {
-public:
-  // Milliseconds since construction or the last lap.
-  double lap() {
-    auto now = std::chrono::steady_clock::now();
-    double passed = std::chrono::duration<double, std::milli>(now - start).count();
-    start = now;
-    return passed;
-  }
-
-private:
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-};
-
 // What launch() relies on: an image may come from a file.
 std::string misfit(const compiler::KernelImage &image, const dsl::Gemm &gemm) {
   if (image.parameters.size() > maxKernelParameters)
@@ -356,16 +342,21 @@ std::shared_ptr<Gemm::Impl> Engine::Impl::makeGemm(std::shared_ptr<const Module:
 Result<Gemm> Engine::Impl::compileAs(std::shared_ptr<const Module::Impl> module,
                                      const dsl::Gemm &declared,
                                      std::shared_ptr<const compiler::TargetGemm> target,
-                                     const GemmShape &shape, const compiler::Plan &plan) {
+                                     const GemmShape &shape, const compiler::Plan &plan,
+                                     double planned) {
   Stopwatch watch;
   const SourceMap *sources = module->module.sources.get();
-  auto prepared = prepareAs(declared, std::move(target), shape, plan, sources, {});
+  CompileReport report;
+  report.stages.push_back({"plan", planned});
+  auto prepared = withinMemory("more", [&] {
+    return prepareAs(declared, std::move(target), shape, plan, sources, std::move(report));
+  });
   if (!prepared)
     return prepared.error();
   Gemm gemm;
   auto impl = makeGemm(std::move(module), declared, shape, *prepared);
   impl->report = (*prepared)->report;
-  impl->report.totalMilliseconds = watch.lap();
+  impl->report.totalMilliseconds = planned + watch.lap();
   gemm.pimpl = std::move(impl);
   return gemm;
 }
@@ -387,19 +378,24 @@ Result<std::vector<Gemm>> Engine::compileShared(const Module &module, std::strin
     problems.push_back({m, n, k});
     key += " " + std::to_string(m);
   }
-  auto plans = pimpl->sharedPlans.get(key, [&]() -> Result<std::shared_ptr<const Plans>> {
-    Result<Plans> shared = compiler::sharedPlans(target->gemm, problems, pimpl->backend->model(),
-                                                 module.impl().module.sources.get());
-    if (!shared)
-      return shared.error();
-    return std::make_shared<const Plans>(std::move(*shared));
+  Stopwatch watch;
+  auto plans = pimpl->sharedPlans.get(key, [&] {
+    return withinMemory("more", [&]() -> Result<std::shared_ptr<const Plans>> {
+      Result<Plans> shared = compiler::sharedPlans(target->gemm, problems, pimpl->backend->model(),
+                                                   module.impl().module.sources.get());
+      if (!shared)
+        return shared.error();
+      return std::make_shared<const Plans>(std::move(*shared));
+    });
   });
   if (!plans)
     return plans.error();
+  const double planned = watch.lap();
   std::vector<Result<Gemm>> compiled(batches.size(), Gemm());
   parallelFor(static_cast<int64_t>(batches.size()), [&](int64_t i) {
     const auto at = static_cast<size_t>(i);
-    compiled[at] = pimpl->compileAs(module.pimpl, gemm, target, {batches[at], n, k}, (**plans)[at]);
+    compiled[at] =
+        pimpl->compileAs(module.pimpl, gemm, target, {batches[at], n, k}, (**plans)[at], planned);
   });
   std::vector<Gemm> gemms;
   for (Result<Gemm> &each : compiled) {
@@ -419,15 +415,25 @@ Result<Gemm> Engine::compileSharing(const Gemm &gemm, int64_t m) const {
   if (other.backend != pimpl->backend)
     return makeError(DiagId::wrong_device, {"the engine"});
   const auto &target = other.prepared->target;
-  Result<compiler::Plan> read = compiler::Plan::parse(other.prepared->report.plan);
-  if (!read)
-    return read.error();
-  Result<compiler::Plan> plan = compiler::planSharing(
-      target->gemm, *read, m, pimpl->backend->model(), other.module->module.sources.get());
+  using Plans = std::vector<compiler::Plan>;
+  Stopwatch watch;
+  const std::string key = "sharing " + other.prepared->report.key + " " + std::to_string(m);
+  auto plan = pimpl->sharedPlans.get(key, [&] {
+    return withinMemory("more", [&]() -> Result<std::shared_ptr<const Plans>> {
+      Result<compiler::Plan> read = compiler::Plan::parse(other.prepared->report.plan);
+      if (!read)
+        return read.error();
+      Result<compiler::Plan> sharing = compiler::planSharing(
+          target->gemm, *read, m, pimpl->backend->model(), other.module->module.sources.get());
+      if (!sharing)
+        return sharing.error();
+      return std::make_shared<const Plans>(Plans{std::move(*sharing)});
+    });
+  });
   if (!plan)
     return plan.error();
   return pimpl->compileAs(other.module, *other.gemm, target, {m, other.shape.n, other.shape.k},
-                          *plan);
+                          (*plan)->front(), watch.lap());
 }
 
 Result<Gemm> Engine::compile(const Module &module, std::string_view name,
@@ -440,7 +446,9 @@ Result<Gemm> Engine::compile(const Module &module, std::string_view name,
   bool built = false;
   Result<std::shared_ptr<const Prepared>> prepared = pimpl->requests.get(request, [&] {
     built = true;
-    return pimpl->prepare(request, **found, module.impl().module.sources.get());
+    return withinMemory("more", [&] {
+      return pimpl->prepare(request, **found, module.impl().module.sources.get());
+    });
   });
   if (!prepared)
     return prepared.error();

@@ -7,6 +7,7 @@
 #include "runtime/TunedPlans.h"
 #include "runtime/cache/MemoryCache.h"
 
+#include <chrono>
 #include <cstring>
 #include <functional>
 
@@ -17,6 +18,20 @@ inline constexpr size_t maxRequests = 8192;
 inline constexpr size_t maxKernels = 1024;
 inline constexpr size_t maxQuantizers = 64;
 inline constexpr size_t maxSharedPlans = 256;
+
+class Stopwatch {
+public:
+  // Milliseconds since construction or the last lap.
+  double lap() {
+    auto now = std::chrono::steady_clock::now();
+    double passed = std::chrono::duration<double, std::milli>(now - start).count();
+    start = now;
+    return passed;
+  }
+
+private:
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+};
 
 struct Request {
   cache::Digest declaration;
@@ -67,7 +82,7 @@ struct Engine::Impl {
   cache::MemoryCache<Request, Prepared, RequestHash> requests{maxRequests};
   cache::MemoryCache<std::string, Kernel> kernels{maxKernels};
   cache::MemoryCache<std::string, Quantizer> quantizers{maxQuantizers};
-  // By declaration, n, k and all m.
+  // By declaration, n, k and all m; or by the packed weight that is shared and one m.
   cache::MemoryCache<std::string, std::vector<compiler::Plan>> sharedPlans{maxSharedPlans};
 
   // By the tuned plan where there is one, else by the planner's.
@@ -78,10 +93,10 @@ struct Engine::Impl {
                                               std::shared_ptr<const compiler::TargetGemm> target,
                                               const GemmShape &shape, const compiler::Plan &plan,
                                               const SourceMap *sources, CompileReport report);
-  // The same as a gemm.
+  // The same as a gemm. `planned`: the milliseconds that the plan took.
   Result<Gemm> compileAs(std::shared_ptr<const Module::Impl> module, const dsl::Gemm &declared,
                          std::shared_ptr<const compiler::TargetGemm> target, const GemmShape &shape,
-                         const compiler::Plan &plan);
+                         const compiler::Plan &plan, double planned);
   std::shared_ptr<const compiler::TargetGemm> onTarget(const dsl::Gemm &declared) const {
     return std::make_shared<const compiler::TargetGemm>(
         compiler::onTarget(declared, backend->model().target));

@@ -240,7 +240,8 @@ Result<KvCache> KvCache::create(const Engine &engine, const Module &module,
   impl->options = options;
   impl->layout = std::move(*layout);
   impl->scoreScale = static_cast<float>(scale * std::numbers::log2e);
-  if (Status made = makeKernels(engine.impl(), *impl); !made)
+  Status made = withinMemory("more", [&] { return makeKernels(engine.impl(), *impl); });
+  if (!made)
     return made.error();
   for (auto [buffer, part] :
        {std::pair{&impl->keys, KvPart::Keys}, {&impl->values, KvPart::Values}}) {

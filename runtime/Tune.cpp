@@ -48,10 +48,12 @@ Result<TuneReport> Engine::tune(const Module &module, std::string_view name, con
   const auto target = pimpl->onTarget(gemm);
   const compiler::DeviceModel &device = pimpl->backend->model();
   auto most = static_cast<size_t>(std::max<int64_t>(options.candidates, 1));
+  Stopwatch watch;
   Result<std::vector<compiler::Plan>> plans = compiler::planCandidates(
       target->gemm, {shape.m, shape.n, shape.k}, device, most, module.impl().module.sources.get());
   if (!plans)
     return plans.error();
+  const double planned = watch.lap();
 
   // All ahead of the first measurement, which compiling would disturb.
   std::vector<Result<Gemm>> gemms(plans->size(), Gemm());
@@ -61,7 +63,7 @@ Result<TuneReport> Engine::tune(const Module &module, std::string_view name, con
   std::exception_ptr thrown; // by the caller's function, for the caller's thread
   parallelFor(total, [&](int64_t i) {
     auto at = static_cast<size_t>(i);
-    gemms[at] = pimpl->compileAs(module.pimpl, gemm, target, shape, (*plans)[at]);
+    gemms[at] = pimpl->compileAs(module.pimpl, gemm, target, shape, (*plans)[at], planned);
     int64_t ready = ++done;
     try {
       if (options.compiled)

@@ -51,6 +51,12 @@ bool TunedPlans::store(const std::string &key, const TunedPlan &tuned, cache::Wa
                     "up to " + std::to_string(compiler::mostRowsAlike(problem.m)), problem),
                 .target = tuned.plan.target,
                 .device = tuned.device});
+  const cache::DiskCacheOptions &folder = disk.options();
+  if (folder.directory.empty() || folder.readOnly)
+    warnings.push_back(
+        makeDiagnostic(DiagId::plan_not_kept, {folder.readOnly ? folder.directory + " is read-only"
+                                                               : "the engine has no folder for it"})
+            .message);
   return disk.store(key, entry, warnings);
 }
 

@@ -115,7 +115,7 @@ Result<int> explainCommand(const Options &options) {
                        " us, a library's plain product");
   printStored(target);
   if (std::optional<double> more =
-          compiler::residualMicroseconds(*gemm, *all->front().plan, *device)) {
+          compiler::residualMicroseconds(target.gemm, *all->front().plan, *device)) {
     const dsl::Part &part = gemm->weight.residual->part;
     printLine("residual", "'" + part.name + "' of at most " +
                               shortNumber(part.budget.value_or(100)) + "% of the blocks, " +

@@ -53,6 +53,8 @@ TEST(SharedWeight, OneMoreBatchReadsAWeightThatIsPacked) {
     Gemm more = must(s.engine.compileSharing(gemms[0], m));
     EXPECT_EQ(more.shape().m, m);
     EXPECT_EQ(more.weightLayout(), gemms[0].weightLayout());
+    EXPECT_EQ(more.report().stages.at(0).name, "plan");
+    EXPECT_EQ(must(s.engine.compileSharing(gemms[0], m)).report().plan, more.report().plan);
     ASSERT_NO_FATAL_FAILURE(s.expectReference(more, weight));
     EXPECT_EQ(errorText(s.engine.compileSharing(more, 0)),
               errorText(s.engine.compile(s.module, "", {0, n, k})));

@@ -311,8 +311,17 @@ TEST_F(TuneTest, WithoutAFolderNothingIsKept) {
   few.candidates = 1;
   MeasureGemm measure = [](const Gemm &) -> Result<double> { return 1; };
   Engine nowhere = engine(none);
-  EXPECT_FALSE(must(nowhere.tune(module, "", shape, measure, few)).kept);
+  TuneReport homeless = must(nowhere.tune(module, "", shape, measure, few));
+  EXPECT_FALSE(homeless.kept);
+  EXPECT_THAT(homeless.warnings, ElementsAre("the tuned plan is not kept: the engine has no folder "
+                                             "for it"));
   EXPECT_EQ(compiled(nowhere, shape).planSource, PlanSource::Planned);
+  EngineOptions readOnly = options();
+  readOnly.cacheReadOnly = true;
+  EXPECT_THAT(must(engine(readOnly).tune(module, "", shape, measure, few)).warnings,
+              ElementsAre("the tuned plan is not kept: " + tunedFolder() + " is read-only"));
+  EXPECT_EQ(makeDiagnostic(DiagId::plan_not_kept, {"why"}).rendered,
+            "error: the tuned plan is not kept: why [plan_not_kept]");
 
   writeText(folder.path() + "/file", "");
   none.tunedDirectory = folder.path() + "/file/tuned";
