@@ -7,6 +7,12 @@ namespace rho::dsl {
 
 namespace {
 
+double valueOf(const Expr &expr, const Format &format, const uint32_t *codes) {
+  Format alone = format; // a remapped element depends on other components
+  alone.value = ExprPtr(ExprPtr(), &expr);
+  return evaluate(alone, codes);
+}
+
 double magnitudeOf(const Expr &expr, const Format &format, const uint32_t *codes) {
   auto operand = [&](size_t i) { return magnitudeOf(*expr.operands[i], format, codes); };
   switch (expr.kind) {
@@ -21,8 +27,10 @@ double magnitudeOf(const Expr &expr, const Format &format, const uint32_t *codes
       return operand(0) + operand(1);
     case Expr::Op::Mul:
       return operand(0) * operand(1);
-    case Expr::Op::Div:
-      return operand(0) / operand(1);
+    case Expr::Op::Div: { // by a sum, which is the less exact the more it cancels
+      double divisor = valueOf(*expr.operands[1], format, codes);
+      return operand(0) * operand(1) / (divisor * divisor);
+    }
     default:
       break;
     }
@@ -30,9 +38,7 @@ double magnitudeOf(const Expr &expr, const Format &format, const uint32_t *codes
   default:
     break;
   }
-  Format alone = format; // a remapped element depends on other components
-  alone.value = ExprPtr(ExprPtr(), &expr);
-  return std::abs(evaluate(alone, codes));
+  return std::abs(valueOf(expr, format, codes));
 }
 
 } // namespace

@@ -106,7 +106,9 @@ ErrorBound::ErrorBound(const dsl::Gemm &declared, const Plan &plan, Summing by)
     worst = std::max(worst, perMagnitude + perResult);
   }
   perMagnitude = worst + target.roundoff * (1 + worst) +
-                 std::ldexp(static_cast<double>(placed->parts.size() + plan.schedule.splitK), -23);
+                 std::ldexp(static_cast<double>(placed->parts.size()) +
+                                static_cast<double>(sharesOfOutput(plan)),
+                            -23);
 }
 
 void ErrorBound::cover(const PlacedGemm &placed, const Plan &plan) {

@@ -139,10 +139,8 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
       const dsl::Component &component = format.components[part->component];
       result.scales.push_back({weight, part->component, component.extent,
                                kernelGroup(component.group), component.group});
-    } else if (part->kind == Expr::Kind::Integer) {
-      result.constant *= static_cast<double>(part->integer);
-    } else if (part->kind == Expr::Kind::Real) {
-      result.constant *= part->real;
+    } else if (dsl::isLiteral(*part)) {
+      result.constant *= dsl::numberOf(*part);
     } else {
       others.push_back(part);
     }
