@@ -35,6 +35,19 @@ RowNumber entryOf(const dsl::Remap &remap, const dsl::Format &format, dsl::Eleme
   return entry;
 }
 
+// Whether what a code stands for is as exact times 2^log2 as it is alone: a component of a tensor
+// may be any number of its type.
+bool holdScaled(const dsl::Remap &remap, dsl::ElementType operand, int log2) {
+  return log2 == 0 ||
+         std::all_of(remap.entries.begin(), remap.entries.end(),
+                     [&](const dsl::Remap::Entry &entry) {
+                       double scaled = std::ldexp(entry.value, log2);
+                       return entry.component < 0 &&
+                              (exactIn(operand, scaled) ||
+                               std::abs(scaled) >= std::ldexp(1.0, operand.leastExponent()));
+                     });
+}
+
 // Whether a number times 2^log2 is an integer of so few bits that it and an offset fit a byte whose
 // top bit is clear.
 constexpr double byteOffset = 64;
@@ -172,13 +185,25 @@ std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::str
   std::optional<DecodeSequence> base;
   if (operand.bits() == 16)
     base = extractElement(format.element().type, mmaType);
-  if (!base || base->perRegister() != 2 || base->codeXor != 0)
+  if (!base || base->perRegister() != 2)
     return std::nullopt;
   DecodeSequence result = *std::move(base);
   RowNumber entry = entryOf(remap, format, operand, result.roundings);
   Extension extension(result, mmaType);
   DecodeProgram &p = result.program;
-  uint32_t code = remap.code | remap.code << 16;
+  if (!holdScaled(remap, operand, result.log2Factor)) {
+    // The largest power of two that the type has takes two steps of the smallest numbers.
+    const int log2 = -result.log2Factor, first = std::min(log2, 1 - operand.leastExponent());
+    for (int step : {first, log2 - first})
+      for (size_t r = 0; r < result.registers() && step > 0; ++r) {
+        Operand by = DecodeProgram::number(mmaType, std::ldexp(1.0, step));
+        extension.setOutput(r, mmaType == "f16" ? p.add(Op::MulF16, extension.output(r), by)
+                                                : p.add(Op::FmaBF16, extension.output(r), by,
+                                                        DecodeProgram::number(mmaType, -0.0)));
+      }
+    result.log2Factor = 0;
+  }
+  const uint32_t stored = result.stored(remap.code), code = stored | stored << 16;
   for (size_t r = 0; r < result.registers(); ++r) {
     // The codes in the halves of a register, all bits flipped that the code has: 0 is a match.
     std::optional<Operand> codes;

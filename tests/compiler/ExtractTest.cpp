@@ -520,6 +520,39 @@ TEST(Remap, EveryCodeOfEverySelectorInEveryPlace) {
     }
 }
 
+// Whatever power of two the other codes have in the operand: what a code stands for is rounded to
+// the operand's type once, as it would be alone.
+TEST(Remap, SpecialValuesAreRoundedOnceBesideAnyElement) {
+  for (const char *element : {"s3", "u5", "s6", "s8", "e2m2", "e3m2", "e2m3", "e4m3"})
+    for (const std::string mmaType : {"f16", "bf16"}) {
+      dsl::Format format = formatOf(std::string("format f { element: ") + element +
+                                    " remap 4 to [5, -0.0923, 0.001, special] by s s: u2 per k[64] "
+                                    "special: f16 per tensor value = element encode { s = 0 "
+                                    "special = 0.5 } }");
+      dsl::ElementType operand = dsl::ElementType::get(mmaType), type = format.element().type;
+      std::optional<DecodeSequence> decode = remappedDecode(format, mmaType);
+      ASSERT_TRUE(decode) << element << mmaType;
+      std::mt19937 random(3);
+      for (uint32_t selector = 0; selector < 4; ++selector)
+        for (uint32_t code = 0; code < 1U << type.bits(); ++code)
+          for (size_t r = 0; r < decode->registers(); ++r)
+            for (size_t s = 0; s < decode->perRegister(); ++s) {
+              std::vector<uint32_t> codes{code, selector,
+                                          dsl::ElementType::get("f16").encode(0.06298828125)};
+              std::vector<uint32_t> params;
+              for (const DecodeParam &param : decode->params)
+                params.push_back(parameterOf(param, format, codes, mmaType));
+              double value = dsl::evaluate(format, codes.data());
+              if (std::isnan(value))
+                continue;
+              std::vector<uint32_t> words = wordsWith(decode->stored(code), *decode, r, s, random);
+              ASSERT_EQ(subElement(decode->program.run(words, params)[r], s, mmaType),
+                        std::ldexp(operand.decode(operand.encode(value)), decode->log2Factor))
+                  << element << " " << mmaType << " code " << code << " selector " << selector;
+            }
+    }
+}
+
 // Special values that are literals: in e4m3, too.
 TEST(Remap, LiteralsAreOperandsOf8Bits) {
   dsl::Format format = formatOf("format f { element: e2m1 remap 8 to [5, -5, 8, -7] by s "
