@@ -150,9 +150,16 @@ public:
       if (inPieces)
         pieces(i);
     }
+    // Of those that use the same bits, what another one beats whatever else is moved is left out.
     std::vector<Option> result;
-    for (auto &[key, option] : options)
-      result.push_back(std::move(option));
+    size_t alike = 0; // the first that uses the same bits
+    for (auto &[key, option] : options) {
+      if (alike < result.size() && result[alike].extraction.used != option.extraction.used)
+        alike = result.size();
+      if (std::none_of(result.begin() + static_cast<std::ptrdiff_t>(alike), result.end(),
+                       [&](const Option &other) { return isNoWorse(other, option); }))
+        result.push_back(std::move(option));
+    }
     return result;
   }
 
@@ -164,6 +171,12 @@ private:
   WordCost bound;
   // The first of those that use the same bits and moves at the same cost.
   std::map<std::tuple<uint32_t, int, Moves>, Option> options;
+
+  static bool isNoWorse(const Option &a, const Option &b) {
+    return (a.moves & ~b.moves) == 0 && a.own.logic <= b.own.logic &&
+           a.own.multiply <= b.own.multiply && a.own.f16 <= b.own.f16 && a.own.bf16 <= b.own.bf16 &&
+           a.own.shiftLeft <= b.own.shiftLeft;
+  }
 
   void whole(size_t i) {
     uint32_t places = forms[i].places;
@@ -282,6 +295,8 @@ public:
     std::sort(this->options.begin(), this->options.end(),
               [&](const Option &a, const Option &b) { return rank(a) < rank(b); });
     users.resize(wordBits);
+    for (const Option &option : this->options)
+      least.push_back(cost.atLeast(option.own, option.moves, 1));
     for (size_t i = 0; i < this->options.size(); ++i)
       for (uint32_t bits = this->options[i].extraction.used; bits != 0; bits &= bits - 1)
         users[static_cast<size_t>(std::countr_zero(bits))].push_back(i);
@@ -301,6 +316,7 @@ private:
   const CostBound &cost;
   WordCost bestCost;
   uint32_t all;
+  std::vector<WordCost> least;            // of a plan with that option, ascending
   std::vector<std::vector<size_t>> users; // options that use a bit
   std::vector<size_t> chosen, best;
   int steps = 0;
@@ -317,6 +333,8 @@ private:
       return;
     }
     for (size_t i : users[static_cast<size_t>(std::countr_zero(~used))]) {
+      if (!(least[i] < bestCost))
+        return;
       const Option &option = options[i];
       if ((option.extraction.used & used) != 0)
         continue;

@@ -103,10 +103,16 @@ std::optional<Objection> gemvObjection(const dsl::Gemm &gemm, const PlacedGemm &
     if (!use.weight && component.type.bits() < 16)
       return roles("'" + component.name + "'", "group scales of activations need 16 bits");
   }
+  auto refused = [&](Span at, const std::string &what, const std::string &why) {
+    Objection result = roles(what, why);
+    result.at = gemm.schedule.roles ? Span{} : at;
+    return result;
+  };
   if (s.splitK != 1)
-    return roles("a split of k", "one CTA sums all of k");
+    return refused(gemm.schedule.splitKSpan, "a split of k", "one CTA sums all of k");
   if (s.packing == dsl::ScheduleDecl::Packing::Panels)
-    return roles("packing: panels", "each warp streams tiles of its own");
+    return refused(gemm.schedule.packingSpan, "packing: panels",
+                   "each warp streams tiles of its own");
   if (!isPowerOfTwo(s.tileM) || s.tileM > largestGemvBatch)
     return Objection{DiagId::schedule_tile,
                      {"m", str(s.tileM), "roles gemv take 1, 2 or 4 batch rows"}};

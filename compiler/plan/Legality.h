@@ -16,6 +16,7 @@ constexpr int64_t largestGemvBatch = 4; // rows of roles gemv
 struct Objection {
   DiagId id;
   std::vector<std::string> args;
+  Span at = {}; // of the entry that it is about, where the id does not say which
 };
 
 // `ofPart`: the schedule is that of activations with parts, `gemm` the one of a part alone.

@@ -20,18 +20,21 @@ namespace {
 using Scales = dsl::ScheduleDecl::Scales;
 using Roles = dsl::ScheduleDecl::Roles;
 
-// Why no kernel takes the gemm as it is; empty: one does.
-std::string problemOf(const dsl::Gemm &gemm, std::string_view target) {
-  std::string first;
+// Why no kernel takes the gemm as it is; none: one does.
+std::optional<Diagnostic> problemOf(const dsl::Gemm &gemm, std::string_view target) {
+  std::vector<Roles> several = {Roles::Uniform}; // of few rows alone others are no help
+  if (targetOf(target).hasWgmma)
+    several.push_back(Roles::ImFP);
+  if (gemm.schedule.roles)
+    several = {*gemm.schedule.roles};
+  std::optional<Diagnostic> first;
   for (Scales scales : {Scales::Accumulator, Scales::Operand, Scales::Hardware})
-    for (Roles roles : {Roles::Uniform, Roles::ImFP}) { // of few rows alone others are no help
-      if (roles == Roles::ImFP && !targetOf(target).hasWgmma)
-        continue;
+    for (Roles roles : several) {
       Result<PlacedGemm> placed = place(gemm, scales, roles, target, nullptr);
       if (placed)
-        return "";
-      if (first.empty())
-        first = placed.error().diagnostics[0].message;
+        return std::nullopt;
+      if (!first)
+        first = placed.error().diagnostics[0];
     }
   return first;
 }
@@ -149,7 +152,7 @@ std::optional<TargetGemm> withValues(const dsl::Gemm &gemm, std::string_view tar
       return false;
     result.gemm.activation = std::move(values);
     result.roundoff = rounds ? roundoff(type) : 0;
-    return problemOf(result.gemm, target).empty();
+    return !problemOf(result.gemm, target);
   };
   for (bool rounds : {false, true})
     for (bool keepsGroups : {false, true})
@@ -165,7 +168,7 @@ std::optional<TargetGemm> withParts(const dsl::Gemm &gemm, std::string_view targ
   TargetGemm result{gemm, "", 0};
   for (size_t i = 0; i < gemm.activation.partition->parts.size(); ++i) {
     const dsl::Gemm alone = gemmOfPart(gemm, i);
-    if (dsl::isPlain(alone.activation) || (!all && problemOf(alone, target).empty()))
+    if (dsl::isPlain(alone.activation) || (!all && !problemOf(alone, target)))
       continue;
     std::optional<TargetGemm> part = withValues(alone, target);
     if (!part)
@@ -175,7 +178,7 @@ std::optional<TargetGemm> withParts(const dsl::Gemm &gemm, std::string_view targ
         std::make_shared<const dsl::Format>(std::move(part->gemm.activation));
   }
   result.gemm.activation.name += "_as_numbers";
-  if (!problemOf(result.gemm, target).empty())
+  if (problemOf(result.gemm, target))
     return std::nullopt;
   return result;
 }
@@ -197,7 +200,7 @@ std::optional<TargetGemm> withoutParts(const dsl::Gemm &gemm, std::string_view t
                      [&](const dsl::Part &part, const dsl::Blocks &) { take(*part.format); });
     if (gemm.activation.residual)
       take(gemm.activation);
-    if (inRange && problemOf(result.gemm, target).empty())
+    if (inRange && !problemOf(result.gemm, target))
       return result;
   }
   return std::nullopt;
@@ -206,9 +209,9 @@ std::optional<TargetGemm> withoutParts(const dsl::Gemm &gemm, std::string_view t
 } // namespace
 
 TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
-  std::string reason = problemOf(gemm, target);
+  std::optional<Diagnostic> problem = problemOf(gemm, target);
   std::optional<TargetGemm> found;
-  if (reason.empty())
+  if (!problem)
     return {gemm, "", 0};
   if (!gemm.activation.hasParts())
     found = withValues(gemm, target);
@@ -217,9 +220,16 @@ TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
       found = withParts(gemm, target, all);
   if (!found && gemm.activation.hasParts())
     found = withoutParts(gemm, target);
+  // Where it is the weight that no kernel takes, whatever the activation, that is what to say.
+  const bool isOfActivation =
+      problem->id == DiagId::no_mma_on_target || problem->id == DiagId::no_mma_for_activation;
+  if (!found && isOfActivation && !gemm.activation.hasParts()) {
+    found = TargetGemm{gemm, "", 0};
+    found->gemm.activation = dsl::valuesAs(dsl::ElementType::get("bf16"), gemm.activation, false);
+  }
   if (!found)
     return {gemm, "", 0};
-  found->reason = std::move(reason);
+  found->reason = std::move(problem->message);
   return *std::move(found);
 }
 

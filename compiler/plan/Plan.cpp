@@ -43,8 +43,11 @@ std::string mmaTypes(const PlacedGemm &placed) {
   return text;
 }
 
-Span objectionSpan(const dsl::Gemm &gemm, DiagId id) {
+Span objectionSpan(const dsl::Gemm &gemm, const Objection &objection) {
   const dsl::ScheduleDecl &decl = gemm.schedule;
+  const DiagId id = objection.id;
+  if (objection.at.file != Span::none)
+    return objection.at;
   if (id == DiagId::schedule_warps && decl.warps)
     return decl.warpsSpan;
   if (id == DiagId::schedule_ctas && decl.ctas)
@@ -53,8 +56,6 @@ Span objectionSpan(const dsl::Gemm &gemm, DiagId id) {
     return decl.splitKSpan;
   if (id == DiagId::schedule_roles && decl.roles)
     return decl.rolesSpan;
-  if (id == DiagId::schedule_roles && decl.packing)
-    return decl.packingSpan;
   if (id == DiagId::schedule_sums && decl.sums)
     return decl.sumsSpan;
   if (id == DiagId::schedule_balance && decl.balance)
@@ -94,11 +95,13 @@ public:
       : gemm(gemm), problem(problem), device(device), sources(sources),
         allRoles(roleCandidates(gemm, device)) {}
 
+  // Of what is usually faster; of all that there is where the schedule leaves none of that.
   void run() {
-    for (Scales scales : choices<Scales, Scales>(
-             gemm.schedule.scales, {Scales::Accumulator, Scales::Operand, Scales::Hardware}))
-      for (Roles roles : allRoles)
-        consider(scales, roles);
+    run(Variety::Usual);
+    if (found.empty()) {
+      ways.clear();
+      run(Variety::All);
+    }
   }
 
   // The fastest first.
@@ -120,19 +123,20 @@ public:
 
   // Of a search that found nothing.
   Error error() const {
-    if (firstObjection)
-      return errorAt(firstObjection->id, firstObjection->args,
-                     objectionSpan(gemm, firstObjection->id), sources);
-    if (ways.empty())
+    if (!firstObjection)
       return *illegal;
-    const dsl::ScheduleDecl::Tile tile = gemm.schedule.tile.value_or(dsl::ScheduleDecl::Tile{});
-    return errorAt(
-        DiagId::schedule_warps,
-        {"1", "1", std::to_string(tile.m), std::to_string(tile.n), "no division into warps fits"},
-        gemm.span, sources);
+    return errorAt(firstObjection->id, firstObjection->args, objectionSpan(gemm, *firstObjection),
+                   sources);
   }
 
 private:
+  void run(Variety variety) {
+    for (Scales scales : choices<Scales, Scales>(
+             gemm.schedule.scales, {Scales::Accumulator, Scales::Operand, Scales::Hardware}))
+      for (Roles roles : allRoles)
+        consider(scales, roles, variety);
+  }
+
   struct Way {
     Scales scales;
     PlacedGemm placed;
@@ -168,15 +172,15 @@ private:
                        [](const Way &way) { return way.scales == Scales::Accumulator; });
   }
 
-  void consider(Scales scales, Roles roles) {
+  void consider(Scales scales, Roles roles, Variety variety) {
     std::optional<PlacedGemm> placed = placedFor(scales, roles);
     if (!placed)
       return;
-    for (Schedule &schedule : scheduleCandidates(gemm, *placed, roles, problem, device)) {
+    for (Schedule &schedule : scheduleCandidates(gemm, *placed, roles, problem, device, variety)) {
       if (std::optional<Objection> why = objection(gemm, *placed, problem, schedule, device)) {
         if (!firstObjection)
           firstObjection = why;
-      } else if (isWorthIt(*placed, schedule)) {
+      } else if (variety == Variety::All || isWorthIt(*placed, schedule)) {
         const double time = timeOf(*placed, schedule);
         found.push_back({ways.size(), schedule, time});
       }

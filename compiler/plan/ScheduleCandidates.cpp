@@ -107,6 +107,20 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
   return result;
 }
 
+// Every number of warps that a CTA of these roles may have, those that fit most tiles first.
+std::vector<dsl::ScheduleDecl::Warps> allWarps(const dsl::Gemm &gemm, Roles roles) {
+  if (gemm.schedule.warps)
+    return {*gemm.schedule.warps};
+  constexpr int64_t most = 16;
+  std::vector<dsl::ScheduleDecl::Warps> result;
+  for (int64_t k : {1, 2, 4, 8, 16})
+    for (int64_t m : {1, 2, 4})
+      for (int64_t n : {4, 8, 16, 2, 12, 6, 10, 14, 1, 3, 5, 7, 9, 11, 13, 15})
+        if (m * n * k <= most && (roles == Roles::Uniform ? k : m) == 1)
+          result.push_back({m, n, k});
+  return result;
+}
+
 std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
                                                      const PlacedGemm &placed, Roles roles,
                                                      const dsl::ScheduleDecl::Tile &tile) {
@@ -118,11 +132,6 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
   bool mayBeFour = gemm.schedule.packing == dsl::ScheduleDecl::Packing::Panels ||
                    (placed.flushK > 0 && placed.integerAccumulator);
   const int64_t mostAlongN = mayBeFour ? warpsOfFour : warpsOfThree;
-  bool fits = false;
-  for (int64_t n = 1; n <= mostAlongN; ++n)
-    fits |= dividesRows(tile.n, n);
-  if (!fits) // the user's tile, which is then refused
-    return {{1, 4}};
   if (roles == Roles::Gemv) {
     std::vector<dsl::ScheduleDecl::Warps> result;
     for (int64_t n : {1, 2, 4})
@@ -159,21 +168,18 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
       if (m * n >= 4 && m * n <= 8 && dividesRows(tile.n, n) &&
           tile.m / m >= Geometry::leastMmaRows)
         result.push_back({m, n});
-  if (!result.empty())
-    return result;
-  for (int64_t m : {1, 2, 4}) // of a user's tile that is too small for four warps
-    for (int64_t n : {1, 2, 3})
-      if (dividesRows(tile.n, n) && tile.m / m >= Geometry::leastMmaRows)
-        result.push_back({m, n});
   return result;
 }
 
 // Of equal predictions the first wins: a ring of stages has no cost but its shared memory, while
 // copies that all threads start have a prologue. Deep rings won where a CTA fills them more than
 // twice with few rows of a weight, and nowhere else.
-std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles, bool mayBeDeep) {
+std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles, bool mayBeDeep,
+                                    Variety variety) {
   if (own.pipeline)
     return {static_cast<int>(*own.pipeline)};
+  if (variety == Variety::All)
+    return {4, 3, 2, 8};
   if (roles == Roles::Gemv)
     return {2, 3, 4};
   if (roles == Roles::Uniform)
@@ -281,7 +287,7 @@ bool mayShareEqually(const PlacedGemm &placed, const Schedule &schedule, const P
 
 std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                          Roles roles, const Problem &problem,
-                                         const DeviceModel &device) {
+                                         const DeviceModel &device, Variety variety) {
   const dsl::ScheduleDecl &own = gemm.schedule;
   // An instruction of full throughput in place of a conversion.
   Sums sums = own.sums.value_or(
@@ -290,13 +296,15 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
   std::vector<Schedule> result;
   for (const dsl::ScheduleDecl::Tile &tile :
        tileCandidates(gemm, placed, roles, problem, device.smCount))
-    for (const dsl::ScheduleDecl::Warps &warps : warpCandidates(gemm, placed, roles, tile))
+    for (const dsl::ScheduleDecl::Warps &warps : variety == Variety::All
+                                                     ? allWarps(gemm, roles)
+                                                     : warpCandidates(gemm, placed, roles, tile))
       for (int64_t split : splits) {
         int64_t tilesK = divideUp(problem.k, tile.k) / std::max<int64_t>(1, split);
         bool mayBeDeep = !placed.storesBlocks() && tile.n <= 64 && tile.k == 256 && tilesK >= 24;
         dsl::ScheduleDecl::Cluster cluster =
             chooseCluster(own, roles, problem, tile, split, device.smCount);
-        for (int pipeline : pipelineCandidates(own, roles, mayBeDeep)) {
+        for (int pipeline : pipelineCandidates(own, roles, mayBeDeep, variety)) {
           Schedule schedule;
           schedule.tileM = tile.m;
           schedule.tileN = tile.n;

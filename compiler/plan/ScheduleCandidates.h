@@ -12,10 +12,14 @@ namespace rho::compiler {
 std::vector<dsl::ScheduleDecl::Roles> roleCandidates(const dsl::Gemm &gemm,
                                                      const DeviceModel &device);
 
-// All schedules of a division of labour that respect what the user fixed, whether or not they can
+// Usual: what has been faster than the rest where that was measured. All: every number of warps and
+// stages beside what the user fixed.
+enum class Variety : uint8_t { Usual, All };
+
+// The schedules of a division of labour that respect what the user fixed, whether or not they can
 // be generated.
 std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                          dsl::ScheduleDecl::Roles roles, const Problem &problem,
-                                         const DeviceModel &device);
+                                         const DeviceModel &device, Variety variety);
 
 } // namespace rho::compiler

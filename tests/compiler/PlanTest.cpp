@@ -564,6 +564,49 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
   }
 }
 
+// What is not said the planner chooses, also where that is nothing that it tries otherwise.
+TEST(Plan, CompletesWhatIsFixed) {
+  struct Fixed {
+    const char *target, *activation, *schedule;
+    int64_t m;
+  };
+  for (const Fixed &fixed : {Fixed{"sm_80", "f16", "tile: 8 x 144 x 128", 16},
+                             Fixed{"sm_80", "f16", "tile: 8 x 208 x 128", 16},
+                             Fixed{"sm_80", "f16", "tile: 8 x 16 x 128", 16},
+                             Fixed{"sm_90a", "f16", "roles: imfp tile: 8 x 512 x 128", 16},
+                             Fixed{"sm_90a", "f16", "roles: imfp tile: 8 x 16 x 128", 16},
+                             Fixed{"sm_80", "int8", "roles: gemv tile: 1 x 48 x 128", 1}}) {
+    Result<Plan> planned =
+        planOf(std::string("gemm g { weight: int4 activation: ") + fixed.activation +
+                   " output: f16 schedule { " + fixed.schedule + " } }",
+               {fixed.m, 300, 512}, fixed.target);
+    EXPECT_TRUE(planned.ok()) << planned.error().str();
+  }
+}
+
+// Without roles it may be another entry that is in the way.
+TEST(Plan, RefusesTheEntryThatIsInTheWay) {
+  EXPECT_EQ(
+      planOf("gemm g { weight: int4 activation: f16 output: f16 schedule { tile: 4 x 64 x 128 "
+             "split_k: 5 packing: tiles } }",
+             {4, 300, 512}, "sm_80")
+          .error()
+          .str(),
+      "t.rho:6:84: error: roles gemv do not fit a split of k: one CTA sums all of k "
+      "[schedule_roles]\n"
+      "gemm g { weight: int4 activation: f16 output: f16 schedule { tile: 4 x 64 x 128 "
+      "split_k: 5 packing: tiles } }\n" +
+          std::string(83, ' ') + "^~~~~~~\n");
+  EXPECT_EQ(
+      planOf("gemm g { weight: int4 activation: f16 output: f16 schedule { tile: 4 x 64 x 128 "
+             "roles: uniform } }",
+             {4, 300, 512}, "sm_80")
+          .error()
+          .diagnostics[0]
+          .id,
+      DiagId::schedule_tile);
+}
+
 TEST(Plan, TakesWhatASpecializedScheduleFixes) {
   auto schedule = [](const std::string &more) {
     Result<Plan> fixed = planOf("gemm g { weight: int4 activation: int8 output: f16 schedule { "
