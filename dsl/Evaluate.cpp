@@ -389,6 +389,26 @@ bool fulfils(const Format &format, const uint32_t *codes) {
       });
 }
 
+bool boundsElement(const Requirement &requirement, const Format &format) {
+  for (size_t i = 1; i < format.components.size(); ++i)
+    if (mentions(*requirement.expr, static_cast<int>(i)))
+      return false;
+  return mentions(*requirement.expr, 0);
+}
+
+std::vector<bool> allowedElements(const Format &format) {
+  Format alone = format;
+  std::erase_if(alone.requirements,
+                [&](const Requirement &each) { return !boundsElement(each, format); });
+  std::vector<bool> allowed;
+  if (alone.requirements.empty() || format.element().type.bits() > 8)
+    return allowed;
+  std::vector<uint32_t> codes(format.components.size());
+  for (; codes[0] < 1U << format.element().type.bits(); ++codes[0])
+    allowed.push_back(fulfils(alone, codes.data()));
+  return allowed;
+}
+
 template <class Of> static Range rangeFrom(const Expr &expr, const Format &format, const Of &of) {
   switch (expr.kind) {
   case Expr::Kind::Integer: {

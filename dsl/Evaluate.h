@@ -29,6 +29,12 @@ void valueTable(const Format &format, const uint32_t *codes, double *table);
 // Whether the number's codes fulfil every `require` of the format.
 bool fulfils(const Format &format, const uint32_t *codes);
 
+// Of an element of at most 8 bits, which codes fulfil the requirements that read nothing else,
+// 2^bits of them. Empty where there is no such requirement.
+std::vector<bool> allowedElements(const Format &format);
+// Whether a requirement reads only the element.
+bool boundsElement(const Requirement &requirement, const Format &format);
+
 // Evaluates an integer-typed subexpression, such as that of a requirement.
 int64_t evaluateInteger(const Expr &expr, const Format &format, const uint32_t *codes);
 

@@ -45,13 +45,40 @@ struct Block {
   friend bool operator==(const Block &, const Block &) = default;
 };
 
+// Of a format whose requirements say what the element is at least and at most: for each code the
+// nearest one that fulfils them. Empty for other formats.
+std::vector<uint8_t> clampedElements(const Format &format) {
+  const std::vector<bool> allowed = allowedElements(format);
+  const ElementType type = format.element().type;
+  std::vector<uint8_t> order, clamped(allowed.size());
+  for (size_t code = 0; code < allowed.size(); ++code)
+    if (std::isfinite(type.decode(static_cast<uint32_t>(code))))
+      order.push_back(static_cast<uint8_t>(code));
+    else if (allowed[code])
+      return {};
+  std::sort(order.begin(), order.end(), [&](uint8_t a, uint8_t b) {
+    return std::pair(type.decode(a), a) < std::pair(type.decode(b), b);
+  });
+  auto isAllowed = [&](uint8_t code) { return allowed[code]; };
+  auto first = std::find_if(order.begin(), order.end(), isAllowed);
+  auto end = std::find_if_not(first, order.end(), isAllowed);
+  if (first == end || std::any_of(end, order.end(), isAllowed) ||
+      !std::all_of(format.requirements.begin(), format.requirements.end(),
+                   [&](const Requirement &each) { return boundsElement(each, format); }))
+    return {};
+  for (auto code = order.begin(); code != order.end(); ++code)
+    clamped[*code] = code < first ? *first : code < end ? *code : end[-1];
+  return clamped;
+}
+
 class Quantizer {
 public:
   Quantizer(std::shared_ptr<const Format> shared, const MatrixView &input,
             const QuantizeOptions &options)
       : format(*shared), input(input), reject(options.rejectNonFinite), threads(options.threads),
         columnWeights(options.columnWeights), given(options.given),
-        byDivision(isProduct(format) && format.requirements.empty()),
+        clamped(clampedElements(format)),
+        byDivision(isProduct(format) && (format.requirements.empty() || !clamped.empty())),
         quotients(format.element().type) {
     if (std::optional<double> literals = literalFactor(format);
         literals && format.element().type.bits() > maxSearchedElementBits) {
@@ -391,10 +418,12 @@ private:
     if (scale == 0) {
       uint32_t zero = type.encode(0);
       for (int64_t column = part.begin; column < part.end; ++column)
-        codes.set(first + column, zero);
+        codes.set(first + column, clamped.empty() ? zero : clamped[zero]);
     } else if (type.bits() <= 8) {
-      quotients.encode(x + part.begin, part.end - part.begin, scale,
-                       codes.data() + first + part.begin);
+      uint8_t *to = codes.data() + first + part.begin;
+      quotients.encode(x + part.begin, part.end - part.begin, scale, to);
+      for (int64_t i = 0; !clamped.empty() && i < part.end - part.begin; ++i)
+        to[i] = clamped[to[i]];
     } else {
       for (int64_t column = part.begin; column < part.end; ++column)
         codes.set(first + column, type.encode(x[column] / scale));
@@ -476,6 +505,7 @@ private:
   const unsigned threads;
   const std::span<const double> columnWeights;
   const std::map<int, uint32_t> &given;
+  const std::vector<uint8_t> clamped; // codes by codes, where a requirement bounds the element
   bool byDivision;
   double factor = 1;                                     // of S
   const QuotientEncoder quotients;                       // where codes have at most 8 bits

@@ -83,10 +83,12 @@ struct MatrixView {
 //    after all that is encoded later, have the least squared error (in double, number by number in
 //    each row, row by row; NaN is infinite); of equal ones the first. A candidate for which a
 //    requirement cannot be fulfilled is as far off as can be.
-// 2. The element of a product without requirements (isProduct): S is the product in double, in the
+// 2. The element of a product (isProduct) without requirements, or with such as bound the element
+//    alone, from below, from above or both: S is the product in double, in the
 //    order of declaration, of the other components' decoded codes (1 where there are none). The
 //    code is ElementType::encode(0) when S is 0, else ElementType::encode(x / S) with x / S in
-//    double: to nearest, ties to even, saturated, and that of 0 for NaN where the type has no NaN.
+//    double: to nearest, ties to even, saturated, also by the bounds, and that of 0 for NaN where
+//    the type has no NaN.
 //    So is one of more than 8 bits beside literal factors, which S begins with.
 // 3. The element of any other format: of the codes that fulfil the requirements and have a finite
 //    value, that whose value is nearest to x; of two equally near values that with the even code;

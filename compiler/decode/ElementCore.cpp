@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
+#include <limits>
 #include <memory>
 #include <numeric>
 
@@ -34,10 +36,19 @@ void findType(ElementCore &core) {
       for (uint32_t code = 0; same && code < core.values.size(); ++code)
         same = type->decode(code ^ renamed) == core.values[code];
       if (same) {
-        core = {renamed, valuesOf(*type), type};
+        core = {renamed, valuesOf(*type), {}, type};
         return;
       }
     }
+}
+
+void findAllowed(const dsl::Format &format, ElementCore &core) {
+  const std::vector<bool> allowed = dsl::allowedElements(format);
+  if (!allowed.empty())
+    core.allowed = core.values;
+  for (uint32_t code = 0; code < allowed.size(); ++code)
+    if (!allowed[code])
+      core.allowed[code ^ core.renamed] = std::numeric_limits<double>::quiet_NaN();
 }
 
 // Operands that are the packed codes themselves.
@@ -94,8 +105,11 @@ std::optional<ElementCore> elementCore(const dsl::Format &format, const Expr &co
   dsl::ElementType type = format.element().type;
   if (format.element().remap || readsOthers(core) || (type.bits() > 8 && !isBareElement(core)))
     return std::nullopt;
-  if (isBareElement(core))
-    return ElementCore{0, type.bits() <= 8 ? valuesOf(type) : std::vector<double>(), type};
+  if (isBareElement(core)) {
+    ElementCore bare{0, type.bits() <= 8 ? valuesOf(type) : std::vector<double>(), {}, type};
+    findAllowed(format, bare);
+    return bare;
+  }
   dsl::Format alone = format;
   alone.value = std::make_shared<Expr>(core);
   std::vector<uint32_t> codes(format.components.size());
@@ -103,6 +117,22 @@ std::optional<ElementCore> elementCore(const dsl::Format &format, const Expr &co
   result.values.resize(size_t{1} << type.bits());
   dsl::valueTable(alone, codes.data(), result.values.data());
   findType(result);
+  findAllowed(format, result);
+  return result;
+}
+
+std::vector<SynthesizedDecode> foundDecodes(const ElementCore &core, std::string_view mmaType,
+                                            int leastLog2) {
+  const std::vector<SynthesizedDecode> &all = knownDecodes(core.values, mmaType, leastLog2);
+  if (core.allowed.empty())
+    return all;
+  const std::vector<SynthesizedDecode> &fewer = knownDecodes(core.allowed, mmaType, leastLog2);
+  auto rank = [](const SynthesizedDecode &decode) {
+    return std::pair(decode.cycles, decode.sequence.instructions());
+  };
+  std::vector<SynthesizedDecode> result;
+  std::merge(all.begin(), all.end(), fewer.begin(), fewer.end(), std::back_inserter(result),
+             [&](const auto &a, const auto &b) { return rank(a) < rank(b); });
   return result;
 }
 
@@ -113,7 +143,7 @@ std::vector<DecodeSequence> elementSequences(const ElementCore &core, std::strin
     result.push_back(unchanged(*core.type));
   } else {
     if (!core.values.empty())
-      for (const SynthesizedDecode &found : knownDecodes(core.values, mmaType, leastLog2))
+      for (const SynthesizedDecode &found : foundDecodes(core, mmaType, leastLog2))
         if (result.size() < most)
           result.push_back(found.sequence);
     if (core.type && result.size() < most) {

@@ -11,6 +11,9 @@ bool isBareElement(const dsl::Expr &core);
 struct ElementCore {
   uint32_t renamed = 0;       // code c has number c ^ renamed of
   std::vector<double> values; // these; empty of an element of more than 8 bits
+  // The same with NaN for what no weight holds: a requirement of the element alone excludes it.
+  // Empty where there is none.
+  std::vector<double> allowed;
   // The type of these numbers, where there is one: `element - 8` of u4 is s4, the top bit flipped.
   std::optional<dsl::ElementType> type;
 };
@@ -18,6 +21,11 @@ struct ElementCore {
 // None where the core reads other components, an element with a remapped code, or computes with one
 // of more than 8 bits.
 std::optional<ElementCore> elementCore(const dsl::Format &format, const dsl::Expr &core);
+
+// What a search finds for it, cheapest first: decodes of all codes, and those that need not care
+// for codes that are excluded.
+std::vector<SynthesizedDecode> foundDecodes(const ElementCore &core, std::string_view mmaType,
+                                            int leastLog2);
 
 // Its decodes, cheapest first, `most` at most: found by search, or extracted.
 std::vector<DecodeSequence> elementSequences(const ElementCore &core, std::string_view mmaType,

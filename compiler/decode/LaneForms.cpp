@@ -278,6 +278,7 @@ private:
     LaneForm form;
     form.places = places;
     form.log2 = log2;
+    form.slope = std::ldexp(1.0, -log2);
     keep(std::move(form), std::move(stored));
   }
 

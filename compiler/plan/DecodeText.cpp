@@ -49,7 +49,7 @@ std::string explainDecode(const dsl::Gemm &gemm, const Plan &plan) {
   std::optional<ElementCore> alone = elementCore(weight, *factors->core);
   if (alone && !alone->values.empty() && decode.sparseBits == 0)
     out << "of the element alone\n"
-        << describe(knownDecodes(alone->values, placed->mmaType, leastLog2), 4);
+        << describe(foundDecodes(*alone, placed->mmaType, leastLog2), 4);
   return out.str();
 }
 

@@ -65,6 +65,12 @@ Result<std::string> textOf(const Options &options, const std::string &path) {
       return text;
     return compiler::reenter(*text, path, *from, *to);
   }
+  if (emit == "ast" || emit == "format")
+    for (const char *planning :
+         {"--m", "--n", "--k", "--target", "--device", "--gemm", "--launch", "--plan"})
+      if (options.has(planning))
+        return makeError(DiagId::option_conflict,
+                         {"--emit " + emit, planning, "the text of a file depends on no problem"});
   if (emit == "ast") {
     Result<std::string> text = readText(path);
     if (!text)

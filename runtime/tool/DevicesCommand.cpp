@@ -38,6 +38,8 @@ Result<int> devicesCommand(const Options &options) {
     Result<dsl::Module> module = dsl::loadModule(path);
     if (!module)
       return module.error();
+    if (module->devices.empty())
+      return makeError(DiagId::no_device, {path});
     devices.insert(devices.end(), module->devices.begin(), module->devices.end());
   }
   std::vector<std::vector<std::string>> rows = {

@@ -592,11 +592,11 @@ TEST(Plan, RefusesTheEntryThatIsInTheWay) {
              {4, 300, 512}, "sm_80")
           .error()
           .str(),
-      "t.rho:6:84: error: roles gemv do not fit a split of k: one CTA sums all of k "
+      "t.rho:4:81: error: roles gemv do not fit a split of k: one CTA sums all of k "
       "[schedule_roles]\n"
       "gemm g { weight: int4 activation: f16 output: f16 schedule { tile: 4 x 64 x 128 "
       "split_k: 5 packing: tiles } }\n" +
-          std::string(83, ' ') + "^~~~~~~\n");
+          std::string(80, ' ') + "^~~~~~~\n");
   EXPECT_EQ(
       planOf("gemm g { weight: int4 activation: f16 output: f16 schedule { tile: 4 x 64 x 128 "
              "roles: uniform } }",

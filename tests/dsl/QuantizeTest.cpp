@@ -342,6 +342,35 @@ TEST(Quantize, RequirementsThatNoCodeFulfilsAreNamed) {
             "column 0 [requirement_unfulfilled]\n");
 }
 
+// As the nearest of the codes that are allowed, though found by division.
+TEST(Quantize, RequirementsOfTheElementSaturate) {
+  for (auto [element, bounds, low, high] :
+       {std::tuple{"s4", "require element >= -7", -7.0, 7.0},
+        {"s4", "require element >= -7 require element <= 5", -7.0, 5.0},
+        {"u4", "require element + 1 <= 12", 0.0, 11.0},
+        {"s6", "require 2 * element >= 3", 2.0, 31.0}}) {
+    FormatPtr format = declared(std::string("format f { element: ") + element +
+                                " scale: f16 per k[8] value = element * scale " + bounds +
+                                " encode { scale = absmax(x) / 3 } }");
+    Numbers x;
+    for (int i = 0; i < 64; ++i)
+      x.push_back(static_cast<float>(i * 37 % 64 - 32) / 4.0f);
+    x[3] = 0;
+    x[5] = std::nanf("");
+    Result<QuantizedMatrix> result = quantize(format, view(x, 4, 16), false);
+    ASSERT_TRUE(result.ok()) << result.error().str();
+    ElementType type = format->element().type, f16 = ElementType::get("f16");
+    for (size_t i = 0; i < x.size(); ++i) {
+      double scale = f16.decode(result->components[1].get(static_cast<int64_t>(i / 8)));
+      double quotient = static_cast<double>(x[i]) / scale;
+      double nearest = std::isnan(quotient) || scale == 0 ? 0 : std::nearbyint(quotient);
+      EXPECT_EQ(type.decode(result->components[0].get(static_cast<int64_t>(i))),
+                std::clamp(nearest, low, high))
+          << element << " " << bounds << " " << i;
+    }
+  }
+}
+
 TEST(Quantize, SearchChoosesTheEvenCodeOfTwoEquallyNear) {
   // Values 0, 1, 2, 3, 0, 1, 2, 3 for codes 0..7: codes 4..7 are never needed.
   FormatPtr format = declared("format f { element: u3  value = element & 3 }");

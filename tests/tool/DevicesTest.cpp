@@ -78,6 +78,9 @@ TEST(DevicesTest, filesAreDescribedToo) {
   EXPECT_EQ(table.size(), 1U);
   EXPECT_THAT(runTool({"devices", put("bad.rho", "device x {}")}).err,
               HasSubstr("[device_entry_missing]"));
+  std::string none = put("none.rho", "gemm g { weight: f16 activation: f16 output: f16 }");
+  EXPECT_EQ(runTool({"devices", none}).err,
+            "error: '" + none + "' declares no device [no_device]\n");
 }
 
 TEST(DevicesTest, planningAndRunningTakeADescribedDevice) {
