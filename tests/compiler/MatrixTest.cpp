@@ -80,12 +80,16 @@ Cell cellOf(const Case &test) {
           ""};
 }
 
-// By wgmma where that is possible, else by mma.sync.
+// By wgmma where that is possible, and as codes where that is possible; else by mma.sync.
 Case caseOf(const std::string &weight, const std::string &activation, const std::string &target) {
-  Case test{weight, activation, "f32", target == "sm_90a" ? wgmma : mmaSync, target, shape};
-  if (!cellOf(test).legal)
-    test.schedule = mmaSync;
-  return test;
+  const Case byWarps{weight, activation, "f32", mmaSync, target, shape};
+  if (target != "sm_90a")
+    return byWarps;
+  Case byWarpgroups = byWarps;
+  byWarpgroups.schedule = wgmma;
+  const Cell cell = cellOf(byWarpgroups);
+  const bool needsNumbers = !cell.legal || !cell.reason.empty();
+  return needsNumbers && cellOf(byWarps).reason.empty() ? byWarps : byWarpgroups;
 }
 
 // The same reason for all that have it: the cell's row and column say which they are.
