@@ -4,6 +4,7 @@
 #include "compiler/decode/Sequences.h"
 
 #include "dsl/Evaluate.h"
+#include "tests/compiler/DecodedWords.h"
 #include "tests/dsl/Formats.h"
 
 #include <gtest/gtest.h>
@@ -22,12 +23,6 @@ dsl::Format bare(const std::string &element) {
 }
 
 const dsl::Expr &elementOf(const dsl::Format &format) { return *format.value->operands[0]; }
-
-// Sub-element s of an operand register as a number.
-double subElement(uint32_t reg, int s, const std::string &mmaType) {
-  dsl::ElementType type = dsl::ElementType::get(mmaType);
-  return type.decode((reg >> (s * type.bits())) & ((1u << type.bits()) - 1));
-}
 
 // A word with code `code` at a place and noise elsewhere: a decode must not let codes touch.
 uint32_t wordWith(uint32_t code, const DecodeSequence &decode, size_t r, size_t s, uint32_t noise) {

@@ -3,8 +3,8 @@
 #include "compiler/decode/Extract.h"
 #include "compiler/decode/Affine.h"
 #include "compiler/decode/ElementCore.h"
-#include "compiler/decode/Remap.h"
 #include "dsl/Evaluate.h"
+#include "tests/compiler/DecodedWords.h"
 #include "tests/dsl/Formats.h"
 
 #include <gtest/gtest.h>
@@ -19,26 +19,6 @@ namespace rho::compiler {
 namespace {
 
 using test::formatOf;
-
-double subElement(uint32_t reg, size_t s, const std::string &mmaType) {
-  dsl::ElementType type = dsl::ElementType::get(mmaType);
-  return type.decode((reg >> (static_cast<int>(s) * type.bits())) & ((1u << type.bits()) - 1));
-}
-
-// Words of a unit with `code` at sub-element s of register r and noise elsewhere.
-std::vector<uint32_t> wordsWith(uint32_t code, const DecodeSequence &decode, size_t r, size_t s,
-                                std::mt19937 &random) {
-  std::vector<uint32_t> words;
-  size_t bits = decode.bits[r][s].size();
-  for (size_t i = 0; i < decode.codes * bits / 32; ++i)
-    words.push_back(random());
-  for (size_t b = 0; b < bits; ++b) {
-    CodeBit at = decode.bits[r][s][b];
-    uint32_t &word = words[static_cast<size_t>(at.word)];
-    word = (word & ~(1U << at.bit)) | (code >> b & 1) << at.bit;
-  }
-  return words;
-}
 
 std::vector<std::string> elements() {
   std::vector<std::string> names;
@@ -301,39 +281,6 @@ TEST(ElementCores, HaveSoManyDigits) {
 
 // --- what is linear in the element
 
-// Operand registers' parameters for given codes of the other components.
-uint32_t parameterOf(const DecodeParam &param, const dsl::Format &format,
-                     const std::vector<uint32_t> &codes, const std::string &mmaType) {
-  if (param.form == DecodeParam::Form::Byte)
-    return codes[static_cast<size_t>(param.component)];
-  if (param.form == DecodeParam::Form::Bytes)
-    return codes[static_cast<size_t>(param.component)] * 0x01010101u;
-  if (param.form == DecodeParam::Form::Choices) {
-    uint32_t bytes = 0;
-    int selector = param.number.fewChoices(format);
-    for (uint32_t code = 0; code < 4; ++code) {
-      std::vector<uint32_t> chosen = codes;
-      chosen[static_cast<size_t>(selector)] = code;
-      DecodeParam number{DecodeParam::Form::Number, 0, 0, param.number};
-      bytes |= (parameterOf(number, format, chosen, mmaType) & 0xff) << (8 * code);
-    }
-    return bytes;
-  }
-  double sum = 0;
-  for (const RowNumber::Term &term : param.number.terms) {
-    if (term.selector != 0 &&
-        static_cast<int>(codes[static_cast<size_t>(term.selector)]) != term.code)
-      continue;
-    double product = term.factor;
-    for (int component : term.components)
-      product *= format.components[static_cast<size_t>(component)].type.decode(
-          codes[static_cast<size_t>(component)]);
-    sum += product;
-  }
-  uint32_t code = dsl::ElementType::get(numberType(mmaType)).encode(sum);
-  return code | code << 16;
-}
-
 struct AffineCase {
   const char *name, *format, *mmaType;
   bool exact;
@@ -468,113 +415,6 @@ TEST(Affine, ToBytesOnlyWhatFitsThem) {
       EXPECT_FALSE(affineDecode(formatOf(std::string("format f { ") + text + " }"),
                                 *formatOf(std::string("format f { ") + text + " }").value,
                                 mmaType));
-}
-
-// Of a special value of any f16 by tables of both bytes, of small multiples by tables of one.
-TEST(Remap, EveryCodeOfEverySelectorInEveryPlace) {
-  struct Special {
-    const char *type;
-    std::vector<double> values;
-    int code, instructions;
-    std::vector<const char *> operands;
-  };
-  for (const Special &special :
-       {Special{"f16", {7.5, -0.25, 0.0}, 8, 25, {"f16", "bf16"}},
-        Special{"u4", {7, 9, 15, 0}, 8, 21, {"f16", "bf16"}},
-        Special{"u4", {8}, 3, 23, {"f16", "bf16"}}, Special{"u4", {7, 9, 15, 0}, 8, 13, {"s8"}}})
-    for (const std::string mmaType : special.operands) {
-      dsl::Format format =
-          formatOf("format f { element: e2m1 remap " + std::to_string(special.code) +
-                   " to [5, -5, special, -special] by selector selector: u2 per "
-                   "k[16] special: " +
-                   special.type +
-                   " per tensor value = element "
-                   "encode { selector = 0 special = 8 } }");
-      dsl::ElementType type = dsl::ElementType::get(special.type);
-      std::optional<DecodeSequence> decode = remappedDecode(format, mmaType);
-      ASSERT_TRUE(decode);
-      EXPECT_TRUE(DecodeProgram::parse(decode->program.print()).ok());
-      EXPECT_LE(decode->instructions() * 8 / decode->codes, special.instructions) << mmaType;
-      std::mt19937 random(2);
-      for (uint32_t selector = 0; selector < 4; ++selector)
-        for (double value : special.values) {
-          std::vector<uint32_t> codes{0, selector, type.encode(value)};
-          std::vector<uint32_t> params;
-          for (const DecodeParam &param : decode->params)
-            params.push_back(parameterOf(param, format, codes, mmaType));
-          for (uint32_t code = 0; code < 16; ++code)
-            for (size_t r = 0; r < decode->registers(); ++r)
-              for (size_t s = 0; s < decode->perRegister(); ++s) {
-                codes[0] = code;
-                std::vector<uint32_t> words = wordsWith(code, *decode, r, s, random);
-                // A number of the row is computed with the power of two that was left out.
-                ASSERT_EQ(subElement(decode->program.run(words, params)[r], s, mmaType),
-                          std::ldexp(dsl::evaluate(format, codes.data()), decode->log2Factor))
-                    << "code " << code << " selector " << selector;
-              }
-        }
-      // Bytes hold no numbers with a fraction, and codes of floats are none that add up.
-      EXPECT_EQ(decodeSequence(format, *format.value, "s8").has_value(),
-                std::string(special.type) == "u4");
-      EXPECT_FALSE(decodeSequence(format, *format.value, "e4m3"));
-    }
-}
-
-// Whatever power of two the other codes have in the operand: what a code stands for is rounded to
-// the operand's type once, as it would be alone.
-TEST(Remap, SpecialValuesAreRoundedOnceBesideAnyElement) {
-  for (const char *element : {"s3", "u5", "s6", "s8", "e2m2", "e3m2", "e2m3", "e4m3"})
-    for (const std::string mmaType : {"f16", "bf16"}) {
-      dsl::Format format = formatOf(std::string("format f { element: ") + element +
-                                    " remap 4 to [5, -0.0923, 0.001, special] by s s: u2 per k[64] "
-                                    "special: f16 per tensor value = element encode { s = 0 "
-                                    "special = 0.5 } }");
-      dsl::ElementType operand = dsl::ElementType::get(mmaType), type = format.element().type;
-      std::optional<DecodeSequence> decode = remappedDecode(format, mmaType);
-      ASSERT_TRUE(decode) << element << mmaType;
-      std::mt19937 random(3);
-      for (uint32_t selector = 0; selector < 4; ++selector)
-        for (uint32_t code = 0; code < 1U << type.bits(); ++code)
-          for (size_t r = 0; r < decode->registers(); ++r)
-            for (size_t s = 0; s < decode->perRegister(); ++s) {
-              std::vector<uint32_t> codes{code, selector,
-                                          dsl::ElementType::get("f16").encode(0.06298828125)};
-              std::vector<uint32_t> params;
-              for (const DecodeParam &param : decode->params)
-                params.push_back(parameterOf(param, format, codes, mmaType));
-              double value = dsl::evaluate(format, codes.data());
-              if (std::isnan(value))
-                continue;
-              std::vector<uint32_t> words = wordsWith(decode->stored(code), *decode, r, s, random);
-              ASSERT_EQ(subElement(decode->program.run(words, params)[r], s, mmaType),
-                        std::ldexp(operand.decode(operand.encode(value)), decode->log2Factor))
-                  << element << " " << mmaType << " code " << code << " selector " << selector;
-            }
-    }
-}
-
-// Special values that are literals: in e4m3, too.
-TEST(Remap, LiteralsAreOperandsOf8Bits) {
-  dsl::Format format = formatOf("format f { element: e2m1 remap 8 to [5, -5, 8, -7] by s "
-                                "s: u2 per k[128] value = element encode { s = 0 } }");
-  for (const std::string mmaType : {"s8", "e4m3"}) {
-    std::optional<DecodeSequence> decode = decodeSequence(format, *format.value, mmaType);
-    ASSERT_TRUE(decode);
-    EXPECT_EQ(decode->instructions(), 13);
-    std::mt19937 random(2);
-    for (uint32_t selector = 0; selector < 4; ++selector)
-      for (uint32_t code = 0; code < 16; ++code)
-        for (size_t r = 0; r < decode->registers(); ++r)
-          for (size_t s = 0; s < decode->perRegister(); ++s) {
-            std::vector<uint32_t> codes{code, selector}, params;
-            for (const DecodeParam &param : decode->params)
-              params.push_back(parameterOf(param, format, codes, mmaType));
-            std::vector<uint32_t> words = wordsWith(code, *decode, r, s, random);
-            ASSERT_EQ(subElement(decode->program.run(words, params)[r], s, mmaType),
-                      std::ldexp(dsl::evaluate(format, codes.data()), decode->log2Factor))
-                << mmaType << " code " << code << " selector " << selector;
-          }
-  }
 }
 
 // What docs/DECODE.md says of widths that are no power of two: instructions for 32 codes.

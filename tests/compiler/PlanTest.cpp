@@ -1,45 +1,13 @@
 // Placement, the planner's choices and their messages.
 #include "compiler/Plan.h"
 #include "compiler/plan/CostModel.h"
-#include "dsl/Module.h"
+#include "tests/compiler/Plans.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace rho::compiler {
 namespace {
-
-dsl::Module parse(const std::string &text) {
-  Result<dsl::Module> module =
-      dsl::parseModule(text, "t.rho", [](const std::string &) { return std::nullopt; });
-  EXPECT_TRUE(module.ok()) << (module.ok() ? "" : module.error().str());
-  return *module;
-}
-
-const std::string formats =
-    R"(format int4 { element: s4 scale: f16 per k[128] value = element * scale }
-format channel4 { element: s4 scale: f16 per channel value = element * scale }
-format int8 { element: s8 scale: f32 per token value = element * scale }
-)";
-
-Result<Plan> planOf(const std::string &gemm, Problem problem = {16, 4096, 4096},
-                    const std::string &target = "sm_80") {
-  dsl::Module module = parse(formats + gemm);
-  return plan(module.gemms.at(0), problem, *modelOfTarget(target), module.sources.get());
-}
-
-std::string messageOf(const std::string &gemm, Problem problem = {16, 4096, 4096}) {
-  Result<Plan> result = planOf(gemm, problem);
-  return result.ok() ? "planned\n" + result->print() : result.error().str();
-}
-
-Placement placementOf(const Plan &plan, const std::string &factor) {
-  for (const FactorPlacement &placement : plan.placements)
-    if (placement.factor == factor)
-      return placement.placement;
-  ADD_FAILURE() << "no placement of " << factor;
-  return Placement::Operand;
-}
 
 TEST(Placement, FollowsExtentAndExactness) {
   Result<Plan> w4a8 = planOf("gemm g { weight: int4 activation: int8 output: f16 }");
@@ -376,47 +344,6 @@ std::string scheduled(const std::string &schedule) {
                    " } }");
 }
 
-TEST(PlanDiagnostics, Schedules) {
-  auto expect = [](const std::string &schedule, const std::string &message, size_t column,
-                   size_t width) {
-    std::string line =
-        "gemm g { weight: int4 activation: f16 output: f16 schedule { " + schedule + " } }";
-    EXPECT_EQ(scheduled(schedule), "t.rho:4:" + std::to_string(column) + ": error: " + message +
-                                       "\n" + line + "\n" + std::string(column - 1, ' ') + "^" +
-                                       std::string(width - 1, '~') + "\n");
-  };
-  expect("tile: 16 x 48 x 64 warps: 2 x 4",
-         "tile n = 48 does not fit: each of its 4 warps needs a power of two of rows, from 16 "
-         "[schedule_tile]",
-         62, 4);
-  expect("tile: 16 x 64 x 64 warps: 4 x 2",
-         "warps 4 x 2 do not fit tile 16 x 64: each warp needs at least 8 batch rows "
-         "[schedule_warps]",
-         81, 5);
-  expect(
-      "tile: 128 x 128 x 256 pipeline: 8",
-      "tile 128 x 128 x 256 with pipeline 8 needs 659456 bytes of shared memory; sm_80 has 166912 "
-      "[schedule_shared_memory]",
-      84, 8);
-  expect("tile: 256 x 256 x 64 warps: 2 x 2 pipeline: 2",
-         "tile 256 x 256 on warps 2 x 2 needs about 1236 registers a thread; the limit is 255 "
-         "[schedule_registers]",
-         62, 4);
-  expect("tile: 16 x 64 x 256 split_k: 32",
-         "split_k 32 exceeds the 16 k tiles of this problem [schedule_split_k]", 82, 7);
-  expect("split_k: 2 ctas: 100",
-         "ctas 100 does not fit: it counts those of split_k: stream, others follow from tiles and "
-         "parts of k [schedule_ctas]",
-         73, 4);
-  const std::string line = "gemm g { weight: int4 activation: f16 output: f16 schedule { tile: 8 x "
-                           "64 x 64 split_k: 2 } }";
-  EXPECT_EQ(messageOf(line, {8 * 1024, 64 * 64, 256}).substr(0, 7), "planned");
-  EXPECT_EQ(messageOf(line, {8 * 1024 + 1, 64 * 64, 256}),
-            "t.rho:4:80: error: split_k 2 shares 65600 output tiles, a workspace counts those of "
-            "65536 [schedule_split_tiles]\n" +
-                line + "\n" + std::string(79, ' ') + "^~~~~~~\n");
-}
-
 // Bounds of 8 * 16 * 128 * G (s4 in s8 operands, times 16) and 8 * 8 * G (s4 operands) against
 // 2^22.
 TEST(Sums, AreBiasedWhereTheirBoundIsProved) {
@@ -464,178 +391,6 @@ TEST(Sums, ThatCannotBeBiasedSayWhy) {
               std::string("sums: biased does not fit 'g': ") + each.why);
     EXPECT_EQ(planned.error().diagnostics[0].id, DiagId::schedule_sums); // [schedule_sums]
   }
-}
-
-TEST(PlanDiagnostics, SpecializedSchedules) {
-  struct Refusal {
-    const char *target, *activation, *schedule;
-    size_t at; // the entry that is pointed at, by its first characters in the schedule
-    size_t width;
-    const char *message;
-  };
-  for (const Refusal &each :
-       {Refusal{"sm_80", "f16", "roles: imfp", 0, 5,
-                "roles imfp do not fit sm_80: they need sm_90a [schedule_roles]"},
-        Refusal{"sm_80", "f16", "roles: excp", 0, 5,
-                "roles excp do not fit sm_80: they need sm_90a [schedule_roles]"},
-        Refusal{"sm_90a", "f16", "roles: excp warps: 1 x 4 x 2 tile: 16 x 64 x 64", 12, 5,
-                "warps 1 x 4 do not fit tile 16 x 64: roles excp have one or two warpgroups that "
-                "multiply, 1 x 4 or 1 x 8, and one group of warps along k [schedule_warps]"},
-        Refusal{"sm_90a", "f16", "roles: excp warps: 1 x 16 tile: 16 x 256 x 64", 12, 5,
-                "warps 1 x 16 do not fit tile 16 x 256: roles excp have one or two warpgroups that "
-                "multiply, 1 x 4 or 1 x 8, and one group of warps along k [schedule_warps]"},
-        Refusal{
-            "sm_90a", "f16",
-            "roles: excp tile: 256 x 128 x 64 warps: 1 x 8 pipeline: 2 scales: operand", 12, 4,
-            "tile 256 x 128 on warps 1 x 8 needs about 154 registers a thread; the limit is 128 "
-            "[schedule_registers]"},
-        Refusal{"sm_90a", "f16", "roles: uniform cluster: 2 x 1", 15, 7,
-                "cluster 2 x 1 does not fit: it needs roles imfp [schedule_cluster]"},
-        Refusal{"sm_90a", "f16", "roles: imfp cluster: 1 x 2 split_k: 4 tile: 16 x 64 x 64", 12, 7,
-                "cluster 1 x 2 does not fit: k is split in 4, a cluster has all parts or one "
-                "[schedule_cluster]"},
-        Refusal{"sm_90a", "f16", "roles: imfp cluster: 2 x 8 split_k: 8 tile: 16 x 64 x 64", 12, 7,
-                "cluster 2 x 8 does not fit: 16 CTAs, a cluster has at most 8 [schedule_cluster]"},
-        Refusal{"sm_90a", "f16", "roles: imfp cluster: 4 x 1 tile: 16 x 64 x 64", 12, 7,
-                "cluster 4 x 1 does not fit: of 16 batch rows each CTA copies an equal share, a "
-                "multiple of 8 [schedule_cluster]"},
-        Refusal{"sm_90a", "f16", "roles: imfp cluster: 2 x 1 split_k: stream tile: 16 x 64 x 64",
-                12, 7,
-                "cluster 2 x 1 does not fit: equal shares of k are those of single CTAs "
-                "[schedule_cluster]"},
-        Refusal{"sm_90a", "f16", "roles: uniform warps: 1 x 4 x 2 tile: 16 x 64 x 64", 15, 5,
-                "warps 1 x 4 do not fit tile 16 x 64: groups of warps along k need roles imfp "
-                "or gemv [schedule_warps]"},
-        Refusal{"sm_90a", "f16", "roles: imfp warps: 2 x 4 tile: 16 x 64 x 64", 12, 5,
-                "warps 2 x 4 do not fit tile 16 x 64: warps that share wgmma instructions stand 1 "
-                "x 4, 1 x 8, 1 x 12 or 1 x 16 [schedule_warps]"},
-        Refusal{"sm_90a", "f16", "roles: imfp warps: 1 x 2 x 3 tile: 8 x 32 x 64", 12, 5,
-                "warps 1 x 2 do not fit tile 8 x 32: warps exchange registers in fours, here are 6 "
-                "[schedule_warps]"},
-        Refusal{"sm_90a", "f16", "roles: imfp warps: 1 x 8 tile: 16 x 64 x 64", 25, 4,
-                "tile n = 64 does not fit: each of its 8 warps needs a power of two of rows, from "
-                "16 [schedule_tile]"},
-        Refusal{"sm_90a", "f16", "roles: imfp warps: 1 x 12 tile: 16 x 256 x 64", 26, 4,
-                "tile n = 256 does not fit: each of its 12 warps needs a power of two of rows, "
-                "from 16 [schedule_tile]"},
-        Refusal{"sm_90a", "f16", "roles: imfp tile: 16 x 208 x 64", 12, 4,
-                "tile n = 208 does not fit: each of its 4 warps needs a power of two of rows, from "
-                "16 [schedule_tile]"},
-        Refusal{"sm_90a", "f16",
-                "roles: imfp warps: 1 x 4 x 2 tile: 16 x 64 x 64 pipeline: 2 scales: operand", 12,
-                5,
-                "warps 1 x 4 do not fit tile 16 x 64: 2 groups along k need a pipeline of a "
-                "multiple of 2 stages, at least 4 [schedule_warps]"},
-        Refusal{"sm_90a", "int8", "roles: imfp warps: 1 x 4 x 3 tile: 16 x 64 x 128 pipeline: 2",
-                12, 5,
-                "warps 1 x 4 do not fit tile 16 x 64: 3 groups along k need a pipeline of a "
-                "multiple of 3 stages, at least 3 [schedule_warps]"},
-        Refusal{"sm_90a", "int8", "roles: imfp tile: 40 x 64 x 128", 12, 4,
-                "tile m = 40 does not fit: it must be a power of two of at least 8, or where "
-                "warpgroups multiply a multiple of 16, or with roles gemv 1, 2 or 4 "
-                "[schedule_tile]"},
-        Refusal{"sm_90a", "int8", "roles: imfp tile: 16 x 64 x 64", 12, 4,
-                "tile k = 64 does not fit: it must cover a multiple of 128 bytes of activations "
-                "[schedule_tile]"},
-        Refusal{"sm_90a", "wide8", "roles: imfp tile: 128 x 64 x 128 warps: 1 x 4 pipeline: 2", 12,
-                4,
-                "tile m = 128 does not fit: a group has 512 bytes of 'scale'; a tensor map copies "
-                "at most 256 [schedule_tile]"},
-        Refusal{"sm_90a", "narrow8", "roles: imfp tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 2", 12,
-                4,
-                "tile m = 8 does not fit: a group has 8 bytes of 'scale'; they are copied in "
-                "pieces of 16 [schedule_tile]"},
-        Refusal{"sm_90a", "int8", "roles: imfp tile: 256 x 64 x 128 warps: 1 x 4 pipeline: 2", 12,
-                4,
-                "tile 256 x 64 on warps 1 x 4 needs about 280 registers a thread; the limit is 240 "
-                "[schedule_registers]"}}) {
-    std::string line = std::string("gemm g { weight: int4 activation: ") + each.activation +
-                       " output: f16 schedule { " + each.schedule + " } }";
-    std::string more =
-        "format wide8 { element: s8 scale: f32 per k[128] value = element * scale }\n"
-        "format narrow8 { element: s8 scale: e4m3 per k[128] "
-        "value = element * scale }\n";
-    Result<Plan> planned = planOf(more + line, {16, 4096, 4096}, each.target);
-    ASSERT_FALSE(planned.ok()) << line;
-    size_t column = line.find(each.schedule) + each.at;
-    EXPECT_EQ(planned.error().str(),
-              "t.rho:6:" + std::to_string(column + 1) + ": error: " + each.message + "\n" + line +
-                  "\n" + std::string(column, ' ') + "^" + std::string(each.width - 1, '~') + "\n");
-  }
-}
-
-// What is not said the planner chooses, also where that is nothing that it tries otherwise.
-TEST(Plan, CompletesWhatIsFixed) {
-  struct Fixed {
-    const char *target, *activation, *schedule;
-    int64_t m;
-  };
-  for (const Fixed &fixed : {Fixed{"sm_80", "f16", "tile: 8 x 144 x 128", 16},
-                             Fixed{"sm_80", "f16", "tile: 8 x 208 x 128", 16},
-                             Fixed{"sm_80", "f16", "tile: 8 x 16 x 128", 16},
-                             Fixed{"sm_90a", "f16", "roles: imfp tile: 8 x 512 x 128", 16},
-                             Fixed{"sm_90a", "f16", "roles: imfp tile: 8 x 16 x 128", 16},
-                             Fixed{"sm_80", "int8", "roles: gemv tile: 1 x 48 x 128", 1}}) {
-    Result<Plan> planned =
-        planOf(std::string("gemm g { weight: int4 activation: ") + fixed.activation +
-                   " output: f16 schedule { " + fixed.schedule + " } }",
-               {fixed.m, 300, 512}, fixed.target);
-    EXPECT_TRUE(planned.ok()) << planned.error().str();
-  }
-}
-
-// Without roles it may be another entry that is in the way.
-TEST(Plan, RefusesTheEntryThatIsInTheWay) {
-  EXPECT_EQ(
-      planOf("gemm g { weight: int4 activation: f16 output: f16 schedule { tile: 4 x 64 x 128 "
-             "split_k: 5 packing: tiles } }",
-             {4, 300, 512}, "sm_80")
-          .error()
-          .str(),
-      "t.rho:4:81: error: roles gemv do not fit a split of k: one CTA sums all of k "
-      "[schedule_roles]\n"
-      "gemm g { weight: int4 activation: f16 output: f16 schedule { tile: 4 x 64 x 128 "
-      "split_k: 5 packing: tiles } }\n" +
-          std::string(80, ' ') + "^~~~~~~\n");
-  EXPECT_EQ(
-      planOf("gemm g { weight: int4 activation: f16 output: f16 schedule { tile: 4 x 64 x 128 "
-             "roles: uniform } }",
-             {4, 300, 512}, "sm_80")
-          .error()
-          .diagnostics[0]
-          .id,
-      DiagId::schedule_tile);
-}
-
-TEST(Plan, TakesWhatASpecializedScheduleFixes) {
-  auto schedule = [](const std::string &more) {
-    Result<Plan> fixed = planOf("gemm g { weight: int4 activation: int8 output: f16 schedule { "
-                                "roles: imfp pipeline: 4 tile: 32 x 64 x 128 " +
-                                    more + " } }",
-                                {16, 4096, 4096}, "sm_90a");
-    EXPECT_TRUE(fixed.ok()) << fixed.error().str();
-    Result<Plan> parsed = Plan::parse(fixed->print());
-    EXPECT_EQ(parsed->schedule, fixed->schedule);
-    return fixed->schedule;
-  };
-  Schedule parts = schedule("warps: 1 x 4 x 2 split_k: 2 launch: dependent");
-  EXPECT_EQ(parts.roles, dsl::ScheduleDecl::Roles::ImFP);
-  EXPECT_EQ(parts.warpsK, 2);
-  EXPECT_TRUE(parts.dependent);
-  EXPECT_EQ(parts.residentCtas, 0);
-  // Without a split of k the grid is persistent: as many CTAs as fit the device.
-  Schedule whole = schedule("warps: 1 x 4 split_k: 1");
-  EXPECT_FALSE(whole.dependent);
-  EXPECT_EQ(whole.residentCtas, 132 * whole.ctasPerSm);
-  EXPECT_GT(whole.ctasPerSm, 1);
-  // Four SMs of the sixteen or eighteen that may share a cluster leave none or two idle.
-  Schedule pairs = schedule("warps: 1 x 4 split_k: 1 cluster: 2 x 1");
-  EXPECT_EQ(pairs.residentCtas, 132 * pairs.ctasPerSm);
-  Schedule fours = schedule("warps: 1 x 4 x 4 split_k: 1 cluster: 4 x 1");
-  EXPECT_EQ(fours.ctasPerSm, 1);
-  EXPECT_EQ(fours.residentCtas, 128);
-  // All parts of k are one cluster's where nothing else is said.
-  EXPECT_EQ(schedule("warps: 1 x 4 cluster: 1 x 5").splitK, 5);
 }
 
 } // namespace
