@@ -40,9 +40,11 @@ void KernelBuilder::build() {
                              layout.residual->firstsBytes());
   findTile();
   if (g.specialized()) {
-    // Their latency hides behind the products.
+    // Their latency hides behind the products, where those leave registers for it: sums that each
+    // instruction ends do not.
     loadFactors(/*ofWeight=*/true);
-    if (g.tileM <= mostOwnTokens || tokensBuffer)
+    const bool scalesEach = context.placed.flushK == g.mmaK;
+    if (g.tileM <= mostOwnTokens || (tokensBuffer && !scalesEach))
       loadFactors(/*ofWeight=*/false);
   }
   makeResidual();
