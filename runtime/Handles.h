@@ -9,6 +9,7 @@
 
 #include <map>
 #include <new>
+#include <stdexcept>
 #include <vector>
 
 namespace rho {
@@ -104,13 +105,16 @@ inline void clearCounters(Backend &backend, const Buffer &workspace) {
 
 // What the host cannot hold is an error as well.
 template <class Make> auto withinMemory(const std::string &bytes, const Make &make) {
-  using Made = decltype(make());
+  auto error = [&] {
+    return decltype(make())(makeError(DiagId::out_of_memory, {bytes, "the host"}));
+  };
   try {
     return make();
   } catch (const std::bad_alloc &) {
+    return error();
   } catch (const std::length_error &) { // more than any memory
+    return error();
   }
-  return Made(makeError(DiagId::out_of_memory, {bytes, "the host"}));
 }
 
 // A null-safe way to a handle's insides: error empty_handle.

@@ -82,7 +82,7 @@ Cell cellOf(const Case &test) {
 
 // By wgmma where that is possible, and as codes where that is possible; else by mma.sync.
 Case caseOf(const std::string &weight, const std::string &activation, const std::string &target) {
-  const Case byWarps{weight, activation, "f32", mmaSync, target, shape};
+  Case byWarps{weight, activation, "f32", mmaSync, target, shape};
   if (target != "sm_90a")
     return byWarps;
   Case byWarpgroups = byWarps;
