@@ -77,7 +77,7 @@ struct KernelImage {
   ActivationLayout activation;
 
   // PTX `.loc` line i (1-based, file "rho") belongs to origins[i-1], a dotted path into the
-  // declaration such as "weight.scale" or "schedule.pipeline". Stable under moves of the text.
+  // declaration such as "weight.scale" or "schedule". Stable under moves of the text.
   std::vector<std::string> origins;
 
   int64_t tilesM(int64_t m) const { return (m + tileM - 1) / tileM; }

@@ -354,17 +354,8 @@ Format refinedWeight(const Format &weight) {
 }
 
 NaturalShape naturalShape(const Component &component, int64_t rows, int64_t k) {
-  switch (component.extent) {
-  case Extent::Element:
-    return {rows, k};
-  case Extent::Group:
-    return {divideUp(rows, component.rows), divideUp(k, component.group)};
-  case Extent::Row:
-    return {rows, 1};
-  case Extent::Tensor:
-    return {1, 1};
-  }
-  return {1, 1};
+  dsl::CodeGrid grid = dsl::codeGrid(component, rows, k);
+  return {grid.rows, grid.columns};
 }
 
 NaturalShape storedShape(const LayoutSection &section, const Component &component, int64_t rows,

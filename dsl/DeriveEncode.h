@@ -18,7 +18,7 @@ bool isRemappedProduct(const Format &format);
 // The rule of a scale of a product, the element excluded:
 //   c = absmax(x / coarser scales) / largest element / largest finer scales
 // Components before c in encodeOrder are coarser, those after it finer. A finer scale counts with
-// its largest value where its type has at most 8 bits, at most 5 of them of the exponent, so that
+// its largest value where its type has at most 8 bits, at most 4 of them of the exponent, so that
 // it is used over its whole range (nvfp4: tensor = absmax(x) / 6 / 448); other types count as 1.
 // The largest element is 2^(b-1)-1 for sN (symmetric), 2^b-1 for uN, the largest finite value of a
 // float, of a codebook the largest magnitude that no number of either sign exceeds.

@@ -201,11 +201,17 @@ bool operator==(const Format &a, const Format &b) {
                     b.requirements.end(), requirementEqual);
 }
 
+const std::vector<std::string> &plainTypes() {
+  static const std::vector<std::string> names = {"f16", "bf16", "f32"};
+  return names;
+}
+
+bool isPlainType(std::string_view name) {
+  return std::find(plainTypes().begin(), plainTypes().end(), name) != plainTypes().end();
+}
+
 bool isPlain(const Format &format) {
-  for (std::string_view name : {"f16", "bf16", "f32"})
-    if (format.name == name)
-      return format == plainFormat(ElementType::get(name));
-  return false;
+  return isPlainType(format.name) && format == plainFormat(ElementType::get(format.name));
 }
 
 } // namespace rho::dsl

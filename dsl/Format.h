@@ -179,7 +179,9 @@ template <class Visit> void forEachPart(const Format &format, const Visit &visit
     visit(format.residual->part, format.residual->blocks);
 }
 
-// The format that a plain f16, bf16 or f32 names: one element, whose value is itself.
+// f16, bf16 and f32 name formats without a declaration: one element, whose value is itself.
+const std::vector<std::string> &plainTypes();
+bool isPlainType(std::string_view name);
 Format plainFormat(ElementType type);
 bool isPlain(const Format &format);
 

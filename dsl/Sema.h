@@ -61,10 +61,6 @@ bool shareComponents(const ast::Format &syntax, Findings &findings, Format &form
 
 // --- SemaGemm.cpp
 
-// f16, bf16 and f32, which name formats without a declaration.
-const std::vector<std::string> &plainTypes();
-bool isPlainType(const std::string &name);
-
 // Checks a gemm without parameters. None after it reported errors, or where a format has errors.
 std::optional<Gemm> checkGemm(const ast::Gemm &gemm, const FormatLookup &lookup,
                               Findings &findings);

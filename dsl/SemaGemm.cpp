@@ -273,15 +273,6 @@ private:
 
 } // namespace
 
-const std::vector<std::string> &plainTypes() {
-  static const std::vector<std::string> names = {"f16", "bf16", "f32"};
-  return names;
-}
-
-bool isPlainType(const std::string &name) {
-  return std::find(plainTypes().begin(), plainTypes().end(), name) != plainTypes().end();
-}
-
 std::optional<Gemm> checkGemm(const ast::Gemm &gemm, const FormatLookup &lookup,
                               Findings &findings) {
   return GemmChecker(gemm, lookup, findings).run();

@@ -44,7 +44,6 @@ constexpr uint64_t mostHeaderBytes = 100'000'000;
 std::string writeSafetensorsHeader(const std::vector<TensorEntry> &tensors,
                                    const Metadata &metadata, size_t least = 0);
 // rows * k elements of `type` follow.
-std::string writeSafetensorsHeader(std::string_view name, const dsl::MatrixView &matrix);
 std::string writeNumpyHeader(const dsl::MatrixView &matrix);
 
 constexpr std::string_view safetensorsEnding = ".safetensors";

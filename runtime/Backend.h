@@ -87,8 +87,8 @@ public:
   virtual Result<TensorMap> makeTensorMap(const TensorMapShape &shape) = 0;
   virtual EmulationTotals emulationTotals() { return {}; }
 
-  // A format that checkActivationFormat() accepts, with its codes, or the numbers of `stored`
-  // (dsl::valuesAs() of it), as a layout for some k says. Falls back to the host with a warning.
+  // Of a format with its codes, or the numbers of `stored` (dsl::valuesAs() of it), as a layout for
+  // some k says. Falls back to the host with a warning.
   virtual Result<std::shared_ptr<const Quantizer>>
   makeQuantizer(std::shared_ptr<const dsl::Format> format, const dsl::Format &stored,
                 const compiler::ActivationLayout &layout, cache::DiskCache &disk,

@@ -48,8 +48,7 @@ struct Activations::Impl {
   // are empty.
   std::vector<Buffer> components;
   std::vector<Buffer> unstored; // of components that *declared has and *format has not
-  // As compiler::storedComponents(*declared): where a device's quantizer puts each; empty where the
-  // host quantizes.
+  // As compiler::storedComponents(*declared): where a quantizer puts each.
   std::vector<DevicePointer> quantized;
   Buffer tiles;                  // of a partition: which part has which k tiles
   Buffer scratch;                // see quantizerScratchBytes()

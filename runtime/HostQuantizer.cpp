@@ -57,12 +57,6 @@ int64_t deviceIndex(const dsl::Component &component, int64_t natural, int64_t m,
   return (group / perWord * compiler::activationGroupStride(m) + row) * perWord + group % perWord;
 }
 
-int64_t naturalCodes(const dsl::Component &component, int64_t m, int64_t k) {
-  if (component.extent == dsl::Extent::Group)
-    return (k + component.group - 1) / component.group * m;
-  return component.extent == dsl::Extent::Tensor ? 1 : m;
-}
-
 // A component's codes as its buffer has them, with those in its spare bits.
 std::vector<uint8_t> layOut(const compiler::StoredComponent &stored,
                             const dsl::QuantizedMatrix &codes, const Activations::Impl &out,
@@ -144,7 +138,7 @@ dsl::CodeArray readComponent(const compiler::StoredComponent &stored,
   const compiler::ActivationLayout &layout = from.layoutOf(stored);
   if (stored.component == 0)
     return readElements(component.type, bytes, from.m, layout);
-  dsl::CodeArray codes(component.type.bits(), naturalCodes(component, from.m, layout.k));
+  dsl::CodeArray codes(component.type.bits(), dsl::codeGrid(component, from.m, layout.k).size());
   const int hostIndex = dsl::hostOf(*stored.format, stored.component);
   const dsl::Component &host = stored.format->components[static_cast<size_t>(hostIndex)];
   const int64_t width = componentBytes(host.type);

@@ -23,11 +23,11 @@ Error badShape(const std::string &what, int64_t value, const std::string &rule) 
 }
 
 Result<dsl::Format> findFormat(const dsl::Module &module, const std::string &name) {
-  if (name == "f16" || name == "bf16" || name == "f32")
+  if (dsl::isPlainType(name))
     return dsl::plainFormat(dsl::ElementType::get(name));
   if (const dsl::Format *format = module.findFormat(name))
     return *format;
-  std::vector<std::string> names = {"f16", "bf16", "f32"};
+  std::vector<std::string> names = dsl::plainTypes();
   for (const dsl::Format &format : module.formats)
     names.push_back(format.name);
   return makeError(DiagId::kv_unknown_format, {name, dsl::listed(name, names)});

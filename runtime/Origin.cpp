@@ -53,15 +53,7 @@ Span spanOfOrigin(const dsl::Gemm &gemm, std::string_view origin) {
   } else if (head == "output") {
     span = gemm.outputSpan;
   } else if (head == "schedule") {
-    const dsl::ScheduleDecl &schedule = gemm.schedule;
-    span = part == "pipeline"  ? schedule.pipelineSpan
-           : part == "tile"    ? schedule.tileSpan
-           : part == "warps"   ? schedule.warpsSpan
-           : part == "split_k" ? schedule.splitKSpan
-           : part == "scales"  ? schedule.scalesSpan
-                               : schedule.span;
-    if (!known(span)) // the planner's choice: nothing stands in the text
-      span = schedule.span;
+    span = gemm.schedule.span;
   }
   return known(span) ? span : gemm.span;
 }

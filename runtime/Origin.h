@@ -7,7 +7,7 @@
 
 namespace rho {
 
-// The text that an origin such as "weight.scale" or "schedule.pipeline" names in this declaration.
+// The text that an origin such as "weight.scale" or "schedule" names in this declaration.
 // An unknown last part names the part before it; at worst the whole gemm.
 Span spanOfOrigin(const dsl::Gemm &gemm, std::string_view origin);
 

@@ -187,8 +187,8 @@ public:
   Status fixComponent(const Activations &out, std::string_view component,
                       std::optional<double> value) const;
   // Quantizes x [m][k] in device memory into `out` on the stream: one NVRTC kernel. Emulated, and
-  // on a GPU without NVRTC or for an activation of a codebook (then with a warning in report()),
-  // the host does it between synchronous copies, which no graph can capture.
+  // on a GPU without NVRTC or for what that kernel's source cannot say of a format (then with a
+  // warning in report()), the host does it between synchronous copies, which no graph can capture.
   Status quantizeActivations(const Activations &out, DevicePointer x, ScalarType type,
                              int64_t stride, Stream stream = nullptr) const;
   // y [m][n] in outputType(), 16-byte aligned. `workspace` has workspaceBytes() bytes from

@@ -105,9 +105,9 @@ private:
   }
 
   Result<std::shared_ptr<const dsl::Format>> readFormat(const std::string &formatName) const {
-    if (std::optional<dsl::ElementType> type = dsl::ElementType::fromName(formatName);
-        type && (formatName == "f16" || formatName == "bf16" || formatName == "f32"))
-      return std::make_shared<const dsl::Format>(dsl::plainFormat(*type));
+    if (dsl::isPlainType(formatName))
+      return std::make_shared<const dsl::Format>(
+          dsl::plainFormat(dsl::ElementType::get(formatName)));
     const Metadata &metadata = file.metadataWith(tensorKey + name);
     auto text = metadata.find(formatKey);
     if (text == metadata.end())

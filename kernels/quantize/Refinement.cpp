@@ -141,7 +141,10 @@ private:
       if (trial.code == before)
         return;
       all.set(at, trial.code);
-      if (elementsOf(block, round, trial) && outputsOf(block, trial) && trial.change < best.change)
+      if (!elementsOf(block, round, trial))
+        return;
+      outputsOf(block, trial);
+      if (trial.change < best.change)
         best = std::move(trial);
     };
     if (type.isInteger()) {
@@ -194,7 +197,7 @@ private:
     return true;
   }
 
-  bool outputsOf(const Block &block, Trial &trial) {
+  void outputsOf(const Block &block, Trial &trial) {
     const int64_t m = problem.tokens;
     trial.outputs.assign(static_cast<size_t>((block.rowEnd - block.rowBegin) * m), 0);
     size_t i = 0;
@@ -209,7 +212,6 @@ private:
       }
       trial.change += 2 * dot(outputs, errorsOf(row), m) + dot(outputs, outputs, m);
     }
-    return true;
   }
 
   void take(const Block &block, const Trial &trial) {

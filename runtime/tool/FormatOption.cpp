@@ -30,7 +30,7 @@ static Result<FormatPtr> fromFile(const std::string &path, const std::string &na
 }
 
 Result<FormatPtr> openFormat(const std::string &text) {
-  if (text == "f16" || text == "bf16" || text == "f32")
+  if (dsl::isPlainType(text))
     return std::make_shared<const dsl::Format>(dsl::plainFormat(dsl::ElementType::get(text)));
   constexpr std::string_view ending = ".rho";
   if (text.ends_with(ending))

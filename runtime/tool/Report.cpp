@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
+#include <sys/ioctl.h>
 #include <thread>
 #include <unistd.h>
 
@@ -102,7 +103,12 @@ Progress::Progress(std::string what) {
     while (!state->done) {
       auto seconds = static_cast<int64_t>(watch.milliseconds() / 1e3);
       std::string time = seconds > 0 ? " " + std::to_string(seconds) + " s" : "";
-      std::fprintf(stderr, "\r\033[K%s ...%s", state->what.c_str(), time.c_str());
+      // What does not fit a line could not be erased.
+      std::string line = state->what + " ..." + time;
+      winsize window{};
+      if (ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0)
+        line.resize(std::min<size_t>(line.size(), window.ws_col - 1));
+      std::fprintf(stderr, "\r\033[K%s", line.c_str());
       state->changed = false;
       state->wake.wait_for(lock, std::chrono::seconds(1),
                            [&] { return state->done || state->changed; });

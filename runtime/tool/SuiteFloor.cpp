@@ -1,10 +1,8 @@
 #include "runtime/tool/SuiteFloor.h"
 
+#include "compiler/Targets.h"
 #include "runtime/Handles.h"
 #include "runtime/tool/Bench.h"
-
-#include <cstdlib>
-#include <cstring>
 
 namespace rho::tool {
 
@@ -114,9 +112,8 @@ Result<SuiteFloor> SuiteFloor::create(const Device &device) {
 }
 
 std::vector<bool> SuiteFloor::launches(const Device &device) {
-  constexpr long first = 90; // sm_90
-  bool dependent = std::strtol(device.target().c_str() + std::strlen("sm_"), nullptr, 10) >= first;
-  return dependent ? std::vector{false, true} : std::vector{false};
+  return compiler::targetOf(device.target()).hasDependentLaunch ? std::vector{false, true}
+                                                                : std::vector{false};
 }
 
 Result<SuiteRow> SuiteFloor::measure(bool dependent, const WeightShape &shape,

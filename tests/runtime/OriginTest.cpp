@@ -36,14 +36,11 @@ TEST_F(OriginTest, NamesPlacesInTheDeclaration) {
   EXPECT_EQ(textOf("weight"), "w");
   EXPECT_EQ(textOf("activation"), "f16");
   EXPECT_EQ(textOf("output"), "f32");
-  EXPECT_EQ(textOf("schedule.pipeline"), "pipeline");
-  EXPECT_EQ(textOf("schedule.tile"), "tile");
 }
 
 TEST_F(OriginTest, WhatTheTextDoesNotSayIsThePartAbove) {
   EXPECT_EQ(textOf("weight.unheard"), "w");
   EXPECT_EQ(textOf("activation.element"), "f16"); // built in: no text of its own
-  EXPECT_EQ(textOf("schedule.split_k"), textOf("schedule"));
   EXPECT_EQ(textOf("unheard"), textOf("gemm"));
   EXPECT_EQ(textOf(""), textOf("gemm"));
 }
