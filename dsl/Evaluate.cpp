@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 namespace rho::dsl {
@@ -397,12 +398,13 @@ bool boundsElement(const Requirement &requirement, const Format &format) {
 }
 
 std::vector<bool> allowedElements(const Format &format) {
+  auto bounds = [&](const Requirement &each) { return boundsElement(each, format); };
+  if (format.element().type.bits() > 8 ||
+      std::none_of(format.requirements.begin(), format.requirements.end(), bounds))
+    return {};
   Format alone = format;
-  std::erase_if(alone.requirements,
-                [&](const Requirement &each) { return !boundsElement(each, format); });
+  std::erase_if(alone.requirements, std::not_fn(bounds));
   std::vector<bool> allowed;
-  if (alone.requirements.empty() || format.element().type.bits() > 8)
-    return allowed;
   std::vector<uint32_t> codes(format.components.size());
   for (; codes[0] < 1U << format.element().type.bits(); ++codes[0])
     allowed.push_back(fulfils(alone, codes.data()));

@@ -417,8 +417,10 @@ private:
     int64_t first = part.rowBegin * input.k;
     if (scale == 0) {
       uint32_t zero = type.encode(0);
+      if (!clamped.empty())
+        zero = clamped[zero];
       for (int64_t column = part.begin; column < part.end; ++column)
-        codes.set(first + column, clamped.empty() ? zero : clamped[zero]);
+        codes.set(first + column, zero);
     } else if (type.bits() <= 8) {
       uint8_t *to = codes.data() + first + part.begin;
       quotients.encode(x + part.begin, part.end - part.begin, scale, to);

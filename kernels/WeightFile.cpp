@@ -14,6 +14,24 @@ struct WeightFile::Impl {
   kernels::SafetensorsFile file;
 };
 
+namespace {
+
+struct Stored {
+  kernels::QuantizedShape shape;
+  kernels::LayerTransform transform;
+};
+Result<Stored> readStored(const kernels::SafetensorsFile &file, const std::string &name) {
+  Result<kernels::QuantizedShape> shape = kernels::quantizedShape(file, name);
+  if (!shape)
+    return std::move(shape.error());
+  Result<kernels::LayerTransform> transform = kernels::readTransform(file, name);
+  if (!transform)
+    return std::move(transform.error());
+  return Stored{std::move(*shape), std::move(*transform)};
+}
+
+} // namespace
+
 Result<WeightFile> WeightFile::open(const std::string &path) {
   Result<kernels::SafetensorsFile> file = kernels::SafetensorsFile::open(path);
   if (!file)
@@ -33,17 +51,14 @@ std::vector<std::string> WeightFile::names() const {
 Result<WeightFile::Weight> WeightFile::describe(std::string_view name) const {
   if (Status valid = checkHandle(*this, "weight file"); !valid)
     return std::move(valid.error());
-  Result<kernels::QuantizedShape> shape = kernels::quantizedShape(pimpl->file, std::string(name));
-  if (!shape)
-    return std::move(shape.error());
-  Result<kernels::LayerTransform> transform =
-      kernels::readTransform(pimpl->file, std::string(name));
-  if (!transform)
-    return std::move(transform.error());
+  Result<Stored> stored = readStored(pimpl->file, std::string(name));
+  if (!stored)
+    return std::move(stored.error());
+  const auto &[shape, transform] = *stored;
   const kernels::Metadata &texts = pimpl->file.metadataWith(kernels::tensorKey + std::string(name));
   auto declared = texts.find(kernels::formatKey);
-  return Weight{shape->format, declared == texts.end() ? "" : declared->second, shape->rows,
-                shape->k, !transform->isIdentity()};
+  return Weight{shape.format, declared == texts.end() ? "" : declared->second, shape.rows, shape.k,
+                !transform.isIdentity()};
 }
 
 Result<Buffer> WeightFile::pack(std::string_view name, const Gemm &gemm) const {
@@ -63,26 +78,23 @@ Status WeightFile::transformInputs(std::string_view name, float *x, int64_t m,
                                    int64_t stride) const {
   if (Status valid = checkHandle(*this, "weight file"); !valid)
     return valid;
-  Result<kernels::QuantizedShape> shape = kernels::quantizedShape(pimpl->file, std::string(name));
-  if (!shape)
-    return std::move(shape.error());
-  Result<kernels::LayerTransform> transform =
-      kernels::readTransform(pimpl->file, std::string(name));
-  if (!transform)
-    return std::move(transform.error());
+  Result<Stored> stored = readStored(pimpl->file, std::string(name));
+  if (!stored)
+    return std::move(stored.error());
+  const auto &[shape, transform] = *stored;
   if (!x)
     return makeError(DiagId::null_pointer, {"x"});
-  const int64_t k = shape->k;
+  const int64_t k = shape.k;
   if (Status fits = checkStride(stride, k); !fits)
     return fits;
-  if (transform->isIdentity() || m < 1)
+  if (transform.isIdentity() || m < 1)
     return Done{};
   const std::string bytes = dsl::printNumber(static_cast<double>(m) * static_cast<double>(k) * 4);
   if (m > std::numeric_limits<int64_t>::max() / 4 / stride)
     return makeError(DiagId::out_of_memory, {bytes, "the host"});
   return withinMemory(bytes, [&]() -> Status {
     Result<kernels::Matrix> inputs = kernels::transformActivation(
-        kernels::matrixOf({x, dsl::MatrixView::Type::F32, m, k, stride}), *transform);
+        kernels::matrixOf({x, dsl::MatrixView::Type::F32, m, k, stride}), transform);
     if (!inputs)
       return std::move(inputs.error());
     for (int64_t row = 0; row < m; ++row)

@@ -89,8 +89,10 @@ Result<CacheFolders> cacheFolders(const EngineOptions &options) {
   // The folders stay the same ones where the process changes its own.
   for (std::string *folder : {&folders.kernels.directory, &folders.tuned.directory}) {
     std::error_code error;
-    if (std::filesystem::path absolute = std::filesystem::absolute(*folder, error);
-        !folder->empty() && !error)
+    std::filesystem::path absolute;
+    if (!folder->empty())
+      absolute = std::filesystem::absolute(*folder, error);
+    if (!error)
       *folder = absolute.string();
   }
   return folders;

@@ -54,8 +54,9 @@ bool TunedPlans::store(const std::string &key, const TunedPlan &tuned, cache::Wa
   const cache::DiskCacheOptions &folder = disk.options();
   if (folder.directory.empty() || folder.readOnly)
     warnings.push_back(
-        makeDiagnostic(DiagId::plan_not_kept, {folder.readOnly ? folder.directory + " is read-only"
-                                                               : "the engine has no folder for it"})
+        makeDiagnostic(DiagId::plan_not_kept,
+                       {folder.directory.empty() ? "the engine has no folder for it"
+                                                 : folder.directory + " is read-only"})
             .message);
   return disk.store(key, entry, warnings);
 }

@@ -187,22 +187,12 @@ std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::str
     base = extractElement(format.element().type, mmaType);
   if (!base || base->perRegister() != 2)
     return std::nullopt;
-  DecodeSequence result = *std::move(base);
+  DecodeSequence result = holdScaled(remap, operand, base->log2Factor)
+                              ? *std::move(base)
+                              : restored(*std::move(base), mmaType);
   RowNumber entry = entryOf(remap, format, operand, result.roundings);
   Extension extension(result, mmaType);
   DecodeProgram &p = result.program;
-  if (!holdScaled(remap, operand, result.log2Factor)) {
-    // The largest power of two that the type has takes two steps of the smallest numbers.
-    const int log2 = -result.log2Factor, first = std::min(log2, 1 - operand.leastExponent());
-    for (int step : {first, log2 - first})
-      for (size_t r = 0; r < result.registers() && step > 0; ++r) {
-        Operand by = DecodeProgram::number(mmaType, std::ldexp(1.0, step));
-        extension.setOutput(r, mmaType == "f16" ? p.add(Op::MulF16, extension.output(r), by)
-                                                : p.add(Op::FmaBF16, extension.output(r), by,
-                                                        DecodeProgram::number(mmaType, -0.0)));
-      }
-    result.log2Factor = 0;
-  }
   const uint32_t stored = result.stored(remap.code), code = stored | stored << 16;
   for (size_t r = 0; r < result.registers(); ++r) {
     // The codes in the halves of a register, all bits flipped that the code has: 0 is a match.

@@ -18,8 +18,9 @@ Result<Matrix> seen(Matrix activation, const std::shared_ptr<const dsl::Format> 
 Status checkCalibration(const Matrix &weight, const Matrix *activation, const LayerSteps &steps) {
   if (activation)
     return checkLayer(weight, *activation);
-  if (Status finite = checkNumbers(weight, DiagId::non_finite_input); !finite)
-    return finite;
+  if (steps.rotate) // which spreads what is not finite over its row
+    if (Status finite = checkNumbers(weight, DiagId::non_finite_input); !finite)
+      return finite;
   if (steps.needCalibration())
     return makeError(DiagId::calibration_needed, {steps.smooth    ? "smoothing"
                                                   : steps.permute ? "the order of channels"

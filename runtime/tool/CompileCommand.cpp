@@ -48,6 +48,9 @@ Result<compiler::Plan> choosePlan(const Options &options, const dsl::Gemm &gemm,
   return compiler::plan(compiler::onTarget(gemm, device->target).gemm, *problem, *device, sources);
 }
 
+constexpr const char *planningOptions[] = {"--m",      "--n",    "--k",      "--target",
+                                           "--device", "--gemm", "--launch", "--plan"};
+
 Result<std::string> textOf(const Options &options, const std::string &path) {
   std::string emit = options.text("--emit", "ptx");
   std::optional<Stage> to = stageOf(emit);
@@ -56,8 +59,7 @@ Result<std::string> textOf(const Options &options, const std::string &path) {
       return makeError(DiagId::option_conflict,
                        {"--from " + options.text("--from"), "--emit " + emit,
                         "compilation goes from rho to tile to llvm to ptx"});
-    for (const char *fixed :
-         {"--m", "--n", "--k", "--target", "--device", "--gemm", "--launch", "--plan"})
+    for (const char *fixed : planningOptions)
       if (options.has(fixed))
         return makeError(DiagId::option_conflict, {"--from", fixed, "the text says it already"});
     Result<std::string> text = readText(path);
@@ -66,8 +68,7 @@ Result<std::string> textOf(const Options &options, const std::string &path) {
     return compiler::reenter(*text, path, *from, *to);
   }
   if (emit == "ast" || emit == "format")
-    for (const char *planning :
-         {"--m", "--n", "--k", "--target", "--device", "--gemm", "--launch", "--plan"})
+    for (const char *planning : planningOptions)
       if (options.has(planning))
         return makeError(DiagId::option_conflict,
                          {"--emit " + emit, planning, "the text of a file depends on no problem"});
