@@ -46,7 +46,7 @@ Result<DeviceModel> modelOfTarget(std::string_view target);
 const std::vector<dsl::Device> &shippedDevices();
 const dsl::Device *shippedDevice(std::string_view name);
 // What is declared of a GPU that a driver found: by its product, else by its architecture ("sm_90",
-// with or without suffix), else by that of the kernels that it runs. Null before sm_80.
+// with or without suffix), else by that of the kernels that it runs: never null.
 const dsl::Device *declarationOf(std::string_view product, const std::string &architecture);
 
 // Dense multiplications and additions that the tensor cores of this GPU could do, in 10^12 a second

@@ -105,6 +105,7 @@ struct Option {
   Extraction extraction;
   OpCounts own; // with the form's arithmetic
   Moves moves = 0;
+  WordCost least; // of a plan with it
 };
 
 // What bounds the search: the cost of a plan, first cycles and then instructions.
@@ -227,9 +228,9 @@ private:
   void add(size_t form, Extraction::Kind kind, std::vector<Extraction::Piece> pieces, uint32_t used,
            OpCounts own, Moves moves) {
     own = own + extra[form];
-    if (cost.atLeast(own, moves, 1) < bound)
+    if (WordCost least = cost.atLeast(own, moves, 1); least < bound)
       options.try_emplace({used, own.total(), moves},
-                          Option{form, {kind, std::move(pieces), used}, own, moves});
+                          Option{form, {kind, std::move(pieces), used}, own, moves, least});
   }
 
   void addMoved(size_t form, std::vector<Extraction::Piece> pieces, uint32_t used) {
@@ -289,14 +290,11 @@ public:
       : options(std::move(options)), registers(registers), cost(cost), bestCost(bound),
         all(laneBits == wordBits ? ~0u : (1u << laneBits) - 1) {
     auto rank = [&](const Option &option) {
-      return std::tuple(cost.atLeast(option.own, option.moves, 1), option.extraction.used,
-                        option.moves, option.own.total());
+      return std::tuple(option.least, option.extraction.used, option.moves, option.own.total());
     };
     std::sort(this->options.begin(), this->options.end(),
               [&](const Option &a, const Option &b) { return rank(a) < rank(b); });
     users.resize(wordBits);
-    for (const Option &option : this->options)
-      least.push_back(cost.atLeast(option.own, option.moves, 1));
     for (size_t i = 0; i < this->options.size(); ++i)
       for (uint32_t bits = this->options[i].extraction.used; bits != 0; bits &= bits - 1)
         users[static_cast<size_t>(std::countr_zero(bits))].push_back(i);
@@ -316,7 +314,6 @@ private:
   const CostBound &cost;
   WordCost bestCost;
   uint32_t all;
-  std::vector<WordCost> least;            // of a plan with that option, ascending
   std::vector<std::vector<size_t>> users; // options that use a bit
   std::vector<size_t> chosen, best;
   int steps = 0;
@@ -333,9 +330,9 @@ private:
       return;
     }
     for (size_t i : users[static_cast<size_t>(std::countr_zero(~used))]) {
-      if (!(least[i] < bestCost))
-        return;
       const Option &option = options[i];
+      if (!(option.least < bestCost)) // nor do those behind it
+        return;
       if ((option.extraction.used & used) != 0)
         continue;
       OpCounts together = own + option.own;

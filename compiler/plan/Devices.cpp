@@ -67,9 +67,8 @@ std::vector<std::string> allTargets() {
 }
 
 Result<DeviceModel> modelOfTarget(std::string_view target) {
-  const dsl::Device *device = isTarget(target) ? declarationOf({}, std::string(target)) : nullptr;
-  if (device)
-    return modelOf(*device);
+  if (isTarget(target))
+    return modelOf(*declarationOf({}, std::string(target)));
   return makeError(DiagId::unknown_target, {std::string(target), dsl::join(allTargets())});
 }
 
@@ -86,13 +85,14 @@ const dsl::Device *shippedDevice(std::string_view name) {
 }
 
 const dsl::Device *declarationOf(std::string_view product, const std::string &architecture) {
+  const std::string target = targetFor(architecture);
   const dsl::Device *alike = nullptr, *running = nullptr;
   for (const dsl::Device &device : shippedDevices()) {
     if (device.product == product)
       return &device;
     if (!alike && capabilityOf(device.target) == capabilityOf(architecture))
       alike = &device;
-    if (!running && device.target == targetFor(architecture))
+    if (!running && device.target == target)
       running = &device;
   }
   return alike ? alike : running;

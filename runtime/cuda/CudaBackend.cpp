@@ -164,14 +164,13 @@ Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal) {
                      {model.name, std::to_string(major) + "." + std::to_string(minor)});
   // What a driver does not say is that of the declared GPU, or of one of its architecture.
   model.architecture = "sm_" + std::to_string(major * 10 + minor);
-  if (const dsl::Device *declared = compiler::declarationOf(model.name, model.architecture)) {
-    model.clockGHz = model.clockGHz > 0 ? model.clockGHz : declared->clockGHz;
-    model.bandwidthGBs = model.bandwidthGBs > 0 ? model.bandwidthGBs : declared->bandwidthGBs;
-    model.l2BandwidthGBs = declared->l2BandwidthGBs;
-    model.registersPerSm = declared->registers;
-    model.threadsPerSm = declared->threads;
-    model.rates = declared->rates;
-  }
+  const dsl::Device &declared = *compiler::declarationOf(model.name, model.architecture);
+  model.clockGHz = model.clockGHz > 0 ? model.clockGHz : declared.clockGHz;
+  model.bandwidthGBs = model.bandwidthGBs > 0 ? model.bandwidthGBs : declared.bandwidthGBs;
+  model.l2BandwidthGBs = declared.l2BandwidthGBs;
+  model.registersPerSm = declared.registers;
+  model.threadsPerSm = declared.threads;
+  model.rates = declared.rates;
   CUcontext handle = nullptr;
   if (Status retained =
           check(driver, driver.primaryCtxRetain(&handle, device), "cuDevicePrimaryCtxRetain");
