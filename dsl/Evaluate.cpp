@@ -411,6 +411,30 @@ std::vector<bool> allowedElements(const Format &format) {
   return allowed;
 }
 
+std::vector<uint8_t> clampedElements(const Format &format) {
+  const std::vector<bool> allowed = allowedElements(format);
+  const ElementType type = format.element().type;
+  std::vector<uint8_t> order, clamped(allowed.size());
+  for (size_t code = 0; code < allowed.size(); ++code)
+    if (std::isfinite(type.decode(static_cast<uint32_t>(code))))
+      order.push_back(static_cast<uint8_t>(code));
+    else if (allowed[code])
+      return {};
+  std::sort(order.begin(), order.end(), [&](uint8_t a, uint8_t b) {
+    return std::pair(type.decode(a), a) < std::pair(type.decode(b), b);
+  });
+  auto isAllowed = [&](uint8_t code) { return allowed[code]; };
+  auto first = std::find_if(order.begin(), order.end(), isAllowed);
+  auto end = std::find_if_not(first, order.end(), isAllowed);
+  if (first == end || std::any_of(end, order.end(), isAllowed) ||
+      !std::all_of(format.requirements.begin(), format.requirements.end(),
+                   [&](const Requirement &each) { return boundsElement(each, format); }))
+    return {};
+  for (auto code = order.begin(); code != order.end(); ++code)
+    clamped[*code] = code < first ? *first : code < end ? *code : end[-1];
+  return clamped;
+}
+
 template <class Of> static Range rangeFrom(const Expr &expr, const Format &format, const Of &of) {
   switch (expr.kind) {
   case Expr::Kind::Integer: {

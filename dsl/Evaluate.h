@@ -34,6 +34,9 @@ bool fulfils(const Format &format, const uint32_t *codes);
 std::vector<bool> allowedElements(const Format &format);
 // Whether a requirement reads only the element.
 bool boundsElement(const Requirement &requirement, const Format &format);
+// Of a format whose requirements say what the element is at least, at most or both, and nothing
+// else: for each code the nearest one that fulfils them. Empty for other formats.
+std::vector<uint8_t> clampedElements(const Format &format);
 
 // Evaluates an integer-typed subexpression, such as that of a requirement.
 int64_t evaluateInteger(const Expr &expr, const Format &format, const uint32_t *codes);

@@ -2,11 +2,13 @@
 
 #include "compiler/LayoutMap.h"
 #include "dsl/DeriveEncode.h"
+#include "dsl/Evaluate.h"
 #include "dsl/Findings.h"
 #include "dsl/StoredValues.h"
 #include "runtime/QuantizerExpressions.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 namespace rho {
@@ -164,6 +166,20 @@ std::string selectionText(const dsl::Part &part, ExpressionWriter &reductions) {
          holds + ";\n  }\n";
 }
 
+// An element's type, with what a requirement leaves of an integer's range.
+std::string elementName(const dsl::Format &format) {
+  const dsl::ElementType type = format.element().type;
+  const std::vector<uint8_t> clamped = dsl::clampedElements(format);
+  if (clamped.empty())
+    return nameOf(type);
+  auto nearestTo = [&](double extreme) {
+    return std::to_string(static_cast<int>(type.decode(clamped[type.encode(extreme)])));
+  };
+  const double infinity = std::numeric_limits<double>::infinity();
+  return "Integer<" + std::to_string(type.bits()) + (type.hasSign() ? ", true, " : ", false, ") +
+         nearestTo(-infinity) + ", " + nearestTo(infinity) + ">";
+}
+
 struct PartText {
   const dsl::Format &format, &stored;
   const compiler::ActivationLayout &layout;
@@ -203,8 +219,8 @@ std::string partText(const PartText &part, ExpressionWriter &tensorRules) {
   const std::optional<dsl::Remap> &remap = format.element().remap;
   const std::string name = "part" + std::to_string(part.index);
   return "namespace " + name + " {\n" + components +
-         "struct Part {\n  using Element = " + nameOf(format.element().type) +
-         ";\n  using Order = List<" + order + ">;\n  using OfTensor = List<" + ofTensor + ">;\n" +
+         "struct Part {\n  using Element = " + elementName(format) + ";\n  using Order = List<" +
+         order + ">;\n  using OfTensor = List<" + ofTensor + ">;\n" +
          constant("index", part.index) + constant("firstBuffer", part.firstBuffer) +
          constant("components", static_cast<int64_t>(format.components.size())) +
          constant("elementBits", part.layout.elementBits) +
@@ -255,8 +271,8 @@ std::optional<std::string> problemOfWhole(const dsl::Format &format, const dsl::
     return "a code of '" + element.name + "' stands for a component's value";
   if (readsBits(*format.value))
     return "its value has bitwise operators or casts to integers";
-  if (!format.requirements.empty())
-    return "it has a requirement";
+  if (!format.requirements.empty() && dsl::clampedElements(format).empty())
+    return "it has a requirement that is no bound of its element";
   if (format.residual)
     return "it has a residual";
   if (element.type.bits() > 8 && !dsl::isProduct(format))

@@ -247,8 +247,7 @@ template <int Index> __device__ void combineReductions(const Scratch &scratch) {
 
 // The blocks that a part takes from those before it, as dsl/Quantize.h says. The errors of the
 // parts that have the blocks are in those of part 0.
-template <int Index>
-__device__ void takeBlocks(const Arguments &a, const Scratch &scratch) {
+template <int Index> __device__ void takeBlocks(const Arguments &a, const Scratch &scratch) {
   if constexpr (Index < Partition::Parts::size) {
     using Part = Get<Index, Partition::Parts>;
     double *const current = scratch.term(0, 0), *const own = scratch.term(Index, 0);

@@ -14,11 +14,12 @@ __device__ double elementOf(const typename Part::Scales &scales, unsigned code) 
 template <class Part, class CodeOf>
 __device__ unsigned nearestCode(const typename Part::Scales &scales, int count,
                                 const CodeOf &codeOf, double x) {
+  constexpr unsigned lowest = Candidates<typename Part::Element>::lowest;
   if (x != x)
-    return 0;
+    return lowest;
   return nearestOf(
       count, codeOf,
-      [&](unsigned code) { return Part::value(scales, elementOf<Part>(scales, code)); }, x);
+      [&](unsigned code) { return Part::value(scales, elementOf<Part>(scales, code)); }, x, lowest);
 }
 
 // Numbers over their scale, in float: off by at most 2^-22 of themselves, not at all where the
@@ -62,8 +63,8 @@ __device__ unsigned encodeExactly(const typename Part::Scales &scales, float x) 
       over.divideBy(scales);
       const int low = static_cast<int>(Type::low), high = static_cast<int>(Type::high);
       if (over.error < 2) { // the quotient is off by far less than 1
-        const float clamped = fminf(fmaxf(over.of(x), static_cast<float>(low)),
-                                    static_cast<float>(high));
+        const float clamped =
+            fminf(fmaxf(over.of(x), static_cast<float>(low)), static_cast<float>(high));
         const int middle = static_cast<int>(clamped); // the next towards 0
         return nearestCode<Part>(
             scales, 3,
@@ -74,8 +75,8 @@ __device__ unsigned encodeExactly(const typename Part::Scales &scales, float x) 
             x);
       }
     }
-    return nearestCode<Part>(
-        scales, 1 << Type::bits, [](int i) { return static_cast<unsigned>(i); }, x);
+    using All = Candidates<Type>;
+    return nearestCode<Part>(scales, All::count, [](int i) { return All::at(i); }, x);
   }
   const double scale = Part::product(scales);
   return scale == 0 ? Type::encode(0) : Type::encode(static_cast<double>(x) / scale);
@@ -91,9 +92,10 @@ template <class Real> struct Rounded {
 
 // Integers: after clamping to at most 8 bits the quotient is off by less than 2^-15, half of the
 // margin.
-template <int Bits, bool Signed>
-__device__ Rounded<float> roundQuotient(Integer<Bits, Signed>, float quotient, float error) {
-  using Type = Integer<Bits, Signed>;
+template <int Bits, bool Signed, int Low, int High>
+__device__ Rounded<float> roundQuotient(Integer<Bits, Signed, Low, High>, float quotient,
+                                        float error) {
+  using Type = Integer<Bits, Signed, Low, High>;
   constexpr float magic = 12582912.0f; // 1.5 * 2^23: its last bit is 1
   const float clamped =
       fminf(fmaxf(quotient, static_cast<float>(Type::low)), static_cast<float>(Type::high));
@@ -174,7 +176,8 @@ __device__ void considerSpecial(Rounded<typename Part::Element::Real> &rounded, 
 template <int StoredBits, class Type> __device__ unsigned stored(Type, unsigned code) {
   return code;
 }
-template <int StoredBits, int Bits> __device__ unsigned stored(Integer<Bits, true>, unsigned code) {
+template <int StoredBits, int Bits, int Low, int High>
+__device__ unsigned stored(Integer<Bits, true, Low, High>, unsigned code) {
   constexpr unsigned signBit = 1u << (Bits - 1), mask = (1u << (StoredBits - 1) << 1) - 1;
   return ((code ^ signBit) - signBit) & mask;
 }
@@ -242,8 +245,7 @@ __device__ Codes<typename Values::Part> encodeChunk(const Values &values, int co
     for (int at = 0; at < chunk; ++at) {
       const unsigned code =
           encodeExactly<Part>(Part::scales(values, column + min(at, count - 1)), left[0]);
-      out.push(stored<bits>(Type(), code),
-               static_cast<typename Type::Real>(Type::decode(code)));
+      out.push(stored<bits>(Type(), code), static_cast<typename Type::Real>(Type::decode(code)));
       out.remapped |= code == static_cast<unsigned>(Part::remapped) ? 1u << at : 0u;
 #pragma unroll
       for (int j = 0; j + 1 < chunk; ++j)

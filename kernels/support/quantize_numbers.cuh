@@ -21,19 +21,22 @@ __device__ inline double roundToMultiple(double value, int exponent) {
   return (value + magic) - magic;
 }
 
-// `Real` of a type holds the numbers of all of its codes.
-template <int Bits, bool Signed> struct Integer {
+constexpr int lowest(int bits, bool isSigned) { return isSigned ? -(1 << (bits - 1)) : 0; }
+constexpr int highest(int bits, bool isSigned) { return (1 << (isSigned ? bits - 1 : bits)) - 1; }
+
+// `Real` of a type holds the numbers of all of its codes. Codes are of integers from Low to High.
+template <int Bits, bool Signed, int Low = lowest(Bits, Signed), int High = highest(Bits, Signed)>
+struct Integer {
   static constexpr int bits = Bits;
   using Real = float;
-  static constexpr int low = Signed ? -(1 << (Bits - 1)) : 0;
-  static constexpr int high = Signed ? (1 << (Bits - 1)) - 1 : (1 << Bits) - 1;
+  static constexpr int low = Low, high = High;
   static __device__ double decode(unsigned code) {
     int value = static_cast<int>(code & ((1u << Bits) - 1));
     return Signed ? (value ^ (1 << (Bits - 1))) - (1 << (Bits - 1)) : value;
   }
   static __device__ unsigned encode(double value) {
     if (value != value)
-      return 0;
+      value = 0;
     double clamped = value < low ? low : value > high ? high : value;
     return static_cast<unsigned>(static_cast<int>(roundToMultiple(clamped, 0))) &
            ((1u << Bits) - 1);
@@ -100,12 +103,28 @@ __device__ inline bool isBefore(unsigned a, unsigned b) {
   return a % 2 != b % 2 ? a % 2 == 0 : a < b;
 }
 
-// Of the codes codeOf(0), codeOf(1), ... that with the finite value nearest to x: of two equally near
-// ones the even code, then the lower. 0 where none is finite.
+// The codes that a number may get, in some order.
+template <class Type> struct Candidates {
+  static constexpr int count = 1 << Type::bits;
+  static constexpr unsigned lowest = 0;
+  static __device__ unsigned at(int i) { return static_cast<unsigned>(i); }
+};
+template <int Bits, bool Signed, int Low, int High>
+struct Candidates<Integer<Bits, Signed, Low, High>> {
+  static constexpr int count = High - Low + 1;
+  static constexpr unsigned mask = (1u << Bits) - 1;
+  static constexpr unsigned lowest =
+      Low <= 0 && High >= 0 ? 0 : static_cast<unsigned>(Low) & mask; // -1 is above 0
+  static __device__ unsigned at(int i) { return static_cast<unsigned>(Low + i) & mask; }
+};
+
+// Of the codes codeOf(0), codeOf(1), ... that with the finite value nearest to x: of two equally
+// near ones the even code, then the lower. `none` where none is finite.
 template <class CodeOf, class ValueOf>
-__device__ unsigned nearestOf(int count, const CodeOf &codeOf, const ValueOf &valueOf, double x) {
+__device__ unsigned nearestOf(int count, const CodeOf &codeOf, const ValueOf &valueOf, double x,
+                              unsigned none) {
   bool hasLower = false, hasUpper = false;
-  unsigned lower = 0, upper = 0;
+  unsigned lower = none, upper = none;
   double below = 0, above = 0;
 #pragma unroll 1
   for (int i = 0; i < count; ++i) {
@@ -144,7 +163,7 @@ template <class Table> struct Codebook {
   static __device__ unsigned encode(double value) {
     return nearestOf(
         codes, [](int i) { return static_cast<unsigned>(i); },
-        [](unsigned code) { return Table::values(code); }, value == value ? value : 0);
+        [](unsigned code) { return Table::values(code); }, value == value ? value : 0, 0);
   }
 };
 
@@ -205,8 +224,8 @@ using e8m0 = PowerOfTwo;
 using f16 = Float<16, 5, 10, 15, Special::Ieee, 0x7bff, 0x7e00>;
 using bf16 = Float<16, 8, 7, 127, Special::Ieee, 0x7f7f, 0x7fc0>;
 
-// What the value of a number is: the element times its scales, Part::product(); a line in an element of
-// integers; or neither.
+// What the value of a number is: the element times its scales, Part::product(); a line in an
+// element of integers; or neither.
 enum class Value { Product, Line, Other };
 
 // Division in encode rules: what a scale that is 0 multiplies is 0.

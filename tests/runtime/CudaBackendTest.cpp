@@ -305,8 +305,9 @@ TEST(CudaBackend, QuantizesOnTheHostWhereNoKernelCanBeBuilt) {
   auto required =
       makeCudaQuantizer(contextOf(*backend), 90, demanding, demanding, layout, disk, warnings);
   ASSERT_FALSE(required);
-  EXPECT_EQ(required.error().str(), "error: no kernel quantizes to format 'f16': it has a "
-                                    "requirement [no_quantizer_kernel]\n");
+  EXPECT_EQ(required.error().str(),
+            "error: no kernel quantizes to format 'f16': it has a requirement that is "
+            "no bound of its element [no_quantizer_kernel]\n");
   auto quantizer = backend->makeQuantizer(std::make_shared<const dsl::Format>(format), format,
                                           layout, disk, warnings);
   ASSERT_TRUE(quantizer);

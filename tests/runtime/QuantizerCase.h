@@ -250,6 +250,14 @@ inline std::vector<QuantizerCase> quantizerCases() {
        {},
        {},
        "bf16"},
+      // Integers of a narrower range: of a product, of a line, and of neither.
+      {"format a { element: s8 scale: f32 per token value = element * scale require element >= "
+       "-127 }"},
+      {"format a { element: u4 scale: f16 per k[32] zero: u4 per k[32] value = (element - zero) * "
+       "scale require element >= 2 require element <= 12 }"},
+      {"format a { element: s4 scale: bf16 per token value = bf16(element * scale) require element "
+       "<= -2 encode { scale = absmax(x) / 8 } }",
+       {{8}}},
       // Of 500 blocks 323, which the product of doubles falls short of.
       {s4 + s8 + mix("low: low high: high budget 64.6%", 8)},
   };

@@ -131,8 +131,13 @@ TEST(QuantizerSource, WhatOnlyTheHostQuantizes) {
   EXPECT_EQ(
       problem("format a { element: e4m3 scale: f32 per m[8] k[128] value = element * scale }"),
       "'scale' is per m[8] k[128]");
-  EXPECT_EQ(problem("format a { element: s4 value = element require element <= 6 }"),
-            "it has a requirement");
+  EXPECT_EQ(problem("format a { element: u4 step: u2 per token value = element * step require "
+                    "element * step <= 40 encode { step = 1 } }"),
+            "it has a requirement that is no bound of its element");
+  EXPECT_EQ(problem("format a { element: s4 value = element require element * element <= 9 }"),
+            "none"); // -3 to 3
+  EXPECT_EQ(problem("format a { element: s4 value = element require element * element >= 4 }"),
+            "it has a requirement that is no bound of its element");
   const std::string reason =
       "'t' is per tensor, its rule has candidates or reduces other components";
   EXPECT_EQ(problem("format a { element: s8 t: f16 per tensor value = element * t encode { t = "
