@@ -3,6 +3,7 @@
 #include "kernels/ShardIndex.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <numeric>
 #include <sys/mman.h>
@@ -45,6 +46,7 @@ Status SafetensorsFile::add(const std::string &path) {
   texts.insert(header.metadata.begin(), header.metadata.end());
   ofShards.push_back(std::move(header.metadata));
   mappings.push_back(std::move(*mapping));
+  paths.push_back(path);
   return Done{};
 }
 
@@ -79,6 +81,13 @@ const Metadata &SafetensorsFile::metadataWith(const std::string &key) const {
   auto found = std::find_if(ofShards.begin(), ofShards.end(),
                             [&](const Metadata &shard) { return shard.contains(key); });
   return found == ofShards.end() ? none : *found;
+}
+
+bool SafetensorsFile::joins(const std::string &path) const {
+  return isShardIndex(name) && std::any_of(paths.begin(), paths.end(), [&](const auto &shard) {
+           std::error_code missing; // then it is none
+           return std::filesystem::equivalent(path, shard, missing);
+         });
 }
 
 int64_t SafetensorsFile::size() const {

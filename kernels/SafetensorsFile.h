@@ -19,6 +19,8 @@ public:
   const std::string &path() const { return name; }
   int64_t size() const; // of the .safetensors files
   size_t shards() const { return mappings.size(); }
+  // Whether it is an index and a path leads to one of the files that it joins.
+  bool joins(const std::string &path) const;
   // In the order of their data, one shard after the other.
   const std::vector<TensorEntry> &tensors() const { return order; }
   const Metadata &metadata() const { return texts; }
@@ -43,7 +45,8 @@ private:
   Status addIndexed();
 
   std::string name;
-  std::vector<Mapping> mappings; // by shard
+  std::vector<std::string> paths; // by shard
+  std::vector<Mapping> mappings;
   std::vector<TensorEntry> order;
   std::vector<size_t> byName; // where in it
   Metadata texts;

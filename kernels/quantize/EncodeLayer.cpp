@@ -101,15 +101,16 @@ Result<EncodedLayer> encodeLayer(const Matrix &weight, const Matrix *activation,
   if (!codes)
     return codes.error();
   layer->weight = std::move(*codes);
-  if (!steps.refine)
-    return layer;
-  Result<Matrix> quantized = seen(*x, formats.activation, threads);
-  if (!quantized)
-    return quantized.error();
-  Result<Refinement> refined = refine(layer->weight, *w, *x, *quantized, {.threads = threads});
-  if (!refined)
-    return refined.error();
-  layer->weight = std::move(refined->matrix);
+  if (steps.refine) {
+    Result<Matrix> quantized = seen(*x, formats.activation, threads);
+    if (!quantized)
+      return quantized.error();
+    Result<Refinement> refined = refine(layer->weight, *w, *x, *quantized, {.threads = threads});
+    if (!refined)
+      return refined.error();
+    layer->weight = std::move(refined->matrix);
+  }
+  layer->lost = lostGroups(w->view(), layer->weight, threads);
   return layer;
 }
 

@@ -1,6 +1,7 @@
 // A layer's weight to codes, by the offline algorithms that are asked for.
 #pragma once
 
+#include "kernels/quantize/EncodingError.h"
 #include "kernels/quantize/LayerTransform.h"
 #include "kernels/quantize/Refinement.h"
 
@@ -23,6 +24,7 @@ struct OutlierShares {
 struct EncodedLayer {
   LayerTransform transform; // of both; the codes are those of the transformed weight
   dsl::QuantizedMatrix weight;
+  LostGroups lost = {};                              // of the transformed weight
   std::optional<OutlierShares> withoutOutliers = {}; // with permute
 };
 

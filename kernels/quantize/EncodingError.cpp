@@ -39,6 +39,18 @@ void forEachRow(const dsl::MatrixView &weight, const dsl::QuantizedMatrix &quant
   });
 }
 
+// Along k, numbers that share all components of a format and of its parts.
+int64_t finestGroup(const dsl::Format &format, int64_t k) {
+  int64_t finest = k;
+  for (const dsl::Component &component : format.components)
+    if (component.extent == dsl::Extent::Group)
+      finest = std::min(finest, component.group);
+  if (format.partition)
+    for (const dsl::Part &part : format.partition->parts)
+      finest = std::min(finest, finestGroup(*part.format, k));
+  return finest;
+}
+
 // Sums of a row, added up row by row afterwards: threads do not matter.
 template <class Sums> Sums total(const std::vector<Sums> &ofRows) {
   Sums all;
@@ -94,6 +106,35 @@ EncodingError encodingError(const dsl::MatrixView &weight, const dsl::QuantizedM
   all.numbers = weight.rows * weight.k;
   all.storedBits = storedBitsOf(quantized);
   return all;
+}
+
+LostGroups &LostGroups::operator+=(const LostGroups &other) {
+  groups += other.groups;
+  lost += other.lost;
+  return *this;
+}
+
+LostGroups lostGroups(const dsl::MatrixView &weight, const dsl::QuantizedMatrix &quantized,
+                      unsigned threads) {
+  const int64_t group = finestGroup(*quantized.format, weight.k);
+  std::vector<LostGroups> rows(static_cast<size_t>(weight.rows));
+  dsl::parallel(weight.rows, threads, [&](const auto &next) {
+    for (int64_t row = next(); row < weight.rows; row = next()) {
+      LostGroups &sums = rows[static_cast<size_t>(row)];
+      for (int64_t begin = 0; begin < weight.k; begin += group) {
+        int64_t largest = begin;
+        double w = weight.at(row, begin);
+        for (int64_t column = begin + 1; column < std::min(begin + group, weight.k); ++column)
+          if (double other = weight.at(row, column); std::fabs(other) > std::fabs(w)) {
+            largest = column;
+            w = other;
+          }
+        const double q = quantized.value(row, largest);
+        sums += {1, std::fabs(w - q) <= std::fabs(w) / 2 ? 0 : 1};
+      }
+    }
+  });
+  return total(rows);
 }
 
 double OutputError::relative() const {

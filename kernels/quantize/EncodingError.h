@@ -28,6 +28,16 @@ struct EncodingError {
 EncodingError encodingError(const dsl::MatrixView &weight, const dsl::QuantizedMatrix &quantized,
                             unsigned threads = 0);
 
+// Groups of numbers along k that share all components (of a format without k[G] whole rows), and
+// those of them that lost their largest number: its value is off by more than half of it, as where
+// a scale is too small or too large for its type.
+struct LostGroups {
+  int64_t groups = 0, lost = 0;
+  LostGroups &operator+=(const LostGroups &other);
+};
+LostGroups lostGroups(const dsl::MatrixView &weight, const dsl::QuantizedMatrix &quantized,
+                      unsigned threads = 0);
+
 // Of the outputs y = x w^T of a layer on activations x [m][k], row-major: sums over all of them.
 struct OutputError {
   double squares = 0;       // of y^2

@@ -94,6 +94,7 @@ private:
 
   Status copy(const TensorEntry &tensor, SafetensorsWriter &writer) {
     ++summary.copied;
+    summary.copiedBytes += tensor.bytes;
     Status written = writer.append(file.bytes(tensor).data(), tensor.bytes);
     writer.endTensor();
     return written;
@@ -114,6 +115,16 @@ private:
       summary.withoutOutliers.before += layer->withoutOutliers->before;
       summary.withoutOutliers.after += layer->withoutOutliers->after;
     }
+    summary.lost += layer->lost;
+    if (layer->lost.lost > summary.mostLost.lost) {
+      summary.mostLost = layer->lost;
+      summary.mostLostTensor = tensor.name;
+    }
+    if (options.format->residual) {
+      const dsl::CodeArray &choice = layer->weight.choice;
+      summary.residualBlocks += choice.size();
+      summary.storedBlocks += std::count(choice.data(), choice.data() + choice.size(), 1);
+    }
     summary.numbers += view.rows * view.k;
     summary.weightBytes += tensor.bytes;
     summary.storedBytes += writer.size() - before;
@@ -126,7 +137,8 @@ private:
           dsl::quantize(options.format, view, true, options.threads);
       if (!matrix)
         return refused(name, matrix.error());
-      return EncodedLayer{{}, std::move(*matrix)};
+      const LostGroups lost = lostGroups(view, *matrix, options.threads);
+      return EncodedLayer{{}, std::move(*matrix), lost};
     }
     std::optional<Matrix> inputs;
     if (options.activations) {
@@ -175,6 +187,8 @@ Result<QuantizeFileSummary> quantizeFile(const std::string &from, const std::str
   Result<SafetensorsFile> file = SafetensorsFile::open(from);
   if (!file)
     return std::move(file.error());
+  if (file->joins(to))
+    return makeError(DiagId::output_is_shard, {to, from});
   Result<std::vector<bool>> chosen = chooseTensors(*file, options.tensors);
   if (!chosen)
     return std::move(chosen.error());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/quantize/EncodeLayer.h"
+#include "kernels/quantize/EncodingError.h"
 #include "kernels/quantize/TensorChoice.h"
 
 #include <functional>
@@ -24,12 +25,17 @@ struct QuantizeFileOptions {
 };
 
 struct QuantizeFileSummary {
-  int64_t quantized = 0, copied = 0;       // tensors
+  int64_t quantized = 0, copied = 0; // tensors
+  int64_t copiedBytes = 0;
   int64_t numbers = 0;                     // of the quantized
   int64_t weightBytes = 0;                 // of these before
   int64_t storedBytes = 0;                 // and after
   int64_t inputBytes = 0, outputBytes = 0; // of the files
   OutlierShares withoutOutliers{0, 0};     // with permute: the mean of the weights
+  LostGroups lost;                         // of the quantized, and the tensor with most of them
+  LostGroups mostLost;
+  std::string mostLostTensor;
+  int64_t residualBlocks = 0, storedBlocks = 0; // of a format with a residual
 };
 
 // Encodes the chosen matrices of a file, or of those that an index joins, and copies all other
@@ -40,9 +46,10 @@ struct QuantizeFileSummary {
 // each of the inputs; of a format with parts 13 bytes a number and the codes of each part. The
 // output appears when it is complete and may be the input itself.
 //
-// Errors: those of SafetensorsFile and CheckpointWriter, chooseTensors, already_quantized,
-// nothing_to_quantize, output_name_taken, activations_missing and activations_do_not_fit for a
-// weight's, tensor_not_encoded with the reason of the encoder or of a step.
+// Errors: those of SafetensorsFile and CheckpointWriter, output_is_shard where only one of the
+// files of an index would be replaced, chooseTensors, already_quantized, nothing_to_quantize,
+// output_name_taken, activations_missing and activations_do_not_fit for a weight's,
+// tensor_not_encoded with the reason of the encoder or of a step.
 Result<QuantizeFileSummary> quantizeFile(const std::string &from, const std::string &to,
                                          const QuantizeFileOptions &options);
 

@@ -162,8 +162,9 @@ private:
   static ErrorRow rowOf(const TensorEntry &tensor, const std::string &label,
                         const dsl::MatrixView &weight, const dsl::QuantizedMatrix &matrix,
                         const std::vector<double> &x) {
-    ErrorRow row{tensor.name, label, weight.rows, weight.k, {}, {}};
+    ErrorRow row{tensor.name, label, weight.rows, weight.k, {}, {}, {}};
     row.error = kernels::encodingError(weight, matrix);
+    row.lost = kernels::lostGroups(weight, matrix);
     if (!x.empty())
       row.output = kernels::outputError(weight, matrix, x);
     return row;

@@ -36,6 +36,7 @@ const std::vector<CsvColumn<ErrorRow>> &errorColumns() {
       {"mse", [](const ErrorRow &row) { return exactNumber(row.error.meanSquaredError()); }},
       {"sqnr_db", [](const ErrorRow &row) { return exactNumber(row.error.sqnrDecibels()); }},
       {"max_error", [](const ErrorRow &row) { return exactNumber(row.error.largest); }},
+      {"lost_groups", [](const ErrorRow &row) { return std::to_string(row.lost.lost); }},
       {"cosine", [](const ErrorRow &row) { return fixedNumber(row.error.cosine(), 9); }},
       {"output_error", [](const ErrorRow &row) { return outputOf(row, ""); }},
   };
@@ -52,8 +53,9 @@ std::vector<ErrorRow> withTotals(std::vector<ErrorRow> rows) {
     auto total = std::find_if(totals.begin(), totals.end(),
                               [&](const ErrorRow &other) { return other.format == row.format; });
     if (total == totals.end())
-      total = totals.insert(totals.end(), {allTensors, row.format, 0, 0, {}, {}});
+      total = totals.insert(totals.end(), {allTensors, row.format, 0, 0, {}, {}, {}});
     total->error += row.error;
+    total->lost += row.lost;
     if (row.output) {
       kernels::OutputError sum = total->output.value_or(kernels::OutputError());
       total->output = sum += *row.output;
@@ -65,13 +67,15 @@ std::vector<ErrorRow> withTotals(std::vector<ErrorRow> rows) {
 }
 
 std::string errorTable(const std::vector<ErrorRow> &rows) {
-  std::vector<std::vector<std::string>> cells = {
-      {"tensor", "format", "bits/weight", "mse", "sqnr dB", "max error", "cosine", "output error"}};
+  std::vector<std::vector<std::string>> cells = {{"tensor", "format", "bits/weight", "mse",
+                                                  "sqnr dB", "max error", "lost groups", "cosine",
+                                                  "output error"}};
   for (const ErrorRow &row : rows)
     cells.push_back({row.tensor, row.format, exactNumber(row.error.bitsPerWeight()),
                      exactNumber(row.error.meanSquaredError()),
                      fixedNumber(row.error.sqnrDecibels(), 2), exactNumber(row.error.largest),
-                     fixedNumber(row.error.cosine(), 6), outputOf(row, "-")});
+                     std::to_string(row.lost.lost), fixedNumber(row.error.cosine(), 6),
+                     outputOf(row, "-")});
   return table(cells);
 }
 

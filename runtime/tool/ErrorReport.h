@@ -15,6 +15,7 @@ struct ErrorRow {
   std::string format;
   int64_t rows = 0, k = 0; // 0 of all
   kernels::EncodingError error;
+  kernels::LostGroups lost;
   std::optional<kernels::OutputError> output; // of those that activations were given for
 };
 

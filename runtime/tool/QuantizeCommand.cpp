@@ -1,3 +1,4 @@
+#include "dsl/Findings.h"
 #include "kernels/quantize/QuantizeFile.h"
 #include "kernels/quantize/QuantizedFile.h"
 #include "runtime/tool/FormatOption.h"
@@ -12,7 +13,17 @@ static void printSummary(const kernels::QuantizeFileSummary &summary, double mil
                            std::to_string(summary.numbers) + " numbers, " +
                            byteCount(summary.weightBytes) + " to " +
                            byteCount(summary.storedBytes) + ", " + bitCount(bits));
-  printLine("copied", std::to_string(summary.copied) + " tensors");
+  printLine("copied",
+            std::to_string(summary.copied) + " tensors, " + byteCount(summary.copiedBytes));
+  if (summary.residualBlocks > 0)
+    printLine("residual", std::to_string(summary.storedBlocks) + " of " +
+                              std::to_string(summary.residualBlocks) + " blocks");
+  if (summary.lost.lost > 0)
+    printLine("lost", std::to_string(summary.lost.lost) + " of " +
+                          std::to_string(summary.lost.groups) +
+                          " groups are off by more than half of their largest number, " +
+                          std::to_string(summary.mostLost.lost) + " of them in '" +
+                          dsl::shown(summary.mostLostTensor) + "': 'rho error' shows all tensors");
   double rate = static_cast<double>(summary.inputBytes) / milliseconds / 1e6;
   printLine("time",
             shortNumber(milliseconds / 1e3) + " s, " + shortNumber(rate) + " GB/s of the input");

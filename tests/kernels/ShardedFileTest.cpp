@@ -109,6 +109,17 @@ TEST_F(ShardedFileTest, keepsItsShardsWhereAnIndexIsWritten) {
   EXPECT_EQ((*found)->name, "b");
 }
 
+TEST_F(ShardedFileTest, isNotReplacedInPart) {
+  putModel();
+  const std::string before = contentOf(folder + "in-00001-of-00002.safetensors");
+  EXPECT_EQ(error("in.safetensors.index.json", "in-00001-of-00002.safetensors"),
+            "error: 'in-00001-of-00002.safetensors' is one of the files that "
+            "'in.safetensors.index.json' joins, which would name tensors that are there no longer; "
+            "write an index or another file [output_is_shard]\n");
+  EXPECT_TRUE(contentOf(folder + "in-00001-of-00002.safetensors") == before);
+  EXPECT_EQ(error("in.safetensors.index.json", "in.safetensors.index.json"), "done");
+}
+
 // Of shards that were quantized one by one each weight is of its own shard's format.
 TEST_F(ShardedFileTest, mayHaveAFormatForEachShard) {
   putModel();

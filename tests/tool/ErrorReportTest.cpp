@@ -11,7 +11,7 @@ namespace {
 
 // 4 numbers of which each is off by `error`, of sum of squares 40.
 ErrorRow row(const std::string &tensor, const std::string &format, double error) {
-  ErrorRow result{tensor, format, 2, 2, {}, {}};
+  ErrorRow result{tensor, format, 2, 2, {}, {}, {}};
   result.error = {.numbers = 4,
                   .storedBits = 18,
                   .squares = 40,
@@ -41,14 +41,18 @@ TEST(ErrorReportTest, totalsFollowSeveralTensors) {
 TEST(ErrorReportTest, tableCsvAndPlotSayTheSame) {
   std::vector<ErrorRow> rows = {row("a", "f", 1), row("a", "exact", 0)};
   rows[0].output = {100, 4};
-  EXPECT_EQ(errorTable(rows),
-            "tensor  format  bits/weight  mse  sqnr dB  max error    cosine  output error\n"
-            "a       f               4.5    1    10.00          1  1.000000           0.2\n"
-            "a       exact           4.5    0      inf          0  1.000000             -\n");
-  EXPECT_EQ(errorCsv(rows), "tensor,format,n,k,bits_per_weight,mse,sqnr_db,max_error,cosine,"
-                            "output_error\n"
-                            "a,f,2,2,4.5,1,10,1,1.000000000,0.2\n"
-                            "a,exact,2,2,4.5,0,inf,0,1.000000000,\n");
+  rows[0].lost = {8, 7};
+  EXPECT_EQ(
+      errorTable(rows),
+      "tensor  format  bits/weight  mse  sqnr dB  max error  lost groups    cosine  output error\n"
+      "a       f               4.5    1    10.00          1            7  1.000000           0.2\n"
+      "a       exact           4.5    0      inf          0            0  1.000000             "
+      "-\n");
+  EXPECT_EQ(errorCsv(rows),
+            "tensor,format,n,k,bits_per_weight,mse,sqnr_db,max_error,lost_groups,cosine,"
+            "output_error\n"
+            "a,f,2,2,4.5,1,10,1,7,1.000000000,0.2\n"
+            "a,exact,2,2,4.5,0,inf,0,0,1.000000000,\n");
   EXPECT_THAT(errorPlot(rows), HasSubstr(">a f<"));
   EXPECT_EQ(errorPlot(rows).find("exact"), std::string::npos);
 }

@@ -266,8 +266,8 @@ TEST(LspTest, HoverDerivesWhatADeclarationMeans) {
   EXPECT_THAT(text, HasSubstr("\n4.25 bits per element\n"));
   EXPECT_THAT(text, HasSubstr("- `element: u4`, 4 bits per element\n"));
   EXPECT_THAT(text,
-              HasSubstr("- `step: u8 per k[64]`, 0.125 bits per element; encoded as `(max(x / "
-                        "channel) - min(x / channel)) / 15`\n"));
+              HasSubstr("- `step: u8 per k[64]`, 0.125 bits per element; encoded as `max((max(x "
+                        "/ channel) - min(x / channel)) / 15, 1)`\n"));
   EXPECT_THAT(text, HasSubstr("- `channel: f32 per channel`, 0 bits per element"));
   EXPECT_THAT(markdown(session.ask("textDocument/hover", gemm, 5, 6)), // the gemm's name
               HasSubstr("- weight `liquidquant`: 4.25 bits per element\n"

@@ -26,8 +26,10 @@ constexpr int64_t rows = 8, k = 128;
 
 // A file of one tensor, "w".
 std::string write(const std::string &name, const std::vector<float> &values, int64_t count = rows) {
+  const auto width = static_cast<int64_t>(values.size()) / count;
   std::string path = scratchFolder() + name;
-  EXPECT_TRUE(kernels::writeTensor(path, "w", {values.data(), Type::F32, count, k, k}).ok());
+  EXPECT_TRUE(
+      kernels::writeTensor(path, "w", {values.data(), Type::F32, count, width, width}).ok());
   return path;
 }
 
@@ -105,6 +107,36 @@ TEST(QuantizeTest, writesWhatTheEncoderMakes) {
                 .code,
             0);
   EXPECT_TRUE(contentOf(again) == contentOf(out));
+}
+
+// Scales that f16 does not hold: of one row too large, of another too small.
+TEST(QuantizeTest, saysWhichGroupsLostTheirNumbers) {
+  std::vector<float> w(size_t{3} * 256, 1.0F);
+  w[5] = 1e7F;
+  std::fill(w.begin() + 256, w.begin() + 512, 1e-8F);
+  const std::string in = write("lost.safetensors", w, 3),
+                    out = scratchFolder() + "lost4.safetensors";
+  const ToolResult result = runTool({"quantize", in, "--format", "int4_g128", "-o", out});
+  ASSERT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out,
+              HasSubstr("\nlost        3 of 6 groups are off by more than half of their "
+                        "largest number, 3 of them in 'w': 'rho error' shows all "
+                        "tensors\n"));
+  EXPECT_THAT(runTool({"quantize", in, "--format", "int8_asym_g128", "-o", out}).out,
+              HasSubstr("\nlost  "));
+  EXPECT_EQ(runTool({"quantize", in, "--format", "bf16", "-o", out}).out.find("lost  "),
+            std::string::npos);
+}
+
+// A budget of a tenth allows no block of nine.
+TEST(QuantizeTest, saysHowManyBlocksOfAResidualAreStored) {
+  const std::string out = scratchFolder() + "mosaic.safetensors";
+  auto quantizedRows = [&](int64_t n) {
+    const std::string in = write("m.safetensors", kernels::syntheticWeight(n, 576, 1), n);
+    return runTool({"quantize", in, "--format", "mosaic_channel", "-o", out}).out;
+  };
+  EXPECT_THAT(quantizedRows(64), HasSubstr("\nresidual    0 of 9 blocks\n"));
+  EXPECT_THAT(quantizedRows(256), HasSubstr("\nresidual    3 of 36 blocks\n"));
 }
 
 TEST(QuantizeTest, gemmsRunOnWhatItWrites) {
@@ -201,8 +233,9 @@ TEST(ErrorTest, comparesFormatsWithAndWithoutActivations) {
        {"\nw       int4_g128        4.125  ", "\nw       bf16                16  ",
         "\nw       nvfp4          4.53125  "})
     EXPECT_THAT(result.out, HasSubstr(line));
-  EXPECT_THAT(contentOf(csv), HasSubstr("tensor,format,n,k,bits_per_weight,mse,sqnr_db,max_error,"
-                                        "cosine,output_error\nw,int4_g128,8,128,4.125,"));
+  EXPECT_THAT(contentOf(csv),
+              HasSubstr("tensor,format,n,k,bits_per_weight,mse,sqnr_db,max_error,"
+                        "lost_groups,cosine,output_error\nw,int4_g128,8,128,4.125,"));
   EXPECT_THAT(contentOf(plot), HasSubstr("w nvfp4"));
 }
 
