@@ -11,11 +11,16 @@ namespace rho::compiler {
 // A gemm with kernels on a target. Activations whose codes are operands of no instruction there, or
 // of none beside this weight, are stored as the numbers that they stand for (dsl::valuesAs), of f16
 // or bf16: exactly where one of the two holds them, with group scales beside the elements where
-// sums can be scaled, else rounded. Of a partition each part by itself.
+// sums can be scaled, else rounded. Of a partition each part by itself. So are a weight's scales
+// where no kernel takes their codes.
 struct TargetGemm {
-  dsl::Gemm gemm;      // as declared where `reason` is empty
-  std::string reason;  // why not the codes
+  dsl::Gemm gemm;
+  std::string reason;  // why not the activation's codes; empty: as declared
   double roundoff = 0; // of the numbers, relative; 0: they are exact
+  // Of a weight with scales that no kernel computes from their codes (dsl::plainFactors): which
+  // hold numbers, and the roundoff of those. Empty: the weight is as declared.
+  std::string weightFactors = {};
+  double weightRoundoff = 0;
 };
 TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target);
 

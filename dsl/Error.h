@@ -56,7 +56,7 @@ std::string renderNote(const std::string &message, Span span, const SourceMap &s
 // An Error of the one diagnostic `id` without a position.
 Error makeError(DiagId id, const std::vector<std::string> &args = {});
 
-// A value or an Error.
+// A value or an Error. Whoever asks for the one that it is not gets a std::bad_variant_access.
 template <class T> class [[nodiscard]] Result {
 public:
   Result(T value) : state(std::in_place_index<0>, std::move(value)) {}
@@ -64,10 +64,12 @@ public:
 
   bool ok() const { return state.index() == 0; }
   explicit operator bool() const { return ok(); }
-  T &value() { return std::get<0>(state); }
-  const T &value() const { return std::get<0>(state); }
-  T &operator*() { return value(); }
-  const T &operator*() const { return value(); }
+  T &value() & { return std::get<0>(state); }
+  const T &value() const & { return std::get<0>(state); }
+  T &&value() && { return std::get<0>(std::move(state)); }
+  T &operator*() & { return value(); }
+  const T &operator*() const & { return value(); }
+  T &&operator*() && { return std::move(*this).value(); }
   T *operator->() { return &value(); }
   const T *operator->() const { return &value(); }
   Error &error() { return std::get<1>(state); }

@@ -1,5 +1,6 @@
 #include "dsl/Evaluate.h"
 
+#include "dsl/Expressions.h"
 #include "dsl/Operators.h"
 
 #include <algorithm>

@@ -61,13 +61,27 @@ inline double numberOf(const Expr &literal) {
                                                : literal.real;
 }
 
-// What an expression is the product of, from left to right.
+// What an expression is the product of, from left to right: what is divided is times an inverse,
+// and what is negated times -1.
 inline void appendFactors(const ExprPtr &expr, std::vector<ExprPtr> &factors) {
-  if (expr->kind == Expr::Kind::Binary && expr->op == Expr::Op::Mul)
+  const bool isBinary = expr->kind == Expr::Kind::Binary;
+  if (isBinary && expr->op == Expr::Op::Mul) {
     for (const ExprPtr &operand : expr->operands)
       appendFactors(operand, factors);
-  else
+  } else if (isBinary && expr->op == Expr::Op::Div && isLiteral(*expr->operands[1]) &&
+             numberOf(*expr->operands[1]) != 0) {
+    appendFactors(expr->operands[0], factors);
+    factors.push_back(realOf(1 / numberOf(*expr->operands[1])));
+  } else if (isBinary && expr->op == Expr::Op::Div && !mentions(*expr->operands[1], 0) &&
+             !isLiteral(*expr->operands[0])) {
+    appendFactors(expr->operands[0], factors);
+    factors.push_back(binary(Expr::Op::Div, realOf(1), expr->operands[1]));
+  } else if (expr->kind == Expr::Kind::Negate && !isLiteral(*expr)) {
+    appendFactors(expr->operands[0], factors);
+    factors.push_back(integerOf(-1));
+  } else {
     factors.push_back(expr);
+  }
 }
 inline std::vector<ExprPtr> factorsOf(const ExprPtr &expr) {
   std::vector<ExprPtr> factors;

@@ -193,7 +193,10 @@ bool shareComponents(const ast::Format &syntax, Findings &findings, Format &form
   };
   if (!type || declared.part.format.parentheses || !isSigned(*type))
     return refuse("that is no signed integer type", declared.part.format.span);
-  if (!isSigned(element) || !isProduct(format) || !format.requirements.empty())
+  if (!format.requirements.empty())
+    return refuse("'" + format.name + "' has a requirement, which its sums would not fulfil",
+                  declared.part.format.span);
+  if (!isSigned(element) || !isProduct(format))
     return refuse("the value of '" + format.name + "' is no product of a signed integer and scales",
                   declared.part.format.span);
   if (element.bits() + type->bits() > 8)

@@ -87,7 +87,10 @@ Status WeightFile::transformInputs(std::string_view name, float *x, int64_t m,
   const int64_t k = shape.k;
   if (Status fits = checkStride(stride, k); !fits)
     return fits;
-  if (transform.isIdentity() || m < 1)
+  if (m < 0)
+    return makeError(DiagId::bad_matrix,
+                     {std::to_string(m), std::to_string(k), std::to_string(stride), ""});
+  if (transform.isIdentity() || m == 0)
     return Done{};
   const std::string bytes = dsl::printNumber(static_cast<double>(m) * static_cast<double>(k) * 4);
   if (m > std::numeric_limits<int64_t>::max() / 4 / stride)

@@ -19,10 +19,14 @@ DevicePointer Buffer::address() const { return pimpl ? pimpl->address : 0; }
 int64_t Buffer::bytes() const { return pimpl ? pimpl->bytes : 0; }
 
 static Status checkRange(const Buffer &buffer, const void *host, int64_t bytes, int64_t offset) {
+  if (!buffer.impl())
+    return makeError(DiagId::empty_handle, {"buffer"});
   if (offset < 0 || bytes < 0 || offset > buffer.bytes() || bytes > buffer.bytes() - offset)
     return makeError(DiagId::bad_range,
                      {std::to_string(offset),
-                      std::to_string(static_cast<int64_t>(uint64_t(offset) + uint64_t(bytes))),
+                      offset < 0 || bytes < 0
+                          ? std::to_string(static_cast<int64_t>(uint64_t(offset) + uint64_t(bytes)))
+                          : std::to_string(uint64_t(offset) + uint64_t(bytes)),
                       std::to_string(buffer.bytes())});
   if (bytes > 0 && !host)
     return makeError(DiagId::null_pointer, {"host memory"});

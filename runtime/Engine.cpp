@@ -298,7 +298,7 @@ Engine::Impl::prepareAs(const dsl::Gemm &declared,
   report.stages.push_back({"quantizer", quantizerTime});
   report.warnings.insert(report.warnings.end(), quantizerWarnings.begin(), quantizerWarnings.end());
   cache::Sha256 layout;
-  layout.field(dsl::printWithParts(gemm.weight));
+  layout.field(dsl::printWithParts(dsl::meaningOf(gemm.weight)));
   layout.field((*kernel)->image.weight.print());
   prepared->weightLayout = cache::hex(layout.finish());
   prepared->kernel = std::move(*kernel);
@@ -339,6 +339,18 @@ std::shared_ptr<Gemm::Impl> Engine::Impl::makeGemm(std::shared_ptr<const Module:
   return impl;
 }
 
+Engine::Impl::PreparedResult
+Engine::Impl::prepareAs(const dsl::Gemm &declared,
+                        std::shared_ptr<const compiler::TargetGemm> target, const GemmShape &shape,
+                        const compiler::Plan &plan, const SourceMap *sources, double planned) {
+  CompileReport report;
+  report.stages.push_back({"plan", planned});
+  auto made = prepareAs(declared, std::move(target), shape, plan, sources, std::move(report));
+  if (!made)
+    return made.error();
+  return std::shared_ptr<const Prepared>(std::move(*made));
+}
+
 Result<Gemm> Engine::Impl::compileAs(std::shared_ptr<const Module::Impl> module,
                                      const dsl::Gemm &declared,
                                      std::shared_ptr<const compiler::TargetGemm> target,
@@ -346,10 +358,8 @@ Result<Gemm> Engine::Impl::compileAs(std::shared_ptr<const Module::Impl> module,
                                      double planned) {
   Stopwatch watch;
   const SourceMap *sources = module->module.sources.get();
-  CompileReport report;
-  report.stages.push_back({"plan", planned});
   auto prepared = withinMemory("more", [&] {
-    return prepareAs(declared, std::move(target), shape, plan, sources, std::move(report));
+    return prepareAs(declared, std::move(target), shape, plan, sources, planned);
   });
   if (!prepared)
     return prepared.error();
@@ -361,6 +371,26 @@ Result<Gemm> Engine::Impl::compileAs(std::shared_ptr<const Module::Impl> module,
   return gemm;
 }
 
+Result<Gemm> Engine::Impl::compile(std::shared_ptr<const Module::Impl> module,
+                                   const dsl::Gemm &declared, const Request &request,
+                                   const std::function<PreparedResult()> &prepare) {
+  Stopwatch watch;
+  bool built = false;
+  PreparedResult prepared = requests.get(request, [&] {
+    built = true;
+    return withinMemory("more", prepare);
+  });
+  if (!prepared)
+    return prepared.error();
+  auto handle = makeGemm(std::move(module), declared, request.shape, std::move(*prepared));
+  const CompileReport &report = handle->prepared->report;
+  handle->report = built ? report : fromMemory(report);
+  handle->report.totalMilliseconds = watch.lap();
+  Gemm gemm;
+  gemm.pimpl = std::move(handle);
+  return gemm;
+}
+
 Result<std::vector<Gemm>> Engine::compileShared(const Module &module, std::string_view name,
                                                 int64_t n, int64_t k,
                                                 std::span<const int64_t> batches) const {
@@ -368,35 +398,54 @@ Result<std::vector<Gemm>> Engine::compileShared(const Module &module, std::strin
   if (!found)
     return found.error();
   const dsl::Gemm &gemm = **found;
-  const auto target = pimpl->onTarget(gemm);
+  const SourceMap *sources = module.impl().module.sources.get();
   using Plans = std::vector<compiler::Plan>;
   std::vector<compiler::Problem> problems;
-  std::string key = cache::hex(requestFor(module.impl(), gemm, {}).declaration);
-  for (int64_t part : {n, k})
-    key += " " + std::to_string(part);
+  cache::Sha256 all;
+  all.field("shared");
+  all.field(cache::hex(requestFor(module.impl(), gemm, {}).declaration));
   for (int64_t m : batches) {
     problems.push_back({m, n, k});
-    key += " " + std::to_string(m);
+    all.field(std::to_string(m));
   }
-  Stopwatch watch;
-  auto plans = pimpl->sharedPlans.get(key, [&] {
-    return withinMemory("more", [&]() -> Result<std::shared_ptr<const Plans>> {
-      Result<Plans> shared = compiler::sharedPlans(target->gemm, problems, pimpl->backend->model(),
-                                                   module.impl().module.sources.get());
+  Request request{all.finish(), {0, n, k}};
+  auto requestOf = [&](int64_t m) {
+    Request one = request;
+    one.shape.m = m;
+    return one;
+  };
+  auto plansOn = [&](const compiler::TargetGemm &target) {
+    const std::string key =
+        cache::hex(request.declaration) + " " + std::to_string(n) + " " + std::to_string(k);
+    return pimpl->sharedPlans.get(key, [&]() -> Result<std::shared_ptr<const Plans>> {
+      Result<Plans> shared =
+          compiler::sharedPlans(target.gemm, problems, pimpl->backend->model(), sources);
       if (!shared)
         return shared.error();
       return std::make_shared<const Plans>(std::move(*shared));
     });
-  });
-  if (!plans)
-    return plans.error();
-  const double planned = watch.lap();
+  };
+  auto compileOne = [&](size_t at) {
+    const Request one = requestOf(batches[at]);
+    return pimpl->compile(module.pimpl, gemm, one, [&]() -> Impl::PreparedResult {
+      Stopwatch watch;
+      const auto target = pimpl->onTarget(gemm);
+      auto plans = plansOn(*target);
+      if (!plans)
+        return plans.error();
+      return pimpl->prepareAs(gemm, target, one.shape, (**plans)[at], sources, watch.lap());
+    });
+  };
   std::vector<Result<Gemm>> compiled(batches.size(), Gemm());
-  parallelFor(static_cast<int64_t>(batches.size()), [&](int64_t i) {
-    const auto at = static_cast<size_t>(i);
-    compiled[at] =
-        pimpl->compileAs(module.pimpl, gemm, target, {batches[at], n, k}, (**plans)[at], planned);
-  });
+  const bool known = std::all_of(batches.begin(), batches.end(),
+                                 [&](int64_t m) { return pimpl->requests.find(requestOf(m)); });
+  if (known) // no work for threads
+    for (size_t at = 0; at < batches.size(); ++at)
+      compiled[at] = compileOne(at);
+  else
+    parallelFor(static_cast<int64_t>(batches.size()), [&](int64_t i) {
+      compiled[static_cast<size_t>(i)] = compileOne(static_cast<size_t>(i));
+    });
   std::vector<Gemm> gemms;
   for (Result<Gemm> &each : compiled) {
     if (!each)
@@ -414,51 +463,35 @@ Result<Gemm> Engine::compileSharing(const Gemm &gemm, int64_t m) const {
   const Gemm::Impl &other = gemm.impl();
   if (other.backend != pimpl->backend)
     return makeError(DiagId::wrong_device, {"the engine"});
-  const auto &target = other.prepared->target;
-  using Plans = std::vector<compiler::Plan>;
-  Stopwatch watch;
-  const std::string key = "sharing " + other.prepared->report.key + " " + std::to_string(m);
-  auto plan = pimpl->sharedPlans.get(key, [&] {
-    return withinMemory("more", [&]() -> Result<std::shared_ptr<const Plans>> {
-      Result<compiler::Plan> read = compiler::Plan::parse(other.prepared->report.plan);
-      if (!read)
-        return read.error();
-      Result<compiler::Plan> sharing = compiler::planSharing(
-          target->gemm, *read, m, pimpl->backend->model(), other.module->module.sources.get());
-      if (!sharing)
-        return sharing.error();
-      return std::make_shared<const Plans>(Plans{std::move(*sharing)});
-    });
+  cache::Sha256 shared;
+  shared.field("sharing");
+  shared.field(cache::hex(requestFor(*other.module, *other.gemm, {}).declaration));
+  shared.field(other.prepared->report.key);
+  const Request request{shared.finish(), {m, other.shape.n, other.shape.k}};
+  return pimpl->compile(other.module, *other.gemm, request, [&]() -> Impl::PreparedResult {
+    Stopwatch watch;
+    const SourceMap *sources = other.module->module.sources.get();
+    Result<compiler::Plan> read = compiler::Plan::parse(other.prepared->report.plan);
+    if (!read)
+      return read.error();
+    Result<compiler::Plan> sharing = compiler::planSharing(other.prepared->target->gemm, *read, m,
+                                                           pimpl->backend->model(), sources);
+    if (!sharing)
+      return sharing.error();
+    return pimpl->prepareAs(*other.gemm, other.prepared->target, request.shape, *sharing, sources,
+                            watch.lap());
   });
-  if (!plan)
-    return plan.error();
-  return pimpl->compileAs(other.module, *other.gemm, target, {m, other.shape.n, other.shape.k},
-                          (*plan)->front(), watch.lap());
 }
 
 Result<Gemm> Engine::compile(const Module &module, std::string_view name,
                              const GemmShape &shape) const {
-  Stopwatch watch;
   Result<const dsl::Gemm *> found = gemmOf(*this, module, name);
   if (!found)
     return found.error();
   const Request request = requestFor(module.impl(), **found, shape);
-  bool built = false;
-  Result<std::shared_ptr<const Prepared>> prepared = pimpl->requests.get(request, [&] {
-    built = true;
-    return withinMemory("more", [&] {
-      return pimpl->prepare(request, **found, module.impl().module.sources.get());
-    });
+  return pimpl->compile(module.pimpl, **found, request, [&] {
+    return pimpl->prepare(request, **found, module.impl().module.sources.get());
   });
-  if (!prepared)
-    return prepared.error();
-  auto handle = pimpl->makeGemm(module.pimpl, **found, shape, std::move(*prepared));
-  const CompileReport &report = handle->prepared->report;
-  handle->report = built ? report : fromMemory(report);
-  handle->report.totalMilliseconds = watch.lap();
-  Gemm gemm;
-  gemm.pimpl = std::move(handle);
-  return gemm;
 }
 
 } // namespace rho

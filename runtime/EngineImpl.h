@@ -33,8 +33,9 @@ private:
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
 };
 
+// What is compiled as a declaration says, or beside others that read the same weight.
 struct Request {
-  cache::Digest declaration;
+  cache::Digest declaration; // with what it shares
   GemmShape shape;
   friend bool operator==(const Request &a, const Request &b) {
     return a.declaration == b.declaration && a.shape.m == b.shape.m && a.shape.n == b.shape.n &&
@@ -82,7 +83,7 @@ struct Engine::Impl {
   cache::MemoryCache<Request, Prepared, RequestHash> requests{maxRequests};
   cache::MemoryCache<std::string, Kernel> kernels{maxKernels};
   cache::MemoryCache<std::string, Quantizer> quantizers{maxQuantizers};
-  // By declaration, n, k and all m; or by the packed weight that is shared and one m.
+  // By declaration, n, k and all m.
   cache::MemoryCache<std::string, std::vector<compiler::Plan>> sharedPlans{maxSharedPlans};
 
   // By the tuned plan where there is one, else by the planner's.
@@ -93,10 +94,19 @@ struct Engine::Impl {
                                               std::shared_ptr<const compiler::TargetGemm> target,
                                               const GemmShape &shape, const compiler::Plan &plan,
                                               const SourceMap *sources, CompileReport report);
-  // The same as a gemm. `planned`: the milliseconds that the plan took.
+  // `planned`: the milliseconds that the plan took.
+  using PreparedResult = Result<std::shared_ptr<const Prepared>>;
+  PreparedResult prepareAs(const dsl::Gemm &declared,
+                           std::shared_ptr<const compiler::TargetGemm> target,
+                           const GemmShape &shape, const compiler::Plan &plan,
+                           const SourceMap *sources, double planned);
+  // The same as a gemm, which is not kept.
   Result<Gemm> compileAs(std::shared_ptr<const Module::Impl> module, const dsl::Gemm &declared,
                          std::shared_ptr<const compiler::TargetGemm> target, const GemmShape &shape,
                          const compiler::Plan &plan, double planned);
+  // The gemm of a request, which is kept; prepare() makes what is not.
+  Result<Gemm> compile(std::shared_ptr<const Module::Impl> module, const dsl::Gemm &declared,
+                       const Request &request, const std::function<PreparedResult()> &prepare);
   std::shared_ptr<const compiler::TargetGemm> onTarget(const dsl::Gemm &declared) const {
     return std::make_shared<const compiler::TargetGemm>(
         compiler::onTarget(declared, backend->model().target));

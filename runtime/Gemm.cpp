@@ -1,6 +1,7 @@
 #include "compiler/Layout.h"
 #include "dsl/Expressions.h"
 #include "dsl/Numbers.h"
+#include "dsl/StoredFactors.h"
 #include "runtime/Kernel.h"
 #include "runtime/Origin.h"
 #include "runtime/QuantizerSource.h"
@@ -97,7 +98,9 @@ Result<Buffer> Gemm::packWeights(const void *host, ScalarType type, int64_t stri
   if (Status valid = checkHandle(*this, "gemm"); !valid)
     return valid.error();
   if (!host)
-    return makeError(DiagId::null_pointer, {"weights"});
+    return makeError(DiagId::null_pointer, {"host"});
+  if (Status good = checkScalarType(type); !good)
+    return good.error();
   if (Status good = checkStride(stride, pimpl->shape.k); !good)
     return good.error();
   dsl::MatrixView view{host, viewType(type), pimpl->shape.n, pimpl->shape.k, stride};
@@ -130,16 +133,20 @@ static std::string difference(const dsl::Format &codes, const dsl::Format &taken
          shown(taken, lineB);
 }
 
-Result<Buffer> Gemm::packQuantized(const dsl::QuantizedMatrix &weight) const {
+Result<Buffer> Gemm::packQuantized(const dsl::QuantizedMatrix &given) const {
   if (Status valid = checkHandle(*this, "gemm"); !valid)
     return valid.error();
-  if (!weight.format)
+  if (!given.format)
     return makeError(DiagId::empty_handle, {"quantized matrix"});
-  if (std::string other = difference(*weight.format, pimpl->gemm->weight); !other.empty())
+  if (std::string other = difference(*given.format, pimpl->gemm->weight); !other.empty())
     return makeError(DiagId::layout_mismatch, {other});
   const compiler::KernelImage &image = pimpl->image();
   const compiler::WeightLayout &layout = image.weight;
   return withinMemory(std::to_string(layout.bytes), [&]() -> Result<Buffer> {
+    std::optional<dsl::QuantizedMatrix> numbers;
+    if (!pimpl->prepared->target->weightFactors.empty())
+      numbers = dsl::storedFactors(given, pimpl->packedWeight());
+    const dsl::QuantizedMatrix &weight = numbers ? *numbers : given;
     std::vector<uint8_t> packed(static_cast<size_t>(layout.bytes));
     if (Status done = compiler::pack(layout, weight, packed.data()); !done)
       return done.error();
@@ -324,6 +331,8 @@ Status Gemm::quantizeActivations(const Activations &out, DevicePointer x, Scalar
     return good;
   if (out.impl().view)
     return makeError(DiagId::activations_are_a_view, {});
+  if (Status good = checkScalarType(type); !good)
+    return good;
   if (Status good = checkPointer(x, "x", static_cast<uint64_t>(scalarBytes(type))); !good)
     return good;
   if (Status good = checkStride(stride, pimpl->shape.k); !good)

@@ -84,6 +84,13 @@ inline Status checkPointer(DevicePointer address, const char *what, uint64_t ali
   return Done{};
 }
 
+// A caller may cast any number to one. Errors: bad_scalar_type.
+inline Status checkScalarType(ScalarType type) {
+  if (type > ScalarType::BF16)
+    return makeError(DiagId::bad_scalar_type, {std::to_string(static_cast<int>(type))});
+  return Done{};
+}
+
 // Of rows of k numbers. Errors: bad_stride.
 inline Status checkStride(int64_t stride, int64_t k) {
   constexpr int64_t mostStride = int64_t(1) << 32;

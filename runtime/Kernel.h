@@ -36,6 +36,10 @@ struct Gemm::Impl {
 
   // As declared.
   std::shared_ptr<const dsl::Format> weight() const { return {module, &gemm->weight}; }
+  // As it is packed, the declared one or with scales as numbers.
+  std::shared_ptr<const dsl::Format> packedWeight() const {
+    return {prepared->target, &prepared->target->gemm.weight};
+  }
   std::shared_ptr<const dsl::Format> activation() const { return {module, &gemm->activation}; }
   // As it is in memory, the declared one or its numbers.
   std::shared_ptr<const dsl::Format> storedActivation() const {

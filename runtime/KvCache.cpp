@@ -210,6 +210,8 @@ Result<KvCache> KvCache::create(const Engine &engine, const Module &module,
     return valid.error();
   if (Status valid = checkHandle(module, "module"); !valid)
     return valid.error();
+  if (Status good = checkScalarType(options.type); !good)
+    return good.error();
   if (options.type == ScalarType::F32)
     return makeError(DiagId::kv_shape, {"the type of numbers", "f32", "kernels have f16 and bf16"});
   if (options.pages < 1 || options.pages > mostPages)

@@ -12,8 +12,9 @@ file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/rho_shared.cpp CONTENT "")
 target_link_libraries(rho_shared PRIVATE
   -Wl,--whole-archive $<TARGET_FILE:rho_runtime> $<TARGET_FILE:rho_dsl> $<TARGET_FILE:rho_weights>
   -Wl,--no-whole-archive rho_runtime rho_weights)
+# A process that unloads it keeps it: libMLIR's registry of types points into it.
 target_link_options(rho_shared PRIVATE
-  -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/exported.map)
+  -Wl,--version-script=${CMAKE_CURRENT_SOURCE_DIR}/exported.map -Wl,-z,nodelete)
 set_target_properties(rho_shared PROPERTIES
   OUTPUT_NAME rho EXPORT_NAME rho VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION}
   LINK_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/exported.map)

@@ -1,11 +1,12 @@
 // Rho's public API: declaration -> kernel -> launch. Free of MLIR, LLVM and CUDA headers.
 //
 // Shapes: weight [n][k], activations x [m][k], output y [m][n]; y = x * weight^T; row-major.
-// Errors are values (Result, Status) that carry the diagnostics; nothing throws or asserts.
-// A handle that was default-constructed or moved from is empty: valid() is false (of a Buffer,
-// address() is 0), calls on it give the error empty_handle.
-// Threads: Device, Engine, Module and Gemm are cheap handles, safe to copy and to use from any
-// number of threads at once. A Buffer belongs to whoever holds it.
+// Errors are values (Result, Status) that carry the diagnostics; nothing asserts, and nothing
+// throws but what a caller's own function throws (Engine::tune). A handle that was
+// default-constructed or moved from is empty: valid() is false (of a Buffer, address() is 0), calls
+// on it give the error empty_handle. Threads: Device, Engine, Module and Gemm are cheap handles,
+// safe to copy and to use from any number of threads at once. A Buffer belongs to whoever holds it,
+// and so do Activations, of which copies are the same buffers.
 #pragma once
 
 #include "dsl/Error.h"
@@ -67,7 +68,8 @@ public:
   ~Buffer();
   DevicePointer address() const;
   int64_t bytes() const;
-  // Synchronous copies; error bad_range outside the buffer.
+  // Synchronous copies, there for every stream when they return; error bad_range outside the
+  // buffer.
   Status write(const void *from, int64_t bytes, int64_t offset = 0);
   Status read(void *to, int64_t bytes, int64_t offset = 0) const;
 
@@ -211,7 +213,8 @@ using MeasureGemm = std::function<Result<double>(const Gemm &candidate)>;
 
 struct TuneOptions {
   int64_t candidates = 24; // at most
-  // Called from several threads at once, whenever another candidate is compiled.
+  // Called from several threads at once, whenever another candidate is compiled. What it throws
+  // ends the tuning: no other candidate is begun, and tune() throws it. So with MeasureGemm.
   std::function<void(int64_t done, int64_t total)> compiled;
 };
 

@@ -253,7 +253,7 @@ private:
       return;
     std::vector<uint8_t> stored(count);
     std::vector<bool> taken(count);
-    uint32_t next = 0;
+    uint32_t next = 0, set = 0; // bits that are set in some code with a value
     std::vector<int> without;
     for (int code : order) {
       double wanted = std::ldexp(values[static_cast<size_t>(code)], log2);
@@ -267,6 +267,15 @@ private:
         return;
       taken[next] = true;
       stored[static_cast<size_t>(code)] = packed(next++, places);
+      set |= stored[static_cast<size_t>(code)];
+    }
+    // A bit that never is goes next to the one before: where else it might lie is too much to try.
+    uint32_t before = 0;
+    for (uint32_t rest = places; rest != 0; rest &= rest - 1, set >>= 1) {
+      const uint32_t place = rest & -rest;
+      if ((set & 1) == 0 && place != before << 1)
+        return;
+      before = place;
     }
     auto gap = taken.begin();
     for (int code : without) {

@@ -48,7 +48,7 @@ int64_t sharesOfOutput(const Plan &plan) {
 //   roundoff of S; a product of scales is computed in f32 and rounded as well. Of a number slope *
 //   element + offset both are, and the number itself: together twice the roundoff of |slope *
 //   element| + |offset|, of which S is the sum for such formats;
-// - activations that are stored as rounded numbers cost a roundoff of S, once;
+// - activations, and scales of weights, that are stored as rounded numbers cost a roundoff of S;
 // - scaling a group's partial sum costs u for the product of scales and u for the fused add; the
 //   running sum collects one such error per group, and of a gemv, whose threads have such sums of
 //   parts of k, one for each addition of those;
@@ -94,9 +94,10 @@ ErrorBound::ErrorBound(const dsl::Gemm &declared, const Plan &plan, Summing by)
       place(target.gemm, plan.groupScales, plan.schedule.roles, plan.target, nullptr);
   if (!placed)
     return; // such a plan has no kernel
+  const double stored = target.roundoff + target.weightRoundoff;
   if (placed->parts.empty()) {
     cover(*placed, plan);
-    perMagnitude += target.roundoff * (1 + perMagnitude);
+    perMagnitude += stored * (1 + perMagnitude);
     return;
   }
   double worst = 0;
@@ -105,7 +106,7 @@ ErrorBound::ErrorBound(const dsl::Gemm &declared, const Plan &plan, Summing by)
     cover(part, plan);
     worst = std::max(worst, perMagnitude + perResult);
   }
-  perMagnitude = worst + target.roundoff * (1 + worst) +
+  perMagnitude = worst + stored * (1 + worst) +
                  std::ldexp(static_cast<double>(placed->parts.size()) +
                                 static_cast<double>(sharesOfOutput(plan)),
                             -23);

@@ -6,6 +6,7 @@
 #include "compiler/plan/Placement.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Expressions.h"
+#include "dsl/StoredFactors.h"
 #include "dsl/StoredValues.h"
 
 #include <algorithm>
@@ -208,11 +209,11 @@ std::optional<TargetGemm> withoutParts(const dsl::Gemm &gemm, std::string_view t
 
 } // namespace
 
-TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
-  std::optional<Diagnostic> problem = problemOf(gemm, target);
+namespace {
+
+// With its activation as numbers; none where no kernel takes those either.
+std::optional<TargetGemm> withNumbers(const dsl::Gemm &gemm, std::string_view target) {
   std::optional<TargetGemm> found;
-  if (!problem)
-    return {gemm, "", 0};
   if (!gemm.activation.hasParts())
     found = withValues(gemm, target);
   for (bool all : {false, true})
@@ -220,6 +221,33 @@ TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
       found = withParts(gemm, target, all);
   if (!found && gemm.activation.hasParts())
     found = withoutParts(gemm, target);
+  return found;
+}
+
+} // namespace
+
+TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
+  std::optional<Diagnostic> problem = problemOf(gemm, target);
+  if (!problem)
+    return {gemm, "", 0};
+  std::optional<dsl::PlainFactors> plain = dsl::plainFactors(gemm.weight);
+  dsl::Gemm stored = gemm; // with the weight's scales as numbers
+  auto withFactors = [&](TargetGemm found) {
+    found.weightFactors = plain->components;
+    found.weightRoundoff = plain->roundoff;
+    return found;
+  };
+  if (plain) {
+    stored.weight = plain->format;
+    if (!problemOf(stored, target))
+      return withFactors({stored, "", 0});
+  }
+  std::optional<TargetGemm> found = withNumbers(gemm, target);
+  if (!found && plain)
+    if (std::optional<TargetGemm> both = withNumbers(stored, target)) {
+      found = withFactors(*std::move(both));
+      problem = problemOf(stored, target);
+    }
   // Where it is the weight that no kernel takes, whatever the activation, that is what to say.
   const bool isOfActivation =
       problem->id == DiagId::no_mma_on_target || problem->id == DiagId::no_mma_for_activation;

@@ -68,12 +68,18 @@ std::string numberProblem(const dsl::Format &weight, const Expr &core, dsl::Elem
     return !std::isfinite(value) || exactIn(operand, std::ldexp(value, log2));
   };
   std::string name(operand.name());
+  const dsl::ElementType type = weight.element().type;
+  if (isBareElement(core) && type.bits() > 8)
+    return ": elements of more than 8 bits are operands of their own type, f16 or bf16, alone";
   if (std::optional<ElementCore> alone = elementCore(weight, core)) {
     constexpr int farthest = 40;
     for (int log2 = -farthest; log2 <= farthest; ++log2)
       if (std::all_of(alone->values.begin(), alone->values.end(),
                       [&](double value) { return exact(value, log2); }))
-        return stored;
+        return stored.empty() && !isBareElement(core)
+                   ? ": no short sequence makes them of its bits, a codebook of the same numbers "
+                     "may have one"
+                   : stored;
     return ": its numbers are not all ones of " + name + ", times any power of two";
   }
   if (weight.element().remap) {

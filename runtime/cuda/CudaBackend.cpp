@@ -51,7 +51,12 @@ public:
 
   Status write(DevicePointer to, const void *from, int64_t bytes) override {
     ContextScope scope(driver, context->handle);
-    return check(driver, driver.memcpyHtoD(to, from, static_cast<size_t>(bytes)), "cuMemcpyHtoD");
+    if (Status copied =
+            check(driver, driver.memcpyHtoD(to, from, static_cast<size_t>(bytes)), "cuMemcpyHtoD");
+        !copied)
+      return copied;
+    // It may return before the last bytes are there, which streams that do not block would not see.
+    return check(driver, driver.streamSynchronize(nullptr), "cuStreamSynchronize");
   }
 
   Status read(DevicePointer from, void *to, int64_t bytes) override {

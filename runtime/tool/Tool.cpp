@@ -126,6 +126,9 @@ Result<Device> openDevice(const std::string &text) {
 }
 
 void printStored(const compiler::TargetGemm &target) {
+  if (!target.weightFactors.empty())
+    printLine("scales", target.weightFactors + " in the packed weight" +
+                            (target.weightRoundoff > 0 ? ", rounded" : ", exact"));
   if (target.reason.empty())
     return;
   const dsl::Format &stored = target.gemm.activation;

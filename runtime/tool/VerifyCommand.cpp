@@ -110,10 +110,11 @@ VerifyRow checkedRow(const Device &device, const BenchGemm &declared, const Gemm
 }
 
 // How to see one problem alone.
-std::string runLine(const BenchGemm &gemm, const GemmShape &shape, int64_t seed) {
+std::string runLine(const BenchGemm &gemm, const GemmShape &shape, const std::string &device,
+                    int64_t seed) {
   return "rho run " + gemm.file + " --gemm " + gemm.name + " --m " + std::to_string(shape.m) +
          " --n " + std::to_string(shape.n) + " --k " + std::to_string(shape.k) + " --seed " +
-         std::to_string(seed);
+         std::to_string(seed) + " --device " + device + " --untuned";
 }
 
 } // namespace
@@ -122,7 +123,8 @@ Result<int> verifyCommand(const Options &options) {
   Result<std::vector<BenchGemm>> gemms = chooseGemms(options);
   if (!gemms)
     return gemms.error();
-  Result<Device> device = openDevice(options.text("--device", "auto"));
+  const std::string deviceName = options.text("--device", "auto");
+  Result<Device> device = openDevice(deviceName);
   if (!device)
     return device.error();
   EngineOptions engineOptions;
@@ -163,7 +165,7 @@ Result<int> verifyCommand(const Options &options) {
       if (row.result != "PASS") {
         ++failed;
         printLine("failed", gemm.title() + ": " + row.result);
-        printLine("", runLine(gemm, shape, seed));
+        printLine("", runLine(gemm, shape, deviceName, seed));
       }
       if (rows.size() % reportEvery == 0 || rows.size() == problems.size())
         printLine("checked", std::to_string(rows.size()) + " of " +

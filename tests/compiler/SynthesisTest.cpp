@@ -173,6 +173,19 @@ TEST(LaneForms, HoldTheExponentTrick) {
   EXPECT_TRUE(found);
 }
 
+// Of codes that stand for 0 and 1 alone three bits are never set: they have no places of their own.
+TEST(LaneForms, AreFewWhereBitsAreNeverSet) {
+  const double none = std::nan("");
+  std::vector<double> bit(16, none), ternary(16, none);
+  bit[0] = ternary[0] = 0;
+  bit[1] = ternary[1] = 1;
+  ternary[15] = -1;
+  for (const std::vector<double> &values : {bit, ternary}) {
+    EXPECT_LT(laneForms(values, dsl::ElementType::get("f16"), true).size(), 20U);
+    EXPECT_EQ(knownDecodes(values, "f16", -24).at(0).sequence.instructions(), 7);
+  }
+}
+
 TEST(Throughput, TheBusiestPipeDecides) {
   EXPECT_EQ(cycles({.logic = 4, .f16 = 4}, rates), 8);
   EXPECT_EQ(cycles({.logic = 5, .f16 = 4}, rates), 10);

@@ -93,13 +93,40 @@ TEST(Gemm, CodesOfAnotherQuantizerPackTheSame) {
 TEST(Gemm, PackRefusesBadInput) {
   Walk s(w4a16);
   EXPECT_EQ(errorText(s.gemm.packWeights(nullptr, ScalarType::F32, 192)),
-            "error: weights is null [null_pointer]\n");
+            "error: host is null [null_pointer]\n");
   EXPECT_EQ(
       errorText(s.gemm.packWeights(s.w.data(), ScalarType::F32, 191)),
       "error: stride 191, rows have 192 numbers and a stride is at most 4294967296 [bad_stride]\n");
+  EXPECT_EQ(errorText(s.gemm.packWeights(s.w.data(), ScalarType(7), 192)),
+            "error: 7 is no ScalarType, these are F32, F16 and BF16 [bad_scalar_type]\n");
   s.w[192 + 7] = std::nanf("");
   EXPECT_EQ(errorText(s.gemm.packWeights(s.w.data(), ScalarType::F32, 192)),
             "error: NaN at row 1, column 7, a weight is finite [non_finite_input]\n");
+}
+
+// Scales as no kernel reads them, by their numbers; divisors and signs.
+TEST(Gemm, FactorsMayBeAnyFunctionOfAComponent) {
+  const std::string formats =
+      "format reciprocal { element: e2m1 block: e4m3 per k[16] global: f32 per tensor "
+      "value = element * block / global "
+      "encode { global = 2688 / absmax(x) block = absmax(x) * global / 6 } } "
+      "format book { element: s5 e: e8m0 per k[32] s: codebook [1, 0.5] per k[16] "
+      "value = element * e * s encode { e = bit_floor(absmax(x)) / 8 s = best(1, 0.5) } } "
+      "format shifted { element: s5 e: e8m0 per k[32] s: u1 per k[16] "
+      "value = element * e / (1 << s) encode { e = bit_floor(absmax(x)) / 8 s = best(0, 1) } } "
+      "format literal { element: s8 a: f32 per channel value = -element * a / 127 "
+      "encode { a = absmax(x) } } "
+      "format a8 { element: s8 scale: f32 per token value = element * scale } ";
+  for (const char *weight : {"reciprocal", "book", "shifted", "literal"})
+    for (const char *activation : {"bf16", "a8"})
+      for (const char *target : {"sm_80", "sm_90a"}) {
+        const std::string text = formats + "gemm g { weight: " + weight +
+                                 " activation: " + activation + " output: f32 }";
+        Walk s(text.c_str(), {17, 70, 200}, target);
+        ASSERT_NO_FATAL_FAILURE(s.expectReference(s.gemm, s.weight)) << weight << activation;
+        const char *operands = *activation == 'a' ? "\nmma s8\n" : "\nmma bf16\n";
+        EXPECT_NE(s.gemm.report().plan.find(operands), std::string::npos) << s.gemm.report().plan;
+      }
 }
 
 TEST(Gemm, QuantizeRefusesBadInput) {
@@ -108,6 +135,9 @@ TEST(Gemm, QuantizeRefusesBadInput) {
     return errorText(s.gemm.quantizeActivations(s.activations, x, ScalarType::F32, stride));
   };
   EXPECT_EQ(quantize(0, 192), "error: x is null [null_pointer]\n");
+  EXPECT_EQ(
+      errorText(s.gemm.quantizeActivations(s.activations, s.input.address(), ScalarType(9), 192)),
+      "error: 9 is no ScalarType, these are F32, F16 and BF16 [bad_scalar_type]\n");
   EXPECT_EQ(quantize(1026, 192),
             "error: x is at address 1026, it must be a multiple of 4 [misaligned_pointer]\n");
   EXPECT_EQ(

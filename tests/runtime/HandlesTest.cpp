@@ -64,7 +64,13 @@ TEST(Handles, BuffersAreZeroedAlignedAndBounded) {
   EXPECT_FALSE(buffer.read(bytes.data(), INT64_MAX, INT64_MAX));
   EXPECT_EQ(errorText(buffer.read(nullptr, 1)), "error: host memory is null [null_pointer]\n");
   EXPECT_TRUE(buffer.read(nullptr, 0));
-  EXPECT_FALSE(Buffer().write(two, 1));
+  EXPECT_EQ(errorText(buffer.write(two, INT64_MAX, INT64_MAX)),
+            "error: bytes 9223372036854775807 to 18446744073709551614, the buffer has 1000 "
+            "[bad_range]\n");
+  EXPECT_EQ(errorText(Buffer().write(two, 1)),
+            "error: empty buffer, it must come from a successful call [empty_handle]\n");
+  Buffer moved = *device.allocate(8);
+  EXPECT_EQ(moved.bytes(), 8);
 }
 
 TEST(Handles, AllocationsHaveLimits) {

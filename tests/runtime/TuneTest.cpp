@@ -8,8 +8,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <stdexcept>
+#include <thread>
 
 namespace fs = std::filesystem;
 
@@ -291,6 +294,23 @@ TEST_F(TuneTest, TheCallersFunctionsMayBeMissingOrThrow) {
         module, "", shape, [](const Gemm &) -> Result<double> { return 1; }, options);
   };
   EXPECT_THROW(tune().ok(), std::runtime_error);
+}
+
+// Candidates that were not begun are not compiled.
+TEST_F(TuneTest, WhatACallbackThrowsEndsTheTuning) {
+  std::atomic<int> calls = 0;
+  TuneOptions options;
+  options.candidates = 64;
+  options.compiled = [&](int64_t, int64_t) {
+    ++calls;
+    throw std::runtime_error("cancelled");
+  };
+  EXPECT_THROW(engine()
+                   .tune(
+                       module, "", shape, [](const Gemm &) -> Result<double> { return 1; }, options)
+                   .ok(),
+               std::runtime_error);
+  EXPECT_LE(calls, static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
 }
 
 TEST_F(TuneTest, ErrorsAreThoseOfCompiling) {
