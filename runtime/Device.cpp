@@ -103,7 +103,19 @@ Result<Buffer> Device::allocateOn(const std::shared_ptr<Backend> &backend, int64
     address = *allocated;
   }
   Buffer buffer;
-  buffer.pimpl = std::make_unique<Buffer::Impl>(backend, address, bytes);
+  buffer.pimpl = std::make_unique<Buffer::Impl>(backend, address, bytes, false);
+  return buffer;
+}
+
+Result<Buffer> Device::view(DevicePointer address, int64_t bytes) const {
+  if (Status valid = checkHandle(*this, "device"); !valid)
+    return valid.error();
+  if (bytes < 0 || bytes > maxAllocation)
+    return makeError(DiagId::bad_size, {std::to_string(bytes), std::to_string(maxAllocation)});
+  if (address == 0)
+    return makeError(DiagId::null_pointer, {"address"});
+  Buffer buffer;
+  buffer.pimpl = std::make_unique<Buffer::Impl>(pimpl->backend, address, bytes, true);
   return buffer;
 }
 

@@ -23,13 +23,14 @@ struct Buffer::Impl {
   std::shared_ptr<Backend> backend;
   DevicePointer address = 0; // 0 when empty
   int64_t bytes = 0;
+  bool isView = false;
   std::string layout; // of the weight that a gemm packed here: Gemm::weightLayout
-  Impl(std::shared_ptr<Backend> backend, DevicePointer address, int64_t bytes)
-      : backend(std::move(backend)), address(address), bytes(bytes) {}
+  Impl(std::shared_ptr<Backend> backend, DevicePointer address, int64_t bytes, bool isView)
+      : backend(std::move(backend)), address(address), bytes(bytes), isView(isView) {}
   Impl(const Impl &) = delete;
   Impl &operator=(const Impl &) = delete;
   ~Impl() {
-    if (address != 0)
+    if (address != 0 && !isView)
       backend->release(address);
   }
 };

@@ -59,7 +59,7 @@ private:
 class Backend;
 class Device;
 
-// Device memory, released with its last owner. Move-only.
+// Device memory, of its own and released with it, or a view of somebody else's. Move-only.
 class Buffer {
 public:
   Buffer();
@@ -93,6 +93,10 @@ public:
   std::string target() const; // what kernels are generated for
   bool isEmulated() const;
   Result<Buffer> allocate(int64_t bytes) const; // 256-byte aligned, zeroed
+  // Memory that somebody else owns, a tensor's for example, which outlives the Buffer. As a weight
+  // it is 256-byte aligned and has the bytes of one that was packed for the same weightLayout(),
+  // which nothing checks; a workspace begins as zeros. Errors: null_pointer, bad_size.
+  Result<Buffer> view(DevicePointer address, int64_t bytes) const;
   Status synchronize(Stream stream = nullptr) const;
   bool valid() const { return pimpl != nullptr; }
 
@@ -165,13 +169,17 @@ public:
   int64_t workspaceBytes() const; // 0: launch needs none
 
   // Quantizes [n][k] host numbers by the weight format's encode rules and packs them for this
-  // kernel. Stride in elements between rows. Errors: non_finite_input.
+  // kernel. Stride in elements between rows. The bytes depend on numbers and weightLayout() alone:
+  // they can be kept, and written to another Buffer, which then is a weight that nothing checks.
+  // Errors: non_finite_input.
   Result<Buffer> packWeights(const void *host, ScalarType type, int64_t stride) const;
   // The same for codes that another quantizer chose, e.g. one of kernels/. The matrix is [n][k] in
   // the weight's format. Errors: layout_mismatch, pack_breaks_requirement, pack_beyond_operand
   // where this kernel's operands of f16 would be infinite.
   Result<Buffer> packQuantized(const dsl::QuantizedMatrix &weight) const;
-  // Buffers for this gemm's activations, to be filled by quantizeActivations.
+  // Buffers for this gemm's activations, to be filled by quantizeActivations, and for those of
+  // other gemms of the same m, k and activation format that lay them out alike (else
+  // activations_mismatch): several layers that have the same input quantize it once.
   Result<Activations> makeActivations() const;
   // x [m][k] in device memory, used where it lies: for a gemm whose activation is plain f16 or
   // bf16, rows contiguous, k a multiple of 8, x 16-byte aligned. It must outlive the launches that

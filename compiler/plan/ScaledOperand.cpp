@@ -142,6 +142,7 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
     }
     return result;
   };
+  constexpr int ofF32 = 24; // rounded products
   if (groups.size() == 1) {
     dsl::ElementType type = weight.components[groups[0].component].type;
     // Exact when the bits of element and scale fit the operand type.
@@ -153,13 +154,19 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
         decode.sparseBits > 0 ? decode : *decodeSequence(weight, core, placed.mmaType, leastLog2);
     if (auto scaled = withScale(unscaled, weight, groups[0].component, placed.mmaType))
       return checked(*std::move(scaled), exact ? 0 : 1);
-    if (!holdsAll(operand, type))
-      return {{}, 0, std::string(type.name()) + " is not exact in " + placed.mmaType};
+    if (!holdsAll(operand, type)) {
+      // Where sums can be scaled nothing is rounded. Small products need the scale's exponents.
+      if (groupProblem(groups[0], placed).empty() || operand.exponentBits() < type.exponentBits())
+        return {{}, 0, std::string(type.name()) + " is not exact in " + placed.mmaType};
+      const double largest = std::min(scales.largest, operand.maxFinite());
+      return checked(numberScaled(restored(decode, placed.mmaType), product, largest, ofF32,
+                                  groupsOfHalves, placed.mmaType),
+                     2);
+    }
     return checkedNumber(type.significantBits(), exact ? 0 : 1);
   }
   if (scales.largest > operand.maxFinite())
     return {{}, 0, "products of scales leave the range of " + placed.mmaType};
-  constexpr int ofF32 = 24; // rounded products
   return checkedNumber(ofF32, 2);
 }
 

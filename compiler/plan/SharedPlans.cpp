@@ -1,4 +1,5 @@
 #include "compiler/Candidates.h"
+#include "compiler/Parallel.h"
 #include "compiler/plan/Geometry.h"
 #include "compiler/plan/Placement.h"
 
@@ -40,23 +41,40 @@ struct Shared {
   double logarithm = 0; // of the product of their times
 };
 
+// For each layout that a plan of the problem has, the fastest one.
+using PlansByLayout = std::map<std::string, Plan>;
+Result<PlansByLayout> fastestByLayout(const dsl::Gemm &gemm, const Problem &problem,
+                                      const DeviceModel &device, const SourceMap *sources) {
+  Result<std::vector<Plan>> ranked =
+      rankedPlans(gemm, problem, device, std::numeric_limits<size_t>::max(), sources);
+  if (!ranked)
+    return ranked.error();
+  LayoutOfPlans layouts(gemm, device);
+  PlansByLayout fastest;
+  for (Plan &plan : *ranked) {
+    Result<std::string> layout = layouts.of(plan);
+    if (!layout)
+      return layout.error();
+    fastest.try_emplace(*std::move(layout), std::move(plan));
+  }
+  return fastest;
+}
+
 // The layout of all problems with the least product of times; without plans where none serves all.
 Result<Shared> bestLayout(const dsl::Gemm &gemm, const std::vector<Problem> &problems,
                           const DeviceModel &device, const SourceMap *sources) {
-  LayoutOfPlans layouts(gemm, device);
+  std::vector<Result<PlansByLayout>> all(problems.size(), PlansByLayout());
+  parallelFor(static_cast<int64_t>(problems.size()), [&](int64_t i) {
+    const auto at = static_cast<size_t>(i);
+    all[at] = fastestByLayout(gemm, problems[at], device, sources);
+  });
   std::map<std::string, Shared> byLayout;
-  for (const Problem &problem : problems) {
-    Result<std::vector<Plan>> ranked =
-        rankedPlans(gemm, problem, device, std::numeric_limits<size_t>::max(), sources);
-    if (!ranked)
-      return ranked.error();
-    const auto before = static_cast<size_t>(&problem - problems.data());
-    for (Plan &plan : *ranked) {
-      Result<std::string> layout = layouts.of(plan);
-      if (!layout)
-        return layout.error();
-      Shared &shared = byLayout[*layout];
-      if (shared.plans.size() != before) // not for all problems before, or a faster plan is there
+  for (size_t at = 0; at < all.size(); ++at) {
+    if (!all[at])
+      return all[at].error();
+    for (auto &[layout, plan] : *all[at]) {
+      Shared &shared = byLayout[layout];
+      if (shared.plans.size() != at) // not for all problems before
         continue;
       shared.logarithm += std::log(plan.predictedMicroseconds);
       shared.plans.push_back(std::move(plan));

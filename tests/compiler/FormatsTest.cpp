@@ -215,6 +215,11 @@ TEST(Groups, OfHalfAnInstructionAreWithinTheBound) {
   for (const Weight &weight : {fine, levels, bytes})
     for (const Way &way : {uniform, warpgroups})
       expectWithinBound(weight, "bf16", way);
+  // Their products are rounded.
+  for (const char *scale : {"f32 per k[8]", "f16 per k[24]"})
+    for (const char *element : {"s4", "e2m1"})
+      for (const Way &way : {uniform, warpgroups})
+        expectWithinBound(product("w", element, scale), "bf16", way);
   Weight zeros{"w", "format w { element: u4 zero: u4 per k[16] scale: f16 per channel "
                     "value = (element - zero) * scale }\n"};
   Weight remapped{"w", "format w { element: e2m1 remap 8 to [5, -5] by s s: u1 per k[16] "

@@ -129,6 +129,24 @@ TEST(Gemm, FactorsMayBeAnyFunctionOfAComponent) {
       }
 }
 
+// A packed weight that is kept elsewhere.
+TEST(Gemm, WeightsMayLieInOthersMemory) {
+  Walk s(w4a16);
+  std::vector<uint8_t> bytes(static_cast<size_t>(s.weight.bytes()));
+  ASSERT_TRUE(s.weight.read(bytes.data(), s.weight.bytes()));
+  Buffer pool = must(s.device.allocate(256 + s.weight.bytes()));
+  ASSERT_TRUE(pool.write(bytes.data(), s.weight.bytes(), 256));
+  const Buffer weight = must(s.device.view(pool.address() + 256, s.weight.bytes()));
+  ASSERT_EQ(errorText(s.quantize()), "");
+  ASSERT_EQ(errorText(s.launch()), "");
+  std::vector<uint8_t> expected(static_cast<size_t>(s.output.bytes())), found(expected.size());
+  ASSERT_TRUE(s.output.read(expected.data(), s.output.bytes()));
+  ASSERT_TRUE(s.output.write(found.data(), s.output.bytes()));
+  ASSERT_EQ(errorText(s.gemm.launch(weight, s.activations, s.output.address(), s.workspace)), "");
+  ASSERT_TRUE(s.output.read(found.data(), s.output.bytes()));
+  EXPECT_TRUE(found == expected);
+}
+
 TEST(Gemm, QuantizeRefusesBadInput) {
   Walk s(w4a16);
   auto quantize = [&](DevicePointer x, int64_t stride) {

@@ -73,6 +73,27 @@ TEST(Handles, BuffersAreZeroedAlignedAndBounded) {
   EXPECT_EQ(moved.bytes(), 8);
 }
 
+// Memory of somebody else stays when its view goes.
+TEST(Handles, ViewsOwnNothing) {
+  Device device = must(Device::emulated("sm_80"));
+  Buffer owner = must(device.allocate(512));
+  const uint8_t two[] = {5, 6};
+  {
+    Buffer view = must(device.view(owner.address() + 256, 256));
+    EXPECT_EQ(view.bytes(), 256);
+    EXPECT_TRUE(view.write(two, 2, 254));
+    EXPECT_FALSE(view.write(two, 2, 255));
+  }
+  uint8_t read[2] = {};
+  ASSERT_TRUE(owner.read(read, 2, 510));
+  EXPECT_EQ(read[1], 6);
+  EXPECT_EQ(errorText(device.view(0, 16)), "error: address is null [null_pointer]\n");
+  EXPECT_EQ(errorText(device.view(owner.address(), -1)),
+            "error: -1 bytes, an allocation has between 0 and 70368744177664 [bad_size]\n");
+  EXPECT_EQ(errorText(Device().view(16, 16)),
+            "error: empty device, it must come from a successful call [empty_handle]\n");
+}
+
 TEST(Handles, AllocationsHaveLimits) {
   Device device = must(Device::emulated("sm_80"));
   EXPECT_EQ(must(device.allocate(0)).bytes(), 0);
