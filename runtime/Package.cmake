@@ -31,9 +31,14 @@ install(TARGETS rho_shared EXPORT rho-targets)
 install(EXPORT rho-targets NAMESPACE rho:: DESTINATION ${package})
 install(FILES ${CMAKE_BINARY_DIR}/rho-config.cmake ${CMAKE_BINARY_DIR}/rho-config-version.cmake
   DESTINATION ${package})
+# Installed headers name each other from where they are: a user may have a folder `dsl` or `runtime`.
 foreach(header runtime/Rho.h runtime/KvCache.h kernels/WeightFile.h dsl/Error.h dsl/Source.h dsl/Diagnostics.def)
   get_filename_component(folder ${header} DIRECTORY)
-  install(FILES ${CMAKE_SOURCE_DIR}/${header}
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${header})
+  file(READ ${CMAKE_SOURCE_DIR}/${header} content)
+  string(REGEX REPLACE "#include \"(dsl|runtime)/" "#include \"../\\1/" content "${content}")
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/installed/${header} CONTENT "${content}" @ONLY)
+  install(FILES ${CMAKE_BINARY_DIR}/installed/${header}
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rho/${folder})
 endforeach()
 install(TARGETS rho)

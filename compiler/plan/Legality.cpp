@@ -83,6 +83,12 @@ RegisterUse registerUse(const dsl::Gemm &gemm, const PlacedGemm &placed, const G
 
 namespace {
 
+Objection warpsObjection(const Schedule &s, const std::string &why) {
+  const std::string alongK = s.warpsK > 1 ? " x " + str(s.warpsK) : "";
+  return {DiagId::schedule_warps,
+          {str(s.warpsM) + " x " + str(s.warpsN) + alongK, str(s.tileM), str(s.tileN), why}};
+}
+
 // Of roles gemv, which multiply no matrix operands and have no pipeline through shared memory.
 std::optional<Objection> gemvObjection(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                        const Problem &problem, const Schedule &s) {
@@ -117,9 +123,7 @@ std::optional<Objection> gemvObjection(const dsl::Gemm &gemm, const PlacedGemm &
     return Objection{DiagId::schedule_tile,
                      {"m", str(s.tileM), "roles gemv take 1, 2 or 4 batch rows"}};
   if (s.warpsM != 1)
-    return Objection{DiagId::schedule_warps,
-                     {str(s.warpsM), str(s.warpsN), str(s.tileM), str(s.tileN),
-                      "each warp of roles gemv has all batch rows"}};
+    return warpsObjection(s, "each warp of roles gemv has all batch rows");
   return std::nullopt;
 }
 
@@ -195,10 +199,7 @@ std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &plac
                       "it must be a power of two of at least " + str(Geometry::leastMmaRows) +
                           ", or where warpgroups multiply a multiple of " +
                           str(Geometry::batchUnit) + ", or with roles gemv 1, 2 or 4"}};
-  auto warps = [&](const std::string &why) {
-    return Objection{DiagId::schedule_warps,
-                     {str(s.warpsM), str(s.warpsN), str(s.tileM), str(s.tileN), why}};
-  };
+  auto warps = [&](const std::string &why) { return warpsObjection(s, why); };
   Geometry g = makeGeometry(placed, s);
   std::string roles(dsl::name(s.roles));
   if (placed.blockScaling && s.tileK < BlockScaling::perWord * placed.blockScaling->block)

@@ -21,8 +21,12 @@ __device__ inline double roundToMultiple(double value, int exponent) {
   return (value + magic) - magic;
 }
 
-constexpr int lowest(int bits, bool isSigned) { return isSigned ? -(1 << (bits - 1)) : 0; }
-constexpr int highest(int bits, bool isSigned) { return (1 << (isSigned ? bits - 1 : bits)) - 1; }
+__device__ constexpr int lowest(int bits, bool isSigned) {
+  return isSigned ? -(1 << (bits - 1)) : 0;
+}
+__device__ constexpr int highest(int bits, bool isSigned) {
+  return (1 << (isSigned ? bits - 1 : bits)) - 1;
+}
 
 // `Real` of a type holds the numbers of all of its codes. Codes are of integers from Low to High.
 template <int Bits, bool Signed, int Low = lowest(Bits, Signed), int High = highest(Bits, Signed)>

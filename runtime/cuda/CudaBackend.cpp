@@ -55,8 +55,11 @@ public:
             check(driver, driver.memcpyHtoD(to, from, static_cast<size_t>(bytes)), "cuMemcpyHtoD");
         !copied)
       return copied;
-    // It may return before the last bytes are there, which streams that do not block would not see.
-    return check(driver, driver.streamSynchronize(nullptr), "cuStreamSynchronize");
+    // It may return before the last byte is there, which streams that do not block would not see;
+    // reading it back waits, also beside a stream that is being captured.
+    uint8_t last = 0;
+    return check(driver, driver.memcpyDtoH(&last, to + static_cast<uint64_t>(bytes) - 1, 1),
+                 "cuMemcpyDtoH");
   }
 
   Status read(DevicePointer from, void *to, int64_t bytes) override {

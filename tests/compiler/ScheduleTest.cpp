@@ -60,9 +60,10 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
                 "roles imfp do not fit sm_80: they need sm_90a [schedule_roles]"},
         Refusal{"sm_80", "f16", "roles: excp", 0, 5,
                 "roles excp do not fit sm_80: they need sm_90a [schedule_roles]"},
-        Refusal{"sm_90a", "f16", "roles: excp warps: 1 x 4 x 2 tile: 16 x 64 x 64", 12, 5,
-                "warps 1 x 4 do not fit tile 16 x 64: roles excp have one or two warpgroups that "
-                "multiply, 1 x 4 or 1 x 8, and one group of warps along k [schedule_warps]"},
+        Refusal{
+            "sm_90a", "f16", "roles: excp warps: 1 x 4 x 2 tile: 16 x 64 x 64", 12, 5,
+            "warps 1 x 4 x 2 do not fit tile 16 x 64: roles excp have one or two warpgroups that "
+            "multiply, 1 x 4 or 1 x 8, and one group of warps along k [schedule_warps]"},
         Refusal{"sm_90a", "f16", "roles: excp warps: 1 x 16 tile: 16 x 256 x 64", 12, 5,
                 "warps 1 x 16 do not fit tile 16 x 256: roles excp have one or two warpgroups that "
                 "multiply, 1 x 4 or 1 x 8, and one group of warps along k [schedule_warps]"},
@@ -86,14 +87,15 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
                 "cluster 2 x 1 does not fit: equal shares of k are those of single CTAs "
                 "[schedule_cluster]"},
         Refusal{"sm_90a", "f16", "roles: uniform warps: 1 x 4 x 2 tile: 16 x 64 x 64", 15, 5,
-                "warps 1 x 4 do not fit tile 16 x 64: groups of warps along k need roles imfp "
+                "warps 1 x 4 x 2 do not fit tile 16 x 64: groups of warps along k need roles imfp "
                 "or gemv [schedule_warps]"},
         Refusal{"sm_90a", "f16", "roles: imfp warps: 2 x 4 tile: 16 x 64 x 64", 12, 5,
                 "warps 2 x 4 do not fit tile 16 x 64: warps that share wgmma instructions stand 1 "
                 "x 4, 1 x 8, 1 x 12 or 1 x 16 [schedule_warps]"},
-        Refusal{"sm_90a", "f16", "roles: imfp warps: 1 x 2 x 3 tile: 8 x 32 x 64", 12, 5,
-                "warps 1 x 2 do not fit tile 8 x 32: warps exchange registers in fours, here are 6 "
-                "[schedule_warps]"},
+        Refusal{
+            "sm_90a", "f16", "roles: imfp warps: 1 x 2 x 3 tile: 8 x 32 x 64", 12, 5,
+            "warps 1 x 2 x 3 do not fit tile 8 x 32: warps exchange registers in fours, here are 6 "
+            "[schedule_warps]"},
         Refusal{"sm_90a", "f16", "roles: imfp warps: 1 x 8 tile: 16 x 64 x 64", 25, 4,
                 "tile n = 64 does not fit: each of its 8 warps needs a power of two of rows, from "
                 "16 [schedule_tile]"},
@@ -106,11 +108,11 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
         Refusal{"sm_90a", "f16",
                 "roles: imfp warps: 1 x 4 x 2 tile: 16 x 64 x 64 pipeline: 2 scales: operand", 12,
                 5,
-                "warps 1 x 4 do not fit tile 16 x 64: 2 groups along k need a pipeline of a "
+                "warps 1 x 4 x 2 do not fit tile 16 x 64: 2 groups along k need a pipeline of a "
                 "multiple of 2 stages, at least 4 [schedule_warps]"},
         Refusal{"sm_90a", "int8", "roles: imfp warps: 1 x 4 x 3 tile: 16 x 64 x 128 pipeline: 2",
                 12, 5,
-                "warps 1 x 4 do not fit tile 16 x 64: 3 groups along k need a pipeline of a "
+                "warps 1 x 4 x 3 do not fit tile 16 x 64: 3 groups along k need a pipeline of a "
                 "multiple of 3 stages, at least 3 [schedule_warps]"},
         Refusal{"sm_90a", "int8", "roles: imfp tile: 40 x 64 x 128", 12, 4,
                 "tile m = 40 does not fit: it must be a power of two of at least 8, or where "

@@ -1,5 +1,6 @@
 // The quantizer's CUDA C++, compiled to PTX by clang and executed on the emulator, against the
 // host.
+#include "runtime/cuda/Nvrtc.h"
 #include "tests/runtime/BlockOrder.h"
 #include "tests/runtime/QuantizerCase.h"
 #include "tests/runtime/TemporaryFolder.h"
@@ -67,6 +68,19 @@ TEST_P(QuantizerProgram, LeavesTheHostsBytes) {
       ASSERT_EQ(difference(made, host), "") << test.formats << " m=" << m << " k=" << k;
     }
   }
+}
+
+// It is stricter than clang, and what a GPU's quantizer is compiled by.
+TEST_P(QuantizerProgram, IsWhatNvrtcTakes) {
+  Result<const cuda::Nvrtc *> nvrtc = cuda::Nvrtc::open();
+  if (!nvrtc)
+    GTEST_SKIP() << nvrtc.error().str();
+  const QuantizerCase test = quantizerCases()[GetParam()];
+  const auto format = activationOf(test.formats), stored = storedAs(test, format);
+  const std::string header = quantizerHeader(*format, *stored, layoutOf(*stored, 64, test.stored));
+  Result<std::string> cubin = cuda::compileToCubin(
+      **nvrtc, {quantizerProgram(), "quantize.cu", header, quantizerHeaderName}, 90, "a");
+  EXPECT_TRUE(cubin) << cubin.error().str();
 }
 
 INSTANTIATE_TEST_SUITE_P(All, QuantizerProgram, testing::Range(size_t{0}, quantizerCases().size()));
