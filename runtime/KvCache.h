@@ -4,7 +4,8 @@
 // the head's channels, k are the page's tokens, so that `k[G]` is shared by G tokens of one
 // channel. Only whole pages are in the format. The tokens of a sequence that are left over, its
 // tail, stay numbers of 16 bits in the caller's memory until they fill a page and quantize() takes
-// them.
+// them. Copies of a KvCache and of a KvBatch are the same pages and workspace: whoever uses them
+// does so one launch after the other.
 #pragma once
 
 #include "runtime/Rho.h"

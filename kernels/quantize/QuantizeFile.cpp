@@ -116,8 +116,8 @@ private:
       summary.withoutOutliers.after += layer->withoutOutliers->after;
     }
     summary.lost += layer->lost;
-    if (layer->lost.lost > summary.mostLost.lost) {
-      summary.mostLost = layer->lost;
+    if (layer->lost.lost > summary.mostLost) {
+      summary.mostLost = layer->lost.lost;
       summary.mostLostTensor = tensor.name;
     }
     if (options.format->residual) {

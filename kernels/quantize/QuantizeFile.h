@@ -32,8 +32,8 @@ struct QuantizeFileSummary {
   int64_t storedBytes = 0;                 // and after
   int64_t inputBytes = 0, outputBytes = 0; // of the files
   OutlierShares withoutOutliers{0, 0};     // with permute: the mean of the weights
-  LostGroups lost;                         // of the quantized, and the tensor with most of them
-  LostGroups mostLost;
+  LostGroups lost;                         // of the quantized
+  int64_t mostLost = 0;                    // of one tensor
   std::string mostLostTensor;
   int64_t residualBlocks = 0, storedBlocks = 0; // of a format with a residual
 };

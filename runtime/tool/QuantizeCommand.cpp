@@ -22,7 +22,7 @@ static void printSummary(const kernels::QuantizeFileSummary &summary, double mil
     printLine("lost", std::to_string(summary.lost.lost) + " of " +
                           std::to_string(summary.lost.groups) +
                           " groups are off by more than half of their largest number, " +
-                          std::to_string(summary.mostLost.lost) + " of them in '" +
+                          std::to_string(summary.mostLost) + " of them in '" +
                           dsl::shown(summary.mostLostTensor) + "': 'rho error' shows all tensors");
   double rate = static_cast<double>(summary.inputBytes) / milliseconds / 1e6;
   printLine("time",
