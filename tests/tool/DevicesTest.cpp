@@ -78,7 +78,7 @@ TEST(DevicesTest, filesAreDescribedToo) {
   EXPECT_EQ(table.size(), 1U);
   EXPECT_THAT(runTool({"devices", put("bad.rho", "device x {}")}).err,
               HasSubstr("[device_entry_missing]"));
-  std::string none = put("none.rho", "gemm g { weight: f16 activation: f16 output: f16 }");
+  std::string none = put("no_device.rho", "gemm g { weight: f16 activation: f16 output: f16 }");
   EXPECT_EQ(runTool({"devices", none}).err,
             "error: '" + none + "' declares no device [no_device]\n");
 }

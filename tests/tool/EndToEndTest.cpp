@@ -34,8 +34,9 @@ TEST_P(ShippedGemmTest, runsWithinItsBound) {
   const char *device = scaled ? "sm_120a" : name.ends_with("fp8") ? "sm_89" : "sm_80";
   // Whole tiles; then sizes that no tile divides.
   for (const auto &[m, n, k] : {std::array{"16", "128", "256"}, std::array{"3", "70", "192"}}) {
-    ToolResult result = runTool({"run", gemmFile(name), "--gemm", name, "--m", m, "--n", n, "--k",
-                                 k, "--device", device, "--verify", "full"});
+    ToolResult result =
+        runTool({"run", gemmFile(name), "--gemm", name, "--m", m, "--n", n, "--k", k, "--device",
+                 device, "--verify", "full", "--cache-dir", scratchFolder() + "shipped"});
     EXPECT_EQ(result.code, 0) << result.out << result.err;
     EXPECT_EQ(result.err, "");
     EXPECT_THAT(result.out, HasSubstr("result      PASS: "));
