@@ -74,9 +74,11 @@ private:
 };
 
 std::optional<ElementType> exactType(const std::vector<double> &numbers) {
+  if (numbers.empty())
+    return std::nullopt;
   for (const char *name : {"f16", "bf16", "f32"}) {
     const ElementType type = ElementType::get(name);
-    if (!numbers.empty() && std::all_of(numbers.begin(), numbers.end(), [&](double number) {
+    if (std::all_of(numbers.begin(), numbers.end(), [&](double number) {
           return std::isnan(number) || type.decode(type.encode(number)) == number;
         }))
       return type;

@@ -72,8 +72,9 @@ public:
 
   virtual Result<DevicePointer> allocate(int64_t bytes) = 0; // 256-byte aligned, zeroed; bytes > 0
   virtual void release(DevicePointer address) = 0;
-  virtual Status write(DevicePointer to, const void *from, int64_t bytes) = 0; // synchronous
-  virtual Status read(DevicePointer from, void *to, int64_t bytes) = 0;        // synchronous
+  // Synchronous; bytes > 0.
+  virtual Status write(DevicePointer to, const void *from, int64_t bytes) = 0;
+  virtual Status read(DevicePointer from, void *to, int64_t bytes) = 0;
   virtual Status synchronize(Stream stream) = 0;
 
   // PTX -> machine code that load() takes beside the image; empty where PTX itself is executed.

@@ -327,16 +327,20 @@ Request requestFor(const Module::Impl &module, const dsl::Gemm &gemm, const Gemm
   return {module.digests[static_cast<size_t>(&gemm - module.module.gemms.data())], shape};
 }
 
-std::shared_ptr<Gemm::Impl> Engine::Impl::makeGemm(std::shared_ptr<const Module::Impl> module,
-                                                   const dsl::Gemm &gemm, const GemmShape &shape,
-                                                   std::shared_ptr<const Prepared> prepared) const {
+Gemm Engine::Impl::makeGemm(std::shared_ptr<const Module::Impl> module, const dsl::Gemm &declared,
+                            const GemmShape &shape, std::shared_ptr<const Prepared> prepared,
+                            CompileReport report, double milliseconds) const {
   auto impl = std::make_shared<Gemm::Impl>();
   impl->backend = backend;
   impl->module = std::move(module);
-  impl->gemm = &gemm;
+  impl->gemm = &declared;
   impl->shape = shape;
   impl->prepared = std::move(prepared);
-  return impl;
+  impl->report = std::move(report);
+  impl->report.totalMilliseconds = milliseconds;
+  Gemm gemm;
+  gemm.pimpl = std::move(impl);
+  return gemm;
 }
 
 Engine::Impl::PreparedResult
@@ -363,12 +367,8 @@ Result<Gemm> Engine::Impl::compileAs(std::shared_ptr<const Module::Impl> module,
   });
   if (!prepared)
     return prepared.error();
-  Gemm gemm;
-  auto impl = makeGemm(std::move(module), declared, shape, *prepared);
-  impl->report = (*prepared)->report;
-  impl->report.totalMilliseconds = planned + watch.lap();
-  gemm.pimpl = std::move(impl);
-  return gemm;
+  return makeGemm(std::move(module), declared, shape, *prepared, (*prepared)->report,
+                  planned + watch.lap());
 }
 
 Result<Gemm> Engine::Impl::compile(std::shared_ptr<const Module::Impl> module,
@@ -382,13 +382,9 @@ Result<Gemm> Engine::Impl::compile(std::shared_ptr<const Module::Impl> module,
   });
   if (!prepared)
     return prepared.error();
-  auto handle = makeGemm(std::move(module), declared, request.shape, std::move(*prepared));
-  const CompileReport &report = handle->prepared->report;
-  handle->report = built ? report : fromMemory(report);
-  handle->report.totalMilliseconds = watch.lap();
-  Gemm gemm;
-  gemm.pimpl = std::move(handle);
-  return gemm;
+  const CompileReport &report = (*prepared)->report;
+  return makeGemm(std::move(module), declared, request.shape, *prepared,
+                  built ? report : fromMemory(report), watch.lap());
 }
 
 Result<std::vector<Gemm>> Engine::compileShared(const Module &module, std::string_view name,
@@ -404,20 +400,16 @@ Result<std::vector<Gemm>> Engine::compileShared(const Module &module, std::strin
   cache::Sha256 all;
   all.field("shared");
   all.field(cache::hex(requestFor(module.impl(), gemm, {}).declaration));
+  for (int64_t part : {n, k})
+    all.field(std::to_string(part));
   for (int64_t m : batches) {
     problems.push_back({m, n, k});
     all.field(std::to_string(m));
   }
-  Request request{all.finish(), {0, n, k}};
-  auto requestOf = [&](int64_t m) {
-    Request one = request;
-    one.shape.m = m;
-    return one;
-  };
+  const cache::Digest key = all.finish();
+  auto requestOf = [&](int64_t m) { return Request{key, {m, n, k}}; };
   auto plansOn = [&](const compiler::TargetGemm &target) {
-    const std::string key =
-        cache::hex(request.declaration) + " " + std::to_string(n) + " " + std::to_string(k);
-    return pimpl->sharedPlans.get(key, [&]() -> Result<std::shared_ptr<const Plans>> {
+    return pimpl->sharedPlans.get(cache::hex(key), [&]() -> Result<std::shared_ptr<const Plans>> {
       Result<Plans> shared =
           compiler::sharedPlans(target.gemm, problems, pimpl->backend->model(), sources);
       if (!shared)

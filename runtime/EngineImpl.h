@@ -111,10 +111,9 @@ struct Engine::Impl {
     return std::make_shared<const compiler::TargetGemm>(
         compiler::onTarget(declared, backend->model().target));
   }
-  // Without a report.
-  std::shared_ptr<Gemm::Impl> makeGemm(std::shared_ptr<const Module::Impl> module,
-                                       const dsl::Gemm &gemm, const GemmShape &shape,
-                                       std::shared_ptr<const Prepared> prepared) const;
+  Gemm makeGemm(std::shared_ptr<const Module::Impl> module, const dsl::Gemm &declared,
+                const GemmShape &shape, std::shared_ptr<const Prepared> prepared,
+                CompileReport report, double milliseconds) const;
 
   // The key of a kernel that `what` determines together with the generator, the target and what
   // the device's code depends on.

@@ -1,12 +1,13 @@
 // Rho's public API: declaration -> kernel -> launch. Free of MLIR, LLVM and CUDA headers.
 //
 // Shapes: weight [n][k], activations x [m][k], output y [m][n]; y = x * weight^T; row-major.
-// Errors are values (Result, Status) that carry the diagnostics; nothing asserts, and nothing
-// throws but what a caller's own function throws (Engine::tune). A handle that was
-// default-constructed or moved from is empty: valid() is false (of a Buffer, address() is 0), calls
-// on it give the error empty_handle. Threads: Device, Engine, Module and Gemm are cheap handles,
-// safe to copy and to use from any number of threads at once. A Buffer belongs to whoever holds it,
-// and so do Activations, of which copies are the same buffers.
+// Errors are values (Result, Status) that carry the diagnostics. Nothing asserts, and nothing
+// throws but what a caller's own function throws (Engine::tune).
+// A handle that was default-constructed or moved from is empty: valid() is false (of a Buffer,
+// address() is 0), calls on it give the error empty_handle.
+// Threads: Device, Engine, Module and Gemm are cheap handles, safe to copy and to use from any
+// number of threads at once. A Buffer belongs to whoever holds it, and so do Activations, of
+// which copies are the same buffers.
 #pragma once
 
 #include "dsl/Error.h"
@@ -169,8 +170,9 @@ public:
   int64_t workspaceBytes() const; // 0: launch needs none
 
   // Quantizes [n][k] host numbers by the weight format's encode rules and packs them for this
-  // kernel. Stride in elements between rows. The bytes depend on numbers and weightLayout() alone:
-  // they can be kept, and written to another Buffer, which then is a weight that nothing checks.
+  // kernel. Stride in elements between rows. The bytes depend on numbers, rules and
+  // weightLayout() alone: they can be kept, and written to another Buffer, which then is a weight
+  // that nothing checks.
   // Errors: non_finite_input.
   Result<Buffer> packWeights(const void *host, ScalarType type, int64_t stride) const;
   // The same for codes that another quantizer chose, e.g. one of kernels/. The matrix is [n][k] in

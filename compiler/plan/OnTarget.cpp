@@ -207,10 +207,6 @@ std::optional<TargetGemm> withoutParts(const dsl::Gemm &gemm, std::string_view t
   return std::nullopt;
 }
 
-} // namespace
-
-namespace {
-
 // With its activation as numbers; none where no kernel takes those either.
 std::optional<TargetGemm> withNumbers(const dsl::Gemm &gemm, std::string_view target) {
   std::optional<TargetGemm> found;
@@ -237,16 +233,18 @@ TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
     found.weightRoundoff = plain->roundoff;
     return found;
   };
+  std::optional<Diagnostic> storedProblem;
   if (plain) {
     stored.weight = plain->format;
-    if (!problemOf(stored, target))
+    storedProblem = problemOf(stored, target);
+    if (!storedProblem)
       return withFactors({stored, "", 0});
   }
   std::optional<TargetGemm> found = withNumbers(gemm, target);
   if (!found && plain)
     if (std::optional<TargetGemm> both = withNumbers(stored, target)) {
       found = withFactors(*std::move(both));
-      problem = problemOf(stored, target);
+      problem = std::move(storedProblem);
     }
   // Where it is the weight that no kernel takes, whatever the activation, that is what to say.
   const bool isOfActivation =
