@@ -193,7 +193,9 @@ std::vector<DeviceBuilder::Value> DeviceBuilder::toF32(llvm::ArrayRef<Value> wor
     return result;
   }
   unit = unit == 0 ? dsl::unitBits(type) : unit;
-  if (std::optional<DecodeProgram> sequence = scaleSequence(type, "f16", 0)) {
+  // Without a sign a conversion of its own is shorter.
+  const bool wholeByte = type.bits() == 8 && unit == 8 && type.isFloat() && type.hasSign();
+  if (auto sequence = wholeByte ? scaleSequence(type, "f16", 0) : std::nullopt) {
     // A register for each byte, which holds its number twice.
     std::vector<Value> pairs;
     for (Value word : words) {

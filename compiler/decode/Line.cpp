@@ -49,15 +49,12 @@ void setLine(DecodeProgram &program, size_t r, std::string_view mmaType, Operand
 
 bool scaleLine(DecodeSequence &sequence, const std::array<Operand, 2> &numbers, double largest,
                int digits, std::string_view mmaType) {
-  constexpr int digitsOfBF16 = 8;
-  if (mmaType != "bf16")
-    return false;
   dsl::ElementType type = dsl::ElementType::get(mmaType);
   std::optional<Line> line = commonLine(sequence.program, mmaType);
   if (!line || line->offset == 0 || line->slope > 1 || significantBits(line->slope) != 1)
     return false;
   double shift = line->offset / line->slope;
-  if (significantBits(shift) + digits > digitsOfBF16 ||
+  if (significantBits(shift) + digits > type.significantBits() ||
       std::fabs(shift) * largest > type.maxFinite())
     return false;
   DecodeProgram scaled;

@@ -22,11 +22,10 @@ void setLine(DecodeProgram &program, size_t r, std::string_view mmaType,
 
 // Where every register of `sequence` is made by x * slope + offset at last, the same for all, slope
 // at most 1 (a larger one brings numbers back from the end of the range) and offset not 0:
-// multiplies them by a number of their row half, a bf16 in both halves of a register, as
+// multiplies them by a number of their row half, an operand in both halves of a register, as
 // x * number + (offset / slope) * number. The sum is rounded once, as a product is. False, and
-// nothing done, where that is not so, where the second product is no bf16 for numbers of up to
-// `largest` with at most `digits` significant binary digits, or for other operands than bf16, which
-// lack the range.
+// nothing done, where that is not so, or where the operand's type does not hold the second product,
+// for numbers of up to `largest` with at most `digits` significant binary digits.
 bool scaleLine(DecodeSequence &sequence,
                const std::array<DecodeProgram::Operand, 2> &numbers, // of row halves
                double largest, int digits, std::string_view mmaType);

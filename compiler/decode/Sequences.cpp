@@ -407,31 +407,35 @@ std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_vi
     p.output(p.add(Op::Prmt, word, word, constant(highTwice)));
     return p;
   }
-  bool isSigned = type.name() == "e4m3";
-  if ((!isSigned && type.name() != "ue4m3") || (mmaType != "f16" && mmaType != "bf16"))
+  if (!type.isFloat() || type.bits() > 8 || (mmaType != "f16" && mmaType != "bf16"))
     return std::nullopt;
-  // Placed under the wider exponent field, as in floatByPlacement: bytes 1 and 3 of the word at
-  // once, then bytes 0 and 2.
-  bool f16 = mmaType == "f16";
-  int drop = f16 ? 1 : 4;
-  int restore = (f16 ? 8 : 120) + log2Factor;
-  uint32_t field = 0x7f00u >> drop;
-  field |= field << 16;
+  // Placed under a wider exponent, as in floatByPlacement: bytes 1 and 3 of the word at once, then
+  // bytes 0 and 2. What else a byte holds, a code in spare bits, is masked.
+  const dsl::ElementType operand = dsl::ElementType::get(mmaType);
+  const bool isSigned = type.hasSign();
+  if ((isSigned && type.bits() != 8) || type.mantissaBits() == 0 ||
+      type.exponentBits() >= operand.exponentBits() || type.mantissaBits() > operand.mantissaBits())
+    return std::nullopt;
+  const int drop = operand.mantissaBits() - type.mantissaBits();
+  const int restore = type.leastExponent() - operand.leastExponent() + log2Factor;
+  const int largest = (1 << (operand.exponentBits() - 1)) - 1;
+  const int digits = type.exponentBits() + type.mantissaBits();
+  const uint32_t field = ((1U << digits) - 1) * 0x00010001U << drop;
   Operand placed[2];
   for (int odd = 1; odd >= 0; --odd) {
     Operand top = word;
     if (isSigned && odd == 0)
       top = p.add(Op::Shl, word, constant(8));
-    int net = (odd ? 0 : 8) - drop;
-    Operand moved =
-        p.add(net < 0 ? Op::Shr : Op::Shl, word, constant(static_cast<uint32_t>(std::abs(net))));
+    const int net = drop - (odd ? 8 : 0);
+    Operand moved = word;
+    if (net != 0)
+      moved =
+          p.add(net < 0 ? Op::Shr : Op::Shl, word, constant(static_cast<uint32_t>(std::abs(net))));
     Operand value = p.add(Op::And, moved, constant(field));
     if (isSigned)
       value = p.add(Op::AndOr, top, constant(0x80008000), value);
-    int rest = restore;
-    int largest = f16 ? 15 : 127;
-    while (rest != 0) { // powers of two beyond the type's range take two steps
-      int step = std::min(rest, largest);
+    for (int rest = restore; rest != 0;) { // beyond the type's range it takes two steps
+      const int step = std::clamp(rest, -largest, largest);
       value = timesConstant(p, mmaType, value, step);
       rest -= step;
     }

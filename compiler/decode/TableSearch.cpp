@@ -59,16 +59,16 @@ public:
   }
 
   // The table of either half is silent for the other's codes, whose selectors have bit 3 set.
-  TableDecode bytesWithParameter(uint32_t code, bool byChoice, ByteLine line,
+  TableDecode bytesWithParameter(uint32_t code, int choiceBits, ByteLine line,
                                  std::string_view mmaType) {
     parameterCode = static_cast<int>(code);
-    parameterIsChosen = byChoice;
+    parameterChoiceBits = choiceBits;
     std::vector<int> codes(lanes.size());
     std::iota(codes.begin(), codes.end(), 0);
     begin(codes);
     sequence.codeTable.clear();
     DecodeProgram &p = sequence.program;
-    p.params = byChoice ? 4 : 2;
+    p.params = choiceBits > 0 ? 4 : 2;
     dsl::ElementType type = dsl::ElementType::get(mmaType);
     // A byte under the exponent at which the last bit of the lane's mantissa is 1.
     double start = std::ldexp(1.0, type.mantissaBits());
@@ -105,7 +105,7 @@ private:
   const std::vector<uint32_t> &lanes;
   int planes; // bytes of a lane
   int parameterCode = -1;
-  bool parameterIsChosen = false;
+  int parameterChoiceBits = 0;
   DecodeSequence sequence;
   std::vector<Bytes> bytes; // by plane, then by stored code
 
@@ -283,22 +283,24 @@ private:
     }
     Operand words[2];
     for (int word = 0; word < 2; ++word) {
-      uint32_t known = 0, selector = 0x3210;
+      uint32_t known = 0, selector = 0x7654;
       for (int i = 0; i < 4; ++i)
         known |= static_cast<uint32_t>(table[4 * word + i]) << (8 * i);
       words[word] = constant(known);
       if (at / 4 != word)
         continue;
       int shift = 4 * (at % 4);
-      selector = (selector & ~(0xfu << shift)) | static_cast<uint32_t>(4 + plane) << shift;
+      selector = (selector & ~(0xfu << shift)) | static_cast<uint32_t>(plane) << shift;
       Operand picks = constant(selector);
-      if (parameterIsChosen) { // one of bytes 4 to 7
+      if (parameterChoiceBits > 0) { // one of bytes 0 to 3
         Operand choice = DecodeProgram::param(2 + group);
         if (shift > 0)
           choice = p.add(Op::Shl, choice, constant(static_cast<uint32_t>(shift)));
-        picks = p.add(Op::Or, choice, picks);
+        picks =
+            p.add(Op::AndOr, choice, constant(((1U << parameterChoiceBits) - 1) << shift), picks);
       }
-      words[word] = p.add(Op::Prmt, constant(known), DecodeProgram::param(group), picks);
+      // A permutation takes a constant in its second place.
+      words[word] = p.add(Op::Prmt, DecodeProgram::param(group), constant(known), picks);
     }
     return p.add(Op::Prmt, words[0], words[1], index);
   }
@@ -310,9 +312,9 @@ TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, int laneBits,
   return TableBuilder(lanes, laneBits).withParameter(code);
 }
 
-TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code, bool byChoice,
+TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code, int choiceBits,
                                ByteLine line, std::string_view mmaType) {
-  return TableBuilder(bytes, 8).bytesWithParameter(code, byChoice, line, mmaType);
+  return TableBuilder(bytes, 8).bytesWithParameter(code, choiceBits, line, mmaType);
 }
 
 namespace {

@@ -25,11 +25,12 @@ TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, int laneBits,
 
 // Codes that stand for offset + slope * byte, of a byte below 128 for each code, for `code` the
 // lowest byte of parameter h; to operands of 16 bits ("f16", "bf16"). Each code is stored as it is.
-// `byChoice`: for `code` the byte of parameter h whose number, 0 to 3, parameter 2 + h is.
+// `choiceBits`, 1 or 2: for `code` the byte of parameter h whose number so many lowest bits of
+// parameter 2 + h are; 0: its lowest byte.
 struct ByteLine {
   double offset, slope;
 };
-TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code, bool byChoice,
+TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code, int choiceBits,
                                ByteLine line, std::string_view mmaType);
 
 } // namespace rho::compiler

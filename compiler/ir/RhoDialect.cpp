@@ -55,11 +55,12 @@ mlir::LogicalResult DecodeOp::verify() {
     llvm::StringRef text = llvm::cast<mlir::StringAttr>(form).getValue();
     auto [kind, halves] = text.split('.');
     auto [rowHalf, kHalf] = halves.split('.');
-    bool known = kind == "byte" || kind == "bytes" || kind == "multiplier" || kind == "number" ||
-                 kind == "choices";
+    bool known = kind == "byte" || kind == "bytes" || kind == "low" || kind == "multiplier" ||
+                 kind == "number" || kind == "choices";
     if (!known || (rowHalf != "0" && rowHalf != "1") || (!kHalf.empty() && kHalf != "1"))
-      return emitOpError("form is '") << text << "'; it must be byte, bytes, multiplier, number or "
-                                      << "choices, '.', and 0 or 1, perhaps '.1'";
+      return emitOpError("form is '")
+             << text << "'; it must be byte, bytes, low, multiplier, number or "
+             << "choices, '.', and 0 or 1, perhaps '.1'";
   }
   return mlir::success();
 }

@@ -8,6 +8,10 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/FunctionInterfaces.h"
+
+#include <map>
+#include <utility>
 
 namespace rho::compiler {
 
@@ -19,9 +23,43 @@ namespace {
 using mlir::Value;
 using Op = DecodeInstr::Op;
 
+// Constants of a function that stay in registers. A permutation takes one constant; of a table of
+// two, ptxas keeps the other in a uniform register, from which it moves it before each use. So that
+// is made, once, of a bit that is never set (of the lanes below a lane the 32nd), which ptxas does
+// not know.
+class KeptConstants {
+public:
+  Value get(mlir::Operation *user, uint32_t number) {
+    auto function = user->getParentOfType<mlir::FunctionOpInterface>();
+    Value &kept = values[{function, number}];
+    if (kept)
+      return kept;
+    Value &zero = zeros[function];
+    mlir::OpBuilder builder(function.getContext());
+    mlir::Location loc = user->getLoc();
+    auto constant = [&](uint32_t of) {
+      return mlir::arith::ConstantIntOp::create(builder, loc, builder.getI32Type(),
+                                                static_cast<int32_t>(of));
+    };
+    if (zero) {
+      builder.setInsertionPointAfterValue(zero);
+    } else {
+      builder.setInsertionPointToStart(&function.getFunctionBody().front());
+      Value below = mlir::NVVM::LaneMaskLtOp::create(builder, loc, builder.getI32Type());
+      zero = mlir::arith::ShRUIOp::create(builder, loc, below, constant(31));
+    }
+    return kept = mlir::arith::OrIOp::create(builder, loc, zero, constant(number));
+  }
+
+private:
+  std::map<mlir::Operation *, Value> zeros; // by function
+  std::map<std::pair<mlir::Operation *, uint32_t>, Value> values;
+};
+
 class Emission {
 public:
-  explicit Emission(tile::DecodeOp op) : op(op), loc(op.getLoc()), builder(op) {}
+  Emission(tile::DecodeOp op, KeptConstants &kept)
+      : op(op), loc(op.getLoc()), builder(op), kept(kept) {}
 
   void run() {
     DecodeProgram program = *DecodeProgram::parse(op.getProgram().str());
@@ -29,6 +67,11 @@ public:
       Value operands[3];
       for (int i = 0; i < operandCount(instr.op); ++i)
         operands[i] = read(instr.operands[i]);
+      using Kind = DecodeInstr::Operand::Kind;
+      const auto &[a, b, selectors] = instr.operands;
+      if (instr.op == Op::Prmt && a.kind == Kind::Const && b.kind == Kind::Const &&
+          selectors.kind != Kind::Const)
+        operands[0] = kept.get(op, a.value);
       temps.push_back(emit(instr.op, operands[0], operands[1], operands[2]));
     }
     for (size_t i = 0; i < program.outputs.size(); ++i)
@@ -40,6 +83,7 @@ private:
   tile::DecodeOp op;
   mlir::Location loc;
   mlir::OpBuilder builder;
+  KeptConstants &kept;
   std::vector<Value> temps;
 
   Value read(const DecodeInstr::Operand &operand) {
@@ -143,8 +187,9 @@ struct LowerDecodePass : impl::LowerDecodeBase<LowerDecodePass> {
   void runOnOperation() override {
     llvm::SmallVector<tile::DecodeOp> decodes;
     getOperation().walk([&](tile::DecodeOp op) { decodes.push_back(op); });
+    KeptConstants kept;
     for (tile::DecodeOp op : decodes)
-      Emission(op).run();
+      Emission(op, kept).run();
   }
 };
 

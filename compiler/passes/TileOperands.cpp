@@ -61,6 +61,12 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
           decoded.getResult(static_cast<unsigned>(i));
     return parameterCache[key];
   }
+  if (form == "low") {
+    Value low = word;
+    if (bit > 0)
+      low = mlir::arith::ShRUIOp::create(builder, loc, word, i32(bit));
+    return parameterCache[key] = low;
+  }
   DecodeProgram pick;
   if (sharesUnit(component) && form == "byte") {
     pick.output(codeAt(pick, bit, type.bits()));

@@ -186,6 +186,10 @@ TEST_P(ScaleCodes, EveryScaleInEveryPlace) {
 INSTANTIATE_TEST_SUITE_P(All, ScaleCodes,
                          testing::Values(DecodeCase{"e4m3", "f16"}, DecodeCase{"e4m3", "bf16"},
                                          DecodeCase{"ue4m3", "f16"}, DecodeCase{"ue4m3", "bf16"},
+                                         DecodeCase{"ue3m3", "f16"}, DecodeCase{"ue3m3", "bf16"},
+                                         DecodeCase{"ue4m4", "f16"}, DecodeCase{"ue2m2", "bf16"},
+                                         DecodeCase{"ue5m3", "bf16"}, DecodeCase{"e5m2", "bf16"},
+                                         DecodeCase{"e3m4", "f16"}, DecodeCase{"e2m5", "bf16"},
                                          DecodeCase{"f16", "f16"}, DecodeCase{"bf16", "bf16"}),
                          [](const auto &info) {
                            return info.param.element + "_" + info.param.mmaType;
@@ -232,41 +236,48 @@ INSTANTIATE_TEST_SUITE_P(All, Nvfp4Products, testing::Values("e4m3", "ue4m3"),
 
 // A decode that ends in a multiply-add, as tables of bytes do, takes a scale of few digits in it,
 // and gives what a product of its own, rounded once, gives.
-TEST(ScaledLines, AreProductsRoundedOnce) {
-  dsl::ElementType bf16 = dsl::ElementType::get("bf16");
+class ScaledLines : public testing::TestWithParam<std::string> {};
+
+TEST_P(ScaledLines, AreProductsRoundedOnce) {
+  const std::string &mmaType = GetParam();
+  dsl::ElementType operand = dsl::ElementType::get(mmaType);
   dsl::Format format = formatOf("format f { element: e2m1 remap 8 to [5, -5] by selector "
                                 "block: ue3m3 per k[16] selector: u1 in block "
                                 "value = element * block }");
-  DecodeSequence plain = *remappedDecode(format, "bf16");
+  DecodeSequence plain = *remappedDecode(format, mmaType);
   RowNumber number{{{.factor = 1, .components = {1}}}};
   constexpr int fewDigits = 4, manyDigits = 7;
   auto added = [&](double largest, int digits) {
-    return numberScaled(plain, number, largest, digits, false, "bf16").instructions() -
+    return numberScaled(plain, number, largest, digits, false, mmaType).instructions() -
            plain.instructions();
   };
   EXPECT_EQ(added(1, fewDigits), 2); // of each row half
   EXPECT_EQ(added(1, manyDigits), 4);
-  EXPECT_EQ(added(std::ldexp(1, 125), fewDigits), 4); // the offset's product would be infinite
-  DecodeSequence scaled = numberScaled(plain, number, 1, fewDigits, false, "bf16");
+  const double tooLarge = operand.maxFinite() / 100; // the offset's product would be infinite
+  EXPECT_EQ(added(tooLarge, fewDigits), 4);
+  DecodeSequence scaled = numberScaled(plain, number, 1, fewDigits, false, mmaType);
   std::mt19937 random(7);
   for (int repeat = 0; repeat < 2000; ++repeat) {
     uint32_t word = random(), special = random() % 0x80 * 0x01010101;
     double scale = std::ldexp(8 + random() % 8, static_cast<int>(random() % 20) - 20);
-    uint32_t pair = bf16.encode(scale) * 0x10001;
+    uint32_t pair = operand.encode(scale) * 0x10001;
     std::vector<uint32_t> parameters(plain.params.size(), special);
     std::vector<uint32_t> numbers = plain.program.run({word}, parameters);
     parameters.resize(scaled.params.size(), pair);
     std::vector<uint32_t> products = scaled.program.run({word}, parameters);
     for (size_t r = 0; r < numbers.size(); ++r)
       for (int sub : {0, 1}) {
-        double product = subElement(numbers[r], sub, "bf16") * scale;
+        double product = subElement(numbers[r], sub, mmaType) * scale;
         int log2 = scaled.log2Factor - plain.log2Factor;
-        ASSERT_EQ(subElement(products[r], sub, "bf16"),
-                  bf16.decode(bf16.encode(std::ldexp(product, log2))))
+        ASSERT_EQ(subElement(products[r], sub, mmaType),
+                  operand.decode(operand.encode(std::ldexp(product, log2))))
             << "register " << r << " of " << word << " by " << scale;
       }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(All, ScaledLines, testing::Values("f16", "bf16"),
+                         [](const auto &info) { return info.param; });
 
 TEST(DecodeProgram, PrintsAndParsesBack) {
   dsl::Format format = formatOf(liquidQuant);
