@@ -60,7 +60,8 @@ std::optional<int64_t> firstNonFinite(const CodeArray &codes, dsl::ElementType t
   return first;
 }
 
-// What keeps the codes of a weight without parts from being those of its format; empty: nothing.
+} // namespace
+
 std::string codesProblem(const QuantizedMatrix &weight) {
   if (weight.components.size() != weight.format->components.size())
     return "the weight lacks components";
@@ -85,8 +86,6 @@ std::string codesProblem(const QuantizedMatrix &weight) {
   }
   return {};
 }
-
-} // namespace
 
 std::string weightProblem(const WeightLayout &layout, const QuantizedMatrix &weight) {
   if (!weight.format)

@@ -59,6 +59,12 @@ struct EmulationTotals {
   double seconds = 0;
 };
 
+// Whether a device failed, and not what it was given: what it was given need not be made anew.
+inline bool isFaultOfDevice(const Error &error) {
+  const DiagId id = error.diagnostics[0].id;
+  return id == DiagId::cuda_call_failed || id == DiagId::out_of_memory;
+}
+
 // Thread-safe. Addresses that a caller makes up are errors on the emulator and the driver's affair
 // on a GPU.
 class Backend : public std::enable_shared_from_this<Backend> {

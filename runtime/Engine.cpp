@@ -121,16 +121,17 @@ std::string Engine::Impl::kernelKey(const std::vector<std::string> &what,
   return cache::hex(hash.finish());
 }
 
-// The kernel from disk, or null; what cannot be used is discarded with a warning.
-std::shared_ptr<const Kernel> Engine::Impl::loadEntry(const WantedKernel &wanted,
-                                                      CompileReport &report) {
+// What cannot be used is discarded with a warning, unless it is the GPU that cannot use anything.
+Result<std::shared_ptr<const Kernel>> Engine::Impl::loadEntry(const WantedKernel &wanted,
+                                                              CompileReport &report) {
+  const std::shared_ptr<const Kernel> none;
   Stopwatch watch;
   std::optional<cache::Entry> entry = disk.load(wanted.key, report.warnings);
   if (!entry)
-    return nullptr;
+    return none;
   auto discard = [&](const std::string &reason) {
     disk.discard(wanted.key, reason, report.warnings);
-    return nullptr;
+    return none;
   };
   compiler::KernelImage image;
   std::string code;
@@ -140,21 +141,24 @@ std::shared_ptr<const Kernel> Engine::Impl::loadEntry(const WantedKernel &wanted
     return discard(reason);
   double read = watch.lap();
   Result<std::shared_ptr<const LoadedKernel>> loaded = backend->load(image, code);
+  if (!loaded && isFaultOfDevice(loaded.error()))
+    return loaded.error();
   if (!loaded)
     return discard(loaded.error().diagnostics[0].message);
   report.source = CompileReport::Source::Disk;
   report.stages.push_back({"read", read});
   report.stages.push_back({"load", watch.lap()});
-  return std::make_shared<Kernel>(Kernel{std::move(image), std::move(*loaded)});
+  return std::shared_ptr<const Kernel>(
+      std::make_shared<Kernel>(Kernel{std::move(image), std::move(*loaded)}));
 }
 
 Result<std::shared_ptr<const Kernel>> Engine::Impl::makeKernel(const WantedKernel &wanted,
                                                                CompileReport &report) {
-  if (auto kernel = loadEntry(wanted, report))
+  if (auto kernel = loadEntry(wanted, report); !kernel || *kernel)
     return kernel;
   cache::FileLock lock = disk.lock(wanted.key, report.warnings);
   if (lock.held()) // another process may have published it meanwhile
-    if (auto kernel = loadEntry(wanted, report))
+    if (auto kernel = loadEntry(wanted, report); !kernel || *kernel)
       return kernel;
   report.source = CompileReport::Source::Compiled;
   Result<compiler::KernelImage> image = wanted.compile(report);

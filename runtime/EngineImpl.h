@@ -124,7 +124,9 @@ struct Engine::Impl {
 private:
   Result<std::shared_ptr<const Kernel>> makeKernel(const WantedKernel &wanted,
                                                    CompileReport &report);
-  std::shared_ptr<const Kernel> loadEntry(const WantedKernel &wanted, CompileReport &report);
+  // From disk; null where it is not there, or is of no use.
+  Result<std::shared_ptr<const Kernel>> loadEntry(const WantedKernel &wanted,
+                                                  CompileReport &report);
 };
 
 } // namespace rho

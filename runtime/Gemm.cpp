@@ -1,4 +1,5 @@
 #include "compiler/Layout.h"
+#include "compiler/PackChecks.h"
 #include "dsl/Expressions.h"
 #include "dsl/Numbers.h"
 #include "dsl/StoredFactors.h"
@@ -144,8 +145,11 @@ Result<Buffer> Gemm::packQuantized(const dsl::QuantizedMatrix &given) const {
   const compiler::WeightLayout &layout = image.weight;
   return withinMemory(std::to_string(layout.bytes), [&]() -> Result<Buffer> {
     std::optional<dsl::QuantizedMatrix> numbers;
-    if (!pimpl->prepared->target->weightFactors.empty())
+    if (!pimpl->prepared->target->weightFactors.empty()) {
+      if (std::string problem = compiler::codesProblem(given); !problem.empty())
+        return makeError(DiagId::layout_mismatch, {problem});
       numbers = dsl::storedFactors(given, pimpl->packedWeight());
+    }
     const dsl::QuantizedMatrix &weight = numbers ? *numbers : given;
     std::vector<uint8_t> packed(static_cast<size_t>(layout.bytes));
     if (Status done = compiler::pack(layout, weight, packed.data()); !done)

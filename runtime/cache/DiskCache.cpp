@@ -68,7 +68,10 @@ std::optional<Entry> DiskCache::load(const std::string &key, Warnings &warnings)
   if (read.missing)
     return std::nullopt;
   warn(warnings, DiagId::cache_entry_damaged, {entryPath(key), read.damage});
-  removeIf(key, [&] { return !inspect(key).damage.empty(); }); // nobody replaced it meanwhile
+  removeIf(key, [&] { // nobody replaced it meanwhile
+    const ReadEntry again = inspect(key);
+    return !again.missing && !again.damage.empty();
+  });
   return std::nullopt;
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/cuda/Code.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -13,6 +14,17 @@ constexpr int64_t sharedWithoutOptIn = int64_t(48) * 1024;
 // clusters").
 constexpr int64_t portableCluster = 8;
 constexpr size_t maxArguments = 40;
+
+// Whether a call that loads code would fail with any: no memory, or a GPU that an earlier fault has
+// made useless. Source: cuda.h, CUresult.
+bool failsWithAnyCode(CUresult result) {
+  constexpr CUresult notInitialized = 3, deinitialized = 4, unavailable = 46, noContext = 201,
+                     eccError = 214, firstOfLaunches = 700, lastOfLaunches = 720;
+  constexpr CUresult faults[] = {
+      CUDA_ERROR_OUT_OF_MEMORY, notInitialized, deinitialized, unavailable, noContext, eccError};
+  return std::find(std::begin(faults), std::end(faults), result) != std::end(faults) ||
+         (result >= firstOfLaunches && result <= lastOfLaunches);
+}
 
 // The log that the driver writes while it compiles or loads, as options of that call.
 struct JitLog {
@@ -32,6 +44,13 @@ struct JitLog {
       line.replace(at, 1, "; ");
     std::string failed = check(driver, result, call).error().diagnostics[0].message;
     return line.empty() ? failed : failed + ": " + line;
+  }
+
+  Error error(const Driver &driver, CUresult result, const char *call,
+              const std::string &entry) const {
+    if (failsWithAnyCode(result))
+      return check(driver, result, call).error();
+    return makeError(DiagId::kernel_refused, {entry, words(driver, result, call)});
   }
 };
 
@@ -67,7 +86,7 @@ Result<std::string> assemblePtx(const Context &context, const std::string &ptx,
     code.assign(static_cast<const char *>(cubin), size);
   driver.linkDestroy(state); // the cubin was its memory
   if (result != CUDA_SUCCESS)
-    return makeError(DiagId::kernel_refused, {entry, log.words(driver, result, call)});
+    return log.error(driver, result, call, entry);
   return code;
 }
 
@@ -81,13 +100,11 @@ CudaKernel::load(const std::shared_ptr<const Context> &context, const std::strin
   CUresult result = driver.moduleLoadDataEx(&module, cubin.c_str(), log.options.size(),
                                             log.options.data(), log.values.data());
   if (result != CUDA_SUCCESS)
-    return makeError(DiagId::kernel_refused,
-                     {entry, log.words(driver, result, "cuModuleLoadData")});
+    return log.error(driver, result, "cuModuleLoadData", entry);
   auto kernel = std::make_shared<CudaKernel>(context, module, facts);
   result = driver.moduleGetFunction(&kernel->function, module, entry.c_str());
   if (result != CUDA_SUCCESS)
-    return makeError(DiagId::kernel_refused,
-                     {entry, log.words(driver, result, "cuModuleGetFunction")});
+    return log.error(driver, result, "cuModuleGetFunction", entry);
   if (facts.sharedBytes > sharedWithoutOptIn)
     if (Status set = check(driver,
                            driver.funcSetAttribute(kernel->function, MAX_DYNAMIC_SHARED_SIZE_BYTES,

@@ -62,24 +62,25 @@ makeCudaQuantizer(const std::shared_ptr<const Context> &context, int capability,
   hash.field(std::to_string(capability));
   const std::string key = cache::hex(hash.finish());
 
-  auto cached = [&]() -> std::shared_ptr<const Quantizer> {
+  auto cached = [&]() -> Result<std::shared_ptr<const Quantizer>> {
+    const std::shared_ptr<const Quantizer> none;
     std::optional<cache::Entry> entry = disk.load(key, warnings);
     if (!entry)
-      return nullptr;
+      return none;
     Result<std::shared_ptr<const Quantizer>> loaded = load(context, (*entry)["cubin"]);
-    if (loaded)
-      return *loaded;
+    if (loaded || isFaultOfDevice(loaded.error()))
+      return loaded;
     disk.discard(key, loaded.error().diagnostics[0].message, warnings);
-    return nullptr;
+    return none;
   };
-  if (auto quantizer = cached())
+  if (auto quantizer = cached(); !quantizer || *quantizer)
     return quantizer;
   Result<const Nvrtc *> nvrtc = Nvrtc::open();
   if (!nvrtc)
     return nvrtc.error();
   cache::FileLock lock = disk.lock(key, warnings);
   if (lock.held())
-    if (auto quantizer = cached())
+    if (auto quantizer = cached(); !quantizer || *quantizer)
       return quantizer;
   Result<std::string> cubin = compileToCubin(
       **nvrtc, {quantizerProgram(), "quantize_activations.cu", header, quantizerHeaderName},

@@ -97,16 +97,25 @@ Result<Graph> Graph::capture(const Device &device, Stream stream,
                            "cuStreamBeginCapture");
       !begun)
     return begun.error();
-  Status enqueued = work();
   CUgraph graph = nullptr;
-  Status ended = check(driver, driver.streamEndCapture(on, &graph), "cuStreamEndCapture");
+  auto end = [&] { return driver.streamEndCapture(on, &graph); };
+  std::optional<Status> enqueued;
+  try {
+    enqueued = work();
+  } catch (...) { // the stream must not stay as it is
+    end();
+    if (graph)
+      driver.graphDestroy(graph);
+    throw;
+  }
+  Status ended = check(driver, end(), "cuStreamEndCapture");
   CUgraphExec executable = nullptr;
-  if (enqueued && ended)
+  if (*enqueued && ended)
     ended = check(driver, driver.graphInstantiate(&executable, graph, 0), "cuGraphInstantiate");
   if (graph)
     driver.graphDestroy(graph);
-  if (!enqueued)
-    return enqueued.error();
+  if (!*enqueued)
+    return enqueued->error();
   if (!ended)
     return ended.error();
   return Graph(std::move(*context), executable);

@@ -5,6 +5,7 @@
 #include "runtime/cuda/Code.h"
 #include "runtime/cuda/CudaQuantizer.h"
 #include "tests/runtime/FakeDriver.h"
+#include "tests/runtime/TemporaryFolder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -286,6 +287,39 @@ TEST(CudaBackend, RefusedCodeIsAnErrorAndLeavesNothing) {
             "CUDA_ERROR_NOT_FOUND (as the test wants it)");
   EXPECT_EQ(fake().modules, 0);
   EXPECT_FALSE(backend->load(image(), ""));
+}
+
+// A kept kernel that the driver refuses is discarded, not one for which the GPU has no room or that
+// comes after a fault: others may load it.
+TEST(CudaBackend, FaultsOfTheGpuLeaveKeptKernels) {
+  constexpr CUresult outOfMemory = 2, illegalAddress = 700;
+  TemporaryFolder folder;
+  Device device = *Device::emulated("sm_90a");
+  device.impl().backend = open();
+  Module module = *Module::parse("gemm g { weight: f16 activation: f16 output: f32 }");
+  auto compile = [&] { // by an engine that has none in memory
+    EngineOptions options;
+    options.cacheDirectory = folder.path();
+    Result<Engine> engine = Engine::create(device, options);
+    return engine->compile(module, "", {.m = 16, .n = 64, .k = 64});
+  };
+  ASSERT_TRUE(compile());
+  for (CUresult fault : {outOfMemory, illegalAddress}) {
+    fake().loadResult = fault;
+    Result<Gemm> gemm = compile();
+    ASSERT_FALSE(gemm);
+    EXPECT_EQ(gemm.error().diagnostics[0].id, DiagId::cuda_call_failed);
+  }
+  fake().loadResult = CUDA_SUCCESS;
+  Result<Gemm> kept = compile();
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(kept->report().source, CompileReport::Source::Disk);
+  fake().loadError = "device kernel image is invalid";
+  EXPECT_FALSE(compile());
+  fake().loadError.clear();
+  Result<Gemm> anew = compile();
+  ASSERT_TRUE(anew);
+  EXPECT_EQ(anew->report().source, CompileReport::Source::Compiled);
 }
 
 // With NVRTC the fake driver refuses its cubin; without, there is none. Either way the gemm works.

@@ -134,6 +134,8 @@ Driver makeDriver() {
                           void **values) -> CUresult {
     if (!fake().loadError.empty())
       return log(fake().loadError, options, values, count);
+    if (fake().loadResult != CUDA_SUCCESS)
+      return fake().loadResult;
     ++fake().modules;
     return CUDA_SUCCESS;
   };

@@ -31,6 +31,7 @@ struct FakeState {
   std::map<int, int> attributes;      // CUdevice_attribute -> value
   size_t freeBytes = size_t(1) << 20; // memory
   std::string linkError, loadError;   // non-empty: the call fails with this log
+  CUresult loadResult = CUDA_SUCCESS;
   CUresult linkCreateResult = CUDA_SUCCESS;
   int retained = 0;                      // primary contexts
   int modules = 0, allocations = 0;      // alive

@@ -129,6 +129,24 @@ TEST(Gemm, FactorsMayBeAnyFunctionOfAComponent) {
       }
 }
 
+// Codes that are not those of their format, where numbers are stored in their place.
+TEST(Gemm, CodesOfFactorsAreCheckedAsOthersAre) {
+  Walk s("format w { element: s5 e: e8m0 per k[32] s: u1 per k[16] value = element * e / (1 << s) "
+         "encode { e = bit_floor(absmax(x)) / 8 s = best(0, 1) } } "
+         "gemm g { weight: w activation: bf16 output: f32 }",
+         {17, 70, 192}, "sm_80");
+  dsl::QuantizedMatrix codes = quantized(s.declared().weight, s.w, s.shape.n, s.shape.k);
+  dsl::QuantizedMatrix wide = codes, few = codes;
+  wide.components[2].set(5, 2);
+  few.components.clear();
+  const std::string misfit = "error: a weight and its packed layout do not fit: ";
+  EXPECT_EQ(errorText(s.gemm.packQuantized(wide)),
+            misfit + "code 5 of 's' is 2, 'u1' has 1 bits [layout_mismatch]\n");
+  EXPECT_EQ(errorText(s.gemm.packQuantized(few)),
+            misfit + "the weight lacks components [layout_mismatch]\n");
+  EXPECT_TRUE(s.gemm.packQuantized(codes));
+}
+
 // A packed weight that is kept elsewhere.
 TEST(Gemm, WeightsMayLieInOthersMemory) {
   Walk s(w4a16);
