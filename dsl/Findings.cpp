@@ -39,18 +39,22 @@ std::string Findings::place(Span span) const {
   return sources.name(span.file) + ":" + std::to_string(line) + ":" + std::to_string(column);
 }
 
-std::string shown(std::string_view text) {
-  constexpr size_t longest = 48;
+std::string visible(std::string_view text) {
   constexpr char digits[] = "0123456789abcdef";
   std::string out;
-  for (size_t i = 0; i < std::min(text.size(), longest); ++i) {
-    auto byte = static_cast<unsigned char>(text[i]);
+  for (char letter : text) {
+    auto byte = static_cast<unsigned char>(letter);
     if (byte < 0x20 || byte == 0x7f)
       out += std::string("\\x") + digits[byte >> 4] + digits[byte & 15];
     else
-      out += text[i];
+      out += letter;
   }
-  return text.size() > longest ? out + "..." : out;
+  return out;
+}
+
+std::string shown(std::string_view text) {
+  constexpr size_t longest = 48;
+  return visible(text.substr(0, longest)) + (text.size() > longest ? "..." : "");
 }
 
 // Insertions, deletions, substitutions and swaps of neighbours that make `a` of `b`, or a number

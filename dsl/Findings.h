@@ -47,7 +47,9 @@ private:
   bool overflowed = false;
 };
 
-// A user's text inside a message: control characters made visible, cut at 48 characters.
+// A user's text with control characters made visible.
+std::string visible(std::string_view text);
+// The same inside a message: cut at 48 characters.
 std::string shown(std::string_view text);
 
 // "did you mean 'scale'" when one name is near, else "known are a, b, c".

@@ -3,6 +3,7 @@
 #include "dsl/Quantize.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -36,17 +37,65 @@ void CodeArray::set(int64_t i, uint32_t code) {
     std::memcpy(at, &code, 4);
 }
 
-double MatrixView::at(int64_t row, int64_t column) const {
-  static const ElementType f16 = ElementType::get("f16"), bf16 = ElementType::get("bf16");
-  int64_t i = row * stride + column;
-  if (type == Type::F32) {
-    float value;
-    std::memcpy(&value, static_cast<const char *>(data) + i * 4, sizeof(value));
-    return value;
+namespace {
+
+template <class Bits> Bits bitsAt(const void *data, int64_t i) { // at any address
+  Bits bits;
+  std::memcpy(&bits, static_cast<const char *>(data) + i * static_cast<int64_t>(sizeof(Bits)),
+              sizeof(Bits));
+  return bits;
+}
+
+// As ElementType::decode, which is for any type, but without its loops.
+struct F32Numbers {
+  static double at(const void *data, int64_t i) { return bitsAt<float>(data, i); }
+};
+struct BF16Numbers {
+  static double at(const void *data, int64_t i) {
+    return std::bit_cast<float>(uint32_t{bitsAt<uint16_t>(data, i)} << 16);
   }
-  uint16_t code;
-  std::memcpy(&code, static_cast<const char *>(data) + i * 2, sizeof(code));
-  return (type == Type::F16 ? f16 : bf16).decode(code);
+};
+struct F16Numbers {
+  static double at(const void *data, int64_t i) {
+    constexpr uint32_t exponent = 0x7c00, magnitude = 0x7fff;
+    const uint32_t code = bitsAt<uint16_t>(data, i);
+    const uint32_t sign = (code & ~magnitude) << 16, wide = (code & magnitude) << 13;
+    if ((code & exponent) == exponent)
+      return std::bit_cast<float>(sign | wide | 0x7f800000U);
+    // Under the wider exponent: the number times 2^-112, subnormals too.
+    const float number = std::bit_cast<float>(wide) * 0x1p112F;
+    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(number));
+  }
+};
+
+} // namespace
+
+double MatrixView::at(int64_t row, int64_t column) const {
+  const int64_t i = row * stride + column;
+  switch (type) {
+  case Type::F32:
+    break;
+  case Type::F16:
+    return F16Numbers::at(data, i);
+  case Type::BF16:
+    return BF16Numbers::at(data, i);
+  }
+  return F32Numbers::at(data, i);
+}
+
+void MatrixView::readRow(int64_t row, double *values) const {
+  auto read = [&]<class Numbers>(Numbers) {
+    for (int64_t column = 0; column < k; ++column)
+      values[column] = Numbers::at(data, row * stride + column);
+  };
+  switch (type) {
+  case Type::F32:
+    return read(F32Numbers());
+  case Type::F16:
+    return read(F16Numbers());
+  case Type::BF16:
+    return read(BF16Numbers());
+  }
 }
 
 CodeGrid codeGrid(const Component &component, int64_t rows, int64_t k) {

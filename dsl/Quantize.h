@@ -71,6 +71,7 @@ struct MatrixView {
   Type type = Type::F32;
   int64_t rows = 0, k = 0, stride = 0;
   double at(int64_t row, int64_t column) const;
+  void readRow(int64_t row, double *values) const; // all k of them
 };
 
 // Encodes a matrix. The steps, which a GPU kernel can repeat bit for bit:

@@ -31,8 +31,7 @@ void forEachRow(const dsl::MatrixView &weight, const dsl::QuantizedMatrix &quant
   dsl::parallel(weight.rows, threads, [&](const auto &next) {
     std::vector<double> w(static_cast<size_t>(weight.k)), q(w.size());
     for (int64_t row = next(); row < weight.rows; row = next()) {
-      for (int64_t column = 0; column < weight.k; ++column)
-        w[static_cast<size_t>(column)] = weight.at(row, column);
+      weight.readRow(row, w.data());
       quantized.valuesOf(row, 0, weight.k, q.data());
       work(row, w, q);
     }
@@ -49,6 +48,22 @@ int64_t finestGroup(const dsl::Format &format, int64_t k) {
     for (const dsl::Part &part : format.partition->parts)
       finest = std::min(finest, finestGroup(*part.format, k));
   return finest;
+}
+
+// The first of the largest finite numbers in magnitude, eight maxima at a time.
+int64_t largestOf(const double *numbers, int64_t count) {
+  constexpr int64_t lanes = 8;
+  double most[lanes] = {};
+  const int64_t whole = count - count % lanes;
+  for (int64_t i = 0; i < whole; i += lanes)
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      most[lane] = std::max(most[lane], std::fabs(numbers[i + lane]));
+  for (int64_t i = whole; i < count; ++i)
+    most[0] = std::max(most[0], std::fabs(numbers[i]));
+  const double largest = *std::max_element(most, most + lanes);
+  return std::find_if(numbers, numbers + count,
+                      [&](double number) { return std::fabs(number) == largest; }) -
+         numbers;
 }
 
 // Sums of a row, added up row by row afterwards: threads do not matter.
@@ -119,18 +134,16 @@ LostGroups lostGroups(const dsl::MatrixView &weight, const dsl::QuantizedMatrix 
   const int64_t group = finestGroup(*quantized.format, weight.k);
   std::vector<LostGroups> rows(static_cast<size_t>(weight.rows));
   dsl::parallel(weight.rows, threads, [&](const auto &next) {
+    std::vector<double> w(static_cast<size_t>(weight.k));
     for (int64_t row = next(); row < weight.rows; row = next()) {
       LostGroups &sums = rows[static_cast<size_t>(row)];
+      weight.readRow(row, w.data());
       for (int64_t begin = 0; begin < weight.k; begin += group) {
-        int64_t largest = begin;
-        double w = weight.at(row, begin);
-        for (int64_t column = begin + 1; column < std::min(begin + group, weight.k); ++column)
-          if (double other = weight.at(row, column); std::fabs(other) > std::fabs(w)) {
-            largest = column;
-            w = other;
-          }
+        const int64_t largest =
+            begin + largestOf(w.data() + begin, std::min(group, weight.k - begin));
+        const double number = w[static_cast<size_t>(largest)];
         const double q = quantized.value(row, largest);
-        sums += {1, std::fabs(w - q) <= std::fabs(w) / 2 ? 0 : 1};
+        sums += {1, std::fabs(number - q) <= std::fabs(number) / 2 ? 0 : 1};
       }
     }
   });

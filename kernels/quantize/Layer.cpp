@@ -36,8 +36,9 @@ dsl::MatrixView Matrix::view() const {
 Matrix matrixOf(const dsl::MatrixView &view) {
   Matrix matrix{view.rows, view.k, std::vector<float>(static_cast<size_t>(view.rows * view.k))};
   everyRow(view.rows, 0, [&](int64_t row) {
-    for (int64_t column = 0; column < view.k; ++column)
-      matrix.row(row)[column] = static_cast<float>(view.at(row, column));
+    std::vector<double> numbers(static_cast<size_t>(view.k));
+    view.readRow(row, numbers.data());
+    std::copy(numbers.begin(), numbers.end(), matrix.row(row));
   });
   return matrix;
 }

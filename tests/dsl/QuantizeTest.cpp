@@ -154,6 +154,30 @@ TEST_P(EveryFormat, QuantizingItsOwnValuesChangesNothing) {
 INSTANTIATE_TEST_SUITE_P(Formats, EveryFormat, testing::ValuesIn(shippedNames()),
                          [](const auto &info) { return info.param; });
 
+// Rows of views are read as codes are decoded, whatever their stride.
+TEST(MatrixView, ReadsEveryCodeOfItsTypes) {
+  for (auto [name, type] :
+       {std::pair{"f16", MatrixView::Type::F16}, {"bf16", MatrixView::Type::BF16}}) {
+    constexpr int64_t columns = 256, stride = 259;
+    std::vector<uint16_t> codes(static_cast<size_t>(columns * stride));
+    for (uint32_t code = 0; code < columns * columns; ++code)
+      codes[code / columns * stride + code % columns] = static_cast<uint16_t>(code);
+    const MatrixView view{codes.data(), type, columns, columns, stride};
+    std::vector<double> row(columns);
+    for (uint32_t code = 0; code < columns * columns; ++code) {
+      if (code % columns == 0)
+        view.readRow(code / columns, row.data());
+      const double expected = ElementType::get(name).decode(code), read = row[code % columns];
+      ASSERT_EQ(std::bit_cast<uint64_t>(view.at(code / columns, code % columns)),
+                std::bit_cast<uint64_t>(read));
+      if (std::isnan(expected))
+        ASSERT_TRUE(std::isnan(read)) << name << " " << code;
+      else
+        ASSERT_EQ(std::bit_cast<uint64_t>(read), std::bit_cast<uint64_t>(expected)) << name << code;
+    }
+  }
+}
+
 TEST(Quantize, ScalesFollowTheRules) {
   Numbers x = numbers(800, 11);
   auto absmax = [&](int64_t row, int64_t begin, int64_t end) {
