@@ -52,6 +52,12 @@ Result<int64_t> CheckpointWriter::finish() {
       return std::move(written.error());
   }
   for (SafetensorsWriter &writer : writers)
+    if (Status prepared = writer.prepare(); !prepared)
+      return std::move(prepared.error());
+  if (index)
+    if (Status prepared = index->prepare(); !prepared)
+      return std::move(prepared.error());
+  for (SafetensorsWriter &writer : writers)
     if (Status committed = writer.commit(); !committed)
       return std::move(committed.error());
   if (index)

@@ -6,7 +6,7 @@
 
 namespace rho::kernels {
 
-// All files are written before the first takes its place, and the index is the last.
+// All files are on disk before the first takes its place, and the index is the last.
 class CheckpointWriter {
 public:
   struct Shard {

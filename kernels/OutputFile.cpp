@@ -45,8 +45,11 @@ Result<OutputFile> OutputFile::create(const std::string &path) {
     return unwritable(path, "it is a symbolic link to nothing");
   }
   static std::atomic<int> counter = 0;
-  std::string temporary =
-      target + "." + std::to_string(getpid()) + "." + std::to_string(counter++) + ".part";
+  constexpr size_t mostOfName = 200; // of the 255 bytes that a name may have
+  std::string temporary = folderOf(target) + "/" +
+                          std::filesystem::path(target).filename().string().substr(0, mostOfName) +
+                          "." + std::to_string(getpid()) + "." + std::to_string(counter++) +
+                          ".part";
   constexpr mode_t everyone = 0666;
   Descriptor file(open(folderOf(target).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, everyone));
   bool isNamed = file.get() < 0 || access(linkOf(file).c_str(), F_OK) != 0;
@@ -62,7 +65,8 @@ Result<OutputFile> OutputFile::create(const std::string &path) {
 
 OutputFile::OutputFile(OutputFile &&other) noexcept
     : path(std::move(other.path)), temporary(std::move(other.temporary)),
-      file(std::move(other.file)), isNamed(std::exchange(other.isNamed, false)), end(other.end) {}
+      file(std::move(other.file)), isNamed(std::exchange(other.isNamed, false)),
+      isPrepared(other.isPrepared), end(other.end) {}
 
 OutputFile::~OutputFile() {
   if (isNamed)
@@ -91,13 +95,20 @@ Status OutputFile::writeAt(int64_t offset, const void *data, int64_t bytes) {
   return Done{};
 }
 
-Status OutputFile::commit() {
+Status OutputFile::prepare() {
   if (fsync(file.get()) != 0)
     return failed(errno);
   if (!isNamed &&
       linkat(AT_FDCWD, linkOf(file).c_str(), AT_FDCWD, temporary.c_str(), AT_SYMLINK_FOLLOW) != 0)
     return failed(errno);
-  isNamed = true;
+  isNamed = isPrepared = true;
+  return Done{};
+}
+
+Status OutputFile::commit() {
+  if (!isPrepared)
+    if (Status prepared = prepare(); !prepared)
+      return prepared;
   if (rename(temporary.c_str(), path.c_str()) != 0)
     return failed(errno);
   isNamed = false;

@@ -19,11 +19,13 @@ public:
   const std::string &path() const { return name; }
   int64_t size() const; // of the .safetensors files
   size_t shards() const { return mappings.size(); }
+  const std::vector<std::string> &files() const { return paths; } // by shard
   // Whether it is an index and a path leads to one of the files that it joins.
   bool joins(const std::string &path) const;
   // In the order of their data, one shard after the other.
   const std::vector<TensorEntry> &tensors() const { return order; }
   const Metadata &metadata() const { return texts; }
+  const Metadata &metadata(size_t shard) const { return ofShards[shard]; }
   // That of the first shard that has such an entry; of none, none.
   const Metadata &metadataWith(const std::string &key) const;
   const TensorEntry *find(std::string_view tensor) const;
@@ -67,8 +69,10 @@ public:
   int64_t dataBytes() const { return file.size() - headerBytes; }
   // Goes on to the next tensor. A vector of bytes that got fewer than planned is so much shorter.
   void endTensor();
-  // After the last tensor, whose end is the file's: writes the header, then takes its place.
+  // After the last tensor, whose end is the file's: writes the header. Then the file can take its
+  // place, as an OutputFile.
   Status complete();
+  Status prepare() { return file.prepare(); }
   Status commit() { return file.commit(); }
 
 private:

@@ -5,6 +5,7 @@
 #include "kernels/quantize/StoredTransform.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 namespace rho::kernels {
@@ -32,6 +33,8 @@ public:
     std::vector<CheckpointWriter::Shard> plan = planned(keepsShards);
     if (Status distinct = checkNames(file.path(), plan); !distinct)
       return std::move(distinct.error());
+    if (Status complete = checkInputs(); !complete)
+      return std::move(complete.error());
     Result<CheckpointWriter> output = CheckpointWriter::create(to, std::move(plan));
     if (!output)
       return std::move(output.error());
@@ -71,13 +74,30 @@ private:
       else
         shard.tensors.push_back(tensor);
     }
-    Metadata kept = file.metadata();
-    std::erase_if(kept, [](const auto &entry) { // of another quantized file
-      return entry.first.starts_with(tensorKey) || entry.first.starts_with(transformKey);
-    });
-    for (CheckpointWriter::Shard &shard : plan)
-      shard.metadata.insert(kept.begin(), kept.end());
+    for (size_t i = 0; i < plan.size(); ++i) {
+      Metadata kept = keepsShards ? file.metadata(i) : file.metadata();
+      std::erase_if(kept, [](const auto &entry) { // of another quantized file
+        return entry.first.starts_with(tensorKey) || entry.first.starts_with(transformKey);
+      });
+      plan[i].metadata.insert(kept.begin(), kept.end());
+    }
     return plan;
+  }
+
+  // What can be known of the steps before the first tensor is encoded.
+  Status checkInputs() const {
+    for (size_t i = 0; i < chosen.size(); ++i) {
+      const TensorEntry &tensor = file.tensors()[i];
+      if (!chosen[i])
+        continue;
+      if (options.activations)
+        if (Result<dsl::MatrixView> inputs = inputsOf(tensor.name, tensor.shape[1]); !inputs)
+          return inputs.error();
+      if (options.steps.rotate)
+        if (auto rotation = Rotation::ofSize(tensor.shape[1], options.steps.rotate); !rotation)
+          return refused(tensor.name, rotation.error());
+    }
+    return Done{};
   }
 
   void planWeight(const TensorEntry &tensor, CheckpointWriter::Shard &shard) const {
@@ -142,10 +162,10 @@ private:
     }
     std::optional<Matrix> inputs;
     if (options.activations) {
-      Result<Matrix> found = inputsOf(name, view.k);
+      Result<dsl::MatrixView> found = inputsOf(name, view.k);
       if (!found)
         return std::move(found.error());
-      inputs = std::move(*found);
+      inputs = matrixOf(*found);
     }
     Result<EncodedLayer> layer =
         encodeLayer(matrixOf(view), inputs ? &*inputs : nullptr,
@@ -155,7 +175,7 @@ private:
     return layer;
   }
 
-  Result<Matrix> inputsOf(const std::string &name, int64_t k) const {
+  Result<dsl::MatrixView> inputsOf(const std::string &name, int64_t k) const {
     const SafetensorsFile &from = *options.activations;
     const TensorEntry *entry = from.find(name);
     if (!entry)
@@ -164,7 +184,7 @@ private:
     if (!view || view->k != k)
       return makeError(DiagId::activations_do_not_fit,
                        {name, from.path(), printExtents(*entry), std::to_string(k)});
-    return matrixOf(*view);
+    return *view;
   }
 
   Error refused(const std::string &name, const Error &reason) const {
@@ -189,6 +209,10 @@ Result<QuantizeFileSummary> quantizeFile(const std::string &from, const std::str
     return std::move(file.error());
   if (file->joins(to))
     return makeError(DiagId::output_is_shard, {to, from});
+  if (std::error_code missing; isShardIndex(to) && !std::filesystem::equivalent(from, to, missing))
+    for (const std::string &name : shardNames(to, file->shards()))
+      if (const std::string shard = besideIndex(to, name); file->joins(shard))
+        return makeError(DiagId::output_is_shard, {shard, from});
   Result<std::vector<bool>> chosen = chooseTensors(*file, options.tensors);
   if (!chosen)
     return std::move(chosen.error());

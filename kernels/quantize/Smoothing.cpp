@@ -22,6 +22,14 @@ Result<Matrix> changed(const Matrix &matrix, const SmoothingScales &scales, cons
   return out;
 }
 
+// Whether what is normal in f32 still is when factors were multiplied in.
+bool holdsScaled(const Matrix &matrix, const Matrix &scaled) {
+  for (size_t i = 0; i < matrix.values.size(); ++i)
+    if (std::isnormal(matrix.values[i]) && !std::isnormal(scaled.values[i]))
+      return false;
+  return true;
+}
+
 } // namespace
 
 Result<SmoothingScales> smoothingScales(const Matrix &weight, const Matrix &activation,
@@ -63,6 +71,8 @@ Result<SmoothingSearch> searchSmoothing(const Matrix &weight, const Matrix &acti
       scales = std::move(*found);
     }
     Result<Matrix> w = smoothWeight(weight, scales), x = smoothActivation(activation, scales);
+    if (step >= 0 && w && x && (!holdsScaled(weight, *w) || !holdsScaled(activation, *x)))
+      continue;
     if (options.rotation && w && x) {
       w = rotateInputs(*w, *options.rotation, options.threads);
       x = rotateInputs(*x, *options.rotation, options.threads);

@@ -36,6 +36,7 @@ struct SmoothingOptions {
   const Rotation *rotation = nullptr; // that follows smoothing
   unsigned threads = 0;
 };
+// Exponents whose factors bring numbers beyond f32, or out of its normal ones, are left out.
 // Errors: those of checkLayer, dsl::quantize and rotateInputs.
 Result<SmoothingSearch> searchSmoothing(const Matrix &weight, const Matrix &activation,
                                         const LayerFormats &formats,

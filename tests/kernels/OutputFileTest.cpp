@@ -26,6 +26,33 @@ TEST_F(OutputFileTest, TakesItsPlaceWhole) {
   EXPECT_EQ(filesThere(), 1u);
 }
 
+// What takes long and may fail is behind a file before it takes its place.
+TEST_F(OutputFileTest, IsWholeBesideItsPlaceWhenPrepared) {
+  std::string path = put("out", "old");
+  {
+    Result<OutputFile> file = OutputFile::create(path);
+    ASSERT_TRUE(file.ok() && file->append("new", 3).ok());
+    ASSERT_TRUE(file->prepare().ok());
+    EXPECT_EQ(contentOf(path), "old");
+    EXPECT_EQ(filesThere(), 2u);
+    ASSERT_TRUE(file->commit().ok());
+    EXPECT_EQ(contentOf(path), "new");
+    Result<OutputFile> dropped = OutputFile::create(path);
+    ASSERT_TRUE(dropped.ok() && dropped->prepare().ok());
+  }
+  EXPECT_EQ(contentOf(path), "new");
+  EXPECT_EQ(filesThere(), 1u);
+}
+
+TEST_F(OutputFileTest, NamesMayBeAsLongAsAnyFilesName) {
+  constexpr size_t longest = 255;
+  std::string path = folder + std::string(longest, 'a');
+  Result<OutputFile> file = OutputFile::create(path);
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE(file->append("new", 3).ok() && file->commit().ok());
+  EXPECT_EQ(contentOf(path), "new");
+}
+
 TEST_F(OutputFileTest, AKilledProcessLeavesNothing) {
   int nameless = open(folder.c_str(), O_WRONLY | O_TMPFILE, 0600);
   if (nameless < 0)

@@ -120,6 +120,19 @@ TEST_F(ShardedFileTest, isNotReplacedInPart) {
   EXPECT_EQ(error("in.safetensors.index.json", "in.safetensors.index.json"), "done");
 }
 
+// Nor by the shards of an index elsewhere whose names lead there.
+TEST_F(ShardedFileTest, isNotReplacedThroughLinks) {
+  putModel();
+  std::filesystem::create_directory(folder + "links");
+  const std::string shard = "in-00001-of-00002.safetensors", before = contentOf(folder + shard);
+  std::filesystem::create_symlink("../" + shard, folder + "links/" + shard);
+  EXPECT_EQ(error("in.safetensors.index.json", "links/in.safetensors.index.json"),
+            "error: 'links/in-00001-of-00002.safetensors' is one of the files that "
+            "'in.safetensors.index.json' joins, which would name tensors that are there no longer; "
+            "write an index or another file [output_is_shard]\n");
+  EXPECT_TRUE(contentOf(folder + shard) == before);
+}
+
 // Of shards that were quantized one by one each weight is of its own shard's format.
 TEST_F(ShardedFileTest, mayHaveAFormatForEachShard) {
   putModel();

@@ -66,6 +66,26 @@ TEST(Smoothing, NoneIsTakenWhereNothingIsGained) {
   EXPECT_EQ(search.best.factors, std::vector<float>(64, 1));
 }
 
+// Factors that no f32 holds the products of: none is always possible.
+TEST(Smoothing, FactorsThatLeaveTheRangeAreLeftOut) {
+  FormatPtr f32 = declared("format f { element: f32 value = element }");
+  for (float scale : {1e20F, 2e36F, 1e-37F}) {
+    Layer layer = syntheticLayer(4, 64, 4, 1);
+    for (float &w : layer.weight.values)
+      w *= scale;
+    SmoothingSearch search = must(searchSmoothing(layer.weight, layer.calibration,
+                                                  {f32, shipped("int4_token")}, {.steps = 4}));
+    for (const SmoothingSearch::Point &point : search.points)
+      EXPECT_TRUE(std::isfinite(point.error)) << scale;
+    const Matrix w = must(smoothWeight(layer.weight, search.best));
+    const Matrix x = must(smoothActivation(layer.calibration, search.best));
+    for (float value : w.values)
+      EXPECT_TRUE(std::isfinite(value)) << scale;
+    for (float value : x.values)
+      EXPECT_TRUE(value == 0 || std::isnormal(value)) << scale;
+  }
+}
+
 TEST(ChannelOrder, OutliersAreFoundAndComeFirst) {
   const int64_t k = 1024;
   for (uint64_t seed : {1, 2, 3}) {
