@@ -4,6 +4,7 @@
 #include "runtime/tool/Svg.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace rho::tool {
 
@@ -19,20 +20,23 @@ std::string barChart(const std::string &title, const std::string &axis,
   double largest = 0;
   size_t longest = 0;
   for (const Bar &bar : bars) {
-    largest = std::max(largest, bar.value);
-    longest = std::max(longest, bar.label.size());
+    if (std::isfinite(bar.value))
+      largest = std::max(largest, bar.value);
+    longest = std::max(longest, lettersOf(bar.label));
   }
   int labelWidth = 20 + letterWidth * static_cast<int>(longest);
   double scale = largest > 0 ? chartWidth / largest : 0;
   std::string svg = svgText(10, 20, "start", title) + svgText(labelWidth, 42, "start", axis);
   for (size_t i = 0; i < bars.size(); ++i) {
     double top = headHeight + static_cast<double>(i) * rowHeight;
-    double length = bars[i].value * scale;
+    const bool finite = std::isfinite(bars[i].value);
+    double length = finite ? bars[i].value * scale : chartWidth;
     svg += svgText(labelWidth - 8, top + 14, "end", bars[i].label);
     svg += "<rect x=\"" + std::to_string(labelWidth) + "\" y=\"" + fixedNumber(top + 3, 1) +
            "\" width=\"" + fixedNumber(length, 1) + "\" height=\"" + std::to_string(rowHeight - 6) +
            "\" fill=\"#4477aa\"/>\n";
-    svg += svgText(labelWidth + length + 6, top + 14, "start", fixedNumber(bars[i].value, 1));
+    svg += svgText(labelWidth + length + 6, top + 14, "start",
+                   finite ? fixedNumber(bars[i].value, 1) : "no error");
   }
   return svgDocument(labelWidth + chartWidth + valueWidth,
                      headHeight + rowHeight * static_cast<double>(bars.size()) + 10, svg);

@@ -3,6 +3,7 @@
 #include "runtime/CacheEntries.h"
 #include "runtime/cache/Bundle.h"
 #include "runtime/tool/Report.h"
+#include "runtime/tool/Table.h"
 #include "runtime/tool/Tool.h"
 
 #include <algorithm>
@@ -95,27 +96,6 @@ std::string timeText(std::filesystem::file_time_type time) {
   return text;
 }
 
-using Table = std::vector<std::vector<std::string>>;
-
-void printTable(const Table &rows) {
-  std::vector<size_t> widths;
-  for (const auto &row : rows)
-    for (size_t i = 0; i < row.size(); ++i) {
-      widths.resize(std::max(widths.size(), row.size()));
-      widths[i] = std::max(widths[i], row[i].size());
-    }
-  for (const auto &row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i) {
-      std::string cell = row[i].empty() ? "-" : row[i];
-      if (i + 1 < row.size())
-        cell.resize(widths[i] + 2, ' ');
-      line += cell;
-    }
-    std::fputs((line + "\n").c_str(), stdout);
-  }
-}
-
 } // namespace
 
 Result<CacheFolders> openCacheFolders(const Options &options) {
@@ -139,7 +119,7 @@ Result<int> cacheListCommand(const Options &options) {
   Result<std::unique_ptr<Parts>> parts = openPartsAlone(options);
   if (!parts)
     return parts.error();
-  Table table = {
+  std::vector<std::vector<std::string>> rows = {
       {"kind", "name", "problem", "target", "device", "made by", "size", "last use (UTC)", "key"}};
   for (Part *part : (*parts)->all()) {
     std::vector<cache::StoredEntry> entries = part->disk.entries();
@@ -149,17 +129,22 @@ Result<int> cacheListCommand(const Options &options) {
       if (read.missing) // by now
         continue;
       EntryLabel label = read.entry ? labelOf(*read.entry) : EntryLabel{};
-      table.push_back({read.entry ? std::string(name(label.kind)) : "damaged", label.name,
-                       label.problem, label.target, label.device,
-                       label.maker == generatorName() ? "this build" : "another build",
-                       byteCount(stored.bytes), timeText(stored.used), stored.key.substr(0, 16)});
+      rows.push_back({read.entry ? std::string(name(label.kind)) : "damaged", label.name,
+                      label.problem, label.target, label.device,
+                      !read.entry                      ? "-"
+                      : label.maker == generatorName() ? "this build"
+                                                       : "another build",
+                      byteCount(stored.bytes), timeText(stored.used), stored.key.substr(0, 16)});
     }
     printLine(part->name, part->folder() + ": " + std::to_string(entries.size()) + " of " +
                               byteCount(cache::bytesOf(entries)) + ", at most " +
                               byteCount(part->disk.options().limitBytes));
   }
-  if (table.size() > 1)
-    printTable(table);
+  for (std::vector<std::string> &row : rows)
+    for (std::string &cell : row)
+      cell = cell.empty() ? "-" : cell;
+  if (rows.size() > 1)
+    std::fputs(table(rows).c_str(), stdout);
   return success;
 }
 
@@ -291,12 +276,11 @@ Result<int> cacheImportCommand(const Options &options) {
     for (const std::string &key : count.keys)
       lost += part->disk.inspect(key).entry ? 0 : 1;
     complete = complete && lost == 0;
+    const bool tooLarge = lost > 0 && warnings.empty(); // they say what else is in the way
     printLine(part->name,
               std::to_string(count.imported) + " imported, " + std::to_string(count.there) +
-                  " were there" +
-                  (lost > 0 ? ", " + std::to_string(lost) + " are not kept: the limit is " +
-                                  byteCount(part->disk.options().limitBytes)
-                            : ""));
+                  " were there" + (lost > 0 ? ", " + std::to_string(lost) + " are not kept" : "") +
+                  (tooLarge ? ": the limit is " + byteCount(part->disk.options().limitBytes) : ""));
   }
   return complete ? success : failure;
 }

@@ -93,8 +93,8 @@ public:
         x = std::move(*read);
       }
       auto add = [&](const std::string &name, const auto &encoded) -> Status {
-        progress.update("comparing " + progressBar(done, total) + ", " + tensor.name + " in " +
-                        name);
+        progress.update("comparing " + progressBar(done, total) + ", " + dsl::visible(tensor.name) +
+                        " in " + name);
         Result<ErrorRow> row = compare(tensor, weight, x, encoded);
         if (!row)
           return row.error();

@@ -1,5 +1,6 @@
 #include "runtime/tool/ErrorReport.h"
 
+#include "dsl/Findings.h"
 #include "runtime/tool/BarChart.h"
 #include "runtime/tool/Csv.h"
 #include "runtime/tool/Report.h"
@@ -71,7 +72,7 @@ std::string errorTable(const std::vector<ErrorRow> &rows) {
                                                   "sqnr dB", "max error", "lost groups", "cosine",
                                                   "output error"}};
   for (const ErrorRow &row : rows)
-    cells.push_back({row.tensor, row.format, exactNumber(row.error.bitsPerWeight()),
+    cells.push_back({dsl::visible(row.tensor), row.format, exactNumber(row.error.bitsPerWeight()),
                      exactNumber(row.error.meanSquaredError()),
                      fixedNumber(row.error.sqnrDecibels(), 2), exactNumber(row.error.largest),
                      std::to_string(row.lost.lost), fixedNumber(row.error.cosine(), 6),
@@ -84,7 +85,7 @@ std::string errorCsv(const std::vector<ErrorRow> &rows) { return csv(errorColumn
 std::string errorPlot(const std::vector<ErrorRow> &rows) {
   std::vector<Bar> bars;
   for (const ErrorRow &row : rows)
-    if (double ratio = row.error.sqnrDecibels(); std::isfinite(ratio))
+    if (double ratio = row.error.sqnrDecibels(); !std::isnan(ratio))
       bars.push_back({row.tensor + " " + row.format, std::max(ratio, 0.0)});
   return barChart("Signal to quantization noise of weights", "dB", bars);
 }

@@ -1,9 +1,13 @@
 #include "runtime/tool/Options.h"
 
 #include "dsl/Findings.h"
+#include "kernels/ShardIndex.h"
+#include "kernels/TensorHeader.h"
 #include "runtime/CacheEntries.h"
 
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <filesystem>
 
 namespace rho::tool {
@@ -126,23 +130,23 @@ constexpr OptionSpec options[] = {
     {"--k", Kind::Count, "K", verifying, true, "columns of both operands, at most (default 4000)"},
     {"--m", Kind::Counts, "M,...", plan, false,
      "rows of the activations (default those of the model)"},
-    {"--policy", Kind::Text, "FILE", plan, false,
+    {"--policy", Kind::Input, "FILE", plan, false,
      "candidates and rules (JSON; default what the model names)"},
     {"--gemm", Kind::Text, "NAME", run | compile | bench | tune | verifying | warm | explain, true,
      "which gemm of the file, if it declares several"},
-    {"--device", Kind::Text, "DEVICE", run | bench | tune | verifying | warm | probing, true,
+    {"--device", Kind::Input, "DEVICE", run | bench | tune | verifying | warm | probing, true,
      "auto (the first GPU, else the emulator), cuda, cuda:I, or emulated: a target such as sm_80, "
      "a device of 'rho devices', FILE.rho that describes one"},
-    {"--device", Kind::Text, "DEVICE", compile | explain | plan, true,
+    {"--device", Kind::Input, "DEVICE", compile | explain | plan, true,
      "the device to plan for: as of 'rho run' (default of explain and plan auto, of compile "
      "--target)"},
     {"--target", Kind::Text, "TARGET", compile, true,
      "the architecture to compile for (default sm_80)"},
-    {"--weights", Kind::Text, "FILE", run, false,
+    {"--weights", Kind::Input, "FILE", run, false,
      "n x k numbers from FILE.npy or FILE.safetensors[:NAME] (default synthetic)"},
-    {"--activations", Kind::Text, "FILE", run, false,
+    {"--activations", Kind::Input, "FILE", run, false,
      "m x k numbers from FILE.npy or FILE.safetensors[:NAME] (default synthetic)"},
-    {"--output", Kind::Text, "FILE", run, false,
+    {"--output", Kind::Output, "FILE", run, false,
      "write the output to FILE.npy or FILE.safetensors"},
     {"--seed", Kind::Seed, "S", run | bench | tune | verifying, false,
      "of synthetic numbers and random shapes (default 1)"},
@@ -160,12 +164,12 @@ constexpr OptionSpec options[] = {
      "the stage to print (default ptx)"},
     {"--from", Kind::Choice, "rho|tile|llvm", compile, true,
      "FILE is the printed text of this stage"},
-    {"--plan", Kind::Text, "FILE", compile, true, "follow this printed plan"},
-    {"--format", Kind::Text, "FORMAT", quantize, false,
+    {"--plan", Kind::Input, "FILE", compile, true, "follow this printed plan"},
+    {"--format", Kind::Input, "FORMAT", quantize, false,
      "FILE.rho[:NAME], or the name of a shipped format"},
-    {"--format", Kind::Texts, "FORMAT", error, false,
+    {"--format", Kind::Inputs, "FORMAT", error, false,
      "FILE.rho[:NAME], or the name of a shipped format; may be given several times"},
-    {"--quantized", Kind::Texts, "FILE", error, false,
+    {"--quantized", Kind::Inputs, "FILE", error, false,
      "what rho quantize made of FILE.safetensors; may be given several times"},
     {"--only", Kind::Texts, "GLOB", quantize | error, false,
      "the weights whose names match, such as 'model.layers.*'; may be given several times"},
@@ -173,7 +177,7 @@ constexpr OptionSpec options[] = {
      "not those that match; may be given several times"},
     {"--threads", Kind::Count, "COUNT", quantize, false,
      "the output does not depend on it (default one for each core)"},
-    {"--activations", Kind::Text, "FILE", quantize | error, false,
+    {"--activations", Kind::Input, "FILE", quantize | error, false,
      "m x k inputs of weights, by the names of these, from FILE.safetensors"},
     {"--activation-format", Kind::Text, "FORMAT", quantize, false,
      "of the inputs when the layers run: what --smooth and --refine reckon with"},
@@ -185,22 +189,22 @@ constexpr OptionSpec options[] = {
      "put channels with outliers first, and count blocks of BLOCK channels without"},
     {"--refine", Kind::Flag, "", quantize, false,
      "lower the errors of the outputs by other scales and codes"},
-    {"-o", Kind::Text, "FILE", quantize, false, "the quantized file; may be the input"},
-    {"-o", Kind::Text, "FILE", compile, false, "write to FILE instead of standard output"},
-    {"--csv", Kind::Text, "FILE", bench | tune | verifying | plan | error, false,
+    {"-o", Kind::Output, "FILE", quantize, false, "the quantized file; may be the input"},
+    {"-o", Kind::Output, "FILE", compile, false, "write to FILE instead of standard output"},
+    {"--csv", Kind::Output, "FILE", bench | tune | verifying | plan | error, false,
      "write the table to FILE as well"},
-    {"--measured", Kind::Text, "FILE", tune, false,
+    {"--measured", Kind::Output, "FILE", tune, false,
      "write every candidate with its predicted and its measured time to FILE (CSV)"},
     {"--warm", Kind::Flag, "", explain | plan, false,
      "predict launches repeated on the same operands: L2 has what fits there"},
-    {"--plot", Kind::Text, "FILE", explain, false,
+    {"--plot", Kind::Output, "FILE", explain, false,
      "draw the predicted time of each placement against m to FILE (SVG)"},
     {"--gemm", Kind::Text, "NAME", plan, false,
      "this candidate for all layers, whatever rules say"},
-    {"--plot", Kind::Text, "FILE", plan, false,
+    {"--plot", Kind::Output, "FILE", plan, false,
      "draw the predicted speed-ups over f16 against m to FILE (SVG)"},
-    {"--plot", Kind::Text, "FILE", error, false, "draw the signal to noise ratios to FILE (SVG)"},
-    {"--plot", Kind::Text, "FILE", bench, false,
+    {"--plot", Kind::Output, "FILE", error, false, "draw the signal to noise ratios to FILE (SVG)"},
+    {"--plot", Kind::Output, "FILE", bench, false,
      "draw the kernels' bandwidth, speed or speed-ups to FILE (SVG)"},
 };
 
@@ -254,6 +258,9 @@ std::string objection(const OptionSpec &spec, std::string_view value) {
     return {};
   case Kind::Text:
   case Kind::Texts:
+  case Kind::Input:
+  case Kind::Inputs:
+  case Kind::Output:
     return value.empty() ? "text is needed" : "";
   case Kind::Choice: {
     std::vector<std::string> known;
@@ -304,24 +311,69 @@ std::span<const OptionSpec> optionTable() { return options; }
 static bool isSameFile(const std::string &a, const std::string &b) {
   std::error_code ignored;
   bool holds = std::filesystem::is_regular_file(a, ignored) || !std::filesystem::exists(a, ignored);
-  return holds && (a == b || std::filesystem::equivalent(a, b, ignored));
+  auto spelled = [&](const std::string &path) {
+    return std::filesystem::absolute(path, ignored).lexically_normal();
+  };
+  return holds && (spelled(a) == spelled(b) || std::filesystem::equivalent(a, b, ignored));
+}
+
+Status Options::keeps(const std::vector<std::string> &read) const {
+  for (const auto &[option, files] : values)
+    if (findOption(chosen, option)->kind == Kind::Output)
+      for (const std::string &file : read)
+        if (isSameFile(files[0], file))
+          return makeError(DiagId::option_conflict,
+                           {option, dsl::shown(file), "it would write over what is read"});
+  return Done{};
 }
 
 std::optional<Error> Options::lostFile() const {
-  constexpr std::string_view written[] = {"-o", "--csv", "--measured", "--plot"};
-  for (const std::string_view *name = std::begin(written); name != std::end(written); ++name) {
-    if (!has(*name))
-      continue;
-    const std::string file = text(*name);
-    for (const std::string_view *other = name + 1; other != std::end(written); ++other)
-      if (has(*other) && isSameFile(file, text(*other)))
-        return makeError(DiagId::option_conflict, {std::string(*name), std::string(*other),
-                                                   "both write " + dsl::shown(file)});
-    bool replaces = chosen == Command::Quantize && *name == "-o";
-    for (const std::string &input : positional)
-      if (!replaces && isSameFile(file, input))
+  struct File {
+    std::string option, name; // option: what it is named by, in messages
+  };
+  std::vector<File> read, written;
+  auto addRead = [&](const std::string &option, const std::string &name) {
+    for (const std::string &file : {name, name.substr(0, name.rfind(':'))}) {
+      if (std::error_code ignored; !std::filesystem::is_regular_file(file, ignored))
+        continue;
+      read.push_back({option, file});
+      if (kernels::isShardIndex(file))
+        if (auto joined = kernels::readShardIndex(file)) // else its reader says why
+          for (const auto &[tensor, shard] : *joined)
+            if (read.back().name != kernels::besideIndex(file, shard))
+              read.push_back({option, kernels::besideIndex(file, shard)});
+    }
+  };
+  for (const std::string &file : positional) {
+    read.push_back({file, file});
+    addRead(file, file);
+  }
+  for (const auto &[name, all] : values) {
+    const Kind kind = findOption(chosen, name)->kind;
+    for (const std::string &value : all) {
+      if (kind == Kind::Output)
+        written.push_back({name, value});
+      if (kind == Kind::Input || kind == Kind::Inputs)
+        addRead(name, value);
+    }
+  }
+  for (size_t i = 0; i < written.size(); ++i) {
+    const auto &[option, file] = written[i];
+    for (size_t j = i + 1; j < written.size(); ++j)
+      if (isSameFile(file, written[j].name))
         return makeError(DiagId::option_conflict,
-                         {std::string(*name), input, "it would write over what is read"});
+                         {option, written[j].option, "both write " + dsl::shown(file)});
+    for (const File &input : read) {
+      const bool replaces = // which it may, or says itself what of
+          chosen == Command::Quantize && option == "-o" && !input.option.starts_with("--");
+      if (!replaces && isSameFile(file, input.name))
+        return makeError(DiagId::option_conflict,
+                         {option, input.option, "it would write over what is read"});
+    }
+    const std::string folder = std::filesystem::path(file).parent_path().string();
+    if (std::error_code error; !folder.empty() && !std::filesystem::exists(folder, error))
+      return makeError(DiagId::file_not_writable,
+                       {dsl::shown(file), std::strerror(error ? error.value() : ENOENT)});
   }
   return std::nullopt;
 }
@@ -382,7 +434,7 @@ Result<Options> Options::parse(std::span<const std::string> arguments) {
     if (std::string what = objection(*spec, value); !what.empty())
       return makeError(DiagId::bad_option_value, {name, dsl::shown(value), what});
     std::vector<std::string> &all = result.values[name];
-    if (!all.empty() && spec->kind != Kind::Texts)
+    if (!all.empty() && spec->kind != Kind::Texts && spec->kind != Kind::Inputs)
       return makeError(DiagId::option_twice, {name});
     all.push_back(std::move(value));
   }

@@ -52,6 +52,9 @@ struct OptionSpec {
     Flag,   // no value
     Text,   // any text
     Texts,  // the same, may be given several times
+    Input,  // a file that is read, perhaps with :NAME behind it, or a name of another kind
+    Inputs, // the same, may be given several times
+    Output, // the name of a file that is written
     Choice, // one of `value`, separated by '|'
     Count,  // a whole number, at least 1
     Counts, // counts separated by commas
@@ -91,8 +94,12 @@ public:
   std::vector<int64_t> counts(std::string_view name, std::vector<int64_t> otherwise = {}) const;
   std::vector<std::pair<int64_t, int64_t>> pairs(std::string_view name) const;
 
+  // That no output would replace one of these files, which are read besides those that the command
+  // line names. Errors: option_conflict.
+  Status keeps(const std::vector<std::string> &read) const;
+
 private:
-  // An output that would replace an input or another output.
+  // An output that would replace an input or another output, or has no place.
   std::optional<Error> lostFile() const;
 
   Command chosen = Command::Help;

@@ -62,6 +62,8 @@ Result<Choice> readChoice(const Options &options, const std::string &path, const
   if (policyPath.empty() && files.empty() && !model.policy.empty())
     policyPath = besides(path, model.policy);
   if (!policyPath.empty()) {
+    if (Status kept = options.keeps({policyPath}); !kept)
+      return kept.error();
     Result<std::string> text = readText(policyPath);
     if (!text)
       return text.error();
@@ -270,6 +272,12 @@ std::string plotOf(const Model &model, const ModelPlan &plan, const compiler::De
   return lineCharts({figure});
 }
 
+std::vector<int64_t> ascending(std::vector<int64_t> numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
+}
+
 } // namespace
 
 Result<int> planCommand(const Options &options) {
@@ -283,7 +291,7 @@ Result<int> planCommand(const Options &options) {
   if (!model)
     return model.error();
   if (options.has("--m"))
-    model->m = options.counts("--m");
+    model->m = ascending(options.counts("--m"));
   Result<Choice> choice = readChoice(options, path, *model);
   if (!choice)
     return choice.error();

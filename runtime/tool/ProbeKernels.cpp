@@ -6,6 +6,14 @@
 
 namespace rho::tool {
 
+// Source: PTX ISA, release notes.
+std::string ptxHeader(const std::string &target) {
+  const char *version = target.starts_with("sm_8") && target != "sm_89" ? "7.1"
+                        : target.starts_with("sm_12")                   ? "8.7"
+                                                                        : "8.4";
+  return ".version " + std::string(version) + "\n.target " + target + "\n.address_size 64\n";
+}
+
 namespace {
 
 using Class = dsl::InstructionClass;
@@ -14,14 +22,6 @@ using Class = dsl::InstructionClass;
 constexpr int chains = 8, rounds = 16;
 
 std::string str(int value) { return std::to_string(value); }
-
-// What the target's instructions need (PTX ISA, release notes).
-std::string header(const std::string &target) {
-  const char *version = target.starts_with("sm_8") && target != "sm_89" ? "7.1"
-                        : target.starts_with("sm_12")                   ? "8.7"
-                                                                        : "8.4";
-  return ".version " + std::string(version) + "\n.target " + target + "\n.address_size 64\n";
-}
 
 std::string list(const std::string &prefix, int first, int count) {
   std::string text;
@@ -43,7 +43,7 @@ const char *const declarations = R"(
 // 32-bit registers that every thread stores.
 std::string kernel(const std::string &target, int threads, int64_t sharedBytes,
                    const std::string &before, const std::string &body, const std::string &results) {
-  std::string text = header(target);
+  std::string text = ptxHeader(target);
   if (sharedBytes > 0)
     text += ".extern .shared .align 1024 .b8 shared[];\n";
   text += ".visible .entry probe(.param .u64 out, .param .u32 turns, .param .u32 seed)\n.maxntid " +
@@ -237,7 +237,7 @@ std::optional<ProbeKernel> wgmmaProbe(const std::string &type, const std::string
 }
 
 ProbeReadKernel readProbe(const std::string &target) {
-  std::string text = header(target) +
+  std::string text = ptxHeader(target) +
                      ".visible .entry probe(.param .u64 out, .param .u32 turns, .param .u32 steps, "
                      ".param .u64 from)\n.maxntid " +
                      str(ProbeReadKernel::threads) + R"(, 1, 1

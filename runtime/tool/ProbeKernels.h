@@ -8,6 +8,9 @@
 
 namespace rho::tool {
 
+// The first lines of a file: the version of PTX that the target's instructions need, the target.
+std::string ptxHeader(const std::string &target);
+
 // Entry `probe(out, turns, seed)`, pointer and two 32-bit integers; `turns` turns of a loop without
 // memory accesses but to shared memory. out: 8 bytes for each CTA, the SM's cycles from the first
 // to the last turn, then 4 bytes for each thread.

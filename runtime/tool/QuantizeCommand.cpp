@@ -82,7 +82,7 @@ Result<int> quantizeCommand(const Options &options) {
     task.metadata[kernels::versionKey] = RHO_VERSION;
     task.threads = static_cast<unsigned>(options.count("--threads").value_or(0));
     task.progress = [&](int64_t done, int64_t total, const std::string &name) {
-      progress.update("quantizing " + progressBar(done, total) + ", " + name);
+      progress.update("quantizing " + progressBar(done, total) + ", " + dsl::visible(name));
     };
     return kernels::quantizeFile(*from, to, task);
   }();

@@ -11,6 +11,20 @@
 
 namespace rho::tool {
 
+static bool goesOn(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
+
+size_t lettersOf(std::string_view text) {
+  return text.size() - static_cast<size_t>(std::count_if(text.begin(), text.end(), goesOn));
+}
+
+// Of the first letters of a text, so many at most.
+static size_t bytesOfLetters(std::string_view text, size_t letters) {
+  size_t bytes = 0;
+  while (bytes < text.size() && (goesOn(text[bytes]) || letters-- > 0))
+    ++bytes;
+  return bytes;
+}
+
 std::string fixedNumber(double value, int digits) {
   char text[400];
   std::snprintf(text, sizeof text, "%.*f", digits, value);
@@ -107,7 +121,7 @@ Progress::Progress(std::string what) {
       std::string line = state->what + " ..." + time;
       winsize window{};
       if (ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 0)
-        line.resize(std::min<size_t>(line.size(), window.ws_col - 1));
+        line.resize(bytesOfLetters(line, window.ws_col - 1U));
       std::fprintf(stderr, "\r\033[K%s", line.c_str());
       state->changed = false;
       state->wake.wait_for(lock, std::chrono::seconds(1),

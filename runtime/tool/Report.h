@@ -12,6 +12,9 @@
 
 namespace rho::tool {
 
+// The letters of a UTF-8 text, taken to be equally wide.
+size_t lettersOf(std::string_view text);
+
 // 3 significant digits and no exponent for usual sizes: 0.00123, 1.23, 123, 12345.
 std::string shortNumber(double value);
 std::string numberOrNone(const std::optional<double> &value); // shortNumber(), or an empty text

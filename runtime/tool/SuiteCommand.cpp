@@ -178,10 +178,8 @@ Result<SuiteRow> Suite::measureGemm(const std::string &name, const Gemm &gemm) {
       return gemm.quantizeActivations(all->ready.activations, all->input.x, all->input.type,
                                       row.shape.k, stream);
     });
-    if (quantize)
+    if (quantize) // else the host quantizes, which no graph captures; the gemm's own time stands
       row.quantize = quantize->microseconds;
-    else
-      complain(quantize.error()); // the host quantizes here; the gemm's own time stands
   }
   return row;
 }

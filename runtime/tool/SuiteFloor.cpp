@@ -3,6 +3,7 @@
 #include "compiler/Targets.h"
 #include "runtime/Handles.h"
 #include "runtime/tool/Bench.h"
+#include "runtime/tool/ProbeKernels.h"
 
 namespace rho::tool {
 
@@ -41,7 +42,7 @@ std::string readPtx(const std::string &target, bool dependent) {
              "}, [%address];\n";
   }
   std::string thread = std::to_string(ReadKernel::threads);
-  return ".version 8.0\n.target " + target + "\n.address_size 64\n.visible .entry " + entry +
+  return ptxHeader(target) + ".visible .entry " + entry +
          "(.param .u64 data, .param .u64 words, .param .u32 count)\n.reqntid " + thread + R"(
 .maxnreg 64
 {

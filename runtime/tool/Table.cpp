@@ -1,5 +1,7 @@
 #include "runtime/tool/Table.h"
 
+#include "runtime/tool/Report.h"
+
 #include <algorithm>
 #include <charconv>
 #include <string_view>
@@ -25,7 +27,7 @@ std::string table(const std::vector<std::vector<std::string>> &rows) {
     widths.resize(rows[r].size());
     numbers.resize(rows[r].size(), true);
     for (size_t c = 0; c < rows[r].size(); ++c) {
-      widths[c] = std::max(widths[c], rows[r][c].size());
+      widths[c] = std::max(widths[c], lettersOf(rows[r][c]));
       numbers[c] = numbers[c] && (r == 0 || isNumber(rows[r][c]));
     }
   }
@@ -33,7 +35,7 @@ std::string table(const std::vector<std::vector<std::string>> &rows) {
   for (const std::vector<std::string> &row : rows) {
     std::string line;
     for (size_t c = 0; c < row.size(); ++c) {
-      std::string space(widths[c] - row[c].size(), ' ');
+      std::string space(widths[c] - lettersOf(row[c]), ' ');
       line += (c ? "  " : "") + (numbers[c] ? space + row[c] : row[c] + space);
     }
     line.erase(line.find_last_not_of(' ') + 1);

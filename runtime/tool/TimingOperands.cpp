@@ -158,6 +158,8 @@ Result<const dsl::QuantizedMatrix *> TimingOperands::codes(const Gemm &gemm) {
   const compiler::WeightLayout &layout = gemm.impl().image().weight;
   std::string key = dsl::printWithParts(*format) + " " + std::to_string(sliceOf(layout).n) + " x " +
                     std::to_string(layout.k);
+  if (layout.residual) // how much of it is stored depends on all rows
+    key += " of " + std::to_string(layout.n);
   if (key == sliceKey)
     return &slice;
   sliceKey.clear();

@@ -9,6 +9,7 @@
 #include "runtime/tool/Verify.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <sstream>
 
@@ -29,6 +30,15 @@ std::vector<int64_t> spreadRows(int64_t m) {
   for (int64_t i = 0; i < mostRows; ++i)
     rows.insert(i * (m - 1) / (mostRows - 1));
   return {rows.begin(), rows.end()};
+}
+
+// Whether the codes of a row depend on other rows.
+bool rowsShare(const dsl::Format &format) {
+  return format.hasParts() || std::any_of(format.components.begin(), format.components.end(),
+                                          [](const dsl::Component &component) {
+                                            return component.extent == dsl::Extent::Tensor ||
+                                                   component.rows > 1;
+                                          });
 }
 
 // Those rows of x [m][k], in the gemm's activation format.
@@ -156,10 +166,21 @@ Result<ExpectedRows> ExpectedRows::create(const Device &device, const Gemm &gemm
   ExpectedRows expected;
   expected.rows = spreadRows(gemm.shape().m);
   expected.columns = slice.rows;
-  Result<dsl::QuantizedMatrix> activation = quantizeRows(device, gemm, x, expected.rows);
+  std::vector<int64_t> quantized = expected.rows;
+  if (rowsShare(*gemm.impl().activation())) {
+    quantized.resize(static_cast<size_t>(gemm.shape().m));
+    std::iota(quantized.begin(), quantized.end(), 0);
+  }
+  Result<dsl::QuantizedMatrix> activation = quantizeRows(device, gemm, x, quantized);
   if (!activation)
     return activation.error();
-  kernels::ReferenceOutput exact = kernels::reference(*activation, slice);
+  std::vector<kernels::Sample> samples;
+  for (int64_t row : expected.rows) {
+    const auto place = std::lower_bound(quantized.begin(), quantized.end(), row);
+    for (int64_t column = 0; column < slice.rows; ++column)
+      samples.push_back({place - quantized.begin(), column});
+  }
+  kernels::SampleOutput exact = kernels::referenceAt(*activation, slice, samples);
   expected.y = std::move(exact.y);
   expected.magnitude = std::move(exact.magnitude);
   return expected;

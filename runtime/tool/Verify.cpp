@@ -140,6 +140,12 @@ Comparison verify(const dsl::Gemm &gemm, const compiler::Plan &plan,
 
 int64_t differingCodes(const dsl::QuantizedMatrix &a, const dsl::QuantizedMatrix &b) {
   std::atomic<int64_t> differing = 0;
+  if (!a.parts.empty()) // whose codes count where a block is stored in them
+    parallelFor(a.rows, [&](int64_t row) {
+      const std::vector<double> x = a.rowValues(row), y = b.rowValues(row);
+      for (size_t i = 0; i < x.size(); ++i)
+        differing += x[i] != y[i] && !(std::isnan(x[i]) && std::isnan(y[i]));
+    });
   for (size_t c = 0; c < a.components.size(); ++c) {
     const dsl::CodeArray &x = a.components[c];
     const dsl::CodeArray &y = b.components[c];

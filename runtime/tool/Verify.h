@@ -41,7 +41,7 @@ Comparison verify(const dsl::Gemm &gemm, const compiler::Plan &plan,
                   const dsl::QuantizedMatrix &activation, const dsl::QuantizedMatrix &weight,
                   const dsl::MatrixView &output, VerifyMode mode, compiler::Summing by);
 
-// Codes that differ between two matrices of one format.
+// Codes that differ between two matrices of one format; of one with parts, numbers.
 int64_t differingCodes(const dsl::QuantizedMatrix &a, const dsl::QuantizedMatrix &b);
 
 } // namespace rho::tool

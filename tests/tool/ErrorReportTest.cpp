@@ -54,7 +54,8 @@ TEST(ErrorReportTest, tableCsvAndPlotSayTheSame) {
             "a,f,2,2,4.5,1,10,1,7,1.000000000,0.2\n"
             "a,exact,2,2,4.5,0,inf,0,0,1.000000000,\n");
   EXPECT_THAT(errorPlot(rows), HasSubstr(">a f<"));
-  EXPECT_EQ(errorPlot(rows).find("exact"), std::string::npos);
+  EXPECT_THAT(errorPlot(rows), HasSubstr(">a exact<"));
+  EXPECT_THAT(errorPlot(rows), HasSubstr(">no error<"));
 }
 
 // Names of tensors are any text: a reader of CSV or XML gets it back, or a character that says that
@@ -64,6 +65,15 @@ TEST(ErrorReportTest, namesMayHoldAnything) {
   EXPECT_THAT(errorCsv(rows), HasSubstr("\n\"a\rb,\"\"\",f,"));
   rows[0].tensor = "a]]>\x01<&\xff\xc3\xa9";
   EXPECT_THAT(errorPlot(rows), HasSubstr(">a]]&gt;\xEF\xBF\xBD&lt;&amp;\xEF\xBF\xBD\xc3\xa9 f<"));
+}
+
+TEST(ErrorReportTest, namesKeepTheTableInShape) {
+  kernels::EncodingError exact{.numbers = 4, .storedBits = 128, .squares = 4, .valueSquares = 4};
+  std::vector<ErrorRow> rows = {{"a\n\x1b[31m", "f32", 1, 4, exact, {}, {}},
+                                {"\xe5\x90\x8d", "f32", 1, 4, exact, {}, {}}};
+  const std::string text = errorTable(rows);
+  EXPECT_NE(text.find("\na\\x0a\\x1b[31m  f32"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n\xe5\x90\x8d" + std::string(14, ' ') + "f32"), std::string::npos) << text;
 }
 
 } // namespace

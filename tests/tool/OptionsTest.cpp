@@ -249,9 +249,46 @@ TEST(OptionsTest, outputsReplaceNoInputAndNoOtherOutput) {
             "[option_conflict]\n");
   EXPECT_EQ(parseError({"quantize", "m.safetensors", "--format", "nvfp4", "-o", "m.safetensors"}),
             "parsed");
+  // Files that options name, too, with a tensor's name behind them or without.
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  auto conflict = [](const std::string &output, const std::string &input) {
+    return "error: " + output + " and " + input +
+           " do not go together: it would write over what is read [option_conflict]\n";
+  };
+  EXPECT_EQ(parseError({"quantize", "m", "--format", "nvfp4", "--activations", self, "-o", self}),
+            conflict("-o", "--activations"));
+  EXPECT_EQ(parseError({"run", "m", "--weights", self + ":a", "--output", self}),
+            conflict("--output", "--weights"));
+  EXPECT_EQ(parseError({"plan", "m", "--policy", self, "--csv", self}),
+            conflict("--csv", "--policy"));
+  EXPECT_EQ(parseError({"error", "m", "--quantized", "q", "--quantized", self, "--plot", self}),
+            conflict("--plot", "--quantized"));
   EXPECT_EQ(
       parseError({"error", "m", "--format", "nvfp4", "--csv", "/dev/null", "--plot", "/dev/null"}),
       "parsed");
+}
+
+TEST(OptionsTest, outputsReplaceNoShardAndHaveAFolder) {
+  std::string folder = testing::TempDir() + "rho-options-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string index = folder + "/m.safetensors.index.json", shard = folder + "/a.safetensors";
+  std::ofstream(index) << R"({"metadata": {}, "weight_map": {"w": "a.safetensors"}})";
+  std::ofstream(shard) << "numbers";
+  EXPECT_EQ(parseError({"error", index, "--format", "nvfp4", "--csv", shard}),
+            "error: --csv and " + index +
+                " do not go together: it would write over what is read [option_conflict]\n");
+  EXPECT_EQ(parseError({"run", "g.rho", "--weights", index + ":w", "--output", shard}),
+            "error: --output and --weights do not go together: it would write over what is read "
+            "[option_conflict]\n");
+  EXPECT_EQ(parseError({"quantize", index, "--format", "nvfp4", "-o", index}), "parsed");
+  EXPECT_EQ(parseError({"error", "m", "--format", "nvfp4", "--csv", "a", "--plot", "./a"}),
+            "error: --csv and --plot do not go together: both write a [option_conflict]\n");
+  EXPECT_EQ(parseError({"error", "m", "--format", "nvfp4", "--csv", "/none/a"}),
+            "error: '/none/a' cannot be written: No such file or directory [file_not_writable]\n");
+  const Options plan = *Options::parse(std::vector<std::string>{"plan", "m.json", "--csv", shard});
+  EXPECT_TRUE(plan.keeps({index}));
+  EXPECT_FALSE(plan.keeps({index, shard}));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(FilesTest, writingKeepsPermissionsAndLinks) {

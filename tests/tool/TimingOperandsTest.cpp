@@ -85,6 +85,23 @@ gemm g { weight: w activation: a output: f16
   }
 }
 
+// A weight with fewer rows behind one with more of the same slice: its own blocks, which its budget
+// has room for.
+TEST(TimingOperandsTest, blocksOfAResidualAreThoseOfTheirWeight) {
+  Device device = Device::emulated("sm_80").value();
+  TimingOperands operands(device, 4);
+  int64_t stored[2] = {};
+  for (int i = 0; i < 2; ++i) {
+    Gemm gemm = compiled(device, "mosaic_channel_int8", {1, i == 0 ? 512 : 300, 2048});
+    const dsl::QuantizedMatrix &codes = **operands.codes(gemm);
+    ASSERT_EQ(codes.rows, 256);
+    for (int64_t block = 0; block < codes.choice.size(); ++block)
+      stored[i] += static_cast<int64_t>(codes.choice.get(block));
+    ASSERT_TRUE(packRepeated(gemm.impl().image().weight, codes));
+  }
+  EXPECT_LT(stored[1], stored[0]);
+}
+
 // Where a part is the whole: what packing gives.
 TEST(TimingOperandsTest, aSmallWeightIsPackedAsItIs) {
   Device device = Device::emulated("sm_80").value();

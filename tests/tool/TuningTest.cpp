@@ -50,6 +50,15 @@ TEST_F(ExpectedRowsTest, rightResultsPass) {
     }
 }
 
+// Which part stores a block, and a scale of the tensor, depend on rows that are not compared.
+TEST_F(ExpectedRowsTest, codesThatDependOnAllRowsAreThoseOfAllRows) {
+  for (const char *name : {"comet_w4ax", "fp8_tensor_fp8_tensor"}) {
+    SCOPED_TRACE(name);
+    Status status = check(compiled(name, {40, 300, 1280}), 1);
+    EXPECT_TRUE(status) << status.error().str();
+  }
+}
+
 TEST_F(ExpectedRowsTest, anotherWeightFails) {
   Status status = check(compiled("int4_g128_int8", {1, 300, 256}), 2);
   ASSERT_FALSE(status);

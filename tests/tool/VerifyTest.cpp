@@ -4,6 +4,7 @@
 #include "dsl/Module.h"
 #include "kernels/Reference.h"
 #include "kernels/Synthetic.h"
+#include "runtime/Handles.h"
 
 #include <gtest/gtest.h>
 
@@ -145,6 +146,24 @@ TEST_F(VerifyTest, differingCodesAreCounted) {
   other.components[0].set(7, other.components[0].get(7) ^ 1);
   other.components[1].set(3, other.components[1].get(3) ^ 1);
   EXPECT_EQ(differingCodes(weight, other), 2);
+}
+
+// Of a partition those count whose block is stored in the part.
+TEST_F(VerifyTest, differingNumbersOfPartsAreCounted) {
+  Module module = *Module::load(std::string(RHO_SOURCE_DIR) + "/kernels/gemms/comet_w4ax.rho");
+  auto format = std::make_shared<const dsl::Format>(module.impl().module.gemms[0].activation);
+  constexpr int64_t rows = 2, columns = 512;
+  std::vector<float> x = kernels::syntheticActivation(rows, columns, 1);
+  dsl::MatrixView view{x.data(), dsl::MatrixView::Type::F32, rows, columns, columns};
+  const dsl::QuantizedMatrix codes = dsl::quantize(format, view, false).value();
+  dsl::QuantizedMatrix other = codes;
+  EXPECT_EQ(differingCodes(codes, other), 0);
+  const size_t chosen = codes.choice.get(0), unused = 1 - chosen;
+  for (size_t part : {chosen, unused}) {
+    dsl::CodeArray &elements = other.parts[part].components[0];
+    elements.set(columns + 7, elements.get(columns + 7) ^ 1);
+    EXPECT_EQ(differingCodes(codes, other), 1);
+  }
 }
 
 } // namespace
