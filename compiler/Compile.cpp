@@ -224,6 +224,13 @@ void addOperandRange(const dsl::Format &weight, const PlacedGemm &placed, Operan
         inside[static_cast<size_t>(use.component)] = false;
         range.outside.push_back(static_cast<uint8_t>(use.component));
       }
+  // What a selector chooses is taken where a code stands for it: one of the weight's numbers.
+  auto isChosen = [](const RowNumber::Term &term) { return term.selector != 0; };
+  for (const DecodeParam &param : placed.decode.params)
+    if (param.hasNumber() && !param.number.isConstant() &&
+        llvm::none_of(param.number.terms, isChosen) &&
+        !llvm::is_contained(range.numbers, param.number))
+      range.numbers.push_back(param.number);
   bool mayExceed = weight.element().remap.has_value();
   for (size_t i = 1; i < inside.size(); ++i)
     mayExceed = mayExceed || (inside[i] && weight.components[i].type.bits() > 8);

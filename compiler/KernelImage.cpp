@@ -1,6 +1,7 @@
 #include "compiler/KernelImage.h"
 
 #include "compiler/TextFields.h"
+#include "dsl/Findings.h"
 #include "dsl/Format.h"
 
 #include <algorithm>
@@ -84,6 +85,34 @@ std::string printActivation(const std::string &word, const ActivationLayout &lay
          " tile_k=" + std::to_string(layout.tileK) + "\n";
 }
 
+// "1*#1;-8,2*#2": numbers with commas between them, whose terms a semicolon divides; "-" for none.
+std::string printRowNumbers(const std::vector<RowNumber> &numbers) {
+  std::string text;
+  for (const RowNumber &number : numbers) {
+    text += text.empty() ? "" : ",";
+    const std::vector<std::string> terms = number.printTerms();
+    for (size_t i = 0; i < terms.size(); ++i)
+      text += (i > 0 ? ";" : "") + terms[i];
+  }
+  return text.empty() ? "-" : text;
+}
+
+std::optional<std::vector<RowNumber>> parseRowNumbers(std::string_view text) {
+  std::vector<RowNumber> numbers;
+  if (text == "-")
+    return numbers;
+  for (std::string_view item : dsl::split(text, ',')) {
+    std::string printed;
+    for (char letter : item)
+      printed += letter == ';' ? std::string(" + ") : std::string(1, letter);
+    std::optional<RowNumber> number = RowNumber::parse(printed);
+    if (!number)
+      return std::nullopt;
+    numbers.push_back(*std::move(number));
+  }
+  return numbers;
+}
+
 // What is wrong with the line; empty if nothing is.
 std::string readActivation(FieldReader &fields, std::string_view word, ActivationLayout &layout) {
   fields.word(word);
@@ -161,7 +190,8 @@ std::string KernelImage::printFacts() const {
   for (const OperandRange &range : operands)
     text += "operands type=" + range.type + " log2=" + std::to_string(range.log2) +
             " outside=" + printNumbers(range.outside) +
-            " of=" + std::to_string(static_cast<int>(range.of)) + "\n";
+            " of=" + std::to_string(static_cast<int>(range.of)) +
+            " numbers=" + printRowNumbers(range.numbers) + "\n";
   return text + weight.print();
 }
 
@@ -238,6 +268,10 @@ Result<KernelImage> KernelImage::parse(std::string_view facts, std::string ptx) 
         return fail(number, "there are no such operands");
       range.outside = outside.value_or(std::vector<uint8_t>());
       range.of = static_cast<OperandRange::Of>(fields.number("of", 0, 2));
+      std::optional<std::vector<RowNumber>> numbers = parseRowNumbers(fields.text("numbers"));
+      if (fields.ok() && !numbers)
+        return fail(number, "there are no such numbers of a row");
+      range.numbers = numbers.value_or(std::vector<RowNumber>());
       image.operands.push_back(std::move(range));
     } else if (line->starts_with("parameter ")) {
       fields.word("parameter");

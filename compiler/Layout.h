@@ -24,7 +24,9 @@ struct AxisBit {
 // tile][k tile]; a tile is a sequence of `codeBits` bits of each code, from bit `shift` on (zeros
 // past the type's), least significant first; the position of a code in its tile is read bit by bit,
 // low to high, from `order`. Of rows that are no power of two `order` names the bits of the next
-// one: positions of rows that the tile does not have are left out.
+// one: positions of rows that the tile does not have are left out. Units of a tile behind the last
+// of k have its code, so that no code is there that the weight has not; rows behind the last code
+// 0.
 struct LayoutSection {
   int component = 0;  // index into Format::components
   int64_t offset = 0; // first byte, a multiple of 256
@@ -141,7 +143,7 @@ inline int64_t activationGroupStride(int64_t m) { return (m + 15) / 16 * 16; }
 // Packs codes in natural order. `out` has layout.bytes bytes; all of them are written.
 Status pack(const WeightLayout &layout, const dsl::QuantizedMatrix &weight, uint8_t *out);
 // The inverse of pack. Error unpack_not_packed for bytes that pack() does not make of any weight:
-// padding that is not zero, copies that differ, tables of a residual that do not fit its pieces.
+// other padding, copies that differ, tables of a residual that do not fit its pieces.
 Result<dsl::QuantizedMatrix> unpack(const WeightLayout &layout,
                                     std::shared_ptr<const dsl::Format> format, const uint8_t *in);
 

@@ -3,11 +3,14 @@
 #include "compiler/Parallel.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Expressions.h"
+#include "dsl/Numbers.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <numeric>
 #include <sstream>
+#include <utility>
 
 namespace rho::compiler {
 
@@ -78,6 +81,82 @@ std::shared_ptr<const dsl::Format> insideOf(const OperandRange &range, const dsl
 
 } // namespace
 
+namespace {
+
+// Of a row's numbers, each where its codes begin.
+class RowNumbers {
+public:
+  RowNumbers(const dsl::QuantizedMatrix &codes, const RowNumber &number)
+      : codes(codes), number(number), step(codes.k) {
+    for (int component : number.uses())
+      if (const dsl::Component &used = componentAt(component); used.extent == dsl::Extent::Group)
+        step = std::gcd(step, used.group);
+  }
+
+  // An upper bound of all, by those of components.
+  double most(const std::vector<double> &largest) const {
+    double sum = 0;
+    for (const RowNumber::Term &term : number.terms) {
+      double product = std::abs(term.factor);
+      for (int component : term.components)
+        product *= largest[static_cast<size_t>(component)];
+      sum += product;
+    }
+    return sum;
+  }
+
+  // The first that is not less than a limit in magnitude, by its column.
+  std::optional<std::pair<int64_t, double>> firstBeyond(int64_t row, double limit) const {
+    for (int64_t column = 0; column < codes.k; column += step)
+      if (const double value = at(row, column); !(std::abs(value) < limit))
+        return std::pair(column, value);
+    return std::nullopt;
+  }
+
+private:
+  const dsl::QuantizedMatrix &codes;
+  const RowNumber &number;
+  int64_t step;
+
+  const dsl::Component &componentAt(int index) const {
+    return codes.format->components[static_cast<size_t>(index)];
+  }
+  uint32_t codeAt(int index, int64_t row, int64_t column) const {
+    return codes.components[static_cast<size_t>(index)].get(
+        dsl::codeIndex(componentAt(index), codes.k, row, column));
+  }
+  double at(int64_t row, int64_t column) const {
+    double sum = 0;
+    for (const RowNumber::Term &term : number.terms) {
+      if (term.selector != 0 &&
+          codeAt(term.selector, row, column) != static_cast<uint32_t>(term.code))
+        continue;
+      double product = term.factor;
+      for (int component : term.components)
+        product *= componentAt(component).type.decode(codeAt(component, row, column));
+      sum += product;
+    }
+    return sum;
+  }
+};
+
+std::optional<Error> beyondNumbers(const OperandRange &range, const dsl::QuantizedMatrix &codes,
+                                   const std::vector<double> &largest, double limit, double most) {
+  for (const RowNumber &each : range.numbers) {
+    const RowNumbers numbers(codes, each);
+    if (numbers.most(largest) < limit)
+      continue;
+    for (int64_t row = 0; row < codes.rows; ++row)
+      if (auto found = numbers.firstBeyond(row, limit))
+        return makeError(DiagId::pack_beyond_number,
+                         {std::to_string(row), std::to_string(found->first),
+                          dsl::printNumber(found->second), range.type, dsl::printNumber(most)});
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
 std::optional<Error> beyondOperands(const OperandRange &range, const dsl::QuantizedMatrix &weight) {
   const dsl::QuantizedMatrix &codes =
       weight.parts.empty() ? weight : weight.parts[range.of == OperandRange::Of::Residual ? 1 : 0];
@@ -95,6 +174,8 @@ std::optional<Error> beyondOperands(const OperandRange &range, const dsl::Quanti
     largest.push_back(i == 0 ? std::max(std::abs(type.minFinite()), type.maxFinite())
                              : largestOf(codes.components[i], type));
   }
+  if (auto beyond = beyondNumbers(range, codes, largest, most + halfStep, most))
+    return beyond;
   if (const std::optional<dsl::Remap> &remap = inside->element().remap)
     for (const dsl::Remap::Entry &entry : remap->entries)
       largest[0] =

@@ -1,6 +1,7 @@
 // Whether a weight's numbers fit the operands that its kernel makes of them.
 #pragma once
 
+#include "compiler/decode/RowNumber.h"
 #include "dsl/Quantize.h"
 
 #include <optional>
@@ -18,11 +19,15 @@ struct OperandRange {
   // Of the weight's numbers, of its residual's, or of the weight's with a residual that shares its
   // scales, at most half a step of the element more.
   enum class Of : uint8_t { Weight, Residual, Both } of = Of::Weight;
+  // Of components of the weight, or of its residual: what decodes compute of a row beside its
+  // codes, in the same type.
+  std::vector<RowNumber> numbers = {};
   friend bool operator==(const OperandRange &, const OperandRange &) = default;
 };
 
-// The first number, row by row, that is beyond the type: an infinite operand. The codes are those
-// of the weight's format. Quick where the largest scale times the largest element is not beyond it.
+// The first number, row by row, that is beyond the type: an infinite operand, or one that is NaN.
+// The codes are those of the weight's format. Quick where the largest scale times the largest
+// element is not beyond it. Errors: pack_beyond_operand, pack_beyond_number.
 std::optional<Error> beyondOperands(const OperandRange &range, const dsl::QuantizedMatrix &weight);
 
 } // namespace rho::compiler

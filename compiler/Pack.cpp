@@ -1,3 +1,4 @@
+#include "compiler/CodeBits.h"
 #include "compiler/CodePair.h"
 #include "compiler/LayoutMap.h"
 #include "compiler/PackChecks.h"
@@ -49,8 +50,8 @@ TileWindow windowOf(const LayoutSection &section, NaturalShape shape, int64_t n,
 }
 
 template <class Code>
-void gather(const Code *codes, const TileWindow &window, int64_t pitch,
-            const LayoutSection &section, uint32_t *local) {
+void gatherCodes(const Code *codes, const TileWindow &window, int64_t pitch,
+                 const LayoutSection &section, uint32_t *local) {
   const uint32_t mask = static_cast<uint32_t>((uint64_t(1) << section.codeBits) - 1);
   for (int64_t row = 0; row < window.rows; ++row) {
     const Code *from = codes + (window.firstRow + row) / section.unitN * pitch + window.firstUnit;
@@ -64,86 +65,12 @@ void gather(const Code *codes, const TileWindow &window, int64_t pitch,
   }
 }
 
-// The code bits of `local` in table order, densely, least significant first.
-void writeCodes(const std::vector<uint32_t> &table, int bits, const uint32_t *local, uint8_t *out) {
-  if (bits == 4 && table.size() % 2 == 0) {
-    for (size_t i = 0; i < table.size(); i += 2)
-      *out++ = static_cast<uint8_t>(local[table[i]] | local[table[i + 1]] << 4);
-    return;
-  }
-  uint64_t pending = 0;
-  int count = 0;
-  for (uint32_t from : table) {
-    pending |= static_cast<uint64_t>(local[from]) << count;
-    for (count += bits; count >= 8; count -= 8, pending >>= 8)
-      *out++ = static_cast<uint8_t>(pending);
-  }
-  if (count > 0)
-    *out = static_cast<uint8_t>(pending);
-}
-
-// Words of codes whose bits are in another order.
-class ScatteredCodes {
-public:
-  explicit ScatteredCodes(const LayoutSection &section)
-      : bits(section.codeBits), perWord(32 / section.codeBits), places(section.wordBits) {
-    for (size_t i = 0; i < perWord; ++i)
-      for (uint32_t code = 0; code < uint32_t(1) << bits; ++code) {
-        uint32_t word = 0;
-        for (int bit = 0; bit < bits; ++bit)
-          word |= (code >> bit & 1) << places[i * bits + bit];
-        words.push_back(word);
-      }
-  }
-
-  void write(const std::vector<uint32_t> &table, const uint32_t *local, uint8_t *out) const {
-    for (size_t first = 0; first < table.size(); first += perWord, out += 4) {
-      uint32_t word = 0;
-      for (size_t i = 0; i < perWord; ++i)
-        word |= words[(i << bits) + local[table[first + i]]];
-      std::memcpy(out, &word, 4);
-    }
-  }
-
-  void read(const std::vector<uint32_t> &table, const uint8_t *in, uint32_t *local) const {
-    for (size_t first = 0; first < table.size(); first += perWord, in += 4) {
-      uint32_t word = 0;
-      std::memcpy(&word, in, 4);
-      for (size_t i = 0; i < perWord; ++i) {
-        uint32_t code = 0;
-        for (int bit = 0; bit < bits; ++bit)
-          code |= (word >> places[i * bits + bit] & 1) << bit;
-        local[table[first + i]] = code;
-      }
-    }
-  }
-
-private:
-  int bits;
-  size_t perWord;
-  const std::vector<uint8_t> &places;
-  std::vector<uint32_t> words; // of each code at each place of a word
-};
-
 // Code of each stored code.
 std::vector<uint32_t> inverseOf(const LayoutSection &section) {
   std::vector<uint32_t> inverse(size_t(1) << std::min(section.codeBits, 8));
   for (uint32_t code = 0; code < section.codeTable.size(); ++code)
     inverse[section.codeTable[code]] = code;
   return inverse;
-}
-
-void readCodes(const std::vector<uint32_t> &table, int bits, const uint8_t *in, uint32_t *local) {
-  const uint64_t mask = (uint64_t(1) << bits) - 1;
-  uint64_t pending = 0;
-  int count = 0;
-  for (uint32_t to : table) {
-    for (; count < bits; count += 8)
-      pending |= static_cast<uint64_t>(*in++) << count;
-    local[to] = static_cast<uint32_t>(pending & mask);
-    pending >>= bits;
-    count -= bits;
-  }
 }
 
 // The codes of one section's component, in natural order and in tiles.
@@ -163,18 +90,9 @@ public:
     TileWindow window = windowOf(section, shape, n, row, unit);
     if (window.rows < section.tileN || window.units < section.tileK)
       std::fill(local.begin(), local.end(), storedCode(section, 0));
-    switch (codes.width()) {
-    case 1:
-      gather(codes.data(), window, shape.units, section, local.data());
-      break;
-    case 2:
-      gather(reinterpret_cast<const uint16_t *>(codes.data()), window, shape.units, section,
-             local.data());
-      break;
-    default:
-      gather(reinterpret_cast<const uint32_t *>(codes.data()), window, shape.units, section,
-             local.data());
-    }
+    gather(codes, window, local.data());
+    if (window.units < section.tileK)
+      fillBehind(codes, window, local.data());
     if (scattered)
       scattered->write(table, local.data(), tile);
     else
@@ -203,6 +121,29 @@ public:
   }
 
 private:
+  void gather(const CodeArray &codes, const TileWindow &window, uint32_t *local) const {
+    switch (codes.width()) {
+    case 1:
+      return gatherCodes(codes.data(), window, shape.units, section, local);
+    case 2:
+      return gatherCodes(reinterpret_cast<const uint16_t *>(codes.data()), window, shape.units,
+                         section, local);
+    default:
+      return gatherCodes(reinterpret_cast<const uint32_t *>(codes.data()), window, shape.units,
+                         section, local);
+    }
+  }
+
+  // Behind the last column there is what is in it: activations are zero there, and a code that no
+  // number has might stand for one that operands do not hold.
+  void fillBehind(const CodeArray &codes, const TileWindow &window, uint32_t *local) const {
+    std::vector<uint32_t> last(static_cast<size_t>(window.rows * section.tileK));
+    gather(codes, {window.firstRow, shape.units - 1, window.rows, 1}, last.data());
+    for (int64_t row = 0; row < window.rows; ++row)
+      std::fill(local + row * section.tileK + window.units, local + (row + 1) * section.tileK,
+                last[static_cast<size_t>(row * section.tileK)]);
+  }
+
   const LayoutSection &section;
   NaturalShape shape;
   int64_t n;

@@ -44,13 +44,15 @@ std::optional<int64_t> firstTooWide(const CodeArray &codes, int bits) {
   return first;
 }
 
-// The first code of at most 8 bits that is NaN or infinite, which kernels would decode as a number.
-std::optional<int64_t> firstNonFinite(const CodeArray &codes, dsl::ElementType type) {
+// The first code of at most 8 bits that is NaN or infinite, which kernels would decode as a number;
+// one that stands for another number is none.
+std::optional<int64_t> firstNonFinite(const CodeArray &codes, dsl::ElementType type,
+                                      std::optional<uint32_t> remapped) {
   std::optional<int64_t> first;
   if (codes.width() > 1)
     return first;
   for (uint32_t code = 0; code < 1U << type.bits(); ++code) {
-    if (std::isfinite(type.decode(code)))
+    if (std::isfinite(type.decode(code)) || code == remapped)
       continue;
     const uint8_t *end = codes.data() + codes.size();
     const uint8_t *found = std::find(codes.data(), end, static_cast<uint8_t>(code));
@@ -79,7 +81,10 @@ std::string codesProblem(const QuantizedMatrix &weight) {
       return "code " + std::to_string(*wide) + " of '" + component.name + "' is " +
              std::to_string(codes.get(*wide)) + ", '" + std::string(component.type.name()) +
              "' has " + std::to_string(bits) + " bits";
-    if (std::optional<int64_t> none = firstNonFinite(codes, component.type))
+    std::optional<uint32_t> remapped;
+    if (c == 0 && component.remap)
+      remapped = component.remap->code;
+    if (std::optional<int64_t> none = firstNonFinite(codes, component.type, remapped))
       return "code " + std::to_string(*none) + " of '" + component.name + "' is " +
              std::to_string(codes.get(*none)) + ", no finite number in '" +
              std::string(component.type.name()) + "'";

@@ -13,11 +13,18 @@
 namespace rho {
 namespace {
 
-// CUDA C++ Programming Guide, "Technical specifications per compute capability": grid y and z.
-constexpr int64_t maxGridRows = 65535;
-
 // What launch() relies on: an image may come from a file.
 std::string misfit(const compiler::KernelImage &image, const dsl::Gemm &gemm) {
+  for (const compiler::OperandRange &range : image.operands) {
+    const bool ofResidual = range.of == compiler::OperandRange::Of::Residual;
+    if (ofResidual && !gemm.weight.residual)
+      return "it is for a weight with a residual";
+    const dsl::Format &weight = ofResidual ? *gemm.weight.residual->part.format : gemm.weight;
+    for (const compiler::RowNumber &number : range.numbers)
+      for (int component : number.uses())
+        if (component >= static_cast<int>(weight.components.size()))
+          return "it takes numbers of components that the weight has not";
+  }
   if (image.parameters.size() > maxKernelParameters)
     return "it has too many parameters";
   using Kind = compiler::KernelParameter::Kind;
@@ -246,9 +253,9 @@ Engine::Impl::prepareAs(const dsl::Gemm &declared,
   auto prepared = std::make_shared<Prepared>();
   CompileReport &report = prepared->report;
   report = std::move(start);
-  if (int64_t rows = (shape.m + plan.schedule.tileM - 1) / plan.schedule.tileM; rows > maxGridRows)
+  if (int64_t rows = (shape.m + plan.schedule.tileM - 1) / plan.schedule.tileM; rows > mostGridRows)
     return makeError(DiagId::grid_too_large,
-                     {std::to_string(shape.m), std::to_string(rows), std::to_string(maxGridRows)});
+                     {std::to_string(shape.m), std::to_string(rows), std::to_string(mostGridRows)});
   report.plan = plan.print();
   WantedKernel wanted;
   wanted.key = kernelKey({"kernel", compiler::printSpec(gemm, plan)}, plan.target);

@@ -92,9 +92,13 @@ inline Status checkScalarType(ScalarType type) {
   return Done{};
 }
 
+// Of a grid's y and z. Source: CUDA C++ Programming Guide, "Technical specifications per compute
+// capability".
+inline constexpr int64_t mostGridRows = 65535;
+inline constexpr int64_t mostStride = int64_t(1) << 32; // of a caller's rows, in elements
+
 // Of rows of k numbers. Errors: bad_stride.
 inline Status checkStride(int64_t stride, int64_t k) {
-  constexpr int64_t mostStride = int64_t(1) << 32;
   if (stride < k || stride > mostStride)
     return makeError(DiagId::bad_stride,
                      {std::to_string(stride), std::to_string(k), std::to_string(mostStride)});

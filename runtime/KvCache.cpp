@@ -14,7 +14,6 @@ namespace {
 
 using compiler::KvPart;
 
-constexpr int64_t mostGridRows = 65535; // of y
 constexpr int64_t mostSequences = 65535;
 constexpr int64_t mostPages = int64_t{1} << 30;
 
@@ -120,7 +119,6 @@ Status moveBlocks(const KvCache::Impl &cache, const KvJobs::Impl &jobs, const Ke
   if (Status good = checkPointer(values, "values", dataAlignment); !good)
     return good;
   const compiler::KvShape &shape = cache.layout.shape;
-  constexpr int64_t mostStride = int64_t{1} << 32;
   if (int64_t row = shape.kvHeads * shape.headDim;
       stride < row || stride % 2 != 0 || stride > mostStride)
     return badShape("the stride of tokens", stride,

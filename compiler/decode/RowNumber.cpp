@@ -110,16 +110,26 @@ RowNumber RowNumber::renumbered(const std::function<int(int)> &index) const {
   return result;
 }
 
-std::string RowNumber::print() const {
-  std::string text;
+std::vector<std::string> RowNumber::printTerms() const {
+  std::vector<std::string> texts;
   for (const Term &term : terms) {
-    text += (text.empty() ? "" : " + ") + dsl::printNumber(term.factor);
+    std::string text = dsl::printNumber(term.factor);
     for (int component : term.components)
       text += "*#" + std::to_string(component);
     if (term.selector != 0)
       text += "*[#" + std::to_string(term.selector) + "=" + std::to_string(term.code) + "]";
+    texts.push_back(std::move(text));
   }
-  return text.empty() ? "0" : text;
+  if (texts.empty())
+    texts.emplace_back("0");
+  return texts;
+}
+
+std::string RowNumber::print() const {
+  std::string text;
+  for (const std::string &term : printTerms())
+    text += (text.empty() ? "" : " + ") + term;
+  return text;
 }
 
 std::optional<RowNumber> RowNumber::parse(std::string_view text) {

@@ -40,6 +40,7 @@ struct RowNumber {
 
   // "1*#1*#2 + -8 + 5*[#3=2]"; "0" without terms.
   std::string print() const;
+  std::vector<std::string> printTerms() const; // at least one
   static std::optional<RowNumber> parse(std::string_view text);
   friend bool operator==(const RowNumber &, const RowNumber &) = default;
 };

@@ -69,8 +69,8 @@ mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int
     return emitError() << "each warp needs at least 8 batch rows, 16 weight rows and 64 of k";
   if (mma != "f16" && mma != "bf16" && mma != "s8" && mma != "s4" && mma != "e4m3" && mma != "e2m1")
     return emitError() << "mma type is '" << mma << "'; it must be f16, bf16, s8, s4, e4m3 or e2m1";
-  if (codeBits < 2 || codeBits > 8)
-    return emitError() << "codes have " << codeBits << " bits; they must have 2 to 8";
+  if ((codeBits < 2 || codeBits > 8) && codeBits != 16)
+    return emitError() << "codes have " << codeBits << " bits; they must have 2 to 8, or 16";
   if (!dsl::rolesNamed(roles.str()))
     return emitError() << "roles are '" << roles << "'; they must be uniform, imfp, excp or gemv";
   if (clusterN < 1 || clusterK < 1 || clusterN * clusterK > 8)

@@ -528,8 +528,8 @@ def Tile_WaitDependencyOp : Tile_Op<"wait_dependency", []> {
 }
 
 def Tile_ZeroOp : Tile_Op<"zero", [Pure]> {
-  let summary = "accumulators of zero";
-  let results = (outs Accumulator:$result);
+  let summary = "accumulators, or words of codes, of zero";
+  let results = (outs VectorOfRankAndType<[1], [F32, I32]>:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
 }
 

@@ -247,11 +247,16 @@ TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
       problem = std::move(storedProblem);
     }
   // Where it is the weight that no kernel takes, whatever the activation, that is what to say.
-  const bool isOfActivation =
-      problem->id == DiagId::no_mma_on_target || problem->id == DiagId::no_mma_for_activation;
-  if (!found && isOfActivation && !gemm.activation.hasParts()) {
+  const bool isOfActivation = problem->id == DiagId::no_mma_on_target ||
+                              problem->id == DiagId::no_mma_for_activation ||
+                              problem->id == DiagId::no_kernels;
+  if (!found && isOfActivation) {
+    const dsl::ElementType bf16 = dsl::ElementType::get("bf16");
     found = TargetGemm{gemm, "", 0};
-    found->gemm.activation = dsl::valuesAs(dsl::ElementType::get("bf16"), gemm.activation, false);
+    found->gemm.activation = gemm.activation.hasParts()
+                                 ? dsl::plainFormat(bf16)
+                                 : dsl::valuesAs(bf16, gemm.activation, false);
+    found->gemm.activation.name = gemm.activation.name; // what the message is about
   }
   if (!found)
     return {gemm, "", 0};

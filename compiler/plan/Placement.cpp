@@ -8,6 +8,7 @@
 #include "compiler/plan/ScaledOperand.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Expressions.h"
+#include "dsl/Numbers.h"
 
 #include <algorithm>
 #include <bit>
@@ -87,7 +88,13 @@ std::string numberProblem(const dsl::Format &weight, const Expr &core, dsl::Elem
       if (component != weight.element().remap->selector)
         return ": '" + weight.components[static_cast<size_t>(component)].name +
                "' is a number that only the kernel sees, of which it makes no " + name;
-    return stored;
+    for (uint32_t code = 0; code < uint32_t{1} << type.bits() && stored.empty(); ++code)
+      if (code != weight.element().remap->code && !exact(type.decode(code), 0))
+        return ": beside a remapped code its numbers must be ones of " + name + ", " +
+               dsl::printNumber(type.decode(code)) + " is none";
+    return stored.empty() ? ": of elements of " + std::to_string(type.bits()) +
+                                " bits none is known with a remapped code"
+                          : stored;
   }
   dsl::Range range = dsl::rangeOf(core, weight);
   for (double value : {range.min, range.max})

@@ -203,6 +203,8 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
   Geometry g = makeGeometry(placed, schedule);
   if (!g.specialized() && !g.gemv() && !g.streamK)
     return;
+  if (!dividesRows(schedule.tileN, schedule.warpsN))
+    return; // such a schedule is refused: objection()
   constexpr int64_t threadsPerSm = 1536;
   int64_t bytes = sharedBytes(gemm, placed, g, schedule, problem) + DeviceModel::reservedPerCta;
   // A gemv has no use for more than there are.

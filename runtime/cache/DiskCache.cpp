@@ -67,7 +67,7 @@ std::optional<Entry> DiskCache::load(const std::string &key, Warnings &warnings)
   }
   if (read.missing)
     return std::nullopt;
-  warn(warnings, DiagId::cache_entry_damaged, {entryPath(key), read.damage});
+  warn(warnings, DiagId::cache_entry_unusable, {entryPath(key), read.damage});
   removeIf(key, [&] { // nobody replaced it meanwhile
     const ReadEntry again = inspect(key);
     return !again.missing && !again.damage.empty();
@@ -76,7 +76,7 @@ std::optional<Entry> DiskCache::load(const std::string &key, Warnings &warnings)
 }
 
 void DiskCache::discard(const std::string &key, const std::string &reason, Warnings &warnings) {
-  warn(warnings, DiagId::cache_entry_damaged, {entryPath(key), reason});
+  warn(warnings, DiagId::cache_entry_unusable, {entryPath(key), reason});
   removeIf(key, [] { return true; });
 }
 

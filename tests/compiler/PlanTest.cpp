@@ -1,5 +1,6 @@
 // Placement, the planner's choices and their messages.
 #include "compiler/Plan.h"
+#include "compiler/OnTarget.h"
 #include "compiler/plan/CostModel.h"
 #include "tests/compiler/Plans.h"
 
@@ -101,6 +102,24 @@ TEST(PlanDiagnostics, Problem) {
             "error: m is 0; it must be between 1 and 524288 [bad_problem]\n");
   EXPECT_EQ(messageOf("gemm g { weight: int4 activation: f16 output: f16 }", {1, 64, 1LL << 40}),
             "error: k is 1099511627776; it must be between 1 and 16777216 [bad_problem]\n");
+}
+
+// Where no kernel takes the weight beside any activation, it is to blame, by the activation's name.
+TEST(PlanDiagnostics, WeightsAreBlamedForWhatIsTheirs) {
+  auto of = [](const std::string &text) {
+    const dsl::Module module = *dsl::parseModule(text, "t.rho", nullptr);
+    const Result<Plan> result = plan(onTarget(module.gemms[0], "sm_80").gemm, {16, 4096, 4096},
+                                     *modelOfTarget("sm_80"), module.sources.get());
+    const std::string message = result.ok() ? "planned" : result.error().str();
+    return message.substr(0, message.find('\n'));
+  };
+  const std::string weight = "format w { element: s4 sa: f16 per k[10] value = element * sa }\n";
+  EXPECT_EQ(of(weight + "format a { element: s8 remap 1 to [2, 3] by sel s: ue2m1 per token "
+                        "sel: u1 in s value = element * s }\n"
+                        "gemm g { weight: w activation: a output: f32 }"),
+            "t.rho:3:18: error: scale 'sa' of 'w' can be applied neither to operands nor to "
+            "accumulators: group 10 is no multiple of the instruction's k, 16 "
+            "[no_legal_placement]");
 }
 
 // What can be encoded and evaluated, but not yet multiplied.

@@ -16,6 +16,22 @@ std::string planOrMessage(const std::string &text) {
   return result.ok() ? "planned\n" + result->print() : result.error().str();
 }
 
+// What the search for the setting that is in the way tries may be no geometry at all.
+TEST(ResidualDiagnostics, NameSettingsBesideResidualsOfGroups) {
+  for (auto [schedule, id] : {std::pair{"roles: imfp", "[schedule_roles]"},
+                              {"tile: 16 x 16 x 128 warps: 1 x 4", "[schedule_"},
+                              {"balance: cost split_k: stream", "[schedule_balance]"},
+                              {"balance: tiles split_k: 2", "[schedule_balance]"}}) {
+    const std::string message = planOrMessage(
+        std::string("format rest { element: s4 s: f16 per k[64] value = element * s }\n"
+                    "format w { element: s4 s: f16 per channel value = element * s "
+                    "residual fix: rest per n[64] k[64] }\n"
+                    "gemm g { weight: w activation: f16 output: f16 schedule { ") +
+        schedule + " } }");
+    EXPECT_NE(message.find(id), std::string::npos) << schedule << ": " << message;
+  }
+}
+
 TEST(ResidualDiagnostics, SayWhyNoKernelAddsOne) {
   auto whyNot = [](const std::string &residual, const std::string &schedule,
                    const std::string &activation = "int8") {

@@ -110,6 +110,19 @@ TEST(Residuals, OfGemvAreWithinTheBound) {
   EXPECT_EQ(executed, 10);
 }
 
+// Codes of 2 bits where warpgroups take a branch around a k tile that stores nothing.
+TEST(Residuals, OfTwoBitsMayBeWholeWarpgroups) {
+  for (const char *activation : {"x8_g128", "f16"})
+    expectWithinBound({"w",
+                       activation,
+                       "f32",
+                       "roles: imfp tile: 16 x 128 x 128 warps: 1 x 8",
+                       "sm_90a",
+                       {19, 256, 456},
+                       format("element: s2 scale: f16 per channel value = element * scale",
+                              "s2 / 4 per n[128] k[128] budget 30%")});
+}
+
 TEST(Residuals, TakeFp8AndRowsOfThirtyTwo) {
   std::string formats = format("element: e4m3 scale: f32 per channel value = element * scale",
                                "int4_channel per n[32] k[64] budget 30%");

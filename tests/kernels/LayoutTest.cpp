@@ -96,9 +96,9 @@ std::vector<uint8_t> packNaively(const WeightLayout &layout, const QuantizedMatr
         n += tile / section.tilesK * section.tileN;
         unit += tile % section.tilesK * section.tileK;
         uint32_t code = 0;
-        if (n < rows && unit < stored)
-          code =
-              weight.components[section.component].get(n / section.unitN * units + unit / copies);
+        if (n < rows) // past the last unit what is in it
+          code = weight.components[section.component].get(n / section.unitN * units +
+                                                          std::min(unit, stored - 1) / copies);
         code = code >> section.shift & static_cast<uint32_t>((uint64_t(1) << section.codeBits) - 1);
         code ^= section.codeXor;
         if (!section.codeTable.empty())

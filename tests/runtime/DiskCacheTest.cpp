@@ -25,9 +25,9 @@ const Entry &sampleEntry() {
   return entry;
 }
 
-// What DiagId::cache_entry_damaged reads as.
+// What DiagId::cache_entry_unusable reads as.
 std::string damaged(const std::string &path, const std::string &reason) {
-  return "cache entry " + path + " is damaged and is not used: " + reason;
+  return "cache entry " + path + " is not used: " + reason;
 }
 
 class DiskCacheTest : public testing::Test {
@@ -347,9 +347,9 @@ TEST_F(DiskCacheTest, PublishersWithoutLocksDoNotDisturbReaders) {
 }
 
 TEST(DiskCacheDiagnostics, TheirWholeTexts) {
-  EXPECT_EQ(makeDiagnostic(DiagId::cache_entry_damaged, {"/c/ab", "ptx is missing"}).rendered,
-            "error: cache entry /c/ab is damaged and is not used: ptx is missing "
-            "[cache_entry_damaged]");
+  EXPECT_EQ(makeDiagnostic(DiagId::cache_entry_unusable, {"/c/ab", "ptx is missing"}).rendered,
+            "error: cache entry /c/ab is not used: ptx is missing "
+            "[cache_entry_unusable]");
   EXPECT_EQ(makeDiagnostic(DiagId::cache_not_writable, {"/c", "No space left"}).rendered,
             "error: cache folder /c is not writable, nothing is kept on disk: No space left "
             "[cache_not_writable]");

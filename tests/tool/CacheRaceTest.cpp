@@ -91,8 +91,8 @@ protected:
     if (damaged) {
       fs::copy(folder.path() + "/apart/" + coldKey, cache + "/" + coldKey);
       fs::remove(cache + "/" + coldKey + "/ptx");
-      warning = "warning     cache entry " + cache + "/" + coldKey +
-                " is damaged and is not used: ptx is missing\n";
+      warning =
+          "warning     cache entry " + cache + "/" + coldKey + " is not used: ptx is missing\n";
     }
     cache::FileLock gate;
     ASSERT_EQ(gate.acquire(lockFile, std::chrono::milliseconds(0)), cache::FileLock::Outcome::Held);

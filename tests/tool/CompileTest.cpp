@@ -37,6 +37,25 @@ std::string withoutModuleName(const std::string &text) {
   return text.starts_with("; ModuleID") ? text.substr(text.find('\n')) : text;
 }
 
+// Also of weights of 16 bits, which are no codes.
+TEST(CompileTest, printedTilesOfPlainWeightsGoOn) {
+  const std::string file =
+      put("plain.rho", "gemm g { weight: bf16 activation: bf16 output: f16 }\n");
+  const std::vector<std::string> problem = {"--m", "16", "--n", "64", "--k", "128", "--emit"};
+  for (const char *target : {"sm_80", "sm_90a"}) {
+    auto stage = [&](const char *name) {
+      std::vector<std::string> arguments = {file, "--target", target};
+      arguments.insert(arguments.end(), problem.begin(), problem.end());
+      arguments.emplace_back(name);
+      return compile(arguments).out;
+    };
+    const std::string path = put("plain.tile", stage("tile"));
+    const ToolResult again = compile({path, "--from", "tile", "--emit", "ptx"});
+    EXPECT_EQ(again.err, "");
+    EXPECT_TRUE(again.out == stage("ptx")) << target;
+  }
+}
+
 TEST(CompileTest, everyPrintedStageGoesOnToTheSamePtx) {
   std::string ptx = stage("ptx");
   EXPECT_THAT(ptx, HasSubstr(".target sm_80"));

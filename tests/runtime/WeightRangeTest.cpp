@@ -1,0 +1,117 @@
+// Weights whose numbers operands do not hold, or hold though their codes are no numbers.
+#include "runtime/Handles.h"
+#include "tests/runtime/Walk.h"
+
+#include <gtest/gtest.h>
+
+namespace rho {
+namespace {
+
+// Infinite operands are an error of packing, with the first of them, and no NaN in an output.
+TEST(WeightRange, WeightsBeyondTheOperandsAreNotPacked) {
+  for (const char *group : {"k[16]", "k[128]"}) {
+    const std::string text =
+        "format w { element: s4 scale: f16 per " + std::string(group) +
+        " value = element * scale } gemm g { weight: w activation: f16 output: "
+        "f32 schedule { scales: operand } }";
+    Walk s(text.c_str(), {1, 64, 128});
+    std::vector<float> w = s.w;
+    w[5 * 128 + 33] = 60000;
+    Buffer packed = must(s.gemm.packWeights(w.data(), ScalarType::F32, 128));
+    w[5 * 128 + 33] = -70000;
+    EXPECT_EQ(
+        errorText(s.gemm.packWeights(w.data(), ScalarType::F32, 128)),
+        "error: row 5, column 33 of the weight is -70000 where it is an operand of f16, which "
+        "holds up to 65504: bf16 has the range [pack_beyond_operand]\n");
+    const std::string sums =
+        text.substr(0, text.find("schedule")) + "schedule { scales: accumulator } }";
+    if (group == std::string("k[128]")) {
+      Walk outside(sums.c_str(), {1, 64, 128});
+      (void)must(outside.gemm.packWeights(w.data(), ScalarType::F32, 128));
+    }
+  }
+}
+
+// A decode may take numbers of a row that are larger than the weights.
+TEST(WeightRange, NumbersBesideTheCodesAreHeldByTheOperands) {
+  Walk s("format w { element: u8 sa: f16 per k[32] least: f16 per k[32] "
+         "value = (element - 128) * sa + least encode { sa = absmax(x) least = min(x) } } "
+         "gemm g { weight: w activation: f16 output: f32 }",
+         {1, 64, 128});
+  std::vector<float> w = s.w;
+  w[5 * 128 + 33] = 400;
+  (void)must(s.gemm.packWeights(w.data(), ScalarType::F32, 128));
+  std::fill(w.begin() + 5 * 128 + 32, w.begin() + 5 * 128 + 64, 600.0F);
+  EXPECT_EQ(errorText(s.gemm.packWeights(w.data(), ScalarType::F32, 128)),
+            "error: of row 5, column 32 of the weight the kernel takes -76200 in f16, which holds "
+            "up to 65504: bf16 has the range [pack_beyond_number]\n");
+}
+
+// Behind the last column of a weight lies no code that none of its numbers has.
+TEST(WeightRange, WhatFillsTilesIsFinite) {
+  for (const char *format :
+       {"element: codebook [448, -6, -0.25, 4] sa: f16 per k[32] value = element * sa "
+        "encode { sa = 200 }",
+        "element: u4 sa: f16 per k[32] value = (element - 8) * sa encode { sa = 9000 }"})
+    for (const char *target : {"sm_80", "sm_90a"})
+      for (int64_t k : {65, 100}) {
+        const std::string text = "format w { " + std::string(format) +
+                                 " } gemm g { weight: w activation: f16 "
+                                 "output: f32 schedule { scales: operand } }";
+        Walk s(text.c_str(), {2, 33, k}, target);
+        ASSERT_NO_FATAL_FAILURE(s.expectReference(s.gemm, s.weight)) << text << k;
+      }
+}
+
+// A code of infinity or NaN may stand for a number.
+TEST(WeightRange, RemappedCodesMayBeNoNumbers) {
+  for (const char *element : {"e5m2 remap 127", "e5m2 remap 124", "e5m2 remap 255"}) {
+    const std::string text = "format w { element: " + std::string(element) +
+                             " to [-5, 2.5] by sel sa: f16 per k[32] sel: u1 per k[32] value = "
+                             "element * sa encode { sa = absmax(x) / 5 } } gemm g { weight: w "
+                             "activation: f16 output: f32 }";
+    Walk s(text.c_str(), {2, 33, 128}, "sm_89");
+    ASSERT_NO_FATAL_FAILURE(s.expectReference(s.gemm, s.weight)) << element;
+  }
+}
+
+// Also of what is added to a weight, and of what a code may stand for; what is rounded to the
+// largest number is none.
+TEST(WeightRange, NumbersOfAllPartsAreHeldByTheOperands) {
+  const std::string gemm = " gemm g { weight: w activation: f16 output: f32 schedule { scales: "
+                           "operand } }",
+                    beyond = "where it is an operand of f16, which holds up to ";
+  auto packed = [&](const std::string &weight, float number) {
+    Walk s((weight + (weight.find("remap") == std::string::npos
+                          ? gemm
+                          : " gemm g { weight: w activation: f16 output: f32 }"))
+               .c_str(),
+           {1, 64, 128});
+    std::vector<float> w(s.w.size(), 0.25F);
+    w[5 * 128 + 33] = number;
+    return errorText(s.gemm.packWeights(w.data(), ScalarType::F32, 128));
+  };
+  const std::string own =
+                        "format fine { element: s8 scale: f16 per k[64] value = element * scale } "
+                        "format w { element: s4 scale: f16 per channel value = element * scale "
+                        "residual fix: fine per n[64] k[64] budget 50% encode { scale = 0.5 } }",
+                    shared = "format w { element: s4 scale: f16 per k[64] value = element * scale "
+                             "residual fix: s4 / 16 per n[64] k[64] budget 50% }",
+                    special =
+                        "format w { element: e2m1 remap 8 to [5, 100000] by sel block: f16 per "
+                        "k[128] sel: u1 per k[128] value = element * block encode { block = 1 "
+                        "} }",
+                    exact = "format w { element: s8 scale: f16 per k[64] value = element * scale "
+                            "encode { scale = 528 } }";
+  EXPECT_NE(packed(own, 100000).find("row 5, column 33"), std::string::npos);
+  EXPECT_NE(packed(own, 100000).find(beyond + "65504"), std::string::npos);
+  EXPECT_EQ(packed(own, 50000), "");
+  EXPECT_NE(packed(shared, 69000).find(beyond), std::string::npos);
+  EXPECT_EQ(packed(shared, 50000), "");
+  EXPECT_NE(packed(special, 90000).find("is 100000 " + beyond), std::string::npos);
+  EXPECT_EQ(packed(special, 4), "");
+  EXPECT_EQ(packed(exact, 65472), ""); // 124 * 528
+}
+
+} // namespace
+} // namespace rho
