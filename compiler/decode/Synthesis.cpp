@@ -255,7 +255,7 @@ const std::vector<SynthesizedDecode> &knownDecodes(const std::vector<double> &va
   std::lock_guard lock(mutex);
   auto [entry, isNew] = known.try_emplace({bitsOf(values), std::string(mmaType), leastLog2});
   if (isNew)
-    entry->second = synthesizeDecode(values, mmaType, leastLog2, hopperRates());
+    entry->second = synthesizeDecode(values, mmaType, leastLog2, InstructionRates());
   return entry->second;
 }
 

@@ -4,10 +4,6 @@
 
 namespace rho::compiler {
 
-InstructionRates hopperRates() { return {}; }
-InstructionRates ampereRates() { return {2, 2, 1, 2}; }
-InstructionRates adaRates() { return {2, 2, 2, 2}; }
-
 void OpCounts::add(DecodeInstr::Op op) {
   using Op = DecodeInstr::Op;
   switch (op) {

@@ -10,18 +10,15 @@ namespace rho::compiler {
 // one cycle, 64 are two). A quarter of an SM issues one instruction a cycle. Bitwise operations,
 // shifts, byte permutes and conversions share one pipe, multiplications another; ptxas writes a
 // shift to the left as a multiplication where that pipe has room.
+//
+// The defaults are of compute capability 9.0; those of 8.x differ by bf16 = 2 (8.0) or
+// f16 = bf16 = 2 (8.6, 8.9), and prefer the same sequences (tests/compiler/SynthesisTest.cpp).
 struct InstructionRates {
   int logic = 2;    // 64 results per cycle
   int multiply = 2; // 64 results: 32-bit integer multiply-add
   int f16 = 1;      // 256 results, two to a lane
   int bf16 = 1;
 };
-
-// Of compute capability 9.0; those of 8.x differ by bf16 = 2 (8.0) or f16 = bf16 = 2 (8.6, 8.9),
-// and prefer the same sequences (tests/compiler/SynthesisTest.cpp).
-InstructionRates hopperRates();
-InstructionRates ampereRates(); // compute capability 8.0
-InstructionRates adaRates();    // compute capability 8.6 and 8.9
 
 // Instructions by what they occupy.
 struct OpCounts {

@@ -26,9 +26,16 @@ Cost predictParts(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedul
                   const Problem &problem, const DeviceModel &device);
 constexpr double memoryLatencyMicroseconds = 0.8;
 
+// Of wgmma kernels, whose warps have roles.
+Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
+                        const Problem &problem, const DeviceModel &device);
+
 // Of kernels that multiply on CUDA cores.
 Cost predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
                  const Problem &problem, const DeviceModel &device);
+
+// Hopper's clock falls under matrix load: of the boost clock.
+constexpr double sustainedClock = 0.855;
 
 // Bytes per cycle that one SM moves through ldmatrix and 16-byte loads, three quarters of the peak
 // as measured on an H200.

@@ -1,0 +1,294 @@
+// Predictions for wgmma kernels, whose warps have roles.
+#include "compiler/plan/CostModel.h"
+
+#include "compiler/LayoutMap.h"
+#include "compiler/plan/TileCosts.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace rho::compiler {
+
+using Class = dsl::InstructionClass;
+using Part = Cost::Part;
+
+namespace {
+
+// Constants fitted to the order of 7600 candidates of eight
+// gemms (int4 channel, int4 g128, LiquidQuant and a residual x s8, int4 g128 and NVFP4 x bf16,
+// RaZeR x f16, int4 g128 x e4m3) at seven shapes, m = 1 to 512, one in eleven a serial launch; to
+// the choice among two or three plans for the cells of the llama suite; and to the times of all
+// these, on an H200. What is predicted fastest takes 1.017 times the fastest of those candidates.
+
+constexpr double l2BytesPerCycle = 100; // of one SM, in cycles of the boost clock
+// What one SM gets of memory at most, in such cycles: while the next kernel loads on the SMs that
+// this one leaves free, and in a last wave that leaves SMs idle.
+constexpr double memoryBytesPerCycle = 27, lastMemoryBytesPerCycle = 21.5;
+constexpr double rereadShare = 0.11;        // of memory's time, from L2
+constexpr double instructionMinCycles = 13; // of one wgmma instruction of 8 or 16 columns, measured
+constexpr double decodeIssueShare = 0.64;   // cycles of a decode's instruction to a bitwise one's
+constexpr double stepCycles = 3.9;          // descriptors and the order of one step along k
+constexpr double tileCycles = 54;           // barriers and addresses of one k tile
+// Of one warp alone, to its issue; scaling has sums that do not depend on each other. Of its
+// products a warp waits for the start of the last, and for more before it scales a tile's only
+// group.
+constexpr double decodeDependentFactor = 2.04, scalingDependentFactor = 1.22;
+constexpr double startedShare = 0.51, waitedShare = 0.41;
+constexpr double sharedSmFactor = 1.035, unevenShare = 0.3; // of CTAs that share an SM
+// Where the CTAs of the next kernel find room beside all of this one, its start is hidden, the more
+// the less this one computes; but where these leave few SMs free, they share the memory of theirs.
+// Where they leave many, deep rings cost something, the more the more they hold.
+constexpr double fewSmsFree = 0.8; // from this share of them in use
+constexpr double besideMicroseconds = 2.9, besideSharpness = 6, besideLoadFactor = 1.18;
+constexpr double ringKilobytes = 124, ringShare = 0.2;
+// Of warps with runs of k.
+constexpr double runMmaCycles = 1, runTileCycles = 58;
+constexpr double runDependentFactor = 1.15, runSharedSmFactor = 1.05;
+constexpr double runSharedShare = 0.67; // of what is read from shared memory, that takes time
+// Of CTAs with half the rows of weights of an instruction of wgmma: 28 candidates at n = 4096, k =
+// 14336, m = 1 and 16.
+constexpr double narrowFactor = 0.94;
+// Of three warpgroups with few rows of the batch, more with operands of 16 bits, or with many rows
+// whose partial sums leave few registers to run ahead: 109 of 210 candidates at n = 6144 to 28672.
+// The others took what the terms say.
+constexpr double threeFactor = 1.08, threeWideFactor = 1.16;
+constexpr int64_t threeMostBatch = 64;
+// Of shares of k that wait for room.
+constexpr double laterWavesFactor = 1.1;
+constexpr double flushIssueShare = 1.25; // the same of conversion and multiply-add
+constexpr double epilogueMicroseconds = 0.62, epiloguePer32KOutputs = 1.9;
+constexpr double sumsPerMicrosecond = 11000; // through shared memory
+constexpr double splitMicroseconds = 1.37, clusterMicroseconds = 0.58;
+constexpr double streamMicroseconds = 1.29; // of equal shares of k
+constexpr double startMicroseconds = 0.5, serialMicroseconds = 1.24, loadMicroseconds = 0.95;
+// The loader of a residual's pieces reads which a k tile has, and waits for their places.
+constexpr double pieceMicroseconds = 0.15;
+
+// Cycles that one warp issues for one k tile.
+struct WarpCycles {
+  double decode, scaling;
+  double sum() const { return decode + scaling; }
+};
+WarpCycles warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
+                      const dsl::DeviceRates &rates) {
+  double units =
+      static_cast<double>(g.chunks() * g.rowTiles() * g.chunkCodes()) / placed.decode.codes;
+  double decode =
+      units * (placed.decode.instructions() + 0.5) + parameterInstructions(gemm, placed, g);
+  int64_t stepsAlongK = g.tileK / g.mmaK;
+  double cycles = decode * decodeIssueShare * issueCycles(Class::Lop3, rates);
+  if (g.hasRuns)
+    cycles += runMmaCycles * static_cast<double>(stepsAlongK * g.rowTiles() * g.batchTiles()) +
+              runTileCycles;
+  else
+    cycles += static_cast<double>(stepsAlongK) * stepCycles + tileCycles;
+  if (placed.flushK == 0)
+    return {cycles, 0};
+  double flushes = static_cast<double>(std::max<int64_t>(1, g.tileK / placed.flushK));
+  double sums = static_cast<double>(g.rowTiles() * g.batchTiles()) * 4;
+  double convert = issueCycles(Class::I2f, rates);
+  double multiplies = placed.accumulator.size() > 1 ? 2 : 1; // where both operands have scales
+  double perSum =
+      multiplies * issueCycles(Class::Ffma, rates) + (placed.integerAccumulator ? convert : 0);
+  // Between the products of a warp that multiplies alone its scales become f32.
+  double scales = g.warpsMultiply ? static_cast<double>(g.rowsPerThread()) * convert : 0;
+  return {cycles, flushes * (sums * flushIssueShare * perSum + scales)};
+}
+
+// Times are in microseconds, of one k tile where nothing else is said.
+class Specialized {
+public:
+  Specialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
+              const Problem &problem, const DeviceModel &device)
+      : gemm(gemm), placed(placed), schedule(schedule), problem(problem), device(device),
+        g(makeGeometry(placed, schedule)), boost(device.clockGHz * 1e3),
+        clock(boost * sustainedClock), bandwidth(device.bandwidthGBs * 1e3),
+        residual(residualPerTile(gemm, placed, g)), bytes(bytesPerTile(gemm, placed, g, residual)),
+        warp(warpCycles(gemm, placed, g, device.rates)) {
+    // Rows past the batch are zeros that no memory gives.
+    bytes.activation *=
+        std::min(1.0, static_cast<double>(problem.m) / static_cast<double>(g.tileM));
+    warp.decode += residual.issued.total();
+    occupy();
+    times();
+  }
+
+  Cost cost() const {
+    double step = stepOf(1, 1, 1), lastStep = step; // of the last wave
+    if (!g.streamK) {
+      double last = ctas - (waves - 1) * slots, share = last / active;
+      double ofSms = lastMemoryBytesPerCycle * boost * device.smCount;
+      lastStep = stepOf(std::min(1.0, std::max(share, bandwidth / ofSms)), share,
+                        std::ceil(last / device.smCount) / resident);
+    }
+    double outputs = static_cast<double>(g.tileM * g.tileN);
+    double epilogue = epilogueMicroseconds + outputs * resident / 32768 * epiloguePer32KOutputs;
+    double finished = waves; // outputs of a CTA, one after the other
+    if (g.streamK)           // the first and the last of them in part
+      finished = steps / static_cast<double>(tilesK) + 1;
+    double start = startOf(step), tail = tailOf(outputs);
+    double all = waves * steps;
+    Cost cost;
+    cost.microseconds =
+        start + ((waves - 1) * step + lastStep) * steps + finished * epilogue + tail;
+    cost[Part::Load] = all * std::max(load, cache);
+    cost[Part::Decode] = all * issue * warp.decode / warp.sum();
+    cost[Part::Scaling] = all * issue * warp.scaling / warp.sum();
+    cost[Part::Tensor] = all * tensor;
+    cost[Part::Latency] = all * std::max(latency, wait);
+    cost[Part::Overhead] = start + finished * epilogue + tail;
+    return cost;
+  }
+
+private:
+  const dsl::Gemm &gemm;
+  const PlacedGemm &placed;
+  const Schedule &schedule;
+  const Problem &problem;
+  const DeviceModel &device;
+  const Geometry g;
+  const double boost, clock, bandwidth; // cycles and bytes per microsecond
+  const ResidualShare residual;
+  TileBytes bytes;
+  WarpCycles warp;
+
+  int64_t tilesK = 0;
+  double ctas = 0, slots = 0, steps = 0; // all CTAs, those at a time, k tiles of one
+  double waves = 0, active = 0;          // of CTAs, those of a full or of the only wave
+  double resident = 0;                   // of these on an SM
+  bool nextBeside = false, fewFree = false;
+
+  double load = 0, cache = 0, issue = 0, tensor = 0, shared = 0; // shared memory
+  double latency = 0, wait = 0, pieces = 0;
+  double factor = 1; // of all
+
+  void occupy() {
+    int64_t tiles = divideUp(problem.n, g.tileN) * divideUp(problem.m, g.tileM);
+    tilesK = divideUp(problem.k, g.tileK);
+    if (g.streamK) {
+      slots = static_cast<double>(schedule.residentCtas);
+      ctas = std::min(static_cast<double>(tiles * tilesK), slots);
+      steps = std::ceil(static_cast<double>(tiles * tilesK) / ctas);
+    } else {
+      slots = static_cast<double>(device.smCount * schedule.ctasPerSm);
+      ctas = static_cast<double>(tiles * schedule.splitK);
+      steps = static_cast<double>(divideUp(tilesK, schedule.splitK));
+    }
+    resident = std::min(slots / device.smCount, std::ceil(ctas / device.smCount));
+    if (g.streamK) // on an SM that has any
+      resident = std::max(resident, 1.0);
+    waves = std::ceil(ctas / slots);
+    active = std::min(ctas, slots);
+    nextBeside = schedule.dependent && schedule.splitK == 1 && schedule.ctasPerSm > 1 &&
+                 slots - active >= active;
+    fewFree = active > fewSmsFree * device.smCount;
+  }
+
+  void times() {
+    int64_t perWarpgroup = g.rowTiles() * g.tileK / g.mmaK; // instructions
+    double perCycle = std::max(rateOf(device.rates.tensor, placed.mmaType), 1.0);
+    double perInstruction =
+        std::max(instructionMinCycles, 64.0 * static_cast<double>(g.tileM * g.mmaK) / perCycle);
+    load = loadOf();
+    cache = bytes.all() * active / (l2BytesPerCycle * device.smCount * boost);
+    auto instructions = static_cast<double>(perWarpgroup * g.warpgroups());
+    tensor = resident * instructions * perInstruction / clock;
+    if (residual.macs > 0) {
+      bool together = warpgroupsShareBlocks(*gemm.weight.residual, g);
+      tensor += resident * residual.macs /
+                (together ? perCycle : mmaPerCycle(device, placed.mmaType)) / clock;
+    }
+    double warpsPerScheduler = static_cast<double>(g.warpsM * g.warpsN) / 4;
+    issue = resident * warpsPerScheduler * warp.sum() / clock;
+    // What one group of warps does for a tile one after the other; groups along k take turns.
+    double own = warp.sum() * runDependentFactor;
+    if (!g.hasRuns) {
+      double waited = startedShare + (placed.flushK >= g.tileK ? waitedShare : 0);
+      own = warp.decode * decodeDependentFactor + warp.scaling * scalingDependentFactor +
+            waited * static_cast<double>(perWarpgroup) * perInstruction;
+    }
+    latency = own / static_cast<double>(g.warpsK) / clock;
+    // A group of warps holds the stage that it multiplies half of the time; longer for its pieces.
+    double held = static_cast<double>(schedule.warpsK) * 0.5 + (placed.storesBlocks() ? 0.5 : 0);
+    wait = loadMicroseconds / std::max(0.5, schedule.pipeline - held);
+    pieces = placed.storesBlocks() ? pieceMicroseconds : 0;
+    if (g.hasRuns) // each warp reads all activations
+      shared = runSharedShare * resident * sharedTraffic(g, bytes.all()) /
+               sharedBytesPerCycle(device) / clock;
+    factor = factorOf();
+  }
+
+  double loadOf() const {
+    double time = bytes.weight * active / bandwidth;
+    if (schedule.dependent && 2 * active > device.smCount) // else the next kernel has its own SMs
+      time = std::max(time, bytes.weight * resident / (memoryBytesPerCycle * boost));
+    if (problem.m > g.tileM) { // weights are read again from L2
+      double times = std::min(4.0, static_cast<double>(divideUp(problem.m, g.tileM)));
+      time *= (1 + rereadShare * (times - 1)) / times;
+    }
+    if (resident > 1 && ctas < slots) // some SMs have more CTAs than others
+      time *= 1 + unevenShare * (resident * device.smCount / active - 1);
+    return nextBeside && fewFree ? time * besideLoadFactor : time;
+  }
+
+  double factorOf() const {
+    double result = 1;
+    if (resident > 1)
+      result *= g.hasRuns ? runSharedSmFactor : sharedSmFactor;
+    if (schedule.splitK > 1 && waves > 1)
+      result *= laterWavesFactor;
+    if (g.tileN <= Geometry::instructionRows / 2)
+      result *= narrowFactor;
+    if (g.warpgroups() == 3) {
+      bool scales = placed.flushK > 0, few = g.tileM <= threeMostBatch;
+      if (placed.isWide() && few)
+        result *= threeWideFactor;
+      else if (scales != few)
+        result *= threeFactor;
+    }
+    return result;
+  }
+
+  // With shares of memory's time, of the CTAs that run at a time, and of those of an SM.
+  double stepOf(double ofMemory, double ofAll, double ofSm) const {
+    constexpr double sharpness = 4;
+    double sum = 0;
+    for (double part : {load * ofMemory, cache * ofAll, issue * ofSm, tensor * ofSm, shared * ofSm,
+                        latency, wait, pieces})
+      sum += std::pow(part, sharpness);
+    return factor * std::pow(sum, 1 / sharpness);
+  }
+
+  // Of the launch. The first tile fills the ring.
+  double startOf(double step) const {
+    double start = startMicroseconds + (schedule.dependent ? 0 : serialMicroseconds) + step;
+    if (!nextBeside)
+      return start;
+    return std::max(0.0, start - besideMicroseconds *
+                                     std::pow(std::min(1.0, load / step), besideSharpness));
+  }
+
+  // Of the launch, behind the last k tile: sums that meet, and what a ring leaves.
+  double tailOf(double outputs) const {
+    int64_t otherSums = g.warpsK - 1 + g.clusterK - 1;
+    double tail = outputs * static_cast<double>(otherSums) / sumsPerMicrosecond;
+    if (g.clusterK > 1)
+      tail += clusterMicroseconds;
+    else if (schedule.splitK != 1) // through memory
+      tail += (g.streamK ? streamMicroseconds : splitMicroseconds) +
+              ctas * outputs * 8 / (bandwidth * 2);
+    if (fewFree)
+      return tail;
+    double ring = schedule.pipeline * bytes.all() - ringKilobytes * 1024;
+    return tail + ringShare * std::max(0.0, ring) * device.smCount / bandwidth;
+  }
+};
+
+} // namespace
+
+Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
+                        const Problem &problem, const DeviceModel &device) {
+  return Specialized(gemm, placed, schedule, problem, device).cost();
+}
+
+} // namespace rho::compiler
