@@ -39,6 +39,8 @@ Result<WeightFile> WeightFile::open(const std::string &path) {
   if (!file->metadata().contains(kernels::formatKey))
     return makeError(DiagId::quantized_file_invalid,
                      {path, std::string("its metadata has no '") + kernels::formatKey + "'"});
+  if (kernels::quantizedNames(*file).empty())
+    return makeError(DiagId::quantized_file_invalid, {path, "it has no quantized weight"});
   WeightFile opened;
   opened.pimpl = std::make_shared<const Impl>(Impl{std::move(*file)});
   return opened;

@@ -4,10 +4,10 @@
 #include "compiler/Plan.h"
 #include "runtime/CacheEntries.h"
 #include "runtime/Kernel.h"
+#include "runtime/Stopwatch.h"
 #include "runtime/TunedPlans.h"
 #include "runtime/cache/MemoryCache.h"
 
-#include <chrono>
 #include <cstring>
 #include <functional>
 
@@ -18,20 +18,6 @@ inline constexpr size_t maxRequests = 8192;
 inline constexpr size_t maxKernels = 1024;
 inline constexpr size_t maxQuantizers = 64;
 inline constexpr size_t maxSharedPlans = 256;
-
-class Stopwatch {
-public:
-  // Milliseconds since construction or the last lap.
-  double lap() {
-    auto now = std::chrono::steady_clock::now();
-    double passed = std::chrono::duration<double, std::milli>(now - start).count();
-    start = now;
-    return passed;
-  }
-
-private:
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-};
 
 // What is compiled as a declaration says, or beside others that read the same weight.
 struct Request {

@@ -2,12 +2,13 @@
 //
 // Shapes: weight [n][k], activations x [m][k], output y [m][n]; y = x * weight^T; row-major.
 // Errors are values (Result, Status) that carry the diagnostics. Nothing asserts, and nothing
-// throws but what a caller's own function throws (Engine::tune).
-// A handle that was default-constructed or moved from is empty: valid() is false (of a Buffer,
-// address() is 0), calls on it give the error empty_handle.
-// Threads: Device, Engine, Module and Gemm are cheap handles, safe to copy and to use from any
-// number of threads at once. A Buffer belongs to whoever holds it, and so do Activations, of
-// which copies are the same buffers.
+// throws but what a caller's own function throws (Engine::tune), and std::bad_alloc where the host
+// has no room for the small things that a call makes; for large ones the error is out_of_memory.
+// Each function names the errors that are its own. Besides, any that has a handle gives
+// empty_handle for one that was default-constructed or moved from (valid() is false, of a Buffer
+// address() is 0), and any that reaches a GPU cuda_call_failed. Threads: Device, Engine, Module and
+// Gemm are cheap handles, safe to copy and to use from any number of threads at once. A Buffer
+// belongs to whoever holds it, and so do Activations, of which copies are the same buffers.
 #pragma once
 
 #include "dsl/Error.h"
@@ -44,7 +45,10 @@ using DevicePointer = uint64_t;
 // A parsed and checked .rho file with its imports.
 class Module {
 public:
+  // Every error of the text and of its imports at once, as `rho check` prints them: those of
+  // docs/GRAMMAR.md. `name` stands for the text in messages.
   static Result<Module> parse(std::string_view text, std::string_view name = "<memory>");
+  // The same of a file. Errors: file_not_readable as well.
   static Result<Module> load(const std::string &path);
   std::vector<std::string> gemms() const; // names, in order of declaration
   bool valid() const { return pimpl != nullptr; }
@@ -69,8 +73,8 @@ public:
   ~Buffer();
   DevicePointer address() const;
   int64_t bytes() const;
-  // Synchronous copies, there for every stream when they return; error bad_range outside the
-  // buffer.
+  // Synchronous copies, there for every stream when they return. Errors: bad_range outside the
+  // buffer, null_pointer.
   Status write(const void *from, int64_t bytes, int64_t offset = 0);
   Status read(void *to, int64_t bytes, int64_t offset = 0) const;
 
@@ -85,7 +89,8 @@ private:
 // A GPU, or the emulator behind the same door.
 class Device {
 public:
-  static Result<Device> cuda(int ordinal = 0); // through libcuda, opened now
+  // Through libcuda, opened now. Errors: cuda_not_available, cuda_device_too_old.
+  static Result<Device> cuda(int ordinal = 0);
   // A target, "sm_80", or a device of `rho devices`, "h200". Errors: unknown_target.
   static Result<Device> emulated(std::string_view name);
   static Result<Device> emulated(const compiler::DeviceModel &described);
@@ -93,7 +98,8 @@ public:
   std::string name() const;
   std::string target() const; // what kernels are generated for
   bool isEmulated() const;
-  Result<Buffer> allocate(int64_t bytes) const; // 256-byte aligned, zeroed
+  // 256-byte aligned, zeroed. Errors: bad_size, out_of_memory.
+  Result<Buffer> allocate(int64_t bytes) const;
   // Memory that somebody else owns, a tensor's for example, which outlives the Buffer. As a weight
   // it is 256-byte aligned and has the bytes of one that was packed for the same weightLayout(),
   // which nothing checks; a workspace begins as zeros. Errors: null_pointer, bad_size.
@@ -173,15 +179,17 @@ public:
   // kernel. Stride in elements between rows. The bytes depend on numbers, rules and
   // weightLayout() alone: they can be kept, and written to another Buffer, which then is a weight
   // that nothing checks.
-  // Errors: non_finite_input.
+  // Errors: null_pointer, bad_scalar_type, bad_stride below k, non_finite_input, those of
+  // packQuantized.
   Result<Buffer> packWeights(const void *host, ScalarType type, int64_t stride) const;
   // The same for codes that another quantizer chose, e.g. one of kernels/. The matrix is [n][k] in
   // the weight's format. Errors: layout_mismatch, pack_breaks_requirement, pack_beyond_operand
-  // where this kernel's operands of f16 would be infinite.
+  // where this kernel's operands of f16 would be infinite, out_of_memory.
   Result<Buffer> packQuantized(const dsl::QuantizedMatrix &weight) const;
   // Buffers for this gemm's activations, to be filled by quantizeActivations, and for those of
   // other gemms of the same m, k and activation format that lay them out alike (else
-  // activations_mismatch): several layers that have the same input quantize it once.
+  // activations_mismatch): several layers that have the same input quantize it once. Errors:
+  // out_of_memory.
   Result<Activations> makeActivations() const;
   // x [m][k] in device memory, used where it lies: for a gemm whose activation is plain f16 or
   // bf16, rows contiguous, k a multiple of 8, x 16-byte aligned. It must outlive the launches that
@@ -201,11 +209,15 @@ public:
   // Quantizes x [m][k] in device memory into `out` on the stream: one NVRTC kernel. Emulated, and
   // on a GPU without NVRTC or for what that kernel's source cannot say of a format (then with a
   // warning in report()), the host does it between synchronous copies, which no graph can capture.
+  // `x` is aligned to its numbers, 2 or 4 bytes; stride in elements between rows. Errors:
+  // null_pointer, misaligned_pointer, bad_scalar_type, bad_stride below k, wrong_device,
+  // activations_mismatch, activations_are_a_view.
   Status quantizeActivations(const Activations &out, DevicePointer x, ScalarType type,
                              int64_t stride, Stream stream = nullptr) const;
   // y [m][n] in outputType(), 16-byte aligned. `workspace` has workspaceBytes() bytes from
   // Device::allocate, which nothing but launches writes, of whichever gemms; it serves one at a
-  // time. Errors: misaligned_pointer, buffer_too_small, weight_mismatch.
+  // time. Errors: null_pointer, misaligned_pointer, buffer_too_small, wrong_device,
+  // weight_mismatch, activations_mismatch.
   Status launch(const Buffer &weight, const Activations &x, DevicePointer y,
                 const Buffer &workspace, Stream stream = nullptr) const;
   bool valid() const { return pimpl != nullptr; }
@@ -244,7 +256,9 @@ class Engine {
 public:
   static Result<Engine> create(const Device &device, const EngineOptions &options = {});
   const Device &device() const;
-  // `gemm` may be empty when the module declares exactly one.
+  // `gemm` may be empty when the module declares exactly one. Errors: no_gemm, ambiguous_gemm,
+  // unknown_gemm, grid_too_large, bad_problem; what of the declaration has no kernel for this
+  // device and shape, with its place in the file and the reason; kernel_refused by the driver.
   Result<Gemm> compile(const Module &module, std::string_view gemm, const GemmShape &shape) const;
   // Gemms for several numbers of rows that read one packed weight: weightLayout() of all is the
   // same. Of the layouts that serve all of `batches` (m of each gemm, in their order) that with the

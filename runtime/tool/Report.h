@@ -2,8 +2,8 @@
 #pragma once
 
 #include "runtime/Rho.h"
+#include "runtime/Stopwatch.h"
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -45,17 +45,6 @@ public:
 private:
   struct Ticker;
   std::unique_ptr<Ticker> ticker;
-};
-
-class Stopwatch {
-public:
-  double milliseconds() const {
-    auto passed = std::chrono::steady_clock::now() - start;
-    return std::chrono::duration<double, std::milli>(passed).count();
-  }
-
-private:
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
 };
 
 } // namespace rho::tool

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <random>
 #include <set>
 
 namespace rho::tool {
@@ -22,13 +23,9 @@ std::vector<kernels::Sample> chooseSamples(int64_t m, int64_t n) {
   for (int64_t row : {int64_t(0), m - 1})
     for (int64_t column : {int64_t(0), n - 1})
       places.emplace(row, column);
-  // SplitMix64 over a counter: the same places every time.
-  uint64_t state = 0;
+  std::mt19937_64 random(1); // the same places every time
   auto next = [&](int64_t limit) {
-    uint64_t z = state += 0x9e3779b97f4a7c15U;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-    return static_cast<int64_t>((z ^ (z >> 31)) % static_cast<uint64_t>(limit));
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(limit));
   };
   // Rows of activations are dequantized once each, so few rows and many columns are cheap.
   std::set<int64_t> rows = {0, m - 1};
