@@ -17,6 +17,7 @@ namespace {
 using Scales = dsl::ScheduleDecl::Scales;
 using Roles = dsl::ScheduleDecl::Roles;
 using Sums = dsl::ScheduleDecl::Sums;
+using Found = std::optional<Objection>;
 
 constexpr int registerLimit = 255;
 
@@ -44,8 +45,7 @@ std::string clusterProblem(const Schedule &s) {
 }
 
 // Why the scales of one group of activations cannot be copied; empty when they can.
-std::optional<Objection> rowProblem(const dsl::Gemm &gemm, const PlacedGemm &placed,
-                                    const Geometry &g) {
+Found rowProblem(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
   if (g.gemv()) // keeps those of all groups, and has its own rule
     return std::nullopt;
   for (const ScaleUse &use : placed.accumulator) {
@@ -90,8 +90,8 @@ Objection warpsObjection(const Schedule &s, const std::string &why) {
 }
 
 // Of roles gemv, which multiply no matrix operands and have no pipeline through shared memory.
-std::optional<Objection> gemvObjection(const dsl::Gemm &gemm, const PlacedGemm &placed,
-                                       const Problem &problem, const Schedule &s) {
+Found gemvObjection(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
+                    const Schedule &s) {
   auto roles = [](const std::string &what, const std::string &why) {
     return Objection{DiagId::schedule_roles, {"gemv", what, why}};
   };
@@ -129,9 +129,8 @@ std::optional<Objection> gemvObjection(const dsl::Gemm &gemm, const PlacedGemm &
 
 // Of activations with parts: what each part would have against the schedule, and what they have
 // together.
-std::optional<Objection> partsObjection(const dsl::Gemm &gemm, const PlacedGemm &placed,
-                                        const Problem &problem, const Schedule &s,
-                                        const DeviceModel &device) {
+Found partsObjection(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
+                     const Schedule &s, const DeviceModel &device) {
   if (gemm.schedule.balance == dsl::ScheduleDecl::Balance::Cost && s.splitK == 1)
     return Objection{DiagId::schedule_balance, {"'" + gemm.name + "'", "k is not split"}};
   int64_t block = gemm.activation.partition->blocks.k;
@@ -140,7 +139,7 @@ std::optional<Objection> partsObjection(const dsl::Gemm &gemm, const PlacedGemm 
         DiagId::schedule_tile,
         {"k", str(s.tileK),
          "it must divide the blocks of " + str(block) + ", each of which is stored in one format"}};
-  std::optional<Objection> first;
+  Found first;
   forEachGemm(gemm, placed, [&](const dsl::Gemm &one, const PlacedGemm &part) {
     if (!first)
       first = objection(one, part, problem, s, device, true);
@@ -149,9 +148,8 @@ std::optional<Objection> partsObjection(const dsl::Gemm &gemm, const PlacedGemm 
 }
 
 // Whether it fits a CTA's shared memory and a thread's registers.
-std::optional<Objection> resourceObjection(const dsl::Gemm &gemm, const PlacedGemm &placed,
-                                           const Problem &problem, const Schedule &s,
-                                           const DeviceModel &device) {
+Found resourceObjection(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
+                        const Schedule &s, const DeviceModel &device) {
   Geometry g = makeGeometry(placed, s);
   int64_t shared = sharedBytes(gemm, placed, g, s, problem);
   if (shared > device.sharedPerCta)
@@ -166,121 +164,182 @@ std::optional<Objection> resourceObjection(const dsl::Gemm &gemm, const PlacedGe
   return std::nullopt;
 }
 
-} // namespace
+// What is in the way of one schedule of a gemm without parts: rules in the order in which they
+// depend on each other.
+class ScheduleRules {
+public:
+  ScheduleRules(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
+                const Schedule &s, const DeviceModel &device, bool ofPart)
+      : gemm(gemm), placed(placed), problem(problem), s(s), device(device), ofPart(ofPart),
+        gemv(s.roles == Roles::Gemv) {}
 
-std::optional<Objection> objection(const dsl::Gemm &gemm, const PlacedGemm &placed,
-                                   const Problem &problem, const Schedule &s,
-                                   const DeviceModel &device, bool ofPart) {
-  if (!placed.parts.empty()) {
-    std::optional<Objection> why = partsObjection(gemm, placed, problem, s, device);
-    return why ? why : resourceObjection(gemm, placed, problem, s, device);
+  Found firstBroken() {
+    for (auto rule :
+         {&ScheduleRules::balance, &ScheduleRules::cudaCores, &ScheduleRules::tile,
+          &ScheduleRules::blockScales, &ScheduleRules::warpRoles, &ScheduleRules::activationScales,
+          &ScheduleRules::residual, &ScheduleRules::sums, &ScheduleRules::cluster,
+          &ScheduleRules::warps, &ScheduleRules::resources, &ScheduleRules::parts})
+      if (Found broken = (this->*rule)())
+        return broken;
+    return std::nullopt;
   }
-  if (gemm.schedule.balance && !ofPart)
+
+private:
+  const dsl::Gemm &gemm;
+  const PlacedGemm &placed;
+  const Problem &problem;
+  const Schedule &s;
+  const DeviceModel &device;
+  const bool ofPart, gemv;
+  Geometry g; // from tile() on
+
+  static Objection ofTile(const char *extent, int64_t value, const std::string &why) {
+    return {DiagId::schedule_tile, {extent, str(value), why}};
+  }
+  Objection ofWarps(const std::string &why) const { return warpsObjection(s, why); }
+
+  Found balance() {
+    if (!gemm.schedule.balance || ofPart)
+      return std::nullopt;
     return Objection{DiagId::schedule_balance,
                      {"'" + gemm.name + "'", "all k tiles of its activation are stored alike"}};
-  bool gemv = s.roles == Roles::Gemv;
-  if (gemv)
-    if (std::optional<Objection> why = gemvObjection(gemm, placed, problem, s))
-      return why;
-  if (!dividesRows(s.tileN, s.warpsN))
-    return Objection{DiagId::schedule_tile,
-                     {"n", str(s.tileN),
-                      "each of its " + str(s.warpsN) +
-                          " warps needs a power of two of rows, from " + str(leastWarpRows)}};
-  if (!isPowerOfTwo(s.tileK) || s.tileK < Geometry::smallestTileK)
-    return Objection{DiagId::schedule_tile,
-                     {"k", str(s.tileK),
-                      "it must be a power of two of at least " + str(Geometry::smallestTileK)}};
-  bool takesAny =
-      makeGeometry(placed, s).warpgroupsMultiply() && s.tileM % Geometry::batchUnit == 0;
-  if (!gemv && !takesAny && (!isPowerOfTwo(s.tileM) || s.tileM < Geometry::leastMmaRows))
-    return Objection{DiagId::schedule_tile,
-                     {"m", str(s.tileM),
-                      "it must be a power of two of at least " + str(Geometry::leastMmaRows) +
-                          ", or where warpgroups multiply a multiple of " +
-                          str(Geometry::batchUnit) + ", or with roles gemv 1, 2 or 4"}};
-  auto warps = [&](const std::string &why) { return warpsObjection(s, why); };
-  Geometry g = makeGeometry(placed, s);
-  std::string roles(dsl::name(s.roles));
-  if (placed.blockScaling && s.tileK < BlockScaling::perWord * placed.blockScaling->block)
-    return Objection{DiagId::schedule_tile,
-                     {"k", str(s.tileK),
-                      "it must have at least " + str(BlockScaling::perWord) + " blocks of " +
-                          str(placed.blockScaling->block) + ", whose scales are loaded together"}};
-  if (g.specialized()) {
+  }
+
+  Found cudaCores() { return gemv ? gemvObjection(gemm, placed, problem, s) : std::nullopt; }
+
+  Found tile() {
+    if (!dividesRows(s.tileN, s.warpsN))
+      return ofTile("n", s.tileN,
+                    "each of its " + str(s.warpsN) + " warps needs a power of two of rows, from " +
+                        str(leastWarpRows));
+    if (!isPowerOfTwo(s.tileK) || s.tileK < Geometry::smallestTileK)
+      return ofTile("k", s.tileK,
+                    "it must be a power of two of at least " + str(Geometry::smallestTileK));
+    g = makeGeometry(placed, s);
+    bool takesAny = g.warpgroupsMultiply() && s.tileM % Geometry::batchUnit == 0;
+    if (!gemv && !takesAny && (!isPowerOfTwo(s.tileM) || s.tileM < Geometry::leastMmaRows))
+      return ofTile("m", s.tileM,
+                    "it must be a power of two of at least " + str(Geometry::leastMmaRows) +
+                        ", or where warpgroups multiply a multiple of " + str(Geometry::batchUnit) +
+                        ", or with roles gemv 1, 2 or 4");
+    return std::nullopt;
+  }
+
+  Found blockScales() {
+    if (!placed.blockScaling || s.tileK >= BlockScaling::perWord * placed.blockScaling->block)
+      return std::nullopt;
+    return ofTile("k", s.tileK,
+                  "it must have at least " + str(BlockScaling::perWord) + " blocks of " +
+                      str(placed.blockScaling->block) + ", whose scales are loaded together");
+  }
+
+  Found warpRoles() {
+    if (!g.specialized())
+      return s.warpsK > 1 && !gemv
+                 ? Found(ofWarps("groups of warps along k need roles imfp or gemv"))
+                 : std::nullopt;
     if (!targetOf(device.target).hasWgmma)
-      return Objection{DiagId::schedule_roles, {roles, device.target, "they need sm_90a"}};
+      return Objection{DiagId::schedule_roles,
+                       {std::string(dsl::name(s.roles)), device.target, "they need sm_90a"}};
     if (s.warpsM != 1 || (g.warpgroupsMultiply() && s.warpsN % 4 != 0))
-      return warps("warps that share wgmma instructions stand 1 x 4, 1 x 8, 1 x 12 or 1 x 16");
+      return ofWarps("warps that share wgmma instructions stand 1 x 4, 1 x 8, 1 x 12 or 1 x 16");
     if (s.warpsN * s.warpsK % 4 != 0) // PTX ISA, setmaxnreg: all warps of a warpgroup
-      return warps("warps exchange registers in fours, here are " + str(s.warpsN * s.warpsK));
+      return ofWarps("warps exchange registers in fours, here are " + str(s.warpsN * s.warpsK));
     if (g.decodesApart() && (s.warpsN > 8 || s.warpsK > 1))
-      return warps("roles excp have one or two warpgroups that multiply, 1 x 4 or 1 x 8, and one "
-                   "group of warps along k");
+      return ofWarps("roles excp have one or two warpgroups that multiply, 1 x 4 or 1 x 8, and one "
+                     "group of warps along k");
     // A barrier tells only this phase from the last: all phases of a stage must be one group's.
     // Without partial sums a group's last batch reads its stage until the group's next tile starts,
     // of a residual the pieces of a tile are multiplied only then.
     bool holdsTwo = placed.accumulator.empty() || placed.residual;
     int64_t stages = s.warpsK * (holdsTwo ? 2 : 1);
     if (s.pipeline % s.warpsK != 0 || s.pipeline < stages)
-      return warps(str(s.warpsK) + " groups along k need a pipeline of a multiple of " +
-                   str(s.warpsK) + " stages, at least " + str(stages));
+      return ofWarps(str(s.warpsK) + " groups along k need a pipeline of a multiple of " +
+                     str(s.warpsK) + " stages, at least " + str(stages));
     if (s.tileM > Geometry::mostBatch)
-      return Objection{DiagId::schedule_tile,
-                       {"m", str(s.tileM), "a wgmma instruction has at most 256 batch rows"}};
+      return ofTile("m", s.tileM, "a wgmma instruction has at most 256 batch rows");
     if (g.activationRowBytes() % Geometry::swizzleBytes != 0)
-      return Objection{DiagId::schedule_tile,
-                       {"k", str(s.tileK), "it must cover a multiple of 128 bytes of activations"}};
-  } else if (s.warpsK > 1 && !gemv) {
-    return warps("groups of warps along k need roles imfp or gemv");
+      return ofTile("k", s.tileK, "it must cover a multiple of 128 bytes of activations");
+    return std::nullopt;
   }
-  if (std::optional<Objection> why = rowProblem(gemm, placed, g))
-    return why;
-  if (placed.storesBlocks()) {
+
+  Found activationScales() { return rowProblem(gemm, placed, g); }
+
+  Found residual() {
+    if (!placed.storesBlocks())
+      return std::nullopt;
     int64_t rows = gemm.weight.residual->blocks.rows;
     if (rows % g.warpN() != 0)
-      return warps("a warp has " + str(g.warpN()) + " weight rows, which blocks of " + str(rows) +
-                   " rows of the residual are no multiple of");
+      return ofWarps("a warp has " + str(g.warpN()) + " weight rows, which blocks of " + str(rows) +
+                     " rows of the residual are no multiple of");
     int64_t pieces = piecesOfWarp(g, pieceGeometry(placed, g));
     if (pieces > BandWord::storedBits)
-      return Objection{DiagId::schedule_tile,
-                       {"k", str(s.tileK),
-                        "its warps have " + str(pieces) + " pieces of a residual each, at most " +
-                            str(BandWord::storedBits)}};
+      return ofTile("k", s.tileK,
+                    "its warps have " + str(pieces) + " pieces of a residual each, at most " +
+                        str(BandWord::storedBits));
+    return std::nullopt;
   }
-  if (s.sums == Sums::Biased)
-    if (std::string why = whyNotBiased(gemm, placed, problem, s.roles); !why.empty())
-      return Objection{DiagId::schedule_sums, {"'" + gemm.name + "'", why}};
-  if (std::string why = clusterProblem(s); !why.empty())
-    return Objection{DiagId::schedule_cluster, {str(s.clusterN), str(s.clusterK), why}};
-  if (!isPowerOfTwo(s.warpsM))
-    return warps("those along m must be a power of two");
-  if (!gemv && s.tileM / s.warpsM < Geometry::leastMmaRows)
-    return warps("each warp needs at least " + str(Geometry::leastMmaRows) + " batch rows");
-  if (s.warpsM * s.warpsN * s.warpsK > 16)
-    return warps("a CTA has at most 16 warps");
-  if (std::optional<Objection> why = resourceObjection(gemm, placed, problem, s, device))
-    return why;
-  int64_t tilesK = divideUp(problem.k, s.tileK);
-  int64_t all = tilesK * divideUp(problem.n, s.tileN) * divideUp(problem.m, s.tileM);
-  if (g.streamK && all > std::numeric_limits<int32_t>::max())
-    return Objection{DiagId::schedule_tile,
-                     {"k", str(s.tileK),
-                      "the outputs have " + str(all) + " k tiles, split_k stream takes at most " +
-                          str(std::numeric_limits<int32_t>::max())}};
-  if (gemm.schedule.ctas && !g.streamK)
-    return Objection{DiagId::schedule_ctas,
-                     {str(*gemm.schedule.ctas), "it counts those of split_k: stream, others follow "
-                                                "from tiles and parts of k"}};
-  int64_t tiles = divideUp(divideUp(problem.n, s.tileN), s.clusterN) * s.clusterN *
-                  divideUp(problem.m, s.tileM);
-  if (s.splitK != s.clusterK && tiles > KernelImage::mostSharedTiles)
-    return Objection{
-        DiagId::schedule_split_tiles,
-        {g.streamK ? "stream" : str(s.splitK), str(tiles), str(KernelImage::mostSharedTiles)}};
-  if (s.splitK > tilesK)
-    return Objection{DiagId::schedule_split_k, {str(s.splitK), str(tilesK)}};
-  return std::nullopt;
+
+  Found sums() {
+    if (s.sums != Sums::Biased)
+      return std::nullopt;
+    std::string why = whyNotBiased(gemm, placed, problem, s.roles);
+    return why.empty()
+               ? std::nullopt
+               : Found(Objection{DiagId::schedule_sums, {"'" + gemm.name + "'", std::move(why)}});
+  }
+
+  Found cluster() {
+    std::string why = clusterProblem(s);
+    return why.empty() ? std::nullopt
+                       : Found(Objection{DiagId::schedule_cluster,
+                                         {str(s.clusterN), str(s.clusterK), std::move(why)}});
+  }
+
+  Found warps() {
+    if (!isPowerOfTwo(s.warpsM))
+      return ofWarps("those along m must be a power of two");
+    if (!gemv && s.tileM / s.warpsM < Geometry::leastMmaRows)
+      return ofWarps("each warp needs at least " + str(Geometry::leastMmaRows) + " batch rows");
+    if (s.warpsM * s.warpsN * s.warpsK > 16)
+      return ofWarps("a CTA has at most 16 warps");
+    return std::nullopt;
+  }
+
+  Found resources() { return resourceObjection(gemm, placed, problem, s, device); }
+
+  // How k is divided among CTAs.
+  Found parts() {
+    int64_t tilesK = divideUp(problem.k, s.tileK);
+    int64_t all = tilesK * divideUp(problem.n, s.tileN) * divideUp(problem.m, s.tileM);
+    if (g.streamK && all > std::numeric_limits<int32_t>::max())
+      return ofTile("k", s.tileK,
+                    "the outputs have " + str(all) + " k tiles, split_k stream takes at most " +
+                        str(std::numeric_limits<int32_t>::max()));
+    if (gemm.schedule.ctas && !g.streamK)
+      return Objection{DiagId::schedule_ctas,
+                       {str(*gemm.schedule.ctas), "it counts those of split_k: stream, others "
+                                                  "follow from tiles and parts of k"}};
+    int64_t tiles = divideUp(divideUp(problem.n, s.tileN), s.clusterN) * s.clusterN *
+                    divideUp(problem.m, s.tileM);
+    if (s.splitK != s.clusterK && tiles > KernelImage::mostSharedTiles)
+      return Objection{
+          DiagId::schedule_split_tiles,
+          {g.streamK ? "stream" : str(s.splitK), str(tiles), str(KernelImage::mostSharedTiles)}};
+    if (s.splitK > tilesK)
+      return Objection{DiagId::schedule_split_k, {str(s.splitK), str(tilesK)}};
+    return std::nullopt;
+  }
+};
+
+} // namespace
+
+Found objection(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
+                const Schedule &s, const DeviceModel &device, bool ofPart) {
+  if (placed.parts.empty())
+    return ScheduleRules(gemm, placed, problem, s, device, ofPart).firstBroken();
+  Found why = partsObjection(gemm, placed, problem, s, device);
+  return why ? why : resourceObjection(gemm, placed, problem, s, device);
 }
 
 } // namespace rho::compiler

@@ -173,201 +173,287 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
   return result;
 }
 
-Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
-                                std::string_view target, const DecodeSequence *fixed,
-                                const SourceMap *sources) {
-  const dsl::Format &weight = gemm.weight, &activation = gemm.activation;
-  const bool blockScaled =
-      groupScales == Scales::Hardware || activation.element().type == dsl::ElementType::get("e2m1");
-  const std::optional<dsl::Remap> &remap = activation.element().remap;
-  for (const dsl::Component &component : activation.components) {
-    bool splits = blockScaled && remap && &component == &activation.components[remap->selector];
-    std::string gap =
-        component.rows > 1                ? "is per " + dsl::printExtent(component)
-        : component.remap && !blockScaled ? "has a remapped code"
-        : component.host < 0 || splits
-            ? ""
-            : "is in spare bits of '" + activation.components[component.host].name + "'";
-    if (!gap.empty())
-      return errorAt(DiagId::no_kernels, {component.name, activation.name, gap},
-                     gemm.activationSpan, sources);
+namespace {
+
+// Where each factor of one gemm without parts is applied. The steps build on each other, in the
+// order of run().
+class FormatPlacement {
+public:
+  FormatPlacement(const dsl::Gemm &gemm, Scales groupScales, Roles roles, std::string_view target,
+                  const SourceMap *sources)
+      : gemm(gemm), weight(gemm.weight), activation(gemm.activation), groupScales(groupScales),
+        roles(roles), target(target), sources(sources),
+        blockScaled(groupScales == Scales::Hardware ||
+                    activation.element().type == dsl::ElementType::get("e2m1")) {}
+
+  Result<PlacedGemm> run(const DecodeSequence *fixed) {
+    for (auto step : {&FormatPlacement::checkActivation, &FormatPlacement::readFactors,
+                      &FormatPlacement::chooseOperand})
+      if (Status done = (this->*step)(); !done)
+        return done.error();
+    if (Status found = findDecode(fixed); !found)
+      return found.error();
+    for (auto step : {&FormatPlacement::checkComponents, &FormatPlacement::fitBlocks,
+                      &FormatPlacement::placeWeightScales, &FormatPlacement::placeActivationScales})
+      if (Status done = (this->*step)(); !done)
+        return done.error();
+    const bool scales = result.scalesOperand;
+    result.decode = scales ? *std::move(scaled.decode) : withoutScale(*decode, result.mmaType);
+    result.operandRoundings = decode->roundings + (scales ? scaled.roundings : 0);
+    result.log2Factor =
+        result.decode.log2Factor + (result.blockScaling ? result.blockScaling->log2 : 0);
+    result.streamed = streamedComponents(weight, result.decode);
+    return std::move(result);
   }
-  Result<Factors> w = factorValue(weight, true, gemm.weightSpan, sources);
-  if (!w)
-    return w.error();
-  Result<Factors> x = factorValue(activation, false, gemm.activationSpan, sources);
-  if (!x)
-    return x.error();
+
+private:
+  const dsl::Gemm &gemm;
+  const dsl::Format &weight, &activation;
+  const Scales groupScales;
+  const Roles roles;
+  const std::string_view target;
+  const SourceMap *sources;
+  const bool blockScaled;
 
   PlacedGemm result;
-  result.constant = w->constant * x->constant;
-  result.mmaType = activation.element().type.name();
-  bool known = result.mmaType == "f16" || result.mmaType == "bf16" || result.mmaType == "e4m3" ||
-               result.mmaType == "s8" || result.mmaType == "s4" || result.mmaType == "e2m1";
-  if (!isBareElement(*x->core) || !known)
-    return errorAt(DiagId::no_mma_for_activation,
-                   {activation.name, result.mmaType, dsl::print(*x->core, activation)},
-                   gemm.activationSpan, sources);
-  if (std::string targets = targetsWith(result.mmaType);
-      !targets.empty() && targets.find(target) == std::string::npos)
-    return errorAt(DiagId::no_mma_on_target,
-                   {activation.name, result.mmaType, std::string(target), targets},
-                   gemm.activationSpan, sources);
-  // Neither wgmma nor sm_120a has 4-bit integers (ptxas 13.0 makes its s4 instruction of bitwise
-  // operations and two of s8): the same integers, widened.
-  if (result.mmaType == "s4" && (roles != Roles::Uniform || !targetOf(target).hasS4))
-    result.mmaType = "s8";
-  dsl::ElementType operand = dsl::ElementType::get(result.mmaType);
-  result.weightBits = weight.element().type.bits();
-  result.integerAccumulator = operand.isInteger();
-  // One k step of every instruction in use covers 32 bytes of each operand row.
-  result.mmaK = 256 / operand.bits();
-  // Integers and e4m3 have a shape of mma.sync with half of that k.
-  bool halves = roles == Roles::Uniform && operand.bits() <= 8 && !blockScaled;
-  result.leastGroup = halves ? result.mmaK / 2 : result.mmaK;
+  Factors w, x;
+  bool splitsWeight = false; // its codes are operands, see BlockScaling
+  std::optional<DecodeSequence> decode;
+  ScaledOperand scaled; // by the weight's group scales
 
-  dsl::Format stored = weight;
-  const bool splitsWeight = blockScaled && weight.element().remap &&
-                            weight.element().type == operand && isBareElement(*w->core);
-  if (splitsWeight) // its codes are operands, see BlockScaling
-    stored.components[0].remap.reset();
-  std::optional<DecodeSequence> decode =
-      fixed ? *fixed : decodeSequence(stored, *w->core, result.mmaType);
-  if (!decode)
-    return noDecode(gemm, *w, result.mmaType, sources);
-  for (int parameter : w->coreParameters) {
-    const dsl::Component &component = weight.components[parameter];
-    int least = decode->hasBothHalves() ? result.mmaK : result.mmaK / 2;
-    if (component.extent == Extent::Group && component.group % least != 0 && !splitsWeight)
-      return errorAt(DiagId::unsupported_value,
-                     {weight.name, "'" + component.name +
-                                       "' beside the element needs an extent of k[G] with G a "
-                                       "multiple of " +
-                                       std::to_string(least)},
-                     gemm.weightSpan, sources);
+  Error ofWeight(DiagId id, const std::vector<std::string> &args) const {
+    return errorAt(id, args, gemm.weightSpan, sources);
   }
-  for (const dsl::Format *format : {&weight, &activation})
-    for (const dsl::Component &component : format->components)
-      if (component.extent != Extent::Element && component.type.isCodebook())
-        return errorAt(DiagId::unsupported_value,
-                       {format->name, "'" + component.name + "' is a codebook, only elements are"},
-                       format == &weight ? gemm.weightSpan : gemm.activationSpan, sources);
+  Error ofActivation(DiagId id, const std::vector<std::string> &args) const {
+    return errorAt(id, args, gemm.activationSpan, sources);
+  }
+  Error ofScales(DiagId id, const std::vector<std::string> &args) const {
+    return errorAt(id, args, gemm.schedule.scales ? gemm.schedule.scalesSpan : gemm.weightSpan,
+                   sources);
+  }
 
-  auto notLegal = [&](Scales where, const std::string &why) {
-    return errorAt(DiagId::scales_not_legal, {std::string(dsl::name(where)), gemm.name, why},
-                   gemm.schedule.scales ? gemm.schedule.scalesSpan : gemm.weightSpan, sources);
-  };
-  if (blockScaled) {
+  Status checkActivation() {
+    const std::optional<dsl::Remap> &remap = activation.element().remap;
+    for (const dsl::Component &component : activation.components) {
+      bool splits = blockScaled && remap && &component == &activation.components[remap->selector];
+      std::string gap =
+          component.rows > 1                ? "is per " + dsl::printExtent(component)
+          : component.remap && !blockScaled ? "has a remapped code"
+          : component.host < 0 || splits
+              ? ""
+              : "is in spare bits of '" + activation.components[component.host].name + "'";
+      if (!gap.empty())
+        return ofActivation(DiagId::no_kernels, {component.name, activation.name, gap});
+    }
+    return Done{};
+  }
+
+  Status readFactors() {
+    Result<Factors> ofW = factorValue(weight, true, gemm.weightSpan, sources);
+    if (!ofW)
+      return ofW.error();
+    Result<Factors> ofX = factorValue(activation, false, gemm.activationSpan, sources);
+    if (!ofX)
+      return ofX.error();
+    w = *std::move(ofW);
+    x = *std::move(ofX);
+    result.constant = w.constant * x.constant;
+    return Done{};
+  }
+
+  // The type that both operands become, and what follows from it.
+  Status chooseOperand() {
+    result.mmaType = activation.element().type.name();
+    bool known = result.mmaType == "f16" || result.mmaType == "bf16" || result.mmaType == "e4m3" ||
+                 result.mmaType == "s8" || result.mmaType == "s4" || result.mmaType == "e2m1";
+    if (!isBareElement(*x.core) || !known)
+      return ofActivation(DiagId::no_mma_for_activation,
+                          {activation.name, result.mmaType, dsl::print(*x.core, activation)});
+    if (std::string targets = targetsWith(result.mmaType);
+        !targets.empty() && targets.find(target) == std::string::npos)
+      return ofActivation(DiagId::no_mma_on_target,
+                          {activation.name, result.mmaType, std::string(target), targets});
+    // Neither wgmma nor sm_120a has 4-bit integers (ptxas 13.0 makes its s4 instruction of bitwise
+    // operations and two of s8): the same integers, widened.
+    if (result.mmaType == "s4" && (roles != Roles::Uniform || !targetOf(target).hasS4))
+      result.mmaType = "s8";
+    dsl::ElementType operand = dsl::ElementType::get(result.mmaType);
+    result.weightBits = weight.element().type.bits();
+    result.integerAccumulator = operand.isInteger();
+    // One k step of every instruction in use covers 32 bytes of each operand row.
+    result.mmaK = 256 / operand.bits();
+    // Integers and e4m3 have a shape of mma.sync with half of that k.
+    bool halves = roles == Roles::Uniform && operand.bits() <= 8 && !blockScaled;
+    result.leastGroup = halves ? result.mmaK / 2 : result.mmaK;
+    splitsWeight = blockScaled && weight.element().remap && weight.element().type == operand &&
+                   isBareElement(*w.core);
+    return Done{};
+  }
+
+  Status findDecode(const DecodeSequence *fixed) {
+    dsl::Format stored = weight;
+    if (splitsWeight)
+      stored.components[0].remap.reset();
+    decode = fixed ? *fixed : decodeSequence(stored, *w.core, result.mmaType);
+    if (!decode)
+      return noDecode(gemm, w, result.mmaType, sources);
+    return Done{};
+  }
+
+  Status checkComponents() {
+    for (int parameter : w.coreParameters) {
+      const dsl::Component &component = weight.components[parameter];
+      int least = decode->hasBothHalves() ? result.mmaK : result.mmaK / 2;
+      if (component.extent == Extent::Group && component.group % least != 0 && !splitsWeight)
+        return ofWeight(DiagId::unsupported_value,
+                        {weight.name, "'" + component.name +
+                                          "' beside the element needs an extent of k[G] with G a "
+                                          "multiple of " +
+                                          std::to_string(least)});
+    }
+    for (const dsl::Format *format : {&weight, &activation})
+      for (const dsl::Component &component : format->components)
+        if (component.extent != Extent::Element && component.type.isCodebook())
+          return errorAt(
+              DiagId::unsupported_value,
+              {format->name, "'" + component.name + "' is a codebook, only elements are"},
+              format == &weight ? gemm.weightSpan : gemm.activationSpan, sources);
+    return Done{};
+  }
+
+  Status fitBlocks() {
+    auto notLegal = [&](Scales where, const std::string &why) {
+      return ofScales(DiagId::scales_not_legal, {std::string(dsl::name(where)), gemm.name, why});
+    };
+    if (!blockScaled)
+      return Done{};
     BlockScaling scaling;
-    std::string why = !targetOf(target).hasBlockScales
-                          ? "instructions with block scales need sm_120a, the "
-                            "target is " +
-                                std::string(target)
-                      : roles != Roles::Uniform
-                          ? "instructions with block scales need roles uniform"
-                          : fitBlockScaling(gemm, w->scales, x->scales, result.mmaType, scaling);
+    std::string why =
+        !targetOf(target).hasBlockScales
+            ? "instructions with block scales need sm_120a, the target is " + std::string(target)
+        : roles != Roles::Uniform
+            ? "instructions with block scales need roles uniform"
+            : fitBlockScaling(gemm, w.scales, x.scales, result.mmaType, scaling);
     if (!why.empty())
       return notLegal(Scales::Hardware, why);
     if (groupScales != Scales::Hardware)
       return notLegal(groupScales, "e2m1 operands are those of instructions with block scales, "
                                    "which need scales: hardware");
     result.blockScaling = scaling;
+    return Done{};
   }
-  auto accumulate = [&](const ScaleUse &use, const std::string &name, const std::string &reason) {
+
+  void place(std::string factor, Placement where, std::string reason) {
+    result.placements.push_back({std::move(factor), where, std::move(reason)});
+  }
+  void accumulate(const ScaleUse &use, const std::string &name, const std::string &reason) {
     result.accumulator.push_back(use);
     result.flushK = result.flushK == 0 ? use.group : std::min(result.flushK, use.group);
-    result.placements.push_back({path(use.weight, name), Placement::Accumulator, reason});
-  };
+    place(path(use.weight, name), Placement::Accumulator, reason);
+  }
   // Whether a scale needs no place in the sum over k.
-  auto placeOutside = [&](const ScaleUse &use, const std::string &name) {
+  bool placeOutside(const ScaleUse &use, const std::string &name) {
     if (use.extent != Extent::Group) {
       result.epilogue.push_back(use);
-      result.placements.push_back({name, Placement::Epilogue, "constant along k, once per output"});
-    } else if (result.blockScaling) {
-      result.placements.push_back({name, Placement::Hardware,
-                                   "the instruction takes " + result.blockScaling->type +
-                                       " per k[" + std::to_string(result.blockScaling->block) +
-                                       "]"});
+      place(name, Placement::Epilogue, "constant along k, once per output");
+      return true;
     }
-    return use.extent != Extent::Group || result.blockScaling.has_value();
-  };
-  result.placements.push_back({path(true, weight.element().name), Placement::Operand,
-                               "decoded to " + result.mmaType + " in " +
-                                   std::to_string(decode->instructions() * 8 / decode->codes) +
-                                   " instructions per 8"});
-  for (bool ofWeight : {true, false})
-    if (result.blockScaling && result.blockScaling->split(ofWeight)) {
-      const CodeSplit &split = *result.blockScaling->split(ofWeight);
-      result.placements.push_back(
-          {path(ofWeight, (ofWeight ? weight : activation).components[split.selector].name),
-           Placement::Operand,
-           "remapped codes are the sum of " + std::to_string(result.blockScaling->parts(ofWeight)) +
-               " operands, made in " + std::to_string(split.split.instructions.size()) +
-               " instructions per 8"});
+    if (!result.blockScaling)
+      return false;
+    place(name, Placement::Hardware,
+          "the instruction takes " + result.blockScaling->type + " per k[" +
+              std::to_string(result.blockScaling->block) + "]");
+    return true;
+  }
+
+  void placeElements() {
+    place(path(true, weight.element().name), Placement::Operand,
+          "decoded to " + result.mmaType + " in " +
+              std::to_string(decode->instructions() * 8 / decode->codes) + " instructions per 8");
+    for (bool isWeight : {true, false}) {
+      if (!result.blockScaling || !result.blockScaling->split(isWeight))
+        continue;
+      const CodeSplit &split = *result.blockScaling->split(isWeight);
+      place(path(isWeight, (isWeight ? weight : activation).components[split.selector].name),
+            Placement::Operand,
+            "remapped codes are the sum of " +
+                std::to_string(result.blockScaling->parts(isWeight)) + " operands, made in " +
+                std::to_string(split.split.instructions.size()) + " instructions per 8");
     }
-  std::vector<ScaleUse> groups;
-  for (const ScaleUse &use : w->scales)
-    if (!placeOutside(use, path(true, weight.components[use.component].name)))
-      groups.push_back(use);
-  ScaledOperand scaled = scaleOperand(weight, *w->core, groups, *decode, result);
-  // Why neither operands nor accumulators.
-  auto neither = [&](const std::string &accumulators) {
-    return scaled.why == accumulators ? accumulators : scaled.why + "; " + accumulators;
-  };
-  if (groupScales == Scales::Operand && !groups.empty()) {
+  }
+
+  Status placeWeightScales() {
+    placeElements();
+    std::vector<ScaleUse> groups;
+    for (const ScaleUse &use : w.scales)
+      if (!placeOutside(use, path(true, weight.components[use.component].name)))
+        groups.push_back(use);
+    scaled = scaleOperand(weight, *w.core, groups, *decode, result);
+    return groupScales == Scales::Operand && !groups.empty() ? scaleOperands(groups)
+                                                             : scaleSums(groups);
+  }
+
+  // Forced where it is not legal, and the other place is, or neither is.
+  Error notPlaced(const char *where, const ScaleUse &use, const std::string &operands,
+                  const std::string &sums) const {
+    const bool onlyHere = (std::string_view(where) == "operand" ? sums : operands).empty();
+    if (onlyHere)
+      return ofScales(DiagId::scales_not_legal,
+                      {where, gemm.name, operands.empty() ? sums : operands});
+    return ofScales(DiagId::no_legal_placement, {weight.components[use.component].name, weight.name,
+                                                 operands == sums ? sums : operands + "; " + sums});
+  }
+
+  Status scaleOperands(const std::vector<ScaleUse> &groups) {
     if (!scaled.why.empty())
-      return errorAt(groupProblem(groups[0], result).empty() ? DiagId::scales_not_legal
-                                                             : DiagId::no_legal_placement,
-                     groupProblem(groups[0], result).empty()
-                         ? std::vector<std::string>{"operand", gemm.name, scaled.why}
-                         : std::vector<std::string>{weight.components[groups[0].component].name,
-                                                    weight.name,
-                                                    neither(groupProblem(groups[0], result))},
-                     gemm.schedule.scales ? gemm.schedule.scalesSpan : gemm.weightSpan, sources);
+      return notPlaced("operand", groups[0], scaled.why, groupProblem(groups[0], result));
     result.scalesOperand = true;
     // All scales together make numbers of the weights' size; without one of them nobody knows
     // which.
     result.mayOverflow =
-        result.mmaType == "f16" && groups.size() < w->scales.size() &&
+        result.mmaType == "f16" && groups.size() < w.scales.size() &&
         std::any_of(
             groups.begin(), groups.end(),
             [&](const ScaleUse &use) { return weight.components[use.component].type.bits() > 8; });
     for (const ScaleUse &use : groups)
-      result.placements.push_back({path(true, weight.components[use.component].name),
-                                   Placement::Operand, "multiplied into the decoded operand"});
-  } else {
+      place(path(true, weight.components[use.component].name), Placement::Operand,
+            "multiplied into the decoded operand");
+    return Done{};
+  }
+
+  Status scaleSums(const std::vector<ScaleUse> &groups) {
     for (const ScaleUse &use : groups) {
-      const std::string &name = weight.components[use.component].name;
       if (std::string why = groupProblem(use, result); !why.empty())
-        return errorAt(scaled.why.empty() ? DiagId::scales_not_legal : DiagId::no_legal_placement,
-                       scaled.why.empty()
-                           ? std::vector<std::string>{"accumulator", gemm.name, why}
-                           : std::vector<std::string>{name, weight.name, neither(why)},
-                       gemm.schedule.scales ? gemm.schedule.scalesSpan : gemm.weightSpan, sources);
-      accumulate(use, name,
+        return notPlaced("accumulator", use, scaled.why, why);
+      accumulate(use, weight.components[use.component].name,
                  scaled.why.empty() ? "scales the partial sum of each group"
                                     : "forced: " + scaled.why);
     }
+    return Done{};
   }
-  for (const ScaleUse &use : x->scales) {
-    const dsl::Component &component = activation.components[use.component];
-    if (placeOutside(use, path(false, component.name)))
-      continue;
-    std::string why = groupProblem(use, result);
-    if (use.group != use.declared) // nobody makes copies of these
-      why = "group " + std::to_string(use.declared) + " of activations is no power of two";
-    if (!why.empty())
-      return errorAt(DiagId::no_legal_placement, {component.name, activation.name, why},
-                     gemm.activationSpan, sources);
-    accumulate(use, component.name, "activations are not decoded again");
+
+  Status placeActivationScales() {
+    for (const ScaleUse &use : x.scales) {
+      const dsl::Component &component = activation.components[use.component];
+      if (placeOutside(use, path(false, component.name)))
+        continue;
+      std::string why = groupProblem(use, result);
+      if (use.group != use.declared) // nobody makes copies of these
+        why = "group " + std::to_string(use.declared) + " of activations is no power of two";
+      if (!why.empty())
+        return ofActivation(DiagId::no_legal_placement, {component.name, activation.name, why});
+      accumulate(use, component.name, "activations are not decoded again");
+    }
+    return Done{};
   }
-  result.decode =
-      result.scalesOperand ? *std::move(scaled.decode) : withoutScale(*decode, result.mmaType);
-  result.operandRoundings = decode->roundings + (result.scalesOperand ? scaled.roundings : 0);
-  result.log2Factor =
-      result.decode.log2Factor + (result.blockScaling ? result.blockScaling->log2 : 0);
-  result.streamed = streamedComponents(weight, result.decode);
-  return result;
+};
+
+} // namespace
+
+Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
+                                std::string_view target, const DecodeSequence *fixed,
+                                const SourceMap *sources) {
+  return FormatPlacement(gemm, groupScales, roles, target, sources).run(fixed);
 }
 
 namespace {
