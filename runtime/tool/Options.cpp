@@ -5,6 +5,7 @@
 #include "kernels/TensorHeader.h"
 #include "runtime/CacheEntries.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -394,6 +395,12 @@ Result<Options> Options::parse(std::span<const std::string> arguments) {
     known.emplace_back(spec.name);
     if (spec.name == first)
       command = &spec;
+  }
+  auto isGroup = [&](const CommandSpec &spec) { return spec.name.starts_with(first + " "); };
+  if (!command && std::any_of(std::begin(commands), std::end(commands), isGroup)) {
+    result.positional = {first};
+    result.chosen = Command::Help;
+    return result;
   }
   if (!command)
     return makeError(DiagId::unknown_command,

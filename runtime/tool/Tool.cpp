@@ -26,11 +26,14 @@ Result<int> help(const Options &options) {
   std::string name;
   for (const std::string &word : options.files())
     name += (name.empty() ? "" : " ") + word;
+  bool any = false; // of a word that several commands begin with, each
   for (const CommandSpec &spec : commandTable())
-    if (spec.name == name) {
-      std::fputs(helpText(spec.command).c_str(), stdout);
-      return success;
+    if (spec.name == name || spec.name.starts_with(name + " ")) {
+      std::fputs(((any ? "\n" : "") + helpText(spec.command)).c_str(), stdout);
+      any = true;
     }
+  if (any)
+    return success;
   std::vector<std::string> known;
   for (const CommandSpec &spec : commandTable())
     known.emplace_back(spec.name);

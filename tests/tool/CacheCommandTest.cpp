@@ -102,6 +102,10 @@ TEST_F(CacheCommandTest, warmNeedsShapes) {
 }
 
 TEST_F(CacheCommandTest, listShowsWhatIsThere) {
+  const ToolResult help = rho({"cache"});
+  EXPECT_EQ(help.code, 0);
+  EXPECT_THAT(help.out, HasSubstr("rho cache list"));
+  EXPECT_EQ(rho({"help", "cache"}).out, help.out);
   ToolResult empty = rho({"cache", "list"});
   EXPECT_EQ(empty.code, 0) << empty.err;
   EXPECT_THAT(empty.out, HasSubstr("kernels     " + here + ": 0 of 0 bytes, at most 1.07 GB\n"));
