@@ -3,8 +3,8 @@
 
 Usage: beside_wgmma.py FILE.csv   (needs nvcc and a GPU of sm_90)
 
-One warpgroup multiplies, m64nNk32 on s8, with always one batch of four instructions ahead. A second
-one of the same SM executes nothing, multiply-adds in 2, 3 or 64 independent chains (3 leave a cycle in
+One warpgroup multiplies, m64nNk32 on s8 with operand A in registers or in shared memory, with always one
+batch of four instructions ahead. A second one of the same SM executes nothing, multiply-adds in 2, 3 or 64 independent chains (3 leave a cycle in
 four without one), or conversions and multiply-adds in turns, as the scaling of partial sums does.
 Cycles are of one instruction of the first, and of one of a warp of the second.
 """
@@ -47,7 +47,7 @@ template <class M, int S> __global__ void __launch_bounds__(256, 1) run(long lon
     uint64_t b = uint64_t(__cvta_generic_to_shared(tile) >> 4 & 0x3fff) | 1ull << 16 | 64ull << 32 | 1ull << 62;
     int sums[M::count] = {};
     for (int i = 0; i < times; ++i) {
-      M::start(sums, b, threadIdx.x & 1);
+      M::start(sums, b, b + (16384 >> 4), threadIdx.x & 1);
       asm volatile("wgmma.wait_group.sync.aligned 1;");
     }
     asm volatile("wgmma.wait_group.sync.aligned 0;");
@@ -87,26 +87,29 @@ template <class M, int S> void measure(const char *stream) {
     run<M, S><<<132, 256, 33792>>>(out, times);
   if (cudaMemcpy(host, out, sizeof(host), cudaMemcpyDeviceToHost) != cudaSuccess)
     exit(1);
-  printf("%d,\"%s\",%.1f,%.1f,%.2f\n", M::n, stream, M::n / 2.0, host[0] / (4.0 * times),
+  printf("%d,%s,\"%s\",%.1f,%.1f,%.2f\n", M::n, M::a, stream, M::n / 2.0, host[0] / (4.0 * times),
          host[1] ? double(host[1]) / host[2] : 0);
   cudaFree(out);
 }
 int main() {
-  printf("n,beside,ideal_cycles,cycles,issued_per_cycle\n");
+  printf("n,operand_a,beside,ideal_cycles,cycles,issued_per_cycle\n");
 @CALLS@
 }
 """
 
 
-def mma(n):
+def mma(n, shared):
     count = n // 2
     registers = ", ".join(f"%{i}" for i in range(count))
-    one = f"wgmma.mma_async.sync.aligned.m64n{n}k32.s32.s8.s8 {{{registers}}}, {{{', '.join([f'%{count + 1}'] * 4)}}}, %{count}, 1;\\n"
+    operand = f"%{count + 2}" if shared else f"{{{', '.join([f'%{count + 1}'] * 4)}}}"
+    one = f"wgmma.mma_async.sync.aligned.m64n{n}k32.s32.s8.s8 {{{registers}}}, {operand}, %{count}, 1;\\n"
     outputs = ", ".join(f'"+r"(sums[{i}])' for i in range(count))
-    return (f"struct M{n} {{ static constexpr int n = {n}, count = {count};\n"
-            f"  static __device__ __forceinline__ void start(int (&sums)[count], uint64_t b, int a) {{\n"
+    name, where = (f"S{n}", "shared memory") if shared else (f"R{n}", "registers")
+    return (f"struct {name} {{ static constexpr int n = {n}, count = {count};\n"
+            f'  static constexpr const char *a = "{where}";\n'
+            f"  static __device__ __forceinline__ void start(int (&sums)[count], uint64_t b, uint64_t from, int a) {{\n"
             f'    asm volatile("wgmma.fence.sync.aligned;\\n{one * 4}wgmma.commit_group.sync.aligned;"\n'
-            f'                 : {outputs} : "l"(b), "r"(a)); }} }};\n')
+            f'                 : {outputs} : "l"(b), "r"(a), "l"(from)); }} }};\n')
 
 
 def table_of(source):
@@ -120,9 +123,9 @@ def table_of(source):
 
 
 def main():
-    mmas = "".join(mma(n) for n in WIDTHS)
-    calls = "".join(f'  measure<M{n}, {number}>("{name}");\n'
-                    for n in WIDTHS for name, number in STREAMS.items())
+    mmas = "".join(mma(n, shared) for shared in (False, True) for n in WIDTHS)
+    calls = "".join(f'  measure<{place}{n}, {number}>("{name}");\n'
+                    for place in "RS" for n in WIDTHS for name, number in STREAMS.items())
     source = FRAME.replace("@MMAS@", mmas).replace("@CALLS@", calls)
     pathlib.Path(sys.argv[1]).write_text(table_of(source))
 

@@ -131,14 +131,14 @@ std::string Engine::Impl::kernelKey(const std::vector<std::string> &what,
 // What cannot be used is discarded with a warning, unless it is the GPU that cannot use anything.
 Result<std::shared_ptr<const Kernel>> Engine::Impl::loadEntry(const WantedKernel &wanted,
                                                               CompileReport &report) {
-  const std::shared_ptr<const Kernel> none;
+  using Loaded = std::shared_ptr<const Kernel>;
   Stopwatch watch;
   std::optional<cache::Entry> entry = disk.load(wanted.key, report.warnings);
   if (!entry)
-    return none;
+    return Loaded();
   auto discard = [&](const std::string &reason) {
     disk.discard(wanted.key, reason, report.warnings);
-    return none;
+    return Loaded();
   };
   compiler::KernelImage image;
   std::string code;
@@ -155,8 +155,7 @@ Result<std::shared_ptr<const Kernel>> Engine::Impl::loadEntry(const WantedKernel
   report.source = CompileReport::Source::Disk;
   report.stages.push_back({"read", read});
   report.stages.push_back({"load", watch.lap()});
-  return std::shared_ptr<const Kernel>(
-      std::make_shared<Kernel>(Kernel{std::move(image), std::move(*loaded)}));
+  return Loaded(std::make_shared<Kernel>(Kernel{std::move(image), std::move(*loaded)}));
 }
 
 Result<std::shared_ptr<const Kernel>> Engine::Impl::makeKernel(const WantedKernel &wanted,
