@@ -124,7 +124,7 @@ std::optional<PlainFactors> plainFactors(const Format &format) {
   return result;
 }
 
-QuantizedMatrix storedFactors(QuantizedMatrix codes, std::shared_ptr<const Format> plain) {
+Result<QuantizedMatrix> storedFactors(QuantizedMatrix codes, std::shared_ptr<const Format> plain) {
   const std::vector<ExprPtr> stored = factorsToStore(*codes.format);
   for (size_t i = 0; i < stored.size(); ++i) {
     if (!stored[i])
@@ -133,8 +133,18 @@ QuantizedMatrix storedFactors(QuantizedMatrix codes, std::shared_ptr<const Forma
     const ElementType type = plain->components[i].type;
     const CodeArray &from = codes.components[i];
     CodeArray to(type.bits(), from.size());
-    for (int64_t j = 0; j < from.size(); ++j)
-      to.set(j, type.encode(numbers.of(from.get(j))));
+    for (int64_t j = 0; j < from.size(); ++j) {
+      const double number = numbers.of(from.get(j));
+      if (!std::isfinite(number)) {
+        const Component &component = codes.format->components[i];
+        const int64_t columns = codeGrid(component, codes.rows, codes.k).columns;
+        const int64_t columnsOfCode = component.extent == Extent::Group ? component.group : codes.k;
+        return makeError(DiagId::non_finite_input, {std::isnan(number) ? "NaN" : "infinity",
+                                                    std::to_string(j / columns * component.rows),
+                                                    std::to_string(j % columns * columnsOfCode)});
+      }
+      to.set(j, type.encode(number));
+    }
     codes.components[i] = std::move(to);
   }
   codes.format = std::move(plain);

@@ -20,7 +20,8 @@ struct PlainFactors {
 // are no such factors, or a requirement or another factor reads their component as well.
 std::optional<PlainFactors> plainFactors(const Format &format);
 
-// Codes of a format as those of plainFactors() of it.
-QuantizedMatrix storedFactors(QuantizedMatrix codes, std::shared_ptr<const Format> plain);
+// Codes of a format as those of plainFactors() of it. Error non_finite_input where a code that is
+// there stands for infinity or NaN: 0 of a scale that divides, for one.
+Result<QuantizedMatrix> storedFactors(QuantizedMatrix codes, std::shared_ptr<const Format> plain);
 
 } // namespace rho::dsl

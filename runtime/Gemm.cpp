@@ -148,7 +148,10 @@ Result<Buffer> Gemm::packQuantized(const dsl::QuantizedMatrix &given) const {
     if (!pimpl->prepared->target->weightFactors.empty()) {
       if (std::string problem = compiler::codesProblem(given); !problem.empty())
         return makeError(DiagId::layout_mismatch, {problem});
-      numbers = dsl::storedFactors(given, pimpl->packedWeight());
+      Result<dsl::QuantizedMatrix> stored = dsl::storedFactors(given, pimpl->packedWeight());
+      if (!stored)
+        return stored.error();
+      numbers = *std::move(stored);
     }
     const dsl::QuantizedMatrix &weight = numbers ? *numbers : given;
     std::vector<uint8_t> packed(static_cast<size_t>(layout.bytes));

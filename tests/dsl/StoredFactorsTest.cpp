@@ -66,13 +66,26 @@ TEST(PlainFactors, KeepEveryNumber) {
     EXPECT_EQ(plain->roundoff, roundoff);
     test::Numbers x = test::numbers(5 * 100, 1);
     QuantizedMatrix codes = *quantize(format, {x.data(), MatrixView::Type::F32, 5, 100, 100}, true);
-    QuantizedMatrix stored = storedFactors(codes, std::make_shared<const Format>(plain->format));
+    QuantizedMatrix stored = *storedFactors(codes, std::make_shared<const Format>(plain->format));
     for (int64_t row = 0; row < 5; ++row)
       for (int64_t column = 0; column < 100; ++column) {
         const double value = codes.value(row, column);
         EXPECT_NEAR(stored.value(row, column), value, std::abs(value) * roundoff * 1.001) << text;
       }
   }
+}
+
+// A scale that divides and became 0 makes no number.
+TEST(PlainFactors, RefuseCodesThatStandForNoNumber) {
+  FormatPtr format = declared("format f { element: s4 s: f16 per k[32] value = element / s "
+                              "encode { s = 7 / absmax(x) } }");
+  const auto plain = std::make_shared<const Format>(plainFactors(*format)->format);
+  test::Numbers x = test::numbers(3 * 64, 1);
+  QuantizedMatrix codes = *quantize(format, {x.data(), MatrixView::Type::F32, 3, 64, 64}, true);
+  EXPECT_TRUE(storedFactors(codes, plain));
+  codes.components[1].set(2 * 2 + 1, 0);
+  EXPECT_EQ(storedFactors(codes, plain).error().str(),
+            "error: infinity at row 2, column 32, a weight is finite [non_finite_input]\n");
 }
 
 // A component that is read elsewhere as well keeps its codes.
