@@ -71,6 +71,9 @@ struct Activations::Impl {
 
 // What activations hold, back on the host in natural order.
 Result<dsl::QuantizedMatrix> readActivations(const Activations &activations);
+// That activations are ones of a gemm: of its device, shape, format and layout. Errors:
+// empty_handle, wrong_device, activations_mismatch.
+Status checkActivations(const Activations &activations, const Gemm::Impl &gemm);
 
 // Of what the caller gives on the device, unless said otherwise.
 inline constexpr uint64_t dataAlignment = 16;

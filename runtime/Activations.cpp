@@ -1,0 +1,213 @@
+// Activations on the device: their buffers, what fills them, and whether they are a gemm's.
+#include "dsl/Expressions.h"
+#include "dsl/Numbers.h"
+#include "runtime/Kernel.h"
+#include "runtime/QuantizerSource.h"
+
+#include <algorithm>
+
+namespace rho {
+
+static std::string describe(const std::string &format, int64_t m,
+                            const compiler::ActivationLayout &layout) {
+  return "format '" + format + "' with m = " + std::to_string(m) +
+         ", k = " + std::to_string(layout.k);
+}
+
+Status checkActivations(const Activations &activations, const Gemm::Impl &gemm) {
+  if (Status valid = checkHandle(activations, "activations"); !valid)
+    return valid;
+  const Activations::Impl &given = activations.impl();
+  if (given.backend != gemm.backend)
+    return makeError(DiagId::wrong_device, {"activations"});
+  const compiler::ActivationLayout &layout = gemm.image().activation;
+  const std::shared_ptr<const dsl::Format> stored = gemm.storedActivation();
+  const dsl::Format &format = gemm.gemm->activation;
+  bool sameFormat = (given.format == stored || *given.format == *stored) &&
+                    (given.declared.get() == &format || given.format == given.declared ||
+                     *given.declared == format);
+  if (!sameFormat || given.m != gemm.shape.m || given.layout != layout)
+    return makeError(DiagId::activations_mismatch,
+                     {describe(given.declared->name, given.m, given.layout),
+                      describe(format.name, gemm.shape.m, layout)});
+  return Done{};
+}
+
+Result<Buffer> Activations::Impl::allocate(const compiler::StoredComponent &stored) const {
+  const compiler::ActivationLayout &layout = layoutOf(stored);
+  const dsl::Component &component = stored.declared();
+  if (component.host >= 0)
+    return Buffer(); // stored with its host
+  int64_t bytes = stored.component == 0
+                      ? m * layout.pitchBytes
+                      : deviceCodes(component, m, layout) * componentBytes(component.type);
+  return Device::allocateOn(backend, bytes);
+}
+
+Status Activations::Impl::makeQuantized() {
+  const std::vector<compiler::StoredComponent> all = compiler::storedComponents(*format);
+  for (const compiler::StoredComponent &wanted : compiler::storedComponents(*declared)) {
+    auto isIt = [&](const compiler::StoredComponent &each) {
+      return each.part == wanted.part && each.declared().name == wanted.declared().name;
+    };
+    const auto found = std::find_if(all.begin(), all.end(), isIt);
+    if (found != all.end()) {
+      quantized.push_back(components[static_cast<size_t>(found - all.begin())].address());
+      continue;
+    }
+    Result<Buffer> buffer = allocate(wanted);
+    if (!buffer)
+      return buffer.error();
+    quantized.push_back(buffer->address());
+    unstored.push_back(std::move(*buffer));
+  }
+  return Done{};
+}
+
+Result<Activations> Gemm::makeActivations() const {
+  if (Status valid = checkHandle(*this, "gemm"); !valid)
+    return valid.error();
+  auto impl = std::make_shared<Activations::Impl>();
+  impl->backend = pimpl->backend;
+  impl->declared = pimpl->activation();
+  impl->format = pimpl->storedActivation();
+  impl->layout = pimpl->image().activation;
+  impl->m = pimpl->shape.m;
+  for (const compiler::StoredComponent &stored : compiler::storedComponents(*impl->format)) {
+    Result<Buffer> buffer = impl->allocate(stored);
+    if (!buffer)
+      return buffer.error();
+    impl->components.push_back(std::move(*buffer));
+  }
+  if (!quantizerSourceProblem(*impl->declared, *impl->format))
+    if (Status made = impl->makeQuantized(); !made)
+      return made.error();
+  if (!impl->layout.parts.empty()) {
+    Result<Buffer> tiles =
+        Device::allocateOn(pimpl->backend, impl->layout.tableEntries() * tableEntryBytes);
+    if (!tiles)
+      return tiles.error();
+    impl->tiles = std::move(*tiles);
+  }
+  if (int64_t bytes =
+          quantizerScratchBytes(*impl->declared, *impl->format, impl->m, impl->layout.k);
+      bytes > 0) {
+    Result<Buffer> scratch = Device::allocateOn(pimpl->backend, bytes);
+    if (!scratch)
+      return scratch.error();
+    impl->scratch = std::move(*scratch);
+  }
+  Activations activations;
+  activations.pimpl = std::move(impl);
+  return activations;
+}
+
+Result<Activations> Gemm::viewActivations(DevicePointer x) const {
+  if (Status valid = checkHandle(*this, "gemm"); !valid)
+    return valid.error();
+  std::shared_ptr<const dsl::Format> format = pimpl->activation();
+  const compiler::ActivationLayout &layout = pimpl->image().activation;
+  int64_t rowBytes = pimpl->shape.k * layout.elementBits / 8;
+  bool asDeclared = dsl::isPlain(*format) && pimpl->storedActivation() == format &&
+                    layout.elementBits == format->element().type.bits();
+  if (!asDeclared || rowBytes != layout.pitchBytes)
+    return makeError(DiagId::activations_not_viewable,
+                     {format->name, std::to_string(pimpl->shape.k), std::to_string(rowBytes)});
+  if (Status good = checkPointer(x, "x", dataAlignment); !good)
+    return good.error();
+  Activations activations;
+  activations.pimpl = std::make_shared<Activations::Impl>();
+  activations.pimpl->backend = pimpl->backend;
+  activations.pimpl->declared = format;
+  activations.pimpl->format = std::move(format);
+  activations.pimpl->layout = layout;
+  activations.pimpl->m = pimpl->shape.m;
+  activations.pimpl->view = x;
+  return activations;
+}
+
+Status Gemm::chooseParts(const Activations &out, std::span<const uint8_t> parts) const {
+  if (Status valid = checkHandle(*this, "gemm"); !valid)
+    return valid;
+  if (Status good = checkActivations(out, *pimpl); !good)
+    return good;
+  Activations::Impl &impl = out.impl();
+  const std::vector<uint8_t> choice(parts.begin(), parts.end());
+  if (Status good = dsl::checkChoice(*impl.format, choice, impl.m, impl.layout.k); !good)
+    return good;
+  if (!choice.empty()) {
+    const std::vector<int32_t> wide(choice.begin(), choice.end());
+    if (Status written =
+            impl.scratch.write(wide.data(), static_cast<int64_t>(wide.size() * sizeof(int32_t)),
+                               quantizerChoiceOffset);
+        !written)
+      return written;
+    const std::vector<int32_t> table = tileTable(*impl.format, choice, impl.layout);
+    if (Status written = impl.tiles.write(table.data(), impl.tiles.bytes()); !written)
+      return written;
+  }
+  impl.choice = choice;
+  return Done{};
+}
+
+Status Gemm::fixComponent(const Activations &out, std::string_view component,
+                          std::optional<double> value) const {
+  if (Status valid = checkHandle(*this, "gemm"); !valid)
+    return valid;
+  if (Status good = checkActivations(out, *pimpl); !good)
+    return good;
+  Activations::Impl &impl = out.impl();
+  const std::vector<dsl::Component> &all = impl.declared->components;
+  const auto found = std::find_if(all.begin(), all.end(), [&](const dsl::Component &each) {
+    return each.name == component && each.extent == dsl::Extent::Tensor;
+  });
+  if (found == all.end())
+    return makeError(DiagId::bad_fixed_component,
+                     {"'" + impl.declared->name + "' has no component '" + std::string(component) +
+                      "' per tensor"});
+  const auto index = static_cast<int>(found - all.begin());
+  if (!value) {
+    impl.given.erase(index);
+    return Done{};
+  }
+  const dsl::ElementType type = found->type;
+  const uint32_t code = type.encode(*value);
+  // What multiplies numbers says nothing of them when it is 0.
+  const std::vector<dsl::ExprPtr> factors = dsl::factorsOf(impl.declared->value);
+  const bool isFactor =
+      std::any_of(factors.begin(), factors.end(), [&](const dsl::ExprPtr &factor) {
+        return factor->kind == dsl::Expr::Kind::Component && factor->component == index;
+      });
+  if (!(*value >= type.minFinite() && *value <= type.maxFinite()) ||
+      (isFactor && !(type.decode(code) > 0)))
+    return makeError(DiagId::bad_fixed_component,
+                     {dsl::printNumber(*value) + " is no " + (isFactor ? "positive " : "") +
+                      "number of " + std::string(type.name()) + ", the type of '" + found->name +
+                      "'"});
+  if (!impl.quantized.empty())
+    if (Status written = impl.backend->write(impl.quantized[static_cast<size_t>(index)], &code,
+                                             componentBytes(type));
+        !written)
+      return written;
+  impl.given[index] = code;
+  return Done{};
+}
+
+Status Gemm::quantizeActivations(const Activations &out, DevicePointer x, ScalarType type,
+                                 int64_t stride, Stream stream) const {
+  if (Status valid = checkHandle(*this, "gemm"); !valid)
+    return valid;
+  if (Status good = checkActivations(out, *pimpl); !good)
+    return good;
+  if (out.impl().view)
+    return makeError(DiagId::activations_are_a_view, {});
+  if (Status good = checkScalarType(type); !good)
+    return good;
+  if (Status good = checkPointer(x, "x", static_cast<uint64_t>(scalarBytes(type))); !good)
+    return good;
+  if (Status good = checkStride(stride, pimpl->shape.k); !good)
+    return good;
+  return pimpl->prepared->quantizer->run(out.impl(), x, type, stride, stream);
+}
+
+} // namespace rho
