@@ -98,6 +98,15 @@ static int selectorOf(const RowNumber &number, const std::vector<int> &component
   return number.renumbered(ofWeight).fewChoices(weight);
 }
 
+int64_t KernelBuilder::rowOfNumbers(const std::vector<int> &components, int selector,
+                                    int64_t row) const {
+  const bool ofTensor = std::all_of(components.begin(), components.end(), [&](int component) {
+    return component == selector ||
+           context.gemm.weight.components[component].extent == dsl::Extent::Tensor;
+  });
+  return ofTensor ? 0 : row;
+}
+
 // Where only a selector of few codes changes along k, the numbers that it chooses from are made
 // once for a k tile, and a byte permutation takes one of them by the packed code.
 Value KernelBuilder::chosenNumber(const RowNumber &number, const std::vector<int> &components,
@@ -107,9 +116,10 @@ Value KernelBuilder::chosenNumber(const RowNumber &number, const std::vector<int
     return {};
   const dsl::Component &selector = context.gemm.weight.components[component];
   mlir::Location loc = chain.decode.getLoc();
-  std::vector<Value> &pairs = choiceTables[{"number", number.print(), components, row}];
+  const int64_t from = rowOfNumbers(components, component, row);
+  std::vector<Value> &pairs = choiceTables[{"number", number.print(), components, from}];
   if (pairs.empty()) {
-    std::vector<Value> numbers = chosenNumbers(number, components, component, k, row, slot);
+    std::vector<Value> numbers = chosenNumbers(number, components, component, k, from, slot);
     for (size_t i = 0; i < numbers.size(); i += 2) {
       Value low = arith::AndIOp::create(builder, loc, numbers[i], i32(0xffff));
       Value high = arith::ShLIOp::create(builder, loc, numbers[i + 1], i32(16));
@@ -132,12 +142,13 @@ Value KernelBuilder::chosenNumber(const RowNumber &number, const std::vector<int
 
 Value KernelBuilder::choices(ir::NumberOp op, int64_t k, int64_t row, Value slot) {
   std::vector<int> components = componentsOf(op.getResult());
-  std::vector<Value> &bytes = choiceTables[{"bytes", op.getTerms().str(), components, row}];
-  if (!bytes.empty())
-    return bytes[0];
   RowNumber number = *RowNumber::parse(op.getTerms().str());
   int selector = selectorOf(number, components, context.gemm.weight);
-  std::vector<Value> numbers = chosenNumbers(number, components, selector, k, row, slot);
+  const int64_t from = rowOfNumbers(components, selector, row);
+  std::vector<Value> &bytes = choiceTables[{"bytes", op.getTerms().str(), components, from}];
+  if (!bytes.empty())
+    return bytes[0];
+  std::vector<Value> numbers = chosenNumbers(number, components, selector, k, from, slot);
   Value all;
   for (Value each : llvm::reverse(numbers)) {
     Value byte = arith::AndIOp::create(builder, op.getLoc(), each, i32(0xff));
