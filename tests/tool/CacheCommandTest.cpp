@@ -102,10 +102,6 @@ TEST_F(CacheCommandTest, warmNeedsShapes) {
 }
 
 TEST_F(CacheCommandTest, listShowsWhatIsThere) {
-  const ToolResult help = rho({"cache"});
-  EXPECT_EQ(help.code, 0);
-  EXPECT_THAT(help.out, HasSubstr("rho cache list"));
-  EXPECT_EQ(rho({"help", "cache"}).out, help.out);
   ToolResult empty = rho({"cache", "list"});
   EXPECT_EQ(empty.code, 0) << empty.err;
   EXPECT_THAT(empty.out, HasSubstr("kernels     " + here + ": 0 of 0 bytes, at most 1.07 GB\n"));
@@ -281,8 +277,11 @@ TEST_F(CacheCommandTest, aLimitKeepsWhatWasUsedLast) {
 }
 
 TEST_F(CacheCommandTest, mistakesAreNamed) {
-  EXPECT_THAT(runTool({"cache"}).err, HasSubstr("cache list, cache verify, cache clear, cache "
-                                                "export, cache import, cache warm"));
+  const ToolResult help = runTool({"cache"});
+  EXPECT_EQ(help.code, 0);
+  for (const char *command : {"list", "verify", "clear", "export", "import", "warm"})
+    EXPECT_THAT(help.out, HasSubstr("rho cache " + std::string(command) + " "));
+  EXPECT_EQ(runTool({"help", "cache"}).out, help.out);
   EXPECT_THAT(runTool({"cache", "lost"}).err, HasSubstr("did you mean 'cache list'"));
   EXPECT_EQ(runTool({"cache", "lost"}).code, 2);
   EXPECT_EQ(rho({"cache", "list", "x.rho"}).err,
