@@ -79,10 +79,6 @@ std::shared_ptr<const dsl::Format> insideOf(const OperandRange &range, const dsl
   return std::make_shared<const dsl::Format>(std::move(inside));
 }
 
-} // namespace
-
-namespace {
-
 // Of a row's numbers, each where its codes begin.
 class RowNumbers {
 public:

@@ -12,7 +12,6 @@
 #include <atomic>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <mutex>
 #include <numeric>
@@ -137,40 +136,6 @@ private:
     return codeIndex(component(index), input.k, row, column);
   }
 
-  void load(int64_t row, double *x) const {
-    int64_t begin = row * input.stride;
-    switch (input.type) {
-    case MatrixView::Type::F32:
-      return loadAs<float>(begin, x, [](float value) { return value; });
-    case MatrixView::Type::F16:
-      return loadAs<uint16_t>(begin, x, decodeHalf);
-    case MatrixView::Type::BF16:
-      return loadAs<uint16_t>(begin, x, [](uint16_t code) {
-        return std::bit_cast<float>(static_cast<uint32_t>(code) << 16);
-      });
-    }
-  }
-
-  // ElementType::decode of f16 without its branches, so that it is vectorised. A float with these
-  // bits is 2^112 times too small, exactly.
-  static float decodeHalf(uint16_t code) {
-    uint32_t magnitude = (code & 0x7fffU) << 13;
-    auto bits = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112F);
-    bits = magnitude >= 0x7c00U << 13 ? magnitude | 0x7f800000U : bits; // infinity and NaN
-    return std::bit_cast<float>(bits | (code & 0x8000U) << 16);
-  }
-
-  // A user's buffer may be aligned to nothing.
-  template <class Stored, class Decode> void loadAs(int64_t begin, double *x, Decode decode) const {
-    const char *from =
-        static_cast<const char *>(input.data) + begin * static_cast<int64_t>(sizeof(Stored));
-    for (int64_t i = 0; i < input.k; ++i) {
-      Stored stored;
-      std::memcpy(&stored, from + i * static_cast<int64_t>(sizeof(Stored)), sizeof(Stored));
-      x[i] = decode(stored);
-    }
-  }
-
   // Stores the best of the candidates of a component at `at`. `value(i)` is that of candidate i,
   // `encodeFiner` encodes what depends on it, false where that is impossible, and `error` says how
   // far off it then is. What fails in a trial is not reported.
@@ -238,7 +203,7 @@ private:
       EncodeRule::Partial mine = rule.begin();
       std::vector<double> x(static_cast<size_t>(input.k));
       for (int64_t row = next(); row < input.rows; row = next()) {
-        load(row, x.data());
+        input.readRow(row, x.data());
         rule.reduce(mine, x.data(), input.k, values.data());
       }
       std::lock_guard<std::mutex> lock(mutex);
@@ -255,7 +220,7 @@ private:
       state.x.resize(static_cast<size_t>(input.k));
       for (int64_t row = next(); row < input.rows; row = next()) {
         state.firstRow = row;
-        load(row, state.x.data());
+        input.readRow(row, state.x.data());
         errors[static_cast<size_t>(row)] = errorOf({row, row + 1, 0, input.k}, state);
       }
     });
@@ -286,7 +251,7 @@ private:
     state.firstRow = band.rowBegin;
     state.x.resize(static_cast<size_t>((band.rowEnd - band.rowBegin) * input.k));
     for (int64_t row = band.rowBegin; row < band.rowEnd; ++row)
-      load(row, numbers(state, row));
+      input.readRow(row, numbers(state, row));
     for (int64_t row = band.rowBegin; reject && row < band.rowEnd; ++row)
       if (const double *x = numbers(state, row); !allFinite(x, input.k)) {
         nonFinite.note(row, std::find_if_not(x, x + input.k, isFinite) - x);

@@ -51,18 +51,15 @@ Result<int64_t> CheckpointWriter::finish() {
     if (Status written = index->append(text.data(), static_cast<int64_t>(text.size())); !written)
       return std::move(written.error());
   }
+  std::vector<OutputFile *> files;
   for (SafetensorsWriter &writer : writers)
-    if (Status prepared = writer.prepare(); !prepared)
-      return std::move(prepared.error());
+    files.push_back(&writer.output());
   if (index)
-    if (Status prepared = index->prepare(); !prepared)
-      return std::move(prepared.error());
-  for (SafetensorsWriter &writer : writers)
-    if (Status committed = writer.commit(); !committed)
-      return std::move(committed.error());
-  if (index)
-    if (Status committed = index->commit(); !committed)
-      return std::move(committed.error());
+    files.push_back(&*index);
+  for (auto step : {&OutputFile::prepare, &OutputFile::commit})
+    for (OutputFile *each : files)
+      if (Status done = (each->*step)(); !done)
+        return std::move(done.error());
   return size;
 }
 

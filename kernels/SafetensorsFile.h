@@ -19,7 +19,6 @@ public:
   const std::string &path() const { return name; }
   int64_t size() const; // of the .safetensors files
   size_t shards() const { return mappings.size(); }
-  const std::vector<std::string> &files() const { return paths; } // by shard
   // Whether it is an index and a path leads to one of the files that it joins.
   bool joins(const std::string &path) const;
   // In the order of their data, one shard after the other.
@@ -69,11 +68,10 @@ public:
   int64_t dataBytes() const { return file.size() - headerBytes; }
   // Goes on to the next tensor. A vector of bytes that got fewer than planned is so much shorter.
   void endTensor();
-  // After the last tensor, whose end is the file's: writes the header. Then the file can take its
-  // place, as an OutputFile.
+  // After the last tensor, whose end is the file's: writes the header. Then output() can take its
+  // place.
   Status complete();
-  Status prepare() { return file.prepare(); }
-  Status commit() { return file.commit(); }
+  OutputFile &output() { return file; }
 
 private:
   SafetensorsWriter(OutputFile file, std::vector<TensorEntry> plan, Metadata metadata)

@@ -393,20 +393,19 @@ private:
                                                              : scaleSums(groups);
   }
 
-  // Forced where it is not legal, and the other place is, or neither is.
-  Error notPlaced(const char *where, const ScaleUse &use, const std::string &operands,
-                  const std::string &sums) const {
-    const bool onlyHere = (std::string_view(where) == "operand" ? sums : operands).empty();
-    if (onlyHere)
+  // Why a scale has no place, by the reasons against operands and against sums: it is forced to the
+  // one that has a reason, or both have.
+  Error notPlaced(const ScaleUse &use, const std::string &operands, const std::string &sums) const {
+    if (operands.empty() || sums.empty())
       return ofScales(DiagId::scales_not_legal,
-                      {where, gemm.name, operands.empty() ? sums : operands});
+                      {sums.empty() ? "operand" : "accumulator", gemm.name, operands + sums});
     return ofScales(DiagId::no_legal_placement, {weight.components[use.component].name, weight.name,
                                                  operands == sums ? sums : operands + "; " + sums});
   }
 
   Status scaleOperands(const std::vector<ScaleUse> &groups) {
     if (!scaled.why.empty())
-      return notPlaced("operand", groups[0], scaled.why, groupProblem(groups[0], result));
+      return notPlaced(groups[0], scaled.why, groupProblem(groups[0], result));
     result.scalesOperand = true;
     // All scales together make numbers of the weights' size; without one of them nobody knows
     // which.
@@ -424,7 +423,7 @@ private:
   Status scaleSums(const std::vector<ScaleUse> &groups) {
     for (const ScaleUse &use : groups) {
       if (std::string why = groupProblem(use, result); !why.empty())
-        return notPlaced("accumulator", use, scaled.why, why);
+        return notPlaced(use, scaled.why, why);
       accumulate(use, weight.components[use.component].name,
                  scaled.why.empty() ? "scales the partial sum of each group"
                                     : "forced: " + scaled.why);

@@ -94,8 +94,8 @@ private:
         if (Result<dsl::MatrixView> inputs = inputsOf(tensor.name, tensor.shape[1]); !inputs)
           return inputs.error();
       if (options.steps.rotate)
-        if (auto rotation = Rotation::ofSize(tensor.shape[1], options.steps.rotate); !rotation)
-          return refused(tensor.name, rotation.error());
+        if (Result<Hadamard> matrix = Hadamard::ofOrder(tensor.shape[1]); !matrix)
+          return refused(tensor.name, matrix.error());
     }
     return Done{};
   }

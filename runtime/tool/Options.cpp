@@ -333,6 +333,11 @@ std::optional<Error> Options::lostFile() const {
     std::string option, name; // option: what it is named by, in messages
   };
   std::vector<File> read, written;
+  for (const auto &[name, all] : values)
+    if (findOption(chosen, name)->kind == Kind::Output)
+      written.push_back({name, all[0]});
+  if (written.empty())
+    return std::nullopt;
   auto addRead = [&](const std::string &option, const std::string &name) {
     for (const std::string &file : {name, name.substr(0, name.rfind(':'))}) {
       if (std::error_code ignored; !std::filesystem::is_regular_file(file, ignored))
@@ -349,15 +354,10 @@ std::optional<Error> Options::lostFile() const {
     read.push_back({file, file});
     addRead(file, file);
   }
-  for (const auto &[name, all] : values) {
-    const Kind kind = findOption(chosen, name)->kind;
-    for (const std::string &value : all) {
-      if (kind == Kind::Output)
-        written.push_back({name, value});
-      if (kind == Kind::Input || kind == Kind::Inputs)
+  for (const auto &[name, all] : values)
+    if (Kind kind = findOption(chosen, name)->kind; kind == Kind::Input || kind == Kind::Inputs)
+      for (const std::string &value : all)
         addRead(name, value);
-    }
-  }
   for (size_t i = 0; i < written.size(); ++i) {
     const auto &[option, file] = written[i];
     for (size_t j = i + 1; j < written.size(); ++j)

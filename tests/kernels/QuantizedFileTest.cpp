@@ -75,7 +75,7 @@ protected:
     EXPECT_TRUE(writer.ok());
     EXPECT_TRUE(writeQuantized(*writer, matrix).ok());
     EXPECT_TRUE(writer->complete().ok());
-    EXPECT_TRUE(writer->commit().ok());
+    EXPECT_TRUE(writer->output().commit().ok());
     EXPECT_EQ(writer->size(), static_cast<int64_t>(std::filesystem::file_size(path)));
     Result<SafetensorsFile> file = SafetensorsFile::open(path);
     EXPECT_TRUE(file.ok()) << (file.ok() ? "" : file.error().str());
