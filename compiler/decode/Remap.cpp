@@ -98,17 +98,15 @@ std::optional<DecodeSequence> remappedBytes(const dsl::Format &format, std::stri
     double slope = std::ldexp(1.0, -log2);
     int selector = entry.fewChoices(format);
     ByteLine line{-byteOffset * slope, slope};
-    const int choiceBits =
-        selector == 0 ? 0 : format.components[static_cast<size_t>(selector)].type.bits();
     DecodeSequence result =
-        bytesWithParameter(bytes, remap.code, choiceBits, line, mmaType).sequence;
+        bytesWithParameter(bytes, remap.code, selector != 0, line, mmaType).sequence;
     double start = std::ldexp(1.0, operand.mantissaBits());
     entry = entry.times(std::ldexp(1.0, log2)).plus(RowNumber::of(start + byteOffset));
     using Form = DecodeParam::Form;
     for (int half = 0; half < 2; ++half)
       result.params.push_back({selector != 0 ? Form::Choices : Form::Number, 0, half, entry});
     for (int half = 0; half < 2 && selector != 0; ++half)
-      result.params.push_back({Form::Low, selector, half, {}});
+      result.params.push_back({Form::Places, selector, half, {}});
     return result;
   }
   return std::nullopt;

@@ -24,7 +24,7 @@ struct DecodeParam {
   enum class Form : uint8_t {
     Byte,       // the code, zero-extended
     Bytes,      // the code in all four bytes
-    Low,        // the code in the lowest bits, with what lies beside it in its word above
+    Places,     // a permutation's: bytes 5 to 7 behind the one of bytes 0 to 3 that the code names
     Multiplier, // the scale as an operand-type pair (s, s), from a scale sequence
     Number,     // `number` twice, rounded to numberType()
     Choices,    // the low bytes of the four of those that a selector chooses from

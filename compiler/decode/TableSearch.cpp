@@ -21,12 +21,16 @@ bool isConstant(const Bytes &bytes) {
 
 uint8_t topBits(uint8_t byte) { return byte & 0x80 ? 0xff : 0; }
 
+uint32_t fourOf(const uint8_t *table) {
+  uint32_t word = 0;
+  for (int i = 0; i < 4; ++i)
+    word |= static_cast<uint32_t>(table[i]) << (8 * i);
+  return word;
+}
+
 // Prmt on a constant table of eight bytes.
 Operand lookUp(DecodeProgram &program, const uint8_t *table, Operand selectors) {
-  uint32_t halves[2] = {};
-  for (int i = 0; i < 8; ++i)
-    halves[i / 4] |= static_cast<uint32_t>(table[i]) << (8 * (i % 4));
-  return program.add(Op::Prmt, constant(halves[0]), constant(halves[1]), selectors);
+  return program.add(Op::Prmt, constant(fourOf(table)), constant(fourOf(table + 4)), selectors);
 }
 
 // Eight codes to a word, four to a group: bits 0 to 2 of a code lie where a Prmt's selector has
@@ -58,30 +62,37 @@ public:
     return result;
   }
 
-  // The table of either half is silent for the other's codes, whose selectors have bit 3 set.
-  TableDecode bytesWithParameter(uint32_t code, int choiceBits, ByteLine line,
+  // The table of either half is silent for the other's codes, whose selectors have bit 3 set. Codes
+  // are renamed so that `code` is 15, the first of the second table, whose entries stand in
+  // reverse: its selectors are those of the first with all bits flipped, -1 less them.
+  TableDecode bytesWithParameter(uint32_t code, bool chosen, ByteLine line,
                                  std::string_view mmaType) {
-    parameterCode = static_cast<int>(code);
-    parameterChoiceBits = choiceBits;
+    const uint32_t renaming = code ^ 15;
     std::vector<int> codes(lanes.size());
-    std::iota(codes.begin(), codes.end(), 0);
+    for (size_t stored = 0; stored < codes.size(); ++stored)
+      codes[stored] = static_cast<int>(stored ^ renaming);
     begin(codes);
     sequence.codeTable.clear();
+    sequence.codeXor = renaming;
     DecodeProgram &p = sequence.program;
-    p.params = choiceBits > 0 ? 4 : 2;
+    p.params = chosen ? 4 : 2;
     dsl::ElementType type = dsl::ElementType::get(mmaType);
     // A byte under the exponent at which the last bit of the lane's mantissa is 1.
     double start = std::ldexp(1.0, type.mantissaBits());
     uint32_t exponent = type.encode(start) >> 8;
-    Operand low = DecodeProgram::word(), high = p.add(Op::Xor, low, constant(0x88888888));
+    const Bytes &stored = bytes[0];
+    uint8_t second[8];
+    std::reverse_copy(stored.begin() + 8, stored.end(), second);
+    Operand low = DecodeProgram::word();
     std::vector<Operand> registers;
     for (int group = 0; group < 2; ++group) {
-      if (group == 1) {
+      if (group == 1)
         low = p.add(Op::Shr, low, constant(16));
-        high = p.add(Op::Shr, high, constant(16));
-      }
-      Operand numbers =
-          p.add(Op::Mad, halfTable(0, 0, group, low), constant(1), halfTable(0, 8, group, high));
+      Operand high = p.add(Op::Mad, low, constant(UINT32_MAX), constant(UINT32_MAX));
+      Operand places = chosen ? DecodeProgram::param(2 + group) : constant(0x7650);
+      Operand own = p.add(Op::Prmt, DecodeProgram::param(group), constant(fourOf(second)), places);
+      Operand ofSecond = p.add(Op::Prmt, own, constant(fourOf(second + 4)), high);
+      Operand numbers = p.add(Op::Mad, lookUp(p, stored.data(), low), constant(1), ofSecond);
       for (uint32_t selector : {0x4140U, 0x4342U}) {
         Operand lane =
             p.add(Op::Prmt, numbers, constant(exponent * 0x01010101U), constant(selector));
@@ -105,7 +116,6 @@ private:
   const std::vector<uint32_t> &lanes;
   int planes; // bytes of a lane
   int parameterCode = -1;
-  int parameterChoiceBits = 0;
   DecodeSequence sequence;
   std::vector<Bytes> bytes; // by plane, then by stored code
 
@@ -283,24 +293,15 @@ private:
     }
     Operand words[2];
     for (int word = 0; word < 2; ++word) {
-      uint32_t known = 0, selector = 0x7654;
-      for (int i = 0; i < 4; ++i)
-        known |= static_cast<uint32_t>(table[4 * word + i]) << (8 * i);
+      uint32_t known = fourOf(table + 4 * word);
       words[word] = constant(known);
       if (at / 4 != word)
         continue;
       int shift = 4 * (at % 4);
-      selector = (selector & ~(0xfu << shift)) | static_cast<uint32_t>(plane) << shift;
-      Operand picks = constant(selector);
-      if (parameterChoiceBits > 0) { // one of bytes 0 to 3
-        Operand choice = DecodeProgram::param(2 + group);
-        if (shift > 0)
-          choice = p.add(Op::Shl, choice, constant(static_cast<uint32_t>(shift)));
-        picks =
-            p.add(Op::AndOr, choice, constant(((1U << parameterChoiceBits) - 1) << shift), picks);
-      }
+      uint32_t selector = (0x7654U & ~(0xfU << shift)) | static_cast<uint32_t>(plane) << shift;
       // A permutation takes a constant in its second place.
-      words[word] = p.add(Op::Prmt, DecodeProgram::param(group), constant(known), picks);
+      words[word] =
+          p.add(Op::Prmt, DecodeProgram::param(group), constant(known), constant(selector));
     }
     return p.add(Op::Prmt, words[0], words[1], index);
   }
@@ -312,9 +313,32 @@ TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, int laneBits,
   return TableBuilder(lanes, laneBits).withParameter(code);
 }
 
-TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code, int choiceBits,
+TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code, bool chosen,
                                ByteLine line, std::string_view mmaType) {
-  return TableBuilder(bytes, 8).bytesWithParameter(code, choiceBits, line, mmaType);
+  return TableBuilder(bytes, 8).bytesWithParameter(code, chosen, line, mmaType);
+}
+
+DecodeProgram placesSequence(int bits, int storedBits, int shift, int codes) {
+  DecodeProgram p;
+  const uint32_t mask = (1U << bits) - 1, own = 0x50, others = 0x76; // the selectors, a byte each
+  const bool inBytes = storedBits == 8;
+  Operand moved = DecodeProgram::word();
+  if (inBytes) { // all of them at once
+    if (shift != 0)
+      moved = p.add(Op::Shr, moved, constant(static_cast<uint32_t>(shift)));
+    moved = p.add(Op::AndOr, moved, constant(mask * 0x01010101U), constant(own * 0x01010101U));
+  }
+  for (int code = 0; code < codes; ++code) {
+    const auto at = static_cast<uint32_t>(code * storedBits + shift);
+    if (inBytes) {
+      Operand selector = constant(0x4440U | static_cast<uint32_t>(code));
+      p.output(p.add(Op::Prmt, moved, constant(others), selector));
+      continue;
+    }
+    Operand low = at == 0 ? moved : p.add(Op::Shr, moved, constant(at));
+    p.output(p.add(Op::AndOr, low, constant(mask), constant(others << 8 | own)));
+  }
+  return p;
 }
 
 namespace {

@@ -24,13 +24,16 @@ std::vector<TableDecode> tableDecodes(const std::vector<uint32_t> &lanes, int la
 TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, int laneBits, uint32_t code);
 
 // Codes that stand for offset + slope * byte, of a byte below 128 for each code, for `code` the
-// lowest byte of parameter h; to operands of 16 bits ("f16", "bf16"). Each code is stored as it is.
-// `choiceBits`, 1 or 2: for `code` the byte of parameter h whose number so many lowest bits of
-// parameter 2 + h are; 0: its lowest byte.
+// lowest byte of parameter h; to operands of 16 bits ("f16", "bf16"). `chosen`: for `code` one of
+// the four bytes of parameter h, which parameter 2 + h, of form Places, takes.
 struct ByteLine {
   double offset, slope;
 };
-TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code, int choiceBits,
+TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code, bool chosen,
                                ByteLine line, std::string_view mmaType);
+
+// One 32-bit word of packed codes, `storedBits` apart, of which `bits`, 1 or 2, from bit `shift` on
+// count, -> for each of the first `codes` a parameter of form Places.
+DecodeProgram placesSequence(int bits, int storedBits, int shift, int codes);
 
 } // namespace rho::compiler

@@ -55,11 +55,11 @@ mlir::LogicalResult DecodeOp::verify() {
     llvm::StringRef text = llvm::cast<mlir::StringAttr>(form).getValue();
     auto [kind, halves] = text.split('.');
     auto [rowHalf, kHalf] = halves.split('.');
-    bool known = kind == "byte" || kind == "bytes" || kind == "low" || kind == "multiplier" ||
+    bool known = kind == "byte" || kind == "bytes" || kind == "places" || kind == "multiplier" ||
                  kind == "number" || kind == "choices";
     if (!known || (rowHalf != "0" && rowHalf != "1") || (!kHalf.empty() && kHalf != "1"))
       return emitOpError("form is '")
-             << text << "'; it must be byte, bytes, low, multiplier, number or "
+             << text << "'; it must be byte, bytes, places, multiplier, number or "
              << "choices, '.', and 0 or 1, perhaps '.1'";
   }
   return mlir::success();

@@ -70,7 +70,7 @@ def Rho_DecodeOp : Rho_Op<"decode", [Pure]> {
   let description = [{
     Applies the core of the value expression, and scales placed on the operand, by the straight-line
     program `program`. `forms[i]` says in which form parameter i enters: "byte.H", "bytes.H",
-    "low.H", "multiplier.H" or, of a rho.number, "number.H" or "choices.H" with the fragment row half H, 0 or
+    "places.H", "multiplier.H" or, of a rho.number, "number.H" or "choices.H" with the fragment row half H, 0 or
     1; ".1" behind it where the second half of an instruction's k has a group of its own. The result
     holds values times 2^log2_factor.
   }];

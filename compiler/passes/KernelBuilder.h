@@ -147,6 +147,9 @@ private:
   // TileNumbers.cpp
   Value number(ir::NumberOp op, int64_t k, int64_t row, Value slot);
   Value choices(ir::NumberOp op, int64_t k, int64_t row, Value slot);
+  // Of numbers, what is not streamed, by component: loaded before the k tiles.
+  std::map<int, Value> tensorNumbers;
+  void loadTensorNumbers();
   // A component of a number, by component, group and row.
   Value componentNumber(int component, int64_t group, int64_t row, Value slot);
   std::map<std::tuple<int, int64_t, int64_t>, Value> componentNumbers;

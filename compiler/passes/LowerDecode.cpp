@@ -48,7 +48,7 @@ public:
       Value below = mlir::NVVM::LaneMaskLtOp::create(builder, loc, builder.getI32Type());
       zero = mlir::arith::ShRUIOp::create(builder, loc, below, constant(31));
     }
-    return kept = mlir::arith::OrIOp::create(builder, loc, zero, constant(number));
+    return kept = mlir::arith::AddIOp::create(builder, loc, zero, constant(number));
   }
 
 private:
@@ -56,10 +56,17 @@ private:
   std::map<std::pair<mlir::Operation *, uint32_t>, Value> values;
 };
 
+// Which registers hold a half of another register twice, by themselves.
+struct Half {
+  Value word;
+  llvm::StringRef half; // "l" or "h"
+};
+using Halves = llvm::DenseMap<Value, Half>;
+
 class Emission {
 public:
-  Emission(tile::DecodeOp op, KeptConstants &kept)
-      : op(op), loc(op.getLoc()), builder(op), kept(kept) {}
+  Emission(tile::DecodeOp op, KeptConstants &kept, Halves &halvesTwice)
+      : op(op), loc(op.getLoc()), builder(op), kept(kept), halvesTwice(halvesTwice) {}
 
   void run() {
     DecodeProgram program = *DecodeProgram::parse(op.getProgram().str());
@@ -72,7 +79,15 @@ public:
       if (instr.op == Op::Prmt && a.kind == Kind::Const && b.kind == Kind::Const &&
           selectors.kind != Kind::Const)
         operands[0] = kept.get(op, a.value);
-      temps.push_back(emit(instr.op, operands[0], operands[1], operands[2]));
+      if (instr.op == Op::Prmt && a.kind != Kind::Const && b.kind == Kind::Const && b.value != 0 &&
+          selectors.kind == Kind::Const)
+        operands[1] = kept.get(op, b.value);
+      if (instr.op == Op::AndOr && b.kind == Kind::Const && selectors.kind == Kind::Const)
+        operands[2] = kept.get(op, selectors.value);
+      // -1 less a register is to be a multiplication: bitwise operations have the busier pipe.
+      if (instr.op == Op::Mad && b.kind == Kind::Const && b.value == UINT32_MAX)
+        operands[1] = kept.get(op, b.value);
+      temps.push_back(ofWholePair(instr, operands));
     }
     for (size_t i = 0; i < program.outputs.size(); ++i)
       op.getResult(static_cast<unsigned>(i)).replaceAllUsesWith(temps[program.outputs[i]]);
@@ -84,6 +99,7 @@ private:
   mlir::Location loc;
   mlir::OpBuilder builder;
   KeptConstants &kept;
+  Halves &halvesTwice;
   std::vector<Value> temps;
 
   Value read(const DecodeInstr::Operand &operand) {
@@ -101,6 +117,24 @@ private:
     }
     return mlir::arith::ConstantIntOp::create(builder, loc, builder.getI32Type(),
                                               static_cast<int32_t>(operand.value));
+  }
+
+  // What is computed of a half of a register and of constants is computed of both halves: other
+  // instructions want that of the other half.
+  Value ofWholePair(const DecodeInstr &instr, Value (&operands)[3]) {
+    auto isNumber = [](const DecodeInstr::Operand &operand) { // or none
+      return operand.kind == DecodeInstr::Operand::Kind::None ||
+             (operand.kind == DecodeInstr::Operand::Kind::Const &&
+              operand.value >> 16 == (operand.value & 0xffff));
+    };
+    const bool ofFloats = instr.op == Op::MulF16 || instr.op == Op::AddF16 ||
+                          instr.op == Op::FmaF16 || instr.op == Op::FmaBF16;
+    auto found = halvesTwice.find(operands[0]);
+    if (!ofFloats || found == halvesTwice.end() || !isNumber(instr.operands[1]) ||
+        !isNumber(instr.operands[2]))
+      return emit(instr.op, operands[0], operands[1], operands[2]);
+    const auto [pair, half] = found->second;
+    return twice(emit(instr.op, pair, operands[1], operands[2]), half);
   }
 
   Value emit(Op kind, Value a, Value b, Value c) {
@@ -159,10 +193,12 @@ private:
   // A half of a word, twice. Written so that ptxas sees halves: instructions on two of them read
   // either one from a register, a permutation of bytes it leaves as one.
   Value twice(Value word, llvm::StringRef half) {
-    return ptx(
+    Value both = ptx(
         ("{\n.reg .b16 l, h;\nmov.b32 {l, h}, $1;\nmov.b32 $0, {" + half + ", " + half + "};\n}")
             .str(),
         "=r,r", word);
+    halvesTwice[both] = {word, half};
+    return both;
   }
 
   Value ptx(const std::string &text, llvm::StringRef constraints, mlir::ValueRange operands) {
@@ -188,8 +224,9 @@ struct LowerDecodePass : impl::LowerDecodeBase<LowerDecodePass> {
     llvm::SmallVector<tile::DecodeOp> decodes;
     getOperation().walk([&](tile::DecodeOp op) { decodes.push_back(op); });
     KeptConstants kept;
+    Halves halvesTwice;
     for (tile::DecodeOp op : decodes)
-      Emission(op, kept).run();
+      Emission(op, kept, halvesTwice).run();
   }
 };
 

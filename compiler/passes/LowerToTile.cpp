@@ -167,6 +167,11 @@ void KernelBuilder::allocateShared() {
 
 std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &start) {
   buildSplitTables();
+  loadTensorNumbers();
+  if (residual) {
+    residual->builder.restoreInsertionPoint(builder.saveInsertionPoint());
+    residual->loadTensorNumbers();
+  }
   size_t ofWeight = static_cast<size_t>(g.rowTiles() * g.batchTiles());
   std::vector<Value> inits = start;
   if (inits.empty())

@@ -29,7 +29,7 @@ std::string axesOf(const dsl::Component &component, bool weight) {
 std::string formOf(const DecodeParam &param) {
   const char *form = param.form == DecodeParam::Form::Byte      ? "byte."
                      : param.form == DecodeParam::Form::Bytes   ? "bytes."
-                     : param.form == DecodeParam::Form::Low     ? "low."
+                     : param.form == DecodeParam::Form::Places  ? "places."
                      : param.form == DecodeParam::Form::Number  ? "number."
                      : param.form == DecodeParam::Form::Choices ? "choices."
                                                                 : "multiplier.";

@@ -150,6 +150,7 @@ void KernelBuilder::buildGemv() {
     carried.push_back(bands[static_cast<size_t>(depth + ahead)]);
   }
   loadFactors(/*ofWeight=*/true);
+  loadTensorNumbers();
   if (s.dependent)
     tile::WaitDependencyOp::create(builder, loc);
   auto copies = scf::ForOp::create(builder, loc, first, end, i32(g.warpsK));

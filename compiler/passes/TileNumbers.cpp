@@ -9,7 +9,25 @@ namespace rho::compiler {
 using mlir::Value;
 namespace arith = mlir::arith;
 
+void KernelBuilder::loadTensorNumbers() {
+  tensorNumbers.clear();
+  for (Value parameter : chain.decode.getParameters()) {
+    if (!parameter.getDefiningOp<ir::NumberOp>())
+      continue;
+    for (int component : componentsOf(parameter)) {
+      const dsl::Component &part = context.gemm.weight.components[component];
+      if (context.placed.streamed[component] || tensorNumbers.count(component) != 0)
+        continue;
+      tensorNumbers[component] = tile::LoadTensorScaleOp::create(
+          builder, at(true, component), builder.getF32Type(), weight, section(component).offset,
+          part.type.name(), storedBitsOf(component), part.shift);
+    }
+  }
+}
+
 Value KernelBuilder::componentNumber(int component, int64_t group, int64_t row, Value slot) {
+  if (auto found = tensorNumbers.find(component); found != tensorNumbers.end())
+    return found->second;
   Value &known = componentNumbers[{component, group, row}];
   if (known)
     return known;

@@ -1,4 +1,5 @@
 // Packed codes, and what a decode takes beside them, to registers of operand A.
+#include "compiler/decode/TableSearch.h"
 #include "compiler/passes/KernelBuilder.h"
 
 namespace rho::compiler {
@@ -61,11 +62,19 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
           decoded.getResult(static_cast<unsigned>(i));
     return parameterCache[key];
   }
-  if (form == "low") {
-    Value low = word;
-    if (bit > 0)
-      low = mlir::arith::ShRUIOp::create(builder, loc, word, i32(bit));
-    return parameterCache[key] = low;
+  if (form == "places") {
+    const int64_t stored = storedBitsOf(component);
+    const int64_t codes = std::min(perWord, g.rowsPerThread()) * together;
+    const int64_t firstRow = row - inWarpgroup % perWord, firstGroup = group - group % together;
+    DecodeProgram places =
+        placesSequence(type.bits(), static_cast<int>(stored), part.shift, static_cast<int>(codes));
+    auto made = tile::DecodeOp::create(
+        builder, loc, std::vector<mlir::Type>(places.outputs.size(), builder.getI32Type()), word,
+        mlir::ValueRange(), places.print());
+    for (int64_t i = 0; i < codes; ++i)
+      parameterCache[{form.str(), component, firstGroup + i % together, firstRow + i / together}] =
+          made.getResult(static_cast<unsigned>(i));
+    return parameterCache[key];
   }
   DecodeProgram pick;
   if (sharesUnit(component) && form == "byte") {
@@ -222,7 +231,8 @@ void KernelBuilder::buildOperandStores(Value slot, Value to) {
     int64_t first = piece.chunk * g.chunkK(), warpgroup = piece.rowTile / g.rowTiles();
     for (Value parameter : chain.decode.getParameters())
       for (int component : componentsOf(parameter))
-        for (int64_t k = first; k < first + g.chunkK(); k += g.mmaK / 2)
+        for (int64_t k = first; k < first + g.chunkK() && context.placed.streamed[component];
+             k += g.mmaK / 2)
           rowWordsOf(component, groupIn(k, extentK(context.gemm.weight.components[component])),
                      warpgroup, slot);
   };

@@ -143,7 +143,8 @@ void KernelBuilder::loadBatch(int64_t first, Value slot) {
       codesOf(k / g.chunkK(), slot);
     for (Value value : needed)
       for (int component : componentsOf(value))
-        loadRowVector(component, k, slot);
+        if (context.placed.streamed[component])
+          loadRowVector(component, k, slot);
   }
 }
 

@@ -28,6 +28,8 @@ std::string path(bool weight, const std::string &component) {
   return (weight ? "weight." : "activation.") + component;
 }
 
+// What numbers are made of and a tensor has once is loaded before all k tiles, but the selector
+// that chooses from them, whose code is taken where the scales' are.
 std::vector<bool> streamedComponents(const dsl::Format &weight, const DecodeSequence &decode) {
   std::vector<bool> result;
   for (const dsl::Component &component : weight.components)
@@ -36,7 +38,9 @@ std::vector<bool> streamedComponents(const dsl::Format &weight, const DecodeSequ
     if (!param.hasNumber())
       result[param.component] = true;
     for (int component : param.number.uses())
-      result[component] = true;
+      if (weight.components[component].extent != Extent::Tensor ||
+          param.number.fewChoices(weight) == component)
+        result[component] = true;
   }
   for (const dsl::Component &component : weight.components)
     if (component.host >= 0 && result[&component - weight.components.data()])

@@ -37,10 +37,8 @@ inline uint32_t parameterOf(const DecodeParam &param, const dsl::Format &format,
                             const std::vector<uint32_t> &codes, const std::string &mmaType) {
   if (param.form == DecodeParam::Form::Byte)
     return codes[static_cast<size_t>(param.component)];
-  if (param.form == DecodeParam::Form::Low) { // beside it anything
-    const int bits = format.components[static_cast<size_t>(param.component)].type.bits();
-    return codes[static_cast<size_t>(param.component)] | 0xa5a5a5a5U << bits;
-  }
+  if (param.form == DecodeParam::Form::Places) // above them anything
+    return 0xa5a57650U | codes[static_cast<size_t>(param.component)];
   if (param.form == DecodeParam::Form::Bytes)
     return codes[static_cast<size_t>(param.component)] * 0x01010101u;
   if (param.form == DecodeParam::Form::Choices) {
