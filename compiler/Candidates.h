@@ -2,6 +2,7 @@
 // chosen, and those that several problems share a packed weight with.
 #pragma once
 
+#include "compiler/OperandRange.h"
 #include "compiler/Plan.h"
 
 namespace rho::compiler {
@@ -23,9 +24,14 @@ Result<Plan> adoptPlan(const dsl::Gemm &gemm, const Problem &problem, const Devi
 // Errors: those of plan(), no_shared_layout.
 Result<std::vector<Plan>> sharedPlans(const dsl::Gemm &gemm, const std::vector<Problem> &problems,
                                       const DeviceModel &device, const SourceMap *sources);
-// The fastest plan for `m` that reads the weight of `other`, a plan of the same gemm. Errors: as
-// above.
-Result<Plan> planSharing(const dsl::Gemm &gemm, const Plan &other, int64_t m,
+// The fastest plan for `m` that reads the weight of `other`, a plan of the same gemm, and makes no
+// operands of it but these. Errors: as above.
+Result<Plan> planSharing(const dsl::Gemm &gemm, const Plan &other,
+                         const std::vector<OperandRange> &operands, int64_t m,
                          const DeviceModel &device, const SourceMap *sources);
+
+// The operands that a plan's kernel makes of a weight whose numbers may be beyond them: what it is
+// to be checked for as it is packed. Errors: those of plan().
+Result<std::vector<OperandRange>> operandRanges(const dsl::Gemm &gemm, const Plan &plan);
 
 } // namespace rho::compiler

@@ -4,6 +4,7 @@
 #include "compiler/codegen/Ptx.h"
 #include "compiler/passes/GemmContext.h"
 #include "compiler/passes/Passes.h"
+#include "compiler/plan/OperandRanges.h"
 #include "compiler/plan/Resources.h"
 
 #include "compiler/BuildId.inc"
@@ -208,45 +209,6 @@ Result<std::string> orFatal(llvm::function_ref<Result<std::string>(Compilation &
     return *std::move(result);
   [[maybe_unused]] Compilation *lost = compilation.release();
   return makeError(DiagId::bad_ir, {"llvm", reason});
-}
-
-// Of operands of f16, where scales, offsets or special values of any size make them: what codes of
-// at most 8 bits make is known when a kernel is planned.
-void addOperandRange(const dsl::Format &weight, const PlacedGemm &placed, OperandRange::Of of,
-                     std::vector<OperandRange> &ranges) {
-  if (placed.mmaType != "f16")
-    return;
-  OperandRange range{placed.mmaType, placed.decode.log2Factor, {}, of};
-  std::vector<bool> inside(weight.components.size(), true);
-  for (const auto *uses : {&placed.accumulator, &placed.epilogue})
-    for (const ScaleUse &use : *uses)
-      if (use.weight) {
-        inside[static_cast<size_t>(use.component)] = false;
-        range.outside.push_back(static_cast<uint8_t>(use.component));
-      }
-  // What a selector chooses is taken where a code stands for it: one of the weight's numbers.
-  auto isChosen = [](const RowNumber::Term &term) { return term.selector != 0; };
-  for (const DecodeParam &param : placed.decode.params)
-    if (param.hasNumber() && !param.number.isConstant() &&
-        llvm::none_of(param.number.terms, isChosen) &&
-        !llvm::is_contained(range.numbers, param.number))
-      range.numbers.push_back(param.number);
-  bool mayExceed = weight.element().remap.has_value();
-  for (size_t i = 1; i < inside.size(); ++i)
-    mayExceed = mayExceed || (inside[i] && weight.components[i].type.bits() > 8);
-  if (mayExceed)
-    ranges.push_back(std::move(range));
-}
-
-std::vector<OperandRange> operandRanges(const dsl::Gemm &gemm, const PlacedGemm &placed) {
-  std::vector<OperandRange> ranges;
-  forEachGemm(gemm, placed, [&](const dsl::Gemm &part, const PlacedGemm &how) {
-    addOperandRange(part.weight, how,
-                    how.sparseBits > 0 ? OperandRange::Of::Both : OperandRange::Of::Weight, ranges);
-    if (how.residual)
-      addOperandRange(residualOf(part).weight, *how.residual, OperandRange::Of::Residual, ranges);
-  });
-  return ranges;
 }
 
 KernelImage launchFacts(const dsl::Gemm &gemm, const Plan &plan, const PlacedGemm &placed) {

@@ -85,34 +85,6 @@ std::string printActivation(const std::string &word, const ActivationLayout &lay
          " tile_k=" + std::to_string(layout.tileK) + "\n";
 }
 
-// "1*#1;-8,2*#2": numbers with commas between them, whose terms a semicolon divides; "-" for none.
-std::string printRowNumbers(const std::vector<RowNumber> &numbers) {
-  std::string text;
-  for (const RowNumber &number : numbers) {
-    text += text.empty() ? "" : ",";
-    const std::vector<std::string> terms = number.printTerms();
-    for (size_t i = 0; i < terms.size(); ++i)
-      text += (i > 0 ? ";" : "") + terms[i];
-  }
-  return text.empty() ? "-" : text;
-}
-
-std::optional<std::vector<RowNumber>> parseRowNumbers(std::string_view text) {
-  std::vector<RowNumber> numbers;
-  if (text == "-")
-    return numbers;
-  for (std::string_view item : dsl::split(text, ',')) {
-    std::string printed;
-    for (char letter : item)
-      printed += letter == ';' ? std::string(" + ") : std::string(1, letter);
-    std::optional<RowNumber> number = RowNumber::parse(printed);
-    if (!number)
-      return std::nullopt;
-    numbers.push_back(*std::move(number));
-  }
-  return numbers;
-}
-
 // What is wrong with the line; empty if nothing is.
 std::string readActivation(FieldReader &fields, std::string_view word, ActivationLayout &layout) {
   fields.word(word);
@@ -188,10 +160,7 @@ std::string KernelImage::printFacts() const {
   for (const std::string &origin : origins)
     text += "origin path=" + origin + "\n";
   for (const OperandRange &range : operands)
-    text += "operands type=" + range.type + " log2=" + std::to_string(range.log2) +
-            " outside=" + printNumbers(range.outside) +
-            " of=" + std::to_string(static_cast<int>(range.of)) +
-            " numbers=" + printRowNumbers(range.numbers) + "\n";
+    text += "operands " + range.print() + "\n";
   return text + weight.print();
 }
 
@@ -261,17 +230,8 @@ Result<KernelImage> KernelImage::parse(std::string_view facts, std::string ptx) 
     } else if (line->starts_with("operands ")) {
       fields.word("operands");
       OperandRange range;
-      range.type = fields.text("type");
-      range.log2 = static_cast<int>(fields.number("log2", -1100, 1100));
-      std::optional<std::vector<uint8_t>> outside = parseNumbers(fields.text("outside"));
-      if (fields.ok() && (!outside || !dsl::ElementType::fromName(range.type)))
-        return fail(number, "there are no such operands");
-      range.outside = outside.value_or(std::vector<uint8_t>());
-      range.of = static_cast<OperandRange::Of>(fields.number("of", 0, 2));
-      std::optional<std::vector<RowNumber>> numbers = parseRowNumbers(fields.text("numbers"));
-      if (fields.ok() && !numbers)
-        return fail(number, "there are no such numbers of a row");
-      range.numbers = numbers.value_or(std::vector<RowNumber>());
+      if (std::string problem = range.read(fields); fields.ok() && !problem.empty())
+        return fail(number, problem);
       image.operands.push_back(std::move(range));
     } else if (line->starts_with("parameter ")) {
       fields.word("parameter");

@@ -18,6 +18,34 @@ using dsl::Expr;
 
 namespace {
 
+// "1*#1;-8,2*#2": numbers with commas between them, whose terms a semicolon divides; "-" for none.
+std::string printRowNumbers(const std::vector<RowNumber> &numbers) {
+  std::string text;
+  for (const RowNumber &number : numbers) {
+    text += text.empty() ? "" : ",";
+    const std::vector<std::string> terms = number.printTerms();
+    for (size_t i = 0; i < terms.size(); ++i)
+      text += (i > 0 ? ";" : "") + terms[i];
+  }
+  return text.empty() ? "-" : text;
+}
+
+std::optional<std::vector<RowNumber>> parseRowNumbers(std::string_view text) {
+  std::vector<RowNumber> numbers;
+  if (text == "-")
+    return numbers;
+  for (std::string_view item : dsl::split(text, ',')) {
+    std::string printed;
+    for (char letter : item)
+      printed += letter == ';' ? std::string(" + ") : std::string(1, letter);
+    std::optional<RowNumber> number = RowNumber::parse(printed);
+    if (!number)
+      return std::nullopt;
+    numbers.push_back(*std::move(number));
+  }
+  return numbers;
+}
+
 double largestOf(const dsl::CodeArray &codes, dsl::ElementType type) {
   double largest = 0;
   auto take = [&](uint32_t code) {
@@ -204,6 +232,26 @@ std::optional<Error> beyondOperands(const OperandRange &range, const dsl::Quanti
   return makeError(DiagId::pack_beyond_operand,
                    {std::to_string(first), std::to_string(found - values.begin()), number.str(),
                     range.type, largestThere.str()});
+}
+
+std::string OperandRange::print() const {
+  return "type=" + type + " log2=" + std::to_string(log2) + " outside=" + printNumbers(outside) +
+         " of=" + std::to_string(static_cast<int>(of)) + " numbers=" + printRowNumbers(numbers);
+}
+
+std::string OperandRange::read(FieldReader &fields) {
+  type = fields.text("type");
+  log2 = static_cast<int>(fields.number("log2", -1100, 1100));
+  std::optional<std::vector<uint8_t>> components = parseNumbers(fields.text("outside"));
+  of = static_cast<Of>(fields.number("of", 0, 2));
+  std::optional<std::vector<RowNumber>> ofRow = parseRowNumbers(fields.text("numbers"));
+  if (!components || !dsl::ElementType::fromName(type))
+    return "there are no such operands";
+  if (!ofRow)
+    return "there are no such numbers of a row";
+  outside = *std::move(components);
+  numbers = *std::move(ofRow);
+  return "";
 }
 
 } // namespace rho::compiler

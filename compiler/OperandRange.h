@@ -1,6 +1,7 @@
 // Whether a weight's numbers fit the operands that its kernel makes of them.
 #pragma once
 
+#include "compiler/TextFields.h"
 #include "compiler/decode/RowNumber.h"
 #include "dsl/Quantize.h"
 
@@ -22,6 +23,9 @@ struct OperandRange {
   // Of components of the weight, or of its residual: what decodes compute of a row beside its
   // codes, in the same type.
   std::vector<RowNumber> numbers = {};
+  // "type=f16 log2=-3 outside=1,2 of=0 numbers=-", and back; read() gives what is wrong with it.
+  std::string print() const;
+  std::string read(FieldReader &fields);
   friend bool operator==(const OperandRange &, const OperandRange &) = default;
 };
 

@@ -6,6 +6,7 @@
 #include "dsl/Findings.h"
 #include "runtime/QuantizerSource.h"
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <system_error>
@@ -224,6 +225,8 @@ Engine::Impl::prepare(const Request &request, const dsl::Gemm &declared, const S
       auto made = prepareAs(declared, target, shape, found->plan, sources, std::move(report));
       if (made)
         return std::shared_ptr<const Prepared>(std::move(*made));
+      if (isFaultOfDevice(made.error())) // which says nothing of the plan
+        return made.error();
       tunedError = std::move(made.error());
       watch.lap();
     }
@@ -241,6 +244,17 @@ Engine::Impl::prepare(const Request &request, const dsl::Gemm &declared, const S
   if (tunedError) // and only the tuned plan fails: no kernel can be made of it
     tuned.discard(tunedKey, tunedError->diagnostics[0].message, (*made)->report.warnings);
   return std::shared_ptr<const Prepared>(std::move(*made));
+}
+
+// Bytes packed for one kernel are right for another where both have the same layout and make the
+// same operands of them, which packing has checked.
+static void nameWeightLayout(Prepared &prepared) {
+  cache::Sha256 layout;
+  layout.field(dsl::printWithParts(dsl::meaningOf(prepared.target->gemm.weight)));
+  layout.field(prepared.kernel->image.weight.print());
+  for (const compiler::OperandRange &range : prepared.operands)
+    layout.field(range.print());
+  prepared.weightLayout = cache::hex(layout.finish());
 }
 
 Result<std::shared_ptr<Prepared>>
@@ -307,13 +321,11 @@ Engine::Impl::prepareAs(const dsl::Gemm &declared,
     return quantizer.error();
   report.stages.push_back({"quantizer", quantizerTime});
   report.warnings.insert(report.warnings.end(), quantizerWarnings.begin(), quantizerWarnings.end());
-  cache::Sha256 layout;
-  layout.field(dsl::printWithParts(dsl::meaningOf(gemm.weight)));
-  layout.field((*kernel)->image.weight.print());
-  prepared->weightLayout = cache::hex(layout.finish());
+  prepared->operands = (*kernel)->image.operands;
   prepared->kernel = std::move(*kernel);
   prepared->quantizer = std::move(*quantizer);
   prepared->target = std::move(target);
+  nameWeightLayout(*prepared);
   return prepared;
 }
 
@@ -353,15 +365,17 @@ Gemm Engine::Impl::makeGemm(std::shared_ptr<const Module::Impl> module, const ds
   return gemm;
 }
 
-Engine::Impl::PreparedResult
-Engine::Impl::prepareAs(const dsl::Gemm &declared,
-                        std::shared_ptr<const compiler::TargetGemm> target, const GemmShape &shape,
-                        const compiler::Plan &plan, const SourceMap *sources, double planned) {
+Engine::Impl::PreparedResult Engine::Impl::prepareSharing(
+    const dsl::Gemm &declared, std::shared_ptr<const compiler::TargetGemm> target,
+    const GemmShape &shape, const compiler::Plan &plan,
+    const std::vector<compiler::OperandRange> &operands, const SourceMap *sources, double planned) {
   CompileReport report;
   report.stages.push_back({"plan", planned});
   auto made = prepareAs(declared, std::move(target), shape, plan, sources, std::move(report));
   if (!made)
     return made.error();
+  (*made)->operands = operands;
+  nameWeightLayout(**made);
   return std::shared_ptr<const Prepared>(std::move(*made));
 }
 
@@ -372,8 +386,10 @@ Result<Gemm> Engine::Impl::compileAs(std::shared_ptr<const Module::Impl> module,
                                      double planned) {
   Stopwatch watch;
   const SourceMap *sources = module->module.sources.get();
-  auto prepared = withinMemory("more", [&] {
-    return prepareAs(declared, std::move(target), shape, plan, sources, planned);
+  CompileReport report;
+  report.stages.push_back({"plan", planned});
+  auto prepared = onHost("more", [&] {
+    return prepareAs(declared, std::move(target), shape, plan, sources, std::move(report));
   });
   if (!prepared)
     return prepared.error();
@@ -388,7 +404,7 @@ Result<Gemm> Engine::Impl::compile(std::shared_ptr<const Module::Impl> module,
   bool built = false;
   PreparedResult prepared = requests.get(request, [&] {
     built = true;
-    return withinMemory("more", prepare);
+    return onHost("more", prepare);
   });
   if (!prepared)
     return prepared.error();
@@ -405,7 +421,7 @@ Result<std::vector<Gemm>> Engine::compileShared(const Module &module, std::strin
     return found.error();
   const dsl::Gemm &gemm = **found;
   const SourceMap *sources = module.impl().module.sources.get();
-  using Plans = std::vector<compiler::Plan>;
+  using Shared = Impl::SharedPlans;
   std::vector<compiler::Problem> problems;
   cache::Sha256 all;
   all.field("shared");
@@ -419,12 +435,22 @@ Result<std::vector<Gemm>> Engine::compileShared(const Module &module, std::strin
   const cache::Digest key = all.finish();
   auto requestOf = [&](int64_t m) { return Request{key, {m, n, k}}; };
   auto plansOn = [&](const compiler::TargetGemm &target) {
-    return pimpl->sharedPlans.get(cache::hex(key), [&]() -> Result<std::shared_ptr<const Plans>> {
-      Result<Plans> shared =
-          compiler::sharedPlans(target.gemm, problems, pimpl->backend->model(), sources);
-      if (!shared)
-        return shared.error();
-      return std::make_shared<const Plans>(std::move(*shared));
+    return pimpl->sharedPlans.get(cache::hex(key), [&]() -> Result<std::shared_ptr<const Shared>> {
+      auto plans = compiler::sharedPlans(target.gemm, problems, pimpl->backend->model(), sources);
+      if (!plans)
+        return plans.error();
+      auto shared = std::make_shared<Shared>();
+      for (const compiler::Plan &plan : *plans) {
+        auto operands = compiler::operandRanges(target.gemm, plan);
+        if (!operands)
+          return operands.error();
+        for (compiler::OperandRange &range : *operands)
+          if (std::find(shared->operands.begin(), shared->operands.end(), range) ==
+              shared->operands.end())
+            shared->operands.push_back(std::move(range));
+      }
+      shared->plans = *std::move(plans);
+      return std::shared_ptr<const Shared>(std::move(shared));
     });
   };
   auto compileOne = [&](size_t at) {
@@ -432,10 +458,12 @@ Result<std::vector<Gemm>> Engine::compileShared(const Module &module, std::strin
     return pimpl->compile(module.pimpl, gemm, one, [&]() -> Impl::PreparedResult {
       Stopwatch watch;
       const auto target = pimpl->onTarget(gemm);
-      auto plans = plansOn(*target);
-      if (!plans)
-        return plans.error();
-      return pimpl->prepareAs(gemm, target, one.shape, (**plans)[at], sources, watch.lap());
+      auto shared = plansOn(*target);
+      if (!shared)
+        return shared.error();
+      const auto &[plans, operands] = **shared;
+      return pimpl->prepareSharing(gemm, target, one.shape, plans[at], operands, sources,
+                                   watch.lap());
     });
   };
   std::vector<Result<Gemm>> compiled(batches.size(), Gemm());
@@ -469,6 +497,7 @@ Result<Gemm> Engine::compileSharing(const Gemm &gemm, int64_t m) const {
   shared.field("sharing");
   shared.field(cache::hex(requestFor(*other.module, *other.gemm, {}).declaration));
   shared.field(other.prepared->report.key);
+  shared.field(other.prepared->weightLayout);
   const Request request{shared.finish(), {m, other.shape.n, other.shape.k}};
   return pimpl->compile(other.module, *other.gemm, request, [&]() -> Impl::PreparedResult {
     Stopwatch watch;
@@ -476,12 +505,13 @@ Result<Gemm> Engine::compileSharing(const Gemm &gemm, int64_t m) const {
     Result<compiler::Plan> read = compiler::Plan::parse(other.prepared->report.plan);
     if (!read)
       return read.error();
-    Result<compiler::Plan> sharing = compiler::planSharing(other.prepared->target->gemm, *read, m,
-                                                           pimpl->backend->model(), sources);
+    const Prepared &prepared = *other.prepared;
+    Result<compiler::Plan> sharing = compiler::planSharing(
+        prepared.target->gemm, *read, prepared.operands, m, pimpl->backend->model(), sources);
     if (!sharing)
       return sharing.error();
-    return pimpl->prepareAs(*other.gemm, other.prepared->target, request.shape, *sharing, sources,
-                            watch.lap());
+    return pimpl->prepareSharing(*other.gemm, prepared.target, request.shape, *sharing,
+                                 prepared.operands, sources, watch.lap());
   });
 }
 

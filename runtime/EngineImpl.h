@@ -70,7 +70,11 @@ struct Engine::Impl {
   cache::MemoryCache<std::string, Kernel> kernels{maxKernels};
   cache::MemoryCache<std::string, Quantizer> quantizers{maxQuantizers};
   // By declaration, n, k and all m.
-  cache::MemoryCache<std::string, std::vector<compiler::Plan>> sharedPlans{maxSharedPlans};
+  struct SharedPlans {
+    std::vector<compiler::Plan> plans;
+    std::vector<compiler::OperandRange> operands; // of all of them
+  };
+  cache::MemoryCache<std::string, SharedPlans> sharedPlans{maxSharedPlans};
 
   // By the tuned plan where there is one, else by the planner's.
   Result<std::shared_ptr<const Prepared>> prepare(const Request &request, const dsl::Gemm &gemm,
@@ -80,12 +84,14 @@ struct Engine::Impl {
                                               std::shared_ptr<const compiler::TargetGemm> target,
                                               const GemmShape &shape, const compiler::Plan &plan,
                                               const SourceMap *sources, CompileReport report);
-  // `planned`: the milliseconds that the plan took.
   using PreparedResult = Result<std::shared_ptr<const Prepared>>;
-  PreparedResult prepareAs(const dsl::Gemm &declared,
-                           std::shared_ptr<const compiler::TargetGemm> target,
-                           const GemmShape &shape, const compiler::Plan &plan,
-                           const SourceMap *sources, double planned);
+  // The same for kernels that read weights of others, which make `operands` of them. `planned`: the
+  // milliseconds that the plan took.
+  PreparedResult prepareSharing(const dsl::Gemm &declared,
+                                std::shared_ptr<const compiler::TargetGemm> target,
+                                const GemmShape &shape, const compiler::Plan &plan,
+                                const std::vector<compiler::OperandRange> &operands,
+                                const SourceMap *sources, double planned);
   // The same as a gemm, which is not kept.
   Result<Gemm> compileAs(std::shared_ptr<const Module::Impl> module, const dsl::Gemm &declared,
                          std::shared_ptr<const compiler::TargetGemm> target, const GemmShape &shape,

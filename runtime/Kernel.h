@@ -22,8 +22,9 @@ struct Prepared {
   std::shared_ptr<const compiler::TargetGemm> target;
   std::shared_ptr<const Kernel> kernel;
   std::shared_ptr<const Quantizer> quantizer;
-  std::string weightLayout; // Gemm::weightLayout
-  CompileReport report;     // of the compilation itself
+  std::vector<compiler::OperandRange> operands; // of all kernels that may read its weights
+  std::string weightLayout;                     // Gemm::weightLayout
+  CompileReport report;                         // of the compilation itself
 };
 
 struct Gemm::Impl {

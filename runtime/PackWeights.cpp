@@ -17,7 +17,7 @@ Result<Buffer> Gemm::packWeights(const void *host, ScalarType type, int64_t stri
   if (Status good = checkStride(stride, pimpl->shape.k); !good)
     return good.error();
   dsl::MatrixView view{host, viewType(type), pimpl->shape.n, pimpl->shape.k, stride};
-  return withinMemory(std::to_string(view.rows * view.k), [&]() -> Result<Buffer> {
+  return onHost(std::to_string(view.rows * view.k), [&]() -> Result<Buffer> {
     Result<dsl::QuantizedMatrix> codes = dsl::quantize(pimpl->weight(), view, true);
     if (!codes)
       return codes.error();
@@ -55,7 +55,7 @@ Result<Buffer> Gemm::packQuantized(const dsl::QuantizedMatrix &given) const {
     return makeError(DiagId::layout_mismatch, {other});
   const compiler::KernelImage &image = pimpl->image();
   const compiler::WeightLayout &layout = image.weight;
-  return withinMemory(std::to_string(layout.bytes), [&]() -> Result<Buffer> {
+  return onHost(std::to_string(layout.bytes), [&]() -> Result<Buffer> {
     std::optional<dsl::QuantizedMatrix> numbers;
     if (!pimpl->prepared->target->weightFactors.empty()) {
       if (std::string problem = compiler::codesProblem(given); !problem.empty())
@@ -69,7 +69,7 @@ Result<Buffer> Gemm::packQuantized(const dsl::QuantizedMatrix &given) const {
     std::vector<uint8_t> packed(static_cast<size_t>(layout.bytes));
     if (Status done = compiler::pack(layout, weight, packed.data()); !done)
       return done.error();
-    for (const compiler::OperandRange &range : image.operands)
+    for (const compiler::OperandRange &range : pimpl->prepared->operands)
       if (std::optional<Error> beyond = compiler::beyondOperands(range, weight))
         return *beyond;
     Result<Buffer> buffer = Device::allocateOn(pimpl->backend, layout.bytes);

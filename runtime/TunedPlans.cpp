@@ -37,6 +37,8 @@ std::optional<TunedPlan> TunedPlans::load(const std::string &key, const dsl::Gem
     return drop(reason);
   Result<compiler::Plan> plan =
       compiler::adoptPlan(gemm, {shape.m, shape.n, shape.k}, device, kept, nullptr);
+  if (!plan && kept.problem.m != shape.m) // it may serve those m that it was measured with
+    return std::nullopt;
   if (!plan)
     return drop(plan.error().diagnostics[0].message);
   return TunedPlan{std::move(*plan), microseconds};

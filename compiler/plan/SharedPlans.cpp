@@ -3,6 +3,7 @@
 #include "compiler/plan/Geometry.h"
 #include "compiler/plan/Placement.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -122,7 +123,8 @@ Result<std::vector<Plan>> sharedPlans(const dsl::Gemm &gemm, const std::vector<P
   return noneShared(gemm, problems);
 }
 
-Result<Plan> planSharing(const dsl::Gemm &gemm, const Plan &other, int64_t m,
+Result<Plan> planSharing(const dsl::Gemm &gemm, const Plan &other,
+                         const std::vector<OperandRange> &operands, int64_t m,
                          const DeviceModel &device, const SourceMap *sources) {
   LayoutOfPlans layouts(gemm, device);
   Result<std::string> wanted = layouts.of(other);
@@ -139,7 +141,12 @@ Result<Plan> planSharing(const dsl::Gemm &gemm, const Plan &other, int64_t m,
     Result<std::string> layout = layouts.of(plan);
     if (!layout)
       return layout.error();
-    if (*layout == *wanted)
+    if (*layout != *wanted)
+      continue;
+    Result<std::vector<OperandRange>> own = operandRanges(gemm, plan);
+    if (own && std::all_of(own->begin(), own->end(), [&](const OperandRange &range) {
+          return std::find(operands.begin(), operands.end(), range) != operands.end();
+        }))
       return std::move(plan);
   }
   return noneShared(gemm, {other.problem, problem});

@@ -4,6 +4,49 @@
 namespace rho {
 namespace {
 
+// A weight is checked for the operands that a kernel makes of it as it is packed, so kernels that
+// make others have a layout of another name: of bf16 where f16 is too narrow, and so of scales that
+// are multiplied into operands.
+TEST(SharedWeight, OfOtherOperandsIsAnother) {
+  constexpr const char *text =
+      "format w { element: s4 scale: f16 per k[128] value = element * scale } "
+      "format o { element: u4 scale: f16 per k[128] low: f16 per k[128] value = element * scale + "
+      "low encode { low = min(x) scale = (max(x) - min(x)) / 15 } } "
+      "gemm sums { weight: w activation: f16 output: f32 schedule { scales: accumulator } } "
+      "gemm products { weight: w activation: f16 output: f32 schedule { scales: operand } } "
+      "gemm wide { weight: o activation: bf16 output: f32 } "
+      "gemm narrow { weight: o activation: f16 output: f32 }";
+  Device device = must(Device::emulated("sm_80"));
+  Engine engine = must(Engine::create(device));
+  Module module = parsed(text);
+  const GemmShape shape{4, 64, 128};
+  std::vector<float> large(64 * 128, 0.0F);
+  for (size_t i = 0; i < large.size(); ++i)
+    large[i] = i % 2 == 0 ? 5e5F : -5e5F; // the scales fit f16
+  for (auto [fits, beyond] : {std::pair{"sums", "products"}}) {
+    Gemm first = must(engine.compile(module, fits, shape));
+    Gemm second = must(engine.compile(module, beyond, shape));
+    EXPECT_NE(first.weightLayout(), second.weightLayout());
+    Buffer packed = must(first.packWeights(large.data(), ScalarType::F32, shape.k));
+    EXPECT_NE(errorText(second.packWeights(large.data(), ScalarType::F32, shape.k))
+                  .find("[pack_beyond_operand]"),
+              std::string::npos);
+    Buffer y = must(device.allocate(shape.m * shape.n * 4));
+    Buffer workspace = must(device.allocate(second.workspaceBytes()));
+    EXPECT_NE(
+        errorText(second.launch(packed, must(second.makeActivations()), y.address(), workspace))
+            .find("[weight_mismatch]"),
+        std::string::npos);
+  }
+  EXPECT_NE(must(engine.compile(module, "wide", shape)).weightLayout(),
+            must(engine.compile(module, "narrow", shape)).weightLayout());
+  // Of one gemm all kernels that share a weight make what any of them does.
+  std::vector<Gemm> shared =
+      must(engine.compileShared(module, "sums", 64, 128, std::vector<int64_t>{1, 256}));
+  EXPECT_EQ(shared[0].weightLayout(), shared[1].weightLayout());
+  EXPECT_EQ(must(engine.compileSharing(shared[0], 32)).weightLayout(), shared[0].weightLayout());
+}
+
 // What decoding and prefilling read of a model lies in memory once.
 TEST(SharedWeight, GemmsOfSeveralBatchesShareAWeight) {
   constexpr const char *fine =

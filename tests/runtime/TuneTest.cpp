@@ -100,6 +100,21 @@ TEST_F(TuneTest, WhatIsKeptComesBackUntilItIsReplaced) {
   EXPECT_THAT(warnings, IsEmpty());
 }
 
+// What another m of the same key has no kernel for is left to those that have one.
+TEST_F(TuneTest, WhatOneBatchCannotUseIsKeptForOthers) {
+  TunedPlans plans(disk());
+  cache::Warnings warnings;
+  const std::string key = keyOf(shape);
+  compiler::Plan other = second();
+  other.problem.m = shape.m + 1;
+  other.schedule.tileM = 24; // no tile of this device's kernels
+  other.mmaType = "s8";
+  EXPECT_TRUE(plans.store(key, {other, 1}, warnings));
+  EXPECT_FALSE(plans.load(key, gemm(), shape, model(), warnings));
+  EXPECT_THAT(warnings, IsEmpty());
+  EXPECT_TRUE(fs::exists(tunedFolder() + "/" + key));
+}
+
 TEST_F(TuneTest, KeysAreOfDeclarationShapeAndDeviceClass) {
   std::string key = keyOf({3, 128, 256});
   EXPECT_EQ(keyOf({4, 128, 256}), key);
