@@ -1,5 +1,6 @@
 #include "dsl/EncodeRule.h"
 
+#include "dsl/Evaluate.h"
 #include "dsl/Operators.h"
 
 #include <algorithm>
@@ -13,8 +14,6 @@ namespace {
 
 // Numbers that are computed at a time: intermediate results stay in the first-level cache.
 constexpr int64_t chunk = 256;
-
-double quotient(double a, double b) { return b == 0 ? 0 : a / b; }
 
 double apply(Expr::Op op, double a, double b) {
   switch (op) {

@@ -69,7 +69,7 @@ double realBinary(Expr::Op op, double a, double b) {
   case Expr::Op::Mul:
     return a * b;
   case Expr::Op::Div:
-    return a / b;
+    return quotient(a, b);
   default:
     return std::nan(""); // bitwise operators of reals do not pass sema
   }

@@ -12,6 +12,9 @@ namespace rho::dsl {
 // casts to integer types, and what +, -, *, &, |, ^, << and >> make of those. `/` gives a real.
 bool isIntegerTyped(const Expr &expr, const Format &format);
 
+// In values and in rules a number over 0 is 0: what a scale that is 0 multiplies.
+inline double quotient(double a, double b) { return b == 0 ? 0 : a / b; }
+
 // Evaluates the format's value for one number. codes[i] is the code of component i that this
 // number belongs to (element, its group's scale, ...). Integer subexpressions are exact in int64.
 double evaluate(const Format &format, const uint32_t *codes);

@@ -29,7 +29,7 @@ double magnitudeOf(const Expr &expr, const Format &format, const uint32_t *codes
       return operand(0) * operand(1);
     case Expr::Op::Div: { // by a sum, which is the less exact the more it cancels
       double divisor = valueOf(*expr.operands[1], format, codes);
-      return operand(0) * operand(1) / (divisor * divisor);
+      return quotient(operand(0) * operand(1), divisor * divisor);
     }
     default:
       break;

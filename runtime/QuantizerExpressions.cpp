@@ -191,7 +191,7 @@ std::string ExpressionWriter::write(const dsl::Expr &expr, Reads reads) {
   case dsl::Expr::Op::Mul:
     return "(" + a + " * " + b + ")";
   case dsl::Expr::Op::Div:
-    return reads == Reads::Scales ? "(" + a + " / " + b + ")" : "divide(" + a + ", " + b + ")";
+    return "divide(" + a + ", " + b + ")";
   default:
     return "(" + a + " * 0.0)"; // bitwise operators: not in rules, and see readsBits()
   }

@@ -83,9 +83,37 @@ TEST(PlainFactors, RefuseCodesThatStandForNoNumber) {
   test::Numbers x = test::numbers(3 * 64, 1);
   QuantizedMatrix codes = *quantize(format, {x.data(), MatrixView::Type::F32, 3, 64, 64}, true);
   EXPECT_TRUE(storedFactors(codes, plain));
-  codes.components[1].set(2 * 2 + 1, 0);
+  codes.components[1].set(2 * 2 + 1, 0x7e00);
   EXPECT_EQ(storedFactors(codes, plain).error().str(),
-            "error: infinity at row 2, column 32, a weight is finite [non_finite_input]\n");
+            "error: NaN at row 2, column 32, a weight is finite [non_finite_input]\n");
+  codes.components[1].set(2 * 2 + 1, 0); // a number over 0 is 0
+  Result<QuantizedMatrix> stored = storedFactors(codes, plain);
+  ASSERT_TRUE(stored);
+  EXPECT_EQ(stored->components[1].get(2 * 2 + 1), 0U);
+}
+
+// A group of zeros stays zeros, also where the scale divides and so is 0.
+TEST(PlainFactors, OfZerosAreZeros) {
+  FormatPtr format = declared("format f { element: s4 s: f32 per k[16] t: f32 per tensor "
+                              "value = element / s / t encode { t = 100 / absmax(x) "
+                              "s = 7 / absmax(x * t) } }");
+  std::vector<float> x(2 * 32, 0.0F);
+  for (size_t i = 0; i < 16; ++i)
+    x[i] = static_cast<float>(i);
+  for (const std::vector<float> &some : {x, std::vector<float>(x.size(), 0.0F)}) {
+    QuantizedMatrix codes =
+        *quantize(format, {some.data(), MatrixView::Type::F32, 2, 32, 32}, true);
+    std::vector<uint32_t> own(format->components.size());
+    for (int64_t row = 0; row < 2; ++row)
+      for (int64_t k = 0; k < 32; ++k) {
+        own = {codes.components[0].get(row * 32 + k), codes.components[1].get(row * 2 + k / 16),
+               codes.components[2].get(0)};
+        EXPECT_NEAR(evaluate(*format, own.data()), some[static_cast<size_t>(row * 32 + k)], 1.1)
+            << row << ", " << k;
+      }
+    EXPECT_TRUE(
+        storedFactors(codes, std::make_shared<const Format>(plainFactors(*format)->format)));
+  }
 }
 
 // A component that is read elsewhere as well keeps its codes.
