@@ -33,6 +33,7 @@ struct Schedule {
   dsl::ScheduleDecl::Packing packing = dsl::ScheduleDecl::Packing::Tiles; // panels: of four warps
   int64_t ctasPerSm = 1;    // of roles but uniform: how many share an SM's registers
   int64_t residentCtas = 0; // of a persistent kernel, as KernelImage has it
+  static constexpr int64_t mostCtasPerSm = 32, mostResidentCtas = 1 << 16;
   dsl::ScheduleDecl::Sums sums = dsl::ScheduleDecl::Sums::Converted;
   // Of activations in parts, where a split of k divides work and not k tiles: what a k tile of each
   // part costs.
@@ -73,7 +74,7 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
 Result<Plan> plan(const dsl::Gemm &gemm, const Problem &problem, const DeviceModel &device,
                   const SourceMap *sources);
 
-// The most batch rows that a plan for `m` serves: from m up to them its tiles are as many.
+// The most batch rows of those that share a measured plan with `m`.
 int64_t mostRowsAlike(int64_t m);
 
 } // namespace rho::compiler

@@ -16,6 +16,7 @@ struct Span {
   uint32_t file = none; // index into the SourceMap
   uint32_t begin = 0;
   uint32_t end = 0;
+  friend bool operator==(const Span &, const Span &) = default;
 };
 
 // The texts that one module was read from. A text stays where it is: tokens point into it.

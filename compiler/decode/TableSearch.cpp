@@ -292,10 +292,10 @@ private:
       return same ? constant(table[0] * 0x01010101u) : lookUp(p, table, index);
     }
     Operand words[2];
-    for (int word = 0; word < 2; ++word) {
+    for (size_t word = 0; word < 2; ++word) {
       uint32_t known = fourOf(table + 4 * word);
       words[word] = constant(known);
-      if (at / 4 != word)
+      if (static_cast<size_t>(at) / 4 != word)
         continue;
       int shift = 4 * (at % 4);
       uint32_t selector = (0x7654U & ~(0xfU << shift)) | static_cast<uint32_t>(plane) << shift;

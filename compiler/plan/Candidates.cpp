@@ -60,8 +60,12 @@ Result<Plan> adoptPlan(const dsl::Gemm &gemm, const Problem &problem, const Devi
   Result<Plan> adopted = plan(fixed, problem, device, sources);
   if (!adopted)
     return adopted;
-  // Where they differ, the declaration fixes something else or the device is another.
-  std::istringstream lines(found.printForKernel()), legal(adopted->printForKernel());
+  // Where they differ, the declaration fixes something else or the device is another; costs of
+  // parts follow from m.
+  Plan same = *adopted;
+  if (!s.tileCosts.empty() && !same.schedule.tileCosts.empty())
+    same.schedule.tileCosts = s.tileCosts;
+  std::istringstream lines(found.printForKernel()), legal(same.printForKernel());
   std::string line, other;
   while (std::getline(lines, line))
     if (!std::getline(legal, other) || line != other)

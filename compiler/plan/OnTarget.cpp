@@ -4,6 +4,7 @@
 #include "compiler/Targets.h"
 #include "compiler/decode/ElementCore.h"
 #include "compiler/plan/Placement.h"
+#include "compiler/plan/ScheduleCandidates.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Expressions.h"
 #include "dsl/StoredFactors.h"
@@ -32,9 +33,11 @@ std::optional<Diagnostic> problemOf(const dsl::Gemm &gemm, std::string_view targ
   for (Scales scales : {Scales::Accumulator, Scales::Operand, Scales::Hardware})
     for (Roles roles : several) {
       Result<PlacedGemm> placed = place(gemm, scales, roles, target, nullptr);
-      if (placed)
+      // Where only roles with longer tiles than the blocks take the parts, as other numbers they
+      // may have shorter ones. Roles that the user fixes are the user's.
+      if (placed && (several.size() == 1 || tilesFitBlocks(gemm, *placed, roles)))
         return std::nullopt;
-      if (!first)
+      if (!placed && !first)
         first = placed.error().diagnostics[0];
     }
   return first;

@@ -68,6 +68,12 @@ Span objectionSpan(const dsl::Gemm &gemm, const Objection &objection) {
     return decl.tileSpan;
   return decl.span.file != Span::none ? decl.span : gemm.span;
 }
+
+// Whether it is about an entry of the schedule.
+bool isOfEntry(const dsl::Gemm &gemm, const Objection &objection) {
+  const Span span = objectionSpan(gemm, objection);
+  return !(span == gemm.span) && !(span == gemm.schedule.span);
+}
 } // namespace
 
 std::string_view name(Placement placement) {
@@ -178,7 +184,8 @@ private:
       return;
     for (Schedule &schedule : scheduleCandidates(gemm, *placed, roles, problem, device, variety)) {
       if (std::optional<Objection> why = objection(gemm, *placed, problem, schedule, device)) {
-        if (!firstObjection)
+        // What is fixed is to blame before what the planner chose.
+        if (!firstObjection || (!isOfEntry(gemm, *firstObjection) && isOfEntry(gemm, *why)))
           firstObjection = why;
       } else if (variety == Variety::All || isWorthIt(*placed, schedule)) {
         const double time = timeOf(*placed, schedule);
@@ -250,6 +257,22 @@ std::optional<Error> planError(const dsl::Gemm &gemm, const PlacedGemm &placed, 
   Result<DeviceModel> device = modelOfTarget(plan.target);
   if (!device)
     return device.error();
+  const Schedule &s = plan.schedule;
+  if (!s.tileCosts.empty() && s.tileCosts.size() != placed.parts.size())
+    return makeError(DiagId::bad_plan,
+                     {"costs: " + std::to_string(s.tileCosts.size()) + " for an activation of " +
+                      std::to_string(placed.parts.size()) + " parts"});
+  if (s.dependent && !targetOf(plan.target).hasDependentLaunch)
+    return makeError(DiagId::bad_plan, {"launch dependent: " + plan.target + " has none"});
+  if (s.residentCtas % (s.clusterN * s.clusterK) != 0)
+    return makeError(DiagId::bad_plan,
+                     {"resident " + std::to_string(s.residentCtas) + ": clusters have " +
+                      std::to_string(s.clusterN * s.clusterK) + " CTAs"});
+  std::optional<Error> overflow = checkAccumulator(gemm, placed, plan.problem, nullptr);
+  if (!overflow && placed.residual)
+    overflow = checkAccumulator(residualOf(gemm), *placed.residual, plan.problem, nullptr);
+  if (overflow)
+    return overflow;
   if (std::optional<Objection> why = objection(gemm, placed, plan.problem, plan.schedule, *device))
     return makeError(why->id, why->args);
   return std::nullopt;

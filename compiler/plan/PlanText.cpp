@@ -135,7 +135,9 @@ Result<Plan> Plan::parse(std::string_view text) {
       good = rest == "serial" || rest == "dependent";
       s.dependent = rest == "dependent";
     } else if (key == "resident") {
-      good = readNumbers(rest, "# at #", {&s.residentCtas, &s.ctasPerSm}) && s.ctasPerSm >= 1;
+      good = readNumbers(rest, "# at #", {&s.residentCtas, &s.ctasPerSm}) && s.ctasPerSm >= 1 &&
+             s.ctasPerSm <= Schedule::mostCtasPerSm && s.residentCtas >= 0 &&
+             s.residentCtas <= Schedule::mostResidentCtas;
     } else if (key == "packing") {
       good = rest == "tiles" || rest == "panels";
       s.packing = rest == "panels" ? Packing::Panels : Packing::Tiles;

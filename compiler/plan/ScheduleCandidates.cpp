@@ -336,6 +336,14 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
   return result;
 }
 
+bool tilesFitBlocks(const dsl::Gemm &gemm, const PlacedGemm &placed, Roles roles) {
+  if (placed.parts.empty() || roles == Roles::Uniform)
+    return true;
+  return std::all_of(placed.parts.begin(), placed.parts.end(), [&](const PlacedGemm &part) {
+    return gemm.activation.partition->blocks.k % rowK(part) == 0;
+  });
+}
+
 // Of ExCP none was faster than ImFP where both were measured.
 std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &device) {
   if (!gemm.schedule.roles && gemm.schedule.tile && gemm.schedule.tile->m < Geometry::leastMmaRows)

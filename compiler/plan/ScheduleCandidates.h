@@ -7,6 +7,10 @@
 
 namespace rho::compiler {
 
+// Of activations in parts: whether a tile's k can divide the blocks that parts store.
+bool tilesFitBlocks(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                    dsl::ScheduleDecl::Roles roles);
+
 // Divisions of labour of a gemm on a device: the user's own, or those that have been faster than
 // others.
 std::vector<dsl::ScheduleDecl::Roles> roleCandidates(const dsl::Gemm &gemm,

@@ -2,6 +2,7 @@
 #include "compiler/Plan.h"
 #include "compiler/OnTarget.h"
 #include "compiler/plan/CostModel.h"
+#include "compiler/plan/Legality.h"
 #include "tests/compiler/Plans.h"
 
 #include <gmock/gmock.h>
@@ -71,6 +72,62 @@ TEST(Plan, RefusesTextThatIsNoPlan) {
   EXPECT_EQ(message("target sm_80"),
             "error: malformed plan at 'its end: shape, target, tile, warps "
             "or pipeline is missing' [bad_plan]\n");
+}
+
+// A plan from a text is held to the planner's rules.
+TEST(Plan, FromATextIsHeldToTheRules) {
+  auto changed = [](std::string text, const std::string &line, const std::string &to) {
+    const size_t at = text.find(line);
+    EXPECT_NE(at, std::string::npos) << text;
+    return text.replace(at, text.find('\n', at) - at, to);
+  };
+  auto errorOf = [](const std::string &declared, const std::string &text) -> std::string {
+    Result<Plan> plan = Plan::parse(text);
+    if (!plan)
+      return plan.error().str();
+    dsl::Module module =
+        *dsl::parseModule(declared, "t.rho", [](const std::string &) { return std::nullopt; });
+    Result<PlacedGemm> placed =
+        place(module.gemms[0], plan->groupScales, plan->schedule.roles, plan->target, nullptr);
+    std::optional<Error> error = planError(module.gemms[0], *placed, *plan);
+    return error ? error->str() : "accepted";
+  };
+  const std::string declared = "format w { element: s8 value = element } "
+                               "format x { element: s8 value = element } "
+                               "gemm g { weight: w activation: x output: f32 }";
+  auto planned = [&](const char *target, int64_t k) {
+    dsl::Module module =
+        *dsl::parseModule(declared, "t.rho", [](const std::string &) { return std::nullopt; });
+    return plan(module.gemms[0], {16, 256, k}, *modelOfTarget(target), nullptr)->print();
+  };
+  const std::string ampere = planned("sm_80", 1024), hopper = planned("sm_90a", 1024);
+  EXPECT_EQ(errorOf(declared, ampere), "accepted");
+  EXPECT_EQ(errorOf(declared, hopper), "accepted");
+  EXPECT_EQ(errorOf(declared, ampere + "costs 1 2\n"),
+            "error: malformed plan at 'costs: 2 for an activation of 0 parts' [bad_plan]\n");
+  EXPECT_EQ(errorOf(declared, changed(ampere, "launch ", "launch dependent")),
+            "error: malformed plan at 'launch dependent: sm_80 has none' [bad_plan]\n");
+  EXPECT_EQ(errorOf(declared, changed(hopper, "resident ", "resident 4 at 144115188075855872")),
+            "error: malformed plan at 'resident 4 at 144115188075855872' [bad_plan]\n");
+  EXPECT_NE(errorOf(declared, changed(ampere, "shape ", "shape n=256 k=262144"))
+                .find("[accumulator_overflow]"),
+            std::string::npos);
+}
+
+// What the user fixed is to blame before what the planner chose.
+TEST(Plan, ObjectionsAreToWhatIsFixed) {
+  auto message = [](const std::string &declared, const char *target, const Problem &problem) {
+    Result<dsl::Module> module =
+        dsl::parseModule(declared, "t.rho", [](const std::string &) { return std::nullopt; });
+    Result<Plan> planned =
+        plan(module->gemms[0], problem, *modelOfTarget(target), module->sources.get());
+    return planned ? "planned" : planned.error().diagnostics[0].message;
+  };
+  EXPECT_EQ(message("format w { element: s4 c: f16 per channel value = element * c } "
+                    "format x { element: f16 c: f16 per k[16] value = element * c } "
+                    "gemm z { weight: w activation: x output: f32 schedule { sums: biased } }",
+                    "sm_86", {3, 65, 64}),
+            "sums: biased does not fit 'z': sums of f16 operands are floats already");
 }
 
 // NVIDIA A100, A40, L40S datasheets; H200 at the 1.98 GHz of its model, not the datasheet's 1.83.
