@@ -68,7 +68,7 @@ Result<Buffer> WeightFile::pack(std::string_view name, const Gemm &gemm) const {
     return std::move(valid.error());
   if (Status valid = checkHandle(gemm, "gemm"); !valid)
     return std::move(valid.error());
-  return withinMemory(std::to_string(pimpl->file.size()), [&]() -> Result<Buffer> {
+  return onHost(std::to_string(pimpl->file.size()), [&]() -> Result<Buffer> {
     Result<dsl::QuantizedMatrix> codes = kernels::readQuantized(pimpl->file, std::string(name));
     if (!codes)
       return std::move(codes.error());
@@ -97,7 +97,7 @@ Status WeightFile::transformInputs(std::string_view name, float *x, int64_t m,
   const std::string bytes = dsl::printNumber(static_cast<double>(m) * static_cast<double>(k) * 4);
   if (m > std::numeric_limits<int64_t>::max() / 4 / stride)
     return makeError(DiagId::out_of_memory, {bytes, "the host"});
-  return withinMemory(bytes, [&]() -> Status {
+  return onHost(bytes, [&]() -> Status {
     Result<kernels::Matrix> inputs = kernels::transformActivation(
         kernels::matrixOf({x, dsl::MatrixView::Type::F32, m, k, stride}), transform);
     if (!inputs)

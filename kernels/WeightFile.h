@@ -38,7 +38,7 @@ public:
   Result<Buffer> pack(std::string_view name, const Gemm &gemm) const;
   // What `--smooth`, `--permute` and `--rotate` ask of the inputs of the layer before they are
   // quantized: rows of k numbers on the host, `stride` numbers apart, are changed in place. Nothing
-  // where !transformsInputs. Other errors: null_pointer, bad_stride.
+  // where !transformsInputs. Other errors: null_pointer, bad_matrix, bad_stride, out_of_memory.
   Status transformInputs(std::string_view name, float *x, int64_t m, int64_t stride) const;
   bool valid() const { return pimpl != nullptr; }
 

@@ -133,9 +133,9 @@ Status Gemm::chooseParts(const Activations &out, std::span<const uint8_t> parts)
     return good;
   Activations::Impl &impl = out.impl();
   const std::vector<uint8_t> choice(parts.begin(), parts.end());
-  if (Status good = dsl::checkChoice(*impl.format, choice, impl.m, impl.layout.k); !good)
+  if (Status good = dsl::checkChoice(*impl.declared, choice, impl.m, impl.layout.k); !good)
     return good;
-  if (!choice.empty()) {
+  if (!choice.empty() && impl.format->partition) { // else its numbers are stored, by the host
     const std::vector<int32_t> wide(choice.begin(), choice.end());
     if (Status written =
             impl.scratch.write(wide.data(), static_cast<int64_t>(wide.size() * sizeof(int32_t)),

@@ -29,7 +29,7 @@ std::string generatorName();
 enum class EntryKind : uint8_t { Kernel, Quantizer, TunedPlan, Unknown };
 std::string_view name(EntryKind kind);
 
-// For people: nothing depends on it. Empty where it is not known.
+// For people, but the kind, which says what is checked of an entry. Empty where it is not known.
 struct EntryLabel {
   EntryKind kind = EntryKind::Unknown;
   std::string name = {};    // of the gemm, of the quantizer's format, or which of a cache

@@ -113,7 +113,7 @@ public:
     launch.origins = loaded.origins;
     std::lock_guard lock(mutex);
     Result<emulator::LaunchStats> stats =
-        withinMemory("more", [&] { return emulator::run(loaded.program, memory, launch); });
+        onHost("more", [&] { return emulator::run(loaded.program, memory, launch); });
     if (!stats)
       return stats.error();
     totals.threadInstructions += stats->threadInstructions;

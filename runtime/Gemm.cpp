@@ -13,6 +13,8 @@ using Kind = compiler::KernelParameter::Kind;
 
 Status checkBuffer(const Buffer &buffer, const Backend &backend, const char *what, int64_t needed,
                    uint64_t alignment) {
+  if (buffer.address() == 0 && needed > 0)
+    return makeError(DiagId::empty_handle, {what});
   if (buffer.bytes() < needed)
     return makeError(DiagId::buffer_too_small,
                      {what, std::to_string(buffer.bytes()), std::to_string(needed)});
@@ -60,6 +62,27 @@ int64_t Gemm::packedWeightBytes() const { return pimpl ? pimpl->image().weight.b
 
 std::string Gemm::weightLayout() const { return pimpl ? pimpl->prepared->weightLayout : ""; }
 
+// That a launch writes over neither its weight nor its workspace.
+Status Gemm::checkApart(const Buffer &weight, const Buffer &workspace, DevicePointer y) const {
+  struct Range {
+    const char *what;
+    uint64_t first, bytes;
+    bool meets(const Range &other) const {
+      return first < other.first + other.bytes && other.first < first + bytes;
+    }
+  };
+  const auto outputs = static_cast<uint64_t>(pimpl->shape.m * pimpl->shape.n);
+  const Range ofWeight{"weight", weight.address(), static_cast<uint64_t>(packedWeightBytes())};
+  const Range ofWorkspace{"workspace", workspace.address(),
+                          static_cast<uint64_t>(workspaceBytes())};
+  const Range ofOutput{"y", y, outputs * static_cast<uint64_t>(scalarBytes(outputType()))};
+  for (const auto &[a, b] : {std::pair(ofOutput, ofWeight), std::pair(ofOutput, ofWorkspace),
+                             std::pair(ofWorkspace, ofWeight)})
+    if (a.meets(b))
+      return makeError(DiagId::buffers_overlap, {a.what, b.what});
+  return Done{};
+}
+
 int64_t Gemm::workspaceBytes() const {
   return pimpl ? pimpl->image().workspaceBytes(pimpl->shape.m) : 0;
 }
@@ -83,6 +106,8 @@ Status Gemm::launch(const Buffer &weight, const Activations &x, DevicePointer y,
   if (Status good =
           checkBuffer(workspace, *pimpl->backend, "workspace", workspaceBytes(), dataAlignment);
       !good)
+    return good;
+  if (Status good = checkApart(weight, workspace, y); !good)
     return good;
 
   std::array<LaunchArgument, maxKernelParameters> arguments;
@@ -129,7 +154,7 @@ Status Gemm::launch(const Buffer &weight, const Activations &x, DevicePointer y,
                                            {arguments.data(), count}, stream);
   if (launched)
     return launched;
-  clearCounters(*pimpl->backend, workspace);
+  clearCounters(*pimpl->backend, workspace, compiler::KernelImage::counterBytes);
   return withSpans(launched.error(), image.origins, *pimpl->gemm, *pimpl->module->module.sources);
 }
 

@@ -4,6 +4,7 @@
 #include "dsl/Module.h"
 #include "dsl/Quantize.h"
 #include "runtime/Backend.h"
+#include "runtime/FloatEnvironment.h"
 #include "runtime/Rho.h"
 #include "runtime/cache/Sha256.h"
 
@@ -108,17 +109,20 @@ inline Status checkStride(int64_t stride, int64_t k) {
   return Done{};
 }
 
-// What a launch that failed on its way leaves in a workspace, whose counters are 0 between
-// launches: the emulator stops in the middle, after a GPU's fault nothing of its memory is of use.
-inline void clearCounters(Backend &backend, const Buffer &workspace) {
-  const std::vector<uint8_t> zeros(backend.emulated() ? static_cast<size_t>(workspace.bytes())
-                                                      : size_t{0});
-  if (!zeros.empty())
-    (void)backend.write(workspace.address(), zeros.data(), workspace.bytes());
+// What a launch that failed on its way leaves in a workspace, whose first `bytes` are counters that
+// are 0 between launches: the emulator stops in the middle, after a GPU's fault nothing of its
+// memory is of use.
+inline void clearCounters(Backend &backend, const Buffer &workspace, int64_t bytes) {
+  bytes = backend.emulated() ? std::min(bytes, workspace.bytes()) : 0;
+  const std::vector<uint8_t> zeros(static_cast<size_t>(bytes));
+  if (bytes > 0)
+    (void)backend.write(workspace.address(), zeros.data(), bytes);
 }
 
-// What the host cannot hold is an error as well.
-template <class Make> auto withinMemory(const std::string &bytes, const Make &make) {
+// Work of the host: what memory cannot hold is an error as well, and arithmetic is not the
+// caller's.
+template <class Make> auto onHost(const std::string &bytes, const Make &make) {
+  FloatEnvironment numbers;
   auto error = [&] {
     return decltype(make())(makeError(DiagId::out_of_memory, {bytes, "the host"}));
   };

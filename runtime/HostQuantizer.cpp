@@ -83,8 +83,8 @@ class HostQuantizer final : public Quantizer {
 public:
   Status run(const Activations::Impl &out, DevicePointer x, ScalarType type, int64_t stride,
              Stream stream) const override {
-    return withinMemory(std::to_string(out.m * out.layout.k * scalarBytes(type)),
-                        [&] { return runWithin(out, x, type, stride, stream); });
+    return onHost(std::to_string(out.m * out.layout.k * scalarBytes(type)),
+                  [&] { return runWithin(out, x, type, stride, stream); });
   }
 
 private:

@@ -187,15 +187,20 @@ int64_t roomFor(const KvCache::Impl &cache, const std::vector<int64_t> &pages, i
   return most;
 }
 
+// Of the sequence that has most.
+int64_t partsOf(const std::vector<compiler::KvItem> &items) {
+  int64_t most = 1;
+  for (const compiler::KvItem &item : items)
+    most = std::max<int64_t>(most, item.parts);
+  return most;
+}
+
 // As many as the batch has room for: CTAs of those behind the sequences' do nothing.
-std::vector<compiler::KvItem> itemsOf(const KvCache::Impl &cache, KvBatch::Impl &batch,
+std::vector<compiler::KvItem> itemsOf(const KvCache::Impl &cache, const KvBatch::Impl &batch,
                                       std::span<const int32_t> lengths,
                                       std::span<const int64_t> pages) {
   std::vector<compiler::KvItem> items = compiler::kvItems(
       cache.layout.shape, lengths, partPagesOf(cache, pages, batch.asked, batch.mostItems));
-  batch.parts = 1;
-  for (const compiler::KvItem &item : items)
-    batch.parts = std::max<int64_t>(batch.parts, item.parts);
   items.resize(static_cast<size_t>(batch.mostItems));
   return items;
 }
@@ -239,7 +244,7 @@ Result<KvCache> KvCache::create(const Engine &engine, const Module &module,
   impl->options = options;
   impl->layout = std::move(*layout);
   impl->scoreScale = static_cast<float>(scale * std::numbers::log2e);
-  Status made = withinMemory("more", [&] { return makeKernels(engine.impl(), *impl); });
+  Status made = onHost("more", [&] { return makeKernels(engine.impl(), *impl); });
   if (!made)
     return made.error();
   for (auto [buffer, part] :
@@ -342,10 +347,11 @@ Result<KvBatch> KvCache::batch(std::span<const int32_t> lengths, std::span<const
                     "it is between 1 and " + std::to_string(mostSequences));
   if (columns < 0 || columns > mostColumns || sequences * columns > INT32_MAX)
     return badShape("the number of columns of the table", columns,
-                    "it is at most " +
+                    "it is between 0 and " +
                         std::to_string(std::min<int64_t>(mostColumns, INT32_MAX / sequences)));
   if (parts < 0 || parts > mostParts)
-    return badShape("the number of parts", parts, "it is at most " + std::to_string(mostParts));
+    return badShape("the number of parts", parts,
+                    "it is between 0 and " + std::to_string(mostParts));
   Result<std::vector<int64_t>> pages = checkSequences(*pimpl, lengths, table, columns);
   if (!pages)
     return pages.error();
@@ -360,7 +366,9 @@ Result<KvBatch> KvCache::batch(std::span<const int32_t> lengths, std::span<const
       impl->mostItems > std::min(mostItems, INT32_MAX / heads))
     return badShape("the number of parts of all sequences", impl->mostItems,
                     "it is at most " + std::to_string(std::min(mostItems, INT32_MAX / heads)));
-  Result<Buffer> items = upload(pimpl->device, itemsOf(*pimpl, *impl, lengths, *pages));
+  const std::vector<compiler::KvItem> divided = itemsOf(*pimpl, *impl, lengths, *pages);
+  impl->parts = partsOf(divided);
+  Result<Buffer> items = upload(pimpl->device, divided);
   if (!items)
     return items.error();
   Result<Buffer> tableOnDevice = upload(pimpl->device, table);
@@ -394,9 +402,12 @@ Status KvCache::update(const KvBatch &batch, std::span<const int32_t> lengths,
   if (!pages)
     return pages.error();
   const std::vector<compiler::KvItem> items = itemsOf(*pimpl, b, lengths, *pages);
-  if (Status written = b.items.write(items.data(), std::span(items).size_bytes()); !written)
-    return written;
-  return b.table.write(table.data(), b.sequences * b.columns * 4);
+  Status written = b.items.write(items.data(), std::span(items).size_bytes());
+  if (written)
+    written = b.table.write(table.data(), b.sequences * b.columns * 4);
+  if (written)
+    b.parts = partsOf(items);
+  return written;
 }
 
 Status KvCache::attend(const KvBatch &batch, DevicePointer queries, DevicePointer tailKeys,
@@ -434,7 +445,7 @@ Status KvCache::attend(const KvBatch &batch, DevicePointer queries, DevicePointe
   grid.grid = {static_cast<uint32_t>(b.mostItems * shape.kvHeads * shape.headSets()), 1, 1};
   Status launched = pimpl->backend->launch(*pimpl->attend->loaded, grid, arguments, stream);
   if (!launched)
-    clearCounters(*pimpl->backend, b.workspace);
+    clearCounters(*pimpl->backend, b.workspace, compiler::kvCounterBytes(grid.grid.x));
   return launched;
 }
 

@@ -58,7 +58,7 @@ private:
 class KvCache {
 public:
   // Gets the kernels through the engine's caches and allocates the pages. Errors: kv_shape,
-  // kv_format, kv_unknown_format.
+  // kv_format, kv_unknown_format, bad_scalar_type, bad_size, out_of_memory.
   static Result<KvCache> create(const Engine &engine, const Module &module,
                                 const KvCacheOptions &options);
   // Of its kernels, which have no plan: quantize keys, quantize values, dequantize keys, dequantize
@@ -72,8 +72,8 @@ public:
   // Encodes blocks of keys and of values [block][pageTokens][kvHeads][headDim] in device memory, of
   // which tokens are `stride` numbers apart (an even number; blocks pageTokens * stride): bit for
   // bit what dsl::quantize makes of each head's [headDim][pageTokens]. A NaN or an infinity becomes
-  // a scale that is not finite, where the scale's type has those. Errors: misaligned_pointer,
-  // kv_shape, kv_other_cache, kv_written_twice where two jobs have one page.
+  // a scale that is not finite, where the scale's type has those. Errors: null_pointer,
+  // misaligned_pointer, kv_shape, kv_other_cache, kv_written_twice where two jobs have one page.
   Status quantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values, int64_t stride,
                   Stream stream = nullptr) const;
   // The reverse: the format's numbers, in f32 and then rounded to `type`. Errors: the same,
@@ -97,7 +97,7 @@ public:
   // [sequence][pageTokens][kvHeads][headDim], of which the first length % pageTokens tokens are
   // read. All in device memory, 16-byte aligned. Compiles nothing, allocates nothing, never blocks
   // on a GPU. Queries times the slopes of keys are numbers of `type`: of f16 below 65504, past
-  // which outputs are NaN. Errors: misaligned_pointer, kv_other_cache.
+  // which outputs are NaN. Errors: null_pointer, misaligned_pointer, kv_other_cache.
   Status attend(const KvBatch &batch, DevicePointer queries, DevicePointer tailKeys,
                 DevicePointer tailValues, DevicePointer output, Stream stream = nullptr) const;
   bool valid() const { return pimpl != nullptr; }

@@ -48,7 +48,7 @@ public:
   // Every error of the text and of its imports at once, as `rho check` prints them: those of
   // docs/GRAMMAR.md. `name` stands for the text in messages.
   static Result<Module> parse(std::string_view text, std::string_view name = "<memory>");
-  // The same of a file. Errors: file_not_readable as well.
+  // The same of a file. Errors: module_not_found as well.
   static Result<Module> load(const std::string &path);
   std::vector<std::string> gemms() const; // names, in order of declaration
   bool valid() const { return pimpl != nullptr; }
@@ -104,6 +104,7 @@ public:
   // it is 256-byte aligned and has the bytes of one that was packed for the same weightLayout(),
   // which nothing checks; a workspace begins as zeros. Errors: null_pointer, bad_size.
   Result<Buffer> view(DevicePointer address, int64_t bytes) const;
+  // Waits for all that was launched on the stream.
   Status synchronize(Stream stream = nullptr) const;
   bool valid() const { return pimpl != nullptr; }
 
@@ -123,7 +124,7 @@ struct EngineOptions {
   bool diskCache = true;
   bool cacheReadOnly = false;
   // Past it the least recently used kernels go; 0: $RHO_CACHE_LIMIT (bytes, or 512K, 100M, 2G in
-  // units of 1024), else 1G. Errors of create(): bad_cache_limit.
+  // units of 1024), else 1G.
   int64_t cacheLimitBytes = 0;
   bool useTuned = true; // prefer what Engine::tune() kept to the planner's choice
   // Folder of what Engine::tune() keeps; empty: `tuned` in the disk cache's folder.
@@ -193,7 +194,7 @@ public:
   Result<Activations> makeActivations() const;
   // x [m][k] in device memory, used where it lies: for a gemm whose activation is plain f16 or
   // bf16, rows contiguous, k a multiple of 8, x 16-byte aligned. It must outlive the launches that
-  // read it. Errors: activations_not_viewable, misaligned_pointer.
+  // read it. Errors: activations_not_viewable, null_pointer, misaligned_pointer.
   Result<Activations> viewActivations(DevicePointer x) const;
   // Of a format with a partition: which part, by its index, stores each of the ceil(k / G) blocks
   // of k[G] from now on, whatever the numbers; none: the format's rules and the numbers say so
@@ -203,7 +204,7 @@ public:
   // Of a format without parts: the number of a component per tensor from now on, rounded to its
   // type, whatever the numbers (static quantization); none: its rule says it again, from the
   // numbers of all rows. A synchronous copy to the device, for set-up; a graph keeps which of the
-  // two held when it was captured. Errors: bad_fixed_component.
+  // two held when it was captured. Errors: bad_fixed_component, activations_mismatch.
   Status fixComponent(const Activations &out, std::string_view component,
                       std::optional<double> value) const;
   // Quantizes x [m][k] in device memory into `out` on the stream: one NVRTC kernel. Emulated, and
@@ -217,7 +218,7 @@ public:
   // y [m][n] in outputType(), 16-byte aligned. `workspace` has workspaceBytes() bytes from
   // Device::allocate, which nothing but launches writes, of whichever gemms; it serves one at a
   // time. Errors: null_pointer, misaligned_pointer, buffer_too_small, wrong_device,
-  // weight_mismatch, activations_mismatch.
+  // buffers_overlap of y, workspace and weight, weight_mismatch, activations_mismatch.
   Status launch(const Buffer &weight, const Activations &x, DevicePointer y,
                 const Buffer &workspace, Stream stream = nullptr) const;
   bool valid() const { return pimpl != nullptr; }
@@ -227,6 +228,7 @@ public:
 
 private:
   friend class Engine;
+  Status checkApart(const Buffer &weight, const Buffer &workspace, DevicePointer y) const;
   std::shared_ptr<const Impl> pimpl;
 };
 
@@ -254,6 +256,7 @@ struct TuneReport {
 // Compiles gemms for one device through the memory and disk caches.
 class Engine {
 public:
+  // Errors: bad_cache_limit.
   static Result<Engine> create(const Device &device, const EngineOptions &options = {});
   const Device &device() const;
   // `gemm` may be empty when the module declares exactly one. Errors: no_gemm, ambiguous_gemm,

@@ -63,13 +63,13 @@ private:
     workspace = p[8];
     columns = p[9];
     scale = p[10];
-    headSet = remainder(blockX(), headSets());
-    kvHead = divide(headSet, shape.headSets());
-    set = remainder(headSet, shape.headSets());
+    headSet = mod(blockX(), headSets());
+    kvHead = div(headSet, shape.headSets());
+    set = mod(headSet, shape.headSets());
     Value setBegin = mul(set, setHeads);
     heads = arith::MinUIOp::create(builder, loc, scalars.sub(i32(shape.sharing()), setBegin),
                                    i32(setHeads));
-    const std::array<Value, itemWords> item = loadItem(p[3], divide(blockX(), headSets()));
+    const std::array<Value, itemWords> item = loadItem(p[3], div(blockX(), headSets()));
     auto word = [&](size_t at) { return item[at / sizeof(int32_t)]; };
     sequence = word(offsetof(KvItem, sequence));
     part = word(offsetof(KvItem, part));
@@ -273,13 +273,13 @@ private:
     Value first = add(mul(firstPage, perPage), warp), last = mul(lastPage, perPage);
     auto pageOf = [&](Value step) {
       Value within = arith::MinUIOp::create(builder, loc, step, add(last, -1));
-      Value entry = add(mul(sequence, columns), divide(within, perPage));
+      Value entry = add(mul(sequence, columns), div(within, perPage));
       return load(builder.getI32Type(), globalAt(table, mul(widen(entry), 4)), 4);
     };
     Value ring = mul(warp, warpBytes(layout, stages));
     auto copy = [&](Value step, Value page, Value stage) {
       scalars.when(less(step, last), [&] {
-        Value inPage = remainder(step, perPage);
+        Value inPage = mod(step, perPage);
         copyStep(layout.keys, headAt(keyCache, layout.keys, page, kvHead), inPage, stage);
         copyStep(layout.values, headAt(valueCache, layout.values, page, kvHead), inPage,
                  add(stage, stagedBytes(layout.keys)));

@@ -45,16 +45,6 @@ mlir::OwningOpRef<mlir::ModuleOp> KvKernel::build() {
   return module;
 }
 
-KvKernel::Value KvKernel::divide(Value a, int64_t by) {
-  return std::has_single_bit(static_cast<uint64_t>(by))
-             ? div(a, by)
-             : arith::DivUIOp::create(builder, loc, a, i32(by)).getResult();
-}
-KvKernel::Value KvKernel::remainder(Value a, int64_t by) {
-  return std::has_single_bit(static_cast<uint64_t>(by))
-             ? mod(a, by)
-             : arith::RemUIOp::create(builder, loc, a, i32(by)).getResult();
-}
 KvKernel::Value KvKernel::addF(Value a, Value b) {
   return arith::AddFOp::create(builder, loc, a, b);
 }
@@ -159,7 +149,7 @@ KvKernel::StepWords KvKernel::loadStep(const KvTensor &tensor, Value head, Value
 }
 
 KvKernel::Value KvKernel::groupOf(const KvTensor &tensor, int component, Value step) {
-  Value group = divide(step, tensor.component(component).group / tensor.step);
+  Value group = div(step, tensor.component(component).group / tensor.step);
   return add(mul(group, groupBytes(tensor, component)), tensor.componentOffset(component));
 }
 

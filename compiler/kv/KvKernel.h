@@ -39,8 +39,6 @@ protected:
   void barrier() { mlir::NVVM::Barrier0Op::create(builder, loc); }
 
   // Unsigned, by a constant.
-  Value divide(Value a, int64_t by);
-  Value remainder(Value a, int64_t by);
   Value select(Value condition, Value a, Value b) { return scalars.select(condition, a, b); }
   Value addF(Value a, Value b);
   Value mulF(Value a, Value b);

@@ -86,7 +86,7 @@ private:
                                 }));
     Value code = doubles.encode(component.type, doubles.rule(*component.encode, numbers, reduced));
     int64_t bytes = tensor.componentBytes(index);
-    Value at = add(mul(divide(begin, group), tensor.shape.headDim), placeOfChannel());
+    Value at = add(mul(div(begin, group), tensor.shape.headDim), placeOfChannel());
     storeCode(code, globalAt(move.page, add(widen(mul(at, bytes)), tensor.componentOffset(index))),
               bytes);
     return code;
@@ -120,7 +120,7 @@ private:
         return llvm::SmallVector<Value>();
       });
       barrier();
-      packStep(divide(begin, tensor.step));
+      packStep(div(begin, tensor.step));
       barrier();
       return llvm::SmallVector<Value>();
     });

@@ -37,9 +37,9 @@ bool tellsOfDamage(int error) {
 }
 
 struct FileRead {
-  std::string bytes;  // at most `limit` + 1: enough to tell that a file is too long
-  std::string damage; // why there are none
-  bool noAccess = false;
+  std::string bytes;    // at most `limit` + 1: enough to tell that a file is too long
+  std::string damage;   // why there are none
+  std::string noAccess; // of the system
 };
 
 FileRead readFile(int folder, const std::string &name, size_t limit) {
@@ -47,7 +47,8 @@ FileRead readFile(int folder, const std::string &name, size_t limit) {
   // Without waiting: a pipe in the file's place has no writer.
   int fd = ::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) {
-    result.noAccess = !tellsOfDamage(errno);
+    if (!tellsOfDamage(errno))
+      result.noAccess = name + ": " + std::strerror(errno);
     result.damage = name + (errno == ENOENT ? " is missing" : " is no file");
     return result;
   }
@@ -63,7 +64,8 @@ FileRead readFile(int folder, const std::string &name, size_t limit) {
     ssize_t n = ::read(fd, result.bytes.data() + filled, result.bytes.size() - filled);
     if (n < 0 && errno == EINTR)
       continue;
-    result.noAccess = n < 0;
+    if (n < 0)
+      result.noAccess = name + ": " + std::strerror(errno);
     if (n <= 0)
       break;
     filled += static_cast<size_t>(n);
@@ -77,15 +79,15 @@ FileRead readFile(int folder, const std::string &name, size_t limit) {
 FileRead readFiles(int folder, const std::string &key, Entry &entry) {
   FileRead manifest = readFile(folder, manifestFile, maxManifestBytes);
   std::vector<ListedFile> files;
-  if (manifest.damage.empty() && !manifest.noAccess)
+  if (manifest.damage.empty() && manifest.noAccess.empty())
     manifest.damage = parseManifest(manifest.bytes, key, files);
-  if (!manifest.damage.empty() || manifest.noAccess)
+  if (!manifest.damage.empty() || !manifest.noAccess.empty())
     return manifest;
   for (const ListedFile &listed : files) {
     FileRead file = readFile(folder, listed.name, listed.length);
-    if (file.damage.empty() && !file.noAccess)
+    if (file.damage.empty() && file.noAccess.empty())
       file.damage = damageOf(listed, file.bytes);
-    if (!file.damage.empty() || file.noAccess)
+    if (!file.damage.empty() || !file.noAccess.empty())
       return file;
     entry.emplace(listed.name, std::move(file.bytes));
   }
@@ -115,6 +117,8 @@ ReadEntry readEntry(const std::string &folder, const std::string &key) {
   int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) {
     result.missing = errno == ENOENT || !tellsOfDamage(errno);
+    if (result.missing && errno != ENOENT)
+      result.noAccess = std::strerror(errno);
     if (errno == ENOTDIR) { // the entry itself, or a part of the path to it?
       struct stat other = {};
       result.missing = ::lstat(folder.c_str(), &other) != 0;
@@ -125,8 +129,9 @@ ReadEntry readEntry(const std::string &folder, const std::string &key) {
   }
   Entry entry;
   FileRead read = readFiles(fd, key, entry);
-  if (read.noAccess) {
+  if (!read.noAccess.empty()) {
     result.missing = true;
+    result.noAccess = read.noAccess;
   } else if (read.damage.empty()) {
     result.entry = std::move(entry);
   } else {

@@ -17,7 +17,8 @@ struct ReadEntry {
   // There is no such entry, it was removed while it was read, or the system gives no access just
   // now: too many open files, no permission, a server that does not answer.
   bool missing = false;
-  std::string damage; // else why it is damaged
+  std::string noAccess; // of the last, why; empty: there is no such entry
+  std::string damage;   // else why it is damaged
 };
 ReadEntry readEntry(const std::string &folder, const std::string &key);
 

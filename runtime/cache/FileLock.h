@@ -6,7 +6,8 @@
 
 namespace rho::cache {
 
-// Held until destroyed. The file is removed by its last holder, so that locks leave nothing behind.
+// Held until destroyed. Who releases it removes the file, so that locks leave nothing behind; those
+// who wait make a new one.
 class FileLock {
 public:
   FileLock() = default;

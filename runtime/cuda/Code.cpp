@@ -56,12 +56,19 @@ struct JitLog {
 
 } // namespace
 
+Status checkPtxVersion(const Context &context, const std::string &ptx) {
+  const int version = context.driver.version;
+  if (int isa = ptxIsaOf(ptx), newest = newestPtxIsa(version); isa > newest)
+    return makeError(DiagId::ptx_version_too_new,
+                     {printIsa(isa), printCudaVersion(version), printIsa(newest)});
+  return Done{};
+}
+
 Result<std::string> assemblePtx(const Context &context, const std::string &ptx,
                                 const std::string &entry) {
   const Driver &driver = context.driver;
-  if (int isa = ptxIsaOf(ptx), newest = newestPtxIsa(driver.version); isa > newest)
-    return makeError(DiagId::ptx_version_too_new,
-                     {printIsa(isa), printCudaVersion(driver.version), printIsa(newest)});
+  if (Status known = checkPtxVersion(context, ptx); !known)
+    return known.error();
   ContextScope scope(driver, context.handle);
   JitLog log;
   CUlinkState state = nullptr;

@@ -9,6 +9,9 @@ namespace rho::cuda {
 // Error cuda_call_failed, cuda_call_missing.
 Result<TensorMap> encodeTensorMap(const Driver &driver, const TensorMapShape &shape);
 
+// That the driver reads the PTX's version. Errors: ptx_version_too_new.
+Status checkPtxVersion(const Context &context, const std::string &ptx);
+
 // PTX -> cubin for the context's GPU. Errors: ptx_version_too_new, kernel_refused with ptxas's log.
 Result<std::string> assemblePtx(const Context &context, const std::string &ptx,
                                 const std::string &entry);

@@ -76,8 +76,11 @@ public:
   Result<std::string> assemble(const compiler::KernelImage &image) override {
     // The driver's linker compiles for linking only. What it may not do is compiled as it is
     // loaded, and kept in the driver's own cache.
-    if (image.wholeProgram)
+    if (image.wholeProgram) {
+      if (Status known = checkPtxVersion(*context, image.ptx); !known)
+        return known.error();
       return image.ptx;
+    }
     return assemblePtx(*context, image.ptx, image.entry);
   }
 

@@ -7,8 +7,7 @@
 
 namespace rho::emulator {
 
-void laneAddresses(const Warp &warp, const Inst &inst, uint32_t base, int64_t offset, bool is32,
-                   LaneAddresses &out) {
+void laneAddresses(const Warp &warp, uint32_t base, int64_t offset, bool is32, LaneAddresses &out) {
   if (is32) {
     const auto *from = warp.reg<uint32_t>(base);
     for (int l = 0; l < 32; ++l)

@@ -21,8 +21,7 @@ struct LanePointers {
 
 // base register + inst.imm for each lane; inst.flag & addressIs32 tells the base's width.
 constexpr uint8_t addressIs32 = 0x80;
-void laneAddresses(const Warp &warp, const Inst &inst, uint32_t base, int64_t offset, bool is32,
-                   LaneAddresses &out);
+void laneAddresses(const Warp &warp, uint32_t base, int64_t offset, bool is32, LaneAddresses &out);
 
 // Host pointers for the `bytes` (a power of two) at each active lane's address in `space`. False:
 // a check failed and the warp has the error.

@@ -50,8 +50,8 @@ uint32_t sourceBytes(const Warp &w, const Inst &i, int l) {
 
 Flow copyHandler(Warp &w, const Inst &i, uint32_t mask) {
   LaneAddresses to, from;
-  laneAddresses(w, i, i.a, i.imm, i.flag & addressIs32, to);
-  laneAddresses(w, i, i.b, int64_t(int32_t(i.aux)), i.flag & sourceIs32, from);
+  laneAddresses(w, i.a, i.imm, i.flag & addressIs32, to);
+  laneAddresses(w, i.b, int64_t(int32_t(i.aux)), i.flag & sourceIs32, from);
   SharedMemory &shared = w.cta->shared;
   uint32_t bytes = i.width;
   for (uint32_t rest = mask; rest; rest &= rest - 1) {

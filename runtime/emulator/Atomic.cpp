@@ -66,7 +66,7 @@ template <class Bits, class Update>
 Flow atomicLanes(Warp &w, const Inst &i, uint32_t mask, Update update) {
   LaneAddresses addresses;
   LanePointers at;
-  laneAddresses(w, i, i.a, i.imm, i.flag & addressIs32, addresses);
+  laneAddresses(w, i.a, i.imm, i.flag & addressIs32, addresses);
   if (!resolve(w, i, mask, Space(i.mode), sizeof(Bits), AccessKind::Atomic, addresses, at))
     return Flow::Leave;
   const Bits *b = w.reg<Bits>(i.b), *c = w.reg<Bits>(i.c ? i.c : i.b);

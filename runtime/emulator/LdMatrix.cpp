@@ -19,7 +19,7 @@ bool rowAddresses(Warp &w, const Inst &i, uint32_t mask, bool write, uint8_t *(&
   if (!w.converged(i, mask))
     return false;
   LaneAddresses addresses;
-  laneAddresses(w, i, i.a, i.imm, i.flag & addressIs32, addresses);
+  laneAddresses(w, i.a, i.imm, i.flag & addressIs32, addresses);
   SharedMemory &shared = w.cta->shared;
   for (int l = 0; l < 8 * i.n; ++l) {
     uint64_t address = addresses.at[l];

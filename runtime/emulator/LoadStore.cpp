@@ -15,7 +15,7 @@ enum OrderFlag : uint8_t { Acquire = 1, Release = 2 };
 
 bool pointers(Warp &w, const Inst &i, uint32_t mask, AccessKind kind, LanePointers &out) {
   LaneAddresses addresses;
-  laneAddresses(w, i, i.a, i.imm, i.flag & addressIs32, addresses);
+  laneAddresses(w, i.a, i.imm, i.flag & addressIs32, addresses);
   return resolve(w, i, mask, Space(i.mode), uint32_t(i.n) * i.width, kind, addresses, out);
 }
 

@@ -5,7 +5,9 @@
 #include "tests/runtime/TemporaryFolder.h"
 #include "tests/runtime/Walk.h"
 
+#include <cfenv>
 #include <gtest/gtest.h>
+#include <immintrin.h>
 
 namespace rho {
 namespace {
@@ -207,10 +209,17 @@ TEST(Gemm, LaunchNeedsItsWorkspace) {
   text.insert(text.rfind('}'), "  schedule {\n    split_k: 2\n  }\n");
   Walk s(text.c_str(), {5, 64, 256});
   ASSERT_GT(s.gemm.workspaceBytes(), 0);
-  Buffer none;
+  Buffer none, small = *s.device.allocate(256);
   EXPECT_EQ(errorText(s.gemm.launch(s.weight, s.activations, s.output.address(), none)),
-            "error: workspace has 0 bytes, this gemm needs " +
+            "error: empty workspace, it must come from a successful call [empty_handle]\n");
+  EXPECT_EQ(errorText(s.gemm.launch(s.weight, s.activations, s.output.address(), small)),
+            "error: workspace has 256 bytes, this gemm needs " +
                 std::to_string(s.gemm.workspaceBytes()) + " [buffer_too_small]\n");
+  for (DevicePointer y : {s.weight.address(), s.workspace.address() + 256})
+    EXPECT_EQ(errorText(s.gemm.launch(s.weight, s.activations, y, s.workspace)),
+              "error: y lies in the memory of " +
+                  std::string(y == s.weight.address() ? "weight" : "workspace") +
+                  ", which a launch would write over [buffers_overlap]\n");
   // Reusable: every launch leaves it as it found it.
   ASSERT_TRUE(s.quantize());
   std::vector<float> first(s.output.bytes() / 4), second(first.size());
@@ -453,6 +462,57 @@ TEST(Gemm, PartsOfBlocksAreChosenByTheCaller) {
   Gemm plain = must(must(Engine::create(device, options)).compile(parsed(w4a8), "", {1, 64, 64}));
   EXPECT_EQ(errorText(plain.chooseParts(must(plain.makeActivations()), given)),
             "error: parts of 5 blocks, format 'int8' has no partition [bad_block_choice]\n");
+}
+
+// Where no kernel takes the parts as codes their numbers are stored; which part a block is of
+// counts all the same.
+TEST(Gemm, PartsStoredAsNumbersAreChosenAsWell) {
+  Walk s("format low { element: s4 scale: f16 per token value = element * scale } "
+         "format high { element: s8 scale: f16 per token value = element * scale } "
+         "format mix { partition per tensor k[32] { low: low high: high budget 20% } } "
+         "format w { element: s8 scale: f16 per channel value = element * scale } "
+         "gemm g { weight: w activation: mix output: f32 }",
+         {5, 64, 160});
+  auto quantizedNumbers = [&] {
+    EXPECT_EQ(errorText(s.quantize()), "");
+    dsl::QuantizedMatrix stored = must(readActivations(s.activations));
+    return std::vector<uint32_t>{stored.components[0].get(0), stored.components[0].get(33),
+                                 stored.components[0].get(77), stored.components[0].get(159)};
+  };
+  ASSERT_EQ(errorText(s.gemm.chooseParts(s.activations, std::vector<uint8_t>{1, 1, 1, 1, 1})), "");
+  const std::vector<uint32_t> fine = quantizedNumbers();
+  ASSERT_EQ(errorText(s.gemm.chooseParts(s.activations, std::vector<uint8_t>{0, 0, 0, 0, 0})), "");
+  EXPECT_NE(quantizedNumbers(), fine);
+  EXPECT_EQ(errorText(s.gemm.chooseParts(s.activations, std::vector<uint8_t>{1})),
+            "error: parts of 1 blocks, there are 5 [bad_block_choice]\n");
+}
+
+// Programs of -ffast-math flush subnormal numbers, and some round otherwise, in each of their
+// threads.
+TEST(Gemm, TheCallersFloatingPointEnvironmentDoesNotCount) {
+  Walk s("format w { element: s4 scale: f32 per k[64] value = element * scale } "
+         "gemm g { weight: w activation: bf16 output: f32 }");
+  auto outputs = [&] {
+    Buffer weight = must(s.gemm.packWeights(s.w.data(), ScalarType::F32, s.shape.k));
+    std::vector<float> y(static_cast<size_t>(s.shape.m * s.shape.n));
+    EXPECT_TRUE(s.quantize());
+    EXPECT_EQ(errorText(s.gemm.launch(weight, s.activations, s.output.address(), s.workspace)), "");
+    EXPECT_TRUE(s.output.read(y.data(), static_cast<int64_t>(y.size() * 4)));
+    return y;
+  };
+  const std::vector<float> expected = outputs();
+  constexpr unsigned flushToZero = 0x8040; // and subnormal inputs
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(before | flushToZero);
+  const std::vector<float> flushed = outputs();
+  EXPECT_EQ(_mm_getcsr() & flushToZero, flushToZero);
+  _mm_setcsr(before);
+  std::fesetround(FE_UPWARD);
+  const std::vector<float> upward = outputs();
+  EXPECT_EQ(std::fegetround(), FE_UPWARD);
+  std::fesetround(FE_TONEAREST);
+  EXPECT_EQ(flushed, expected);
+  EXPECT_EQ(upward, expected);
 }
 
 // Dynamic and static quantization with what all rows share.
