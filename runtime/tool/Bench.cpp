@@ -14,16 +14,6 @@ namespace {
 
 constexpr const char *shippedFolder = "kernels/gemms";
 
-// The module with that launch of all its gemms. What is serial without saying so stays as it is: a
-// tuned plan is kept by the text of the declaration.
-Result<Module> withLaunch(const Module &module, const std::string &file, bool dependent) {
-  dsl::Module changed = module.impl().module;
-  for (dsl::Gemm &gemm : changed.gemms)
-    if (gemm.schedule.dependent.value_or(false) != dependent)
-      gemm.schedule.dependent = dependent;
-  return Module::parse(dsl::print(changed), file);
-}
-
 // The module as declared, or as --launch asks for it.
 Result<std::vector<Module>> launchWays(const Module &module, const std::string &file,
                                        const Options &options) {
@@ -43,6 +33,16 @@ Result<std::vector<Module>> launchWays(const Module &module, const std::string &
 }
 
 } // namespace
+
+// What is serial without saying so stays as it is: a tuned plan is kept by the text of the
+// declaration.
+Result<Module> withLaunch(const Module &module, const std::string &file, bool dependent) {
+  dsl::Module changed = module.impl().module;
+  for (dsl::Gemm &gemm : changed.gemms)
+    if (gemm.schedule.dependent.value_or(false) != dependent)
+      gemm.schedule.dependent = dependent;
+  return Module::parse(dsl::print(changed), file);
+}
 
 std::string_view launchName(bool dependent) { return dependent ? "dependent" : "serial"; }
 
@@ -64,6 +64,8 @@ Result<std::vector<BenchGemm>> chooseGemms(const Options &options,
         files.push_back(path.string());
     }
     std::sort(files.begin(), files.end());
+    if (Status kept = options.keeps(files); !kept)
+      return kept.error();
   }
   if (files.empty())
     return makeError(

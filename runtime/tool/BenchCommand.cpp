@@ -277,8 +277,14 @@ private:
 Result<int> benchCommand(const Options &options) {
   if (options.has("--suite"))
     return suiteCommand(options);
-  if (options.has("--kv"))
+  if (options.has("--kv")) {
+    for (const char *own : {"--gemm", "--m", "--n", "--k", "--n-k", "--launch", "--one-weight",
+                            "--untuned", "--plot"})
+      if (options.has(own))
+        return makeError(DiagId::option_conflict,
+                         {"--kv", own, "caches have no gemm, and no plan or plot of one"});
     return kvCommand(options);
+  }
   for (const char *own :
        {"--batch", "--length", "--shortest", "--heads", "--head-dim", "--page", "--parts"})
     if (options.has(own))

@@ -321,6 +321,7 @@ Result<int> kvCommand(const Options &options) {
   const auto seed = static_cast<uint64_t>(options.count("--seed").value_or(1));
   KvBench bench(*engine, *module, seed, options.count("--parts").value_or(0));
   std::vector<KvRow> rows;
+  int code = success;
   for (auto [queryHeads, kvHeads] : heads)
     for (int64_t batch : options.counts("--batch", {emulated ? 1 : 64}))
       for (int64_t length : options.counts("--length", {emulated ? 160 : 4096})) {
@@ -342,8 +343,11 @@ Result<int> kvCommand(const Options &options) {
         for (const auto &[k, v] :
              {std::pair<std::string, std::string>{"f16", "f16"}, {keys, values}}) {
           Result<KvRow> row = bench.measure(k, v, shape);
-          if (!row)
-            return row.error();
+          if (!row) { // what was measured before is kept
+            std::fputs(row.error().str().c_str(), stderr);
+            code = failure;
+            continue;
+          }
           if (row->attend.time && plain)
             row->speedup = *plain / row->attend.time->microseconds;
           else if (row->attend.time)
@@ -355,7 +359,7 @@ Result<int> kvCommand(const Options &options) {
   if (options.has("--csv"))
     if (Status written = writeText(options.text("--csv"), csv(kvColumns(), rows)); !written)
       return written.error();
-  return success;
+  return code;
 }
 
 } // namespace rho::tool

@@ -71,12 +71,12 @@ Result<FileAndParts> openFileAndParts(const Options &options) {
   return FileAndParts{std::move(*file), std::move(*parts)};
 }
 
-// What is wrong with an entry, or "". Also "" for one that is gone by now.
+// What is wrong with an entry, or that it cannot be read; "" also for one that is gone by now.
 std::string damageOf(const Part &part, const std::string &key) {
   cache::ReadEntry read = part.disk.inspect(key);
   if (read.entry)
     return contentDamage(*read.entry);
-  return read.missing ? "" : read.damage;
+  return read.missing ? read.noAccess : read.damage;
 }
 
 bool servesThisBuild(const cache::Entry &entry) {

@@ -31,6 +31,9 @@ void printDeclarations(const std::string &path, const dsl::Module &module) {
       std::printf("%s: %s\n", path.c_str(), declared(format).c_str());
   for (const dsl::Gemm &gemm : module.gemms)
     std::printf("%s: %s\n", path.c_str(), declared(gemm).c_str());
+  for (const dsl::Device &device : module.devices)
+    std::printf("%s: device %s: %s, kernels for %s\n", path.c_str(), device.name.c_str(),
+                device.product.c_str(), device.target.c_str());
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 #include "runtime/tool/Options.h"
 
 #include "dsl/Findings.h"
+#include "dsl/Module.h"
 #include "kernels/ShardIndex.h"
 #include "kernels/TensorHeader.h"
 #include "runtime/CacheEntries.h"
@@ -121,7 +122,7 @@ constexpr OptionSpec options[] = {
     {"--launch", Kind::Choice, "serial|dependent|both", bench | tune | verifying | warm, true,
      "each gemm with serial launches, with programmatic dependent ones, or as two (default as "
      "declared)"},
-    {"--launch", Kind::Choice, "serial|dependent", compile | explain, true,
+    {"--launch", Kind::Choice, "serial|dependent", run | compile | explain, true,
      "plan for serial launches, or for programmatic dependent ones (default as declared)"},
     {"--candidates", Kind::Count, "COUNT", tune, false,
      "plans to measure for each shape, at most (default 24)"},
@@ -318,17 +319,35 @@ static bool isSameFile(const std::string &a, const std::string &b) {
   return holds && (spelled(a) == spelled(b) || std::filesystem::equivalent(a, b, ignored));
 }
 
+// The declarations that a file imports, and those that they import. None where it is no file of
+// declarations, or has errors, which its reader says.
+static std::vector<std::string> importsOf(const std::string &file) {
+  std::vector<std::string> names;
+  if (!file.ends_with(".rho"))
+    return names;
+  if (Result<dsl::Module> module = dsl::loadModule(file))
+    for (uint32_t i = 1; i < module->sources->size(); ++i)
+      names.push_back(module->sources->name(i));
+  return names;
+}
+
 Status Options::keeps(const std::vector<std::string> &read) const {
-  for (const auto &[option, files] : values)
-    if (findOption(chosen, option)->kind == Kind::Output)
-      for (const std::string &file : read)
-        if (isSameFile(files[0], file))
+  for (const auto &[option, files] : values) {
+    if (findOption(chosen, option)->kind != Kind::Output)
+      continue;
+    for (const std::string &file : read) {
+      std::vector<std::string> kept = importsOf(file);
+      kept.push_back(file);
+      for (const std::string &one : kept)
+        if (isSameFile(files[0], one))
           return makeError(DiagId::option_conflict,
-                           {option, dsl::shown(file), "it would write over what is read"});
+                           {option, dsl::shown(one), "it would write over what is read"});
+    }
+  }
   return Done{};
 }
 
-std::optional<Error> Options::lostFile() const {
+Status Options::checkOutputs() const {
   struct File {
     std::string option, name; // option: what it is named by, in messages
   };
@@ -337,12 +356,14 @@ std::optional<Error> Options::lostFile() const {
     if (findOption(chosen, name)->kind == Kind::Output)
       written.push_back({name, all[0]});
   if (written.empty())
-    return std::nullopt;
+    return Done{};
   auto addRead = [&](const std::string &option, const std::string &name) {
     for (const std::string &file : {name, name.substr(0, name.rfind(':'))}) {
       if (std::error_code ignored; !std::filesystem::is_regular_file(file, ignored))
         continue;
       read.push_back({option, file});
+      for (const std::string &import : importsOf(file))
+        read.push_back({dsl::shown(import), import});
       if (kernels::isShardIndex(file))
         if (auto joined = kernels::readShardIndex(file)) // else its reader says why
           for (const auto &[tensor, shard] : *joined)
@@ -376,7 +397,7 @@ std::optional<Error> Options::lostFile() const {
       return makeError(DiagId::file_not_writable,
                        {dsl::shown(file), std::strerror(error ? error.value() : ENOENT)});
   }
-  return std::nullopt;
+  return Done{};
 }
 
 Result<Options> Options::parse(std::span<const std::string> arguments) {
@@ -445,8 +466,6 @@ Result<Options> Options::parse(std::span<const std::string> arguments) {
       return makeError(DiagId::option_twice, {name});
     all.push_back(std::move(value));
   }
-  if (std::optional<Error> lost = result.lostFile())
-    return *std::move(lost);
   return result;
 }
 

@@ -97,11 +97,11 @@ public:
   // That no output would replace one of these files, which are read besides those that the command
   // line names. Errors: option_conflict.
   Status keeps(const std::vector<std::string> &read) const;
+  // The same of those that it names, and that no two outputs are one file and each has a folder.
+  // Errors: option_conflict, file_not_writable.
+  Status checkOutputs() const;
 
 private:
-  // An output that would replace an input or another output, or has no place.
-  std::optional<Error> lostFile() const;
-
   Command chosen = Command::Help;
   std::vector<std::string> positional;
   std::map<std::string, std::vector<std::string>, std::less<>> values; // of Texts several

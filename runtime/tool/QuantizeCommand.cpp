@@ -80,7 +80,9 @@ Result<int> quantizeCommand(const Options &options) {
     task.format = *format;
     task.tensors = {options.texts("--only"), options.texts("--skip")};
     task.metadata[kernels::versionKey] = RHO_VERSION;
-    task.threads = static_cast<unsigned>(options.count("--threads").value_or(0));
+    constexpr int64_t mostThreads = 1024; // more help nowhere
+    task.threads = static_cast<unsigned>(
+        std::min<int64_t>(options.count("--threads").value_or(0), mostThreads));
     task.progress = [&](int64_t done, int64_t total, const std::string &name) {
       progress.update("quantizing " + progressBar(done, total) + ", " + dsl::visible(name));
     };

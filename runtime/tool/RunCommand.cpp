@@ -1,4 +1,5 @@
 #include "runtime/Kernel.h"
+#include "runtime/tool/Bench.h"
 #include "runtime/tool/Inputs.h"
 #include "runtime/tool/Operands.h"
 #include "runtime/tool/Report.h"
@@ -198,6 +199,8 @@ Result<int> runCommand(const Options &options) {
   if (!chosen)
     return chosen.error();
   Result<Module> module = Module::load(*path);
+  if (module && options.has("--launch"))
+    module = withLaunch(*module, *path, options.text("--launch") == launchName(true));
   if (!module)
     return module.error();
   Result<Sources> sources = openSources(options);

@@ -16,13 +16,6 @@ namespace rho::tool {
 
 namespace {
 
-// What the plan's text says.
-double predictedMicroseconds(const std::string &plan) {
-  constexpr std::string_view label = "\npredicted ";
-  size_t at = plan.find(label);
-  return at == std::string::npos ? 0 : std::strtod(plan.c_str() + at + label.size(), nullptr);
-}
-
 class Suite {
 public:
   Suite(const Device &device, std::vector<WeightShape> weights, std::vector<int64_t> sizesM,
@@ -167,10 +160,10 @@ Result<SuiteRow> Suite::measureGemm(const std::string &name, const Gemm &gemm) {
   row.pipeline = image.pipeline;
   row.splitK = image.splitK;
   row.planSource = tool::name(gemm.report().planSource);
-  row.predicted = predictedMicroseconds(gemm.report().plan);
   Result<compiler::Plan> plan = compiler::Plan::parse(gemm.report().plan);
   if (!plan)
     return plan.error();
+  row.predicted = plan->predictedMicroseconds;
   row.mmaType = plan->mmaType;
   row.roofline = rooflineMicroseconds(device, row.shape, row.weightBytes, row.mmaType);
   if (!dsl::isPlain(*gemm.impl().activation())) {

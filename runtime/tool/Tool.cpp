@@ -189,9 +189,9 @@ std::string plannedFor(const compiler::DeviceModel &device) {
 }
 
 Result<EngineOptions> engineOptions(const Options &options) {
-  if (options.has("--cache-dir") && options.has("--no-cache"))
-    return makeError(DiagId::option_conflict,
-                     {"--cache-dir", "--no-cache", "one asks for a cache"});
+  for (const char *ofCache : {"--cache-dir", "--cache-limit"})
+    if (options.has(ofCache) && options.has("--no-cache"))
+      return makeError(DiagId::option_conflict, {ofCache, "--no-cache", "one asks for a cache"});
   EngineOptions engine;
   engine.cacheDirectory = options.text("--cache-dir");
   engine.diskCache = !options.has("--no-cache");
@@ -207,7 +207,8 @@ int runTool(std::span<const std::string> arguments) {
       std::fputs(options.error().str().c_str(), stderr);
       return wrongUsage;
     }
-    Result<int> code = dispatch(*options);
+    Status kept = options->checkOutputs();
+    Result<int> code = kept ? dispatch(*options) : kept.error();
     errno = 0;
     const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
     if (code && lost)

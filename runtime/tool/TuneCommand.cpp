@@ -99,6 +99,8 @@ void Tuner::tune(const BenchGemm &gemm, const GemmShape &shape) {
       complain(what + scheduleText(candidate.plan) + ": " + candidate.microseconds.error().str());
   for (const std::string &warning : report->warnings)
     printLine("warning", warning);
+  if (!report->kept)
+    complain(what + "the plan is not kept\n");
   for (MeasuredRow &each : measuredRows(gemm.name, device, shape, *report))
     measured.push_back(std::move(each));
   const TunedRow &row = found.emplace_back(tunedRow(gemm.name, device, shape, *report));

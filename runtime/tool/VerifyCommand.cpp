@@ -112,9 +112,14 @@ VerifyRow checkedRow(const Device &device, const BenchGemm &declared, const Gemm
 // How to see one problem alone.
 std::string runLine(const BenchGemm &gemm, const GemmShape &shape, const std::string &device,
                     int64_t seed) {
+  std::string launch; // as asked for
+  const dsl::Gemm *declared = gemm.module.impl().module.findGemm(gemm.name);
+  if (declared && declared->schedule.dependent)
+    launch = launchName(*declared->schedule.dependent);
   return "rho run " + gemm.file + " --gemm " + gemm.name + " --m " + std::to_string(shape.m) +
          " --n " + std::to_string(shape.n) + " --k " + std::to_string(shape.k) + " --seed " +
-         std::to_string(seed) + " --device " + device + " --untuned";
+         std::to_string(seed) + " --device " + device + " --untuned" +
+         (launch.empty() ? "" : " --launch " + launch);
 }
 
 } // namespace

@@ -122,6 +122,21 @@ TEST(BenchKvTest, shortestSequencesAreNoLongerThanTheLongest) {
             "error: --shortest is '65', it is at most --length, 64 [bad_option_value]\n");
 }
 
+TEST(BenchKvTest, optionsOfGemmsBelongToGemms) {
+  for (const std::vector<std::string> &own : {std::vector<std::string>{"--gemm", "g"},
+                                              {"--m", "1"},
+                                              {"--plot", "/tmp/p.svg"},
+                                              {"--untuned"},
+                                              {"--n-k", "64x64"}}) {
+    std::vector<std::string> line = {"bench", "--kv", "f16", "a.rho"};
+    line.insert(line.end(), own.begin(), own.end());
+    EXPECT_EQ(benchCommand(*Options::parse(line)).error().str(),
+              "error: --kv and " + own[0] +
+                  " do not go together: caches have no gemm, and no plan or plot of one "
+                  "[option_conflict]\n");
+  }
+}
+
 TEST(BenchKvTest, optionsOfCachesBelongToCaches) {
   std::vector<std::string> line = {"bench", "--batch", "4"};
   Result<int> code = benchCommand(Options::parse(line).value());

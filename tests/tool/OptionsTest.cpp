@@ -20,6 +20,12 @@ std::string parseError(std::vector<std::string> arguments) {
   return options.ok() ? "parsed" : options.error().str();
 }
 
+// Of a command line that parses.
+std::string outputsError(std::vector<std::string> arguments) {
+  Status kept = Options::parse(arguments)->checkOutputs();
+  return kept ? "kept" : kept.error().str();
+}
+
 TEST(OptionsTest, readsFilesAndValuesInAnyOrder) {
   Result<Options> options = parse(
       {"run", "--m", "16", "a.rho", "--n=256", "--no-cache", "--verify", "sample", "--gemm=x=y"});
@@ -141,8 +147,8 @@ TEST(OptionsTest, unknownNamesListTheValidOnesAndTheNearest) {
             "cache warm, help, --version [unknown_command]\n");
   EXPECT_EQ(parseError({"run", "--weigths", "w.npy"}),
             "error: unknown option '--weigths' of 'rho run', did you mean '--weights'; valid "
-            "options are --m, --n, --k, --gemm, --device, --weights, --activations, --output, "
-            "--seed, --verify, --cache-dir, --cache-limit, --no-cache, --untuned "
+            "options are --m, --n, --k, --launch, --gemm, --device, --weights, --activations, "
+            "--output, --seed, --verify, --cache-dir, --cache-limit, --no-cache, --untuned "
             "[unknown_option]\n");
   EXPECT_EQ(parseError({"check", "--m", "1"}),
             "error: unknown option '--m' of 'rho check'; valid options are none "
@@ -238,34 +244,34 @@ TEST(FilesTest, whatCannotBeReadOrWrittenIsNamed) {
 
 TEST(OptionsTest, outputsReplaceNoInputAndNoOtherOutput) {
   EXPECT_EQ(
-      parseError({"error", "m.safetensors", "--format", "nvfp4", "--csv", "a", "--plot", "a"}),
+      outputsError({"error", "m.safetensors", "--format", "nvfp4", "--csv", "a", "--plot", "a"}),
       "error: --csv and --plot do not go together: both write a [option_conflict]\n");
-  EXPECT_EQ(parseError({"error", "m.safetensors", "--format", "nvfp4", "--csv", "m.safetensors"}),
+  EXPECT_EQ(outputsError({"error", "m.safetensors", "--format", "nvfp4", "--csv", "m.safetensors"}),
             "error: --csv and m.safetensors do not go together: it would write over what is read "
             "[option_conflict]\n");
-  EXPECT_EQ(parseError({"compile", "/proc/self/exe", "--emit", "ptx", "-o",
-                        std::filesystem::read_symlink("/proc/self/exe").string()}),
+  EXPECT_EQ(outputsError({"compile", "/proc/self/exe", "--emit", "ptx", "-o",
+                          std::filesystem::read_symlink("/proc/self/exe").string()}),
             "error: -o and /proc/self/exe do not go together: it would write over what is read "
             "[option_conflict]\n");
-  EXPECT_EQ(parseError({"quantize", "m.safetensors", "--format", "nvfp4", "-o", "m.safetensors"}),
-            "parsed");
+  EXPECT_EQ(outputsError({"quantize", "m.safetensors", "--format", "nvfp4", "-o", "m.safetensors"}),
+            "kept");
   // Files that options name, too, with a tensor's name behind them or without.
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   auto conflict = [](const std::string &output, const std::string &input) {
     return "error: " + output + " and " + input +
            " do not go together: it would write over what is read [option_conflict]\n";
   };
-  EXPECT_EQ(parseError({"quantize", "m", "--format", "nvfp4", "--activations", self, "-o", self}),
+  EXPECT_EQ(outputsError({"quantize", "m", "--format", "nvfp4", "--activations", self, "-o", self}),
             conflict("-o", "--activations"));
-  EXPECT_EQ(parseError({"run", "m", "--weights", self + ":a", "--output", self}),
+  EXPECT_EQ(outputsError({"run", "m", "--weights", self + ":a", "--output", self}),
             conflict("--output", "--weights"));
-  EXPECT_EQ(parseError({"plan", "m", "--policy", self, "--csv", self}),
+  EXPECT_EQ(outputsError({"plan", "m", "--policy", self, "--csv", self}),
             conflict("--csv", "--policy"));
-  EXPECT_EQ(parseError({"error", "m", "--quantized", "q", "--quantized", self, "--plot", self}),
+  EXPECT_EQ(outputsError({"error", "m", "--quantized", "q", "--quantized", self, "--plot", self}),
             conflict("--plot", "--quantized"));
-  EXPECT_EQ(
-      parseError({"error", "m", "--format", "nvfp4", "--csv", "/dev/null", "--plot", "/dev/null"}),
-      "parsed");
+  EXPECT_EQ(outputsError(
+                {"error", "m", "--format", "nvfp4", "--csv", "/dev/null", "--plot", "/dev/null"}),
+            "kept");
 }
 
 TEST(OptionsTest, outputsReplaceNoShardAndHaveAFolder) {
@@ -274,20 +280,42 @@ TEST(OptionsTest, outputsReplaceNoShardAndHaveAFolder) {
   const std::string index = folder + "/m.safetensors.index.json", shard = folder + "/a.safetensors";
   std::ofstream(index) << R"({"metadata": {}, "weight_map": {"w": "a.safetensors"}})";
   std::ofstream(shard) << "numbers";
-  EXPECT_EQ(parseError({"error", index, "--format", "nvfp4", "--csv", shard}),
+  EXPECT_EQ(outputsError({"error", index, "--format", "nvfp4", "--csv", shard}),
             "error: --csv and " + index +
                 " do not go together: it would write over what is read [option_conflict]\n");
-  EXPECT_EQ(parseError({"run", "g.rho", "--weights", index + ":w", "--output", shard}),
+  EXPECT_EQ(outputsError({"run", "g.rho", "--weights", index + ":w", "--output", shard}),
             "error: --output and --weights do not go together: it would write over what is read "
             "[option_conflict]\n");
-  EXPECT_EQ(parseError({"quantize", index, "--format", "nvfp4", "-o", index}), "parsed");
-  EXPECT_EQ(parseError({"error", "m", "--format", "nvfp4", "--csv", "a", "--plot", "./a"}),
+  EXPECT_EQ(outputsError({"quantize", index, "--format", "nvfp4", "-o", index}), "kept");
+  EXPECT_EQ(outputsError({"error", "m", "--format", "nvfp4", "--csv", "a", "--plot", "./a"}),
             "error: --csv and --plot do not go together: both write a [option_conflict]\n");
-  EXPECT_EQ(parseError({"error", "m", "--format", "nvfp4", "--csv", "/none/a"}),
+  EXPECT_EQ(outputsError({"error", "m", "--format", "nvfp4", "--csv", "/none/a"}),
             "error: '/none/a' cannot be written: No such file or directory [file_not_writable]\n");
   const Options plan = *Options::parse(std::vector<std::string>{"plan", "m.json", "--csv", shard});
   EXPECT_TRUE(plan.keeps({index}));
   EXPECT_FALSE(plan.keeps({index, shard}));
+  std::filesystem::remove_all(folder);
+}
+
+// Declarations that a file imports, and that those import, are read as well.
+TEST(OptionsTest, outputsReplaceNoImport) {
+  std::string folder = testing::TempDir() + "rho-options-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string gemm = folder + "/g.rho", format = folder + "/w.rho", scale = folder + "/s.rho";
+  std::ofstream(scale) << "format s { element: s8 value = element }";
+  std::ofstream(format) << R"(import "s.rho" format w { element: s4 value = element })";
+  std::ofstream(gemm) << R"(import "w.rho" gemm g { weight: w activation: f16 output: f16 })";
+  auto conflict = [](const std::string &output, const std::string &input) {
+    return "error: " + output + " and " + input +
+           " do not go together: it would write over what is read [option_conflict]\n";
+  };
+  EXPECT_EQ(outputsError({"compile", gemm, "-o", format}), conflict("-o", format));
+  EXPECT_EQ(outputsError({"explain", gemm, "--plot", scale}), conflict("--plot", scale));
+  EXPECT_EQ(outputsError({"error", "m", "--format", format + ":w", "--csv", scale}),
+            conflict("--csv", scale));
+  EXPECT_EQ(outputsError({"compile", gemm, "-o", folder + "/g.ptx"}), "kept");
+  const Options plan = *Options::parse(std::vector<std::string>{"plan", "m.json", "--csv", scale});
+  EXPECT_EQ(plan.keeps({gemm}).error().str(), conflict("--csv", scale));
   std::filesystem::remove_all(folder);
 }
 
