@@ -3,6 +3,7 @@
 #include "compiler/Parallel.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Expressions.h"
+#include "dsl/Findings.h"
 #include "dsl/Numbers.h"
 
 #include <algorithm>

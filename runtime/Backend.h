@@ -27,6 +27,9 @@ struct LaunchShape {
   compiler::Dim3 grid{};
   compiler::Dim3 cluster{};
   bool dependent = false; // see KernelImage::dependentLaunch
+  // Of a dependent one: what it may read while launches before it run.
+  DevicePointer ahead = 0;
+  int64_t aheadBytes = 0;
 };
 
 // A matrix of bytes whose boxes a kernel copies at once: see KernelParameter.

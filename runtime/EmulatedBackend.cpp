@@ -111,6 +111,8 @@ public:
     launch.sharedBytes = loaded.sharedBytes;
     launch.parameters = parameterBuffer(arguments);
     launch.origins = loaded.origins;
+    if (shape.dependent)
+      launch.ahead = {shape.ahead, static_cast<uint64_t>(shape.aheadBytes)};
     std::lock_guard lock(mutex);
     Result<emulator::LaunchStats> stats =
         onHost("more", [&] { return emulator::run(loaded.program, memory, launch); });

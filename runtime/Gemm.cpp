@@ -149,7 +149,8 @@ Status Gemm::launch(const Buffer &weight, const Activations &x, DevicePointer y,
     }
     ++count;
   }
-  const LaunchShape shape{image.grid(pimpl->shape.m), image.cluster(), image.dependentLaunch};
+  const LaunchShape shape{image.grid(pimpl->shape.m), image.cluster(), image.dependentLaunch,
+                          weight.address(), image.weight.bytes};
   Status launched = pimpl->backend->launch(*pimpl->prepared->kernel->loaded, shape,
                                            {arguments.data(), count}, stream);
   if (launched)

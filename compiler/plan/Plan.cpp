@@ -1,5 +1,6 @@
 #include "compiler/Plan.h"
 
+#include "compiler/Targets.h"
 #include "compiler/plan/CostModel.h"
 #include "compiler/plan/IntegerSums.h"
 #include "compiler/plan/Legality.h"

@@ -148,7 +148,7 @@ Status CudaKernel::launch(const LaunchShape &shape, std::span<const LaunchArgume
     parameters[i] = const_cast<void *>(arguments[i].value);
   const Driver &driver = context->driver;
   ContextScope scope(driver, context->handle);
-  const auto &[grid, cluster, dependent] = shape;
+  const compiler::Dim3 &grid = shape.grid, &cluster = shape.cluster;
   const auto threads = static_cast<unsigned>(facts.threads);
   const auto shared = static_cast<unsigned>(facts.sharedBytes);
   auto *const on = static_cast<CUstream>(stream);
@@ -158,7 +158,7 @@ Status CudaKernel::launch(const LaunchShape &shape, std::span<const LaunchArgume
     CUlaunchAttribute &attribute = attributes[count++] = {CLUSTER_DIMENSION, {}};
     attribute.value.clusterDim = {cluster.x, cluster.y, cluster.z};
   }
-  if (dependent) {
+  if (shape.dependent) {
     CUlaunchAttribute &attribute = attributes[count++] = {PROGRAMMATIC_STREAM_SERIALIZATION, {}};
     attribute.value.programmaticStreamSerializationAllowed = 1;
   }

@@ -27,6 +27,28 @@ bool misaligned(Warp &warp, const Inst &inst, int lane, const char *space, uint6
   return true;
 }
 
+namespace {
+
+// What the grid before a dependent one may still write or read, unless a griddepcontrol.wait came
+// first. False: the warp failed.
+bool checkDependency(Warp &warp, const Inst &inst, int lane, uint64_t address, uint32_t bytes,
+                     AccessKind kind) {
+  const std::optional<Launch::Ahead> &ahead = warp.cta->launch->ahead;
+  if (!ahead) [[likely]]
+    return true;
+  if (kind == AccessKind::Read && address >= ahead->address &&
+      address - ahead->address <= ahead->bytes && bytes <= ahead->address + ahead->bytes - address)
+    return true;
+  if (warp.cta->cluster->order.mayDepend(warp.id))
+    return true;
+  warp.fail(inst, lane, DiagId::emulator_before_wait,
+            {kind == AccessKind::Read ? "read" : "written", hex(address), std::to_string(bytes),
+             range(ahead->address, ahead->bytes)});
+  return false;
+}
+
+} // namespace
+
 uint8_t *resolveGlobal(Warp &warp, const Inst &inst, int lane, uint64_t address, uint32_t bytes,
                        AccessKind kind) {
   const Allocation *&recent = warp.cta->recent[inst.statement % std::size(warp.cta->recent)];
@@ -39,6 +61,8 @@ uint8_t *resolveGlobal(Warp &warp, const Inst &inst, int lane, uint64_t address,
                 {hex(address), std::to_string(bytes), range(found->address, found->size)});
       return nullptr;
     }
+    if (!found->constant && !checkDependency(warp, inst, lane, address, bytes, kind))
+      return nullptr;
     if (kind == AccessKind::Read || !found->constant)
       return found->host.get() + (address - found->address);
   }
@@ -154,7 +178,8 @@ bool resolveGlobals(Warp &warp, const Inst &inst, uint32_t mask, uint32_t bytes,
   const Allocation *&recent = warp.cta->recent[inst.statement % std::size(warp.cta->recent)];
   if (!recent || !recent->contains(low, bytes))
     recent = warp.cta->state->map.before(low);
-  bool whole = recent && recent->host && recent->contains(low, bytes) &&
+  const bool mayDepend = !warp.cta->launch->ahead || warp.cta->cluster->order.mayDepend(warp.id);
+  bool whole = mayDepend && recent && recent->host && recent->contains(low, bytes) &&
                recent->contains(high, bytes) && (all & (bytes - 1)) == 0 &&
                (kind == AccessKind::Read || !recent->constant);
   if (whole) [[likely]] {

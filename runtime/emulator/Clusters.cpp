@@ -131,12 +131,18 @@ void ctaRank(Decoder &d) {
   d.emit(type == Type::U64 ? ctaRankHandler<uint64_t> : ctaRankHandler<uint32_t>);
 }
 
-// Grids run one after the other here.
+Flow gridWaitHandler(Warp &w, const Inst &, uint32_t) {
+  w.cta->cluster->order.dependency(w.id);
+  return Flow::Next;
+}
+
+// Grids run one after the other here, but what a grid touches before it waits is checked.
 void gridDependency(Decoder &d) {
-  if (d.takeOne({"wait", "launch_dependents"}) < 0)
+  const int which = d.takeOne({"wait", "launch_dependents"});
+  if (which < 0)
     return d.unknown();
   d.expectOperands(0);
-  d.emit(nothing);
+  d.emit(which == 0 ? gridWaitHandler : nothing);
 }
 
 } // namespace

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,6 +60,12 @@ struct Launch {
   int64_t sharedBytes = 0;          // dynamic
   std::vector<uint8_t> parameters;  // the parameter buffer with the PTX ABI's alignment
   std::vector<std::string> origins; // see compiler::KernelImage::origins
+  // Of a programmatic dependent launch: what no grid before it writes. Until griddepcontrol.wait it
+  // may be read, and nothing else be read or written.
+  struct Ahead {
+    uint64_t address, bytes;
+  };
+  std::optional<Ahead> ahead = {};
   // Watchdog: instructions one CTA may execute per warp before emulator_no_progress.
   uint64_t maxWarpInstructions = uint64_t(1) << 34;
 };

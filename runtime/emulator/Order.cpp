@@ -29,6 +29,8 @@ void Order::configure(uint32_t warps, uint32_t engines) {
   clocks.assign(warps, Clock{});
   released.assign(warps, Clock{});
   oldestOf.assign(warps, 0);
+  waited.assign(warps, 0);
+  depends.assign(warps, false);
 }
 
 bool Order::start() {
@@ -41,7 +43,15 @@ bool Order::start() {
   for (Clock &clock : released)
     clock.clear();
   std::fill(oldestOf.begin(), oldestOf.end(), stamp);
+  std::fill(waited.begin(), waited.end(), 0);
+  std::fill(depends.begin(), depends.end(), false);
   return reset;
+}
+
+bool Order::mayDepend(uint32_t warp) {
+  for (uint32_t u = 0; u < warpCount && !depends[warp]; ++u)
+    depends[warp] = waited[u] != 0 && !unordered(warp, u, waited[u]);
+  return depends[warp];
 }
 
 void Order::arrive(uint32_t warp, Clock &into) {

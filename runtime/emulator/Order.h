@@ -41,6 +41,10 @@ public:
   // Below this stamp, reads of all warps happened before.
   uint32_t oldest(uint32_t warp) const { return oldestOf[warp]; }
 
+  // griddepcontrol.wait, and whether one is known to have happened before what the warp does now.
+  void dependency(uint32_t warp) { waited[warp] = stamp; }
+  bool mayDepend(uint32_t warp);
+
   // The warp's accesses so far become known to whoever passes `into`.
   void arrive(uint32_t warp, Clock &into);
   void pass(uint32_t warp, const Clock &from);
@@ -58,6 +62,8 @@ private:
   std::vector<Clock> clocks;      // of each warp
   std::vector<Clock> released;    // the same at its last fence
   std::vector<uint32_t> oldestOf; // the least of clocks[w].seen[u] over warps u != w
+  std::vector<uint32_t> waited;   // stamps of each warp's last griddepcontrol.wait; 0: none
+  std::vector<bool> depends;      // warps that one is known to
 };
 
 } // namespace rho::emulator

@@ -114,6 +114,23 @@ TEST(Plan, FromATextIsHeldToTheRules) {
             std::string::npos);
 }
 
+// Tiles of warps with roles have at least 128 of k for operands of 8 bits, blocks of 64 do not:
+// such parts are numbers of f16 there, whose tiles are shorter.
+TEST(Plan, PartsInShortBlocksHaveAKernelOnEveryTarget) {
+  dsl::Module module = *dsl::parseModule(
+      "format low { element: s4 scale: f32 per token value = element * scale } "
+      "format high { element: s8 scale: f32 per token value = element * scale } "
+      "format mixed { partition per tensor k[64] { low: low high: high budget 20% } } "
+      "format w { element: s8 scale: f16 per channel value = element * scale } "
+      "gemm z { weight: w activation: mixed output: f16 }",
+      "t.rho", [](const std::string &) { return std::nullopt; });
+  for (const char *target : {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_120a"}) {
+    const TargetGemm own = onTarget(module.gemms[0], target);
+    Result<Plan> planned = plan(own.gemm, {16, 256, 1024}, *modelOfTarget(target), nullptr);
+    EXPECT_TRUE(planned) << target << (planned ? "" : planned.error().str());
+  }
+}
+
 // What the user fixed is to blame before what the planner chose.
 TEST(Plan, ObjectionsAreToWhatIsFixed) {
   auto message = [](const std::string &declared, const char *target, const Problem &problem) {

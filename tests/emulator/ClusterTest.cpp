@@ -260,5 +260,26 @@ TEST(Cluster, DependentGridsWaitForNothing) {
   EXPECT_EQ(runCluster("griddepcontrol.wait;\ngriddepcontrol.launch_dependents;").error, "");
 }
 
+// Until a griddepcontrol.wait is known to have happened only what no grid before writes is read.
+TEST(Cluster, DependentGridsTouchNothingBeforeTheyWait) {
+  auto errorOf = [](const std::string &body) {
+    Config config;
+    config.block.x = 64;
+    config.in.resize(256);
+    config.outBytes = 256;
+    config.dependent = true;
+    return runKernel(kernel(body), config).error;
+  };
+  const std::string read = "ld.global.b32 %r1, [%din];\n", write = "st.global.b32 [%dout], 7;\n",
+                    readBack = "ld.global.b32 %r1, [%dout];\n", wait = "griddepcontrol.wait;\n",
+                    one = "setp.lt.u32 %p1, %tid32, 32;\n@%p1 griddepcontrol.wait;\n";
+  EXPECT_EQ(errorOf(read + wait + readBack + write), "");
+  EXPECT_EQ(errorOf(one + "bar.sync 0;\n" + write), ""); // the other warp knows
+  for (const std::string &body : {write, readBack, "griddepcontrol.launch_dependents;\n" + write,
+                                  std::string("st.global.b32 [%din], 7;\n"), one + write})
+    EXPECT_THAT(errorOf(body), HasSubstr("[emulator_before_wait]")) << body;
+  EXPECT_THAT(errorOf(write), HasSubstr("of 4 bytes is written before griddepcontrol.wait, only"));
+}
+
 } // namespace
 } // namespace rho::emulator::test

@@ -51,6 +51,8 @@ Ran runKernel(const std::string &ptx, const Config &config) {
   launch.origins = config.origins;
   launch.maxWarpInstructions = config.maxWarpInstructions;
   launch.cluster = config.cluster;
+  if (config.dependent)
+    launch.ahead = {in, config.in.size()};
   launch.parameters.resize(config.maps.empty() ? 16 : 64 + tensorMapBytes * config.maps.size());
   for (size_t m = 0; m < config.maps.size(); ++m) {
     TensorMap map = config.maps[m];

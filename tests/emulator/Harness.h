@@ -41,6 +41,7 @@ struct Config {
   std::vector<std::string> origins;
   uint64_t maxWarpInstructions = uint64_t(1) << 24;
   int threads = 1;
+  bool dependent = false; // on a grid that writes all but `in`
   // Tensor maps, whose addresses count from `in`, or from `out` with 2^40 more.
   std::vector<TensorMap> maps;
 };

@@ -35,7 +35,7 @@ std::string recorder(const std::vector<Slot> &slots, size_t output) {
   return ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry g(\n" + parameters +
          "\n)\n{\n  .reg .pred %first;\n  .reg .b32 %word;\n  .reg .b64 %out;\n  mov.u32 %word, "
          "%ctaid.x;\n  setp.eq.u32 %first, %word, 0;\n  ld.param.b64 %out, [p" +
-         std::to_string(output) + "];\n" + body +
+         std::to_string(output) + "];\n  griddepcontrol.wait;\n" + body +
          "  mov.u32 %word, %nctaid.x;\n  @%first st.global.b32 [%out+" +
          std::to_string(last.offset + last.bytes) + "], %word;\n  ret;\n}\n";
 }
@@ -145,6 +145,32 @@ TEST_P(LaunchTest, TensorMapsOverComponentsNeedGroups) {
   EXPECT_EQ(gemm.report().source, CompileReport::Source::Compiled);
   EXPECT_THAT(gemm.report().warnings, testing::Contains(testing::HasSubstr(
                                           "it has a tensor map over a component without groups")));
+}
+
+// A kernel that starts beside the one before it waits before it touches what that one may write.
+TEST_P(LaunchTest, DependentKernelsThatDoNotWaitAreFound) {
+  if (!device.isEmulated())
+    GTEST_SKIP() << "hardware does not say";
+  std::string text = declaration("k[64]");
+  text.insert(text.rfind('}'), " schedule { launch: dependent } ");
+  for (bool waits : {true, false}) {
+    int removed = 0;
+    Gemm gemm = edited(text, [&](KernelImage &image) {
+      const std::string wait = "griddepcontrol.wait;";
+      for (size_t at = 0; !waits && (at = image.ptx.find(wait)) != std::string::npos; ++removed)
+        image.ptx.erase(at, wait.size());
+    });
+    ASSERT_EQ(gemm.report().source, CompileReport::Source::Disk);
+    EXPECT_EQ(removed > 0, !waits);
+    std::vector<float> w(static_cast<size_t>(shape.n * shape.k), 1.0F);
+    Buffer weight = must(gemm.packWeights(w.data(), ScalarType::F32, shape.k));
+    Buffer output = must(device.allocate(shape.m * shape.n * 4));
+    Buffer workspace = must(device.allocate(gemm.workspaceBytes()));
+    const std::string error =
+        errorText(gemm.launch(weight, must(gemm.makeActivations()), output.address(), workspace));
+    EXPECT_EQ(error.find("[emulator_before_wait]") != std::string::npos, !waits) << error;
+    EXPECT_EQ(error.empty(), waits);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, LaunchTest, testing::Values("emulated", "gpu"),
