@@ -100,8 +100,8 @@ Status ReadKernel::launch(DevicePointer data, int64_t bytes, int64_t ctas, Devic
                           Stream stream) const {
   auto count = static_cast<uint32_t>(bytes / vectorBytes);
   const std::array<LaunchArgument, 3> arguments = {{{&data, 8}, {&words, 8}, {&count, 4}}};
-  return backend->launch(*kernel, {{static_cast<uint32_t>(ctas)}, {}, dependent}, arguments,
-                         stream);
+  const LaunchShape shape{{static_cast<uint32_t>(ctas)}, {}, dependent, data, bytes};
+  return backend->launch(*kernel, shape, arguments, stream);
 }
 
 Result<SuiteFloor> SuiteFloor::create(const Device &device) {
