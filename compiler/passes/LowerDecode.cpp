@@ -82,8 +82,6 @@ public:
       if (instr.op == Op::Prmt && a.kind != Kind::Const && b.kind == Kind::Const && b.value != 0 &&
           selectors.kind == Kind::Const)
         operands[1] = kept.get(op, b.value);
-      if (instr.op == Op::AndOr && b.kind == Kind::Const && selectors.kind == Kind::Const)
-        operands[2] = kept.get(op, selectors.value);
       // -1 less a register is to be a multiplication: bitwise operations have the busier pipe.
       if (instr.op == Op::Mad && b.kind == Kind::Const && b.value == UINT32_MAX)
         operands[1] = kept.get(op, b.value);
