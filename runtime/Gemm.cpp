@@ -44,6 +44,28 @@ TensorMapShape tensorMapShape(const compiler::KernelParameter &parameter, Device
   return {base, rowBytes, rows, rowBytes, parameter.boxBytes, parameter.boxRows, parameter.swizzle};
 }
 
+// That a launch writes over neither its weight nor its workspace.
+Status checkApart(const Gemm &gemm, const Buffer &weight, const Buffer &workspace,
+                  DevicePointer y) {
+  struct Range {
+    const char *what;
+    uint64_t first, bytes;
+    bool meets(const Range &other) const {
+      return first < other.first + other.bytes && other.first < first + bytes;
+    }
+  };
+  const auto outputs = static_cast<uint64_t>(gemm.shape().m * gemm.shape().n);
+  const Range ofWeight{"weight", weight.address(), static_cast<uint64_t>(gemm.packedWeightBytes())};
+  const Range ofWorkspace{"workspace", workspace.address(),
+                          static_cast<uint64_t>(gemm.workspaceBytes())};
+  const Range ofOutput{"y", y, outputs * static_cast<uint64_t>(scalarBytes(gemm.outputType()))};
+  for (const auto &[a, b] : {std::pair(ofOutput, ofWeight), std::pair(ofOutput, ofWorkspace),
+                             std::pair(ofWorkspace, ofWeight)})
+    if (a.meets(b))
+      return makeError(DiagId::buffers_overlap, {a.what, b.what});
+  return Done{};
+}
+
 } // namespace
 
 GemmShape Gemm::shape() const { return pimpl ? pimpl->shape : GemmShape{}; }
@@ -61,27 +83,6 @@ ScalarType Gemm::outputType() const {
 int64_t Gemm::packedWeightBytes() const { return pimpl ? pimpl->image().weight.bytes : 0; }
 
 std::string Gemm::weightLayout() const { return pimpl ? pimpl->prepared->weightLayout : ""; }
-
-// That a launch writes over neither its weight nor its workspace.
-Status Gemm::checkApart(const Buffer &weight, const Buffer &workspace, DevicePointer y) const {
-  struct Range {
-    const char *what;
-    uint64_t first, bytes;
-    bool meets(const Range &other) const {
-      return first < other.first + other.bytes && other.first < first + bytes;
-    }
-  };
-  const auto outputs = static_cast<uint64_t>(pimpl->shape.m * pimpl->shape.n);
-  const Range ofWeight{"weight", weight.address(), static_cast<uint64_t>(packedWeightBytes())};
-  const Range ofWorkspace{"workspace", workspace.address(),
-                          static_cast<uint64_t>(workspaceBytes())};
-  const Range ofOutput{"y", y, outputs * static_cast<uint64_t>(scalarBytes(outputType()))};
-  for (const auto &[a, b] : {std::pair(ofOutput, ofWeight), std::pair(ofOutput, ofWorkspace),
-                             std::pair(ofWorkspace, ofWeight)})
-    if (a.meets(b))
-      return makeError(DiagId::buffers_overlap, {a.what, b.what});
-  return Done{};
-}
 
 int64_t Gemm::workspaceBytes() const {
   return pimpl ? pimpl->image().workspaceBytes(pimpl->shape.m) : 0;
@@ -107,7 +108,7 @@ Status Gemm::launch(const Buffer &weight, const Activations &x, DevicePointer y,
           checkBuffer(workspace, *pimpl->backend, "workspace", workspaceBytes(), dataAlignment);
       !good)
     return good;
-  if (Status good = checkApart(weight, workspace, y); !good)
+  if (Status good = checkApart(*this, weight, workspace, y); !good)
     return good;
 
   std::array<LaunchArgument, maxKernelParameters> arguments;

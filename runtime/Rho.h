@@ -228,7 +228,6 @@ public:
 
 private:
   friend class Engine;
-  Status checkApart(const Buffer &weight, const Buffer &workspace, DevicePointer y) const;
   std::shared_ptr<const Impl> pimpl;
 };
 
