@@ -53,6 +53,14 @@ int RowNumber::fewChoices(const dsl::Format &weight) const {
   return selector != 0 && componentAt(selector).type.bits() <= mostBits ? selector : 0;
 }
 
+bool RowNumber::isOfTensor(const dsl::Format &weight) const {
+  const std::vector<int> all = uses();
+  return std::all_of(all.begin(), all.end(), [&, selector = fewChoices(weight)](int component) {
+    return component == selector ||
+           weight.components[static_cast<size_t>(component)].extent == dsl::Extent::Tensor;
+  });
+}
+
 RowNumber RowNumber::chosen(int selector, int code) const {
   RowNumber result;
   for (Term term : terms) {

@@ -30,6 +30,9 @@ struct RowNumber {
   // Where nothing but the code of one selector of at most 2 bits changes it along k, so that it is
   // one of four numbers: that selector, else 0.
   int fewChoices(const dsl::Format &weight) const;
+  // Whether all components but that selector are of the tensor: numbers, and the four to choose
+  // from, are then those of every row.
+  bool isOfTensor(const dsl::Format &weight) const;
   RowNumber chosen(int selector, int code) const; // where that has this code, without it
   RowNumber times(double factor) const;
   RowNumber plus(const RowNumber &other) const;

@@ -160,9 +160,6 @@ private:
   // The four that a selector, a component, chooses from.
   std::vector<Value> chosenNumbers(const RowNumber &number, const std::vector<int> &components,
                                    int selector, int64_t k, int64_t row, Value slot);
-  // The row whose codes make the numbers of a row: of components of the tensor, but for the
-  // selector that chooses from the numbers, any row's, so that all rows of a thread share them.
-  int64_t rowOfNumbers(const std::vector<int> &components, int selector, int64_t row) const;
   // Null where it is none of few that a selector chooses from.
   Value chosenNumber(const RowNumber &number, const std::vector<int> &components, int64_t k,
                      int64_t row, Value slot);

@@ -79,6 +79,7 @@ public:
       if (instr.op == Op::Prmt && a.kind == Kind::Const && b.kind == Kind::Const &&
           selectors.kind != Kind::Const)
         operands[0] = kept.get(op, a.value);
+      // The bytes beside a register's are the other one: the selectors are the constant it takes.
       if (instr.op == Op::Prmt && a.kind != Kind::Const && b.kind == Kind::Const && b.value != 0 &&
           selectors.kind == Kind::Const)
         operands[1] = kept.get(op, b.value);

@@ -110,31 +110,22 @@ std::vector<Value> KernelBuilder::chosenNumbers(const RowNumber &number,
   return result;
 }
 
-static int selectorOf(const RowNumber &number, const std::vector<int> &components,
-                      const dsl::Format &weight) {
-  auto ofWeight = [&](int place) { return components[static_cast<size_t>(place) - 1]; };
-  return number.renumbered(ofWeight).fewChoices(weight);
-}
-
-int64_t KernelBuilder::rowOfNumbers(const std::vector<int> &components, int selector,
-                                    int64_t row) const {
-  const bool ofTensor = std::all_of(components.begin(), components.end(), [&](int component) {
-    return component == selector ||
-           context.gemm.weight.components[component].extent == dsl::Extent::Tensor;
-  });
-  return ofTensor ? 0 : row;
+// Of components of the weight, where `number` names them by their places.
+static RowNumber ofWeight(const RowNumber &number, const std::vector<int> &components) {
+  return number.renumbered([&](int place) { return components[static_cast<size_t>(place) - 1]; });
 }
 
 // Where only a selector of few codes changes along k, the numbers that it chooses from are made
 // once for a k tile, and a byte permutation takes one of them by the packed code.
 Value KernelBuilder::chosenNumber(const RowNumber &number, const std::vector<int> &components,
                                   int64_t k, int64_t row, Value slot) {
-  int component = selectorOf(number, components, context.gemm.weight);
+  const RowNumber named = ofWeight(number, components);
+  int component = named.fewChoices(context.gemm.weight);
   if (component == 0)
     return {};
   const dsl::Component &selector = context.gemm.weight.components[component];
   mlir::Location loc = chain.decode.getLoc();
-  const int64_t from = rowOfNumbers(components, component, row);
+  const int64_t from = named.isOfTensor(context.gemm.weight) ? 0 : row; // rows of a thread share it
   std::vector<Value> &pairs = choiceTables[{"number", number.print(), components, from}];
   if (pairs.empty()) {
     std::vector<Value> numbers = chosenNumbers(number, components, component, k, from, slot);
@@ -161,8 +152,9 @@ Value KernelBuilder::chosenNumber(const RowNumber &number, const std::vector<int
 Value KernelBuilder::choices(ir::NumberOp op, int64_t k, int64_t row, Value slot) {
   std::vector<int> components = componentsOf(op.getResult());
   RowNumber number = *RowNumber::parse(op.getTerms().str());
-  int selector = selectorOf(number, components, context.gemm.weight);
-  const int64_t from = rowOfNumbers(components, selector, row);
+  const RowNumber named = ofWeight(number, components);
+  int selector = named.fewChoices(context.gemm.weight);
+  const int64_t from = named.isOfTensor(context.gemm.weight) ? 0 : row; // rows of a thread share it
   std::vector<Value> &bytes = choiceTables[{"bytes", op.getTerms().str(), components, from}];
   if (!bytes.empty())
     return bytes[0];

@@ -49,31 +49,20 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
   int64_t inWarpgroup = row % g.rowsPerThread();
   mlir::Location loc = at(true, component);
   auto [word, bit] = packedCode(component, group, row, slot);
-  if (form == "multiplier") {
-    DecodeProgram scales = *scaleSequence(multiplierType(context.gemm.weight, component),
+  if (form == "multiplier" || form == "places") { // of all codes of the word at once
+    const int64_t codes = std::min(perWord, g.rowsPerThread()) * together;
+    const int64_t firstRow = row - inWarpgroup % perWord, firstGroup = group - group % together;
+    const DecodeProgram program =
+        form == "places" ? placesSequence(type.bits(), static_cast<int>(storedBitsOf(component)),
+                                          part.shift, static_cast<int>(codes))
+                         : *scaleSequence(multiplierType(context.gemm.weight, component),
                                           context.placed.mmaType, context.placed.decode.scaleLog2);
-    int64_t codes = std::min(perWord, g.rowsPerThread()) * together;
-    int64_t firstRow = row - inWarpgroup % perWord, firstGroup = group - group % together;
     auto decoded = tile::DecodeOp::create(
-        builder, loc, std::vector<mlir::Type>(scales.outputs.size(), builder.getI32Type()), word,
-        mlir::ValueRange(), scales.print());
+        builder, loc, std::vector<mlir::Type>(program.outputs.size(), builder.getI32Type()), word,
+        mlir::ValueRange(), program.print());
     for (int64_t i = 0; i < codes; ++i)
       parameterCache[{form.str(), component, firstGroup + i % together, firstRow + i / together}] =
           decoded.getResult(static_cast<unsigned>(i));
-    return parameterCache[key];
-  }
-  if (form == "places") {
-    const int64_t stored = storedBitsOf(component);
-    const int64_t codes = std::min(perWord, g.rowsPerThread()) * together;
-    const int64_t firstRow = row - inWarpgroup % perWord, firstGroup = group - group % together;
-    DecodeProgram places =
-        placesSequence(type.bits(), static_cast<int>(stored), part.shift, static_cast<int>(codes));
-    auto made = tile::DecodeOp::create(
-        builder, loc, std::vector<mlir::Type>(places.outputs.size(), builder.getI32Type()), word,
-        mlir::ValueRange(), places.print());
-    for (int64_t i = 0; i < codes; ++i)
-      parameterCache[{form.str(), component, firstGroup + i % together, firstRow + i / together}] =
-          made.getResult(static_cast<unsigned>(i));
     return parameterCache[key];
   }
   DecodeProgram pick;

@@ -45,15 +45,17 @@ std::optional<Error> checkAccumulator(const dsl::Gemm &gemm, const PlacedGemm &p
     });
     return first;
   }
-  if (!placed.integerAccumulator)
-    return std::nullopt;
-  Result<double> sum = largestSum(gemm, placed, problem, sources);
-  if (!sum)
-    return sum.error();
-  if (*sum <= 2147483647.0)
-    return std::nullopt;
-  return errorAt(DiagId::accumulator_overflow,
-                 {whole(*sum), std::to_string(problem.k), "2147483647"}, gemm.span, sources);
+  if (placed.integerAccumulator) {
+    Result<double> sum = largestSum(gemm, placed, problem, sources);
+    if (!sum)
+      return sum.error();
+    const bool fits = *sum <= 2147483647.0; // NaN does not
+    if (!fits)
+      return errorAt(DiagId::accumulator_overflow,
+                     {whole(*sum), std::to_string(problem.k), "2147483647"}, gemm.span, sources);
+  }
+  return placed.residual ? checkAccumulator(residualOf(gemm), *placed.residual, problem, sources)
+                         : std::nullopt;
 }
 
 std::string whyNotBiased(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,

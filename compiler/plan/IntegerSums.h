@@ -7,7 +7,8 @@
 
 namespace rho::compiler {
 
-// Error accumulator_overflow where a sum between two flushes could leave an s32 accumulator.
+// Error accumulator_overflow where a sum between two flushes could leave an s32 accumulator, of any
+// part or of a residual.
 std::optional<Error> checkAccumulator(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                       const Problem &problem, const SourceMap *sources);
 

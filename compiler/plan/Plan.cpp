@@ -160,8 +160,6 @@ private:
     Result<PlacedGemm> placed = place(gemm, scales, roles, device.target, sources);
     std::optional<Error> error =
         placed ? checkAccumulator(gemm, *placed, problem, sources) : placed.error();
-    if (!error && placed->residual)
-      error = checkAccumulator(residualOf(gemm), *placed->residual, problem, sources);
     if (error) {
       if (!illegal)
         illegal = error;
@@ -269,10 +267,7 @@ std::optional<Error> planError(const dsl::Gemm &gemm, const PlacedGemm &placed, 
     return makeError(DiagId::bad_plan,
                      {"resident " + std::to_string(s.residentCtas) + ": clusters have " +
                       std::to_string(s.clusterN * s.clusterK) + " CTAs"});
-  std::optional<Error> overflow = checkAccumulator(gemm, placed, plan.problem, nullptr);
-  if (!overflow && placed.residual)
-    overflow = checkAccumulator(residualOf(gemm), *placed.residual, plan.problem, nullptr);
-  if (overflow)
+  if (std::optional<Error> overflow = checkAccumulator(gemm, placed, plan.problem, nullptr))
     return overflow;
   if (std::optional<Objection> why = objection(gemm, placed, plan.problem, plan.schedule, *device))
     return makeError(why->id, why->args);

@@ -32,15 +32,9 @@ constexpr double choiceInstructions = 4; // the selector, its code, the table's 
 double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
   double result = 0;
   for (const DecodeParam &param : placed.decode.params) {
-    const int selector = param.number.fewChoices(gemm.weight); // from those of a k tile
-    const bool isChosen = selector != 0;
+    const bool isChosen = param.number.fewChoices(gemm.weight) != 0;      // from those of a k tile
     double ofNumber = 4 * static_cast<double>(param.number.terms.size()); // to f32, and back
-    std::vector<int> uses = param.number.uses();
-    const bool ofTensor = std::all_of(uses.begin(), uses.end(), [&](int component) {
-      return component == selector ||
-             gemm.weight.components[component].extent == dsl::Extent::Tensor;
-    });
-    if (isChosen && !ofTensor) // else before all k tiles
+    if (isChosen && !param.number.isOfTensor(gemm.weight))                // else before all k tiles
       result += static_cast<double>(g.rowTiles()) * ofNumber;
     if (param.form == DecodeParam::Form::Choices)
       continue;

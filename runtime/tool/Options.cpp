@@ -331,19 +331,27 @@ static std::vector<std::string> importsOf(const std::string &file) {
   return names;
 }
 
+// What a value may name: a file, or with a colon a tensor or a declaration of one.
+static std::vector<std::string> filesIn(const std::string &value) {
+  const size_t colon = value.rfind(':');
+  if (colon == std::string::npos)
+    return {value};
+  return {value, value.substr(0, colon)};
+}
+
 Status Options::keeps(const std::vector<std::string> &read) const {
-  for (const auto &[option, files] : values) {
-    if (findOption(chosen, option)->kind != Kind::Output)
-      continue;
-    for (const std::string &file : read) {
-      std::vector<std::string> kept = importsOf(file);
+  std::vector<std::string> kept;
+  for (const std::string &value : read)
+    for (const std::string &file : filesIn(value)) {
+      const std::vector<std::string> imports = importsOf(file);
+      kept.insert(kept.end(), imports.begin(), imports.end());
       kept.push_back(file);
-      for (const std::string &one : kept)
-        if (isSameFile(files[0], one))
-          return makeError(DiagId::option_conflict,
-                           {option, dsl::shown(one), "it would write over what is read"});
     }
-  }
+  for (const auto &[option, files] : values)
+    for (const std::string &file : kept)
+      if (findOption(chosen, option)->kind == Kind::Output && isSameFile(files[0], file))
+        return makeError(DiagId::option_conflict,
+                         {option, dsl::shown(file), "it would write over what is read"});
   return Done{};
 }
 
@@ -358,7 +366,7 @@ Status Options::checkOutputs() const {
   if (written.empty())
     return Done{};
   auto addRead = [&](const std::string &option, const std::string &name) {
-    for (const std::string &file : {name, name.substr(0, name.rfind(':'))}) {
+    for (const std::string &file : filesIn(name)) {
       if (std::error_code ignored; !std::filesystem::is_regular_file(file, ignored))
         continue;
       read.push_back({option, file});

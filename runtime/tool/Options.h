@@ -94,8 +94,8 @@ public:
   std::vector<int64_t> counts(std::string_view name, std::vector<int64_t> otherwise = {}) const;
   std::vector<std::pair<int64_t, int64_t>> pairs(std::string_view name) const;
 
-  // That no output would replace one of these files, which are read besides those that the command
-  // line names. Errors: option_conflict.
+  // That no output would replace one of these files, FILE or FILE:NAME, or what they import, which
+  // are read besides those that the command line names. Errors: option_conflict.
   Status keeps(const std::vector<std::string> &read) const;
   // The same of those that it names, and that no two outputs are one file and each has a folder.
   // Errors: option_conflict, file_not_writable.

@@ -74,11 +74,7 @@ Result<Choice> readChoice(const Options &options, const std::string &path, const
     if (files.empty())
       for (const std::string &file : policy->gemms)
         files.push_back(besides(policyPath, file));
-    std::vector<std::string> read = files;
-    for (std::string &file : read) // FILE.rho:NAME
-      if (!file.ends_with(".rho"))
-        file.resize(file.rfind(':'));
-    if (Status kept = options.keeps(read); !kept)
+    if (Status kept = options.keeps(files); !kept)
       return kept.error();
   }
   for (const std::string &file : files)
