@@ -55,7 +55,7 @@ struct KernelImage {
   // Launch facts.
   int threads = 0;         // per CTA
   int64_t sharedBytes = 0; // dynamic shared memory per CTA
-  // Of a kernel of KvCache.h that is all; the rest is that of a gemm.
+  // Of a kernel that is no gemm's that is all; the rest is of a gemm.
   bool isGemm() const { return n > 0; }
   int64_t n = 0, k = 0; // the kernel is specialised on both, not on m
   int64_t tileM = 0, tileN = 0, tileK = 0;

@@ -27,7 +27,7 @@ constexpr int64_t tailStep = 16; // tokens
 
 class AttendKernel final : public KvSums {
 public:
-  AttendKernel(mlir::MLIRContext &context, const KvLaunch &launch, const KvLayout &layout,
+  AttendKernel(mlir::MLIRContext &context, const PlainLaunch &launch, const KvLayout &layout,
                int64_t stages)
       : KvSums(context, launch, layout, stages), bf16(shape.type.name() == "bf16") {}
 
@@ -388,9 +388,9 @@ Result<KernelImage> compileKvAttend(const KvLayout &layout, const std::string &t
   int64_t stages = 2, sharedBytes = KvSums::sharedBytes(layout, stages);
   if (sharedBytes > device->sharedPerCta) // one has room with any components that a format may have
     sharedBytes = KvSums::sharedBytes(layout, --stages);
-  return compileKvKernel<AttendKernel>({"kv_attend", target, static_cast<int>(KvSums::threads),
-                                        sharedBytes, kvCtasPerSm(sharedBytes, *device)},
-                                       layout, stages);
+  return compilePlainKernel<AttendKernel>({"kv_attend", target, static_cast<int>(KvSums::threads),
+                                           sharedBytes, kvCtasPerSm(sharedBytes, *device)},
+                                          layout, stages);
 }
 
 } // namespace rho::compiler

@@ -9,7 +9,7 @@ namespace {
 
 class DequantizeKernel final : public KvKernel {
 public:
-  DequantizeKernel(mlir::MLIRContext &context, const KvLaunch &launch, const KvTensor &tensor)
+  DequantizeKernel(mlir::MLIRContext &context, const PlainLaunch &launch, const KvTensor &tensor)
       : KvKernel(context, launch), tensor(tensor) {}
 
 private:
@@ -19,11 +19,8 @@ private:
 
   void body(mlir::ValueRange parameters) override {
     Move move = moveOf(tensor, parameters);
-    scalars.loop(warp, i32(tensor.steps()), i32(KvLayout::warps), {},
-                 [&](Value step, mlir::ValueRange) {
-                   writeStep(step, move);
-                   return llvm::SmallVector<Value>();
-                 });
+    scalars.forEach(warp, i32(tensor.steps()), i32(KvLayout::warps),
+                    [&](Value step) { writeStep(step, move); });
   }
 
   // A register has two channels of one token of keys, two tokens of one channel of values.
@@ -60,8 +57,8 @@ private:
 } // namespace
 
 Result<KernelImage> compileKvDequantize(const KvTensor &tensor, const std::string &target) {
-  return compileKvKernel<DequantizeKernel>({"kv_dequantize", target, KvLayout::warps * 32, 0},
-                                           tensor);
+  return compilePlainKernel<DequantizeKernel>({"kv_dequantize", target, KvLayout::warps * 32, 0},
+                                              tensor);
 }
 
 } // namespace rho::compiler

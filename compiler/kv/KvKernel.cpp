@@ -13,44 +13,6 @@ namespace LLVM = mlir::LLVM;
 namespace NVVM = mlir::NVVM;
 namespace arith = mlir::arith;
 
-KvKernel::KvKernel(mlir::MLIRContext &context, KvLaunch launch)
-    : DeviceBuilder(&context, mlir::UnknownLoc::get(&context)), scalars{builder, loc},
-      launch(std::move(launch)) {}
-
-mlir::OwningOpRef<mlir::ModuleOp> KvKernel::build() {
-  mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp::create(builder, loc);
-  builder.setInsertionPointToEnd(module->getBody());
-  std::vector<mlir::Type> types = parameterTypes();
-  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder.getContext()), types);
-  auto function = LLVM::LLVMFuncOp::create(builder, loc, launch.entry, type);
-  function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), builder.getUnitAttr());
-  function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
-                    builder.getDenseI32ArrayAttr({launch.threads, 1, 1}));
-  if (launch.ctasPerSm > 1)
-    function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
-                      builder.getI32IntegerAttr(launch.ctasPerSm));
-  function->setAttr("rho.target", builder.getStringAttr(launch.target));
-  constexpr uint64_t alignment = 16;
-  auto global = LLVM::GlobalOp::create(
-      builder, loc, LLVM::LLVMArrayType::get(builder.getI8Type(), 0), false,
-      LLVM::Linkage::External, launch.entry + "_shared", mlir::Attribute(), alignment, 3);
-  mlir::Block *entry = function.addEntryBlock(builder);
-  builder.setInsertionPointToStart(entry);
-  shared = LLVM::AddressOfOp::create(builder, loc, global);
-  thread = NVVM::ThreadIdXOp::create(builder, loc, builder.getI32Type());
-  lane = mod(thread, 32);
-  warp = div(thread, 32);
-  body(entry->getArguments());
-  LLVM::ReturnOp::create(builder, loc, mlir::ValueRange());
-  return module;
-}
-
-KvKernel::Value KvKernel::addF(Value a, Value b) {
-  return arith::AddFOp::create(builder, loc, a, b);
-}
-KvKernel::Value KvKernel::mulF(Value a, Value b) {
-  return arith::MulFOp::create(builder, loc, a, b);
-}
 KvKernel::Value KvKernel::fma(Value a, Value b, Value c) {
   return LLVM::FMAOp::create(builder, loc, a, b, c);
 }
@@ -69,14 +31,6 @@ KvKernel::Value KvKernel::rounded(Value number, dsl::ElementType type) {
   Value bits = assembly(builder.getI16Type(), {number}, text, "=h,f");
   return arith::BitcastOp::create(builder, loc, halfType(type), bits);
 }
-KvKernel::Value KvKernel::assembly(mlir::Type type, mlir::ValueRange operands,
-                                   const std::string &text, const char *constraints) {
-  return LLVM::InlineAsmOp::create(builder, loc, mlir::TypeRange{type}, operands, text, constraints,
-                                   /*has_side_effects=*/false, /*is_align_stack=*/false,
-                                   LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(),
-                                   mlir::ArrayAttr())
-      .getResult(0);
-}
 // One instruction; of two roundings that are put together ptxas makes three.
 KvKernel::Value KvKernel::pair(Value low, Value high, dsl::ElementType type) {
   std::string text = "cvt.rn." + std::string(type.name()) + "x2.f32 $0, $1, $2;";
@@ -85,17 +39,6 @@ KvKernel::Value KvKernel::pair(Value low, Value high, dsl::ElementType type) {
 KvKernel::Value KvKernel::shuffle(Value value, Value from, NVVM::ShflKind kind) {
   return NVVM::ShflOp::create(builder, loc, value.getType(), i32(-1), value, from, i32(31), kind,
                               mlir::UnitAttr());
-}
-
-llvm::SmallVector<KvKernel::Value> KvKernel::either(Value condition, mlir::TypeRange types,
-                                                    const Branch &then, const Branch &otherwise) {
-  auto chosen = mlir::scf::IfOp::create(builder, loc, types, condition, /*withElseRegion=*/true);
-  mlir::OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(&chosen.getThenRegion().front());
-  mlir::scf::YieldOp::create(builder, loc, then());
-  builder.setInsertionPointToStart(&chosen.getElseRegion().front());
-  mlir::scf::YieldOp::create(builder, loc, otherwise());
-  return chosen.getResults();
 }
 
 KvKernel::Move KvKernel::moveOf(const KvTensor &tensor, mlir::ValueRange parameters) {

@@ -15,7 +15,7 @@ namespace {
 
 class QuantizeKernel final : public KvKernel {
 public:
-  QuantizeKernel(mlir::MLIRContext &context, const KvLaunch &launch, const KvTensor &tensor)
+  QuantizeKernel(mlir::MLIRContext &context, const PlainLaunch &launch, const KvTensor &tensor)
       : KvKernel(context, launch), tensor(tensor), format(tensor.format), doubles(builder, loc),
         product(dsl::isProduct(tensor.format)) {}
 
@@ -56,14 +56,13 @@ private:
       return encodeElements(first, tokens, before);
     int index = format.encodeOrder[position];
     int64_t group = tensor.component(index).group;
-    scalars.loop(i32(0), i32(tokens / group), i32(1), {}, [&](Value g, mlir::ValueRange) {
+    scalars.forEach(i32(0), i32(tokens / group), i32(1), [&](Value g) {
       Value begin = add(first, mul(g, group));
       Known known = before;
       auto at = static_cast<size_t>(index);
       known.codes[at] = encodeComponent(index, begin, group, known.numbers);
       known.numbers[at] = doubles.decode(tensor.component(index).type, known.codes[at]);
       encodeFrom(position + 1, begin, group, known);
-      return llvm::SmallVector<Value>();
     });
   }
 
@@ -112,17 +111,15 @@ private:
   // A step at a time through shared memory: [token][channel].
   void encodeElements(Value first, int64_t tokens, const Known &known) {
     const int64_t dim = tensor.shape.headDim, bytes = tensor.componentBytes(0);
-    scalars.loop(i32(0), i32(tokens / tensor.step), i32(1), {}, [&](Value s, mlir::ValueRange) {
+    scalars.forEach(i32(0), i32(tokens / tensor.step), i32(1), [&](Value s) {
       Value begin = add(first, mul(s, tensor.step));
-      scalars.loop(i32(0), i32(tensor.step), i32(1), {}, [&](Value token, mlir::ValueRange) {
+      scalars.forEach(i32(0), i32(tensor.step), i32(1), [&](Value token) {
         Value code = stored(encodeElement(numberAt(add(begin, token)), known));
         storeCode(code, sharedAt(mul(add(mul(token, dim), thread), bytes)), bytes);
-        return llvm::SmallVector<Value>();
       });
       barrier();
       packStep(div(begin, tensor.step));
       barrier();
-      return llvm::SmallVector<Value>();
     });
   }
 
@@ -158,22 +155,20 @@ private:
   void packStep(Value step) {
     auto unitRegisters = static_cast<int64_t>(tensor.decode.registers());
     int64_t words = tensor.decode.program.words();
-    scalars.loop(thread, i32(32 * tensor.units()), i32(tensor.shape.headDim), {},
-                 [&](Value i, mlir::ValueRange) {
-                   Value own = mod(i, 32), unit = div(i, 32);
-                   std::vector<Value> made(static_cast<size_t>(words));
-                   for (int64_t r = 0; r < unitRegisters; ++r)
-                     for (int64_t half = 0; half < 2; ++half)
-                       addCode(made, r, half, codeAt(add(mul(unit, unitRegisters), r), half, own));
-                   for (int64_t w = 0; w < words; ++w) {
-                     Value word = add(mul(unit, words), w);
-                     Value piece = add(mul(div(word, 4), 32), own);
-                     Value at = add(mul(piece, 16), mul(mod(word, 4), 4));
-                     at = add(at, mul(step, tensor.stepBytes()));
-                     store(made[static_cast<size_t>(w)], globalAt(move.page, widen(at)), 4);
-                   }
-                   return llvm::SmallVector<Value>();
-                 });
+    scalars.forEach(thread, i32(32 * tensor.units()), i32(tensor.shape.headDim), [&](Value i) {
+      Value own = mod(i, 32), unit = div(i, 32);
+      std::vector<Value> made(static_cast<size_t>(words));
+      for (int64_t r = 0; r < unitRegisters; ++r)
+        for (int64_t half = 0; half < 2; ++half)
+          addCode(made, r, half, codeAt(add(mul(unit, unitRegisters), r), half, own));
+      for (int64_t w = 0; w < words; ++w) {
+        Value word = add(mul(unit, words), w);
+        Value piece = add(mul(div(word, 4), 32), own);
+        Value at = add(mul(piece, 16), mul(mod(word, 4), 4));
+        at = add(at, mul(step, tensor.stepBytes()));
+        store(made[static_cast<size_t>(w)], globalAt(move.page, widen(at)), 4);
+      }
+    });
   }
 
   // The code of KvTensor::place.
@@ -217,7 +212,7 @@ private:
 
 Result<KernelImage> compileKvQuantize(const KvTensor &tensor, const std::string &target) {
   int64_t shared = tensor.step * tensor.shape.headDim * tensor.componentBytes(0);
-  return compileKvKernel<QuantizeKernel>(
+  return compilePlainKernel<QuantizeKernel>(
       {"kv_quantize", target, static_cast<int>(tensor.shape.headDim), shared}, tensor);
 }
 

@@ -33,7 +33,8 @@ public:
 protected:
   static constexpr float infinityF32 = std::numeric_limits<float>::infinity();
 
-  KvSums(mlir::MLIRContext &context, const KvLaunch &launch, const KvLayout &layout, int64_t stages)
+  KvSums(mlir::MLIRContext &context, const PlainLaunch &launch, const KvLayout &layout,
+         int64_t stages)
       : KvKernel(context, launch), layout(layout), shape(layout.shape), stages(stages) {}
   ~KvSums() = default;
 

@@ -44,6 +44,13 @@ struct ScalarBuilder {
     return result.getResults();
   }
 
+  void forEach(Value first, Value last, Value step, const std::function<void(Value i)> &body) {
+    loop(first, last, step, {}, [&](Value i, mlir::ValueRange) {
+      body(i);
+      return llvm::SmallVector<Value>();
+    });
+  }
+
   // While `holds` says so of the carried values; `body` returns the next ones.
   mlir::ValueRange
   loopWhile(mlir::ValueRange inits, const std::function<Value(mlir::ValueRange carried)> &holds,

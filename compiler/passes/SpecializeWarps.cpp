@@ -283,11 +283,10 @@ private:
   // announced.
   void startAhead(const Loop &of, const mlir::IRMapping &head, Value first, Value ahead,
                   unsigned copies) {
-    loop(i32(0), ahead, i32(1), {}, [&](Value i, mlir::ValueRange) {
+    forEach(i32(0), ahead, i32(1), [&](Value i) {
       if ((copies & weightCopies) != 0)
         tile::BarrierExpectOp::create(builder, loc, barriers, i, of.stageBytes);
       cloneProduce(builder, of.pipeline, head, add(first, i), i, copies);
-      return llvm::SmallVector<Value>{};
     });
   }
 
