@@ -21,14 +21,14 @@ int main(int argc, char **argv) { // NOLINT(bugprone-exception-escape)
   const std::vector<int64_t> batches{1, 64};
   std::vector<rho::Gemm> gemms = get(engine.compileShared(module, "", what.n, what.k, batches));
   rho::Buffer weight = get(file.pack(argv[2], gemms[0]));
+  rho::InputTransform transform = get(file.inputTransform(argv[2], engine));
   for (const rho::Gemm &gemm : gemms) {
     const int64_t m = gemm.shape().m;
     std::vector<float> x(m * what.k, 1), y(m * what.n);
-    get(file.transformInputs(argv[2], x.data(), m, what.k));
     rho::Buffer input = get(engine.device().allocate(m * what.k * 4));
     rho::Buffer output = get(engine.device().allocate(m * what.n * 4));
     rho::Buffer workspace = get(engine.device().allocate(gemm.workspaceBytes()));
-    rho::Activations codes = get(gemm.makeActivations());
+    rho::Activations codes = get(gemm.makeActivations(transform));
     get(input.write(x.data(), input.bytes()));
     get(gemm.quantizeActivations(codes, input.address(), rho::ScalarType::F32, what.k));
     get(gemm.launch(weight, codes, output.address(), workspace));

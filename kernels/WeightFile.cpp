@@ -1,12 +1,9 @@
 #include "kernels/WeightFile.h"
 
-#include "dsl/Numbers.h"
+#include "kernels/quantize/InputSteps.h"
 #include "kernels/quantize/QuantizedFile.h"
 #include "kernels/quantize/StoredTransform.h"
 #include "runtime/Handles.h"
-
-#include <algorithm>
-#include <limits>
 
 namespace rho {
 
@@ -21,13 +18,15 @@ struct Stored {
   kernels::LayerTransform transform;
 };
 Result<Stored> readStored(const kernels::SafetensorsFile &file, const std::string &name) {
-  Result<kernels::QuantizedShape> shape = kernels::quantizedShape(file, name);
-  if (!shape)
-    return std::move(shape.error());
-  Result<kernels::LayerTransform> transform = kernels::readTransform(file, name);
-  if (!transform)
-    return std::move(transform.error());
-  return Stored{std::move(*shape), std::move(*transform)};
+  return onHost(std::to_string(file.size()), [&]() -> Result<Stored> {
+    Result<kernels::QuantizedShape> shape = kernels::quantizedShape(file, name);
+    if (!shape)
+      return std::move(shape.error());
+    Result<kernels::LayerTransform> transform = kernels::readTransform(file, name);
+    if (!transform)
+      return std::move(transform.error());
+    return Stored{std::move(*shape), std::move(*transform)};
+  });
 }
 
 } // namespace
@@ -76,36 +75,14 @@ Result<Buffer> WeightFile::pack(std::string_view name, const Gemm &gemm) const {
   });
 }
 
-Status WeightFile::transformInputs(std::string_view name, float *x, int64_t m,
-                                   int64_t stride) const {
+Result<InputTransform> WeightFile::inputTransform(std::string_view name,
+                                                  const Engine &engine) const {
   if (Status valid = checkHandle(*this, "weight file"); !valid)
-    return valid;
+    return valid.error();
   Result<Stored> stored = readStored(pimpl->file, std::string(name));
   if (!stored)
-    return std::move(stored.error());
-  const auto &[shape, transform] = *stored;
-  if (!x)
-    return makeError(DiagId::null_pointer, {"x"});
-  const int64_t k = shape.k;
-  if (Status fits = checkStride(stride, k); !fits)
-    return fits;
-  if (m < 0)
-    return makeError(DiagId::bad_matrix,
-                     {std::to_string(m), std::to_string(k), std::to_string(stride), ""});
-  if (transform.isIdentity() || m == 0)
-    return Done{};
-  const std::string bytes = dsl::printNumber(static_cast<double>(m) * static_cast<double>(k) * 4);
-  if (m > std::numeric_limits<int64_t>::max() / 4 / stride)
-    return makeError(DiagId::out_of_memory, {bytes, "the host"});
-  return onHost(bytes, [&]() -> Status {
-    Result<kernels::Matrix> inputs = kernels::transformActivation(
-        kernels::matrixOf({x, dsl::MatrixView::Type::F32, m, k, stride}), transform);
-    if (!inputs)
-      return std::move(inputs.error());
-    for (int64_t row = 0; row < m; ++row)
-      std::copy_n(inputs->row(row), k, x + row * stride);
-    return Done{};
-  });
+    return stored.error();
+  return InputTransform::create(engine, stored->shape.k, kernels::inputSteps(stored->transform));
 }
 
 } // namespace rho

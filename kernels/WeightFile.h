@@ -3,7 +3,7 @@
 // layout of the files.
 #pragma once
 
-#include "runtime/Rho.h"
+#include "runtime/InputTransform.h"
 
 #include <memory>
 #include <string>
@@ -28,18 +28,17 @@ public:
     // Module::parse.
     std::string declarations;
     int64_t n = 0, k = 0;
-    bool transformsInputs = false; // see transformInputs()
+    bool transformsInputs = false; // see inputTransform()
   };
   // Errors of this and what follows: not_quantized for a name that is none of names(),
-  // quantized_file_invalid.
+  // quantized_file_invalid, out_of_memory.
   Result<Weight> describe(std::string_view name) const;
   // The codes of a weight, packed for a gemm whose weight has this format, n and k, in memory of
-  // its device. Other errors: layout_mismatch, pack_breaks_requirement.
+  // its device. Other errors: those of Gemm::packQuantized.
   Result<Buffer> pack(std::string_view name, const Gemm &gemm) const;
-  // What `--smooth`, `--permute` and `--rotate` ask of the inputs of the layer before they are
-  // quantized: rows of k numbers on the host, `stride` numbers apart, are changed in place. Nothing
-  // where !transformsInputs. Other errors: null_pointer, bad_matrix, bad_stride, out_of_memory.
-  Status transformInputs(std::string_view name, float *x, int64_t m, int64_t stride) const;
+  // What `--smooth`, `--permute` and `--rotate` ask of the inputs of the layer, for
+  // Gemm::makeActivations; without steps where !transformsInputs. Errors of InputTransform::create.
+  Result<InputTransform> inputTransform(std::string_view name, const Engine &engine) const;
   bool valid() const { return pimpl != nullptr; }
 
 private:

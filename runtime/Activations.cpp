@@ -1,6 +1,7 @@
 // Activations on the device: their buffers, what fills them, and whether they are a gemm's.
 #include "dsl/Expressions.h"
 #include "dsl/Numbers.h"
+#include "runtime/InputTransformImpl.h"
 #include "runtime/Kernel.h"
 #include "runtime/QuantizerSource.h"
 
@@ -102,6 +103,29 @@ Result<Activations> Gemm::makeActivations() const {
   return activations;
 }
 
+Result<Activations> Gemm::makeActivations(const InputTransform &transform) const {
+  if (Status valid = checkHandle(transform, "input transform"); !valid)
+    return valid.error();
+  Result<Activations> activations = makeActivations();
+  if (!activations)
+    return activations;
+  Activations::Impl &impl = activations->impl();
+  if (transform.impl().backend != impl.backend)
+    return makeError(DiagId::wrong_device, {"input transform"});
+  const int64_t k = impl.layout.k;
+  if (transform.k() != k)
+    return makeError(DiagId::transform_width,
+                     {"input transform of " + std::to_string(transform.k()),
+                      std::to_string(k) + " channels", "the same"});
+  Result<Buffer> transformed =
+      Device::allocateOn(impl.backend, impl.m * k * scalarBytes(ScalarType::F32));
+  if (!transformed)
+    return transformed.error();
+  impl.transformed = std::move(*transformed);
+  impl.transform = transform.pimpl;
+  return activations;
+}
+
 Result<Activations> Gemm::viewActivations(DevicePointer x) const {
   if (Status valid = checkHandle(*this, "gemm"); !valid)
     return valid.error();
@@ -172,16 +196,21 @@ Status Gemm::fixComponent(const Activations &out, std::string_view component,
   }
   const dsl::ElementType type = found->type;
   const uint32_t code = type.encode(*value);
-  // What multiplies numbers says nothing of them when it is 0.
+  // What multiplies or divides numbers says nothing of them when it is 0.
   const std::vector<dsl::ExprPtr> factors = dsl::factorsOf(impl.declared->value);
   const bool isFactor =
       std::any_of(factors.begin(), factors.end(), [&](const dsl::ExprPtr &factor) {
         return factor->kind == dsl::Expr::Kind::Component && factor->component == index;
       });
+  const bool isDivisor = dsl::anyWithin(*impl.declared->value, [&](const dsl::Expr &within) {
+    return within.kind == dsl::Expr::Kind::Binary && within.op == dsl::Expr::Op::Div &&
+           dsl::mentions(*within.operands[1], index);
+  });
+  const bool isPositive = isFactor || isDivisor;
   if (!(*value >= type.minFinite() && *value <= type.maxFinite()) ||
-      (isFactor && !(type.decode(code) > 0)))
+      (isPositive && !(type.decode(code) > 0)))
     return makeError(DiagId::bad_fixed_component,
-                     {dsl::printNumber(*value) + " is no " + (isFactor ? "positive " : "") +
+                     {dsl::printNumber(*value) + " is no " + (isPositive ? "positive " : "") +
                       "number of " + std::string(type.name()) + ", the type of '" + found->name +
                       "'"});
   if (!impl.quantized.empty())
@@ -207,7 +236,15 @@ Status Gemm::quantizeActivations(const Activations &out, DevicePointer x, Scalar
     return good;
   if (Status good = checkStride(stride, pimpl->shape.k); !good)
     return good;
-  return pimpl->prepared->quantizer->run(out.impl(), x, type, stride, stream);
+  const Activations::Impl &impl = out.impl();
+  if (impl.transform) {
+    const DevicePointer transformed = impl.transformed.address();
+    if (Status done = impl.transform->run(x, type, stride, impl.m, transformed, stream); !done)
+      return done;
+    return pimpl->prepared->quantizer->run(impl, transformed, ScalarType::F32, impl.layout.k,
+                                           stream);
+  }
+  return pimpl->prepared->quantizer->run(impl, x, type, stride, stream);
 }
 
 } // namespace rho

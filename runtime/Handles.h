@@ -5,6 +5,7 @@
 #include "dsl/Quantize.h"
 #include "runtime/Backend.h"
 #include "runtime/FloatEnvironment.h"
+#include "runtime/InputTransform.h"
 #include "runtime/Rho.h"
 #include "runtime/cache/Sha256.h"
 
@@ -57,6 +58,9 @@ struct Activations::Impl {
   std::vector<uint8_t> choice;   // Gemm::chooseParts: the part of each block; empty: by the numbers
   std::map<int, uint32_t> given; // Gemm::fixComponent: codes of components per tensor
   DevicePointer view = 0;        // Gemm::viewActivations: the caller's own codes instead of [0]
+  // Of inputs that are transformed before they are quantized: how, and where to, f32 [m][k].
+  std::shared_ptr<const InputTransform::Impl> transform;
+  Buffer transformed;
 
   const compiler::ActivationLayout &layoutOf(const compiler::StoredComponent &stored) const {
     return layout.parts.empty() ? layout : layout.parts[stored.part];
@@ -117,6 +121,18 @@ inline void clearCounters(Backend &backend, const Buffer &workspace, int64_t byt
   const std::vector<uint8_t> zeros(static_cast<size_t>(bytes));
   if (bytes > 0)
     (void)backend.write(workspace.address(), zeros.data(), bytes);
+}
+
+// Numbers of the host in a buffer of their own.
+template <class T> Result<Buffer> upload(const Device &device, const T &numbers) {
+  // A buffer has an address even where nothing is in it.
+  auto bytes = static_cast<int64_t>(std::span(numbers).size_bytes());
+  Result<Buffer> buffer = device.allocate(std::max<int64_t>(4, bytes));
+  if (!buffer)
+    return buffer;
+  if (Status written = buffer->write(numbers.data(), bytes); !written)
+    return written.error();
+  return buffer;
 }
 
 // Work of the host: what memory cannot hold is an error as well, and arithmetic is not the

@@ -64,9 +64,7 @@ Status makeKernels(Engine::Impl &engine, KvCache::Impl &cache) {
                     .problem = problem};
     if (tensors.size() > 1)
       wanted.label.name += ", " + tensors.back()->format.name;
-    wanted.misfit = [](const compiler::KernelImage &image) {
-      return image.isGemm() ? "it is the kernel of a gemm" : "";
-    };
+    wanted.misfit = misfitOfPlain;
     wanted.compile = [&](CompileReport &) { return compile(); };
     auto made = engine.kernel(wanted, cache.reports.emplace_back());
     if (!made)
@@ -89,17 +87,6 @@ Status makeKernels(Engine::Impl &engine, KvCache::Impl &cache) {
     made = make(cache.attend, "attend", {&keys, &values},
                 [&] { return compileKvAttend(cache.layout, target); });
   return made;
-}
-
-template <class T> Result<Buffer> upload(const Device &device, const T &numbers) {
-  // A buffer has an address even where nothing is in it.
-  auto bytes = static_cast<int64_t>(std::span(numbers).size_bytes());
-  Result<Buffer> buffer = device.allocate(std::max<int64_t>(4, bytes));
-  if (!buffer)
-    return buffer;
-  if (Status written = buffer->write(numbers.data(), bytes); !written)
-    return written.error();
-  return buffer;
 }
 
 Status checkOnce(const char *kind, const std::optional<KvJobs::Impl::Twice> &twice) {

@@ -32,7 +32,7 @@ install(EXPORT rho-targets NAMESPACE rho:: DESTINATION ${package})
 install(FILES ${CMAKE_BINARY_DIR}/rho-config.cmake ${CMAKE_BINARY_DIR}/rho-config-version.cmake
   DESTINATION ${package})
 # Installed headers name each other from where they are: a user may have a folder `dsl` or `runtime`.
-foreach(header runtime/Rho.h runtime/KvCache.h kernels/WeightFile.h dsl/Error.h dsl/Source.h dsl/Diagnostics.def)
+foreach(header runtime/Rho.h runtime/InputTransform.h runtime/KvCache.h kernels/WeightFile.h dsl/Error.h dsl/Source.h dsl/Diagnostics.def)
   get_filename_component(folder ${header} DIRECTORY)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${header})
   file(READ ${CMAKE_SOURCE_DIR}/${header} content)

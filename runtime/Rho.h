@@ -63,6 +63,7 @@ private:
 
 class Backend;
 class Device;
+class InputTransform; // runtime/InputTransform.h
 
 // Device memory, of its own and released with it, or a view of somebody else's. Move-only.
 class Buffer {
@@ -184,14 +185,18 @@ public:
   // packQuantized.
   Result<Buffer> packWeights(const void *host, ScalarType type, int64_t stride) const;
   // The same for codes that another quantizer chose, e.g. one of kernels/. The matrix is [n][k] in
-  // the weight's format. Errors: layout_mismatch, pack_breaks_requirement, pack_beyond_operand
-  // where this kernel's operands of f16 would be infinite, out_of_memory.
+  // the weight's format. Errors: layout_mismatch, out_of_memory, pack_breaks_requirement; of
+  // numbers that this kernel does not take, such as ones beyond operands of f16, those that begin
+  // with pack_.
   Result<Buffer> packQuantized(const dsl::QuantizedMatrix &weight) const;
   // Buffers for this gemm's activations, to be filled by quantizeActivations, and for those of
   // other gemms of the same m, k and activation format that lay them out alike (else
   // activations_mismatch): several layers that have the same input quantize it once. Errors:
   // out_of_memory.
   Result<Activations> makeActivations() const;
+  // The same for inputs that quantizeActivations transforms before it quantizes them, in launches
+  // of their own. Other errors: wrong_device, transform_width.
+  Result<Activations> makeActivations(const InputTransform &transform) const;
   // x [m][k] in device memory, used where it lies: for a gemm whose activation is plain f16 or
   // bf16, rows contiguous, k a multiple of 8, x 16-byte aligned. It must outlive the launches that
   // read it. Errors: activations_not_viewable, null_pointer, misaligned_pointer.
@@ -199,12 +204,14 @@ public:
   // Of a format with a partition: which part, by its index, stores each of the ceil(k / G) blocks
   // of k[G] from now on, whatever the numbers; none: the format's rules and the numbers say so
   // again. What was quantized before is of no use then. A synchronous copy to the device, for
-  // set-up; a graph keeps which of the two held when it was captured. Errors: bad_block_choice.
+  // set-up; a graph keeps which of the two held when it was captured. Errors: bad_block_choice,
+  // wrong_device, activations_mismatch.
   Status chooseParts(const Activations &out, std::span<const uint8_t> parts) const;
   // Of a format without parts: the number of a component per tensor from now on, rounded to its
   // type, whatever the numbers (static quantization); none: its rule says it again, from the
   // numbers of all rows. A synchronous copy to the device, for set-up; a graph keeps which of the
-  // two held when it was captured. Errors: bad_fixed_component, activations_mismatch.
+  // two held when it was captured. Errors: bad_fixed_component, wrong_device,
+  // activations_mismatch.
   Status fixComponent(const Activations &out, std::string_view component,
                       std::optional<double> value) const;
   // Quantizes x [m][k] in device memory into `out` on the stream: one NVRTC kernel. Emulated, and
@@ -218,7 +225,8 @@ public:
   // y [m][n] in outputType(), 16-byte aligned. `workspace` has workspaceBytes() bytes from
   // Device::allocate, which nothing but launches writes, of whichever gemms; it serves one at a
   // time. Errors: null_pointer, misaligned_pointer, buffer_too_small, wrong_device,
-  // buffers_overlap of y, workspace and weight, weight_mismatch, activations_mismatch.
+  // buffers_overlap of y, workspace, weight and viewed activations, weight_mismatch,
+  // activations_mismatch.
   Status launch(const Buffer &weight, const Activations &x, DevicePointer y,
                 const Buffer &workspace, Stream stream = nullptr) const;
   bool valid() const { return pimpl != nullptr; }
@@ -255,7 +263,7 @@ struct TuneReport {
 // Compiles gemms for one device through the memory and disk caches.
 class Engine {
 public:
-  // Errors: bad_cache_limit.
+  // Errors: bad_cache_limit, bad_cache_folder where its name has a NUL, or both folders are one.
   static Result<Engine> create(const Device &device, const EngineOptions &options = {});
   const Device &device() const;
   // `gemm` may be empty when the module declares exactly one. Errors: no_gemm, ambiguous_gemm,

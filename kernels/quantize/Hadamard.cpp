@@ -71,40 +71,42 @@ private:
 class SquareMatrix {
 public:
   explicit SquareMatrix(int64_t m) : m(m), entries(static_cast<size_t>(m * m)) {}
-  double &at(int64_t row, int64_t column) { return entries[static_cast<size_t>(row * m + column)]; }
-  std::vector<double> take() { return std::move(entries); }
+  void set(int64_t row, int64_t column, int entry) {
+    entries[static_cast<size_t>(row * m + column)] = static_cast<int8_t>(entry);
+  }
+  std::vector<int8_t> take() { return std::move(entries); }
 
 private:
   int64_t m;
-  std::vector<double> entries;
+  std::vector<int8_t> entries;
 };
 
 // I + S, S skew with a border of ones around the characters of differences.
-std::vector<double> firstPaley(const Field &field) {
+std::vector<int8_t> firstPaley(const Field &field) {
   int64_t m = field.size() + 1;
   SquareMatrix core(m);
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < m; ++j)
-      core.at(i, j) = i == j ? 1 : i == 0 ? 1 : j == 0 ? -1 : field.character(i - 1, j - 1);
+      core.set(i, j, i == j || i == 0 ? 1 : j == 0 ? -1 : field.character(i - 1, j - 1));
   return core.take();
 }
 
 // The symmetric conference matrix with 2 x 2 blocks in place of its entries.
-std::vector<double> secondPaley(const Field &field) {
+std::vector<int8_t> secondPaley(const Field &field) {
   int64_t half = field.size() + 1;
   SquareMatrix core(2 * half);
   for (int64_t i = 0; i < half; ++i)
     for (int64_t j = 0; j < half; ++j) {
       int sign = i == j ? 0 : i == 0 || j == 0 ? 1 : field.character(i - 1, j - 1);
-      core.at(2 * i, 2 * j) = sign == 0 ? 1 : sign;
-      core.at(2 * i, 2 * j + 1) = sign == 0 ? -1 : sign;
-      core.at(2 * i + 1, 2 * j) = sign == 0 ? -1 : sign;
-      core.at(2 * i + 1, 2 * j + 1) = sign == 0 ? -1 : -sign;
+      core.set(2 * i, 2 * j, sign == 0 ? 1 : sign);
+      core.set(2 * i, 2 * j + 1, sign == 0 ? -1 : sign);
+      core.set(2 * i + 1, 2 * j, sign == 0 ? -1 : sign);
+      core.set(2 * i + 1, 2 * j + 1, sign == 0 ? -1 : -sign);
     }
   return core.take();
 }
 
-std::optional<std::vector<double>> paley(int64_t m) {
+std::optional<std::vector<int8_t>> paley(int64_t m) {
   if (auto power = primePower(m - 1); power && (m - 1) % 4 == 3)
     return firstPaley(Field(*power));
   if (auto power = primePower(m / 2 - 1); power && (m / 2 - 1) % 4 == 1)
@@ -114,7 +116,7 @@ std::optional<std::vector<double>> paley(int64_t m) {
 
 } // namespace
 
-Hadamard::Core::Core(int64_t m, std::vector<double> given)
+Hadamard::Core::Core(int64_t m, std::vector<int8_t> given)
     : m(m), entries(std::move(given)), transposed(entries.size()) {
   for (int64_t row = 0; row < m; ++row)
     for (int64_t column = 0; column < m; ++column)
@@ -128,7 +130,7 @@ std::shared_ptr<const Hadamard::Core> Hadamard::coreOf(int64_t m) {
   std::lock_guard lock(mutex);
   auto [entry, isNew] = known.try_emplace(m);
   if (isNew) {
-    std::optional<std::vector<double>> entries = m == 1 ? std::vector<double>{1} : paley(m);
+    std::optional<std::vector<int8_t>> entries = m == 1 ? std::vector<int8_t>{1} : paley(m);
     if (entries)
       entry->second = std::make_shared<const Core>(m, std::move(*entries));
   }
@@ -150,16 +152,18 @@ Result<Hadamard> Hadamard::ofOrder(int64_t n) {
 int Hadamard::entry(int64_t row, int64_t column) const {
   const int64_t m = core->m;
   bool negative = std::popcount(static_cast<uint64_t>((row / m) & (column / m))) % 2 != 0;
-  auto sign = static_cast<int>(core->entries[static_cast<size_t>(row % m * m + column % m)]);
-  return negative ? -sign : sign;
+  const bool minus = core->entries[static_cast<size_t>(row % m * m + column % m)] < 0;
+  return negative == minus ? 1 : -1;
 }
 
-void Hadamard::doublings(std::span<double> x) const {
+std::vector<int8_t> Hadamard::coreEntries() const { return core->entries; }
+
+template <class Number> void Hadamard::doublings(std::span<Number> x) const {
   for (int64_t half = core->m; half < n; half *= 2)
     for (int64_t begin = 0; begin < n; begin += 2 * half) {
-      double *low = x.data() + begin, *high = low + half;
+      Number *low = x.data() + begin, *high = low + half;
       for (int64_t i = 0; i < half; ++i) {
-        double a = low[i], b = high[i];
+        const Number a = low[i], b = high[i];
         low[i] = a + b;
         high[i] = a - b;
       }
@@ -167,26 +171,29 @@ void Hadamard::doublings(std::span<double> x) const {
 }
 
 // `columns` are those of the matrix, one after the other: a loop without a carried sum.
-void Hadamard::cores(std::span<double> x, const std::vector<double> &columns) const {
+template <class Number>
+void Hadamard::cores(std::span<Number> x, const std::vector<int8_t> &columns) const {
   const int64_t m = core->m;
   if (m == 1)
     return;
-  std::vector<double> sums(static_cast<size_t>(m));
+  std::vector<Number> sums(static_cast<size_t>(m));
   for (int64_t begin = 0; begin < n; begin += m) {
-    double *part = x.data() + begin;
-    std::fill(sums.begin(), sums.end(), 0.0);
+    Number *part = x.data() + begin;
+    std::fill(sums.begin(), sums.end(), Number(0));
     for (int64_t column = 0; column < m; ++column)
       for (int64_t row = 0; row < m; ++row)
         sums[static_cast<size_t>(row)] +=
-            columns[static_cast<size_t>(column * m + row)] * part[column];
+            static_cast<Number>(columns[static_cast<size_t>(column * m + row)]) * part[column];
     std::copy(sums.begin(), sums.end(), part);
   }
 }
 
-void Hadamard::apply(std::span<double> x) const {
+template <class Number> void Hadamard::multiply(std::span<Number> x) const {
   cores(x, core->transposed);
   doublings(x);
 }
+void Hadamard::apply(std::span<double> x) const { multiply(x); }
+void Hadamard::apply(std::span<float> x) const { multiply(x); }
 
 void Hadamard::applyTransposed(std::span<double> x) const {
   cores(x, core->entries);

@@ -24,22 +24,27 @@ public:
   int64_t coreOrder() const { return core->m; }
   int entry(int64_t row, int64_t column) const;
 
+  // Those of the core, [m][m].
+  std::vector<int8_t> coreEntries() const;
+
   // x <- H x and x <- H^T x for a column of n numbers, n * (log2(n / m) + m) additions.
   void apply(std::span<double> x) const;
+  void apply(std::span<float> x) const;
   void applyTransposed(std::span<double> x) const;
 
 private:
   struct Core {
-    Core(int64_t m, std::vector<double> entries);
+    Core(int64_t m, std::vector<int8_t> entries);
     int64_t m;
-    std::vector<double> entries, transposed; // [m][m]
+    std::vector<int8_t> entries, transposed; // [m][m]
   };
   // Made once in a process, shared by all matrices; null where there is none.
   static std::shared_ptr<const Core> coreOf(int64_t m);
 
   Hadamard(int64_t n, std::shared_ptr<const Core> core) : n(n), core(std::move(core)) {}
-  void doublings(std::span<double> x) const;
-  void cores(std::span<double> x, const std::vector<double> &columns) const;
+  template <class Number> void multiply(std::span<Number> x) const;
+  template <class Number> void doublings(std::span<Number> x) const;
+  template <class Number> void cores(std::span<Number> x, const std::vector<int8_t> &columns) const;
 
   int64_t n;
   std::shared_ptr<const Core> core;

@@ -4,9 +4,9 @@ namespace rho::kernels {
 
 namespace {
 
-template <class Smooth>
+template <class Smooth, class Rotate>
 Result<Matrix> transformed(Matrix matrix, const LayerTransform &transform, const Smooth &smooth,
-                           unsigned threads) {
+                           const Rotate &rotate, unsigned threads) {
   if (transform.smoothing) {
     Result<Matrix> smoothed = smooth(matrix, *transform.smoothing);
     if (!smoothed)
@@ -20,19 +20,19 @@ Result<Matrix> transformed(Matrix matrix, const LayerTransform &transform, const
     matrix = std::move(*permuted);
   }
   if (transform.rotation)
-    return rotateInputs(matrix, *transform.rotation, threads);
+    return rotate(matrix, *transform.rotation, threads);
   return matrix;
 }
 
 } // namespace
 
 Result<Matrix> transformWeight(Matrix weight, const LayerTransform &transform, unsigned threads) {
-  return transformed(std::move(weight), transform, smoothWeight, threads);
+  return transformed(std::move(weight), transform, smoothWeight, rotateInputs, threads);
 }
 
 Result<Matrix> transformActivation(Matrix activation, const LayerTransform &transform,
                                    unsigned threads) {
-  return transformed(std::move(activation), transform, smoothActivation, threads);
+  return transformed(std::move(activation), transform, smoothActivation, rotateActivation, threads);
 }
 
 } // namespace rho::kernels

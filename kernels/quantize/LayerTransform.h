@@ -20,7 +20,8 @@ struct LayerTransform {
 // Errors: transform_width.
 Result<Matrix> transformWeight(Matrix weight, const LayerTransform &transform,
                                unsigned threads = 0);
-// What a runtime does to x before it quantizes x. Errors: transform_width.
+// What a runtime does to x before it quantizes x, bit for bit what rho::InputTransform makes of it.
+// Errors: transform_width.
 Result<Matrix> transformActivation(Matrix activation, const LayerTransform &transform,
                                    unsigned threads = 0);
 

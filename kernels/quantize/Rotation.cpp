@@ -16,6 +16,23 @@ Error wrongWidth(const Rotation &rotation, int64_t width) {
                     std::to_string(width) + " channels", "a multiple of it"});
 }
 
+template <class Number>
+Result<Matrix> rotated(const Matrix &matrix, const Rotation &rotation, unsigned threads) {
+  if (matrix.k % rotation.size() != 0)
+    return wrongWidth(rotation, matrix.k);
+  Matrix out = matrix;
+  dsl::parallel(matrix.rows, threads, [&](const auto &next) {
+    std::vector<Number> numbers(static_cast<size_t>(matrix.k));
+    for (int64_t row = next(); row < matrix.rows; row = next()) {
+      std::copy_n(matrix.row(row), matrix.k, numbers.begin());
+      rotation.apply(numbers);
+      std::transform(numbers.begin(), numbers.end(), out.row(row),
+                     [](Number value) { return static_cast<float>(value); });
+    }
+  });
+  return out;
+}
+
 } // namespace
 
 Rotation::Rotation(Hadamard given, std::optional<uint64_t> seed)
@@ -37,14 +54,16 @@ Result<Rotation> Rotation::ofSize(int64_t size, std::optional<uint64_t> seed) {
   return Rotation(std::move(*hadamard), seed);
 }
 
-void Rotation::apply(std::span<double> row) const {
+template <class Number> void Rotation::multiply(std::span<Number> row) const {
   for (size_t begin = 0; begin < row.size(); begin += factors.size()) {
-    std::span<double> x = row.subspan(begin, factors.size());
+    std::span<Number> x = row.subspan(begin, factors.size());
     for (size_t i = 0; i < factors.size(); ++i)
-      x[i] *= factors[i];
+      x[i] *= static_cast<Number>(factors[i]);
     hadamard.apply(x);
   }
 }
+void Rotation::apply(std::span<double> row) const { multiply(row); }
+void Rotation::apply(std::span<float> row) const { multiply(row); }
 
 void Rotation::undo(std::span<double> row) const {
   for (size_t begin = 0; begin < row.size(); begin += factors.size()) {
@@ -55,20 +74,13 @@ void Rotation::undo(std::span<double> row) const {
   }
 }
 
-Result<Matrix> rotateInputs(const Matrix &matrix, const Rotation &rotation, unsigned threads) {
-  if (matrix.k % rotation.size() != 0)
-    return wrongWidth(rotation, matrix.k);
-  Matrix out = matrix;
-  dsl::parallel(matrix.rows, threads, [&](const auto &next) {
-    std::vector<double> numbers(static_cast<size_t>(matrix.k));
-    for (int64_t row = next(); row < matrix.rows; row = next()) {
-      std::copy_n(matrix.row(row), matrix.k, numbers.begin());
-      rotation.apply(numbers);
-      std::transform(numbers.begin(), numbers.end(), out.row(row),
-                     [](double value) { return static_cast<float>(value); });
-    }
-  });
-  return out;
+Result<Matrix> rotateInputs(const Matrix &weight, const Rotation &rotation, unsigned threads) {
+  return rotated<double>(weight, rotation, threads);
+}
+
+Result<Matrix> rotateActivation(const Matrix &activation, const Rotation &rotation,
+                                unsigned threads) {
+  return rotated<float>(activation, rotation, threads);
 }
 
 Result<Matrix> rotateOutputs(const Matrix &weight, const Rotation &rotation, unsigned threads) {

@@ -19,20 +19,27 @@ public:
 
   int64_t size() const { return hadamard.order(); }
   std::optional<uint64_t> seed() const { return drawnFrom; }
-  void apply(std::span<double> row) const; // by Q
-  void undo(std::span<double> row) const;  // by Q^T
+  const Hadamard &matrix() const { return hadamard; }
+  const std::vector<double> &signedFactors() const { return factors; } // s / sqrt(size)
+  void apply(std::span<double> row) const;                             // by Q
+  void apply(std::span<float> row) const;
+  void undo(std::span<double> row) const; // by Q^T
 
 private:
   Rotation(Hadamard hadamard, std::optional<uint64_t> seed);
+  template <class Number> void multiply(std::span<Number> row) const;
 
   Hadamard hadamard;
   std::optional<uint64_t> drawnFrom;
   std::vector<double> factors; // s / sqrt(size)
 };
 
-// Along k, of activations and weight alike: x w^T stays. In double, rounded to f32 at the end.
-// Error transform_width for a k that is no multiple of the rotation's size.
-Result<Matrix> rotateInputs(const Matrix &matrix, const Rotation &rotation, unsigned threads = 0);
+// Along k, of activations and weight alike: x w^T stays. A weight in double, rounded to f32 at the
+// end; activations in f32, as runtime/InputTransform.h has it. Error transform_width for a k that
+// is no multiple of the rotation's size.
+Result<Matrix> rotateInputs(const Matrix &weight, const Rotation &rotation, unsigned threads = 0);
+Result<Matrix> rotateActivation(const Matrix &activation, const Rotation &rotation,
+                                unsigned threads = 0);
 // Along the rows of a weight: its outputs are those that the next layer takes when its inputs are
 // rotated. Error transform_width.
 Result<Matrix> rotateOutputs(const Matrix &weight, const Rotation &rotation, unsigned threads = 0);

@@ -75,7 +75,7 @@ Result<SmoothingSearch> searchSmoothing(const Matrix &weight, const Matrix &acti
       continue;
     if (options.rotation && w && x) {
       w = rotateInputs(*w, *options.rotation, options.threads);
-      x = rotateInputs(*x, *options.rotation, options.threads);
+      x = rotateActivation(*x, *options.rotation, options.threads);
     }
     if (!w)
       return w.error();

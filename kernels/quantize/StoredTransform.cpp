@@ -1,5 +1,7 @@
 #include "kernels/quantize/StoredTransform.h"
 
+#include "dsl/Numbers.h"
+
 #include "kernels/quantize/QuantizedFile.h"
 
 #include <algorithm>
@@ -67,7 +69,8 @@ public:
                        " channels, it has " + std::to_string(k));
       Result<Rotation> rotation = Rotation::ofSize(*size, seed);
       if (!rotation)
-        return rotation.error();
+        return invalid("the rotation of '" + name +
+                       "': " + rotation.error().diagnostics[0].message);
       transform.rotation = std::move(*rotation);
     }
     if (!rest.empty())

@@ -20,7 +20,7 @@ Status writeTransform(SafetensorsWriter &writer, const LayerTransform &transform
 
 // That of a matrix of the file, as it was written but for what smoothing does not store, the
 // exponent. Errors: not_quantized for a name that the file has no quantized matrix of,
-// quantized_file_invalid, no_hadamard_order.
+// quantized_file_invalid.
 Result<LayerTransform> readTransform(const SafetensorsFile &file, const std::string &name);
 
 } // namespace rho::kernels

@@ -275,21 +275,30 @@ private:
 } // namespace
 
 Result<int> benchCommand(const Options &options) {
-  if (options.has("--suite"))
+  constexpr const char *ofCaches[] = {"--batch", "--length",   "--shortest", "--heads",
+                                      "--page",  "--head-dim", "--parts"};
+  if (options.has("--suite")) {
+    for (const char *own : {"--kv", "--n", "--k"})
+      if (options.has(own))
+        return makeError(DiagId::option_conflict,
+                         {"--suite", own, "a suite has shapes of its own, --n-k replaces them"});
+    for (const char *own : ofCaches)
+      if (options.has(own))
+        return makeError(DiagId::option_conflict, {"--suite", own, "it is for caches only"});
     return suiteCommand(options);
+  }
   if (options.has("--kv")) {
     for (const char *own : {"--gemm", "--m", "--n", "--k", "--n-k", "--launch", "--one-weight",
-                            "--untuned", "--plot"})
+                            "--untuned", "--rotate", "--plot"})
       if (options.has(own))
         return makeError(DiagId::option_conflict,
                          {"--kv", own, "caches have no gemm, and no plan or plot of one"});
     return kvCommand(options);
   }
-  for (const char *own :
-       {"--batch", "--length", "--shortest", "--heads", "--head-dim", "--page", "--parts"})
+  for (const char *own : ofCaches)
     if (options.has(own))
       return makeError(DiagId::option_missing, {"--kv", std::string(own) + " is for caches only"});
-  for (const char *own : {"--n-k", "--launch", "--one-weight"})
+  for (const char *own : {"--n-k", "--launch", "--one-weight", "--rotate"})
     if (options.has(own))
       return makeError(DiagId::option_missing,
                        {"--suite", std::string(own) + " is for suites only"});

@@ -185,6 +185,8 @@ constexpr OptionSpec options[] = {
      "of the inputs when the layers run: what --smooth and --refine reckon with"},
     {"--rotate", Kind::Seed, "SEED", quantize, false,
      "rotate the inputs' channels by a random Hadamard matrix"},
+    {"--rotate", Kind::Seed, "SEED", bench, false,
+     "of suites: measure inputs that are rotated before they are quantized as well"},
     {"--smooth", Kind::Flag, "", quantize, false,
      "search factors of channels that move outliers of the inputs into the weights"},
     {"--permute", Kind::Count, "BLOCK", quantize, false,
@@ -274,11 +276,11 @@ std::string objection(const OptionSpec &spec, std::string_view value) {
     return "valid values are " + dsl::listed(value, known);
   }
   case Kind::Count:
-    return isCount(value, 1) ? "" : "a whole number of at least 1 is needed";
+    return isCount(value, 1) ? "" : "a whole number of at least 1 and below 2^63 is needed";
   case Kind::Counts:
     for (std::string_view part : dsl::split(value, ','))
       if (!isCount(part, 1))
-        return "whole numbers of at least 1 with commas between them are needed";
+        return "whole numbers of at least 1 and below 2^63 with commas between them are needed";
     return {};
   case Kind::Pairs:
     for (std::string_view part : dsl::split(value, ','))
@@ -287,11 +289,11 @@ std::string objection(const OptionSpec &spec, std::string_view value) {
                "needed";
     return {};
   case Kind::Seed:
-    return isCount(value, 0) ? "" : "a whole number of at least 0 is needed";
+    return isCount(value, 0) ? "" : "a whole number of at least 0 and below 2^63 is needed";
   case Kind::Bytes:
-    return parseByteCount(value)
-               ? ""
-               : "a whole number of at least 1 is needed, of bytes or with K, M or G";
+    return parseByteCount(value) ? ""
+                                 : "a whole number of at least 1 is needed, of bytes or with K, M "
+                                   "or G, below 2^63 bytes";
   }
   return {};
 }
@@ -313,8 +315,8 @@ std::span<const OptionSpec> optionTable() { return options; }
 static bool isSameFile(const std::string &a, const std::string &b) {
   std::error_code ignored;
   bool holds = std::filesystem::is_regular_file(a, ignored) || !std::filesystem::exists(a, ignored);
-  auto spelled = [&](const std::string &path) {
-    return std::filesystem::absolute(path, ignored).lexically_normal();
+  auto spelled = [&](const std::string &path) { // where a linked folder leads
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, ignored), ignored);
   };
   return holds && (spelled(a) == spelled(b) || std::filesystem::equivalent(a, b, ignored));
 }
@@ -535,14 +537,15 @@ std::string helpText(Command command) {
     if (spec.command == command)
       text = "rho " + std::string(spec.name) + " " + std::string(spec.usage) + "\n  " +
              std::string(spec.help) + "\n";
-  bool any = false;
+  bool any = false, changesCode = false;
   for (const OptionSpec &spec : options)
     if ((spec.commands & bit(command)) != 0) {
       text += any ? "" : "\n";
       text += helpOf(spec);
       any = true;
+      changesCode = changesCode || spec.changesCode;
     }
-  return any ? text + "\n  * the generated kernel can depend on it\n" : text;
+  return changesCode ? text + "\n  * the generated kernel can depend on it\n" : text;
 }
 
 } // namespace rho::tool

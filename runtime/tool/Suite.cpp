@@ -82,6 +82,8 @@ const std::vector<CsvColumn<FullRow>> &suiteColumns() {
       {"speedup_over_8bit", [](const Row &full) { return numberOrNone(full.overByte); }},
       {"over_floor", [](const Row &full) { return numberOrNone(full.overFloor); }},
       {"quantize_us", [](const Row &full) { return numberOrNone(full.row->quantize); }},
+      {"rotate_quantize_us",
+       [](const Row &full) { return numberOrNone(full.row->rotateAndQuantize); }},
       {"tile", [](const Row &full) { return full.row->tile; }},
       {"pipeline",
        [](const Row &full) { return gemmOnly(full, std::to_string(full.row->pipeline)); }},

@@ -27,9 +27,10 @@ struct SuiteRow {
   std::string launch; // "serial" or "dependent"; empty of libraries, which launch as they like
   GemmShape shape;    // m is 0 of the floor, which has no activations
   GpuTime time;
-  int64_t weightBytes = 0;        // as the kernel reads it: packed, scales included
-  std::optional<double> roofline; // microseconds, see rooflineMicroseconds
-  std::optional<double> quantize; // microseconds for x -> codes, a kernel of its own
+  int64_t weightBytes = 0;                 // as the kernel reads it: packed, scales included
+  std::optional<double> roofline;          // microseconds, see rooflineMicroseconds
+  std::optional<double> quantize;          // microseconds for x -> codes, a kernel of its own
+  std::optional<double> rotateAndQuantize; // the same of inputs that are rotated first
 
   // What is known of gemms.
   std::string tile; // "M x N x K" of a CTA

@@ -1,4 +1,5 @@
 #include "compiler/Parallel.h"
+#include "kernels/quantize/InputSteps.h"
 #include "runtime/Kernel.h"
 #include "runtime/tool/Bench.h"
 #include "runtime/tool/Files.h"
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <set>
 
 namespace rho::tool {
@@ -25,6 +27,8 @@ public:
 
   // With `oneWeight` each gemm once more, with one packed weight for all rows.
   Status compile(const std::vector<BenchGemm> &gemms, bool useTuned, bool oneWeight);
+  // From then on how long it takes to rotate inputs and quantize them is measured as well.
+  Status rotate(uint64_t seed);
   void openPeers();
   Status openFloor();
   // Everything at one weight's shape.
@@ -34,6 +38,8 @@ public:
   bool complete() const { return complaints.empty(); }
 
 private:
+  std::optional<double> timeQuantizer(const Gemm &gemm, const Activations &activations,
+                                      const TimingOperands::Input &input) const;
   Result<SuiteRow> measureGemm(const std::string &name, const Gemm &gemm);
   // Once for each number of bytes at each shape of the weight.
   void measureFloor(const WeightShape &shape, const WeightCopies &weight);
@@ -53,6 +59,7 @@ private:
     std::vector<Result<Gemm>> byShape; // [weight][m]
   };
   std::vector<Kernels> kernels;
+  std::map<int64_t, InputTransform> rotations; // by k
   SuiteResults found;
   std::set<std::string> complaints; // each is printed once
 };
@@ -100,6 +107,23 @@ Status Suite::compile(const std::vector<BenchGemm> &gemms, bool useTuned, bool o
   }
   printLine("compiled", std::to_string(total) + " kernels in " +
                             shortNumber(watch.milliseconds() / 1e3) + " s");
+  return Done{};
+}
+
+Status Suite::rotate(uint64_t seed) {
+  Result<Engine> engine = Engine::create(device);
+  if (!engine)
+    return engine.error();
+  for (const WeightShape &weight : weights) {
+    Result<kernels::Rotation> rotation = kernels::Rotation::ofSize(weight.k, seed);
+    if (!rotation)
+      return rotation.error();
+    Result<InputTransform> transform = InputTransform::create(
+        *engine, weight.k, kernels::inputSteps({.rotation = std::move(*rotation)}));
+    if (!transform)
+      return transform.error();
+    rotations.insert_or_assign(weight.k, std::move(*transform));
+  }
   return Done{};
 }
 
@@ -166,15 +190,24 @@ Result<SuiteRow> Suite::measureGemm(const std::string &name, const Gemm &gemm) {
   row.predicted = plan->predictedMicroseconds;
   row.mmaType = plan->mmaType;
   row.roofline = rooflineMicroseconds(device, row.shape, row.weightBytes, row.mmaType);
-  if (!dsl::isPlain(*gemm.impl().activation())) {
-    Result<GpuTime> quantize = timeOnGpu(device, 1, [&](int, Stream stream) {
-      return gemm.quantizeActivations(all->ready.activations, all->input.x, all->input.type,
-                                      row.shape.k, stream);
-    });
-    if (quantize) // else the host quantizes, which no graph captures; the gemm's own time stands
-      row.quantize = quantize->microseconds;
+  if (!dsl::isPlain(*gemm.impl().activation()))
+    row.quantize = timeQuantizer(gemm, all->ready.activations, all->input);
+  if (const auto rotation = rotations.find(shape.k); rotation != rotations.end()) {
+    Result<Activations> rotated = gemm.makeActivations(rotation->second);
+    if (!rotated)
+      return rotated.error();
+    row.rotateAndQuantize = timeQuantizer(gemm, *rotated, all->input);
   }
   return row;
+}
+
+// None where the host quantizes, which no graph captures.
+std::optional<double> Suite::timeQuantizer(const Gemm &gemm, const Activations &activations,
+                                           const TimingOperands::Input &input) const {
+  Result<GpuTime> time = timeOnGpu(device, 1, [&](int, Stream stream) {
+    return gemm.quantizeActivations(activations, input.x, input.type, gemm.shape().k, stream);
+  });
+  return time ? std::optional(time->microseconds) : std::nullopt;
 }
 
 void Suite::take(Result<SuiteRow> row, std::string &line) {
@@ -216,10 +249,6 @@ void Suite::measure(size_t index) {
 } // namespace
 
 Result<int> suiteCommand(const Options &options) {
-  for (const char *own : {"--n", "--k"})
-    if (options.has(own))
-      return makeError(DiagId::option_conflict,
-                       {"--suite", own, "a suite has shapes of its own, --n-k replaces them"});
   Result<GpuTask> task = openGpuTask(options, DiagId::suite_needs_gpu);
   if (!task)
     return task.error();
@@ -230,6 +259,9 @@ Result<int> suiteCommand(const Options &options) {
           suite.compile(task->gemms, !options.has("--untuned"), options.has("--one-weight"));
       !compiled)
     return compiled.error();
+  if (options.has("--rotate"))
+    if (Status rotated = suite.rotate(static_cast<uint64_t>(*options.count("--rotate"))); !rotated)
+      return rotated.error();
   suite.openPeers();
   if (Status opened = suite.openFloor(); !opened)
     return opened.error();

@@ -46,11 +46,12 @@ bool isCuda(const std::string &header) {
 bool isPublic(std::string_view path) {
   if (isBelow(path, "dsl") && path.ends_with(".h") && path.find('/', 4) == path.npos)
     return true;
-  constexpr std::array<std::string_view, 12> names = {
-      "compiler/Candidates.h", "compiler/Compiler.h", "compiler/Devices.h",
-      "compiler/ErrorBound.h", "compiler/Explain.h",  "compiler/KernelImage.h",
-      "compiler/KvCache.h",    "compiler/Layout.h",   "compiler/Plan.h",
-      "kernels/WeightFile.h",  "runtime/KvCache.h",   "runtime/Rho.h"};
+  constexpr std::array<std::string_view, 14> names = {
+      "compiler/Candidates.h",  "compiler/Compiler.h",  "compiler/Devices.h",
+      "compiler/ErrorBound.h",  "compiler/Explain.h",   "compiler/InputTransform.h",
+      "compiler/KernelImage.h", "compiler/KvCache.h",   "compiler/Layout.h",
+      "compiler/Plan.h",        "kernels/WeightFile.h", "runtime/InputTransform.h",
+      "runtime/KvCache.h",      "runtime/Rho.h"};
   return std::find(names.begin(), names.end(), path) != names.end();
 }
 

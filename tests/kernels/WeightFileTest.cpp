@@ -59,15 +59,11 @@ TEST_F(WeightFileTest, aWeightIsPackedAndLaunched) {
     const int64_t m = 3, stride = k + 8;
     Gemm gemm = must(engine.compile(module, "", {m, n, k}));
     Buffer weight = must(file.pack("a.w", gemm));
-    std::vector<float> x = syntheticActivation(m, stride, 2), original = x;
-    ASSERT_EQ(error(file.transformInputs("a.w", x.data(), m, stride)), "");
-    for (int64_t row = 0; row < m; ++row) // what is between rows is nobody's
-      for (int64_t column = k; column < stride; ++column)
-        EXPECT_EQ(x[static_cast<size_t>(row * stride + column)],
-                  original[static_cast<size_t>(row * stride + column)]);
+    const std::vector<float> x = syntheticActivation(m, stride, 2);
     Buffer input = must(device.allocate(m * stride * 4)), output = must(device.allocate(m * n * 4));
     Buffer workspace = must(device.allocate(gemm.workspaceBytes()));
-    Activations codes = must(gemm.makeActivations());
+    InputTransform transform = must(file.inputTransform("a.w", engine));
+    Activations codes = must(gemm.makeActivations(transform));
     ASSERT_TRUE(input.write(x.data(), input.bytes()));
     ASSERT_TRUE(gemm.quantizeActivations(codes, input.address(), ScalarType::F32, stride));
     ASSERT_EQ(error(gemm.launch(weight, codes, output.address(), workspace)), "");
@@ -79,7 +75,7 @@ TEST_F(WeightFileTest, aWeightIsPackedAndLaunched) {
       for (int64_t j = 0; j < n; ++j) {
         double exact = 0;
         for (int64_t at = 0; at < k; ++at)
-          exact += static_cast<double>(original[static_cast<size_t>(i * stride + at)]) *
+          exact += static_cast<double>(x[static_cast<size_t>(i * stride + at)]) *
                    w[static_cast<size_t>(j * k + at)];
         difference += std::pow(y[static_cast<size_t>(i * n + j)] - exact, 2);
         all += exact * exact;
@@ -97,16 +93,7 @@ TEST_F(WeightFileTest, whatIsAskedInVainIsRefused) {
   WeightFile file = must(WeightFile::open(path));
   const std::string none =
       "error: '" + path + "' holds no quantized matrix 'norm' [not_quantized]\n";
-  std::vector<float> x(k);
   EXPECT_EQ(error(file.describe("norm")), none);
-  EXPECT_EQ(error(file.transformInputs("norm", x.data(), 1, k)), none);
-  EXPECT_EQ(error(file.transformInputs("a.w", nullptr, 1, k)), "error: x is null [null_pointer]\n");
-  EXPECT_NE(error(file.transformInputs("a.w", x.data(), 1, k - 1)).find("[bad_stride]"),
-            std::string::npos);
-  WeightFile rotated = must(WeightFile::open(quantized({.rotate = 7})));
-  for (int64_t rows : {int64_t{1} << 57, int64_t{1} << 60, std::numeric_limits<int64_t>::max()})
-    EXPECT_NE(error(rotated.transformInputs("a.w", x.data(), rows, k)).find("[out_of_memory]"),
-              std::string::npos);
   EXPECT_EQ(error(file.pack("a.w", Gemm())),
             "error: empty gemm, it must come from a successful call [empty_handle]\n");
   EXPECT_EQ(error(WeightFile().describe("a.w")),
@@ -121,6 +108,8 @@ TEST_F(WeightFileTest, whatIsAskedInVainIsRefused) {
                                      "output: f32 }"));
   Gemm gemm = must(engine.compile(module, "", {1, n, k}));
   EXPECT_EQ(error(file.pack("norm", gemm)), none);
+  EXPECT_EQ(error(file.inputTransform("norm", engine)), none);
+  EXPECT_NE(error(file.inputTransform("a.w", Engine())).find("[empty_handle]"), std::string::npos);
   EXPECT_NE(error(file.pack("a.w", gemm)).find("[layout_mismatch]"), std::string::npos);
 }
 

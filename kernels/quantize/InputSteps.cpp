@@ -1,0 +1,17 @@
+#include "kernels/quantize/InputSteps.h"
+
+namespace rho::kernels {
+
+InputSteps inputSteps(const LayerTransform &transform) {
+  InputSteps steps;
+  if (transform.smoothing)
+    steps.divisors = transform.smoothing->factors;
+  if (transform.order)
+    steps.channels = {transform.order->channels.begin(), transform.order->channels.end()};
+  if (const std::optional<Rotation> &rotation = transform.rotation)
+    steps.rotation = {{rotation->signedFactors().begin(), rotation->signedFactors().end()},
+                      rotation->matrix().coreEntries()};
+  return steps;
+}
+
+} // namespace rho::kernels
