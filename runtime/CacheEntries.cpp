@@ -1,6 +1,7 @@
 #include "runtime/CacheEntries.h"
 
 #include "compiler/Compiler.h"
+#include "dsl/Findings.h"
 #include "dsl/Numbers.h"
 
 #include <array>
@@ -94,7 +95,14 @@ Result<CacheFolders> cacheFolders(const EngineOptions &options) {
       absolute = std::filesystem::absolute(*folder, error);
     if (!error)
       *folder = absolute.string();
+    if (folder->find('\0') != folder->npos)
+      return makeError(DiagId::bad_cache_folder,
+                       {dsl::shown(*folder), "no name of a folder has a NUL"});
   }
+  if (const std::string &kernels = folders.kernels.directory;
+      !kernels.empty() && kernels == folders.tuned.directory)
+    return makeError(DiagId::bad_cache_folder,
+                     {dsl::shown(kernels), "kernels and tuned plans have a folder each"});
   return folders;
 }
 

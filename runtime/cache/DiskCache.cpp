@@ -1,6 +1,7 @@
 #include "runtime/cache/DiskCache.h"
 
 #include "dsl/Error.h"
+#include "dsl/Findings.h"
 
 #include <algorithm>
 #include <atomic>
@@ -34,6 +35,19 @@ std::string stagingName(const std::string &key) {
   auto now = std::chrono::steady_clock::now().time_since_epoch().count();
   return key.substr(0, 16) + "-" + std::to_string(::getpid()) + "-" + std::to_string(now) + "-" +
          std::to_string(counter++);
+}
+
+// Others are not ours to remove.
+bool isStagingName(std::string_view name) {
+  constexpr size_t keyDigits = 16;
+  constexpr std::string_view hex = "0123456789abcdef", decimal = "0123456789";
+  const std::vector<std::string_view> parts = dsl::split(name, '-');
+  auto isOf = [](std::string_view text, std::string_view digits) {
+    return !text.empty() && text.find_first_not_of(digits) == text.npos;
+  };
+  return parts.size() == 4 && parts[0].size() == keyDigits && isOf(parts[0], hex) &&
+         std::all_of(parts.begin() + 1, parts.end(),
+                     [&](std::string_view part) { return isOf(part, decimal); });
 }
 
 void syncFolder(const std::string &path) {
@@ -126,10 +140,12 @@ bool DiskCache::store(const std::string &key, const Entry &entry, Warnings &warn
   if (!prepare(warnings))
     return false;
   std::string staged = settings.directory + "/" + stagingFolder + "/" + stagingName(key);
-  std::error_code ignored;
-  if (::mkdir(staged.c_str(), 0777) != 0 || !writeEntry(staged, key, entry)) {
+  const bool isMade = ::mkdir(staged.c_str(), 0777) == 0;
+  if (!isMade || !writeEntry(staged, key, entry)) {
     std::string reason = std::strerror(errno);
-    fs::remove_all(staged, ignored);
+    std::error_code ignored;
+    if (isMade)
+      fs::remove_all(staged, ignored);
     disableWrites(reason, warnings);
     return false;
   }
@@ -187,6 +203,8 @@ void DiskCache::removeLeftovers() {
   const std::string staging = settings.directory + "/" + stagingFolder;
   auto now = fs::file_time_type::clock::now();
   for (const std::string &name : namesIn(staging)) {
+    if (!isStagingName(name))
+      continue;
     std::error_code error;
     fs::path path = fs::path(staging) / name;
     auto written = fs::last_write_time(path, error);

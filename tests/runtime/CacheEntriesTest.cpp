@@ -61,6 +61,26 @@ TEST(CacheFoldersTest, OptionsThenTheEnvironment) {
   EXPECT_EQ(must(cacheFolders()).tuned.directory, "");
 }
 
+// The system would take the name up to the NUL for the folder's, and with it what lies there.
+TEST(CacheFoldersTest, ABadFolderIsAnError) {
+  auto error = [](const std::string &kernels, const std::string &tuned) {
+    EngineOptions options;
+    options.cacheDirectory = kernels;
+    options.tunedDirectory = tuned;
+    Result<CacheFolders> folders = cacheFolders(options);
+    return folders ? "" : folders.error().str();
+  };
+  const std::string nul = std::string("/a") + '\0' + "b";
+  for (const std::string &text :
+       {error(nul, ""), error("/a", nul), error('\0' + std::string("b"), "")})
+    EXPECT_NE(text.find("for a cache: no name of a folder has a NUL [bad_cache_folder]"),
+              std::string::npos)
+        << text;
+  EXPECT_EQ(error("/a", "/b"), "");
+  EXPECT_NE(error("/a", "/a").find("kernels and tuned plans have a folder each [bad_cache_folder]"),
+            std::string::npos);
+}
+
 TEST(CacheFoldersTest, ABadLimitIsAnError) {
   Variable set("RHO_CACHE_LIMIT", "much");
   EXPECT_EQ(cacheFolders().error().str(),

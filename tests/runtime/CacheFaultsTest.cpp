@@ -210,7 +210,7 @@ TEST_F(CacheFaultsTest, ThingsThatAreNoFilesDoNotBlock) {
 TEST_F(CacheFaultsTest, AKilledBuilderLeavesNothingInTheWay) {
   int pipes[2];
   ASSERT_EQ(::pipe(pipes), 0);
-  const std::string staged = options().directory + "/staging/half";
+  const std::string staged = options().directory + "/staging/0123456789abcdef-1-2-3";
   pid_t child = start([&] {
     DiskCache cache(options());
     Warnings warnings;

@@ -261,13 +261,29 @@ TEST_F(DiskCacheTest, AnEntryPastTheLimitByItselfStays) {
 }
 
 TEST_F(DiskCacheTest, LeftoversOfKilledProcessesGo) {
-  std::string staging = options().directory + "/staging";
-  fs::create_directories(staging + "/old");
-  fs::create_directories(staging + "/new");
-  fs::last_write_time(staging + "/old", fs::file_time_type::clock::now() - std::chrono::hours(2));
+  const std::string staging = options().directory + "/staging";
+  const std::string killed = staging + "/0123456789abcdef-12-345-6";
+  const auto longAgo = fs::file_time_type::clock::now() - std::chrono::hours(2);
+  // Somebody's own folder may have the name of ours.
+  const std::vector<std::string> others = {"old",
+                                           "site-1-2-3",
+                                           "0123456789abcdef-12-345",
+                                           "0123456789abcdef-12-345-6-7",
+                                           "0123456789ABCDEF-12-345-6",
+                                           "0123456789abcdef-12-x-6",
+                                           "0123456789abcdef--345-6"};
+  for (const std::string &other : others) {
+    fs::create_directories(staging + "/" + other);
+    fs::last_write_time(staging + "/" + other, longAgo);
+  }
+  fs::create_directories(killed);
+  fs::create_directories(staging + "/0123456789abcdef-12-345-7");
+  fs::last_write_time(killed, longAgo);
   publish();
-  EXPECT_FALSE(fs::exists(staging + "/old"));
-  EXPECT_TRUE(fs::exists(staging + "/new"));
+  EXPECT_FALSE(fs::exists(killed));
+  EXPECT_TRUE(fs::exists(staging + "/0123456789abcdef-12-345-7"));
+  for (const std::string &other : others)
+    EXPECT_TRUE(fs::exists(staging + "/" + other)) << other;
 }
 
 // The protocol of the engine: look, lock, look again, build, store. True: this one built it.
