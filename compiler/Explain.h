@@ -27,6 +27,7 @@ struct Alternative {
   Cost cost;
   bool winner = false;      // the planner's choice
   bool mayOverflow = false; // operands of f16, of weights that f16 holds
+  std::string distrust;     // why it would not be chosen if it were predicted to be the fastest
   // One line: what bounds the winner; what a loser is slower by and bound by, or why it is not
   // legal.
   std::string reason;

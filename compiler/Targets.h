@@ -20,7 +20,9 @@ std::span<const Target> targets(); // the oldest first
 bool isTarget(std::string_view name);
 // That of this name; for others one without any of these.
 const Target &targetOf(std::string_view name);
-// The targets whose matrix instructions take operands of a type, in words; empty: all.
+// Whether its matrix instructions take operands of a type.
+bool takesOperands(const Target &target, std::string_view mmaType);
+// The targets whose do, in words; empty: all.
 std::string targetsWith(std::string_view mmaType);
 
 } // namespace rho::compiler

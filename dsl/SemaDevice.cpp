@@ -82,10 +82,12 @@ private:
                  text.size() <= digits + 2 &&
                  std::all_of(text.begin() + 3, text.begin() + static_cast<ptrdiff_t>(digits) + 1,
                              [](char c) { return c >= '0' && c <= '9'; });
-    if (valid)
+    constexpr int oldest = 80; // has the instructions that kernels are made of
+    if (valid && std::stoi(text.substr(3)) >= oldest)
       device.target = text;
     else
-      error(DiagId::device_form, {"target", "an architecture such as sm_80"}, entry.valueSpan);
+      error(DiagId::device_form, {"target", "an architecture such as sm_80, or a newer one"},
+            entry.valueSpan);
   }
 
   // The number of an entry that has this unit.
@@ -172,6 +174,9 @@ private:
         need(name(static_cast<InstructionClass>(i)), "'throughput' of " + here());
     if (!missing.empty())
       error(DiagId::device_entry_missing, {device.name, join(missing)}, device.span);
+    else if (good && device.sharedPerCta > device.sharedPerSm)
+      error(DiagId::device_form, {"shared_per_cta", "at most shared_per_sm"},
+            seen.at(here() + " shared_per_cta"));
   }
 
   const ast::Device &syntax;

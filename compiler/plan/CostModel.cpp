@@ -14,7 +14,6 @@ namespace rho::compiler {
 
 namespace {
 
-using Class = dsl::InstructionClass;
 using Part = Cost::Part;
 
 // Of operands that are read again and again, the share that L2 has: all up to 0.7 of its size, none

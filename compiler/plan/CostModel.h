@@ -21,9 +21,12 @@ std::vector<int64_t> tileCosts(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                const Schedule &schedule, const Problem &problem,
                                const DeviceModel &device);
 
-// The same of activations in parts: each has its share of the k tiles and starts its own pipeline.
+// What predict() is of activations in parts: each has its share of the k tiles and starts its own
+// pipeline.
 Cost predictParts(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
                   const Problem &problem, const DeviceModel &device);
+
+// From a load's issue until its bytes are there.
 constexpr double memoryLatencyMicroseconds = 0.8;
 
 // Of wgmma kernels, whose warps have roles.

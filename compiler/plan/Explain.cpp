@@ -2,6 +2,7 @@
 
 #include "compiler/Targets.h"
 #include "compiler/plan/CostModel.h"
+#include "compiler/plan/ScheduleCandidates.h"
 
 #include <algorithm>
 #include <iomanip>
@@ -32,14 +33,6 @@ std::string boundBy(const Alternative &alternative) {
   return std::string(name(part)) + ", " + fixed(cost[part], cost[part] < 100 ? 1 : 0) + " us of it";
 }
 
-// Why the planner does not take what it predicts to be faster (see Plan.cpp).
-std::string notTrusted(Roles roles) {
-  if (roles == Roles::Gemv)
-    return "not trusted: on the CUDA cores products of floats, and CTAs that have an SM for "
-           "themselves, were slower than predicted wherever measured";
-  return "not trusted: none was faster than imfp where both were measured";
-}
-
 std::string reasonOf(const Alternative &loser, const Alternative &winner) {
   if (!loser.plan)
     return "not legal: " + loser.plan.error().diagnostics[0].message;
@@ -48,19 +41,21 @@ std::string reasonOf(const Alternative &loser, const Alternative &winner) {
     return "not trusted: scales of more than 8 bits without the weight's others may leave the "
            "range "
            "of f16";
-  if (ratio < 1)
-    return notTrusted(loser.roles);
+  if (ratio < 1 && !loser.distrust.empty())
+    return "not trusted: " + loser.distrust;
   return fixed(ratio, 2) + " times the winner's; bound by " + boundBy(loser);
 }
 
-Result<Alternative> alternativeOf(dsl::Gemm gemm, Scales scales, Roles roles, const Plan &chosen,
-                                  const DeviceModel &device, const SourceMap *sources) {
+Result<Alternative> alternativeOf(const dsl::Gemm &open, Scales scales, Roles roles,
+                                  const Plan &chosen, const DeviceModel &device,
+                                  const SourceMap *sources) {
   const Problem &problem = chosen.problem;
   bool winner = chosen.groupScales == scales && chosen.schedule.roles == roles;
+  dsl::Gemm gemm = open;
   gemm.schedule.scales = scales;
   gemm.schedule.roles = roles;
   Result<Plan> best = winner ? chosen : plan(gemm, problem, device, sources);
-  Alternative result{scales, roles, std::move(best), {}, winner, false, {}};
+  Alternative result{scales, roles, std::move(best), {}, winner, false, {}, {}};
   if (!result.plan)
     return result;
   Result<PlacedGemm> placed = place(gemm, scales, roles, device.target, sources);
@@ -68,6 +63,7 @@ Result<Alternative> alternativeOf(dsl::Gemm gemm, Scales scales, Roles roles, co
     return placed.error();
   result.cost = predict(gemm, *placed, result.plan->schedule, problem, device);
   result.mayOverflow = placed->mayOverflow;
+  result.distrust = whyNotTrusted(open, *placed, result.plan->schedule, device);
   return result;
 }
 

@@ -39,9 +39,9 @@ bool carriesBatch(const Geometry &g) {
 }
 
 RegisterShares divideRegisters(int64_t mathThreads, int64_t decodeThreads, int64_t ctasPerSm) {
-  constexpr int64_t loader = 24, decode = 80, largest = 240, perSm = 65536, unit = 8;
+  constexpr int64_t loader = 24, decode = 80, largest = 240, unit = 8;
   int64_t threads = mathThreads + decodeThreads + Geometry::warpgroup;
-  int64_t start = std::min(perSm / (threads * ctasPerSm) / unit * unit, largest);
+  int64_t start = std::min(registersPerSm / (threads * ctasPerSm) / unit * unit, largest);
   int64_t others = loader * Geometry::warpgroup + decode * decodeThreads;
   int64_t math = (start * threads - others) / mathThreads / unit * unit;
   return {start, loader, decode, std::min(math, largest)};

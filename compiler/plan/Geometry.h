@@ -9,6 +9,9 @@
 
 namespace rho::compiler {
 
+// 32-bit registers of an SM of every target.
+inline constexpr int64_t registersPerSm = 65536;
+
 // How a CTA tile is divided. The weight is operand A, the activation operand B: y^T = w x^T. Of
 // mma.sync each warp has instructions of 16 weight rows x 8 batch rows; of wgmma four warps share
 // one of 64 weight rows x tileM batch rows, of which each warp holds 16 x tileM. The fragments of a
@@ -40,6 +43,7 @@ struct Geometry {
   int sparseBits = 0;        // of a code, that only the stored blocks of a residual have
   bool hasRuns = false;      // of k, the threads of a quad in each chunk
 
+  static constexpr int64_t mostWarps = 16; // that multiply, of a CTA
   static constexpr int64_t smallestTileK = 64;
   static constexpr int64_t leastMmaRows = 8; // of the batch, that a matrix instruction has
 
@@ -225,8 +229,6 @@ std::optional<PieceRing> pieceRing(const dsl::Gemm &gemm, const PlacedGemm &plac
 int planeSection(const dsl::Gemm &gemm, size_t plane);
 // Where it is among the layout's; that of a component in spare bits is its host's.
 size_t sectionIndex(const dsl::Format &weight, int section);
-// The codes of plane `plane`, component `component`, in the piece of a residual; null: none there.
-const LayoutSection *partOfPiece(const ResidualLayout &residual, int component, size_t plane = 0);
 
 // Each component of the weight has a section of its own, at its index; the element's other dense
 // planes follow.

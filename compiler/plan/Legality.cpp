@@ -71,7 +71,7 @@ RegisterUse registerUse(const dsl::Gemm &gemm, const PlacedGemm &placed, const G
                         int pipeline, int64_t ctasPerSm) {
   int64_t needed = estimateRegisters(gemm, placed, g, pipeline);
   if (!g.specialized())
-    return {needed, std::min<int64_t>(registerLimit, 65536 / (g.threads() * ctasPerSm))};
+    return {needed, std::min<int64_t>(registerLimit, registersPerSm / (g.threads() * ctasPerSm))};
   RegisterShares shares = divideRegisters(g.mathThreads(), g.decodeThreads(), ctasPerSm);
   // One instruction must fit what threads start with, whatever they take later (ptxas, C7602).
   constexpr int64_t besidesSums = 26;
@@ -257,9 +257,12 @@ private:
       return ofWarps(str(s.warpsK) + " groups along k need a pipeline of a multiple of " +
                      str(s.warpsK) + " stages, at least " + str(stages));
     if (s.tileM > Geometry::mostBatch)
-      return ofTile("m", s.tileM, "a wgmma instruction has at most 256 batch rows");
+      return ofTile("m", s.tileM,
+                    "a wgmma instruction has at most " + str(Geometry::mostBatch) + " batch rows");
     if (g.activationRowBytes() % Geometry::swizzleBytes != 0)
-      return ofTile("k", s.tileK, "it must cover a multiple of 128 bytes of activations");
+      return ofTile("k", s.tileK,
+                    "it must cover a multiple of " + str(Geometry::swizzleBytes) +
+                        " bytes of activations");
     return std::nullopt;
   }
 
@@ -301,8 +304,8 @@ private:
       return ofWarps("those along m must be a power of two");
     if (!gemv && s.tileM / s.warpsM < Geometry::leastMmaRows)
       return ofWarps("each warp needs at least " + str(Geometry::leastMmaRows) + " batch rows");
-    if (s.warpsM * s.warpsN * s.warpsK > 16)
-      return ofWarps("a CTA has at most 16 warps");
+    if (s.warpsM * s.warpsN * s.warpsK > Geometry::mostWarps)
+      return ofWarps("a CTA has at most " + str(Geometry::mostWarps) + " warps");
     return std::nullopt;
   }
 

@@ -241,8 +241,6 @@ void append(LayoutSection section, int64_t alignment, std::vector<LayoutSection>
   sections.push_back(std::move(section));
 }
 
-constexpr int64_t sectionAlignment = 256, partAlignment = 16;
-
 } // namespace
 
 PieceParts piecePartsOf(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
@@ -309,13 +307,6 @@ ResidualLayout makeResidualLayout(const dsl::Gemm &gemm, const PlacedGemm &place
 }
 
 } // namespace
-
-const LayoutSection *partOfPiece(const ResidualLayout &residual, int component, size_t plane) {
-  for (const LayoutSection &part : residual.parts)
-    if (part.component == component && plane-- == 0)
-      return &part;
-  return nullptr;
-}
 
 WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
                               const Problem &problem) {

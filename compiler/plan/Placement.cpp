@@ -273,10 +273,10 @@ private:
     if (!isBareElement(*x.core) || !known)
       return ofActivation(DiagId::no_mma_for_activation,
                           {activation.name, result.mmaType, dsl::print(*x.core, activation)});
-    if (std::string targets = targetsWith(result.mmaType);
-        !targets.empty() && targets.find(target) == std::string::npos)
-      return ofActivation(DiagId::no_mma_on_target,
-                          {activation.name, result.mmaType, std::string(target), targets});
+    if (!takesOperands(targetOf(target), result.mmaType))
+      return ofActivation(
+          DiagId::no_mma_on_target,
+          {activation.name, result.mmaType, std::string(target), targetsWith(result.mmaType)});
     // Neither wgmma nor sm_120a has 4-bit integers (ptxas 13.0 makes its s4 instruction of bitwise
     // operations and two of s8): the same integers, widened.
     if (result.mmaType == "s4" && (roles != Roles::Uniform || !targetOf(target).hasS4))

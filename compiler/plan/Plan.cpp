@@ -30,12 +30,6 @@ std::vector<U> choices(const std::optional<T> &own, std::initializer_list<U> can
   return own ? std::vector<U>{static_cast<U>(*own)} : std::vector<U>(candidates);
 }
 
-// Whether a gemv may be chosen by prediction: products of floats are slower on CUDA cores wherever
-// measured, and CTAs that have an SM for themselves start one after the other.
-bool mayBeGemv(const PlacedGemm &placed, const Schedule &schedule) {
-  return placed.integerAccumulator && schedule.ctasPerSm > 1;
-}
-
 // "s4", of parts "s4+s8".
 std::string mmaTypes(const PlacedGemm &placed) {
   std::string text = placed.parts.empty() ? placed.mmaType : "";
@@ -195,7 +189,7 @@ private:
   }
 
   bool isWorthIt(const PlacedGemm &placed, const Schedule &schedule) const {
-    if (schedule.roles == Roles::Gemv && allRoles.size() > 1 && !mayBeGemv(placed, schedule))
+    if (!whyNotTrusted(gemm, placed, schedule, device).empty())
       return false;
     return gemm.schedule.tile || updatesPerTile(placed, schedule) <= unrollLimit;
   }
@@ -256,6 +250,10 @@ std::optional<Error> planError(const dsl::Gemm &gemm, const PlacedGemm &placed, 
   Result<DeviceModel> device = modelOfTarget(plan.target);
   if (!device)
     return device.error();
+  // Which device it is for the text does not say: the one that has most.
+  for (const dsl::Device &shipped : shippedDevices())
+    if (const DeviceModel model = modelOf(shipped); model.target == plan.target)
+      device->sharedPerCta = std::max(device->sharedPerCta, model.sharedPerCta);
   const Schedule &s = plan.schedule;
   if (!s.tileCosts.empty() && s.tileCosts.size() != placed.parts.size())
     return makeError(DiagId::bad_plan,
@@ -272,6 +270,16 @@ std::optional<Error> planError(const dsl::Gemm &gemm, const PlacedGemm &placed, 
   if (std::optional<Objection> why = objection(gemm, placed, plan.problem, plan.schedule, *device))
     return makeError(why->id, why->args);
   return std::nullopt;
+}
+
+Status checkPlan(const dsl::Gemm &gemm, const Plan &plan) {
+  Result<PlacedGemm> placed =
+      place(gemm, plan.groupScales, plan.schedule.roles, plan.target, nullptr);
+  if (!placed)
+    return placed.error();
+  if (std::optional<Error> error = planError(gemm, *placed, plan))
+    return *error;
+  return Done{};
 }
 
 } // namespace rho::compiler

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <iomanip>
+#include <set>
 
 namespace rho::compiler {
 
@@ -39,6 +40,128 @@ bool areSizes(std::initializer_list<int64_t> values) {
   return std::all_of(values.begin(), values.end(),
                      [](int64_t value) { return value >= 1 && value <= largestExtent; });
 }
+
+bool readCosts(const std::string &rest, Plan &plan) {
+  std::vector<int64_t> &costs = plan.schedule.tileCosts;
+  dsl::TextReader numbers(rest);
+  for (int64_t cost = 0; numbers >> cost;)
+    costs.push_back(cost);
+  return numbers.eof() && !costs.empty() && std::all_of(costs.begin(), costs.end(), [](int64_t c) {
+           return c >= 1 && c <= Schedule::largestCost;
+         });
+}
+
+bool readPredicted(const std::string &rest, Plan &plan) {
+  dsl::TextReader number(rest);
+  std::string unit;
+  return (number >> plan.predictedMicroseconds >> unit) && unit == "us";
+}
+
+bool readSplit(const std::string &rest, Plan &plan) {
+  int64_t &splitK = plan.schedule.splitK;
+  if (rest == "stream") {
+    splitK = dsl::ScheduleDecl::streamK;
+    return true;
+  }
+  return readNumbers(rest, "#", {&splitK}) && splitK >= 1;
+}
+
+bool readPipeline(const std::string &rest, Plan &plan) {
+  int64_t depth = 0;
+  const bool good =
+      readNumbers(rest, "#", {&depth}) && depth >= 2 && depth <= dsl::ScheduleDecl::mostStages;
+  plan.schedule.pipeline = static_cast<int>(depth);
+  return good;
+}
+
+bool readResident(const std::string &rest, Plan &plan) {
+  Schedule &s = plan.schedule;
+  return readNumbers(rest, "# at #", {&s.residentCtas, &s.ctasPerSm}) && s.ctasPerSm >= 1 &&
+         s.ctasPerSm <= Schedule::mostCtasPerSm && s.residentCtas >= 0 &&
+         s.residentCtas <= Schedule::mostResidentCtas;
+}
+
+// One of two words.
+bool readChoice(const std::string &rest, std::string_view no, std::string_view yes, bool &isYes) {
+  isYes = rest == yes;
+  return isYes || rest == no;
+}
+
+template <class T> bool readNamed(std::optional<T> named, T &value) {
+  value = named.value_or(value);
+  return named.has_value();
+}
+
+// The lines of a plan, each at most once and in any order.
+struct Field {
+  std::string_view key;
+  bool (*read)(const std::string &rest, Plan &plan);
+};
+constexpr Field fields[] = {
+    {"m",
+     [](const std::string &rest, Plan &plan) {
+       return readNumbers(rest, "#", {&plan.problem.m}) && areSizes({plan.problem.m});
+     }},
+    {"shape",
+     [](const std::string &rest, Plan &plan) {
+       Problem &p = plan.problem;
+       return readNumbers(rest, "n=# k=#", {&p.n, &p.k}) && areSizes({p.n, p.k});
+     }},
+    {"target",
+     [](const std::string &rest, Plan &plan) {
+       plan.target = rest;
+       return !rest.empty();
+     }},
+    {"mma",
+     [](const std::string &rest, Plan &plan) {
+       plan.mmaType = rest;
+       return true;
+     }},
+    {"scales", [](const std::string &rest,
+                  Plan &plan) { return readNamed(dsl::scalesNamed(rest), plan.groupScales); }},
+    {"tile",
+     [](const std::string &rest, Plan &plan) {
+       Schedule &s = plan.schedule;
+       return readNumbers(rest, "# x # x #", {&s.tileM, &s.tileN, &s.tileK}) &&
+              areSizes({s.tileM, s.tileN, s.tileK});
+     }},
+    {"warps",
+     [](const std::string &rest, Plan &plan) {
+       Schedule &s = plan.schedule;
+       return readNumbers(rest, "# x # x #", {&s.warpsM, &s.warpsN, &s.warpsK}) &&
+              areSizes({s.warpsM, s.warpsN, s.warpsK});
+     }},
+    {"pipeline", readPipeline},
+    {"split_k", readSplit},
+    {"sums",
+     [](const std::string &rest, Plan &plan) {
+       bool isBiased = false;
+       const bool good = readChoice(rest, "converted", "biased", isBiased);
+       plan.schedule.sums = isBiased ? Sums::Biased : Sums::Converted;
+       return good;
+     }},
+    {"roles", [](const std::string &rest,
+                 Plan &plan) { return readNamed(dsl::rolesNamed(rest), plan.schedule.roles); }},
+    {"cluster",
+     [](const std::string &rest, Plan &plan) {
+       Schedule &s = plan.schedule;
+       return readNumbers(rest, "# x #", {&s.clusterN, &s.clusterK}) && s.clusterN >= 1;
+     }},
+    {"launch",
+     [](const std::string &rest, Plan &plan) {
+       return readChoice(rest, "serial", "dependent", plan.schedule.dependent);
+     }},
+    {"resident", readResident},
+    {"packing",
+     [](const std::string &rest, Plan &plan) {
+       bool isPanels = false;
+       const bool good = readChoice(rest, "tiles", "panels", isPanels);
+       plan.schedule.packing = isPanels ? Packing::Panels : Packing::Tiles;
+       return good;
+     }},
+    {"predicted", readPredicted},
+    {"costs", readCosts},
+};
 
 } // namespace
 
@@ -83,84 +206,27 @@ Result<Plan> Plan::parse(std::string_view text) {
   Plan plan;
   plan.problem.m = 1;
   dsl::TextReader lines{std::string(text)};
-  bool shape = false, tile = false, warps = false, pipeline = false;
+  std::set<std::string> seen;
   for (std::string line; std::getline(lines, line);) {
     if (line.empty())
       continue;
-    size_t space = line.find(' ');
-    std::string key = line.substr(0, space);
-    std::string rest = space == std::string::npos ? "" : line.substr(space + 1);
-    Schedule &s = plan.schedule;
-    int64_t depth = 0;
-    bool good = true;
-    if (key == "m") {
-      good = readNumbers(rest, "#", {&plan.problem.m}) && areSizes({plan.problem.m});
-    } else if (key == "shape") {
-      good = shape = readNumbers(rest, "n=# k=#", {&plan.problem.n, &plan.problem.k}) &&
-                     areSizes({plan.problem.n, plan.problem.k});
-    } else if (key == "target") {
-      plan.target = rest;
-    } else if (key == "mma") {
-      plan.mmaType = rest;
-    } else if (key == "scales") {
-      std::optional<Scales> scales = dsl::scalesNamed(rest);
-      good = scales.has_value();
-      plan.groupScales = scales.value_or(plan.groupScales);
-    } else if (key == "tile") {
-      good = tile = readNumbers(rest, "# x # x #", {&s.tileM, &s.tileN, &s.tileK}) &&
-                    areSizes({s.tileM, s.tileN, s.tileK});
-    } else if (key == "warps") {
-      good = warps = readNumbers(rest, "# x # x #", {&s.warpsM, &s.warpsN, &s.warpsK}) &&
-                     areSizes({s.warpsM, s.warpsN, s.warpsK});
-    } else if (key == "pipeline") {
-      good = pipeline =
-          readNumbers(rest, "#", {&depth}) && depth >= 2 && depth <= dsl::ScheduleDecl::mostStages;
-      s.pipeline = static_cast<int>(depth);
-    } else if (key == "split_k") {
-      if (rest == "stream")
-        s.splitK = dsl::ScheduleDecl::streamK;
-      else
-        good = readNumbers(rest, "#", {&s.splitK}) && s.splitK >= 1;
-    } else if (key == "sums") {
-      good = rest == "converted" || rest == "biased";
-      s.sums = rest == "biased" ? Sums::Biased : Sums::Converted;
-    } else if (key == "roles") {
-      std::optional<dsl::ScheduleDecl::Roles> roles = dsl::rolesNamed(rest);
-      good = roles.has_value();
-      s.roles = roles.value_or(s.roles);
-    } else if (key == "cluster") {
-      good = readNumbers(rest, "# x #", {&s.clusterN, &s.clusterK}) && s.clusterN >= 1 &&
-             (s.clusterK == 1 || s.clusterK == s.splitK);
-    } else if (key == "launch") {
-      good = rest == "serial" || rest == "dependent";
-      s.dependent = rest == "dependent";
-    } else if (key == "resident") {
-      good = readNumbers(rest, "# at #", {&s.residentCtas, &s.ctasPerSm}) && s.ctasPerSm >= 1 &&
-             s.ctasPerSm <= Schedule::mostCtasPerSm && s.residentCtas >= 0 &&
-             s.residentCtas <= Schedule::mostResidentCtas;
-    } else if (key == "packing") {
-      good = rest == "tiles" || rest == "panels";
-      s.packing = rest == "panels" ? Packing::Panels : Packing::Tiles;
-    } else if (key == "predicted") {
-      dsl::TextReader number(rest);
-      std::string unit;
-      good = (number >> plan.predictedMicroseconds >> unit) && unit == "us";
-    } else if (key == "costs") {
-      dsl::TextReader numbers(rest);
-      for (int64_t cost = 0; numbers >> cost;)
-        s.tileCosts.push_back(cost);
-      good = numbers.eof() && !s.tileCosts.empty() &&
-             std::all_of(s.tileCosts.begin(), s.tileCosts.end(),
-                         [](int64_t cost) { return cost >= 1 && cost <= Schedule::largestCost; });
-    } else {
-      good = key == "place"; // follows from the others
-    }
-    if (!good)
+    const size_t space = line.find(' ');
+    const std::string key = line.substr(0, space);
+    if (key == "place") // follows from the others
+      continue;
+    const auto field = std::find_if(std::begin(fields), std::end(fields),
+                                    [&](const Field &each) { return each.key == key; });
+    const bool isNew = seen.insert(key).second;
+    if (field == std::end(fields) || !isNew ||
+        !field->read(space == std::string::npos ? "" : line.substr(space + 1), plan))
       return makeError(DiagId::bad_plan, {line});
   }
-  if (!shape || !tile || !warps || !pipeline || plan.target.empty())
-    return makeError(DiagId::bad_plan,
-                     {"its end: shape, target, tile, warps or pipeline is missing"});
+  for (const char *needed : {"shape", "target", "tile", "warps", "pipeline"})
+    if (!seen.contains(needed))
+      return makeError(DiagId::bad_plan, {std::string("its end: ") + needed + " is missing"});
+  if (const Schedule &s = plan.schedule; s.clusterK != 1 && s.clusterK != s.splitK)
+    return makeError(DiagId::bad_plan, {"cluster " + std::to_string(s.clusterN) + " x " +
+                                        std::to_string(s.clusterK)});
   return plan;
 }
 

@@ -111,12 +111,11 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
 std::vector<dsl::ScheduleDecl::Warps> allWarps(const dsl::Gemm &gemm, Roles roles) {
   if (gemm.schedule.warps)
     return {*gemm.schedule.warps};
-  constexpr int64_t most = 16;
   std::vector<dsl::ScheduleDecl::Warps> result;
   for (int64_t k : {1, 2, 4, 8, 16})
     for (int64_t m : {1, 2, 4})
       for (int64_t n : {4, 8, 16, 2, 12, 6, 10, 14, 1, 3, 5, 7, 9, 11, 13, 15})
-        if (m * n * k <= most && (roles == Roles::Uniform ? k : m) == 1)
+        if (m * n * k <= Geometry::mostWarps && (roles == Roles::Uniform ? k : m) == 1)
           result.push_back({m, n, k});
   return result;
 }
@@ -136,7 +135,7 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
     std::vector<dsl::ScheduleDecl::Warps> result;
     for (int64_t n : {1, 2, 4})
       for (int64_t k : {2, 4, 8, 16})
-        if (tile.n >= 16 * n && n * k >= 4 && n * k <= 16)
+        if (tile.n >= 16 * n && n * k >= 4 && n * k <= Geometry::mostWarps)
           result.push_back({1, n, k});
     return result;
   }
@@ -145,7 +144,7 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
     // 64 or 128 weight rows for each warpgroup; groups along k where sums are small. Three of them
     // never won but where partial sums are scaled. With more rows of the batch many groups have too
     // few registers to run ahead.
-    int64_t mostWarps = tile.m <= 32 ? 16 : 12;
+    int64_t mostWarps = tile.m <= 32 ? Geometry::mostWarps : 12;
     // Stored blocks that a warpgroup's instruction can have are not cut up for single warps.
     int64_t blockRows = placed.residual ? gemm.weight.residual->blocks.rows : 0;
     auto cutsBlocks = [&](int64_t n) {
@@ -344,7 +343,6 @@ bool tilesFitBlocks(const dsl::Gemm &gemm, const PlacedGemm &placed, Roles roles
   });
 }
 
-// Of ExCP none was faster than ImFP where both were measured.
 std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &device) {
   if (!gemm.schedule.roles && gemm.schedule.tile && gemm.schedule.tile->m < Geometry::leastMmaRows)
     return {Roles::Gemv}; // nothing else has such a tile
@@ -353,6 +351,22 @@ std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &devi
   if (!gemm.schedule.roles && targetOf(device.target).hasWgmma)
     return {Roles::Uniform, Roles::ImFP, Roles::Gemv};
   return {gemm.schedule.roles.value_or(Roles::Uniform)};
+}
+
+std::string whyNotTrusted(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
+                          const DeviceModel &device) {
+  const std::vector<Roles> considered = roleCandidates(gemm, device);
+  const bool isGemv = schedule.roles == Roles::Gemv;
+  if (std::find(considered.begin(), considered.end(), schedule.roles) == considered.end())
+    return isGemv ? "products on the CUDA cores were measured on Hopper alone"
+                  : "none was faster than imfp where both were measured";
+  if (!isGemv || considered.size() == 1)
+    return "";
+  if (!placed.integerAccumulator)
+    return "products of floats were slower on the CUDA cores wherever measured";
+  if (schedule.ctasPerSm == 1)
+    return "CTAs that have an SM for themselves start one after the other";
+  return "";
 }
 
 int64_t mostRowsAlike(int64_t m) {

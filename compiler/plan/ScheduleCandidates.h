@@ -3,6 +3,7 @@
 
 #include "compiler/plan/Placement.h"
 
+#include <string>
 #include <vector>
 
 namespace rho::compiler {
@@ -15,6 +16,10 @@ bool tilesFitBlocks(const dsl::Gemm &gemm, const PlacedGemm &placed,
 // others.
 std::vector<dsl::ScheduleDecl::Roles> roleCandidates(const dsl::Gemm &gemm,
                                                      const DeviceModel &device);
+
+// Why the planner does not choose a schedule that it predicts to be the fastest; empty: it may.
+std::string whyNotTrusted(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
+                          const DeviceModel &device);
 
 // Usual: what has been faster than the rest where that was measured. All: every number of warps and
 // stages beside what the user fixed.

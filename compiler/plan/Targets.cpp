@@ -26,10 +26,14 @@ const Target &targetOf(std::string_view name) {
   return other;
 }
 
+bool takesOperands(const Target &target, std::string_view mmaType) {
+  return mmaType == "e4m3" ? target.hasE4m3 : mmaType != "e2m1" || target.hasBlockScales;
+}
+
 std::string targetsWith(std::string_view mmaType) {
   std::string names;
   for (const Target &target : known)
-    if ((mmaType == "e4m3" && target.hasE4m3) || (mmaType == "e2m1" && target.hasBlockScales))
+    if (takesOperands(target, mmaType))
       names += (names.empty() ? "" : ", ") + std::string(target.name);
   return names;
 }

@@ -1,3 +1,4 @@
+#include "compiler/Devices.h"
 #include "dsl/Module.h"
 #include "runtime/tool/Report.h"
 #include "runtime/tool/Tool.h"
@@ -33,7 +34,7 @@ void printDeclarations(const std::string &path, const dsl::Module &module) {
     std::printf("%s: %s\n", path.c_str(), declared(gemm).c_str());
   for (const dsl::Device &device : module.devices)
     std::printf("%s: device %s: %s, kernels for %s\n", path.c_str(), device.name.c_str(),
-                device.product.c_str(), device.target.c_str());
+                device.product.c_str(), compiler::modelOf(device).target.c_str());
 }
 
 } // namespace

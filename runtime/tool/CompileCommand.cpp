@@ -22,6 +22,19 @@ std::optional<Stage> stageOf(std::string_view name) {
   return std::nullopt;
 }
 
+// Errors: bad_plan_file.
+Result<compiler::Plan> readPlan(const std::string &file, const dsl::Gemm &gemm) {
+  Result<std::string> text = readText(file);
+  if (!text)
+    return text.error();
+  Result<compiler::Plan> plan = compiler::Plan::parse(*text);
+  Status good =
+      !plan ? Status(plan.error()) : checkPlan(compiler::onTarget(gemm, plan->target).gemm, *plan);
+  if (!good)
+    return makeError(DiagId::bad_plan_file, {file, good.error().diagnostics[0].message});
+  return plan;
+}
+
 // The plan that --plan names, or the planner's own for --target and --m --n --k.
 Result<compiler::Plan> choosePlan(const Options &options, const dsl::Gemm &gemm,
                                   const SourceMap *sources) {
@@ -29,10 +42,7 @@ Result<compiler::Plan> choosePlan(const Options &options, const dsl::Gemm &gemm,
     for (const char *fixed : {"--m", "--n", "--k", "--target", "--device", "--launch"})
       if (options.has(fixed))
         return makeError(DiagId::option_conflict, {"--plan", fixed, "the plan says it already"});
-    Result<std::string> text = readText(options.text("--plan"));
-    if (!text)
-      return text.error();
-    return compiler::Plan::parse(*text);
+    return readPlan(options.text("--plan"), gemm);
   }
   Result<compiler::Problem> problem = plannedProblem(options);
   if (!problem)

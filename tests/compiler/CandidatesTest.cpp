@@ -1,5 +1,7 @@
 // Plans for measuring, and plans that come back from a measurement.
 #include "compiler/Candidates.h"
+#include "compiler/Explain.h"
+#include "compiler/OnTarget.h"
 
 #include "compiler/plan/Geometry.h"
 #include "dsl/Module.h"
@@ -72,6 +74,35 @@ TEST_F(CandidatesTest, smallTilesOfTheScheduleAreTaken) {
         ASSERT_TRUE(planned.ok()) << target << ": " << planned.error().str();
         EXPECT_EQ(planned->schedule.roles == dsl::ScheduleDecl::Roles::Gemv, m == 4);
       }
+}
+
+// A device may have more shared memory than the one that stands for its target: what is planned for
+// it is a plan from its text as well.
+TEST_F(CandidatesTest, whatIsPlannedForADeviceCanBeGenerated) {
+  for (const dsl::Device &shipped : shippedDevices())
+    for (int64_t m : {1, 64}) {
+      const DeviceModel model = modelOf(shipped);
+      const dsl::Gemm gemm = onTarget(module.gemms[0], model.target).gemm;
+      Result<Plan> planned = plan(gemm, {m, 4096, 4096}, model, nullptr);
+      ASSERT_TRUE(planned.ok()) << planned.error().str();
+      const Plan read = Plan::parse(planned->print()).value();
+      const Status good = checkPlan(gemm, read);
+      EXPECT_TRUE(good.ok()) << shipped.name << ": " << good.error().str();
+    }
+}
+
+TEST_F(CandidatesTest, whyTheFastestByPredictionIsNotChosen) {
+  auto reasonOfGemv = [&](const char *device) {
+    const DeviceModel model = modelOf(*shippedDevice(device));
+    const std::vector<Alternative> all =
+        explain(module.gemms[0], {1, 4096, 4096}, model, nullptr).value();
+    for (const Alternative &each : all)
+      if (each.roles == dsl::ScheduleDecl::Roles::Gemv && !each.winner)
+        return each.distrust;
+    return std::string("chosen");
+  };
+  EXPECT_EQ(reasonOfGemv("rtx_4090"), "products on the CUDA cores were measured on Hopper alone");
+  EXPECT_EQ(reasonOfGemv("a100_80g"), "products on the CUDA cores were measured on Hopper alone");
 }
 
 // Before sm_90 there is no instruction for it.

@@ -8,6 +8,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+#include <sstream>
+
 namespace rho::compiler {
 namespace {
 
@@ -70,8 +73,24 @@ TEST(Plan, RefusesTextThatIsNoPlan) {
   };
   EXPECT_EQ(message("tile 8 x 8"), "error: malformed plan at 'tile 8 x 8' [bad_plan]\n");
   EXPECT_EQ(message("target sm_80"),
-            "error: malformed plan at 'its end: shape, target, tile, warps "
-            "or pipeline is missing' [bad_plan]\n");
+            "error: malformed plan at 'its end: shape is missing' [bad_plan]\n");
+  EXPECT_EQ(message("pipeline 2\nm 1\npipeline 3\n"),
+            "error: malformed plan at 'pipeline 3' [bad_plan]\n");
+}
+
+// Lines stand in any order: which of them need each other is asked at the end.
+TEST(Plan, ParsesLinesInAnyOrder) {
+  Result<Plan> planned = planOf("gemm g { weight: int4 activation: f16 output: f16 schedule { "
+                                "split_k: 2 cluster: 1 x 2 } }",
+                                {16, 256, 4096}, "sm_90a");
+  ASSERT_TRUE(planned.ok()) << planned.error().str();
+  std::vector<std::string> lines;
+  std::istringstream text(planned->print());
+  for (std::string line; std::getline(text, line);)
+    lines.insert(lines.begin(), line + "\n");
+  Result<Plan> parsed = Plan::parse(std::accumulate(lines.begin(), lines.end(), std::string()));
+  ASSERT_TRUE(parsed.ok()) << parsed.error().str();
+  EXPECT_EQ(parsed->printForKernel(), planned->printForKernel());
 }
 
 // A plan from a text is held to the planner's rules.

@@ -8,6 +8,7 @@
 
 using namespace rho::test;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 namespace {
 
@@ -84,6 +85,8 @@ TEST(CompileTest, editedPlansAreHeldToTheRules) {
     text.replace(at, plan.find('\n', at) - at, line);
     ToolResult result = compile({gemm(), "--plan", put("edited.txt", text), "--emit", "ptx"});
     EXPECT_EQ(result.code, 1) << line;
+    EXPECT_THAT(result.err, StartsWith("error: plan '" + scratchFolder() + "edited.txt': "));
+    EXPECT_THAT(result.err, HasSubstr("[bad_plan_file]"));
     return result.err;
   };
   for (const auto &[key, line] : {std::pair{"tile", "tile 0 x 64 x 256"},

@@ -135,6 +135,31 @@ TEST(DevicesTest, aWarmL2IsFaster) {
             "figure [warm_without_l2]\n");
 }
 
+// A schedule for few rows has no plan at the others that the plot asks for.
+TEST(DevicesTest, aPlotHasTheRowsThatTheScheduleTakes) {
+  const char *text = "import \"rho:int4_g128\"\ngemm g { weight: int4_g128 activation: f16 "
+                     "output: f16 schedule { roles: gemv } }\n";
+  const std::string plot = scratchFolder() + "gemv.svg";
+  const ToolResult result = runTool({"explain", put("gemv.rho", text), "--m=1", "--n=256",
+                                     "--k=512", "--device", "h200", "--plot", plot});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(contentOf(plot), HasSubstr("gemv"));
+}
+
+// Its kernels are those of another GPU, which has less shared memory.
+TEST(DevicesTest, plansOfADeviceCompile) {
+  const ToolResult result =
+      runTool({"compile", gemmFile("int4_g128_f16"), "--m=16", "--n=4096", "--k=4096", "--device",
+               "b200", "--emit", "tile", "-o", scratchFolder() + "b200.mlir"});
+  EXPECT_EQ(result.code, 0) << result.err;
+}
+
+// What is generated, not what the GPU is.
+TEST(DevicesTest, aCheckNamesTheKernels) {
+  EXPECT_THAT(runTool({"check", shipped("kernels/devices/b200.rho")}).out,
+              HasSubstr("device b200: NVIDIA B200, kernels for sm_89\n"));
+}
+
 TEST(DevicesTest, mistakesAreErrors) {
   auto error = [](const std::string &device) {
     return runTool({"explain", gemmFile("int4_g128_f16"), "--m=1", "--n=64", "--k=64", "--device",
