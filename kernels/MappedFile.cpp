@@ -19,6 +19,8 @@ static Error unreadable(const std::string &path, const std::string &reason) {
 }
 
 Result<Mapping> mapFile(const std::string &path) {
+  if (path.find('\0') != path.npos)
+    return unreadable(path, "its name has a NUL");
   // Without O_NONBLOCK a named pipe would wait for a writer.
   Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0)

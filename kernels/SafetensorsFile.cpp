@@ -90,6 +90,11 @@ bool SafetensorsFile::joins(const std::string &path) const {
          });
 }
 
+bool SafetensorsFile::isAt(const std::string &path) const {
+  std::error_code missing;
+  return std::filesystem::equivalent(path, name, missing) || joins(path);
+}
+
 int64_t SafetensorsFile::size() const {
   int64_t bytes = 0;
   for (const Mapping &mapping : mappings)

@@ -21,6 +21,8 @@ public:
   size_t shards() const { return mappings.size(); }
   // Whether it is an index and a path leads to one of the files that it joins.
   bool joins(const std::string &path) const;
+  // Whether a path leads to it, or to one of the files that it joins.
+  bool isAt(const std::string &path) const;
   // In the order of their data, one shard after the other.
   const std::vector<TensorEntry> &tensors() const { return order; }
   const Metadata &metadata() const { return texts; }

@@ -105,7 +105,6 @@ public:
                 cache::Warnings &warnings) = 0;
 };
 
-Result<std::shared_ptr<Backend>> makeEmulatedBackend(std::string_view target);
 // Errors: unknown_target, bad_device_model.
 Result<std::shared_ptr<Backend>> makeEmulatedBackend(compiler::DeviceModel model);
 

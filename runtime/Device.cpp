@@ -1,4 +1,6 @@
 #include "compiler/Devices.h"
+#include "compiler/Targets.h"
+#include "dsl/Findings.h"
 #include "runtime/Handles.h"
 #include "runtime/cuda/CudaBackend.h"
 
@@ -58,12 +60,14 @@ Result<Device> Device::cuda(int ordinal) {
 Result<Device> Device::emulated(std::string_view name) {
   if (const dsl::Device *shipped = compiler::shippedDevice(name))
     return emulated(compiler::modelOf(*shipped));
-  Result<std::shared_ptr<Backend>> backend = makeEmulatedBackend(name);
-  if (!backend)
-    return backend.error();
-  Device device;
-  device.pimpl = std::make_shared<Impl>(Impl{std::move(*backend)});
-  return device;
+  if (Result<compiler::DeviceModel> model = compiler::modelOfTarget(name))
+    return emulated(*model);
+  std::vector<std::string> devices;
+  for (const dsl::Device &shipped : compiler::shippedDevices())
+    devices.push_back(shipped.name);
+  return makeError(DiagId::unknown_target,
+                   {std::string(name),
+                    dsl::join(compiler::allTargets()) + ", and devices " + dsl::join(devices)});
 }
 
 Result<Device> Device::emulated(const compiler::DeviceModel &described) {

@@ -165,13 +165,6 @@ private:
 
 } // namespace
 
-Result<std::shared_ptr<Backend>> makeEmulatedBackend(std::string_view target) {
-  Result<compiler::DeviceModel> model = compiler::modelOfTarget(target);
-  if (!model)
-    return model.error();
-  return makeEmulatedBackend(std::move(*model));
-}
-
 Result<std::shared_ptr<Backend>> makeEmulatedBackend(compiler::DeviceModel model) {
   if (Result<compiler::DeviceModel> known = compiler::modelOfTarget(model.target); !known)
     return known.error();

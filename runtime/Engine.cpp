@@ -28,6 +28,14 @@ std::string misfit(const compiler::KernelImage &image, const dsl::Gemm &gemm) {
   }
   if (image.parameters.size() > maxKernelParameters)
     return "it has too many parameters";
+  auto hasRoom = [&](const compiler::ActivationLayout &layout) {
+    return layout.k == image.k && layout.pitchBytes * 8 >= layout.k * layout.elementBits;
+  };
+  const compiler::ActivationLayout &activation = image.activation;
+  if (activation.parts.empty()
+          ? !hasRoom(activation)
+          : !std::all_of(activation.parts.begin(), activation.parts.end(), hasRoom))
+    return "its rows of activations have no room for their codes";
   using Kind = compiler::KernelParameter::Kind;
   const std::vector<compiler::StoredComponent> components =
       compiler::storedComponents(gemm.activation);
@@ -78,15 +86,11 @@ std::string storedAs(const dsl::Format &format, const compiler::ActivationLayout
 
 // Of a gemm that was there already: what the kernel is, not how it once came about.
 CompileReport fromMemory(const CompileReport &built) {
-  CompileReport report;
+  CompileReport report = built;
   report.source = CompileReport::Source::Memory;
-  report.planSource = built.planSource;
-  report.tunedMicroseconds = built.tunedMicroseconds;
-  report.plan = built.plan;
-  report.key = built.key;
-  report.registers = built.registers;
-  report.sharedBytes = built.sharedBytes;
-  report.localBytes = built.localBytes;
+  report.stages.clear();
+  report.totalMilliseconds = 0;
+  report.warnings.clear();
   return report;
 }
 
@@ -97,7 +101,7 @@ Result<const dsl::Gemm *> findGemm(const dsl::Module &module, std::string_view n
   for (const dsl::Gemm &gemm : module.gemms)
     names.push_back(gemm.name);
   if (module.gemms.empty())
-    return makeError(DiagId::no_gemm);
+    return makeError(DiagId::no_gemm, {"the module"});
   if (name.empty() && module.gemms.size() > 1)
     return makeError(DiagId::ambiguous_gemm,
                      {std::to_string(module.gemms.size()), dsl::join(names)});
@@ -299,14 +303,14 @@ Engine::Impl::prepareAs(const dsl::Gemm &declared,
   };
   using QuantizerResult = Result<std::shared_ptr<const Quantizer>>;
   std::future<QuantizerResult> pending;
+  compiler::ActivationLayout foreseen;
   if (!backend->emulated() && !gemm.activation.partition) { // whose layout only the kernel knows
     const bool words = plan.groupScales == dsl::ScheduleDecl::Scales::Hardware;
-    const compiler::ActivationLayout layout = {
-        .k = shape.k,
-        .elementBits = dsl::ElementType::get(plan.mmaType).bits(),
-        .groupsPerWord = words ? compiler::ActivationLayout::blocksPerWord : 1};
+    foreseen = {.k = shape.k,
+                .elementBits = dsl::ElementType::get(plan.mmaType).bits(),
+                .groupsPerWord = words ? compiler::ActivationLayout::blocksPerWord : 1};
     try {
-      pending = std::async(std::launch::async, makeQuantizer, layout);
+      pending = std::async(std::launch::async, makeQuantizer, foreseen);
     } catch (const std::system_error &) {
       // No thread to be had: below, one after the other.
       pending = {};
@@ -315,8 +319,12 @@ Engine::Impl::prepareAs(const dsl::Gemm &declared,
   Result<std::shared_ptr<const Kernel>> kernel = this->kernel(wanted, report);
   if (!kernel)
     return kernel.error();
-  QuantizerResult quantizer =
-      pending.valid() ? pending.get() : makeQuantizer((*kernel)->image.activation);
+  // What was begun beside it foresaw the layout.
+  const compiler::ActivationLayout &layout = (*kernel)->image.activation;
+  const bool foresaw = pending.valid();
+  QuantizerResult quantizer = foresaw ? pending.get() : makeQuantizer(layout);
+  if (foresaw && storedAs(gemm.activation, foreseen) != storedAs(gemm.activation, layout))
+    quantizer = makeQuantizer(layout);
   if (!quantizer)
     return quantizer.error();
   report.stages.push_back({"quantizer", quantizerTime});

@@ -7,8 +7,6 @@
 namespace rho {
 namespace {
 
-constexpr uint64_t weightAlignment = 256;
-
 using Kind = compiler::KernelParameter::Kind;
 
 Status checkBuffer(const Buffer &buffer, const Backend &backend, const char *what, int64_t needed,
@@ -44,14 +42,15 @@ TensorMapShape tensorMapShape(const compiler::KernelParameter &parameter, Device
   return {base, rowBytes, rows, rowBytes, parameter.boxBytes, parameter.boxRows, parameter.swizzle};
 }
 
-// That a launch writes over neither its weight nor its workspace.
-Status checkApart(const Gemm &gemm, const Buffer &weight, const Buffer &workspace,
-                  DevicePointer y) {
+// That a launch writes over nothing that it reads.
+Status checkApart(const Gemm &gemm, const Buffer &weight, const Activations &x,
+                  const Buffer &workspace, DevicePointer y) {
   struct Range {
     const char *what;
     uint64_t first, bytes;
     bool meets(const Range &other) const {
-      return first < other.first + other.bytes && other.first < first + bytes;
+      return bytes > 0 && other.bytes > 0 && first < other.first + other.bytes &&
+             other.first < first + bytes;
     }
   };
   const auto outputs = static_cast<uint64_t>(gemm.shape().m * gemm.shape().n);
@@ -59,8 +58,12 @@ Status checkApart(const Gemm &gemm, const Buffer &weight, const Buffer &workspac
   const Range ofWorkspace{"workspace", workspace.address(),
                           static_cast<uint64_t>(gemm.workspaceBytes())};
   const Range ofOutput{"y", y, outputs * static_cast<uint64_t>(scalarBytes(gemm.outputType()))};
+  const Activations::Impl &impl = x.impl();
+  const int64_t viewed = impl.view == 0 ? 0 : impl.m * impl.layout.pitchBytes;
+  const Range ofView{"x", impl.view, static_cast<uint64_t>(viewed)};
   for (const auto &[a, b] : {std::pair(ofOutput, ofWeight), std::pair(ofOutput, ofWorkspace),
-                             std::pair(ofWorkspace, ofWeight)})
+                             std::pair(ofWorkspace, ofWeight), std::pair(ofOutput, ofView),
+                             std::pair(ofWorkspace, ofView)})
     if (a.meets(b))
       return makeError(DiagId::buffers_overlap, {a.what, b.what});
   return Done{};
@@ -93,8 +96,8 @@ Status Gemm::launch(const Buffer &weight, const Activations &x, DevicePointer y,
   if (Status valid = checkHandle(*this, "gemm"); !valid)
     return valid;
   const compiler::KernelImage &image = pimpl->image();
-  if (Status good =
-          checkBuffer(weight, *pimpl->backend, "weight", image.weight.bytes, weightAlignment);
+  if (Status good = checkBuffer(weight, *pimpl->backend, "weight", image.weight.bytes,
+                                compiler::sectionAlignment);
       !good)
     return good;
   if (const std::string &layout = weight.impl()->layout;
@@ -108,7 +111,7 @@ Status Gemm::launch(const Buffer &weight, const Activations &x, DevicePointer y,
           checkBuffer(workspace, *pimpl->backend, "workspace", workspaceBytes(), dataAlignment);
       !good)
     return good;
-  if (Status good = checkApart(*this, weight, workspace, y); !good)
+  if (Status good = checkApart(*this, weight, x, workspace, y); !good)
     return good;
 
   std::array<LaunchArgument, maxKernelParameters> arguments;

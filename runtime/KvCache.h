@@ -67,7 +67,7 @@ public:
   int64_t pageBytes() const;    // of keys and values together
   double bitsPerNumber() const; // stored bits, components included
 
-  // Errors: kv_page, kv_shape for a negative block or no job.
+  // Of 1 to 65535 jobs. Errors: kv_page, kv_shape for another number of them or a negative block.
   Result<KvJobs> jobs(std::span<const KvJob> jobs) const;
   // Encodes blocks of keys and of values [block][pageTokens][kvHeads][headDim] in device memory, of
   // which tokens are `stride` numbers apart (an even number; blocks pageTokens * stride): bit for
@@ -81,10 +81,10 @@ public:
   Status dequantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values, int64_t stride,
                     Stream stream = nullptr) const;
 
-  // Sequences of `lengths` tokens; table [sequence][columns] has the page of each whole page of
-  // tokens, what lies behind is not read. All sequences are divided into parts of so many pages as
-  // are predicted fastest for these lengths, or as make `parts` of the longest one, and the longest
-  // parts start first. Errors: kv_length, kv_page, kv_table_size, kv_shape.
+  // At most 65535 sequences of `lengths` tokens; table [sequence][columns] has the page of each
+  // whole page of tokens, what lies behind is not read. All sequences are divided into parts of so
+  // many pages as are predicted fastest for these lengths, or as make `parts` of the longest one,
+  // and the longest parts start first. Errors: kv_length, kv_page, kv_table_size, kv_shape.
   Result<KvBatch> batch(std::span<const int32_t> lengths, std::span<const int32_t> table,
                         int64_t columns, int64_t parts = 0) const;
   // Other lengths and pages for a batch of as many sequences and columns, when no launch uses it,

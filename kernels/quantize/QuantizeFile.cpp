@@ -210,9 +210,13 @@ Result<QuantizeFileSummary> quantizeFile(const std::string &from, const std::str
   if (file->joins(to))
     return makeError(DiagId::output_is_shard, {to, from});
   if (std::error_code missing; isShardIndex(to) && !std::filesystem::equivalent(from, to, missing))
-    for (const std::string &name : shardNames(to, file->shards()))
-      if (const std::string shard = besideIndex(to, name); file->joins(shard))
+    for (const std::string &name : shardNames(to, file->shards())) {
+      const std::string shard = besideIndex(to, name);
+      if (file->joins(shard))
         return makeError(DiagId::output_is_shard, {shard, from});
+      if (options.activations && options.activations->isAt(shard))
+        return makeError(DiagId::output_is_input, {shard});
+    }
   Result<std::vector<bool>> chosen = chooseTensors(*file, options.tensors);
   if (!chosen)
     return std::move(chosen.error());

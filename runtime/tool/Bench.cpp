@@ -77,6 +77,8 @@ Result<std::vector<BenchGemm>> chooseGemms(const Options &options,
     if (!module)
       return module.error();
     std::vector<std::string> names = module->gemms();
+    if (names.empty())
+      return makeError(DiagId::no_gemm, {"'" + file + "'"});
     if (options.has("--gemm"))
       names = {options.text("--gemm")};
     Result<std::vector<Module>> ways = launchWays(*module, file, options);

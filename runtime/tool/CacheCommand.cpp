@@ -211,6 +211,14 @@ Result<int> cacheExportCommand(const Options &options) {
   if (!opened)
     return opened.error();
   const auto &[file, parts] = *opened;
+  for (const Part *part : parts->all()) {
+    const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
+    std::error_code missing;
+    if (cache::isKey(folder.filename().string()) &&
+        std::filesystem::equivalent(folder.parent_path(), part->folder(), missing))
+      return makeError(DiagId::option_conflict,
+                       {dsl::shown(file), "the cache", "it is a file of an entry"});
+  }
   Result<cache::BundleWriter> bundle = cache::BundleWriter::create(file, generatorName());
   if (!bundle)
     return bundle.error();

@@ -38,7 +38,7 @@ struct Candidates {
       return Done{};
     }
     if (module.gemms.empty())
-      return makeError(DiagId::no_gemm);
+      return makeError(DiagId::no_gemm, {"the module"});
     for (const dsl::Gemm &gemm : module.gemms)
       all.push_back({&gemm, module.sources.get()});
     return Done{};

@@ -19,6 +19,7 @@ namespace {
 
 constexpr size_t compiledAtOnce = 64;
 constexpr size_t reportEvery = 20;
+constexpr int64_t mostProblems = 1'000'000; // all are in memory
 
 struct VerifyRow {
   std::string device, gemm, launch;
@@ -139,8 +140,12 @@ Result<int> verifyCommand(const Options &options) {
   if (!engine)
     return engine.error();
   int64_t seed = options.count("--seed").value_or(1);
+  const int64_t count = options.count("--count").value_or(200);
+  if (count > mostProblems)
+    return makeError(DiagId::bad_option_value,
+                     {"--count", std::to_string(count), "at most " + std::to_string(mostProblems)});
   std::vector<RandomProblem> problems =
-      randomProblems(options.count("--count").value_or(200), gemms->size(),
+      randomProblems(count, gemms->size(),
                      {options.count("--m").value_or(300), options.count("--n").value_or(2000),
                       options.count("--k").value_or(4000)},
                      static_cast<uint64_t>(seed));

@@ -120,6 +120,25 @@ TEST_F(ShardedFileTest, isNotReplacedInPart) {
   EXPECT_EQ(error("in.safetensors.index.json", "in.safetensors.index.json"), "done");
 }
 
+// The inputs of the layers may lie where a shard would go.
+TEST_F(ShardedFileTest, isNotWrittenOverItsActivations) {
+  putModel();
+  const std::string inputs = "out-00001-of-00002.safetensors";
+  put(inputs, safetensors({{"a", "F32", "6,200", bytesOf(numbers)}}));
+  const std::string before = contentOf(folder + inputs);
+  QuantizeFileOptions options;
+  options.format = shippedFormat("int4_g64");
+  options.activations =
+      std::make_shared<const SafetensorsFile>(*SafetensorsFile::open(folder + inputs));
+  Result<QuantizeFileSummary> done = quantizeFile(folder + "in.safetensors.index.json",
+                                                  folder + "out.safetensors.index.json", options);
+  ASSERT_FALSE(done.ok());
+  EXPECT_EQ(done.error().str(), "error: '" + folder + inputs +
+                                    "' has the activations, which would be written over "
+                                    "[output_is_input]\n");
+  EXPECT_TRUE(contentOf(folder + inputs) == before);
+}
+
 // Nor by the shards of an index elsewhere whose names lead there.
 TEST_F(ShardedFileTest, isNotReplacedThroughLinks) {
   putModel();

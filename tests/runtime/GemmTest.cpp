@@ -188,77 +188,6 @@ TEST(Gemm, QuantizeRefusesBadInput) {
             "4294967296 [bad_stride]\n");
 }
 
-TEST(Gemm, LaunchRefusesBadBuffers) {
-  Walk s(w4a16);
-  Buffer small = must(s.device.allocate(16));
-  EXPECT_EQ(errorText(s.gemm.launch(small, s.activations, s.output.address(), s.workspace)),
-            "error: weight has 16 bytes, this gemm needs " +
-                std::to_string(s.gemm.packedWeightBytes()) + " [buffer_too_small]\n");
-  EXPECT_EQ(errorText(s.gemm.launch(s.weight, s.activations, 0, s.workspace)),
-            "error: y is null [null_pointer]\n");
-  EXPECT_EQ(errorText(s.gemm.launch(s.weight, s.activations, 1032, s.workspace)),
-            "error: y is at address 1032, it must be a multiple of 16 [misaligned_pointer]\n");
-  Device other = must(Device::emulated("sm_80"));
-  Buffer foreign = must(other.allocate(s.weight.bytes()));
-  EXPECT_EQ(errorText(s.gemm.launch(foreign, s.activations, s.output.address(), s.workspace)),
-            "error: weight belongs to another device than the gemm [wrong_device]\n");
-}
-
-TEST(Gemm, LaunchNeedsItsWorkspace) {
-  std::string text(w4a16);
-  text.insert(text.rfind('}'), "  schedule {\n    split_k: 2\n  }\n");
-  Walk s(text.c_str(), {5, 64, 256});
-  ASSERT_GT(s.gemm.workspaceBytes(), 0);
-  Buffer none, small = *s.device.allocate(256);
-  EXPECT_EQ(errorText(s.gemm.launch(s.weight, s.activations, s.output.address(), none)),
-            "error: empty workspace, it must come from a successful call [empty_handle]\n");
-  EXPECT_EQ(errorText(s.gemm.launch(s.weight, s.activations, s.output.address(), small)),
-            "error: workspace has 256 bytes, this gemm needs " +
-                std::to_string(s.gemm.workspaceBytes()) + " [buffer_too_small]\n");
-  for (DevicePointer y : {s.weight.address(), s.workspace.address() + 256})
-    EXPECT_EQ(errorText(s.gemm.launch(s.weight, s.activations, y, s.workspace)),
-              "error: y lies in the memory of " +
-                  std::string(y == s.weight.address() ? "weight" : "workspace") +
-                  ", which a launch would write over [buffers_overlap]\n");
-  // Reusable: every launch leaves it as it found it.
-  ASSERT_TRUE(s.quantize());
-  std::vector<float> first(s.output.bytes() / 4), second(first.size());
-  ASSERT_EQ(errorText(s.launch()), "");
-  ASSERT_TRUE(s.output.read(first.data(), s.output.bytes()));
-  ASSERT_EQ(errorText(s.launch()), "");
-  ASSERT_TRUE(s.output.read(second.data(), s.output.bytes()));
-  EXPECT_EQ(first, second);
-}
-
-// The sums that a gemm of few output tiles leaves do not lie where one of many counts its own.
-TEST(Gemm, GemmsOfAnySizeUseAWorkspaceInTurns) {
-  for (const char *split : {"2", "stream"}) {
-    std::string text(w4a16);
-    text.insert(text.rfind('}'), "  schedule {\n    tile: 8 x 64 x 64\n    split_k: " +
-                                     std::string(split) + "\n  }\n");
-    Walk many(text.c_str(), {1, 64 * 100, 128});
-    ASSERT_EQ(errorText(many.quantize()), "");
-    Gemm few = must(many.engine.compile(many.module, "", {1, 128, 512}));
-    std::vector<float> w = numbers(128, 512, 3), x = numbers(1, 512, 4);
-    Buffer weight = must(few.packWeights(w.data(), ScalarType::F32, 512));
-    Activations activations = must(few.makeActivations());
-    Buffer input = must(many.device.allocate(512 * 4)),
-           output = must(many.device.allocate(128 * 4));
-    ASSERT_TRUE(input.write(x.data(), input.bytes()));
-    ASSERT_TRUE(few.quantizeActivations(activations, input.address(), ScalarType::F32, 512));
-    ASSERT_GT(few.workspaceBytes(), 0);
-    ASSERT_GE(many.workspace.bytes(), few.workspaceBytes());
-    std::vector<float> first(64 * 100), second(first.size());
-    ASSERT_EQ(errorText(many.launch()), "");
-    ASSERT_TRUE(many.output.read(first.data(), many.output.bytes()));
-    ASSERT_EQ(errorText(few.launch(weight, activations, output.address(), many.workspace)), "");
-    ASSERT_TRUE(many.output.write(second.data(), many.output.bytes()));
-    ASSERT_EQ(errorText(many.launch()), "") << split;
-    ASSERT_TRUE(many.output.read(second.data(), many.output.bytes()));
-    EXPECT_EQ(first, second) << split;
-  }
-}
-
 // A literal below 0 is one factor as any: it waits for the epilogue.
 TEST(Gemm, NegativeLiteralsAreFactors) {
   const std::string text = "format w { element: s4 scale: f16 per k[16] value = -4.0 * element * "
@@ -513,6 +442,20 @@ TEST(Gemm, TheCallersFloatingPointEnvironmentDoesNotCount) {
   std::fesetround(FE_TONEAREST);
   EXPECT_EQ(flushed, expected);
   EXPECT_EQ(upward, expected);
+}
+
+// Nothing is left of numbers over 0, as of those times 0.
+TEST(Gemm, WhatDividesIsNotFixedAtZero) {
+  Module module = parsed("format w { element: s4 scale: f16 per k[64] value = element * scale } "
+                         "format a { element: s8 inverse: f16 per tensor value = element / inverse "
+                         "encode { inverse = 127 / absmax(x) } } "
+                         "gemm g { weight: w activation: a output: f32 }");
+  Engine engine = must(Engine::create(must(Device::emulated("sm_80")), noDisk()));
+  Gemm gemm = must(engine.compile(module, "", {1, 64, 64}));
+  Activations activations = must(gemm.makeActivations());
+  EXPECT_EQ(errorText(gemm.fixComponent(activations, "inverse", 0.0)),
+            "error: 0 is no positive number of f16, the type of 'inverse' [bad_fixed_component]\n");
+  EXPECT_EQ(errorText(gemm.fixComponent(activations, "inverse", 2.0)), "");
 }
 
 // Dynamic and static quantization with what all rows share.

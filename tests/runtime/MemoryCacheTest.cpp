@@ -91,7 +91,7 @@ TEST(MemoryCache, KeysDoNotWaitForEachOther) {
 TEST(MemoryCache, FailuresReachTheCallerAndAreNotKept) {
   Cache cache(10);
   Result<Cache::Pointer> failed =
-      cache.get(1, []() -> Result<Cache::Pointer> { return makeError(DiagId::no_gemm); });
+      cache.get(1, []() -> Result<Cache::Pointer> { return makeError(DiagId::no_gemm, {"it"}); });
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().diagnostics[0].id, DiagId::no_gemm);
   EXPECT_EQ(cache.find(1), nullptr);

@@ -186,10 +186,28 @@ TEST(BenchTest, suitesAreForGpus) {
   EXPECT_EQ(runTool({"bench", file, "--suite", "llama", "--n", "64"}).err,
             "error: --suite and --n do not go together: a suite has shapes of its own, --n-k "
             "replaces them [option_conflict]\n");
+  EXPECT_EQ(runTool({"bench", file, "--suite", "llama", "--batch", "4"}).err,
+            "error: --suite and --batch do not go together: it is for caches only "
+            "[option_conflict]\n");
+  EXPECT_EQ(runTool({"bench", file, "--rotate", "1"}).err,
+            "error: --suite is missing, --rotate is for suites only [option_missing]\n");
   EXPECT_EQ(runTool({"bench", file, "--n-k", "64x128"}).err,
             "error: --suite is missing, --n-k is for suites only [option_missing]\n");
   EXPECT_EQ(runTool({"bench", file, "--launch", "both"}).err,
             "error: --suite is missing, --launch is for suites only [option_missing]\n");
+}
+
+TEST(VerifyCommandTest, filesHaveGemmsAndProblemsFitMemory) {
+  const std::string file = shipped("kernels/formats/int4_g128.rho");
+  for (const std::vector<std::string> &command : {std::vector<std::string>{"verify", file},
+                                                  {"bench", file},
+                                                  {"cache", "warm", file, "--n-k", "64x64"}}) {
+    const ToolResult result = runTool(command);
+    EXPECT_EQ(result.code, 1);
+    EXPECT_EQ(result.err, "error: '" + file + "' declares no gemm [no_gemm]\n");
+  }
+  EXPECT_THAT(runTool({"verify", gemmFile("int4_g128_int8"), "--count", "1000001"}).err,
+              HasSubstr("--count is '1000001', at most 1000000 [bad_option_value]"));
 }
 
 TEST(VerifyCommandTest, checksRandomShapesOfEveryGemm) {

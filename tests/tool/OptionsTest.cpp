@@ -48,7 +48,8 @@ TEST(OptionsTest, listsOfCountsAreForBench) {
   EXPECT_EQ(options->counts("--m"), (std::vector<int64_t>{1, 16, 64}));
   EXPECT_TRUE(options->counts("--n").empty());
   EXPECT_EQ(parseError({"bench", "--m", "1,,2"}),
-            "error: --m is '1,,2', whole numbers of at least 1 with commas between them are needed "
+            "error: --m is '1,,2', whole numbers of at least 1 and below 2^63 with commas between "
+            "them are needed "
             "[bad_option_value]\n");
 }
 
@@ -90,7 +91,8 @@ TEST(OptionsTest, theVerifierHasLimitsAndACount) {
   EXPECT_EQ(options->count("--count"), 8);
   EXPECT_EQ(options->files().size(), 2U);
   EXPECT_EQ(parseError({"verify", "--m", "1,2"}),
-            "error: --m is '1,2', a whole number of at least 1 is needed [bad_option_value]\n");
+            "error: --m is '1,2', a whole number of at least 1 and below 2^63 is needed "
+            "[bad_option_value]\n");
 }
 
 TEST(OptionsTest, commandsOfTheCacheAreTwoWords) {
@@ -106,7 +108,8 @@ TEST(OptionsTest, commandsOfTheCacheAreTwoWords) {
   for (const char *bad : {"0", "1KB", "-1", "K"})
     EXPECT_EQ(parseError({"cache", "import", "--cache-limit", bad}),
               std::string("error: --cache-limit is '") + bad +
-                  "', a whole number of at least 1 is needed, of bytes or with K, M or G "
+                  "', a whole number of at least 1 is needed, of bytes or with K, M or G, below "
+                  "2^63 bytes "
                   "[bad_option_value]\n");
 }
 
@@ -165,9 +168,10 @@ TEST(OptionsTest, valuesAreChecked) {
   for (const char *bad : {"0", "-1", "", "1x", "99999999999999999999", "1.5", " 1"})
     EXPECT_EQ(parseError({"run", "--m", bad}),
               std::string("error: --m is '") + bad +
-                  "', a whole number of at least 1 is needed [bad_option_value]\n");
+                  "', a whole number of at least 1 and below 2^63 is needed [bad_option_value]\n");
   EXPECT_EQ(parseError({"run", "--seed", "-3"}),
-            "error: --seed is '-3', a whole number of at least 0 is needed [bad_option_value]\n");
+            "error: --seed is '-3', a whole number of at least 0 and below 2^63 is needed "
+            "[bad_option_value]\n");
   EXPECT_EQ(parseError({"run", "--verify", "some"}),
             "error: --verify is 'some', valid values are full, sample, none [bad_option_value]\n");
   EXPECT_EQ(parseError({"run", "--verify", "smaple"}),
@@ -287,6 +291,13 @@ TEST(OptionsTest, outputsReplaceNoShardAndHaveAFolder) {
             "error: --output and --weights do not go together: it would write over what is read "
             "[option_conflict]\n");
   EXPECT_EQ(outputsError({"quantize", index, "--format", "nvfp4", "-o", index}), "kept");
+  // Through a link as well, while there is no such file yet.
+  std::filesystem::create_directory(folder + "/real");
+  std::filesystem::create_symlink("real", folder + "/linked");
+  EXPECT_EQ(outputsError({"error", "m", "--format", "nvfp4", "--csv", folder + "/real/n", "--plot",
+                          folder + "/linked/n"}),
+            "error: --csv and --plot do not go together: both write " + folder +
+                "/real/n [option_conflict]\n");
   EXPECT_EQ(outputsError({"error", "m", "--format", "nvfp4", "--csv", "a", "--plot", "./a"}),
             "error: --csv and --plot do not go together: both write a [option_conflict]\n");
   EXPECT_EQ(outputsError({"error", "m", "--format", "nvfp4", "--csv", "/none/a"}),
