@@ -98,8 +98,6 @@ std::string sectionProblem(const LayoutSection &section, int64_t alignment) {
   return storedCodeProblem(section);
 }
 
-constexpr int64_t sectionAlignment = 256, partAlignment = 16;
-
 // What keeps the sections of one component from holding each bit of its codes once.
 std::string planeProblem(std::vector<const LayoutSection *> &sections) {
   std::sort(sections.begin(), sections.end(),
@@ -368,7 +366,7 @@ NaturalShape storedShape(const LayoutSection &section, const Component &componen
 
 namespace {
 
-// The same of sections that hold all components of a format without parts.
+// What of a format without parts these sections, which hold all of its components, do not fit.
 std::string mismatchOf(const WeightLayout &layout, std::initializer_list<const Sections *> all,
                        const Format &format) {
   std::vector<int> bits(format.components.size());

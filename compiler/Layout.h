@@ -12,6 +12,9 @@
 
 namespace rho::compiler {
 
+// Bytes: of a weight and of each of its sections, and of what a piece of a residual is made of.
+inline constexpr int64_t sectionAlignment = 256, partAlignment = 16;
+
 // One bit of a position: which bit of which local coordinate it holds.
 struct AxisBit {
   enum class Axis : uint8_t { N, K } axis;
@@ -29,7 +32,7 @@ struct AxisBit {
 // 0.
 struct LayoutSection {
   int component = 0;  // index into Format::components
-  int64_t offset = 0; // first byte, a multiple of 256
+  int64_t offset = 0; // first byte
   int64_t bytes = 0;  // of the whole section
   int shift = 0;
   int codeBits = 0;

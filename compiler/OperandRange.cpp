@@ -7,7 +7,6 @@
 #include "dsl/Numbers.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <numeric>
 #include <sstream>
@@ -210,28 +209,26 @@ std::optional<Error> beyondOperands(const OperandRange &range, const dsl::Quanti
     return std::nullopt;
   dsl::QuantizedMatrix numbers = codes;
   numbers.format = inside;
-  std::atomic<int64_t> first = numbers.rows;
+  Least least(numbers.rows);
   parallelFor(numbers.rows, [&](int64_t row) {
-    int64_t known = first;
-    if (row >= known)
+    if (least.isBelow(row))
       return;
     const std::vector<double> values = numbers.rowValues(row);
-    if (std::all_of(values.begin(), values.end(),
-                    [&](double value) { return std::abs(value) < limit; }))
-      return;
-    while (row < known && !first.compare_exchange_weak(known, row)) {
-    }
+    if (!std::all_of(values.begin(), values.end(),
+                     [&](double value) { return std::abs(value) < limit; }))
+      least.offer(row);
   });
-  if (first == numbers.rows)
+  const std::optional<int64_t> first = least.get();
+  if (!first)
     return std::nullopt;
-  const std::vector<double> values = numbers.rowValues(first);
+  const std::vector<double> values = numbers.rowValues(*first);
   const auto found = std::find_if(values.begin(), values.end(),
                                   [&](double value) { return !(std::abs(value) < limit); });
   std::ostringstream number, largestThere;
   number << *found;
   largestThere << std::ldexp(most * share, -range.log2);
   return makeError(DiagId::pack_beyond_operand,
-                   {std::to_string(first), std::to_string(found - values.begin()), number.str(),
+                   {std::to_string(*first), std::to_string(found - values.begin()), number.str(),
                     range.type, largestThere.str()});
 }
 

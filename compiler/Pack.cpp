@@ -6,7 +6,6 @@
 #include "compiler/Requirements.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cstring>
 #include <optional>
@@ -408,7 +407,7 @@ Result<QuantizedMatrix> refinedCodes(const QuantizedMatrix &weight) {
   dsl::ElementType high = base.format->element().type, low = part.format->element().type,
                    both = whole.format->element().type;
   whole.components[0] = CodeArray(both.bits(), weight.rows * weight.k);
-  std::atomic<int64_t> beyond = weight.rows * weight.k;
+  Least beyond(weight.rows * weight.k);
   parallelFor(weight.rows, [&](int64_t row) {
     for (int64_t column = 0; column < weight.k; ++column) {
       int64_t i = row * weight.k + column;
@@ -416,15 +415,14 @@ Result<QuantizedMatrix> refinedCodes(const QuantizedMatrix &weight) {
       if (weight.choice.get(blockIndex(weight.format->residual->blocks, weight, row, column)) != 0)
         value += static_cast<int64_t>(low.decode(fix.components[0].get(i)));
       if (value < static_cast<int64_t>(both.minFinite()))
-        for (int64_t first = beyond; i < first && !beyond.compare_exchange_weak(first, i);) {
-        }
+        beyond.offer(i);
       whole.components[0].set(i, static_cast<uint32_t>(value) & ((1U << both.bits()) - 1));
     }
   });
-  if (int64_t i = beyond; i < weight.rows * weight.k)
+  if (const std::optional<int64_t> i = beyond.get())
     return makeError(DiagId::pack_beyond_element,
-                     {std::to_string(i / weight.k), std::to_string(i % weight.k), part.name,
-                      std::to_string(static_cast<int64_t>(low.decode(fix.components[0].get(i)))),
+                     {std::to_string(*i / weight.k), std::to_string(*i % weight.k), part.name,
+                      std::to_string(static_cast<int64_t>(low.decode(fix.components[0].get(*i)))),
                       std::to_string(static_cast<int64_t>(high.minFinite()))});
   return whole;
 }

@@ -5,7 +5,6 @@
 #include "compiler/Parallel.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <sstream>
 
@@ -23,7 +22,7 @@ std::optional<int64_t> firstTooWide(const CodeArray &codes, int bits) {
   if (bits == codes.width() * 8)
     return std::nullopt;
   constexpr int64_t chunk = int64_t(1) << 20;
-  std::atomic<int64_t> first = codes.size();
+  Least first(codes.size());
   parallelFor(divideUp(codes.size(), chunk), [&](int64_t task) {
     int64_t end = std::min(codes.size(), (task + 1) * chunk);
     uint8_t all = 0;
@@ -32,16 +31,10 @@ std::optional<int64_t> firstTooWide(const CodeArray &codes, int bits) {
     if (codes.width() == 1 && (all >> bits) == 0)
       return;
     for (int64_t i = task * chunk; i < end; ++i)
-      if ((codes.get(i) >> bits) != 0) {
-        int64_t known = first;
-        while (i < known && !first.compare_exchange_weak(known, i)) {
-        }
-        return;
-      }
+      if ((codes.get(i) >> bits) != 0)
+        return first.offer(i);
   });
-  if (first == codes.size())
-    return std::nullopt;
-  return first;
+  return first.get();
 }
 
 // The first code of at most 8 bits that is NaN or infinite, which kernels would decode as a number;

@@ -55,9 +55,10 @@ ExprPtr rangeWithZero(const ExprPtr &of) {
 }
 
 // What absmax(x) becomes: the smaller of the two sides of the type, where it has two. Elements that
-// have the exponents of f32 are 1 at most, so that sums of them are f32.
+// have about the exponents of f32 are 1 at most, so that sums of products of two are f32.
 double largestElement(ElementType type) {
-  if (type.exponentBits() >= 8)
+  constexpr int mostExponentBits = 6;
+  if (type.exponentBits() > mostExponentBits)
     return 1;
   double above = type.maxFinite(), below = -type.minFinite();
   return above <= 0 ? below : below <= 0 ? above : std::min(above, below);

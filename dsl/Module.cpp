@@ -220,7 +220,6 @@ template <class T> const T *findNamed(const std::vector<T> &all, std::string_vie
 
 const Format *Module::findFormat(std::string_view name) const { return findNamed(formats, name); }
 const Gemm *Module::findGemm(std::string_view name) const { return findNamed(gemms, name); }
-const Device *Module::findDevice(std::string_view name) const { return findNamed(devices, name); }
 
 static std::optional<std::string> readText(const std::string &path) {
   std::ifstream in(path, std::ios::binary);

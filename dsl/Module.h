@@ -24,7 +24,6 @@ struct Module {
 
   const Format *findFormat(std::string_view name) const;
   const Gemm *findGemm(std::string_view name) const;
-  const Device *findDevice(std::string_view name) const;
 };
 
 // Reads an imported file that is not of the standard library: path as written, resolved against the

@@ -1,7 +1,7 @@
 // Kernels of the tile dialect to NVVM and LLVM operations: what all families of matrix instructions
 // share. A family is a subclass in files of its own, which adds copies, operand B and the
 // instructions. Index formulas follow the fragment layouts of the PTX ISA (section 9.7.14.5) and
-// the code order of plan/Geometry.cpp.
+// the code order of plan/PackedLayout.cpp.
 #pragma once
 
 #include "compiler/codegen/DeviceBuilder.h"

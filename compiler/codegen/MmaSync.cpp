@@ -73,8 +73,8 @@ MmaSyncLowering::Value MmaSyncLowering::matrixRowAt(Value part, int64_t batchTil
   return add(add(add(part, first), batchTile * 8 * rowBytes), mul(swizzled, 16));
 }
 
-// Words of weights lie in the order of blockScaleOrder() in plan/Geometry.cpp, those of activations
-// in the order [word][batch row].
+// Words of weights lie in the order of blockScaleOrder() in plan/PackedLayout.cpp, those of
+// activations in the order [word][batch row].
 void MmaSyncLowering::lowerLoadBlockScales(tile::LoadBlockScalesOp op) {
   int64_t word = static_cast<int64_t>(op.getWord()), tile = static_cast<int64_t>(op.getTile());
   Value index;

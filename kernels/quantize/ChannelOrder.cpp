@@ -21,7 +21,7 @@ ChannelOrder ChannelOrder::inverse() const {
   return back;
 }
 
-Result<std::vector<int64_t>> detectOutliers(const Matrix &activation, double ratio) {
+Result<std::vector<int64_t>> detectOutliers(const Matrix &activation) {
   if (Status finite = checkActivation(activation); !finite)
     return finite.error();
   std::vector<float> largest = channelMaxima(activation), sorted = largest;
@@ -29,13 +29,13 @@ Result<std::vector<int64_t>> detectOutliers(const Matrix &activation, double rat
   std::nth_element(sorted.begin(), median, sorted.end());
   std::vector<int64_t> outliers;
   for (int64_t channel = 0; channel < activation.k; ++channel)
-    if (largest[static_cast<size_t>(channel)] > ratio * *median)
+    if (largest[static_cast<size_t>(channel)] > outlierRatio * *median)
       outliers.push_back(channel);
   return outliers;
 }
 
-Result<ChannelOrder> clusterOutliers(const Matrix &activation, double ratio) {
-  Result<std::vector<int64_t>> outliers = detectOutliers(activation, ratio);
+Result<ChannelOrder> clusterOutliers(const Matrix &activation) {
+  Result<std::vector<int64_t>> outliers = detectOutliers(activation);
   if (!outliers)
     return outliers.error();
   std::vector<float> largest = channelMaxima(activation);

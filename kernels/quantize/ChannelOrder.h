@@ -15,14 +15,15 @@ struct ChannelOrder {
   ChannelOrder inverse() const;
 };
 
-// The channels whose largest |x| exceeds `ratio` times the median of all channels' largest |x|,
-// ascending. The paper says that outliers exceed the typical by tens to hundreds of times and gives
-// no rule; the ratio is ours. Error as checkActivation.
-Result<std::vector<int64_t>> detectOutliers(const Matrix &activation, double ratio = 8);
+// The channels whose largest |x| exceeds outlierRatio times the median of all channels' largest
+// |x|, ascending. The paper says that outliers exceed the typical by tens to hundreds of times and
+// gives no rule; the ratio is ours. Error as checkActivation.
+inline constexpr double outlierRatio = 8;
+Result<std::vector<int64_t>> detectOutliers(const Matrix &activation);
 
 // Outliers first, those with the largest |x| at the front, then all others in their order. Error as
 // checkActivation.
-Result<ChannelOrder> clusterOutliers(const Matrix &activation, double ratio = 8);
+Result<ChannelOrder> clusterOutliers(const Matrix &activation);
 
 // The share of the blocks of `block` channels, in the permuted order, that have no outlier: those
 // of which FMPQ stores 4 bits. The last block may be smaller. Error bad_block for a block below 1.

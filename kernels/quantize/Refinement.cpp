@@ -19,7 +19,6 @@ using dsl::Extent;
 struct Block {
   int64_t rowBegin, rowEnd, begin, end;
   int64_t columns() const { return end - begin; }
-  size_t size() const { return static_cast<size_t>((rowEnd - rowBegin) * columns()); }
 };
 
 // sums += factor * x
