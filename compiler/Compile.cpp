@@ -86,11 +86,11 @@ public:
       llvm::raw_string_ostream out(message);
       bool isBroken = llvm::verifyModule(*llvmModule, &out);
       message.resize(std::min(message.size(), message.find('\n')));
-      return isBroken ? failure(stage) : std::nullopt;
+      return isBroken ? std::optional(failure(stage)) : std::nullopt;
     }
     module = mlir::parseSourceString<mlir::ModuleOp>(
         llvm::StringRef(text), mlir::ParserConfig(context.get()), llvm::StringRef(name));
-    return module ? std::nullopt : failure(stage);
+    return module ? std::nullopt : std::optional(failure(stage));
   }
 
   // Brings the module to a stage, at most LLVM IR.
@@ -112,7 +112,7 @@ public:
     llvm::raw_string_ostream out(text);
     if (stage == Stage::Ptx) {
       Result<std::string> ptx = emitPtx(*llvmModule);
-      return ptx && !message.empty() ? *failure(Stage::Llvm) : ptx;
+      return ptx && !message.empty() ? failure(Stage::Llvm) : ptx;
     }
     if (stage == Stage::Llvm)
       llvmModule->print(out, nullptr);
@@ -146,7 +146,7 @@ private:
     return text;
   }
 
-  std::optional<Error> failure(Stage stage) {
+  Error failure(Stage stage) {
     return makeError(DiagId::bad_ir, {std::string(nameOf(stage)),
                                       message.empty() ? "the module is not valid" : message});
   }

@@ -4,9 +4,12 @@
 #include "dsl/ElementType.h"
 #include "dsl/Source.h"
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace rho::dsl {
@@ -281,11 +284,48 @@ struct ScheduleDecl {
   }
 };
 
-// As the schedule says it, and back.
-std::string_view name(ScheduleDecl::Roles roles);
-std::optional<ScheduleDecl::Roles> rolesNamed(std::string_view name);
-std::string_view name(ScheduleDecl::Scales scales);
-std::optional<ScheduleDecl::Scales> scalesNamed(std::string_view name);
+// The words that a schedule has for a choice, as messages list them.
+template <class Choice> struct ScheduleWords;
+template <> struct ScheduleWords<ScheduleDecl::Scales> {
+  using enum ScheduleDecl::Scales;
+  static constexpr std::array<std::pair<ScheduleDecl::Scales, std::string_view>, 3> all = {
+      {{Operand, "operand"}, {Accumulator, "accumulator"}, {Hardware, "hardware"}}};
+};
+template <> struct ScheduleWords<ScheduleDecl::Sums> {
+  using enum ScheduleDecl::Sums;
+  static constexpr std::array<std::pair<ScheduleDecl::Sums, std::string_view>, 2> all = {
+      {{Converted, "converted"}, {Biased, "biased"}}};
+};
+template <> struct ScheduleWords<ScheduleDecl::Roles> {
+  using enum ScheduleDecl::Roles;
+  static constexpr std::array<std::pair<ScheduleDecl::Roles, std::string_view>, 4> all = {
+      {{Uniform, "uniform"}, {ImFP, "imfp"}, {ExCP, "excp"}, {Gemv, "gemv"}}};
+};
+template <> struct ScheduleWords<ScheduleDecl::Balance> {
+  using enum ScheduleDecl::Balance;
+  static constexpr std::array<std::pair<ScheduleDecl::Balance, std::string_view>, 2> all = {
+      {{Tiles, "tiles"}, {Cost, "cost"}}};
+};
+template <> struct ScheduleWords<ScheduleDecl::Packing> {
+  using enum ScheduleDecl::Packing;
+  static constexpr std::array<std::pair<ScheduleDecl::Packing, std::string_view>, 2> all = {
+      {{Tiles, "tiles"}, {Panels, "panels"}}};
+};
+
+template <class Choice>
+  requires requires { ScheduleWords<Choice>::all; }
+std::string_view name(Choice choice) {
+  for (const auto &[each, word] : ScheduleWords<Choice>::all)
+    if (each == choice)
+      return word;
+  return {};
+}
+template <class Choice> std::optional<Choice> named(std::string_view text) {
+  for (const auto &[each, word] : ScheduleWords<Choice>::all)
+    if (word == text)
+      return each;
+  return std::nullopt;
+}
 
 // y[m,n] = sum over k of activation[m,k] * weight[n,k], rounded to `output`.
 struct Gemm {

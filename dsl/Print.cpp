@@ -219,43 +219,6 @@ std::string printWithParts(const Format &format) {
   return whole;
 }
 
-std::string_view name(ScheduleDecl::Roles roles) {
-  switch (roles) {
-  case ScheduleDecl::Roles::Uniform:
-    return "uniform";
-  case ScheduleDecl::Roles::ImFP:
-    return "imfp";
-  case ScheduleDecl::Roles::ExCP:
-    return "excp";
-  case ScheduleDecl::Roles::Gemv:
-    break;
-  }
-  return "gemv";
-}
-
-std::string_view name(ScheduleDecl::Scales scales) {
-  using Scales = ScheduleDecl::Scales;
-  return scales == Scales::Operand       ? "operand"
-         : scales == Scales::Accumulator ? "accumulator"
-                                         : "hardware";
-}
-
-std::optional<ScheduleDecl::Scales> scalesNamed(std::string_view text) {
-  using Scales = ScheduleDecl::Scales;
-  for (Scales each : {Scales::Operand, Scales::Accumulator, Scales::Hardware})
-    if (text == name(each))
-      return each;
-  return std::nullopt;
-}
-
-std::optional<ScheduleDecl::Roles> rolesNamed(std::string_view text) {
-  using Roles = ScheduleDecl::Roles;
-  for (Roles each : {Roles::Uniform, Roles::ImFP, Roles::ExCP, Roles::Gemv})
-    if (text == name(each))
-      return each;
-  return std::nullopt;
-}
-
 std::string print(const Gemm &gemm) {
   std::string out = "gemm " + gemm.name + " {\n";
   out += "  weight: " + gemm.weight.name + "\n";
@@ -282,14 +245,13 @@ std::string print(const Gemm &gemm) {
   if (schedule.scales)
     entry("scales: " + std::string(name(*schedule.scales)));
   if (schedule.sums)
-    entry(*schedule.sums == ScheduleDecl::Sums::Biased ? "sums: biased" : "sums: converted");
+    entry("sums: " + std::string(name(*schedule.sums)));
   if (schedule.roles)
     entry("roles: " + std::string(name(*schedule.roles)));
   if (schedule.balance)
-    entry(*schedule.balance == ScheduleDecl::Balance::Cost ? "balance: cost" : "balance: tiles");
+    entry("balance: " + std::string(name(*schedule.balance)));
   if (schedule.packing)
-    entry(*schedule.packing == ScheduleDecl::Packing::Panels ? "packing: panels"
-                                                             : "packing: tiles");
+    entry("packing: " + std::string(name(*schedule.packing)));
   if (schedule.cluster)
     entry("cluster: " + std::to_string(schedule.cluster->n) + " x " +
           std::to_string(schedule.cluster->k));

@@ -147,19 +147,19 @@ private:
         schedule.ctas = entry.numbers[0].value;
     } else if (key == "scales") {
       if (first(schedule.scalesSpan, entry.key, where))
-        scales(entry);
+        choose(entry, &ScheduleDecl::scales);
     } else if (key == "sums") {
       if (first(schedule.sumsSpan, entry.key, where))
-        sums(entry);
+        choose(entry, &ScheduleDecl::sums);
     } else if (key == "roles") {
       if (first(schedule.rolesSpan, entry.key, where))
-        roles(entry);
+        choose(entry, &ScheduleDecl::roles);
     } else if (key == "balance") {
       if (first(schedule.balanceSpan, entry.key, where))
-        balance(entry);
+        choose(entry, &ScheduleDecl::balance);
     } else if (key == "packing") {
       if (first(schedule.packingSpan, entry.key, where))
-        packing(entry);
+        choose(entry, &ScheduleDecl::packing);
     } else if (key == "cluster") {
       if (first(schedule.clusterSpan, entry.key, where) && numbers(entry, clusterLimits, "N x K"))
         schedule.cluster = {entry.numbers[0].value, entry.numbers[1].value};
@@ -218,43 +218,21 @@ private:
       gemm.schedule.warps = {m, n, k};
   }
 
-  void scales(const ast::ScheduleEntry &entry) {
+  // One of the words of a choice.
+  template <class Choice>
+  void choose(const ast::ScheduleEntry &entry, std::optional<Choice> ScheduleDecl::*choice) {
     if (entry.word)
-      gemm.schedule.scales = scalesNamed(entry.word->text);
-    if (!gemm.schedule.scales)
-      wordForm(entry, "operand, accumulator or hardware", {"operand", "accumulator", "hardware"});
-  }
-
-  void sums(const ast::ScheduleEntry &entry) {
-    if (entry.word && entry.word->text == "converted")
-      gemm.schedule.sums = ScheduleDecl::Sums::Converted;
-    else if (entry.word && entry.word->text == "biased")
-      gemm.schedule.sums = ScheduleDecl::Sums::Biased;
-    else
-      wordForm(entry, "converted or biased", {"converted", "biased"});
-  }
-
-  void roles(const ast::ScheduleEntry &entry) {
-    if (entry.word)
-      gemm.schedule.roles = rolesNamed(entry.word->text);
-    if (!gemm.schedule.roles)
-      wordForm(entry, "uniform, imfp, excp or gemv", {"uniform", "imfp", "excp", "gemv"});
-  }
-
-  void balance(const ast::ScheduleEntry &entry) {
-    if (entry.word && (entry.word->text == "tiles" || entry.word->text == "cost"))
-      gemm.schedule.balance =
-          entry.word->text == "cost" ? ScheduleDecl::Balance::Cost : ScheduleDecl::Balance::Tiles;
-    else
-      wordForm(entry, "tiles or cost", {"tiles", "cost"});
-  }
-
-  void packing(const ast::ScheduleEntry &entry) {
-    if (entry.word && (entry.word->text == "tiles" || entry.word->text == "panels"))
-      gemm.schedule.packing = entry.word->text == "panels" ? ScheduleDecl::Packing::Panels
-                                                           : ScheduleDecl::Packing::Tiles;
-    else
-      wordForm(entry, "tiles or panels", {"tiles", "panels"});
+      gemm.schedule.*choice = named<Choice>(entry.word->text);
+    if (gemm.schedule.*choice)
+      return;
+    const auto &all = ScheduleWords<Choice>::all;
+    std::vector<std::string> words;
+    std::string form;
+    for (size_t i = 0; i < all.size(); ++i) {
+      words.emplace_back(all[i].second);
+      form += (i == 0 ? "" : i + 1 == all.size() ? " or " : ", ") + words.back();
+    }
+    wordForm(entry, form, words);
   }
 
   void launch(const ast::ScheduleEntry &entry) {

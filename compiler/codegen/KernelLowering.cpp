@@ -14,20 +14,21 @@ KernelLowering::KernelLowering(tile::KernelOp op)
     : DeviceBuilder(op.getContext(), op.getLoc()), op(op) {
   tile::GeometryAttr a = op.getGeometry();
   int bits = dsl::ElementType::get(a.getMma().str()).bits();
-  g = {a.getTileM(),
-       a.getTileN(),
-       a.getTileK(),
-       a.getWarpsM(),
-       a.getWarpsN(),
-       a.getWarpsK(),
-       256 / bits,
-       bits,
-       static_cast<int>(a.getCodeBits()),
-       *dsl::rolesNamed(a.getRoles()),
-       a.getSplitK() == dsl::ScheduleDecl::streamK,
-       a.getClusterN(),
-       a.getClusterK(),
-       a.getPanelWarps()};
+  // The rest, which says how codes are decoded, is lowered by now.
+  g = {.tileM = a.getTileM(),
+       .tileN = a.getTileN(),
+       .tileK = a.getTileK(),
+       .warpsM = a.getWarpsM(),
+       .warpsN = a.getWarpsN(),
+       .warpsK = a.getWarpsK(),
+       .mmaK = 256 / bits,
+       .activationBits = bits,
+       .weightBits = static_cast<int>(a.getCodeBits()),
+       .roles = *dsl::named<dsl::ScheduleDecl::Roles>(a.getRoles()),
+       .streamK = a.getSplitK() == dsl::ScheduleDecl::streamK,
+       .clusterN = a.getClusterN(),
+       .clusterK = a.getClusterK(),
+       .panelWarps = a.getPanelWarps()};
 }
 
 mlir::LogicalResult KernelLowering::run() {

@@ -71,7 +71,7 @@ mlir::LogicalResult GeometryAttr::verify(EmitError emitError, int64_t tileM, int
     return emitError() << "mma type is '" << mma << "'; it must be f16, bf16, s8, s4, e4m3 or e2m1";
   if ((codeBits < 2 || codeBits > 8) && codeBits != 16)
     return emitError() << "codes have " << codeBits << " bits; they must have 2 to 8, or 16";
-  if (!dsl::rolesNamed(roles.str()))
+  if (!dsl::named<dsl::ScheduleDecl::Roles>(roles.str()))
     return emitError() << "roles are '" << roles << "'; they must be uniform, imfp, excp or gemv";
   if (clusterN < 1 || clusterK < 1 || clusterN * clusterK > 8)
     return emitError() << "cluster is " << clusterN << " x " << clusterK

@@ -1,6 +1,7 @@
 // Placed gemms to programs of one thread block: the frame of the kernel, its tiles and its copies.
 #include "compiler/passes/KernelBuilder.h"
 #include "compiler/passes/Passes.h"
+#include "compiler/passes/TileOrder.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -90,11 +91,12 @@ void KernelBuilder::findTile() {
   if (splitK == 1)
     return;
   shares = i32(splitK);
-  share = NVVM::BlockIdZOp::create(builder, loc, type);
-  int64_t perSplit = (tilesK + splitK - 1) / splitK;
-  firstK = mlir::arith::MinUIOp::create(builder, loc, mul(share, perSplit), lastK);
-  lastK = mlir::arith::MinUIOp::create(builder, loc, add(firstK, i32(perSplit)), lastK);
-  firstPlace = mul(add(mul(tileM, tilesN), tileN), splitK);
+  ScalarBuilder scalars{builder, loc};
+  const SplitShare own = splitShare(scalars, tileM, tileN, tilesN, tilesK, splitK);
+  share = own.share;
+  firstK = own.firstK;
+  lastK = own.lastK;
+  firstPlace = own.firstPlace;
 }
 
 void KernelBuilder::addParameters(mlir::Block &block) {

@@ -31,14 +31,14 @@ public:
     Value tilesM = op.getTilesM();
     if (splitK > 1) {
       Value tileM = NVVM::BlockIdYOp::create(builder, loc, type);
-      Value split = NVVM::BlockIdZOp::create(builder, loc, type);
-      Value perSplit = i32((static_cast<int64_t>(op.getTilesK()) + splitK - 1) / splitK);
-      Value first = arith::MinUIOp::create(builder, loc, mul(split, perSplit), tilesK);
-      Value last = arith::MinUIOp::create(builder, loc, add(first, perSplit), tilesK);
-      Value place = mul(add(mul(tileM, i32(tilesN)), blockX), i32(splitK));
+      const SplitShare own =
+          splitShare(*this, tileM, blockX, tilesN, static_cast<int64_t>(op.getTilesK()), splitK);
       Value always = arith::ConstantIntOp::create(builder, loc, builder.getI1Type(), 1);
       TileShare share{
-          {blockX, tileM, first, last, i32(splitK), split, place}, always, always, Value()};
+          {blockX, tileM, own.firstK, own.lastK, i32(splitK), own.share, own.firstPlace},
+          always,
+          always,
+          Value()};
       bound(share);
       body(share, inits);
       return;
@@ -192,6 +192,16 @@ Value tilesBefore(ScalarBuilder &at, llvm::ArrayRef<PartTiles> parts, Value work
     before = at.add(before, at.mul(part.count, part.cost));
   }
   return result;
+}
+
+SplitShare splitShare(ScalarBuilder &at, mlir::Value tileM, mlir::Value tileN, int64_t tilesN,
+                      int64_t tilesK, int64_t splitK) {
+  mlir::Value share = NVVM::BlockIdZOp::create(at.builder, at.loc, at.builder.getI32Type());
+  mlir::Value perSplit = at.i32((tilesK + splitK - 1) / splitK), all = at.i32(tilesK);
+  mlir::Value firstK = arith::MinUIOp::create(at.builder, at.loc, at.mul(share, perSplit), all);
+  mlir::Value lastK = arith::MinUIOp::create(at.builder, at.loc, at.add(firstK, perSplit), all);
+  mlir::Value place = at.add(at.mul(tileM, at.i32(tilesN)), tileN);
+  return {share, firstK, lastK, at.mul(place, at.i32(splitK))};
 }
 
 void forEachTile(ScalarBuilder &builder, tile::ForTilesOp op, mlir::ValueRange inits,

@@ -13,6 +13,14 @@ struct TileShare {
   mlir::Value isFirst, isLast, exists;
 };
 
+// Of CTAs that share an output's k tiles along the grid's z: which share this one has, its k tiles
+// and where among all sums of the gemm those of the output's shares begin.
+struct SplitShare {
+  mlir::Value share, firstK, lastK, firstPlace;
+};
+SplitShare splitShare(ScalarBuilder &at, mlir::Value tileM, mlir::Value tileN, int64_t tilesN,
+                      int64_t tilesK, int64_t splitK);
+
 // Of a list of k tiles, part by part: how many there are of a part, and what one of them costs.
 struct PartTiles {
   mlir::Value count, cost;

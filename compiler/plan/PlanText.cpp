@@ -11,9 +11,7 @@ namespace rho::compiler {
 
 namespace {
 
-using Scales = dsl::ScheduleDecl::Scales;
 using Packing = dsl::ScheduleDecl::Packing;
-using Sums = dsl::ScheduleDecl::Sums;
 
 // Whether a text is `pattern` with a number in place of each '#', which go to `numbers`.
 bool readNumbers(std::string_view text, std::string_view pattern,
@@ -81,15 +79,10 @@ bool readResident(const std::string &rest, Plan &plan) {
          s.residentCtas <= Schedule::mostResidentCtas;
 }
 
-// One of two words.
-bool readChoice(const std::string &rest, std::string_view no, std::string_view yes, bool &isYes) {
-  isYes = rest == yes;
-  return isYes || rest == no;
-}
-
-template <class T> bool readNamed(std::optional<T> named, T &value) {
-  value = named.value_or(value);
-  return named.has_value();
+template <class Choice> bool readWord(const std::string &rest, Choice &choice) {
+  const std::optional<Choice> known = dsl::named<Choice>(rest);
+  choice = known.value_or(choice);
+  return known.has_value();
 }
 
 // The lines of a plan, each at most once and in any order.
@@ -117,8 +110,8 @@ constexpr Field fields[] = {
        plan.mmaType = rest;
        return true;
      }},
-    {"scales", [](const std::string &rest,
-                  Plan &plan) { return readNamed(dsl::scalesNamed(rest), plan.groupScales); }},
+    {"scales",
+     [](const std::string &rest, Plan &plan) { return readWord(rest, plan.groupScales); }},
     {"tile",
      [](const std::string &rest, Plan &plan) {
        Schedule &s = plan.schedule;
@@ -134,14 +127,9 @@ constexpr Field fields[] = {
     {"pipeline", readPipeline},
     {"split_k", readSplit},
     {"sums",
-     [](const std::string &rest, Plan &plan) {
-       bool isBiased = false;
-       const bool good = readChoice(rest, "converted", "biased", isBiased);
-       plan.schedule.sums = isBiased ? Sums::Biased : Sums::Converted;
-       return good;
-     }},
-    {"roles", [](const std::string &rest,
-                 Plan &plan) { return readNamed(dsl::rolesNamed(rest), plan.schedule.roles); }},
+     [](const std::string &rest, Plan &plan) { return readWord(rest, plan.schedule.sums); }},
+    {"roles",
+     [](const std::string &rest, Plan &plan) { return readWord(rest, plan.schedule.roles); }},
     {"cluster",
      [](const std::string &rest, Plan &plan) {
        Schedule &s = plan.schedule;
@@ -149,16 +137,12 @@ constexpr Field fields[] = {
      }},
     {"launch",
      [](const std::string &rest, Plan &plan) {
-       return readChoice(rest, "serial", "dependent", plan.schedule.dependent);
+       plan.schedule.dependent = rest == "dependent";
+       return plan.schedule.dependent || rest == "serial";
      }},
     {"resident", readResident},
     {"packing",
-     [](const std::string &rest, Plan &plan) {
-       bool isPanels = false;
-       const bool good = readChoice(rest, "tiles", "panels", isPanels);
-       plan.schedule.packing = isPanels ? Packing::Panels : Packing::Tiles;
-       return good;
-     }},
+     [](const std::string &rest, Plan &plan) { return readWord(rest, plan.schedule.packing); }},
     {"predicted", readPredicted},
     {"costs", readCosts},
 };
@@ -176,7 +160,7 @@ std::string Plan::printForKernel() const {
       << "warps " << schedule.warpsM << " x " << schedule.warpsN << " x " << schedule.warpsK << '\n'
       << "pipeline " << schedule.pipeline << '\n'
       << "split_k " << (streams ? "stream" : std::to_string(schedule.splitK)) << '\n'
-      << "sums " << (schedule.sums == Sums::Biased ? "biased" : "converted") << '\n'
+      << "sums " << dsl::name(schedule.sums) << '\n'
       << "roles " << dsl::name(schedule.roles) << '\n'
       << "cluster " << schedule.clusterN << " x " << schedule.clusterK << '\n'
       << "launch " << (schedule.dependent ? "dependent" : "serial") << '\n'

@@ -173,10 +173,7 @@ std::string csvOf(const Model &model, const ModelPlan &plan, const compiler::Dev
        }},
       {"sums",
        [](const CandidateRow &row) {
-         return row.ofPlan([](const Plan &p) {
-           return std::string(p.schedule.sums == dsl::ScheduleDecl::Sums::Biased ? "biased"
-                                                                                 : "converted");
-         });
+         return row.ofPlan([](const Plan &p) { return std::string(dsl::name(p.schedule.sums)); });
        }},
       {"why_not",
        [](const CandidateRow &row) {

@@ -194,6 +194,18 @@ TEST(Placements, SumsOfPowersOfTwoAreFloats) {
   }
 }
 
+// So are those of 7, of which products of two may reach 2^128.
+TEST(Placements, SumsOfProductsOfWideExponentsAreFloats) {
+  for (auto [weight, activation] : {Pair{"e7m0", "e7m0"}, {"ue7m1", "e7m8"}, {"e7m0", "e7m8"}}) {
+    const std::string formats = std::string("format w { element: ") + weight +
+                                " scale: f32 per channel value = element * scale } "
+                                "format x { element: " +
+                                activation + " scale: f32 per token value = element * scale }";
+    for (const char *target : {"sm_80", "sm_90a"})
+      expectWithinBound({"w", "x", "f32", "", target, {3, 40, 96}, formats});
+  }
+}
+
 TEST(IntegerPaths, AreExactBitForBit) {
   for (Pair pair : {Pair{"int4_g64", "int8_token"}, Pair{"int4_g128", "int8_token"},
                     Pair{"int4_channel", "int8_token"}, Pair{"liquidquant", "int8_token"},
