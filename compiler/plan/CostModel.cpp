@@ -33,7 +33,7 @@ DeviceModel warmed(double bytes, DeviceModel device) {
   return device;
 }
 
-double operandBytes(const Problem &problem, double weightBits, double activationBits) {
+double trafficBytes(const Problem &problem, double weightBits, double activationBits) {
   auto m = static_cast<double>(problem.m), n = static_cast<double>(problem.n),
        k = static_cast<double>(problem.k);
   return (n * weightBits + m * activationBits) * k / 8 + 2 * m * n;
@@ -128,12 +128,7 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
   double own = static_cast<double>(schedule.warpsM * schedule.warpsN);
   double cycles = barrierCycles + barrierCyclesPerWarp * own + dependentCycles * issued;
   double latency = (cycles + (overlaps ? uniformDependentCycles : 0)) / clock;
-  // The slowest decides; the others hide behind it the less the closer they come.
-  constexpr double sharpness = 4;
-  double step = 0;
-  for (double part : {load, issue, pipes, tensor + scale, shared, latency})
-    step += std::pow(part, sharpness);
-  step = std::pow(step, 1 / sharpness);
+  double step = overlapped({load, issue, pipes, tensor + scale, shared, latency});
   // Each tile of a CTA begins with an empty pipeline.
   double starts = waves * (g.streamK ? static_cast<double>(divideUp(steps, tilesK) + 1) : 1);
   double start = overlaps ? uniformDependentMicroseconds
@@ -162,7 +157,7 @@ Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Sched
 double predictLibraryMicroseconds(const Problem &problem, const std::string &type,
                                   const DeviceModel &device) {
   int bits = dsl::ElementType::get(type).bits();
-  double bytes = operandBytes(problem, bits, bits);
+  double bytes = trafficBytes(problem, bits, bits);
   if (device.warm)
     return predictLibraryMicroseconds(problem, type, warmed(bytes, device));
   // Of the peaks, as libraries reach them; Hopper's clock falls under matrix load (cuBLASLt on an
@@ -181,7 +176,7 @@ Cost predict(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &sc
              const Problem &problem, const DeviceModel &device) {
   if (device.warm) {
     double bytes =
-        operandBytes(problem, gemm.weight.bitsPerElement(), gemm.activation.bitsPerElement());
+        trafficBytes(problem, gemm.weight.bitsPerElement(), gemm.activation.bitsPerElement());
     return predict(gemm, placed, schedule, problem, warmed(bytes, device));
   }
   if (!placed.parts.empty())

@@ -4,6 +4,9 @@
 #include "compiler/Explain.h"
 #include "compiler/plan/Geometry.h"
 
+#include <cmath>
+#include <initializer_list>
+
 namespace rho::compiler {
 
 // After LiquidGEMM equation 6: per k tile the load, CUDA-core issue and tensor core, of which the
@@ -25,6 +28,15 @@ std::vector<int64_t> tileCosts(const dsl::Gemm &gemm, const PlacedGemm &placed,
 // pipeline.
 Cost predictParts(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
                   const Problem &problem, const DeviceModel &device);
+
+// Of times that overlap: the slowest decides, and others add the more the closer they come.
+constexpr double overlapSharpness = 4;
+inline double overlapped(std::initializer_list<double> times, double sharpness = overlapSharpness) {
+  double sum = 0;
+  for (double time : times)
+    sum += std::pow(time, sharpness);
+  return std::pow(sum, 1 / sharpness);
+}
 
 // From a load's issue until its bytes are there.
 constexpr double memoryLatencyMicroseconds = 0.8;

@@ -76,14 +76,12 @@ Cost predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule
   double issue = busiest * static_cast<double>(g.warpsN * g.warpsK) * cycles / 4 / clock;
   double waves = std::ceil(busiest / resident);
   double latency = waves * cycles * gemvDependentFactor / clock;
-  double time = 0;
-  for (double part : {load, issue, latency})
-    time += std::pow(part, gemvSharpness);
+  double time = overlapped({load, issue, latency}, gemvSharpness);
   double tail =
       resident * static_cast<double>(2 * sumsBytes(g)) / sharedBytesPerCycle(device) / clock;
   double start = gemvStartMicroseconds * (1 + (waves - 1) / resident);
   Cost cost;
-  cost.microseconds = gemvLaunchMicroseconds + start + std::pow(time, 1 / gemvSharpness) + tail;
+  cost.microseconds = gemvLaunchMicroseconds + start + time + tail;
   cost[Part::Load] = load;
   cost[Part::Decode] = issue;
   cost[Part::Latency] = latency;

@@ -251,12 +251,8 @@ private:
 
   // With shares of memory's time, of the CTAs that run at a time, and of those of an SM.
   double stepOf(double ofMemory, double ofAll, double ofSm) const {
-    constexpr double sharpness = 4;
-    double sum = 0;
-    for (double part : {load * ofMemory, cache * ofAll, issue * ofSm, tensor * ofSm, shared * ofSm,
-                        latency, wait, pieces})
-      sum += std::pow(part, sharpness);
-    return factor * std::pow(sum, 1 / sharpness);
+    return factor * overlapped({load * ofMemory, cache * ofAll, issue * ofSm, tensor * ofSm,
+                                shared * ofSm, latency, wait, pieces});
   }
 
   // Of the launch. The first tile fills the ring.
