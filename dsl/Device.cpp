@@ -25,7 +25,7 @@ const DeviceField fields[] = {
      .real = &Device::l2BandwidthGBs,
      .optional = true},
     {"shared_per_sm", "KiB", 16, 4096, &Device::sharedPerSm, 1 << 10},
-    {"shared_per_cta", "KiB", 16, 4096, &Device::sharedPerCta, 1 << 10},
+    {"shared_per_cta", "KiB", 16, 227, &Device::sharedPerCta, 1 << 10},
     {"registers", "", 16384, 1 << 20, &Device::registers},
     {"threads", "", 512, 8192, &Device::threads},
 };

@@ -16,6 +16,21 @@ namespace rho::dsl {
 
 namespace {
 
+// Whether a name is spelled as a float's, such as ue4m3 or e3m2i.
+bool isFloatName(std::string_view name) {
+  auto take = [&](std::string_view characters) {
+    const size_t end = std::min(name.find_first_not_of(characters), name.size());
+    name.remove_prefix(end);
+    return end > 0;
+  };
+  if (name.starts_with('u'))
+    name.remove_prefix(1);
+  constexpr std::string_view digits = "0123456789";
+  const bool isFloat = take("e") && take(digits) && take("m") && take(digits);
+  take("i");
+  return isFloat && name.empty();
+}
+
 // How coarse a component's extent is; larger is coarser.
 std::pair<int, int64_t> coarseness(const Component &component) {
   return {static_cast<int>(component.extent), component.rows * component.group};
@@ -226,8 +241,12 @@ private:
     std::vector<std::string> known;
     for (std::string_view name : ElementType::allNames())
       known.emplace_back(name);
-    error(DiagId::unknown_name, {"type", shown(written.text), hint(written.text, known)},
-          written.span);
+    const std::string advice =
+        isFloatName(written.text)
+            ? "eXmY has 1 to 8 bits of exponent and 3 to 16 bits together, with an i at its end at "
+              "least 2 of exponent and 1 of mantissa"
+            : hint(written.text, known);
+    error(DiagId::unknown_name, {"type", shown(written.text), advice}, written.span);
     return std::nullopt;
   }
 

@@ -196,17 +196,21 @@ Status Gemm::fixComponent(const Activations &out, std::string_view component,
   }
   const dsl::ElementType type = found->type;
   const uint32_t code = type.encode(*value);
-  // What multiplies or divides numbers says nothing of them when it is 0.
+  // What multiplies or divides the element says nothing of numbers when it is 0.
   const std::vector<dsl::ExprPtr> factors = dsl::factorsOf(impl.declared->value);
   const bool isFactor =
       std::any_of(factors.begin(), factors.end(), [&](const dsl::ExprPtr &factor) {
         return factor->kind == dsl::Expr::Kind::Component && factor->component == index;
       });
-  const bool isDivisor = dsl::anyWithin(*impl.declared->value, [&](const dsl::Expr &within) {
-    return within.kind == dsl::Expr::Kind::Binary && within.op == dsl::Expr::Op::Div &&
-           dsl::mentions(*within.operands[1], index);
+  const bool scales = dsl::anyWithin(*impl.declared->value, [&](const dsl::Expr &within) {
+    if (within.kind != dsl::Expr::Kind::Binary)
+      return false;
+    const dsl::Expr &a = *within.operands[0], &b = *within.operands[1];
+    return (within.op == dsl::Expr::Op::Div && dsl::mentions(b, index)) ||
+           (within.op == dsl::Expr::Op::Mul && ((dsl::mentions(a, 0) && dsl::mentions(b, index)) ||
+                                                (dsl::mentions(a, index) && dsl::mentions(b, 0))));
   });
-  const bool isPositive = isFactor || isDivisor;
+  const bool isPositive = isFactor || scales;
   if (!(*value >= type.minFinite() && *value <= type.maxFinite()) ||
       (isPositive && !(type.decode(code) > 0)))
     return makeError(DiagId::bad_fixed_component,

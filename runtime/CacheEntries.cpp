@@ -99,8 +99,13 @@ Result<CacheFolders> cacheFolders(const EngineOptions &options) {
       return makeError(DiagId::bad_cache_folder,
                        {dsl::shown(*folder), "no name of a folder has a NUL"});
   }
+  auto canonical = [](const std::string &folder) {
+    std::error_code error;
+    const std::filesystem::path path = std::filesystem::weakly_canonical(folder + "/", error);
+    return error ? folder : path.string();
+  };
   if (const std::string &kernels = folders.kernels.directory;
-      !kernels.empty() && kernels == folders.tuned.directory)
+      !kernels.empty() && canonical(kernels) == canonical(folders.tuned.directory))
     return makeError(DiagId::bad_cache_folder,
                      {dsl::shown(kernels), "kernels and tuned plans have a folder each"});
   return folders;

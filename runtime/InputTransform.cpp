@@ -10,7 +10,7 @@ namespace rho {
 namespace {
 
 constexpr int64_t mostInputs = int64_t{1} << 24, mostCore = 1024;
-// From so many rows on each has a CTA, else CTAs share rows.
+// From so many rows on a CTA has more of a rotation, and other CTAs other rows.
 constexpr int64_t manyRows = 64;
 
 Error badSteps(const std::string &why) { return makeError(DiagId::bad_input_steps, {why}); }
@@ -46,8 +46,9 @@ Result<int64_t> checkRotation(const InputSteps::Rotation &rotation, int64_t k) {
                     std::to_string(core) + ", they are it times a power of two and divide " +
                     std::to_string(k));
   for (int8_t entry : rotation.core)
-    if (entry != 1 && entry != -1)
-      return badSteps("a core has the entry " + std::to_string(entry) + ", it has 1 and -1");
+    if (entry != 1 && (entry != -1 || core == 1))
+      return badSteps("a core of order " + std::to_string(core) + " has the entry " +
+                      std::to_string(entry) + ", it has 1" + (core == 1 ? "" : " and -1"));
   for (float factor : rotation.factors)
     if (!std::isfinite(factor))
       return badSteps("a rotation has the factor " + dsl::printNumber(factor));

@@ -16,8 +16,9 @@ struct InputSteps {
   // A permutation of k channels: number i becomes that of channels[i].
   std::vector<int32_t> channels = {};
   // Each factors.size() numbers become H (factors * numbers), all of k together a multiple of them.
-  // H is the Kronecker product of Sylvester's matrix and a core [c][c] of +1 and -1, c at most
-  // 1024: factors.size() is c * 2^p. Factors of +-1 / sqrt(factors.size()) make it a rotation.
+  // H is the Kronecker product of Sylvester's matrix and a core [c][c] of +1 and -1, c at most 1024
+  // (of order 1 it is 1): factors.size() is c * 2^p. With factors of +-1 / sqrt(factors.size()) and
+  // a Hadamard matrix for a core it is a rotation.
   struct Rotation {
     std::vector<float> factors;
     std::vector<int8_t> core{1};
@@ -30,7 +31,7 @@ struct InputSteps {
 class InputTransform {
 public:
   // Of rows of k numbers. Gets its kernels through the engine's caches. Errors: bad_input_steps,
-  // out_of_memory.
+  // out_of_memory, kernel_refused by the driver.
   static Result<InputTransform> create(const Engine &engine, int64_t k, const InputSteps &steps);
   int64_t k() const;
   const std::vector<CompileReport> &reports() const; // of its kernels, which have no plan

@@ -250,9 +250,11 @@ TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
       problem = std::move(storedProblem);
     }
   // Where it is the weight that no kernel takes, whatever the activation, that is what to say.
-  const bool isOfActivation = problem->id == DiagId::no_mma_on_target ||
-                              problem->id == DiagId::no_mma_for_activation ||
-                              problem->id == DiagId::no_kernels;
+  const bool isOfActivation =
+      problem->id == DiagId::no_mma_on_target || problem->id == DiagId::no_mma_for_activation ||
+      problem->id == DiagId::no_kernels ||
+      (gemm.activation.hasParts() && (problem->id == DiagId::parts_not_compiled ||
+                                      problem->id == DiagId::parts_need_kernels_apart));
   if (!found && isOfActivation) {
     const dsl::ElementType bf16 = dsl::ElementType::get("bf16");
     found = TargetGemm{gemm, "", 0};

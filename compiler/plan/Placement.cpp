@@ -108,7 +108,10 @@ std::string numberProblem(const dsl::Format &weight, const Expr &core, dsl::Elem
   if (!range.integer && operand.bits() == 16 &&
       std::max(std::abs(range.min), std::abs(range.max)) > operand.maxFinite())
     return ": it can leave the range of " + name;
-  return stored;
+  return stored.empty()
+             ? ": none is known for such expressions of what numbers share, element - zero "
+               "and element * step + origin have one"
+             : stored;
 }
 
 // Why no sequence makes operands of the core.

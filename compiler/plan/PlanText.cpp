@@ -133,7 +133,8 @@ constexpr Field fields[] = {
     {"cluster",
      [](const std::string &rest, Plan &plan) {
        Schedule &s = plan.schedule;
-       return readNumbers(rest, "# x #", {&s.clusterN, &s.clusterK}) && s.clusterN >= 1;
+       return readNumbers(rest, "# x #", {&s.clusterN, &s.clusterK}) &&
+              areSizes({s.clusterN, s.clusterK});
      }},
     {"launch",
      [](const std::string &rest, Plan &plan) {
@@ -205,7 +206,7 @@ Result<Plan> Plan::parse(std::string_view text) {
         !field->read(space == std::string::npos ? "" : line.substr(space + 1), plan))
       return makeError(DiagId::bad_plan, {line});
   }
-  for (const char *needed : {"shape", "target", "tile", "warps", "pipeline"})
+  for (const char *needed : {"shape", "target", "mma", "tile", "warps", "pipeline"})
     if (!seen.contains(needed))
       return makeError(DiagId::bad_plan, {std::string("its end: ") + needed + " is missing"});
   if (const Schedule &s = plan.schedule; s.clusterK != 1 && s.clusterK != s.splitK)

@@ -209,10 +209,12 @@ Result<QuantizeFileSummary> quantizeFile(const std::string &from, const std::str
     return std::move(file.error());
   if (file->joins(to))
     return makeError(DiagId::output_is_shard, {to, from});
-  if (std::error_code missing; isShardIndex(to) && !std::filesystem::equivalent(from, to, missing))
+  std::error_code missing; // then it is another
+  const bool isInPlace = std::filesystem::equivalent(from, to, missing);
+  if (isShardIndex(to))
     for (const std::string &name : shardNames(to, file->shards())) {
       const std::string shard = besideIndex(to, name);
-      if (file->joins(shard))
+      if (!isInPlace && file->joins(shard))
         return makeError(DiagId::output_is_shard, {shard, from});
       if (options.activations && options.activations->isAt(shard))
         return makeError(DiagId::output_is_input, {shard});

@@ -278,7 +278,9 @@ Result<int> benchCommand(const Options &options) {
   constexpr const char *ofCaches[] = {"--batch", "--length",   "--shortest", "--heads",
                                       "--page",  "--head-dim", "--parts"};
   if (options.has("--suite")) {
-    for (const char *own : {"--kv", "--n", "--k"})
+    if (options.has("--kv"))
+      return makeError(DiagId::option_conflict, {"--suite", "--kv", "suites are of gemms"});
+    for (const char *own : {"--n", "--k"})
       if (options.has(own))
         return makeError(DiagId::option_conflict,
                          {"--suite", own, "a suite has shapes of its own, --n-k replaces them"});

@@ -212,12 +212,13 @@ Result<int> cacheExportCommand(const Options &options) {
     return opened.error();
   const auto &[file, parts] = *opened;
   for (const Part *part : parts->all()) {
-    const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
     std::error_code missing;
-    if (cache::isKey(folder.filename().string()) &&
-        std::filesystem::equivalent(folder.parent_path(), part->folder(), missing))
+    const std::filesystem::path folder =
+        std::filesystem::weakly_canonical(std::filesystem::absolute(file), missing).parent_path();
+    if (std::filesystem::equivalent(folder.parent_path(), part->folder(), missing) &&
+        folder.filename() != "tuned")
       return makeError(DiagId::option_conflict,
-                       {dsl::shown(file), "the cache", "it is a file of an entry"});
+                       {dsl::shown(file), "the cache", "it would lie in one of its own folders"});
   }
   Result<cache::BundleWriter> bundle = cache::BundleWriter::create(file, generatorName());
   if (!bundle)

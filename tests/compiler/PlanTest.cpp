@@ -74,6 +74,9 @@ TEST(Plan, RefusesTextThatIsNoPlan) {
   EXPECT_EQ(message("tile 8 x 8"), "error: malformed plan at 'tile 8 x 8' [bad_plan]\n");
   EXPECT_EQ(message("target sm_80"),
             "error: malformed plan at 'its end: shape is missing' [bad_plan]\n");
+  for (const char *cluster : {"cluster 1 x 0", "cluster 4294967296 x 1"})
+    EXPECT_EQ(message(cluster),
+              "error: malformed plan at '" + std::string(cluster) + "' [bad_plan]\n");
   EXPECT_EQ(message("pipeline 2\nm 1\npipeline 3\n"),
             "error: malformed plan at 'pipeline 3' [bad_plan]\n");
 }
@@ -245,7 +248,8 @@ TEST(PlanDiagnostics, Values) {
                       "encode { bias = 1 } }\n"
                       "gemm g { weight: odd activation: f16 output: f16 }"),
             "t.rho:5:18: error: no decode from 'element ^ bias' of 'odd' to f16 operands, which "
-            "activation 'f16' needs [no_decode]\n"
+            "activation 'f16' needs: none is known for such expressions of what numbers share, "
+            "element - zero and element * step + origin have one [no_decode]\n"
             "gemm g { weight: odd activation: f16 output: f16 }\n"
             "                 ^~~\n");
   EXPECT_EQ(
@@ -313,6 +317,34 @@ TEST(PlanDiagnostics, Scales) {
   EXPECT_THAT(messageOf("format a { element: s8 scale: f16 per k[96] value = element * scale }\n"
                         "gemm g { weight: int4 activation: a output: f16 }"),
               testing::HasSubstr("group 96 of activations is no power of two"));
+}
+
+// Of an activation in parts, which is stored as numbers where kernels do not take them, the problem
+// is whatever is left: the weight's or the schedule's.
+TEST(Plan, SaysWhatIsWrongBesideAnActivationInParts) {
+  auto message = [](const std::string &weight, const std::string &schedule) {
+    dsl::Module module = *dsl::parseModule(
+        "import \"rho:mosaic_channel\" format wide { element: e5m9 s: f32 per tensor "
+        "value = element * s } format act { element: s4 s: f32 per token value = "
+        "element * s residual fix: s4 / 16 per m[1] k[64] budget 20% } gemm g { "
+        "weight: " +
+            weight + " activation: act output: f16 " + schedule + " }",
+        "t.rho", nullptr);
+    const dsl::Gemm gemm = onTarget(module.gemms[0], "sm_90a").gemm;
+    Result<Plan> planned = plan(gemm, {8, 64, 128}, *modelOfTarget("sm_90a"), nullptr);
+    return planned ? "" : planned.error().diagnostics[0].message;
+  };
+  EXPECT_EQ(message("mosaic_channel", ""), "");
+  EXPECT_THAT(message("mosaic_channel", "schedule { roles: excp }"),
+              testing::HasSubstr("roles excp have no residual"));
+  EXPECT_THAT(message("wide", ""), testing::HasSubstr("no decode from 'element' of 'wide'"));
+}
+
+TEST(Plan, SaysWhichExpressionsHaveDecodes) {
+  EXPECT_THAT(messageOf("format z { element: u4 s: f16 per k[64] zero: u4 per k[64] value = "
+                        "((element ^ 8) - (zero ^ 8)) * s encode { s = absmax(x) / 7 zero = 0 } } "
+                        "gemm g { weight: z activation: f16 output: f16 }"),
+              testing::HasSubstr("none is known for such expressions of what numbers share"));
 }
 
 TEST(PlanDiagnostics, OperandTypes) {

@@ -141,6 +141,37 @@ TEST(InputTransformsOnAGpu, AreThoseOfTheHost) {
     expectThoseOfTheHost(*device, {k, k, true, true}, {1, 300});
 }
 
+// Any matrix of signs may be a core, of an order that words and vectors do not divide, say.
+TEST(InputTransformCores, MayBeOnesOwn) {
+  constexpr int64_t order = 33, size = 4 * order, m = 2;
+  Engine engine = engineOn(must(Device::emulated("sm_80")));
+  std::mt19937 random(1);
+  InputSteps::Rotation own{std::vector<float>(size), std::vector<int8_t>(order * order)};
+  for (float &factor : own.factors)
+    factor = static_cast<float>(random() % 7) - 3;
+  for (int8_t &entry : own.core)
+    entry = random() % 2 == 0 ? 1 : -1;
+  InputSteps steps;
+  steps.rotation = own;
+  InputTransform transform = must(InputTransform::create(engine, size, steps));
+  EXPECT_GT(transform.reports().at(0).totalMilliseconds, 0);
+  Matrix x{m, size, {}};
+  for (int64_t i = 0; i < m * size; ++i)
+    x.values.push_back(static_cast<float>(random() % 9) - 4); // sums are exact
+  const std::vector<float> made = run(engine, transform, x, ScalarType::F32);
+  for (int64_t row = 0; row < m; ++row)
+    for (int64_t i = 0; i < size; ++i) {
+      double sum = 0;
+      for (int64_t j = 0; j < size; ++j) {
+        const int doubled = std::popcount(static_cast<uint64_t>(i / order & j / order)) % 2;
+        const auto at = static_cast<size_t>(i % order * order + j % order);
+        sum +=
+            (doubled ? -1 : 1) * own.core[at] * own.factors[static_cast<size_t>(j)] * x.row(row)[j];
+      }
+      ASSERT_EQ(made[static_cast<size_t>(row * size + i)], sum) << i;
+    }
+}
+
 // What a CTA meets in shared memory is a matter of speed: far numbers meet in memory, in passes of
 // at most 16.
 TEST(InputPasses, MeetEachNumberOnce) {
@@ -190,7 +221,10 @@ TEST(InputTransformErrors, SayWhatIsWrong) {
             "a core has 2 entries, the square of an order from 1 to 1024");
   EXPECT_EQ(refusal(8, rotation(8, {})),
             "a core has 0 entries, the square of an order from 1 to 1024");
-  EXPECT_EQ(refusal(8, rotation(8, {3})), "a core has the entry 3, it has 1 and -1");
+  EXPECT_EQ(refusal(8, rotation(8, {3})), "a core of order 1 has the entry 3, it has 1");
+  EXPECT_EQ(refusal(8, rotation(8, {-1})), "a core of order 1 has the entry -1, it has 1");
+  EXPECT_EQ(refusal(8, rotation(8, {1, 1, 0, 1})),
+            "a core of order 2 has the entry 0, it has 1 and -1");
   EXPECT_EQ(refusal(8, rotation(8, {1}, infinity)), "a rotation has the factor inf");
   for (size_t size : {size_t{0}, size_t{3}, size_t{16}})
     EXPECT_EQ(refusal(12, rotation(size, {1})),

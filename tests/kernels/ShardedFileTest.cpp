@@ -137,6 +137,16 @@ TEST_F(ShardedFileTest, isNotWrittenOverItsActivations) {
                                     "' has the activations, which would be written over "
                                     "[output_is_input]\n");
   EXPECT_TRUE(contentOf(folder + inputs) == before);
+  // Also where the index that is replaced has shards of other names.
+  std::filesystem::rename(folder + "in-00001-of-00002.safetensors", folder + "a.safetensors");
+  std::filesystem::rename(folder + "in-00002-of-00002.safetensors", folder + "b.safetensors");
+  put("out.safetensors.index.json",
+      R"({"metadata": {}, "weight_map": {"b": "b.safetensors", "a": "a.safetensors",
+          "norm": "a.safetensors"}})");
+  done = quantizeFile(folder + "out.safetensors.index.json", folder + "out.safetensors.index.json",
+                      options);
+  EXPECT_FALSE(done.ok());
+  EXPECT_TRUE(contentOf(folder + inputs) == before);
 }
 
 // Nor by the shards of an index elsewhere whose names lead there.

@@ -456,6 +456,15 @@ TEST(Gemm, WhatDividesIsNotFixedAtZero) {
   EXPECT_EQ(errorText(gemm.fixComponent(activations, "inverse", 0.0)),
             "error: 0 is no positive number of f16, the type of 'inverse' [bad_fixed_component]\n");
   EXPECT_EQ(errorText(gemm.fixComponent(activations, "inverse", 2.0)), "");
+  // Nor what multiplies the element alone.
+  module = parsed("format w { element: s4 scale: f16 per k[64] value = element * scale } "
+                  "format a { element: u8 scale: f16 per tensor value = element * scale - 3 "
+                  "encode { scale = (absmax(x) + 3) / 255 } } "
+                  "gemm g { weight: w activation: a output: f32 }");
+  gemm = must(engine.compile(module, "", {1, 64, 64}));
+  activations = must(gemm.makeActivations());
+  EXPECT_EQ(errorText(gemm.fixComponent(activations, "scale", 0.0)),
+            "error: 0 is no positive number of f16, the type of 'scale' [bad_fixed_component]\n");
 }
 
 // Dynamic and static quantization with what all rows share.

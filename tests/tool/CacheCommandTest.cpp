@@ -198,6 +198,20 @@ TEST_F(CacheCommandTest, aBundleMovesKernelsAndPlans) {
                                                          "tuned       0 imported, 1 were there\n");
 }
 
+// Of a file of an entry the bundle would take the place, of one among locks it would be cleared.
+TEST_F(CacheCommandTest, aBundleLiesOutsideOfTheEntries) {
+  warm();
+  const std::string key = kernels()[0].key, entry = here + "/" + key;
+  fs::create_directory_symlink(entry, there + "-linked");
+  for (const std::string &file :
+       {entry + "/facts", entry + "/./facts", there + "-linked/facts", here + "/locks/" + key}) {
+    const ToolResult refused = rho({"cache", "export", file});
+    EXPECT_EQ(refused.code, 1) << file;
+    EXPECT_THAT(refused.err, HasSubstr("it would lie in one of its own folders [option_conflict]"));
+  }
+  EXPECT_EQ(rho({"cache", "verify"}).code, 0);
+}
+
 TEST_F(CacheCommandTest, exportLeavesOutWhatNobodyCouldUse) {
   warm();
   const std::string damaged = kernels()[0].key, sound = kernels()[1].key;
