@@ -102,8 +102,17 @@ public:
     const Declaration &declaration = found->second;
     if (!declaration.usable)
       return nullptr;
-    std::optional<Binding> binding = bindArguments(*declaration.syntax, &use, lookup, findings);
-    return binding ? instance(declaration, *binding, use.span) : nullptr;
+    // A default that asks for its own declaration would be asked for again and again.
+    if (std::find(pending.begin(), pending.end(), &use) != pending.end()) {
+      const std::string name = use.name.text;
+      findings.add(DiagId::declaration_cycle, {what, shown(name), shown(name + " -> " + name)},
+                   use.span);
+      return nullptr;
+    }
+    pending.push_back(&use);
+    std::optional<Binding> bound = bindArguments(*declaration.syntax, &use, lookup, findings);
+    pending.pop_back();
+    return bound ? instance(declaration, *bound, use.span) : nullptr;
   }
 
   // Instances other than those of all default values, in order of first use.
@@ -221,6 +230,7 @@ private:
   Findings &findings;
   std::map<std::string, Declaration, std::less<>> declared;
   std::map<std::string, Entry, std::less<>> entries; // by Binding::text
+  std::vector<const ast::Use *> pending;             // uses whose arguments are being found
   std::vector<Entry *> active;                       // what is being checked, from the outside in
   std::vector<const std::string *> texts;            // of `active`
   std::vector<Ptr> made;
