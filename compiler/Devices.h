@@ -42,6 +42,10 @@ std::vector<std::string> allTargets();
 // architecture. Error unknown_target lists the valid names.
 Result<DeviceModel> modelOfTarget(std::string_view target);
 
+// Bytes that a CTA may have on the shipped device that has most of those that run kernels of a
+// target.
+int64_t mostSharedPerCta(std::string_view target);
+
 // kernels/devices, compiled in. Of one architecture the first stands for it.
 const std::vector<dsl::Device> &shippedDevices();
 const dsl::Device *shippedDevice(std::string_view name);

@@ -26,7 +26,6 @@ struct InputTransform {
 struct InputPass {
   bool isFirst = false;
   int64_t begin = 1, end = 1;
-  friend bool operator==(const InputPass &, const InputPass &) = default;
 };
 
 // At least one. The first meets at most `mostShared` numbers (or one core's), in shared memory.

@@ -13,8 +13,7 @@
 namespace rho {
 
 // The directory is empty without a disk cache, or where none of $RHO_CACHE_DIR, $XDG_CACHE_HOME and
-// $HOME is set. Errors: bad_cache_folder,
-// bad_cache_limit.
+// $HOME is set. Errors: bad_cache_folder, bad_cache_limit.
 struct CacheFolders {
   cache::DiskCacheOptions kernels; // and quantizers
   cache::DiskCacheOptions tuned;   // plans

@@ -9,7 +9,6 @@
 namespace rho {
 namespace {
 
-constexpr int64_t mostInputs = int64_t{1} << 24, mostCore = 1024;
 // From so many rows on a CTA has more of a rotation, and other CTAs other rows.
 constexpr int64_t manyRows = 64;
 
@@ -35,6 +34,7 @@ Status checkChannels(const std::vector<int32_t> &channels) {
 
 // The order of a core. Errors: bad_input_steps.
 Result<int64_t> checkRotation(const InputSteps::Rotation &rotation, int64_t k) {
+  constexpr int64_t mostCore = InputSteps::Rotation::mostCore;
   const auto size = std::ssize(rotation.factors), entries = std::ssize(rotation.core);
   const auto core = static_cast<int64_t>(std::sqrt(static_cast<double>(entries)));
   if (core < 1 || core > mostCore || core * core != entries)
@@ -56,9 +56,9 @@ Result<int64_t> checkRotation(const InputSteps::Rotation &rotation, int64_t k) {
 }
 
 Result<compiler::InputTransform> checkSteps(int64_t k, const InputSteps &steps) {
-  if (k < 1 || k > mostInputs)
+  if (k < 1 || k > compiler::largestExtent)
     return badSteps("k is " + std::to_string(k) + ", it is between 1 and " +
-                    std::to_string(mostInputs));
+                    std::to_string(compiler::largestExtent));
   compiler::InputTransform transform{k, !steps.divisors.empty(), !steps.channels.empty()};
   if (transform.divides && std::ssize(steps.divisors) != k)
     return badSteps(countOf(steps.divisors.size(), "divisors", k));

@@ -16,10 +16,11 @@ struct InputSteps {
   // A permutation of k channels: number i becomes that of channels[i].
   std::vector<int32_t> channels = {};
   // Each factors.size() numbers become H (factors * numbers), all of k together a multiple of them.
-  // H is the Kronecker product of Sylvester's matrix and a core [c][c] of +1 and -1, c at most 1024
-  // (of order 1 it is 1): factors.size() is c * 2^p. With factors of +-1 / sqrt(factors.size()) and
-  // a Hadamard matrix for a core it is a rotation.
+  // H is the Kronecker product of Sylvester's matrix and a core [c][c] of +1 and -1, c at most
+  // mostCore (of order 1 it is 1): factors.size() is c * 2^p. With factors of +-1 /
+  // sqrt(factors.size()) and a Hadamard matrix for a core it is a rotation.
   struct Rotation {
+    static constexpr int64_t mostCore = 1024;
     std::vector<float> factors;
     std::vector<int8_t> core{1};
   };

@@ -190,7 +190,7 @@ private:
   // Each row of the core times the numbers of several groups. Numbers are added in their order, by
   // fused multiply-adds: products with 1 and -1 are exact.
   void multiplyByCore(const Store &to) {
-    constexpr int64_t mostGroups = 8, columnsOfWord = 32;
+    constexpr int64_t mostGroups = 8;
     const int64_t core = transform.core, groups = std::min(mostGroups, pass.end / core);
     scalars.forEach(thread, div(last, groups), i32(inputThreads), [&](Value i) {
       Value row = mod(i, core), first = mul(div(i, core), core * groups);
@@ -207,11 +207,11 @@ private:
     });
   }
   using Sums = llvm::SmallVector<Value>; // of each group
-  // What `count` columns from 32 `word` on give to the sums of a row.
+  // What `count` columns, the first of which is a word's, give to the sums of a row.
   Sums added(Value word, int64_t count, Value row, Value first, mlir::ValueRange before) {
     const int64_t core = transform.core, together = core % 4 == 0 ? 4 : 1;
     Value signs = load(builder.getI32Type(), at(inputs.signs, {add(mul(word, core), row)}, 4), 4);
-    Value column = add(first, mul(word, 32));
+    Value column = add(first, mul(word, columnsOfWord));
     Sums sums(before);
     for (int64_t c = 0; c < count; c += together) {
       std::vector<Value> entries;

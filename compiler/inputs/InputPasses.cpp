@@ -45,11 +45,13 @@ Dim3 inputGrid(const InputTransform &transform, const InputPass &pass, int64_t m
 }
 
 std::vector<uint32_t> coreSigns(const std::vector<int8_t> &entries, int64_t core) {
-  std::vector<uint32_t> signs(static_cast<size_t>((core + 31) / 32 * core));
+  std::vector<uint32_t> signs(
+      static_cast<size_t>((core + columnsOfWord - 1) / columnsOfWord * core));
   for (int64_t row = 0; row < core; ++row)
     for (int64_t column = 0; column < core; ++column)
       if (entries[static_cast<size_t>(row * core + column)] < 0)
-        signs[static_cast<size_t>(column / 32 * core + row)] |= uint32_t{1} << column % 32;
+        signs[static_cast<size_t>(column / columnsOfWord * core + row)] |=
+            uint32_t{1} << column % columnsOfWord;
   return signs;
 }
 

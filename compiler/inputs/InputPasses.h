@@ -6,6 +6,7 @@
 namespace rho::compiler {
 
 inline constexpr int inputThreads = 256;
+inline constexpr int64_t columnsOfWord = 32; // of a core, whose signs are the word's bits
 
 // Numbers of a row that a CTA takes; the last CTA of a row has what is left.
 int64_t inputsOfCta(const InputPass &pass);

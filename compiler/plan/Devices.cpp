@@ -72,6 +72,14 @@ Result<DeviceModel> modelOfTarget(std::string_view target) {
   return makeError(DiagId::unknown_target, {std::string(target), dsl::join(allTargets())});
 }
 
+int64_t mostSharedPerCta(std::string_view target) {
+  int64_t most = 0;
+  for (const dsl::Device &device : shippedDevices())
+    if (targetFor(device.target) == target)
+      most = std::max(most, device.sharedPerCta);
+  return most;
+}
+
 const std::vector<dsl::Device> &shippedDevices() {
   static const std::vector<dsl::Device> devices = readShipped();
   return devices;

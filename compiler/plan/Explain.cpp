@@ -47,8 +47,8 @@ std::string reasonOf(const Alternative &loser, const Alternative &winner) {
 }
 
 Result<Alternative> alternativeOf(const dsl::Gemm &open, Scales scales, Roles roles,
-                                  const Plan &chosen, const DeviceModel &device,
-                                  const SourceMap *sources) {
+                                  const std::vector<Roles> &considered, const Plan &chosen,
+                                  const DeviceModel &device, const SourceMap *sources) {
   const Problem &problem = chosen.problem;
   bool winner = chosen.groupScales == scales && chosen.schedule.roles == roles;
   dsl::Gemm gemm = open;
@@ -63,7 +63,7 @@ Result<Alternative> alternativeOf(const dsl::Gemm &open, Scales scales, Roles ro
     return placed.error();
   result.cost = predict(gemm, *placed, result.plan->schedule, problem, device);
   result.mayOverflow = placed->mayOverflow;
-  result.distrust = whyNotTrusted(open, *placed, result.plan->schedule, device);
+  result.distrust = whyNotTrusted(considered, *placed, result.plan->schedule);
   return result;
 }
 
@@ -88,6 +88,7 @@ Result<std::vector<Alternative>> explain(const dsl::Gemm &gemm, const Problem &p
   if (!chosen)
     return chosen.error();
   std::vector<Alternative> all;
+  const std::vector<Roles> considered = roleCandidates(gemm, device);
   std::vector<Scales> placements =
       open(gemm.schedule.scales, {Scales::Accumulator, Scales::Operand});
   if (!gemm.schedule.scales && targetOf(device.target).hasBlockScales)
@@ -95,7 +96,8 @@ Result<std::vector<Alternative>> explain(const dsl::Gemm &gemm, const Problem &p
   for (Roles roles :
        open(gemm.schedule.roles, {Roles::Uniform, Roles::ImFP, Roles::ExCP, Roles::Gemv}))
     for (Scales scales : placements) {
-      Result<Alternative> found = alternativeOf(gemm, scales, roles, *chosen, device, sources);
+      Result<Alternative> found =
+          alternativeOf(gemm, scales, roles, considered, *chosen, device, sources);
       if (!found)
         return found.error();
       // Without group scales of the weight both placements are one.

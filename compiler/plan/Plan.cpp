@@ -189,7 +189,7 @@ private:
   }
 
   bool isWorthIt(const PlacedGemm &placed, const Schedule &schedule) const {
-    if (!whyNotTrusted(gemm, placed, schedule, device).empty())
+    if (!whyNotTrusted(allRoles, placed, schedule).empty())
       return false;
     return gemm.schedule.tile || updatesPerTile(placed, schedule) <= unrollLimit;
   }
@@ -251,9 +251,7 @@ std::optional<Error> planError(const dsl::Gemm &gemm, const PlacedGemm &placed, 
   if (!device)
     return device.error();
   // Which device it is for the text does not say: the one that has most.
-  for (const dsl::Device &shipped : shippedDevices())
-    if (const DeviceModel model = modelOf(shipped); model.target == plan.target)
-      device->sharedPerCta = std::max(device->sharedPerCta, model.sharedPerCta);
+  device->sharedPerCta = mostSharedPerCta(plan.target);
   const Schedule &s = plan.schedule;
   if (!s.tileCosts.empty() && s.tileCosts.size() != placed.parts.size())
     return makeError(DiagId::bad_plan,

@@ -353,9 +353,8 @@ std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &devi
   return {gemm.schedule.roles.value_or(Roles::Uniform)};
 }
 
-std::string whyNotTrusted(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
-                          const DeviceModel &device) {
-  const std::vector<Roles> considered = roleCandidates(gemm, device);
+std::string_view whyNotTrusted(const std::vector<Roles> &considered, const PlacedGemm &placed,
+                               const Schedule &schedule) {
   const bool isGemv = schedule.roles == Roles::Gemv;
   if (std::find(considered.begin(), considered.end(), schedule.roles) == considered.end())
     return isGemv ? "products on the CUDA cores were measured on Hopper alone"

@@ -3,7 +3,7 @@
 
 #include "compiler/plan/Placement.h"
 
-#include <string>
+#include <string_view>
 #include <vector>
 
 namespace rho::compiler {
@@ -17,9 +17,10 @@ bool tilesFitBlocks(const dsl::Gemm &gemm, const PlacedGemm &placed,
 std::vector<dsl::ScheduleDecl::Roles> roleCandidates(const dsl::Gemm &gemm,
                                                      const DeviceModel &device);
 
-// Why the planner does not choose a schedule that it predicts to be the fastest; empty: it may.
-std::string whyNotTrusted(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
-                          const DeviceModel &device);
+// Why the planner, which considers roleCandidates(), does not choose a schedule that it predicts to
+// be the fastest; empty: it may.
+std::string_view whyNotTrusted(const std::vector<dsl::ScheduleDecl::Roles> &considered,
+                               const PlacedGemm &placed, const Schedule &schedule);
 
 // Usual: what has been faster than the rest where that was measured. All: every number of warps and
 // stages beside what the user fixed.

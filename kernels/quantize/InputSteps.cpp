@@ -2,6 +2,9 @@
 
 namespace rho::kernels {
 
+static_assert(Hadamard::maxCore <= InputSteps::Rotation::mostCore,
+              "every rotation has its kernels");
+
 InputSteps inputSteps(const LayerTransform &transform) {
   InputSteps steps;
   if (transform.smoothing)

@@ -1,7 +1,6 @@
 #include "kernels/quantize/StoredTransform.h"
 
 #include "dsl/Numbers.h"
-
 #include "kernels/quantize/QuantizedFile.h"
 
 #include <algorithm>

@@ -2,6 +2,7 @@
 #include "dsl/Findings.h"
 #include "runtime/CacheEntries.h"
 #include "runtime/cache/Bundle.h"
+#include "runtime/tool/Files.h"
 #include "runtime/tool/Report.h"
 #include "runtime/tool/Table.h"
 #include "runtime/tool/Tool.h"
@@ -211,15 +212,16 @@ Result<int> cacheExportCommand(const Options &options) {
   if (!opened)
     return opened.error();
   const auto &[file, parts] = *opened;
-  for (const Part *part : parts->all()) {
-    std::error_code missing;
-    const std::filesystem::path folder =
-        std::filesystem::weakly_canonical(std::filesystem::absolute(file), missing).parent_path();
-    if (std::filesystem::equivalent(folder.parent_path(), part->folder(), missing) &&
-        folder.filename() != "tuned")
-      return makeError(DiagId::option_conflict,
-                       {dsl::shown(file), "the cache", "it would lie in one of its own folders"});
-  }
+  const std::filesystem::path folder = resolved(file).parent_path();
+  auto isPart = [all = parts->all()](const std::filesystem::path &path) {
+    return std::any_of(all.begin(), all.end(), [&](const Part *part) {
+      std::error_code missing;
+      return std::filesystem::equivalent(path, part->folder(), missing);
+    });
+  };
+  if (isPart(folder.parent_path()) && !isPart(folder))
+    return makeError(DiagId::option_conflict,
+                     {dsl::shown(file), "the cache", "it would lie in one of its own folders"});
   Result<cache::BundleWriter> bundle = cache::BundleWriter::create(file, generatorName());
   if (!bundle)
     return bundle.error();

@@ -68,4 +68,11 @@ Status writeText(const std::string &path, std::string_view text) {
   return file->commit();
 }
 
+std::filesystem::path resolved(const std::string &path) {
+  std::error_code failed;
+  const std::filesystem::path whole = std::filesystem::absolute(path, failed);
+  const std::filesystem::path led = std::filesystem::weakly_canonical(whole, failed);
+  return led.empty() ? whole.lexically_normal() : led;
+}
+
 } // namespace rho::tool

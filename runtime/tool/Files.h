@@ -3,6 +3,7 @@
 
 #include "dsl/Error.h"
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -13,5 +14,8 @@ Result<std::string> readText(const std::string &path);
 // Replaces the file as a whole, keeping its permissions and the links that lead to it; standard
 // output for an empty path. Errors: file_not_writable.
 Status writeText(const std::string &path, std::string_view text);
+
+// Where a path leads through links; as it is spelled where that cannot be found.
+std::filesystem::path resolved(const std::string &path);
 
 } // namespace rho::tool

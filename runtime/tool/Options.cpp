@@ -315,12 +315,7 @@ std::span<const OptionSpec> optionTable() { return options; }
 static bool isSameFile(const std::string &a, const std::string &b) {
   std::error_code ignored;
   bool holds = std::filesystem::is_regular_file(a, ignored) || !std::filesystem::exists(a, ignored);
-  auto spelled = [&](const std::string &path) { // where a linked folder leads, if it does
-    const std::filesystem::path whole = std::filesystem::absolute(path, ignored);
-    const std::filesystem::path led = std::filesystem::weakly_canonical(whole, ignored);
-    return led.empty() ? whole.lexically_normal() : led;
-  };
-  return holds && (spelled(a) == spelled(b) || std::filesystem::equivalent(a, b, ignored));
+  return holds && (resolved(a) == resolved(b) || std::filesystem::equivalent(a, b, ignored));
 }
 
 // The declarations that a file imports, and those that they import. None where it is no file of
