@@ -5,6 +5,7 @@
 #include "kernels/ShardIndex.h"
 #include "kernels/TensorHeader.h"
 #include "runtime/CacheEntries.h"
+#include "runtime/tool/Files.h"
 
 #include <algorithm>
 #include <cerrno>
