@@ -7,9 +7,11 @@
 namespace rho::kernels {
 
 Result<CheckpointWriter> CheckpointWriter::create(const std::string &path,
-                                                  std::vector<Shard> shards) {
+                                                  std::vector<Shard> shards,
+                                                  std::string indexMetadata) {
   CheckpointWriter checkpoint;
   checkpoint.path = path;
+  checkpoint.index.metadata = std::move(indexMetadata);
   if (!isSafetensors(path))
     return makeError(DiagId::safetensors_needed, {path});
   std::vector<std::string> names{std::filesystem::path(path).filename().string()};
@@ -17,8 +19,8 @@ Result<CheckpointWriter> CheckpointWriter::create(const std::string &path,
     names = shardNames(path, shards.size());
     for (size_t i = 0; i < shards.size(); ++i)
       for (const TensorEntry &tensor : shards[i].tensors)
-        checkpoint.weightMap[tensor.name] = names[i];
-    if (std::optional<std::string> name = nameBeyondIndex(checkpoint.weightMap))
+        checkpoint.index.weightMap[tensor.name] = names[i];
+    if (std::optional<std::string> name = nameBeyondIndex(checkpoint.index.weightMap))
       return makeError(DiagId::tensor_file_invalid,
                        {dsl::shown(path), std::string(indexEnding),
                         "it cannot name '" + dsl::shown(*name) + "', which is not UTF-8"});
@@ -41,21 +43,22 @@ Result<int64_t> CheckpointWriter::finish() {
     size += writer.size();
     dataBytes += writer.dataBytes();
   }
-  std::optional<OutputFile> index;
+  std::optional<OutputFile> indexFile;
   if (isShardIndex(path)) {
     Result<OutputFile> created = OutputFile::create(path);
     if (!created)
       return std::move(created.error());
-    index.emplace(std::move(*created));
-    std::string text = writeShardIndex(weightMap, dataBytes);
-    if (Status written = index->append(text.data(), static_cast<int64_t>(text.size())); !written)
+    indexFile.emplace(std::move(*created));
+    std::string text = writeShardIndex(index, dataBytes);
+    if (Status written = indexFile->append(text.data(), static_cast<int64_t>(text.size()));
+        !written)
       return std::move(written.error());
   }
   std::vector<OutputFile *> files;
   for (SafetensorsWriter &writer : writers)
     files.push_back(&writer.output());
-  if (index)
-    files.push_back(&*index);
+  if (indexFile)
+    files.push_back(&*indexFile);
   for (auto step : {&OutputFile::prepare, &OutputFile::commit})
     for (OutputFile *each : files)
       if (Status done = (each->*step)(); !done)

@@ -14,9 +14,11 @@ public:
     Metadata metadata;
   };
   // To an index (isShardIndex) any number of shards, to other paths one. The files of
-  // x.safetensors.index.json are x-00001-of-00003.safetensors and so on.
-  // Errors: safetensors_needed for a path that has neither ending, file_not_writable.
-  static Result<CheckpointWriter> create(const std::string &path, std::vector<Shard> shards);
+  // x.safetensors.index.json are x-00001-of-00003.safetensors and so on; `indexMetadata` is the
+  // JSON object of its own metadata, to which the total size is added. Errors: safetensors_needed
+  // for a path that has neither ending, file_not_writable.
+  static Result<CheckpointWriter> create(const std::string &path, std::vector<Shard> shards,
+                                         std::string indexMetadata = {});
 
   SafetensorsWriter &shard(size_t number) { return writers[number]; }
   // After the last tensor of each shard: the files take their places. Gives the size of all,
@@ -25,7 +27,7 @@ public:
 
 private:
   std::string path;
-  WeightMap weightMap; // of an index
+  ShardIndex index; // where path is one
   std::vector<SafetensorsWriter> writers;
 };
 

@@ -294,6 +294,12 @@ std::string_view safetensorsName(Type type) {
   return info->name;
 }
 
+int safetensorsBits(std::string_view type) {
+  return std::find_if(safetensorsTypes.begin(), safetensorsTypes.end(),
+                      [&](const TypeInfo &known) { return known.name == type; })
+      ->bits;
+}
+
 std::string writeSafetensorsHeader(const std::vector<TensorEntry> &tensors,
                                    const Metadata &metadata, size_t least) {
   std::string text = "{";

@@ -51,11 +51,12 @@ Status SafetensorsFile::add(const std::string &path) {
 }
 
 Status SafetensorsFile::addIndexed() {
-  Result<WeightMap> weightMap = readShardIndex(name);
-  if (!weightMap)
-    return std::move(weightMap.error());
+  Result<ShardIndex> index = readShardIndex(name);
+  if (!index)
+    return std::move(index.error());
+  textOfIndex = std::move(index->metadata);
   std::map<std::string, size_t> shardOf; // by file
-  for (const auto &[tensor, shard] : *weightMap)
+  for (const auto &[tensor, shard] : index->weightMap)
     shardOf[shard] = 0;
   for (auto &[shard, number] : shardOf) {
     number = mappings.size();
@@ -68,7 +69,7 @@ Status SafetensorsFile::addIndexed() {
       return makeError(
           DiagId::tensor_file_invalid,
           {name, std::string(indexEnding), "two of its files hold '" + tensor.name + "'"});
-  for (const auto &[tensor, shard] : *weightMap)
+  for (const auto &[tensor, shard] : index->weightMap)
     if (auto at = found.find(tensor); at == found.end() || at->second != shardOf[shard])
       return makeError(DiagId::tensor_file_invalid,
                        {name, std::string(indexEnding),
@@ -129,17 +130,32 @@ void SafetensorsFile::release(const TensorEntry &tensor) const {
     madvise(reinterpret_cast<void *>(begin), end - begin, MADV_DONTNEED);
 }
 
+static bool isVectorOfBytes(const TensorEntry &tensor) {
+  return tensor.type == "U8" && tensor.shape.size() == 1;
+}
+
 Result<SafetensorsWriter> SafetensorsWriter::create(const std::string &path,
                                                     std::vector<TensorEntry> plan,
                                                     Metadata metadata) {
   Result<OutputFile> file = OutputFile::create(path);
   if (!file)
     return std::move(file.error());
+  std::vector<TensorEntry *> places;
+  for (TensorEntry &tensor : plan)
+    places.push_back(&tensor); // in the order of their addresses
+  auto size = [](const TensorEntry *tensor) {
+    return isVectorOfBytes(*tensor) ? 0 : safetensorsBits(tensor->type);
+  };
+  std::sort(places.begin(), places.end(), [&](const TensorEntry *a, const TensorEntry *b) {
+    return std::pair(-size(a), a) < std::pair(-size(b), b);
+  });
   // No number of the header will have more digits than here.
-  int64_t begin = 0;
-  for (TensorEntry &tensor : plan) {
-    tensor.begin = begin;
-    begin += tensor.bytes;
+  int64_t begin = 0, vectors = 0;
+  for (TensorEntry *tensor : places) {
+    tensor->begin = begin;
+    begin += tensor->bytes;
+    if (!isVectorOfBytes(*tensor))
+      vectors = begin;
   }
   std::string room = writeSafetensorsHeader(plan, metadata);
   if (uint64_t bytes = room.size() - sizeof(uint64_t); bytes > mostHeaderBytes)
@@ -148,18 +164,29 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const std::string &path,
                                 std::to_string(mostHeaderBytes) + " are possible"});
   SafetensorsWriter writer(std::move(*file), std::move(plan), std::move(metadata));
   writer.headerBytes = static_cast<int64_t>(room.size());
-  if (Status written = writer.append(room.data(), writer.headerBytes); !written)
-    return std::move(written.error());
+  writer.vectorsEnd = vectors;
   return writer;
+}
+
+Status SafetensorsWriter::append(const void *data, int64_t bytes) {
+  TensorEntry &tensor = tensors[present];
+  if (isVectorOfBytes(tensor))
+    tensor.begin = vectorsEnd;
+  Status done = file.writeAt(headerBytes + tensor.begin + ofPresent, data, bytes);
+  ofPresent += bytes;
+  written += bytes;
+  return done;
 }
 
 void SafetensorsWriter::endTensor() {
   TensorEntry &tensor = tensors[present++];
-  int64_t planned = tensor.bytes;
-  tensor.begin = present > 1 ? tensors[present - 2].begin + tensors[present - 2].bytes : 0;
-  tensor.bytes = file.size() - headerBytes - tensor.begin;
-  if (tensor.bytes < planned) // only vectors of bytes are
-    tensor.shape = {tensor.bytes};
+  if (isVectorOfBytes(tensor)) {
+    tensor.begin = vectorsEnd;
+    tensor.bytes = ofPresent;
+    tensor.shape = {ofPresent};
+    vectorsEnd += ofPresent;
+  }
+  ofPresent = 0;
 }
 
 Status SafetensorsWriter::complete() {

@@ -27,6 +27,8 @@ public:
   const std::vector<TensorEntry> &tensors() const { return order; }
   const Metadata &metadata() const { return texts; }
   const Metadata &metadata(size_t shard) const { return ofShards[shard]; }
+  // Of an index, the JSON object of its own metadata; empty without one.
+  const std::string &indexMetadata() const { return textOfIndex; }
   // That of the first shard that has such an entry; of none, none.
   const Metadata &metadataWith(const std::string &key) const;
   const TensorEntry *find(std::string_view tensor) const;
@@ -54,10 +56,13 @@ private:
   std::vector<size_t> byName; // where in it
   Metadata texts;
   std::vector<Metadata> ofShards;
+  std::string textOfIndex;
 };
 
-// Writes the tensors of a plan to one file, in its order. The header comes first in the file and
-// last in time: its room is that of the plan.
+// Writes the tensors of a plan to one file, one after the other. In the file those with the largest
+// numbers come first, so that each lies at a multiple of its numbers' size, and vectors of bytes
+// (U8), whose length may not be known before, last. The header comes first in the file and last in
+// time: its room is that of the plan.
 class SafetensorsWriter {
 public:
   // `plan`: name, type and shape of each tensor, and its bytes, of a vector of bytes (U8) at most.
@@ -65,9 +70,9 @@ public:
   static Result<SafetensorsWriter> create(const std::string &path, std::vector<TensorEntry> plan,
                                           Metadata metadata);
   // Bytes of the present tensor.
-  Status append(const void *data, int64_t bytes) { return file.append(data, bytes); }
-  int64_t size() const { return file.size(); } // so far
-  int64_t dataBytes() const { return file.size() - headerBytes; }
+  Status append(const void *data, int64_t bytes);
+  int64_t size() const { return headerBytes + written; } // so far
+  int64_t dataBytes() const { return written; }
   // Goes on to the next tensor. A vector of bytes that got fewer than planned is so much shorter.
   void endTensor();
   // After the last tensor, whose end is the file's: writes the header. Then output() can take its
@@ -82,8 +87,10 @@ private:
   OutputFile file;
   std::vector<TensorEntry> tensors;
   Metadata texts;
-  int64_t headerBytes = 0;
+  int64_t headerBytes = 0, written = 0; // `written` without the header
   size_t present = 0;
+  int64_t ofPresent = 0;  // bytes of it so far
+  int64_t vectorsEnd = 0; // where the next vector of bytes begins
 };
 
 } // namespace rho::kernels

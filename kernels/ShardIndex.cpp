@@ -15,9 +15,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What is read of an index: `weight_map`. Everything deeper than its names is left out.
+// What is deeper than any index is left out.
 Json parse(std::string_view text) {
-  constexpr int deepest = 3; // the index, a map, a value
+  constexpr int deepest = 16;
   auto keep = [](int depth, Json::parse_event_t, const Json &) { return depth <= deepest; };
   return Json::parse(text, keep, false);
 }
@@ -30,7 +30,7 @@ bool isFileName(const std::string &name) {
 
 } // namespace
 
-Result<WeightMap> readShardIndex(const std::string &path) {
+Result<ShardIndex> readShardIndex(const std::string &path) {
   auto invalid = [&](const std::string &what) {
     return makeError(DiagId::tensor_file_invalid, {path, std::string(indexEnding), what});
   };
@@ -43,14 +43,16 @@ Result<WeightMap> readShardIndex(const std::string &path) {
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object() ||
       index["weight_map"].empty())
     return invalid("it has no 'weight_map' with the files of tensors");
-  WeightMap files;
+  ShardIndex result;
+  if (const auto metadata = index.find("metadata"); metadata != index.end())
+    result.metadata = metadata->dump();
   for (const auto &[tensor, file] : index["weight_map"].items()) {
     if (!file.is_string() || !isFileName(file.get<std::string>()))
       return invalid("what 'weight_map' says of '" + dsl::shown(tensor) +
                      "' is no name of a .safetensors file beside it");
-    files[tensor] = file.get<std::string>();
+    result.weightMap[tensor] = file.get<std::string>();
   }
-  return files;
+  return result;
 }
 
 std::optional<std::string> nameBeyondIndex(const WeightMap &weightMap) {
@@ -64,10 +66,12 @@ std::optional<std::string> nameBeyondIndex(const WeightMap &weightMap) {
   return std::nullopt;
 }
 
-std::string writeShardIndex(const WeightMap &weightMap, int64_t bytes) {
+std::string writeShardIndex(const ShardIndex &names, int64_t bytes) {
   Json index;
+  if (Json metadata = parse(names.metadata); metadata.is_object())
+    index["metadata"] = std::move(metadata);
   index["metadata"]["total_size"] = bytes;
-  index["weight_map"] = weightMap;
+  index["weight_map"] = names.weightMap;
   return index.dump(2) + "\n";
 }
 

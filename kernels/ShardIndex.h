@@ -17,12 +17,17 @@ namespace rho::kernels {
 // By tensor, the file that holds it: a name without a folder.
 using WeightMap = std::map<std::string, std::string>;
 
+struct ShardIndex {
+  WeightMap weightMap;
+  std::string metadata = {}; // the object of that name, JSON; empty without one
+};
+
 // Errors: file_not_readable, tensor_file_invalid.
-Result<WeightMap> readShardIndex(const std::string &path);
+Result<ShardIndex> readShardIndex(const std::string &path);
 // The first name of a tensor or a file that no index can hold: it is not UTF-8.
 std::optional<std::string> nameBeyondIndex(const WeightMap &weightMap);
-// The text of an index of other names: `bytes` are those of all tensors.
-std::string writeShardIndex(const WeightMap &weightMap, int64_t bytes);
+// The text of an index; `bytes` are those of all tensors, whatever its metadata says.
+std::string writeShardIndex(const ShardIndex &index, int64_t bytes);
 
 // The file of that name in the folder of the index.
 std::string besideIndex(const std::string &index, const std::string &file);

@@ -36,6 +36,9 @@ struct TensorHeader {
 TensorHeader readSafetensorsHeader(std::string_view file);
 TensorHeader readNumpyHeader(std::string_view file);
 
+// Bits of one number of a type that headers of .safetensors name.
+int safetensorsBits(std::string_view type);
+
 // Of .safetensors, behind the 8 bytes of its length: the reference implementation's limit.
 constexpr uint64_t mostHeaderBytes = 100'000'000;
 

@@ -4,17 +4,6 @@ namespace rho::kernels {
 
 namespace {
 
-// Activations as the kernel sees them.
-Result<Matrix> seen(Matrix activation, const std::shared_ptr<const dsl::Format> &format,
-                    unsigned threads) {
-  if (!format)
-    return activation;
-  Result<dsl::QuantizedMatrix> codes = dsl::quantize(format, activation.view(), false, threads);
-  if (!codes)
-    return codes.error();
-  return valuesOf(*codes, threads);
-}
-
 Status checkCalibration(const Matrix &weight, const Matrix *activation, const LayerSteps &steps) {
   if (activation)
     return checkLayer(weight, *activation);
@@ -75,6 +64,16 @@ Result<EncodedLayer> findTransform(const Matrix &weight, const Matrix *activatio
 
 } // namespace
 
+Result<Matrix> seenActivation(Matrix activation, const std::shared_ptr<const dsl::Format> &format,
+                              unsigned threads) {
+  if (!format)
+    return activation;
+  Result<dsl::QuantizedMatrix> codes = dsl::quantize(format, activation.view(), false, threads);
+  if (!codes)
+    return codes.error();
+  return valuesOf(*codes, threads);
+}
+
 Result<EncodedLayer> encodeLayer(const Matrix &weight, const Matrix *activation,
                                  const LayerFormats &formats, const LayerSteps &steps,
                                  unsigned threads) {
@@ -102,7 +101,7 @@ Result<EncodedLayer> encodeLayer(const Matrix &weight, const Matrix *activation,
     return codes.error();
   layer->weight = std::move(*codes);
   if (steps.refine) {
-    Result<Matrix> quantized = seen(*x, formats.activation, threads);
+    Result<Matrix> quantized = seenActivation(*x, formats.activation, threads);
     if (!quantized)
       return quantized.error();
     Result<Refinement> refined = refine(layer->weight, *w, *x, *quantized, {.threads = threads});
@@ -123,7 +122,7 @@ Result<double> encodedLayerError(const EncodedLayer &layer, const Matrix &weight
   Result<Matrix> x = transformActivation(activation, layer.transform, threads);
   if (!x)
     return x.error();
-  Result<Matrix> quantized = seen(std::move(*x), activationFormat, threads);
+  Result<Matrix> quantized = seenActivation(std::move(*x), activationFormat, threads);
   if (!quantized)
     return quantized.error();
   return relativeSquaredError(layerOutputs(activation, weight, threads),

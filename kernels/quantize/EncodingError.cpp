@@ -161,7 +161,8 @@ OutputError &OutputError::operator+=(const OutputError &other) {
 }
 
 OutputError outputError(const dsl::MatrixView &weight, const dsl::QuantizedMatrix &quantized,
-                        const std::vector<double> &x, unsigned threads) {
+                        const std::vector<double> &x, unsigned threads,
+                        const std::vector<double> &seen) {
   std::vector<OutputError> rows(static_cast<size_t>(weight.rows));
   auto tokens = static_cast<int64_t>(x.size()) / weight.k;
   forEachRow(weight, quantized, threads,
@@ -172,7 +173,9 @@ OutputError outputError(const dsl::MatrixView &weight, const dsl::QuantizedMatri
                  error[i] = w[i] - q[i];
                for (int64_t token = 0; token < tokens; ++token) {
                  double y = dot(x.data() + token * weight.k, w.data(), weight.k);
-                 double off = dot(x.data() + token * weight.k, error.data(), weight.k);
+                 double off = seen.empty()
+                                  ? dot(x.data() + token * weight.k, error.data(), weight.k)
+                                  : y - dot(seen.data() + token * weight.k, q.data(), weight.k);
                  sums.squares += y * y;
                  sums.squaredErrors += off * off;
                }

@@ -39,13 +39,15 @@ LostGroups lostGroups(const dsl::MatrixView &weight, const dsl::QuantizedMatrix 
                       unsigned threads = 0);
 
 // Of the outputs y = x w^T of a layer on activations x [m][k], row-major: sums over all of them.
+// The layer itself gets s, x or what is left of it in codes.
 struct OutputError {
   double squares = 0;       // of y^2
-  double squaredErrors = 0; // of (x (w - q)^T)^2
+  double squaredErrors = 0; // of (x w^T - s q^T)^2
   double relative() const;  // the root of their ratio; 0 where both are 0
   OutputError &operator+=(const OutputError &other);
 };
 OutputError outputError(const dsl::MatrixView &weight, const dsl::QuantizedMatrix &quantized,
-                        const std::vector<double> &x, unsigned threads = 0);
+                        const std::vector<double> &x, unsigned threads = 0,
+                        const std::vector<double> &seen = {}); // s; none: x
 
 } // namespace rho::kernels

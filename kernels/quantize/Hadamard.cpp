@@ -126,7 +126,8 @@ Hadamard::Core::Core(int64_t m, std::vector<int8_t> given)
 
 std::shared_ptr<const Hadamard::Core> Hadamard::coreOf(int64_t m) {
   static std::mutex mutex;
-  static std::map<int64_t, std::shared_ptr<const Core>> known;
+  // Never destroyed: threads may run on while a process ends.
+  static auto &known = *new std::map<int64_t, std::shared_ptr<const Core>>;
   std::lock_guard lock(mutex);
   auto [entry, isNew] = known.try_emplace(m);
   if (isNew) {

@@ -33,9 +33,9 @@ dsl::MatrixView Matrix::view() const {
   return {values.data(), dsl::MatrixView::Type::F32, rows, k, k};
 }
 
-Matrix matrixOf(const dsl::MatrixView &view) {
+Matrix matrixOf(const dsl::MatrixView &view, unsigned threads) {
   Matrix matrix{view.rows, view.k, std::vector<float>(static_cast<size_t>(view.rows * view.k))};
-  everyRow(view.rows, 0, [&](int64_t row) {
+  everyRow(view.rows, threads, [&](int64_t row) {
     std::vector<double> numbers(static_cast<size_t>(view.k));
     view.readRow(row, numbers.data());
     std::copy(numbers.begin(), numbers.end(), matrix.row(row));

@@ -22,7 +22,7 @@ struct Matrix {
 };
 
 // The numbers of any matrix; each is exact.
-Matrix matrixOf(const dsl::MatrixView &view);
+Matrix matrixOf(const dsl::MatrixView &view, unsigned threads = 0);
 // The values of codes, rounded to f32.
 Matrix valuesOf(const dsl::QuantizedMatrix &matrix, unsigned threads = 0);
 

@@ -35,7 +35,8 @@ public:
       return std::move(distinct.error());
     if (Status complete = checkInputs(); !complete)
       return std::move(complete.error());
-    Result<CheckpointWriter> output = CheckpointWriter::create(to, std::move(plan));
+    Result<CheckpointWriter> output =
+        CheckpointWriter::create(to, std::move(plan), file.indexMetadata());
     if (!output)
       return std::move(output.error());
     const std::vector<TensorEntry> &tensors = file.tensors();
@@ -86,6 +87,9 @@ private:
 
   // What can be known of the steps before the first tensor is encoded.
   Status checkInputs() const {
+    if (options.steps.refine)
+      if (Status good = checkRefinable(*options.format); !good)
+        return good;
     for (size_t i = 0; i < chosen.size(); ++i) {
       const TensorEntry &tensor = file.tensors()[i];
       if (!chosen[i])
@@ -165,10 +169,10 @@ private:
       Result<dsl::MatrixView> found = inputsOf(name, view.k);
       if (!found)
         return std::move(found.error());
-      inputs = matrixOf(*found);
+      inputs = matrixOf(*found, options.threads);
     }
     Result<EncodedLayer> layer =
-        encodeLayer(matrixOf(view), inputs ? &*inputs : nullptr,
+        encodeLayer(matrixOf(view, options.threads), inputs ? &*inputs : nullptr,
                     {options.format, options.activationFormat}, options.steps, options.threads);
     if (!layer)
       return refused(name, layer.error());
@@ -216,6 +220,8 @@ Result<QuantizeFileSummary> quantizeFile(const std::string &from, const std::str
       const std::string shard = besideIndex(to, name);
       if (!isInPlace && file->joins(shard))
         return makeError(DiagId::output_is_shard, {shard, from});
+      if (!isShardIndex(from) && file->isAt(shard))
+        return makeError(DiagId::output_is_input, {shard});
       if (options.activations && options.activations->isAt(shard))
         return makeError(DiagId::output_is_input, {shard});
     }

@@ -307,19 +307,21 @@ void copyRows(const dsl::QuantizedMatrix &from, int64_t row, int64_t rowEnd,
 
 } // namespace
 
+Status checkRefinable(const dsl::Format &format) {
+  if (format.hasParts())
+    return makeError(DiagId::refine_format, {"format '" + format.name + "' has parts"});
+  if (const int bits = format.element().type.bits(); bits > 8)
+    return makeError(DiagId::refine_format, {"format '" + format.name + "' has elements of " +
+                                             std::to_string(bits) + " bits"});
+  return Done{};
+}
+
 Result<Refinement> refine(const dsl::QuantizedMatrix &start, const Matrix &weight,
                           const Matrix &activation, const Matrix &quantized,
                           const RefineOptions &options) {
   const dsl::Format &format = *start.format;
-  if (format.hasParts() || format.element().type.bits() > 8)
-    return makeError(
-        DiagId::refine_format,
-        {"format '" + format.name + "' " +
-         (format.hasParts()
-              ? "has parts"
-              : "has elements of " + std::to_string(format.element().type.bits()) + " bits")});
   for (const Status &status :
-       {checkLayer(weight, activation), checkActivation(quantized),
+       {checkRefinable(format), checkLayer(weight, activation), checkActivation(quantized),
         checkShape("codes", start.rows, start.k, weight),
         checkShape("quantized activations", quantized.rows, quantized.k, activation)})
     if (!status)

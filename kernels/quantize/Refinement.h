@@ -20,6 +20,9 @@ struct Refinement {
   double before = 0, after = 0; // relative squared errors of the outputs on the calibration
 };
 
+// Error refine_format: the format has parts, or elements of more than 8 bits.
+Status checkRefinable(const dsl::Format &format);
+
 // `start` are codes of `weight`; `activation` are the inputs x of the layer and `quantized` those
 // that its kernel sees (x itself where activations are not quantized). Minimised is, row by row,
 // the sum over m of (quantized[m] . value of codes - x[m] . w)^2 and the damping. A step is taken

@@ -1,4 +1,5 @@
 #include "dsl/Findings.h"
+#include "kernels/quantize/EncodeLayer.h"
 #include "kernels/quantize/QuantizedFile.h"
 #include "kernels/quantize/StoredTransform.h"
 #include "kernels/quantize/TensorChoice.h"
@@ -48,8 +49,9 @@ using FormatPtr = std::shared_ptr<const dsl::Format>;
 class FormatComparison {
 public:
   FormatComparison(const SafetensorsFile &file, std::vector<bool> chosen,
-                   const std::optional<SafetensorsFile> &activations)
-      : file(file), chosen(std::move(chosen)), activations(activations) {}
+                   const std::optional<SafetensorsFile> &activations, FormatPtr activationFormat)
+      : file(file), chosen(std::move(chosen)), activations(activations),
+        activationFormat(std::move(activationFormat)) {}
 
   // Leaves out the weights that one of these files does not have.
   Status keepThoseOf(const std::vector<SafetensorsFile> &quantized) {
@@ -109,6 +111,10 @@ public:
           return added.error();
       ++done;
       file.release(tensor);
+      for (const SafetensorsFile &other : quantized)
+        for (const TensorEntry &part : other.tensors())
+          if (part.name.starts_with(tensor.name + "."))
+            other.release(part);
     }
     return rows;
   }
@@ -116,7 +122,11 @@ public:
 private:
   Result<ErrorRow> compare(const TensorEntry &tensor, const dsl::MatrixView &weight,
                            const std::vector<double> &x, const FormatPtr &format) const {
-    Result<dsl::QuantizedMatrix> matrix = dsl::quantize(format, weight, true);
+    std::vector<double> diagonal;
+    if (!x.empty()) // as `rho quantize` encodes with activations
+      diagonal = kernels::hessianDiagonal(inputsOf(x, weight.k));
+    Result<dsl::QuantizedMatrix> matrix =
+        dsl::quantize(format, weight, {.rejectNonFinite = true, .columnWeights = diagonal});
     if (!matrix) {
       Error error = makeError(DiagId::tensor_not_encoded, {tensor.name, file.path(), format->name});
       error.diagnostics.insert(error.diagnostics.end(), matrix.error().diagnostics.begin(),
@@ -149,8 +159,7 @@ private:
         kernels::transformWeight(kernels::matrixOf(weight), *transform);
     if (!encoded)
       return encoded.error();
-    kernels::Matrix inputs{
-        static_cast<int64_t>(x.size()) / weight.k, weight.k, {x.begin(), x.end()}};
+    kernels::Matrix inputs = inputsOf(x, weight.k);
     Result<kernels::Matrix> transformed =
         x.empty() ? inputs : kernels::transformActivation(std::move(inputs), *transform);
     if (!transformed)
@@ -159,20 +168,33 @@ private:
                  {transformed->values.begin(), transformed->values.end()});
   }
 
-  static ErrorRow rowOf(const TensorEntry &tensor, const std::string &label,
-                        const dsl::MatrixView &weight, const dsl::QuantizedMatrix &matrix,
-                        const std::vector<double> &x) {
+  static kernels::Matrix inputsOf(const std::vector<double> &x, int64_t k) {
+    return {static_cast<int64_t>(x.size()) / k, k, {x.begin(), x.end()}};
+  }
+
+  Result<ErrorRow> rowOf(const TensorEntry &tensor, const std::string &label,
+                         const dsl::MatrixView &weight, const dsl::QuantizedMatrix &matrix,
+                         const std::vector<double> &x) const {
     ErrorRow row{tensor.name, label, weight.rows, weight.k, {}, {}, {}};
     row.error = kernels::encodingError(weight, matrix);
     row.lost = kernels::lostGroups(weight, matrix);
+    std::vector<double> seen;
+    if (!x.empty() && activationFormat) {
+      Result<kernels::Matrix> codes =
+          kernels::seenActivation(inputsOf(x, weight.k), activationFormat);
+      if (!codes)
+        return codes.error();
+      seen.assign(codes->values.begin(), codes->values.end());
+    }
     if (!x.empty())
-      row.output = kernels::outputError(weight, matrix, x);
+      row.output = kernels::outputError(weight, matrix, x, 0, seen);
     return row;
   }
 
   const SafetensorsFile &file;
   std::vector<bool> chosen;
   const std::optional<SafetensorsFile> &activations;
+  const FormatPtr activationFormat; // of the inputs when layers run; null: as they are
 };
 
 Result<std::vector<FormatPtr>> openFormats(const Options &options) {
@@ -233,10 +255,13 @@ Result<int> errorCommand(const Options &options) {
       return opened.error();
     activations = std::move(*opened);
   }
+  Result<FormatPtr> activationFormat = activationFormatOf(options);
+  if (!activationFormat)
+    return activationFormat.error();
   Result<std::vector<SafetensorsFile>> quantized = openQuantized(options);
   if (!quantized)
     return quantized.error();
-  FormatComparison comparison(*file, std::move(*chosen), activations);
+  FormatComparison comparison(*file, std::move(*chosen), activations, std::move(*activationFormat));
   if (Status kept = comparison.keepThoseOf(*quantized); !kept)
     return kept.error();
   if (Status matched = comparison.checkActivations(); !matched)

@@ -43,13 +43,27 @@ Result<FormatPtr> openFormat(const std::string &text) {
                    {dsl::shown(text), dsl::listed(text, kernels::shippedFormatNames())});
 }
 
-Result<FormatPtr> openWeightFormat(const std::string &text) {
+static Result<FormatPtr> openOperandFormat(const std::string &text, bool weight) {
   Result<FormatPtr> format = openFormat(text);
   if (!format)
     return format;
-  if (auto misplaced = dsl::extentsNotInOperand(**format, true); !misplaced.empty())
+  if (auto misplaced = dsl::extentsNotInOperand(**format, weight); !misplaced.empty())
     return makeError(DiagId::extent_not_in_operand, misplaced.front());
   return format;
+}
+
+Result<FormatPtr> openWeightFormat(const std::string &text) {
+  return openOperandFormat(text, true);
+}
+
+Result<FormatPtr> activationFormatOf(const Options &options) {
+  constexpr const char *option = "--activation-format";
+  if (!options.has(option))
+    return FormatPtr();
+  if (!options.has("--activations"))
+    return makeError(DiagId::option_missing,
+                     {"--activations", std::string(option) + " needs inputs of the layers"});
+  return openOperandFormat(options.text(option), false);
 }
 
 } // namespace rho::tool

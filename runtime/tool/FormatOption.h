@@ -15,4 +15,8 @@ Result<std::shared_ptr<const dsl::Format>> openFormat(const std::string &text);
 // extent_not_in_operand.
 Result<std::shared_ptr<const dsl::Format>> openWeightFormat(const std::string &text);
 
+// That of --activation-format, whose rows are tokens; null without it. Other errors:
+// extent_not_in_operand, option_missing without --activations.
+Result<std::shared_ptr<const dsl::Format>> activationFormatOf(const Options &options);
+
 } // namespace rho::tool

@@ -36,7 +36,7 @@ static Status readSteps(const Options &options, kernels::QuantizeFileOptions &ta
   task.steps.permute = options.count("--permute");
   if (std::optional<int64_t> seed = options.count("--rotate"))
     task.steps.rotate = static_cast<uint64_t>(*seed);
-  for (const char *calibrated : {"--smooth", "--refine", "--permute", "--activation-format"})
+  for (const char *calibrated : {"--smooth", "--refine", "--permute"})
     if (options.has(calibrated) && !options.has("--activations"))
       return makeError(DiagId::option_missing,
                        {"--activations", std::string(calibrated) + " needs inputs of the layers"});
@@ -46,13 +46,10 @@ static Status readSteps(const Options &options, kernels::QuantizeFileOptions &ta
       return opened.error();
     task.activations = std::make_shared<kernels::SafetensorsFile>(std::move(*opened));
   }
-  if (options.has("--activation-format")) {
-    Result<std::shared_ptr<const dsl::Format>> format =
-        openFormat(options.text("--activation-format"));
-    if (!format)
-      return format.error();
-    task.activationFormat = std::move(*format);
-  }
+  Result<std::shared_ptr<const dsl::Format>> format = activationFormatOf(options);
+  if (!format)
+    return format.error();
+  task.activationFormat = std::move(*format);
   return Done{};
 }
 

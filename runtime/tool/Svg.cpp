@@ -13,6 +13,7 @@ std::string escaped(const std::string &text) {
   using Json = nlohmann::json;
   const std::string characters =
       Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace));
+  constexpr std::string_view replacement = "\xEF\xBF\xBD"; // of what XML does not take
   std::string result;
   for (char c : characters) {
     bool control = static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r';
@@ -23,10 +24,13 @@ std::string escaped(const std::string &text) {
     else if (c == '>')
       result += "&gt;";
     else if (control)
-      result += "\xEF\xBF\xBD";
+      result += replacement;
     else
       result += c;
   }
+  for (std::string_view excluded : {"\xEF\xBF\xBE", "\xEF\xBF\xBF"}) // U+FFFE and U+FFFF
+    for (size_t at = 0; (at = result.find(excluded, at)) != std::string::npos;)
+      result.replace(at, excluded.size(), replacement);
   return result;
 }
 

@@ -79,9 +79,9 @@ TEST_F(QuantizeFileTest, weightsAreEncodedAndTheRestIsCopied) {
   std::vector<std::string> order;
   for (const TensorEntry &tensor : file->tensors())
     order.push_back(tensor.name);
-  EXPECT_EQ(order,
-            (std::vector<std::string>{"norm", "layer.w.element", "layer.w.scale", "empty", "cube",
-                                      "ids", "flag", "six", "h.element", "h.scale"}));
+  EXPECT_EQ(order, (std::vector<std::string>{"ids", "norm", "empty", "cube", "layer.w.scale",
+                                             "h.scale", "layer.w.element", "flag", "h.element",
+                                             "six"})); // the largest numbers first
   EXPECT_EQ(file->bytes(*file->find("norm")), norm.data);
   EXPECT_EQ(file->bytes(*file->find("ids")), std::string(16, 'i'));
   EXPECT_EQ(file->bytes(*file->find("flag")), "abc");
@@ -341,6 +341,29 @@ TEST_F(QuantizeFileTest, aFullDiskLeavesTheOldOutput) {
   std::signal(SIGXFSZ, handler);
 }
 
+// Components have any number of bytes: those of large numbers lie where readers can view them.
+TEST_F(QuantizeFileTest, tensorsLieAtMultiplesOfTheirNumbers) {
+  put("in.safetensors", safetensors({w,
+                                     norm,
+                                     {"other.w", "F32", "6,200", bytesOf(weight)},
+                                     {"step", "I64", "1", std::string(8, '\1')},
+                                     {"small", "BF16", "3", std::string(6, '\2')}}));
+  for (const char *format : {"razer_g16", "mosaic_channel", "int3_g128", "mxfp6_e2m3"}) {
+    ASSERT_EQ(error("in.safetensors", "out.safetensors", format), "done");
+    Result<SafetensorsFile> file = SafetensorsFile::open(folder + "out.safetensors");
+    ASSERT_TRUE(file.ok()) << file.error().str();
+    for (const TensorEntry &tensor : file->tensors())
+      EXPECT_EQ(tensor.begin % std::max(1, safetensorsBits(tensor.type) / 8), 0)
+          << format << ' ' << tensor.name;
+    for (const char *copied : {"norm", "step", "small"})
+      EXPECT_EQ(file->bytes(*file->find(copied)),
+                SafetensorsFile::open(folder + "in.safetensors")
+                    ->bytes(*SafetensorsFile::open(folder + "in.safetensors")->find(copied)));
+    EXPECT_TRUE(readQuantized(*file, "layer.w").ok());
+    EXPECT_TRUE(readQuantized(*file, "other.w").ok());
+  }
+}
+
 // The codes are those of encodeLayer, and what is stored of the transform does to inputs what was
 // done to the weight.
 TEST_F(QuantizeFileTest, stepsChangeTheWeightAndAreStored) {
@@ -377,6 +400,20 @@ TEST_F(QuantizeFileTest, stepsChangeTheWeightAndAreStored) {
                 .str()
                 .find("[not_quantized]"),
             std::string::npos);
+}
+
+// What a format cannot have done to it is said before the first tensor.
+TEST_F(QuantizeFileTest, refinementThatCannotBeIsRefusedAtOnce) {
+  put("in.safetensors", safetensors({w}));
+  put("x.safetensors",
+      safetensors({{"layer.w", "F32", "2,200", bytesOf(std::vector<float>(400, 1))}}));
+  QuantizeFileOptions options;
+  options.activations = std::make_shared<SafetensorsFile>(
+      std::move(*SafetensorsFile::open(folder + "x.safetensors")));
+  options.steps.refine = true;
+  options.progress = [](int64_t, int64_t, const std::string &) { FAIL(); };
+  EXPECT_THAT(error("in.safetensors", "out.safetensors", "mosaic_channel", options),
+              testing::HasSubstr("format 'mosaic_channel' has parts"));
 }
 
 TEST_F(QuantizeFileTest, activationsAreThereForEachWeight) {

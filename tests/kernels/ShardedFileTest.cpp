@@ -72,6 +72,12 @@ TEST_F(ShardedFileTest, keepsItsShardsWhereAnIndexIsWritten) {
   EXPECT_EQ(filesThere(), 6U);
   EXPECT_EQ(contentOf(folder + "out.safetensors.index.json"), R"({
   "metadata": {
+    "more": [
+      [
+        1500.0
+      ],
+      {}
+    ],
     "total_size": 770
   },
   "weight_map": {
@@ -120,6 +126,18 @@ TEST_F(ShardedFileTest, isNotReplacedInPart) {
   EXPECT_EQ(error("in.safetensors.index.json", "in.safetensors.index.json"), "done");
 }
 
+// A single file may be named as the only shard of the index that is asked for.
+TEST_F(ShardedFileTest, isNotWrittenOverTheFileThatItIsMadeOf) {
+  const std::string only = "in-00001-of-00001.safetensors";
+  put(only, safetensors({a}));
+  const std::string before = contentOf(folder + only);
+  EXPECT_EQ(error(only, "in.safetensors.index.json"),
+            "error: 'in-00001-of-00001.safetensors' is read for this, and would be written over "
+            "[output_is_input]\n");
+  EXPECT_TRUE(contentOf(folder + only) == before);
+  EXPECT_EQ(error(only, "out.safetensors.index.json"), "done");
+}
+
 // The inputs of the layers may lie where a shard would go.
 TEST_F(ShardedFileTest, isNotWrittenOverItsActivations) {
   putModel();
@@ -134,7 +152,7 @@ TEST_F(ShardedFileTest, isNotWrittenOverItsActivations) {
                                                   folder + "out.safetensors.index.json", options);
   ASSERT_FALSE(done.ok());
   EXPECT_EQ(done.error().str(), "error: '" + folder + inputs +
-                                    "' has the activations, which would be written over "
+                                    "' is read for this, and would be written over "
                                     "[output_is_input]\n");
   EXPECT_TRUE(contentOf(folder + inputs) == before);
   // Also where the index that is replaced has shards of other names.

@@ -63,8 +63,9 @@ TEST(ErrorReportTest, tableCsvAndPlotSayTheSame) {
 TEST(ErrorReportTest, namesMayHoldAnything) {
   std::vector<ErrorRow> rows = {row("a\rb,\"", "f", 1)};
   EXPECT_THAT(errorCsv(rows), HasSubstr("\n\"a\rb,\"\"\",f,"));
-  rows[0].tensor = "a]]>\x01<&\xff\xc3\xa9";
-  EXPECT_THAT(errorPlot(rows), HasSubstr(">a]]&gt;\xEF\xBF\xBD&lt;&amp;\xEF\xBF\xBD\xc3\xa9 f<"));
+  rows[0].tensor = "a]]>\x01<&\xff\xc3\xa9\xEF\xBF\xBE";
+  EXPECT_THAT(errorPlot(rows),
+              HasSubstr(">a]]&gt;\xEF\xBF\xBD&lt;&amp;\xEF\xBF\xBD\xc3\xa9\xEF\xBF\xBD f<"));
 }
 
 TEST(ErrorReportTest, namesKeepTheTableInShape) {

@@ -293,6 +293,28 @@ TEST(ErrorTest, comparesWhatFilesHold) {
   EXPECT_LT(outputErrors[2], outputErrors[1]);
   EXPECT_THAT(contentOf(csv), HasSubstr("int4_g128 of " + rotated));
 
+  // What refinement gained of layers with quantized inputs is seen where the errors are theirs.
+  const std::vector<std::string> codes = {"--activations", x, "--activation-format", "int4_token"};
+  auto errorOf = [&](const std::string &file, bool seen) {
+    std::vector<std::string> line = {"error", in, "--quantized", file, "--csv", csv};
+    line.insert(line.end(), codes.begin(), seen ? codes.end() : codes.begin() + 2);
+    EXPECT_EQ(runTool(line).code, 0);
+    const std::string text = contentOf(csv);
+    return std::stod(text.substr(text.rfind(',') + 1));
+  };
+  std::vector<std::string> steps = codes;
+  steps.emplace_back("--refine");
+  const std::string refined = quantized("refined.safetensors", steps);
+  EXPECT_LT(errorOf(refined, true), errorOf(plain, true));
+  EXPECT_GT(errorOf(plain, true), errorOf(plain, false));
+  EXPECT_EQ(runTool({"error", in, "--format", "nvfp4", "--activation-format", "int4_token"}).err,
+            "error: --activations is missing, --activation-format needs inputs of the layers "
+            "[option_missing]\n");
+  EXPECT_THAT(runTool({"error", in, "--format", "nvfp4", "--activations", x, "--activation-format",
+                       "int4_channel"})
+                  .err,
+              HasSubstr("[extent_not_in_operand]"));
+
   std::string other = scratchFolder() + "other.safetensors";
   EXPECT_TRUE(kernels::writeTensor(other, "v", {weights().data(), Type::F32, rows, k, k}).ok());
   ToolResult none = runTool({"error", other, "--quantized", plain});
