@@ -79,6 +79,7 @@ struct Remap {
 std::vector<int> componentsOf(const Remap &remap);
 
 // One stored part of a format.
+inline constexpr size_t maxComponents = 16; // of a format
 struct Component {
   std::string name;
   ElementType type;
@@ -119,6 +120,7 @@ struct Blocks {
 
 struct Format;
 
+inline constexpr size_t maxParts = 8; // of a partition
 // A format that stores some of the blocks, and which ones: dsl/Quantize.h.
 struct Part {
   std::string name;
@@ -273,15 +275,15 @@ struct ScheduleDecl {
   std::optional<Cluster> cluster; // cluster: N x K, CTAs that share activations x parts of k
   std::optional<bool>
       dependent; // launch: serial | dependent, may start before its predecessor ends
-  Span span, pipelineSpan, tileSpan, warpsSpan, splitKSpan, ctasSpan, scalesSpan, sumsSpan,
-      rolesSpan, balanceSpan, packingSpan, clusterSpan, launchSpan;
 
-  friend bool operator==(const ScheduleDecl &a, const ScheduleDecl &b) {
-    return a.pipeline == b.pipeline && a.tile == b.tile && a.warps == b.warps &&
-           a.splitK == b.splitK && a.ctas == b.ctas && a.scales == b.scales && a.sums == b.sums &&
-           a.roles == b.roles && a.balance == b.balance && a.packing == b.packing &&
-           a.cluster == b.cluster && a.dependent == b.dependent;
-  }
+  // Where these are written, which is no part of what they say.
+  struct Spans {
+    Span schedule, pipeline, tile, warps, splitK, ctas, scales, sums, roles, balance, packing,
+        cluster, launch;
+    friend bool operator==(const Spans &, const Spans &) { return true; }
+  } spans = {};
+
+  friend bool operator==(const ScheduleDecl &, const ScheduleDecl &) = default;
 };
 
 // The words that a schedule has for a choice, as messages list them.

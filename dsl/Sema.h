@@ -13,7 +13,6 @@
 
 namespace rho::dsl {
 
-inline constexpr size_t maxComponents = 16;
 inline constexpr int64_t minGroup = 8;
 inline constexpr int64_t maxGroup = int64_t(1) << 20;
 // Combinations of candidates that the encoder tries.
@@ -32,7 +31,8 @@ struct ExprScope {
   const Format &format;              // its components are complete
   const std::vector<bool> &poisoned; // components with errors of their own: no second error
   Findings &findings;
-  int encodes = -1; // the component whose rule this is; -1: a value or a requirement
+  int encodes = -1;    // the component whose rule this is; -1: a value or a requirement
+  bool ofPart = false; // a part's rule, which reads no component
 };
 
 // Checks and lowers an expression. Null after it reported errors.
@@ -49,7 +49,6 @@ std::optional<Format> checkFormat(const ast::Format &format, const FormatLookup 
 
 // --- SemaParts.cpp
 
-inline constexpr size_t maxParts = 8;
 // Parts that have parts themselves, on the longest way down.
 inline constexpr int maxPartDepth = 3;
 

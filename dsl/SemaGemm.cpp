@@ -111,68 +111,114 @@ private:
       error(DiagId::duplicate_entry, {"schedule", here()}, syntax.schedules[i].span);
     if (syntax.schedules.empty())
       return;
-    gemm.schedule.span = syntax.schedules[0].span;
+    gemm.schedule.spans.schedule = syntax.schedules[0].span;
     for (const ast::ScheduleEntry &entry : syntax.schedules[0].entries)
       scheduleEntry(entry);
   }
 
+  // The entries that a schedule may have, and what reads them.
+  struct ScheduleKey {
+    std::string_view name;
+    Span ScheduleDecl::Spans::*span;
+    void (GemmChecker::*read)(const ast::ScheduleEntry &);
+  };
+  static std::span<const ScheduleKey> scheduleKeys() {
+    using Spans = ScheduleDecl::Spans;
+    static constexpr ScheduleKey keys[] = {
+        {"pipeline", &Spans::pipeline, &GemmChecker::pipeline},
+        {"tile", &Spans::tile, &GemmChecker::tile},
+        {"warps", &Spans::warps, &GemmChecker::warps},
+        {"split_k", &Spans::splitK, &GemmChecker::splitK},
+        {"ctas", &Spans::ctas, &GemmChecker::ctas},
+        {"scales", &Spans::scales, &GemmChecker::choose<&ScheduleDecl::scales>},
+        {"sums", &Spans::sums, &GemmChecker::choose<&ScheduleDecl::sums>},
+        {"roles", &Spans::roles, &GemmChecker::choose<&ScheduleDecl::roles>},
+        {"balance", &Spans::balance, &GemmChecker::choose<&ScheduleDecl::balance>},
+        {"packing", &Spans::packing, &GemmChecker::choose<&ScheduleDecl::packing>},
+        {"cluster", &Spans::cluster, &GemmChecker::cluster},
+        {"launch", &Spans::launch, &GemmChecker::launch},
+    };
+    return keys;
+  }
+
   void scheduleEntry(const ast::ScheduleEntry &entry) {
-    ScheduleDecl &schedule = gemm.schedule;
-    const std::string &key = entry.key.text;
     const std::string where = "the schedule of " + here();
-    if (key == "pipeline") {
-      if (first(schedule.pipelineSpan, entry.key, where) &&
-          numbers(entry, {&pipelineLimits, 1}, "a number of stages"))
-        schedule.pipeline = entry.numbers[0].value;
-    } else if (key == "tile") {
-      if (first(schedule.tileSpan, entry.key, where) && numbers(entry, tileLimits, "M x N x K"))
-        schedule.tile = {entry.numbers[0].value, entry.numbers[1].value, entry.numbers[2].value};
-    } else if (key == "warps") {
-      size_t count = entry.numbers.size() == 3 ? 3 : 2;
-      if (first(schedule.warpsSpan, entry.key, where) &&
-          numbers(entry, {warpLimits, count}, "M x N or M x N x K"))
-        warps(entry);
-    } else if (key == "split_k") {
-      if (!first(schedule.splitKSpan, entry.key, where))
-        return;
-      if (entry.word && entry.word->text == "stream")
-        schedule.splitK = ScheduleDecl::streamK;
-      else if (entry.word)
-        wordForm(entry, "a number of parts of k or stream", {"stream"});
-      else if (numbers(entry, {&splitKLimits, 1}, "a number of parts of k or stream"))
-        schedule.splitK = entry.numbers[0].value;
-    } else if (key == "ctas") {
-      if (first(schedule.ctasSpan, entry.key, where) &&
-          numbers(entry, {&ctasLimits, 1}, "a number of CTAs"))
-        schedule.ctas = entry.numbers[0].value;
-    } else if (key == "scales") {
-      if (first(schedule.scalesSpan, entry.key, where))
-        choose(entry, &ScheduleDecl::scales);
-    } else if (key == "sums") {
-      if (first(schedule.sumsSpan, entry.key, where))
-        choose(entry, &ScheduleDecl::sums);
-    } else if (key == "roles") {
-      if (first(schedule.rolesSpan, entry.key, where))
-        choose(entry, &ScheduleDecl::roles);
-    } else if (key == "balance") {
-      if (first(schedule.balanceSpan, entry.key, where))
-        choose(entry, &ScheduleDecl::balance);
-    } else if (key == "packing") {
-      if (first(schedule.packingSpan, entry.key, where))
-        choose(entry, &ScheduleDecl::packing);
-    } else if (key == "cluster") {
-      if (first(schedule.clusterSpan, entry.key, where) && numbers(entry, clusterLimits, "N x K"))
-        schedule.cluster = {entry.numbers[0].value, entry.numbers[1].value};
-    } else if (key == "launch") {
-      if (first(schedule.launchSpan, entry.key, where))
-        launch(entry);
-    } else {
-      error(DiagId::unknown_entry,
-            {shown(key), where,
-             listed(key, {"pipeline", "tile", "warps", "split_k", "ctas", "scales", "sums", "roles",
-                          "balance", "packing", "cluster", "launch"})},
-            entry.key.span);
+    std::vector<std::string> names;
+    for (const ScheduleKey &key : scheduleKeys()) {
+      names.emplace_back(key.name);
+      if (key.name != entry.key.text)
+        continue;
+      if (first(gemm.schedule.spans.*key.span, entry.key, where))
+        (this->*key.read)(entry);
+      return;
     }
+    error(DiagId::unknown_entry, {shown(entry.key.text), where, listed(entry.key.text, names)},
+          entry.key.span);
+  }
+
+  void pipeline(const ast::ScheduleEntry &entry) {
+    if (numbers(entry, {&pipelineLimits, 1}, "a number of stages"))
+      gemm.schedule.pipeline = entry.numbers[0].value;
+  }
+
+  void tile(const ast::ScheduleEntry &entry) {
+    if (numbers(entry, tileLimits, "M x N x K"))
+      gemm.schedule.tile = {entry.numbers[0].value, entry.numbers[1].value, entry.numbers[2].value};
+  }
+
+  void warps(const ast::ScheduleEntry &entry) {
+    const bool groups = entry.numbers.size() == 3;
+    if (!numbers(entry, {warpLimits, size_t(groups ? 3 : 2)}, "M x N or M x N x K"))
+      return;
+    int64_t m = entry.numbers[0].value, n = entry.numbers[1].value;
+    int64_t k = groups ? entry.numbers[2].value : 1;
+    if (within(m * n * k, allWarpsLimits, entry.key.span))
+      gemm.schedule.warps = {m, n, k};
+  }
+
+  void splitK(const ast::ScheduleEntry &entry) {
+    constexpr const char *form = "a number of parts of k or stream";
+    if (entry.word && entry.word->text == "stream")
+      gemm.schedule.splitK = ScheduleDecl::streamK;
+    else if (entry.word)
+      wordForm(entry, form, {"stream"});
+    else if (numbers(entry, {&splitKLimits, 1}, form))
+      gemm.schedule.splitK = entry.numbers[0].value;
+  }
+
+  void ctas(const ast::ScheduleEntry &entry) {
+    if (numbers(entry, {&ctasLimits, 1}, "a number of CTAs"))
+      gemm.schedule.ctas = entry.numbers[0].value;
+  }
+
+  void cluster(const ast::ScheduleEntry &entry) {
+    if (numbers(entry, clusterLimits, "N x K"))
+      gemm.schedule.cluster = {entry.numbers[0].value, entry.numbers[1].value};
+  }
+
+  // One of the words of a choice.
+  template <auto choice> void choose(const ast::ScheduleEntry &entry) {
+    auto &chosen = gemm.schedule.*choice;
+    using Choice = typename std::remove_reference_t<decltype(chosen)>::value_type;
+    if (entry.word)
+      chosen = named<Choice>(entry.word->text);
+    if (chosen)
+      return;
+    const auto &all = ScheduleWords<Choice>::all;
+    std::vector<std::string> words;
+    std::string form;
+    for (size_t i = 0; i < all.size(); ++i) {
+      words.emplace_back(all[i].second);
+      form += (i == 0 ? "" : i + 1 == all.size() ? " or " : ", ") + words.back();
+    }
+    wordForm(entry, form, words);
+  }
+
+  void launch(const ast::ScheduleEntry &entry) {
+    if (entry.word && (entry.word->text == "serial" || entry.word->text == "dependent"))
+      gemm.schedule.dependent = entry.word->text == "dependent";
+    else
+      wordForm(entry, "serial or dependent", {"serial", "dependent"});
   }
 
   // Whether the entry has as many numbers as there are limits, all within them.
@@ -209,37 +255,6 @@ private:
     else
       return true;
     return false;
-  }
-
-  void warps(const ast::ScheduleEntry &entry) {
-    int64_t m = entry.numbers[0].value, n = entry.numbers[1].value;
-    int64_t k = entry.numbers.size() == 3 ? entry.numbers[2].value : 1;
-    if (within(m * n * k, allWarpsLimits, entry.key.span))
-      gemm.schedule.warps = {m, n, k};
-  }
-
-  // One of the words of a choice.
-  template <class Choice>
-  void choose(const ast::ScheduleEntry &entry, std::optional<Choice> ScheduleDecl::*choice) {
-    if (entry.word)
-      gemm.schedule.*choice = named<Choice>(entry.word->text);
-    if (gemm.schedule.*choice)
-      return;
-    const auto &all = ScheduleWords<Choice>::all;
-    std::vector<std::string> words;
-    std::string form;
-    for (size_t i = 0; i < all.size(); ++i) {
-      words.emplace_back(all[i].second);
-      form += (i == 0 ? "" : i + 1 == all.size() ? " or " : ", ") + words.back();
-    }
-    wordForm(entry, form, words);
-  }
-
-  void launch(const ast::ScheduleEntry &entry) {
-    if (entry.word && (entry.word->text == "serial" || entry.word->text == "dependent"))
-      gemm.schedule.dependent = entry.word->text == "dependent";
-    else
-      wordForm(entry, "serial or dependent", {"serial", "dependent"});
   }
 
   const ast::Gemm &syntax;

@@ -53,7 +53,7 @@ Span spanOfOrigin(const dsl::Gemm &gemm, std::string_view origin) {
   } else if (head == "output") {
     span = gemm.outputSpan;
   } else if (head == "schedule") {
-    span = gemm.schedule.span;
+    span = gemm.schedule.spans.schedule;
   }
   return known(span) ? span : gemm.span;
 }

@@ -115,9 +115,9 @@ Found gemvObjection(const dsl::Gemm &gemm, const PlacedGemm &placed, const Probl
     return result;
   };
   if (s.splitK != 1)
-    return refused(gemm.schedule.splitKSpan, "a split of k", "one CTA sums all of k");
+    return refused(gemm.schedule.spans.splitK, "a split of k", "one CTA sums all of k");
   if (s.packing == dsl::ScheduleDecl::Packing::Panels)
-    return refused(gemm.schedule.packingSpan, "packing: panels",
+    return refused(gemm.schedule.spans.packing, "packing: panels",
                    "each warp streams tiles of its own");
   if (!isPowerOfTwo(s.tileM) || s.tileM > largestGemvBatch)
     return Objection{DiagId::schedule_tile,

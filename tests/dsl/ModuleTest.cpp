@@ -10,6 +10,7 @@
 #include <fstream>
 #include <map>
 #include <random>
+#include <set>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -169,6 +170,27 @@ TEST(Module, MovingADeclarationDoesNotChangeIt) {
   Result<Module> c = parseModule("format one { element: s4  value = -element }", "a.rho", nullptr);
   ASSERT_TRUE(c.ok());
   EXPECT_FALSE(a->formats[0] == c->formats[0]);
+}
+
+// A kernel is found by the text of its declaration: no entry of a schedule may be left out of it.
+TEST(Module, EveryScheduleEntryIsInTheText) {
+  const std::string before =
+      "format w { element: s4 scale: f16 per k[64] value = element * scale } "
+      "gemm g { weight: w activation: f16 output: f16 schedule { ";
+  std::set<std::string> texts;
+  for (const char *entry :
+       {"", "pipeline: 3", "tile: 16 x 64 x 64", "warps: 1 x 4", "warps: 1 x 4 x 2", "split_k: 2",
+        "split_k: stream", "ctas: 7", "scales: operand", "sums: biased", "roles: imfp",
+        "balance: cost", "packing: panels", "cluster: 2 x 1", "launch: serial",
+        "launch: dependent"}) {
+    Result<Module> module = parseModule(before + entry + " } }", "a.rho", nullptr);
+    ASSERT_TRUE(module.ok()) << entry << module.error().str();
+    const std::string text = print(*module);
+    EXPECT_TRUE(texts.insert(text).second) << entry;
+    Result<Module> again = parseModule(text, "b.rho", nullptr);
+    ASSERT_TRUE(again.ok()) << text << again.error().str();
+    EXPECT_EQ(again->gemms[0].schedule, module->gemms[0].schedule) << entry;
+  }
 }
 
 TEST(Module, EqualInstancesAreOneFormat) {
