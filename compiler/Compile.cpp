@@ -39,12 +39,13 @@ std::string_view nameOf(Stage stage) { return stageNames[static_cast<int>(stage)
 // A context with every dialect that the stages use. Single-threaded: kernels are compiled in
 // parallel by compiling several at once.
 std::unique_ptr<mlir::MLIRContext> makeContext() {
-  static const mlir::DialectRegistry registry = [] {
-    mlir::DialectRegistry result;
-    result.insert<ir::RhoDialect, tile::TileDialect, mlir::arith::ArithDialect,
-                  mlir::cf::ControlFlowDialect, mlir::LLVM::LLVMDialect, mlir::math::MathDialect,
-                  mlir::NVVM::NVVMDialect, mlir::scf::SCFDialect>();
-    mlir::registerAllToLLVMIRTranslations(result);
+  static const auto &registry = *[] {
+    // Never destroyed: threads may run on while a process ends.
+    auto *result = new mlir::DialectRegistry;
+    result->insert<ir::RhoDialect, tile::TileDialect, mlir::arith::ArithDialect,
+                   mlir::cf::ControlFlowDialect, mlir::LLVM::LLVMDialect, mlir::math::MathDialect,
+                   mlir::NVVM::NVVMDialect, mlir::scf::SCFDialect>();
+    mlir::registerAllToLLVMIRTranslations(*result);
     return result;
   }();
   auto context =
@@ -247,8 +248,7 @@ std::string printSpec(const dsl::Gemm &gemm, const Plan &plan) {
 }
 
 Result<Compiled> compile(const dsl::Gemm &gemm, const Plan &plan, const SourceMap *sources) {
-  Result<PlacedGemm> placed =
-      place(gemm, plan.groupScales, plan.schedule.roles, plan.target, sources);
+  Result<PlacedGemm> placed = place(gemm, plan, sources);
   if (!placed)
     return placed.error();
   Compiled result;
@@ -264,8 +264,7 @@ Result<Compiled> compile(const dsl::Gemm &gemm, const Plan &plan, const SourceMa
 
 Result<std::string> emit(const dsl::Gemm &gemm, const Plan &plan, Stage stage,
                          const SourceMap *sources) {
-  Result<PlacedGemm> placed =
-      place(gemm, plan.groupScales, plan.schedule.roles, plan.target, sources);
+  Result<PlacedGemm> placed = place(gemm, plan, sources);
   if (!placed)
     return placed.error();
   Compilation compilation;

@@ -48,6 +48,7 @@ TileWindow windowOf(const LayoutSection &section, NaturalShape shape, int64_t n,
           std::clamp<int64_t>(shape.units - unit, 0, section.tileK)};
 }
 
+// storedCode() of each, without a branch in the loops.
 template <class Code>
 void gatherCodes(const Code *codes, const TileWindow &window, int64_t pitch,
                  const LayoutSection &section, uint32_t *local) {
@@ -60,7 +61,7 @@ void gatherCodes(const Code *codes, const TileWindow &window, int64_t pitch,
         to[unit] = ((static_cast<uint32_t>(from[unit]) >> section.shift) & mask) ^ section.codeXor;
     else
       for (int64_t unit = 0; unit < window.units; ++unit)
-        to[unit] = section.codeTable[static_cast<uint32_t>(from[unit]) & mask];
+        to[unit] = section.codeTable[(static_cast<uint32_t>(from[unit]) >> section.shift) & mask];
   }
 }
 

@@ -75,6 +75,10 @@ private:
         return error(DiagId::rule_not_reduced, {target()}, expr);
       return make(Expr::Kind::Input, expr);
     }
+    if (scope.ofPart)
+      return error(
+          DiagId::unknown_name,
+          {"number", shown(expr.name), "a part's rule reads the numbers x of a block alone"}, expr);
     std::vector<std::string> known;
     const std::vector<Component> &components = scope.format.components;
     for (size_t i = 0; i < components.size(); ++i) {

@@ -142,7 +142,7 @@ private:
                                          .span = {}});
     block.encodeOrder = {0};
     std::vector<bool> poisoned = {false};
-    ExprPtr lowered = lower(expr, {block, poisoned, findings, 0});
+    ExprPtr lowered = lower(expr, {block, poisoned, findings, 0, true});
     if (isBest(lowered))
       error(DiagId::best_inside, {"best()"}, expr.span);
     good = good && lowered;

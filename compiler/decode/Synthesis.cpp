@@ -29,7 +29,8 @@ std::vector<uint64_t> bitsOf(const std::vector<double> &values) {
 // Those of all factors, which are most of a search's time: made once in a process.
 const std::vector<LaneForm> &formsOf(const std::vector<double> &values, dsl::ElementType lane) {
   static std::mutex mutex;
-  static std::map<std::pair<std::string, std::vector<uint64_t>>, std::vector<LaneForm>> known;
+  using Known = std::map<std::pair<std::string, std::vector<uint64_t>>, std::vector<LaneForm>>;
+  static auto &known = *new Known; // never destroyed: threads may run on while a process ends
   std::lock_guard lock(mutex);
   auto [entry, isNew] = known.try_emplace({std::string(lane.name()), bitsOf(values)});
   if (isNew)
@@ -249,9 +250,9 @@ std::vector<SynthesizedDecode> synthesizeDecode(const std::vector<double> &value
 const std::vector<SynthesizedDecode> &knownDecodes(const std::vector<double> &values,
                                                    std::string_view mmaType, int leastLog2) {
   static std::mutex mutex;
-  static std::map<std::tuple<std::vector<uint64_t>, std::string, int>,
-                  std::vector<SynthesizedDecode>>
-      known;
+  using Known =
+      std::map<std::tuple<std::vector<uint64_t>, std::string, int>, std::vector<SynthesizedDecode>>;
+  static auto &known = *new Known; // never destroyed: threads may run on while a process ends
   std::lock_guard lock(mutex);
   auto [entry, isNew] = known.try_emplace({bitsOf(values), std::string(mmaType), leastLog2});
   if (isNew)

@@ -21,9 +21,17 @@ void OpCounts::add(DecodeInstr::Op op) {
   case Op::FmaBF16:
     ++bf16;
     return;
+  case Op::And:
+  case Op::Or:
+  case Op::Xor:
+  case Op::AndOr:
+  case Op::Select:
+  case Op::Shr:
+  case Op::RotateLeft:
+  case Op::Prmt:
   case Op::ToE4M3:
-  default:
     ++logic;
+    return;
   }
 }
 

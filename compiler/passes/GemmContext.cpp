@@ -96,8 +96,7 @@ mlir::FailureOr<GemmContext> contextOf(ir::GemmOp op) {
   result.gemm = module->gemms[0];
   result.gemm.name = op.getSymName().str();
   result.plan = *plan;
-  Result<PlacedGemm> placed =
-      place(result.gemm, plan->groupScales, plan->schedule.roles, plan->target, nullptr);
+  Result<PlacedGemm> placed = place(result.gemm, *plan, nullptr);
   if (!placed)
     return fail(placed.error());
   if (std::optional<Error> error = planError(result.gemm, *placed, *plan))

@@ -9,8 +9,7 @@ namespace rho::compiler {
 
 std::string explainDecode(const dsl::Gemm &gemm, const Plan &plan) {
   if (gemm.activation.partition) { // of one weight, what each part's instructions take
-    Result<PlacedGemm> parts =
-        place(gemm, plan.groupScales, plan.schedule.roles, plan.target, nullptr);
+    Result<PlacedGemm> parts = place(gemm, plan, nullptr);
     std::string text;
     for (size_t part = 0; parts && part < parts->parts.size(); ++part) {
       const DecodeSequence &decode = parts->parts[part].decode;
@@ -22,8 +21,7 @@ std::string explainDecode(const dsl::Gemm &gemm, const Plan &plan) {
     }
     return text;
   }
-  Result<PlacedGemm> placed =
-      place(gemm, plan.groupScales, plan.schedule.roles, plan.target, nullptr);
+  Result<PlacedGemm> placed = place(gemm, plan, nullptr);
   Result<Factors> factors = factorValue(gemm.weight, true, gemm.weightSpan, nullptr);
   if (!placed || !factors)
     return {};

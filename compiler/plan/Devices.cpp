@@ -81,7 +81,8 @@ int64_t mostSharedPerCta(std::string_view target) {
 }
 
 const std::vector<dsl::Device> &shippedDevices() {
-  static const std::vector<dsl::Device> devices = readShipped();
+  // Never destroyed: threads may run on while a process ends.
+  static const auto &devices = *new std::vector<dsl::Device>(readShipped());
   return devices;
 }
 

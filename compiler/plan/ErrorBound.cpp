@@ -90,8 +90,7 @@ static double errorOfSums(const PlacedGemm &placed, const Plan &plan, int64_t ti
 ErrorBound::ErrorBound(const dsl::Gemm &declared, const Plan &plan, Summing by)
     : output(declared.output), by(by) {
   const TargetGemm target = onTarget(declared, plan.target);
-  Result<PlacedGemm> placed =
-      place(target.gemm, plan.groupScales, plan.schedule.roles, plan.target, nullptr);
+  Result<PlacedGemm> placed = place(target.gemm, plan, nullptr);
   if (!placed)
     return; // such a plan has no kernel
   const double stored = target.roundoff + target.weightRoundoff;

@@ -48,8 +48,7 @@ std::vector<OperandRange> operandRanges(const dsl::Gemm &gemm, const PlacedGemm 
 }
 
 Result<std::vector<OperandRange>> operandRanges(const dsl::Gemm &gemm, const Plan &plan) {
-  Result<PlacedGemm> placed =
-      place(gemm, plan.groupScales, plan.schedule.roles, plan.target, nullptr);
+  Result<PlacedGemm> placed = place(gemm, plan, nullptr);
   if (!placed)
     return placed.error();
   return operandRanges(gemm, *placed);

@@ -235,8 +235,7 @@ private:
 void append(LayoutSection section, int64_t alignment, std::vector<LayoutSection> &sections,
             int64_t &end) {
   section.offset = end;
-  section.bytes = divideUp(
-      section.tilesN * section.tilesK * section.tileN * section.tileK * section.codeBits, 8);
+  section.bytes = section.tilesN * section.tilesK * tileBytes(section);
   end = divideUp(section.offset + section.bytes, alignment) * alignment;
   sections.push_back(std::move(section));
 }

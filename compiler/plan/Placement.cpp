@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cfloat>
 #include <cmath>
 #include <utility>
 
@@ -101,8 +102,10 @@ std::string numberProblem(const dsl::Format &weight, const Expr &core, dsl::Elem
                           : stored;
   }
   dsl::Range range = dsl::rangeOf(core, weight);
-  for (double value : {range.min, range.max})
-    if (range.integer && !exact(value, 0))
+  // The first integer that is missing lies behind those of all digits.
+  const double missing = std::ldexp(1.0, operand.mantissaBits() + 1) + 1;
+  for (double value : {range.min, range.max, missing, -missing})
+    if (range.integer && value >= range.min && value <= range.max && !exact(value, 0))
       return ": it can be " + std::to_string(static_cast<int64_t>(value)) + ", which " + name +
              " does not hold";
   if (!range.integer && operand.bits() == 16 &&
@@ -210,6 +213,8 @@ public:
     result.log2Factor =
         result.decode.log2Factor + (result.blockScaling ? result.blockScaling->log2 : 0);
     result.streamed = streamedComponents(weight, result.decode);
+    if (Status fits = checkConstant(); !fits)
+      return fits.error();
     return std::move(result);
   }
 
@@ -235,7 +240,7 @@ private:
     return errorAt(id, args, gemm.activationSpan, sources);
   }
   Error ofScales(DiagId id, const std::vector<std::string> &args) const {
-    return errorAt(id, args, gemm.schedule.scales ? gemm.schedule.scalesSpan : gemm.weightSpan,
+    return errorAt(id, args, gemm.schedule.scales ? gemm.schedule.spans.scales : gemm.weightSpan,
                    sources);
   }
 
@@ -266,6 +271,15 @@ private:
     x = *std::move(ofX);
     result.constant = w.constant * x.constant;
     return Done{};
+  }
+
+  Status checkConstant() const { // by which sums are multiplied, in f32
+    const double factor = std::abs(std::ldexp(result.constant, -result.log2Factor));
+    if (factor == 0 || (factor >= FLT_MIN && factor <= FLT_MAX))
+      return Done{};
+    const std::string all = "its literal factors, the activation's and the decode's are ";
+    return ofWeight(DiagId::unsupported_value,
+                    {weight.name, all + dsl::printNumber(factor) + " together, no f32 number"});
   }
 
   // The type that both operands become, and what follows from it.
@@ -321,10 +335,11 @@ private:
     for (const dsl::Format *format : {&weight, &activation})
       for (const dsl::Component &component : format->components)
         if (component.extent != Extent::Element && component.type.isCodebook())
-          return errorAt(
-              DiagId::unsupported_value,
-              {format->name, "'" + component.name + "' is a codebook, only elements are"},
-              format == &weight ? gemm.weightSpan : gemm.activationSpan, sources);
+          return errorAt(DiagId::unsupported_value,
+                         {format->name,
+                          "'" + component.name +
+                              "' is a codebook, of which only elements and factors have kernels"},
+                         format == &weight ? gemm.weightSpan : gemm.activationSpan, sources);
     return Done{};
   }
 

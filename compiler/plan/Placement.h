@@ -132,7 +132,12 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupS
                          dsl::ScheduleDecl::Roles roles, std::string_view target,
                          const SourceMap *sources);
 
-// The same of an activation without parts, with this decode of the weight; null: the best.
+// As a plan says it.
+inline Result<PlacedGemm> place(const dsl::Gemm &gemm, const Plan &plan, const SourceMap *sources) {
+  return place(gemm, plan.groupScales, plan.schedule.roles, plan.target, sources);
+}
+
+// Those of an activation without parts, with this decode of the weight; null: the best.
 Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupScales,
                                 dsl::ScheduleDecl::Roles roles, std::string_view target,
                                 const DecodeSequence *fixed, const SourceMap *sources);

@@ -44,30 +44,30 @@ Span objectionSpan(const dsl::Gemm &gemm, const Objection &objection) {
   if (objection.at.file != Span::none)
     return objection.at;
   if (id == DiagId::schedule_warps && decl.warps)
-    return decl.warpsSpan;
+    return decl.spans.warps;
   if (id == DiagId::schedule_ctas && decl.ctas)
-    return decl.ctasSpan;
+    return decl.spans.ctas;
   if ((id == DiagId::schedule_split_k || id == DiagId::schedule_split_tiles) && decl.splitK)
-    return decl.splitKSpan;
+    return decl.spans.splitK;
   if (id == DiagId::schedule_roles && decl.roles)
-    return decl.rolesSpan;
+    return decl.spans.roles;
   if (id == DiagId::schedule_sums && decl.sums)
-    return decl.sumsSpan;
+    return decl.spans.sums;
   if (id == DiagId::schedule_balance && decl.balance)
-    return decl.balanceSpan;
+    return decl.spans.balance;
   if (id == DiagId::schedule_cluster && decl.cluster)
-    return decl.clusterSpan;
+    return decl.spans.cluster;
   if (id == DiagId::schedule_shared_memory && decl.pipeline)
-    return decl.pipelineSpan;
+    return decl.spans.pipeline;
   if (decl.tile)
-    return decl.tileSpan;
-  return decl.span.file != Span::none ? decl.span : gemm.span;
+    return decl.spans.tile;
+  return decl.spans.schedule.file != Span::none ? decl.spans.schedule : gemm.span;
 }
 
 // Whether it is about an entry of the schedule.
 bool isOfEntry(const dsl::Gemm &gemm, const Objection &objection) {
   const Span span = objectionSpan(gemm, objection);
-  return !(span == gemm.span) && !(span == gemm.schedule.span);
+  return !(span == gemm.span) && !(span == gemm.schedule.spans.schedule);
 }
 } // namespace
 
@@ -215,9 +215,7 @@ private:
 
 } // namespace
 
-Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &problem,
-                                      const DeviceModel &device, size_t most,
-                                      const SourceMap *sources) {
+static Status checkProblem(const Problem &problem) {
   struct Bound {
     const char *name;
     int64_t value, limit;
@@ -228,6 +226,14 @@ Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &prob
     if (bound.value < 1 || bound.value > bound.limit)
       return makeError(DiagId::bad_problem,
                        {bound.name, std::to_string(bound.value), std::to_string(bound.limit)});
+  return Done{};
+}
+
+Result<std::vector<Plan>> rankedPlans(const dsl::Gemm &gemm, const Problem &problem,
+                                      const DeviceModel &device, size_t most,
+                                      const SourceMap *sources) {
+  if (Status good = checkProblem(problem); !good)
+    return good.error();
   PlanSearch search(gemm, problem, device, sources);
   search.run();
   std::vector<Plan> plans = search.ranked(most);
@@ -271,8 +277,9 @@ std::optional<Error> planError(const dsl::Gemm &gemm, const PlacedGemm &placed, 
 }
 
 Status checkPlan(const dsl::Gemm &gemm, const Plan &plan) {
-  Result<PlacedGemm> placed =
-      place(gemm, plan.groupScales, plan.schedule.roles, plan.target, nullptr);
+  if (Status good = checkProblem(plan.problem); !good)
+    return good;
+  Result<PlacedGemm> placed = place(gemm, plan, nullptr);
   if (!placed)
     return placed.error();
   if (std::optional<Error> error = planError(gemm, *placed, plan))

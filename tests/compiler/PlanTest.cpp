@@ -240,7 +240,8 @@ TEST(PlanDiagnostics, FormatsWithoutKernels) {
   EXPECT_EQ(of("format w { element: s4 scale: codebook [1, 2] per k[64] value = element * scale }\n"
                "gemm g { weight: w activation: f16 output: f16 }"),
             "t.rho:5:18: error: the value of 'w' is no product of one factor with the element and "
-            "scales: 'scale' is a codebook, only elements are [unsupported_value]");
+            "scales: 'scale' is a codebook, of which only elements and factors have kernels "
+            "[unsupported_value]");
 }
 
 TEST(PlanDiagnostics, Values) {
@@ -269,6 +270,22 @@ TEST(PlanDiagnostics, Values) {
             "and scales: the element stands in two factors [unsupported_value]\n"
             "gemm g { weight: square activation: f16 output: f16 }\n"
             "                 ^~~~~~\n");
+  // Both ends of the range are numbers of f16, and not all between.
+  EXPECT_EQ(messageOf("format wide { element: u4 step: u8 per k[64] org: u8 per k[64] "
+                      "value = element * step + org encode { step = 253 org = 3 } }\n"
+                      "gemm g { weight: wide activation: f16 output: f16 }")
+                .find("it can be 2049, which f16 does not hold [no_decode]\n"),
+            114U);
+  // Sums are f32 when the literals are multiplied in.
+  for (const char *literal : {"1e39", "1e-45", "1e308 * 1e308"})
+    EXPECT_NE(messageOf(std::string("format far { element: s4 scale: f32 per channel value = "
+                                    "element * scale * ") +
+                        literal +
+                        " encode { scale = 1 } }\n"
+                        "gemm g { weight: far activation: f16 output: f16 }")
+                  .find("its literal factors, the activation's and the decode's are "),
+              std::string::npos)
+        << literal;
   EXPECT_EQ(
       messageOf("gemm g { weight: int4 activation: f32 output: f16 }"),
       "t.rho:4:35: error: activation 'f32' has element f32 in the form element; a matrix "
