@@ -101,11 +101,11 @@ std::string_view name(DiagId id) { return registered[static_cast<size_t>(id)].na
 std::string_view text(DiagId id) { return registered[static_cast<size_t>(id)].text; }
 
 const std::vector<DiagId> &allDiagIds() {
-  static const std::vector<DiagId> ids = [] {
-    std::vector<DiagId> all;
-    all.reserve(std::size(registered));
+  static const auto &ids = *[] {
+    auto *all = new std::vector<DiagId>; // never destroyed: threads may run on while a process ends
+    all->reserve(std::size(registered));
     for (size_t i = 0; i < std::size(registered); ++i)
-      all.push_back(static_cast<DiagId>(i));
+      all->push_back(static_cast<DiagId>(i));
     return all;
   }();
   return ids;

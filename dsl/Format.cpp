@@ -202,7 +202,8 @@ bool operator==(const Format &a, const Format &b) {
 }
 
 const std::vector<std::string> &plainTypes() {
-  static const std::vector<std::string> names = {"f16", "bf16", "f32"};
+  // Never destroyed, as all that is made once in a process: threads may run on while it ends.
+  static const auto &names = *new std::vector<std::string>{"f16", "bf16", "f32"};
   return names;
 }
 

@@ -471,6 +471,16 @@ std::optional<Error> wrongWeights(std::span<const double> weights, int64_t k) {
   return std::nullopt;
 }
 
+Status checkGiven(const Format &format, const std::map<int, uint32_t> &given) {
+  for (const auto &[index, code] : given) {
+    const bool known = index > 0 && static_cast<size_t>(index) < format.components.size();
+    if (!known || format.components[static_cast<size_t>(index)].extent != Extent::Tensor)
+      return makeError(DiagId::bad_fixed_component, {"'" + format.name + "' has no component " +
+                                                     std::to_string(index) + " per tensor"});
+  }
+  return Done{};
+}
+
 } // namespace
 
 Result<QuantizedMatrix> quantizeElements(QuantizedMatrix matrix, const MatrixView &input,
@@ -494,6 +504,8 @@ Result<QuantizedMatrix> quantize(std::shared_ptr<const Format> format, const Mat
                      {std::to_string(options.residualScores.size()) + " scores",
                       "format '" + format->name + "' has no residual"});
   if (Status good = checkChoice(*format, options.choice, input.rows, input.k); !good)
+    return good.error();
+  if (Status good = checkGiven(*format, options.given); !good)
     return good.error();
   if (format->hasParts())
     return quantizeParts(*format, input, options);

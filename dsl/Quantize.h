@@ -137,7 +137,9 @@ struct QuantizeOptions {
   // rules, errors and budgets. Error bad_block_choice for a format without partition, another
   // number of blocks, or a part that is none.
   std::span<const uint8_t> choice = {};
-  // Codes of components per tensor, by their index, in place of what their rules say.
+  // Codes of components per tensor, by their index, in place of what their rules say; beside a
+  // residual, those of the format itself. Error bad_fixed_component for what is no such component,
+  // and for a format with a partition, whose numbers have other formats.
   std::map<int, uint32_t> given = {};
 };
 Status checkChoice(const Format &format, std::span<const uint8_t> choice, int64_t rows, int64_t k);

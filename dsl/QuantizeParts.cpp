@@ -53,7 +53,8 @@ public:
   Result<QuantizedMatrix> residual(const Format &format) {
     Format without = format;
     without.residual.reset();
-    Result<QuantizedMatrix> base = encode(std::make_shared<const Format>(std::move(without)), x);
+    Result<QuantizedMatrix> base =
+        encode(std::make_shared<const Format>(std::move(without)), x, options.given);
     if (!base)
       return base;
     const Part &part = format.residual->part;
@@ -118,12 +119,13 @@ private:
   }
 
   Result<QuantizedMatrix> encode(std::shared_ptr<const Format> format,
-                                 const std::vector<float> &numbers) const {
+                                 const std::vector<float> &numbers,
+                                 const std::map<int, uint32_t> &given = {}) const {
     MatrixView view{numbers.data(), MatrixView::Type::F32, rows, k, k};
     QuantizeOptions all = options;
     all.residualScores = {};
     all.choice = {};
-    all.given = {}; // of the components of the whole
+    all.given = given;
     return quantize(std::move(format), view, all);
   }
 

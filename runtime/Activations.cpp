@@ -194,6 +194,7 @@ Status Gemm::fixComponent(const Activations &out, std::string_view component,
     impl.given.erase(index);
     return Done{};
   }
+  const FloatEnvironment numbers;
   const dsl::ElementType type = found->type;
   const uint32_t code = type.encode(*value);
   // What multiplies or divides the element says nothing of numbers when it is 0.

@@ -16,6 +16,10 @@ namespace rho {
 
 class Quantizer;
 
+// Of any kernel: the components of all parts of the activation, and weight, table of tiles, output,
+// workspace and m.
+inline constexpr size_t maxKernelParameters = dsl::maxParts * dsl::maxComponents + 5;
+
 // One kernel parameter: `bytes` bytes from `value` on, at a multiple of their number but at most
 // 64. launch() copies them.
 struct LaunchArgument {

@@ -3,6 +3,7 @@
 #include "compiler/Compiler.h"
 #include "dsl/Findings.h"
 #include "dsl/Numbers.h"
+#include "runtime/QuantizerSource.h"
 
 #include <array>
 #include <charconv>
@@ -72,15 +73,16 @@ std::string bytesOf(const cache::Entry &entry, const char *file) {
 } // namespace
 
 Result<CacheFolders> cacheFolders(const EngineOptions &options) {
-  Result<int64_t> limit = cacheLimit(options.cacheLimitBytes);
-  if (!limit)
-    return limit.error();
   CacheFolders folders;
-  if (options.diskCache)
+  if (options.diskCache) {
+    Result<int64_t> limit = cacheLimit(options.cacheLimitBytes);
+    if (!limit)
+      return limit.error();
+    folders.kernels.limitBytes = *limit;
     folders.kernels.directory =
         options.cacheDirectory.empty() ? defaultFolder() : options.cacheDirectory;
+  }
   folders.kernels.readOnly = options.cacheReadOnly;
-  folders.kernels.limitBytes = *limit;
   folders.tuned.readOnly = options.cacheReadOnly;
   folders.tuned.limitBytes = int64_t(64) << 20; // an entry has about 2 KB
   if (!options.tunedDirectory.empty())
@@ -128,6 +130,12 @@ std::optional<int64_t> parseByteCount(std::string_view text) {
 std::string generatorName() {
   return "build " + std::string(compiler::buildId()) + " with LLVM " +
          std::string(compiler::llvmVersion());
+}
+
+std::string makerOf(EntryKind kind) {
+  if (kind != EntryKind::Quantizer)
+    return generatorName();
+  return "quantizer program " + cache::hex(cache::sha256(quantizerProgram()));
 }
 
 std::string_view name(EntryKind kind) { return kinds[static_cast<size_t>(kind)].name; }

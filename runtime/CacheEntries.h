@@ -29,14 +29,19 @@ std::string generatorName();
 enum class EntryKind : uint8_t { Kernel, Quantizer, TunedPlan, Unknown };
 std::string_view name(EntryKind kind);
 
+// What makes entries of a kind: this build's generator; of quantizers their program alone, which
+// builds may share.
+std::string makerOf(EntryKind kind);
+
 // For people, but the kind, which says what is checked of an entry. Empty where it is not known.
 struct EntryLabel {
   EntryKind kind = EntryKind::Unknown;
   std::string name = {};    // of the gemm, of the quantizer's format, or which of a cache
   std::string problem = {}; // "m any, n 4096, k 4096"
   std::string target = {};
-  std::string device = {};             // that it was made on; others may share it
-  std::string maker = generatorName(); // its entries serve no other
+  std::string device = {};           // that it was made on; others may share it
+  std::string maker = makerOf(kind); // its entries serve no other
+  bool servesThisBuild() const { return maker == makerOf(kind); }
 };
 std::string problemText(const std::string &rows, const compiler::Problem &problem);
 void label(cache::Entry &entry, const EntryLabel &label);

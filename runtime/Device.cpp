@@ -58,6 +58,7 @@ Result<Device> Device::cuda(int ordinal) {
 }
 
 Result<Device> Device::emulated(std::string_view name) {
+  const FloatEnvironment numbers; // of figures that are read
   if (const dsl::Device *shipped = compiler::shippedDevice(name))
     return emulated(compiler::modelOf(*shipped));
   if (Result<compiler::DeviceModel> model = compiler::modelOfTarget(name))
@@ -99,19 +100,19 @@ Result<Buffer> Device::allocate(int64_t bytes) const {
 Result<Buffer> Device::allocateOn(const std::shared_ptr<Backend> &backend, int64_t bytes) {
   if (bytes < 0 || bytes > maxAllocation)
     return makeError(DiagId::bad_size, {std::to_string(bytes), std::to_string(maxAllocation)});
-  DevicePointer address = 0;
+  Buffer buffer;
+  buffer.pimpl = std::make_unique<Buffer::Impl>(backend, 0, bytes, false); // owns what follows
   if (bytes > 0) {
     Result<DevicePointer> allocated = backend->allocate(bytes);
     if (!allocated)
       return allocated.error();
-    address = *allocated;
+    buffer.pimpl->address = *allocated;
   }
-  Buffer buffer;
-  buffer.pimpl = std::make_unique<Buffer::Impl>(backend, address, bytes, false);
   return buffer;
 }
 
-Result<Buffer> Device::view(DevicePointer address, int64_t bytes) const {
+Result<Buffer> Device::view(DevicePointer address, int64_t bytes,
+                            std::string_view weightLayout) const {
   if (Status valid = checkHandle(*this, "device"); !valid)
     return valid.error();
   if (bytes < 0 || bytes > maxAllocation)
@@ -120,6 +121,7 @@ Result<Buffer> Device::view(DevicePointer address, int64_t bytes) const {
     return makeError(DiagId::null_pointer, {"address"});
   Buffer buffer;
   buffer.pimpl = std::make_unique<Buffer::Impl>(pimpl->backend, address, bytes, true);
+  buffer.pimpl->layout = weightLayout;
   return buffer;
 }
 

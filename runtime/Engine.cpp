@@ -272,10 +272,11 @@ Engine::Impl::prepareAs(const dsl::Gemm &declared,
   auto prepared = std::make_shared<Prepared>();
   CompileReport &report = prepared->report;
   report = std::move(start);
-  if (int64_t rows = (shape.m + plan.schedule.tileM - 1) / plan.schedule.tileM; rows > mostGridRows)
-    return makeError(DiagId::grid_too_large,
-                     {std::to_string(shape.m), std::to_string(rows), std::to_string(mostGridRows)});
+  if (Status fits = checkGrid(shape.m, plan.schedule.tileM); !fits)
+    return fits.error();
   report.plan = plan.print();
+  report.predictedMicroseconds = plan.predictedMicroseconds;
+  prepared->plan = plan;
   WantedKernel wanted;
   wanted.key = kernelKey({"kernel", compiler::printSpec(gemm, plan)}, plan.target);
   wanted.label = {
@@ -512,12 +513,10 @@ Result<Gemm> Engine::compileSharing(const Gemm &gemm, int64_t m) const {
   return pimpl->compile(other.module, *other.gemm, request, [&]() -> Impl::PreparedResult {
     Stopwatch watch;
     const SourceMap *sources = other.module->module.sources.get();
-    Result<compiler::Plan> read = compiler::Plan::parse(other.prepared->report.plan);
-    if (!read)
-      return read.error();
     const Prepared &prepared = *other.prepared;
-    Result<compiler::Plan> sharing = compiler::planSharing(
-        prepared.target->gemm, *read, prepared.operands, m, pimpl->backend->model(), sources);
+    Result<compiler::Plan> sharing =
+        compiler::planSharing(prepared.target->gemm, prepared.plan, prepared.operands, m,
+                              pimpl->backend->model(), sources);
     if (!sharing)
       return sharing.error();
     return pimpl->prepareSharing(*other.gemm, prepared.target, request.shape, *sharing,

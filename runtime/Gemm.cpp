@@ -71,6 +71,29 @@ Status checkApart(const Gemm &gemm, const Buffer &weight, const Activations &x,
 
 } // namespace
 
+Status checkGrid(int64_t m, int64_t tileM) {
+  if (const int64_t rows = (m + tileM - 1) / tileM; rows > mostGridRows)
+    return makeError(DiagId::grid_too_large,
+                     {std::to_string(m), std::to_string(rows), std::to_string(mostGridRows)});
+  return Done{};
+}
+
+Result<Gemm> Gemm::withRows(int64_t m) const {
+  if (Status valid = checkHandle(*this, "gemm"); !valid)
+    return valid.error();
+  compiler::Plan plan = pimpl->plan();
+  plan.problem.m = m;
+  if (Status good = compiler::checkPlan(pimpl->prepared->target->gemm, plan); !good)
+    return good.error();
+  if (Status fits = checkGrid(m, plan.schedule.tileM); !fits)
+    return fits.error();
+  auto impl = std::make_shared<Impl>(*pimpl);
+  impl->shape.m = m;
+  Gemm other;
+  other.pimpl = std::move(impl);
+  return other;
+}
+
 GemmShape Gemm::shape() const { return pimpl ? pimpl->shape : GemmShape{}; }
 
 const CompileReport &Gemm::report() const {
@@ -117,7 +140,7 @@ Status Gemm::launch(const Buffer &weight, const Activations &x, DevicePointer y,
   std::array<LaunchArgument, maxKernelParameters> arguments;
   std::array<uint64_t, maxKernelParameters> values;
   std::array<TensorMap, maxKernelParameters> maps;
-  size_t count = 0; // within the arrays: Engine checked the image
+  size_t count = 0; // within the arrays, see maxKernelParameters; Engine checks images from disk
   for (const compiler::KernelParameter &parameter : image.parameters) {
     uint64_t &value = values[count];
     arguments[count] = {&value, 8};

@@ -21,6 +21,8 @@ struct Module::Impl {
   std::vector<cache::Digest> digests; // of each gemm's declaration, without spans
 };
 
+Module moduleOf(dsl::Module module);
+
 struct Buffer::Impl {
   std::shared_ptr<Backend> backend;
   DevicePointer address = 0; // 0 when empty
@@ -103,6 +105,8 @@ inline Status checkScalarType(ScalarType type) {
 // Of a grid's y and z. Source: CUDA C++ Programming Guide, "Technical specifications per compute
 // capability".
 inline constexpr int64_t mostGridRows = 65535;
+// Of m batch rows in tiles of `tileM`. Error: grid_too_large.
+Status checkGrid(int64_t m, int64_t tileM);
 inline constexpr int64_t mostStride = int64_t(1) << 32; // of a caller's rows, in elements
 
 // Of rows of k numbers. Errors: bad_stride.

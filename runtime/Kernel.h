@@ -7,9 +7,6 @@
 
 namespace rho {
 
-// Any kernel's parameters: weight, activation and its components, output, workspace, m.
-inline constexpr size_t maxKernelParameters = 32;
-
 // One kernel on one device; serves every m of its spec.
 struct Kernel {
   compiler::KernelImage image;
@@ -20,6 +17,7 @@ struct Kernel {
 // it.
 struct Prepared {
   std::shared_ptr<const compiler::TargetGemm> target;
+  compiler::Plan plan;
   std::shared_ptr<const Kernel> kernel;
   std::shared_ptr<const Quantizer> quantizer;
   std::vector<compiler::OperandRange> operands; // of all kernels that may read its weights
@@ -35,6 +33,7 @@ struct Gemm::Impl {
   std::shared_ptr<const Prepared> prepared;
   CompileReport report;
 
+  const compiler::Plan &plan() const { return prepared->plan; }
   // As declared.
   std::shared_ptr<const dsl::Format> weight() const { return {module, &gemm->weight}; }
   // As it is packed, the declared one or with scales as numbers.

@@ -96,8 +96,9 @@ public:
   // One query token of each sequence: queries and output [sequence][queryHeads][headDim], tails
   // [sequence][pageTokens][kvHeads][headDim], of which the first length % pageTokens tokens are
   // read. All in device memory, 16-byte aligned. Compiles nothing, allocates nothing, never blocks
-  // on a GPU. Queries times the slopes of keys are numbers of `type`: of f16 below 65504, past
-  // which outputs are NaN. Errors: null_pointer, misaligned_pointer, kv_other_cache.
+  // on a GPU. Queries times softmaxScale, log2(e) and the slopes of keys are numbers of
+  // `type`: of f16 below 65504, past which outputs are NaN, and below 6e-5 with fewer digits.
+  // Errors: null_pointer, misaligned_pointer, kv_other_cache.
   Status attend(const KvBatch &batch, DevicePointer queries, DevicePointer tailKeys,
                 DevicePointer tailValues, DevicePointer output, Stream stream = nullptr) const;
   bool valid() const { return pimpl != nullptr; }

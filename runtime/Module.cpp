@@ -1,9 +1,8 @@
 #include "runtime/Handles.h"
 
 namespace rho {
-namespace {
 
-std::shared_ptr<const Module::Impl> freeze(dsl::Module module) {
+Module moduleOf(dsl::Module module) {
   auto impl = std::make_shared<Module::Impl>();
   impl->module = std::move(module);
   for (const dsl::Gemm &gemm : impl->module.gemms) {
@@ -13,28 +12,26 @@ std::shared_ptr<const Module::Impl> freeze(dsl::Module module) {
     hash.field(dsl::print(gemm));
     impl->digests.push_back(hash.finish());
   }
-  return impl;
+  Module result;
+  result.pimpl = std::move(impl);
+  return result;
 }
 
-} // namespace
-
-Result<Module> Module::parse(std::string_view text, std::string_view name) {
-  Result<dsl::Module> parsed =
-      dsl::parseModule(text, name, [](const std::string &) { return std::nullopt; });
+Result<Module> Module::parse(std::string_view text, std::string_view name, const Imports &imports) {
+  const FloatEnvironment numbers;
+  Result<dsl::Module> parsed = dsl::parseModule(
+      text, name, imports ? imports : [](const std::string &) { return std::nullopt; });
   if (!parsed)
     return parsed.error();
-  Module module;
-  module.pimpl = freeze(std::move(*parsed));
-  return module;
+  return moduleOf(std::move(*parsed));
 }
 
 Result<Module> Module::load(const std::string &path) {
+  const FloatEnvironment numbers;
   Result<dsl::Module> parsed = dsl::loadModule(path);
   if (!parsed)
     return parsed.error();
-  Module module;
-  module.pimpl = freeze(std::move(*parsed));
-  return module;
+  return moduleOf(std::move(*parsed));
 }
 
 std::vector<std::string> Module::gemms() const {

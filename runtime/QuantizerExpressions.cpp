@@ -80,8 +80,10 @@ std::string literal(double value) { return dsl::printReal(value); }
 std::string nameOf(dsl::ElementType type) {
   if (type.isCodebook())
     return "Codebook<" + tableName(type) + ">";
-  static const std::set<std::string_view> named = {"e2m1", "e4m3", "e8m0", "f16", "bf16", "f32"};
-  if (type.isInteger() || named.contains(type.name()))
+  constexpr std::string_view named[] = {"e2m1", "e4m3", "e8m0", "f16", "bf16", "f32"};
+  const bool isNamed =
+      std::find(std::begin(named), std::end(named), type.name()) != std::end(named);
+  if (type.isInteger() || isNamed)
     return std::string(type.name());
   const double infinity = std::numeric_limits<double>::infinity();
   const char *special = std::isinf(type.decode(type.encode(infinity)))       ? "Special::Ieee"

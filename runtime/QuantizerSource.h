@@ -33,8 +33,7 @@ inline constexpr const char *quantizerHeaderName = "rho_format.cuh";
 inline constexpr const char *quantizerEntry = "rho_quantize";
 inline constexpr int quantizerThreads = 512;
 struct QuantizerLaunch {
-  static constexpr size_t most =
-      10 + 8 * (2 + 16); // of 8 parts with 16 components each, dsl's limits
+  static constexpr size_t most = 10 + dsl::maxParts * (2 + dsl::maxComponents);
   std::array<uint64_t, most> words{};
   size_t count = 0;
   uint32_t ctas = 0;

@@ -4,6 +4,8 @@
 // Errors are values (Result, Status) that carry the diagnostics. Nothing asserts, and nothing
 // throws but what a caller's own function throws (Engine::tune), and std::bad_alloc where the host
 // has no room for the small things that a call makes; for large ones the error is out_of_memory.
+// Where memory ends inside of LLVM while a kernel is compiled, LLVM ends the process. Compilation
+// takes 128 KB of its thread's stack.
 // Each function names the errors that are its own. Besides, any that has a handle gives
 // empty_handle for one that was default-constructed or moved from (valid() is false, of a Buffer
 // address() is 0), and any that reaches a GPU cuda_call_failed. Threads: Device, Engine, Module and
@@ -25,8 +27,9 @@
 namespace rho {
 
 namespace dsl {
+struct Module;          // dsl/Module.h
 struct QuantizedMatrix; // dsl/Quantize.h
-}
+} // namespace dsl
 namespace compiler {
 struct DeviceModel; // compiler/Devices.h
 }
@@ -46,8 +49,12 @@ using DevicePointer = uint64_t;
 class Module {
 public:
   // Every error of the text and of its imports at once, as `rho check` prints them: those of
-  // docs/GRAMMAR.md. `name` stands for the text in messages.
-  static Result<Module> parse(std::string_view text, std::string_view name = "<memory>");
+  // docs/GRAMMAR.md. `name` stands for the text in messages. `imports` gives the texts of files
+  // that are imported, none for one that there is not, by their paths relative to the folder of
+  // `name`; those of the standard library, "rho:...", need none.
+  using Imports = std::function<std::optional<std::string>(const std::string &path)>;
+  static Result<Module> parse(std::string_view text, std::string_view name = "<memory>",
+                              const Imports &imports = {});
   // The same of a file. Errors: module_not_found as well.
   static Result<Module> load(const std::string &path);
   std::vector<std::string> gemms() const; // names, in order of declaration
@@ -58,6 +65,7 @@ public:
 
 private:
   friend class Engine;
+  friend Module moduleOf(dsl::Module module);
   std::shared_ptr<const Impl> pimpl;
 };
 
@@ -94,6 +102,7 @@ public:
   static Result<Device> cuda(int ordinal = 0);
   // A target, "sm_80", or a device of `rho devices`, "h200". Errors: unknown_target.
   static Result<Device> emulated(std::string_view name);
+  // Errors: bad_device_model.
   static Result<Device> emulated(const compiler::DeviceModel &described);
   static Result<Device> automatic(); // the first GPU, else emulated sm_80
   std::string name() const;
@@ -102,9 +111,11 @@ public:
   // 256-byte aligned, zeroed. Errors: bad_size, out_of_memory.
   Result<Buffer> allocate(int64_t bytes) const;
   // Memory that somebody else owns, a tensor's for example, which outlives the Buffer. As a weight
-  // it is 256-byte aligned and has the bytes of one that was packed for the same weightLayout(),
-  // which nothing checks; a workspace begins as zeros. Errors: null_pointer, bad_size.
-  Result<Buffer> view(DevicePointer address, int64_t bytes) const;
+  // it is 256-byte aligned and has the bytes of one that was packed for the weightLayout() given,
+  // which launches then compare with their own (empty: nothing is compared); a workspace begins as
+  // zeros. Errors: null_pointer, bad_size.
+  Result<Buffer> view(DevicePointer address, int64_t bytes,
+                      std::string_view weightLayout = {}) const;
   // Waits for all that was launched on the stream.
   Status synchronize(Stream stream = nullptr) const;
   bool valid() const { return pimpl != nullptr; }
@@ -144,6 +155,7 @@ struct CompileReport {
   std::vector<Stage> stages;
   double totalMilliseconds = 0;
   std::string plan;                  // Plan::print()
+  double predictedMicroseconds = 0;  // of one launch, by the planner's model
   std::string key;                   // hexadecimal cache key
   int registers = -1;                // per thread; -1 where no driver says
   int64_t sharedBytes = 0;           // per CTA
@@ -168,6 +180,12 @@ private:
 // nothing, allocate nothing and never block; both can be captured in a CUDA graph.
 class Gemm {
 public:
+  // The kernel of this gemm for another number of rows: nothing is planned or compiled, what
+  // report() says stays, and so does weightLayout(). For batches that grow and shrink: within the
+  // rows of one tile it takes as long, far from shape().m another kernel is faster. Errors:
+  // bad_problem, grid_too_large, those of a plan that m does not fit, such as schedule_roles of a
+  // kernel on the CUDA cores for more than 4 rows.
+  Result<Gemm> withRows(int64_t m) const;
   GemmShape shape() const;
   const CompileReport &report() const;
   ScalarType outputType() const;
@@ -179,10 +197,10 @@ public:
 
   // Quantizes [n][k] host numbers by the weight format's encode rules and packs them for this
   // kernel. Stride in elements between rows. The bytes depend on numbers, rules and
-  // weightLayout() alone: they can be kept, and written to another Buffer, which then is a weight
-  // that nothing checks.
-  // Errors: null_pointer, bad_scalar_type, bad_stride below k, non_finite_input, those of
-  // packQuantized.
+  // weightLayout() alone: they can be kept, and written to another Buffer; Device::view of that
+  // with the layout is a weight that launches check as they check this one.
+  // Errors: null_pointer, bad_scalar_type, bad_stride below k, non_finite_input,
+  // requirement_unfulfilled where no codes fulfil the format's, those of packQuantized.
   Result<Buffer> packWeights(const void *host, ScalarType type, int64_t stride) const;
   // The same for codes that another quantizer chose, e.g. one of kernels/. The matrix is [n][k] in
   // the weight's format. Errors: layout_mismatch, out_of_memory, pack_breaks_requirement; of
@@ -207,8 +225,8 @@ public:
   // set-up; a graph keeps which of the two held when it was captured. Errors: bad_block_choice,
   // wrong_device, activations_mismatch.
   Status chooseParts(const Activations &out, std::span<const uint8_t> parts) const;
-  // Of a format without parts: the number of a component per tensor from now on, rounded to its
-  // type, whatever the numbers (static quantization); none: its rule says it again, from the
+  // Of a format without a partition: the number of a component per tensor from now on, rounded to
+  // its type, whatever the numbers (static quantization); none: its rule says it again, from the
   // numbers of all rows. A synchronous copy to the device, for set-up; a graph keeps which of the
   // two held when it was captured. Errors: bad_fixed_component, wrong_device,
   // activations_mismatch.
@@ -251,12 +269,13 @@ struct TuneOptions {
 
 struct TuneReport {
   struct Candidate {
-    std::string plan;            // Plan::print()
-    Result<double> microseconds; // or why it cannot be chosen
+    std::string plan;             // Plan::print()
+    double predictedMicroseconds; // of one launch, by the planner's model
+    Result<double> microseconds;  // or why it cannot be chosen
   };
   std::vector<Candidate> candidates; // best predictions first: [0] is the planner's own choice
   size_t best = 0;
-  bool kept = false;                 // whether engines find the best one from now on
+  bool kept = false; // whether engines that have not compiled the gemm find the best from now on
   std::vector<std::string> warnings; // e.g. a folder that is not writable
 };
 

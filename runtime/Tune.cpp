@@ -68,8 +68,8 @@ Result<TuneReport> Engine::tune(const Module &module, std::string_view name, con
   TuneReport report;
   report.warnings = warningsOf(gemms);
   for (size_t i = 0; i < gemms.size(); ++i)
-    report.candidates.push_back(
-        {(*plans)[i].print(), gemms[i] ? Result<double>(0) : gemms[i].error()});
+    report.candidates.push_back({(*plans)[i].print(), (*plans)[i].predictedMicroseconds,
+                                 gemms[i] ? Result<double>(0) : gemms[i].error()});
   std::optional<size_t> best;
   for (size_t i : measuringOrder(gemms)) {
     Result<double> &time = report.candidates[i].microseconds;

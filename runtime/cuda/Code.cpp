@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstring>
 
 namespace rho::cuda {
@@ -13,7 +14,6 @@ constexpr int64_t sharedWithoutOptIn = int64_t(48) * 1024;
 // Larger clusters run on some GPUs only, and a kernel must ask for them (ibid., "Thread block
 // clusters").
 constexpr int64_t portableCluster = 8;
-constexpr size_t maxArguments = 40;
 
 // Whether a call that loads code would fail with any: no memory, or a GPU that an earlier fault has
 // made useless. Source: cuda.h, CUresult.
@@ -140,10 +140,8 @@ CudaKernel::~CudaKernel() {
 
 Status CudaKernel::launch(const LaunchShape &shape, std::span<const LaunchArgument> arguments,
                           Stream stream) const {
-  std::array<void *, maxArguments> parameters;
-  if (arguments.size() > parameters.size())
-    return makeError(DiagId::bad_size,
-                     {std::to_string(arguments.size()), std::to_string(parameters.size())});
+  std::array<void *, maxKernelParameters> parameters;
+  assert(arguments.size() <= parameters.size());
   for (size_t i = 0; i < arguments.size(); ++i)
     parameters[i] = const_cast<void *>(arguments[i].value);
   const Driver &driver = context->driver;

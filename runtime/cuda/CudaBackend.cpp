@@ -216,7 +216,8 @@ std::string targetOf(int major, int minor) {
 
 Result<std::shared_ptr<Backend>> backendOf(int ordinal) {
   static std::mutex mutex;
-  static std::map<int, std::weak_ptr<Backend>> backends;
+  // Never destroyed: threads may run on while a process ends.
+  static auto &backends = *new std::map<int, std::weak_ptr<Backend>>;
   std::lock_guard lock(mutex);
   if (std::shared_ptr<Backend> known = backends[ordinal].lock())
     return known;

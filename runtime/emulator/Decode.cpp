@@ -11,15 +11,16 @@ namespace {
 using OpcodeTable = std::unordered_map<std::string_view, void (*)(Decoder &)>;
 
 const OpcodeTable &opcodeTable() {
-  static const OpcodeTable table = [] {
-    OpcodeTable all;
+  static const auto &table = *[] {
+    // Never destroyed: threads may run on while a process ends.
+    auto *all = new OpcodeTable;
     for (std::span<const Opcode> family :
          {integerOpcodes(), bitOpcodes(), floatOpcodes(), compareOpcodes(), convertOpcodes(),
           moveOpcodes(), memoryOpcodes(), atomicOpcodes(), asyncOpcodes(), matrixOpcodes(),
           mmaOpcodes(), controlOpcodes(), barrierOpcodes(), warpOpcodes(), mbarrierOpcodes(),
           wgmmaOpcodes(), clusterOpcodes()})
       for (const Opcode &opcode : family)
-        all.emplace(opcode.name, opcode.decode);
+        all->emplace(opcode.name, opcode.decode);
     return all;
   }();
   return table;

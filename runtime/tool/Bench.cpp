@@ -15,20 +15,14 @@ namespace {
 constexpr const char *shippedFolder = "kernels/gemms";
 
 // The module as declared, or as --launch asks for it.
-Result<std::vector<Module>> launchWays(const Module &module, const std::string &file,
-                                       const Options &options) {
+std::vector<Module> launchWays(const Module &module, const Options &options) {
   if (!options.has("--launch"))
-    return std::vector{module};
+    return {module};
   std::string asked = options.text("--launch");
   std::vector<Module> ways;
-  for (bool dependent : {false, true}) {
-    if (asked != "both" && asked != launchName(dependent))
-      continue;
-    Result<Module> way = withLaunch(module, file, dependent);
-    if (!way)
-      return way.error();
-    ways.push_back(std::move(*way));
-  }
+  for (bool dependent : {false, true})
+    if (asked == "both" || asked == launchName(dependent))
+      ways.push_back(withLaunch(module, dependent));
   return ways;
 }
 
@@ -36,12 +30,12 @@ Result<std::vector<Module>> launchWays(const Module &module, const std::string &
 
 // What is serial without saying so stays as it is: a tuned plan is kept by the text of the
 // declaration.
-Result<Module> withLaunch(const Module &module, const std::string &file, bool dependent) {
+Module withLaunch(const Module &module, bool dependent) {
   dsl::Module changed = module.impl().module;
   for (dsl::Gemm &gemm : changed.gemms)
     if (gemm.schedule.dependent.value_or(false) != dependent)
       gemm.schedule.dependent = dependent;
-  return Module::parse(dsl::print(changed), file);
+  return moduleOf(std::move(changed));
 }
 
 std::string_view launchName(bool dependent) { return dependent ? "dependent" : "serial"; }
@@ -81,11 +75,9 @@ Result<std::vector<BenchGemm>> chooseGemms(const Options &options,
       return makeError(DiagId::no_gemm, {"'" + file + "'"});
     if (options.has("--gemm"))
       names = {options.text("--gemm")};
-    Result<std::vector<Module>> ways = launchWays(*module, file, options);
-    if (!ways)
-      return ways.error();
+    const std::vector<Module> ways = launchWays(*module, options);
     for (const std::string &name : names)
-      for (const Module &way : *ways)
+      for (const Module &way : ways)
         gemms.push_back({file, way, name});
   }
   return gemms;

@@ -9,10 +9,9 @@
 
 namespace rho::tool {
 
-std::string_view launchName(bool dependent);
-// The module with that launch of all its gemms; `file` is where it comes from.
-Result<Module> withLaunch(const Module &module, const std::string &file,
-                          bool dependent); // "serial", "dependent": as a schedule says it
+std::string_view launchName(bool dependent); // "serial", "dependent": as a schedule says it
+// The module with that launch of all its gemms.
+Module withLaunch(const Module &module, bool dependent);
 
 struct BenchGemm {
   std::string file;

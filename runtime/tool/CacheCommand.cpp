@@ -80,10 +80,6 @@ std::string damageOf(const Part &part, const std::string &key) {
   return read.missing ? read.noAccess : read.damage;
 }
 
-bool servesThisBuild(const cache::Entry &entry) {
-  return contentDamage(entry).empty() && labelOf(entry).maker == generatorName();
-}
-
 std::string timeText(std::filesystem::file_time_type time) {
   if (time == std::filesystem::file_time_type::min())
     return "not known";
@@ -132,9 +128,9 @@ Result<int> cacheListCommand(const Options &options) {
       EntryLabel label = read.entry ? labelOf(*read.entry) : EntryLabel{};
       rows.push_back({read.entry ? std::string(name(label.kind)) : "damaged", label.name,
                       label.problem, label.target, label.device,
-                      !read.entry                      ? "-"
-                      : label.maker == generatorName() ? "this build"
-                                                       : "another build",
+                      !read.entry               ? "-"
+                      : label.servesThisBuild() ? "this build"
+                                                : "another build",
                       byteCount(stored.bytes), timeText(stored.used), stored.key.substr(0, 16)});
     }
     printLine(part->name, part->folder() + ": " + std::to_string(entries.size()) + " of " +
@@ -230,7 +226,8 @@ Result<int> cacheExportCommand(const Options &options) {
     int64_t bytes = 0;
     for (const cache::StoredEntry &stored : part->disk.entries()) {
       cache::ReadEntry read = part->disk.inspect(stored.key);
-      if (!read.entry || !servesThisBuild(*read.entry)) {
+      if (!read.entry || !contentDamage(*read.entry).empty() ||
+          !labelOf(*read.entry).servesThisBuild()) {
         ++left;
         continue;
       }

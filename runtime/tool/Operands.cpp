@@ -70,12 +70,9 @@ Result<HostOutput> readOutput(const ReadyGemm &ready) {
 
 Result<Comparison> compare(const Operands &operands, const HostOutput &output, VerifyMode mode) {
   const Gemm &gemm = operands.ready.gemm;
-  Result<compiler::Plan> plan = compiler::Plan::parse(gemm.report().plan);
-  if (!plan)
-    return plan.error();
-  return verify(*gemm.impl().gemm, *plan, operands.activation, operands.weight, output.view, mode,
-                gemm.impl().backend->emulated() ? compiler::Summing::Emulator
-                                                : compiler::Summing::Gpu);
+  return verify(
+      *gemm.impl().gemm, gemm.impl().plan(), operands.activation, operands.weight, output.view,
+      mode, gemm.impl().backend->emulated() ? compiler::Summing::Emulator : compiler::Summing::Gpu);
 }
 
 } // namespace rho::tool

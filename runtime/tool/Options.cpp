@@ -155,7 +155,8 @@ constexpr OptionSpec options[] = {
      "of synthetic numbers and random shapes (default 1)"},
     {"--verify", Kind::Choice, "full|sample|none", run, false,
      "outputs to check (default full, for large problems sample)"},
-    {"--cache-dir", Kind::Text, "DIR", run | anyCache, false, "folder of compiled kernels"},
+    {"--cache-dir", Kind::Text, "DIR", run | tune | anyCache, false,
+     "folder of compiled kernels and tuned plans"},
     {"--cache-limit", Kind::Bytes, "BYTES", run | importing | warm, false,
      "remove the least recently used kernels past this size, such as 512M (default 1G)"},
     {"--tuned", Kind::Flag, "", clearing, false, "remove the plans that rho tune kept as well"},
@@ -182,8 +183,8 @@ constexpr OptionSpec options[] = {
      "the output does not depend on it (default one for each core)"},
     {"--activations", Kind::Input, "FILE", quantize | error, false,
      "m x k inputs of weights, by the names of these, from FILE.safetensors"},
-    {"--activation-format", Kind::Text, "FORMAT", quantize, false,
-     "of the inputs when the layers run: what --smooth and --refine reckon with"},
+    {"--activation-format", Kind::Text, "FORMAT", quantize | error, false,
+     "of the inputs when the layers run: what --smooth, --refine and output errors reckon with"},
     {"--rotate", Kind::Seed, "SEED", quantize, false,
      "rotate the inputs' channels by a random Hadamard matrix"},
     {"--rotate", Kind::Seed, "SEED", bench, false,
@@ -374,7 +375,7 @@ Status Options::checkOutputs() const {
         read.push_back({dsl::shown(import), import});
       if (kernels::isShardIndex(file))
         if (auto joined = kernels::readShardIndex(file)) // else its reader says why
-          for (const auto &[tensor, shard] : *joined)
+          for (const auto &[tensor, shard] : joined->weightMap)
             if (read.back().name != kernels::besideIndex(file, shard))
               read.push_back({option, kernels::besideIndex(file, shard)});
     }

@@ -200,7 +200,7 @@ Result<int> runCommand(const Options &options) {
     return chosen.error();
   Result<Module> module = Module::load(*path);
   if (module && options.has("--launch"))
-    module = withLaunch(*module, *path, options.text("--launch") == launchName(true));
+    module = withLaunch(*module, options.text("--launch") == launchName(true));
   if (!module)
     return module.error();
   Result<Sources> sources = openSources(options);

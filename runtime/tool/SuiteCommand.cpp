@@ -184,11 +184,8 @@ Result<SuiteRow> Suite::measureGemm(const std::string &name, const Gemm &gemm) {
   row.pipeline = image.pipeline;
   row.splitK = image.splitK;
   row.planSource = tool::name(gemm.report().planSource);
-  Result<compiler::Plan> plan = compiler::Plan::parse(gemm.report().plan);
-  if (!plan)
-    return plan.error();
-  row.predicted = plan->predictedMicroseconds;
-  row.mmaType = plan->mmaType;
+  row.predicted = gemm.report().predictedMicroseconds;
+  row.mmaType = gemm.impl().plan().mmaType;
   row.roofline = rooflineMicroseconds(device, row.shape, row.weightBytes, row.mmaType);
   if (!dsl::isPlain(*gemm.impl().activation()))
     row.quantize = timeQuantizer(gemm, all->ready.activations, all->input);

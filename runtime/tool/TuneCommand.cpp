@@ -121,7 +121,10 @@ Result<int> tuneCommand(const Options &options) {
   Result<GpuTask> task = openGpuTask(options, DiagId::tuner_needs_gpu);
   if (!task)
     return task.error();
-  Result<Engine> engine = Engine::create(task->device);
+  Result<EngineOptions> chosen = engineOptions(options);
+  if (!chosen)
+    return chosen.error();
+  Result<Engine> engine = Engine::create(task->device, *chosen);
   if (!engine)
     return engine.error();
   const std::string &folder = engine->impl().tuned.directory();

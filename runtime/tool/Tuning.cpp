@@ -109,9 +109,8 @@ std::vector<MeasuredRow> measuredRows(const std::string &gemm, const Device &dev
                                       const GemmShape &shape, const TuneReport &report) {
   std::vector<MeasuredRow> rows;
   for (const TuneReport::Candidate &candidate : report.candidates)
-    if (Result<compiler::Plan> plan = compiler::Plan::parse(candidate.plan);
-        plan && candidate.microseconds)
-      rows.push_back({gemm, device.name(), shape, plan->predictedMicroseconds,
+    if (candidate.microseconds)
+      rows.push_back({gemm, device.name(), shape, candidate.predictedMicroseconds,
                       *candidate.microseconds, scheduleText(candidate.plan)});
   return rows;
 }
@@ -188,10 +187,7 @@ Result<ExpectedRows> ExpectedRows::create(const Device &device, const Gemm &gemm
 
 Status ExpectedRows::check(const ReadyGemm &ready) const {
   const dsl::Gemm &declared = *ready.gemm.impl().gemm;
-  Result<compiler::Plan> plan = compiler::Plan::parse(ready.gemm.report().plan);
-  if (!plan)
-    return plan.error();
-  const compiler::ErrorBound bound(declared, *plan, compiler::Summing::Gpu);
+  const compiler::ErrorBound bound(declared, ready.gemm.impl().plan(), compiler::Summing::Gpu);
   int64_t n = ready.gemm.shape().n;
   ScalarType type = ready.gemm.outputType();
   std::vector<uint8_t> output(static_cast<size_t>(n * (type == ScalarType::F32 ? 4 : 2)));

@@ -225,6 +225,9 @@ TEST(Gemm, WeightsArePackedForALayout) {
   ASSERT_TRUE(s.weight.read(bytes.data(), s.weight.bytes()));
   ASSERT_TRUE(copy.write(bytes.data(), copy.bytes()));
   EXPECT_EQ(launch(copy), "");
+  const Buffer said = must(s.device.view(copy.address(), copy.bytes(), s.gemm.weightLayout()));
+  EXPECT_EQ(launch(said), launch(s.weight));
+  EXPECT_EQ(launch(must(s.device.view(copy.address(), copy.bytes(), other.weightLayout()))), "");
 }
 
 TEST(Gemm, WeightsThatTheHostCannotHoldAreAnError) {
@@ -525,6 +528,33 @@ TEST(Gemm, ComponentsPerTensorAreThoseOfAllRowsOrGiven) {
   EXPECT_FALSE(gemm.fixComponent(activations, "scale", -1.0));
   EXPECT_EQ(errorText(gemm.fixComponent(activations, "scale", std::nan(""))),
             "error: nan is no positive number of f16, the type of 'scale' [bad_fixed_component]\n");
+}
+
+// Beside a residual it is the one of the format itself.
+TEST(Gemm, ComponentsOfAFormatWithAResidualAreGiven) {
+  Walk s("format w { element: s4 scale: f16 per k[64] value = element * scale } "
+         "format fix { element: s4 scale: f16 per token value = element * scale } "
+         "format a { element: s8 scale: f16 per tensor value = element * scale "
+         "residual more: fix per k[64] budget 50% } "
+         "gemm g { weight: w activation: a output: f32 }");
+  const auto format = std::make_shared<const dsl::Format>(s.declared().activation);
+  const dsl::MatrixView x{s.x.data(), dsl::MatrixView::Type::F32, s.shape.m, s.shape.k, s.shape.k};
+  auto expect = [&](const std::map<int, uint32_t> &given) {
+    ASSERT_EQ(errorText(s.quantize()), "");
+    const dsl::QuantizedMatrix stored = must(readActivations(s.activations)),
+                               codes = must(dsl::quantize(format, x, {.given = given}));
+    for (int64_t row = 0; row < s.shape.m; ++row)
+      for (int64_t i = 0; i < s.shape.k; ++i) // rounded to numbers that operands hold
+        ASSERT_NEAR(stored.rowValues(row)[i], codes.rowValues(row)[i],
+                    1e-2 + 4e-3 * std::abs(codes.rowValues(row)[i]))
+            << row << ", " << i;
+  };
+  ASSERT_EQ(errorText(s.gemm.fixComponent(s.activations, "scale", 0.5)), "");
+  expect({{1, 0x3800}});
+  ASSERT_EQ(errorText(s.gemm.fixComponent(s.activations, "scale", std::nullopt)), "");
+  expect({});
+  EXPECT_EQ(errorText(dsl::quantize(format, x, {.given = {{0, 1}}})),
+            "error: 'a' has no component 0 per tensor [bad_fixed_component]\n");
 }
 
 } // namespace

@@ -143,6 +143,24 @@ TEST(Handles, ModuleErrorsComeThrough) {
 }
 
 // More rows of tiles than a grid has: 8 * 65535 is less than the largest m.
+TEST(Handles, ImportsMayComeFromMemory) {
+  const char *text = "import \"parts/w.rho\" gemm g { weight: w activation: f16 output: f16 }";
+  const char *part = "format w { element: s4 scale: f16 per channel value = element * scale }";
+  std::string asked;
+  auto imports = [&](const std::string &path) -> std::optional<std::string> {
+    asked = path;
+    if (path != "of/parts/w.rho")
+      return std::nullopt;
+    return part;
+  };
+  EXPECT_EQ(must(Module::parse(text, "of/model.rho", imports)).gemms(),
+            std::vector<std::string>{"g"});
+  EXPECT_EQ(asked, "of/parts/w.rho");
+  EXPECT_NE(errorText(Module::parse(text, "other.rho", imports)).find("[import_not_found]"),
+            std::string::npos);
+  EXPECT_NE(errorText(Module::parse(text)).find("[import_not_found]"), std::string::npos);
+}
+
 TEST(Handles, TooManyTilesForAGrid) {
   std::string text(w4a16);
   text.insert(text.rfind('}'), "  schedule {\n    tile: 8 x 64 x 64\n  }\n");

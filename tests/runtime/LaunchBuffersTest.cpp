@@ -97,5 +97,31 @@ TEST(LaunchBuffers, GemmsOfAnySizeUseAWorkspaceInTurns) {
   }
 }
 
+// As many parts as a partition may have, each with components of its own.
+TEST(LaunchBuffers, KernelsMayHaveManyParameters) {
+  std::string part, value = "element", rules, parts;
+  for (int i = 0; i < 12; ++i) {
+    const std::string name = "c" + std::to_string(i);
+    part += name + ": f16 per token ";
+    value += " * " + name;
+    rules += name + (i == 0 ? " = absmax(x) / 127 " : " = 1 ");
+  }
+  for (int i = 0; i < 8; ++i)
+    parts += "p" + std::to_string(i) + ": part ";
+  const std::string text =
+      "format w { element: s4 scale: f16 per channel value = element * scale } "
+      "format part { element: s8 " +
+      part + "value = " + value + " encode { " + rules +
+      "} } "
+      "format a { partition per tensor k[128] { " +
+      parts +
+      "} } "
+      "gemm g { weight: w activation: a output: f32 }";
+  for (const char *target : {"sm_80", "sm_90a"}) {
+    Walk s(text.c_str(), {4, 64, 1024}, target);
+    s.expectReference(s.gemm, s.weight);
+  }
+}
+
 } // namespace
 } // namespace rho

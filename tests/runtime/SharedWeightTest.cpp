@@ -134,5 +134,31 @@ TEST(SharedWeight, PanelsAreTheSameBytesForOtherTiles) {
   EXPECT_TRUE(few == many && few == wide);
 }
 
+// A batch that grows and shrinks under one kernel.
+TEST(SharedWeight, OneKernelTakesOtherRows) {
+  for (auto [text, target] : {std::pair{w4a8, "sm_80"}, {w4a16, "sm_90a"}, {w4a4, "sm_90a"}}) {
+    Walk s(text, {40, 128, 256}, target);
+    for (int64_t m : {1, 17, 40}) {
+      Gemm other = must(s.gemm.withRows(m));
+      EXPECT_EQ(other.shape().m, m);
+      EXPECT_EQ(other.report().key, s.gemm.report().key);
+      EXPECT_EQ(other.weightLayout(), s.gemm.weightLayout());
+      s.expectReference(other, s.weight);
+    }
+    EXPECT_EQ(s.gemm.shape().m, 40);
+    EXPECT_EQ(errorText(s.gemm.withRows(0)),
+              "error: m is 0; it must be between 1 and 524288 [bad_problem]\n");
+  }
+  // On the CUDA cores each thread has a sum for each row.
+  Walk few("format w { element: s4 scale: f16 per channel value = element * scale } "
+           "format a { element: s8 scale: f32 per token value = element * scale } "
+           "gemm g { weight: w activation: a output: f32 schedule { roles: gemv } }",
+           {2, 64, 256}, "sm_90a");
+  few.expectReference(must(few.gemm.withRows(1)), few.weight);
+  EXPECT_NE(errorText(few.gemm.withRows(5)).find("they take at most 4 batch rows [schedule_roles]"),
+            std::string::npos);
+  EXPECT_EQ(errorText(Gemm().withRows(1)), errorText(Gemm().makeActivations()));
+}
+
 } // namespace
 } // namespace rho

@@ -48,6 +48,10 @@ TEST(BenchGemmsTest, aLaunchLeavesTheRestOfTheDeclaration) {
   dependent.schedule.dependent = serial.schedule.dependent;
   EXPECT_EQ(print(serial), print(dependent));
   EXPECT_EQ(serial.weight, dependent.weight);
+  // Errors of both are at the places of the file.
+  EXPECT_TRUE(dependent.outputSpan == serial.outputSpan);
+  EXPECT_TRUE(dependent.schedule.spans.schedule.file == serial.schedule.spans.schedule.file);
+  EXPECT_EQ(gemms[1].module.impl().module.sources, gemms[0].module.impl().module.sources);
   EXPECT_EQ(serial.activation, dependent.activation);
 }
 

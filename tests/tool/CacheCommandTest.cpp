@@ -222,6 +222,12 @@ TEST_F(CacheCommandTest, exportLeavesOutWhatNobodyCouldUse) {
   ::rho::label(foreign, label);
   cache::Warnings warnings;
   ASSERT_TRUE(disk.store(cache::hex(cache::sha256("foreign")), foreign, warnings));
+  // Quantizers are those of a program, which builds may share.
+  cache::Entry quantizer = {{"cubin", std::string("\x7f"
+                                                  "ELF")}};
+  ::rho::label(quantizer, {.kind = EntryKind::Quantizer});
+  EXPECT_TRUE(labelOf(quantizer).servesThisBuild());
+  EXPECT_NE(labelOf(quantizer).maker, generatorName());
   writeText(here + "/" + damaged + "/ptx", "nonsense");
   EXPECT_THAT(rho({"cache", "list"}).out, HasSubstr("another build"));
   std::string out = rho({"cache", "export", bundle}).out;

@@ -82,9 +82,9 @@ TuneReport report() {
                            "warps 1 x 4 x 1\npipeline 3\n";
   const std::string deeper = plan.substr(0, plan.find("pipeline")) + "pipeline 4\n";
   TuneReport report;
-  report.candidates.push_back({plan, 12.0});
-  report.candidates.push_back({plan, makeError(DiagId::null_pointer, {"x"})});
-  report.candidates.push_back({deeper, 8.0});
+  report.candidates.push_back({plan, 10.0, 12.0});
+  report.candidates.push_back({plan, 10.0, makeError(DiagId::null_pointer, {"x"})});
+  report.candidates.push_back({deeper, 9.0, 8.0});
   report.best = 2;
   return report;
 }
@@ -125,7 +125,7 @@ TEST(TunedRowTest, tablesAndSummary) {
 TEST(TunedRowTest, everyMeasuredCandidateHasItsPrediction) {
   Device device = Device::emulated("sm_80").value();
   TuneReport predicted = report();
-  predicted.candidates[2].plan += "predicted 7.25 us\n";
+  predicted.candidates[2].predictedMicroseconds = 7.25;
   std::vector<MeasuredRow> rows = measuredRows("g", device, {3, 64, 128}, predicted);
   ASSERT_EQ(rows.size(), 2u); // one failed
   EXPECT_EQ(rows[1].predicted, 7.25);
