@@ -286,6 +286,7 @@ private:
                                         std::vector<Value> sums);
 
   // TileGemv.cpp
+  class GemvLoop;
   void buildGemv();
   std::vector<Value> streamTile(Value tileK);
   void takeTile(const std::vector<Value> &words);

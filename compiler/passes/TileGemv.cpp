@@ -1,6 +1,7 @@
 // A product with few batch rows, without matrix instructions: every warp streams its codes into
 // registers, several k tiles ahead, and multiplies on the CUDA cores.
 #include "compiler/passes/KernelBuilder.h"
+#include "compiler/passes/ScalarBuilder.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -99,129 +100,186 @@ std::vector<Value> KernelBuilder::buildDotProducts(Value tileK, std::vector<Valu
   return grouped ? sums : partial;
 }
 
-// Warps along k take k tiles in turn. Each keeps `pipeline` of them in registers: the loads of the
-// tile that many turns ahead start as soon as a tile has been consumed, into its registers. Which
-// pieces of a residual that tile has is known by then: its word has been loaded with the codes of
-// the tile before, and is kept behind them.
-void KernelBuilder::buildGemv() {
-  const Schedule &s = context.plan.schedule;
-  mlir::Location loc = at("schedule");
-  int64_t tilesK = bufferStages(g, s, context.plan.problem.k);
-  int64_t depth = s.pipeline;
-  Value first = tile::GroupIndexOp::create(builder, loc, builder.getI32Type());
-  Value end = i32(tilesK);
-  auto exists = [&](Value tileK) {
-    return mlir::arith::CmpIOp::create(builder, loc, mlir::arith::CmpIPredicate::ult, tileK, end);
-  };
-  // What `body` makes where there is such a k tile, else `otherwise`.
-  auto ifExists = [&](Value tileK, const std::vector<Value> &otherwise, auto body) {
-    auto guarded = scf::IfOp::create(builder, loc, mlir::ValueRange(otherwise).getTypes(),
-                                     exists(tileK), /*withElseRegion=*/true);
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(&guarded.getThenRegion().front());
-    scf::YieldOp::create(builder, loc, body());
-    builder.setInsertionPointToStart(&guarded.getElseRegion().front());
-    scf::YieldOp::create(builder, loc, otherwise);
-    return std::vector<Value>(guarded.getResults().begin(), guarded.getResults().end());
-  };
+// Warps along k take k tiles in turn. Each keeps those of `depth` turns in registers: the loads of
+// the tile that many turns ahead start as soon as a tile has been consumed, into its registers.
+// Which pieces of a residual that tile has is known by then: its band word has been loaded with the
+// codes of the tile before, and is kept behind them.
+class KernelBuilder::GemvLoop {
+public:
+  explicit GemvLoop(KernelBuilder &kernel)
+      : kernel(kernel), g(kernel.g), builder(kernel.builder), loc(kernel.at("schedule")),
+        tilesK(bufferStages(g, kernel.context.plan.schedule, kernel.context.plan.problem.k)),
+        depth(kernel.context.plan.schedule.pipeline), stride(depth * g.warpsK),
+        first(tile::GroupIndexOp::create(builder, loc, builder.getI32Type())), end(i32(tilesK)) {}
 
-  // Of those that not all warps have any tile does.
-  auto tileAhead = [&](int64_t ahead) {
-    Value tileK = add(first, i32(ahead * g.warpsK));
-    if ((ahead + 1) * g.warpsK > tilesK)
-      tileK = mlir::arith::MinUIOp::create(builder, loc, tileK, i32(tilesK - 1));
-    return tileK;
-  };
+  void build();
 
-  if (s.dependent)
+private:
+  using Values = std::vector<Value>;
+
+  KernelBuilder &kernel;
+  const Geometry &g;
+  mlir::OpBuilder &builder;
+  const mlir::Location loc;
+  const int64_t tilesK, depth, stride; // the latter from a tile to that of `depth` turns later
+  const Value first, end;              // this warp's first k tile, and the end of all
+
+  Value i32(int64_t value) { return kernel.i32(value); }
+  Value tileAhead(int64_t turns);
+  Values ifExists(Value tileK, const Values &otherwise, llvm::function_ref<Values()> body);
+  std::vector<Values> firstWords();
+  void startActivations();
+  void awaitActivations();
+  Values sumOverTiles(const std::vector<Values> &wordsOfTurns);
+  Values multiply(Value tileK, bool always, const Values &words, const Values &sums);
+  Values wordsAfter(Value tileK, const Values &words);
+  Values sumOverThreads(Values sums);
+};
+
+void KernelBuilder::GemvLoop::build() {
+  const bool dependent = kernel.context.plan.schedule.dependent;
+  if (dependent)
     tile::LaunchDependentsOp::create(builder, loc);
-  std::vector<Value> bands;
-  for (int64_t ahead = 0; layout.residual && ahead < 2 * depth; ++ahead)
-    bands.push_back(loadBandWord(tileAhead(ahead)));
-  std::vector<std::vector<Value>> tiles;
-  for (int64_t ahead = 0; ahead < depth; ++ahead)
-    tiles.push_back(streamTile(tileAhead(ahead)));
-  std::vector<Value> carried;
-  for (int64_t ahead = 0; ahead < depth; ++ahead) {
-    llvm::append_range(carried, tiles[static_cast<size_t>(ahead)]);
-    if (!layout.residual)
-      continue;
-    llvm::append_range(carried, streamPieces(bands[static_cast<size_t>(ahead)]));
-    carried.push_back(bands[static_cast<size_t>(depth + ahead)]);
-  }
-  loadFactors(/*ofWeight=*/true);
-  loadTensorNumbers();
-  if (s.dependent)
+  std::vector<Values> words = firstWords();
+  kernel.loadFactors(/*ofWeight=*/true);
+  kernel.loadTensorNumbers();
+  if (dependent)
     tile::WaitDependencyOp::create(builder, loc);
-  auto copies = scf::ForOp::create(builder, loc, first, end, i32(g.warpsK));
-  {
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPoint(copies.getBody()->getTerminator());
-    for (const auto &[key, buffer] : buffers)
-      buildActivationCopy(key.second, copies.getInductionVar(), copies.getInductionVar());
+  startActivations();
+  kernel.loadFactors(/*ofWeight=*/false); // what is late hides behind the first weights
+  awaitActivations();
+  Values sums = sumOverTiles(words);
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  kernel.buildEpilogue(sumOverThreads(std::move(sums)));
+}
+
+// Past the last tile, which some warps may be, the last one: loads need a tile that exists.
+Value KernelBuilder::GemvLoop::tileAhead(int64_t turns) {
+  Value tileK = kernel.add(first, i32(turns * g.warpsK));
+  if ((turns + 1) * g.warpsK > tilesK)
+    tileK = mlir::arith::MinUIOp::create(builder, loc, tileK, i32(tilesK - 1));
+  return tileK;
+}
+
+// What `body` makes where there is such a k tile, else `otherwise`.
+std::vector<Value> KernelBuilder::GemvLoop::ifExists(Value tileK, const Values &otherwise,
+                                                     llvm::function_ref<Values()> body) {
+  Value exists =
+      mlir::arith::CmpIOp::create(builder, loc, mlir::arith::CmpIPredicate::ult, tileK, end);
+  auto guarded = scf::IfOp::create(builder, loc, mlir::ValueRange(otherwise).getTypes(), exists,
+                                   /*withElseRegion=*/true);
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(guarded.thenBlock());
+  scf::YieldOp::create(builder, loc, body());
+  builder.setInsertionPointToStart(guarded.elseBlock());
+  scf::YieldOp::create(builder, loc, otherwise);
+  return {guarded.getResults().begin(), guarded.getResults().end()};
+}
+
+// Words of each of the first `depth` turns. Pieces wait for their band words, which are therefore
+// loaded ahead of all codes.
+std::vector<std::vector<Value>> KernelBuilder::GemvLoop::firstWords() {
+  const bool hasPieces = kernel.layout.residual.has_value();
+  Values bands;
+  for (int64_t ahead = 0; hasPieces && ahead < 2 * depth; ++ahead)
+    bands.push_back(kernel.loadBandWord(tileAhead(ahead)));
+  std::vector<Values> words;
+  for (int64_t ahead = 0; ahead < depth; ++ahead)
+    words.push_back(kernel.streamTile(tileAhead(ahead)));
+  for (size_t ahead = 0; hasPieces && ahead < words.size(); ++ahead) {
+    llvm::append_range(words[ahead], kernel.streamPieces(bands[ahead]));
+    words[ahead].push_back(bands[words.size() + ahead]);
   }
-  loadFactors(/*ofWeight=*/false); // what is late hides behind the first weights
+  return words;
+}
+
+void KernelBuilder::GemvLoop::startActivations() {
+  ScalarBuilder{builder, loc}.forEach(first, end, i32(g.warpsK), [&](Value tileK) {
+    for (const auto &[key, buffer] : kernel.buffers)
+      kernel.buildActivationCopy(key.second, tileK, tileK);
+  });
+}
+
+void KernelBuilder::GemvLoop::awaitActivations() {
   mlir::NVVM::CpAsyncCommitGroupOp::create(builder, loc);
   mlir::NVVM::CpAsyncWaitGroupOp::create(builder, loc, 0);
   mlir::NVVM::Barrier0Op::create(builder, loc);
+}
 
-  size_t perTile = carried.size() / static_cast<size_t>(depth);
-  bool integer = context.placed.integerAccumulator && chain.accumulator.empty();
-  Value zero = tile::ZeroOp::create(builder, at("gemm"), accumulatorType(integer));
-  carried.resize(carried.size() + static_cast<size_t>(g.rowTiles() * g.batchTiles()), zero);
-  auto loop = scf::ForOp::create(builder, loc, first, end, i32(depth * g.warpsK), carried);
-  {
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToEnd(loop.getBody());
-    auto args = loop.getRegionIterArgs();
-    std::vector<Value> next;
-    std::vector<Value> sums(args.begin() + static_cast<std::ptrdiff_t>(perTile) * depth,
-                            args.end());
+// This thread's sums over the k tiles of its warp.
+std::vector<Value> KernelBuilder::GemvLoop::sumOverTiles(const std::vector<Values> &wordsOfTurns) {
+  const bool integer = kernel.context.placed.integerAccumulator && !kernel.grouped();
+  Value zero = tile::ZeroOp::create(builder, kernel.at("gemm"), kernel.accumulatorType(integer));
+  Values inits;
+  for (const Values &words : wordsOfTurns)
+    llvm::append_range(inits, words);
+  const size_t held = inits.size(), ofTurn = wordsOfTurns[0].size();
+  inits.resize(held + static_cast<size_t>(g.rowTiles() * g.batchTiles()), zero);
+
+  auto turns = [&](Value firstTileK, mlir::ValueRange carried) {
+    Values sums(carried.begin() + held, carried.end());
+    llvm::SmallVector<Value> next;
     for (int64_t turn = 0; turn < depth; ++turn) {
-      auto begin = args.begin() + static_cast<std::ptrdiff_t>(perTile) * turn;
-      std::vector<Value> words(begin, begin + static_cast<std::ptrdiff_t>(perTile));
-      Value tileK = add(loop.getInductionVar(), i32(turn * g.warpsK));
-      auto consume = [&] {
-        takeTile(words);
-        return buildDotProducts(tileK, sums);
-      };
-      bool always = turn == 0 || tilesK % (depth * g.warpsK) == 0;
-      sums = always ? consume() : ifExists(tileK, sums, consume);
-      auto computed =
-          tile::ComputedOp::create(builder, at("gemm"), mlir::ValueRange(sums).getTypes(), sums);
-      sums.assign(computed.getSums().begin(), computed.getSums().end());
-      Value later = add(tileK, i32(depth * g.warpsK));
-      words = ifExists(later, words, [&] {
-        std::vector<Value> loaded = streamTile(later);
-        if (layout.residual) {
-          llvm::append_range(loaded, streamPieces(words.back()));
-          Value next = add(later, i32(depth * g.warpsK));
-          loaded.push_back(
-              loadBandWord(mlir::arith::MinUIOp::create(builder, loc, next, i32(tilesK - 1))));
-        }
-        return loaded;
-      });
-      next.insert(next.end(), words.begin(), words.end());
+      mlir::ValueRange own = carried.slice(static_cast<size_t>(turn) * ofTurn, ofTurn);
+      Values words(own.begin(), own.end());
+      Value tileK = kernel.add(firstTileK, i32(turn * g.warpsK));
+      sums = multiply(tileK, turn == 0 || tilesK % stride == 0, words, sums);
+      llvm::append_range(next, wordsAfter(tileK, words));
     }
-    next.insert(next.end(), sums.begin(), sums.end());
-    scf::YieldOp::create(builder, loc, next);
-  }
-  auto results = loop.getResults().drop_front(perTile * static_cast<size_t>(depth));
-  std::vector<Value> sums(results.begin(), results.end());
-  mlir::OpBuilder::InsertionGuard guard(builder);
+    llvm::append_range(next, sums);
+    return next;
+  };
+  mlir::ValueRange results =
+      ScalarBuilder{builder, loc}.loop(first, end, i32(stride), inits, turns).drop_front(held);
+  return {results.begin(), results.end()};
+}
+
+// Adds a k tile's products to the sums. `always`: every warp has such a tile, and none asks.
+std::vector<Value> KernelBuilder::GemvLoop::multiply(Value tileK, bool always, const Values &words,
+                                                     const Values &sums) {
+  auto products = [&] {
+    kernel.takeTile(words);
+    return kernel.buildDotProducts(tileK, sums);
+  };
+  Values after = always ? products() : ifExists(tileK, sums, products);
+  auto computed = tile::ComputedOp::create(builder, kernel.at("gemm"),
+                                           mlir::ValueRange(after).getTypes(), after);
+  return {computed.getSums().begin(), computed.getSums().end()};
+}
+
+// Words of the tile that is multiplied `depth` turns later, to take the place of `words`.
+std::vector<Value> KernelBuilder::GemvLoop::wordsAfter(Value tileK, const Values &words) {
+  Value later = kernel.add(tileK, i32(stride));
+  return ifExists(later, words, [&] {
+    Values loaded = kernel.streamTile(later);
+    if (!kernel.layout.residual)
+      return loaded;
+    llvm::append_range(loaded, kernel.streamPieces(words.back()));
+    Value next = kernel.add(later, i32(stride));
+    loaded.push_back(
+        kernel.loadBandWord(mlir::arith::MinUIOp::create(builder, loc, next, i32(tilesK - 1))));
+    return loaded;
+  });
+}
+
+// Sums over the threads of a quad and groups of warps. Leaves the builder where only threads come
+// that have them.
+std::vector<Value> KernelBuilder::GemvLoop::sumOverThreads(Values sums) {
   if (g.warpsK > 1) {
-    auto group = tile::GroupSumOp::create(builder, at("output"), builder.getI1Type(),
-                                          mlir::ValueRange(sums).getTypes(), sumsBuffer, sums);
+    auto group =
+        tile::GroupSumOp::create(builder, kernel.at("output"), builder.getI1Type(),
+                                 mlir::ValueRange(sums).getTypes(), kernel.sumsBuffer, sums);
     sums.assign(group.getSums().begin(), group.getSums().end());
     auto firstGroup = scf::IfOp::create(builder, loc, group.getFirst());
-    builder.setInsertionPointToStart(&firstGroup.getThenRegion().front());
+    builder.setInsertionPointToStart(firstGroup.thenBlock());
   }
-  auto quad = tile::QuadSumOp::create(builder, at("output"), builder.getI1Type(),
+  auto quad = tile::QuadSumOp::create(builder, kernel.at("output"), builder.getI1Type(),
                                       mlir::ValueRange(sums).getTypes(), sums);
-  sums.assign(quad.getSums().begin(), quad.getSums().end());
   auto firstThread = scf::IfOp::create(builder, loc, quad.getFirst());
-  builder.setInsertionPointToStart(&firstThread.getThenRegion().front());
-  buildEpilogue(sums);
+  builder.setInsertionPointToStart(firstThread.thenBlock());
+  return {quad.getSums().begin(), quad.getSums().end()};
 }
+
+void KernelBuilder::buildGemv() { GemvLoop(*this).build(); }
 
 } // namespace rho::compiler
