@@ -58,9 +58,29 @@ private:
   // LowerToTile.cpp: the frame.
   void addParameters(mlir::Block &block);
   void allocateShared();
+  // What the pipeline carries from k tile to k tile: sums, and operand A of the batches that run
+  // on, of the weight and of its residual.
+  struct Carried {
+    std::vector<Value> sums, residualSums, held, residualHeld;
+    std::vector<Value> flatten() const;
+    // Values in the order of flatten(), as many of each as this has.
+    Carried split(mlir::ValueRange values) const;
+    // What products return: sums, as many as there are, and behind them what is held.
+    static void assign(std::vector<Value> &sums, std::vector<Value> &held,
+                       llvm::ArrayRef<Value> products) {
+      held = products.drop_front(sums.size()).vec();
+      sums = products.take_front(sums.size()).vec();
+    }
+  };
+  Carried startOf(const std::vector<Value> &sums);
   // This CTA's k tiles, and the pipeline over them. Returns the accumulators, row tile by row
   // tile, batch tiles innermost.
   std::vector<Value> buildPipeline(const std::vector<Value> &sums = {}); // those to go on from
+  // Goes on at the end of a block; returns new arguments of it.
+  std::vector<Value> enterBlock(mlir::Block &block, size_t indices);
+  void buildProduce(mlir::Block &block);
+  void buildDecode(mlir::Block &block);
+  void buildConsume(mlir::Block &block, const Carried &start);
   void findTile();
   void buildCopies(Value tileK, Value slot);
   void buildActivationCopy(int component, Value tileK, Value slot);

@@ -167,88 +167,121 @@ void KernelBuilder::allocateShared() {
   }
 }
 
-std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &start) {
+std::vector<Value> KernelBuilder::Carried::flatten() const {
+  std::vector<Value> values;
+  for (const std::vector<Value> *each : {&sums, &residualSums, &held, &residualHeld})
+    llvm::append_range(values, *each);
+  return values;
+}
+
+KernelBuilder::Carried KernelBuilder::Carried::split(mlir::ValueRange values) const {
+  auto take = [&](size_t count) {
+    mlir::ValueRange taken = values.take_front(count);
+    values = values.drop_front(count);
+    return std::vector<Value>(taken.begin(), taken.end());
+  };
+  return {take(sums.size()), take(residualSums.size()), take(held.size()),
+          take(residualHeld.size())};
+}
+
+KernelBuilder::Carried KernelBuilder::startOf(const std::vector<Value> &sums) {
+  auto ofWeight = static_cast<size_t>(g.rowTiles() * g.batchTiles());
+  Carried start;
+  start.sums = sums;
+  if (sums.empty())
+    start.sums.assign(ofWeight * carriedChains(),
+                      tile::ZeroOp::create(builder, at("gemm"), sumType()));
+  if (residual)
+    start.residualSums.assign(ofWeight,
+                              tile::ZeroOp::create(builder, at("gemm"), residual->sumType()));
+  if (carries())
+    start.held.assign(static_cast<size_t>(4 * g.rowTiles() * batchSteps(g)), i32(0));
+  if (residual)
+    start.residualHeld.assign(static_cast<size_t>(heldOfPieces()), i32(0));
+  return start;
+}
+
+std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &sums) {
   buildSplitTables();
   loadTensorNumbers();
   if (residual) {
     residual->builder.restoreInsertionPoint(builder.saveInsertionPoint());
     residual->loadTensorNumbers();
   }
-  size_t ofWeight = static_cast<size_t>(g.rowTiles() * g.batchTiles());
-  std::vector<Value> inits = start;
-  if (inits.empty())
-    inits.assign(ofWeight * carriedChains(), tile::ZeroOp::create(builder, at("gemm"), sumType()));
-  if (residual)
-    inits.insert(inits.end(), ofWeight,
-                 tile::ZeroOp::create(builder, at("gemm"), residual->sumType()));
-  size_t sums = inits.size();
-  if (carries()) // operand A of the batch that runs on
-    inits.insert(inits.end(), static_cast<size_t>(4 * g.rowTiles() * batchSteps(g)), i32(0));
-  if (residual)
-    inits.insert(inits.end(), static_cast<size_t>(heldOfPieces()), i32(0));
+  const Carried start = startOf(sums);
+  const std::vector<Value> inits = start.flatten();
   auto pipeline =
       tile::PipelineOp::create(builder, at("schedule"), mlir::ValueRange(inits).getTypes(), firstK,
                                lastK, static_cast<uint64_t>(context.plan.schedule.pipeline), inits);
-  mlir::OpBuilder::InsertionGuard guard(builder);
-  mlir::Location loc = at("schedule");
-  mlir::Type index = builder.getI32Type();
-  mlir::Block &produce = pipeline.getProduce().emplaceBlock();
-  produce.addArguments({index, index}, {loc, loc});
-  builder.setInsertionPointToEnd(&produce);
-  Value tileK = produce.getArgument(0);
+  {
+    mlir::OpBuilder::InsertionGuard guard(builder);
+    buildProduce(pipeline.getProduce().emplaceBlock());
+    if (g.decodesApart())
+      buildDecode(pipeline.getDecode().emplaceBlock());
+    buildConsume(pipeline.getConsume().emplaceBlock(), start);
+  }
+  Carried results = start.split(pipeline.getResults());
+  if (!sums.empty() || carriedChains() == 1) {
+    llvm::append_range(results.sums, results.residualSums);
+    return results.sums;
+  }
+  const size_t count = results.sums.size() / carriedChains();
+  std::vector<std::vector<Value>> chains;
+  for (size_t chain = 0; chain < carriedChains(); ++chain)
+    chains.push_back(llvm::ArrayRef(results.sums).slice(chain * count, count).vec());
+  std::vector<Value> joined = joinChains(chains);
+  return g.specialized() ? totalOf(joined) : joined;
+}
+
+std::vector<Value> KernelBuilder::enterBlock(mlir::Block &block, size_t indices) {
+  builder.setInsertionPointToEnd(&block);
+  std::vector<Value> arguments;
+  for (size_t i = 0; i < indices; ++i)
+    arguments.push_back(block.addArgument(builder.getI32Type(), at("schedule")));
+  return arguments;
+}
+
+void KernelBuilder::buildProduce(mlir::Block &block) {
+  const std::vector<Value> arguments = enterBlock(block, 2);
+  Value tileK = arguments[0];
   if (partTiles) // the number of the k tile at this place of the lists
     tileK = tableEntry(add(tileK, i32(static_cast<int64_t>(whole.parts()) + 1)));
-  buildCopies(tileK, produce.getArgument(1));
-  tile::YieldOp::create(builder, loc, mlir::ValueRange());
-  mlir::Block &consume = pipeline.getConsume().emplaceBlock();
-  consume.addArguments({index, index}, {loc, loc});
-  if (g.decodesApart()) {
-    mlir::Block &decode = pipeline.getDecode().emplaceBlock();
-    decode.addArguments({index, index, index}, {loc, loc, loc});
-    builder.setInsertionPointToEnd(&decode);
-    buildOperandStores(decode.getArgument(1), decode.getArgument(2));
-    tile::YieldOp::create(builder, loc, mlir::ValueRange());
-    operandSlot = consume.addArgument(index, loc);
-  }
-  std::vector<Value> carried;
-  for (Value init : inits)
-    carried.push_back(consume.addArgument(init.getType(), loc));
-  builder.setInsertionPointToEnd(&consume);
-  Value slot = consume.getArgument(1);
+  buildCopies(tileK, arguments[1]);
+  tile::YieldOp::create(builder, at("schedule"), mlir::ValueRange());
+}
+
+void KernelBuilder::buildDecode(mlir::Block &block) {
+  const std::vector<Value> arguments = enterBlock(block, 3);
+  buildOperandStores(arguments[1], arguments[2]);
+  tile::YieldOp::create(builder, at("schedule"), mlir::ValueRange());
+}
+
+void KernelBuilder::buildConsume(mlir::Block &block, const Carried &start) {
+  const std::vector<Value> arguments = enterBlock(block, g.decodesApart() ? 3 : 2);
+  Value slot = arguments[1];
+  if (g.decodesApart())
+    operandSlot = arguments[2];
+  std::vector<Value> values;
+  for (Value init : start.flatten())
+    values.push_back(block.addArgument(init.getType(), at("schedule")));
+  Carried carried = start.split(values);
+
   if (layout.residual)
-    findPieces(consume.getArgument(0));
-  std::vector<Value> ofResidual;
-  if (residual) {
-    auto first = carried.begin() + static_cast<std::ptrdiff_t>(ofWeight);
-    auto last = carried.begin() + static_cast<std::ptrdiff_t>(sums);
-    ofResidual.assign(first, last);
-    carried.erase(first, last);
-  }
+    findPieces(arguments[0]);
+  // The first batch of the weight ends what runs on of both.
+  std::vector<Value> products = carried.sums;
+  llvm::append_range(products, carried.held);
+  llvm::append_range(products, carried.residualHeld);
   bool either =
       g.sparseBits > 0 && !grouped() && warpgroupsShareBlocks(*context.gemm.weight.residual, g);
-  std::vector<Value> sumsAfter =
-      either ? buildEitherProducts(slot, carried) : buildProducts(slot, carried);
+  products = either ? buildEitherProducts(slot, products) : buildProducts(slot, products);
   if (residual)
-    ofResidual = addResidual(slot, ofResidual);
+    Carried::assign(carried.residualSums, carried.residualHeld,
+                    addResidual(slot, carried.residualSums));
   if (g.warpgroupsMultiply() && !grouped() && !carriesBatch(g) && !either)
-    sumsAfter = awaitBatch(sumsAfter);
-  if (residual) {
-    auto held = ofResidual.begin() + static_cast<std::ptrdiff_t>(ofWeight);
-    sumsAfter.insert(sumsAfter.end(), held, ofResidual.end());
-    sumsAfter.insert(sumsAfter.begin() + static_cast<std::ptrdiff_t>(ofWeight), ofResidual.begin(),
-                     held);
-  }
-  tile::YieldOp::create(builder, loc, sumsAfter);
-  std::vector<Value> results(pipeline.getResults().begin(), pipeline.getResults().begin() + sums);
-  if (!start.empty() || carriedChains() == 1)
-    return results;
-  builder.setInsertionPointAfter(pipeline);
-  auto count = static_cast<std::ptrdiff_t>(ofWeight);
-  std::vector<std::vector<Value>> chains;
-  for (auto first = results.begin(); first != results.end(); first += count)
-    chains.emplace_back(first, first + count);
-  results = joinChains(chains);
-  return g.specialized() ? totalOf(results) : results;
+    products = awaitBatch(products);
+  Carried::assign(carried.sums, carried.held, products);
+  tile::YieldOp::create(builder, at("schedule"), carried.flatten());
 }
 
 std::vector<Value> KernelBuilder::buildProducts(Value slot, const std::vector<Value> &carried) {
