@@ -9,6 +9,7 @@
 #include "mlir/IR/TypeUtilities.h"
 
 #include <bit>
+#include <cassert>
 #include <cmath>
 #include <limits>
 
@@ -17,6 +18,21 @@ namespace rho::compiler {
 namespace LLVM = mlir::LLVM;
 namespace NVVM = mlir::NVVM;
 namespace arith = mlir::arith;
+
+namespace {
+
+// Of a register, as constraints of inline assembly name it.
+llvm::StringRef registerKind(mlir::Type type) {
+  if (type.isF32())
+    return "f";
+  if (type.isInteger(1))
+    return "b"; // a predicate
+  if (type.isInteger(16))
+    return "h";
+  return type.isInteger(32) ? "r" : "l"; // addresses have 64 bits
+}
+
+} // namespace
 
 DeviceBuilder::Value DeviceBuilder::i32(int64_t value) {
   return arith::ConstantIntOp::create(builder, loc, builder.getI32Type(), value);
@@ -91,6 +107,36 @@ llvm::SmallVector<DeviceBuilder::Value> DeviceBuilder::ptx(llvm::StringRef text,
     values.push_back(LLVM::ExtractValueOp::create(builder, loc, call.getResult(0), i));
   return values;
 }
+
+void DeviceBuilder::AsmCall::constrain(llvm::StringRef constraint) {
+  constraints += (constraints.empty() ? "" : ",") + constraint.str();
+}
+
+std::string DeviceBuilder::AsmCall::result(mlir::Type type, bool early) {
+  assert(inputs.empty() && "results are counted before inputs");
+  constrain((early ? "=&" : "=") + registerKind(type).str());
+  types.push_back(type);
+  return "$" + std::to_string(types.size() - 1);
+}
+
+std::string DeviceBuilder::AsmCall::append(llvm::StringRef constraint, Value input) {
+  constrain(constraint);
+  inputs.push_back(input);
+  return "$" + std::to_string(types.size() + inputs.size() - 1);
+}
+
+std::string DeviceBuilder::AsmCall::input(Value value) {
+  return append(registerKind(value.getType()), value);
+}
+
+std::string DeviceBuilder::AsmCall::tied(llvm::StringRef result, Value value) {
+  return append(result.drop_front(), value); // without the '$'
+}
+
+llvm::SmallVector<DeviceBuilder::Value> DeviceBuilder::AsmCall::emit(llvm::StringRef text) {
+  return device.ptx(text, constraints, types, inputs);
+}
+
 DeviceBuilder::Value DeviceBuilder::sumOf(Value a, Value b) {
   if (mlir::getElementTypeOrSelf(a.getType()).isInteger())
     return arith::AddIOp::create(builder, loc, a, b);
@@ -133,29 +179,22 @@ std::vector<DeviceBuilder::Value> DeviceBuilder::loadWords(Value pointer, int64_
 llvm::SmallVector<DeviceBuilder::Value> DeviceBuilder::loadBy(const std::string &instruction,
                                                               Value from, int64_t offset,
                                                               int64_t count, Value condition) {
-  std::string zeros, registers, constraints;
+  AsmCall call(*this);
+  std::string zeros, registers;
   for (int64_t i = 0; i < count; ++i) {
-    zeros += "mov.b32 $" + std::to_string(i) + ", 0;\n";
-    registers += (i == 0 ? "$" : ", $") + std::to_string(i);
-    constraints += condition ? "=&r," : "=r,";
+    std::string word = call.result(builder.getI32Type(), /*early=*/static_cast<bool>(condition));
+    zeros += "mov.b32 " + word + ", 0;\n";
+    registers += (i == 0 ? "" : ", ") + word;
   }
   std::string text = instruction;
   if (count > 1) {
     text += ".v" + std::to_string(count);
     registers = "{" + registers + "}";
   }
-  llvm::SmallVector<Value> operands;
-  if (condition) {
-    text = zeros + "@$" + std::to_string(count) + " " + text;
-    constraints += "b,";
-    operands.push_back(condition);
-  }
-  operands.push_back(from);
-  text += ".b32 " + registers + ", [$" +
-          std::to_string(count + static_cast<int64_t>(operands.size()) - 1) + " + " +
-          std::to_string(offset) + "];";
-  llvm::SmallVector<mlir::Type> types(static_cast<size_t>(count), builder.getI32Type());
-  return ptx(text, constraints + "l", types, operands);
+  if (condition)
+    text = zeros + "@" + call.input(condition) + " " + text;
+  text += ".b32 " + registers + ", [" + call.input(from) + " + " + std::to_string(offset) + "];";
+  return call.emit(text);
 }
 
 // A thread without a piece is predicated off, not branched around: LLVM may copy what follows a

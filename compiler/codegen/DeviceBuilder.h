@@ -7,6 +7,7 @@
 #include "mlir/IR/BuiltinTypes.h"
 
 #include <array>
+#include <string>
 #include <vector>
 
 namespace rho::compiler {
@@ -37,6 +38,27 @@ protected:
   // PTX that touches memory or order: stays where it is put.
   llvm::SmallVector<Value> ptx(llvm::StringRef text, llvm::StringRef constraints,
                                mlir::TypeRange results, mlir::ValueRange operands);
+  // A text of PTX that stays where it is put, with many operands. Each is known by what stands for
+  // it in the text, "$n". Results come before all inputs, since they are counted first.
+  class AsmCall {
+  public:
+    explicit AsmCall(DeviceBuilder &device) : device(device) {}
+    // Early: written while inputs are still to be read, and so in a register of its own.
+    std::string result(mlir::Type type, bool early = false);
+    // In a register of the kind that the value's type has.
+    std::string input(Value value);
+    // An input in the register of a result.
+    std::string tied(llvm::StringRef result, Value value);
+    llvm::SmallVector<Value> emit(llvm::StringRef text);
+
+  private:
+    DeviceBuilder &device;
+    std::string constraints;
+    llvm::SmallVector<mlir::Type> types; // of results
+    llvm::SmallVector<Value> inputs;
+    void constrain(llvm::StringRef constraint);
+    std::string append(llvm::StringRef constraint, Value input);
+  };
   Value sumOf(Value a, Value b); // of integers or floats, elementwise
   Value element(Value vector, int64_t position);
   Value vectorOf(llvm::ArrayRef<Value> values);

@@ -2,6 +2,7 @@
 // memory, and matrix instructions of warpgroups with operand A in registers or in shared memory.
 #include "compiler/codegen/Families.h"
 #include "compiler/codegen/KernelLowering.h"
+#include "compiler/codegen/WgmmaText.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -15,6 +16,9 @@ namespace NVVM = mlir::NVVM;
 namespace arith = mlir::arith;
 
 namespace {
+
+constexpr int64_t outputBoxBytes = Geometry::swizzleBytes; // of a row
+constexpr int64_t swizzlePiece = 16;                       // bytes that stay together
 
 std::string number(int64_t value) { return std::to_string(value); }
 
@@ -47,8 +51,27 @@ private:
   void lowerCopyPieces(tile::CopyPiecesOp copy);
   void lowerCopyBox(tile::CopyBoxOp copy);
   void lowerStoreOperand(tile::StoreOperandOp store);
+  std::vector<std::string> accumulators(AsmCall &call, tile::WarpgroupMmaOp mma);
+  Value operandRows(tile::WarpgroupMmaOp mma);
+  Value firstColumns(tile::WarpgroupMmaOp mma); // of the activations, a part from there on
   void lowerMma(tile::WarpgroupMmaOp mma);
+  std::string useHeld(AsmCall &call, mlir::ValueRange registers);
   void lowerWait(tile::WarpgroupWaitOp wait);
+  // Each four values, one accumulator.
+  void replaceAccumulators(mlir::ResultRange accumulators, llvm::ArrayRef<Value> values);
+  // Outputs of a warpgroup in boxes, and this thread's among them.
+  struct OutputBoxes {
+    int64_t outputBytes = 0;            // of one
+    int64_t rows = 0, boxes = 0;        // of a box, and how many lie along the weight's rows
+    int64_t pieces = 0, pieceBytes = 0; // of the thread's outputs of a batch row
+    Value warpgroup, leader;
+    Value isOdd;                   // the parity of the thread, among those of a column
+    Value places[2];               // of the thread's columns of an n8 tile
+    Value firstColumn, firstBatch; // of the boxes in memory: byte and row
+  };
+  OutputBoxes boxesOf(tile::StoreBoxOp store);
+  void storeToBoxes(const OutputBoxes &own, tile::StoreBoxOp store, int64_t slice, Value part);
+  void copyBoxes(const OutputBoxes &own, tile::StoreBoxOp store, int64_t slice, Value part);
   void lowerStoreBox(tile::StoreBoxOp store);
   void lowerWaitStores();
   void lowerLoadShareOfTokens(tile::LoadShareOfTokensOp load);
@@ -57,8 +80,6 @@ private:
   Value matrixRowAt(Value part, int64_t batchTile, Value row, Value piece,
                     int64_t rowBytes) override;
   Value isWarpgroupLeader(); // the thread that starts and awaits its warpgroup's stores
-  // Of a part with `rows` rows: where byte `column` of the rows lies.
-  static int64_t columnOffset(int64_t rows, int64_t column);
   // The matrix descriptor of what starts `offset` bytes into a part.
   Value descriptor(Value part, int64_t offset);
 
@@ -269,11 +290,6 @@ void WgmmaLowering::lowerCopyBox(tile::CopyBoxOp copy) {
   }
 }
 
-int64_t WgmmaLowering::columnOffset(int64_t rows, int64_t column) {
-  return column / Geometry::swizzleBytes * rows * Geometry::swizzleBytes +
-         column % Geometry::swizzleBytes;
-}
-
 // Boxes of 128 bytes a row, one after the other along k; the swizzle permutes the pieces of eight
 // rows.
 WgmmaLowering::Value WgmmaLowering::matrixRowAt(Value part, int64_t batchTile, Value row,
@@ -313,121 +329,93 @@ void WgmmaLowering::lowerStoreOperand(tile::StoreOperandOp store) {
       mlir::TypeRange(), operands);
 }
 
+std::vector<std::string> WgmmaLowering::accumulators(AsmCall &call, tile::WarpgroupMmaOp mma) {
+  mlir::Type type = mma.getElement() == "s8" ? mlir::Type(builder.getI32Type()) : f32();
+  std::vector<std::string> sums;
+  for (size_t i = 0; i < 4 * mma.getResults().size(); ++i)
+    sums.push_back(call.result(type));
+  size_t next = 0;
+  for (Value before : mma.getC())
+    for (int64_t i = 0; i < 4; ++i)
+      call.tied(sums[next++], element(before, i));
+  return sums;
+}
+
+// The descriptor of this warpgroup's rows of an operand A in shared memory.
+WgmmaLowering::Value WgmmaLowering::operandRows(tile::WarpgroupMmaOp mma) {
+  Value rows = mul(div(thread, Geometry::warpgroup), g.rowTiles() * 64 * Geometry::swizzleBytes);
+  return descriptor(add(partOf(mma.getOperand(), mma.getOperandSlot()), rows), 0);
+}
+
+WgmmaLowering::Value WgmmaLowering::firstColumns(tile::WarpgroupMmaOp mma) {
+  Value part = partOf(mma.getBuffer(), mma.getSlot());
+  if (!mma.getFurther())
+    return part;
+  constexpr int64_t stepsOfRow = Geometry::swizzleBytes / 32; // columnOffset()
+  Value rows = mul(div(mma.getFurther(), stepsOfRow), g.tileM * Geometry::swizzleBytes);
+  return add(part, add(rows, mul(mod(mma.getFurther(), stepsOfRow), 32)));
+}
+
 // One text for the whole batch: what it reads in registers is written before its fence, and nothing
 // comes between its instructions.
 void WgmmaLowering::lowerMma(tile::WarpgroupMmaOp mma) {
-  llvm::StringRef type = mma.getElement();
-  bool integer = type == "s8";
-  bool wide = type == "f16" || type == "bf16"; // these may be transposed
-  int64_t steps = static_cast<int64_t>(mma.getSteps());
-  bool apart = static_cast<bool>(mma.getOperand());
-  int64_t rowTiles = g.rowTiles();
-  int64_t perTile = 4 * static_cast<int64_t>(mma.getResults().size()) / rowTiles;
-  int64_t sums = perTile * rowTiles;
-  bool fresh = mma.getC().empty();
+  AsmCall call(*this);
+  WgmmaBatch batch;
+  batch.element = mma.getElement().str();
+  batch.tileM = g.tileM;
+  batch.tileN = g.tileN;
+  batch.rowTiles = g.rowTiles();
+  batch.firstStep = static_cast<int64_t>(mma.getFirst());
+  batch.fresh = mma.getC().empty();
+  batch.sums = accumulators(call, mma);
+  for (Value a : mma.getA())
+    batch.registers.push_back(call.input(a));
+  if (mma.getOperand())
+    batch.rows = call.input(operandRows(mma));
+  Value part = firstColumns(mma);
+  for (int64_t step = 0; step < static_cast<int64_t>(mma.getSteps()); ++step)
+    batch.columns.push_back(
+        call.input(descriptor(part, columnOffset(g.tileM, batch.columnOf(step)))));
+  replaceAccumulators(mma.getResults(), call.emit(batch.print()));
+}
 
-  std::string constraints, tied;
-  llvm::SmallVector<Value> operands;
-  mlir::Type sumType = integer ? mlir::Type(builder.getI32Type()) : f32();
-  for (int64_t i = 0; i < sums; ++i) {
-    constraints += integer ? "=r," : "=f,";
-    if (fresh)
-      continue;
-    tied += number(i) + ",";
-    operands.push_back(element(mma.getC()[static_cast<unsigned>(i / 4)], i % 4));
-  }
-  constraints += tied;
-  int64_t firstA = sums + static_cast<int64_t>(operands.size());
-  for (Value a : mma.getA()) {
-    constraints += "r,";
-    operands.push_back(a);
-  }
-  if (apart) {
-    Value rows = mul(div(thread, Geometry::warpgroup), rowTiles * 64 * Geometry::swizzleBytes);
-    constraints += "l,";
-    operands.push_back(descriptor(add(partOf(mma.getOperand(), mma.getOperandSlot()), rows), 0));
-  }
-  int64_t firstB = sums + static_cast<int64_t>(operands.size());
-  auto columnOf = [&](int64_t step) { return (static_cast<int64_t>(mma.getFirst()) + step) * 32; };
-  Value part = partOf(mma.getBuffer(), mma.getSlot());
-  if (mma.getFurther()) { // columnOffset
-    constexpr int64_t stepsOfRow = Geometry::swizzleBytes / 32;
-    Value rows = mul(div(mma.getFurther(), stepsOfRow), g.tileM * Geometry::swizzleBytes);
-    part = add(part, add(rows, mul(mod(mma.getFurther(), stepsOfRow), 32)));
-  }
-  for (int64_t step = 0; step < steps; ++step) {
-    constraints += "l,";
-    operands.push_back(descriptor(part, columnOffset(g.tileM, columnOf(step))));
-  }
-  constraints.pop_back();
+void WgmmaLowering::replaceAccumulators(mlir::ResultRange accumulators,
+                                        llvm::ArrayRef<Value> values) {
+  for (auto [i, accumulator] : llvm::enumerate(accumulators))
+    accumulator.replaceAllUsesWith(vectorOf(values.slice(4 * i, 4)));
+}
 
-  std::string shape =
-      "m64n" + number(g.tileM) + "k" + number(256 / dsl::ElementType::get(type.str()).bits());
-  std::string types = (integer ? ".s32." : ".f32.") + type.str() + "." + type.str();
-  auto list = [](int64_t first, int64_t count) {
-    std::string text = "{";
-    for (int64_t i = 0; i < count; ++i)
-      text += (i == 0 ? "$" : ",$") + number(first + i);
-    return text + "}";
-  };
-  std::string text = "{\n.reg .pred add;\n" + std::string(apart ? ".reg .b64 rows;\n" : "") +
-                     "setp.ne.b32 add, " + number(fresh ? 0 : 1) +
-                     ", 0;\nwgmma.fence.sync.aligned;\n";
-  for (int64_t step = 0; step < steps; ++step) {
-    if (fresh && step == 1)
-      text += "setp.ne.b32 add, 1, 0;\n";
-    for (int64_t t = 0; t < rowTiles; ++t) {
-      int64_t offset = columnOffset(g.tileN, columnOf(step)) + t * 64 * Geometry::swizzleBytes;
-      std::string a = apart ? "rows" : list(firstA + 4 * (step * rowTiles + t), 4);
-      if (apart)
-        text += "add.s64 rows, $" + number(firstA) + ", " + number(offset / 16) + ";\n";
-      text += "wgmma.mma_async.sync.aligned." + shape + types + " " + list(t * perTile, perTile) +
-              ", " + a + ", $" + number(firstB + step) + ", add" + (integer ? "" : ", 1, 1") +
-              (wide ? ", 0" : "") + (wide && apart ? ", 0" : "") + ";\n";
-    }
-  }
-  text += "wgmma.commit_group.sync.aligned;\n}";
-  llvm::SmallVector<mlir::Type> resultTypes(static_cast<size_t>(sums), sumType);
-  llvm::SmallVector<Value> results = ptx(text, constraints, resultTypes, operands);
-  for (auto [i, result] : llvm::enumerate(mma.getResults()))
-    result.replaceAllUsesWith(vectorOf(llvm::ArrayRef<Value>(results).slice(4 * i, 4)));
+// A store of the registers that never runs, so that they count as read.
+std::string WgmmaLowering::useHeld(AsmCall &call, mlir::ValueRange registers) {
+  std::vector<std::string> held;
+  for (Value value : registers)
+    held.push_back(call.input(value));
+  std::string condition = call.input(never), address = call.input(sharedAddress(i32(0)));
+  std::string text = "\n{\n@!" + condition + " bra held;";
+  for (size_t i = 0; i < held.size(); i += 4)
+    text += "\nst.shared.v4.b32 [" + address + "+" + std::to_string(4 * i) + "], {" + held[i] +
+            ", " + held[i + 1] + ", " + held[i + 2] + ", " + held[i + 3] + "};";
+  return text + "\nheld:\n}";
 }
 
 // Takes what it waits for as operands, so that no use of it can be moved ahead and no register of
 // it can be given to something else.
 void WgmmaLowering::lowerWait(tile::WarpgroupWaitOp wait) {
+  AsmCall call(*this);
+  llvm::SmallVector<Value> values;
+  for (Value vector : wait.getValues())
+    for (int64_t i = 0; i < 4; ++i)
+      values.push_back(element(vector, i));
+  std::vector<std::string> results;
+  for (Value value : values)
+    results.push_back(call.result(value.getType()));
+  for (auto [result, value] : llvm::zip(results, values))
+    call.tied(result, value);
   std::string text =
       "wgmma.wait_group.sync.aligned " + number(static_cast<int64_t>(wait.getPending())) + ";";
-  std::string constraints, tied;
-  llvm::SmallVector<Value> operands;
-  llvm::SmallVector<mlir::Type> types;
-  for (Value value : wait.getValues())
-    for (int64_t i = 0; i < 4; ++i) {
-      operands.push_back(element(value, i));
-      types.push_back(operands.back().getType());
-      constraints += types.back().isInteger() ? "=r," : "=f,";
-      tied += (tied.empty() ? "" : ",") + number(static_cast<int64_t>(types.size()) - 1);
-    }
-  int64_t firstHeld = static_cast<int64_t>(2 * operands.size());
-  for (Value held : wait.getHeld()) {
-    operands.push_back(held);
-    tied += tied.empty() ? "r" : ",r";
-  }
-  if (!wait.getHeld().empty()) {
-    int64_t count = static_cast<int64_t>(wait.getHeld().size());
-    text += "\n{\n@!$" + number(firstHeld + count) + " bra held;";
-    for (int64_t i = 0; i < count; i += 4)
-      text += "\nst.shared.v4.b32 [$" + number(firstHeld + count + 1) + "+" + number(4 * i) +
-              "], {$" + number(firstHeld + i) + ", $" + number(firstHeld + i + 1) + ", $" +
-              number(firstHeld + i + 2) + ", $" + number(firstHeld + i + 3) + "};";
-    text += "\nheld:\n}";
-    tied += ",b,r";
-    operands.push_back(never);
-    operands.push_back(sharedAddress(i32(0)));
-  }
-  llvm::SmallVector<Value> results = ptx(text, constraints + tied, types, operands);
-  for (auto [i, result] : llvm::enumerate(wait.getResults()))
-    result.replaceAllUsesWith(vectorOf(llvm::ArrayRef<Value>(results).slice(4 * i, 4)));
+  if (!wait.getHeld().empty())
+    text += useHeld(call, wait.getHeld());
+  replaceAccumulators(wait.getResults(), call.emit(text));
 }
 
 // The first group of each CTA but the first leaves what it has in its own part, where that of the
@@ -458,65 +446,82 @@ WgmmaLowering::Value WgmmaLowering::isWarpgroupLeader() {
 // pass of a warp's stores touches 4 batch rows of one parity and a pair of 16-byte pieces: under
 // the swizzle these are all banks once. A thread with several pieces in a row takes those of a pair
 // in the order of its own parity to that end.
-void WgmmaLowering::lowerStoreBox(tile::StoreBoxOp store) {
-  constexpr int64_t boxBytes = Geometry::swizzleBytes, piece = 16;
-  int64_t bytes = dsl::ElementType::get(store.getElement().str()).bits() / 8;
-  int64_t rows = static_cast<int64_t>(store.getRows());
-  int64_t slots = store.getBuffer().getType().getStages();
-  int64_t ownBytes = g.rowsPerThread() * bytes; // of a batch row
-  int64_t storeBytes = std::min(piece, ownBytes), pieces = ownBytes / storeBytes;
-  int64_t boxes = 4 * g.warpN() * bytes / boxBytes; // of a warpgroup
+WgmmaLowering::OutputBoxes WgmmaLowering::boxesOf(tile::StoreBoxOp store) {
+  OutputBoxes own;
+  own.outputBytes = dsl::ElementType::get(store.getElement().str()).bits() / 8;
+  own.rows = static_cast<int64_t>(store.getRows());
+  own.boxes = 4 * g.warpN() * own.outputBytes / outputBoxBytes;
+  const int64_t ownBytes = g.rowsPerThread() * own.outputBytes;
+  own.pieceBytes = std::min(swizzlePiece, ownBytes);
+  own.pieces = ownBytes / own.pieceBytes;
 
-  Value warpgroup = div(warpN, 4);
-  Value leader = isWarpgroupLeader();
-  Value isOdd =
+  own.warpgroup = div(warpN, 4);
+  own.leader = isWarpgroupLeader();
+  own.isOdd =
       arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, mod(laneRow, 2), i32(0));
-  Value ownColumn = mul(firstRow, bytes);
-  Value inBox = mod(ownColumn, boxBytes);
-  if (pieces > 1)
-    inBox = arith::XOrIOp::create(builder, loc, inBox, mul(mod(laneRow, 2), piece));
-  Value places[2]; // of the thread's columns of an n8 tile
+  Value ownColumn = mul(firstRow, own.outputBytes);
+  Value inBox = mod(ownColumn, outputBoxBytes);
+  if (own.pieces > 1)
+    inBox = arith::XOrIOp::create(builder, loc, inBox, mul(mod(laneRow, 2), swizzlePiece));
   for (int64_t c = 0; c < 2; ++c) {
     Value row = add(mul(laneColumn, 2), c);
-    Value swizzled = arith::XOrIOp::create(builder, loc, inBox, mul(row, piece));
-    places[c] =
-        add(add(mul(div(ownColumn, boxBytes), boxBytes * rows), mul(row, boxBytes)), swizzled);
+    Value swizzled = arith::XOrIOp::create(builder, loc, inBox, mul(row, swizzlePiece));
+    Value box = mul(div(ownColumn, outputBoxBytes), outputBoxBytes * own.rows);
+    own.places[c] = add(add(box, mul(row, outputBoxBytes)), swizzled);
   }
-  Value firstColumn = add(mul(store.getTileN(), g.tileN * bytes), mul(warpgroup, boxes * boxBytes));
-  Value firstBatch = mul(store.getTileM(), g.tileM);
+  own.firstColumn = add(mul(store.getTileN(), g.tileN * own.outputBytes),
+                        mul(own.warpgroup, own.boxes * outputBoxBytes));
+  own.firstBatch = mul(store.getTileM(), g.tileM);
+  return own;
+}
 
-  for (int64_t slice = 0; slice < g.tileM / rows; ++slice) {
+void WgmmaLowering::storeToBoxes(const OutputBoxes &own, tile::StoreBoxOp store, int64_t slice,
+                                 Value part) {
+  const int64_t outputsOfPiece = own.pieceBytes / own.outputBytes;
+  for (int64_t j = 0; j < own.rows / 8; ++j)
+    for (int64_t c = 0; c < 2; ++c) {
+      llvm::SmallVector<Value> pieces;
+      for (int64_t i = 0; i < own.pieces; ++i)
+        pieces.push_back(outputs(store.getValues(), store.getElement(), i * outputsOfPiece,
+                                 outputsOfPiece, slice * own.rows / 8 + j, c));
+      for (int64_t i = 0; i < own.pieces; ++i) {
+        Value value = pieces[static_cast<size_t>(i)];
+        if (own.pieces > 1)
+          value = arith::SelectOp::create(builder, loc, own.isOdd,
+                                          pieces[static_cast<size_t>(i ^ 1)], value);
+        Value place = own.places[c];
+        if (i > 0)
+          place = arith::XOrIOp::create(builder, loc, place, i32(i * swizzlePiece));
+        this->store(value, sharedAt(add(add(part, place), j * 8 * outputBoxBytes)), own.pieceBytes);
+      }
+    }
+}
+
+void WgmmaLowering::copyBoxes(const OutputBoxes &own, tile::StoreBoxOp store, int64_t slice,
+                              Value part) {
+  for (int64_t box = 0; box < own.boxes; ++box) {
+    Value place = add(mul(own.warpgroup, own.boxes), box);
+    Value from = add(part, mul(place, outputBoxBytes * own.rows));
+    ptx("@$0 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [$1, {$2, $3}], [$4];",
+        "b,l,r,r,r", mlir::TypeRange(),
+        {own.leader, store.getMap(), add(own.firstColumn, box * outputBoxBytes),
+         add(own.firstBatch, slice * own.rows), sharedAddress(from)});
+  }
+  ptx("@$0 cp.async.bulk.commit_group;", "b", mlir::TypeRange(), {own.leader});
+}
+
+void WgmmaLowering::lowerStoreBox(tile::StoreBoxOp store) {
+  const OutputBoxes own = boxesOf(store);
+  const int64_t slots = store.getBuffer().getType().getStages();
+  for (int64_t slice = 0; slice < g.tileM / own.rows; ++slice) {
     Value part = partOf(store.getBuffer(), i32(slice % slots));
     ptx("@$0 cp.async.bulk.wait_group.read " + number(slots - 1) + ";", "b", mlir::TypeRange(),
-        {leader});
+        {own.leader});
     warpgroupBarrier();
-    for (int64_t j = 0; j < rows / 8; ++j)
-      for (int64_t c = 0; c < 2; ++c) {
-        llvm::SmallVector<Value> own;
-        for (int64_t i = 0; i < pieces; ++i)
-          own.push_back(outputs(store.getValues(), store.getElement(), i * storeBytes / bytes,
-                                storeBytes / bytes, slice * rows / 8 + j, c));
-        for (int64_t i = 0; i < pieces; ++i) {
-          Value value = own[static_cast<size_t>(i)];
-          if (pieces > 1)
-            value = arith::SelectOp::create(builder, loc, isOdd, own[static_cast<size_t>(i ^ 1)],
-                                            value);
-          Value place =
-              i == 0 ? places[c]
-                     : arith::XOrIOp::create(builder, loc, places[c], i32(i * piece)).getResult();
-          this->store(value, sharedAt(add(add(part, place), j * 8 * boxBytes)), storeBytes);
-        }
-      }
+    storeToBoxes(own, store, slice, part);
     ptx("fence.proxy.async.shared::cta;", "", mlir::TypeRange(), mlir::ValueRange());
     warpgroupBarrier();
-    for (int64_t box = 0; box < boxes; ++box) {
-      Value from = add(part, mul(add(mul(warpgroup, boxes), box), boxBytes * rows));
-      ptx("@$0 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [$1, {$2, $3}], [$4];",
-          "b,l,r,r,r", mlir::TypeRange(),
-          {leader, store.getMap(), add(firstColumn, box * boxBytes), add(firstBatch, slice * rows),
-           sharedAddress(from)});
-    }
-    ptx("@$0 cp.async.bulk.commit_group;", "b", mlir::TypeRange(), {leader});
+    copyBoxes(own, store, slice, part);
   }
 }
 
