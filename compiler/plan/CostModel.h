@@ -41,6 +41,13 @@ inline double overlapped(std::initializer_list<double> times, double sharpness =
 // From a load's issue until its bytes are there.
 constexpr double memoryLatencyMicroseconds = 0.8;
 
+// Of a launch, until its CTAs begin.
+constexpr double launchMicroseconds = 2.0;
+
+// Of mma.sync kernels, whose warps all do the same.
+Cost predictUniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
+                    const Problem &problem, const DeviceModel &device);
+
 // Of wgmma kernels, whose warps have roles.
 Cost predictSpecialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
                         const Problem &problem, const DeviceModel &device);
