@@ -77,6 +77,49 @@ std::string_view gridProblem(const KernelImage &image) {
   return "";
 }
 
+// Of the first line, behind the names of the entry and the target.
+constexpr NumberField<KernelImage> headFields[] = {
+    {"threads", &KernelImage::threads, 1, 1024},
+    {"shared", &KernelImage::sharedBytes, 0, maxExtent},
+    {"n", &KernelImage::n, 0, maxExtent},
+    {"k", &KernelImage::k, 0, maxExtent},
+    {"tile_m", &KernelImage::tileM, 0, 1 << 16},
+    {"tile_n", &KernelImage::tileN, 0, 1 << 16},
+    {"tile_k", &KernelImage::tileK, 0, maxExtent},
+    {"pipeline", &KernelImage::pipeline, 0, 64},
+    {"split_k", &KernelImage::splitK, 0, 65535},
+    {"cluster_n", &KernelImage::clusterN, 1, maxCluster},
+    {"cluster_k", &KernelImage::clusterK, 1, maxCluster},
+    {"resident_ctas", &KernelImage::residentCtas, 0, 1 << 16},
+    {"dependent", &KernelImage::dependentLaunch, 0, 1},
+    {"whole", &KernelImage::wholeProgram, 0, 1},
+};
+
+// What is wrong with the line; empty if nothing is.
+std::string readHead(std::string_view line, KernelImage &image) {
+  FieldReader head(line);
+  head.word("kernel");
+  image.entry = head.text("entry");
+  image.target = head.text("target");
+  readFields(headFields, head, image);
+  head.end();
+  if (!head.ok())
+    return head.problem();
+  if (std::string_view problem = gridProblem(image); !problem.empty())
+    return std::string(problem);
+  if (image.entry.empty() || image.target.empty())
+    return "the entry or the target has no name";
+  return "";
+}
+
+// Behind the name of its kind.
+constexpr NumberField<KernelParameter> parameterFields[] = {
+    {"index", &KernelParameter::index, 0, 255},
+    {"box_bytes", &KernelParameter::boxBytes, 0, maxBox},
+    {"box_rows", &KernelParameter::boxRows, 0, maxBox},
+    {"swizzle", &KernelParameter::swizzle, 0, 1},
+};
+
 std::string printActivation(const std::string &word, const ActivationLayout &layout) {
   return word + " k=" + std::to_string(layout.k) + " bits=" + std::to_string(layout.elementBits) +
          " pitch=" + std::to_string(layout.pitchBytes) +
@@ -85,9 +128,7 @@ std::string printActivation(const std::string &word, const ActivationLayout &lay
          " tile_k=" + std::to_string(layout.tileK) + "\n";
 }
 
-// What is wrong with the line; empty if nothing is.
-std::string readActivation(FieldReader &fields, std::string_view word, ActivationLayout &layout) {
-  fields.word(word);
+std::string readActivation(FieldReader &fields, ActivationLayout &layout) {
   layout.k = fields.number("k", 1, maxExtent);
   layout.elementBits = static_cast<int>(fields.number("bits", 0, 32));
   layout.pitchBytes = fields.number("pitch", 0, int64_t(1) << 40);
@@ -103,6 +144,64 @@ std::string readActivation(FieldReader &fields, std::string_view word, Activatio
       return "'column_bits' is no order of bits such as 1,0";
   layout.columnBits = *std::move(bits);
   return "";
+}
+
+std::string readParameter(FieldReader &fields, KernelImage &image) {
+  std::optional<Kind> kind = kindOf(fields.text("kind"));
+  if (fields.ok() && !kind)
+    return "there is no such kind of parameter";
+  KernelParameter &parameter = image.parameters.emplace_back();
+  parameter.kind = kind.value_or(Kind::M);
+  readFields(parameterFields, fields, parameter);
+  return std::string(boxProblem(parameter));
+}
+
+bool hasActivation(const KernelImage &image) { return image.activation.k > 0; }
+
+// The lines between the head and the weight's, in any order but for parts, which follow what they
+// are parts of. What is wrong with one, where its fields can be read; empty if nothing is.
+struct LineReader {
+  std::string_view word;
+  std::string (*read)(FieldReader &fields, KernelImage &image);
+};
+constexpr LineReader lineReaders[] = {
+    {"parameter", readParameter},
+    {"activation",
+     [](FieldReader &fields, KernelImage &image) -> std::string {
+       if (hasActivation(image))
+         return "there is an 'activation' already";
+       return readActivation(fields, image.activation);
+     }},
+    {"part",
+     [](FieldReader &fields, KernelImage &image) -> std::string {
+       if (!hasActivation(image))
+         return "'activation' is missing";
+       return readActivation(fields, image.activation.parts.emplace_back());
+     }},
+    {"origin",
+     [](FieldReader &fields, KernelImage &image) -> std::string {
+       image.origins.emplace_back(fields.text("path"));
+       return "";
+     }},
+    {"operands", [](FieldReader &fields,
+                    KernelImage &image) { return image.operands.emplace_back().read(fields); }},
+};
+
+// What is wrong with such a line; empty if nothing is.
+std::string readLine(std::string_view line, KernelImage &image) {
+  const std::string_view word = line.substr(0, line.find(' '));
+  for (const LineReader &reader : lineReaders) {
+    if (reader.word != word)
+      continue;
+    FieldReader fields(line);
+    fields.word(word);
+    std::string problem = reader.read(fields, image);
+    if (fields.ok() && !problem.empty())
+      return problem;
+    fields.end();
+    return fields.problem();
+  }
+  return "no line begins with '" + std::string(word) + "'";
 }
 
 // Tiles along n with those that only fill the last cluster.
@@ -137,23 +236,12 @@ int64_t KernelImage::workspaceBytes(int64_t m) const {
 
 std::string KernelImage::printFacts() const {
   std::string text(firstLine);
-  text += "\nkernel entry=" + entry + " target=" + target + " threads=" + std::to_string(threads) +
-          " shared=" + std::to_string(sharedBytes) + " n=" + std::to_string(n) +
-          " k=" + std::to_string(k) + " tile_m=" + std::to_string(tileM) +
-          " tile_n=" + std::to_string(tileN) + " tile_k=" + std::to_string(tileK) +
-          " pipeline=" + std::to_string(pipeline) + " split_k=" + std::to_string(splitK) +
-          " cluster_n=" + std::to_string(clusterN) + " cluster_k=" + std::to_string(clusterK) +
-          " resident_ctas=" + std::to_string(residentCtas) +
-          " dependent=" + std::to_string(int(dependentLaunch)) +
-          " whole=" + std::to_string(int(wholeProgram)) + "\n";
+  text += "\nkernel entry=" + entry + " target=" + target + printFields(headFields, *this) + "\n";
   if (!isGemm())
     return text;
   for (const KernelParameter &parameter : parameters)
     text += "parameter kind=" + std::string(nameOf(parameter.kind)) +
-            " index=" + std::to_string(parameter.index) +
-            " box_bytes=" + std::to_string(parameter.boxBytes) +
-            " box_rows=" + std::to_string(parameter.boxRows) +
-            " swizzle=" + std::to_string(int(parameter.swizzle)) + "\n";
+            printFields(parameterFields, parameter) + "\n";
   text += printActivation("activation", activation);
   for (const ActivationLayout &part : activation.parts)
     text += printActivation("part", part);
@@ -171,96 +259,32 @@ Result<KernelImage> KernelImage::parse(std::string_view facts, std::string ptx) 
   KernelImage image;
   image.ptx = std::move(ptx);
   std::string_view rest = facts;
-  int number = 1;
   if (takeLine(rest) != firstLine)
-    return fail(number, "'" + std::string(firstLine) + "' is missing");
-
-  ++number;
-  FieldReader head(takeLine(rest).value_or(""));
-  head.word("kernel");
-  image.entry = head.text("entry");
-  image.target = head.text("target");
-  image.threads = static_cast<int>(head.number("threads", 1, 1024));
-  image.sharedBytes = head.number("shared", 0, maxExtent);
-  image.n = head.number("n", 0, maxExtent);
-  image.k = head.number("k", 0, maxExtent);
-  image.tileM = head.number("tile_m", 0, 1 << 16);
-  image.tileN = head.number("tile_n", 0, 1 << 16);
-  image.tileK = head.number("tile_k", 0, maxExtent);
-  image.pipeline = static_cast<int>(head.number("pipeline", 0, 64));
-  image.splitK = head.number("split_k", 0, 65535);
-  image.clusterN = head.number("cluster_n", 1, maxCluster);
-  image.clusterK = head.number("cluster_k", 1, maxCluster);
-  image.residentCtas = head.number("resident_ctas", 0, 1 << 16);
-  image.dependentLaunch = head.number("dependent", 0, 1) != 0;
-  image.wholeProgram = head.number("whole", 0, 1) != 0;
-  head.end();
-  if (!head.ok())
-    return fail(number, head.problem());
-  if (std::string_view problem = gridProblem(image); !problem.empty())
-    return fail(number, std::string(problem));
-  if (image.entry.empty() || image.target.empty())
-    return fail(number, "the entry or the target has no name");
+    return fail(1, "'" + std::string(firstLine) + "' is missing");
+  if (std::string problem = readHead(takeLine(rest).value_or(""), image); !problem.empty())
+    return fail(2, problem);
   if (!image.isGemm()) {
     if (!rest.empty())
-      return fail(number + 1, "nothing may follow the facts of a kernel that is no gemm");
+      return fail(3, "nothing may follow the facts of a kernel that is no gemm");
     return image;
   }
-
-  bool activationSeen = false;
-  while (true) {
-    std::string_view before = rest;
+  for (int number = 3;; ++number) {
+    const std::string_view fromHere = rest;
     std::optional<std::string_view> line = takeLine(rest);
-    ++number;
     if (!line)
       return fail(number, "'weight' is missing");
-    if (line->starts_with("weight ")) {
-      if (!activationSeen)
-        return fail(number, "'activation' is missing");
-      Result<WeightLayout> layout = WeightLayout::parse(before);
-      if (!layout)
-        return std::move(layout.error());
-      image.weight = std::move(*layout);
-      return image;
-    }
-    FieldReader fields(*line);
-    if (line->starts_with("origin ")) {
-      fields.word("origin");
-      image.origins.emplace_back(fields.text("path"));
-    } else if (line->starts_with("operands ")) {
-      fields.word("operands");
-      OperandRange range;
-      if (std::string problem = range.read(fields); fields.ok() && !problem.empty())
+    if (!line->starts_with("weight ")) {
+      if (std::string problem = readLine(*line, image); !problem.empty())
         return fail(number, problem);
-      image.operands.push_back(std::move(range));
-    } else if (line->starts_with("parameter ")) {
-      fields.word("parameter");
-      std::optional<Kind> kind = kindOf(fields.text("kind"));
-      int index = static_cast<int>(fields.number("index", 0, 255));
-      if (fields.ok() && !kind)
-        return fail(number, "there is no such kind of parameter");
-      KernelParameter parameter{kind.value_or(Kind::M), index};
-      parameter.boxBytes = fields.number("box_bytes", 0, maxBox);
-      parameter.boxRows = fields.number("box_rows", 0, maxBox);
-      parameter.swizzle = fields.number("swizzle", 0, 1) != 0;
-      if (std::string_view problem = boxProblem(parameter); fields.ok() && !problem.empty())
-        return fail(number, std::string(problem));
-      image.parameters.push_back(parameter);
-    } else {
-      ActivationLayout read;
-      bool part = activationSeen && line->starts_with("part ");
-      if (std::string problem = readActivation(fields, part ? "part" : "activation", read);
-          !problem.empty())
-        return fail(number, problem);
-      if (part)
-        image.activation.parts.push_back(std::move(read));
-      else
-        image.activation = std::move(read);
-      activationSeen = true;
+      continue;
     }
-    fields.end();
-    if (!fields.ok())
-      return fail(number, fields.problem());
+    if (!hasActivation(image))
+      return fail(number, "'activation' is missing");
+    Result<WeightLayout> layout = WeightLayout::parse(fromHere);
+    if (!layout)
+      return std::move(layout.error());
+    image.weight = std::move(*layout);
+    return image;
   }
 }
 

@@ -95,6 +95,7 @@ struct KernelImage {
   // Text form for the disk cache: everything but the PTX.
   std::string printFacts() const;
   static Result<KernelImage> parse(std::string_view facts, std::string ptx);
+  friend bool operator==(const KernelImage &, const KernelImage &) = default;
 };
 
 } // namespace rho::compiler

@@ -233,14 +233,23 @@ std::optional<std::vector<AxisBit>> parseOrder(std::string_view text) {
   return order;
 }
 
+// The numbers that a section's line begins with.
+constexpr NumberField<LayoutSection> sectionFields[] = {
+    {"component", &LayoutSection::component, 0, 255},
+    {"offset", &LayoutSection::offset, 0, maxBytes},
+    {"bytes", &LayoutSection::bytes, 0, maxBytes},
+    {"shift", &LayoutSection::shift, 0, 31},
+    {"bits", &LayoutSection::codeBits, 1, 32},
+    {"tile_n", &LayoutSection::tileN, 1, maxExtent},
+    {"tile_k", &LayoutSection::tileK, 1, maxExtent},
+    {"unit_k", &LayoutSection::unitK, 1, maxExtent},
+    {"unit_n", &LayoutSection::unitN, 1, maxExtent},
+    {"tiles_n", &LayoutSection::tilesN, 1, maxExtent},
+    {"tiles_k", &LayoutSection::tilesK, 1, maxExtent},
+};
+
 std::string printSection(const char *head, const LayoutSection &section) {
-  return std::string(head) + " component=" + std::to_string(section.component) +
-         " offset=" + std::to_string(section.offset) + " bytes=" + std::to_string(section.bytes) +
-         " shift=" + std::to_string(section.shift) + " bits=" + std::to_string(section.codeBits) +
-         " tile_n=" + std::to_string(section.tileN) + " tile_k=" + std::to_string(section.tileK) +
-         " unit_k=" + std::to_string(section.unitK) + " unit_n=" + std::to_string(section.unitN) +
-         " tiles_n=" + std::to_string(section.tilesN) +
-         " tiles_k=" + std::to_string(section.tilesK) + " xor=" + hexadecimal(section.codeXor) +
+  return head + printFields(sectionFields, section) + " xor=" + hexadecimal(section.codeXor) +
          " table=" + printNumbers(section.codeTable) + " word=" + printNumbers(section.wordBits) +
          " no_sign=" + std::to_string(int(section.noSign)) +
          " sum=" + (section.sumType.empty() ? "-" : section.sumType) +
@@ -252,17 +261,7 @@ std::string parseSection(std::string_view line, const char *head, int64_t alignm
                          LayoutSection &section) {
   FieldReader fields(line);
   fields.word(head);
-  section.component = static_cast<int>(fields.number("component", 0, 255));
-  section.offset = fields.number("offset", 0, maxBytes);
-  section.bytes = fields.number("bytes", 0, maxBytes);
-  section.shift = static_cast<int>(fields.number("shift", 0, 31));
-  section.codeBits = static_cast<int>(fields.number("bits", 1, 32));
-  section.tileN = fields.number("tile_n", 1, maxExtent);
-  section.tileK = fields.number("tile_k", 1, maxExtent);
-  section.unitK = fields.number("unit_k", 1, maxExtent);
-  section.unitN = fields.number("unit_n", 1, maxExtent);
-  section.tilesN = fields.number("tiles_n", 1, maxExtent);
-  section.tilesK = fields.number("tiles_k", 1, maxExtent);
+  readFields(sectionFields, fields, section);
   section.codeXor = static_cast<uint32_t>(fields.number("xor", 0, UINT32_MAX));
   std::optional<std::vector<uint8_t>> table = parseNumbers(fields.text("table"));
   std::optional<std::vector<uint8_t>> word = parseNumbers(fields.text("word"));
@@ -284,13 +283,8 @@ std::string parseSection(std::string_view line, const char *head, int64_t alignm
   return sectionProblem(section, alignment);
 }
 
-// The numbers of a residual's line, in its order.
-struct ResidualField {
-  const char *key;
-  int64_t ResidualLayout::*number;
-  int64_t least, most;
-};
-constexpr ResidualField residualFields[] = {
+// The numbers of a residual's line.
+constexpr NumberField<ResidualLayout> residualFields[] = {
     {"block_n", &ResidualLayout::blockN, 1, maxExtent},
     {"block_k", &ResidualLayout::blockK, 1, maxExtent},
     {"tile_n", &ResidualLayout::tileN, 1, maxExtent},
@@ -307,10 +301,7 @@ constexpr ResidualField residualFields[] = {
 };
 
 std::string printResidual(const ResidualLayout &residual) {
-  std::string text = "residual";
-  for (const ResidualField &field : residualFields)
-    text += " " + std::string(field.key) + "=" + std::to_string(residual.*field.number);
-  text += "\n";
+  std::string text = "residual" + printFields(residualFields, residual) + "\n";
   for (const LayoutSection &part : residual.parts)
     text += printSection("part", part);
   for (const LayoutSection &section : residual.sections)
@@ -318,12 +309,11 @@ std::string printResidual(const ResidualLayout &residual) {
   return text;
 }
 
-// The same of the line of a residual.
+// Says what is wrong with the line; empty: nothing.
 std::string parseResidual(std::string_view line, ResidualLayout &residual) {
   FieldReader fields(line);
   fields.word("residual");
-  for (const ResidualField &field : residualFields)
-    residual.*field.number = fields.number(field.key, field.least, field.most);
+  readFields(residualFields, fields, residual);
   fields.end();
   return fields.problem();
 }

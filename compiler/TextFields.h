@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 namespace rho::compiler {
@@ -45,5 +47,35 @@ private:
   std::string_view rest;
   std::string failure;
 };
+
+// A number of a T, as its line has it: one table serves who prints the line and who reads it.
+template <class T> struct NumberField {
+  std::string_view key;
+  std::variant<int T::*, int64_t T::*, bool T::*> member;
+  int64_t least, most;
+};
+
+// " key=value" for each field.
+template <class T, size_t count>
+std::string printFields(const NumberField<T> (&fields)[count], const T &from) {
+  std::string text;
+  for (const NumberField<T> &field : fields)
+    text += " " + std::string(field.key) + "=" +
+            std::visit([&](auto member) { return std::to_string(from.*member); }, field.member);
+  return text;
+}
+
+template <class T, size_t count>
+void readFields(const NumberField<T> (&fields)[count], FieldReader &reader, T &to) {
+  for (const NumberField<T> &field : fields) {
+    const int64_t value = reader.number(field.key, field.least, field.most);
+    std::visit(
+        [&](auto member) {
+          using Number = std::remove_reference_t<decltype(to.*member)>;
+          to.*member = static_cast<Number>(value);
+        },
+        field.member);
+  }
+}
 
 } // namespace rho::compiler

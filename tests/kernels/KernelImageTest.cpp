@@ -44,30 +44,22 @@ KernelImage sample() {
   return image;
 }
 
-TEST(KernelImageTest, factsRoundTrip) {
-  KernelImage image = sample();
+void expectRoundTrip(const KernelImage &image) {
   Result<KernelImage> back = KernelImage::parse(image.printFacts(), image.ptx);
   ASSERT_TRUE(back.ok()) << back.error().str();
-  EXPECT_EQ(back->printFacts(), image.printFacts());
-  EXPECT_EQ(back->ptx, image.ptx);
-  EXPECT_EQ(back->parameters, image.parameters);
-  EXPECT_EQ(back->weight, image.weight);
-  EXPECT_EQ(back->activation, image.activation);
-  EXPECT_EQ(back->origins, image.origins);
-  EXPECT_EQ(back->operands, image.operands);
-  EXPECT_EQ(back->entry, image.entry);
-  EXPECT_EQ(back->target, image.target);
-  EXPECT_EQ(back->threads, 128);
-  EXPECT_EQ(back->sharedBytes, 65536);
-  EXPECT_EQ(back->pipeline, 4);
-  EXPECT_EQ(back->splitK, 3);
-  EXPECT_EQ(back->tileM, 16);
-  EXPECT_EQ(back->tileN, 64);
-  EXPECT_EQ(back->tileK, 64);
-  EXPECT_EQ(back->clusterN, 1);
-  EXPECT_EQ(back->clusterK, 1);
-  EXPECT_EQ(back->residentCtas, 0);
-  EXPECT_FALSE(back->dependentLaunch);
+  EXPECT_TRUE(*back == image) << back->printFacts() << "is not\n" << image.printFacts();
+}
+
+TEST(KernelImageTest, factsRoundTrip) {
+  KernelImage image = sample();
+  expectRoundTrip(image);
+  image.dependentLaunch = image.wholeProgram = true;
+  expectRoundTrip(image);
+  image.activation.columnBits = {1, 0};
+  image.activation.groupsPerWord = 4;
+  image.activation.tileK = 64;
+  image.activation.parts = {{64, 8, 64}, {64, 16, 128}};
+  expectRoundTrip(image);
 }
 
 TEST(KernelImageTest, factsOfClustersAndTensorMapsRoundTrip) {
@@ -80,19 +72,12 @@ TEST(KernelImageTest, factsOfClustersAndTensorMapsRoundTrip) {
                       {Kind::Activation, 0, 128, 64, true},
                       {Kind::ActivationComponent, 1, 32, 1},
                       {Kind::Output, 0, 256, 256}};
-  Result<KernelImage> back = KernelImage::parse(image.printFacts(), image.ptx);
-  ASSERT_TRUE(back.ok()) << back.error().str();
-  EXPECT_EQ(back->parameters, image.parameters);
-  EXPECT_FALSE(back->parameters[0].isTensorMap());
-  EXPECT_TRUE(back->parameters[1].isTensorMap());
-  EXPECT_EQ(back->clusterN, 2);
-  EXPECT_EQ(back->clusterK, 3);
-  EXPECT_TRUE(back->dependentLaunch);
+  EXPECT_FALSE(image.parameters[0].isTensorMap());
+  EXPECT_TRUE(image.parameters[1].isTensorMap());
+  expectRoundTrip(image);
   image.clusterK = image.splitK = 1;
   image.residentCtas = 132;
-  back = KernelImage::parse(image.printFacts(), image.ptx);
-  ASSERT_TRUE(back.ok()) << back.error().str();
-  EXPECT_EQ(back->residentCtas, 132);
+  expectRoundTrip(image);
 }
 
 TEST(KernelImageTest, aKernelThatIsNoGemmHasLaunchFactsAlone) {
@@ -169,6 +154,15 @@ TEST(KernelImageTest, namesTheLineAndWhatIsWrong) {
   EXPECT_EQ(parseError(replaced(facts, "kind=output", "kind=result")),
             expected(6, "there is no such kind of parameter"));
   EXPECT_EQ(parseError(replaced(facts, "activation k=64", "something k=64")),
+            expected(9, "no line begins with 'something'"));
+  EXPECT_EQ(parseError(replaced(facts, "origin path=weight.scale", "")),
+            expected(10, "no line begins with ''"));
+  const size_t activation = facts.find("activation k="), behind = facts.find("origin path=");
+  const std::string line = facts.substr(activation, behind - activation);
+  EXPECT_EQ(parseError(replaced(facts, line, line + line)),
+            expected(10, "there is an 'activation' already"));
+  EXPECT_EQ(parseError(replaced(facts, line, "")), expected(13, "'activation' is missing"));
+  EXPECT_EQ(parseError(replaced(facts, "activation k=", "part k=")),
             expected(9, "'activation' is missing"));
   EXPECT_EQ(parseError(facts.substr(0, facts.find("weight n="))),
             expected(14, "'weight' is missing"));
