@@ -59,22 +59,11 @@ std::string_view boxProblem(const KernelParameter &parameter) {
 }
 
 // What is wrong with the facts of the grid together; empty if nothing is.
-std::string_view gridProblem(const KernelImage &image) {
+std::string_view factsProblem(const KernelImage &image) {
   for (int64_t extent : {image.k, image.tileM, image.tileN, image.tileK})
     if ((extent > 0) != image.isGemm())
       return "of 'n', 'k' and the tile some are 0";
-  if (image.clusterK != 1 && image.clusterK != image.splitK)
-    return "'cluster_k' is neither 1 nor 'split_k'";
-  if (image.clusterN * image.clusterK > maxCluster)
-    return "a cluster has more than 16 CTAs";
-  if (image.residentCtas % image.clusterN != 0)
-    return "'resident_ctas' is not a multiple of 'cluster_n'";
-  if (image.residentCtas > 0 && image.splitK > 1)
-    return "a persistent kernel splits k";
-  if (image.splitK == dsl::ScheduleDecl::streamK &&
-      (image.residentCtas == 0 || image.clusterN * image.clusterK > 1))
-    return "equal shares of k need a persistent kernel without clusters";
-  return "";
+  return gridProblem(image.splitK, image.clusterN, image.clusterK, image.residentCtas);
 }
 
 // Of the first line, behind the names of the entry and the target.
@@ -105,7 +94,7 @@ std::string readHead(std::string_view line, KernelImage &image) {
   head.end();
   if (!head.ok())
     return head.problem();
-  if (std::string_view problem = gridProblem(image); !problem.empty())
+  if (std::string_view problem = factsProblem(image); !problem.empty())
     return std::string(problem);
   if (image.entry.empty() || image.target.empty())
     return "the entry or the target has no name";
@@ -210,6 +199,21 @@ int64_t wholeClusters(const KernelImage &image) {
 }
 
 } // namespace
+
+std::string_view gridProblem(int64_t splitK, int64_t clusterN, int64_t clusterK,
+                             int64_t residentCtas) {
+  if (clusterK != 1 && clusterK != splitK)
+    return "'cluster_k' is neither 1 nor 'split_k'";
+  if (clusterN * clusterK > maxCluster)
+    return "a cluster has more than 16 CTAs";
+  if (residentCtas % clusterN != 0)
+    return "'resident_ctas' is not a multiple of 'cluster_n'";
+  if (residentCtas > 0 && splitK > 1)
+    return "a persistent kernel splits k";
+  if (splitK == dsl::ScheduleDecl::streamK && (residentCtas == 0 || clusterN * clusterK > 1))
+    return "equal shares of k need a persistent kernel without clusters";
+  return "";
+}
 
 Dim3 KernelImage::grid(int64_t m) const {
   int64_t columns = wholeClusters(*this), rows = tilesM(m);

@@ -47,6 +47,10 @@ struct KernelParameter {
   friend bool operator==(const KernelParameter &, const KernelParameter &) = default;
 };
 
+// Why the work of a gemm cannot be divided so among CTAs, see KernelImage; empty where it can.
+std::string_view gridProblem(int64_t splitK, int64_t clusterN, int64_t clusterK,
+                             int64_t residentCtas);
+
 struct KernelImage {
   std::string entry; // symbol in the PTX
   std::string ptx;

@@ -17,7 +17,7 @@ using dsl::Format;
 
 namespace {
 
-// Bounds that keep every product of a layout's numbers inside int64.
+// With which products of a layout's numbers stay inside int64, or are seen to leave it.
 constexpr int64_t maxBytes = int64_t(1) << 46;
 constexpr int maxTileBits = 24;
 
@@ -164,6 +164,9 @@ std::string residualProblem(const WeightLayout &layout) {
            std::to_string(ResidualLayout::mostPieces);
   if (r.tileN * r.tilesN < layout.n || r.tileK * r.tilesK < layout.k)
     return "its tiles do not cover the weight";
+  int64_t words = 0;
+  if (__builtin_mul_overflow(r.tilesN * r.rowsOfPieces(), r.tilesK, &words) || words > maxBytes / 4)
+    return "its tiles have more words than memory";
   if (r.pieces < 0 || r.pieces > maxExtent || r.pieceBytes % partAlignment != 0)
     return "its pieces have no possible place";
   for (int64_t offset : {r.wordsOffset, r.firstsOffset, r.pieceOffset})

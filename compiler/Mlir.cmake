@@ -78,14 +78,10 @@ endfunction()
 function(rho_mlir_precompile target)
   target_precompile_headers(${target} PRIVATE
     <mlir/Dialect/Arith/IR/Arith.h>
-    <mlir/Dialect/GPU/IR/GPUDialect.h>
     <mlir/Dialect/LLVMIR/NVVMDialect.h>
-    <mlir/Dialect/MemRef/IR/MemRef.h>
     <mlir/Dialect/SCF/IR/SCF.h>
-    <mlir/Dialect/Vector/IR/VectorOps.h>
     <mlir/IR/Builders.h>
     <mlir/IR/BuiltinOps.h>
     <mlir/IR/OpImplementation.h>
-    <mlir/Pass/PassManager.h>
-    <mlir/Transforms/DialectConversion.h>)
+    <mlir/Pass/PassManager.h>)
 endfunction()

@@ -44,7 +44,7 @@ struct Schedule {
 
 // N and K are bounded so that every byte offset within one operand fits 32 bits after the tile's
 // own 64-bit base. Whether the tiles of M fit the grid's y dimension depends on their rows, and is
-// checked when a kernel is compiled (grid_too_large).
+// checked where a gemm is made (runtime, grid_too_large).
 inline constexpr int64_t largestExtent = int64_t(1) << 24;
 inline constexpr int64_t largestBatch = int64_t(1) << 19;
 

@@ -195,8 +195,6 @@ void WgmmaLowering::lowerBarrierExpect(tile::BarrierExpectOp expect) {
        i32(static_cast<int64_t>(expect.getBytes()))});
 }
 
-// The other lanes of the warp have read what they needed, or written and fenced it, once the warp
-// meets.
 // A store of all of them that never runs, but is not issued before they are there.
 void WgmmaLowering::awaitLoads(mlir::ValueRange vectors) {
   Value all;
@@ -212,6 +210,7 @@ void WgmmaLowering::awaitLoads(mlir::ValueRange vectors) {
         {never, sharedAddress(i32(0)), all});
 }
 
+// Once the warp meets, its other lanes have read what they needed, or written and fenced it.
 void WgmmaLowering::lowerBarrierArrive(tile::BarrierArriveOp arrive) {
   std::string fence = arrive.getFull() ? "fence.proxy.async.shared::cta;\n" : "";
   awaitLoads(arrive.getAfter());

@@ -1,4 +1,4 @@
-// The tile dialect: how one CTA computes its tile. Shared buffers, a pipeline with its two roles,
+// The tile dialect: how one CTA computes its tile. Shared buffers, a pipeline and the roles of warps,
 // asynchronous copies, fragments and matrix atoms.
 #ifndef TILE_DIALECT_TD
 #define TILE_DIALECT_TD

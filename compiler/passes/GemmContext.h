@@ -42,4 +42,8 @@ mlir::Location componentLocation(mlir::MLIRContext *context, const GemmContext &
 // Emits an error on the operation when its texts do not parse or cannot be placed.
 mlir::FailureOr<GemmContext> contextOf(ir::GemmOp op);
 
+// That a body which was read back is the one that PlaceFactors makes of the plan: lowering takes
+// places from both. Programs of decodes may be others with as many outputs. Emits an error.
+mlir::LogicalResult checkPlacedBody(ir::GemmOp op, const GemmContext &context);
+
 } // namespace rho::compiler

@@ -2,6 +2,7 @@
 #include "compiler/passes/KernelBuilder.h"
 #include "compiler/passes/Passes.h"
 #include "compiler/passes/TileOrder.h"
+#include "compiler/plan/Resources.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -133,37 +134,35 @@ void KernelBuilder::addParameters(mlir::Block &block) {
 }
 
 void KernelBuilder::allocateShared() {
-  int64_t stages = bufferStages(g, context.plan.schedule, context.plan.problem.k);
-  for (const StageBuffer &buffer : stageBuffers(context.gemm, context.placed, g))
-    buffers[{buffer.weight, buffer.component}] = tile::AllocSharedOp::create(
-        builder, at(buffer.origin), tile::SharedType::get(op.getContext(), buffer.bytes, stages),
-        buffer.origin);
-  if (std::optional<PieceRing> ring = pieceRing(context.gemm, context.placed, g, stages)) {
-    buffers[{true, StageBuffer::pieces}] = tile::AllocSharedOp::create(
-        builder, atResidual(),
-        tile::SharedType::get(op.getContext(), ring->pieceBytes, ring->places), "pieces");
-    tile::AllocSharedOp::create(
-        builder, at("schedule"),
-        tile::SharedType::get(op.getContext(), PieceRing::placeBytes, stages), "pieces.schedule");
-  }
-  if (int64_t bytes = sumsBytes(g))
-    sumsBuffer = tile::AllocSharedOp::create(
-        builder, at("output"), tile::SharedType::get(op.getContext(), bytes, 1), "output");
-  if (slices)
-    slicesBuffer = tile::AllocSharedOp::create(
-        builder, at("output"), tile::SharedType::get(op.getContext(), slices->bytes, slices->slots),
-        "output.slices");
-  if (int64_t bytes = tokenBytes(context.gemm, context.placed, g, context.plan.problem))
-    tokensBuffer = tile::AllocSharedOp::create(
-        builder, at("output"), tile::SharedType::get(op.getContext(), bytes, g.warpgroups()),
-        "output.tokens");
-  if (int64_t bytes = operandBytes(g)) {
-    int64_t stages = operandStages(context.placed);
-    operandBuffer = tile::AllocSharedOp::create(
-        builder, at("schedule"), tile::SharedType::get(op.getContext(), bytes, stages), "operand");
-    tile::AllocSharedOp::create(builder, at("schedule"),
-                                tile::SharedType::get(op.getContext(), 16, stages),
-                                "operand.schedule");
+  using Role = SharedBuffer::Role;
+  for (const SharedBuffer &buffer : sharedBuffers(context.gemm, context.placed, g,
+                                                  context.plan.schedule, context.plan.problem)) {
+    Value allocated = tile::AllocSharedOp::create(
+        builder, at(buffer.origin),
+        tile::SharedType::get(op.getContext(), buffer.bytes, buffer.stages), buffer.name);
+    switch (buffer.role) {
+    case Role::Stage:
+      buffers[{buffer.of.weight, buffer.of.component}] = allocated;
+      break;
+    case Role::Pieces:
+      buffers[{true, StageBuffer::pieces}] = allocated;
+      break;
+    case Role::Sums:
+      sumsBuffer = allocated;
+      break;
+    case Role::Slices:
+      slicesBuffer = allocated;
+      break;
+    case Role::Tokens:
+      tokensBuffer = allocated;
+      break;
+    case Role::Operand:
+      operandBuffer = allocated;
+      break;
+    case Role::PiecePlaces: // found by their names when warps get their roles
+    case Role::OperandBarriers:
+      break;
+    }
   }
 }
 
@@ -443,6 +442,8 @@ struct LowerToTilePass : impl::LowerToTileBase<LowerToTilePass> {
         op.emitError("body sums other parts than the activation has");
         return signalPassFailure();
       }
+      if (mlir::failed(checkPlacedBody(op, *context)))
+        return signalPassFailure();
       KernelBuilder(op, *context, chain).build();
     }
   }

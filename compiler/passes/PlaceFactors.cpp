@@ -198,6 +198,28 @@ private:
   }
 };
 
+} // namespace
+
+mlir::LogicalResult checkPlacedBody(ir::GemmOp op, const GemmContext &context) {
+  mlir::OwningOpRef<ir::GemmOp> planned = op.clone();
+  PlacedBody(*planned, context).build();
+  auto own = op.getBody().front().getOps<ir::DecodeOp>();
+  auto plannedDecodes = planned->getBody().front().getOps<ir::DecodeOp>();
+  for (auto [decode, wanted] : llvm::zip(own, plannedDecodes)) {
+    Result<DecodeProgram> program = DecodeProgram::parse(decode.getProgram().str());
+    Result<DecodeProgram> other = DecodeProgram::parse(wanted.getProgram().str());
+    if (!program || !other || program->outputs.size() != other->outputs.size())
+      return decode.emitError("its program has other outputs than the plan's");
+    wanted.setProgram(decode.getProgram());
+  }
+  if (!mlir::OperationEquivalence::isRegionEquivalentTo(
+          &op.getBody(), &planned->getBody(), mlir::OperationEquivalence::IgnoreLocations))
+    return op.emitError("body is not that of its plan");
+  return mlir::success();
+}
+
+namespace {
+
 struct PlaceFactorsPass : impl::PlaceFactorsBase<PlaceFactorsPass> {
   void runOnOperation() override {
     for (ir::GemmOp op : getOperation().getOps<ir::GemmOp>()) {

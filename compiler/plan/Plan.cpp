@@ -265,14 +265,18 @@ std::optional<Error> planError(const dsl::Gemm &gemm, const PlacedGemm &placed, 
                       std::to_string(placed.parts.size()) + " parts"});
   if (s.dependent && !targetOf(plan.target).hasDependentLaunch)
     return makeError(DiagId::bad_plan, {"launch dependent: " + plan.target + " has none"});
-  if (s.residentCtas % (s.clusterN * s.clusterK) != 0)
-    return makeError(DiagId::bad_plan,
-                     {"resident " + std::to_string(s.residentCtas) + ": clusters have " +
-                      std::to_string(s.clusterN * s.clusterK) + " CTAs"});
   if (std::optional<Error> overflow = checkAccumulator(gemm, placed, plan.problem, nullptr))
     return overflow;
   if (std::optional<Objection> why = objection(gemm, placed, plan.problem, plan.schedule, *device))
     return makeError(why->id, why->args);
+  const Geometry g = makeGeometry(placed, s);
+  const bool walksTiles = g.specialized() || g.streamK;
+  std::string grid(gridProblem(s.splitK, s.clusterN, s.clusterK, s.residentCtas));
+  if (s.residentCtas > 0 && !walksTiles)
+    grid = "each CTA of these roles has one tile";
+  if (!grid.empty())
+    return makeError(DiagId::bad_plan,
+                     {"resident " + std::to_string(s.residentCtas) + ": " + grid});
   return std::nullopt;
 }
 

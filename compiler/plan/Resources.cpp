@@ -6,22 +6,41 @@
 
 namespace rho::compiler {
 
+std::vector<SharedBuffer> sharedBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                        const Geometry &g, const Schedule &schedule,
+                                        const Problem &problem) {
+  using Role = SharedBuffer::Role;
+  std::vector<SharedBuffer> result;
+  const int64_t stages = bufferStages(g, schedule, problem.k);
+  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
+    result.push_back({Role::Stage, buffer.origin, buffer.origin, buffer.bytes, stages, buffer});
+  if (std::optional<PieceRing> ring = pieceRing(gemm, placed, g, stages)) {
+    result.push_back({Role::Pieces, "pieces", "weight." + gemm.weight.residual->part.name,
+                      ring->pieceBytes, ring->places});
+    result.push_back(
+        {Role::PiecePlaces, "pieces.schedule", "schedule", PieceRing::placeBytes, stages});
+  }
+  if (int64_t bytes = sumsBytes(g))
+    result.push_back({Role::Sums, "output", "output", bytes, 1});
+  if (std::optional<OutputSlices> slices = outputSlices(gemm, g, problem))
+    result.push_back({Role::Slices, "output.slices", "output", slices->bytes, slices->slots});
+  if (int64_t bytes = tokenBytes(gemm, placed, g, problem))
+    result.push_back({Role::Tokens, "output.tokens", "output", bytes, g.warpgroups()});
+  if (int64_t bytes = operandBytes(g)) {
+    constexpr int64_t barriers = 16;
+    result.push_back({Role::Operand, "operand", "schedule", bytes, operandStages(placed)});
+    result.push_back({Role::OperandBarriers, "operand.schedule", "schedule", barriers,
+                      operandStages(placed)});
+  }
+  return result;
+}
+
 int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
                     const Schedule &schedule, const Problem &problem) {
-  int64_t alignment = g.sharedAlignment();
-  int64_t bytes = divideUp(sumsBytes(g), alignment) * alignment;
-  if (std::optional<OutputSlices> slices = outputSlices(gemm, g, problem))
-    bytes += slices->slots * slices->bytes;
-  bytes += tokenBytes(gemm, placed, g, problem) * g.warpgroups();
-  if (int64_t operand = operandBytes(g))
-    bytes += operand * operandStages(placed) + alignment; // with its barriers
-  auto add = [&](int64_t buffer) { bytes += divideUp(buffer, alignment) * alignment; };
-  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
-    add(buffer.bytes * bufferStages(g, schedule, problem.k));
-  if (std::optional<PieceRing> ring = pieceRing(gemm, placed, g, schedule.pipeline)) {
-    add(ring->places * ring->pieceBytes);
-    add(schedule.pipeline * PieceRing::placeBytes);
-  }
+  const int64_t alignment = g.sharedAlignment();
+  int64_t bytes = 0;
+  for (const SharedBuffer &buffer : sharedBuffers(gemm, placed, g, schedule, problem))
+    bytes += divideUp(buffer.bytes * buffer.stages, alignment) * alignment;
   return bytes;
 }
 

@@ -9,7 +9,29 @@ namespace rho::compiler {
 int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry,
                       int pipeline);
 
-// Dynamic shared memory of one CTA in bytes.
+// A buffer in the dynamic shared memory of a CTA; each begins at Geometry::sharedAlignment().
+struct SharedBuffer {
+  enum class Role : uint8_t {
+    Stage,           // `of` says of what
+    Pieces,          // the ring of a residual
+    PiecePlaces,     // its place for each stage
+    Sums,            // of warps and CTAs along k
+    Slices,          // of outputs
+    Tokens,          // scales of tokens that a warpgroup shares
+    Operand,         // A, of a warpgroup that decodes
+    OperandBarriers, // full and empty, of each of its stages
+  };
+  Role role;
+  std::string name;   // "weight.scale", "output.slices"
+  std::string origin; // what of the declaration it is for
+  int64_t bytes, stages;
+  StageBuffer of = {};
+};
+// In the order in which they lie there.
+std::vector<SharedBuffer> sharedBuffers(const dsl::Gemm &gemm, const PlacedGemm &placed,
+                                        const Geometry &geometry, const Schedule &schedule,
+                                        const Problem &problem);
+// Dynamic shared memory of one CTA in bytes: all of them.
 int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry,
                     const Schedule &schedule, const Problem &problem);
 

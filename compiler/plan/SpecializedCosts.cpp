@@ -14,11 +14,11 @@ using Part = Cost::Part;
 
 namespace {
 
-// Constants fitted to the order of 7600 candidates of eight
-// gemms (int4 channel, int4 g128, LiquidQuant and a residual x s8, int4 g128 and NVFP4 x bf16,
-// RaZeR x f16, int4 g128 x e4m3) at seven shapes, m = 1 to 512, one in eleven a serial launch; to
-// the choice among two or three plans for the cells of the llama suite; and to the times of all
-// these, on an H200. What is predicted fastest takes 1.017 times the fastest of those candidates.
+// Constants fitted to the order of 7600 candidates of eight gemms (int4 channel, int4 g128,
+// LiquidQuant and a residual x s8, int4 g128 and NVFP4 x bf16, RaZeR x f16, int4 g128 x e4m3) at
+// seven shapes, m = 1 to 512, one in eleven a serial launch; to the choice among two or three plans
+// for the cells of the llama suite; and to the times of all these, on an H200. What is predicted
+// fastest takes 1.017 times the fastest of those candidates.
 
 constexpr double l2BytesPerCycle = 100; // of one SM, in cycles of the boost clock
 // What one SM gets of memory at most, in such cycles: while the next kernel loads on the SMs that

@@ -161,6 +161,24 @@ TEST(Reenter, NamesWhatIsWrong) {
       "error: cannot go from llvm to rho; stages run rho, tile, llvm, ptx [bad_stage_order]\n");
 }
 
+// A placed body says a second time what its plan says.
+TEST(Reenter, BodiesAreThoseOfTheirPlan) {
+  const std::string text = emitted(prepare("int4_g128_f16"), Stage::Rho);
+  auto changed = [&](std::string_view from, std::string_view to) {
+    const size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << text;
+    return failure(std::string(text).replace(at, from.size(), to), Stage::Rho);
+  };
+  for (auto [from, to] : {std::pair{R"("weight" "scale")", R"("weight" "scaIe")"},
+                          {R"("activation" "element")", R"("weight" "element")"},
+                          {R"("weight" "scale")", R"("weight" "element")"}})
+    EXPECT_NE(changed(from, to).find("body is not that of its plan [bad_ir]"), std::string::npos)
+        << changed(from, to);
+  EXPECT_NE(changed("out t5 t6 t7 t8", "out t5 t6")
+                .find("its program has other outputs than the plan's [bad_ir]"),
+            std::string::npos);
+}
+
 // LLVM's own answer to these is to end the process.
 TEST(Reenter, SurvivesCodeThatCannotBeCompiled) {
   auto kernel = [](const std::string &body) {

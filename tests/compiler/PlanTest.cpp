@@ -131,6 +131,18 @@ TEST(Plan, FromATextIsHeldToTheRules) {
             "error: malformed plan at 'launch dependent: sm_80 has none' [bad_plan]\n");
   EXPECT_EQ(errorOf(declared, changed(hopper, "resident ", "resident 4 at 144115188075855872")),
             "error: malformed plan at 'resident 4 at 144115188075855872' [bad_plan]\n");
+  EXPECT_EQ(errorOf(declared, changed(ampere, "resident ", "resident 7 at 1")),
+            "error: malformed plan at 'resident 7: each CTA of these roles has one tile' "
+            "[bad_plan]\n");
+  const std::string parts = changed(ampere, "split_k ", "split_k 4");
+  EXPECT_EQ(errorOf(declared, changed(parts, "resident ", "resident 132 at 1")),
+            "error: malformed plan at 'resident 132: each CTA of these roles has one tile' "
+            "[bad_plan]\n");
+  const std::string shares = changed(ampere, "split_k ", "split_k stream");
+  EXPECT_EQ(errorOf(declared, changed(shares, "resident ", "resident 0 at 1")),
+            "error: malformed plan at 'resident 0: equal shares of k need a persistent kernel "
+            "without clusters' [bad_plan]\n");
+  EXPECT_EQ(errorOf(declared, changed(shares, "resident ", "resident 108 at 1")), "accepted");
   EXPECT_NE(errorOf(declared, changed(ampere, "shape ", "shape n=256 k=262144"))
                 .find("[accumulator_overflow]"),
             std::string::npos);
