@@ -11,6 +11,24 @@
 
 namespace rho::dsl {
 
+// Until destroyed parallel() of this thread takes at most so many threads (0: as before), all that
+// those begin included.
+class ThreadLimit {
+public:
+  explicit ThreadLimit(unsigned most) : before(limit) {
+    if (most > 0)
+      limit = most;
+  }
+  ~ThreadLimit() { limit = before; }
+  ThreadLimit(const ThreadLimit &) = delete;
+  ThreadLimit &operator=(const ThreadLimit &) = delete;
+  static unsigned most() { return limit; } // 0: none
+
+private:
+  inline static thread_local unsigned limit = 0;
+  const unsigned before;
+};
+
 // Calls work(next) on up to `threads` threads (0: one for each core). Each call takes indices with
 // next() until that gives one not below `count`; every index is given once. Results must not depend
 // on which thread takes which index. What work throws on any thread is thrown by this, after all of
@@ -18,12 +36,16 @@ namespace rho::dsl {
 template <class Work> void parallel(int64_t count, unsigned threads, const Work &work) {
   if (threads == 0)
     threads = std::max(1U, std::thread::hardware_concurrency());
+  const unsigned limit = ThreadLimit::most();
+  if (limit > 0)
+    threads = std::min(threads, limit);
   threads = static_cast<unsigned>(std::clamp<int64_t>(count, 1, threads));
   std::atomic<int64_t> taken = 0;
   auto next = [&] { return taken++; };
   std::exception_ptr thrown;
   std::mutex mutex;
   auto guarded = [&] {
+    const ThreadLimit own(limit > 0 && threads > 1 ? 1 : 0);
     try {
       work(next);
     } catch (...) {

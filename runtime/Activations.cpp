@@ -1,6 +1,7 @@
 // Activations on the device: their buffers, what fills them, and whether they are a gemm's.
 #include "dsl/Expressions.h"
 #include "dsl/Numbers.h"
+#include "dsl/Parallel.h"
 #include "runtime/InputTransformImpl.h"
 #include "runtime/Kernel.h"
 #include "runtime/QuantizerSource.h"
@@ -241,6 +242,7 @@ Status Gemm::quantizeActivations(const Activations &out, DevicePointer x, Scalar
     return good;
   if (Status good = checkStride(stride, pimpl->shape.k); !good)
     return good;
+  const dsl::ThreadLimit threads(pimpl->threads); // where the host quantizes
   const Activations::Impl &impl = out.impl();
   if (impl.transform) {
     const DevicePointer transformed = impl.transformed.address();

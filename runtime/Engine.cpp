@@ -347,7 +347,7 @@ Result<Engine> Engine::create(const Device &device, const EngineOptions &options
   if (!folders)
     return folders.error();
   Engine engine;
-  engine.pimpl = std::make_shared<Impl>(device, *folders, options.useTuned);
+  engine.pimpl = std::make_shared<Impl>(device, *folders, options);
   return engine;
 }
 
@@ -368,6 +368,7 @@ Gemm Engine::Impl::makeGemm(std::shared_ptr<const Module::Impl> module, const ds
   impl->module = std::move(module);
   impl->gemm = &declared;
   impl->shape = shape;
+  impl->threads = threads;
   impl->prepared = std::move(prepared);
   impl->report = std::move(report);
   impl->report.totalMilliseconds = milliseconds;
@@ -431,6 +432,7 @@ Result<std::vector<Gemm>> Engine::compileShared(const Module &module, std::strin
   if (!found)
     return found.error();
   const dsl::Gemm &gemm = **found;
+  const dsl::ThreadLimit threads(pimpl->threads);
   const SourceMap *sources = module.impl().module.sources.get();
   using Shared = Impl::SharedPlans;
   std::vector<compiler::Problem> problems;

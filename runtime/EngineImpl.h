@@ -62,15 +62,16 @@ inline std::string misfitOfPlain(const compiler::KernelImage &image) {
 }
 
 struct Engine::Impl {
-  Impl(Device device, const CacheFolders &folders, bool useTuned)
+  Impl(Device device, const CacheFolders &folders, const EngineOptions &options)
       : device(std::move(device)), backend(this->device.impl().backend), disk(folders.kernels),
-        tuned(folders.tuned), useTuned(useTuned) {}
+        tuned(folders.tuned), useTuned(options.useTuned), threads(options.threads) {}
 
   Device device;
   std::shared_ptr<Backend> backend;
   cache::DiskCache disk;
   TunedPlans tuned;
   const bool useTuned;
+  const unsigned threads; // see EngineOptions
   cache::MemoryCache<Request, Prepared, RequestHash> requests{maxRequests};
   cache::MemoryCache<std::string, Kernel> kernels{maxKernels};
   cache::MemoryCache<std::string, Quantizer> quantizers{maxQuantizers};

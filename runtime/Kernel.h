@@ -30,6 +30,7 @@ struct Gemm::Impl {
   std::shared_ptr<const Module::Impl> module;
   const dsl::Gemm *gemm = nullptr; // in *module
   GemmShape shape;
+  unsigned threads = 0; // see EngineOptions
   std::shared_ptr<const Prepared> prepared;
   CompileReport report;
 

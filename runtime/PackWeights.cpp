@@ -2,6 +2,7 @@
 #include "compiler/Layout.h"
 #include "compiler/PackChecks.h"
 #include "dsl/Numbers.h"
+#include "dsl/Parallel.h"
 #include "dsl/StoredFactors.h"
 #include "runtime/Kernel.h"
 
@@ -16,6 +17,7 @@ Result<Buffer> Gemm::packWeights(const void *host, ScalarType type, int64_t stri
     return good.error();
   if (Status good = checkStride(stride, pimpl->shape.k); !good)
     return good.error();
+  const dsl::ThreadLimit threads(pimpl->threads);
   dsl::MatrixView view{host, viewType(type), pimpl->shape.n, pimpl->shape.k, stride};
   return onHost(std::to_string(view.rows * view.k), [&]() -> Result<Buffer> {
     Result<dsl::QuantizedMatrix> codes = dsl::quantize(pimpl->weight(), view, true);
@@ -53,6 +55,7 @@ Result<Buffer> Gemm::packQuantized(const dsl::QuantizedMatrix &given) const {
     return makeError(DiagId::empty_handle, {"quantized matrix"});
   if (std::string other = difference(*given.format, pimpl->gemm->weight); !other.empty())
     return makeError(DiagId::layout_mismatch, {other});
+  const dsl::ThreadLimit threads(pimpl->threads);
   const compiler::KernelImage &image = pimpl->image();
   const compiler::WeightLayout &layout = image.weight;
   return onHost(std::to_string(layout.bytes), [&]() -> Result<Buffer> {

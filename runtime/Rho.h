@@ -141,6 +141,9 @@ struct EngineOptions {
   bool useTuned = true; // prefer what Engine::tune() kept to the planner's choice
   // Folder of what Engine::tune() keeps; empty: `tuned` in the disk cache's folder.
   std::string tunedDirectory;
+  // At most so many threads of the host at a time for each call that plans, compiles, quantizes or
+  // packs, of the engine and of its gemms; 0: one for each core. An emulated launch takes them all.
+  unsigned threads = 0;
 };
 
 // What happened on the way to a Gemm, for people and benchmarks.

@@ -47,8 +47,10 @@ Result<TuneReport> Engine::tune(const Module &module, std::string_view name, con
   const compiler::DeviceModel &device = pimpl->backend->model();
   auto most = static_cast<size_t>(std::max<int64_t>(options.candidates, 1));
   Stopwatch watch;
-  Result<std::vector<compiler::Plan>> plans = compiler::planCandidates(
-      target->gemm, {shape.m, shape.n, shape.k}, device, most, module.impl().module.sources.get());
+  auto plans = onHost("more", [&] {
+    return compiler::planCandidates(target->gemm, {shape.m, shape.n, shape.k}, device, most,
+                                    module.impl().module.sources.get());
+  });
   if (!plans)
     return plans.error();
   const double planned = watch.lap();
@@ -57,13 +59,16 @@ Result<TuneReport> Engine::tune(const Module &module, std::string_view name, con
   std::vector<Result<Gemm>> gemms(plans->size(), Gemm());
   auto total = static_cast<int64_t>(plans->size());
   std::atomic<int64_t> done = 0;
-  parallelFor(total, [&](int64_t i) {
-    auto at = static_cast<size_t>(i);
-    gemms[at] = pimpl->compileAs(module.pimpl, gemm, target, shape, (*plans)[at], planned);
-    int64_t ready = ++done;
-    if (options.compiled)
-      options.compiled(ready, total);
-  });
+  {
+    const dsl::ThreadLimit threads(pimpl->threads);
+    parallelFor(total, [&](int64_t i) {
+      auto at = static_cast<size_t>(i);
+      gemms[at] = pimpl->compileAs(module.pimpl, gemm, target, shape, (*plans)[at], planned);
+      int64_t ready = ++done;
+      if (options.compiled)
+        options.compiled(ready, total);
+    });
+  }
 
   TuneReport report;
   report.warnings = warningsOf(gemms);

@@ -1,5 +1,6 @@
 // Measured plans: kept, found again, and refused where they do not fit.
 #include "compiler/Candidates.h"
+#include "dsl/Parallel.h"
 #include "runtime/Handles.h"
 #include "runtime/TunedPlans.h"
 #include "tests/runtime/Declarations.h"
@@ -11,6 +12,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <mutex>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -253,6 +256,38 @@ TEST_F(TuneTest, TheFastestCandidateIsKeptAndUsedFromThenOn) {
     EXPECT_EQ(found.plan, wanted);
     EXPECT_EQ(found.tunedMicroseconds, 7.5);
   }
+}
+
+// An engine with a limit of one thread begins no others.
+TEST_F(TuneTest, ThreadsAreAtMostThoseOfTheEngine) {
+  EngineOptions alone = noDisk();
+  alone.threads = 1;
+  Engine tuning = must(Engine::create(must(Device::emulated("sm_80")), alone));
+  const std::thread::id caller = std::this_thread::get_id();
+  TuneOptions options;
+  options.candidates = 4;
+  options.compiled = [&](int64_t, int64_t) { EXPECT_EQ(std::this_thread::get_id(), caller); };
+  must(tuning.tune(module, "", shape, [](const Gemm &) -> Result<double> { return 1.0; }, options));
+  // Nor does what it calls; without a limit there are as many as asked for.
+  auto threads = [](unsigned most) {
+    const dsl::ThreadLimit limit(most);
+    std::mutex mutex;
+    std::set<std::thread::id> seen;
+    dsl::parallel(64, 4, [&](const auto &next) {
+      dsl::parallel(64, 4, [&](const auto &inner) {
+        std::lock_guard lock(mutex);
+        seen.insert(std::this_thread::get_id());
+        while (inner() < 64) {
+        }
+      });
+      while (next() < 64) {
+      }
+    });
+    return seen.size();
+  };
+  EXPECT_EQ(threads(1), 1U);
+  EXPECT_LE(threads(3), 3U);
+  EXPECT_EQ(dsl::ThreadLimit::most(), 0U);
 }
 
 TEST_F(TuneTest, WrongCandidatesAreNeverChosen) {
