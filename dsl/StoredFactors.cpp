@@ -73,6 +73,15 @@ private:
   }
 };
 
+// All numbers that the factor of a component can be; none where there are more than of 16 bits.
+std::vector<double> numbersOf(const Format &format, const ExprPtr &factor, size_t component) {
+  std::vector<double> numbers = FactorNumbers(format, factor, component).all();
+  if (numbers.empty() && factor->kind == Expr::Kind::Cast && factor->type->bits() <= 16)
+    for (uint32_t code = 0; code < uint32_t{1} << factor->type->bits(); ++code)
+      numbers.push_back(factor->type->decode(code));
+  return numbers;
+}
+
 std::optional<ElementType> exactType(const std::vector<double> &numbers) {
   if (numbers.empty())
     return std::nullopt;
@@ -96,7 +105,7 @@ std::optional<PlainFactors> plainFactors(const Format &format) {
   for (size_t i = 0; i < stored.size(); ++i) {
     if (!stored[i])
       continue;
-    const std::optional<ElementType> exact = exactType(FactorNumbers(format, stored[i], i).all());
+    const std::optional<ElementType> exact = exactType(numbersOf(format, stored[i], i));
     Component &component = result.format.components[i];
     component.type = exact.value_or(ElementType::get("f32"));
     if (!exact)

@@ -307,7 +307,8 @@ Engine::Impl::prepareAs(const dsl::Gemm &declared,
   using QuantizerResult = Result<std::shared_ptr<const Quantizer>>;
   std::future<QuantizerResult> pending;
   compiler::ActivationLayout foreseen;
-  if (!backend->emulated() && !gemm.activation.partition) { // whose layout only the kernel knows
+  // The layout of a partition only the kernel knows.
+  if (!backend->emulated() && !gemm.activation.partition && threads != 1) {
     const bool words = plan.groupScales == dsl::ScheduleDecl::Scales::Hardware;
     foreseen = {.k = shape.k,
                 .elementBits = dsl::ElementType::get(plan.mmaType).bits(),

@@ -409,8 +409,8 @@ std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_vi
   }
   if (!type.isFloat() || type.bits() > 8 || (mmaType != "f16" && mmaType != "bf16"))
     return std::nullopt;
-  // Placed under a wider exponent, as LaneForms does with elements: bytes 1 and 3 of the word at once, then
-  // bytes 0 and 2. What else a byte holds, a code in spare bits, is masked.
+  // Placed under a wider exponent, as LaneForms does with elements: bytes 1 and 3 of the word at
+  // once, then bytes 0 and 2. What else a byte holds, a code in spare bits, is masked.
   const dsl::ElementType operand = dsl::ElementType::get(mmaType);
   const bool isSigned = type.hasSign();
   if ((isSigned && type.bits() != 8) || type.mantissaBits() == 0 ||

@@ -188,8 +188,8 @@ private:
       choiceTables;
   // Components of the weight that a parameter of the decode is made from.
   std::vector<int> componentsOf(Value parameter) const;
-  // The parameters of the decode for k of a row tile. `firstRow`: which of a row tile's two rows the
-  // decode's first register is of.
+  // The parameters of the decode for k of a row tile. `firstRow`: which of a row tile's two rows
+  // the decode's first register is of.
   std::vector<Value> decodeParameters(int64_t k, int64_t rowTile, Value slot, int64_t firstRow);
   int64_t groupIn(int64_t k, int64_t group) const {
     return g.parameterK(group) >= g.tileK ? 0 : k / g.parameterK(group);

@@ -29,8 +29,8 @@ std::vector<SharedBuffer> sharedBuffers(const dsl::Gemm &gemm, const PlacedGemm 
   if (int64_t bytes = operandBytes(g)) {
     constexpr int64_t barriers = 16;
     result.push_back({Role::Operand, "operand", "schedule", bytes, operandStages(placed)});
-    result.push_back({Role::OperandBarriers, "operand.schedule", "schedule", barriers,
-                      operandStages(placed)});
+    result.push_back(
+        {Role::OperandBarriers, "operand.schedule", "schedule", barriers, operandStages(placed)});
   }
   return result;
 }

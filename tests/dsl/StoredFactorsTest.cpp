@@ -55,6 +55,9 @@ TEST(PlainFactors, KeepEveryNumber) {
         Case{"format f { element: s8 s: e8m7 per k[64] value = element * (s + 1024) encode { s = "
              "1 } }",
              "'s' as f32", 0x1p-24},
+        Case{"format f { element: s4 a: f32 per k[64] value = element * f16(a) encode { a = "
+             "absmax(x) / 7 } }",
+             "'a' as f16", 0},
         Case{"format f { element: e2m1 b: e4m3 per k[16] g: f32 per tensor value = element * b / g "
              "encode { g = 2688 / absmax(x) b = absmax(x) * g / 6 } }",
              "'g' as f32", 0x1p-24}}) {
