@@ -137,30 +137,35 @@ void KernelBuilder::allocateShared() {
   using Role = SharedBuffer::Role;
   for (const SharedBuffer &buffer : sharedBuffers(context.gemm, context.placed, g,
                                                   context.plan.schedule, context.plan.problem)) {
-    Value allocated = tile::AllocSharedOp::create(
-        builder, at(buffer.origin),
-        tile::SharedType::get(op.getContext(), buffer.bytes, buffer.stages), buffer.name);
+    auto allocate = [&](mlir::Location loc, llvm::StringRef name) -> Value {
+      return tile::AllocSharedOp::create(
+          builder, loc, tile::SharedType::get(op.getContext(), buffer.bytes, buffer.stages), name);
+    };
     switch (buffer.role) {
     case Role::Stage:
-      buffers[{buffer.of.weight, buffer.of.component}] = allocated;
+      buffers[{buffer.of.weight, buffer.of.component}] =
+          allocate(at(buffer.of.origin), buffer.of.origin);
       break;
     case Role::Pieces:
-      buffers[{true, StageBuffer::pieces}] = allocated;
+      buffers[{true, StageBuffer::pieces}] = allocate(atResidual(), "pieces");
+      break;
+    case Role::PiecePlaces: // found by its name when warps get their roles
+      allocate(at("schedule"), "pieces.schedule");
       break;
     case Role::Sums:
-      sumsBuffer = allocated;
+      sumsBuffer = allocate(at("output"), "output");
       break;
     case Role::Slices:
-      slicesBuffer = allocated;
+      slicesBuffer = allocate(at("output"), "output.slices");
       break;
     case Role::Tokens:
-      tokensBuffer = allocated;
+      tokensBuffer = allocate(at("output"), "output.tokens");
       break;
     case Role::Operand:
-      operandBuffer = allocated;
+      operandBuffer = allocate(at("schedule"), "operand");
       break;
-    case Role::PiecePlaces: // found by their names when warps get their roles
-    case Role::OperandBarriers:
+    case Role::OperandBarriers: // found by its name when warps get their roles
+      allocate(at("schedule"), "operand.schedule");
       break;
     }
   }

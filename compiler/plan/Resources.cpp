@@ -12,25 +12,22 @@ std::vector<SharedBuffer> sharedBuffers(const dsl::Gemm &gemm, const PlacedGemm 
   using Role = SharedBuffer::Role;
   std::vector<SharedBuffer> result;
   const int64_t stages = bufferStages(g, schedule, problem.k);
-  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
-    result.push_back({Role::Stage, buffer.origin, buffer.origin, buffer.bytes, stages, buffer});
+  for (StageBuffer &buffer : stageBuffers(gemm, placed, g))
+    result.push_back({Role::Stage, buffer.bytes, stages, std::move(buffer)});
   if (std::optional<PieceRing> ring = pieceRing(gemm, placed, g, stages)) {
-    result.push_back({Role::Pieces, "pieces", "weight." + gemm.weight.residual->part.name,
-                      ring->pieceBytes, ring->places});
-    result.push_back(
-        {Role::PiecePlaces, "pieces.schedule", "schedule", PieceRing::placeBytes, stages});
+    result.push_back({Role::Pieces, ring->pieceBytes, ring->places});
+    result.push_back({Role::PiecePlaces, PieceRing::placeBytes, stages});
   }
   if (int64_t bytes = sumsBytes(g))
-    result.push_back({Role::Sums, "output", "output", bytes, 1});
+    result.push_back({Role::Sums, bytes, 1});
   if (std::optional<OutputSlices> slices = outputSlices(gemm, g, problem))
-    result.push_back({Role::Slices, "output.slices", "output", slices->bytes, slices->slots});
+    result.push_back({Role::Slices, slices->bytes, slices->slots});
   if (int64_t bytes = tokenBytes(gemm, placed, g, problem))
-    result.push_back({Role::Tokens, "output.tokens", "output", bytes, g.warpgroups()});
+    result.push_back({Role::Tokens, bytes, g.warpgroups()});
   if (int64_t bytes = operandBytes(g)) {
     constexpr int64_t barriers = 16;
-    result.push_back({Role::Operand, "operand", "schedule", bytes, operandStages(placed)});
-    result.push_back(
-        {Role::OperandBarriers, "operand.schedule", "schedule", barriers, operandStages(placed)});
+    result.push_back({Role::Operand, bytes, operandStages(placed)});
+    result.push_back({Role::OperandBarriers, barriers, operandStages(placed)});
   }
   return result;
 }

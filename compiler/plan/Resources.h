@@ -22,8 +22,6 @@ struct SharedBuffer {
     OperandBarriers, // full and empty, of each of its stages
   };
   Role role;
-  std::string name;   // "weight.scale", "output.slices"
-  std::string origin; // what of the declaration it is for
   int64_t bytes, stages;
   StageBuffer of = {};
 };

@@ -96,14 +96,12 @@ WarpCycles warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
 }
 
 // Times are in microseconds, of one k tile where nothing else is said.
-class Specialized {
+class Specialized : PredictedKernel {
 public:
   Specialized(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
               const Problem &problem, const DeviceModel &device)
-      : gemm(gemm), placed(placed), schedule(schedule), problem(problem), device(device),
-        g(makeGeometry(placed, schedule)), boost(device.clockGHz * 1e3),
+      : PredictedKernel{gemm, placed, schedule, problem, device}, boost(device.clockGHz * 1e3),
         clock(boost * sustainedClock), bandwidth(device.bandwidthGBs * 1e3),
-        residual(residualPerTile(gemm, placed, g)), bytes(bytesPerTile(gemm, placed, g, residual)),
         warp(warpCycles(gemm, placed, g, device.rates)) {
     // Rows past the batch are zeros that no memory gives.
     bytes.activation *=
@@ -141,15 +139,7 @@ public:
   }
 
 private:
-  const dsl::Gemm &gemm;
-  const PlacedGemm &placed;
-  const Schedule &schedule;
-  const Problem &problem;
-  const DeviceModel &device;
-  const Geometry g;
   const double boost, clock, bandwidth; // cycles and bytes per microsecond
-  const ResidualShare residual;
-  TileBytes bytes;
   WarpCycles warp;
 
   int64_t tilesK = 0;

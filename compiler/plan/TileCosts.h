@@ -40,6 +40,18 @@ struct TileBytes {
 TileBytes bytesPerTile(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
                        const ResidualShare &residual);
 
+// What the prediction of a kernel starts from.
+struct PredictedKernel {
+  const dsl::Gemm &gemm;
+  const PlacedGemm &placed;
+  const Schedule &schedule;
+  const Problem &problem;
+  const DeviceModel &device;
+  const Geometry g = makeGeometry(placed, schedule);
+  const ResidualShare residual = residualPerTile(gemm, placed, g);
+  TileBytes bytes = bytesPerTile(gemm, placed, g, residual);
+};
+
 // Bytes that one CTA moves in and out of shared memory, of which `copied` come from elsewhere:
 // every warp reads its codes, and the activations once for each group of weight rows.
 double sharedTraffic(const Geometry &g, double copied);

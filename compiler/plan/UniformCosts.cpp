@@ -43,14 +43,12 @@ constexpr double uniformDependentMicroseconds = 1.48, uniformDependentCycles = 4
 constexpr double uniformEpilogueMicroseconds = 0.5, uniformSplitMicroseconds = 1.0;
 
 // Times are in microseconds, of one k tile where nothing else is said.
-class Uniform {
+class Uniform : PredictedKernel {
 public:
   Uniform(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule &schedule,
           const Problem &problem, const DeviceModel &device)
-      : gemm(gemm), placed(placed), schedule(schedule), problem(problem), device(device),
-        g(makeGeometry(placed, schedule)), clock(device.clockGHz * 1e3),
+      : PredictedKernel{gemm, placed, schedule, problem, device}, clock(device.clockGHz * 1e3),
         bandwidth(device.bandwidthGBs * 1e3 * copiedBandwidthShare),
-        residual(residualPerTile(gemm, placed, g)), bytes(bytesPerTile(gemm, placed, g, residual)),
         hasWgmma(targetOf(device.target).hasWgmma), overlaps(schedule.dependent && hasWgmma) {
     occupy();
     times();
@@ -75,15 +73,7 @@ public:
   }
 
 private:
-  const dsl::Gemm &gemm;
-  const PlacedGemm &placed;
-  const Schedule &schedule;
-  const Problem &problem;
-  const DeviceModel &device;
-  const Geometry g;
   const double clock, bandwidth; // cycles and bytes per microsecond
-  const ResidualShare residual;
-  const TileBytes bytes;
   const bool hasWgmma, overlaps; // the latter: with the launch ahead of it
 
   int64_t tilesN = 0, tilesK = 0;
