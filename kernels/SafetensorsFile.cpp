@@ -169,10 +169,9 @@ Result<SafetensorsWriter> SafetensorsWriter::create(const std::string &path,
 }
 
 Status SafetensorsWriter::append(const void *data, int64_t bytes) {
-  TensorEntry &tensor = tensors[present];
-  if (isVectorOfBytes(tensor))
-    tensor.begin = vectorsEnd;
-  Status done = file.writeAt(headerBytes + tensor.begin + ofPresent, data, bytes);
+  const TensorEntry &tensor = tensors[present];
+  const int64_t begin = isVectorOfBytes(tensor) ? vectorsEnd : tensor.begin;
+  Status done = file.writeAt(headerBytes + begin + ofPresent, data, bytes);
   ofPresent += bytes;
   written += bytes;
   return done;

@@ -87,12 +87,15 @@ public:
       if (!chosen[i])
         continue;
       dsl::MatrixView weight = *file.matrix(tensor);
-      std::vector<double> x;
+      LayerInputs x;
       if (activations) {
         Result<std::vector<double>> read = readActivations(*activations, tensor.name, weight.k);
         if (!read)
           return read.error();
-        x = std::move(*read);
+        Result<LayerInputs> inputs = inputsOf(*std::move(read), weight.k);
+        if (!inputs)
+          return inputs.error();
+        x = *std::move(inputs);
       }
       auto add = [&](const std::string &name, const auto &encoded) -> Status {
         progress.update("comparing " + progressBar(done, total) + ", " + dsl::visible(tensor.name) +
@@ -120,13 +123,28 @@ public:
   }
 
 private:
+  // Of a layer, m x k; all empty without activations.
+  struct LayerInputs {
+    std::vector<double> x;
+    std::vector<double> seen;     // what is left of them in codes; empty: all
+    std::vector<double> diagonal; // of the Hessian: with it `rho quantize` encodes
+  };
+  Result<LayerInputs> inputsOf(std::vector<double> x, int64_t k) const {
+    kernels::Matrix matrix{static_cast<int64_t>(x.size()) / k, k, {x.begin(), x.end()}};
+    LayerInputs inputs{std::move(x), {}, kernels::hessianDiagonal(matrix)};
+    if (!activationFormat)
+      return inputs;
+    Result<kernels::Matrix> codes = kernels::seenActivation(std::move(matrix), activationFormat);
+    if (!codes)
+      return codes.error();
+    inputs.seen.assign(codes->values.begin(), codes->values.end());
+    return inputs;
+  }
+
   Result<ErrorRow> compare(const TensorEntry &tensor, const dsl::MatrixView &weight,
-                           const std::vector<double> &x, const FormatPtr &format) const {
-    std::vector<double> diagonal;
-    if (!x.empty()) // as `rho quantize` encodes with activations
-      diagonal = kernels::hessianDiagonal(inputsOf(x, weight.k));
+                           const LayerInputs &x, const FormatPtr &format) const {
     Result<dsl::QuantizedMatrix> matrix =
-        dsl::quantize(format, weight, {.rejectNonFinite = true, .columnWeights = diagonal});
+        dsl::quantize(format, weight, {.rejectNonFinite = true, .columnWeights = x.diagonal});
     if (!matrix) {
       Error error = makeError(DiagId::tensor_not_encoded, {tensor.name, file.path(), format->name});
       error.diagnostics.insert(error.diagnostics.end(), matrix.error().diagnostics.begin(),
@@ -139,7 +157,7 @@ private:
   // Of codes that a file has. What it says was done to the weight before it was encoded, and is to
   // be done to inputs, is done here to both: errors are those of what was encoded.
   Result<ErrorRow> compare(const TensorEntry &tensor, const dsl::MatrixView &weight,
-                           const std::vector<double> &x, const SafetensorsFile &other) const {
+                           const LayerInputs &x, const SafetensorsFile &other) const {
     Result<dsl::QuantizedMatrix> matrix = kernels::readQuantized(other, tensor.name);
     if (!matrix)
       return matrix.error();
@@ -159,35 +177,28 @@ private:
         kernels::transformWeight(kernels::matrixOf(weight), *transform);
     if (!encoded)
       return encoded.error();
-    kernels::Matrix inputs = inputsOf(x, weight.k);
-    Result<kernels::Matrix> transformed =
-        x.empty() ? inputs : kernels::transformActivation(std::move(inputs), *transform);
+    if (x.x.empty())
+      return rowOf(tensor, label, encoded->view(), *matrix, x);
+    Result<kernels::Matrix> transformed = kernels::transformActivation(
+        {static_cast<int64_t>(x.x.size()) / weight.k, weight.k, {x.x.begin(), x.x.end()}},
+        *transform);
     if (!transformed)
       return transformed.error();
-    return rowOf(tensor, label, encoded->view(), *matrix,
-                 {transformed->values.begin(), transformed->values.end()});
+    Result<LayerInputs> inputs =
+        inputsOf({transformed->values.begin(), transformed->values.end()}, weight.k);
+    if (!inputs)
+      return inputs.error();
+    return rowOf(tensor, label, encoded->view(), *matrix, *inputs);
   }
 
-  static kernels::Matrix inputsOf(const std::vector<double> &x, int64_t k) {
-    return {static_cast<int64_t>(x.size()) / k, k, {x.begin(), x.end()}};
-  }
-
-  Result<ErrorRow> rowOf(const TensorEntry &tensor, const std::string &label,
-                         const dsl::MatrixView &weight, const dsl::QuantizedMatrix &matrix,
-                         const std::vector<double> &x) const {
+  static ErrorRow rowOf(const TensorEntry &tensor, const std::string &label,
+                        const dsl::MatrixView &weight, const dsl::QuantizedMatrix &matrix,
+                        const LayerInputs &inputs) {
     ErrorRow row{tensor.name, label, weight.rows, weight.k, {}, {}, {}};
     row.error = kernels::encodingError(weight, matrix);
     row.lost = kernels::lostGroups(weight, matrix);
-    std::vector<double> seen;
-    if (!x.empty() && activationFormat) {
-      Result<kernels::Matrix> codes =
-          kernels::seenActivation(inputsOf(x, weight.k), activationFormat);
-      if (!codes)
-        return codes.error();
-      seen.assign(codes->values.begin(), codes->values.end());
-    }
-    if (!x.empty())
-      row.output = kernels::outputError(weight, matrix, x, 0, seen);
+    if (!inputs.x.empty())
+      row.output = kernels::outputError(weight, matrix, inputs.x, 0, inputs.seen);
     return row;
   }
 
