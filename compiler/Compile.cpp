@@ -6,6 +6,7 @@
 #include "compiler/passes/Passes.h"
 #include "compiler/plan/OperandRanges.h"
 #include "compiler/plan/Resources.h"
+#include "dsl/Lasting.h"
 
 #include "compiler/BuildId.inc"
 
@@ -39,15 +40,14 @@ std::string_view nameOf(Stage stage) { return stageNames[static_cast<int>(stage)
 // A context with every dialect that the stages use. Single-threaded: kernels are compiled in
 // parallel by compiling several at once.
 std::unique_ptr<mlir::MLIRContext> makeContext() {
-  static const auto &registry = *[] {
-    // Never destroyed: threads may run on while a process ends.
-    auto *result = new mlir::DialectRegistry;
-    result->insert<ir::RhoDialect, tile::TileDialect, mlir::arith::ArithDialect,
-                   mlir::cf::ControlFlowDialect, mlir::LLVM::LLVMDialect, mlir::math::MathDialect,
-                   mlir::NVVM::NVVMDialect, mlir::scf::SCFDialect>();
-    mlir::registerAllToLLVMIRTranslations(*result);
+  static const auto &registry = dsl::lasting([] {
+    mlir::DialectRegistry result;
+    result.insert<ir::RhoDialect, tile::TileDialect, mlir::arith::ArithDialect,
+                  mlir::cf::ControlFlowDialect, mlir::LLVM::LLVMDialect, mlir::math::MathDialect,
+                  mlir::NVVM::NVVMDialect, mlir::scf::SCFDialect>();
+    mlir::registerAllToLLVMIRTranslations(result);
     return result;
-  }();
+  }());
   auto context =
       std::make_unique<mlir::MLIRContext>(registry, mlir::MLIRContext::Threading::DISABLED);
   context->loadAllAvailableDialects();

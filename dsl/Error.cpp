@@ -1,5 +1,7 @@
 #include "dsl/Error.h"
 
+#include "dsl/Lasting.h"
+
 #include <algorithm>
 
 namespace rho {
@@ -101,13 +103,13 @@ std::string_view name(DiagId id) { return registered[static_cast<size_t>(id)].na
 std::string_view text(DiagId id) { return registered[static_cast<size_t>(id)].text; }
 
 const std::vector<DiagId> &allDiagIds() {
-  static const auto &ids = *[] {
-    auto *all = new std::vector<DiagId>; // never destroyed: threads may run on while a process ends
-    all->reserve(std::size(registered));
+  static const auto &ids = dsl::lasting([] {
+    std::vector<DiagId> all;
+    all.reserve(std::size(registered));
     for (size_t i = 0; i < std::size(registered); ++i)
-      all->push_back(static_cast<DiagId>(i));
+      all.push_back(static_cast<DiagId>(i));
     return all;
-  }();
+  }());
   return ids;
 }
 

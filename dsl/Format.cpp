@@ -1,5 +1,7 @@
 #include "dsl/Expressions.h"
 
+#include "dsl/Lasting.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -202,8 +204,7 @@ bool operator==(const Format &a, const Format &b) {
 }
 
 const std::vector<std::string> &plainTypes() {
-  // Never destroyed, as all that is made once in a process: threads may run on while it ends.
-  static const auto &names = *new std::vector<std::string>{"f16", "bf16", "f32"};
+  static const auto &names = lasting(std::vector<std::string>{"f16", "bf16", "f32"});
   return names;
 }
 

@@ -2,6 +2,7 @@
 
 #include "compiler/decode/TableSearch.h"
 #include "compiler/decode/WordSearch.h"
+#include "dsl/Lasting.h"
 
 #include <algorithm>
 #include <bit>
@@ -30,7 +31,7 @@ std::vector<uint64_t> bitsOf(const std::vector<double> &values) {
 const std::vector<LaneForm> &formsOf(const std::vector<double> &values, dsl::ElementType lane) {
   static std::mutex mutex;
   using Known = std::map<std::pair<std::string, std::vector<uint64_t>>, std::vector<LaneForm>>;
-  static auto &known = *new Known; // never destroyed: threads may run on while a process ends
+  static auto &known = dsl::lasting(Known());
   std::lock_guard lock(mutex);
   auto [entry, isNew] = known.try_emplace({std::string(lane.name()), bitsOf(values)});
   if (isNew)
@@ -252,7 +253,7 @@ const std::vector<SynthesizedDecode> &knownDecodes(const std::vector<double> &va
   static std::mutex mutex;
   using Known =
       std::map<std::tuple<std::vector<uint64_t>, std::string, int>, std::vector<SynthesizedDecode>>;
-  static auto &known = *new Known; // never destroyed: threads may run on while a process ends
+  static auto &known = dsl::lasting(Known());
   std::lock_guard lock(mutex);
   auto [entry, isNew] = known.try_emplace({bitsOf(values), std::string(mmaType), leastLog2});
   if (isNew)

@@ -3,6 +3,7 @@
 #include "compiler/Targets.h"
 #include "compiler/plan/ShippedDevices.h"
 #include "dsl/Findings.h"
+#include "dsl/Lasting.h"
 #include "dsl/Module.h"
 
 #include <algorithm>
@@ -81,8 +82,7 @@ int64_t mostSharedPerCta(std::string_view target) {
 }
 
 const std::vector<dsl::Device> &shippedDevices() {
-  // Never destroyed: threads may run on while a process ends.
-  static const auto &devices = *new std::vector<dsl::Device>(readShipped());
+  static const auto &devices = dsl::lasting(readShipped());
   return devices;
 }
 

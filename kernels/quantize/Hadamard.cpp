@@ -1,5 +1,7 @@
 #include "kernels/quantize/Hadamard.h"
 
+#include "dsl/Lasting.h"
+
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -126,8 +128,7 @@ Hadamard::Core::Core(int64_t m, std::vector<int8_t> given)
 
 std::shared_ptr<const Hadamard::Core> Hadamard::coreOf(int64_t m) {
   static std::mutex mutex;
-  // Never destroyed: threads may run on while a process ends.
-  static auto &known = *new std::map<int64_t, std::shared_ptr<const Core>>;
+  static auto &known = dsl::lasting(std::map<int64_t, std::shared_ptr<const Core>>());
   std::lock_guard lock(mutex);
   auto [entry, isNew] = known.try_emplace(m);
   if (isNew) {

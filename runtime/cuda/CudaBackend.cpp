@@ -1,5 +1,6 @@
 #include "runtime/cuda/CudaBackend.h"
 
+#include "dsl/Lasting.h"
 #include "runtime/cuda/Code.h"
 #include "runtime/cuda/CudaQuantizer.h"
 
@@ -216,8 +217,7 @@ std::string targetOf(int major, int minor) {
 
 Result<std::shared_ptr<Backend>> backendOf(int ordinal) {
   static std::mutex mutex;
-  // Never destroyed: threads may run on while a process ends.
-  static auto &backends = *new std::map<int, std::weak_ptr<Backend>>;
+  static auto &backends = dsl::lasting(std::map<int, std::weak_ptr<Backend>>());
   std::lock_guard lock(mutex);
   if (std::shared_ptr<Backend> known = backends[ordinal].lock())
     return known;

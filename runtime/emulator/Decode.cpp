@@ -1,5 +1,6 @@
 #include "runtime/emulator/Decode.h"
 
+#include "dsl/Lasting.h"
 #include "runtime/emulator/Numbers.h"
 
 #include <algorithm>
@@ -11,18 +12,17 @@ namespace {
 using OpcodeTable = std::unordered_map<std::string_view, void (*)(Decoder &)>;
 
 const OpcodeTable &opcodeTable() {
-  static const auto &table = *[] {
-    // Never destroyed: threads may run on while a process ends.
-    auto *all = new OpcodeTable;
+  static const auto &table = dsl::lasting([] {
+    OpcodeTable all;
     for (std::span<const Opcode> family :
          {integerOpcodes(), bitOpcodes(), floatOpcodes(), compareOpcodes(), convertOpcodes(),
           moveOpcodes(), memoryOpcodes(), atomicOpcodes(), asyncOpcodes(), matrixOpcodes(),
           mmaOpcodes(), controlOpcodes(), barrierOpcodes(), warpOpcodes(), mbarrierOpcodes(),
           wgmmaOpcodes(), clusterOpcodes()})
       for (const Opcode &opcode : family)
-        all->emplace(opcode.name, opcode.decode);
+        all.emplace(opcode.name, opcode.decode);
     return all;
-  }();
+  }());
   return table;
 }
 
