@@ -15,6 +15,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "mlir/Target/LLVMIR/Export.h"
@@ -97,13 +98,14 @@ public:
   // Brings the module to a stage, at most LLVM IR.
   std::optional<Error> advance(Stage stage) {
     mlir::PassManager passes(context.get());
+    passes.enableVerifier(false); // once behind all of them, not behind each
     if (stage == Stage::Rho)
       addRhoPasses(passes);
     else if (stage == Stage::Tile)
       addTilePasses(passes);
     else
       addLlvmPasses(passes);
-    if (mlir::failed(passes.run(*module)))
+    if (mlir::failed(passes.run(*module)) || mlir::failed(mlir::verify(*module)))
       return failure(stage);
     return stage == Stage::Llvm ? translate() : std::nullopt;
   }
