@@ -28,6 +28,7 @@ struct DeviceField {
   }
 };
 std::span<const DeviceField> deviceFields();
+inline constexpr double leastPerCycle = 1, mostPerCycle = 1 << 20; // of rates
 
 inline constexpr std::array<std::string_view, 6> tensorTypes = {"f16", "bf16", "e4m3",
                                                                 "s8",  "s4",   "e2m1"};

@@ -11,7 +11,6 @@ namespace rho::dsl {
 namespace {
 
 // Far beyond any GPU, and small enough that products of figures stay exact.
-constexpr double mostPerCycle = 1 << 20;
 
 class DeviceChecker {
 public:
@@ -147,7 +146,7 @@ private:
         continue;
       }
       std::optional<double> value = valueOf(entry, "", "a number for each cycle of an SM");
-      if (!value || !within(entry, *value, 1, mostPerCycle))
+      if (!value || !within(entry, *value, leastPerCycle, mostPerCycle))
         continue;
       if (which && !tensor && !mma)
         device.rates.throughput[static_cast<size_t>(*which)] = *value;

@@ -2,6 +2,7 @@
 
 #include "kernels/quantize/InputSteps.h"
 #include "kernels/quantize/QuantizedFile.h"
+#include "kernels/quantize/Slices.h"
 #include "kernels/quantize/StoredTransform.h"
 #include "runtime/Handles.h"
 
@@ -27,6 +28,39 @@ Result<Stored> readStored(const kernels::SafetensorsFile &file, const std::strin
       return std::move(transform.error());
     return Stored{std::move(*shape), std::move(*transform)};
   });
+}
+
+Result<dsl::QuantizedMatrix> readSlice(const kernels::SafetensorsFile &file,
+                                       const WeightFile::Slice &slice) {
+  Result<dsl::QuantizedMatrix> codes = kernels::readQuantized(file, slice.name);
+  if (!codes)
+    return std::move(codes.error());
+  if (slice.firstRow == 0 && slice.firstColumn == 0 && slice.rows == 0 && slice.columns == 0)
+    return codes;
+  return kernels::sliceOf(*codes, slice);
+}
+
+Result<dsl::QuantizedMatrix> readSlices(const kernels::SafetensorsFile &file,
+                                        std::span<const WeightFile::Slice> slices) {
+  if (slices.size() == 1)
+    return readSlice(file, slices[0]);
+  std::vector<dsl::QuantizedMatrix> weights;
+  std::optional<InputSteps> first;
+  for (const WeightFile::Slice &slice : slices) {
+    Result<dsl::QuantizedMatrix> weight = readSlice(file, slice);
+    if (!weight)
+      return std::move(weight.error());
+    weights.push_back(std::move(*weight));
+    Result<kernels::LayerTransform> transform = kernels::readTransform(file, slice.name);
+    if (!transform)
+      return std::move(transform.error());
+    InputSteps steps = kernels::inputSteps(*transform);
+    if (first && steps != *first)
+      return makeError(DiagId::slices_differ,
+                       {slices[0].name, slice.name, "their inputs are transformed differently"});
+    first = std::move(steps);
+  }
+  return kernels::stackOf(weights, slices);
 }
 
 } // namespace
@@ -63,12 +97,18 @@ Result<WeightFile::Weight> WeightFile::describe(std::string_view name) const {
 }
 
 Result<Buffer> WeightFile::pack(std::string_view name, const Gemm &gemm) const {
+  return pack(std::vector{Slice{.name = std::string(name)}}, gemm);
+}
+
+Result<Buffer> WeightFile::pack(std::span<const Slice> slices, const Gemm &gemm) const {
   if (Status valid = checkHandle(*this, "weight file"); !valid)
     return std::move(valid.error());
   if (Status valid = checkHandle(gemm, "gemm"); !valid)
     return std::move(valid.error());
+  if (slices.empty())
+    return makeError(DiagId::no_slices, {});
   return onHost(std::to_string(pimpl->file.size()), [&]() -> Result<Buffer> {
-    Result<dsl::QuantizedMatrix> codes = kernels::readQuantized(pimpl->file, std::string(name));
+    Result<dsl::QuantizedMatrix> codes = readSlices(pimpl->file, slices);
     if (!codes)
       return std::move(codes.error());
     return gemm.packQuantized(*codes);

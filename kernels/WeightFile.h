@@ -6,6 +6,7 @@
 #include "runtime/InputTransform.h"
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,17 @@ public:
   // The codes of a weight, packed for a gemm whose weight has this format, n and k, in memory of
   // its device. Other errors: those of Gemm::packQuantized.
   Result<Buffer> pack(std::string_view name, const Gemm &gemm) const;
+  // Rows and columns of a weight; 0 of them: all from the first on.
+  struct Slice {
+    std::string name;
+    int64_t firstRow = 0, rows = 0, firstColumn = 0, columns = 0;
+  };
+  // The same of slices, each below the one before: the share of one of several devices, layers with
+  // the same inputs in one launch (q, k and v), or both. Columns are counted behind what
+  // inputTransform() does. Other errors: no_slices, slice_out_of_range, slice_divides_block for one
+  // that begins inside numbers which share a scale, slices_differ where their formats, columns,
+  // input transforms or numbers per tensor do.
+  Result<Buffer> pack(std::span<const Slice> slices, const Gemm &gemm) const;
   // What `--smooth`, `--permute` and `--rotate` ask of the inputs of the layer, for
   // Gemm::makeActivations; without steps where !transformsInputs. Errors of InputTransform::create.
   Result<InputTransform> inputTransform(std::string_view name, const Engine &engine) const;

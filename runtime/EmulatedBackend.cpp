@@ -1,3 +1,4 @@
+#include "dsl/DeviceFields.h"
 #include "dsl/Numbers.h"
 #include "runtime/Backend.h"
 #include "runtime/Handles.h"
@@ -6,7 +7,6 @@
 #include "runtime/emulator/TensorMap.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <mutex>
 #include <unistd.h>
@@ -115,7 +115,7 @@ public:
       launch.ahead = {shape.ahead, static_cast<uint64_t>(shape.aheadBytes)};
     std::lock_guard lock(mutex);
     Result<emulator::LaunchStats> stats =
-        onHost("more", [&] { return emulator::run(loaded.program, memory, launch); });
+        onHost([&] { return emulator::run(loaded.program, memory, launch); });
     if (!stats)
       return stats.error();
     totals.threadInstructions += stats->threadInstructions;
@@ -165,28 +165,49 @@ private:
 
 } // namespace
 
+// Against the limits that a declaration has.
+static Status checkModel(const compiler::DeviceModel &model) {
+  dsl::Device figures;
+  figures.sms = model.smCount;
+  figures.clockGHz = model.clockGHz;
+  figures.bandwidthGBs = model.bandwidthGBs;
+  figures.l2Bytes = model.l2Bytes;
+  figures.l2BandwidthGBs = model.l2BandwidthGBs;
+  figures.sharedPerSm = model.sharedPerSm;
+  figures.sharedPerCta = model.sharedPerCta;
+  figures.registers = model.registersPerSm;
+  figures.threads = model.threadsPerSm;
+  auto within = [&](std::string_view name, double value, double least, double most) -> Status {
+    if (value >= least && value <= most) // NaN is not
+      return Done{};
+    return makeError(DiagId::bad_device_model,
+                     {model.name, std::string(name), dsl::printNumber(value),
+                      dsl::printNumber(least), dsl::printNumber(most)});
+  };
+  for (const dsl::DeviceField &field : dsl::deviceFields()) {
+    double value = field.get(figures);
+    if (field.optional && value == 0)
+      continue;
+    if (Status good = within(field.name, value, field.least, field.most); !good)
+      return good;
+  }
+  for (size_t i = 0; i < dsl::instructionClasses; ++i)
+    if (Status good = within(dsl::name(static_cast<dsl::InstructionClass>(i)),
+                             model.rates.throughput[i], dsl::leastPerCycle, dsl::mostPerCycle);
+        !good)
+      return good;
+  for (const auto *rates : {&model.rates.tensor, &model.rates.mma})
+    for (const auto &[type, rate] : *rates)
+      if (Status good = within(type, rate, dsl::leastPerCycle, dsl::mostPerCycle); !good)
+        return good;
+  return Done{};
+}
+
 Result<std::shared_ptr<Backend>> makeEmulatedBackend(compiler::DeviceModel model) {
   if (Result<compiler::DeviceModel> known = compiler::modelOfTarget(model.target); !known)
     return known.error();
-  for (auto [count, what] : {std::pair{int64_t(model.smCount), "SMs"},
-                             std::pair{model.sharedPerCta, "bytes of shared memory for a CTA"},
-                             std::pair{model.sharedPerSm, "bytes of shared memory for an SM"},
-                             std::pair{model.l2Bytes, "bytes of L2 cache"},
-                             std::pair{model.registersPerSm, "registers for an SM"},
-                             std::pair{model.threadsPerSm, "threads for an SM"}})
-    if (count < 1)
-      return makeError(DiagId::bad_device_model, {model.name, std::to_string(count), what});
-  for (auto [rate, what] :
-       {std::pair{model.clockGHz, "GHz"}, std::pair{model.bandwidthGBs, "GB/s of memory"},
-        std::pair{model.l2BandwidthGBs == 0 ? 1 : model.l2BandwidthGBs, "GB/s of L2 cache"}})
-    if (!(rate > 0 && std::isfinite(rate)))
-      return makeError(DiagId::bad_device_model, {model.name, dsl::printNumber(rate), what});
-  for (size_t i = 0; i < dsl::instructionClasses; ++i)
-    if (double rate = model.rates.throughput[i]; !(rate > 0))
-      return makeError(
-          DiagId::bad_device_model,
-          {model.name, std::to_string(rate),
-           std::string(dsl::name(static_cast<dsl::InstructionClass>(i))) + " in a cycle"});
+  if (Status good = checkModel(model); !good)
+    return good.error();
   model.name += " (emulated)";
   return std::shared_ptr<Backend>(std::make_shared<EmulatedBackend>(std::move(model)));
 }

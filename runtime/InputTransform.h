@@ -23,8 +23,10 @@ struct InputSteps {
     static constexpr int64_t mostCore = 1024;
     std::vector<float> factors;
     std::vector<int8_t> core{1};
+    friend bool operator==(const Rotation &, const Rotation &) = default;
   };
   std::optional<Rotation> rotation = {};
+  friend bool operator==(const InputSteps &, const InputSteps &) = default;
 };
 
 // On a device, ready for launches. Cheap to copy. All steps are done in f32, sums of a core in the

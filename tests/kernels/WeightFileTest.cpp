@@ -5,9 +5,11 @@
 #include "kernels/ShippedFormats.h"
 #include "kernels/Synthetic.h"
 #include "kernels/quantize/QuantizeFile.h"
+#include "kernels/quantize/Slices.h"
 #include "tests/kernels/TemporaryFiles.h"
 
 #include <cmath>
+#include <cstdint>
 
 using namespace rho;
 using namespace rho::kernels;
@@ -111,6 +113,117 @@ TEST_F(WeightFileTest, whatIsAskedInVainIsRefused) {
   EXPECT_EQ(error(file.inputTransform("norm", engine)), none);
   EXPECT_NE(error(file.inputTransform("a.w", Engine())).find("[empty_handle]"), std::string::npos);
   EXPECT_NE(error(file.pack("a.w", gemm)).find("[layout_mismatch]"), std::string::npos);
+}
+
+// A layer's q, k and v, and a file of all of them in a format.
+class SlicesTest : public WeightFileTest {
+protected:
+  WeightFile file(const char *format, const LayerSteps &steps = {}) const {
+    std::string from =
+        put("qkv.safetensors", test::safetensors({{"q", "F32", "128,256", test::bytesOf(q)},
+                                                  {"v", "F32", "64,256", test::bytesOf(v)},
+                                                  {"o", "F32", "128,192", test::bytesOf(o)}}));
+    QuantizeFileOptions options;
+    options.format = shippedFormat(format);
+    options.steps = steps;
+    const std::string to = folder + format + ".safetensors";
+    must(quantizeFile(from, to, options));
+    return must(WeightFile::open(to));
+  }
+  Gemm gemm(const WeightFile &file, int64_t rows, int64_t columns) const {
+    const WeightFile::Weight what = must(file.describe("q"));
+    Module module = must(Module::parse(what.declarations + "gemm g { weight: " + what.format +
+                                       " activation: f16 output: f32 }"));
+    EngineOptions options;
+    options.diskCache = false;
+    Engine engine = must(Engine::create(must(Device::emulated("sm_80")), options));
+    return must(engine.compile(module, "", {1, rows, columns}));
+  }
+  static std::vector<uint8_t> bytes(const Result<Buffer> &packed) {
+    EXPECT_TRUE(packed.ok()) << packed.error().str();
+    std::vector<uint8_t> result(packed ? static_cast<size_t>(packed->bytes()) : 0);
+    EXPECT_TRUE(!packed || packed->read(result.data(), packed->bytes()));
+    return result;
+  }
+  using Slices = std::vector<WeightFile::Slice>;
+
+  const std::vector<float> q = syntheticWeight(128, 256, 1), v = syntheticWeight(64, 256, 2),
+                           o = syntheticWeight(128, 192, 3);
+};
+
+TEST_F(SlicesTest, areWhatTheirNumbersGive) {
+  const WeightFile weights = file("int4_g64");
+  const Gemm whole = gemm(weights, 112, 128);
+  // Rows 32 to 79 of q above all of v, the second half of the columns of both.
+  std::vector<float> numbers;
+  for (int64_t row = 32; row < 80; ++row)
+    numbers.insert(numbers.end(), q.begin() + row * 256 + 128, q.begin() + (row + 1) * 256);
+  for (int64_t row = 0; row < 64; ++row)
+    numbers.insert(numbers.end(), v.begin() + row * 256 + 128, v.begin() + (row + 1) * 256);
+  const Slices slices{{.name = "q", .firstRow = 32, .rows = 48, .firstColumn = 128},
+                      {.name = "v", .firstColumn = 128, .columns = 128}};
+  EXPECT_EQ(bytes(weights.pack(slices, whole)),
+            bytes(whole.packWeights(numbers.data(), ScalarType::F32, 128)));
+}
+
+TEST_F(SlicesTest, keepTheNumbersOfEveryKindOfFormat) {
+  for (const char *name : {"nvfp4", "q4_k", "fp8_block128", "mosaic_g128", "mosaic_channel",
+                           "comet_token", "razer_g16", "int3_g128"}) {
+    SCOPED_TRACE(name);
+    constexpr int64_t rows = 384, columns = 768, firstRow = 128, firstColumn = 256, taken = 200;
+    const std::vector<float> numbers = syntheticWeight(rows, columns, 5);
+    const dsl::QuantizedMatrix all = must(
+        dsl::quantize(shippedFormat(name),
+                      {numbers.data(), dsl::MatrixView::Type::F32, rows, columns, columns}, true));
+    const Slices slices{
+        {.name = "w", .firstRow = firstRow, .firstColumn = firstColumn, .columns = taken},
+        {.name = "w", .rows = firstRow, .firstColumn = firstColumn, .columns = taken}};
+    std::vector<dsl::QuantizedMatrix> cut;
+    for (const WeightFile::Slice &slice : slices)
+      cut.push_back(must(sliceOf(all, slice)));
+    const dsl::QuantizedMatrix stacked = must(stackOf(cut, slices));
+    ASSERT_EQ(stacked.rows, rows);
+    ASSERT_EQ(stacked.k, taken);
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t from = row < rows - firstRow ? row + firstRow : row - (rows - firstRow);
+      for (int64_t column = 0; column < taken; ++column)
+        ASSERT_EQ(stacked.value(row, column), all.value(from, column + firstColumn))
+            << row << ", " << column;
+    }
+  }
+}
+
+TEST_F(SlicesTest, thatAreNoWeightAreRefused) {
+  const WeightFile weights = file("nvfp4");
+  const Gemm some = gemm(weights, 192, 256);
+  auto refused = [&](const Slices &slices) { return error(weights.pack(slices, some)); };
+  EXPECT_EQ(refused({}), "error: a weight is packed from at least one slice [no_slices]\n");
+  EXPECT_EQ(refused({{.name = "q", .firstRow = 100, .rows = 29}}),
+            "error: the slice of 'q' has 29 rows from 100 on, the weight has 128 "
+            "[slice_out_of_range]\n");
+  for (const WeightFile::Slice &slice :
+       Slices{{.name = "q", .firstRow = 128},
+              {.name = "q", .firstRow = -1},
+              {.name = "q", .firstRow = INT64_MIN},
+              {.name = "q", .rows = -1},
+              {.name = "q", .firstColumn = 16, .columns = INT64_MAX}})
+    EXPECT_NE(refused({slice}).find("[slice_out_of_range]"), std::string::npos);
+  EXPECT_EQ(refused({{.name = "q", .firstColumn = 24}}),
+            "error: the slice of 'q' begins at 24 inside 16 columns that share a number of "
+            "component 'block' [slice_divides_block]\n");
+  EXPECT_EQ(refused({{.name = "q"}, {.name = "v"}}),
+            "error: slices of 'q' and 'v' are not of one weight: component 'tensor' has other "
+            "numbers, and one for all rows [slices_differ]\n");
+  EXPECT_EQ(refused({{.name = "q"}, {.name = "o"}}),
+            "error: slices of 'q' and 'o' are not of one weight: they have 256 and 192 columns "
+            "[slices_differ]\n");
+  EXPECT_NE(refused({{.name = "x"}}).find("[not_quantized]"), std::string::npos);
+  EXPECT_NE(refused({{.name = "q", .rows = 64}}).find("[layout_mismatch]"), std::string::npos);
+
+  const WeightFile blocks = file("fp8_block128");
+  EXPECT_EQ(error(blocks.pack(Slices{{.name = "v"}, {.name = "q"}}, some)),
+            "error: slices of 'v' and 'q' are not of one weight: the 64 rows above end inside 128 "
+            "rows that share a number of component 'scale' [slices_differ]\n");
 }
 
 } // namespace

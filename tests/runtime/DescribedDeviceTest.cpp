@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <climits>
 #include <cmath>
 
 namespace rho {
@@ -64,21 +65,33 @@ TEST(DescribedDevices, NonsenseIsRefused) {
   model.name = "nothing";
   model.smCount = 0;
   EXPECT_EQ(Device::emulated(model).error().str(),
-            "error: device 'nothing' has 0 SMs, more are needed [bad_device_model]\n");
+            "error: 'sms' of device 'nothing' is 0, the limits are 1 and 4096 "
+            "[bad_device_model]\n");
   model.smCount = 4;
   model.l2Bytes = -1;
   EXPECT_EQ(Device::emulated(model).error().str(),
-            "error: device 'nothing' has -1 bytes of L2 cache, more are needed "
+            "error: 'l2' of device 'nothing' is 0, the limits are 1 and 65536 "
             "[bad_device_model]\n");
   model.l2Bytes = 1 << 20;
   model.bandwidthGBs = std::nan("");
   EXPECT_EQ(Device::emulated(model).error().str(),
-            "error: device 'nothing' has nan GB/s of memory, more are needed [bad_device_model]\n");
+            "error: 'bandwidth' of device 'nothing' is nan, the limits are 1 and 1000000 "
+            "[bad_device_model]\n");
   model.target = "sm_10";
   EXPECT_EQ(Device::emulated(model).error().diagnostics[0].id, DiagId::unknown_target);
   model = shippedModel("a100_40g");
   model.rates = {};
   EXPECT_THAT(Device::emulated(model).error().str(), testing::HasSubstr("[bad_device_model]"));
+  // What would be no plan, or no prediction.
+  model = shippedModel("a100_40g");
+  model.smCount = INT_MAX;
+  EXPECT_THAT(Device::emulated(model).error().str(), testing::HasSubstr("'sms' of"));
+  model = shippedModel("a100_40g");
+  model.clockGHz = 1e-308;
+  EXPECT_THAT(Device::emulated(model).error().str(), testing::HasSubstr("'clock' of"));
+  model = shippedModel("a100_40g");
+  model.rates.tensor["s8"] = 1e-308;
+  EXPECT_THAT(Device::emulated(model).error().str(), testing::HasSubstr("'s8' of"));
 }
 
 } // namespace
