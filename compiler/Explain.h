@@ -43,8 +43,8 @@ std::optional<double> residualMicroseconds(const dsl::Gemm &gemm, const Plan &pl
                                            const DeviceModel &device);
 
 // Microseconds of a vendor library's plain product of two matrices of one type ("f16"), what a
-// quantized one has to beat.
-double predictLibraryMicroseconds(const Problem &problem, const std::string &type,
-                                  const DeviceModel &device);
+// quantized one has to beat; none where the device's tensor cores do not have the type.
+std::optional<double> predictLibraryMicroseconds(const Problem &problem, const std::string &type,
+                                                 const DeviceModel &device);
 
 } // namespace rho::compiler

@@ -15,8 +15,8 @@ namespace rho::compiler {
 // where no kernel takes their codes.
 struct TargetGemm {
   dsl::Gemm gemm;
-  std::string reason;  // why not the activation's codes; empty: as declared
-  double roundoff = 0; // of the numbers, relative; 0: they are exact
+  std::string reason = {}; // why not the activation's codes; empty: as declared
+  double roundoff = 0;     // of the numbers, relative; 0: they are exact
   // Of a weight with scales that no kernel computes from their codes (dsl::plainFactors): which
   // hold numbers, and the roundoff of those. Empty: the weight is as declared.
   std::string weightFactors = {};

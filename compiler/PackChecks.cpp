@@ -104,9 +104,11 @@ std::string weightProblem(const WeightLayout &layout, const QuantizedMatrix &wei
     if (!part.format || part.rows != weight.rows || part.k != weight.k)
       return "the codes of its parts are not of " + std::to_string(weight.rows) + " x " +
              std::to_string(weight.k) + " numbers of a format";
-    const Format &expected =
-        &part == weight.parts.data() ? *weight.format : *weight.format->residual->part.format;
-    if (part.format->components.size() != expected.components.size())
+    Format expected = *weight.format;
+    expected.residual.reset();
+    if (&part != weight.parts.data())
+      expected = *weight.format->residual->part.format;
+    if (dsl::meaningOf(*part.format) != dsl::meaningOf(expected))
       return "the codes of its parts are of other formats";
     if (std::string problem = codesProblem(part); !problem.empty())
       return problem;

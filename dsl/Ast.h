@@ -67,7 +67,7 @@ struct Expr {
   std::string name; // Name, and the function or type of a Call
   dsl::Expr::Op op = dsl::Expr::Op::Add;
   std::vector<std::unique_ptr<Expr>> operands;
-  int depth = 1; // operations on the longest way down
+  int depth = 0; // operations on the longest way down
 };
 using ExprPtr = std::unique_ptr<Expr>;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <numeric>
 #include <ranges>
@@ -39,22 +40,76 @@ std::string Findings::place(Span span) const {
   return sources.name(span.file) + ":" + std::to_string(line) + ":" + std::to_string(column);
 }
 
+namespace {
+
+constexpr bool continues(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
+
+// The first character of a text and how many bytes it has; 0: they are no UTF-8.
+struct Character {
+  uint32_t code;
+  size_t bytes;
+};
+Character firstOf(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const size_t bytes = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+  if (bytes == 0 || lead > 0xf4 || bytes > text.size())
+    return {};
+  uint32_t code = bytes == 1 ? lead : lead & (0x7fU >> bytes);
+  for (size_t i = 1; i < bytes; ++i) {
+    if (!continues(text[i]))
+      return {};
+    code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3fU);
+  }
+  constexpr uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = code >= 0xd800 && code < 0xe000;
+  return code < least[bytes] || surrogate || code > 0x10ffff ? Character{} : Character{code, bytes};
+}
+
+// Controls, and what has no shape of its own or changes that of its neighbours.
+bool isInvisible(uint32_t code) {
+  struct Range {
+    uint32_t first, last;
+  };
+  constexpr Range ranges[] = {{0, 0x1f},        {0x7f, 0x9f},     {0xad, 0xad},
+                              {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f},
+                              {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe0fff}};
+  return std::any_of(std::begin(ranges), std::end(ranges),
+                     [&](const Range &range) { return code >= range.first && code <= range.last; });
+}
+
+std::string hex(uint32_t value) {
+  char digits[16];
+  auto [end, error] = std::to_chars(digits, std::end(digits), value, 16);
+  return {digits, end};
+}
+
+} // namespace
+
 std::string visible(std::string_view text) {
-  constexpr char digits[] = "0123456789abcdef";
   std::string out;
-  for (char letter : text) {
-    auto byte = static_cast<unsigned char>(letter);
-    if (byte < 0x20 || byte == 0x7f)
-      out += std::string("\\x") + digits[byte >> 4] + digits[byte & 15];
+  while (!text.empty()) {
+    const Character next = firstOf(text);
+    const size_t bytes = std::max<size_t>(next.bytes, 1);
+    const auto byte = static_cast<unsigned char>(text[0]);
+    if (next.bytes != 0 && !isInvisible(next.code))
+      out += text.substr(0, bytes);
+    else if (next.bytes > 1)
+      out += "\\u{" + hex(next.code) + "}";
     else
-      out += letter;
+      out += (byte < 16 ? "\\x0" : "\\x") + hex(byte);
+    text.remove_prefix(bytes);
   }
   return out;
 }
 
 std::string shown(std::string_view text) {
   constexpr size_t longest = 48;
-  return visible(text.substr(0, longest)) + (text.size() > longest ? "..." : "");
+  if (text.size() <= longest)
+    return visible(text);
+  size_t end = longest;
+  while (end > 0 && continues(text[end])) // no character is cut
+    --end;
+  return visible(text.substr(0, end)) + "...";
 }
 
 // Insertions, deletions, substitutions and swaps of neighbours that make `a` of `b`, or a number

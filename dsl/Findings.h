@@ -47,7 +47,8 @@ private:
   bool overflowed = false;
 };
 
-// A user's text with control characters made visible.
+// A user's text with what is no UTF-8 ("\xff"), controls ("\x1b") and characters that show nothing
+// or turn what is behind them ("\u{202e}") made visible.
 std::string visible(std::string_view text);
 // The same inside a message: cut at 48 characters.
 std::string shown(std::string_view text);

@@ -135,7 +135,7 @@ private:
     token.integer = 1;
     token.real = 1;
     findings.add(DiagId::number_out_of_range,
-                 {shown(token.text), real ? "a real number lies between 1e-307 and 1e308"
+                 {shown(token.text), real ? "a real number lies between 5e-324 and 1.79e308"
                                           : "an integer is at most 9223372036854775807"},
                  token.span);
   }

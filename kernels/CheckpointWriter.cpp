@@ -6,6 +6,18 @@
 
 namespace rho::kernels {
 
+// An index that is a link to one in another folder would be written there, its shards here.
+static Status checkLink(const std::string &path) {
+  std::error_code missing; // then there is no link
+  const std::filesystem::path target = std::filesystem::canonical(path, missing);
+  if (missing || !isShardIndex(target.string()) ||
+      std::filesystem::equivalent(target.parent_path(), besideIndex(path, "."), missing))
+    return Done{};
+  return makeError(DiagId::file_not_writable,
+                   {path, "it is a link to '" + dsl::visible(target.string()) +
+                              "', and its shards would not be beside that"});
+}
+
 Result<CheckpointWriter> CheckpointWriter::create(const std::string &path,
                                                   std::vector<Shard> shards,
                                                   std::string indexMetadata) {
@@ -16,6 +28,8 @@ Result<CheckpointWriter> CheckpointWriter::create(const std::string &path,
     return makeError(DiagId::safetensors_needed, {path});
   std::vector<std::string> names{std::filesystem::path(path).filename().string()};
   if (isShardIndex(path)) {
+    if (Status writable = checkLink(path); !writable)
+      return std::move(writable.error());
     names = shardNames(path, shards.size());
     for (size_t i = 0; i < shards.size(); ++i)
       for (const TensorEntry &tensor : shards[i].tensors)

@@ -103,10 +103,13 @@ int64_t SafetensorsFile::size() const {
   return bytes;
 }
 
+std::vector<size_t>::const_iterator SafetensorsFile::firstFrom(std::string_view least) const {
+  return std::lower_bound(byName.begin(), byName.end(), least,
+                          [&](size_t i, std::string_view name) { return order[i].name < name; });
+}
+
 const TensorEntry *SafetensorsFile::find(std::string_view tensor) const {
-  auto found =
-      std::lower_bound(byName.begin(), byName.end(), tensor,
-                       [&](size_t i, std::string_view name) { return order[i].name < name; });
+  auto found = firstFrom(tensor);
   return found == byName.end() || order[*found].name != tensor ? nullptr : &order[*found];
 }
 
@@ -128,6 +131,13 @@ void SafetensorsFile::release(const TensorEntry &tensor) const {
   uintptr_t end = (at + static_cast<uintptr_t>(tensor.bytes)) / page * page;
   if (begin < end)
     madvise(reinterpret_cast<void *>(begin), end - begin, MADV_DONTNEED);
+}
+
+void SafetensorsFile::releasePartsOf(std::string_view matrix) const {
+  const std::string beginning = std::string(matrix) + ".";
+  for (auto i = firstFrom(beginning); i != byName.end() && order[*i].name.starts_with(beginning);
+       ++i)
+    release(order[*i]);
 }
 
 static bool isVectorOfBytes(const TensorEntry &tensor) {

@@ -40,6 +40,8 @@ public:
   std::optional<dsl::MatrixView> matrix(const TensorEntry &tensor) const;
   // That the bytes of a tensor are not needed soon: they leave this process's memory.
   void release(const TensorEntry &tensor) const;
+  // The same of the tensors that a quantized matrix is stored in.
+  void releasePartsOf(std::string_view matrix) const;
   // Of what memory stays while any of it is used.
   std::shared_ptr<const void> owner(const TensorEntry &tensor) const {
     return mappings[tensor.shard].owner;
@@ -48,6 +50,7 @@ public:
 private:
   Status add(const std::string &path); // a shard
   Status addIndexed();
+  std::vector<size_t>::const_iterator firstFrom(std::string_view least) const; // in byName
 
   std::string name;
   std::vector<std::string> paths; // by shard

@@ -85,12 +85,18 @@ std::string storedAs(const dsl::Format &format, const compiler::ActivationLayout
 }
 
 // Of a gemm that was there already: what the kernel is, not how it once came about.
-CompileReport fromMemory(const CompileReport &built) {
-  CompileReport report = built;
+void warnOf(const Quantizer &quantizer, CompileReport &report) {
+  if (!quantizer.warning.empty())
+    report.warnings.push_back(quantizer.warning);
+}
+
+CompileReport fromMemory(const Prepared &built) {
+  CompileReport report = built.report;
   report.source = CompileReport::Source::Memory;
   report.stages.clear();
   report.totalMilliseconds = 0;
   report.warnings.clear();
+  warnOf(*built.quantizer, report);
   return report;
 }
 
@@ -333,6 +339,7 @@ Engine::Impl::prepareAs(const dsl::Gemm &declared,
     return quantizer.error();
   report.stages.push_back({"quantizer", quantizerTime});
   report.warnings.insert(report.warnings.end(), quantizerWarnings.begin(), quantizerWarnings.end());
+  warnOf(**quantizer, report);
   prepared->operands = (*kernel)->image.operands;
   prepared->kernel = std::move(*kernel);
   prepared->quantizer = std::move(*quantizer);
@@ -401,7 +408,7 @@ Result<Gemm> Engine::Impl::compileAs(std::shared_ptr<const Module::Impl> module,
   const SourceMap *sources = module->module.sources.get();
   CompileReport report;
   report.stages.push_back({"plan", planned});
-  auto prepared = onHost("more", [&] {
+  auto prepared = onHost([&] {
     return prepareAs(declared, std::move(target), shape, plan, sources, std::move(report));
   });
   if (!prepared)
@@ -417,13 +424,12 @@ Result<Gemm> Engine::Impl::compile(std::shared_ptr<const Module::Impl> module,
   bool built = false;
   PreparedResult prepared = requests.get(request, [&] {
     built = true;
-    return onHost("more", prepare);
+    return onHost(prepare);
   });
   if (!prepared)
     return prepared.error();
-  const CompileReport &report = (*prepared)->report;
   return makeGemm(std::move(module), declared, request.shape, *prepared,
-                  built ? report : fromMemory(report), watch.lap());
+                  built ? (*prepared)->report : fromMemory(**prepared), watch.lap());
 }
 
 Result<std::vector<Gemm>> Engine::compileShared(const Module &module, std::string_view name,

@@ -155,6 +155,8 @@ template <class Make> auto onHost(const std::string &bytes, const Make &make) {
   }
 }
 
+template <class Make> auto onHost(const Make &make) { return onHost("more", make); }
+
 // A null-safe way to a handle's insides: error empty_handle.
 template <class Handle> Status checkHandle(const Handle &handle, const char *what) {
   if (!handle.valid())

@@ -81,6 +81,7 @@ std::vector<uint8_t> layOut(const compiler::StoredComponent &stored,
 
 class HostQuantizer final : public Quantizer {
 public:
+  using Quantizer::Quantizer;
   Status run(const Activations::Impl &out, DevicePointer x, ScalarType type, int64_t stride,
              Stream stream) const override {
     return onHost(std::to_string(out.m * out.layout.k * scalarBytes(type)),
@@ -183,7 +184,9 @@ std::vector<int32_t> tileTable(const dsl::Format &format, std::span<const uint8_
   return table;
 }
 
-std::shared_ptr<const Quantizer> makeHostQuantizer() { return std::make_shared<HostQuantizer>(); }
+std::shared_ptr<const Quantizer> makeHostQuantizer(std::string warning) {
+  return std::make_shared<HostQuantizer>(std::move(warning));
+}
 
 dsl::MatrixView::Type viewType(ScalarType type) {
   switch (type) {

@@ -207,9 +207,7 @@ Result<KvCache> KvCache::create(const Engine &engine, const Module &module,
   if (options.pages < 1 || options.pages > mostPages)
     return badShape("the number of pages", options.pages,
                     "it is between 1 and " + std::to_string(mostPages));
-  double scale = options.softmaxScale == 0 ? 1 / std::sqrt(static_cast<double>(options.headDim))
-                                           : options.softmaxScale;
-  if (options.softmaxScale != 0 && !(scale > 0 && scale <= 1e6))
+  if (options.softmaxScale != 0 && !(options.softmaxScale > 0 && options.softmaxScale <= 1e6))
     return makeError(DiagId::kv_shape, {"the softmax scale", std::to_string(options.softmaxScale),
                                         "it is above 0 and at most 1000000"});
   const dsl::Module &declared = module.impl().module;
@@ -230,8 +228,12 @@ Result<KvCache> KvCache::create(const Engine &engine, const Module &module,
   impl->backend = engine.impl().backend;
   impl->options = options;
   impl->layout = std::move(*layout);
-  impl->scoreScale = static_cast<float>(scale * std::numbers::log2e);
-  Status made = onHost("more", [&] { return makeKernels(engine.impl(), *impl); });
+  Status made = onHost([&] {
+    double scale = options.softmaxScale == 0 ? 1 / std::sqrt(static_cast<double>(options.headDim))
+                                             : options.softmaxScale;
+    impl->scoreScale = static_cast<float>(scale * std::numbers::log2e);
+    return makeKernels(engine.impl(), *impl);
+  });
   if (!made)
     return made.error();
   for (auto [buffer, part] :

@@ -33,12 +33,17 @@ static std::string difference(const dsl::Format &codes, const dsl::Format &taken
   const dsl::Format a = dsl::meaningOf(codes), b = dsl::meaningOf(taken);
   if (a == b)
     return {};
-  dsl::TextReader linesA(dsl::printWithParts(a)), linesB(dsl::printWithParts(b));
   std::string lineA, lineB;
-  while (lineA == lineB && linesA && linesB) {
-    std::getline(linesA, lineA);
-    std::getline(linesB, lineB);
-  }
+  auto differ = [&](const std::string &textA, const std::string &textB) {
+    dsl::TextReader linesA(textA), linesB(textB);
+    while (lineA == lineB && linesA && linesB) {
+      std::getline(linesA, lineA);
+      std::getline(linesB, lineB);
+    }
+    return lineA != lineB;
+  };
+  if (!differ(dsl::print(a), dsl::print(b))) // their own are the same
+    differ(dsl::printWithParts(a), dsl::printWithParts(b));
   auto shown = [](const dsl::Format &format, const std::string &line) {
     const size_t begin = line.find_first_not_of(' ');
     return "'" + format.name + "'" +

@@ -7,14 +7,17 @@ namespace rho {
 
 class Quantizer {
 public:
+  explicit Quantizer(std::string warning = {}) : warning(std::move(warning)) {}
   virtual ~Quantizer() = default;
+  // What reports of gemms say that use it; empty: nothing.
+  const std::string warning;
   // x has out.m rows of out.layout.k numbers, `stride` numbers apart.
   virtual Status run(const Activations::Impl &out, DevicePointer x, ScalarType type, int64_t stride,
                      Stream stream) const = 0;
 };
 
 // dsl::quantize on the host between synchronous copies: any device, any format, no stream capture.
-std::shared_ptr<const Quantizer> makeHostQuantizer();
+std::shared_ptr<const Quantizer> makeHostQuantizer(std::string warning = {});
 
 // Of the table of compiler::ActivationLayout.
 inline constexpr int64_t tableEntryBytes = 4;

@@ -47,7 +47,7 @@ Result<TuneReport> Engine::tune(const Module &module, std::string_view name, con
   const compiler::DeviceModel &device = pimpl->backend->model();
   auto most = static_cast<size_t>(std::max<int64_t>(options.candidates, 1));
   Stopwatch watch;
-  auto plans = onHost("more", [&] {
+  auto plans = onHost([&] {
     return compiler::planCandidates(target->gemm, {shape.m, shape.n, shape.k}, device, most,
                                     module.impl().module.sources.get());
   });

@@ -35,8 +35,8 @@ double trafficBytes(const Problem &problem, double weightBits, double activation
 
 } // namespace
 
-double predictLibraryMicroseconds(const Problem &problem, const std::string &type,
-                                  const DeviceModel &device) {
+std::optional<double> predictLibraryMicroseconds(const Problem &problem, const std::string &type,
+                                                 const DeviceModel &device) {
   int bits = dsl::ElementType::get(type).bits();
   double bytes = trafficBytes(problem, bits, bits);
   if (device.warm)
@@ -48,8 +48,10 @@ double predictLibraryMicroseconds(const Problem &problem, const std::string &typ
   double memory = bytes / (device.bandwidthGBs * 1e3 * memoryShare);
   double perMicrosecond =
       rateOf(device.rates.tensor, type) * device.smCount * device.clockGHz * 1e3;
+  if (perMicrosecond == 0)
+    return std::nullopt;
   double macs = static_cast<double>(problem.m * problem.n) * static_cast<double>(problem.k);
-  double tensor = macs / std::max(perMicrosecond * tensorShare, 1.0);
+  double tensor = macs / (perMicrosecond * tensorShare);
   return launchMicroseconds + std::hypot(memory, tensor);
 }
 

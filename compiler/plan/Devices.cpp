@@ -7,28 +7,18 @@
 #include "dsl/Module.h"
 
 #include <algorithm>
-#include <charconv>
 
 namespace rho::compiler {
 
 namespace {
 
-// 90 of "sm_90a".
-int capabilityOf(std::string_view architecture) {
-  int capability = 0;
-  architecture.remove_prefix(std::min<size_t>(3, architecture.size()));
-  std::from_chars(architecture.data(), architecture.data() + architecture.size(), capability);
-  return capability;
-}
-
-// What is generated for an architecture: itself, else the newest one whose PTX runs there. PTX for
-// a target with a letter runs on that architecture only.
+// What is generated for an architecture: itself, else the newest one whose PTX runs there.
 std::string targetFor(const std::string &architecture) {
   if (isTarget(architecture))
     return architecture;
   std::string_view best = targets().front().name;
   for (const Target &target : targets())
-    if (target.name.back() >= '0' && target.name.back() <= '9' &&
+    if (!isOfOneArchitecture(target.name) &&
         capabilityOf(target.name) <= capabilityOf(architecture))
       best = target.name;
   return std::string(best);

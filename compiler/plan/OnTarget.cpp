@@ -148,7 +148,7 @@ std::optional<TargetGemm> withValues(const dsl::Gemm &gemm, std::string_view tar
   const dsl::ElementType f16 = dsl::ElementType::get("f16"), bf16 = dsl::ElementType::get("bf16");
   const auto types =
       hasSumsBesideScales(gemm.weight) ? std::array{bf16, f16} : std::array{f16, bf16};
-  TargetGemm result{gemm, "", 0};
+  TargetGemm result{gemm};
   auto fits = [&](dsl::ElementType type, bool keepsGroups, bool rounds) {
     dsl::Format values = dsl::valuesAs(type, format, keepsGroups);
     const Digits digits = digitsOfValues(format, values);
@@ -169,7 +169,7 @@ std::optional<TargetGemm> withValues(const dsl::Gemm &gemm, std::string_view tar
 // Of a partition, with those parts as numbers that no kernel takes as codes, or all that can be;
 // none where no kernel takes those parts together.
 std::optional<TargetGemm> withParts(const dsl::Gemm &gemm, std::string_view target, bool all) {
-  TargetGemm result{gemm, "", 0};
+  TargetGemm result{gemm};
   for (size_t i = 0; i < gemm.activation.partition->parts.size(); ++i) {
     const dsl::Gemm alone = gemmOfPart(gemm, i);
     if (dsl::isPlain(alone.activation) || (!all && !problemOf(alone, target)))
@@ -189,7 +189,7 @@ std::optional<TargetGemm> withParts(const dsl::Gemm &gemm, std::string_view targ
 
 // Of a format with parts, all of them as one matrix of numbers.
 std::optional<TargetGemm> withoutParts(const dsl::Gemm &gemm, std::string_view target) {
-  TargetGemm result{gemm, "", 0};
+  TargetGemm result{gemm};
   for (dsl::ElementType type : {dsl::ElementType::get("f16"), dsl::ElementType::get("bf16")}) {
     result.gemm.activation = dsl::plainFormat(type);
     result.roundoff = roundoff(type);
@@ -228,7 +228,7 @@ std::optional<TargetGemm> withNumbers(const dsl::Gemm &gemm, std::string_view ta
 TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
   std::optional<Diagnostic> problem = problemOf(gemm, target);
   if (!problem)
-    return {gemm, "", 0};
+    return {gemm};
   std::optional<dsl::PlainFactors> plain = dsl::plainFactors(gemm.weight);
   dsl::Gemm stored = gemm; // with the weight's scales as numbers
   auto withFactors = [&](TargetGemm found) {
@@ -241,7 +241,7 @@ TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
     stored.weight = plain->format;
     storedProblem = problemOf(stored, target);
     if (!storedProblem)
-      return withFactors({stored, "", 0});
+      return withFactors({stored});
   }
   std::optional<TargetGemm> found = withNumbers(gemm, target);
   if (!found && plain)
@@ -252,19 +252,19 @@ TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
   // Where it is the weight that no kernel takes, whatever the activation, that is what to say.
   const bool isOfActivation =
       problem->id == DiagId::no_mma_on_target || problem->id == DiagId::no_mma_for_activation ||
-      problem->id == DiagId::no_kernels ||
+      problem->id == DiagId::no_kernels || problem->id == DiagId::unsupported_value ||
       (gemm.activation.hasParts() && (problem->id == DiagId::parts_not_compiled ||
                                       problem->id == DiagId::parts_need_kernels_apart));
   if (!found && isOfActivation) {
     const dsl::ElementType bf16 = dsl::ElementType::get("bf16");
-    found = TargetGemm{gemm, "", 0};
+    found = TargetGemm{gemm};
     found->gemm.activation = gemm.activation.hasParts()
                                  ? dsl::plainFormat(bf16)
                                  : dsl::valuesAs(bf16, gemm.activation, false);
     found->gemm.activation.name = gemm.activation.name; // what the message is about
   }
   if (!found)
-    return {gemm, "", 0};
+    return {gemm};
   found->reason = std::move(problem->message);
   return *std::move(found);
 }

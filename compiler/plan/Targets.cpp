@@ -1,5 +1,8 @@
 #include "compiler/Targets.h"
 
+#include <algorithm>
+#include <charconv>
+
 namespace rho::compiler {
 
 static constexpr Target known[] = {
@@ -24,6 +27,27 @@ const Target &targetOf(std::string_view name) {
     if (target.name == name)
       return target;
   return other;
+}
+
+int capabilityOf(std::string_view architecture) {
+  int capability = 0;
+  architecture.remove_prefix(std::min<size_t>(3, architecture.size()));
+  std::from_chars(architecture.data(), architecture.data() + architecture.size(), capability);
+  return capability;
+}
+
+bool isOfOneArchitecture(std::string_view target) {
+  return target.back() < '0' || target.back() > '9';
+}
+
+std::string_view targetOfCapability(int capability) {
+  std::string_view newest;
+  for (const Target &target : known) {
+    int own = capabilityOf(target.name);
+    if (isOfOneArchitecture(target.name) ? capability == own : capability >= own)
+      newest = target.name;
+  }
+  return newest;
 }
 
 bool takesOperands(const Target &target, std::string_view mmaType) {

@@ -149,29 +149,33 @@ bool DiskCache::store(const std::string &key, const Entry &entry, Warnings &warn
     disableWrites(reason, warnings);
     return false;
   }
-  bool stands = publish(staged, key, entry);
+  int failed = publish(staged, key, entry);
+  if (failed != 0 && failed != ENOTEMPTY && failed != EEXIST) // else others are faster
+    disableWrites(std::strerror(failed), warnings);
   evict(key);
-  return stands;
+  return failed == 0;
 }
 
-// A folder that stands there already is another's equal entry, or older, or damaged. Whether the
-// entry stands, by this process or by another.
-bool DiskCache::publish(const std::string &staged, const std::string &key, const Entry &entry) {
+// A folder that stands there already is another's equal entry, or older, or damaged. Why the entry
+// does not stand then, by this process or by another, as errno says it; 0: it does.
+int DiskCache::publish(const std::string &staged, const std::string &key, const Entry &entry) {
   constexpr int attempts = 3; // others may publish at the same time
   std::error_code ignored;
+  int failed = 0;
   for (int i = 0; i < attempts; ++i) {
     if (::rename(staged.c_str(), entryPath(key).c_str()) == 0) {
       syncFolder(settings.directory);
-      return true;
+      return 0;
     }
+    failed = errno;
     if (inspect(key).entry == entry) {
-      fs::remove_all(staged, ignored);
-      return true;
+      failed = 0;
+      break;
     }
     remove(key);
   }
   fs::remove_all(staged, ignored);
-  return false;
+  return failed;
 }
 
 // Renamed first, so that a reader finds all of an entry or nothing.

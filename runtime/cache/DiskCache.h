@@ -58,7 +58,7 @@ private:
   void disableWrites(const std::string &reason, Warnings &warnings);
   // Unless somebody holds the entry's lock, and so replaces it.
   template <class Condition> void removeIf(const std::string &key, Condition condition);
-  bool publish(const std::string &staged, const std::string &key, const Entry &entry);
+  int publish(const std::string &staged, const std::string &key, const Entry &entry);
   void evict(const std::string &keep);
   std::string entryPath(const std::string &key) const;
   std::string lockPath(const std::string &key) const;

@@ -1,11 +1,11 @@
 #include "runtime/cuda/CudaBackend.h"
 
+#include "compiler/Targets.h"
 #include "dsl/Lasting.h"
 #include "runtime/cuda/Code.h"
 #include "runtime/cuda/CudaQuantizer.h"
 
 #include <array>
-#include <limits>
 #include <map>
 #include <mutex>
 
@@ -114,11 +114,10 @@ public:
                                                          cache::Warnings &warnings) override {
     Result<std::shared_ptr<const Quantizer>> made =
         makeCudaQuantizer(context, capability, *format, stored, layout, disk, warnings);
-    if (made)
+    if (made || isFaultOfDevice(made.error()))
       return made;
-    warnings.push_back(
+    return makeHostQuantizer(
         makeDiagnostic(DiagId::host_quantization, {made.error().diagnostics[0].message}).message);
-    return makeHostQuantizer();
   }
 
   const std::shared_ptr<const Context> context;
@@ -160,7 +159,7 @@ Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal) {
   int minor = static_cast<int>(attribute(COMPUTE_CAPABILITY_MINOR));
   compiler::DeviceModel model;
   model.name = name.data();
-  model.target = targetOf(major, minor);
+  model.target = compiler::targetOfCapability(major * 10 + minor);
   model.smCount = static_cast<int>(attribute(MULTIPROCESSOR_COUNT));
   model.sharedPerCta = attribute(SHARED_MEMORY_PER_BLOCK_OPTIN);
   model.sharedPerSm = attribute(SHARED_MEMORY_PER_SM);
@@ -194,26 +193,6 @@ Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal) {
 }
 
 Context::~Context() { driver.primaryCtxRelease(device); }
-
-std::string targetOf(int major, int minor) {
-  struct Row {
-    int first, last; // compute capabilities, 10 * major + minor
-    const char *target;
-  };
-  // PTX for an architecture runs on all later ones, but that with the suffix `a` on its own only.
-  constexpr int any = std::numeric_limits<int>::max();
-  static constexpr std::array<Row, 5> rows = {{{80, any, "sm_80"},
-                                               {86, any, "sm_86"},
-                                               {89, any, "sm_89"},
-                                               {90, 90, "sm_90a"},
-                                               {120, 120, "sm_120a"}}};
-  const int capability = major * 10 + minor;
-  std::string target;
-  for (const Row &row : rows)
-    if (capability >= row.first && capability <= row.last)
-      target = row.target;
-  return target;
-}
 
 Result<std::shared_ptr<Backend>> backendOf(int ordinal) {
   static std::mutex mutex;

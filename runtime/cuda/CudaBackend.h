@@ -13,10 +13,6 @@ Result<std::shared_ptr<Backend>> backendOf(int ordinal);
 // A new backend on this driver, which outlives it.
 Result<std::shared_ptr<Backend>> openDevice(const Driver &driver, int ordinal);
 
-// The target that kernels are generated for on a GPU of this compute capability: the newest known
-// family that it runs. Empty below 8.0.
-std::string targetOf(int major, int minor);
-
 // A GPU's primary context, kept while anybody uses it.
 class Context {
 public:

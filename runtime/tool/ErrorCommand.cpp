@@ -115,9 +115,7 @@ public:
       ++done;
       file.release(tensor);
       for (const SafetensorsFile &other : quantized)
-        for (const TensorEntry &part : other.tensors())
-          if (part.name.starts_with(tensor.name + "."))
-            other.release(part);
+        other.releasePartsOf(tensor.name);
     }
     return rows;
   }

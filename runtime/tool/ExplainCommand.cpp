@@ -35,9 +35,8 @@ std::vector<std::string> rowOf(const Alternative &alternative) {
     row.insert(row.end(), {microseconds(alternative.plan->predictedMicroseconds),
                            join({s.tileM, s.tileN, s.tileK}), join({s.warpsM, s.warpsN, s.warpsK}),
                            std::to_string(s.pipeline),
-                           s.splitK == dsl::ScheduleDecl::streamK
-                               ? "stream, " + std::to_string(s.residentCtas) + " CTAs"
-                               : std::to_string(s.splitK)});
+                           s.streamsK() ? "stream, " + std::to_string(s.residentCtas) + " CTAs"
+                                        : std::to_string(s.splitK)});
   } else {
     row.insert(row.end(), {"-", "-", "-", "-", "-"});
   }
@@ -65,7 +64,8 @@ Result<std::string> plotOf(const dsl::Gemm &gemm, const compiler::Problem &probl
         line.name = nameOf(alternative);
         line.points.emplace_back(m, alternative.plan->predictedMicroseconds);
       }
-      plain.points.emplace_back(m, compiler::predictLibraryMicroseconds(at, "f16", device));
+      if (auto f16 = compiler::predictLibraryMicroseconds(at, "f16", device))
+        plain.points.emplace_back(m, *f16);
     }
     Panel panel{device.name, {}};
     for (auto &[name, line] : lines)
@@ -111,8 +111,8 @@ Result<int> explainCommand(const Options &options) {
                         std::to_string(problem.n) + ", k = " + std::to_string(problem.k));
   printLine("device",
             plannedFor(*device) + (rho ? ", rho of " + type + " " + shortNumber(*rho) : ""));
-  printLine("f16", microseconds(compiler::predictLibraryMicroseconds(problem, "f16", *device)) +
-                       " us, a library's plain product");
+  if (auto f16 = compiler::predictLibraryMicroseconds(problem, "f16", *device))
+    printLine("f16", microseconds(*f16) + " us, a library's plain product");
   printStored(target);
   if (std::optional<double> more =
           compiler::residualMicroseconds(target.gemm, *all->front().plan, *device)) {

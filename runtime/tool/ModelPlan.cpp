@@ -37,8 +37,8 @@ void predictAll(ModelPlan &plan, const Model &model, const std::vector<PlanCandi
         prediction.plans.push_back(
             compiler::plan(onTarget[j], problem, device, candidates[j].sources));
       Result<compiler::Plan> kernel = compiler::plan(f16->gemms[0], problem, device, nullptr);
-      prediction.f16Kernel =
-          kernel ? kernel->predictedMicroseconds : std::numeric_limits<double>::infinity();
+      if (kernel && device.rates.tensor.contains("f16"))
+        prediction.f16Kernel = kernel->predictedMicroseconds;
       prediction.f16Library = compiler::predictLibraryMicroseconds(problem, "f16", device);
     }
   });
@@ -179,10 +179,14 @@ double ModelPlan::chosen(size_t i) const {
   return sum;
 }
 
-double ModelPlan::f16(size_t i) const {
+std::optional<double> ModelPlan::f16(size_t i) const {
   double sum = 0;
-  for (const LayerPlan &each : layers)
-    sum += static_cast<double>(each.layer.count) * each.predictions[i].f16();
+  for (const LayerPlan &each : layers) {
+    std::optional<double> time = each.predictions[i].f16();
+    if (!time)
+      return std::nullopt;
+    sum += static_cast<double>(each.layer.count) * *time;
+  }
   return sum;
 }
 

@@ -16,9 +16,14 @@ struct PlanCandidate {
 // One product of one layer, for one m.
 struct LayerPrediction {
   std::vector<Result<compiler::Plan>> plans; // of each candidate
-  double f16Kernel = 0;                      // microseconds of a gemm of plain f16 matrices
-  double f16Library = 0;                     // the same of a vendor library
-  double f16() const { return std::min(f16Kernel, f16Library); }
+  // Microseconds of a gemm of plain f16 matrices, of a vendor library's, and of the faster of them;
+  // none where the device has no such products.
+  std::optional<double> f16Kernel, f16Library;
+  std::optional<double> f16() const {
+    return f16Kernel && f16Library ? std::min(f16Kernel, f16Library)
+           : f16Kernel             ? f16Kernel
+                                   : f16Library;
+  }
 };
 
 struct LayerPlan {
@@ -36,7 +41,7 @@ struct ModelPlan {
   // of them cannot have it.
   std::optional<double> uniform(size_t candidate, size_t i) const;
   double chosen(size_t i) const; // the same of what each layer gets
-  double f16(size_t i) const;
+  std::optional<double> f16(size_t i) const;
 };
 
 // The first rule that holds decides; without rules the candidate with the least geometric mean of

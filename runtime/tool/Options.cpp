@@ -183,7 +183,7 @@ constexpr OptionSpec options[] = {
      "the output does not depend on it (default one for each core)"},
     {"--activations", Kind::Input, "FILE", quantize | error, false,
      "m x k inputs of weights, by the names of these, from FILE.safetensors"},
-    {"--activation-format", Kind::Text, "FORMAT", quantize | error, false,
+    {"--activation-format", Kind::Input, "FORMAT", quantize | error, false,
      "of the inputs when the layers run: what --smooth, --refine and output errors reckon with"},
     {"--rotate", Kind::Seed, "SEED", quantize, false,
      "rotate the inputs' channels by a random Hadamard matrix"},
@@ -332,12 +332,12 @@ static std::vector<std::string> importsOf(const std::string &file) {
   return names;
 }
 
-// What a value may name: a file, or with a colon a tensor or a declaration of one.
+// What a value may name: a file, or with a colon a declaration or a tensor of one.
 static std::vector<std::string> filesIn(const std::string &value) {
   const size_t colon = value.rfind(':');
   if (colon == std::string::npos)
     return {value};
-  return {value, value.substr(0, colon)};
+  return {value, value.substr(0, colon), kernels::splitReference(value).path};
 }
 
 Status Options::keeps(const std::vector<std::string> &read) const {

@@ -1,3 +1,4 @@
+#include "dsl/Findings.h"
 #include "runtime/EngineImpl.h"
 #include "runtime/tool/Csv.h"
 #include "runtime/tool/Files.h"
@@ -86,6 +87,13 @@ Result<Choice> readChoice(const Options &options, const std::string &path, const
 }
 
 std::string ratio(double value) { return fixedNumber(value, 2); }
+std::string fixedOrNone(const std::optional<double> &value) {
+  return value ? fixedNumber(*value, 3) : "";
+}
+// How many times as fast something is as f16, which a device may not have.
+std::optional<double> over(const std::optional<double> &f16, double time) {
+  return f16 ? std::optional(*f16 / time) : std::nullopt;
+}
 
 // One row for each candidate of each layer and m.
 struct CandidateRow {
@@ -135,13 +143,13 @@ std::string csvOf(const Model &model, const ModelPlan &plan, const compiler::Dev
          return row.ofPlan([](const Plan &p) { return fixedNumber(p.predictedMicroseconds, 3); });
        }},
       {"f16_kernel_us",
-       [](const CandidateRow &row) { return fixedNumber(row.prediction->f16Kernel, 3); }},
+       [](const CandidateRow &row) { return fixedOrNone(row.prediction->f16Kernel); }},
       {"f16_library_us",
-       [](const CandidateRow &row) { return fixedNumber(row.prediction->f16Library, 3); }},
+       [](const CandidateRow &row) { return fixedOrNone(row.prediction->f16Library); }},
       {"over_f16",
        [](const CandidateRow &row) {
          return row.ofPlan([&](const Plan &p) {
-           return fixedNumber(row.prediction->f16() / p.predictedMicroseconds, 3);
+           return fixedOrNone(over(row.prediction->f16(), p.predictedMicroseconds));
          });
        }},
       {"mma_type",
@@ -166,9 +174,7 @@ std::string csvOf(const Model &model, const ModelPlan &plan, const compiler::Dev
       {"split_k",
        [](const CandidateRow &row) {
          return row.ofPlan([](const Plan &p) {
-           return p.schedule.splitK == dsl::ScheduleDecl::streamK
-                      ? std::string("stream")
-                      : std::to_string(p.schedule.splitK);
+           return p.schedule.streamsK() ? std::string("stream") : std::to_string(p.schedule.splitK);
          });
        }},
       {"sums",
@@ -192,8 +198,9 @@ std::string csvOf(const Model &model, const ModelPlan &plan, const compiler::Dev
 std::string layerTable(const ModelPlan &plan) {
   std::vector<std::vector<std::string>> rows = {{"layer", "n", "k", "count", "gemm", "decided by"}};
   for (const LayerPlan &each : plan.layers)
-    rows.push_back({each.layer.name, std::to_string(each.layer.n), std::to_string(each.layer.k),
-                    std::to_string(each.layer.count), plan.gemms[each.chosen], each.reason});
+    rows.push_back({dsl::visible(each.layer.name), std::to_string(each.layer.n),
+                    std::to_string(each.layer.k), std::to_string(each.layer.count),
+                    plan.gemms[each.chosen], each.reason});
   return table(rows);
 }
 
@@ -205,14 +212,15 @@ std::string timeTable(const Model &model, const ModelPlan &plan) {
   for (size_t i = 0; i < model.m.size(); ++i)
     for (const LayerPlan &each : plan.layers) {
       const LayerPrediction &prediction = each.predictions[i];
-      std::vector<std::string> row = {std::to_string(model.m[i]), each.layer.name};
+      std::vector<std::string> row = {std::to_string(model.m[i]), dsl::visible(each.layer.name)};
       for (size_t candidate = 0; candidate < plan.gemms.size(); ++candidate) {
         const Result<compiler::Plan> &found = prediction.plans[candidate];
         row.push_back((candidate == each.chosen ? "*" : "") +
                       (found ? microseconds(found->predictedMicroseconds) : std::string("-")));
       }
       double time = prediction.plans[each.chosen]->predictedMicroseconds;
-      row.insert(row.end(), {microseconds(prediction.f16()), ratio(prediction.f16() / time)});
+      std::optional<double> f16 = prediction.f16();
+      row.insert(row.end(), {f16 ? microseconds(*f16) : "-", f16 ? ratio(*f16 / time) : "-"});
       rows.push_back(std::move(row));
     }
   return table(rows);
@@ -223,12 +231,14 @@ std::string totalTable(const Model &model, const ModelPlan &plan) {
   for (const std::string &gemm : plan.gemms)
     rows[0].push_back("all " + gemm);
   for (size_t i = 0; i < model.m.size(); ++i) {
-    double all = plan.chosen(i), f16 = plan.f16(i);
-    rows.push_back(
-        {std::to_string(model.m[i]), microseconds(all), microseconds(f16), ratio(f16 / all)});
+    double all = plan.chosen(i);
+    std::optional<double> f16 = plan.f16(i);
+    rows.push_back({std::to_string(model.m[i]), microseconds(all), f16 ? microseconds(*f16) : "-",
+                    f16 ? ratio(*f16 / all) : "-"});
     for (size_t candidate = 0; candidate < plan.gemms.size(); ++candidate) {
       std::optional<double> uniform = plan.uniform(candidate, i);
-      rows.back().push_back(uniform ? microseconds(*uniform) + " (" + ratio(f16 / *uniform) + ")"
+      rows.back().push_back(uniform ? microseconds(*uniform) +
+                                          (f16 ? " (" + ratio(*f16 / *uniform) + ")" : "")
                                     : "-");
     }
   }
@@ -248,10 +258,10 @@ std::string plotOf(const Model &model, const ModelPlan &plan, const compiler::De
   for (size_t c = 0; c < plan.gemms.size(); ++c)
     whole.lines.push_back(lineOf(plan.gemms[c], [&](size_t i) -> std::optional<double> {
       std::optional<double> uniform = plan.uniform(c, i);
-      return uniform ? std::optional(plan.f16(i) / *uniform) : std::nullopt;
+      return uniform ? over(plan.f16(i), *uniform) : std::nullopt;
     }));
   whole.lines.push_back(
-      lineOf("the plan", [&](size_t i) { return std::optional(plan.f16(i) / plan.chosen(i)); }));
+      lineOf("the plan", [&](size_t i) { return over(plan.f16(i), plan.chosen(i)); }));
   LineFigure figure{model.name + " on " + device.name,
                     "m, rows of the activations",
                     "predicted speed-up over f16",
@@ -263,8 +273,7 @@ std::string plotOf(const Model &model, const ModelPlan &plan, const compiler::De
       panel.lines.push_back(lineOf(plan.gemms[c], [&](size_t i) -> std::optional<double> {
         const LayerPrediction &prediction = each.predictions[i];
         const Result<compiler::Plan> &found = prediction.plans[c];
-        return found ? std::optional(prediction.f16() / found->predictedMicroseconds)
-                     : std::nullopt;
+        return found ? over(prediction.f16(), found->predictedMicroseconds) : std::nullopt;
       }));
     figure.panels.push_back(std::move(panel));
   }
@@ -300,7 +309,7 @@ Result<int> planCommand(const Options &options) {
   Result<ModelPlan> plan = planModel(*model, choice->rules, choice->candidates.all, *device);
   if (!plan)
     return plan.error();
-  printLine("model", model->name);
+  printLine("model", dsl::visible(model->name));
   printLine("device", plannedFor(*device));
   std::printf(
       "\n%s\npredicted us of one product, * of the plan; f16 is the faster of a gemm of f16 "

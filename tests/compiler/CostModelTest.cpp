@@ -37,7 +37,7 @@ double microseconds(const dsl::Gemm &gemm, const Problem &problem, const DeviceM
 }
 
 double overF16(const dsl::Gemm &gemm, const Problem &problem, const DeviceModel &device) {
-  return predictLibraryMicroseconds(problem, "f16", device) / microseconds(gemm, problem, device);
+  return *predictLibraryMicroseconds(problem, "f16", device) / microseconds(gemm, problem, device);
 }
 
 // The figure lies within a quarter of what is printed, "0.43 to 0.47" or one number.
@@ -99,8 +99,8 @@ TEST(WarmL2, servesWhatFits) {
   warm.warm = true;
   auto gain = [&](int64_t n) { // of memory-bound products of n x 8192 in f16
     Problem problem{1, n, 8192};
-    return predictLibraryMicroseconds(problem, "f16", cold) /
-           predictLibraryMicroseconds(problem, "f16", warm);
+    return *predictLibraryMicroseconds(problem, "f16", cold) /
+           *predictLibraryMicroseconds(problem, "f16", warm);
   };
   EXPECT_GT(gain(4096), 4); // 67 MB of 101
   EXPECT_LT(gain(4096), cold.l2BandwidthGBs / cold.bandwidthGBs);

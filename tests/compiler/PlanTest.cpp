@@ -1,6 +1,7 @@
 // Placement, the planner's choices and their messages.
 #include "compiler/Plan.h"
 #include "compiler/OnTarget.h"
+#include "compiler/Targets.h"
 #include "compiler/plan/CostModel.h"
 #include "compiler/plan/Legality.h"
 #include "tests/compiler/Plans.h"
@@ -13,6 +14,18 @@
 
 namespace rho::compiler {
 namespace {
+
+TEST(Targets, OfComputeCapabilities) {
+  EXPECT_EQ(targetOfCapability(75), "");
+  EXPECT_EQ(targetOfCapability(80), "sm_80");
+  EXPECT_EQ(targetOfCapability(86), "sm_86");
+  EXPECT_EQ(targetOfCapability(87), "sm_86");
+  EXPECT_EQ(targetOfCapability(89), "sm_89");
+  EXPECT_EQ(targetOfCapability(90), "sm_90a");
+  EXPECT_EQ(targetOfCapability(100), "sm_89"); // no code of sm_90a but on 9.0
+  EXPECT_EQ(targetOfCapability(120), "sm_120a");
+  EXPECT_EQ(targetOfCapability(121), "sm_89");
+}
 
 TEST(Placement, FollowsExtentAndExactness) {
   Result<Plan> w4a8 = planOf("gemm g { weight: int4 activation: int8 output: f16 }");

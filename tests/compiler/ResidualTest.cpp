@@ -470,6 +470,24 @@ TEST(ResidualLayout, RefusesMoreBlocksThanTheBudget) {
   }
 }
 
+// Codes of scales of other types would be read as those of the gemm's.
+TEST(ResidualLayout, RefusesPartsOfOtherFormats) {
+  Packed packed = packedLayout("int4_channel per n[16] k[64] budget 10%", {8, 160, 640});
+  std::vector<uint8_t> bytes(static_cast<size_t>(packed.layout.bytes));
+  for (size_t part : {0, 1}) {
+    dsl::QuantizedMatrix weight = randomCodes(packed.format, 160, 640, patterns[2]);
+    dsl::Format other = *weight.parts[part].format;
+    other.components[1].type = dsl::ElementType::get("f32");
+    weight.parts[part].format = std::make_shared<const dsl::Format>(other);
+    Status status = pack(packed.layout, weight, bytes.data());
+    ASSERT_FALSE(status.ok()) << part;
+    EXPECT_NE(status.error().str().find("the codes of its parts are of other formats "
+                                        "[layout_mismatch]"),
+              std::string::npos)
+        << status.error().str();
+  }
+}
+
 // A tenth of the blocks takes a tenth of the bytes, a word for each tile and one for each band of
 // it.
 TEST(ResidualLayout, TakesATenthMore) {

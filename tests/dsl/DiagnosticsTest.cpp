@@ -114,6 +114,11 @@ TEST(Diagnostics, HintsNameTheNearest) {
   EXPECT_EQ(dsl::suggestion(std::string(65, 'a'), {std::string(64, 'a')}), "");
   EXPECT_EQ(dsl::listed("tiles", {"tile", "warps"}), "tile, warps, did you mean 'tile'");
   EXPECT_EQ(dsl::shown("a\nb"), "a\\x0ab");
+  EXPECT_EQ(dsl::visible("\xef\xbb\xbf\xc3\xa9\xe2\x80\xae\xf0\x9f\x98\x80"),
+            "\\u{feff}\xc3\xa9\\u{202e}\xf0\x9f\x98\x80");
+  EXPECT_EQ(dsl::visible("\xff\xc3(\xe2\x80\xed\xa0\x80\xc0\xaf"),
+            "\\xff\\xc3(\\xe2\\x80\\xed\\xa0\\x80\\xc0\\xaf");
+  EXPECT_EQ(dsl::shown(std::string(47, 'a') + "\xc3\xa9"), std::string(47, 'a') + "...");
 }
 
 } // namespace

@@ -148,14 +148,14 @@ TEST(Module, DeepExpressionsAreRefused) {
   auto value = [](const std::string &expr) {
     return "format f {\n element: s4\n value =\n" + expr + "\n}";
   };
-  EXPECT_EQ(errorsOf(value("element" + repeated("+1", 199))), "no error");
-  EXPECT_EQ(errorsOf(value(repeated("(", 199) + "element" + repeated(")", 199))), "no error");
+  EXPECT_EQ(errorsOf(value("element" + repeated("+1", 200))), "no error");
+  EXPECT_EQ(errorsOf(value(repeated("(", 200) + "element" + repeated(")", 200))), "no error");
   std::string rest = ": error: expression nests deeper than 200 operations, the limit "
                      "[expression_too_deep]\n";
   EXPECT_EQ(errorsOf(value(repeated("-", 300) + "element")), "a.rho:4:202" + rest + "..." +
                                                                  repeated("-", 159) + "e...\n   " +
                                                                  repeated(" ", 60) + "^\n");
-  EXPECT_EQ(errorsOf(value("element" + repeated("+1", 200))).substr(0, 11), "a.rho:4:406");
+  EXPECT_EQ(errorsOf(value("element" + repeated("+1", 201))).substr(0, 11), "a.rho:4:408");
   for (const std::string &text : {repeated("(", 100000), repeated("-", 100000),
                                   repeated("s8(", 100000), "element" + repeated("+1", 100000),
                                   "1" + repeated("*(1", 100000), repeated("f32(1+", 9999)})

@@ -180,6 +180,24 @@ TEST_F(ShardedFileTest, isNotReplacedThroughLinks) {
   EXPECT_TRUE(contentOf(folder + shard) == before);
 }
 
+// An index that is a link to another folder's would be there without its shards.
+TEST_F(ShardedFileTest, isNotWrittenThroughALinkWithoutItsShards) {
+  putModel();
+  std::filesystem::create_directory(folder + "links");
+  const std::string index = "in.safetensors.index.json", before = contentOf(folder + index);
+  std::filesystem::create_symlink("../" + index, folder + "links/out.safetensors.index.json");
+  EXPECT_EQ(error(index, "links/out.safetensors.index.json"),
+            "error: 'links/out.safetensors.index.json' cannot be written: it is a link to '" +
+                index + "', and its shards would not be beside that [file_not_writable]\n");
+  EXPECT_TRUE(contentOf(folder + index) == before);
+  // What it links to is no index by its name: all are read through the link, as in caches of
+  // models.
+  std::filesystem::create_directory(folder + "blobs");
+  std::filesystem::create_symlink("../blobs/1", folder + "links/kept.safetensors.index.json");
+  put("blobs/1", "{}");
+  EXPECT_EQ(error(index, "links/kept.safetensors.index.json"), "done");
+}
+
 // Of shards that were quantized one by one each weight is of its own shard's format.
 TEST_F(ShardedFileTest, mayHaveAFormatForEachShard) {
   putModel();
@@ -255,10 +273,11 @@ TEST_F(ShardedFileTest, indicesThatLieAreRefused) {
 
 TEST_F(ShardedFileTest, namesThatAreNotUtf8AreNotWrittenToAnIndex) {
   putModel();
-  EXPECT_EQ(error("in.safetensors.index.json", "o\xff.safetensors.index.json"),
-            "error: 'o\xff.safetensors.index.json' is not a valid .safetensors.index.json file: it "
-            "cannot name 'o\xff-00001-of-00002.safetensors', which is not UTF-8 "
-            "[tensor_file_invalid]\n");
+  EXPECT_EQ(
+      error("in.safetensors.index.json", "o\xff.safetensors.index.json"),
+      "error: 'o\\xff.safetensors.index.json' is not a valid .safetensors.index.json file: it "
+      "cannot name 'o\\xff-00001-of-00002.safetensors', which is not UTF-8 "
+      "[tensor_file_invalid]\n");
   EXPECT_EQ(filesThere(), 3U);
   EXPECT_EQ(error("in.safetensors.index.json", "o\xff.safetensors"), "done");
 }

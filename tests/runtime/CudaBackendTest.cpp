@@ -14,6 +14,7 @@ namespace rho::cuda {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 std::shared_ptr<Backend> open() { return *openDevice(resetFake(), 0); }
 
@@ -63,18 +64,6 @@ TEST(CudaBackend, RatesOfUndeclaredArchitecturesAreThoseOfTheKernelsThatTheyRun)
     EXPECT_EQ(model.rates.throughput, like.rates.throughput) << major << minor;
     EXPECT_EQ(model.smCount, 132);
   }
-}
-
-TEST(CudaBackend, TargetsOfComputeCapabilities) {
-  EXPECT_EQ(targetOf(7, 5), "");
-  EXPECT_EQ(targetOf(8, 0), "sm_80");
-  EXPECT_EQ(targetOf(8, 6), "sm_86");
-  EXPECT_EQ(targetOf(8, 7), "sm_86");
-  EXPECT_EQ(targetOf(8, 9), "sm_89");
-  EXPECT_EQ(targetOf(9, 0), "sm_90a");
-  EXPECT_EQ(targetOf(10, 0), "sm_89"); // no code of sm_90a but on 9.0
-  EXPECT_EQ(targetOf(12, 0), "sm_120a");
-  EXPECT_EQ(targetOf(12, 1), "sm_89");
 }
 
 TEST(CudaBackend, RefusesOldDevices) {
@@ -345,10 +334,33 @@ TEST(CudaBackend, QuantizesOnTheHostWhereNoKernelCanBeBuilt) {
   auto quantizer = backend->makeQuantizer(std::make_shared<const dsl::Format>(format), format,
                                           layout, disk, warnings);
   ASSERT_TRUE(quantizer);
-  EXPECT_THAT(warnings, ElementsAre("activations are quantized on the host, slowly: " +
-                                    refused.error().diagnostics[0].message));
+  EXPECT_EQ((*quantizer)->warning, "activations are quantized on the host, slowly: " +
+                                       refused.error().diagnostics[0].message);
+  EXPECT_THAT(warnings, testing::IsEmpty());
   EXPECT_EQ(makeDiagnostic(DiagId::host_quantization, {"why"}).rendered,
             "error: activations are quantized on the host, slowly: why [host_quantization]");
+}
+
+// Whichever gemm makes the quantizer, and wherever its kernel comes from.
+TEST(CudaBackend, EveryReportSaysThatTheHostQuantizes) {
+  Device device = *Device::emulated("sm_90a");
+  device.impl().backend = open();
+  Module module = *Module::parse(
+      "format t8 { element: s8 scale: f32 per token value = element * scale "
+      "require (element & 1) <= 0 } "
+      "format w4 { element: s4 value = element } format w8 { element: s8 value = element } "
+      "gemm a { weight: w4 activation: t8 output: f32 } "
+      "gemm b { weight: w8 activation: t8 output: f32 }");
+  EngineOptions options;
+  options.diskCache = false;
+  Result<Engine> engine = Engine::create(device, options);
+  for (const char *gemm : {"a", "b", "a"}) {
+    Result<Gemm> compiled = engine->compile(module, gemm, {.m = 16, .n = 64, .k = 64});
+    ASSERT_TRUE(compiled) << compiled.error().str();
+    EXPECT_THAT(compiled->report().warnings,
+                ElementsAre(HasSubstr("activations are quantized on the host, slowly")))
+        << gemm;
+  }
 }
 
 } // namespace

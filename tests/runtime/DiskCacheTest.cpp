@@ -205,6 +205,36 @@ TEST_F(DiskCacheTest, UnwritableFolderIsOneWarning) {
                                     " is not writable, nothing is kept on disk: Not a directory"));
 }
 
+// One that takes files below it, and no entries: in a process that permissions hold for.
+TEST_F(DiskCacheTest, EntriesThatCannotTakeTheirPlaceAreOneWarning) {
+  for (const char *below : {"staging", "locks"}) {
+    fs::create_directories(options().directory + "/" + below);
+    fs::permissions(options().directory + "/" + below, fs::perms::all);
+  }
+  fs::permissions(options().directory, fs::perms(0555));
+  fs::permissions(folder.path(), fs::perms(0755));
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    constexpr uid_t nobody = 65534;
+    if (getuid() == 0 && setuid(nobody) != 0)
+      _exit(3);
+    DiskCache cache(options());
+    Warnings warnings;
+    const bool any =
+        cache.store(key, sampleEntry(), warnings) || cache.store(key, sampleEntry(), warnings);
+    _exit(any ? 2
+          : warnings == Warnings{"cache folder " + options().directory +
+                                 " is not writable, nothing is kept on disk: "
+                                 "Permission denied"}
+              ? 0
+              : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
 TEST_F(DiskCacheTest, NoDirectoryIsNoCache) {
   DiskCache cache(DiskCacheOptions{});
   Warnings warnings;

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cfenv>
 #include <cmath>
 
 namespace rho {
@@ -48,6 +49,11 @@ TEST(KvCacheErrors, shapesOutOfRange) {
     EXPECT_NE(message.find("[kv_shape]"), std::string::npos) << message;
   };
   using Options = KvCacheOptions;
+  const int traps = feenableexcept(FE_DIVBYZERO | FE_INVALID); // as some callers have them
+  refused([](Options &o) { o.headDim = 0; }, "the head dimension is 0, kernels have 64 and 128");
+  refused([](Options &o) { o.headDim = -64; }, "the head dimension is -64, kernels have 64");
+  fedisableexcept(FE_ALL_EXCEPT);
+  feenableexcept(traps);
   refused([](Options &o) { o.headDim = 96; }, "the head dimension is 96, kernels have 64 and 128");
   refused([](Options &o) { o.pageTokens = 72; }, "the number of tokens of a page is 72");
   refused([](Options &o) { o.pageTokens = 0; }, "the number of tokens of a page is 0");

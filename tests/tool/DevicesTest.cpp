@@ -196,6 +196,28 @@ TEST(ExplainTest, everyAlternativeHasItsReason) {
   EXPECT_THAT(svg, HasSubstr("f16 of a library"));
 }
 
+// A device may leave out what its tensor cores do not have.
+TEST(ExplainTest, withoutF16NothingIsSaidOfIt) {
+  std::string text = described("mine");
+  text.replace(text.find("f16: 1024 "), 10, "");
+  const std::string device = put("integers.rho", text), plot = scratchFolder() + "integers.svg",
+                    csv = scratchFolder() + "integers.csv",
+                    model = put("model.json", R"({"name": "two\u0000names", "m": [4], "layers": [
+      {"name": "a\u0000b", "n": 256, "k": 256}, {"name": "c", "n": 256, "k": 512}]})");
+  ToolResult result = runTool({"explain", gemmFile("int8_channel_int8"), "--m=4096", "--n=4096",
+                               "--k=4096", "--device", device, "--plot", plot});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, testing::Not(HasSubstr("a library's plain product")));
+  result =
+      runTool({"plan", model, gemmFile("int8_channel_int8"), "--device", device, "--csv", csv});
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("two\\x00names"));
+  EXPECT_THAT(result.out, testing::ContainsRegex("4  a\\\\x00b +\\*[0-9.]+ +- +-\n"));
+  EXPECT_THAT(result.out, testing::ContainsRegex("4 +[0-9.]+ +- +- +[0-9.]+\n"));
+  std::ifstream file(csv);
+  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(file), {}), HasSubstr(",,,,s8,"));
+}
+
 TEST(ExplainTest, losersSayByHowMuch) {
   ToolResult result = runTool(
       {"explain", gemmFile("int4_g128_bf16"), "--m=64", "--n=8192", "--k=8192", "--device=h200"});

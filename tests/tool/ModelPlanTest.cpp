@@ -196,12 +196,12 @@ TEST_F(Planned, TotalsAreSums) {
     for (const LayerPlan &each : planned->layers) {
       compiler::Problem problem{m, each.layer.n, each.layer.k};
       const LayerPrediction &prediction = each.predictions[i];
-      EXPECT_DOUBLE_EQ(prediction.f16Library,
-                       compiler::predictLibraryMicroseconds(problem, "f16", modelOf("a40")));
+      EXPECT_DOUBLE_EQ(*prediction.f16Library,
+                       *compiler::predictLibraryMicroseconds(problem, "f16", modelOf("a40")));
       f16 += static_cast<double>(each.layer.count) *
-             std::min(prediction.f16Library, prediction.f16Kernel);
+             std::min(*prediction.f16Library, *prediction.f16Kernel);
     }
-    EXPECT_DOUBLE_EQ(planned->f16(i), f16);
+    EXPECT_DOUBLE_EQ(*planned->f16(i), f16);
   }
 }
 

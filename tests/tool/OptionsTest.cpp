@@ -269,6 +269,9 @@ TEST(OptionsTest, outputsReplaceNoInputAndNoOtherOutput) {
             conflict("-o", "--activations"));
   EXPECT_EQ(outputsError({"run", "m", "--weights", self + ":a", "--output", self}),
             conflict("--output", "--weights"));
+  EXPECT_EQ(outputsError({"error", "m", "--format", "q", "--activations", "x",
+                          "--activation-format", self, "--csv", self}),
+            conflict("--csv", "--activation-format"));
   EXPECT_EQ(outputsError({"plan", "m", "--policy", self, "--csv", self}),
             conflict("--csv", "--policy"));
   EXPECT_EQ(outputsError({"error", "m", "--quantized", "q", "--quantized", self, "--plot", self}),
@@ -291,6 +294,10 @@ TEST(OptionsTest, outputsReplaceNoShardAndHaveAFolder) {
             "error: --output and --weights do not go together: it would write over what is read "
             "[option_conflict]\n");
   EXPECT_EQ(outputsError({"quantize", index, "--format", "nvfp4", "-o", index}), "kept");
+  for (const char *tensor : {":w", ":layers:0", ":a:.safetensors:0"}) // names may have colons
+    EXPECT_EQ(outputsError({"run", "g.rho", "--weights", shard + tensor, "--output", shard}),
+              "error: --output and --weights do not go together: it would write over what is read "
+              "[option_conflict]\n");
   // Through a link as well, while there is no such file yet.
   std::filesystem::create_directory(folder + "/real");
   std::filesystem::create_symlink("real", folder + "/linked");
