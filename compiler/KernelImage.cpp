@@ -217,7 +217,7 @@ std::string_view gridProblem(int64_t splitK, int64_t clusterN, int64_t clusterK,
 
 Dim3 KernelImage::grid(int64_t m) const {
   int64_t columns = wholeClusters(*this), rows = tilesM(m);
-  if (splitK == dsl::ScheduleDecl::streamK)
+  if (streamsK())
     return {static_cast<uint32_t>(std::min(columns * rows * tilesK(), residentCtas)), 1, 1};
   if (residentCtas > 0)
     return {static_cast<uint32_t>(std::min(columns * rows, residentCtas)), 1, 1};
@@ -230,11 +230,11 @@ Dim3 KernelImage::cluster() const {
 }
 
 int64_t KernelImage::workspaceBytes(int64_t m) const {
-  if (splitK == clusterK)
+  if (!sumsInWorkspace())
     return 0;
   int64_t tiles = wholeClusters(*this) * tilesM(m);
   // Equal shares: one begins with each CTA and with each tile.
-  int64_t shares = splitK == dsl::ScheduleDecl::streamK ? tiles + residentCtas : tiles * splitK;
+  int64_t shares = streamsK() ? tiles + residentCtas : tiles * splitK;
   return counterBytes + shares * tileM * tileN * 4;
 }
 

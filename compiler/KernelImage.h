@@ -84,6 +84,8 @@ struct KernelImage {
   // declaration such as "weight.scale" or "schedule". Stable under moves of the text.
   std::vector<std::string> origins;
 
+  bool streamsK() const { return splitK == dsl::ScheduleDecl::streamK; }
+  bool sumsInWorkspace() const { return splitK != clusterK; }
   int64_t tilesM(int64_t m) const { return (m + tileM - 1) / tileM; }
   int64_t tilesN() const { return (n + tileN - 1) / tileN; }
   int64_t tilesK() const { return (k + tileK - 1) / tileK; }

@@ -39,6 +39,10 @@ struct Schedule {
   // part costs.
   static constexpr int64_t largestCost = 64;
   std::vector<int64_t> tileCosts = {};
+
+  bool streamsK() const { return splitK == dsl::ScheduleDecl::streamK; }
+  // Whether parts of an output are summed in memory, and not inside a cluster.
+  bool sumsInWorkspace() const { return splitK != clusterK; }
   friend bool operator==(const Schedule &, const Schedule &) = default;
 };
 

@@ -21,12 +21,12 @@ void KernelLowering::forEachPiece(int64_t pieces,
 }
 
 void KernelLowering::lowerCopyRows(tile::CopyRowsOp copy) {
-  int64_t rowBytes = static_cast<int64_t>(copy.getRowBytes());
+  int64_t rowBytes = copy.getRowBytes();
   int64_t perRow = rowBytes / 16;
   int64_t sharing = std::max<int64_t>(1, 128 / rowBytes);
   int64_t permuted = std::min<int64_t>(perRow, 8);
   Value part = partOf(copy.getBuffer(), copy.getSlot());
-  forEachPiece(static_cast<int64_t>(copy.getRows()) * perRow, [&](Value piece, Value exists) {
+  forEachPiece(copy.getRows() * perRow, [&](Value piece, Value exists) {
     Value row = div(piece, perRow), column = mod(piece, perRow);
     Value sourceRow = add(copy.getRow(), row);
     Value sourceByte = add(copy.getColumn(), mul(column, 16));

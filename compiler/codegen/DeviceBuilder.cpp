@@ -6,6 +6,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/TypeUtilities.h"
 
 #include <bit>
@@ -46,6 +47,9 @@ DeviceBuilder::Value DeviceBuilder::add(Value a, Value b) {
 DeviceBuilder::Value DeviceBuilder::add(Value a, int64_t b) {
   return b == 0 ? a : add(a, a.getType().isInteger(64) ? i64(b) : i32(b));
 }
+DeviceBuilder::Value DeviceBuilder::sub(Value a, Value b) {
+  return arith::SubIOp::create(builder, loc, a, b);
+}
 DeviceBuilder::Value DeviceBuilder::mul(Value a, Value b) {
   return arith::MulIOp::create(builder, loc, a, b);
 }
@@ -68,6 +72,9 @@ DeviceBuilder::Value DeviceBuilder::mod(Value a, int64_t b) {
 DeviceBuilder::Value DeviceBuilder::less(Value a, Value b) {
   return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ult, a, b);
 }
+DeviceBuilder::Value DeviceBuilder::equal(Value a, Value b) {
+  return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, a, b);
+}
 DeviceBuilder::Value DeviceBuilder::widen(Value a) {
   return arith::ExtUIOp::create(builder, loc, builder.getI64Type(), a);
 }
@@ -84,6 +91,22 @@ DeviceBuilder::Value DeviceBuilder::load(mlir::Type type, Value pointer, int64_t
 }
 void DeviceBuilder::store(Value value, Value pointer, int64_t alignment) {
   LLVM::StoreOp::create(builder, loc, value, pointer, static_cast<unsigned>(alignment));
+}
+void DeviceBuilder::when(Value condition, llvm::function_ref<void()> body) {
+  auto guarded = mlir::scf::IfOp::create(builder, loc, condition);
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&guarded.getThenRegion().front());
+  body();
+}
+llvm::SmallVector<DeviceBuilder::Value>
+DeviceBuilder::either(Value condition, mlir::TypeRange types, Branch then, Branch otherwise) {
+  auto chosen = mlir::scf::IfOp::create(builder, loc, types, condition, /*withElseRegion=*/true);
+  mlir::OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&chosen.getThenRegion().front());
+  mlir::scf::YieldOp::create(builder, loc, then());
+  builder.setInsertionPointToStart(&chosen.getElseRegion().front());
+  mlir::scf::YieldOp::create(builder, loc, otherwise());
+  return chosen.getResults();
 }
 llvm::SmallVector<DeviceBuilder::Value> DeviceBuilder::ptx(llvm::StringRef text,
                                                            llvm::StringRef constraints,
@@ -106,6 +129,19 @@ llvm::SmallVector<DeviceBuilder::Value> DeviceBuilder::ptx(llvm::StringRef text,
   for (size_t i = 0; results.size() > 1 && i < results.size(); ++i)
     values.push_back(LLVM::ExtractValueOp::create(builder, loc, call.getResult(0), i));
   return values;
+}
+
+void DeviceBuilder::effect(llvm::StringRef text, llvm::StringRef constraints,
+                           mlir::ValueRange operands) {
+  ptx(text, constraints, mlir::TypeRange(), operands);
+}
+DeviceBuilder::Value DeviceBuilder::assembly(mlir::Type type, mlir::ValueRange operands,
+                                             llvm::StringRef text, llvm::StringRef constraints) {
+  return LLVM::InlineAsmOp::create(builder, loc, mlir::TypeRange{type}, operands, text, constraints,
+                                   /*has_side_effects=*/false, /*is_align_stack=*/false,
+                                   LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(),
+                                   mlir::ArrayAttr())
+      .getResult(0);
 }
 
 void DeviceBuilder::AsmCall::constrain(llvm::StringRef constraint) {
@@ -207,9 +243,9 @@ void DeviceBuilder::copyPiece(Value to, Value from, Value size, Value exists) {
   llvm::SmallVector<Value> operands{exists, to, from};
   if (size)
     operands.push_back(size);
-  ptx(size ? "@$0 cp.async.cg.shared.global [$1], [$2], 16, $3;"
-           : "@$0 cp.async.cg.shared.global [$1], [$2], 16;",
-      size ? "b,l,l,r" : "b,l,l", mlir::TypeRange(), operands);
+  effect(size ? "@$0 cp.async.cg.shared.global [$1], [$2], 16, $3;"
+              : "@$0 cp.async.cg.shared.global [$1], [$2], 16;",
+         size ? "b,l,l,r" : "b,l,l", operands);
 }
 
 std::vector<DeviceBuilder::Value> DeviceBuilder::toF32(llvm::ArrayRef<Value> words,

@@ -25,19 +25,32 @@ protected:
   Value i64(int64_t value);
   Value add(Value a, Value b);
   Value add(Value a, int64_t b);
+  Value sub(Value a, Value b);
   Value mul(Value a, Value b);
   Value mul(Value a, int64_t b);
   Value div(Value a, int64_t b); // unsigned
   Value mod(Value a, int64_t b);
   Value less(Value a, Value b); // unsigned
-  Value widen(Value a);         // u32 -> i64
+  Value equal(Value a, Value b);
+  Value widen(Value a); // u32 -> i64
   Value globalAt(Value base, Value byteOffset);
   Value sharedAt(Value byteOffset); // from the base of dynamic shared memory
   Value load(mlir::Type type, Value pointer, int64_t alignment);
   void store(Value value, Value pointer, int64_t alignment);
+  void when(Value condition, llvm::function_ref<void()> body);
+  // Values of one of two branches.
+  using Branch = llvm::function_ref<llvm::SmallVector<Value>()>;
+  llvm::SmallVector<Value> either(Value condition, mlir::TypeRange types, Branch then,
+                                  Branch otherwise);
   // PTX that touches memory or order: stays where it is put.
   llvm::SmallVector<Value> ptx(llvm::StringRef text, llvm::StringRef constraints,
                                mlir::TypeRange results, mlir::ValueRange operands);
+  // The same without results.
+  void effect(llvm::StringRef text, llvm::StringRef constraints = "",
+              mlir::ValueRange operands = {});
+  // PTX of a value, without side effects.
+  Value assembly(mlir::Type type, mlir::ValueRange operands, llvm::StringRef text,
+                 llvm::StringRef constraints);
   // A text of PTX that stays where it is put, with many operands. Each is known by what stands for
   // it in the text, "$n". Results come before all inputs, since they are counted first.
   class AsmCall {

@@ -23,15 +23,14 @@ void KernelLowering::lowerSplitSum(tile::SplitSumOp op) {
   space.values = static_cast<int64_t>(op.getValues().size());
   space.pointer = op.getWorkspace();
   space.counter = globalAt(op.getWorkspace(), widen(mul(op.getTile(), 4)));
-  space.isFirstThread =
-      arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, thread, i32(0));
+  space.isFirstThread = equal(thread, i32(0));
   llvm::SmallVector<Value> results = g.streamK ? gatherShares(op, space) : sumLast(op, space);
   for (auto [old, now] : llvm::zip(op.getResults(), results))
     old.replaceAllUsesWith(now);
 }
 
-KernelLowering::Value KernelLowering::partAt(const SplitWorkspace &space, Value place,
-                                             int64_t value) {
+KernelLowering::Value KernelLowering::shareAt(const SplitWorkspace &space, Value place,
+                                              int64_t value) {
   return globalAt(space.pointer,
                   add(sumAt(widen(place), space.values, value), KernelImage::counterBytes));
 }
@@ -41,19 +40,15 @@ KernelLowering::Value KernelLowering::partAt(const SplitWorkspace &space, Value 
 KernelLowering::Value KernelLowering::leaveShare(tile::SplitSumOp op, const SplitWorkspace &space) {
   Value place = add(op.getFirst(), op.getShare());
   for (int64_t i = 0; i < space.values; ++i)
-    store(op.getValues()[static_cast<unsigned>(i)], partAt(space, place, i), 16);
+    store(op.getValues()[static_cast<unsigned>(i)], shareAt(space, place, i), 16);
   sumBarrier();
-  auto arrive = mlir::scf::IfOp::create(builder, loc, builder.getI32Type(), space.isFirstThread,
-                                        /*withElseRegion=*/true);
-  mlir::OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(&arrive.getThenRegion().front());
-  NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
-  Value before = LLVM::AtomicRMWOp::create(builder, loc, LLVM::AtomicBinOp::add, space.counter,
-                                           i32(1), LLVM::AtomicOrdering::monotonic);
-  mlir::scf::YieldOp::create(builder, loc, before);
-  builder.setInsertionPointToStart(&arrive.getElseRegion().front());
-  mlir::scf::YieldOp::create(builder, loc, i32(0));
-  return arrive.getResult(0);
+  auto arrive = [&]() -> llvm::SmallVector<Value> {
+    NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
+    return {LLVM::AtomicRMWOp::create(builder, loc, LLVM::AtomicBinOp::add, space.counter, i32(1),
+                                      LLVM::AtomicOrdering::monotonic)};
+  };
+  auto zero = [&]() -> llvm::SmallVector<Value> { return {i32(0)}; };
+  return either(space.isFirstThread, builder.getI32Type(), arrive, zero)[0];
 }
 
 // `start` and the shares at `first` .. `first + count`, in this order.
@@ -67,7 +62,7 @@ llvm::SmallVector<KernelLowering::Value> KernelLowering::addShares(const SplitWo
   llvm::SmallVector<Value> next;
   for (auto [i, before] : llvm::enumerate(loop.getRegionIterArgs()))
     next.push_back(
-        sumOf(before, load(before.getType(), partAt(space, place, static_cast<int64_t>(i)), 16)));
+        sumOf(before, load(before.getType(), shareAt(space, place, static_cast<int64_t>(i)), 16)));
   mlir::scf::YieldOp::create(builder, loc, next);
   return llvm::SmallVector<Value>(loop.getResults());
 }
@@ -77,31 +72,23 @@ llvm::SmallVector<KernelLowering::Value> KernelLowering::sumLast(tile::SplitSumO
                                                                  const SplitWorkspace &space) {
   // Shared memory is free by now: all warps have left the pipeline when they meet here.
   Value before = leaveShare(op, space);
-  auto tell = mlir::scf::IfOp::create(builder, loc, space.isFirstThread);
-  {
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(&tell.getThenRegion().front());
-    store(before, sharedAt(i32(0)), 4);
-  }
+  when(space.isFirstThread, [&] { store(before, sharedAt(i32(0)), 4); });
   sumBarrier();
   Value arrived = load(builder.getI32Type(), sharedAt(i32(0)), 4);
-  Value last = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, add(arrived, 1),
-                                     op.getShares());
+  Value last = equal(add(arrived, 1), op.getShares());
   llvm::SmallVector<mlir::Type> types(op.getSums().getTypes());
-  auto sum = mlir::scf::IfOp::create(builder, loc, types, last, /*withElseRegion=*/true);
-  mlir::OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(&sum.getThenRegion().front());
-  NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
-  llvm::SmallVector<Value> zeros;
-  for (mlir::Type each : types)
-    zeros.push_back(arith::ConstantOp::create(builder, loc, builder.getZeroAttr(each)));
-  llvm::SmallVector<Value> sums = addShares(space, op.getFirst(), op.getShares(), zeros);
-  resetCounter(space);
-  mlir::scf::YieldOp::create(builder, loc, sums);
-  builder.setInsertionPointToStart(&sum.getElseRegion().front());
-  mlir::scf::YieldOp::create(builder, loc, op.getValues());
+  auto addAll = [&] {
+    NVVM::MembarOp::create(builder, loc, NVVM::MemScopeKind::GPU);
+    llvm::SmallVector<Value> zeros;
+    for (mlir::Type each : types)
+      zeros.push_back(arith::ConstantOp::create(builder, loc, builder.getZeroAttr(each)));
+    llvm::SmallVector<Value> sums = addShares(space, op.getFirst(), op.getShares(), zeros);
+    resetCounter(space);
+    return sums;
+  };
+  auto asTheyAre = [&] { return llvm::SmallVector<Value>(op.getValues()); };
   llvm::SmallVector<Value> results{last};
-  llvm::append_range(results, sum.getResults());
+  llvm::append_range(results, either(last, types, addAll, asTheyAre));
   return results;
 }
 
@@ -109,39 +96,31 @@ llvm::SmallVector<KernelLowering::Value> KernelLowering::sumLast(tile::SplitSumO
 // is early and what it waits for is long there. It waits only for CTAs before it.
 llvm::SmallVector<KernelLowering::Value> KernelLowering::gatherShares(tile::SplitSumOp op,
                                                                       const SplitWorkspace &space) {
-  Value others = arith::SubIOp::create(builder, loc, op.getShares(), i32(1));
-  Value gathers =
-      arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, op.getShare(), others);
-  llvm::SmallVector<mlir::Type> types(op.getSums().getTypes());
-  auto sum = mlir::scf::IfOp::create(builder, loc, types, gathers, /*withElseRegion=*/true);
-  mlir::OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(&sum.getElseRegion().front());
-  leaveShare(op, space);
-  mlir::scf::YieldOp::create(builder, loc, op.getValues());
-  builder.setInsertionPointToStart(&sum.getThenRegion().front());
-  Value any = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, others, i32(0));
-  auto wait = mlir::scf::IfOp::create(builder, loc, any);
-  {
-    mlir::OpBuilder::InsertionGuard inWait(builder);
-    builder.setInsertionPointToStart(&wait.getThenRegion().front());
-    ptx("{\n.reg .pred more;\n.reg .b32 count;\nagain:\n"
-        "ld.acquire.gpu.global.b32 count, [$0];\nsetp.ne.b32 more, count, $1;\n"
-        "@more bra again;\n}",
-        "l,r", mlir::TypeRange(), {space.counter, others});
-    sumBarrier();
-    resetCounter(space);
-  }
-  mlir::scf::YieldOp::create(builder, loc, addShares(space, op.getFirst(), others, op.getValues()));
+  Value others = sub(op.getShares(), i32(1));
+  Value gathers = equal(op.getShare(), others);
+  auto gather = [&] {
+    Value any = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ne, others, i32(0));
+    when(any, [&] {
+      effect("{\n.reg .pred more;\n.reg .b32 count;\nagain:\n"
+             "ld.acquire.gpu.global.b32 count, [$0];\nsetp.ne.b32 more, count, $1;\n"
+             "@more bra again;\n}",
+             "l,r", {space.counter, others});
+      sumBarrier();
+      resetCounter(space);
+    });
+    return addShares(space, op.getFirst(), others, op.getValues());
+  };
+  auto leave = [&] {
+    leaveShare(op, space);
+    return llvm::SmallVector<Value>(op.getValues());
+  };
   llvm::SmallVector<Value> results{gathers};
-  llvm::append_range(results, sum.getResults());
+  llvm::append_range(results, either(gathers, op.getSums().getTypes(), gather, leave));
   return results;
 }
 
 void KernelLowering::resetCounter(const SplitWorkspace &space) {
-  auto reset = mlir::scf::IfOp::create(builder, loc, space.isFirstThread);
-  mlir::OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(&reset.getThenRegion().front());
-  store(i32(0), space.counter, 4);
+  when(space.isFirstThread, [&] { store(i32(0), space.counter, 4); });
 }
 
 KernelLowering::Value KernelLowering::sumPlace(Value buffer, Value part, int64_t values,
@@ -150,27 +129,23 @@ KernelLowering::Value KernelLowering::sumPlace(Value buffer, Value part, int64_t
 }
 
 void KernelLowering::leaveSums(Value has, Value buffer, Value part, mlir::ValueRange sums) {
-  auto leaves = mlir::scf::IfOp::create(builder, loc, has);
-  mlir::OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(&leaves.getThenRegion().front());
-  auto values = static_cast<int64_t>(sums.size());
-  for (auto [i, value] : llvm::enumerate(sums))
-    store(value, sumPlace(buffer, part, values, static_cast<int64_t>(i)), 16);
+  when(has, [&] {
+    auto values = static_cast<int64_t>(sums.size());
+    for (auto [i, value] : llvm::enumerate(sums))
+      store(value, sumPlace(buffer, part, values, static_cast<int64_t>(i)), 16);
+  });
 }
 
 llvm::SmallVector<KernelLowering::Value> KernelLowering::addParts(Value has, mlir::ValueRange sums,
                                                                   int64_t parts, Parts pointer) {
-  auto gather = mlir::scf::IfOp::create(builder, loc, sums.getTypes(), has, true);
-  mlir::OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(&gather.getThenRegion().front());
-  llvm::SmallVector<Value> totals(sums);
-  for (int64_t part = 0; part < parts; ++part)
-    for (auto [i, total] : llvm::enumerate(totals))
-      total = sumOf(total, load(total.getType(), pointer(part, static_cast<int64_t>(i)), 16));
-  mlir::scf::YieldOp::create(builder, loc, totals);
-  builder.setInsertionPointToStart(&gather.getElseRegion().front());
-  mlir::scf::YieldOp::create(builder, loc, sums);
-  return gather.getResults();
+  auto addAll = [&] {
+    llvm::SmallVector<Value> totals(sums);
+    for (int64_t part = 0; part < parts; ++part)
+      for (auto [i, total] : llvm::enumerate(totals))
+        total = sumOf(total, load(total.getType(), pointer(part, static_cast<int64_t>(i)), 16));
+    return totals;
+  };
+  return either(has, sums.getTypes(), addAll, [&] { return llvm::SmallVector<Value>(sums); });
 }
 
 // All groups but the first leave their sums in shared memory, which the first adds in order. The
@@ -179,10 +154,9 @@ void KernelLowering::lowerGroupSum(tile::GroupSumOp sum) {
   llvm::SmallVector<Value> sums(sum.getValues());
   auto values = static_cast<int64_t>(sums.size());
   Value buffer = sum.getBuffer();
-  Value first = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, warpK, i32(0));
+  Value first = equal(warpK, i32(0));
   if (g.warpsK > 1) {
-    leaveSums(less(i32(0), warpK), buffer, arith::SubIOp::create(builder, loc, warpK, i32(1)),
-              sums);
+    leaveSums(less(i32(0), warpK), buffer, sub(warpK, i32(1)), sums);
     mathBarrier();
     sums = addParts(first, sums, g.warpsK - 1, [&](int64_t part, int64_t value) {
       return sumPlace(buffer, i32(part), values, value);
@@ -196,13 +170,12 @@ void KernelLowering::lowerGroupSum(tile::GroupSumOp sum) {
 }
 
 void KernelLowering::lowerLoadRowScales(tile::LoadRowScalesOp op) {
-  auto bytes = static_cast<int64_t>(op.getUnit()) / 8;
+  int64_t bytes = op.getUnit() / 8;
   Value row = add(mul(op.getTileN(), g.tileN), firstRow);
-  auto rows = static_cast<int64_t>(op.getRows());
+  int64_t rows = op.getRows();
   if (rows % g.tileN != 0)
     row = arith::MinUIOp::create(builder, loc, row, i32(rows - g.rowsPerThread()));
-  Value at =
-      globalAt(op.getSource(), add(mul(widen(row), bytes), static_cast<int64_t>(op.getBase())));
+  Value at = globalAt(op.getSource(), add(mul(widen(row), bytes), op.getBase()));
   op.replaceAllUsesWith(vectorOf(loadWords(at, g.rowsPerThread() * bytes)));
 }
 
@@ -216,8 +189,8 @@ KernelLowering::Value KernelLowering::tokenScale(Value source, Value row, Value 
 
 // This thread's batch rows of an n8 tile are columns 2 c and 2 c + 1 of the instruction.
 void KernelLowering::lowerLoadTokenScales(tile::LoadTokenScalesOp op) {
-  Value first = add(add(mul(op.getTileM(), g.tileM), firstBatch),
-                    static_cast<int64_t>(op.getBatchTile()) * g.batchStep());
+  Value first =
+      add(add(mul(op.getTileM(), g.tileM), firstBatch), op.getBatchTile() * g.batchStep());
   std::vector<Value> scales;
   for (int64_t i = 0; i < 2; ++i)
     scales.push_back(tokenScale(op.getSource(), add(first, i), op.getRows(), op.getElement()));
@@ -225,10 +198,10 @@ void KernelLowering::lowerLoadTokenScales(tile::LoadTokenScalesOp op) {
 }
 
 void KernelLowering::lowerLoadTensorScale(tile::LoadTensorScaleOp op) {
-  auto unit = static_cast<int64_t>(op.getUnit());
-  Value at = globalAt(op.getSource(), i64(static_cast<int64_t>(op.getBase())));
-  op.replaceAllUsesWith(inputToF32(loadWords(at, unit / 8), op.getElement(), 1, unit,
-                                   static_cast<int64_t>(op.getShift()))[0]);
+  int64_t unit = op.getUnit();
+  Value at = globalAt(op.getSource(), i64(op.getBase()));
+  op.replaceAllUsesWith(
+      inputToF32(loadWords(at, unit / 8), op.getElement(), 1, unit, op.getShift())[0]);
 }
 
 KernelLowering::Value KernelLowering::outputs(mlir::ValueRange accumulators,
@@ -250,30 +223,30 @@ KernelLowering::Value KernelLowering::outputs(mlir::ValueRange accumulators,
 void KernelLowering::lowerStoreOutput(tile::StoreOutputOp op) {
   dsl::ElementType type = dsl::ElementType::get(op.getElement().str());
   int64_t bytes = type.bits() / 8;
-  int64_t columns = static_cast<int64_t>(op.getColumns());
+  int64_t columns = op.getColumns();
   int64_t width = std::gcd(std::gcd(columns, g.rowsPerThread()), 16 / bytes);
   Value firstColumn = add(mul(op.getTileN(), g.tileN), firstRow);
   Value firstToken = add(mul(op.getTileM(), g.tileM), firstBatch);
-  mlir::OpBuilder::InsertionGuard guard(builder);
+  auto storeRow = [&](Value row, int64_t j, int64_t c) {
+    Value line = mul(widen(row), columns);
+    for (int64_t r = 0; r < g.rowsPerThread(); r += width) {
+      Value column = add(firstColumn, r);
+      auto storePiece = [&] {
+        Value at = globalAt(op.getTarget(), mul(add(line, widen(column)), bytes));
+        store(outputs(op.getValues(), op.getElement(), r, width, j, c), at, width * bytes);
+      };
+      if (columns % g.tileN != 0)
+        when(less(column, i32(columns)), storePiece);
+      else
+        storePiece();
+    }
+  };
   for (int64_t j = 0; j < g.batchTiles(); ++j)
     for (int64_t c = 0; c < 2; ++c) {
       if (g.batchStep() * j + c >= g.tileM) // a tile of one row
         continue;
-      builder.setInsertionPoint(op);
       Value row = add(firstToken, g.batchStep() * j + c);
-      auto inRows = mlir::scf::IfOp::create(builder, loc, less(row, op.getRows()));
-      builder.setInsertionPointToStart(&inRows.getThenRegion().front());
-      Value line = mul(widen(row), columns);
-      for (int64_t r = 0; r < g.rowsPerThread(); r += width) {
-        mlir::OpBuilder::InsertionGuard inPiece(builder);
-        Value column = add(firstColumn, r);
-        if (columns % g.tileN != 0) {
-          auto inColumns = mlir::scf::IfOp::create(builder, loc, less(column, i32(columns)));
-          builder.setInsertionPointToStart(&inColumns.getThenRegion().front());
-        }
-        Value at = globalAt(op.getTarget(), mul(add(line, widen(column)), bytes));
-        store(outputs(op.getValues(), op.getElement(), r, width, j, c), at, width * bytes);
-      }
+      when(less(row, op.getRows()), [&] { storeRow(row, j, c); });
     }
 }
 

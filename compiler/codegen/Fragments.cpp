@@ -12,9 +12,9 @@ namespace arith = mlir::arith;
 
 // Chunks lie in the order [panel][chunk along k][warp][row tile], lane by lane.
 void KernelLowering::lowerLoadCodes(tile::LoadCodesOp op) {
-  int64_t rowTile = static_cast<int64_t>(op.getRowTile());
+  int64_t rowTile = op.getRowTile();
   int64_t warps = rowTile / g.rowTiles() * 4; // further on
-  int64_t inPanel = static_cast<int64_t>(op.getChunk()) * g.panelWarps + warps % g.panelWarps;
+  int64_t inPanel = op.getChunk() * g.panelWarps + warps % g.panelWarps;
   int64_t chunk = (warps / g.panelWarps * g.chunks() * g.panelWarps + inPanel) * g.rowTiles() +
                   rowTile % g.rowTiles();
   int64_t bytes = op.getType().getNumElements() * 4;
@@ -36,20 +36,17 @@ KernelLowering::Value KernelLowering::rowCodeByte(int64_t group, int64_t groups,
 }
 
 void KernelLowering::lowerLoadRowCodes(tile::LoadRowCodesOp op) {
-  int64_t bits = static_cast<int64_t>(op.getBits());
-  Value byte =
-      rowCodeByte(static_cast<int64_t>(op.getGroup()), static_cast<int64_t>(op.getGroups()),
-                  static_cast<int64_t>(op.getSpread()),
-                  static_cast<int64_t>(op.getWarpgroup()) * 4 * g.warpN(), bits);
+  int64_t bits = op.getBits();
+  Value byte = rowCodeByte(op.getGroup(), op.getGroups(), op.getSpread(),
+                           op.getWarpgroup() * 4 * g.warpN(), bits);
   Value at = add(partOf(op.getBuffer(), op.getSlot()), byte);
   op.replaceAllUsesWith(vectorOf(loadWords(sharedAt(at), g.rowsPerThread() * bits / 8)));
 }
 
 void KernelLowering::lowerLoadColumnScales(tile::LoadColumnScalesOp op) {
   int64_t bytes = dsl::unitBits(dsl::ElementType::get(op.getElement().str())) / 8;
-  int64_t columns = g.scaleColumns(), spread = static_cast<int64_t>(op.getSpread());
-  Value column = add(firstScale, static_cast<int64_t>(op.getGroup()) * columns +
-                                     static_cast<int64_t>(op.getBatchTile()) * g.batchStep());
+  int64_t columns = g.scaleColumns(), spread = op.getSpread();
+  Value column = add(firstScale, op.getGroup() * columns + op.getBatchTile() * g.batchStep());
   if (op.getFurther())
     column = add(column, mul(op.getFurther(), columns));
   if (spread > 1)
@@ -75,9 +72,8 @@ void KernelLowering::lowerConvertScales(tile::ConvertScalesOp op) {
   std::vector<Value> words;
   for (int64_t i = 0; i < op.getWords().getType().getNumElements(); ++i)
     words.push_back(element(op.getWords(), i));
-  op.replaceAllUsesWith(
-      vectorOf(toF32(words, op.getElement(), op.getType().getNumElements(),
-                     static_cast<int64_t>(op.getUnit()), static_cast<int64_t>(op.getShift()))));
+  op.replaceAllUsesWith(vectorOf(
+      toF32(words, op.getElement(), op.getType().getNumElements(), op.getUnit(), op.getShift())));
 }
 
 // Accumulator registers 0, 1 are columns 0, 1 of the first fragment row, 2, 3 of the second.

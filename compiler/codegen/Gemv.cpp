@@ -58,35 +58,33 @@ bool GemvLowering::lowerFamily(mlir::Operation *inner) {
 }
 
 void GemvLowering::lowerStreamCodes(tile::StreamCodesOp op) {
-  int64_t chunk = static_cast<int64_t>(op.getChunk()) * g.panelWarps * g.rowTiles() +
-                  static_cast<int64_t>(op.getRowTile());
+  int64_t chunk = op.getChunk() * g.panelWarps * g.rowTiles() + op.getRowTile();
   int64_t words = op.getType().getNumElements(), bytes = 4 * words;
   int64_t tileBytes = g.codeBytes(32 * words / g.chunkCodes()) / g.chunks();
   Value tile = add(mul(widen(op.getTile()), tileBytes), widen(mul(firstCodes, bytes)));
-  Value at = globalAt(op.getSource(), add(tile, static_cast<int64_t>(op.getBase())));
+  Value at = globalAt(op.getSource(), add(tile, op.getBase()));
   op.replaceAllUsesWith(vectorOf(loadBy(streamed, at, chunk * 32 * bytes, words)));
 }
 
 void GemvLowering::lowerStreamRowCodes(tile::StreamRowCodesOp op) {
-  int64_t bits = static_cast<int64_t>(op.getBits()), spread = static_cast<int64_t>(op.getSpread());
-  Value inTile = rowCodeByte(static_cast<int64_t>(op.getGroup()), 1, spread, 0, bits);
+  int64_t bits = op.getBits(), spread = op.getSpread();
+  Value inTile = rowCodeByte(op.getGroup(), 1, spread, 0, bits);
   int64_t tileBytes = spread * g.tileN * bits / 8;
   Value at = add(mul(widen(op.getTile()), tileBytes), widen(inTile));
-  at = globalAt(op.getSource(), add(at, static_cast<int64_t>(op.getBase())));
+  at = globalAt(op.getSource(), add(at, op.getBase()));
   op.replaceAllUsesWith(vectorOf(loadWords(at, g.rowsPerThread() * bits / 8)));
 }
 
 void GemvLowering::lowerStreamPiece(tile::StreamPieceOp op) {
   int64_t bytes = 4 * op.getType().getNumElements();
-  Value piece = mul(widen(op.getPiece()), static_cast<int64_t>(op.getPieceBytes()));
+  Value piece = mul(widen(op.getPiece()), op.getPieceBytes());
   Value own = add(piece, widen(mul(lane, bytes)));
-  Value at = globalAt(op.getSource(), add(own, static_cast<int64_t>(op.getBase())));
+  Value at = globalAt(op.getSource(), add(own, op.getBase()));
   op.replaceAllUsesWith(vectorOf(loadWordsIf(op.getStored(), streamed, at, bytes)));
 }
 
 void GemvLowering::lowerLoadBatchRow(tile::LoadBatchRowOp op) {
-  int64_t inPart = static_cast<int64_t>(op.getRow()) * g.activationRowBytes() +
-                   static_cast<int64_t>(op.getChunk()) * 4 * runBytes();
+  int64_t inPart = op.getRow() * g.activationRowBytes() + op.getChunk() * 4 * runBytes();
   Value at = add(add(partOf(op.getBuffer(), op.getSlot()), runBase), inPart);
   std::vector<Value> words = loadWords(sharedAt(at), runBytes());
   if (op.getElement() == "s8")
@@ -99,7 +97,7 @@ void GemvLowering::lowerLoadBatchRow(tile::LoadBatchRowOp op) {
 }
 
 void GemvLowering::lowerDot(tile::DotOp op) {
-  int64_t position = static_cast<int64_t>(op.getPosition());
+  int64_t position = op.getPosition();
   std::array<Value, 4> sums;
   for (int64_t i = 0; i < 4; ++i)
     sums[static_cast<size_t>(i)] = element(op.getC(), i);
@@ -153,8 +151,7 @@ void GemvLowering::lowerQuadSum(tile::QuadSumOp op) {
     }
     result.replaceAllUsesWith(vectorOf(sums));
   }
-  op.getFirst().replaceAllUsesWith(
-      arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, laneColumn, i32(0)));
+  op.getFirst().replaceAllUsesWith(equal(laneColumn, i32(0)));
 }
 
 } // namespace

@@ -67,11 +67,10 @@ void KernelLowering::createFunction() {
   function->setAttr(NVVM::NVVMDialect::getReqntidAttrName(),
                     builder.getDenseI32ArrayAttr({static_cast<int32_t>(g.threads()), 1, 1}));
   if (g.specialized()) // ptxas needs a bound at entry to let warps exchange registers
-    function->setAttr(NVVM::NVVMDialect::getMaxnregAttrName(),
-                      builder.getI32IntegerAttr(static_cast<int32_t>(
-                          divideRegisters(g.mathThreads(), g.decodeThreads(),
-                                          static_cast<int64_t>(op.getCtasPerSm()))
-                              .start)));
+    function->setAttr(
+        NVVM::NVVMDialect::getMaxnregAttrName(),
+        builder.getI32IntegerAttr(static_cast<int32_t>(
+            divideRegisters(g.mathThreads(), g.decodeThreads(), op.getCtasPerSm()).start)));
   if (g.gemv()) // without a bound ptxas trades warps, whose loads hide latency, for registers
     function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                       builder.getI32IntegerAttr(static_cast<int32_t>(op.getCtasPerSm())));
@@ -166,7 +165,7 @@ bool KernelLowering::lowerCommon(mlir::Operation *inner) {
       .Case<tile::WaitDependencyOp>(
           [&](auto) { return ptx("griddepcontrol.wait;", "", {}, {}), true; })
       .Case<tile::ExtractOp>([&](tile::ExtractOp o) {
-        o.replaceAllUsesWith(element(o.getVector(), static_cast<int64_t>(o.getPosition())));
+        o.replaceAllUsesWith(element(o.getVector(), o.getPosition()));
         return true;
       })
       .Case<tile::JoinOp>([&](tile::JoinOp o) {
@@ -175,8 +174,8 @@ bool KernelLowering::lowerCommon(mlir::Operation *inner) {
         return true;
       })
       .Case<tile::LoadTensorCodeOp>([&](tile::LoadTensorCodeOp o) {
-        Value at = globalAt(o.getSource(), i64(static_cast<int64_t>(o.getBase())));
-        o.replaceAllUsesWith(loadWords(at, static_cast<int64_t>(o.getBits()) / 8)[0]);
+        Value at = globalAt(o.getSource(), i64(o.getBase()));
+        o.replaceAllUsesWith(loadWords(at, o.getBits() / 8)[0]);
         return true;
       })
       .Case<tile::ZeroOp>([&](tile::ZeroOp o) {

@@ -99,7 +99,7 @@ protected:
     int64_t values; // accumulators of a thread
     Value pointer, counter, isFirstThread;
   };
-  Value partAt(const SplitWorkspace &space, Value place, int64_t value);
+  Value shareAt(const SplitWorkspace &space, Value place, int64_t value);
   Value leaveShare(tile::SplitSumOp sum, const SplitWorkspace &space);
   llvm::SmallVector<Value> addShares(const SplitWorkspace &space, Value first, Value count,
                                      mlir::ValueRange start);

@@ -52,8 +52,8 @@ void MmaSyncLowering::lowerCopyPanel(tile::CopyPanelOp copy) {
 
 void MmaSyncLowering::lowerCopyPieces(tile::CopyPiecesOp copy) {
   Value from = firstByteOf(copy);
-  Value count = arith::SubIOp::create(builder, loc, copy.getEnd(), copy.getFirst());
-  Value bytes = mul(count, static_cast<int64_t>(copy.getPieceBytes()));
+  Value count = sub(copy.getEnd(), copy.getFirst());
+  Value bytes = mul(count, copy.getPieceBytes());
   Value part = partOf(copy.getBuffer(), copy.getSlot());
   forEachPiece(copy.getBuffer().getType().getBytes() / 16, [&](Value piece, Value) {
     Value offset = mul(piece, 16);
@@ -76,7 +76,7 @@ MmaSyncLowering::Value MmaSyncLowering::matrixRowAt(Value part, int64_t batchTil
 // Words of weights lie in the order of blockScaleOrder() in plan/PackedLayout.cpp, those of
 // activations in the order [word][batch row].
 void MmaSyncLowering::lowerLoadBlockScales(tile::LoadBlockScalesOp op) {
-  int64_t word = static_cast<int64_t>(op.getWord()), tile = static_cast<int64_t>(op.getTile());
+  int64_t word = op.getWord(), tile = op.getTile();
   Value index;
   if (op.getWeight()) {
     int64_t halves = std::min<int64_t>(4, 2 * g.rowTiles());
@@ -92,7 +92,7 @@ void MmaSyncLowering::lowerLoadBlockScales(tile::LoadBlockScalesOp op) {
 }
 
 void MmaSyncLowering::lowerLoadBlockCodes(tile::LoadBlockCodesOp op) {
-  int64_t word = static_cast<int64_t>(op.getWord()), tile = static_cast<int64_t>(op.getTile());
+  int64_t word = op.getWord(), tile = op.getTile();
   Value index;
   if (op.getWeight()) {
     int64_t halves = std::min<int64_t>(4, 2 * g.rowTiles());
@@ -108,8 +108,8 @@ void MmaSyncLowering::lowerLoadBlockCodes(tile::LoadBlockCodesOp op) {
 
 void MmaSyncLowering::lowerPickBlock(tile::PickBlockOp op) {
   constexpr int64_t others = 0x4440;
-  Value selector = i32(static_cast<int64_t>(op.getByte()) | others);
-  if (auto spread = static_cast<int64_t>(op.getSpread()); spread > 1)
+  Value selector = i32(op.getByte() | others);
+  if (int64_t spread = op.getSpread(); spread > 1)
     selector = add(selector, div(laneColumn, 4 / spread));
   Value picked = NVVM::PermuteOp::create(builder, loc, builder.getI32Type(), op.getCodes(),
                                          i32(0xcc), selector, NVVM::PermuteMode::DEFAULT);
@@ -123,8 +123,7 @@ void MmaSyncLowering::lowerBlockMma(tile::BlockMmaOp op) {
       : op.getScale() == "ue8m0"
           ? "llvm.nvvm.mma.block.scale.m16n8k64.row.col.mxf4.scale.2x.f32.e2m1.e2m1.f32.ue8m0"
           : "llvm.nvvm.mma.block.scale.m16n8k64.row.col.mxf4nvf4.scale.4x.f32.e2m1.e2m1.f32.ue4m3";
-  std::vector<Value> operands =
-      mmaOperands(op.getA(), op.getB(), static_cast<int64_t>(op.getStep()), op.getC());
+  std::vector<Value> operands = mmaOperands(op.getA(), op.getB(), op.getStep(), op.getC());
   auto selector = [&](uint64_t value) -> Value {
     return arith::ConstantIntOp::create(builder, loc, builder.getI16Type(),
                                         static_cast<int64_t>(value));

@@ -46,25 +46,5 @@ PlainKernel::Value PlainKernel::addF(Value a, Value b) {
 PlainKernel::Value PlainKernel::mulF(Value a, Value b) {
   return arith::MulFOp::create(builder, loc, a, b);
 }
-PlainKernel::Value PlainKernel::assembly(mlir::Type type, mlir::ValueRange operands,
-                                         const std::string &text, const char *constraints) {
-  return LLVM::InlineAsmOp::create(builder, loc, mlir::TypeRange{type}, operands, text, constraints,
-                                   /*has_side_effects=*/false, /*is_align_stack=*/false,
-                                   LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(),
-                                   mlir::ArrayAttr())
-      .getResult(0);
-}
-
-llvm::SmallVector<PlainKernel::Value> PlainKernel::either(Value condition, mlir::TypeRange types,
-                                                          const Branch &then,
-                                                          const Branch &otherwise) {
-  auto chosen = mlir::scf::IfOp::create(builder, loc, types, condition, /*withElseRegion=*/true);
-  mlir::OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(&chosen.getThenRegion().front());
-  mlir::scf::YieldOp::create(builder, loc, then());
-  builder.setInsertionPointToStart(&chosen.getElseRegion().front());
-  mlir::scf::YieldOp::create(builder, loc, otherwise());
-  return chosen.getResults();
-}
 
 } // namespace rho::compiler

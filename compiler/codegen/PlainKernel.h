@@ -41,13 +41,6 @@ protected:
   Value select(Value condition, Value a, Value b) { return scalars.select(condition, a, b); }
   Value addF(Value a, Value b);
   Value mulF(Value a, Value b);
-  // One instruction's text, without side effects.
-  Value assembly(mlir::Type type, mlir::ValueRange operands, const std::string &text,
-                 const char *constraints);
-  // Values of one of two branches.
-  using Branch = std::function<llvm::SmallVector<Value>()>;
-  llvm::SmallVector<Value> either(Value condition, mlir::TypeRange types, const Branch &then,
-                                  const Branch &otherwise);
 
 private:
   PlainLaunch launch;

@@ -20,11 +20,11 @@ std::vector<KernelLowering::Value> KernelLowering::loadRun(tile::LoadActivationO
                                                            int64_t rowBytes) {
   constexpr int64_t threads = 4;
   int64_t words = op.getType().getNumElements(), pieces = words / 4;
-  int64_t firstPiece = static_cast<int64_t>(op.getChunk()) * pieces * threads;
+  int64_t firstPiece = op.getChunk() * pieces * threads;
   std::vector<Value> result;
   for (int64_t i = 0; i < pieces; ++i) {
     Value piece = add(mul(laneColumn, pieces), firstPiece + i);
-    Value at = matrixRowAt(part, static_cast<int64_t>(op.getBatchTile()), laneRow, piece, rowBytes);
+    Value at = matrixRowAt(part, op.getBatchTile(), laneRow, piece, rowBytes);
     for (Value word : loadWords(sharedAt(at), 16))
       result.push_back(word);
   }
@@ -35,9 +35,8 @@ std::vector<KernelLowering::Value> KernelLowering::loadRun(tile::LoadActivationO
 // matrices of one chunk are consecutive along k, two for each instruction.
 void KernelLowering::lowerLoadActivation(tile::LoadActivationOp op) {
   int64_t matrices = op.getType().getNumElements();
-  int64_t firstPiece = static_cast<int64_t>(op.getChunk()) * matrices;
-  auto rowBytes = static_cast<int64_t>(
-      op.getRowBytes().value_or(static_cast<uint64_t>(g.activationRowBytes())));
+  int64_t firstPiece = op.getChunk() * matrices;
+  int64_t rowBytes = op.getRowBytes().value_or(g.activationRowBytes());
   Value part = partOf(op.getBuffer(), op.getSlot());
   if (op.getRuns())
     return op.replaceAllUsesWith(vectorOf(loadRun(op, part, rowBytes)));
@@ -49,8 +48,7 @@ void KernelLowering::lowerLoadActivation(tile::LoadActivationOp op) {
     Value piece = add(count == 2 ? mod(matrixOfLane, 2) : matrixOfLane, firstPiece + done);
     if (op.getFurther())
       piece = add(piece, mul(op.getFurther(), matrices));
-    Value address =
-        sharedAt(matrixRowAt(part, static_cast<int64_t>(op.getBatchTile()), row, piece, rowBytes));
+    Value address = sharedAt(matrixRowAt(part, op.getBatchTile(), row, piece, rowBytes));
     llvm::SmallVector<mlir::Type> types(static_cast<size_t>(count), builder.getI32Type());
     auto structure = LLVM::LLVMStructType::getLiteral(op.getContext(), types);
     auto shape = NVVM::LdStMatrixShapeAttr::get(op.getContext(), 8, 8);
@@ -91,8 +89,7 @@ static const char *intrinsicOf(llvm::StringRef element, bool half) {
 void KernelLowering::lowerMma(tile::MmaOp op) {
   llvm::StringRef type = op.getElement();
   const char *intrinsic = intrinsicOf(type, op.getA().size() == 2);
-  std::vector<Value> operands =
-      mmaOperands(op.getA(), op.getB(), static_cast<int64_t>(op.getStep()), op.getC());
+  std::vector<Value> operands = mmaOperands(op.getA(), op.getB(), op.getStep(), op.getC());
   constexpr size_t multiplied = 6; // registers of A and B
   for (size_t i = 0; type == "f16" && i < multiplied; ++i)
     operands[i] = LLVM::BitcastOp::create(
@@ -103,16 +100,12 @@ void KernelLowering::lowerMma(tile::MmaOp op) {
 // Where the row of the table begins does not change along k: what is left is one instruction, if
 // LLVM does not take the table's offset, which no load has room for, apart again.
 void KernelLowering::lowerBandWord(tile::BandWordOp op) {
-  Value band = add(mul(op.getTileN(), static_cast<int64_t>(op.getBands())), warpN);
-  Value inTable = mul(widen(band), 4 * static_cast<int64_t>(op.getTilesK()));
-  Value row = globalAt(op.getSource(), add(inTable, static_cast<int64_t>(op.getWords())));
-  row = LLVM::InlineAsmOp::create(builder, loc, row.getType(), row, "mov.b64 $0, $1;", "=l,l",
-                                  /*has_side_effects=*/false, /*is_align_stack=*/false,
-                                  LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(),
-                                  mlir::ArrayAttr())
-            .getResult(0);
+  Value band = add(mul(op.getTileN(), op.getBands()), warpN);
+  Value inTable = mul(widen(band), 4 * op.getTilesK());
+  Value row = globalAt(op.getSource(), add(inTable, op.getWords()));
+  row = assembly(row.getType(), row, "mov.b64 $0, $1;", "=l,l");
   Value at = globalAt(row, mul(widen(op.getTileK()), 4));
-  at = globalAt(at, i64(4 * static_cast<int64_t>(op.getAhead())));
+  at = globalAt(at, i64(4 * op.getAhead()));
   op.replaceAllUsesWith(load(builder.getI32Type(), at, 4));
 }
 
@@ -135,33 +128,32 @@ void KernelLowering::lowerLoadPiece(tile::LoadPieceOp op) {
     bytes = g.rowsPerThread() * bits / 8;
     own = mul(laneRow, bytes);
   }
-  Value at = add(mul(op.getPiece(), static_cast<int64_t>(op.getPieceBytes())), own);
-  at = add(partOf(op.getBuffer(), op.getSlot()), add(at, static_cast<int64_t>(op.getOffset())));
+  Value at = add(mul(op.getPiece(), op.getPieceBytes()), own);
+  at = add(partOf(op.getBuffer(), op.getSlot()), add(at, op.getOffset()));
   at = sharedAt(at);
   op.replaceAllUsesWith(vectorOf(
       op.getStored() ? loadWordsIf(op.getStored(), "ld.shared", at, bytes) : loadWords(at, bytes)));
 }
 
 void KernelLowering::lowerFindPieces(tile::FindPiecesOp op) {
-  Value at = add(mul(widen(op.getTile()), 4), static_cast<int64_t>(op.getFirsts()));
+  Value at = add(mul(widen(op.getTile()), 4), op.getFirsts());
   op.getFirst().replaceAllUsesWith(load(builder.getI32Type(), globalAt(op.getSource(), at), 4));
   Value next = add(at, 4);
   op.getEnd().replaceAllUsesWith(load(builder.getI32Type(), globalAt(op.getSource(), next), 4));
 }
 
 KernelLowering::Value KernelLowering::firstByteOf(tile::CopyPanelOp copy) {
-  Value tiles = mul(widen(copy.getTile()), static_cast<int64_t>(copy.getSize()));
-  return globalAt(copy.getSource(), add(tiles, static_cast<int64_t>(copy.getBase())));
+  Value tiles = mul(widen(copy.getTile()), copy.getSize());
+  return globalAt(copy.getSource(), add(tiles, copy.getBase()));
 }
 
 KernelLowering::Value KernelLowering::shareOf(tile::CopyPanelOp copy) {
-  return add(partOf(copy.getBuffer(), copy.getSlot()),
-             static_cast<int64_t>(copy.getPanel()) * copy.copiedBytes());
+  return add(partOf(copy.getBuffer(), copy.getSlot()), copy.getPanel() * copy.copiedBytes());
 }
 
 KernelLowering::Value KernelLowering::firstByteOf(tile::CopyPiecesOp copy) {
-  Value offset = mul(widen(copy.getFirst()), static_cast<int64_t>(copy.getPieceBytes()));
-  return globalAt(copy.getSource(), add(offset, static_cast<int64_t>(copy.getBase())));
+  Value offset = mul(widen(copy.getFirst()), copy.getPieceBytes());
+  return globalAt(copy.getSource(), add(offset, copy.getBase()));
 }
 
 // A line of the cache for each thread of a column of the grid; what is more is not worth a loop.
@@ -171,10 +163,9 @@ void KernelLowering::lowerPrefetch(tile::PrefetchOp op) {
   Value columns = NVVM::GridDimXOp::create(builder, loc, builder.getI32Type());
   // Lines of a CTA are as many CTAs apart: each has some of them.
   Value line = add(arith::MulIOp::create(builder, loc, thread, columns), column);
-  Value exists = less(line, i32(divideUp(static_cast<int64_t>(op.getBytes()), lineBytes)));
-  Value at = add(mul(widen(line), lineBytes), static_cast<int64_t>(op.getBase()));
-  ptx("@$0 prefetch.global.L2 [$1];", "b,l", mlir::TypeRange(),
-      {exists, globalAt(op.getSource(), at)});
+  Value exists = less(line, i32(divideUp(op.getBytes(), lineBytes)));
+  Value at = add(mul(widen(line), lineBytes), op.getBase());
+  effect("@$0 prefetch.global.L2 [$1];", "b,l", {exists, globalAt(op.getSource(), at)});
 }
 
 } // namespace rho::compiler

@@ -92,17 +92,15 @@ private:
 
 void WgmmaLowering::computeFamilyValues() {
   sharedStart = LLVM::PtrToIntOp::create(builder, loc, builder.getI32Type(), shared);
-  isFirstLane = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, lane, i32(0));
+  isFirstLane = equal(lane, i32(0));
   columnRank = kRank = i32(0);
   if (g.clusterN > 1)
     columnRank = NVVM::BlockInClusterIdXOp::create(builder, loc, builder.getI32Type());
   if (g.clusterK > 1)
     kRank = NVVM::BlockInClusterIdZOp::create(builder, loc, builder.getI32Type());
   Value m = entry->getArguments().back();
-  never = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, m, i32(0));
-  for (tile::AllocSharedOp alloc : entry->getOps<tile::AllocSharedOp>())
-    if (alloc.getOrigin() == "schedule")
-      barriers = alloc.getBuffer();
+  never = equal(m, i32(0));
+  barriers = tile::findShared(*entry, tile::shared_labels::barriers);
 }
 
 bool WgmmaLowering::lowerFamily(mlir::Operation *inner) {
@@ -110,7 +108,7 @@ bool WgmmaLowering::lowerFamily(mlir::Operation *inner) {
       .Case<tile::InitBarriersOp>([&](auto o) { return lowerInitBarriers(o), true; })
       .Case<tile::BarriersMadeOp>([&](auto o) { return lowerBarriersMade(o), true; })
       .Case<tile::PrefetchMapOp>([&](tile::PrefetchMapOp o) {
-        return ptx("prefetch.tensormap [$0];", "l", mlir::TypeRange(), o.getMap()), true;
+        return effect("prefetch.tensormap [$0];", "l", o.getMap()), true;
       })
       .Case<tile::BarrierWaitOp>([&](auto o) { return lowerBarrierWait(o), true; })
       .Case<tile::BarrierExpectOp>([&](auto o) { return lowerBarrierExpect(o), true; })
@@ -139,8 +137,7 @@ bool WgmmaLowering::lowerFamily(mlir::Operation *inner) {
 
 // Barrier 0 is that of the whole CTA.
 void WgmmaLowering::namedBarrier(int64_t id, int64_t threads) {
-  ptx("bar.sync " + number(id) + ", " + number(threads) + ";", "", mlir::TypeRange(),
-      mlir::ValueRange());
+  effect("bar.sync " + number(id) + ", " + number(threads) + ";");
 }
 
 // Not aligned: in the loading warp one thread comes from a loop, the others do not.
@@ -164,10 +161,10 @@ void WgmmaLowering::lowerInitBarriers(tile::InitBarriersOp init) {
   for (int64_t stage = 0; stage < init.getBarriers().getType().getStages(); ++stage)
     for (bool full : {true, false}) {
       auto arrivals = static_cast<int64_t>(full ? init.getProducers() : init.getConsumers());
-      ptx("mbarrier.init.shared::cta.b64 [$0], $1;", "r,r", mlir::TypeRange(),
-          {barrierAt(init.getBarriers(), i32(stage), full), i32(arrivals)});
+      effect("mbarrier.init.shared::cta.b64 [$0], $1;", "r,r",
+             {barrierAt(init.getBarriers(), i32(stage), full), i32(arrivals)});
     }
-  ptx("fence.mbarrier_init.release.cluster;", "", mlir::TypeRange(), mlir::ValueRange());
+  effect("fence.mbarrier_init.release.cluster;");
 }
 
 void WgmmaLowering::lowerBarriersMade(tile::BarriersMadeOp made) {
@@ -178,21 +175,19 @@ void WgmmaLowering::lowerBarriersMade(tile::BarriersMadeOp made) {
   }
   if (made.getWaits())
     return namedBarrier(0, g.threads());
-  ptx("bar.arrive 0, " + number(g.threads()) + ";", "", mlir::TypeRange(), mlir::ValueRange());
+  effect("bar.arrive 0, " + number(g.threads()) + ";");
 }
 
 void WgmmaLowering::lowerBarrierWait(tile::BarrierWaitOp wait) {
-  ptx("{\n.reg .pred done;\nagain:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n"
-      "@!done bra again;\n}",
-      "r,r", mlir::TypeRange(),
-      {barrierAt(wait.getBarriers(), wait.getSlot(), wait.getFull()), wait.getParity()});
+  effect("{\n.reg .pred done;\nagain:\n"
+         "mbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n"
+         "@!done bra again;\n}",
+         "r,r", {barrierAt(wait.getBarriers(), wait.getSlot(), wait.getFull()), wait.getParity()});
 }
 
 void WgmmaLowering::lowerBarrierExpect(tile::BarrierExpectOp expect) {
-  ptx("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "r,r", mlir::TypeRange(),
-      {barrierAt(expect.getBarriers(), expect.getSlot(), true),
-       i32(static_cast<int64_t>(expect.getBytes()))});
+  effect("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", "r,r",
+         {barrierAt(expect.getBarriers(), expect.getSlot(), true), i32(expect.getBytes())});
 }
 
 // A store of all of them that never runs, but is not issued before they are there.
@@ -206,8 +201,7 @@ void WgmmaLowering::awaitLoads(mlir::ValueRange vectors) {
       all = all ? arith::XOrIOp::create(builder, loc, all, word).getResult() : word;
     }
   if (all)
-    ptx("@$0 st.shared.b32 [$1], $2;", "b,r,r", mlir::TypeRange(),
-        {never, sharedAddress(i32(0)), all});
+    effect("@$0 st.shared.b32 [$1], $2;", "b,r,r", {never, sharedAddress(i32(0)), all});
 }
 
 // Once the warp meets, its other lanes have read what they needed, or written and fenced it.
@@ -216,56 +210,56 @@ void WgmmaLowering::lowerBarrierArrive(tile::BarrierArriveOp arrive) {
   awaitLoads(arrive.getAfter());
   Value barrier = barrierAt(arrive.getBarriers(), arrive.getSlot(), arrive.getFull());
   if (g.clusterN == 1) {
-    ptx(fence + "bar.warp.sync 0xffffffff;\n@$1 mbarrier.arrive.shared::cta.b64 _, [$0];", "r,b",
-        mlir::TypeRange(), {barrier, isFirstLane});
+    effect(fence + "bar.warp.sync 0xffffffff;\n@$1 mbarrier.arrive.shared::cta.b64 _, [$0];", "r,b",
+           {barrier, isFirstLane});
     return;
   }
   // A lane for each CTA that copies into this one's slot. Not of cluster scope, which would take a
   // fence of the GPU: there is nothing to be seen, reads have ended.
-  ptx("{\n.reg .b32 there;\nbar.warp.sync 0xffffffff;\nmapa.shared::cluster.u32 there, $0, $1;\n"
+  effect(
+      "{\n.reg .b32 there;\nbar.warp.sync 0xffffffff;\nmapa.shared::cluster.u32 there, $0, $1;\n"
       "@$2 mbarrier.arrive.shared::cluster.b64 _, [there];\n}",
-      "r,r,b", mlir::TypeRange(),
+      "r,r,b",
       {barrier, add(mul(kRank, g.clusterN), mod(lane, g.clusterN)), less(lane, i32(g.clusterN))});
 }
 
 void WgmmaLowering::lowerRegisters(tile::RegistersOp registers) {
   std::string direction = registers.getMore() ? "inc" : "dec";
-  ptx("setmaxnreg." + direction + ".sync.aligned.u32 " +
-          number(static_cast<int64_t>(registers.getCount())) + ";",
-      "", mlir::TypeRange(), mlir::ValueRange());
+  effect("setmaxnreg." + direction + ".sync.aligned.u32 " + number(registers.getCount()) + ";");
 }
 
 void WgmmaLowering::lowerCopyPanel(tile::CopyPanelOp copy) {
-  ptx("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];",
-      "r,l,r,r", mlir::TypeRange(),
-      {sharedAddress(shareOf(copy)), firstByteOf(copy), i32(copy.copiedBytes()),
-       barrierAt(barriers, copy.getSlot(), true)});
+  effect("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], $2, [$3];",
+         "r,l,r,r",
+         {sharedAddress(shareOf(copy)), firstByteOf(copy), i32(copy.copiedBytes()),
+          barrierAt(barriers, copy.getSlot(), true)});
 }
 
 // Two copies where the pieces go round the end of the ring.
 void WgmmaLowering::lowerCopyPieces(tile::CopyPiecesOp copy) {
   int64_t places = copy.getBuffer().getType().getStages();
-  auto pieceBytes = static_cast<int64_t>(copy.getPieceBytes());
+  int64_t pieceBytes = copy.getPieceBytes();
   Value place = arith::RemUIOp::create(builder, loc, copy.getPlace(), i32(places));
-  Value count = arith::SubIOp::create(builder, loc, copy.getEnd(), copy.getFirst());
-  Value toEnd = arith::SubIOp::create(builder, loc, i32(places), place);
+  Value count = sub(copy.getEnd(), copy.getFirst());
+  Value toEnd = sub(i32(places), place);
   Value ahead = arith::MinUIOp::create(builder, loc, count, toEnd);
-  Value rest = arith::SubIOp::create(builder, loc, count, ahead);
+  Value rest = sub(count, ahead);
   Value from = firstByteOf(copy), aheadBytes = mul(ahead, pieceBytes);
-  ptx("{\n.reg .pred any;\nmbarrier.arrive.expect_tx.shared::cta.b64 _, [$3], $2;\n"
+  effect(
+      "{\n.reg .pred any;\nmbarrier.arrive.expect_tx.shared::cta.b64 _, [$3], $2;\n"
       "setp.ne.u32 any, $4, 0;\n@any cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::"
       "bytes [$0], [$1], $4, [$3];\nsetp.ne.u32 any, $5, 0;\n@any cp.async.bulk.shared::cluster."
       "global.mbarrier::complete_tx::bytes [$6], [$7], $5, [$3];\n}",
-      "r,l,r,r,r,r,r,l", mlir::TypeRange(),
+      "r,l,r,r,r,r,r,l",
       {sharedAddress(partOf(copy.getBuffer(), place)), from, mul(count, pieceBytes),
        barrierAt(barriers, copy.getSlot(), true), aheadBytes, mul(rest, pieceBytes),
        sharedAddress(partOf(copy.getBuffer(), i32(0))), globalAt(from, widen(aheadBytes))});
 }
 
 void WgmmaLowering::lowerCopyBox(tile::CopyBoxOp copy) {
-  int64_t rowBytes = static_cast<int64_t>(copy.getRowBytes());
-  int64_t boxBytes = static_cast<int64_t>(copy.getBoxBytes());
-  int64_t rows = static_cast<int64_t>(copy.getRows());
+  int64_t rowBytes = copy.getRowBytes();
+  int64_t boxBytes = copy.getBoxBytes();
+  int64_t rows = copy.getRows();
   Value part = partOf(copy.getBuffer(), copy.getSlot());
   Value barrier = barrierAt(barriers, copy.getSlot(), true);
   Value row = copy.getRow(), to = part;
@@ -285,7 +279,7 @@ void WgmmaLowering::lowerCopyBox(tile::CopyBoxOp copy) {
     llvm::SmallVector<Value> operands{sharedAddress(add(to, column * rows)), copy.getMap(),
                                       add(copy.getColumn(), column), row, barrier};
     operands.append(mask);
-    ptx(text, mask.empty() ? "r,l,r,r,r" : "r,l,r,r,r,h", mlir::TypeRange(), operands);
+    effect(text, mask.empty() ? "r,l,r,r,r" : "r,l,r,r,r,h", operands);
   }
 }
 
@@ -313,19 +307,18 @@ WgmmaLowering::Value WgmmaLowering::descriptor(Value part, int64_t offset) {
 // Rows are 128 bytes of k, whose eight pieces of 16 bytes are permuted by the row's last three
 // bits. Lane 8 i + r has the address of row r of register i of the fragment.
 void WgmmaLowering::lowerStoreOperand(tile::StoreOperandOp store) {
-  int64_t column = static_cast<int64_t>(store.getStep()) * 32;
+  int64_t column = store.getStep() * 32;
   int64_t inAtom = column % Geometry::swizzleBytes;
   Value row = add(mul(warpN, 16), mod(lane, 16));
   Value piece = arith::XOrIOp::create(builder, loc, add(mul(div(lane, 16), 16), inAtom),
                                       mul(mod(lane, 8), 16));
   Value inTile = add(mul(row, Geometry::swizzleBytes), piece);
-  int64_t offset = columnOffset(g.tileN, column - inAtom) +
-                   static_cast<int64_t>(store.getRowTile()) * 64 * Geometry::swizzleBytes;
+  int64_t offset =
+      columnOffset(g.tileN, column - inAtom) + store.getRowTile() * 64 * Geometry::swizzleBytes;
   Value at = add(add(partOf(store.getBuffer(), store.getSlot()), inTile), offset);
   llvm::SmallVector<Value> operands{sharedAddress(at)};
   operands.append(store.getA().begin(), store.getA().end());
-  ptx("stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};", "r,r,r,r,r",
-      mlir::TypeRange(), operands);
+  effect("stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};", "r,r,r,r,r", operands);
 }
 
 std::vector<std::string> WgmmaLowering::accumulators(AsmCall &call, tile::WarpgroupMmaOp mma) {
@@ -364,7 +357,7 @@ void WgmmaLowering::lowerMma(tile::WarpgroupMmaOp mma) {
   batch.tileM = g.tileM;
   batch.tileN = g.tileN;
   batch.rowTiles = g.rowTiles();
-  batch.firstStep = static_cast<int64_t>(mma.getFirst());
+  batch.firstStep = mma.getFirst();
   batch.fresh = mma.getC().empty();
   batch.sums = accumulators(call, mma);
   for (Value a : mma.getA())
@@ -372,7 +365,7 @@ void WgmmaLowering::lowerMma(tile::WarpgroupMmaOp mma) {
   if (mma.getOperand())
     batch.rows = call.input(operandRows(mma));
   Value part = firstColumns(mma);
-  for (int64_t step = 0; step < static_cast<int64_t>(mma.getSteps()); ++step)
+  for (int64_t step = 0; step < mma.getSteps(); ++step)
     batch.columns.push_back(
         call.input(descriptor(part, columnOffset(g.tileM, batch.columnOf(step)))));
   replaceAccumulators(mma.getResults(), call.emit(batch.print()));
@@ -410,8 +403,7 @@ void WgmmaLowering::lowerWait(tile::WarpgroupWaitOp wait) {
     results.push_back(call.result(value.getType()));
   for (auto [result, value] : llvm::zip(results, values))
     call.tied(result, value);
-  std::string text =
-      "wgmma.wait_group.sync.aligned " + number(static_cast<int64_t>(wait.getPending())) + ";";
+  std::string text = "wgmma.wait_group.sync.aligned " + number(wait.getPending()) + ";";
   if (!wait.getHeld().empty())
     text += useHeld(call, wait.getHeld());
   replaceAccumulators(wait.getResults(), call.emit(text));
@@ -426,7 +418,7 @@ WgmmaLowering::Value WgmmaLowering::sumCluster(Value buffer, Value first,
   auto values = static_cast<int64_t>(sums.size());
   leaveSums(arith::AndIOp::create(builder, loc, first, less(i32(0), kRank)), buffer, i32(0), sums);
   clusterBarrier();
-  Value firstCta = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, kRank, i32(0));
+  Value firstCta = equal(kRank, i32(0));
   first = arith::AndIOp::create(builder, loc, first, firstCta);
   sums = addParts(first, sums, g.clusterK - 1, [&](int64_t part, int64_t value) -> Value {
     Value own = sumPlace(buffer, i32(0), values, value);
@@ -437,8 +429,7 @@ WgmmaLowering::Value WgmmaLowering::sumCluster(Value buffer, Value first,
 }
 
 WgmmaLowering::Value WgmmaLowering::isWarpgroupLeader() {
-  return arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq,
-                               mod(thread, Geometry::warpgroup), i32(0));
+  return equal(mod(thread, Geometry::warpgroup), i32(0));
 }
 
 // Boxes are 128 bytes wide and lie one after the other along the tile's columns. Within a box, a
@@ -448,7 +439,7 @@ WgmmaLowering::Value WgmmaLowering::isWarpgroupLeader() {
 WgmmaLowering::OutputBoxes WgmmaLowering::boxesOf(tile::StoreBoxOp store) {
   OutputBoxes own;
   own.outputBytes = dsl::ElementType::get(store.getElement().str()).bits() / 8;
-  own.rows = static_cast<int64_t>(store.getRows());
+  own.rows = store.getRows();
   own.boxes = 4 * g.warpN() * own.outputBytes / outputBoxBytes;
   const int64_t ownBytes = g.rowsPerThread() * own.outputBytes;
   own.pieceBytes = std::min(swizzlePiece, ownBytes);
@@ -501,12 +492,12 @@ void WgmmaLowering::copyBoxes(const OutputBoxes &own, tile::StoreBoxOp store, in
   for (int64_t box = 0; box < own.boxes; ++box) {
     Value place = add(mul(own.warpgroup, own.boxes), box);
     Value from = add(part, mul(place, outputBoxBytes * own.rows));
-    ptx("@$0 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [$1, {$2, $3}], [$4];",
-        "b,l,r,r,r", mlir::TypeRange(),
-        {own.leader, store.getMap(), add(own.firstColumn, box * outputBoxBytes),
-         add(own.firstBatch, slice * own.rows), sharedAddress(from)});
+    effect("@$0 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [$1, {$2, $3}], [$4];",
+           "b,l,r,r,r",
+           {own.leader, store.getMap(), add(own.firstColumn, box * outputBoxBytes),
+            add(own.firstBatch, slice * own.rows), sharedAddress(from)});
   }
-  ptx("@$0 cp.async.bulk.commit_group;", "b", mlir::TypeRange(), {own.leader});
+  effect("@$0 cp.async.bulk.commit_group;", "b", {own.leader});
 }
 
 void WgmmaLowering::lowerStoreBox(tile::StoreBoxOp store) {
@@ -514,11 +505,10 @@ void WgmmaLowering::lowerStoreBox(tile::StoreBoxOp store) {
   const int64_t slots = store.getBuffer().getType().getStages();
   for (int64_t slice = 0; slice < g.tileM / own.rows; ++slice) {
     Value part = partOf(store.getBuffer(), i32(slice % slots));
-    ptx("@$0 cp.async.bulk.wait_group.read " + number(slots - 1) + ";", "b", mlir::TypeRange(),
-        {own.leader});
+    effect("@$0 cp.async.bulk.wait_group.read " + number(slots - 1) + ";", "b", {own.leader});
     warpgroupBarrier();
     storeToBoxes(own, store, slice, part);
-    ptx("fence.proxy.async.shared::cta;", "", mlir::TypeRange(), mlir::ValueRange());
+    effect("fence.proxy.async.shared::cta;");
     warpgroupBarrier();
     copyBoxes(own, store, slice, part);
   }
@@ -527,8 +517,7 @@ void WgmmaLowering::lowerStoreBox(tile::StoreBoxOp store) {
 // Of one that multiplies.
 void WgmmaLowering::warpgroupBarrier() {
   constexpr int64_t first = 8;
-  ptx("bar.sync $0, " + number(Geometry::warpgroup) + ";", "r", mlir::TypeRange(),
-      {add(div(warpN, 4), first)});
+  effect("bar.sync $0, " + number(Geometry::warpgroup) + ";", "r", {add(div(warpN, 4), first)});
 }
 
 void WgmmaLowering::lowerLoadShareOfTokens(tile::LoadShareOfTokensOp op) {
@@ -555,7 +544,7 @@ void WgmmaLowering::lowerShareTokens(tile::ShareTokensOp op) {
 }
 
 void WgmmaLowering::lowerWaitStores() {
-  ptx("@$0 cp.async.bulk.wait_group 0;", "b", mlir::TypeRange(), {isWarpgroupLeader()});
+  effect("@$0 cp.async.bulk.wait_group 0;", "b", {isWarpgroupLeader()});
 }
 
 } // namespace

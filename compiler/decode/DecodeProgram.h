@@ -90,4 +90,12 @@ struct DecodeProgram {
 // Short, for the sequences, which are full of them.
 inline DecodeInstr::Operand constant(uint32_t value) { return DecodeProgram::constant(value); }
 
+// A lane's bits in every lane of a register.
+inline uint32_t everywhere(uint32_t lane, int laneBits) {
+  uint32_t result = 0;
+  for (int at = 0; at < 32; at += laneBits)
+    result |= lane << at;
+  return result;
+}
+
 } // namespace rho::compiler

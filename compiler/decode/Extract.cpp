@@ -15,14 +15,6 @@ using Operand = DecodeProgram::Operand;
 
 uint32_t lowBits(int count) { return count >= 32 ? UINT32_MAX : (1U << count) - 1; }
 
-// `lane` in every lane of a register.
-uint32_t inLanes(uint32_t lane, int laneBits) {
-  uint32_t result = 0;
-  for (int at = 0; at < 32; at += laneBits)
-    result |= lane << at;
-  return result;
-}
-
 // Bits [from, from + count) of a code, to be put at bit `to` of its lane.
 struct Field {
   int from, count, to;
@@ -73,16 +65,16 @@ public:
       const auto &[other, otherMask] = *masks.rbegin();
       if ((mask ^ otherMask) == lowBits(laneBits)) {
         Operand bits = shifted(one.first, one.second), others = shifted(other.first, other.second);
-        return program.add(Op::Select, constant(inLanes(mask, laneBits)), bits, others);
+        return program.add(Op::Select, constant(everywhere(mask, laneBits)), bits, others);
       }
     }
     for (const auto &[source, mask] : masks) {
       Operand bits = shifted(source.first, source.second);
-      Operand lanes = constant(inLanes(mask, laneBits));
+      Operand lanes = constant(everywhere(mask, laneBits));
       if (result)
         result = program.add(Op::AndOr, bits, lanes, *result);
       else if (rest != 0)
-        result = program.add(Op::AndOr, bits, lanes, constant(inLanes(rest, laneBits)));
+        result = program.add(Op::AndOr, bits, lanes, constant(everywhere(rest, laneBits)));
       else
         result = program.add(Op::And, bits, lanes);
     }
@@ -194,7 +186,7 @@ private:
 
   bool isHalf() const { return mma.bits() == 16; }
   uint32_t offsetBinary() const { return 1U << (bits - 1); }
-  uint32_t both(double value) const { return inLanes(mma.encode(value), 16); }
+  uint32_t both(double value) const { return everywhere(mma.encode(value), 16); }
 
   // One register for each group of lanes as wide as the operand's elements.
   void lanesAreRegisters(const Extractor &extractor) {
@@ -433,7 +425,7 @@ private:
                  const std::vector<Operand> &masks, size_t depth) {
     bool same = std::all_of(bytes.begin(), bytes.end(), [&](uint8_t b) { return b == bytes[0]; });
     if (same)
-      return constant(inLanes(bytes[0], 8));
+      return constant(everywhere(bytes[0], 8));
     if (depth == 0) {
       uint32_t words[2] = {0, 0};
       for (size_t i = 0; i < 8; ++i)

@@ -438,13 +438,6 @@ private:
 
 } // namespace
 
-uint32_t everywhere(uint32_t lane, int laneBits) {
-  uint32_t result = 0;
-  for (int at = 0; at < wordBits; at += laneBits)
-    result |= lane << at;
-  return result;
-}
-
 std::optional<WordPlan> searchWord(const std::vector<LaneForm> &forms,
                                    const std::vector<OpCounts> &extra, int registers, int laneBits,
                                    const InstructionRates &rates, WordCost bound) {

@@ -12,9 +12,6 @@ namespace rho::compiler {
 
 constexpr int wordBits = 32;
 
-// A lane's bits in every lane of a 32-bit word.
-uint32_t everywhere(uint32_t lane, int laneBits);
-
 // How the bits of the word come to a register.
 struct Move {
   enum class Kind : uint8_t { None, Left, Right, Rotate } kind = Kind::None;

@@ -31,4 +31,12 @@ namespace rho::tile {
 // ways for 2^22 steps.
 inline constexpr float sumBias = 0x1.8p23F;
 
+// Labels of the shared buffers that passes find; those of others are for people.
+namespace shared_labels {
+inline constexpr llvm::StringLiteral barriers = "schedule", operandBarriers = "operand.schedule",
+                                     piecePlaces = "pieces.schedule", sums = "output";
+} // namespace shared_labels
+// Of a kernel's body; null: it has none.
+mlir::Value findShared(mlir::Block &body, llvm::StringRef label);
+
 } // namespace rho::tile

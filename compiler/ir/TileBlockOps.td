@@ -9,7 +9,7 @@ def Tile_LoadBlockScalesOp : Tile_Op<"load_block_scales", []> {
     the fragment rows of row tile `tile` and of the next; else those of n8 tiles `tile` to
     `tile` + 3, as far as the warp has them.
   }];
-  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$word, I64Attr:$tile,
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, Count:$word, Count:$tile,
                        UnitAttr:$weight);
   let results = (outs I32:$scales);
   let assemblyFormat = [{
@@ -24,7 +24,7 @@ def Tile_LoadBlockCodesOp : Tile_Op<"load_block_codes", []> {
     Words as of tile.load_block_scales. `weight`: those of both fragment rows of row tile `tile`; else
     that of its column of n8 tile `tile`.
   }];
-  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$word, I64Attr:$tile,
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, Count:$word, Count:$tile,
                        UnitAttr:$weight);
   let results = (outs I32Vector:$codes);
   let assemblyFormat = [{
@@ -38,14 +38,14 @@ def Tile_PickBlockOp : Tile_Op<"pick_block", [Pure]> {
   let description = [{
     The threads of a quad take `spread` consecutive bytes in turn, from `byte` on.
   }];
-  let arguments = (ins I32:$codes, I64Attr:$byte, I64Attr:$spread);
+  let arguments = (ins I32:$codes, Count:$byte, Count:$spread);
   let results = (outs I32:$picked);
   let assemblyFormat = "$codes `[` $byte `]` `spread` $spread attr-dict";
 }
 
 def Tile_LoadTensorCodeOp : Tile_Op<"load_tensor_code", []> {
   let summary = "a single code of so many bits from global memory";
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, CodeBits:$bits);
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, Count:$base, CodeBits:$bits);
   let results = (outs I32:$code);
   let assemblyFormat = "$source `+` $base `bits` $bits attr-dict `:` type($source)";
 }
@@ -64,9 +64,9 @@ def Tile_BlockMmaOp : Tile_Op<"block_mma", [Pure]> {
     word from `byte` on, each for as much of k as `perStep` of them leave. Those of A are in the
     pair of threads `threadA` of each quad, those of B in thread `threadB`.
   }];
-  let arguments = (ins Variadic<I32>:$a, I32Vector:$b, I64Attr:$step, Accumulator:$c, I32:$scaleA,
-                       I32:$scaleB, I64Attr:$byte, I64Attr:$threadA, I64Attr:$threadB,
-                       I64Attr:$perStep, ElementName:$element, ElementName:$scale);
+  let arguments = (ins Variadic<I32>:$a, I32Vector:$b, Count:$step, Accumulator:$c, I32:$scaleA,
+                       I32:$scaleB, Count:$byte, Count:$threadA, Count:$threadB,
+                       Count:$perStep, ElementName:$element, ElementName:$scale);
   let results = (outs Accumulator:$result);
   let assemblyFormat = [{
     $element `(` $a `)` `,` $b `step` $step `,` $c `scales` $scale `x` $perStep `byte` $byte

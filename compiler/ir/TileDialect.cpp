@@ -32,6 +32,13 @@ void TileDialect::initialize() {
       >();
 }
 
+mlir::Value findShared(mlir::Block &body, llvm::StringRef label) {
+  for (AllocSharedOp alloc : body.getOps<AllocSharedOp>())
+    if (alloc.getLabel() == label)
+      return alloc.getBuffer();
+  return {};
+}
+
 using EmitError = llvm::function_ref<mlir::InFlightDiagnostic()>;
 
 mlir::LogicalResult SharedType::verify(EmitError emitError, int64_t bytes, int64_t stages) {

@@ -24,7 +24,9 @@ def ElementName
           CPred<"::rho::dsl::ElementType::fromName(::llvm::cast<::mlir::StringAttr>($_self).getValue())">,
           "names an element type">]>;
 
-def CodeBits : ConfinedAttr<I64Attr, [IntMinValue<1>, IntMaxValue<32>]>;
+// Printed like I64Attr, and signed in C++ as all extents are.
+def Count : TypedSignlessIntegerAttrBase<I64, "int64_t", "64-bit signless integer attribute">;
+def CodeBits : ConfinedAttr<Count, [IntMinValue<1>, IntMaxValue<32>]>;
 
 def Tile_Shared : TypeDef<Tile_Dialect, "Shared"> {
   let mnemonic = "shared";
@@ -66,16 +68,19 @@ def Tile_KernelOp : Tile_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock, N
     the location of an operation is line i + 1 of file "rho" when it comes from origins[i].
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$target, Tile_Geometry:$geometry,
-                       StrArrayAttr:$origins, UnitAttr:$dependent, I64Attr:$ctasPerSm);
+                       StrArrayAttr:$origins, UnitAttr:$dependent, Count:$ctasPerSm);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name attr-dict-with-keyword $body";
 }
 
 def Tile_AllocSharedOp : Tile_Op<"alloc_shared", []> {
   let summary = "a shared buffer, one part per pipeline stage";
-  let arguments = (ins StrAttr:$origin);
+  let description = [{
+    Passes find some buffers by their labels: `shared_labels` in Dialects.h.
+  }];
+  let arguments = (ins StrAttr:$label);
   let results = (outs Tile_Shared:$buffer);
-  let assemblyFormat = "$origin attr-dict `:` type($buffer)";
+  let assemblyFormat = "$label attr-dict `:` type($buffer)";
 }
 
 def Tile_ForTilesOp : Tile_Op<"for_tiles", [SingleBlock, NoTerminator]> {
@@ -93,7 +98,7 @@ def Tile_ForTilesOp : Tile_Op<"for_tiles", [SingleBlock, NoTerminator]> {
     a cluster along n have neighbouring tiles along n; those past the last tile load that one once
     more and store nothing.
   }];
-  let arguments = (ins I64Attr:$tilesN, I32:$tilesM, I64Attr:$tilesK, Variadic<I32>:$ofParts,
+  let arguments = (ins Count:$tilesN, I32:$tilesM, Count:$tilesK, Variadic<I32>:$ofParts,
                    OptionalAttr<DenseI64ArrayAttr>:$costs);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
@@ -111,7 +116,7 @@ def Tile_PipelineOp : Tile_Op<"pipeline", []> {
     slot's codes to operand A in a slot of a second ring, that one and `consume` also see the
     latter, after the former.
   }];
-  let arguments = (ins I32:$first, I32:$last, I64Attr:$depth, Variadic<Carried>:$inits);
+  let arguments = (ins I32:$first, I32:$last, Count:$depth, Variadic<Carried>:$inits);
   let results = (outs Variadic<Carried>:$results);
   let regions = (region SizedRegion<1>:$produce, SizedRegion<1>:$consume, AnyRegion:$decode);
   let assemblyFormat = [{
@@ -140,9 +145,9 @@ def Tile_CopyPanelOp : Tile_Op<"copy_panel", []> {
     Fills the `panel`th of `panels` equal shares of a buffer part from `source + base + tile * size`
     on, where tiles of `size` bytes begin.
   }];
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$tile,
-                       I64Attr:$size, Tile_Shared:$buffer, I32:$slot, I64Attr:$panel,
-                       I64Attr:$panels);
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, Count:$base, I32:$tile,
+                       Count:$size, Tile_Shared:$buffer, I32:$slot, Count:$panel,
+                       Count:$panels);
   let assemblyFormat = [{
     $source `+` $base `tile` $tile `of` $size `to` $buffer `[` $slot `]` `panel` $panel `of` $panels attr-dict
     `:` type($source) `,` type($buffer)
@@ -164,8 +169,8 @@ def Tile_CopyRowsOp : Tile_Op<"copy_rows", []> {
     conflicts.
   }];
   let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I32:$row, I32:$rowLimit, I32:$column,
-                       I32:$pitch, Tile_Shared:$buffer, I32:$slot, I64Attr:$rows,
-                       I64Attr:$rowBytes, BoolAttr:$swizzle);
+                       I32:$pitch, Tile_Shared:$buffer, I32:$slot, Count:$rows,
+                       Count:$rowBytes, BoolAttr:$swizzle);
   let assemblyFormat = [{
     $source `row` $row `of` $rowLimit `column` $column `of` $pitch `to` $buffer `[` $slot `]`
     `rows` $rows `x` $rowBytes `swizzle` $swizzle attr-dict `:` type($source) `,` type($buffer)
@@ -180,7 +185,7 @@ def Tile_CopyBoxOp : Tile_Op<"copy_box", []> {
     along n have the same rows; each copies an equal share of them to all.
   }];
   let arguments = (ins LLVM_AnyPointer:$map, I32:$row, I32:$column, Tile_Shared:$buffer, I32:$slot,
-                       I64Attr:$rows, I64Attr:$rowBytes, I64Attr:$boxBytes, UnitAttr:$multicast);
+                       Count:$rows, Count:$rowBytes, Count:$boxBytes, UnitAttr:$multicast);
   let assemblyFormat = [{
     $map `row` $row `column` $column `to` $buffer `[` $slot `]` `rows` $rows `x` $rowBytes
     `box` $boxBytes (`multicast` $multicast^)? attr-dict `:` type($map) `,` type($buffer)
@@ -192,7 +197,7 @@ def Tile_LoadCodesOp : Tile_Op<"load_codes", []> {
   let description = [{
     Row tiles past those of the warp are those of the warp four further on, and so forth.
   }];
-  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$chunk, I64Attr:$rowTile);
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, Count:$chunk, Count:$rowTile);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
     $buffer `[` $slot `]` `chunk` $chunk `row_tile` $rowTile attr-dict `:` type($buffer) `->` type($words)
@@ -205,8 +210,8 @@ def Tile_StreamCodesOp : Tile_Op<"stream_codes", []> {
     `tile` counts tiles of a chunk, from the packed section that begins at `source + base` on. Not kept
     in L1: nobody else reads them.
   }];
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$tile,
-                       I64Attr:$chunk, I64Attr:$rowTile);
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, Count:$base, I32:$tile,
+                       Count:$chunk, Count:$rowTile);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
     $source `+` $base `tile` $tile `chunk` $chunk `row_tile` $rowTile attr-dict
@@ -219,8 +224,8 @@ def Tile_StreamRowCodesOp : Tile_Op<"stream_row_codes", []> {
   let description = [{
     `tile` counts tiles of `spread` groups, which the threads of a quad take in turn.
   }];
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$tile,
-                       I64Attr:$group, I64Attr:$spread, CodeBits:$bits);
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, Count:$base, I32:$tile,
+                       Count:$group, Count:$spread, CodeBits:$bits);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
     $source `+` $base `tile` $tile `group` $group `spread` $spread `bits` $bits attr-dict
@@ -234,8 +239,8 @@ def Tile_LoadActivationOp : Tile_Op<"load_activation", []> {
     Rows of the part have `rowBytes` bytes; without it those that the kernel's geometry says. By
     ldmatrix, or, with `runs`, each thread a run of the chunk's k.
   }];
-  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$chunk, I64Attr:$batchTile,
-                       Optional<I32>:$further, OptionalAttr<I64Attr>:$rowBytes, UnitAttr:$runs);
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, Count:$chunk, Count:$batchTile,
+                       Optional<I32>:$further, OptionalAttr<Count>:$rowBytes, UnitAttr:$runs);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
     $buffer `[` $slot `]` `chunk` $chunk (`+` $further^)? `batch_tile` $batchTile
@@ -245,7 +250,7 @@ def Tile_LoadActivationOp : Tile_Op<"load_activation", []> {
 
 def Tile_LoadBatchRowOp : Tile_Op<"load_batch_row", []> {
   let summary = "this thread's run of k of one chunk and batch row: four s8 to a word, or f32";
-  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$chunk, I64Attr:$row,
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, Count:$chunk, Count:$row,
                        ElementName:$element);
   let results = (outs AnyTypeOf<[I32Vector, F32Vector]>:$numbers);
   let assemblyFormat = [{
@@ -260,10 +265,10 @@ def Tile_LoadRowCodesOp : Tile_Op<"load_row_codes", []> {
     `warpgroup` n: of the rows that the thread of the same place n warpgroups further on has. The
     threads of a quad take `spread` consecutive groups in turn, the `group`th so many of `groups`.
   }];
-  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$group, I64Attr:$groups,
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, Count:$group, Count:$groups,
                        CodeBits:$bits,
-                       DefaultValuedAttr<I64Attr, "0">:$warpgroup,
-                       DefaultValuedAttr<I64Attr, "1">:$spread);
+                       DefaultValuedAttr<Count, "0">:$warpgroup,
+                       DefaultValuedAttr<Count, "1">:$spread);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
     $buffer `[` $slot `]` `group` $group `of` $groups `bits` $bits (`warpgroup` $warpgroup^)? attr-dict `:` type($buffer) `->` type($words)
@@ -275,8 +280,8 @@ def Tile_LoadColumnScalesOp : Tile_Op<"load_column_scales", []> {
   let description = [{
     The threads of a quad take `spread` consecutive groups in turn, from `group` + `further` on.
   }];
-  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I64Attr:$group, I64Attr:$batchTile,
-                       ElementName:$element, DefaultValuedAttr<I64Attr, "1">:$spread,
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, Count:$group, Count:$batchTile,
+                       ElementName:$element, DefaultValuedAttr<Count, "1">:$spread,
                        Optional<I32>:$further);
   let results = (outs F32Vector:$scales);
   let assemblyFormat = [{
@@ -297,7 +302,7 @@ def Tile_DecodeOp : Tile_Op<"decode", [Pure, AttrSizedOperandSegments]> {
 
 def Tile_ExtractOp : Tile_Op<"extract", [Pure]> {
   let summary = "one word or number of a vector";
-  let arguments = (ins AnyTypeOf<[I32Vector, F32Vector]>:$vector, I64Attr:$position);
+  let arguments = (ins AnyTypeOf<[I32Vector, F32Vector]>:$vector, Count:$position);
   let results = (outs AnyTypeOf<[I32, F32]>:$result);
   let assemblyFormat = "$vector `[` $position `]` attr-dict `:` type($vector) `->` type($result)";
 }
@@ -308,7 +313,7 @@ def Tile_ConvertScalesOp : Tile_Op<"convert_scales", [Pure]> {
     Each lies in a unit of `unit` bits, from bit `shift` on.
   }];
   let arguments = (ins I32Vector:$words, ElementName:$element, CodeBits:$unit,
-                       I64Attr:$shift);
+                       Count:$shift);
   let results = (outs F32Vector:$scales);
   let assemblyFormat = "$words `from` $element `in` $unit `at` $shift attr-dict `:` type($words) `->` type($scales)";
 }
@@ -325,7 +330,7 @@ def Tile_MmaOp : Tile_Op<"mma", [Pure]> {
   let description = [{
     Of integers also with 16 bytes, operand A then has two registers, and `step` counts such halves.
   }];
-  let arguments = (ins Variadic<I32>:$a, I32Vector:$b, I64Attr:$step, Accumulator:$c,
+  let arguments = (ins Variadic<I32>:$a, I32Vector:$b, Count:$step, Accumulator:$c,
                        ElementName:$element);
   let results = (outs Accumulator:$result);
   let assemblyFormat = [{
@@ -341,8 +346,8 @@ def Tile_StoreOperandOp : Tile_Op<"store_operand", []> {
     after another, by `rowTile`, in the order of the fragments; in each of them k lies as in the
     boxes of a tile.copy_box with 128-byte swizzle.
   }];
-  let arguments = (ins Variadic<I32>:$a, Tile_Shared:$buffer, I32:$slot, I64Attr:$step,
-                       I64Attr:$rowTile);
+  let arguments = (ins Variadic<I32>:$a, Tile_Shared:$buffer, I32:$slot, Count:$step,
+                       Count:$rowTile);
   let assemblyFormat = [{
     `(` $a `)` `to` $buffer `[` $slot `]` `step` $step `row_tile` $rowTile attr-dict `:` type($buffer)
   }];
@@ -356,7 +361,7 @@ def Tile_DotOp : Tile_Op<"dot", [Pure, AttrSizedOperandSegments]> {
     c, whose numbers of those k begin at register `position` of its run.
   }];
   let arguments = (ins Variadic<I32>:$a, Variadic<AnyTypeOf<[I32Vector, F32Vector]>>:$b,
-                       I64Attr:$position, Accumulator:$c, ElementName:$element);
+                       Count:$position, Accumulator:$c, ElementName:$element);
   let results = (outs Accumulator:$result);
   let assemblyFormat = [{
     $element `(` $a `)` `,` `(` $b `:` type($b) `)` `at` $position `,` $c attr-dict
@@ -376,8 +381,8 @@ def Tile_WarpgroupMmaOp : Tile_Op<"warpgroup_mma", [AttrSizedOperandSegments]> {
     at zero. Results may be used by further batches at once, by anything else after
     tile.warpgroup_wait.
   }];
-  let arguments = (ins Variadic<I32>:$a, Tile_Shared:$buffer, I32:$slot, I64Attr:$first,
-                       I64Attr:$steps, ElementName:$element, Variadic<Accumulator>:$c,
+  let arguments = (ins Variadic<I32>:$a, Tile_Shared:$buffer, I32:$slot, Count:$first,
+                       Count:$steps, ElementName:$element, Variadic<Accumulator>:$c,
                        Optional<Tile_Shared>:$operand, Optional<I32>:$operandSlot,
                        Optional<I32>:$further);
   let results = (outs Variadic<Accumulator>:$results);
@@ -395,7 +400,7 @@ def Tile_WarpgroupWaitOp : Tile_Op<"warpgroup_wait", [AttrSizedOperandSegments]>
     `values` are sums that may be used once it has ended. `held` are registers of operand A of
     batches that have ended then: until here they must keep their values.
   }];
-  let arguments = (ins I64Attr:$pending, Variadic<Accumulator>:$values, Variadic<I32>:$held);
+  let arguments = (ins Count:$pending, Variadic<Accumulator>:$values, Variadic<I32>:$held);
   let results = (outs Variadic<Accumulator>:$results);
   let assemblyFormat = [{
     $pending (`of` $values^ `:` type($values))? (`held` $held^)? attr-dict (`->` type($results)^)?
@@ -451,8 +456,8 @@ def Tile_InitBarriersOp : Tile_Op<"init_barriers", []> {
     `full` completes when `producers` threads have arrived and all announced bytes are there, `empty`
     when `consumers` threads have arrived, of all CTAs of the cluster along n.
   }];
-  let arguments = (ins Tile_Shared:$barriers, I64Attr:$consumers,
-                       DefaultValuedAttr<I64Attr, "1">:$producers);
+  let arguments = (ins Tile_Shared:$barriers, Count:$consumers,
+                       DefaultValuedAttr<Count, "1">:$producers);
   let assemblyFormat = [{
     $barriers `consumers` $consumers (`producers` $producers^)? attr-dict `:` type($barriers)
   }];
@@ -484,7 +489,7 @@ def Tile_BarrierWaitOp : Tile_Op<"barrier_wait", []> {
 
 def Tile_BarrierExpectOp : Tile_Op<"barrier_expect", []> {
   let summary = "the producer's arrival, announcing the bytes that copies will bring";
-  let arguments = (ins Tile_Shared:$barriers, I32:$slot, I64Attr:$bytes);
+  let arguments = (ins Tile_Shared:$barriers, I32:$slot, Count:$bytes);
   let assemblyFormat = "$barriers `[` $slot `]` `bytes` $bytes attr-dict `:` type($barriers)";
 }
 
@@ -506,7 +511,7 @@ def Tile_BarrierArriveOp : Tile_Op<"barrier_arrive", []> {
 
 def Tile_RegistersOp : Tile_Op<"registers", []> {
   let summary = "gives registers of this warpgroup back, or takes more";
-  let arguments = (ins I64Attr:$count, UnitAttr:$more);
+  let arguments = (ins Count:$count, UnitAttr:$more);
   let assemblyFormat = "$count (`more` $more^)? attr-dict";
 }
 

@@ -22,7 +22,7 @@ def Tile_LoadRowScalesOp : Tile_Op<"load_row_scales", []> {
     Each in a unit of `unit` bits; tile.convert_scales makes them f32. Past the `rows` that there are
     those of the last.
   }];
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I64Attr:$rows,
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, Count:$base, Count:$rows,
                        I32:$tileN, CodeBits:$unit);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
@@ -33,7 +33,7 @@ def Tile_LoadRowScalesOp : Tile_Op<"load_row_scales", []> {
 def Tile_LoadTokenScalesOp : Tile_Op<"load_token_scales", []> {
   let summary = "per-token scales of this thread's two batch rows of an n8 tile; past the last row that of row 0";
   let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I32:$rows, I32:$tileM,
-                       I64Attr:$batchTile, ElementName:$element);
+                       Count:$batchTile, ElementName:$element);
   let results = (outs F32Vector:$scales);
   let assemblyFormat = [{
     $source `rows` $rows `tile` $tileM `batch_tile` $batchTile `as` $element attr-dict `:` type($source) `->` type($scales)
@@ -67,15 +67,15 @@ def Tile_ShareTokensOp : Tile_Op<"share_tokens", []> {
 def Tile_LoadTensorScaleOp : Tile_Op<"load_tensor_scale", []> {
   let summary = "a single scale from global memory";
   let description = [{Unit and shift as of tile.convert_scales.}];
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, ElementName:$element,
-                       CodeBits:$unit, I64Attr:$shift);
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, Count:$base, ElementName:$element,
+                       CodeBits:$unit, Count:$shift);
   let results = (outs F32:$scale);
   let assemblyFormat = "$source `+` $base `as` $element `in` $unit `at` $shift attr-dict `:` type($source)";
 }
 
 def Tile_StoreOutputOp : Tile_Op<"store_output", []> {
   let summary = "rounds and stores the outputs that lie inside the matrix";
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$target, I32:$rows, I64Attr:$columns,
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$target, I32:$rows, Count:$columns,
                        I32:$tileN, I32:$tileM, ElementName:$element, Variadic<Accumulator>:$values);
   let assemblyFormat = [{
     $target `rows` $rows `columns` $columns `tile` $tileN `,` $tileM `as` $element `(` $values `:` type($values) `)` attr-dict
@@ -92,7 +92,7 @@ def Tile_StoreBoxOp : Tile_Op<"store_box", []> {
     once its copies have read it.
   }];
   let arguments = (ins LLVM_AnyPointer:$map, I32:$tileN, I32:$tileM, Tile_Shared:$buffer,
-                       I64Attr:$rows, ElementName:$element, Variadic<Accumulator>:$values);
+                       Count:$rows, ElementName:$element, Variadic<Accumulator>:$values);
   let assemblyFormat = [{
     $map `tile` $tileN `,` $tileM `through` $buffer `rows` $rows `as` $element `(` $values `:` type($values) `)` attr-dict
     `:` type($map) `,` type($buffer)

@@ -5,7 +5,7 @@
 def Tile_FindPiecesOp : Tile_Op<"find_pieces", []> {
   let summary = "which of the stored pieces of a residual those of a tile are: from `first` to `end` (exclusive)";
   let description = "Read from a table of words at `source + firsts` (ResidualLayout).";
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$firsts, I32:$tile);
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, Count:$firsts, I32:$tile);
   let results = (outs I32:$first, I32:$end);
   let assemblyFormat = "$source `+` $firsts `tile` $tile attr-dict `:` type($source)";
 }
@@ -18,8 +18,8 @@ def Tile_CopyPiecesOp : Tile_Op<"copy_pieces", []> {
     modulo the ring. These copies complete on the slot's barrier, which is told their bytes. What
     warps with roles copy has a place only when they have been specialized.
   }];
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$first, I32:$end,
-                       I64Attr:$pieceBytes, Tile_Shared:$buffer, I32:$slot, Optional<I32>:$place);
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, Count:$base, I32:$first, I32:$end,
+                       Count:$pieceBytes, Tile_Shared:$buffer, I32:$slot, Optional<I32>:$place);
   let assemblyFormat = [{
     $source `+` $base `pieces` $first `to` $end `of` $pieceBytes `to` $buffer `[` $slot `]`
     (`from` $place^)? attr-dict `:` type($source) `,` type($buffer)
@@ -42,9 +42,9 @@ def Tile_LoadPlaceOp : Tile_Op<"load_place", []> {
 def Tile_BandWordOp : Tile_Op<"band_word", [Pure]> {
   let summary = "what is stored of this warp's band of a k tile (BandWord), from a table at `source + words`";
   let description = "Or of the tile `ahead` k tiles later, where there may be none.";
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$words, I64Attr:$bands,
-                       I64Attr:$tilesK, I32:$tileN, I32:$tileK,
-                       DefaultValuedAttr<I64Attr, "0">:$ahead);
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, Count:$words, Count:$bands,
+                       Count:$tilesK, I32:$tileN, I32:$tileK,
+                       DefaultValuedAttr<Count, "0">:$ahead);
   let results = (outs I32:$word);
   let assemblyFormat = [{
     $source `+` $words `tile` $tileN `of` $bands `bands` `,` $tileK (`+` $ahead^)? `of` $tilesK
@@ -61,7 +61,7 @@ def Tile_PiecePlaceOp : Tile_Op<"piece_place", []> {
 
 def Tile_PrefetchOp : Tile_Op<"prefetch", []> {
   let summary = "starts to bring bytes that all CTAs will read into L2, once for all of them";
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I64Attr:$bytes);
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, Count:$base, Count:$bytes);
   let assemblyFormat = "$source `+` $base `bytes` $bytes attr-dict `:` type($source)";
 }
 
@@ -71,8 +71,8 @@ def Tile_LoadPieceOp : Tile_Op<"load_piece", []> {
     The part begins `offset` bytes into the piece. It holds the words of one lane after another, or
     with `rowBits` a code of so many bits for each row. Zeros where `stored` is given and false.
   }];
-  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I32:$piece, I64Attr:$pieceBytes,
-                       I64Attr:$offset, OptionalAttr<CodeBits>:$rowBits, Optional<I1>:$stored);
+  let arguments = (ins Tile_Shared:$buffer, I32:$slot, I32:$piece, Count:$pieceBytes,
+                       Count:$offset, OptionalAttr<CodeBits>:$rowBits, Optional<I1>:$stored);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
     $buffer `[` $slot `]` `piece` $piece `of` $pieceBytes `at` $offset (`rows` `bits` $rowBits^)?
@@ -86,8 +86,8 @@ def Tile_StreamPieceOp : Tile_Op<"stream_piece", []> {
     `source + base` is where that part of the first piece is. Zeros where `stored` is false. Not kept
     in L1: nobody else reads them.
   }];
-  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, I64Attr:$base, I32:$piece,
-                       I64Attr:$pieceBytes, I1:$stored);
+  let arguments = (ins LLVM_PointerInAddressSpace<1>:$source, Count:$base, I32:$piece,
+                       Count:$pieceBytes, I1:$stored);
   let results = (outs I32Vector:$words);
   let assemblyFormat = [{
     $source `+` $base `piece` $piece `of` $pieceBytes `if` $stored attr-dict

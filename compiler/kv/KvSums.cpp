@@ -20,11 +20,7 @@ KvSums::Value KvSums::larger(Value a, Value b) {
   return arith::MaxNumFOp::create(builder, loc, a, b);
 }
 KvSums::Value KvSums::exp2(Value x) {
-  auto call = LLVM::InlineAsmOp::create(
-      builder, loc, mlir::TypeRange{f32()}, mlir::ValueRange{x}, "ex2.approx.ftz.f32 $0, $1;",
-      "=f,f", /*has_side_effects=*/false, /*is_align_stack=*/false,
-      LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), mlir::ArrayAttr());
-  return call.getResult(0);
+  return assembly(f32(), x, "ex2.approx.ftz.f32 $0, $1;", "=f,f");
 }
 
 KvSums::Value KvSums::warpHead(Value of, Value head) {

@@ -20,7 +20,7 @@ enum Copies : unsigned {
   denseCopies = weightCopies | activationCopies,
   pieceReads = 4,
   pieceCopies = 8,
-  allCopies = 15
+  allCopies = denseCopies | pieceReads | pieceCopies
 };
 
 // Clones the producer's body for one k tile and slot, without the copies that are not asked for.

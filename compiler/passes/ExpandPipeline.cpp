@@ -22,13 +22,13 @@ namespace {
 
 using mlir::Value;
 
-class Expansion {
+class Expansion : private ScalarBuilder {
 public:
-  Expansion(tile::PipelineOp op, bool follows)
-      : op(op), loc(op.getLoc()), builder(op), follows(follows) {}
+  Expansion(tile::PipelineOp op, mlir::OpBuilder &at, bool follows)
+      : ScalarBuilder{at, op.getLoc()}, op(op), follows(follows) {}
 
   void run() {
-    int64_t depth = static_cast<int64_t>(op.getDepth());
+    int64_t depth = op.getDepth();
     Value one = i32(1);
     auto kernel = op->getParentOfType<tile::KernelOp>();
     bool dependent = kernel.getDependent() && !waitsFirst(kernel);
@@ -77,29 +77,17 @@ public:
 
 private:
   tile::PipelineOp op;
-  mlir::Location loc;
-  mlir::OpBuilder builder;
   bool follows; // another pipeline of the kernel
 
-  Value i32(int64_t value) {
-    return mlir::arith::ConstantIntOp::create(builder, loc, builder.getI32Type(), value);
-  }
-  Value add(Value a, Value b) { return mlir::arith::AddIOp::create(builder, loc, a, b); }
   Value next(Value slot, int64_t depth) {
     Value after = add(slot, i32(1));
-    Value wraps = mlir::arith::CmpIOp::create(builder, loc, mlir::arith::CmpIPredicate::eq, after,
-                                              i32(depth));
-    return mlir::arith::SelectOp::create(builder, loc, wraps, i32(0), after);
+    return select(compare(mlir::arith::CmpIPredicate::eq, after, i32(depth)), i32(0), after);
   }
   // Every tile has a copy group of its own, also one past the last, so that counting them is
   // enough. Of the first tiles of a dependent kernel, all weights belong to the first group.
   void produceIfAny(Value tile, Value slot, unsigned which) {
-    Value exists = mlir::arith::CmpIOp::create(builder, loc, mlir::arith::CmpIPredicate::ult, tile,
-                                               op.getLast());
-    auto guarded = mlir::scf::IfOp::create(builder, loc, exists);
-    mlir::OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(&guarded.getThenRegion().front());
-    cloneProduce(builder, op, mlir::IRMapping(), tile, slot, which);
+    when(compare(mlir::arith::CmpIPredicate::ult, tile, op.getLast()),
+         [&] { cloneProduce(builder, op, mlir::IRMapping(), tile, slot, which); });
   }
 };
 
@@ -133,7 +121,8 @@ struct ExpandPipelinePass : impl::ExpandPipelineBase<ExpandPipelinePass> {
     tile::KernelOp last;
     for (tile::PipelineOp op : pipelines) {
       auto kernel = op->getParentOfType<tile::KernelOp>();
-      Expansion(op, kernel == last).run();
+      mlir::OpBuilder builder(op);
+      Expansion(op, builder, kernel == last).run();
       last = kernel;
     }
   }

@@ -19,6 +19,20 @@ std::vector<std::string> originsOf(const dsl::Gemm &gemm) {
   return result;
 }
 
+std::string originOf(const dsl::Gemm &gemm, const StageBuffer &buffer) {
+  if (buffer.component == StageBuffer::barriers)
+    return tile::shared_labels::barriers.str();
+  if (buffer.component == StageBuffer::pieces)
+    return "weight." + gemm.weight.residual->part.name;
+  auto component = static_cast<size_t>(buffer.component);
+  if (buffer.weight)
+    return "weight." + (component < gemm.weight.components.size()
+                            ? gemm.weight.components[component].name
+                            : gemm.weight.element().name); // a plane of its codes
+  const StoredComponent stored = storedComponents(gemm.activation)[component];
+  return "activation." + partPrefix(gemm.activation, stored.part) + stored.declared().name;
+}
+
 mlir::Location locationOf(mlir::MLIRContext *context, const std::vector<std::string> &origins,
                           llvm::StringRef origin) {
   auto found = std::find(origins.begin(), origins.end(), origin);

@@ -10,6 +10,9 @@ namespace rho::compiler {
 // Dotted paths into the declaration that operations can come from: "gemm", "output", "schedule",
 // then "weight.<component>" and "activation.<component>".
 std::vector<std::string> originsOf(const dsl::Gemm &gemm);
+// That of a stage's buffer. Parts of an activation have one buffer for their elements: of the
+// first.
+std::string originOf(const dsl::Gemm &gemm, const StageBuffer &buffer);
 
 // The location of an operation that comes from `origin`: line i + 1 of file "rho".
 mlir::Location locationOf(mlir::MLIRContext *context, const std::vector<std::string> &origins,

@@ -115,8 +115,35 @@ private:
   // The first tile of a section of the weight that k tile `tileK` has of a panel of this CTA's.
   Value sectionTile(int index, Value tileK, int64_t panel = 0);
 
+  // A chunk's words of this thread, plane by plane of the codes.
+  using Chunk = std::vector<Value>;
+  struct ParameterKey {
+    std::string form;
+    int component;
+    int64_t group;
+    int64_t row;
+    friend auto operator<=>(const ParameterKey &, const ParameterKey &) = default;
+  };
+  // What has been loaded and decoded of the k tile that is being built. Units and groups count
+  // within it.
+  struct TileValues {
+    std::map<int64_t, std::vector<Chunk>> codes;         // by chunk and row tile
+    std::map<std::pair<int, int64_t>, Value> rowVectors; // by component and unit
+    // By component, unit and warpgroup.
+    std::map<std::tuple<int, int64_t, int64_t>, std::vector<Value>> rowWords;
+    std::map<ParameterKey, Value> parameters; // of the decode: registers of a weight row
+    // Components of numbers, by component, group and row.
+    std::map<std::tuple<int, int64_t, int64_t>, Value> numbers;
+    // The few numbers that a selector chooses from: tables, by their form, the number's text and
+    // components, and the row.
+    std::map<std::tuple<std::string, std::string, std::vector<int>, int64_t>, std::vector<Value>>
+        choices;
+    // Scales of blocks and selectors in their spare bits, by operand, word and tile.
+    std::map<std::tuple<bool, int64_t, int64_t>, Value> scaleWords;
+    std::map<std::tuple<bool, int64_t, int64_t>, std::vector<Value>> selectorWords;
+  } tileValues;
+
   // TileParts.cpp: activations stored in several formats.
-  void forgetTile(); // the values loaded and decoded of a k tile
   void enterPart(size_t part);
   std::vector<Value> buildParts();
   void waitForLists();
@@ -139,20 +166,8 @@ private:
   Value activationOf(int component) { return activation[context.firstStored + component]; }
 
   // TileOperands.cpp: codes and their parameters to operand A.
-  struct ParameterKey {
-    std::string form;
-    int component;
-    int64_t group;
-    int64_t row;
-    friend auto operator<=>(const ParameterKey &, const ParameterKey &) = default;
-  };
-  // Registers per weight row of one parameter of the decode, for one group of the tile.
-  std::map<ParameterKey, Value> parameterCache;
-  std::map<std::pair<int, int64_t>, Value> rowVectors; // by component and unit, where in registers
   Value rowVectorOf(int component, int64_t group, int64_t warpgroup, Value slot);
-  void loadRowVector(int component, int64_t k, Value slot); // into rowVectors
-  // By component, unit and warpgroup.
-  std::map<std::tuple<int, int64_t, int64_t>, std::vector<Value>> rowWords;
+  void loadRowVector(int component, int64_t k, Value slot); // into TileValues::rowVectors
   const std::vector<Value> &rowWordsOf(int component, int64_t group, int64_t warpgroup, Value slot);
   // Rows count on through the warpgroups whose operand this thread decodes.
   Value parameter(llvm::StringRef form, int component, int64_t group, int64_t row, Value slot);
@@ -172,7 +187,6 @@ private:
   void loadTensorNumbers();
   // A component of a number, by component, group and row.
   Value componentNumber(int component, int64_t group, int64_t row, Value slot);
-  std::map<std::tuple<int, int64_t, int64_t>, Value> componentNumbers;
   // `number` names components by their places in `components`, counted from 1.
   Value sumOf(const RowNumber &number, const std::vector<int> &components, int64_t k, int64_t row,
               Value slot); // in f32
@@ -183,9 +197,6 @@ private:
   // Null where it is none of few that a selector chooses from.
   Value chosenNumber(const RowNumber &number, const std::vector<int> &components, int64_t k,
                      int64_t row, Value slot);
-  // Tables of those few, by their form, the number's text and components, and the row.
-  std::map<std::tuple<std::string, std::string, std::vector<int>, int64_t>, std::vector<Value>>
-      choiceTables;
   // Components of the weight that a parameter of the decode is made from.
   std::vector<int> componentsOf(Value parameter) const;
   // The parameters of the decode for k of a row tile. `firstRow`: which of a row tile's two rows
@@ -194,10 +205,7 @@ private:
   int64_t groupIn(int64_t k, int64_t group) const {
     return g.parameterK(group) >= g.tileK ? 0 : k / g.parameterK(group);
   }
-  // A chunk's words of this thread, plane by plane of the codes.
-  using Chunk = std::vector<Value>;
   Chunk loadChunk(int64_t chunk, int64_t rowTile, Value slot);
-  std::map<int64_t, std::vector<Chunk>> codes; // by chunk and row tile
   const std::vector<Chunk> &codesOf(int64_t chunk, Value slot);
   // The four registers of operand A for one instruction.
   std::vector<Value> decodeStep(const Chunk &words, int64_t step, int64_t k, int64_t rowTile,
@@ -217,7 +225,6 @@ private:
   void buildOperandStores(Value slot, Value to);
 
   // TileProducts.cpp: one k tile to sums.
-  std::map<std::tuple<bool, int64_t, int64_t>, Value> scaleWords; // by operand, word and tile
   Value blockScalesOf(bool ofWeight, int64_t word, int64_t tile, Value slot);
   // Of an operand with a remapped code: tables of the codes that replace it, and registers of codes
   // as those of the operands whose sum they are.
@@ -228,7 +235,6 @@ private:
   Value runProgram(mlir::Location loc, const DecodeProgram &program, Value word);
   // Codes of four blocks without what lies in their spare bits.
   Value withoutGuests(bool ofWeight, int component, Value word);
-  std::map<std::tuple<bool, int64_t, int64_t>, std::vector<Value>> selectorWords; // as scaleWords
   const std::vector<Value> &selectorsOf(bool ofWeight, int64_t word, int64_t tile, Value slot);
   std::vector<std::vector<Value>> splitRegisters(bool ofWeight, const std::vector<Value> &registers,
                                                  int64_t k, int64_t tile, Value slot);
@@ -272,8 +278,10 @@ private:
   Value stepsBeforePiece(); // the same of steps of k; null: no piece is built
   void makeResidual();
   void buildPieceCopies(Value tileK, Value slot);
-  // What this thread loads of a piece, in the order of ResidualLayout::parts.
+  // What this thread loads of a piece.
   struct PieceLoad {
+    int component;                  // 0: a plane of the codes
+    int64_t place;                  // the row tile of the codes, else which unit
     int64_t words, offset;          // the latter from the piece's first byte
     std::optional<int64_t> rowBits; // of a code for each row; none: words of each lane
   };
@@ -338,16 +346,22 @@ private:
     return componentLocation(op.getContext(), context, ofWeight, component);
   }
   static bool isOfWeight(ir::ComponentOp component) { return component.getRole() != "activation"; }
-  const dsl::Component &partOf(ir::ComponentOp component, bool &ofWeight, int &index) const {
-    ofWeight = isOfWeight(component);
+  // What an operation names: a component of which operand, and its index there.
+  struct Source {
+    bool ofWeight;
+    int index;
+    const dsl::Component &component;
+  };
+  Source sourceOf(ir::ComponentOp named) const {
+    bool ofWeight = isOfWeight(named);
     const dsl::Format &format = ofWeight ? context.gemm.weight : context.gemm.activation;
-    llvm::StringRef name = component.getComponent();
+    llvm::StringRef name = named.getComponent();
     if (!ofWeight)
       name.consume_front(context.prefix);
-    index = 0;
+    int index = 0;
     while (format.components[index].name != name)
       ++index;
-    return format.components[index];
+    return {ofWeight, index, format.components[index]};
   }
   Value i32(int64_t value) {
     return mlir::arith::ConstantIntOp::create(builder, at("schedule"), builder.getI32Type(), value);

@@ -30,9 +30,9 @@ void KernelBuilder::build() {
                               s.warpsK, context.placed.mmaType, g.denseBits(), s.splitK,
                               dsl::name(s.roles), s.clusterN, s.clusterK, g.panelWarps);
   llvm::SmallVector<llvm::StringRef> origins(context.origins.begin(), context.origins.end());
-  auto kernel = tile::KernelOp::create(builder, at("gemm"), op.getSymName(), context.plan.target,
-                                       geometry, builder.getStrArrayAttr(origins), s.dependent,
-                                       static_cast<uint64_t>(s.ctasPerSm));
+  auto kernel =
+      tile::KernelOp::create(builder, at("gemm"), op.getSymName(), context.plan.target, geometry,
+                             builder.getStrArrayAttr(origins), s.dependent, s.ctasPerSm);
   mlir::Block &block = kernel.getBody().emplaceBlock();
   addParameters(block);
   builder.setInsertionPointToEnd(&block);
@@ -76,8 +76,7 @@ void KernelBuilder::findTile() {
       costs = builder.getDenseI64ArrayAttr(context.plan.schedule.tileCosts);
     }
     auto tiles =
-        tile::ForTilesOp::create(builder, loc, static_cast<uint64_t>(tilesN), outputTilesM(),
-                                 static_cast<uint64_t>(tilesK), ofParts, costs);
+        tile::ForTilesOp::create(builder, loc, tilesN, outputTilesM(), tilesK, ofParts, costs);
     mlir::Block &body = tiles.getBody().emplaceBlock();
     for (Value *argument : {&tileN, &tileM, &firstK, &lastK, &shares, &share, &firstPlace})
       *argument = body.addArgument(type, loc);
@@ -142,18 +141,19 @@ void KernelBuilder::allocateShared() {
           builder, loc, tile::SharedType::get(op.getContext(), buffer.bytes, buffer.stages), name);
     };
     switch (buffer.role) {
-    case Role::Stage:
-      buffers[{buffer.of.weight, buffer.of.component}] =
-          allocate(at(buffer.of.origin), buffer.of.origin);
+    case Role::Stage: {
+      std::string origin = originOf(context.gemm, buffer.of);
+      buffers[{buffer.of.weight, buffer.of.component}] = allocate(at(origin), origin);
       break;
+    }
     case Role::Pieces:
       buffers[{true, StageBuffer::pieces}] = allocate(atResidual(), "pieces");
       break;
-    case Role::PiecePlaces: // found by its name when warps get their roles
-      allocate(at("schedule"), "pieces.schedule");
+    case Role::PiecePlaces:
+      allocate(at("schedule"), tile::shared_labels::piecePlaces);
       break;
     case Role::Sums:
-      sumsBuffer = allocate(at("output"), "output");
+      sumsBuffer = allocate(at("output"), tile::shared_labels::sums);
       break;
     case Role::Slices:
       slicesBuffer = allocate(at("output"), "output.slices");
@@ -164,8 +164,8 @@ void KernelBuilder::allocateShared() {
     case Role::Operand:
       operandBuffer = allocate(at("schedule"), "operand");
       break;
-    case Role::OperandBarriers: // found by its name when warps get their roles
-      allocate(at("schedule"), "operand.schedule");
+    case Role::OperandBarriers:
+      allocate(at("schedule"), tile::shared_labels::operandBarriers);
       break;
     }
   }
@@ -216,7 +216,7 @@ std::vector<Value> KernelBuilder::buildPipeline(const std::vector<Value> &sums) 
   const std::vector<Value> inits = start.flatten();
   auto pipeline =
       tile::PipelineOp::create(builder, at("schedule"), mlir::ValueRange(inits).getTypes(), firstK,
-                               lastK, static_cast<uint64_t>(context.plan.schedule.pipeline), inits);
+                               lastK, context.plan.schedule.pipeline, inits);
   {
     mlir::OpBuilder::InsertionGuard guard(builder);
     buildProduce(pipeline.getProduce().emplaceBlock());

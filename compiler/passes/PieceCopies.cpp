@@ -23,7 +23,7 @@ PieceCopies::Range PieceCopies::find(const mlir::IRMapping &head, Value kTile, V
 }
 
 Value PieceCopies::copyWhenFree(Range pieces, Value slot, Value place, Cursor oldest) {
-  auto depth = static_cast<int64_t>(pipeline.getDepth());
+  auto depth = pipeline.getDepth();
   auto placeOf = [&](Cursor of) -> Value {
     return tile::LoadPlaceOp::create(builder, loc, builder.getI32Type(), slots, of.slot);
   };

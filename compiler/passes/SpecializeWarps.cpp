@@ -61,21 +61,15 @@ public:
     groups = a.getWarpsK();
     mathWarps = a.getWarpsM() * a.getWarpsN() * groups;
     decodeThreads = loops[0].pipeline.getDecode().empty() ? 0 : Geometry::warpgroup;
-    registers =
-        divideRegisters(32 * mathWarps, decodeThreads, static_cast<int64_t>(kernel.getCtasPerSm()));
+    registers = divideRegisters(32 * mathWarps, decodeThreads, kernel.getCtasPerSm());
     splitK = a.getSplitK();
     clusterN = a.getClusterN();
     clusterK = a.getClusterK();
-    for (tile::AllocSharedOp alloc : kernel.getBody().getOps<tile::AllocSharedOp>()) {
-      if (alloc.getOrigin() == "schedule")
-        barriers = alloc.getBuffer();
-      else if (alloc.getOrigin() == "output")
-        sumsBuffer = alloc.getBuffer();
-      else if (alloc.getOrigin() == "operand.schedule")
-        operandBarriers = alloc.getBuffer();
-      else if (alloc.getOrigin() == "pieces.schedule")
-        pieceSlots = alloc.getBuffer();
-    }
+    mlir::Block &body = kernel.getBody().front();
+    barriers = tile::findShared(body, tile::shared_labels::barriers);
+    sumsBuffer = tile::findShared(body, tile::shared_labels::sums);
+    operandBarriers = tile::findShared(body, tile::shared_labels::operandBarriers);
+    pieceSlots = tile::findShared(body, tile::shared_labels::piecePlaces);
     waits = kernel.getDependent() && !waitsFirst(kernel);
     op.getBody().walk([&](tile::CopyBoxOp copy) { maps.insert(copy.getMap()); });
     op.getBody().walk([&](tile::StoreBoxOp store) {
@@ -139,12 +133,10 @@ private:
     for (Value map : maps)
       tile::PrefetchMapOp::create(builder, loc, map);
     int64_t decodeWarps = decodeThreads / 32;
-    auto consumers = static_cast<uint64_t>(mathWarps / groups * clusterN + decodeWarps);
-    tile::InitBarriersOp::create(builder, loc, barriers, consumers,
-                                 static_cast<uint64_t>(pieceSlots ? 2 : 1));
+    auto consumers = mathWarps / groups * clusterN + decodeWarps;
+    tile::InitBarriersOp::create(builder, loc, barriers, consumers, pieceSlots ? 2 : 1);
     if (operandBarriers)
-      tile::InitBarriersOp::create(builder, loc, operandBarriers, static_cast<uint64_t>(mathWarps),
-                                   static_cast<uint64_t>(decodeWarps));
+      tile::InitBarriersOp::create(builder, loc, operandBarriers, mathWarps, decodeWarps);
   }
 
   tile::ForTilesOp op;
@@ -246,7 +238,7 @@ private:
     // Weights of the first k tiles are started first: activations wait for the kernel ahead.
     Value ahead = i32(0);
     if (waits) {
-      int64_t tiles = tilesAhead(kernel.getGeometry(), static_cast<int64_t>(op.getTilesK()), depth);
+      int64_t tiles = tilesAhead(kernel.getGeometry(), op.getTilesK(), depth);
       Value count = arith::MinUIOp::create(builder, loc, sub(last, first), i32(tiles));
       ahead = select(share.isFirst, count, i32(0));
       startAhead(of, head, first, ahead, weightCopies);
@@ -450,7 +442,7 @@ private:
     map.map(body.getArgument(0), kTile);
     tile::BandWordOp word = *body.getOps<tile::BandWordOp>().begin();
     auto load = llvm::cast<tile::BandWordOp>(builder.clone(*word, map));
-    load.setAhead(static_cast<uint64_t>(ahead));
+    load.setAhead(ahead);
     return load;
   }
 

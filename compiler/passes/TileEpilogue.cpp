@@ -13,21 +13,20 @@ void KernelBuilder::loadFactors(bool ofWeight) {
       loadFactor(component);
 }
 
-const std::vector<Value> &KernelBuilder::loadFactor(ir::ComponentOp component) {
-  auto [found, isNew] = factorLoads.try_emplace(component);
+const std::vector<Value> &KernelBuilder::loadFactor(ir::ComponentOp named) {
+  auto [found, isNew] = factorLoads.try_emplace(named);
   std::vector<Value> &loads = found->second;
   if (!isNew)
     return loads;
-  bool ofWeight = false;
-  int index = 0;
-  const dsl::Component &part = partOf(component, ofWeight, index);
-  mlir::Location loc = component.getLoc();
+  const auto [ofWeight, index, component] = sourceOf(named);
+  mlir::Location loc = named.getLoc();
   Value source = ofWeight ? weight : activationOf(index);
   int64_t base = ofWeight ? section(index).offset : 0;
-  int64_t unit = ofWeight ? unitBits(index) : dsl::unitBits(part.type);
-  if (part.extent == dsl::Extent::Tensor) {
+  int64_t unit = ofWeight ? unitBits(index) : dsl::unitBits(component.type);
+  if (component.extent == dsl::Extent::Tensor) {
     loads.push_back(tile::LoadTensorScaleOp::create(builder, loc, builder.getF32Type(), source,
-                                                    base, part.type.name(), unit, part.shift));
+                                                    base, component.type.name(), unit,
+                                                    component.shift));
   } else if (ofWeight) {
     loads.push_back(
         tile::LoadRowScalesOp::create(builder, loc, vectorOf(wordsOfRows(unit), true), source, base,
@@ -35,11 +34,11 @@ const std::vector<Value> &KernelBuilder::loadFactor(ir::ComponentOp component) {
   } else if (tokensBuffer) {
     loads.push_back(tile::LoadShareOfTokensOp::create(
         builder, loc, vectorOf(divideUp(g.tileM, Geometry::warpgroup), false), source, m, tileM,
-        part.type.name()));
+        component.type.name()));
   } else {
     for (int64_t j = 0; j < g.batchTiles(); ++j)
       loads.push_back(tile::LoadTokenScalesOp::create(builder, loc, vectorOf(2, false), source, m,
-                                                      tileM, j, part.type.name()));
+                                                      tileM, j, component.type.name()));
   }
   return loads;
 }
@@ -51,18 +50,16 @@ KernelBuilder::EpilogueFactors KernelBuilder::buildFactors() {
   auto multiply = [&](mlir::Location loc, Value &product, Value with) {
     product = product ? mlir::arith::MulFOp::create(builder, loc, product, with).getResult() : with;
   };
-  for (ir::ComponentOp component : chain.epilogue) {
-    bool ofWeight = false;
-    int index = 0;
-    const dsl::Component &part = partOf(component, ofWeight, index);
-    mlir::Location loc = component.getLoc();
-    const std::vector<Value> &loads = loadFactor(component);
-    if (part.extent == dsl::Extent::Tensor) {
+  for (ir::ComponentOp named : chain.epilogue) {
+    const auto [ofWeight, index, component] = sourceOf(named);
+    mlir::Location loc = named.getLoc();
+    const std::vector<Value> &loads = loadFactor(named);
+    if (component.extent == dsl::Extent::Tensor) {
       multiply(loc, factor, loads[0]);
     } else if (ofWeight) {
       Value scales =
           tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false), loads[0],
-                                        part.type.name(), unitBits(index), part.shift);
+                                        component.type.name(), unitBits(index), component.shift);
       rows.resize(g.rowsPerThread());
       for (int64_t r = 0; r < g.rowsPerThread(); ++r)
         multiply(loc, rows[r],

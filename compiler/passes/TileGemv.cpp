@@ -42,12 +42,12 @@ std::vector<Value> KernelBuilder::streamTile(Value tileK) {
 // Makes the words of a k tile, those of its stored pieces behind them, the ones that decodes and
 // scales take.
 void KernelBuilder::takeTile(const std::vector<Value> &words) {
-  forgetTile();
+  tileValues = {};
   auto next = words.begin();
   auto planes = static_cast<std::ptrdiff_t>(g.densePlanes().size());
   for (int64_t chunk = 0; chunk < g.chunks(); ++chunk)
     for (int64_t t = 0; t < g.rowTiles(); ++t) {
-      codes[chunk].emplace_back(next, next + planes);
+      tileValues.codes[chunk].emplace_back(next, next + planes);
       next += planes;
     }
   for (size_t i = 1; i < context.gemm.weight.components.size(); ++i) {
@@ -55,10 +55,10 @@ void KernelBuilder::takeTile(const std::vector<Value> &words) {
     const dsl::Component &part = context.gemm.weight.components[i];
     if (context.placed.streamed[i] && part.host < 0)
       for (int64_t k = 0; k < g.tileK; k += g.parameterK(extentK(part)))
-        rowVectors[{index, groupIn(k, extentK(part))}] = *next++;
+        tileValues.rowVectors[{index, groupIn(k, extentK(part))}] = *next++;
   }
   if (g.sparseBits > 0)
-    for (auto &[chunk, ofRowTiles] : codes)
+    for (auto &[chunk, ofRowTiles] : tileValues.codes)
       for (Chunk &chunkWords : ofRowTiles)
         chunkWords.push_back(*next++);
 }
@@ -79,7 +79,8 @@ std::vector<Value> KernelBuilder::buildDotProducts(Value tileK, std::vector<Valu
     int64_t k = chunk * g.chunkK();
     for (int64_t step = 0; step < g.stepsPerChunk(); ++step)
       for (int64_t t = 0; t < g.rowTiles(); ++t) {
-        std::vector<Value> a = decodeStep(codes[chunk][static_cast<size_t>(t)], step, k, t, tileK);
+        std::vector<Value> a =
+            decodeStep(tileValues.codes[chunk][static_cast<size_t>(t)], step, k, t, tileK);
         for (int64_t half = 0; half < 2; ++half)
           for (int64_t j = 0; j < g.batchTiles(); ++j) {
             auto first = static_cast<size_t>(j * g.batchStep());
@@ -88,8 +89,7 @@ std::vector<Value> KernelBuilder::buildDotProducts(Value tileK, std::vector<Valu
             Value &sum = partial[static_cast<size_t>(t * g.batchTiles() + j)];
             sum = tile::DotOp::create(builder, at("gemm"), accumulatorType(integer),
                                       mlir::ValueRange(a).slice(static_cast<size_t>(2 * half), 2),
-                                      rows, static_cast<uint64_t>(2 * step + half), sum,
-                                      context.placed.mmaType);
+                                      rows, 2 * step + half, sum, context.placed.mmaType);
           }
       }
     if (grouped && (k + g.chunkK()) % flush == 0) {

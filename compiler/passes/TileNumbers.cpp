@@ -28,7 +28,7 @@ void KernelBuilder::loadTensorNumbers() {
 Value KernelBuilder::componentNumber(int component, int64_t group, int64_t row, Value slot) {
   if (auto found = tensorNumbers.find(component); found != tensorNumbers.end())
     return found->second;
-  Value &known = componentNumbers[{component, group, row}];
+  Value &known = tileValues.numbers[{component, group, row}];
   if (known)
     return known;
   int64_t warpgroup = row / g.rowsPerThread(), inWarpgroup = row % g.rowsPerThread();
@@ -39,7 +39,7 @@ Value KernelBuilder::componentNumber(int component, int64_t group, int64_t row, 
                                                part.type.name(), unitBits(component),
                                                bitInUnit(component, group));
   for (int64_t i = 0; i < g.rowsPerThread(); ++i)
-    componentNumbers[{component, group, row - inWarpgroup + i}] =
+    tileValues.numbers[{component, group, row - inWarpgroup + i}] =
         tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, i);
   return known;
 }
@@ -126,7 +126,7 @@ Value KernelBuilder::chosenNumber(const RowNumber &number, const std::vector<int
   const dsl::Component &selector = context.gemm.weight.components[component];
   mlir::Location loc = chain.decode.getLoc();
   const int64_t from = named.isOfTensor(context.gemm.weight) ? 0 : row; // rows of a thread share it
-  std::vector<Value> &pairs = choiceTables[{"number", number.print(), components, from}];
+  std::vector<Value> &pairs = tileValues.choices[{"number", number.print(), components, from}];
   if (pairs.empty()) {
     std::vector<Value> numbers = chosenNumbers(number, components, component, k, from, slot);
     for (size_t i = 0; i < numbers.size(); i += 2) {
@@ -155,7 +155,7 @@ Value KernelBuilder::choices(ir::NumberOp op, int64_t k, int64_t row, Value slot
   const RowNumber named = ofWeight(number, components);
   int selector = named.fewChoices(context.gemm.weight);
   const int64_t from = named.isOfTensor(context.gemm.weight) ? 0 : row; // rows of a thread share it
-  std::vector<Value> &bytes = choiceTables[{"bytes", op.getTerms().str(), components, from}];
+  std::vector<Value> &bytes = tileValues.choices[{"bytes", op.getTerms().str(), components, from}];
   if (!bytes.empty())
     return bytes[0];
   std::vector<Value> numbers = chosenNumbers(number, components, selector, k, from, slot);
@@ -178,13 +178,13 @@ Value KernelBuilder::number(ir::NumberOp op, int64_t k, int64_t row, Value slot)
     key.group = std::max(key.group, groupIn(k, extentK(context.gemm.weight.components[component])));
   for (int component : components)
     key.form += " " + std::to_string(component);
-  if (Value known = parameterCache[key])
+  if (Value known = tileValues.parameters[key])
     return known;
   RowNumber terms = *RowNumber::parse(op.getTerms().str());
   Value result = chosenNumber(terms, components, k, row, slot);
   if (!result)
     result = rounded(sumOf(terms, components, k, row, slot));
-  return parameterCache[key] = result;
+  return tileValues.parameters[key] = result;
 }
 
 } // namespace rho::compiler

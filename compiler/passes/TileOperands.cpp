@@ -9,7 +9,8 @@ using mlir::Value;
 Value KernelBuilder::rowVectorOf(int component, int64_t group, int64_t warpgroup, Value slot) {
   component = dsl::hostOf(context.gemm.weight, component);
   int64_t unit = group / groupsTogether(component), bits = unitBits(component);
-  if (auto known = rowVectors.find({component, unit}); known != rowVectors.end())
+  if (auto known = tileValues.rowVectors.find({component, unit});
+      known != tileValues.rowVectors.end())
     return known->second;
   int64_t extent = extentK(context.gemm.weight.components[component]);
   int64_t spread = g.groupsPerChunk(extent);
@@ -21,13 +22,14 @@ Value KernelBuilder::rowVectorOf(int component, int64_t group, int64_t warpgroup
 void KernelBuilder::loadRowVector(int component, int64_t k, Value slot) {
   component = dsl::hostOf(context.gemm.weight, component);
   int64_t group = groupIn(k, extentK(context.gemm.weight.components[component]));
-  rowVectors[{component, group / groupsTogether(component)}] =
+  tileValues.rowVectors[{component, group / groupsTogether(component)}] =
       rowVectorOf(component, group, 0, slot);
 }
 
 const std::vector<Value> &KernelBuilder::rowWordsOf(int component, int64_t group, int64_t warpgroup,
                                                     Value slot) {
-  std::vector<Value> &words = rowWords[{component, group / groupsTogether(component), warpgroup}];
+  std::vector<Value> &words =
+      tileValues.rowWords[{component, group / groupsTogether(component), warpgroup}];
   if (!words.empty())
     return words;
   Value vector = rowVectorOf(component, group, warpgroup, slot);
@@ -41,7 +43,7 @@ const std::vector<Value> &KernelBuilder::rowWordsOf(int component, int64_t group
 Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t group, int64_t row,
                                Value slot) {
   ParameterKey key{form.str(), component, group, row};
-  if (Value known = parameterCache[key])
+  if (Value known = tileValues.parameters[key])
     return known;
   const dsl::Component &part = context.gemm.weight.components[component];
   const dsl::ElementType type = part.type;
@@ -61,16 +63,17 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
         builder, loc, std::vector<mlir::Type>(program.outputs.size(), builder.getI32Type()), word,
         mlir::ValueRange(), program.print());
     for (int64_t i = 0; i < codes; ++i)
-      parameterCache[{form.str(), component, firstGroup + i % together, firstRow + i / together}] =
+      tileValues
+          .parameters[{form.str(), component, firstGroup + i % together, firstRow + i / together}] =
           decoded.getResult(static_cast<unsigned>(i));
-    return parameterCache[key];
+    return tileValues.parameters[key];
   }
   DecodeProgram pick;
   if (sharesUnit(component) && form == "byte") {
     pick.output(codeAt(pick, bit, type.bits()));
     auto code = tile::DecodeOp::create(builder, loc, mlir::TypeRange{builder.getI32Type()}, word,
                                        mlir::ValueRange(), pick.print());
-    return parameterCache[key] = code.getResult(0);
+    return tileValues.parameters[key] = code.getResult(0);
   }
   auto byte = static_cast<uint32_t>(bit / 8);
   uint32_t selector = form == "byte" ? 0x4440 | byte : byte * 0x1111;
@@ -85,16 +88,13 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
   pick.output(picked);
   auto decoded = tile::DecodeOp::create(builder, loc, mlir::TypeRange{builder.getI32Type()}, word,
                                         mlir::ValueRange(), pick.print());
-  return parameterCache[key] = decoded.getResult(0);
+  return tileValues.parameters[key] = decoded.getResult(0);
 }
 
 std::vector<int> KernelBuilder::componentsOf(Value parameter) const {
   std::vector<int> result;
   auto append = [&](Value value) {
-    bool ofWeight = false;
-    int index = 0;
-    partOf(value.getDefiningOp<ir::ComponentOp>(), ofWeight, index);
-    result.push_back(index);
+    result.push_back(sourceOf(value.getDefiningOp<ir::ComponentOp>()).index);
   };
   if (auto number = parameter.getDefiningOp<ir::NumberOp>())
     llvm::for_each(number.getComponents(), append);
@@ -198,7 +198,7 @@ KernelBuilder::Chunk KernelBuilder::loadChunk(int64_t chunk, int64_t rowTile, Va
 }
 
 const std::vector<KernelBuilder::Chunk> &KernelBuilder::codesOf(int64_t chunk, Value slot) {
-  std::vector<Chunk> &words = codes[chunk];
+  std::vector<Chunk> &words = tileValues.codes[chunk];
   if (!words.empty())
     return words;
   for (int64_t t = 0; t < g.rowTiles(); ++t)

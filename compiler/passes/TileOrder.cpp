@@ -26,13 +26,12 @@ public:
   void walk(mlir::ValueRange inits, const TileBody &body) {
     mlir::Type type = builder.getI32Type();
     Value blockX = NVVM::BlockIdXOp::create(builder, loc, type);
-    Value zero = i32(0), one = i32(1), tilesK = i32(static_cast<int64_t>(op.getTilesK()));
-    int64_t tilesN = static_cast<int64_t>(op.getTilesN());
+    Value zero = i32(0), one = i32(1), tilesK = i32(op.getTilesK());
+    int64_t tilesN = op.getTilesN();
     Value tilesM = op.getTilesM();
     if (splitK > 1) {
       Value tileM = NVVM::BlockIdYOp::create(builder, loc, type);
-      const SplitShare own =
-          splitShare(*this, tileM, blockX, tilesN, static_cast<int64_t>(op.getTilesK()), splitK);
+      const SplitShare own = splitShare(*this, tileM, blockX, tilesN, op.getTilesK(), splitK);
       Value always = arith::ConstantIntOp::create(builder, loc, builder.getI1Type(), 1);
       TileShare share{
           {blockX, tileM, own.firstK, own.lastK, i32(splitK), own.share, own.firstPlace},
@@ -97,7 +96,7 @@ private:
 
   // Moves the tile along n of a CTA that is past the last one there.
   void bound(TileShare &share) {
-    auto tilesN = static_cast<int64_t>(op.getTilesN());
+    auto tilesN = op.getTilesN();
     if (tilesN % clusterN == 0)
       return;
     Value &tileN = share.arguments[0];
@@ -117,7 +116,7 @@ private:
     llvm::SmallVector<PartTiles, 3> parts;
   };
   Work workOfTile(Value tiles, Value ctas) {
-    Value one = i32(1), tilesK = i32(static_cast<int64_t>(op.getTilesK()));
+    Value one = i32(1), tilesK = i32(op.getTilesK());
     if (op.getOfParts().empty())
       return {tilesK, one, {}};
     llvm::ArrayRef<int64_t> costs = *op.getCosts();

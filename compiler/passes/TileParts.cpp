@@ -13,19 +13,10 @@ Value KernelBuilder::tableEntry(Value index) {
   return tile::LoadEntryOp::create(builder, at("schedule"), builder.getI32Type(), partTiles, index);
 }
 
-void KernelBuilder::forgetTile() {
-  codes.clear();
-  rowVectors.clear();
-  rowWords.clear();
-  parameterCache.clear();
-  componentNumbers.clear();
-  choiceTables.clear();
-}
-
 void KernelBuilder::enterPart(size_t part) {
   context = contextOfPart(whole, part);
   chain = wholeChain.parts[part];
-  forgetTile();
+  tileValues = {};
   decodedUnits.clear();
   unitPrograms.clear();
 }

@@ -10,11 +10,8 @@ using mlir::Value;
 
 int64_t KernelBuilder::flushK() const {
   int64_t flush = g.tileK;
-  for (ir::ComponentOp component : chain.accumulator) {
-    bool ofWeight = false;
-    int index = 0;
-    flush = std::min(flush, g.parameterK(extentK(partOf(component, ofWeight, index))));
-  }
+  for (ir::ComponentOp named : chain.accumulator)
+    flush = std::min(flush, g.parameterK(extentK(sourceOf(named).component)));
   return flush;
 }
 
@@ -25,7 +22,7 @@ Value KernelBuilder::blockScalesOf(bool ofWeight, int64_t word, int64_t tile, Va
   if (component == BlockScaling::none)
     return i32(scaling.wordOfOnes());
   int64_t first = tile / (ofWeight ? 2 : 4) * (ofWeight ? 2 : 4);
-  Value &words = scaleWords[{ofWeight, word, first}];
+  Value &words = tileValues.scaleWords[{ofWeight, word, first}];
   if (!words)
     words = withoutGuests(ofWeight, component,
                           tile::LoadBlockScalesOp::create(
@@ -167,10 +164,9 @@ std::vector<Value> KernelBuilder::startBatch(int64_t first, int64_t extent,
                                              const std::vector<Value> &sums) {
   mlir::VectorType type = accumulatorType(context.placed.integerAccumulator);
   std::vector<mlir::Type> types(static_cast<size_t>(g.rowTiles() * g.batchTiles()), type);
-  auto batch = tile::WarpgroupMmaOp::create(
-      builder, at("gemm"), types, a, bufferOf(false, 0), slot,
-      static_cast<uint64_t>(first / g.mmaK), static_cast<uint64_t>(extent / g.mmaK),
-      context.placed.mmaType, sums, operandBuffer, operandSlot, stepsBeforePiece());
+  auto batch = tile::WarpgroupMmaOp::create(builder, at("gemm"), types, a, bufferOf(false, 0), slot,
+                                            first / g.mmaK, extent / g.mmaK, context.placed.mmaType,
+                                            sums, operandBuffer, operandSlot, stepsBeforePiece());
   return {batch.getResults().begin(), batch.getResults().end()};
 }
 
@@ -199,7 +195,7 @@ std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector
       tile::ReleaseOp::create(builder, at("gemm"));
     held = std::move(a);
   }
-  rowVectors.clear();
+  tileValues.rowVectors.clear();
   if (carriesBatch(g)) {
     sums.insert(sums.end(), held.begin(), held.end());
     return sums;
@@ -239,7 +235,7 @@ std::vector<Value> KernelBuilder::buildGroupedProducts(Value slot, std::vector<V
     held = std::move(a);
     running = std::move(started);
   }
-  rowVectors.clear();
+  tileValues.rowVectors.clear();
   return sums;
 }
 
@@ -260,15 +256,11 @@ std::vector<Value> KernelBuilder::joinChains(const std::vector<std::vector<Value
 bool KernelBuilder::rowScalesTimesBiasAreExact() const {
   constexpr int bitsOfF32 = 24;
   int scales = 0, bits = 1;
-  for (ir::ComponentOp component : chain.accumulator) {
-    bool ofWeight = false;
-    int index = 0;
-    const dsl::Component &part = partOf(component, ofWeight, index);
-    if (ofWeight) {
+  for (ir::ComponentOp named : chain.accumulator)
+    if (Source scale = sourceOf(named); scale.ofWeight) {
       ++scales;
-      bits += part.type.significantBits();
+      bits += scale.component.type.significantBits();
     }
-  }
   return scales > 0 && bits <= bitsOfF32;
 }
 
@@ -277,17 +269,15 @@ void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value
   // Row scales (two per row tile) and column scales (one pair per batch tile) of this group.
   std::vector<Value> rows;
   std::vector<Value> columns;
-  for (ir::ComponentOp component : chain.accumulator) {
-    bool ofWeight = false;
-    int index = 0;
-    const dsl::Component &part = partOf(component, ofWeight, index);
-    int64_t group = groupIn(k, extentK(part));
-    mlir::Location loc = component.getLoc();
+  for (ir::ComponentOp named : chain.accumulator) {
+    const auto [ofWeight, index, component] = sourceOf(named);
+    int64_t group = groupIn(k, extentK(component));
+    mlir::Location loc = named.getLoc();
     if (ofWeight) {
       Value words = rowVectorOf(index, group, 0, slot);
-      Value scales =
-          tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false), words,
-                                        part.type.name(), unitBits(index), bitInUnit(index, group));
+      Value scales = tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
+                                                   words, component.type.name(), unitBits(index),
+                                                   bitInUnit(index, group));
       for (int64_t r = 0; r < g.rowsPerThread(); ++r) {
         Value scale = tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, r);
         if (static_cast<int64_t>(rows.size()) <= r)
@@ -296,11 +286,11 @@ void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value
           rows[r] = mlir::arith::MulFOp::create(builder, loc, rows[r], scale);
       }
     } else {
-      int64_t spread = g.groupsPerChunk(part.group);
+      int64_t spread = g.groupsPerChunk(component.group);
       for (int64_t j = 0; j < g.batchTiles(); ++j) {
         Value scales = tile::LoadColumnScalesOp::create(
             builder, loc, vectorOf(2, false), bufferOf(false, index), slot, group * spread, j,
-            part.type.name(), spread, groupsBeforePiece(part.group));
+            component.type.name(), spread, groupsBeforePiece(component.group));
         if (static_cast<int64_t>(columns.size()) <= j)
           columns.push_back(scales);
         else

@@ -109,12 +109,13 @@ std::vector<KernelBuilder::PieceLoad> KernelBuilder::pieceLoads() {
     if (part.component == 0) { // a plane of the codes
       int64_t words = residual->g.planeWords(part.codeBits);
       for (int64_t t = 0; t < g.rowTiles(); ++t)
-        loads.push_back({words, part.offset + t * 32 * 4 * words, std::nullopt});
+        loads.push_back({0, t, words, part.offset + t * 32 * 4 * words, std::nullopt});
       continue;
     }
     int64_t bits = residual->unitBits(part.component);
     for (int64_t unit = 0; unit < part.tileK * part.codeBits / bits; ++unit)
-      loads.push_back({wordsOfRows(bits), part.offset + unit * part.tileN * bits / 8, bits});
+      loads.push_back({part.component, unit, wordsOfRows(bits),
+                       part.offset + unit * part.tileN * bits / 8, bits});
   }
   return loads;
 }
@@ -161,7 +162,7 @@ std::vector<Value> KernelBuilder::buildEitherProducts(Value slot,
     someAreStored = stored;
     std::vector<Value> sums = buildProducts(slot, carried);
     scf::YieldOp::create(builder, loc, carriesBatch(g) ? sums : awaitBatch(sums));
-    forgetTile(); // what the other side has loaded and decoded
+    tileValues = {}; // what the other side has loaded and decoded
   }
   return {either.getResults().begin(), either.getResults().end()};
 }
@@ -270,17 +271,14 @@ std::vector<Value> KernelBuilder::buildPieceProducts(Value slot, Value inTile,
   KernelBuilder &piece = *residual;
   piece.builder.restoreInsertionPoint(builder.saveInsertionPoint());
   piece.pieceInTile = inTile;
-  piece.forgetTile();
+  piece.tileValues = {};
   std::vector<Chunk> codes(static_cast<size_t>(g.rowTiles()));
-  auto word = words.begin();
-  for (const LayoutSection &part : layout.residual->parts) {
-    for (int64_t t = 0; t < g.rowTiles() && part.component == 0; ++t)
-      codes[static_cast<size_t>(t)].push_back(*word++);
-    int64_t bits = part.component == 0 ? 0 : piece.unitBits(part.component);
-    for (int64_t unit = 0; bits != 0 && unit < part.tileK * part.codeBits / bits; ++unit)
-      piece.rowVectors[{part.component, unit}] = *word++;
-  }
-  piece.codes = {{0, std::move(codes)}};
+  for (auto [load, word] : llvm::zip_equal(pieceLoads(), words))
+    if (load.component == 0)
+      codes[static_cast<size_t>(load.place)].push_back(word);
+    else
+      piece.tileValues.rowVectors[{load.component, load.place}] = word;
+  piece.tileValues.codes = {{0, std::move(codes)}};
   if (!warpgroupsShareBlocks(*context.gemm.weight.residual, g))
     return piece.buildWarpProducts(slot, std::move(sums));
   if (piece.grouped())

@@ -51,7 +51,7 @@ void KernelBuilder::buildSplitTables() {
 
 const std::vector<Value> &KernelBuilder::selectorsOf(bool ofWeight, int64_t word, int64_t tile,
                                                      Value slot) {
-  std::vector<Value> &words = selectorWords[{ofWeight, word, tile}];
+  std::vector<Value> &words = tileValues.selectorWords[{ofWeight, word, tile}];
   if (!words.empty())
     return words;
   const CodeSplit &split = *context.placed.blockScaling->split(ofWeight);

@@ -46,7 +46,7 @@ Result<Plan> adoptPlan(const dsl::Gemm &gemm, const Problem &problem, const Devi
   settle(decl.warps, dsl::ScheduleDecl::Warps{s.warpsM, s.warpsN, s.warpsK});
   settle(decl.pipeline, s.pipeline);
   settle(decl.splitK, s.splitK);
-  if (s.splitK == dsl::ScheduleDecl::streamK && s.residentCtas > 0)
+  if (s.streamsK() && s.residentCtas > 0)
     settle(decl.ctas, s.residentCtas);
   settle(decl.scales, found.groupScales);
   settle(decl.sums, s.sums);

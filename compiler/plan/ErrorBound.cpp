@@ -19,9 +19,8 @@ double underflow(dsl::ElementType type) {
 
 // Equal shares divide an output's k tiles among as many CTAs at most.
 int64_t sharesOfOutput(const Plan &plan) {
-  return plan.schedule.splitK == dsl::ScheduleDecl::streamK
-             ? (plan.problem.k + plan.schedule.tileK - 1) / plan.schedule.tileK
-             : plan.schedule.splitK;
+  return plan.schedule.streamsK() ? (plan.problem.k + plan.schedule.tileK - 1) / plan.schedule.tileK
+                                  : plan.schedule.splitK;
 }
 
 } // namespace

@@ -17,10 +17,6 @@ using Scales = dsl::ScheduleDecl::Scales;
 using Roles = dsl::ScheduleDecl::Roles;
 using Part = Cost::Part;
 
-template <class T> std::vector<T> open(const std::optional<T> &own, std::initializer_list<T> all) {
-  return own ? std::vector<T>{*own} : std::vector<T>(all);
-}
-
 std::string fixed(double value, int digits) {
   std::ostringstream out;
   out << std::fixed << std::setprecision(digits) << value;
@@ -90,11 +86,11 @@ Result<std::vector<Alternative>> explain(const dsl::Gemm &gemm, const Problem &p
   std::vector<Alternative> all;
   const std::vector<Roles> considered = roleCandidates(gemm, device);
   std::vector<Scales> placements =
-      open(gemm.schedule.scales, {Scales::Accumulator, Scales::Operand});
+      choices(gemm.schedule.scales, {Scales::Accumulator, Scales::Operand});
   if (!gemm.schedule.scales && targetOf(device.target).hasBlockScales)
     placements.push_back(Scales::Hardware);
   for (Roles roles :
-       open(gemm.schedule.roles, {Roles::Uniform, Roles::ImFP, Roles::ExCP, Roles::Gemv}))
+       choices(gemm.schedule.roles, {Roles::Uniform, Roles::ImFP, Roles::ExCP, Roles::Gemv}))
     for (Scales scales : placements) {
       Result<Alternative> found =
           alternativeOf(gemm, scales, roles, considered, *chosen, device, sources);

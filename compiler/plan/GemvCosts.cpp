@@ -1,8 +1,6 @@
 // Predictions for gemv kernels.
 #include "compiler/plan/CostModel.h"
 
-#include "compiler/LayoutMap.h"
-
 #include "compiler/plan/InstructionCounts.h"
 
 #include <algorithm>
@@ -61,7 +59,7 @@ Cost predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule
       bitsPerCode +=
           static_cast<double>(component.type.bits()) / static_cast<double>(extentK(component));
   int64_t tilesK = divideUp(problem.k, g.tileK);
-  int64_t ctas = divideUp(problem.n, g.tileN) * divideUp(problem.m, g.tileM);
+  int64_t ctas = outputTiles(problem, g.tileM, g.tileN);
   auto busiest = static_cast<double>(divideUp(ctas, device.smCount)); // CTAs of one SM
   double resident = std::min(busiest, static_cast<double>(schedule.ctasPerSm));
   double perCta = static_cast<double>(g.tileN * tilesK * g.tileK) * bitsPerCode / 8;

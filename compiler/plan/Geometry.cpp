@@ -1,7 +1,5 @@
 #include "compiler/plan/Geometry.h"
 
-#include "compiler/LayoutMap.h"
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -83,7 +81,7 @@ Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
           .activationBits = 256 / placed.mmaK,
           .weightBits = placed.weightBits,
           .roles = schedule.roles,
-          .streamK = schedule.splitK == dsl::ScheduleDecl::streamK,
+          .streamK = schedule.streamsK(),
           .clusterN = schedule.clusterN,
           .clusterK = schedule.clusterK,
           .panelWarps = panels ? std::gcd(schedule.warpsN, int64_t{4}) : schedule.warpsN,
@@ -172,11 +170,8 @@ std::vector<StageBuffer> buffersOfParts(const dsl::Gemm &gemm, const PlacedGemm 
   for (size_t part = 0; part < placed.parts.size(); ++part) {
     const PlacedGemm &own = placed.parts[part];
     for (StageBuffer buffer : stageBuffers(gemmOfPart(gemm, part), own, geometryOfPart(own, g))) {
-      if (!buffer.weight && buffer.component > 0) {
+      if (!buffer.weight && buffer.component > 0)
         buffer.component = storedIndex(gemm.activation, part, buffer.component);
-        buffer.origin = "activation." + gemm.activation.partition->parts[part].name +
-                        buffer.origin.substr(buffer.origin.rfind('.'));
-      }
       auto known = std::find_if(result.begin(), result.end(), [&](const StageBuffer &other) {
         return other.weight == buffer.weight && other.component == buffer.component;
       });
@@ -196,17 +191,16 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
   if (!placed.parts.empty())
     return buffersOfParts(gemm, placed, g);
   std::vector<StageBuffer> result;
+  result.reserve(8); // as a rule enough: every candidate of the planner asks
   std::vector<CodePlane> planes = g.densePlanes();
   for (size_t plane = 0; plane < planes.size() && !g.gemv(); ++plane) // else straight to registers
-    result.push_back({"weight." + gemm.weight.element().name, true, planeSection(gemm, plane),
-                      g.codeBytes(planes[plane].bits)});
-  result.push_back(
-      {"activation." + gemm.activation.element().name, false, 0, g.tileM * g.activationRowBytes()});
+    result.push_back({true, planeSection(gemm, plane), g.codeBytes(planes[plane].bits)});
+  result.push_back({false, 0, g.tileM * g.activationRowBytes()});
   for (size_t i = 1; i < gemm.weight.components.size(); ++i) {
     const dsl::Component &component = gemm.weight.components[i];
     if (placed.streamed[i] && component.host < 0 && !g.gemv())
       result.push_back(
-          {"weight." + component.name, true, static_cast<int>(i),
+          {true, static_cast<int>(i),
            g.groupsPerTile(extentK(component)) * g.tileN * dsl::unitBits(component.type) / 8});
   }
   for (const ScaleUse &use : placed.accumulator) {
@@ -214,25 +208,21 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
       continue;
     const dsl::Component &component = gemm.activation.components[use.component];
     result.push_back(
-        {"activation." + component.name, false, use.component,
+        {false, use.component,
          g.groupsPerTile(use.group) * g.scaleColumns() * dsl::unitBits(component.type) / 8});
   }
   for (size_t i = 1; i < gemm.activation.components.size() && placed.blockScaling; ++i) {
     const dsl::Component &component = gemm.activation.components[i];
     auto index = static_cast<int>(i);
     if (placed.blockScaling->isInWords(false, index) && component.host < 0)
-      result.push_back({"activation." + component.name, false, index,
-                        g.groupsPerTile(component.group) * g.tileM});
+      result.push_back({false, index, g.groupsPerTile(component.group) * g.tileM});
   }
-  if (placed.storesBlocks()) {
-    std::string origin = "weight." + gemm.weight.residual->part.name;
-    Geometry piece = pieceGeometry(placed, g);
-    if (!g.specialized() && !g.gemv())
-      result.push_back({origin, true, StageBuffer::pieces,
-                        g.warpsN * piecesOfWarp(g, piece) * piecePartsOf(gemm, placed, g).bytes});
-  }
+  if (placed.storesBlocks() && !g.specialized() && !g.gemv())
+    result.push_back({true, StageBuffer::pieces,
+                      g.warpsN * piecesOfWarp(g, pieceGeometry(placed, g)) *
+                          piecePartsOf(gemm, placed, g).bytes});
   if (g.specialized()) // a full and an empty barrier
-    result.push_back({"schedule", false, StageBuffer::barriers, 16});
+    result.push_back({false, StageBuffer::barriers, 16});
   for (StageBuffer &buffer : result) {
     bool byBox = g.specialized() && !buffer.weight && buffer.component != StageBuffer::barriers;
     int64_t alignment = byBox ? Geometry::boxAlignment : 16;
@@ -306,7 +296,7 @@ std::vector<KernelParameter> kernelParameters(const dsl::Gemm &gemm, const Geome
     result.back().boxRows = slices->rows;
     result.back().swizzle = true;
   }
-  if (schedule.splitK != 1 && schedule.clusterK == 1)
+  if (schedule.sumsInWorkspace())
     result.push_back({Kind::Workspace, 0});
   result.push_back({Kind::M, 0});
   return result;

@@ -2,6 +2,7 @@
 // packing, the cost model and code generation must agree on.
 #pragma once
 
+#include "compiler/LayoutMap.h"
 #include "compiler/plan/Placement.h"
 
 #include <algorithm>
@@ -172,6 +173,11 @@ struct PieceParts {
   int64_t bytes = 0;
 };
 PieceParts piecePartsOf(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &geometry);
+// Tiles of all outputs.
+inline int64_t outputTiles(const Problem &problem, int64_t tileM, int64_t tileN) {
+  return divideUp(problem.n, tileN) * divideUp(problem.m, tileM);
+}
+
 // Pieces of one warp in a k tile.
 inline int64_t piecesOfWarp(const Geometry &geometry, const Geometry &piece) {
   return geometry.tileK / piece.tileK;
@@ -179,7 +185,6 @@ inline int64_t piecesOfWarp(const Geometry &geometry, const Geometry &piece) {
 
 // Everything that one pipeline stage holds in shared memory.
 struct StageBuffer {
-  std::string origin; // "weight.scale"
   bool weight = true;
   int component = 0; // a section of the weight, a component of the activation format, or barriers
   static constexpr int barriers = -1, pieces = -2; // the latter of a residual

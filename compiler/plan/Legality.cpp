@@ -1,7 +1,6 @@
 #include "compiler/plan/Legality.h"
 
 #include "compiler/KernelImage.h"
-#include "compiler/LayoutMap.h"
 
 #include "compiler/Targets.h"
 #include "compiler/plan/IntegerSums.h"
@@ -34,7 +33,7 @@ std::string clusterProblem(const Schedule &s) {
     return "it needs roles imfp";
   if (s.clusterN * s.clusterK > portable)
     return str(s.clusterN * s.clusterK) + " CTAs, a cluster has at most " + str(portable);
-  if (s.splitK == dsl::ScheduleDecl::streamK)
+  if (s.streamsK())
     return "equal shares of k are those of single CTAs";
   if (s.clusterK != 1 && s.clusterK != s.splitK)
     return "k is split in " + str(s.splitK) + ", a cluster has all parts or one";
@@ -314,7 +313,7 @@ private:
   // How k is divided among CTAs.
   Found parts() {
     int64_t tilesK = divideUp(problem.k, s.tileK);
-    int64_t all = tilesK * divideUp(problem.n, s.tileN) * divideUp(problem.m, s.tileM);
+    int64_t all = tilesK * outputTiles(problem, s.tileM, s.tileN);
     if (g.streamK && all > std::numeric_limits<int32_t>::max())
       return ofTile("k", s.tileK,
                     "the outputs have " + str(all) + " k tiles, split_k stream takes at most " +
@@ -325,7 +324,7 @@ private:
                                                   "follow from tiles and parts of k"}};
     int64_t tiles = divideUp(divideUp(problem.n, s.tileN), s.clusterN) * s.clusterN *
                     divideUp(problem.m, s.tileM);
-    if (s.splitK != s.clusterK && tiles > KernelImage::mostSharedTiles)
+    if (s.sumsInWorkspace() && tiles > KernelImage::mostSharedTiles)
       return Objection{
           DiagId::schedule_split_tiles,
           {g.streamK ? "stream" : str(s.splitK), str(tiles), str(KernelImage::mostSharedTiles)}};

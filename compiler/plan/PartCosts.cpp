@@ -1,8 +1,6 @@
 // Predictions for activations in parts.
 #include "compiler/plan/CostModel.h"
 
-#include "compiler/LayoutMap.h"
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -49,9 +47,9 @@ double imbalance(const PartLists &lists, double outputs, int64_t shares) {
 
 // Of this schedule's division of k.
 double imbalance(const PartLists &lists, const Schedule &schedule, const Problem &problem) {
-  if (schedule.splitK != dsl::ScheduleDecl::streamK)
+  if (!schedule.streamsK())
     return imbalance(lists, 1, schedule.splitK);
-  int64_t outputs = divideUp(problem.n, schedule.tileN) * divideUp(problem.m, schedule.tileM);
+  int64_t outputs = outputTiles(problem, schedule.tileM, schedule.tileN);
   int64_t tiles = outputs * divideUp(problem.k, schedule.tileK);
   return imbalance(lists, static_cast<double>(outputs), std::min(tiles, schedule.residentCtas));
 }

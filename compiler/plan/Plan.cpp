@@ -24,12 +24,6 @@ int64_t updatesPerTile(const PlacedGemm &placed, const Schedule &schedule) {
   return g.chunks() * g.stepsPerChunk() * g.rowTiles() * g.batchTiles() * placed.products();
 }
 
-// Every value that a schedule entry may take: the user's own, or the planner's candidates.
-template <class T, class U>
-std::vector<U> choices(const std::optional<T> &own, std::initializer_list<U> candidates) {
-  return own ? std::vector<U>{static_cast<U>(*own)} : std::vector<U>(candidates);
-}
-
 // "s4", of parts "s4+s8".
 std::string mmaTypes(const PlacedGemm &placed) {
   std::string text = placed.parts.empty() ? placed.mmaType : "";
@@ -132,8 +126,8 @@ public:
 
 private:
   void run(Variety variety) {
-    for (Scales scales : choices<Scales, Scales>(
-             gemm.schedule.scales, {Scales::Accumulator, Scales::Operand, Scales::Hardware}))
+    for (Scales scales : choices<Scales>(gemm.schedule.scales,
+                                         {Scales::Accumulator, Scales::Operand, Scales::Hardware}))
       for (Roles roles : allRoles)
         consider(scales, roles, variety);
   }

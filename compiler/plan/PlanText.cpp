@@ -152,7 +152,7 @@ constexpr Field fields[] = {
 
 std::string Plan::printForKernel() const {
   dsl::TextWriter out;
-  bool streams = schedule.splitK == dsl::ScheduleDecl::streamK;
+  bool streams = schedule.streamsK();
   out << "shape n=" << problem.n << " k=" << problem.k << '\n'
       << "target " << target << '\n'
       << "mma " << mmaType << '\n'

@@ -1,7 +1,5 @@
 #include "compiler/plan/Resources.h"
 
-#include "compiler/LayoutMap.h"
-
 #include <algorithm>
 
 namespace rho::compiler {
@@ -11,9 +9,10 @@ std::vector<SharedBuffer> sharedBuffers(const dsl::Gemm &gemm, const PlacedGemm 
                                         const Problem &problem) {
   using Role = SharedBuffer::Role;
   std::vector<SharedBuffer> result;
+  result.reserve(16); // as stageBuffers()
   const int64_t stages = bufferStages(g, schedule, problem.k);
-  for (StageBuffer &buffer : stageBuffers(gemm, placed, g))
-    result.push_back({Role::Stage, buffer.bytes, stages, std::move(buffer)});
+  for (const StageBuffer &buffer : stageBuffers(gemm, placed, g))
+    result.push_back({Role::Stage, buffer.bytes, stages, buffer});
   if (std::optional<PieceRing> ring = pieceRing(gemm, placed, g, stages)) {
     result.push_back({Role::Pieces, ring->pieceBytes, ring->places});
     result.push_back({Role::PiecePlaces, PieceRing::placeBytes, stages});
@@ -56,56 +55,46 @@ int64_t residualRegisters(const PlacedGemm &placed, const Geometry &g) {
   return sums * (partial ? 2 : 1) + codes;
 }
 
-} // namespace
-
-int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
+// Codes and row parameters on their way, sums, the activations of a chunk.
+int64_t gemvRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
                       int pipeline) {
-  if (!placed.parts.empty()) { // with the scaled sums of the parts before
-    int most = 0;
-    int64_t sums = g.specialized() ? g.rowTiles() * g.tileM / 2 : g.rowTiles() * g.batchTiles() * 4;
-    forEachGemm(gemm, placed, [&](const dsl::Gemm &one, const PlacedGemm &part) {
-      most = std::max(most, estimateRegisters(one, part, geometryOfPart(part, g), pipeline));
-    });
-    bool together = std::all_of(placed.parts.begin(), placed.parts.end(), addsToSums);
-    return most + (together ? 0 : static_cast<int>(sums));
+  int64_t codes = g.chunks() * g.rowTiles() * g.planeWords(g.weightBits);
+  for (const dsl::Component &component : gemm.weight.components)
+    if (component.extent == dsl::Extent::Group)
+      codes += std::max<int64_t>(1, g.tileK / g.parameterK(extentK(component))) *
+               divideUp(g.rowsPerThread() * dsl::unitBits(component.type), 32);
+  int64_t sums = g.rowsPerThread() * g.tileM * (placed.flushK > 0 ? 2 : 1);
+  int64_t run = g.tileM * g.chunkK() / (placed.integerAccumulator ? 16 : 4);
+  return codes * pipeline + sums + run + 32;
+}
+
+// Sums, operand A of the batches on their way, codes and addresses.
+int64_t specializedRegisters(const PlacedGemm &placed, const Geometry &g) {
+  int64_t sums = g.rowTiles() * g.tileM / 2;
+  int64_t steps = 2 * batchSteps(g) + 1;
+  int64_t others = 48;
+  if (placed.flushK > 0) { // with partial sums of up to two groups
+    int64_t extent = std::min(placed.flushK, g.tileK);
+    int64_t batch = groupBatchSteps(g, extent);
+    steps = batch * (batch * g.mmaK < g.tileK ? 2 : 1);
+    sums *= extent < g.tileK ? 3 : 2;
+    // Many sums leave few registers for others, with which ptxas gets along in simple loops.
+    constexpr int64_t fewest = 8, most = 32;
+    others = std::max(fewest, most - sums / 8);
+    if (g.warpsK > 1)
+      others = std::max(2 * fewest, others);
+    // ptxas loads scales of further groups ahead, those of columns most of all.
+    if (2 * extent < g.tileK)
+      others = std::max(fewest * (placed.accumulator.size() > 1 ? 8
+                                  : g.warpsK > 1                ? 5
+                                                                : 3),
+                        others);
   }
-  int64_t residual = residualRegisters(placed, g);
-  if (g.gemv()) {
-    // Codes and row parameters on their way, sums, the activations of a chunk.
-    int64_t codes = g.chunks() * g.rowTiles() * g.planeWords(g.weightBits);
-    for (const dsl::Component &component : gemm.weight.components)
-      if (component.extent == dsl::Extent::Group)
-        codes += std::max<int64_t>(1, g.tileK / g.parameterK(extentK(component))) *
-                 divideUp(g.rowsPerThread() * dsl::unitBits(component.type), 32);
-    int64_t sums = g.rowsPerThread() * g.tileM * (placed.flushK > 0 ? 2 : 1);
-    int64_t run = g.tileM * g.chunkK() / (placed.integerAccumulator ? 16 : 4);
-    return static_cast<int>(codes * pipeline + sums + run + 32);
-  }
-  if (g.specialized()) {
-    // Sums, operand A of the batches on their way, codes and addresses.
-    int64_t sums = g.rowTiles() * g.tileM / 2;
-    int64_t steps = 2 * batchSteps(g) + 1;
-    int64_t others = 48;
-    if (placed.flushK > 0) { // with partial sums of up to two groups
-      int64_t extent = std::min(placed.flushK, g.tileK);
-      int64_t batch = groupBatchSteps(g, extent);
-      steps = batch * (batch * g.mmaK < g.tileK ? 2 : 1);
-      sums *= extent < g.tileK ? 3 : 2;
-      // Many sums leave few registers for others, with which ptxas gets along in simple loops.
-      constexpr int64_t fewest = 8, most = 32;
-      others = std::max(fewest, most - sums / 8);
-      if (g.warpsK > 1)
-        others = std::max(2 * fewest, others);
-      // ptxas loads scales of further groups ahead, those of columns most of all.
-      if (2 * extent < g.tileK)
-        others = std::max(fewest * (placed.accumulator.size() > 1 ? 8
-                                    : g.warpsK > 1                ? 5
-                                                                  : 3),
-                          others);
-    }
-    int64_t operand = g.decodesApart() ? 0 : g.rowTiles() * steps * 4;
-    return static_cast<int>(sums + operand + others + residual);
-  }
+  int64_t operand = g.decodesApart() ? 0 : g.rowTiles() * steps * 4;
+  return sums + operand + others;
+}
+
+int64_t uniformRegisters(const PlacedGemm &placed, const Geometry &g) {
   int64_t accumulators = g.rowTiles() * g.batchTiles() * 4;
   int64_t partial = accumulators * (mmaChains(g) - (placed.flushK > 0 ? 0 : 1));
   int64_t activations = g.batchTiles() * g.stepsPerChunk() * 2;
@@ -116,7 +105,32 @@ int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
       tables += ofWeight ? 12 : 4; // and operand A
   if (placed.blockScaling)
     activations *= placed.blockScaling->parts(false);
-  return static_cast<int>(accumulators + partial + activations + scales + tables + residual + 52);
+  return accumulators + partial + activations + scales + tables + 52;
+}
+
+// Of activations in parts the most that one has, with the scaled sums of those before.
+int registersOfParts(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
+                     int pipeline) {
+  int most = 0;
+  int64_t sums = g.specialized() ? g.rowTiles() * g.tileM / 2 : g.rowTiles() * g.batchTiles() * 4;
+  forEachGemm(gemm, placed, [&](const dsl::Gemm &one, const PlacedGemm &part) {
+    most = std::max(most, estimateRegisters(one, part, geometryOfPart(part, g), pipeline));
+  });
+  bool together = std::all_of(placed.parts.begin(), placed.parts.end(), addsToSums);
+  return most + (together ? 0 : static_cast<int>(sums));
+}
+
+} // namespace
+
+int estimateRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
+                      int pipeline) {
+  if (!placed.parts.empty())
+    return registersOfParts(gemm, placed, g, pipeline);
+  if (g.gemv())
+    return static_cast<int>(gemvRegisters(gemm, placed, g, pipeline));
+  return static_cast<int>(residualRegisters(placed, g) + (g.specialized()
+                                                              ? specializedRegisters(placed, g)
+                                                              : uniformRegisters(placed, g)));
 }
 
 } // namespace rho::compiler

@@ -1,6 +1,5 @@
 #include "compiler/plan/ScaledOperand.h"
 
-#include "compiler/LayoutMap.h"
 #include "compiler/decode/Affine.h"
 #include "compiler/decode/ElementCore.h"
 #include "dsl/Evaluate.h"

@@ -1,6 +1,5 @@
 #include "compiler/plan/ScheduleCandidates.h"
 
-#include "compiler/LayoutMap.h"
 #include "compiler/Targets.h"
 #include "compiler/plan/IntegerSums.h"
 #include "compiler/plan/Legality.h"
@@ -226,7 +225,7 @@ void settleResidency(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
 // divide each output evenly add no sums but those of its own parts.
 std::vector<int64_t> residentCandidates(const dsl::ScheduleDecl &own, const Schedule &schedule,
                                         const Problem &problem) {
-  if (schedule.splitK != dsl::ScheduleDecl::streamK)
+  if (!schedule.streamsK())
     return {schedule.residentCtas};
   int64_t most = schedule.residentCtas;
   if (own.ctas)
@@ -236,7 +235,7 @@ std::vector<int64_t> residentCandidates(const dsl::ScheduleDecl &own, const Sche
   std::vector<int64_t> result{most};
   for (int64_t eighths : {7, 6, 5, 4, 3, 2})
     result.push_back(std::max<int64_t>(1, most * eighths / 8));
-  int64_t tiles = divideUp(problem.n, schedule.tileN) * divideUp(problem.m, schedule.tileM);
+  int64_t tiles = outputTiles(problem, schedule.tileM, schedule.tileN);
   if (most / tiles > 0)
     result.push_back(most / tiles * tiles);
   return result;
@@ -250,7 +249,7 @@ dsl::ScheduleDecl::Cluster chooseCluster(const dsl::ScheduleDecl &own, Roles rol
                                          int64_t sms) {
   if (own.cluster)
     return *own.cluster;
-  int64_t ctas = divideUp(problem.n, tile.n) * divideUp(problem.m, tile.m) * split;
+  int64_t ctas = outputTiles(problem, tile.m, tile.n) * split;
   bool together = roles == Roles::ImFP && split == 2 && ctas <= sms;
   return {1, together ? split : 1};
 }

@@ -3,10 +3,18 @@
 
 #include "compiler/plan/Placement.h"
 
+#include <initializer_list>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 namespace rho::compiler {
+
+// What an entry of a schedule may be: the user's own, or the planner's candidates.
+template <class T>
+std::vector<T> choices(const std::optional<T> &own, std::initializer_list<T> candidates) {
+  return own ? std::vector<T>{*own} : std::vector<T>(candidates);
+}
 
 // Of activations in parts: whether a tile's k can divide the blocks that parts store.
 bool tilesFitBlocks(const dsl::Gemm &gemm, const PlacedGemm &placed,

@@ -1,7 +1,6 @@
 // Predictions for wgmma kernels, whose warps have roles.
 #include "compiler/plan/CostModel.h"
 
-#include "compiler/LayoutMap.h"
 #include "compiler/plan/TileCosts.h"
 
 #include <algorithm>
@@ -153,7 +152,7 @@ private:
   double factor = 1; // of all
 
   void occupy() {
-    int64_t tiles = divideUp(problem.n, g.tileN) * divideUp(problem.m, g.tileM);
+    int64_t tiles = outputTiles(problem, g.tileM, g.tileN);
     tilesK = divideUp(problem.k, g.tileK);
     if (g.streamK) {
       slots = static_cast<double>(schedule.residentCtas);

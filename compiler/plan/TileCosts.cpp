@@ -1,6 +1,5 @@
 #include "compiler/plan/TileCosts.h"
 
-#include "compiler/LayoutMap.h"
 #include "compiler/plan/Resources.h"
 
 #include <algorithm>

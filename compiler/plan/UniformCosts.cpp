@@ -1,7 +1,6 @@
 // Predictions for mma.sync kernels, whose warps all do the same.
 #include "compiler/plan/CostModel.h"
 
-#include "compiler/LayoutMap.h"
 #include "compiler/Targets.h"
 #include "compiler/plan/InstructionCounts.h"
 #include "compiler/plan/Resources.h"

@@ -65,7 +65,6 @@ struct Entry {
   std::vector<StatementText> statements;
   std::vector<SpecialSlot> specials;
   std::vector<uint8_t> registers; // initial image of a warp's register file
-  std::vector<uint64_t> parameterOffsets;
   uint64_t parameterBytes = 0;
   uint32_t maxThreads[3] = {0, 0, 0}, requiredThreads[3] = {0, 0, 0};
   uint32_t requiredCluster[3] = {0, 0, 0};
