@@ -7,9 +7,11 @@
 #include "dsl/DeriveEncode.h"
 #include "dsl/Evaluate.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <set>
+#include <tuple>
 
 namespace rho::compiler {
 
@@ -222,6 +224,28 @@ bitsOfWholeCodes(const std::vector<std::vector<int>> &position, int codeBits) {
     }
   }
   return bits;
+}
+
+static constexpr std::string_view formNames[] = {"byte",       "bytes",  "places",
+                                                 "multiplier", "number", "choices"};
+
+std::string print(const ParameterForm &form) {
+  return std::string(formNames[static_cast<size_t>(form.form)]) + "." +
+         std::to_string(form.rowHalf) + (form.kHalf == 1 ? ".1" : "");
+}
+
+std::optional<ParameterForm> parseForm(std::string_view text) {
+  const size_t dot = std::min(text.find('.'), text.size());
+  const auto *name = std::find(std::begin(formNames), std::end(formNames), text.substr(0, dot));
+  if (name == std::end(formNames))
+    return std::nullopt;
+  const auto form = static_cast<DecodeParam::Form>(name - std::begin(formNames));
+  const std::string_view halves = text.substr(dot);
+  for (auto [known, rowHalf, kHalf] :
+       {std::tuple(".0", 0, 0), {".1", 1, 0}, {".0.1", 0, 1}, {".1.1", 1, 1}})
+    if (halves == known)
+      return ParameterForm{form, rowHalf, kHalf};
+  return std::nullopt;
 }
 
 std::vector<uint8_t> DecodeSequence::wordBits() const {

@@ -37,6 +37,14 @@ struct DecodeParam {
   friend bool operator==(const DecodeParam &, const DecodeParam &) = default;
 };
 
+// How IR names the form of a parameter: "byte.0", "number.1.1" where kHalf is 1.
+struct ParameterForm {
+  DecodeParam::Form form;
+  int rowHalf, kHalf;
+};
+std::string print(const ParameterForm &form);
+std::optional<ParameterForm> parseForm(std::string_view text);
+
 // What a Number is rounded to: operands of 16 bits, or f16 beside others.
 std::string_view numberType(std::string_view mmaType);
 

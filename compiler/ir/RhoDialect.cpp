@@ -2,6 +2,7 @@
 
 #include "compiler/decode/DecodeProgram.h"
 #include "compiler/decode/RowNumber.h"
+#include "compiler/decode/Sequences.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -53,11 +54,7 @@ mlir::LogicalResult DecodeOp::verify() {
            << getForms().size() << " forms are given";
   for (mlir::Attribute form : getForms()) {
     llvm::StringRef text = llvm::cast<mlir::StringAttr>(form).getValue();
-    auto [kind, halves] = text.split('.');
-    auto [rowHalf, kHalf] = halves.split('.');
-    bool known = kind == "byte" || kind == "bytes" || kind == "places" || kind == "multiplier" ||
-                 kind == "number" || kind == "choices";
-    if (!known || (rowHalf != "0" && rowHalf != "1") || (!kHalf.empty() && kHalf != "1"))
+    if (!compiler::parseForm(text))
       return emitOpError("form is '")
              << text << "'; it must be byte, bytes, places, multiplier, number or "
              << "choices, '.', and 0 or 1, perhaps '.1'";

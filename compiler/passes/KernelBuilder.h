@@ -118,7 +118,7 @@ private:
   // A chunk's words of this thread, plane by plane of the codes.
   using Chunk = std::vector<Value>;
   struct ParameterKey {
-    std::string form;
+    DecodeParam::Form form;
     int component;
     int64_t group;
     int64_t row;
@@ -132,8 +132,9 @@ private:
     // By component, unit and warpgroup.
     std::map<std::tuple<int, int64_t, int64_t>, std::vector<Value>> rowWords;
     std::map<ParameterKey, Value> parameters; // of the decode: registers of a weight row
-    // Components of numbers, by component, group and row.
-    std::map<std::tuple<int, int64_t, int64_t>, Value> numbers;
+    // Numbers, by their text, components, group and row, and their components, by all but the text.
+    std::map<std::tuple<std::string, std::vector<int>, int64_t, int64_t>, Value> numbers;
+    std::map<std::tuple<int, int64_t, int64_t>, Value> componentNumbers;
     // The few numbers that a selector chooses from: tables, by their form, the number's text and
     // components, and the row.
     std::map<std::tuple<std::string, std::string, std::vector<int>, int64_t>, std::vector<Value>>
@@ -170,7 +171,7 @@ private:
   void loadRowVector(int component, int64_t k, Value slot); // into TileValues::rowVectors
   const std::vector<Value> &rowWordsOf(int component, int64_t group, int64_t warpgroup, Value slot);
   // Rows count on through the warpgroups whose operand this thread decodes.
-  Value parameter(llvm::StringRef form, int component, int64_t group, int64_t row, Value slot);
+  Value parameter(DecodeParam::Form form, int component, int64_t group, int64_t row, Value slot);
   // A row's code of a component: where it begins in a packed word.
   struct PackedCode {
     Value word;

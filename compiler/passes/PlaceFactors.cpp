@@ -26,16 +26,6 @@ std::string axesOf(const dsl::Component &component, bool weight) {
   return "";
 }
 
-std::string formOf(const DecodeParam &param) {
-  const char *form = param.form == DecodeParam::Form::Byte      ? "byte."
-                     : param.form == DecodeParam::Form::Bytes   ? "bytes."
-                     : param.form == DecodeParam::Form::Places  ? "places."
-                     : param.form == DecodeParam::Form::Number  ? "number."
-                     : param.form == DecodeParam::Form::Choices ? "choices."
-                                                                : "multiplier.";
-  return form + std::to_string(param.rowHalf) + (param.kHalf == 1 ? ".1" : "");
-}
-
 class PlacedBody {
 public:
   PlacedBody(ir::GemmOp op, const GemmContext &whole, llvm::StringRef role = "weight")
@@ -105,7 +95,8 @@ private:
     for (const DecodeParam &param : placed.decode.params) {
       parameters.push_back(param.hasNumber() ? number(param.number)
                                              : component(true, param.component));
-      forms.push_back(builder.getStringAttr(formOf(param)));
+      forms.push_back(
+          builder.getStringAttr(print(ParameterForm{param.form, param.rowHalf, param.kHalf})));
     }
     mlir::Value weight = ir::DecodeOp::create(
         builder, codes.getLoc(), tensor("n k", placed.mmaType), codes, parameters,

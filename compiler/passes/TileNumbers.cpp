@@ -28,7 +28,7 @@ void KernelBuilder::loadTensorNumbers() {
 Value KernelBuilder::componentNumber(int component, int64_t group, int64_t row, Value slot) {
   if (auto found = tensorNumbers.find(component); found != tensorNumbers.end())
     return found->second;
-  Value &known = tileValues.numbers[{component, group, row}];
+  Value &known = tileValues.componentNumbers[{component, group, row}];
   if (known)
     return known;
   int64_t warpgroup = row / g.rowsPerThread(), inWarpgroup = row % g.rowsPerThread();
@@ -39,7 +39,7 @@ Value KernelBuilder::componentNumber(int component, int64_t group, int64_t row, 
                                                part.type.name(), unitBits(component),
                                                bitInUnit(component, group));
   for (int64_t i = 0; i < g.rowsPerThread(); ++i)
-    tileValues.numbers[{component, group, row - inWarpgroup + i}] =
+    tileValues.componentNumbers[{component, group, row - inWarpgroup + i}] =
         tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, i);
   return known;
 }
@@ -173,18 +173,17 @@ Value KernelBuilder::choices(ir::NumberOp op, int64_t k, int64_t row, Value slot
 
 Value KernelBuilder::number(ir::NumberOp op, int64_t k, int64_t row, Value slot) {
   std::vector<int> components = componentsOf(op.getResult());
-  ParameterKey key{op.getTerms().str(), components[0], 0, row};
+  int64_t group = 0;
   for (int component : components) // of the finest, which tells the others apart too
-    key.group = std::max(key.group, groupIn(k, extentK(context.gemm.weight.components[component])));
-  for (int component : components)
-    key.form += " " + std::to_string(component);
-  if (Value known = tileValues.parameters[key])
+    group = std::max(group, groupIn(k, extentK(context.gemm.weight.components[component])));
+  Value &known = tileValues.numbers[{op.getTerms().str(), components, group, row}];
+  if (known)
     return known;
   RowNumber terms = *RowNumber::parse(op.getTerms().str());
   Value result = chosenNumber(terms, components, k, row, slot);
   if (!result)
     result = rounded(sumOf(terms, components, k, row, slot));
-  return tileValues.parameters[key] = result;
+  return known = result;
 }
 
 } // namespace rho::compiler

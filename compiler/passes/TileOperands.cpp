@@ -40,9 +40,10 @@ const std::vector<Value> &KernelBuilder::rowWordsOf(int component, int64_t group
   return words;
 }
 
-Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t group, int64_t row,
+Value KernelBuilder::parameter(DecodeParam::Form form, int component, int64_t group, int64_t row,
                                Value slot) {
-  ParameterKey key{form.str(), component, group, row};
+  using Form = DecodeParam::Form;
+  ParameterKey key{form, component, group, row};
   if (Value known = tileValues.parameters[key])
     return known;
   const dsl::Component &part = context.gemm.weight.components[component];
@@ -51,32 +52,32 @@ Value KernelBuilder::parameter(llvm::StringRef form, int component, int64_t grou
   int64_t inWarpgroup = row % g.rowsPerThread();
   mlir::Location loc = at(true, component);
   auto [word, bit] = packedCode(component, group, row, slot);
-  if (form == "multiplier" || form == "places") { // of all codes of the word at once
+  if (form == Form::Multiplier || form == Form::Places) { // of all codes of the word at once
     const int64_t codes = std::min(perWord, g.rowsPerThread()) * together;
     const int64_t firstRow = row - inWarpgroup % perWord, firstGroup = group - group % together;
     const DecodeProgram program =
-        form == "places" ? placesSequence(type.bits(), static_cast<int>(storedBitsOf(component)),
-                                          part.shift, static_cast<int>(codes))
-                         : *scaleSequence(multiplierType(context.gemm.weight, component),
-                                          context.placed.mmaType, context.placed.decode.scaleLog2);
+        form == Form::Places
+            ? placesSequence(type.bits(), static_cast<int>(storedBitsOf(component)), part.shift,
+                             static_cast<int>(codes))
+            : *scaleSequence(multiplierType(context.gemm.weight, component), context.placed.mmaType,
+                             context.placed.decode.scaleLog2);
     auto decoded = tile::DecodeOp::create(
         builder, loc, std::vector<mlir::Type>(program.outputs.size(), builder.getI32Type()), word,
         mlir::ValueRange(), program.print());
     for (int64_t i = 0; i < codes; ++i)
-      tileValues
-          .parameters[{form.str(), component, firstGroup + i % together, firstRow + i / together}] =
+      tileValues.parameters[{form, component, firstGroup + i % together, firstRow + i / together}] =
           decoded.getResult(static_cast<unsigned>(i));
     return tileValues.parameters[key];
   }
   DecodeProgram pick;
-  if (sharesUnit(component) && form == "byte") {
+  if (sharesUnit(component) && form == Form::Byte) {
     pick.output(codeAt(pick, bit, type.bits()));
     auto code = tile::DecodeOp::create(builder, loc, mlir::TypeRange{builder.getI32Type()}, word,
                                        mlir::ValueRange(), pick.print());
     return tileValues.parameters[key] = code.getResult(0);
   }
   auto byte = static_cast<uint32_t>(bit / 8);
-  uint32_t selector = form == "byte" ? 0x4440 | byte : byte * 0x1111;
+  uint32_t selector = form == Form::Byte ? 0x4440 | byte : byte * 0x1111;
   auto picked = pick.add(DecodeInstr::Op::Prmt, DecodeProgram::word(), DecodeProgram::constant(0),
                          DecodeProgram::constant(selector));
   if (sharesUnit(component)) {
@@ -107,13 +108,13 @@ std::vector<Value> KernelBuilder::decodeParameters(int64_t k, int64_t rowTile, V
                                                    int64_t firstRow) {
   std::vector<Value> result;
   for (auto [value, attribute] : llvm::zip(chain.decode.getParameters(), chain.decode.getForms())) {
-    auto [form, halves] = llvm::cast<mlir::StringAttr>(attribute).getValue().split('.');
-    auto [rowHalf, kHalf] = halves.split('.');
-    int64_t row = 2 * rowTile + (rowHalf == "1" ? 1 : firstRow);
-    int64_t own = k + (kHalf == "1" ? g.mmaK / 2 : 0);
+    const auto [form, rowHalf, kHalf] =
+        *parseForm(llvm::cast<mlir::StringAttr>(attribute).getValue());
+    int64_t row = 2 * rowTile + (rowHalf == 1 ? 1 : firstRow);
+    int64_t own = k + (kHalf == 1 ? g.mmaK / 2 : 0);
     if (auto op = value.getDefiningOp<ir::NumberOp>()) {
-      result.push_back(form == "choices" ? choices(op, own, row, slot)
-                                         : number(op, own, row, slot));
+      result.push_back(form == DecodeParam::Form::Choices ? choices(op, own, row, slot)
+                                                          : number(op, own, row, slot));
       continue;
     }
     int component = componentsOf(value)[0];
