@@ -1,10 +1,13 @@
 // From numbers or codes to weights on the device.
 #include "compiler/Layout.h"
 #include "compiler/PackChecks.h"
+#include "dsl/Findings.h"
 #include "dsl/Numbers.h"
 #include "dsl/Parallel.h"
 #include "dsl/StoredFactors.h"
 #include "runtime/Kernel.h"
+
+#include <algorithm>
 
 namespace rho {
 
@@ -24,6 +27,59 @@ Result<Buffer> Gemm::packWeights(const void *host, ScalarType type, int64_t stri
     if (!codes)
       return codes.error();
     return packQuantized(*codes);
+  });
+}
+
+// A code without the bits above its type's that only go on with its sign.
+static uint32_t withoutSign(uint32_t code, dsl::ElementType type, int width) {
+  const int above = 8 * width - type.bits();
+  if (type.kind() != dsl::ElementType::Kind::Signed || above == 0)
+    return code;
+  const uint32_t mask = UINT32_MAX >> (32 - type.bits());
+  const uint32_t extended = static_cast<uint32_t>(static_cast<int32_t>(type.decode(code & mask))) &
+                            (UINT32_MAX >> (32 - 8 * width));
+  return code == extended ? code & mask : code;
+}
+
+Result<Buffer> Gemm::packCodes(std::span<const ComponentCodes> components) const {
+  if (Status valid = checkHandle(*this, "gemm"); !valid)
+    return valid.error();
+  const std::shared_ptr<const dsl::Format> format = pimpl->weight();
+  auto refused = [&](const std::string &why) {
+    return makeError(DiagId::bad_component_codes, {format->name, why});
+  };
+  if (format->hasParts())
+    return refused("it stores parts, each of which has its own");
+  dsl::QuantizedMatrix matrix;
+  matrix.format = format;
+  matrix.rows = pimpl->shape.n;
+  matrix.k = pimpl->shape.k;
+  return onHost([&]() -> Result<Buffer> {
+    std::vector<std::string> names;
+    for (const dsl::Component &component : format->components)
+      names.push_back(component.name);
+    for (const ComponentCodes &given : components)
+      if (std::find(names.begin(), names.end(), given.component) == names.end())
+        return refused("'" + dsl::shown(given.component) + "' is none of its components " +
+                       dsl::join(names));
+    for (const dsl::Component &component : format->components) {
+      auto isOurs = [&](const ComponentCodes &given) { return given.component == component.name; };
+      const auto given = std::find_if(components.begin(), components.end(), isOurs);
+      if (std::count_if(components.begin(), components.end(), isOurs) != 1)
+        return refused("'" + component.name + "' is given " +
+                       (given == components.end() ? "nowhere" : "twice"));
+      dsl::CodeArray codes(dsl::unitBits(component.type),
+                           dsl::codeGrid(component, matrix.rows, matrix.k).size());
+      const auto bytes = static_cast<size_t>(codes.size() * codes.width());
+      if (given->codes.size() != bytes)
+        return refused("'" + component.name + "' has " + std::to_string(given->codes.size()) +
+                       " bytes, " + std::to_string(bytes) + " are needed");
+      std::copy(given->codes.begin(), given->codes.end(), codes.data());
+      for (int64_t i = 0; i < codes.size(); ++i)
+        codes.set(i, withoutSign(codes.get(i), component.type, codes.width()));
+      matrix.components.push_back(std::move(codes));
+    }
+    return packQuantized(matrix);
   });
 }
 

@@ -166,6 +166,16 @@ struct CompileReport {
   std::vector<std::string> warnings; // e.g. a damaged cache entry that was rebuilt
 };
 
+// What another quantizer chose for one component of a weight's format. Row by row: [n][k] codes of
+// the element, [ceil(n / R)][ceil(k / G)] of n[R] k[G], where R is 1 unless written, n of a
+// channel, one of the tensor. A code is the bits of its type, in a byte each, in two bytes where
+// the type has more than 8 bits, in four where it has more than 16, little-endian; above the bits
+// of a signed integer its sign may go on, so that -1 of s4 is 15 or 255.
+struct ComponentCodes {
+  std::string_view component; // by its name in the declaration
+  std::span<const uint8_t> codes;
+};
+
 // Activations in the gemm's activation format, ready for launches: codes and scales on the device.
 class Activations {
 public:
@@ -205,7 +215,11 @@ public:
   // Errors: null_pointer, bad_scalar_type, bad_stride below k, non_finite_input,
   // requirement_unfulfilled where no codes fulfil the format's, those of packQuantized.
   Result<Buffer> packWeights(const void *host, ScalarType type, int64_t stride) const;
-  // The same for codes that another quantizer chose, e.g. one of kernels/. The matrix is [n][k] in
+  // The same for codes of all components, in any order: weights of another quantizer or of another
+  // checkpoint. Not of formats with a residual or a partition. Errors: bad_component_codes, those
+  // of packQuantized.
+  Result<Buffer> packCodes(std::span<const ComponentCodes> components) const;
+  // The same for codes that an encoder of this source tree chose. The matrix is [n][k] in
   // the weight's format. Errors: layout_mismatch, out_of_memory, pack_breaks_requirement; of
   // numbers that this kernel does not take, such as ones beyond operands of f16, those that begin
   // with pack_.

@@ -92,6 +92,55 @@ TEST(Gemm, CodesOfAnotherQuantizerPackTheSame) {
   EXPECT_FALSE(s.gemm.packQuantized({}));
 }
 
+// Component by component, as an importer of somebody's checkpoint has them.
+TEST(Gemm, CodesOfComponentsPackTheSame) {
+  Walk s("format w { element: s4 scale: f16 per n[2] k[64] zero: s6 per n[2] k[64] "
+         "tensor: f32 per tensor value = (element - zero) * scale * tensor "
+         "encode { tensor = absmax(x) / 100 scale = absmax(x / tensor) / 8 zero = 1 } } "
+         "gemm g { weight: w activation: f16 output: f32 }",
+         {3, 39, 200}, "sm_80");
+  const dsl::QuantizedMatrix codes = quantized(s.declared().weight, s.w, s.shape.n, s.shape.k);
+  std::vector<ComponentCodes> given;
+  for (size_t i : {2, 0, 3, 1}) // in any order
+    given.push_back(
+        {codes.format->components[i].name,
+         {codes.components[i].data(),
+          static_cast<size_t>(codes.components[i].size() * codes.components[i].width())}});
+  auto bytes = [](const Buffer &packed) {
+    std::vector<uint8_t> read(static_cast<size_t>(packed.bytes()));
+    EXPECT_TRUE(packed.read(read.data(), packed.bytes()));
+    return read;
+  };
+  const std::vector<uint8_t> packed = bytes(s.weight);
+  EXPECT_EQ(bytes(must(s.gemm.packCodes(given))), packed);
+  // As signed bytes.
+  std::vector<uint8_t> extended(given[1].codes.begin(), given[1].codes.end());
+  for (uint8_t &code : extended)
+    code = static_cast<uint8_t>(code | (code & 8 ? 0xf0 : 0));
+  given[1].codes = extended;
+  EXPECT_EQ(bytes(must(s.gemm.packCodes(given))), packed);
+
+  auto refused = [&](const std::string &why) {
+    EXPECT_EQ(errorText(s.gemm.packCodes(given)),
+              "error: codes of 'w': " + why + " [bad_component_codes]\n");
+  };
+  given[1].codes = given[1].codes.subspan(1);
+  refused("'element' has 7799 bytes, 7800 are needed");
+  given[1] = given[0];
+  refused("'element' is given nowhere");
+  given.push_back({"element", extended});
+  refused("'zero' is given twice");
+  given.push_back({"zeros", extended});
+  refused("'zeros' is none of its components element, scale, zero, tensor");
+  given.resize(5);
+  given.erase(given.begin());
+  extended[7] = 0x78; // neither 8 nor -8
+  EXPECT_EQ(
+      errorText(s.gemm.packCodes(given)),
+      "error: a weight and its packed layout do not fit: code 7 of 'element' is 120, 's4' has "
+      "4 bits [layout_mismatch]\n");
+}
+
 TEST(Gemm, PackRefusesBadInput) {
   Walk s(w4a16);
   EXPECT_EQ(errorText(s.gemm.packWeights(nullptr, ScalarType::F32, 192)),

@@ -26,6 +26,7 @@ TEST(Handles, EmptyOnesGiveErrors) {
   EXPECT_EQ(errorText(engine.compile(module, "", {1, 1, 1})), empty("engine"));
   EXPECT_EQ(errorText(gemm.packWeights(nullptr, ScalarType::F32, 1)), empty("gemm"));
   EXPECT_EQ(errorText(gemm.packQuantized({})), empty("gemm"));
+  EXPECT_EQ(errorText(gemm.packCodes({})), empty("gemm"));
   EXPECT_EQ(errorText(gemm.makeActivations()), empty("gemm"));
   EXPECT_EQ(errorText(gemm.quantizeActivations(activations, 0, ScalarType::F32, 1)), empty("gemm"));
   EXPECT_EQ(errorText(gemm.launch(buffer, activations, 0, buffer)), empty("gemm"));
