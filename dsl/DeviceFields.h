@@ -28,7 +28,8 @@ struct DeviceField {
   }
 };
 std::span<const DeviceField> deviceFields();
-inline constexpr double leastPerCycle = 1, mostPerCycle = 1 << 20; // of rates
+// Of rates: far beyond any GPU, and small enough that products of figures stay exact.
+inline constexpr double leastPerCycle = 1, mostPerCycle = 1 << 20;
 
 inline constexpr std::array<std::string_view, 6> tensorTypes = {"f16", "bf16", "e4m3",
                                                                 "s8",  "s4",   "e2m1"};

@@ -1,6 +1,7 @@
 #include "dsl/Error.h"
 
 #include "dsl/Lasting.h"
+#include "dsl/Utf8.h"
 
 #include <algorithm>
 
@@ -53,9 +54,6 @@ std::string fill(std::string_view text, const std::vector<std::string> &args) {
   return out;
 }
 
-// Second and later bytes of a UTF-8 character take no column on a screen.
-bool isContinuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
-
 // The source line and the caret line below it. Tabs are repeated in the caret line, so that both
 // lines stay aligned whatever a tab's width is.
 std::string excerpt(Span span, const SourceMap &sources) {
@@ -76,9 +74,9 @@ std::string excerpt(Span span, const SourceMap &sources) {
   }
   for (size_t i = begin; i < end; ++i) {
     shown += isControl(text[i]) ? '?' : text[i];
-    if (i < at && !isContinuation(text[i]))
+    if (i < at && !dsl::continuesCharacter(text[i]))
       carets += text[i] == '\t' ? '\t' : ' ';
-    else if (i > at && i < at + length && !isContinuation(text[i]))
+    else if (i > at && i < at + length && !dsl::continuesCharacter(text[i]))
       carets += '~';
     if (i == at)
       carets += '^';

@@ -112,7 +112,7 @@ ast::ExprPtr ExpressionParser::arguments(ast::ExprPtr call, const Token &first, 
     ast::ExprPtr argument = expression(0, nesting + 1);
     if (!argument)
       return nullptr;
-    call->depth = std::max(call->depth, 1 + argument->depth);
+    call->depth = std::max(call->depth, argument->depth + 1);
     call->operands.push_back(std::move(argument));
     if (!is(TokenKind::Comma))
       break;

@@ -1,5 +1,7 @@
 #include "dsl/Findings.h"
 
+#include "dsl/Utf8.h"
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -42,8 +44,6 @@ std::string Findings::place(Span span) const {
 
 namespace {
 
-constexpr bool continues(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
-
 // The first character of a text and how many bytes it has; 0: they are no UTF-8.
 struct Character {
   uint32_t code;
@@ -56,7 +56,7 @@ Character firstOf(std::string_view text) {
     return {};
   uint32_t code = bytes == 1 ? lead : lead & (0x7fU >> bytes);
   for (size_t i = 1; i < bytes; ++i) {
-    if (!continues(text[i]))
+    if (!continuesCharacter(text[i]))
       return {};
     code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3fU);
   }
@@ -107,7 +107,7 @@ std::string shown(std::string_view text) {
   if (text.size() <= longest)
     return visible(text);
   size_t end = longest;
-  while (end > 0 && continues(text[end])) // no character is cut
+  while (end > 0 && continuesCharacter(text[end])) // no character is cut
     --end;
   return visible(text.substr(0, end)) + "...";
 }

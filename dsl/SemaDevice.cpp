@@ -10,8 +10,6 @@ namespace rho::dsl {
 
 namespace {
 
-// Far beyond any GPU, and small enough that products of figures stay exact.
-
 class DeviceChecker {
 public:
   DeviceChecker(const ast::Device &syntax, Findings &findings)

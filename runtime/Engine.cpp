@@ -84,12 +84,12 @@ std::string storedAs(const dsl::Format &format, const compiler::ActivationLayout
   return text;
 }
 
-// Of a gemm that was there already: what the kernel is, not how it once came about.
 void warnOf(const Quantizer &quantizer, CompileReport &report) {
   if (!quantizer.warning.empty())
     report.warnings.push_back(quantizer.warning);
 }
 
+// Of a gemm that was there already: what the kernel is, not how it once came about.
 CompileReport fromMemory(const Prepared &built) {
   CompileReport report = built.report;
   report.source = CompileReport::Source::Memory;

@@ -30,15 +30,16 @@ Result<Buffer> Gemm::packWeights(const void *host, ScalarType type, int64_t stri
   });
 }
 
-// A code without the bits above its type's that only go on with its sign.
-static uint32_t withoutSign(uint32_t code, dsl::ElementType type, int width) {
-  const int above = 8 * width - type.bits();
-  if (type.kind() != dsl::ElementType::Kind::Signed || above == 0)
-    return code;
-  const uint32_t mask = UINT32_MAX >> (32 - type.bits());
-  const uint32_t extended = static_cast<uint32_t>(static_cast<int32_t>(type.decode(code & mask))) &
-                            (UINT32_MAX >> (32 - 8 * width));
-  return code == extended ? code & mask : code;
+// Takes from codes of signed integers the bits above their type's that only go on with the sign.
+static void dropSigns(dsl::CodeArray &codes, dsl::ElementType type) {
+  const int stored = 8 * codes.width();
+  if (type.kind() != dsl::ElementType::Kind::Signed || type.bits() == stored)
+    return;
+  const uint32_t mask = UINT32_MAX >> (32 - type.bits()), sign = mask ^ mask >> 1;
+  const uint32_t above = (UINT32_MAX >> (32 - stored)) & ~mask;
+  for (int64_t i = 0; i < codes.size(); ++i)
+    if (uint32_t code = codes.get(i); (code & above) == above && (code & sign) != 0)
+      codes.set(i, code & mask);
 }
 
 Result<Buffer> Gemm::packCodes(std::span<const ComponentCodes> components) const {
@@ -75,8 +76,7 @@ Result<Buffer> Gemm::packCodes(std::span<const ComponentCodes> components) const
         return refused("'" + component.name + "' has " + std::to_string(given->codes.size()) +
                        " bytes, " + std::to_string(bytes) + " are needed");
       std::copy(given->codes.begin(), given->codes.end(), codes.data());
-      for (int64_t i = 0; i < codes.size(); ++i)
-        codes.set(i, withoutSign(codes.get(i), component.type, codes.width()));
+      dropSigns(codes, component.type);
       matrix.components.push_back(std::move(codes));
     }
     return packQuantized(matrix);

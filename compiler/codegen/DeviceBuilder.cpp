@@ -3,6 +3,7 @@
 #include "compiler/Layout.h"
 #include "compiler/decode/Sequences.h"
 #include "compiler/ir/Dialects.h"
+#include "compiler/passes/ScalarBuilder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -93,10 +94,7 @@ void DeviceBuilder::store(Value value, Value pointer, int64_t alignment) {
   LLVM::StoreOp::create(builder, loc, value, pointer, static_cast<unsigned>(alignment));
 }
 void DeviceBuilder::when(Value condition, llvm::function_ref<void()> body) {
-  auto guarded = mlir::scf::IfOp::create(builder, loc, condition);
-  mlir::OpBuilder::InsertionGuard guard(builder);
-  builder.setInsertionPointToStart(&guarded.getThenRegion().front());
-  body();
+  ScalarBuilder{builder, loc}.when(condition, body);
 }
 llvm::SmallVector<DeviceBuilder::Value>
 DeviceBuilder::either(Value condition, mlir::TypeRange types, Branch then, Branch otherwise) {

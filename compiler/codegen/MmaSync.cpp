@@ -124,9 +124,8 @@ void MmaSyncLowering::lowerBlockMma(tile::BlockMmaOp op) {
           ? "llvm.nvvm.mma.block.scale.m16n8k64.row.col.mxf4.scale.2x.f32.e2m1.e2m1.f32.ue8m0"
           : "llvm.nvvm.mma.block.scale.m16n8k64.row.col.mxf4nvf4.scale.4x.f32.e2m1.e2m1.f32.ue4m3";
   std::vector<Value> operands = mmaOperands(op.getA(), op.getB(), op.getStep(), op.getC());
-  auto selector = [&](uint64_t value) -> Value {
-    return arith::ConstantIntOp::create(builder, loc, builder.getI16Type(),
-                                        static_cast<int64_t>(value));
+  auto selector = [&](int64_t value) -> Value {
+    return arith::ConstantIntOp::create(builder, loc, builder.getI16Type(), value);
   };
   operands.insert(operands.end(),
                   {op.getScaleA(), selector(op.getByte()), selector(op.getThreadA()),

@@ -124,7 +124,7 @@ void KernelLowering::lowerLoadPiece(tile::LoadPieceOp op) {
   int64_t bytes = 4 * op.getType().getNumElements();
   Value own = mul(lane, bytes);
   if (op.getRowBits()) {
-    auto bits = static_cast<int64_t>(*op.getRowBits());
+    int64_t bits = *op.getRowBits();
     bytes = g.rowsPerThread() * bits / 8;
     own = mul(laneRow, bytes);
   }

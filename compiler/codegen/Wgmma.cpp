@@ -160,7 +160,7 @@ WgmmaLowering::Value WgmmaLowering::barrierAt(Value buffer, Value slot, bool ful
 void WgmmaLowering::lowerInitBarriers(tile::InitBarriersOp init) {
   for (int64_t stage = 0; stage < init.getBarriers().getType().getStages(); ++stage)
     for (bool full : {true, false}) {
-      auto arrivals = static_cast<int64_t>(full ? init.getProducers() : init.getConsumers());
+      int64_t arrivals = full ? init.getProducers() : init.getConsumers();
       effect("mbarrier.init.shared::cta.b64 [$0], $1;", "r,r",
              {barrierAt(init.getBarriers(), i32(stage), full), i32(arrivals)});
     }

@@ -143,7 +143,7 @@ mlir::LogicalResult MmaOp::verify() {
     return emitOpError("operand A has ")
            << getA().size() << " registers; it must have 4" << (halves ? ", or 2 of a half" : "");
   auto ofB = static_cast<int64_t>(getA().size() / 2);
-  if (getB().getType().getNumElements() < ofB * (static_cast<int64_t>(getStep()) + 1))
+  if (getB().getType().getNumElements() < ofB * (getStep() + 1))
     return emitOpError("operand B has no registers of step ") << getStep();
   if (getC().getType().getElementType().isInteger() != integer ||
       getC().getType() != getResult().getType())
@@ -152,7 +152,7 @@ mlir::LogicalResult MmaOp::verify() {
 }
 
 mlir::LogicalResult BlockMmaOp::verify() {
-  int64_t step = static_cast<int64_t>(getStep()), perStep = static_cast<int64_t>(getPerStep());
+  int64_t step = getStep(), perStep = getPerStep();
   if (getA().size() != 4)
     return emitOpError("operand A has ") << getA().size() << " registers; it must have 4";
   if (getB().getType().getNumElements() < 2 * step + 2)

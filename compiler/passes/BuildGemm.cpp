@@ -19,10 +19,8 @@ mlir::OwningOpRef<mlir::ModuleOp> buildGemm(mlir::MLIRContext &context, const ds
   mlir::Value weight = ir::OperandOp::create(builder, at("weight." + gemm.weight.element().name),
                                              tensor("n k"), "weight");
   const StoredComponent stored = storedComponents(gemm.activation)[0];
-  mlir::Value activation = ir::OperandOp::create(
-      builder,
-      at("activation." + partPrefix(gemm.activation, stored.part) + stored.declared().name),
-      tensor("m k"), "activation");
+  mlir::Value activation = ir::OperandOp::create(builder, at(originOf(gemm.activation, stored)),
+                                                 tensor("m k"), "activation");
   mlir::Value product =
       ir::ContractOp::create(builder, at("gemm"), tensor("n m"), weight, activation);
   ir::ReturnOp::create(builder, at("output"), product, llvm::APFloat(1.0));

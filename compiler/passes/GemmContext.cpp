@@ -12,11 +12,14 @@ std::vector<std::string> originsOf(const dsl::Gemm &gemm) {
   for (const dsl::Component &component : gemm.weight.components)
     result.push_back("weight." + component.name);
   for (const StoredComponent &stored : storedComponents(gemm.activation))
-    result.push_back("activation." + partPrefix(gemm.activation, stored.part) +
-                     stored.declared().name);
+    result.push_back(originOf(gemm.activation, stored));
   if (gemm.weight.residual)
     result.push_back("weight." + gemm.weight.residual->part.name);
   return result;
+}
+
+std::string originOf(const dsl::Format &activation, const StoredComponent &stored) {
+  return "activation." + partPrefix(activation, stored.part) + stored.declared().name;
 }
 
 std::string originOf(const dsl::Gemm &gemm, const StageBuffer &buffer) {
@@ -29,8 +32,7 @@ std::string originOf(const dsl::Gemm &gemm, const StageBuffer &buffer) {
     return "weight." + (component < gemm.weight.components.size()
                             ? gemm.weight.components[component].name
                             : gemm.weight.element().name); // a plane of its codes
-  const StoredComponent stored = storedComponents(gemm.activation)[component];
-  return "activation." + partPrefix(gemm.activation, stored.part) + stored.declared().name;
+  return originOf(gemm.activation, storedComponents(gemm.activation)[component]);
 }
 
 mlir::Location locationOf(mlir::MLIRContext *context, const std::vector<std::string> &origins,

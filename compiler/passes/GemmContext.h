@@ -10,6 +10,8 @@ namespace rho::compiler {
 // Dotted paths into the declaration that operations can come from: "gemm", "output", "schedule",
 // then "weight.<component>" and "activation.<component>".
 std::vector<std::string> originsOf(const dsl::Gemm &gemm);
+// "activation.low.scale".
+std::string originOf(const dsl::Format &activation, const StoredComponent &stored);
 // That of a stage's buffer. Parts of an activation have one buffer for their elements: of the
 // first.
 std::string originOf(const dsl::Gemm &gemm, const StageBuffer &buffer);

@@ -56,7 +56,7 @@ public:
       loops.push_back(loopOf(pipeline));
     for (tile::TotalOp inner : op.getBody().getOps<tile::TotalOp>())
       total = inner;
-    depth = static_cast<int64_t>(loops[0].pipeline.getDepth());
+    depth = loops[0].pipeline.getDepth();
     tile::GeometryAttr a = kernel.getGeometry();
     groups = a.getWarpsK();
     mathWarps = a.getWarpsM() * a.getWarpsN() * groups;
@@ -166,9 +166,8 @@ private:
     pipeline.getProduce().walk(
         [&](tile::CopyPanelOp copy) { loop.weightBytes += copy.copiedBytes(); });
     loop.stageBytes = loop.weightBytes;
-    pipeline.getProduce().walk([&](tile::CopyBoxOp copy) {
-      loop.stageBytes += static_cast<int64_t>(copy.getRows() * copy.getRowBytes());
-    });
+    pipeline.getProduce().walk(
+        [&](tile::CopyBoxOp copy) { loop.stageBytes += copy.getRows() * copy.getRowBytes(); });
     loop.waitsInside = !pipeline.getConsume()
                             .walk([](tile::ReleaseOp) { return mlir::WalkResult::interrupt(); })
                             .wasInterrupted();

@@ -1,5 +1,7 @@
 #include "runtime/tool/Report.h"
 
+#include "dsl/Utf8.h"
+
 #include <algorithm>
 #include <cmath>
 #include <condition_variable>
@@ -11,16 +13,15 @@
 
 namespace rho::tool {
 
-static bool goesOn(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
-
 size_t lettersOf(std::string_view text) {
-  return text.size() - static_cast<size_t>(std::count_if(text.begin(), text.end(), goesOn));
+  return text.size() -
+         static_cast<size_t>(std::count_if(text.begin(), text.end(), dsl::continuesCharacter));
 }
 
 // Of the first letters of a text, so many at most.
 static size_t bytesOfLetters(std::string_view text, size_t letters) {
   size_t bytes = 0;
-  while (bytes < text.size() && (goesOn(text[bytes]) || letters-- > 0))
+  while (bytes < text.size() && (dsl::continuesCharacter(text[bytes]) || letters-- > 0))
     ++bytes;
   return bytes;
 }
