@@ -1,6 +1,7 @@
 #include "compiler/KernelImage.h"
 
 #include "compiler/TextFields.h"
+#include "dsl/Division.h"
 #include "dsl/Findings.h"
 #include "dsl/Format.h"
 
@@ -194,9 +195,7 @@ std::string readLine(std::string_view line, KernelImage &image) {
 }
 
 // Tiles along n with those that only fill the last cluster.
-int64_t wholeClusters(const KernelImage &image) {
-  return (image.tilesN() + image.clusterN - 1) / image.clusterN * image.clusterN;
-}
+int64_t wholeClusters(const KernelImage &image) { return roundUp(image.tilesN(), image.clusterN); }
 
 } // namespace
 

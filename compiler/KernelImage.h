@@ -4,6 +4,7 @@
 
 #include "compiler/Layout.h"
 #include "compiler/OperandRange.h"
+#include "dsl/Division.h"
 
 #include <cstdint>
 #include <string>
@@ -86,9 +87,9 @@ struct KernelImage {
 
   bool streamsK() const { return splitK == dsl::ScheduleDecl::streamK; }
   bool sumsInWorkspace() const { return splitK != clusterK; }
-  int64_t tilesM(int64_t m) const { return (m + tileM - 1) / tileM; }
-  int64_t tilesN() const { return (n + tileN - 1) / tileN; }
-  int64_t tilesK() const { return (k + tileK - 1) / tileK; }
+  int64_t tilesM(int64_t m) const { return divideUp(m, tileM); }
+  int64_t tilesN() const { return divideUp(n, tileN); }
+  int64_t tilesK() const { return divideUp(k, tileK); }
   // x = tilesN rounded up to clusterN, y = tilesM(m), z = splitK; CTAs past tilesN have no tile.
   // Persistent: the same tiles, at most residentCtas, along x alone.
   Dim3 grid(int64_t m) const;

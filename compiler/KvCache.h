@@ -10,6 +10,7 @@
 #include "compiler/KernelImage.h"
 #include "compiler/decode/Affine.h"
 #include "compiler/decode/Sequences.h"
+#include "dsl/Division.h"
 #include "dsl/Error.h"
 #include "dsl/Quantize.h"
 
@@ -29,7 +30,7 @@ struct KvShape {
   int64_t sharing() const { return queryHeads / kvHeads; }
   // Query heads are worked on in sets of at most 8, the columns of a matrix instruction.
   static constexpr int64_t setHeads = 8;
-  int64_t headSets() const { return (sharing() + setHeads - 1) / setHeads; }
+  int64_t headSets() const { return divideUp(sharing(), setHeads); }
   int64_t mostHeads() const { return std::min(sharing(), setHeads); } // of a set
 };
 

@@ -2,6 +2,7 @@
 
 #include "compiler/LayoutMap.h"
 #include "compiler/TextFields.h"
+#include "dsl/Division.h"
 #include "dsl/Findings.h"
 
 #include <algorithm>
@@ -344,17 +345,12 @@ Format refinedWeight(const Format &weight) {
                      1 / static_cast<double>(part.divisor), weight.name);
 }
 
-NaturalShape naturalShape(const Component &component, int64_t rows, int64_t k) {
-  dsl::CodeGrid grid = dsl::codeGrid(component, rows, k);
-  return {grid.rows, grid.columns};
-}
-
-NaturalShape storedShape(const LayoutSection &section, const Component &component, int64_t rows,
-                         int64_t k) {
-  NaturalShape shape = naturalShape(component, rows, k);
+dsl::BlockGrid storedGrid(const LayoutSection &section, const Component &component, int64_t rows,
+                          int64_t k) {
+  dsl::BlockGrid grid = codeGrid(component, rows, k);
   if (component.extent == Extent::Group)
-    shape.units = divideUp(k, section.unitK);
-  return shape;
+    grid.columns = divideUp(k, section.unitK);
+  return grid;
 }
 
 namespace {
@@ -380,13 +376,13 @@ std::string mismatchOf(const WeightLayout &layout, std::initializer_list<const S
       if (component.extent <= Extent::Group && unit % section.unitK != 0)
         return where + "one code stands for " + std::to_string(section.unitK) + " columns, of '" +
                component.name + "' for " + std::to_string(unit);
-      NaturalShape shape = storedShape(section, component, layout.n, layout.k);
-      if (section.unitN > 1 && divideUp(layout.n, section.unitN) != shape.rows)
+      dsl::BlockGrid grid = storedGrid(section, component, layout.n, layout.k);
+      if (section.unitN > 1 && divideUp(layout.n, section.unitN) != grid.rows)
         return where + "one code stands for " + std::to_string(section.unitN) + " rows, '" +
-               component.name + "' has " + std::to_string(shape.rows) + " for " +
+               component.name + "' has " + std::to_string(grid.rows) + " for " +
                std::to_string(layout.n);
-      if (section.tileN * section.tilesN < storedRows(section, shape, layout.n) ||
-          section.tileK * section.tilesK < shape.units)
+      if (section.tileN * section.tilesN < storedRows(section, grid, layout.n) ||
+          section.tileK * section.tilesK < grid.columns)
         return where + "its tiles do not cover '" + component.name + "'";
     }
   for (size_t i = 0; i < bits.size(); ++i) {

@@ -2,6 +2,7 @@
 // by pack(). Plain data: nothing here knows a format by name.
 #pragma once
 
+#include "dsl/Division.h"
 #include "dsl/Error.h"
 #include "dsl/Quantize.h"
 
@@ -123,7 +124,7 @@ struct ActivationLayout {
   int64_t tileK = 0;
   std::vector<ActivationLayout> parts = {};
   static constexpr int blocksPerWord = 4;
-  int64_t tilesK() const { return (k + tileK - 1) / tileK; } // of a partition
+  int64_t tilesK() const { return divideUp(k, tileK); } // of a partition
   int64_t tableEntries() const { return static_cast<int64_t>(parts.size()) + 1 + tilesK(); }
   // Where the code of a column lies.
   int64_t placeOf(int64_t column) const;

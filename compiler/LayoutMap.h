@@ -3,11 +3,11 @@
 #pragma once
 
 #include "compiler/Layout.h"
+#include "dsl/Division.h"
 #include "dsl/Format.h"
+#include "dsl/Quantize.h"
 
 namespace rho::compiler {
-
-inline int64_t divideUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Every tile starts at a byte of its own, also when its codes end inside one.
 inline int64_t tileBytes(const LayoutSection &section) {
@@ -21,18 +21,14 @@ inline uint32_t storedCode(const LayoutSection &section, uint32_t code) {
   return section.codeTable.empty() ? bits ^ section.codeXor : section.codeTable[bits];
 }
 
-// A component's codes in natural order: rows x units along k.
-struct NaturalShape {
-  int64_t rows, units;
-};
-NaturalShape naturalShape(const dsl::Component &component, int64_t rows, int64_t k);
-// The same of what a section stores of it: copies of a group's code are units, too.
-NaturalShape storedShape(const LayoutSection &section, const dsl::Component &component,
-                         int64_t rows, int64_t k);
+// dsl::codeGrid() of what a section stores of a component: copies of a group's code are columns,
+// too.
+dsl::BlockGrid storedGrid(const LayoutSection &section, const dsl::Component &component,
+                          int64_t rows, int64_t k);
 
 // Rows of a section: those of its codes, or of all copies of them.
-inline int64_t storedRows(const LayoutSection &section, NaturalShape shape, int64_t n) {
-  return section.unitN > 1 ? n : shape.rows;
+inline int64_t storedRows(const LayoutSection &section, const dsl::BlockGrid &grid, int64_t n) {
+  return section.unitN > 1 ? n : grid.rows;
 }
 
 // Which of a residual's words (BandWord) is that of a band of a tile.

@@ -4,6 +4,7 @@
 #include "compiler/PackChecks.h"
 #include "compiler/Parallel.h"
 #include "compiler/Requirements.h"
+#include "dsl/Division.h"
 
 #include <algorithm>
 #include <bit>
@@ -41,11 +42,11 @@ struct TileWindow {
   int64_t firstRow, firstUnit, rows, units;
 };
 
-TileWindow windowOf(const LayoutSection &section, NaturalShape shape, int64_t n, int64_t row,
+TileWindow windowOf(const LayoutSection &section, dsl::BlockGrid grid, int64_t n, int64_t row,
                     int64_t unit) {
-  int64_t rows = storedRows(section, shape, n);
+  int64_t rows = storedRows(section, grid, n);
   return {row, unit, std::clamp<int64_t>(rows - row, 0, section.tileN),
-          std::clamp<int64_t>(shape.units - unit, 0, section.tileK)};
+          std::clamp<int64_t>(grid.columns - unit, 0, section.tileK)};
 }
 
 // storedCode() of each, without a branch in the loops.
@@ -76,8 +77,8 @@ std::vector<uint32_t> inverseOf(const LayoutSection &section) {
 // The codes of one section's component, in natural order and in tiles.
 class SectionCodes {
 public:
-  SectionCodes(const LayoutSection &section, NaturalShape shape, int64_t n)
-      : section(section), shape(shape), n(n), table(positionTable(section)),
+  SectionCodes(const LayoutSection &section, dsl::BlockGrid grid, int64_t n)
+      : section(section), grid(grid), n(n), table(positionTable(section)),
         inverse(inverseOf(section)) {
     if (!section.wordBits.empty())
       scattered.emplace(section);
@@ -87,7 +88,7 @@ public:
   void pack(const CodeArray &codes, int64_t row, int64_t unit, std::vector<uint32_t> &local,
             uint8_t *tile) const {
     local.resize(table.size());
-    TileWindow window = windowOf(section, shape, n, row, unit);
+    TileWindow window = windowOf(section, grid, n, row, unit);
     if (window.rows < section.tileN || window.units < section.tileK)
       std::fill(local.begin(), local.end(), storedCode(section, 0));
     gather(codes, window, local.data());
@@ -102,7 +103,7 @@ public:
   void unpack(const uint8_t *tile, int64_t row, int64_t unit, std::vector<uint32_t> &local,
               CodeArray &codes) const {
     local.resize(table.size());
-    TileWindow window = windowOf(section, shape, n, row, unit);
+    TileWindow window = windowOf(section, grid, n, row, unit);
     if (scattered)
       scattered->read(table, tile, local.data());
     else
@@ -112,7 +113,7 @@ public:
       if (natural * section.unitN != window.firstRow + r)
         continue; // a copy
       for (int64_t u = 0; u < window.units; ++u) {
-        int64_t at = natural * shape.units + window.firstUnit + u;
+        int64_t at = natural * grid.columns + window.firstUnit + u;
         uint32_t stored = local[r * section.tileK + u];
         uint32_t bits = section.codeTable.empty() ? stored ^ section.codeXor : inverse[stored];
         codes.set(at, codes.get(at) | bits << section.shift);
@@ -124,12 +125,12 @@ private:
   void gather(const CodeArray &codes, const TileWindow &window, uint32_t *local) const {
     switch (codes.width()) {
     case 1:
-      return gatherCodes(codes.data(), window, shape.units, section, local);
+      return gatherCodes(codes.data(), window, grid.columns, section, local);
     case 2:
-      return gatherCodes(reinterpret_cast<const uint16_t *>(codes.data()), window, shape.units,
+      return gatherCodes(reinterpret_cast<const uint16_t *>(codes.data()), window, grid.columns,
                          section, local);
     default:
-      return gatherCodes(reinterpret_cast<const uint32_t *>(codes.data()), window, shape.units,
+      return gatherCodes(reinterpret_cast<const uint32_t *>(codes.data()), window, grid.columns,
                          section, local);
     }
   }
@@ -138,22 +139,22 @@ private:
   // number has might stand for one that operands do not hold.
   void fillBehind(const CodeArray &codes, const TileWindow &window, uint32_t *local) const {
     std::vector<uint32_t> last(static_cast<size_t>(window.rows * section.tileK));
-    gather(codes, {window.firstRow, shape.units - 1, window.rows, 1}, last.data());
+    gather(codes, {window.firstRow, grid.columns - 1, window.rows, 1}, last.data());
     for (int64_t row = 0; row < window.rows; ++row)
       std::fill(local + row * section.tileK + window.units, local + (row + 1) * section.tileK,
                 last[static_cast<size_t>(row * section.tileK)]);
   }
 
   const LayoutSection &section;
-  NaturalShape shape;
+  dsl::BlockGrid grid;
   int64_t n;
   std::vector<uint32_t> table, inverse;
   std::optional<ScatteredCodes> scattered;
 };
 
-void packSection(const LayoutSection &section, NaturalShape shape, int64_t n,
+void packSection(const LayoutSection &section, dsl::BlockGrid grid, int64_t n,
                  const CodeArray &codes, uint8_t *out) {
-  SectionCodes packer(section, shape, n);
+  SectionCodes packer(section, grid, n);
   int64_t bytesPerTile = tileBytes(section);
   uint8_t *base = out + section.offset;
   parallelFor(section.tilesN, [&](int64_t tileRow) {
@@ -166,9 +167,9 @@ void packSection(const LayoutSection &section, NaturalShape shape, int64_t n,
   std::memset(base + used, 0, static_cast<size_t>(section.bytes - used));
 }
 
-void unpackSection(const LayoutSection &section, NaturalShape shape, int64_t n, const uint8_t *in,
+void unpackSection(const LayoutSection &section, dsl::BlockGrid grid, int64_t n, const uint8_t *in,
                    CodeArray &codes) {
-  SectionCodes packer(section, shape, n);
+  SectionCodes packer(section, grid, n);
   parallelFor(section.tilesN, [&](int64_t tileRow) {
     std::vector<uint32_t> local;
     for (int64_t tileColumn = 0; tileColumn < section.tilesK; ++tileColumn) {
@@ -241,12 +242,12 @@ int64_t copiesOf(const LayoutSection &section, const Component &component) {
 }
 
 // A group's code for each unit of the section that lies in it.
-CodeArray copied(const CodeArray &codes, NaturalShape natural, NaturalShape stored,
+CodeArray copied(const CodeArray &codes, dsl::BlockGrid natural, dsl::BlockGrid stored,
                  int64_t copies) {
-  CodeArray result(codes.width() * 8, stored.rows * stored.units);
+  CodeArray result(codes.width() * 8, stored.size());
   for (int64_t row = 0; row < stored.rows; ++row)
-    for (int64_t unit = 0; unit < stored.units; ++unit)
-      result.set(row * stored.units + unit, codes.get(row * natural.units + unit / copies));
+    for (int64_t unit = 0; unit < stored.columns; ++unit)
+      result.set(row * stored.columns + unit, codes.get(row * natural.columns + unit / copies));
   return result;
 }
 
@@ -254,15 +255,15 @@ void packSections(const std::vector<LayoutSection> &sections, const QuantizedMat
                   uint8_t *out) {
   for (const LayoutSection &section : sections) {
     const Component &component = weight.format->components[section.component];
-    NaturalShape shape = storedShape(section, component, weight.rows, weight.k);
+    dsl::BlockGrid grid = storedGrid(section, component, weight.rows, weight.k);
     std::optional<CodeArray> stored = unitsOf(weight, section.component);
     if (!stored)
       stored = sumsOf(section, weight);
     if (int64_t copies = copiesOf(section, component); copies > 1)
       stored = copied(stored ? *stored : weight.components[section.component],
-                      naturalShape(component, weight.rows, weight.k), shape, copies);
-    packSection(section, shape, weight.rows,
-                stored ? *stored : weight.components[section.component], out);
+                      codeGrid(component, weight.rows, weight.k), grid, copies);
+    packSection(section, grid, weight.rows, stored ? *stored : weight.components[section.component],
+                out);
   }
 }
 
@@ -308,9 +309,9 @@ Status packResidual(const ResidualLayout &r, const QuantizedMatrix &weight,
                       " pieces of blocks, the budget leaves room for " + std::to_string(r.pieces)});
   std::vector<SectionCodes> parts;
   for (const LayoutSection &part : r.parts)
-    parts.emplace_back(
-        part, naturalShape(residual.format->components[part.component], weight.rows, weight.k),
-        weight.rows);
+    parts.emplace_back(part,
+                       codeGrid(residual.format->components[part.component], weight.rows, weight.k),
+                       weight.rows);
   std::memcpy(out + r.firstsOffset, first.data(), static_cast<size_t>(r.firstsBytes()));
   std::memcpy(out + r.wordsOffset, words.data(), static_cast<size_t>(r.wordsBytes()));
   uint8_t *pieces = out + r.pieceOffset;
@@ -336,8 +337,8 @@ QuantizedMatrix emptyMatrix(std::shared_ptr<const Format> format, int64_t n, int
   matrix.rows = n;
   matrix.k = k;
   for (const Component &component : format->components) {
-    NaturalShape shape = naturalShape(component, n, k);
-    matrix.components.emplace_back(component.type.bits(), shape.rows * shape.units);
+    dsl::BlockGrid grid = codeGrid(component, n, k);
+    matrix.components.emplace_back(component.type.bits(), grid.size());
   }
   matrix.format = std::move(format);
   return matrix;
@@ -348,15 +349,15 @@ void unpackSections(const std::vector<LayoutSection> &sections, const uint8_t *i
   for (const LayoutSection &section : sections) {
     const Component &component = weight.format->components[section.component];
     CodeArray &codes = weight.components[section.component];
-    NaturalShape shape = storedShape(section, component, weight.rows, weight.k);
+    dsl::BlockGrid grid = storedGrid(section, component, weight.rows, weight.k);
     if (int64_t copies = copiesOf(section, component); copies > 1) {
-      CodeArray stored(codes.width() * 8, shape.rows * shape.units);
-      unpackSection(section, shape, weight.rows, in, stored);
-      NaturalShape natural = naturalShape(component, weight.rows, weight.k);
+      CodeArray stored(codes.width() * 8, grid.size());
+      unpackSection(section, grid, weight.rows, in, stored);
+      dsl::BlockGrid natural = codeGrid(component, weight.rows, weight.k);
       for (int64_t i = 0; i < codes.size(); ++i)
-        codes.set(i, stored.get(i / natural.units * shape.units + i % natural.units * copies));
+        codes.set(i, stored.get(i / natural.columns * grid.columns + i % natural.columns * copies));
     } else {
-      unpackSection(section, shape, weight.rows, in, codes);
+      unpackSection(section, grid, weight.rows, in, codes);
     }
     addSums(section, component.type, codes);
   }
@@ -390,7 +391,7 @@ void unpackResidual(const ResidualLayout &r, const uint8_t *in, QuantizedMatrix 
       choice.set(row / r.blockN * divideUp(k, r.blockK) + column / r.blockK, 1);
       for (const LayoutSection &part : r.parts) {
         const Component &component = residual.format->components[part.component];
-        SectionCodes(part, naturalShape(component, n, k), n)
+        SectionCodes(part, codeGrid(component, n, k), n)
             .unpack(in + r.pieceOffset + piece * r.pieceBytes + part.offset, row,
                     column / part.unitK, local, residual.components[part.component]);
       }
@@ -413,7 +414,8 @@ Result<QuantizedMatrix> refinedCodes(const QuantizedMatrix &weight) {
     for (int64_t column = 0; column < weight.k; ++column) {
       int64_t i = row * weight.k + column;
       auto value = static_cast<int64_t>(high.decode(base.components[0].get(i))) * part.divisor;
-      if (weight.choice.get(blockIndex(weight.format->residual->blocks, weight, row, column)) != 0)
+      if (weight.choice.get(blockIndex(weight.format->residual->blocks, weight.k, row, column)) !=
+          0)
         value += static_cast<int64_t>(low.decode(fix.components[0].get(i)));
       if (value < static_cast<int64_t>(both.minFinite()))
         beyond.offer(i);

@@ -3,6 +3,7 @@
 #include "compiler/CodePair.h"
 #include "compiler/LayoutMap.h"
 #include "compiler/Parallel.h"
+#include "dsl/Division.h"
 
 #include <algorithm>
 #include <cmath>
@@ -62,14 +63,14 @@ std::string codesProblem(const QuantizedMatrix &weight) {
     return "the weight lacks components";
   for (size_t c = 0; c < weight.components.size(); ++c) {
     const Component &component = weight.format->components[c];
-    NaturalShape shape = naturalShape(component, weight.rows, weight.k);
+    dsl::BlockGrid grid = codeGrid(component, weight.rows, weight.k);
     int bits = component.type.bits();
     int width = dsl::unitBits(component.type) / 8;
     const CodeArray &codes = weight.components[c];
-    if (codes.size() != shape.rows * shape.units || codes.width() != width)
+    if (codes.size() != grid.size() || codes.width() != width)
       return "'" + component.name + "' has " + std::to_string(codes.size()) + " codes of " +
-             std::to_string(codes.width()) + " bytes, " + std::to_string(shape.rows * shape.units) +
-             " of " + std::to_string(width) + " are needed";
+             std::to_string(codes.width()) + " bytes, " + std::to_string(grid.size()) + " of " +
+             std::to_string(width) + " are needed";
     if (std::optional<int64_t> wide = firstTooWide(codes, bits))
       return "code " + std::to_string(*wide) + " of '" + component.name + "' is " +
              std::to_string(codes.get(*wide)) + ", '" + std::string(component.type.name()) +

@@ -1,7 +1,7 @@
 #include "compiler/Requirements.h"
 
-#include "compiler/LayoutMap.h"
 #include "compiler/Parallel.h"
+#include "dsl/Division.h"
 #include "dsl/Evaluate.h"
 
 #include <algorithm>

@@ -113,7 +113,7 @@ struct Requirement {
 // Numbers that share one choice of how they are stored; the last blocks of a matrix may be smaller.
 struct Blocks {
   int64_t rows = 1;      // of k[G] one, of n[R] k[G] R, of tensor k[G] all: 0
-  int64_t k = 0;         // G
+  int64_t k = 0;         // G; of a component for each row, or one for a tensor, all: 0
   bool perToken = false; // rows written as m[R] (activations) instead of n[R] (weights)
   friend bool operator==(const Blocks &, const Blocks &) = default;
 };

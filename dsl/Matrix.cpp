@@ -1,4 +1,5 @@
 // Views of input numbers, arrays of codes, and the numbers that codes stand for.
+#include "dsl/Division.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Quantize.h"
 
@@ -86,46 +87,35 @@ void MatrixView::readRow(int64_t row, double *values) const {
   readNumbers(*this, row * stride, k, values);
 }
 
-CodeGrid codeGrid(const Component &component, int64_t rows, int64_t k) {
-  switch (component.extent) {
-  case Extent::Element:
-    return {rows, k};
-  case Extent::Group:
-    return {(rows + component.rows - 1) / component.rows,
-            (k + component.group - 1) / component.group};
-  case Extent::Row:
-    return {rows, 1};
-  case Extent::Tensor:
-    break;
-  }
-  return {1, 1};
+BlockGrid blockGrid(const Blocks &blocks, int64_t rows, int64_t k) {
+  return {blocks.rows == 0 ? 1 : divideUp(rows, blocks.rows),
+          blocks.k == 0 ? 1 : divideUp(k, blocks.k)};
+}
+
+int64_t blockIndex(const Blocks &blocks, int64_t k, int64_t row, int64_t column) {
+  const int64_t blockRow = blocks.rows == 0 ? 0 : row / blocks.rows;
+  return blocks.k == 0 ? blockRow : blockRow * divideUp(k, blocks.k) + column / blocks.k;
+}
+
+Blocks blocksOf(const Component &component) {
+  const bool isElement = component.extent == Extent::Element;
+  const bool isTensor = component.extent == Extent::Tensor;
+  return {isTensor ? 0 : component.rows, isElement ? 1 : component.group, component.perToken};
+}
+
+BlockGrid codeGrid(const Component &component, int64_t rows, int64_t k) {
+  return blockGrid(blocksOf(component), rows, k);
 }
 
 int64_t codeIndex(const Component &component, int64_t k, int64_t row, int64_t column) {
-  switch (component.extent) {
-  case Extent::Element:
-    return row * k + column;
-  case Extent::Group:
-    return row / component.rows * ((k + component.group - 1) / component.group) +
-           column / component.group;
-  case Extent::Row:
-    return row;
-  case Extent::Tensor:
-    break;
-  }
-  return 0;
-}
-
-int64_t blockIndex(const Blocks &blocks, const QuantizedMatrix &matrix, int64_t row,
-                   int64_t column) {
-  int64_t blockRow = blocks.rows == 0 ? 0 : row / blocks.rows;
-  return blockRow * ((matrix.k + blocks.k - 1) / blocks.k) + column / blocks.k;
+  return component.extent == Extent::Element ? row * k + column
+                                             : blockIndex(blocksOf(component), k, row, column);
 }
 
 static uint32_t choiceAt(const QuantizedMatrix &matrix, int64_t row, int64_t column) {
   const Format &format = *matrix.format;
   const Blocks &blocks = format.residual ? format.residual->blocks : format.partition->blocks;
-  return matrix.choice.get(blockIndex(blocks, matrix, row, column));
+  return matrix.choice.get(blockIndex(blocks, matrix.k, row, column));
 }
 
 // Of numbers of each part those of the one which stores the block, or the sum of two.

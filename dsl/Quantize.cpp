@@ -1,6 +1,7 @@
 #include "dsl/Quantize.h"
 
 #include "dsl/DeriveEncode.h"
+#include "dsl/Division.h"
 #include "dsl/EncodeQuotients.h"
 #include "dsl/EncodeRule.h"
 #include "dsl/Evaluate.h"
@@ -233,7 +234,7 @@ private:
 
   bool encodeBands(size_t position) {
     std::atomic<bool> good = true;
-    int64_t bands = (input.rows + bandRows - 1) / bandRows;
+    int64_t bands = divideUp(input.rows, bandRows);
     parallel(bands, threads, [&](const auto &next) {
       State state = newState();
       state.codes.resize(format.components.size());

@@ -52,16 +52,17 @@ struct QuantizedMatrix {
   void valuesOf(int64_t row, int64_t begin, int64_t end, double *values) const;
 };
 
-// The index of a number's block in QuantizedMatrix::choice.
-int64_t blockIndex(const Blocks &blocks, const QuantizedMatrix &matrix, int64_t row,
-                   int64_t column);
-// The codes of a component of a rows x k matrix in natural order, and the place among them of the
-// code that the number at (row, column) belongs to.
-struct CodeGrid {
+// How many blocks cover a rows x k matrix, and the place of that of the number at (row, column)
+// among them, row by row of blocks (QuantizedMatrix::choice).
+struct BlockGrid {
   int64_t rows, columns;
   int64_t size() const { return rows * columns; }
 };
-CodeGrid codeGrid(const Component &component, int64_t rows, int64_t k);
+BlockGrid blockGrid(const Blocks &blocks, int64_t rows, int64_t k);
+int64_t blockIndex(const Blocks &blocks, int64_t k, int64_t row, int64_t column);
+// The numbers that share a code of a component, and its codes in natural order.
+Blocks blocksOf(const Component &component);
+BlockGrid codeGrid(const Component &component, int64_t rows, int64_t k);
 int64_t codeIndex(const Component &component, int64_t k, int64_t row, int64_t column);
 
 // Input numbers, row-major with `stride` elements between rows.

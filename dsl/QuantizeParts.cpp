@@ -11,11 +11,6 @@ namespace rho::dsl {
 
 namespace {
 
-int64_t blocksAcross(const Blocks &blocks, int64_t k) { return (k + blocks.k - 1) / blocks.k; }
-int64_t blocksDown(const Blocks &blocks, int64_t rows) {
-  return blocks.rows == 0 ? 1 : (rows + blocks.rows - 1) / blocks.rows;
-}
-
 // One number for each block, row by row of blocks.
 using PerBlock = std::vector<double>;
 
@@ -23,7 +18,7 @@ class PartQuantizer {
 public:
   PartQuantizer(const MatrixView &input, const Blocks &blocks, const QuantizeOptions &options)
       : rows(input.rows), k(input.k), blocks(blocks), options(options),
-        across(blocksAcross(blocks, k)), down(blocksDown(blocks, rows)) {
+        grid(blockGrid(blocks, rows, k)) {
     x.resize(static_cast<size_t>(rows * k));
     everyRow([&](int64_t row) {
       for (int64_t column = 0; column < k; ++column)
@@ -99,7 +94,7 @@ private:
     return choice;
   }
 
-  size_t count() const { return static_cast<size_t>(across * down); }
+  size_t count() const { return static_cast<size_t>(grid.size()); }
   float &number(std::vector<float> &matrix, int64_t row, int64_t column) const {
     return matrix[static_cast<size_t>(row * k + column)];
   }
@@ -107,8 +102,7 @@ private:
     return matrix[static_cast<size_t>(row * k + column)];
   }
   size_t blockOf(int64_t row, int64_t column) const {
-    return static_cast<size_t>((blocks.rows == 0 ? 0 : row / blocks.rows) * across +
-                               column / blocks.k);
+    return static_cast<size_t>(blockIndex(blocks, k, row, column));
   }
 
   template <class Work> void everyRow(const Work &work) const {
@@ -195,20 +189,21 @@ private:
   template <class Term>
   PerBlock sums(const std::vector<float> &numbers, const QuantizedMatrix &matrix,
                 const Term &term) const {
-    std::vector<double> ofRows(static_cast<size_t>(rows * across), 0);
+    std::vector<double> ofRows(static_cast<size_t>(rows * grid.columns), 0);
     everyRow([&](int64_t row) {
       std::vector<double> values = matrix.rowValues(row);
       for (int64_t column = 0; column < k; ++column) {
         auto at = static_cast<size_t>(column);
         double weight = options.columnWeights.empty() ? 1 : options.columnWeights[at];
-        ofRows[static_cast<size_t>(row * across + column / blocks.k)] +=
+        ofRows[static_cast<size_t>(row * grid.columns + column / blocks.k)] +=
             weight * term(number(numbers, row, column), values[at]);
       }
     });
     PerBlock sums(count(), 0);
     for (int64_t row = 0; row < rows; ++row)
-      for (int64_t block = 0; block < across; ++block)
-        sums[blockOf(row, block * blocks.k)] += ofRows[static_cast<size_t>(row * across + block)];
+      for (int64_t block = 0; block < grid.columns; ++block)
+        sums[blockOf(row, block * blocks.k)] +=
+            ofRows[static_cast<size_t>(row * grid.columns + block)];
     return sums;
   }
 
@@ -283,7 +278,7 @@ private:
   const int64_t rows, k;
   const Blocks &blocks;
   const QuantizeOptions options;
-  const int64_t across, down; // blocks along k and along the rows
+  const BlockGrid grid;
   std::vector<float> x;
 };
 
@@ -299,7 +294,7 @@ Status checkChoice(const Format &format, std::span<const uint8_t> choice, int64_
     return wrong("parts of " + std::to_string(choice.size()) + " blocks",
                  "format '" + format.name + "' has no partition");
   const Blocks &blocks = format.partition->blocks;
-  const int64_t count = blocksAcross(blocks, k) * blocksDown(blocks, rows);
+  const int64_t count = blockGrid(blocks, rows, k).size();
   if (static_cast<int64_t>(choice.size()) != count)
     return wrong("parts of " + std::to_string(choice.size()) + " blocks",
                  "there are " + std::to_string(count));

@@ -1,6 +1,7 @@
 #include "kernels/Reference.h"
 
 #include "compiler/Parallel.h"
+#include "dsl/Division.h"
 #include "dsl/Evaluate.h"
 
 #include <algorithm>
@@ -75,7 +76,7 @@ ReferenceOutput reference(const dsl::QuantizedMatrix &activation,
     int64_t countM = std::min(blockM, output.m - firstM);
     std::vector<Row> x(static_cast<size_t>(countM));
     parallelFor(countM, [&](int64_t row) { x[row] = rowOf(activation, firstM + row); });
-    parallelFor((output.n + blockN - 1) / blockN, [&](int64_t block) {
+    parallelFor(divideUp(output.n, blockN), [&](int64_t block) {
       int64_t end = std::min(output.n, (block + 1) * blockN);
       std::vector<Row> w;
       for (int64_t n = block * blockN; n < end; ++n)

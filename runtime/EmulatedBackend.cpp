@@ -1,4 +1,5 @@
 #include "dsl/DeviceFields.h"
+#include "dsl/Division.h"
 #include "dsl/Numbers.h"
 #include "runtime/Backend.h"
 #include "runtime/Handles.h"
@@ -31,7 +32,7 @@ std::vector<uint8_t> parameterBuffer(std::span<const LaunchArgument> arguments) 
   std::vector<uint8_t> buffer;
   for (const LaunchArgument &argument : arguments) {
     size_t size = static_cast<size_t>(argument.bytes), alignment = std::min(size, size_t(64));
-    buffer.resize((buffer.size() + alignment - 1) / alignment * alignment + size);
+    buffer.resize(roundUp(buffer.size(), alignment) + size);
     std::memcpy(buffer.data() + buffer.size() - size, argument.value, size);
   }
   return buffer;

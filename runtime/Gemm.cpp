@@ -1,4 +1,5 @@
 #include "compiler/Layout.h"
+#include "dsl/Division.h"
 #include "runtime/Kernel.h"
 #include "runtime/Origin.h"
 
@@ -37,7 +38,7 @@ TensorMapShape tensorMapShape(const compiler::KernelParameter &parameter, Device
   if (parameter.kind == Kind::ActivationComponent) {
     const dsl::Component &component = stored.declared();
     rowBytes = compiler::activationGroupStride(gemm.shape.m) * componentBytes(component.type);
-    rows = (gemm.shape.k + component.group - 1) / component.group;
+    rows = divideUp(gemm.shape.k, component.group);
   }
   return {base, rowBytes, rows, rowBytes, parameter.boxBytes, parameter.boxRows, parameter.swizzle};
 }
@@ -72,7 +73,7 @@ Status checkApart(const Gemm &gemm, const Buffer &weight, const Activations &x,
 } // namespace
 
 Status checkGrid(int64_t m, int64_t tileM) {
-  if (const int64_t rows = (m + tileM - 1) / tileM; rows > mostGridRows)
+  if (const int64_t rows = divideUp(m, tileM); rows > mostGridRows)
     return makeError(DiagId::grid_too_large,
                      {std::to_string(m), std::to_string(rows), std::to_string(mostGridRows)});
   return Done{};

@@ -1,3 +1,4 @@
+#include "dsl/Division.h"
 #include "runtime/Quantizer.h"
 
 #include "dsl/StoredValues.h"
@@ -52,7 +53,7 @@ int64_t deviceIndex(const dsl::Component &component, int64_t natural, int64_t m,
                     const compiler::ActivationLayout &layout) {
   if (component.extent != dsl::Extent::Group)
     return natural;
-  int64_t groups = (layout.k + component.group - 1) / component.group;
+  int64_t groups = divideUp(layout.k, component.group);
   int64_t group = natural % groups, row = natural / groups, perWord = layout.groupsPerWord;
   return (group / perWord * compiler::activationGroupStride(m) + row) * perWord + group % perWord;
 }
@@ -159,7 +160,7 @@ Result<dsl::CodeArray> readChoice(const Activations::Impl &from) {
     return read.error();
   const int64_t block = from.format->partition->blocks.k;
   const size_t parts = from.layout.parts.size();
-  dsl::CodeArray choice(8, (from.layout.k + block - 1) / block);
+  dsl::CodeArray choice(8, divideUp(from.layout.k, block));
   for (size_t part = 0; part < parts; ++part)
     for (int32_t i = table[part]; i < table[part + 1]; ++i)
       choice.set(table[parts + 1 + static_cast<size_t>(i)] * from.layout.tileK / block,
@@ -206,7 +207,7 @@ int64_t deviceCodes(const dsl::Component &component, int64_t m,
   if (component.extent != dsl::Extent::Group)
     return rows;
   int64_t ofWord = component.group * layout.groupsPerWord;
-  return (layout.k + ofWord - 1) / ofWord * layout.groupsPerWord * rows;
+  return divideUp(layout.k, ofWord) * layout.groupsPerWord * rows;
 }
 
 Result<dsl::QuantizedMatrix> readActivations(const Activations &activations) {

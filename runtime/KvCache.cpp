@@ -1,5 +1,6 @@
 #include "runtime/KvCache.h"
 
+#include "dsl/Division.h"
 #include "dsl/Findings.h"
 #include "runtime/EngineImpl.h"
 #include "runtime/KvCacheImpl.h"
@@ -155,8 +156,7 @@ Result<std::vector<int64_t>> checkSequences(const KvCache::Impl &cache,
 int64_t partPagesOf(const KvCache::Impl &cache, std::span<const int64_t> pages, int64_t asked,
                     int64_t mostItems) {
   if (asked > 0)
-    return std::max<int64_t>(1,
-                             (*std::max_element(pages.begin(), pages.end()) + asked - 1) / asked);
+    return std::max<int64_t>(1, divideUp(*std::max_element(pages.begin(), pages.end()), asked));
   return compiler::kvPartPages(cache.layout, pages, mostItems, cache.attend->image.sharedBytes,
                                cache.backend->model());
 }

@@ -1,7 +1,7 @@
 #include "runtime/QuantizerSource.h"
 
-#include "compiler/LayoutMap.h"
 #include "dsl/DeriveEncode.h"
+#include "dsl/Division.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Findings.h"
 #include "dsl/StoredValues.h"
@@ -334,7 +334,7 @@ QuantizerLaunch quantizerLaunch(const Activations::Impl &out, DevicePointer x, S
     add(part.pitchBytes);
   if (divided)
     for (const dsl::Part &part : out.declared->partition->parts)
-      add(dsl::mostBlocks(part, compiler::divideUp(layout.k, out.declared->partition->blocks.k)));
+      add(dsl::mostBlocks(part, divideUp(layout.k, out.declared->partition->blocks.k)));
   else
     add(0);
   for (DevicePointer component : out.quantized)
@@ -358,7 +358,7 @@ int64_t quantizerScratchBytes(const dsl::Format &format, const dsl::Format &stor
   const dsl::Partition &partition = *format.partition;
   for (const dsl::Part &part : partition.parts)
     selectionText(part, rules);
-  const int64_t blocks = compiler::divideUp(k, partition.blocks.k);
+  const int64_t blocks = divideUp(k, partition.blocks.k);
   const auto terms = static_cast<int64_t>(partition.parts.size() + rules.reductions.size());
   return quantizerChoiceOffset + (blocks + 1) / 2 * 8 + (1 + terms * m) * blocks * 8;
 }

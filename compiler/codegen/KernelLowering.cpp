@@ -1,5 +1,6 @@
 #include "compiler/codegen/KernelLowering.h"
 
+#include "dsl/Division.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -104,7 +105,7 @@ void KernelLowering::assignShared() {
     offsets[alloc.getBuffer()] = next;
     tile::SharedType type = alloc.getBuffer().getType();
     int64_t alignment = g.sharedAlignment();
-    next += (type.getBytes() * type.getStages() + alignment - 1) / alignment * alignment;
+    next += roundUp(type.getBytes() * type.getStages(), alignment);
   }
 }
 

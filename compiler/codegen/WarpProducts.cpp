@@ -1,6 +1,6 @@
 // Products of single warps: operand B by ldmatrix, mma.sync, and the stored pieces of a residual.
-#include "compiler/LayoutMap.h"
 #include "compiler/codegen/KernelLowering.h"
+#include "dsl/Division.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"

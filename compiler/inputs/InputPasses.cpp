@@ -1,5 +1,7 @@
 #include "compiler/inputs/InputPasses.h"
 
+#include "dsl/Division.h"
+
 #include <algorithm>
 
 namespace rho::compiler {
@@ -41,12 +43,11 @@ std::vector<int64_t> inputRounds(const InputPass &pass) {
 
 Dim3 inputGrid(const InputTransform &transform, const InputPass &pass, int64_t m) {
   const int64_t own = inputsOfCta(pass);
-  return {static_cast<uint32_t>(m), static_cast<uint32_t>((transform.k + own - 1) / own), 1};
+  return {static_cast<uint32_t>(m), static_cast<uint32_t>(divideUp(transform.k, own)), 1};
 }
 
 std::vector<uint32_t> coreSigns(const std::vector<int8_t> &entries, int64_t core) {
-  std::vector<uint32_t> signs(
-      static_cast<size_t>((core + columnsOfWord - 1) / columnsOfWord * core));
+  std::vector<uint32_t> signs(static_cast<size_t>(divideUp(core, columnsOfWord) * core));
   for (int64_t row = 0; row < core; ++row)
     for (int64_t column = 0; column < core; ++column)
       if (entries[static_cast<size_t>(row * core + column)] < 0)

@@ -1,7 +1,7 @@
 // What each CTA of attention takes: sequences are cut into parts of so many pages that all SMs end
 // at about the same time, and the longest parts start first.
 #include "compiler/KvCache.h"
-#include "compiler/LayoutMap.h"
+#include "dsl/Division.h"
 
 #include <algorithm>
 #include <array>

@@ -3,8 +3,8 @@
 // plan.
 #pragma once
 
-#include "compiler/LayoutMap.h"
 #include "compiler/passes/GemmContext.h"
+#include "dsl/Division.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 

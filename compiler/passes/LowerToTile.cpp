@@ -1,8 +1,10 @@
 // Placed gemms to programs of one thread block: the frame of the kernel, its tiles and its copies.
+#include "compiler/LayoutMap.h"
 #include "compiler/passes/KernelBuilder.h"
 #include "compiler/passes/Passes.h"
 #include "compiler/passes/TileOrder.h"
 #include "compiler/plan/Resources.h"
+#include "dsl/Division.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -362,10 +364,10 @@ void KernelBuilder::buildActivationCopy(int index, Value tileK, Value slot) {
                              g.activationRowBytes(), !g.gemv());
     return;
   }
-  int64_t groups = (context.plan.problem.k + part.group - 1) / part.group;
+  int64_t groups = divideUp(context.plan.problem.k, part.group);
   if (context.placed.blockScaling) { // a row of words, each of several groups
     constexpr int64_t perWord = BlockScaling::perWord;
-    groups = (groups + perWord - 1) / perWord;
+    groups = divideUp(groups, perWord);
     perTile /= perWord;
     bytes *= perWord;
   }

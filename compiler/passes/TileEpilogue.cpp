@@ -1,5 +1,6 @@
 // From sums to outputs: the sum over parts of k, scales that are constant along k, the store.
 #include "compiler/passes/KernelBuilder.h"
+#include "dsl/Division.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 

@@ -1,5 +1,6 @@
 #include "compiler/passes/TileOrder.h"
 
+#include "dsl/Division.h"
 #include "dsl/Format.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -42,7 +43,7 @@ public:
       body(share, inits);
       return;
     }
-    int64_t columns = (tilesN + clusterN - 1) / clusterN; // of tiles, as wide as a cluster
+    int64_t columns = divideUp(tilesN, clusterN); // of tiles, as wide as a cluster
     Value all = mul(tilesM, i32(columns));
     Value grid = NVVM::GridDimXOp::create(builder, loc, type);
     Value firstTile = perCluster(blockX), endTile = all, step = perCluster(grid), lastTile;
@@ -196,7 +197,7 @@ Value tilesBefore(ScalarBuilder &at, llvm::ArrayRef<PartTiles> parts, Value work
 SplitShare splitShare(ScalarBuilder &at, mlir::Value tileM, mlir::Value tileN, int64_t tilesN,
                       int64_t tilesK, int64_t splitK) {
   mlir::Value share = NVVM::BlockIdZOp::create(at.builder, at.loc, at.builder.getI32Type());
-  mlir::Value perSplit = at.i32((tilesK + splitK - 1) / splitK), all = at.i32(tilesK);
+  mlir::Value perSplit = at.i32(divideUp(tilesK, splitK)), all = at.i32(tilesK);
   mlir::Value firstK = arith::MinUIOp::create(at.builder, at.loc, at.mul(share, perSplit), all);
   mlir::Value lastK = arith::MinUIOp::create(at.builder, at.loc, at.add(firstK, perSplit), all);
   mlir::Value place = at.add(at.mul(tileM, at.i32(tilesN)), tileN);

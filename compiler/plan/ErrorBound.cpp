@@ -2,6 +2,7 @@
 
 #include "compiler/OnTarget.h"
 #include "compiler/plan/Geometry.h"
+#include "dsl/Division.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +20,7 @@ double underflow(dsl::ElementType type) {
 
 // Equal shares divide an output's k tiles among as many CTAs at most.
 int64_t sharesOfOutput(const Plan &plan) {
-  return plan.schedule.streamsK() ? (plan.problem.k + plan.schedule.tileK - 1) / plan.schedule.tileK
+  return plan.schedule.streamsK() ? divideUp(plan.problem.k, plan.schedule.tileK)
                                   : plan.schedule.splitK;
 }
 

@@ -2,6 +2,7 @@
 #include "compiler/plan/CostModel.h"
 
 #include "compiler/plan/InstructionCounts.h"
+#include "dsl/Division.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,7 @@
 #include "compiler/plan/Geometry.h"
 
+#include "dsl/Division.h"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -139,7 +141,7 @@ int64_t tokenBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geomet
   bool shared =
       any && g.tileM > mostOwnTokens && placed.parts.empty() && outputSlices(gemm, g, problem);
   constexpr int64_t perScale = 4;
-  return shared ? divideUp(g.tileM, Geometry::warpgroup) * Geometry::warpgroup * perScale : 0;
+  return shared ? roundUp(g.tileM, Geometry::warpgroup) * perScale : 0;
 }
 
 int64_t operandBytes(const Geometry &g) {
@@ -226,7 +228,7 @@ std::vector<StageBuffer> stageBuffers(const dsl::Gemm &gemm, const PlacedGemm &p
   for (StageBuffer &buffer : result) {
     bool byBox = g.specialized() && !buffer.weight && buffer.component != StageBuffer::barriers;
     int64_t alignment = byBox ? Geometry::boxAlignment : 16;
-    buffer.bytes = divideUp(buffer.bytes, alignment) * alignment;
+    buffer.bytes = roundUp(buffer.bytes, alignment);
   }
   return result;
 }

@@ -2,8 +2,8 @@
 // packing, the cost model and code generation must agree on.
 #pragma once
 
-#include "compiler/LayoutMap.h"
 #include "compiler/plan/Placement.h"
+#include "dsl/Division.h"
 
 #include <algorithm>
 #include <optional>
@@ -70,7 +70,7 @@ struct Geometry {
   int64_t rowTiles() const { return warpN() / 16; } // m16 tiles of a warp
   // Batch rows from one accumulator of a thread to its next, which has two of them.
   int64_t batchStep() const { return gemv() ? 2 : 8; }
-  int64_t batchTiles() const { return (warpM() + batchStep() - 1) / batchStep(); } // of a warp
+  int64_t batchTiles() const { return divideUp(warpM(), batchStep()); } // of a warp
   int denseBits() const { return weightBits - sparseBits; }
   // Those of dense bits come first.
   std::vector<CodePlane> planes() const { return planesOf(weightBits, sparseBits); }

@@ -5,6 +5,7 @@
 #include "compiler/Targets.h"
 #include "compiler/plan/IntegerSums.h"
 #include "compiler/plan/Resources.h"
+#include "dsl/Division.h"
 
 #include <algorithm>
 #include <limits>
@@ -322,8 +323,8 @@ private:
       return Objection{DiagId::schedule_ctas,
                        {str(*gemm.schedule.ctas), "it counts those of split_k: stream, others "
                                                   "follow from tiles and parts of k"}};
-    int64_t tiles = divideUp(divideUp(problem.n, s.tileN), s.clusterN) * s.clusterN *
-                    divideUp(problem.m, s.tileM);
+    int64_t tiles =
+        roundUp(divideUp(problem.n, s.tileN), s.clusterN) * divideUp(problem.m, s.tileM);
     if (s.sumsInWorkspace() && tiles > KernelImage::mostSharedTiles)
       return Objection{
           DiagId::schedule_split_tiles,

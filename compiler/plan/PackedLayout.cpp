@@ -2,6 +2,7 @@
 #include "compiler/plan/Geometry.h"
 
 #include "compiler/LayoutMap.h"
+#include "dsl/Division.h"
 
 #include <algorithm>
 #include <bit>
@@ -236,7 +237,7 @@ void append(LayoutSection section, int64_t alignment, std::vector<LayoutSection>
             int64_t &end) {
   section.offset = end;
   section.bytes = section.tilesN * section.tilesK * tileBytes(section);
-  end = divideUp(section.offset + section.bytes, alignment) * alignment;
+  end = roundUp(section.offset + section.bytes, alignment);
   sections.push_back(std::move(section));
 }
 
@@ -292,11 +293,11 @@ ResidualLayout makeResidualLayout(const dsl::Gemm &gemm, const PlacedGemm &place
   int64_t blocks = divideUp(problem.n, r.blockN) * divideUp(problem.k, r.blockK);
   int64_t stored = dsl::mostBlocks(declared.part, blocks);
   int64_t perBlock = std::min(r.blockN, r.tilesN * r.tileN) / r.pieceN *
-                     (std::min(r.blockK, divideUp(problem.k, r.pieceK) * r.pieceK) / r.pieceK);
+                     (std::min(r.blockK, roundUp(problem.k, r.pieceK)) / r.pieceK);
   r.pieces = stored * perBlock;
   auto take = [&](int64_t bytes) {
     int64_t offset = end;
-    end = divideUp(end + bytes, sectionAlignment) * sectionAlignment;
+    end = roundUp(end + bytes, sectionAlignment);
     return offset;
   };
   r.wordsOffset = take(r.wordsBytes());
@@ -333,7 +334,7 @@ ActivationLayout makeActivationLayout(const PlacedGemm &placed, const Geometry &
   ActivationLayout layout{problem.k, g.activationBits, 0,
                           placed.blockScaling ? BlockScaling::perWord : 1, placed.columnBits};
   int64_t unit = int64_t{1} << placed.columnBits.size();
-  layout.pitchBytes = divideUp(divideUp(problem.k, unit) * unit * g.activationBits, 128) * 16;
+  layout.pitchBytes = divideUp(roundUp(problem.k, unit) * g.activationBits, 128) * 16;
   if (placed.parts.empty())
     return layout;
   layout = {.k = problem.k, .tileK = g.tileK};

@@ -1,5 +1,6 @@
 // Predictions for activations in parts.
 #include "compiler/plan/CostModel.h"
+#include "dsl/Division.h"
 
 #include <algorithm>
 #include <cmath>

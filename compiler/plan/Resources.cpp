@@ -1,5 +1,7 @@
 #include "compiler/plan/Resources.h"
 
+#include "dsl/Division.h"
+
 #include <algorithm>
 
 namespace rho::compiler {
@@ -36,7 +38,7 @@ int64_t sharedBytes(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geome
   const int64_t alignment = g.sharedAlignment();
   int64_t bytes = 0;
   for (const SharedBuffer &buffer : sharedBuffers(gemm, placed, g, schedule, problem))
-    bytes += divideUp(buffer.bytes * buffer.stages, alignment) * alignment;
+    bytes += roundUp(buffer.bytes * buffer.stages, alignment);
   return bytes;
 }
 

@@ -4,6 +4,7 @@
 #include "compiler/plan/IntegerSums.h"
 #include "compiler/plan/Legality.h"
 #include "compiler/plan/Resources.h"
+#include "dsl/Division.h"
 
 #include <algorithm>
 #include <bit>
@@ -67,7 +68,7 @@ std::vector<int64_t> batchCandidates(int64_t m, bool uniform) {
     return result;
   int64_t fewest = divideUp(m, most);
   for (int64_t tiles : {fewest, fewest + 1}) {
-    int64_t rows = divideUp(divideUp(m, tiles), unit) * unit;
+    int64_t rows = roundUp(divideUp(m, tiles), unit);
     if (rows >= leastFittedTile && std::ranges::find(result, rows) == result.end())
       result.push_back(rows);
   }
@@ -370,7 +371,7 @@ std::string_view whyNotTrusted(const std::vector<Roles> &considered, const Place
 int64_t mostRowsAlike(int64_t m) {
   constexpr int64_t unit = Geometry::batchUnit;
   if (m > leastFittedTile - unit && m <= mostFittedRows)
-    return divideUp(m, unit) * unit;
+    return roundUp(m, unit);
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(m, 1))));
 }
 

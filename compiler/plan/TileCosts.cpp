@@ -1,6 +1,7 @@
 #include "compiler/plan/TileCosts.h"
 
 #include "compiler/plan/Resources.h"
+#include "dsl/Division.h"
 
 #include <algorithm>
 

@@ -5,6 +5,7 @@
 #include "compiler/plan/InstructionCounts.h"
 #include "compiler/plan/Resources.h"
 #include "compiler/plan/TileCosts.h"
+#include "dsl/Division.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,6 @@
 #include "kernels/quantize/ChannelOrder.h"
 
+#include "dsl/Division.h"
 #include "kernels/quantize/ChannelRange.h"
 
 #include <algorithm>
@@ -57,7 +58,7 @@ Result<double> blocksWithoutOutliers(const ChannelOrder &order,
   if (k == 0)
     return makeError(DiagId::empty_matrix, {"0", "0"});
   std::vector<int64_t> places = order.inverse().channels;
-  std::vector<bool> has(static_cast<size_t>((k + block - 1) / block), false);
+  std::vector<bool> has(static_cast<size_t>(divideUp(k, block)), false);
   for (int64_t channel : outliers)
     has[static_cast<size_t>(places[static_cast<size_t>(channel)] / block)] = true;
   return static_cast<double>(std::count(has.begin(), has.end(), false)) /

@@ -27,11 +27,6 @@ dsl::Format withoutResidual(dsl::Format format) {
   return format;
 }
 
-dsl::CodeGrid blockGrid(const dsl::Blocks &blocks, int64_t rows, int64_t k) {
-  return {blocks.rows == 0 ? 1 : (rows + blocks.rows - 1) / blocks.rows,
-          (k + blocks.k - 1) / blocks.k};
-}
-
 class Collector {
 public:
   Collector(int64_t rows, int64_t k) : rows(rows), k(k) {}
@@ -201,7 +196,7 @@ bool isStored(const CodeStream &stream, const dsl::QuantizedMatrix &matrix, int6
     const dsl::Blocks &blocks =
         format.residual ? format.residual->blocks : format.partition->blocks;
     if (!base &&
-        outer->choice.get(blockIndex(blocks, *outer, row, column)) != static_cast<uint32_t>(part))
+        outer->choice.get(blockIndex(blocks, outer->k, row, column)) != static_cast<uint32_t>(part))
       return false;
     outer = &outer->parts[static_cast<size_t>(part)];
   }

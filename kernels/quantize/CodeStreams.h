@@ -15,7 +15,7 @@ struct CodeStream {
   std::string name; // of its tensor: "w.scale", of a part "w.high.scale", of blocks "w.choice"
   dsl::ElementType type;
   dsl::Extent extent = dsl::Extent::Element; // Group also for blocks
-  dsl::CodeGrid grid{1, 1};
+  dsl::BlockGrid grid{1, 1};
   int64_t rows = 1, columns = 1; // numbers from one code to the next, down and across
   std::vector<int> path;         // the parts, from the outside in, that it lies in
   int component = -1;            // of the innermost part's format, -1: its choice

@@ -1,5 +1,6 @@
 #include "kernels/quantize/QuantizedFile.h"
 
+#include "dsl/Division.h"
 #include "dsl/Module.h"
 #include "dsl/Parallel.h"
 #include "kernels/quantize/CodeStreams.h"
@@ -42,7 +43,7 @@ Status writeCodes(SafetensorsWriter &writer, const dsl::CodeArray &codes, int bi
       static_cast<size_t>(packedBytes(std::min(codes.size(), chunkCodes), bits)));
   for (int64_t begin = 0; begin < codes.size(); begin += chunkCodes) {
     int64_t end = std::min(codes.size(), begin + chunkCodes);
-    int64_t slices = (end - begin + sliceCodes - 1) / sliceCodes;
+    int64_t slices = divideUp(end - begin, sliceCodes);
     dsl::parallel(slices, threads, [&](const auto &next) {
       for (int64_t slice = next(); slice < slices; slice = next()) {
         int64_t from = begin + slice * sliceCodes;

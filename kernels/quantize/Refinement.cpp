@@ -1,5 +1,6 @@
 #include "kernels/quantize/Refinement.h"
 
+#include "dsl/Division.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Parallel.h"
 #include "dsl/ValueSearch.h"
@@ -332,7 +333,7 @@ Result<Refinement> refine(const dsl::QuantizedMatrix &start, const Matrix &weigh
   for (const Component &component : format.components)
     if (component.extent == Extent::Group)
       bandRows = std::max(bandRows, component.rows);
-  const int64_t bands = (start.rows + bandRows - 1) / bandRows;
+  const int64_t bands = divideUp(start.rows, bandRows);
   std::vector<double> before(static_cast<size_t>(bands)), after(before);
   Refinement out{start};
   dsl::parallel(bands, options.threads, [&](const auto &next) {

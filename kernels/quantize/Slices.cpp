@@ -8,48 +8,27 @@
 
 namespace rho::kernels {
 
+using dsl::Blocks;
 using dsl::CodeArray;
 using dsl::QuantizedMatrix;
 using Slice = WeightFile::Slice;
 
 namespace {
 
-// How many rows and columns of numbers share a code; 0: all of them.
-struct Block {
-  int64_t rows, columns;
-};
-
-Block blockOf(const dsl::Component &component) {
-  switch (component.extent) {
-  case dsl::Extent::Element:
-    return {1, 1};
-  case dsl::Extent::Group:
-    return {component.rows, component.group};
-  case dsl::Extent::Row:
-    return {1, 0};
-  case dsl::Extent::Tensor:
-    break;
-  }
-  return {0, 0};
-}
-
-int64_t codesOf(int64_t numbers, int64_t block) {
-  return block == 0 ? 1 : (numbers + block - 1) / block;
-}
-
-// Calls `visit(block, name, array)` for the arrays of codes of a format's matrices but those of
+// Calls `visit(blocks, name, array)` for the arrays of codes of a format's matrices but those of
 // their parts, until one gives an error: array(matrix) is that of a matrix.
 template <class Visit> Status forEachCodes(const dsl::Format &format, const Visit &visit) {
   for (size_t i = 0; i < format.components.size() && !format.hasParts(); ++i) {
     const dsl::Component &component = format.components[i];
     auto array = [i](auto &matrix) -> auto & { return matrix.components[i]; };
-    if (Status done = visit(blockOf(component), "component '" + component.name + "'", array); !done)
+    if (Status done = visit(dsl::blocksOf(component), "component '" + component.name + "'", array);
+        !done)
       return done;
   }
   if (!format.hasParts())
     return Done{};
   const dsl::Blocks &blocks = format.residual ? format.residual->blocks : format.partition->blocks;
-  return visit(Block{blocks.rows, blocks.k}, format.residual ? "the residual" : "the partition",
+  return visit(blocks, format.residual ? "the residual" : "the partition",
                [](auto &matrix) -> auto & { return matrix.choice; });
 }
 
@@ -63,8 +42,8 @@ QuantizedMatrix emptyMatrix(const QuantizedMatrix &like, int64_t rows, int64_t k
 }
 
 // Room for the codes of a matrix, each as wide as in `like`.
-CodeArray codesFor(const CodeArray &like, const Block &block, const QuantizedMatrix &of) {
-  return {8 * like.width(), codesOf(of.rows, block.rows) * codesOf(of.k, block.columns)};
+CodeArray codesFor(const CodeArray &like, const Blocks &blocks, const QuantizedMatrix &of) {
+  return {8 * like.width(), dsl::blockGrid(blocks, of.rows, of.k).size()};
 }
 
 Error outOfRange(const Slice &slice, const char *what, int64_t first, int64_t count, int64_t all) {
@@ -81,19 +60,21 @@ Result<QuantizedMatrix> cut(const QuantizedMatrix &matrix, const Slice &slice) {
   QuantizedMatrix result = emptyMatrix(matrix, slice.rows, slice.columns);
   Status done = forEachCodes(
       *matrix.format,
-      [&](const Block &block, const std::string &name, const auto &array) -> Status {
-        for (auto [first, size, what] : {std::tuple(slice.firstRow, block.rows, "rows"),
-                                         std::tuple(slice.firstColumn, block.columns, "columns")})
+      [&](const Blocks &blocks, const std::string &name, const auto &array) -> Status {
+        for (auto [first, size, what] : {std::tuple(slice.firstRow, blocks.rows, "rows"),
+                                         std::tuple(slice.firstColumn, blocks.k, "columns")})
           if (size != 0 && first % size != 0)
             return makeError(DiagId::slice_divides_block,
                              {slice.name, std::to_string(first), name, std::to_string(size), what});
         const CodeArray &from = array(matrix);
-        CodeArray &to = array(result) = codesFor(from, block, result);
-        const int64_t firstRow = block.rows == 0 ? 0 : slice.firstRow / block.rows;
-        const int64_t firstColumn = block.columns == 0 ? 0 : slice.firstColumn / block.columns;
-        const int64_t columns = codesOf(matrix.k, block.columns) * from.width();
-        const int64_t copied = codesOf(result.k, block.columns) * from.width();
-        for (int64_t row = 0; row < codesOf(result.rows, block.rows); ++row)
+        CodeArray &to = array(result) = codesFor(from, blocks, result);
+        const int64_t firstRow = blocks.rows == 0 ? 0 : slice.firstRow / blocks.rows;
+        const int64_t firstColumn = blocks.k == 0 ? 0 : slice.firstColumn / blocks.k;
+        const int64_t columns =
+            dsl::blockGrid(blocks, matrix.rows, matrix.k).columns * from.width();
+        const dsl::BlockGrid grid = dsl::blockGrid(blocks, result.rows, result.k);
+        const int64_t copied = grid.columns * from.width();
+        for (int64_t row = 0; row < grid.rows; ++row)
           std::memcpy(to.data() + row * copied,
                       from.data() + (firstRow + row) * columns + firstColumn * from.width(),
                       static_cast<size_t>(copied));
@@ -123,9 +104,9 @@ public:
     QuantizedMatrix result = emptyMatrix(*matrices[0], rows, matrices[0]->k);
     Status done = forEachCodes(
         *result.format,
-        [&](const Block &block, const std::string &name, const auto &array) -> Status {
-          CodeArray &to = array(result) = codesFor(array(*matrices[0]), block, result);
-          return block.rows == 0 ? share(name, array, to) : append(block, name, array, to);
+        [&](const Blocks &blocks, const std::string &name, const auto &array) -> Status {
+          CodeArray &to = array(result) = codesFor(array(*matrices[0]), blocks, result);
+          return blocks.rows == 0 ? share(name, array, to) : append(blocks, name, array, to);
         });
     if (!done)
       return std::move(done.error());
@@ -161,14 +142,14 @@ private:
   }
 
   template <class Array>
-  Status append(const Block &block, const std::string &name, const Array &array,
+  Status append(const Blocks &blocks, const std::string &name, const Array &array,
                 CodeArray &to) const {
     uint8_t *out = to.data();
     for (size_t i = 0; i < matrices.size(); ++i) {
-      if (i + 1 < matrices.size() && matrices[i]->rows % block.rows != 0)
+      if (i + 1 < matrices.size() && matrices[i]->rows % blocks.rows != 0)
         return differ(slices, i + 1,
                       "the " + std::to_string(matrices[i]->rows) + " rows above end inside " +
-                          std::to_string(block.rows) + " rows that share a number of " + name);
+                          std::to_string(blocks.rows) + " rows that share a number of " + name);
       const CodeArray &from = array(*matrices[i]);
       out = std::copy_n(from.data(), bytesOf(from), out);
     }

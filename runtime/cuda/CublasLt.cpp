@@ -1,5 +1,6 @@
 #include "runtime/cuda/CublasLt.h"
 
+#include "dsl/Division.h"
 #include "runtime/cuda/SharedLibrary.h"
 
 namespace rho::cuda {
@@ -178,7 +179,7 @@ Result<LtMatmul> LtMatmul::create(const CublasLt &library, std::shared_ptr<LtHan
   LtMatmul matmul(library, problem.type);
   matmul.handle = std::move(handle);
   matmul.resources = resources;
-  int64_t padded = (problem.m + rowPadding - 1) / rowPadding * rowPadding;
+  int64_t padded = roundUp(problem.m, rowPadding);
   for (int64_t rows : {problem.m, padded}) {
     if (Status described = matmul.describe({problem.type, rows, problem.n, problem.k}); !described)
       return described.error();

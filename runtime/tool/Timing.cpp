@@ -1,5 +1,6 @@
 #include "runtime/tool/Timing.h"
 
+#include "dsl/Division.h"
 #include "runtime/Backend.h"
 #include "runtime/Handles.h"
 #include "runtime/cuda/Timing.h"
@@ -94,7 +95,7 @@ Result<GpuTime> timeOnGpu(const Device &device, int copies,
                           const Measuring &measuring) {
   GpuTime time;
   // Whole rounds over the copies, so that a replay goes on where the last one ended.
-  time.launches = (measuring.launches + copies - 1) / copies * copies;
+  time.launches = roundUp(measuring.launches, copies);
 
   Result<cuda::OwnedStream> stream = cuda::OwnedStream::create(device);
   if (!stream)

@@ -1,6 +1,7 @@
 #include "runtime/tool/TimingOperands.h"
 
 #include "compiler/LayoutMap.h"
+#include "dsl/Division.h"
 #include "kernels/Synthetic.h"
 #include "kernels/quantize/Layer.h"
 #include "runtime/Kernel.h"
@@ -29,24 +30,24 @@ compiler::WeightLayout sliceOf(const compiler::WeightLayout &layout) {
     whole = std::lcm(whole, section.tileN);
   if (layout.residual)
     whole = std::lcm(whole, std::lcm(layout.residual->blockN, layout.residual->tileN));
-  slice.n = std::min(compiler::divideUp(sliceRows, whole) * whole, layout.n);
+  slice.n = std::min(roundUp(sliceRows, whole), layout.n);
   slice.bytes = 0;
   auto take = [&](int64_t bytes) {
     int64_t offset = slice.bytes;
-    slice.bytes += compiler::divideUp(bytes, 256) * 256;
+    slice.bytes += roundUp(bytes, 256);
     return offset;
   };
   auto shorten = [&](std::vector<compiler::LayoutSection> &sections) {
     for (compiler::LayoutSection &section : sections) {
-      section.tilesN = std::min(section.tilesN, compiler::divideUp(slice.n, section.tileN));
-      section.bytes = compiler::divideUp(usedBytes(section), 256) * 256;
+      section.tilesN = std::min(section.tilesN, divideUp(slice.n, section.tileN));
+      section.bytes = roundUp(usedBytes(section), 256);
       section.offset = take(section.bytes);
     }
   };
   shorten(slice.sections);
   if (compiler::ResidualLayout *residual = slice.residual ? &*slice.residual : nullptr) {
     shorten(residual->sections);
-    residual->tilesN = std::min(residual->tilesN, compiler::divideUp(slice.n, residual->tileN));
+    residual->tilesN = std::min(residual->tilesN, divideUp(slice.n, residual->tileN));
     int64_t tiles = residual->tilesN * residual->tilesK;
     residual->pieces =
         std::min(residual->pieces, tiles * residual->rowsOfPieces() * residual->piecesAlongK());
@@ -105,8 +106,7 @@ Result<dsl::QuantizedMatrix> sliceCodes(const compiler::WeightLayout &layout,
     // The last slice may be cut off behind most of its blocks: all of it has room.
     auto sparser = std::make_shared<dsl::Format>(*format);
     if (std::optional<double> &budget = sparser->residual->part.budget)
-      *budget *= static_cast<double>(layout.n) /
-                 static_cast<double>(compiler::divideUp(layout.n, rows) * rows);
+      *budget *= static_cast<double>(layout.n) / static_cast<double>(roundUp(layout.n, rows));
     format = std::move(sparser);
     constexpr int64_t tokens = 64;
     inputs = kernels::hessianDiagonal(

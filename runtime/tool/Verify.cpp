@@ -1,6 +1,7 @@
 #include "runtime/tool/Verify.h"
 
 #include "compiler/Parallel.h"
+#include "dsl/Division.h"
 #include "kernels/Reference.h"
 
 #include <atomic>
@@ -107,7 +108,7 @@ Comparison verify(const dsl::Gemm &gemm, const compiler::Plan &plan,
   auto count = static_cast<int64_t>(exact.y.size());
   const compiler::ErrorBound errorBound(gemm, plan, by);
   constexpr int64_t chunk = 4096;
-  int64_t chunks = (count + chunk - 1) / chunk;
+  int64_t chunks = divideUp(count, chunk);
   std::vector<Comparison> parts(static_cast<size_t>(chunks));
   parallelFor(chunks, [&](int64_t part) {
     int64_t end = std::min(count, (part + 1) * chunk);
@@ -149,7 +150,7 @@ int64_t differingCodes(const dsl::QuantizedMatrix &a, const dsl::QuantizedMatrix
     if (x.size() != y.size())
       return std::max(x.size(), y.size());
     constexpr int64_t chunk = 1 << 16;
-    parallelFor((x.size() + chunk - 1) / chunk, [&](int64_t part) {
+    parallelFor(divideUp(x.size(), chunk), [&](int64_t part) {
       int64_t found = 0;
       for (int64_t i = part * chunk; i < std::min(x.size(), (part + 1) * chunk); ++i)
         found += x.get(i) != y.get(i);

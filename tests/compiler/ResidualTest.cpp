@@ -3,6 +3,7 @@
 
 #include "compiler/Explain.h"
 #include "compiler/Layout.h"
+#include "dsl/Division.h"
 #include "dsl/Module.h"
 #include "kernels/Reference.h"
 #include "runtime/Kernel.h"
@@ -178,7 +179,7 @@ dsl::QuantizedMatrix randomCodes(const std::shared_ptr<const dsl::Format> &forma
     if (codes.get(i) == 8) // -8 and less than nothing are no number of 8 bits
       rest.set(i, rest.get(i) & 7);
   const dsl::Blocks &blocks = format->residual->blocks;
-  int64_t down = (rows + blocks.rows - 1) / blocks.rows, across = (k + blocks.k - 1) / blocks.k;
+  int64_t down = divideUp(rows, blocks.rows), across = divideUp(k, blocks.k);
   weight.choice = dsl::CodeArray(8, down * across);
   for (int64_t i = 0; i < down * across; ++i)
     weight.choice.set(i, pattern.stored(i / across, i % across) ? 1 : 0);

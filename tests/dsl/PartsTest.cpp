@@ -1,4 +1,5 @@
 // Partitions and residuals against their definition, computed here in the plainest way.
+#include "dsl/Division.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Module.h"
 #include "dsl/Quantize.h"
@@ -58,8 +59,8 @@ QuantizedMatrix partitioned(const FormatPtr &format, const Numbers &x, int64_t r
 // The block of each number, and how many there are.
 struct Grid {
   int64_t rows, k, blockRows, blockK;
-  int64_t across() const { return (k + blockK - 1) / blockK; }
-  int64_t count() const { return across() * ((rows + blockRows - 1) / blockRows); }
+  int64_t across() const { return divideUp(k, blockK); }
+  int64_t count() const { return across() * divideUp(rows, blockRows); }
   int64_t at(int64_t row, int64_t column) const {
     return row / blockRows * across() + column / blockK;
   }

@@ -1,5 +1,6 @@
 // A matrix product as kernels for sm_90a are built: a producer warp that fills a ring of tiles by
 // tensor copies, a warpgroup that multiplies them, and a tensor copy of the result.
+#include "dsl/Division.h"
 #include "tests/emulator/Harness.h"
 
 #include <gmock/gmock.h>
@@ -10,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int rows = 64, columns = 128, depth = 1000, pitch = 1008; // halves
-constexpr int blockDepth = 64, blocks = (depth + blockDepth - 1) / blockDepth, stages = 3;
+constexpr int blockDepth = 64, blocks = divideUp(depth, blockDepth), stages = 3;
 constexpr int stageBytes = (rows + columns) * blockDepth * 2, offsetB = rows * blockDepth * 2;
 
 // %r10: iteration, to %r11: stage, %r12: phase, %r13: 8 * stage, %r14: the stage's tiles.

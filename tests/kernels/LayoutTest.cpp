@@ -1,4 +1,5 @@
 #include "compiler/Layout.h"
+#include "dsl/Division.h"
 #include "tests/kernels/TestFormats.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +31,7 @@ std::vector<AxisBit> randomOrder(int bitsN, int bitsK, uint32_t seed) {
 
 int64_t unitsOf(const Component &component, int64_t k) {
   return component.extent == Extent::Element ? k
-         : component.extent == Extent::Group ? (k + component.group - 1) / component.group
+         : component.extent == Extent::Group ? divideUp(k, component.group)
                                              : 1;
 }
 
@@ -56,7 +57,7 @@ WeightLayout makeLayout(const Format &format, int64_t n, int64_t k, int bitsN, i
                     : component.extent == Extent::Group ? component.group
                                                         : k;
     int64_t rows = component.extent == Extent::Tensor ? 1 : n;
-    section.tilesN = (rows + section.tileN - 1) / section.tileN;
+    section.tilesN = divideUp(rows, section.tileN);
     section.tilesK = (unitsOf(component, k) + section.tileK - 1) / section.tileK;
     section.codeXor =
         component.type.kind() == ElementType::Kind::Signed ? 1U << (section.codeBits - 1) : 0;
@@ -82,7 +83,7 @@ std::vector<uint8_t> packNaively(const WeightLayout &layout, const QuantizedMatr
     int64_t units = unitsOf(component, layout.k), copies = 1;
     if (component.extent == Extent::Group)
       copies = component.group / section.unitK;
-    int64_t stored = copies > 1 ? (layout.k + section.unitK - 1) / section.unitK : units;
+    int64_t stored = copies > 1 ? divideUp(layout.k, section.unitK) : units;
     int64_t tileBytes = (section.tileN * section.tileK * section.codeBits + 7) / 8;
     for (int64_t tile = 0; tile < section.tilesN * section.tilesK; ++tile) {
       int64_t place = 0; // of those that exist
@@ -218,7 +219,7 @@ TEST(PackTest, TilesOfAnyNumberOfRowsEqualTheDefinitionBitByBitAndUnpack) {
       for (LayoutSection &section : layout.sections)
         if (section.tileN > 1) {
           section.tileN = rows;
-          section.tilesN = (layout.n + rows - 1) / rows;
+          section.tilesN = divideUp(layout.n, rows);
         }
       placeSections(layout);
       expectPacksAndUnpacks(layout, weight);

@@ -2,6 +2,7 @@
 // on no parser and no encoder.
 #pragma once
 
+#include "dsl/Division.h"
 #include "dsl/Quantize.h"
 
 #include <cmath>
@@ -52,7 +53,7 @@ inline int64_t codeCount(const Component &component, int64_t rows, int64_t k) {
   case Extent::Element:
     return rows * k;
   case Extent::Group:
-    return rows * ((k + component.group - 1) / component.group);
+    return rows * divideUp(k, component.group);
   case Extent::Row:
     return rows;
   case Extent::Tensor:

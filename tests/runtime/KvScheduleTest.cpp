@@ -1,4 +1,5 @@
 // How attention divides sequences among CTAs.
+#include "dsl/Division.h"
 #include "runtime/KvCacheImpl.h"
 #include "tests/runtime/KvFixture.h"
 
@@ -30,7 +31,7 @@ TEST(KvSchedule, PartsFillTheDeviceAndAreNotMoreThanThat) {
   auto parts = [&](const char *format, int64_t sequences, int64_t pages) {
     int64_t each = partPages(cacheOfHeads(f, format),
                              std::vector<int64_t>(static_cast<size_t>(sequences), pages));
-    return std::max<int64_t>(1, (pages + each - 1) / each);
+    return std::max<int64_t>(1, divideUp(pages, each));
   };
   EXPECT_EQ(parts("kv4", 16, 8), 1);
   EXPECT_EQ(parts("kv4", 16, 32), 3);

@@ -1,6 +1,7 @@
 // What the tests of quantizers share: a format, how its codes are stored, and where.
 #pragma once
 
+#include "dsl/Division.h"
 #include "dsl/StoredValues.h"
 #include "runtime/Handles.h"
 #include "runtime/Quantizer.h"
@@ -40,7 +41,7 @@ inline compiler::ActivationLayout layoutOf(const dsl::Format &format, int64_t k,
   const StoredCodes codes = stored.empty() ? StoredCodes{} : stored[0];
   const int bits = codes.elementBits ? codes.elementBits : format.element().type.bits();
   const int64_t unit = int64_t{1} << codes.columnBits.size();
-  return {k, bits, ((k + unit - 1) / unit * unit * bits / 8 + 16) / 16 * 16, codes.groupsPerWord,
+  return {k, bits, (roundUp(k, unit) * bits / 8 + 16) / 16 * 16, codes.groupsPerWord,
           codes.columnBits};
 }
 
