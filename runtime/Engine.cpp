@@ -269,12 +269,91 @@ static void nameWeightLayout(Prepared &prepared) {
   prepared.weightLayout = cache::hex(layout.finish());
 }
 
+namespace {
+
+using QuantizerResult = Result<std::shared_ptr<const Quantizer>>;
+
+WantedKernel wantedKernel(const Engine::Impl &engine, const dsl::Gemm &gemm,
+                          const compiler::Plan &plan, const SourceMap *sources) {
+  WantedKernel wanted;
+  wanted.key = engine.kernelKey({"kernel", compiler::printSpec(gemm, plan)}, plan.target);
+  wanted.label = {
+      .kind = EntryKind::Kernel, .name = gemm.name, .problem = problemText("any", plan.problem)};
+  wanted.misfit = [&gemm](const compiler::KernelImage &image) { return misfit(image, gemm); };
+  wanted.compile = [&gemm, &plan, sources](CompileReport &into) -> Result<compiler::KernelImage> {
+    Result<compiler::Compiled> compiled = compiler::compile(gemm, plan, sources);
+    if (!compiled)
+      return compiled.error();
+    for (const compiler::StageTime &stage : compiled->times)
+      into.stages.push_back({stage.name, stage.milliseconds});
+    return std::move(compiled->image);
+  };
+  return wanted;
+}
+
+// The quantizer of a gemm's activations. NVRTC takes as long as all of the kernel, so it is made
+// beside that where its layout can be foreseen.
+class QuantizerOfGemm {
+public:
+  QuantizerOfGemm(Engine::Impl &engine, const dsl::Format &declared,
+                  const compiler::TargetGemm &target)
+      : engine(engine), declared(declared), stored(target.gemm.activation),
+        declaredText(target.reason.empty() ? "" : dsl::printWithParts(declared)) {}
+
+  void begin(int64_t k, const compiler::Plan &plan) {
+    // The layout of a partition only the kernel knows.
+    if (engine.backend->emulated() || stored.partition || engine.threads == 1)
+      return;
+    const bool words = plan.groupScales == dsl::ScheduleDecl::Scales::Hardware;
+    foreseen = {.k = k,
+                .elementBits = dsl::ElementType::get(plan.mmaType).bits(),
+                .groupsPerWord = words ? compiler::ActivationLayout::blocksPerWord : 1};
+    try {
+      pending = std::async(std::launch::async, [this] { return make(foreseen); });
+    } catch (const std::system_error &) {
+      // No thread to be had: finish() makes it.
+    }
+  }
+
+  QuantizerResult finish(const compiler::ActivationLayout &layout, CompileReport &report) {
+    const bool begun = pending.valid();
+    QuantizerResult made = begun ? pending.get() : make(layout);
+    if (begun && storedAs(stored, foreseen) != storedAs(stored, layout))
+      made = make(layout);
+    if (!made)
+      return made;
+    report.stages.push_back({"quantizer", milliseconds});
+    report.warnings.insert(report.warnings.end(), warnings.begin(), warnings.end());
+    warnOf(**made, report);
+    return made;
+  }
+
+private:
+  QuantizerResult make(const compiler::ActivationLayout &layout) {
+    Stopwatch watch;
+    auto format = std::make_shared<const dsl::Format>(declared);
+    QuantizerResult made = engine.quantizers.get(declaredText + storedAs(stored, layout), [&] {
+      return engine.backend->makeQuantizer(format, stored, layout, engine.disk, warnings);
+    });
+    milliseconds = watch.lap();
+    return made;
+  }
+
+  Engine::Impl &engine;
+  const dsl::Format &declared, &stored;
+  const std::string declaredText; // where it is stored as another
+  compiler::ActivationLayout foreseen;
+  cache::Warnings warnings;
+  double milliseconds = 0;
+  std::future<QuantizerResult> pending; // the last, so that its thread ends before the rest does
+};
+
+} // namespace
+
 Result<std::shared_ptr<Prepared>>
 Engine::Impl::prepareAs(const dsl::Gemm &declared,
                         std::shared_ptr<const compiler::TargetGemm> target, const GemmShape &shape,
                         const compiler::Plan &plan, const SourceMap *sources, CompileReport start) {
-  const dsl::Gemm &gemm = target->gemm;
-  const bool asDeclared = target->reason.empty();
   auto prepared = std::make_shared<Prepared>();
   CompileReport &report = prepared->report;
   report = std::move(start);
@@ -283,63 +362,15 @@ Engine::Impl::prepareAs(const dsl::Gemm &declared,
   report.plan = plan.print();
   report.predictedMicroseconds = plan.predictedMicroseconds;
   prepared->plan = plan;
-  WantedKernel wanted;
-  wanted.key = kernelKey({"kernel", compiler::printSpec(gemm, plan)}, plan.target);
-  wanted.label = {
-      .kind = EntryKind::Kernel, .name = gemm.name, .problem = problemText("any", plan.problem)};
-  wanted.misfit = [&](const compiler::KernelImage &image) { return misfit(image, gemm); };
-  wanted.compile = [&](CompileReport &into) -> Result<compiler::KernelImage> {
-    Result<compiler::Compiled> compiled = compiler::compile(gemm, plan, sources);
-    if (!compiled)
-      return compiled.error();
-    for (const compiler::StageTime &stage : compiled->times)
-      into.stages.push_back({stage.name, stage.milliseconds});
-    return std::move(compiled->image);
-  };
-
-  // NVRTC takes as long as the rest together, so it runs beside it.
-  cache::Warnings quantizerWarnings;
-  double quantizerTime = 0;
-  auto makeQuantizer = [&](const compiler::ActivationLayout &layout) {
-    Stopwatch quantizerWatch;
-    auto format = std::make_shared<const dsl::Format>(declared.activation);
-    const std::string stored = asDeclared ? "" : dsl::printWithParts(declared.activation);
-    auto result = quantizers.get(stored + storedAs(gemm.activation, layout), [&] {
-      return backend->makeQuantizer(format, gemm.activation, layout, disk, quantizerWarnings);
-    });
-    quantizerTime = quantizerWatch.lap();
-    return result;
-  };
-  using QuantizerResult = Result<std::shared_ptr<const Quantizer>>;
-  std::future<QuantizerResult> pending;
-  compiler::ActivationLayout foreseen;
-  // The layout of a partition only the kernel knows.
-  if (!backend->emulated() && !gemm.activation.partition && threads != 1) {
-    const bool words = plan.groupScales == dsl::ScheduleDecl::Scales::Hardware;
-    foreseen = {.k = shape.k,
-                .elementBits = dsl::ElementType::get(plan.mmaType).bits(),
-                .groupsPerWord = words ? compiler::ActivationLayout::blocksPerWord : 1};
-    try {
-      pending = std::async(std::launch::async, makeQuantizer, foreseen);
-    } catch (const std::system_error &) {
-      // No thread to be had: below, one after the other.
-      pending = {};
-    }
-  }
-  Result<std::shared_ptr<const Kernel>> kernel = this->kernel(wanted, report);
+  QuantizerOfGemm ofActivations(*this, declared.activation, *target);
+  ofActivations.begin(shape.k, plan);
+  Result<std::shared_ptr<const Kernel>> kernel =
+      this->kernel(wantedKernel(*this, target->gemm, plan, sources), report);
   if (!kernel)
     return kernel.error();
-  // What was begun beside it foresaw the layout.
-  const compiler::ActivationLayout &layout = (*kernel)->image.activation;
-  const bool foresaw = pending.valid();
-  QuantizerResult quantizer = foresaw ? pending.get() : makeQuantizer(layout);
-  if (foresaw && storedAs(gemm.activation, foreseen) != storedAs(gemm.activation, layout))
-    quantizer = makeQuantizer(layout);
+  QuantizerResult quantizer = ofActivations.finish((*kernel)->image.activation, report);
   if (!quantizer)
     return quantizer.error();
-  report.stages.push_back({"quantizer", quantizerTime});
-  report.warnings.insert(report.warnings.end(), quantizerWarnings.begin(), quantizerWarnings.end());
-  warnOf(**quantizer, report);
   prepared->operands = (*kernel)->image.operands;
   prepared->kernel = std::move(*kernel);
   prepared->quantizer = std::move(*quantizer);
