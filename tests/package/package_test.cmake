@@ -1,6 +1,6 @@
 # Installs the build into a prefix, builds the examples against that prefix alone and runs them, one
 # on a file that the installed tool quantized.
-# cmake -DBUILD=... -DWORK=... -DEXAMPLES=... -DCOMPILER=... -P package_test.cmake
+# cmake -DBUILD=... -DWORK=... -DEXAMPLES=... -DCOMPILER=... -DNM=... -P package_test.cmake
 
 set(prefix ${WORK}/prefix)
 file(REMOVE_RECURSE ${WORK})
@@ -10,6 +10,18 @@ function(run)
 endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
+# What headers declare, in classes and outside, and nothing of the insides.
+file(GLOB library ${prefix}/lib*/librho.so ${prefix}/lib/*/librho.so)
+execute_process(COMMAND ${NM} --dynamic --defined-only --demangle ${library} OUTPUT_VARIABLE symbols
+  COMMAND_ERROR_IS_FATAL ANY)
+foreach(wanted "rho::Engine::compile\\(" "rho::KvCache::create\\(" "rho::WeightFile::open\\(" "rho::text\\(")
+  if(NOT symbols MATCHES " ${wanted}")
+    message(FATAL_ERROR "the library does not export ${wanted}")
+  endif()
+endforeach()
+if(symbols MATCHES " rho::(compiler|dsl|cache|emulator|kernels|tool)::[A-Za-z:]*\\(")
+  message(FATAL_ERROR "the library exports ${CMAKE_MATCH_0}")
+endif()
 run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK}/build -G Ninja
   -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${COMPILER} -DEXAMPLES=${EXAMPLES})
 run(${CMAKE_COMMAND} --build ${WORK}/build)
