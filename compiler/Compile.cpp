@@ -157,9 +157,9 @@ private:
   std::optional<Error> translate() {
     std::string target;
     module->walk([&](mlir::LLVM::LLVMFuncOp function) {
-      if (auto attribute = function->getAttrOfType<mlir::StringAttr>("rho.target"))
+      if (auto attribute = function->getAttrOfType<mlir::StringAttr>(targetAttribute))
         target = attribute.getValue().str();
-      function->removeAttr("rho.target");
+      function->removeAttr(targetAttribute);
     });
     Result<DeviceModel> known = modelOfTarget(target);
     if (!known)

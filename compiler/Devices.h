@@ -34,6 +34,9 @@ struct DeviceModel {
 };
 
 DeviceModel modelOf(const dsl::Device &device);
+// That kernels are generated for its target, and its figures are within the limits of a
+// declaration's. Errors unknown_target, bad_device_model.
+Status checkModel(const DeviceModel &model);
 
 // Architectures that kernels are generated for.
 std::vector<std::string> allTargets();

@@ -56,9 +56,8 @@ std::optional<int64_t> firstNonFinite(const CodeArray &codes, dsl::ElementType t
   return first;
 }
 
-} // namespace
-
-std::string codesProblem(const QuantizedMatrix &weight) {
+// Of a matrix without parts.
+std::string ownProblem(const QuantizedMatrix &weight) {
   if (weight.components.size() != weight.format->components.size())
     return "the weight lacks components";
   for (size_t c = 0; c < weight.components.size(); ++c) {
@@ -86,6 +85,42 @@ std::string codesProblem(const QuantizedMatrix &weight) {
   return {};
 }
 
+// The weight's codes and those of its residual.
+std::string partsProblem(const QuantizedMatrix &weight) {
+  const dsl::Residual &residual = *weight.format->residual;
+  const int64_t blocks = blockGrid(residual.blocks, weight.rows, weight.k).size();
+  if (weight.parts.size() != 2 || weight.choice.size() != blocks)
+    return "the weight has " + std::to_string(weight.parts.size()) + " parts and " +
+           std::to_string(weight.choice.size()) + " choices, 2 and " + std::to_string(blocks) +
+           " are needed";
+  Format base = *weight.format;
+  base.residual.reset();
+  const Format *expected[] = {&base, residual.part.format.get()};
+  for (size_t i = 0; i < weight.parts.size(); ++i) {
+    const QuantizedMatrix &part = weight.parts[i];
+    if (!part.format || part.rows != weight.rows || part.k != weight.k)
+      return "the codes of its parts are not of " + std::to_string(weight.rows) + " x " +
+             std::to_string(weight.k) + " numbers of a format";
+    if (dsl::meaningOf(*part.format) != dsl::meaningOf(*expected[i]))
+      return "the codes of its parts are of other formats";
+    if (std::string problem = ownProblem(part); !problem.empty())
+      return problem;
+  }
+  for (size_t c = 1; residual.part.divisor != 0 && c < base.components.size(); ++c) {
+    const CodeArray &ours = weight.parts[0].components[c], &theirs = weight.parts[1].components[c];
+    if (!std::equal(ours.data(), ours.data() + ours.size() * ours.width(), theirs.data()))
+      return "the residual has another '" + base.components[c].name +
+             "' than the weight, they share it";
+  }
+  return {};
+}
+
+} // namespace
+
+std::string codesProblem(const QuantizedMatrix &weight) {
+  return weight.format->residual ? partsProblem(weight) : ownProblem(weight);
+}
+
 std::string weightProblem(const WeightLayout &layout, const QuantizedMatrix &weight) {
   if (!weight.format)
     return "the weight has no format";
@@ -94,38 +129,7 @@ std::string weightProblem(const WeightLayout &layout, const QuantizedMatrix &wei
            ", the layout is for " + std::to_string(layout.n) + " x " + std::to_string(layout.k);
   if (std::string problem = mismatch(layout, *weight.format); !problem.empty())
     return problem;
-  if (!layout.residual)
-    return codesProblem(weight);
-  int64_t blocks =
-      divideUp(layout.n, layout.residual->blockN) * divideUp(layout.k, layout.residual->blockK);
-  bool complete = weight.parts.size() == 2 && weight.choice.size() == blocks;
-  for (const QuantizedMatrix &part : weight.parts) {
-    if (!complete)
-      break;
-    if (!part.format || part.rows != weight.rows || part.k != weight.k)
-      return "the codes of its parts are not of " + std::to_string(weight.rows) + " x " +
-             std::to_string(weight.k) + " numbers of a format";
-    Format expected = *weight.format;
-    expected.residual.reset();
-    if (&part != weight.parts.data())
-      expected = *weight.format->residual->part.format;
-    if (dsl::meaningOf(*part.format) != dsl::meaningOf(expected))
-      return "the codes of its parts are of other formats";
-    if (std::string problem = codesProblem(part); !problem.empty())
-      return problem;
-  }
-  bool shares = weight.format->residual->part.divisor != 0;
-  for (size_t c = 1; complete && shares && c < weight.parts[0].components.size(); ++c) {
-    const CodeArray &ours = weight.parts[0].components[c], &theirs = weight.parts[1].components[c];
-    if (!std::equal(ours.data(), ours.data() + ours.size() * ours.width(), theirs.data()))
-      return "the residual has another '" + weight.parts[0].format->components[c].name +
-             "' than the weight, they share it";
-  }
-  if (!complete)
-    return "the weight has " + std::to_string(weight.parts.size()) + " parts and " +
-           std::to_string(weight.choice.size()) + " choices, 2 and " + std::to_string(blocks) +
-           " are needed";
-  return {};
+  return codesProblem(weight);
 }
 
 std::optional<Error> negativeScale(const std::vector<LayoutSection> &sections,

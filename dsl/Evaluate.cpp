@@ -141,7 +141,8 @@ Number evaluateNumber(const Expr &expr, const Format &format, const uint32_t *co
 constexpr uint32_t columnCodes = 256;
 
 // The numbers of an expression for consecutive codes, by the arithmetic of evaluateNumber; of an
-// expression without the element one number for all.
+// expression without the element one number for all. Too large for the stack, where an expression
+// may be nested.
 struct Column {
   bool isInteger;
   bool uniform;
@@ -203,7 +204,8 @@ private:
   }
 
   void unary(const Expr &expr, Column &out) const {
-    Column a;
+    const auto operands = std::make_unique_for_overwrite<Column[]>(1);
+    Column &a = operands[0];
     evaluate(*expr.operands[0], a);
     out.uniform = a.uniform;
     bool negates = expr.kind == Expr::Kind::Negate;
@@ -220,7 +222,8 @@ private:
   }
 
   void binary(const Expr &expr, Column &out) const {
-    Column a, b;
+    const auto operands = std::make_unique_for_overwrite<Column[]>(2);
+    Column &a = operands[0], &b = operands[1];
     evaluate(*expr.operands[0], a);
     evaluate(*expr.operands[1], b);
     out.uniform = a.uniform && b.uniform;

@@ -16,7 +16,7 @@ static double partBits(const Partition &partition) {
   };
   std::vector<Share> shares;
   for (const Part &part : partition.parts)
-    shares.push_back({part.format->bitsPerElement(), part.budget.value_or(100) / 100});
+    shares.push_back({part.format->bitsPerElement(), part.most()});
   std::sort(shares.begin(), shares.end(), [](Share a, Share b) { return a.bits > b.bits; });
   double bits = 0, left = 1;
   for (Share one : shares) {
@@ -90,8 +90,7 @@ double Format::bitsPerElement() const {
   if (partition)
     bits += partBits(*partition) + choiceBits(partition->blocks, partition->parts.size());
   if (residual)
-    bits += ownBits(residual->part) * residual->part.budget.value_or(100) / 100 +
-            choiceBits(residual->blocks, 2);
+    bits += ownBits(residual->part) * residual->part.most() + choiceBits(residual->blocks, 2);
   for (size_t i = 0; i < components.size(); ++i)
     bits += bitsPerElement(static_cast<int>(i));
   return bits;

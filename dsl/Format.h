@@ -128,6 +128,7 @@ struct Part {
   ExprPtr left, right;          // `where left >= right`; both null where there is no rule
   bool atLeast = true;          // else `<=`
   std::optional<double> budget; // percent of all blocks that it stores, at most
+  double most() const { return budget.value_or(100) / 100; } // of all blocks
   // Of a residual `fix: s4 / 16`: 16, and `format`, of this name, is that which it is the residual
   // of with an s4 as its element, whose value is divided by 16. It shares the codes of all other
   // components. 0: a format of its own.

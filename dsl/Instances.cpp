@@ -240,7 +240,8 @@ bool checkParameters(const ast::Declared &declared, const std::vector<Token> &to
 }
 
 std::optional<Binding> bindArguments(const ast::Declared &declared, const ast::Use *use,
-                                     const FormatLookup &lookup, Findings &findings) {
+                                     const FormatLookup &lookup, const FormatLookup &defaults,
+                                     Findings &findings) {
   Binder binder(declared, findings);
   std::vector<const ast::Argument *> given(declared.parameters.size(), nullptr);
   if (use) {
@@ -259,11 +260,11 @@ std::optional<Binding> bindArguments(const ast::Declared &declared, const ast::U
       return std::nullopt;
     }
     const ast::Argument &chosen = given[i] ? *given[i] : *parameter.fallback;
-    std::optional<Value> value = binder.value(parameter, chosen, &lookup);
+    std::optional<Value> value = binder.value(parameter, chosen, given[i] ? &lookup : &defaults);
     if (!value)
       return std::nullopt;
     if (given[i] && parameter.fallback) {
-      std::optional<Value> usual = binder.value(parameter, *parameter.fallback, &lookup);
+      std::optional<Value> usual = binder.value(parameter, *parameter.fallback, &defaults);
       binding.isDefault = binding.isDefault && usual && usual->text == value->text;
     }
     binding.isDefault = binding.isDefault && parameter.fallback;

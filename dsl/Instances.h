@@ -37,8 +37,10 @@ bool checkParameters(const ast::Declared &declared, const std::vector<Token> &to
                      Findings &findings);
 
 // None after it reported errors. `use` null: all default values, none where one is missing.
+// `defaults` looks up formats that are default values.
 std::optional<Binding> bindArguments(const ast::Declared &declared, const ast::Use *use,
-                                     const FormatLookup &lookup, Findings &findings);
+                                     const FormatLookup &lookup, const FormatLookup &defaults,
+                                     Findings &findings);
 
 // All formats of a module, or all gemms of a file. Each is checked once, when it is first asked
 // for: the order of declarations does not matter.
@@ -81,7 +83,8 @@ public:
     const Declaration &declaration = declared.find(name)->second;
     if (!declaration.usable)
       return nullptr;
-    std::optional<Binding> binding = bindArguments(*declaration.syntax, nullptr, lookup, findings);
+    std::optional<Binding> binding =
+        bindArguments(*declaration.syntax, nullptr, lookup, ofDefault, findings);
     return binding ? instance(declaration, *binding, declaration.syntax->name.span) : nullptr;
   }
 
@@ -109,8 +112,14 @@ public:
                    use.span);
       return nullptr;
     }
+    if (pending.size() >= maxDeclarationDepth) {
+      findings.add(DiagId::declarations_too_deep,
+                   {what, shown(use.name.text), std::to_string(maxDeclarationDepth)}, use.span);
+      return nullptr;
+    }
     pending.push_back(&use);
-    std::optional<Binding> bound = bindArguments(*declaration.syntax, &use, lookup, findings);
+    std::optional<Binding> bound =
+        bindArguments(*declaration.syntax, &use, lookup, ofDefault, findings);
     pending.pop_back();
     return bound ? instance(declaration, *bound, use.span) : nullptr;
   }
@@ -218,6 +227,15 @@ private:
       return resolve(use, {});
   }
 
+  // A format that is a parameter's default value, which is the same wherever it is asked for.
+  std::shared_ptr<const Format> defaultFormat(const ast::Use &use) {
+    if (auto known = defaultFormats.find(&use); known != defaultFormats.end())
+      return known->second;
+    std::shared_ptr<const Format> found = lookup(use);
+    defaultFormats.emplace(&use, found);
+    return found;
+  }
+
   const std::string &textOf(const Entry *entry) const {
     return *texts[static_cast<size_t>(std::find(active.begin(), active.end(), entry) -
                                       active.begin())];
@@ -226,13 +244,15 @@ private:
   std::string what;
   Check check;
   FormatLookup lookup;
+  FormatLookup ofDefault = [this](const ast::Use &use) { return defaultFormat(use); };
   size_t &instanceTokens;
   Findings &findings;
   std::map<std::string, Declaration, std::less<>> declared;
   std::map<std::string, Entry, std::less<>> entries; // by Binding::text
   std::vector<const ast::Use *> pending;             // uses whose arguments are being found
-  std::vector<Entry *> active;                       // what is being checked, from the outside in
-  std::vector<const std::string *> texts;            // of `active`
+  std::map<const ast::Use *, std::shared_ptr<const Format>> defaultFormats; // of parameters
+  std::vector<Entry *> active;            // what is being checked, from the outside in
+  std::vector<const std::string *> texts; // of `active`
   std::vector<Ptr> made;
 };
 

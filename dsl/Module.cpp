@@ -123,7 +123,8 @@ private:
                           import.span);
     }
     if (import.path.empty() || !text)
-      return findings.add(DiagId::import_not_found, {shown(import.path)}, import.span);
+      return findings.add(DiagId::import_not_found, {shown(import.path.empty() ? "" : path)},
+                          import.span);
     if (text->size() > maxFileBytes)
       return findings.add(DiagId::file_too_large,
                           {shown(import.path), std::to_string(maxFileBytes)}, import.span);

@@ -48,6 +48,11 @@ std::vector<ExprPtr> factorsToStore(const Format &format) {
   return stored;
 }
 
+void liesApart(Component &component) {
+  component.host = -1;
+  component.shift = 0;
+}
+
 // What a factor stands for, for the code of its component.
 class FactorNumbers {
 public:
@@ -97,11 +102,11 @@ std::optional<ElementType> exactType(const std::vector<double> &numbers) {
 
 } // namespace
 
-std::optional<PlainFactors> plainFactors(const Format &format) {
-  if (format.hasParts())
-    return std::nullopt;
+namespace {
+
+// What is stored otherwise of the components of `format`, in `result`.
+void storeFactors(const Format &format, PlainFactors &result) {
   const std::vector<ExprPtr> stored = factorsToStore(format);
-  PlainFactors result{format, "", 0};
   for (size_t i = 0; i < stored.size(); ++i) {
     if (!stored[i])
       continue;
@@ -114,26 +119,59 @@ std::optional<PlainFactors> plainFactors(const Format &format) {
     component.encodeDeclared = true;
     // It shares no unit any more.
     for (Component &each : result.format.components)
-      if (&each == &component || each.host == static_cast<int>(i)) {
-        each.host = -1;
-        each.shift = 0;
-      }
-    result.components += (result.components.empty() ? "'" : ", '") + component.name + "' as " +
-                         std::string(component.type.name());
+      if (&each == &component || each.host == static_cast<int>(i))
+        liesApart(each);
+    result.add("'" + component.name + "' as " + std::string(component.type.name()));
   }
-  if (result.components.empty())
-    return std::nullopt;
   std::vector<ExprPtr> factors;
   for (const ExprPtr &factor : factorsOf(format.value)) {
     const std::vector<int> read = readBy(*factor, format);
     const bool isStored = read.size() == 1 && stored[static_cast<size_t>(read[0])];
     factors.push_back(isStored ? componentOf(read[0]) : factor);
   }
-  result.format.value = productOf(factors);
+  if (!result.components.empty())
+    result.format.value = productOf(factors);
+}
+
+} // namespace
+
+std::optional<PlainFactors> plainFactors(const Format &format) {
+  if (format.partition || (format.residual && format.residual->part.divisor != 0))
+    return std::nullopt;
+  PlainFactors result{format};
+  storeFactors(format, result);
+  if (format.residual) {
+    const Format &declared = *format.residual->part.format;
+    PlainFactors own = plainFactors(declared).value_or(PlainFactors{declared});
+    for (Component &component : own.format.components)
+      if (component.host >= 0) {
+        liesApart(component);
+        own.add("'" + component.name + "' apart");
+      }
+    if (!own.components.empty())
+      result.add(own.components);
+    result.roundoff += own.roundoff;
+    result.format.residual->part.format = std::make_shared<const Format>(std::move(own.format));
+  }
+  if (result.components.empty())
+    return std::nullopt;
   return result;
 }
 
 Result<QuantizedMatrix> storedFactors(QuantizedMatrix codes, std::shared_ptr<const Format> plain) {
+  if (plain->residual) {
+    auto base = std::make_shared<Format>(*plain);
+    base->residual.reset();
+    const std::shared_ptr<const Format> formats[] = {std::move(base), plain->residual->part.format};
+    for (size_t i = 0; i < codes.parts.size(); ++i) {
+      Result<QuantizedMatrix> part = storedFactors(std::move(codes.parts[i]), formats[i]);
+      if (!part)
+        return part;
+      codes.parts[i] = std::move(*part);
+    }
+    codes.format = std::move(plain);
+    return codes;
+  }
   const std::vector<ExprPtr> stored = factorsToStore(*codes.format);
   for (size_t i = 0; i < stored.size(); ++i) {
     if (!stored[i])

@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <set>
 
 namespace rho::kernels {
 
@@ -15,10 +16,19 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What is deeper than any index is left out.
-Json parse(std::string_view text) {
+// What is deeper than any index is left out. `twice`: a key that stands twice in one object, of
+// which the parser keeps the last value.
+Json parse(std::string_view text, std::optional<std::string> &twice) {
   constexpr int deepest = 16;
-  auto keep = [](int depth, Json::parse_event_t, const Json &) { return depth <= deepest; };
+  std::map<int, std::set<std::string>> keys; // of the last object, by their depth
+  auto keep = [&](int depth, Json::parse_event_t event, const Json &parsed) {
+    if (event == Json::parse_event_t::object_start)
+      keys[depth + 1].clear();
+    if (event == Json::parse_event_t::key)
+      if (const auto &key = parsed.get_ref<const std::string &>(); !keys[depth].insert(key).second)
+        twice = key;
+    return depth <= deepest;
+  };
   return Json::parse(text, keep, false);
 }
 
@@ -37,9 +47,12 @@ Result<ShardIndex> readShardIndex(const std::string &path) {
   Result<Mapping> mapping = mapFile(path);
   if (!mapping)
     return std::move(mapping.error());
-  Json index = parse(mapping->bytes);
+  std::optional<std::string> twice;
+  Json index = parse(mapping->bytes, twice);
   if (index.is_discarded())
     return invalid("it is no JSON");
+  if (twice)
+    return invalid("'" + dsl::shown(*twice) + "' stands twice in one object");
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object() ||
       index["weight_map"].empty())
     return invalid("it has no 'weight_map' with the files of tensors");
@@ -68,7 +81,7 @@ std::optional<std::string> nameBeyondIndex(const WeightMap &weightMap) {
 
 std::string writeShardIndex(const ShardIndex &names, int64_t bytes) {
   Json index;
-  if (Json metadata = parse(names.metadata); metadata.is_object())
+  if (Json metadata = Json::parse(names.metadata, nullptr, false); metadata.is_object())
     index["metadata"] = std::move(metadata);
   index["metadata"]["total_size"] = bytes;
   index["weight_map"] = names.weightMap;

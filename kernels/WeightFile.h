@@ -35,7 +35,9 @@ public:
   // quantized_file_invalid, out_of_memory.
   Result<Weight> describe(std::string_view name) const;
   // The codes of a weight, packed for a gemm whose weight has this format, n and k, in memory of
-  // its device. Other errors: those of Gemm::packQuantized.
+  // its device. Where transformsInputs the products are those of the layer only for activations of
+  // makeActivations(inputTransform()): no launch can tell. Other errors: those of
+  // Gemm::packQuantized.
   Result<Buffer> pack(std::string_view name, const Gemm &gemm) const;
   // Rows and columns of a weight; 0 of them: all from the first on.
   struct Slice {
@@ -44,9 +46,11 @@ public:
   };
   // The same of slices, each below the one before: the share of one of several devices, layers with
   // the same inputs in one launch (q, k and v), or both. Columns are counted behind what
-  // inputTransform() does. Other errors: no_slices, slice_out_of_range, slice_divides_block for one
-  // that begins inside numbers which share a scale, slices_differ where their formats, columns,
-  // input transforms or numbers per tensor do.
+  // inputTransform() does, which is for whole rows: where a weight has one, whoever launches some
+  // of its columns transforms the inputs and quantizes their columns himself. Other errors:
+  // no_slices, slice_out_of_range, slice_divides_block for one that begins inside numbers which
+  // share a scale, slices_differ where their formats, columns, input transforms or numbers per
+  // tensor do.
   Result<Buffer> pack(std::span<const Slice> slices, const Gemm &gemm) const;
   // What `--smooth`, `--permute` and `--rotate` ask of the inputs of the layer, for
   // Gemm::makeActivations; without steps where !transformsInputs. Errors of InputTransform::create.

@@ -1,5 +1,6 @@
 // Activations on the device: their buffers, what fills them, and whether they are a gemm's.
 #include "dsl/Expressions.h"
+#include "dsl/Findings.h"
 #include "dsl/Numbers.h"
 #include "dsl/Parallel.h"
 #include "runtime/InputTransformImpl.h"
@@ -12,8 +13,15 @@ namespace rho {
 
 static std::string describe(const std::string &format, int64_t m,
                             const compiler::ActivationLayout &layout) {
+  std::string bits;
+  for (const compiler::ActivationLayout &part : layout.parts)
+    bits += (bits.empty() ? "" : " and ") + std::to_string(part.elementBits);
+  if (bits.empty())
+    bits = std::to_string(layout.elementBits);
   return "format '" + format + "' with m = " + std::to_string(m) +
-         ", k = " + std::to_string(layout.k);
+         ", k = " + std::to_string(layout.k) + ", stored in " + bits + " bits" +
+         (layout.groupsPerWord > 1 ? " with words of scales" : "") +
+         (layout.columnBits.empty() ? "" : " in an order of its own");
 }
 
 Status checkActivations(const Activations &activations, const Gemm::Impl &gemm) {
@@ -188,7 +196,7 @@ Status Gemm::fixComponent(const Activations &out, std::string_view component,
   });
   if (found == all.end())
     return makeError(DiagId::bad_fixed_component,
-                     {"'" + impl.declared->name + "' has no component '" + std::string(component) +
+                     {"'" + impl.declared->name + "' has no component '" + dsl::shown(component) +
                       "' per tensor"});
   const auto index = static_cast<int>(found - all.begin());
   if (!value) {

@@ -38,7 +38,8 @@ static Status checkRange(const Buffer &buffer, const void *host, int64_t bytes, 
 Status Buffer::write(const void *from, int64_t bytes, int64_t offset) {
   if (Status range = checkRange(*this, from, bytes, offset); !range || bytes == 0)
     return range;
-  pimpl->layout.clear();
+  if (!pimpl->isView) // of a view it is what the caller says
+    pimpl->layout.clear();
   return pimpl->backend->write(pimpl->address + static_cast<uint64_t>(offset), from, bytes);
 }
 

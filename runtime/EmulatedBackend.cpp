@@ -1,6 +1,4 @@
-#include "dsl/DeviceFields.h"
 #include "dsl/Division.h"
-#include "dsl/Numbers.h"
 #include "runtime/Backend.h"
 #include "runtime/Handles.h"
 #include "runtime/Quantizer.h"
@@ -166,48 +164,8 @@ private:
 
 } // namespace
 
-// Against the limits that a declaration has.
-static Status checkModel(const compiler::DeviceModel &model) {
-  dsl::Device figures;
-  figures.sms = model.smCount;
-  figures.clockGHz = model.clockGHz;
-  figures.bandwidthGBs = model.bandwidthGBs;
-  figures.l2Bytes = model.l2Bytes;
-  figures.l2BandwidthGBs = model.l2BandwidthGBs;
-  figures.sharedPerSm = model.sharedPerSm;
-  figures.sharedPerCta = model.sharedPerCta;
-  figures.registers = model.registersPerSm;
-  figures.threads = model.threadsPerSm;
-  auto within = [&](std::string_view name, double value, double least, double most) -> Status {
-    if (value >= least && value <= most) // NaN is not
-      return Done{};
-    return makeError(DiagId::bad_device_model,
-                     {model.name, std::string(name), dsl::printNumber(value),
-                      dsl::printNumber(least), dsl::printNumber(most)});
-  };
-  for (const dsl::DeviceField &field : dsl::deviceFields()) {
-    double value = field.get(figures);
-    if (field.optional && value == 0)
-      continue;
-    if (Status good = within(field.name, value, field.least, field.most); !good)
-      return good;
-  }
-  for (size_t i = 0; i < dsl::instructionClasses; ++i)
-    if (Status good = within(dsl::name(static_cast<dsl::InstructionClass>(i)),
-                             model.rates.throughput[i], dsl::leastPerCycle, dsl::mostPerCycle);
-        !good)
-      return good;
-  for (const auto *rates : {&model.rates.tensor, &model.rates.mma})
-    for (const auto &[type, rate] : *rates)
-      if (Status good = within(type, rate, dsl::leastPerCycle, dsl::mostPerCycle); !good)
-        return good;
-  return Done{};
-}
-
 Result<std::shared_ptr<Backend>> makeEmulatedBackend(compiler::DeviceModel model) {
-  if (Result<compiler::DeviceModel> known = compiler::modelOfTarget(model.target); !known)
-    return known.error();
-  if (Status good = checkModel(model); !good)
+  if (Status good = compiler::checkModel(model); !good)
     return good.error();
   model.name += " (emulated)";
   return std::shared_ptr<Backend>(std::make_shared<EmulatedBackend>(std::move(model)));

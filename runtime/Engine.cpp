@@ -115,7 +115,7 @@ Result<const dsl::Gemm *> findGemm(const dsl::Module &module, std::string_view n
     return &module.gemms[0];
   if (const dsl::Gemm *gemm = module.findGemm(name))
     return gemm;
-  return makeError(DiagId::unknown_gemm, {std::string(name), dsl::listed(name, names)});
+  return makeError(DiagId::unknown_gemm, {dsl::shown(name), dsl::listed(name, names)});
 }
 
 Result<const dsl::Gemm *> gemmOf(const Engine &engine, const Module &module,

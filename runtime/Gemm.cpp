@@ -12,7 +12,7 @@ using Kind = compiler::KernelParameter::Kind;
 
 Status checkBuffer(const Buffer &buffer, const Backend &backend, const char *what, int64_t needed,
                    uint64_t alignment) {
-  if (buffer.address() == 0 && needed > 0)
+  if (!buffer.impl() && needed > 0)
     return makeError(DiagId::empty_handle, {what});
   if (buffer.bytes() < needed)
     return makeError(DiagId::buffer_too_small,

@@ -27,10 +27,10 @@ Result<dsl::Format> findFormat(const dsl::Module &module, const std::string &nam
     return dsl::plainFormat(dsl::ElementType::get(name));
   if (const dsl::Format *format = module.findFormat(name))
     return *format;
-  std::vector<std::string> names = dsl::plainTypes();
+  std::vector<std::string> names = {"f16", "bf16"}; // f32 is no type of a cache
   for (const dsl::Format &format : module.formats)
     names.push_back(format.name);
-  return makeError(DiagId::kv_unknown_format, {name, dsl::listed(name, names)});
+  return makeError(DiagId::kv_unknown_format, {dsl::shown(name), dsl::listed(name, names)});
 }
 
 using Tensors = std::vector<const compiler::KvTensor *>;

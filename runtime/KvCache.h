@@ -83,8 +83,9 @@ public:
 
   // At most 65535 sequences of `lengths` tokens; table [sequence][columns] has the page of each
   // whole page of tokens, what lies behind is not read. All sequences are divided into parts of so
-  // many pages as are predicted fastest for these lengths, or as make `parts` of the longest one,
-  // and the longest parts start first. Errors: kv_length, kv_page, kv_table_size, kv_shape.
+  // many pages as are predicted fastest for these lengths, or as make `parts` of the longest one
+  // (its last page, where that is not full, is a part besides), and the longest parts start first.
+  // Errors: kv_length, kv_page, kv_table_size, kv_shape.
   Result<KvBatch> batch(std::span<const int32_t> lengths, std::span<const int32_t> table,
                         int64_t columns, int64_t parts = 0) const;
   // Other lengths and pages for a batch of as many sequences and columns, when no launch uses it,

@@ -69,12 +69,13 @@ Result<Buffer> Gemm::packCodes(std::span<const ComponentCodes> components) const
       if (std::count_if(components.begin(), components.end(), isOurs) != 1)
         return refused("'" + component.name + "' is given " +
                        (given == components.end() ? "nowhere" : "twice"));
-      dsl::CodeArray codes(dsl::unitBits(component.type),
-                           dsl::codeGrid(component, matrix.rows, matrix.k).size());
-      const auto bytes = static_cast<size_t>(codes.size() * codes.width());
+      const int bits = dsl::unitBits(component.type);
+      const int64_t count = dsl::codeGrid(component, matrix.rows, matrix.k).size();
+      const auto bytes = static_cast<size_t>(count * bits / 8);
       if (given->codes.size() != bytes)
         return refused("'" + component.name + "' has " + std::to_string(given->codes.size()) +
                        " bytes, " + std::to_string(bytes) + " are needed");
+      dsl::CodeArray codes(bits, count);
       std::copy(given->codes.begin(), given->codes.end(), codes.data());
       dropSigns(codes, component.type);
       matrix.components.push_back(std::move(codes));

@@ -4,8 +4,8 @@
 // Errors are values (Result, Status) that carry the diagnostics. Nothing asserts, and nothing
 // throws but what a caller's own function throws (Engine::tune), and std::bad_alloc where the host
 // has no room for the small things that a call makes; for large ones the error is out_of_memory.
-// Where memory ends inside of LLVM while a kernel is compiled, LLVM ends the process. Compilation
-// takes 128 KB of its thread's stack.
+// Where memory ends inside of LLVM while a kernel is compiled, LLVM ends the process. Compilation,
+// and quantizing on the host, take 128 KB of their thread's stack.
 // Each function names the errors that are its own. Besides, any that has a handle gives
 // empty_handle for one that was default-constructed or moved from (valid() is false, of a Buffer
 // address() is 0), and any that reaches a GPU cuda_call_failed. Threads: Device, Engine, Module and
@@ -50,8 +50,9 @@ class Module {
 public:
   // Every error of the text and of its imports at once, as `rho check` prints them: those of
   // docs/GRAMMAR.md. `name` stands for the text in messages. `imports` gives the texts of files
-  // that are imported, none for one that there is not, by their paths relative to the folder of
-  // `name`; those of the standard library, "rho:...", need none.
+  // that are imported, none for one that there is not, by their paths behind the folder of the
+  // importing file: "a.rho" in "dir/n.rho" is "dir/a.rho". Those of the standard library,
+  // "rho:...", need none.
   using Imports = std::function<std::optional<std::string>(const std::string &path)>;
   static Result<Module> parse(std::string_view text, std::string_view name = "<memory>",
                               const Imports &imports = {});

@@ -12,7 +12,8 @@
 namespace rho::compiler {
 
 // Makes a module of functions in the LLVM dialect, with scf, arith, math and tile.decode inside,
-// each with its target as the attribute "rho.target".
+// each with its target as the attribute of this name.
+inline constexpr llvm::StringLiteral targetAttribute = "rho.target";
 using ModuleMaker = std::function<mlir::OwningOpRef<mlir::ModuleOp>(mlir::MLIRContext &)>;
 Result<std::string> compileModule(const ModuleMaker &make);
 

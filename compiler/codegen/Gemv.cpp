@@ -22,7 +22,7 @@ public:
 private:
   Value runBase; // byte of this thread's run of k in the first chunk of a part
 
-  int64_t runBytes() const { return g.chunkK() / 4 * g.activationBits / 8; }
+  int64_t runBytes() const { return g.chunkK() / 4 * g.activationBits() / 8; }
 
   void computeFamilyValues() override;
   bool lowerFamily(mlir::Operation *inner) override;

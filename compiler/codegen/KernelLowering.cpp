@@ -1,5 +1,6 @@
 #include "compiler/codegen/KernelLowering.h"
 
+#include "compiler/codegen/CompileModule.h"
 #include "dsl/Division.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -14,7 +15,6 @@ namespace arith = mlir::arith;
 KernelLowering::KernelLowering(tile::KernelOp op)
     : DeviceBuilder(op.getContext(), op.getLoc()), op(op) {
   tile::GeometryAttr a = op.getGeometry();
-  int bits = dsl::ElementType::get(a.getMma().str()).bits();
   // The rest, which says how codes are decoded, is lowered by now.
   g = {.tileM = a.getTileM(),
        .tileN = a.getTileN(),
@@ -22,8 +22,7 @@ KernelLowering::KernelLowering(tile::KernelOp op)
        .warpsM = a.getWarpsM(),
        .warpsN = a.getWarpsN(),
        .warpsK = a.getWarpsK(),
-       .mmaK = 256 / bits,
-       .activationBits = bits,
+       .mmaK = mmaRowBits / dsl::ElementType::get(a.getMma().str()).bits(),
        .weightBits = static_cast<int>(a.getCodeBits()),
        .roles = *dsl::named<dsl::ScheduleDecl::Roles>(a.getRoles()),
        .streamK = a.getSplitK() == dsl::ScheduleDecl::streamK,
@@ -75,7 +74,7 @@ void KernelLowering::createFunction() {
   if (g.gemv()) // without a bound ptxas trades warps, whose loads hide latency, for registers
     function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                       builder.getI32IntegerAttr(static_cast<int32_t>(op.getCtasPerSm())));
-  function->setAttr("rho.target", op.getTargetAttr());
+  function->setAttr(targetAttribute, op.getTargetAttr());
   for (unsigned i = 0; i < function.getNumArguments(); ++i) {
     auto pointer = llvm::dyn_cast<LLVM::LLVMPointerType>(type.getParamType(i));
     if (!pointer || pointer.getAddressSpace() != 0)

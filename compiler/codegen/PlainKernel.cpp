@@ -24,7 +24,7 @@ mlir::OwningOpRef<mlir::ModuleOp> PlainKernel::build() {
   if (launch.ctasPerSm > 1)
     function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                       builder.getI32IntegerAttr(launch.ctasPerSm));
-  function->setAttr("rho.target", builder.getStringAttr(launch.target));
+  function->setAttr(targetAttribute, builder.getStringAttr(launch.target));
   constexpr uint64_t alignment = 16;
   auto global = LLVM::GlobalOp::create(
       builder, loc, LLVM::LLVMArrayType::get(builder.getI8Type(), 0), false,

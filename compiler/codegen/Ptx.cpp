@@ -45,9 +45,15 @@ bool contains(const llvm::Module &module, llvm::StringRef part) {
 const char *ptxFeature(const llvm::Module &module, llvm::StringRef target) {
   if (target == "sm_120a")
     return "+ptx87";
-  for (const llvm::Function &function : module)
-    if (function.getName().starts_with("llvm.nvvm.mma.") && function.getName().contains("e4m3"))
-      return function.getName().contains("m16n8k16") ? "+ptx87" : "+ptx84";
+  auto declares = [&](llvm::StringRef instruction) {
+    return llvm::any_of(module, [&](const llvm::Function &function) {
+      return function.getName().starts_with(instruction) && function.getName().contains("e4m3");
+    });
+  };
+  if (declares("llvm.nvvm.mma.m16n8k16"))
+    return "+ptx87";
+  if (declares("llvm.nvvm.mma."))
+    return "+ptx84";
   bool isOld = target == "sm_80" || target == "sm_86";
   if (isOld && contains(module, "movmatrix"))
     return "+ptx78";

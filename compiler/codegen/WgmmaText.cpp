@@ -25,7 +25,7 @@ std::string WgmmaBatch::print() const {
   const bool apart = !rows.empty();
   const bool mayTranspose = element == "f16" || element == "bf16";
   const int64_t perTile = static_cast<int64_t>(sums.size()) / rowTiles;
-  const int64_t k = 256 / dsl::ElementType::get(element).bits();
+  const int64_t k = mmaRowBits / dsl::ElementType::get(element).bits();
   const std::string instruction = "wgmma.mma_async.sync.aligned.m64n" + std::to_string(tileM) +
                                   "k" + std::to_string(k) + (isInteger() ? ".s32." : ".f32.") +
                                   element + "." + element;

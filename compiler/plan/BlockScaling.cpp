@@ -80,7 +80,7 @@ CodeSplit splitOperand(const dsl::Format &format, int64_t block, std::string &pr
 
 std::string fitBlockScaling(const dsl::Gemm &gemm, const std::vector<ScaleUse> &weightScales,
                             const std::vector<ScaleUse> &activationScales, std::string_view mmaType,
-                            BlockScaling &scaling) {
+                            bool splitsWeight, BlockScaling &scaling) {
   std::string problem, takes = allInstructions(mmaType);
   const dsl::Component *weight = groupScale(gemm.weight, weightScales, scaling.weight, problem);
   const dsl::Component *activation =
@@ -116,7 +116,7 @@ std::string fitBlockScaling(const dsl::Gemm &gemm, const std::vector<ScaleUse> &
   if (activation && !dsl::isNeverNegative(gemm.activation, *activation))
     return "the rule of '" + activation->name + "' may give a negative scale, " +
            std::string(chosen->type) + " has no sign";
-  if (gemm.weight.element().remap)
+  if (splitsWeight)
     scaling.weightSplit = splitOperand(gemm.weight, chosen->block, problem);
   if (gemm.activation.element().remap && problem.empty())
     scaling.activationSplit = splitOperand(gemm.activation, chosen->block, problem);

@@ -2,9 +2,11 @@
 
 #include "compiler/Targets.h"
 #include "compiler/plan/ShippedDevices.h"
+#include "dsl/DeviceFields.h"
 #include "dsl/Findings.h"
 #include "dsl/Lasting.h"
 #include "dsl/Module.h"
+#include "dsl/Numbers.h"
 
 #include <algorithm>
 
@@ -32,6 +34,10 @@ std::vector<dsl::Device> readShipped() {
   return devices;
 }
 
+Error unknownTarget(std::string_view target) {
+  return makeError(DiagId::unknown_target, {std::string(target), dsl::join(allTargets())});
+}
+
 } // namespace
 
 DeviceModel modelOf(const dsl::Device &device) {
@@ -50,6 +56,45 @@ DeviceModel modelOf(const dsl::Device &device) {
           .rates = device.rates};
 }
 
+Status checkModel(const DeviceModel &model) {
+  if (!isTarget(model.target))
+    return unknownTarget(model.target);
+  dsl::Device figures;
+  figures.sms = model.smCount;
+  figures.clockGHz = model.clockGHz;
+  figures.bandwidthGBs = model.bandwidthGBs;
+  figures.l2Bytes = model.l2Bytes;
+  figures.l2BandwidthGBs = model.l2BandwidthGBs;
+  figures.sharedPerSm = model.sharedPerSm;
+  figures.sharedPerCta = model.sharedPerCta;
+  figures.registers = model.registersPerSm;
+  figures.threads = model.threadsPerSm;
+  auto within = [&](std::string_view name, double value, double least, double most) -> Status {
+    if (value >= least && value <= most) // NaN is not
+      return Done{};
+    return makeError(DiagId::bad_device_model,
+                     {model.name, std::string(name), dsl::printNumber(value),
+                      dsl::printNumber(least), dsl::printNumber(most)});
+  };
+  for (const dsl::DeviceField &field : dsl::deviceFields()) {
+    double value = field.get(figures);
+    if (field.optional && value == 0)
+      continue;
+    if (Status good = within(field.name, value, field.least, field.most); !good)
+      return good;
+  }
+  for (size_t i = 0; i < dsl::instructionClasses; ++i)
+    if (Status good = within(dsl::name(static_cast<dsl::InstructionClass>(i)),
+                             model.rates.throughput[i], dsl::leastPerCycle, dsl::mostPerCycle);
+        !good)
+      return good;
+  for (const auto *rates : {&model.rates.tensor, &model.rates.mma})
+    for (const auto &[type, rate] : *rates)
+      if (Status good = within(type, rate, dsl::leastPerCycle, dsl::mostPerCycle); !good)
+        return good;
+  return Done{};
+}
+
 std::vector<std::string> allTargets() {
   std::vector<std::string> names;
   for (const Target &target : targets())
@@ -60,7 +105,7 @@ std::vector<std::string> allTargets() {
 Result<DeviceModel> modelOfTarget(std::string_view target) {
   if (isTarget(target))
     return modelOf(*declarationOf({}, std::string(target)));
-  return makeError(DiagId::unknown_target, {std::string(target), dsl::join(allTargets())});
+  return unknownTarget(target);
 }
 
 int64_t mostSharedPerCta(std::string_view target) {

@@ -54,7 +54,7 @@ Cost predictGemv(const dsl::Gemm &gemm, const PlacedGemm &placed, const Schedule
   double clock = device.clockGHz * 1e3; // cycles per microsecond
   double bitsPerCode = g.denseBits();
   if (placed.storesBlocks())
-    bitsPerCode += gemm.weight.residual->part.budget.value_or(100) / 100 * placed.sparseBits;
+    bitsPerCode += gemm.weight.residual->part.most() * placed.sparseBits;
   for (const dsl::Component &component : gemm.weight.components)
     if (component.extent == dsl::Extent::Group)
       bitsPerCode +=

@@ -54,10 +54,9 @@ namespace {
 bool runsSpareParameters(const PlacedGemm &placed) {
   constexpr int64_t threads = 4, leastBytes = 32;
   int64_t chunk = chunkK(placed.weightBits), run = chunk / threads;
-  int64_t activationBits = 256 / placed.mmaK;
   bool scalesChunks = placed.flushK == 0 || placed.flushK >= chunk;
   return placed.operandGroup >= run && placed.operandGroup < chunk && scalesChunks &&
-         run * activationBits / 8 >= leastBytes;
+         run * mmaRowBits / placed.mmaK / 8 >= leastBytes;
 }
 
 } // namespace
@@ -80,7 +79,6 @@ Geometry makeGeometry(const PlacedGemm &placed, const Schedule &schedule) {
           .warpsN = schedule.warpsN,
           .warpsK = schedule.warpsK,
           .mmaK = placed.mmaK,
-          .activationBits = 256 / placed.mmaK,
           .weightBits = placed.weightBits,
           .roles = schedule.roles,
           .streamK = schedule.streamsK(),
@@ -151,7 +149,6 @@ int64_t operandStages(const PlacedGemm &placed) { return placed.accumulator.empt
 
 Geometry geometryOfPart(const PlacedGemm &part, Geometry whole) {
   whole.mmaK = part.mmaK;
-  whole.activationBits = 256 / part.mmaK;
   return whole;
 }
 
@@ -243,7 +240,7 @@ std::optional<PieceRing> pieceRing(const dsl::Gemm &gemm, const PlacedGemm &plac
   const dsl::Residual &declared = *gemm.weight.residual;
   Geometry piece = pieceGeometry(placed, g);
   int64_t most = g.warpsN * piecesOfWarp(g, piece); // of a k tile
-  double expected = declared.part.budget.value_or(100) / 100 * static_cast<double>(most * stages);
+  double expected = declared.part.most() * static_cast<double>(most * stages);
   int64_t places = std::max(2 * g.warpsK * most, static_cast<int64_t>(std::ceil(3 * expected)));
   places = std::min(places, most * stages);
   // Numbers of pieces are taken modulo the ring.

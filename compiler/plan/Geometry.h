@@ -32,7 +32,6 @@ struct Geometry {
   int64_t warpsM, warpsN;      // that multiply
   int64_t warpsK;              // groups of them that take turns along k
   int mmaK;                    // k of one MMA
-  int activationBits;          // of a stored element
   int weightBits;              // of a code: 2 to 8, or 16
   Roles roles = Roles::Uniform;
   bool streamK = false;               // CTAs have equal shares of the k tiles of all outputs
@@ -54,6 +53,7 @@ struct Geometry {
   static constexpr int64_t widestBox = 256;      // bytes of a row of a tensor map's box
   static constexpr int64_t boxAlignment = 128;   // bytes, of where a box lands in shared memory
 
+  int activationBits() const { return mmaRowBits / mmaK; } // of a stored element
   bool gemv() const { return roles == Roles::Gemv; }
   bool decodesApart() const { return roles == Roles::ExCP; } // a warpgroup of its own decodes
   bool specialized() const { return roles == Roles::ImFP || decodesApart(); } // has a loading warp
@@ -89,7 +89,7 @@ struct Geometry {
   // Consecutive weight rows that one thread holds: fragment row r of row tile t is weight row
   // (r % 8) * rowsPerThread + 2 t + r / 8 of the warp, so that a thread's outputs are contiguous.
   int64_t rowsPerThread() const { return warpN() / 8; }
-  int64_t activationRowBytes() const { return tileK * activationBits / 8; }
+  int64_t activationRowBytes() const { return tileK * activationBits() / 8; }
   // Of one stage: all dense planes of a tile, or one.
   int64_t codeBytes() const { return codeBytes(denseBits()); }
   int64_t codeBytes(int64_t bits) const { return tileN * tileK * bits / 8; }

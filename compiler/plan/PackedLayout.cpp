@@ -331,10 +331,10 @@ WeightLayout makeWeightLayout(const dsl::Gemm &gemm, const PlacedGemm &placed, c
 
 ActivationLayout makeActivationLayout(const PlacedGemm &placed, const Geometry &g,
                                       const Problem &problem) {
-  ActivationLayout layout{problem.k, g.activationBits, 0,
+  ActivationLayout layout{problem.k, g.activationBits(), 0,
                           placed.blockScaling ? BlockScaling::perWord : 1, placed.columnBits};
   int64_t unit = int64_t{1} << placed.columnBits.size();
-  layout.pitchBytes = divideUp(roundUp(problem.k, unit) * g.activationBits, 128) * 16;
+  layout.pitchBytes = divideUp(roundUp(problem.k, unit) * g.activationBits(), 128) * 16;
   if (placed.parts.empty())
     return layout;
   layout = {.k = problem.k, .tileK = g.tileK};

@@ -114,7 +114,7 @@ private:
     if (gemm.activation.residual)
       return "it has a residual beside them";
     if (gemm.weight.residual)
-      return "the weight has a residual, for which each k tile is multiplied twice";
+      return "the weight has a residual, whose blocks the loops of several parts do not load";
     if (partition.blocks.rows != 0)
       return "a k tile is stored alike for all rows, blocks per " + dsl::print(partition.blocks) +
              " are not; per tensor k[" + std::to_string(partition.blocks.k) + "] they are";

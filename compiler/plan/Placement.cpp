@@ -301,8 +301,7 @@ private:
     dsl::ElementType operand = dsl::ElementType::get(result.mmaType);
     result.weightBits = weight.element().type.bits();
     result.integerAccumulator = operand.isInteger();
-    // One k step of every instruction in use covers 32 bytes of each operand row.
-    result.mmaK = 256 / operand.bits();
+    result.mmaK = mmaRowBits / operand.bits();
     // Integers and e4m3 have a shape of mma.sync with half of that k.
     bool halves = roles == Roles::Uniform && operand.bits() <= 8 && !blockScaled;
     result.leastGroup = halves ? result.mmaK / 2 : result.mmaK;
@@ -355,7 +354,7 @@ private:
             ? "instructions with block scales need sm_120a, the target is " + std::string(target)
         : roles != Roles::Uniform
             ? "instructions with block scales need roles uniform"
-            : fitBlockScaling(gemm, w.scales, x.scales, result.mmaType, scaling);
+            : fitBlockScaling(gemm, w.scales, x.scales, result.mmaType, splitsWeight, scaling);
     if (!why.empty())
       return notLegal(Scales::Hardware, why);
     if (groupScales != Scales::Hardware)

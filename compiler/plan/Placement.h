@@ -12,6 +12,9 @@ namespace rho::compiler {
 // plane, 64 k, of 8-bit codes 32, of 16-bit ones 16.
 constexpr int64_t chunkK(int codeBits) { return codeBits < 8 ? 64 : 256 / codeBits; }
 
+// One k step of every matrix instruction covers 32 bytes of each operand row.
+constexpr int mmaRowBits = 256;
+
 // A scale factor of one operand.
 struct ScaleUse {
   bool weight = true;
@@ -147,10 +150,11 @@ Result<PlacedGemm> placeParts(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales g
                               const SourceMap *sources);
 
 // Fits the block-scaled instruction with operands of `mmaType` to the group scales of both
-// operands. Why none fits; empty: `scaling` is the one.
+// operands. Why none fits; empty: `scaling` is the one. `splitsWeight`: its codes are operands, and
+// those of a remapped one the sums of two.
 std::string fitBlockScaling(const dsl::Gemm &gemm, const std::vector<ScaleUse> &weightScales,
                             const std::vector<ScaleUse> &activationScales, std::string_view mmaType,
-                            BlockScaling &scaling);
+                            bool splitsWeight, BlockScaling &scaling);
 
 // A diagnostic at a span, without caret when there is no source text at hand.
 Error errorAt(DiagId id, const std::vector<std::string> &args, Span span, const SourceMap *sources);

@@ -97,7 +97,7 @@ ResidualShare residualPerTile(const dsl::Gemm &gemm, const PlacedGemm &placed, c
   // Loop, bits of the list, addresses: instructions a piece; and the list's of a tile.
   constexpr double perPiece = 30, perTile = 12;
   const dsl::Part &part = gemm.weight.residual->part;
-  double stored = part.budget.value_or(100) / 100;
+  double stored = part.most();
   Geometry piece = pieceGeometry(placed, g);
   auto codes = static_cast<double>(g.tileN * g.tileK);
   if (placed.sparseBits > 0) {     // every chunk is decoded with both planes

@@ -50,8 +50,8 @@ Result<ChannelOrder> clusterOutliers(const Matrix &activation) {
   return order;
 }
 
-Result<double> blocksWithoutOutliers(const ChannelOrder &order,
-                                     const std::vector<int64_t> &outliers, int64_t block) {
+Result<int64_t> blocksWithoutOutliers(const ChannelOrder &order,
+                                      const std::vector<int64_t> &outliers, int64_t block) {
   auto k = static_cast<int64_t>(order.channels.size());
   if (block < 1)
     return makeError(DiagId::bad_block, {std::to_string(block)});
@@ -61,8 +61,7 @@ Result<double> blocksWithoutOutliers(const ChannelOrder &order,
   std::vector<bool> has(static_cast<size_t>(divideUp(k, block)), false);
   for (int64_t channel : outliers)
     has[static_cast<size_t>(places[static_cast<size_t>(channel)] / block)] = true;
-  return static_cast<double>(std::count(has.begin(), has.end(), false)) /
-         static_cast<double>(has.size());
+  return std::count(has.begin(), has.end(), false);
 }
 
 Result<Matrix> permuteChannels(const Matrix &matrix, const ChannelOrder &order) {

@@ -25,10 +25,10 @@ Result<std::vector<int64_t>> detectOutliers(const Matrix &activation);
 // checkActivation.
 Result<ChannelOrder> clusterOutliers(const Matrix &activation);
 
-// The share of the blocks of `block` channels, in the permuted order, that have no outlier: those
-// of which FMPQ stores 4 bits. The last block may be smaller. Error bad_block for a block below 1.
-Result<double> blocksWithoutOutliers(const ChannelOrder &order,
-                                     const std::vector<int64_t> &outliers, int64_t block);
+// How many blocks of `block` channels, in the permuted order, have no outlier: those of which FMPQ
+// stores 4 bits. The last block may be smaller. Error bad_block for a block below 1.
+Result<int64_t> blocksWithoutOutliers(const ChannelOrder &order,
+                                      const std::vector<int64_t> &outliers, int64_t block);
 
 // Activations or weight in another order of channels. Error transform_width for an order of another
 // number of channels.

@@ -1,5 +1,7 @@
 #include "kernels/quantize/EncodeLayer.h"
 
+#include "dsl/Division.h"
+
 namespace rho::kernels {
 
 namespace {
@@ -49,14 +51,14 @@ Result<EncodedLayer> findTransform(const Matrix &weight, const Matrix *activatio
     Result<ChannelOrder> order = clusterOutliers(*smoothed);
     if (!order)
       return order.error();
-    Result<double> before =
+    Result<int64_t> before =
         blocksWithoutOutliers(ChannelOrder::identity(weight.k), *outliers, *steps.permute);
     if (!before)
       return before.error();
-    Result<double> after = blocksWithoutOutliers(*order, *outliers, *steps.permute);
+    Result<int64_t> after = blocksWithoutOutliers(*order, *outliers, *steps.permute);
     if (!after)
       return after.error();
-    layer.withoutOutliers = {*before, *after};
+    layer.blocks = {divideUp(weight.k, *steps.permute), *before, *after};
     transform.order = std::move(*order);
   }
   return layer;

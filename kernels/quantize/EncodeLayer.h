@@ -16,16 +16,17 @@ struct LayerSteps {
   bool needCalibration() const { return smooth || permute || refine; }
 };
 
-// Of the blocks of channels of the smoothed inputs, the share without outliers.
-struct OutlierShares {
-  double before, after; // the order
+// Blocks of channels of the smoothed inputs.
+struct OutlierBlocks {
+  int64_t all = 0;
+  int64_t before = 0, after = 0; // the order: those without outliers
 };
 
 struct EncodedLayer {
   LayerTransform transform; // of both; the codes are those of the transformed weight
   dsl::QuantizedMatrix weight;
-  LostGroups lost = {};                              // of the transformed weight
-  std::optional<OutlierShares> withoutOutliers = {}; // with permute
+  LostGroups lost = {};                     // of the transformed weight
+  std::optional<OutlierBlocks> blocks = {}; // with permute
 };
 
 // With activations the encoder counts squared errors by the layer's sensitivity

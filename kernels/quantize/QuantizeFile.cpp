@@ -54,8 +54,6 @@ public:
     if (!size)
       return std::move(size.error());
     summary.outputBytes = *size;
-    for (double *share : {&summary.withoutOutliers.before, &summary.withoutOutliers.after})
-      *share /= static_cast<double>(std::max<int64_t>(1, summary.quantized));
     return summary;
   }
 
@@ -135,9 +133,10 @@ private:
     if (Status written = writeTransform(writer, layer->transform); !written)
       return written;
     ++summary.quantized;
-    if (layer->withoutOutliers) {
-      summary.withoutOutliers.before += layer->withoutOutliers->before;
-      summary.withoutOutliers.after += layer->withoutOutliers->after;
+    if (layer->blocks) {
+      summary.blocks.all += layer->blocks->all;
+      summary.blocks.before += layer->blocks->before;
+      summary.blocks.after += layer->blocks->after;
     }
     summary.lost += layer->lost;
     if (layer->lost.lost > summary.mostLost) {

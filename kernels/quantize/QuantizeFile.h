@@ -31,7 +31,7 @@ struct QuantizeFileSummary {
   int64_t weightBytes = 0;                 // of these before
   int64_t storedBytes = 0;                 // and after
   int64_t inputBytes = 0, outputBytes = 0; // of the files
-  OutlierShares withoutOutliers{0, 0};     // with permute: the mean of the weights
+  OutlierBlocks blocks;                    // with permute, of the quantized
   LostGroups lost;                         // of the quantized
   int64_t mostLost = 0;                    // of one tensor
   std::string mostLostTensor;

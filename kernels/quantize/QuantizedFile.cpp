@@ -1,6 +1,7 @@
 #include "kernels/quantize/QuantizedFile.h"
 
 #include "dsl/Division.h"
+#include "dsl/Findings.h"
 #include "dsl/Module.h"
 #include "dsl/Parallel.h"
 #include "kernels/quantize/CodeStreams.h"
@@ -227,7 +228,7 @@ std::vector<std::string> quantizedNames(const SafetensorsFile &file) {
 Result<QuantizedShape> quantizedShape(const SafetensorsFile &file, const std::string &name) {
   auto described = file.metadata().find(tensorKey + name);
   if (described == file.metadata().end())
-    return makeError(DiagId::not_quantized, {file.path(), name});
+    return makeError(DiagId::not_quantized, {file.path(), dsl::shown(name)});
   auto invalid = [&](const std::string &what) {
     return makeError(DiagId::quantized_file_invalid, {file.path(), what});
   };

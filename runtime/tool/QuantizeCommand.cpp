@@ -89,8 +89,9 @@ Result<int> quantizeCommand(const Options &options) {
     return summary.error();
   printSummary(*summary, watch.milliseconds());
   if (task.steps.permute)
-    printLine("blocks", shortNumber(100 * summary->withoutOutliers.after) + "% without outliers, " +
-                            shortNumber(100 * summary->withoutOutliers.before) + "% before");
+    printLine("blocks", std::to_string(summary->blocks.after) + " of " +
+                            std::to_string(summary->blocks.all) + " without outliers, " +
+                            std::to_string(summary->blocks.before) + " before");
   printLine("output", to + ", " + byteCount(summary->outputBytes));
   return success;
 }

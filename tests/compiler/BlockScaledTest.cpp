@@ -42,6 +42,21 @@ TEST(BlockScaled, PowersOfTwoAreWithinTheBound) {
   }
 }
 
+// Decoded to e4m3, a remapped code is the number that it stands for; e2m1 operands are codes, and
+// it is the sum of two.
+TEST(BlockScaled, RemappedCodesAreWithinTheBound) {
+  const std::string remapped = "format remapped {\n"
+                               "  element:  e2m1 remap 8 to [5, -8] by selector\n"
+                               "  scale:    e8m0 per k[32]\n"
+                               "  selector: u1   per k[32]\n"
+                               "  value = element * scale\n"
+                               "}\n";
+  for (const char *activation : {"mxfp8_e4m3", "fp8_token", "mxfp4"})
+    for (const char *schedule : {"scales: hardware", "scales: hardware split_k: 3"})
+      expectWithinBound(
+          {"remapped", activation, "f32", schedule, "sm_120a", {5, 70, 328}, remapped});
+}
+
 // The last word of scales of a row is not full, nor the last block.
 TEST(BlockScaled, RaggedShapesAreWithinTheBound) {
   for (GemmShape shape :

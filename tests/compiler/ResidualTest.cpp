@@ -27,6 +27,7 @@ format rest3 { element: s3 scale: f16 per k[64] value = element * scale }
 format rest4_g32 { element: s4 scale: f16 per k[32] value = element * scale }
 format rest4_rows { element: s4 scale: f16 per n[16] k[64] value = element * scale }
 format rest_asym { element: u4 scale: f16 per k[64] zero: u8 per k[64] value = (element - zero) * scale }
+format rest_over { element: s4 scale: f16 per channel value = element / scale encode { scale = 7 / absmax(x) } }
 format x8_g128 { element: s8 scale: f16 per k[128] value = element * scale }
 )";
 
@@ -72,6 +73,9 @@ constexpr ResidualOperands residualOperands[] = {
     {"NVFP4_f16", nvfp4, "int4_channel per n[16] k[64] budget 30%", "f16"},
     {"NVFP4_bf16", nvfp4, "int4_channel per n[16] k[64] budget 30%", "bf16"},
     {"NVFP4_rest", integers, "nvfp4 per n[16] k[64] budget 30%", "f16"},
+    {"RaZeR_rest", groups, "razer_g16 per n[16] k[64] budget 30%", "f16"},
+    {"RaZeR_rest_s8", integers, "razer_g128 per n[32] k[128] budget 30%", "int8_token"},
+    {"Quotient_rest", groups, "rest_over per n[16] k[64] budget 30%", "bf16"},
 };
 
 class Residuals : public testing::TestWithParam<ResidualOperands> {};
@@ -90,6 +94,18 @@ TEST_P(Residuals, AreWithinTheBound) {
 }
 INSTANTIATE_TEST_SUITE_P(All, Residuals, testing::ValuesIn(residualOperands),
                          [](const auto &info) { return std::string(info.param.name); });
+
+// The weight's products by instructions with all of a k step, the residual's by ones with half.
+TEST(Residuals, OfTwoInstructionsOfOneTypeAreWithinTheBound) {
+  for (const char *target : {"sm_89", "sm_90a"})
+    expectWithinBound({"w",
+                       "fp8_token",
+                       "f32",
+                       "",
+                       target,
+                       {19, 88, 456},
+                       format(groups, "nvfp4 per n[16] k[64] budget 30%")});
+}
 
 // Those that share the weight's scales, in 8-bit operands of planes.
 TEST(Residuals, OfGemvAreWithinTheBound) {

@@ -292,6 +292,24 @@ TEST(Module, DeclarationsNestInAnyOrder) {
   EXPECT_NE(errorsOf(chain(40000, true)).find("[declarations_too_deep]"), std::string::npos);
 }
 
+// A default value is looked up once, however many declarations lead to it, and no deeper than
+// others.
+TEST(Module, DefaultValuesOfDefaultValuesAreBounded) {
+  std::string ways = "format a0(F: format = f16) = F\n", deep = "format a0(F: format = f16) = F\n";
+  for (int i = 1; i <= 15; ++i)
+    ways += "format a" + std::to_string(i) + "(F: format = a" + std::to_string(i - 1) + "(a" +
+            std::to_string(i - 1) + ")) = F\n";
+  for (int i = 0; i < 2000; ++i)
+    ways += "format b" + std::to_string(i) + "(F: format = a15(a15)) = F\n";
+  for (int i = 20000; i > 0; --i)
+    deep += "format a" + std::to_string(i) + "(F: format = a" + std::to_string(i - 1) + ") = F\n";
+  for (const std::string &text : {ways, deep}) {
+    Result<Module> module = parseModule(text, "t.rho", [](const auto &) { return std::nullopt; });
+    ASSERT_FALSE(module.ok());
+    EXPECT_NE(module.error().str().find("[declarations_too_deep]"), std::string::npos);
+  }
+}
+
 // Megabytes of nonsense and numbers beyond all bounds: a few errors, soon and of readable length.
 TEST(Module, AValueWithoutAnyComponentIsAnError) {
   for (const char *text : {"format f { value = 8 }", "format f { elemer k[128]\n value = 8 }"}) {

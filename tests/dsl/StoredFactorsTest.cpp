@@ -49,6 +49,10 @@ TEST(PlainFactors, KeepEveryNumber) {
         Case{"format f { element: e2m1 s: ue4m3 per k[16] t: u1 in s value = element * (s * 3) * "
              "(1 + t) encode { s = absmax(x) / 12 t = best(0, 1) } }",
              "'t' as f16", 0},
+        Case{"format f { element: s4 s: f16 per channel value = element * s residual fix: own per "
+             "n[4] k[32] budget 50% } format own { element: s4 b: ue3m3 per k[32] c: u2 in b value "
+             "= element * b * c encode { c = 1 b = absmax(x) / 7 } }",
+             "'c' apart", 0},
         Case{"format f { element: s8 s: bf16 per k[64] value = element * (s * 3) encode { s = "
              "absmax(x) / 381 } }",
              "", 0}, // a literal and the scale as it is

@@ -41,10 +41,10 @@ TEST(EncodeLayer, BlocksWithoutOutliersAreCounted) {
   std::vector<bool> has(4, false);
   for (int64_t channel : outliers)
     has[static_cast<size_t>(channel / 128)] = true;
-  ASSERT_TRUE(encoded.withoutOutliers);
-  EXPECT_EQ(encoded.withoutOutliers->before,
-            static_cast<double>(std::count(has.begin(), has.end(), false)) / 4);
-  EXPECT_EQ(encoded.withoutOutliers->after, 0.75);
+  ASSERT_TRUE(encoded.blocks);
+  EXPECT_EQ(encoded.blocks->all, 4);
+  EXPECT_EQ(encoded.blocks->before, std::count(has.begin(), has.end(), false));
+  EXPECT_EQ(encoded.blocks->after, 3);
   EXPECT_NE(errorOf(encodeLayer(layer.weight, &layer.calibration, {shipped("int4_g128"), nullptr},
                                 {.permute = 0}))
                 .find("[bad_block]"),

@@ -264,6 +264,10 @@ TEST_F(ShardedFileTest, indicesThatLieAreRefused) {
             "[file_not_readable]\n");
   EXPECT_EQ(errorOfIndex(R"({"weight_map": {"c": "in-00002-of-00002.safetensors"}})"),
             invalid("'c' is not in 'in-00002-of-00002.safetensors', as it says"));
+  for (const char *text : {R"({"weight_map": {"a": "in-00002-of-00002.safetensors",
+                                              "a": "in-00001-of-00002.safetensors"}})",
+                           R"({"a": [{"b": 1}, {"b": 2}], "c": {}, "a": {}, "weight_map": {}})"})
+    EXPECT_EQ(errorOfIndex(text), invalid("'a' stands twice in one object"));
   put("in-00002-of-00002.safetensors", safetensors({b, norm}));
   EXPECT_EQ(errorOfIndex(R"({"weight_map": {"a": "in-00001-of-00002.safetensors",
                                             "b": "in-00002-of-00002.safetensors"}})"),

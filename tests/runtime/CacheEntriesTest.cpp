@@ -87,8 +87,8 @@ TEST(CacheFoldersTest, ABadFolderIsAnError) {
 TEST(CacheFoldersTest, ABadLimitIsAnError) {
   Variable set("RHO_CACHE_LIMIT", "much");
   EXPECT_EQ(cacheFolders().error().str(),
-            "error: $RHO_CACHE_LIMIT is 'much', the size of a cache is a whole number of bytes, or "
-            "of units as in 512K, 100M, 2G [bad_cache_limit]\n");
+            "error: $RHO_CACHE_LIMIT is 'much', the size of a cache is a whole number from 1 on of "
+            "bytes, below 2^63 of them, or of units as in 512K, 100M, 2G [bad_cache_limit]\n");
   EXPECT_FALSE(Engine::create(must(Device::emulated("sm_80"))).ok());
   EngineOptions negative;
   negative.cacheLimitBytes = -1;

@@ -180,7 +180,9 @@ TEST(Gemm, WeightsArePackedForALayout) {
   ASSERT_TRUE(s.weight.read(bytes.data(), s.weight.bytes()));
   ASSERT_TRUE(copy.write(bytes.data(), copy.bytes()));
   EXPECT_EQ(launch(copy), "");
-  const Buffer said = must(s.device.view(copy.address(), copy.bytes(), s.gemm.weightLayout()));
+  Buffer said = must(s.device.view(copy.address(), copy.bytes(), s.gemm.weightLayout()));
+  EXPECT_EQ(launch(said), launch(s.weight));
+  ASSERT_TRUE(said.write(bytes.data(), said.bytes())); // as it was said
   EXPECT_EQ(launch(said), launch(s.weight));
   EXPECT_EQ(launch(must(s.device.view(copy.address(), copy.bytes(), other.weightLayout()))), "");
 }
@@ -202,8 +204,9 @@ TEST(Gemm, ActivationsBelongToAShapeAndAFormat) {
   Gemm larger = must(s.engine.compile(s.module, "", {9, 64, 192}));
   Activations ofLarger = must(larger.makeActivations());
   EXPECT_EQ(errorText(s.gemm.launch(s.weight, ofLarger, s.output.address(), s.workspace)),
-            "error: activations were made for format 'f16' with m = 9, k = 192, this gemm takes "
-            "format 'f16' with m = 5, k = 192 [activations_mismatch]\n");
+            "error: activations were made for format 'f16' with m = 9, k = 192, stored in 16 "
+            "bits, this gemm takes format 'f16' with m = 5, k = 192, stored in 16 bits "
+            "[activations_mismatch]\n");
   EXPECT_EQ(errorText(s.gemm.launch(s.weight, Activations(), s.output.address(), s.workspace)),
             "error: empty activations, it must come from a successful call [empty_handle]\n");
   Walk elsewhere(w4a16);

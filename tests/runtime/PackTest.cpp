@@ -90,6 +90,28 @@ TEST(PackedWeights, OfCodesOfComponentsAreTheSame) {
       "4 bits [layout_mismatch]\n");
 }
 
+// A value may be as deep as the grammar allows, on a thread of the size that Rho.h names.
+TEST(PackedWeights, TakeLittleStack) {
+  std::string value = "element * scale";
+  for (int i = 0; i < 190; ++i)
+    value = "(" + value + ") * 1.0";
+  const std::string text =
+      "format w { element: s4 scale: f16 per channel value = " + value +
+      " encode { scale = absmax(x) / 7 } } gemm g { weight: w activation: f16 output: f32 }";
+  Walk s(text.c_str(), {1, 16, 64}, "sm_80");
+  pthread_attr_t attributes;
+  ASSERT_EQ(pthread_attr_init(&attributes), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, 128 << 10), 0);
+  pthread_t thread;
+  auto pack = [](void *walk) -> void * {
+    auto &of = *static_cast<Walk *>(walk);
+    of.weight = must(of.gemm.packWeights(of.w.data(), ScalarType::F32, 64));
+    return nullptr;
+  };
+  ASSERT_EQ(pthread_create(&thread, &attributes, pack, &s), 0);
+  EXPECT_EQ(pthread_join(thread, nullptr), 0);
+}
+
 TEST(PackedWeights, RefuseBadInput) {
   Walk s(w4a16);
   EXPECT_EQ(errorText(s.gemm.packWeights(nullptr, ScalarType::F32, 192)),
