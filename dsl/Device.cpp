@@ -52,8 +52,8 @@ std::optional<InstructionClass> instructionClassNamed(std::string_view name) {
   return static_cast<InstructionClass>(found - classNames.begin());
 }
 
-std::string tensorTypeNames() { return join({tensorTypes.begin(), tensorTypes.end()}); }
-std::string instructionClassNames() { return join({classNames.begin(), classNames.end()}); }
+std::vector<std::string> tensorTypeNames() { return {tensorTypes.begin(), tensorTypes.end()}; }
+std::vector<std::string> instructionClassNames() { return {classNames.begin(), classNames.end()}; }
 
 std::span<const DeviceField> deviceFields() { return fields; }
 

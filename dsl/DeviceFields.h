@@ -4,6 +4,8 @@
 #include "dsl/Device.h"
 
 #include <span>
+#include <string>
+#include <vector>
 
 namespace rho::dsl {
 
@@ -33,7 +35,7 @@ inline constexpr double leastPerCycle = 1, mostPerCycle = 1 << 20;
 
 inline constexpr std::array<std::string_view, 6> tensorTypes = {"f16", "bf16", "e4m3",
                                                                 "s8",  "s4",   "e2m1"};
-std::string tensorTypeNames();
-std::string instructionClassNames();
+std::vector<std::string> tensorTypeNames();
+std::vector<std::string> instructionClassNames();
 
 } // namespace rho::dsl

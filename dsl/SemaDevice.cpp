@@ -139,7 +139,8 @@ private:
       bool operand = std::find(tensorTypes.begin(), tensorTypes.end(), name) != tensorTypes.end();
       if (tensor || mma ? !operand : !which) {
         error(DiagId::unknown_entry,
-              {shown(name), where, tensor || mma ? tensorTypeNames() : instructionClassNames()},
+              {shown(name), where,
+               listed(name, tensor || mma ? tensorTypeNames() : instructionClassNames())},
               entry.key.span);
         continue;
       }

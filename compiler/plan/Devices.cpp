@@ -35,7 +35,8 @@ std::vector<dsl::Device> readShipped() {
 }
 
 Error unknownTarget(std::string_view target) {
-  return makeError(DiagId::unknown_target, {std::string(target), dsl::join(allTargets())});
+  return makeError(DiagId::unknown_target,
+                   {std::string(target), dsl::listed(target, allTargets())});
 }
 
 } // namespace

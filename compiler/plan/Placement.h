@@ -113,6 +113,10 @@ struct Factors {
 Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
                             const SourceMap *sources);
 
+// Why no sequence makes operands of the weight's core: NoDecode.cpp.
+Error noDecode(const dsl::Gemm &gemm, const Factors &w, const std::string &mmaType,
+               const SourceMap *sources);
+
 // Whether a part's sums go on from those of the parts before it: f32, with nothing to be scaled by
 // but a constant.
 bool addsToSums(const PlacedGemm &part);

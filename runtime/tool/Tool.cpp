@@ -121,11 +121,12 @@ Result<Device> openDevice(const std::string &text) {
                        {dsl::shown(text), std::to_string(module->devices.size())});
     return Device::emulated(compiler::modelOf(module->devices[0]));
   }
-  std::vector<std::string> names;
+  std::vector<std::string> names, all = targets;
   for (const dsl::Device &device : compiler::shippedDevices())
     names.push_back(device.name);
-  return makeError(DiagId::bad_device,
-                   {dsl::shown(text), dsl::join(compiler::allTargets()), dsl::join(names)});
+  all.insert(all.end(), names.begin(), names.end());
+  return makeError(DiagId::bad_device, {dsl::shown(text), dsl::join(targets), dsl::join(names),
+                                        dsl::suggestion(text, all)});
 }
 
 void printStored(const compiler::TargetGemm &target) {

@@ -212,9 +212,10 @@ TEST(Devices, peakRatesAreTheDatasheets) {
 }
 
 TEST(Plan, NamesTheValidTargets) {
-  EXPECT_EQ(modelOfTarget("sm_70").error().str(),
-            "error: unknown target 'sm_70'; valid targets are sm_80, sm_86, sm_89, sm_90a, sm_120a "
-            "[unknown_target]\n");
+  EXPECT_EQ(
+      modelOfTarget("sm_70").error().str(),
+      "error: unknown target 'sm_70'; valid targets are sm_80, sm_86, sm_89, sm_90a, sm_120a, "
+      "did you mean 'sm_80' [unknown_target]\n");
 }
 
 // Whole messages, caret included.
@@ -299,7 +300,7 @@ TEST(PlanDiagnostics, Values) {
   EXPECT_EQ(messageOf("format wide { element: u4 step: u8 per k[64] org: u8 per k[64] "
                       "value = element * step + org encode { step = 253 org = 3 } }\n"
                       "gemm g { weight: wide activation: f16 output: f16 }")
-                .find("it can be 2049, which f16 does not hold [no_decode]\n"),
+                .find("it is an integer up to 4080, f16 holds all of 11 bits [no_decode]\n"),
             114U);
   // Sums are f32 when the literals are multiplied in.
   for (const char *literal : {"1e39", "1e-45", "1e308 * 1e308"})

@@ -1,6 +1,7 @@
 // docs/GRAMMAR.md: each example in it is executed. Fenced blocks are
-//   ```rho             a module: it parses, is laid out as rho fmt does, and its formats encode
-//   numbers
+//   ```rho             a module: it parses, is laid out as rho fmt does, its formats encode
+//   numbers,
+//                      and its gemms run (tests/tool/ManualTest.cpp)
 //   ```rho NAME.rho    the same, and blocks behind it may import NAME.rho
 //   ```rho wrong       wrong.rho, which gives exactly the text of the next block, ```text, which
 //                      RHO_BLESS=1 rewrites
@@ -9,6 +10,7 @@
 #include "dsl/Quantize.h"
 #include "dsl/Words.h"
 #include "tests/dsl/Files.h"
+#include "tests/dsl/Manual.h"
 
 #include <gtest/gtest.h>
 
@@ -20,35 +22,7 @@
 namespace rho::dsl {
 namespace {
 
-struct Block {
-  std::string info, text;
-  int line = 0; // of the opening fence
-};
-
-std::vector<Block> blocksOf(const std::string &manual) {
-  std::vector<Block> blocks;
-  std::istringstream lines(manual);
-  bool inside = false;
-  int number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    if (line.starts_with("```")) {
-      inside = !inside;
-      if (inside)
-        blocks.push_back({line.substr(3), "", number});
-    } else if (inside) {
-      blocks.back().text += line + "\n";
-    }
-  }
-  EXPECT_FALSE(inside) << "the last fence is open";
-  return blocks;
-}
-
-const std::vector<Block> &manualBlocks() {
-  static const std::vector<Block> blocks =
-      blocksOf(test::text(test::sourceDir() / "docs/GRAMMAR.md"));
-  return blocks;
-}
+using test::Block, test::blocksOf, test::manualBlocks;
 
 // Encoding loses something, but less than storing zeros would.
 void encodeNumbers(const Format &format) {

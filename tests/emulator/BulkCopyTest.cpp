@@ -62,8 +62,10 @@ TEST(BulkCopy, QualifiersThatChangeNothing) {
 }
 
 TEST(BulkCopy, ReadBeforeItsMbarrierIsWaitedFor) {
-  EXPECT_THAT(runBulk(initFull + expectBytes(512) + load + copyOut).error,
-              HasSubstr("[emulator_bulk_not_waited]"));
+  EXPECT_EQ(runBulk(initFull + expectBytes(512) + load + copyOut).error,
+            "error: shared address 0x400 is read, a bulk copy has written it and its mbarrier must "
+            "be waited for first: ptx line 32 `ld.shared.v4.b32 {%r1, %r2, %r3, %r4}, [%r10]` in "
+            "cta (0,0,0), thread (0,0,0) [emulator_bulk_not_waited]\n");
   // Another copy's mbarrier is no help; a barrier behind the right wait is.
   std::string two = "setp.eq.u32 %p1, %tid32, 0;\n"
                     "@%p1 mbarrier.init.shared.b64 [full2], 1;\n" +
@@ -115,11 +117,17 @@ TEST(BulkCopy, StoresAndAdds) {
 }
 
 TEST(BulkCopy, StoresNeedAFenceAndAWait) {
-  EXPECT_THAT(runBulk(storeBody("", "")).error, HasSubstr("[emulator_proxy_fence]"));
+  EXPECT_EQ(runBulk(storeBody("", "")).error,
+            "error: shared address 0x400 is read by a wgmma or bulk copy, warp 0 has written it "
+            "with no fence.proxy.async before they synchronised: ptx line 32 `@%p1 "
+            "cp.async.bulk.global.shared::cta.bulk_group [%dout], [tile], 128` in cta (0,0,0), "
+            "thread (0,0,0) [emulator_proxy_fence]\n");
   EXPECT_THAT(runBulk(storeBody("fence.proxy.async.global;\n", "")).error,
               HasSubstr("[emulator_proxy_fence]"));
-  EXPECT_THAT(runBulk(storeBody("fence.proxy.async;\n", "st.shared.b32 [%r1], %r3;\n")).error,
-              HasSubstr("[emulator_async_read]"));
+  EXPECT_EQ(runBulk(storeBody("fence.proxy.async;\n", "st.shared.b32 [%r1], %r3;\n")).error,
+            "error: shared address 0x400 is written while a wgmma or bulk copy of warp 0 reads it, "
+            "that warp must wait for its group first: ptx line 36 `st.shared.b32 [%r1], %r3` in "
+            "cta (0,0,0), thread (0,0,0) [emulator_async_read]\n");
   EXPECT_THAT(runBulk(storeBody("fence.proxy.async;\n", "@%p1 cp.async.bulk.wait_group.read 1;\n"
                                                         "st.shared.b32 [%r1], %r3;\n"))
                   .error,
@@ -127,8 +135,10 @@ TEST(BulkCopy, StoresNeedAFenceAndAWait) {
 }
 
 TEST(BulkCopy, SharedMemoryOutlivesItsReads) {
-  EXPECT_THAT(runBulk(storeBody("fence.proxy.async;\n", "")).error,
-              HasSubstr("[emulator_bulk_exit]"));
+  EXPECT_EQ(runBulk(storeBody("fence.proxy.async;\n", "")).error,
+            "error: a thread exits while its bulk copy reads shared memory [0x400, 0x480), it must "
+            "wait for its group first: ptx line 37 `ret` in cta (0,0,0), thread (0,0,0) "
+            "[emulator_bulk_exit]\n");
 }
 
 TEST(BulkCopy, OperandRules) {
@@ -140,14 +150,20 @@ TEST(BulkCopy, OperandRules) {
                             .error;
     EXPECT_THAT(error, HasSubstr(what)) << operands;
   };
-  expect("[tile], [%din], 8, [full];", "[emulator_bulk_operand]");
+  expect("[tile], [%din], 8, [full];",
+         "error: bulk copy with 8 bytes, a bulk copy takes a multiple of 16: ptx line 27 `@%p1 "
+         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%din], 8, "
+         "[full]` in cta (0,0,0), thread (0,0,0) [emulator_bulk_operand]\n");
   expect("[tile], [%din], 0, [full];", "[emulator_bulk_operand]");
   expect("[tile], [%din+8], 16, [full];", "[emulator_misaligned]");
   expect("[tile+8], [%din], 16, [full];", "[emulator_misaligned]");
   expect("[tile+16376], [%din], 32, [full];", "[emulator_shared_bounds]");
   expect("[tile], [%din+16376], 16, [full];", "[emulator_misaligned]");
   expect("[tile], [%din+16368], 32, [full];", "[emulator_global_bounds]");
-  expect("[tile], [%din], 16, [tile+1024];", "[emulator_mbarrier]");
+  expect("[tile], [%din], 16, [tile+1024];",
+         "error: mbarrier at 0x800: is not initialised: ptx line 27 `@%p1 "
+         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile], [%din], 16, "
+         "[tile+1024]` in cta (0,0,0), thread (0,0,0) [emulator_mbarrier]\n");
   std::string unfenced = initFull + expectBytes(512) + load;
   std::string fence = "fence.mbarrier_init.release.cluster;\n";
   unfenced.erase(unfenced.find(fence), fence.size());

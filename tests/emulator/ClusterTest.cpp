@@ -91,8 +91,10 @@ TEST(Cluster, ExchangeThroughOtherCtas) {
                          "setp.eq.u32 %p2, %r20, 0;\n@%p2 exit;\nnanosleep.u32 10;\n" + load)
                   .error,
               HasSubstr("[emulator_cluster_address]"));
-  EXPECT_THAT(runCluster("mov.u32 %r1, 2;\nmapa.shared::cluster.u32 %r2, %r1, %r1;").error,
-              HasSubstr("[emulator_cluster_address]"));
+  EXPECT_EQ(runCluster("mov.u32 %r1, 2;\nmapa.shared::cluster.u32 %r2, %r1, %r1;").error,
+            "error: cluster address 0x2: rank 2 of the cluster's 2 ctas: ptx line 22 "
+            "`mapa.shared::cluster.u32 %r2, %r1, %r1` in cta (0,0,0), thread (0,0,0) "
+            "[emulator_cluster_address]\n");
   EXPECT_THAT(runCluster("mov.u32 %r1, 0x4000000;\nld.shared::cluster.b32 %r2, [%r1];").error,
               HasSubstr("[emulator_cluster_address]"));
   // The window of the own CTA ends where its memory does.
@@ -278,7 +280,14 @@ TEST(Cluster, DependentGridsTouchNothingBeforeTheyWait) {
   for (const std::string &body : {write, readBack, "griddepcontrol.launch_dependents;\n" + write,
                                   std::string("st.global.b32 [%din], 7;\n"), one + write})
     EXPECT_THAT(errorOf(body), HasSubstr("[emulator_before_wait]")) << body;
-  EXPECT_THAT(errorOf(write), HasSubstr("of 4 bytes is written before griddepcontrol.wait, only"));
+  // Addresses are those of the host.
+  EXPECT_THAT(
+      errorOf(write),
+      testing::MatchesRegex(
+          "error: global address 0x[0-9a-f]+ of 4 bytes is written before griddepcontrol.wait, "
+          "only \\[0x[0-9a-f]+, 0x[0-9a-f]+\\) may be read: ptx line 21 `st.global.b32 "
+          "\\[%dout\\], 7` in "
+          "cta \\(0,0,0\\), thread \\(0,0,0\\) \\[emulator_before_wait\\]\n"));
 }
 
 } // namespace

@@ -270,8 +270,10 @@ TEST(Wgmma, RegistersAreUntouchableUntilWaitedFor) {
                             "wgmma.wait_group.sync.aligned 1;\nadd.f32 %r9, %acc0, %acc1;"})
     EXPECT_THAT(errorOf(plain, issued + touch), HasSubstr("[emulator_wgmma_pending]")) << touch;
   // Not committed: no wait covers it.
-  EXPECT_THAT(errorOf(plain, product(plain, "1") + wait + "mov.b32 %r9, %acc3;"),
-              HasSubstr("[emulator_wgmma_pending]"));
+  EXPECT_EQ(errorOf(plain, product(plain, "1") + wait + "mov.b32 %r9, %acc3;"),
+            "error: a register of the wgmma on ptx line 45 is accessed, its group must be waited "
+            "for first: ptx line 47 `mov.b32 %r9, %acc3` in cta (0,0,0), thread (96,0,0) "
+            "[emulator_wgmma_pending]\n");
   // The older of two groups.
   WgmmaForm other{"f32.f16.f16", 8};
   std::string otherProduct = product(other, "1");
@@ -285,8 +287,11 @@ TEST(Wgmma, RegistersAreUntouchableUntilWaitedFor) {
 
 TEST(Wgmma, FencesStandBehindAccessesToRegisters) {
   std::string again = product(plain, "1") + commit + wait;
-  EXPECT_THAT(errorOf(plain, again + "mov.b32 %acc1, 0;\n" + again),
-              HasSubstr("[emulator_wgmma_fence]"));
+  EXPECT_EQ(errorOf(plain, again + "mov.b32 %acc1, 0;\n" + again),
+            "error: registers of a wgmma are accessed with no wgmma.fence before it: ptx line 49 "
+            "`wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%acc0, %acc1, %acc2, %acc3, "
+            "%acc4, %acc5, %acc6, %acc7}, %d20, %d21, 1, 1, 1, 0, 0` in cta (0,0,0), thread "
+            "(0,0,0) [emulator_wgmma_fence]\n");
   EXPECT_EQ(errorOf(plain, again + "mov.b32 %acc1, 0;\nwgmma.fence.sync.aligned;\n" + again), "");
   EXPECT_THAT(errorOf(fragments, "mov.b32 %r1, 0;\n" + product(fragments, "1")),
               HasSubstr("[emulator_wgmma_fence]"));
@@ -326,7 +331,11 @@ TEST(Wgmma, Descriptors) {
   };
   uint64_t good = descriptorBase(Swizzle::Span128, 16);
   expect(good | uint64_t(1) << 49, "[emulator_wgmma_operand]");
-  expect(good | 128 >> 4, "[emulator_wgmma_operand]");
+  expect(good | 128 >> 4,
+         "error: wgmma with start 0x80 of a layout with rows of 128 bytes, its 32 bytes lie in the "
+         "first of 8 aligned rows: ptx line 46 `wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 "
+         "{%acc0, %acc1, %acc2, %acc3, %acc4, %acc5, %acc6, %acc7}, %d20, %d21, 1, 1, 1, 0, 0` in "
+         "cta (0,0,0), thread (96,0,0) [emulator_wgmma_operand]\n");
   expect(good | 112 >> 4, "[emulator_wgmma_operand]");
   expect(good + (uint64_t(1) << 32), "[emulator_wgmma_operand]");
   expect(good | 0x3fff, "[emulator_wgmma_operand]");
@@ -339,8 +348,11 @@ TEST(Wgmma, Descriptors) {
 TEST(Wgmma, FourWarpsTogether) {
   Config config = problemOf(plain).config;
   config.block.x = 96;
-  EXPECT_THAT(runKernel(wrap(prologue(plain) + product(plain, "1")), config).error,
-              HasSubstr("[emulator_warpgroup]"));
+  EXPECT_EQ(runKernel(wrap(prologue(plain) + product(plain, "1")), config).error,
+            "error: warp 0 of 3, the four warps of a warpgroup execute the instruction together: "
+            "ptx line 45 `wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 {%acc0, %acc1, %acc2, "
+            "%acc3, %acc4, %acc5, %acc6, %acc7}, %d20, %d21, 1, 1, 1, 0, 0` in cta (0,0,0), thread "
+            "(0,0,0) [emulator_warpgroup]\n");
   EXPECT_THAT(errorOf(plain, "setp.lt.u32 %p2, %tid32, 32;\n@%p2 bra B;\n" + product(plain, "1") +
                                  "B:\n" + product(plain, "1")),
               HasSubstr("[emulator_warpgroup]"));

@@ -201,28 +201,6 @@ Violations longFiles(const Sources &sources, int limit) {
   return violations;
 }
 
-Violations unprovokedDiagnostics(const Sources &sources) {
-  static const std::regex mention(R"(DiagId::(\w+)|\[(\w+)\])");
-  static const std::regex declaration(R"(RHO_DIAG\((\w+),)");
-  std::set<std::string> mentioned;
-  for (const SourceFile &file : sources) {
-    if (!isBelow(file.path, "tests"))
-      continue;
-    for (std::sregex_iterator it(file.text.begin(), file.text.end(), mention), end; it != end; ++it)
-      mentioned.insert((*it)[1].matched ? (*it)[1] : (*it)[2]);
-  }
-  Violations violations;
-  for (const SourceFile &file : sources) {
-    if (file.path != "dsl/Diagnostics.def")
-      continue;
-    for (std::sregex_iterator it(file.text.begin(), file.text.end(), declaration), end; it != end;
-         ++it)
-      if (!mentioned.contains((*it)[1]))
-        violations.push_back((*it)[1].str() + " is provoked by no test");
-  }
-  return violations;
-}
-
 Violations strangersAtTheTop(const std::vector<std::string> &names) {
   static const std::set<std::string> known = {"compiler", "dsl",    "runtime",        "kernels",
                                               "examples", "docs",   "CMakeLists.txt", "README.md",

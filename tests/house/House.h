@@ -40,8 +40,6 @@ Violations includedSources(const Sources &sources);
 Violations unusedUsings(const Sources &sources);
 // No file written by a person exceeds `limit` lines.
 Violations longFiles(const Sources &sources, int limit);
-// Each id of dsl/Diagnostics.def is named in a test source, as DiagId::id or as [id].
-Violations unprovokedDiagnostics(const Sources &sources);
 // Names at the root beside the agreed ones; dot files and build directories are free.
 Violations strangersAtTheTop(const std::vector<std::string> &names);
 

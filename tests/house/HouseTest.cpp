@@ -44,10 +44,6 @@ TEST(House, UsingsAreUsed) { EXPECT_EQ(lines(unusedUsings(ourSources())), ""); }
 
 TEST(House, FilesAreReadInOneSitting) { EXPECT_EQ(lines(longFiles(ourSources(), 600)), ""); }
 
-TEST(House, EveryDiagnosticIsProvoked) {
-  EXPECT_EQ(lines(unprovokedDiagnostics(ourSources())), "");
-}
-
 TEST(House, TopLevelIsAsAgreed) {
   std::vector<std::string> names;
   for (const auto &entry : std::filesystem::directory_iterator(RHO_SOURCE_DIR))
@@ -124,15 +120,6 @@ TEST(HouseRules, AUsingThatNothingUsesIsNamed) {
 TEST(HouseRules, ALongFileIsNamed) {
   EXPECT_THAT(longFiles({{"dsl/A.h", "\n\n\n"}, {"tests/a.txt", "\n\n\n"}, {"dsl/B.h", "\n\n"}}, 2),
               ElementsAre("dsl/A.h has 3 lines, the limit is 2"));
-}
-
-TEST(HouseRules, ADiagnosticWithoutTestIsNamed) {
-  EXPECT_THAT(unprovokedDiagnostics({{"dsl/Diagnostics.def", "RHO_DIAG(one, \"a\")\n"
-                                                             "RHO_DIAG(two, \"b\")\n"
-                                                             "RHO_DIAG(three, \"c\")\n"},
-                                     {"dsl/Lexer.cpp", "DiagId::two"},
-                                     {"tests/dsl/LexerTest.cpp", "DiagId::one \"... [three]\""}}),
-              ElementsAre("two is provoked by no test"));
 }
 
 TEST(HouseRules, AStrangerAtTheTopIsNamed) {

@@ -76,6 +76,9 @@ TEST(CacheFoldersTest, ABadFolderIsAnError) {
     EXPECT_NE(text.find("for a cache: no name of a folder has a NUL [bad_cache_folder]"),
               std::string::npos)
         << text;
+  EXPECT_EQ(
+      error(nul, ""),
+      "error: folder /a\\x00b for a cache: no name of a folder has a NUL [bad_cache_folder]\n");
   EXPECT_EQ(error("/a", "/b"), "");
   for (const char *same : {"/a", "/a/", "/a/.", "/a/b/.."})
     EXPECT_NE(

@@ -231,7 +231,15 @@ TEST(DeviceTest, namesAreChecked) {
                                   "', valid are auto, cuda, cuda:INDEX, the emulated targets "
                                   "sm_80"))
         << error;
+    EXPECT_NE(error.find(", the described devices a100_80g, a100_40g, "), std::string::npos)
+        << error;
+    EXPECT_NE(error.find(" and a path to FILE.rho that describes one"), std::string::npos) << error;
     EXPECT_TRUE(error.ends_with(" [bad_device]\n")) << error;
+  }
+  for (auto [bad, meant] : {std::pair("h20", "h200"), {"rtx3090", "rtx_3090"}}) {
+    std::string error = openDevice(bad).error().str();
+    EXPECT_TRUE(error.ends_with(std::string(", did you mean '") + meant + "' [bad_device]\n"))
+        << error;
   }
   EXPECT_TRUE(openDevice("sm_80").ok());
 }
