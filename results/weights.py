@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Writes FILE.safetensors with synthetic weights to compare formats on: rows of Student's t numbers
-with 5 degrees of freedom, of normal ones, and of normal ones with an outlier in every 128.
+with 5 degrees of freedom (student), of normal ones (normal), of normal ones with an outlier in every
+128 (outliers), and of normal ones of which every thousandth is a hundred times as large (extremes).
 
-usage: weights.py FILE.safetensors [ROWS] [K]
+usage: weights.py FILE.safetensors [ROWS] [K] [KIND...]    (normal outliers student)
 """
 import array
 import json
@@ -22,13 +23,15 @@ def outlier(rng):
 
 def main():
     path = sys.argv[1]
-    rows, k = (int(arg) for arg in (sys.argv[2:4] + ["256", "2048"][len(sys.argv) - 2:]))
+    rows, k = (int(arg) for arg in (sys.argv[2:4] + ["256", "2048"][len(sys.argv[2:4]):]))
+    kinds = sys.argv[4:] or ["normal", "outliers", "student"]
     rng = random.Random(7)
     draws = {"normal": lambda: rng.gauss(0, 1), "outliers": lambda: outlier(rng),
-             "student": lambda: student(rng)}
+             "student": lambda: student(rng),
+             "extremes": lambda: rng.gauss(0, 1) * (100 if rng.randrange(1000) == 0 else 1)}
     header, data = {}, b""
-    for name, draw in draws.items():
-        numbers = array.array("f", (0.02 * draw() for _ in range(rows * k))).tobytes()
+    for name in kinds:
+        numbers = array.array("f", (0.02 * draws[name]() for _ in range(rows * k))).tobytes()
         header[name] = {"dtype": "F32", "shape": [rows, k],
                         "data_offsets": [len(data), len(data) + len(numbers)]}
         data += numbers

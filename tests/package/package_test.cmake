@@ -26,6 +26,8 @@ run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK}/build -G Ninja
   -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${COMPILER} -DEXAMPLES=${EXAMPLES})
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 run(${CMAKE_COMMAND} -E env RHO_CACHE_DIR=${WORK}/cache ${WORK}/build/gemm ${prefix}/share/rho/kernels/gemms/int4_g128_f16.rho)
+execute_process(COMMAND ${CMAKE_COMMAND} -E env RHO_CACHE_DIR=${WORK}/cache ${WORK}/build/codes
+  WORKING_DIRECTORY ${WORK} COMMAND_ERROR_IS_FATAL ANY)
 # A .safetensors file of one weight `w` of 64 x 128 numbers in f16, all of them 1 + 2^-10 * 15.
 set(header "{\"w\":{\"dtype\":\"F16\",\"shape\":[64,128],\"data_offsets\":[0,16384]}}  ")
 string(LENGTH "${header}" length)
