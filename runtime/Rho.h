@@ -83,8 +83,9 @@ public:
   ~Buffer();
   DevicePointer address() const;
   int64_t bytes() const;
-  // Synchronous copies, there for every stream when they return. Errors: bad_range outside the
-  // buffer, null_pointer.
+  // Synchronous copies, there for every stream when they return. A weight that was packed into the
+  // buffer's own memory is none any more once that is written: launches compare nothing. Errors:
+  // bad_range outside the buffer, null_pointer.
   Status write(const void *from, int64_t bytes, int64_t offset = 0);
   Status read(void *to, int64_t bytes, int64_t offset = 0) const;
 
@@ -103,7 +104,7 @@ public:
   static Result<Device> cuda(int ordinal = 0);
   // A target, "sm_80", or a device of `rho devices`, "h200". Errors: unknown_target.
   static Result<Device> emulated(std::string_view name);
-  // Errors: bad_device_model.
+  // Errors: unknown_target, bad_device_model.
   static Result<Device> emulated(const compiler::DeviceModel &described);
   static Result<Device> automatic(); // the first GPU, else emulated sm_80
   std::string name() const;
