@@ -100,10 +100,6 @@ std::optional<ElementType> exactType(const std::vector<double> &numbers) {
   return std::nullopt;
 }
 
-} // namespace
-
-namespace {
-
 // What is stored otherwise of the components of `format`, in `result`.
 void storeFactors(const Format &format, PlainFactors &result) {
   const std::vector<ExprPtr> stored = factorsToStore(format);
