@@ -311,7 +311,7 @@ public:
     try {
       pending = std::async(std::launch::async, [this] { return make(foreseen); });
     } catch (const std::system_error &) {
-      // No thread to be had: finish() makes it.
+      pending = {}; // no thread to be had: finish() makes it
     }
   }
 

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace rho::compiler {
@@ -190,11 +191,29 @@ void WgmmaLowering::lowerBarrierExpect(tile::BarrierExpectOp expect) {
          {barrierAt(expect.getBarriers(), expect.getSlot(), true), i32(expect.getBytes())});
 }
 
-// A store of all of them that never runs, but is not issued before they are there.
+// The load that brings a word of a vector, or the word itself where it is computed.
+static mlir::Value loadOf(mlir::Value vector, int64_t position) {
+  llvm::APInt at;
+  for (auto insert = vector.getDefiningOp<LLVM::InsertElementOp>(); insert;
+       insert = insert.getVector().getDefiningOp<LLVM::InsertElementOp>())
+    if (mlir::matchPattern(insert.getPosition(), mlir::m_ConstantInt(&at)) && at == position) {
+      if (auto extract = insert.getValue().getDefiningOp<LLVM::ExtractElementOp>())
+        return extract.getVector();
+      if (auto extract = insert.getValue().getDefiningOp<LLVM::ExtractValueOp>())
+        return extract.getContainer();
+      return insert.getValue();
+    }
+  return vector;
+}
+
+// A store of a word of each load that never runs, but is not issued before they are there.
 void WgmmaLowering::awaitLoads(mlir::ValueRange vectors) {
   Value all;
+  llvm::SmallPtrSet<void *, 16> loads;
   for (Value vector : vectors)
     for (int64_t i = 0; i < llvm::cast<mlir::VectorType>(vector.getType()).getNumElements(); ++i) {
+      if (!loads.insert(loadOf(vector, i).getAsOpaquePointer()).second)
+        continue;
       Value word = element(vector, i);
       if (word.getType().isF32())
         word = arith::BitcastOp::create(builder, loc, builder.getI32Type(), word);

@@ -497,9 +497,10 @@ def Tile_BarrierArriveOp : Tile_Op<"barrier_arrive", []> {
   let summary = "one thread of each warp says that the warp is done with a slot, to all who fill it";
   let description = [{
     `full`: that the warp has written it, for matrix instructions to read.
-    `after` are registers that were loaded from the slot and that nothing before has needed: their
-    loads have ended when the warp says so. The order of instructions alone does not see to that:
-    loads wait behind what matrix instructions read of shared memory, while this overtakes them.
+    `after` are registers that were loaded from the slot and that nothing is sure to have needed
+    before: their loads have ended when the warp says so. The order of instructions alone does not see
+    to that: loads wait behind what matrix instructions read of shared memory, while this overtakes
+    them.
   }];
   let arguments = (ins Tile_Shared:$barriers, I32:$slot, UnitAttr:$full,
                        Variadic<AnyTypeOf<[I32Vector, F32Vector]>>:$after);

@@ -511,18 +511,22 @@ private:
                                     at[ring].slot, false, ring == 0 ? after : mlir::ValueRange());
   }
 
-  // The scales that a tile's sums are multiplied with: no matrix instruction has waited for them.
-  llvm::SmallVector<Value> scalesOf(mlir::Block &body, const mlir::IRMapping &map) {
-    llvm::SmallVector<Value> scales;
+  // What a k tile loads from its slot, none of which a wait for matrix instructions has awaited:
+  // all where warps multiply by themselves, else the scales that its sums are multiplied with.
+  llvm::SmallVector<Value> loadsOf(mlir::Block &body, const mlir::IRMapping &map) {
+    const bool warpsMultiply = !body.getOps<tile::LoadActivationOp>().empty();
+    llvm::SmallVector<Value> loads;
     for (mlir::Operation &inner : body) {
       bool scalesRows = llvm::isa<tile::LoadRowCodesOp>(inner) &&
                         llvm::any_of(inner.getUsers(), [](mlir::Operation *user) {
                           return llvm::isa<tile::ConvertScalesOp>(user);
                         });
-      if (scalesRows || llvm::isa<tile::LoadColumnScalesOp>(inner))
-        scales.push_back(map.lookup(inner.getResult(0)));
+      bool isOperand =
+          llvm::isa<tile::LoadActivationOp, tile::LoadCodesOp, tile::LoadRowCodesOp>(inner);
+      if (scalesRows || llvm::isa<tile::LoadColumnScalesOp>(inner) || (warpsMultiply && isOperand))
+        loads.push_back(map.lookup(inner.getResult(0)));
     }
-    return scales;
+    return loads;
   }
 
   llvm::SmallVector<Value> consume(const Loop &of, const mlir::IRMapping &head, Value first,
@@ -553,7 +557,7 @@ private:
         });
     }
     if (of.waitsInside)
-      release(now, scalesOf(body, map));
+      release(now, loadsOf(body, map));
     Cursors following{next(now[0], i32(groups))};
     if (operandBarriers)
       following.push_back(advance(*this, now[1], i32(groups), operandDepth()));
