@@ -7,6 +7,8 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
+#include <vector>
 
 namespace rho::dsl {
 
@@ -141,8 +143,7 @@ Number evaluateNumber(const Expr &expr, const Format &format, const uint32_t *co
 constexpr uint32_t columnCodes = 256;
 
 // The numbers of an expression for consecutive codes, by the arithmetic of evaluateNumber; of an
-// expression without the element one number for all. Too large for the stack, where an expression
-// may be nested.
+// expression without the element one number for all.
 struct Column {
   bool isInteger;
   bool uniform;
@@ -162,7 +163,8 @@ public:
   ColumnEvaluator(const Format &format, const uint32_t *codes, uint32_t first, uint32_t count)
       : format(format), codes(codes), first(first), count(count) {}
 
-  void evaluate(const Expr &expr, Column &out) const {
+  // Of the thread's spare columns it takes those from `spare` on.
+  void evaluate(const Expr &expr, Column &out, size_t spare = 0) const {
     switch (expr.kind) {
     case Expr::Kind::Component:
       if (expr.component == 0)
@@ -170,9 +172,9 @@ public:
       break;
     case Expr::Kind::Negate:
     case Expr::Kind::Cast:
-      return unary(expr, out);
+      return unary(expr, out, spare);
     case Expr::Kind::Binary:
-      return binary(expr, out);
+      return binary(expr, out, spare);
     default:
       break;
     }
@@ -186,6 +188,14 @@ public:
   }
 
 private:
+  // Too large for the stack, where an expression may be nested, and for the heap each time.
+  static Column &spareColumn(size_t index) {
+    thread_local std::vector<std::unique_ptr<Column>> columns;
+    while (columns.size() <= index)
+      columns.push_back(std::make_unique_for_overwrite<Column>());
+    return *columns[index];
+  }
+
   uint32_t size(const Column &out) const { return out.uniform ? 1 : count; }
 
   void elements(Column &out) const {
@@ -203,10 +213,9 @@ private:
     }
   }
 
-  void unary(const Expr &expr, Column &out) const {
-    const auto operands = std::make_unique_for_overwrite<Column[]>(1);
-    Column &a = operands[0];
-    evaluate(*expr.operands[0], a);
+  void unary(const Expr &expr, Column &out, size_t spare) const {
+    Column &a = spareColumn(spare);
+    evaluate(*expr.operands[0], a, spare + 1);
     out.uniform = a.uniform;
     bool negates = expr.kind == Expr::Kind::Negate;
     out.isInteger = negates ? a.isInteger : castTypeOf(expr).isInteger();
@@ -221,11 +230,10 @@ private:
         out.reals[i] = type.decode(type.encode(a.realAt(i)));
   }
 
-  void binary(const Expr &expr, Column &out) const {
-    const auto operands = std::make_unique_for_overwrite<Column[]>(2);
-    Column &a = operands[0], &b = operands[1];
-    evaluate(*expr.operands[0], a);
-    evaluate(*expr.operands[1], b);
+  void binary(const Expr &expr, Column &out, size_t spare) const {
+    Column &a = spareColumn(spare), &b = spareColumn(spare + 1);
+    evaluate(*expr.operands[0], a, spare + 1); // before b is
+    evaluate(*expr.operands[1], b, spare + 2);
     out.uniform = a.uniform && b.uniform;
     out.isInteger = a.isInteger && b.isInteger && expr.op != Expr::Op::Div;
     if (out.isInteger)
