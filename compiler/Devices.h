@@ -52,6 +52,9 @@ int64_t mostSharedPerCta(std::string_view target);
 // kernels/devices, compiled in. Of one architecture the first stands for it.
 const std::vector<dsl::Device> &shippedDevices();
 const dsl::Device *shippedDevice(std::string_view name);
+std::vector<std::string> shippedNames();
+// ", did you mean 'h200'" where a target or a shipped device is near, else nothing.
+std::string suggestedDevice(std::string_view name);
 // What is declared of a GPU that a driver found: by its product, else by its architecture ("sm_90",
 // with or without suffix), else by that of the kernels that it runs: never null.
 const dsl::Device *declarationOf(std::string_view product, const std::string &architecture);

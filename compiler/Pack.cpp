@@ -471,13 +471,11 @@ QuantizedMatrix read(const WeightLayout &layout, std::shared_ptr<const Format> f
     unpackSections(layout.sections, in, weight);
     return weight;
   }
-  Format without = *format;
-  without.residual.reset();
   QuantizedMatrix weight;
   weight.rows = layout.n;
   weight.k = layout.k;
   weight.parts.push_back(
-      emptyMatrix(std::make_shared<const Format>(std::move(without)), layout.n, layout.k));
+      emptyMatrix(std::make_shared<const Format>(withoutResidual(*format)), layout.n, layout.k));
   weight.parts.push_back(emptyMatrix(format->residual->part.format, layout.n, layout.k));
   weight.format = std::move(format);
   if (layout.isRefined()) {

@@ -93,8 +93,7 @@ std::string partsProblem(const QuantizedMatrix &weight) {
     return "the weight has " + std::to_string(weight.parts.size()) + " parts and " +
            std::to_string(weight.choice.size()) + " choices, 2 and " + std::to_string(blocks) +
            " are needed";
-  Format base = *weight.format;
-  base.residual.reset();
+  const Format base = withoutResidual(*weight.format);
   const Format *expected[] = {&base, residual.part.format.get()};
   for (size_t i = 0; i < weight.parts.size(); ++i) {
     const QuantizedMatrix &part = weight.parts[i];

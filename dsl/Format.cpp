@@ -116,6 +116,11 @@ static ExprPtr scaledElement(const ExprPtr &expr, double factor) {
   return binary(Expr::Op::Mul, std::move(copy), realOf(factor));
 }
 
+Format withoutResidual(Format format) {
+  format.residual.reset();
+  return format;
+}
+
 Format withElement(Format format, ElementType type, double factor, std::string name) {
   format.name = std::move(name);
   format.residual.reset();

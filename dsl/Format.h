@@ -206,6 +206,9 @@ std::string printExtent(const Component &component);
 // without parts.
 Format withElement(Format format, ElementType type, double factor, std::string name);
 
+// The format that stores nothing of what it leaves over.
+Format withoutResidual(Format format);
+
 // What of a format says which number its codes are: without its name, how numbers become codes, and
 // what may be stored of them. Of parts the same.
 Format meaningOf(Format format);

@@ -46,10 +46,8 @@ public:
   }
 
   Result<QuantizedMatrix> residual(const Format &format) {
-    Format without = format;
-    without.residual.reset();
     Result<QuantizedMatrix> base =
-        encode(std::make_shared<const Format>(std::move(without)), x, options.given);
+        encode(std::make_shared<const Format>(withoutResidual(format)), x, options.given);
     if (!base)
       return base;
     const Part &part = format.residual->part;

@@ -156,9 +156,8 @@ std::optional<PlainFactors> plainFactors(const Format &format) {
 
 Result<QuantizedMatrix> storedFactors(QuantizedMatrix codes, std::shared_ptr<const Format> plain) {
   if (plain->residual) {
-    auto base = std::make_shared<Format>(*plain);
-    base->residual.reset();
-    const std::shared_ptr<const Format> formats[] = {std::move(base), plain->residual->part.format};
+    const std::shared_ptr<const Format> formats[] = {
+        std::make_shared<const Format>(withoutResidual(*plain)), plain->residual->part.format};
     for (size_t i = 0; i < codes.parts.size(); ++i) {
       Result<QuantizedMatrix> part = storedFactors(std::move(codes.parts[i]), formats[i]);
       if (!part)

@@ -2,13 +2,13 @@
 
 #include "dsl/Findings.h"
 #include "kernels/MappedFile.h"
+#include "kernels/RepeatedKeys.h"
 #include "kernels/TensorHeader.h"
 
 #include <nlohmann/json.hpp>
 
 #include <cstdio>
 #include <filesystem>
-#include <set>
 
 namespace rho::kernels {
 
@@ -20,13 +20,10 @@ using Json = nlohmann::json;
 // which the parser keeps the last value.
 Json parse(std::string_view text, std::optional<std::string> &twice) {
   constexpr int deepest = 16;
-  std::map<int, std::set<std::string>> keys; // of the last object, by their depth
+  RepeatedKeys keys;
   auto keep = [&](int depth, Json::parse_event_t event, const Json &parsed) {
-    if (event == Json::parse_event_t::object_start)
-      keys[depth + 1].clear();
-    if (event == Json::parse_event_t::key)
-      if (const auto &key = parsed.get_ref<const std::string &>(); !keys[depth].insert(key).second)
-        twice = key;
+    if (keys.repeats(depth, event, parsed))
+      twice = parsed.get<std::string>();
     return depth <= deepest;
   };
   return Json::parse(text, keep, false);

@@ -64,13 +64,10 @@ Result<Device> Device::emulated(std::string_view name) {
     return emulated(compiler::modelOf(*shipped));
   if (Result<compiler::DeviceModel> model = compiler::modelOfTarget(name))
     return emulated(*model);
-  std::vector<std::string> devices, all = compiler::allTargets();
-  for (const dsl::Device &shipped : compiler::shippedDevices())
-    devices.push_back(shipped.name);
-  all.insert(all.end(), devices.begin(), devices.end());
   return makeError(DiagId::unknown_target,
                    {dsl::shown(name), dsl::join(compiler::allTargets()) + ", and devices " +
-                                          dsl::join(devices) + dsl::suggestion(name, all)});
+                                          dsl::join(compiler::shippedNames()) +
+                                          compiler::suggestedDevice(name)});
 }
 
 Result<Device> Device::emulated(const compiler::DeviceModel &described) {

@@ -117,6 +117,19 @@ int64_t mostSharedPerCta(std::string_view target) {
   return most;
 }
 
+std::vector<std::string> shippedNames() {
+  std::vector<std::string> names;
+  for (const dsl::Device &device : shippedDevices())
+    names.push_back(device.name);
+  return names;
+}
+
+std::string suggestedDevice(std::string_view name) {
+  std::vector<std::string> all = allTargets(), names = shippedNames();
+  all.insert(all.end(), names.begin(), names.end());
+  return dsl::suggestion(name, all);
+}
+
 const std::vector<dsl::Device> &shippedDevices() {
   static const auto &devices = dsl::lasting(readShipped());
   return devices;

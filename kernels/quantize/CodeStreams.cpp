@@ -22,11 +22,6 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 8> twins = {
     {"u8", "U8"},
 }};
 
-dsl::Format withoutResidual(dsl::Format format) {
-  format.residual.reset();
-  return format;
-}
-
 class Collector {
 public:
   Collector(int64_t rows, int64_t k) : rows(rows), k(k) {}

@@ -1,11 +1,11 @@
 #include "runtime/tool/ModelFile.h"
 
 #include "dsl/Findings.h"
+#include "kernels/RepeatedKeys.h"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <set>
 
 namespace rho::tool {
 
@@ -35,17 +35,12 @@ std::string reasonOf(const std::string &what) {
 }
 
 Json parse(std::string_view text, Reading &reading) {
-  std::vector<std::set<std::string>> objects; // keys of those that are open
-  constexpr int deepest = 64;                 // what is printed of a value is printed by recursion
+  kernels::RepeatedKeys keys;
+  constexpr int deepest = 64; // what is printed of a value is printed by recursion
   bool tooDeep = false;
   auto keysAreNew = [&](int depth, Json::parse_event_t event, Json &parsed) {
     tooDeep |= depth > deepest;
-    if (event == Json::parse_event_t::object_start)
-      objects.emplace_back();
-    else if (event == Json::parse_event_t::object_end)
-      objects.pop_back();
-    else if (event == Json::parse_event_t::key &&
-             !objects.back().insert(parsed.get<std::string>()).second)
+    if (keys.repeats(depth, event, parsed))
       reading.refuse(makeError(DiagId::json_key_twice,
                                {dsl::shown(reading.path), dsl::shown(parsed.get<std::string>())}));
     return true;

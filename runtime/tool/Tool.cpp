@@ -121,12 +121,9 @@ Result<Device> openDevice(const std::string &text) {
                        {dsl::shown(text), std::to_string(module->devices.size())});
     return Device::emulated(compiler::modelOf(module->devices[0]));
   }
-  std::vector<std::string> names, all = targets;
-  for (const dsl::Device &device : compiler::shippedDevices())
-    names.push_back(device.name);
-  all.insert(all.end(), names.begin(), names.end());
-  return makeError(DiagId::bad_device, {dsl::shown(text), dsl::join(targets), dsl::join(names),
-                                        dsl::suggestion(text, all)});
+  return makeError(DiagId::bad_device,
+                   {dsl::shown(text), dsl::join(targets), dsl::join(compiler::shippedNames()),
+                    compiler::suggestedDevice(text)});
 }
 
 void printStored(const compiler::TargetGemm &target) {
