@@ -183,10 +183,10 @@ bool resolveGlobals(Warp &warp, const Inst &inst, uint32_t mask, uint32_t bytes,
                recent->contains(high, bytes) && (all & (bytes - 1)) == 0 &&
                (kind == AccessKind::Read || !recent->constant);
   if (whole) [[likely]] {
-    uint8_t *host = recent->host.get();
-    uint64_t begin = recent->address;
+    // Of numbers: the addresses of inactive lanes, whose pointers are not used, may be any.
+    uint64_t offset = reinterpret_cast<uintptr_t>(recent->host.get()) - recent->address;
     for (int l = 0; l < 32; ++l)
-      out.at[l] = host + (a.at[l] - begin); // inactive lanes' pointers are not used
+      out.at[l] = reinterpret_cast<uint8_t *>(a.at[l] + offset);
     return true;
   }
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
