@@ -92,6 +92,7 @@ struct Component {
   std::optional<Number> rows;
   std::optional<Name> host;
   std::optional<Remap> remap;
+  bool broken = false; // a syntax error behind its name; what there is stands before it
 };
 
 // `name = expression`, in an encode block or as the value.

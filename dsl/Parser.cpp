@@ -185,26 +185,40 @@ private:
     if (!takeName(component.name, "a component, 'value', 'require', 'encode' or '}'") ||
         !take(TokenKind::Colon))
       return false;
+    component.broken = !componentType(component);
+    format.components.push_back(std::move(component));
+    return !format.components.back().broken;
+  }
+
+  // What stands behind the colon of a component, up to the next entry.
+  bool componentType(ast::Component &component) {
     if (word("per") || entryStart())
       return expected("the type of the component");
+    if (is(TokenKind::Name) && is(TokenKind::BracketOpen, 1) && !word("codebook"))
+      return expected("'codebook' before '['");
     if (!(word("codebook") ? codebook(component.type)
                            : takeName(component.type, "the type of the component")))
       return false;
-    if (word("remap") && is(TokenKind::Integer, 1) && !remap(component.remap.emplace()))
+    if (word("remap") && !entryStart() && !remap(component.remap))
       return false;
     if (word("in") && !entryStart()) {
       advance();
-      if (!takeName(component.host.emplace(), "the component whose spare bits these are"))
+      ast::Name host;
+      if (!takeName(host, "the component whose spare bits these are"))
         return false;
+      component.host = std::move(host);
     } else if (word("per") && !extent(component)) {
       return false;
     }
-    format.components.push_back(std::move(component));
-    return true;
+    const bool ended = component.host || component.extent;
+    return !is(TokenKind::Name) || entryStart() ||
+           expectedWord(ended ? "the next entry" : "'per', 'in', 'remap' or the next entry",
+                        {"per", "remap", "residual", "partition", "require"});
   }
 
   // `remap CODE to [ENTRY, ...] by SELECTOR`.
-  bool remap(ast::Remap &remap) {
+  bool remap(std::optional<ast::Remap> &result) {
+    ast::Remap remap;
     advance();
     if (!takeNumber(remap.code, "the code that is remapped") || !takeWord("to") ||
         !take(TokenKind::BracketOpen))
@@ -218,7 +232,10 @@ private:
     if (!is(TokenKind::BracketClose))
       return expected("',' or ']'");
     advance();
-    return takeWord("by") && takeName(remap.selector, "the component that selects the entry");
+    if (!takeWord("by") || !takeName(remap.selector, "the component that selects the entry"))
+      return false;
+    result = std::move(remap);
+    return true;
   }
 
   bool remapEntry(ast::Remap::Entry &entry) {
@@ -261,7 +278,8 @@ private:
       return true;
     advance();
     ast::Number number;
-    if (!takeNumber(number, "the size of the group") || !take(TokenKind::BracketClose))
+    if (!takeNumber(number, "the size of the group, an integer or a parameter") ||
+        !take(TokenKind::BracketClose))
       return false;
     size = number;
     return true;
@@ -421,6 +439,8 @@ private:
       gemm.schedules.push_back(std::move(schedule));
       return good;
     }
+    if (is(TokenKind::Name) && is(TokenKind::BraceOpen, 1))
+      return expected("'schedule' before '{'");
     ast::GemmEntry entry;
     if (!takeName(entry.key, "'weight', 'activation', 'output', 'schedule' or '}'") ||
         !take(TokenKind::Colon) || !use(entry.value))

@@ -97,7 +97,7 @@ private:
   }
 
   void component(const ast::Component &declared) {
-    bool bad = false;
+    bool bad = declared.broken;
     auto report = [&](DiagId id, const std::vector<std::string> &args, Span span) {
       error(id, args, span);
       bad = true;
@@ -113,7 +113,10 @@ private:
         return error(DiagId::duplicate_name,
                      {"component", shown(component.name), findings.place(other.span)},
                      component.span);
-    if (std::optional<ElementType> found = type(declared.type))
+    std::optional<ElementType> found;
+    if (!declared.type.text.empty()) // else that it is missing is reported
+      found = type(declared.type);
+    if (found)
       component.type = *found;
     else
       bad = true;
