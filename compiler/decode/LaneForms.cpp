@@ -87,6 +87,11 @@ public:
       if (std::isfinite(values[static_cast<size_t>(code)]))
         sorted.push_back(values[static_cast<size_t>(code)]);
     complete = sorted.size() == values.size();
+    if (const size_t count = sorted.size(); count >= 2) {
+      valueSpan = sorted[count - 1] - sorted[0];
+      lowStep = sorted[1] - sorted[0];
+      highStep = sorted[count - 1] - sorted[count - 2];
+    }
   }
 
   std::vector<LaneForm> run() {
@@ -119,14 +124,17 @@ private:
   bool arithmetic;
   int laneBits;
   uint32_t signBit;
-  bool complete = false;       // no code without a value
-  std::vector<double> numbers; // of the lane's bit patterns
-  std::vector<int> order;      // codes by value
-  std::vector<double> sorted;  // finite values, ascending
+  bool complete = false;                           // no code without a value
+  std::vector<double> numbers;                     // of the lane's bit patterns
+  std::vector<int> order;                          // codes by value
+  std::vector<double> sorted;                      // finite values, ascending
+  double valueSpan = 0, lowStep = 0, highStep = 0; // of those, from end to end and at the ends
   // By places, weight, power of two and order of codes.
   using Key = std::tuple<uint32_t, uint32_t, int, std::vector<uint8_t>>;
   static constexpr int affineKey = std::numeric_limits<int>::max();
   std::map<Key, LaneForm> found;
+  // What canonicalize() makes of permutations of codes.
+  std::map<std::vector<uint8_t>, std::pair<std::vector<uint8_t>, std::vector<int>>> renamings;
 
   // Number of the i-th smallest pattern. Float patterns without sign ascend with their numbers.
   double numberAt(uint32_t i, uint32_t places, uint32_t constant) const {
@@ -151,16 +159,13 @@ private:
       tryPlaced(places, constant);
       return;
     }
-    auto last = static_cast<uint32_t>(values.size() - 1);
-    double first = numbers[ends.first | constant], top = numbers[ends.last | constant];
-    double span = top - first, valueSpan = sorted[last] - sorted[0];
-    if (!std::isfinite(span) || span == 0)
-      return;
-    double step = (numbers[ends.second | constant] - first) * valueSpan;
-    if (step == (sorted[1] - sorted[0]) * span)
-      tryLine(places, constant, span, false);
-    else if (arithmetic && step == (sorted[last] - sorted[last - 1]) * span)
-      tryLine(places, constant, span, true);
+    const double first = numbers[ends.first | constant];
+    const double span = numbers[ends.last | constant] - first;
+    const double step = (numbers[ends.second | constant] - first) * valueSpan;
+    const bool rising = step == lowStep * span;
+    const bool falling = arithmetic && step == highStep * span;
+    if ((rising || falling) && std::isfinite(span) && span != 0)
+      tryLine(places, constant, span, !rising);
   }
 
   // Whether numbers and values lie on one line; `falling`: the largest number is the least value.
@@ -297,7 +302,12 @@ private:
   }
 
   void keep(LaneForm form, std::vector<uint8_t> stored) {
-    canonicalize(stored, form.bitOf);
+    auto [renaming, isFirst] = renamings.try_emplace(stored);
+    if (isFirst) {
+      canonicalize(stored, form.bitOf);
+      renaming->second = {std::move(stored), form.bitOf};
+    }
+    std::tie(stored, form.bitOf) = renaming->second;
     form.stored = stored;
     Key key{form.places, form.weight, form.affine ? affineKey : form.log2, std::move(stored)};
     auto [entry, isNew] = found.try_emplace(std::move(key), form);

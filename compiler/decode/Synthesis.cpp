@@ -20,23 +20,29 @@ using Op = DecodeInstr::Op;
 using Operand = DecodeProgram::Operand;
 
 // To be found again by: NaN is not equal to itself.
-std::vector<uint64_t> bitsOf(const std::vector<double> &values) {
+std::vector<uint64_t> patternsOf(const std::vector<double> &values) {
   std::vector<uint64_t> bits;
   for (double value : values)
     bits.push_back(std::bit_cast<uint64_t>(value));
   return bits;
 }
 
-// Those of all factors, which are most of a search's time: made once in a process.
-const std::vector<LaneForm> &formsOf(const std::vector<double> &values, dsl::ElementType lane) {
+// What is found once in a process: by a key, what `find` makes.
+template <class Key, class Find> const auto &knownOr(const Key &key, const Find &find) {
+  using Known = std::map<Key, decltype(find())>;
   static std::mutex mutex;
-  using Known = std::map<std::pair<std::string, std::vector<uint64_t>>, std::vector<LaneForm>>;
   static auto &known = dsl::lasting(Known());
   std::lock_guard lock(mutex);
-  auto [entry, isNew] = known.try_emplace({std::string(lane.name()), bitsOf(values)});
+  auto [entry, isNew] = known.try_emplace(key);
   if (isNew)
-    entry->second = laneForms(values, lane, lane.bits() == 16);
+    entry->second = find();
   return entry->second;
+}
+
+// Those of all factors.
+const std::vector<LaneForm> &formsOf(const std::vector<double> &values, dsl::ElementType lane) {
+  return knownOr(std::tuple(std::string(lane.name()), patternsOf(values)),
+                 [&] { return laneForms(values, lane, lane.bits() == 16); });
 }
 
 // The multiply-add after an extraction: what registers hold is value * 2^log2.
@@ -165,7 +171,10 @@ private:
     if (forms.empty())
       return;
     int registers = lane.bits() / bits;
-    std::optional<WordPlan> plan = searchWord(forms, extra, registers, lane.bits(), rates, bound);
+    // Searches for other least factors ask for the same.
+    const std::optional<WordPlan> &plan = knownOr(
+        std::tuple(std::string(mmaType), patternsOf(values), forms[0].stored, log2, bound, rates),
+        [&] { return searchWord(forms, extra, registers, lane.bits(), rates, bound); });
     if (!plan)
       return;
     bound = plan->cost;
@@ -250,15 +259,8 @@ std::vector<SynthesizedDecode> synthesizeDecode(const std::vector<double> &value
 
 const std::vector<SynthesizedDecode> &knownDecodes(const std::vector<double> &values,
                                                    std::string_view mmaType, int leastLog2) {
-  static std::mutex mutex;
-  using Known =
-      std::map<std::tuple<std::vector<uint64_t>, std::string, int>, std::vector<SynthesizedDecode>>;
-  static auto &known = dsl::lasting(Known());
-  std::lock_guard lock(mutex);
-  auto [entry, isNew] = known.try_emplace({bitsOf(values), std::string(mmaType), leastLog2});
-  if (isNew)
-    entry->second = synthesizeDecode(values, mmaType, leastLog2, InstructionRates());
-  return entry->second;
+  return knownOr(std::tuple(patternsOf(values), std::string(mmaType), leastLog2),
+                 [&] { return synthesizeDecode(values, mmaType, leastLog2, InstructionRates()); });
 }
 
 bool proveDecode(const DecodeSequence &sequence, const std::vector<double> &values,

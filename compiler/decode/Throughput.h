@@ -18,6 +18,7 @@ struct InstructionRates {
   int multiply = 2; // 64 results: 32-bit integer multiply-add
   int f16 = 1;      // 256 results, two to a lane
   int bf16 = 1;
+  friend auto operator<=>(const InstructionRates &, const InstructionRates &) = default;
 };
 
 // Instructions by what they occupy.

@@ -1,9 +1,12 @@
 #include "compiler/decode/WordSearch.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <iterator>
 #include <map>
 #include <tuple>
+#include <unordered_set>
 
 namespace rho::compiler {
 
@@ -112,26 +115,27 @@ struct Option {
 class CostBound {
 public:
   CostBound(int registers, const std::vector<OpCounts> &extra, const InstructionRates &rates)
-      : registers(registers), rates(rates) {
+      : rates(rates), others(static_cast<size_t>(registers) + 1) {
+    OpCounts cheapest; // one register in place
     for (const OpCounts &counts : extra)
       if (cheapest.total() == 0 || counts.total() + 1 < cheapest.total()) {
         cheapest = counts;
         ++cheapest.logic;
       }
+    for (size_t taken = others.size() - 1; taken-- > 0;)
+      others[taken] = others[taken + 1] + cheapest;
   }
 
   // Of `taken` registers with these counts and moves, and of at least what the others need.
   WordCost atLeast(OpCounts counts, Moves moves, int taken) const {
     countMoves(counts, moves);
-    for (; taken < registers; ++taken)
-      counts = counts + cheapest;
+    counts = counts + others[static_cast<size_t>(taken)];
     return {cycles(counts, rates), counts.total()};
   }
 
 private:
-  int registers;
   const InstructionRates &rates;
-  OpCounts cheapest; // one register in place
+  std::vector<OpCounts> others; // the least of the registers that are not taken, by those that are
 };
 
 class Options {
@@ -294,14 +298,17 @@ public:
     };
     std::sort(this->options.begin(), this->options.end(),
               [&](const Option &a, const Option &b) { return rank(a) < rank(b); });
-    users.resize(wordBits);
-    for (size_t i = 0; i < this->options.size(); ++i)
-      for (uint32_t bits = this->options[i].extraction.used; bits != 0; bits &= bits - 1)
-        users[static_cast<size_t>(std::countr_zero(bits))].push_back(i);
+    for (size_t i = 0; i < this->options.size(); ++i) {
+      const Option &option = this->options[i];
+      masks.insert(option.extraction.used);
+      for (uint32_t bits = option.extraction.used; bits != 0; bits &= bits - 1)
+        users[static_cast<size_t>(std::countr_zero(bits))].push_back(
+            {option.least, option.extraction.used, static_cast<uint32_t>(i)});
+    }
   }
 
   std::vector<Option> run() {
-    extend(0, {}, 0);
+    extend(0, {}, 0, users);
     std::vector<Option> result;
     for (size_t i : best)
       result.push_back(options[i]);
@@ -309,17 +316,37 @@ public:
   }
 
 private:
+  // What is asked of most options, side by side in memory: the search waits for little else.
+  struct User {
+    WordCost least;
+    uint32_t used;
+    uint32_t option;
+  };
   std::vector<Option> options;
   int registers;
   const CostBound &cost;
   WordCost bestCost;
   uint32_t all;
-  std::vector<std::vector<size_t>> users; // options that use a bit
+  using Users = std::array<std::vector<User>, wordBits>; // options that use a bit
+  Users users;
+  std::unordered_set<uint32_t> masks; // the bits that options use
   std::vector<size_t> chosen, best;
   int steps = 0;
   static constexpr int mostSteps = 100'000; // then the best so far: a bound on time
 
-  void extend(uint32_t used, const OpCounts &own, Moves moves) {
+  // Those that use none of these bits, in the same order.
+  static Users without(const Users &users, uint32_t used) {
+    Users result;
+    for (uint32_t free = ~used; free != 0; free &= free - 1) {
+      auto bit = static_cast<size_t>(std::countr_zero(free));
+      std::copy_if(users[bit].begin(), users[bit].end(), std::back_inserter(result[bit]),
+                   [&](const User &user) { return (user.used & used) == 0; });
+    }
+    return result;
+  }
+
+  void extend(uint32_t used, const OpCounts &own, Moves moves, const Users &users) {
+    constexpr int worthwhile = 3; // registers to come: few options are left of those with others
     int taken = static_cast<int>(chosen.size());
     if (taken == registers || used == all) {
       if (WordCost total = cost.atLeast(own, moves, taken);
@@ -329,19 +356,25 @@ private:
       }
       return;
     }
-    for (size_t i : users[static_cast<size_t>(std::countr_zero(~used))]) {
-      const Option &option = options[i];
-      if (!(option.least < bestCost)) // nor do those behind it
+    for (const User &user : users[static_cast<size_t>(std::countr_zero(~used))]) {
+      if (!(user.least < bestCost)) // nor do those behind it
         return;
-      if ((option.extraction.used & used) != 0)
+      if ((user.used & used) != 0)
         continue;
+      const uint32_t more = used | user.used;
+      if (registers - taken == 2 && !masks.contains(all & ~more))
+        continue; // no option is left for the last register
+      const Option &option = options[user.option];
       OpCounts together = own + option.own;
       if (!(cost.atLeast(together, moves | option.moves, taken + 1) < bestCost))
         continue;
       if (++steps > mostSteps)
         return;
-      chosen.push_back(i);
-      extend(used | option.extraction.used, together, moves | option.moves);
+      chosen.push_back(user.option);
+      if (registers - taken > worthwhile)
+        extend(more, together, moves | option.moves, without(users, more));
+      else
+        extend(more, together, moves | option.moves, users);
       chosen.pop_back();
     }
   }
