@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 
 namespace rho::quantizer {
@@ -110,31 +111,39 @@ std::string tablesText(const std::vector<const dsl::Format *> &formats) {
   return text;
 }
 
-bool isLineOfElement(const dsl::Expr &value) {
+// How many summands without the element a line has; none where it is no line.
+static std::optional<int> offsetsOfLine(const dsl::Expr &value) {
   auto reads = [](const dsl::Expr &expr) {
     return anyWithin(expr, [](const dsl::Expr &e) {
       return e.kind == dsl::Expr::Kind::Component && e.component == 0;
     });
   };
-  auto isLine = [&](size_t i) { return isLineOfElement(*value.operands[i]); };
-  if (!reads(value) || value.kind == dsl::Expr::Kind::Component)
-    return true;
+  auto of = [&](size_t i) { return offsetsOfLine(*value.operands[i]); };
+  if (!reads(value))
+    return 1;
+  if (value.kind == dsl::Expr::Kind::Component)
+    return 0;
   if (value.kind == dsl::Expr::Kind::Negate)
-    return isLine(0);
+    return of(0);
   if (value.kind != dsl::Expr::Kind::Binary)
-    return false;
+    return std::nullopt;
+  const bool first = reads(*value.operands[0]), second = reads(*value.operands[1]);
   switch (value.op) {
   case dsl::Expr::Op::Add:
-  case dsl::Expr::Op::Sub:
-    return isLine(0) && isLine(1);
+  case dsl::Expr::Op::Sub: {
+    std::optional<int> a = of(0), b = of(1);
+    return a && b ? std::optional(*a + *b) : std::nullopt;
+  }
   case dsl::Expr::Op::Mul:
-    return isLine(0) && isLine(1) && !(reads(*value.operands[0]) && reads(*value.operands[1]));
+    return first && second ? std::nullopt : of(first ? 0 : 1);
   case dsl::Expr::Op::Div:
-    return isLine(0) && !reads(*value.operands[1]);
+    return second ? std::nullopt : of(0);
   default:
-    return false;
+    return std::nullopt;
   }
 }
+
+bool isLineOfElement(const dsl::Expr &value) { return offsetsOfLine(value).value_or(2) <= 1; }
 
 bool readsBits(const dsl::Expr &value) {
   return anyWithin(value, [](const dsl::Expr &expr) {

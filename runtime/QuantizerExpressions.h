@@ -18,7 +18,8 @@ std::string literal(double value);
 // The tables of the codebooks of formats.
 std::string tablesText(const std::vector<const dsl::Format *> &formats);
 
-// Whether a value is element * a + b.
+// Whether a value is element * a + b, with b one number: the sum of several may cancel, and then
+// their rounding is no small part of a step between codes.
 bool isLineOfElement(const dsl::Expr &value);
 // Whether a value is computed of integers' bits, which the program does not do.
 bool readsBits(const dsl::Expr &value);

@@ -109,7 +109,7 @@ __device__ Rounded<float> roundQuotient(Integer<Bits, Signed, Low, High>, float 
 // exponent are the code's last bits.
 template <int Bits, int ExponentBits, int MantissaBits, int Bias, Special special, unsigned MaxCode,
           unsigned NanCode, bool Signed>
-__device__ Rounded<float>
+__device__ Rounded<FloatReal<ExponentBits, special>>
 roundQuotient(Float<Bits, ExponentBits, MantissaBits, Bias, special, MaxCode, NanCode, Signed>,
               float quotient, float error) {
   using Type = Float<Bits, ExponentBits, MantissaBits, Bias, special, MaxCode, NanCode, Signed>;
@@ -124,9 +124,9 @@ roundQuotient(Float<Bits, ExponentBits, MantissaBits, Bias, special, MaxCode, Na
   const unsigned sign = Signed ? static_cast<unsigned>(__float_as_int(quotient)) >> 31 : 0;
   const unsigned code = sign << (Bits - 1) | ((field - minField) << MantissaBits) +
                                                  (__float_as_int(shifted) - __float_as_int(magic));
-  // Below 1e30 nothing overflows.
+  // Below 1e30 nothing overflows; below 2^-100 quotients of types as wide as f32 lose bits.
   return {code, sign ? magic - shifted : shifted - magic,
-          MantissaBits > 0 && fabsf(quotient) < 1e30f &&
+          MantissaBits > 0 && fabsf(quotient) < 1e30f && (minField > 1 || positive >= 0x1p-100f) &&
               fabsf(positive - (shifted - magic)) <=
                   power * (0x1p-24f - error * margin * 0x1p-23f)};
 }

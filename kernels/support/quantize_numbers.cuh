@@ -49,11 +49,21 @@ struct Integer {
 
 enum class Special { None, NanOnly, Ieee };
 
+// Where infinity has no code, the last of 8 bits of exponent is one of numbers, too.
+template <bool beyondFloat> struct RealOf {
+  using Type = float;
+};
+template <> struct RealOf<true> {
+  using Type = double;
+};
+template <int exponentBits, Special special>
+using FloatReal = typename RealOf<exponentBits == 8 && special == Special::None>::Type;
+
 template <int Bits, int ExponentBits, int MantissaBits, int Bias, Special special, unsigned MaxCode,
           unsigned NanCode, bool Signed = true>
 struct Float {
   static constexpr int bits = Bits;
-  using Real = float;
+  using Real = FloatReal<ExponentBits, special>;
   static __device__ double magnitude(unsigned code) {
     unsigned exponent = code >> MantissaBits, mantissa = code & ((1u << MantissaBits) - 1);
     if (special == Special::Ieee && exponent == (1u << ExponentBits) - 1)

@@ -259,6 +259,19 @@ inline std::vector<QuantizerCase> quantizerCases() {
       {"format a { element: s4 scale: bf16 per token value = bf16(element * scale) require element "
        "<= -2 encode { scale = absmax(x) / 8 } }",
        {{8}}},
+      // Quotients that are subnormal in f32, numbers beyond f32, offsets that cancel.
+      {"format a { element: bf16 scale: f32 per token value = element * scale encode { scale = "
+       "1099511627776 } }"},
+      {"format a { element: e8m3 scale: f32 per token value = element * scale encode { scale = "
+       "absmax(x) / 1e39 } }",
+       {},
+       {},
+       {},
+       "bf16"},
+      {"format a { element: u8 scale: f32 per token low: f32 per token base: f32 per tensor value "
+       "= "
+       "element * scale + base + low encode { base = absmax(x) * 1e9 low = min(x) - base "
+       "scale = (max(x) - min(x)) / 255 } }"},
       // Of 500 blocks 323, which the product of doubles falls short of.
       {s4 + s8 + mix("low: low high: high budget 64.6%", 8)},
   };
@@ -274,6 +287,8 @@ inline std::vector<float> difficultNumbers(int64_t m, int64_t k) {
   x[0] = -0.0f;
   x[static_cast<size_t>(2 * k + 5)] = std::nanf("");
   x[static_cast<size_t>(2 * k + 40)] = -HUGE_VALF;
+  x[static_cast<size_t>(2 * k + 50)] = std::ldexp(2.5f + 0x1p-20f, -93);
+  x[static_cast<size_t>(2 * k + 51)] = std::ldexp(4.5f + 0x1p-19f, -93);
   return x;
 }
 
