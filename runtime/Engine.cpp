@@ -390,10 +390,7 @@ Result<Engine> Engine::create(const Device &device, const EngineOptions &options
   return engine;
 }
 
-const Device &Engine::device() const {
-  static const Device none;
-  return pimpl ? pimpl->device : none;
-}
+Device Engine::device() const { return pimpl ? pimpl->device : Device(); }
 
 Request requestFor(const Module::Impl &module, const dsl::Gemm &gemm, const GemmShape &shape) {
   return {module.digests[static_cast<size_t>(&gemm - module.module.gemms.data())], shape};

@@ -218,9 +218,11 @@ Result<KvCache> KvCache::create(const Engine &engine, const Module &module,
   if (!values)
     return values.error();
   auto type = dsl::ElementType::get(options.type == ScalarType::F16 ? "f16" : "bf16");
-  Result<compiler::KvLayout> layout = compiler::kvLayout(
-      *keys, *values,
-      {options.pageTokens, options.headDim, options.kvHeads, options.queryHeads, type});
+  Result<compiler::KvLayout> layout = onHost([&] {
+    return compiler::kvLayout(
+        *keys, *values,
+        {options.pageTokens, options.headDim, options.kvHeads, options.queryHeads, type});
+  });
   if (!layout)
     return layout.error();
   auto impl = std::make_shared<Impl>();

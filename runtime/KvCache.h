@@ -72,11 +72,13 @@ public:
   // Encodes blocks of keys and of values [block][pageTokens][kvHeads][headDim] in device memory, of
   // which tokens are `stride` numbers apart (an even number; blocks pageTokens * stride): bit for
   // bit what dsl::quantize makes of each head's [headDim][pageTokens]. A NaN or an infinity becomes
-  // a scale that is not finite, where the scale's type has those. Errors: null_pointer,
-  // misaligned_pointer, kv_shape, kv_other_cache, kv_written_twice where two jobs have one page.
+  // a scale that is not finite, where the scale's type has those, or an element. Errors:
+  // null_pointer, misaligned_pointer, kv_shape, kv_other_cache, kv_written_twice where two jobs
+  // have one page.
   Status quantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values, int64_t stride,
                   Stream stream = nullptr) const;
-  // The reverse: the format's numbers, in f32 and then rounded to `type`. Errors: the same,
+  // The reverse: the format's numbers, in f32 of elements of 16 bits, to which those of codebooks
+  // are rounded, and then rounded to `type`. NaN and infinity stay what they are. Errors: the same,
   // kv_written_twice where two jobs have one block.
   Status dequantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values, int64_t stride,
                     Stream stream = nullptr) const;

@@ -303,7 +303,7 @@ class Engine {
 public:
   // Errors: bad_cache_limit, bad_cache_folder where its name has a NUL, or both folders are one.
   static Result<Engine> create(const Device &device, const EngineOptions &options = {});
-  const Device &device() const;
+  Device device() const;
   // `gemm` may be empty when the module declares exactly one. Errors: no_gemm, ambiguous_gemm,
   // unknown_gemm, grid_too_large, bad_problem; what of the declaration has no kernel for this
   // device and shape, with its place in the file and the reason; kernel_refused by the driver.

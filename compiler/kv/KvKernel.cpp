@@ -189,9 +189,10 @@ KvKernel::Numbers KvKernel::numbersOf(const KvTensor &tensor, mlir::ValueRange w
     numbers.slopes.push_back(slope);
     if (tensor.offset.terms.empty())
       continue;
-    numbers.offsets.push_back(tensor.ratio
-                                  ? mulF(slope, numberOf(*tensor.ratio, components, channel))
-                                  : numberOf(tensor.offset, components, channel));
+    if (tensor.ratio)
+      numbers.ratios.push_back(numberOf(*tensor.ratio, components, channel));
+    numbers.offsets.push_back(tensor.ratio ? mulF(slope, numbers.ratios.back())
+                                           : numberOf(tensor.offset, components, channel));
   }
   return numbers;
 }

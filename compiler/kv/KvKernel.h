@@ -47,9 +47,10 @@ protected:
   // Operand registers.
   std::vector<Value> registersOf(const KvTensor &tensor, mlir::ValueRange codes);
   // Of each of this lane's channels, in the order of KvTensor::channelPlace: f32. `offsets` is
-  // empty where there are none. A slope that is the same everywhere is a constant.
+  // empty where there are none, `ratios` where they are no multiples of the slopes. A slope that is
+  // the same everywhere is a constant.
   struct Numbers {
-    std::vector<Value> slopes, offsets;
+    std::vector<Value> slopes, offsets, ratios;
   };
   Numbers numbersOf(const KvTensor &tensor, mlir::ValueRange components);
   static int64_t laneChannels(const KvTensor &tensor);

@@ -1,5 +1,6 @@
 #include "compiler/KvCache.h"
 
+#include "compiler/decode/NotFinite.h"
 #include "dsl/DeriveEncode.h"
 #include "dsl/Evaluate.h"
 
@@ -120,7 +121,7 @@ private:
     const dsl::Format &format = tensor.format;
     std::optional<Affine> core = affineCore(format, *format.value);
     if (!core || core->slope.terms.empty())
-      return "its value is not linear in the element";
+      return "its value is not a sum of products of components, with the element in some of them";
     affine = *core;
     std::string_view type = tensor.shape.type.name();
     dsl::ElementType element = format.element().type;
@@ -138,7 +139,19 @@ private:
     if (!decode)
       return "its element " + std::string(element.name()) + " has no decode to " +
              std::string(type);
-    tensor.decode = decode->log2Factor < least ? restored(*decode, type) : *decode;
+    if (decode->log2Factor < least) {
+      if (element.maxFinite() > tensor.shape.type.maxFinite())
+        return "its element " + std::string(element.name()) + " has numbers beyond those of " +
+               std::string(type);
+      decode = restored(*std::move(decode), type);
+    }
+    decode = keepingNotFinite(*std::move(decode), element, type);
+    if (!decode)
+      return "its element " + std::string(element.name()) +
+             " has codes of NaN or infinity, and a "
+             "decode to " +
+             std::string(type) + " that loses them";
+    tensor.decode = *std::move(decode);
     return {};
   }
 };

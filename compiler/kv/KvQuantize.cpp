@@ -4,6 +4,7 @@
 #include "compiler/codegen/DoubleBuilder.h"
 #include "compiler/kv/KvKernel.h"
 #include "dsl/DeriveEncode.h"
+#include "dsl/ValueSearch.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -13,17 +14,25 @@ namespace arith = mlir::arith;
 
 namespace {
 
+// Where codes are those of quotients, as the host has it: the product of the literals.
+std::optional<double> literalsOf(const dsl::Format &format) {
+  if (dsl::isProduct(format))
+    return 1;
+  const bool searched = format.element().type.bits() <= dsl::maxSearchedElementBits;
+  return searched ? std::nullopt : dsl::literalFactor(format);
+}
+
 class QuantizeKernel final : public KvKernel {
 public:
   QuantizeKernel(mlir::MLIRContext &context, const PlainLaunch &launch, const KvTensor &tensor)
       : KvKernel(context, launch), tensor(tensor), format(tensor.format), doubles(builder, loc),
-        product(dsl::isProduct(tensor.format)) {}
+        literals(literalsOf(tensor.format)) {}
 
 private:
   const KvTensor &tensor;
   const dsl::Format &format;
   DoubleBuilder doubles;
-  const bool product;
+  const std::optional<double> literals;
   Move move;
   Value input; // this thread's first number
 
@@ -125,8 +134,8 @@ private:
 
   Value encodeElement(Value x, const Known &known) {
     dsl::ElementType type = format.element().type;
-    if (product) {
-      Value scale = doubles.constant(1);
+    if (literals) {
+      Value scale = doubles.constant(*literals);
       for (size_t i = 1; i < known.numbers.size(); ++i)
         scale = arith::MulFOp::create(builder, loc, scale, known.numbers[i]);
       return doubles.quotient(type, x, scale);

@@ -147,7 +147,7 @@ public:
   }
 
 private:
-  const Device &device;
+  Device device;
   Backend &backend;
   const Engine &engine;
   const Module &module;

@@ -218,7 +218,7 @@ TEST_F(EngineTest, NumbersAreStoredInPlaceOfCodes) {
                          "gemm g { weight: w activation: a output: f32 }");
   Gemm gemm = must(engine().compile(module, "", {5, 64, 200}));
   std::vector<float> w = numbers(64, 200, 1), x = numbers(5, 200, 2);
-  const Device &device = engine().device();
+  const Device device = engine().device();
   Buffer input = must(device.allocate(5 * 200 * 4)), y = must(device.allocate(5 * 64 * 4));
   Buffer workspace = must(device.allocate(gemm.workspaceBytes()));
   Buffer weight = must(gemm.packWeights(w.data(), ScalarType::F32, 200));

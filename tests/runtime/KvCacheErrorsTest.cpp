@@ -26,7 +26,10 @@ TEST(KvCacheErrors, formatsThatCannotHoldACache) {
           "'scale' is per k[8], groups of tokens are multiples of 16 that divide the page of 64");
   refused("chosen", "the rule of 'scale' chooses among candidates");
   refused("bounded", "it has a requirement, which a kernel that quantizes cannot refuse to break");
-  refused("masked", "its value is not linear in the element");
+  refused("masked",
+          "its value is not a sum of products of components, with the element in some of them");
+  refused("kv_beyond", "its element codebook [1000000, 2000000, -3000000, 0] has numbers beyond "
+                       "those of f16");
   refused("books", "'scale' is a codebook, only elements are");
   refused("spare", "its element is remapped");
   refused("f32", "its element f32 has no decode to f16");

@@ -40,6 +40,27 @@ format kv_fp4 {
   scale:   e8m0 per k[64]
   value = element * block * scale
 }
+format kv_bare {
+  element: e4m3
+  value = element
+}
+format kv_wide_exponent {
+  element: e5m2
+  scale:   f32 per k[32]
+  value = element * scale
+  encode {
+    scale = 0.25
+  }
+}
+format kv_halves {
+  element: f16
+  value = element * 0.5
+}
+format kv_beyond {
+  element: codebook [1e6, 2e6, -3e6, 0]
+  scale:   f32 per k[64]
+  value = element * scale
+}
 format kv3 {
   element: s3
   scale:   f16 per k[64]

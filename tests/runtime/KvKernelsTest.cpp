@@ -4,6 +4,8 @@
 #include "tests/runtime/KvFixture.h"
 #include "tests/runtime/TemporaryFolder.h"
 
+#include <cfenv>
+#include <cmath>
 #include <set>
 
 namespace rho {
@@ -81,6 +83,28 @@ TEST(KvKernels, WithOneKeyAreOneText) {
   add([](Options &o) { o.keys = "kv3"; });
   add([](Options &o) { o.values = "kv_fp4"; }); // whose groups make steps of 16 tokens
   EXPECT_GT(keys.size(), 5U);
+}
+
+// Decodes are kept in the process, and kernels on disk for all others.
+TEST(KvKernels, AreThoseOfNoCallersRounding) {
+  KvFixture f = KvFixture::make();
+  // Read nowhere else: what is found of it is not known yet.
+  Module module = *Module::parse("format rounded { element: codebook [-1.1, -0.9, -0.7, -0.3, 0.1, "
+                                 "0.2, 0.3, 0.7, 0.9, 1.1, 1.3, 1.7, 1.9, 2.1, 2.3, 2.7] "
+                                 "scale: f16 per k[64] value = element * scale }");
+  std::fesetround(FE_UPWARD);
+  Result<KvCache> cache = KvCache::create(f.engine, module, optionsFor("rounded", "rounded"));
+  std::fesetround(FE_TONEAREST);
+  ASSERT_GOOD(cache);
+  const compiler::KvTensor &tensor = cache->impl().layout.of(compiler::KvPart::Keys);
+  const compiler::DecodeSequence &decode = tensor.decode;
+  for (uint32_t code = 0; code < 16; ++code) {
+    uint32_t word = 0;
+    for (size_t b = 0; b < decode.bits[0][0].size(); ++b)
+      word |= (decode.stored(code) >> b & 1) << decode.bits[0][0][b].bit;
+    const double number = std::ldexp(tensor.format.element().type.decode(code), decode.log2Factor);
+    EXPECT_EQ(decode.program.run({word}, {})[0] & 0xffff, tensor.shape.type.encode(number));
+  }
 }
 
 TEST(KvKernels, AnEntryOfAnotherKindIsMadeAnew) {
