@@ -66,6 +66,8 @@ void packCodes(const dsl::CodeArray &codes, int bits, int64_t begin, int64_t end
 }
 
 void unpackCodes(const uint8_t *from, int bits, int64_t begin, int64_t end, dsl::CodeArray &codes) {
+  if (begin == end)
+    return; // of no codes there may be no memory
   uint8_t *to = codes.data() + begin * codes.width();
   if (isPlain(bits)) {
     std::memcpy(to, from, static_cast<size_t>((end - begin) * codes.width()));
