@@ -17,6 +17,7 @@ struct TargetGemm {
   dsl::Gemm gemm;
   std::string reason = {}; // why not the activation's codes; empty: as declared
   double roundoff = 0;     // of the numbers, relative; 0: they are exact
+  bool saturates = false;  // numbers beyond what the type holds become its largest
   // Of a weight with scales that no kernel computes from their codes (dsl::plainFactors): which
   // hold numbers, and the roundoff of those. Empty: the weight is as declared.
   std::string weightFactors = {};

@@ -145,7 +145,8 @@ Result<Activations> Gemm::viewActivations(DevicePointer x) const {
                     layout.elementBits == format->element().type.bits();
   if (!asDeclared || rowBytes != layout.pitchBytes)
     return makeError(DiagId::activations_not_viewable,
-                     {format->name, std::to_string(pimpl->shape.k), std::to_string(rowBytes)});
+                     {format->name, std::to_string(pimpl->shape.k),
+                      format->hasParts() ? "in parts" : std::to_string(rowBytes) + " bytes a row"});
   if (Status good = checkPointer(x, "x", dataAlignment); !good)
     return good.error();
   Activations activations;

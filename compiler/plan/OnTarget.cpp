@@ -156,6 +156,7 @@ std::optional<TargetGemm> withValues(const dsl::Gemm &gemm, std::string_view tar
       return false;
     result.gemm.activation = std::move(values);
     result.roundoff = rounds ? roundoff(type) : 0;
+    result.saturates = !(digits.largest <= type.maxFinite());
     return !problemOf(result.gemm, target);
   };
   for (bool rounds : {false, true})
@@ -178,6 +179,7 @@ std::optional<TargetGemm> withParts(const dsl::Gemm &gemm, std::string_view targ
     if (!part)
       return std::nullopt;
     result.roundoff = std::max(result.roundoff, part->roundoff);
+    result.saturates = result.saturates || part->saturates;
     result.gemm.activation.partition->parts[i].format =
         std::make_shared<const dsl::Format>(std::move(part->gemm.activation));
   }

@@ -139,8 +139,9 @@ void printStored(const compiler::TargetGemm &target) {
   });
   if (!stored.partition)
     types = stored.element().type.name();
-  printLine("stored as",
-            types + (target.roundoff > 0 ? ", rounded: " : ", exact: ") + target.reason);
+  printLine("stored as", types + (target.roundoff > 0 ? ", rounded" : ", exact") +
+                             (target.saturates ? " but for what is beyond its range: " : ": ") +
+                             target.reason);
 }
 
 Result<dsl::Gemm> plannedGemm(const dsl::Module &module, const Options &options) {

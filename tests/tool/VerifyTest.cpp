@@ -28,11 +28,12 @@ TEST(JudgeTest, theBoundIsTheLimit) {
   EXPECT_EQ(judge(1.5, 1.25, 0, f16).ratio, infinity);
 }
 
-TEST(JudgeTest, notANumberMatchesOnlyItself) {
+TEST(JudgeTest, notANumberMatchesNoNumber) {
   dsl::ElementType f16 = dsl::ElementType::get("f16");
   EXPECT_EQ(judge(nan, nan, 0, f16).ratio, 0);
   EXPECT_EQ(judge(nan, 1, 100, f16).ratio, infinity);
   EXPECT_EQ(judge(1, nan, nan, f16).ratio, infinity);
+  EXPECT_EQ(judge(-infinity, nan, 0, f16).ratio, 0); // of which one infinity was scaled alone
 }
 
 TEST(JudgeTest, overflowIsRightOnlyWhereTheTypeEnds) {
