@@ -78,7 +78,7 @@ public:
   Status quantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values, int64_t stride,
                   Stream stream = nullptr) const;
   // The reverse: the format's numbers, in f32 of elements of 16 bits, to which those of codebooks
-  // are rounded, and then rounded to `type`. NaN and infinity stay what they are. Errors: the same,
+  // are rounded, and then rounded to `type`. What is not finite stays so. Errors: the same,
   // kv_written_twice where two jobs have one block.
   Status dequantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values, int64_t stride,
                     Stream stream = nullptr) const;

@@ -3,6 +3,7 @@
 #include "compiler/decode/NotFinite.h"
 #include "dsl/DeriveEncode.h"
 #include "dsl/Evaluate.h"
+#include "dsl/Expressions.h"
 
 #include <algorithm>
 #include <cmath>
@@ -45,6 +46,27 @@ std::optional<RowNumber> dividedBy(const RowNumber &number, const RowNumber &div
     result.terms.push_back(term);
   }
   return result;
+}
+
+// Whether a component of each number's own group is not finite either where the number is not, as
+// absmax(x) / 448 in f16 is: then no decode of the element has to be.
+bool showsNotFinite(const dsl::Format &format) {
+  using Expr = dsl::Expr;
+  auto isAbsmax = [](const Expr &e) {
+    return e.kind == Expr::Kind::Reduce && e.reduction == Expr::Reduction::Absmax &&
+           e.operands[0]->kind == Expr::Kind::Input;
+  };
+  auto keeps = [](dsl::ElementType type, double number) {
+    return !std::isfinite(type.decode(type.encode(number)));
+  };
+  auto shows = [&](const dsl::Component &component) {
+    const Expr &rule = *component.encode;
+    return (isAbsmax(rule) || (rule.kind == Expr::Kind::Binary && rule.op == Expr::Op::Div &&
+                               isAbsmax(*rule.operands[0]) && dsl::isLiteral(*rule.operands[1]))) &&
+           keeps(component.type, INFINITY) && keeps(component.type, NAN);
+  };
+  return dsl::isProduct(format) &&
+         std::any_of(format.components.begin() + 1, format.components.end(), shows);
 }
 
 class LayoutMaker {
@@ -145,7 +167,8 @@ private:
                std::string(type);
       decode = restored(*std::move(decode), type);
     }
-    decode = keepingNotFinite(*std::move(decode), element, type);
+    if (!showsNotFinite(format))
+      decode = keepingNotFinite(*std::move(decode), element, type);
     if (!decode)
       return "its element " + std::string(element.name()) +
              " has codes of NaN or infinity, and a "
