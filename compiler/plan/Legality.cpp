@@ -208,10 +208,12 @@ private:
   Found cudaCores() { return gemv ? gemvObjection(gemm, placed, problem, s) : std::nullopt; }
 
   Found tile() {
-    if (!dividesRows(s.tileN, s.warpsN))
-      return ofTile("n", s.tileN,
-                    "each of its " + str(s.warpsN) + " warps needs a power of two of rows, from " +
-                        str(leastWarpRows));
+    if (!dividesRows(s.tileN, s.warpsN)) {
+      const std::string rows = "a power of two of rows, from " + str(leastWarpRows);
+      if (gemm.schedule.warps && !gemm.schedule.tile)
+        return ofWarps("each of its " + str(s.warpsN) + " warps along n needs " + rows);
+      return ofTile("n", s.tileN, "each of its " + str(s.warpsN) + " warps needs " + rows);
+    }
     if (!isPowerOfTwo(s.tileK) || s.tileK < Geometry::smallestTileK)
       return ofTile("k", s.tileK,
                     "it must be a power of two of at least " + str(Geometry::smallestTileK));

@@ -183,7 +183,6 @@ std::optional<TargetGemm> withParts(const dsl::Gemm &gemm, std::string_view targ
     result.gemm.activation.partition->parts[i].format =
         std::make_shared<const dsl::Format>(std::move(part->gemm.activation));
   }
-  result.gemm.activation.name += "_as_numbers";
   if (problemOf(result.gemm, target))
     return std::nullopt;
   return result;

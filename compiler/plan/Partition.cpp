@@ -98,8 +98,9 @@ private:
   size_t owner = 0;
 
   Error apart(const std::string &why) {
+    const bool ofSchedule = gemm.schedule.scales && groupScales != Scales::Accumulator;
     return errorAt(DiagId::parts_need_kernels_apart, {gemm.activation.name, why},
-                   gemm.activationSpan, sources);
+                   ofSchedule ? gemm.schedule.spans.scales : gemm.activationSpan, sources);
   }
   int perRegister(size_t part) const { return elementsPerRegister(placed[part].mmaType); }
   std::string types() const {

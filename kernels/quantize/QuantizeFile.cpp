@@ -92,9 +92,13 @@ private:
       const TensorEntry &tensor = file.tensors()[i];
       if (!chosen[i])
         continue;
-      if (options.activations)
-        if (Result<dsl::MatrixView> inputs = inputsOf(tensor.name, tensor.shape[1]); !inputs)
+      if (options.activations) {
+        Result<dsl::MatrixView> inputs = inputsOf(tensor.name, tensor.shape[1]);
+        if (!inputs)
           return inputs.error();
+        if (Status good = checkActivation(matrixOf(*inputs, options.threads)); !good)
+          return refused(tensor.name, good.error());
+      }
       if (options.steps.rotate)
         if (Result<Hadamard> matrix = Hadamard::ofOrder(tensor.shape[1]); !matrix)
           return refused(tensor.name, matrix.error());

@@ -128,6 +128,8 @@ private:
     std::vector<double> diagonal; // of the Hessian: with it `rho quantize` encodes
   };
   Result<LayerInputs> inputsOf(std::vector<double> x, int64_t k) const {
+    if (x.empty()) // the file has those of other weights
+      return LayerInputs{};
     kernels::Matrix matrix{static_cast<int64_t>(x.size()) / k, k, {x.begin(), x.end()}};
     LayerInputs inputs{std::move(x), {}, kernels::hessianDiagonal(matrix)};
     if (!activationFormat)

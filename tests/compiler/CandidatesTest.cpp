@@ -6,6 +6,7 @@
 #include "compiler/plan/Geometry.h"
 #include "dsl/Module.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <locale>
@@ -143,6 +144,13 @@ TEST_F(CandidatesTest, moreWarpsThanRowsAreRefused) {
   EXPECT_EQ(plan(wide, {1, 96, 256}, modelOfTarget("sm_80").value(), nullptr).error().str(),
             "error: tile n = 32 does not fit: each of its 16 warps needs a power of two of rows, "
             "from 16 [schedule_tile]\n");
+  // Of tiles that are the planner's it is the warps.
+  wide.schedule = {};
+  wide.schedule.warps = dsl::ScheduleDecl::Warps{1, 6};
+  EXPECT_THAT(
+      plan(wide, {1, 96, 256}, modelOfTarget("sm_80").value(), nullptr).error().str(),
+      testing::HasSubstr("each of its 6 warps along n needs a power of two of rows, from 16 "
+                         "[schedule_warps]"));
 }
 
 TEST_F(CandidatesTest, plansOfSeveralBatchesShareALayoutOrSayThatNoneServes) {

@@ -222,6 +222,11 @@ TEST(Partition, WhyNot) {
                 "blocks of 32 are no multiple of the smallest k tile, 64"},
         Refusal{both, "roles: gemv", "roles gemv have one loop along k"},
         Refusal{both, "scales: operand", "they take group scales in accumulators, not in operand"},
+        Refusal{"format grouped { element: s8 scale: f32 per k[64] value = element * scale }\n"
+                "format mix { partition per tensor k[128] { low: grouped high: f16 } }\n",
+                "scales: operand",
+                "the parts of activation 'mix' cannot share a kernel: they take group scales in "
+                "accumulators, not in operand [parts_need_kernels_apart]"},
         Refusal{both, "tile: 16 x 64 x 256",
                 "it must divide the blocks of 128, each of which is stored in one format"},
         Refusal{both, "balance: cost split_k: 1",

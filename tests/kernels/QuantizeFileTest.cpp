@@ -418,16 +418,17 @@ TEST_F(QuantizeFileTest, refinementThatCannotBeIsRefusedAtOnce) {
 
 TEST_F(QuantizeFileTest, activationsAreThereForEachWeight) {
   put("in.safetensors", safetensors({w}));
-  auto with = [&](const TensorBytes &tensor) {
+  auto with = [&](const TensorBytes &tensor, bool mayBegin = false) {
     put("x.safetensors", safetensors({tensor}));
     QuantizeFileOptions options;
     options.activations = std::make_shared<SafetensorsFile>(
         std::move(*SafetensorsFile::open(folder + "x.safetensors")));
     options.steps.smooth = true;
+    options.progress = [=](int64_t, int64_t, const std::string &) { EXPECT_TRUE(mayBegin); };
     return error("in.safetensors", "out.safetensors", "int4_g64", options);
   };
   std::vector<float> x(400, 1);
-  EXPECT_EQ(with({"layer.w", "F32", "2,200", bytesOf(x)}), "done");
+  EXPECT_EQ(with({"layer.w", "F32", "2,200", bytesOf(x)}, true), "done");
   EXPECT_EQ(with({"other", "F32", "2,200", bytesOf(x)}),
             "error: no activations of 'layer.w' in 'x.safetensors', each chosen weight has some; "
             "--skip leaves a weight as it is [activations_missing]\n");

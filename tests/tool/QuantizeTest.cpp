@@ -4,6 +4,7 @@
 #include "kernels/TensorFile.h"
 #include "kernels/quantize/QuantizedFile.h"
 #include "kernels/quantize/StoredTransform.h"
+#include "tests/kernels/TemporaryFiles.h"
 #include "tests/tool/RunTool.h"
 
 #include <gmock/gmock.h>
@@ -325,6 +326,27 @@ TEST(ErrorTest, comparesWhatFilesHold) {
   EXPECT_THAT(runTool({"error", narrow, "--quantized", plain}).err,
               HasSubstr("'w' has 8 x 128 numbers, that of '" + narrow +
                         "' 8 x 64 [quantized_file_invalid]"));
+}
+
+// Of weights without inputs there is no error of outputs.
+TEST(ErrorTest, inputsMayBeThoseOfSomeWeights) {
+  const std::string both = scratchFolder() + "both.safetensors", csv = scratchFolder() + "some.csv";
+  const std::string numbers = test::bytesOf(weights());
+  const std::string shape = std::to_string(rows) + "," + std::to_string(k);
+  std::ofstream(both, std::ios::binary)
+      << test::safetensors({{"v", "F32", shape, numbers}, {"w", "F32", shape, numbers}});
+  const std::string x = write("x.safetensors", weights());
+  ToolResult compared = runTool({"error", both, "--format", "nvfp4", "--activations", x,
+                                 "--activation-format", "int4_token", "--csv", csv});
+  EXPECT_EQ(compared.err, "");
+  std::istringstream lines(contentOf(csv));
+  std::string head, ofV, ofW;
+  std::getline(lines, head);
+  std::getline(lines, ofV);
+  std::getline(lines, ofW);
+  EXPECT_EQ(ofV.substr(0, 2) + ofW.substr(0, 2), "v,w,");
+  EXPECT_EQ(ofV.back(), ',');
+  EXPECT_NE(ofW.back(), ',');
 }
 
 TEST(ErrorTest, mistakesAreErrors) {
