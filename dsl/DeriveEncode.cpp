@@ -1,6 +1,7 @@
 #include "dsl/DeriveEncode.h"
 
 #include "dsl/Expressions.h"
+#include "dsl/ValueSearch.h"
 
 #include <algorithm>
 #include <cmath>
@@ -93,6 +94,13 @@ std::optional<double> literalFactor(const Format &format) {
   }
   ExprPtr rest = productOf(others);
   return rest && isProduct(*rest, format) ? std::optional(all) : std::nullopt;
+}
+
+std::optional<double> literalDivisor(const Format &format) {
+  if (isProduct(format))
+    return 1;
+  const bool searched = format.element().type.bits() <= maxSearchedElementBits;
+  return searched ? std::nullopt : literalFactor(format);
 }
 
 bool isRemappedProduct(const Format &format) {

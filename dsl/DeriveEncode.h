@@ -12,6 +12,10 @@ bool isProduct(const Format &format);
 // The product of the literals where the value is such a product but for them, 1 where there are
 // none; else none.
 std::optional<double> literalFactor(const Format &format);
+// By what numbers are divided beside their scales, where that is how they are encoded: 1 of
+// products, the literals of elements too wide for a search. None: the code with the nearest value
+// is theirs.
+std::optional<double> literalDivisor(const Format &format);
 // The same with a remapped element, whose selector is no factor.
 bool isRemappedProduct(const Format &format);
 

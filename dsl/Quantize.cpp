@@ -51,11 +51,9 @@ public:
             const QuantizeOptions &options)
       : format(*shared), input(input), reject(options.rejectNonFinite), threads(options.threads),
         columnWeights(options.columnWeights), given(options.given),
-        clamped(clampedElements(format)),
-        byDivision(isProduct(format) && (format.requirements.empty() || !clamped.empty())),
-        quotients(format.element().type) {
-    if (std::optional<double> literals = literalFactor(format);
-        literals && format.element().type.bits() > maxSearchedElementBits) {
+        clamped(clampedElements(format)), quotients(format.element().type) {
+    if (std::optional<double> literals = literalDivisor(format);
+        literals && (format.requirements.empty() || !clamped.empty())) {
       byDivision = true;
       factor = *literals;
     }
@@ -448,7 +446,7 @@ private:
   const std::span<const double> columnWeights;
   const std::map<int, uint32_t> &given;
   const std::vector<uint8_t> clamped; // codes by codes, where a requirement bounds the element
-  bool byDivision;
+  bool byDivision = false;
   double factor = 1;                                     // of S
   const QuotientEncoder quotients;                       // where codes have at most 8 bits
   int64_t run = std::numeric_limits<int64_t>::max() / 2; // numbers that share every other component

@@ -17,10 +17,7 @@ constexpr uint32_t signOfHalf = 0x8000;
 // What register 0 holds in its low half of a code.
 uint32_t laneOf(const DecodeSequence &sequence, uint32_t code) {
   std::vector<uint32_t> words(static_cast<size_t>(sequence.program.words()));
-  const uint32_t stored = sequence.stored(code);
-  const std::vector<CodeBit> &bits = sequence.bits[0][0];
-  for (size_t b = 0; b < bits.size(); ++b)
-    words[static_cast<size_t>(bits[b].word)] |= (stored >> b & 1) << bits[b].bit;
+  sequence.put(code, 0, 0, words);
   return sequence.program.run(words, {})[0] & 0xffff;
 }
 

@@ -271,6 +271,15 @@ std::vector<uint8_t> DecodeSequence::wordBits() const {
   return whole && linear ? std::vector<uint8_t>() : places;
 }
 
+void DecodeSequence::put(uint32_t code, size_t r, size_t s, std::vector<uint32_t> &words) const {
+  const uint32_t own = stored(code);
+  for (size_t b = 0; b < bits[r][s].size(); ++b) {
+    const CodeBit at = bits[r][s][b];
+    uint32_t &word = words[static_cast<size_t>(at.word)];
+    word = (word & ~(1U << at.bit)) | (own >> b & 1) << at.bit;
+  }
+}
+
 int DecodeSequence::position(size_t r, size_t s, size_t plane) const {
   if (!wordBits().empty())
     return static_cast<int>(r * perRegister() + s);

@@ -275,14 +275,10 @@ bool proveDecode(const DecodeSequence &sequence, const std::vector<double> &valu
         if (std::isnan(values[code]))
           continue;
         double wanted = std::ldexp(values[code], sequence.log2Factor);
-        uint32_t stored = sequence.stored(code);
         for (uint32_t others : neighbours) {
-          uint32_t word = others;
-          for (size_t b = 0; b < sequence.bits[r][s].size(); ++b) {
-            uint32_t bit = 1u << sequence.bits[r][s][b].bit;
-            word = (stored >> b & 1) != 0 ? word | bit : word & ~bit;
-          }
-          uint32_t result = sequence.program.run({word}, {})[r];
+          std::vector<uint32_t> words{others};
+          sequence.put(code, r, s, words);
+          uint32_t result = sequence.program.run(words, {})[r];
           uint32_t held = result >> (static_cast<int>(s) * lane.bits()) & laneMask;
           if (lane.decode(held) != wanted)
             return false;

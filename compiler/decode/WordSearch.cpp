@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <iterator>
 #include <map>
 #include <tuple>
-#include <unordered_set>
 
 namespace rho::compiler {
 
@@ -300,7 +298,6 @@ public:
               [&](const Option &a, const Option &b) { return rank(a) < rank(b); });
     for (size_t i = 0; i < this->options.size(); ++i) {
       const Option &option = this->options[i];
-      masks.insert(option.extraction.used);
       for (uint32_t bits = option.extraction.used; bits != 0; bits &= bits - 1)
         users[static_cast<size_t>(std::countr_zero(bits))].push_back(
             {option.least, option.extraction.used, static_cast<uint32_t>(i)});
@@ -308,7 +305,7 @@ public:
   }
 
   std::vector<Option> run() {
-    extend(0, {}, 0, users);
+    extend(0, {}, 0);
     std::vector<Option> result;
     for (size_t i : best)
       result.push_back(options[i]);
@@ -327,26 +324,12 @@ private:
   const CostBound &cost;
   WordCost bestCost;
   uint32_t all;
-  using Users = std::array<std::vector<User>, wordBits>; // options that use a bit
-  Users users;
-  std::unordered_set<uint32_t> masks; // the bits that options use
+  std::array<std::vector<User>, wordBits> users; // options that use a bit
   std::vector<size_t> chosen, best;
   int steps = 0;
   static constexpr int mostSteps = 100'000; // then the best so far: a bound on time
 
-  // Those that use none of these bits, in the same order.
-  static Users without(const Users &users, uint32_t used) {
-    Users result;
-    for (uint32_t free = ~used; free != 0; free &= free - 1) {
-      auto bit = static_cast<size_t>(std::countr_zero(free));
-      std::copy_if(users[bit].begin(), users[bit].end(), std::back_inserter(result[bit]),
-                   [&](const User &user) { return (user.used & used) == 0; });
-    }
-    return result;
-  }
-
-  void extend(uint32_t used, const OpCounts &own, Moves moves, const Users &users) {
-    constexpr int worthwhile = 3; // registers to come: few options are left of those with others
+  void extend(uint32_t used, const OpCounts &own, Moves moves) {
     int taken = static_cast<int>(chosen.size());
     if (taken == registers || used == all) {
       if (WordCost total = cost.atLeast(own, moves, taken);
@@ -361,9 +344,6 @@ private:
         return;
       if ((user.used & used) != 0)
         continue;
-      const uint32_t more = used | user.used;
-      if (registers - taken == 2 && !masks.contains(all & ~more))
-        continue; // no option is left for the last register
       const Option &option = options[user.option];
       OpCounts together = own + option.own;
       if (!(cost.atLeast(together, moves | option.moves, taken + 1) < bestCost))
@@ -371,10 +351,7 @@ private:
       if (++steps > mostSteps)
         return;
       chosen.push_back(user.option);
-      if (registers - taken > worthwhile)
-        extend(more, together, moves | option.moves, without(users, more));
-      else
-        extend(more, together, moves | option.moves, users);
+      extend(used | user.used, together, moves | option.moves);
       chosen.pop_back();
     }
   }

@@ -39,11 +39,12 @@ private:
       for (int64_t i = 0; i < 2; ++i) {
         auto own = static_cast<size_t>(keys ? place + i : place);
         Value &value = pair[static_cast<size_t>(i)];
-        if (!numbers.ratios.empty()) // the element at its zero point is 0
-          value = addF(value, numbers.ratios[own]);
-        value = numbers.offsets.empty() || !numbers.ratios.empty()
-                    ? mulF(value, numbers.slopes[own])
-                    : fma(value, numbers.slopes[own], numbers.offsets[own]);
+        if (!numbers.ratios.empty()) // 0 at a zero point, whatever the slope
+          value = mulF(addF(value, numbers.ratios[own]), numbers.slopes[own]);
+        else if (!numbers.offsets.empty())
+          value = fma(value, numbers.slopes[own], numbers.offsets[own]);
+        else
+          value = mulF(value, numbers.slopes[own]);
       }
       Value at =
           globalAt(move.outside, add(mul(widen(token), move.stride), widen(mul(channel, 2))));

@@ -171,9 +171,7 @@ private:
       decode = keepingNotFinite(*std::move(decode), element, type);
     if (!decode)
       return "its element " + std::string(element.name()) +
-             " has codes of NaN or infinity, and a "
-             "decode to " +
-             std::string(type) + " that loses them";
+             " has codes of NaN or infinity, which its decode to " + std::string(type) + " loses";
     tensor.decode = *std::move(decode);
     return {};
   }

@@ -4,7 +4,6 @@
 #include "compiler/codegen/DoubleBuilder.h"
 #include "compiler/kv/KvKernel.h"
 #include "dsl/DeriveEncode.h"
-#include "dsl/ValueSearch.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 
@@ -14,25 +13,17 @@ namespace arith = mlir::arith;
 
 namespace {
 
-// Where codes are those of quotients, as the host has it: the product of the literals.
-std::optional<double> literalsOf(const dsl::Format &format) {
-  if (dsl::isProduct(format))
-    return 1;
-  const bool searched = format.element().type.bits() <= dsl::maxSearchedElementBits;
-  return searched ? std::nullopt : dsl::literalFactor(format);
-}
-
 class QuantizeKernel final : public KvKernel {
 public:
   QuantizeKernel(mlir::MLIRContext &context, const PlainLaunch &launch, const KvTensor &tensor)
       : KvKernel(context, launch), tensor(tensor), format(tensor.format), doubles(builder, loc),
-        literals(literalsOf(tensor.format)) {}
+        divisor(dsl::literalDivisor(tensor.format)) {}
 
 private:
   const KvTensor &tensor;
   const dsl::Format &format;
   DoubleBuilder doubles;
-  const std::optional<double> literals;
+  const std::optional<double> divisor;
   Move move;
   Value input; // this thread's first number
 
@@ -134,8 +125,8 @@ private:
 
   Value encodeElement(Value x, const Known &known) {
     dsl::ElementType type = format.element().type;
-    if (literals) {
-      Value scale = doubles.constant(*literals);
+    if (divisor) {
+      Value scale = doubles.constant(*divisor);
       for (size_t i = 1; i < known.numbers.size(); ++i)
         scale = arith::MulFOp::create(builder, loc, scale, known.numbers[i]);
       return doubles.quotient(type, x, scale);

@@ -99,11 +99,10 @@ TEST(KvKernels, AreThoseOfNoCallersRounding) {
   const compiler::KvTensor &tensor = cache->impl().layout.of(compiler::KvPart::Keys);
   const compiler::DecodeSequence &decode = tensor.decode;
   for (uint32_t code = 0; code < 16; ++code) {
-    uint32_t word = 0;
-    for (size_t b = 0; b < decode.bits[0][0].size(); ++b)
-      word |= (decode.stored(code) >> b & 1) << decode.bits[0][0][b].bit;
+    std::vector<uint32_t> words{0};
+    decode.put(code, 0, 0, words);
     const double number = std::ldexp(tensor.format.element().type.decode(code), decode.log2Factor);
-    EXPECT_EQ(decode.program.run({word}, {})[0] & 0xffff, tensor.shape.type.encode(number));
+    EXPECT_EQ(decode.program.run(words, {})[0] & 0xffff, tensor.shape.type.encode(number));
   }
 }
 
