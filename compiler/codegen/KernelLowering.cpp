@@ -70,7 +70,7 @@ void KernelLowering::createFunction() {
     function->setAttr(
         NVVM::NVVMDialect::getMaxnregAttrName(),
         builder.getI32IntegerAttr(static_cast<int32_t>(
-            divideRegisters(g.mathThreads(), g.decodeThreads(), op.getCtasPerSm()).start)));
+            divideRegisters(g.mathRoleThreads(), g.decodeThreads(), op.getCtasPerSm()).start)));
   if (g.gemv()) // without a bound ptxas trades warps, whose loads hide latency, for registers
     function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                       builder.getI32IntegerAttr(static_cast<int32_t>(op.getCtasPerSm())));

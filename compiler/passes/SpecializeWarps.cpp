@@ -61,7 +61,8 @@ public:
     groups = a.getWarpsK();
     mathWarps = a.getWarpsM() * a.getWarpsN() * groups;
     decodeThreads = loops[0].pipeline.getDecode().empty() ? 0 : Geometry::warpgroup;
-    registers = divideRegisters(32 * mathWarps, decodeThreads, kernel.getCtasPerSm());
+    mathThreads = roundUp(32 * mathWarps, Geometry::warpgroup);
+    registers = divideRegisters(mathThreads, decodeThreads, kernel.getCtasPerSm());
     splitK = a.getSplitK();
     clusterN = a.getClusterN();
     clusterK = a.getClusterK();
@@ -80,7 +81,7 @@ public:
 
   void run() {
     Value thread = NVVM::ThreadIdXOp::create(builder, loc, builder.getI32Type());
-    Value firstLoader = i32(32 * mathWarps + decodeThreads);
+    Value firstLoader = i32(mathThreads + decodeThreads);
     Value loads = compare(arith::CmpIPredicate::uge, thread, firstLoader);
     auto roles = scf::IfOp::create(builder, loc, loads, /*withElseRegion=*/true);
     {
@@ -92,11 +93,7 @@ public:
       tile::BarriersMadeOp::create(builder, loc, /*waits=*/static_cast<bool>(pieceSlots));
       tile::RegistersOp::create(builder, loc, registers.loader, false);
       auto loader = scf::IfOp::create(builder, loc, isLoader);
-      if (clusterK > 1) { // takes part in the barrier of tile.group_sum
-        NVVM::ClusterArriveOp::create(builder, loc, mlir::UnitAttr());
-        NVVM::ClusterWaitOp::create(builder, loc, mlir::UnitAttr());
-      }
-      leaveCluster();
+      leaveClusterIdle();
       if (pieceSlots) {
         builder.setInsertionPointAfter(loader);
         Value isNext = compare(arith::CmpIPredicate::eq, thread, add(firstLoader, i32(32)));
@@ -109,7 +106,7 @@ public:
       builder.setInsertionPointToStart(&roles.getElseRegion().front());
       tile::BarriersMadeOp::create(builder, loc, /*waits=*/true);
       if (operandBarriers) {
-        Value decodes = compare(arith::CmpIPredicate::uge, thread, i32(32 * mathWarps));
+        Value decodes = compare(arith::CmpIPredicate::uge, thread, i32(mathThreads));
         auto others = scf::IfOp::create(builder, loc, decodes, /*withElseRegion=*/true);
         builder.setInsertionPointToStart(&others.getThenRegion().front());
         tile::RegistersOp::create(builder, loc, registers.decode,
@@ -118,6 +115,13 @@ public:
         builder.setInsertionPointToStart(&others.getElseRegion().front());
       }
       tile::RegistersOp::create(builder, loc, registers.math, true);
+      if (mathThreads > 32 * mathWarps) { // the rest of the last warpgroup
+        Value multiplies = compare(arith::CmpIPredicate::ult, thread, i32(32 * mathWarps));
+        auto some = scf::IfOp::create(builder, loc, multiplies, /*withElseRegion=*/true);
+        builder.setInsertionPointToStart(&some.getElseRegion().front());
+        leaveClusterIdle();
+        builder.setInsertionPointToStart(&some.getThenRegion().front());
+      }
       buildMath();
       if (splitK == 1)
         leaveCluster();
@@ -155,7 +159,8 @@ private:
   Value operandBarriers; // of the ring of decoded operands, where there is one
   Value pieceSlots;      // notes on each stage's pieces of a residual, where there is one
   Value ringOffset;      // what makes places in their ring of numbers of pieces
-  int64_t depth = 0, mathWarps = 0, splitK = 1, groups = 1, decodeThreads = 0;
+  int64_t depth = 0, mathWarps = 0, splitK = 1, groups = 1;
+  int64_t mathThreads = 0, decodeThreads = 0; // of whole warpgroups
   int64_t clusterN = 1, clusterK = 1;
   RegisterShares registers{};
   bool storesBoxes = false;
@@ -194,6 +199,15 @@ private:
   void leaveCluster() {
     if (clusterN * clusterK > 1)
       NVVM::ClusterArriveOp::create(builder, loc, mlir::UnitAttr());
+  }
+
+  // The same by a thread that adds no sums, but takes part in the barrier of tile.group_sum.
+  void leaveClusterIdle() {
+    if (clusterK > 1) {
+      NVVM::ClusterArriveOp::create(builder, loc, mlir::UnitAttr());
+      NVVM::ClusterWaitOp::create(builder, loc, mlir::UnitAttr());
+    }
+    leaveCluster();
   }
 
   using CursorBody = std::function<Cursors(const TileShare &share, const Cursors &cursors)>;

@@ -60,10 +60,15 @@ struct Geometry {
   bool warpgroupsMultiply() const { return specialized() && !warpsMultiply; } // by wgmma
   int64_t warpgroups() const { return warpsN / 4; } // of one group along k
   int64_t mathThreads() const { return 32 * warpsM * warpsN * warpsK; }
+  // Those and the others of their last warpgroup, which multiply nothing: registers change hands by
+  // whole warpgroups.
+  int64_t mathRoleThreads() const {
+    return specialized() ? roundUp(mathThreads(), warpgroup) : mathThreads();
+  }
   int64_t groupThreads() const { return 32 * warpsM * warpsN; } // that hold one set of sums
   int64_t decodeThreads() const { return decodesApart() ? warpgroup : 0; }
   int64_t threads() const {
-    return mathThreads() + decodeThreads() + (specialized() ? warpgroup : 0);
+    return mathRoleThreads() + decodeThreads() + (specialized() ? warpgroup : 0);
   }
   int64_t warpN() const { return tileN / warpsN; }
   int64_t warpM() const { return tileM / warpsM; }

@@ -72,7 +72,7 @@ RegisterUse registerUse(const dsl::Gemm &gemm, const PlacedGemm &placed, const G
   int64_t needed = estimateRegisters(gemm, placed, g, pipeline);
   if (!g.specialized())
     return {needed, std::min<int64_t>(registerLimit, registersPerSm / (g.threads() * ctasPerSm))};
-  RegisterShares shares = divideRegisters(g.mathThreads(), g.decodeThreads(), ctasPerSm);
+  RegisterShares shares = divideRegisters(g.mathRoleThreads(), g.decodeThreads(), ctasPerSm);
   // One instruction must fit what threads start with, whatever they take later (ptxas, C7602).
   constexpr int64_t besidesSums = 26;
   int64_t ofInstruction = g.tileM / 2 + besidesSums;
@@ -245,8 +245,6 @@ private:
                        {std::string(dsl::name(s.roles)), device.target, "they need sm_90a"}};
     if (s.warpsM != 1 || (g.warpgroupsMultiply() && s.warpsN % 4 != 0))
       return ofWarps("warps that share wgmma instructions stand 1 x 4, 1 x 8, 1 x 12 or 1 x 16");
-    if (s.warpsN * s.warpsK % 4 != 0) // PTX ISA, setmaxnreg: all warps of a warpgroup
-      return ofWarps("warps exchange registers in fours, here are " + str(s.warpsN * s.warpsK));
     if (g.decodesApart() && (s.warpsN > 8 || s.warpsK > 1))
       return ofWarps("roles excp have one or two warpgroups that multiply, 1 x 4 or 1 x 8, and one "
                      "group of warps along k");

@@ -70,6 +70,15 @@ int64_t gemvRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
   return codes * pipeline + sums + run + 32;
 }
 
+// Of warps that multiply by themselves, with more batch rows than one instruction has: ptxas starts
+// all loads of a k tile's activations before its first product.
+int64_t loadedAhead(const Geometry &g) {
+  if (g.warpgroupsMultiply() || g.batchTiles() == 1)
+    return 0;
+  const int64_t others = (g.hasRuns ? 0 : 20) + 40 * g.rowTiles();
+  return 2 * g.batchTiles() * g.tileK / g.mmaK + others;
+}
+
 // Sums, operand A of the batches on their way, codes and addresses.
 int64_t specializedRegisters(const PlacedGemm &placed, const Geometry &g) {
   int64_t sums = g.rowTiles() * g.tileM / 2;
@@ -93,7 +102,7 @@ int64_t specializedRegisters(const PlacedGemm &placed, const Geometry &g) {
                         others);
   }
   int64_t operand = g.decodesApart() ? 0 : g.rowTiles() * steps * 4;
-  return sums + operand + others;
+  return std::max(sums + operand + others, loadedAhead(g));
 }
 
 int64_t uniformRegisters(const PlacedGemm &placed, const Geometry &g) {

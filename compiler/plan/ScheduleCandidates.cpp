@@ -27,27 +27,32 @@ int64_t mostTileK(const PlacedGemm &placed, int64_t tileM) {
 }
 
 // Of weight rows that are no whole instructions of wgmma, where tiles that are leave SMs without
-// outputs: each SM then has all of k, and no sums of parts meet. All CTAs read all activations: of
-// 16 bits and a long k, with scales along k, and of rows past the batch, that took longer than it
-// saved.
+// outputs: as many as give each SM one tile, or two, and all of k, so that no sums of parts meet.
+// All CTAs read all activations: with scales along k, of rows past the batch, and of 16 bits where
+// they are many, that took longer than it saved.
 std::vector<dsl::ScheduleDecl::Tile> narrowTiles(const PlacedGemm &placed, const Problem &problem,
                                                  int64_t sms) {
-  constexpr int64_t mostBatch = 16, longK = 6144;
+  constexpr int64_t mostBatch = 16, mostRows = 240, mostWide = 96, fewRows = 48, longK = 6144;
   std::vector<dsl::ScheduleDecl::Tile> result;
-  int64_t rows = 0; // the fewest with which each CTA has one tile
-  for (int64_t some : {96, 64, 48, 32})
-    if (divideUp(problem.n, some) <= sms)
-      rows = some;
-  bool isLong = problem.k > longK;
   auto isOfActivation = [](const ScaleUse &use) { return !use.weight; };
-  if (problem.m > mostBatch || rows % Geometry::instructionRows == 0 ||
-      (isLong && placed.isWide()) || std::ranges::any_of(placed.accumulator, isOfActivation))
+  if (problem.m > mostBatch || std::ranges::any_of(placed.accumulator, isOfActivation))
     return result;
+  bool isLong = problem.k > longK;
   int64_t batch = problem.m <= 8 ? 8 : mostBatch;
   constexpr int64_t mostCodes = int64_t{32} * 512; // with longer tiles few are on their way
-  for (int64_t k : {256, 512})
-    if (k <= mostTileK(placed, batch) && (k == 256 || (!isLong && rows * k <= mostCodes)))
-      result.push_back({batch, rows, k});
+  for (int64_t tiles : {1, 2}) {                   // of an SM
+    int64_t rows = roundUp(divideUp(problem.n, tiles * sms), leastWarpRows);
+    bool isFew = rows <= fewRows;
+    bool readsMany =
+        placed.isWide() && (isLong || rows > mostWide) && (isFew || batch == mostBatch);
+    if (rows % Geometry::instructionRows == 0 || rows > mostRows || (isFew && tiles > 1) ||
+        readsMany)
+      continue;
+    for (int64_t k : {128, 256, 512})
+      if (k % rowK(placed) == 0 && k <= mostTileK(placed, batch) &&
+          (k < 256 ? !isFew : k == 256 || (!isLong && rows * k <= mostCodes)))
+        result.push_back({batch, rows, k});
+  }
   return result;
 }
 
@@ -155,7 +160,9 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
     for (int64_t n = 2; n <= mostAlongN; ++n)
       for (int64_t k : {1, 2, 3, 4, 6, 8}) {
         int64_t most = n == warpsOfFour ? n : mostWarps;
-        bool isUsual = byInstruction ? n % 4 == 0 && k <= 4 : n * k % 4 == 0;
+        bool isUsual = byInstruction
+                           ? n % 4 == 0 && k <= 4
+                           : (n * k % 4 == 0 || n > 4) && (k == 1 || tile.m * tile.n <= 2048);
         if (isUsual && dividesRows(tile.n, n) && tile.n <= 32 * n && n * k <= most &&
             (k != 3 || placed.flushK > 0) && !cutsBlocks(n) && (k == 1 || tile.m * tile.n <= 8192))
           result.push_back({1, n, k});

@@ -44,7 +44,8 @@ constexpr double ringKilobytes = 124, ringShare = 0.2;
 // Of warps with runs of k.
 constexpr double runMmaCycles = 1, runTileCycles = 58;
 constexpr double runDependentFactor = 1.15, runSharedSmFactor = 1.05;
-constexpr double runSharedShare = 0.67; // of what is read from shared memory, that takes time
+// Of what warps that multiply by themselves read from shared memory, that takes time.
+constexpr double sharedShare = 0.67;
 // Of CTAs with half the rows of weights of an instruction of wgmma: 28 candidates at n = 4096, k =
 // 14336, m = 1 and 16.
 constexpr double narrowFactor = 0.94;
@@ -181,15 +182,18 @@ private:
         std::max(instructionMinCycles, 64.0 * static_cast<double>(g.tileM * g.mmaK) / perCycle);
     load = loadOf();
     cache = bytes.all() * active / (l2BytesPerCycle * device.smCount * boost);
-    auto instructions = static_cast<double>(perWarpgroup * g.warpgroups());
+    double instructions = static_cast<double>(perWarpgroup * g.warpsN) / 4;
     tensor = resident * instructions * perInstruction / clock;
     if (residual.macs > 0) {
       bool together = warpgroupsShareBlocks(*gemm.weight.residual, g);
       tensor += resident * residual.macs /
                 (together ? perCycle : mmaPerCycle(device, placed.mmaType)) / clock;
     }
-    double warpsPerScheduler = static_cast<double>(g.warpsM * g.warpsN) / 4;
-    issue = resident * warpsPerScheduler * warp.sum() / clock;
+    // Of one group along k: in the mean, and of the scheduler that has most of them.
+    double warpsPerScheduler = static_cast<double>(g.warpsN) / 4;
+    double mostPerScheduler =
+        static_cast<double>(divideUp(g.warpsN * g.warpsK, 4)) / static_cast<double>(g.warpsK);
+    issue = resident * (warpsPerScheduler + mostPerScheduler) / 2 * warp.sum() / clock;
     // What one group of warps does for a tile one after the other; groups along k take turns.
     double own = warp.sum() * runDependentFactor;
     if (!g.hasRuns) {
@@ -202,8 +206,9 @@ private:
     double held = static_cast<double>(schedule.warpsK) * 0.5 + (placed.storesBlocks() ? 0.5 : 0);
     wait = loadMicroseconds / std::max(0.5, schedule.pipeline - held);
     pieces = placed.storesBlocks() ? pieceMicroseconds : 0;
-    if (g.hasRuns) // each warp reads all activations
-      shared = runSharedShare * resident * sharedTraffic(g, bytes.all()) /
+    // Each warp reads all activations. Those of one instruction's columns are read in time.
+    if (g.hasRuns || (!g.warpgroupsMultiply() && g.batchTiles() > 1))
+      shared = sharedShare * resident * sharedTraffic(g, bytes.all()) /
                sharedBytesPerCycle(device) / clock;
     factor = factorOf();
   }

@@ -352,7 +352,8 @@ TEST(Shares, areEqualWhereTheLastWaveWouldIdle) {
   EXPECT_TRUE(isEqual("g", idle));
   EXPECT_FALSE(isEqual("g", {256, 8192, 8192}));
   // 80 CTAs do not load as fast as 132 while the next kernel's do.
-  EXPECT_TRUE(isEqual("early", {8, 20480, 16384}));
+  EXPECT_TRUE(isEqual("early", {32, 20480, 16384}));
+  EXPECT_FALSE(isEqual("early", {8, 20480, 16384})); // 128 tiles of 160 rows
   EXPECT_FALSE(isEqual("early", {8, 8192, 8192}));
   EXPECT_FALSE(isEqual("g", {8, 20480, 16384}));
   EXPECT_FALSE(isEqual("g", {1024, 10240, 8192}));
@@ -361,7 +362,7 @@ TEST(Shares, areEqualWhereTheLastWaveWouldIdle) {
 }
 
 // Weights of which tiles of a power of two leave SMs without outputs, or fill a second wave in
-// part: 64 tiles of 192 rows, 128 of 96 and of 48.
+// part: 64 tiles of 192 rows, 128 of 96, 48, 80 and 224, 256 of 224.
 TEST(Tiles, haveRowsThatFillTheSms) {
   const dsl::Module module =
       dsl::parseModule(
@@ -381,6 +382,9 @@ TEST(Tiles, haveRowsThatFillTheSms) {
   EXPECT_EQ(rowsOf("half", {256, 12288, 4096}), 192);
   EXPECT_EQ(rowsOf("half", {8, 12288, 4096}), 96);
   EXPECT_EQ(rowsOf("half", {8, 6144, 4096}), 48);
+  EXPECT_EQ(rowsOf("half", {8, 10240, 8192}), 80);
+  EXPECT_EQ(rowsOf("half", {8, 28672, 4096}), 224);
+  EXPECT_EQ(rowsOf("half", {8, 57344, 8192}), 224);
   EXPECT_NE(rowsOf("g", {256, 8192, 8192}), 192); // 128 tiles of 128 x 128
   EXPECT_NE(rowsOf("half", {256, 12288, 4096}, "sm_80") % 3, 0);
 }

@@ -92,17 +92,13 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
         Refusal{"sm_90a", "f16", "roles: imfp warps: 2 x 4 tile: 16 x 64 x 64", 12, 5,
                 "warps 2 x 4 do not fit tile 16 x 64: warps that share wgmma instructions stand 1 "
                 "x 4, 1 x 8, 1 x 12 or 1 x 16 [schedule_warps]"},
-        Refusal{
-            "sm_90a", "f16", "roles: imfp warps: 1 x 2 x 3 tile: 8 x 32 x 64", 12, 5,
-            "warps 1 x 2 x 3 do not fit tile 8 x 32: warps exchange registers in fours, here are 6 "
-            "[schedule_warps]"},
         Refusal{"sm_90a", "f16", "roles: imfp warps: 1 x 8 tile: 16 x 64 x 64", 25, 4,
                 "tile n = 64 does not fit: each of its 8 warps needs a power of two of rows, from "
                 "16 [schedule_tile]"},
         Refusal{"sm_90a", "f16", "roles: imfp warps: 1 x 12 tile: 16 x 256 x 64", 26, 4,
                 "tile n = 256 does not fit: each of its 12 warps needs a power of two of rows, "
                 "from 16 [schedule_tile]"},
-        Refusal{"sm_90a", "f16", "roles: imfp tile: 16 x 208 x 64", 12, 4,
+        Refusal{"sm_90a", "f16", "roles: imfp tile: 32 x 208 x 64", 12, 4,
                 "tile n = 208 does not fit: each of its 4 warps needs a power of two of rows, from "
                 "16 [schedule_tile]"},
         Refusal{"sm_90a", "f16",

@@ -92,12 +92,15 @@ constexpr Shape shapes[] = {
     {16, 192, 1, "1 x 12", 3, 4, false},  {48, 64, 2, "1 x 4 x 2", 1, 4, true},
     {80, 128, 1, "1 x 8", 3, 3, false},
 };
-// Weight rows that are no whole instructions: each warp multiplies alone, in groups along k.
+// Weight rows that are no whole instructions: each warp multiplies alone, in groups along k. Where
+// warps are no whole warpgroups others complete the last.
 constexpr Shape narrowShapes[] = {
     {8, 32, 1, "1 x 2 x 4", 1, 8, true},   {16, 32, 2, "1 x 2 x 2", 1, 4, false},
     {8, 32, 2, "1 x 2 x 8", 1, 16, false}, {16, 32, 1, "1 x 2 x 6", 3, 12, true},
     {8, 48, 1, "1 x 3 x 4", 1, 8, false},  {16, 96, 1, "1 x 6 x 2", 1, 4, true},
-    {8, 96, 2, "1 x 3 x 4", 1, 8, true},
+    {8, 96, 2, "1 x 3 x 4", 1, 8, true},   {8, 112, 1, "1 x 7 x 2", 1, 8, true},
+    {16, 80, 1, "1 x 5", 3, 3, false},     {16, 224, 1, "1 x 7", 1, 4, true},
+    {8, 80, 2, "1 x 5 x 3", 0, 9, true},
 };
 // Sums of groups of k are added up at the end of each tile, so that no stage is held longer.
 constexpr Shape groupedShapes[] = {
@@ -119,6 +122,15 @@ constexpr Shape clusterShapes[] = {
     {16, 64, 2, "1 x 4", 2, 3, true, 2, 2},      {32, 64, 1, "1 x 4 x 2", 2, 4, false, 4, 2},
     {64, 64, 2, "1 x 4", 5, 2, false, 1, 5},     {16, 128, 1, "1 x 4", 3, 4, true, 2, 1},
 };
+constexpr Shape narrowClusterShapes[] = {
+    {16, 80, 1, "1 x 5 x 2", 2, 4, true, 1, 2},
+    {16, 112, 1, "1 x 7", 1, 3, false, 2, 1},
+};
+
+// Few rows, too.
+bool multipliesByWgmmaAlone(const Operands &operands) {
+  return std::string(operands.activation) == "fp8_token";
+}
 
 // The last cluster along n has one tile and the last row of tiles a few rows.
 Case clusterCase(const Operands &operands, const Shape &shape, const char *output) {
@@ -157,7 +169,7 @@ TEST_P(Wgmma, IsWithinTheBound) {
   std::vector<Shape> all(std::begin(shapes), std::end(shapes));
   auto append = [&](const auto &more) { all.insert(all.end(), std::begin(more), std::end(more)); };
   append(apartShapes);
-  if (std::string(operands.activation) != "fp8_token") // of which wgmma alone multiplies few rows
+  if (!multipliesByWgmmaAlone(operands))
     append(narrowShapes);
   if (grouped(operands)) {
     append(groupedShapes);
@@ -201,6 +213,9 @@ TEST_P(Wgmma, IsWithinTheBoundOnSmallAndOddShapes) {
 TEST_P(Wgmma, OfClustersIsWithinTheBound) {
   for (const Shape &shape : clusterShapes)
     expectWithinBound(clusterCase(GetParam(), shape, "f16"));
+  if (!multipliesByWgmmaAlone(GetParam()))
+    for (const Shape &shape : narrowClusterShapes)
+      expectWithinBound(clusterCase(GetParam(), shape, "f16"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Wgmma, testing::ValuesIn(wgmmaOperands), nameOfOperands);
@@ -241,6 +256,7 @@ TEST(WgmmaPersistent, TilesOfOneCtaFollowEachOther) {
                           Run{s8, {8, 64, 1, "1 x 4 x 4", 1, 4, true}, 3},
                           Run{s8, {8, 32, 1, "1 x 2 x 4", 1, 4, true}, 3},
                           Run{s8, {8, 96, 1, "1 x 3 x 4", 1, 4, true}, 3},
+                          Run{s8, {8, 80, 1, "1 x 5 x 3", 1, 6, true}, 2},
                           Run{half, {16, 192, 1, "1 x 12", 1, 3, true}, 5},
                           Run{s8, {8, 64, 1, "1 x 4", 1, 3, true, 1, 1, "excp"}, 3},
                           Run{half, {8, 64, 1, "1 x 4", 1, 2, true, 1, 1, "excp"}, 1},

@@ -348,8 +348,11 @@ TEST_F(GpuWgmmaTest, ResultsAreWithinTheBound) {
       "tile: 16 x 32 x 128 warps: 1 x 2 x 2 pipeline: 4 split_k: 2",
       "tile: 64 x 192 x 128 warps: 1 x 12 pipeline: 3 launch: dependent",
       "tile: 16 x 96 x 128 warps: 1 x 3 x 4 pipeline: 8",
+      "tile: 8 x 224 x 128 warps: 1 x 7 x 2 pipeline: 8 launch: dependent",
+      "tile: 16 x 80 x 128 warps: 1 x 5 x 2 pipeline: 4 split_k: 2 cluster: 1 x 2",
+      "tile: 16 x 112 x 128 warps: 1 x 7 pipeline: 4 split_k: stream",
   };
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 46; ++i) {
     GemmShape shape{1 + below(600), 1 + below(1500), 257 + below(2000)};
     ASSERT_NO_FATAL_FAILURE(expectWithinBound(
         declared(i % 2 == 0 ? "int8" : "bf16", schedules[i % std::size(schedules)]), shape));
