@@ -263,6 +263,12 @@ DecodeProgram::Operand DecodeProgram::plus(std::string_view type, Operand x, Ope
   return type == "f16" ? add(DecodeInstr::Op::AddF16, x, y) : fma(type, x, constant(ones), y);
 }
 
+void DecodeProgram::output(Operand value) {
+  if (value.kind != Operand::Kind::Temp)
+    value = add(DecodeInstr::Op::Or, value, constant(0));
+  outputs.push_back(static_cast<int>(value.value));
+}
+
 void DecodeProgram::append(const DecodeProgram &other) {
   auto before = static_cast<uint32_t>(instructions.size());
   for (DecodeInstr instr : other.instructions) {

@@ -82,7 +82,8 @@ struct DecodeProgram {
   Operand plus(std::string_view type, Operand x, Operand y);
   // Behind what is there, with the outputs behind its own; words and parameters are the same.
   void append(const DecodeProgram &other);
-  void output(Operand temp) { outputs.push_back(static_cast<int>(temp.value)); }
+  // What no instruction has made yet, a word or a constant, takes one.
+  void output(Operand value);
 
   friend bool operator==(const DecodeProgram &, const DecodeProgram &) = default;
 };

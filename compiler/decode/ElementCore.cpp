@@ -54,8 +54,7 @@ void findAllowed(const dsl::Format &format, ElementCore &core) {
 // Operands that are the packed codes themselves.
 DecodeSequence unchanged(dsl::ElementType type) {
   DecodeSequence result;
-  result.program.output(
-      result.program.add(DecodeInstr::Op::Or, DecodeProgram::word(), constant(0)));
+  result.program.output(DecodeProgram::word());
   std::vector<int> codes(static_cast<size_t>(32 / type.bits()));
   std::iota(codes.begin(), codes.end(), 0);
   result.codes = 32 / type.bits();

@@ -410,14 +410,10 @@ private:
     };
     Operand low = select(bytesAt(0), index, masks, masks.size());
     if (!isHalf())
-      return p.output(asTemp(low));
+      return p.output(low);
     Operand high = select(bytesAt(8), index, masks, masks.size());
     p.output(p.add(Op::Prmt, low, high, constant(0x5140)));
     p.output(p.add(Op::Prmt, low, high, constant(0x7362)));
-  }
-
-  Operand asTemp(Operand value) {
-    return value.kind == Operand::Kind::Temp ? value : p.add(Op::Or, value, constant(0));
   }
 
   // Of a table of 8 << depth bytes, those of four codes.

@@ -95,8 +95,9 @@ TEST(Synthesis, FindsDecodesOfAnyTable) {
   std::vector<double> xored;
   for (int i = 0; i < 16; ++i)
     xored.push_back((i ^ 5) * 3 - 7);
+  const std::vector<double> equal(16, 5);
   for (const char *mmaType : {"f16", "bf16", "s8"})
-    for (const std::vector<double> &values : {odd, scattered, xored}) {
+    for (const std::vector<double> &values : {odd, scattered, xored, equal}) {
       std::vector<SynthesizedDecode> found = synthesizeDecode(values, mmaType, -24, rates);
       ASSERT_FALSE(found.empty()) << mmaType;
       expectDecodes(found[0].sequence, values, mmaType);
