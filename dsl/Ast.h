@@ -37,9 +37,10 @@ struct Use {
 struct Argument {
   std::optional<Name> parameter;
   bool integer = false;
-  Use use;                   // where it is no integer
-  std::vector<Token> tokens; // of the value
-  Span span;                 // of the value
+  Use use;                      // where it is no integer
+  std::vector<double> codebook; // the values of one
+  std::vector<Token> tokens;    // of the value
+  Span span;                    // of the value
 };
 
 // `name: kind` or `name: kind = value`.

@@ -31,25 +31,6 @@ std::string joined(const std::vector<Token> &tokens) {
   return text;
 }
 
-// The name of a type argument that is known by all its spellings: of a codebook the values.
-std::string typeName(const ast::Argument &argument) {
-  if (argument.tokens.size() == 1) {
-    std::optional<ElementType> type = ElementType::fromName(argument.use.name.text);
-    return type ? std::string(type->name()) : "";
-  }
-  std::vector<double> values;
-  bool negative = false;
-  for (const Token &token : argument.tokens) {
-    negative = token.kind == TokenKind::Minus ? !negative : negative;
-    if (token.kind != TokenKind::Integer && token.kind != TokenKind::Real)
-      continue;
-    double value = token.kind == TokenKind::Real ? token.real : static_cast<double>(token.integer);
-    values.push_back(negative ? -value : value);
-    negative = false;
-  }
-  return codebookText(values);
-}
-
 // A number of 64 bits that tells texts apart (FNV-1a), in hexadecimal.
 std::string fingerprint(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325;
@@ -61,7 +42,8 @@ std::string fingerprint(std::string_view text) {
   return digits;
 }
 
-// The text of a parameter's value: the same for the same value, however it is written.
+// A parameter's value: the same text and tokens for the same value, however it is written, but for
+// the numbers of a codebook.
 struct Value {
   std::string text;
   std::vector<Token> tokens;
@@ -86,18 +68,18 @@ public:
     }
     if (kind == "int") {
       int64_t number = argument.tokens.back().integer;
-      value.text = std::to_string(argument.tokens.size() == 2 ? -number : number);
+      bool negative = argument.tokens.size() % 2 == 0 && number != 0; // a sign for each other token
+      value.text = std::to_string(negative ? -number : number);
+      value.tokens.erase(value.tokens.begin(), value.tokens.end() - (negative ? 2 : 1));
     }
-    if (kind == "type")
-      value.text = typeName(argument);
-    if (kind == "type" && value.text.empty()) {
-      std::vector<std::string> known;
-      for (std::string_view name : ElementType::allNames())
-        known.emplace_back(name);
-      report(DiagId::unknown_name,
-             {"type", shown(argument.use.name.text), hint(argument.use.name.text, known)},
-             argument.span);
-      return std::nullopt;
+    if (kind == "type" && !argument.codebook.empty()) {
+      value.text = codebookText(argument.codebook);
+    } else if (kind == "type") {
+      std::optional<ElementType> type = ElementType::fromName(argument.use.name.text);
+      if (!type)
+        return unknownType(argument);
+      value.text = type->name();
+      value.tokens[0].text = type->name();
     }
     if (kind == "format" && lookup) {
       std::shared_ptr<const Format> format = (*lookup)(argument.use);
@@ -148,6 +130,16 @@ public:
   }
 
 private:
+  std::nullopt_t unknownType(const ast::Argument &argument) {
+    std::vector<std::string> known;
+    for (std::string_view name : ElementType::allNames())
+      known.emplace_back(name);
+    report(DiagId::unknown_name,
+           {"type", shown(argument.use.name.text), hint(argument.use.name.text, known)},
+           argument.span);
+    return std::nullopt;
+  }
+
   std::optional<size_t> find(const ast::Name &name) {
     std::vector<std::string> known;
     for (size_t i = 0; i < declared.parameters.size(); ++i) {

@@ -136,17 +136,23 @@ private:
   bool skipBody() {
     if (is(TokenKind::Equal)) {
       advance();
-      ast::Use alias;
-      return use(alias);
+      ast::Name name;
+      return takeName(name, "the name of a format or a type") &&
+             (!is(TokenKind::ParenOpen) || skip(TokenKind::ParenOpen, TokenKind::ParenClose));
     }
     if (!is(TokenKind::BraceOpen))
       return expected("'{' or '='");
+    return skip(TokenKind::BraceOpen, TokenKind::BraceClose);
+  }
+
+  // From an `open` that is here to its `close`.
+  bool skip(TokenKind open, TokenKind close) {
     int depth = 0;
     do {
-      depth += is(TokenKind::BraceOpen) - is(TokenKind::BraceClose);
+      depth += is(open) - is(close);
       advance();
     } while (depth > 0 && !is(TokenKind::EndOfFile) && !declarationStart());
-    return depth == 0 || expected("'}'");
+    return depth == 0 || expected(describe(close));
   }
 
   static Token anyOf(const ast::Parameter &parameter) {
@@ -287,21 +293,10 @@ private:
 
   // `codebook [-1, 0.5, ...]`, kept as its canonical text.
   bool codebook(ast::Name &type) {
-    const Token &first = advance();
-    if (!take(TokenKind::BracketOpen))
-      return false;
+    const Token &first = token();
     std::vector<double> values;
-    do {
-      if (!values.empty())
-        advance();
-      double value = 0;
-      if (!takeReal(value))
-        return false;
-      values.push_back(value);
-    } while (is(TokenKind::Comma));
-    if (!is(TokenKind::BracketClose))
-      return expected("',' or ']'");
-    advance();
+    if (!takeCodebook(values))
+      return false;
     type = ast::Name{codebookText(values), from(first)};
     return true;
   }
@@ -326,9 +321,7 @@ private:
     if (!is(TokenKind::LessEqual) && !is(TokenKind::GreaterEqual))
       return expected("'<=' or '>='");
     require.atMost = advance().kind == TokenKind::LessEqual;
-    bool negative = is(TokenKind::Minus);
-    if (negative)
-      advance();
+    const bool negative = takeSigns();
     ast::Number bound;
     if (!takeNumber(bound, "an integer, the bound"))
       return false;

@@ -96,8 +96,9 @@ private:
   void output(const ast::GemmEntry &entry) {
     gemm.outputSpan = entry.value.span;
     const std::string &name = entry.value.name.text;
-    if (isPlainType(name) && !entry.value.parentheses)
-      gemm.output = ElementType::get(name);
+    std::optional<ElementType> type = ElementType::fromName(name); // by any of its spellings
+    if (type && isPlainType(type->name()) && !entry.value.parentheses)
+      gemm.output = *type;
     else
       error(DiagId::unknown_name,
             {"output type", shown(ast::print(entry.value)), hint(name, plainTypes())},

@@ -35,11 +35,15 @@ bool UseParser::argumentValue(ast::Argument &argument, int nesting) {
   argument.integer = !is(TokenKind::Name);
   if (argument.integer) {
     ast::Number number;
-    if (is(TokenKind::Minus) && is(TokenKind::Integer, 1))
-      advance();
+    takeSigns();
     if (!takeNumber(number, "an integer, a type or a format"))
       return false;
-  } else if (!use(argument.use, nesting) || !brackets()) {
+  } else if (word("codebook") && is(TokenKind::BracketOpen, 1)) {
+    argument.use.name = ast::Name{std::string(first.text), first.span};
+    if (!takeCodebook(argument.codebook))
+      return false;
+    argument.use.span = from(first);
+  } else if (!use(argument.use, nesting)) {
     return false;
   }
   argument.span = from(first);
@@ -48,15 +52,20 @@ bool UseParser::argumentValue(ast::Argument &argument, int nesting) {
   return true;
 }
 
-// The numbers of a codebook as an argument, which the declaration reads.
-bool UseParser::brackets() {
-  if (!is(TokenKind::BracketOpen))
-    return true;
-  while (!is(TokenKind::BracketClose)) {
-    if (is(TokenKind::EndOfFile) || declarationStart())
-      return expected("']'");
-    advance();
-  }
+bool UseParser::takeCodebook(std::vector<double> &values) {
+  advance();
+  if (!take(TokenKind::BracketOpen))
+    return false;
+  do {
+    if (!values.empty())
+      advance();
+    double value = 0;
+    if (!takeReal(value))
+      return false;
+    values.push_back(value);
+  } while (is(TokenKind::Comma));
+  if (!is(TokenKind::BracketClose))
+    return expected("',' or ']'");
   advance();
   return true;
 }

@@ -70,10 +70,15 @@ protected:
     advance();
     return true;
   }
-  bool takeReal(double &number) {
-    bool negative = false; // -N is two signs where N is a negative parameter
+  // Whether signs make what follows negative: -N is two where N is a negative parameter.
+  bool takeSigns() {
+    bool negative = false;
     for (; is(TokenKind::Minus); advance())
       negative = !negative;
+    return negative;
+  }
+  bool takeReal(double &number) {
+    const bool negative = takeSigns();
     if (!is(TokenKind::Integer) && !is(TokenKind::Real))
       return expected("a number");
     const Token &token = advance();
@@ -148,6 +153,9 @@ protected:
     return true;
   }
 
+  // `codebook [-1, 0.5]`, its values.
+  bool takeCodebook(std::vector<double> &values);
+
   bool parameter(std::vector<ast::Parameter> &parameters);
   // `nesting` counts instances around it.
   bool use(ast::Use &use, int nesting = 0);
@@ -155,7 +163,6 @@ protected:
 private:
   bool argument(std::vector<ast::Argument> &arguments, int nesting);
   bool argumentValue(ast::Argument &argument, int nesting);
-  bool brackets();
 
 protected:
   const std::vector<Token> &tokens;
