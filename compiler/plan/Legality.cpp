@@ -147,17 +147,19 @@ Found partsObjection(const dsl::Gemm &gemm, const PlacedGemm &placed, const Prob
   return first;
 }
 
-// Whether it fits a CTA's shared memory and a thread's registers.
+// Whether it fits a CTA's shared memory and a thread's registers. Where neither, the planner's
+// choice of a pipeline is no reason.
 Found resourceObjection(const dsl::Gemm &gemm, const PlacedGemm &placed, const Problem &problem,
                         const Schedule &s, const DeviceModel &device) {
   Geometry g = makeGeometry(placed, s);
   int64_t shared = sharedBytes(gemm, placed, g, s, problem);
-  if (shared > device.sharedPerCta)
+  auto [registers, limit] = registerUse(gemm, placed, g, s.pipeline, s.ctasPerSm);
+  bool fitsShared = shared <= device.sharedPerCta, fitsRegisters = registers <= limit;
+  if (!fitsShared && (fitsRegisters || gemm.schedule.pipeline))
     return Objection{DiagId::schedule_shared_memory,
                      {str(s.tileM), str(s.tileN), str(s.tileK), str(s.pipeline), str(shared),
                       device.target, str(device.sharedPerCta)}};
-  auto [registers, limit] = registerUse(gemm, placed, g, s.pipeline, s.ctasPerSm);
-  if (registers > limit)
+  if (!fitsRegisters)
     return Objection{
         DiagId::schedule_registers,
         {str(s.tileM), str(s.tileN), str(s.warpsM), str(s.warpsN), str(registers), str(limit)}};
@@ -178,7 +180,7 @@ public:
          {&ScheduleRules::balance, &ScheduleRules::cudaCores, &ScheduleRules::tile,
           &ScheduleRules::blockScales, &ScheduleRules::warpRoles, &ScheduleRules::activationScales,
           &ScheduleRules::residual, &ScheduleRules::sums, &ScheduleRules::cluster,
-          &ScheduleRules::warps, &ScheduleRules::resources, &ScheduleRules::parts})
+          &ScheduleRules::warps, &ScheduleRules::parts, &ScheduleRules::resources})
       if (Found broken = (this->*rule)())
         return broken;
     return std::nullopt;

@@ -118,10 +118,9 @@ public:
 
   // Of a search that found nothing.
   Error error() const {
-    if (!firstObjection)
+    if (!told)
       return *illegal;
-    return errorAt(firstObjection->id, firstObjection->args, objectionSpan(gemm, *firstObjection),
-                   sources);
+    return errorAt(told->id, told->args, objectionSpan(gemm, *told), sources);
   }
 
 private:
@@ -171,15 +170,23 @@ private:
       return;
     for (Schedule &schedule : scheduleCandidates(gemm, *placed, roles, problem, device, variety)) {
       if (std::optional<Objection> why = objection(gemm, *placed, problem, schedule, device)) {
-        // What is fixed is to blame before what the planner chose.
-        if (!firstObjection || (!isOfEntry(gemm, *firstObjection) && isOfEntry(gemm, *why)))
-          firstObjection = why;
+        remember(*std::move(why), schedule);
       } else if (variety == Variety::All || isWorthIt(*placed, schedule)) {
         const double time = timeOf(*placed, schedule);
         found.push_back({ways.size(), schedule, time});
       }
     }
     ways.push_back({scales, *std::move(placed)});
+  }
+
+  // What is fixed is to blame before what the planner chose, and of its pipelines the shortest.
+  void remember(Objection why, const Schedule &schedule) {
+    bool ofStages = why.id == DiagId::schedule_shared_memory && !gemm.schedule.pipeline;
+    if (told && (isOfEntry(gemm, *told) || !isOfEntry(gemm, why)) &&
+        !(ofStages && told->id == why.id && schedule.pipeline < toldPipeline))
+      return;
+    told = std::move(why);
+    toldPipeline = schedule.pipeline;
   }
 
   bool isWorthIt(const PlacedGemm &placed, const Schedule &schedule) const {
@@ -203,8 +210,9 @@ private:
   const std::vector<Roles> allRoles;
   std::vector<Way> ways;
   std::vector<Candidate> found;
-  std::optional<Error> illegal;            // of the first way that is
-  std::optional<Objection> firstObjection; // to a schedule
+  std::optional<Error> illegal;  // of the first way that is
+  std::optional<Objection> told; // of those to schedules
+  int toldPipeline = 0;          // of that schedule
 };
 
 } // namespace

@@ -125,6 +125,12 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
                 4,
                 "tile m = 8 does not fit: a group has 8 bytes of 'scale'; they are copied in "
                 "pieces of 16 [schedule_tile]"},
+        // Not for stages that the planner chose, which could be fewer.
+        Refusal{"sm_90a", "int8", "roles: imfp tile: 64 x 128 x 256 split_k: 64", 12 + 21, 7,
+                "split_k 64 exceeds the 16 k tiles of this problem [schedule_split_k]"},
+        Refusal{"sm_90a", "int8", "roles: imfp tile: 16 x 256 x 1024 warps: 1 x 8", 12, 4,
+                "tile 16 x 256 x 1024 with pipeline 2 needs 304128 bytes of shared memory; sm_90a "
+                "has 232448 [schedule_shared_memory]"},
         Refusal{"sm_90a", "int8", "roles: imfp tile: 256 x 64 x 128 warps: 1 x 4 pipeline: 2", 12,
                 4,
                 "tile 256 x 64 on warps 1 x 4 needs about 280 registers a thread; the limit is 240 "
