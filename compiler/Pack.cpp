@@ -306,7 +306,8 @@ Status packResidual(const ResidualLayout &r, const QuantizedMatrix &weight,
   if (first.back() > r.pieces)
     return makeError(DiagId::layout_mismatch,
                      {"the weight's residual has " + std::to_string(first.back()) +
-                      " pieces of blocks, the budget leaves room for " + std::to_string(r.pieces)});
+                      " pieces of blocks, the budget leaves room for " + std::to_string(r.pieces) +
+                      "; a gemm whose weight declares a larger budget has more"});
   std::vector<SectionCodes> parts;
   for (const LayoutSection &part : r.parts)
     parts.emplace_back(part,

@@ -132,7 +132,10 @@ Format withElement(Format format, ElementType type, double factor, std::string n
 
 static void forgetChoice(Part &part) {
   part.left = part.right = nullptr;
-  part.format = std::make_shared<const Format>(meaningOf(*part.format));
+  Format meaning = meaningOf(*part.format);
+  if (part.divisor != 0) // its name says what it is, "s4 / 16"
+    meaning.name = part.format->name;
+  part.format = std::make_shared<const Format>(std::move(meaning));
 }
 
 Format meaningOf(Format format) {
@@ -145,8 +148,10 @@ Format meaningOf(Format format) {
   if (format.partition)
     for (Part &part : format.partition->parts)
       forgetChoice(part);
-  if (format.residual)
+  if (format.residual) {
     forgetChoice(format.residual->part);
+    format.residual->part.budget.reset();
+  }
   return format;
 }
 

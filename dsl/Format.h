@@ -210,7 +210,7 @@ Format withElement(Format format, ElementType type, double factor, std::string n
 Format withoutResidual(Format format);
 
 // What of a format says which number its codes are: without its name, how numbers become codes, and
-// what may be stored of them. Of parts the same.
+// what may be stored of them, such as how many blocks of a residual. Of parts the same.
 Format meaningOf(Format format);
 
 // Whether a rule chooses among candidates, its operands.

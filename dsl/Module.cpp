@@ -143,6 +143,8 @@ private:
     for (const ast::Format *format : declared)
       if (std::shared_ptr<const Format> checked = formats.defaults(format->name.text))
         module.formats.push_back(*checked);
+      else
+        noteValues("format", *format, module);
   }
 
   void checkGemms(const File &file, bool keep, Module &module) {
@@ -158,6 +160,16 @@ private:
     for (const ast::Gemm *gemm : declared)
       if (std::shared_ptr<const Gemm> checked = gemms.defaults(gemm->name.text); checked && keep)
         module.gemms.push_back(*checked);
+      else if (keep)
+        noteValues("gemm", *gemm, module);
+  }
+
+  static void noteValues(std::string_view kind, const ast::Declared &declared, Module &module) {
+    auto has = [](const ast::Parameter &parameter) { return parameter.fallback.has_value(); };
+    auto found = std::find_if_not(declared.parameters.begin(), declared.parameters.end(), has);
+    if (found != declared.parameters.end())
+      module.withoutValue.push_back(
+          {kind, declared.name.text, found->name.text, declared.name.span});
   }
 
   template <class Syntax> static std::vector<const Syntax *> declarationsOf(const File &file) {
@@ -221,6 +233,14 @@ template <class T> const T *findNamed(const std::vector<T> &all, std::string_vie
 
 const Format *Module::findFormat(std::string_view name) const { return findNamed(formats, name); }
 const Gemm *Module::findGemm(std::string_view name) const { return findNamed(gemms, name); }
+
+std::optional<Error> Module::whyNoneOf(std::string_view kind, std::string_view name) const {
+  for (const WithoutValue &each : withoutValue)
+    if (each.kind == kind && (name.empty() || each.name == name))
+      return makeError(DiagId::parameter_without_value,
+                       {std::string(kind), each.name, each.parameter});
+  return std::nullopt;
+}
 
 static std::optional<std::string> readText(const std::string &path) {
   std::ifstream in(path, std::ios::binary);

@@ -19,11 +19,22 @@ struct Module {
   std::vector<Format> formats; // of this file and its imports, in order of declaration
   std::vector<Gemm> gemms;     // of this file only
   std::vector<Device> devices; // as formats
+  // Declared as formats and gemms are, with a parameter that has no value: instances of them alone
+  // are among those.
+  struct WithoutValue {
+    std::string_view kind; // "format", "gemm"
+    std::string name, parameter;
+    Span span;
+  };
+  std::vector<WithoutValue> withoutValue;
   // By file of `sources`: the import that led to it; none of the first.
   std::vector<Span> importedAt;
 
   const Format *findFormat(std::string_view name) const;
   const Gemm *findGemm(std::string_view name) const;
+  // That a format or gemm of that name, or the first where none is named, has a parameter without a
+  // value; none where it is not declared at all.
+  std::optional<Error> whyNoneOf(std::string_view kind, std::string_view name) const;
 };
 
 // Reads an imported file that is not of the standard library: path as written, resolved against the

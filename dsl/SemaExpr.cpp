@@ -221,7 +221,10 @@ private:
     double reached = std::fabs(range.min) > std::fabs(range.max) ? range.min : range.max;
     if (std::fabs(reached) <= maxInteger)
       return node;
-    return error(DiagId::integer_overflow, {text(*node), number(reached), number(maxInteger)},
+    const bool isNumber = node->kind == Expr::Kind::Integer; // which a double may round
+    return error(DiagId::integer_overflow,
+                 {text(*node), isNumber ? std::to_string(node->integer) : number(reached),
+                  number(maxInteger)},
                  expr);
   }
 

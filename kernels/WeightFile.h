@@ -37,7 +37,7 @@ public:
   // The codes of a weight, packed for a gemm whose weight has this format, n and k, in memory of
   // its device. Where transformsInputs the products are those of the layer only for activations of
   // makeActivations(inputTransform()): no launch can tell. Other errors: those of
-  // Gemm::packQuantized.
+  // docs/GRAMMAR.md where the declaration in the file cannot be read, those of Gemm::packQuantized.
   Result<Buffer> pack(std::string_view name, const Gemm &gemm) const;
   // Rows and columns of a weight; 0 of them: all from the first on.
   struct Slice {
@@ -50,7 +50,8 @@ public:
   // of its columns transforms the inputs and quantizes their columns himself. Other errors:
   // no_slices, slice_out_of_range, slice_divides_block for one that begins inside numbers which
   // share a scale, slices_differ where their formats, columns, input transforms or numbers per
-  // tensor do.
+  // tensor do; layout_mismatch where a slice has more blocks of a residual than the budget of the
+  // gemm's weight lets it have: a gemm for slices declares a larger one, which is no other format.
   Result<Buffer> pack(std::span<const Slice> slices, const Gemm &gemm) const;
   // What `--smooth`, `--permute` and `--rotate` ask of the inputs of the layer, for
   // Gemm::makeActivations; without steps where !transformsInputs. Errors of InputTransform::create.

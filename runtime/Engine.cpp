@@ -107,7 +107,7 @@ Result<const dsl::Gemm *> findGemm(const dsl::Module &module, std::string_view n
   for (const dsl::Gemm &gemm : module.gemms)
     names.push_back(gemm.name);
   if (module.gemms.empty())
-    return makeError(DiagId::no_gemm, {"the module"});
+    return module.whyNoneOf("gemm", name).value_or(makeError(DiagId::no_gemm, {"the module"}));
   if (name.empty() && module.gemms.size() > 1)
     return makeError(DiagId::ambiguous_gemm,
                      {std::to_string(module.gemms.size()), dsl::join(names)});
@@ -115,7 +115,8 @@ Result<const dsl::Gemm *> findGemm(const dsl::Module &module, std::string_view n
     return &module.gemms[0];
   if (const dsl::Gemm *gemm = module.findGemm(name))
     return gemm;
-  return makeError(DiagId::unknown_gemm, {dsl::shown(name), dsl::listed(name, names)});
+  return module.whyNoneOf("gemm", name)
+      .value_or(makeError(DiagId::unknown_gemm, {dsl::shown(name), dsl::listed(name, names)}));
 }
 
 Result<const dsl::Gemm *> gemmOf(const Engine &engine, const Module &module,

@@ -30,7 +30,8 @@ Result<dsl::Format> findFormat(const dsl::Module &module, const std::string &nam
   std::vector<std::string> names = {"f16", "bf16"}; // f32 is no type of a cache
   for (const dsl::Format &format : module.formats)
     names.push_back(format.name);
-  return makeError(DiagId::kv_unknown_format, {dsl::shown(name), dsl::listed(name, names)});
+  return module.whyNoneOf("format", name)
+      .value_or(makeError(DiagId::kv_unknown_format, {dsl::shown(name), dsl::listed(name, names)}));
 }
 
 using Tensors = std::vector<const compiler::KvTensor *>;

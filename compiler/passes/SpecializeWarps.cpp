@@ -105,23 +105,15 @@ public:
         tile::LaunchDependentsOp::create(builder, loc);
       builder.setInsertionPointToStart(&roles.getElseRegion().front());
       tile::BarriersMadeOp::create(builder, loc, /*waits=*/true);
-      if (operandBarriers) {
-        Value decodes = compare(arith::CmpIPredicate::uge, thread, i32(mathThreads));
-        auto others = scf::IfOp::create(builder, loc, decodes, /*withElseRegion=*/true);
-        builder.setInsertionPointToStart(&others.getThenRegion().front());
-        tile::RegistersOp::create(builder, loc, registers.decode,
-                                  registers.decode > registers.start);
-        buildDecoder();
-        builder.setInsertionPointToStart(&others.getElseRegion().front());
-      }
+      if (operandBarriers)
+        fromThread(mathThreads, thread, [&] {
+          tile::RegistersOp::create(builder, loc, registers.decode,
+                                    registers.decode > registers.start);
+          buildDecoder();
+        });
       tile::RegistersOp::create(builder, loc, registers.math, true);
-      if (mathThreads > 32 * mathWarps) { // the rest of the last warpgroup
-        Value multiplies = compare(arith::CmpIPredicate::ult, thread, i32(32 * mathWarps));
-        auto some = scf::IfOp::create(builder, loc, multiplies, /*withElseRegion=*/true);
-        builder.setInsertionPointToStart(&some.getElseRegion().front());
-        leaveClusterIdle();
-        builder.setInsertionPointToStart(&some.getThenRegion().front());
-      }
+      if (mathThreads > 32 * mathWarps) // the rest of the last warpgroup
+        fromThread(32 * mathWarps, thread, [&] { leaveClusterIdle(); });
       buildMath();
       if (splitK == 1)
         leaveCluster();
@@ -132,6 +124,15 @@ public:
   }
 
 private:
+  // By `thread` where it is one from `first` on; what is built behind it is for those below.
+  void fromThread(int64_t first, Value thread, const std::function<void()> &body) {
+    Value isFrom = compare(arith::CmpIPredicate::uge, thread, i32(first));
+    auto branch = scf::IfOp::create(builder, loc, isFrom, /*withElseRegion=*/true);
+    builder.setInsertionPointToStart(&branch.getThenRegion().front());
+    body();
+    builder.setInsertionPointToStart(&branch.getElseRegion().front());
+  }
+
   // By the thread that loads, which so starts its first copies before any other thread is there.
   void makeBarriers() {
     for (Value map : maps)
@@ -184,14 +185,6 @@ private:
   // Of the ring of decoded operands.
   int64_t operandDepth() {
     return llvm::cast<tile::SharedType>(operandBarriers.getType()).getStages();
-  }
-  // Any number of stages on.
-  Cursor skip(Cursor now, Value stages) {
-    Value after = add(now.slot, stages);
-    Value rounds = arith::DivUIOp::create(builder, loc, after, i32(depth));
-    Value flips = arith::AndIOp::create(builder, loc, rounds, i32(1));
-    return {arith::RemUIOp::create(builder, loc, after, i32(depth)),
-            arith::XOrIOp::create(builder, loc, now.parity, flips)};
   }
 
   // This thread uses no shared memory of another CTA any more. A CTA's own must stay until all of
@@ -440,7 +433,7 @@ private:
     Cursors lastUsed = before(following);
     if (groups > 1) {
       Value kTiles = sub(last, head.lookupOrDefault(pipeline.getFirst()));
-      following[0] = skip(cursors[0], kTiles);
+      following[0] = skip(*this, cursors[0], kTiles, depth);
     }
     collect(of, head, compare(arith::CmpIPredicate::ult, first, last), lastUsed,
             after.drop_front(cursorValues + words));

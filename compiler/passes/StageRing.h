@@ -19,6 +19,16 @@ inline Cursor advance(ScalarBuilder &at, Cursor now, mlir::Value stages, int64_t
           at.select(wraps, flipped, now.parity)};
 }
 
+// Any number of stages on.
+inline Cursor skip(ScalarBuilder &at, Cursor now, mlir::Value stages, int64_t depth) {
+  namespace arith = mlir::arith;
+  mlir::Value after = at.add(now.slot, stages);
+  mlir::Value rounds = arith::DivUIOp::create(at.builder, at.loc, after, at.i32(depth));
+  mlir::Value flips = arith::AndIOp::create(at.builder, at.loc, rounds, at.i32(1));
+  return {arith::RemUIOp::create(at.builder, at.loc, after, at.i32(depth)),
+          arith::XOrIOp::create(at.builder, at.loc, now.parity, flips)};
+}
+
 // Less than `depth` stages back.
 inline Cursor goBack(ScalarBuilder &at, Cursor now, int64_t stages, int64_t depth) {
   mlir::Value wraps = at.compare(mlir::arith::CmpIPredicate::ult, now.slot, at.i32(stages));

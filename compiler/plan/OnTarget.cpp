@@ -224,6 +224,29 @@ std::optional<TargetGemm> withNumbers(const dsl::Gemm &gemm, std::string_view ta
   return found;
 }
 
+// With numbers of bf16 in place of activations that no kernel takes: what a message is about then
+// is the weight.
+TargetGemm withPlainActivation(const dsl::Gemm &gemm) {
+  const dsl::ElementType bf16 = dsl::ElementType::get("bf16");
+  TargetGemm result{gemm};
+  result.gemm.activation = gemm.activation.hasParts() ? dsl::plainFormat(bf16)
+                                                      : dsl::valuesAs(bf16, gemm.activation, false);
+  result.gemm.activation.name = gemm.activation.name;
+  return result;
+}
+
+// `without`: what is in the way beside such activations. A scale that has no place may be either
+// operand's.
+bool isOfActivation(const Diagnostic &problem, const dsl::Gemm &gemm,
+                    const std::optional<Diagnostic> &without) {
+  if (problem.id == DiagId::no_legal_placement)
+    return without && without->id != problem.id;
+  return problem.id == DiagId::no_mma_on_target || problem.id == DiagId::no_mma_for_activation ||
+         problem.id == DiagId::no_kernels || problem.id == DiagId::unsupported_value ||
+         (gemm.activation.hasParts() && (problem.id == DiagId::parts_not_compiled ||
+                                         problem.id == DiagId::parts_need_kernels_apart));
+}
+
 } // namespace
 
 TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
@@ -250,19 +273,10 @@ TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
       found = withFactors(*std::move(both));
       problem = std::move(storedProblem);
     }
-  // Where it is the weight that no kernel takes, whatever the activation, that is what to say.
-  const bool isOfActivation =
-      problem->id == DiagId::no_mma_on_target || problem->id == DiagId::no_mma_for_activation ||
-      problem->id == DiagId::no_kernels || problem->id == DiagId::unsupported_value ||
-      (gemm.activation.hasParts() && (problem->id == DiagId::parts_not_compiled ||
-                                      problem->id == DiagId::parts_need_kernels_apart));
-  if (!found && isOfActivation) {
-    const dsl::ElementType bf16 = dsl::ElementType::get("bf16");
-    found = TargetGemm{gemm};
-    found->gemm.activation = gemm.activation.hasParts()
-                                 ? dsl::plainFormat(bf16)
-                                 : dsl::valuesAs(bf16, gemm.activation, false);
-    found->gemm.activation.name = gemm.activation.name; // what the message is about
+  if (!found) { // where it is the weight that no kernel takes, whatever the activation, say that
+    TargetGemm plainer = withPlainActivation(gemm);
+    if (isOfActivation(*problem, gemm, problemOf(plainer.gemm, target)))
+      found = std::move(plainer);
   }
   if (!found)
     return {gemm};

@@ -32,7 +32,8 @@ int64_t mostTileK(const PlacedGemm &placed, int64_t tileM) {
 // they are many, that took longer than it saved.
 std::vector<dsl::ScheduleDecl::Tile> narrowTiles(const PlacedGemm &placed, const Problem &problem,
                                                  int64_t sms) {
-  constexpr int64_t mostBatch = 16, mostRows = 240, mostWide = 96, fewRows = 48, longK = 6144;
+  constexpr int64_t mostBatch = 16, leastRows = 32, mostRows = 240;
+  constexpr int64_t fewRows = 48, mostWide = 96, longK = 6144;
   std::vector<dsl::ScheduleDecl::Tile> result;
   auto isOfActivation = [](const ScaleUse &use) { return !use.weight; };
   if (problem.m > mostBatch || std::ranges::any_of(placed.accumulator, isOfActivation))
@@ -41,7 +42,7 @@ std::vector<dsl::ScheduleDecl::Tile> narrowTiles(const PlacedGemm &placed, const
   int64_t batch = problem.m <= 8 ? 8 : mostBatch;
   constexpr int64_t mostCodes = int64_t{32} * 512; // with longer tiles few are on their way
   for (int64_t tiles : {1, 2}) {                   // of an SM
-    int64_t rows = roundUp(divideUp(problem.n, tiles * sms), leastWarpRows);
+    int64_t rows = std::max(leastRows, roundUp(divideUp(problem.n, tiles * sms), leastWarpRows));
     bool isFew = rows <= fewRows;
     bool readsMany =
         placed.isWide() && (isLong || rows > mostWide) && (isFew || batch == mostBatch);

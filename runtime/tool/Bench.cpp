@@ -72,7 +72,9 @@ Result<std::vector<BenchGemm>> chooseGemms(const Options &options,
       return module.error();
     std::vector<std::string> names = module->gemms();
     if (names.empty())
-      return makeError(DiagId::no_gemm, {"'" + file + "'"});
+      return module->impl()
+          .module.whyNoneOf("gemm", "")
+          .value_or(makeError(DiagId::no_gemm, {"'" + file + "'"}));
     if (options.has("--gemm"))
       names = {options.text("--gemm")};
     const std::vector<Module> ways = launchWays(*module, options);

@@ -32,6 +32,10 @@ void printDeclarations(const std::string &path, const dsl::Module &module) {
       std::printf("%s: %s\n", path.c_str(), declared(format).c_str());
   for (const dsl::Gemm &gemm : module.gemms)
     std::printf("%s: %s\n", path.c_str(), declared(gemm).c_str());
+  for (const dsl::Module::WithoutValue &each : module.withoutValue)
+    if (each.span.file == 0)
+      std::printf("%s: %s %s: of any %s\n", path.c_str(), std::string(each.kind).c_str(),
+                  each.name.c_str(), each.parameter.c_str());
   for (const dsl::Device &device : module.devices)
     std::printf("%s: device %s: %s, kernels for %s\n", path.c_str(), device.name.c_str(),
                 device.product.c_str(), compiler::modelOf(device).target.c_str());

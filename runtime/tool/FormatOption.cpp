@@ -20,12 +20,16 @@ static Result<FormatPtr> fromFile(const std::string &path, const std::string &na
     if (format.span.file == 0)
       own.push_back(format.name);
   }
+  if (own.empty() && name.empty())
+    if (std::optional<Error> why = module->whyNoneOf("format", name))
+      return *std::move(why);
   if (name.empty() && own.size() != 1)
     return makeError(DiagId::format_name_needed,
                      {dsl::shown(path), std::to_string(own.size()), dsl::join(own)});
   const dsl::Format *format = module->findFormat(name.empty() ? own[0] : name);
   if (!format)
-    return makeError(DiagId::unknown_name, {"format", name, dsl::hint(name, all)});
+    return module->whyNoneOf("format", name)
+        .value_or(makeError(DiagId::unknown_name, {"format", name, dsl::hint(name, all)}));
   return std::make_shared<const dsl::Format>(*format);
 }
 

@@ -39,7 +39,7 @@ struct Candidates {
       return Done{};
     }
     if (module.gemms.empty())
-      return makeError(DiagId::no_gemm, {"the module"});
+      return module.whyNoneOf("gemm", "").value_or(makeError(DiagId::no_gemm, {"the module"}));
     for (const dsl::Gemm &gemm : module.gemms)
       all.push_back({&gemm, module.sources.get()});
     return Done{};

@@ -472,7 +472,9 @@ TEST(ResidualLayout, RefusesMoreBlocksThanTheBudget) {
   };
   EXPECT_EQ(message(randomCodes(packed.format, 160, 640, patterns[2])), "packed"); // 10 of 100
   std::string refusal = message(randomCodes(packed.format, 160, 640, patterns[5]));
-  EXPECT_NE(refusal.find("the budget leaves room for 10 [layout_mismatch]"), std::string::npos)
+  EXPECT_NE(refusal.find("the budget leaves room for 10; a gemm whose weight declares a larger "
+                         "budget has more [layout_mismatch]"),
+            std::string::npos)
       << refusal;
   dsl::QuantizedMatrix lacking = randomCodes(packed.format, 160, 640, patterns[2]);
   lacking.parts.pop_back();

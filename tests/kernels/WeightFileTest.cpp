@@ -130,9 +130,14 @@ protected:
     must(quantizeFile(from, to, options));
     return must(WeightFile::open(to));
   }
-  Gemm gemm(const WeightFile &file, int64_t rows, int64_t columns) const {
+  // For the weight as it is declared, but for some text of that.
+  Gemm gemm(const WeightFile &file, int64_t rows, int64_t columns,
+            const std::pair<std::string, std::string> &change = {}) const {
     const WeightFile::Weight what = must(file.describe("q"));
-    Module module = must(Module::parse(what.declarations + "gemm g { weight: " + what.format +
+    std::string declarations = what.declarations;
+    if (size_t at = declarations.find(change.first); at != std::string::npos)
+      declarations.replace(at, change.first.size(), change.second);
+    Module module = must(Module::parse(declarations + "gemm g { weight: " + what.format +
                                        " activation: f16 output: f32 }"));
     EngineOptions options;
     options.diskCache = false;
@@ -191,6 +196,27 @@ TEST_F(SlicesTest, keepTheNumbersOfEveryKindOfFormat) {
             << row << ", " << column;
     }
   }
+}
+
+// Half of the rows has most of the blocks.
+TEST_F(SlicesTest, ofResidualsTakeALargerBudget) {
+  std::vector<float> uneven = syntheticWeight(256, 256, 4);
+  for (size_t i = 0; i < uneven.size() / 2; ++i)
+    uneven[i] *= i % 7 == 0 ? 1.0f : 0.01f;
+  const std::string from = put("uneven.safetensors",
+                               test::safetensors({{"q", "F32", "256,256", test::bytesOf(uneven)}}));
+  QuantizeFileOptions options;
+  options.format = shippedFormat("mosaic_channel");
+  must(quantizeFile(from, folder + "mosaic.safetensors", options));
+  const WeightFile weights = must(WeightFile::open(folder + "mosaic.safetensors"));
+  const Slices half{{.name = "q", .firstRow = 128}};
+  EXPECT_NE(error(weights.pack(half, gemm(weights, 128, 256))).find("declares a larger budget"),
+            std::string::npos);
+  EXPECT_TRUE(weights.pack(half, gemm(weights, 128, 256, {"budget 10%", "budget 30%"})).ok());
+  EXPECT_EQ(error(weights.pack(half, gemm(weights, 128, 256, {"s4 / 16", "s3 / 8"}))),
+            "error: a weight and its packed layout do not fit: the codes are of format "
+            "'mosaic_channel' with 'residual fix: s4 / 16 per n[64] k[64]', the gemm takes "
+            "'mosaic_channel' with 'residual fix: s3 / 8 per n[64] k[64]' [layout_mismatch]\n");
 }
 
 TEST_F(SlicesTest, thatAreNoWeightAreRefused) {

@@ -348,7 +348,7 @@ TEST_F(GpuWgmmaTest, ResultsAreWithinTheBound) {
       "tile: 16 x 32 x 128 warps: 1 x 2 x 2 pipeline: 4 split_k: 2",
       "tile: 64 x 192 x 128 warps: 1 x 12 pipeline: 3 launch: dependent",
       "tile: 16 x 96 x 128 warps: 1 x 3 x 4 pipeline: 8",
-      "tile: 8 x 224 x 128 warps: 1 x 7 x 2 pipeline: 8 launch: dependent",
+      "tile: 8 x 112 x 128 warps: 1 x 7 x 2 pipeline: 8 launch: dependent",
       "tile: 16 x 80 x 128 warps: 1 x 5 x 2 pipeline: 4 split_k: 2 cluster: 1 x 2",
       "tile: 16 x 112 x 128 warps: 1 x 7 pipeline: 4 split_k: stream",
   };

@@ -123,6 +123,14 @@ TEST(Handles, GemmsAreFoundByName) {
   };
   const char *none = "format a {\n  element: s4\n  value = element\n}\n";
   EXPECT_EQ(compile(none, ""), "error: the module declares no gemm [no_gemm]\n");
+  const char *open =
+      "format a(G: int) { element: s4 scale: f16 per k[G] value = element * scale }\n"
+      "gemm g(G: int) { weight: a(G) activation: f16 output: f16 }\n";
+  for (const std::string &text : {std::string(open), open + std::string("gemm h = g(64)\n")})
+    EXPECT_EQ(compile(text.c_str(), "g"),
+              "error: gemm 'g' is declared with a parameter 'G' that has no value, gemm NAME = "
+              "g(G = ...) gives it one [parameter_without_value]\n");
+  EXPECT_EQ(compile(open, "").substr(0, 17), "error: gemm 'g' i");
   EXPECT_EQ(compile(w4a16, "w4"),
             "error: no gemm 'w4', the module declares w4a16 [unknown_gemm]\n");
   EXPECT_EQ(compile(w4a16, "w4a61"),

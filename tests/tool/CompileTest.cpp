@@ -103,8 +103,8 @@ TEST(CompileTest, editedPlansAreHeldToTheRules) {
   EXPECT_THAT(edited("tile", "tile 16 x 64 x 8388608"),
               HasSubstr("bytes of shared memory; sm_80 has 166912"));
   EXPECT_THAT(edited("tile", "tile 16 x 64 x 48"), HasSubstr("tile k = 48 does not fit"));
-  EXPECT_THAT(edited("tile", "tile 16 x 8388608 x 64"), HasSubstr("bytes of shared memory"));
-  EXPECT_THAT(edited("tile", "tile 8388608 x 64 x 64"), HasSubstr("bytes of shared memory"));
+  EXPECT_THAT(edited("tile", "tile 16 x 8388608 x 64"), HasSubstr("registers a thread"));
+  EXPECT_THAT(edited("tile", "tile 8388608 x 64 x 64"), HasSubstr("registers a thread"));
   EXPECT_THAT(edited("split_k", "split_k 9"), HasSubstr("exceeds the"));
 }
 

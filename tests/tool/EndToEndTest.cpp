@@ -206,6 +206,16 @@ TEST(VerifyCommandTest, filesHaveGemmsAndProblemsFitMemory) {
     EXPECT_EQ(result.code, 1);
     EXPECT_EQ(result.err, "error: '" + file + "' declares no gemm [no_gemm]\n");
   }
+  const std::string open = scratchFolder() + "open.rho";
+  std::ofstream(open)
+      << "format a(G: int) { element: s4 scale: f16 per k[G] value = element * scale "
+         "}\ngemm g(G: int) { weight: a(G) activation: f16 output: f16 }\n";
+  EXPECT_THAT(runTool({"verify", open}).err, HasSubstr("gemm NAME = g(G = ...) gives it one"));
+  EXPECT_EQ(runTool({"check", open}).out,
+            open + ": format a: of any G\n" + open + ": gemm g: of any G\n");
+  for (const char *name : {"", ":a"})
+    EXPECT_THAT(runTool({"error", "w.safetensors", "--format", open + name}).err,
+                HasSubstr("format NAME = a(G = ...) gives it one"));
   EXPECT_THAT(runTool({"verify", gemmFile("int4_g128_int8"), "--count", "1000001"}).err,
               HasSubstr("--count is '1000001', at most 1000000 [bad_option_value]"));
 }
