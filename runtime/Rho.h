@@ -315,8 +315,9 @@ public:
   Result<std::vector<Gemm>> compileShared(const Module &module, std::string_view gemm, int64_t n,
                                           int64_t k, std::span<const int64_t> batches) const;
   // The same gemm for `m` rows, reading weights that were packed for `gemm`: the fastest, by
-  // prediction, of its weightLayout(). What compileShared() made serves most m; what compile() made
-  // for few rows may serve those alone. Errors: those of compile(), no_shared_layout, wrong_device.
+  // prediction, of its weightLayout(). What compileShared() made serves most m well; of what
+  // compile() made for few rows there may be none but its own kernel, and beyond 4 rows not that if
+  // it multiplies on the CUDA cores. Errors: those of compile(), no_shared_layout, wrong_device.
   Result<Gemm> compileSharing(const Gemm &gemm, int64_t m) const;
   // Compiles the planner's best candidates, in as many threads as there are cores, then measures
   // one after the other and keeps the fastest on disk. compile() uses it from then on for this

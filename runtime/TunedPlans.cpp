@@ -3,6 +3,7 @@
 #include "compiler/Candidates.h"
 #include "compiler/Compiler.h"
 #include "runtime/CacheEntries.h"
+#include "runtime/Handles.h"
 
 namespace rho {
 
@@ -37,7 +38,9 @@ std::optional<TunedPlan> TunedPlans::load(const std::string &key, const dsl::Gem
     return drop(reason);
   Result<compiler::Plan> plan =
       compiler::adoptPlan(gemm, {shape.m, shape.n, shape.k}, device, kept, nullptr);
-  if (!plan && kept.problem.m != shape.m) // it may serve those m that it was measured with
+  // It may serve those m that it was measured with.
+  const bool serves = plan && checkGrid(shape.m, plan->schedule.tileM);
+  if (!serves && kept.problem.m != shape.m)
     return std::nullopt;
   if (!plan)
     return drop(plan.error().diagnostics[0].message);

@@ -128,8 +128,10 @@ std::optional<double> residualMicroseconds(const dsl::Gemm &gemm, const Plan &pl
   dense.weight.residual.reset();
   Result<PlacedGemm> without =
       place(dense, plan.groupScales, plan.schedule.roles, device.target, nullptr);
-  return predict(gemm, *placed, plan.schedule, plan.problem, device).microseconds -
-         predict(dense, *without, plan.schedule, plan.problem, device).microseconds;
+  // The same schedule of two gemms, whose waves may end differently.
+  return std::max(0.0,
+                  predict(gemm, *placed, plan.schedule, plan.problem, device).microseconds -
+                      predict(dense, *without, plan.schedule, plan.problem, device).microseconds);
 }
 
 } // namespace rho::compiler

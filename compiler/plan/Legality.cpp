@@ -83,10 +83,12 @@ RegisterUse registerUse(const dsl::Gemm &gemm, const PlacedGemm &placed, const G
 
 namespace {
 
+std::string warpsText(const Schedule &s) {
+  return str(s.warpsM) + " x " + str(s.warpsN) + (s.warpsK > 1 ? " x " + str(s.warpsK) : "");
+}
+
 Objection warpsObjection(const Schedule &s, const std::string &why) {
-  const std::string alongK = s.warpsK > 1 ? " x " + str(s.warpsK) : "";
-  return {DiagId::schedule_warps,
-          {str(s.warpsM) + " x " + str(s.warpsN) + alongK, str(s.tileM), str(s.tileN), why}};
+  return {DiagId::schedule_warps, {warpsText(s), str(s.tileM), str(s.tileN), why}};
 }
 
 // Of roles gemv, which multiply no matrix operands and have no pipeline through shared memory.
@@ -160,9 +162,8 @@ Found resourceObjection(const dsl::Gemm &gemm, const PlacedGemm &placed, const P
                      {str(s.tileM), str(s.tileN), str(s.tileK), str(s.pipeline), str(shared),
                       device.target, str(device.sharedPerCta)}};
   if (!fitsRegisters)
-    return Objection{
-        DiagId::schedule_registers,
-        {str(s.tileM), str(s.tileN), str(s.warpsM), str(s.warpsN), str(registers), str(limit)}};
+    return Objection{DiagId::schedule_registers,
+                     {str(s.tileM), str(s.tileN), warpsText(s), str(registers), str(limit)}};
   return std::nullopt;
 }
 
@@ -212,8 +213,10 @@ private:
   Found tile() {
     if (!dividesRows(s.tileN, s.warpsN)) {
       const std::string rows = "a power of two of rows, from " + str(leastWarpRows);
-      if (gemm.schedule.warps && !gemm.schedule.tile)
-        return ofWarps("each of its " + str(s.warpsN) + " warps along n needs " + rows);
+      if (!gemm.schedule.warps)
+        return ofTile("n", s.tileN,
+                      "of 1 to " + str(Geometry::mostWarps) + " warps none have " + rows +
+                          ", each");
       return ofTile("n", s.tileN, "each of its " + str(s.warpsN) + " warps needs " + rows);
     }
     if (!isPowerOfTwo(s.tileK) || s.tileK < Geometry::smallestTileK)
@@ -245,7 +248,15 @@ private:
     if (!targetOf(device.target).hasWgmma)
       return Objection{DiagId::schedule_roles,
                        {std::string(dsl::name(s.roles)), device.target, "they need sm_90a"}};
-    if (s.warpsM != 1 || (g.warpgroupsMultiply() && s.warpsN % 4 != 0))
+    if (s.warpsM != 1)
+      return ofWarps("with roles " + std::string(dsl::name(s.roles)) +
+                     " each has all batch rows, they stand 1 x N or 1 x N x K");
+    if (g.warpgroupsMultiply() && s.tileN % Geometry::instructionRows != 0)
+      return ofTile("n", s.tileN,
+                    "warpgroups multiply " + str(Geometry::instructionRows) +
+                        " rows at a time; warps that multiply by themselves take 16, with roles "
+                        "imfp, at most 16 batch rows and no operands of e4m3");
+    if (g.warpgroupsMultiply() && s.warpsN % 4 != 0)
       return ofWarps("warps that share wgmma instructions stand 1 x 4, 1 x 8, 1 x 12 or 1 x 16");
     if (g.decodesApart() && (s.warpsN > 8 || s.warpsK > 1))
       return ofWarps("roles excp have one or two warpgroups that multiply, 1 x 4 or 1 x 8, and one "

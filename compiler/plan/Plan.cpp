@@ -60,6 +60,8 @@ Span objectionSpan(const dsl::Gemm &gemm, const Objection &objection) {
 
 // Whether it is about an entry of the schedule.
 bool isOfEntry(const dsl::Gemm &gemm, const Objection &objection) {
+  if (objection.id == DiagId::schedule_roles && !gemm.schedule.roles)
+    return false; // of roles that nobody asked for
   const Span span = objectionSpan(gemm, objection);
   return !(span == gemm.span) && !(span == gemm.schedule.spans.schedule);
 }

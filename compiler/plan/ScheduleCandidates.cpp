@@ -83,7 +83,7 @@ std::vector<int64_t> batchCandidates(int64_t m, bool uniform) {
 
 std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const PlacedGemm &placed,
                                                     Roles roles, const Problem &problem,
-                                                    int64_t sms) {
+                                                    int64_t sms, Variety variety) {
   if (gemm.schedule.tile)
     return {*gemm.schedule.tile};
   std::vector<dsl::ScheduleDecl::Tile> result;
@@ -110,19 +110,32 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
   if (!uniform)
     for (const dsl::ScheduleDecl::Tile &tile : narrowTiles(placed, problem, sms))
       result.push_back(tile);
+  if (variety == Variety::Usual || !gemm.schedule.warps)
+    return result;
+  const int64_t warps = gemm.schedule.warps->n;
+  std::erase_if(result, [&](const auto &tile) { return !dividesRows(tile.n, warps); });
+  for (int64_t m : batchCandidates(problem.m, uniform))
+    for (int64_t rows : {leastWarpRows, 2 * leastWarpRows})
+      for (int64_t k : {64, 128, 256})
+        result.push_back({m, rows * warps, k});
   return result;
 }
 
-// Every number of warps that a CTA of these roles may have, those that fit most tiles first.
-std::vector<dsl::ScheduleDecl::Warps> allWarps(const dsl::Gemm &gemm, Roles roles) {
+// Every number of warps that a CTA of these roles may have, those that fit most tiles first; of a
+// declared tile those among which its rows can be divided, or one for which they cannot.
+std::vector<dsl::ScheduleDecl::Warps> allWarps(const dsl::Gemm &gemm, Roles roles,
+                                               const dsl::ScheduleDecl::Tile &tile) {
   if (gemm.schedule.warps)
     return {*gemm.schedule.warps};
   std::vector<dsl::ScheduleDecl::Warps> result;
   for (int64_t k : {1, 2, 4, 8, 16})
     for (int64_t m : {1, 2, 4})
       for (int64_t n : {4, 8, 16, 2, 12, 6, 10, 14, 1, 3, 5, 7, 9, 11, 13, 15})
-        if (m * n * k <= Geometry::mostWarps && (roles == Roles::Uniform ? k : m) == 1)
+        if (m * n * k <= Geometry::mostWarps && (roles == Roles::Uniform ? k : m) == 1 &&
+            dividesRows(tile.n, n))
           result.push_back({m, n, k});
+  if (result.empty())
+    result.push_back({1, 1, 1});
   return result;
 }
 
@@ -148,8 +161,8 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
   std::vector<dsl::ScheduleDecl::Warps> result;
   if (roles != Roles::Uniform) {
     // 64 or 128 weight rows for each warpgroup; groups along k where sums are small. Three of them
-    // never won but where partial sums are scaled. With more rows of the batch many groups have too
-    // few registers to run ahead.
+    // never won but where partial sums are scaled, and of five warps, which they make 15. With more
+    // rows of the batch many groups have too few registers to run ahead.
     int64_t mostWarps = tile.m <= 32 ? Geometry::mostWarps : 12;
     // Stored blocks that a warpgroup's instruction can have are not cut up for single warps.
     int64_t blockRows = placed.residual ? gemm.weight.residual->blocks.rows : 0;
@@ -165,7 +178,8 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
                            ? n % 4 == 0 && k <= 4
                            : (n * k % 4 == 0 || n > 4) && (k == 1 || tile.m * tile.n <= 2048);
         if (isUsual && dividesRows(tile.n, n) && tile.n <= 32 * n && n * k <= most &&
-            (k != 3 || placed.flushK > 0) && !cutsBlocks(n) && (k == 1 || tile.m * tile.n <= 8192))
+            (k != 3 || placed.flushK > 0 || n == 5) && !cutsBlocks(n) &&
+            (k == 1 || tile.m * tile.n <= 8192))
           result.push_back({1, n, k});
       }
     return result;
@@ -185,8 +199,14 @@ std::vector<int> pipelineCandidates(const dsl::ScheduleDecl &own, Roles roles, b
                                     Variety variety) {
   if (own.pipeline)
     return {static_cast<int>(*own.pipeline)};
-  if (variety == Variety::All)
-    return {4, 3, 2, 8};
+  if (variety == Variety::All) {
+    std::vector<int> result = {4, 3, 2, 8};
+    if (own.warps && own.warps->k > 1) // each group has as many stages
+      for (auto stages = own.warps->k; stages <= dsl::ScheduleDecl::mostStages;
+           stages += own.warps->k)
+        result.push_back(static_cast<int>(stages));
+    return result;
+  }
   if (roles == Roles::Gemv)
     return {2, 3, 4};
   if (roles == Roles::Uniform)
@@ -304,9 +324,9 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
   const std::vector<int64_t> splits = splitCandidates(gemm, placed, roles, problem);
   std::vector<Schedule> result;
   for (const dsl::ScheduleDecl::Tile &tile :
-       tileCandidates(gemm, placed, roles, problem, device.smCount))
+       tileCandidates(gemm, placed, roles, problem, device.smCount, variety))
     for (const dsl::ScheduleDecl::Warps &warps : variety == Variety::All
-                                                     ? allWarps(gemm, roles)
+                                                     ? allWarps(gemm, roles, tile)
                                                      : warpCandidates(gemm, placed, roles, tile))
       for (int64_t split : splits) {
         int64_t tilesK = divideUp(problem.k, tile.k) / std::max<int64_t>(1, split);

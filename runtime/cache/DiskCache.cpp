@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
@@ -172,7 +173,16 @@ int DiskCache::publish(const std::string &staged, const std::string &key, const 
       failed = 0;
       break;
     }
-    remove(key);
+    if (failed != ENOTEMPTY && failed != EEXIST && failed != ENOTDIR)
+      break; // it is not in the way
+    // Readers find the one or the other at any time; `staged` is then what stood there.
+    if (::renameat2(AT_FDCWD, staged.c_str(), AT_FDCWD, entryPath(key).c_str(), RENAME_EXCHANGE) ==
+        0) {
+      syncFolder(settings.directory);
+      failed = 0;
+      break;
+    }
+    remove(key); // a file system that cannot exchange
   }
   fs::remove_all(staged, ignored);
   return failed;
@@ -195,7 +205,7 @@ void DiskCache::evict(const std::string &keep) {
   for (const StoredEntry &entry : stored) {
     if (total <= settings.limitBytes)
       break;
-    if (entry.key == keep)
+    if (entry.key == keep || !entry.noAccess.empty())
       continue;
     remove(entry.key);
     total -= entry.bytes;
@@ -206,16 +216,16 @@ void DiskCache::evict(const std::string &keep) {
 void DiskCache::removeLeftovers() {
   const std::string staging = settings.directory + "/" + stagingFolder;
   auto now = fs::file_time_type::clock::now();
-  for (const std::string &name : namesIn(staging)) {
+  std::error_code error;
+  for (const std::string &name : namesIn(staging, error)) {
     if (!isStagingName(name))
       continue;
-    std::error_code error;
     fs::path path = fs::path(staging) / name;
     auto written = fs::last_write_time(path, error);
     if (!error && now - written > stagingLife)
       fs::remove_all(path, error);
   }
-  for (const std::string &name : namesIn(settings.directory + "/" + lockFolder)) {
+  for (const std::string &name : namesIn(settings.directory + "/" + lockFolder, error)) {
     FileLock abandoned; // removes the file when it is let go
     if (isKey(name))
       abandoned.acquire(lockPath(name), std::chrono::milliseconds(0));

@@ -112,7 +112,9 @@ bool writeEntry(const std::string &folder, const std::string &key, const Entry &
   return good;
 }
 
-ReadEntry readEntry(const std::string &folder, const std::string &key) {
+// `replaced`: what stood there was taken away meanwhile for another that stands there now.
+static ReadEntry readOnce(const std::string &folder, const std::string &key, bool &replaced) {
+  replaced = false;
   ReadEntry result;
   // An open folder keeps its identity while another process renames it away to remove it.
   int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -138,10 +140,20 @@ ReadEntry readEntry(const std::string &folder, const std::string &key) {
   } else {
     struct stat ours = {}, named = {};
     result.damage = read.damage;
-    result.missing = ::fstat(fd, &ours) != 0 || ::stat(folder.c_str(), &named) != 0 ||
-                     ours.st_ino != named.st_ino;
+    const bool stands = ::fstat(fd, &ours) == 0 && ::stat(folder.c_str(), &named) == 0;
+    replaced = stands && ours.st_ino != named.st_ino;
+    result.missing = !stands || replaced;
   }
   ::close(fd);
+  return result;
+}
+
+ReadEntry readEntry(const std::string &folder, const std::string &key) {
+  constexpr int attempts = 8; // another process may replace it again and again
+  bool replaced = true;
+  ReadEntry result;
+  for (int i = 0; i < attempts && replaced; ++i)
+    result = readOnce(folder, key, replaced);
   return result;
 }
 

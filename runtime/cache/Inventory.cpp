@@ -9,9 +9,9 @@ namespace fs = std::filesystem;
 
 namespace rho::cache {
 
-std::vector<std::string> namesIn(const std::string &folder) {
+std::vector<std::string> namesIn(const std::string &folder, std::error_code &error) {
   std::vector<std::string> names;
-  std::error_code error;
+  error.clear();
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
     names.push_back(it->path().filename().string());
   return names;
@@ -19,14 +19,17 @@ std::vector<std::string> namesIn(const std::string &folder) {
 
 std::vector<StoredEntry> storedEntries(const std::string &directory) {
   std::vector<StoredEntry> entries;
-  for (const std::string &key : namesIn(directory)) {
-    std::error_code error;
+  std::error_code error;
+  for (const std::string &key : namesIn(directory, error)) {
     fs::path path = fs::path(directory) / key;
     if (!isKey(key) || fs::is_symlink(path, error))
       continue;
     StoredEntry entry{key, 0, fs::file_time_type::min()};
-    bool ours = false;
-    for (const std::string &name : namesIn(path.string())) {
+    const std::vector<std::string> names = namesIn(path.string(), error);
+    if (error == std::errc::permission_denied)
+      entry.noAccess = error.message();
+    bool ours = !entry.noAccess.empty();
+    for (const std::string &name : names) {
       ours = ours || name == manifestFile || name == usedFile;
       auto bytes = fs::file_size(path / name, error);
       entry.bytes += error ? 0 : static_cast<int64_t>(bytes);

@@ -102,13 +102,14 @@ Result<CacheFolders> openCacheFolders(const Options &options) {
   Result<CacheFolders> folders = cacheFolders(*chosen);
   if (!folders)
     return folders;
-  const std::string &root = folders->kernels.directory;
-  if (root.empty())
+  if (folders->kernels.directory.empty())
     return makeError(DiagId::no_cache_folder);
-  std::error_code error;
-  std::filesystem::directory_iterator readable(root, error);
-  if (error && error != std::errc::no_such_file_or_directory)
-    return makeError(DiagId::file_not_readable, {root, error.message()});
+  for (const std::string &folder : {folders->kernels.directory, folders->tuned.directory}) {
+    std::error_code error;
+    std::filesystem::directory_iterator readable(folder, error);
+    if (error && error != std::errc::no_such_file_or_directory)
+      return makeError(DiagId::file_not_readable, {folder, error.message()});
+  }
   return folders;
 }
 
@@ -123,11 +124,13 @@ Result<int> cacheListCommand(const Options &options) {
     std::reverse(entries.begin(), entries.end());
     for (const cache::StoredEntry &stored : entries) {
       cache::ReadEntry read = part->disk.inspect(stored.key);
-      if (read.missing) // by now
+      if (read.missing && read.noAccess.empty()) // by now
         continue;
       EntryLabel label = read.entry ? labelOf(*read.entry) : EntryLabel{};
-      rows.push_back({read.entry ? std::string(name(label.kind)) : "damaged", label.name,
-                      label.problem, label.target, label.device,
+      const std::string kind = read.entry     ? std::string(name(label.kind))
+                               : read.missing ? "no access"
+                                              : "damaged";
+      rows.push_back({kind, label.name, label.problem, label.target, label.device,
                       !read.entry               ? "-"
                       : label.servesThisBuild() ? "this build"
                                                 : "another build",
@@ -238,7 +241,8 @@ Result<int> cacheExportCommand(const Options &options) {
     }
     printLine(part->name,
               std::to_string(written) + " exported, " + byteCount(bytes) +
-                  (left > 0 ? ", " + std::to_string(left) + " damaged or of another build left out"
+                  (left > 0 ? ", " + std::to_string(left) +
+                                  " damaged, without access or of another build left out"
                             : ""));
   }
   if (Status finished = bundle->finish(); !finished)

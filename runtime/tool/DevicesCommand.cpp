@@ -1,4 +1,5 @@
 #include "compiler/Devices.h"
+#include "dsl/Findings.h"
 #include "dsl/Module.h"
 #include "dsl/Numbers.h"
 #include "runtime/tool/Table.h"
@@ -24,7 +25,7 @@ std::vector<std::string> rowOf(const dsl::Device &device) {
     std::optional<double> rho = device.rates.rho(type);
     row.push_back(rho ? dsl::printNumber(*rho) : "-");
   }
-  row.push_back(device.product);
+  row.push_back(dsl::visible(device.product));
   return row;
 }
 

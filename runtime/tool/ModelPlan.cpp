@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 namespace rho::tool {
 
@@ -22,14 +23,21 @@ void predictAll(ModelPlan &plan, const Model &model, const std::vector<PlanCandi
   Result<dsl::Module> f16 =
       dsl::parseModule(f16Text, "f16.rho", [](const std::string &) { return std::nullopt; });
   auto perLayer = static_cast<int64_t>(model.m.size());
-  for (LayerPlan &each : plan.layers)
-    each.predictions.resize(model.m.size());
+  std::map<std::pair<int64_t, int64_t>, size_t> firstOf; // n and k: the layer that is predicted
+  std::vector<size_t> firsts;
+  for (size_t i = 0; i < plan.layers.size(); ++i) {
+    const ModelLayer &layer = plan.layers[i].layer;
+    if (firstOf.try_emplace({layer.n, layer.k}, i).second)
+      firsts.push_back(i);
+    plan.layers[i].predictions.resize(model.m.size());
+  }
   std::vector<dsl::Gemm> onTarget;
   for (const PlanCandidate &candidate : candidates)
     onTarget.push_back(compiler::onTarget(*candidate.gemm, device.target).gemm);
-  dsl::parallel(perLayer * static_cast<int64_t>(plan.layers.size()), 0, [&](auto next) {
-    for (int64_t i = next(); i < perLayer * static_cast<int64_t>(plan.layers.size()); i = next()) {
-      LayerPlan &each = plan.layers[static_cast<size_t>(i / perLayer)];
+  const int64_t problems = perLayer * static_cast<int64_t>(firsts.size());
+  dsl::parallel(problems, 0, [&](auto next) {
+    for (int64_t i = next(); i < problems; i = next()) {
+      LayerPlan &each = plan.layers[firsts[static_cast<size_t>(i / perLayer)]];
       auto at = static_cast<size_t>(i % perLayer);
       compiler::Problem problem{model.m[at], each.layer.n, each.layer.k};
       LayerPrediction &prediction = each.predictions[at];
@@ -42,14 +50,16 @@ void predictAll(ModelPlan &plan, const Model &model, const std::vector<PlanCandi
       prediction.f16Library = compiler::predictLibraryMicroseconds(problem, "f16", device);
     }
   });
+  for (LayerPlan &each : plan.layers)
+    each.predictions = plan.layers[firstOf.at({each.layer.n, each.layer.k})].predictions;
 }
 
 std::string firstMessage(const Error &error) { return error.diagnostics[0].message; }
 
 Error noCandidate(const LayerPlan &each, int64_t m, const Error &why) {
   return makeError(DiagId::plan_no_candidate,
-                   {each.layer.name, std::to_string(each.layer.n), std::to_string(each.layer.k),
-                    std::to_string(m), firstMessage(why)});
+                   {dsl::shown(each.layer.name), std::to_string(each.layer.n),
+                    std::to_string(each.layer.k), std::to_string(m), firstMessage(why)});
 }
 
 class Decision {

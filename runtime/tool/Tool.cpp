@@ -184,7 +184,8 @@ Result<compiler::DeviceModel> plannedModel(const Options &options) {
 }
 
 std::string plannedFor(const compiler::DeviceModel &device) {
-  return device.name + ", kernels for " + device.target + (device.warm ? ", L2 warm" : "");
+  return dsl::visible(device.name) + ", kernels for " + device.target +
+         (device.warm ? ", L2 warm" : "");
 }
 
 Result<EngineOptions> engineOptions(const Options &options) {

@@ -144,13 +144,26 @@ TEST_F(CandidatesTest, moreWarpsThanRowsAreRefused) {
   EXPECT_EQ(plan(wide, {1, 96, 256}, modelOfTarget("sm_80").value(), nullptr).error().str(),
             "error: tile n = 32 does not fit: each of its 16 warps needs a power of two of rows, "
             "from 16 [schedule_tile]\n");
-  // Of tiles that are the planner's it is the warps.
+  // Where the tile is the planner's it has their rows, wherever the gemm's end.
   wide.schedule = {};
-  wide.schedule.warps = dsl::ScheduleDecl::Warps{1, 6};
-  EXPECT_THAT(
-      plan(wide, {1, 96, 256}, modelOfTarget("sm_80").value(), nullptr).error().str(),
-      testing::HasSubstr("each of its 6 warps along n needs a power of two of rows, from 16 "
-                         "[schedule_warps]"));
+  for (int64_t warps : {5, 6, 12}) {
+    wide.schedule.warps = dsl::ScheduleDecl::Warps{1, warps};
+    for (const char *target : {"sm_80", "sm_90a"})
+      EXPECT_TRUE(plan(wide, {1, 53, 600}, modelOfTarget(target).value(), nullptr).ok()) << warps;
+  }
+}
+
+// What is said of warps alone leaves the planner tiles and stages, which it has for any.
+TEST_F(CandidatesTest, groupsOfWarpsGetAsManyStages) {
+  dsl::Gemm own = module.gemms[0];
+  for (int64_t groups : {5, 7}) {
+    own.schedule.roles = dsl::ScheduleDecl::Roles::ImFP;
+    own.schedule.tile = dsl::ScheduleDecl::Tile{8, 32, 128};
+    own.schedule.warps = dsl::ScheduleDecl::Warps{1, 2, groups};
+    Result<Plan> planned = plan(own, {8, 53, 600}, modelOfTarget("sm_90a").value(), nullptr);
+    ASSERT_TRUE(planned.ok()) << planned.error().str();
+    EXPECT_EQ(planned->schedule.pipeline % groups, 0);
+  }
 }
 
 TEST_F(CandidatesTest, plansOfSeveralBatchesShareALayoutOrSayThatNoneServes) {

@@ -487,7 +487,7 @@ TEST(PlanDiagnostics, SchedulesWithoutMatrixInstructions) {
   EXPECT_EQ(message("f16", "tile: 4 x 16 x 64 warps: 2 x 1", 1),
             "warps 2 x 1 do not fit tile 4 x 16: each warp of roles gemv has all batch rows");
   EXPECT_EQ(message("f16", "tile: 4 x 16 x 512 warps: 1 x 1 x 16 pipeline: 4", 1),
-            "tile 4 x 16 on warps 1 x 1 needs about 256 registers a thread; the limit is 128");
+            "tile 4 x 16 on warps 1 x 1 x 16 needs about 256 registers a thread; the limit is 128");
 }
 
 // All activations of a CTA lie in shared memory: where four rows do not fit, two do.

@@ -89,9 +89,17 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
         Refusal{"sm_90a", "f16", "roles: uniform warps: 1 x 4 x 2 tile: 16 x 64 x 64", 15, 5,
                 "warps 1 x 4 x 2 do not fit tile 16 x 64: groups of warps along k need roles imfp "
                 "or gemv [schedule_warps]"},
-        Refusal{"sm_90a", "f16", "roles: imfp warps: 2 x 4 tile: 16 x 64 x 64", 12, 5,
-                "warps 2 x 4 do not fit tile 16 x 64: warps that share wgmma instructions stand 1 "
+        Refusal{
+            "sm_90a", "f16", "roles: imfp warps: 2 x 4 tile: 16 x 64 x 64", 12, 5,
+            "warps 2 x 4 do not fit tile 16 x 64: with roles imfp each has all batch rows, they "
+            "stand 1 x N or 1 x N x K [schedule_warps]"},
+        Refusal{"sm_90a", "f16", "roles: imfp warps: 1 x 2 tile: 16 x 64 x 64", 12, 5,
+                "warps 1 x 2 do not fit tile 16 x 64: warps that share wgmma instructions stand 1 "
                 "x 4, 1 x 8, 1 x 12 or 1 x 16 [schedule_warps]"},
+        Refusal{
+            "sm_90a", "f16", "tile: 16 x 272 x 64", 0, 4,
+            "tile n = 272 does not fit: of 1 to 16 warps none have a power of two of rows, from "
+            "16, each [schedule_tile]"},
         Refusal{"sm_90a", "f16", "roles: imfp warps: 1 x 8 tile: 16 x 64 x 64", 25, 4,
                 "tile n = 64 does not fit: each of its 8 warps needs a power of two of rows, from "
                 "16 [schedule_tile]"},
@@ -99,8 +107,9 @@ TEST(PlanDiagnostics, SpecializedSchedules) {
                 "tile n = 256 does not fit: each of its 12 warps needs a power of two of rows, "
                 "from 16 [schedule_tile]"},
         Refusal{"sm_90a", "f16", "roles: imfp tile: 32 x 208 x 64", 12, 4,
-                "tile n = 208 does not fit: each of its 4 warps needs a power of two of rows, from "
-                "16 [schedule_tile]"},
+                "tile n = 208 does not fit: warpgroups multiply 64 rows at a time; warps that "
+                "multiply by themselves take 16, with roles imfp, at most 16 batch rows and no "
+                "operands of e4m3 [schedule_tile]"},
         Refusal{"sm_90a", "f16",
                 "roles: imfp warps: 1 x 4 x 2 tile: 16 x 64 x 64 pipeline: 2 scales: operand", 12,
                 5,

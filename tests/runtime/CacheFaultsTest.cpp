@@ -73,7 +73,8 @@ protected:
     for (int i = 0; i < stored; ++i)
       if (cache.load(keyOf(std::to_string(i)), warnings) != large)
         return 3;
-    if (!namesIn(options().directory + "/staging").empty() ||
+    std::error_code error;
+    if (!namesIn(options().directory + "/staging", error).empty() || error ||
         cache.entries().size() != static_cast<size_t>(stored) || warnings.size() != 1)
       return 4;
     // With room again, another process goes on where this one stopped.
@@ -154,6 +155,21 @@ TEST_F(CacheFaultsTest, AFolderWithoutWriteRightsIsReadWithOneWarning) {
   EXPECT_EQ(code, 0);
   Warnings warnings;
   EXPECT_EQ(DiskCache(options()).load(key, warnings), entry);
+}
+
+// Nor are they gone: a list has them, and says so.
+TEST_F(CacheFaultsTest, EntriesWithoutReadRightsAreListed) {
+  publish(key);
+  fs::permissions(folder.path(), fs::perms(0755));
+  fs::permissions(path(), fs::perms(0000));
+  const int code = wait(start([&] {
+    if (::geteuid() == 0 && ::setuid(65534) != 0)
+      return 9;
+    const std::vector<StoredEntry> all = DiskCache(options()).entries();
+    return all.size() == 1 && all[0].key == key && all[0].noAccess == "Permission denied" ? 0 : 1;
+  }));
+  fs::permissions(path(), fs::perms(0755));
+  EXPECT_EQ(code, 0);
 }
 
 // A process with no descriptor left reads nothing, but must not take the entry for damaged.

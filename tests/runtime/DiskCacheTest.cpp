@@ -392,6 +392,33 @@ TEST_F(DiskCacheTest, PublishersWithoutLocksDoNotDisturbReaders) {
   EXPECT_EQ(wrong, 0);
 }
 
+// Where the file system can exchange two folders there is one entry or the other at any time.
+TEST_F(DiskCacheTest, ReadersFindWhatIsBeingReplaced) {
+  const std::string one = options().directory + "/one", two = options().directory + "/two";
+  fs::create_directories(one);
+  fs::create_directories(two);
+  if (::renameat2(AT_FDCWD, one.c_str(), AT_FDCWD, two.c_str(), RENAME_EXCHANGE) != 0)
+    GTEST_SKIP() << "this file system exchanges no folders";
+  publish();
+  std::atomic<bool> stop{false};
+  std::atomic<int> missing{0}, found{0};
+  std::thread reader([&] {
+    DiskCache cache(options());
+    Warnings warnings;
+    while (!stop)
+      ++(cache.load(key, warnings) ? found : missing);
+    missing += static_cast<int>(warnings.size());
+  });
+  DiskCache cache(options());
+  Warnings warnings;
+  for (int round = 0; round < 200 || found < 200; ++round)
+    ASSERT_TRUE(cache.store(key, {{"facts", "rho kernel " + std::to_string(round % 2)}}, warnings));
+  stop = true;
+  reader.join();
+  EXPECT_EQ(missing, 0);
+  EXPECT_THAT(warnings, IsEmpty());
+}
+
 TEST(DiskCacheDiagnostics, TheirWholeTexts) {
   EXPECT_EQ(makeDiagnostic(DiagId::cache_entry_unusable, {"/c/ab", "ptx is missing"}).rendered,
             "error: cache entry /c/ab is not used: ptx is missing "

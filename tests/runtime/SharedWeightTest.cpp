@@ -111,6 +111,14 @@ TEST(SharedWeight, OneMoreBatchReadsAWeightThatIsPacked) {
     EXPECT_EQ(errorText(other.compileSharing(more, m)),
               "error: the engine belongs to another device than the gemm [wrong_device]\n");
   }
+  // Tiles of as many rows as give each SM one are those of few batch rows alone: their kernel
+  // serves others, too.
+  Walk s(w4a16, {40, 4096, 128}, "sm_90a");
+  Gemm narrow = must(s.engine.compile(s.module, "", {16, 4096, 128}));
+  Gemm more = must(s.engine.compileSharing(narrow, 40));
+  EXPECT_EQ(more.weightLayout(), narrow.weightLayout());
+  ASSERT_NO_FATAL_FAILURE(
+      s.expectReference(more, must(narrow.packWeights(s.w.data(), ScalarType::F32, 128))));
   // CUDA cores stream a weight of their own.
   Walk few(w4a8, {1, 4096, 128}, "sm_90a");
   EXPECT_EQ(errorText(few.engine.compileSharing(few.gemm, 300)),

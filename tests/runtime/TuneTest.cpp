@@ -116,6 +116,16 @@ TEST_F(TuneTest, WhatOneBatchCannotUseIsKeptForOthers) {
   EXPECT_FALSE(plans.load(key, gemm(), shape, model(), warnings));
   EXPECT_THAT(warnings, IsEmpty());
   EXPECT_TRUE(fs::exists(tunedFolder() + "/" + key));
+
+  // A grid has room for the tiles of some m that share a plan, not of all.
+  const GemmShape tall{524288, 64, 128};
+  compiler::Plan flat = must(compiler::plan(gemm(), {8, 64, 128}, model(), nullptr));
+  flat.problem.m = 300000;
+  keep(flat, tall);
+  CompileReport report = compiled(engine(), tall);
+  EXPECT_EQ(report.planSource, PlanSource::Planned);
+  EXPECT_THAT(report.warnings, IsEmpty());
+  EXPECT_TRUE(fs::exists(tunedFolder() + "/" + keyOf(tall)));
 }
 
 TEST_F(TuneTest, KeysAreOfDeclarationShapeAndDeviceClass) {
@@ -216,6 +226,7 @@ TEST_F(TuneTest, PlansOfWhichNoKernelCanBeMadeAreDropped) {
   const GemmShape tall{524288, 64, 128};
   compiler::Plan flat = must(compiler::plan(gemm(), {8, 64, 128}, model(), nullptr));
   ASSERT_EQ(flat.schedule.tileM, 8);
+  flat.problem.m = tall.m;
   keep(flat, tall);
   CompileReport report = compiled(engine(), tall);
   EXPECT_EQ(report.planSource, PlanSource::Planned);

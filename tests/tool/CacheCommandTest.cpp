@@ -232,7 +232,7 @@ TEST_F(CacheCommandTest, exportLeavesOutWhatNobodyCouldUse) {
   EXPECT_THAT(rho({"cache", "list"}).out, HasSubstr("another build"));
   std::string out = rho({"cache", "export", bundle}).out;
   EXPECT_THAT(out, HasSubstr("kernels     1 exported, "));
-  EXPECT_THAT(out, HasSubstr(", 2 damaged or of another build left out\n"));
+  EXPECT_THAT(out, HasSubstr(", 2 damaged, without access or of another build left out\n"));
   EXPECT_EQ(rho({"cache", "export", "/none/x"}).code, 1);
   // As every other output: through a link, and with the mode of the file that was there.
   const std::string link = bundle + ".link";
