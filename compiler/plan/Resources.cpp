@@ -70,12 +70,12 @@ int64_t gemvRegisters(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
   return codes * pipeline + sums + run + 32;
 }
 
-// Of warps that multiply by themselves, with more batch rows than one instruction has: ptxas starts
-// all loads of a k tile's activations before its first product.
+// Of warps that multiply by themselves, with runs of k or more batch rows than one instruction has:
+// ptxas starts all loads of a k tile's activations before its first product.
 int64_t loadedAhead(const Geometry &g) {
-  if (g.warpgroupsMultiply() || g.batchTiles() == 1)
+  if (g.warpgroupsMultiply() || (g.batchTiles() == 1 && !g.hasRuns))
     return 0;
-  const int64_t others = (g.hasRuns ? 0 : 20) + 40 * g.rowTiles();
+  const int64_t others = (g.hasRuns ? 8 : 20) + 40 * g.rowTiles();
   return 2 * g.batchTiles() * g.tileK / g.mmaK + others;
 }
 
