@@ -97,7 +97,7 @@ int64_t specializedRegisters(const PlacedGemm &placed, const Geometry &g) {
     // ptxas loads scales of further groups ahead, those of columns most of all.
     if (2 * extent < g.tileK)
       others = std::max(fewest * (placed.accumulator.size() > 1 ? 8
-                                  : g.warpsK > 1                ? 5
+                                  : g.warpsK > 1                ? 6
                                                                 : 3),
                         others);
   }
