@@ -61,8 +61,8 @@ public:
     groups = a.getWarpsK();
     mathWarps = a.getWarpsM() * a.getWarpsN() * groups;
     decodeThreads = loops[0].pipeline.getDecode().empty() ? 0 : Geometry::warpgroup;
-    mathThreads = roundUp(32 * mathWarps, Geometry::warpgroup);
-    registers = divideRegisters(mathThreads, decodeThreads, kernel.getCtasPerSm());
+    mathRoleThreads = roundUp(32 * mathWarps, Geometry::warpgroup);
+    registers = divideRegisters(mathRoleThreads, decodeThreads, kernel.getCtasPerSm());
     splitK = a.getSplitK();
     clusterN = a.getClusterN();
     clusterK = a.getClusterK();
@@ -81,38 +81,19 @@ public:
 
   void run() {
     Value thread = NVVM::ThreadIdXOp::create(builder, loc, builder.getI32Type());
-    Value firstLoader = i32(mathThreads + decodeThreads);
-    Value loads = compare(arith::CmpIPredicate::uge, thread, firstLoader);
-    auto roles = scf::IfOp::create(builder, loc, loads, /*withElseRegion=*/true);
     {
       mlir::OpBuilder::InsertionGuard guard(builder);
-      builder.setInsertionPointToStart(&roles.getThenRegion().front());
-      Value isLoader = compare(arith::CmpIPredicate::eq, thread, firstLoader);
-      when(isLoader, [&] { makeBarriers(); });
-      NVVM::SyncWarpOp::create(builder, loc, i32(-1));
-      tile::BarriersMadeOp::create(builder, loc, /*waits=*/static_cast<bool>(pieceSlots));
-      tile::RegistersOp::create(builder, loc, registers.loader, false);
-      auto loader = scf::IfOp::create(builder, loc, isLoader);
-      leaveClusterIdle();
-      if (pieceSlots) {
-        builder.setInsertionPointAfter(loader);
-        Value isNext = compare(arith::CmpIPredicate::eq, thread, add(firstLoader, i32(32)));
-        when(isNext, [&] { buildPieceLoader(); });
-      }
-      builder.setInsertionPointToStart(&loader.getThenRegion().front());
-      buildLoader();
-      if (kernel.getDependent()) // of a CTA that loads nothing, or too little
-        tile::LaunchDependentsOp::create(builder, loc);
-      builder.setInsertionPointToStart(&roles.getElseRegion().front());
+      const int64_t firstLoader = mathRoleThreads + decodeThreads;
+      fromThread(firstLoader, thread, [&] { buildLoaders(i32(firstLoader), thread); });
       tile::BarriersMadeOp::create(builder, loc, /*waits=*/true);
       if (operandBarriers)
-        fromThread(mathThreads, thread, [&] {
+        fromThread(mathRoleThreads, thread, [&] {
           tile::RegistersOp::create(builder, loc, registers.decode,
                                     registers.decode > registers.start);
           buildDecoder();
         });
       tile::RegistersOp::create(builder, loc, registers.math, true);
-      if (mathThreads > 32 * mathWarps) // the rest of the last warpgroup
+      if (mathRoleThreads > 32 * mathWarps) // the rest of the last warpgroup
         fromThread(32 * mathWarps, thread, [&] { leaveClusterIdle(); });
       buildMath();
       if (splitK == 1)
@@ -131,6 +112,25 @@ private:
     builder.setInsertionPointToStart(&branch.getThenRegion().front());
     body();
     builder.setInsertionPointToStart(&branch.getElseRegion().front());
+  }
+
+  void buildLoaders(Value firstLoader, Value thread) {
+    Value isLoader = compare(arith::CmpIPredicate::eq, thread, firstLoader);
+    when(isLoader, [&] { makeBarriers(); });
+    NVVM::SyncWarpOp::create(builder, loc, i32(-1));
+    tile::BarriersMadeOp::create(builder, loc, /*waits=*/static_cast<bool>(pieceSlots));
+    tile::RegistersOp::create(builder, loc, registers.loader, false);
+    auto loader = scf::IfOp::create(builder, loc, isLoader);
+    leaveClusterIdle();
+    if (pieceSlots) {
+      builder.setInsertionPointAfter(loader);
+      Value isNext = compare(arith::CmpIPredicate::eq, thread, add(firstLoader, i32(32)));
+      when(isNext, [&] { buildPieceLoader(); });
+    }
+    builder.setInsertionPointToStart(&loader.getThenRegion().front());
+    buildLoader();
+    if (kernel.getDependent()) // of a CTA that loads nothing, or too little
+      tile::LaunchDependentsOp::create(builder, loc);
   }
 
   // By the thread that loads, which so starts its first copies before any other thread is there.
@@ -161,7 +161,7 @@ private:
   Value pieceSlots;      // notes on each stage's pieces of a residual, where there is one
   Value ringOffset;      // what makes places in their ring of numbers of pieces
   int64_t depth = 0, mathWarps = 0, splitK = 1, groups = 1;
-  int64_t mathThreads = 0, decodeThreads = 0; // of whole warpgroups
+  int64_t mathRoleThreads = 0, decodeThreads = 0; // of whole warpgroups
   int64_t clusterN = 1, clusterK = 1;
   RegisterShares registers{};
   bool storesBoxes = false;

@@ -154,7 +154,7 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
     std::vector<dsl::ScheduleDecl::Warps> result;
     for (int64_t n : {1, 2, 4})
       for (int64_t k : {2, 4, 8, 16})
-        if (tile.n >= 16 * n && n * k >= 4 && n * k <= Geometry::mostWarps)
+        if (dividesRows(tile.n, n) && n * k >= 4 && n * k <= Geometry::mostWarps)
           result.push_back({1, n, k});
     return result;
   }
@@ -171,15 +171,14 @@ std::vector<dsl::ScheduleDecl::Warps> warpCandidates(const dsl::Gemm &gemm,
              blockRows % (4 * tile.n / n) != 0;
     };
     bool byInstruction = tile.n % Geometry::instructionRows == 0;
+    const int64_t mostOfGroups = byInstruction ? 8192 : 2048; // outputs whose sums meet
     for (int64_t n = 2; n <= mostAlongN; ++n)
       for (int64_t k : {1, 2, 3, 4, 6, 8}) {
         int64_t most = n == warpsOfFour ? n : mostWarps;
-        bool isUsual = byInstruction
-                           ? n % 4 == 0 && k <= 4
-                           : (n * k % 4 == 0 || n > 4) && (k == 1 || tile.m * tile.n <= 2048);
+        bool isUsual = byInstruction ? n % 4 == 0 && k <= 4 : n * k % 4 == 0 || n > 4;
         if (isUsual && dividesRows(tile.n, n) && tile.n <= 32 * n && n * k <= most &&
             (k != 3 || placed.flushK > 0 || n == 5) && !cutsBlocks(n) &&
-            (k == 1 || tile.m * tile.n <= 8192))
+            (k == 1 || tile.m * tile.n <= mostOfGroups))
           result.push_back({1, n, k});
       }
     return result;

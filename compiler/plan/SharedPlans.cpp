@@ -1,6 +1,5 @@
 #include "compiler/Candidates.h"
 #include "compiler/Parallel.h"
-#include "compiler/plan/CostModel.h"
 #include "compiler/plan/Geometry.h"
 #include "compiler/plan/Placement.h"
 
@@ -19,27 +18,6 @@ public:
   LayoutOfPlans(const dsl::Gemm &gemm, const DeviceModel &device) : gemm(gemm), device(device) {}
 
   Result<std::string> of(const Plan &plan) {
-    Result<const PlacedGemm *> made = placedFor(plan);
-    if (!made)
-      return made.error();
-    return makeWeightLayout(gemm, **made, makeGeometry(**made, plan.schedule), plan.problem)
-        .print();
-  }
-  // The plan of the same kernel for other rows, which it takes any number of, as a rule.
-  Result<Plan> withRows(Plan plan, int64_t m) {
-    plan.problem.m = m;
-    if (Status good = checkPlan(gemm, plan); !good)
-      return good.error();
-    Result<const PlacedGemm *> made = placedFor(plan);
-    if (!made)
-      return made.error();
-    plan.predictedMicroseconds =
-        predict(gemm, **made, plan.schedule, plan.problem, device).microseconds;
-    return plan;
-  }
-
-private:
-  Result<const PlacedGemm *> placedFor(const Plan &plan) {
     const std::pair way{plan.groupScales, plan.schedule.roles};
     auto at = placed.find(way);
     if (at == placed.end()) {
@@ -48,9 +26,11 @@ private:
         return made.error();
       at = placed.emplace(way, *std::move(made)).first;
     }
-    return &at->second;
+    return makeWeightLayout(gemm, at->second, makeGeometry(at->second, plan.schedule), plan.problem)
+        .print();
   }
 
+private:
   const dsl::Gemm &gemm;
   const DeviceModel &device;
   std::map<std::pair<dsl::ScheduleDecl::Scales, dsl::ScheduleDecl::Roles>, PlacedGemm> placed;
@@ -169,7 +149,8 @@ Result<Plan> planSharing(const dsl::Gemm &gemm, const Plan &other,
         }))
       return std::move(plan);
   }
-  Result<Plan> same = layouts.withRows(other, m);
+  // Its own kernel takes any number of rows, as a rule.
+  Result<Plan> same = adoptPlan(gemm, problem, device, other, sources);
   return same ? *std::move(same) : Result<Plan>(noneShared(gemm, {other.problem, problem}));
 }
 

@@ -234,7 +234,7 @@ private:
       result *= laterWavesFactor;
     if (g.tileN <= Geometry::instructionRows / 2)
       result *= narrowFactor;
-    if (g.warpgroups() == 3) {
+    if (g.warpsN == 3 * 4) {
       bool scales = placed.flushK > 0, few = g.tileM <= threeMostBatch;
       if (placed.isWide() && few)
         result *= threeWideFactor;

@@ -1,4 +1,5 @@
 #include "compiler/Devices.h"
+#include "dsl/Findings.h"
 #include "dsl/Module.h"
 #include "runtime/tool/Report.h"
 #include "runtime/tool/Tool.h"
@@ -38,7 +39,7 @@ void printDeclarations(const std::string &path, const dsl::Module &module) {
                   each.name.c_str(), each.parameter.c_str());
   for (const dsl::Device &device : module.devices)
     std::printf("%s: device %s: %s, kernels for %s\n", path.c_str(), device.name.c_str(),
-                device.product.c_str(), compiler::modelOf(device).target.c_str());
+                dsl::visible(device.product).c_str(), compiler::modelOf(device).target.c_str());
 }
 
 } // namespace

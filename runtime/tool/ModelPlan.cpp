@@ -26,10 +26,11 @@ void predictAll(ModelPlan &plan, const Model &model, const std::vector<PlanCandi
   std::map<std::pair<int64_t, int64_t>, size_t> firstOf; // n and k: the layer that is predicted
   std::vector<size_t> firsts;
   for (size_t i = 0; i < plan.layers.size(); ++i) {
-    const ModelLayer &layer = plan.layers[i].layer;
-    if (firstOf.try_emplace({layer.n, layer.k}, i).second)
-      firsts.push_back(i);
-    plan.layers[i].predictions.resize(model.m.size());
+    LayerPlan &each = plan.layers[i];
+    if (!firstOf.try_emplace({each.layer.n, each.layer.k}, i).second)
+      continue;
+    firsts.push_back(i);
+    each.predictions.resize(model.m.size());
   }
   std::vector<dsl::Gemm> onTarget;
   for (const PlanCandidate &candidate : candidates)
