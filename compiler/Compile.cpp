@@ -29,6 +29,8 @@
 #include "llvm/Support/SourceMgr.h"
 
 #include <chrono>
+#include <exception>
+#include <thread>
 
 namespace rho::compiler {
 
@@ -192,6 +194,43 @@ Result<std::string> runStages(Compilation &compilation, Stage next, Stage last,
   }
 }
 
+// Whether what this thread keeps until it ends is destroyed already, as in what runs at exit. MLIR
+// keeps caches so, and does not work without them.
+bool isThreadOver() {
+  static thread_local bool isOver = false;
+  struct End {
+    ~End() { isOver = true; }
+  };
+  [[maybe_unused]] static thread_local const End end;
+  return isOver;
+}
+
+// work(), on a thread of its own where this one is over.
+Result<std::string> onLivingThread(llvm::function_ref<Result<std::string>()> work) {
+  if (!isThreadOver())
+    return work();
+  std::optional<Result<std::string>> result;
+  std::exception_ptr thrown;
+  std::thread([&] {
+    try {
+      result = work();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  }).join();
+  if (thrown)
+    std::rethrow_exception(thrown);
+  return *std::move(result);
+}
+
+// What a compilation makes.
+Result<std::string> compiling(llvm::function_ref<Result<std::string>(Compilation &)> work) {
+  return onLivingThread([&] {
+    Compilation compilation;
+    return work(compilation);
+  });
+}
+
 // What a compilation of somebody else's text makes. LLVM ends the process over code that it cannot
 // compile, which our own passes never make: here that is an error, and what the compilation holds
 // is lost.
@@ -255,9 +294,10 @@ Result<Compiled> compile(const dsl::Gemm &gemm, const Plan &plan, const SourceMa
     return placed.error();
   Compiled result;
   result.image = launchFacts(gemm, plan, *placed);
-  Compilation compilation;
-  compilation.start(gemm, plan);
-  Result<std::string> ptx = runStages(compilation, Stage::Rho, Stage::Ptx, &result.times);
+  Result<std::string> ptx = compiling([&](Compilation &compilation) {
+    compilation.start(gemm, plan);
+    return runStages(compilation, Stage::Rho, Stage::Ptx, &result.times);
+  });
   if (!ptx)
     return ptx.error();
   result.image.ptx = std::move(*ptx);
@@ -269,15 +309,16 @@ Result<std::string> emit(const dsl::Gemm &gemm, const Plan &plan, Stage stage,
   Result<PlacedGemm> placed = place(gemm, plan, sources);
   if (!placed)
     return placed.error();
-  Compilation compilation;
-  compilation.start(gemm, plan);
-  return runStages(compilation, Stage::Rho, stage, nullptr);
+  return compiling([&](Compilation &compilation) {
+    compilation.start(gemm, plan);
+    return runStages(compilation, Stage::Rho, stage, nullptr);
+  });
 }
 
 Result<std::string> reenter(std::string_view text, std::string_view name, Stage from, Stage to) {
   if (from == Stage::Ptx || to < from)
     return makeError(DiagId::bad_stage_order, {std::string(nameOf(from)), std::string(nameOf(to))});
-  return orFatal([&](Compilation &compilation) -> Result<std::string> {
+  auto work = [&](Compilation &compilation) -> Result<std::string> {
     if (std::optional<Error> error = compilation.parse(text, name, from))
       return *error;
     if (to == from && from != Stage::Rho)
@@ -286,13 +327,15 @@ Result<std::string> reenter(std::string_view text, std::string_view name, Stage 
                      ? Stage::Rho
                      : static_cast<Stage>(static_cast<int>(from) + 1);
     return runStages(compilation, next, to, nullptr);
-  });
+  };
+  return onLivingThread([&] { return orFatal(work); });
 }
 
 Result<std::string> compileModule(const ModuleMaker &make) {
-  Compilation compilation;
-  compilation.start(make);
-  return runStages(compilation, Stage::Llvm, Stage::Ptx, nullptr);
+  return compiling([&](Compilation &compilation) {
+    compilation.start(make);
+    return runStages(compilation, Stage::Llvm, Stage::Ptx, nullptr);
+  });
 }
 
 std::string_view buildId() { return RHO_BUILD_ID; }

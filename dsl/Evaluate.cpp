@@ -157,13 +157,17 @@ struct Column {
   }
 };
 
+// Too large for the stack, where an expression may be nested, and for the heap each time.
+using SpareColumns = std::vector<std::unique_ptr<Column>>;
+
 class ColumnEvaluator {
 public:
   // For the element's codes [first, first + count).
-  ColumnEvaluator(const Format &format, const uint32_t *codes, uint32_t first, uint32_t count)
-      : format(format), codes(codes), first(first), count(count) {}
+  ColumnEvaluator(const Format &format, const uint32_t *codes, uint32_t first, uint32_t count,
+                  SpareColumns &spares)
+      : format(format), codes(codes), first(first), count(count), spares(spares) {}
 
-  // Of the thread's spare columns it takes those from `spare` on.
+  // Of the spare columns it takes those from `spare` on.
   void evaluate(const Expr &expr, Column &out, size_t spare = 0) const {
     switch (expr.kind) {
     case Expr::Kind::Component:
@@ -188,12 +192,10 @@ public:
   }
 
 private:
-  // Too large for the stack, where an expression may be nested, and for the heap each time.
-  static Column &spareColumn(size_t index) {
-    thread_local std::vector<std::unique_ptr<Column>> columns;
-    while (columns.size() <= index)
-      columns.push_back(std::make_unique_for_overwrite<Column>());
-    return *columns[index];
+  Column &spareColumn(size_t index) const {
+    while (spares.size() <= index)
+      spares.push_back(std::make_unique_for_overwrite<Column>());
+    return *spares[index];
   }
 
   uint32_t size(const Column &out) const { return out.uniform ? 1 : count; }
@@ -247,6 +249,7 @@ private:
   const Format &format;
   const uint32_t *codes;
   const uint32_t first, count;
+  SpareColumns &spares;
 };
 
 // --- ranges
@@ -384,10 +387,11 @@ int64_t evaluateInteger(const Expr &expr, const Format &format, const uint32_t *
 
 void valueTable(const Format &format, const uint32_t *codes, double *table) {
   uint64_t size = uint64_t(1) << format.element().type.bits();
+  SpareColumns spares;
   for (uint64_t first = 0; first < size; first += columnCodes) {
     auto count = static_cast<uint32_t>(std::min<uint64_t>(columnCodes, size - first));
     Column column;
-    ColumnEvaluator(format, codes, static_cast<uint32_t>(first), count)
+    ColumnEvaluator(format, codes, static_cast<uint32_t>(first), count, spares)
         .evaluate(*format.value, column);
     for (uint32_t i = 0; i < count; ++i)
       table[first + i] = column.realAt(i);

@@ -246,5 +246,30 @@ TEST_F(EngineTest, NumbersAreStoredInPlaceOfCodes) {
   EXPECT_EQ(view.error().diagnostics[0].id, DiagId::activations_not_viewable);
 }
 
+// By then what threads keep is destroyed, MLIR's caches too.
+TEST(EngineDeathTest, CompilesAndPacksAtTheEndOfAProcess) {
+  const auto leave = [] {
+    static const Module module = parsed("import \"rho:liquidquant\"\nimport \"rho:int8_token\"\n"
+                                        "gemm g { weight: liquidquant activation: int8_token "
+                                        "output: f16 }\n");
+    static const auto packed = [] {
+      EngineOptions options;
+      options.diskCache = false;
+      options.threads = 1;
+      Engine engine = must(Engine::create(must(Device::emulated("sm_80")), options));
+      Gemm gemm = must(engine.compile(module, "", {3, 64, 256}));
+      const std::vector<float> w(size_t(64) * 256, 1);
+      Buffer weight = must(gemm.packWeights(w.data(), ScalarType::F32, 256));
+      std::vector<uint8_t> bytes(weight.bytes());
+      EXPECT_TRUE(weight.read(bytes.data(), bytes.size()));
+      return bytes;
+    };
+    static const std::vector<uint8_t> before = packed();
+    std::atexit([] { _exit(packed() == before ? 0 : 1); });
+    std::exit(2);
+  };
+  EXPECT_EXIT(leave(), testing::ExitedWithCode(0), "");
+}
+
 } // namespace
 } // namespace rho
