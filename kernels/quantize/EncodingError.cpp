@@ -38,19 +38,27 @@ void forEachRow(const dsl::MatrixView &weight, const dsl::QuantizedMatrix &quant
   });
 }
 
-// Along k, numbers that share all components of a format and of its parts.
+// Along k, numbers that share all components of a format without parts.
 int64_t finestGroup(const dsl::Format &format, int64_t k) {
   int64_t finest = k;
   for (const dsl::Component &component : format.components)
     if (component.extent == dsl::Extent::Group)
       finest = std::min(finest, component.group);
-  if (format.partition)
-    for (const dsl::Part &part : format.partition->parts)
-      finest = std::min(finest, finestGroup(*part.format, k));
   return finest;
 }
 
-// The first of the largest finite numbers in magnitude, eight maxima at a time.
+// Whether a stream is what a residual adds to numbers that are stored without it.
+bool isOfResidual(const CodeStream &stream, const dsl::QuantizedMatrix &matrix) {
+  const dsl::QuantizedMatrix *outer = &matrix;
+  for (int part : stream.path) {
+    if (outer->format->residual && part == 1)
+      return true;
+    outer = &outer->parts[static_cast<size_t>(part)];
+  }
+  return false;
+}
+
+// The first of the largest numbers in magnitude, eight maxima at a time; `count` where all are NaN.
 int64_t largestOf(const double *numbers, int64_t count) {
   constexpr int64_t lanes = 8;
   double most[lanes] = {};
@@ -129,18 +137,25 @@ LostGroups &LostGroups::operator+=(const LostGroups &other) {
   return *this;
 }
 
-LostGroups lostGroups(const dsl::MatrixView &weight, const dsl::QuantizedMatrix &quantized,
-                      unsigned threads) {
-  const int64_t group = finestGroup(*quantized.format, weight.k);
+// Of the numbers whose elements lie in one stream.
+static LostGroups lostGroups(const CodeStream &element, const dsl::MatrixView &weight,
+                             const dsl::QuantizedMatrix &quantized, unsigned threads) {
+  const int64_t group = finestGroup(*partOf(quantized, element).format, weight.k);
   std::vector<LostGroups> rows(static_cast<size_t>(weight.rows));
   dsl::parallel(weight.rows, threads, [&](const auto &next) {
     std::vector<double> w(static_cast<size_t>(weight.k));
     for (int64_t row = next(); row < weight.rows; row = next()) {
       LostGroups &sums = rows[static_cast<size_t>(row)];
       weight.readRow(row, w.data());
+      if (element.isSelective())
+        for (int64_t column = 0; column < weight.k; ++column)
+          if (!isStored(element, quantized, row, column))
+            w[static_cast<size_t>(column)] = std::nan("");
       for (int64_t begin = 0; begin < weight.k; begin += group) {
-        const int64_t largest =
-            begin + largestOf(w.data() + begin, std::min(group, weight.k - begin));
+        const int64_t end = std::min(begin + group, weight.k);
+        const int64_t largest = begin + largestOf(w.data() + begin, end - begin);
+        if (largest == end) // all of them lie elsewhere
+          continue;
         const double number = w[static_cast<size_t>(largest)];
         const double q = quantized.value(row, largest);
         sums += {1, std::fabs(number - q) <= std::fabs(number) / 2 ? 0 : 1};
@@ -148,6 +163,15 @@ LostGroups lostGroups(const dsl::MatrixView &weight, const dsl::QuantizedMatrix 
     }
   });
   return total(rows);
+}
+
+LostGroups lostGroups(const dsl::MatrixView &weight, const dsl::QuantizedMatrix &quantized,
+                      unsigned threads) {
+  LostGroups all;
+  for (const CodeStream &stream : streamsOf("", *quantized.format, weight.rows, weight.k))
+    if (stream.extent == dsl::Extent::Element && !isOfResidual(stream, quantized))
+      all += lostGroups(stream, weight, quantized, threads);
+  return all;
 }
 
 double OutputError::relative() const {

@@ -81,6 +81,37 @@ TEST(EncodingErrorTest, doesNotDependOnThreads) {
 }
 
 // Stored bits count what the file holds: of parts their blocks, of spare bits nothing more.
+// A part whose groups are finer than those of the part that stores a number does not divide its
+// groups, and numbers of another part do not hide what one has lost.
+TEST(EncodingErrorTest, lostGroupsAreThoseOfThePartThatStoresThem) {
+  const std::string parts =
+      "format low { element: s4 scale: f16 per k[32] value = element * scale } "
+      "format fine { element: s8 scale: f16 per k[16] value = element * scale } "
+      "format rows { element: s4 scale: f16 per channel value = element * scale } ";
+  auto lost = [&](const std::string &format, const Weight &weight) {
+    const FormatPtr declaration = declared("format p " + format + parts);
+    return lostGroups(weight.view(), quantized(declaration, weight));
+  };
+  Weight steps{std::vector<float>(size_t(4) * 64, 1), 4, 64};
+  for (size_t i = 0; i < steps.numbers.size(); ++i)
+    if (i % 32 >= 16)
+      steps.numbers[i] = 0.01F;
+  LostGroups none = lost("{ partition per k[32] { a: low b: fine budget 1% } }", steps);
+  EXPECT_EQ(none.groups, 8);
+  EXPECT_EQ(none.lost, 0);
+  LostGroups fine = lost("{ partition per k[32] { a: fine b: low budget 1% } }", steps);
+  EXPECT_EQ(fine.groups, 16);
+  EXPECT_EQ(fine.lost, 0);
+
+  Weight small{std::vector<float>(size_t(4) * 128, 1), 4, 128};
+  for (size_t i = 0; i < small.numbers.size(); ++i)
+    if (i % 128 >= 64)
+      small.numbers[i] = 1e-8F;
+  LostGroups all = lost("{ partition per k[64] { a: rows b: bf16 budget 50% } }", small);
+  EXPECT_EQ(all.groups, 4 * 2);
+  EXPECT_EQ(all.lost, 4);
+}
+
 TEST(EncodingErrorTest, bitsAreThoseThatAreStored) {
   Weight w{syntheticWeight(64, 1024, 1), 64, 1024};
   for (const char *name : {"int4_g128", "nvfp4", "razer_g128", "int3_asym_g128", "fp8_block128"}) {
