@@ -5,6 +5,7 @@
 #include "compiler/Targets.h"
 #include "compiler/plan/IntegerSums.h"
 #include "compiler/plan/Resources.h"
+#include "compiler/plan/TileCosts.h"
 #include "dsl/Division.h"
 
 #include <algorithm>
@@ -178,10 +179,11 @@ public:
 
   Found firstBroken() {
     for (auto rule :
-         {&ScheduleRules::balance, &ScheduleRules::cudaCores, &ScheduleRules::tile,
-          &ScheduleRules::blockScales, &ScheduleRules::warpRoles, &ScheduleRules::activationScales,
-          &ScheduleRules::residual, &ScheduleRules::sums, &ScheduleRules::cluster,
-          &ScheduleRules::warps, &ScheduleRules::parts, &ScheduleRules::resources})
+         {&ScheduleRules::balance, &ScheduleRules::cudaCores, &ScheduleRules::tensorCores,
+          &ScheduleRules::tile, &ScheduleRules::blockScales, &ScheduleRules::warpRoles,
+          &ScheduleRules::activationScales, &ScheduleRules::residual, &ScheduleRules::sums,
+          &ScheduleRules::cluster, &ScheduleRules::warps, &ScheduleRules::parts,
+          &ScheduleRules::resources})
       if (Found broken = (this->*rule)())
         return broken;
     return std::nullopt;
@@ -209,6 +211,15 @@ private:
   }
 
   Found cudaCores() { return gemv ? gemvObjection(gemm, placed, problem, s) : std::nullopt; }
+
+  // A device's declaration leaves out what its tensor cores do not have.
+  Found tensorCores() {
+    if (gemv || mmaPerCycle(device, placed.mmaType) > 0)
+      return std::nullopt;
+    return Objection{DiagId::schedule_roles,
+                     {std::string(dsl::name(s.roles)), device.name,
+                      "it declares no rate of " + placed.mmaType + " operands"}};
+  }
 
   Found tile() {
     if (!dividesRows(s.tileN, s.warpsN)) {

@@ -17,10 +17,8 @@ double rateOf(const std::map<std::string, double, std::less<>> &rates, const std
 }
 
 double mmaPerCycle(const DeviceModel &device, const std::string &type) {
-  double rate = rateOf(device.rates.mma, type);
-  if (rate <= 0)
-    rate = rateOf(device.rates.tensor, type);
-  return std::max(rate, 1.0);
+  const double rate = rateOf(device.rates.mma, type);
+  return rate > 0 ? rate : rateOf(device.rates.tensor, type);
 }
 
 namespace {

@@ -10,8 +10,7 @@ namespace rho::compiler {
 // neither is declared.
 double rateOf(const std::map<std::string, double, std::less<>> &rates, const std::string &type);
 
-// Dense multiply-adds per cycle and SM through mma.sync; where nothing is declared, the kernel is
-// not to be chosen.
+// Dense multiply-adds per cycle and SM through mma.sync; 0 where nothing is declared.
 double mmaPerCycle(const DeviceModel &device, const std::string &type);
 
 // Instructions of one warp that make the decode's parameters.

@@ -233,5 +233,24 @@ TEST(Plan, TakesWhatASpecializedScheduleFixes) {
   EXPECT_EQ(schedule("warps: 1 x 4 cluster: 1 x 5").splitK, 5);
 }
 
+// What a device's declaration leaves out is not guessed.
+TEST(Schedule, RolesNeedADeclaredRateOfTheirOperands) {
+  DeviceModel device = *modelOfTarget("sm_90a");
+  device.name = "small";
+  device.rates.tensor.erase("s8");
+  device.rates.mma.erase("s8");
+  device.rates.mma.erase("s4");
+  const dsl::Gemm gemm =
+      parse(formats + "gemm g { weight: int4 activation: int8 output: f16 }").gemms.at(0);
+  Result<Plan> none = plan(gemm, {16, 256, 256}, device, nullptr);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().diagnostics[0].message,
+            "roles uniform do not fit small: it declares no rate of s8 operands");
+  EXPECT_EQ(none.error().diagnostics[0].id, DiagId::schedule_roles); // [schedule_roles]
+  Result<Plan> onCudaCores = plan(gemm, {1, 256, 256}, device, nullptr);
+  ASSERT_TRUE(onCudaCores.ok()) << onCudaCores.error().str();
+  EXPECT_EQ(onCudaCores->schedule.roles, dsl::ScheduleDecl::Roles::Gemv);
+}
+
 } // namespace
 } // namespace rho::compiler

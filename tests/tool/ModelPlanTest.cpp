@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -242,8 +244,7 @@ TEST_F(Planned, RulesAreChecked) {
             DiagId::plan_without_gemms)
       << "[plan_without_gemms]";
   compiler::DeviceModel nameless = modelOf("a40");
-  nameless.rates.tensor.clear();
-  nameless.rates.mma.clear();
+  nameless.rates.mma = std::exchange(nameless.rates.tensor, {}); // by mma.sync alone
   Result<ModelPlan> noRho = planModel(model, policy.rules, candidates({"w4a4_g32"}), nameless);
   ASSERT_FALSE(noRho.ok());
   EXPECT_EQ(noRho.error().str(),
