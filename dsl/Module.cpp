@@ -243,11 +243,13 @@ std::optional<Error> Module::whyNoneOf(std::string_view kind, std::string_view n
 }
 
 static std::optional<std::string> readText(const std::string &path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in)
+  if (path.find('\0') != std::string::npos) // behind which the system reads nothing
     return std::nullopt;
+  std::ifstream in(path, std::ios::binary);
   std::string text(maxFileBytes + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!in.is_open() || in.bad())
+    return std::nullopt;
   text.resize(static_cast<size_t>(in.gcount()));
   return text;
 }

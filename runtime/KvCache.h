@@ -58,7 +58,8 @@ private:
 class KvCache {
 public:
   // Gets the kernels through the engine's caches and allocates the pages. Errors: kv_shape,
-  // kv_format, kv_unknown_format, bad_scalar_type, bad_size, out_of_memory.
+  // kv_format, kv_unknown_format, parameter_without_value, bad_scalar_type, bad_size,
+  // out_of_memory.
   static Result<KvCache> create(const Engine &engine, const Module &module,
                                 const KvCacheOptions &options);
   // Of its kernels, which have no plan: quantize keys, quantize values, dequantize keys, dequantize
@@ -69,12 +70,12 @@ public:
 
   // Of 1 to 65535 jobs. Errors: kv_page, kv_shape for another number of them or a negative block.
   Result<KvJobs> jobs(std::span<const KvJob> jobs) const;
-  // Encodes blocks of keys and of values [block][pageTokens][kvHeads][headDim] in device memory, of
-  // which tokens are `stride` numbers apart (an even number; blocks pageTokens * stride): bit for
-  // bit what dsl::quantize makes of each head's [headDim][pageTokens]. A NaN or an infinity becomes
-  // a scale that is not finite, where the scale's type has those, or an element. Errors:
-  // null_pointer, misaligned_pointer, kv_shape, kv_other_cache, kv_written_twice where two jobs
-  // have one page.
+  // Encodes blocks of keys and of values [block][pageTokens][kvHeads][headDim] in device memory,
+  // 16-byte aligned, of which tokens are `stride` numbers apart (an even number; blocks
+  // pageTokens * stride): bit for bit what dsl::quantize makes of each head's
+  // [headDim][pageTokens]. A NaN or an infinity becomes a scale that is not finite, where the
+  // scale's type has those, or an element. Errors: null_pointer, misaligned_pointer, kv_shape,
+  // kv_other_cache, kv_written_twice where two jobs have one page.
   Status quantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values, int64_t stride,
                   Stream stream = nullptr) const;
   // The reverse: the format's numbers, in f32 of elements of 16 bits, to which those of codebooks

@@ -137,6 +137,17 @@ TEST(Module, MissingFilesAreNamed) {
   EXPECT_FALSE(loadModule("/").ok()); // a folder
 }
 
+// What is read of a file that cannot be read to its end is no module, and the name is the whole
+// name.
+TEST(LoadModule, ReadsFilesWholeOrNot) {
+  const std::string shippedFile = (test::sourceDir() / "kernels/gemms/nvfp4_f16.rho").string();
+  for (const std::string &path : {std::string("/proc/self/mem"), shippedFile + '\0' + "junk"}) {
+    Result<Module> none = loadModule(path);
+    ASSERT_FALSE(none.ok()) << visible(path);
+    EXPECT_EQ(none.error().diagnostics[0].id, DiagId::module_not_found);
+  }
+}
+
 std::string repeated(const std::string &text, int times) {
   std::string out;
   for (int i = 0; i < times; ++i)
