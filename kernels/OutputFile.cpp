@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <sys/stat.h>
+#include <tuple>
 #include <unistd.h>
 #include <utility>
 
@@ -30,7 +31,7 @@ Error OutputFile::failed(int error) const { return unwritable(path, std::strerro
 
 Result<OutputFile> OutputFile::create(const std::string &path) {
   std::string target = path;
-  std::optional<mode_t> mode;
+  std::optional<struct stat> before;
   if (struct stat info = {}; stat(path.c_str(), &info) == 0) {
     if (!S_ISREG(info.st_mode))
       return unwritable(path, "it is no regular file");
@@ -40,7 +41,7 @@ Result<OutputFile> OutputFile::create(const std::string &path) {
     target = std::filesystem::canonical(path, error).string();
     if (error)
       return unwritable(path, error.message());
-    mode = info.st_mode & 07777;
+    before = info;
   } else if (lstat(path.c_str(), &info) == 0) {
     return unwritable(path, "it is a symbolic link to nothing");
   }
@@ -58,7 +59,13 @@ Result<OutputFile> OutputFile::create(const std::string &path) {
   if (file.get() < 0)
     return unwritable(path, std::strerror(errno));
   OutputFile output(target, temporary, std::move(file), isNamed);
-  if (mode && fchmod(output.file.get(), *mode) != 0)
+  if (!before)
+    return output;
+  // Who may read a file of several people is said by its group, where its owner cannot stay.
+  const int descriptor = output.file.get();
+  if (fchown(descriptor, before->st_uid, before->st_gid) != 0)
+    std::ignore = fchown(descriptor, static_cast<uid_t>(-1), before->st_gid);
+  if (fchmod(descriptor, before->st_mode & 07777) != 0)
     return output.failed(errno);
   return output;
 }

@@ -3,6 +3,7 @@
 #include "runtime/tool/Tool.h"
 
 #include <cstdio>
+#include <filesystem>
 
 namespace rho::tool {
 
@@ -10,6 +11,11 @@ namespace {
 
 // Whether the file was, or is now, as it should be.
 Result<bool> formatFile(const std::string &path, bool check) {
+  std::error_code unknown; // then it is not readable either
+  if (!check && path != "-" && std::filesystem::exists(path, unknown) &&
+      !std::filesystem::is_regular_file(path, unknown))
+    return makeError(DiagId::file_not_writable,
+                     {path, "it is no regular file; '-' formats standard input"});
   Result<std::string> text = readText(path);
   if (!text)
     return text.error();

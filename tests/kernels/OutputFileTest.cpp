@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,6 +43,25 @@ TEST_F(OutputFileTest, IsWholeBesideItsPlaceWhenPrepared) {
   }
   EXPECT_EQ(contentOf(path), "new");
   EXPECT_EQ(filesThere(), 1u);
+}
+
+TEST_F(OutputFileTest, BelongsToThoseOfTheFileBefore) {
+  if (geteuid() != 0)
+    GTEST_SKIP() << "only root can give a file to others";
+  std::string path = put("out", "old");
+  constexpr uid_t owner = 4001;
+  constexpr gid_t group = 4002;
+  constexpr mode_t mode = 02660; // chown clears the bit of the group, so it must come first
+  ASSERT_EQ(chown(path.c_str(), owner, group), 0);
+  ASSERT_EQ(chmod(path.c_str(), mode), 0);
+  Result<OutputFile> file = OutputFile::create(path);
+  ASSERT_TRUE(file.ok() && file->append("new", 3).ok() && file->commit().ok());
+  struct stat now = {};
+  ASSERT_EQ(stat(path.c_str(), &now), 0);
+  EXPECT_EQ(contentOf(path), "new");
+  EXPECT_EQ(now.st_uid, owner);
+  EXPECT_EQ(now.st_gid, group);
+  EXPECT_EQ(now.st_mode & 07777, mode);
 }
 
 TEST_F(OutputFileTest, NamesMayBeAsLongAsAnyFilesName) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <sys/stat.h>
 
 using namespace rho;
 using namespace rho::test;
@@ -56,6 +57,17 @@ TEST(FmtCommandTest, AWrongFileStaysAndTheOthersAreFormatted) {
                             "[file_not_readable]\n");
   EXPECT_EQ(contentOf(wrong), "gemm {");
   EXPECT_EQ(contentOf(changed), canonical);
+}
+
+// Reading it to its end and then writing to it would lose the text, or wait for ever.
+TEST(FmtCommandTest, WritesToNothingButFiles) {
+  std::string pipe = scratchFolder() + "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  ToolResult result = runTool({"fmt", pipe});
+  EXPECT_EQ(result.code, 1);
+  EXPECT_EQ(result.err, "error: '" + pipe +
+                            "' cannot be written: it is no regular file; '-' formats standard "
+                            "input [file_not_writable]\n");
 }
 
 TEST(FmtCommandTest, NeedsAFile) {
