@@ -119,7 +119,7 @@ std::string Error::str() const {
 }
 
 Diagnostic makeDiagnostic(DiagId id, const std::vector<std::string> &args) {
-  Diagnostic diagnostic{id, Span{}, fill(text(id), args), {}};
+  Diagnostic diagnostic{id, Span{}, fill(text(id), args), {}, {}};
   diagnostic.rendered = "error: " + diagnostic.message + " [" + std::string(name(id)) + "]";
   return diagnostic;
 }

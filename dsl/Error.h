@@ -31,12 +31,18 @@ const std::vector<DiagId> &allDiagIds();
 //   file.rho:3:12: error: ... [id]
 //   <source line>
 //   <caret line>
-// Without a span (span.file == Span::none) it is only "error: ... [id]".
+// Without a span (span.file == Span::none) it is only "error: ... [id]". Each note follows
+// likewise.
 struct Diagnostic {
   DiagId id;
   Span span;
   std::string message;
   std::string rendered;
+  struct Note {
+    std::string message;
+    Span span;
+  };
+  std::vector<Note> notes; // on other places: where what is wrong is used, the nearest first
 };
 
 // A failure: at least one diagnostic.

@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cstdint>
 #include <numeric>
-#include <ranges>
 #include <tuple>
 
 namespace rho::dsl {
@@ -22,8 +21,9 @@ void Findings::add(DiagId id, const std::vector<std::string> &args, Span span) {
     return;
   }
   Diagnostic &added = diagnostics.emplace_back(makeDiagnostic(id, args, span, sources));
-  for (const auto &[text, at] : std::views::reverse(contexts))
-    added.rendered += "\n" + renderNote(text, at, sources);
+  added.notes.assign(contexts.rbegin(), contexts.rend());
+  for (const Diagnostic::Note &note : added.notes)
+    added.rendered += "\n" + renderNote(note.message, note.span, sources);
 }
 
 Error Findings::takeSorted() {

@@ -30,7 +30,7 @@ public:
   class Context {
   public:
     Context(Findings &findings, std::string note, Span place) : findings(findings) {
-      findings.contexts.emplace_back(std::move(note), place);
+      findings.contexts.push_back({std::move(note), place});
     }
     ~Context() { findings.contexts.pop_back(); }
     Context(const Context &) = delete;
@@ -42,7 +42,7 @@ public:
 
 private:
   const SourceMap &sources;
-  std::vector<std::pair<std::string, Span>> contexts;
+  std::vector<Diagnostic::Note> contexts;
   std::vector<Diagnostic> diagnostics;
   bool overflowed = false;
 };

@@ -354,6 +354,96 @@ TEST(LspTest, FormattingIsThatOfFmt) {
   EXPECT_EQ(answer["error"]["message"], "found '{', expected the name of the gemm");
 }
 
+// Of a text that the server does not have the old one would replace what the user typed.
+TEST(LspTest, WhatDidNotArriveIsNotFormatted) {
+  LspSession session;
+  session.start();
+  auto format = [&] {
+    return session.request("textDocument/formatting", {{"textDocument", {{"uri", uri}}}});
+  };
+  session.open(uri, "gemm  g {}\n");
+  const auto refuses = [&] {
+    json answer = format();
+    EXPECT_EQ(errorOf(answer), -32803) << answer;
+    EXPECT_EQ(answer["error"]["message"], "the last change of this text did not arrive, as a whole "
+                                          "text of at most 16777216 bytes would");
+    session.change(uri, "gemm  g {}\n", 2);
+    EXPECT_EQ(format()["result"][0]["newText"], "gemm g {}\n");
+  };
+  session.sendText(
+      R"({"jsonrpc":"2.0","method":"textDocument/didChange","params":{"textDocument":)"
+      R"({"uri":"file:///nowhere/a%20b.rho"},"contentChanges":[{"text":"// \ud83d"}]}})");
+  EXPECT_EQ(errorOf(session.receive()), -32700); // half of a surrogate pair
+  refuses();
+  session.notify("textDocument/didChange",
+                 {{"textDocument", {{"uri", uri}}},
+                  {"contentChanges", {{{"range", range(0, 0, 4)}, {"text", "format"}}}}});
+  refuses();
+  session.notify("textDocument/didChange",
+                 {{"textDocument", {{"uri", uri}}},
+                  {"contentChanges", {{{"range", nullptr}, {"text", "gemm  h {}\n"}}}}});
+  session.receive(); // what is wrong with it
+  EXPECT_EQ(format()["result"][0]["newText"], "gemm h {}\n");
+}
+
+// Where an instance is used is what its errors are about.
+TEST(LspTest, ErrorsInInstancesNameTheUse) {
+  LspSession session;
+  session.start();
+  const std::string used = "gemm g {\n  weight: w(4)\n  activation: f16\n  output: f16\n}\n";
+  json found = session.open(uri, "format w(G: int) {\n  element: s4\n  scale: f16 per k[G]\n"
+                                 "  value = element * scale\n}\n" +
+                                     used);
+  ASSERT_EQ(found.size(), 1U) << found;
+  EXPECT_EQ(found[0]["range"], range(2, 19, 20));
+  EXPECT_EQ(found[0]["relatedInformation"],
+            json::array({{{"location", {{"uri", uri}, {"range", range(6, 10, 14)}}},
+                          {"message", "in 'w(4)', used here"}}}));
+  found = session.change(uri,
+                         "import \"rho:int4_group\"\ngemm g {\n  weight: int4_group(4)\n"
+                         "  activation: f16\n  output: f16\n}\n",
+                         2);
+  ASSERT_EQ(found.size(), 1U) << found;
+  EXPECT_EQ(found[0]["range"], range(2, 10, 23));
+  EXPECT_THAT(found[0]["message"].get<std::string>(), HasSubstr("in 'rho:int4_group': "));
+  EXPECT_EQ(found[0]["relatedInformation"].size(), 1U) << found; // nothing inside the binary
+}
+
+// A link to an open text leads to what the editor shows.
+TEST(LspTest, ImportsReadOpenTextsUnderAllTheirNames) {
+  LspSession session;
+  session.start();
+  std::ofstream(scratchFolder() + "real.rho") << "format w {\n  element: s4\n}\n";
+  std::filesystem::create_symlink("real.rho", scratchFolder() + "link.rho");
+  const std::string folder = "file://" + scratchFolder();
+  EXPECT_EQ(session.open(folder + "real.rho", "format w {\n  element: s4\n  value = element\n}\n"),
+            json::array());
+  EXPECT_EQ(session.open(folder + "user.rho", "import \"link.rho\"\ngemm g {\n  weight: w\n"
+                                              "  activation: f16\n  output: f16\n}\n"),
+            json::array());
+}
+
+TEST(LspTest, NamesAreThoseOfTheirPlace) {
+  LspSession session;
+  session.start();
+  const std::string text = "format f(G: int = 32) {\n  element: s4\n  scale: f16 per k[G]\n"
+                           "  value = element * scale\n}\n"
+                           "format uniform(G: int) = f(G = G)\n"
+                           "gemm wrap {\n  weight: uniform(G = 64)\n  activation: f16\n"
+                           "  output: f16\n  schedule {\n    roles: uniform\n  }\n}\n"
+                           "format wrap {\n  element: s4\n  value = element\n}\n"
+                           "gemm copy = wrap\n";
+  EXPECT_EQ(session.open(uri, text), json::array());
+  auto definition = [&](int line, int character) {
+    return session.ask("textDocument/definition", uri, line, character)["result"];
+  };
+  EXPECT_EQ(definition(5, 27)["range"], range(0, 9, 10));  // the argument's name
+  EXPECT_EQ(definition(5, 31)["range"], range(5, 15, 16)); // its value
+  EXPECT_EQ(definition(7, 18)["range"], range(5, 15, 16));
+  EXPECT_EQ(definition(11, 11), json()); // roles, no format
+  EXPECT_EQ(definition(18, 12)["range"], range(6, 5, 9));
+}
+
 TEST(LspTest, CompletionKnowsThePlace) {
   LspSession session;
   session.start();
@@ -380,6 +470,20 @@ TEST(LspTest, CompletionKnowsThePlace) {
   EXPECT_THAT(labels(12, 11), IsSupersetOf({"imfp", "gemv"}));
   EXPECT_THAT(labels(11, 4), IsSupersetOf({"tile", "warps"}));
   EXPECT_THAT(labels(11, 4), Not(Contains("weight")));
+  session.change(uri,
+                 "format w {\n  element: s4\n  scale: f16 per k[32]\n  \n}\n"
+                 "format v {\n  element: s4\n  scale: f16 per n[16] \n}\n"
+                 "format p {\n  partition per k[32] {\n    low: \n  }\n}\n"
+                 "format r {\n  element: s4\n  residual fix: \n}\n"
+                 "gemm g(F: format) {\n  weight: \n}\n",
+                 2);
+  EXPECT_THAT(labels(3, 2), IsSupersetOf({"value", "encode", "require"}));
+  EXPECT_THAT(labels(3, 2), Not(Contains("channel")));
+  EXPECT_THAT(labels(7, 23), IsSupersetOf({"k", "value"}));
+  EXPECT_THAT(labels(11, 9), IsSupersetOf({"w", "v"}));
+  EXPECT_THAT(labels(11, 9), Not(Contains("s4")));
+  EXPECT_THAT(labels(16, 16), Contains("w"));
+  EXPECT_THAT(labels(19, 10), IsSupersetOf({"F", "w", "f16"}));
 }
 
 TEST(LspTest, EveryShippedFileIsWithoutDiagnostics) {

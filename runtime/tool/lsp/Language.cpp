@@ -193,8 +193,10 @@ public:
     std::string_view before = at > 0 ? outline.tokens[at - 1].text : "";
     if (depth == 0)
       words(WordPlace::Declaration);
-    else if (before == "per" || before == "]")
+    else if (before == "per")
       words(WordPlace::Extent);
+    else if (keyword == "format" && before == ":" && isOfPart())
+      formats();
     else if (keyword == "format" && before == ":")
       types();
     else if (keyword == "format")
@@ -229,7 +231,25 @@ private:
           {Completion::Kind::Type, std::string(name), describe(*dsl::ElementType::fromName(name))});
   }
 
+  // Whether what is before is the `name:` of a part, of a partition or of a residual.
+  bool isOfPart() const {
+    return depth == 2 || (at > 2 && outline.tokens[at - 3].text == "residual");
+  }
+
+  // Whether what is before is an extent `n[16]` or `m[16]`, which one along k may follow.
+  bool isBehindRows() const {
+    if (at < 4 || outline.tokens[at - 1].kind != TokenKind::BracketClose)
+      return false;
+    size_t open = at - 1;
+    while (open > 1 && outline.tokens[open].kind != TokenKind::BracketOpen)
+      --open;
+    const std::string_view rows = outline.tokens[open - 1].text;
+    return rows == "n" || rows == "m";
+  }
+
   void inFormat() {
+    if (isBehindRows())
+      words(WordPlace::Extent);
     if (depth == 1)
       words(WordPlace::Entry);
     words(WordPlace::Part);
@@ -243,8 +263,12 @@ private:
     bool output = at > 1 && outline.tokens[at - 2].text == "output";
     for (const char *plain : {"f16", "bf16", "f32"})
       found.push_back({Completion::Kind::Type, plain, describe(dsl::ElementType::get(plain))});
-    if (output)
-      return;
+    if (!output)
+      formats();
+  }
+
+  void formats() {
+    names(Completion::Kind::Word, declaration->parameters, "parameter");
     for (uint32_t file = 0; file < view.sources()->size(); ++file)
       for (const Declaration &one : view.outline(file).declarations)
         if (view.outline(file).keyword(one) == "format" && one.name != one.begin)

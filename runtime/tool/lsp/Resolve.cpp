@@ -47,7 +47,8 @@ private:
   }
   bool followedBy(TokenKind kind) const { return outline.tokens[at + 1].kind == kind; }
   bool isExtent() const {
-    return precededBy("per") || (precededBy("]") && followedBy(TokenKind::BracketOpen));
+    const bool ofBlock = text() == "k" || text() == "n" || text() == "m";
+    return precededBy("per") || (ofBlock && followedBy(TokenKind::BracketOpen));
   }
 
   Target named(Target::Kind kind, size_t token) const { return {kind, 0, declaration, token, {}}; }
@@ -86,14 +87,41 @@ private:
     return type(); // a rate of the tensor cores
   }
 
+  // Of `name = value` in parentheses: the parameter of what they belong to.
+  Target argument() const {
+    size_t open = at;
+    for (int depth = 0; open > 1 && depth >= 0; --open) {
+      depth += outline.tokens[open - 1].kind == TokenKind::ParenClose;
+      depth -= outline.tokens[open - 1].kind == TokenKind::ParenOpen;
+    }
+    const std::string_view of = outline.tokens[open - 1].text;
+    const size_t before = open > 1 ? open - 2 : 0; // an alias is of its own kind
+    const bool ofGemm =
+        outline.keyword(*declaration) == "gemm" && outline.tokens[before].text == "=";
+    const Target callee = findDeclaration(view, ofGemm ? "gemm" : "format", of);
+    if (callee.kind == Target::Kind::None)
+      return {};
+    for (size_t parameter : callee.declaration->parameters)
+      if (view.outline(callee.file).tokens[parameter].text == text())
+        return {Target::Kind::Parameter, callee.file, callee.declaration, parameter, {}};
+    return {};
+  }
+
   Target reference() const {
-    bool inFormat = outline.keyword(*declaration) == "format";
+    const bool inFormat = outline.keyword(*declaration) == "format";
+    const int depth = outline.depths[at];
+    if (followedBy(TokenKind::Equal) && !precededBy("format") && depth <= 1)
+      if (Target found = argument(); found.kind != Target::Kind::None)
+        return found;
     if (Target found = parameter(); found.kind != Target::Kind::None)
       return found;
     if (inFormat && !precededBy(":"))
       if (Target found = component(); found.kind != Target::Kind::None)
         return found;
-    if (Target found = findDeclaration(view, "format", text()); found.kind != Target::Kind::None)
+    const bool isAliased = !inFormat && depth == 0 && precededBy("=");
+    const bool inSchedule = !inFormat && depth > 1;
+    if (Target found = findDeclaration(view, isAliased ? "gemm" : "format", text());
+        found.kind != Target::Kind::None && !inSchedule)
       return found;
     if (Target found = type(); found.kind != Target::Kind::None)
       return found;

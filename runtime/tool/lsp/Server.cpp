@@ -2,12 +2,14 @@
 
 #include "dsl/Fmt.h"
 #include "dsl/StandardLibrary.h"
+#include "runtime/tool/Files.h"
 #include "runtime/tool/lsp/Connection.h"
 #include "runtime/tool/lsp/Language.h"
 #include "runtime/tool/lsp/Text.h"
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <exception>
 #include <filesystem>
 #include <initializer_list>
@@ -107,6 +109,7 @@ struct Document {
   std::string name; // its path, or its URI where it is no file
   std::string text;
   Json version;
+  bool stale = false; // the editor shows what did not arrive
   std::unique_ptr<View> view;
   Json published; // diagnostics that the editor has
 };
@@ -125,6 +128,7 @@ public:
         fail(nullptr, {Code::ParseError, "a message begins with Content-Length: BYTES"});
         return 1;
       case Connection::Outcome::TooLarge:
+        lose();
         fail(nullptr, {Code::InvalidRequest,
                        "the message has more than " + std::to_string(maxMessageBytes) + " bytes"});
         break;
@@ -156,8 +160,10 @@ private:
 
   void handle(const std::string &text) {
     Reply parsed = parseJson(text);
-    if (const auto *failure = std::get_if<Failure>(&parsed))
+    if (const auto *failure = std::get_if<Failure>(&parsed)) {
+      lose();
       return fail(nullptr, *failure);
+    }
     const Json &message = std::get<Json>(parsed);
     const Json *id = at(message, {"id"});
     bool validId = id && (id->is_string() || id->is_number_integer());
@@ -176,6 +182,12 @@ private:
       fail(*id, *failure);
     else
       send({{"id", *id}, {"result", std::move(std::get<Json>(reply))}});
+  }
+
+  // What could not be read may have changed any text.
+  void lose() {
+    for (auto &[uri, document] : documents)
+      document.stale = true;
   }
 
   Reply answer(const std::string &method, const Json &params, bool isRequest) {
@@ -259,7 +271,9 @@ private:
     if (!document || !changes || !changes->is_array() || changes->empty())
       return Json();
     std::optional<std::string> text = textAt(changes->back(), {"text"});
-    if (!text || changes->back().contains("range")) // only whole texts are announced
+    const Json *range = at(changes->back(), {"range"});
+    document->stale = !text || (range && !range->is_null()); // only whole texts are announced
+    if (document->stale)
       return Json();
     document->text = std::move(*text);
     if (const Json *version = at(params, {"textDocument", "version"}))
@@ -291,12 +305,17 @@ private:
     return found == documents.end() ? nullptr : &found->second;
   }
 
-  // What an import reads: what the editor shows, else the file.
+  // What an import reads: what the editor shows, under whichever name of the file, else the file.
   std::optional<std::string> readFile(const std::string &path) const {
-    for (const auto &[uri, document] : documents)
-      if (std::filesystem::path(document.name).lexically_normal().generic_string() == path)
-        return document.text;
-    return dsl::readSource(path);
+    const auto open = openAs(path);
+    return open != documents.end() ? open->second.text : dsl::readSource(path);
+  }
+
+  std::map<std::string, Document>::const_iterator openAs(const std::string &path) const {
+    const std::filesystem::path file = resolved(path);
+    return std::find_if(documents.begin(), documents.end(), [&](const auto &each) {
+      return each.second.name != each.first && resolved(each.second.name) == file;
+    });
   }
 
   // A text is part of what imports it, so all are checked after each change.
@@ -326,22 +345,40 @@ private:
                   {"code", name(diagnostic.id)},
                   {"source", "rho"},
                   {"message", diagnostic.message}};
+      Json related = Json::array();
       if (diagnostic.span.file == 0) {
         one["range"] = rangeOf(lines, diagnostic.span);
       } else if (diagnostic.span.file != Span::none) {
-        // An error of another file stands at the import that leads there.
+        // An error of another file stands where what is wrong is used, or else at the import that
+        // leads there.
+        const auto use =
+            std::find_if(diagnostic.notes.begin(), diagnostic.notes.end(),
+                         [](const Diagnostic::Note &note) { return note.span.file == 0; });
+        one["range"] = rangeOf(lines, use != diagnostic.notes.end()
+                                          ? use->span
+                                          : document.view->importOf(diagnostic.span.file));
         const SourceMap &sources = *document.view->sources();
-        const std::string &path = sources.name(diagnostic.span.file);
-        one["range"] = rangeOf(lines, document.view->importOf(diagnostic.span.file));
-        one["message"] = "in '" + path + "': " + diagnostic.message;
-        LineIndex there(sources.text(diagnostic.span.file));
-        one["relatedInformation"] = Json::array(
-            {{{"location", {{"uri", uriOfPath(path)}, {"range", rangeOf(there, diagnostic.span)}}},
-              {"message", diagnostic.message}}});
+        one["message"] = "in '" + sources.name(diagnostic.span.file) + "': " + diagnostic.message;
+        relate(document, {diagnostic.message, diagnostic.span}, related);
       }
+      for (const Diagnostic::Note &note : diagnostic.notes)
+        relate(document, note, related);
+      if (!related.empty())
+        one["relatedInformation"] = std::move(related);
       all.push_back(std::move(one));
     }
     return all;
+  }
+
+  // Adds a place beside that of a diagnostic, but none inside the binary, which no editor opens.
+  void relate(const Document &document, const Diagnostic::Note &note, Json &related) const {
+    const SourceMap &sources = *document.view->sources();
+    const std::string &path = sources.name(note.span.file);
+    if (path.starts_with(dsl::libraryPrefix))
+      return;
+    const LineIndex lines(sources.text(note.span.file));
+    related.push_back({{"location", {{"uri", uriOf(path)}, {"range", rangeOf(lines, note.span)}}},
+                       {"message", note.message}});
   }
 
   // --- questions about a place
@@ -396,10 +433,8 @@ private:
 
   // As the editor names it, if it is open there.
   std::string uriOf(const std::string &path) const {
-    for (const auto &[uri, document] : documents)
-      if (std::filesystem::path(document.name).lexically_normal().generic_string() == path)
-        return uri;
-    return uriOfPath(path);
+    const auto open = openAs(path);
+    return open != documents.end() ? open->first : uriOfPath(path);
   }
 
   Reply completion(const Json &params) {
@@ -417,6 +452,10 @@ private:
     const Document *document = documentOf(params);
     if (!document)
       return Failure{Code::InvalidParams, "textDocument.uri is no open document"};
+    if (document->stale)
+      return Failure{Code::RequestFailed, "the last change of this text did not arrive, as a whole "
+                                          "text of at most " +
+                                              std::to_string(maxMessageBytes) + " bytes would"};
     Result<std::string> text = dsl::formatText(document->text, document->name);
     if (!text)
       return Failure{Code::RequestFailed, text.error().diagnostics[0].message};
