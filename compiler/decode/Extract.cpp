@@ -164,7 +164,7 @@ public:
   // Integers of which some blocks have the low bits: without tables.
   std::optional<DecodeSequence> refined() {
     if (bits > 8 || type.kind() != dsl::ElementType::Kind::Signed ||
-        !(mma.name() == "f16" && bits == 8 ? halvesOfBytes() : integers()))
+        !(isHalf() && bits == 8 ? halvesOfBytes() : integers()))
       return std::nullopt;
     return std::move(result);
   }
@@ -237,18 +237,25 @@ private:
     return true;
   }
 
-  // Bytes in offset binary become the lowest bits of f16 between 2^m and 2^(m+1) whose last bit is
-  // 2^-sparseBits, a pair of them by one Prmt.
+  // Bytes in offset binary become the lowest bits of numbers, a pair of them by one Prmt: of f16
+  // between 2^m and 2^(m+1) whose last bit is 2^-sparseBits, and of bf16, which has no room for 8
+  // bits there, of the smallest, which are multiplied.
   bool halvesOfBytes() {
     Extractor extractor(p, bits, 8, result.sparseBits);
-    int log2 = mma.mantissaBits() - result.sparseBits;
-    double magic = std::ldexp(1.0, log2), bias = std::ldexp(offsetBinary(), -result.sparseBits);
+    const bool isSmallest = bits > mma.mantissaBits();
+    const double magic = std::ldexp(1.0, mma.mantissaBits() - result.sparseBits);
+    constexpr int factor = 127;
+    result.log2Factor =
+        isSmallest ? factor + mma.leastExponent() - mma.mantissaBits() : -result.sparseBits;
+    const double bias = std::ldexp(offsetBinary(), result.log2Factor);
     for (int group = 0; group < extractor.groups(); ++group) {
       Operand bytes = extractor.fields(group, {{0, bits, 0}});
       for (int half = 0; half < 2; ++half) {
-        Operand top = constant(mma.encode(magic) >> 8);
-        p.output(plus(p.add(Op::Prmt, bytes, top, constant(half == 0 ? 0x4140 : 0x4342)),
-                      -magic - bias));
+        Operand top = constant(isSmallest ? 0 : mma.encode(magic) >> 8);
+        Operand number = p.add(Op::Prmt, bytes, top, constant(half == 0 ? 0x4140 : 0x4342));
+        p.output(isSmallest ? p.fma(mma.name(), number, constant(both(std::ldexp(1.0, factor))),
+                                    constant(both(-bias)))
+                            : plus(number, -magic - bias));
         result.bits.emplace_back();
         for (int lane = 0; lane < 2; ++lane)
           result.bits.back().push_back(extractor.place(group, 2 * half + lane));
@@ -256,7 +263,6 @@ private:
     }
     result.codes = extractor.codes();
     result.codeXor = offsetBinary();
-    result.log2Factor = -result.sparseBits;
     return true;
   }
 

@@ -59,7 +59,7 @@ TEST(Extract, DecodesHighAndLowBitsFromTwoPlanes) {
     int mostInstructions; // for 8 codes
   };
   for (const Planes &planes :
-       {Planes{4, 4, "s8", 4}, Planes{4, 4, "f16", 12}, Planes{4, 4, "bf16", 30},
+       {Planes{4, 4, "s8", 4}, Planes{4, 4, "f16", 12}, Planes{4, 4, "bf16", 12},
         Planes{4, 2, "s8", 12}, Planes{4, 2, "f16", 24}, Planes{2, 4, "s8", 12},
         Planes{2, 2, "bf16", 24}, Planes{2, 2, "s8", 12}}) {
     dsl::ElementType type = dsl::ElementType::get("s" + std::to_string(planes.high + planes.low));
