@@ -100,6 +100,10 @@ int64_t specializedRegisters(const PlacedGemm &placed, const Geometry &g) {
                                   : g.warpsK > 1                ? 6
                                                                 : 3),
                         others);
+    // What long decodes hold, and parameters of all rows and groups.
+    constexpr int longDecode = 20;
+    others += std::max(0, 8 * placed.decode.instructions() / placed.decode.codes - longDecode) +
+              4 * static_cast<int64_t>(placed.decode.params.size()) * g.rowTiles() * g.rowTiles();
   }
   int64_t operand = g.decodesApart() ? 0 : g.rowTiles() * steps * 4;
   return std::max(sums + operand + others, loadedAhead(g));
@@ -116,7 +120,10 @@ int64_t uniformRegisters(const PlacedGemm &placed, const Geometry &g) {
       tables += ofWeight ? 12 : 4; // and operand A
   if (placed.blockScaling)
     activations *= placed.blockScaling->parts(false);
-  return accumulators + partial + activations + scales + tables + 52;
+  // Sums of half an instruction's k: operands of which the other half is zero.
+  int64_t halves =
+      placed.flushK > 0 && placed.flushK < placed.mmaK && !placed.integerAccumulator ? 40 : 0;
+  return accumulators + partial + activations + scales + tables + halves + 52;
 }
 
 // Of activations in parts the most that one has, with the scaled sums of those before.

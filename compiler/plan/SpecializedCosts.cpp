@@ -177,7 +177,7 @@ private:
 
   void times() {
     int64_t perWarpgroup = g.rowTiles() * g.tileK / g.mmaK; // instructions
-    double perCycle = std::max(rateOf(device.rates.tensor, placed.mmaType), 1.0);
+    const double perCycle = rateOf(device.rates.tensor, placed.mmaType);
     double perInstruction =
         std::max(instructionMinCycles, 64.0 * static_cast<double>(g.tileM * g.mmaK) / perCycle);
     load = loadOf();
@@ -202,8 +202,13 @@ private:
             waited * static_cast<double>(perWarpgroup) * perInstruction;
     }
     latency = own / static_cast<double>(g.warpsK) / clock;
-    // A group of warps holds the stage that it multiplies half of the time; longer for its pieces.
-    double held = static_cast<double>(schedule.warpsK) * 0.5 + (placed.storesBlocks() ? 0.5 : 0);
+    // A group of warps holds the stage that it multiplies half of the time: longer where it has two,
+    // of which one is read until its next tile starts, and for its pieces. With four groups along k
+    // the stages of the others are enough.
+    const bool hasTwo = schedule.pipeline == 2 * schedule.warpsK && schedule.warpsK <= 2 &&
+                        placed.flushK == 0 && g.warpgroupsMultiply() && !g.hasRuns;
+    const double held = static_cast<double>(schedule.warpsK) * (hasTwo ? 0.75 : 0.5) +
+                        (placed.storesBlocks() ? 0.5 : 0);
     wait = loadMicroseconds / std::max(0.5, schedule.pipeline - held);
     pieces = placed.storesBlocks() ? pieceMicroseconds : 0;
     // Each warp reads all activations. Those of one instruction's columns are read in time.
