@@ -3,7 +3,7 @@
 // executed on the emulator.
 #include "compiler/OnTarget.h"
 #include "compiler/plan/Placement.h"
-#include "tests/compiler/EmulatedGemm.h"
+#include "tests/compiler/ShippedWeights.h"
 
 #include <gtest/gtest.h>
 
@@ -20,32 +20,6 @@ namespace {
 const char *const activations[] = {"f16",       "bf16",      "int8_token",  "int4_token",
                                    "int4_g128", "fp8_token", "nvfp4_token", "mxfp4"};
 constexpr GemmShape shape{3, 64, 256};
-
-std::string textOf(const std::filesystem::path &path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-// Names of the shipped formats that weights can have.
-std::vector<std::string> weights() {
-  std::string formats = declaration({"int4_g128", "f16", "f32", "", "", shape});
-  Result<dsl::Module> module =
-      dsl::parseModule(formats, "shipped.rho", [](const std::string &) { return std::nullopt; });
-  std::vector<std::string> names;
-  for (const auto &entry : std::filesystem::directory_iterator(RHO_SOURCE_DIR "/kernels/formats")) {
-    std::string text = textOf(entry.path());
-    for (const dsl::Format &format : module->formats) {
-      bool isHere = text.find("format " + format.name + " {") != std::string::npos;
-      bool isActivation = false;
-      for (const compiler::StoredComponent &stored : compiler::storedComponents(format))
-        isActivation = isActivation || stored.declared().perToken;
-      if (isHere && !isActivation)
-        names.push_back(format.name);
-    }
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 // One kernel for each family of instructions, the same on all targets that have it.
 constexpr const char *mmaSync = "roles: uniform tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 2";
@@ -110,7 +84,7 @@ std::string table() {
   std::ostringstream rows;
   bool complete = true;
   std::vector<std::string> targets = compiler::allTargets();
-  for (const std::string &weight : weights())
+  for (const std::string &weight : shippedWeights())
     for (const char *activation : activations) {
       rows << "| " << weight << " | " << activation << " |";
       for (const std::string &target : targets) {
@@ -177,7 +151,7 @@ TEST_P(MatrixCells, ThatAreLegalAreWithinTheBound) {
         expectWithinBound(test);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shipped, MatrixCells, testing::ValuesIn(weights()),
+INSTANTIATE_TEST_SUITE_P(Shipped, MatrixCells, testing::ValuesIn(shippedWeights()),
                          [](const auto &info) { return info.param; });
 
 } // namespace
