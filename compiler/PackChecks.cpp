@@ -38,13 +38,29 @@ std::optional<int64_t> firstTooWide(const CodeArray &codes, int bits) {
   return first.get();
 }
 
-// The first code of at most 8 bits that is NaN or infinite, which kernels would decode as a number;
-// one that stands for another number is none.
+// The first of codes of more than 8 bits that is NaN or infinite: has all bits of the exponent.
+std::optional<int64_t> firstWideNonFinite(const CodeArray &codes, dsl::ElementType type) {
+  if (!type.isFloat())
+    return std::nullopt;
+  const uint32_t exponent = ((1U << type.exponentBits()) - 1) << type.mantissaBits();
+  constexpr int64_t chunk = int64_t(1) << 20;
+  Least first(codes.size());
+  parallelFor(divideUp(codes.size(), chunk), [&](int64_t task) {
+    const int64_t end = std::min(codes.size(), (task + 1) * chunk);
+    for (int64_t i = task * chunk; i < end; ++i)
+      if ((codes.get(i) & exponent) == exponent)
+        return first.offer(i);
+  });
+  return first.get();
+}
+
+// The first code that is NaN or infinite: of at most 8 bits kernels would decode it as a number, a
+// wider one makes all outputs of its row so. One that stands for another number is none.
 std::optional<int64_t> firstNonFinite(const CodeArray &codes, dsl::ElementType type,
                                       std::optional<uint32_t> remapped) {
-  std::optional<int64_t> first;
   if (codes.width() > 1)
-    return first;
+    return firstWideNonFinite(codes, type);
+  std::optional<int64_t> first;
   for (uint32_t code = 0; code < 1U << type.bits(); ++code) {
     if (std::isfinite(type.decode(code)) || code == remapped)
       continue;

@@ -88,6 +88,15 @@ TEST(PackedWeights, OfCodesOfComponentsAreTheSame) {
       errorText(s.gemm.packCodes(given)),
       "error: a weight and its packed layout do not fit: code 7 of 'element' is 120, 's4' has "
       "4 bits [layout_mismatch]\n");
+  extended[7] = 8;
+  std::vector<uint8_t> scales(given[2].codes.begin(), given[2].codes.end());
+  scales[10] = 0;
+  scales[11] = 0x7c; // infinity
+  given[2].codes = scales;
+  EXPECT_EQ(
+      errorText(s.gemm.packCodes(given)),
+      "error: a weight and its packed layout do not fit: code 5 of 'scale' is 31744, no finite "
+      "number in 'f16' [layout_mismatch]\n");
 }
 
 // A value may be as deep as the grammar allows, on a thread of the size that Rho.h names.
