@@ -102,8 +102,9 @@ int64_t specializedRegisters(const PlacedGemm &placed, const Geometry &g) {
                         others);
     // What long decodes hold, and parameters of all rows and groups.
     constexpr int longDecode = 20;
+    const int64_t ofParameter = g.warpgroupsMultiply() ? 4 * g.rowTiles() * g.rowTiles() : 16;
     others += std::max(0, 8 * placed.decode.instructions() / placed.decode.codes - longDecode) +
-              4 * static_cast<int64_t>(placed.decode.params.size()) * g.rowTiles() * g.rowTiles();
+              ofParameter * static_cast<int64_t>(placed.decode.params.size());
   }
   int64_t operand = g.decodesApart() ? 0 : g.rowTiles() * steps * 4;
   return std::max(sums + operand + others, loadedAhead(g));
