@@ -35,6 +35,10 @@ Result<OutputFile> OutputFile::create(const std::string &path) {
   if (struct stat info = {}; stat(path.c_str(), &info) == 0) {
     if (!S_ISREG(info.st_mode))
       return unwritable(path, "it is no regular file");
+    for (int open : {STDOUT_FILENO, STDERR_FILENO})
+      if (struct stat other = {};
+          fstat(open, &other) == 0 && other.st_dev == info.st_dev && other.st_ino == info.st_ino)
+        return unwritable(path, "this process prints to it");
     if (access(path.c_str(), W_OK) != 0)
       return unwritable(path, std::strerror(errno));
     std::error_code error;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 
 namespace rho::tool {
 
@@ -132,7 +133,8 @@ public:
     for (int i = 0; i <= static_cast<int>(std::lround(range.yTo / range.yStep)); ++i) {
       double y = i * range.yStep;
       svg += rule(x0, atY(y), x0 + width, atY(y), "#e0e0e0");
-      svg += svgText(x0 - 6, atY(y) + 4, "end", fixedNumber(y, range.yDigits));
+      const std::string label = fixedNumber(y, range.yDigits);
+      svg += svgText(x0 - 6, atY(y) + 4, "end", label.size() > 6 ? powerOfTen(y) : label);
     }
     int step = range.xTo - range.xFrom > 7 ? 2 : 1;
     for (int e = range.xFrom; e <= range.xTo; e += step) {
@@ -157,6 +159,12 @@ public:
   }
 
 private:
+  // "2e+07", where all digits would have no room beside the plot.
+  static std::string powerOfTen(double value) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%.2g", value);
+    return text;
+  }
   static std::string powerOfTwo(int exponent) {
     return fixedNumber(std::exp2(exponent), std::max(0, -exponent));
   }

@@ -464,7 +464,7 @@ Result<Options> Options::parse(std::span<const std::string> arguments) {
         return makeError(DiagId::option_with_value, {name});
       value = argument.substr(equals + 1);
     } else if (spec->kind != Kind::Flag) {
-      if (i + 1 == arguments.size())
+      if (i + 1 == arguments.size() || findOption(result.chosen, arguments[i + 1]))
         return makeError(DiagId::option_without_value, {name, std::string(spec->value)});
       value = arguments[++i];
     }

@@ -290,7 +290,7 @@ std::vector<int64_t> ascending(std::vector<int64_t> numbers) {
 
 Result<int> planCommand(const Options &options) {
   if (options.files().empty())
-    return makeError(DiagId::wrong_file_count, {"0", "plan"});
+    return makeError(DiagId::option_missing, {"MODEL.json", "'rho plan' needs layers"});
   const std::string &path = options.files()[0];
   Result<std::string> text = readText(path);
   if (!text)

@@ -86,6 +86,9 @@ Result<int> dispatch(const Options &options) {
   case Command::Help:
     return help(options);
   case Command::Version:
+    if (!options.files().empty())
+      return makeError(DiagId::bad_option_value,
+                       {"FILE", options.files()[0], "'rho --version' reads no files"});
     std::printf("rho %s (LLVM %s, build %s)\n", RHO_VERSION,
                 std::string(compiler::llvmVersion()).c_str(),
                 std::string(compiler::buildId()).c_str());

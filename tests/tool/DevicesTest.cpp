@@ -102,6 +102,17 @@ TEST(DevicesTest, planningAndRunningTakeADescribedDevice) {
               HasSubstr("[option_conflict]"));
 }
 
+// A file that standard output goes to is not replaced by an output of that name.
+TEST(DevicesTest, OutputsMayGoWhereStandardOutputGoes) {
+  const std::string log = put("log", "");
+  ToolResult result = runTool({"explain", gemmFile("int4_g128_f16"), "--m=16", "--n=512", "--k=512",
+                               "--device", "a40", "--plot", "/dev/stdout"},
+                              "/dev/null", log);
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(contentOf(log), HasSubstr("device      NVIDIA A40"));
+  EXPECT_THAT(contentOf(log), HasSubstr("</svg>"));
+}
+
 ToolResult explained(const std::string &device, std::vector<std::string> more) {
   std::vector<std::string> arguments = {
       "explain", gemmFile("int4_g128_f16"), "--m=16", "--n=8192", "--k=8192", "--device", device};

@@ -319,6 +319,7 @@ TEST(ToolTest, helpAndVersionGoToStandardOutput) {
   EXPECT_THAT(runTool({"help", "run"}).out, HasSubstr("--verify full|sample|none"));
   EXPECT_THAT(runTool({"run", "--help"}).out, HasSubstr("--verify full|sample|none"));
   EXPECT_TRUE(runTool({"--version"}).out.starts_with("rho "));
+  EXPECT_EQ(runTool({"--version", "x"}).code, 1);
   EXPECT_EQ(runTool({"nonsense"}).code, 2);
   EXPECT_EQ(runTool({"help", "nonsense"}).code, 1);
 }

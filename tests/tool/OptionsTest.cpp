@@ -161,6 +161,8 @@ TEST(OptionsTest, unknownNamesListTheValidOnesAndTheNearest) {
 TEST(OptionsTest, valuesAreChecked) {
   EXPECT_EQ(parseError({"run", "--m"}), "error: --m has no value, M must follow it "
                                         "[option_without_value]\n");
+  EXPECT_EQ(parseError({"run", "--m", "--n", "64"}), "error: --m has no value, M must follow it "
+                                                     "[option_without_value]\n");
   EXPECT_EQ(parseError({"run", "--no-cache=1"}),
             "error: --no-cache has a value, it takes none [option_with_value]\n");
   EXPECT_EQ(parseError({"run", "--m", "1", "--m=2"}),

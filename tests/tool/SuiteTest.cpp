@@ -196,6 +196,12 @@ TEST(LineChartTest, axesSpanThePointsInPowersOfTwo) {
   EXPECT_THAT(svg, Not(HasSubstr("inf")));
 }
 
+TEST(LineChartTest, labelsHaveRoomBesideThePlot) {
+  std::string svg = lineCharts({{"a", "m", "us", 0, {{"panel", {{"one", {{1, 2}, {2, 2.1e7}}}}}}}});
+  EXPECT_THAT(svg, HasSubstr(">2e+07<"));
+  EXPECT_THAT(svg, Not(HasSubstr(">20000000<")));
+}
+
 TEST(LineChartTest, linesDifferInColourAndMarker) {
   Panel panel{"p", {}};
   for (const char *name : {"a", "b", "c", "d"})
