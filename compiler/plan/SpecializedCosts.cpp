@@ -202,9 +202,9 @@ private:
             waited * static_cast<double>(perWarpgroup) * perInstruction;
     }
     latency = own / static_cast<double>(g.warpsK) / clock;
-    // A group of warps holds the stage that it multiplies half of the time: longer where it has two,
-    // of which one is read until its next tile starts, and for its pieces. With four groups along k
-    // the stages of the others are enough.
+    // A group of warps holds the stage that it multiplies half of the time: longer where it has
+    // two, of which one is read until its next tile starts, and for its pieces. With four groups
+    // along k the stages of the others are enough.
     const bool hasTwo = schedule.pipeline == 2 * schedule.warpsK && schedule.warpsK <= 2 &&
                         placed.flushK == 0 && g.warpgroupsMultiply() && !g.hasRuns;
     const double held = static_cast<double>(schedule.warpsK) * (hasTwo ? 0.75 : 0.5) +
