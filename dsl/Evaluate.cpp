@@ -4,6 +4,7 @@
 #include "dsl/Operators.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -157,8 +158,23 @@ struct Column {
   }
 };
 
-// Too large for the stack, where an expression may be nested, and for the heap each time.
-using SpareColumns = std::vector<std::unique_ptr<Column>>;
+// Columns of operands: those that most expressions need, and more of them on the heap, since an
+// expression may be nested.
+class SpareColumns {
+public:
+  Column &at(size_t index) {
+    if (index < first.size())
+      return first[index];
+    index -= first.size();
+    while (others.size() <= index)
+      others.push_back(std::make_unique_for_overwrite<Column>());
+    return *others[index];
+  }
+
+private:
+  std::array<Column, 3> first;
+  std::vector<std::unique_ptr<Column>> others;
+};
 
 class ColumnEvaluator {
 public:
@@ -192,12 +208,6 @@ public:
   }
 
 private:
-  Column &spareColumn(size_t index) const {
-    while (spares.size() <= index)
-      spares.push_back(std::make_unique_for_overwrite<Column>());
-    return *spares[index];
-  }
-
   uint32_t size(const Column &out) const { return out.uniform ? 1 : count; }
 
   void elements(Column &out) const {
@@ -216,7 +226,7 @@ private:
   }
 
   void unary(const Expr &expr, Column &out, size_t spare) const {
-    Column &a = spareColumn(spare);
+    Column &a = spares.at(spare);
     evaluate(*expr.operands[0], a, spare + 1);
     out.uniform = a.uniform;
     bool negates = expr.kind == Expr::Kind::Negate;
@@ -233,7 +243,7 @@ private:
   }
 
   void binary(const Expr &expr, Column &out, size_t spare) const {
-    Column &a = spareColumn(spare), &b = spareColumn(spare + 1);
+    Column &a = spares.at(spare), &b = spares.at(spare + 1);
     evaluate(*expr.operands[0], a, spare + 1); // before b is
     evaluate(*expr.operands[1], b, spare + 2);
     out.uniform = a.uniform && b.uniform;
