@@ -31,6 +31,17 @@ bool resolve(Warp &warp, const Inst &inst, uint32_t mask, Space space, uint32_t 
 // The part of resolve for one lane in global memory, any length and alignment; null: failed.
 uint8_t *resolveGlobal(Warp &warp, const Inst &inst, int lane, uint64_t address, uint32_t bytes,
                        AccessKind kind);
+// Order of global memory among CTAs, see GlobalOrder.h. An access of lanes; false: a load finds
+// what nothing orders before it, and the warp has the error.
+bool orderGlobal(Warp &warp, const Inst &inst, uint32_t mask, uint32_t bytes, AccessKind kind,
+                 const LaneAddresses &addresses);
+// A fence for threads of other CTAs.
+void fenceGlobal(Warp &warp);
+// An ld.acquire for them.
+void acquireGlobal(Warp &warp, uint32_t mask, const LaneAddresses &addresses);
+// Atomics and strong stores, before they are executed; atomics and strong loads, after that.
+void publishGlobal(Warp &warp, uint32_t mask, const LaneAddresses &addresses);
+void showGlobal(Warp &warp, uint32_t mask, const LaneAddresses &addresses);
 // Bounds and alignment in a CTA's shared memory; false: failed. `align` is a power of two.
 bool reportShared(Warp &warp, const Inst &inst, int lane, const SharedMemory &shared,
                   uint64_t address, uint32_t bytes, uint32_t align);

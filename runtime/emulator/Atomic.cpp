@@ -69,6 +69,7 @@ Flow atomicLanes(Warp &w, const Inst &i, uint32_t mask, Update update) {
   laneAddresses(w, i.a, i.imm, i.flag & addressIs32, addresses);
   if (!resolve(w, i, mask, Space(i.mode), sizeof(Bits), AccessKind::Atomic, addresses, at))
     return Flow::Leave;
+  publishGlobal(w, mask, addresses);
   const Bits *b = w.reg<Bits>(i.b), *c = w.reg<Bits>(i.c ? i.c : i.b);
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
     int l = std::countr_zero(rest);
@@ -79,6 +80,7 @@ Flow atomicLanes(Warp &w, const Inst &i, uint32_t mask, Update update) {
     if (i.d)
       w.reg<Bits>(i.d)[l] = old;
   }
+  showGlobal(w, mask, addresses);
   return Flow::Next;
 }
 

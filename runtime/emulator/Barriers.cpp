@@ -1,6 +1,7 @@
 // Barriers of a CTA and memory fences (PTX ISA, "Parallel Synchronization and Communication
 // Instructions"). All live threads of a warp must arrive together, also at barrier without
 // .aligned.
+#include "runtime/emulator/Access.h"
 #include "runtime/emulator/Decode.h"
 #include "runtime/emulator/Lanes.h"
 
@@ -107,16 +108,21 @@ void barrier(Decoder &d) {
   d.emit(action == 0 ? syncHandler : barrierArriveHandler);
 }
 
-Flow fenceHandler(Warp &w, const Inst &, uint32_t) {
+// flag: of the CTA's threads alone.
+Flow fenceHandler(Warp &w, const Inst &i, uint32_t) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   w.cta->cluster->order.release(w.id);
+  if (i.flag == 0)
+    fenceGlobal(w);
   return Flow::Next;
 }
 
 void membar(Decoder &d) {
-  if (d.takeOne({"cta", "gl", "sys"}) < 0)
+  const int scope = d.takeOne({"cta", "gl", "sys"});
+  if (scope < 0)
     return d.unknown();
   d.expectOperands(0);
+  d.inst.flag = scope == 0;
   d.emit(fenceHandler);
 }
 
@@ -152,9 +158,11 @@ void fence(Decoder &d) {
     return d.emit(mbarrierFenceHandler);
   }
   d.takeOne({"sc", "acq_rel", "acquire", "release"});
-  if (d.takeOne({"cta", "cluster", "gpu", "sys"}) < 0)
+  const int scope = d.takeOne({"cta", "cluster", "gpu", "sys"});
+  if (scope < 0)
     return d.unknown();
   d.expectOperands(0);
+  d.inst.flag = scope <= 1;
   d.emit(fenceHandler);
 }
 

@@ -69,8 +69,10 @@ Decoder::Decoder(const Module &module, const Function &function, Entry &entry,
       slots(function.registers.size(), 0) {
   // Offset 0 means "no register".
   entry.registers.assign(64, 0);
-  for (const Statement &statement : function.statements)
+  for (const Statement &statement : function.statements) {
     entry.usesWgmma |= statement.opcode[0] == "wgmma";
+    entry.usesAtomics |= statement.opcode[0] == "atom" || statement.opcode[0] == "red";
+  }
 }
 
 std::optional<Error> Decoder::decodeAll(const std::string &ptx) {

@@ -11,17 +11,22 @@ namespace rho::emulator {
 namespace {
 
 // Inst: a base, imm offset, list registers, n their number, width bytes of one, mode space.
-enum OrderFlag : uint8_t { Acquire = 1, Release = 2 };
+// Acquire: with a scope of more than the CTA. Strong: volatile or relaxed, as atomics are.
+enum OrderFlag : uint8_t { Acquire = 1, Release = 2, Strong = 4 };
 
-bool pointers(Warp &w, const Inst &i, uint32_t mask, AccessKind kind, LanePointers &out) {
-  LaneAddresses addresses;
+bool pointers(Warp &w, const Inst &i, uint32_t mask, AccessKind kind, LaneAddresses &addresses,
+              LanePointers &out) {
   laneAddresses(w, i.a, i.imm, i.flag & addressIs32, addresses);
-  return resolve(w, i, mask, Space(i.mode), uint32_t(i.n) * i.width, kind, addresses, out);
+  const uint32_t bytes = uint32_t(i.n) * i.width;
+  return resolve(w, i, mask, Space(i.mode), bytes, kind, addresses, out) &&
+         (Space(i.mode) != Space::Global || i.flag & (Acquire | Strong) ||
+          orderGlobal(w, i, mask, bytes, kind, addresses));
 }
 
 template <class Memory, class Register> Flow loadHandler(Warp &w, const Inst &i, uint32_t mask) {
+  LaneAddresses addresses;
   LanePointers from;
-  if (!pointers(w, i, mask, AccessKind::Read, from))
+  if (!pointers(w, i, mask, AccessKind::Read, addresses, from))
     return Flow::Leave;
   for (uint32_t v = 0; v < i.n; ++v) {
     auto *d = w.reg<Register>(w.list(i.list)[v]);
@@ -38,17 +43,24 @@ template <class Memory, class Register> Flow loadHandler(Warp &w, const Inst &i,
         d[std::countr_zero(rest)] = load(std::countr_zero(rest));
     }
   }
-  if (i.flag & Acquire)
+  if (i.flag & Acquire) {
     std::atomic_thread_fence(std::memory_order_acquire);
+    acquireGlobal(w, mask, addresses);
+  } else if (i.flag & Strong) {
+    showGlobal(w, mask, addresses);
+  }
   return Flow::Next;
 }
 
 template <class Memory, class Register> Flow storeHandler(Warp &w, const Inst &i, uint32_t mask) {
+  LaneAddresses addresses;
   LanePointers to;
-  if (!pointers(w, i, mask, AccessKind::Write, to))
+  if (!pointers(w, i, mask, AccessKind::Write, addresses, to))
     return Flow::Leave;
   if (i.flag & Release)
     std::atomic_thread_fence(std::memory_order_release);
+  if (i.flag & Strong)
+    publishGlobal(w, mask, addresses);
   for (uint32_t v = 0; v < i.n; ++v) {
     const auto *s = w.reg<Register>(w.list(i.list)[v]);
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
@@ -139,16 +151,21 @@ struct AccessForm {
 // warp runs at a time and CTAs meet only in atomics and fences.
 AccessForm takeForm(Decoder &d) {
   AccessForm form;
+  bool acquires = false, ofCta = false;
   while (true) {
     if (takeSpace(d, form.space) || (!d.peekModifier().ends_with("cache_hint") &&
                                      (d.takePrefix("L1::") || d.takePrefix("L2::"))))
       continue;
     if (d.take("acquire"))
-      form.flag |= Acquire;
+      acquires = true;
+    else if (d.take("cta"))
+      ofCta = true;
     else if (d.take("release"))
       form.flag |= Release;
-    else if (d.takeOne({"weak", "volatile", "relaxed", "cta", "cluster", "gpu", "sys", "nc", "ca",
-                        "cg", "cs", "lu", "cv", "wb", "wt"}) >= 0)
+    else if (d.takeOne({"volatile", "relaxed"}) >= 0)
+      form.flag |= Strong;
+    else if (d.takeOne({"weak", "cluster", "gpu", "sys", "nc", "ca", "cg", "cs", "lu", "cv", "wb",
+                        "wt"}) >= 0)
       continue;
     else if (d.take("L2::cache_hint"))
       form.cachePolicy = true;
@@ -159,8 +176,10 @@ AccessForm takeForm(Decoder &d) {
     else if (d.take("v8"))
       form.count = 8;
     else
-      return form;
+      break;
   }
+  form.flag |= acquires && !ofCta ? Acquire : 0;
+  return form;
 }
 
 // Registers of a vector all have one width, which may exceed the type's.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/emulator/GlobalMemory.h"
+#include "runtime/emulator/GlobalOrder.h"
 #include "runtime/emulator/Program.h"
 #include "runtime/emulator/SharedMemory.h"
 
@@ -107,6 +108,11 @@ struct Warp {
   std::vector<RegisterUse> uses; // by offset / 64; empty where the entry has no wgmma
   // At barrier.cluster: has not arrived, has, waits too; the phase is complete, it has not waited.
   enum class Arrival : uint8_t { None, Arrived, Waiting, Complete } clusterArrival = Arrival::None;
+  // Of stores to global memory: what the last fence makes known to others, and when it was.
+  KnownStores released;
+  uint32_t fencedAt = 0;
+  uint32_t registersPerThread = 0;     // now; 0: the entry does not say
+  const struct Inst *taking = nullptr; // setmaxnreg at which its warpgroup has met and it waits
 
   template <class T> T *reg(uint32_t offset) const {
     return reinterpret_cast<T *>(std::assume_aligned<64>(registers + offset));
@@ -143,6 +149,7 @@ struct LaunchState {
   uint64_t clusters = 0;
   Dim3 gridClusters{};
   uint32_t sharedBytes = 0;
+  GlobalOrder globalOrder{};
   std::atomic<uint64_t> nextCluster{0};
   std::atomic<uint64_t> failedCluster{UINT64_MAX}; // the lowest that failed; later ones stop
 };
@@ -169,6 +176,7 @@ struct Cta {
   std::map<uint32_t, Mbarrier> mbarriers; // by address
   uint32_t enginesUsed = 0;
   WarpGroup groups[maxWarps / 4];
+  int64_t freeRegisters = 0; // that setmaxnreg has given back
   std::optional<Error> error;
   // Allocations that instructions met last, by instruction.
   const Allocation *recent[64] = {};
@@ -181,6 +189,13 @@ struct Cluster {
   Order order;
   Clock clock, completed; // of barrier.cluster: this phase, the one before
   uint64_t events = 0;    // arrivals and completed transactions, to tell polling from progress
+  // Stores of other clusters that atomics have shown to a warp, and those that a warp has come to
+  // know; since when.
+  struct Seen {
+    uint32_t warp, stamp;
+    KnownStores stores;
+  };
+  std::vector<Seen> shown, acquired;
 
   void wakePolling();
   // The warp has fenced its initialisations of mbarriers.

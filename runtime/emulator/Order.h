@@ -50,6 +50,9 @@ public:
   void pass(uint32_t warp, const Clock &from);
   // A fence, and an arrival that is relaxed: what came before the last fence becomes known.
   void release(uint32_t warp);
+  // What the warp knows of its cluster, and what its last fence makes known.
+  const std::vector<uint32_t> &knownTo(uint32_t warp) const { return clocks[warp].seen; }
+  const std::vector<uint32_t> &releasedBy(uint32_t warp) const { return released[warp].seen; }
   void arriveRelaxed(uint32_t warp, Clock &into) const { into.merge(released[warp]); }
   // fence.proxy.async
   void fence(uint32_t warp) { clocks[warp].fenced[warp] = ++stamp; }

@@ -187,7 +187,9 @@ private:
         threeCounts(function.requiredCluster);
       else if (accept(".explicitcluster") || accept(".blocksareclusters"))
         continue; // the launch says the grid in CTAs and the shape of a cluster
-      else if (accept(".minnctapersm") || accept(".maxnreg") || accept(".maxnctapersm"))
+      else if (accept(".maxnreg"))
+        function.registersPerThread = static_cast<uint32_t>(count("a number", 1 << 20));
+      else if (accept(".minnctapersm") || accept(".maxnctapersm"))
         count("a number", 1 << 20);
       else
         return fail("a directive of entries that the emulator knows");

@@ -63,6 +63,7 @@ struct Function {
   uint32_t maxThreads[3] = {0, 0, 0};      // .maxntid
   uint32_t requiredThreads[3] = {0, 0, 0}; // .reqntid; 0: not given
   uint32_t requiredCluster[3] = {0, 0, 0}; // .reqnctapercluster, likewise
+  uint32_t registersPerThread = 0;         // .maxnreg, likewise
   std::vector<Type> registers;
   std::vector<Statement> statements;
   std::vector<uint32_t> scopeParents;                               // scope 0 is the body

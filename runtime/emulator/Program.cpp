@@ -26,6 +26,7 @@ Result<Program> Program::parse(std::string_view ptx) {
     Entry &entry = impl->entries.emplace_back();
     entry.name = std::string(function.name);
     entry.parameterBytes = function.parameterBytes;
+    entry.registersPerThread = function.registersPerThread;
     for (int i = 0; i < 3; ++i) {
       entry.maxThreads[i] = function.maxThreads[i];
       entry.requiredThreads[i] = function.requiredThreads[i];

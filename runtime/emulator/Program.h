@@ -68,7 +68,8 @@ struct Entry {
   uint64_t parameterBytes = 0;
   uint32_t maxThreads[3] = {0, 0, 0}, requiredThreads[3] = {0, 0, 0};
   uint32_t requiredCluster[3] = {0, 0, 0};
-  bool usesWgmma = false;
+  uint32_t registersPerThread = 0;
+  bool usesWgmma = false, usesAtomics = false;
   // What stands behind an instruction that touches a register of a wgmma: see checkUses.
   std::vector<CheckedInst> checked;
   uint64_t staticShared = 0; // dynamic shared memory begins here

@@ -176,6 +176,8 @@ struct Worker {
         cta.shared.reset();
     cluster.clock.clear();
     cluster.completed.clear();
+    cluster.shown.clear();
+    cluster.acquired.clear();
     for (Cta &cta : cluster.ctas) {
       cta.index = Dim3{first.x + cta.rank % shape.x, first.y + cta.rank / shape.x % shape.y,
                        first.z + cta.rank / shape.x / shape.y};
@@ -192,6 +194,7 @@ struct Worker {
     cta.enginesUsed = 0;
     for (WarpGroup &group : cta.groups)
       group = WarpGroup{};
+    cta.freeRegisters = 0;
     for (Warp &warp : cta.warps)
       startWarp(cta, warp);
   }
@@ -217,6 +220,10 @@ struct Worker {
     warp.wgmmaGroup = 0;
     warp.uses.assign(state.entry.usesWgmma ? state.entry.registers.size() / 64 : 0, RegisterUse{});
     warp.clusterArrival = Warp::Arrival::None;
+    warp.registersPerThread = state.entry.registersPerThread;
+    warp.taking = nullptr;
+    warp.released.clear();
+    warp.fencedAt = 0;
     for (const SpecialSlot &slot : state.entry.specials)
       for (uint32_t lane = 0; lane < 32; ++lane) {
         uint32_t value = specialValue(cta, warp, slot.special, lane);
@@ -239,6 +246,13 @@ struct Worker {
         add("barrier " + std::to_string(b) + where + " has " + std::to_string(barrier.arrived) +
             " of " + std::to_string(barrier.expected) + " threads");
     }
+    for (const Warp &warp : cta.warps)
+      if (warp.taking)
+        add("warps " + std::to_string(warp.index / 4 * 4) + " to " +
+            std::to_string(warp.index / 4 * 4 + 3) + where + " want " +
+            std::to_string(warp.taking->imm) + " registers a thread, they have " +
+            std::to_string(warp.registersPerThread) + " and " + std::to_string(cta.freeRegisters) +
+            " are free");
     for (const auto &[address, barrier] : cta.mbarriers)
       add("mbarrier " + hex(address) + where + " lacks " + std::to_string(barrier.pending) +
           " of " + std::to_string(barrier.expected) + " arrivals and " +

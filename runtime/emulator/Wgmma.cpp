@@ -364,15 +364,36 @@ void wgmma(Decoder &d) {
   d.emit(which == 0 ? wgmmaFenceHandler : which == 1 ? wgmmaCommitHandler : wgmmaWaitHandler);
 }
 
+// The last of the four warps moves the registers of all, between them and those that the CTA has
+// free: it waits until others have given back what it takes. Without .maxnreg nothing moves.
 Flow maxRegistersHandler(Warp &w, const Inst &i, uint32_t mask) {
-  return w.meetGroup(i, mask) ? Flow::Next : Flow::Leave;
+  if (w.taking != &i && !w.meetGroup(i, mask))
+    return Flow::Leave;
+  w.taking = nullptr;
+  if (w.registersPerThread == 0)
+    return Flow::Next;
+  constexpr int64_t groupThreads = 4 * 32;
+  Cta &cta = *w.cta;
+  const int64_t more = (i.imm - int64_t(w.registersPerThread)) * groupThreads;
+  if (more > cta.freeRegisters) {
+    w.taking = &i;
+    w.giveUp = false;
+    w.state = Warp::State::Polling;
+    --w.pc;
+    return Flow::Leave;
+  }
+  cta.freeRegisters -= more;
+  for (uint32_t other = w.index / 4 * 4; other < w.index / 4 * 4 + 4; ++other)
+    cta.warps[other].registersPerThread = uint32_t(i.imm);
+  cta.cluster->wakePolling();
+  return Flow::Next;
 }
 
 void setMaxRegisters(Decoder &d) {
   if (d.takeOne({"inc", "dec"}) < 0 || !d.take("sync") || !d.take("aligned") || !d.take("u32"))
     return d.unknown();
   d.expectOperands(1);
-  int64_t count = d.immediate(0);
+  const int64_t count = d.inst.imm = d.immediate(0);
   if (count < 24 || count > 256 || count % 8 != 0)
     d.bad(std::to_string(count) + " registers, a multiple of 8 from 24 to 256 belongs");
   d.emit(maxRegistersHandler);

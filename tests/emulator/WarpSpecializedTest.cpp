@@ -8,6 +8,7 @@
 namespace rho::emulator::test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr int rows = 64, columns = 128, depth = 1000, pitch = 1008; // halves
@@ -38,12 +39,15 @@ std::string prologue() {
          "READY: bar.sync 0;\nsetp.lt.u32 %p2, %tid32, 128;\n@%p2 bra CONSUMER;\n";
 }
 
-std::string producer() {
+const std::string giveBack = "setmaxnreg.dec.sync.aligned.u32 40;\n";
+
+std::string producer(const std::string &registers) {
   auto load = [](const std::string &map, const std::string &to) {
     return "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [" +
            to + "], [" + map + ", {%r17, 0}], [%r16];\n";
   };
-  return "setmaxnreg.dec.sync.aligned.u32 40;\nsetp.ne.u32 %p2, %r21, 4;\n@%p2 bra END;\n"
+  return registers +
+         "setp.ne.u32 %p2, %r21, 4;\n@%p2 bra END;\n"
          "mov.b64 %d1, map0;\ncvta.param.u64 %d1, %d1;\nmov.b64 %d2, map1;\n"
          "cvta.param.u64 %d2, %d2;\nelect.sync _|%p3, -1;\n@!%p3 bra END;\n"
          "mov.b32 %r10, 0;\nPRODUCE:\n" +
@@ -128,7 +132,8 @@ uint16_t halfOf(double value) {
                   ((eighths << 10 >> exponent) & 0x3ff));
 }
 
-Ran runProduct(const std::string &wait, const std::string &fence) {
+Ran runProduct(const std::string &wait, const std::string &fence,
+               const std::string &registers = giveBack) {
   std::vector<uint16_t> in(size_t(rows + columns) * pitch, 0x7e00); // NaN behind each row
   for (size_t row = 0; row < rows + columns; ++row)
     for (size_t k = 0; k < depth; ++k)
@@ -145,14 +150,14 @@ Ran runProduct(const std::string &wait, const std::string &fence) {
   config.in = bytesOf(in);
   config.outBytes = rows * columns * 2;
   config.maps = {matrixMap(rows, 0), matrixMap(columns, uint64_t(rows) * pitch * 2), out};
-  std::string text =
-      kernel("{ .reg .b32 %acc<64>;\n" + prologue() + producer() + consumer(wait, fence) + "}\n",
-             ".shared .align 1024 .b8 tiles[" + std::to_string(stages * stageBytes) +
-                 "]; .shared .align 128 .b8 result[16384]; "
-                 ".shared .align 8 .b64 full[3]; .shared .align 8 .b64 empty[3];",
-             config.maps.size());
+  std::string text = kernel("{ .reg .b32 %acc<64>;\n" + prologue() + producer(registers) +
+                                consumer(wait, fence) + "}\n",
+                            ".shared .align 1024 .b8 tiles[" + std::to_string(stages * stageBytes) +
+                                "]; .shared .align 128 .b8 result[16384]; "
+                                ".shared .align 8 .b64 full[3]; .shared .align 8 .b64 empty[3];",
+                            config.maps.size());
   text.replace(text.find(".version 8.0\n.target sm_90\n"), 27, ".version 8.8\n.target sm_90a\n");
-  text.replace(text.find(".maxntid 1024"), 13, ".reqntid 256, 1, 1");
+  text.replace(text.find(".maxntid 1024"), 13, ".reqntid 256, 1, 1\n.maxnreg 136");
   return runKernel(text, config);
 }
 
@@ -177,6 +182,15 @@ TEST(WarpSpecialized, MultipliesMatrices) {
 
 TEST(WarpSpecialized, StagesAreFreedTooEarly) {
   EXPECT_THAT(runProduct("", proxyFence).error, HasSubstr("[emulator_async_read]"));
+}
+
+TEST(WarpSpecialized, RegistersAreTakenOfThoseGivenBack) {
+  EXPECT_THAT(runProduct(waitForOthers, proxyFence, "").error,
+              AllOf(HasSubstr("[emulator_deadlock]"),
+                    HasSubstr("warps 0 to 3 want 232 registers a thread, they have 136 and 0 are "
+                              "free")));
+  EXPECT_THAT(runProduct(waitForOthers, proxyFence, "setmaxnreg.dec.sync.aligned.u32 48;\n").error,
+              HasSubstr("and 11264 are free"));
 }
 
 TEST(WarpSpecialized, ResultsAreNotFenced) {

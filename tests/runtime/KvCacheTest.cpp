@@ -328,7 +328,9 @@ TEST_P(KvAttentions, isThatOfTheStoredNumbers) {
   ASSERT_GOOD(batch);
   Numbers got(type, queries.codes.size()), again = got;
   Buffer out = f.upload(got);
-  for (Numbers *each : {&got, &again}) {
+  for (Numbers *each : {&got, &again}) { // of which the second finds nothing of the first
+    std::fill(each->codes.begin(), each->codes.end(), uint16_t(0xffff));
+    ASSERT_TRUE(out.write(each->codes.data(), each->bytes()).ok());
     Status done = cache->attend(*batch, queriesIn.address(), tailKeysIn.address(),
                                 tailValuesIn.address(), out.address());
     ASSERT_GOOD(done);

@@ -1,0 +1,148 @@
+#include "runtime/emulator/GlobalOrder.h"
+
+#include "runtime/emulator/Access.h"
+#include "runtime/emulator/Faults.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rho::emulator {
+
+void merge(KnownStores &into, const KnownStores &from) {
+  for (const auto &[cluster, stamps] : from) {
+    std::vector<uint32_t> &own = into[cluster];
+    own.resize(std::max(own.size(), stamps.size()), 0);
+    for (size_t warp = 0; warp < stamps.size(); ++warp)
+      own[warp] = std::max(own[warp], stamps[warp]);
+  }
+}
+
+void GlobalOrder::wrote(uint64_t address, uint32_t bytes, const GlobalWriter &writer) {
+  for (uint64_t at = address, end = address + bytes; at < end;) {
+    Shard &shard = shards[at / wordBytes % shardCount];
+    std::lock_guard lock(shard.mutex);
+    std::array<GlobalWriter, wordBytes> &word = shard.words[at / wordBytes];
+    for (const uint64_t next = std::min(end, (at / wordBytes + 1) * wordBytes); at < next; ++at)
+      word[at % wordBytes] = writer;
+  }
+}
+
+void GlobalOrder::publish(uint64_t address, const KnownStores &known) {
+  std::lock_guard lock(mutex);
+  merge(counters[address], known);
+}
+
+KnownStores GlobalOrder::published(uint64_t address) const {
+  std::lock_guard lock(mutex);
+  auto found = counters.find(address);
+  return found == counters.end() ? KnownStores() : found->second;
+}
+
+namespace {
+
+bool isKnown(const Warp &warp, const GlobalWriter &writer) {
+  const Cluster &cluster = *warp.cta->cluster;
+  if (writer.cluster == cluster.number &&
+      !cluster.order.unordered(warp.id, writer.warp, writer.stamp))
+    return true;
+  return std::any_of(cluster.acquired.begin(), cluster.acquired.end(),
+                     [&](const Cluster::Seen &each) {
+                       auto stores = each.stores.find(writer.cluster);
+                       return stores != each.stores.end() && writer.warp < stores->second.size() &&
+                              stores->second[writer.warp] > writer.stamp &&
+                              !cluster.order.unordered(warp.id, each.warp, each.stamp);
+                     });
+}
+
+// Addresses of global memory that lanes of the mask have, each once.
+std::vector<uint64_t> globalOnes(uint32_t mask, const LaneAddresses &addresses) {
+  std::vector<uint64_t> all;
+  for (uint32_t rest = mask; rest; rest &= rest - 1) {
+    uint64_t address = addresses.at[std::countr_zero(rest)];
+    if (address >= paramWindow + windowBytes &&
+        std::find(all.begin(), all.end(), address) == all.end())
+      all.push_back(address);
+  }
+  return all;
+}
+
+// A loop that waits sees the same many times.
+void note(std::vector<Cluster::Seen> &all, const Warp &warp, KnownStores stores) {
+  const bool isOld = std::any_of(all.begin(), all.end(), [&](const Cluster::Seen &each) {
+    return each.warp == warp.id && each.stores == stores;
+  });
+  if (!stores.empty() && !isOld)
+    all.push_back({warp.id, warp.cta->cluster->order.now(), std::move(stores)});
+}
+
+} // namespace
+
+bool orderGlobal(Warp &warp, const Inst &inst, uint32_t mask, uint32_t bytes, AccessKind kind,
+                 const LaneAddresses &addresses) {
+  if (!warp.cta->entry->usesAtomics)
+    return true;
+  const Cluster &cluster = *warp.cta->cluster;
+  GlobalOrder &global = warp.cta->state->globalOrder;
+  for (uint32_t rest = mask; rest; rest &= rest - 1) {
+    const int lane = std::countr_zero(rest);
+    if (kind == AccessKind::Write) {
+      global.wrote(addresses.at[lane], bytes, {cluster.number, warp.id, cluster.order.now()});
+      continue;
+    }
+    std::optional<GlobalWriter> found =
+        global.unknown(addresses.at[lane], bytes,
+                       [&](const GlobalWriter &writer) { return isKnown(warp, writer); });
+    if (!found)
+      continue;
+    const auto warps = uint32_t(warp.cta->warps.size());
+    const auto ctas = uint32_t(cluster.ctas.size());
+    warp.fail(inst, lane, DiagId::emulator_race_global,
+              {hex(addresses.at[lane]), std::to_string(found->warp % warps),
+               std::to_string(found->cluster * ctas + found->warp / warps)});
+    return false;
+  }
+  return true;
+}
+
+void fenceGlobal(Warp &warp) {
+  if (!warp.cta->entry->usesAtomics)
+    return;
+  Cluster &cluster = *warp.cta->cluster;
+  auto isBefore = [&](const Cluster::Seen &each) {
+    return !cluster.order.unordered(warp.id, each.warp, each.stamp);
+  };
+  for (const Cluster::Seen &each : cluster.shown) // to this warp, or to one behind a barrier
+    if (isBefore(each))
+      note(cluster.acquired, warp, each.stores);
+  for (const Cluster::Seen &each : cluster.acquired)
+    if (isBefore(each))
+      merge(warp.released, each.stores);
+  merge(warp.released, {{cluster.number, cluster.order.releasedBy(warp.id)}});
+  warp.fencedAt = cluster.order.now();
+}
+
+void acquireGlobal(Warp &warp, uint32_t mask, const LaneAddresses &addresses) {
+  for (uint64_t address : globalOnes(mask, addresses))
+    note(warp.cta->cluster->acquired, warp, warp.cta->state->globalOrder.published(address));
+}
+
+void publishGlobal(Warp &warp, uint32_t mask, const LaneAddresses &addresses) {
+  const Cluster &cluster = *warp.cta->cluster;
+  const std::vector<uint32_t> &known = cluster.order.knownTo(warp.id);
+  // Other warps may have fenced their stores themselves, before a barrier.
+  KnownStores released = warp.released;
+  std::vector<uint32_t> fenced;
+  for (const Cta &cta : cluster.ctas)
+    for (const Warp &other : cta.warps)
+      fenced.push_back(std::min(known[other.id], other.fencedAt));
+  merge(released, {{cluster.number, fenced}});
+  for (uint64_t address : globalOnes(mask, addresses))
+    warp.cta->state->globalOrder.publish(address, released);
+}
+
+void showGlobal(Warp &warp, uint32_t mask, const LaneAddresses &addresses) {
+  for (uint64_t address : globalOnes(mask, addresses))
+    note(warp.cta->cluster->shown, warp, warp.cta->state->globalOrder.published(address));
+}
+
+} // namespace rho::emulator

@@ -1,0 +1,64 @@
+// Which stores to global memory a load may rely on: those of its cluster that barriers order before
+// it, and those of others that a fence and an atomic, there, and an atomic and a fence or an
+// ld.acquire, here, order before it (PTX ISA, "Memory Consistency Model"). Of kernels with atomics;
+// bulk copies and asynchronous ones are not looked at.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+namespace rho::emulator {
+
+// Stamps below which stores happened before, by cluster and warp: see Clock::seen.
+using KnownStores = std::map<uint64_t, std::vector<uint32_t>>;
+void merge(KnownStores &into, const KnownStores &from);
+
+struct GlobalWriter {
+  uint64_t cluster = 0;
+  uint32_t warp = 0, stamp = 0; // stamp 0: nobody
+};
+
+// Of all clusters of a launch, which run on several host threads.
+class GlobalOrder {
+public:
+  void wrote(uint64_t address, uint32_t bytes, const GlobalWriter &writer);
+  // The first of the last writers of these bytes that isKnown() is false for.
+  template <class IsKnown>
+  std::optional<GlobalWriter> unknown(uint64_t address, uint32_t bytes,
+                                      const IsKnown &isKnown) const {
+    for (uint64_t at = address, end = address + bytes; at < end;) {
+      const Shard &shard = shards[at / wordBytes % shardCount];
+      std::lock_guard lock(shard.mutex);
+      auto found = shard.words.find(at / wordBytes);
+      const uint64_t next = std::min(end, (at / wordBytes + 1) * wordBytes);
+      for (; found != shard.words.end() && at < next; ++at)
+        if (const GlobalWriter &writer = found->second[at % wordBytes];
+            writer.stamp != 0 && !isKnown(writer))
+          return writer;
+      at = next;
+    }
+    return std::nullopt;
+  }
+
+  // What atomics at an address tell each other: before one is executed, and after.
+  void publish(uint64_t address, const KnownStores &known);
+  KnownStores published(uint64_t address) const;
+
+private:
+  static constexpr uint64_t wordBytes = 4, shardCount = 64;
+  struct Shard {
+    mutable std::mutex mutex;
+    std::unordered_map<uint64_t, std::array<GlobalWriter, wordBytes>> words; // by byte
+  };
+  Shard shards[shardCount];
+  mutable std::mutex mutex;
+  std::map<uint64_t, KnownStores> counters;
+};
+
+} // namespace rho::emulator
