@@ -57,6 +57,21 @@ std::unique_ptr<mlir::MLIRContext> makeContext() {
   return context;
 }
 
+// The most brackets that are open at one place of a text, outside of strings.
+int nestingOf(std::string_view text) {
+  int depth = 0, most = 0;
+  for (size_t i = 0; i < text.size(); ++i)
+    if (text[i] == '"') {
+      for (++i; i < text.size() && text[i] != '"'; ++i)
+        i += text[i] == '\\';
+    } else if (text[i] == '(' || text[i] == '[' || text[i] == '{') {
+      most = std::max(most, ++depth);
+    } else if (text[i] == ')' || text[i] == ']' || text[i] == '}') {
+      --depth;
+    }
+  return most;
+}
+
 // One compilation on its way through the stages: an MLIR module first, an LLVM module later.
 class Compilation {
 public:
@@ -79,6 +94,11 @@ public:
   void start(const ModuleMaker &make) { module = make(*context); }
 
   std::optional<Error> parse(std::string_view text, std::string_view name, Stage stage) {
+    constexpr int mostNesting = 256; // the parsers call themselves for each
+    if (nestingOf(text) > mostNesting) {
+      message = "it nests deeper than " + std::to_string(mostNesting);
+      return failure(stage);
+    }
     if (stage == Stage::Llvm) {
       llvm::SMDiagnostic problem;
       llvm::MemoryBufferRef buffer{llvm::StringRef(text), llvm::StringRef(name)};
@@ -163,6 +183,10 @@ private:
         target = attribute.getValue().str();
       function->removeAttr(targetAttribute);
     });
+    if (target.empty()) {
+      message = "no function has the attribute \"" + targetAttribute.str() + "\"";
+      return failure(Stage::Llvm);
+    }
     Result<DeviceModel> known = modelOfTarget(target);
     if (!known)
       return known.error();

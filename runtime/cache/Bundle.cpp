@@ -1,5 +1,6 @@
 #include "runtime/cache/Bundle.h"
 
+#include "dsl/Findings.h"
 #include "runtime/cache/Sha256.h"
 
 #include <algorithm>
@@ -55,7 +56,7 @@ public:
       return damaged("it is cut short");
     std::string theirs = line.substr(originWord.size(), line.size() - originWord.size() - 1);
     if (theirs != origin)
-      return makeError(DiagId::bundle_foreign, {path, theirs, origin});
+      return makeError(DiagId::bundle_foreign, {path, dsl::visible(theirs), origin});
     hash.update(line);
     for (uint64_t count = 0;; ++count) {
       readLine();

@@ -156,6 +156,16 @@ TEST(Reenter, NamesWhatIsWrong) {
             "error: malformed llvm module: in:1: expected type [bad_ir]\n");
   EXPECT_EQ(failure("", Stage::Llvm), "error: malformed llvm module: no function has the attribute "
                                       "\"target-cpu\" [bad_ir]\n");
+  for (Stage stage : {Stage::Rho, Stage::Tile})
+    EXPECT_EQ(failure("", stage), "error: malformed llvm module: no function has the attribute "
+                                  "\"rho.target\" [bad_ir]\n");
+  std::string nested;
+  for (int i = 0; i < 5000; ++i)
+    nested += "module {";
+  EXPECT_EQ(failure(nested + std::string(5000, '}'), Stage::Tile),
+            "error: malformed tile module: it nests deeper than 256 [bad_ir]\n");
+  EXPECT_EQ(failure(std::string(5000, '['), Stage::Llvm),
+            "error: malformed llvm module: it nests deeper than 256 [bad_ir]\n");
   EXPECT_EQ(
       failure("", Stage::Llvm, Stage::Rho),
       "error: cannot go from llvm to rho; stages run rho, tile, llvm, ptx [bad_stage_order]\n");
