@@ -29,8 +29,7 @@
 #include "llvm/Support/SourceMgr.h"
 
 #include <chrono>
-#include <exception>
-#include <thread>
+#include <future>
 
 namespace rho::compiler {
 
@@ -233,18 +232,7 @@ bool isThreadOver() {
 Result<std::string> onLivingThread(llvm::function_ref<Result<std::string>()> work) {
   if (!isThreadOver())
     return work();
-  std::optional<Result<std::string>> result;
-  std::exception_ptr thrown;
-  std::thread([&] {
-    try {
-      result = work();
-    } catch (...) {
-      thrown = std::current_exception();
-    }
-  }).join();
-  if (thrown)
-    std::rethrow_exception(thrown);
-  return *std::move(result);
+  return std::async(std::launch::async, work).get();
 }
 
 // What a compilation makes.

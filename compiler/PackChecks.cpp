@@ -18,24 +18,34 @@ using dsl::QuantizedMatrix;
 
 namespace {
 
+// The first code that isWanted(code), but for ranges that hasNone(begin, end).
+template <class HasNone, class IsWanted>
+std::optional<int64_t> firstCode(const CodeArray &codes, const HasNone &hasNone,
+                                 const IsWanted &isWanted) {
+  constexpr int64_t chunk = int64_t(1) << 20;
+  Least first(codes.size());
+  parallelFor(divideUp(codes.size(), chunk), [&](int64_t task) {
+    const int64_t begin = task * chunk, end = std::min(codes.size(), begin + chunk);
+    if (hasNone(begin, end))
+      return;
+    for (int64_t i = begin; i < end; ++i)
+      if (isWanted(codes.get(i)))
+        return first.offer(i);
+  });
+  return first.get();
+}
+
 // The first code that is wider than its type; codes of 8, 16 and 32 bits cannot be.
 std::optional<int64_t> firstTooWide(const CodeArray &codes, int bits) {
   if (bits == codes.width() * 8)
     return std::nullopt;
-  constexpr int64_t chunk = int64_t(1) << 20;
-  Least first(codes.size());
-  parallelFor(divideUp(codes.size(), chunk), [&](int64_t task) {
-    int64_t end = std::min(codes.size(), (task + 1) * chunk);
+  auto hasNone = [&](int64_t begin, int64_t end) { // many bytes at a time
     uint8_t all = 0;
-    for (int64_t i = task * chunk; i < end && codes.width() == 1; ++i)
+    for (int64_t i = begin; i < end && codes.width() == 1; ++i)
       all |= codes.data()[i];
-    if (codes.width() == 1 && (all >> bits) == 0)
-      return;
-    for (int64_t i = task * chunk; i < end; ++i)
-      if ((codes.get(i) >> bits) != 0)
-        return first.offer(i);
-  });
-  return first.get();
+    return codes.width() == 1 && (all >> bits) == 0;
+  };
+  return firstCode(codes, hasNone, [&](uint32_t code) { return (code >> bits) != 0; });
 }
 
 // The first of codes of more than 8 bits that is NaN or infinite: has all bits of the exponent.
@@ -43,15 +53,9 @@ std::optional<int64_t> firstWideNonFinite(const CodeArray &codes, dsl::ElementTy
   if (!type.isFloat())
     return std::nullopt;
   const uint32_t exponent = ((1U << type.exponentBits()) - 1) << type.mantissaBits();
-  constexpr int64_t chunk = int64_t(1) << 20;
-  Least first(codes.size());
-  parallelFor(divideUp(codes.size(), chunk), [&](int64_t task) {
-    const int64_t end = std::min(codes.size(), (task + 1) * chunk);
-    for (int64_t i = task * chunk; i < end; ++i)
-      if ((codes.get(i) & exponent) == exponent)
-        return first.offer(i);
-  });
-  return first.get();
+  return firstCode(
+      codes, [](int64_t, int64_t) { return false; },
+      [&](uint32_t code) { return (code & exponent) == exponent; });
 }
 
 // The first code that is NaN or infinite: of at most 8 bits kernels would decode it as a number, a

@@ -29,16 +29,24 @@ static std::string linkOf(const Descriptor &file) {
 
 Error OutputFile::failed(int error) const { return unwritable(path, std::strerror(error)); }
 
+std::FILE *streamTo(const std::string &path) {
+  struct stat named = {}, open = {};
+  if (stat(path.c_str(), &named) == 0)
+    for (std::FILE *stream : {stdout, stderr})
+      if (fstat(fileno(stream), &open) == 0 && open.st_dev == named.st_dev &&
+          open.st_ino == named.st_ino)
+        return stream;
+  return nullptr;
+}
+
 Result<OutputFile> OutputFile::create(const std::string &path) {
   std::string target = path;
   std::optional<struct stat> before;
   if (struct stat info = {}; stat(path.c_str(), &info) == 0) {
     if (!S_ISREG(info.st_mode))
       return unwritable(path, "it is no regular file");
-    for (int open : {STDOUT_FILENO, STDERR_FILENO})
-      if (struct stat other = {};
-          fstat(open, &other) == 0 && other.st_dev == info.st_dev && other.st_ino == info.st_ino)
-        return unwritable(path, "this process prints to it");
+    if (streamTo(path))
+      return unwritable(path, "this process prints to it");
     if (access(path.c_str(), W_OK) != 0)
       return unwritable(path, std::strerror(errno));
     std::error_code error;

@@ -5,9 +5,14 @@
 #include "kernels/MappedFile.h"
 
 #include <cstdint>
+#include <cstdio>
 #include <string>
 
 namespace rho::kernels {
+
+// Standard output or error, where the process writes it to the file of that name, as to
+// /dev/stdout; null: neither.
+std::FILE *streamTo(const std::string &path);
 
 // A file that grows without a name and takes its place when it is complete, over what was there:
 // who reads the old file goes on reading it. Gone when the object is, and when the process is,

@@ -127,6 +127,9 @@ void acquireGlobal(Warp &warp, uint32_t mask, const LaneAddresses &addresses) {
 }
 
 void publishGlobal(Warp &warp, uint32_t mask, const LaneAddresses &addresses) {
+  const std::vector<uint64_t> counters = globalOnes(mask, addresses);
+  if (counters.empty()) // of shared memory
+    return;
   const Cluster &cluster = *warp.cta->cluster;
   const std::vector<uint32_t> &known = cluster.order.knownTo(warp.id);
   // Other warps may have fenced their stores themselves, before a barrier.
@@ -136,7 +139,7 @@ void publishGlobal(Warp &warp, uint32_t mask, const LaneAddresses &addresses) {
     for (const Warp &other : cta.warps)
       fenced.push_back(std::min(known[other.id], other.fencedAt));
   merge(released, {{cluster.number, fenced}});
-  for (uint64_t address : globalOnes(mask, addresses))
+  for (uint64_t address : counters)
     warp.cta->state->globalOrder.publish(address, released);
 }
 

@@ -44,19 +44,8 @@ Result<std::string> readText(const std::string &path) {
   return text;
 }
 
-// The stream of the process that writes to the file of that name, as to /dev/stdout; null: none.
-static std::FILE *streamOf(const std::string &path) {
-  struct stat named = {}, open = {};
-  if (stat(path.c_str(), &named) == 0)
-    for (std::FILE *stream : {stdout, stderr})
-      if (fstat(fileno(stream), &open) == 0 && open.st_dev == named.st_dev &&
-          open.st_ino == named.st_ino)
-        return stream;
-  return nullptr;
-}
-
 Status writeText(const std::string &path, std::string_view text) {
-  if (std::FILE *stream = path.empty() ? stdout : streamOf(path)) {
+  if (std::FILE *stream = path.empty() ? stdout : kernels::streamTo(path)) {
     bool written =
         std::fwrite(text.data(), 1, text.size(), stream) == text.size() && std::fflush(stream) == 0;
     if (!written)

@@ -106,7 +106,8 @@ int kindOf(Completion::Kind kind) {
 }
 
 struct Document {
-  std::string name; // its path, or its URI where it is no file
+  std::string name;           // its path, or its URI where it is no file
+  std::filesystem::path file; // under the name that links lead to; empty where it is none
   std::string text;
   Json version;
   bool stale = false; // the editor shows what did not arrive
@@ -257,6 +258,8 @@ private:
       return Json();
     Document document;
     document.name = pathOfUri(*uri).value_or(*uri);
+    if (document.name != *uri)
+      document.file = resolved(document.name);
     document.text = std::move(*text);
     if (const Json *version = at(params, {"textDocument", "version"}))
       document.version = *version;
@@ -314,7 +317,7 @@ private:
   std::map<std::string, Document>::const_iterator openAs(const std::string &path) const {
     const std::filesystem::path file = resolved(path);
     return std::find_if(documents.begin(), documents.end(), [&](const auto &each) {
-      return each.second.name != each.first && resolved(each.second.name) == file;
+      return !each.second.file.empty() && each.second.file == file;
     });
   }
 
@@ -322,9 +325,8 @@ private:
   void checkAll() {
     dsl::FileReader reader = [this](const std::string &path) { return readFile(path); };
     for (auto &[uri, document] : documents) {
-      bool isFile = document.name != uri;
-      document.view =
-          std::make_unique<View>(document.text, document.name, isFile ? reader : dsl::FileReader());
+      document.view = std::make_unique<View>(document.text, document.name,
+                                             document.file.empty() ? dsl::FileReader() : reader);
       Json found = diagnosticsOf(document);
       if (found == document.published)
         continue;
