@@ -93,6 +93,27 @@ int positionFor(const DecodeSequence &owner, const DecodeSequence &reader, size_
   return 0; // readingCodesOf() has found it
 }
 
+// Whether each bit of a register's number, and of a sub-element's, is one bit of a code's place,
+// which is what unitOrder() takes them for.
+bool hasOrderOfBits(const DecodeSequence &decode, const Positions &position) {
+  auto bitsOf = [&](size_t number, const auto &placeOf) {
+    int place = 0;
+    for (size_t bit = 1; bit <= number; bit *= 2)
+      place |= (number & bit) != 0 ? placeOf(bit) : 0;
+    return place;
+  };
+  auto ofRegister = [&](size_t r) { return position(r, 0) ^ position(0, 0); };
+  auto ofSub = [&](size_t s) { return position(0, s) ^ position(0, 0); };
+  auto isBit = [](int place) { return std::has_single_bit(static_cast<unsigned>(place)); };
+  for (size_t r = 0; r < decode.registers(); ++r)
+    for (size_t s = 0; s < decode.perRegister(); ++s)
+      if ((std::has_single_bit(r) && !isBit(ofRegister(r))) ||
+          (std::has_single_bit(s) && !isBit(ofSub(s))) ||
+          (position(r, s) ^ position(0, 0)) != (bitsOf(r, ofRegister) | bitsOf(s, ofSub)))
+        return false;
+  return true;
+}
+
 // Block scales: a word has four of one row; 32 words are those that the lanes of a warp give one
 // instruction, or two of neighbouring row tiles (thread-id 0 and 1). Lane 4 r + c has row r of each
 // fragment half c % 2, of row tile c / 2.
@@ -128,10 +149,12 @@ std::optional<std::vector<uint8_t>> columnBitsFor(const PlacedGemm &owner, Place
   if (reader.oneRowHalf && !reader.decode.params.empty()) // those are of row halves
     return std::nullopt;
   std::vector<AxisBit> written = codeOrder(owner.decode, makeGeometry(owner, any), 0);
-  std::vector<AxisBit> read = codeOrder(
-      reader.decode,
-      [&](size_t r, size_t s) { return positionFor(owner.decode, reader.decode, r, s); }, g,
-      reader.oneRowHalf);
+  const Positions position = [&](size_t r, size_t s) {
+    return positionFor(owner.decode, reader.decode, r, s);
+  };
+  if (!hasOrderOfBits(reader.decode, position))
+    return std::nullopt;
+  std::vector<AxisBit> read = codeOrder(reader.decode, position, g, reader.oneRowHalf);
   std::vector<uint8_t> columnBits(static_cast<size_t>(log2Of(g.chunkK())));
   for (size_t i = 0; i < read.size(); ++i) {
     if (read[i].axis != written[i].axis ||

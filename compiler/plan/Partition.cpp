@@ -28,10 +28,9 @@ double costOf(const DecodeSequence &decode) {
   return static_cast<double>(decode.instructions()) / decode.codes;
 }
 
-// The second register and the third change places.
-DecodeSequence exchanged(DecodeSequence decode) {
-  std::swap(decode.bits[1], decode.bits[2]);
-  std::swap(decode.program.outputs[1], decode.program.outputs[2]);
+DecodeSequence exchanged(DecodeSequence decode, size_t one, size_t other) {
+  std::swap(decode.bits[one], decode.bits[other]);
+  std::swap(decode.program.outputs[one], decode.program.outputs[other]);
   return decode;
 }
 
@@ -140,11 +139,13 @@ private:
       known.push_back(decodeSequences(gemm.weight, *weight->core, part.mmaType));
       for (DecodeSequence &decode : known.back())
         decode = withoutScale(std::move(decode), part.mmaType);
-      // Which of four registers are those of the other row half is free.
+      // Which of four registers are those of the other row half, or of k, is free.
       for (size_t i = 0, count = known.back().size(); i < count; ++i)
-        if (const DecodeSequence &decode = known.back()[i];
-            decode.registers() == 4 && decode.params.empty())
-          known.back().push_back(exchanged(decode));
+        if (const DecodeSequence decode = known.back()[i];
+            decode.registers() == 4 && decode.params.empty()) {
+          known.back().push_back(exchanged(decode, 1, 2));
+          known.back().push_back(exchanged(decode, 2, 3));
+        }
     }
     std::optional<SharedDecodes> best;
     for (const DecodeSequence &ofOwner : known[owner]) {

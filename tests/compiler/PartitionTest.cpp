@@ -45,6 +45,9 @@ constexpr Mix fp8Mixes[] = {
     {"int4_channel", "int4_token", "fp8_token"},
     {"int4_g128", "fp8_token", "bf16"},
     {"fp4_channel", "fp8_token", "f16"},
+    // Registers of both decodes have their codes at places of which one order of bits is none.
+    {"int4_narrow_channel", "fp8_token", "f16"},
+    {"int4_narrow_g128", "f16", "fp8_token"},
 };
 
 class Mixes : public testing::TestWithParam<std::tuple<Mix, const char *>> {};
@@ -65,7 +68,8 @@ INSTANTIATE_TEST_SUITE_P(All, Mixes,
                                           testing::Values("sm_80", "sm_90a")),
                          nameOf);
 INSTANTIATE_TEST_SUITE_P(Fp8, Mixes,
-                         testing::Combine(testing::ValuesIn(fp8Mixes), testing::Values("sm_89")),
+                         testing::Combine(testing::ValuesIn(fp8Mixes),
+                                          testing::Values("sm_89", "sm_90a")),
                          nameOf);
 
 TEST(Partition, AnyNumberOfBlocksMayBeHigh) {
