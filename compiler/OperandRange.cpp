@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <sstream>
 #include <utility>
@@ -46,24 +47,42 @@ std::optional<std::vector<RowNumber>> parseRowNumbers(std::string_view text) {
   return numbers;
 }
 
-double largestOf(const dsl::CodeArray &codes, dsl::ElementType type) {
-  double largest = 0;
-  auto take = [&](uint32_t code) {
-    const double value = std::abs(type.decode(code));
+// Magnitudes of numbers that are not 0: the least and the largest, infinite and 0 where there is
+// none.
+struct Magnitudes {
+  double least = std::numeric_limits<double>::infinity(), largest = 0;
+
+  void take(double number) {
+    const double value = std::abs(number);
     largest = value > largest ? value : largest;
-  };
+    least = value > 0 && value < least ? value : least;
+  }
+};
+
+Magnitudes magnitudesOf(const dsl::CodeArray &codes, dsl::ElementType type) {
+  Magnitudes result;
   if (type.bits() > 16) {
     for (int64_t i = 0; i < codes.size(); ++i)
-      take(codes.get(i));
-    return largest;
+      result.take(type.decode(codes.get(i)));
+    return result;
   }
   std::vector<uint8_t> seen(size_t{1} << type.bits());
   for (int64_t i = 0; i < codes.size(); ++i)
     seen[codes.get(i)] = 1;
   for (uint32_t code = 0; code < seen.size(); ++code)
     if (seen[code] != 0)
-      take(code);
-  return largest;
+      result.take(type.decode(code));
+  return result;
+}
+
+Magnitudes magnitudesOf(dsl::ElementType type) {
+  Magnitudes result;
+  if (type.bits() > 16)
+    return {0, type.maxFinite()};
+  for (uint32_t code = 0; code < 1U << type.bits(); ++code)
+    if (std::isfinite(type.decode(code)))
+      result.take(type.decode(code));
+  return result;
 }
 
 // An upper bound of an expression's magnitude, by those of components.
@@ -88,6 +107,16 @@ double mostOf(const Expr &expr, const dsl::Format &format, const std::vector<dou
   }
   const dsl::Range range = dsl::rangeOf(expr, format);
   return std::max(std::abs(range.min), std::abs(range.max));
+}
+
+// A lower bound of an expression's magnitude where it is not 0: of products of components; 0 of
+// others.
+double leastOf(const Expr &expr, const std::vector<double> &least) {
+  if (expr.kind == Expr::Kind::Component)
+    return least[static_cast<size_t>(expr.component)];
+  if (expr.kind == Expr::Kind::Binary && expr.op == Expr::Op::Mul)
+    return leastOf(*expr.operands[0], least) * leastOf(*expr.operands[1], least);
+  return 0;
 }
 
 // What operands hold of a number: the weight's format with fewer factors.
@@ -174,7 +203,8 @@ std::optional<Error> beyondNumbers(const OperandRange &range, const dsl::Quantiz
       if (auto found = numbers.firstBeyond(row, limit))
         return makeError(DiagId::pack_beyond_number,
                          {std::to_string(row), std::to_string(found->first),
-                          dsl::printNumber(found->second), range.type, dsl::printNumber(most)});
+                          dsl::printNumber(found->second), range.type, dsl::printNumber(most),
+                          range.type == "f16" ? "bf16" : "'scales: accumulator'"});
   }
   return std::nullopt;
 }
@@ -192,49 +222,57 @@ std::optional<Error> beyondOperands(const OperandRange &range, const dsl::Quanti
   const double element = inside->element().type.maxFinite();
   const double share = range.of == OperandRange::Of::Both ? element / (element + 0.5) : 1;
   const double limit = std::ldexp((most + halfStep) * share, -range.log2);
-  std::vector<double> largest;
+  const double least = range.small ? std::ldexp(1.0, operand.leastExponent() - range.log2) : 0;
+  std::vector<double> largest, leasts; // of each component
   for (size_t i = 0; i < codes.components.size(); ++i) {
     const dsl::ElementType type = inside->components[i].type;
-    largest.push_back(i == 0 ? std::max(std::abs(type.minFinite()), type.maxFinite())
-                             : largestOf(codes.components[i], type));
+    const Magnitudes magnitudes =
+        i == 0 ? magnitudesOf(type) : magnitudesOf(codes.components[i], type);
+    largest.push_back(magnitudes.largest);
+    leasts.push_back(magnitudes.least);
   }
   if (auto beyond = beyondNumbers(range, codes, largest, most + halfStep, most))
     return beyond;
   if (const std::optional<dsl::Remap> &remap = inside->element().remap)
-    for (const dsl::Remap::Entry &entry : remap->entries)
-      largest[0] =
-          std::max(largest[0], entry.component < 0 ? std::abs(entry.value)
-                                                   : largest[static_cast<size_t>(entry.component)]);
-  if (mostOf(*inside->value, *inside, largest) < limit)
+    for (const dsl::Remap::Entry &entry : remap->entries) {
+      const auto special = static_cast<size_t>(std::max(entry.component, 0));
+      const double value = std::abs(entry.value);
+      largest[0] = std::max(largest[0], entry.component < 0 ? value : largest[special]);
+      leasts[0] = std::min(leasts[0], entry.component < 0 ? value : leasts[special]);
+    }
+  if (mostOf(*inside->value, *inside, largest) < limit && leastOf(*inside->value, leasts) >= least)
     return std::nullopt;
+  auto isHeld = [&](double value) {
+    return std::abs(value) < limit && (value == 0 || std::abs(value) >= least);
+  };
   dsl::QuantizedMatrix numbers = codes;
   numbers.format = inside;
-  Least least(numbers.rows);
+  Least firstRow(numbers.rows);
   parallelFor(numbers.rows, [&](int64_t row) {
-    if (least.isBelow(row))
+    if (firstRow.isBelow(row))
       return;
     const std::vector<double> values = numbers.rowValues(row);
-    if (!std::all_of(values.begin(), values.end(),
-                     [&](double value) { return std::abs(value) < limit; }))
-      least.offer(row);
+    if (!std::all_of(values.begin(), values.end(), isHeld))
+      firstRow.offer(row);
   });
-  const std::optional<int64_t> first = least.get();
+  const std::optional<int64_t> first = firstRow.get();
   if (!first)
     return std::nullopt;
   const std::vector<double> values = numbers.rowValues(*first);
-  const auto found = std::find_if(values.begin(), values.end(),
-                                  [&](double value) { return !(std::abs(value) < limit); });
-  std::ostringstream number, largestThere;
+  const auto found = std::find_if_not(values.begin(), values.end(), isHeld);
+  const bool tooSmall = std::abs(*found) < least;
+  std::ostringstream number, held;
   number << *found;
-  largestThere << std::ldexp(most * share, -range.log2);
-  return makeError(DiagId::pack_beyond_operand,
+  held << (tooSmall ? least : std::ldexp(most * share, -range.log2));
+  return makeError(tooSmall ? DiagId::pack_below_operand : DiagId::pack_beyond_operand,
                    {std::to_string(*first), std::to_string(found - values.begin()), number.str(),
-                    range.type, largestThere.str()});
+                    range.type, held.str()});
 }
 
 std::string OperandRange::print() const {
   return "type=" + type + " log2=" + std::to_string(log2) + " outside=" + printNumbers(outside) +
-         " of=" + std::to_string(static_cast<int>(of)) + " numbers=" + printRowNumbers(numbers);
+         " of=" + std::to_string(static_cast<int>(of)) + " small=" + std::to_string(int(small)) +
+         " numbers=" + printRowNumbers(numbers);
 }
 
 std::string OperandRange::read(FieldReader &fields) {
@@ -242,6 +280,7 @@ std::string OperandRange::read(FieldReader &fields) {
   log2 = static_cast<int>(fields.number("log2", -1100, 1100));
   std::optional<std::vector<uint8_t>> components = parseNumbers(fields.text("outside"));
   of = static_cast<Of>(fields.number("of", 0, 2));
+  small = fields.number("small", 0, 1) != 0;
   std::optional<std::vector<RowNumber>> ofRow = parseRowNumbers(fields.text("numbers"));
   if (!components || !dsl::ElementType::fromName(type))
     return "there are no such operands";

@@ -379,6 +379,8 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
   if (sequence.log2Factor < 0) {
     if (sequence.log2Factor < leastScaledLog2(type, mmaType))
       restoreFactor(sequence, mmaType);
+    else if (hasAllExponents(type, mmaType)) // of which only the most usual ones are taken
+      sequence.scaleLog2 = std::max(0, smallestUsefulLog2 - sequence.log2Factor);
     else if (type.bits() <= 8)
       sequence.scaleLog2 = std::min(-sequence.log2Factor, scaleHeadroom(type, mmaType));
   }
@@ -423,6 +425,11 @@ dsl::ElementType multiplierType(const dsl::Format &format, int component) {
   return noSign ? dsl::ElementType::get("ue4m3") : scale.type;
 }
 
+bool hasAllExponents(dsl::ElementType type, std::string_view mmaType) {
+  return type.isFloat() && !type.hasSign() && type.mantissaBits() == 0 &&
+         type.exponentBits() == dsl::ElementType::get(mmaType).exponentBits();
+}
+
 int scaleHeadroom(dsl::ElementType type, std::string_view mmaType) {
   double room = dsl::ElementType::get(mmaType).maxFinite() / type.maxFinite();
   return static_cast<int>(std::floor(std::log2(room)));
@@ -445,6 +452,23 @@ std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_vi
   // Placed under a wider exponent, as LaneForms does with elements: bytes 1 and 3 of the word at
   // once, then bytes 0 and 2. What else a byte holds, a code in spare bits, is masked.
   const dsl::ElementType operand = dsl::ElementType::get(mmaType);
+  auto eachTwice = [&](Operand even, Operand odd) {
+    for (uint32_t selector : {lowTwice, highTwice})
+      for (Operand pair : {even, odd})
+        p.output(p.add(Op::Prmt, pair, pair, constant(selector)));
+    return p;
+  };
+  if (hasAllExponents(type, mmaType)) { // an exponent becomes another by an addition
+    if (log2Factor <= 0)
+      return std::nullopt;
+    const int low = operand.mantissaBits();
+    const Operand more = constant(everywhere(static_cast<uint32_t>(log2Factor) << low, 16));
+    const Operand even = p.add(Op::And, word, constant(0x00ff00ff));
+    const Operand moved = p.add(Op::Shr, word, constant(static_cast<uint32_t>(8 - low)));
+    const Operand odd = p.add(Op::And, moved, constant(everywhere(0xffU << low, 16)));
+    return eachTwice(p.add(Op::Mad, even, constant(1U << low), more),
+                     p.add(Op::Mad, odd, constant(1), more));
+  }
   const bool isSigned = type.hasSign();
   if ((isSigned && type.bits() != 8) || type.mantissaBits() == 0 ||
       type.exponentBits() >= operand.exponentBits() || type.mantissaBits() > operand.mantissaBits())
@@ -474,10 +498,7 @@ std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_vi
     }
     placed[odd] = value;
   }
-  for (uint32_t selector : {lowTwice, highTwice})
-    for (Operand pair : placed)
-      p.output(p.add(Op::Prmt, pair, pair, constant(selector)));
-  return p;
+  return eachTwice(placed[0], placed[1]);
 }
 
 } // namespace rho::compiler

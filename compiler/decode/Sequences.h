@@ -158,4 +158,9 @@ DecodeSequence restored(DecodeSequence sequence, std::string_view mmaType);
 // The largest s such that every scale of `type` times 2^s is finite in mmaType.
 int scaleHeadroom(dsl::ElementType type, std::string_view mmaType);
 
+// Powers of two with every exponent of mmaType: e8m0 beside bf16. A factor that a decode leaves out
+// is added to their exponents as if none were beyond the operand's then: which codes may be packed
+// is for OperandRange to say. Code 0 is that exponent alone, too.
+bool hasAllExponents(dsl::ElementType type, std::string_view mmaType);
+
 } // namespace rho::compiler

@@ -1,18 +1,27 @@
 #include "compiler/plan/OperandRanges.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace rho::compiler {
 
 namespace {
 
-// Of operands of f16, where scales, offsets or special values of any size make them: what codes of
-// at most 8 bits make is known when a kernel is planned.
+// Of operands of f16, where scales, offsets or special values of any size make them, and of those
+// that powers of two of any size multiply: what other codes of at most 8 bits make is known when a
+// kernel is planned.
 void addOperandRange(const dsl::Format &weight, const PlacedGemm &placed, OperandRange::Of of,
                      std::vector<OperandRange> &ranges) {
-  if (placed.mmaType != "f16")
+  std::vector<RowNumber> powers;
+  for (const DecodeParam &param : placed.decode.params)
+    if (param.form == DecodeParam::Form::Multiplier && powers.empty() &&
+        hasAllExponents(weight.components[static_cast<size_t>(param.component)].type,
+                        placed.mmaType))
+      powers.push_back({{{.factor = std::ldexp(1.0, placed.decode.scaleLog2),
+                          .components = {param.component}}}});
+  if (placed.mmaType != "f16" && powers.empty())
     return;
-  OperandRange range{placed.mmaType, placed.decode.log2Factor, {}, of};
+  OperandRange range{placed.mmaType, placed.decode.log2Factor, {}, of, !powers.empty(), powers};
   std::vector<bool> inside(weight.components.size(), true);
   for (const auto *uses : {&placed.accumulator, &placed.epilogue})
     for (const ScaleUse &use : *uses)
@@ -27,7 +36,7 @@ void addOperandRange(const dsl::Format &weight, const PlacedGemm &placed, Operan
         std::none_of(param.number.terms.begin(), param.number.terms.end(), isChosen) &&
         std::find(range.numbers.begin(), range.numbers.end(), param.number) == range.numbers.end())
       range.numbers.push_back(param.number);
-  bool mayExceed = weight.element().remap.has_value();
+  bool mayExceed = weight.element().remap.has_value() || !powers.empty();
   for (size_t i = 1; i < inside.size(); ++i)
     mayExceed = mayExceed || (inside[i] && weight.components[i].type.bits() > 8);
   if (mayExceed)

@@ -195,6 +195,59 @@ INSTANTIATE_TEST_SUITE_P(All, ScaleCodes,
                            return info.param.element + "_" + info.param.mmaType;
                          });
 
+// Powers of two with all exponents of bf16 are moved by an addition. What lies beside a code,
+// however large, is not part of the number.
+TEST(ScaleCodes, PowersOfTwoTakeAFactorByAnAddition) {
+  dsl::ElementType type = dsl::ElementType::get("e8m0");
+  std::mt19937 random(3);
+  for (int log2 : {1, 24, 102}) {
+    std::optional<DecodeProgram> sequence = scaleSequence(type, "bf16", log2);
+    ASSERT_TRUE(sequence);
+    EXPECT_EQ(sequence->instructions.size(), 9u);
+    for (uint32_t code = 0; code + static_cast<uint32_t>(log2) < 255; ++code)
+      for (int place = 0; place < 4; ++place) {
+        uint32_t mask = 0xffU << (place * 8);
+        uint32_t word = (random() & ~mask) | code << (place * 8);
+        uint32_t reg = sequence->run({word}, {})[static_cast<size_t>(place)];
+        ASSERT_EQ(subElement(reg, 0, "bf16"), std::ldexp(type.decode(code), log2)) << code;
+        ASSERT_EQ(reg >> 16, reg & 0xffff);
+      }
+  }
+  EXPECT_FALSE(scaleSequence(type, "bf16", 0)); // where code 0 is 2^-127
+  EXPECT_FALSE(scaleSequence(type, "f16", 24));
+}
+
+// Elements times powers of two that leave them normal numbers of bf16 are exact.
+TEST(Decode, ProductsWithPowersOfTwoAreExact) {
+  for (const char *element : {"e2m1", "e2m3", "e3m2", "e4m3", "e5m2"}) {
+    dsl::Format format = formatOf("format f { element: " + std::string(element) +
+                                  " scale: e8m0 per k[32] value = element * scale }");
+    std::optional<DecodeSequence> bare =
+        decodeSequence(format, *format.value->operands[0], "bf16", -1000);
+    ASSERT_TRUE(bare);
+    std::optional<DecodeSequence> decode = withScale(*bare, format, 1, "bf16");
+    ASSERT_TRUE(decode) << element;
+    EXPECT_EQ(decode->log2Factor, smallestUsefulLog2);
+    std::optional<DecodeProgram> scales =
+        scaleSequence(format.components[1].type, "bf16", decode->scaleLog2);
+    ASSERT_TRUE(scales);
+    const dsl::ElementType type = format.element().type;
+    for (uint32_t scale = 0; scale + static_cast<uint32_t>(decode->scaleLog2) < 255; ++scale) {
+      uint32_t multiplier = scales->run({scale * 0x01010101U}, {})[0];
+      for (uint32_t code = 0; code < 1U << type.bits(); ++code) {
+        const double value =
+            std::ldexp(type.decode(code), static_cast<int>(scale) - 127 + decode->log2Factor);
+        if (!std::isfinite(value) || (value != 0 && std::abs(value) < 0x1p-126))
+          continue;
+        std::vector<uint32_t> words(static_cast<size_t>(decode->program.words()), 0);
+        decode->put(decode->stored(code), 1, 0, words);
+        std::vector<uint32_t> held = decode->program.run(words, {multiplier, multiplier});
+        ASSERT_EQ(subElement(held[1], 0, "bf16"), value) << element << code << ", " << scale;
+      }
+    }
+  }
+}
+
 // NVFP4's element times block scale is exact in both operand types, for all pairs of codes.
 class Nvfp4Products : public testing::TestWithParam<std::string> {};
 

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace rho {
 namespace {
 
@@ -45,6 +47,48 @@ TEST(WeightRange, NumbersBesideTheCodesAreHeldByTheOperands) {
   EXPECT_EQ(errorText(s.gemm.packWeights(w.data(), ScalarType::F32, 128)),
             "error: of row 5, column 32 of the weight the kernel takes -76200 in f16, which holds "
             "up to 65504: bf16 has the range [pack_beyond_number]\n");
+}
+
+// Scales that are powers of two take the factor that a decode to bf16 leaves out, which leaves them
+// 127 of 254 exponents, and 2^-24 for outputs to give back. Blocks of zeros may have any smaller.
+TEST(WeightRange, PowersOfTwoThatMultiplyOperandsHaveTheUsualSizes) {
+  const auto text = [](const std::string &schedule) {
+    return "format w { element: e2m1 scale: e8m0 per k[32] value = element * scale "
+           "encode { scale = bit_floor(absmax(x)) / 4 } } "
+           "gemm g { weight: w activation: bf16 output: f32 schedule { scales: " +
+           schedule + " } }";
+  };
+  for (const char *target : {"sm_80", "sm_90a"})
+    for (const char *roles : {"", " roles: gemv"}) {
+      Walk s(text("operand" + std::string(roles)).c_str(), {1, 64, 128}, target);
+      Walk sums(text("accumulator").c_str(), {1, 64, 128}, target);
+      const auto row = [&](int64_t n) { return s.w.begin() + n * 128; };
+      std::fill(row(3), row(4), 0.0F);
+      for (int64_t i = 0; i < 128; ++i) {
+        row(5)[i] = std::ldexp(i % 3 == 0 ? 6.0F : -0.5F, 25);
+        row(7)[i] = std::ldexp(i % 3 == 0 ? -6.0F : 0.5F, -101);
+      }
+      const auto packed = [&](const Walk &by) {
+        return errorText(by.gemm.packWeights(s.w.data(), ScalarType::F32, 128));
+      };
+      ASSERT_NO_FATAL_FAILURE(
+          s.expectReference(s.gemm, must(s.gemm.packWeights(s.w.data(), ScalarType::F32, 128))));
+      std::fill(row(5) + 64, row(6), std::ldexp(6.0F, 26));
+      EXPECT_EQ(packed(s),
+                "error: of row 5, column 64 of the weight the kernel takes 3.402823669209385e+38 "
+                "in bf16, which holds up to 3.3895313892515355e+38: 'scales: accumulator' has the "
+                "range [pack_beyond_number]\n");
+      EXPECT_EQ(packed(sums), "");
+      std::fill(row(5), row(6), 1.0F);
+      std::fill(row(7) + 96, row(8), std::ldexp(6.0F, -102));
+      EXPECT_EQ(packed(s), "");
+      row(7)[99] = std::ldexp(0.5F, -102);
+      EXPECT_EQ(packed(s),
+                "error: row 7, column 99 of the weight is 9.86076e-32 where it is an operand of "
+                "bf16, which has all digits from 1.97215e-31 on: 'scales: accumulator' has the "
+                "range [pack_below_operand]\n");
+      EXPECT_EQ(packed(sums), "");
+    }
 }
 
 // Behind the last column of a weight lies no code that none of its numbers has.
