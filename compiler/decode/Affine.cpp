@@ -1,5 +1,6 @@
 #include "compiler/decode/Affine.h"
 
+#include "compiler/decode/ElementCore.h"
 #include "compiler/decode/Extension.h"
 #include "compiler/decode/Extract.h"
 #include "compiler/decode/Line.h"
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace rho::compiler {
 
@@ -187,6 +189,51 @@ bool leavesRange(const dsl::Format &format, const dsl::Expr &core, const Affine 
   return largest > operand.maxFinite();
 }
 
+// What a number of a row can be: its magnitude at most, and a power of two that divides it.
+struct Extremes {
+  double largest = 0, digit = std::numeric_limits<double>::infinity();
+};
+std::optional<Extremes> extremesOf(const RowNumber &number, const dsl::Format &format) {
+  Extremes result;
+  auto lowestDigit = [](double value) {
+    return std::ldexp(1.0, std::ilogb(value) + 1 - significantBits(value));
+  };
+  for (const RowNumber::Term &term : number.terms) {
+    if (term.factor == 0)
+      continue;
+    Extremes product{std::abs(term.factor), lowestDigit(term.factor)};
+    for (int component : term.components) {
+      dsl::ElementType type = format.components[static_cast<size_t>(component)].type;
+      if (type.isCodebook() || type.bits() > 16)
+        return std::nullopt;
+      product.largest *= std::max(std::abs(type.minFinite()), type.maxFinite());
+      if (type.isFloat())
+        product.digit *= std::ldexp(1.0, type.leastExponent() - type.mantissaBits());
+    }
+    result.largest += product.largest;
+    result.digit = std::min(result.digit, product.digit);
+  }
+  return result;
+}
+
+// As many of the powers of two that a decode to bf16 leaves out as the slope, which then takes
+// them, and all numbers have room for, whatever their codes.
+std::optional<int> leftToSlope(const DecodeSequence &base, const Affine &affine,
+                               const dsl::Format &format, std::string_view mmaType) {
+  const dsl::ElementType operand = dsl::ElementType::get(mmaType);
+  const std::optional<Extremes> slope = extremesOf(affine.slope, format),
+                                offset = extremesOf(affine.offset, format);
+  if (mmaType != "bf16" || base.log2Factor >= smallestUsefulLog2 || !slope || !offset ||
+      !format.element().type.isInteger())
+    return std::nullopt;
+  const int log2 = smallestUsefulLog2 - base.log2Factor;
+  const double digit = std::min(slope->digit, offset->digit);
+  if (std::ldexp(slope->largest, log2) > operand.maxFinite() ||
+      std::ldexp(digit, smallestUsefulLog2 - operand.leastExponent()) < 1)
+    return std::nullopt;
+  return log2;
+}
+
 std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::Expr &core,
                                          const Affine &affine, std::string_view mmaType) {
   Expr elementExpr{};
@@ -205,18 +252,27 @@ std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::E
   if (exact && affine.slope.isConstant())
     if (std::optional<DecodeSequence> shifted = shiftedDecode(*base, affine, format, mmaType))
       return shifted;
-  base = decodeSequence(format, elementExpr, mmaType, 0);
-  if (!base || leavesRange(format, core, affine, dsl::ElementType::get(mmaType)))
+  if (leavesRange(format, core, affine, dsl::ElementType::get(mmaType)))
     return std::nullopt;
-  DecodeSequence result = restored(*std::move(base), mmaType);
+  RowNumber slope = affine.slope, offset = affine.offset;
+  base = decodeSequence(format, elementExpr, mmaType, -1000);
+  if (auto left = base ? leftToSlope(*base, affine, format, mmaType) : std::nullopt) {
+    base->log2Factor += *left;
+    slope = slope.times(std::ldexp(1.0, *left));
+    offset = offset.times(std::ldexp(1.0, base->log2Factor));
+  } else if ((base = decodeSequence(format, elementExpr, mmaType, 0))) {
+    base = restored(*std::move(base), mmaType);
+  } else {
+    return std::nullopt;
+  }
   // Of the slope and of the offset, and of the number, which is no larger than both together.
-  result.roundings = exact ? 0 : result.roundings + 2;
-  Extension extension(result, mmaType);
-  for (size_t r = 0; r < result.registers(); ++r)
-    extension.setOutput(r, result.program.fma(mmaType, extension.output(r),
-                                              extension.number(affine.slope, r),
-                                              extension.number(affine.offset, r)));
-  return result;
+  base->roundings = exact ? 0 : base->roundings + 2;
+  Extension extension(*base, mmaType);
+  for (size_t r = 0; r < base->registers(); ++r)
+    extension.setOutput(r,
+                        base->program.fma(mmaType, extension.output(r), extension.number(slope, r),
+                                          extension.number(offset, r)));
+  return base;
 }
 
 // Through f16: integers that e4m3 holds.

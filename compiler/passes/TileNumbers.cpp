@@ -3,6 +3,7 @@
 #include "compiler/passes/KernelBuilder.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace rho::compiler {
 
@@ -64,17 +65,23 @@ Value KernelBuilder::sumOf(const RowNumber &number, const std::vector<int> &comp
     int64_t group = groupIn(k, extentK(context.gemm.weight.components[component]));
     return componentNumber(component, group, row, slot);
   };
+  auto times = [&](Value a, Value b) -> Value {
+    return a ? arith::MulFOp::create(builder, loc, a, b).getResult() : b;
+  };
   Value sum;
   for (const RowNumber::Term &term : number.terms) {
+    // Powers of two first, which round nothing: the product with a coarse component is then one of
+    // many groups.
+    int exponent = 0;
+    const bool isPower = std::abs(std::frexp(term.factor, &exponent)) == 0.5;
     Value product;
     for (int place : term.components) {
-      Value factor = factorOf(place);
-      product = product ? arith::MulFOp::create(builder, loc, product, factor).getResult() : factor;
+      product = times(product, factorOf(place));
+      if (isPower && place == term.components[0] && term.factor != 1)
+        product = times(product, constant(term.factor));
     }
-    if (!product)
-      product = constant(term.factor);
-    else if (term.factor != 1)
-      product = arith::MulFOp::create(builder, loc, product, constant(term.factor));
+    if (!product || (!isPower && term.factor != 1))
+      product = times(product, constant(term.factor));
     if (term.selector != 0) {
       Value selected = arith::CmpFOp::create(builder, loc, arith::CmpFPredicate::OEQ,
                                              factorOf(term.selector), constant(term.code));
