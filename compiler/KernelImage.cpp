@@ -130,7 +130,7 @@ std::string readActivation(FieldReader &fields, ActivationLayout &layout) {
   std::vector<uint8_t> sorted = bits.value_or(std::vector<uint8_t>{1});
   std::sort(sorted.begin(), sorted.end());
   for (size_t i = 0; i < sorted.size(); ++i)
-    if (sorted[i] != i || i > maxColumnBits)
+    if (sorted[i] != i || i >= maxColumnBits)
       return "'column_bits' is no order of bits such as 1,0";
   layout.columnBits = *std::move(bits);
   return "";

@@ -60,7 +60,8 @@ Result<int64_t> cacheLimit(int64_t chosen) {
 std::optional<double> readTime(const std::string &text) {
   double value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
+  if (error != std::errc() || end != text.data() + text.size() || !(value > 0) ||
+      !std::isfinite(value))
     return std::nullopt;
   return value;
 }

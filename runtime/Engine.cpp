@@ -4,6 +4,7 @@
 #include "compiler/Compiler.h"
 #include "compiler/Parallel.h"
 #include "dsl/Findings.h"
+#include "runtime/Misfit.h"
 #include "runtime/QuantizerSource.h"
 
 #include <algorithm>
@@ -13,64 +14,6 @@
 
 namespace rho {
 namespace {
-
-// What launch() relies on: an image may come from a file.
-std::string misfit(const compiler::KernelImage &image, const dsl::Gemm &gemm) {
-  for (const compiler::OperandRange &range : image.operands) {
-    const bool ofResidual = range.of == compiler::OperandRange::Of::Residual;
-    if (ofResidual && !gemm.weight.residual)
-      return "it is for a weight with a residual";
-    const dsl::Format &weight = ofResidual ? *gemm.weight.residual->part.format : gemm.weight;
-    for (const compiler::RowNumber &number : range.numbers)
-      for (int component : number.uses())
-        if (component >= static_cast<int>(weight.components.size()))
-          return "it takes numbers of components that the weight has not";
-  }
-  if (image.parameters.size() > maxKernelParameters)
-    return "it has too many parameters";
-  auto hasRoom = [&](const compiler::ActivationLayout &layout) {
-    return layout.k == image.k && layout.pitchBytes * 8 >= layout.k * layout.elementBits;
-  };
-  const compiler::ActivationLayout &activation = image.activation;
-  if (activation.parts.empty()
-          ? !hasRoom(activation)
-          : !std::all_of(activation.parts.begin(), activation.parts.end(), hasRoom))
-    return "its rows of activations have no room for their codes";
-  using Kind = compiler::KernelParameter::Kind;
-  const std::vector<compiler::StoredComponent> components =
-      compiler::storedComponents(gemm.activation);
-  for (const compiler::KernelParameter &parameter : image.parameters) {
-    if (parameter.kind != Kind::ActivationComponent && parameter.kind != Kind::Activation)
-      continue;
-    if (parameter.index < 0 || static_cast<size_t>(parameter.index) >= components.size())
-      return "it has a parameter for a component that the activation lacks";
-    bool element = components[static_cast<size_t>(parameter.index)].component == 0;
-    if (element != (parameter.kind == Kind::Activation))
-      return "it has a parameter for another component";
-    if (parameter.isTensorMap() && !element &&
-        components[static_cast<size_t>(parameter.index)].declared().extent != dsl::Extent::Group)
-      return "it has a tensor map over a component without groups";
-  }
-  const std::vector<compiler::ActivationLayout> &parts = image.activation.parts;
-  bool divided = gemm.activation.partition.has_value();
-  if (parts.size() != (divided ? gemm.activation.partition->parts.size() : 0))
-    return "its activations have other parts";
-  if (divided && (image.activation.tileK < 1 ||
-                  gemm.activation.partition->blocks.k % image.activation.tileK != 0))
-    return "blocks of its activations are no whole k tiles";
-  for (const compiler::StoredComponent &stored : components) {
-    if (stored.component != 0)
-      continue;
-    dsl::ElementType element = stored.declared().type;
-    int bits = (divided ? parts[stored.part] : image.activation).elementBits;
-    bool widened = element == dsl::ElementType::get("s4") && bits == 8;
-    if (bits != element.bits() && !widened)
-      return "its activations have other elements";
-  }
-  if (image.tileM < 1 || image.tileN < 1 || image.threads < 1 || image.splitK < 0)
-    return "its tile is empty";
-  return {};
-}
 
 // What a quantizer depends on.
 std::string storedAs(const dsl::Format &format, const compiler::ActivationLayout &layout) {
@@ -280,7 +223,9 @@ WantedKernel wantedKernel(const Engine::Impl &engine, const dsl::Gemm &gemm,
   wanted.key = engine.kernelKey({"kernel", compiler::printSpec(gemm, plan)}, plan.target);
   wanted.label = {
       .kind = EntryKind::Kernel, .name = gemm.name, .problem = problemText("any", plan.problem)};
-  wanted.misfit = [&gemm](const compiler::KernelImage &image) { return misfit(image, gemm); };
+  wanted.misfit = [&gemm, &plan](const compiler::KernelImage &image) {
+    return misfit(image, gemm, plan);
+  };
   wanted.compile = [&gemm, &plan, sources](CompileReport &into) -> Result<compiler::KernelImage> {
     Result<compiler::Compiled> compiled = compiler::compile(gemm, plan, sources);
     if (!compiled)

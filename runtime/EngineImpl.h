@@ -56,11 +56,6 @@ struct WantedKernel {
   std::function<Result<compiler::KernelImage>(CompileReport &)> compile;
 };
 
-// Of a kernel that is no gemm's.
-inline std::string misfitOfPlain(const compiler::KernelImage &image) {
-  return image.isGemm() ? "it is the kernel of a gemm" : "";
-}
-
 struct Engine::Impl {
   Impl(Device device, const CacheFolders &folders, const EngineOptions &options)
       : device(std::move(device)), backend(this->device.impl().backend), disk(folders.kernels),

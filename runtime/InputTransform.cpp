@@ -2,6 +2,7 @@
 
 #include "dsl/Numbers.h"
 #include "runtime/InputTransformImpl.h"
+#include "runtime/Misfit.h"
 
 #include <bit>
 #include <cmath>

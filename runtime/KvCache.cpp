@@ -4,6 +4,7 @@
 #include "dsl/Findings.h"
 #include "runtime/EngineImpl.h"
 #include "runtime/KvCacheImpl.h"
+#include "runtime/Misfit.h"
 
 #include <algorithm>
 #include <cmath>

@@ -15,8 +15,10 @@ constexpr size_t maxNameBytes = 64;
 
 // Of this entry's folder, and none of the two files that every entry has.
 bool plainName(std::string_view name) {
-  return !name.empty() && name.size() <= maxNameBytes && name.find('/') == std::string_view::npos &&
-         name.front() != '.' && name != manifestFile && name != usedFile;
+  return !name.empty() && name.size() <= maxNameBytes && name.front() != '.' &&
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_.-") ==
+             std::string_view::npos &&
+         name != manifestFile && name != usedFile;
 }
 
 bool readLength(std::string_view text, uint64_t &length) {

@@ -417,7 +417,7 @@ std::string launchProblem(const Program::Impl &program, const Entry &entry, cons
   if (shared < 0 || shared > limit || entry.staticShared + uint64_t(shared) > uint64_t(limit))
     return std::to_string(shared) + " bytes of dynamic and " + std::to_string(entry.staticShared) +
            " of static shared memory, " + program.target + " has " + std::to_string(limit);
-  if (launch.parameters.size() < entry.parameterBytes)
+  if (launch.parameters.size() != entry.parameterBytes)
     return std::to_string(launch.parameters.size()) + " bytes of parameters, the entry takes " +
            std::to_string(entry.parameterBytes);
   return {};

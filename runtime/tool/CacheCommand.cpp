@@ -142,7 +142,7 @@ Result<int> cacheListCommand(const Options &options) {
   }
   for (std::vector<std::string> &row : rows)
     for (std::string &cell : row)
-      cell = cell.empty() ? "-" : cell;
+      cell = cell.empty() ? "-" : dsl::visible(cell);
   if (rows.size() > 1)
     std::fputs(table(rows).c_str(), stdout);
   return success;

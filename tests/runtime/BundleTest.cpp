@@ -115,7 +115,10 @@ TEST_F(BundleTest, OtherVersionsAndOriginsAreRefused) {
 // Sound checksums do not help names that lead elsewhere.
 TEST_F(BundleTest, NoNameLeavesItsFolder) {
   const std::string key = keyOf("a");
-  for (const char *name : {"../evil", "/etc/evil", "..", ".", "a/b", "", "used", "manifest"}) {
+  for (const std::string &name :
+       {std::string("../evil"), std::string("/etc/evil"), std::string(".."), std::string("."),
+        std::string("a/b"), std::string(), std::string("used"), std::string("manifest"),
+        std::string("used\0y", 6), std::string("\x1b[2J"), std::string("x\r")}) {
     SCOPED_TRACE(name);
     write({items[0], {"kernels", key, {{name, "evil"}}}});
     expectRefused("entry " + key + ": manifest has a bad line");

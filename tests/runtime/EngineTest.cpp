@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <sys/wait.h>
 #include <thread>
 #include <tuple>
@@ -160,6 +161,42 @@ TEST_F(EngineTest, ForeignContentIsRebuiltWithOneWarning) {
     Gemm rebuilt = must(engine().compile(module, "", shape));
     EXPECT_EQ(rebuilt.report().source, Source::Compiled);
     EXPECT_EQ(rebuilt.report().warnings.size(), 1U);
+    EXPECT_EQ(must(engine().compile(module, "", shape)).report().source, Source::Disk);
+  }
+}
+
+// Sound files whose facts are not those of the kernel: launches and quantizers rely on them.
+TEST_F(EngineTest, FactsThatDoNotFitTheGemmAreRebuiltWithOneWarning) {
+  using Image = compiler::KernelImage;
+  const std::string key = must(engine().compile(module, "", shape)).report().key;
+  cache::DiskCacheOptions disk;
+  disk.directory = folder.path();
+  cache::Warnings none;
+  cache::Entry entry = cache::DiskCache(disk).load(key, none).value();
+  const Image image = must(Image::parse(entry["facts"], entry["ptx"]));
+  const std::string plan = "it is not what the plan says",
+                    rows = "its rows of activations have no room for their codes",
+                    numbers = "it takes numbers of components that the weight has not";
+  const std::pair<std::function<void(Image &)>, std::string> edits[] = {
+      {[](Image &i) { i.k = i.activation.k = 64; }, plan},
+      {[](Image &i) { i.activation.k = 64; }, plan},
+      {[](Image &i) { i.tileM *= 2; }, plan},
+      {[](Image &i) { i.residentCtas += 1; }, plan},
+      {[](Image &i) { i.activation.pitchBytes += 1; }, rows},
+      {[](Image &i) { i.activation.pitchBytes -= 16; }, rows},
+      {[](Image &i) { i.activation.columnBits = {8, 1, 2, 3, 4, 5, 6, 7, 0}; }, rows},
+      {[](Image &i) { i.operands = {{.type = "f16", .outside = {0, 1}}}; }, numbers},
+      {[](Image &i) { i.operands = {{.type = "f16", .outside = {9}}}; }, numbers},
+  };
+  for (const auto &[edit, reason] : edits) {
+    Image edited = image;
+    edit(edited);
+    fs::remove_all(folder.path() + "/" + key);
+    entry["facts"] = edited.printFacts();
+    cache::DiskCache(disk).store(key, entry, none);
+    Gemm rebuilt = must(engine().compile(module, "", shape));
+    EXPECT_EQ(rebuilt.report().source, Source::Compiled) << reason;
+    EXPECT_THAT(rebuilt.report().warnings, ElementsAre(testing::HasSubstr(reason)));
     EXPECT_EQ(must(engine().compile(module, "", shape)).report().source, Source::Disk);
   }
 }

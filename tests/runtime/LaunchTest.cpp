@@ -93,13 +93,13 @@ TEST_P(LaunchTest, TensorMapsAreOverTheOperandsAndTheGridHasWholeClusters) {
   const std::string map = ".align 64 .b8";
   const std::vector<Slot> slots = {{".u64", 0, 8},  {map, 64, 128},   {map, 192, 128},
                                    {map, 320, 128}, {".u64", 448, 8}, {".u32", 456, 4}};
-  Gemm gemm = edited(declaration("k[64]"), [&](KernelImage &image) {
+  std::string text = declaration("k[64]");
+  text.insert(text.rfind('}'),
+              " schedule { roles: imfp tile: 64 x 64 x 128 split_k: 1 cluster: 2 x 1 launch: "
+              "dependent } ");
+  Gemm gemm = edited(text, [&](KernelImage &image) {
     image.ptx = recorder(slots, 4);
     image.threads = 1;
-    image.tileM = image.tileN = 64;
-    image.splitK = 1;
-    image.clusterN = 2;
-    image.dependentLaunch = true;
     image.parameters = {{Kind::Weight},
                         {Kind::Activation, 0, 64, 8, true},
                         {Kind::ActivationComponent, 1, 16, 2},

@@ -210,6 +210,8 @@ TEST_F(TuneTest, ForeignContentIsDroppedWithOneWarning) {
   const std::vector<std::pair<cache::Entry, std::string>> cases = {
       {{{"plan", plan}}, "it holds no plan with its time"},
       {{{"plan", plan}, {"microseconds", "fast"}}, "it holds no plan with its time"},
+      {{{"plan", plan}, {"microseconds", "0"}}, "it holds no plan with its time"},
+      {{{"plan", plan}, {"microseconds", "-1"}}, "it holds no plan with its time"},
       {{{"plan", "hello"}, {"microseconds", "1"}}, "malformed plan at 'hello'"},
       {{{"plan", other}, {"microseconds", "1"}}, "malformed plan at 'pipeline 1'"},
       {{{"plan", large}, {"microseconds", "1"}}, "not used: "},
