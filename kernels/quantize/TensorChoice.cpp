@@ -9,9 +9,6 @@
 
 namespace rho::kernels {
 
-namespace {
-
-// Names are UTF-8, in which `?` is a character and not a byte, whatever the process' locale is.
 bool matches(const std::string &pattern, const std::string &name) {
   static const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
   locale_t own = utf8 ? uselocale(utf8) : nullptr;
@@ -20,6 +17,8 @@ bool matches(const std::string &pattern, const std::string &name) {
     uselocale(own);
   return found;
 }
+
+namespace {
 
 bool matchesAny(const std::vector<std::string> &patterns, const std::string &name) {
   return std::any_of(patterns.begin(), patterns.end(),

@@ -8,8 +8,11 @@
 
 namespace rho::kernels {
 
-// Patterns as of a shell: *, ? and [...]; * also stands for dots and slashes.
-struct TensorChoice {
+// Patterns as of a shell: *, ? and [...]; * also stands for dots and slashes. Names are UTF-8, in
+// which ? is a character and not a byte, whatever the process' locale is.
+bool matches(const std::string &pattern, const std::string &name);
+
+struct TensorChoice {            // by patterns
   std::vector<std::string> only; // none: all
   std::vector<std::string> skip;
 };

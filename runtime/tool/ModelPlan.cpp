@@ -4,6 +4,7 @@
 #include "compiler/OnTarget.h"
 #include "dsl/Findings.h"
 #include "dsl/Parallel.h"
+#include "kernels/quantize/TensorChoice.h"
 #include "runtime/tool/Report.h"
 
 #include <algorithm>
@@ -16,6 +17,11 @@ namespace rho::tool {
 namespace {
 
 constexpr const char *f16Text = "gemm plain { weight: f16 activation: f16 output: f16 }";
+
+// A name, or a pattern of names.
+bool names(const std::string &layer, const std::string &name) {
+  return layer == name || kernels::matches(layer, name);
+}
 
 // Predictions for every layer and m, of equal shapes one.
 void predictAll(ModelPlan &plan, const Model &model, const std::vector<PlanCandidate> &candidates,
@@ -104,7 +110,8 @@ private:
   Result<std::string> reasonOf(const PlanRule &rule, const LayerPlan &each) const {
     std::vector<std::string> reasons;
     if (!rule.layers.empty()) {
-      if (std::find(rule.layers.begin(), rule.layers.end(), each.layer.name) == rule.layers.end())
+      if (std::none_of(rule.layers.begin(), rule.layers.end(),
+                       [&](const std::string &layer) { return names(layer, each.layer.name); }))
         return std::string();
       reasons.push_back("layer " + each.layer.name);
     }
@@ -162,7 +169,8 @@ std::optional<Error> checkNames(const Model &model, const std::vector<PlanRule> 
       return makeError(DiagId::plan_unknown_gemm,
                        {rule.name, dsl::shown(rule.gemm), dsl::listed(rule.gemm, gemms)});
     for (const std::string &layer : rule.layers)
-      if (std::find(layers.begin(), layers.end(), layer) == layers.end())
+      if (std::none_of(layers.begin(), layers.end(),
+                       [&](const std::string &name) { return names(layer, name); }))
         return makeError(DiagId::plan_unknown_layer,
                          {rule.name, dsl::shown(layer), dsl::listed(layer, layers)});
   }

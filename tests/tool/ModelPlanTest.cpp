@@ -173,6 +173,28 @@ TEST_F(Planned, FollowsThePapersRule) {
   }
 }
 
+// As checkpoints name layers; a name that reads as a pattern is itself as well.
+TEST_F(Planned, RulesTakePatternsOfNames) {
+  model.m = {16};
+  for (ModelLayer &layer : model.layers)
+    layer.name = "model.layers.0.self_attn." + layer.name;
+  model.layers[0].name = "h[0].q_proj";
+  policy.rules = {{{"h[0].q_proj"}, {}, {}, "w4a4_g128", "rule 1"},
+                  {{"*.v_proj", "*.down_?roj"}, {}, {}, "w4a4_g32", "rule 2"},
+                  {{}, {}, {}, "w4a4_channel", "rule 3"}};
+  Result<ModelPlan> planned = plan("a100_40g");
+  ASSERT_TRUE(planned.ok()) << planned.error().str();
+  std::map<std::string, std::string> gemms;
+  for (const LayerPlan &each : planned->layers)
+    gemms[each.layer.name.substr(each.layer.name.rfind('.') + 1)] = planned->gemms[each.chosen];
+  EXPECT_EQ(gemms["q_proj"], "w4a4_g128");
+  EXPECT_EQ(gemms["v_proj"], "w4a4_g32");
+  EXPECT_EQ(gemms["down_proj"], "w4a4_g32");
+  EXPECT_EQ(gemms["k_proj"], "w4a4_channel");
+  policy.rules[1].layers = {"*.x_proj"};
+  EXPECT_NE(planError().find("rule 2 names layer '*.x_proj'"), std::string::npos);
+}
+
 // Sums over layers of what the planner and the library are predicted to take alone.
 TEST_F(Planned, TotalsAreSums) {
   model = readModel(small, "m.json").value();
