@@ -262,11 +262,15 @@ std::optional<Error> beyondOperands(const OperandRange &range, const dsl::Quanti
   const auto found = std::find_if_not(values.begin(), values.end(), isHeld);
   const bool tooSmall = std::abs(*found) < least;
   std::ostringstream number, held;
-  number << *found;
+  const auto column = static_cast<size_t>(found - values.begin());
+  const double own = codes.rowValues(*first)[column];
+  number << own;
+  if (own != *found)
+    number << " (" << *found << " before later factors)";
   held << (tooSmall ? least : std::ldexp(most * share, -range.log2));
-  return makeError(tooSmall ? DiagId::pack_below_operand : DiagId::pack_beyond_operand,
-                   {std::to_string(*first), std::to_string(found - values.begin()), number.str(),
-                    range.type, held.str()});
+  return makeError(
+      tooSmall ? DiagId::pack_below_operand : DiagId::pack_beyond_operand,
+      {std::to_string(*first), std::to_string(column), number.str(), range.type, held.str()});
 }
 
 std::string OperandRange::print() const {

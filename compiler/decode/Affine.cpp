@@ -223,7 +223,7 @@ std::optional<int> leftToSlope(const DecodeSequence &base, const Affine &affine,
   const dsl::ElementType operand = dsl::ElementType::get(mmaType);
   const std::optional<Extremes> slope = extremesOf(affine.slope, format),
                                 offset = extremesOf(affine.offset, format);
-  if (mmaType != "bf16" || base.log2Factor >= smallestUsefulLog2 || !slope || !offset ||
+  if (base.log2Factor >= smallestUsefulLog2 || !slope || !offset ||
       !format.element().type.isInteger())
     return std::nullopt;
   const int log2 = smallestUsefulLog2 - base.log2Factor;
@@ -252,19 +252,20 @@ std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::E
   if (exact && affine.slope.isConstant())
     if (std::optional<DecodeSequence> shifted = shiftedDecode(*base, affine, format, mmaType))
       return shifted;
-  if (leavesRange(format, core, affine, dsl::ElementType::get(mmaType)))
+  std::optional<DecodeSequence> small; // whatever its factor
+  if (mmaType == "bf16")
+    small = decodeSequence(format, elementExpr, mmaType, -1000);
+  const std::optional<int> left =
+      small ? leftToSlope(*small, affine, format, mmaType) : std::nullopt;
+  base = left ? small : decodeSequence(format, elementExpr, mmaType, 0);
+  if (!base || leavesRange(format, core, affine, dsl::ElementType::get(mmaType)))
     return std::nullopt;
-  RowNumber slope = affine.slope, offset = affine.offset;
-  base = decodeSequence(format, elementExpr, mmaType, -1000);
-  if (auto left = base ? leftToSlope(*base, affine, format, mmaType) : std::nullopt) {
+  if (left)
     base->log2Factor += *left;
-    slope = slope.times(std::ldexp(1.0, *left));
-    offset = offset.times(std::ldexp(1.0, base->log2Factor));
-  } else if ((base = decodeSequence(format, elementExpr, mmaType, 0))) {
+  else
     base = restored(*std::move(base), mmaType);
-  } else {
-    return std::nullopt;
-  }
+  const RowNumber slope = affine.slope.times(std::ldexp(1.0, left.value_or(0))),
+                  offset = affine.offset.times(std::ldexp(1.0, base->log2Factor));
   // Of the slope and of the offset, and of the number, which is no larger than both together.
   base->roundings = exact ? 0 : base->roundings + 2;
   Extension extension(*base, mmaType);

@@ -75,9 +75,9 @@ Value KernelBuilder::sumOf(const RowNumber &number, const std::vector<int> &comp
     int exponent = 0;
     const bool isPower = std::abs(std::frexp(term.factor, &exponent)) == 0.5;
     Value product;
-    for (int place : term.components) {
-      product = times(product, factorOf(place));
-      if (isPower && place == term.components[0] && term.factor != 1)
+    for (size_t i = 0; i < term.components.size(); ++i) {
+      product = times(product, factorOf(term.components[i]));
+      if (isPower && i == 0 && term.factor != 1)
         product = times(product, constant(term.factor));
     }
     if (!product || (!isPower && term.factor != 1))

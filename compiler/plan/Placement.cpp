@@ -119,9 +119,9 @@ namespace {
 class FormatPlacement {
 public:
   FormatPlacement(const dsl::Gemm &gemm, Scales groupScales, Roles roles, std::string_view target,
-                  const SourceMap *sources)
+                  const SourceMap *sources, bool ofResidual)
       : gemm(gemm), weight(gemm.weight), activation(gemm.activation), groupScales(groupScales),
-        roles(roles), target(target), sources(sources),
+        roles(roles), target(target), sources(sources), ofResidual(ofResidual),
         blockScaled(groupScales == Scales::Hardware ||
                     activation.element().type == dsl::ElementType::get("e2m1")) {}
 
@@ -154,6 +154,7 @@ private:
   const Roles roles;
   const std::string_view target;
   const SourceMap *sources;
+  bool ofResidual;
   const bool blockScaled;
 
   PlacedGemm result;
@@ -339,7 +340,7 @@ private:
     for (const ScaleUse &use : w.scales)
       if (!placeOutside(use, path(true, weight.components[use.component].name)))
         groups.push_back(use);
-    scaled = scaleOperand(weight, *w.core, groups, *decode, result);
+    scaled = scaleOperand(weight, *w.core, groups, *decode, result, !ofResidual);
     return groupScales == Scales::Operand && !groups.empty() ? scaleOperands(groups)
                                                              : scaleSums(groups);
   }
@@ -402,8 +403,8 @@ private:
 
 Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                                 std::string_view target, const DecodeSequence *fixed,
-                                const SourceMap *sources) {
-  return FormatPlacement(gemm, groupScales, roles, target, sources).run(fixed);
+                                const SourceMap *sources, bool ofResidual) {
+  return FormatPlacement(gemm, groupScales, roles, target, sources, ofResidual).run(fixed);
 }
 
 namespace {
@@ -513,9 +514,9 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
   residual.schedule.scales.reset();
   // Scaled operands need no second set of partial sums.
   Result<PlacedGemm> placed =
-      placeFormats(residual, Scales::Operand, roles, target, nullptr, sources);
+      placeFormats(residual, Scales::Operand, roles, target, nullptr, sources, true);
   if (!placed)
-    placed = placeFormats(residual, Scales::Accumulator, roles, target, nullptr, sources);
+    placed = placeFormats(residual, Scales::Accumulator, roles, target, nullptr, sources, true);
   if (!placed)
     return placed.error();
   for (const FactorPlacement &one : placed->placements)

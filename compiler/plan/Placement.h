@@ -144,10 +144,12 @@ inline Result<PlacedGemm> place(const dsl::Gemm &gemm, const Plan &plan, const S
   return place(gemm, plan.groupScales, plan.schedule.roles, plan.target, sources);
 }
 
-// Those of an activation without parts, with this decode of the weight; null: the best.
+// Those of an activation without parts, with this decode of the weight; null: the best. Of a
+// residual nobody chooses where its scales are applied.
 Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupScales,
                                 dsl::ScheduleDecl::Roles roles, std::string_view target,
-                                const DecodeSequence *fixed, const SourceMap *sources);
+                                const DecodeSequence *fixed, const SourceMap *sources,
+                                bool ofResidual = false);
 // Of an activation that is a partition of blocks of all rows: Partition.cpp.
 Result<PlacedGemm> placeParts(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupScales,
                               dsl::ScheduleDecl::Roles roles, std::string_view target,

@@ -99,7 +99,7 @@ bool holdsProducts(dsl::ElementType operand, const Spread &products, int log2, b
 
 ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
                            const std::vector<ScaleUse> &groups, const DecodeSequence &decode,
-                           const PlacedGemm &placed) {
+                           const PlacedGemm &placed, bool hasOthers) {
   dsl::ElementType operand = dsl::ElementType::get(placed.mmaType);
   if (placed.integerAccumulator)
     return {{}, 0, "operands are integers (" + placed.mmaType + ")"};
@@ -151,8 +151,10 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
     int leastLog2 = leastScaledLog2(type, placed.mmaType);
     DecodeSequence unscaled =
         decode.sparseBits > 0 ? decode : *decodeSequence(weight, core, placed.mmaType, leastLog2);
-    if (auto scaled = withScale(unscaled, weight, groups[0].component, placed.mmaType))
-      return checked(*std::move(scaled), exact ? 0 : 1);
+    if (!hasAllExponents(type, placed.mmaType) ||
+        (hasOthers && groupProblem(groups[0], placed).empty()))
+      if (auto scaled = withScale(unscaled, weight, groups[0].component, placed.mmaType))
+        return checked(*std::move(scaled), exact ? 0 : 1);
     if (!holdsAll(operand, type)) {
       // Where sums can be scaled nothing is rounded. Small products need the scale's exponents.
       if (groupProblem(groups[0], placed).empty() || operand.exponentBits() < type.exponentBits())

@@ -15,8 +15,10 @@ struct ScaledOperand {
   std::string why;
 };
 
+// `hasOthers`: a gemm can have its scales applied elsewhere, so that packing for this one may
+// refuse scales which it could hold at a price.
 ScaledOperand scaleOperand(const dsl::Format &weight, const dsl::Expr &core,
                            const std::vector<ScaleUse> &groups, const DecodeSequence &decode,
-                           const PlacedGemm &placed);
+                           const PlacedGemm &placed, bool hasOthers);
 
 } // namespace rho::compiler

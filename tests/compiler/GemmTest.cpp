@@ -185,6 +185,57 @@ TEST(Placements, WideElementsHaveTheParametersOfTheirRow) {
 }
 
 // Elements of 8 bits of exponent are scaled to at most 1, whose sums are floats.
+// Slopes and offsets in which a component stands more than once, with factors.
+TEST(Placements, NumbersOfARowMayHaveSquares) {
+  const std::string formats =
+      "format inner { element: u4 a: u4 per k[32] b: f16 per k[32] value = element * a * a + b "
+      "encode { a = 2 b = -absmax(x) } } "
+      "format outer { element: u4 a: u4 per k[32] b: f16 per k[32] "
+      "value = element * a + a * a * 0.5 * b encode { a = 2 b = min(x) / 2 } } "
+      "format less { element: u4 d: f16 per k[32] e: u4 per k[32] "
+      "value = element * d - (d * d) / 2 * e encode { d = absmax(x) / 4 e = 1 } } ";
+  for (const char *weight : {"inner", "outer", "less"})
+    for (const char *activation : {"f16", "bf16"})
+      for (const char *target : {"sm_80", "sm_90a"})
+        expectWithinBound({weight, activation, "f32", "", target, {17, 72, 320}, formats});
+}
+
+// Powers of two that no kernel could apply to sums instead are those of any size: groups that are
+// no whole instructions, and a residual's.
+TEST(Placements, PowersOfTwoWithoutAnotherPlaceAreOfAnySize) {
+  const std::string powers =
+                        " value = element * scale encode { scale = bit_floor(absmax(x)) / 4 } } ",
+                    formats = "format few { element: e2m1 scale: e8m0 per k[24]" + powers +
+                              "format rest { element: e2m1 scale: e8m0 per k[32]" + powers +
+                              "format whole { element: s4 scale: f32 per channel "
+                              "value = element * scale residual fix: rest per n[16] k[64] "
+                              "budget 30% } ";
+  const GemmShape shape{5, 64, 192};
+  const std::vector<float> tokens = kernels::syntheticActivation(shape.m, shape.k, 3);
+  std::vector<float> weights = kernels::syntheticWeight(shape.n, shape.k, 2);
+  for (int64_t i = 0; i < shape.k; ++i) {
+    weights[static_cast<size_t>(3 * shape.k + i)] *= 0x1p30F;
+    weights[static_cast<size_t>(17 * shape.k + i)] *= 0x1p-100F;
+  }
+  for (const char *weight : {"few", "whole"})
+    for (const char *target : {"sm_80", "sm_90a"}) {
+      Outcome result;
+      ASSERT_NO_FATAL_FAILURE(
+          run({weight, "bf16", "f32", "", target, shape, formats}, weights, tokens, result));
+      const auto *y = reinterpret_cast<const float *>(result.output.data());
+      for (int64_t n = 0; n < shape.n; ++n) {
+        const std::vector<double> w = result.weight.rowValues(n),
+                                  x = result.activation.rowValues(2);
+        double exact = 0, magnitude = 0;
+        for (size_t i = 0; i < w.size(); ++i) {
+          exact += w[i] * x[i];
+          magnitude += std::abs(w[i] * x[i]);
+        }
+        ASSERT_NEAR(y[2 * shape.n + n], exact, magnitude * 0x1p-9) << weight << target << n;
+      }
+    }
+}
+
 TEST(Placements, SumsOfPowersOfTwoAreFloats) {
   for (const char *scale : {"f32 per channel", "bf16 per k[32]"}) {
     std::string format =

@@ -91,6 +91,20 @@ TEST(WeightRange, PowersOfTwoThatMultiplyOperandsHaveTheUsualSizes) {
     }
 }
 
+// The number is the weight's, beside the one that operands hold of it.
+TEST(WeightRange, FactorsOutsideOfOperandsAreNamed) {
+  Walk s("format w { element: e2m1 scale: e8m0 per k[32] top: f32 per tensor value = element * "
+         "scale * top encode { top = 0.25 scale = bit_floor(absmax(x / top)) / 4 } } "
+         "gemm g { weight: w activation: bf16 output: f32 schedule { scales: operand } }",
+         {1, 64, 128});
+  std::fill(s.w.begin() + 5 * 128, s.w.begin() + 6 * 128, 0x1p-110F);
+  EXPECT_EQ(
+      errorText(s.gemm.packWeights(s.w.data(), ScalarType::F32, 128)),
+      "error: row 5, column 0 of the weight is 7.70372e-34 (3.08149e-33 before later factors) "
+      "where it is an operand of bf16, which has all digits from 1.97215e-31 on: 'scales: "
+      "accumulator' has the range [pack_below_operand]\n");
+}
+
 // Behind the last column of a weight lies no code that none of its numbers has.
 TEST(WeightRange, WhatFillsTilesIsFinite) {
   for (const char *format :
