@@ -1,6 +1,8 @@
 // Fragments from shared memory to registers, and scaling.
 #include "compiler/codegen/KernelLowering.h"
 
+#include "compiler/decode/DecodeProgram.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
@@ -66,6 +68,47 @@ void KernelLowering::lowerPair(tile::PairOp op) {
   op.replaceAllUsesWith(
       LLVM::BitcastOp::create(builder, loc, builder.getI32Type(), vectorOf({rounded, rounded}))
           .getResult());
+}
+
+void KernelLowering::lowerFillPairTable(tile::FillPairTableOp op) {
+  auto permute = [&](Value a, Value b, Value places) -> Value {
+    return NVVM::PermuteOp::create(builder, loc, builder.getI32Type(), a, b, places,
+                                   NVVM::PermuteMode::DEFAULT);
+  };
+  llvm::ArrayRef<int32_t> lanes = op.getLanes();
+  // One byte of the lane of a code, in its lowest.
+  auto byteOf = [&](Value code, int shift) -> Value {
+    Value words[4];
+    for (size_t word = 0; word < 4; ++word) {
+      uint32_t bytes = 0;
+      for (size_t i = 0; i < 4; ++i)
+        bytes |= (static_cast<uint32_t>(lanes[4 * word + i]) >> shift & 0xff) << (8 * i);
+      words[word] = i32(static_cast<int32_t>(bytes));
+    }
+    Value place = mod(code, 8);
+    return arith::SelectOp::create(builder, loc, less(code, i32(8)),
+                                   permute(words[0], words[1], place),
+                                   permute(words[2], words[3], place));
+  };
+  auto laneOf = [&](Value code) { return permute(byteOf(code, 0), byteOf(code, 8), i32(0x40)); };
+  constexpr int64_t piece = 16, perEntry = DecodeProgram::pairStride / piece;
+  const int64_t threads = op.getThreads(), pieces = DecodeProgram::pairBytes / piece;
+  for (int64_t first = 0; first < pieces; first += threads) {
+    Value mine = add(thread, first), entry = div(mine, perEntry);
+    auto fill = [&] {
+      Value pair = permute(laneOf(mod(entry, 16)), laneOf(div(entry, 16)), i32(0x5410));
+      store(vectorOf({pair, pair, pair, pair}),
+            sharedAt(add(mul(mine, piece), offsets.lookup(op.getBuffer()))), piece);
+    };
+    if (first + threads <= pieces)
+      fill();
+    else
+      when(less(mine, i32(pieces)), fill);
+  }
+  // Otherwise whoever reads waits for the barriers of stages to be made, by barrier 0; in a cluster
+  // for those of other CTAs, and for nothing else.
+  if (!g.specialized() || g.clusterN > 1)
+    effect("bar.sync 0, " + std::to_string(threads) + ";");
 }
 
 void KernelLowering::lowerConvertScales(tile::ConvertScalesOp op) {

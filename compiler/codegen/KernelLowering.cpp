@@ -147,6 +147,13 @@ bool KernelLowering::lowerCommon(mlir::Operation *inner) {
       .Case<tile::LoadColumnScalesOp>([&](auto o) { return lowerLoadColumnScales(o), true; })
       .Case<tile::ConvertScalesOp>([&](auto o) { return lowerConvertScales(o), true; })
       .Case<tile::PairOp>([&](auto o) { return lowerPair(o), true; })
+      .Case<tile::FillPairTableOp>([&](auto o) { return lowerFillPairTable(o), true; })
+      .Case<tile::PairTableOp>([&](tile::PairTableOp o) {
+        Value base = sharedAt(add(mul(lane, 4), offsets.lookup(o.getBuffer())));
+        o.replaceAllUsesWith(
+            LLVM::PtrToIntOp::create(builder, loc, builder.getI32Type(), base).getResult());
+        return true;
+      })
       .Case<tile::ScaleOp>([&](auto o) { return lowerScale(o), true; })
       .Case<tile::SplitSumOp>([&](auto o) { return lowerSplitSum(o), true; })
       .Case<tile::GroupSumOp>([&](auto o) { return lowerGroupSum(o), true; })

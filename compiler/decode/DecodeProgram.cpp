@@ -21,9 +21,9 @@ struct OpInfo {
 };
 
 constexpr OpInfo opTable[] = {
-    {"and", 2},     {"or", 2},      {"xor", 2},     {"andor", 3},    {"select", 3},
-    {"shl", 2},     {"shr", 2},     {"rotl", 2},    {"prmt", 3},     {"mad", 3},
-    {"mul.f16", 2}, {"add.f16", 2}, {"fma.f16", 3}, {"fma.bf16", 3}, {"to.e4m3", 1},
+    {"and", 2},     {"or", 2},       {"xor", 2},     {"andor", 3}, {"select", 3},  {"shl", 2},
+    {"shr", 2},     {"rotl", 2},     {"prmt", 3},    {"mad", 3},   {"mul.f16", 2}, {"add.f16", 2},
+    {"fma.f16", 3}, {"fma.bf16", 3}, {"to.e4m3", 1}, {"pair", 1},
 };
 
 uint32_t selectBytes(uint32_t a, uint32_t b, uint32_t selector) {
@@ -132,6 +132,12 @@ DecodeProgram::Operand DecodeProgram::add(Op op, Operand a, Operand b, Operand c
 std::string DecodeProgram::print() const {
   dsl::TextWriter out;
   out << "params " << params;
+  if (!lanes.empty()) {
+    out << "; lanes" << std::hex;
+    for (uint16_t lane : lanes)
+      out << " 0x" << lane;
+    out << std::dec;
+  }
   for (size_t i = 0; i < instructions.size(); ++i) {
     const DecodeInstr &instr = instructions[i];
     out << "; t" << i << " = " << name(instr.op);
@@ -164,6 +170,19 @@ Result<DecodeProgram> DecodeProgram::parse(std::string_view text) {
       first = false;
       continue;
     }
+    if (tokens[0] == "lanes") {
+      constexpr size_t codes = 16;
+      for (size_t i = 1; i < tokens.size(); ++i) {
+        uint32_t lane = 0;
+        if (!tokens[i].starts_with("0x") || !parseNumber(tokens[i].substr(2), 16, lane) ||
+            lane > UINT16_MAX)
+          return malformed();
+        program.lanes.push_back(static_cast<uint16_t>(lane));
+      }
+      if (program.lanes.size() != codes || !program.instructions.empty())
+        return malformed();
+      continue;
+    }
     if (tokens[0] == "out") {
       for (size_t i = 1; i < tokens.size(); ++i) {
         Operand operand;
@@ -188,6 +207,8 @@ Result<DecodeProgram> DecodeProgram::parse(std::string_view text) {
       if (!parseOperand(tokens[i], program.params, program.instructions.size(),
                         instr.operands[i - 3]))
         return malformed();
+    if (instr.op == Op::Pair && program.lanes.empty())
+      return malformed();
     program.instructions.push_back(instr);
   }
   if (!closed)
@@ -218,6 +239,7 @@ DecodeProgram DecodeProgram::part(size_t first, size_t count) const {
         needed[operand.value] = true;
   DecodeProgram result;
   result.params = params;
+  result.lanes = lanes;
   std::vector<uint32_t> place(instructions.size());
   for (size_t i = 0; i < instructions.size(); ++i) {
     if (!needed[i])
@@ -237,6 +259,7 @@ DecodeProgram DecodeProgram::part(size_t first, size_t count) const {
 DecodeProgram DecodeProgram::ofWordsXor(const std::vector<uint32_t> &masks) const {
   DecodeProgram result;
   result.params = params;
+  result.lanes = lanes;
   for (size_t word = 0; word < masks.size(); ++word)
     result.add(DecodeInstr::Op::Xor, DecodeProgram::word(static_cast<int>(word)),
                constant(masks[word]));
@@ -349,6 +372,10 @@ std::vector<uint32_t> DecodeProgram::run(const std::vector<uint32_t> &words,
       break;
     case Op::ToE4M3:
       temps.push_back(narrowed(a));
+      break;
+    case Op::Pair:
+      temps.push_back(lanes[a / pairStride & 15] |
+                      static_cast<uint32_t>(lanes[a / pairStride >> 4 & 15]) << 16);
       break;
     }
   }

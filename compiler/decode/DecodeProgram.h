@@ -30,6 +30,7 @@ struct DecodeInstr {
     FmaF16,  // f16x2, one rounding
     FmaBF16, // bf16x2, subnormals kept; multiply and add are written with it (sm_80 has no others)
     ToE4M3,  // f16x2 to two e4m3 in the low half, rounded to nearest even, saturating (sm_89 on)
+    Pair,    // what the program's table of pairs has at byte a: see DecodeProgram::lanes
   };
   struct Operand {
     enum class Kind : uint8_t { None, Word, Param, Temp, Const } kind = Kind::None;
@@ -48,7 +49,12 @@ int operandCount(DecodeInstr::Op op);
 std::string_view name(DecodeInstr::Op op);
 
 struct DecodeProgram {
-  int params = 0;                        // parameter registers
+  int params = 0; // parameter registers
+  // 16, or none. A table in shared memory has, for each byte of two codes, a register of two of
+  // these lanes, that of the low code below; each lane of a warp reads copies in a bank of its own,
+  // so that entries are pairStride bytes apart.
+  std::vector<uint16_t> lanes = {};
+  static constexpr uint32_t pairStride = 128, pairBytes = 256 * pairStride;
   std::vector<DecodeInstr> instructions; // instruction i defines temp i
   std::vector<int> outputs;              // temps; output r is operand register r
 
@@ -60,10 +66,10 @@ struct DecodeProgram {
   // The same program of words that are exclusive-or'ed with masks first.
   DecodeProgram ofWordsXor(const std::vector<uint32_t> &masks) const;
 
-  // "params 2; t0 = and w0 0xf0f0f0f; ...; out t2 t5"
+  // "params 2; t0 = and w0 0xf0f0f0f; ...; out t2 t5", with "; lanes 0xbf80 ..." behind the first
   std::string print() const;
   static Result<DecodeProgram> parse(std::string_view text);
-  // Runs the program on the CPU.
+  // Runs the program on the CPU. Its table of pairs begins at byte 0.
   std::vector<uint32_t> run(const std::vector<uint32_t> &words,
                             const std::vector<uint32_t> &params) const;
 

@@ -226,8 +226,8 @@ bitsOfWholeCodes(const std::vector<std::vector<int>> &position, int codeBits) {
   return bits;
 }
 
-static constexpr std::string_view formNames[] = {"byte",       "bytes",  "places",
-                                                 "multiplier", "number", "choices"};
+static constexpr std::string_view formNames[] = {"byte",   "bytes",   "places", "multiplier",
+                                                 "number", "choices", "pairs"};
 
 std::string print(const ParameterForm &form) {
   return std::string(formNames[static_cast<size_t>(form.form)]) + "." +

@@ -21,6 +21,9 @@ void OpCounts::add(DecodeInstr::Op op) {
   case Op::FmaBF16:
     ++bf16;
     return;
+  case Op::Pair:
+    ++load;
+    return;
   case Op::And:
   case Op::Or:
   case Op::Xor:
@@ -36,8 +39,8 @@ void OpCounts::add(DecodeInstr::Op op) {
 }
 
 OpCounts OpCounts::operator+(const OpCounts &other) const {
-  return {logic + other.logic, multiply + other.multiply, f16 + other.f16, bf16 + other.bf16,
-          shiftLeft + other.shiftLeft};
+  return {logic + other.logic, multiply + other.multiply,   f16 + other.f16,
+          bf16 + other.bf16,   shiftLeft + other.shiftLeft, load + other.load};
 }
 
 OpCounts countInstructions(const DecodeProgram &program) {
@@ -57,7 +60,7 @@ int cycles(const OpCounts &counts, const InstructionRates &rates) {
     else
       logic += rates.logic;
   }
-  return std::max({counts.total(), logic, multiply});
+  return std::max({counts.total(), logic, multiply, counts.load * rates.load});
 }
 
 } // namespace rho::compiler

@@ -18,6 +18,7 @@ struct InstructionRates {
   int multiply = 2; // 64 results: 32-bit integer multiply-add
   int f16 = 1;      // 256 results, two to a lane
   int bf16 = 1;
+  int load = 4; // 32 results, of shared memory, for all quarters of an SM
   friend auto operator<=>(const InstructionRates &, const InstructionRates &) = default;
 };
 
@@ -25,10 +26,11 @@ struct InstructionRates {
 struct OpCounts {
   int logic = 0, multiply = 0, f16 = 0, bf16 = 0;
   int shiftLeft = 0; // either pipe
+  int load = 0;
 
   void add(DecodeInstr::Op op);
   OpCounts operator+(const OpCounts &other) const;
-  int total() const { return logic + multiply + f16 + bf16 + shiftLeft; }
+  int total() const { return logic + multiply + f16 + bf16 + shiftLeft + load; }
 };
 OpCounts countInstructions(const DecodeProgram &program);
 

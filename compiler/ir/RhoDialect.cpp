@@ -56,8 +56,8 @@ mlir::LogicalResult DecodeOp::verify() {
     llvm::StringRef text = llvm::cast<mlir::StringAttr>(form).getValue();
     if (!compiler::parseForm(text))
       return emitOpError("form is '")
-             << text << "'; it must be byte, bytes, places, multiplier, number or "
-             << "choices, '.', and 0 or 1, perhaps '.1'";
+             << text << "'; it must be byte, bytes, places, multiplier, number, "
+             << "choices or pairs, '.', and 0 or 1, perhaps '.1'";
   }
   return mlir::success();
 }

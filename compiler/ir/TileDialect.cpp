@@ -120,6 +120,16 @@ mlir::LogicalResult PipelineOp::verify() {
   return mlir::success();
 }
 
+mlir::LogicalResult FillPairTableOp::verify() {
+  if (getLanes().size() != 16 || getThreads() < 1)
+    return emitOpError("table has ") << getLanes().size() << " lanes by " << getThreads()
+                                     << " threads, it must have 16 by some";
+  if (int64_t bytes = getBuffer().getType().getBytes(); bytes < compiler::DecodeProgram::pairBytes)
+    return emitOpError("buffer has ")
+           << bytes << " bytes, a table " << int64_t{compiler::DecodeProgram::pairBytes};
+  return mlir::success();
+}
+
 mlir::LogicalResult DecodeOp::verify() {
   Result<compiler::DecodeProgram> program = compiler::DecodeProgram::parse(getProgram().str());
   if (!program)

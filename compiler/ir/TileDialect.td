@@ -83,6 +83,24 @@ def Tile_AllocSharedOp : Tile_Op<"alloc_shared", []> {
   let assemblyFormat = "$label attr-dict `:` type($buffer)";
 }
 
+def Tile_FillPairTableOp : Tile_Op<"fill_pair_table", []> {
+  let summary = "fills a table of pairs of lanes";
+  let description = [{
+    By `threads` threads of the CTA, from the first on. Entry i of 256, `DecodeProgram::pairStride`
+    bytes, has lane i % 16 below lane i / 16 in each of its words. Whoever reads it waits for all.
+  }];
+  let arguments = (ins Tile_Shared:$buffer, DenseI32ArrayAttr:$lanes, Count:$threads);
+  let assemblyFormat = "$buffer $lanes `by` $threads attr-dict `:` type($buffer)";
+  let hasVerifier = 1;
+}
+
+def Tile_PairTableOp : Tile_Op<"pair_table", [Pure]> {
+  let summary = "where in shared memory this lane of a warp reads the entries of such a table";
+  let arguments = (ins Tile_Shared:$buffer);
+  let results = (outs I32:$address);
+  let assemblyFormat = "$buffer attr-dict `:` type($buffer)";
+}
+
 def Tile_ForTilesOp : Tile_Op<"for_tiles", [SingleBlock, NoTerminator]> {
   let summary = "the output tiles of one CTA";
   let description = [{

@@ -48,6 +48,7 @@ private:
   std::optional<OutputSlices> slices;
   Value slicesBuffer;
   Value tokensBuffer;              // tokenBytes; null: none
+  Value pairTable, pairs;          // DecodeProgram::lanes, and where this lane has them; null: none
   Value partTiles;                 // the table of which part has which k tiles
   std::map<int, Value> activation; // by place in storedComponents()
   std::map<Pair, Value> buffers; // shared, by section or by that place; elements of all parts at 0

@@ -174,6 +174,11 @@ private:
       return ptx("{\n.reg .b16 l, h;\ncvt.rn.satfinite.e4m3x2.f16x2 l, $1;\nmov.b16 h, 0;\n"
                  "mov.b32 $0, {l, h};\n}",
                  "=r,r", a);
+    case Op::Pair: {
+      auto shared = mlir::LLVM::LLVMPointerType::get(builder.getContext(), 3);
+      return mlir::LLVM::LoadOp::create(builder, loc, builder.getI32Type(),
+                                        mlir::LLVM::IntToPtrOp::create(builder, loc, shared, a), 4);
+    }
     case Op::FmaF16:
     case Op::FmaBF16:
       break;

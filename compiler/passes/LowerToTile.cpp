@@ -39,6 +39,14 @@ void KernelBuilder::build() {
   addParameters(block);
   builder.setInsertionPointToEnd(&block);
   allocateShared();
+  if (pairTable) {
+    const std::vector<uint16_t> lanes =
+        DecodeProgram::parse(this->chain.decode.getProgram().str())->lanes;
+    tile::FillPairTableOp::create(builder, at(true, 0), pairTable,
+                                  llvm::SmallVector<int32_t>(lanes.begin(), lanes.end()),
+                                  g.threads());
+    pairs = tile::PairTableOp::create(builder, at(true, 0), builder.getI32Type(), pairTable);
+  }
   if (layout.residual && !g.gemv()) // who copies reads it ahead of the pieces
     tile::PrefetchOp::create(builder, atResidual(), weight, layout.residual->firstsOffset,
                              layout.residual->firstsBytes());
@@ -168,6 +176,9 @@ void KernelBuilder::allocateShared() {
       break;
     case Role::OperandBarriers:
       allocate(at("schedule"), tile::shared_labels::operandBarriers);
+      break;
+    case Role::Pairs:
+      pairTable = allocate(at(true, 0), "pairs");
       break;
     }
   }

@@ -85,6 +85,11 @@ public:
       mlir::OpBuilder::InsertionGuard guard(builder);
       const int64_t firstLoader = mathRoleThreads + decodeThreads;
       fromThread(firstLoader, thread, [&] { buildLoaders(i32(firstLoader), thread); });
+      // Not by who loads: copies are under way meanwhile.
+      for (auto fill : llvm::to_vector(kernel.getBody().getOps<tile::FillPairTableOp>())) {
+        fill.setThreads(mathRoleThreads + decodeThreads);
+        fill->moveBefore(builder.getInsertionBlock(), builder.getInsertionPoint());
+      }
       tile::BarriersMadeOp::create(builder, loc, /*waits=*/true);
       if (operandBarriers)
         fromThread(mathRoleThreads, thread, [&] {

@@ -117,6 +117,10 @@ std::vector<Value> KernelBuilder::decodeParameters(int64_t k, int64_t rowTile, V
                                                           : number(op, own, row, slot));
       continue;
     }
+    if (form == DecodeParam::Form::Pairs) {
+      result.push_back(pairs);
+      continue;
+    }
     int component = componentsOf(value)[0];
     int64_t group = extentK(context.gemm.weight.components[component]);
     result.push_back(parameter(form, component, groupIn(own, group), row, slot));

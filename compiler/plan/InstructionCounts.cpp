@@ -33,6 +33,8 @@ Class classOf(DecodeInstr::Op op) {
     return Class::Hfma2;
   case Op::ToE4M3:
     return Class::F2f;
+  case Op::Pair:
+    return Class::Lds;
   case Op::FmaBF16:
     break;
   }

@@ -57,7 +57,8 @@ public:
             DiagId::parts_not_compiled,
             {alone.activation.name, alone.activation.partition ? "partition" : "residual"},
             gemm.activationSpan, sources);
-      Result<PlacedGemm> placed = placeFormats(alone, groupScales, roles, target, nullptr, sources);
+      Result<PlacedGemm> placed =
+          placeFormats(alone, groupScales, roles, target, nullptr, sources, Within::Part);
       if (!placed)
         return placed;
       if (placed->blockScaling)

@@ -4,6 +4,7 @@
 #include "compiler/Targets.h"
 #include "compiler/decode/ElementCore.h"
 #include "compiler/decode/Extract.h"
+#include "compiler/decode/PairTable.h"
 #include "compiler/plan/ScaledOperand.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Expressions.h"
@@ -35,7 +36,7 @@ std::vector<bool> streamedComponents(const dsl::Format &weight, const DecodeSequ
   for (const dsl::Component &component : weight.components)
     result.push_back(component.extent == Extent::Group);
   for (const DecodeParam &param : decode.params) {
-    if (!param.hasNumber())
+    if (param.hasComponent())
       result[param.component] = true;
     for (int component : param.number.uses())
       if (weight.components[component].extent != Extent::Tensor ||
@@ -57,7 +58,7 @@ int64_t operandGroupOf(const dsl::Format &weight, const DecodeSequence &decode) 
                            : std::min(result, kernelGroup(component.group));
   };
   for (const DecodeParam &param : decode.params) {
-    if (!param.hasNumber())
+    if (param.hasComponent())
       take(param.component);
     for (int component : param.number.uses())
       take(component);
@@ -119,9 +120,9 @@ namespace {
 class FormatPlacement {
 public:
   FormatPlacement(const dsl::Gemm &gemm, Scales groupScales, Roles roles, std::string_view target,
-                  const SourceMap *sources, bool ofResidual)
+                  const SourceMap *sources, Within within)
       : gemm(gemm), weight(gemm.weight), activation(gemm.activation), groupScales(groupScales),
-        roles(roles), target(target), sources(sources), ofResidual(ofResidual),
+        roles(roles), target(target), sources(sources), within(within),
         blockScaled(groupScales == Scales::Hardware ||
                     activation.element().type == dsl::ElementType::get("e2m1")) {}
 
@@ -154,7 +155,7 @@ private:
   const Roles roles;
   const std::string_view target;
   const SourceMap *sources;
-  bool ofResidual;
+  Within within;
   const bool blockScaled;
 
   PlacedGemm result;
@@ -247,6 +248,11 @@ private:
     decode = fixed ? *fixed : decodeSequence(stored, *w.core, result.mmaType);
     if (!decode)
       return noDecode(gemm, w, result.mmaType, sources);
+    const bool isAlone = within == Within::Gemm && !weight.residual && roles != Roles::Gemv;
+    if (isAlone && !fixed)
+      if (auto pairs = pairDecode(stored, *w.core, result.mmaType);
+          pairs && isCheaper(*pairs, *decode))
+        decode = std::move(pairs);
     return Done{};
   }
 
@@ -340,7 +346,7 @@ private:
     for (const ScaleUse &use : w.scales)
       if (!placeOutside(use, path(true, weight.components[use.component].name)))
         groups.push_back(use);
-    scaled = scaleOperand(weight, *w.core, groups, *decode, result, !ofResidual);
+    scaled = scaleOperand(weight, *w.core, groups, *decode, result, within != Within::Residual);
     return groupScales == Scales::Operand && !groups.empty() ? scaleOperands(groups)
                                                              : scaleSums(groups);
   }
@@ -403,8 +409,8 @@ private:
 
 Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                                 std::string_view target, const DecodeSequence *fixed,
-                                const SourceMap *sources, bool ofResidual) {
-  return FormatPlacement(gemm, groupScales, roles, target, sources, ofResidual).run(fixed);
+                                const SourceMap *sources, Within within) {
+  return FormatPlacement(gemm, groupScales, roles, target, sources, within).run(fixed);
 }
 
 namespace {
@@ -514,9 +520,10 @@ Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
   residual.schedule.scales.reset();
   // Scaled operands need no second set of partial sums.
   Result<PlacedGemm> placed =
-      placeFormats(residual, Scales::Operand, roles, target, nullptr, sources, true);
+      placeFormats(residual, Scales::Operand, roles, target, nullptr, sources, Within::Residual);
   if (!placed)
-    placed = placeFormats(residual, Scales::Accumulator, roles, target, nullptr, sources, true);
+    placed = placeFormats(residual, Scales::Accumulator, roles, target, nullptr, sources,
+                          Within::Residual);
   if (!placed)
     return placed.error();
   for (const FactorPlacement &one : placed->placements)

@@ -144,12 +144,14 @@ inline Result<PlacedGemm> place(const dsl::Gemm &gemm, const Plan &plan, const S
   return place(gemm, plan.groupScales, plan.schedule.roles, plan.target, sources);
 }
 
-// Those of an activation without parts, with this decode of the weight; null: the best. Of a
-// residual nobody chooses where its scales are applied.
+// What a weight is: all of a gemm's, beside one of the activation's parts, or its residual, of
+// which nobody chooses where its scales are applied.
+enum class Within : uint8_t { Gemm, Part, Residual };
+// Those of an activation without parts, with this decode of the weight; null: the best.
 Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupScales,
                                 dsl::ScheduleDecl::Roles roles, std::string_view target,
                                 const DecodeSequence *fixed, const SourceMap *sources,
-                                bool ofResidual = false);
+                                Within within = Within::Gemm);
 // Of an activation that is a partition of blocks of all rows: Partition.cpp.
 Result<PlacedGemm> placeParts(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupScales,
                               dsl::ScheduleDecl::Roles roles, std::string_view target,

@@ -30,6 +30,8 @@ std::vector<SharedBuffer> sharedBuffers(const dsl::Gemm &gemm, const PlacedGemm 
     result.push_back({Role::Operand, bytes, operandStages(placed)});
     result.push_back({Role::OperandBarriers, barriers, operandStages(placed)});
   }
+  if (!placed.decode.program.lanes.empty())
+    result.push_back({Role::Pairs, DecodeProgram::pairBytes, 1});
   return result;
 }
 

@@ -20,6 +20,7 @@ struct SharedBuffer {
     Tokens,          // scales of tokens that a warpgroup shares
     Operand,         // A, of a warpgroup that decodes
     OperandBarriers, // full and empty, of each of its stages
+    Pairs,           // DecodeProgram::lanes
   };
   Role role;
   int64_t bytes, stages;

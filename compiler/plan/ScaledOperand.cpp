@@ -149,8 +149,9 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
     bool exact = decode.roundings == 0 && digits &&
                  type.significantBits() + *digits <= operand.mantissaBits() + 1;
     int leastLog2 = leastScaledLog2(type, placed.mmaType);
-    DecodeSequence unscaled =
-        decode.sparseBits > 0 ? decode : *decodeSequence(weight, core, placed.mmaType, leastLog2);
+    DecodeSequence unscaled = decode.sparseBits > 0 || !decode.program.lanes.empty()
+                                  ? decode
+                                  : *decodeSequence(weight, core, placed.mmaType, leastLog2);
     if (!hasAllExponents(type, placed.mmaType) ||
         (hasOthers && groupProblem(groups[0], placed).empty()))
       if (auto scaled = withScale(unscaled, weight, groups[0].component, placed.mmaType))

@@ -34,7 +34,7 @@ double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, co
     double ofNumber = 4 * static_cast<double>(param.number.terms.size()); // to f32, and back
     if (isChosen && !param.number.isOfTensor(gemm.weight))                // else before all k tiles
       result += static_cast<double>(g.rowTiles()) * ofNumber;
-    if (param.form == DecodeParam::Form::Choices)
+    if (param.form == DecodeParam::Form::Choices || param.form == DecodeParam::Form::Pairs)
       continue;
     const dsl::Component &component = gemm.weight.components[param.component];
     int64_t group = extentK(component);

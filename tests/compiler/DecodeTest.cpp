@@ -1,5 +1,6 @@
 // Every decode sequence, run over all of its inputs against the value expression.
 #include "compiler/decode/Affine.h"
+#include "compiler/decode/PairTable.h"
 #include "compiler/decode/Remap.h"
 #include "compiler/decode/Sequences.h"
 
@@ -332,12 +333,50 @@ TEST_P(ScaledLines, AreProductsRoundedOnce) {
 INSTANTIATE_TEST_SUITE_P(All, ScaledLines, testing::Values("f16", "bf16"),
                          [](const auto &info) { return info.param; });
 
+// Whatever 16 numbers a code stands for, in every place, by 12 instructions.
+TEST(PairTable, HasTheNumbersOfAllCodes) {
+  for (const char *element :
+       {"codebook [-1, -0.7, -0.5, -0.4, -0.3, -0.2, -0.1, 0, 0.08, 0.16, 0.25, 0.34, 0.44, 0.56, "
+        "0.72, 1]",
+        "s4", "u4", "e2m1"})
+    for (const char *mmaType : {"f16", "bf16"}) {
+      dsl::Format format =
+          formatOf("format f { element: " + std::string(element) + " value = element }");
+      std::optional<DecodeSequence> decode = pairDecode(format, *format.value, mmaType);
+      ASSERT_TRUE(decode) << element;
+      EXPECT_EQ(decode->instructions(), 12);
+      EXPECT_EQ(decode->roundings, element[0] == 'c' ? 1 : 0);
+      EXPECT_EQ(isCheaper(*decode, *decodeSequence(format, *format.value, mmaType)),
+                element[0] == 'c');
+      const dsl::ElementType operand = dsl::ElementType::get(mmaType);
+      std::mt19937 random(3);
+      for (uint32_t code = 0; code < 16; ++code)
+        for (size_t r = 0; r < decode->registers(); ++r)
+          for (size_t s = 0; s < 2; ++s) {
+            uint32_t word = wordWith(code, *decode, r, s, random());
+            EXPECT_EQ(subElement(decode->program.run({word}, {0})[r], static_cast<int>(s), mmaType),
+                      operand.decode(operand.encode(format.element().type.decode(code))));
+          }
+    }
+  dsl::Format wide = formatOf("format f { element: s8 value = element }"),
+              large = formatOf("format f { element: codebook [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, "
+                               "11, 12, 13, 14, 1e6] value = element }");
+  EXPECT_FALSE(pairDecode(wide, *wide.value, "f16"));
+  EXPECT_FALSE(pairDecode(large, *large.value, "f16"));
+  EXPECT_TRUE(pairDecode(large, *large.value, "bf16"));
+  EXPECT_FALSE(pairDecode(large, *large.value, "e4m3"));
+}
+
 TEST(DecodeProgram, PrintsAndParsesBack) {
-  dsl::Format format = formatOf(liquidQuant);
-  DecodeProgram program = decodeSequence(format, *format.value->operands[0], "s8")->program;
-  Result<DecodeProgram> parsed = DecodeProgram::parse(program.print());
-  ASSERT_TRUE(parsed.ok());
-  EXPECT_EQ(*parsed, program);
+  dsl::Format format = formatOf(liquidQuant),
+              plain = formatOf("format f { element: e2m1 value = element }");
+  for (const DecodeProgram &program :
+       {decodeSequence(format, *format.value->operands[0], "s8")->program,
+        pairDecode(plain, *plain.value, "bf16")->program}) {
+    Result<DecodeProgram> parsed = DecodeProgram::parse(program.print());
+    ASSERT_TRUE(parsed.ok());
+    EXPECT_EQ(*parsed, program);
+  }
 }
 
 TEST(DecodeProgram, RefusesWhatIsNoProgram) {
@@ -353,6 +392,10 @@ TEST(DecodeProgram, RefusesWhatIsNoProgram) {
             "error: malformed decode program at ' t0 = and w0 p1' [bad_decode_program]\n");
   EXPECT_EQ(message("params 0; t0 = shl w0 0x1"),
             "error: malformed decode program at 'no 'out' at its end' [bad_decode_program]\n");
+  EXPECT_EQ(message("params 0; lanes 0x1 0x2; t0 = pair w0; out t0"),
+            "error: malformed decode program at ' lanes 0x1 0x2' [bad_decode_program]\n");
+  EXPECT_EQ(message("params 0; t0 = pair w0; out t0"),
+            "error: malformed decode program at ' t0 = pair w0' [bad_decode_program]\n");
   EXPECT_EQ(message(""),
             "error: malformed decode program at 'no 'out' at its end' [bad_decode_program]\n");
 }

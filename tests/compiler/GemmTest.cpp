@@ -185,6 +185,26 @@ TEST(Placements, WideElementsHaveTheParametersOfTheirRow) {
 }
 
 // Elements of 8 bits of exponent are scaled to at most 1, whose sums are floats.
+// Kernels that look codes up in shared memory, of all families that may: a table for all of a CTA,
+// filled by those of its threads that do not load.
+TEST(PairTables, AreFilledBeforeTheyAreRead) {
+  for (const char *activation : {"f16", "bf16"}) {
+    for (const char *schedule :
+         {"roles: uniform", "roles: uniform split_k: 2 pipeline: 2",
+          "roles: uniform split_k: stream", "tile: 16 x 64 x 64 warps: 1 x 1 pipeline: 2"})
+      expectWithinBound({"nf4_g64", activation, "f32", schedule, "sm_80", {19, 136, 600}});
+    for (const char *schedule :
+         {"roles: imfp tile: 8 x 64 x 128", "roles: imfp tile: 16 x 80 x 128", "roles: imfp",
+          "roles: imfp tile: 64 x 128 x 64 warps: 1 x 8", "roles: excp", "roles: imfp split_k: 2",
+          "roles: imfp tile: 64 x 64 x 64 warps: 1 x 4 cluster: 2 x 1",
+          "roles: imfp tile: 32 x 128 x 64 split_k: 2 cluster: 1 x 2 launch: dependent",
+          "roles: imfp tile: 32 x 128 x 64 packing: panels"})
+      expectWithinBound({"nf4_g64", activation, "f32", schedule, "sm_90a", {19, 136, 600}});
+    // By permutations where there is no such table.
+    expectWithinBound({"nf4_g64", activation, "f32", "roles: gemv", "sm_90a", {2, 136, 600}});
+  }
+}
+
 // Slopes and offsets in which a component stands more than once, with factors.
 TEST(Placements, NumbersOfARowMayHaveSquares) {
   const std::string formats =

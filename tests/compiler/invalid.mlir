@@ -21,6 +21,8 @@
 // RUN: not %rho compile %t/store_operand.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/store_operand.mlir
 // RUN: not %rho compile %t/element.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/element.mlir
 // RUN: not %rho compile %t/decode.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/decode.mlir
+// RUN: not %rho compile %t/lanes.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/lanes.mlir
+// RUN: not %rho compile %t/table.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/table.mlir
 
 //--- role.mlir
 // CHECK: 'rho.operand' op role is 'bias'; it must be 'weight', 'residual' or 'activation'
@@ -35,6 +37,20 @@ rho.gemm @g attributes {weight = "f16", activation = "f16", output = "f16", plan
   %0 = rho.component "weight" "element" : <"n k", "s4">
   %1 = rho.decode %0 forms [] program "params 0;t0 = nor w0 w0;out t0" log2_factor 0 : (!rho.tensor<"n k", "s4">) -> !rho.tensor<"n k", "f16">
   rho.return %1 times 1.0 : <"n k", "f16">
+}
+
+//--- lanes.mlir
+// CHECK: 'tile.fill_pair_table' op table has 3 lanes by 64 threads, it must have 16 by some
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+  %0 = tile.alloc_shared "pairs" : <32768 x 1>
+  tile.fill_pair_table %0 [1, 2, 3] by 64 : !tile.shared<32768 x 1>
+}
+
+//--- table.mlir
+// CHECK: 'tile.fill_pair_table' op buffer has 1024 bytes, a table 32768
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+  %0 = tile.alloc_shared "pairs" : <1024 x 1>
+  tile.fill_pair_table %0 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15] by 64 : !tile.shared<1024 x 1>
 }
 
 //--- shared.mlir

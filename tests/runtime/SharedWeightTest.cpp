@@ -52,6 +52,10 @@ TEST(SharedWeight, GemmsOfSeveralBatchesShareAWeight) {
   constexpr const char *fine =
       "format w { element: e2m1 block: e4m3 per k[16] value = element * block } "
       "gemm g { weight: w activation: bf16 output: f32 }";
+  constexpr const char *book =
+      "format w { element: codebook [-1, -0.7, -0.5, -0.4, -0.3, -0.2, -0.1, 0, 0.08, 0.16, 0.25, "
+      "0.34, 0.44, 0.56, 0.72, 1] scale: f32 per k[64] value = element * scale } "
+      "gemm g { weight: w activation: f16 output: f32 }";
   struct Shared {
     const char *text, *target;
     int64_t n, k;
@@ -59,7 +63,8 @@ TEST(SharedWeight, GemmsOfSeveralBatchesShareAWeight) {
   for (auto [text, target, n, k] :
        {Shared{w4a8, "sm_90a", 256, 256}, Shared{w4a16, "sm_90a", 256, 256},
         Shared{w4a8, "sm_90a", 4096, 192}, Shared{w4a8, "sm_80", 200, 320},
-        Shared{fine, "sm_90a", 200, 320}}) {
+        Shared{fine, "sm_90a", 200, 320}, Shared{book, "sm_90a", 4096, 192},
+        Shared{book, "sm_80", 200, 320}}) {
     Walk s(text, {300, n, k}, target);
     const std::vector<int64_t> batches{1, 300, 40};
     std::vector<Gemm> gemms = must(s.engine.compileShared(s.module, "", n, k, batches));
