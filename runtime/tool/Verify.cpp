@@ -67,11 +67,13 @@ Judgement judge(double computed, double exact, double bound, dsl::ElementType ou
     bool same = std::isnan(exact) && !std::isfinite(computed);
     return {same ? 0 : infinity, bound, same ? 0 : infinity};
   }
-  // Beyond the output's range both are infinite; near its end either may be.
+  // Beyond the output's range both are infinite; near its end either may be, and where the bound
+  // has both ends of it, of either sign.
   if (std::isinf(computed) || std::isinf(exact)) {
-    bool same = (computed > 0) == (exact > 0) &&
-                (std::isinf(exact) || std::fabs(exact) + bound > output.maxFinite());
-    same = same && std::isinf(computed);
+    const double sign = computed > 0 ? 1 : -1;
+    const bool same =
+        std::isinf(computed) &&
+        (std::isinf(exact) ? sign * exact > 0 : sign * exact + bound > output.maxFinite());
     return {same ? 0 : infinity, bound, same ? 0 : infinity};
   }
   double error = std::fabs(computed - exact);

@@ -40,6 +40,8 @@ TEST(JudgeTest, overflowIsRightOnlyWhereTheTypeEnds) {
   dsl::ElementType f16 = dsl::ElementType::get("f16");
   EXPECT_EQ(judge(infinity, 70000, 40, f16).ratio, 0);
   EXPECT_EQ(judge(-infinity, -70000, 40, f16).ratio, 0);
+  // Sums that cancel, so that the bound has both ends of the range.
+  EXPECT_EQ(judge(infinity, -70000, 4e5, f16).ratio, 0);
   EXPECT_EQ(judge(infinity, 65500, 40, f16).ratio, 0);
   EXPECT_EQ(judge(infinity, 65000, 40, f16).ratio, infinity);
   EXPECT_EQ(judge(infinity, -70000, 40, f16).ratio, infinity);
