@@ -92,7 +92,8 @@ void KernelLowering::lowerFillPairTable(tile::FillPairTableOp op) {
   };
   auto laneOf = [&](Value code) { return permute(byteOf(code, 0), byteOf(code, 8), i32(0x40)); };
   constexpr int64_t piece = 16, perEntry = DecodeProgram::pairStride / piece;
-  const int64_t threads = op.getThreads(), pieces = DecodeProgram::pairBytes / piece;
+  const int64_t threads = g.mathRoleThreads() + g.decodeThreads(),
+                pieces = DecodeProgram::pairBytes / piece;
   for (int64_t first = 0; first < pieces; first += threads) {
     Value mine = add(thread, first), entry = div(mine, perEntry);
     auto fill = [&] {
@@ -105,9 +106,9 @@ void KernelLowering::lowerFillPairTable(tile::FillPairTableOp op) {
     else
       when(less(mine, i32(pieces)), fill);
   }
-  // Otherwise whoever reads waits for the barriers of stages to be made, by barrier 0; in a cluster
-  // for those of other CTAs, and for nothing else.
-  if (!g.specialized() || g.clusterN > 1)
+  // Whoever reads waits for the barriers of stages to be made: by barrier 0, which orders this too,
+  // but in a cluster, where that is another.
+  if (g.clusterN > 1)
     effect("bar.sync 0, " + std::to_string(threads) + ";");
 }
 

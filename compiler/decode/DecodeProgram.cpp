@@ -207,8 +207,6 @@ Result<DecodeProgram> DecodeProgram::parse(std::string_view text) {
       if (!parseOperand(tokens[i], program.params, program.instructions.size(),
                         instr.operands[i - 3]))
         return malformed();
-    if (instr.op == Op::Pair && program.lanes.empty())
-      return malformed();
     program.instructions.push_back(instr);
   }
   if (!closed)
@@ -374,8 +372,10 @@ std::vector<uint32_t> DecodeProgram::run(const std::vector<uint32_t> &words,
       temps.push_back(narrowed(a));
       break;
     case Op::Pair:
-      temps.push_back(lanes[a / pairStride & 15] |
-                      static_cast<uint32_t>(lanes[a / pairStride >> 4 & 15]) << 16);
+      temps.push_back(lanes.empty()
+                          ? 0
+                          : lanes[a / pairStride & 15] |
+                                static_cast<uint32_t>(lanes[a / pairStride >> 4 & 15]) << 16);
       break;
     }
   }

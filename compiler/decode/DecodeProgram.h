@@ -50,9 +50,9 @@ std::string_view name(DecodeInstr::Op op);
 
 struct DecodeProgram {
   int params = 0; // parameter registers
-  // 16, or none. A table in shared memory has, for each byte of two codes, a register of two of
-  // these lanes, that of the low code below; each lane of a warp reads copies in a bank of its own,
-  // so that entries are pairStride bytes apart.
+  // 16, or none, also where they stand elsewhere. A table in shared memory has, for each byte of
+  // two codes, a register of two of these lanes, that of the low code below; each lane of a warp
+  // reads copies in a bank of its own, so that entries are pairStride bytes apart.
   std::vector<uint16_t> lanes = {};
   static constexpr uint32_t pairStride = 128, pairBytes = 256 * pairStride;
   std::vector<DecodeInstr> instructions; // instruction i defines temp i

@@ -11,7 +11,7 @@ using Op = DecodeInstr::Op;
 using Operand = DecodeProgram::Operand;
 
 std::optional<DecodeSequence> pairDecode(const dsl::Format &format, const dsl::Expr &core,
-                                         std::string_view mmaType) {
+                                         std::string_view mmaType, int log2Factor) {
   constexpr size_t codes = 16;
   const dsl::ElementType operand = dsl::ElementType::get(mmaType);
   const std::optional<ElementCore> alone = elementCore(format, core);
@@ -20,13 +20,14 @@ std::optional<DecodeSequence> pairDecode(const dsl::Format &format, const dsl::E
   DecodeSequence sequence;
   DecodeProgram &p = sequence.program;
   for (uint32_t code = 0; code < codes; ++code) {
-    const double value = alone->values[code ^ alone->renamed];
+    const double value = std::ldexp(alone->values[code ^ alone->renamed], log2Factor);
     const uint32_t lane = operand.encode(value);
     if (!(std::abs(value) <= operand.maxFinite()))
       return std::nullopt;
     sequence.roundings = operand.decode(lane) == value ? sequence.roundings : 1;
     p.lanes.push_back(static_cast<uint16_t>(lane));
   }
+  sequence.log2Factor = log2Factor;
   sequence.params.push_back({DecodeParam::Form::Pairs, 0, 0});
   p.params = 1;
   for (uint32_t byte = 0; byte < 4; ++byte) {
@@ -46,7 +47,7 @@ bool isCheaper(const DecodeSequence &decode, const DecodeSequence &than) {
     return static_cast<double>(cycles(countInstructions(of.program), InstructionRates())) /
            of.codes;
   };
-  return cost(decode) < cost(than);
+  return decode.roundings <= than.roundings && cost(decode) < cost(than);
 }
 
 } // namespace rho::compiler

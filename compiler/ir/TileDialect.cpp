@@ -121,12 +121,20 @@ mlir::LogicalResult PipelineOp::verify() {
 }
 
 mlir::LogicalResult FillPairTableOp::verify() {
-  if (getLanes().size() != 16 || getThreads() < 1)
-    return emitOpError("table has ") << getLanes().size() << " lanes by " << getThreads()
-                                     << " threads, it must have 16 by some";
+  if (getLanes().size() != 16 ||
+      !llvm::all_of(getLanes(), [](int32_t lane) { return lane >= 0 && lane <= 0xffff; }))
+    return emitOpError("table is of ")
+           << getLanes().size() << " lanes; it must be of 16 from 0 to 65535";
   if (int64_t bytes = getBuffer().getType().getBytes(); bytes < compiler::DecodeProgram::pairBytes)
     return emitOpError("buffer has ")
            << bytes << " bytes, a table " << int64_t{compiler::DecodeProgram::pairBytes};
+  auto kernel = (*this)->getParentOfType<KernelOp>();
+  if (!kernel)
+    return mlir::success();
+  const std::string_view roles = kernel.getGeometry().getRoles();
+  if (roles != dsl::name(dsl::ScheduleDecl::Roles::ImFP) &&
+      roles != dsl::name(dsl::ScheduleDecl::Roles::ExCP))
+    return emitOpError("all threads load with roles ") << roles << "; it needs imfp or excp";
   return mlir::success();
 }
 

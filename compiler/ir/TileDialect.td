@@ -86,11 +86,11 @@ def Tile_AllocSharedOp : Tile_Op<"alloc_shared", []> {
 def Tile_FillPairTableOp : Tile_Op<"fill_pair_table", []> {
   let summary = "fills a table of pairs of lanes";
   let description = [{
-    By `threads` threads of the CTA, from the first on. Entry i of 256, `DecodeProgram::pairStride`
-    bytes, has lane i % 16 below lane i / 16 in each of its words. Whoever reads it waits for all.
+    By the threads of a kernel with roles that do not load. Entry i of 256,
+    `DecodeProgram::pairStride` bytes, has lane i % 16 below lane i / 16 in each of its words.
   }];
-  let arguments = (ins Tile_Shared:$buffer, DenseI32ArrayAttr:$lanes, Count:$threads);
-  let assemblyFormat = "$buffer $lanes `by` $threads attr-dict `:` type($buffer)";
+  let arguments = (ins Tile_Shared:$buffer, DenseI32ArrayAttr:$lanes);
+  let assemblyFormat = "$buffer $lanes attr-dict `:` type($buffer)";
   let hasVerifier = 1;
 }
 

@@ -43,8 +43,7 @@ void KernelBuilder::build() {
     const std::vector<uint16_t> lanes =
         DecodeProgram::parse(this->chain.decode.getProgram().str())->lanes;
     tile::FillPairTableOp::create(builder, at(true, 0), pairTable,
-                                  llvm::SmallVector<int32_t>(lanes.begin(), lanes.end()),
-                                  g.threads());
+                                  llvm::SmallVector<int32_t>(lanes.begin(), lanes.end()));
     pairs = tile::PairTableOp::create(builder, at(true, 0), builder.getI32Type(), pairTable);
   }
   if (layout.residual && !g.gemv()) // who copies reads it ahead of the pieces

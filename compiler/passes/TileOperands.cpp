@@ -168,6 +168,7 @@ std::vector<Value> KernelBuilder::decodeStep(const Chunk &words, int64_t step, i
   int64_t parts = registers / perDecode;               // of a unit
   if (unitPrograms.empty()) {
     DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
+    program.lanes.clear(); // tile.fill_pair_table has them
     for (int64_t part = 0; part < parts; ++part)
       unitPrograms.push_back(
           program.part(static_cast<size_t>(part * perDecode), static_cast<size_t>(perDecode)));

@@ -248,9 +248,10 @@ private:
     decode = fixed ? *fixed : decodeSequence(stored, *w.core, result.mmaType);
     if (!decode)
       return noDecode(gemm, w, result.mmaType, sources);
-    const bool isAlone = within == Within::Gemm && !weight.residual && roles != Roles::Gemv;
-    if (isAlone && !fixed)
-      if (auto pairs = pairDecode(stored, *w.core, result.mmaType);
+    // Where threads that do not load fill the table, and an SM has room for it beside its tiles.
+    const bool isAlone = within == Within::Gemm && !weight.residual && !fixed;
+    if (isAlone && (roles == Roles::ImFP || roles == Roles::ExCP))
+      if (auto pairs = pairDecode(stored, *w.core, result.mmaType, decode->log2Factor);
           pairs && isCheaper(*pairs, *decode))
         decode = std::move(pairs);
     return Done{};

@@ -23,6 +23,7 @@
 // RUN: not %rho compile %t/decode.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/decode.mlir
 // RUN: not %rho compile %t/lanes.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/lanes.mlir
 // RUN: not %rho compile %t/table.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/table.mlir
+// RUN: not %rho compile %t/loads.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/loads.mlir
 
 //--- role.mlir
 // CHECK: 'rho.operand' op role is 'bias'; it must be 'weight', 'residual' or 'activation'
@@ -40,17 +41,24 @@ rho.gemm @g attributes {weight = "f16", activation = "f16", output = "f16", plan
 }
 
 //--- lanes.mlir
-// CHECK: 'tile.fill_pair_table' op table has 3 lanes by 64 threads, it must have 16 by some
+// CHECK: 'tile.fill_pair_table' op table is of 3 lanes; it must be of 16 from 0 to 65535
 tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %0 = tile.alloc_shared "pairs" : <32768 x 1>
-  tile.fill_pair_table %0 [1, 2, 3] by 64 : !tile.shared<32768 x 1>
+  tile.fill_pair_table %0 [1, 2, 3] : !tile.shared<32768 x 1>
 }
 
 //--- table.mlir
 // CHECK: 'tile.fill_pair_table' op buffer has 1024 bytes, a table 32768
 tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %0 = tile.alloc_shared "pairs" : <1024 x 1>
-  tile.fill_pair_table %0 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15] by 64 : !tile.shared<1024 x 1>
+  tile.fill_pair_table %0 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15] : !tile.shared<1024 x 1>
+}
+
+//--- loads.mlir
+// CHECK: 'tile.fill_pair_table' op all threads load with roles uniform; it needs imfp or excp
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+  %0 = tile.alloc_shared "pairs" : <32768 x 1>
+  tile.fill_pair_table %0 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15] : !tile.shared<32768 x 1>
 }
 
 //--- shared.mlir
