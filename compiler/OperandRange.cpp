@@ -57,6 +57,10 @@ struct Magnitudes {
     largest = value > largest ? value : largest;
     least = value > 0 && value < least ? value : least;
   }
+  void take(const Magnitudes &others) {
+    largest = std::max(largest, others.largest);
+    least = std::min(least, others.least);
+  }
 };
 
 Magnitudes magnitudesOf(const dsl::CodeArray &codes, dsl::ElementType type) {
@@ -86,14 +90,14 @@ Magnitudes magnitudesOf(dsl::ElementType type) {
 }
 
 // An upper bound of an expression's magnitude, by those of components.
-double mostOf(const Expr &expr, const dsl::Format &format, const std::vector<double> &largest) {
-  auto operand = [&](size_t i) { return mostOf(*expr.operands[i], format, largest); };
+double mostOf(const Expr &expr, const dsl::Format &format, const std::vector<Magnitudes> &parts) {
+  auto operand = [&](size_t i) { return mostOf(*expr.operands[i], format, parts); };
   switch (expr.kind) {
   case Expr::Kind::Integer:
   case Expr::Kind::Real:
     return std::abs(dsl::numberOf(expr));
   case Expr::Kind::Component:
-    return largest[static_cast<size_t>(expr.component)];
+    return parts[static_cast<size_t>(expr.component)].largest;
   case Expr::Kind::Negate:
     return operand(0);
   case Expr::Kind::Binary:
@@ -111,11 +115,11 @@ double mostOf(const Expr &expr, const dsl::Format &format, const std::vector<dou
 
 // A lower bound of an expression's magnitude where it is not 0: of products of components; 0 of
 // others.
-double leastOf(const Expr &expr, const std::vector<double> &least) {
+double leastOf(const Expr &expr, const std::vector<Magnitudes> &parts) {
   if (expr.kind == Expr::Kind::Component)
-    return least[static_cast<size_t>(expr.component)];
+    return parts[static_cast<size_t>(expr.component)].least;
   if (expr.kind == Expr::Kind::Binary && expr.op == Expr::Op::Mul)
-    return leastOf(*expr.operands[0], least) * leastOf(*expr.operands[1], least);
+    return leastOf(*expr.operands[0], parts) * leastOf(*expr.operands[1], parts);
   return 0;
 }
 
@@ -147,12 +151,12 @@ public:
   }
 
   // An upper bound of all, by those of components.
-  double most(const std::vector<double> &largest) const {
+  double most(const std::vector<Magnitudes> &parts) const {
     double sum = 0;
     for (const RowNumber::Term &term : number.terms) {
       double product = std::abs(term.factor);
       for (int component : term.components)
-        product *= largest[static_cast<size_t>(component)];
+        product *= parts[static_cast<size_t>(component)].largest;
       sum += product;
     }
     return sum;
@@ -194,10 +198,11 @@ private:
 };
 
 std::optional<Error> beyondNumbers(const OperandRange &range, const dsl::QuantizedMatrix &codes,
-                                   const std::vector<double> &largest, double limit, double most) {
+                                   const std::vector<Magnitudes> &parts, double limit,
+                                   double most) {
   for (const RowNumber &each : range.numbers) {
     const RowNumbers numbers(codes, each);
-    if (numbers.most(largest) < limit)
+    if (numbers.most(parts) < limit)
       continue;
     for (int64_t row = 0; row < codes.rows; ++row)
       if (auto found = numbers.firstBeyond(row, limit))
@@ -223,24 +228,21 @@ std::optional<Error> beyondOperands(const OperandRange &range, const dsl::Quanti
   const double share = range.of == OperandRange::Of::Both ? element / (element + 0.5) : 1;
   const double limit = std::ldexp((most + halfStep) * share, -range.log2);
   const double least = range.small ? std::ldexp(1.0, operand.leastExponent() - range.log2) : 0;
-  std::vector<double> largest, leasts; // of each component
+  std::vector<Magnitudes> parts; // of each component
   for (size_t i = 0; i < codes.components.size(); ++i) {
     const dsl::ElementType type = inside->components[i].type;
-    const Magnitudes magnitudes =
-        i == 0 ? magnitudesOf(type) : magnitudesOf(codes.components[i], type);
-    largest.push_back(magnitudes.largest);
-    leasts.push_back(magnitudes.least);
+    parts.push_back(i == 0 ? magnitudesOf(type) : magnitudesOf(codes.components[i], type));
   }
-  if (auto beyond = beyondNumbers(range, codes, largest, most + halfStep, most))
+  if (auto beyond = beyondNumbers(range, codes, parts, most + halfStep, most))
     return beyond;
   if (const std::optional<dsl::Remap> &remap = inside->element().remap)
     for (const dsl::Remap::Entry &entry : remap->entries) {
-      const auto special = static_cast<size_t>(std::max(entry.component, 0));
-      const double value = std::abs(entry.value);
-      largest[0] = std::max(largest[0], entry.component < 0 ? value : largest[special]);
-      leasts[0] = std::min(leasts[0], entry.component < 0 ? value : leasts[special]);
+      if (entry.component < 0)
+        parts[0].take(entry.value);
+      else
+        parts[0].take(parts[static_cast<size_t>(entry.component)]);
     }
-  if (mostOf(*inside->value, *inside, largest) < limit && leastOf(*inside->value, leasts) >= least)
+  if (mostOf(*inside->value, *inside, parts) < limit && leastOf(*inside->value, parts) >= least)
     return std::nullopt;
   auto isHeld = [&](double value) {
     return std::abs(value) < limit && (value == 0 || std::abs(value) >= least);

@@ -79,6 +79,10 @@ DeviceBuilder::Value DeviceBuilder::equal(Value a, Value b) {
 DeviceBuilder::Value DeviceBuilder::widen(Value a) {
   return arith::ExtUIOp::create(builder, loc, builder.getI64Type(), a);
 }
+DeviceBuilder::Value DeviceBuilder::permute(Value a, Value b, Value selector) {
+  return mlir::NVVM::PermuteOp::create(builder, loc, builder.getI32Type(), a, b, selector,
+                                       mlir::NVVM::PermuteMode::DEFAULT);
+}
 DeviceBuilder::Value DeviceBuilder::globalAt(Value base, Value byteOffset) {
   return LLVM::GEPOp::create(builder, loc, LLVM::LLVMPointerType::get(builder.getContext(), 1),
                              builder.getI8Type(), base, llvm::ArrayRef<LLVM::GEPArg>{byteOffset});

@@ -32,7 +32,8 @@ protected:
   Value mod(Value a, int64_t b);
   Value less(Value a, Value b); // unsigned
   Value equal(Value a, Value b);
-  Value widen(Value a); // u32 -> i64
+  Value widen(Value a);                            // u32 -> i64
+  Value permute(Value a, Value b, Value selector); // bytes of both, as PTX's prmt
   Value globalAt(Value base, Value byteOffset);
   Value sharedAt(Value byteOffset); // from the base of dynamic shared memory
   Value load(mlir::Type type, Value pointer, int64_t alignment);

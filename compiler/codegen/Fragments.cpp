@@ -71,10 +71,6 @@ void KernelLowering::lowerPair(tile::PairOp op) {
 }
 
 void KernelLowering::lowerFillPairTable(tile::FillPairTableOp op) {
-  auto permute = [&](Value a, Value b, Value places) -> Value {
-    return NVVM::PermuteOp::create(builder, loc, builder.getI32Type(), a, b, places,
-                                   NVVM::PermuteMode::DEFAULT);
-  };
   llvm::ArrayRef<int32_t> lanes = op.getLanes();
   // One byte of the lane of a code, in its lowest.
   auto byteOf = [&](Value code, int shift) -> Value {

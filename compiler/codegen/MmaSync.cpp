@@ -111,9 +111,7 @@ void MmaSyncLowering::lowerPickBlock(tile::PickBlockOp op) {
   Value selector = i32(op.getByte() | others);
   if (int64_t spread = op.getSpread(); spread > 1)
     selector = add(selector, div(laneColumn, 4 / spread));
-  Value picked = NVVM::PermuteOp::create(builder, loc, builder.getI32Type(), op.getCodes(),
-                                         i32(0xcc), selector, NVVM::PermuteMode::DEFAULT);
-  op.replaceAllUsesWith(picked);
+  op.replaceAllUsesWith(permute(op.getCodes(), i32(0xcc), selector));
 }
 
 void MmaSyncLowering::lowerBlockMma(tile::BlockMmaOp op) {

@@ -195,9 +195,6 @@ struct Extremes {
 };
 std::optional<Extremes> extremesOf(const RowNumber &number, const dsl::Format &format) {
   Extremes result;
-  auto lowestDigit = [](double value) {
-    return std::ldexp(1.0, std::ilogb(value) + 1 - significantBits(value));
-  };
   for (const RowNumber::Term &term : number.terms) {
     if (term.factor == 0)
       continue;

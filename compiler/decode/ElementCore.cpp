@@ -166,6 +166,10 @@ int significantBits(double number) {
   return digits == 0 ? 0 : std::bit_width(digits) - std::countr_zero(digits);
 }
 
+double lowestDigit(double number) {
+  return std::ldexp(1.0, std::ilogb(number) + 1 - significantBits(number));
+}
+
 std::optional<int> significantBits(const dsl::Format &format, const Expr &core) {
   const dsl::Component &element = format.element();
   int most = 0;

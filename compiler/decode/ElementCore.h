@@ -33,6 +33,8 @@ std::vector<DecodeSequence> elementSequences(const ElementCore &core, std::strin
 
 // Binary digits of a number, from the first to the last that is not 0.
 int significantBits(double number);
+// The value of the last of them, of a number that is not 0.
+double lowestDigit(double number);
 // Of the numbers that a core can be, at most; none where that is not known.
 std::optional<int> significantBits(const dsl::Format &format, const dsl::Expr &core);
 

@@ -1,9 +1,9 @@
 // Numbers of a weight row that a decode takes: computed in f32, rounded, in both halves of a
 // register.
+#include "compiler/decode/ElementCore.h"
 #include "compiler/passes/KernelBuilder.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace rho::compiler {
 
@@ -72,8 +72,7 @@ Value KernelBuilder::sumOf(const RowNumber &number, const std::vector<int> &comp
   for (const RowNumber::Term &term : number.terms) {
     // Powers of two first, which round nothing: the product with a coarse component is then one of
     // many groups.
-    int exponent = 0;
-    const bool isPower = std::abs(std::frexp(term.factor, &exponent)) == 0.5;
+    const bool isPower = significantBits(term.factor) == 1;
     Value product;
     for (size_t i = 0; i < term.components.size(); ++i) {
       product = times(product, factorOf(term.components[i]));

@@ -155,7 +155,7 @@ private:
   const Roles roles;
   const std::string_view target;
   const SourceMap *sources;
-  Within within;
+  const Within within;
   const bool blockScaled;
 
   PlacedGemm result;

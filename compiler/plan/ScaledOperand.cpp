@@ -41,10 +41,9 @@ struct Spread {
   void take(double number) {
     if (!std::isfinite(number) || number == 0)
       return;
-    double digitHere = std::ldexp(1.0, std::ilogb(number) + 1 - significantBits(number));
     least = std::min(least, std::abs(number));
     largest = std::max(largest, std::abs(number));
-    digit = std::min(digit, digitHere);
+    digit = std::min(digit, lowestDigit(number));
   }
   friend Spread operator*(const Spread &a, const Spread &b) {
     return {a.least * b.least, a.largest * b.largest, a.digit * b.digit};

@@ -184,7 +184,6 @@ TEST(Placements, WideElementsHaveTheParametersOfTheirRow) {
       expectWithinBound({"wide", "int8_token", "f32", schedule, target, {3, 70, 256}, bytes});
 }
 
-// Elements of 8 bits of exponent are scaled to at most 1, whose sums are floats.
 // Kernels that look codes up in shared memory, of all families that may: a table for all of a CTA,
 // filled by those of its threads that do not load.
 TEST(PairTables, AreFilledBeforeTheyAreRead) {
@@ -258,6 +257,7 @@ TEST(Placements, PowersOfTwoWithoutAnotherPlaceAreOfAnySize) {
     }
 }
 
+// Elements of 8 bits of exponent are scaled to at most 1, whose sums are floats.
 TEST(Placements, SumsOfPowersOfTwoAreFloats) {
   for (const char *scale : {"f32 per channel", "bf16 per k[32]"}) {
     std::string format =

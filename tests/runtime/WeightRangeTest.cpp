@@ -50,7 +50,7 @@ TEST(WeightRange, NumbersBesideTheCodesAreHeldByTheOperands) {
 }
 
 // Scales that are powers of two take the factor that a decode to bf16 leaves out, which leaves them
-// 127 of 254 exponents, and 2^-24 for outputs to give back. Blocks of zeros may have any smaller.
+// 127 of 255 exponents, and 2^-24 for outputs to give back. Blocks of zeros may have any smaller.
 TEST(WeightRange, PowersOfTwoThatMultiplyOperandsHaveTheUsualSizes) {
   const auto text = [](const std::string &schedule) {
     return "format w { element: e2m1 scale: e8m0 per k[32] value = element * scale "
