@@ -290,13 +290,18 @@ protected:
       GTEST_SKIP() << device.name() << " is " << device.target() << ", roles need sm_90a";
   }
 
-  static Module declared(const std::string &activation, const std::string &schedule) {
+  // Sums that are scaled in the loop, sums that are not, and codes looked up in pairs.
+  static constexpr const char *weights[] = {"int4", "channel4", "squares"};
+
+  static Module declared(const std::string &weight, const std::string &schedule) {
     return parsed(
         ("format int4 { element: s4 scale: f16 per k[128] value = element * scale }\n"
          "format channel4 { element: s4 scale: f16 per channel value = element * scale }\n"
+         "format squares { element: codebook [-49, -36, -25, -16, -9, -4, -1, 0, 1, 4, 9, 16, 25, "
+         "36, 49, 64] scale: f32 per channel value = element * scale }\n"
          "format int8 { element: s8 scale: f32 per token value = element * scale }\n"
          "gemm g { weight: " +
-         std::string(activation == "int8" ? "int4" : "channel4") + " activation: " + activation +
+         weight + " activation: " + (weight == "int4" ? "int8" : "bf16") +
          " output: f32 schedule { roles: imfp " + schedule + " } }")
             .c_str());
   }
@@ -352,11 +357,11 @@ TEST_F(GpuWgmmaTest, ResultsAreWithinTheBound) {
       "tile: 16 x 80 x 128 warps: 1 x 5 x 2 pipeline: 4 split_k: 2 cluster: 1 x 2",
       "tile: 16 x 112 x 128 warps: 1 x 7 pipeline: 4 split_k: stream",
   };
-  for (int i = 0; i < 46; ++i) {
-    GemmShape shape{1 + below(600), 1 + below(1500), 257 + below(2000)};
-    ASSERT_NO_FATAL_FAILURE(expectWithinBound(
-        declared(i % 2 == 0 ? "int8" : "bf16", schedules[i % std::size(schedules)]), shape));
-  }
+  for (const char *weight : weights)
+    for (const char *schedule : schedules) {
+      GemmShape shape{1 + below(600), 1 + below(1500), 257 + below(2000)};
+      ASSERT_NO_FATAL_FAILURE(expectWithinBound(declared(weight, schedule), shape));
+    }
 }
 
 // Pieces are read past L1 while tiles of the ring come and go, and by other instructions.
@@ -402,7 +407,7 @@ TEST_F(GpuWgmmaTest, ResidualsAreWithinTheBoundAndGiveTheSameBits) {
 }
 
 TEST_F(GpuWgmmaTest, AThousandLaunchesGiveTheSameBits) {
-  for (const char *activation : {"int8", "bf16"})
+  for (const char *weight : weights)
     for (const char *schedule : {"tile: 16 x 64 x 128 warps: 1 x 4 x 2 pipeline: 4 split_k: 3",
                                  "tile: 8 x 64 x 128 warps: 1 x 4 pipeline: 4 split_k: 1 "
                                  "launch: dependent",
@@ -410,7 +415,7 @@ TEST_F(GpuWgmmaTest, AThousandLaunchesGiveTheSameBits) {
                                  "cluster: 2 x 1 launch: dependent",
                                  "tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 4 cluster: 1 x 8"}) {
       // Without a split there are more tiles than CTAs.
-      Gemm gemm = must(engine.compile(declared(activation, schedule), "", {24, 12160, 900}));
+      Gemm gemm = must(engine.compile(declared(weight, schedule), "", {24, 12160, 900}));
       Operands o(device, gemm);
       ASSERT_NO_FATAL_FAILURE(quantizeAndLaunch(gemm, o));
       std::vector<float> first = o.y();
@@ -431,7 +436,7 @@ TEST_F(GpuWgmmaTest, AThousandLaunchesGiveTheSameBits) {
 TEST_F(GpuWgmmaTest, ASlotIsReadBeforeItIsFilledAgain) {
   for (const char *schedule : {"tile: 64 x 64 x 128 warps: 1 x 4 x 2 pipeline: 4 split_k: 1",
                                "tile: 64 x 64 x 128 warps: 1 x 4 x 4 pipeline: 4 split_k: 1"}) {
-    Gemm gemm = must(engine.compile(declared("int8", schedule), "", {320, 28672, 2048}));
+    Gemm gemm = must(engine.compile(declared("int4", schedule), "", {320, 28672, 2048}));
     Operands o(device, gemm);
     ASSERT_NO_FATAL_FAILURE(quantizeAndLaunch(gemm, o));
     const std::vector<float> first = o.y();
@@ -448,12 +453,12 @@ TEST_F(GpuWgmmaTest, ASlotIsReadBeforeItIsFilledAgain) {
 // Kernels that start before the one ahead has ended see its writes, and overwrite nothing that it
 // still reads: two gemms behind each quantizer, with one workspace and one set of activations.
 TEST_F(GpuWgmmaTest, DependentLaunchesWaitForWhatTheyNeed) {
-  for (const char *activation : {"int8", "bf16"})
+  for (const char *weight : weights)
     for (const char *schedule :
          {"tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 4 split_k: 4 launch: dependent",
           "tile: 16 x 64 x 128 warps: 1 x 4 x 2 pipeline: 4 split_k: 1 launch: dependent",
           "tile: 16 x 64 x 128 warps: 1 x 4 pipeline: 4 cluster: 2 x 4 launch: dependent"}) {
-      Gemm gemm = must(engine.compile(declared(activation, schedule), "", {48, 1024, 2048}));
+      Gemm gemm = must(engine.compile(declared(weight, schedule), "", {48, 1024, 2048}));
       Operands o(device, gemm);
       std::vector<float> doubled = o.x;
       for (float &number : doubled)
