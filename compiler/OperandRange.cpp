@@ -197,6 +197,13 @@ private:
   }
 };
 
+// What a message ends in: what has the range, where something has.
+std::string whereHeld(const OperandRange &range) {
+  return range.type == "f16" ? ": bf16 has the range"
+         : range.small       ? ": 'scales: accumulator' has the range"
+                             : "";
+}
+
 std::optional<Error> beyondNumbers(const OperandRange &range, const dsl::QuantizedMatrix &codes,
                                    const std::vector<Magnitudes> &parts, double limit,
                                    double most) {
@@ -209,7 +216,7 @@ std::optional<Error> beyondNumbers(const OperandRange &range, const dsl::Quantiz
         return makeError(DiagId::pack_beyond_number,
                          {std::to_string(row), std::to_string(found->first),
                           dsl::printNumber(found->second), range.type, dsl::printNumber(most),
-                          range.type == "f16" ? "bf16" : "'scales: accumulator'"});
+                          whereHeld(range)});
   }
   return std::nullopt;
 }
@@ -270,9 +277,9 @@ std::optional<Error> beyondOperands(const OperandRange &range, const dsl::Quanti
   if (own != *found)
     number << " (" << *found << " before later factors)";
   held << (tooSmall ? least : std::ldexp(most * share, -range.log2));
-  return makeError(
-      tooSmall ? DiagId::pack_below_operand : DiagId::pack_beyond_operand,
-      {std::to_string(*first), std::to_string(column), number.str(), range.type, held.str()});
+  return makeError(tooSmall ? DiagId::pack_below_operand : DiagId::pack_beyond_operand,
+                   {std::to_string(*first), std::to_string(column), number.str(), range.type,
+                    held.str(), whereHeld(range)});
 }
 
 std::string OperandRange::print() const {

@@ -236,11 +236,11 @@ TargetGemm withPlainActivation(const dsl::Gemm &gemm) {
 }
 
 // `without`: what is in the way beside such activations. A scale that has no place may be either
-// operand's.
+// operand's, and codes that have none beside an instruction for codes may have none as numbers.
 bool isOfActivation(const Diagnostic &problem, const dsl::Gemm &gemm,
                     const std::optional<Diagnostic> &without) {
-  if (problem.id == DiagId::no_legal_placement)
-    return without && without->id != problem.id;
+  if (problem.id == DiagId::no_legal_placement || problem.id == DiagId::no_decode)
+    return without && (without->id != problem.id || gemm.activation.element().type.bits() <= 8);
   return problem.id == DiagId::no_mma_on_target || problem.id == DiagId::no_mma_for_activation ||
          problem.id == DiagId::no_kernels || problem.id == DiagId::unsupported_value ||
          (gemm.activation.hasParts() && (problem.id == DiagId::parts_not_compiled ||

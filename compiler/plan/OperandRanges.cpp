@@ -7,6 +7,24 @@ namespace rho::compiler {
 
 namespace {
 
+// Whether products of scales, which have about the range of f32 each, may exceed the operands'.
+bool mayExceedAsProduct(const dsl::Format &weight, const PlacedGemm &placed) {
+  auto exceeds = [&](const RowNumber::Term &term) {
+    double largest = std::abs(term.factor);
+    for (int component : term.components) {
+      const dsl::ElementType type = weight.components[static_cast<size_t>(component)].type;
+      largest *= std::max(std::abs(type.minFinite()), type.maxFinite());
+    }
+    return term.components.size() > 1 &&
+           largest > dsl::ElementType::get(placed.mmaType).maxFinite();
+  };
+  return std::any_of(placed.decode.params.begin(), placed.decode.params.end(),
+                     [&](const DecodeParam &param) {
+                       return param.hasNumber() && std::any_of(param.number.terms.begin(),
+                                                               param.number.terms.end(), exceeds);
+                     });
+}
+
 // Of operands of f16, where scales, offsets or special values of any size make them, and of those
 // that powers of two of any size multiply: what other codes of at most 8 bits make is known when a
 // kernel is planned.
@@ -19,7 +37,7 @@ void addOperandRange(const dsl::Format &weight, const PlacedGemm &placed, Operan
                         placed.mmaType))
       powers.push_back({{{.factor = std::ldexp(1.0, placed.decode.scaleLog2),
                           .components = {param.component}}}});
-  if (placed.mmaType != "f16" && powers.empty())
+  if (placed.mmaType != "f16" && powers.empty() && !mayExceedAsProduct(weight, placed))
     return;
   OperandRange range{placed.mmaType, placed.decode.log2Factor, {}, of, !powers.empty(), powers};
   std::vector<bool> inside(weight.components.size(), true);

@@ -166,9 +166,17 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
     }
     return checkedNumber(type.significantBits(), exact ? 0 : 1);
   }
-  if (scales.largest > operand.maxFinite())
+  if (scales.largest <= operand.maxFinite())
+    return checkedNumber(ofF32, 2);
+  // Where sums can be scaled nothing leaves the range; else packing sees to it (operandRanges).
+  const bool sumsCanBe = std::all_of(groups.begin(), groups.end(), [&](const ScaleUse &use) {
+    return groupProblem(use, placed).empty();
+  });
+  if (sumsCanBe || operand.exponentBits() < dsl::ElementType::get("f32").exponentBits())
     return {{}, 0, "products of scales leave the range of " + placed.mmaType};
-  return checkedNumber(ofF32, 2);
+  return checked(numberScaled(restored(decode, placed.mmaType), product, operand.maxFinite(), ofF32,
+                              groupsOfHalves, placed.mmaType),
+                 2);
 }
 
 } // namespace rho::compiler

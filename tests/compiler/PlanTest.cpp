@@ -242,6 +242,13 @@ TEST(PlanDiagnostics, WeightsAreBlamedForWhatIsTheirs) {
             "t.rho:3:18: error: scale 'sa' of 'w' can be applied neither to operands nor to "
             "accumulators: group 10 is no multiple of the instruction's k, 16 "
             "[no_legal_placement]");
+  // Nor as numbers, which such a codebook would be beside s8.
+  EXPECT_EQ(of("format w { element: codebook [0, 0.3, 0.7, 1] sa: f16 per k[10] value = element * "
+               "sa }\nformat a { element: s8 scale: f32 per token value = element * scale }\n"
+               "gemm g { weight: w activation: a output: f32 }"),
+            "t.rho:3:18: error: scale 'sa' of 'w' can be applied neither to operands nor to "
+            "accumulators: group 10 is no multiple of the instruction's k, 16 "
+            "[no_legal_placement]");
 }
 
 // What can be encoded and evaluated, but not yet multiplied.

@@ -91,6 +91,33 @@ TEST(WeightRange, PowersOfTwoThatMultiplyOperandsHaveTheUsualSizes) {
     }
 }
 
+// Products of scales of groups that sums cannot be scaled by, whatever the activation.
+TEST(WeightRange, ProductsOfScalesAreHeldByTheOperands) {
+  for (const char *activation : {"bf16", "int8_token"}) {
+    const std::string text =
+        std::string(
+            "import \"rho:int8_token\" format w { element: s4 fine: u4 per k[8] coarse: f32 per "
+            "k[64] value = element * fine * coarse encode { coarse = bit_floor(absmax(x)) "
+            "/ 64 fine = absmax(x) / coarse / 7 } } gemm g { weight: w activation: ") +
+        activation + " output: f32 }";
+    Walk s(text.c_str(), {3, 64, 128});
+    ASSERT_NO_FATAL_FAILURE(
+        s.expectReference(s.gemm, must(s.gemm.packWeights(s.w.data(), ScalarType::F32, 128))));
+    std::fill(s.w.begin() + 5 * 128 + 64, s.w.begin() + 5 * 128 + 72, 3e38F);
+    (void)must(
+        s.gemm.packWeights(s.w.data(), ScalarType::F32, 128)); // scales are a seventh of that
+  }
+  Walk s("format w { element: s4 fine: u4 per k[8] coarse: f32 per k[64] value = element * fine * "
+         "coarse encode { coarse = absmax(x) / 8 fine = 15 } } gemm g { weight: w activation: bf16 "
+         "output: "
+         "f32 }",
+         {1, 64, 128});
+  s.w[5 * 128 + 70] = 3e38F;
+  EXPECT_EQ(errorText(s.gemm.packWeights(s.w.data(), ScalarType::F32, 128)),
+            "error: of row 5, column 64 of the weight the kernel takes 5.625000010308292e+38 in "
+            "bf16, which holds up to 3.3895313892515355e+38 [pack_beyond_number]\n");
+}
+
 // The number is the weight's, beside the one that operands hold of it.
 TEST(WeightRange, FactorsOutsideOfOperandsAreNamed) {
   Walk s("format w { element: e2m1 scale: e8m0 per k[32] top: f32 per tensor value = element * "
