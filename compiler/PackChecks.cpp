@@ -53,6 +53,8 @@ std::optional<int64_t> firstWideNonFinite(const CodeArray &codes, dsl::ElementTy
   if (!type.isFloat())
     return std::nullopt;
   const uint32_t exponent = ((1U << type.exponentBits()) - 1) << type.mantissaBits();
+  if (std::isfinite(type.decode(exponent))) // all of its codes are
+    return std::nullopt;
   return firstCode(
       codes, [](int64_t, int64_t) { return false; },
       [&](uint32_t code) { return (code & exponent) == exponent; });

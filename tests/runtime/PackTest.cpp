@@ -121,6 +121,25 @@ TEST(PackedWeights, TakeLittleStack) {
   EXPECT_EQ(pthread_join(thread, nullptr), 0);
 }
 
+// The largest exponent of such a type is one of numbers.
+TEST(PackedWeights, TakeAllCodesOfTypesThatAreFinite) {
+  for (const char *weight :
+       {"format w = razer_g128", "format w { element: s4 scale: e5m10f per k[32] value = element * "
+                                 "scale encode { scale = absmax(x) / 7 } }"}) {
+    Walk s((std::string("import \"rho:razer_g128\" ") + weight +
+            " gemm g { weight: w activation: f16 output: f32 }")
+               .c_str(),
+           {3, 40, 128});
+    const bool razer = std::string(weight).find("razer") != std::string::npos;
+    s.w[3 * 128 + 5] = razer ? 11.5F : 6e5F;
+    const dsl::QuantizedMatrix codes = quantized(s.declared().weight, s.w, s.shape.n, s.shape.k);
+    const dsl::ElementType type = codes.format->components[1].type;
+    const uint32_t exponent = ((1U << type.exponentBits()) - 1) << type.mantissaBits();
+    ASSERT_EQ(codes.components[1].get(razer ? 3 : 3 * 4) & exponent, exponent);
+    ASSERT_NO_FATAL_FAILURE(s.expectReference(s.gemm, must(s.gemm.packQuantized(codes))));
+  }
+}
+
 TEST(PackedWeights, RefuseBadInput) {
   Walk s(w4a16);
   EXPECT_EQ(errorText(s.gemm.packWeights(nullptr, ScalarType::F32, 192)),
