@@ -212,9 +212,12 @@ private:
 
   Found cudaCores() { return gemv ? gemvObjection(gemm, placed, problem, s) : std::nullopt; }
 
-  // A device's declaration leaves out what its tensor cores do not have.
+  // A device's declaration leaves out what its tensor cores do not have. Costs of roles that wgmma
+  // has are by its rates.
   Found tensorCores() {
-    if (gemv || mmaPerCycle(device, placed.mmaType) > 0)
+    const double rate = s.roles == Roles::Uniform ? mmaPerCycle(device, placed.mmaType)
+                                                  : rateOf(device.rates.tensor, placed.mmaType);
+    if (gemv || rate > 0)
       return std::nullopt;
     return Objection{DiagId::schedule_roles,
                      {std::string(dsl::name(s.roles)), device.name,

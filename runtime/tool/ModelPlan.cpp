@@ -85,13 +85,13 @@ public:
       if (why->empty())
         continue;
       each.chosen = candidateOf(rule);
-      each.reason = rule.name + ": " + *why;
+      each.reason = dsl::visible(rule.name) + ": " + *why;
       for (size_t i = 0; i < model.m.size(); ++i)
         if (const Result<compiler::Plan> &found = each.predictions[i].plans[each.chosen]; !found)
           return noCandidate(each, model.m[i], found.error());
       return std::nullopt;
     }
-    return makeError(DiagId::plan_no_rule, {each.layer.name});
+    return makeError(DiagId::plan_no_rule, {dsl::shown(each.layer.name)});
   }
 
 private:
@@ -113,7 +113,7 @@ private:
       if (std::none_of(rule.layers.begin(), rule.layers.end(),
                        [&](const std::string &layer) { return names(layer, each.layer.name); }))
         return std::string();
-      reasons.push_back("layer " + each.layer.name);
+      reasons.push_back("layer " + dsl::visible(each.layer.name));
     }
     if (rule.rhoAtMost || rule.rhoAbove) {
       auto most = std::max_element(model.m.begin(), model.m.end());
@@ -123,7 +123,7 @@ private:
         return noCandidate(each, *most, found.error());
       std::optional<double> rho = device.rates.rho(found->mmaType);
       if (!rho)
-        return makeError(DiagId::plan_no_rho, {rule.name, found->mmaType, device.name});
+        return makeError(DiagId::plan_no_rho, {dsl::shown(rule.name), found->mmaType, device.name});
       if ((rule.rhoAtMost && *rho > *rule.rhoAtMost) || (rule.rhoAbove && *rho <= *rule.rhoAbove))
         return std::string();
       reasons.push_back("rho of " + found->mmaType + " is " + shortNumber(*rho));
@@ -146,12 +146,11 @@ private:
       }
     }
     each.reason = "fastest";
-    if (std::isfinite(least))
-      return std::nullopt;
-    size_t i = 0;
-    while (each.predictions[i].plans[0].ok())
-      ++i;
-    return noCandidate(each, model.m[i], each.predictions[i].plans[0].error());
+    if (!std::isfinite(least))
+      for (size_t i = 0; i < model.m.size(); ++i)
+        if (const Result<compiler::Plan> &found = each.predictions[i].plans[0]; !found)
+          return noCandidate(each, model.m[i], found.error());
+    return std::nullopt;
   }
 };
 
@@ -163,16 +162,16 @@ std::optional<Error> checkNames(const Model &model, const std::vector<PlanRule> 
       return makeError(DiagId::plan_gemm_twice, {gemms[i]});
   std::vector<std::string> layers;
   for (const ModelLayer &layer : model.layers)
-    layers.push_back(layer.name);
+    layers.push_back(dsl::visible(layer.name));
   for (const PlanRule &rule : rules) {
     if (std::find(gemms.begin(), gemms.end(), rule.gemm) == gemms.end())
-      return makeError(DiagId::plan_unknown_gemm,
-                       {rule.name, dsl::shown(rule.gemm), dsl::listed(rule.gemm, gemms)});
+      return makeError(DiagId::plan_unknown_gemm, {dsl::shown(rule.name), dsl::shown(rule.gemm),
+                                                   dsl::listed(rule.gemm, gemms)});
     for (const std::string &layer : rule.layers)
       if (std::none_of(layers.begin(), layers.end(),
                        [&](const std::string &name) { return names(layer, name); }))
         return makeError(DiagId::plan_unknown_layer,
-                         {rule.name, dsl::shown(layer), dsl::listed(layer, layers)});
+                         {dsl::shown(rule.name), dsl::shown(layer), dsl::listed(layer, layers)});
   }
   return std::nullopt;
 }

@@ -252,5 +252,25 @@ TEST(Schedule, RolesNeedADeclaredRateOfTheirOperands) {
   EXPECT_EQ(onCudaCores->schedule.roles, dsl::ScheduleDecl::Roles::Gemv);
 }
 
+// Of a device that has a type in mma.sync alone, costs of roles that wgmma has are not known.
+TEST(Schedule, RolesNeedARateOfWgmma) {
+  DeviceModel model = modelOfTarget("sm_90a").value();
+  model.rates.tensor.erase("s8");
+  ASSERT_TRUE(model.rates.mma.contains("s8"));
+  dsl::Module module = parse(formats + "gemm g { weight: int4 activation: int8 output: f16 }");
+  Result<std::vector<Plan>> plans =
+      rankedPlans(module.gemms[0], {16, 4096, 4096}, model, 40, module.sources.get());
+  ASSERT_TRUE(plans.ok()) << plans.error().str();
+  for (const Plan &each : *plans)
+    EXPECT_EQ(each.schedule.roles, Roles::Uniform);
+  module = parse(formats +
+                 "gemm g { weight: int4 activation: int8 output: f16 schedule { roles: imfp } }");
+  EXPECT_NE(plan(module.gemms[0], {16, 4096, 4096}, model, module.sources.get())
+                .error()
+                .str()
+                .find("it declares no rate of s8 operands"),
+            std::string::npos);
+}
+
 } // namespace
 } // namespace rho::compiler

@@ -274,6 +274,19 @@ TEST_F(Planned, RulesAreChecked) {
             "declares no rate [plan_no_rho]\n");
 }
 
+// What moves the cursor of a terminal is shown by its number.
+TEST_F(Planned, NamesAreShownAsTheyAre) {
+  model.m = {16};
+  model.layers.resize(1);
+  model.layers[0].name = "a\x1b[31m\nROW";
+  policy.rules = {{{"*"}, {}, {}, "w4a4_g32", "rule 1"}};
+  Result<ModelPlan> planned = plan("a40");
+  ASSERT_TRUE(planned.ok()) << planned.error().str();
+  EXPECT_EQ(planned->layers[0].reason, "rule 1: layer a\\x1b[31m\\x0aROW");
+  policy.rules = {{{"b"}, {}, {}, "w4a4_g32", "rule 1"}};
+  EXPECT_EQ(planError("a40").find('\x1b'), std::string::npos) << planError("a40");
+}
+
 TEST_F(Planned, GemmsThatAreNotPossibleAreSaid) {
   dsl::Module other =
       dsl::parseModule(
