@@ -45,8 +45,7 @@ std::vector<std::string> allTargets();
 // architecture. Error unknown_target lists the valid names.
 Result<DeviceModel> modelOfTarget(std::string_view target);
 
-// Bytes that a CTA may have on the shipped device that has most of those that run kernels of a
-// target.
+// Bytes that a CTA may have on the GPU that has most of those that run kernels of a target.
 int64_t mostSharedPerCta(std::string_view target);
 
 // kernels/devices, compiled in. Of one architecture the first stands for it.

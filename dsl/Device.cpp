@@ -26,8 +26,9 @@ const DeviceField fields[] = {
      .optional = true},
     {"shared_per_sm", "KiB", 16, 4096, &Device::sharedPerSm, 1 << 10},
     {"shared_per_cta", "KiB", 16, 227, &Device::sharedPerCta, 1 << 10},
-    {"registers", "", 16384, 1 << 20, &Device::registers},
-    {"threads", "", 512, 8192, &Device::threads},
+    // No GPU that kernels are generated for has fewer.
+    {"registers", "", 65536, 1 << 20, &Device::registers},
+    {"threads", "", 1536, 8192, &Device::threads},
 };
 
 std::string printRates(const std::string &title,
@@ -56,6 +57,18 @@ std::vector<std::string> tensorTypeNames() { return {tensorTypes.begin(), tensor
 std::vector<std::string> instructionClassNames() { return {classNames.begin(), classNames.end()}; }
 
 std::span<const DeviceField> deviceFields() { return fields; }
+
+int64_t mostSharedPerCta(std::string_view architecture) {
+  constexpr std::pair<std::string_view, int64_t> known[] = {
+      {"sm_80", 163}, {"sm_86", 99}, {"sm_87", 163}, {"sm_89", 99}, {"sm_120", 99}, {"sm_121", 99}};
+  constexpr int64_t most = 227, kib = 1024;
+  if (architecture.ends_with('a') || architecture.ends_with('f'))
+    architecture.remove_suffix(1);
+  for (auto [name, kibibytes] : known)
+    if (architecture == name)
+      return kibibytes * kib;
+  return most * kib;
+}
 
 std::optional<double> DeviceRates::rho(std::string_view type) const {
   auto found = tensor.find(type);

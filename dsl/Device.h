@@ -63,6 +63,11 @@ struct Device {
   Span span;
 };
 
+// Bytes that a CTA may have of shared memory on an architecture, sm_80 .. sm_121a, at most (CUDA
+// C++ Programming Guide, "Technical specifications per compute capability"); of ones not listed
+// there, what the largest has.
+int64_t mostSharedPerCta(std::string_view architecture);
+
 // Canonical text: parses back to an equal declaration.
 std::string print(const Device &device);
 bool operator==(const Device &a, const Device &b);

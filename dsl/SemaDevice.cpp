@@ -74,13 +74,15 @@ private:
   // sm_, the digits of the compute capability, perhaps a letter.
   void target(const ast::DeviceEntry &entry) {
     std::string text = entry.word ? entry.word->text : "";
-    size_t digits = text.starts_with("sm_") ? text.find_last_of("0123456789") : std::string::npos;
-    bool valid = digits != std::string::npos && digits >= 4 && digits <= 5 &&
-                 text.size() <= digits + 2 &&
-                 std::all_of(text.begin() + 3, text.begin() + static_cast<ptrdiff_t>(digits) + 1,
-                             [](char c) { return c >= '0' && c <= '9'; });
+    std::string_view digits(text);
+    digits.remove_prefix(std::min<size_t>(text.size(), 3));
+    if (digits.ends_with('a') || digits.ends_with('f'))
+      digits.remove_suffix(1);
+    bool valid = text.starts_with("sm_") && (digits.size() == 2 || digits.size() == 3) &&
+                 digits[0] != '0' &&
+                 digits.find_first_not_of("0123456789") == std::string_view::npos;
     constexpr int oldest = 80; // has the instructions that kernels are made of
-    if (valid && std::stoi(text.substr(3)) >= oldest)
+    if (valid && std::stoi(std::string(digits)) >= oldest)
       device.target = text;
     else
       error(DiagId::device_form, {"target", "an architecture such as sm_80, or a newer one"},
@@ -175,6 +177,12 @@ private:
     else if (good && device.sharedPerCta > device.sharedPerSm)
       error(DiagId::device_form, {"shared_per_cta", "at most shared_per_sm"},
             seen.at(here() + " shared_per_cta"));
+    else if (const int64_t most = mostSharedPerCta(device.target);
+             good && device.sharedPerCta > most)
+      error(
+          DiagId::device_form,
+          {"shared_per_cta", "at most " + std::to_string(most / 1024) + " KiB on " + device.target},
+          seen.at(here() + " shared_per_cta"));
   }
 
   const ast::Device &syntax;

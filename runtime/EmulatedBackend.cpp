@@ -108,6 +108,7 @@ public:
     launch.cluster = dim3(shape.cluster);
     launch.block = {static_cast<uint32_t>(loaded.threads), 1, 1};
     launch.sharedBytes = loaded.sharedBytes;
+    launch.mostSharedBytes = device.sharedPerCta;
     launch.parameters = parameterBuffer(arguments);
     launch.origins = loaded.origins;
     if (shape.dependent)

@@ -84,6 +84,8 @@ Status checkModel(const DeviceModel &model) {
     if (Status good = within(field.name, value, field.least, field.most); !good)
       return good;
   }
+  if (const int64_t most = dsl::mostSharedPerCta(model.architecture); model.sharedPerCta > most)
+    return within("shared_per_cta", model.sharedPerCta / 1024.0, 16, most / 1024.0);
   for (size_t i = 0; i < dsl::instructionClasses; ++i)
     if (Status good = within(dsl::name(static_cast<dsl::InstructionClass>(i)),
                              model.rates.throughput[i], dsl::leastPerCycle, dsl::mostPerCycle);
@@ -110,10 +112,10 @@ Result<DeviceModel> modelOfTarget(std::string_view target) {
 }
 
 int64_t mostSharedPerCta(std::string_view target) {
-  int64_t most = 0;
-  for (const dsl::Device &device : shippedDevices())
-    if (targetFor(device.target) == target)
-      most = std::max(most, device.sharedPerCta);
+  int64_t most = dsl::mostSharedPerCta(target);
+  for (const char *architecture : {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_120"})
+    if (targetFor(architecture) == target)
+      most = std::max(most, dsl::mostSharedPerCta(architecture));
   return most;
 }
 

@@ -58,6 +58,7 @@ struct Launch {
   Dim3 grid, block;                 // the grid in CTAs, also with clusters
   Dim3 cluster;                     // in CTAs; .reqnctapercluster must say the same
   int64_t sharedBytes = 0;          // dynamic
+  int64_t mostSharedBytes = 0;      // of a CTA; 0: what the target of the PTX has
   std::vector<uint8_t> parameters;  // the parameter buffer with the PTX ABI's alignment
   std::vector<std::string> origins; // see compiler::KernelImage::origins
   // Of a programmatic dependent launch: what no grid before it writes. Until griddepcontrol.wait it

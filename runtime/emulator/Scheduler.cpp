@@ -1,4 +1,5 @@
 // Runs a grid: CTAs on host threads, the warps of a CTA in turns, the lanes of a warp by least pc.
+#include "dsl/Device.h"
 #include "dsl/Parallel.h"
 #include "runtime/emulator/Faults.h"
 #include "runtime/emulator/Machine.h"
@@ -373,15 +374,6 @@ struct Worker {
   }
 };
 
-// Shared memory that one CTA may have (CUDA C++ Programming Guide, compute capabilities).
-int64_t maxSharedBytes(std::string_view target) {
-  if (target.starts_with("sm_80") || target.starts_with("sm_87"))
-    return int64_t(163) * 1024;
-  if (target.starts_with("sm_86") || target.starts_with("sm_89") || target.starts_with("sm_12"))
-    return int64_t(99) * 1024;
-  return int64_t(227) * 1024;
-}
-
 std::string shape(const uint32_t (&d)[3]) {
   return std::to_string(d[0]) + "x" + std::to_string(d[1]) + "x" + std::to_string(d[2]);
 }
@@ -413,10 +405,12 @@ std::string launchProblem(const Program::Impl &program, const Entry &entry, cons
     return "block " + shape(block) + ", .maxntid allows " + std::to_string(allowed) + " threads";
   if (entry.requiredThreads[0] && !std::equal(block, block + 3, entry.requiredThreads))
     return "block " + shape(block) + ", .reqntid asks for " + shape(entry.requiredThreads);
-  int64_t shared = launch.sharedBytes, limit = maxSharedBytes(program.target);
+  int64_t shared = launch.sharedBytes;
+  const int64_t limit =
+      launch.mostSharedBytes > 0 ? launch.mostSharedBytes : dsl::mostSharedPerCta(program.target);
   if (shared < 0 || shared > limit || entry.staticShared + uint64_t(shared) > uint64_t(limit))
     return std::to_string(shared) + " bytes of dynamic and " + std::to_string(entry.staticShared) +
-           " of static shared memory, " + program.target + " has " + std::to_string(limit);
+           " of static shared memory, a block may have " + std::to_string(limit);
   if (launch.parameters.size() != entry.parameterBytes)
     return std::to_string(launch.parameters.size()) + " bytes of parameters, the entry takes " +
            std::to_string(entry.parameterBytes);

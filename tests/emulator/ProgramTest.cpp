@@ -113,8 +113,8 @@ TEST(Program, LaunchesThatCannotBe) {
             "2147483647x65535x65535 [emulator_bad_launch]\n");
   EXPECT_EQ(
       errorOf("b", {}, {1, 1, 1}, 200000, 0),
-      "error: launch of `b` with 200000 bytes of dynamic and 0 of static shared memory, sm_80 "
-      "has 166912 [emulator_bad_launch]\n");
+      "error: launch of `b` with 200000 bytes of dynamic and 0 of static shared memory, a block "
+      "may have 166912 [emulator_bad_launch]\n");
   EXPECT_NE(errorOf("b", {}, {1, 1, 1}, -1, 0), "");
 }
 

@@ -60,6 +60,35 @@ TEST(DescribedDevices, HaveTheirNameAndTheNewestTargetThatRunsThere) {
   EXPECT_EQ(must(Device::emulated(shippedModel("b200"))).target(), "sm_89");
 }
 
+// PTX of an older architecture, with all the shared memory that the device has.
+TEST(DescribedDevices, HaveMoreSharedMemoryThanTheOldestOfTheirTarget) {
+  compiler::DeviceModel orin = shippedModel("a40");
+  orin.architecture = "sm_87";
+  orin.sharedPerSm = 164 << 10;
+  orin.sharedPerCta = 163 << 10;
+  for (const compiler::DeviceModel &model : {orin, shippedModel("b200")}) {
+    Device device = must(Device::emulated(model));
+    Engine engine = must(Engine::create(device, noDisk()));
+    Module module = parsed(
+        "format w { element: s4 scale: f16 per k[128] value = element * scale } gemm g { weight: w "
+        "activation: f16 output: f32 schedule { roles: uniform tile: 64 x 64 x 256 warps: 2 x 2 "
+        "pipeline: 3 } }");
+    Gemm gemm = must(engine.compile(module, "", {64, 64, 1024}));
+    const std::vector<float> w = numbers(64, 1024, 1);
+    Buffer weight = must(gemm.packWeights(w.data(), ScalarType::F32, 1024));
+    Activations codes = must(gemm.makeActivations());
+    Buffer input = must(device.allocate(64 * 1024 * 4)), y = must(device.allocate(64 * 64 * 4)),
+           workspace = must(device.allocate(gemm.workspaceBytes()));
+    ASSERT_EQ(errorText(gemm.quantizeActivations(codes, input.address(), ScalarType::F32, 1024)),
+              "");
+    EXPECT_EQ(errorText(gemm.launch(weight, codes, y.address(), workspace)), "") << model.name;
+  }
+  orin.architecture = "sm_86";
+  EXPECT_EQ(Device::emulated(orin).error().str(),
+            "error: 'shared_per_cta' of device 'NVIDIA A40' is 163, the limits are 16 and 99 "
+            "[bad_device_model]\n");
+}
+
 TEST(DescribedDevices, NonsenseIsRefused) {
   compiler::DeviceModel model = must(compiler::modelOfTarget("sm_80"));
   model.name = "nothing";
