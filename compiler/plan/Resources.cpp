@@ -107,6 +107,10 @@ int64_t specializedRegisters(const PlacedGemm &placed, const Geometry &g) {
     const int64_t ofParameter = g.warpgroupsMultiply() ? 4 * g.rowTiles() * g.rowTiles() : 16;
     others += std::max(0, 8 * placed.decode.instructions() / placed.decode.codes - longDecode) +
               ofParameter * static_cast<int64_t>(placed.decode.params.size());
+  } else if (g.warpgroupsMultiply() && placed.operandGroup > 0 &&
+             placed.operandGroup <= g.mmaK) { // each instruction has scales of its own
+    constexpr int64_t ofParameter = 2;
+    others += ofParameter * g.rowTiles() * static_cast<int64_t>(placed.decode.params.size());
   }
   int64_t operand = g.decodesApart() ? 0 : g.rowTiles() * steps * 4;
   return std::max(sums + operand + others, loadedAhead(g));
