@@ -132,7 +132,7 @@ Result<bool> checkOutput(const Operands &operands, const HostOutput &output, Ver
   bool passed = comparison.passed() && operands.differing == 0;
   if (comparison.notFinite > 0)
     printLine("exact", std::to_string(comparison.notFinite) + " values are NaN or infinite");
-  if (comparison.loose * 2 > comparison.checked)
+  if (comparison.saysLittle())
     printLine("loose", std::to_string(comparison.loose) + " of " + checked +
                            " bounds are larger than the output, so that passing says little");
   printLine("result", passed ? "PASS: " + checked + " of " + all + " within the bound"

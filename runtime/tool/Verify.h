@@ -30,6 +30,7 @@ struct Comparison {
     Judgement judgement;
   } largestError, worstRatio;
   bool passed() const { return outside == 0; }
+  bool saysLittle() const { return loose * 4 > checked; } // that it passed
 };
 
 enum class VerifyMode : uint8_t { Full, Sample, None };

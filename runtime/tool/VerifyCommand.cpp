@@ -47,6 +47,7 @@ const std::vector<CsvColumn<VerifyRow>> &verifyColumns() {
        }},
       {"worst_error_over_bound",
        [](const VerifyRow &row) { return shortNumber(row.comparison.worstRatio.judgement.ratio); }},
+      {"loose", [](const VerifyRow &row) { return std::to_string(row.comparison.loose); }},
       {"result", [](const VerifyRow &row) { return row.result; }},
   };
   return all;
@@ -183,6 +184,12 @@ Result<int> verifyCommand(const Options &options) {
                                  " failed");
     }
   }
+  const auto loose = std::count_if(
+      rows.begin(), rows.end(), [](const VerifyRow &row) { return row.comparison.saysLittle(); });
+  if (loose > 0)
+    printLine("loose", std::to_string(loose) + " of " + std::to_string(rows.size()) +
+                           " have bounds of which a quarter are larger than the output, so that "
+                           "passing says little");
   if (options.has("--csv"))
     if (Status written = writeText(options.text("--csv"), csv(verifyColumns(), rows)); !written)
       return written.error();
