@@ -23,12 +23,13 @@ Error badShape(const std::string &what, int64_t value, const std::string &rule) 
   return makeError(DiagId::kv_shape, {what, std::to_string(value), rule});
 }
 
-Result<dsl::Format> findFormat(const dsl::Module &module, const std::string &name) {
+Result<dsl::Format> findFormat(const dsl::Module &module, const std::string &name,
+                               dsl::ElementType plain) {
   if (dsl::isPlainType(name))
     return dsl::plainFormat(dsl::ElementType::get(name));
   if (const dsl::Format *format = module.findFormat(name))
     return *format;
-  std::vector<std::string> names = {"f16", "bf16"}; // f32 is no type of a cache
+  std::vector<std::string> names = {std::string(plain.name())};
   for (const dsl::Format &format : module.formats)
     names.push_back(format.name);
   return module.whyNoneOf("format", name)
@@ -213,13 +214,13 @@ Result<KvCache> KvCache::create(const Engine &engine, const Module &module,
     return makeError(DiagId::kv_shape, {"the softmax scale", std::to_string(options.softmaxScale),
                                         "it is above 0 and at most 1000000"});
   const dsl::Module &declared = module.impl().module;
-  Result<dsl::Format> keys = findFormat(declared, options.keys);
+  auto type = dsl::ElementType::get(options.type == ScalarType::F16 ? "f16" : "bf16");
+  Result<dsl::Format> keys = findFormat(declared, options.keys, type);
   if (!keys)
     return keys.error();
-  Result<dsl::Format> values = findFormat(declared, options.values);
+  Result<dsl::Format> values = findFormat(declared, options.values, type);
   if (!values)
     return values.error();
-  auto type = dsl::ElementType::get(options.type == ScalarType::F16 ? "f16" : "bf16");
   Result<compiler::KvLayout> layout = onHost([&] {
     return compiler::kvLayout(
         *keys, *values,
