@@ -239,8 +239,9 @@ TargetGemm withPlainActivation(const dsl::Gemm &gemm) {
 // operand's, and codes that have none beside an instruction for codes may have none as numbers.
 bool isOfActivation(const Diagnostic &problem, const dsl::Gemm &gemm,
                     const std::optional<Diagnostic> &without) {
+  const bool ofCodes = !gemm.activation.hasParts() && gemm.activation.element().type.bits() <= 8;
   if (problem.id == DiagId::no_legal_placement || problem.id == DiagId::no_decode)
-    return without && (without->id != problem.id || gemm.activation.element().type.bits() <= 8);
+    return without && (without->id != problem.id || ofCodes);
   return problem.id == DiagId::no_mma_on_target || problem.id == DiagId::no_mma_for_activation ||
          problem.id == DiagId::no_kernels || problem.id == DiagId::unsupported_value ||
          (gemm.activation.hasParts() && (problem.id == DiagId::parts_not_compiled ||

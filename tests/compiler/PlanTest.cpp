@@ -249,6 +249,14 @@ TEST(PlanDiagnostics, WeightsAreBlamedForWhatIsTheirs) {
             "t.rho:3:18: error: scale 'sa' of 'w' can be applied neither to operands nor to "
             "accumulators: group 10 is no multiple of the instruction's k, 16 "
             "[no_legal_placement]");
+  EXPECT_EQ(
+      of("format w { element: s5 zz: u8 per tensor sb: u6 per tensor sa: f16 per k[40] "
+         "value = u8(element * sb + zz) * sa encode { sb = 1 zz = 128 + min(x) sa = absmax(x "
+         "/ sb) / 6 } }\nformat a { element: s8 scale: f32 per token value = element * scale "
+         "}\nformat both { partition per tensor k[128] { low: a high: f16 } }\n"
+         "gemm g { weight: w activation: both output: f32 }"),
+      "t.rho:4:18: error: no decode from 'u8(element * sb + zz)' of 'w' to s8 operands, which "
+      "activation 'a' needs: it can be 255, which s8 does not hold [no_decode]");
 }
 
 // What can be encoded and evaluated, but not yet multiplied.
