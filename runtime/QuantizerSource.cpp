@@ -188,9 +188,10 @@ struct PartText {
   std::string selection = {};
 };
 
-// What is stored of an element's number where that is not its code.
+// What is stored of an element's number where that is not its code. Numbers may be of the element's
+// own type.
 std::string numberText(const dsl::Format &format, const dsl::Format &stored) {
-  const bool asNumbers = format.element().type != stored.element().type;
+  const bool asNumbers = dsl::meaningOf(format) != dsl::meaningOf(stored);
   const std::string number =
       asNumbers ? ExpressionWriter().value(*dsl::valueOfElement(format, stored).value) : "element";
   return "  static constexpr bool storesNumbers = " + std::string(asNumbers ? "true" : "false") +

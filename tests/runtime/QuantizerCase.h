@@ -251,6 +251,25 @@ inline std::vector<QuantizerCase> quantizerCases() {
        {},
        {},
        "bf16"},
+      // Numbers of the element's own type, whose scales nobody has.
+      {"format a { element: bf16 scale: f16 per k[48] value = element * scale }",
+       {},
+       {},
+       {},
+       "bf16"},
+      {"format a { element: f16 scale: codebook [0.25, 0.5, 0.75, 1] per token value = element * "
+       "scale }",
+       {},
+       {},
+       {},
+       "f16"},
+      {"format a { element: bf16 block: e8m0 per k[24] token: f32 per token value = element * "
+       "block "
+       "* token }",
+       {},
+       {},
+       {},
+       "bf16"},
       // Integers of a narrower range: of a product, of a line, and of neither.
       {"format a { element: s8 scale: f32 per token value = element * scale require element >= "
        "-127 }"},
