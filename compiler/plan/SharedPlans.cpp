@@ -137,21 +137,34 @@ Result<Plan> planSharing(const dsl::Gemm &gemm, const Plan &other,
       rankedPlans(packedAlike, problem, device, std::numeric_limits<size_t>::max(), sources);
   if (!ranked)
     return ranked.error();
-  for (Plan &plan : *ranked) {
-    Result<std::string> layout = layouts.of(plan);
-    if (!layout)
-      return layout.error();
-    if (*layout != *wanted)
-      continue;
+  auto readsTheWeight = [&](const Plan &plan) {
+    if (Result<std::string> layout = layouts.of(plan); !layout || *layout != *wanted)
+      return false;
     Result<std::vector<OperandRange>> own = operandRanges(gemm, plan);
-    if (own && std::all_of(own->begin(), own->end(), [&](const OperandRange &range) {
-          return std::find(operands.begin(), operands.end(), range) != operands.end();
-        }))
+    return own && std::all_of(own->begin(), own->end(), [&](const OperandRange &range) {
+             return std::find(operands.begin(), operands.end(), range) != operands.end();
+           });
+  };
+  for (Plan &plan : *ranked)
+    if (readsTheWeight(plan))
       return std::move(plan);
+  // Kernels of its tile, or with more batch rows in it, take any number of rows, as a rule. They
+  // are no candidates for many where their layout is one for few.
+  std::optional<Plan> fastest;
+  const Schedule &s = other.schedule;
+  for (int64_t rows = s.tileM; rows <= Geometry::mostBatch; rows *= 2) {
+    dsl::Gemm ofTile = packedAlike;
+    dsl::ScheduleDecl &fixed = ofTile.schedule;
+    fixed.tile = fixed.tile.value_or(dsl::ScheduleDecl::Tile{rows, s.tileN, s.tileK});
+    fixed.warps = fixed.warps.value_or(dsl::ScheduleDecl::Warps{s.warpsM, s.warpsN, s.warpsK});
+    fixed.scales = fixed.scales.value_or(other.groupScales);
+    fixed.roles = fixed.roles.value_or(s.roles);
+    Result<Plan> found = plan(ofTile, problem, device, sources);
+    if (found && readsTheWeight(*found) &&
+        (!fastest || found->predictedMicroseconds < fastest->predictedMicroseconds))
+      fastest = *std::move(found);
   }
-  // Its own kernel takes any number of rows, as a rule.
-  Result<Plan> same = adoptPlan(gemm, problem, device, other, sources);
-  return same ? *std::move(same) : Result<Plan>(noneShared(gemm, {other.problem, problem}));
+  return fastest ? *std::move(fastest) : Result<Plan>(noneShared(gemm, {other.problem, problem}));
 }
 
 } // namespace rho::compiler

@@ -124,6 +124,12 @@ TEST(SharedWeight, OneMoreBatchReadsAWeightThatIsPacked) {
   EXPECT_EQ(more.weightLayout(), narrow.weightLayout());
   ASSERT_NO_FATAL_FAILURE(
       s.expectReference(more, must(narrow.packWeights(s.w.data(), ScalarType::F32, 128))));
+  // In tiles of more rows than its own where there are more.
+  Walk two(w4a16, {2, 64, 512}, "sm_90a");
+  EXPECT_NE(two.gemm.report().plan.find("tile 8 x"), std::string::npos);
+  Gemm many = must(two.engine.compileSharing(two.gemm, 524288));
+  EXPECT_EQ(many.weightLayout(), two.gemm.weightLayout());
+  EXPECT_EQ(many.report().plan.find("tile 8 x"), std::string::npos) << many.report().plan;
   // CUDA cores stream a weight of their own.
   Walk few(w4a8, {1, 4096, 128}, "sm_90a");
   EXPECT_EQ(errorText(few.engine.compileSharing(few.gemm, 300)),
