@@ -33,17 +33,18 @@ public:
       return shape.error();
     k = shape->k;
     auto described = file.metadata().find(transformKey + name);
-    if (described == file.metadata().end())
-      return transform;
-    rest = described->second;
+    const std::string text = described == file.metadata().end() ? "" : described->second;
+    rest = text;
     if (take("smoothing")) {
       Result<std::vector<float>> factors = vector<float>(".smoothing", "F32");
       if (!factors)
         return factors.error();
       for (float factor : *factors)
         if (!std::isnormal(factor) || factor < 0)
-          return invalid("'" + name + ".smoothing' has the factor " + std::to_string(factor));
+          return invalid("'" + name + ".smoothing' has the factor " + dsl::printNumber(factor));
       transform.smoothing = SmoothingScales{std::nullopt, std::move(*factors)};
+    } else if (file.find(name + ".smoothing")) {
+      return invalid("'" + text + "' does not name '" + name + ".smoothing', which is there");
     }
     if (take("order")) {
       Result<std::vector<int32_t>> channels = vector<int32_t>(".order", "I32");
@@ -56,13 +57,15 @@ public:
         seen[static_cast<size_t>(channel)] = true;
       }
       transform.order = ChannelOrder{{channels->begin(), channels->end()}};
+    } else if (file.find(name + ".order")) {
+      return invalid("'" + text + "' does not name '" + name + ".order', which is there");
     }
     if (take("rotation")) {
       auto size = number<int64_t>();
       bool seeded = take("seed");
       auto seed = number<uint64_t>();
       if (!size || !seeded || !seed)
-        return invalid("'" + described->second + "' does not describe a transform");
+        return invalid("'" + text + "' does not describe a transform");
       if (*size != k)
         return invalid("the rotation of '" + name + "' is of " + std::to_string(*size) +
                        " channels, it has " + std::to_string(k));
@@ -73,7 +76,7 @@ public:
       transform.rotation = std::move(*rotation);
     }
     if (!rest.empty())
-      return invalid("'" + described->second + "' does not describe a transform");
+      return invalid("'" + text + "' does not describe a transform");
     return transform;
   }
 
