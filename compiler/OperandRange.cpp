@@ -82,7 +82,7 @@ Magnitudes magnitudesOf(const dsl::CodeArray &codes, dsl::ElementType type) {
 Magnitudes magnitudesOf(dsl::ElementType type) {
   Magnitudes result;
   if (type.bits() > 16)
-    return {0, type.maxFinite()};
+    return {0, type.maxMagnitude()};
   for (uint32_t code = 0; code < 1U << type.bits(); ++code)
     if (std::isfinite(type.decode(code)))
       result.take(type.decode(code));

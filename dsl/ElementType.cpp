@@ -374,6 +374,7 @@ double ElementType::maxFinite() const {
 double ElementType::minFinite() const {
   return index < firstCodebook ? minOf(encodings[index]) : bookOf(index).min();
 }
+double ElementType::maxMagnitude() const { return std::max(std::abs(minFinite()), maxFinite()); }
 
 double ElementType::decode(uint32_t code) const {
   if (index >= firstCodebook) {

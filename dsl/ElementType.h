@@ -60,6 +60,7 @@ public:
   // Largest and smallest finite value.
   double maxFinite() const;
   double minFinite() const;
+  double maxMagnitude() const; // the larger of the two, without its sign
 
   // The number that a code stands for. Only the low bits() bits of `code` are read.
   double decode(uint32_t code) const;

@@ -173,7 +173,7 @@ std::optional<DecodeSequence> shiftedDecode(DecodeSequence sequence, const Affin
 bool leavesRange(const dsl::Format &format, const dsl::Expr &core, const Affine &affine,
                  dsl::ElementType operand) {
   dsl::ElementType element = format.element().type;
-  double largest = std::max(std::abs(element.minFinite()), element.maxFinite());
+  double largest = element.maxMagnitude();
   std::vector<int> others = affine.offset.uses();
   for (int component : affine.slope.uses())
     others.push_back(component);
@@ -203,7 +203,7 @@ std::optional<Extremes> extremesOf(const RowNumber &number, const dsl::Format &f
       dsl::ElementType type = format.components[static_cast<size_t>(component)].type;
       if (type.isCodebook() || type.bits() > 16)
         return std::nullopt;
-      product.largest *= std::max(std::abs(type.minFinite()), type.maxFinite());
+      product.largest *= type.maxMagnitude();
       if (type.isFloat())
         product.digit *= std::ldexp(1.0, type.leastExponent() - type.mantissaBits());
     }

@@ -21,8 +21,7 @@ Result<double> largestSum(const dsl::Gemm &gemm, const PlacedGemm &placed, const
   dsl::Range weight = dsl::rangeOf(*factors->core, decoded);
   dsl::ElementType x = gemm.activation.element().type;
   double largest = std::max(std::abs(weight.min), std::abs(weight.max)) *
-                   std::ldexp(1.0, placed.log2Factor) *
-                   std::max(std::abs(x.minFinite()), x.maxFinite());
+                   std::ldexp(1.0, placed.log2Factor) * x.maxMagnitude();
   int64_t terms = placed.flushK > 0 ? std::min(placed.flushK, problem.k) : problem.k;
   return largest * static_cast<double>(terms);
 }

@@ -66,7 +66,7 @@ Digits digitsOf(const std::vector<double> &values) {
 
 Digits digitsOf(dsl::ElementType type) {
   if (type.bits() > 16)
-    return {.largest = type.maxFinite(), .exact = false};
+    return {.largest = type.maxMagnitude(), .exact = false};
   std::vector<double> values;
   for (uint32_t code = 0; code < uint32_t{1} << type.bits(); ++code)
     values.push_back(type.decode(code));
@@ -91,7 +91,7 @@ Digits digitsOf(const dsl::Expr &factor, const dsl::Format &format) {
       if (entry.component >= 0)
         return {.largest = std::max(
                     found.largest,
-                    format.components[static_cast<size_t>(entry.component)].type.maxFinite()),
+                    format.components[static_cast<size_t>(entry.component)].type.maxMagnitude()),
                 .exact = false};
     return found;
   }

@@ -11,10 +11,8 @@ namespace {
 bool mayExceedAsProduct(const dsl::Format &weight, const PlacedGemm &placed) {
   auto exceeds = [&](const RowNumber::Term &term) {
     double largest = std::abs(term.factor);
-    for (int component : term.components) {
-      const dsl::ElementType type = weight.components[static_cast<size_t>(component)].type;
-      largest *= std::max(std::abs(type.minFinite()), type.maxFinite());
-    }
+    for (int component : term.components)
+      largest *= weight.components[static_cast<size_t>(component)].type.maxMagnitude();
     return term.components.size() > 1 &&
            largest > dsl::ElementType::get(placed.mmaType).maxFinite();
   };

@@ -59,7 +59,7 @@ Spread spreadOf(const std::vector<double> &numbers) {
 Spread spreadOf(dsl::ElementType type) {
   constexpr int mostBits = 8;
   if (type.bits() > mostBits) // of which only this is asked
-    return {1, std::max(std::abs(type.minFinite()), type.maxFinite()), 1};
+    return {1, type.maxMagnitude(), 1};
   std::vector<double> numbers;
   for (uint32_t code = 0; code < 1U << type.bits(); ++code)
     numbers.push_back(type.decode(code));
