@@ -55,7 +55,8 @@ std::vector<std::string> shippedNames();
 // ", did you mean 'h200'" where a target or a shipped device is near, else nothing.
 std::string suggestedDevice(std::string_view name);
 // What is declared of a GPU that a driver found: by its product, else by its architecture ("sm_90",
-// with or without suffix), else by that of the kernels that it runs: never null.
+// with or without suffix), of several the one whose product begins most like its own, else by that
+// of the kernels that it runs: never null.
 const dsl::Device *declarationOf(std::string_view product, const std::string &architecture);
 
 // Dense multiplications and additions that the tensor cores of this GPU could do, in 10^12 a second

@@ -35,7 +35,7 @@ std::optional<InstructionClass> instructionClassNamed(std::string_view name);
 struct DeviceRates {
   // Dense multiply-adds of the tensor cores by operand type (f16, bf16, e4m3, s8, s4, e2m1), sums
   // in f32 or s32: of the architecture's fastest instruction, and of mma.sync where that is
-  // another.
+  // another. e4m3_scaled: e4m3 whose instruction takes scales of blocks, where it is faster.
   std::map<std::string, double, std::less<>> tensor, mma;
   // Instructions of single threads.
   std::array<double, instructionClasses> throughput{};

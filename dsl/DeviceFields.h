@@ -33,8 +33,10 @@ std::span<const DeviceField> deviceFields();
 // Of rates: far beyond any GPU, and small enough that products of figures stay exact.
 inline constexpr double leastPerCycle = 1, mostPerCycle = 1 << 20;
 
-inline constexpr std::array<std::string_view, 6> tensorTypes = {"f16", "bf16", "e4m3",
-                                                                "s8",  "s4",   "e2m1"};
+// The last: by instructions that take scales of blocks, as all do that take e2m1.
+inline constexpr std::string_view scaledE4m3 = "e4m3_scaled";
+inline constexpr std::array<std::string_view, 7> tensorTypes = {"f16", "bf16", "e4m3",    "s8",
+                                                                "s4",  "e2m1", scaledE4m3};
 std::vector<std::string> tensorTypeNames();
 std::vector<std::string> instructionClassNames();
 

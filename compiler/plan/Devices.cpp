@@ -147,11 +147,19 @@ const dsl::Device *shippedDevice(std::string_view name) {
 const dsl::Device *declarationOf(std::string_view product, const std::string &architecture) {
   const std::string target = targetFor(architecture);
   const dsl::Device *alike = nullptr, *running = nullptr;
+  size_t mostShared = 0;
   for (const dsl::Device &device : shippedDevices()) {
     if (device.product == product)
       return &device;
-    if (!alike && capabilityOf(device.target) == capabilityOf(architecture))
+    const size_t shared = static_cast<size_t>(
+        std::mismatch(product.begin(), product.end(), device.product.begin(), device.product.end())
+            .first -
+        product.begin());
+    if (capabilityOf(device.target) == capabilityOf(architecture) &&
+        (!alike || shared > mostShared)) {
       alike = &device;
+      mostShared = shared;
+    }
     if (!running && device.target == target)
       running = &device;
   }

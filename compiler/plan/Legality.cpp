@@ -215,7 +215,7 @@ private:
   // A device's declaration leaves out what its tensor cores do not have. Costs of roles that wgmma
   // has are by its rates.
   Found tensorCores() {
-    const double rate = s.roles == Roles::Uniform ? mmaPerCycle(device, placed.mmaType)
+    const double rate = s.roles == Roles::Uniform ? mmaPerCycle(device, placed)
                                                   : rateOf(device.rates.tensor, placed.mmaType);
     if (gemv || rate > 0)
       return std::nullopt;

@@ -186,8 +186,8 @@ private:
     tensor = resident * instructions * perInstruction / clock;
     if (residual.macs > 0) {
       bool together = warpgroupsShareBlocks(*gemm.weight.residual, g);
-      tensor += resident * residual.macs /
-                (together ? perCycle : mmaPerCycle(device, placed.mmaType)) / clock;
+      tensor +=
+          resident * residual.macs / (together ? perCycle : mmaPerCycle(device, placed)) / clock;
     }
     // Of one group along k: in the mean, and of the scheduler that has most of them.
     double warpsPerScheduler = static_cast<double>(g.warpsN) / 4;

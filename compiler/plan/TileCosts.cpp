@@ -1,6 +1,7 @@
 #include "compiler/plan/TileCosts.h"
 
 #include "compiler/plan/Resources.h"
+#include "dsl/DeviceFields.h"
 #include "dsl/Division.h"
 
 #include <algorithm>
@@ -13,10 +14,15 @@ double rateOf(const std::map<std::string, double, std::less<>> &rates, const std
     return found->second;
   if (type == "s4")
     return rateOf(rates, "s8");
+  if (type == dsl::scaledE4m3)
+    return rateOf(rates, "e4m3");
   return type == "e4m3" ? rateOf(rates, "f16") : 0;
 }
 
-double mmaPerCycle(const DeviceModel &device, const std::string &type) {
+double mmaPerCycle(const DeviceModel &device, const PlacedGemm &placed) {
+  const std::string type = placed.blockScaling && placed.mmaType == "e4m3"
+                               ? std::string(dsl::scaledE4m3)
+                               : placed.mmaType;
   const double rate = rateOf(device.rates.mma, type);
   return rate > 0 ? rate : rateOf(device.rates.tensor, type);
 }

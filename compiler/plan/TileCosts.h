@@ -10,8 +10,9 @@ namespace rho::compiler {
 // neither is declared.
 double rateOf(const std::map<std::string, double, std::less<>> &rates, const std::string &type);
 
-// Dense multiply-adds per cycle and SM through mma.sync; 0 where nothing is declared.
-double mmaPerCycle(const DeviceModel &device, const std::string &type);
+// Dense multiply-adds per cycle and SM of these operands through mma.sync; 0 where nothing is
+// declared.
+double mmaPerCycle(const DeviceModel &device, const PlacedGemm &placed);
 
 // Instructions of one warp that make the decode's parameters.
 double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g);

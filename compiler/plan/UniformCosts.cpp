@@ -129,7 +129,7 @@ private:
     pipes = warps * pipeCycles(perWarp, device.rates).slowest() / clock;
     double macs =
         static_cast<double>(g.tileM * g.tileN * g.tileK * placed.products()) + residual.macs;
-    tensor = resident * macs / mmaPerCycle(device, placed.mmaType) / clock;
+    tensor = resident * macs / mmaPerCycle(device, placed) / clock;
     scale = scalingStall * warps * pipeCycles(scaling, device.rates).sum() / clock;
     shared = resident * sharedTraffic(g, copiedBytes()) / sharedBytesPerCycle(device) / clock;
     // CTAs of an SM overlap theirs.

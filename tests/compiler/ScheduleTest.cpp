@@ -252,6 +252,18 @@ TEST(Schedule, RolesNeedADeclaredRateOfTheirOperands) {
   EXPECT_EQ(onCudaCores->schedule.roles, dsl::ScheduleDecl::Roles::Gemv);
 }
 
+// Instructions that take scales of blocks may be faster than those of their type.
+TEST(Schedule, BlockScaledInstructionsHaveARateOfTheirOwn) {
+  DeviceModel model = modelOf(*shippedDevice("rtx_5090"));
+  const dsl::Gemm gemm =
+      parse("format mxfp8 { element: e4m3 scale: e8m0 per k[32] value = element * scale }\n"
+            "gemm g { weight: mxfp8 activation: mxfp8 output: f16 schedule { scales: hardware } }")
+          .gemms.at(0);
+  const double fast = plan(gemm, {4096, 8192, 8192}, model, nullptr)->predictedMicroseconds;
+  model.rates.tensor.erase("e4m3_scaled");
+  EXPECT_GT(plan(gemm, {4096, 8192, 8192}, model, nullptr)->predictedMicroseconds, 1.5 * fast);
+}
+
 // Of a device that has a type in mma.sync alone, costs of roles that wgmma has are not known.
 TEST(Schedule, RolesNeedARateOfWgmma) {
   DeviceModel model = modelOfTarget("sm_90a").value();

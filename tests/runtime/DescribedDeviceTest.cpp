@@ -89,6 +89,21 @@ TEST(DescribedDevices, HaveMoreSharedMemoryThanTheOldestOfTheirTarget) {
             "[bad_device_model]\n");
 }
 
+// A GPU that a driver found has the rates of the declaration that is most like it.
+TEST(DescribedDevices, AreThoseOfTheirKind) {
+  auto like = [](const char *product, const char *architecture) {
+    return compiler::declarationOf(product, architecture)->name;
+  };
+  EXPECT_EQ(like("NVIDIA GeForce RTX 5070 Ti", "sm_120"), "rtx_5090");
+  EXPECT_EQ(like("NVIDIA RTX PRO 6000 Blackwell Server Edition", "sm_120"), "rtx_pro_6000");
+  EXPECT_EQ(like("NVIDIA GeForce RTX 3060", "sm_86"), "rtx_3090");
+  EXPECT_EQ(like("NVIDIA A10", "sm_86"), "a40");
+  EXPECT_EQ(like("NVIDIA GeForce RTX 4060", "sm_89"), "rtx_4090");
+  EXPECT_EQ(like("NVIDIA L4", "sm_89"), "l40s");
+  EXPECT_EQ(like("", "sm_90"), "h200");
+  EXPECT_EQ(like("NVIDIA GeForce RTX 6090", "sm_130"), "l40s"); // whose kernels it runs
+}
+
 TEST(DescribedDevices, NonsenseIsRefused) {
   compiler::DeviceModel model = must(compiler::modelOfTarget("sm_80"));
   model.name = "nothing";
