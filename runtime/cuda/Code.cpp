@@ -15,15 +15,18 @@ constexpr int64_t sharedWithoutOptIn = int64_t(48) * 1024;
 // clusters").
 constexpr int64_t portableCluster = 8;
 
-// Whether a call that loads code would fail with any: no memory, or a GPU that an earlier fault has
-// made useless. Source: cuda.h, CUresult.
-bool failsWithAnyCode(CUresult result) {
-  constexpr CUresult notInitialized = 3, deinitialized = 4, unavailable = 46, noContext = 201,
-                     eccError = 214, firstOfLaunches = 700, lastOfLaunches = 720;
-  constexpr CUresult faults[] = {
-      CUDA_ERROR_OUT_OF_MEMORY, notInitialized, deinitialized, unavailable, noContext, eccError};
-  return std::find(std::begin(faults), std::end(faults), result) != std::end(faults) ||
-         (result >= firstOfLaunches && result <= lastOfLaunches);
+// Whether a call that loads code failed because of the code. What else there is may be over with
+// the next call, and has no end: no memory, a stream that is captured, a GPU that an earlier fault
+// has made useless, a server that is gone. Source: cuda.h, CUresult.
+bool isOfTheCode(CUresult result) {
+  constexpr CUresult invalidValue = 1, invalidImage = 200, noBinaryForGpu = 209, invalidPtx = 218,
+                     noCompiler = 221, unsupportedPtxVersion = 222, compilationDisabled = 223,
+                     invalidSource = 300, fileNotFound = 301, notFound = 500;
+  constexpr CUresult all[] = {invalidValue,       invalidImage, noBinaryForGpu,
+                              invalidPtx,         noCompiler,   invalidSource,
+                              fileNotFound,       notFound,     unsupportedPtxVersion,
+                              compilationDisabled};
+  return std::find(std::begin(all), std::end(all), result) != std::end(all);
 }
 
 // The log that the driver writes while it compiles or loads, as options of that call.
@@ -48,7 +51,7 @@ struct JitLog {
 
   Error error(const Driver &driver, CUresult result, const char *call,
               const std::string &entry) const {
-    if (failsWithAnyCode(result))
+    if (!isOfTheCode(result))
       return check(driver, result, call).error();
     return makeError(DiagId::kernel_refused, {entry, words(driver, result, call)});
   }

@@ -281,7 +281,8 @@ TEST(CudaBackend, RefusedCodeIsAnErrorAndLeavesNothing) {
 // A kept kernel that the driver refuses is discarded, not one for which the GPU has no room or that
 // comes after a fault: others may load it.
 TEST(CudaBackend, FaultsOfTheGpuLeaveKeptKernels) {
-  constexpr CUresult outOfMemory = 2, illegalAddress = 700;
+  constexpr CUresult outOfMemory = 2, illegalAddress = 700, captured = 900, clientGone = 810,
+                     unknown = 999;
   TemporaryFolder folder;
   Device device = *Device::emulated("sm_90a");
   device.impl().backend = open();
@@ -293,7 +294,7 @@ TEST(CudaBackend, FaultsOfTheGpuLeaveKeptKernels) {
     return engine->compile(module, "", {.m = 16, .n = 64, .k = 64});
   };
   ASSERT_TRUE(compile());
-  for (CUresult fault : {outOfMemory, illegalAddress}) {
+  for (CUresult fault : {outOfMemory, illegalAddress, captured, clientGone, unknown}) {
     fake().loadResult = fault;
     Result<Gemm> gemm = compile();
     ASSERT_FALSE(gemm);
