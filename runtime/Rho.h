@@ -192,7 +192,9 @@ private:
 };
 
 // A compiled GEMM for one shape on one device. On a GPU launch() and quantizeActivations() compile
-// nothing, allocate nothing and never block; both can be captured in a CUDA graph.
+// nothing, allocate nothing and never block; both can be captured in a CUDA graph. A graph keeps
+// nothing of what it was captured from: a copy of the gemm, its activations, weight and workspace
+// are to live as long (of a KvCache, it and its KvBatch).
 class Gemm {
 public:
   // The kernel of this gemm for another number of rows: nothing is planned or compiled, what

@@ -125,7 +125,7 @@ public:
     int64_t copies = device.isEmulated()
                          ? 1
                          : 1 + 4 * backend.model().l2Bytes / std::max<int64_t>(numbers / 2, 1);
-    copies = std::min<int64_t>(copies, 64);
+    copies = std::min<int64_t>(copies, 4096);
     int64_t pages = shape.pages();
     options.pages = std::max<int64_t>(1, pages * copies);
     Result<KvCache> cache = KvCache::create(engine, module, options);
@@ -237,7 +237,9 @@ private:
     Result<Buffer> queries = randomNumbers(shape.batch() * shape.queryHeads * shape.headDim);
     if (!queries)
       return queries.error();
-    Result<Buffer> tails = randomNumbers(shape.batch() * shape.page * stride);
+    // Keys and values of each copy behind those of the last.
+    const int64_t tailNumbers = shape.batch() * shape.page * stride;
+    Result<Buffer> tails = randomNumbers((shape.tails() > 0 ? copies : 1) * 2 * tailNumbers);
     if (!tails)
       return tails.error();
     Result<Buffer> output = device.allocate(queries->bytes());
@@ -264,8 +266,11 @@ private:
     row.parts = batches[0].parts();
     int64_t bytes = pages * cache.pageBytes() + shape.tails() * stride * 4 + 2 * queries->bytes();
     Result<Measured> measured = time(copies, bytes, [&](int copy, Stream stream) {
-      return cache.attend(batches[static_cast<size_t>(copy)], queries->address(), tails->address(),
-                          tails->address(), output->address(), stream);
+      const int64_t before = shape.tails() > 0 ? 2 * tailNumbers * copy : 0;
+      const DevicePointer ownKeys = tails->address() + static_cast<uint64_t>(2 * before),
+                          ownValues = ownKeys + static_cast<uint64_t>(2 * tailNumbers);
+      return cache.attend(batches[static_cast<size_t>(copy)], queries->address(), ownKeys,
+                          ownValues, output->address(), stream);
     });
     if (!measured)
       return measured.error();
