@@ -239,7 +239,8 @@ private:
       return queries.error();
     // Keys and values of each copy behind those of the last.
     const int64_t tailNumbers = shape.batch() * shape.page * stride;
-    Result<Buffer> tails = randomNumbers((shape.tails() > 0 ? copies : 1) * 2 * tailNumbers);
+    const int64_t copiesOfTails = shape.tails() > 0 ? copies : 1;
+    Result<Buffer> tails = randomNumbers(copiesOfTails * 2 * tailNumbers);
     if (!tails)
       return tails.error();
     Result<Buffer> output = device.allocate(queries->bytes());
@@ -266,7 +267,7 @@ private:
     row.parts = batches[0].parts();
     int64_t bytes = pages * cache.pageBytes() + shape.tails() * stride * 4 + 2 * queries->bytes();
     Result<Measured> measured = time(copies, bytes, [&](int copy, Stream stream) {
-      const int64_t before = shape.tails() > 0 ? 2 * tailNumbers * copy : 0;
+      const int64_t before = 2 * tailNumbers * (copy % copiesOfTails);
       const DevicePointer ownKeys = tails->address() + static_cast<uint64_t>(2 * before),
                           ownValues = ownKeys + static_cast<uint64_t>(2 * tailNumbers);
       return cache.attend(batches[static_cast<size_t>(copy)], queries->address(), ownKeys,
