@@ -58,16 +58,25 @@ std::vector<std::string> instructionClassNames() { return {classNames.begin(), c
 
 std::span<const DeviceField> deviceFields() { return fields; }
 
+std::span<const Architecture> architectures() {
+  constexpr int64_t kib = 1024;
+  static constexpr Architecture all[] = {
+      {"sm_80", 163 * kib}, {"sm_86", 99 * kib},   {"sm_87", 163 * kib}, {"sm_89", 99 * kib},
+      {"sm_90", 227 * kib}, {"sm_100", 227 * kib}, {"sm_120", 99 * kib}, {"sm_121", 99 * kib},
+  };
+  return all;
+}
+
 int64_t mostSharedPerCta(std::string_view architecture) {
-  constexpr std::pair<std::string_view, int64_t> known[] = {
-      {"sm_80", 163}, {"sm_86", 99}, {"sm_87", 163}, {"sm_89", 99}, {"sm_120", 99}, {"sm_121", 99}};
-  constexpr int64_t most = 227, kib = 1024;
   if (architecture.ends_with('a') || architecture.ends_with('f'))
     architecture.remove_suffix(1);
-  for (auto [name, kibibytes] : known)
-    if (architecture == name)
-      return kibibytes * kib;
-  return most * kib;
+  int64_t most = 0;
+  for (const Architecture &each : architectures()) {
+    if (each.name == architecture)
+      return each.sharedPerCta;
+    most = std::max(most, each.sharedPerCta);
+  }
+  return most;
 }
 
 std::optional<double> DeviceRates::rho(std::string_view type) const {

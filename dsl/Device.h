@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -63,9 +64,14 @@ struct Device {
   Span span;
 };
 
-// Bytes that a CTA may have of shared memory on an architecture, sm_80 .. sm_121a, at most (CUDA
-// C++ Programming Guide, "Technical specifications per compute capability"); of ones not listed
-// there, what the largest has.
+// Architectures, and the bytes that a CTA may have of shared memory there at most (CUDA C++
+// Programming Guide, "Technical specifications per compute capability").
+struct Architecture {
+  std::string_view name; // without suffix
+  int64_t sharedPerCta;
+};
+std::span<const Architecture> architectures();
+// Of sm_80 .. sm_121a; of one that is not listed, what the largest has.
 int64_t mostSharedPerCta(std::string_view architecture);
 
 // Canonical text: parses back to an equal declaration.

@@ -1,9 +1,12 @@
 #include "compiler/Candidates.h"
 
+#include "compiler/plan/ScheduleCandidates.h"
+
 #include <limits>
 #include <map>
 #include <sstream>
 #include <tuple>
+#include <type_traits>
 
 namespace rho::compiler {
 
@@ -11,6 +14,12 @@ namespace {
 
 // Of the same roles and tile. They differ in what the model predicts best: warps, depth, split.
 constexpr int mostAlike = 3;
+
+// What the user fixed stays.
+template <class T> void settle(std::optional<T> &entry, const std::type_identity_t<T> &value) {
+  if (!entry)
+    entry = value;
+}
 
 } // namespace
 
@@ -33,28 +42,29 @@ Result<std::vector<Plan>> planCandidates(const dsl::Gemm &gemm, const Problem &p
   return chosen;
 }
 
+void fixLayout(dsl::ScheduleDecl &schedule, const Plan &plan) {
+  const Schedule &s = plan.schedule;
+  settle(schedule.tile, dsl::ScheduleDecl::Tile{s.tileM, s.tileN, s.tileK});
+  settle(schedule.warps, dsl::ScheduleDecl::Warps{s.warpsM, s.warpsN, s.warpsK});
+  settle(schedule.scales, plan.groupScales);
+  settle(schedule.roles, s.roles);
+  settle(schedule.packing, s.packing);
+}
+
 Result<Plan> adoptPlan(const dsl::Gemm &gemm, const Problem &problem, const DeviceModel &device,
                        const Plan &found, const SourceMap *sources) {
   const Schedule &s = found.schedule;
   dsl::Gemm fixed = gemm;
   dsl::ScheduleDecl &decl = fixed.schedule;
-  auto settle = [](auto &entry, auto value) {
-    if (!entry)
-      entry = value;
-  };
-  settle(decl.tile, dsl::ScheduleDecl::Tile{s.tileM, s.tileN, s.tileK});
-  settle(decl.warps, dsl::ScheduleDecl::Warps{s.warpsM, s.warpsN, s.warpsK});
+  fixLayout(decl, found);
   settle(decl.pipeline, s.pipeline);
   settle(decl.splitK, s.splitK);
   if (s.streamsK() && s.residentCtas > 0)
     settle(decl.ctas, s.residentCtas);
-  settle(decl.scales, found.groupScales);
   settle(decl.sums, s.sums);
-  settle(decl.roles, s.roles);
   using Balance = dsl::ScheduleDecl::Balance;
   if (gemm.activation.partition)
     settle(decl.balance, s.tileCosts.empty() ? Balance::Tiles : Balance::Cost);
-  settle(decl.packing, s.packing);
   settle(decl.cluster, dsl::ScheduleDecl::Cluster{s.clusterN, s.clusterK});
   settle(decl.dependent, s.dependent);
   Result<Plan> adopted = plan(fixed, problem, device, sources);

@@ -77,15 +77,18 @@ Status checkModel(const DeviceModel &model) {
                      {model.name, std::string(name), dsl::printNumber(value),
                       dsl::printNumber(least), dsl::printNumber(most)});
   };
+  auto mostOf = [&](const dsl::DeviceField &field) {
+    dsl::Device most;
+    most.sharedPerCta = dsl::mostSharedPerCta(model.architecture);
+    return field.integer == &dsl::Device::sharedPerCta ? field.get(most) : field.most;
+  };
   for (const dsl::DeviceField &field : dsl::deviceFields()) {
     double value = field.get(figures);
     if (field.optional && value == 0)
       continue;
-    if (Status good = within(field.name, value, field.least, field.most); !good)
+    if (Status good = within(field.name, value, field.least, mostOf(field)); !good)
       return good;
   }
-  if (const int64_t most = dsl::mostSharedPerCta(model.architecture); model.sharedPerCta > most)
-    return within("shared_per_cta", model.sharedPerCta / 1024.0, 16, most / 1024.0);
   for (size_t i = 0; i < dsl::instructionClasses; ++i)
     if (Status good = within(dsl::name(static_cast<dsl::InstructionClass>(i)),
                              model.rates.throughput[i], dsl::leastPerCycle, dsl::mostPerCycle);
@@ -113,9 +116,9 @@ Result<DeviceModel> modelOfTarget(std::string_view target) {
 
 int64_t mostSharedPerCta(std::string_view target) {
   int64_t most = dsl::mostSharedPerCta(target);
-  for (const char *architecture : {"sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_120"})
-    if (targetFor(architecture) == target)
-      most = std::max(most, dsl::mostSharedPerCta(architecture));
+  for (const dsl::Architecture &each : dsl::architectures())
+    if (targetFor(std::string(each.name)) == target)
+      most = std::max(most, each.sharedPerCta);
   return most;
 }
 

@@ -141,6 +141,17 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
     return result;
   };
   constexpr int ofF32 = 24; // rounded products
+  // Where sums can be scaled nothing is rounded, nor leaves the range.
+  const bool sumsCanBe = std::all_of(groups.begin(), groups.end(), [&](const ScaleUse &use) {
+    return groupProblem(use, placed).empty();
+  });
+  // Rounded, of scales of any size: packing sees to it (operandRanges).
+  auto rounded = [&]() -> ScaledOperand {
+    const double largest = std::min(scales.largest, operand.maxFinite());
+    return checked(numberScaled(restored(decode, placed.mmaType), product, largest, ofF32,
+                                groupsOfHalves, placed.mmaType),
+                   2);
+  };
   if (groups.size() == 1) {
     dsl::ElementType type = weight.components[groups[0].component].type;
     // Exact when the bits of element and scale fit the operand type.
@@ -151,32 +162,22 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
     DecodeSequence unscaled = decode.sparseBits > 0 || !decode.program.lanes.empty()
                                   ? decode
                                   : *decodeSequence(weight, core, placed.mmaType, leastLog2);
-    if (!hasAllExponents(type, placed.mmaType) ||
-        (hasOthers && groupProblem(groups[0], placed).empty()))
+    if (!hasAllExponents(type, placed.mmaType) || (hasOthers && sumsCanBe))
       if (auto scaled = withScale(unscaled, weight, groups[0].component, placed.mmaType))
         return checked(*std::move(scaled), exact ? 0 : 1);
     if (!holdsAll(operand, type)) {
-      // Where sums can be scaled nothing is rounded. Small products need the scale's exponents.
-      if (groupProblem(groups[0], placed).empty() || operand.exponentBits() < type.exponentBits())
+      // Small products need the scale's exponents.
+      if (sumsCanBe || operand.exponentBits() < type.exponentBits())
         return {{}, 0, std::string(type.name()) + " is not exact in " + placed.mmaType};
-      const double largest = std::min(scales.largest, operand.maxFinite());
-      return checked(numberScaled(restored(decode, placed.mmaType), product, largest, ofF32,
-                                  groupsOfHalves, placed.mmaType),
-                     2);
+      return rounded();
     }
     return checkedNumber(type.significantBits(), exact ? 0 : 1);
   }
   if (scales.largest <= operand.maxFinite())
     return checkedNumber(ofF32, 2);
-  // Where sums can be scaled nothing leaves the range; else packing sees to it (operandRanges).
-  const bool sumsCanBe = std::all_of(groups.begin(), groups.end(), [&](const ScaleUse &use) {
-    return groupProblem(use, placed).empty();
-  });
   if (sumsCanBe || operand.exponentBits() < dsl::ElementType::get("f32").exponentBits())
     return {{}, 0, "products of scales leave the range of " + placed.mmaType};
-  return checked(numberScaled(restored(decode, placed.mmaType), product, operand.maxFinite(), ofF32,
-                              groupsOfHalves, placed.mmaType),
-                 2);
+  return rounded();
 }
 
 } // namespace rho::compiler

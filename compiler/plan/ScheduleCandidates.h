@@ -40,4 +40,7 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
                                          dsl::ScheduleDecl::Roles roles, const Problem &problem,
                                          const DeviceModel &device, Variety variety);
 
+// Takes from a plan, where nothing is declared, what the layout of a packed weight depends on.
+void fixLayout(dsl::ScheduleDecl &schedule, const Plan &plan);
+
 } // namespace rho::compiler

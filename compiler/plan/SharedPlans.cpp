@@ -2,6 +2,7 @@
 #include "compiler/Parallel.h"
 #include "compiler/plan/Geometry.h"
 #include "compiler/plan/Placement.h"
+#include "compiler/plan/ScheduleCandidates.h"
 
 #include <algorithm>
 #include <cmath>
@@ -151,14 +152,11 @@ Result<Plan> planSharing(const dsl::Gemm &gemm, const Plan &other,
   // Kernels of its tile, or with more batch rows in it, take any number of rows, as a rule. They
   // are no candidates for many where their layout is one for few.
   std::optional<Plan> fastest;
-  const Schedule &s = other.schedule;
-  for (int64_t rows = s.tileM; rows <= Geometry::mostBatch; rows *= 2) {
+  Plan wider = other;
+  const int64_t most = gemm.schedule.tile ? other.schedule.tileM : Geometry::mostBatch;
+  for (; wider.schedule.tileM <= most; wider.schedule.tileM *= 2) {
     dsl::Gemm ofTile = packedAlike;
-    dsl::ScheduleDecl &fixed = ofTile.schedule;
-    fixed.tile = fixed.tile.value_or(dsl::ScheduleDecl::Tile{rows, s.tileN, s.tileK});
-    fixed.warps = fixed.warps.value_or(dsl::ScheduleDecl::Warps{s.warpsM, s.warpsN, s.warpsK});
-    fixed.scales = fixed.scales.value_or(other.groupScales);
-    fixed.roles = fixed.roles.value_or(s.roles);
+    fixLayout(ofTile.schedule, wider);
     Result<Plan> found = plan(ofTile, problem, device, sources);
     if (found && readsTheWeight(*found) &&
         (!fastest || found->predictedMicroseconds < fastest->predictedMicroseconds))

@@ -120,12 +120,8 @@ public:
     options.kvHeads = shape.kvHeads;
     options.queryHeads = shape.queryHeads;
     options.pageTokens = shape.page;
-    // So many caches that what is read next is in no cache of the device.
-    int64_t numbers = 2 * shape.tokens() * shape.kvHeads * shape.headDim;
-    int64_t copies = device.isEmulated()
-                         ? 1
-                         : 1 + 4 * backend.model().l2Bytes / std::max<int64_t>(numbers / 2, 1);
-    copies = std::min<int64_t>(copies, 4096);
+    const int64_t numbers = 2 * shape.tokens() * shape.kvHeads * shape.headDim;
+    const int copies = copiesNeeded(device, numbers / 2); // of 4 bits each
     int64_t pages = shape.pages();
     options.pages = std::max<int64_t>(1, pages * copies);
     Result<KvCache> cache = KvCache::create(engine, module, options);
@@ -141,7 +137,7 @@ public:
     row.bandwidth = backend.model().bandwidthGBs;
     if (Status filled = fill(*cache, options, row); !filled)
       return filled.error();
-    if (Status timed = attend(*cache, options, pages, static_cast<int>(copies), row); !timed)
+    if (Status timed = attend(*cache, options, pages, copies, row); !timed)
       return timed.error();
     return row;
   }

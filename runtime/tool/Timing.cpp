@@ -17,13 +17,16 @@ constexpr double warmupMilliseconds = 5;
 // Enough to rank choices.
 constexpr Measuring trial{.launches = 5, .leastReplays = 1, .mostReplays = 5, .milliseconds = 2};
 
-int copiesNeeded(int64_t weightBytes, int64_t l2Bytes) {
-  constexpr int64_t most = 4096;
-  return static_cast<int>(
-      std::clamp<int64_t>(4 * l2Bytes / std::max<int64_t>(weightBytes, 1) + 2, 2, most));
-}
-
 } // namespace
+
+int copiesNeeded(const Device &device, int64_t bytes) {
+  if (device.isEmulated())
+    return 1;
+  constexpr int64_t most = 4096;
+  const int64_t l2Bytes = device.impl().backend->model().l2Bytes;
+  return static_cast<int>(
+      std::clamp<int64_t>(4 * l2Bytes / std::max<int64_t>(bytes, 1) + 2, 2, most));
+}
 
 double median(std::vector<double> values) {
   if (values.empty())
@@ -80,8 +83,7 @@ Result<Buffer> filledBuffer(const Device &device, int64_t bytes, std::span<const
 
 Result<WeightCopies> copyWeight(const Device &device, int64_t bytes,
                                 std::span<const uint8_t> pattern) {
-  int copies =
-      device.isEmulated() ? 1 : copiesNeeded(bytes, device.impl().backend->model().l2Bytes);
+  const int copies = copiesNeeded(device, bytes);
   WeightCopies buffers;
   while (static_cast<int>(buffers.size()) < copies) {
     Result<Buffer> buffer = filledBuffer(device, bytes, pattern);

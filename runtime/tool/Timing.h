@@ -27,8 +27,11 @@ Result<ReadyGemm> makeReady(const Device &device, const Gemm &gemm, DevicePointe
 // `bytes` bytes of device memory that hold `pattern` again and again.
 Result<Buffer> filledBuffer(const Device &device, int64_t bytes, std::span<const uint8_t> pattern);
 
-// Copies of a weight that launches take in turn, so many that none is still in the L2 cache when
-// its turn comes: what was read since fills the cache four times. One on an emulated device.
+// Copies of so many bytes that launches take in turn, so many that none is still in the L2 cache
+// when its turn comes: what was read since fills the cache four times, as far as 4096 copies do.
+// One on an emulated device.
+int copiesNeeded(const Device &device, int64_t bytes);
+// Such copies of a weight.
 using WeightCopies = std::vector<Buffer>;
 Result<WeightCopies> copyWeight(const Device &device, int64_t bytes,
                                 std::span<const uint8_t> pattern);
