@@ -80,9 +80,8 @@ private:
   void warpgroupBarrier();
   Value matrixRowAt(Value part, int64_t batchTile, Value row, Value piece,
                     int64_t rowBytes) override;
-  Value isWarpgroupLeader(); // the thread that starts and awaits its warpgroup's stores
-  // The matrix descriptor of what starts `offset` bytes into a part.
-  Value descriptor(Value part, int64_t offset);
+  Value isWarpgroupLeader();    // the thread that starts and awaits its warpgroup's stores
+  Value descriptor(Value part); // for the matrix instructions
 
   Value sharedStart; // of dynamic shared memory, as a number
   Value barriers;    // of the kernel
@@ -316,11 +315,10 @@ WgmmaLowering::Value WgmmaLowering::matrixRowAt(Value part, int64_t batchTile, V
 // PTX ISA, "matrix descriptor": rows of 128 bytes along k, eight of them 1024 bytes apart, 128-byte
 // swizzle; addresses in units of 16 bytes. The swizzle is on address bits, so a start within the
 // row is an offset like any other.
-WgmmaLowering::Value WgmmaLowering::descriptor(Value part, int64_t offset) {
-  constexpr int64_t high = (int64_t(1) << 62) | (int64_t(1024 / 16) << 32), leading = 1 << 16;
-  // The same for all of a part but for one addition.
-  Value start = arith::OrIOp::create(builder, loc, div(sharedAddress(part), 16), i32(leading));
-  return arith::OrIOp::create(builder, loc, widen(add(start, offset / 16)), i64(high));
+WgmmaLowering::Value WgmmaLowering::descriptor(Value part) {
+  constexpr int64_t leading = 1 << 16;
+  constexpr int64_t constant = (int64_t(1) << 62) | (int64_t(1024 / 16) << 32) | leading;
+  return arith::OrIOp::create(builder, loc, widen(div(sharedAddress(part), 16)), i64(constant));
 }
 
 // Rows are 128 bytes of k, whose eight pieces of 16 bytes are permuted by the row's last three
@@ -355,7 +353,7 @@ std::vector<std::string> WgmmaLowering::accumulators(AsmCall &call, tile::Warpgr
 // The descriptor of this warpgroup's rows of an operand A in shared memory.
 WgmmaLowering::Value WgmmaLowering::operandRows(tile::WarpgroupMmaOp mma) {
   Value rows = mul(div(thread, Geometry::warpgroup), g.rowTiles() * 64 * Geometry::swizzleBytes);
-  return descriptor(add(partOf(mma.getOperand(), mma.getOperandSlot()), rows), 0);
+  return descriptor(add(partOf(mma.getOperand(), mma.getOperandSlot()), rows));
 }
 
 WgmmaLowering::Value WgmmaLowering::firstColumns(tile::WarpgroupMmaOp mma) {
@@ -383,10 +381,8 @@ void WgmmaLowering::lowerMma(tile::WarpgroupMmaOp mma) {
     batch.registers.push_back(call.input(a));
   if (mma.getOperand())
     batch.rows = call.input(operandRows(mma));
-  Value part = firstColumns(mma);
-  for (int64_t step = 0; step < mma.getSteps(); ++step)
-    batch.columns.push_back(
-        call.input(descriptor(part, columnOffset(g.tileM, batch.columnOf(step)))));
+  batch.columns = call.input(descriptor(firstColumns(mma)));
+  batch.steps = mma.getSteps();
   replaceAccumulators(mma.getResults(), call.emit(batch.print()));
 }
 

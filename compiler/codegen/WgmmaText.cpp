@@ -33,19 +33,23 @@ std::string WgmmaBatch::print() const {
   if (mayTranspose)
     flags += apart ? ", 0, 0" : ", 0"; // nor transposed, of those in shared memory
 
-  std::string text = "{\n.reg .pred add;\n" + std::string(apart ? ".reg .b64 rows;\n" : "") +
-                     "setp.ne.b32 add, " + (fresh ? "0" : "1") +
-                     ", 0;\nwgmma.fence.sync.aligned;\n";
-  for (int64_t step = 0; step < static_cast<int64_t>(columns.size()); ++step) {
+  // One 64-bit addition to what all steps have makes a descriptor: ptxas keeps the halves of one
+  // that is put together apart, and moves both for each instruction.
+  std::string text = "{\n.reg .pred add;\n.reg .b64 columns;\n" +
+                     std::string(apart ? ".reg .b64 rows;\n" : "") + "setp.ne.b32 add, " +
+                     (fresh ? "0" : "1") + ", 0;\nwgmma.fence.sync.aligned;\n";
+  for (int64_t step = 0; step < steps; ++step) {
     if (fresh && step == 1)
       text += "setp.ne.b32 add, 1, 0;\n";
+    text += "add.s64 columns, " + columns + ", " +
+            std::to_string(columnOffset(tileM, columnOf(step)) / 16) + ";\n";
     for (int64_t t = 0; t < rowTiles; ++t) {
       const int64_t offset = columnOffset(tileN, columnOf(step)) + t * 64 * Geometry::swizzleBytes;
       if (apart)
         text += "add.s64 rows, " + rows + ", " + std::to_string(offset / 16) + ";\n";
       const std::string a = apart ? "rows" : listOf(registers, 4 * (step * rowTiles + t), 4);
       text += instruction + " " + listOf(sums, t * perTile, perTile) + ", " + a + ", " +
-              columns[step] + ", add" + flags + ";\n";
+              "columns, add" + flags + ";\n";
     }
   }
   return text + "wgmma.commit_group.sync.aligned;\n}";

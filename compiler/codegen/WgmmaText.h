@@ -24,7 +24,8 @@ struct WgmmaBatch {
   // part that holds the warpgroup's rows of the tile.
   std::vector<std::string> registers;
   std::string rows;
-  std::vector<std::string> columns; // of operand B, the descriptor of each step
+  std::string columns; // of operand B, the descriptor of the part
+  int64_t steps = 0;
 
   bool isInteger() const { return element == "s8"; }
   // Bytes from the start of a row to what a step takes of it.
