@@ -299,6 +299,25 @@ std::vector<DeviceBuilder::Value> DeviceBuilder::toF32(llvm::ArrayRef<Value> wor
   return result;
 }
 
+// A byte is the upper mantissa of 1 + u / 128 where its highest bit is set: one permutation for
+// each.
+std::vector<DeviceBuilder::Value> DeviceBuilder::toFractions(llvm::ArrayRef<Value> words,
+                                                             llvm::StringRef element, int64_t count,
+                                                             int64_t unit, int64_t shift) {
+  constexpr int64_t one = 0x3f800000, upperByte = 7, lowerByte = 4, everyByte = 0x01010101;
+  const int64_t mask = (int64_t{1} << dsl::ElementType::get(element.str()).bits()) - 1;
+  std::vector<Value> result;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t bit = i * unit + shift, byte = bit % 32 / 8;
+    Value codes = arith::AndIOp::create(builder, loc, words[bit / 32], i32(mask * everyByte));
+    codes = arith::OrIOp::create(builder, loc, codes, i32(int32_t(0x80 * everyByte)));
+    Value number =
+        permute(codes, i32(one), i32(upperByte << 12 | byte << 8 | lowerByte << 4 | lowerByte));
+    result.push_back(arith::BitcastOp::create(builder, loc, f32(), number));
+  }
+  return result;
+}
+
 std::vector<DeviceBuilder::Value> DeviceBuilder::inputToF32(llvm::ArrayRef<Value> words,
                                                             llvm::StringRef element, int64_t count,
                                                             int64_t unit, int64_t shift) {

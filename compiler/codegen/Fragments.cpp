@@ -112,8 +112,10 @@ void KernelLowering::lowerConvertScales(tile::ConvertScalesOp op) {
   std::vector<Value> words;
   for (int64_t i = 0; i < op.getWords().getType().getNumElements(); ++i)
     words.push_back(element(op.getWords(), i));
+  int64_t count = op.getType().getNumElements();
   op.replaceAllUsesWith(vectorOf(
-      toF32(words, op.getElement(), op.getType().getNumElements(), op.getUnit(), op.getShift())));
+      op.getFractions() ? toFractions(words, op.getElement(), count, op.getUnit(), op.getShift())
+                        : toF32(words, op.getElement(), count, op.getUnit(), op.getShift())));
 }
 
 // Accumulator registers 0, 1 are columns 0, 1 of the first fragment row, 2, 3 of the second.

@@ -328,12 +328,13 @@ def Tile_ExtractOp : Tile_Op<"extract", [Pure]> {
 def Tile_ConvertScalesOp : Tile_Op<"convert_scales", [Pure]> {
   let summary = "packed scales to f32";
   let description = [{
-    Each lies in a unit of `unit` bits, from bit `shift` on.
+    Each lies in a unit of `unit` bits, from bit `shift` on. `fractions`: instead of an unsigned
+    integer u of at most 7 bits, all of which is in one byte, 1 + u / 128.
   }];
   let arguments = (ins I32Vector:$words, ElementName:$element, CodeBits:$unit,
-                       Count:$shift);
+                       Count:$shift, UnitAttr:$fractions);
   let results = (outs F32Vector:$scales);
-  let assemblyFormat = "$words `from` $element `in` $unit `at` $shift attr-dict `:` type($words) `->` type($scales)";
+  let assemblyFormat = "(`fractions` $fractions^)? $words `from` $element `in` $unit `at` $shift attr-dict `:` type($words) `->` type($scales)";
 }
 
 def Tile_PairOp : Tile_Op<"pair", [Pure]> {

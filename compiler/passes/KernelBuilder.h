@@ -135,7 +135,7 @@ private:
     std::map<ParameterKey, Value> parameters; // of the decode: registers of a weight row
     // Numbers, by their text, components, group and row, and their components, by all but the text.
     std::map<std::tuple<std::string, std::vector<int>, int64_t, int64_t>, Value> numbers;
-    std::map<std::tuple<int, int64_t, int64_t>, Value> componentNumbers;
+    std::map<std::tuple<int, int64_t, int64_t, bool>, Value> componentNumbers;
     // The few numbers that a selector chooses from: tables, by their form, the number's text and
     // components, and the row.
     std::map<std::tuple<std::string, std::string, std::vector<int>, int64_t>, std::vector<Value>>
@@ -188,7 +188,11 @@ private:
   std::map<int, Value> tensorNumbers;
   void loadTensorNumbers();
   // A component of a number, by component, group and row.
-  Value componentNumber(int component, int64_t group, int64_t row, Value slot);
+  // `fraction`: 1 + u / 128 in place of u, of one that hasFraction().
+  Value componentNumber(int component, int64_t group, int64_t row, Value slot,
+                        bool fraction = false);
+  // Whether its codes are unsigned integers of at most 7 bits, each in a byte.
+  bool hasFraction(int component, int64_t group) const;
   // `number` names components by their places in `components`, counted from 1.
   Value sumOf(const RowNumber &number, const std::vector<int> &components, int64_t k, int64_t row,
               Value slot); // in f32

@@ -3,7 +3,10 @@
 #include "compiler/decode/ElementCore.h"
 #include "compiler/passes/KernelBuilder.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
 #include <algorithm>
+#include <limits>
 
 namespace rho::compiler {
 
@@ -26,10 +29,19 @@ void KernelBuilder::loadTensorNumbers() {
   }
 }
 
-Value KernelBuilder::componentNumber(int component, int64_t group, int64_t row, Value slot) {
+bool KernelBuilder::hasFraction(int component, int64_t group) const {
+  const dsl::ElementType type = context.gemm.weight.components[component].type;
+  constexpr int mostBits = 7;
+  return type.kind() == dsl::ElementType::Kind::Unsigned && type.bits() <= mostBits &&
+         context.placed.streamed[component] && unitBits(component) % 8 == 0 &&
+         bitInUnit(component, group) % 8 == 0;
+}
+
+Value KernelBuilder::componentNumber(int component, int64_t group, int64_t row, Value slot,
+                                     bool fraction) {
   if (auto found = tensorNumbers.find(component); found != tensorNumbers.end())
     return found->second;
-  Value &known = tileValues.componentNumbers[{component, group, row}];
+  Value &known = tileValues.componentNumbers[{component, group, row, fraction}];
   if (known)
     return known;
   int64_t warpgroup = row / g.rowsPerThread(), inWarpgroup = row % g.rowsPerThread();
@@ -38,9 +50,9 @@ Value KernelBuilder::componentNumber(int component, int64_t group, int64_t row, 
   Value scales = tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
                                                rowVectorOf(component, group, warpgroup, slot),
                                                part.type.name(), unitBits(component),
-                                               bitInUnit(component, group));
+                                               bitInUnit(component, group), fraction);
   for (int64_t i = 0; i < g.rowsPerThread(); ++i)
-    tileValues.componentNumbers[{component, group, row - inWarpgroup + i}] =
+    tileValues.componentNumbers[{component, group, row - inWarpgroup + i, fraction}] =
         tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, i);
   return known;
 }
@@ -60,10 +72,33 @@ Value KernelBuilder::sumOf(const RowNumber &number, const std::vector<int> &comp
     return arith::ConstantFloatOp::create(builder, loc, builder.getF32Type(),
                                           llvm::APFloat(static_cast<float>(value)));
   };
+  auto componentAt = [&](int place) { return components[static_cast<size_t>(place) - 1]; };
+  auto groupOf = [&](int place) {
+    return groupIn(k, extentK(context.gemm.weight.components[componentAt(place)]));
+  };
   auto factorOf = [&](int place) {
-    int component = components[static_cast<size_t>(place) - 1];
-    int64_t group = groupIn(k, extentK(context.gemm.weight.components[component]));
-    return componentNumber(component, group, row, slot);
+    return componentNumber(componentAt(place), groupOf(place), row, slot);
+  };
+  // x * 128 * (1 + u / 128) - x * 128, one instruction that rounds as x * u does.
+  constexpr double ofFraction = 128;
+  auto timesFraction = [&](Value x, int place) -> Value {
+    Value fraction = componentNumber(componentAt(place), groupOf(place), row, slot, true);
+    return mlir::LLVM::FMAOp::create(builder, loc, x, fraction,
+                                     arith::NegFOp::create(builder, loc, x));
+  };
+  // Which of a term's further components is such a fraction: of one with a power of two, where 128
+  // times what comes before stays finite.
+  auto fractionOf = [&](const RowNumber::Term &term) -> size_t {
+    double largest = std::abs(term.factor) * ofFraction;
+    for (size_t i = 0; i < term.components.size(); ++i) {
+      const int component = componentAt(term.components[i]);
+      if (i > 0 && hasFraction(component, groupOf(term.components[i])))
+        return significantBits(term.factor) == 1 && largest <= std::numeric_limits<float>::max()
+                   ? i
+                   : 0;
+      largest *= context.gemm.weight.components[component].type.maxMagnitude();
+    }
+    return 0;
   };
   auto times = [&](Value a, Value b) -> Value {
     return a ? arith::MulFOp::create(builder, loc, a, b).getResult() : b;
@@ -73,11 +108,14 @@ Value KernelBuilder::sumOf(const RowNumber &number, const std::vector<int> &comp
     // Powers of two first, which round nothing: the product with a coarse component is then one of
     // many groups.
     const bool isPower = significantBits(term.factor) == 1;
+    const size_t fraction = fractionOf(term);
+    const double first = term.factor * (fraction > 0 ? ofFraction : 1);
     Value product;
     for (size_t i = 0; i < term.components.size(); ++i) {
-      product = times(product, factorOf(term.components[i]));
-      if (isPower && i == 0 && term.factor != 1)
-        product = times(product, constant(term.factor));
+      product = fraction > 0 && i == fraction ? timesFraction(product, term.components[i])
+                                              : times(product, factorOf(term.components[i]));
+      if (isPower && i == 0 && first != 1)
+        product = times(product, constant(first));
     }
     if (!product || (!isPower && term.factor != 1))
       product = times(product, constant(term.factor));
