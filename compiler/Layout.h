@@ -46,7 +46,8 @@ struct LayoutSection {
   int64_t tilesN = 0, tilesK = 0;
   uint32_t codeXor =
       0; // applied to what is stored of every code (0x8: two's complement -> offset binary)
-  // Instead of codeXor: code c is stored as codeTable[c]; empty: not so. Codes of up to 8 bits.
+  // Instead of codeXor: code c is stored as codeTable[c]; empty: not so. Codes of up to 8 bits. Of
+  // a scale none stands for 0: elements that it multiplies are stored as 0 instead.
   std::vector<uint8_t> codeTable;
   // Bit i of each 32 bits of codes lies at bit wordBits[i]; empty: at bit i.
   std::vector<uint8_t> wordBits;

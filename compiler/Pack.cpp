@@ -450,6 +450,34 @@ void divideCodes(const QuantizedMatrix &whole, QuantizedMatrix &weight) {
   });
 }
 
+// The codes with elements of 0 where a scale is 0, of sections that have no code for that. None
+// where it changes nothing.
+std::optional<QuantizedMatrix> withoutZeroScales(const std::vector<LayoutSection> &sections,
+                                                 const QuantizedMatrix &weight) {
+  std::optional<QuantizedMatrix> changed;
+  for (const LayoutSection &section : sections) {
+    if (section.component == 0 || section.codeTable.empty())
+      continue;
+    const Component &scale = weight.format->components[section.component];
+    const CodeArray &scales = weight.components[section.component];
+    const dsl::Blocks block = dsl::blocksOf(scale);
+    const int64_t rows = block.rows == 0 ? weight.rows : block.rows; // of a block
+    const int64_t columns = block.k == 0 ? weight.k : block.k;
+    const dsl::BlockGrid grid = codeGrid(scale, weight.rows, weight.k);
+    for (int64_t i = 0; i < scales.size(); ++i) {
+      if (scale.type.decode(scales.get(i)) != 0)
+        continue;
+      if (!changed)
+        changed = weight;
+      const int64_t firstRow = i / grid.columns * rows, firstK = i % grid.columns * columns;
+      for (int64_t row = firstRow; row < std::min(firstRow + rows, weight.rows); ++row)
+        for (int64_t k = firstK; k < std::min(firstK + columns, weight.k); ++k)
+          changed->components[0].set(row * weight.k + k, 0);
+    }
+  }
+  return changed;
+}
+
 // All bytes of a weight whose codes fit the layout.
 Status write(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *out) {
   std::memset(out, 0, static_cast<size_t>(layout.bytes));
@@ -460,8 +488,15 @@ Status write(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t 
     packSections(layout.sections, *whole, out);
     return packResidual(*layout.residual, weight, *whole, out);
   }
-  packSections(layout.sections, weight.parts.empty() ? weight : weight.parts[0], out);
-  return layout.residual ? packResidual(*layout.residual, weight, weight.parts[1], out) : Done{};
+  const QuantizedMatrix &base = weight.parts.empty() ? weight : weight.parts[0];
+  const std::optional<QuantizedMatrix> changed = withoutZeroScales(layout.sections, base);
+  packSections(layout.sections, changed ? *changed : base, out);
+  if (!layout.residual)
+    return Done{};
+  std::vector<LayoutSection> own = layout.residual->parts;
+  own.insert(own.end(), layout.residual->sections.begin(), layout.residual->sections.end());
+  const std::optional<QuantizedMatrix> changedOwn = withoutZeroScales(own, weight.parts[1]);
+  return packResidual(*layout.residual, weight, changedOwn ? *changedOwn : weight.parts[1], out);
 }
 
 // The codes that are read where write() would have left them.

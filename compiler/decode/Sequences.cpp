@@ -369,6 +369,18 @@ int leastScaledLog2(dsl::ElementType type, std::string_view mmaType) {
   return mmaType == "f16" ? 0 : -8;
 }
 
+// Whether elements of code 0 are 0, and bytes of scales hold nothing else.
+static bool hasOnlyAZero(const DecodeSequence &sequence, const dsl::Format &format, int component) {
+  const std::vector<bool> allowed = dsl::allowedElements(format);
+  if (!sequence.params.empty() || sequence.sparseBits > 0 || format.element().type.bits() > 8 ||
+      !dsl::guestsOf(format, component).empty() || (!allowed.empty() && !allowed[0]))
+    return false;
+  std::vector<uint32_t> codes{0};
+  for (size_t i = 1; i < format.components.size(); ++i)
+    codes.push_back(format.components[i].type.encode(1));
+  return dsl::evaluate(format, codes.data()) == 0;
+}
+
 std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Format &format,
                                         int component, std::string_view mmaType) {
   if (dsl::ElementType::get(mmaType).bits() != 16)
@@ -386,6 +398,9 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
   }
   if (!scaleSequence(type, mmaType, sequence.scaleLog2) || format.components[component].shift != 0)
     return std::nullopt;
+  if (hasOnlyAZero(sequence, format, component))
+    if (std::optional<ScaleTable> table = scaleTable(type, mmaType, sequence.scaleLog2))
+      sequence.scaleTable = std::move(table->codes);
   sequence.log2Factor += sequence.scaleLog2;
   int base = static_cast<int>(sequence.params.size());
   bool halves =
@@ -435,8 +450,52 @@ int scaleHeadroom(dsl::ElementType type, std::string_view mmaType) {
   return static_cast<int>(std::floor(std::log2(room)));
 }
 
+// What multiplications with powers of two have to make of a scale's bits under a wider exponent.
+static int restoredLog2(dsl::ElementType type, dsl::ElementType operand, int log2Factor) {
+  return type.leastExponent() - operand.leastExponent() + log2Factor;
+}
+
+std::optional<ScaleTable> scaleTable(dsl::ElementType type, std::string_view mmaType,
+                                     int log2Factor) {
+  const dsl::ElementType operand = dsl::ElementType::get(mmaType);
+  const int largest = (1 << (operand.exponentBits() - 1)) - 1;
+  if (!type.isFloat() || type.hasSign() || type.bits() > 8 || type.mantissaBits() == 0 ||
+      operand.bits() != 16 || type.mantissaBits() > operand.mantissaBits() ||
+      restoredLog2(type, operand, log2Factor) <= largest)
+    return std::nullopt;
+  constexpr uint32_t bytes = 256;
+  const int mantissaBits = type.mantissaBits(), drop = operand.mantissaBits() - mantissaBits;
+  const uint32_t ofByte = (bytes - 1) << drop;
+  ScaleTable table{std::vector<uint8_t>(bytes), 0};
+  std::vector<bool> isCode(bytes), isByte(bytes);
+  for (uint32_t code = 0; code < 1U << type.bits(); ++code) {
+    const double number = type.decode(code);
+    if (!std::isfinite(number) || number <= 0)
+      continue;
+    const double scaled = std::ldexp(number, log2Factor);
+    if (!exactIn(operand, scaled) || scaled < std::ldexp(1.0, operand.leastExponent()))
+      return std::nullopt;
+    const uint32_t bits = operand.encode(scaled), byte = bits >> drop & (bytes - 1);
+    const uint32_t rest = bits & ~ofByte;
+    if ((table.rest != 0 && table.rest != rest) || isByte[byte])
+      return std::nullopt;
+    table.rest = rest;
+    table.codes[code] = static_cast<uint8_t>(byte);
+    isCode[code] = isByte[byte] = true;
+  }
+  uint32_t byte = 0; // codes that are no numbers have those that are left over
+  for (uint32_t code = 0; code < bytes; ++code) {
+    if (isCode[code])
+      continue;
+    while (isByte[byte])
+      ++byte;
+    table.codes[code] = static_cast<uint8_t>(byte++);
+  }
+  return table;
+}
+
 std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_view mmaType,
-                                           int log2Factor) {
+                                           int log2Factor, bool tabled) {
   DecodeProgram p;
   Operand word = DecodeProgram::word();
   constexpr uint32_t lowTwice = 0x1010, highTwice = 0x3232;
@@ -474,9 +533,10 @@ std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_vi
       type.exponentBits() >= operand.exponentBits() || type.mantissaBits() > operand.mantissaBits())
     return std::nullopt;
   const int drop = operand.mantissaBits() - type.mantissaBits();
-  const int restore = type.leastExponent() - operand.leastExponent() + log2Factor;
+  const int restore = restoredLog2(type, operand, log2Factor);
+  const uint32_t rest = tabled ? scaleTable(type, mmaType, log2Factor)->rest : 0;
   const int largest = (1 << (operand.exponentBits() - 1)) - 1;
-  const int digits = type.exponentBits() + type.mantissaBits();
+  const int digits = tabled ? 8 : type.exponentBits() + type.mantissaBits();
   const uint32_t field = ((1U << digits) - 1) * 0x00010001U << drop;
   Operand placed[2];
   for (int odd = 1; odd >= 0; --odd) {
@@ -488,6 +548,10 @@ std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_vi
     if (net != 0)
       moved =
           p.add(net < 0 ? Op::Shr : Op::Shl, word, constant(static_cast<uint32_t>(std::abs(net))));
+    if (tabled) {
+      placed[odd] = p.add(Op::AndOr, moved, constant(field), constant(everywhere(rest, 16)));
+      continue;
+    }
     Operand value = p.add(Op::And, moved, constant(field));
     if (isSigned)
       value = p.add(Op::AndOr, top, constant(0x80008000), value);

@@ -229,8 +229,10 @@ public:
         section.sumType = placed.mmaType;
     }
     for (const DecodeParam &param : placed.decode.params)
-      if (param.form == DecodeParam::Form::Multiplier && param.component == index)
+      if (param.form == DecodeParam::Form::Multiplier && param.component == index) {
         section.noSign = multiplierType(weight, index) != component.type;
+        section.codeTable = placed.decode.scaleTable;
+      }
     int together = log2Of(g.groupsTogether(section.codeBits, extentK(component)));
     // Of the runs of a quad, those of the rows of a thread together.
     int spread = together + log2Of(g.groupsPerChunk(extentK(component)));

@@ -12,6 +12,7 @@
 
 #include <cmath>
 #include <random>
+#include <set>
 
 namespace rho::compiler {
 namespace {
@@ -218,6 +219,38 @@ TEST(ScaleCodes, PowersOfTwoTakeAFactorByAnAddition) {
   EXPECT_FALSE(scaleSequence(type, "f16", 24));
 }
 
+// Bytes with exponents of their own for subnormal scales: in every place one bitwise operation for
+// two of them, where multiplications took two more each.
+TEST(ScaleCodes, BytesWithAllExponentsAreMultipliersByOneOperation) {
+  for (const char *name : {"ue4m3", "ue3m3", "ue4m2"})
+    for (int log2 : {119, 125}) {
+      const dsl::ElementType type = dsl::ElementType::get(name);
+      std::optional<ScaleTable> table = scaleTable(type, "bf16", log2);
+      const double largest = std::ldexp(type.maxFinite(), log2);
+      ASSERT_EQ(table.has_value(), largest < 0x1p128 && log2 + 126 + type.leastExponent() > 127)
+          << name << log2;
+      if (!table)
+        continue;
+      EXPECT_EQ(std::set<int>(table->codes.begin(), table->codes.end()).size(), 256u);
+      std::optional<DecodeProgram> sequence = scaleSequence(type, "bf16", log2, true);
+      ASSERT_TRUE(sequence);
+      EXPECT_EQ(sequence->instructions.size(), 8u);
+      EXPECT_EQ(scaleSequence(type, "bf16", log2)->instructions.size(), 12u);
+      for (uint32_t code = 1; code < 1U << type.bits(); ++code)
+        for (int place = 0; place < 4 && std::isfinite(type.decode(code)); ++place) {
+          const uint32_t word = ~(0xffU << (place * 8)) | uint32_t(table->codes[code])
+                                                              << (place * 8);
+          const uint32_t reg = sequence->run({word}, {})[static_cast<size_t>(place)];
+          ASSERT_EQ(subElement(reg, 0, "bf16"), std::ldexp(type.decode(code), log2)) << code;
+          ASSERT_EQ(reg >> 16, reg & 0xffff);
+        }
+    }
+  const auto e4m3 = dsl::ElementType::get("e4m3"), ue4m3 = dsl::ElementType::get("ue4m3");
+  EXPECT_FALSE(scaleTable(e4m3, "bf16", 119)); // with a sign no byte is left
+  EXPECT_FALSE(scaleTable(ue4m3, "bf16", 0));  // one multiplication
+  EXPECT_FALSE(scaleTable(ue4m3, "f16", 7));
+}
+
 // Elements times powers of two that leave them normal numbers of bf16 are exact.
 TEST(Decode, ProductsWithPowersOfTwoAreExact) {
   for (const char *element : {"e2m1", "e2m3", "e3m2", "e4m3", "e5m2"}) {
@@ -258,21 +291,24 @@ TEST_P(Nvfp4Products, AreExact) {
                                 "value = element * block * tensor }");
   for (const char *mmaType : {"f16", "bf16"}) {
     const dsl::Expr &core = *format.value->operands[0]->operands[0];
-    dsl::ElementType scaleType = format.components[1].type;
+    dsl::ElementType scaleType = multiplierType(format, 1);
     std::optional<DecodeSequence> bareDecode =
         decodeSequence(format, core, mmaType, leastScaledLog2(scaleType, mmaType));
     ASSERT_TRUE(bareDecode);
     std::optional<DecodeSequence> decode = withScale(*bareDecode, format, 1, mmaType);
     ASSERT_TRUE(decode);
     int carried = decode->log2Factor - bareDecode->log2Factor;
-    std::optional<DecodeProgram> scales = scaleSequence(scaleType, mmaType, carried);
+    const bool tabled = !decode->scaleTable.empty();
+    EXPECT_EQ(tabled, std::string(mmaType) == "bf16");
+    std::optional<DecodeProgram> scales = scaleSequence(scaleType, mmaType, carried, tabled);
     ASSERT_TRUE(scales);
     std::mt19937 random(5);
     for (uint32_t code = 0; code < 16; ++code)
       for (uint32_t scale = 0; scale < 1U << scaleType.bits(); ++scale) {
-        if (!std::isfinite(scaleType.decode(scale)))
-          continue;
-        uint32_t multiplier = scales->run({scale * 0x01010101u}, {})[0];
+        if (!std::isfinite(scaleType.decode(scale)) || (tabled && scale == 0 && code != 0))
+          continue; // of elements that a scale of 0 multiplies packing leaves code 0
+        uint32_t byte = tabled ? decode->scaleTable[scale] : scale;
+        uint32_t multiplier = scales->run({byte * 0x01010101u}, {})[0];
         for (size_t r = 0; r < 4; ++r) {
           uint32_t word = wordWith(code, *decode, r, 0, random());
           uint32_t held = decode->program.run({word}, {multiplier, multiplier})[r];

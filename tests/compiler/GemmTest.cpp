@@ -1,12 +1,14 @@
 // Every kind of kernel, executed on the emulator against the exact reference.
 #include "tests/compiler/EmulatedGemm.h"
 
+#include "kernels/Reference.h"
 #include "kernels/Synthetic.h"
 #include "runtime/Kernel.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
 
 namespace rho::test {
 namespace {
@@ -310,6 +312,41 @@ TEST(BiasedSums, AreTheSameFloatsAsConvertedOnes) {
                      std::string("roles: uniform ") + sums + tile,
                      "sm_80",
                      {19, 80, 640}});
+}
+
+// Scales of NVFP4 that are subnormal in e4m3, and of 0, beside which elements are anything: a row
+// of such scales alone has outputs of 0.
+TEST(TabledScales, OfAllSizesAreExact) {
+  for (const char *target : {"sm_80", "sm_90a"})
+    for (const GemmShape &shape : {GemmShape{5, 80, 296}, GemmShape{33, 144, 1040}}) {
+      const auto [m, n, k] = shape;
+      auto codes = [n = n, k = k](const std::shared_ptr<const dsl::Format> &format) {
+        std::mt19937 random(7);
+        dsl::QuantizedMatrix weight{format, n, k, {}, {}, {}};
+        for (const dsl::Component &component : format->components) {
+          dsl::BlockGrid grid = codeGrid(component, n, k);
+          dsl::CodeArray &array =
+              weight.components.emplace_back(component.type.bits(), grid.size());
+          for (int64_t i = 0; i < array.size(); ++i)
+            if (component.extent == dsl::Extent::Element)
+              array.set(i, random() % 16);
+            else if (component.extent == dsl::Extent::Tensor)
+              array.set(i, component.type.encode(1));
+            else if (i >= grid.columns && random() % 3 > 0)
+              array.set(i, random() % (random() % 2 == 0 ? 8 : 127));
+        }
+        return Result<dsl::QuantizedMatrix>(std::move(weight));
+      };
+      Outcome result;
+      ASSERT_NO_FATAL_FAILURE(run({"nvfp4", "bf16", "f32", "", target, shape}, codes,
+                                  kernels::syntheticActivation(m, k, 4), result));
+      kernels::ReferenceOutput exact = kernels::reference(result.activation, result.weight);
+      const auto *y = reinterpret_cast<const float *>(result.output.data());
+      for (size_t i = 0; i < exact.y.size(); ++i)
+        ASSERT_NEAR(y[i], exact.y[i], exact.magnitude[i] * 1e-4) << i << target;
+      for (int64_t row = 0; row < m; ++row)
+        EXPECT_EQ(y[row * n], 0);
+    }
 }
 
 TEST(SplitK, IsDeterministic) {
