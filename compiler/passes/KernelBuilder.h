@@ -259,7 +259,7 @@ private:
   std::vector<Value> buildGroupedProducts(Value slot, std::vector<Value> sums);
   std::vector<Value> buildWarpgroupProducts(Value slot, std::vector<Value> carried);
   std::vector<Value> buildProducts(Value slot, const std::vector<Value> &carried);
-  std::vector<Value> lastOperand; // A, of the batch that runs on
+  std::vector<Value> lastOperand; // A, of a residual's piece that runs on
   std::vector<Value> awaitBatch(const std::vector<Value> &sums);
   int64_t flushK() const;
   bool grouped() const { return !chain.accumulator.empty(); }

@@ -171,8 +171,9 @@ std::vector<Value> KernelBuilder::startBatch(int64_t first, int64_t extent,
 }
 
 // A batch of instructions runs while the next one is decoded. The instructions read operand A from
-// registers all the while, so those are held until the batch has ended; those of a tile's last
-// batch go on into the next tile, or until awaitBatch.
+// registers all the while. ptxas sees to that within a k tile; where a tile's last batch goes on
+// into the next one it does so by waiting for each instruction (C7513), unless registers are held
+// until their batch has ended.
 std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector<Value> carried) {
   auto count = static_cast<std::ptrdiff_t>(g.rowTiles() * g.batchTiles());
   std::vector<Value> sums(carried.begin(), carried.begin() + count);
@@ -190,7 +191,7 @@ std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector
     sums = startBatch(k, extent, a, slot, sums);
     if (k > 0 || carriesBatch(g))
       tile::WarpgroupWaitOp::create(builder, at("gemm"), mlir::TypeRange(), 1, mlir::ValueRange(),
-                                    held);
+                                    carriesBatch(g) ? held : std::vector<Value>());
     if (k == 0 && carriesBatch(g))
       tile::ReleaseOp::create(builder, at("gemm"));
     held = std::move(a);
@@ -200,7 +201,6 @@ std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector
     sums.insert(sums.end(), held.begin(), held.end());
     return sums;
   }
-  lastOperand = std::move(held);
   return sums;
 }
 
@@ -214,25 +214,24 @@ std::vector<Value> KernelBuilder::awaitBatch(const std::vector<Value> &sums) {
 // group run.
 std::vector<Value> KernelBuilder::buildGroupedProducts(Value slot, std::vector<Value> sums) {
   int64_t flush = flushK(), extent = batchExtent();
-  std::vector<Value> held, running;
+  std::vector<Value> running;
   for (int64_t k = 0; k <= g.tileK; k += extent) {
     bool startsGroup = k % flush == 0;
-    std::vector<Value> a, started;
+    std::vector<Value> started;
     if (k < g.tileK) {
       loadBatch(k, slot);
-      a = decodeBatch(k, extent, slot);
+      std::vector<Value> a = decodeBatch(k, extent, slot);
       started = startBatch(k, extent, a, slot, startsGroup ? std::vector<Value>() : running);
     }
     if (k > 0 && startsGroup) {
       auto done =
           tile::WarpgroupWaitOp::create(builder, at("gemm"), mlir::ValueRange(running).getTypes(),
-                                        k < g.tileK ? 1 : 0, running, held);
+                                        k < g.tileK ? 1 : 0, running, mlir::ValueRange());
       flushGroup(sums, {done.getResults().begin(), done.getResults().end()}, k - extent, slot);
     } else if (k > 0) {
       tile::WarpgroupWaitOp::create(builder, at("gemm"), mlir::TypeRange(), 1, mlir::ValueRange(),
-                                    held);
+                                    mlir::ValueRange());
     }
-    held = std::move(a);
     running = std::move(started);
   }
   tileValues.rowVectors.clear();

@@ -77,6 +77,31 @@ TEST_P(Ptxas, TakesWhatIsGenerated) {
   EXPECT_GE(assembled, 1);
 }
 
+// Nor does it say that it waits for each instruction (C7510 and what follows), of tiles of all
+// sizes.
+TEST_P(Ptxas, LetsMatrixInstructionsRunOn) {
+  const std::string ptxas = findPtxas();
+  if (ptxas.empty())
+    GTEST_SKIP() << "there is no ptxas";
+  Result<dsl::Module> module =
+      dsl::loadModule(RHO_SOURCE_DIR "/kernels/gemms/" + GetParam() + ".rho");
+  ASSERT_TRUE(module.ok());
+  const dsl::Gemm gemm = onTarget(module->gemms[0], "sm_90a").gemm;
+  TemporaryFolder folder;
+  for (int64_t m : {32, 64, 128, 512}) {
+    Result<Plan> planned = plan(gemm, {m, 8192, 8192}, *modelOfTarget("sm_90a"), nullptr);
+    if (!planned)
+      continue; // instructions that Hopper lacks
+    Result<Compiled> compiled = compile(gemm, *planned, nullptr);
+    ASSERT_TRUE(compiled.ok()) << compiled.error().str();
+    const std::string file = folder.path() + "/kernel.ptx";
+    writeText(file, compiled->image.ptx);
+    EXPECT_EQ(outputOf(ptxas + " --gpu-name=sm_90a --output-file=" + file + ".cubin " + file),
+              "0\n")
+        << m;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Shipped, Ptxas, testing::ValuesIn(shippedGemms()),
                          [](const auto &info) { return info.param; });
 
