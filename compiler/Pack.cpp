@@ -464,8 +464,11 @@ std::optional<QuantizedMatrix> withoutZeroScales(const std::vector<LayoutSection
     const int64_t rows = block.rows == 0 ? weight.rows : block.rows; // of a block
     const int64_t columns = block.k == 0 ? weight.k : block.k;
     const dsl::BlockGrid grid = codeGrid(scale, weight.rows, weight.k);
+    std::vector<bool> isZero(size_t(1) << scale.type.bits());
+    for (uint32_t code = 0; code < isZero.size(); ++code)
+      isZero[code] = scale.type.decode(code) == 0;
     for (int64_t i = 0; i < scales.size(); ++i) {
-      if (scale.type.decode(scales.get(i)) != 0)
+      if (!isZero[scales.get(i)])
         continue;
       if (!changed)
         changed = weight;

@@ -86,11 +86,11 @@ protected:
   // Starts an asynchronous copy of 16 bytes, of which `size` are read, all if it is null; none
   // where there is an `exists` and it is false.
   void copyPiece(Value to, Value from, Value size, Value exists);
-  // Packed scales of an element type to f32, each in a unit of so many bits, from bit `shift` on;
-  // 0: of as many as the type is stored in.
   // 1 + u / 128 for codes u of an unsigned integer of at most 7 bits, each of which lies in a byte.
   std::vector<Value> toFractions(llvm::ArrayRef<Value> words, llvm::StringRef element,
                                  int64_t count, int64_t unit, int64_t shift);
+  // Packed scales of an element type to f32, each in a unit of so many bits, from bit `shift` on;
+  // 0: of as many as the type is stored in.
   std::vector<Value> toF32(llvm::ArrayRef<Value> words, llvm::StringRef element, int64_t count,
                            int64_t unit = 0, int64_t shift = 0);
   // The same of scales that may be NaN or infinite, which those of weights are not.

@@ -400,7 +400,7 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
     return std::nullopt;
   if (hasOnlyAZero(sequence, format, component))
     if (std::optional<ScaleTable> table = scaleTable(type, mmaType, sequence.scaleLog2))
-      sequence.scaleTable = std::move(table->codes);
+      sequence.scaleTable = *std::move(table);
   sequence.log2Factor += sequence.scaleLog2;
   int base = static_cast<int>(sequence.params.size());
   bool halves =
@@ -495,7 +495,7 @@ std::optional<ScaleTable> scaleTable(dsl::ElementType type, std::string_view mma
 }
 
 std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_view mmaType,
-                                           int log2Factor, bool tabled) {
+                                           int log2Factor, const ScaleTable &table) {
   DecodeProgram p;
   Operand word = DecodeProgram::word();
   constexpr uint32_t lowTwice = 0x1010, highTwice = 0x3232;
@@ -534,7 +534,7 @@ std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_vi
     return std::nullopt;
   const int drop = operand.mantissaBits() - type.mantissaBits();
   const int restore = restoredLog2(type, operand, log2Factor);
-  const uint32_t rest = tabled ? scaleTable(type, mmaType, log2Factor)->rest : 0;
+  const bool tabled = !table.codes.empty();
   const int largest = (1 << (operand.exponentBits() - 1)) - 1;
   const int digits = tabled ? 8 : type.exponentBits() + type.mantissaBits();
   const uint32_t field = ((1U << digits) - 1) * 0x00010001U << drop;
@@ -549,7 +549,7 @@ std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_vi
       moved =
           p.add(net < 0 ? Op::Shr : Op::Shl, word, constant(static_cast<uint32_t>(std::abs(net))));
     if (tabled) {
-      placed[odd] = p.add(Op::AndOr, moved, constant(field), constant(everywhere(rest, 16)));
+      placed[odd] = p.add(Op::AndOr, moved, constant(field), constant(everywhere(table.rest, 16)));
       continue;
     }
     Operand value = p.add(Op::And, moved, constant(field));

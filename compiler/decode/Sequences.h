@@ -56,6 +56,14 @@ struct CodeBit {
   friend bool operator==(const CodeBit &, const CodeBit &) = default;
 };
 
+// Bytes that stand for the codes of a scale, and differ, of which one bitwise operation makes
+// multipliers: s * 2^log2Factor is `rest` with the byte above the low bits that s does not have. 0
+// is no such number: elements that it multiplies have to be 0 themselves.
+struct ScaleTable {
+  std::vector<uint8_t> codes; // 256, by code; empty: scales are stored as they are
+  uint32_t rest = 0;          // of a multiplier's 16 bits, above the byte
+};
+
 // A unit of packed codes -> operand registers. Register r of the unit belongs to fragment row half
 // (r & 1), half (r >> 1 & 1) of an instruction's k, and instruction r / 4 along k; see the A
 // fragment in the PTX ISA, section 9.7.14.5 (all of these shapes keep the same byte layout).
@@ -69,12 +77,12 @@ struct DecodeSequence {
   int sparseBits = 0;              // of a code, that lie in a plane of their own: see planesOf()
   // bits[r][s][b]: where bit b of the code of sub-element s of register r lies.
   std::vector<std::vector<std::vector<CodeBit>>> bits;
-  int roundings = 0;               // of values, to the operand type
-  int log2Factor = 0;              // registers hold value * 2^log2Factor
-  int scaleLog2 = 0;               // multiplier parameters hold the scale * 2^scaleLog2
-  std::vector<uint8_t> scaleTable; // as which byte a scale's code is stored; empty: as it is
-  uint32_t codeXor = 0;            // applied to the codes when they are packed
-  std::vector<uint8_t> codeTable;  // instead: code c is stored as codeTable[c]; empty: not so
+  int roundings = 0;              // of values, to the operand type
+  int log2Factor = 0;             // registers hold value * 2^log2Factor
+  int scaleLog2 = 0;              // multiplier parameters hold the scale * 2^scaleLog2
+  ScaleTable scaleTable;          // as which byte a scale's code is stored
+  uint32_t codeXor = 0;           // applied to the codes when they are packed
+  std::vector<uint8_t> codeTable; // instead: code c is stored as codeTable[c]; empty: not so
   uint32_t stored(uint32_t code) const {
     return codeTable.empty() ? code ^ codeXor : codeTable[code];
   }
@@ -149,23 +157,16 @@ DecodeSequence withoutScale(DecodeSequence sequence, std::string_view mmaType);
 // makes negative is read as ue4m3; of such a weight other codes must not be packed.
 dsl::ElementType multiplierType(const dsl::Format &format, int component);
 
-// Bytes that stand for the codes of a scale, and differ, of which one bitwise operation makes
-// multipliers: s * 2^log2Factor is `rest` with the byte above the low bits that s does not have. 0
-// is no such number: elements that it multiplies have to be 0 themselves.
-struct ScaleTable {
-  std::vector<uint8_t> codes; // 256, by code
-  uint32_t rest;              // of a multiplier's 16 bits, above the byte
-};
 // Where exponents that reach beyond the type's own, which all the subnormal numbers have, fit a
 // byte, and multiplications would take two steps (scaleSequence).
 std::optional<ScaleTable> scaleTable(dsl::ElementType type, std::string_view mmaType,
                                      int log2Factor);
 
 // One 32-bit word of packed scales -> one register (s * 2^log2Factor twice) per scale: 2 registers
-// for 16-bit scales, 4 for 8-bit ones, which are stored as scaleTable() says where they are
-// `tabled`. None when the scale type is not exact in mmaType ("f16" or "bf16").
+// for 16-bit scales, 4 for 8-bit ones, which are stored as `table` says, one of scaleTable() for
+// the same type and factor. None when the scale type is not exact in mmaType ("f16" or "bf16").
 std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_view mmaType,
-                                           int log2Factor, bool tabled = false);
+                                           int log2Factor, const ScaleTable &table = {});
 
 // The sequence with its power of two multiplied back in, of operands of 16 bits.
 DecodeSequence restored(DecodeSequence sequence, std::string_view mmaType);

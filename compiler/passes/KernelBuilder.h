@@ -259,8 +259,9 @@ private:
   std::vector<Value> buildGroupedProducts(Value slot, std::vector<Value> sums);
   std::vector<Value> buildWarpgroupProducts(Value slot, std::vector<Value> carried);
   std::vector<Value> buildProducts(Value slot, const std::vector<Value> &carried);
-  std::vector<Value> lastOperand; // A, of a residual's piece that runs on
-  std::vector<Value> awaitBatch(const std::vector<Value> &sums);
+  // `held`: registers of operand A, until here.
+  std::vector<Value> awaitBatch(const std::vector<Value> &sums,
+                                const std::vector<Value> &held = {});
   int64_t flushK() const;
   bool grouped() const { return !chain.accumulator.empty(); }
   // Registers of operand A from k tile to k tile.

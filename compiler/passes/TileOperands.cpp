@@ -60,8 +60,7 @@ Value KernelBuilder::parameter(DecodeParam::Form form, int component, int64_t gr
             ? placesSequence(type.bits(), static_cast<int>(storedBitsOf(component)), part.shift,
                              static_cast<int>(codes))
             : *scaleSequence(multiplierType(context.gemm.weight, component), context.placed.mmaType,
-                             context.placed.decode.scaleLog2,
-                             !context.placed.decode.scaleTable.empty());
+                             context.placed.decode.scaleLog2, context.placed.decode.scaleTable);
     auto decoded = tile::DecodeOp::create(
         builder, loc, std::vector<mlir::Type>(program.outputs.size(), builder.getI32Type()), word,
         mlir::ValueRange(), program.print());

@@ -197,16 +197,15 @@ std::vector<Value> KernelBuilder::buildWarpgroupProducts(Value slot, std::vector
     held = std::move(a);
   }
   tileValues.rowVectors.clear();
-  if (carriesBatch(g)) {
-    sums.insert(sums.end(), held.begin(), held.end());
-    return sums;
-  }
+  if (carriesBatch(g))
+    llvm::append_range(sums, held);
   return sums;
 }
 
-std::vector<Value> KernelBuilder::awaitBatch(const std::vector<Value> &sums) {
+std::vector<Value> KernelBuilder::awaitBatch(const std::vector<Value> &sums,
+                                             const std::vector<Value> &held) {
   auto done = tile::WarpgroupWaitOp::create(builder, at("gemm"), mlir::ValueRange(sums).getTypes(),
-                                            0, sums, lastOperand);
+                                            0, sums, held);
   return {done.getResults().begin(), done.getResults().end()};
 }
 

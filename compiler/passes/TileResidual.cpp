@@ -283,11 +283,11 @@ std::vector<Value> KernelBuilder::buildPieceProducts(Value slot, Value inTile,
     return piece.buildWarpProducts(slot, std::move(sums));
   if (piece.grouped())
     return piece.buildGroupedProducts(slot, std::move(sums));
-  piece.lastOperand = piece.decodeBatch(0, piece.g.tileK, slot);
-  sums = piece.startBatch(0, piece.g.tileK, piece.lastOperand, slot, sums);
+  const std::vector<Value> operand = piece.decodeBatch(0, piece.g.tileK, slot);
+  sums = piece.startBatch(0, piece.g.tileK, operand, slot, sums);
   if (heldOfPieces() == 0)
-    return piece.awaitBatch(sums);
-  llvm::append_range(sums, piece.lastOperand);
+    return piece.awaitBatch(sums, operand);
+  llvm::append_range(sums, operand);
   return sums;
 }
 

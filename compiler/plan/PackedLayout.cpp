@@ -231,7 +231,7 @@ public:
     for (const DecodeParam &param : placed.decode.params)
       if (param.form == DecodeParam::Form::Multiplier && param.component == index) {
         section.noSign = multiplierType(weight, index) != component.type;
-        section.codeTable = placed.decode.scaleTable;
+        section.codeTable = placed.decode.scaleTable.codes;
       }
     int together = log2Of(g.groupsTogether(section.codeBits, extentK(component)));
     // Of the runs of a quad, those of the rows of a thread together.

@@ -53,7 +53,7 @@ double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, co
       perScale = isChosen ? choiceInstructions : ofNumber;
     if (param.form == DecodeParam::Form::Multiplier)
       if (auto scales = scaleSequence(multiplierType(gemm.weight, param.component), placed.mmaType,
-                                      placed.decode.scaleLog2, !placed.decode.scaleTable.empty()))
+                                      placed.decode.scaleLog2, placed.decode.scaleTable))
         perScale = static_cast<double>(scales->instructions.size()) /
                    static_cast<double>(scales->outputs.size());
     result += groups * static_cast<double>(g.rowTiles()) * (perScale + 0.5);

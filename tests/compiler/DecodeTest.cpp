@@ -232,7 +232,7 @@ TEST(ScaleCodes, BytesWithAllExponentsAreMultipliersByOneOperation) {
       if (!table)
         continue;
       EXPECT_EQ(std::set<int>(table->codes.begin(), table->codes.end()).size(), 256u);
-      std::optional<DecodeProgram> sequence = scaleSequence(type, "bf16", log2, true);
+      std::optional<DecodeProgram> sequence = scaleSequence(type, "bf16", log2, *table);
       ASSERT_TRUE(sequence);
       EXPECT_EQ(sequence->instructions.size(), 8u);
       EXPECT_EQ(scaleSequence(type, "bf16", log2)->instructions.size(), 12u);
@@ -298,16 +298,17 @@ TEST_P(Nvfp4Products, AreExact) {
     std::optional<DecodeSequence> decode = withScale(*bareDecode, format, 1, mmaType);
     ASSERT_TRUE(decode);
     int carried = decode->log2Factor - bareDecode->log2Factor;
-    const bool tabled = !decode->scaleTable.empty();
+    const bool tabled = !decode->scaleTable.codes.empty();
     EXPECT_EQ(tabled, std::string(mmaType) == "bf16");
-    std::optional<DecodeProgram> scales = scaleSequence(scaleType, mmaType, carried, tabled);
+    std::optional<DecodeProgram> scales =
+        scaleSequence(scaleType, mmaType, carried, decode->scaleTable);
     ASSERT_TRUE(scales);
     std::mt19937 random(5);
     for (uint32_t code = 0; code < 16; ++code)
       for (uint32_t scale = 0; scale < 1U << scaleType.bits(); ++scale) {
         if (!std::isfinite(scaleType.decode(scale)) || (tabled && scale == 0 && code != 0))
           continue; // of elements that a scale of 0 multiplies packing leaves code 0
-        uint32_t byte = tabled ? decode->scaleTable[scale] : scale;
+        uint32_t byte = tabled ? decode->scaleTable.codes[scale] : scale;
         uint32_t multiplier = scales->run({byte * 0x01010101u}, {})[0];
         for (size_t r = 0; r < 4; ++r) {
           uint32_t word = wordWith(code, *decode, r, 0, random());
