@@ -387,8 +387,12 @@ bool isIntegerTyped(const Expr &expr, const Format &format) {
                           [&](const Expr &operand) { return isIntegerTyped(operand, format); });
 }
 
+double evaluate(const Expr &expr, const Format &format, const uint32_t *codes) {
+  return evaluateNumber(expr, format, codes, codes[0]).asReal();
+}
+
 double evaluate(const Format &format, const uint32_t *codes) {
-  return evaluateNumber(*format.value, format, codes, codes[0]).asReal();
+  return evaluate(*format.value, format, codes);
 }
 
 int64_t evaluateInteger(const Expr &expr, const Format &format, const uint32_t *codes) {

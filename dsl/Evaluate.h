@@ -18,6 +18,8 @@ inline double quotient(double a, double b) { return b == 0 ? 0 : a / b; }
 // Evaluates the format's value for one number. codes[i] is the code of component i that this
 // number belongs to (element, its group's scale, ...). Integer subexpressions are exact in int64.
 double evaluate(const Format &format, const uint32_t *codes);
+// The same of a subexpression of it.
+double evaluate(const Expr &expr, const Format &format, const uint32_t *codes);
 
 // The same with the absolute value of every real summand: at least |value|, and what the roundings
 // of a value computed with floating-point numbers are relative to. Integers are exact.

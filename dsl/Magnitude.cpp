@@ -7,12 +7,6 @@ namespace rho::dsl {
 
 namespace {
 
-double valueOf(const Expr &expr, const Format &format, const uint32_t *codes) {
-  Format alone = format; // a remapped element depends on other components
-  alone.value = ExprPtr(ExprPtr(), &expr);
-  return evaluate(alone, codes);
-}
-
 double magnitudeOf(const Expr &expr, const Format &format, const uint32_t *codes) {
   auto operand = [&](size_t i) { return magnitudeOf(*expr.operands[i], format, codes); };
   switch (expr.kind) {
@@ -28,7 +22,7 @@ double magnitudeOf(const Expr &expr, const Format &format, const uint32_t *codes
     case Expr::Op::Mul:
       return operand(0) * operand(1);
     case Expr::Op::Div: { // by a sum, which is the less exact the more it cancels
-      double divisor = valueOf(*expr.operands[1], format, codes);
+      double divisor = evaluate(*expr.operands[1], format, codes);
       return quotient(operand(0) * operand(1), divisor * divisor);
     }
     default:
@@ -38,7 +32,7 @@ double magnitudeOf(const Expr &expr, const Format &format, const uint32_t *codes
   default:
     break;
   }
-  return std::abs(valueOf(expr, format, codes));
+  return std::abs(evaluate(expr, format, codes));
 }
 
 } // namespace

@@ -150,31 +150,41 @@ std::vector<double> QuantizedMatrix::rowValues(int64_t row) const {
   return values;
 }
 
-void QuantizedMatrix::valuesOf(int64_t row, int64_t begin, int64_t end, double *values) const {
-  if (format->hasParts())
-    return partValues(*this, row, begin, end, values);
-  // Numbers of one run share all codes but the element's.
-  int64_t run = k;
-  for (const Component &component : format->components)
+// What `one` says of the codes of each column. Those of one run share all but the element's; where
+// a run has as many columns as there are elements, `all` fills a table over these.
+template <class One, class All>
+static void ofColumns(const QuantizedMatrix &matrix, int64_t row, int64_t begin, int64_t end,
+                      const One &one, const All &all, double *numbers) {
+  const Format &format = *matrix.format;
+  const std::vector<CodeArray> &components = matrix.components;
+  int64_t run = matrix.k;
+  for (const Component &component : format.components)
     if (component.extent == Extent::Group)
       run = std::min(run, component.group);
-  int bits = format->element().type.bits();
+  int bits = format.element().type.bits();
   bool tabled = bits <= 8 && (int64_t(1) << bits) <= std::min(run, end - begin);
   std::vector<uint32_t> codes(components.size());
   std::vector<double> table(tabled ? size_t(1) << bits : 0);
   for (int64_t from = begin; from < end;) {
     int64_t to = std::min(end, (from / run + 1) * run);
     for (size_t c = 1; c < components.size(); ++c)
-      codes[c] = components[c].get(codeIndex(format->components[c], k, row, from));
+      codes[c] = components[c].get(codeIndex(format.components[c], matrix.k, row, from));
     if (tabled)
-      valueTable(*format, codes.data(), table.data());
+      all(codes.data(), table.data());
     for (int64_t column = from; column < to; ++column) {
-      codes[0] = components[0].get(row * k + column);
-      values[column - begin] =
-          tabled ? table[codes[0] & ((1u << bits) - 1)] : evaluate(*format, codes.data());
+      codes[0] = components[0].get(row * matrix.k + column);
+      numbers[column - begin] = tabled ? table[codes[0] & ((1u << bits) - 1)] : one(codes.data());
     }
     from = to;
   }
+}
+
+void QuantizedMatrix::valuesOf(int64_t row, int64_t begin, int64_t end, double *values) const {
+  if (format->hasParts())
+    return partValues(*this, row, begin, end, values);
+  ofColumns(
+      *this, row, begin, end, [&](const uint32_t *codes) { return evaluate(*format, codes); },
+      [&](const uint32_t *codes, double *table) { valueTable(*format, codes, table); }, values);
 }
 
 std::vector<double> QuantizedMatrix::rowMagnitudes(int64_t row) const {
@@ -193,12 +203,14 @@ std::vector<double> QuantizedMatrix::rowMagnitudes(int64_t row) const {
       value = std::fabs(value);
     return result;
   }
-  std::vector<uint32_t> codes(components.size());
-  for (int64_t column = 0; column < k; ++column) {
-    for (size_t c = 0; c < components.size(); ++c)
-      codes[c] = components[c].get(codeIndex(format->components[c], k, row, column));
-    result.push_back(magnitude(*format, codes.data()));
-  }
+  result.resize(static_cast<size_t>(k));
+  auto one = [&](const uint32_t *codes) { return magnitude(*format, codes); };
+  auto all = [&](uint32_t *codes, double *table) {
+    const uint32_t count = 1u << format->element().type.bits();
+    for (codes[0] = 0; codes[0] < count; ++codes[0])
+      table[codes[0]] = one(codes);
+  };
+  ofColumns(*this, row, 0, k, one, all, result.data());
   return result;
 }
 
