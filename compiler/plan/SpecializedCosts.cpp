@@ -14,11 +14,11 @@ using Part = Cost::Part;
 
 namespace {
 
-// Constants fitted to the order of 7600 candidates of eight gemms (int4 channel, int4 g128,
-// LiquidQuant and a residual x s8, int4 g128 and NVFP4 x bf16, RaZeR x f16, int4 g128 x e4m3) at
-// seven shapes, m = 1 to 512, one in eleven a serial launch; to the choice among two or three plans
-// for the cells of the llama suite; and to the times of all these, on an H200. What is predicted
-// fastest takes 1.017 times the fastest of those candidates.
+// Constants fitted to the order of 8100 candidates of eleven gemms (int4 channel, int4 g128,
+// LiquidQuant and a residual x s8, int4 g128, NVFP4, MXFP4, NF4 and RaZeR x bf16, RaZeR x f16,
+// int4 g128 x e4m3) at seven shapes, m = 1 to 512, one in eleven a serial launch; to the choice
+// among two or three plans for the cells of the llama suite; and to the times of all these, on an
+// H200. What is predicted fastest takes 1.014 times the fastest of those candidates.
 
 constexpr double l2BytesPerCycle = 100; // of one SM, in cycles of the boost clock
 // What one SM gets of memory at most, in such cycles: while the next kernel loads on the SMs that
@@ -34,16 +34,23 @@ constexpr double tileCycles = 54;           // barriers and addresses of one k t
 // group.
 constexpr double decodeDependentFactor = 2.04, scalingDependentFactor = 1.22;
 constexpr double startedShare = 0.51, waitedShare = 0.41;
-constexpr double sharedSmFactor = 1.035, unevenShare = 0.3; // of CTAs that share an SM
+// Of a decode that waits for a table, by warps of wgmma, or by others, whose products fill the
+// wait.
+constexpr double lookupFactor = 1.4, lookupAloneFactor = 0.78;
+// Of CTAs that share an SM: with few rows of the batch, more where integer sums are scaled, the one
+// works while the other waits.
+constexpr double sharedSmFactor = 1.02, sharedSmFewFactor = 0.98, sharedSmSumsFactor = 0.97;
+constexpr int64_t sharedSmFewRows = 16, sharedSmSumsRows = 64;
+constexpr double unevenShare = 0.3;
 // Where the CTAs of the next kernel find room beside all of this one, its start is hidden, the more
 // the less this one computes; but where these leave few SMs free, they share the memory of theirs.
-// Where they leave many, deep rings cost something, the more the more they hold.
+// Deep rings cost something, the more the more they hold, and most where many SMs are free.
 constexpr double fewSmsFree = 0.8; // from this share of them in use
 constexpr double besideMicroseconds = 2.9, besideSharpness = 6, besideLoadFactor = 1.18;
-constexpr double ringKilobytes = 124, ringShare = 0.2;
+constexpr double ringKilobytes = 124, ringShare = 0.2, ringFewShare = 0.05;
 // Of warps with runs of k.
 constexpr double runMmaCycles = 1, runTileCycles = 58;
-constexpr double runDependentFactor = 1.15, runSharedSmFactor = 1.05;
+constexpr double runDependentFactor = 1.15, runSharedSmFactor = 0.96;
 // Of what warps that multiply by themselves read from shared memory, that takes time.
 constexpr double sharedShare = 0.67;
 // Of CTAs with half the rows of weights of an instruction of wgmma: 28 candidates at n = 4096, k =
@@ -198,7 +205,10 @@ private:
     double own = warp.sum() * runDependentFactor;
     if (!g.hasRuns) {
       double waited = startedShare + (placed.flushK >= g.tileK ? waitedShare : 0);
-      own = warp.decode * decodeDependentFactor + warp.scaling * scalingDependentFactor +
+      double decode = warp.decode;
+      if (looksUp())
+        decode *= g.warpsMultiply ? lookupAloneFactor : lookupFactor;
+      own = decode * decodeDependentFactor + warp.scaling * scalingDependentFactor +
             waited * static_cast<double>(perWarpgroup) * perInstruction;
     }
     latency = own / static_cast<double>(g.warpsK) / clock;
@@ -231,10 +241,24 @@ private:
     return nextBeside && fewFree ? time * besideLoadFactor : time;
   }
 
+  bool looksUp() const {
+    return std::ranges::any_of(placed.decode.params, [](const DecodeParam &parameter) {
+      return parameter.form == DecodeParam::Form::Pairs;
+    });
+  }
+
+  double sharedSm() const {
+    if (g.hasRuns)
+      return runSharedSmFactor;
+    if (placed.flushK > 0 && placed.integerAccumulator && g.tileM <= sharedSmSumsRows)
+      return sharedSmSumsFactor;
+    return g.tileM <= sharedSmFewRows ? sharedSmFewFactor : sharedSmFactor;
+  }
+
   double factorOf() const {
     double result = 1;
     if (resident > 1)
-      result *= g.hasRuns ? runSharedSmFactor : sharedSmFactor;
+      result *= sharedSm();
     if (schedule.splitK > 1 && waves > 1)
       result *= laterWavesFactor;
     if (g.tileN <= Geometry::instructionRows / 2)
@@ -273,10 +297,9 @@ private:
     else if (schedule.splitK != 1) // through memory
       tail += (g.streamK ? streamMicroseconds : splitMicroseconds) +
               ctas * outputs * 8 / (bandwidth * 2);
-    if (fewFree)
-      return tail;
-    double ring = schedule.pipeline * bytes.all() - ringKilobytes * 1024;
-    return tail + ringShare * std::max(0.0, ring) * device.smCount / bandwidth;
+    double ring = resident * schedule.pipeline * bytes.all() - ringKilobytes * 1024;
+    return tail +
+           (fewFree ? ringFewShare : ringShare) * std::max(0.0, ring) * device.smCount / bandwidth;
   }
 };
 
