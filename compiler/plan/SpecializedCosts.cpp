@@ -18,7 +18,7 @@ namespace {
 // LiquidQuant and a residual x s8, int4 g128, NVFP4, MXFP4, NF4 and RaZeR x bf16, RaZeR x f16,
 // int4 g128 x e4m3) at seven shapes, m = 1 to 512, one in eleven a serial launch; to the choice
 // among two or three plans for the cells of the llama suite; and to the times of all these, on an
-// H200. What is predicted fastest takes 1.014 times the fastest of those candidates.
+// H200. What is predicted fastest takes 1.015 times the fastest of those candidates.
 
 constexpr double l2BytesPerCycle = 100; // of one SM, in cycles of the boost clock
 // What one SM gets of memory at most, in such cycles: while the next kernel loads on the SMs that
@@ -36,12 +36,10 @@ constexpr double decodeDependentFactor = 2.04, scalingDependentFactor = 1.22;
 constexpr double startedShare = 0.51, waitedShare = 0.41;
 // Of a decode that waits for a table, by warps of wgmma, or by others, whose products fill the
 // wait.
-constexpr double lookupFactor = 1.4, lookupAloneFactor = 0.78;
-// Of CTAs that share an SM: with few rows of the batch, more where integer sums are scaled, the one
-// works while the other waits.
-constexpr double sharedSmFactor = 1.02, sharedSmFewFactor = 0.98, sharedSmSumsFactor = 0.97;
-constexpr int64_t sharedSmFewRows = 16, sharedSmSumsRows = 64;
-constexpr double unevenShare = 0.3;
+constexpr double lookupFactor = 1.5, lookupAloneFactor = 0.78;
+// Of CTAs that share an SM. With few rows of the batch the one works while the other's ring fills.
+constexpr double sharedSmFactor = 1.02, unevenShare = 0.3, sharedFillShare = 0.65;
+constexpr int64_t sharedFillRows = 16;
 // Where the CTAs of the next kernel find room beside all of this one, its start is hidden, the more
 // the less this one computes; but where these leave few SMs free, they share the memory of theirs.
 // Deep rings cost something, the more the more they hold, and most where many SMs are free.
@@ -50,7 +48,7 @@ constexpr double besideMicroseconds = 2.9, besideSharpness = 6, besideLoadFactor
 constexpr double ringKilobytes = 124, ringShare = 0.2, ringFewShare = 0.05;
 // Of warps with runs of k.
 constexpr double runMmaCycles = 1, runTileCycles = 58;
-constexpr double runDependentFactor = 1.15, runSharedSmFactor = 0.96;
+constexpr double runDependentFactor = 1.15;
 // Of what warps that multiply by themselves read from shared memory, that takes time.
 constexpr double sharedShare = 0.67;
 // Of CTAs with half the rows of weights of an instruction of wgmma: 28 candidates at n = 4096, k =
@@ -247,18 +245,10 @@ private:
     });
   }
 
-  double sharedSm() const {
-    if (g.hasRuns)
-      return runSharedSmFactor;
-    if (placed.flushK > 0 && placed.integerAccumulator && g.tileM <= sharedSmSumsRows)
-      return sharedSmSumsFactor;
-    return g.tileM <= sharedSmFewRows ? sharedSmFewFactor : sharedSmFactor;
-  }
-
   double factorOf() const {
     double result = 1;
-    if (resident > 1)
-      result *= sharedSm();
+    if (resident > 1 && !g.hasRuns)
+      result *= sharedSmFactor;
     if (schedule.splitK > 1 && waves > 1)
       result *= laterWavesFactor;
     if (g.tileN <= Geometry::instructionRows / 2)
@@ -281,7 +271,9 @@ private:
 
   // Of the launch. The first tile fills the ring.
   double startOf(double step) const {
-    double start = startMicroseconds + (schedule.dependent ? 0 : serialMicroseconds) + step;
+    const bool fillsBeside = resident > 1 && waves == 1 && g.tileM <= sharedFillRows;
+    double fill = fillsBeside ? (1 - sharedFillShare) * step : step;
+    double start = startMicroseconds + (schedule.dependent ? 0 : serialMicroseconds) + fill;
     if (!nextBeside)
       return start;
     return std::max(0.0, start - besideMicroseconds *
