@@ -8,6 +8,7 @@
 #include "dsl/Evaluate.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -213,20 +214,39 @@ std::optional<Extremes> extremesOf(const RowNumber &number, const dsl::Format &f
   return result;
 }
 
+// The powers of two that registers of each row half are multiplied with last of all: which the
+// number of a row that would multiply them next can take instead.
+using LastPowers = std::array<int, 2>;
+LastPowers lastPowers(const DecodeSequence &sequence, std::string_view mmaType) {
+  LastPowers powers = {};
+  for (size_t r = 0; r < sequence.registers(); ++r) {
+    std::optional<Line> line = lineOf(sequence.program, r, mmaType);
+    const bool isPower = line && line->offset == 0 && line->slope >= 1 &&
+                         line->slope == std::ldexp(1.0, std::ilogb(line->slope));
+    int power = isPower ? std::ilogb(line->slope) : 0;
+    if (r >= powers.size() && power != powers[r & 1])
+      return {};
+    powers[r & 1] = power;
+  }
+  return powers;
+}
+
 // As many of the powers of two that a decode to bf16 leaves out as the slope, which then takes
-// them, and all numbers have room for, whatever their codes.
+// them and `more`, and all numbers have room for, whatever their codes.
 std::optional<int> leftToSlope(const DecodeSequence &base, const Affine &affine,
-                               const dsl::Format &format, std::string_view mmaType) {
+                               const dsl::Format &format, std::string_view mmaType, int more) {
   const dsl::ElementType operand = dsl::ElementType::get(mmaType);
   const std::optional<Extremes> slope = extremesOf(affine.slope, format),
                                 offset = extremesOf(affine.offset, format);
   if (base.log2Factor >= smallestUsefulLog2 || !slope || !offset ||
       !format.element().type.isInteger())
     return std::nullopt;
-  const int log2 = smallestUsefulLog2 - base.log2Factor;
+  // One power is left: on its way a product with a fraction is that much larger (TileNumbers.cpp).
+  const int room = std::ilogb(operand.maxFinite() / slope->largest) - 1 - more;
+  const int log2 = std::min(smallestUsefulLog2 - base.log2Factor, room);
   const double digit = std::min(slope->digit, offset->digit);
-  if (std::ldexp(slope->largest, log2) > operand.maxFinite() ||
-      std::ldexp(digit, smallestUsefulLog2 - operand.leastExponent()) < 1)
+  if (base.log2Factor + log2 < smallestKeptLog2 ||
+      std::ldexp(digit, smallestKeptLog2 - operand.leastExponent()) < 1)
     return std::nullopt;
   return log2;
 }
@@ -252,8 +272,14 @@ std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::E
   std::optional<DecodeSequence> small; // whatever its factor
   if (mmaType == "bf16")
     small = decodeSequence(format, elementExpr, mmaType, -1000);
-  const std::optional<int> left =
-      small ? leftToSlope(*small, affine, format, mmaType) : std::nullopt;
+  LastPowers powers = small ? lastPowers(*small, mmaType) : LastPowers();
+  std::optional<int> left;
+  if (small)
+    left = leftToSlope(*small, affine, format, mmaType, std::max(powers[0], powers[1]));
+  if (small && !left) {
+    powers = {};
+    left = leftToSlope(*small, affine, format, mmaType, 0);
+  }
   base = left ? small : decodeSequence(format, elementExpr, mmaType, 0);
   if (!base || leavesRange(format, core, affine, dsl::ElementType::get(mmaType)))
     return std::nullopt;
@@ -266,10 +292,15 @@ std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::E
   // Of the slope and of the offset, and of the number, which is no larger than both together.
   base->roundings = exact ? 0 : base->roundings + 2;
   Extension extension(*base, mmaType);
-  for (size_t r = 0; r < base->registers(); ++r)
-    extension.setOutput(r,
-                        base->program.fma(mmaType, extension.output(r), extension.number(slope, r),
-                                          extension.number(offset, r)));
+  for (size_t r = 0; r < base->registers(); ++r) {
+    const int power = left ? powers[r & 1] : 0;
+    const Operand own = extension.number(slope.times(std::ldexp(1.0, power)), r),
+                  plus = extension.number(offset, r);
+    if (power == 0)
+      extension.setOutput(r, base->program.fma(mmaType, extension.output(r), own, plus));
+    else
+      setLine(base->program, r, mmaType, own, plus);
+  }
   return base;
 }
 

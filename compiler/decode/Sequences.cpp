@@ -423,7 +423,7 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
 }
 
 DecodeSequence withoutScale(DecodeSequence sequence, std::string_view mmaType) {
-  if (sequence.log2Factor < smallestUsefulLog2)
+  if (sequence.log2Factor < smallestKeptLog2)
     restoreFactor(sequence, mmaType);
   return sequence;
 }

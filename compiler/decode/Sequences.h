@@ -121,8 +121,9 @@ int elementsPerRegister(std::string_view mmaType);
 std::vector<std::vector<std::vector<CodeBit>>>
 bitsOfWholeCodes(const std::vector<std::vector<int>> &position, int codeBits);
 
-// A factor this small would leave the range in which products with activations are exact.
-constexpr int smallestUsefulLog2 = -24;
+// A factor below this would leave the range in which products with activations are exact; one below
+// the first is aimed at nowhere, and left where it saves instructions.
+constexpr int smallestUsefulLog2 = -24, smallestKeptLog2 = -28;
 
 // The sequence that decodes `core` (a subexpression of format.value that contains the element) to
 // `mmaType`, or none: by search for a bare element, by range analysis for integer expressions on

@@ -412,35 +412,44 @@ TEST(Affine, ZeroPointsTakeNoInstructionOfTheirOwn) {
 // A slope takes what a decode to bf16 leaves out where no code can make a number of it that bf16
 // does not hold; then no instruction of its own restores it.
 TEST(Affine, SlopesTakeFactorsThatTheyHaveRoomFor) {
-  const auto decodeOf = [](const std::string &types) {
-    dsl::Format format = formatOf("format f { element: u4 " + types +
-                                  " value = element * d + m encode { d = 1 m = 1 } }");
+  const auto decodeOf = [](const std::string &types, const std::string &slope = "d") {
+    const std::string more = slope == "d" ? "" : " s = 1";
+    dsl::Format format = formatOf("format f { element: u4 " + types + " value = element * (" +
+                                  slope + ") + m encode { d = 1 m = 1" + more + " } }");
     return *affineDecode(format, *format.value, "bf16");
   };
+  // Slopes of rows whose codes lie lower in a word take 2^4 besides, where there is room for that.
   const DecodeSequence free = decodeOf("d: f16 per k[32] m: f16 per k[32]");
-  EXPECT_EQ(free.instructions(), 11);
+  EXPECT_EQ(free.instructions(), 9);
   EXPECT_EQ(free.log2Factor, smallestUsefulLog2);
+  const std::string integer = "d: f16 per k[256] m: f16 per k[32] s: ";
+  EXPECT_EQ(decodeOf(integer + "u6 per k[32]", "d * s").instructions(), 9);
+  EXPECT_EQ(decodeOf(integer + "u6 per k[32]", "d * s").log2Factor, smallestKeptLog2);
+  EXPECT_EQ(decodeOf(integer + "u7 per k[32]", "d * s").instructions(), 11);
+  EXPECT_EQ(decodeOf(integer + "u7 per k[32]", "d * s").log2Factor, -25);
   for (const char *wide :
        {"d: f32 per k[32] m: f16 per k[32]", "d: bf16 per k[32] m: f16 per k[32]",
         "d: f16 per k[32] m: bf16 per k[32]", "d: e8m0 per k[32] m: f16 per k[32]"}) {
     EXPECT_EQ(decodeOf(wide).instructions(), 15) << wide;
     EXPECT_EQ(decodeOf(wide).log2Factor, 0) << wide;
   }
-  const auto numberIn = [&](double slope, double offset, uint32_t code) {
+  const auto numberIn = [&](double slope, double offset, uint32_t code, size_t r) {
     std::vector<uint32_t> params, words(1);
     for (const DecodeParam &param : free.params) {
       const RowNumber::Term &term = param.number.terms[0];
       const double value = term.factor * (term.components[0] == 1 ? slope : offset);
       params.push_back(dsl::ElementType::get("bf16").encode(value) * 0x10001U);
     }
-    free.put(free.stored(code), 1, 0, words);
-    return std::ldexp(subElement(free.program.run(words, params)[1], 0, "bf16"), -free.log2Factor);
+    free.put(free.stored(code), r, 0, words);
+    return std::ldexp(subElement(free.program.run(words, params)[r], 0, "bf16"), -free.log2Factor);
   };
-  // The largest and the least of f16, as bf16 holds them.
-  EXPECT_EQ(numberIn(65504, 0, 15), 65536 * 15);
-  EXPECT_EQ(numberIn(-65504, 65504, 15), -65536 * 14);
-  EXPECT_EQ(numberIn(0x1p-24, 0, 15), 0x1p-24 * 15);
-  EXPECT_EQ(numberIn(0, 0x1p-24, 15), 0x1p-24);
+  for (size_t r = 0; r < 4; ++r) {
+    // The largest and the least of f16, as bf16 holds them.
+    EXPECT_EQ(numberIn(65504, 0, 15, r), 65536 * 15);
+    EXPECT_EQ(numberIn(-65504, 65504, 15, r), -65536 * 14);
+    EXPECT_EQ(numberIn(0x1p-24, 0, 15, r), 0x1p-24 * 15);
+    EXPECT_EQ(numberIn(0, 0x1p-24, 15, r), 0x1p-24);
+  }
 }
 
 TEST(Affine, ToBytesOnlyWhatFitsThem) {
