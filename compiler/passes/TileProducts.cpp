@@ -65,10 +65,11 @@ std::vector<Value> KernelBuilder::buildWarpProducts(Value slot, std::vector<Valu
                      .getResult()
                : zero;
   // Matrix instructions that add to the same accumulator wait for each other; few accumulators
-  // are split into several chains, summed at the end of the group or tile.
+  // are split into several chains, summed at the end of the group or tile. For each group that is
+  // more than it saves where other warps have products meanwhile.
   // Groups of half an instruction's k take its two halves one after the other.
   int64_t extent = std::min<int64_t>(flush, g.mmaK), halves = g.mmaK / extent;
-  int64_t chains = std::min(mmaChains(g), flush / extent);
+  int64_t chains = grouped && g.specialized() ? 1 : std::min(mmaChains(g), flush / extent);
   auto count = static_cast<size_t>(g.rowTiles() * g.batchTiles());
   std::vector<std::vector<Value>> partial(static_cast<size_t>(chains),
                                           std::vector<Value>(count, zero));
