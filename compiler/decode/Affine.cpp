@@ -272,13 +272,15 @@ std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::E
   std::optional<DecodeSequence> small; // whatever its factor
   if (mmaType == "bf16")
     small = decodeSequence(format, elementExpr, mmaType, -1000);
-  LastPowers powers = small ? lastPowers(*small, mmaType) : LastPowers();
+  LastPowers powers = {}; // that slopes take as well
   std::optional<int> left;
-  if (small)
+  if (small) {
+    powers = lastPowers(*small, mmaType);
     left = leftToSlope(*small, affine, format, mmaType, std::max(powers[0], powers[1]));
-  if (small && !left) {
-    powers = {};
-    left = leftToSlope(*small, affine, format, mmaType, 0);
+    if (!left) {
+      powers = {};
+      left = leftToSlope(*small, affine, format, mmaType, 0);
+    }
   }
   base = left ? small : decodeSequence(format, elementExpr, mmaType, 0);
   if (!base || leavesRange(format, core, affine, dsl::ElementType::get(mmaType)))
@@ -293,7 +295,7 @@ std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::E
   base->roundings = exact ? 0 : base->roundings + 2;
   Extension extension(*base, mmaType);
   for (size_t r = 0; r < base->registers(); ++r) {
-    const int power = left ? powers[r & 1] : 0;
+    const int power = powers[r & 1];
     const Operand own = extension.number(slope.times(std::ldexp(1.0, power)), r),
                   plus = extension.number(offset, r);
     if (power == 0)
