@@ -221,8 +221,8 @@ LastPowers lastPowers(const DecodeSequence &sequence, std::string_view mmaType) 
   LastPowers powers = {};
   for (size_t r = 0; r < sequence.registers(); ++r) {
     std::optional<Line> line = lineOf(sequence.program, r, mmaType);
-    const bool isPower = line && line->offset == 0 && line->slope >= 1 &&
-                         line->slope == std::ldexp(1.0, std::ilogb(line->slope));
+    const bool isPower =
+        line && line->offset == 0 && line->slope >= 1 && significantBits(line->slope) == 1;
     int power = isPower ? std::ilogb(line->slope) : 0;
     if (r >= powers.size() && power != powers[r & 1])
       return {};
@@ -232,9 +232,10 @@ LastPowers lastPowers(const DecodeSequence &sequence, std::string_view mmaType) 
 }
 
 // As many of the powers of two that a decode to bf16 leaves out as the slope, which then takes
-// them and `more`, and all numbers have room for, whatever their codes.
+// them and `powers`, and all numbers have room for, whatever their codes.
 std::optional<int> leftToSlope(const DecodeSequence &base, const Affine &affine,
-                               const dsl::Format &format, std::string_view mmaType, int more) {
+                               const dsl::Format &format, std::string_view mmaType,
+                               const LastPowers &powers) {
   const dsl::ElementType operand = dsl::ElementType::get(mmaType);
   const std::optional<Extremes> slope = extremesOf(affine.slope, format),
                                 offset = extremesOf(affine.offset, format);
@@ -242,7 +243,8 @@ std::optional<int> leftToSlope(const DecodeSequence &base, const Affine &affine,
       !format.element().type.isInteger())
     return std::nullopt;
   // One power is left: on its way a product with a fraction is that much larger (TileNumbers.cpp).
-  const int room = std::ilogb(operand.maxFinite() / slope->largest) - 1 - more;
+  const int room =
+      std::ilogb(operand.maxFinite() / slope->largest) - 1 - std::max(powers[0], powers[1]);
   const int log2 = std::min(smallestUsefulLog2 - base.log2Factor, room);
   const double digit = std::min(slope->digit, offset->digit);
   if (base.log2Factor + log2 < smallestKeptLog2 ||
@@ -272,16 +274,14 @@ std::optional<DecodeSequence> halfDecode(const dsl::Format &format, const dsl::E
   std::optional<DecodeSequence> small; // whatever its factor
   if (mmaType == "bf16")
     small = decodeSequence(format, elementExpr, mmaType, -1000);
-  LastPowers powers = {}; // that slopes take as well
+  LastPowers powers = {}; // that slopes take as well, where there is room
   std::optional<int> left;
-  if (small) {
-    powers = lastPowers(*small, mmaType);
-    left = leftToSlope(*small, affine, format, mmaType, std::max(powers[0], powers[1]));
-    if (!left) {
-      powers = {};
-      left = leftToSlope(*small, affine, format, mmaType, 0);
-    }
-  }
+  if (small)
+    for (const LastPowers &each : {lastPowers(*small, mmaType), LastPowers()})
+      if (!left) {
+        powers = each;
+        left = leftToSlope(*small, affine, format, mmaType, powers);
+      }
   base = left ? small : decodeSequence(format, elementExpr, mmaType, 0);
   if (!base || leavesRange(format, core, affine, dsl::ElementType::get(mmaType)))
     return std::nullopt;

@@ -121,8 +121,8 @@ int elementsPerRegister(std::string_view mmaType);
 std::vector<std::vector<std::vector<CodeBit>>>
 bitsOfWholeCodes(const std::vector<std::vector<int>> &position, int codeBits);
 
-// A factor below this would leave the range in which products with activations are exact; one below
-// the first is aimed at nowhere, and left where it saves instructions.
+// A factor below the second would leave the range in which products with activations are exact. No
+// decode aims at one below the first; numbers of a row may leave one there.
 constexpr int smallestUsefulLog2 = -24, smallestKeptLog2 = -28;
 
 // The sequence that decodes `core` (a subexpression of format.value that contains the element) to
