@@ -31,6 +31,7 @@ struct Schedule {
   int64_t clusterK = 1;   // 1, or splitK: parts of k that are summed inside a cluster
   bool dependent = false; // programmatic dependent launch
   dsl::ScheduleDecl::Packing packing = dsl::ScheduleDecl::Packing::Tiles; // panels: of four warps
+  dsl::ScheduleDecl::Tables tables = dsl::ScheduleDecl::Tables::Registers;
   int64_t ctasPerSm = 1;    // of roles but uniform: how many share an SM's registers
   int64_t residentCtas = 0; // of a persistent kernel, as KernelImage has it
   static constexpr int64_t mostCtasPerSm = 32, mostResidentCtas = 1 << 16;

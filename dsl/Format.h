@@ -260,6 +260,9 @@ struct ScheduleDecl {
   // Of a weight: as the tiles of one kernel are, or in panels that kernels with other tiles read
   // too.
   enum class Packing : uint8_t { Tiles, Panels };
+  // Where codes are looked up whose numbers no bits of theirs make: by permutations of registers,
+  // or two at a time in shared memory.
+  enum class Tables : uint8_t { Registers, Shared };
   struct Cluster {
     int64_t n, k;
     friend bool operator==(const Cluster &, const Cluster &) = default;
@@ -276,6 +279,7 @@ struct ScheduleDecl {
   std::optional<Roles> roles;     // roles: uniform | imfp | excp | gemv
   std::optional<Balance> balance; // balance: tiles | cost
   std::optional<Packing> packing; // packing: tiles | panels
+  std::optional<Tables> tables;   // tables: registers | shared
   std::optional<Cluster> cluster; // cluster: N x K, CTAs that share activations x parts of k
   std::optional<bool>
       dependent; // launch: serial | dependent, may start before its predecessor ends
@@ -283,7 +287,7 @@ struct ScheduleDecl {
   // Where these are written, which is no part of what they say.
   struct Spans {
     Span schedule, pipeline, tile, warps, splitK, ctas, scales, sums, roles, balance, packing,
-        cluster, launch;
+        tables, cluster, launch;
     friend bool operator==(const Spans &, const Spans &) { return true; }
   } spans = {};
 
@@ -316,6 +320,11 @@ template <> struct ScheduleWords<ScheduleDecl::Packing> {
   using enum ScheduleDecl::Packing;
   static constexpr std::array<std::pair<ScheduleDecl::Packing, std::string_view>, 2> all = {
       {{Tiles, "tiles"}, {Panels, "panels"}}};
+};
+template <> struct ScheduleWords<ScheduleDecl::Tables> {
+  using enum ScheduleDecl::Tables;
+  static constexpr std::array<std::pair<ScheduleDecl::Tables, std::string_view>, 2> all = {
+      {{Registers, "registers"}, {Shared, "shared"}}};
 };
 
 template <class Choice>

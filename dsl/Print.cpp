@@ -252,6 +252,8 @@ std::string print(const Gemm &gemm) {
     entry("balance: " + std::string(name(*schedule.balance)));
   if (schedule.packing)
     entry("packing: " + std::string(name(*schedule.packing)));
+  if (schedule.tables)
+    entry("tables: " + std::string(name(*schedule.tables)));
   if (schedule.cluster)
     entry("cluster: " + std::to_string(schedule.cluster->n) + " x " +
           std::to_string(schedule.cluster->k));

@@ -136,6 +136,7 @@ private:
         {"roles", &Spans::roles, &GemmChecker::choose<&ScheduleDecl::roles>},
         {"balance", &Spans::balance, &GemmChecker::choose<&ScheduleDecl::balance>},
         {"packing", &Spans::packing, &GemmChecker::choose<&ScheduleDecl::packing>},
+        {"tables", &Spans::tables, &GemmChecker::choose<&ScheduleDecl::tables>},
         {"cluster", &Spans::cluster, &GemmChecker::cluster},
         {"launch", &Spans::launch, &GemmChecker::launch},
     };

@@ -70,8 +70,12 @@ void KernelLowering::lowerPair(tile::PairOp op) {
           .getResult());
 }
 
-void KernelLowering::lowerFillPairTable(tile::FillPairTableOp op) {
-  llvm::ArrayRef<int32_t> lanes = op.getLanes();
+void KernelLowering::lowerFillPairTables(tile::FillPairTablesOp op) {
+  constexpr int64_t codes = DecodeProgram::lanesOfTable, piece = 16,
+                    pieces = DecodeProgram::pairBytes / piece; // of an entry
+  const llvm::ArrayRef<int32_t> lanes = op.getLanes();
+  const auto numbers = op.getNumbers();
+  const auto own = static_cast<int64_t>(op.getCode());
   // One byte of the lane of a code, in its lowest.
   auto byteOf = [&](Value code, int shift) -> Value {
     Value words[4];
@@ -86,26 +90,50 @@ void KernelLowering::lowerFillPairTable(tile::FillPairTableOp op) {
                                    permute(words[0], words[1], place),
                                    permute(words[2], words[3], place));
   };
-  auto laneOf = [&](Value code) { return permute(byteOf(code, 0), byteOf(code, 8), i32(0x40)); };
-  constexpr int64_t piece = 16, perEntry = DecodeProgram::pairStride / piece;
-  const int64_t threads = g.mathRoleThreads() + g.decodeThreads(),
-                pieces = DecodeProgram::pairBytes / piece;
-  for (int64_t first = 0; first < pieces; first += threads) {
-    Value mine = add(thread, first), entry = div(mine, perEntry);
+  auto laneOf = [&](Value code, Value number) -> Value {
+    Value lane = permute(byteOf(code, 0), byteOf(code, 8), i32(0x40));
+    if (!number)
+      return lane;
+    Value isOwn = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, code,
+                                        i32(static_cast<int32_t>(own)));
+    return arith::SelectOp::create(builder, loc, isOwn, number, lane);
+  };
+  auto numberOf = [&](Value table) -> Value {
+    Value number = numbers.empty() ? Value() : numbers[0];
+    for (size_t i = 1; i < numbers.size(); ++i)
+      number = arith::SelectOp::create(builder, loc, less(table, i32(static_cast<int32_t>(i))),
+                                       number, numbers[i]);
+    return number;
+  };
+  // Eight threads write the 16 entries of a table with one low code, a piece of each.
+  const int64_t tables = std::max<int64_t>(1, static_cast<int64_t>(numbers.size())),
+                groups = (g.mathRoleThreads() + g.decodeThreads()) / pieces;
+  const Value group = div(thread, pieces), ofThread = mul(mod(thread, pieces), piece);
+  for (int64_t first = 0; first < tables * codes; first += groups) {
     auto fill = [&] {
-      Value pair = permute(laneOf(mod(entry, 16)), laneOf(div(entry, 16)), i32(0x5410));
-      store(vectorOf({pair, pair, pair, pair}),
-            sharedAt(add(mul(mine, piece), offsets.lookup(op.getBuffer()))), piece);
+      Value mine = add(group, first), low = mod(mine, codes), table = div(mine, codes);
+      Value number = numberOf(table), lowLane = laneOf(low, number);
+      Value at = add(ofThread, mul(low, DecodeProgram::pairStride));
+      if (tables > 1)
+        at = add(at, add(mul(mod(table, 2), DecodeProgram::pairBytes),
+                         mul(div(table, 2), DecodeProgram::tableStride)));
+      for (int64_t high = 0; high < codes; ++high) {
+        Value highLane = number && high == own ? number : i32(lanes[static_cast<size_t>(high)]);
+        Value pair = permute(lowLane, highLane, i32(0x5410));
+        const int64_t place =
+            offsets.lookup(op.getBuffer()) + high * codes * int64_t{DecodeProgram::pairStride};
+        store(vectorOf({pair, pair, pair, pair}), sharedAt(add(at, place)), piece);
+      }
     };
-    if (first + threads <= pieces)
+    if (first + groups <= tables * codes)
       fill();
     else
-      when(less(mine, i32(pieces)), fill);
+      when(less(group, i32(static_cast<int32_t>(tables * codes - first))), fill);
   }
   // Whoever reads waits for the barriers of stages to be made: by barrier 0, which orders this too,
   // but in a cluster, where that is another.
   if (g.clusterN > 1)
-    effect("bar.sync 0, " + std::to_string(threads) + ";");
+    effect("bar.sync 0, " + std::to_string(pieces * groups) + ";");
 }
 
 void KernelLowering::lowerConvertScales(tile::ConvertScalesOp op) {

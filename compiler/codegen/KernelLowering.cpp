@@ -147,11 +147,12 @@ bool KernelLowering::lowerCommon(mlir::Operation *inner) {
       .Case<tile::LoadColumnScalesOp>([&](auto o) { return lowerLoadColumnScales(o), true; })
       .Case<tile::ConvertScalesOp>([&](auto o) { return lowerConvertScales(o), true; })
       .Case<tile::PairOp>([&](auto o) { return lowerPair(o), true; })
-      .Case<tile::FillPairTableOp>([&](auto o) { return lowerFillPairTable(o), true; })
-      .Case<tile::PairTableOp>([&](tile::PairTableOp o) {
-        Value base = sharedAt(add(mul(lane, 4), offsets.lookup(o.getBuffer())));
-        o.replaceAllUsesWith(
-            LLVM::PtrToIntOp::create(builder, loc, builder.getI32Type(), base).getResult());
+      .Case<tile::FillPairTablesOp>([&](auto o) { return lowerFillPairTables(o), true; })
+      .Case<tile::PairTablesOp>([&](tile::PairTablesOp o) {
+        Value begin = sharedAt(i32(static_cast<int32_t>(offsets.lookup(o.getBuffer()))));
+        o.getLane().replaceAllUsesWith(mul(lane, 4));
+        o.getBegin().replaceAllUsesWith(
+            LLVM::PtrToIntOp::create(builder, loc, builder.getI32Type(), begin).getResult());
         return true;
       })
       .Case<tile::ScaleOp>([&](auto o) { return lowerScale(o), true; })

@@ -91,7 +91,7 @@ protected:
   void lowerLoadColumnScales(tile::LoadColumnScalesOp load);
   void lowerConvertScales(tile::ConvertScalesOp convert);
   void lowerPair(tile::PairOp pair);
-  void lowerFillPairTable(tile::FillPairTableOp fill);
+  void lowerFillPairTables(tile::FillPairTablesOp fill);
   void lowerScale(tile::ScaleOp scale);
 
   // Epilogue.cpp

@@ -23,7 +23,7 @@ struct OpInfo {
 constexpr OpInfo opTable[] = {
     {"and", 2},     {"or", 2},       {"xor", 2},     {"andor", 3}, {"select", 3},  {"shl", 2},
     {"shr", 2},     {"rotl", 2},     {"prmt", 3},    {"mad", 3},   {"mul.f16", 2}, {"add.f16", 2},
-    {"fma.f16", 3}, {"fma.bf16", 3}, {"to.e4m3", 1}, {"pair", 1},
+    {"fma.f16", 3}, {"fma.bf16", 3}, {"to.e4m3", 1}, {"pair", 2},
 };
 
 uint32_t selectBytes(uint32_t a, uint32_t b, uint32_t selector) {
@@ -171,7 +171,6 @@ Result<DecodeProgram> DecodeProgram::parse(std::string_view text) {
       continue;
     }
     if (tokens[0] == "lanes") {
-      constexpr size_t codes = 16;
       for (size_t i = 1; i < tokens.size(); ++i) {
         uint32_t lane = 0;
         if (!tokens[i].starts_with("0x") || !parseNumber(tokens[i].substr(2), 16, lane) ||
@@ -179,7 +178,9 @@ Result<DecodeProgram> DecodeProgram::parse(std::string_view text) {
           return malformed();
         program.lanes.push_back(static_cast<uint16_t>(lane));
       }
-      if (program.lanes.size() != codes || !program.instructions.empty())
+      const int64_t tables = program.tables();
+      if (static_cast<int64_t>(program.lanes.size()) != tables * lanesOfTable ||
+          (tables != 1 && tables != 2 && tables != 4) || !program.instructions.empty())
         return malformed();
       continue;
     }
@@ -302,6 +303,15 @@ void DecodeProgram::append(const DecodeProgram &other) {
     outputs.push_back(output + static_cast<int>(before));
 }
 
+uint32_t DecodeProgram::pairAt(uint32_t address) const {
+  const uint32_t table = address / tableStride * 2 + address / pairBytes % 2,
+                 codes = address / pairStride % 256;
+  if (table >= tables())
+    return 0;
+  const uint16_t *own = &lanes[table * lanesOfTable];
+  return own[codes % lanesOfTable] | static_cast<uint32_t>(own[codes / lanesOfTable]) << 16;
+}
+
 std::vector<uint32_t> DecodeProgram::run(const std::vector<uint32_t> &words,
                                          const std::vector<uint32_t> &args) const {
   std::vector<uint32_t> temps;
@@ -372,10 +382,7 @@ std::vector<uint32_t> DecodeProgram::run(const std::vector<uint32_t> &words,
       temps.push_back(narrowed(a));
       break;
     case Op::Pair:
-      temps.push_back(lanes.empty()
-                          ? 0
-                          : lanes[a / pairStride & 15] |
-                                static_cast<uint32_t>(lanes[a / pairStride >> 4 & 15]) << 16);
+      temps.push_back(pairAt(a + b));
       break;
     }
   }

@@ -30,7 +30,7 @@ struct DecodeInstr {
     FmaF16,  // f16x2, one rounding
     FmaBF16, // bf16x2, subnormals kept; multiply and add are written with it (sm_80 has no others)
     ToE4M3,  // f16x2 to two e4m3 in the low half, rounded to nearest even, saturating (sm_89 on)
-    Pair,    // what the program's table of pairs has at byte a: see DecodeProgram::lanes
+    Pair,    // what the program's tables of pairs have at byte a + b: see DecodeProgram::lanes
   };
   struct Operand {
     enum class Kind : uint8_t { None, Word, Param, Temp, Const } kind = Kind::None;
@@ -50,11 +50,17 @@ std::string_view name(DecodeInstr::Op op);
 
 struct DecodeProgram {
   int params = 0; // parameter registers
-  // 16, or none, also where they stand elsewhere. A table in shared memory has, for each byte of
-  // two codes, a register of two of these lanes, that of the low code below; each lane of a warp
-  // reads copies in a bank of its own, so that entries are pairStride bytes apart.
+  // 16 for each table of pairs, of which there are 1, 2 or 4; or none, also where they stand
+  // elsewhere. A table has, for each byte of two codes, a register of two of its lanes, that of the
+  // low code below. It lies in shared memory, where each lane of a warp reads copies in a bank of
+  // its own. Entries are pairStride bytes apart, tables 0 and 1 in turns, 2 and 3 behind them: an
+  // address has the bytes 4 * lane + pairBytes * (table % 2), two codes, and table / 2.
   std::vector<uint16_t> lanes = {};
-  static constexpr uint32_t pairStride = 128, pairBytes = 256 * pairStride;
+  static constexpr int64_t lanesOfTable = 16;
+  static constexpr uint32_t pairBytes = 128, pairStride = 2 * pairBytes,
+                            tableStride = 256 * pairStride; // of two tables
+  int64_t tables() const { return static_cast<int64_t>(lanes.size()) / lanesOfTable; }
+  static int64_t tableBytes(int64_t tables) { return (tables + 1) / 2 * int64_t{tableStride}; }
   std::vector<DecodeInstr> instructions; // instruction i defines temp i
   std::vector<int> outputs;              // temps; output r is operand register r
 
@@ -69,9 +75,10 @@ struct DecodeProgram {
   // "params 2; t0 = and w0 0xf0f0f0f; ...; out t2 t5", with "; lanes 0xbf80 ..." behind the first
   std::string print() const;
   static Result<DecodeProgram> parse(std::string_view text);
-  // Runs the program on the CPU. Its table of pairs begins at byte 0.
+  // Runs the program on the CPU. Its tables of pairs begin at address 0.
   std::vector<uint32_t> run(const std::vector<uint32_t> &words,
                             const std::vector<uint32_t> &params) const;
+  uint32_t pairAt(uint32_t address) const; // 0 behind the tables
 
   // Building.
   using Operand = DecodeInstr::Operand;

@@ -1,6 +1,7 @@
 #include "compiler/decode/PairTable.h"
 
 #include "compiler/decode/ElementCore.h"
+#include "compiler/decode/Remap.h"
 #include "compiler/decode/Throughput.h"
 
 #include <cmath>
@@ -12,30 +13,43 @@ using Operand = DecodeProgram::Operand;
 
 std::optional<DecodeSequence> pairDecode(const dsl::Format &format, const dsl::Expr &core,
                                          std::string_view mmaType, int log2Factor) {
-  constexpr size_t codes = 16;
+  if (format.element().remap)
+    return isBareElement(core) ? remappedPairs(format, mmaType, log2Factor) : std::nullopt;
   const dsl::ElementType operand = dsl::ElementType::get(mmaType);
   const std::optional<ElementCore> alone = elementCore(format, core);
-  if (!alone || alone->values.size() != codes || operand.bits() != 16)
+  if (!alone || alone->values.size() != DecodeProgram::lanesOfTable || operand.bits() != 16)
     return std::nullopt;
-  DecodeSequence sequence;
-  DecodeProgram &p = sequence.program;
-  for (uint32_t code = 0; code < codes; ++code) {
+  std::vector<uint16_t> lanes;
+  int roundings = 0;
+  for (uint32_t code = 0; code < DecodeProgram::lanesOfTable; ++code) {
     const double value = std::ldexp(alone->values[code ^ alone->renamed], log2Factor);
     const uint32_t lane = operand.encode(value);
     if (!(std::abs(value) <= operand.maxFinite()))
       return std::nullopt;
-    sequence.roundings = operand.decode(lane) == value ? sequence.roundings : 1;
-    p.lanes.push_back(static_cast<uint16_t>(lane));
+    roundings = operand.decode(lane) == value ? roundings : 1;
+    lanes.push_back(static_cast<uint16_t>(lane));
   }
+  DecodeSequence sequence = pairSequence(std::move(lanes), {});
+  sequence.roundings = roundings;
   sequence.log2Factor = log2Factor;
-  sequence.params.push_back({DecodeParam::Form::Pairs, 0, 0});
-  p.params = 1;
-  for (uint32_t byte = 0; byte < 4; ++byte) {
-    const Operand pair =
-        p.add(Op::Prmt, DecodeProgram::word(), constant(0), constant(0x4440 | byte));
+  return sequence;
+}
+
+DecodeSequence pairSequence(std::vector<uint16_t> lanes, const RowNumber &number) {
+  DecodeSequence sequence;
+  DecodeProgram &p = sequence.program;
+  p.lanes = std::move(lanes);
+  const uint32_t rowHalves = p.tables() > 1 ? 2 : 1; // which may have other selectors
+  for (uint32_t half = 0; half < rowHalves; ++half)
+    sequence.params.push_back({DecodeParam::Form::Pairs, 0, static_cast<int>(half), number});
+  sequence.params.push_back({DecodeParam::Form::PairsBegin, 0, 0});
+  p.params = static_cast<int>(sequence.params.size());
+  const Operand begin = DecodeProgram::param(p.params - 1);
+  for (uint32_t byte = 0; byte < 4; ++byte) { // behind the lowest of an address
+    const Operand ofRow = DecodeProgram::param(static_cast<int>(byte % rowHalves));
     const Operand place =
-        p.add(Op::Mad, pair, constant(DecodeProgram::pairStride), DecodeProgram::param(0));
-    p.output(p.add(Op::Pair, place));
+        p.add(Op::Prmt, DecodeProgram::word(), ofRow, constant(0x7604 | byte << 4));
+    p.output(p.add(Op::Pair, place, begin));
   }
   sequence.codes = 8;
   sequence.bits = bitsOfWholeCodes({{0, 1}, {2, 3}, {4, 5}, {6, 7}}, 4);

@@ -2,6 +2,7 @@
 
 #include "compiler/decode/Extension.h"
 #include "compiler/decode/Extract.h"
+#include "compiler/decode/PairTable.h"
 #include "compiler/decode/TableSearch.h"
 
 #include <algorithm>
@@ -14,6 +15,16 @@ namespace {
 using Op = DecodeInstr::Op;
 using Operand = DecodeProgram::Operand;
 
+// Whether an operand holds every number of a type.
+bool isExactIn(dsl::ElementType operand, dsl::ElementType type) {
+  if (type == operand || type.bits() > 8)
+    return type == operand;
+  for (uint32_t code = 0; code < 1U << type.bits(); ++code)
+    if (double value = type.decode(code); !std::isnan(value) && !exactIn(operand, value))
+      return false;
+  return true;
+}
+
 // What a remapped code stands for, by the selector of its row; counts what is not exact.
 RowNumber entryOf(const dsl::Remap &remap, const dsl::Format &format, dsl::ElementType operand,
                   int &roundings) {
@@ -25,7 +36,7 @@ RowNumber entryOf(const dsl::Remap &remap, const dsl::Format &format, dsl::Eleme
     if (own.component >= 0) {
       term.factor = own.negated ? -1 : 1;
       term.components = {own.component};
-      exact = format.components[static_cast<size_t>(own.component)].type == operand;
+      exact = isExactIn(operand, format.components[static_cast<size_t>(own.component)].type);
     }
     if (!exact)
       roundings = std::max(roundings, 1);
@@ -172,6 +183,36 @@ std::optional<DecodeSequence> remappedOperandBytes(const dsl::Format &format,
 }
 
 } // namespace
+
+std::optional<DecodeSequence> remappedPairs(const dsl::Format &format, std::string_view mmaType,
+                                            int log2Factor) {
+  const dsl::Remap &remap = *format.element().remap;
+  const dsl::ElementType type = format.element().type, operand = dsl::ElementType::get(mmaType);
+  int roundings = 0;
+  const RowNumber entry =
+      entryOf(remap, format, operand, roundings).times(std::ldexp(1.0, log2Factor));
+  const int selector = entry.fewChoices(format);
+  if (type.bits() != 4 || operand.bits() != 16 || selector == 0 || !entry.isOfTensor(format) ||
+      !holdScaled(remap, operand, log2Factor))
+    return std::nullopt;
+  std::vector<uint16_t> lanes;
+  const int choices = 1 << format.components[static_cast<size_t>(selector)].type.bits();
+  for (int choice = 0; choice < choices; ++choice) {
+    const RowNumber own = entry.chosen(selector, choice);
+    for (uint32_t code = 0; code < DecodeProgram::lanesOfTable; ++code) {
+      double value = std::ldexp(type.decode(code), log2Factor);
+      if (code == remap.code)
+        value = own.isConstant() ? own.constant() : 0;
+      else if (!exactIn(operand, value))
+        return std::nullopt;
+      lanes.push_back(static_cast<uint16_t>(operand.encode(value)));
+    }
+  }
+  DecodeSequence sequence = pairSequence(std::move(lanes), entry);
+  sequence.roundings = roundings;
+  sequence.log2Factor = log2Factor;
+  return sequence;
+}
 
 std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::string_view mmaType) {
   const dsl::Remap &remap = *format.element().remap;

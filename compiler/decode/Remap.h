@@ -9,4 +9,9 @@ namespace rho::compiler {
 // stand for is one, times one power of two. None for others.
 std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::string_view mmaType);
 
+// By a table of pairs for each code of the selector (PairTable.h). Lanes of the remapped code are 0
+// where they are numbers of the tensor, which the kernel knows.
+std::optional<DecodeSequence> remappedPairs(const dsl::Format &format, std::string_view mmaType,
+                                            int log2Factor);
+
 } // namespace rho::compiler

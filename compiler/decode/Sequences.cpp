@@ -227,7 +227,7 @@ bitsOfWholeCodes(const std::vector<std::vector<int>> &position, int codeBits) {
 }
 
 static constexpr std::string_view formNames[] = {"byte",   "bytes",   "places", "multiplier",
-                                                 "number", "choices", "pairs"};
+                                                 "number", "choices", "pairs",  "pairs_begin"};
 
 std::string print(const ParameterForm &form) {
   return std::string(formNames[static_cast<size_t>(form.form)]) + "." +

@@ -28,14 +28,19 @@ struct DecodeParam {
     Multiplier, // the scale as an operand-type pair (s, s), from a scale sequence
     Number,     // `number` twice, rounded to numberType()
     Choices,    // the low bytes of the four of those that a selector chooses from
-    Pairs,      // where the table of pairs begins, for this lane; of no component
+    Pairs,      // where in an entry this lane reads, of the table that `number`'s selector names
+    PairsBegin, // where tables of pairs begin; of no component
   } form;
   int component;         // index into the weight's components, but of numbers
   int rowHalf;           // 0: fragment rows 0..7, 1: rows 8..15
-  RowNumber number = {}; // of forms Number and Choices
+  RowNumber number = {}; // of forms Number and Choices; of Pairs what a code stands for, or none
   int kHalf = 0;         // where a unit has both halves of an instruction's k, of two groups
-  bool hasNumber() const { return form == Form::Number || form == Form::Choices; }
-  bool hasComponent() const { return !hasNumber() && form != Form::Pairs; }
+  bool hasNumber() const {
+    return form == Form::Number || form == Form::Choices || !number.terms.empty();
+  }
+  bool hasComponent() const {
+    return !hasNumber() && form != Form::Pairs && form != Form::PairsBegin;
+  }
   friend bool operator==(const DecodeParam &, const DecodeParam &) = default;
 };
 

@@ -1,6 +1,7 @@
 #include "compiler/decode/TableSearch.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -316,6 +317,42 @@ TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, int laneBits,
 TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code, bool chosen,
                                ByteLine line, std::string_view mmaType) {
   return TableBuilder(bytes, 8).bytesWithParameter(code, chosen, line, mmaType);
+}
+
+DecodeProgram tablePlacesSequence(int bits, int storedBits, int shift, int codes) {
+  DecodeProgram p;
+  p.params = 1;
+  const int inTurns = std::countr_zero(DecodeProgram::pairBytes); // of addresses
+  const bool inBytes = storedBits == 8;
+  // Bit `from` of the word as bit `to`, under others.
+  auto moved = [&](int from, int to) {
+    const auto distance = constant(static_cast<uint32_t>(std::abs(from - to)));
+    return from == to ? DecodeProgram::word()
+                      : p.add(from > to ? Op::Shr : Op::Shl, DecodeProgram::word(), distance);
+  };
+  auto lowOf = [&](int at, uint32_t bytes) {
+    return p.add(Op::AndOr, moved(at, inTurns), constant(bytes << inTurns),
+                 DecodeProgram::param(0));
+  };
+  auto highOf = [&](int at, uint32_t bytes) {
+    return bits == 1 ? constant(0) : p.add(Op::And, moved(at + 1, 0), constant(bytes));
+  };
+  constexpr uint32_t eachByte = 0x01010101;
+  Operand low, high;
+  if (inBytes) { // all of them at once
+    low = lowOf(shift, eachByte);
+    high = highOf(shift, eachByte);
+  }
+  for (int code = 0; code < codes; ++code) {
+    if (!inBytes) {
+      low = lowOf(code * storedBits + shift, 1);
+      high = highOf(code * storedBits + shift, 1);
+    }
+    // The highest byte is the sign of the one before it, which is 0 or 1.
+    const auto byte = static_cast<uint32_t>(inBytes ? code : 0);
+    p.output(p.add(Op::Prmt, low, high, constant(0xc400 | byte * 0x1111)));
+  }
+  return p;
 }
 
 DecodeProgram placesSequence(int bits, int storedBits, int shift, int codes) {

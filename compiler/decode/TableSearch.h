@@ -35,5 +35,8 @@ TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code
 // One 32-bit word of packed codes, `storedBits` apart, of which `bits`, 1 or 2, from bit `shift` on
 // count, -> for each of the first `codes` a parameter of form Places.
 DecodeProgram placesSequence(int bits, int storedBits, int shift, int codes);
+// The same of form Pairs, where each code names one of the tables that DecodeProgram::lanes has.
+// Its parameter is 4 * lane in all four bytes.
+DecodeProgram tablePlacesSequence(int bits, int storedBits, int shift, int codes);
 
 } // namespace rho::compiler

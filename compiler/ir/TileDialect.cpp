@@ -120,14 +120,20 @@ mlir::LogicalResult PipelineOp::verify() {
   return mlir::success();
 }
 
-mlir::LogicalResult FillPairTableOp::verify() {
-  if (getLanes().size() != 16 ||
-      !llvm::all_of(getLanes(), [](int32_t lane) { return lane >= 0 && lane <= 0xffff; }))
+mlir::LogicalResult FillPairTablesOp::verify() {
+  const size_t codes = compiler::DecodeProgram::lanesOfTable, tables = getNumbers().size();
+  if (getLanes().size() != codes ||
+      !llvm::all_of(getLanes(), [](int32_t lane) { return lane >= 0 && lane <= UINT16_MAX; }))
     return emitOpError("table is of ")
-           << getLanes().size() << " lanes; it must be of 16 from 0 to 65535";
-  if (int64_t bytes = getBuffer().getType().getBytes(); bytes < compiler::DecodeProgram::pairBytes)
-    return emitOpError("buffer has ")
-           << bytes << " bytes, a table " << int64_t{compiler::DecodeProgram::pairBytes};
+           << getLanes().size() << " lanes; it must be of " << codes << " from 0 to 65535";
+  if ((tables != 0 && tables != 2 && tables != 4) || getCode() >= codes)
+    return emitOpError("has ") << tables << " numbers for code " << getCode()
+                               << "; there must be none, 2 or 4 for one below " << codes;
+  const int64_t bytes = getBuffer().getType().getBytes(),
+                needed = compiler::DecodeProgram::tableBytes(
+                    tables == 0 ? 1 : static_cast<int64_t>(tables));
+  if (bytes < needed)
+    return emitOpError("buffer has ") << bytes << " bytes, its tables " << needed;
   auto kernel = (*this)->getParentOfType<KernelOp>();
   if (!kernel)
     return mlir::success();

@@ -83,21 +83,26 @@ def Tile_AllocSharedOp : Tile_Op<"alloc_shared", []> {
   let assemblyFormat = "$label attr-dict `:` type($buffer)";
 }
 
-def Tile_FillPairTableOp : Tile_Op<"fill_pair_table", []> {
-  let summary = "fills a table of pairs of lanes";
+def Tile_FillPairTablesOp : Tile_Op<"fill_pair_tables", []> {
+  let summary = "fills tables of pairs of lanes";
   let description = [{
-    By the threads of a kernel with roles that do not load. Entry i of 256,
-    `DecodeProgram::pairStride` bytes, has lane i % 16 below lane i / 16 in each of its words.
+    By the threads of a kernel with roles that do not load. Entry i of 256 has lane i % 16 below
+    lane i / 16 in each of its words; entries and tables lie as `DecodeProgram::lanes` says. With
+    `numbers` there is a table for each of them, whose lane `code` is that number's: f16 or bf16,
+    in both halves.
   }];
-  let arguments = (ins Tile_Shared:$buffer, DenseI32ArrayAttr:$lanes);
-  let assemblyFormat = "$buffer $lanes attr-dict `:` type($buffer)";
+  let arguments = (ins Tile_Shared:$buffer, Variadic<I32>:$numbers, DenseI32ArrayAttr:$lanes,
+                       I32Attr:$code);
+  let assemblyFormat = [{
+    $buffer $lanes (`but` $numbers^)? `at` $code attr-dict `:` type($buffer)
+  }];
   let hasVerifier = 1;
 }
 
-def Tile_PairTableOp : Tile_Op<"pair_table", [Pure]> {
-  let summary = "where in shared memory this lane of a warp reads the entries of such a table";
+def Tile_PairTablesOp : Tile_Op<"pair_tables", [Pure]> {
+  let summary = "where in shared memory such tables begin, and this lane of a warp in an entry";
   let arguments = (ins Tile_Shared:$buffer);
-  let results = (outs I32:$address);
+  let results = (outs I32:$begin, I32:$lane);
   let assemblyFormat = "$buffer attr-dict `:` type($buffer)";
 }
 

@@ -47,8 +47,10 @@ private:
   Value shares, share, firstPlace; // of the output tile, as tile.for_tiles has them
   std::optional<OutputSlices> slices;
   Value slicesBuffer;
-  Value tokensBuffer;              // tokenBytes; null: none
-  Value pairTable, pairs;          // DecodeProgram::lanes, and where this lane has them; null: none
+  Value tokensBuffer; // tokenBytes; null: none
+  // Tables of DecodeProgram::lanes, where they begin, and 4 * lane, of several in all four bytes;
+  // null: none.
+  Value pairTables, pairsBegin, pairs;
   Value partTiles;                 // the table of which part has which k tiles
   std::map<int, Value> activation; // by place in storedComponents()
   std::map<Pair, Value> buffers; // shared, by section or by that place; elements of all parts at 0
@@ -59,6 +61,7 @@ private:
   // LowerToTile.cpp: the frame.
   void addParameters(mlir::Block &block);
   void allocateShared();
+  void fillPairTables();
   // What the pipeline carries from k tile to k tile: sums, and operand A of the batches that run
   // on, of the weight and of its residual.
   struct Carried {
@@ -183,6 +186,9 @@ private:
   static DecodeProgram::Operand codeAt(DecodeProgram &program, int64_t bit, int bits);
   // TileNumbers.cpp
   Value number(ir::NumberOp op, int64_t k, int64_t row, Value slot);
+  // What the code stands for that tables of pairs have different lanes for, by table; none of one.
+  std::vector<Value> pairNumbers();
+  Value pairsOf(ir::NumberOp op, int64_t k, int64_t row, Value slot); // the parameter
   Value choices(ir::NumberOp op, int64_t k, int64_t row, Value slot);
   // Of numbers, what is not streamed, by component: loaded before the k tiles.
   std::map<int, Value> tensorNumbers;

@@ -176,8 +176,10 @@ private:
                  "=r,r", a);
     case Op::Pair: {
       auto shared = mlir::LLVM::LLVMPointerType::get(builder.getContext(), 3);
+      Value at = mlir::arith::AddIOp::create(builder, loc, a, b);
       return mlir::LLVM::LoadOp::create(builder, loc, builder.getI32Type(),
-                                        mlir::LLVM::IntToPtrOp::create(builder, loc, shared, a), 4);
+                                        mlir::LLVM::IntToPtrOp::create(builder, loc, shared, at),
+                                        4);
     }
     case Op::FmaF16:
     case Op::FmaBF16:

@@ -39,13 +39,8 @@ void KernelBuilder::build() {
   addParameters(block);
   builder.setInsertionPointToEnd(&block);
   allocateShared();
-  if (pairTable) {
-    const std::vector<uint16_t> lanes =
-        DecodeProgram::parse(this->chain.decode.getProgram().str())->lanes;
-    tile::FillPairTableOp::create(builder, at(true, 0), pairTable,
-                                  llvm::SmallVector<int32_t>(lanes.begin(), lanes.end()));
-    pairs = tile::PairTableOp::create(builder, at(true, 0), builder.getI32Type(), pairTable);
-  }
+  if (pairTables)
+    fillPairTables();
   if (layout.residual && !g.gemv()) // who copies reads it ahead of the pieces
     tile::PrefetchOp::create(builder, atResidual(), weight, layout.residual->firstsOffset,
                              layout.residual->firstsBytes());
@@ -177,10 +172,27 @@ void KernelBuilder::allocateShared() {
       allocate(at("schedule"), tile::shared_labels::operandBarriers);
       break;
     case Role::Pairs:
-      pairTable = allocate(at(true, 0), "pairs");
+      pairTables = allocate(at(true, 0), "pairs");
       break;
     }
   }
+}
+
+void KernelBuilder::fillPairTables() {
+  const mlir::Location loc = at(true, 0);
+  const DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
+  const std::vector<Value> numbers = pairNumbers();
+  const auto begin = program.lanes.begin();
+  const llvm::SmallVector<int32_t> lanes(begin, begin + DecodeProgram::lanesOfTable);
+  const uint32_t code = numbers.empty() ? 0 : context.gemm.weight.element().remap->code;
+  tile::FillPairTablesOp::create(builder, loc, pairTables, numbers, lanes, code);
+  auto tables = tile::PairTablesOp::create(builder, loc, builder.getI32Type(), builder.getI32Type(),
+                                           pairTables);
+  pairsBegin = tables.getBegin();
+  pairs = tables.getLane();
+  constexpr int32_t eachByte = 0x01010101;
+  if (!numbers.empty())
+    pairs = mlir::arith::MulIOp::create(builder, loc, pairs, i32(eachByte));
 }
 
 std::vector<Value> KernelBuilder::Carried::flatten() const {

@@ -201,7 +201,7 @@ mlir::LogicalResult checkPlacedBody(ir::GemmOp op, const GemmContext &context) {
     Result<DecodeProgram> other = DecodeProgram::parse(wanted.getProgram().str());
     if (!program || !other || program->outputs.size() != other->outputs.size())
       return decode.emitError("its program has other outputs than the plan's");
-    if (program->lanes.empty() != other->lanes.empty())
+    if (program->tables() != other->tables())
       return decode.emitError(
           "its program has a table of lanes where the plan's has none, or none");
     wanted.setProgram(decode.getProgram());

@@ -86,7 +86,7 @@ public:
       const int64_t firstLoader = mathRoleThreads + decodeThreads;
       fromThread(firstLoader, thread, [&] { buildLoaders(i32(firstLoader), thread); });
       // Not by who loads: copies are under way meanwhile.
-      for (auto fill : llvm::to_vector(kernel.getBody().getOps<tile::FillPairTableOp>()))
+      for (auto fill : llvm::to_vector(kernel.getBody().getOps<tile::FillPairTablesOp>()))
         fill->moveBefore(builder.getInsertionBlock(), builder.getInsertionPoint());
       tile::BarriersMadeOp::create(builder, loc, /*waits=*/true);
       if (operandBarriers)

@@ -215,6 +215,32 @@ Value KernelBuilder::choices(ir::NumberOp op, int64_t k, int64_t row, Value slot
   return all;
 }
 
+std::vector<Value> KernelBuilder::pairNumbers() {
+  for (auto [parameter, attribute] :
+       llvm::zip(chain.decode.getParameters(), chain.decode.getForms())) {
+    auto op = parameter.getDefiningOp<ir::NumberOp>();
+    const auto form = parseForm(llvm::cast<mlir::StringAttr>(attribute).getValue())->form;
+    if (!op || form != DecodeParam::Form::Pairs)
+      continue;
+    loadTensorNumbers();
+    const std::vector<int> components = componentsOf(op.getResult());
+    const RowNumber number = *RowNumber::parse(op.getTerms().str());
+    const int selector = ofWeight(number, components).fewChoices(context.gemm.weight);
+    std::vector<Value> numbers = chosenNumbers(number, components, selector, 0, 0, {});
+    numbers.resize(size_t{1} << context.gemm.weight.components[selector].type.bits());
+    return numbers;
+  }
+  return {};
+}
+
+Value KernelBuilder::pairsOf(ir::NumberOp op, int64_t k, int64_t row, Value slot) {
+  const RowNumber named =
+      ofWeight(*RowNumber::parse(op.getTerms().str()), componentsOf(op.getResult()));
+  const int selector = named.fewChoices(context.gemm.weight);
+  const int64_t group = groupIn(k, extentK(context.gemm.weight.components[selector]));
+  return parameter(DecodeParam::Form::Pairs, selector, group, row, slot);
+}
+
 Value KernelBuilder::number(ir::NumberOp op, int64_t k, int64_t row, Value slot) {
   std::vector<int> components = componentsOf(op.getResult());
   int64_t group = 0;

@@ -52,18 +52,20 @@ Value KernelBuilder::parameter(DecodeParam::Form form, int component, int64_t gr
   int64_t inWarpgroup = row % g.rowsPerThread();
   mlir::Location loc = at(true, component);
   auto [word, bit] = packedCode(component, group, row, slot);
-  if (form == Form::Multiplier || form == Form::Places) { // of all codes of the word at once
+  if (form == Form::Multiplier || form == Form::Places || form == Form::Pairs) {
+    // Of all codes of the word at once.
     const int64_t codes = std::min(perWord, g.rowsPerThread()) * together;
     const int64_t firstRow = row - inWarpgroup % perWord, firstGroup = group - group % together;
+    const auto stored = static_cast<int>(storedBitsOf(component)), count = static_cast<int>(codes);
     const DecodeProgram program =
-        form == Form::Places
-            ? placesSequence(type.bits(), static_cast<int>(storedBitsOf(component)), part.shift,
-                             static_cast<int>(codes))
+        form == Form::Places ? placesSequence(type.bits(), stored, part.shift, count)
+        : form == Form::Pairs
+            ? tablePlacesSequence(type.bits(), stored, part.shift, count)
             : *scaleSequence(multiplierType(context.gemm.weight, component), context.placed.mmaType,
                              context.placed.decode.scaleLog2, context.placed.decode.scaleTable);
     auto decoded = tile::DecodeOp::create(
         builder, loc, std::vector<mlir::Type>(program.outputs.size(), builder.getI32Type()), word,
-        mlir::ValueRange(), program.print());
+        form == Form::Pairs ? mlir::ValueRange(pairs) : mlir::ValueRange(), program.print());
     for (int64_t i = 0; i < codes; ++i)
       tileValues.parameters[{form, component, firstGroup + i % together, firstRow + i / together}] =
           decoded.getResult(static_cast<unsigned>(i));
@@ -112,13 +114,15 @@ std::vector<Value> KernelBuilder::decodeParameters(int64_t k, int64_t rowTile, V
         *parseForm(llvm::cast<mlir::StringAttr>(attribute).getValue());
     int64_t row = 2 * rowTile + (rowHalf == 1 ? 1 : firstRow);
     int64_t own = k + (kHalf == 1 ? g.mmaK / 2 : 0);
+    using Form = DecodeParam::Form;
     if (auto op = value.getDefiningOp<ir::NumberOp>()) {
-      result.push_back(form == DecodeParam::Form::Choices ? choices(op, own, row, slot)
-                                                          : number(op, own, row, slot));
+      result.push_back(form == Form::Choices ? choices(op, own, row, slot)
+                       : form == Form::Pairs ? pairsOf(op, own, row, slot)
+                                             : number(op, own, row, slot));
       continue;
     }
-    if (form == DecodeParam::Form::Pairs) {
-      result.push_back(pairs);
+    if (form == Form::Pairs || form == Form::PairsBegin) {
+      result.push_back(form == Form::Pairs ? pairs : pairsBegin);
       continue;
     }
     int component = componentsOf(value)[0];
@@ -168,7 +172,7 @@ std::vector<Value> KernelBuilder::decodeStep(const Chunk &words, int64_t step, i
   int64_t parts = registers / perDecode;               // of a unit
   if (unitPrograms.empty()) {
     DecodeProgram program = *DecodeProgram::parse(chain.decode.getProgram().str());
-    program.lanes.clear(); // tile.fill_pair_table has them
+    program.lanes.clear(); // tile.fill_pair_tables has them
     for (int64_t part = 0; part < parts; ++part)
       unitPrograms.push_back(
           program.part(static_cast<size_t>(part * perDecode), static_cast<size_t>(perDecode)));

@@ -12,7 +12,8 @@ namespace rho::compiler {
 
 namespace {
 
-// Of the same roles and tile. They differ in what the model predicts best: warps, depth, split.
+// Of the same roles, tables and tile. They differ in what the model predicts best: warps, depth,
+// split.
 constexpr int mostAlike = 3;
 
 // What the user fixed stays.
@@ -30,13 +31,16 @@ Result<std::vector<Plan>> planCandidates(const dsl::Gemm &gemm, const Problem &p
       rankedPlans(gemm, problem, device, std::numeric_limits<size_t>::max(), sources);
   if (!ranked)
     return ranked;
-  std::map<std::tuple<dsl::ScheduleDecl::Roles, int64_t, int64_t, int64_t>, int> alike;
+  std::map<
+      std::tuple<dsl::ScheduleDecl::Roles, dsl::ScheduleDecl::Tables, int64_t, int64_t, int64_t>,
+      int>
+      alike;
   std::vector<Plan> chosen;
   for (Plan &plan : *ranked) {
     if (chosen.size() == most)
       break;
     const Schedule &s = plan.schedule;
-    if (alike[{s.roles, s.tileM, s.tileN, s.tileK}]++ < mostAlike)
+    if (alike[{s.roles, s.tables, s.tileM, s.tileN, s.tileK}]++ < mostAlike)
       chosen.push_back(std::move(plan));
   }
   return chosen;
@@ -49,6 +53,7 @@ void fixLayout(dsl::ScheduleDecl &schedule, const Plan &plan) {
   settle(schedule.scales, plan.groupScales);
   settle(schedule.roles, s.roles);
   settle(schedule.packing, s.packing);
+  settle(schedule.tables, s.tables);
 }
 
 Result<Plan> adoptPlan(const dsl::Gemm &gemm, const Problem &problem, const DeviceModel &device,

@@ -54,7 +54,7 @@ Result<Alternative> alternativeOf(const dsl::Gemm &open, Scales scales, Roles ro
   Alternative result{scales, roles, std::move(best), {}, winner, false, {}, {}};
   if (!result.plan)
     return result;
-  Result<PlacedGemm> placed = place(gemm, scales, roles, device.target, sources);
+  Result<PlacedGemm> placed = place(open, *result.plan, sources);
   if (!placed)
     return placed.error();
   result.cost = predict(gemm, *placed, result.plan->schedule, problem, device);
@@ -120,14 +120,12 @@ Result<std::vector<Alternative>> explain(const dsl::Gemm &gemm, const Problem &p
 
 std::optional<double> residualMicroseconds(const dsl::Gemm &gemm, const Plan &plan,
                                            const DeviceModel &device) {
-  Result<PlacedGemm> placed =
-      place(gemm, plan.groupScales, plan.schedule.roles, device.target, nullptr);
+  Result<PlacedGemm> placed = place(gemm, plan, nullptr);
   if (!placed || !placed->storesBlocks())
     return std::nullopt;
   dsl::Gemm dense = gemm;
   dense.weight.residual.reset();
-  Result<PlacedGemm> without =
-      place(dense, plan.groupScales, plan.schedule.roles, device.target, nullptr);
+  Result<PlacedGemm> without = place(dense, plan, nullptr);
   // The same schedule of two gemms, whose waves may end differently.
   return std::max(0.0,
                   predict(gemm, *placed, plan.schedule, plan.problem, device).microseconds -

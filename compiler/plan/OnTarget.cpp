@@ -29,10 +29,11 @@ std::optional<Diagnostic> problemOf(const dsl::Gemm &gemm, std::string_view targ
     several.push_back(Roles::ImFP);
   if (gemm.schedule.roles)
     several = {*gemm.schedule.roles};
+  const auto tables = gemm.schedule.tables.value_or(dsl::ScheduleDecl::Tables::Registers);
   std::optional<Diagnostic> first;
   for (Scales scales : {Scales::Accumulator, Scales::Operand, Scales::Hardware})
     for (Roles roles : several) {
-      Result<PlacedGemm> placed = place(gemm, scales, roles, target, nullptr);
+      Result<PlacedGemm> placed = place(gemm, scales, roles, tables, target, nullptr);
       // Where only roles with longer tiles than the blocks take the parts, as other numbers they
       // may have shorter ones. Roles that the user fixes are the user's.
       if (placed && (several.size() == 1 || tilesFitBlocks(gemm, *placed, roles)))

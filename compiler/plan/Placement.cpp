@@ -24,6 +24,7 @@ using dsl::Expr;
 using dsl::Extent;
 using Scales = dsl::ScheduleDecl::Scales;
 using Roles = dsl::ScheduleDecl::Roles;
+using Tables = dsl::ScheduleDecl::Tables;
 
 std::string path(bool weight, const std::string &component) {
   return (weight ? "weight." : "activation.") + component;
@@ -120,9 +121,9 @@ namespace {
 class FormatPlacement {
 public:
   FormatPlacement(const dsl::Gemm &gemm, Scales groupScales, Roles roles, std::string_view target,
-                  const SourceMap *sources, Within within)
+                  const SourceMap *sources, Within within, Tables tables)
       : gemm(gemm), weight(gemm.weight), activation(gemm.activation), groupScales(groupScales),
-        roles(roles), target(target), sources(sources), within(within),
+        roles(roles), target(target), sources(sources), within(within), tables(tables),
         blockScaled(groupScales == Scales::Hardware ||
                     activation.element().type == dsl::ElementType::get("e2m1")) {}
 
@@ -156,6 +157,7 @@ private:
   const std::string_view target;
   const SourceMap *sources;
   const Within within;
+  const Tables tables;
   const bool blockScaled;
 
   PlacedGemm result;
@@ -248,12 +250,26 @@ private:
     decode = fixed ? *fixed : decodeSequence(stored, *w.core, result.mmaType);
     if (!decode)
       return noDecode(gemm, w, result.mmaType, sources);
-    // Where threads that do not load fill the table, and an SM has room for it beside its tiles.
-    const bool isAlone = within == Within::Gemm && !weight.residual && !fixed;
-    if (isAlone && (roles == Roles::ImFP || roles == Roles::ExCP))
-      if (auto pairs = pairDecode(stored, *w.core, result.mmaType, decode->log2Factor);
-          pairs && isCheaper(*pairs, *decode))
-        decode = std::move(pairs);
+    return tables == Tables::Shared ? lookUpInShared(stored) : Done{};
+  }
+
+  // Where threads that do not load fill the table.
+  Status lookUpInShared(const dsl::Format &stored) {
+    auto refuse = [&](const std::string &why) {
+      return errorAt(DiagId::schedule_tables, {"'" + gemm.name + "'", why},
+                     gemm.schedule.tables ? gemm.schedule.spans.tables : gemm.span, sources);
+    };
+    if (roles != Roles::ImFP && roles != Roles::ExCP)
+      return refuse("roles " + std::string(dsl::name(roles)) + " have none, imfp and excp do");
+    if (weight.residual)
+      return refuse("codes of a residual are not looked up there");
+    auto pairs = pairDecode(stored, *w.core, result.mmaType, decode->log2Factor);
+    if (!pairs)
+      return refuse("codes of 4 bits are looked up there, alone in their factor, for operands of "
+                    "f16 and bf16 that hold each of their numbers");
+    if (!gemm.schedule.tables && !isCheaper(*pairs, *decode))
+      return refuse("it takes no fewer cycles than registers");
+    decode = std::move(pairs);
     return Done{};
   }
 
@@ -328,7 +344,8 @@ private:
     place(path(true, weight.element().name), Placement::Operand,
           "decoded to " + result.mmaType + " in " +
               dsl::printNumber(8.0 * decode->instructions() / decode->codes) +
-              " instructions per 8");
+              " instructions per 8" +
+              (decode->program.tables() > 0 ? ", looked up in shared memory" : ""));
     for (bool isWeight : {true, false}) {
       if (!result.blockScaling || !result.blockScaling->split(isWeight))
         continue;
@@ -410,8 +427,8 @@ private:
 
 Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
                                 std::string_view target, const DecodeSequence *fixed,
-                                const SourceMap *sources, Within within) {
-  return FormatPlacement(gemm, groupScales, roles, target, sources, within).run(fixed);
+                                const SourceMap *sources, Within within, Tables tables) {
+  return FormatPlacement(gemm, groupScales, roles, target, sources, within, tables).run(fixed);
 }
 
 namespace {
@@ -495,11 +512,16 @@ std::optional<Result<PlacedGemm>> placeRefined(const dsl::Gemm &gemm, const Plac
 
 } // namespace
 
-Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles,
+Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles, Tables tables,
                          std::string_view target, const SourceMap *sources) {
+  if (gemm.activation.partition && tables == Tables::Shared)
+    return errorAt(DiagId::schedule_tables,
+                   {"'" + gemm.name + "'", "beside activations in parts there are none"},
+                   gemm.schedule.tables ? gemm.schedule.spans.tables : gemm.span, sources);
   if (gemm.activation.partition)
     return placeParts(gemm, groupScales, roles, target, sources);
-  Result<PlacedGemm> result = placeFormats(gemm, groupScales, roles, target, nullptr, sources);
+  Result<PlacedGemm> result =
+      placeFormats(gemm, groupScales, roles, target, nullptr, sources, Within::Gemm, tables);
   if (!result)
     return result;
   if (!gemm.weight.residual) {

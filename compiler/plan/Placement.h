@@ -81,6 +81,10 @@ struct PlacedGemm {
   std::shared_ptr<const PlacedGemm> residual;
   bool storesBlocks() const { return residual || sparseBits > 0; }
   bool isWide() const { return mmaK == 16; } // operands have 16 bits
+  dsl::ScheduleDecl::Tables tables() const {
+    using enum dsl::ScheduleDecl::Tables;
+    return decode.program.lanes.empty() ? Registers : Shared;
+  }
 
   // Of activations that are a partition: each part as if it were alone. What is above is that of
   // part `owner`, whose decode the packed weight is laid out for.
@@ -134,14 +138,16 @@ void forEachGemm(const dsl::Gemm &gemm, const PlacedGemm &placed, const Visit &v
 }
 
 // Places every factor; `groupScales` says where a weight's group scale goes, `roles` which family
-// of instructions of `target` multiplies. Errors say why that is not legal.
+// of instructions of `target` multiplies, `tables` where codes are looked up. Errors say why that
+// is not legal, or why nobody who is not told to would look them up there.
 Result<PlacedGemm> place(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupScales,
-                         dsl::ScheduleDecl::Roles roles, std::string_view target,
-                         const SourceMap *sources);
+                         dsl::ScheduleDecl::Roles roles, dsl::ScheduleDecl::Tables tables,
+                         std::string_view target, const SourceMap *sources);
 
 // As a plan says it.
 inline Result<PlacedGemm> place(const dsl::Gemm &gemm, const Plan &plan, const SourceMap *sources) {
-  return place(gemm, plan.groupScales, plan.schedule.roles, plan.target, sources);
+  return place(gemm, plan.groupScales, plan.schedule.roles, plan.schedule.tables, plan.target,
+               sources);
 }
 
 // What a weight is: all of a gemm's, beside one of the activation's parts, or its residual, of
@@ -151,7 +157,8 @@ enum class Within : uint8_t { Gemm, Part, Residual };
 Result<PlacedGemm> placeFormats(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupScales,
                                 dsl::ScheduleDecl::Roles roles, std::string_view target,
                                 const DecodeSequence *fixed, const SourceMap *sources,
-                                Within within = Within::Gemm);
+                                Within within = Within::Gemm,
+                                dsl::ScheduleDecl::Tables tables = {});
 // Of an activation that is a partition of blocks of all rows: Partition.cpp.
 Result<PlacedGemm> placeParts(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupScales,
                               dsl::ScheduleDecl::Roles roles, std::string_view target,

@@ -15,6 +15,7 @@ namespace {
 
 using Scales = dsl::ScheduleDecl::Scales;
 using Roles = dsl::ScheduleDecl::Roles;
+using Tables = dsl::ScheduleDecl::Tables;
 
 // A k tile is fully unrolled: with more updates of a thread's four sums than this, compiling takes
 // what running no longer gains.
@@ -130,7 +131,9 @@ private:
     for (Scales scales : choices<Scales>(gemm.schedule.scales,
                                          {Scales::Accumulator, Scales::Operand, Scales::Hardware}))
       for (Roles roles : allRoles)
-        consider(scales, roles, variety);
+        for (Tables tables :
+             choices<Tables>(gemm.schedule.tables, {Tables::Registers, Tables::Shared}))
+          consider(scales, roles, tables, variety);
   }
 
   struct Way {
@@ -145,8 +148,8 @@ private:
 
   // The factors of the gemm, placed; none where that is not legal or no other kernel than another
   // way's.
-  std::optional<PlacedGemm> placedFor(Scales scales, Roles roles) {
-    Result<PlacedGemm> placed = place(gemm, scales, roles, device.target, sources);
+  std::optional<PlacedGemm> placedFor(Scales scales, Roles roles, Tables tables) {
+    Result<PlacedGemm> placed = place(gemm, scales, roles, tables, device.target, sources);
     std::optional<Error> error =
         placed ? checkAccumulator(gemm, *placed, problem, sources) : placed.error();
     if (error) {
@@ -166,8 +169,8 @@ private:
                        [](const Way &way) { return way.scales == Scales::Accumulator; });
   }
 
-  void consider(Scales scales, Roles roles, Variety variety) {
-    std::optional<PlacedGemm> placed = placedFor(scales, roles);
+  void consider(Scales scales, Roles roles, Tables tables, Variety variety) {
+    std::optional<PlacedGemm> placed = placedFor(scales, roles, tables);
     if (!placed)
       return;
     for (Schedule &schedule : scheduleCandidates(gemm, *placed, roles, problem, device, variety)) {

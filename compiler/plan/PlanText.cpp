@@ -12,6 +12,7 @@ namespace rho::compiler {
 namespace {
 
 using Packing = dsl::ScheduleDecl::Packing;
+using Tables = dsl::ScheduleDecl::Tables;
 
 // Whether a text is `pattern` with a number in place of each '#', which go to `numbers`.
 bool readNumbers(std::string_view text, std::string_view pattern,
@@ -144,6 +145,8 @@ constexpr Field fields[] = {
     {"resident", readResident},
     {"packing",
      [](const std::string &rest, Plan &plan) { return readWord(rest, plan.schedule.packing); }},
+    {"tables",
+     [](const std::string &rest, Plan &plan) { return readWord(rest, plan.schedule.tables); }},
     {"predicted", readPredicted},
     {"costs", readCosts},
 };
@@ -168,6 +171,8 @@ std::string Plan::printForKernel() const {
       << "resident " << schedule.residentCtas << " at " << schedule.ctasPerSm << '\n';
   if (schedule.packing == Packing::Panels)
     out << "packing panels\n";
+  if (schedule.tables == Tables::Shared)
+    out << "tables shared\n";
   if (!schedule.tileCosts.empty()) {
     out << "costs";
     for (int64_t cost : schedule.tileCosts)

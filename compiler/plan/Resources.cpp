@@ -30,8 +30,8 @@ std::vector<SharedBuffer> sharedBuffers(const dsl::Gemm &gemm, const PlacedGemm 
     result.push_back({Role::Operand, bytes, operandStages(placed)});
     result.push_back({Role::OperandBarriers, barriers, operandStages(placed)});
   }
-  if (!placed.decode.program.lanes.empty())
-    result.push_back({Role::Pairs, DecodeProgram::pairBytes, 1});
+  if (const int64_t tables = placed.decode.program.tables(); tables > 0)
+    result.push_back({Role::Pairs, DecodeProgram::tableBytes(tables), 1});
   return result;
 }
 

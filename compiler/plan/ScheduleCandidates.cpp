@@ -345,6 +345,7 @@ std::vector<Schedule> scheduleCandidates(const dsl::Gemm &gemm, const PlacedGemm
           schedule.roles = roles;
           schedule.sums = sums;
           schedule.packing = own.packing.value_or(schedule.packing);
+          schedule.tables = placed.tables();
           schedule.clusterN = cluster.n;
           schedule.clusterK = cluster.k;
           schedule.dependent =

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <tuple>
 
 namespace rho::compiler {
 
@@ -19,22 +20,25 @@ public:
   LayoutOfPlans(const dsl::Gemm &gemm, const DeviceModel &device) : gemm(gemm), device(device) {}
 
   Result<std::string> of(const Plan &plan) {
-    const std::pair way{plan.groupScales, plan.schedule.roles};
+    const Schedule &s = plan.schedule;
+    const std::tuple way{plan.groupScales, s.roles, s.tables};
     auto at = placed.find(way);
     if (at == placed.end()) {
-      Result<PlacedGemm> made = place(gemm, way.first, way.second, device.target, nullptr);
+      Result<PlacedGemm> made =
+          place(gemm, plan.groupScales, s.roles, s.tables, device.target, nullptr);
       if (!made)
         return made.error();
       at = placed.emplace(way, *std::move(made)).first;
     }
-    return makeWeightLayout(gemm, at->second, makeGeometry(at->second, plan.schedule), plan.problem)
-        .print();
+    return makeWeightLayout(gemm, at->second, makeGeometry(at->second, s), plan.problem).print();
   }
 
 private:
   const dsl::Gemm &gemm;
   const DeviceModel &device;
-  std::map<std::pair<dsl::ScheduleDecl::Scales, dsl::ScheduleDecl::Roles>, PlacedGemm> placed;
+  using Way =
+      std::tuple<dsl::ScheduleDecl::Scales, dsl::ScheduleDecl::Roles, dsl::ScheduleDecl::Tables>;
+  std::map<Way, PlacedGemm> placed;
 };
 
 // The fastest plans, by prediction, of the problems so far that read a weight in one layout.

@@ -30,6 +30,7 @@ double mmaPerCycle(const DeviceModel &device, const PlacedGemm &placed) {
 namespace {
 
 constexpr double choiceInstructions = 4; // the selector, its code, the table's places, the number
+constexpr double tableInstructions = 2; // for one of four selectors in a word (tablePlacesSequence)
 
 } // namespace
 
@@ -40,7 +41,9 @@ double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, co
     double ofNumber = 4 * static_cast<double>(param.number.terms.size()); // to f32, and back
     if (isChosen && !param.number.isOfTensor(gemm.weight))                // else before all k tiles
       result += static_cast<double>(g.rowTiles()) * ofNumber;
-    if (param.form == DecodeParam::Form::Choices || param.form == DecodeParam::Form::Pairs)
+    using Form = DecodeParam::Form;
+    const bool isAddress = param.form == Form::PairsBegin || param.form == Form::Pairs;
+    if (param.form == Form::Choices || (isAddress && !param.hasNumber()))
       continue;
     const dsl::Component &component = gemm.weight.components[param.component];
     int64_t group = extentK(component);
@@ -49,9 +52,11 @@ double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, co
     int64_t ofThread = g.groupsPerTile(group) / g.groupsPerChunk(group);
     auto groups = static_cast<double>(ofThread);
     double perScale = 1;
-    if (param.form == DecodeParam::Form::Number)
+    if (param.form == Form::Pairs)
+      perScale = tableInstructions;
+    if (param.form == Form::Number)
       perScale = isChosen ? choiceInstructions : ofNumber;
-    if (param.form == DecodeParam::Form::Multiplier)
+    if (param.form == Form::Multiplier)
       if (auto scales = scaleSequence(multiplierType(gemm.weight, param.component), placed.mmaType,
                                       placed.decode.scaleLog2, placed.decode.scaleTable))
         perScale = static_cast<double>(scales->instructions.size()) /

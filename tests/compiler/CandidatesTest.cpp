@@ -37,8 +37,7 @@ protected:
 
   std::string layoutOf(const Plan &plan) const {
     const dsl::Gemm &gemm = module.gemms[0];
-    PlacedGemm placed =
-        place(gemm, plan.groupScales, plan.schedule.roles, device.target, nullptr).value();
+    PlacedGemm placed = place(gemm, plan, nullptr).value();
     return makeWeightLayout(gemm, placed, makeGeometry(placed, plan.schedule), plan.problem)
         .print();
   }

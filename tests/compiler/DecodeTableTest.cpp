@@ -22,7 +22,7 @@ constexpr Column columns[] = {
 // Instructions for 8 codes of the kernel that is planned for an H200; of operands that stand in
 // for those of the column, which.
 std::string cellOf(const std::string &weight, const Column &column) {
-  const GemmShape shape{16, 4096, 4096};
+  const GemmShape shape{16, 8192, 8192};
   const Case test{weight, column.activation, "f16", "", "sm_90a", shape};
   const Result<dsl::Module> module = dsl::parseModule(
       declaration(test), "cell.rho", [](const std::string &) { return std::nullopt; });

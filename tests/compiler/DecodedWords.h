@@ -39,6 +39,12 @@ inline uint32_t parameterOf(const DecodeParam &param, const dsl::Format &format,
     return codes[static_cast<size_t>(param.component)];
   if (param.form == DecodeParam::Form::Places) // above them anything
     return 0xa5a57650U | codes[static_cast<size_t>(param.component)];
+  if (param.form == DecodeParam::Form::PairsBegin)
+    return 0;
+  if (param.form == DecodeParam::Form::Pairs) {
+    const uint32_t table = codes[static_cast<size_t>(param.number.fewChoices(format))];
+    return 4 * 13 + table % 2 * DecodeProgram::pairBytes + table / 2 * DecodeProgram::tableStride;
+  }
   if (param.form == DecodeParam::Form::Bytes)
     return codes[static_cast<size_t>(param.component)] * 0x01010101u;
   if (param.form == DecodeParam::Form::Choices) {

@@ -203,9 +203,32 @@ TEST(PairTables, AreFilledBeforeTheyAreRead) {
           "roles: imfp tile: 32 x 128 x 64 packing: panels"})
       expectWithinBound({"nf4_g64", activation, "f32", schedule, "sm_90a", {19, 136, 600}});
     // By permutations where there is no such table.
-    for (const char *roles : {"roles: gemv", "roles: uniform"})
+    for (const char *roles : {"roles: gemv", "roles: uniform", "roles: imfp tables: registers"})
       expectWithinBound({"nf4_g64", activation, "f32", roles, "sm_90a", {2, 136, 600}});
   }
+}
+
+// A table for each number that a selector chooses, which the tensor has or the declaration.
+TEST(PairTables, AreChosenBySelectors) {
+  const std::string one =
+      "format one { element: e2m1 remap 8 to [special, -5] by s scale: ue4m3 per k[32] "
+      "s: u1 per k[64] special: f16 per tensor value = element * scale "
+      "encode { special = best(7, 9) s = best(0, 1) scale = absmax(x) / 6 } } ";
+  for (const char *schedule :
+       {"roles: imfp tile: 8 x 64 x 128", "roles: imfp tile: 16 x 80 x 128",
+        "roles: imfp tile: 32 x 128 x 64 warps: 1 x 8", "roles: excp tile: 16 x 64 x 64",
+        "roles: imfp tile: 64 x 64 x 64 warps: 1 x 4 cluster: 2 x 1 pipeline: 2",
+        "roles: imfp tile: 16 x 128 x 64 split_k: 2 cluster: 1 x 2 launch: dependent",
+        "roles: imfp tile: 32 x 64 x 64 packing: panels", "roles: imfp split_k: stream"})
+    for (const char *activation : {"f16", "bf16"})
+      for (const char *weight : {"razer_g16", "razer_g128", "one"})
+        expectWithinBound({weight,
+                           activation,
+                           "f32",
+                           schedule + std::string(" tables: shared"),
+                           "sm_90a",
+                           {19, 136, 600},
+                           one});
 }
 
 // Slopes and offsets in which a component stands more than once, with factors.

@@ -36,6 +36,12 @@ Coordinates codeOf(const LayoutSection &section, const Geometry &g, int64_t warp
   return {warp / g.panelWarps * section.tileN + at.n, chunk * section.tileK + at.k};
 }
 
+Result<PlacedGemm> placedBy(const dsl::Gemm &gemm, dsl::ScheduleDecl::Roles roles,
+                            const char *target) {
+  return place(gemm, dsl::ScheduleDecl::Scales::Accumulator, roles,
+               dsl::ScheduleDecl::Tables::Registers, target, nullptr);
+}
+
 dsl::Gemm gemmWith(const std::string &activation, const std::string &weight = "w") {
   std::string text =
       "format w { element: s4 scale: f16 per k[128] value = element * scale }\n"
@@ -70,8 +76,7 @@ class CodeOrder : public testing::TestWithParam<OrderCase> {};
 TEST_P(CodeOrder, IsTheFragmentOrderOfThePtxIsa) {
   auto [activation, schedule, weight] = GetParam();
   dsl::Gemm gemm = gemmWith(activation, weight);
-  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator,
-                                    dsl::ScheduleDecl::Roles::Uniform, "sm_80", nullptr);
+  Result<PlacedGemm> placed = placedBy(gemm, dsl::ScheduleDecl::Roles::Uniform, "sm_80");
   ASSERT_TRUE(placed.ok());
   Geometry g = makeGeometry(*placed, schedule);
   WeightLayout layout = makeWeightLayout(gemm, *placed, g, {8, 2 * g.tileN, 2 * g.tileK});
@@ -140,8 +145,7 @@ TEST(GemvOrder, GivesEachThreadARun) {
     dsl::Gemm gemm = gemmWith(test.activation, test.weight);
     Schedule schedule = test.schedule;
     schedule.roles = dsl::ScheduleDecl::Roles::Gemv;
-    Result<PlacedGemm> placed =
-        place(gemm, dsl::ScheduleDecl::Scales::Accumulator, schedule.roles, "sm_90a", nullptr);
+    Result<PlacedGemm> placed = placedBy(gemm, schedule.roles, "sm_90a");
     ASSERT_TRUE(placed.ok());
     Geometry g = makeGeometry(*placed, schedule);
     WeightLayout layout = makeWeightLayout(gemm, *placed, g, {1, 2 * g.tileN, 2 * g.tileK});
@@ -180,8 +184,7 @@ TEST(WarpgroupOrder, FeedsConsecutiveInstructionsFromOneLoad) {
                                 OrderCase{"s8_token", panels({16, 192, 128, 1, 12, 1, 4, 1, imfp})},
                                 OrderCase{"f16", {16, 128, 128, 1, 8, 1, 4, 1, imfp}}}) {
     dsl::Gemm gemm = gemmWith(test.activation);
-    Result<PlacedGemm> placed =
-        place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, "sm_90a", nullptr);
+    Result<PlacedGemm> placed = placedBy(gemm, imfp, "sm_90a");
     ASSERT_TRUE(placed.ok());
     Geometry g = makeGeometry(*placed, test.schedule);
     WeightLayout layout = makeWeightLayout(gemm, *placed, g, {8, g.tileN, g.tileK});
@@ -221,8 +224,7 @@ TEST(WarpgroupOrder, FeedsConsecutiveInstructionsFromOneLoad) {
 // 512 consecutive bytes, so they are.
 TEST(WarpgroupOrder, LanesOfAWarpReadDifferentBanks) {
   dsl::Gemm gemm = gemmWith("s8_token");
-  Result<PlacedGemm> placed =
-      place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, "sm_90a", nullptr);
+  Result<PlacedGemm> placed = placedBy(gemm, imfp, "sm_90a");
   ASSERT_TRUE(placed.ok());
   Geometry g = makeGeometry(*placed, {64, 64, 128, 1, 4, 1, 4, 1, imfp});
   WeightLayout layout = makeWeightLayout(gemm, *placed, g, {8, 64, 128});
@@ -266,8 +268,7 @@ TEST(WarpgroupOrder, LanesOfAWarpReadDifferentBanks) {
 // the tiles.
 TEST(WarpgroupOrder, ATileOfCodesIsOneRun) {
   dsl::Gemm gemm = gemmWith("f16");
-  Result<PlacedGemm> placed =
-      place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, "sm_90a", nullptr);
+  Result<PlacedGemm> placed = placedBy(gemm, imfp, "sm_90a");
   ASSERT_TRUE(placed.ok());
   Geometry g = makeGeometry(*placed, {16, 64, 128, 1, 4, 2, 4, 1, imfp});
   WeightLayout layout = makeWeightLayout(gemm, *placed, g, {8, 3 * g.tileN, 5 * g.tileK});
@@ -300,8 +301,7 @@ TEST(WarpgroupOrder, ATileOfCodesIsOneRun) {
 
 TEST(Geometry, BatchesDivideATile) {
   dsl::Gemm gemm = gemmWith("s8_token", "w8");
-  Result<PlacedGemm> placed =
-      place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, "sm_90a", nullptr);
+  Result<PlacedGemm> placed = placedBy(gemm, imfp, "sm_90a");
   ASSERT_TRUE(placed.ok());
   for (int64_t tileM = 32; tileM <= Geometry::mostBatch; tileM += Geometry::batchUnit)
     for (int64_t tileK : {128, 256, 512}) {
@@ -327,8 +327,7 @@ TEST(Geometry, RolesShareTheRegistersOfAnSm) {
 
 TEST(Geometry, EveryWorkspaceByteBelongsToOneThread) {
   dsl::Gemm gemm = gemmWith("f16");
-  Result<PlacedGemm> placed = place(gemm, dsl::ScheduleDecl::Scales::Accumulator,
-                                    dsl::ScheduleDecl::Roles::Uniform, "sm_80", nullptr);
+  Result<PlacedGemm> placed = placedBy(gemm, dsl::ScheduleDecl::Roles::Uniform, "sm_80");
   ASSERT_TRUE(placed.ok());
   for (const Schedule &schedule :
        {Schedule{32, 128, 64, 2, 4, 1, 4, 3}, Schedule{64, 128, 64, 1, 4, 2, 4, 3, imfp}}) {
@@ -340,8 +339,7 @@ TEST(Geometry, EveryWorkspaceByteBelongsToOneThread) {
 
 TEST(Outputs, GoInSlicesThatFitTheirBuffer) {
   dsl::Gemm gemm = gemmWith("f16");
-  Result<PlacedGemm> placed =
-      place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, "sm_90a", nullptr);
+  Result<PlacedGemm> placed = placedBy(gemm, imfp, "sm_90a");
   ASSERT_TRUE(placed.ok());
   auto slicesOf = [&](const Schedule &schedule, int64_t n) {
     return outputSlices(gemm, makeGeometry(*placed, schedule), {100, n, 64});
@@ -382,8 +380,7 @@ TEST(Outputs, GoInSlicesThatFitTheirBuffer) {
 // room for the sums of one of them.
 TEST(Geometry, ClustersShareRowsAndSums) {
   dsl::Gemm gemm = gemmWith("s8_token");
-  Result<PlacedGemm> placed =
-      place(gemm, dsl::ScheduleDecl::Scales::Accumulator, imfp, "sm_90a", nullptr);
+  Result<PlacedGemm> placed = placedBy(gemm, imfp, "sm_90a");
   ASSERT_TRUE(placed.ok());
   Schedule schedule{32, 64, 128, 1, 4, 1, 4, 4, imfp};
   auto has = [&](KernelParameter::Kind kind) {

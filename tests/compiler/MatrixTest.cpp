@@ -42,8 +42,7 @@ Cell cellOf(const Case &test) {
       compiler::plan(gemm, {test.shape.m, test.shape.n, test.shape.k}, *device, nullptr);
   if (!plan)
     return {false, plan.error().diagnostics[0].message, ""};
-  Result<compiler::PlacedGemm> placed =
-      compiler::place(gemm, plan->groupScales, plan->schedule.roles, plan->target, nullptr);
+  Result<compiler::PlacedGemm> placed = compiler::place(gemm, *plan, nullptr);
   if (!target.reason.empty())
     return {true, plan->mmaType + (target.roundoff > 0 ? " rounded" : ""), target.reason};
   return {true,

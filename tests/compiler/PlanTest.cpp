@@ -122,8 +122,7 @@ TEST(Plan, FromATextIsHeldToTheRules) {
       return plan.error().str();
     dsl::Module module =
         *dsl::parseModule(declared, "t.rho", [](const std::string &) { return std::nullopt; });
-    Result<PlacedGemm> placed =
-        place(module.gemms[0], plan->groupScales, plan->schedule.roles, plan->target, nullptr);
+    Result<PlacedGemm> placed = place(module.gemms[0], *plan, nullptr);
     std::optional<Error> error = planError(module.gemms[0], *placed, *plan);
     return error ? error->str() : "accepted";
   };

@@ -1,5 +1,7 @@
 // Decodes of elements with a remapped code, run over all codes and selectors.
 #include "compiler/decode/Remap.h"
+#include "compiler/decode/PairTable.h"
+#include "compiler/decode/TableSearch.h"
 #include "tests/compiler/DecodedWords.h"
 #include "tests/dsl/Formats.h"
 
@@ -59,6 +61,89 @@ TEST(Remap, EveryCodeOfEverySelectorInEveryPlace) {
                 std::string(special.type) == "u4");
       EXPECT_FALSE(decodeSequence(format, *format.value, "e4m3"));
     }
+}
+
+// The same by a table of pairs for each code of the selector, which kernels fill.
+TEST(Remap, TablesOfPairsHaveEveryCodeOfEverySelector) {
+  struct Special {
+    const char *entries, *selector, *type;
+    size_t tables;
+    int roundings; // to bf16
+  };
+  for (const Special &special : {Special{"5, -5, special, -special", "u2 per k[16]", "u4", 4, 0},
+                                 Special{"5, -7, special, 4.5", "u2 per k[128]", "u3", 4, 0},
+                                 Special{"-5, special", "u1 per k[64]", "e4m3", 2, 0},
+                                 Special{"special, 7", "u1 per k[64]", "f16", 2, 1}})
+    for (const std::string mmaType : {"f16", "bf16"}) {
+      const dsl::Format format =
+          formatOf(std::string("format f { element: e2m1 remap 8 to [") + special.entries +
+                   "] by selector selector: " + special.selector + " special: " + special.type +
+                   " per tensor value = element encode { selector = 0 special = 8 } }");
+      const dsl::ElementType type = dsl::ElementType::get(special.type),
+                             operand = dsl::ElementType::get(mmaType);
+      std::optional<DecodeSequence> decode = pairDecode(format, *format.value, mmaType);
+      ASSERT_TRUE(decode) << special.entries;
+      EXPECT_EQ(decode->instructions(), 8);
+      EXPECT_EQ(decode->roundings, mmaType == "f16" ? 0 : special.roundings);
+      EXPECT_TRUE(isCheaper(*decode, *decodeSequence(format, *format.value, mmaType)));
+      DecodeProgram program = decode->program;
+      ASSERT_EQ(program.lanes.size(), 16 * special.tables);
+      EXPECT_EQ(DecodeProgram::parse(program.print()).value(), program);
+      std::mt19937 random(2);
+      for (uint32_t selector = 0; selector < special.tables; ++selector) {
+        std::vector<uint32_t> codes{8, selector, type.encode(7)}, params;
+        // What the kernel knows, and constants, which stand there.
+        const auto own = static_cast<uint16_t>(operand.encode(dsl::evaluate(format, codes.data())));
+        uint16_t &lane = program.lanes[16 * selector + 8];
+        EXPECT_TRUE(lane == 0 || lane == own);
+        lane = own;
+        for (const DecodeParam &param : decode->params)
+          params.push_back(parameterOf(param, format, codes, mmaType));
+        for (uint32_t code = 0; code < 16; ++code)
+          for (size_t r = 0; r < decode->registers(); ++r)
+            for (size_t s = 0; s < 2; ++s) {
+              codes[0] = code;
+              const std::vector<uint32_t> words = wordsWith(code, *decode, r, s, random);
+              ASSERT_EQ(subElement(program.run(words, params)[r], s, mmaType),
+                        dsl::evaluate(format, codes.data()))
+                  << "code " << code << " selector " << selector;
+            }
+      }
+    }
+  // Not of more tables, other widths, or sums.
+  for (const char *format :
+       {"format f { element: e2m1 remap 8 to [5, 7, 8, 9, -5, -7, -8, -9] by s s: u3 per k[64] "
+        "value = element encode { s = 0 } }",
+        "format f { element: e3m2 remap 32 to [5, -5] by s s: u1 per k[64] "
+        "value = element encode { s = 0 } }",
+        "format f { element: e2m1 remap 8 to [5, -5] by s s: u1 per k[64] "
+        "value = element + 1 encode { s = 0 } }"}) {
+    const dsl::Format other = formatOf(format);
+    EXPECT_FALSE(pairDecode(other, *other.value, "f16")) << format;
+  }
+}
+
+// Addresses: a lane's, the codes' byte, which comes later, and what a selector's code names.
+TEST(Remap, SelectorsNameTables) {
+  std::mt19937 random(4);
+  for (int bits : {1, 2})
+    for (int storedBits : {8, 16})
+      for (int shift = 0; shift + bits <= storedBits; ++shift) {
+        const int codes = 32 / storedBits;
+        const DecodeProgram program = tablePlacesSequence(bits, storedBits, shift, codes);
+        for (int i = 0; i < 16; ++i) {
+          const auto word = static_cast<uint32_t>(random());
+          const uint32_t lane = 4 * (word % 32);
+          const std::vector<uint32_t> places = program.run({word}, {lane * 0x01010101U});
+          for (int code = 0; code < codes; ++code) {
+            const uint32_t table = word >> (code * storedBits + shift) & ((1U << bits) - 1);
+            ASSERT_EQ(places[static_cast<size_t>(code)] & 0xffff00ffU,
+                      lane + table % 2 * DecodeProgram::pairBytes +
+                          table / 2 * DecodeProgram::tableStride)
+                << bits << " of " << storedBits << " at " << shift;
+          }
+        }
+      }
 }
 
 // Whatever power of two the other codes have in the operand: what a code stands for is rounded to

@@ -179,6 +179,63 @@ TEST(Plan, CompletesWhatIsFixed) {
   }
 }
 
+// Why codes are not looked up in shared memory where that is asked for.
+TEST(PlanDiagnostics, TablesInSharedMemory) {
+  struct Refusal {
+    const char *weight, *activation, *target, *roles, *why;
+  };
+  const char *codes = "codes of 4 bits are looked up there, alone in their factor, for operands of "
+                      "f16 and bf16 that hold each of their numbers";
+  for (const Refusal &each :
+       {Refusal{"int4", "f16", "sm_80", "", "roles uniform have none, imfp and excp do"},
+        Refusal{"int4", "f16", "sm_90a", "roles: gemv ", "roles gemv have none, imfp and excp do"},
+        Refusal{"int4", "int8", "sm_90a", "roles: imfp ", codes},
+        Refusal{"wide", "f16", "sm_90a", "roles: imfp ", codes},
+        Refusal{"moved", "f16", "sm_90a", "roles: excp ", codes},
+        Refusal{"patched", "f16", "sm_90a", "roles: imfp ",
+                "codes of a residual are not looked up there"},
+        Refusal{"int4", "mixed", "sm_90a", "roles: imfp ",
+                "beside activations in parts there are none"}}) {
+    const std::string
+        formats = "format wide { element: s8 scale: f32 per channel value = element * "
+                  "scale }\n"
+                  "format moved { element: u4 zero: u8 per k[64] value = element - zero }\n"
+                  "format patched { element: s4 scale: f32 per channel value = element * "
+                  "scale residual fix: rest per n[16] k[64] budget 30% }\n"
+                  "format rest { element: s4 scale: f32 per k[64] value = element * "
+                  "scale }\n"
+                  "format parted { element: s8 scale: f32 per token value = element * "
+                  "scale }\n"
+                  "format mixed { partition per tensor k[64] { low: parted high: int8 } }\n",
+        line = std::string("gemm g { weight: ") + each.weight + " activation: " + each.activation +
+               " output: f16 schedule { " + each.roles + "tables: shared } }";
+    const Result<Plan> planned = planOf(formats + line, {16, 128, 512}, each.target);
+    const std::string message = planned.ok() ? planned->print() : planned.error().str();
+    EXPECT_NE(message.find("tables: shared does not fit 'g': " + std::string(each.why) +
+                           " [schedule_tables]\n" + line + "\n" +
+                           std::string(line.find("tables"), ' ') + "^~~~~~\n"),
+              std::string::npos)
+        << message;
+  }
+}
+
+// Asked for, they are taken, and a plan says so.
+TEST(Plan, TakesTablesInSharedMemory) {
+  auto planned = [](const std::string &tables, int64_t m) {
+    return planOf("gemm g { weight: int4 activation: f16 output: f16 schedule { " + tables + " } }",
+                  {m, 4096, 4096}, "sm_90a")
+        .value();
+  };
+  for (int64_t m : {1, 64, 512}) {
+    const Plan shared = planned("tables: shared", m), usual = planned("", m);
+    EXPECT_EQ(shared.schedule.tables, dsl::ScheduleDecl::Tables::Shared);
+    EXPECT_NE(shared.print().find("\ntables shared\n"), std::string::npos);
+    EXPECT_EQ(Plan::parse(shared.print())->schedule, shared.schedule);
+    EXPECT_EQ(usual.print(), planned("tables: registers", m).print());
+    EXPECT_EQ(usual.print().find("tables"), std::string::npos);
+  }
+}
+
 // Without roles it may be another entry that is in the way.
 TEST(Plan, RefusesTheEntryThatIsInTheWay) {
   EXPECT_EQ(

@@ -2,6 +2,7 @@
 // RUN: split-file %s %t
 // RUN: not %rho compile %t/role.mlir --from=rho --emit=ptx 2>&1 | FileCheck %t/role.mlir
 // RUN: not %rho compile %t/program.mlir --from=rho --emit=ptx 2>&1 | FileCheck %t/program.mlir
+// RUN: not %rho compile %t/numbers.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/numbers.mlir
 // RUN: not %rho compile %t/shared.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/shared.mlir
 // RUN: not %rho compile %t/batch.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/batch.mlir
 // RUN: not %rho compile %t/panel.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/panel.mlir
@@ -41,24 +42,32 @@ rho.gemm @g attributes {weight = "f16", activation = "f16", output = "f16", plan
 }
 
 //--- lanes.mlir
-// CHECK: 'tile.fill_pair_table' op table is of 3 lanes; it must be of 16 from 0 to 65535
+// CHECK: 'tile.fill_pair_tables' op table is of 3 lanes; it must be of 16 from 0 to 65535
 tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
-  %0 = tile.alloc_shared "pairs" : <32768 x 1>
-  tile.fill_pair_table %0 [1, 2, 3] : !tile.shared<32768 x 1>
+  %0 = tile.alloc_shared "pairs" : <65536 x 1>
+  tile.fill_pair_tables %0 [1, 2, 3] at 0 : !tile.shared<65536 x 1>
 }
 
 //--- table.mlir
-// CHECK: 'tile.fill_pair_table' op buffer has 1024 bytes, a table 32768
+// CHECK: 'tile.fill_pair_tables' op buffer has 1024 bytes, its tables 65536
 tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
   %0 = tile.alloc_shared "pairs" : <1024 x 1>
-  tile.fill_pair_table %0 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15] : !tile.shared<1024 x 1>
+  tile.fill_pair_tables %0 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15] at 0 : !tile.shared<1024 x 1>
+}
+
+//--- numbers.mlir
+// CHECK: 'tile.fill_pair_tables' op has 3 numbers for code 8; there must be none, 2 or 4 for one below 16
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+  %0 = tile.alloc_shared "pairs" : <131072 x 1>
+  %1 = arith.constant 1 : i32
+  tile.fill_pair_tables %0 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15] but %1, %1, %1 at 8 : !tile.shared<131072 x 1>
 }
 
 //--- loads.mlir
-// CHECK: 'tile.fill_pair_table' op all threads load with roles uniform; it needs imfp or excp
+// CHECK: 'tile.fill_pair_tables' op all threads load with roles uniform; it needs imfp or excp
 tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
-  %0 = tile.alloc_shared "pairs" : <32768 x 1>
-  tile.fill_pair_table %0 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15] : !tile.shared<32768 x 1>
+  %0 = tile.alloc_shared "pairs" : <65536 x 1>
+  tile.fill_pair_tables %0 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15] at 0 : !tile.shared<65536 x 1>
 }
 
 //--- shared.mlir

@@ -192,7 +192,7 @@ TEST(Module, EveryScheduleEntryIsInTheText) {
   for (const char *entry :
        {"", "pipeline: 3", "tile: 16 x 64 x 64", "warps: 1 x 4", "warps: 1 x 4 x 2", "split_k: 2",
         "split_k: stream", "ctas: 7", "scales: operand", "sums: biased", "roles: imfp",
-        "balance: cost", "packing: panels", "cluster: 2 x 1", "launch: serial",
+        "balance: cost", "packing: panels", "tables: shared", "cluster: 2 x 1", "launch: serial",
         "launch: dependent"}) {
     Result<Module> module = parseModule(before + entry + " } }", "a.rho", nullptr);
     ASSERT_TRUE(module.ok()) << entry << module.error().str();
