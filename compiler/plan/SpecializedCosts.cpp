@@ -1,4 +1,5 @@
 // Predictions for wgmma kernels, whose warps have roles.
+#include "compiler/decode/Throughput.h"
 #include "compiler/plan/CostModel.h"
 
 #include "compiler/plan/TileCosts.h"
@@ -36,7 +37,9 @@ constexpr double decodeDependentFactor = 2.04, scalingDependentFactor = 1.22;
 constexpr double startedShare = 0.51, waitedShare = 0.41;
 // Of a decode that waits for a table, by warps of wgmma, or by others, whose products fill the
 // wait.
-constexpr double lookupFactor = 1.5, lookupAloneFactor = 0.78;
+constexpr double lookupFactor = 1.4, lookupAloneFactor = 0.78;
+// Of the cycles of a decode's busiest pipe, where that has nearly all instructions.
+constexpr double busiestShare = 0.7;
 // Of CTAs that share an SM. With few rows of the batch the one works while the other's ring fills.
 constexpr double sharedSmFactor = 1.02, unevenShare = 0.3, sharedFillShare = 0.65;
 constexpr int64_t sharedFillRows = 16;
@@ -79,17 +82,19 @@ WarpCycles warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
                       const dsl::DeviceRates &rates) {
   double units =
       static_cast<double>(g.chunks() * g.rowTiles() * g.chunkCodes()) / placed.decode.codes;
-  double decode =
-      units * (placed.decode.instructions() + 0.5) + parameterInstructions(gemm, placed, g);
+  const DecodeProgram &program = placed.decode.program;
+  const double busiest = busiestShare * cycles(countInstructions(program), InstructionRates());
+  double decode = units * (std::max<double>(placed.decode.instructions(), busiest) + 0.5) +
+                  parameterInstructions(gemm, placed, g);
   int64_t stepsAlongK = g.tileK / g.mmaK;
-  double cycles = decode * decodeIssueShare * issueCycles(Class::Lop3, rates);
+  double ofWarp = decode * decodeIssueShare * issueCycles(Class::Lop3, rates);
   if (g.hasRuns)
-    cycles += runMmaCycles * static_cast<double>(stepsAlongK * g.rowTiles() * g.batchTiles()) +
+    ofWarp += runMmaCycles * static_cast<double>(stepsAlongK * g.rowTiles() * g.batchTiles()) +
               runTileCycles;
   else
-    cycles += static_cast<double>(stepsAlongK) * stepCycles + tileCycles;
+    ofWarp += static_cast<double>(stepsAlongK) * stepCycles + tileCycles;
   if (placed.flushK == 0)
-    return {cycles, 0};
+    return {ofWarp, 0};
   double flushes = static_cast<double>(std::max<int64_t>(1, g.tileK / placed.flushK));
   double sums = static_cast<double>(g.rowTiles() * g.batchTiles()) * 4;
   double convert = issueCycles(Class::I2f, rates);
@@ -98,7 +103,7 @@ WarpCycles warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
       multiplies * issueCycles(Class::Ffma, rates) + (placed.integerAccumulator ? convert : 0);
   // Between the products of a warp that multiplies alone its scales become f32.
   double scales = g.warpsMultiply ? static_cast<double>(g.rowsPerThread()) * convert : 0;
-  return {cycles, flushes * (sums * flushIssueShare * perSum + scales)};
+  return {ofWarp, flushes * (sums * flushIssueShare * perSum + scales)};
 }
 
 // Times are in microseconds, of one k tile where nothing else is said.
