@@ -250,6 +250,8 @@ constexpr NumberField<LayoutSection> sectionFields[] = {
     {"unit_n", &LayoutSection::unitN, 1, maxExtent},
     {"tiles_n", &LayoutSection::tilesN, 1, maxExtent},
     {"tiles_k", &LayoutSection::tilesK, 1, maxExtent},
+    {"negated_by", &LayoutSection::negatedBy, 0, 255},
+    {"negated_bit", &LayoutSection::negatedBit, 0, 31},
 };
 
 std::string printSection(const char *head, const LayoutSection &section) {
@@ -356,6 +358,21 @@ dsl::BlockGrid storedGrid(const LayoutSection &section, const Component &compone
 namespace {
 
 // What of a format without parts these sections, which hold all of its components, do not fit.
+// What keeps blocks of elements from being stored negated; empty: nothing.
+std::string negationProblem(const LayoutSection &section, const Format &format) {
+  if (section.negatedBy == 0)
+    return {};
+  if (section.component != 0 || format.residual)
+    return "only elements of a weight without a residual are negated";
+  if (section.negatedBy >= static_cast<int>(format.components.size()))
+    return "the format has no component " + std::to_string(section.negatedBy) + " to be negated by";
+  const Component &by = format.components[section.negatedBy];
+  if (section.negatedBit >= by.type.bits())
+    return "it is negated by bit " + std::to_string(section.negatedBit) + ", '" + by.name +
+           "' has " + std::to_string(by.type.bits());
+  return negatedCodes(format).empty() ? "its numbers have no opposites" : "";
+}
+
 std::string mismatchOf(const WeightLayout &layout, std::initializer_list<const Sections *> all,
                        const Format &format) {
   std::vector<int> bits(format.components.size());
@@ -371,6 +388,8 @@ std::string mismatchOf(const WeightLayout &layout, std::initializer_list<const S
       if (section.shift >= component.type.bits())
         return where + "it begins at bit " + std::to_string(section.shift) + ", '" +
                component.name + "' has " + std::to_string(component.type.bits());
+      if (std::string problem = negationProblem(section, format); !problem.empty())
+        return where + problem;
       bits[section.component] += section.codeBits;
       int64_t unit = component.extent == Extent::Element ? 1 : component.group;
       if (component.extent <= Extent::Group && unit % section.unitK != 0)
@@ -414,6 +433,27 @@ std::vector<StoredComponent> storedComponents(const Format &activation) {
   else
     for (size_t part = 0; part < activation.partition->parts.size(); ++part)
       append(part, *activation.partition->parts[part].format);
+  return result;
+}
+
+std::vector<uint32_t> negatedCodes(const Format &format) {
+  const Component &element = format.element();
+  if (element.type.bits() > 8 || element.type.isCodebook())
+    return {};
+  const uint32_t count = 1U << element.type.bits();
+  auto isRemapped = [&](uint32_t code) { return element.remap && element.remap->code == code; };
+  std::vector<uint32_t> result;
+  for (uint32_t code = 0; code < count; ++code) {
+    uint32_t other = code;
+    for (; !isRemapped(code); ++other) {
+      if (other - code == count)
+        return {};
+      if (!isRemapped(other % count) &&
+          element.type.decode(other % count) == -element.type.decode(code))
+        break;
+    }
+    result.push_back(other % count);
+  }
   return result;
 }
 

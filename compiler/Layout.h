@@ -51,6 +51,9 @@ struct LayoutSection {
   std::vector<uint8_t> codeTable;
   // Bit i of each 32 bits of codes lies at bit wordBits[i]; empty: at bit i.
   std::vector<uint8_t> wordBits;
+  // Of elements: where this component of a block has this bit, a code is stored as the one of the
+  // opposite number, as if the numbers were the negative ones. 0: nowhere.
+  int negatedBy = 0, negatedBit = 0;
   bool noSign = false; // codes are read without their top bit, which must be 0
   // Each code is stored as two of this type whose numbers, of one sign, sum to its own: main | rest
   // << bits. Empty: not so.

@@ -42,6 +42,10 @@ constexpr uint32_t storedMask = (uint32_t(1) << BandWord::storedBits) - 1; // of
 // are their low bits, 0 outside of the stored blocks. It has no residual.
 dsl::Format refinedWeight(const dsl::Format &weight);
 
+// Of an element, for each code the one of the opposite number, of 0 and of a remapped code itself;
+// empty where a code has none.
+std::vector<uint32_t> negatedCodes(const dsl::Format &format);
+
 // What keeps `layout` from holding a weight of `format`; empty: nothing.
 std::string mismatch(const WeightLayout &layout, const dsl::Format &format);
 

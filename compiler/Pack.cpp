@@ -2,6 +2,7 @@
 #include "compiler/CodePair.h"
 #include "compiler/LayoutMap.h"
 #include "compiler/PackChecks.h"
+#include "compiler/PackGroups.h"
 #include "compiler/Parallel.h"
 #include "compiler/Requirements.h"
 #include "dsl/Division.h"
@@ -450,37 +451,6 @@ void divideCodes(const QuantizedMatrix &whole, QuantizedMatrix &weight) {
   });
 }
 
-// The codes with elements of 0 where a scale is 0, of sections that have no code for that. None
-// where it changes nothing.
-std::optional<QuantizedMatrix> withoutZeroScales(const std::vector<LayoutSection> &sections,
-                                                 const QuantizedMatrix &weight) {
-  std::optional<QuantizedMatrix> changed;
-  for (const LayoutSection &section : sections) {
-    if (section.component == 0 || section.codeTable.empty())
-      continue;
-    const Component &scale = weight.format->components[section.component];
-    const CodeArray &scales = weight.components[section.component];
-    const dsl::Blocks block = dsl::blocksOf(scale);
-    const int64_t rows = block.rows == 0 ? weight.rows : block.rows; // of a block
-    const int64_t columns = block.k == 0 ? weight.k : block.k;
-    const dsl::BlockGrid grid = codeGrid(scale, weight.rows, weight.k);
-    std::vector<bool> isZero(size_t(1) << scale.type.bits());
-    for (uint32_t code = 0; code < isZero.size(); ++code)
-      isZero[code] = scale.type.decode(code) == 0;
-    for (int64_t i = 0; i < scales.size(); ++i) {
-      if (!isZero[scales.get(i)])
-        continue;
-      if (!changed)
-        changed = weight;
-      const int64_t firstRow = i / grid.columns * rows, firstK = i % grid.columns * columns;
-      for (int64_t row = firstRow; row < std::min(firstRow + rows, weight.rows); ++row)
-        for (int64_t k = firstK; k < std::min(firstK + columns, weight.k); ++k)
-          changed->components[0].set(row * weight.k + k, 0);
-    }
-  }
-  return changed;
-}
-
 // All bytes of a weight whose codes fit the layout.
 Status write(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t *out) {
   std::memset(out, 0, static_cast<size_t>(layout.bytes));
@@ -492,13 +462,13 @@ Status write(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t 
     return packResidual(*layout.residual, weight, *whole, out);
   }
   const QuantizedMatrix &base = weight.parts.empty() ? weight : weight.parts[0];
-  const std::optional<QuantizedMatrix> changed = withoutZeroScales(layout.sections, base);
+  const std::optional<QuantizedMatrix> changed = asStored(layout.sections, base);
   packSections(layout.sections, changed ? *changed : base, out);
   if (!layout.residual)
     return Done{};
   std::vector<LayoutSection> own = layout.residual->parts;
   own.insert(own.end(), layout.residual->sections.begin(), layout.residual->sections.end());
-  const std::optional<QuantizedMatrix> changedOwn = withoutZeroScales(own, weight.parts[1]);
+  const std::optional<QuantizedMatrix> changedOwn = asStored(own, weight.parts[1]);
   return packResidual(*layout.residual, weight, changedOwn ? *changedOwn : weight.parts[1], out);
 }
 
@@ -508,6 +478,7 @@ QuantizedMatrix read(const WeightLayout &layout, std::shared_ptr<const Format> f
   if (!layout.residual) {
     QuantizedMatrix weight = emptyMatrix(std::move(format), layout.n, layout.k);
     unpackSections(layout.sections, in, weight);
+    negateGroups(layout.sections, weight);
     return weight;
   }
   QuantizedMatrix weight;

@@ -1,5 +1,6 @@
 #include "compiler/decode/Remap.h"
 
+#include "compiler/LayoutMap.h"
 #include "compiler/decode/Extension.h"
 #include "compiler/decode/Extract.h"
 #include "compiler/decode/PairTable.h"
@@ -212,6 +213,40 @@ std::optional<DecodeSequence> remappedPairs(const dsl::Format &format, std::stri
   sequence.roundings = roundings;
   sequence.log2Factor = log2Factor;
   return sequence;
+}
+
+void leaveSignsToScale(DecodeSequence &sequence, const dsl::Format &format, int scale) {
+  constexpr int64_t tables = 4;
+  if (sequence.program.tables() != tables || negatedCodes(format).empty())
+    return;
+  const RowNumber number = sequence.params.front().number;
+  const int selector = number.fewChoices(format);
+  const dsl::Component &chooses = format.components[static_cast<size_t>(selector)];
+  if (chooses.host != scale || chooses.type.bits() + chooses.shift > 8 ||
+      format.components[static_cast<size_t>(scale)].type.hasSign())
+    return;
+  for (int bit = 0; bit < chooses.type.bits(); ++bit) {
+    const ScaleSign sign{selector, bit};
+    std::vector<uint16_t> lanes;
+    bool isSign = true;
+    for (uint32_t table = 0; table < tables / 2; ++table) {
+      const uint32_t code = sign.selectorOf(table);
+      const RowNumber one = number.chosen(selector, static_cast<int>(code)),
+                      other = number.chosen(selector, static_cast<int>(code | 1U << bit));
+      isSign = isSign && other == one.times(-1);
+      const auto own = sequence.program.lanes.begin() + code * DecodeProgram::lanesOfTable;
+      lanes.insert(lanes.end(), own, own + DecodeProgram::lanesOfTable);
+    }
+    if (!isSign)
+      continue;
+    DecodeSequence halved = pairSequence(std::move(lanes), number);
+    halved.roundings = sequence.roundings;
+    halved.log2Factor = sequence.log2Factor;
+    halved.scaleLog2 = sequence.scaleLog2;
+    halved.scaleSign = sign;
+    sequence = std::move(halved);
+    return;
+  }
 }
 
 std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::string_view mmaType) {

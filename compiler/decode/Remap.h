@@ -14,4 +14,8 @@ std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::str
 std::optional<DecodeSequence> remappedPairs(const dsl::Format &format, std::string_view mmaType,
                                             int log2Factor);
 
+// Of four tables of pairs of which two have the negative numbers of the others, leaves these two to
+// the sign of a scale that holds the selector in spare bits (DecodeSequence::scaleSign).
+void leaveSignsToScale(DecodeSequence &sequence, const dsl::Format &format, int scale);
+
 } // namespace rho::compiler

@@ -402,6 +402,8 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
     if (std::optional<ScaleTable> table = scaleTable(type, mmaType, sequence.scaleLog2))
       sequence.scaleTable = *std::move(table);
   sequence.log2Factor += sequence.scaleLog2;
+  if (sequence.scaleTable.codes.empty() && !hasAllExponents(type, mmaType))
+    leaveSignsToScale(sequence, format, component);
   int base = static_cast<int>(sequence.params.size());
   bool halves =
       sequence.hasBothHalves() && isGroupOfHalf(kernelGroup(format.components[component].group));
@@ -443,6 +445,21 @@ dsl::ElementType multiplierType(const dsl::Format &format, int component) {
 bool hasAllExponents(dsl::ElementType type, std::string_view mmaType) {
   return type.isFloat() && !type.hasSign() && type.mantissaBits() == 0 &&
          type.exponentBits() == dsl::ElementType::get(mmaType).exponentBits();
+}
+
+uint32_t ScaleSign::selectorOf(uint32_t table) const {
+  const uint32_t below = (1U << bit) - 1;
+  return selector == 0 ? table : (table & ~below) << 1 | (table & below);
+}
+
+DecodeProgram multiplierSequence(const DecodeSequence &decode, const dsl::Format &format,
+                                 int component, std::string_view mmaType) {
+  const ScaleSign sign = decode.scaleSign;
+  std::optional<int> signAt;
+  if (sign.selector != 0)
+    signAt = format.components[static_cast<size_t>(sign.selector)].shift + sign.bit;
+  return *scaleSequence(multiplierType(format, component), mmaType, decode.scaleLog2,
+                        decode.scaleTable, signAt);
 }
 
 int scaleHeadroom(dsl::ElementType type, std::string_view mmaType) {
@@ -495,7 +512,8 @@ std::optional<ScaleTable> scaleTable(dsl::ElementType type, std::string_view mma
 }
 
 std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_view mmaType,
-                                           int log2Factor, const ScaleTable &table) {
+                                           int log2Factor, const ScaleTable &table,
+                                           std::optional<int> signAt) {
   DecodeProgram p;
   Operand word = DecodeProgram::word();
   constexpr uint32_t lowTwice = 0x1010, highTwice = 0x3232;
@@ -528,8 +546,10 @@ std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_vi
     return eachTwice(p.add(Op::Mad, even, constant(1U << low), more),
                      p.add(Op::Mad, odd, constant(1), more));
   }
-  const bool isSigned = type.hasSign();
-  if ((isSigned && type.bits() != 8) || type.mantissaBits() == 0 ||
+  constexpr int topBit = 7; // of a byte
+  if (type.hasSign())
+    signAt = topBit;
+  if ((type.hasSign() && type.bits() != 8) || type.mantissaBits() == 0 ||
       type.exponentBits() >= operand.exponentBits() || type.mantissaBits() > operand.mantissaBits())
     return std::nullopt;
   const int drop = operand.mantissaBits() - type.mantissaBits();
@@ -540,9 +560,6 @@ std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_vi
   const uint32_t field = ((1U << digits) - 1) * 0x00010001U << drop;
   Operand placed[2];
   for (int odd = 1; odd >= 0; --odd) {
-    Operand top = word;
-    if (isSigned && odd == 0)
-      top = p.add(Op::Shl, word, constant(8));
     const int net = drop - (odd ? 8 : 0);
     Operand moved = word;
     if (net != 0)
@@ -553,8 +570,11 @@ std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_vi
       continue;
     }
     Operand value = p.add(Op::And, moved, constant(field));
-    if (isSigned)
+    if (signAt) {
+      const int up = topBit - *signAt + (odd ? 0 : 8);
+      Operand top = up == 0 ? word : p.add(Op::Shl, word, constant(static_cast<uint32_t>(up)));
       value = p.add(Op::AndOr, top, constant(0x80008000), value);
+    }
     for (int rest = restore; rest != 0;) { // beyond the type's range it takes two steps
       const int step = std::clamp(rest, -largest, largest);
       value = timesConstant(p, mmaType, value, step);

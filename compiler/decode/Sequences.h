@@ -69,6 +69,15 @@ struct ScaleTable {
   uint32_t rest = 0;          // of a multiplier's 16 bits, above the byte
 };
 
+// Of groups whose selector has this bit packing negates the numbers of all codes, and multipliers
+// are negative: what a remapped code stands for then needs one sign only.
+struct ScaleSign {
+  int selector = 0; // component, in spare bits of the scale; 0: none
+  int bit = 0;
+  // The selector without that bit that names a table of pairs.
+  uint32_t selectorOf(uint32_t table) const;
+};
+
 // A unit of packed codes -> operand registers. Register r of the unit belongs to fragment row half
 // (r & 1), half (r >> 1 & 1) of an instruction's k, and instruction r / 4 along k; see the A
 // fragment in the PTX ISA, section 9.7.14.5 (all of these shapes keep the same byte layout).
@@ -82,10 +91,11 @@ struct DecodeSequence {
   int sparseBits = 0;              // of a code, that lie in a plane of their own: see planesOf()
   // bits[r][s][b]: where bit b of the code of sub-element s of register r lies.
   std::vector<std::vector<std::vector<CodeBit>>> bits;
-  int roundings = 0;              // of values, to the operand type
-  int log2Factor = 0;             // registers hold value * 2^log2Factor
-  int scaleLog2 = 0;              // multiplier parameters hold the scale * 2^scaleLog2
-  ScaleTable scaleTable;          // as which byte a scale's code is stored
+  int roundings = 0;     // of values, to the operand type
+  int log2Factor = 0;    // registers hold value * 2^log2Factor
+  int scaleLog2 = 0;     // multiplier parameters hold the scale * 2^scaleLog2
+  ScaleTable scaleTable; // as which byte a scale's code is stored
+  ScaleSign scaleSign;
   uint32_t codeXor = 0;           // applied to the codes when they are packed
   std::vector<uint8_t> codeTable; // instead: code c is stored as codeTable[c]; empty: not so
   uint32_t stored(uint32_t code) const {
@@ -170,9 +180,15 @@ std::optional<ScaleTable> scaleTable(dsl::ElementType type, std::string_view mma
 
 // One 32-bit word of packed scales -> one register (s * 2^log2Factor twice) per scale: 2 registers
 // for 16-bit scales, 4 for 8-bit ones, which are stored as `table` says, one of scaleTable() for
-// the same type and factor. None when the scale type is not exact in mmaType ("f16" or "bf16").
+// the same type and factor. Those without a sign have that of bit `signAt` of their byte, if any.
+// None when the scale type is not exact in mmaType ("f16" or "bf16").
 std::optional<DecodeProgram> scaleSequence(dsl::ElementType type, std::string_view mmaType,
-                                           int log2Factor, const ScaleTable &table = {});
+                                           int log2Factor, const ScaleTable &table = {},
+                                           std::optional<int> signAt = std::nullopt);
+
+// That of the multipliers of a decode.
+DecodeProgram multiplierSequence(const DecodeSequence &decode, const dsl::Format &format,
+                                 int component, std::string_view mmaType);
 
 // The sequence with its power of two multiplied back in, of operands of 16 bits.
 DecodeSequence restored(DecodeSequence sequence, std::string_view mmaType);

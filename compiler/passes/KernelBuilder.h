@@ -188,6 +188,7 @@ private:
   Value number(ir::NumberOp op, int64_t k, int64_t row, Value slot);
   // What the code stands for that tables of pairs have different lanes for, by table; none of one.
   std::vector<Value> pairNumbers();
+  DecodeProgram tablePlacesOf(int selector, int count) const;         // for `count` codes of a word
   Value pairsOf(ir::NumberOp op, int64_t k, int64_t row, Value slot); // the parameter
   Value choices(ir::NumberOp op, int64_t k, int64_t row, Value slot);
   // Of numbers, what is not streamed, by component: loaded before the k tiles.

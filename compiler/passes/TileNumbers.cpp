@@ -226,8 +226,11 @@ std::vector<Value> KernelBuilder::pairNumbers() {
     const std::vector<int> components = componentsOf(op.getResult());
     const RowNumber number = *RowNumber::parse(op.getTerms().str());
     const int selector = ofWeight(number, components).fewChoices(context.gemm.weight);
-    std::vector<Value> numbers = chosenNumbers(number, components, selector, 0, 0, {});
-    numbers.resize(size_t{1} << context.gemm.weight.components[selector].type.bits());
+    const std::vector<Value> all = chosenNumbers(number, components, selector, 0, 0, {});
+    const DecodeSequence &decode = context.placed.decode;
+    std::vector<Value> numbers;
+    for (uint32_t table = 0; table < decode.program.tables(); ++table)
+      numbers.push_back(all[decode.scaleSign.selectorOf(table)]);
     return numbers;
   }
   return {};

@@ -40,6 +40,17 @@ const std::vector<Value> &KernelBuilder::rowWordsOf(int component, int64_t group
   return words;
 }
 
+DecodeProgram KernelBuilder::tablePlacesOf(int selector, int count) const {
+  const dsl::Component &part = context.gemm.weight.components[selector];
+  const ScaleSign sign = context.placed.decode.scaleSign;
+  int bits = part.type.bits(), shift = part.shift;
+  if (sign.selector != 0) { // the other bit names the table
+    --bits;
+    shift += sign.bit == 0 ? 1 : 0;
+  }
+  return tablePlacesSequence(bits, static_cast<int>(storedBitsOf(selector)), shift, count);
+}
+
 Value KernelBuilder::parameter(DecodeParam::Form form, int component, int64_t group, int64_t row,
                                Value slot) {
   using Form = DecodeParam::Form;
@@ -58,11 +69,10 @@ Value KernelBuilder::parameter(DecodeParam::Form form, int component, int64_t gr
     const int64_t firstRow = row - inWarpgroup % perWord, firstGroup = group - group % together;
     const auto stored = static_cast<int>(storedBitsOf(component)), count = static_cast<int>(codes);
     const DecodeProgram program =
-        form == Form::Places ? placesSequence(type.bits(), stored, part.shift, count)
-        : form == Form::Pairs
-            ? tablePlacesSequence(type.bits(), stored, part.shift, count)
-            : *scaleSequence(multiplierType(context.gemm.weight, component), context.placed.mmaType,
-                             context.placed.decode.scaleLog2, context.placed.decode.scaleTable);
+        form == Form::Places  ? placesSequence(type.bits(), stored, part.shift, count)
+        : form == Form::Pairs ? tablePlacesOf(component, count)
+                              : multiplierSequence(context.placed.decode, context.gemm.weight,
+                                                   component, context.placed.mmaType);
     auto decoded = tile::DecodeOp::create(
         builder, loc, std::vector<mlir::Type>(program.outputs.size(), builder.getI32Type()), word,
         form == Form::Pairs ? mlir::ValueRange(pairs) : mlir::ValueRange(), program.print());

@@ -188,6 +188,8 @@ public:
     section.tilesK = divideUp(k, g.tileK) * g.chunks();
     section.codeTable = placed.decode.codeTable;
     section.wordBits = placed.decode.wordBits();
+    section.negatedBy = placed.decode.scaleSign.selector;
+    section.negatedBit = placed.decode.scaleSign.bit;
     section.order = codeOrder(placed.decode, g, plane);
     return section;
   }

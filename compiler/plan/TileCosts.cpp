@@ -32,6 +32,11 @@ namespace {
 constexpr double choiceInstructions = 4; // the selector, its code, the table's places, the number
 constexpr double tableInstructions = 2; // for one of four selectors in a word (tablePlacesSequence)
 
+double instructionsOfEach(const DecodeProgram &program) {
+  return static_cast<double>(program.instructions.size()) /
+         static_cast<double>(program.outputs.size());
+}
+
 } // namespace
 
 double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g) {
@@ -57,10 +62,8 @@ double parameterInstructions(const dsl::Gemm &gemm, const PlacedGemm &placed, co
     if (param.form == Form::Number)
       perScale = isChosen ? choiceInstructions : ofNumber;
     if (param.form == Form::Multiplier)
-      if (auto scales = scaleSequence(multiplierType(gemm.weight, param.component), placed.mmaType,
-                                      placed.decode.scaleLog2, placed.decode.scaleTable))
-        perScale = static_cast<double>(scales->instructions.size()) /
-                   static_cast<double>(scales->outputs.size());
+      perScale = instructionsOfEach(
+          multiplierSequence(placed.decode, gemm.weight, param.component, placed.mmaType));
     result += groups * static_cast<double>(g.rowTiles()) * (perScale + 0.5);
   }
   return result;

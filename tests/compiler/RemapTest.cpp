@@ -1,5 +1,6 @@
 // Decodes of elements with a remapped code, run over all codes and selectors.
 #include "compiler/decode/Remap.h"
+#include "compiler/LayoutMap.h"
 #include "compiler/decode/PairTable.h"
 #include "compiler/decode/TableSearch.h"
 #include "tests/compiler/DecodedWords.h"
@@ -121,6 +122,71 @@ TEST(Remap, TablesOfPairsHaveEveryCodeOfEverySelector) {
     const dsl::Format other = formatOf(format);
     EXPECT_FALSE(pairDecode(other, *other.value, "f16")) << format;
   }
+}
+
+// Where two special values are the negative ones of the others, the sign is left to the scale, in
+// whose byte the selector lies, and two tables are enough.
+TEST(Remap, SignsAreLeftToScales) {
+  struct Special {
+    const char *entries, *where;
+    int bit; // of the selector, that is the sign; -1: none
+  };
+  for (const Special &special :
+       {Special{"5, -5, special, -special", "in block", 0},
+        Special{"5, special, -5, -special", "in block", 1}, Special{"-7, 7, 9, -9", "in block", 0},
+        Special{"5, -5, special, -8", "in block", -1},
+        Special{"5, -5, special, -special", "per k[16]", -1}})
+    for (const std::string mmaType : {"f16", "bf16"}) {
+      const bool reads = std::string(special.entries).find("special") != std::string::npos;
+      const dsl::Format format = formatOf(
+          std::string("format f { element: e2m1 remap 8 to [") + special.entries +
+          "] by selector block: ue3m3 per k[16] selector: u2 " + special.where +
+          (reads ? " special: u4 per tensor value = element * block encode { special = 8 } }"
+                 : " value = element * block }"));
+      const dsl::Expr &core = *format.value->operands[0];
+      std::optional<DecodeSequence> decode =
+          withScale(*pairDecode(format, core, mmaType), format, 1, mmaType);
+      ASSERT_TRUE(decode);
+      const ScaleSign sign = decode->scaleSign;
+      EXPECT_EQ(sign.selector, special.bit < 0 ? 0 : 2);
+      EXPECT_EQ(decode->program.tables(), special.bit < 0 ? 4 : 2);
+      EXPECT_EQ(decode->instructions(), 12);
+      if (special.bit < 0)
+        continue;
+      EXPECT_EQ(sign.bit, special.bit);
+      const DecodeProgram multipliers = multiplierSequence(*decode, format, 1, mmaType);
+      const std::vector<uint32_t> negated = negatedCodes(format);
+      DecodeProgram program = decode->program;
+      std::mt19937 random(2);
+      for (uint32_t table = 0; table < 2; ++table) { // as kernels fill them
+        std::vector<uint32_t> codes{8, dsl::ElementType::get("ue3m3").encode(1),
+                                    sign.selectorOf(table), 9};
+        program.lanes[16 * table + 8] = static_cast<uint16_t>(
+            dsl::ElementType::get(mmaType).encode(dsl::evaluate(format, codes.data())));
+      }
+      for (uint32_t selector = 0; selector < 4; ++selector)
+        for (uint32_t scale = 0; scale < 64; ++scale) {
+          const bool isNegated = (selector >> sign.bit & 1) != 0;
+          const uint32_t byte = scale | selector << format.components[2].shift,
+                         table = selector >> (1 - sign.bit) & 1;
+          for (int place = 0; place < 4; ++place) {
+            const uint32_t noise = static_cast<uint32_t>(random()) & ~(0xffU << (8 * place));
+            const uint32_t multiplier =
+                multipliers.run({noise | byte << (8 * place)}, {})[static_cast<size_t>(place)];
+            const uint32_t at = table * DecodeProgram::pairBytes;
+            for (uint32_t code = 0; code < 16; ++code) {
+              const size_t r = code % 4, s = code / 4 % 2;
+              const std::vector<uint32_t> words =
+                  wordsWith(isNegated ? negated[code] : code, *decode, r, s, random);
+              const std::vector<uint32_t> codes{code, scale, selector, 9};
+              ASSERT_EQ(subElement(program.run(words, {at, at, 0, multiplier, multiplier})[r], s,
+                                   mmaType),
+                        std::ldexp(dsl::evaluate(format, codes.data()), decode->log2Factor))
+                  << special.entries << " code " << code << " selector " << selector;
+            }
+          }
+        }
+    }
 }
 
 // Addresses: a lane's, the codes' byte, which comes later, and what a selector's code names.

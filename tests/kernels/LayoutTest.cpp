@@ -305,6 +305,55 @@ TEST(PackTest, UnpacksNothingThatPackDoesNotMake) {
                 "[unpack_not_packed]\n");
 }
 
+// Where a bit of a group's selector says so, the numbers of its codes are stored negated.
+TEST(PackTest, NegatesGroupsAndUnpacks) {
+  auto format = productFormat("w", {component("element", "e2m1", Extent::Element),
+                                    component("scale", "ue3m3", Extent::Group, 16),
+                                    component("sign", "u2", Extent::Group, 48)});
+  const int64_t rows = 13, k = 200;
+  const QuantizedMatrix weight = randomMatrix(format, rows, k, 1);
+  const WeightLayout plain = makeLayout(*format, rows, k, 2, 5, 1);
+  for (int bit : {0, 1}) {
+    WeightLayout layout = plain;
+    layout.sections[0].negatedBy = 2;
+    layout.sections[0].negatedBit = bit;
+    EXPECT_EQ(WeightLayout::parse(layout.print()).value(), layout);
+    QuantizedMatrix negated = weight;
+    for (int64_t i = 0; i < rows * k; ++i) {
+      const uint32_t code = weight.components[0].get(i),
+                     sign = weight.components[2].get(i / k * 5 + i % k / 48);
+      if ((sign >> bit & 1) != 0 && code % 8 != 0)
+        negated.components[0].set(i, code ^ 8);
+    }
+    std::vector<uint8_t> packed(layout.bytes), expected(layout.bytes);
+    ASSERT_TRUE(pack(layout, weight, packed.data()).ok());
+    ASSERT_TRUE(pack(plain, negated, expected.data()).ok());
+    EXPECT_EQ(packed, expected);
+    Result<QuantizedMatrix> back = unpack(layout, format, packed.data());
+    ASSERT_TRUE(back.ok());
+    expectSameCodes(weight, *back);
+  }
+  auto refusal = [&](const std::shared_ptr<Format> &format, size_t section, int by, int bit) {
+    WeightLayout layout = makeLayout(*format, rows, k, 2, 5, 1);
+    layout.sections[section].negatedBy = by;
+    layout.sections[section].negatedBit = bit;
+    std::vector<uint8_t> out(layout.bytes);
+    return pack(layout, randomMatrix(format, rows, k, 1), out.data()).error().str();
+  };
+  auto expected = [](int section, const std::string &what) {
+    return "error: a weight and its packed layout do not fit: section of component " +
+           std::to_string(section) + ": " + what + " [layout_mismatch]\n";
+  };
+  EXPECT_EQ(refusal(format, 1, 2, 0),
+            expected(1, "only elements of a weight without a residual are negated"));
+  EXPECT_EQ(refusal(format, 0, 3, 0),
+            expected(0, "the format has no component 3 to be negated by"));
+  EXPECT_EQ(refusal(format, 0, 2, 2), expected(0, "it is negated by bit 2, 'sign' has 2"));
+  auto lopsided = productFormat("w", {component("element", "s4", Extent::Element),
+                                      component("sign", "u2", Extent::Group, 48)});
+  EXPECT_EQ(refusal(lopsided, 0, 1, 0), expected(0, "its numbers have no opposites"));
+}
+
 // Codes renamed by a table, and their bits anywhere in a word.
 TEST(PackTest, RenamedAndScatteredCodesEqualTheDefinitionBitByBitAndUnpack) {
   std::mt19937 random(5);
@@ -345,10 +394,11 @@ TEST(LayoutTextTest, isTheDocumentedText) {
   auto format = productFormat("int4", {component("element", "s4", Extent::Element)});
   WeightLayout layout = makeLayout(*format, 3, 5, 1, 1, 0);
   layout.sections[0].order = {{Axis::K, 0}, {Axis::N, 0}};
-  EXPECT_EQ(layout.print(), "weight n=3 k=5 bytes=256\n"
-                            "section component=0 offset=0 bytes=12 shift=0 bits=4 tile_n=2 "
-                            "tile_k=2 unit_k=1 unit_n=1 tiles_n=2 tiles_k=3 xor=0x8 table=- word=- "
-                            "no_sign=0 sum=- order=k0,n0\n");
+  EXPECT_EQ(layout.print(),
+            "weight n=3 k=5 bytes=256\n"
+            "section component=0 offset=0 bytes=12 shift=0 bits=4 tile_n=2 "
+            "tile_k=2 unit_k=1 unit_n=1 tiles_n=2 tiles_k=3 negated_by=0 negated_bit=0 "
+            "xor=0x8 table=- word=- no_sign=0 sum=- order=k0,n0\n");
 }
 
 std::string layoutError(const std::string &text) {
@@ -359,8 +409,8 @@ std::string layoutError(const std::string &text) {
 TEST(LayoutTextTest, namesTheLineAndWhatIsWrong) {
   const std::string head = "weight n=3 k=5 bytes=256\n";
   const std::string section = "section component=0 offset=0 bytes=12 shift=0 bits=4 tile_n=2 "
-                              "tile_k=2 unit_k=1 unit_n=1 tiles_n=2 tiles_k=3 xor=0x8 table=- "
-                              "word=- no_sign=0 sum=- order=";
+                              "tile_k=2 unit_k=1 unit_n=1 tiles_n=2 tiles_k=3 negated_by=0 "
+                              "negated_bit=0 xor=0x8 table=- word=- no_sign=0 sum=- order=";
   auto expected = [](int line, const std::string &what) {
     return "error: line " + std::to_string(line) + " of a weight layout cannot be read: " + what +
            " [layout_text_invalid]\n";
