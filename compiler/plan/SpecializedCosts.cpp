@@ -35,9 +35,10 @@ constexpr double tileCycles = 54;           // barriers and addresses of one k t
 // group.
 constexpr double decodeDependentFactor = 2.04, scalingDependentFactor = 1.22;
 constexpr double startedShare = 0.51, waitedShare = 0.41;
-// Of a decode that waits for a table, by warps of wgmma, or by others, whose products fill the
-// wait.
-constexpr double lookupFactor = 1.4, lookupAloneFactor = 0.78;
+// Of what looks numbers up in shared memory and waits for them: by warps of wgmma or with runs of
+// k, or by others, whose products fill the wait. What it reads besides, where products of warps
+// take their operands from there too.
+constexpr double lookupFactor = 1.4, lookupAloneFactor = 0.78, lookupSharedShare = 0.4;
 // Of the cycles of a decode's busiest pipe, where that has nearly all instructions.
 constexpr double busiestShare = 0.7;
 // Of CTAs that share an SM. With few rows of the batch the one works while the other's ring fills.
@@ -76,6 +77,7 @@ constexpr double pieceMicroseconds = 0.15;
 // Cycles that one warp issues for one k tile.
 struct WarpCycles {
   double decode, scaling;
+  double lookups = 0; // of decode
   double sum() const { return decode + scaling; }
 };
 WarpCycles warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geometry &g,
@@ -87,14 +89,16 @@ WarpCycles warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
   double decode = units * (std::max<double>(placed.decode.instructions(), busiest) + 0.5) +
                   parameterInstructions(gemm, placed, g);
   int64_t stepsAlongK = g.tileK / g.mmaK;
-  double ofWarp = decode * decodeIssueShare * issueCycles(Class::Lop3, rates);
+  const double perInstruction = decodeIssueShare * issueCycles(Class::Lop3, rates);
+  const double lookups = program.tables() > 0 ? units * busiest * perInstruction : 0;
+  double ofWarp = decode * perInstruction;
   if (g.hasRuns)
     ofWarp += runMmaCycles * static_cast<double>(stepsAlongK * g.rowTiles() * g.batchTiles()) +
               runTileCycles;
   else
     ofWarp += static_cast<double>(stepsAlongK) * stepCycles + tileCycles;
   if (placed.flushK == 0)
-    return {ofWarp, 0};
+    return {ofWarp, 0, lookups};
   double flushes = static_cast<double>(std::max<int64_t>(1, g.tileK / placed.flushK));
   double sums = static_cast<double>(g.rowTiles() * g.batchTiles()) * 4;
   double convert = issueCycles(Class::I2f, rates);
@@ -103,7 +107,7 @@ WarpCycles warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
       multiplies * issueCycles(Class::Ffma, rates) + (placed.integerAccumulator ? convert : 0);
   // Between the products of a warp that multiplies alone its scales become f32.
   double scales = g.warpsMultiply ? static_cast<double>(g.rowsPerThread()) * convert : 0;
-  return {ofWarp, flushes * (sums * flushIssueShare * perSum + scales)};
+  return {ofWarp, flushes * (sums * flushIssueShare * perSum + scales), lookups};
 }
 
 // Times are in microseconds, of one k tile where nothing else is said.
@@ -205,13 +209,12 @@ private:
         static_cast<double>(divideUp(g.warpsN * g.warpsK, 4)) / static_cast<double>(g.warpsK);
     issue = resident * (warpsPerScheduler + mostPerScheduler) / 2 * warp.sum() / clock;
     // What one group of warps does for a tile one after the other; groups along k take turns.
-    double own = warp.sum() * runDependentFactor;
+    const double slower = g.warpsMultiply && !g.hasRuns ? lookupAloneFactor : lookupFactor;
+    const double waits = warp.lookups * (slower - 1);
+    double own = (warp.sum() + waits) * runDependentFactor;
     if (!g.hasRuns) {
       double waited = startedShare + (placed.flushK >= g.tileK ? waitedShare : 0);
-      double decode = warp.decode;
-      if (looksUp())
-        decode *= g.warpsMultiply ? lookupAloneFactor : lookupFactor;
-      own = decode * decodeDependentFactor + warp.scaling * scalingDependentFactor +
+      own = (warp.decode + waits) * decodeDependentFactor + warp.scaling * scalingDependentFactor +
             waited * static_cast<double>(perWarpgroup) * perInstruction;
     }
     latency = own / static_cast<double>(g.warpsK) / clock;
@@ -228,7 +231,16 @@ private:
     if (g.hasRuns || (!g.warpgroupsMultiply() && g.batchTiles() > 1))
       shared = sharedShare * resident * sharedTraffic(g, bytes.all()) /
                sharedBytesPerCycle(device) / clock;
+    if (placed.decode.program.tables() > 0 && !g.warpgroupsMultiply())
+      shared +=
+          lookupSharedShare * resident * lookedUpBytes() / sharedBytesPerCycle(device) / clock;
     factor = factorOf();
+  }
+
+  // Of a k tile: a register of operands for each.
+  double lookedUpBytes() const {
+    const int64_t operandBits = mmaRowBits / g.mmaK;
+    return static_cast<double>(g.tileN * g.tileK * operandBits) / 8;
   }
 
   double loadOf() const {
@@ -242,12 +254,6 @@ private:
     if (resident > 1 && ctas < slots) // some SMs have more CTAs than others
       time *= 1 + unevenShare * (resident * device.smCount / active - 1);
     return nextBeside && fewFree ? time * besideLoadFactor : time;
-  }
-
-  bool looksUp() const {
-    return std::ranges::any_of(placed.decode.params, [](const DecodeParam &parameter) {
-      return parameter.form == DecodeParam::Form::Pairs;
-    });
   }
 
   double factorOf() const {
