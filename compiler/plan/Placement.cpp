@@ -267,8 +267,7 @@ private:
     if (!pairs)
       return refuse("codes of 4 bits are looked up there, alone in their factor, for operands of "
                     "f16 and bf16 that hold each of their numbers");
-    if (!gemm.schedule.tables && !isCheaper(*pairs, *decode))
-      return refuse("it takes no fewer cycles than registers");
+    result.tablesPay = isCheaper(*pairs, *decode);
     decode = std::move(pairs);
     return Done{};
   }

@@ -62,6 +62,7 @@ struct PlacedGemm {
   // scales and is no weight by itself.
   int sparseBits = 0;
   DecodeSequence decode;      // weight codes -> operand A
+  bool tablesPay = false;     // with tables in shared memory it takes fewer cycles than without
   bool scalesOperand = false; // group scales are multiplied into operand A
   bool mayOverflow = false; // operands may be infinite of weights that are not: see OperandRange.h
   int operandRoundings = 0; // of each product with a weight, to the operand type
@@ -139,7 +140,7 @@ void forEachGemm(const dsl::Gemm &gemm, const PlacedGemm &placed, const Visit &v
 
 // Places every factor; `groupScales` says where a weight's group scale goes, `roles` which family
 // of instructions of `target` multiplies, `tables` where codes are looked up. Errors say why that
-// is not legal, or why nobody who is not told to would look them up there.
+// is not legal.
 Result<PlacedGemm> place(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales groupScales,
                          dsl::ScheduleDecl::Roles roles, dsl::ScheduleDecl::Tables tables,
                          std::string_view target, const SourceMap *sources);

@@ -146,8 +146,8 @@ private:
     double microseconds;
   };
 
-  // The factors of the gemm, placed; none where that is not legal or no other kernel than another
-  // way's.
+  // The factors of the gemm, placed; none where that is not legal, no other kernel than another
+  // way's, or tables that nobody asked for are no faster.
   std::optional<PlacedGemm> placedFor(Scales scales, Roles roles, Tables tables) {
     Result<PlacedGemm> placed = place(gemm, scales, roles, tables, device.target, sources);
     std::optional<Error> error =
@@ -157,6 +157,8 @@ private:
         illegal = error;
       return std::nullopt;
     }
+    if (tables == Tables::Shared && !gemm.schedule.tables && !placed->tablesPay)
+      return std::nullopt;
     if (gemm.schedule.scales || scales != Scales::Operand)
       return *std::move(placed);
     // No group scale to move is the same kernel as Accumulator.

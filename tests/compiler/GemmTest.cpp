@@ -202,6 +202,10 @@ TEST(PairTables, AreFilledBeforeTheyAreRead) {
           "roles: imfp tile: 32 x 128 x 64 split_k: 2 cluster: 1 x 2 launch: dependent",
           "roles: imfp tile: 32 x 128 x 64 packing: panels"})
       expectWithinBound({"nf4_g64", activation, "f32", schedule, "sm_90a", {19, 136, 600}});
+    // Asked for, also where registers would do.
+    for (const char *weight : {"int4_g128", "nvfp4", "mxfp4"})
+      for (const char *schedule : {"roles: imfp tables: shared", "roles: excp tables: shared"})
+        expectWithinBound({weight, "bf16", "bf16", schedule, "sm_90a", {9, 72, 384}});
     // By permutations where there is no such table.
     for (const char *roles : {"roles: gemv", "roles: uniform", "roles: imfp tables: registers"})
       expectWithinBound({"nf4_g64", activation, "f32", roles, "sm_90a", {2, 136, 600}});
