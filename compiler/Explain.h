@@ -19,10 +19,12 @@ struct Cost {
 };
 std::string_view name(Cost::Part part);
 
-// The best plan of one placement of the weight's group scales and one division of labour.
+// The best plan of one placement of the weight's group scales, one division of labour and one place
+// of tables; of tables in shared memory where they pay, or are asked for.
 struct Alternative {
   dsl::ScheduleDecl::Scales scales;
   dsl::ScheduleDecl::Roles roles;
+  dsl::ScheduleDecl::Tables tables;
   Result<Plan> plan; // or why there is none
   Cost cost;
   bool winner = false;      // the planner's choice

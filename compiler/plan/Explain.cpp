@@ -15,6 +15,7 @@ namespace {
 
 using Scales = dsl::ScheduleDecl::Scales;
 using Roles = dsl::ScheduleDecl::Roles;
+using Tables = dsl::ScheduleDecl::Tables;
 using Part = Cost::Part;
 
 std::string fixed(double value, int digits) {
@@ -42,16 +43,18 @@ std::string reasonOf(const Alternative &loser, const Alternative &winner) {
   return fixed(ratio, 2) + " times the winner's; bound by " + boundBy(loser);
 }
 
-Result<Alternative> alternativeOf(const dsl::Gemm &open, Scales scales, Roles roles,
+Result<Alternative> alternativeOf(const dsl::Gemm &open, Scales scales, Roles roles, Tables tables,
                                   const std::vector<Roles> &considered, const Plan &chosen,
                                   const DeviceModel &device, const SourceMap *sources) {
   const Problem &problem = chosen.problem;
-  bool winner = chosen.groupScales == scales && chosen.schedule.roles == roles;
+  bool winner = chosen.groupScales == scales && chosen.schedule.roles == roles &&
+                chosen.schedule.tables == tables;
   dsl::Gemm gemm = open;
   gemm.schedule.scales = scales;
   gemm.schedule.roles = roles;
+  gemm.schedule.tables = tables;
   Result<Plan> best = winner ? chosen : plan(gemm, problem, device, sources);
-  Alternative result{scales, roles, std::move(best), {}, winner, false, {}, {}};
+  Alternative result{scales, roles, tables, std::move(best), {}, winner, false, {}, {}};
   if (!result.plan)
     return result;
   Result<PlacedGemm> placed = place(open, *result.plan, sources);
@@ -89,25 +92,37 @@ Result<std::vector<Alternative>> explain(const dsl::Gemm &gemm, const Problem &p
       choices(gemm.schedule.scales, {Scales::Accumulator, Scales::Operand});
   if (!gemm.schedule.scales && targetOf(device.target).hasBlockScales)
     placements.push_back(Scales::Hardware);
+  auto add = [&](Scales scales, Roles roles, Tables tables) -> Status {
+    Result<Alternative> found =
+        alternativeOf(gemm, scales, roles, tables, considered, *chosen, device, sources);
+    if (!found)
+      return found.error();
+    // Without group scales of the weight both placements are one.
+    bool again = std::any_of(all.begin(), all.end(), [&](const Alternative &one) {
+      return one.roles == roles && one.tables == tables && one.plan && found->plan &&
+             one.plan->schedule == found->plan->schedule && one.cost.parts == found->cost.parts;
+    });
+    if (!again)
+      all.push_back(std::move(*found));
+    return Done{};
+  };
+  auto mayBeIn = [&](Tables tables, Scales scales, Roles roles) {
+    if (gemm.schedule.tables || tables == Tables::Registers)
+      return true;
+    Result<PlacedGemm> placed = place(gemm, scales, roles, tables, device.target, sources);
+    return placed && placed->tablesPay;
+  };
   for (Roles roles :
        choices(gemm.schedule.roles, {Roles::Uniform, Roles::ImFP, Roles::ExCP, Roles::Gemv}))
-    for (Scales scales : placements) {
-      Result<Alternative> found =
-          alternativeOf(gemm, scales, roles, considered, *chosen, device, sources);
-      if (!found)
-        return found.error();
-      // Without group scales of the weight both placements are one.
-      bool again = !all.empty() && all.back().roles == roles && all.back().plan && found->plan &&
-                   all.back().plan->schedule == found->plan->schedule &&
-                   all.back().cost.parts == found->cost.parts;
-      if (again)
-        continue;
-      all.push_back(std::move(*found));
-    }
+    for (Scales scales : placements)
+      for (Tables tables : choices(gemm.schedule.tables, {Tables::Registers, Tables::Shared}))
+        if (mayBeIn(tables, scales, roles))
+          if (Status added = add(scales, roles, tables); !added)
+            return added.error();
   std::sort(all.begin(), all.end(), [](const Alternative &a, const Alternative &b) {
     auto key = [](const Alternative &one) {
       return std::tuple(!one.winner, !one.plan.ok(), one.plan ? one.cost.microseconds : 0,
-                        one.roles, one.scales);
+                        one.roles, one.scales, one.tables);
     };
     return key(a) < key(b);
   });

@@ -16,14 +16,17 @@ namespace {
 
 using compiler::Alternative;
 
+std::string rolesOf(const Alternative &alternative) {
+  const bool shared = alternative.tables == dsl::ScheduleDecl::Tables::Shared;
+  return std::string(dsl::name(alternative.roles)) + (shared ? ", tables shared" : "");
+}
+
 std::string nameOf(const Alternative &alternative) {
-  return std::string(dsl::name(alternative.roles)) + ", scales " +
-         std::string(dsl::name(alternative.scales));
+  return rolesOf(alternative) + ", scales " + std::string(dsl::name(alternative.scales));
 }
 
 std::vector<std::string> rowOf(const Alternative &alternative) {
-  std::vector<std::string> row = {std::string(dsl::name(alternative.scales)),
-                                  std::string(dsl::name(alternative.roles))};
+  std::vector<std::string> row = {std::string(dsl::name(alternative.scales)), rolesOf(alternative)};
   if (alternative.plan) {
     const compiler::Schedule &s = alternative.plan->schedule;
     auto join = [](std::initializer_list<int64_t> parts) {

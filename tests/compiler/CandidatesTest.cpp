@@ -105,6 +105,31 @@ TEST_F(CandidatesTest, whyTheFastestByPredictionIsNotChosen) {
   EXPECT_EQ(reasonOfGemv("a100_80g"), "products on the CUDA cores were measured on Hopper alone");
 }
 
+// Tables in shared memory are explained beside registers where they pay, and alone where they are
+// asked for.
+TEST_F(CandidatesTest, tablesInSharedMemoryAreExplainedWhereTheyPay) {
+  using Tables = dsl::ScheduleDecl::Tables;
+  auto explained = [&](const std::string &weight, const std::string &schedule) {
+    const dsl::Module module =
+        dsl::parseModule("import \"rho:" + weight + "\"\ngemm g { weight: " + weight +
+                             " activation: bf16 output: bf16 schedule { roles: imfp " + schedule +
+                             " } }",
+                         "t.rho", nullptr)
+            .value();
+    std::multiset<Tables> tables;
+    const std::vector<Alternative> all =
+        explain(module.gemms[0], {16, 8192, 8192}, device, nullptr).value();
+    EXPECT_EQ(all.front().plan->schedule.tables, all.front().tables);
+    for (const Alternative &each : all)
+      tables.insert(each.tables);
+    return std::pair(tables.count(Tables::Registers), tables.count(Tables::Shared));
+  };
+  EXPECT_EQ(explained("razer_g16", ""), (std::pair<size_t, size_t>(2, 2)));
+  EXPECT_EQ(explained("razer_g16", "tables: shared"), (std::pair<size_t, size_t>(0, 2)));
+  EXPECT_EQ(explained("razer_g16", "tables: registers"), (std::pair<size_t, size_t>(2, 0)));
+  EXPECT_EQ(explained("int4_g128", ""), (std::pair<size_t, size_t>(2, 0)));
+}
+
 // Before sm_90 there is no instruction for it.
 TEST_F(CandidatesTest, launchesOverlapWhereATargetCan) {
   dsl::Gemm early = module.gemms[0];
