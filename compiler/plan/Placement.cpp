@@ -116,6 +116,12 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
 
 namespace {
 
+// Why no codes are looked up in shared memory.
+Error noTables(const dsl::Gemm &gemm, const std::string &why, const SourceMap *sources) {
+  return errorAt(DiagId::schedule_tables, {"'" + gemm.name + "'", why},
+                 gemm.schedule.tables ? gemm.schedule.spans.tables : gemm.span, sources);
+}
+
 // Where each factor of one gemm without parts is applied. The steps build on each other, in the
 // order of run().
 class FormatPlacement {
@@ -255,10 +261,7 @@ private:
 
   // Where threads that do not load fill the table.
   Status lookUpInShared(const dsl::Format &stored) {
-    auto refuse = [&](const std::string &why) {
-      return errorAt(DiagId::schedule_tables, {"'" + gemm.name + "'", why},
-                     gemm.schedule.tables ? gemm.schedule.spans.tables : gemm.span, sources);
-    };
+    auto refuse = [&](const std::string &why) { return noTables(gemm, why, sources); };
     if (roles != Roles::ImFP && roles != Roles::ExCP)
       return refuse("roles " + std::string(dsl::name(roles)) + " have none, imfp and excp do");
     if (weight.residual)
@@ -513,12 +516,10 @@ std::optional<Result<PlacedGemm>> placeRefined(const dsl::Gemm &gemm, const Plac
 
 Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles, Tables tables,
                          std::string_view target, const SourceMap *sources) {
-  if (gemm.activation.partition && tables == Tables::Shared)
-    return errorAt(DiagId::schedule_tables,
-                   {"'" + gemm.name + "'", "beside activations in parts there are none"},
-                   gemm.schedule.tables ? gemm.schedule.spans.tables : gemm.span, sources);
   if (gemm.activation.partition)
-    return placeParts(gemm, groupScales, roles, target, sources);
+    return tables == Tables::Shared
+               ? noTables(gemm, "beside activations in parts there are none", sources)
+               : placeParts(gemm, groupScales, roles, target, sources);
   Result<PlacedGemm> result =
       placeFormats(gemm, groupScales, roles, target, nullptr, sources, Within::Gemm, tables);
   if (!result)

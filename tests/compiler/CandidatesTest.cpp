@@ -109,7 +109,8 @@ TEST_F(CandidatesTest, whyTheFastestByPredictionIsNotChosen) {
 // asked for.
 TEST_F(CandidatesTest, tablesInSharedMemoryAreExplainedWhereTheyPay) {
   using Tables = dsl::ScheduleDecl::Tables;
-  auto explained = [&](const std::string &weight, const std::string &schedule) {
+  auto explained = [&](const std::string &weight, const std::string &schedule,
+                       std::pair<size_t, size_t> expected) {
     const dsl::Module module =
         dsl::parseModule("import \"rho:" + weight + "\"\ngemm g { weight: " + weight +
                              " activation: bf16 output: bf16 schedule { roles: imfp " + schedule +
@@ -119,15 +120,24 @@ TEST_F(CandidatesTest, tablesInSharedMemoryAreExplainedWhereTheyPay) {
     std::multiset<Tables> tables;
     const std::vector<Alternative> all =
         explain(module.gemms[0], {16, 8192, 8192}, device, nullptr).value();
-    EXPECT_EQ(all.front().plan->schedule.tables, all.front().tables);
-    for (const Alternative &each : all)
+    for (const Alternative &each : all) {
       tables.insert(each.tables);
-    return std::pair(tables.count(Tables::Registers), tables.count(Tables::Shared));
+      if (!each.plan)
+        continue;
+      EXPECT_EQ(each.plan->schedule.tables, each.tables);
+      // As a plan that a measurement found.
+      const Plan read = Plan::parse(each.plan->print()).value();
+      EXPECT_TRUE(checkPlan(module.gemms[0], read).ok());
+      const Result<Plan> adopted = adoptPlan(module.gemms[0], read.problem, device, read, nullptr);
+      ASSERT_TRUE(adopted.ok()) << adopted.error().str();
+      EXPECT_EQ(adopted->schedule.tables, each.tables);
+    }
+    EXPECT_EQ(std::pair(tables.count(Tables::Registers), tables.count(Tables::Shared)), expected);
   };
-  EXPECT_EQ(explained("razer_g16", ""), (std::pair<size_t, size_t>(2, 2)));
-  EXPECT_EQ(explained("razer_g16", "tables: shared"), (std::pair<size_t, size_t>(0, 2)));
-  EXPECT_EQ(explained("razer_g16", "tables: registers"), (std::pair<size_t, size_t>(2, 0)));
-  EXPECT_EQ(explained("int4_g128", ""), (std::pair<size_t, size_t>(2, 0)));
+  explained("razer_g16", "", {2, 2});
+  explained("razer_g16", "tables: shared", {0, 2});
+  explained("razer_g16", "tables: registers", {2, 0});
+  explained("int4_g128", "", {2, 0});
 }
 
 // Before sm_90 there is no instruction for it.
