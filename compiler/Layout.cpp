@@ -357,7 +357,6 @@ dsl::BlockGrid storedGrid(const LayoutSection &section, const Component &compone
 
 namespace {
 
-// What of a format without parts these sections, which hold all of its components, do not fit.
 // What keeps blocks of elements from being stored negated; empty: nothing.
 std::string negationProblem(const LayoutSection &section, const Format &format) {
   if (section.negatedBy == 0)
@@ -373,6 +372,7 @@ std::string negationProblem(const LayoutSection &section, const Format &format) 
   return negatedCodes(format).empty() ? "its numbers have no opposites" : "";
 }
 
+// What of a format without parts these sections, which hold all of its components, do not fit.
 std::string mismatchOf(const WeightLayout &layout, std::initializer_list<const Sections *> all,
                        const Format &format) {
   std::vector<int> bits(format.components.size());

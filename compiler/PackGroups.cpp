@@ -2,7 +2,6 @@
 
 #include "compiler/LayoutMap.h"
 #include "compiler/Parallel.h"
-#include "dsl/Division.h"
 
 #include <algorithm>
 
@@ -22,16 +21,13 @@ void changeElements(QuantizedMatrix &weight, int component, const Wanted &isWant
   const Component &declared = weight.format->components[static_cast<size_t>(component)];
   const CodeArray &codes = weight.components[static_cast<size_t>(component)];
   CodeArray &elements = weight.components[0];
-  const dsl::Blocks block = dsl::blocksOf(declared);
-  const int64_t rows = block.rows == 0 ? weight.rows : block.rows; // of a block
-  const int64_t columns = block.k == 0 ? weight.k : block.k;
-  const dsl::BlockGrid grid = dsl::codeGrid(declared, weight.rows, weight.k);
+  const int64_t group = dsl::blocksOf(declared).k, columns = group == 0 ? weight.k : group;
   parallelFor(weight.rows, [&](int64_t row) {
-    for (int64_t group = 0; group < grid.columns; ++group) {
-      if (!isWanted(codes.get(row / rows * grid.columns + group)))
+    for (int64_t first = 0; first < weight.k; first += columns) {
+      if (!isWanted(codes.get(dsl::codeIndex(declared, weight.k, row, first))))
         continue;
-      const int64_t end = std::min((group + 1) * columns, weight.k);
-      for (int64_t place = row * weight.k + group * columns; place < row * weight.k + end; ++place)
+      const int64_t end = row * weight.k + std::min(first + columns, weight.k);
+      for (int64_t place = row * weight.k + first; place < end; ++place)
         elements.set(place, change(elements.get(place)));
     }
   });

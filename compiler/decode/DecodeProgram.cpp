@@ -303,13 +303,15 @@ void DecodeProgram::append(const DecodeProgram &other) {
     outputs.push_back(output + static_cast<int>(before));
 }
 
-uint32_t DecodeProgram::pairAt(uint32_t address) const {
-  const uint32_t table = address / tableStride * 2 + address / pairBytes % 2,
-                 codes = address / pairStride % 256;
-  if (table >= tables())
+// What its tables have at an address; 0 behind them.
+static uint32_t pairAt(const DecodeProgram &program, uint32_t address) {
+  using P = DecodeProgram;
+  const uint32_t table = address / P::tableStride * 2 + address / P::pairBytes % 2,
+                 codes = address / P::pairStride % 256;
+  if (table >= program.tables())
     return 0;
-  const uint16_t *own = &lanes[table * lanesOfTable];
-  return own[codes % lanesOfTable] | static_cast<uint32_t>(own[codes / lanesOfTable]) << 16;
+  const uint16_t *own = &program.lanes[table * P::lanesOfTable];
+  return own[codes % P::lanesOfTable] | static_cast<uint32_t>(own[codes / P::lanesOfTable]) << 16;
 }
 
 std::vector<uint32_t> DecodeProgram::run(const std::vector<uint32_t> &words,
@@ -382,7 +384,7 @@ std::vector<uint32_t> DecodeProgram::run(const std::vector<uint32_t> &words,
       temps.push_back(narrowed(a));
       break;
     case Op::Pair:
-      temps.push_back(pairAt(a + b));
+      temps.push_back(pairAt(*this, a + b));
       break;
     }
   }

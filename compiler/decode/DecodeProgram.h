@@ -78,7 +78,6 @@ struct DecodeProgram {
   // Runs the program on the CPU. Its tables of pairs begin at address 0.
   std::vector<uint32_t> run(const std::vector<uint32_t> &words,
                             const std::vector<uint32_t> &params) const;
-  uint32_t pairAt(uint32_t address) const; // 0 behind the tables
 
   // Building.
   using Operand = DecodeInstr::Operand;

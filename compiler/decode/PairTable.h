@@ -14,7 +14,8 @@ namespace rho::compiler {
 std::optional<DecodeSequence> pairDecode(const dsl::Format &format, const dsl::Expr &core,
                                          std::string_view mmaType, int log2Factor = 0);
 
-// By tables of these lanes; `number` is the one that tables have different lanes for, if any.
+// By tables of these lanes; `number`, of its first parameter, is the one that tables have different
+// lanes for, if any.
 DecodeSequence pairSequence(std::vector<uint16_t> lanes, const RowNumber &number);
 
 // Whether a warp takes fewer cycles for it, per code, and no number is rounded more often.

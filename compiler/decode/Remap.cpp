@@ -16,16 +16,6 @@ namespace {
 using Op = DecodeInstr::Op;
 using Operand = DecodeProgram::Operand;
 
-// Whether an operand holds every number of a type.
-bool isExactIn(dsl::ElementType operand, dsl::ElementType type) {
-  if (type == operand || type.bits() > 8)
-    return type == operand;
-  for (uint32_t code = 0; code < 1U << type.bits(); ++code)
-    if (double value = type.decode(code); !std::isnan(value) && !exactIn(operand, value))
-      return false;
-  return true;
-}
-
 // What a remapped code stands for, by the selector of its row; counts what is not exact.
 RowNumber entryOf(const dsl::Remap &remap, const dsl::Format &format, dsl::ElementType operand,
                   int &roundings) {
@@ -37,7 +27,7 @@ RowNumber entryOf(const dsl::Remap &remap, const dsl::Format &format, dsl::Eleme
     if (own.component >= 0) {
       term.factor = own.negated ? -1 : 1;
       term.components = {own.component};
-      exact = isExactIn(operand, format.components[static_cast<size_t>(own.component)].type);
+      exact = holdsAll(operand, format.components[static_cast<size_t>(own.component)].type);
     }
     if (!exact)
       roundings = std::max(roundings, 1);
@@ -239,12 +229,8 @@ void leaveSignsToScale(DecodeSequence &sequence, const dsl::Format &format, int 
     }
     if (!isSign)
       continue;
-    DecodeSequence halved = pairSequence(std::move(lanes), number);
-    halved.roundings = sequence.roundings;
-    halved.log2Factor = sequence.log2Factor;
-    halved.scaleLog2 = sequence.scaleLog2;
-    halved.scaleSign = sign;
-    sequence = std::move(halved);
+    sequence.program.lanes = std::move(lanes); // it reads two tables as it reads four
+    sequence.scaleSign = sign;
     return;
   }
 }

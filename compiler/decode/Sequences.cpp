@@ -300,6 +300,15 @@ bool exactIn(dsl::ElementType type, double value) {
   return std::isfinite(value) && type.decode(type.encode(value)) == value;
 }
 
+bool holdsAll(dsl::ElementType operand, dsl::ElementType type) {
+  if (operand == type)
+    return true;
+  for (uint32_t code = 0; type.bits() <= 16 && code < 1U << type.bits(); ++code)
+    if (double value = type.decode(code); std::isfinite(value) && !exactIn(operand, value))
+      return false;
+  return type.bits() <= 16;
+}
+
 int elementsPerRegister(std::string_view mmaType) {
   return 32 / dsl::ElementType::get(mmaType).bits();
 }
@@ -402,8 +411,7 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
     if (std::optional<ScaleTable> table = scaleTable(type, mmaType, sequence.scaleLog2))
       sequence.scaleTable = *std::move(table);
   sequence.log2Factor += sequence.scaleLog2;
-  if (sequence.scaleTable.codes.empty() && !hasAllExponents(type, mmaType))
-    leaveSignsToScale(sequence, format, component);
+  leaveSignsToScale(sequence, format, component);
   int base = static_cast<int>(sequence.params.size());
   bool halves =
       sequence.hasBothHalves() && isGroupOfHalf(kernelGroup(format.components[component].group));

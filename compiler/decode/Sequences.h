@@ -127,6 +127,8 @@ std::vector<CodePlane> planesOf(int codeBits, int sparseBits = 0);
 
 // Whether a type holds a finite number.
 bool exactIn(dsl::ElementType type, double value);
+// Whether a type holds every finite number of another of up to 16 bits.
+bool holdsAll(dsl::ElementType operand, dsl::ElementType type);
 
 // Elements in a register of one MMA operand element type: "f16" and "bf16" 2, "e4m3" and "s8" 4,
 // "s4" 8.

@@ -184,11 +184,13 @@ private:
   PackedCode packedCode(int component, int64_t group, int64_t row, Value slot);
   // Appends what makes that of it that begins at `bit`.
   static DecodeProgram::Operand codeAt(DecodeProgram &program, int64_t bit, int bits);
+  // Of a word, which table each of its first `count` codes of a selector names.
+  DecodeProgram tablePlacesOf(int selector, int count) const;
   // TileNumbers.cpp
   Value number(ir::NumberOp op, int64_t k, int64_t row, Value slot);
   // What the code stands for that tables of pairs have different lanes for, by table; none of one.
   std::vector<Value> pairNumbers();
-  DecodeProgram tablePlacesOf(int selector, int count) const;         // for `count` codes of a word
+  int selectorOf(ir::NumberOp op) const; // the component that chooses from few, or 0
   Value pairsOf(ir::NumberOp op, int64_t k, int64_t row, Value slot); // the parameter
   Value choices(ir::NumberOp op, int64_t k, int64_t row, Value slot);
   // Of numbers, what is not streamed, by component: loaded before the k tiles.

@@ -202,8 +202,7 @@ mlir::LogicalResult checkPlacedBody(ir::GemmOp op, const GemmContext &context) {
     if (!program || !other || program->outputs.size() != other->outputs.size())
       return decode.emitError("its program has other outputs than the plan's");
     if (program->tables() != other->tables())
-      return decode.emitError(
-          "its program has a table of lanes where the plan's has none, or none");
+      return decode.emitError("its program has more or fewer tables of lanes than the plan's");
     wanted.setProgram(decode.getProgram());
   }
   if (!mlir::OperationEquivalence::isRegionEquivalentTo(

@@ -216,30 +216,27 @@ Value KernelBuilder::choices(ir::NumberOp op, int64_t k, int64_t row, Value slot
 }
 
 std::vector<Value> KernelBuilder::pairNumbers() {
-  for (auto [parameter, attribute] :
-       llvm::zip(chain.decode.getParameters(), chain.decode.getForms())) {
-    auto op = parameter.getDefiningOp<ir::NumberOp>();
-    const auto form = parseForm(llvm::cast<mlir::StringAttr>(attribute).getValue())->form;
-    if (!op || form != DecodeParam::Form::Pairs)
-      continue;
-    loadTensorNumbers();
-    const std::vector<int> components = componentsOf(op.getResult());
-    const RowNumber number = *RowNumber::parse(op.getTerms().str());
-    const int selector = ofWeight(number, components).fewChoices(context.gemm.weight);
-    const std::vector<Value> all = chosenNumbers(number, components, selector, 0, 0, {});
-    const DecodeSequence &decode = context.placed.decode;
-    std::vector<Value> numbers;
-    for (uint32_t table = 0; table < decode.program.tables(); ++table)
-      numbers.push_back(all[decode.scaleSign.selectorOf(table)]);
-    return numbers;
-  }
-  return {};
+  auto op = chain.decode.getParameters()[0].getDefiningOp<ir::NumberOp>(); // see pairSequence()
+  if (!op)
+    return {};
+  loadTensorNumbers();
+  const RowNumber number = *RowNumber::parse(op.getTerms().str());
+  const std::vector<Value> all =
+      chosenNumbers(number, componentsOf(op.getResult()), selectorOf(op), 0, 0, {});
+  const DecodeSequence &decode = context.placed.decode;
+  std::vector<Value> numbers;
+  for (uint32_t table = 0; table < decode.program.tables(); ++table)
+    numbers.push_back(all[decode.scaleSign.selectorOf(table)]);
+  return numbers;
+}
+
+int KernelBuilder::selectorOf(ir::NumberOp op) const {
+  return ofWeight(*RowNumber::parse(op.getTerms().str()), componentsOf(op.getResult()))
+      .fewChoices(context.gemm.weight);
 }
 
 Value KernelBuilder::pairsOf(ir::NumberOp op, int64_t k, int64_t row, Value slot) {
-  const RowNumber named =
-      ofWeight(*RowNumber::parse(op.getTerms().str()), componentsOf(op.getResult()));
-  const int selector = named.fewChoices(context.gemm.weight);
+  const int selector = selectorOf(op);
   const int64_t group = groupIn(k, extentK(context.gemm.weight.components[selector]));
   return parameter(DecodeParam::Form::Pairs, selector, group, row, slot);
 }

@@ -23,16 +23,6 @@ std::string groupProblem(const ScaleUse &use, const PlacedGemm &placed) {
 
 namespace {
 
-// Whether a type holds every finite number of another of up to 16 bits.
-bool holdsAll(dsl::ElementType operand, dsl::ElementType type) {
-  for (uint32_t code = 0; type.bits() <= 16 && code < 1U << type.bits(); ++code) {
-    double value = type.decode(code);
-    if (std::isfinite(value) && !exactIn(operand, value))
-      return false;
-  }
-  return type.bits() <= 16;
-}
-
 // Of numbers that are not 0, in magnitude: the least and the largest, and their lowest binary
 // digit.
 struct Spread {
