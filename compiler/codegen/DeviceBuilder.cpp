@@ -318,6 +318,15 @@ std::vector<DeviceBuilder::Value> DeviceBuilder::toFractions(llvm::ArrayRef<Valu
   return result;
 }
 
+DeviceBuilder::Value DeviceBuilder::negatedBy(Value word, int64_t bit, Value number) {
+  constexpr int64_t top = 31;
+  Value sign = arith::ShLIOp::create(builder, loc, word, i32(top - bit));
+  sign = arith::AndIOp::create(builder, loc, sign, i32(std::numeric_limits<int32_t>::min()));
+  Value bits = arith::BitcastOp::create(builder, loc, builder.getI32Type(), number);
+  return arith::BitcastOp::create(builder, loc, f32(),
+                                  arith::XOrIOp::create(builder, loc, bits, sign));
+}
+
 std::vector<DeviceBuilder::Value> DeviceBuilder::inputToF32(llvm::ArrayRef<Value> words,
                                                             llvm::StringRef element, int64_t count,
                                                             int64_t unit, int64_t shift) {

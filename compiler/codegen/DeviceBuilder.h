@@ -98,6 +98,8 @@ protected:
                                 int64_t unit = 0, int64_t shift = 0);
   // `number`, which is that of a code if it is finite, else NaN or the infinity.
   Value withSpecials(Value number, Value code, dsl::ElementType type);
+  // -`number` where bit `bit` of the word is set.
+  Value negatedBy(Value word, int64_t bit, Value number);
   Value integerToF32(Value code, dsl::ElementType type);
   Value floatToF32(Value code, dsl::ElementType type);
   Value constantF32(double value);

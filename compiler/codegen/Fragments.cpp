@@ -140,10 +140,16 @@ void KernelLowering::lowerConvertScales(tile::ConvertScalesOp op) {
   std::vector<Value> words;
   for (int64_t i = 0; i < op.getWords().getType().getNumElements(); ++i)
     words.push_back(element(op.getWords(), i));
-  int64_t count = op.getType().getNumElements();
-  op.replaceAllUsesWith(vectorOf(
-      op.getFractions() ? toFractions(words, op.getElement(), count, op.getUnit(), op.getShift())
-                        : toF32(words, op.getElement(), count, op.getUnit(), op.getShift())));
+  const int64_t count = op.getType().getNumElements(), unit = op.getUnit();
+  std::vector<Value> scales = op.getFractions()
+                                  ? toFractions(words, op.getElement(), count, unit, op.getShift())
+                                  : toF32(words, op.getElement(), count, unit, op.getShift());
+  if (const std::optional<int64_t> sign = op.getSign())
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t bit = i * unit + *sign;
+      scales[i] = negatedBy(words[bit / 32], bit % 32, scales[i]);
+    }
+  op.replaceAllUsesWith(vectorOf(scales));
 }
 
 // Accumulator registers 0, 1 are columns 0, 1 of the first fragment row, 2, 3 of the second.

@@ -212,8 +212,7 @@ void leaveSignsToScale(DecodeSequence &sequence, const dsl::Format &format, int 
   const RowNumber number = sequence.params.front().number;
   const int selector = number.fewChoices(format);
   const dsl::Component &chooses = format.components[static_cast<size_t>(selector)];
-  if (chooses.host != scale || chooses.type.bits() + chooses.shift > 8 ||
-      format.components[static_cast<size_t>(scale)].type.hasSign())
+  if (chooses.host != scale || format.components[static_cast<size_t>(scale)].type.hasSign())
     return;
   for (int bit = 0; bit < chooses.type.bits(); ++bit) {
     const ScaleSign sign{selector, bit};

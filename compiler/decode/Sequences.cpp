@@ -411,7 +411,8 @@ std::optional<DecodeSequence> withScale(DecodeSequence sequence, const dsl::Form
     if (std::optional<ScaleTable> table = scaleTable(type, mmaType, sequence.scaleLog2))
       sequence.scaleTable = *std::move(table);
   sequence.log2Factor += sequence.scaleLog2;
-  leaveSignsToScale(sequence, format, component);
+  if (dsl::unitBits(type) == 8) // whose multipliers take signs
+    leaveSignsToScale(sequence, format, component);
   int base = static_cast<int>(sequence.params.size());
   bool halves =
       sequence.hasBothHalves() && isGroupOfHalf(kernelGroup(format.components[component].group));

@@ -69,8 +69,8 @@ struct ScaleTable {
   uint32_t rest = 0;          // of a multiplier's 16 bits, above the byte
 };
 
-// Of groups whose selector has this bit packing negates the numbers of all codes, and multipliers
-// are negative: what a remapped code stands for then needs one sign only.
+// Of groups whose selector has this bit packing negates the numbers of all codes, and the scale is
+// negative where it is used: what a remapped code stands for then needs one sign only.
 struct ScaleSign {
   int selector = 0; // component, in spare bits of the scale; 0: none
   int bit = 0;

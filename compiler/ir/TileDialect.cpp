@@ -134,13 +134,6 @@ mlir::LogicalResult FillPairTablesOp::verify() {
                     tables == 0 ? 1 : static_cast<int64_t>(tables));
   if (bytes < needed)
     return emitOpError("buffer has ") << bytes << " bytes, its tables " << needed;
-  auto kernel = (*this)->getParentOfType<KernelOp>();
-  if (!kernel)
-    return mlir::success();
-  const std::string_view roles = kernel.getGeometry().getRoles();
-  if (roles != dsl::name(dsl::ScheduleDecl::Roles::ImFP) &&
-      roles != dsl::name(dsl::ScheduleDecl::Roles::ExCP))
-    return emitOpError("all threads load with roles ") << roles << "; it needs imfp or excp";
   return mlir::success();
 }
 

@@ -86,7 +86,7 @@ def Tile_AllocSharedOp : Tile_Op<"alloc_shared", []> {
 def Tile_FillPairTablesOp : Tile_Op<"fill_pair_tables", []> {
   let summary = "fills tables of pairs of lanes";
   let description = [{
-    By the threads of a kernel with roles that do not load. Entry i of 256 has lane i % 16 below
+    By the threads of a kernel that multiply or decode, before the first k tile is read. Entry i of 256 has lane i % 16 below
     lane i / 16 in each of its words; entries and tables lie as `DecodeProgram::lanes` says. With
     `numbers` there is a table for each of them, whose lane `code` is that number's: f16 or bf16,
     in both halves.
@@ -334,12 +334,16 @@ def Tile_ConvertScalesOp : Tile_Op<"convert_scales", [Pure]> {
   let summary = "packed scales to f32";
   let description = [{
     Each lies in a unit of `unit` bits, from bit `shift` on. `fractions`: instead of an unsigned
-    integer u of at most 7 bits, all of which is in one byte, 1 + u / 128.
+    integer u of at most 7 bits, all of which is in one byte, 1 + u / 128. Where bit `sign` of a
+    unit is set, the scale is the negative one.
   }];
   let arguments = (ins I32Vector:$words, ElementName:$element, CodeBits:$unit,
-                       Count:$shift, UnitAttr:$fractions);
+                       Count:$shift, OptionalAttr<Count>:$sign, UnitAttr:$fractions);
   let results = (outs F32Vector:$scales);
-  let assemblyFormat = "(`fractions` $fractions^)? $words `from` $element `in` $unit `at` $shift attr-dict `:` type($words) `->` type($scales)";
+  let assemblyFormat = [{
+    (`fractions` $fractions^)? $words `from` $element `in` $unit `at` $shift (`sign` $sign^)? attr-dict
+    `:` type($words) `->` type($scales)
+  }];
 }
 
 def Tile_PairOp : Tile_Op<"pair", [Pure]> {

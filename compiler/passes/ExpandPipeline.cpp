@@ -46,6 +46,9 @@ public:
                    dependent ? activationCopies : allCopies);
       mlir::NVVM::CpAsyncCommitGroupOp::create(builder, loc);
     }
+    // While these are under way.
+    for (auto fill : llvm::to_vector(op->getBlock()->getOps<tile::FillPairTablesOp>()))
+      fill->moveBefore(builder.getInsertionBlock(), builder.getInsertionPoint());
     llvm::SmallVector<Value> inits{i32(0), i32(depth - 1)}; // slots to read and to fill
     inits.append(op.getInits().begin(), op.getInits().end());
     auto loop = mlir::scf::ForOp::create(builder, loc, op.getFirst(), op.getLast(), one, inits);

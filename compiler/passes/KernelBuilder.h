@@ -108,6 +108,13 @@ private:
     return group % groupsTogether(component) * storedBitsOf(component) +
            context.gemm.weight.components[component].shift;
   }
+  // Where the bit lies in it that negates a scale.
+  std::optional<int64_t> signInUnit(int scale, int64_t group) const {
+    const ScaleSign sign = context.placed.decode.scaleSign;
+    if (sign.selector == 0 || context.gemm.weight.components[sign.selector].host != scale)
+      return std::nullopt;
+    return bitInUnit(sign.selector, group) + sign.bit;
+  }
   // Words that hold such a unit for each of this thread's weight rows.
   int64_t wordsOfRows(int64_t bits) const {
     return std::max<int64_t>(1, g.rowsPerThread() * bits / 32);
@@ -280,6 +287,9 @@ private:
   bool biased() const { return context.plan.schedule.sums == dsl::ScheduleDecl::Sums::Biased; }
   bool rowScalesTimesBiasAreExact() const;
   std::vector<Value> joinChains(const std::vector<std::vector<Value>> &partial);
+  // Scales of the group of k, of the weight's rows and of the batch's; none where sums take none.
+  std::vector<Value> rowScales(int64_t k, Value slot);
+  std::vector<Value> columnScales(int64_t k, Value slot);
   void flushGroup(std::vector<Value> &sums, const std::vector<Value> &partial, int64_t k,
                   Value slot);
 
@@ -343,6 +353,8 @@ private:
     Value all;
     std::vector<Value> rows, columns;
   };
+  // `with`, or the product of both.
+  void multiplyInto(mlir::Location loc, Value &product, Value with);
   EpilogueFactors buildFactors();
   // Their loads, words of rows and numbers of all else, are those of buildFactors() unless they
   // were asked for before.

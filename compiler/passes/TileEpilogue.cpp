@@ -44,33 +44,34 @@ const std::vector<Value> &KernelBuilder::loadFactor(ir::ComponentOp named) {
   return loads;
 }
 
+void KernelBuilder::multiplyInto(mlir::Location loc, Value &product, Value with) {
+  product = product ? mlir::arith::MulFOp::create(builder, loc, product, with).getResult() : with;
+}
+
 KernelBuilder::EpilogueFactors KernelBuilder::buildFactors() {
   EpilogueFactors factors;
   auto &[factor, rows, columns] = factors;
   Value shareOfTokens;
-  auto multiply = [&](mlir::Location loc, Value &product, Value with) {
-    product = product ? mlir::arith::MulFOp::create(builder, loc, product, with).getResult() : with;
-  };
   for (ir::ComponentOp named : chain.epilogue) {
     const auto [ofWeight, index, component] = sourceOf(named);
     mlir::Location loc = named.getLoc();
     const std::vector<Value> &loads = loadFactor(named);
     if (component.extent == dsl::Extent::Tensor) {
-      multiply(loc, factor, loads[0]);
+      multiplyInto(loc, factor, loads[0]);
     } else if (ofWeight) {
-      Value scales =
-          tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false), loads[0],
-                                        component.type.name(), unitBits(index), component.shift);
+      Value scales = tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
+                                                   loads[0], component.type.name(), unitBits(index),
+                                                   component.shift, {});
       rows.resize(g.rowsPerThread());
       for (int64_t r = 0; r < g.rowsPerThread(); ++r)
-        multiply(loc, rows[r],
-                 tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, r));
+        multiplyInto(loc, rows[r],
+                     tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, r));
     } else if (tokensBuffer) {
-      multiply(loc, shareOfTokens, loads[0]);
+      multiplyInto(loc, shareOfTokens, loads[0]);
     } else {
       columns.resize(g.batchTiles());
       for (size_t j = 0; j < loads.size(); ++j)
-        multiply(loc, columns[j], loads[j]);
+        multiplyInto(loc, columns[j], loads[j]);
     }
   }
   if (shareOfTokens) {
@@ -84,9 +85,9 @@ KernelBuilder::EpilogueFactors KernelBuilder::buildFactors() {
   Value constant = mlir::arith::ConstantFloatOp::create(
       builder, at("output"), builder.getF32Type(), llvm::APFloat(static_cast<float>(chain.factor)));
   if (rows.empty())
-    multiply(at("output"), factor, constant);
+    multiplyInto(at("output"), factor, constant);
   for (Value &row : rows) // of which a thread has a few, and outputs many
-    multiply(at("output"), row, constant);
+    multiplyInto(at("output"), row, constant);
   return factors;
 }
 

@@ -50,7 +50,7 @@ Value KernelBuilder::componentNumber(int component, int64_t group, int64_t row, 
   Value scales = tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
                                                rowVectorOf(component, group, warpgroup, slot),
                                                part.type.name(), unitBits(component),
-                                               bitInUnit(component, group), fraction);
+                                               bitInUnit(component, group), {}, fraction);
   for (int64_t i = 0; i < g.rowsPerThread(); ++i)
     tileValues.componentNumbers[{component, group, row - inWarpgroup + i, fraction}] =
         tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, i);

@@ -263,40 +263,53 @@ bool KernelBuilder::rowScalesTimesBiasAreExact() const {
   return scales > 0 && bits <= bitsOfF32;
 }
 
-void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value> &partial,
-                               int64_t k, Value slot) {
-  // Row scales (two per row tile) and column scales (one pair per batch tile) of this group.
+// Two for each row tile.
+std::vector<Value> KernelBuilder::rowScales(int64_t k, Value slot) {
   std::vector<Value> rows;
+  for (ir::ComponentOp named : chain.accumulator) {
+    const auto [ofWeight, index, component] = sourceOf(named);
+    if (!ofWeight)
+      continue;
+    const int64_t group = groupIn(k, extentK(component));
+    mlir::Location loc = named.getLoc();
+    mlir::IntegerAttr sign;
+    if (const std::optional<int64_t> bit = signInUnit(index, group))
+      sign = builder.getI64IntegerAttr(*bit);
+    Value words = rowVectorOf(index, group, 0, slot);
+    Value scales = tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
+                                                 words, component.type.name(), unitBits(index),
+                                                 bitInUnit(index, group), sign);
+    rows.resize(static_cast<size_t>(g.rowsPerThread()));
+    for (int64_t r = 0; r < g.rowsPerThread(); ++r)
+      multiplyInto(loc, rows[r],
+                   tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, r));
+  }
+  return rows;
+}
+
+// A pair for each batch tile.
+std::vector<Value> KernelBuilder::columnScales(int64_t k, Value slot) {
   std::vector<Value> columns;
   for (ir::ComponentOp named : chain.accumulator) {
     const auto [ofWeight, index, component] = sourceOf(named);
-    int64_t group = groupIn(k, extentK(component));
-    mlir::Location loc = named.getLoc();
-    if (ofWeight) {
-      Value words = rowVectorOf(index, group, 0, slot);
-      Value scales = tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
-                                                   words, component.type.name(), unitBits(index),
-                                                   bitInUnit(index, group));
-      for (int64_t r = 0; r < g.rowsPerThread(); ++r) {
-        Value scale = tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, r);
-        if (static_cast<int64_t>(rows.size()) <= r)
-          rows.push_back(scale);
-        else
-          rows[r] = mlir::arith::MulFOp::create(builder, loc, rows[r], scale);
-      }
-    } else {
-      int64_t spread = g.groupsPerChunk(component.group);
-      for (int64_t j = 0; j < g.batchTiles(); ++j) {
-        Value scales = tile::LoadColumnScalesOp::create(
-            builder, loc, vectorOf(2, false), bufferOf(false, index), slot, group * spread, j,
-            component.type.name(), spread, groupsBeforePiece(component.group));
-        if (static_cast<int64_t>(columns.size()) <= j)
-          columns.push_back(scales);
-        else
-          columns[j] = mlir::arith::MulFOp::create(builder, loc, columns[j], scales);
-      }
-    }
+    if (ofWeight)
+      continue;
+    const int64_t group = groupIn(k, extentK(component)),
+                  spread = g.groupsPerChunk(component.group);
+    columns.resize(static_cast<size_t>(g.batchTiles()));
+    for (int64_t j = 0; j < g.batchTiles(); ++j)
+      multiplyInto(named.getLoc(), columns[j],
+                   tile::LoadColumnScalesOp::create(builder, named.getLoc(), vectorOf(2, false),
+                                                    bufferOf(false, index), slot, group * spread, j,
+                                                    component.type.name(), spread,
+                                                    groupsBeforePiece(component.group)));
   }
+  return columns;
+}
+
+void KernelBuilder::flushGroup(std::vector<Value> &sums, const std::vector<Value> &partial,
+                               int64_t k, Value slot) {
+  const std::vector<Value> rows = rowScales(k, slot), columns = columnScales(k, slot);
   mlir::Location loc = chain.accumulator[0].getLoc();
   std::vector<Value> rowBiases;
   if (biased() && !columns.empty() && rowScalesTimesBiasAreExact())

@@ -5,6 +5,7 @@
 #include "compiler/decode/ElementCore.h"
 #include "compiler/decode/Extract.h"
 #include "compiler/decode/PairTable.h"
+#include "compiler/decode/Remap.h"
 #include "compiler/plan/ScaledOperand.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Expressions.h"
@@ -259,11 +260,10 @@ private:
     return tables == Tables::Shared ? lookUpInShared(stored) : Done{};
   }
 
-  // Where threads that do not load fill the table.
   Status lookUpInShared(const dsl::Format &stored) {
     auto refuse = [&](const std::string &why) { return noTables(gemm, why, sources); };
-    if (roles != Roles::ImFP && roles != Roles::ExCP)
-      return refuse("roles " + std::string(dsl::name(roles)) + " have none, imfp and excp do");
+    if (roles == Roles::Gemv)
+      return refuse("roles gemv have none, others have");
     if (weight.residual)
       return refuse("codes of a residual are not looked up there");
     auto pairs = pairDecode(stored, *w.core, result.mmaType, decode->log2Factor);
@@ -402,6 +402,7 @@ private:
     for (const ScaleUse &use : groups) {
       if (std::string why = groupProblem(use, result); !why.empty())
         return notPlaced(use, scaled.why, why);
+      leaveSignsToScale(*decode, weight, use.component);
       accumulate(use, weight.components[use.component].name,
                  scaled.why.empty() ? "scales the partial sum of each group"
                                     : "forced: " + scaled.why);

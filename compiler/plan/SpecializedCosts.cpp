@@ -36,9 +36,8 @@ constexpr double tileCycles = 54;           // barriers and addresses of one k t
 constexpr double decodeDependentFactor = 2.04, scalingDependentFactor = 1.22;
 constexpr double startedShare = 0.51, waitedShare = 0.41;
 // Of what looks numbers up in shared memory and waits for them: by warps of wgmma or with runs of
-// k, or by others, whose products fill the wait. What it reads besides, where products of warps
-// take their operands from there too.
-constexpr double lookupFactor = 1.4, lookupAloneFactor = 0.78, lookupSharedShare = 0.4;
+// k, or by others, whose products fill the wait.
+constexpr double lookupFactor = 1.4, lookupAloneFactor = 0.78;
 // Of the cycles of a decode's busiest pipe, where that has nearly all instructions.
 constexpr double busiestShare = 0.7;
 // Of CTAs that share an SM. With few rows of the batch the one works while the other's ring fills.
@@ -231,16 +230,9 @@ private:
     if (g.hasRuns || (!g.warpgroupsMultiply() && g.batchTiles() > 1))
       shared = sharedShare * resident * sharedTraffic(g, bytes.all()) /
                sharedBytesPerCycle(device) / clock;
-    if (placed.decode.program.tables() > 0 && !g.warpgroupsMultiply())
-      shared +=
-          lookupSharedShare * resident * lookedUpBytes() / sharedBytesPerCycle(device) / clock;
+    if (!g.warpgroupsMultiply())
+      shared += resident * lookupTraffic(placed, g) / sharedBytesPerCycle(device) / clock;
     factor = factorOf();
-  }
-
-  // Of a k tile: a register of operands for each.
-  double lookedUpBytes() const {
-    const int64_t operandBits = mmaRowBits / g.mmaK;
-    return static_cast<double>(g.tileN * g.tileK * operandBits) / 8;
   }
 
   double loadOf() const {

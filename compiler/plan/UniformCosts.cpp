@@ -126,12 +126,14 @@ private:
     issue = warps * issued / issuePerCycle / clock * issueStall;
     if (overlaps)
       issue *= uniformBesideWgmma;
+    perWarp[dsl::InstructionClass::Lds] = 0; // lookups have the pipe of other shared memory
     pipes = warps * pipeCycles(perWarp, device.rates).slowest() / clock;
     double macs =
         static_cast<double>(g.tileM * g.tileN * g.tileK * placed.products()) + residual.macs;
     tensor = resident * macs / mmaPerCycle(device, placed) / clock;
     scale = scalingStall * warps * pipeCycles(scaling, device.rates).sum() / clock;
-    shared = resident * sharedTraffic(g, copiedBytes()) / sharedBytesPerCycle(device) / clock;
+    shared = resident * (sharedTraffic(g, copiedBytes()) + lookupTraffic(placed, g)) /
+             sharedBytesPerCycle(device) / clock;
     // CTAs of an SM overlap theirs.
     double cycles = barrierCycles + barrierCyclesPerWarp * ofCta + dependentCycles * issued;
     latency = (cycles + (overlaps ? uniformDependentCycles : 0)) / clock;

@@ -200,14 +200,16 @@ TEST(PairTables, AreFilledBeforeTheyAreRead) {
           "roles: imfp tile: 64 x 128 x 64 warps: 1 x 8", "roles: excp", "roles: imfp split_k: 2",
           "roles: imfp tile: 64 x 64 x 64 warps: 1 x 4 cluster: 2 x 1",
           "roles: imfp tile: 32 x 128 x 64 split_k: 2 cluster: 1 x 2 launch: dependent",
-          "roles: imfp tile: 32 x 128 x 64 packing: panels"})
+          "roles: imfp tile: 32 x 128 x 64 packing: panels", "roles: uniform tables: shared",
+          "roles: uniform tile: 16 x 64 x 64 warps: 1 x 2 split_k: 3 tables: shared"})
       expectWithinBound({"nf4_g64", activation, "f32", schedule, "sm_90a", {19, 136, 600}});
     // Asked for, also where registers would do.
     for (const char *weight : {"int4_g128", "nvfp4", "mxfp4"})
       for (const char *schedule : {"roles: imfp tables: shared", "roles: excp tables: shared"})
         expectWithinBound({weight, "bf16", "bf16", schedule, "sm_90a", {9, 72, 384}});
     // By permutations where there is no such table.
-    for (const char *roles : {"roles: gemv", "roles: uniform", "roles: imfp tables: registers"})
+    for (const char *roles :
+         {"roles: gemv", "roles: uniform tables: registers", "roles: imfp tables: registers"})
       expectWithinBound({"nf4_g64", activation, "f32", roles, "sm_90a", {2, 136, 600}});
   }
 }
@@ -223,7 +225,8 @@ TEST(PairTables, AreChosenBySelectors) {
         "roles: imfp tile: 32 x 128 x 64 warps: 1 x 8", "roles: excp tile: 16 x 64 x 64",
         "roles: imfp tile: 64 x 64 x 64 warps: 1 x 4 cluster: 2 x 1 pipeline: 2",
         "roles: imfp tile: 16 x 128 x 64 split_k: 2 cluster: 1 x 2 launch: dependent",
-        "roles: imfp tile: 32 x 64 x 64 packing: panels", "roles: imfp split_k: stream"})
+        "roles: imfp tile: 32 x 64 x 64 packing: panels", "roles: imfp split_k: stream",
+        "roles: uniform tile: 16 x 64 x 128 warps: 1 x 4 launch: dependent"})
     for (const char *activation : {"f16", "bf16"})
       for (const char *weight : {"razer_g16", "razer_g128", "one"})
         expectWithinBound({weight,
@@ -233,6 +236,20 @@ TEST(PairTables, AreChosenBySelectors) {
                            "sm_90a",
                            {19, 136, 600},
                            one});
+  for (const char *target : {"sm_80", "sm_86", "sm_89", "sm_120a"})
+    for (const char *schedule : {"tile: 16 x 64 x 64 warps: 1 x 4 pipeline: 3",
+                                 "tile: 8 x 128 x 64 split_k: 2 pipeline: 2",
+                                 "tile: 32 x 64 x 64 warps: 2 x 2 split_k: stream pipeline: 2"})
+      for (const char *weight : {"razer_g16", "razer_g128"})
+        expectWithinBound(
+            {weight,
+             "bf16",
+             "f32",
+             "scales: " +
+                 std::string(weight == std::string("razer_g16") ? "operand " : "accumulator ") +
+                 schedule + " tables: shared",
+             target,
+             {19, 136, 600}});
 }
 
 // Slopes and offsets in which a component stands more than once, with factors.

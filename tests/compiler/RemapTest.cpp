@@ -189,6 +189,23 @@ TEST(Remap, SignsAreLeftToScales) {
     }
 }
 
+// A scale of sums takes it too, whatever unit holds the selector.
+TEST(Remap, SignsAreLeftToScalesOfSums) {
+  for (const auto &[scale, entries, bit] :
+       {std::tuple{"ue4m10", "5, -5, 8, -8", 0}, std::tuple{"ue4m10", "5, 8, -5, -8", 1},
+        std::tuple{"u6", "5, -5, 8, -8", 0}, std::tuple{"ue4m10", "5, -5, 8, -7", -1}}) {
+    const dsl::Format format =
+        formatOf(std::string("format f { element: e2m1 remap 8 to [") + entries +
+                 "] by selector scale: " + scale +
+                 " per k[128] selector: u2 in scale value = element * scale }");
+    DecodeSequence decode = *pairDecode(format, *format.value->operands[0], "f16");
+    leaveSignsToScale(decode, format, 1);
+    EXPECT_EQ(decode.scaleSign.selector, bit < 0 ? 0 : 2);
+    EXPECT_EQ(decode.scaleSign.bit, std::max(bit, 0));
+    EXPECT_EQ(decode.program.tables(), bit < 0 ? 4 : 2);
+  }
+}
+
 // Addresses: a lane's, the codes' byte, which comes later, and what a selector's code names.
 TEST(Remap, SelectorsNameTables) {
   std::mt19937 random(4);

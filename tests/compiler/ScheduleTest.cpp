@@ -187,8 +187,8 @@ TEST(PlanDiagnostics, TablesInSharedMemory) {
   const char *codes = "codes of 4 bits are looked up there, alone in their factor, for operands of "
                       "f16 and bf16 that hold each of their numbers";
   for (const Refusal &each :
-       {Refusal{"int4", "f16", "sm_80", "", "roles uniform have none, imfp and excp do"},
-        Refusal{"int4", "f16", "sm_90a", "roles: gemv ", "roles gemv have none, imfp and excp do"},
+       {Refusal{"int4", "f16", "sm_90a", "roles: gemv ", "roles gemv have none, others have"},
+        Refusal{"int4", "int8", "sm_80", "", codes},
         Refusal{"int4", "int8", "sm_90a", "roles: imfp ", codes},
         Refusal{"wide", "f16", "sm_90a", "roles: imfp ", codes},
         Refusal{"moved", "f16", "sm_90a", "roles: excp ", codes},

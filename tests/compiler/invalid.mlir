@@ -24,7 +24,6 @@
 // RUN: not %rho compile %t/decode.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/decode.mlir
 // RUN: not %rho compile %t/lanes.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/lanes.mlir
 // RUN: not %rho compile %t/table.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/table.mlir
-// RUN: not %rho compile %t/loads.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/loads.mlir
 
 //--- role.mlir
 // CHECK: 'rho.operand' op role is 'bias'; it must be 'weight', 'residual' or 'activation'
@@ -61,13 +60,6 @@ tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x
   %0 = tile.alloc_shared "pairs" : <131072 x 1>
   %1 = arith.constant 1 : i32
   tile.fill_pair_tables %0 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15] but %1, %1, %1 at 8 : !tile.shared<131072 x 1>
-}
-
-//--- loads.mlir
-// CHECK: 'tile.fill_pair_tables' op all threads load with roles uniform; it needs imfp or excp
-tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
-  %0 = tile.alloc_shared "pairs" : <65536 x 1>
-  tile.fill_pair_tables %0 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15] at 0 : !tile.shared<65536 x 1>
 }
 
 //--- shared.mlir
