@@ -261,8 +261,8 @@ struct ScheduleDecl {
   // too.
   enum class Packing : uint8_t { Tiles, Panels };
   // Where codes are looked up whose numbers no bits of theirs make: by permutations of registers,
-  // or two at a time in shared memory.
-  enum class Tables : uint8_t { Registers, Shared };
+  // two at a time in shared memory, or three words of four there and one by permutations.
+  enum class Tables : uint8_t { Registers, Shared, Mixed };
   struct Cluster {
     int64_t n, k;
     friend bool operator==(const Cluster &, const Cluster &) = default;
@@ -279,7 +279,7 @@ struct ScheduleDecl {
   std::optional<Roles> roles;     // roles: uniform | imfp | excp | gemv
   std::optional<Balance> balance; // balance: tiles | cost
   std::optional<Packing> packing; // packing: tiles | panels
-  std::optional<Tables> tables;   // tables: registers | shared
+  std::optional<Tables> tables;   // tables: registers | shared | mixed
   std::optional<Cluster> cluster; // cluster: N x K, CTAs that share activations x parts of k
   std::optional<bool>
       dependent; // launch: serial | dependent, may start before its predecessor ends
@@ -323,8 +323,8 @@ template <> struct ScheduleWords<ScheduleDecl::Packing> {
 };
 template <> struct ScheduleWords<ScheduleDecl::Tables> {
   using enum ScheduleDecl::Tables;
-  static constexpr std::array<std::pair<ScheduleDecl::Tables, std::string_view>, 2> all = {
-      {{Registers, "registers"}, {Shared, "shared"}}};
+  static constexpr std::array<std::pair<ScheduleDecl::Tables, std::string_view>, 3> all = {
+      {{Registers, "registers"}, {Shared, "shared"}, {Mixed, "mixed"}}};
 };
 
 template <class Choice>

@@ -228,6 +228,11 @@ int DecodeProgram::words() const {
   return static_cast<int>(count);
 }
 
+int64_t DecodeProgram::lookups() const {
+  return std::count_if(instructions.begin(), instructions.end(),
+                       [](const DecodeInstr &instr) { return instr.op == DecodeInstr::Op::Pair; });
+}
+
 DecodeProgram DecodeProgram::part(size_t first, size_t count) const {
   std::vector<bool> needed(instructions.size());
   for (size_t i = first; i < first + count; ++i)

@@ -37,16 +37,23 @@ RowNumber entryOf(const dsl::Remap &remap, const dsl::Format &format, dsl::Eleme
   return entry;
 }
 
-// Whether what a code stands for is as exact times 2^log2 as it is alone: a component of a tensor
+// Whether what a code stands for is as exact times 2^log2 as it is alone. A component of a tensor
 // may be any number of its type.
-bool holdScaled(const dsl::Remap &remap, dsl::ElementType operand, int log2) {
+bool holdScaled(const dsl::Format &format, dsl::ElementType operand, int log2) {
+  auto holds = [&](double number) {
+    const double scaled = std::ldexp(number, log2);
+    return exactIn(operand, scaled) || std::abs(scaled) >= std::ldexp(1.0, operand.leastExponent());
+  };
+  const dsl::Remap &remap = *format.element().remap;
   return log2 == 0 ||
          std::all_of(remap.entries.begin(), remap.entries.end(),
                      [&](const dsl::Remap::Entry &entry) {
-                       double scaled = std::ldexp(entry.value, log2);
-                       return entry.component < 0 &&
-                              (exactIn(operand, scaled) ||
-                               std::abs(scaled) >= std::ldexp(1.0, operand.leastExponent()));
+                       if (entry.component < 0)
+                         return holds(entry.value);
+                       const dsl::ElementType type =
+                           format.components[static_cast<size_t>(entry.component)].type;
+                       return type.isInteger() && type.bits() <= 8 && holds(1) &&
+                              holds(type.maxMagnitude());
                      });
 }
 
@@ -184,7 +191,7 @@ std::optional<DecodeSequence> remappedPairs(const dsl::Format &format, std::stri
       entryOf(remap, format, operand, roundings).times(std::ldexp(1.0, log2Factor));
   const int selector = entry.fewChoices(format);
   if (type.bits() != 4 || operand.bits() != 16 || selector == 0 || !entry.isOfTensor(format) ||
-      !holdScaled(remap, operand, log2Factor))
+      !holdScaled(format, operand, log2Factor))
     return std::nullopt;
   std::vector<uint16_t> lanes;
   const int choices = 1 << format.components[static_cast<size_t>(selector)].type.bits();
@@ -248,7 +255,7 @@ std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::str
     base = extractElement(format.element().type, mmaType);
   if (!base || base->perRegister() != 2)
     return std::nullopt;
-  DecodeSequence result = holdScaled(remap, operand, base->log2Factor)
+  DecodeSequence result = holdScaled(format, operand, base->log2Factor)
                               ? *std::move(base)
                               : restored(*std::move(base), mmaType);
   RowNumber entry = entryOf(remap, format, operand, result.roundings);

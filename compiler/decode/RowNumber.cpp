@@ -73,6 +73,14 @@ RowNumber RowNumber::chosen(int selector, int code) const {
   return result;
 }
 
+RowNumber RowNumber::negatedWhere(int selector, int bit) const {
+  RowNumber result = *this;
+  for (Term &term : result.terms)
+    if (term.selector == selector && (term.code >> bit & 1) != 0)
+      term.factor = -term.factor;
+  return result;
+}
+
 RowNumber RowNumber::times(double factor) const {
   RowNumber result = *this;
   for (Term &term : result.terms)

@@ -34,6 +34,8 @@ struct RowNumber {
   // from, are then those of every row.
   bool isOfTensor(const dsl::Format &weight) const;
   RowNumber chosen(int selector, int code) const; // where that has this code, without it
+  // The negative number where that code has this bit.
+  RowNumber negatedWhere(int selector, int bit) const;
   RowNumber times(double factor) const;
   RowNumber plus(const RowNumber &other) const;
   RowNumber times(const RowNumber &other) const;

@@ -184,7 +184,8 @@ void KernelBuilder::fillPairTables() {
   const std::vector<Value> numbers = pairNumbers();
   const auto begin = program.lanes.begin();
   const llvm::SmallVector<int32_t> lanes(begin, begin + DecodeProgram::lanesOfTable);
-  const uint32_t code = numbers.empty() ? 0 : context.gemm.weight.element().remap->code;
+  const uint32_t code =
+      numbers.empty() ? 0 : context.placed.decode.stored(context.gemm.weight.element().remap->code);
   tile::FillPairTablesOp::create(builder, loc, pairTables, numbers, lanes, code);
   auto tables = tile::PairTablesOp::create(builder, loc, builder.getI32Type(), builder.getI32Type(),
                                            pairTables);

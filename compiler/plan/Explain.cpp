@@ -115,7 +115,7 @@ Result<std::vector<Alternative>> explain(const dsl::Gemm &gemm, const Problem &p
   for (Roles roles :
        choices(gemm.schedule.roles, {Roles::Uniform, Roles::ImFP, Roles::ExCP, Roles::Gemv}))
     for (Scales scales : placements)
-      for (Tables tables : choices(gemm.schedule.tables, {Tables::Registers, Tables::Shared}))
+      for (Tables tables : tableCandidates(gemm))
         if (mayBeIn(tables, scales, roles))
           if (Status added = add(scales, roles, tables); !added)
             return added.error();

@@ -118,8 +118,10 @@ Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
 namespace {
 
 // Why no codes are looked up in shared memory.
-Error noTables(const dsl::Gemm &gemm, const std::string &why, const SourceMap *sources) {
-  return errorAt(DiagId::schedule_tables, {"'" + gemm.name + "'", why},
+Error noTables(const dsl::Gemm &gemm, Tables tables, const std::string &why,
+               const SourceMap *sources) {
+  return errorAt(DiagId::schedule_tables,
+                 {std::string(dsl::name(tables)), "'" + gemm.name + "'", why},
                  gemm.schedule.tables ? gemm.schedule.spans.tables : gemm.span, sources);
 }
 
@@ -147,6 +149,9 @@ public:
         return done.error();
     const bool scales = result.scalesOperand;
     result.decode = scales ? *std::move(scaled.decode) : withoutScale(*decode, result.mmaType);
+    if (tables == Tables::Mixed)
+      if (Status mixed = mixDecodes(); !mixed)
+        return mixed.error();
     result.operandRoundings = decode->roundings + (scales ? scaled.roundings : 0);
     result.log2Factor =
         result.decode.log2Factor + (result.blockScaling ? result.blockScaling->log2 : 0);
@@ -171,7 +176,9 @@ private:
   Factors w, x;
   bool splitsWeight = false; // its codes are operands, see BlockScaling
   std::optional<DecodeSequence> decode;
-  ScaledOperand scaled; // by the weight's group scales
+  std::optional<DecodeSequence> byRegisters; // of which `decode` is with tables in shared memory
+  std::vector<ScaleUse> groups;              // scales of the weight's groups
+  ScaledOperand scaled;                      // by these
 
   Error ofWeight(DiagId id, const std::vector<std::string> &args) const {
     return errorAt(id, args, gemm.weightSpan, sources);
@@ -257,11 +264,11 @@ private:
     decode = fixed ? *fixed : decodeSequence(stored, *w.core, result.mmaType);
     if (!decode)
       return noDecode(gemm, w, result.mmaType, sources);
-    return tables == Tables::Shared ? lookUpInShared(stored) : Done{};
+    return tables == Tables::Registers ? Done{} : lookUpInShared(stored);
   }
 
   Status lookUpInShared(const dsl::Format &stored) {
-    auto refuse = [&](const std::string &why) { return noTables(gemm, why, sources); };
+    auto refuse = [&](const std::string &why) { return noTables(gemm, tables, why, sources); };
     if (roles == Roles::Gemv)
       return refuse("roles gemv have none, others have");
     if (weight.residual)
@@ -271,7 +278,35 @@ private:
       return refuse("codes of 4 bits are looked up there, alone in their factor, for operands of "
                     "f16 and bf16 that hold each of their numbers");
     result.tablesPay = isCheaper(*pairs, *decode);
-    decode = std::move(pairs);
+    byRegisters = std::exchange(decode, std::move(pairs));
+    return Done{};
+  }
+
+  // `start` with what is done to it where scales are placed.
+  std::optional<DecodeSequence> finished(DecodeSequence start) const {
+    if (result.scalesOperand)
+      return scaleOperand(weight, *w.core, groups, start, result, within != Within::Residual)
+          .decode;
+    for (const ScaleUse &use : groups)
+      leaveSignsToScale(start, weight, use.component);
+    return withoutScale(std::move(start), result.mmaType);
+  }
+
+  Status mixDecodes() {
+    const std::optional<DecodeSequence> rest = finished(*byRegisters);
+    const int more = rest ? rest->log2Factor - result.decode.log2Factor : 0;
+    std::optional<DecodeSequence> pairs = result.decode;
+    if (more != 0) {
+      pairs = pairDecode(weight, *w.core, result.mmaType, decode->log2Factor + more);
+      pairs = pairs ? finished(*std::move(pairs)) : std::nullopt;
+    }
+    std::optional<DecodeSequence> mixed = rest && pairs ? mixedDecode(*pairs, *rest) : std::nullopt;
+    if (!mixed)
+      return noTables(gemm, tables,
+                      "permutations want codes in other places, or scales times other powers "
+                      "of two, than tables",
+                      sources);
+    result.decode = *std::move(mixed);
     return Done{};
   }
 
@@ -362,13 +397,11 @@ private:
 
   Status placeWeightScales() {
     placeElements();
-    std::vector<ScaleUse> groups;
     for (const ScaleUse &use : w.scales)
       if (!placeOutside(use, path(true, weight.components[use.component].name)))
         groups.push_back(use);
     scaled = scaleOperand(weight, *w.core, groups, *decode, result, within != Within::Residual);
-    return groupScales == Scales::Operand && !groups.empty() ? scaleOperands(groups)
-                                                             : scaleSums(groups);
+    return groupScales == Scales::Operand && !groups.empty() ? scaleOperands() : scaleSums();
   }
 
   // Why a scale has no place, by the reasons against operands and against sums: it is forced to the
@@ -381,7 +414,7 @@ private:
                                                  operands == sums ? sums : operands + "; " + sums});
   }
 
-  Status scaleOperands(const std::vector<ScaleUse> &groups) {
+  Status scaleOperands() {
     if (!scaled.why.empty())
       return notPlaced(groups[0], scaled.why, groupProblem(groups[0], result));
     result.scalesOperand = true;
@@ -398,7 +431,7 @@ private:
     return Done{};
   }
 
-  Status scaleSums(const std::vector<ScaleUse> &groups) {
+  Status scaleSums() {
     for (const ScaleUse &use : groups) {
       if (std::string why = groupProblem(use, result); !why.empty())
         return notPlaced(use, scaled.why, why);
@@ -518,8 +551,8 @@ std::optional<Result<PlacedGemm>> placeRefined(const dsl::Gemm &gemm, const Plac
 Result<PlacedGemm> place(const dsl::Gemm &gemm, Scales groupScales, Roles roles, Tables tables,
                          std::string_view target, const SourceMap *sources) {
   if (gemm.activation.partition)
-    return tables == Tables::Shared
-               ? noTables(gemm, "beside activations in parts there are none", sources)
+    return tables != Tables::Registers
+               ? noTables(gemm, tables, "beside activations in parts there are none", sources)
                : placeParts(gemm, groupScales, roles, target, sources);
   Result<PlacedGemm> result =
       placeFormats(gemm, groupScales, roles, target, nullptr, sources, Within::Gemm, tables);

@@ -84,7 +84,10 @@ struct PlacedGemm {
   bool isWide() const { return mmaK == 16; } // operands have 16 bits
   dsl::ScheduleDecl::Tables tables() const {
     using enum dsl::ScheduleDecl::Tables;
-    return decode.program.lanes.empty() ? Registers : Shared;
+    if (decode.program.lanes.empty())
+      return Registers;
+    const bool all = decode.program.lookups() == static_cast<int64_t>(decode.registers());
+    return all ? Shared : Mixed;
   }
 
   // Of activations that are a partition: each part as if it were alone. What is above is that of

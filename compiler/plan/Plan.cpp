@@ -131,9 +131,9 @@ private:
     for (Scales scales : choices<Scales>(gemm.schedule.scales,
                                          {Scales::Accumulator, Scales::Operand, Scales::Hardware}))
       for (Roles roles : allRoles)
-        for (Tables tables :
-             choices<Tables>(gemm.schedule.tables, {Tables::Registers, Tables::Shared}))
-          consider(scales, roles, tables, variety);
+        for (Tables tables : tableCandidates(gemm))
+          if (!consider(scales, roles, tables, variety) && tables == Tables::Shared)
+            break; // nor mixed
   }
 
   struct Way {
@@ -157,7 +157,7 @@ private:
         illegal = error;
       return std::nullopt;
     }
-    if (tables == Tables::Shared && !gemm.schedule.tables && !placed->tablesPay)
+    if (tables != Tables::Registers && !gemm.schedule.tables && !placed->tablesPay)
       return std::nullopt;
     if (gemm.schedule.scales || scales != Scales::Operand)
       return *std::move(placed);
@@ -171,10 +171,11 @@ private:
                        [](const Way &way) { return way.scales == Scales::Accumulator; });
   }
 
-  void consider(Scales scales, Roles roles, Tables tables, Variety variety) {
+  // False: there is nothing to consider.
+  bool consider(Scales scales, Roles roles, Tables tables, Variety variety) {
     std::optional<PlacedGemm> placed = placedFor(scales, roles, tables);
     if (!placed)
-      return;
+      return false;
     for (Schedule &schedule : scheduleCandidates(gemm, *placed, roles, problem, device, variety)) {
       if (std::optional<Objection> why = objection(gemm, *placed, problem, schedule, device)) {
         remember(*std::move(why), schedule);
@@ -184,6 +185,7 @@ private:
       }
     }
     ways.push_back({scales, *std::move(placed)});
+    return true;
   }
 
   // What is fixed is to blame before what the planner chose, and of its pipelines the shortest.

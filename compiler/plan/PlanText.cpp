@@ -171,8 +171,8 @@ std::string Plan::printForKernel() const {
       << "resident " << schedule.residentCtas << " at " << schedule.ctasPerSm << '\n';
   if (schedule.packing == Packing::Panels)
     out << "packing panels\n";
-  if (schedule.tables == Tables::Shared)
-    out << "tables shared\n";
+  if (schedule.tables != Tables::Registers)
+    out << "tables " << dsl::name(schedule.tables) << '\n';
   if (!schedule.tileCosts.empty()) {
     out << "costs";
     for (int64_t cost : schedule.tileCosts)

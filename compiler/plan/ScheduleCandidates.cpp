@@ -381,6 +381,11 @@ std::vector<Roles> roleCandidates(const dsl::Gemm &gemm, const DeviceModel &devi
   return {gemm.schedule.roles.value_or(Roles::Uniform)};
 }
 
+std::vector<dsl::ScheduleDecl::Tables> tableCandidates(const dsl::Gemm &gemm) {
+  using enum dsl::ScheduleDecl::Tables;
+  return choices(gemm.schedule.tables, {Registers, Shared, Mixed});
+}
+
 std::string_view whyNotTrusted(const std::vector<Roles> &considered, const PlacedGemm &placed,
                                const Schedule &schedule) {
   const bool isGemv = schedule.roles == Roles::Gemv;

@@ -25,6 +25,9 @@ bool tilesFitBlocks(const dsl::Gemm &gemm, const PlacedGemm &placed,
 std::vector<dsl::ScheduleDecl::Roles> roleCandidates(const dsl::Gemm &gemm,
                                                      const DeviceModel &device);
 
+// Mixed ones follow shared ones, without which there are none.
+std::vector<dsl::ScheduleDecl::Tables> tableCandidates(const dsl::Gemm &gemm);
+
 // Why the planner, which considers roleCandidates(), does not choose a schedule that it predicts to
 // be the fastest; empty: it may.
 std::string_view whyNotTrusted(const std::vector<dsl::ScheduleDecl::Roles> &considered,

@@ -89,7 +89,7 @@ WarpCycles warpCycles(const dsl::Gemm &gemm, const PlacedGemm &placed, const Geo
                   parameterInstructions(gemm, placed, g);
   int64_t stepsAlongK = g.tileK / g.mmaK;
   const double perInstruction = decodeIssueShare * issueCycles(Class::Lop3, rates);
-  const double lookups = program.tables() > 0 ? units * busiest * perInstruction : 0;
+  const double lookups = lookedUpShare(placed.decode) * units * busiest * perInstruction;
   double ofWarp = decode * perInstruction;
   if (g.hasRuns)
     ofWarp += runMmaCycles * static_cast<double>(stepsAlongK * g.rowTiles() * g.batchTiles()) +

@@ -146,11 +146,14 @@ double sharedTraffic(const Geometry &g, double copied) {
   return copied + static_cast<double>(g.warpsM * g.codeBytes() + activations);
 }
 
+double lookedUpShare(const DecodeSequence &decode) {
+  return static_cast<double>(decode.program.lookups()) / static_cast<double>(decode.registers());
+}
+
 double lookupTraffic(const PlacedGemm &placed, const Geometry &g) {
-  if (placed.decode.program.tables() == 0)
-    return 0;
   const int64_t operandBits = mmaRowBits / g.mmaK;
-  return lookupShare * static_cast<double>(g.warpsM * g.tileN * g.tileK * operandBits) / 8;
+  return lookupShare * lookedUpShare(placed.decode) *
+         static_cast<double>(g.warpsM * g.tileN * g.tileK * operandBits) / 8;
 }
 
 } // namespace rho::compiler

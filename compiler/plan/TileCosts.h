@@ -55,6 +55,8 @@ struct PredictedKernel {
 // Bytes that one CTA moves in and out of shared memory, of which `copied` come from elsewhere:
 // every warp reads its codes, and the activations once for each group of weight rows.
 double sharedTraffic(const Geometry &g, double copied);
+// Of the registers of a unit of codes.
+double lookedUpShare(const DecodeSequence &decode);
 // And with tables of pairs in shared memory: a register of operands for each lookup of a warp.
 double lookupTraffic(const PlacedGemm &placed, const Geometry &g);
 

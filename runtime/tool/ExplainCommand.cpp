@@ -17,8 +17,9 @@ namespace {
 using compiler::Alternative;
 
 std::string rolesOf(const Alternative &alternative) {
-  const bool shared = alternative.tables == dsl::ScheduleDecl::Tables::Shared;
-  return std::string(dsl::name(alternative.roles)) + (shared ? ", tables shared" : "");
+  const std::string roles(dsl::name(alternative.roles)), tables(dsl::name(alternative.tables));
+  return alternative.tables == dsl::ScheduleDecl::Tables::Registers ? roles
+                                                                    : roles + ", tables " + tables;
 }
 
 std::string nameOf(const Alternative &alternative) {

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <locale>
 #include <map>
 #include <set>
@@ -110,7 +111,7 @@ TEST_F(CandidatesTest, whyTheFastestByPredictionIsNotChosen) {
 TEST_F(CandidatesTest, tablesInSharedMemoryAreExplainedWhereTheyPay) {
   using Tables = dsl::ScheduleDecl::Tables;
   auto explained = [&](const std::string &weight, const std::string &schedule,
-                       std::pair<size_t, size_t> expected) {
+                       const std::array<size_t, 3> &expected) {
     const dsl::Module module =
         dsl::parseModule("import \"rho:" + weight + "\"\ngemm g { weight: " + weight +
                              " activation: bf16 output: bf16 schedule { roles: imfp " + schedule +
@@ -132,12 +133,15 @@ TEST_F(CandidatesTest, tablesInSharedMemoryAreExplainedWhereTheyPay) {
       ASSERT_TRUE(adopted.ok()) << adopted.error().str();
       EXPECT_EQ(adopted->schedule.tables, each.tables);
     }
-    EXPECT_EQ(std::pair(tables.count(Tables::Registers), tables.count(Tables::Shared)), expected);
+    EXPECT_EQ((std::array{tables.count(Tables::Registers), tables.count(Tables::Shared),
+                          tables.count(Tables::Mixed)}),
+              expected);
   };
-  explained("razer_g16", "", {2, 2});
-  explained("razer_g16", "tables: shared", {0, 2});
-  explained("razer_g16", "tables: registers", {2, 0});
-  explained("int4_g128", "", {2, 0});
+  explained("razer_g16", "", {2, 2, 2});
+  explained("razer_g16", "tables: shared", {0, 2, 0});
+  explained("razer_g16", "tables: mixed", {0, 0, 2});
+  explained("razer_g16", "tables: registers", {2, 0, 0});
+  explained("int4_g128", "", {2, 0, 0});
 }
 
 // Before sm_90 there is no instruction for it.

@@ -201,6 +201,9 @@ TEST(PairTables, AreFilledBeforeTheyAreRead) {
           "roles: imfp tile: 64 x 64 x 64 warps: 1 x 4 cluster: 2 x 1",
           "roles: imfp tile: 32 x 128 x 64 split_k: 2 cluster: 1 x 2 launch: dependent",
           "roles: imfp tile: 32 x 128 x 64 packing: panels", "roles: uniform tables: shared",
+          "roles: imfp tile: 8 x 64 x 128 tables: mixed", "roles: excp tables: mixed",
+          "roles: imfp tile: 64 x 128 x 64 warps: 1 x 8 tables: mixed",
+          "roles: uniform tables: mixed",
           "roles: uniform tile: 16 x 64 x 64 warps: 1 x 2 split_k: 3 tables: shared"})
       expectWithinBound({"nf4_g64", activation, "f32", schedule, "sm_90a", {19, 136, 600}});
     // Asked for, also where registers would do.
@@ -229,13 +232,14 @@ TEST(PairTables, AreChosenBySelectors) {
         "roles: uniform tile: 16 x 64 x 128 warps: 1 x 4 launch: dependent"})
     for (const char *activation : {"f16", "bf16"})
       for (const char *weight : {"razer_g16", "razer_g128", "one"})
-        expectWithinBound({weight,
-                           activation,
-                           "f32",
-                           schedule + std::string(" tables: shared"),
-                           "sm_90a",
-                           {19, 136, 600},
-                           one});
+        for (const char *tables : {" tables: shared", " tables: mixed"})
+          expectWithinBound({weight,
+                             activation,
+                             "f32",
+                             schedule + std::string(tables),
+                             "sm_90a",
+                             {19, 136, 600},
+                             one});
   for (const char *target : {"sm_80", "sm_86", "sm_89", "sm_120a"})
     for (const char *schedule : {"tile: 16 x 64 x 64 warps: 1 x 4 pipeline: 3",
                                  "tile: 8 x 128 x 64 split_k: 2 pipeline: 2",

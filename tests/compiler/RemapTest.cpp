@@ -206,6 +206,62 @@ TEST(Remap, SignsAreLeftToScalesOfSums) {
   }
 }
 
+// Three words by tables, one by permutations, of codes that are stored as the latter want. Both
+// have what groups with a negative scale hold.
+TEST(PairTables, AreMixedWithPermutations) {
+  for (const std::string text :
+       {"format f { element: codebook [-1, -0.7, -0.5, -0.4, -0.3, -0.2, -0.1, 0, 0.08, 0.2, 0.25, "
+        "0.34, 0.44, 0.56, 0.72, 1] scale: f16 per k[64] value = element * scale }",
+        "format f { element: e2m1 remap 8 to [5, -5, 8, -8] by selector scale: ue4m10 per k[128] "
+        "selector: u2 in scale value = element * scale }",
+        "format f { element: e2m1 remap 8 to [5, -5, 8, -7] by selector scale: ue4m10 per k[128] "
+        "selector: u2 in scale value = element * scale }"})
+    for (const std::string mmaType : {"f16", "bf16"}) {
+      const dsl::Format format = formatOf(text);
+      const dsl::Expr &core = *format.value->operands[0];
+      const DecodeSequence registers = *decodeSequence(format, core, mmaType);
+      DecodeSequence pairs = *pairDecode(format, core, mmaType, registers.log2Factor);
+      leaveSignsToScale(pairs, format, 1);
+      const std::optional<DecodeSequence> mixed = mixedDecode(pairs, registers);
+      ASSERT_TRUE(mixed);
+      EXPECT_EQ(mixed->codes, 32);
+      EXPECT_EQ(mixed->program.lookups(), 12);
+      EXPECT_EQ(mixed->instructions(), 3 * pairs.instructions() + registers.instructions());
+      const ScaleSign sign = mixed->scaleSign;
+      const uint32_t selectors = format.element().remap ? 4 : 1;
+      DecodeProgram program = mixed->program;
+      for (uint32_t table = 0; format.element().remap && table < program.tables(); ++table) {
+        const std::vector<uint32_t> codes{8, format.components[1].type.encode(1),
+                                          sign.selectorOf(table)};
+        program.lanes[16 * table + mixed->stored(8)] = static_cast<uint16_t>(
+            dsl::ElementType::get(mmaType).encode(dsl::evaluate(format, codes.data())));
+      }
+      std::mt19937 random(5);
+      for (uint32_t selector = 0; selector < selectors; ++selector) {
+        const uint32_t bare = sign.selector == 0 ? selector : selector & ~(1U << sign.bit);
+        const uint32_t table = sign.selector == 0 ? selector : selector >> (1 - sign.bit) & 1;
+        std::vector<uint32_t> params;
+        for (const DecodeParam &param : mixed->params)
+          params.push_back(param.form == DecodeParam::Form::Pairs
+                               ? 4 * 13 + table % 2 * DecodeProgram::pairBytes +
+                                     table / 2 * DecodeProgram::tableStride
+                               : parameterOf(param, format, {0, 0, selector}, mmaType));
+        for (size_t r = 0; r < mixed->registers(); ++r)
+          for (uint32_t code = 0; code < 16; ++code)
+            for (size_t s = 0; s < 2; ++s) {
+              const std::vector<uint32_t> codes{code, format.components[1].type.encode(1), bare};
+              const double value = dsl::evaluate(format, codes.data());
+              const dsl::ElementType operand = dsl::ElementType::get(mmaType);
+              ASSERT_EQ(subElement(program.run(wordsWith(mixed->stored(code), *mixed, r, s, random),
+                                               params)[r],
+                                   s, mmaType),
+                        operand.decode(operand.encode(std::ldexp(value, mixed->log2Factor))))
+                  << text << " register " << r << " code " << code << " selector " << selector;
+            }
+      }
+    }
+}
+
 // Addresses: a lane's, the codes' byte, which comes later, and what a selector's code names.
 TEST(Remap, SelectorsNameTables) {
   std::mt19937 random(4);

@@ -182,7 +182,7 @@ TEST(Plan, CompletesWhatIsFixed) {
 // Why codes are not looked up in shared memory where that is asked for.
 TEST(PlanDiagnostics, TablesInSharedMemory) {
   struct Refusal {
-    const char *weight, *activation, *target, *roles, *why;
+    const char *weight, *activation, *target, *roles, *why, *tables = "shared";
   };
   const char *codes = "codes of 4 bits are looked up there, alone in their factor, for operands of "
                       "f16 and bf16 that hold each of their numbers";
@@ -195,7 +195,12 @@ TEST(PlanDiagnostics, TablesInSharedMemory) {
         Refusal{"patched", "f16", "sm_90a", "roles: imfp ",
                 "codes of a residual are not looked up there"},
         Refusal{"int4", "mixed", "sm_90a", "roles: imfp ",
-                "beside activations in parts there are none"}}) {
+                "beside activations in parts there are none"},
+        Refusal{"int4", "int8", "sm_80", "", codes, "mixed"},
+        Refusal{"int4", "bf16", "sm_80", "",
+                "permutations want codes in other places, or scales times other powers of two, "
+                "than tables",
+                "mixed"}}) {
     const std::string
         formats = "format wide { element: s8 scale: f32 per channel value = element * "
                   "scale }\n"
@@ -208,11 +213,11 @@ TEST(PlanDiagnostics, TablesInSharedMemory) {
                   "scale }\n"
                   "format mixed { partition per tensor k[64] { low: parted high: int8 } }\n",
         line = std::string("gemm g { weight: ") + each.weight + " activation: " + each.activation +
-               " output: f16 schedule { " + each.roles + "tables: shared } }";
+               " output: f16 schedule { " + each.roles + "tables: " + each.tables + " } }";
     const Result<Plan> planned = planOf(formats + line, {16, 128, 512}, each.target);
     const std::string message = planned.ok() ? planned->print() : planned.error().str();
-    EXPECT_NE(message.find("tables: shared does not fit 'g': " + std::string(each.why) +
-                           " [schedule_tables]\n" + line + "\n" +
+    EXPECT_NE(message.find(std::string("tables: ") + each.tables +
+                           " does not fit 'g': " + each.why + " [schedule_tables]\n" + line + "\n" +
                            std::string(line.find("tables"), ' ') + "^~~~~~\n"),
               std::string::npos)
         << message;
@@ -234,6 +239,12 @@ TEST(Plan, TakesTablesInSharedMemory) {
     EXPECT_EQ(usual.print(), planned("tables: registers", m).print());
     EXPECT_EQ(usual.print().find("tables"), std::string::npos);
   }
+  const std::string book = "format book { element: codebook [-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, "
+                           "3, 4, 5, 6, 7, 9] scale: f32 per channel value = element * scale }\n"
+                           "gemm g { weight: book activation: f16 output: f16 schedule { ";
+  const Plan mixed = planOf(book + "tables: mixed } }", {16, 4096, 4096}, "sm_90a").value();
+  EXPECT_NE(mixed.print().find("\ntables mixed\n"), std::string::npos);
+  EXPECT_EQ(Plan::parse(mixed.print())->schedule, mixed.schedule);
 }
 
 // Without roles it may be another entry that is in the way.
