@@ -108,12 +108,12 @@ private:
     return group % groupsTogether(component) * storedBitsOf(component) +
            context.gemm.weight.components[component].shift;
   }
-  // Where the bit lies in it that negates a scale.
-  std::optional<int64_t> signInUnit(int scale, int64_t group) const {
+  // Where the bit lies in it that negates a scale; null: none does.
+  mlir::IntegerAttr signInUnit(int scale, int64_t group) {
     const ScaleSign sign = context.placed.decode.scaleSign;
     if (sign.selector == 0 || context.gemm.weight.components[sign.selector].host != scale)
-      return std::nullopt;
-    return bitInUnit(sign.selector, group) + sign.bit;
+      return {};
+    return builder.getI64IntegerAttr(bitInUnit(sign.selector, group) + sign.bit);
   }
   // Words that hold such a unit for each of this thread's weight rows.
   int64_t wordsOfRows(int64_t bits) const {

@@ -47,10 +47,10 @@ Value KernelBuilder::componentNumber(int component, int64_t group, int64_t row, 
   int64_t warpgroup = row / g.rowsPerThread(), inWarpgroup = row % g.rowsPerThread();
   mlir::Location loc = at(true, component);
   const dsl::Component &part = context.gemm.weight.components[component];
-  Value scales = tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
-                                               rowVectorOf(component, group, warpgroup, slot),
-                                               part.type.name(), unitBits(component),
-                                               bitInUnit(component, group), {}, fraction);
+  Value scales = tile::ConvertScalesOp::create(
+      builder, loc, vectorOf(g.rowsPerThread(), false),
+      rowVectorOf(component, group, warpgroup, slot), part.type.name(), unitBits(component),
+      bitInUnit(component, group), signInUnit(component, group), fraction);
   for (int64_t i = 0; i < g.rowsPerThread(); ++i)
     tileValues.componentNumbers[{component, group, row - inWarpgroup + i, fraction}] =
         tile::ExtractOp::create(builder, loc, builder.getF32Type(), scales, i);

@@ -272,13 +272,10 @@ std::vector<Value> KernelBuilder::rowScales(int64_t k, Value slot) {
       continue;
     const int64_t group = groupIn(k, extentK(component));
     mlir::Location loc = named.getLoc();
-    mlir::IntegerAttr sign;
-    if (const std::optional<int64_t> bit = signInUnit(index, group))
-      sign = builder.getI64IntegerAttr(*bit);
     Value words = rowVectorOf(index, group, 0, slot);
     Value scales = tile::ConvertScalesOp::create(builder, loc, vectorOf(g.rowsPerThread(), false),
                                                  words, component.type.name(), unitBits(index),
-                                                 bitInUnit(index, group), sign);
+                                                 bitInUnit(index, group), signInUnit(index, group));
     rows.resize(static_cast<size_t>(g.rowsPerThread()));
     for (int64_t r = 0; r < g.rowsPerThread(); ++r)
       multiplyInto(loc, rows[r],

@@ -282,13 +282,21 @@ private:
     return Done{};
   }
 
+  // A scale that is used twice has no sign in the product.
+  void leaveSignsToScales(DecodeSequence &sequence) const {
+    for (const ScaleUse &use : groups)
+      if (std::count_if(groups.begin(), groups.end(), [&](const ScaleUse &other) {
+            return other.component == use.component;
+          }) == 1)
+        leaveSignsToScale(sequence, weight, use.component);
+  }
+
   // `start` with what is done to it where scales are placed.
   std::optional<DecodeSequence> finished(DecodeSequence start) const {
     if (result.scalesOperand)
       return scaleOperand(weight, *w.core, groups, start, result, within != Within::Residual)
           .decode;
-    for (const ScaleUse &use : groups)
-      leaveSignsToScale(start, weight, use.component);
+    leaveSignsToScales(start);
     return withoutScale(std::move(start), result.mmaType);
   }
 
@@ -435,11 +443,11 @@ private:
     for (const ScaleUse &use : groups) {
       if (std::string why = groupProblem(use, result); !why.empty())
         return notPlaced(use, scaled.why, why);
-      leaveSignsToScale(*decode, weight, use.component);
       accumulate(use, weight.components[use.component].name,
                  scaled.why.empty() ? "scales the partial sum of each group"
                                     : "forced: " + scaled.why);
     }
+    leaveSignsToScales(*decode);
     return Done{};
   }
 

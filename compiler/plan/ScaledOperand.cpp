@@ -2,6 +2,7 @@
 
 #include "compiler/decode/Affine.h"
 #include "compiler/decode/ElementCore.h"
+#include "compiler/decode/Remap.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Expressions.h"
 
@@ -121,7 +122,9 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
   // The power of two that a decode has left out may take what is small out of the range.
   auto checkedNumber = [&](int digits, int roundings) -> ScaledOperand {
     ScaledOperand result;
-    for (const DecodeSequence &start : {decode, restored(decode, placed.mmaType)}) {
+    for (DecodeSequence start : {decode, restored(decode, placed.mmaType)}) {
+      if (groups.size() == 1)
+        leaveSignsToScale(start, weight, groups[0].component);
       result = checked(
           numberScaled(start, product, scales.largest, digits, groupsOfHalves, placed.mmaType),
           roundings);

@@ -240,20 +240,29 @@ TEST(PairTables, AreChosenBySelectors) {
                              "sm_90a",
                              {19, 136, 600},
                              one});
+  // Squared, a scale has no sign to give.
+  for (const char *tables : {"registers", "shared", "mixed"})
+    expectWithinBound(
+        {"squared",
+         "f16",
+         "f32",
+         std::string("scales: accumulator tables: ") + tables,
+         "sm_80",
+         {5, 64, 256},
+         "format squared { element: e2m1 remap 8 to [5, -5, 8, -8] by s scale: ue4m10 per k[128] "
+         "s: "
+         "u2 in scale value = element * scale * scale encode { scale = 0.0625 s = best(0, 1, 2, 3) "
+         "} } "});
   for (const char *target : {"sm_80", "sm_86", "sm_89", "sm_120a"})
     for (const char *schedule : {"tile: 16 x 64 x 64 warps: 1 x 4 pipeline: 3",
                                  "tile: 8 x 128 x 64 split_k: 2 pipeline: 2",
                                  "tile: 32 x 64 x 64 warps: 2 x 2 split_k: stream pipeline: 2"})
       for (const char *weight : {"razer_g16", "razer_g128"})
-        expectWithinBound(
-            {weight,
-             "bf16",
-             "f32",
-             "scales: " +
-                 std::string(weight == std::string("razer_g16") ? "operand " : "accumulator ") +
-                 schedule + " tables: shared",
-             target,
-             {19, 136, 600}});
+        for (const char *scales :
+             {" scales: operand tables: shared", " scales: operand tables: mixed",
+              " scales: accumulator tables: shared", " scales: accumulator tables: mixed"})
+          expectWithinBound(
+              {weight, "f16", "f32", std::string(schedule) + scales, target, {9, 72, 600}});
 }
 
 // Slopes and offsets in which a component stands more than once, with factors.
