@@ -21,7 +21,6 @@ namespace rho::compiler {
 
 namespace {
 
-using dsl::Expr;
 using dsl::Extent;
 using Scales = dsl::ScheduleDecl::Scales;
 using Roles = dsl::ScheduleDecl::Roles;
@@ -77,44 +76,6 @@ Error errorAt(DiagId id, const std::vector<std::string> &args, Span span,
   return makeError(id, args);
 }
 
-Result<Factors> factorValue(const dsl::Format &format, bool weight, Span span,
-                            const SourceMap *sources) {
-  if (format.partition || (format.residual && !weight))
-    return errorAt(DiagId::parts_not_compiled,
-                   {format.name, format.partition ? "partition" : "residual"}, span, sources);
-  std::vector<dsl::ExprPtr> others; // such as (scale - 32)
-  Factors result;
-  for (const dsl::ExprPtr &part : dsl::factorsOf(format.value)) {
-    if (mentions(*part, 0)) {
-      if (result.core)
-        return errorAt(DiagId::unsupported_value,
-                       {format.name, "the element stands in two factors"}, span, sources);
-      result.core = part;
-    } else if (part->kind == Expr::Kind::Component) {
-      const dsl::Component &component = format.components[part->component];
-      result.scales.push_back({weight, part->component, component.extent,
-                               kernelGroup(component.group), component.group});
-    } else if (dsl::isLiteral(*part)) {
-      result.constant *= dsl::numberOf(*part);
-    } else {
-      others.push_back(part);
-    }
-  }
-  if (!result.core)
-    return errorAt(DiagId::unsupported_value, {format.name, "the element is missing"}, span,
-                   sources);
-  for (const dsl::ExprPtr &other : others)
-    result.core = dsl::binary(Expr::Op::Mul, result.core, other);
-  std::vector<int> remapped;
-  if (format.element().remap)
-    remapped = dsl::componentsOf(*format.element().remap);
-  for (int i = 1; i < static_cast<int>(format.components.size()); ++i)
-    if (mentions(*result.core, i) ||
-        std::find(remapped.begin(), remapped.end(), i) != remapped.end())
-      result.coreParameters.push_back(i);
-  return result;
-}
-
 namespace {
 
 // Why no codes are looked up in shared memory.
@@ -149,10 +110,10 @@ public:
         return done.error();
     const bool scales = result.scalesOperand;
     result.decode = scales ? *std::move(scaled.decode) : withoutScale(*decode, result.mmaType);
+    result.operandRoundings = decode->roundings + (scales ? scaled.roundings : 0);
     if (tables == Tables::Mixed)
       if (Status mixed = mixDecodes(); !mixed)
         return mixed.error();
-    result.operandRoundings = decode->roundings + (scales ? scaled.roundings : 0);
     result.log2Factor =
         result.decode.log2Factor + (result.blockScaling ? result.blockScaling->log2 : 0);
     result.streamed = streamedComponents(weight, result.decode);
@@ -291,30 +252,37 @@ private:
         leaveSignsToScale(sequence, weight, use.component);
   }
 
-  // `start` with what is done to it where scales are placed.
-  std::optional<DecodeSequence> finished(DecodeSequence start) const {
-    if (result.scalesOperand)
-      return scaleOperand(weight, *w.core, groups, start, result, within != Within::Residual)
-          .decode;
-    leaveSignsToScales(start);
-    return withoutScale(std::move(start), result.mmaType);
+  // `start` with what is done to it where scales are placed, and what that rounds.
+  ScaledOperand finished(DecodeSequence start) const {
+    const int roundings = start.roundings;
+    if (!result.scalesOperand) {
+      leaveSignsToScales(start);
+      return {withoutScale(std::move(start), result.mmaType), roundings, ""};
+    }
+    ScaledOperand all =
+        scaleOperand(weight, *w.core, groups, start, result, within != Within::Residual);
+    all.roundings += roundings;
+    return all;
   }
 
   Status mixDecodes() {
-    const std::optional<DecodeSequence> rest = finished(*byRegisters);
-    const int more = rest ? rest->log2Factor - result.decode.log2Factor : 0;
-    std::optional<DecodeSequence> pairs = result.decode;
+    const ScaledOperand rest = finished(*byRegisters);
+    ScaledOperand pairs{result.decode, result.operandRoundings, ""};
+    const int more = rest.decode ? rest.decode->log2Factor - pairs.decode->log2Factor : 0;
     if (more != 0) {
-      pairs = pairDecode(weight, *w.core, result.mmaType, decode->log2Factor + more);
-      pairs = pairs ? finished(*std::move(pairs)) : std::nullopt;
+      auto start = pairDecode(weight, *w.core, result.mmaType, decode->log2Factor + more);
+      pairs = start ? finished(*std::move(start)) : ScaledOperand();
     }
-    std::optional<DecodeSequence> mixed = rest && pairs ? mixedDecode(*pairs, *rest) : std::nullopt;
+    std::optional<DecodeSequence> mixed;
+    if (rest.decode && pairs.decode)
+      mixed = mixedDecode(*pairs.decode, *rest.decode);
     if (!mixed)
       return noTables(gemm, tables,
                       "permutations want codes in other places, or scales times other powers "
                       "of two, than tables",
                       sources);
     result.decode = *std::move(mixed);
+    result.operandRoundings = std::max(pairs.roundings, rest.roundings);
     return Done{};
   }
 

@@ -111,7 +111,7 @@ dsl::Gemm residualOf(const dsl::Gemm &gemm);
 // The weight whose codes a kernel decodes.
 dsl::Format decodedWeight(const dsl::Gemm &gemm, const PlacedGemm &placed);
 
-// The factors of a value expression; of a format with a residual without that.
+// The factors of a value expression; of a format with a residual without that: Factors.cpp.
 struct Factors {
   dsl::ExprPtr core;               // the factor with the element
   std::vector<int> coreParameters; // other components inside the core
