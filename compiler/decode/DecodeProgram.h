@@ -59,7 +59,7 @@ struct DecodeProgram {
   static constexpr int64_t lanesOfTable = 16;
   static constexpr uint32_t pairBytes = 128, pairStride = 2 * pairBytes,
                             tableStride = 256 * pairStride; // of two tables
-  int64_t lookups() const; // in them, instructions
+  int64_t lookups() const;                                  // in them, instructions
   int64_t tables() const { return static_cast<int64_t>(lanes.size()) / lanesOfTable; }
   static int64_t tableBytes(int64_t tables) { return (tables + 1) / 2 * int64_t{tableStride}; }
   std::vector<DecodeInstr> instructions; // instruction i defines temp i

@@ -14,14 +14,7 @@ public:
       : sequence(sequence), p(sequence.program), mmaType(mmaType),
         groupsOfHalves(groupsOfHalves && sequence.hasBothHalves()) {}
 
-  Operand param(const DecodeParam &wanted) {
-    for (size_t i = 0; i < sequence.params.size(); ++i)
-      if (sequence.params[i] == wanted)
-        return DecodeProgram::param(static_cast<int>(i));
-    sequence.params.push_back(wanted);
-    p.params = static_cast<int>(sequence.params.size());
-    return DecodeProgram::param(static_cast<int>(sequence.params.size()) - 1);
-  }
+  Operand param(const DecodeParam &wanted) { return DecodeProgram::param(sequence.param(wanted)); }
   // A number of the row of register r, and of its half of k where that has a group of its own, in
   // both halves of a register.
   Operand number(const RowNumber &number, size_t r) {

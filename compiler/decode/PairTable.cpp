@@ -118,12 +118,7 @@ private:
   uint32_t placeOf(DecodeParam param) {
     if (param.form != DecodeParam::Form::Pairs && all.scaleSign.selector != 0)
       param.number = param.number.negatedWhere(all.scaleSign.selector, all.scaleSign.bit);
-    const auto found = std::find(all.params.begin(), all.params.end(), param);
-    const auto place = static_cast<uint32_t>(found - all.params.begin());
-    if (found == all.params.end())
-      all.params.push_back(std::move(param));
-    all.program.params = static_cast<int>(all.params.size());
-    return place;
+    return static_cast<uint32_t>(all.param(param));
   }
 };
 

@@ -58,7 +58,6 @@ public:
     }
     sequence.codes = 8;
     sequence.bits = bitsOfWholeCodes({{0, 2, 4, 6}, {1, 3, 5, 7}}, 4);
-    p.params = static_cast<int>(sequence.params.size());
     return sequence;
   }
 
@@ -83,12 +82,7 @@ private:
   }
 
   Operand param(DecodeParam::Form form, int component) {
-    DecodeParam wanted{form, component, rowHalf, {}};
-    for (size_t i = 0; i < sequence.params.size(); ++i)
-      if (sequence.params[i] == wanted)
-        return DecodeProgram::param(static_cast<int>(i));
-    sequence.params.push_back(wanted);
-    return DecodeProgram::param(static_cast<int>(sequence.params.size() - 1));
+    return DecodeProgram::param(sequence.param({form, component, rowHalf, {}}));
   }
 
   static bool isElement(const dsl::Expr &expr) {
@@ -269,6 +263,15 @@ std::vector<uint8_t> DecodeSequence::wordBits() const {
       }
     }
   return whole && linear ? std::vector<uint8_t>() : places;
+}
+
+int DecodeSequence::param(const DecodeParam &wanted) {
+  const auto found = std::find(params.begin(), params.end(), wanted);
+  const auto place = static_cast<int>(found - params.begin());
+  if (found == params.end())
+    params.push_back(wanted);
+  program.params = static_cast<int>(params.size());
+  return place;
 }
 
 void DecodeSequence::put(uint32_t code, size_t r, size_t s, std::vector<uint32_t> &words) const {

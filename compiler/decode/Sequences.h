@@ -101,6 +101,8 @@ struct DecodeSequence {
   uint32_t stored(uint32_t code) const {
     return codeTable.empty() ? code ^ codeXor : codeTable[code];
   }
+  // The index of such a parameter, which is added if there is none.
+  int param(const DecodeParam &wanted);
   // Puts a code where that of sub-element s of register r lies in the words of a unit.
   void put(uint32_t code, size_t r, size_t s, std::vector<uint32_t> &words) const;
   int instructions() const { return static_cast<int>(program.instructions.size()); }
