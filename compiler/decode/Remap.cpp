@@ -5,6 +5,7 @@
 #include "compiler/decode/Extract.h"
 #include "compiler/decode/PairTable.h"
 #include "compiler/decode/TableSearch.h"
+#include "dsl/Expressions.h"
 
 #include <algorithm>
 #include <cmath>
@@ -216,6 +217,10 @@ void leaveSignsToScale(DecodeSequence &sequence, const dsl::Format &format, int 
   constexpr int64_t tables = 4;
   if (sequence.program.tables() != tables || negatedCodes(format).empty())
     return;
+  const std::vector<dsl::ExprPtr> factors = dsl::factorsOf(format.value);
+  if (std::count_if(factors.begin(), factors.end(),
+                    [&](const dsl::ExprPtr &factor) { return mentions(*factor, scale); }) != 1)
+    return; // squared it has no sign
   const RowNumber number = sequence.params.front().number;
   const int selector = number.fewChoices(format);
   const dsl::Component &chooses = format.components[static_cast<size_t>(selector)];

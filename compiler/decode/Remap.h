@@ -15,7 +15,8 @@ std::optional<DecodeSequence> remappedPairs(const dsl::Format &format, std::stri
                                             int log2Factor);
 
 // Of four tables of pairs of which two have the negative numbers of the others, leaves these two to
-// the sign of a scale of groups that holds the selector in spare bits (DecodeSequence::scaleSign).
+// the sign of a scale of groups that stands once in the value and holds the selector in spare bits
+// (DecodeSequence::scaleSign).
 void leaveSignsToScale(DecodeSequence &sequence, const dsl::Format &format, int scale);
 
 } // namespace rho::compiler

@@ -86,8 +86,8 @@ def Tile_AllocSharedOp : Tile_Op<"alloc_shared", []> {
 def Tile_FillPairTablesOp : Tile_Op<"fill_pair_tables", []> {
   let summary = "fills tables of pairs of lanes";
   let description = [{
-    By the threads of a kernel that multiply or decode, before the first k tile is read. Entry i of 256 has lane i % 16 below
-    lane i / 16 in each of its words; entries and tables lie as `DecodeProgram::lanes` says. With
+    By the threads of a kernel that multiply or decode, before the first k tile is read. Entry i of
+    256 has lane i % 16 below lane i / 16 in each of its words; entries and tables lie as `DecodeProgram::lanes` says. With
     `numbers` there is a table for each of them, whose lane `code` is that number's: f16 or bf16,
     in both halves.
   }];

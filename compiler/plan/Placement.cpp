@@ -108,9 +108,9 @@ public:
                       &FormatPlacement::placeWeightScales, &FormatPlacement::placeActivationScales})
       if (Status done = (this->*step)(); !done)
         return done.error();
-    const bool scales = result.scalesOperand;
-    result.decode = scales ? *std::move(scaled.decode) : withoutScale(*decode, result.mmaType);
-    result.operandRoundings = decode->roundings + (scales ? scaled.roundings : 0);
+    ScaledOperand own = finished(*decode, std::move(scaled));
+    result.decode = *std::move(own.decode);
+    result.operandRoundings = own.roundings;
     if (tables == Tables::Mixed)
       if (Status mixed = mixDecodes(); !mixed)
         return mixed.error();
@@ -243,35 +243,32 @@ private:
     return Done{};
   }
 
-  // A scale that is used twice has no sign in the product.
-  void leaveSignsToScales(DecodeSequence &sequence) const {
-    for (const ScaleUse &use : groups)
-      if (std::count_if(groups.begin(), groups.end(), [&](const ScaleUse &other) {
-            return other.component == use.component;
-          }) == 1)
-        leaveSignsToScale(sequence, weight, use.component);
+  ScaledOperand scaledBy(const DecodeSequence &start) const { // by scales of groups
+    return scaleOperand(weight, *w.core, groups, start, result, within != Within::Residual);
   }
 
-  // `start` with what is done to it where scales are placed, and what that rounds.
-  ScaledOperand finished(DecodeSequence start) const {
+  // `start`, of which `product` is scaledBy(), as scales are placed, and what that rounds.
+  ScaledOperand finished(DecodeSequence start, ScaledOperand product) const {
     const int roundings = start.roundings;
-    if (!result.scalesOperand) {
-      leaveSignsToScales(start);
-      return {withoutScale(std::move(start), result.mmaType), roundings, ""};
+    if (result.scalesOperand) {
+      product.roundings += roundings;
+      return product;
     }
-    ScaledOperand all =
-        scaleOperand(weight, *w.core, groups, start, result, within != Within::Residual);
-    all.roundings += roundings;
-    return all;
+    for (const ScaleUse &use : groups)
+      leaveSignsToScale(start, weight, use.component);
+    return {withoutScale(std::move(start), result.mmaType), roundings, ""};
   }
 
   Status mixDecodes() {
-    const ScaledOperand rest = finished(*byRegisters);
+    auto finish = [&](const DecodeSequence &start) {
+      return finished(start, result.scalesOperand ? scaledBy(start) : ScaledOperand());
+    };
+    const ScaledOperand rest = finish(*byRegisters);
     ScaledOperand pairs{result.decode, result.operandRoundings, ""};
     const int more = rest.decode ? rest.decode->log2Factor - pairs.decode->log2Factor : 0;
     if (more != 0) {
       auto start = pairDecode(weight, *w.core, result.mmaType, decode->log2Factor + more);
-      pairs = start ? finished(*std::move(start)) : ScaledOperand();
+      pairs = start ? finish(*start) : ScaledOperand();
     }
     std::optional<DecodeSequence> mixed;
     if (rest.decode && pairs.decode)
@@ -376,7 +373,7 @@ private:
     for (const ScaleUse &use : w.scales)
       if (!placeOutside(use, path(true, weight.components[use.component].name)))
         groups.push_back(use);
-    scaled = scaleOperand(weight, *w.core, groups, *decode, result, within != Within::Residual);
+    scaled = scaledBy(*decode);
     return groupScales == Scales::Operand && !groups.empty() ? scaleOperands() : scaleSums();
   }
 
@@ -415,7 +412,6 @@ private:
                  scaled.why.empty() ? "scales the partial sum of each group"
                                     : "forced: " + scaled.why);
     }
-    leaveSignsToScales(*decode);
     return Done{};
   }
 

@@ -32,6 +32,11 @@ inline std::vector<uint32_t> wordsWith(uint32_t code, const DecodeSequence &deco
   return words;
 }
 
+// Where lane 13 of a warp reads in a table of pairs, without the codes.
+inline uint32_t placeInTables(uint32_t table) {
+  return 4 * 13 + table % 2 * DecodeProgram::pairBytes + table / 2 * DecodeProgram::tableStride;
+}
+
 // Operand registers' parameters for given codes of the other components.
 inline uint32_t parameterOf(const DecodeParam &param, const dsl::Format &format,
                             const std::vector<uint32_t> &codes, const std::string &mmaType) {
@@ -41,10 +46,8 @@ inline uint32_t parameterOf(const DecodeParam &param, const dsl::Format &format,
     return 0xa5a57650U | codes[static_cast<size_t>(param.component)];
   if (param.form == DecodeParam::Form::PairsBegin)
     return 0;
-  if (param.form == DecodeParam::Form::Pairs) {
-    const uint32_t table = codes[static_cast<size_t>(param.number.fewChoices(format))];
-    return 4 * 13 + table % 2 * DecodeProgram::pairBytes + table / 2 * DecodeProgram::tableStride;
-  }
+  if (param.form == DecodeParam::Form::Pairs)
+    return placeInTables(codes[static_cast<size_t>(param.number.fewChoices(format))]);
   if (param.form == DecodeParam::Form::Bytes)
     return codes[static_cast<size_t>(param.component)] * 0x01010101u;
   if (param.form == DecodeParam::Form::Choices) {

@@ -253,9 +253,8 @@ TEST(PairTables, AreChosenBySelectors) {
          "sm_80",
          {5, 64, 256},
          "format squared { element: e2m1 remap 8 to [5, -5, 8, -8] by s scale: ue4m10 per k[128] "
-         "s: "
-         "u2 in scale value = element * scale * scale encode { scale = 0.0625 s = best(0, 1, 2, 3) "
-         "} } "});
+         "s: u2 in scale value = element * scale * scale "
+         "encode { scale = 0.0625 s = best(0, 1, 2, 3) } } "});
   for (const char *target : {"sm_80", "sm_120a"})
     for (const char *schedule : {"tile: 16 x 64 x 64 warps: 1 x 4 pipeline: 3",
                                  "tile: 8 x 128 x 64 split_k: 2 pipeline: 2",

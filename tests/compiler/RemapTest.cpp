@@ -243,8 +243,7 @@ TEST(PairTables, AreMixedWithPermutations) {
         std::vector<uint32_t> params;
         for (const DecodeParam &param : mixed->params)
           params.push_back(param.form == DecodeParam::Form::Pairs
-                               ? 4 * 13 + table % 2 * DecodeProgram::pairBytes +
-                                     table / 2 * DecodeProgram::tableStride
+                               ? placeInTables(table)
                                : parameterOf(param, format, {0, 0, selector}, mmaType));
         for (size_t r = 0; r < mixed->registers(); ++r)
           for (uint32_t code = 0; code < 16; ++code)
