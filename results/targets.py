@@ -6,7 +6,8 @@ Usage: targets.py [SUITE.csv ...]   (default: h200/llama.csv and h200/dependent.
 SUITE.csv is what `rho bench --suite llama --csv` writes. A time is the best of all of them and of the
 ways of launching, in relations of those that both kernels have; ratios of times are below 1 where the
 first is faster. Counters are of one launch of
-a kernel that was planned for serial launches (h200/counters.csv).
+a kernel that was planned for serial launches (h200/counters.csv). "peer" is what the fastest peer of a
+class took in these tables, of what it took on the H200 and day that targets.csv has its times from.
 """
 
 import csv
@@ -114,9 +115,17 @@ def busiest(counters):
     return ", ".join(f"{name} {share:.0f}%" for share, name in shares[:3])
 
 
+def peer_over_reference(suite, target):
+    """How many times as long as when its target was set the peer of a class took; None if not measured."""
+    _, peers, _ = MEANS[target["class"]]
+    shape = tuple(int(target[name]) for name in ("n", "k", "m"))
+    times = [suite.best[(peer, *shape)][0] for peer in peers if (peer, *shape) in suite.best]
+    return min(times) / float(target["peer_us"]) if times else None
+
+
 def reached(suite, targets, counters):
     counted = {(row["kernel"], row["n"], row["k"], row["m"]): row for row in counters}
-    rows, met, judged = [], 0, 0
+    rows, met, judged, like_peer = [], 0, 0, 0
     for name, kernels in CLASSES.items():
         for kernel, target in itertools.product(kernels, targets):
             if target["class"] != name:
@@ -124,16 +133,21 @@ def reached(suite, targets, counters):
             n, k, m = int(target["n"]), int(target["k"]), int(target["m"])
             row = [f"{n}x{k}", kernel, str(m), target["target_us"]]
             if (kernel, n, k, m) not in suite.best:
-                rows.append(row + ["not measured", "", "", ""])
+                rows.append(row + ["not measured", "", "", "", ""])
                 continue
             us, launch = suite.best[(kernel, n, k, m)]
             ratio = us / float(target["target_us"])
             judged += 1
             met += ratio <= 1
+            peer = peer_over_reference(suite, target)
+            like_peer += peer is not None and 1 < ratio <= peer
             seen = counted.get((kernel, target["n"], target["k"], target["m"]))
-            rows.append(row + [f"{us:.2f}", launch, verdict(ratio), busiest(seen) if seen else ""])
-    head = ["n x k", "kernel", "m", "target us", "reached us", "launch", "met", "busy"]
-    return table(f"Times: {met} of {judged} met", head, rows)
+            rows.append(row + [f"{us:.2f}", launch, verdict(ratio), f"{peer:.2f}" if peer else "",
+                               busiest(seen) if seen else ""])
+    head = ["n x k", "kernel", "m", "target us", "reached us", "launch", "met", "peer", "busy"]
+    note = (f"{like_peer} of the {judged - met} others miss by no more than the peer itself is slower than when"
+            " the targets were set.")
+    return table(f"Times: {met} of {judged} met", head, rows) + "\n" + note + "\n"
 
 
 def means(suite):

@@ -130,8 +130,8 @@ std::optional<DecodeSequence> mixedDecode(const DecodeSequence &pairs,
       registers.scaleLog2 != pairs.scaleLog2 || !registers.scaleTable.codes.empty())
     return std::nullopt;
   Units units(renamedAs(registers, pairs));
-  for (const DecodeSequence *unit : {&pairs, &pairs, &pairs, &registers})
-    units.add(*unit);
+  for (int word = 0; word < mixedWords; ++word)
+    units.add(word + 1 < mixedWords ? pairs : registers);
   return std::move(units).take();
 }
 

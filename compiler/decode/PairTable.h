@@ -18,9 +18,10 @@ std::optional<DecodeSequence> pairDecode(const dsl::Format &format, const dsl::E
 // lanes for, if any.
 DecodeSequence pairSequence(std::vector<uint16_t> lanes, const RowNumber &number);
 
-// Three of four words of a chunk by `pairs`, the fourth by `registers`: of the pipe to shared
-// memory and the one of permutations neither has all to do. None where the two want codes in other
-// places, or scales times other powers of two.
+// Of so many words of a chunk all but the last by `pairs`, that by `registers`: of the pipe to
+// shared memory and the one of permutations neither has all to do. None where the two want codes in
+// other places, or scales times other powers of two.
+inline constexpr int mixedWords = 4;
 std::optional<DecodeSequence> mixedDecode(const DecodeSequence &pairs,
                                           const DecodeSequence &registers);
 

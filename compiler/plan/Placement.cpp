@@ -350,12 +350,24 @@ private:
     return true;
   }
 
+  // How codes of elements are decoded, in how many instructions without scales.
+  std::string decodeText() const {
+    auto perEight = [](const DecodeSequence &one) { return 8.0 * one.instructions() / one.codes; };
+    double length = perEight(*decode);
+    std::string places;
+    if (tables == Tables::Mixed) {
+      length = std::lerp(length, perEight(*byRegisters), 1.0 / mixedWords);
+      places = ", " + std::to_string(mixedWords - 1) + " words of " + std::to_string(mixedWords) +
+               " looked up in shared memory";
+    } else if (decode->program.tables() > 0) {
+      places = ", looked up in shared memory";
+    }
+    return "decoded to " + result.mmaType + " in " + dsl::printNumber(length) +
+           " instructions per 8" + places;
+  }
+
   void placeElements() {
-    place(path(true, weight.element().name), Placement::Operand,
-          "decoded to " + result.mmaType + " in " +
-              dsl::printNumber(8.0 * decode->instructions() / decode->codes) +
-              " instructions per 8" +
-              (decode->program.tables() > 0 ? ", looked up in shared memory" : ""));
+    place(path(true, weight.element().name), Placement::Operand, decodeText());
     for (bool isWeight : {true, false}) {
       if (!result.blockScaling || !result.blockScaling->split(isWeight))
         continue;

@@ -88,6 +88,8 @@ const std::vector<CsvColumn<FullRow>> &suiteColumns() {
       {"pipeline",
        [](const Row &full) { return gemmOnly(full, std::to_string(full.row->pipeline)); }},
       {"split_k", [](const Row &full) { return gemmOnly(full, std::to_string(full.row->splitK)); }},
+      {"roles", [](const Row &full) { return full.row->roles; }},
+      {"tables", [](const Row &full) { return full.row->tables; }},
       {"plan_source", [](const Row &full) { return full.row->planSource; }},
       {"predicted_us",
        [](const Row &full) { return gemmOnly(full, shortNumber(full.row->predicted)); }},

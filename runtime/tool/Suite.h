@@ -36,6 +36,7 @@ struct SuiteRow {
   std::string tile; // "M x N x K" of a CTA
   int pipeline = 0;
   int64_t splitK = 0;
+  std::string roles, tables; // as a schedule names them
   std::string planSource; // "planned" or "tuned"
   double predicted = 0;   // microseconds
   // What is known of peers: multiplications of 16 and of 8 bits, and the kernel that only reads.

@@ -183,9 +183,12 @@ Result<SuiteRow> Suite::measureGemm(const std::string &name, const Gemm &gemm) {
              std::to_string(image.tileK);
   row.pipeline = image.pipeline;
   row.splitK = image.splitK;
+  const compiler::Plan &plan = gemm.impl().plan();
+  row.roles = dsl::name(plan.schedule.roles);
+  row.tables = dsl::name(plan.schedule.tables);
   row.planSource = tool::name(gemm.report().planSource);
   row.predicted = gemm.report().predictedMicroseconds;
-  row.mmaType = gemm.impl().plan().mmaType;
+  row.mmaType = plan.mmaType;
   row.roofline = rooflineMicroseconds(device, row.shape, row.weightBytes, row.mmaType);
   if (!dsl::isPlain(*gemm.impl().activation()))
     row.quantize = timeQuantizer(gemm, all->ready.activations, all->input);

@@ -106,6 +106,25 @@ TEST_F(CandidatesTest, whyTheFastestByPredictionIsNotChosen) {
   EXPECT_EQ(reasonOfGemv("a100_80g"), "products on the CUDA cores were measured on Hopper alone");
 }
 
+TEST_F(CandidatesTest, placementsSayWhereCodesAreLookedUp) {
+  auto elementsOf = [&](const std::string &tables) {
+    const dsl::Module module =
+        dsl::parseModule(
+            "import \"rho:nf4_g64\"\ngemm g { weight: nf4_g64 activation: bf16 output: "
+            "bf16 schedule { tables: " +
+                tables + " } }",
+            "t.rho", nullptr)
+            .value();
+    const DeviceModel h200 = modelOf(*shippedDevice("h200"));
+    return plan(module.gemms[0], {16, 8192, 8192}, h200, nullptr).value().placements.at(0).reason;
+  };
+  EXPECT_EQ(elementsOf("registers"), "decoded to bf16 in 21 instructions per 8");
+  EXPECT_EQ(elementsOf("shared"),
+            "decoded to bf16 in 8 instructions per 8, looked up in shared memory");
+  EXPECT_EQ(elementsOf("mixed"),
+            "decoded to bf16 in 11.25 instructions per 8, 3 words of 4 looked up in shared memory");
+}
+
 // Tables in shared memory are explained beside registers where they pay, and alone where they are
 // asked for.
 TEST_F(CandidatesTest, tablesInSharedMemoryAreExplainedWhereTheyPay) {

@@ -18,7 +18,7 @@ def row(kernel, m, us, n=64, **more):
 
 
 def target(m, us, kind="W4A8"):
-    return {"n": "64", "k": "128", "class": kind, "m": str(m), "target_us": str(us)}
+    return {"n": "64", "k": "128", "class": kind, "m": str(m), "target_us": str(us), "peer_us": "20"}
 
 
 class TargetsTest(unittest.TestCase):
@@ -42,8 +42,16 @@ class TargetsTest(unittest.TestCase):
         counted = {"kernel": "int4_g128_bf16", "n": "64", "k": "128", "m": "1",
                    "tensor_pct": "9", "dram_pct": "60.4", "l2_pct": "70", "issue_pct": "8"}
         suite = targets.Suite([row("int4_g128_bf16", 1, 12)])
-        self.assertIn("| no, 20.0% slower | L2 70%, memory 60%, tensor cores 9% |",
+        self.assertIn("| no, 20.0% slower |  | L2 70%, memory 60%, tensor cores 9% |",
                       targets.reached(suite, [target(1, 10, "W4A16")], [counted]))
+
+    def test_what_the_peer_took_of_its_reference_stands_beside(self):
+        missed = [row("int4_g128_int8", 1, 12), row("liquidquant_int8", 1, 13)]
+        peers = [row("cublaslt_fp8", 1, 25), row("cublaslt_int8", 1, 30), row("cublaslt_bf16", 1, 10)]
+        text = targets.reached(targets.Suite(missed + peers), [target(1, 10)], [])
+        self.assertIn("| no, 20.0% slower | 1.25 |", text)
+        self.assertIn("| no, 30.0% slower | 1.25 |", text)
+        self.assertIn("1 of the 2 others miss by no more than the peer itself is slower", text)
 
     def test_means_are_geometric_and_over_the_fastest_peer(self):
         suite = targets.Suite([row("int4_g128_int8", 64, 2), row("cublaslt_fp8", 64, 4),
