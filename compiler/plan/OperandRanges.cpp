@@ -7,14 +7,14 @@ namespace rho::compiler {
 
 namespace {
 
-// Whether products of scales, which have about the range of f32 each, may exceed the operands'.
-bool mayExceedAsProduct(const dsl::Format &weight, const PlacedGemm &placed) {
+// Whether what decodes take beside codes, literals or components of f32 or products of these, may
+// exceed the operands' type.
+bool numbersMayExceed(const dsl::Format &weight, const PlacedGemm &placed) {
   auto exceeds = [&](const RowNumber::Term &term) {
     double largest = std::abs(term.factor);
     for (int component : term.components)
       largest *= weight.components[static_cast<size_t>(component)].type.maxMagnitude();
-    return term.components.size() > 1 &&
-           largest > dsl::ElementType::get(placed.mmaType).maxFinite();
+    return largest > dsl::ElementType::get(placed.mmaType).maxFinite();
   };
   return std::any_of(placed.decode.params.begin(), placed.decode.params.end(),
                      [&](const DecodeParam &param) {
@@ -23,9 +23,9 @@ bool mayExceedAsProduct(const dsl::Format &weight, const PlacedGemm &placed) {
                      });
 }
 
-// Of operands of f16, where scales, offsets or special values of any size make them, and of those
-// that powers of two of any size multiply: what other codes of at most 8 bits make is known when a
-// kernel is planned.
+// Of operands of f16, where scales, offsets or special values of any size make them, of others that
+// such a number may exceed, and of those that powers of two of any size multiply: what other codes
+// of at most 8 bits make is known when a kernel is planned.
 void addOperandRange(const dsl::Format &weight, const PlacedGemm &placed, OperandRange::Of of,
                      std::vector<OperandRange> &ranges) {
   std::vector<RowNumber> powers;
@@ -35,7 +35,7 @@ void addOperandRange(const dsl::Format &weight, const PlacedGemm &placed, Operan
                         placed.mmaType))
       powers.push_back({{{.factor = std::ldexp(1.0, placed.decode.scaleLog2),
                           .components = {param.component}}}});
-  if (placed.mmaType != "f16" && powers.empty() && !mayExceedAsProduct(weight, placed))
+  if (placed.mmaType != "f16" && powers.empty() && !numbersMayExceed(weight, placed))
     return;
   OperandRange range{placed.mmaType, placed.decode.log2Factor, {}, of, !powers.empty(), powers};
   std::vector<bool> inside(weight.components.size(), true);

@@ -49,6 +49,26 @@ TEST(WeightRange, NumbersBesideTheCodesAreHeldByTheOperands) {
             "up to 65504: bf16 has the range [pack_beyond_number]\n");
 }
 
+// A special value may be one that f32 has and bf16 has not, whatever its scales make of it.
+TEST(WeightRange, SpecialValuesAreHeldByTheOperands) {
+  for (const char *tables : {"registers", "shared", "mixed"}) {
+    Walk s(("format w { element: e2m1 remap 8 to [1e39, -1e39, 8, -8] by selector "
+            "scale: ue4m10 per k[32] selector: u2 in scale value = element * scale "
+            "encode { scale = best(absmax(x) / 1e39, absmax(x) / 6) } } gemm g { weight: w "
+            "activation: bf16 output: f32 schedule { scales: accumulator tables: " +
+            std::string(tables) + " } }")
+               .c_str(),
+           {1, 64, 128});
+    ASSERT_NO_FATAL_FAILURE(
+        s.expectReference(s.gemm, must(s.gemm.packWeights(s.w.data(), ScalarType::F32, 128))));
+    s.w[5 * 128 + 33] = 9.765625e35F;
+    EXPECT_EQ(
+        errorText(s.gemm.packWeights(s.w.data(), ScalarType::F32, 128)),
+        "error: row 5, column 33 of the weight is 9.76562e+35 (1e+39 before later factors) "
+        "where it is an operand of bf16, which holds up to 3.38953e+38 [pack_beyond_operand]\n");
+  }
+}
+
 // Scales that are powers of two take the factor that a decode to bf16 leaves out, which leaves them
 // 127 of 255 exponents, and 2^-24 for outputs to give back. Blocks of zeros may have any smaller.
 TEST(WeightRange, PowersOfTwoThatMultiplyOperandsHaveTheUsualSizes) {
