@@ -358,10 +358,11 @@ dsl::BlockGrid storedGrid(const LayoutSection &section, const Component &compone
 namespace {
 
 // What keeps blocks of elements from being stored negated; empty: nothing.
-std::string negationProblem(const LayoutSection &section, const Format &format) {
+std::string negationProblem(const WeightLayout &layout, const LayoutSection &section,
+                            const Format &format) {
   if (section.negatedBy == 0)
     return {};
-  if (section.component != 0 || format.residual)
+  if (section.component != 0 || layout.residual)
     return "only elements of a weight without a residual are negated";
   if (section.negatedBy >= static_cast<int>(format.components.size()))
     return "the format has no component " + std::to_string(section.negatedBy) + " to be negated by";
@@ -388,7 +389,7 @@ std::string mismatchOf(const WeightLayout &layout, std::initializer_list<const S
       if (section.shift >= component.type.bits())
         return where + "it begins at bit " + std::to_string(section.shift) + ", '" +
                component.name + "' has " + std::to_string(component.type.bits());
-      if (std::string problem = negationProblem(section, format); !problem.empty())
+      if (std::string problem = negationProblem(layout, section, format); !problem.empty())
         return where + problem;
       bits[section.component] += section.codeBits;
       int64_t unit = component.extent == Extent::Element ? 1 : component.group;

@@ -367,6 +367,17 @@ void unpackSections(const std::vector<LayoutSection> &sections, const uint8_t *i
     divideUnits(weight, static_cast<int>(c));
 }
 
+// Leaves out bits that no code of a component has, which sections may have room for. write() then
+// makes other bytes than those that were read.
+void dropOtherBits(QuantizedMatrix &weight) {
+  for (size_t c = 0; c < weight.components.size(); ++c) {
+    const int bits = weight.format->components[c].type.bits();
+    CodeArray &codes = weight.components[c];
+    for (int64_t i = 0; i < codes.size() && bits < codes.width() * 8; ++i)
+      codes.set(i, codes.get(i) & ((1U << bits) - 1));
+  }
+}
+
 // The residual's codes, and which blocks are stored. Codes of the others stay as they are.
 void unpackResidual(const ResidualLayout &r, const uint8_t *in, QuantizedMatrix &residual,
                     CodeArray &choice) {
@@ -478,6 +489,7 @@ QuantizedMatrix read(const WeightLayout &layout, std::shared_ptr<const Format> f
   if (!layout.residual) {
     QuantizedMatrix weight = emptyMatrix(std::move(format), layout.n, layout.k);
     unpackSections(layout.sections, in, weight);
+    dropOtherBits(weight);
     negateGroups(layout.sections, weight);
     return weight;
   }
@@ -493,11 +505,14 @@ QuantizedMatrix read(const WeightLayout &layout, std::shared_ptr<const Format> f
         std::make_shared<const Format>(refinedWeight(*weight.format)), layout.n, layout.k);
     unpackSections(layout.sections, in, whole);
     unpackResidual(*layout.residual, in, whole, weight.choice);
+    dropOtherBits(whole);
     divideCodes(whole, weight);
     return weight;
   }
   unpackSections(layout.sections, in, weight.parts[0]);
   unpackResidual(*layout.residual, in, weight.parts[1], weight.choice);
+  for (QuantizedMatrix &part : weight.parts)
+    dropOtherBits(part);
   return weight;
 }
 

@@ -137,6 +137,20 @@ mlir::LogicalResult FillPairTablesOp::verify() {
   return mlir::success();
 }
 
+mlir::LogicalResult ConvertScalesOp::verify() {
+  const int64_t unit = getUnit(), bits = dsl::ElementType::fromName(getElement().str())->bits();
+  if (getShift() < 0 || getShift() + bits > unit)
+    return emitOpError("takes ") << bits << " bits from bit " << getShift() << " of units of "
+                                 << unit;
+  if (const std::optional<int64_t> sign = getSign(); sign && (*sign < 0 || *sign >= unit))
+    return emitOpError("takes the sign from bit ") << *sign << " of units of " << unit;
+  const int64_t words = getWords().getType().getNumElements(), units = getType().getNumElements();
+  if (units * unit > words * 32)
+    return emitOpError("takes ") << units << " units of " << unit << " bits from " << words
+                                 << " words";
+  return mlir::success();
+}
+
 mlir::LogicalResult DecodeOp::verify() {
   Result<compiler::DecodeProgram> program = compiler::DecodeProgram::parse(getProgram().str());
   if (!program)

@@ -344,6 +344,7 @@ def Tile_ConvertScalesOp : Tile_Op<"convert_scales", [Pure]> {
     (`fractions` $fractions^)? $words `from` $element `in` $unit `at` $shift (`sign` $sign^)? attr-dict
     `:` type($words) `->` type($scales)
   }];
+  let hasVerifier = 1;
 }
 
 def Tile_PairOp : Tile_Op<"pair", [Pure]> {

@@ -20,6 +20,9 @@
 // RUN: not %rho compile %t/box_bytes.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/box_bytes.mlir
 // RUN: not %rho compile %t/two_operands.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/two_operands.mlir
 // RUN: not %rho compile %t/store_operand.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/store_operand.mlir
+// RUN: not %rho compile %t/scale_bits.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/scale_bits.mlir
+// RUN: not %rho compile %t/scale_sign.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/scale_sign.mlir
+// RUN: not %rho compile %t/scale_words.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/scale_words.mlir
 // RUN: not %rho compile %t/element.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/element.mlir
 // RUN: not %rho compile %t/decode.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/decode.mlir
 // RUN: not %rho compile %t/lanes.mlir --from=tile --emit=ptx 2>&1 | FileCheck %t/lanes.mlir
@@ -198,6 +201,27 @@ tile.kernel @k attributes {target = "sm_90a", geometry = #tile.geometry<tile 16 
   %a = arith.constant 0 : i32
   %y = tile.alloc_shared "y" : <8192 x 3>
   tile.store_operand(%a, %a) to %y[%a] step 0 row_tile 0 : <8192 x 3>
+}
+
+//--- scale_bits.mlir
+// CHECK: 'tile.convert_scales' op takes 16 bits from bit 4 of units of 16
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+  %w = arith.constant dense<0> : vector<1xi32>
+  %0 = tile.convert_scales %w from "f16" in 16 at 4 : vector<1xi32> -> vector<2xf32>
+}
+
+//--- scale_sign.mlir
+// CHECK: 'tile.convert_scales' op takes the sign from bit 20 of units of 16
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+  %w = arith.constant dense<0> : vector<1xi32>
+  %0 = tile.convert_scales %w from "ue4m10" in 16 at 0 sign 20 : vector<1xi32> -> vector<2xf32>
+}
+
+//--- scale_words.mlir
+// CHECK: 'tile.convert_scales' op takes 4 units of 16 bits from 1 words
+tile.kernel @k attributes {target = "sm_80", geometry = #tile.geometry<tile 16 x 64 x 64 warps 1 x 2 x 1 mma "f16" codes 4 split 1 roles "uniform" cluster 1 x 1 panel 1>, origins = ["gemm"], ctasPerSm = 1 : i64} {
+  %w = arith.constant dense<0> : vector<1xi32>
+  %0 = tile.convert_scales %w from "f16" in 16 at 0 : vector<1xi32> -> vector<4xf32>
 }
 
 //--- element.mlir
