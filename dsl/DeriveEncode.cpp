@@ -218,10 +218,11 @@ static ExprPtr deriveOffset(const Format &format, int component) {
   return divide(binary(Expr::Op::Sub, high, low), constant(format.element().type.maxFinite()));
 }
 
+constexpr int mostSelectorBits = 4;
+
 // best(0, 1, ...) of a selector; null where it has too many codes to try.
 static ExprPtr deriveSelector(ElementType type) {
-  constexpr int mostBits = 4;
-  if (type.bits() > mostBits)
+  if (type.bits() > mostSelectorBits)
     return nullptr;
   auto rule = std::make_shared<Expr>();
   rule->kind = Expr::Kind::Call;
@@ -231,18 +232,24 @@ static ExprPtr deriveSelector(ElementType type) {
   return rule;
 }
 
-ExprPtr deriveEncode(const Format &format, int component) {
+// Whether a component chooses what the remapped code stands for, and nothing else.
+static bool isSelector(const Format &format, int component, const std::vector<bool> &factors) {
   const std::optional<Remap> &remap = format.element().remap;
+  return remap && remap->selector == component &&
+         (factors.empty() || !factors[static_cast<size_t>(component)]);
+}
+
+ExprPtr deriveEncode(const Format &format, int component) {
   std::vector<bool> factors = componentFactors(format);
   auto self = static_cast<size_t>(component);
-  if (remap && remap->selector == component && (factors.empty() || !factors[self]))
+  if (isSelector(format, component, factors))
     return deriveSelector(format.components[self].type);
   if (!factors.empty() && factors[self]) {
     ExprPtr rule = divide(reduce(Expr::Reduction::Absmax, overCoarser(format, component, factors)),
                           constant(largestElement(format.element().type)));
     return shareOfScale(format, component, rule, factors);
   }
-  if (!factors.empty() || remap)
+  if (!factors.empty() || format.element().remap)
     return nullptr;
   // By the scales, but for one whose rule the user wrote.
   if (int zero = zeroPointOf(format);
@@ -250,6 +257,19 @@ ExprPtr deriveEncode(const Format &format, int component) {
                    format.components[static_cast<size_t>(zero)].encodeDeclared))
     return deriveZeroPoint(format, component, zero);
   return deriveOffset(format, component);
+}
+
+std::string whyNotDerivable(const Format &format, int component) {
+  if (isSelector(format, component, componentFactors(format)))
+    return "it is a selector of " +
+           std::to_string(format.components[static_cast<size_t>(component)].type.bits()) +
+           " bits, of which rules try at most " + std::to_string(mostSelectorBits);
+  if (format.element().remap)
+    return "the value of an element with a remapped code is no product of it and scales, each once";
+  return "the value is neither a product of the element and scales, each once, nor (element - "
+         "zero) * "
+         "scales with the zero as fine as the finest of them nor element * scale + offset or "
+         "element * scale - offset in one extent with elements from 0 on";
 }
 
 static bool isNeverNegative(const Format &format, const Expr &rule) {

@@ -43,6 +43,8 @@ bool isRemappedProduct(const Format &format);
 //
 // Null where the value has none of these forms.
 ExprPtr deriveEncode(const Format &format, int component);
+// Why deriveEncode() is null, as a message says it.
+std::string whyNotDerivable(const Format &format, int component);
 
 // The zero point of a value (element - zero) * scales; -1 where it has another form.
 int zeroPointOf(const Format &format);

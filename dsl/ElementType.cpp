@@ -148,7 +148,7 @@ constexpr Encoding encodingOf(const Spelling &s) {
 }
 
 // The table: integers, f16, bf16, f32, then every spelling of eXmY at its place.
-constexpr size_t u1Index = 14, f16Index = 15, bf16Index = 16, f32Index = 17, firstSpelling = 18;
+constexpr size_t u1Index = 7, f16Index = 15, bf16Index = 16, f32Index = 17, firstSpelling = 18;
 constexpr size_t mantissaPlaces = 16, spellingCount = 3 * 2 * 8 * mantissaPlaces;
 constexpr size_t firstCodebook = firstSpelling + spellingCount;
 constexpr char suffixes[] = {0, 'f', 'i'};
@@ -162,12 +162,10 @@ constexpr size_t indexOf(const Spelling &s) {
 
 constexpr std::array<Encoding, firstCodebook> makeEncodings() {
   std::array<Encoding, firstCodebook> table;
-  for (size_t i = 0; i < 7; ++i) {
-    int bits = static_cast<int>(i) + 2;
-    table[i] = integer(true, bits);
-    table[i + 7] = integer(false, bits);
-  }
-  table[u1Index] = integer(false, 1);
+  for (size_t i = 0; i < u1Index; ++i)
+    table[i] = integer(true, static_cast<int>(i) + 2);
+  for (size_t i = u1Index; i < f16Index; ++i)
+    table[i] = integer(false, static_cast<int>(i - u1Index) + 1);
   table[f16Index] = named(floating(5, 10, true, Special::Ieee), "f16");
   table[bf16Index] = named(floating(8, 7, true, Special::Ieee), "bf16");
   table[f32Index] = named(floating(8, 23, true, Special::Ieee), "f32");
@@ -324,7 +322,7 @@ std::optional<ElementType> ElementType::codebook(const std::vector<double> &valu
 
 std::vector<std::string_view> ElementType::allNames() {
   std::vector<std::string_view> names;
-  for (size_t i = 0; i < u1Index; ++i)
+  for (size_t i = 0; i < f16Index; ++i)
     names.push_back(encodings[i].name());
   for (std::string_view name : {"e2m1", "e2m3", "e3m2", "e4m3", "e5m2", "e8m0", "ue4m3"})
     names.push_back(name);

@@ -168,7 +168,7 @@ std::string hint(std::string_view name, const std::vector<std::string> &known) {
     return "none is declared";
   if (const std::string *found = nearest(name, known))
     return "did you mean '" + *found + "'";
-  constexpr size_t most = 24; // a module of a thousand formats does not list them all
+  constexpr size_t most = 25; // all types; a module of a thousand formats does not list them all
   std::vector<std::string> first(known.begin(),
                                  known.begin() + static_cast<long>(std::min(known.size(), most)));
   return "known are " + join(first) + (known.size() > most ? ", ..." : "");

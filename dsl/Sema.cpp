@@ -477,7 +477,8 @@ private:
         continue;
       component.encode = deriveEncode(format, index);
       if (!component.encode)
-        error(DiagId::rule_not_derivable, {component.name}, component.span);
+        error(DiagId::rule_not_derivable, {component.name, whyNotDerivable(format, index)},
+              component.span);
     }
   }
 

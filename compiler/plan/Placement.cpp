@@ -275,8 +275,8 @@ private:
       mixed = mixedDecode(*pairs.decode, *rest.decode);
     if (!mixed)
       return noTables(gemm, tables,
-                      "permutations want codes in other places, or scales times other powers "
-                      "of two, than tables",
+                      "the decode in registers wants codes in other places, or scales times "
+                      "other powers of two, than tables",
                       sources);
     result.decode = *std::move(mixed);
     result.operandRoundings = std::max(pairs.roundings, rest.roundings);
@@ -395,8 +395,8 @@ private:
     if (operands.empty() || sums.empty())
       return ofScales(DiagId::scales_not_legal,
                       {sums.empty() ? "operand" : "accumulator", gemm.name, operands + sums});
-    return ofScales(DiagId::no_legal_placement, {weight.components[use.component].name, weight.name,
-                                                 operands == sums ? sums : operands + "; " + sums});
+    return ofScales(DiagId::no_legal_placement,
+                    {weight.components[use.component].name, weight.name, operands + "; " + sums});
   }
 
   Status scaleOperands() {

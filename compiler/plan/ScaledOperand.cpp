@@ -100,8 +100,12 @@ ScaledOperand scaleOperand(const dsl::Format &weight, const Expr &core,
   bool groupsOfHalves = false;
   for (const ScaleUse &use : groups) {
     groupsOfHalves = groupsOfHalves || isGroupOfHalf(use.group);
-    if (std::string why = groupProblem(use, placed); !why.empty() && !isGroupOfHalf(use.group))
-      return {{}, 0, why};
+    if (!groupProblem(use, placed).empty() && !isGroupOfHalf(use.group))
+      return {{},
+              0,
+              "group " + std::to_string(use.declared) +
+                  " is no multiple of half of the instruction's k, " +
+                  std::to_string(placed.mmaK / 2)};
     product = product.times(RowNumber{{{.factor = 1, .components = {use.component}}}});
     dsl::ElementType type = weight.components[use.component].type;
     scales = scales * spreadOf(type);

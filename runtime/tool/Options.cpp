@@ -137,7 +137,9 @@ constexpr OptionSpec options[] = {
      "candidates and rules (JSON; default what the model names)"},
     {"--gemm", Kind::Text, "NAME", run | compile | bench | tune | verifying | warm | explain, true,
      "which gemm of the file, if it declares several"},
-    {"--device", Kind::Input, "DEVICE", run | bench | tune | verifying | warm | probing, true,
+    {"--device", Kind::Input, "DEVICE", tune | probing, true,
+     "auto (the first GPU), cuda or cuda:I"},
+    {"--device", Kind::Input, "DEVICE", run | bench | verifying | warm, true,
      "auto (the first GPU, else the emulator), cuda, cuda:I, or emulated: a target such as sm_80, "
      "a device of 'rho devices', FILE.rho that describes one"},
     {"--device", Kind::Input, "DEVICE", compile | explain | plan, true,

@@ -176,7 +176,7 @@ TEST(ElementType, PublishedValues) {
 }
 
 TEST(ElementType, NamesFindTheirTypes) {
-  EXPECT_EQ(ElementType::allNames().size(), 24u);
+  EXPECT_EQ(ElementType::allNames().size(), 25u);
   for (std::string_view name : ElementType::allNames())
     EXPECT_EQ(ElementType::get(name).name(), name);
   for (const char *name : {"",
