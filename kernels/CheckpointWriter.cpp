@@ -80,4 +80,23 @@ Result<int64_t> CheckpointWriter::finish() {
   return size;
 }
 
+Status checkOutput(const std::string &to, const SafetensorsFile &source,
+                   const SafetensorsFile *other) {
+  const std::string &from = source.path();
+  if (source.joins(to))
+    return makeError(DiagId::output_is_shard, {to, from});
+  if (!isShardIndex(to))
+    return Done{};
+  std::error_code missing; // then it is another
+  const bool isInPlace = std::filesystem::equivalent(from, to, missing);
+  for (const std::string &name : shardNames(to, source.shards())) {
+    const std::string shard = besideIndex(to, name);
+    if (!isInPlace && source.joins(shard))
+      return makeError(DiagId::output_is_shard, {shard, from});
+    if ((!isShardIndex(from) && source.isAt(shard)) || (other != nullptr && other->isAt(shard)))
+      return makeError(DiagId::output_is_input, {shard});
+  }
+  return Done{};
+}
+
 } // namespace rho::kernels

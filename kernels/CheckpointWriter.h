@@ -31,4 +31,10 @@ private:
   std::vector<SafetensorsWriter> writers;
 };
 
+// Whether what is made of `source` may be written to `to`; of `other`, if given, nothing is
+// replaced. Errors: output_is_shard where only one of the files of an index would be replaced,
+// output_is_input.
+Status checkOutput(const std::string &to, const SafetensorsFile &source,
+                   const SafetensorsFile *other = nullptr);
+
 } // namespace rho::kernels

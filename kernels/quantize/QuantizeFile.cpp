@@ -5,7 +5,6 @@
 #include "kernels/quantize/StoredTransform.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <set>
 
 namespace rho::kernels {
@@ -214,20 +213,8 @@ Result<QuantizeFileSummary> quantizeFile(const std::string &from, const std::str
   Result<SafetensorsFile> file = SafetensorsFile::open(from);
   if (!file)
     return std::move(file.error());
-  if (file->joins(to))
-    return makeError(DiagId::output_is_shard, {to, from});
-  std::error_code missing; // then it is another
-  const bool isInPlace = std::filesystem::equivalent(from, to, missing);
-  if (isShardIndex(to))
-    for (const std::string &name : shardNames(to, file->shards())) {
-      const std::string shard = besideIndex(to, name);
-      if (!isInPlace && file->joins(shard))
-        return makeError(DiagId::output_is_shard, {shard, from});
-      if (!isShardIndex(from) && file->isAt(shard))
-        return makeError(DiagId::output_is_input, {shard});
-      if (options.activations && options.activations->isAt(shard))
-        return makeError(DiagId::output_is_input, {shard});
-    }
+  if (Status free = checkOutput(to, *file, options.activations.get()); !free)
+    return std::move(free.error());
   Result<std::vector<bool>> chosen = chooseTensors(*file, options.tensors);
   if (!chosen)
     return std::move(chosen.error());

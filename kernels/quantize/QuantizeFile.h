@@ -46,9 +46,8 @@ struct QuantizeFileSummary {
 // each of the inputs; of a format with parts 13 bytes a number and the codes of each part. The
 // output appears when it is complete and may be the input itself.
 //
-// Errors: those of SafetensorsFile and CheckpointWriter, output_is_shard where only one of the
-// files of an index would be replaced, output_is_input where one has the activations,
-// chooseTensors, already_quantized, nothing_to_quantize, output_name_taken, activations_missing and
+// Errors: those of SafetensorsFile, CheckpointWriter and checkOutput, chooseTensors,
+// already_quantized, nothing_to_quantize, output_name_taken, activations_missing and
 // activations_do_not_fit for a weight's, tensor_not_encoded with the reason of the encoder or of a
 // step.
 Result<QuantizeFileSummary> quantizeFile(const std::string &from, const std::string &to,

@@ -29,6 +29,7 @@ constexpr unsigned verifying = bit(Command::Verify);
 constexpr unsigned explain = bit(Command::Explain);
 constexpr unsigned plan = bit(Command::Plan);
 constexpr unsigned probing = bit(Command::Probe);
+constexpr unsigned rotate = bit(Command::Rotate);
 constexpr unsigned quantize = bit(Command::Quantize);
 constexpr unsigned error = bit(Command::Error);
 constexpr unsigned clearing = bit(Command::CacheClear);
@@ -62,6 +63,9 @@ constexpr CommandSpec commands[] = {
      "give each layer of a model one of several gemms, by rules or predicted time"},
     {Command::Probe, "probe", "[options]",
      "measure what a device declaration says on the GPU at hand"},
+    {Command::Rotate, "rotate",
+     "FILE.safetensors --inputs GLOB... --outputs GLOB... -o FILE.safetensors [options]",
+     "rotate pairs of weights, which leaves what a model computes as it is"},
     {Command::Quantize, "quantize",
      "FILE.safetensors --format FORMAT -o FILE.safetensors [options]",
      "encode the weights of a file, or of those that FILE.safetensors.index.json joins"},
@@ -181,7 +185,19 @@ constexpr OptionSpec options[] = {
      "the weights whose names match, such as 'model.layers.*'; may be given several times"},
     {"--skip", Kind::Texts, "GLOB", quantize | error, false,
      "not those that match; may be given several times"},
-    {"--threads", Kind::Count, "COUNT", quantize, false,
+    {"--inputs", Kind::Texts, "GLOB", rotate, false,
+     "weights that take rotated inputs, and the embedding; may be given several times"},
+    {"--outputs", Kind::Texts, "GLOB", rotate, false,
+     "weights that make rotated outputs; may be given several times"},
+    {"--fuse", Kind::Texts, "NORM=GLOB", rotate, false,
+     "multiply the gains of norms into the weights behind them; * of GLOB is what * of NORM was; "
+     "may be "
+     "given several times"},
+    {"--block", Kind::Count, "SIZE", rotate, false,
+     "rotate so many channels at a time, such as those of a head (default all)"},
+    {"--seed", Kind::Seed, "SEED", rotate, false,
+     "of random signs (default none: the exact Hadamard matrix)"},
+    {"--threads", Kind::Count, "COUNT", quantize | rotate, false,
      "the output does not depend on it (default one for each core)"},
     {"--activations", Kind::Input, "FILE", quantize | error, false,
      "m x k inputs of weights, by the names of these, from FILE.safetensors"},
@@ -198,6 +214,7 @@ constexpr OptionSpec options[] = {
     {"--refine", Kind::Flag, "", quantize, false,
      "lower the errors of the outputs by other scales and codes"},
     {"-o", Kind::Output, "FILE", quantize, false, "the quantized file; may be the input"},
+    {"-o", Kind::Output, "FILE", rotate, false, "the rotated file; may be the input"},
     {"-o", Kind::Output, "FILE", compile, false, "write to FILE instead of standard output"},
     {"--csv", Kind::Output, "FILE", bench | tune | verifying | plan | error, false,
      "write the table to FILE as well"},
@@ -398,7 +415,8 @@ Status Options::checkOutputs() const {
                          {option, written[j].option, "both write " + dsl::shown(file)});
     for (const File &input : read) {
       const bool replaces = // which it may, or says itself what of
-          chosen == Command::Quantize && option == "-o" && !input.option.starts_with("--");
+          (chosen == Command::Quantize || chosen == Command::Rotate) && option == "-o" &&
+          !input.option.starts_with("--");
       if (!replaces && isSameFile(file, input.name))
         return makeError(DiagId::option_conflict,
                          {option, input.option, "it would write over what is read"});
@@ -502,6 +520,11 @@ std::vector<std::string> Options::texts(std::string_view name) const {
 std::optional<int64_t> Options::count(std::string_view name) const {
   auto found = values.find(name);
   return found == values.end() ? std::nullopt : readCount(found->second[0]);
+}
+
+unsigned Options::threads() const {
+  constexpr int64_t most = 1024; // more help nowhere
+  return static_cast<unsigned>(std::min<int64_t>(count("--threads").value_or(0), most));
 }
 
 std::vector<int64_t> Options::counts(std::string_view name, std::vector<int64_t> otherwise) const {

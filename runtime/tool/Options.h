@@ -27,6 +27,7 @@ enum class Command : uint8_t {
   Explain,
   Plan,
   Probe,
+  Rotate,
   Quantize,
   Error,
   CacheList,
@@ -90,6 +91,7 @@ public:
   // All of them, in order.
   std::vector<std::string> texts(std::string_view name) const;
   std::optional<int64_t> count(std::string_view name) const; // also of a Seed
+  unsigned threads() const; // of --threads; 0: not given, one for each core
   // `otherwise` where the option is not given.
   std::vector<int64_t> counts(std::string_view name, std::vector<int64_t> otherwise = {}) const;
   std::vector<std::pair<int64_t, int64_t>> pairs(std::string_view name) const;

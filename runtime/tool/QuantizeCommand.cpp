@@ -77,9 +77,7 @@ Result<int> quantizeCommand(const Options &options) {
     task.format = *format;
     task.tensors = {options.texts("--only"), options.texts("--skip")};
     task.metadata[kernels::versionKey] = RHO_VERSION;
-    constexpr int64_t mostThreads = 1024; // more help nowhere
-    task.threads = static_cast<unsigned>(
-        std::min<int64_t>(options.count("--threads").value_or(0), mostThreads));
+    task.threads = options.threads();
     task.progress = [&](int64_t done, int64_t total, const std::string &name) {
       progress.update("quantizing " + progressBar(done, total) + ", " + dsl::visible(name));
     };

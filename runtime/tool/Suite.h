@@ -37,8 +37,8 @@ struct SuiteRow {
   int pipeline = 0;
   int64_t splitK = 0;
   std::string roles, tables; // as a schedule names them
-  std::string planSource; // "planned" or "tuned"
-  double predicted = 0;   // microseconds
+  std::string planSource;    // "planned" or "tuned"
+  double predicted = 0;      // microseconds
   // What is known of peers: multiplications of 16 and of 8 bits, and the kernel that only reads.
   enum class Peer : uint8_t { None, Half, Byte, Floor } peer = Peer::None;
   std::string algorithm; // "2 of 8": the fastest of those that were tried

@@ -67,6 +67,8 @@ Result<int> dispatch(const Options &options) {
     return planCommand(options);
   case Command::Probe:
     return probeCommand(options);
+  case Command::Rotate:
+    return rotateCommand(options);
   case Command::Quantize:
     return quantizeCommand(options);
   case Command::Error:

@@ -26,6 +26,7 @@ Result<int> devicesCommand(const Options &options);
 Result<int> explainCommand(const Options &options);
 Result<int> planCommand(const Options &options);
 Result<int> probeCommand(const Options &options);
+Result<int> rotateCommand(const Options &options);
 Result<int> quantizeCommand(const Options &options);
 Result<int> errorCommand(const Options &options);
 Result<int> cacheListCommand(const Options &options);

@@ -1,0 +1,332 @@
+#include "kernels/quantize/RotateFile.h"
+
+#include "dsl/Findings.h"
+#include "dsl/Numbers.h"
+#include "dsl/Parallel.h"
+#include "kernels/CheckpointWriter.h"
+#include "kernels/quantize/TensorChoice.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+
+namespace rho::kernels {
+
+namespace {
+
+using Type = dsl::MatrixView::Type;
+
+// What is done to one tensor.
+struct Task {
+  const TensorEntry *gains = nullptr; // columns are multiplied by them
+  bool inputs = false, outputs = false;
+  bool isBias = false, becomesOnes = false;
+
+  bool changes() const { return gains != nullptr || inputs || outputs || isBias || becomesOnes; }
+};
+
+// A vector of numbers as a matrix of one row; none for all other tensors.
+std::optional<dsl::MatrixView> vectorOf(const SafetensorsFile &file, const TensorEntry &tensor) {
+  if (tensor.shape.size() != 1)
+    return std::nullopt;
+  TensorEntry row = tensor;
+  row.shape.insert(row.shape.begin(), 1);
+  return file.matrix(row);
+}
+
+// As a pattern that stands for these characters alone.
+std::string literally(std::string_view text) {
+  std::string pattern;
+  for (char letter : text) {
+    if (std::string_view("*?[]\\").find(letter) != std::string_view::npos)
+      pattern += '\\';
+    pattern += letter;
+  }
+  return pattern;
+}
+
+struct Norm {
+  const TensorEntry *gains = nullptr;
+  std::string weights; // pattern of those behind it
+};
+
+Result<std::vector<Norm>> normsOf(const SafetensorsFile &file, const NormFusion &fusion) {
+  const size_t star = fusion.norms.find('*');
+  const bool one = star != std::string::npos;
+  const std::string begin = fusion.norms.substr(0, star),
+                    end = one ? fusion.norms.substr(star + 1) : "";
+  if (fusion.norms.empty() || fusion.weights.empty() ||
+      (begin + end).find_first_of("*?[") != std::string::npos)
+    return makeError(DiagId::fusion_patterns, {fusion.norms + "=" + fusion.weights});
+  std::vector<Norm> norms;
+  for (const TensorEntry &tensor : file.tensors()) {
+    const std::string &name = tensor.name;
+    if (one ? name.size() < begin.size() + end.size() || !name.starts_with(begin) ||
+                  !name.ends_with(end)
+            : name != begin)
+      continue;
+    Norm norm{&tensor, fusion.weights};
+    if (const size_t place = norm.weights.find('*'); one && place != std::string::npos)
+      norm.weights.replace(
+          place, 1, literally(name.substr(begin.size(), name.size() - begin.size() - end.size())));
+    norms.push_back(std::move(norm));
+  }
+  if (norms.empty())
+    return makeError(DiagId::pattern_matches_nothing,
+                     {dsl::shown(fusion.norms), file.path(), printNames(file.tensors())});
+  return norms;
+}
+
+// What is done to each of file.tensors(), and by which rotation.
+class Plan {
+public:
+  Plan(const SafetensorsFile &file, const RotateFileOptions &options)
+      : file(file), options(options), tasks(file.tensors().size()) {}
+
+  Result<Rotation> make() {
+    for (const NormFusion &fusion : options.fusions)
+      if (Status fused = fuse(fusion); !fused)
+        return fused.error();
+    if (Status found = choose(options.inputs, &Task::inputs); !found)
+      return found.error();
+    if (Status found = choose(options.outputs, &Task::outputs); !found)
+      return found.error();
+    if (Status found = findBiases(); !found)
+      return found.error();
+    Result<int64_t> size = sizeOfAll();
+    if (!size)
+      return size.error();
+    return Rotation::ofSize(*size, options.seed);
+  }
+
+  const Task &operator[](size_t tensor) const { return tasks[tensor]; }
+
+private:
+  const SafetensorsFile &file;
+  const RotateFileOptions &options;
+  std::vector<Task> tasks;
+
+  Status choose(const std::vector<std::string> &patterns, bool Task::*what) {
+    Result<std::vector<bool>> chosen = chooseTensors(file, {patterns, {}});
+    if (!chosen)
+      return chosen.error();
+    for (size_t i = 0; i < tasks.size(); ++i)
+      tasks[i].*what = (*chosen)[i];
+    return Done{};
+  }
+
+  Status fuse(const NormFusion &fusion) {
+    Result<std::vector<Norm>> norms = normsOf(file, fusion);
+    if (!norms)
+      return norms.error();
+    for (const Norm &norm : *norms) {
+      const std::optional<dsl::MatrixView> gains = vectorOf(file, *norm.gains);
+      if (!gains)
+        return makeError(DiagId::fusion_gains,
+                         {norm.gains->name, printExtents(*norm.gains), "a vector of numbers"});
+      Result<std::vector<bool>> weights = chooseTensors(file, {{norm.weights}, {}});
+      if (!weights)
+        return weights.error();
+      for (size_t i = 0; i < tasks.size(); ++i) {
+        if (!(*weights)[i])
+          continue;
+        const TensorEntry &weight = file.tensors()[i];
+        if (weight.shape[1] != gains->k)
+          return makeError(DiagId::fusion_gains,
+                           {norm.gains->name, printExtents(*norm.gains),
+                            std::to_string(weight.shape[1]) + " of '" + weight.name + "'"});
+        if (tasks[i].gains != nullptr)
+          return makeError(DiagId::fused_twice,
+                           {weight.name, tasks[i].gains->name, norm.gains->name});
+        tasks[i].gains = norm.gains;
+      }
+      tasks[static_cast<size_t>(norm.gains - file.tensors().data())].becomesOnes = true;
+    }
+    return Done{};
+  }
+
+  Status findBiases() {
+    for (size_t i = 0; i < tasks.size(); ++i) {
+      const TensorEntry &weight = file.tensors()[i];
+      constexpr std::string_view ending = "weight";
+      if (!tasks[i].outputs || !weight.name.ends_with(ending))
+        continue;
+      const std::string name = weight.name.substr(0, weight.name.size() - ending.size()) + "bias";
+      const TensorEntry *bias = file.find(name);
+      if (bias == nullptr)
+        continue;
+      if (std::optional<dsl::MatrixView> numbers = vectorOf(file, *bias);
+          !numbers || numbers->k != weight.shape[0])
+        return makeError(DiagId::rotated_bias,
+                         {name, printExtents(*bias), weight.name, std::to_string(weight.shape[0])});
+      tasks[static_cast<size_t>(bias - file.tensors().data())].isBias = true;
+    }
+    return Done{};
+  }
+
+  // Rotations cancel where all are of one size.
+  Result<int64_t> sizeOfAll() const {
+    std::string first; // the tensor that says so
+    int64_t size = options.block.value_or(0);
+    for (size_t i = 0; i < tasks.size(); ++i)
+      for (bool ofInputs : {true, false}) {
+        if (!(ofInputs ? tasks[i].inputs : tasks[i].outputs))
+          continue;
+        const TensorEntry &weight = file.tensors()[i];
+        const int64_t extent = weight.shape[ofInputs ? 1 : 0];
+        const std::string what = "'" + weight.name + "' has " + std::to_string(extent) +
+                                 (ofInputs ? " inputs" : " outputs");
+        if (size == 0) {
+          size = extent;
+          first = what;
+        } else if (options.block ? extent % size != 0 : extent != size) {
+          return makeError(
+              DiagId::rotation_sizes,
+              {what, options.block ? "no multiple of " + std::to_string(size) : first});
+        }
+      }
+    return size;
+  }
+};
+
+// Numbers in a tensor's type; where one leaves it, its place.
+struct Encoded {
+  std::string bytes;
+  std::optional<int64_t> beyond;
+};
+Encoded encoded(const Matrix &matrix, Type type, unsigned threads) {
+  const auto count = static_cast<size_t>(matrix.rows * matrix.k);
+  if (type == Type::F32)
+    return {{reinterpret_cast<const char *>(matrix.values.data()), count * sizeof(float)}, {}};
+  const dsl::ElementType half = dsl::ElementType::get(type == Type::F16 ? "f16" : "bf16");
+  const double most = half.maxFinite();
+  Encoded result{std::string(count * sizeof(uint16_t), '\0'), {}};
+  std::atomic<int64_t> first = std::numeric_limits<int64_t>::max();
+  dsl::parallel(matrix.rows, threads, [&](const auto &next) {
+    for (int64_t row = next(); row < matrix.rows; row = next())
+      for (int64_t i = row * matrix.k; i < (row + 1) * matrix.k; ++i) {
+        const double value = matrix.values[static_cast<size_t>(i)];
+        const auto code = static_cast<uint16_t>(half.encode(value));
+        std::memcpy(result.bytes.data() + 2 * i, &code, sizeof code);
+        if (std::abs(value) > most)
+          for (int64_t known = first; i < known && !first.compare_exchange_weak(known, i);) {
+          }
+      }
+  });
+  if (first != std::numeric_limits<int64_t>::max())
+    result.beyond = first.load();
+  return result;
+}
+
+class FileRotator {
+public:
+  FileRotator(const SafetensorsFile &file, const Plan &plan, const Rotation &rotation,
+              const RotateFileOptions &options)
+      : file(file), plan(plan), rotation(rotation), options(options) {
+    summary.size = rotation.size();
+    summary.inputBytes = file.size();
+  }
+
+  Result<RotateFileSummary> write(const std::string &to) {
+    const bool keepsShards = isShardIndex(to);
+    std::vector<CheckpointWriter::Shard> shards(keepsShards ? file.shards() : 1);
+    for (size_t i = 0; i < shards.size(); ++i)
+      shards[i].metadata = keepsShards ? file.metadata(i) : file.metadata();
+    const std::vector<TensorEntry> &tensors = file.tensors();
+    for (const TensorEntry &tensor : tensors)
+      shards[keepsShards ? tensor.shard : 0].tensors.push_back(tensor);
+    Result<CheckpointWriter> output =
+        CheckpointWriter::create(to, std::move(shards), file.indexMetadata());
+    if (!output)
+      return output.error();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (options.progress)
+        options.progress(static_cast<int64_t>(i), static_cast<int64_t>(tensors.size()),
+                         tensors[i].name);
+      SafetensorsWriter &writer = output->shard(keepsShards ? tensors[i].shard : 0);
+      Status done =
+          plan[i].changes() ? change(tensors[i], plan[i], writer) : copy(tensors[i], writer);
+      if (!done)
+        return done.error();
+      writer.endTensor();
+      file.release(tensors[i]);
+    }
+    Result<int64_t> size = output->finish();
+    if (!size)
+      return size.error();
+    summary.outputBytes = *size;
+    return summary;
+  }
+
+private:
+  const SafetensorsFile &file;
+  const Plan &plan;
+  const Rotation &rotation;
+  const RotateFileOptions &options;
+  RotateFileSummary summary;
+
+  Status copy(const TensorEntry &tensor, SafetensorsWriter &writer) {
+    ++summary.copied;
+    return writer.append(file.bytes(tensor).data(), tensor.bytes);
+  }
+
+  Status change(const TensorEntry &tensor, const Task &task, SafetensorsWriter &writer) {
+    const std::optional<dsl::MatrixView> vector = vectorOf(file, tensor);
+    const dsl::MatrixView view = vector ? *vector : *file.matrix(tensor);
+    Result<Matrix> matrix = matrixOf(view, options.threads);
+    if (Status finite = checkNumbers(*matrix, DiagId::non_finite_input); !finite)
+      return refused(tensor, finite.error().diagnostics[0].message);
+    if (task.becomesOnes)
+      std::fill(matrix->values.begin(), matrix->values.end(), 1.0F);
+    if (task.gains != nullptr) {
+      const Matrix gains = matrixOf(*vectorOf(file, *task.gains));
+      if (Status finite = checkNumbers(gains, DiagId::non_finite_input); !finite)
+        return refused(*task.gains, finite.error().diagnostics[0].message);
+      for (int64_t i = 0; i < matrix->rows; ++i)
+        std::transform(gains.row(0), gains.row(0) + gains.k, matrix->row(i), matrix->row(i),
+                       std::multiplies<>());
+    }
+    if (task.inputs || task.isBias)
+      matrix = rotateInputs(*matrix, rotation, options.threads);
+    if (matrix && task.outputs)
+      matrix = rotateOutputs(*matrix, rotation, options.threads);
+    if (!matrix)
+      return matrix.error();
+    summary.norms += task.becomesOnes ? 1 : 0;
+    summary.biases += task.isBias ? 1 : 0;
+    summary.inputs += task.inputs ? 1 : 0;
+    summary.outputs += task.outputs ? 1 : 0;
+    const Encoded numbers = encoded(*matrix, view.type, options.threads);
+    if (numbers.beyond) {
+      const int64_t at = *numbers.beyond;
+      return refused(tensor, "row " + std::to_string(at / matrix->k) + ", column " +
+                                 std::to_string(at % matrix->k) + " would be " +
+                                 dsl::printNumber(matrix->values[static_cast<size_t>(at)]) +
+                                 ", beyond " + tensor.type);
+    }
+    return writer.append(numbers.bytes.data(), static_cast<int64_t>(numbers.bytes.size()));
+  }
+
+  Error refused(const TensorEntry &tensor, const std::string &why) const {
+    return makeError(DiagId::tensor_not_rotated, {tensor.name, file.path(), why});
+  }
+};
+
+} // namespace
+
+Result<RotateFileSummary> rotateFile(const std::string &from, const std::string &to,
+                                     const RotateFileOptions &options) {
+  Result<SafetensorsFile> file = SafetensorsFile::open(from);
+  if (!file)
+    return file.error();
+  if (Status free = checkOutput(to, *file); !free)
+    return free.error();
+  Plan plan(*file, options);
+  Result<Rotation> rotation = plan.make();
+  if (!rotation)
+    return rotation.error();
+  return FileRotator(*file, plan, *rotation, options).write(to);
+}
+
+} // namespace rho::kernels
