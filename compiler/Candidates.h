@@ -8,7 +8,7 @@
 namespace rho::compiler {
 
 // Plans to be measured against each other, the fastest predictions first: plan()'s own, and at most
-// 3 that agree in roles and tile. At least one, at most `most`. Errors as plan().
+// 3 that agree in roles, tables and tile. At least one, at most `most`. Errors as plan().
 Result<std::vector<Plan>> planCandidates(const dsl::Gemm &gemm, const Problem &problem,
                                          const DeviceModel &device, size_t most,
                                          const SourceMap *sources);

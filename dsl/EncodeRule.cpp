@@ -15,21 +15,6 @@ namespace {
 // Numbers that are computed at a time: intermediate results stay in the first-level cache.
 constexpr int64_t chunk = 256;
 
-double apply(Expr::Op op, double a, double b) {
-  switch (op) {
-  case Expr::Op::Add:
-    return a + b;
-  case Expr::Op::Sub:
-    return a - b;
-  case Expr::Op::Mul:
-    return a * b;
-  case Expr::Op::Div:
-    return quotient(a, b);
-  default:
-    return std::nan(""); // bitwise operators in rules do not pass sema
-  }
-}
-
 // a[i] = a[i] op b(i); the operator is looked at once.
 template <class Right> void applyAll(Expr::Op op, double *a, Right b, int64_t count) {
   auto each = [&](auto compute) {
@@ -102,7 +87,7 @@ double scalar(const Expr &expr, const double *components, const double *&reduced
   case Expr::Kind::Binary: {
     double a = scalar(*expr.operands[0], components, reduced);
     double b = scalar(*expr.operands[1], components, reduced);
-    return apply(expr.op, a, b);
+    return realBinary(expr.op, a, b);
   }
   case Expr::Kind::Cast:
     return rounded(expr, scalar(*expr.operands[0], components, reduced));

@@ -63,21 +63,6 @@ int64_t integerBinary(Expr::Op op, int64_t a, int64_t b) {
   return 0;
 }
 
-double realBinary(Expr::Op op, double a, double b) {
-  switch (op) {
-  case Expr::Op::Add:
-    return a + b;
-  case Expr::Op::Sub:
-    return a - b;
-  case Expr::Op::Mul:
-    return a * b;
-  case Expr::Op::Div:
-    return quotient(a, b);
-  default:
-    return std::nan(""); // bitwise operators of reals do not pass sema
-  }
-}
-
 bool isRemapped(const Component &component, uint32_t code) {
   return (code & ((1u << component.type.bits()) - 1)) == component.remap->code;
 }
@@ -357,6 +342,21 @@ Range castRange(ElementType type, Range a) {
 }
 
 } // namespace
+
+double realBinary(Expr::Op op, double a, double b) {
+  switch (op) {
+  case Expr::Op::Add:
+    return a + b;
+  case Expr::Op::Sub:
+    return a - b;
+  case Expr::Op::Mul:
+    return a * b;
+  case Expr::Op::Div:
+    return quotient(a, b);
+  default:
+    return std::nan("");
+  }
+}
 
 // `of` tells it of an operand.
 template <class Of>

@@ -14,6 +14,8 @@ bool isIntegerTyped(const Expr &expr, const Format &format);
 
 // In values and in rules a number over 0 is 0: what a scale that is 0 multiplies.
 inline double quotient(double a, double b) { return b == 0 ? 0 : a / b; }
+// What an operator makes of reals. NaN of bitwise ones, which do not pass sema.
+double realBinary(Expr::Op op, double a, double b);
 
 // Evaluates the format's value for one number. codes[i] is the code of component i that this
 // number belongs to (element, its group's scale, ...). Integer subexpressions are exact in int64.

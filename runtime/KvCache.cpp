@@ -299,30 +299,32 @@ Result<KvJobs> KvCache::jobs(std::span<const KvJob> jobs) const {
   return result;
 }
 
-Status KvCache::quantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values,
-                         int64_t stride, Stream stream) const {
+Status KvCache::checkJobs(const KvJobs &jobs) const {
   if (Status valid = checkHandle(*this, "cache"); !valid)
     return valid;
   if (Status valid = checkHandle(jobs, "list of jobs"); !valid)
     return valid;
   if (jobs.pimpl->cache.lock() != pimpl)
     return makeError(DiagId::kv_other_cache, {"the list of jobs"});
-  if (Status good = checkOnce("page", jobs.pimpl->page); !good)
+  return Done{};
+}
+
+Status KvCache::quantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values,
+                         int64_t stride, Stream stream) const {
+  if (Status good = checkJobs(jobs); !good)
     return good;
+  if (Status once = checkOnce("page", jobs.pimpl->page); !once)
+    return once;
   return moveBlocks(*pimpl, *jobs.pimpl, *pimpl->quantizeKeys, *pimpl->quantizeValues, keys, values,
                     stride, stream);
 }
 
 Status KvCache::dequantize(const KvJobs &jobs, DevicePointer keys, DevicePointer values,
                            int64_t stride, Stream stream) const {
-  if (Status valid = checkHandle(*this, "cache"); !valid)
-    return valid;
-  if (Status valid = checkHandle(jobs, "list of jobs"); !valid)
-    return valid;
-  if (jobs.pimpl->cache.lock() != pimpl)
-    return makeError(DiagId::kv_other_cache, {"the list of jobs"});
-  if (Status good = checkOnce("block", jobs.pimpl->block); !good)
+  if (Status good = checkJobs(jobs); !good)
     return good;
+  if (Status once = checkOnce("block", jobs.pimpl->block); !once)
+    return once;
   return moveBlocks(*pimpl, *jobs.pimpl, *pimpl->dequantizeKeys, *pimpl->dequantizeValues, keys,
                     values, stride, stream);
 }

@@ -112,6 +112,9 @@ public:
 
 private:
   std::shared_ptr<const Impl> pimpl;
+
+  // That this is a cache, and the jobs are its own. Errors: empty_handle, kv_other_cache.
+  Status checkJobs(const KvJobs &jobs) const;
 };
 
 } // namespace rho

@@ -130,8 +130,9 @@ void KernelLowering::lowerFillPairTables(tile::FillPairTablesOp op) {
     else
       when(less(group, i32(static_cast<int32_t>(tables * codes - first))), fill);
   }
-  // Whoever reads waits for the barriers of stages to be made: by barrier 0, which orders this too,
-  // but in a cluster, where that is another.
+  // Whoever reads is behind barrier 0, which orders this: without roles that of the first k tile,
+  // with roles the one for which the barriers of stages are made, but in a cluster, where that is
+  // another.
   if (g.clusterN > 1)
     effect("bar.sync 0, " + std::to_string(pieces * groups) + ";");
 }

@@ -231,7 +231,7 @@ void leaveSignsToScale(DecodeSequence &sequence, const dsl::Format &format, int 
     std::vector<uint16_t> lanes;
     bool isSign = true;
     for (uint32_t table = 0; table < tables / 2; ++table) {
-      const uint32_t code = sign.selectorOf(table);
+      const uint32_t code = sign.codeOfTable(table);
       const RowNumber one = number.chosen(selector, static_cast<int>(code)),
                       other = number.chosen(selector, static_cast<int>(code | 1U << bit));
       isSign = isSign && other == one.times(-1);

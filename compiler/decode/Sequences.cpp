@@ -459,7 +459,7 @@ bool hasAllExponents(dsl::ElementType type, std::string_view mmaType) {
          type.exponentBits() == dsl::ElementType::get(mmaType).exponentBits();
 }
 
-uint32_t ScaleSign::selectorOf(uint32_t table) const {
+uint32_t ScaleSign::codeOfTable(uint32_t table) const {
   const uint32_t below = (1U << bit) - 1;
   return selector == 0 ? table : (table & ~below) << 1 | (table & below);
 }

@@ -74,8 +74,8 @@ struct ScaleTable {
 struct ScaleSign {
   int selector = 0; // component, in spare bits of the scale; 0: none
   int bit = 0;
-  // The selector without that bit that names a table of pairs.
-  uint32_t selectorOf(uint32_t table) const;
+  // The selector's code, without that bit, whose table of pairs this is.
+  uint32_t codeOfTable(uint32_t table) const;
 };
 
 // A unit of packed codes -> operand registers. Register r of the unit belongs to fragment row half

@@ -1,8 +1,9 @@
 // tile.pipeline to a prologue that starts depth - 1 tiles and a loop that, for each tile, waits for
 // it, starts the tile depth - 1 ahead into the slot that was just freed, and consumes. Where the
 // kernel may start before the one ahead of it has ended, the prologue starts weights first, which
-// do not depend on that kernel, and then waits for it. Around it, where CTAs have equal shares of
-// k, the loop over a CTA's tiles.
+// do not depend on that kernel, and then waits for it. Tables of pairs are filled behind the
+// prologue, in front of the loop's first barrier. Around it, where CTAs have equal shares of k, the
+// loop over a CTA's tiles.
 #include "compiler/ir/Dialects.h"
 #include "compiler/passes/Copies.h"
 #include "compiler/passes/Passes.h"

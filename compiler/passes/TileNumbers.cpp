@@ -159,6 +159,11 @@ static RowNumber ofWeight(const RowNumber &number, const std::vector<int> &compo
   return number.renumbered([&](int place) { return components[static_cast<size_t>(place) - 1]; });
 }
 
+// The row for whose codes a number is made: that of the tensor is one for all rows of a thread.
+static int64_t rowOf(const RowNumber &named, const dsl::Format &weight, int64_t row) {
+  return named.isOfTensor(weight) ? 0 : row;
+}
+
 // Where only a selector of few codes changes along k, the numbers that it chooses from are made
 // once for a k tile, and a byte permutation takes one of them by the packed code.
 Value KernelBuilder::chosenNumber(const RowNumber &number, const std::vector<int> &components,
@@ -169,7 +174,7 @@ Value KernelBuilder::chosenNumber(const RowNumber &number, const std::vector<int
     return {};
   const dsl::Component &selector = context.gemm.weight.components[component];
   mlir::Location loc = chain.decode.getLoc();
-  const int64_t from = named.isOfTensor(context.gemm.weight) ? 0 : row; // rows of a thread share it
+  const int64_t from = rowOf(named, context.gemm.weight, row);
   std::vector<Value> &pairs = tileValues.choices[{"number", number.print(), components, from}];
   if (pairs.empty()) {
     std::vector<Value> numbers = chosenNumbers(number, components, component, k, from, slot);
@@ -198,7 +203,7 @@ Value KernelBuilder::choices(ir::NumberOp op, int64_t k, int64_t row, Value slot
   RowNumber number = *RowNumber::parse(op.getTerms().str());
   const RowNumber named = ofWeight(number, components);
   int selector = named.fewChoices(context.gemm.weight);
-  const int64_t from = named.isOfTensor(context.gemm.weight) ? 0 : row; // rows of a thread share it
+  const int64_t from = rowOf(named, context.gemm.weight, row);
   std::vector<Value> &bytes = tileValues.choices[{"bytes", op.getTerms().str(), components, from}];
   if (!bytes.empty())
     return bytes[0];
@@ -226,7 +231,7 @@ std::vector<Value> KernelBuilder::pairNumbers() {
   const DecodeSequence &decode = context.placed.decode;
   std::vector<Value> numbers;
   for (uint32_t table = 0; table < decode.program.tables(); ++table)
-    numbers.push_back(all[decode.scaleSign.selectorOf(table)]);
+    numbers.push_back(all[decode.scaleSign.codeOfTable(table)]);
   return numbers;
 }
 

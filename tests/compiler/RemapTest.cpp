@@ -160,7 +160,7 @@ TEST(Remap, SignsAreLeftToScales) {
       std::mt19937 random(2);
       for (uint32_t table = 0; table < 2; ++table) { // as kernels fill them
         std::vector<uint32_t> codes{8, dsl::ElementType::get("ue3m3").encode(1),
-                                    sign.selectorOf(table), 9};
+                                    sign.codeOfTable(table), 9};
         program.lanes[16 * table + 8] = static_cast<uint16_t>(
             dsl::ElementType::get(mmaType).encode(dsl::evaluate(format, codes.data())));
       }
@@ -232,7 +232,7 @@ TEST(PairTables, AreMixedWithPermutations) {
       DecodeProgram program = mixed->program;
       for (uint32_t table = 0; format.element().remap && table < program.tables(); ++table) {
         const std::vector<uint32_t> codes{8, format.components[1].type.encode(1),
-                                          sign.selectorOf(table)};
+                                          sign.codeOfTable(table)};
         program.lanes[16 * table + mixed->stored(8)] = static_cast<uint16_t>(
             dsl::ElementType::get(mmaType).encode(dsl::evaluate(format, codes.data())));
       }
