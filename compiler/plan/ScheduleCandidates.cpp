@@ -301,12 +301,14 @@ std::vector<int64_t> splitCandidates(const dsl::Gemm &gemm, const PlacedGemm &pl
 
 // Where equal shares were faster: not where several tiles of the batch take turns on the same
 // weights and CTAs have many tiles, or three warpgroups each; nor where three have operands of 16
-// bits. Two CTAs of an SM were not measured.
+// bits and many rows of the batch. Two CTAs of an SM were not measured.
 bool mayShareEqually(const PlacedGemm &placed, const Schedule &schedule, const Problem &problem) {
   constexpr int64_t mostTiles = 2; // of a CTA
+  constexpr int64_t mostBatchOfThree = 64;
   int64_t tilesM = divideUp(problem.m, schedule.tileM);
   int64_t tiles = tilesM * divideUp(problem.n, schedule.tileN);
-  if (schedule.warpsN == warpsOfThree && (tilesM > 1 || placed.isWide()))
+  if (schedule.warpsN == warpsOfThree &&
+      (tilesM > 1 || (placed.isWide() && schedule.tileM > mostBatchOfThree)))
     return false;
   return schedule.ctasPerSm == 1 && (tilesM == 1 || tiles <= mostTiles * schedule.residentCtas);
 }

@@ -57,10 +57,10 @@ constexpr double sharedShare = 0.67;
 // Of CTAs with half the rows of weights of an instruction of wgmma: 28 candidates at n = 4096, k =
 // 14336, m = 1 and 16.
 constexpr double narrowFactor = 0.94;
-// Of three warpgroups with few rows of the batch, more with operands of 16 bits, or with many rows
-// whose partial sums leave few registers to run ahead: 109 of 210 candidates at n = 6144 to 28672.
-// The others took what the terms say.
-constexpr double threeFactor = 1.08, threeWideFactor = 1.16;
+// Of three warpgroups with few rows of the batch, or with many rows whose partial sums leave few
+// registers to run ahead: 109 of 210 candidates at n = 6144 to 28672. The others took what the
+// terms say.
+constexpr double threeFactor = 1.08, threeWideFactor = 1.07;
 constexpr int64_t threeMostBatch = 64;
 // Of shares of k that wait for room.
 constexpr double laterWavesFactor = 1.1;
@@ -256,7 +256,7 @@ private:
       result *= laterWavesFactor;
     if (g.tileN <= Geometry::instructionRows / 2)
       result *= narrowFactor;
-    if (g.warpsN == 3 * 4) {
+    if (g.warpsN == 3 * 4 && g.warpgroupsMultiply()) {
       bool scales = placed.flushK > 0, few = g.tileM <= threeMostBatch;
       if (placed.isWide() && few)
         result *= threeWideFactor;
