@@ -87,7 +87,8 @@ TEST(RotateTest, ModelsOfLlamasNamesAreRotatedInPlace) {
   const std::string codes = scratchFolder() + "r4.safetensors";
   result = runTool({"quantize", out, "--format", "int4_g128", "--skip", "*norm*", "-o", codes});
   EXPECT_EQ(result.code, 0) << result.err;
-  for (const auto &[key, text] : kernels::SafetensorsFile::open(codes)->metadata())
+  const kernels::SafetensorsFile file = *kernels::SafetensorsFile::open(codes);
+  for (const auto &[key, text] : file.metadata())
     EXPECT_FALSE(key.starts_with("rho.transform.")) << text;
 }
 
