@@ -172,10 +172,10 @@ template <class Number> void Hadamard::doublings(std::span<Number> x) const {
     }
 }
 
-// `columns` are those of the matrix, one after the other: a loop without a carried sum.
-template <class Number>
-void Hadamard::cores(std::span<Number> x, const std::vector<int8_t> &columns) const {
+// Column by column: a loop without a carried sum.
+template <class Number> void Hadamard::cores(std::span<Number> x) const {
   const int64_t m = core->m;
+  const std::vector<int8_t> &columns = core->transposed;
   if (m == 1)
     return;
   std::vector<Number> sums(static_cast<size_t>(m));
@@ -191,15 +191,10 @@ void Hadamard::cores(std::span<Number> x, const std::vector<int8_t> &columns) co
 }
 
 template <class Number> void Hadamard::multiply(std::span<Number> x) const {
-  cores(x, core->transposed);
+  cores(x);
   doublings(x);
 }
 void Hadamard::apply(std::span<double> x) const { multiply(x); }
 void Hadamard::apply(std::span<float> x) const { multiply(x); }
-
-void Hadamard::applyTransposed(std::span<double> x) const {
-  cores(x, core->entries);
-  doublings(x);
-}
 
 } // namespace rho::kernels

@@ -27,10 +27,9 @@ public:
   // Those of the core, [m][m].
   std::vector<int8_t> coreEntries() const;
 
-  // x <- H x and x <- H^T x for a column of n numbers, n * (log2(n / m) + m) additions.
+  // x <- H x for a column of n numbers, n * (log2(n / m) + m) additions.
   void apply(std::span<double> x) const;
   void apply(std::span<float> x) const;
-  void applyTransposed(std::span<double> x) const;
 
 private:
   struct Core {
@@ -44,7 +43,7 @@ private:
   Hadamard(int64_t n, std::shared_ptr<const Core> core) : n(n), core(std::move(core)) {}
   template <class Number> void multiply(std::span<Number> x) const;
   template <class Number> void doublings(std::span<Number> x) const;
-  template <class Number> void cores(std::span<Number> x, const std::vector<int8_t> &columns) const;
+  template <class Number> void cores(std::span<Number> x) const;
 
   int64_t n;
   std::shared_ptr<const Core> core;

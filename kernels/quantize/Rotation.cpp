@@ -65,15 +65,6 @@ template <class Number> void Rotation::multiply(std::span<Number> row) const {
 void Rotation::apply(std::span<double> row) const { multiply(row); }
 void Rotation::apply(std::span<float> row) const { multiply(row); }
 
-void Rotation::undo(std::span<double> row) const {
-  for (size_t begin = 0; begin < row.size(); begin += factors.size()) {
-    std::span<double> x = row.subspan(begin, factors.size());
-    hadamard.applyTransposed(x);
-    for (size_t i = 0; i < factors.size(); ++i)
-      x[i] *= factors[i];
-  }
-}
-
 Result<Matrix> rotateInputs(const Matrix &weight, const Rotation &rotation, unsigned threads) {
   return rotated<double>(weight, rotation, threads);
 }

@@ -23,7 +23,6 @@ public:
   const std::vector<double> &signedFactors() const { return factors; } // s / sqrt(size)
   void apply(std::span<double> row) const;                             // by Q
   void apply(std::span<float> row) const;
-  void undo(std::span<double> row) const; // by Q^T
 
 private:
   Rotation(Hadamard hadamard, std::optional<uint64_t> seed);

@@ -38,17 +38,13 @@ TEST_P(HadamardOrders, RowsAreOrthogonalAndTheTransformIsTheMatrix) {
   EXPECT_EQ(h.coreOrder(), GetParam().core);
   expectHadamard(h);
   std::vector<float> x = integers(1, h.order(), 3).values;
-  std::vector<double> fast(x.begin(), x.end()), transposed = fast;
+  std::vector<double> fast(x.begin(), x.end());
   h.apply(fast);
-  h.applyTransposed(transposed);
   for (int64_t row = 0; row < h.order(); ++row) {
-    double expected = 0, ofTransposed = 0;
-    for (int64_t column = 0; column < h.order(); ++column) {
+    double expected = 0;
+    for (int64_t column = 0; column < h.order(); ++column)
       expected += h.entry(row, column) * x[static_cast<size_t>(column)];
-      ofTransposed += h.entry(column, row) * x[static_cast<size_t>(column)];
-    }
     ASSERT_EQ(fast[static_cast<size_t>(row)], expected);
-    ASSERT_EQ(transposed[static_cast<size_t>(row)], ofTransposed);
   }
 }
 
@@ -97,7 +93,7 @@ double product(std::span<const double> x, std::span<const double> w) {
   return std::inner_product(x.begin(), x.end(), w.begin(), 0.0);
 }
 
-TEST(Rotation, LeavesInnerProductsAndItsInverseLeavesAll) {
+TEST(Rotation, LeavesInnerProducts) {
   for (int64_t size : {64, 96, 140, 344})
     for (std::optional<uint64_t> seed : {std::optional<uint64_t>(), std::optional<uint64_t>(7)}) {
       Rotation rotation = must(Rotation::ofSize(size, seed));
@@ -107,9 +103,6 @@ TEST(Rotation, LeavesInnerProductsAndItsInverseLeavesAll) {
       rotation.apply(rw);
       EXPECT_NEAR(product(rx, rw), product(x, w), 1e-12 * static_cast<double>(k));
       EXPECT_GT(std::fabs(rx[0] - x[0]), 1e-6);
-      rotation.undo(rx);
-      for (size_t i = 0; i < k; ++i)
-        ASSERT_NEAR(rx[i], x[i], 1e-13);
     }
 }
 
