@@ -1,7 +1,7 @@
 #include "compiler/codegen/DeviceBuilder.h"
 
 #include "compiler/Layout.h"
-#include "compiler/decode/Sequences.h"
+#include "compiler/decode/ScaleSequence.h"
 #include "compiler/ir/Dialects.h"
 #include "compiler/passes/ScalarBuilder.h"
 

@@ -1,4 +1,5 @@
 // Packed codes, and what a decode takes beside them, to registers of operand A.
+#include "compiler/decode/ScaleSequence.h"
 #include "compiler/decode/TableSearch.h"
 #include "compiler/passes/KernelBuilder.h"
 

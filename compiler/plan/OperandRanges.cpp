@@ -1,5 +1,7 @@
 #include "compiler/plan/OperandRanges.h"
 
+#include "compiler/decode/ScaleSequence.h"
+
 #include <algorithm>
 #include <cmath>
 

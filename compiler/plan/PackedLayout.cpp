@@ -2,6 +2,7 @@
 #include "compiler/plan/Geometry.h"
 
 #include "compiler/LayoutMap.h"
+#include "compiler/decode/ScaleSequence.h"
 #include "dsl/Division.h"
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 #include "compiler/decode/Affine.h"
 #include "compiler/decode/ElementCore.h"
 #include "compiler/decode/Remap.h"
+#include "compiler/decode/ScaleSequence.h"
 #include "dsl/Evaluate.h"
 #include "dsl/Expressions.h"
 

@@ -2,7 +2,7 @@
 #include "compiler/decode/Affine.h"
 #include "compiler/decode/PairTable.h"
 #include "compiler/decode/Remap.h"
-#include "compiler/decode/Sequences.h"
+#include "compiler/decode/ScaleSequence.h"
 
 #include "dsl/Evaluate.h"
 #include "tests/compiler/DecodedWords.h"

@@ -235,19 +235,21 @@ TEST(PlanDiagnostics, WeightsAreBlamedForWhatIsTheirs) {
     return message.substr(0, message.find('\n'));
   };
   const std::string weight = "format w { element: s4 sa: f16 per k[10] value = element * sa }\n";
-  EXPECT_EQ(of(weight + "format a { element: s8 remap 1 to [2, 3] by sel s: ue2m1 per token "
-                        "sel: u1 in s value = element * s }\n"
-                        "gemm g { weight: w activation: a output: f32 }"),
-            "t.rho:3:18: error: scale 'sa' of 'w' can be applied neither to operands nor to "
-            "accumulators: group 10 is no multiple of half of the instruction's k, 8; group 10 is no "
-            "multiple of the instruction's k, 16 [no_legal_placement]");
+  EXPECT_EQ(
+      of(weight + "format a { element: s8 remap 1 to [2, 3] by sel s: ue2m1 per token "
+                  "sel: u1 in s value = element * s }\n"
+                  "gemm g { weight: w activation: a output: f32 }"),
+      "t.rho:3:18: error: scale 'sa' of 'w' can be applied neither to operands nor to "
+      "accumulators: group 10 is no multiple of half of the instruction's k, 8; group 10 is no "
+      "multiple of the instruction's k, 16 [no_legal_placement]");
   // Nor as numbers, which such a codebook would be beside s8.
-  EXPECT_EQ(of("format w { element: codebook [0, 0.3, 0.7, 1] sa: f16 per k[10] value = element * "
-               "sa }\nformat a { element: s8 scale: f32 per token value = element * scale }\n"
-               "gemm g { weight: w activation: a output: f32 }"),
-            "t.rho:3:18: error: scale 'sa' of 'w' can be applied neither to operands nor to "
-            "accumulators: group 10 is no multiple of half of the instruction's k, 8; group 10 is no "
-            "multiple of the instruction's k, 16 [no_legal_placement]");
+  EXPECT_EQ(
+      of("format w { element: codebook [0, 0.3, 0.7, 1] sa: f16 per k[10] value = element * "
+         "sa }\nformat a { element: s8 scale: f32 per token value = element * scale }\n"
+         "gemm g { weight: w activation: a output: f32 }"),
+      "t.rho:3:18: error: scale 'sa' of 'w' can be applied neither to operands nor to "
+      "accumulators: group 10 is no multiple of half of the instruction's k, 8; group 10 is no "
+      "multiple of the instruction's k, 16 [no_legal_placement]");
   EXPECT_EQ(
       of("format w { element: s5 zz: u8 per tensor sb: u6 per tensor sa: f16 per k[40] "
          "value = u8(element * sb + zz) * sa encode { sb = 1 zz = 128 + min(x) sa = absmax(x "

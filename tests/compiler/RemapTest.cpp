@@ -2,6 +2,7 @@
 #include "compiler/decode/Remap.h"
 #include "compiler/LayoutMap.h"
 #include "compiler/decode/PairTable.h"
+#include "compiler/decode/ScaleSequence.h"
 #include "compiler/decode/TableSearch.h"
 #include "tests/compiler/DecodedWords.h"
 #include "tests/dsl/Formats.h"

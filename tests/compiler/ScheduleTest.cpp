@@ -198,7 +198,8 @@ TEST(PlanDiagnostics, TablesInSharedMemory) {
                 "beside activations in parts there are none"},
         Refusal{"int4", "int8", "sm_80", "", codes, "mixed"},
         Refusal{"int4", "bf16", "sm_80", "",
-                "the decode in registers wants codes in other places, or scales times other powers of two, "
+                "the decode in registers wants codes in other places, or scales times other powers "
+                "of two, "
                 "than tables",
                 "mixed"}}) {
     const std::string
