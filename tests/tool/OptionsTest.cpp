@@ -134,14 +134,15 @@ TEST(OptionsTest, helpIsHelpFromEverywhere) {
 }
 
 TEST(OptionsTest, unknownNamesListTheValidOnesAndTheNearest) {
-  EXPECT_EQ(parseError({"rum"}),
-            "error: unknown command 'rum', did you mean 'run'; valid commands are run, check, "
-            "fmt, lsp, compile, bench, tune, verify, devices, explain, plan, probe, rotate, quantize, "
-            "error, cache "
-            "list, cache "
-            "verify, cache clear, cache "
-            "export, "
-            "cache import, cache warm, help, --version [unknown_command]\n");
+  EXPECT_EQ(
+      parseError({"rum"}),
+      "error: unknown command 'rum', did you mean 'run'; valid commands are run, check, "
+      "fmt, lsp, compile, bench, tune, verify, devices, explain, plan, probe, rotate, quantize, "
+      "error, cache "
+      "list, cache "
+      "verify, cache clear, cache "
+      "export, "
+      "cache import, cache warm, help, --version [unknown_command]\n");
   EXPECT_EQ(parseError({"frobnicate"}),
             "error: unknown command 'frobnicate'; valid commands are "
             "run, check, fmt, lsp, compile, bench, tune, verify, devices, explain, plan, probe, "
