@@ -59,8 +59,8 @@ constexpr double sharedShare = 0.67;
 constexpr double narrowFactor = 0.94;
 // Of three warpgroups with few rows of the batch, or with many rows whose partial sums leave few
 // registers to run ahead: 109 of 210 candidates at n = 6144 to 28672. The others took what the
-// terms say.
-constexpr double threeFactor = 1.08, threeWideFactor = 1.07;
+// terms say. More where numbers are looked up in shared memory.
+constexpr double threeFactor = 1.08, threeWideFactor = 1.07, threeLookupFactor = 1.16;
 constexpr int64_t threeMostBatch = 64;
 // Of shares of k that wait for room.
 constexpr double laterWavesFactor = 1.1;
@@ -259,7 +259,7 @@ private:
     if (g.warpsN == 3 * 4 && g.warpgroupsMultiply()) {
       bool scales = placed.flushK > 0, few = g.tileM <= threeMostBatch;
       if (placed.isWide() && few)
-        result *= threeWideFactor;
+        result *= placed.decode.program.lookups() > 0 ? threeLookupFactor : threeWideFactor;
       else if (scales != few)
         result *= threeFactor;
     }
