@@ -80,6 +80,25 @@ Result<int64_t> CheckpointWriter::finish() {
   return size;
 }
 
+Result<int64_t> writeTensors(const SafetensorsFile &source, const std::string &to,
+                             std::vector<CheckpointWriter::Shard> shards,
+                             const TensorProgress &progress,
+                             const std::function<Status(size_t, SafetensorsWriter &)> &write) {
+  Result<CheckpointWriter> output =
+      CheckpointWriter::create(to, std::move(shards), source.indexMetadata());
+  if (!output)
+    return std::move(output.error());
+  const std::vector<TensorEntry> &tensors = source.tensors();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (progress)
+      progress(static_cast<int64_t>(i), static_cast<int64_t>(tensors.size()), tensors[i].name);
+    if (Status done = write(i, output->shard(isShardIndex(to) ? tensors[i].shard : 0)); !done)
+      return std::move(done.error());
+    source.release(tensors[i]);
+  }
+  return output->finish();
+}
+
 Status checkOutput(const std::string &to, const SafetensorsFile &source,
                    const SafetensorsFile *other) {
   const std::string &from = source.path();

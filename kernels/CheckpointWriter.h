@@ -4,6 +4,8 @@
 #include "kernels/SafetensorsFile.h"
 #include "kernels/ShardIndex.h"
 
+#include <functional>
+
 namespace rho::kernels {
 
 // All files are on disk before the first takes its place, and the index is the last.
@@ -30,6 +32,17 @@ private:
   ShardIndex index; // where path is one
   std::vector<SafetensorsWriter> writers;
 };
+
+// Before each tensor of a file, with those that are done.
+using TensorProgress = std::function<void(int64_t done, int64_t total, const std::string &name)>;
+
+// Writes what `write(i, writer)` makes of each tensor of a file, whose memory is released then, to
+// a checkpoint of one shard or of as many as the file has. Gives the size of all, without the
+// index. Errors: those of CheckpointWriter and of `write`.
+Result<int64_t> writeTensors(const SafetensorsFile &source, const std::string &to,
+                             std::vector<CheckpointWriter::Shard> shards,
+                             const TensorProgress &progress,
+                             const std::function<Status(size_t, SafetensorsWriter &)> &write);
 
 // Whether what is made of `source` may be written to `to`; of `other`, if given, nothing is
 // replaced. Errors: output_is_shard where only one of the files of an index would be replaced,

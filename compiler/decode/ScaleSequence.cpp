@@ -22,7 +22,7 @@ int restoredLog2(dsl::ElementType type, dsl::ElementType operand, int log2Factor
 
 // Bytes 1 and 3 of a word of four scales are made at once, then bytes 0 and 2: each, twice in its
 // register.
-DecodeProgram eachTwice(DecodeProgram p, Operand even, Operand odd) {
+DecodeProgram eachTwice(DecodeProgram &p, Operand even, Operand odd) {
   for (uint32_t selector : {lowTwice, highTwice})
     for (Operand pair : {even, odd})
       p.output(p.add(Op::Prmt, pair, pair, constant(selector)));
@@ -48,7 +48,7 @@ DecodeProgram movedExponents(dsl::ElementType operand, int log2Factor) {
   const Operand odd = p.add(Op::And, moved, constant(everywhere(0xffU << low, 16)));
   const Operand evenMoved = p.add(Op::Mad, even, constant(1U << low), more);
   const Operand oddMoved = p.add(Op::Mad, odd, constant(1), more);
-  return eachTwice(std::move(p), evenMoved, oddMoved);
+  return eachTwice(p, evenMoved, oddMoved);
 }
 
 // Bytes placed under a wider exponent, as LaneForms does with elements. What else a byte holds, a
@@ -88,7 +88,7 @@ DecodeProgram placedScales(dsl::ElementType type, std::string_view mmaType, int 
     }
     placed[odd] = value;
   }
-  return eachTwice(std::move(p), placed[0], placed[1]);
+  return eachTwice(p, placed[0], placed[1]);
 }
 
 } // namespace

@@ -1,6 +1,5 @@
 #include "kernels/quantize/QuantizeFile.h"
 
-#include "kernels/CheckpointWriter.h"
 #include "kernels/quantize/QuantizedFile.h"
 #include "kernels/quantize/StoredTransform.h"
 
@@ -34,22 +33,11 @@ public:
       return std::move(distinct.error());
     if (Status complete = checkInputs(); !complete)
       return std::move(complete.error());
-    Result<CheckpointWriter> output =
-        CheckpointWriter::create(to, std::move(plan), file.indexMetadata());
-    if (!output)
-      return std::move(output.error());
-    const std::vector<TensorEntry> &tensors = file.tensors();
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      if (options.progress)
-        options.progress(static_cast<int64_t>(i), static_cast<int64_t>(tensors.size()),
-                         tensors[i].name);
-      SafetensorsWriter &writer = output->shard(keepsShards ? tensors[i].shard : 0);
-      Status done = chosen[i] ? quantize(tensors[i], writer) : copy(tensors[i], writer);
-      if (!done)
-        return std::move(done.error());
-      file.release(tensors[i]);
-    }
-    Result<int64_t> size = output->finish();
+    Result<int64_t> size = writeTensors(
+        file, to, std::move(plan), options.progress, [&](size_t i, SafetensorsWriter &writer) {
+          const TensorEntry &tensor = file.tensors()[i];
+          return chosen[i] ? quantize(tensor, writer) : copy(tensor, writer);
+        });
     if (!size)
       return std::move(size.error());
     summary.outputBytes = *size;

@@ -1,11 +1,11 @@
 // Whole models in .safetensors files to quantized ones, a tensor at a time.
 #pragma once
 
+#include "kernels/CheckpointWriter.h"
 #include "kernels/quantize/EncodeLayer.h"
 #include "kernels/quantize/EncodingError.h"
 #include "kernels/quantize/TensorChoice.h"
 
-#include <functional>
 #include <memory>
 
 namespace rho::kernels {
@@ -20,8 +20,7 @@ struct QuantizeFileOptions {
   std::shared_ptr<const dsl::Format> activationFormat;
   Metadata metadata;    // added to the file's own
   unsigned threads = 0; // 0 is one for each core; no byte depends on it
-  // Before each tensor, with those of the file that are done.
-  std::function<void(int64_t done, int64_t total, const std::string &name)> progress;
+  TensorProgress progress;
 };
 
 struct QuantizeFileSummary {

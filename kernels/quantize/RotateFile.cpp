@@ -3,11 +3,9 @@
 #include "dsl/Findings.h"
 #include "dsl/Numbers.h"
 #include "dsl/Parallel.h"
-#include "kernels/CheckpointWriter.h"
 #include "kernels/quantize/TensorChoice.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 
@@ -107,6 +105,10 @@ private:
   const RotateFileOptions &options;
   std::vector<Task> tasks;
 
+  Task &taskOf(const TensorEntry &tensor) { // one of file.tensors()
+    return tasks[static_cast<size_t>(&tensor - file.tensors().data())];
+  }
+
   Status choose(const std::vector<std::string> &patterns, bool Task::*what) {
     Result<std::vector<bool>> chosen = chooseTensors(file, {patterns, {}});
     if (!chosen)
@@ -141,7 +143,7 @@ private:
                            {weight.name, tasks[i].gains->name, norm.gains->name});
         tasks[i].gains = norm.gains;
       }
-      tasks[static_cast<size_t>(norm.gains - file.tensors().data())].becomesOnes = true;
+      taskOf(*norm.gains).becomesOnes = true;
     }
     return Done{};
   }
@@ -160,7 +162,7 @@ private:
           !numbers || numbers->k != weight.shape[0])
         return makeError(DiagId::rotated_bias,
                          {name, printExtents(*bias), weight.name, std::to_string(weight.shape[0])});
-      tasks[static_cast<size_t>(bias - file.tensors().data())].isBias = true;
+      taskOf(*bias).isBias = true;
     }
     return Done{};
   }
@@ -190,33 +192,25 @@ private:
   }
 };
 
-// Numbers in a tensor's type; where one leaves it, its place.
-struct Encoded {
-  std::string bytes;
-  std::optional<int64_t> beyond;
-};
-Encoded encoded(const Matrix &matrix, Type type, unsigned threads) {
+dsl::ElementType elementOf(Type type) {
+  return dsl::ElementType::get(type == Type::F32 ? "f32" : type == Type::F16 ? "f16" : "bf16");
+}
+
+// Numbers that a tensor's type holds, in that type.
+std::string encoded(const Matrix &matrix, Type type, unsigned threads) {
   const auto count = static_cast<size_t>(matrix.rows * matrix.k);
   if (type == Type::F32)
-    return {{reinterpret_cast<const char *>(matrix.values.data()), count * sizeof(float)}, {}};
-  const dsl::ElementType half = dsl::ElementType::get(type == Type::F16 ? "f16" : "bf16");
-  const double most = half.maxFinite();
-  Encoded result{std::string(count * sizeof(uint16_t), '\0'), {}};
-  std::atomic<int64_t> first = std::numeric_limits<int64_t>::max();
+    return {reinterpret_cast<const char *>(matrix.values.data()), count * sizeof(float)};
+  const dsl::ElementType half = elementOf(type);
+  std::string bytes(count * sizeof(uint16_t), '\0');
   dsl::parallel(matrix.rows, threads, [&](const auto &next) {
     for (int64_t row = next(); row < matrix.rows; row = next())
       for (int64_t i = row * matrix.k; i < (row + 1) * matrix.k; ++i) {
-        const double value = matrix.values[static_cast<size_t>(i)];
-        const auto code = static_cast<uint16_t>(half.encode(value));
-        std::memcpy(result.bytes.data() + 2 * i, &code, sizeof code);
-        if (std::abs(value) > most)
-          for (int64_t known = first; i < known && !first.compare_exchange_weak(known, i);) {
-          }
+        const auto code = static_cast<uint16_t>(half.encode(matrix.values[static_cast<size_t>(i)]));
+        std::memcpy(bytes.data() + 2 * i, &code, sizeof code);
       }
   });
-  if (first != std::numeric_limits<int64_t>::max())
-    result.beyond = first.load();
-  return result;
+  return bytes;
 }
 
 class FileRotator {
@@ -236,23 +230,14 @@ public:
     const std::vector<TensorEntry> &tensors = file.tensors();
     for (const TensorEntry &tensor : tensors)
       shards[keepsShards ? tensor.shard : 0].tensors.push_back(tensor);
-    Result<CheckpointWriter> output =
-        CheckpointWriter::create(to, std::move(shards), file.indexMetadata());
-    if (!output)
-      return output.error();
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      if (options.progress)
-        options.progress(static_cast<int64_t>(i), static_cast<int64_t>(tensors.size()),
-                         tensors[i].name);
-      SafetensorsWriter &writer = output->shard(keepsShards ? tensors[i].shard : 0);
-      Status done =
-          plan[i].changes() ? change(tensors[i], plan[i], writer) : copy(tensors[i], writer);
-      if (!done)
-        return done.error();
-      writer.endTensor();
-      file.release(tensors[i]);
-    }
-    Result<int64_t> size = output->finish();
+    Result<int64_t> size = writeTensors(
+        file, to, std::move(shards), options.progress, [&](size_t i, SafetensorsWriter &writer) {
+          Status done =
+              plan[i].changes() ? change(tensors[i], plan[i], writer) : copy(tensors[i], writer);
+          if (done)
+            writer.endTensor();
+          return done;
+        });
     if (!size)
       return size.error();
     summary.outputBytes = *size;
@@ -297,15 +282,17 @@ private:
     summary.biases += task.isBias ? 1 : 0;
     summary.inputs += task.inputs ? 1 : 0;
     summary.outputs += task.outputs ? 1 : 0;
-    const Encoded numbers = encoded(*matrix, view.type, options.threads);
-    if (numbers.beyond) {
-      const int64_t at = *numbers.beyond;
+    const double most = elementOf(view.type).maxFinite();
+    const auto beyond = std::find_if(matrix->values.begin(), matrix->values.end(),
+                                     [&](float value) { return !(std::abs(value) <= most); });
+    if (beyond != matrix->values.end()) {
+      const int64_t at = beyond - matrix->values.begin();
       return refused(tensor, "row " + std::to_string(at / matrix->k) + ", column " +
                                  std::to_string(at % matrix->k) + " would be " +
-                                 dsl::printNumber(matrix->values[static_cast<size_t>(at)]) +
-                                 ", beyond " + tensor.type);
+                                 dsl::printNumber(*beyond) + ", beyond " + tensor.type);
     }
-    return writer.append(numbers.bytes.data(), static_cast<int64_t>(numbers.bytes.size()));
+    const std::string bytes = encoded(*matrix, view.type, options.threads);
+    return writer.append(bytes.data(), static_cast<int64_t>(bytes.size()));
   }
 
   Error refused(const TensorEntry &tensor, const std::string &why) const {

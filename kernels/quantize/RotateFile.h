@@ -2,9 +2,9 @@
 // as it is: nothing is left to do to activations when the layers run (APEX4, section 3.1).
 #pragma once
 
+#include "kernels/CheckpointWriter.h"
 #include "kernels/quantize/Rotation.h"
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,8 +26,7 @@ struct RotateFileOptions {
   std::optional<int64_t> block;    // size of Q; none: all inputs' k and outputs' n, which are equal
   std::optional<uint64_t> seed;    // as of Rotation::ofSize
   unsigned threads = 0;            // 0 is one for each core; no byte depends on it
-  // Before each tensor, with those of the file that are done.
-  std::function<void(int64_t done, int64_t total, const std::string &name)> progress;
+  TensorProgress progress;
 };
 
 struct RotateFileSummary {

@@ -1,5 +1,6 @@
 #include "kernels/quantize/Rotation.h"
 
+#include "dsl/Division.h"
 #include "dsl/Parallel.h"
 
 #include <algorithm>
@@ -79,7 +80,7 @@ Result<Matrix> rotateOutputs(const Matrix &weight, const Rotation &rotation, uns
     return wrongWidth(rotation, weight.rows);
   Matrix out = weight;
   constexpr int64_t columns = 16; // at a time: those of a cache line
-  dsl::parallel((weight.k + columns - 1) / columns, threads, [&](const auto &next) {
+  dsl::parallel(divideUp(weight.k, columns), threads, [&](const auto &next) {
     std::vector<double> numbers(static_cast<size_t>(columns * weight.rows)); // column by column
     for (int64_t first = columns * next(); first < weight.k; first = columns * next()) {
       const int64_t count = std::min(columns, weight.k - first);

@@ -5,7 +5,7 @@
 
 namespace rho::tool {
 
-// NORM=WEIGHTS of --fuse; without a =, both empty.
+// NORM=WEIGHTS of --fuse; without a =, no weights.
 static kernels::NormFusion fusionOf(const std::string &text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos)
