@@ -65,16 +65,28 @@ double largestElement(ElementType type) {
   return above <= 0 ? below : below <= 0 ? above : std::min(above, below);
 }
 
-} // namespace
+// A value that is a product of components, each at most once, and literals.
+struct Product {
+  std::vector<bool> factors; // by component; none: the value is no such product
+  double literal = 1;
+};
 
-// Components that are factors of the value; none where it is no product of the element and such.
-static std::vector<bool> componentFactors(const Format &format) {
+Product productIn(const Format &format) {
+  Product product;
   std::vector<int> counts(format.components.size(), 0);
-  if (!countFactors(*format.value, counts) ||
-      std::any_of(counts.begin(), counts.end(), [](int count) { return count > 1; }))
+  for (const ExprPtr &factor : factorsOf(format.value))
+    if (isLiteral(*factor))
+      product.literal *= numberOf(*factor);
+    else if (!countFactors(*factor, counts))
+      return {};
+  const bool isNumber = std::isfinite(product.literal) && product.literal != 0;
+  if (!isNumber || std::any_of(counts.begin(), counts.end(), [](int count) { return count > 1; }))
     return {};
-  return {counts.begin(), counts.end()};
+  product.factors.assign(counts.begin(), counts.end());
+  return product;
 }
+
+} // namespace
 
 static bool isProduct(const Expr &value, const Format &format) {
   std::vector<int> counts(format.components.size(), 0);
@@ -240,13 +252,13 @@ static bool isSelector(const Format &format, int component, const std::vector<bo
 }
 
 ExprPtr deriveEncode(const Format &format, int component) {
-  std::vector<bool> factors = componentFactors(format);
+  const auto [factors, literal] = productIn(format);
   auto self = static_cast<size_t>(component);
   if (isSelector(format, component, factors))
     return deriveSelector(format.components[self].type);
   if (!factors.empty() && factors[self]) {
     ExprPtr rule = divide(reduce(Expr::Reduction::Absmax, overCoarser(format, component, factors)),
-                          constant(largestElement(format.element().type)));
+                          constant(largestElement(format.element().type) * std::abs(literal)));
     return shareOfScale(format, component, rule, factors);
   }
   if (!factors.empty() || format.element().remap)
@@ -260,16 +272,16 @@ ExprPtr deriveEncode(const Format &format, int component) {
 }
 
 std::string whyNotDerivable(const Format &format, int component) {
-  if (isSelector(format, component, componentFactors(format)))
+  if (isSelector(format, component, productIn(format).factors))
     return "it is a selector of " +
            std::to_string(format.components[static_cast<size_t>(component)].type.bits()) +
            " bits, of which rules try at most " + std::to_string(mostSelectorBits);
   if (format.element().remap)
-    return "the value of an element with a remapped code is no product of it and scales, each once";
-  return "the value is neither a product of the element and scales, each once, nor (element - "
-         "zero) * "
-         "scales with the zero as fine as the finest of them nor element * scale + offset or "
-         "element * scale - offset in one extent with elements from 0 on";
+    return "the value of an element with a remapped code is no product of it, scales, each once, "
+           "and literals";
+  return "the value is neither a product of the element, scales, each once, and literals, nor "
+         "(element - zero) * scales with the zero as fine as the finest of them nor element * scale "
+         "+ offset or element * scale - offset in one extent with elements from 0 on";
 }
 
 static bool isNeverNegative(const Format &format, const Expr &rule) {

@@ -20,7 +20,7 @@ std::optional<double> literalDivisor(const Format &format);
 bool isRemappedProduct(const Format &format);
 
 // The rule of a scale of a product, the element excluded:
-//   c = absmax(x / coarser scales) / largest element / largest finer scales
+//   c = absmax(x / coarser scales) / (largest element * |literals|) / largest finer scales
 // Components before c in encodeOrder are coarser, those after it finer. A finer scale counts with
 // its largest value where its type has at most 8 bits, at most 4 of them of the exponent, so that
 // it is used over its whole range (nvfp4: tensor = absmax(x) / 6 / 448); other types count as 1.

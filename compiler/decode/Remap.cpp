@@ -145,40 +145,123 @@ std::optional<DecodeSequence> remappedTable(const dsl::Format &format, dsl::Elem
   return result;
 }
 
-// 16 codes to operands of 8 bits that hold all of their numbers. The parameter is an f16 whose low
-// byte is the remapped code's operand: 1024 and half as much again, plus that byte.
+// What a remapped code's lane of 8 bits is, as the low byte of an f16: 1024 and half as much again,
+// plus that byte. None where codes of floats would have to be computed, which are not linear in
+// their numbers.
+std::optional<RowNumber> byteNumber(const RowNumber &number, dsl::ElementType operand) {
+  RowNumber result = number;
+  if (operand.isFloat()) // of integers the last bits of the sum are the operand
+    for (RowNumber::Term &term : result.terms) {
+      if (!term.components.empty())
+        return std::nullopt;
+      term.factor = operand.encode(term.factor);
+    }
+  return result.plus(RowNumber::of(1536));
+}
+
+// The least power of two at which operands of 8 bits hold all that codes of 4 bits may stand for,
+// and the opposite numbers.
+std::optional<int> factorOfBytes(const dsl::Format &format, dsl::ElementType operand) {
+  std::optional<std::vector<double>> values = everyValue(format);
+  if (format.element().type.bits() != 4 || operand.bits() != 8 || !values)
+    return std::nullopt;
+  constexpr int mostDoublings = 6;
+  for (int log2 = 0; log2 <= mostDoublings; ++log2)
+    if (std::all_of(values->begin(), values->end(), [&](double value) {
+          return exactIn(operand, std::ldexp(value, log2)) &&
+                 exactIn(operand, -std::ldexp(value, log2));
+        }))
+      return log2;
+  return std::nullopt;
+}
+
+// 16 codes to operands of 8 bits that hold all of their numbers.
 std::optional<DecodeSequence> remappedOperandBytes(const dsl::Format &format,
                                                    dsl::ElementType operand) {
   const dsl::Remap &remap = *format.element().remap;
-  dsl::ElementType type = format.element().type;
-  std::optional<std::vector<double>> values = everyValue(format);
-  if (type.bits() != 4 || operand.bits() != 8 || !values)
+  const std::optional<int> log2 = factorOfBytes(format, operand);
+  if (!log2)
     return std::nullopt;
   int roundings = 0; // none of numbers times the power of two
-  constexpr int mostDoublings = 6;
-  for (int log2 = 0; log2 <= mostDoublings; ++log2) {
-    if (!std::all_of(values->begin(), values->end(),
-                     [&](double value) { return exactIn(operand, std::ldexp(value, log2)); }))
-      continue;
-    auto byteOf = [&](double value) { return operand.encode(std::ldexp(value, log2)); };
-    RowNumber number = entryOf(remap, format, operand, roundings).times(std::ldexp(1.0, log2));
-    if (operand.isFloat()) // of integers the last bits of the sum are the operand
-      for (RowNumber::Term &term : number.terms) {
-        if (!term.components.empty())
-          return std::nullopt; // codes of floats are not linear in their numbers
-        term.factor = operand.encode(term.factor);
-      }
-    number = number.plus(RowNumber::of(1536));
-    std::vector<uint32_t> lanes;
-    for (uint32_t code = 0; code < 16; ++code)
-      lanes.push_back(code == remap.code ? 0 : byteOf(type.decode(code)));
-    DecodeSequence result = tableWithParameter(lanes, operand.bits(), remap.code).sequence;
-    for (int half = 0; half < 2; ++half)
-      result.params.push_back({DecodeParam::Form::Number, 0, half, number});
-    result.log2Factor = log2;
-    return result;
+  const std::optional<RowNumber> number = byteNumber(
+      entryOf(remap, format, operand, roundings).times(std::ldexp(1.0, *log2)), operand);
+  if (!number)
+    return std::nullopt;
+  std::vector<uint32_t> lanes;
+  for (uint32_t code = 0; code < 16; ++code)
+    lanes.push_back(code == remap.code ? 0
+                                       : operand.encode(std::ldexp(
+                                             format.element().type.decode(code), *log2)));
+  DecodeSequence result = tableWithParameter(lanes, operand.bits(), remap.code).sequence;
+  for (int half = 0; half < 2; ++half)
+    result.params.push_back({DecodeParam::Form::Number, 0, half, *number});
+  result.log2Factor = *log2;
+  return result;
+}
+
+// The same where all that the remapped code stands for, `entry`, are literals of one sign. As many
+// lanes have a sign as have none, if zero of floats has the other one, or numbers of integers are
+// those of which the special one is negative.
+std::optional<DecodeSequence> operandBytesOfOneSign(const dsl::Format &format,
+                                                    dsl::ElementType operand,
+                                                    const RowNumber &entry) {
+  const dsl::Remap &remap = *format.element().remap;
+  const std::optional<int> log2 = factorOfBytes(format, operand);
+  const int selector = entry.fewChoices(format);
+  if (!log2 || selector == 0 || entry.terms.size() != remap.entries.size())
+    return std::nullopt; // one is 0
+  const bool isNegative = entry.terms[0].factor < 0;
+  if (!std::all_of(entry.terms.begin(), entry.terms.end(), [&](const RowNumber::Term &term) {
+        return term.components.empty() && (term.factor < 0) == isNegative;
+      }))
+    return std::nullopt;
+  const bool opposite = operand.isInteger() && !isNegative;
+  const double factor = std::ldexp(opposite ? -1.0 : 1.0, *log2);
+  std::vector<uint32_t> lanes;
+  for (uint32_t code = 0; code < 16; ++code) {
+    const double value = format.element().type.decode(code) * factor;
+    lanes.push_back(operand.encode(value != 0 ? value : isNegative ? 0.0 : -0.0));
   }
-  return std::nullopt;
+  std::optional<TableDecode> table =
+      pairsWithParameter(lanes, remap.code, isNegative != opposite, true);
+  if (!table)
+    return std::nullopt;
+  DecodeSequence result = std::move(table->sequence);
+  const RowNumber number = *byteNumber(entry.times(factor), operand);
+  using Form = DecodeParam::Form;
+  for (int half = 0; half < 2; ++half)
+    result.params.push_back({Form::Choices, 0, half, number});
+  for (int half = 0; half < 2; ++half)
+    result.params.push_back({Form::Places, selector, half, {}});
+  result.log2Factor = *log2;
+  result.opposite = opposite;
+  return result;
+}
+
+// The bit of a remapped code's selector, in spare bits of `scale`, by which `entry`, what the code
+// stands for, differs in nothing but its sign, so that a scale that stands once in the value can
+// have it. None: there is no such bit.
+ScaleSign signOfScale(const dsl::Format &format, int scale, const RowNumber &entry) {
+  if (negatedCodes(format).empty())
+    return {};
+  const std::vector<dsl::ExprPtr> factors = dsl::factorsOf(format.value);
+  if (std::count_if(factors.begin(), factors.end(),
+                    [&](const dsl::ExprPtr &factor) { return mentions(*factor, scale); }) != 1)
+    return {}; // squared it has no sign
+  const int selector = entry.fewChoices(format);
+  const dsl::Component &chooses = format.components[static_cast<size_t>(selector)];
+  if (selector == 0 || chooses.host != scale ||
+      format.components[static_cast<size_t>(scale)].type.hasSign())
+    return {};
+  for (int bit = 0; bit < chooses.type.bits(); ++bit) {
+    bool isSign = true;
+    for (int code = 0; code < 1 << chooses.type.bits(); ++code)
+      isSign = isSign && entry.chosen(selector, code ^ 1 << bit) ==
+                             entry.chosen(selector, code).times(-1);
+    if (isSign)
+      return {selector, bit};
+  }
+  return {};
 }
 
 } // namespace
@@ -215,35 +298,34 @@ std::optional<DecodeSequence> remappedPairs(const dsl::Format &format, std::stri
 
 void leaveSignsToScale(DecodeSequence &sequence, const dsl::Format &format, int scale) {
   constexpr int64_t tables = 4;
-  if (sequence.program.tables() != tables || negatedCodes(format).empty())
+  if (sequence.program.tables() != tables)
     return;
-  const std::vector<dsl::ExprPtr> factors = dsl::factorsOf(format.value);
-  if (std::count_if(factors.begin(), factors.end(),
-                    [&](const dsl::ExprPtr &factor) { return mentions(*factor, scale); }) != 1)
-    return; // squared it has no sign
-  const RowNumber number = sequence.params.front().number;
-  const int selector = number.fewChoices(format);
-  const dsl::Component &chooses = format.components[static_cast<size_t>(selector)];
-  if (chooses.host != scale || format.components[static_cast<size_t>(scale)].type.hasSign())
+  const ScaleSign sign = signOfScale(format, scale, sequence.params.front().number);
+  if (sign.selector == 0)
     return;
-  for (int bit = 0; bit < chooses.type.bits(); ++bit) {
-    const ScaleSign sign{selector, bit};
-    std::vector<uint16_t> lanes;
-    bool isSign = true;
-    for (uint32_t table = 0; table < tables / 2; ++table) {
-      const uint32_t code = sign.codeOfTable(table);
-      const RowNumber one = number.chosen(selector, static_cast<int>(code)),
-                      other = number.chosen(selector, static_cast<int>(code | 1U << bit));
-      isSign = isSign && other == one.times(-1);
-      const auto own = sequence.program.lanes.begin() + code * DecodeProgram::lanesOfTable;
-      lanes.insert(lanes.end(), own, own + DecodeProgram::lanesOfTable);
-    }
-    if (!isSign)
-      continue;
-    sequence.program.lanes = std::move(lanes); // it reads two tables as it reads four
-    sequence.scaleSign = sign;
-    return;
+  std::vector<uint16_t> lanes;
+  for (uint32_t table = 0; table < tables / 2; ++table) {
+    const auto own =
+        sequence.program.lanes.begin() + sign.codeOfTable(table) * DecodeProgram::lanesOfTable;
+    lanes.insert(lanes.end(), own, own + DecodeProgram::lanesOfTable);
   }
+  sequence.program.lanes = std::move(lanes); // it reads two tables as it reads four
+  sequence.scaleSign = sign;
+}
+
+std::optional<DecodeSequence> remappedOfOneSign(const dsl::Format &format, std::string_view mmaType,
+                                                int scale) {
+  const dsl::ElementType operand = dsl::ElementType::get(mmaType);
+  int roundings = 0; // none of bytes
+  const RowNumber entry = entryOf(*format.element().remap, format, operand, roundings);
+  const ScaleSign sign = signOfScale(format, scale, entry);
+  if (sign.selector == 0)
+    return std::nullopt;
+  std::optional<DecodeSequence> result =
+      operandBytesOfOneSign(format, operand, entry.negatedWhere(sign.selector, sign.bit));
+  if (result)
+    result->scaleSign = sign;
+  return result;
 }
 
 std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::string_view mmaType) {
@@ -253,6 +335,10 @@ std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::str
     return byBytes;
   if (std::optional<DecodeSequence> byTable = remappedTable(format, operand))
     return byTable;
+  int roundings = 0;
+  const RowNumber entries = entryOf(remap, format, operand, roundings);
+  if (std::optional<DecodeSequence> ofOneSign = operandBytesOfOneSign(format, operand, entries))
+    return ofOneSign;
   if (std::optional<DecodeSequence> byOperand = remappedOperandBytes(format, operand))
     return byOperand;
   std::optional<DecodeSequence> base;

@@ -14,6 +14,11 @@ std::optional<DecodeSequence> remappedDecode(const dsl::Format &format, std::str
 std::optional<DecodeSequence> remappedPairs(const dsl::Format &format, std::string_view mmaType,
                                             int log2Factor);
 
+// To operands of 8 bits where only literals of one sign are left of what the code stands for once a
+// scale of groups, as below, has their signs: fewer instructions than remappedDecode().
+std::optional<DecodeSequence> remappedOfOneSign(const dsl::Format &format, std::string_view mmaType,
+                                                int scale);
+
 // Of four tables of pairs of which two have the negative numbers of the others, leaves these two to
 // the sign of a scale of groups that stands once in the value and holds the selector in spare bits
 // (DecodeSequence::scaleSign).

@@ -93,6 +93,7 @@ struct DecodeSequence {
   std::vector<std::vector<std::vector<CodeBit>>> bits;
   int roundings = 0;     // of values, to the operand type
   int log2Factor = 0;    // registers hold value * 2^log2Factor
+  bool opposite = false; // or the negative number
   int scaleLog2 = 0;     // multiplier parameters hold the scale * 2^scaleLog2
   ScaleTable scaleTable; // as which byte a scale's code is stored
   ScaleSign scaleSign;

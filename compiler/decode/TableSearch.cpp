@@ -63,6 +63,15 @@ public:
     return result;
   }
 
+  std::optional<TableDecode> pairsWithParameter(uint32_t code, bool chosen) {
+    parameterCode = static_cast<int>(code);
+    parameterIsChosen = chosen;
+    std::optional<TableDecode> result = byPairs();
+    if (result)
+      result->sequence.program.params = chosen ? 4 : 2;
+    return result;
+  }
+
   // The table of either half is silent for the other's codes, whose selectors have bit 3 set. Codes
   // are renamed so that `code` is 15, the first of the second table, whose entries stand in
   // reverse: its selectors are those of the first with all bits flipped, -1 less them.
@@ -75,6 +84,7 @@ public:
     begin(codes);
     sequence.codeTable.clear();
     sequence.codeXor = renaming;
+    parameterIsChosen = chosen;
     DecodeProgram &p = sequence.program;
     p.params = chosen ? 4 : 2;
     dsl::ElementType type = dsl::ElementType::get(mmaType);
@@ -89,10 +99,8 @@ public:
     for (int group = 0; group < 2; ++group) {
       if (group == 1)
         low = p.add(Op::Shr, low, constant(16));
-      Operand high = p.add(Op::Mad, low, constant(UINT32_MAX), constant(UINT32_MAX));
-      Operand places = chosen ? DecodeProgram::param(2 + group) : constant(0x7650);
-      Operand own = p.add(Op::Prmt, DecodeProgram::param(group), constant(fourOf(second)), places);
-      Operand ofSecond = p.add(Op::Prmt, own, constant(fourOf(second + 4)), high);
+      Operand high = flipped(low);
+      Operand ofSecond = lookUpOwn(second, group, high);
       Operand numbers = p.add(Op::Mad, lookUp(p, stored.data(), low), constant(1), ofSecond);
       for (uint32_t selector : {0x4140U, 0x4342U}) {
         Operand lane =
@@ -117,6 +125,7 @@ private:
   const std::vector<uint32_t> &lanes;
   int planes; // bytes of a lane
   int parameterCode = -1;
+  bool parameterIsChosen = false; // from four bytes of it
   DecodeSequence sequence;
   std::vector<Bytes> bytes; // by plane, then by stored code
 
@@ -132,6 +141,19 @@ private:
         bytes[static_cast<size_t>(plane)][i] =
             static_cast<uint8_t>(lanes[static_cast<size_t>(codes[i])] >> (8 * plane));
     }
+  }
+
+  // All bits, on another pipe than that of permutations.
+  Operand flipped(Operand selectors) {
+    return sequence.program.add(Op::Mad, selectors, constant(UINT32_MAX), constant(UINT32_MAX));
+  }
+
+  // Four of eight bytes, the first of which is the parameter's.
+  Operand lookUpOwn(const uint8_t *table, int group, Operand selectors) {
+    DecodeProgram &p = sequence.program;
+    Operand places = parameterIsChosen ? DecodeProgram::param(2 + group) : constant(0x7650);
+    Operand own = p.add(Op::Prmt, DecodeProgram::param(group), constant(fourOf(table)), places);
+    return p.add(Op::Prmt, own, constant(fourOf(table + 4)), selectors);
   }
 
   // Ends it: `groups[g][plane]` holds the bytes of four codes. The codes' top bits lie where
@@ -211,47 +233,64 @@ private:
   // A selector with bit 3 set repeats the top bit of the byte that the other three name. So the
   // tables A, read by the selectors, and B, read by the selectors with bit 3 flipped, give for a
   // code below 8 A[c] ^ top(B[c]) and for the others B[c - 8] ^ top(A[c - 8]). Both can be what is
-  // wanted when the top bits of what codes c and c + 8 want are equal.
+  // wanted when the top bits of what codes c and c + 8 want are equal. B stands in reverse, its
+  // selectors have all bits flipped.
   std::optional<TableDecode> byPairs() {
-    std::map<uint32_t, std::vector<int>> byTopBits;
-    uint32_t tops = planes == 1 ? 0x80 : 0x8080;
-    for (size_t code = 0; code < lanes.size(); ++code)
-      byTopBits[lanes[code] & tops].push_back(static_cast<int>(code));
-    std::vector<int> codes(lanes.size());
-    size_t pair = 0;
-    for (const auto &[key, members] : byTopBits) {
-      if (members.size() % 2 != 0)
-        return std::nullopt;
-      for (size_t i = 0; i < members.size() / 2; ++i, ++pair) {
-        codes[pair] = members[i];
-        codes[pair + 8] = members[i + members.size() / 2];
-      }
-    }
-    begin(codes);
+    std::optional<std::vector<int>> codes = pairsOfEqualTops();
+    if (!codes)
+      return std::nullopt;
+    begin(*codes);
     DecodeProgram &p = sequence.program;
     Operand low = DecodeProgram::word();
-    Operand high = p.add(Op::Xor, low, constant(0x88888888));
     std::vector<std::vector<Operand>> groups;
     for (int group = 0; group < 2; ++group) {
-      if (group == 1) {
+      if (group == 1)
         low = p.add(Op::Shr, low, constant(16));
-        high = p.add(Op::Shr, high, constant(16));
-      }
+      Operand high = flipped(low);
       groups.push_back(constantPlanes());
       for (int plane = 0; plane < planes; ++plane) {
         const Bytes &wanted = bytes[static_cast<size_t>(plane)];
         if (isConstant(wanted))
           continue;
         uint8_t a[8], b[8];
-        for (int i = 0; i < 8; ++i) { // top(A) = 0, so top(B) is the top bit that both want
-          b[i] = wanted[static_cast<size_t>(i) + 8];
-          a[i] = wanted[static_cast<size_t>(i)] ^ topBits(b[i]);
+        for (size_t i = 0; i < 8; ++i) { // top(A) = 0, so top(B) is the top bit that both want
+          b[7 - i] = wanted[i + 8];
+          a[i] = wanted[i] ^ topBits(wanted[i + 8]);
         }
         Operand first = lookUp(p, a, low);
-        groups.back()[static_cast<size_t>(plane)] = p.add(Op::Xor, first, lookUp(p, b, high));
+        Operand second = parameterCode < 0 ? lookUp(p, b, high) : lookUpOwn(b, group, high);
+        groups.back()[static_cast<size_t>(plane)] = p.add(Op::Xor, first, second);
       }
     }
     return finish(groups, nextToThem, "two tables of 8, each silent for the other's codes");
+  }
+
+  // Codes in an order in which those 8 apart want equal top bits, the parameter's last.
+  std::optional<std::vector<int>> pairsOfEqualTops() const {
+    std::map<uint32_t, std::vector<int>> byTopBits;
+    const uint32_t tops = planes == 1 ? 0x80 : 0x8080;
+    for (size_t code = 0; code < lanes.size(); ++code)
+      byTopBits[lanes[code] & tops].push_back(static_cast<int>(code));
+    std::vector<std::vector<int>> classes;
+    for (auto &[key, members] : byTopBits) {
+      if (members.size() % 2 != 0)
+        return std::nullopt;
+      classes.push_back(std::move(members));
+    }
+    auto isOwn = [&](int code) { return code == parameterCode; };
+    for (std::vector<int> &members : classes)
+      if (auto own = std::find_if(members.begin(), members.end(), isOwn); own != members.end()) {
+        std::iter_swap(own, members.end() - 1);
+        std::swap(members, classes.back());
+      }
+    std::vector<int> codes(lanes.size());
+    size_t pair = 0;
+    for (const std::vector<int> &members : classes)
+      for (size_t i = 0; i < members.size() / 2; ++i, ++pair) {
+        codes[pair] = members[i];
+        codes[pair + 8] = members[i + members.size() / 2];
+      }
+    return codes;
   }
 
   // Two tables and a choice by the top bit, for any values.
@@ -312,6 +351,13 @@ private:
 
 TableDecode tableWithParameter(const std::vector<uint32_t> &lanes, int laneBits, uint32_t code) {
   return TableBuilder(lanes, laneBits).withParameter(code);
+}
+
+std::optional<TableDecode> pairsWithParameter(const std::vector<uint32_t> &lanes, uint32_t code,
+                                              bool top, bool chosen) {
+  std::vector<uint32_t> known = lanes;
+  known[code] = top ? 0x80 : 0;
+  return TableBuilder(known, 8).pairsWithParameter(code, chosen);
 }
 
 TableDecode bytesWithParameter(const std::vector<uint32_t> &bytes, uint32_t code, bool chosen,

@@ -111,11 +111,15 @@ public:
     ScaledOperand own = finished(*decode, std::move(scaled));
     result.decode = *std::move(own.decode);
     result.operandRoundings = own.roundings;
+    if (!fixed)
+      leaveSignsOfBytes();
     if (tables == Tables::Mixed)
       if (Status mixed = mixDecodes(); !mixed)
         return mixed.error();
     result.log2Factor =
         result.decode.log2Factor + (result.blockScaling ? result.blockScaling->log2 : 0);
+    if (result.decode.opposite)
+      result.constant = -result.constant;
     result.streamed = streamedComponents(weight, result.decode);
     if (Status fits = checkConstant(); !fits)
       return fits.error();
@@ -257,6 +261,17 @@ private:
     for (const ScaleUse &use : groups)
       leaveSignsToScale(start, weight, use.component);
     return {withoutScale(std::move(start), result.mmaType), roundings, ""};
+  }
+
+  // Groups are stored with opposite numbers only where nothing else reads or adds to them.
+  void leaveSignsOfBytes() {
+    if (within != Within::Gemm || weight.residual || !weight.element().remap || splitsWeight ||
+        !isBareElement(*w.core))
+      return;
+    for (const ScaleUse &use : groups)
+      if (auto decode = remappedOfOneSign(weight, result.mmaType, use.component);
+          decode && isCheaper(*decode, result.decode))
+        result.decode = *std::move(decode);
   }
 
   Status mixDecodes() {

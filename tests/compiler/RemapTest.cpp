@@ -342,5 +342,54 @@ TEST(Remap, LiteralsAreOperandsOf8Bits) {
   }
 }
 
+// Of one sign, as they are declared or as a scale leaves them, as many operands have their top bit
+// set as have not. 2 of the instructions are those that put the special value into its table.
+TEST(Remap, LiteralsOfOneSignTakeFewerInstructions) {
+  struct Special {
+    const char *entries;
+    bool ofScale, fewer;
+  };
+  for (const Special &special :
+       {Special{"5, 8, 7, 9", false, true}, Special{"-5, -8, -7, -9", false, true},
+        Special{"5, -5, 8, -8", true, true}, Special{"-5, 5, -8, 8", true, true},
+        Special{"5, 8, -5, -8", true, true}, Special{"5, -5, -8, 8", true, false},
+        Special{"5, 0, 8, 9", false, false}, Special{"5, -5, 8, -7", true, false}})
+    for (const std::string mmaType : {"s8", "e4m3"}) {
+      const dsl::Format format = formatOf(
+          std::string("format f { element: e2m1 remap 8 to [") + special.entries +
+          "] by s scale: ue4m10 per k[128] s: u2 in scale value = element * scale }");
+      const std::optional<DecodeSequence> decode =
+          special.ofScale ? remappedOfOneSign(format, mmaType, 1)
+                          : decodeSequence(format, *format.value->operands[0], mmaType);
+      ASSERT_EQ(decode.has_value(), special.fewer || !special.ofScale) << special.entries;
+      if (!decode)
+        continue;
+      EXPECT_EQ(decode->instructions(), special.fewer ? 11 : 13) << special.entries;
+      const ScaleSign sign = decode->scaleSign;
+      EXPECT_EQ(sign.selector, special.ofScale ? 2 : 0);
+      const std::vector<uint32_t> negated = negatedCodes(format);
+      std::mt19937 random(2);
+      for (uint32_t selector = 0; selector < 4; ++selector) {
+        const bool isNegated = sign.selector != 0 && (selector >> sign.bit & 1) != 0;
+        const double factor =
+            std::ldexp(isNegated != decode->opposite ? -1.0 : 1.0, decode->log2Factor);
+        std::vector<uint32_t> codes{0, format.components[1].type.encode(1), selector}, params;
+        for (const DecodeParam &param : decode->params)
+          params.push_back(parameterOf(param, format, codes, mmaType));
+        for (uint32_t code = 0; code < 16; ++code)
+          for (size_t r = 0; r < decode->registers(); ++r)
+            for (size_t s = 0; s < decode->perRegister(); ++s) {
+              codes[0] = code;
+              const uint32_t stored = decode->stored(isNegated ? negated[code] : code);
+              const std::vector<uint32_t> words = wordsWith(stored, *decode, r, s, random);
+              ASSERT_EQ(subElement(decode->program.run(words, params)[r], s, mmaType),
+                        dsl::evaluate(format, codes.data()) * factor)
+                  << special.entries << " " << mmaType << " code " << code << " selector "
+                  << selector;
+            }
+      }
+    }
+}
+
 } // namespace
 } // namespace rho::compiler

@@ -83,6 +83,33 @@ TEST(Blocks, AreTheSameForAnyNumberOfThreads) {
   }
 }
 
+// A literal beside element and scales changes what the scale is, not what the numbers become.
+TEST(Derived, LiteralsOfAProductAreTheScales) {
+  const std::string elements[] = {"s4", "e2m1", "e4m3", "e2m1 remap 8 to [5, -5] by s"};
+  Numbers x = numbers(encodedRows * encodedK, 4);
+  for (const std::string &element : elements) {
+    const std::string selector = element.find("remap") == std::string::npos ? "" : " s: u1 per k[32]";
+    auto of = [&](const std::string &value) {
+      return encoded(declared("format f { element: " + element + " scale: f32 per k[32]" + selector +
+                              " value = " + value + " }"),
+                     x, encodedRows, encodedK);
+    };
+    const QuantizedMatrix plain = of("element * scale");
+    for (const std::string value : {"element * scale * 0.25", "-4 * (scale * element)"}) {
+      const QuantizedMatrix scaled = of(value);
+      for (int64_t i = 0; i < encodedRows * encodedK; ++i) {
+        const double expected = plain.value(i / encodedK, i % encodedK);
+        // Two codes may be as near, which the sign decides.
+        if (value[0] != '-' || element != "s4")
+          ASSERT_EQ(scaled.value(i / encodedK, i % encodedK), expected) << element << " " << value;
+      }
+    }
+  }
+  EXPECT_FALSE(deriveEncode(*declared("format f { element: s4 scale: f16 per k[32] value = element * "
+                                      "scale * 0 encode { scale = absmax(x) } }"),
+                            1));
+}
+
 // The derived rules reach both ends of a range, and 0 is exact.
 TEST(Asymmetric, ZeroPointsCoverTheRange) {
   FormatPtr format = declared(
