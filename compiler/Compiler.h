@@ -26,13 +26,15 @@ struct Compiled {
 // plan and the target. Equal specs give equal PTX.
 std::string printSpec(const dsl::Gemm &gemm, const Plan &plan);
 
-// Spec -> PTX. Errors name the declaration (`sources` may be null).
+// Spec -> PTX. Errors name the declaration (`sources` may be null): those of plan(), and bad_ir
+// where a pass failed.
 Result<Compiled> compile(const dsl::Gemm &gemm, const Plan &plan, const SourceMap *sources);
 
-// The text of one stage of compile().
+// The text of one stage of compile(). Errors as there.
 Result<std::string> emit(const dsl::Gemm &gemm, const Plan &plan, Stage stage,
                          const SourceMap *sources);
-// Continues from a printed stage to PTX or to any later stage.
+// Continues from a printed stage to PTX or to any later stage. Errors: bad_ir, bad_stage_order,
+// unknown_target.
 Result<std::string> reenter(std::string_view text, std::string_view name, Stage from, Stage to);
 
 // Changes whenever the code that generates kernels may have changed; part of every cache key.

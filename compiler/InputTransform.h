@@ -37,7 +37,7 @@ inline constexpr int64_t fewSharedInputs = 1024, mostSharedInputs = 8192;
 // Parameters of the first pass: the inputs; bytes from row to row (i64); their type, 0 for f32, 1
 // for f16, 2 for bf16 (i32); the results, f32 [m][k]; divisors f32 [k]; channels i32 [k]; factors
 // f32 [size]; the core's signs. Pointers to what the transform has not are not read. Of the others:
-// the results.
+// the results. Errors: bad_ir.
 Result<KernelImage> compileInputPass(const InputTransform &transform, const InputPass &pass,
                                      const std::string &target);
 Dim3 inputGrid(const InputTransform &transform, const InputPass &pass, int64_t m);

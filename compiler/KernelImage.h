@@ -99,7 +99,7 @@ struct KernelImage {
   static constexpr int64_t counterBytes = int64_t(1) << 18, mostSharedTiles = counterBytes / 4;
   int64_t workspaceBytes(int64_t m) const;
 
-  // Text form for the disk cache: everything but the PTX.
+  // Text form for the disk cache: everything but the PTX. Error kernel_facts_invalid.
   std::string printFacts() const;
   static Result<KernelImage> parse(std::string_view facts, std::string ptx);
   friend bool operator==(const KernelImage &, const KernelImage &) = default;

@@ -102,6 +102,7 @@ Result<KvLayout> kvLayout(const dsl::Format &keys, const dsl::Format &values, co
 // attend: a sequence's floor(length / pageTokens) pages lie in the cache, what is left in the tail.
 // An item is a part of a sequence: the tokens of some pages, or a tail, or all. Parts write sums to
 // the workspace, and the last CTA of a head set adds them in order.
+// Errors: bad_ir.
 Result<KernelImage> compileKvQuantize(const KvTensor &tensor, const std::string &target);
 Result<KernelImage> compileKvDequantize(const KvTensor &tensor, const std::string &target);
 Result<KernelImage> compileKvAttend(const KvLayout &layout, const std::string &target);

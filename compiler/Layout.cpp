@@ -19,7 +19,9 @@ using dsl::Format;
 namespace {
 
 // With which products of a layout's numbers stay inside int64, or are seen to leave it.
-constexpr int64_t maxBytes = int64_t(1) << 46;
+// Weights of largestExtent rows and columns have no more, with 32 bits for each number and its
+// scale.
+constexpr int64_t maxBytes = int64_t(1) << 52;
 constexpr int maxTileBits = 24;
 
 std::string hexadecimal(uint32_t value) {

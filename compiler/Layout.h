@@ -100,6 +100,7 @@ struct WeightLayout {
   std::optional<ResidualLayout> residual = std::nullopt;
   bool isRefined() const { return residual && !sections.empty() && sections[0].shift > 0; }
   std::string print() const; // canonical, one line a section; part of the spec
+  // Error layout_text_invalid.
   static Result<WeightLayout> parse(std::string_view text);
   friend bool operator==(const WeightLayout &, const WeightLayout &) = default;
 };
@@ -148,7 +149,8 @@ std::vector<StoredComponent> storedComponents(const dsl::Format &activation);
 // up to 16, so that a group begins at a multiple of 16 bytes.
 inline int64_t activationGroupStride(int64_t m) { return (m + 15) / 16 * 16; }
 
-// Packs codes in natural order. `out` has layout.bytes bytes; all of them are written.
+// Packs codes in natural order. `out` has layout.bytes bytes; all of them are written. Errors:
+// layout_mismatch, pack_beyond_element, pack_breaks_requirement, pack_negative_scale, pack_no_sum.
 Status pack(const WeightLayout &layout, const dsl::QuantizedMatrix &weight, uint8_t *out);
 // The inverse of pack. Error unpack_not_packed for bytes that pack() does not make of any weight:
 // other padding, copies that differ, tables of a residual that do not fit its pieces.

@@ -333,19 +333,6 @@ Status packResidual(const ResidualLayout &r, const QuantizedMatrix &weight,
   return Done{};
 }
 
-// Codes of zero in natural order.
-QuantizedMatrix emptyMatrix(std::shared_ptr<const Format> format, int64_t n, int64_t k) {
-  QuantizedMatrix matrix;
-  matrix.rows = n;
-  matrix.k = k;
-  for (const Component &component : format->components) {
-    dsl::BlockGrid grid = codeGrid(component, n, k);
-    matrix.components.emplace_back(component.type.bits(), grid.size());
-  }
-  matrix.format = std::move(format);
-  return matrix;
-}
-
 void unpackSections(const std::vector<LayoutSection> &sections, const uint8_t *in,
                     QuantizedMatrix &weight) {
   for (const LayoutSection &section : sections) {
@@ -383,7 +370,6 @@ void unpackResidual(const ResidualLayout &r, const uint8_t *in, QuantizedMatrix 
                     CodeArray &choice) {
   const int64_t n = residual.rows, k = residual.k;
   unpackSections(r.sections, in, residual);
-  choice = CodeArray(8, divideUp(n, r.blockN) * divideUp(k, r.blockK));
   std::vector<uint32_t> local;
   for (int64_t tile = 0; tile < r.tilesN * r.tilesK; ++tile) {
     uint32_t first = 0;
@@ -486,20 +472,13 @@ Status write(const WeightLayout &layout, const QuantizedMatrix &weight, uint8_t 
 // The codes that are read where write() would have left them.
 QuantizedMatrix read(const WeightLayout &layout, std::shared_ptr<const Format> format,
                      const uint8_t *in) {
+  QuantizedMatrix weight = emptyMatrix(std::move(format), layout.n, layout.k);
   if (!layout.residual) {
-    QuantizedMatrix weight = emptyMatrix(std::move(format), layout.n, layout.k);
     unpackSections(layout.sections, in, weight);
     dropOtherBits(weight);
     negateGroups(layout.sections, weight);
     return weight;
   }
-  QuantizedMatrix weight;
-  weight.rows = layout.n;
-  weight.k = layout.k;
-  weight.parts.push_back(
-      emptyMatrix(std::make_shared<const Format>(withoutResidual(*format)), layout.n, layout.k));
-  weight.parts.push_back(emptyMatrix(format->residual->part.format, layout.n, layout.k));
-  weight.format = std::move(format);
   if (layout.isRefined()) {
     QuantizedMatrix whole = emptyMatrix(
         std::make_shared<const Format>(refinedWeight(*weight.format)), layout.n, layout.k);

@@ -65,7 +65,7 @@ struct Plan {
   // Canonical text of all of it, for people, and of what a kernel depends on.
   std::string print() const;
   std::string printForKernel() const;
-  static Result<Plan> parse(std::string_view text);
+  static Result<Plan> parse(std::string_view text); // error bad_plan
 };
 
 // The plans that can be generated, the fastest predictions first; at least one, at most `most`.

@@ -87,6 +87,30 @@ void MatrixView::readRow(int64_t row, double *values) const {
   readNumbers(*this, row * stride, k, values);
 }
 
+QuantizedMatrix emptyMatrix(std::shared_ptr<const Format> format, int64_t rows, int64_t k) {
+  QuantizedMatrix matrix;
+  matrix.rows = rows;
+  matrix.k = k;
+  auto choice = [&](const Blocks &blocks) {
+    matrix.choice = CodeArray(8, blockGrid(blocks, rows, k).size());
+  };
+  if (format->residual) {
+    choice(format->residual->blocks);
+    auto base = std::make_shared<const Format>(withoutResidual(*format));
+    matrix.parts.push_back(emptyMatrix(std::move(base), rows, k));
+    matrix.parts.push_back(emptyMatrix(format->residual->part.format, rows, k));
+  } else if (format->partition) {
+    choice(format->partition->blocks);
+    for (const Part &part : format->partition->parts)
+      matrix.parts.push_back(emptyMatrix(part.format, rows, k));
+  } else {
+    for (const Component &component : format->components)
+      matrix.components.emplace_back(component.type.bits(), codeGrid(component, rows, k).size());
+  }
+  matrix.format = std::move(format);
+  return matrix;
+}
+
 BlockGrid blockGrid(const Blocks &blocks, int64_t rows, int64_t k) {
   return {blocks.rows == 0 ? 1 : divideUp(rows, blocks.rows),
           blocks.k == 0 ? 1 : divideUp(k, blocks.k)};

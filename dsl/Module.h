@@ -42,9 +42,9 @@ struct Module {
 using FileReader = std::function<std::optional<std::string>(const std::string &path)>;
 
 // Checks `text`; `name` is shown in messages and is the path that imports are relative to. All
-// errors of the file are reported together.
+// errors of the file are reported together: any of Diagnostics.def that names a place in a text.
 Result<Module> parseModule(std::string_view text, std::string_view name, const FileReader &reader);
-// The same from the file system.
+// The same from the file system. Error module_not_found, where it cannot be read.
 Result<Module> loadModule(const std::string &path);
 // The text of a file, cut one byte past maxFileBytes so that what is too large is seen to be.
 std::optional<std::string> readSource(const std::string &path);
@@ -56,7 +56,7 @@ struct Checked {
 };
 Checked checkModule(std::string_view text, std::string_view name, const FileReader &reader);
 
-// The syntax tree as an indented text (`--emit=ast`).
+// The syntax tree as an indented text (`--emit=ast`). Errors: those that parsing has.
 Result<std::string> printAst(std::string_view text, std::string_view name);
 // Canonical text of the whole module: formats, gemms, then devices. Parses back to an equal module.
 std::string print(const Module &module);

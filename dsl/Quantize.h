@@ -52,6 +52,9 @@ struct QuantizedMatrix {
   void valuesOf(int64_t row, int64_t begin, int64_t end, double *values) const;
 };
 
+// With all codes 0, and all blocks of a partition in its first part, those of a residual in none.
+QuantizedMatrix emptyMatrix(std::shared_ptr<const Format> format, int64_t rows, int64_t k);
+
 // How many blocks cover a rows x k matrix, and the place of that of the number at (row, column)
 // among them, row by row of blocks (QuantizedMatrix::choice).
 struct BlockGrid {
@@ -121,7 +124,8 @@ struct MatrixView {
 // each times the weight h of its column.
 // A rule's reductions run over the numbers of x in a block.
 //
-// Error bad_matrix for a view without numbers.
+// Errors: bad_matrix for a view without numbers, requirement_unfulfilled where no code is allowed,
+// those below.
 struct QuantizeOptions {
   // Weights: a NaN or infinity in the input is the error non_finite_input with its row and column.
   // Without (activations) it goes through the rules: the integer element of a product gets code 0
@@ -143,6 +147,7 @@ struct QuantizeOptions {
   // and for a format with a partition, whose numbers have other formats.
   std::map<int, uint32_t> given = {};
 };
+// Whether it is such a choice, for numbers of that size. Error bad_block_choice.
 Status checkChoice(const Format &format, std::span<const uint8_t> choice, int64_t rows, int64_t k);
 Result<QuantizedMatrix> quantize(std::shared_ptr<const Format> format, const MatrixView &input,
                                  const QuantizeOptions &options);

@@ -57,9 +57,9 @@ Result<int64_t> CheckpointWriter::finish() {
     size += writer.size();
     dataBytes += writer.dataBytes();
   }
-  std::optional<OutputFile> indexFile;
+  std::optional<files::OutputFile> indexFile;
   if (isShardIndex(path)) {
-    Result<OutputFile> created = OutputFile::create(path);
+    Result<files::OutputFile> created = files::OutputFile::create(path);
     if (!created)
       return std::move(created.error());
     indexFile.emplace(std::move(*created));
@@ -68,13 +68,13 @@ Result<int64_t> CheckpointWriter::finish() {
         !written)
       return std::move(written.error());
   }
-  std::vector<OutputFile *> files;
+  std::vector<files::OutputFile *> files;
   for (SafetensorsWriter &writer : writers)
     files.push_back(&writer.output());
   if (indexFile)
     files.push_back(&*indexFile);
-  for (auto step : {&OutputFile::prepare, &OutputFile::commit})
-    for (OutputFile *each : files)
+  for (auto step : {&files::OutputFile::prepare, &files::OutputFile::commit})
+    for (files::OutputFile *each : files)
       if (Status done = (each->*step)(); !done)
         return std::move(done.error());
   return size;
@@ -104,6 +104,8 @@ Status checkOutput(const std::string &to, const SafetensorsFile &source,
   const std::string &from = source.path();
   if (source.joins(to))
     return makeError(DiagId::output_is_shard, {to, from});
+  if (other != nullptr && other->isAt(to))
+    return makeError(DiagId::output_is_input, {to});
   if (!isShardIndex(to))
     return Done{};
   std::error_code missing; // then it is another

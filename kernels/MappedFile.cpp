@@ -1,5 +1,7 @@
 #include "kernels/MappedFile.h"
 
+#include "runtime/files/Descriptor.h"
+
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -9,11 +11,6 @@
 
 namespace rho::kernels {
 
-Descriptor::~Descriptor() {
-  if (number >= 0)
-    close(number);
-}
-
 static Error unreadable(const std::string &path, const std::string &reason) {
   return makeError(DiagId::file_not_readable, {path, reason});
 }
@@ -22,7 +19,7 @@ Result<Mapping> mapFile(const std::string &path) {
   if (path.find('\0') != path.npos)
     return unreadable(path, "its name has a NUL");
   // Without O_NONBLOCK a named pipe would wait for a writer.
-  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  files::Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0)
     return unreadable(path, std::strerror(errno));
   struct stat info = {};

@@ -6,26 +6,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace rho::kernels {
-
-class Descriptor {
-public:
-  explicit Descriptor(int number) : number(number) {}
-  Descriptor(const Descriptor &) = delete;
-  Descriptor &operator=(const Descriptor &) = delete;
-  Descriptor(Descriptor &&other) noexcept : number(other.number) { other.number = -1; }
-  Descriptor &operator=(Descriptor &&other) noexcept {
-    std::swap(number, other.number);
-    return *this;
-  }
-  ~Descriptor();
-  int get() const { return number; }
-
-private:
-  int number;
-};
 
 // A whole file mapped read-only: files larger than memory work. It must not be cut short by others
 // while it is in use; that another file takes its name does no harm.

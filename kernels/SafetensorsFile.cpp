@@ -147,7 +147,7 @@ static bool isVectorOfBytes(const TensorEntry &tensor) {
 Result<SafetensorsWriter> SafetensorsWriter::create(const std::string &path,
                                                     std::vector<TensorEntry> plan,
                                                     Metadata metadata) {
-  Result<OutputFile> file = OutputFile::create(path);
+  Result<files::OutputFile> file = files::OutputFile::create(path);
   if (!file)
     return std::move(file.error());
   std::vector<TensorEntry *> places;

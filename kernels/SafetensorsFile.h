@@ -3,8 +3,8 @@
 #pragma once
 
 #include "kernels/MappedFile.h"
-#include "kernels/OutputFile.h"
 #include "kernels/TensorHeader.h"
+#include "runtime/files/OutputFile.h"
 
 namespace rho::kernels {
 
@@ -81,13 +81,13 @@ public:
   // After the last tensor, whose end is the file's: writes the header. Then output() can take its
   // place.
   Status complete();
-  OutputFile &output() { return file; }
+  files::OutputFile &output() { return file; }
 
 private:
-  SafetensorsWriter(OutputFile file, std::vector<TensorEntry> plan, Metadata metadata)
+  SafetensorsWriter(files::OutputFile file, std::vector<TensorEntry> plan, Metadata metadata)
       : file(std::move(file)), tensors(std::move(plan)), texts(std::move(metadata)) {}
 
-  OutputFile file;
+  files::OutputFile file;
   std::vector<TensorEntry> tensors;
   Metadata texts;
   int64_t headerBytes = 0, written = 0; // `written` without the header

@@ -1,9 +1,9 @@
 #include "kernels/TensorFile.h"
 
 #include "kernels/MappedFile.h"
-#include "kernels/OutputFile.h"
 #include "kernels/SafetensorsFile.h"
 #include "kernels/ShardIndex.h"
+#include "runtime/files/OutputFile.h"
 
 #include <cstring>
 
@@ -140,7 +140,7 @@ Status writeTensor(const std::string &path, std::string_view name, const dsl::Ma
     return makeError(DiagId::tensor_file_kind, {path});
   std::string header =
       numpy ? writeNumpyHeader(matrix) : writeSafetensorsHeader({entryOf(name, matrix)}, {});
-  Result<OutputFile> file = OutputFile::create(path);
+  Result<files::OutputFile> file = files::OutputFile::create(path);
   if (!file)
     return std::move(file.error());
   Status done = file->append(header.data(), static_cast<int64_t>(header.size()));

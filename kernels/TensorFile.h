@@ -26,7 +26,7 @@ struct Tensor {
 Result<Tensor> readTensor(std::string_view reference);
 
 // Writes a matrix with `rows` x `k` elements without gaps between rows, as .npy or .safetensors by
-// the path's ending, to a temporary file beside it that is then renamed. bf16 in .npy is the raw
+// the path's ending; the file appears whole (OutputFile). bf16 in .npy is the raw
 // type '<V2', as ml_dtypes writes it. Errors: file_not_writable, tensor_file_kind.
 Status writeTensor(const std::string &path, std::string_view name, const dsl::MatrixView &matrix);
 

@@ -6,6 +6,7 @@
 #include "runtime/InputTransformImpl.h"
 #include "runtime/Kernel.h"
 #include "runtime/QuantizerSource.h"
+#include "runtime/Scalar.h"
 
 #include <algorithm>
 

@@ -248,7 +248,7 @@ public:
 
   void begin(int64_t k, const compiler::Plan &plan) {
     // The layout of a partition only the kernel knows.
-    if (engine.backend->emulated() || stored.partition || engine.threads == 1)
+    if (engine.backend->emulated() || stored.partition || dsl::ThreadLimit::most() == 1)
       return;
     const bool words = plan.groupScales == dsl::ScheduleDecl::Scales::Hardware;
     foreseen = {.k = k,

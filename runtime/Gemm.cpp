@@ -2,6 +2,7 @@
 #include "dsl/Division.h"
 #include "runtime/Kernel.h"
 #include "runtime/Origin.h"
+#include "runtime/Scalar.h"
 
 #include <array>
 

@@ -2,6 +2,7 @@
 #include "runtime/Quantizer.h"
 
 #include "dsl/StoredValues.h"
+#include "runtime/Scalar.h"
 
 #include <cstring>
 
@@ -187,18 +188,6 @@ std::vector<int32_t> tileTable(const dsl::Format &format, std::span<const uint8_
 
 std::shared_ptr<const Quantizer> makeHostQuantizer(std::string warning) {
   return std::make_shared<HostQuantizer>(std::move(warning));
-}
-
-dsl::MatrixView::Type viewType(ScalarType type) {
-  switch (type) {
-  case ScalarType::F32:
-    return dsl::MatrixView::Type::F32;
-  case ScalarType::F16:
-    return dsl::MatrixView::Type::F16;
-  case ScalarType::BF16:
-    break;
-  }
-  return dsl::MatrixView::Type::BF16;
 }
 
 int64_t deviceCodes(const dsl::Component &component, int64_t m,

@@ -3,6 +3,7 @@
 #include "dsl/Numbers.h"
 #include "runtime/InputTransformImpl.h"
 #include "runtime/Misfit.h"
+#include "runtime/Scalar.h"
 
 #include <bit>
 #include <cmath>
@@ -106,13 +107,16 @@ Result<InputTransform> InputTransform::create(const Engine &engine, int64_t k,
                                               const InputSteps &steps) {
   if (Status valid = checkHandle(engine, "engine"); !valid)
     return valid.error();
-  Result<compiler::InputTransform> transform = checkSteps(k, steps);
-  if (!transform)
-    return transform.error();
   auto impl = std::make_shared<Impl>();
   impl->backend = engine.impl().backend;
-  impl->transform = *transform;
-  if (Status made = impl->makePasses(engine.impl()); !made)
+  Status made = onHost([&]() -> Status {
+    Result<compiler::InputTransform> transform = checkSteps(k, steps);
+    if (!transform)
+      return transform.error();
+    impl->transform = *std::move(transform);
+    return impl->makePasses(engine.impl());
+  });
+  if (!made)
     return made.error();
   if (Status uploaded = impl->upload(engine.device(), steps); !uploaded)
     return uploaded.error();

@@ -59,7 +59,7 @@ class KvCache {
 public:
   // Gets the kernels through the engine's caches and allocates the pages. Errors: kv_shape,
   // kv_format, kv_unknown_format, parameter_without_value, bad_scalar_type, bad_size,
-  // out_of_memory.
+  // out_of_memory, kernel_refused.
   static Result<KvCache> create(const Engine &engine, const Module &module,
                                 const KvCacheOptions &options);
   // Of its kernels, which have no plan: quantize keys, quantize values, dequantize keys, dequantize

@@ -6,6 +6,7 @@
 #include "dsl/Parallel.h"
 #include "dsl/StoredFactors.h"
 #include "runtime/Kernel.h"
+#include "runtime/Scalar.h"
 
 #include <algorithm>
 

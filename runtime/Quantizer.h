@@ -24,8 +24,6 @@ inline constexpr int64_t tableEntryBytes = 4;
 
 // Bytes of one code of a component where every code has bytes of its own (all but the element).
 inline int64_t componentBytes(dsl::ElementType type) { return dsl::unitBits(type) / 8; }
-inline int64_t scalarBytes(ScalarType type) { return type == ScalarType::F32 ? 4 : 2; }
-dsl::MatrixView::Type viewType(ScalarType type);
 
 // The table of compiler::ActivationLayout for these parts of the blocks of a partition.
 std::vector<int32_t> tileTable(const dsl::Format &format, std::span<const uint8_t> choice,

@@ -13,6 +13,9 @@ namespace rho::compiler {
 using mlir::Value;
 namespace arith = mlir::arith;
 
+// Its components are counted as its operands are.
+static RowNumber termsOf(ir::NumberOp op) { return *RowNumber::parse(op.getTerms().str()); }
+
 void KernelBuilder::loadTensorNumbers() {
   tensorNumbers.clear();
   for (Value parameter : chain.decode.getParameters()) {
@@ -200,7 +203,7 @@ Value KernelBuilder::chosenNumber(const RowNumber &number, const std::vector<int
 
 Value KernelBuilder::choices(ir::NumberOp op, int64_t k, int64_t row, Value slot) {
   std::vector<int> components = componentsOf(op.getResult());
-  RowNumber number = *RowNumber::parse(op.getTerms().str());
+  RowNumber number = termsOf(op);
   const RowNumber named = ofWeight(number, components);
   int selector = named.fewChoices(context.gemm.weight);
   const int64_t from = rowOf(named, context.gemm.weight, row);
@@ -225,7 +228,7 @@ std::vector<Value> KernelBuilder::pairNumbers() {
   if (!op)
     return {};
   loadTensorNumbers();
-  const RowNumber number = *RowNumber::parse(op.getTerms().str());
+  const RowNumber number = termsOf(op);
   const std::vector<Value> all =
       chosenNumbers(number, componentsOf(op.getResult()), selectorOf(op), 0, 0, {});
   const DecodeSequence &decode = context.placed.decode;
@@ -236,7 +239,7 @@ std::vector<Value> KernelBuilder::pairNumbers() {
 }
 
 int KernelBuilder::selectorOf(ir::NumberOp op) const {
-  return ofWeight(*RowNumber::parse(op.getTerms().str()), componentsOf(op.getResult()))
+  return ofWeight(termsOf(op), componentsOf(op.getResult()))
       .fewChoices(context.gemm.weight);
 }
 
@@ -254,7 +257,7 @@ Value KernelBuilder::number(ir::NumberOp op, int64_t k, int64_t row, Value slot)
   Value &known = tileValues.numbers[{op.getTerms().str(), components, group, row}];
   if (known)
     return known;
-  RowNumber terms = *RowNumber::parse(op.getTerms().str());
+  RowNumber terms = termsOf(op);
   Value result = chosenNumber(terms, components, k, row, slot);
   if (!result)
     result = rounded(sumOf(terms, components, k, row, slot));

@@ -168,6 +168,12 @@ Result<PlacedGemm> placeParts(const dsl::Gemm &gemm, dsl::ScheduleDecl::Scales g
                               dsl::ScheduleDecl::Roles roles, std::string_view target,
                               const SourceMap *sources);
 
+// Of a weight with a residual, whose base is placed as `dense` alone: ResidualPlacement.cpp.
+Result<PlacedGemm> placeResidual(const dsl::Gemm &gemm, PlacedGemm dense,
+                                 dsl::ScheduleDecl::Scales groupScales,
+                                 dsl::ScheduleDecl::Roles roles, std::string_view target,
+                                 const SourceMap *sources);
+
 // Fits the block-scaled instruction with operands of `mmaType` to the group scales of both
 // operands. Why none fits; empty: `scaling` is the one. `splitsWeight`: its codes are operands, and
 // those of a remapped one the sums of two.

@@ -130,31 +130,6 @@ TensorEntry entryOf(const CodeStream &stream) {
   return entry;
 }
 
-dsl::QuantizedMatrix emptyMatrix(std::shared_ptr<const dsl::Format> format, int64_t rows,
-                                 int64_t k) {
-  dsl::QuantizedMatrix matrix;
-  matrix.rows = rows;
-  matrix.k = k;
-  auto choice = [&](const dsl::Blocks &blocks) {
-    matrix.choice = dsl::CodeArray(8, blockGrid(blocks, rows, k).size());
-  };
-  if (format->residual) {
-    choice(format->residual->blocks);
-    auto base = std::make_shared<const dsl::Format>(withoutResidual(*format));
-    matrix.parts.push_back(emptyMatrix(std::move(base), rows, k));
-    matrix.parts.push_back(emptyMatrix(format->residual->part.format, rows, k));
-  } else if (format->partition) {
-    choice(format->partition->blocks);
-    for (const dsl::Part &part : format->partition->parts)
-      matrix.parts.push_back(emptyMatrix(part.format, rows, k));
-  } else {
-    for (const dsl::Component &component : format->components)
-      matrix.components.emplace_back(component.type.bits(), codeGrid(component, rows, k).size());
-  }
-  matrix.format = std::move(format);
-  return matrix;
-}
-
 void shareCodes(dsl::QuantizedMatrix &matrix) {
   for (dsl::QuantizedMatrix &part : matrix.parts)
     shareCodes(part);

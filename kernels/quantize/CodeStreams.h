@@ -41,9 +41,6 @@ const dsl::QuantizedMatrix &partOf(const dsl::QuantizedMatrix &matrix, const Cod
 // Copies what a residual shares with the rest of its format.
 void shareCodes(dsl::QuantizedMatrix &matrix);
 
-// With all codes 0.
-dsl::QuantizedMatrix emptyMatrix(std::shared_ptr<const dsl::Format> format, int64_t rows,
-                                 int64_t k);
 dsl::CodeArray &codesOf(dsl::QuantizedMatrix &matrix, const CodeStream &stream);
 const dsl::CodeArray &codesOf(const dsl::QuantizedMatrix &matrix, const CodeStream &stream);
 

@@ -93,7 +93,7 @@ public:
     std::vector<CodeStream> streams = streamsOf(name, **format, what->rows, what->k);
     if (Status there = checkThere(streams); !there)
       return std::move(there.error());
-    dsl::QuantizedMatrix matrix = emptyMatrix(*format, what->rows, what->k);
+    dsl::QuantizedMatrix matrix = dsl::emptyMatrix(*format, what->rows, what->k);
     for (const CodeStream &stream : streams)
       if (Status read = readStream(stream, matrix); !read)
         return std::move(read.error());

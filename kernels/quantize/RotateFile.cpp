@@ -76,6 +76,14 @@ Result<std::vector<Norm>> normsOf(const SafetensorsFile &file, const NormFusion 
   return norms;
 }
 
+// The bias beside a tensor: X.bias of X.weight. Null: there is none.
+const TensorEntry *biasBeside(const SafetensorsFile &file, const TensorEntry &tensor) {
+  constexpr std::string_view ending = "weight";
+  if (!tensor.name.ends_with(ending))
+    return nullptr;
+  return file.find(tensor.name.substr(0, tensor.name.size() - ending.size()) + "bias");
+}
+
 // What is done to each of file.tensors(), and by which rotation.
 class Plan {
 public:
@@ -127,6 +135,8 @@ private:
       if (!gains)
         return makeError(DiagId::fusion_gains,
                          {norm.gains->name, printExtents(*norm.gains), "a vector of numbers"});
+      if (const TensorEntry *bias = biasBeside(file, *norm.gains))
+        return makeError(DiagId::fusion_bias, {norm.gains->name, bias->name});
       Result<std::vector<bool>> weights = chooseTensors(file, {{norm.weights}, {}});
       if (!weights)
         return weights.error();
@@ -151,17 +161,13 @@ private:
   Status findBiases() {
     for (size_t i = 0; i < tasks.size(); ++i) {
       const TensorEntry &weight = file.tensors()[i];
-      constexpr std::string_view ending = "weight";
-      if (!tasks[i].outputs || !weight.name.ends_with(ending))
-        continue;
-      const std::string name = weight.name.substr(0, weight.name.size() - ending.size()) + "bias";
-      const TensorEntry *bias = file.find(name);
+      const TensorEntry *bias = tasks[i].outputs ? biasBeside(file, weight) : nullptr;
       if (bias == nullptr)
         continue;
       if (std::optional<dsl::MatrixView> numbers = vectorOf(file, *bias);
           !numbers || numbers->k != weight.shape[0])
-        return makeError(DiagId::rotated_bias,
-                         {name, printExtents(*bias), weight.name, std::to_string(weight.shape[0])});
+        return makeError(DiagId::rotated_bias, {bias->name, printExtents(*bias), weight.name,
+                                                std::to_string(weight.shape[0])});
       taskOf(*bias).isBias = true;
     }
     return Done{};

@@ -18,7 +18,8 @@ struct TensorChoice {            // by patterns
 };
 
 // For each of file.tensors() whether it is a matrix (two extents, of f32, f16 or bf16 numbers) that
-// is chosen. Errors: pattern_matches_nothing, nothing_to_quantize, already_quantized.
+// is chosen. Errors: pattern_matches_nothing, pattern_matches_no_weight,
+// nothing_to_quantize, already_quantized.
 Result<std::vector<bool>> chooseTensors(const SafetensorsFile &file, const TensorChoice &choice);
 
 } // namespace rho::kernels

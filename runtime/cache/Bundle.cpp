@@ -2,6 +2,7 @@
 
 #include "dsl/Findings.h"
 #include "runtime/cache/Sha256.h"
+#include "runtime/files/OutputFile.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -22,15 +23,6 @@ constexpr std::string_view originWord = "origin ";
 constexpr std::string_view entryWord = "entry ";
 constexpr std::string_view endWord = "end ";
 constexpr size_t maxLineBytes = 512;
-
-struct CloseFile {
-  void operator()(std::FILE *file) const { std::fclose(file); }
-};
-using File = std::unique_ptr<std::FILE, CloseFile>;
-
-Error failed(DiagId id, const std::string &path, int error) {
-  return makeError(id, {path, std::strerror(error)});
-}
 
 template <class Number> bool readNumber(std::string_view text, Number &number) {
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -155,44 +147,25 @@ private:
 } // namespace
 
 struct BundleWriter::Impl {
-  std::string path, temporary;
-  File file;
+  files::OutputFile file;
   Sha256 hash;
   uint64_t count = 0;
 
-  Error failure() const { return failed(DiagId::file_not_writable, path, errno); }
+  explicit Impl(files::OutputFile file) : file(std::move(file)) {}
   Status write(std::string_view bytes) {
     hash.update(bytes);
-    if (std::fwrite(bytes.data(), 1, bytes.size(), file.get()) != bytes.size())
-      return failure();
-    return Done{};
-  }
-  Impl() = default;
-  Impl(const Impl &) = delete;
-  Impl &operator=(const Impl &) = delete;
-  ~Impl() {
-    if (file)
-      ::unlink(temporary.c_str());
+    return file.append(bytes.data(), static_cast<int64_t>(bytes.size()));
   }
 };
 
 Result<BundleWriter> BundleWriter::create(const std::string &path, const std::string &origin) {
-  struct stat there = {};
-  const bool exists = ::stat(path.c_str(), &there) == 0;
-  if (exists && !S_ISREG(there.st_mode))
-    return makeError(DiagId::file_not_writable, {path, "it is no regular file"});
-  if (!exists && ::lstat(path.c_str(), &there) == 0)
-    return makeError(DiagId::file_not_writable, {path, "it is a symbolic link to nothing"});
+  Result<files::OutputFile> file = files::OutputFile::create(path);
+  if (!file)
+    return file.error();
   BundleWriter writer;
-  writer.pimpl = std::make_shared<Impl>();
-  Impl &impl = *writer.pimpl;
-  std::error_code ignored; // a file that was there a moment ago
-  impl.path = exists ? std::filesystem::canonical(path, ignored).string() : path;
-  impl.temporary = impl.path + "." + std::to_string(::getpid()) + ".part";
-  impl.file.reset(std::fopen(impl.temporary.c_str(), "wb"));
-  if (!impl.file || (exists && ::fchmod(::fileno(impl.file.get()), there.st_mode & 07777) != 0))
-    return impl.failure();
-  if (Status begun = impl.write(std::string(firstLine) + std::string(originWord) + origin + "\n");
+  writer.pimpl = std::make_shared<Impl>(*std::move(file));
+  if (Status begun =
+          writer.pimpl->write(std::string(firstLine) + std::string(originWord) + origin + "\n");
       !begun)
     return begun.error();
   return writer;
@@ -214,24 +187,17 @@ Status BundleWriter::finish() {
   Sha256 before = pimpl->hash;
   Status written = pimpl->write(std::string(endWord) + std::to_string(pimpl->count) + " " +
                                 hex(before.finish()) + "\n");
-  if (!written)
-    return written;
-  std::FILE *file = pimpl->file.get();
-  if (std::fflush(file) != 0 || ::fsync(::fileno(file)) != 0 ||
-      std::rename(pimpl->temporary.c_str(), pimpl->path.c_str()) != 0)
-    return pimpl->failure();
-  pimpl->file.reset();
-  return Done{};
+  return written ? pimpl->file.commit() : written;
 }
 
 Status readBundle(const std::string &path, const std::string &origin,
                   const std::function<std::string(const BundleItem &)> &check,
                   const std::function<Status(const BundleItem &)> &take) {
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  File file(fd < 0 ? nullptr : ::fdopen(fd, "rb"));
+  files::Stream file(fd < 0 ? nullptr : ::fdopen(fd, "rb"));
   struct stat info = {};
   if (!file || ::fstat(fd, &info) != 0)
-    return failed(DiagId::file_not_readable, path, errno);
+    return files::failed(DiagId::file_not_readable, path, errno);
   if (!S_ISREG(info.st_mode))
     return makeError(DiagId::file_not_readable, {path, "it is no regular file"});
   auto bytes = static_cast<uint64_t>(info.st_size);
@@ -244,7 +210,7 @@ Status readBundle(const std::string &path, const std::string &origin,
   if (!sound)
     return sound;
   if (std::fseek(file.get(), 0, SEEK_SET) != 0)
-    return failed(DiagId::file_not_readable, path, errno);
+    return files::failed(DiagId::file_not_readable, path, errno);
   return Reader(path, file.get(), bytes).run(origin, take);
 }
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cassert>
 #include <cstring>
+#include <vector>
 
 namespace rho::cuda {
 namespace {
@@ -72,7 +72,9 @@ Result<std::string> assemblePtx(const Context &context, const std::string &ptx,
   const Driver &driver = context.driver;
   if (Status known = checkPtxVersion(context, ptx); !known)
     return known.error();
-  ContextScope scope(driver, context.handle);
+  const ContextScope scope(driver, context.handle);
+  if (!scope.entered())
+    return scope.entered().error();
   JitLog log;
   CUlinkState state = nullptr;
   if (Status created = check(
@@ -104,7 +106,9 @@ Result<std::shared_ptr<const CudaKernel>>
 CudaKernel::load(const std::shared_ptr<const Context> &context, const std::string &cubin,
                  const std::string &entry, const CtaFacts &facts) {
   const Driver &driver = context->driver;
-  ContextScope scope(driver, context->handle);
+  const ContextScope scope(driver, context->handle);
+  if (!scope.entered())
+    return scope.entered().error();
   JitLog log;
   CUmodule module = nullptr;
   CUresult result = driver.moduleLoadDataEx(&module, cubin.c_str(), log.options.size(),
@@ -137,18 +141,21 @@ CudaKernel::load(const std::shared_ptr<const Context> &context, const std::strin
 }
 
 CudaKernel::~CudaKernel() {
-  ContextScope scope(context->driver, context->handle);
-  context->driver.moduleUnload(module);
+  const ContextScope scope(context->driver, context->handle);
+  if (scope.entered())
+    context->driver.moduleUnload(module);
 }
 
 Status CudaKernel::launch(const LaunchShape &shape, std::span<const LaunchArgument> arguments,
                           Stream stream) const {
-  std::array<void *, maxKernelParameters> parameters;
-  assert(arguments.size() <= parameters.size());
-  for (size_t i = 0; i < arguments.size(); ++i)
-    parameters[i] = const_cast<void *>(arguments[i].value);
+  std::vector<void *> parameters;
+  parameters.reserve(arguments.size());
+  for (const LaunchArgument &argument : arguments)
+    parameters.push_back(const_cast<void *>(argument.value));
   const Driver &driver = context->driver;
-  ContextScope scope(driver, context->handle);
+  const ContextScope scope(driver, context->handle);
+  if (!scope.entered())
+    return scope.entered().error();
   const compiler::Dim3 &grid = shape.grid, &cluster = shape.cluster;
   const auto threads = static_cast<unsigned>(facts.threads);
   const auto shared = static_cast<unsigned>(facts.sharedBytes);

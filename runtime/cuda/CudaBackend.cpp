@@ -26,7 +26,9 @@ public:
   }
 
   Result<DevicePointer> allocate(int64_t bytes) override {
-    ContextScope scope(driver, context->handle);
+    const ContextScope scope(driver, context->handle);
+    if (!scope.entered())
+      return scope.entered().error();
     CUdeviceptr address = 0;
     CUresult result = driver.memAlloc(&address, static_cast<size_t>(bytes));
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
@@ -46,12 +48,15 @@ public:
   }
 
   void release(DevicePointer address) override {
-    ContextScope scope(driver, context->handle);
-    driver.memFree(address);
+    const ContextScope scope(driver, context->handle);
+    if (scope.entered())
+      driver.memFree(address);
   }
 
   Status write(DevicePointer to, const void *from, int64_t bytes) override {
-    ContextScope scope(driver, context->handle);
+    const ContextScope scope(driver, context->handle);
+    if (!scope.entered())
+      return scope.entered().error();
     if (Status copied =
             check(driver, driver.memcpyHtoD(to, from, static_cast<size_t>(bytes)), "cuMemcpyHtoD");
         !copied)
@@ -64,12 +69,16 @@ public:
   }
 
   Status read(DevicePointer from, void *to, int64_t bytes) override {
-    ContextScope scope(driver, context->handle);
+    const ContextScope scope(driver, context->handle);
+    if (!scope.entered())
+      return scope.entered().error();
     return check(driver, driver.memcpyDtoH(to, from, static_cast<size_t>(bytes)), "cuMemcpyDtoH");
   }
 
   Status synchronize(Stream stream) override {
-    ContextScope scope(driver, context->handle);
+    const ContextScope scope(driver, context->handle);
+    if (!scope.entered())
+      return scope.entered().error();
     return check(driver, driver.streamSynchronize(static_cast<CUstream>(stream)),
                  "cuStreamSynchronize");
   }
@@ -103,7 +112,10 @@ public:
   }
 
   Result<TensorMap> makeTensorMap(const TensorMapShape &shape) override {
-    ContextScope scope(driver, context->handle); // the driver asks for one, for whatever reason
+    const ContextScope scope(driver,
+                             context->handle); // the driver asks for one, for whatever reason
+    if (!scope.entered())
+      return scope.entered().error();
     return encodeTensorMap(driver, shape);
   }
 

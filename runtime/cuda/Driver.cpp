@@ -112,8 +112,10 @@ std::string printCudaVersion(int version) {
 
 ContextScope::ContextScope(const Driver &driver, CUcontext context) : driver(driver) {
   CUcontext current = nullptr;
-  if (driver.ctxGetCurrent(&current) != CUDA_SUCCESS || current != context)
-    pushed = driver.ctxPushCurrent(context) == CUDA_SUCCESS;
+  if (driver.ctxGetCurrent(&current) == CUDA_SUCCESS && current == context)
+    return;
+  inside = check(driver, driver.ctxPushCurrent(context), "cuCtxPushCurrent");
+  pushed = inside.ok();
 }
 
 ContextScope::~ContextScope() {

@@ -47,9 +47,14 @@ public:
   ContextScope(const ContextScope &) = delete;
   ContextScope &operator=(const ContextScope &) = delete;
 
+  // Whether calls go to that context; else cuda_call_failed, and they would go to another one's
+  // memory.
+  const Status &entered() const { return inside; }
+
 private:
   const Driver &driver;
   bool pushed = false;
+  Status inside = Done{};
 };
 
 } // namespace rho::cuda

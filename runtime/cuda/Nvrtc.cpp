@@ -28,7 +28,6 @@ Result<Nvrtc> Nvrtc::openFrom(const std::vector<std::string> &libraryNames) {
   if (int result = nvrtc.version(&major, &minor); result != 0)
     return makeError(DiagId::nvrtc_not_available,
                      {std::string("nvrtcVersion failed: ") + nvrtc.getErrorString(result)});
-  nvrtc.versionText = std::to_string(major) + "." + std::to_string(minor);
   return nvrtc;
 }
 

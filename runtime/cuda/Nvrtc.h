@@ -23,8 +23,6 @@ struct Nvrtc {
   int (*getCubin)(Program program, char *cubin) = nullptr;
   int (*destroyProgram)(Program *program) = nullptr;
 
-  std::string versionText; // "13.0"
-
   // The process's NVRTC. Error nvrtc_not_available says what is missing.
   static Result<const Nvrtc *> open();
   static Result<Nvrtc> openFrom(const std::vector<std::string> &libraryNames);

@@ -23,7 +23,9 @@ Result<OwnedStream> OwnedStream::create(const Device &device) {
   if (!context)
     return context.error();
   const Driver &driver = (*context)->driver;
-  ContextScope scope(driver, (*context)->handle);
+  const ContextScope scope(driver, (*context)->handle);
+  if (!scope.entered())
+    return scope.entered().error();
   CUstream stream = nullptr;
   if (Status made =
           check(driver, driver.streamCreate(&stream, STREAM_NON_BLOCKING), "cuStreamCreate");
@@ -38,8 +40,9 @@ OwnedStream::OwnedStream(OwnedStream &&other) noexcept
 OwnedStream::~OwnedStream() {
   if (!handle)
     return;
-  ContextScope scope(context->driver, context->handle);
-  context->driver.streamDestroy(handle);
+  const ContextScope scope(context->driver, context->handle);
+  if (scope.entered())
+    context->driver.streamDestroy(handle);
 }
 
 Result<Event> Event::create(const Device &device) {
@@ -47,7 +50,9 @@ Result<Event> Event::create(const Device &device) {
   if (!context)
     return context.error();
   const Driver &driver = (*context)->driver;
-  ContextScope scope(driver, (*context)->handle);
+  const ContextScope scope(driver, (*context)->handle);
+  if (!scope.entered())
+    return scope.entered().error();
   CUevent event = nullptr;
   if (Status made = check(driver, driver.eventCreate(&event, EVENT_DEFAULT), "cuEventCreate");
       !made)
@@ -61,18 +66,23 @@ Event::Event(Event &&other) noexcept
 Event::~Event() {
   if (!handle)
     return;
-  ContextScope scope(context->driver, context->handle);
-  context->driver.eventDestroy(handle);
+  const ContextScope scope(context->driver, context->handle);
+  if (scope.entered())
+    context->driver.eventDestroy(handle);
 }
 
 Status Event::record(Stream stream) {
-  ContextScope scope(context->driver, context->handle);
+  const ContextScope scope(context->driver, context->handle);
+  if (!scope.entered())
+    return scope.entered().error();
   return check(context->driver, context->driver.eventRecord(handle, static_cast<CUstream>(stream)),
                "cuEventRecord");
 }
 
 Result<double> Event::since(const Event &earlier) {
-  ContextScope scope(context->driver, context->handle);
+  const ContextScope scope(context->driver, context->handle);
+  if (!scope.entered())
+    return scope.entered().error();
   Status waited =
       check(context->driver, context->driver.eventSynchronize(handle), "cuEventSynchronize");
   float milliseconds = 0;
@@ -91,7 +101,9 @@ Result<Graph> Graph::capture(const Device &device, Stream stream,
   if (!context)
     return context.error();
   const Driver &driver = (*context)->driver;
-  ContextScope scope(driver, (*context)->handle);
+  const ContextScope scope(driver, (*context)->handle);
+  if (!scope.entered())
+    return scope.entered().error();
   auto *on = static_cast<CUstream>(stream);
   if (Status begun = check(driver, driver.streamBeginCapture(on, CAPTURE_MODE_THREAD_LOCAL),
                            "cuStreamBeginCapture");
@@ -127,12 +139,15 @@ Graph::Graph(Graph &&other) noexcept
 Graph::~Graph() {
   if (!handle)
     return;
-  ContextScope scope(context->driver, context->handle);
-  context->driver.graphExecDestroy(handle);
+  const ContextScope scope(context->driver, context->handle);
+  if (scope.entered())
+    context->driver.graphExecDestroy(handle);
 }
 
 Status Graph::launch(Stream stream) {
-  ContextScope scope(context->driver, context->handle);
+  const ContextScope scope(context->driver, context->handle);
+  if (!scope.entered())
+    return scope.entered().error();
   return check(context->driver, context->driver.graphLaunch(handle, static_cast<CUstream>(stream)),
                "cuGraphLaunch");
 }

@@ -1,6 +1,6 @@
 #include "runtime/tool/Files.h"
 
-#include "kernels/OutputFile.h"
+#include "runtime/files/OutputFile.h"
 
 #include <cerrno>
 #include <cstdio>
@@ -10,57 +10,45 @@
 
 namespace rho::tool {
 
-namespace {
-
-struct Close {
-  void operator()(std::FILE *file) const { std::fclose(file); }
-};
-using File = std::unique_ptr<std::FILE, Close>;
-
-Error failed(DiagId id, const std::string &path, int error) {
-  return makeError(id, {path, std::strerror(error)});
-}
-
-} // namespace
-
 Result<std::string> readText(const std::string &path) {
-  File opened(path == "-" ? nullptr : std::fopen(path.c_str(), "rb"));
+  files::Stream opened(path == "-" ? nullptr : std::fopen(path.c_str(), "rb"));
   std::FILE *file = path == "-" ? stdin : opened.get();
   if (!file)
-    return failed(DiagId::file_not_readable, path, errno);
+    return files::failed(DiagId::file_not_readable, path, errno);
   struct stat info = {};
   if (fstat(fileno(file), &info) == 0 && S_ISDIR(info.st_mode))
-    return failed(DiagId::file_not_readable, path, EISDIR);
+    return files::failed(DiagId::file_not_readable, path, EISDIR);
   constexpr size_t limit = size_t(256) << 20;
   std::string text;
   char chunk[1 << 16];
   while (size_t got = std::fread(chunk, 1, sizeof chunk, file)) {
     text.append(chunk, got);
     if (text.size() > limit)
-      return failed(DiagId::file_not_readable, path, EFBIG);
+      return files::failed(DiagId::file_not_readable, path, EFBIG);
   }
   if (std::ferror(file) != 0)
-    return failed(DiagId::file_not_readable, path, errno);
+    return files::failed(DiagId::file_not_readable, path, errno);
   return text;
 }
 
 Status writeText(const std::string &path, std::string_view text) {
-  if (std::FILE *stream = path.empty() ? stdout : kernels::streamTo(path)) {
+  if (std::FILE *stream = path.empty() ? stdout : files::streamTo(path)) {
     bool written =
         std::fwrite(text.data(), 1, text.size(), stream) == text.size() && std::fflush(stream) == 0;
     if (!written)
-      return failed(DiagId::file_not_writable, path.empty() ? "standard output" : path, errno);
+      return files::failed(DiagId::file_not_writable, path.empty() ? "standard output" : path,
+                           errno);
     return Done{};
   }
   // A pipe or a device is written in place.
   if (struct stat info = {}; stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
-    File file(std::fopen(path.c_str(), "wb"));
+    files::Stream file(std::fopen(path.c_str(), "wb"));
     bool written = file && std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
     if (!written || std::fclose(file.release()) != 0)
-      return failed(DiagId::file_not_writable, path, errno);
+      return files::failed(DiagId::file_not_writable, path, errno);
     return Done{};
   }
-  Result<kernels::OutputFile> file = kernels::OutputFile::create(path);
+  Result<files::OutputFile> file = files::OutputFile::create(path);
   if (!file)
     return file.error();
   if (Status written = file->append(text.data(), static_cast<int64_t>(text.size())); !written)

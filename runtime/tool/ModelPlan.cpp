@@ -162,16 +162,18 @@ std::optional<Error> checkNames(const Model &model, const std::vector<PlanRule> 
       return makeError(DiagId::plan_gemm_twice, {gemms[i]});
   std::vector<std::string> layers;
   for (const ModelLayer &layer : model.layers)
-    layers.push_back(dsl::visible(layer.name));
+    layers.push_back(layer.name);
   for (const PlanRule &rule : rules) {
     if (std::find(gemms.begin(), gemms.end(), rule.gemm) == gemms.end())
       return makeError(DiagId::plan_unknown_gemm, {dsl::shown(rule.name), dsl::shown(rule.gemm),
                                                    dsl::listed(rule.gemm, gemms)});
     for (const std::string &layer : rule.layers)
       if (std::none_of(layers.begin(), layers.end(),
-                       [&](const std::string &name) { return names(layer, name); }))
+                       [&](const std::string &name) { return names(layer, name); })) {
+        std::transform(layers.begin(), layers.end(), layers.begin(), dsl::visible);
         return makeError(DiagId::plan_unknown_layer,
                          {dsl::shown(rule.name), dsl::shown(layer), dsl::listed(layer, layers)});
+      }
   }
   return std::nullopt;
 }

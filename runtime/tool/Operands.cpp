@@ -2,6 +2,7 @@
 
 #include "dsl/StoredValues.h"
 #include "runtime/Kernel.h"
+#include "runtime/Scalar.h"
 #include "runtime/tool/Inputs.h"
 #include "runtime/tool/Report.h"
 
@@ -31,7 +32,7 @@ Result<Operands> makeOperands(const Device &device, const Gemm &gemm,
   operands.weight = weight;
   operands.packed = std::move(*packed);
 
-  int64_t inputBytes = x.rows * x.k * (x.type == dsl::MatrixView::Type::F32 ? 4 : 2);
+  int64_t inputBytes = x.rows * x.k * kernels::bytesOf(x.type);
   Result<Buffer> input = device.allocate(inputBytes);
   if (!input)
     return input.error();

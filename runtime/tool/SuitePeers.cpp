@@ -20,7 +20,9 @@ Result<SuitePeers> SuitePeers::create(const Device &device) {
     return library.error();
   SuitePeers peers(device, *library);
   std::shared_ptr<const cuda::Context> context = cuda::contextOf(*device.impl().backend);
-  cuda::ContextScope scope(context->driver, context->handle);
+  const cuda::ContextScope scope(context->driver, context->handle);
+  if (!scope.entered())
+    return scope.entered().error();
   Result<std::shared_ptr<cuda::LtHandle>> handle = (*library)->makeHandle();
   if (!handle)
     return handle.error();
@@ -42,7 +44,9 @@ Result<SuitePeers> SuitePeers::create(const Device &device) {
 Result<SuiteRow> SuitePeers::measure(cuda::LtType type, const GemmShape &shape,
                                      TimingOperands &operands) {
   std::shared_ptr<const cuda::Context> context = cuda::contextOf(*device->impl().backend);
-  cuda::ContextScope scope(context->driver, context->handle);
+  const cuda::ContextScope scope(context->driver, context->handle);
+  if (!scope.entered())
+    return scope.entered().error();
   Result<cuda::LtMatmul> matmul =
       cuda::LtMatmul::create(*library, handle, {type, shape.m, shape.n, shape.k},
                              {workspace.address(), workspaceBytes, one.address()}, choices);

@@ -3,6 +3,7 @@
 #include "dsl/Division.h"
 #include "runtime/Backend.h"
 #include "runtime/Handles.h"
+#include "runtime/Scalar.h"
 #include "runtime/cuda/Timing.h"
 
 #include <algorithm>
@@ -60,8 +61,8 @@ Result<ReadyGemm> makeReady(const Device &device, const Gemm &gemm, DevicePointe
     return done.error();
   // What no kernel writes is no number, and within no bound.
   const std::vector<uint8_t> unwritten(size_t{1} << 20, 0xff);
-  Result<Buffer> output = filledBuffer(
-      device, shape.m * shape.n * (gemm.outputType() == ScalarType::F32 ? 4 : 2), unwritten);
+  Result<Buffer> output =
+      filledBuffer(device, shape.m * shape.n * scalarBytes(gemm.outputType()), unwritten);
   if (!output)
     return output.error();
   Result<Buffer> workspace = device.allocate(gemm.workspaceBytes());

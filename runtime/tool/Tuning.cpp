@@ -3,6 +3,7 @@
 #include "compiler/ErrorBound.h"
 #include "kernels/Reference.h"
 #include "runtime/Kernel.h"
+#include "runtime/Scalar.h"
 #include "runtime/tool/Csv.h"
 #include "runtime/tool/Report.h"
 #include "runtime/tool/Suite.h"
@@ -46,7 +47,7 @@ Result<dsl::QuantizedMatrix> quantizeRows(const Device &device, const Gemm &gemm
                                           const TimingOperands::Input &x,
                                           const std::vector<int64_t> &rows) {
   int64_t k = gemm.shape().k;
-  int64_t rowBytes = k * (x.type == ScalarType::F32 ? 4 : 2);
+  int64_t rowBytes = k * scalarBytes(x.type);
   std::vector<uint8_t> numbers(rows.size() * static_cast<size_t>(rowBytes));
   for (size_t i = 0; i < rows.size(); ++i)
     if (Status read = device.impl().backend->read(
@@ -190,7 +191,7 @@ Status ExpectedRows::check(const ReadyGemm &ready) const {
   const compiler::ErrorBound bound(declared, ready.gemm.impl().plan(), compiler::Summing::Gpu);
   int64_t n = ready.gemm.shape().n;
   ScalarType type = ready.gemm.outputType();
-  std::vector<uint8_t> output(static_cast<size_t>(n * (type == ScalarType::F32 ? 4 : 2)));
+  std::vector<uint8_t> output(static_cast<size_t>(n * scalarBytes(type)));
   auto bytes = static_cast<int64_t>(output.size());
   dsl::MatrixView view{output.data(), viewType(type), 1, n, n};
   int64_t outside = 0;

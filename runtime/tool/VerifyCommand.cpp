@@ -1,4 +1,5 @@
 #include "compiler/Parallel.h"
+#include "compiler/Plan.h"
 #include "runtime/Kernel.h"
 #include "runtime/cuda/Timing.h"
 #include "runtime/tool/Bench.h"
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <tuple>
 
 namespace rho::tool {
 
@@ -145,11 +147,17 @@ Result<int> verifyCommand(const Options &options) {
   if (count > mostProblems)
     return makeError(DiagId::bad_option_value,
                      {"--count", std::to_string(count), "at most " + std::to_string(mostProblems)});
+  GemmShape most{300, 2000, 4000};
+  for (auto [name, extent, limit] : {std::tuple{"--m", &most.m, compiler::largestBatch},
+                                     std::tuple{"--n", &most.n, compiler::largestExtent},
+                                     std::tuple{"--k", &most.k, compiler::largestExtent}}) {
+    *extent = options.count(name).value_or(*extent);
+    if (*extent > limit)
+      return makeError(DiagId::bad_option_value,
+                       {name, std::to_string(*extent), "at most " + std::to_string(limit)});
+  }
   std::vector<RandomProblem> problems =
-      randomProblems(count, gemms->size(),
-                     {options.count("--m").value_or(300), options.count("--n").value_or(2000),
-                      options.count("--k").value_or(4000)},
-                     static_cast<uint64_t>(seed));
+      randomProblems(count, gemms->size(), most, static_cast<uint64_t>(seed));
   printLine("device", device->name() + ", " + device->target());
 
   std::vector<VerifyRow> rows;

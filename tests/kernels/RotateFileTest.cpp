@@ -265,6 +265,13 @@ TEST_F(RotateFileTest, MistakesAreErrors) {
   EXPECT_EQ(fused({"norm.weight", "*.v.weight"}),
             "error: 'layers.0.v.weight' is behind two norms, 'layers.0.norm1.weight' and "
             "'norm.weight' [fused_twice]\n");
+  std::vector<TensorBytes> biased = all;
+  biased.push_back({"norm.bias", "F32", "24", bytesOf(std::vector<float>(24))});
+  options = stream();
+  options.fusions.push_back({"norm.weight", "head.weight"});
+  EXPECT_EQ(error(biased, options),
+            "error: norm 'norm.weight' has a bias, 'norm.bias', which stays where gains are fused: "
+            "only norms without one can be [fusion_bias]\n");
   std::vector<TensorBytes> changed = all;
   changed[5] = {"layers.0.o.bias", "F32", "5", bytesOf(std::vector<float>(5))};
   EXPECT_EQ(error(changed, stream()),

@@ -148,12 +148,14 @@ TEST_F(ShardedFileTest, isNotWrittenOverItsActivations) {
   options.format = shippedFormat("int4_g64");
   options.activations =
       std::make_shared<const SafetensorsFile>(*SafetensorsFile::open(folder + inputs));
-  Result<QuantizeFileSummary> done = quantizeFile(folder + "in.safetensors.index.json",
-                                                  folder + "out.safetensors.index.json", options);
-  ASSERT_FALSE(done.ok());
-  EXPECT_EQ(done.error().str(), "error: '" + folder + inputs +
-                                    "' is read for this, and would be written over "
-                                    "[output_is_input]\n");
+  for (const std::string &to : {std::string("out.safetensors.index.json"), inputs}) {
+    Result<QuantizeFileSummary> done =
+        quantizeFile(folder + "in.safetensors.index.json", folder + to, options);
+    ASSERT_FALSE(done.ok());
+    EXPECT_EQ(done.error().str(), "error: '" + folder + inputs +
+                                      "' is read for this, and would be written over "
+                                      "[output_is_input]\n");
+  }
   EXPECT_TRUE(contentOf(folder + inputs) == before);
   // Also where the index that is replaced has shards of other names.
   std::filesystem::rename(folder + "in-00001-of-00002.safetensors", folder + "a.safetensors");
@@ -161,9 +163,9 @@ TEST_F(ShardedFileTest, isNotWrittenOverItsActivations) {
   put("out.safetensors.index.json",
       R"({"metadata": {}, "weight_map": {"b": "b.safetensors", "a": "a.safetensors",
           "norm": "a.safetensors"}})");
-  done = quantizeFile(folder + "out.safetensors.index.json", folder + "out.safetensors.index.json",
-                      options);
-  EXPECT_FALSE(done.ok());
+  EXPECT_FALSE(quantizeFile(folder + "out.safetensors.index.json",
+                            folder + "out.safetensors.index.json", options)
+                   .ok());
   EXPECT_TRUE(contentOf(folder + inputs) == before);
 }
 

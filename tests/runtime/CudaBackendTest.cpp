@@ -97,6 +97,28 @@ TEST(CudaBackend, MemoryIsZeroedAndReturned) {
   EXPECT_EQ(fake().allocations, 0);
 }
 
+// In another context calls would go to another GPU's memory.
+TEST(CudaBackend, CallsNothingOutsideItsContext) {
+  std::shared_ptr<Backend> backend = open();
+  const DevicePointer address = *backend->allocate(100);
+  char bytes[100] = {};
+  fake().pushResult = CUDA_ERROR_OUT_OF_MEMORY;
+  const Status statuses[] = {backend->write(address, bytes, 100),
+                             backend->read(address, bytes, 100), backend->synchronize(nullptr)};
+  for (const Status &status : statuses) {
+    ASSERT_FALSE(status);
+    EXPECT_EQ(status.error().diagnostics[0].id, DiagId::cuda_call_failed);
+    EXPECT_THAT(status.error().str(), testing::HasSubstr("cuCtxPushCurrent failed"));
+  }
+  EXPECT_FALSE(backend->allocate(100));
+  EXPECT_FALSE(backend->load(image(), "cubin"));
+  backend->release(address);
+  EXPECT_EQ(fake().allocations, 1);
+  fake().pushResult = CUDA_SUCCESS;
+  backend->release(address);
+  EXPECT_EQ(fake().allocations, 0);
+}
+
 TEST(CudaBackend, ReleasesItsContextLast) {
   std::shared_ptr<Backend> backend = open();
   auto kernel = backend->load(image(), "cubin");

@@ -76,8 +76,9 @@ Driver makeDriver() {
     return CUDA_SUCCESS;
   };
   d.ctxPushCurrent = [](CUcontext context) -> CUresult {
-    currentContext = context;
-    return CUDA_SUCCESS;
+    if (fake().pushResult == CUDA_SUCCESS)
+      currentContext = context;
+    return fake().pushResult;
   };
   d.ctxPopCurrent = [](CUcontext *context) -> CUresult {
     *context = currentContext;

@@ -33,6 +33,7 @@ struct FakeState {
   std::string linkError, loadError;   // non-empty: the call fails with this log
   CUresult loadResult = CUDA_SUCCESS;
   CUresult linkCreateResult = CUDA_SUCCESS;
+  CUresult pushResult = CUDA_SUCCESS;    // of a context
   int retained = 0;                      // primary contexts
   int modules = 0, allocations = 0;      // alive
   std::map<int, int> functionAttributes; // set by cuFuncSetAttribute

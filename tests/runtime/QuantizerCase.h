@@ -6,6 +6,7 @@
 #include "runtime/Handles.h"
 #include "runtime/Quantizer.h"
 #include "runtime/QuantizerSource.h"
+#include "runtime/Scalar.h"
 #include "tests/runtime/Declarations.h"
 
 #include <bit>

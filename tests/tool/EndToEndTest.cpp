@@ -216,6 +216,8 @@ TEST(VerifyCommandTest, filesHaveGemmsAndProblemsFitMemory) {
   for (const char *name : {"", ":a"})
     EXPECT_THAT(runTool({"error", "w.safetensors", "--format", open + name}).err,
                 HasSubstr("format NAME = a(G = ...) gives it one"));
+  EXPECT_EQ(runTool({"verify", gemmFile("int4_g128_int8"), "--m", "9223372036854775807"}).err,
+            "error: --m is '9223372036854775807', at most 524288 [bad_option_value]\n");
   EXPECT_THAT(runTool({"verify", gemmFile("int4_g128_int8"), "--count", "1000001"}).err,
               HasSubstr("--count is '1000001', at most 1000000 [bad_option_value]"));
 }

@@ -251,6 +251,11 @@ TEST_F(Planned, RulesAreChecked) {
   EXPECT_EQ(planError(),
             "error: rule 1 names layer 'v_prj', those of the model are q_proj, k_proj, v_proj, "
             "o_proj, gate_proj, up_proj, down_proj, did you mean 'v_proj' [plan_unknown_layer]\n");
+  model.layers[0].name = "q\x01proj"; // any name can be a rule's
+  policy.rules = {{{"q\x01proj"}, {}, {}, "w4a4_g32", "rule 1"}};
+  EXPECT_EQ(planError(), "error: no rule decides for layer 'k_proj', a last rule without "
+                         "conditions decides for all others [plan_no_rule]\n");
+  model.layers[0].name = "q_proj";
   policy.rules = {{{"q_proj"}, {}, {}, "w4a4_g32", "rule 1"}};
   EXPECT_EQ(planError(), "error: no rule decides for layer 'k_proj', a last rule without "
                          "conditions decides for all others [plan_no_rule]\n");

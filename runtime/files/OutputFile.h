@@ -2,13 +2,13 @@
 #pragma once
 
 #include "dsl/Error.h"
-#include "kernels/MappedFile.h"
+#include "runtime/files/Descriptor.h"
 
 #include <cstdint>
 #include <cstdio>
 #include <string>
 
-namespace rho::kernels {
+namespace rho::files {
 
 // Standard output or error, where the process writes it to the file of that name, as to
 // /dev/stdout; null: neither.
@@ -50,4 +50,4 @@ private:
   int64_t end = 0;
 };
 
-} // namespace rho::kernels
+} // namespace rho::files

@@ -1,5 +1,5 @@
 // Files that take their place when they are complete.
-#include "kernels/OutputFile.h"
+#include "runtime/files/OutputFile.h"
 #include "tests/kernels/TemporaryFiles.h"
 
 #include <csignal>
@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-namespace rho::kernels {
+namespace rho::files {
 namespace {
 
 using OutputFileTest = test::TemporaryFiles;
@@ -43,6 +43,18 @@ TEST_F(OutputFileTest, IsWholeBesideItsPlaceWhenPrepared) {
   }
   EXPECT_EQ(contentOf(path), "new");
   EXPECT_EQ(filesThere(), 1u);
+}
+
+// A process that was killed may have left them, and had the same number.
+TEST_F(OutputFileTest, NamesBesideItThatAreTakenAreLeftAlone) {
+  const std::string path = folder + "out";
+  constexpr int taken = 300;
+  for (int i = 0; i < taken; ++i)
+    put("out." + std::to_string(getpid()) + "." + std::to_string(i) + ".part", "theirs");
+  Result<OutputFile> file = OutputFile::create(path);
+  ASSERT_TRUE(file.ok() && file->append("new", 3).ok() && file->commit().ok());
+  EXPECT_EQ(contentOf(path), "new");
+  EXPECT_EQ(filesThere(), taken + 1U);
 }
 
 TEST_F(OutputFileTest, BelongsToThoseOfTheFileBefore) {
@@ -91,4 +103,4 @@ TEST_F(OutputFileTest, AKilledProcessLeavesNothing) {
 }
 
 } // namespace
-} // namespace rho::kernels
+} // namespace rho::files

@@ -1,4 +1,4 @@
-#include "kernels/OutputFile.h"
+#include "runtime/files/OutputFile.h"
 
 #include <atomic>
 #include <cerrno>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <utility>
 
-namespace rho::kernels {
+namespace rho::files {
 
 static Error unwritable(const std::string &path, const std::string &reason) {
   return makeError(DiagId::file_not_writable, {path, reason});
@@ -20,6 +20,16 @@ static Error unwritable(const std::string &path, const std::string &reason) {
 static std::string folderOf(const std::string &path) {
   std::string folder = std::filesystem::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
+}
+
+// PATH.PID.N.part, of a long name its beginning. Where another process had that number before and
+// left it behind, or has it on another machine, it is another N.
+static std::string nameBeside(const std::string &path) {
+  static std::atomic<int> counter = 0;
+  constexpr size_t mostOfName = 200; // of the 255 bytes that a name may have
+  return folderOf(path) + "/" +
+         std::filesystem::path(path).filename().string().substr(0, mostOfName) + "." +
+         std::to_string(getpid()) + "." + std::to_string(counter++) + ".part";
 }
 
 // By which a file without a name gets one.
@@ -57,17 +67,15 @@ Result<OutputFile> OutputFile::create(const std::string &path) {
   } else if (lstat(path.c_str(), &info) == 0) {
     return unwritable(path, "it is a symbolic link to nothing");
   }
-  static std::atomic<int> counter = 0;
-  constexpr size_t mostOfName = 200; // of the 255 bytes that a name may have
-  std::string temporary = folderOf(target) + "/" +
-                          std::filesystem::path(target).filename().string().substr(0, mostOfName) +
-                          "." + std::to_string(getpid()) + "." + std::to_string(counter++) +
-                          ".part";
   constexpr mode_t everyone = 0666;
   Descriptor file(open(folderOf(target).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, everyone));
   bool isNamed = file.get() < 0 || access(linkOf(file).c_str(), F_OK) != 0;
+  std::string temporary;
+  const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   if (isNamed)
-    file = Descriptor(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, everyone));
+    do
+      file = Descriptor(open((temporary = nameBeside(target)).c_str(), flags, everyone));
+    while (file.get() < 0 && errno == EEXIST);
   if (file.get() < 0)
     return unwritable(path, std::strerror(errno));
   OutputFile output(target, temporary, std::move(file), isNamed);
@@ -117,10 +125,14 @@ Status OutputFile::writeAt(int64_t offset, const void *data, int64_t bytes) {
 Status OutputFile::prepare() {
   if (fsync(file.get()) != 0)
     return failed(errno);
-  if (!isNamed &&
-      linkat(AT_FDCWD, linkOf(file).c_str(), AT_FDCWD, temporary.c_str(), AT_SYMLINK_FOLLOW) != 0)
-    return failed(errno);
-  isNamed = isPrepared = true;
+  while (!isNamed) {
+    temporary = nameBeside(path);
+    isNamed =
+        linkat(AT_FDCWD, linkOf(file).c_str(), AT_FDCWD, temporary.c_str(), AT_SYMLINK_FOLLOW) == 0;
+    if (!isNamed && errno != EEXIST)
+      return failed(errno);
+  }
+  isPrepared = true;
   return Done{};
 }
 
@@ -138,4 +150,4 @@ Status OutputFile::commit() {
   return Done{};
 }
 
-} // namespace rho::kernels
+} // namespace rho::files
