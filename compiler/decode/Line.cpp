@@ -51,7 +51,8 @@ bool scaleLine(DecodeSequence &sequence, const std::array<Operand, 2> &numbers, 
                int digits, std::string_view mmaType) {
   dsl::ElementType type = dsl::ElementType::get(mmaType);
   std::optional<Line> line = commonLine(sequence.program, mmaType);
-  if (!line || line->offset == 0 || line->slope > 1 || significantBits(line->slope) != 1)
+  if (!line || line->offset == 0 || line->slope <= 0 || line->slope > 1 ||
+      significantBits(line->slope) != 1)
     return false;
   double shift = line->offset / line->slope;
   if (significantBits(shift) + digits > type.significantBits() ||

@@ -15,6 +15,13 @@ namespace {
 
 using dsl::Expr;
 
+// Whether integers of it may end in zeros, which cost no digits.
+bool shifts(const Expr &expr) {
+  return (expr.kind == Expr::Kind::Binary && expr.op == Expr::Op::Shl) ||
+         std::any_of(expr.operands.begin(), expr.operands.end(),
+                     [](const dsl::ExprPtr &operand) { return shifts(*operand); });
+}
+
 // What of the core's numbers no operand holds; empty where that is not the reason.
 std::string numberProblem(const dsl::Format &weight, const Expr &core, dsl::ElementType operand) {
   std::string stored =
@@ -38,14 +45,14 @@ std::string numberProblem(const dsl::Format &weight, const Expr &core, dsl::Elem
     return ": its numbers are not all ones of " + name + ", times any power of two";
   }
   if (weight.element().remap) {
-    for (int component : dsl::componentsOf(*weight.element().remap))
-      if (component != weight.element().remap->selector)
-        return ": '" + weight.components[static_cast<size_t>(component)].name +
-               "' is a number that only the kernel sees, of which it makes no " + name;
     for (uint32_t code = 0; code < uint32_t{1} << type.bits() && stored.empty(); ++code)
       if (code != weight.element().remap->code && !exact(type.decode(code), 0))
         return ": beside a remapped code its numbers must be ones of " + name + ", " +
                dsl::printNumber(type.decode(code)) + " is none";
+    for (int component : dsl::componentsOf(*weight.element().remap))
+      if (component != weight.element().remap->selector)
+        return ": '" + weight.components[static_cast<size_t>(component)].name +
+               "' is a number that only the kernel sees, of which it makes no " + name;
     return stored.empty() ? ": of elements of " + std::to_string(type.bits()) +
                                 " bits none is known with a remapped code"
                           : stored;
@@ -56,7 +63,7 @@ std::string numberProblem(const dsl::Format &weight, const Expr &core, dsl::Elem
       return ": it can be " + dsl::printNumber(value) + ", which " + name + " does not hold";
   const double largest = std::max(std::abs(range.min), std::abs(range.max));
   if (const int digits = operand.mantissaBits() + 1;
-      range.integer && !operand.isInteger() && largest > std::ldexp(1, digits))
+      range.integer && !operand.isInteger() && !shifts(core) && largest > std::ldexp(1, digits))
     return ": it is an integer up to " + dsl::printNumber(largest) + ", " + name +
            " holds all of " + std::to_string(digits) + " bits";
   if (!range.integer && operand.bits() == 16 && largest > operand.maxFinite())

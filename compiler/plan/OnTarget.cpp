@@ -35,11 +35,15 @@ std::optional<Diagnostic> problemOf(const dsl::Gemm &gemm, std::string_view targ
     for (Roles roles : several) {
       Result<PlacedGemm> placed = place(gemm, scales, roles, tables, target, nullptr);
       // Where only roles with longer tiles than the blocks take the parts, as other numbers they
-      // may have shorter ones. Roles that the user fixes are the user's.
-      if (placed && (several.size() == 1 || tilesFitBlocks(gemm, *placed, roles)))
+      // may have shorter ones. A tile that the user fixes is the user's.
+      if (placed && (gemm.schedule.tile || tilesFitBlocks(gemm, *placed, roles)))
         return std::nullopt;
-      if (!placed && !first)
-        first = placed.error().diagnostics[0];
+      if (!first)
+        first = placed ? makeDiagnostic(DiagId::parts_need_kernels_apart,
+                                        {gemm.activation.name, "k tiles of roles " +
+                                                                   std::string(dsl::name(roles)) +
+                                                                   " are longer than its blocks"})
+                       : placed.error().diagnostics[0];
     }
   return first;
 }
@@ -280,8 +284,10 @@ TargetGemm onTarget(const dsl::Gemm &gemm, std::string_view target) {
     if (isOfActivation(*problem, gemm, problemOf(plainer.gemm, target)))
       found = std::move(plainer);
   }
+  // Of a weight that has no decode as it is, the other way says what is in the way there, too.
   if (!found)
-    return {gemm};
+    return problem->id == DiagId::no_decode && storedProblem ? withFactors({stored})
+                                                            : TargetGemm{gemm};
   found->reason = std::move(problem->message);
   return *std::move(found);
 }

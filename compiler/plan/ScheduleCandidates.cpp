@@ -63,12 +63,13 @@ constexpr int64_t mostFittedRows = 4 * Geometry::mostBatch;
 constexpr int64_t leastFittedTile = 3 * Geometry::batchUnit;
 
 // Batch rows of a tile: powers of two, and for warpgroups as many as the fewest tiles, or one more,
-// have each. Whole tiles of 128 leave nothing to gain.
-std::vector<int64_t> batchCandidates(int64_t m, bool uniform) {
+// have each. Whole tiles of 128 leave nothing to gain. Warps or clusters that the user fixes may take
+// more rows than there are.
+std::vector<int64_t> batchCandidates(int64_t m, bool uniform, const dsl::ScheduleDecl &schedule) {
   constexpr int64_t most = Geometry::mostBatch, unit = Geometry::batchUnit;
   std::vector<int64_t> result;
   for (int64_t rows = 8; rows <= (uniform ? most / 2 : most); rows *= 2)
-    if (rows <= 16 || rows < 2 * m)
+    if (rows <= 16 || rows < 2 * m || schedule.warps || schedule.cluster)
       result.push_back(rows);
   if (uniform || m > mostFittedRows || m % (most / 2) == 0)
     return result;
@@ -99,7 +100,7 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
   constexpr int64_t ofThree = 3 * Geometry::instructionRows;
   // With fewer rows of the batch three lost where their sums are not scaled on the way.
   int64_t leastOfThree = placed.flushK > 0 ? 8 : 64;
-  for (int64_t m : batchCandidates(problem.m, uniform))
+  for (int64_t m : batchCandidates(problem.m, uniform, gemm.schedule))
     for (int64_t n : {int64_t{64}, int64_t{128}, ofThree, int64_t{256}}) {
       if (n == ofThree && (uniform || m < leastOfThree))
         continue;
@@ -114,7 +115,7 @@ std::vector<dsl::ScheduleDecl::Tile> tileCandidates(const dsl::Gemm &gemm, const
     return result;
   const int64_t warps = gemm.schedule.warps->n;
   std::erase_if(result, [&](const auto &tile) { return !dividesRows(tile.n, warps); });
-  for (int64_t m : batchCandidates(problem.m, uniform))
+  for (int64_t m : batchCandidates(problem.m, uniform, gemm.schedule))
     for (int64_t rows : {leastWarpRows, 2 * leastWarpRows})
       for (int64_t k : {64, 128, 256})
         result.push_back({m, rows * warps, k});
@@ -291,6 +292,8 @@ std::vector<int64_t> splitCandidates(const dsl::Gemm &gemm, const PlacedGemm &pl
     return {*own.splitK};
   if (own.cluster && own.cluster->k > 1)
     return {own.cluster->k};
+  if (roles == Roles::Gemv)
+    return {1};
   std::vector<int64_t> result{1, 2, 3, 4, 6, 8, 12, 16};
   constexpr int64_t mostRows = 512;
   if (roles == Roles::ImFP && problem.m <= mostRows && !placed.residual &&

@@ -148,7 +148,7 @@ private:
           return makeError(DiagId::fusion_gains,
                            {norm.gains->name, printExtents(*norm.gains),
                             std::to_string(weight.shape[1]) + " of '" + weight.name + "'"});
-        if (tasks[i].gains != nullptr)
+        if (tasks[i].gains != nullptr && tasks[i].gains != norm.gains)
           return makeError(DiagId::fused_twice,
                            {weight.name, tasks[i].gains->name, norm.gains->name});
         tasks[i].gains = norm.gains;

@@ -367,6 +367,43 @@ TEST_P(ScaledLines, AreProductsRoundedOnce) {
   }
 }
 
+// A line that falls leaves its sign to no power of two.
+TEST_P(ScaledLines, KeepTheSignOfTheSlope) {
+  const std::string &mmaType = GetParam();
+  const dsl::ElementType operand = dsl::ElementType::get(mmaType);
+  for (const std::string element : {"u3", "s3", "e3m2", "ue2m2"})
+    for (const std::string value : {"3.5 - element", "element / -2 + 0.25", "element - 3.5"}) {
+      const dsl::Format format =
+          formatOf("format f { element: " + element + " block: e4m3 per k[16] value = (" + value +
+                   ") * block encode { block = absmax(x) } }");
+      const std::optional<DecodeSequence> plain =
+          decodeSequence(format, *format.value->operands[0], mmaType);
+      ASSERT_TRUE(plain) << element << " " << value;
+      constexpr int digits = 4;
+      const RowNumber number{{{.factor = 1, .components = {1}}}};
+      const DecodeSequence scaled = numberScaled(*plain, number, 1, digits, false, mmaType);
+      std::mt19937 random(3);
+      for (int repeat = 0; repeat < 200; ++repeat) {
+        std::vector<uint32_t> words;
+        for (int i = 0; i < plain->program.words(); ++i)
+          words.push_back(static_cast<uint32_t>(random()));
+        const std::vector<uint32_t> numbers = plain->program.run(words, {}),
+                                    products = scaled.program.run(
+                                        words,
+                                        std::vector<uint32_t>(scaled.params.size(),
+                                                              operand.encode(0.5) * 0x10001));
+        for (size_t r = 0; r < numbers.size(); ++r)
+          for (int sub : {0, 1}) {
+            const double expected = std::ldexp(subElement(numbers[r], sub, mmaType) * 0.5,
+                                               scaled.log2Factor - plain->log2Factor);
+            ASSERT_EQ(subElement(products[r], sub, mmaType),
+                      operand.decode(operand.encode(expected)))
+                << element << " " << value;
+          }
+      }
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, ScaledLines, testing::Values("f16", "bf16"),
                          [](const auto &info) { return info.param; });
 

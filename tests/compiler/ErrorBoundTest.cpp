@@ -1,6 +1,7 @@
 // Bounds on errors: what rounds makes them larger.
 #include "compiler/ErrorBound.h"
 
+#include "dsl/Evaluate.h"
 #include "dsl/Module.h"
 
 #include <gtest/gtest.h>
@@ -40,6 +41,23 @@ TEST(ErrorBound, GrowsWithWhatRounds) {
   // The emulator adds them as it adds all floats.
   EXPECT_LE(bound(4, 1.0, Summing::Emulator), 4096 * u);
   EXPECT_EQ(bound(1, 1.0, Summing::Emulator), bound(1, 1.0));
+}
+
+// Of what a sum is made counts, however it is multiplied.
+TEST(ErrorBound, AShiftIsAMultiplication) {
+  auto magnitudeOf = [](const std::string &factor, uint32_t code) {
+    const dsl::Module module =
+        dsl::parseModule("format f { element: s7 sc: f32 per tensor value = ((element + 18) " +
+                             factor + ") * (sc - 1) encode { sc = absmax(x) } }",
+                         "t.rho", [](const std::string &) { return std::nullopt; })
+            .value();
+    const uint32_t codes[] = {code, dsl::ElementType::get("f32").encode(1)};
+    return dsl::magnitude(module.formats[0], codes);
+  };
+  for (uint32_t code = 0; code < 128; ++code) {
+    EXPECT_EQ(magnitudeOf("<< 3", code), magnitudeOf("* 8", code));
+    EXPECT_GE(magnitudeOf("<< 3", code), 8 * 18.0);
+  }
 }
 
 } // namespace

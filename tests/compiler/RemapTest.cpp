@@ -355,9 +355,9 @@ TEST(Remap, LiteralsOfOneSignTakeFewerInstructions) {
         Special{"5, 8, -5, -8", true, true}, Special{"5, -5, -8, 8", true, false},
         Special{"5, 0, 8, 9", false, false}, Special{"5, -5, 8, -7", true, false}})
     for (const std::string mmaType : {"s8", "e4m3"}) {
-      const dsl::Format format = formatOf(
-          std::string("format f { element: e2m1 remap 8 to [") + special.entries +
-          "] by s scale: ue4m10 per k[128] s: u2 in scale value = element * scale }");
+      const dsl::Format format =
+          formatOf(std::string("format f { element: e2m1 remap 8 to [") + special.entries +
+                   "] by s scale: ue4m10 per k[128] s: u2 in scale value = element * scale }");
       const std::optional<DecodeSequence> decode =
           special.ofScale ? remappedOfOneSign(format, mmaType, 1)
                           : decodeSequence(format, *format.value->operands[0], mmaType);

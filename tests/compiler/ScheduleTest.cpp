@@ -225,6 +225,22 @@ TEST(PlanDiagnostics, TablesInSharedMemory) {
   }
 }
 
+// What is fixed may need more rows than the batch has: the planner finds a tile.
+TEST(Plan, FindsTilesForWarpsAndClustersThatAreFixed) {
+  for (auto [target, schedule] : {std::pair{"sm_80", "warps: 4 x 2"},
+                                  {"sm_80", "warps: 16 x 1"},
+                                  {"sm_90a", "warps: 4 x 2"},
+                                  {"sm_90a", "cluster: 4 x 1"},
+                                  {"sm_90a", "roles: imfp cluster: 4 x 1"}})
+    for (int64_t m : {1, 16, 64}) {
+      Result<Plan> planned =
+          planOf("gemm g { weight: int4 activation: f16 output: f16 schedule { " +
+                     std::string(schedule) + " } }",
+                 {m, 256, 1024}, target);
+      EXPECT_TRUE(planned.ok()) << planned.error().str();
+    }
+}
+
 // Asked for, they are taken, and a plan says so.
 TEST(Plan, TakesTablesInSharedMemory) {
   auto planned = [](const std::string &tables, int64_t m) {

@@ -1,0 +1,89 @@
+// Why a gemm has no kernel as it is declared, or another one than it says.
+#include "compiler/OnTarget.h"
+#include "tests/compiler/Plans.h"
+
+namespace rho::compiler {
+namespace {
+
+std::string problemOf(const std::string &text, const std::string &target) {
+  const dsl::Module module = parse(text);
+  const TargetGemm own = onTarget(module.gemms.at(0), target);
+  Result<Plan> planned = plan(own.gemm, {1, 512, 4096}, *modelOfTarget(target), nullptr);
+  return planned.ok() ? "planned" : planned.error().diagnostics[0].message;
+}
+
+TEST(NoDecode, SaysWhatIsInTheWay) {
+  struct Refusal {
+    std::string format, gemm, message;
+  };
+  const std::string decode = "no decode from '";
+  for (const Refusal &each :
+       {// With scales as numbers it is the element that has none.
+        Refusal{"element: s3 sc: bf16 per k[64] value = u8(element) * (sc + 0.25) encode { sc = "
+                "absmax(x) }",
+                "activation: f16 output: f32",
+                decode + "u8(element)' of 'w' to f16 operands, which activation 'f16' needs: no "
+                         "short sequence makes them of its bits, a codebook of the same numbers "
+                         "may have one"},
+        Refusal{"element: s4 inv: f16 per k[64] value = element / inv encode { inv = 7 / absmax(x) "
+                "}",
+                "activation: bf16 output: f32 schedule { tables: mixed }",
+                "tables: mixed does not fit 'g': the decode in registers wants codes in other "
+                "places, or scales times other powers of two, than tables"},
+        Refusal{"element: codebook [-1, -0.7, -0.5, 0, 0.25, 0.5, 0.75, 1] remap 3 to [2, a] by "
+                "sel scale: ue4m3 per k[16] sel: u1 per k[32] a: f16 per tensor value = element * "
+                "scale encode { a = 1.5 }",
+                "activation: f16 output: f32",
+                decode + "element' of 'w' to f16 operands, which activation 'f16' needs: beside a "
+                         "remapped code its numbers must be ones of f16, -0.7 is none"},
+        // Zeros at the end of an integer are no digits.
+        Refusal{"element: s4 sh: u3 per k[32] scale: f32 per channel value = (element << sh) * "
+                "scale encode { scale = absmax(x) / 7 / 128 sh = 3 }",
+                "activation: bf16 output: f32",
+                decode + "element << sh' of 'w' to bf16 operands, which activation 'bf16' needs: "
+                         "none is known for such expressions of what numbers share, element - zero "
+                         "and element * step + origin have one"}})
+    EXPECT_EQ(problemOf("format w { " + each.format + " } gemm g { weight: w " + each.gemm + " }",
+                        "sm_80"),
+              each.message);
+}
+
+// All activations of a CTA of roles gemv lie in shared memory; no split of k was asked for.
+TEST(NoPlan, BlamesTheLengthOfAGemv) {
+  EXPECT_EQ(planOf("gemm g { weight: int4 activation: f16 output: f16 schedule { roles: gemv } }",
+                   {1, 64, 200000}, "sm_80")
+                .error()
+                .diagnostics[0]
+                .message,
+            "tile 1 x 16 x 64 with pipeline 2 needs 401536 bytes of shared memory; sm_80 has "
+            "166912");
+}
+
+// Roles that the planner would choose may be declared: parts whose blocks are shorter than these
+// roles' tiles are stored as numbers either way.
+TEST(OnTarget, DeclaredRolesAreThoseThatWouldBeChosen) {
+  const std::string formats =
+      "format t4 { element: s4 scale: f16 per token value = element * scale }\n"
+      "format t8 { element: s8 scale: f16 per token value = element * scale }\n"
+      "format parts { partition per tensor k[64] { lo: t4 hi: t8 budget 30% } }\n"
+      "format w { element: s4 scale: f16 per k[32] value = (element + 0.5) * scale encode { scale "
+      "= absmax(x) / 7.5 } }\n";
+  for (const std::string schedule : {"", "schedule { roles: imfp }"}) {
+    const dsl::Module module =
+        parse(formats + "gemm g { weight: w activation: parts output: f16 " + schedule + " }");
+    const TargetGemm own = onTarget(module.gemms[0], "sm_90a");
+    Result<Plan> planned = plan(own.gemm, {1, 512, 4096}, *modelOfTarget("sm_90a"), nullptr);
+    ASSERT_TRUE(planned.ok()) << planned.error().str();
+    EXPECT_EQ(planned->schedule.roles, dsl::ScheduleDecl::Roles::ImFP);
+  }
+  // A tile is the user's.
+  EXPECT_EQ(problemOf(formats +
+                          "gemm g { weight: w activation: parts output: f16 schedule { roles: "
+                          "imfp tile: 16 x 64 x 128 } }",
+                      "sm_90a"),
+            "tile k = 128 does not fit: it must divide the blocks of 64, each of which is stored "
+            "in one format");
+}
+
+} // namespace
+} // namespace rho::compiler
